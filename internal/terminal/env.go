@@ -21,6 +21,31 @@ func EnvFlags(cmd *cobra.Command) {
 	})
 }
 
+// groupAnnotation on a flag holds the name of a group of flags that several commands share.
+const groupAnnotation = "moonsail_group"
+
+// Group puts flags of cmd into a group that several commands share. The reference page lists a group once.
+func Group(cmd *cobra.Command, group string, flags ...string) {
+	for _, name := range flags {
+		annotate(cmd.Flags().Lookup(name), groupAnnotation, group)
+	}
+}
+
+// GroupOf returns the group of a flag; "" if it has none.
+func GroupOf(f *pflag.Flag) string {
+	if group := f.Annotations[groupAnnotation]; len(group) > 0 {
+		return group[0]
+	}
+	return ""
+}
+
+func annotate(f *pflag.Flag, key string, values ...string) {
+	if f.Annotations == nil {
+		f.Annotations = map[string][]string{}
+	}
+	f.Annotations[key] = values
+}
+
 // Offer adds values of a flag to the completion of shells.
 func Offer(cmd *cobra.Command, flag string, values ...string) {
 	// The only error is a flag that does not exist.
@@ -31,10 +56,7 @@ func Offer(cmd *cobra.Command, flag string, values ...string) {
 func EnvFlag(cmd *cobra.Command, flag string, env ...string) {
 	f := cmd.Flags().Lookup(flag)
 	f.Usage += " [$" + strings.Join(env, ", $") + "]"
-	if f.Annotations == nil {
-		f.Annotations = map[string][]string{}
-	}
-	f.Annotations[envAnnotation] = env
+	annotate(f, envAnnotation, env...)
 }
 
 // flagsFromEnv sets the flags that the command line did not set.

@@ -25,7 +25,7 @@ var variables = []struct{ flag, name string }{
 	{"cluster-id", sidecar.MetadataPrefix + "CLUSTER_ID"},
 	{"mesh-id", sidecar.MetadataPrefix + "MESH_ID"},
 	{"network", sidecar.MetadataPrefix + "NETWORK"},
-	{"interception-mode", sidecar.MetadataPrefix + "INTERCEPTION_MODE"},
+	{modeFlag, sidecar.MetadataPrefix + "INTERCEPTION_MODE"},
 	{"proxy-config", "PROXY_CONFIG"},
 	{"min-drain-time", "MINIMUM_DRAIN_DURATION"},
 	{"envoy", envoy.PathVariable},
@@ -69,10 +69,10 @@ func (f *flags) addWorkloadFlags(cmd *cobra.Command) {
 	fs.StringVar(&c.MeshID, "mesh-id", "", "`ID` of the mesh (default \"cluster.local\")")
 	fs.StringVar(&c.Network, "network", "", "`NETWORK` of the workload")
 	fs.StringVar(&c.Domain, "domain", "", "DNS `DOMAIN` of the cluster (default \"cluster.local\")")
-	fs.StringVar(&f.interception, "interception-mode", "", "`MODE` of interception: REDIRECT, TPROXY or NONE (default: annotation sidecar.istio.io/interceptionMode, else REDIRECT)")
+	fs.StringVar(&f.interception, modeFlag, "", "`MODE` of interception: REDIRECT, TPROXY or NONE (default: annotation sidecar.istio.io/interceptionMode, else REDIRECT)")
 
 	terminal.Offer(cmd, "type", string(model.ProxySidecar), string(model.ProxyRouter))
-	terminal.Offer(cmd, "interception-mode", string(model.InterceptRedirect), string(model.InterceptTProxy), string(model.InterceptNone))
+	terminal.Offer(cmd, modeFlag, string(model.InterceptRedirect), string(model.InterceptTProxy), string(model.InterceptNone))
 }
 
 func (f *flags) addProxyFlags(cmd *cobra.Command) {

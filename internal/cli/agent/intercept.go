@@ -24,6 +24,8 @@ type interceptFlags struct {
 	resolvConf string
 }
 
+const modeFlag = "interception-mode"
+
 // add adds the flags that `moonsail agent` and `moonsail agent intercept` share, from the table intercept.List, except those that cmd
 // has already.
 func (f *interceptFlags) add(cmd *cobra.Command) {
@@ -43,9 +45,13 @@ func (f *interceptFlags) add(cmd *cobra.Command) {
 		if row.Env != "" {
 			terminal.EnvFlag(cmd, row.Flag, row.Env)
 		}
+		if row.Flag != modeFlag { // of `moonsail agent`, it has another default
+			terminal.Group(cmd, "Interception", row.Flag)
+		}
 	}
 	cmd.Flags().StringVar(&f.backend, "intercept-with", string(intercept.Auto), "`BACKEND` that sets the rules: "+strings.Join(intercept.Backends(), ", "))
 	terminal.Offer(cmd, "intercept-with", intercept.Backends()...)
+	terminal.Group(cmd, "Interception", "intercept-with")
 }
 
 func (f *interceptFlags) check() error {

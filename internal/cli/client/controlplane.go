@@ -50,6 +50,7 @@ func (c *ControlPlane) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.Address, "address", DefaultAddress, "`ADDRESS` of the control plane's --http-addr, as host:port or a URL")
 	terminal.EnvFlag(cmd, "address", "MOONSAIL_ADDRESS")
 	c.addCredentials(cmd)
+	terminal.Group(cmd, "Connection to a control plane", "address", "token-file", "ca-file", "cert-file", "key-file")
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			defer c.printOthers(cmd.ErrOrStderr())

@@ -51,7 +51,7 @@ func newWaitCommand() *cobra.Command {
 The exit status is the result:
 
   0  reached          3  not reached within --timeout; the output lists the proxies and reasons
-  1  cannot ask       4  refused by a proxy; the output has Envoy's message
+  1  failed           4  refused by a proxy; the output has Envoy's message
   2  wrong usage
 
 For a file or directory, the command waits until the control plane has the objects in it, and then for

@@ -19,11 +19,10 @@ func newBootstrapCommand() *cobra.Command {
 		Use:     "bootstrap PROXY",
 		Aliases: []string{"b"},
 		Short:   "Show the bootstrap of a proxy's Envoy",
-		Long: `Show the bootstrap of the Envoy of a proxy, named by name.namespace or node id, as Envoy reports it: its
-node, its source of configuration, and its static resources. The bootstrap contains the changes of
-EnvoyFilters with applyTo BOOTSTRAP.
+		Long: `Show the bootstrap of a proxy's Envoy, as Envoy reports it: its node, its source of configuration, and
+its static resources. The bootstrap contains the changes of EnvoyFilters with applyTo BOOTSTRAP.
 
--o json and -o yaml print it in full. ` + askedThrough,
+-o json and -o yaml print it in full. ` + seeParent,
 		Example: `  # Show the bootstrap
   moonsail proxy-config bootstrap reviews-v1-1.shop
 

@@ -24,13 +24,12 @@ func newLogCommand() *cobra.Command {
 		Use:     "log PROXY",
 		Aliases: []string{"o"},
 		Short:   "Show or set the levels of the loggers of a proxy's Envoy",
-		Long: `Show the loggers of the Envoy of a proxy, named by name.namespace or node id, with their levels. --level
-sets levels first: for all loggers, or for one as LOGGER:LEVEL. They last until Envoy ends. The output
-of 'moonsail agent' has what Envoy logs.
+		Long: `Show the loggers of a proxy's Envoy with their levels. --level sets levels first: for all loggers, or
+for one as LOGGER:LEVEL. They last until Envoy ends. Envoy's log is in the output of 'moonsail agent'.
+'moonsail proxy-config --help' describes how Envoy is asked.
 
-` + askedThrough + `
-Levels can be set only at Envoy's admin interface. Its agent does not set them: every workload can read
-the token for agents' pages, and at level debug Envoy logs requests with their headers.`,
+Levels can be set only at Envoy's admin interface, not through the agent: the token for agents' pages is
+known to every workload, and at level debug Envoy logs the headers of requests.`,
 		Example: `  # Show the levels
   moonsail proxy-config log reviews-v1-1.shop
 

@@ -36,7 +36,13 @@ func NewCommand() *cobra.Command {
 		Short:   "Compare the intended, sent and actual configuration of a proxy",
 		Long: `Show the configuration of a proxy: one section, or all, as it is intended, was sent, and is in Envoy; the
 bootstrap of its Envoy; the levels of Envoy's loggers, which the command can also set; and for two
-proxies, whether they trust the same root CAs.
+proxies, whether they trust the same root CAs. PROXY is name.namespace or a node id.
+
+Columns of sections:
+
+  SENT   state of the newest version: ACKed, sent (without an answer), not sent, or refused
+  ENVOY  same, differs, missing, warming (not in use yet), extra (in Envoy only), or ? if Envoy was
+         not asked
 
 Envoy's part comes through the control plane and the proxy's agent (see --agent-token-file of
 'moonsail serve'), or from --admin. If the agent does not answer, it comes from port 15000 of the
@@ -71,8 +77,8 @@ var sectionAliases = map[string][]string{
 	"routes": {"route", "r"}, "secrets": {"secret", "s"}, "extensions": {"extension", "ecds", "ec"}, explain.AllSections: {"a"},
 }
 
-// askedThrough refers to the part of the help that describes how Envoy is asked.
-const askedThrough = `'moonsail proxy-config --help' describes how Envoy is asked, and when it needs --admin.`
+// seeParent refers to the help of the parent command.
+const seeParent = `'moonsail proxy-config --help' describes the output, and how Envoy is asked.`
 
 func newSectionCommand(section string) *cobra.Command {
 	var f flags
@@ -84,13 +90,8 @@ func newSectionCommand(section string) *cobra.Command {
 		Use:     section + " PROXY",
 		Aliases: sectionAliases[section],
 		Short:   "Show the " + what + " of a proxy: intended, sent and actual",
-		Long: `Show the ` + what + ` of a proxy, named by name.namespace or node id. For each resource,
-
-  SENT   is the state of its newest version: ACKed, sent (without an answer), not sent, or refused
-  ENVOY  compares Envoy's: same, differs, missing, warming (not in use yet), extra (in Envoy only),
-         or ? if Envoy was not asked
-
--o json and -o yaml print the resources in full. ` + askedThrough,
+		Long: `Show the ` + what + ` of a proxy: as intended, as sent, and in Envoy. -o json and -o yaml print the
+resources in full. ` + seeParent,
 		Example: fmt.Sprintf(`  # Show the %[2]s
   moonsail proxy-config %[1]s reviews-v1-1.shop
 

@@ -29,12 +29,11 @@ func newRootsCommand() *cobra.Command {
 		Use:     "rootca-compare PROXY PROXY",
 		Aliases: []string{"rc"},
 		Short:   "Compare the root CAs of two proxies",
-		Long: `Compare the root CAs with which the Envoys of two proxies (name.namespace or node id) verify
-certificates of the mesh. If they differ, calls between the proxies may fail. They differ for a while
-when a root is replaced.
+		Long: `Compare the root CAs with which the Envoys of two proxies verify certificates of the mesh. If they
+differ, calls between the proxies may fail. They differ for a while when a root is replaced.
 
-` + askedThrough + ` Name the
-ports in the order of the proxies: --admin 127.0.0.1:15000,127.0.0.1:15001.
+'moonsail proxy-config --help' describes how Envoy is asked. --admin has the addresses in the order of
+the proxies: 127.0.0.1:15000,127.0.0.1:15001.
 
 Exit status: 0 the same, 1 they differ, or one does not answer, 2 wrong usage.`,
 		Example: `  # Compare two proxies
