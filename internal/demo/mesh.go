@@ -25,38 +25,38 @@ const (
 	defaultHTTPPort = 15014
 )
 
-// How long things may take on a slow machine before the demo gives up and says why.
+// Timeouts, long enough for a slow machine.
 const (
-	startPatience  = 90 * time.Second
-	changePatience = 30 * time.Second
-	stopPatience   = 10 * time.Second
-	pollInterval   = 20 * time.Millisecond
+	startTimeout  = 90 * time.Second
+	changeTimeout = 30 * time.Second
+	stopTimeout   = 10 * time.Second
+	pollInterval  = 20 * time.Millisecond
 )
 
-// maxWorkDir leaves room for the name of a Unix socket: the path of one has 107 bytes at most.
-// Where the demo's directory is longer, sidecars have temporary ones.
+// maxWorkDir leaves room for the name of a Unix socket, whose path has at most 107 bytes.
+// If the demo's directory is longer, sidecars use temporary ones.
 const maxWorkDir = 90
 
 // mesh is the running shop with its control plane. Its methods belong to one goroutine.
 type mesh struct {
-	// Fixed.
-	dir     string // of the demo
-	config  string // of the YAML
-	envoy   string
-	place   Place
-	control *control
-	spawner *spawner
-	probe   http.Client             // for readiness
-	fail    context.CancelCauseFunc // ends the demo with that reason
+	// Fixed:
+	dir       string // of the demo
+	config    string // of the YAML
+	envoy     string
+	addresses Addresses
+	control   *control
+	spawner   *spawner
+	probe     http.Client             // of readiness
+	fail      context.CancelCauseFunc // ends the demo with a reason
 
 	workloads []Workload
 	apps      map[string]*process // by workload
 	sidecars  map[string]*process
 	plane     *process
-	watchers  sync.WaitGroup // those of watch
+	watchers  sync.WaitGroup // goroutines of watch
 }
 
-// watch ends the demo when a process ends that should not.
+// watch ends the demo if a process ends unexpectedly.
 func (m *mesh) watch(p *process) {
 	m.watchers.Go(func() {
 		<-p.done
@@ -91,18 +91,18 @@ func (m *mesh) startPlane() (err error) {
 	return err
 }
 
-// startApp starts a workload's application, where it has one.
+// startApp starts the application of a workload, if it has one.
 func (m *mesh) startApp(w Workload) (err error) {
 	if !w.Serves() {
 		return nil
 	}
 	m.apps[w.Name], err = m.start("app-"+w.Name, "demo", "app",
 		"--name", w.Name, "--service", w.App, "--version", w.Version,
-		"--listen", m.at(w, m.place.AppPort), "--sidecar", m.at(w, m.place.ServicePort))
+		"--listen", m.at(w, m.addresses.AppPort), "--sidecar", m.at(w, m.addresses.ServicePort))
 	return err
 }
 
-// startSidecar starts a workload's sidecar, from the Pod in its file.
+// startSidecar starts the sidecar of a workload, described by the Pod in its file.
 func (m *mesh) startSidecar(w Workload) (err error) {
 	args := []string{
 		"agent", "--pod", filepath.Join(m.config, workloadPath(w)), "--xds-address", m.control.xds,
@@ -117,10 +117,10 @@ func (m *mesh) startSidecar(w Workload) (err error) {
 }
 
 func (m *mesh) at(w Workload, port uint16) string {
-	return net.JoinHostPort(m.place.IP(w), strconv.Itoa(int(port)))
+	return net.JoinHostPort(m.addresses.IP(w), strconv.Itoa(int(port)))
 }
 
-// ready is nil once a workload's sidecar takes traffic and its application answers.
+// ready returns nil if the sidecar of a workload takes traffic and its application answers.
 func (m *mesh) ready(ctx context.Context, w Workload) error {
 	if err := m.ok(ctx, "http://"+m.at(w, agent.DefaultHealthPort)+"/healthz/ready"); err != nil {
 		return fmt.Errorf("sidecar of %s: %w", w.Name, err)
@@ -128,7 +128,7 @@ func (m *mesh) ready(ctx context.Context, w Workload) error {
 	if !w.Serves() {
 		return nil
 	}
-	if err := m.ok(ctx, "http://"+m.at(w, m.place.AppPort)+"/healthz"); err != nil {
+	if err := m.ok(ctx, "http://"+m.at(w, m.addresses.AppPort)+"/healthz"); err != nil {
 		return fmt.Errorf("%s: %w", w.Name, err)
 	}
 	if err := m.listens(ctx, w); err != nil {
@@ -150,7 +150,7 @@ func (m *mesh) ok(ctx context.Context, url string) error {
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxReason)) // for people; what there is
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxReason)) // as much as can be read
 	return fmt.Errorf("%s: %s", resp.Status, body)
 }
 
@@ -163,58 +163,58 @@ func (m *mesh) allReady(ctx context.Context) error {
 	all.Wait()
 	for _, err := range errs {
 		if err != nil {
-			return err // one is enough to know
+			return err // the first one is enough
 		}
 	}
 	return nil
 }
 
-// awaitSync waits until all proxies are connected and have everything.
+// awaitSync waits until all proxies are connected and synced.
 func (m *mesh) awaitSync(ctx context.Context) error {
-	return await(ctx, startPatience, "all proxies to be synced", func(ctx context.Context) error {
+	return await(ctx, startTimeout, "all proxies to be synced", func(ctx context.Context) error {
 		return m.control.synced(ctx, m.workloads)
 	})
 }
 
-// change makes a change of an object and follows it to the last proxy's ACK.
-func (m *mesh) change(ctx context.Context, kind model.Kind, name string, apply func() error) (way, error) {
+// change changes an object and waits until the last proxy has ACKed it.
+func (m *mesh) change(ctx context.Context, kind model.Kind, name string, apply func() error) (timedChange, error) {
 	before, err := m.control.newest(ctx)
 	if err != nil {
-		return way{}, err
+		return timedChange{}, err
 	}
-	w := way{written: time.Now()}
+	w := timedChange{written: time.Now()}
 	if err := apply(); err != nil {
-		return way{}, err
+		return timedChange{}, err
 	}
 	key := model.Key{Kind: kind, Namespace: Namespace, Name: name}
-	err = await(ctx, changePatience, fmt.Sprintf("%s to reach every proxy", key), func(ctx context.Context) (err error) {
+	err = await(ctx, changeTimeout, fmt.Sprintf("%s to reach every proxy", key), func(ctx context.Context) (err error) {
 		w.Change, err = m.control.find(ctx, before, key)
 		return err
 	})
 	if err == nil && w.Proxies.Nacked > 0 {
-		err = fmt.Errorf("%d proxies refused %s; 'moonsail proxies' tells why", w.Proxies.Nacked, key)
+		err = fmt.Errorf("%[2]s: refused by %[1]d proxies: see 'moonsail proxies'", w.Proxies.Nacked, key)
 	}
 	return w, err
 }
 
-// rewrite changes an object by writing its file anew.
-func (m *mesh) rewrite(ctx context.Context, kind model.Kind, name string, f manifest) (way, error) {
+// rewrite changes an object by writing its file.
+func (m *mesh) rewrite(ctx context.Context, kind model.Kind, name string, f manifest) (timedChange, error) {
 	return m.change(ctx, kind, name, func() error { return m.write(f) })
 }
 
-// way is a change's way, from the file to the last proxy.
-type way struct {
+// timedChange is a change from the file to the last proxy.
+type timedChange struct {
 	changelog.Change
-	written time.Time // just before the file was
+	written time.Time // just before the file was written
 }
 
-// total is the time from the event to the last proxy's ACK.
-func (w way) total() time.Duration {
+// total returns the time from the event to the last proxy's ACK.
+func (w timedChange) total() time.Duration {
 	_, total := w.Timeline.Split(time.Microsecond)
 	return total
 }
 
-// stopSidecar drains a sidecar, as a pod's end does.
+// stopSidecar drains and ends a sidecar, as the end of a Pod does.
 func (m *mesh) stopSidecar(w Workload) {
 	m.sidecars[w.Name].stop(nil)
 	delete(m.sidecars, w.Name)
@@ -225,7 +225,7 @@ func (m *mesh) stopApp(w Workload) {
 	delete(m.apps, w.Name)
 }
 
-// stop ends every process: no draining, since nobody sends requests any more.
+// stop ends every process. Sidecars do not drain, since there are no requests any more.
 func (m *mesh) stop() {
 	var all sync.WaitGroup
 	for name, p := range m.sidecars {
@@ -270,10 +270,10 @@ func (m *mesh) quit(name string) error {
 	return os.ErrNotExist
 }
 
-// await asks until the answer is nil. The error that it gives up with says what it
-// waited for, and the last answer.
-func await(ctx context.Context, patience time.Duration, what string, check func(context.Context) error) error {
-	limit, cancel := context.WithTimeout(ctx, patience)
+// await calls check until it returns nil. After timeout, the error has the subject
+// and the last result of check.
+func await(ctx context.Context, timeout time.Duration, what string, check func(context.Context) error) error {
+	limit, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		err := check(limit)
@@ -284,7 +284,7 @@ func await(ctx context.Context, patience time.Duration, what string, check func(
 			return context.Cause(ctx)
 		}
 		if errors.Is(pause(limit, pollInterval), context.DeadlineExceeded) {
-			return fmt.Errorf("waited %s for %s: %w", patience, what, err)
+			return fmt.Errorf("waited %s for %s: %w", timeout, what, err)
 		}
 	}
 }

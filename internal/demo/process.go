@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// spawner starts processes from one thread that lives as long as it does. On Linux the
-// kernel kills each child when the thread that started it ends, however that happens: no
-// process outlives the demo. Each child has a process group of its own, so that Ctrl-C
+// spawner starts processes from one thread that lives as long as the spawner. On Linux the
+// kernel kills each child when this thread ends, for whatever reason, so no
+// process outlives the demo. Each child has its own process group, so Ctrl-C
 // at a terminal reaches only the demo, which ends its children in order.
 type spawner struct {
 	binary string
-	dir    string // where processes run
+	dir    string // working directory of processes
 	logs   string // directory of their logs
 	calls  chan func()
 	ended  chan struct{}
@@ -55,26 +55,26 @@ type process struct {
 	log  string // path
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error // how it ended; written before done is closed
+	err  error // its exit status; written before done is closed
 
-	expected atomic.Bool // it was told to end
+	expected atomic.Bool // the demo has asked it to end
 }
 
-// start runs our own program. Its output goes to a log file of that name.
+// start starts moonsail with args. Its output goes to a log file with this name.
 func (s *spawner) start(name string, args ...string) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(s.logs, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()                      // the child has its own
-	cmd := exec.Command(s.binary, args...) //nolint:noctx // it is ended by stop or kill, in order
+	defer log.Close()                      // the child has its own descriptor
+	cmd := exec.Command(s.binary, args...) //nolint:noctx // stop or kill ends it, in order
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
 	cmd.SysProcAttr = processAttributes()
 	p := &process{name: name, log: log.Name(), cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
 	s.calls <- func() { started <- cmd.Start() }
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("cannot start %s: %w", name, err)
+		return nil, fmt.Errorf("%s: cannot start: %w", name, err)
 	}
 	go func() {
 		p.err = cmd.Wait()
@@ -85,22 +85,22 @@ func (s *spawner) start(name string, args ...string) (*process, error) {
 
 func (p *process) signal(sig os.Signal) {
 	p.expected.Store(true)
-	_ = p.cmd.Process.Signal(sig) // it may have ended
+	_ = p.cmd.Process.Signal(sig) // it may have ended already
 }
 
-// kill ends it at once, and returns when it has ended.
+// kill kills the process, and returns when it has ended.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.done
 }
 
-// stop asks it to end, by ask or SIGTERM, and kills it where it has not after stopPatience.
+// stop asks the process to end, by ask or SIGTERM, and kills it after stopTimeout.
 func (p *process) stop(ask func() error) {
 	p.expected.Store(true)
 	if ask == nil || ask() != nil {
 		p.signal(syscall.SIGTERM)
 	}
-	t := time.NewTimer(stopPatience)
+	t := time.NewTimer(stopTimeout)
 	defer t.Stop()
 	select {
 	case <-p.done:
@@ -109,13 +109,13 @@ func (p *process) stop(ask func() error) {
 	}
 }
 
-// crash is why a process ended that was not told to; its log's end is part of it.
+// crash returns the error for a process that ended unexpectedly, with the end of its log.
 func (p *process) crash() error {
 	ending := "exit status 0"
 	if p.err != nil {
 		ending = p.err.Error()
 	}
-	return fmt.Errorf("%s ended by itself (%s); its log %s ends with\n%s", p.name, ending, p.log, tail(p.log))
+	return fmt.Errorf("%s: ended unexpectedly (%s): its log %s ends with\n%s", p.name, ending, p.log, tail(p.log))
 }
 
 const (
@@ -123,7 +123,7 @@ const (
 	tailBytes = 8 << 10
 )
 
-// tail is the end of a log, indented.
+// tail returns the end of a log, indented.
 func tail(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -131,7 +131,7 @@ func tail(path string) string {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.Size() > tailBytes {
-		_, _ = f.Seek(-tailBytes, io.SeekEnd) // on failure it is the beginning
+		_, _ = f.Seek(-tailBytes, io.SeekEnd) // on failure the beginning is read
 	}
 	content, err := io.ReadAll(io.LimitReader(f, tailBytes))
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -7,12 +7,14 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// maxFailures is how many failures of one tally are kept; all are counted.
+// maxFailures bounds the failures that a tally keeps. It counts all of them.
 const maxFailures = 50
 
-// Failure is a request that failed, and why.
+// Failure is a failed request with the reason.
 type Failure struct {
 	At     time.Time
 	Took   time.Duration
@@ -23,9 +25,9 @@ type Failure struct {
 type Counts struct {
 	Requests  int
 	Failed    int
-	Retried   int            // answers, also deep in the tree, that took a sidecar more than one attempt
-	Statuses  map[int]int    // 0: no answer
-	Versions  map[string]int // "reviews/v2" -> answers of it, also deep in the tree of calls
+	Retried   int            // answers, in the whole tree of calls, that took a sidecar more than one attempt
+	Statuses  map[int]int    // 0: no response
+	Versions  map[string]int // "reviews/v2" -> its answers, in the whole tree of calls
 	Instances map[string]int // "reviews-v2-1" -> the same
 	Failures  []Failure
 	latencies []time.Duration
@@ -35,7 +37,7 @@ func newCounts() Counts {
 	return Counts{Statuses: map[int]int{}, Versions: map[string]int{}, Instances: map[string]int{}}
 }
 
-// add counts what an application and those it called have answered.
+// add counts the answers of an application and of those that it called.
 func (c *Counts) add(a Answer) {
 	if a.Instance != "" {
 		c.Versions[a.Service+"/"+a.Version]++
@@ -49,7 +51,7 @@ func (c *Counts) add(a Answer) {
 	}
 }
 
-// Quantile is the latency that q (0 to 1) of the requests did not exceed.
+// Quantile returns the latency that a fraction q of the requests did not exceed.
 func (c *Counts) Quantile(q float64) time.Duration { return quantile(c.latencies, q) }
 
 func quantile(list []time.Duration, q float64) time.Duration {
@@ -60,7 +62,7 @@ func quantile(list []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// Share is which part of the answers of some versions of a service came from one.
+// Share returns the fraction of the answers of some versions of a service that came from one of them.
 func (c *Counts) Share(service, version string, of ...string) float64 {
 	total := 0
 	for _, v := range of {
@@ -72,11 +74,11 @@ func (c *Counts) Share(service, version string, of ...string) float64 {
 	return float64(c.Versions[service+"/"+version]) / float64(total)
 }
 
-// String is a line on how it went.
+// String returns the results on one line.
 func (c *Counts) String() string {
-	s := fmt.Sprintf("%d requests, %d failed", c.Requests, c.Failed)
+	s := fmt.Sprintf("%s, %d failed", terminal.Count(c.Requests, "request"), c.Failed)
 	if c.Retried > 0 {
-		s += fmt.Sprintf(", %d calls retried by sidecars", c.Retried)
+		s += fmt.Sprintf(", %s retried by sidecars", terminal.Count(c.Retried, "call"))
 	}
 	if len(c.latencies) > 0 {
 		s += fmt.Sprintf(", p50 %.1f ms, p99 %.1f ms", ms(c.Quantile(.5)), ms(c.Quantile(.99)))
@@ -84,7 +86,7 @@ func (c *Counts) String() string {
 	return s
 }
 
-// reasons are the failures by their reason, those that are alike together.
+// reasons returns the reasons of failures with their numbers.
 func (c *Counts) reasons() []string {
 	seen := map[string]int{}
 	for _, f := range c.Failures {
@@ -97,19 +99,19 @@ func (c *Counts) reasons() []string {
 	return out
 }
 
-// Tally counts requests that began in one span of time. Any goroutine may use it.
+// Tally counts requests that begin in a period. It is safe for concurrent use.
 type Tally struct {
 	mu     sync.Mutex // guards all below
 	counts Counts
-	open   int           // requests under way
+	open   int           // requests in flight
 	closed bool          // no more will begin
-	done   chan struct{} // closed when closed and no request is under way
+	done   chan struct{} // closed when the tally is closed and no request is in flight
 }
 
-// NewTally starts to count.
+// NewTally returns an open tally.
 func NewTally() *Tally { return &Tally{counts: newCounts(), done: make(chan struct{})} }
 
-// begin counts a request in; false where the tally is closed.
+// begin registers a request. It returns false if the tally is closed.
 func (t *Tally) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,7 +122,7 @@ func (t *Tally) begin() bool {
 	return true
 }
 
-// end says what became of a request that began.
+// end adds the result of a request that began.
 func (t *Tally) end(started time.Time, took time.Duration, status int, a Answer, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +141,7 @@ func (t *Tally) end(started time.Time, took time.Duration, status int, a Answer,
 	t.settle()
 }
 
-// close lets no more requests begin. done tells when the last one has ended.
+// close refuses further requests. done is closed when the last one has ended.
 func (t *Tally) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,7 +158,7 @@ func (t *Tally) settle() {
 	}
 }
 
-// Counts is what there is so far.
+// Counts returns the results so far.
 func (t *Tally) Counts() Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,7 +168,7 @@ func (t *Tally) Counts() Counts {
 	return c
 }
 
-// merge adds another's results.
+// merge adds the results of o.
 func (c *Counts) merge(o Counts) {
 	c.Requests += o.Requests
 	c.Failed += o.Failed
@@ -184,5 +186,5 @@ func (c *Counts) merge(o Counts) {
 	c.latencies = append(c.latencies, o.latencies...)
 }
 
-// ms is a duration in milliseconds.
+// ms returns a duration in milliseconds.
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// page is an answer of the front page with reviews of some version.
+// page returns an answer of the front page with a version of reviews.
 func page(version string) Answer {
 	return Answer{Service: frontend, Version: "v1", Instance: "frontend-1", Calls: []Answer{
 		{Service: catalog, Version: "v1", Instance: "catalog-1", Attempt: 1},
@@ -17,7 +17,7 @@ func page(version string) Answer {
 	}}
 }
 
-func TestTallyCountsTheWholeTree(t *testing.T) {
+func TestTallyCountsWholeTree(t *testing.T) {
 	tally := NewTally()
 	for i := range 10 {
 		require.True(t, tally.begin())
@@ -54,17 +54,17 @@ func TestTallyKeepsReasons(t *testing.T) {
 	require.Equal(t, 2*maxFailures, c.Failed)
 	require.Len(t, c.Failures, maxFailures)
 	require.Equal(t, []string{"49 x 503 no healthy upstream", "1 x connection reset"}, c.reasons())
-	require.Empty(t, c.Instances, "nobody answered")
+	require.Empty(t, c.Instances, "no application answered")
 }
 
-func TestTallyWaitsForWhatIsUnderWay(t *testing.T) {
+func TestTallyWaitsForRequestsInFlight(t *testing.T) {
 	tally := NewTally()
 	require.True(t, tally.begin())
 	tally.close()
 	require.False(t, tally.begin(), "closed")
 	select {
 	case <-tally.done:
-		t.Fatal("a request is under way")
+		t.Fatal("a request is in flight")
 	default:
 	}
 	tally.end(time.Now(), 0, 200, page("v1"), nil)
@@ -94,7 +94,7 @@ func TestRetriesAreCounted(t *testing.T) {
 	c.add(a)
 	c.Requests = 1
 	require.Equal(t, 1, c.Retried)
-	require.Equal(t, "1 requests, 0 failed, 1 calls retried by sidecars", c.String())
+	require.Equal(t, "1 request, 0 failed, 1 call retried by sidecars", c.String())
 }
 
 func TestTolerance(t *testing.T) {

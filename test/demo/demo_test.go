@@ -120,7 +120,7 @@ func TestDemo(t *testing.T) {
 		"removed everywhere: 0 of",
 		"20 of 20 requests with x-demo: abort are answered 418",
 		"spec.http[0].timeout",
-		"in force is still v1/v2 0/100",
+		"still in force: v1/v2 0/100",
 		"$ moonsail explain virtualservice/reviews -n shop",
 		"last proxy answered",
 		"proxies (100 %)",
@@ -159,7 +159,7 @@ func TestInterruptLeavesNothingBehind(t *testing.T) {
 
 // TestKillLeavesNothingBehind kills the demo so that it cannot end anything itself.
 func TestKillLeavesNothingBehind(t *testing.T) {
-	out := newOutput("requests a second from now on")
+	out := newOutput("requests per second:")
 	o := small(t, out)
 	cmd := exec.Command(o.Binary, "demo", "--dir", o.Dir, "--workloads", fmt.Sprint(o.Workloads))
 	cmd.Stdout, cmd.Stderr = out, out
@@ -180,7 +180,7 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 
 // TestCrashEndsTheDemo kills a sidecar behind the demo's back.
 func TestCrashEndsTheDemo(t *testing.T) {
-	out := newOutput("requests a second from now on")
+	out := newOutput("requests per second:")
 	o := small(t, out)
 	ended := make(chan error, 1)
 	go func() { ended <- demo.Run(t.Context(), o) }()
@@ -191,7 +191,7 @@ func TestCrashEndsTheDemo(t *testing.T) {
 	}
 	killOne(t, o.Dir, "app --name cart-1 ")
 	err := await.From(t, ended)
-	require.ErrorContains(t, err, "app-cart-1 ended by itself (signal: killed)")
+	require.ErrorContains(t, err, "app-cart-1: ended unexpectedly (signal: killed)")
 	require.ErrorContains(t, err, "cart-1 listens on", "the end of its log")
 	require.Empty(t, left(t, o.Dir))
 }

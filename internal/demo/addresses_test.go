@@ -7,18 +7,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPlacesDoNotOverlap(t *testing.T) {
-	one, releaseOne, err := choosePlace(t.Context(), 3)
+func TestAddressesDoNotOverlap(t *testing.T) {
+	one, releaseOne, err := chooseAddresses(t.Context(), 3)
 	require.NoError(t, err)
 	defer releaseOne()
-	two, releaseTwo, err := choosePlace(t.Context(), 3)
+	two, releaseTwo, err := chooseAddresses(t.Context(), 3)
 	require.NoError(t, err)
 	require.NotEqual(t, one.Subnet, two.Subnet, "the first one's subnet is claimed")
 	releaseTwo()
 }
 
-func TestTakenPortsAreSeen(t *testing.T) {
-	p, release, err := choosePlace(t.Context(), 2)
+func TestPortsInUse(t *testing.T) {
+	p, release, err := chooseAddresses(t.Context(), 2)
 	require.NoError(t, err)
 	defer release()
 	ip := p.IP(Workload{Number: 2})
@@ -29,8 +29,8 @@ func TestTakenPortsAreSeen(t *testing.T) {
 	require.ErrorContains(t, p.free(t.Context(), ip), l.Addr().String())
 }
 
-func TestFreeAddressTakesAnother(t *testing.T) {
-	p := Place{Subnet: firstSubnet + 1}
+func TestFreeAddress(t *testing.T) {
+	p := Addresses{Subnet: firstSubnet + 1}
 	const wanted = 15300
 	one, err := p.freeAddress(t.Context(), wanted)
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/source/file"
 )
 
-var testPlace = Place{Subnet: 10, ServicePort: 8080, MeshPort: 9080, AppPort: 9090}
+var testAddresses = Addresses{Subnet: 10, ServicePort: 8080, MeshPort: 9080, AppPort: 9090}
 
 // read writes manifests to a directory and reads them as the control plane does.
 func read(t *testing.T, files ...manifest) *file.Tree {
@@ -31,17 +31,17 @@ func read(t *testing.T, files ...manifest) *file.Tree {
 func TestManifestsHaveNoProblems(t *testing.T) {
 	for _, n := range []int{MinWorkloads, DefaultWorkloads, 40} {
 		shop := Shop(n)
-		files := append(initialManifests(testPlace, shop), faultManifest(), canaryManifest(0, 100),
-			endpointsManifest(testPlace, catalog, shop, "catalog-1"))
+		files := append(initialManifests(testAddresses, shop), faultManifest(), canaryManifest(0, 100),
+			endpointsManifest(testAddresses, catalog, shop, "catalog-1"))
 		tree := read(t, files...)
 		require.Empty(t, tree.Problems)
 		require.Empty(t, analyze.Check(tree.Objects, "cluster.local"))
 	}
 }
 
-func TestManifestsSayWhatTheShopIs(t *testing.T) {
+func TestManifestsDescribeTheShop(t *testing.T) {
 	shop := Shop(DefaultWorkloads)
-	tree := read(t, initialManifests(testPlace, shop)...)
+	tree := read(t, initialManifests(testAddresses, shop)...)
 	pods, sidecars, endpoints := map[string]string{}, 0, map[string]int{}
 	for _, o := range tree.Objects {
 		switch o := o.(type) {
@@ -49,7 +49,7 @@ func TestManifestsSayWhatTheShopIs(t *testing.T) {
 			pods[o.Name] = o.Address()
 		case *model.Sidecar:
 			sidecars++
-			require.Equal(t, testPlace.ServicePort, uint16(o.Egress[0].Port.Number))
+			require.Equal(t, testAddresses.ServicePort, uint16(o.Egress[0].Port.Number))
 			require.Equal(t, pods[o.Name], o.Egress[0].Bind)
 			require.Equal(t, o.Name == "shopper-1", len(o.Ingress) == 0)
 		case *model.EndpointSlice:
@@ -63,7 +63,7 @@ func TestManifestsSayWhatTheShopIs(t *testing.T) {
 }
 
 func TestLeavingEndpointsAreNotReady(t *testing.T) {
-	tree := read(t, endpointsManifest(testPlace, reviews, Shop(MinWorkloads), "reviews-v3-1"))
+	tree := read(t, endpointsManifest(testAddresses, reviews, Shop(MinWorkloads), "reviews-v3-1"))
 	slice := tree.Objects[0].(*model.EndpointSlice)
 	for _, m := range slice.Members {
 		require.Equal(t, m.Pod == "reviews-v3-1", m.Terminating)
@@ -76,10 +76,10 @@ func TestBrokenManifestIsRefused(t *testing.T) {
 	tree := read(t, brokenManifest())
 	require.True(t, tree.Problems.HasErrors())
 	require.Empty(t, tree.Objects)
-	require.Equal(t, canaryManifest(0, 100).Path, brokenManifest().Path, "it must break what is in force")
+	require.Equal(t, canaryManifest(0, 100).Path, brokenManifest().Path, "it must replace the file in force")
 }
 
-func TestWriteReplacesAtOnce(t *testing.T) {
+func TestWriteIsAtomic(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, write(dir, canaryManifest(90, 10)))
 	before, err := os.Stat(filepath.Join(dir, "routing", "reviews.yaml"))
@@ -87,7 +87,7 @@ func TestWriteReplacesAtOnce(t *testing.T) {
 	require.NoError(t, write(dir, canaryManifest(50, 50)))
 	after, err := os.Stat(filepath.Join(dir, "routing", "reviews.yaml"))
 	require.NoError(t, err)
-	require.False(t, os.SameFile(before, after), "another file must have taken the name")
+	require.False(t, os.SameFile(before, after), "renamed, not rewritten")
 	content, err := os.ReadFile(filepath.Join(dir, "routing", "reviews.yaml"))
 	require.NoError(t, err)
 	require.Equal(t, 2, strings.Count(string(content), "weight: 50"))
