@@ -6,7 +6,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/controlplane/status"
+	"github.com/moonsail/moonsail/internal/controlplane/election"
 	"github.com/moonsail/moonsail/internal/controlplane/tracing"
 	"github.com/moonsail/moonsail/internal/controlplane/webhook"
 	"github.com/moonsail/moonsail/internal/model"
@@ -53,8 +53,8 @@ type Options struct {
 
 	// Listening is told the addresses once they are open, where it is not nil.
 	Listening func(xds, http net.Addr)
-	// Election is who writes statuses; the zero value is status.DefaultElection.
-	Election status.Election
+	// Election times the election of the one that writes statuses; the zero value is election.DefaultTiming.
+	Election election.Timing
 }
 
 // Run serves until ctx ends. What it cannot start with is an error; later on nothing is.

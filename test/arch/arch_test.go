@@ -40,6 +40,11 @@ var forbidden = []struct {
 		because: "the mesh's binary contains no load generator and no experiments; cmd/moonsail-lab does",
 	},
 	{
+		folders: []string{"cmd/moonsail"},
+		imports: []string{"k8s.io/client-go/kubernetes", "k8s.io/client-go/applyconfigurations", "k8s.io/client-go/informers", "k8s.io/client-go/tools/leaderelection"},
+		because: "they import every API group of Kubernetes, 300 packages; use source/kube.API and controlplane/election",
+	},
+	{
 		imports: []string{module + "test", "testing", "github.com/stretchr/testify"},
 		because: "production never imports test code",
 	},

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/controlplane/election"
 	statuses "github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -38,7 +39,7 @@ func runControl(t *testing.T, c *kubetest.Cluster, with func(*controlplane.Optio
 	o := controlplane.Options{
 		Kubernetes: &kube.Cluster{Kubeconfig: c.Kubeconfig()}, XDSPlaintextAddr: "127.0.0.1:0", Mesh: model.DefaultMesh(),
 		Log: slog.New(slog.DiscardHandler), Status: true,
-		Election: statuses.Election{Lease: 3 * time.Second, Renew: 2 * time.Second, Retry: 300 * time.Millisecond},
+		Election: election.Timing{Lease: 3 * time.Second, Renew: 2 * time.Second, Retry: 300 * time.Millisecond},
 	}
 	addr := make(chan string, 1)
 	o.Listening = func(xds, _ net.Addr) { addr <- xds.String() }

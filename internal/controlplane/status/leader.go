@@ -6,14 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/moonsail/moonsail/internal/controlplane/election"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -30,12 +26,6 @@ const (
 	DefaultPerSecond = 20
 	DefaultBurst     = 50
 )
-
-// Election is the timing of who writes: a leader that is gone is followed after Lease.
-type Election struct{ Lease, Renew, Retry time.Duration }
-
-// DefaultElection is client-go's own.
-var DefaultElection = Election{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 2 * time.Second}
 
 // Proxies is what the xDS server is to this package.
 type Proxies interface {
@@ -60,10 +50,9 @@ type Writer struct {
 	Synced    func() bool // all that there is has been read
 	Meter     Meter
 	Log       *slog.Logger
-	Election  Election // the zero value is DefaultElection
+	Election  election.Timing // the zero value is election.DefaultTiming
 
 	dynamic dynamic.Interface
-	lock    resourcelock.Interface
 	mu      sync.Mutex // guards leading
 	leading bool
 }
@@ -86,66 +75,27 @@ func (w *Writer) setLeading(yes bool) {
 	w.mu.Unlock()
 }
 
-// Run stands for election, and writes when it leads, until ctx ends.
+// Run stands for election, and writes when it leads, until ctx ends. The Lease is released after the last write.
 func (w *Writer) Run(ctx context.Context) error {
 	config, client := w.Client.REST()
 	var err error
 	if w.dynamic, err = dynamic.NewForConfigAndClient(config, client); err != nil {
 		return err
 	}
-	leases, err := coordination.NewForConfigAndClient(config, client)
+	leases, err := election.NewLeases(w.Client)
 	if err != nil {
 		return err
 	}
-	w.lock = &lock{log: w.Log, Interface: &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: LeaseName},
-		Client:    leases, LockConfig: resourcelock.ResourceLockConfig{Identity: w.Identity},
-	}}
-	if w.Election == (Election{}) {
-		w.Election = DefaultElection
-	}
-	for ctx.Err() == nil {
-		if err := w.campaign(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// campaign waits to be elected, and leads until that is over or ctx ends. The Lease is let go
-// after the last write.
-func (w *Writer) campaign(ctx context.Context) error {
-	standing, resign := context.WithCancel(logr.NewContext(context.WithoutCancel(ctx), logr.Discard()))
-	elected, over := make(chan context.Context, 1), make(chan struct{})
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: w.lock, Name: LeaseName, ReleaseOnCancel: true,
-		LeaseDuration: w.Election.Lease, RenewDeadline: w.Election.Renew, RetryPeriod: w.Election.Retry,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(term context.Context) { elected <- term },
-			OnStoppedLeading: func() {},
+	candidate := &election.Candidate{
+		Leases: leases, Namespace: w.Namespace, Name: LeaseName, Identity: w.Identity, Timing: w.Election,
+		Warn: func(err error) {
+			w.Log.Warn("this control plane writes no statuses: it cannot get the Lease of the one that does", "lease", w.Namespace+"/"+LeaseName, "error", err)
 		},
-	})
-	if err != nil {
-		resign()
-		return err
 	}
-	go func() {
-		defer close(over)
-		elector.Run(standing)
-	}()
-	defer func() {
-		resign()
-		<-over
-	}()
-	select {
-	case <-ctx.Done():
-	case <-over:
-	case term := <-elected:
-		working, stop := context.WithCancel(ctx)
-		defer stop()
-		defer context.AfterFunc(term, stop)()
-		w.lead(working)
+	if candidate.Timing == (election.Timing{}) {
+		candidate.Timing = election.DefaultTiming
 	}
+	candidate.Run(ctx, w.lead)
 	return nil
 }
 

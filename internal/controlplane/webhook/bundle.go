@@ -13,8 +13,6 @@ import (
 
 	registrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	registration "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
@@ -23,46 +21,52 @@ import (
 // trusts this process. Each control plane adds its own to those of others.
 type keeper struct {
 	name      string
-	kind      configurations
+	kind      func(*kube.Client) (configurations, error)
 	authority *authority
 	client    *kube.Client
 	trust     *Trust // may be nil
 	log       *slog.Logger
 }
 
-// configurations gets a configuration by its name: how its webhooks are called, and what stores
-// them when they are changed.
-type configurations func(ctx context.Context, api *registration.AdmissionregistrationV1Client, name string) (
+// configurations reads a configuration by its name. It returns how the API server calls the webhooks,
+// and a function that stores them after a change.
+type configurations func(ctx context.Context, name string) (
 	clients []*registrationv1.WebhookClientConfig, update func() error, err error)
 
-var asUpdater = metav1.UpdateOptions{FieldManager: "moonsail"}
-
-func validating(ctx context.Context, api *registration.AdmissionregistrationV1Client, name string) (
-	clients []*registrationv1.WebhookClientConfig, update func() error, err error,
-) {
-	all := api.ValidatingWebhookConfigurations()
-	config, err := all.Get(ctx, name, metav1.GetOptions{})
+func validating(c *kube.Client) (configurations, error) {
+	api, err := kube.NewAPI[registrationv1.ValidatingWebhookConfiguration](c,
+		registrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations"), registrationv1.AddToScheme)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	for i := range config.Webhooks {
-		clients = append(clients, &config.Webhooks[i].ClientConfig)
-	}
-	return clients, func() error { _, err := all.Update(ctx, config, asUpdater); return err }, nil
+	return func(ctx context.Context, name string) (clients []*registrationv1.WebhookClientConfig, update func() error, err error) {
+		config, err := api.Get(ctx, "", name)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := range config.Webhooks {
+			clients = append(clients, &config.Webhooks[i].ClientConfig)
+		}
+		return clients, func() error { _, err := api.Update(ctx, config); return err }, nil
+	}, nil
 }
 
-func mutating(ctx context.Context, api *registration.AdmissionregistrationV1Client, name string) (
-	clients []*registrationv1.WebhookClientConfig, update func() error, err error,
-) {
-	all := api.MutatingWebhookConfigurations()
-	config, err := all.Get(ctx, name, metav1.GetOptions{})
+func mutating(c *kube.Client) (configurations, error) {
+	api, err := kube.NewAPI[registrationv1.MutatingWebhookConfiguration](c,
+		registrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"), registrationv1.AddToScheme)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	for i := range config.Webhooks {
-		clients = append(clients, &config.Webhooks[i].ClientConfig)
-	}
-	return clients, func() error { _, err := all.Update(ctx, config, asUpdater); return err }, nil
+	return func(ctx context.Context, name string) (clients []*registrationv1.WebhookClientConfig, update func() error, err error) {
+		config, err := api.Get(ctx, "", name)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := range config.Webhooks {
+			clients = append(clients, &config.Webhooks[i].ClientConfig)
+		}
+		return clients, func() error { _, err := api.Update(ctx, config); return err }, nil
+	}, nil
 }
 
 // Timing of looks at the configuration.
@@ -90,14 +94,13 @@ const maxTrusted = 16
 
 // run keeps it until ctx ends.
 func (k *keeper) run(ctx context.Context) error {
-	config, client := k.client.REST()
-	api, err := registration.NewForConfigAndClient(config, client)
+	read, err := k.kind(k.client)
 	if err != nil {
 		return err
 	}
 	told := ""
 	for {
-		err := k.keep(ctx, api, time.Now())
+		err := k.keep(ctx, read, time.Now())
 		if ctx.Err() == nil && k.trust != nil {
 			k.trust.note(k.name, err)
 		}
@@ -120,10 +123,10 @@ func (k *keeper) run(ctx context.Context) error {
 }
 
 // keep looks once, and writes where something is missing.
-func (k *keeper) keep(ctx context.Context, api *registration.AdmissionregistrationV1Client, now time.Time) error {
+func (k *keeper) keep(ctx context.Context, read configurations, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	clients, update, err := k.kind(ctx, api, k.name)
+	clients, update, err := read(ctx, k.name)
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	core "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 )
 
 // Secret is one as far as it is used here.
@@ -19,20 +18,31 @@ type Secret struct {
 }
 
 // Secrets are those of one namespace.
-type Secrets struct{ api core.SecretInterface }
+type Secrets struct {
+	api       *API[corev1.Secret, *corev1.Secret]
+	namespace string
+}
 
 // Secrets are those of a namespace.
 func (c *Client) Secrets(namespace string) (*Secrets, error) {
-	api, err := core.NewForConfigAndClient(c.REST())
+	api, err := c.secrets()
 	if err != nil {
 		return nil, err
 	}
-	return &Secrets{api.Secrets(namespace)}, nil
+	return &Secrets{api, namespace}, nil
+}
+
+func (c *Client) secrets() (*API[corev1.Secret, *corev1.Secret], error) {
+	return NewAPI[corev1.Secret](c, corev1.SchemeGroupVersion.WithResource("secrets"), corev1.AddToScheme)
+}
+
+func (c *Client) configMaps() (*API[corev1.ConfigMap, *corev1.ConfigMap], error) {
+	return NewAPI[corev1.ConfigMap](c, corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.AddToScheme)
 }
 
 // Get gives one; nil where there is none.
 func (s *Secrets) Get(ctx context.Context, name string) (*Secret, error) {
-	o, err := s.api.Get(ctx, name, metav1.GetOptions{})
+	o, err := s.api.Get(ctx, s.namespace, name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -44,7 +54,7 @@ func (s *Secrets) Get(ctx context.Context, name string) (*Secret, error) {
 
 // Create makes one, unless there is one.
 func (s *Secrets) Create(ctx context.Context, o *Secret) error {
-	_, err := s.api.Create(ctx, o.object(), metav1.CreateOptions{FieldManager: fieldManager})
+	_, err := s.api.Create(ctx, o.object(s.namespace))
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -53,16 +63,16 @@ func (s *Secrets) Create(ctx context.Context, o *Secret) error {
 
 // Replace puts one in the place of that with its Version, unless there is another now.
 func (s *Secrets) Replace(ctx context.Context, o *Secret) error {
-	_, err := s.api.Update(ctx, o.object(), metav1.UpdateOptions{FieldManager: fieldManager})
+	_, err := s.api.Update(ctx, o.object(s.namespace))
 	if apierrors.IsConflict(err) {
 		return nil
 	}
 	return err
 }
 
-func (s *Secret) object() *corev1.Secret {
+func (s *Secret) object(namespace string) *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Name, ResourceVersion: s.Version},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: s.Name, ResourceVersion: s.Version},
 		Type:       corev1.SecretType(s.Type), Data: s.Data,
 	}
 }
@@ -78,16 +88,17 @@ type TokenReview struct {
 // TokenReviews gives a function that asks whose a token is that was made for an audience. It
 // does not limit how often: its callers do.
 func (c *Client) TokenReviews() (func(ctx context.Context, token, audience string) (TokenReview, error), error) {
-	config, client := c.REST()
-	config.QPS = -1
-	api, err := authentication.NewForConfigAndClient(config, client)
+	unlimited := &Client{config: rest.CopyConfig(c.config), http: c.http}
+	unlimited.config.QPS = -1
+	api, err := NewAPI[authenticationv1.TokenReview](unlimited,
+		authenticationv1.SchemeGroupVersion.WithResource("tokenreviews"), authenticationv1.AddToScheme)
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, token, audience string) (TokenReview, error) {
-		o, err := api.TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		o, err := api.Create(ctx, &authenticationv1.TokenReview{
 			Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{audience}},
-		}, metav1.CreateOptions{})
+		})
 		if err != nil {
 			return TokenReview{}, err
 		}

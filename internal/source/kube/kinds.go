@@ -122,10 +122,14 @@ func (c *Client) rest(r *resource) (*rest.RESTClient, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.restOf(r.gv(), scheme)
+}
+
+// restOf makes a REST client for a group and version, whose types the scheme has.
+func (c *Client) restOf(gv schema.GroupVersion, scheme *runtime.Scheme) (*rest.RESTClient, error) {
 	config := rest.CopyConfig(c.config)
-	gv := r.gv()
 	config.GroupVersion, config.APIPath = &gv, "/apis"
-	if r.Group == "" {
+	if gv.Group == "" {
 		config.APIPath = "/api"
 	}
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()

@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	core "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/problem"
@@ -65,7 +63,11 @@ func snapshotOf(objects []model.Object) *store.Snapshot {
 
 // credentialReader gets a Secret, or a ConfigMap with CAs; it is never nil.
 func (c *Client) credentialReader(d config.Decoder) (func(context.Context, model.Key) (*model.Secret, error), error) {
-	api, err := core.NewForConfigAndClient(c.REST())
+	secrets, err := c.secrets()
+	if err != nil {
+		return nil, err
+	}
+	configMaps, err := c.configMaps()
 	if err != nil {
 		return nil, err
 	}
@@ -74,12 +76,12 @@ func (c *Client) credentialReader(d config.Decoder) (func(context.Context, model
 		var err error
 		if key.Kind == model.KindConfigMap {
 			var found *corev1.ConfigMap
-			if found, err = api.ConfigMaps(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{}); err == nil {
+			if found, err = configMaps.Get(ctx, key.Namespace, key.Name); err == nil {
 				out, _ = d.Authorities(found)
 			}
 		} else {
 			var found *corev1.Secret
-			if found, err = api.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{}); err == nil {
+			if found, err = secrets.Get(ctx, key.Namespace, key.Name); err == nil {
 				out, _ = d.Secret(found)
 			}
 		}

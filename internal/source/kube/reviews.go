@@ -8,8 +8,6 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -110,16 +108,17 @@ func (r *reviews) next(now time.Time) time.Duration {
 // accessReviews gives a function that asks the API server whether a service account may get a
 // Secret, or list those of its namespace, which is what Istio asks for.
 func (c *Client) accessReviews() (func(context.Context, model.Key, string) (bool, error), error) {
-	api, err := authorization.NewForConfigAndClient(c.REST())
+	api, err := NewAPI[authorizationv1.SubjectAccessReview](c,
+		authorizationv1.SchemeGroupVersion.WithResource("subjectaccessreviews"), authorizationv1.AddToScheme)
 	if err != nil {
 		return nil, err
 	}
 	ask := func(ctx context.Context, account string, a authorizationv1.ResourceAttributes) (bool, error) {
 		user := "system:serviceaccount:" + a.Namespace + ":" + account
-		out, err := api.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		out, err := api.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + a.Namespace, "system:authenticated"},
 			ResourceAttributes: &a,
-		}}, metav1.CreateOptions{})
+		}})
 		if err != nil {
 			return false, err
 		}

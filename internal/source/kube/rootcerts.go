@@ -13,8 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	core "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/moonsail/moonsail/internal/config"
@@ -38,7 +36,7 @@ type RootCerts struct {
 	Namespaces func() (list []string, known bool)
 	Log        *slog.Logger
 
-	api core.CoreV1Interface
+	api *API[corev1.ConfigMap, *corev1.ConfigMap]
 	due map[string]*due // of namespaces that something was written to; Run's goroutine's
 
 	mu     sync.Mutex // guards what follows
@@ -65,7 +63,7 @@ const (
 
 // Run keeps them until ctx ends.
 func (r *RootCerts) Run(ctx context.Context) error {
-	api, err := core.NewForConfigAndClient(r.Client.REST())
+	api, err := r.Client.configMaps()
 	if err != nil {
 		return err
 	}
@@ -182,19 +180,18 @@ func (r *RootCerts) write(ctx context.Context, ns, roots string, d *due) {
 
 // put patches the ConfigMap, or makes it.
 func (r *RootCerts) put(ctx context.Context, ns, roots string) error {
-	configMaps, manager := r.api.ConfigMaps(ns), fieldManager
 	data := map[string]string{RootCertKey: roots}
 	patch, err := json.Marshal(map[string]any{"data": data})
 	if err != nil {
 		return err
 	}
-	_, err = configMaps.Patch(ctx, RootCertName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+	_, err = r.api.Merge(ctx, ns, RootCertName, patch)
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	_, err = configMaps.Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: RootCertName, Labels: map[string]string{rootCertLabel: "true"}}, Data: data,
-	}, metav1.CreateOptions{FieldManager: manager})
+	_, err = r.api.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: RootCertName, Labels: map[string]string{rootCertLabel: "true"}}, Data: data,
+	})
 	return err
 }
 
