@@ -5,6 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 BIN  := bin/moonsail
+FETCH := bin/envoy-install
 LAB  := bin/moonsail-lab
 LINT := .tools/bin/golangci-lint
 GOTESTSUM := .tools/bin/gotestsum
@@ -37,7 +38,7 @@ RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_E
 # lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build envoy demo kube kube-build test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance fuzz bench bench-istiod image dashboard dashboard-test lint clean
+.PHONY: help build fetcher envoy demo kube kube-build test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance fuzz bench bench-istiod image dashboard dashboard-test lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -52,10 +53,15 @@ lab-build: build ## build bin/moonsail-lab too: the lab, with a load generator, 
 	@echo "==> building $(LAB)"
 	@go build -buildvcs=$(BUILDVCS) -o $(LAB) ./cmd/moonsail-lab
 
-envoy: build ## fetch the pinned Envoy into .tools, unless it is there
-	@echo "==> Envoy: $$($(BIN) envoy install)"
+fetcher: # the part of moonsail that fetches Envoy: it compiles in seconds
+	@go build -buildvcs=$(BUILDVCS) -o $(FETCH) ./cmd/envoy-install
 
-demo: envoy ## run a whole mesh on this machine, in about a minute
+envoy: fetcher ## fetch the pinned Envoy into .tools, unless it is there
+	@echo "==> Envoy: $$($(FETCH))"
+
+# Envoy arrives while moonsail compiles. The fetcher compiles before both: they share its packages.
+demo: fetcher ## run a whole mesh on this machine, in about a minute
+	@$(MAKE) --no-print-directory -j2 envoy build
 	@$(BIN) demo $(DEMOFLAGS)
 
 kube: kube-build build ## run a Kubernetes API server here; access to it is in bin/kubeconfig (KUBEFLAGS=--help)
@@ -100,7 +106,7 @@ javaclient: build ## grpc-java against moonsail serve, on both transports: needs
 	@echo "==> grpc-java's client against $(BIN)"
 	@test/javaclient/run "$(CURDIR)/$(BIN)" $(JAVATRANSPORTS)
 
-conformance: envoy kube-build ## the Gateway API's conformance tests, as root, some 5 minutes; report in dist/conformance (CONFORMANCEFLAGS=-run-test=HTTPRouteWeight)
+conformance: build envoy kube-build ## the Gateway API's conformance tests, as root, some 5 minutes; report in dist/conformance (CONFORMANCEFLAGS=-run-test=HTTPRouteWeight)
 	@test/gatewayapi/run $(CONFORMANCEFLAGS)
 
 fuzz: ## each fuzz target, or those of FUZZPKGS, for FUZZTIME (3s)
