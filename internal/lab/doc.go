@@ -1,16 +1,48 @@
-// Package lab measures Moonsail: the experiments of moonsail-lab, and what they are made of.
+// Package lab measures Moonsail: the experiments of moonsail-lab, and their building blocks.
 //
-//	cli          the commands of moonsail-lab
-//	experiment   what experiments share: interleaved rounds, samples, comparisons, time budget, report
-//	propagation  what a change takes from event to ACK, and costs, beside a baseline that computes nothing
+// # Words
+//
+// These words have one meaning in all packages, flags and reports of the lab.
+//
+//   - An experiment is one command of moonsail-lab with its report: propagation, routes, throughput, balance, filters,
+//     concurrency, choices.
+//   - A scenario is one situation that the experiment propagation measures: a kind of change (endpoint, route) or an
+//     event (storm, reconnect-storm). Other experiments have no scenarios.
+//   - A variant is one of the configurations that an experiment compares, for example "both sidecars, mTLS". The
+//     scenarios airbnb and expedia compare variants too; there a variant is a setting of the control plane.
+//   - A round measures every variant once. A sample is the numbers of one measurement.
+//   - The subject is the program under measurement. The baseline is a server that computes nothing, or the variant
+//     that others are compared with.
+//   - A target is a limit that a report checks: met or missed.
+//
+// # Where to start
+//
+//	cli          the commands of moonsail-lab, a file for each experiment
+//	experiment   runs variants in interleaved rounds, compares them, and writes the report
+//	propagation  time and cost of changes from event to ACK
 //	throughput, balance, filters, concurrency, choices, routes
-//	             the other experiments; each package has its scenario, measurement and report
+//	             the other experiments, a package each
+//
+// Building blocks:
+//
+//	baseline     the server that computes nothing
 //	fleet        thousands of simulated proxies
 //	meshfiles, meshkube
-//	             a mesh of any size as YAML files or on an API server, and its changes
-//	load, openloop, pair, bench, child, threads, poll, plot
-//	             load, real sidecars, processes and pictures
+//	             a mesh of any size as YAML files or in an API server, and its changes
+//	pair, bench, load, openloop
+//	             real sidecars, and load through them
+//	child, threads, poll, plot
+//	             processes, their threads, sockets, pictures
 //
-// Nothing outside of the lab imports it, and only it may use a load generator's library. To add a scenario,
-// write a package like choices on experiment, and its command in cli.
+// # To add a scenario
+//
+// Write a function in a new file of package propagation, like stalled.go, and a row in Scenarios (scenarios.go). A
+// scenario that restarts Deployments of an API server belongs to propagation/rollout, like expedia.go.
+//
+// # To add an experiment
+//
+// Write a package like choices, which returns an experiment.Experiment, and its command in cli. For "moonsail-lab all",
+// add a row to allExperiments (cli/all.go).
+//
+// Only cmd/moonsail-lab imports the lab, and only the lab uses the library of a load generator.
 package lab

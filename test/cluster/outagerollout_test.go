@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/moonsail/moonsail/internal/lab/fleet"
-	"github.com/moonsail/moonsail/internal/lab/propagation"
+	"github.com/moonsail/moonsail/internal/lab/propagation/rollout"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -55,7 +55,7 @@ type outage struct {
 	t    *testing.T
 	c    *kubetest.Cluster
 	ns   string
-	size propagation.Rollout
+	size rollout.Size
 	seed uint64
 	xds  string
 
@@ -70,7 +70,7 @@ type outage struct {
 // deleted, nor all endpoints of a service: none of them is ever without. In the end each holds what
 // the API server says, routes included, and what a proxy gets that connects then.
 func TestRolloutsThroughOutages(t *testing.T) {
-	size, err := propagation.ParseRollout(*outageSize)
+	size, err := rollout.ParseSize(*outageSize)
 	require.NoError(t, err)
 	o := &outage{t: t, c: kubetest.Alone(t), size: size, seed: uint64(time.Now().UnixNano())}
 	t.Logf("seed %d", o.seed)

@@ -51,8 +51,8 @@ func TestBalance(t *testing.T) {
 		require.Greater(t, uneven(t, r, "one socket", protocol, n).Median, 1.1, protocol)
 	}
 	require.Equal(t, [2]int{2, 2}, r.Held())
-	for i := range r.Bars { // the same bar on the defect is missed
-		r.Bars[i].Variant = strings.Replace(r.Bars[i].Variant, "moonsail", "one socket", 1)
+	for i := range r.Targets { // the same bar on the defect is missed
+		r.Targets[i].Variant = strings.Replace(r.Targets[i].Variant, "moonsail", "one socket", 1)
 	}
 	r.Conclude()
 	require.Equal(t, [2]int{0, 2}, r.Held())
@@ -122,11 +122,11 @@ func TestCheck(t *testing.T) {
 	good := balance.DefaultOptions()
 	require.NoError(t, good.Check())
 	for want, change := range map[string]func(*balance.Options){
-		"--workers is from 2":            func(o *balance.Options) { o.Workers = 1 },
-		"there are no numbers":           func(o *balance.Options) { o.Connections = nil },
-		"from the number of workers, 4,": func(o *balance.Options) { o.Connections = []int{3} },
-		"to 4096, not 5000":              func(o *balance.Options) { o.Connections = []int{5000} },
-		"the numbers must rise":          func(o *balance.Options) { o.Connections = []int{8, 8} },
+		"--workers 1: use 2 to":                     func(o *balance.Options) { o.Workers = 1 },
+		"name at least one number":                  func(o *balance.Options) { o.Connections = nil },
+		"3: use at least the number of workers, 4,": func(o *balance.Options) { o.Connections = []int{3} },
+		"5000: use at least":                        func(o *balance.Options) { o.Connections = []int{5000} },
+		"numbers in ascending order":                func(o *balance.Options) { o.Connections = []int{8, 8} },
 	} {
 		o := good
 		change(&o)

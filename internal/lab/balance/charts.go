@@ -24,7 +24,7 @@ func addCharts(r *experiment.Report, o *Options) {
 
 func histogram(r *experiment.Report, workers int, protocol string, connections int) *experiment.Chart {
 	c := &experiment.Chart{Title: fmt.Sprintf("Connections of each worker, %s, %d in all", protocol, connections), Y: "",
-		About: "Medians of the rounds. In each round workers are put in order: which one is the busiest differs."}
+		About: "Medians over the rounds. Workers are sorted in each round, because the busiest one differs."}
 	for rank := range workers {
 		c.Bars = append(c.Bars, experiment.ChartBar{Label: rankName(rank)})
 	}

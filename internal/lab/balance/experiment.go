@@ -49,7 +49,7 @@ func modes() []mode {
 	return []mode{
 		{modeDefault, "as the control plane generates it: exact_balance", func(*pair.Setup) {}},
 		{modeKernel, "without exact_balance: a socket for each worker (SO_REUSEPORT), among which the kernel chooses by a hash", func(s *pair.Setup) { s.AnyWorker = true }},
-		{modeShared, "one socket for all workers (enable_reuse_port: false): whoever wakes first accepts", func(s *pair.Setup) {
+		{modeShared, "one socket for all workers (enable_reuse_port: false): the first worker that wakes accepts", func(s *pair.Setup) {
 			s.AnyWorker, s.Objects = true, []string{oneSocket}
 		}},
 	}
@@ -82,14 +82,14 @@ A server's sidecar is asked by many connections at once, and Envoy's statistics 
 		Metrics: []experiment.Metric{
 			{Name: Uneven, Title: "busiest/mean", Unit: "x", Better: experiment.Lower},
 			{Name: metricIdle, Title: "idle workers", Unit: "", Better: experiment.Lower, Absolute: true},
-			{Name: metricNoticed, Title: "told as UNEVEN", Unit: "of 1", Absolute: true},
+			{Name: metricNoticed, Title: "flagged UNEVEN", Unit: "of 1", Absolute: true},
 			{Name: metricCPU, Title: "CPU busiest/mean", Unit: "x", Better: experiment.Lower},
 			{Name: metricQPS, Title: "requests/s", Unit: "requests/s", Better: experiment.Higher},
 			{Name: metricP99, Title: "p99", Unit: "ms", Better: experiment.Lower},
 		},
 		Facts: []string{
-			fmt.Sprintf("server sidecar alone, plain text, %d workers, Fortio as fast as it goes for %s", o.Workers, o.Phase),
-			"told as UNEVEN: 'moonsail proxies --workers' would point at it",
+			fmt.Sprintf("server sidecar only, plain text, %d workers, Fortio at its highest rate for %s", o.Workers, o.Phase),
+			"flagged UNEVEN: 'moonsail proxies --workers' would report it",
 		},
 		Rounds: o.Rounds, Expect: o.Expect, Envoy: o.Pair.Envoy,
 	}
@@ -155,15 +155,15 @@ func compare(e *experiment.Experiment, protocol string, connections []int) {
 			}
 			e.Compare = append(e.Compare, experiment.Pair{Variant: nameOf(m, protocol, n), Base: base, Metrics: []string{Uneven, metricQPS, metricP99}})
 		}
-		e.Bars = append(e.Bars, experiment.Bar{What: fmt.Sprintf("%s, %d connections: even", protocol, n), Metric: Uneven, Variant: base, Limit: barLimit})
+		e.Targets = append(e.Targets, experiment.Target{What: fmt.Sprintf("%s, %d connections: even", protocol, n), Metric: Uneven, Variant: base, Limit: barLimit})
 	}
 	addPlots(e, protocol, connections)
 }
 
 func addPlots(e *experiment.Experiment, protocol string, connections []int) {
 	most := experiment.Plot{Title: "Busiest worker's connections by the mean, " + protocol, Metric: Uneven, X: "connections", LogX: true,
-		About: "1 is even. Envoy with one socket gives most connections to the worker that wakes first; the kernel's hash is uneven by chance, the more so the fewer connections there are."}
-	qps := experiment.Plot{Title: "Requests a second, " + protocol, Metric: metricQPS, X: "connections", LogX: true}
+		About: "1 is even. With one socket, most connections go to the worker that wakes first. The kernel's hash is uneven by chance, and more so with fewer connections."}
+	qps := experiment.Plot{Title: "Requests per second, " + protocol, Metric: metricQPS, X: "connections", LogX: true}
 	for _, m := range modes() {
 		for _, n := range connections {
 			most.Variants = append(most.Variants, nameOf(m.name, protocol, n))

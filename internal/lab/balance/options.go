@@ -38,21 +38,21 @@ const (
 	mostConnections = 4096
 )
 
-// Check tells what is wrong with options.
+// Check validates the options.
 func (o *Options) Check() error {
 	if o.Workers < 2 || o.Workers > mostWorkers {
-		return fmt.Errorf("--workers is from 2 to %d, not %d", mostWorkers, o.Workers)
+		return fmt.Errorf("--workers %[2]d: use 2 to %[1]d", mostWorkers, o.Workers)
 	}
 	if len(o.Connections) == 0 {
-		return errors.New("--connections: there are no numbers")
+		return errors.New("--connections: name at least one number")
 	}
 	for _, n := range o.Connections {
 		if n < o.Workers || n > mostConnections {
-			return fmt.Errorf("--connections is from the number of workers, %d, to %d, not %d", o.Workers, mostConnections, n)
+			return fmt.Errorf("--connections %[3]d: use at least the number of workers, %[1]d, and at most %[2]d", o.Workers, mostConnections, n)
 		}
 	}
 	if sorted := slices.Compact(slices.Sorted(slices.Values(o.Connections))); !slices.Equal(sorted, o.Connections) {
-		return errors.New("--connections: the numbers must rise")
+		return errors.New("--connections: list the numbers in ascending order")
 	}
 	return nil
 }

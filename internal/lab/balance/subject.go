@@ -119,7 +119,7 @@ func (s *subject) settle(ctx context.Context) error {
 }
 
 // errTooShort is of a load that was over before all of its connections were seen, as on a busy machine.
-var errTooShort = errors.New("connections were seen at once")
+var errTooShort = errors.New("connections were open at the same time")
 
 // maxLonger bounds how many times as long as it was asked for a load is sent until they are.
 const maxLonger = 16
@@ -147,7 +147,7 @@ func (s *subject) loaded(ctx context.Context, phase time.Duration) (counts []flo
 	}
 	after, err := s.spoken(ctx)
 	if err == nil && after < before+uint64(s.connections) { //nolint:gosec // it is positive
-		err = fmt.Errorf("%d connections spoke the protocol that was asked for, not %d", after-before, s.connections)
+		err = fmt.Errorf("%d connections used the requested protocol, want %d", after-before, s.connections)
 	}
 	return counts, result, err
 }

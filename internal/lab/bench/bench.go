@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
-// Bench is a mesh and its pairs. It belongs to the goroutine that runs an experiment.
+// Bench is a mesh and its pairs. The goroutine that runs an experiment uses it.
 type Bench struct {
 	Options pair.Options
 	List    []Named // what Before starts, in this order

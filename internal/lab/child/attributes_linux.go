@@ -2,8 +2,8 @@ package child
 
 import "syscall"
 
-// Attributes are a process group of its own, so that Ctrl-C reaches the lab alone, which
-// ends its children; and the kernel's help where the lab cannot.
+// Attributes puts the process into a new process group, so that Ctrl-C reaches only the lab, which stops its children.
+// If the lab dies, the kernel ends them.
 func Attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

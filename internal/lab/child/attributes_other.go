@@ -4,5 +4,5 @@ package child
 
 import "syscall"
 
-// Attributes are a process group of its own.
+// Attributes puts the process into a new process group.
 func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,5 +1,5 @@
-// Package child runs the servers that the lab measures: processes of their own, whose
-// CPU time and memory can be told from the lab's, and that never outlive it.
+// Package child runs the processes that the lab measures. Their CPU time and memory are separate from the lab's, and
+// they never outlive it.
 package child
 
 import (
@@ -36,24 +36,23 @@ type Process struct {
 
 const tailLines = 20
 
-// Start runs a server that logs its addresses as `moonsail serve` does with
-// --log-format json, and waits until it has. It ends when Kill or Stop is called, and
-// on Linux when its parent dies.
+// Start runs a server that logs its addresses as `moonsail serve --log-format json` does, and waits for them. The process
+// ends when Kill or Stop is called, and on Linux when its parent dies.
 func Start(ctx context.Context, name string, argv ...string) (*Process, error) {
 	return StartWith(ctx, name, nil, argv...)
 }
 
-// StartWith is Start with environment variables ("NAME=value") beside this process's own.
+// StartWith is Start with additional environment variables ("NAME=value").
 func StartWith(ctx context.Context, name string, env []string, argv ...string) (*Process, error) {
-	return startUntil(ctx, name, "where it listens", func(p *Process) bool { return p.Addr() != "" }, env, argv)
+	return startUntil(ctx, name, "its address", func(p *Process) bool { return p.Addr() != "" }, env, argv)
 }
 
 // StartAgent runs `moonsail agent --log-format json`, and waits until its Envoy is ready.
 func StartAgent(ctx context.Context, name string, argv ...string) (*Process, error) {
-	return startUntil(ctx, name, "that its Envoy is ready", func(p *Process) bool { return p.EnvoyPid() != 0 }, nil, argv)
+	return startUntil(ctx, name, "a ready Envoy", func(p *Process) bool { return p.EnvoyPid() != 0 }, nil, argv)
 }
 
-// startUntil waits until the process has said what is wanted of it.
+// startUntil waits for a line of the process's log.
 func startUntil(ctx context.Context, name, what string, said func(*Process) bool, env, argv []string) (*Process, error) {
 	p := &Process{name: name, done: make(chan struct{}), changed: make(chan struct{}, 1)}
 	p.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx // it ends by Stop or Kill
@@ -93,8 +92,8 @@ func (p *Process) start(out io.Reader) error {
 	return nil
 }
 
-// OnThread runs what starts a process and waits for its end. The parent-death signal comes
-// when the thread that forked ends: this one is kept.
+// OnThread runs a function that starts a process and waits for its end, on a thread that does not end before. The kernel
+// sends the parent-death signal when the thread that forked ends.
 func OnThread(run func() error) error {
 	ended := make(chan error)
 	go func() {
@@ -105,7 +104,7 @@ func OnThread(run func() error) error {
 	return <-ended
 }
 
-// read takes its log until it ends.
+// read reads the log until its end.
 func (p *Process) read(out io.Reader) {
 	for s := bufio.NewScanner(out); s.Scan(); {
 		p.line(s.Text())
@@ -156,12 +155,12 @@ func (p *Process) wait(ctx context.Context, what string, said func(*Process) boo
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-			return fmt.Errorf("%s has not said in %s %s:\n%s", p.name, startTime, what, p.Tail())
+			return fmt.Errorf("%[1]s: did not log %[3]s within %[2]s:\n%[4]s", p.name, startTime, what, p.Tail())
 		}
 	}
 }
 
-// Ended tells how it ended, where it has.
+// Ended returns the error with which the process ended.
 func (p *Process) Ended() error {
 	select {
 	case <-p.done:
@@ -172,10 +171,10 @@ func (p *Process) Ended() error {
 	if p.err != nil {
 		how = p.err.Error()
 	}
-	return fmt.Errorf("%s has ended (%s):\n%s", p.name, how, p.Tail())
+	return fmt.Errorf("%s: ended (%s):\n%s", p.name, how, p.Tail())
 }
 
-// Pid is its process id.
+// Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Done is closed when it has ended.
@@ -188,28 +187,28 @@ func (p *Process) EnvoyPid() int {
 	return p.proxy
 }
 
-// Addr is where its streams are served.
+// Addr returns the address of its streams.
 func (p *Process) Addr() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.addr
 }
 
-// HTTP is where its pages are served; empty where they are not.
+// HTTP returns the address of its pages; empty: it has none.
 func (p *Process) HTTP() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.http
 }
 
-// Tail is the last that it logged.
+// Tail returns the last lines of its log.
 func (p *Process) Tail() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return strings.Join(p.tail, "\n")
 }
 
-// Kill ends it at once.
+// Kill ends the process at once.
 func (p *Process) Kill() {
 	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return
@@ -217,7 +216,7 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Stop asks it to end, and kills it if it does not within grace.
+// Stop ends the process with SIGTERM, and kills it after grace.
 func (p *Process) Stop(grace time.Duration) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	timer := time.NewTimer(grace)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Unsent tells whether the kernel holds bytes that a server at addr has sent to the peer at to, and
+// Unsent reports whether the kernel holds bytes that a server at addr has sent to the peer at to, and
 // that the peer does not take. Both are IPv4 addresses.
 func Unsent(addr string, to net.Addr) (bool, error) {
 	const table = "/proc/net/tcp"
@@ -23,7 +23,7 @@ func Unsent(addr string, to net.Addr) (bool, error) {
 	}
 	b, err := os.ReadFile(table)
 	if err != nil {
-		return false, fmt.Errorf("what is unsent: %w", err)
+		return false, fmt.Errorf("unsent bytes: %w", err)
 	}
 	local, remote := hexAddr(from), hexAddr(peer)
 	for line := range strings.Lines(string(b)) {

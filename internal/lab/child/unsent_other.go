@@ -4,5 +4,5 @@ package child
 
 import "net"
 
-// Unsent is known on Linux only; elsewhere it is taken to be so.
+// Unsent returns true: only Linux provides the information.
 func Unsent(string, net.Addr) (bool, error) { return true, nil }

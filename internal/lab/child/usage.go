@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// ErrUnsupported tells that this system does not say of other processes what is asked.
-var ErrUnsupported = errors.New("CPU time and memory of other processes are read on Linux only")
+// ErrUnsupported means that this system does not provide the information about other processes.
+var ErrUnsupported = errors.New("CPU time and memory of other processes are available on Linux only")
 
 // ticks per second of /proc/PID/stat: USER_HZ, fixed in Linux's ABI.
 const ticks = 100
@@ -37,7 +37,7 @@ func statCPU(b []byte) (time.Duration, error) {
 	end := bytes.LastIndexByte(b, ')')
 	f := strings.Fields(string(b[end+1:]))
 	if end < 0 || len(f) < 13 {
-		return 0, fmt.Errorf("/proc/PID/stat: %q is not understood", b)
+		return 0, fmt.Errorf("/proc/PID/stat: cannot parse %q", b)
 	}
 	var sum uint64
 	for _, s := range f[11:13] {
@@ -83,8 +83,7 @@ func statusMemory(status string) (m Memory) {
 	return m
 }
 
-// ResetPeak makes the peak begin anew. It is no error where the kernel does not let us:
-// the peak is then that of the process's life.
+// ResetPeak resets the peak of memory. If the kernel does not permit it, the peak stays that of the process's life.
 func ResetPeak(pid int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0) // see above
 }
@@ -92,8 +91,8 @@ func ResetPeak(pid int) {
 // Heap is what a Go process's memory is used for after a collection, in bytes.
 type Heap struct{ Live, Stacks int64 }
 
-// HeapOf has a Go process collect its garbage, and asks what is left. addr is where its
-// profiles are served. What is in a sync.Pool outlives one collection, and not two.
+// HeapOf lets a Go process collect its garbage twice, because the content of a sync.Pool survives one collection, and
+// returns what is left. addr is the address of its profiles.
 func HeapOf(ctx context.Context, addr string) (Heap, error) {
 	var b []byte
 	for range 2 {
@@ -138,7 +137,7 @@ func heapProfile(text string) (h Heap, err error) {
 		found++
 	}
 	if found < 2 {
-		return h, errors.New("heap profile: it has no statistics")
+		return h, errors.New("heap profile: no statistics")
 	}
 	return h, nil
 }

@@ -9,16 +9,15 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Wait is how often and how long goroutines have waited at one place of the code, since
-// the process's start.
+// Wait counts the waits of goroutines at one place of the code since the start of the process.
 type Wait struct {
 	Where string // function and line
 	Count int64
 	Time  time.Duration
 }
 
-// Waits reads a Go process's profile "mutex" or "block", and gives it as it came, too. addr is
-// where its profiles are served; it must have been told to write waits down.
+// Waits reads a Go process's profile "mutex" or "block", and also returns its bytes. addr is the address of its profiles.
+// The process must record waits.
 func Waits(ctx context.Context, addr, name string) (list []Wait, raw []byte, err error) {
 	if raw, err = fetchProfile(ctx, addr, name); err != nil {
 		return nil, nil, err

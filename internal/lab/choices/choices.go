@@ -17,7 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
-// Options are what a run is told.
+// Options configure a run.
 type Options struct {
 	pair.Terms
 	// Only are the choices to measure, by beginnings of their names; none: all.
@@ -31,14 +31,14 @@ func DefaultOptions() Options {
 	return Options{Terms: pair.Terms{Concurrency: 2, Connections: 64, Rate: 1000}}
 }
 
-// Check tells what is wrong with options.
+// Check validates the options.
 func (o *Options) Check() error {
 	if err := o.Terms.Check(); err != nil {
 		return err
 	}
 	for _, name := range o.Only {
 		if !slices.ContainsFunc(o.all(), func(c choice) bool { return strings.HasPrefix(c.name, name) }) {
-			return fmt.Errorf("there is no choice %q; there are: %s", name, strings.Join(o.Names(), ", "))
+			return fmt.Errorf("unknown choice %q: use %s", name, strings.Join(o.Names(), ", "))
 		}
 	}
 	return nil
@@ -76,10 +76,10 @@ func New(o Options) *experiment.Experiment {
 		l.phases.Closed, l.phases.Fixed, rounds = 300*time.Millisecond, 400*time.Millisecond, 3
 	}
 	e := &experiment.Experiment{
-		Name: "choices", Title: "What each choice of a sidecar's configuration costs", About: about, Quick: o.Quick,
+		Name: "choices", Title: "Cost of each choice in a sidecar's configuration", About: about, Quick: o.Quick,
 		Envoy: o.Envoy, Rounds: rounds, Before: l.start, Metrics: l.metrics(), Plots: l.plots(),
 		Facts: []string{
-			fmt.Sprintf("Fortio (1.66), answers of 1 KB: %d connections as fast as they go for %s, then %d at %d/s at fixed times for %s; mTLS, %d workers (0: one a core)",
+			fmt.Sprintf("Fortio (1.66), answers of 1 KB: %d connections at the highest rate for %s, then %d at %d/s at fixed times for %s; mTLS, %d workers (0: one for each CPU)",
 				o.Connections, l.phases.Closed, l.phases.RateConnections, o.Rate, l.phases.Fixed, o.Concurrency),
 			"The load, both Envoys and the application share the CPUs",
 		},
@@ -90,7 +90,7 @@ func New(o Options) *experiment.Experiment {
 }
 
 const about = "A load calls an application through a client's and a server's sidecar with mutual TLS, as Moonsail configures them, and through pairs that differ in one " +
-	"thing each. What is about the beginning of connections is compared with a pair that makes a connection between the sidecars for each request. " +
+	"choice each. Choices about the start of connections are compared with a pair that opens a connection between the sidecars for each request. " +
 	"CPU is that of both Envoys."
 
 func (l *lab) start(ctx context.Context) (stop func(), err error) {
@@ -147,9 +147,9 @@ func (l *lab) variant(c choice) experiment.Variant {
 
 func (l *lab) plots() []experiment.Plot {
 	return []experiment.Plot{
-		{Title: "CPU time of the Envoys for 1000 requests", Metric: "cpu", About: "As fast as answers come; both sidecars together. The least noisy of the measures."},
-		{Title: fmt.Sprintf("CPU time of the Envoys for 1000 requests at %d a second", l.Rate), Metric: l.at("cpu"), About: "Requests come one at a time."},
-		{Title: "Requests a second, as fast as they go", Metric: "qps"},
-		{Title: fmt.Sprintf("p99 at %d requests a second", l.Rate), Metric: l.at("p99")},
+		{Title: "CPU time of the Envoys for 1000 requests", Metric: "cpu", About: "At the highest rate; both sidecars together. The least noisy of the metrics."},
+		{Title: fmt.Sprintf("CPU time of the Envoys for 1000 requests at %d per second", l.Rate), Metric: l.at("cpu"), About: "Requests come one at a time."},
+		{Title: "Highest rate of requests per second", Metric: "qps"},
+		{Title: fmt.Sprintf("p99 at %d requests per second", l.Rate), Metric: l.at("p99")},
 	}
 }

@@ -36,7 +36,7 @@ func with(change func(*pair.Setup)) pair.Setup {
 // connections: how the sidecars are joined.
 func connections() []choice {
 	return []choice{
-		{"again", "the same once more: by what equals differ", Ours, mutual()},
+		{"again", "the default again: the noise between equal pairs", Ours, mutual()},
 		{"HTTP/1.1 between sidecars", "h2UpgradePolicy: DO_NOT_UPGRADE", Ours, with(func(s *pair.Setup) { s.HTTP1 = true })},
 		{"the kernel's choice of workers", "no exact_balance", Ours, with(func(s *pair.Setup) { s.AnyWorker = true })},
 		{"exact_balance of clients, too", "connections of the application, over the workers of its sidecar; by default as the kernel chooses", Ours, mutual(balanced)},
@@ -45,7 +45,7 @@ func connections() []choice {
 		{"buffers of 32 KiB", "per_connection_buffer_limit_bytes; by default 1 MiB", Ours, mutual(buffers(32 << 10))},
 		{"buffers of 128 KiB", "as above", Ours, mutual(buffers(128 << 10))},
 		{"windows of 64 KiB", "HTTP/2: initial_stream_window_size, and 1 MiB for a connection", Ours, mutual(windows(64<<10, 1<<20))},
-		{"windows of 1 MiB", "HTTP/2: likewise 1 MiB and 16 MiB", Ours, mutual(windows(1<<20, 16<<20))},
+		{"windows of 1 MiB", "HTTP/2: 1 MiB and 16 MiB", Ours, mutual(windows(1<<20, 16<<20))},
 		{"oghttp2", "Envoy's other HTTP/2 codec; by default nghttp2", Ours, mutual(codec)},
 	}
 }
@@ -54,7 +54,7 @@ func connections() []choice {
 func forwarding() []choice {
 	return []choice{
 		{"no retries", "by default 2, as Istio's", Ours, mutual(noRetries)},
-		{"no retries at servers", "of what could not be sent to the application; by default 2, as Istio's", Ours, mutual(noInboundRetries)},
+		{"no retries at servers", "for requests that could not be sent to the application; by default 2, as Istio's", Ours, mutual(noInboundRetries)},
 		{"Envoy's circuit breakers", "1024 connections, pending requests and requests, 3 retries; by default no limit, as Istio's", Ours, mutual(limits)},
 		{"outlier detection", "5 consecutive 5xx; by default none", Ours, mutual(outliers)},
 	}
@@ -64,8 +64,8 @@ func forwarding() []choice {
 func observing() []choice {
 	every := map[string]string{"sidecar.istio.io/statsInclusionRegexps": ".*"}
 	return []choice{
-		{"no metrics of requests", "by default istio_requests_total and its likes", Ours, mutual(noMetrics)},
-		{"no istio_requests_total", "what one of the four metrics takes", Ours, mutual(noCount)},
+		{"no metrics of requests", "by default istio_requests_total and others", Ours, mutual(noMetrics)},
+		{"no istio_requests_total", "cost of one of the four metrics", Ours, mutual(noCount)},
 		{"all of Envoy's statistics", "statsInclusionRegexps: .*", Ours, with(func(s *pair.Setup) { s.ClientAnnotations, s.ServerAnnotations = every, every })},
 		{"an access log as text", "Istio's format; by default none", Ours, mutual(pair.AccessLog("text"))},
 		{"an access log as JSON", "the same fields", Ours, mutual(pair.AccessLog("json"))},

@@ -30,25 +30,25 @@ var allPage = template.Must(template.New("all").Parse(allText))
 
 // allExperiments are the experiments of "moonsail-lab all", in the order in which they run.
 var allExperiments = []labRun{
-	{name: "propagation", about: "changes: how long to every proxy, and at what cost", args: []string{"propagation"}},
-	{name: "airbnb", about: "deployments and routes that change by the clock, with the switches of istiod", args: []string{"propagation", "--source", "kube", "--scenario", "airbnb"}, kube: true},
-	{name: "expedia", about: "rolling restarts of hundreds of pods", args: []string{"propagation", "--source", "kube", "--scenario", "expedia"}, kube: true},
+	{name: "propagation", about: "time and cost of changes until every proxy has them", args: []string{"propagation"}},
+	{name: "airbnb", about: "deployments and routes that change at fixed intervals, with istiod's settings", args: []string{"propagation", "--source", "kube", "--scenario", "airbnb"}, kube: true},
+	{name: "expedia", about: "restarts of hundreds of pods", args: []string{"propagation", "--source", "kube", "--scenario", "expedia"}, kube: true},
 	{name: "routes", about: "changes of routes in Envoy", args: []string{"routes"}},
-	{name: "throughput", about: "what sidecars take of throughput and latency", args: []string{"throughput"}},
-	{name: "balance", about: "connections over Envoy's worker threads", args: []string{"balance"}},
-	{name: "filters", about: "what filters, metrics and access logs cost", args: []string{"filters"}},
-	{name: "concurrency", about: "what another worker thread buys", args: []string{"concurrency"}},
-	{name: "choices", about: "what each choice of a sidecar's configuration costs", args: []string{"choices"}},
+	{name: "throughput", about: "throughput and latency with sidecars", args: []string{"throughput"}},
+	{name: "balance", about: "how Envoy's worker threads share connections", args: []string{"balance"}},
+	{name: "filters", about: "cost of filters, metrics and access logs", args: []string{"filters"}},
+	{name: "concurrency", about: "benefit of another worker thread", args: []string{"concurrency"}},
+	{name: "choices", about: "cost of each choice in a sidecar's configuration", args: []string{"choices"}},
 }
 
-// labRun is one experiment, run by a process of its own.
+// labRun is one experiment. It runs in a separate process.
 type labRun struct {
 	name, about string
 	args        []string
 	kube        bool // it needs an API server
 }
 
-// allFlags are those of "moonsail-lab all".
+// allFlags are the flags of "moonsail-lab all".
 type allFlags struct {
 	quick      bool
 	out        string
@@ -61,13 +61,13 @@ type allFlags struct {
 func (f *allFlags) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "all",
-		Short: "Run all experiments, and make one report of them",
-		Long: `Runs every experiment of the lab after the other, each as its own command would, and puts
-their reports into one page and one JSON file, beside each of them in a folder of its own. What
-fails is named, and the rest goes on. Those that need a Kubernetes API server are run where
---kubeconfig names one ('make kube' starts one).
+		Short: "Run all experiments and write one report",
+		Long: `Runs the experiments of the lab one after the other, each as its own command does. Each report has
+a folder; one page and one JSON file contain all of them. After a failure the other experiments
+still run. Experiments that need a Kubernetes API server run if --kubeconfig names one ('make kube'
+starts one).
 
-Exit status: 0 all went well, 1 some failed or were interrupted, 2 wrong flags.`,
+Exit status: 0 all succeeded, 1 some failed or were interrupted, 2 wrong flags.`,
 		Example: `  moonsail-lab all --quick --out dist/lab
   moonsail-lab all --out dist/lab --kubeconfig bin/kubeconfig
   moonsail-lab all --only balance,throughput --out dist/lab`,
@@ -75,10 +75,10 @@ Exit status: 0 all went well, 1 some failed or were interrupted, 2 wrong flags.`
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.BoolVar(&f.quick, "quick", false, "small ones: at most two minutes each")
+	fs.BoolVar(&f.quick, "quick", false, "few and short measurements: at most two minutes each")
 	fs.StringVar(&f.out, "out", "", "`DIR` for the reports")
-	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that tells an API server, for experiments that need one")
-	fs.StringSliceVar(&f.only, "only", nil, "experiments to run, by `NAME` (default: all that can)")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of an API server, for experiments that need one")
+	fs.StringSliceVar(&f.only, "only", nil, "experiments to run, by `NAME` (default: all that can run)")
 	_ = cmd.MarkFlagRequired("out")
 	_ = cmd.MarkFlagDirname("out") // the only error is a flag that does not exist
 	terminal.EnvFlags(cmd)
@@ -148,8 +148,7 @@ func (f *allFlags) run(cmd *cobra.Command) error {
 	return cmd.Context().Err()
 }
 
-// endTime is how long an experiment that is interrupted may take to clean up: an API server takes
-// its time to delete thousands of pods.
+// endTime limits the clean-up of an interrupted experiment. An API server takes minutes to delete thousands of pods.
 const endTime = 3 * time.Minute
 
 // one runs an experiment.
@@ -162,7 +161,7 @@ func (f *allFlags) one(cmd *cobra.Command, x labRun) labResult {
 	if x.kube {
 		args = append(args, "--kubeconfig", f.kubeconfig)
 	}
-	for _, old := range []string{"report.json", "report.html"} { // of an earlier run, which is not this one's
+	for _, old := range []string{"report.json", "report.html"} { // of an earlier run
 		_ = os.Remove(filepath.Join(dir, old)) // there may be none
 	}
 	r, begun := labResult{Name: x.name, About: x.about}, time.Now()
@@ -177,7 +176,7 @@ func (f *allFlags) one(cmd *cobra.Command, x labRun) labResult {
 	return r
 }
 
-// runSelf runs this program again, and gives what it printed.
+// runSelf runs this program with other arguments and returns its standard output.
 func runSelf(ctx context.Context, stdout, stderr io.Writer, args []string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -208,7 +207,7 @@ func (f *allFlags) save(results []labResult) error {
 	return os.WriteFile(filepath.Join(f.out, "report.html"), page.Bytes(), 0o644) //nolint:gosec // as above
 }
 
-// Body is what is in a report's page, which has the style of all.
+// Body returns the body of a report's page. All pages have the same style.
 func (r labResult) Body() template.HTML {
 	_, after, _ := strings.Cut(r.Page, "<body>")
 	body, _, _ := strings.Cut(after, "</body>")

@@ -6,7 +6,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/balance"
 )
 
-// balanceFlags are those of "moonsail-lab balance".
+// balanceFlags are the flags of "moonsail-lab balance".
 type balanceFlags struct {
 	experimentFlags
 	workers     int
@@ -17,13 +17,13 @@ func (f *balanceFlags) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "balance",
 		Short: "Measure how Envoy's worker threads share connections",
-		Long: `Opens connections to a server's sidecar, over HTTP/1.1 and HTTP/2, sends requests on all of
-them, and reads from Envoy how many each of its worker threads has: with the listener that
-the control plane generates (exact_balance), without exact_balance (the kernel chooses among
-the workers' sockets), and with one socket for all workers. What counts is the busiest
-worker's connections by the mean, and what that does to throughput and latency.
+		Long: `Opens connections to a server's sidecar over HTTP/1.1 and HTTP/2, sends requests on all of them,
+and reads from Envoy how many connections each worker thread has. Listeners compared: the one
+that the control plane generates (exact_balance); without exact_balance, where the kernel chooses
+one of the workers' sockets; and with one socket for all workers. The result is the ratio of the
+busiest worker's connections to the mean, with throughput and latency.
 
-Exit status: 0 measured (whether or not bars hold), 1 failed, 2 wrong flags.`,
+Exit status: 0 measured, whether or not targets are met, 1 failed, 2 wrong flags.`,
 		Example: `  moonsail-lab balance --quick
   moonsail-lab balance --out report/
   moonsail-lab balance --workers 2 --connections 64,128`,
@@ -32,7 +32,7 @@ Exit status: 0 measured (whether or not bars hold), 1 failed, 2 wrong flags.`,
 	}
 	d := balance.DefaultOptions()
 	cmd.Flags().IntVar(&f.workers, "workers", d.Workers, "worker `THREADS` of each Envoy")
-	cmd.Flags().IntSliceVar(&f.connections, "connections", d.Connections, "`NUMBERS` of connections, rising (with --quick: 8,64,256)")
+	cmd.Flags().IntSliceVar(&f.connections, "connections", d.Connections, "`NUMBERS` of connections, ascending (with --quick: 8,64,256)")
 	f.addFlags(cmd)
 	return cmd
 }

@@ -7,37 +7,37 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/lab/floor"
+	"github.com/moonsail/moonsail/internal/lab/baseline"
 	"github.com/moonsail/moonsail/internal/lab/load"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// newFloorCommand is "moonsail-lab floor": what propagation measures beside a control plane.
-func newFloorCommand() *cobra.Command {
-	var o floor.Options
+// newBaselineCommand is "moonsail-lab baseline": the server that the experiment propagation compares with.
+func newBaselineCommand() *cobra.Command {
+	var o baseline.Options
 	cmd := &cobra.Command{
-		Use:    "floor",
-		Short:  "Serve what files hold, and compute nothing",
+		Use:    "baseline",
+		Short:  "Serve the content of files without any computation",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
-			return floor.Run(cmd.Context(), o)
+			return baseline.Run(cmd.Context(), o)
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.Dir, "config", "", "`DIR` that is watched")
-	fs.StringVar(&o.Addr, "addr", "127.0.0.1:0", "`ADDR` of the streams")
-	fs.StringVar(&o.HTTPAddr, "http-addr", "", "`ADDR` of profiles")
-	fs.BoolVar(&o.Bare, "bare", false, "bytes over bare TCP instead of xDS on gRPC")
+	fs.StringVar(&o.Dir, "config", "", "`DIR` to watch")
+	fs.StringVar(&o.Addr, "addr", "127.0.0.1:0", "`ADDR` for streams")
+	fs.StringVar(&o.HTTPAddr, "http-addr", "", "`ADDR` for profiles")
+	fs.BoolVar(&o.Bare, "bare", false, "send bytes over bare TCP instead of xDS over gRPC")
 	return cmd
 }
 
-// newLoadCommand is "moonsail-lab load": what experiments send requests with.
+// newLoadCommand is "moonsail-lab load": the client that sends an experiment's requests.
 func newLoadCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "load OPTIONS",
-		Short:  "Send requests, and print what came of them; options are JSON",
+		Short:  "Send requests and print the results; options are JSON",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,7 +54,7 @@ func newLoadCommand() *cobra.Command {
 	}
 }
 
-// newBackendCommand is "moonsail-lab backend": what answers them.
+// newBackendCommand is "moonsail-lab backend": the application that answers them.
 func newBackendCommand() *cobra.Command {
 	var addr string
 	cmd := &cobra.Command{

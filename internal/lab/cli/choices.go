@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// choicesFlags are those of "moonsail-lab choices".
+// choicesFlags are the flags of "moonsail-lab choices".
 type choicesFlags struct {
 	experimentFlags
 	options choices.Options
@@ -22,10 +22,10 @@ func (f *choicesFlags) command() *cobra.Command {
 	d := choices.DefaultOptions()
 	cmd := &cobra.Command{
 		Use:   "choices",
-		Short: "Measure what each choice of a sidecar's configuration costs",
-		Long: `Calls an application through two sidecars with mutual TLS, as they are configured by default,
-and through pairs that differ in one thing each: HTTP/2 between them, TLS, buffers, windows,
-retries, limits, statistics, logs. --own tries what EnvoyFilters of yours make of it.
+		Short: "Measure the cost of each choice in a sidecar's configuration",
+		Long: `Calls an application through two sidecars with mutual TLS and default configuration, and through
+pairs of sidecars that each differ in one choice: HTTP/2 between them, TLS, buffers, windows,
+retries, limits, statistics, logs. --own adds a choice of yours, for example an EnvoyFilter.
 
 Choices: ` + strings.Join(d.Names(), "; ") + `.
 
@@ -39,8 +39,8 @@ Exit status: 0 measured, 1 failed or interrupted (complete rounds are reported),
 	}
 	fs := cmd.Flags()
 	addTerms(fs, &f.options.Terms, d.Terms)
-	fs.StringSliceVar(&f.options.Only, "only", nil, "choices to measure, by beginnings of `NAMES` (default: all)")
-	fs.StringSliceVar(&f.own, "own", nil, "`NAME=FILE` of a choice of yours: objects as YAML, in which $NAMESPACE is the pair's")
+	fs.StringSliceVar(&f.options.Only, "only", nil, "choices to measure, by the beginning of their `NAMES` (default: all)")
+	fs.StringSliceVar(&f.own, "own", nil, "`NAME=FILE` of an additional choice: objects as YAML; $NAMESPACE stands for the pair's namespace")
 	f.addFlags(cmd)
 	return cmd
 }
@@ -57,17 +57,17 @@ func (f *choicesFlags) start(cmd *cobra.Command) (err error) {
 	return f.run(cmd, choices.New(o))
 }
 
-// readOwn reads the files of choices.
+// readOwn reads the files of --own.
 func readOwn(list []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, x := range list {
 		name, file, ok := strings.Cut(x, "=")
 		if !ok || name == "" {
-			return nil, terminal.UsageError{Err: fmt.Errorf("--own %s is not NAME=FILE", x)}
+			return nil, terminal.UsageError{Err: fmt.Errorf("--own %s: use NAME=FILE", x)}
 		}
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, &terminal.UserError{What: "cannot read a choice", Where: "--own " + x, Err: err, Next: "name a file of YAML"}
+			return nil, &terminal.UserError{What: "cannot read a choice", Where: "--own " + x, Err: err, Next: "name a YAML file"}
 		}
 		out[name] = string(text)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/concurrency"
 )
 
-// concurrencyFlags are those of "moonsail-lab concurrency".
+// concurrencyFlags are the flags of "moonsail-lab concurrency".
 type concurrencyFlags struct {
 	experimentFlags
 	workers, loads []int
@@ -16,11 +16,11 @@ type concurrencyFlags struct {
 func (f *concurrencyFlags) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "concurrency",
-		Short: "Measure the CPU of Envoy's threads as the load grows, and what another worker buys",
-		Long: `Sends a server's sidecar more and more requests, at fixed times whether or not the last
-ones were answered, and tells the CPU of each of Envoy's threads, latencies from when a
-request was due, and what is answered when requests come as fast as they go: with one worker
-thread, two, and more. The report ends with a recommendation and its reasons.
+		Short: "Measure the CPU time of Envoy's threads as the load grows, and the benefit of another worker",
+		Long: `Sends requests to a server's sidecar at rising fixed rates, whether or not earlier requests were
+answered. It measures the CPU time of each of Envoy's threads, latencies from the time at which a
+request was due, and the highest rate, each with one worker thread, two, and more. The report
+ends with a recommendation and its reasons.
 
 Exit status: 0 measured, 1 failed, 2 wrong flags.`,
 		Example: `  moonsail-lab concurrency --quick
@@ -31,9 +31,9 @@ Exit status: 0 measured, 1 failed, 2 wrong flags.`,
 	}
 	d := concurrency.DefaultOptions()
 	fs := cmd.Flags()
-	fs.IntSliceVar(&f.workers, "workers", d.Workers, "`NUMBERS` of worker threads, from 1 on, rising (with --quick: 1,2)")
-	fs.IntSliceVar(&f.loads, "loads", d.Loads, "`PERCENTS` of what one worker answers, rising (with --quick: 40,80,120)")
-	fs.IntVar(&f.connections, "connections", d.Connections, "connections that requests are sent on")
+	fs.IntSliceVar(&f.workers, "workers", d.Workers, "`NUMBERS` of worker threads, ascending from 1 (with --quick: 1,2)")
+	fs.IntSliceVar(&f.loads, "loads", d.Loads, "`PERCENTS` of the rate that one worker can answer, ascending (with --quick: 40,80,120)")
+	fs.IntVar(&f.connections, "connections", d.Connections, "connections that carry the requests")
 	f.addFlags(cmd)
 	return cmd
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/moonsail/moonsail/internal/version"
 )
 
-// experimentFlags are those of all experiments that are run by the package experiment.
+// experimentFlags are the flags of all experiments that package experiment runs.
 type experimentFlags struct {
 	quick  bool
 	rounds int
@@ -31,7 +31,7 @@ type experimentFlags struct {
 	version string // of moonsail; set by programs
 }
 
-// How long an experiment may take.
+// Time limits of an experiment.
 const (
 	leastBudget = 30 * time.Second
 	quickBudget = 2 * time.Minute
@@ -41,8 +41,8 @@ const (
 func (f *experimentFlags) addFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.BoolVar(&f.quick, "quick", false, "few and short measurements: at most two minutes")
-	fs.IntVar(&f.rounds, "rounds", 0, "how often each variant is measured, in turn with the others (default: of the experiment)")
-	fs.DurationVar(&f.budget, "budget", fullBudget, "how long all may take; rounds that do not fit are left out (with --quick: 2m)")
+	fs.IntVar(&f.rounds, "rounds", 0, "measurements of each variant, in turn with the others (default: depends on the experiment)")
+	fs.DurationVar(&f.budget, "budget", fullBudget, "time limit of the experiment; rounds that do not fit are left out (with --quick: 2m)")
 	fs.StringVar(&f.envoy, "envoy", "", "`PATH` of the Envoy to run")
 	fs.StringVar(&f.out, "out", "", "`DIR` for report.json and report.html")
 	f.output.AddFlag(cmd)
@@ -51,17 +51,17 @@ func (f *experimentFlags) addFlags(cmd *cobra.Command) {
 	terminal.EnvFlags(cmd)
 }
 
-// addTerms adds the flags of experiments on pairs that differ in one thing each.
+// addTerms adds the flags of experiments whose pairs differ in one thing each.
 func addTerms(fs *pflag.FlagSet, t *pair.Terms, d pair.Terms) {
-	fs.IntVar(&t.Concurrency, "concurrency", d.Concurrency, "worker threads of each Envoy, 0: one a core")
-	fs.IntVar(&t.Connections, "connections", d.Connections, "connections that send as fast as answers come")
-	fs.IntVar(&t.Rate, "rate", d.Rate, "requests a second where latencies are measured")
+	fs.IntVar(&t.Concurrency, "concurrency", d.Concurrency, "worker threads of each Envoy; 0: one for each CPU")
+	fs.IntVar(&t.Connections, "connections", d.Connections, "connections; each sends its next request when the last one is answered")
+	fs.IntVar(&t.Rate, "rate", d.Rate, "requests per second while latencies are measured")
 }
 
-// check tells of flags that make no sense.
+// check validates the flags.
 func (f *experimentFlags) check() error {
 	if f.rounds < 0 || f.budget < leastBudget {
-		return terminal.UsageError{Err: fmt.Errorf("--rounds must not be negative, and --budget %s or more", leastBudget)}
+		return terminal.UsageError{Err: fmt.Errorf("--rounds must not be negative, and --budget must be at least %s", leastBudget)}
 	}
 	return nil
 }
@@ -91,18 +91,18 @@ func findPrograms() (p child.Programs, measured string, err error) {
 		measured = info.String()
 	}
 	if err != nil {
-		err = &terminal.UserError{What: "cannot find the moonsail to measure", Err: err, Next: "run 'make build', or put moonsail next to moonsail-lab"}
+		err = &terminal.UserError{What: "cannot find the moonsail binary to measure", Err: err, Next: "run 'make build', or put moonsail next to moonsail-lab"}
 	}
 	return p, measured, err
 }
 
-// run runs an experiment, saves its report, and prints it; also where it ended early.
+// run runs an experiment, saves its report and prints it, also if the experiment ended early.
 func (f *experimentFlags) run(cmd *cobra.Command, e *experiment.Experiment) error {
 	_, err := f.report(cmd, e)
 	return err
 }
 
-// report is run, and gives the report, if there is one.
+// report does what run does and returns the report, if there is one.
 func (f *experimentFlags) report(cmd *cobra.Command, e *experiment.Experiment) (*experiment.Report, error) {
 	if e.Quick, e.Version, e.Budget = f.quick, f.version, f.budget; f.quick && !cmd.Flags().Changed("budget") {
 		e.Budget = quickBudget
@@ -129,13 +129,13 @@ func (f *experimentFlags) save(cmd *cobra.Command, r *experiment.Report) error {
 		return nil
 	}
 	if err := r.Save(f.out); err != nil {
-		return &terminal.UserError{What: "cannot write the report", Where: "--out " + f.out, Err: err, Next: "name a directory that you may write to"}
+		return &terminal.UserError{What: "cannot write the report", Where: "--out " + f.out, Err: err, Next: "name a directory that you can write to"}
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s and %s\n", filepath.Join(f.out, experiment.HTMLFile), experiment.JSONFile)
 	return nil
 }
 
-// printExperiment prints a report for people.
+// printExperiment prints a report as text.
 func printExperiment(w io.Writer, r *experiment.Report) error {
 	s := terminal.StyleFor(w)
 	fmt.Fprintf(w, "%s\n%s\n", r.Title, s.Dim(r.Line()))
@@ -143,16 +143,16 @@ func printExperiment(w io.Writer, r *experiment.Report) error {
 		fmt.Fprintln(w, s.Dim(fact))
 	}
 	if r.Machine.Busy() {
-		fmt.Fprintln(w, s.Bad("something else ran when it began: trust the ratios, not the numbers"))
+		fmt.Fprintln(w, s.Bad("the machine was busy when the run began: trust the ratios, not the numbers"))
 	}
 	if r.Stopped != "" {
-		fmt.Fprintln(w, s.Bad("it ended early: "+r.Stopped))
+		fmt.Fprintln(w, s.Bad("ended early: "+r.Stopped))
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(w, n)
 	}
 	fmt.Fprintln(w)
-	for _, part := range []func(io.Writer, terminal.Style, *experiment.Report) error{printVariants, printComparisons, printBars} {
+	for _, part := range []func(io.Writer, terminal.Style, *experiment.Report) error{printVariants, printComparisons, printTargets} {
 		if err := part(w, s, r); err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func printExperiment(w io.Writer, r *experiment.Report) error {
 	return nil
 }
 
-// printVariants prints medians, with half the distance of the quartiles.
+// printVariants prints medians, with half the interquartile range.
 func printVariants(w io.Writer, _ terminal.Style, r *experiment.Report) error {
 	head, shown := []string{"VARIANT"}, []experiment.Metric{}
 	for _, m := range r.Metrics {
@@ -205,30 +205,30 @@ func printComparisons(w io.Writer, s terminal.Style, r *experiment.Report) error
 	return t.Write(w)
 }
 
-func printBars(w io.Writer, s terminal.Style, r *experiment.Report) error {
-	if len(r.Bars) == 0 {
+func printTargets(w io.Writer, s terminal.Style, r *experiment.Report) error {
+	if len(r.Targets) == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
-	t := terminal.NewTable("BAR", "MEASURED", "INTERVAL", "LIMIT", "")
-	for i := range r.Bars {
-		b := &r.Bars[i]
+	t := terminal.NewTable("TARGET", "MEASURED", "INTERVAL", "LIMIT", "")
+	for i := range r.Targets {
+		b := &r.Targets[i]
 		verdict := s.Bad("missed")
 		switch {
 		case b.Verdict == experiment.NotMeasured:
 			verdict = s.Bad(b.Verdict)
-		case b.Holds:
-			verdict = s.Good("holds")
+		case b.Met:
+			verdict = s.Good("met")
 		}
 		if b.Verdict == experiment.WithinNoise || b.Verdict == experiment.TooFew {
 			verdict += " (" + b.Verdict + ")"
 		}
-		t.Row(b.What, r.Measured(b), r.BarRange(b), r.Want(b), verdict)
+		t.Row(b.What, r.Measured(b), r.TargetRange(b), r.Want(b), verdict)
 	}
 	return t.Write(w)
 }
 
-// canWriteInto tells before a long measurement whether its reports can be written; "": none are.
+// canWriteInto checks before a long measurement that its reports can be written. An empty dir means that none are written.
 func canWriteInto(dir string) error {
 	if dir == "" {
 		return nil
@@ -241,7 +241,7 @@ func canWriteInto(dir string) error {
 		}
 	}
 	if err != nil {
-		return &terminal.UserError{What: "cannot write reports", Where: "--out " + dir, Err: err, Next: "name a directory that you may write to"}
+		return &terminal.UserError{What: "cannot write reports", Where: "--out " + dir, Err: err, Next: "name a directory that you can write to"}
 	}
 	return nil
 }

@@ -15,14 +15,14 @@ func TestLabExperimentsRefuse(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"throughput", "--concurrency", "-1"}, "concurrency is a list of 0 (one a core) to 64"},
-		{[]string{"throughput", "--connections", "0"}, "connections are 1 to 4096"},
-		{[]string{"throughput", "--rate", "1"}, "rates are requests a second"},
+		{[]string{"throughput", "--concurrency", "-1"}, "concurrency [-1]: use numbers from 0"},
+		{[]string{"throughput", "--connections", "0"}, "connections: use 1 to 4096"},
+		{[]string{"throughput", "--rate", "1"}, "rates: use at least 10 requests per second"},
 		{[]string{"throughput", "--rounds", "-1"}, "--rounds must not be negative"},
-		{[]string{"filters", "--budget", "1s"}, "--budget 30s or more"},
+		{[]string{"filters", "--budget", "1s"}, "--budget must be at least 30s"},
 		{[]string{"filters", "--rate", "1"}, "the rate is 10 a second or more"},
-		{[]string{"choices", "--only", "nothing"}, `there is no choice "nothing"; there are: Moonsail's, again`},
-		{[]string{"choices", "--own", "x"}, "--own x is not NAME=FILE"},
+		{[]string{"choices", "--only", "nothing"}, `unknown choice "nothing": use Moonsail's, again`},
+		{[]string{"choices", "--own", "x"}, "--own x: use NAME=FILE"},
 		{[]string{"load", "x"}, `options "x": `},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestPrintExperiment(t *testing.T) {
 			{Name: "base", Samples: samples(10, 11, 12, 11, 10)}, {Name: "slow", Samples: samples(5, 5, 6, 5, 5)}, {Name: "gone", Skipped: "no compiler"},
 		},
 		Comparisons: []experiment.Comparison{{Metric: "qps", Variant: "slow", Base: "base"}, {Metric: "more", Variant: "slow", Base: "base"}, {Metric: "qps", Variant: "gone", Base: "base"}},
-		Bars: []experiment.Limit{
+		Targets: []experiment.TargetResult{
 			{What: "keeps up", Metric: "qps", Variant: "slow", Base: "base", Limit: 0.9, AtLeast: true},
 			{What: "half", Metric: "qps", Variant: "slow", Base: "base", Limit: 0.48},
 			{What: "not there", Metric: "qps", Variant: "gone", Limit: 1},
@@ -60,7 +60,7 @@ func TestPrintExperiment(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, printExperiment(&b, r))
 	text := b.String()
-	for _, want := range []string{"Made up", "5 of 7 rounds", "a fact", "something else ran", "it ended early: no luck", "noted", "not measured: no compiler"} {
+	for _, want := range []string{"Made up", "5 of 7 rounds", "a fact", "the machine was busy", "ended early: no luck", "noted", "not measured: no compiler"} {
 		require.Contains(t, text, want)
 	}
 	require.Regexp(t, `slow +5\.00 ±0`, text)

@@ -6,7 +6,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/filters"
 )
 
-// filtersFlags are those of "moonsail-lab filters".
+// filtersFlags are the flags of "moonsail-lab filters".
 type filtersFlags struct {
 	experimentFlags
 	options filters.Options
@@ -15,11 +15,11 @@ type filtersFlags struct {
 func (f *filtersFlags) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "filters",
-		Short: "Measure what filters, metrics and access logs cost sidecars",
-		Long: `Calls an application without sidecars, and through two with mutual TLS that do different
-things: nothing more, metrics of requests by Envoy's own logger, the same by a WASM filter, a
-Lua filter, access logs as text and as JSON. The WASM filter is built with the Go toolchain in
-PATH; without one its row says so.
+		Short: "Measure the cost of filters, metrics and access logs in sidecars",
+		Long: `Calls an application without sidecars, and through two sidecars with mutual TLS. The sidecars
+differ: no filter, request metrics by Envoy's own logger, the same metrics by a WASM filter, a Lua
+filter, access logs as text and as JSON. The Go toolchain in PATH builds the WASM filter; without
+it, this variant is marked as not measured.
 
 Exit status: 0 measured, 1 failed or interrupted (complete rounds are reported), 2 wrong flags.`,
 		Example: `  moonsail-lab filters --quick

@@ -13,10 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/lab/propagation"
+	"github.com/moonsail/moonsail/internal/lab/propagation/results"
+	"github.com/moonsail/moonsail/internal/lab/propagation/rollout"
+	"github.com/moonsail/moonsail/internal/lab/propagation/session"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// propagationFlags are those of "moonsail-lab propagation".
+// propagationFlags are the flags of "moonsail-lab propagation".
 type propagationFlags struct {
 	options propagation.Options
 	meshes  []string
@@ -51,56 +54,58 @@ func (f *propagationFlags) command() *cobra.Command {
 
 func propagationHelp() string {
 	var b strings.Builder
-	b.WriteString(`Writes a mesh as a directory of YAML, has a control plane serve it, connects simulated
-sidecars (delta ADS, a TCP connection each), changes one thing at a time, and follows
-each change to the last proxy's ACK: time, CPU, bytes and messages, memory; and whether
-every proxy holds the right thing in the end.
+	b.WriteString(`Writes a mesh as a directory of YAML, starts a control plane on it and connects simulated
+sidecars: delta ADS, one TCP connection each. A scenario then makes one kind of change and
+follows each change to the last proxy's ACK. The report has time, CPU, bytes, messages and
+memory, and whether every proxy has the right configuration at the end.
 
-Beside it in the same run stands the floor: a server on stock gRPC that computes
-nothing and sends as many bytes. Results are ratios to it, as noise hits both.
+In the same run, the same is measured with the baseline: a server on stock gRPC that computes
+nothing and sends as many bytes. Results are ratios to it, because noise affects both.
 
---target ADDR measures another control plane, which must read --config; the lab writes a
-mesh into that directory, which must be empty, and removes it in the end. With a name,
---target NAME=ADDR, and --source kube it is measured in turn with Moonsail in one run; while
-Moonsail is, its process is paused where the pid is given ('make bench-istiod').
+--target ADDR measures another control plane, which reads the directory of --config. The lab
+writes a mesh into that directory, which must be empty, and removes it at the end. With
+--target NAME=ADDR and --source kube, the other control plane and Moonsail are measured in turn
+in one run. If the pid is given, its process is paused while Moonsail is measured ('make bench-istiod').
 
---source kube writes the mesh into a Kubernetes API server instead ('make kube' starts one;
-see --kubeconfig), in namespaces of its own, which are deleted in the end; the control plane
-under test reads it from there, and the floor hears of as much from it. Growth has one mesh there,
-which grows. Expedia and airbnb are for this source alone. In expedia real controllers roll out
-Deployments of hundreds of pods (--rollout), and each pod that goes is followed until no proxy
-knows it any more. In airbnb some of 50 Deployments restarts and some route changes by the clock.
-Both are measured under each of several settings of the control plane's PILOT_ switches, in turn
-and several times; and at the control plane of --target NAME=ADDR, which has no switches here.
+--source kube writes the mesh into a Kubernetes API server ('make kube' starts one; see
+--kubeconfig). The lab creates namespaces for it and deletes them at the end. The control plane
+and the baseline both learn of changes from the API server. The scenario growth uses one mesh
+there, which grows.
 
---budget bounds all; what does not fit is left out, and the report says so.
+The scenarios expedia and airbnb need --source kube. In expedia, Deployments of hundreds of pods
+restart (--rollout), and each pod that ends is followed until no proxy has its address. In airbnb,
+one of 50 Deployments restarts and one route changes at fixed intervals. Both compare settings of
+the control plane's PILOT_ variables, in turn and several times, and the control plane of
+--target NAME=ADDR, whose settings stay as they are.
+
+--budget limits the time of the run. The report lists what did not fit.
 
 Scenarios:
 `)
 	for _, s := range propagation.Scenarios() {
 		fmt.Fprintf(&b, "  %-17s %s\n", s.Name, s.About)
 	}
-	b.WriteString("\nExit status: 0 measured and every final state right, 1 failed or a state was wrong, 2 wrong flags.")
+	b.WriteString("\nExit status: 0 measured and every final state correct, 1 failed or a final state was wrong, 2 wrong flags.")
 	return b.String()
 }
 
 func (f *propagationFlags) addFlags(cmd *cobra.Command) {
 	fs, d := cmd.Flags(), propagation.DefaultOptions()
-	fs.BoolVar(&f.quick, "quick", false, "small meshes and few changes: about a minute, two at most for each that needs an API server")
-	fs.DurationVar(&f.options.Budget, "budget", d.Budget, "how long all may take; what does not fit is left out (with --quick: 2m)")
+	fs.BoolVar(&f.quick, "quick", false, "small meshes and few changes: about a minute, and at most two for each scenario that needs an API server")
+	fs.DurationVar(&f.options.Budget, "budget", d.Budget, "time limit of the run; scenarios that do not fit are left out (with --quick: 2m)")
 	fs.BoolVar(&f.options.Defect, "defect", false, "plant a slow control plane into expedia and airbnb: the report must show it")
 	_ = fs.MarkHidden("defect") // it exists
 	fs.StringSliceVar(&f.options.Scenarios, "scenario", nil, "scenarios to run, by `NAME` (default: all)")
 	fs.StringSliceVar(&f.meshes, "mesh", []string{"50x500", "500x1000", "500x5000"}, "meshes, as `SERVICESxPROXIES`, ascending")
-	fs.IntVar(&f.options.Rounds, "rounds", d.Rounds, "changes of each scenario; of expedia and airbnb, measurements of each setting (default: 5)")
+	fs.IntVar(&f.options.Rounds, "rounds", d.Rounds, "changes in each scenario; in expedia and airbnb, measurements of each setting (default: 5)")
 	fs.StringVar(&f.rollout, "rollout", d.Rollout.String(), "size of the expedia scenario, as `DEPLOYMENTSxPODSxPROXIES`")
-	fs.IntSliceVar(&f.growth, "growth", d.Growth, "sizes of the growth scenario, `SERVICES`, ascending; from an API server up to 5000 unless they are given: it takes minutes for more")
-	fs.StringVar(&f.target, "target", "", "`[NAME=]ADDR[,pid=N]` of another control plane; its CPU time and memory are read where the pid is given")
-	fs.StringVar((*string)(&f.options.Source), "source", string(propagation.SourceFile), "where the mesh is: `file`, or kube")
-	fs.StringVar(&f.options.Kubeconfig, "kubeconfig", "", "`FILE` that tells the API server of --source kube")
-	fs.StringVar(&f.options.Dir, "config", "", "`DIR` that the control plane of --target reads")
-	fs.BoolVar(&f.options.TLS, "tls", false, "streams with TLS, and a certificate for each proxy; not for the floor, nor in expedia and airbnb")
-	fs.StringSliceVar(&f.options.ServeFlags, "serve-flag", nil, "`FLAG` for 'moonsail serve', for example --route-strategy=rds")
+	fs.IntSliceVar(&f.growth, "growth", d.Growth, "sizes of the growth scenario, in `SERVICES`, ascending; the default ends at 5000 with --source kube, where more take minutes")
+	fs.StringVar(&f.target, "target", "", "`[NAME=]ADDR[,pid=N]` of another control plane; with a pid, its CPU time and memory are measured")
+	fs.StringVar((*string)(&f.options.Source), "source", string(session.SourceFile), "where the control plane reads the mesh: `file` or kube")
+	fs.StringVar(&f.options.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the API server for --source kube")
+	fs.StringVar(&f.options.Dir, "config", "", "`DIR` that the control plane of --target reads; must be empty")
+	fs.BoolVar(&f.options.TLS, "tls", false, "streams with TLS and a certificate for each proxy; not for the baseline, nor in expedia and airbnb")
+	fs.StringSliceVar(&f.options.ServeFlags, "serve-flag", nil, "extra `FLAG` for 'moonsail serve', for example --route-strategy=rds")
 	fs.StringVar(&f.out, "out", "", "`DIR` for report.json and report.html")
 	f.output.AddFlag(cmd)
 	_ = cmd.MarkFlagDirname("out") // the only error is a flag that does not exist
@@ -119,14 +124,14 @@ func (f *propagationFlags) run(cmd *cobra.Command) error {
 	o.Progress = progress.Update
 	report, failed := propagation.Run(cmd.Context(), o)
 	progress.Done()
-	if err := f.tell(cmd, report); err != nil {
+	if err := f.publish(cmd, report); err != nil {
 		return errors.Join(failed, err)
 	}
-	return cmp.Or(failed, wrongInTheEnd(report))
+	return cmp.Or(failed, wrongFinalState(report))
 }
 
-// tell saves and prints a report; also one of an experiment that has failed.
-func (f *propagationFlags) tell(cmd *cobra.Command, report *propagation.Report) error {
+// publish saves and prints a report, also that of an experiment that failed.
+func (f *propagationFlags) publish(cmd *cobra.Command, report *results.Report) error {
 	if err := f.save(report); err != nil {
 		return err
 	}
@@ -139,16 +144,16 @@ func (f *propagationFlags) tell(cmd *cobra.Command, report *propagation.Report) 
 	return nil
 }
 
-// wrongInTheEnd is an error where not every final state was right.
-func wrongInTheEnd(report *propagation.Report) error {
+// wrongFinalState returns an error unless every final state was correct.
+func wrongFinalState(report *results.Report) error {
 	if report.Wrong() == 0 {
 		return nil
 	}
-	return &terminal.UserError{What: fmt.Sprintf("%d proxies or resources were not as they should be in the end", report.Wrong()),
+	return &terminal.UserError{What: fmt.Sprintf("%d proxies or resources have a wrong final state", report.Wrong()),
 		Next: "see final_state in report.json (--out DIR)"}
 }
 
-// build makes the options of flags.
+// build returns the options for the flags.
 func (f *propagationFlags) build(cmd *cobra.Command) (propagation.Options, error) {
 	o := propagation.DefaultOptions()
 	if f.quick {
@@ -162,7 +167,7 @@ func (f *propagationFlags) build(cmd *cobra.Command) (propagation.Options, error
 	}
 	if !f.quick || cmd.Flags().Changed("rollout") {
 		var err error
-		if o.Rollout, err = propagation.ParseRollout(f.rollout); err != nil {
+		if o.Rollout, err = rollout.ParseSize(f.rollout); err != nil {
 			return o, terminal.UsageError{Err: fmt.Errorf("--rollout: %w", err)}
 		}
 	}
@@ -182,7 +187,7 @@ func (f *propagationFlags) build(cmd *cobra.Command) (propagation.Options, error
 	return o, err
 }
 
-// size takes how often, and how long.
+// size sets the number of rounds and the time limit.
 func (f *propagationFlags) size(cmd *cobra.Command, o *propagation.Options) error {
 	given := cmd.Flags().Changed
 	if !f.quick || given("rounds") {
@@ -201,7 +206,7 @@ func (f *propagationFlags) size(cmd *cobra.Command, o *propagation.Options) erro
 	return nil
 }
 
-// grow takes sizes that are given, all of them.
+// grow sets the sizes of the growth scenario if the flag is given.
 func (f *propagationFlags) grow(cmd *cobra.Command, o *propagation.Options) error {
 	if !cmd.Flags().Changed("growth") {
 		return nil
@@ -213,17 +218,17 @@ func (f *propagationFlags) grow(cmd *cobra.Command, o *propagation.Options) erro
 	return nil
 }
 
-// checkSource tells of flags that do not go together.
+// checkSource reports flags that exclude each other.
 func (f *propagationFlags) checkSource() error {
-	switch kube := f.options.Source == propagation.SourceKube; {
-	case !kube && f.options.Source != propagation.SourceFile:
-		return terminal.UsageError{Err: fmt.Errorf("--source is file or kube, not %q", f.options.Source)}
+	switch kube := f.options.Source == session.SourceKube; {
+	case !kube && f.options.Source != session.SourceFile:
+		return terminal.UsageError{Err: fmt.Errorf("--source %q: use file or kube", f.options.Source)}
 	case kube && f.options.Kubeconfig == "":
-		return terminal.UsageError{Err: errors.New("--source kube needs --kubeconfig: 'make kube' starts an API server and writes one")}
+		return terminal.UsageError{Err: errors.New("--source kube: needs --kubeconfig: 'make kube' starts an API server and writes that file")}
 	case f.options.TLS && f.target != "":
-		return terminal.UsageError{Err: errors.New("--tls is for the lab's own control plane: it makes certificates by that one's authority")}
+		return terminal.UsageError{Err: errors.New("--tls: excludes --target: certificates come from the authority of the control plane that the lab starts")}
 	case kube && f.options.Dir != "":
-		return terminal.UsageError{Err: errors.New("--config is for --source file")}
+		return terminal.UsageError{Err: errors.New("--config: needs --source file")}
 	}
 	return nil
 }
@@ -231,39 +236,39 @@ func (f *propagationFlags) checkSource() error {
 func (f *propagationFlags) parseTarget(o *propagation.Options) (err error) {
 	if f.target == "" {
 		if o.Dir != "" {
-			return terminal.UsageError{Err: errors.New("--config is for --target: the lab's own control plane gets a temporary directory")}
+			return terminal.UsageError{Err: errors.New("--config: needs --target: the control plane that the lab starts reads a temporary directory")}
 		}
 		return nil
 	}
 	address, pid, hasPID := strings.Cut(f.target, ",pid=")
 	if _, _, err := net.SplitHostPort(address[strings.Index(address, "=")+1:]); err != nil {
-		return terminal.UsageError{Err: fmt.Errorf("--target %s: it is not HOST:PORT, as 127.0.0.1:15010 is: %w", f.target, err)}
+		return terminal.UsageError{Err: fmt.Errorf("--target %s: use HOST:PORT, for example 127.0.0.1:15010: %w", f.target, err)}
 	}
-	if o.Target = address; hasPID {
-		if o.TargetPID, err = strconv.Atoi(pid); err != nil || o.TargetPID < 1 {
-			return terminal.UsageError{Err: fmt.Errorf("--target %s: pid=%q is not the number of a process", f.target, pid)}
+	if o.External = address; hasPID {
+		if o.ExternalPID, err = strconv.Atoi(pid); err != nil || o.ExternalPID < 1 {
+			return terminal.UsageError{Err: fmt.Errorf("--target %s: pid=%q: use the number of a process", f.target, pid)}
 		}
 	}
 	if name, at, named := strings.Cut(address, "="); named {
-		o.Peer = &propagation.Peer{Name: name, Address: at, PID: o.TargetPID}
-		o.Target, o.TargetPID = "", 0
-		if o.Source != propagation.SourceKube {
-			return terminal.UsageError{Err: fmt.Errorf("--target %s: side by side both read one API server: add --source kube", f.target)}
+		o.Peer = &session.Peer{Name: name, Address: at, PID: o.ExternalPID}
+		o.External, o.ExternalPID = "", 0
+		if o.Source != session.SourceKube {
+			return terminal.UsageError{Err: fmt.Errorf("--target %s: a comparison needs one API server for both: add --source kube", f.target)}
 		}
 		return nil
 	}
-	if o.Dir == "" && o.Source != propagation.SourceKube {
-		return terminal.UsageError{Err: errors.New("--target needs --config: the empty directory that this control plane reads")}
+	if o.Dir == "" && o.Source != session.SourceKube {
+		return terminal.UsageError{Err: errors.New("--target: needs --config: the empty directory that this control plane reads")}
 	}
 	return nil
 }
 
-func (f *propagationFlags) save(r *propagation.Report) error {
+func (f *propagationFlags) save(r *results.Report) error {
 	if f.out == "" {
 		return nil
 	}
 	if err := r.Save(f.out); err != nil {
-		return &terminal.UserError{What: "cannot write the report", Where: "--out " + f.out, Err: err, Next: "name a directory that you may write to"}
+		return &terminal.UserError{What: "cannot write the report", Where: "--out " + f.out, Err: err, Next: "name a directory that you can write to"}
 	}
 	return nil
 }

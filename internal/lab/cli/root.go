@@ -1,5 +1,5 @@
-// Package cli is the command line of moonsail-lab: a file an experiment. The hidden commands are the load, the
-// application and the servers that experiments run as processes of the lab.
+// Package cli is the command line of moonsail-lab, with one file for each experiment. Hidden commands are the
+// processes that experiments start: load, application and baseline.
 package cli
 
 import (
@@ -12,13 +12,13 @@ import (
 // Execute runs the command that the process was started with and returns the exit status.
 func Execute() int { return terminal.Execute(NewRootCommand()) }
 
-// NewRootCommand is the command tree.
+// NewRootCommand returns the command tree.
 func NewRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "moonsail-lab",
 		Short: "Run experiments and report what they measure",
-		Long: `Runs experiments on the moonsail binary next to this one, or, without one there, on the
-first in PATH. Each experiment starts what it needs and writes its report to --out.`,
+		Long: `Runs experiments on the moonsail binary next to this one, or else on the first one in PATH.
+Each experiment starts the processes that it needs and writes its report to --out.`,
 		Example: `  moonsail-lab propagation --quick
   moonsail-lab routes --quick
   moonsail-lab throughput --quick --out report/
@@ -30,6 +30,6 @@ first in PATH. Each experiment starts what it needs and writes its report to --o
 	terminal.SetUp(root)
 	root.AddCommand((&propagationFlags{}).command(), (&routesFlags{}).command(), (&throughputFlags{}).command(), (&filtersFlags{}).command(),
 		(&balanceFlags{}).command(), (&concurrencyFlags{}).command(), (&choicesFlags{}).command(), (&allFlags{}).command(),
-		newFloorCommand(), newLoadCommand(), newBackendCommand())
+		newBaselineCommand(), newLoadCommand(), newBackendCommand())
 	return root
 }

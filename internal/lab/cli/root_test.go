@@ -49,8 +49,8 @@ func TestRoot(t *testing.T) {
 		{[]string{"balanec"}, 2, "", `unknown command "balanec" for "moonsail-lab"; did you mean "balance"?`},
 		{[]string{"throughput", "--concurrency", "1,a"}, 2, "", `--concurrency "1,a": not a whole number`},
 		{[]string{"balance", "--quick", "--out", "/dev/null/x"}, 1, "", "cannot write reports: mkdir /dev/null: not a directory\n  where: --out /dev/null/x\n"},
-		{[]string{"routes", "--layout", "x"}, 2, "", `there is no layout "x"; there are rds, vhds, `},
-		{[]string{"propagation", "--scenario", "x"}, 2, "", `there is no scenario "x"; there are connect-herd, endpoint, `},
+		{[]string{"routes", "--layout", "x"}, 2, "", `unknown layout "x": use rds, vhds, `},
+		{[]string{"propagation", "--scenario", "x"}, 2, "", `unknown scenario "x": use connect-storm, endpoint, `},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			status, out, errOut := runLab(t, tc.args...)

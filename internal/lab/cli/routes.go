@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// routesFlags are those of "moonsail-lab routes".
+// routesFlags are the flags of "moonsail-lab routes".
 type routesFlags struct {
 	experimentFlags
 	options routes.Options
@@ -19,7 +19,7 @@ type routesFlags struct {
 func (f *routesFlags) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "routes",
-		Short: "Measure what changes of routes do to an Envoy with many virtual hosts",
+		Short: "Measure the effect of route changes on an Envoy with many virtual hosts",
 		Long:  routesHelp(),
 		Example: `  moonsail-lab routes --quick
   moonsail-lab routes --out report/
@@ -31,27 +31,26 @@ func (f *routesFlags) command() *cobra.Command {
 	fs.IntSliceVar(&f.options.Hosts, "virtual-hosts", d.Hosts, "`NUMBERS` of virtual hosts to measure with (with --quick: 5000)")
 	fs.StringSliceVar(&f.options.Layouts, "layout", nil, "layouts to measure, by `NAME` (default: all; with --quick: "+strings.Join(routes.QuickOptions().Layouts, ", ")+")")
 	fs.IntVar(&f.options.Workers, "workers", d.Workers, "worker `THREADS` of Envoy")
-	fs.IntVar(&f.options.Rate, "rate", d.Rate, "requests a second")
-	fs.IntVar(&f.options.Changes, "changes", d.Changes, "changes a second, at most: each waits for the last one's ACK")
-	fs.DurationVar(&f.options.Phase, "phase", d.Phase, "how long requests are sent without changes, and then with them, in each round (with --quick: 700ms)")
+	fs.IntVar(&f.options.Rate, "rate", d.Rate, "requests per second")
+	fs.IntVar(&f.options.Changes, "changes", d.Changes, "changes per second at most; each waits for the ACK of the one before")
+	fs.DurationVar(&f.options.Phase, "phase", d.Phase, "duration of each half of a round, without and with changes (with --quick: 700ms)")
 	f.addFlags(cmd)
 	return cmd
 }
 
 func routesHelp() string {
 	var b strings.Builder
-	b.WriteString(`Serves one listener with many virtual hosts to a real Envoy in several ways, sends
-requests at a fixed rate, and changes one virtual host after the other: latencies of
-requests with and without changes, in turn; time to the ACK, bytes and CPU of a change;
-memory; and that routes are right in the end. And what each way to compute a scope's
-key takes for a request.
+	b.WriteString(`Serves one listener with many virtual hosts to a real Envoy in several layouts, sends requests at
+a fixed rate, and changes one virtual host after the other. It measures latencies of requests with
+and without changes, in turn; time to the ACK, bytes and CPU time of a change; and memory. At the
+end it checks all routes. It also measures the cost per request of each way to compute a scope key.
 
 Layouts:
 `)
 	for _, l := range routes.Layouts() {
 		fmt.Fprintf(&b, "  %-14s %s\n", l.Name, l.About)
 	}
-	b.WriteString("\nExit status: 0 measured and every route right, 1 failed, interrupted or a route was wrong, 2 wrong flags.")
+	b.WriteString("\nExit status: 0 measured and every route correct, 1 failed, interrupted or a route was wrong, 2 wrong flags.")
 	return b.String()
 }
 
@@ -65,12 +64,12 @@ func (f *routesFlags) measure(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	if n := routes.Wrong(report); n > 0 {
-		return &terminal.UserError{What: fmt.Sprintf("%d hosts were routed wrongly", n), Next: "see which layout in the details of report.html (--out DIR)"}
+		return &terminal.UserError{What: fmt.Sprintf("%d hosts had wrong routes", n), Next: "the details of report.html name the layout (--out DIR)"}
 	}
 	return nil
 }
 
-// build makes the options of flags: --quick changes the defaults of those that are not given.
+// build returns the options for the flags. --quick changes the defaults of flags that are not given.
 func (f *routesFlags) build(cmd *cobra.Command) (o routes.Options, err error) {
 	o, d := f.options, routes.DefaultOptions()
 	if given := cmd.Flags().Changed; f.quick {

@@ -14,7 +14,7 @@ func TestLabRoutesRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--layout", "rsd"}, `there is no layout "rsd"`},
+		{[]string{"--layout", "rsd"}, `unknown layout "rsd"`},
 		{[]string{"--virtual-hosts", "0"}, "numbers of virtual hosts are 1 to"},
 		{[]string{"--rate", "0"}, "rate must be above 0"},
 		{[]string{"--phase", "0s"}, "phase must be above 0"},

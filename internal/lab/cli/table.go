@@ -5,17 +5,17 @@ import (
 	"io"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/lab/propagation"
+	"github.com/moonsail/moonsail/internal/lab/propagation/results"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// printPropagation prints a report for people: what was measured, and the bars.
-func printPropagation(w io.Writer, r *propagation.Report) error {
+// printPropagation prints a report as text: measurements, then targets.
+func printPropagation(w io.Writer, r *results.Report) error {
 	s := terminal.StyleFor(w)
 	for _, n := range r.Notes {
 		fmt.Fprintln(w, n)
 	}
-	for _, part := range []func(io.Writer, terminal.Style, *propagation.Report) error{printSingles, printPairs, printTrials} {
+	for _, part := range []func(io.Writer, terminal.Style, *results.Report) error{printSingles, printPairs, printTrials} {
 		if err := part(w, s, r); err != nil {
 			return err
 		}
@@ -24,43 +24,43 @@ func printPropagation(w io.Writer, r *propagation.Report) error {
 }
 
 // printSingles prints the scenarios that change one thing at a time.
-func printSingles(w io.Writer, s terminal.Style, r *propagation.Report) error {
+func printSingles(w io.Writer, s terminal.Style, r *results.Report) error {
 	list := r.Singles()
 	if len(list) == 0 {
 		return nil
 	}
-	t := terminal.NewTable("MESH", "SCENARIO", "LAST p50", "FLOOR", "RATIO", "BARE", "ACK READ", "PROXY p50/p90/p99", "CPU/CHANGE", "FLOOR", "RATIO", "us/PROXY", "BYTES", "UNCONC.", "PEAK RSS", "STATE")
+	t := terminal.NewTable("MESH", "SCENARIO", "LAST p50", "BASELINE", "RATIO", "BARE", "ACK READ", "PROXY p50/p90/p99", "CPU/CHANGE", "BASELINE", "RATIO", "us/PROXY", "BYTES", "UNCONC.", "PEAK RSS", "STATE")
 	for _, x := range list {
 		t.Row(propagationRow(s, x)...)
 	}
-	fmt.Fprintf(w, "%s\n%s; times in ms, medians of %d changes; ratios are to a server that computes nothing;\n"+
-		"ACK READ is when the last ACK had been read: by the control plane, by that server, on bare TCP;\n"+
-		"us/PROXY is the CPU time for each proxy: the control plane's, that server's, and bare TCP's\n\n", s.Dim(r.Machine.Line()), r.Target, r.Rounds)
+	fmt.Fprintf(w, "%s\n%s; times in ms, medians of %d changes; ratios are to the baseline, a server that computes nothing;\n"+
+		"ACK READ: time until the last ACK was read, by control plane / baseline / bare TCP;\n"+
+		"us/PROXY: CPU time for each proxy, of control plane / baseline / bare TCP\n\n", s.Dim(r.Machine.Line()), r.Subject, r.Rounds)
 	if r.Machine.Busy() {
-		fmt.Fprintf(w, "%s\n\n", s.Bad("something else ran when it began: trust the ratios, not the numbers"))
+		fmt.Fprintf(w, "%s\n\n", s.Bad("the machine was busy when the run began: trust the ratios, not the numbers"))
 	}
 	if err := t.Write(w); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
-	bars := terminal.NewTable("MESH", "SCENARIO", "BAR", "MEASURED", "INTERVAL", "LIMIT", "")
+	targets := terminal.NewTable("MESH", "SCENARIO", "TARGET", "MEASURED", "INTERVAL", "LIMIT", "")
 	for _, x := range list {
-		for _, b := range x.Bars {
-			verdict := s.Good("holds")
-			if !b.Holds {
+		for _, b := range x.Targets {
+			verdict := s.Good("met")
+			if !b.Met {
 				verdict = s.Bad("missed")
 			}
 			if why := b.Doubt(); why != "" {
 				verdict += " (" + why + ")"
 			}
-			bars.Row(x.MeshName(), x.Scenario, b.What, b.Text(b.Value), b.Range(), b.Text(b.Limit), verdict)
+			targets.Row(x.MeshName(), x.Scenario, b.What, b.Text(b.Value), b.Range(), b.Text(b.Limit), verdict)
 		}
 	}
-	return bars.Write(w)
+	return targets.Write(w)
 }
 
-// printTrials prints the scenarios that are experiments of their own.
-func printTrials(w io.Writer, _ terminal.Style, r *propagation.Report) error {
+// printTrials prints the scenarios whose reports are those of package experiment.
+func printTrials(w io.Writer, _ terminal.Style, r *results.Report) error {
 	for _, x := range r.Results {
 		if x.Report == nil {
 			continue
@@ -73,12 +73,12 @@ func printTrials(w io.Writer, _ terminal.Style, r *propagation.Report) error {
 	return nil
 }
 
-// printPairs prints what another control plane took for the same, if there was one.
-func printPairs(w io.Writer, s terminal.Style, r *propagation.Report) error {
+// printPairs compares with another control plane, if one was measured.
+func printPairs(w io.Writer, s terminal.Style, r *results.Report) error {
 	if r.Peer == nil || len(r.Pairs()) == 0 && r.Peer.Stopped == "" {
 		return nil
 	}
-	fmt.Fprintf(w, "\nBeside %s, on each mesh in turn, through one API server:\n\n", r.Peer.Name)
+	fmt.Fprintf(w, "\nCompared with %s, on each mesh in turn, through one API server:\n\n", r.Peer.Name)
 	t := terminal.NewTable("MESH", "SCENARIO", "WHAT", "OURS", strings.ToUpper(r.Peer.Name), "TIMES")
 	for _, p := range r.Pairs() {
 		for _, row := range p.Rows() {
@@ -100,12 +100,12 @@ func printPairs(w io.Writer, s terminal.Style, r *propagation.Report) error {
 	return nil
 }
 
-func propagationRow(s terminal.Style, x *propagation.Result) []string {
+func propagationRow(s terminal.Style, x *results.Result) []string {
 	ms := func(v float64) string { return fmt.Sprintf("%.1f", v) }
 	row := []string{x.MeshName(), x.Scenario, ms(x.Subject.Last.P50), "", "", "", ackRead(x),
 		fmt.Sprintf("%.1f/%.1f/%.1f", x.Subject.Proxies.P50, x.Subject.Proxies.P90, x.Subject.Proxies.P99),
 		ms(x.Subject.CPU.P50), "", "", microseconds(x), fmt.Sprintf("%.0f", x.Subject.Concerned.Bytes), fmt.Sprintf("%.0f", x.Subject.Unconcerned.Bytes), "", ""}
-	if f := x.Floor; f != nil {
+	if f := x.Baseline; f != nil {
 		row[3], row[9] = ms(f.Last.P50), ms(f.CPU.P50)
 		row[4], row[10] = quotient(x.Subject.Last.P50, f.Last.P50), quotient(x.Subject.CPU.P50, f.CPU.P50)
 	}
@@ -118,29 +118,29 @@ func propagationRow(s terminal.Style, x *propagation.Result) []string {
 	switch {
 	case x.State == nil:
 	case x.State.Wrong == 0:
-		row[15] = s.Good("right")
+		row[15] = s.Good("correct")
 	default:
 		row[15] = s.Bad(fmt.Sprintf("%d wrong", x.State.Wrong))
 	}
 	return row
 }
 
-// ackRead is when servers had read the last ACK: the control plane, the floor and bare TCP.
-func ackRead(x *propagation.Result) string {
-	if x.Floor == nil || x.Bare == nil || x.Subject.Heard.N == 0 {
+// ackRead returns when the control plane, the baseline and bare TCP had read the last ACK.
+func ackRead(x *results.Result) string {
+	if x.Baseline == nil || x.Bare == nil || x.Subject.Heard.N == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%.1f/%.1f/%.1f", x.Subject.Heard.P50, x.Floor.Heard.P50, x.Bare.Heard.P50)
+	return fmt.Sprintf("%.1f/%.1f/%.1f", x.Subject.Heard.P50, x.Baseline.Heard.P50, x.Bare.Heard.P50)
 }
 
-// microseconds are the servers' CPU time for each proxy that a change concerns: the
-// control plane's, the floor's and bare TCP's.
-func microseconds(x *propagation.Result) string {
-	if x.Floor == nil || x.Bare == nil || x.Mesh.Proxies == 0 {
+// microseconds returns the CPU time for each proxy that a change concerns: of the control plane, the
+// baseline and bare TCP.
+func microseconds(x *results.Result) string {
+	if x.Baseline == nil || x.Bare == nil || x.Mesh.Proxies == 0 {
 		return ""
 	}
 	text := ""
-	for _, side := range []*propagation.Side{&x.Subject, x.Floor, x.Bare} {
+	for _, side := range []*results.Side{&x.Subject, x.Baseline, x.Bare} {
 		text += fmt.Sprintf("/%.1f", 1000*side.CPU.P50/float64(x.Mesh.Proxies))
 	}
 	return text[1:]
@@ -153,7 +153,7 @@ func quotient(a, b float64) string {
 	return fmt.Sprintf("%.2fx", a/b)
 }
 
-func printWrong(w io.Writer, s terminal.Style, r *propagation.Report) error {
+func printWrong(w io.Writer, s terminal.Style, r *results.Report) error {
 	for _, x := range r.Results {
 		if x.Note != "" {
 			fmt.Fprintf(w, "\n%s %s: %s\n", x.MeshName(), x.Scenario, x.Note)

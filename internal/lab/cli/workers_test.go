@@ -14,14 +14,14 @@ func TestWorkersOfLab(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"balance", "--workers", "1"}, "--workers is from 2"},
-		{[]string{"balance", "--connections", "64,8"}, "--connections: the numbers must rise"},
-		{[]string{"balance", "--connections", "2"}, "--connections is from the number of workers, 4, to 4096, not 2"},
-		{[]string{"balance", "--budget", "1s"}, "--budget 30s or more"},
+		{[]string{"balance", "--workers", "1"}, "--workers 1: use 2 to"},
+		{[]string{"balance", "--connections", "64,8"}, "--connections: list the numbers in ascending order"},
+		{[]string{"balance", "--connections", "2"}, "--connections 2: use at least the number of workers, 4, and at most 4096"},
+		{[]string{"balance", "--budget", "1s"}, "--budget must be at least 30s"},
 		{[]string{"balance", "now"}, `unexpected argument "now"`},
 		{[]string{"concurrency", "--workers", "2,4"}, "--workers must begin with 1"},
-		{[]string{"concurrency", "--quick", "--loads", "0"}, "--loads is from 1 to 400, not 0"},
-		{[]string{"concurrency", "--connections", "0"}, "--connections is from 1 to 1024, not 0"},
+		{[]string{"concurrency", "--quick", "--loads", "0"}, "--loads 0: use 1 to 400"},
+		{[]string{"concurrency", "--connections", "0"}, "--connections 0: use 1 to 1024"},
 		{[]string{"concurrency", "--rounds", "-1"}, "--rounds must not be negative"},
 	} {
 		status, _, errOut := runLab(t, tc.args...)

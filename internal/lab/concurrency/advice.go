@@ -35,7 +35,7 @@ func Advise(r *experiment.Report, o *Options, cpus int) Advice {
 		if gain == nil || gain.N == 0 {
 			break
 		}
-		a.Reasons = append(a.Reasons, fmt.Sprintf("as fast as it goes %s answer %.2f times what %s would (%.2f to %.2f: %s)%s",
+		a.Reasons = append(a.Reasons, fmt.Sprintf("at the highest rate %s answer %.2f times the requests of %s (%.2f to %.2f: %s)%s",
 			crew(more), gain.Median, crew(fewer), gain.Low, gain.High, gain.Verdict, costOf(cost)))
 		wait := find(r, metricP99, more, fewer, o.high())
 		sooner := wait != nil && wait.Verdict == experiment.IsLower && wait.Median*worthIt <= 1
@@ -51,7 +51,7 @@ func Advise(r *experiment.Report, o *Options, cpus int) Advice {
 		a.Reasons = append(a.Reasons, text)
 	}
 	a.Reasons = append(a.Reasons, fmt.Sprintf("this machine has %d CPUs, which the load and the application use too: "+
-		"where Envoy has CPUs of its own another worker is worth more, and never more than a CPU", cpus))
+		"on a machine where Envoy has its own CPUs another worker brings more, up to one CPU", cpus))
 	return a
 }
 
@@ -88,10 +88,10 @@ func knee(r *experiment.Report, o *Options, workers int) string {
 			break
 		}
 		busiest := v.Summary[metricBusiest].Median
-		last = fmt.Sprintf("with %d, %.0f requests a second are well answered (p99 %.2f ms) while the busiest worker uses %.0f %% of a CPU",
+		last = fmt.Sprintf("with %d, %.0f requests per second are answered well (p99 %.2f ms) while the busiest worker uses %.0f %% of a CPU",
 			workers, v.Summary[metricQPS].Median, p99, busiest)
 		if busiest > wellBelow {
-			last += fmt.Sprintf(", above the %.0f %% from which on 'moonsail proxies --workers' advises more", wellBelow)
+			last += fmt.Sprintf(", more than the %.0f %% at which 'moonsail proxies --workers' recommends more workers", wellBelow)
 		}
 	}
 	return last
@@ -112,7 +112,7 @@ func upper(text string) string {
 // finish adds the recommendation, what 100 % is, and the threads' CPU.
 func (l *lab) finish(r *experiment.Report) {
 	if l.full > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("100 %% is %.0f requests a second: the best of %d tries before the first round, as fast as one worker answered.", l.full, calibrations))
+		r.Notes = append(r.Notes, fmt.Sprintf("100 %% is %.0f requests per second: the best of %d runs before the first round, at the highest rate of one worker.", l.full, calibrations))
 	}
 	if r.Rounds == 0 {
 		return
@@ -126,7 +126,7 @@ func (l *lab) finish(r *experiment.Report) {
 // threadsOf draws the CPU of each thread over the load.
 func threadsOf(r *experiment.Report, o *Options, workers int) experiment.Chart {
 	c := experiment.Chart{Title: "CPU of each thread, " + crew(workers), X: axis, Y: "% of a CPU",
-		About: "Medians. Worker threads share the connections evenly, and so the load; the main thread takes part in no request."}
+		About: "Medians. Worker threads have equal numbers of connections, and so equal loads; the main thread handles no requests."}
 	keys := []string{metricMain}
 	for i := range workers {
 		keys = append(keys, workerKey(i))

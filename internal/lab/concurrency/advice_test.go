@@ -67,7 +67,7 @@ func TestAdvise(t *testing.T) {
 		"the second does":           {map[int][]float64{1: five(1000), 2: five(1600), 4: five(1610)}, 2},
 		"none does":                 {map[int][]float64{1: five(1000), 2: five(1050), 4: five(3000)}, 1},
 		"it is worse":               {map[int][]float64{1: five(1000), 2: five(800), 4: five(700)}, 1},
-		"nobody knows":              {map[int][]float64{1: five(1000), 2: noisy, 4: five(4000)}, 1},
+		"too noisy to tell":         {map[int][]float64{1: five(1000), 2: noisy, 4: five(4000)}, 1},
 		"nothing was measured":      {map[int][]float64{}, 1},
 		"two rounds say too little": {map[int][]float64{1: {1000, 1000}, 2: {2000, 2000}}, 1},
 	} {
@@ -96,11 +96,11 @@ func TestCheck(t *testing.T) {
 	require.NoError(t, quick.Check())
 	for want, change := range map[string]func(*Options){
 		"--workers must begin with 1":      func(o *Options) { o.Workers = []int{2, 4} },
-		"--workers is from 1 to 64":        func(o *Options) { o.Workers = []int{0} },
-		"--workers: there are no numbers":  func(o *Options) { o.Workers = nil },
-		"--loads: the numbers must rise":   func(o *Options) { o.Loads = []int{50, 20} },
-		"--loads is from 1 to 400":         func(o *Options) { o.Loads = []int{500} },
-		"--connections is from 1 to 1024,": func(o *Options) { o.Connections = 0 },
+		"--workers 0: use 1 to 64":         func(o *Options) { o.Workers = []int{0} },
+		"--workers: name at least one":     func(o *Options) { o.Workers = nil },
+		"--loads: list the numbers in asc": func(o *Options) { o.Loads = []int{50, 20} },
+		"--loads 500: use 1 to 400":        func(o *Options) { o.Loads = []int{500} },
+		"--connections 0: use 1 to 1024":   func(o *Options) { o.Connections = 0 },
 	} {
 		o := good
 		change(&o)

@@ -30,7 +30,7 @@ const all = 0
 
 func nameOf(workers, load int) string {
 	if load == all {
-		return crew(workers) + ", as fast as it goes"
+		return crew(workers) + ", highest rate"
 	}
 	return fmt.Sprintf("%s, %d %%", crew(workers), load)
 }
@@ -67,11 +67,11 @@ worker buys: requests, latency, and CPU for each request.`,
 			{Name: metricCost, Title: "us CPU/request", Unit: "us", Better: experiment.Lower},
 			{Name: metricP50, Title: "p50", Unit: "ms", Better: experiment.Lower},
 			{Name: metricP99, Title: "p99", Unit: "ms", Better: experiment.Lower},
-			{Name: metricAdvised, Title: "told as BUSY", Unit: "of 1", Absolute: true},
+			{Name: metricAdvised, Title: "flagged BUSY", Unit: "of 1", Absolute: true},
 		},
 		Facts: []string{
-			fmt.Sprintf("server sidecar alone, plain text, HTTP/1.1, %d connections, %s for each load; the load and the application run on the same CPUs", o.Connections, o.Phase),
-			"told as BUSY: 'moonsail proxies --workers' would advise more workers",
+			fmt.Sprintf("server sidecar only, plain text, HTTP/1.1, %d connections, %s for each load; the load and the application run on the same CPUs", o.Connections, o.Phase),
+			"flagged BUSY: 'moonsail proxies --workers' would recommend more workers",
 		},
 		Rounds: o.Rounds, Expect: o.Expect, Envoy: o.Pair.Envoy,
 		Before: l.before, Finish: l.finish,
@@ -130,8 +130,8 @@ func addPlots(e *experiment.Experiment, o *Options) {
 		most = append(most, nameOf(w, all))
 	}
 	for _, p := range []experiment.Plot{
-		{Title: "CPU of the busiest worker", Metric: metricBusiest, About: "A worker at 100 % has no more to give: what is due beyond that waits."},
-		{Title: "p99 from when a request was due", Metric: metricP99, About: "Where the line leaves the ground a queue grows for as long as the load lasts."},
+		{Title: "CPU of the busiest worker", Metric: metricBusiest, About: "A worker at 100 % is saturated: further requests wait."},
+		{Title: "p99 from when a request was due", Metric: metricP99, About: "Where the line rises, a queue grows for as long as the load lasts."},
 		{Title: "Requests answered in time, of those due", Metric: metricKept},
 		{Title: "Envoy's CPU for each request", Metric: metricCost, About: "All threads. A worker that is never idle takes several requests each time it wakes; many workers wake for one each."},
 	} {

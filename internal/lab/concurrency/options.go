@@ -39,7 +39,7 @@ const (
 	mostConnections = 1024
 )
 
-// Check tells what is wrong with options.
+// Check validates the options.
 func (o *Options) Check() error {
 	if err := rising("--workers", o.Workers, 1, mostWorkers); err != nil {
 		return err
@@ -51,22 +51,22 @@ func (o *Options) Check() error {
 		return err
 	}
 	if o.Connections < 1 || o.Connections > mostConnections {
-		return fmt.Errorf("--connections is from 1 to %d, not %d", mostConnections, o.Connections)
+		return fmt.Errorf("--connections %d: use 1 to %d", o.Connections, mostConnections)
 	}
 	return nil
 }
 
 func rising(flag string, list []int, least, most int) error {
 	if len(list) == 0 {
-		return fmt.Errorf("%s: there are no numbers", flag)
+		return fmt.Errorf("%s: name at least one number", flag)
 	}
 	for _, n := range list {
 		if n < least || n > most {
-			return fmt.Errorf("%s is from %d to %d, not %d", flag, least, most, n)
+			return fmt.Errorf("%[1]s %[4]d: use %[2]d to %[3]d", flag, least, most, n)
 		}
 	}
 	if sorted := slices.Compact(slices.Sorted(slices.Values(list))); !slices.Equal(sorted, list) {
-		return fmt.Errorf("%s: the numbers must rise", flag)
+		return fmt.Errorf("%s: list the numbers in ascending order", flag)
 	}
 	return nil
 }

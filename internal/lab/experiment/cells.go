@@ -7,8 +7,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/plot"
 )
 
-// Cell is a variant's metric for people: the median, and half the distance of the quartiles;
-// "" where it was not measured.
+// Cell formats a metric of a variant: the median and half the interquartile range, or "" if it was not measured.
 func (r *Result) Cell(metric string) string {
 	s, ok := r.Summary[metric]
 	if !ok {
@@ -20,7 +19,7 @@ func (r *Result) Cell(metric string) string {
 	return fmt.Sprintf("%s ±%s", plot.Short(s.Median), plot.Short((s.Q3-s.Q1)/2))
 }
 
-// Value is a comparison's number for people.
+// Value formats a number of a comparison.
 func (r *Report) Value(c *Comparison, v float64) string {
 	if m := r.Metric(c.Metric); m.Absolute {
 		return fmt.Sprintf("%+.3g %s", v, m.Unit)
@@ -28,12 +27,12 @@ func (r *Report) Value(c *Comparison, v float64) string {
 	return fmt.Sprintf("%.2fx", v)
 }
 
-// Range is its interval.
+// Range formats the interval of a comparison.
 func (r *Report) Range(c *Comparison) string {
 	return r.Value(c, c.Low) + " to " + r.Value(c, c.High)
 }
 
-// Good tells whether a difference is for the better (1), for the worse (-1), or neither.
+// Good returns 1 for a better, -1 for a worse variant, and 0 for neither.
 func (r *Report) Good(c *Comparison) int {
 	better := r.Metric(c.Metric).Better
 	switch {
@@ -45,8 +44,8 @@ func (r *Report) Good(c *Comparison) int {
 	return -1
 }
 
-// Text is a number of a bar with its unit.
-func (r *Report) Text(b *Limit, v float64) string {
+// Text formats a number with the unit of a target.
+func (r *Report) Text(b *TargetResult, v float64) string {
 	m := r.Metric(b.Metric)
 	if b.Base != "" && !m.Absolute {
 		return fmt.Sprintf("%.2fx", v)
@@ -54,31 +53,31 @@ func (r *Report) Text(b *Limit, v float64) string {
 	return strings.TrimSpace(plot.Short(v) + " " + m.Unit)
 }
 
-// Measured is what a bar's value was, if it was measured.
-func (r *Report) Measured(b *Limit) string {
+// Measured formats the measured value of a target, or returns "" if there is none.
+func (r *Report) Measured(b *TargetResult) string {
 	if b.Verdict == NotMeasured {
 		return ""
 	}
 	return r.Text(b, b.Value)
 }
 
-// Want is a bar's limit in words.
-func (r *Report) Want(b *Limit) string {
+// Want formats the limit of a target.
+func (r *Report) Want(b *TargetResult) string {
 	if b.AtLeast {
 		return "at least " + r.Text(b, b.Limit)
 	}
 	return "at most " + r.Text(b, b.Limit)
 }
 
-// BarRange is a bar's interval.
-func (r *Report) BarRange(b *Limit) string {
+// TargetRange formats the interval of a target.
+func (r *Report) TargetRange(b *TargetResult) string {
 	if b.Verdict == NotMeasured {
 		return ""
 	}
 	return r.Text(b, b.Low) + " to " + r.Text(b, b.High)
 }
 
-// Line is a report's machine and size in one line.
+// Line describes the machine and the rounds in one line.
 func (r *Report) Line() string {
 	return r.Machine.Line() + fmt.Sprintf("; %d of %d rounds in %.0f s", r.Rounds, r.RoundsAsked, r.Took)
 }

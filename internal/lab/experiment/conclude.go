@@ -2,7 +2,7 @@ package experiment
 
 import "slices"
 
-// Conclude makes summaries, comparisons and bars from the samples.
+// Conclude computes summaries, comparisons and targets from the samples.
 func (r *Report) Conclude() {
 	for i := range r.Variants {
 		v := &r.Variants[i]
@@ -16,8 +16,8 @@ func (r *Report) Conclude() {
 	for i := range r.Comparisons {
 		r.compare(&r.Comparisons[i])
 	}
-	for i := range r.Bars {
-		r.hold(&r.Bars[i])
+	for i := range r.Targets {
+		r.hold(&r.Targets[i])
 	}
 }
 
@@ -91,7 +91,7 @@ func Verdict(n int, low, high, confidence, at float64) string {
 	return IsLower
 }
 
-func (r *Report) hold(b *Limit) {
+func (r *Report) hold(b *TargetResult) {
 	var values []float64
 	if b.Base != "" {
 		values = r.paired(b.Metric, b.Variant, b.Base)
@@ -100,21 +100,21 @@ func (r *Report) hold(b *Limit) {
 	}
 	b.Value = Median(values)
 	b.Low, b.High, b.Confidence = Interval(values)
-	b.Holds = len(values) > 0 && (b.Value == b.Limit || b.Value > b.Limit == b.AtLeast)
+	b.Met = len(values) > 0 && (b.Value == b.Limit || b.Value > b.Limit == b.AtLeast)
 	switch b.Verdict = Verdict(len(values), b.Low, b.High, b.Confidence, b.Limit); {
 	case b.Verdict == WithinNoise && b.surely() && b.Confidence < Confidence:
 		b.Verdict = TooFew
 	case b.Verdict == WithinNoise && b.surely():
-		b.Verdict = Holds
+		b.Verdict = Met
 	case b.Verdict != IsHigher && b.Verdict != IsLower:
-	case b.Holds:
-		b.Verdict = Holds
+	case b.Met:
+		b.Verdict = Met
 	default:
 		b.Verdict = Missed
 	}
 }
 
 // surely: the interval ends at the limit, and is all on the good side.
-func (b *Limit) surely() bool {
+func (b *TargetResult) surely() bool {
 	return b.AtLeast && b.Low == b.Limit || !b.AtLeast && b.High == b.Limit
 }

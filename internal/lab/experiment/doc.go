@@ -1,23 +1,20 @@
-// Package experiment runs an experiment of the lab and reports on it.
+// Package experiment runs an experiment of the lab and writes its report.
 //
-// An experiment compares Variants. Each variant starts what it needs (a Subject), all of them
-// before anything is measured; then every variant is measured once in each round, in an order
-// that differs from round to round, so that what disturbs the machine disturbs all of them.
-// The first round warms up and is forgotten. Rounds end when all are done or the time budget
-// would not take another one; subjects are stopped in the end, also when the run was
-// interrupted.
+// An experiment compares Variants. All variants start before the first measurement; a started variant is a
+// Subject. Each round then measures every variant once, in an order that changes from round to round, so that a
+// disturbance of the machine affects all of them. The first round is a warm-up and is not reported. The run ends
+// after the last round, or when the time budget does not suffice for another one. Subjects are stopped at the end,
+// also after an interruption.
 //
-// Each measurement is a Sample: a number for each Metric. Nothing else is kept: the medians,
-// spreads, comparisons and bars of a Report are made from its samples (Report.Conclude), and
-// can be made again from report.json.
+// Each measurement is a Sample: a number for each Metric. Report.Conclude computes medians, spreads, comparisons
+// and targets from the samples alone, so that they can be computed again from report.json.
 //
-// What is compared is paired: a variant's sample is divided by the base's of the same round
-// (or taken away from, where a metric says so). Of these numbers the report gives the median
-// and an interval that holds the true median with a confidence of at least 90 % (order
-// statistics, so nothing is assumed of the distribution). Where "no difference" lies in the
-// interval the verdict is "within noise"; with fewer than five rounds no interval is as sure
-// as that, and the verdict is "too few rounds".
+// Comparisons are paired: a variant's sample is divided by the base's sample of the same round, or the difference is
+// taken if the metric is Absolute. The report has the median of these numbers, and an interval that contains the
+// true median with a confidence of at least 90 %. The interval uses order statistics and assumes no distribution.
+// The verdict is "within noise" if the interval contains "no difference", and "too few rounds" if fewer than five
+// rounds allow no interval of that confidence.
 //
-// A new experiment is a function that returns an Experiment: see the packages throughput and
-// filters, and package pair for sidecars to measure.
+// To write a new experiment, return an Experiment from a function, as packages throughput and filters do. Package
+// pair runs sidecars to measure.
 package experiment

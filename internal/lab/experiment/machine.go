@@ -21,7 +21,7 @@ type Machine struct {
 	Go         string  `json:"go"`
 	Envoy      string  `json:"envoy,omitempty"`
 	LoadBefore float64 `json:"load_before"` // average of a minute
-	LoadAfter  float64 `json:"load_after"`  // likewise; most of it is the experiment's own
+	LoadAfter  float64 `json:"load_after"`  // average of a minute; most of it is the experiment
 }
 
 // ThisMachine looks at this one; binary is Envoy's, if any. What it does not say is left out.

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Schema is the version of Report's form; it grows with what readers must know of.
-const Schema = 1
+// Schema is the version of Report's JSON form. It increases with incompatible changes.
+const Schema = 2
 
-// Report is what a run has found: the content of report.json, of all experiments alike. All
-// from Summary on is made from the samples by Conclude.
+// Report is the result of a run and the content of report.json, the same for all experiments. Conclude computes
+// summaries, comparisons and targets from the samples.
 type Report struct {
 	Schema      int      `json:"schema"`
 	Experiment  string   `json:"experiment"`
@@ -23,16 +23,16 @@ type Report struct {
 	Machine     Machine  `json:"machine"`
 	Facts       []string `json:"facts,omitempty"`
 	RoundsAsked int      `json:"rounds_asked"`
-	Rounds      int      `json:"rounds"`            // that were complete
-	Stopped     string   `json:"stopped,omitempty"` // why there is no more, where it ended early
+	Rounds      int      `json:"rounds"`            // complete rounds
+	Stopped     string   `json:"stopped,omitempty"` // why it ended early; empty: it did not
 	Notes       []string `json:"notes,omitempty"`
 
-	Metrics     []Metric     `json:"metrics"`
-	Variants    []Result     `json:"variants"`
-	Comparisons []Comparison `json:"comparisons,omitempty"`
-	Bars        []Limit      `json:"bars,omitempty"`
-	Plots       []Plot       `json:"plots,omitempty"`
-	Charts      []Chart      `json:"charts,omitempty"` // which an experiment has added
+	Metrics     []Metric       `json:"metrics"`
+	Variants    []Result       `json:"variants"`
+	Comparisons []Comparison   `json:"comparisons,omitempty"`
+	Targets     []TargetResult `json:"targets,omitempty"`
+	Plots       []Plot         `json:"plots,omitempty"`
+	Charts      []Chart        `json:"charts,omitempty"` // added by the experiment
 }
 
 // Result is a variant and its samples.
@@ -72,34 +72,34 @@ type Comparison struct {
 	Verdict    string  `json:"verdict"`
 }
 
-// Verdicts of comparisons and bars.
+// Verdicts of comparisons and targets.
 const (
 	IsHigher    = "higher"
 	IsLower     = "lower"
-	WithinNoise = "within noise"   // no difference, or the limit, lies in the interval
-	TooFew      = "too few rounds" // for any confidence
+	WithinNoise = "within noise"   // the interval contains "no difference", or the limit
+	TooFew      = "too few rounds" // for an interval with enough confidence
 	NotMeasured = "not measured"
-	Holds       = "holds"
+	Met         = "met"
 	Missed      = "missed"
 )
 
-// Limit is a bar of the plan, what was measured, and whether it holds.
-type Limit struct {
+// TargetResult is a target, the measured value, and whether the target is met.
+type TargetResult struct {
 	What       string  `json:"what"`
 	Metric     string  `json:"metric"`
 	Variant    string  `json:"variant"`
 	Base       string  `json:"base,omitempty"`
 	Limit      float64 `json:"limit"`
-	AtLeast    bool    `json:"at_least"` // else at most
+	AtLeast    bool    `json:"at_least"` // false: at most
 	Value      float64 `json:"value"`
 	Low        float64 `json:"low"`
 	High       float64 `json:"high"`
 	Confidence float64 `json:"confidence"`
-	Holds      bool    `json:"holds"`
-	Verdict    string  `json:"verdict"` // also where it is not sure
+	Met        bool    `json:"met"`
+	Verdict    string  `json:"verdict"` // includes uncertainty
 }
 
-// Chart is a picture that is not of one metric: lines, or bars where there are no lines.
+// Chart is a picture of values that are not one metric: lines, or bars if there are no lines.
 type Chart struct {
 	Title string      `json:"title"`
 	About string      `json:"about,omitempty"`
@@ -136,7 +136,7 @@ func (r *Report) Metric(name string) Metric {
 	return Metric{Name: name, Title: name}
 }
 
-// Variant finds a result by name; nil: there is none.
+// Variant finds a result by name, or returns nil.
 func (r *Report) Variant(name string) *Result {
 	if i := slices.IndexFunc(r.Variants, func(v Result) bool { return v.Name == name }); i >= 0 {
 		return &r.Variants[i]
@@ -144,17 +144,17 @@ func (r *Report) Variant(name string) *Result {
 	return nil
 }
 
-// Held counts the bars: those that hold, and all.
+// Held counts the targets that are met, and all targets.
 func (r *Report) Held() (n [2]int) {
-	for _, b := range r.Bars {
-		if n[1]++; b.Holds {
+	for _, b := range r.Targets {
+		if n[1]++; b.Met {
 			n[0]++
 		}
 	}
 	return n
 }
 
-// HasDetails tells whether there are metrics that are not in the first table.
+// HasDetails reports whether there are metrics that are not in the first table.
 func (r *Report) HasDetails() bool {
 	return slices.ContainsFunc(r.Metrics, func(m Metric) bool { return m.Detail })
 }

@@ -22,7 +22,7 @@ func saved(t *testing.T) (*Report, string) {
 	e, _, _ := made(7, map[string]float64{"base": 1, "a": 0.8, "b": 1.001})
 	e.Variants = append(e.Variants, Variant{Name: "d", Skip: `no <script>"x" & y`})
 	e.Compare = []Pair{{Variant: "a", Base: "base"}}
-	e.Bars = []Bar{{What: "keeps up", Metric: "qps", Variant: "a", Base: "base", Limit: 0.95, AtLeast: true}}
+	e.Targets = []Target{{What: "keeps up", Metric: "qps", Variant: "a", Base: "base", Limit: 0.95, AtLeast: true}}
 	for i := range e.Variants {
 		e.Variants[i].Series, e.Variants[i].X = "one", float64(i)
 	}
@@ -81,7 +81,7 @@ func TestRecomputed(t *testing.T) {
 	for i := range a {
 		a[i] /= base[i]
 	}
-	c, b := r.Comparisons[0], r.Bars[0]
+	c, b := r.Comparisons[0], r.Targets[0]
 	require.InDelta(t, median(a), c.Median, 1e-12)
 	require.InDelta(t, median(a), b.Value, 1e-12)
 	slices.Sort(a)
@@ -89,7 +89,7 @@ func TestRecomputed(t *testing.T) {
 	require.InDelta(t, a[6], c.High, 1e-12)
 	require.InDelta(t, 1-2/math.Pow(2, 7), c.Confidence, 1e-12)
 	require.Equal(t, IsLower, c.Verdict)
-	require.False(t, b.Holds)
+	require.False(t, b.Met)
 }
 
 // TestPage: the defect is in the page, which is whole, and needs no other file.
@@ -97,7 +97,7 @@ func TestPage(t *testing.T) {
 	_, html := saved(t)
 	require.Regexp(t, `(?s)<td>a</td><td>base</td><td class="t">requests/s</td><td>0\.8\dx</td>.*?<span class="bad">lower</span>`, html)
 	require.Regexp(t, `(?s)keeps up.*?0\.8\dx.*?at least 0\.95x.*?<b class="bad">missed</b>`, html)
-	require.Contains(t, html, "0 of 1 hold")
+	require.Contains(t, html, "0 of 1 are met")
 	require.Contains(t, html, "not measured: no &lt;script&gt;")
 	require.NotContains(t, html, "<script")
 	require.NotContains(t, html, "NaN")
@@ -105,7 +105,7 @@ func TestPage(t *testing.T) {
 	require.Contains(t, html, "prefers-color-scheme:dark")
 	require.Contains(t, html, "@media print")
 	pictures := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(html, -1)
-	require.Len(t, pictures, 4, "bars, lines, and the charts; none of what nobody measured")
+	require.Len(t, pictures, 4, "bars, lines, and charts; none for metrics without samples")
 	for _, p := range pictures {
 		wellFormed(t, p)
 	}
@@ -138,16 +138,16 @@ func TestInterval(t *testing.T) {
 
 // TestLimitThatIsMet: what is never above a limit holds for sure, also where it is at it.
 func TestLimitThatIsMet(t *testing.T) {
-	r := &Report{Metrics: []Metric{{Name: "wrong"}}, Variants: []Result{{Name: "a"}}, Bars: []Limit{{Metric: "wrong", Variant: "a"}, {Metric: "wrong", Variant: "a", AtLeast: true}}}
+	r := &Report{Metrics: []Metric{{Name: "wrong"}}, Variants: []Result{{Name: "a"}}, Targets: []TargetResult{{Metric: "wrong", Variant: "a"}, {Metric: "wrong", Variant: "a", AtLeast: true}}}
 	for range 5 {
 		r.Variants[0].Samples = append(r.Variants[0].Samples, Sample{"wrong": 0})
 	}
 	r.Conclude()
-	require.Equal(t, []string{Holds, Holds}, []string{r.Bars[0].Verdict, r.Bars[1].Verdict})
+	require.Equal(t, []string{Met, Met}, []string{r.Targets[0].Verdict, r.Targets[1].Verdict})
 	r.Variants[0].Samples = r.Variants[0].Samples[:2]
 	r.Conclude()
-	require.True(t, r.Bars[0].Holds)
-	require.Equal(t, TooFew, r.Bars[0].Verdict, "two rounds are not enough")
+	require.True(t, r.Targets[0].Met)
+	require.Equal(t, TooFew, r.Targets[0].Verdict, "two rounds are not enough")
 }
 
 func TestCells(t *testing.T) {

@@ -45,7 +45,7 @@ func Run(ctx context.Context, e *Experiment) (*Report, error) {
 func (e *Experiment) check() error {
 	names := func(in string) error {
 		if !slices.ContainsFunc(e.Variants, func(v Variant) bool { return v.Name == in }) {
-			return fmt.Errorf("experiment %s: there is no variant %q", e.Name, in)
+			return fmt.Errorf("experiment %s: unknown variant %q", e.Name, in)
 		}
 		return nil
 	}
@@ -53,7 +53,7 @@ func (e *Experiment) check() error {
 	for _, p := range e.Compare {
 		errs = append(errs, names(p.Variant), names(p.Base))
 	}
-	for _, b := range e.Bars {
+	for _, b := range e.Targets {
 		if errs = append(errs, names(b.Variant)); b.Base != "" {
 			errs = append(errs, names(b.Base))
 		}
@@ -64,7 +64,7 @@ func (e *Experiment) check() error {
 		}
 	}
 	if e.Rounds < 1 || e.Budget <= 0 {
-		errs = append(errs, fmt.Errorf("experiment %s: it has no rounds, or no time", e.Name))
+		errs = append(errs, fmt.Errorf("experiment %s: no rounds, or no time", e.Name))
 	}
 	return errors.Join(errs...)
 }
@@ -81,8 +81,8 @@ func (r *run) begin(ctx context.Context) *Report {
 	for _, p := range r.Compare {
 		out.Comparisons = append(out.Comparisons, comparisonsOf(p, r.Metrics)...)
 	}
-	for _, b := range r.Bars {
-		out.Bars = append(out.Bars, Limit{What: b.What, Metric: b.Metric, Variant: b.Variant, Base: b.Base, Limit: b.Limit, AtLeast: b.AtLeast})
+	for _, b := range r.Targets {
+		out.Targets = append(out.Targets, TargetResult{What: b.What, Metric: b.Metric, Variant: b.Variant, Base: b.Base, Limit: b.Limit, AtLeast: b.AtLeast})
 	}
 	return out
 }
@@ -105,7 +105,7 @@ func (r *run) measure(ctx context.Context) error {
 	}
 	for n := range r.Rounds + 1 { // round 0 warms up
 		if n > 1 && r.left() < r.round {
-			r.report.note("%d of %d rounds were measured: another one takes %s, and of the budget of %s only %s was left",
+			r.report.note("%d of %d rounds were measured: another one takes %s, but only %[5]s of the budget of %[4]s was left",
 				n-1, r.Rounds, r.round.Round(time.Second), r.Budget, r.left().Round(time.Second))
 			return nil
 		}
@@ -117,7 +117,7 @@ func (r *run) measure(ctx context.Context) error {
 }
 
 // errBudget ends a round that takes longer than the ones before it.
-var errBudget = errors.New("the time budget is spent")
+var errBudget = errors.New("time budget spent")
 
 // cut is what a round that failed makes of a run: where only its time was over, and others are
 // complete, a shorter one.
@@ -126,10 +126,10 @@ func (r *run) cut(ctx context.Context, n int, err error) error {
 	case cause == nil:
 		return err
 	case errors.Is(cause, errBudget) && r.report.Rounds > 0:
-		r.report.note("round %d of %d did not end within the budget of %s, and is left out", n, r.Rounds, r.Budget)
+		r.report.note("round %d of %d did not end within the budget of %s and is left out", n, r.Rounds, r.Budget)
 		return nil
 	case errors.Is(cause, errBudget):
-		return fmt.Errorf("%w: no round was complete within %s; one takes %s or more, and there is one to warm up", cause, r.Budget, r.round.Round(time.Second))
+		return fmt.Errorf("%w: no round was complete within %s: one takes at least %s, and the first is a warm-up", cause, r.Budget, r.round.Round(time.Second))
 	default:
 		return cause
 	}
@@ -146,7 +146,7 @@ func (r *run) start(ctx context.Context) error {
 		r.tell(0, fmt.Sprintf("starting %s (%d of %d)", v.Name, i+1, len(r.Variants)), 0)
 		s, err := v.Start(ctx)
 		if err != nil {
-			return fmt.Errorf("%s does not start: %w", v.Name, err)
+			return fmt.Errorf("%s: cannot start: %w", v.Name, err)
 		}
 		r.subjects[i] = s
 	}

@@ -105,7 +105,7 @@ func TestPause(t *testing.T) {
 func TestDefect(t *testing.T) {
 	e, fakes, _ := made(9, map[string]float64{"base": 1, "a": 0.8, "b": 1.001})
 	e.Compare = []Pair{{Variant: "a", Base: "base"}, {Variant: "b", Base: "base", Metrics: []string{"qps"}}}
-	e.Bars = []Bar{
+	e.Targets = []Target{
 		{What: "a keeps up", Metric: "qps", Variant: "a", Base: "base", Limit: 0.95, AtLeast: true},
 		{What: "b keeps up", Metric: "qps", Variant: "b", Base: "base", Limit: 0.95, AtLeast: true},
 		{What: "added by a", Metric: "added", Variant: "a", Limit: 0.8},
@@ -120,8 +120,8 @@ func TestDefect(t *testing.T) {
 	require.InDelta(t, -0.2, r.Comparisons[1].Median, 1e-9, "what is absolute is a difference")
 	require.Equal(t, 1, r.Good(&r.Comparisons[1]), "less is added")
 	require.Equal(t, WithinNoise, r.Comparisons[2].Verdict)
-	require.Equal(t, []string{Missed, Holds, Holds}, []string{r.Bars[0].Verdict, r.Bars[1].Verdict, r.Bars[2].Verdict})
-	require.Equal(t, []bool{false, true, true}, []bool{r.Bars[0].Holds, r.Bars[1].Holds, r.Bars[2].Holds})
+	require.Equal(t, []string{Missed, Met, Met}, []string{r.Targets[0].Verdict, r.Targets[1].Verdict, r.Targets[2].Verdict})
+	require.Equal(t, []bool{false, true, true}, []bool{r.Targets[0].Met, r.Targets[1].Met, r.Targets[2].Met})
 	require.Equal(t, [2]int{2, 3}, r.Held())
 	for _, f := range fakes {
 		require.Equal(t, 1, f.stopped)
@@ -172,7 +172,7 @@ func TestNoStart(t *testing.T) {
 	e, fakes, _ := made(5, map[string]float64{"base": 1, "a": 1, "b": 1})
 	e.Variants[1].Start = func(context.Context) (Subject, error) { return (*fake)(nil), errors.New("no luck") } // a pointer of its own type
 	r, err := Run(t.Context(), e)
-	require.EqualError(t, err, "a does not start: no luck")
+	require.EqualError(t, err, "a: cannot start: no luck")
 	require.Equal(t, err.Error(), r.Stopped)
 	require.Equal(t, []int{1, 0, 0}, []int{fakes["base"].stopped, fakes["a"].stopped, fakes["b"].stopped})
 }
@@ -192,11 +192,11 @@ func TestBudget(t *testing.T) {
 
 func TestSkip(t *testing.T) {
 	e, fakes, _ := made(5, map[string]float64{"base": 1, "a": 1})
-	e.Variants[1].Skip = "there is no compiler"
+	e.Variants[1].Skip = "no compiler found"
 	e.Compare = []Pair{{Variant: "a", Base: "base"}}
 	r, err := Run(t.Context(), e)
 	require.NoError(t, err)
-	require.Equal(t, "there is no compiler", r.Variant("a").Skipped)
+	require.Equal(t, "no compiler found", r.Variant("a").Skipped)
 	require.Empty(t, r.Variant("a").Samples)
 	require.Equal(t, NotMeasured, r.Comparisons[0].Verdict)
 	require.Zero(t, fakes["a"].stopped)
@@ -205,10 +205,10 @@ func TestSkip(t *testing.T) {
 func TestWrongNames(t *testing.T) {
 	e, _, _ := made(1, map[string]float64{"base": 1})
 	e.Compare = []Pair{{Variant: "a", Base: "base"}}
-	e.Bars = []Bar{{Variant: "base", Base: "z"}}
+	e.Targets = []Target{{Variant: "base", Base: "z"}}
 	_, err := Run(t.Context(), e)
-	require.ErrorContains(t, err, `there is no variant "a"`)
-	require.ErrorContains(t, err, `there is no variant "z"`)
+	require.ErrorContains(t, err, `unknown variant "a"`)
+	require.ErrorContains(t, err, `unknown variant "z"`)
 }
 
 // TestProgress: the time left is told before each measurement, and gets less.

@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
-// Options are what a run is told.
+// Options configure a run.
 type Options struct{ pair.Terms }
 
 // DefaultOptions are those of the plan.
@@ -110,14 +110,14 @@ func (l *lab) variants(e *experiment.Experiment) {
 		l.both(LogJSON, "the same as JSON", telemetry(false, "json")),
 	}
 	if !l.Quick {
-		e.Variants = append(e.Variants, l.both(Again, "the same once more: by what equals differ", telemetry(false, "")))
+		e.Variants = append(e.Variants, l.both(Again, "the default again: the noise between equal pairs", telemetry(false, "")))
 	}
 	watched := []string{"qps", "cpu", fmt.Sprintf("p50_%d", l.Rate), fmt.Sprintf("p99_%d", l.Rate)}
 	for _, v := range e.Variants[2:] {
 		e.Compare = append(e.Compare, experiment.Pair{Variant: v.Name, Base: NoneBoth, Metrics: watched})
 	}
 	e.Compare = append(e.Compare, experiment.Pair{Variant: Native, Base: WASM, Metrics: watched})
-	e.Bars = []experiment.Bar{{What: "CPU with native statistics, to WASM's", Metric: "cpu", Variant: Native, Base: WASM, Limit: 1}}
+	e.Targets = []experiment.Target{{What: "CPU with native statistics, to WASM's", Metric: "cpu", Variant: Native, Base: WASM, Limit: 1}}
 }
 
 func (l *lab) both(name, about string, objects ...string) experiment.Variant {
@@ -190,8 +190,8 @@ func counted(ctx context.Context, s *pair.Sidecar) (sum uint64, err error) {
 func (l *lab) plots() []experiment.Plot {
 	return []experiment.Plot{
 		{Title: fmt.Sprintf("p50 at %d requests a second", l.Rate), Metric: fmt.Sprintf("p50_%d", l.Rate), About: "The report's own figure: latency of a call by what the sidecars do."},
-		{Title: fmt.Sprintf("p99 at %d requests a second", l.Rate), Metric: fmt.Sprintf("p99_%d", l.Rate)},
-		{Title: "CPU time of the Envoys for 1000 requests", Metric: "cpu", About: "As fast as answers come; both sidecars together. The least noisy of the measures."},
-		{Title: "Requests a second, as fast as they go", Metric: "qps"},
+		{Title: fmt.Sprintf("p99 at %d requests per second", l.Rate), Metric: fmt.Sprintf("p99_%d", l.Rate)},
+		{Title: "CPU time of the Envoys for 1000 requests", Metric: "cpu", About: "At the highest rate; both sidecars together. The least noisy of the metrics."},
+		{Title: "Highest rate of requests per second", Metric: "qps"},
 	}
 }

@@ -21,7 +21,7 @@ const goVersion = "1.24"
 func toolchain() (path, why string) {
 	path, err := exec.LookPath("go")
 	if err != nil {
-		return "", "there is no Go toolchain in PATH to build the filter with"
+		return "", "no Go toolchain in PATH to build the filter"
 	}
 	return path, ""
 }

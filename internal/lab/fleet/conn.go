@@ -24,8 +24,8 @@ const (
 
 const deltaMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
-// conn is one gRPC stream on one connection, without the connection: what comes is given to
-// receive, what is to be sent goes to out. It belongs to whoever reads.
+// conn is the state of one gRPC stream on one connection, without the connection: received bytes go to receive, bytes to
+// send come from out. The reader owns it.
 type conn struct {
 	out io.Writer
 	w   []byte        // frames that are to be written; nil, or borrowed
@@ -169,7 +169,7 @@ func (h *conn) other(b []byte) error {
 	}
 	switch f := f.(type) {
 	case *http2.DataFrame:
-		return errors.New("the server padded DATA, which it has no reason to")
+		return errors.New("unexpected padding of DATA")
 	case *http2.MetaHeadersFrame:
 		if f.StreamEnded() {
 			return endOf(f)
@@ -189,7 +189,7 @@ func (h *conn) other(b []byte) error {
 	case *http2.RSTStreamFrame:
 		return fmt.Errorf("the server reset the stream: %v", f.ErrCode)
 	case *http2.GoAwayFrame:
-		return fmt.Errorf("the server said GOAWAY: %v %s", f.ErrCode, f.DebugData())
+		return fmt.Errorf("the server sent GOAWAY: %v %s", f.ErrCode, f.DebugData())
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func (h *conn) messages(b []byte, take func([]byte) error) error {
 	for len(b) >= prefixLen {
 		size := int(binary.BigEndian.Uint32(b[1:prefixLen]))
 		if b[0] != 0 {
-			return errors.New("the server compressed a message, which was not offered")
+			return errors.New("unexpected compressed message")
 		}
 		if len(b) < prefixLen+size {
 			break

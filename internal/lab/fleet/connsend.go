@@ -61,8 +61,7 @@ func (h *conn) write() error {
 	return err
 }
 
-// Buffers are lent to whoever has something in them: small ones for ACKs, large ones for
-// messages that come or go in many frames.
+// Buffers are borrowed while they have content: small ones for ACKs, large ones for messages of many frames.
 var small, large sync.Pool
 
 const smallBuffer = 1 << 10

@@ -13,18 +13,18 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/poll"
 )
 
-// Options are what a Fleet is told.
+// Options configure a Fleet.
 type Options struct {
 	Address string // of the control plane
-	// Joining bounds the proxies that connect at the same time, until they have all that
-	// they ask for; 0: 500. They keep a server busy, and the memory here within bounds.
+	// Joining limits how many proxies connect at the same time, until they have all that they subscribed to; 0: 500.
+	// That many keep a server busy and limit the memory of this process.
 	Joining int
-	// Backoff is how long a proxy waits before it connects again; 0: 50 ms.
+	// Backoff is the pause of a proxy before it reconnects; 0: 50 ms.
 	Backoff time.Duration
-	// Sink, if any, gets each resource as it comes (name, encoded Any), from the proxies'
-	// goroutines. It makes the fleet slow: for checks.
+	// Sink, if set, is called by the proxies' goroutines with each resource (name, encoded Any). It makes the fleet
+	// slow and is meant for checks.
 	Sink func(k Kind, name string, any []byte)
-	// TLS, if any, is what a proxy of a namespace shows and trusts; else streams are in plain text.
+	// TLS, if set, returns the TLS configuration of proxies in a namespace. Otherwise streams are in plain text.
 	TLS func(namespace string) (*tls.Config, error)
 }
 
@@ -36,17 +36,17 @@ type Fleet struct {
 	opts    Options
 	dialer  net.Dialer
 	joining chan struct{}
-	herd    atomic.Pointer[Round]
-	bare    atomic.Bool // proxies ask for the probe alone
+	opening atomic.Pointer[Round]
+	bare    atomic.Bool // proxies subscribe to the probe only
 	cancel  context.CancelFunc
 	ended   sync.WaitGroup
-	loops   *poll.Loops // that wait for streams in plain text; nil: their proxies' goroutines do
+	loops   *poll.Loops // wait for streams in plain text; nil: the proxies' goroutines do
 
 	mu   sync.Mutex    // guards open
 	open chan struct{} // closed while proxies may connect
 }
 
-// NewFleet makes proxies. They connect when Start and Open were called.
+// NewFleet returns proxies, which connect after Start and Open.
 func NewFleet(c *Catalog, opts Options, ids []Identity) *Fleet {
 	if opts.Joining == 0 {
 		opts.Joining = 500
@@ -82,7 +82,7 @@ func (f *Fleet) Stop() {
 	f.loops = nil
 }
 
-// loop is the one that is to wait for a new stream; nil: its proxy's goroutine is.
+// loop returns the loop for a new stream; nil: its proxy's goroutine waits.
 func (f *Fleet) loop() *poll.Loop {
 	if f.loops == nil || f.opts.TLS != nil {
 		return nil
@@ -90,28 +90,28 @@ func (f *Fleet) loop() *poll.Loop {
 	return f.loops.Next()
 }
 
-// Open lets the proxies connect. The round tells when each of them has all that it asks
-// for, or on connecting again, that the server has read what it holds.
+// Open lets the proxies connect. The round ends for a proxy when it has all that it subscribed to, or after a reconnect
+// when the server has read the versions that it has.
 func (f *Fleet) Open() *Round {
 	r := newRound(f, len(f.Proxies), nil)
 	for _, p := range f.Proxies {
 		p.lastError.Store(nil)
 	}
-	f.herd.Store(r)
+	f.opening.Store(r)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	close(f.open)
 	return r
 }
 
-// OpenBare lets proxies that Shut has kept out connect, and ask for nothing but the
-// probe: the least that a connection takes. They forget what they held.
+// OpenBare lets proxies connect after Shut. They subscribe to the probe only, which is the least cost of a connection, and
+// forget their resources.
 func (f *Fleet) OpenBare() *Round {
 	f.bare.Store(true)
 	return f.Open()
 }
 
-// Shut keeps proxies that lose their stream from connecting until Open.
+// Shut stops proxies from reconnecting until Open.
 func (f *Fleet) Shut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,8 +147,7 @@ func (f *Fleet) waitOpen(ctx context.Context) bool {
 	}
 }
 
-// Expect begins a round: it is over at a proxy once it has ACKed all wants. concerned,
-// by the proxies' indices, says who is waited for; nil: all.
+// Expect begins a round that ends for a proxy when it has ACKed all wants. concerned selects proxies by index; nil: all.
 func (f *Fleet) Expect(concerned []bool, wants ...Want) *Round {
 	r := newRound(f, len(f.Proxies), concerned)
 	f.Catalog.begin(r, wants)
@@ -158,18 +157,18 @@ func (f *Fleet) Expect(concerned []bool, wants ...Want) *Round {
 // Forget ends the round that Expect began.
 func (f *Fleet) Forget() { f.Catalog.end() }
 
-// Traffic is what a proxy has received and sent so far.
+// Traffic counts what a proxy has received and sent so far.
 type Traffic struct {
 	Messages, Bytes, Sent int64
 	Connects              int64
 }
 
-// Sub is what was added since earlier.
+// Sub returns the difference to an earlier value.
 func (t Traffic) Sub(earlier Traffic) Traffic {
 	return Traffic{t.Messages - earlier.Messages, t.Bytes - earlier.Bytes, t.Sent - earlier.Sent, t.Connects - earlier.Connects}
 }
 
-// Traffic is that of all proxies, by their indices.
+// Traffic returns the traffic of all proxies, by index.
 func (f *Fleet) Traffic() []Traffic {
 	out := make([]Traffic, len(f.Proxies))
 	for i, p := range f.Proxies {
@@ -178,7 +177,7 @@ func (f *Fleet) Traffic() []Traffic {
 	return out
 }
 
-// Total adds up.
+// Total returns the sum.
 func Total(list []Traffic) (sum Traffic) {
 	for _, t := range list {
 		sum.Messages, sum.Bytes = sum.Messages+t.Messages, sum.Bytes+t.Bytes
@@ -187,7 +186,7 @@ func Total(list []Traffic) (sum Traffic) {
 	return sum
 }
 
-// Trouble tells how the last streams that ended did; nil where none has.
+// Trouble returns the errors with which the last streams ended, or nil.
 func (f *Fleet) Trouble() error {
 	n, last := 0, ""
 	for _, p := range f.Proxies {
@@ -198,10 +197,10 @@ func (f *Fleet) Trouble() error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d proxies have lost a stream; the last: %s", n, len(f.Proxies), last)
+	return fmt.Errorf("%d of %d proxies lost a stream; the last one: %s", n, len(f.Proxies), last)
 }
 
-// Hold has a proxy take no more messages; the returned function lets it go on.
+// Hold stops a proxy from reading messages until the returned function is called.
 func (f *Fleet) Hold(i int) (resume func()) {
 	hold := make(chan struct{})
 	f.Proxies[i].hold.Store(&hold)
@@ -211,15 +210,15 @@ func (f *Fleet) Hold(i int) (resume func()) {
 	}
 }
 
-// Stall has a proxy lose its stream and all that it holds, connect again, ask, and not read the
-// answer, of which next to nothing fits into its socket; the returned function lets it go on.
+// Stall ends a proxy's stream and drops its resources. The proxy reconnects, subscribes, and does not read the answers,
+// of which next to nothing fits into its socket, until the returned function is called.
 func (f *Fleet) Stall(i int) (resume func()) {
 	resume = f.Hold(i)
 	f.Proxies[i].disconnect()
 	return resume
 }
 
-// Disconnect ends the streams that there are. Proxies connect again, unless Shut was called.
+// Disconnect ends all streams. Proxies reconnect unless Shut was called.
 func (f *Fleet) Disconnect() {
 	for _, p := range f.Proxies {
 		p.disconnect()

@@ -2,10 +2,10 @@ package fleet
 
 import "fmt"
 
-// Holdings are what a proxy has: name -> version, by kind.
+// Holdings are the resources of a proxy: versions by kind and name.
 type Holdings [Kinds]map[string]string
 
-// Holdings gives what the proxy has now.
+// Holdings returns the resources that the proxy has now.
 func (p *Proxy) Holdings() Holdings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -25,15 +25,15 @@ func (p *Proxy) Holdings() Holdings {
 	return out
 }
 
-// Ready tells whether the proxy has all that it asked for.
+// Ready reports whether the proxy has all resources that it subscribed to.
 func (p *Proxy) Ready() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state.ready
 }
 
-// Differs compares what p holds with what other (of the same Catalog) holds, and tells
-// of the first differences. Names for which skip says so do not count.
+// Differs compares the resources of p and of other, which has the same Catalog, and describes the first differences. It
+// ignores names for which skip returns true.
 func (p *Proxy) Differs(other *Proxy, limit int, skip func(k Kind, name string) bool) (out []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -154,7 +154,7 @@ func (p *Proxy) flush() error {
 	if p.state.ready && !p.state.told {
 		p.state.told = true
 		p.join()
-		if h := p.fleet.herd.Load(); h != nil {
+		if h := p.fleet.opening.Load(); h != nil {
 			h.Record(p.index)
 		}
 	}
@@ -193,7 +193,7 @@ func (p *Proxy) take(b []byte) error {
 	defer room.put()
 	resp := &room.resp
 	if !resp.parse(b) {
-		return fmt.Errorf("a response of %d bytes is no DeltaDiscoveryResponse", len(b))
+		return fmt.Errorf("cannot decode a response of %d bytes as DeltaDiscoveryResponse", len(b))
 	}
 	if !resp.known {
 		return nil

@@ -10,13 +10,13 @@ import (
 type Want struct {
 	Kind Kind
 	Name string
-	// Gone waits for its removal; else for a version that nobody had before and that
-	// Accept accepts, or without Accept for any. Accept gets the encoded
-	// google.protobuf.Any and runs once a version.
+	// Gone waits for the removal. Otherwise the round waits for a version that no proxy had before and that Accept
+	// accepts; without Accept any new version counts. Accept gets the encoded google.protobuf.Any, once for each
+	// version.
 	Gone   bool
 	Accept func(any []byte) bool
-	// Alternative tells that this or the Want before it will do (a virtual host by VHDS
-	// or in its whole route configuration). A name is wanted at most once a round.
+	// Alternative makes this Want and the one before it alternatives, for example a virtual host by VHDS or in its
+	// route configuration. A round has at most one Want for each name.
 	Alternative bool
 }
 
@@ -56,12 +56,12 @@ func (g *goals) reach(x goal) {
 	}
 }
 
-// all tells whether the round is over for the proxy.
+// all reports whether the round is over for the proxy.
 func (g *goals) all() bool { return g.round != nil && g.n == g.round.goals }
 
-// Round measures one thing that is to happen at many proxies: when it did at each.
+// Round measures when something happens at each of many proxies.
 type Round struct {
-	fleet     *Fleet         // that it is about; nil: of no fleet
+	fleet     *Fleet         // whose proxies are measured; nil: none
 	goals     int            // that a proxy must reach
 	concerned []bool         // by the proxy's index; nil: all
 	start     atomic.Int64   // nanoseconds after epoch
@@ -71,7 +71,7 @@ type Round struct {
 	once      sync.Once
 }
 
-// NewRound is a round of n clients that are no proxies; their owner calls Record.
+// NewRound returns a round of n clients that are not proxies. Their owner calls Record.
 func NewRound(n int) *Round { return newRound(nil, n, nil) }
 
 func newRound(f *Fleet, n int, concerned []bool) *Round {
@@ -108,10 +108,10 @@ func (r *Round) Start() time.Time { return epoch.Add(time.Duration(r.start.Load(
 // Done is closed when all concerned proxies are done.
 func (r *Round) Done() <-chan struct{} { return r.done }
 
-// Left is the number of concerned proxies that are not done.
+// Left returns the number of concerned proxies that are not done.
 func (r *Round) Left() int { return int(r.left.Load()) }
 
-// Latencies are those of the concerned proxies that are done, in no order.
+// Latencies returns the latencies of the concerned proxies that are done, in no order.
 func (r *Round) Latencies() []time.Duration {
 	out := make([]time.Duration, 0, len(r.at))
 	for i := range r.at {

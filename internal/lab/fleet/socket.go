@@ -32,7 +32,7 @@ func (s *socket) take() bool {
 	return true
 }
 
-// end ends the stream: whoever reads is told. It may be called from anywhere.
+// end ends the stream and wakes its reader. It may be called from any goroutine.
 func (s *socket) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -115,7 +115,7 @@ func TestClusters(t *testing.T) {
 	require.False(t, p.s.ready)
 	require.Empty(t, p.take(EDS, "1", resources{"c": endpoints, "other": endpoints}))
 	require.True(t, p.s.ready)
-	require.Equal(t, none, p.s.get(EDS, p.c.names[EDS]["other"].id), "endpoints that nobody asked for are ignored")
+	require.Equal(t, none, p.s.get(EDS, p.c.names[EDS]["other"].id), "endpoints without a subscription are ignored")
 	require.Equal(t, []string{"EDS -c"}, p.take(CDS, "", resources{"c": nil}))
 }
 
@@ -247,7 +247,7 @@ func TestRound(t *testing.T) {
 	round.Record(2)
 	round.Record(0)
 	round.Record(0)
-	require.Equal(t, 1, round.Left(), "who is not concerned does not count, and nobody counts twice")
+	require.Equal(t, 1, round.Left(), "only concerned proxies count, each once")
 	round.Record(1)
 	<-round.Done()
 	require.Len(t, round.Latencies(), 2)

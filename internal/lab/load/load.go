@@ -43,15 +43,15 @@ type Result struct {
 // wide as this for the first milliseconds and wider above.
 const resolution = 10 * time.Microsecond
 
-// Check tells what is wrong with options.
+// Check validates the options.
 func (o *Options) Check() error {
 	switch {
 	case o.URL == "":
-		return errors.New("a load needs a URL")
+		return errors.New("load: needs a URL")
 	case o.Connections < 1 || o.Duration <= 0 || o.Rate < 0:
-		return fmt.Errorf("a load needs connections, a duration, and no rate below 0: %+v", *o)
+		return fmt.Errorf("load: needs connections, a duration, and a rate that is not negative: %+v", *o)
 	case o.OpenLoop && (o.Rate < 1 || o.HTTP2):
-		return fmt.Errorf("an open loop needs a rate, and HTTP/1.1: %+v", *o)
+		return fmt.Errorf("load: an open loop needs a rate and HTTP/1.1: %+v", *o)
 	}
 	return nil
 }

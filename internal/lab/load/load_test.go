@@ -63,12 +63,12 @@ func TestRunEnds(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for _, o := range []Options{{}, {URL: "http://a"}, {URL: "http://a", Connections: 1}, {URL: "http://a", Connections: 1, Duration: 1, Rate: -1}} {
 		_, err := Run(t.Context(), o)
-		require.ErrorContains(t, err, "a load needs")
+		require.ErrorContains(t, err, "load: needs")
 		_, err = Command(t.Context(), []string{"x"}, o)
-		require.ErrorContains(t, err, "a load needs")
+		require.ErrorContains(t, err, "load: needs")
 	}
 	_, err := Run(t.Context(), Options{URL: "http://a", Connections: 1, Duration: 1, OpenLoop: true})
-	require.ErrorContains(t, err, "an open loop needs a rate")
+	require.ErrorContains(t, err, "load: an open loop needs a rate")
 	_, err = Run(t.Context(), Options{URL: "http://127.0.0.1:1/", Connections: 1, Duration: time.Second})
 	require.ErrorContains(t, err, "load on http://127.0.0.1:1/")
 }

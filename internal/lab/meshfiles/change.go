@@ -14,14 +14,14 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-// Change is one change of the mesh that is ready to happen.
+// Change is a prepared change of the mesh.
 type Change struct {
-	What  string       // for people
-	Wants []fleet.Want // what it must bring to each proxy that it concerns
-	Apply func() error // makes it happen
+	What  string       // for messages
+	Wants []fleet.Want // resources that each concerned proxy must receive
+	Apply func() error // publishes the change
 }
 
-// ReplaceEndpoint gives a service a pod with a new address in place of its oldest one.
+// ReplaceEndpoint replaces the oldest endpoint of a service by a new address.
 func (m *Mesh) ReplaceEndpoint(i int) (Change, error) {
 	name := m.Service(i)
 	fresh := m.freshIP()
@@ -29,7 +29,7 @@ func (m *Mesh) ReplaceEndpoint(i int) (Change, error) {
 	return m.endpointsChange(name, fresh.String())
 }
 
-// ReplaceEndpoints gives a service new pods in place of all it has: a rollout's end.
+// ReplaceEndpoints replaces all endpoints of a service, as at the end of a rollout.
 func (m *Mesh) ReplaceEndpoints(i int) (Change, error) {
 	name := m.Service(i)
 	list := slices.Clone(m.endpoints[name])
@@ -120,7 +120,7 @@ func (m *Mesh) AddService(name string) (Change, error) {
 // RemoveService removes a service that AddService has added.
 func (m *Mesh) RemoveService(name string) (Change, error) {
 	if m.endpoints[name] == nil {
-		return Change{}, errors.New("there is no service " + name)
+		return Change{}, errors.New("unknown service " + name)
 	}
 	delete(m.endpoints, name)
 	apply, err := m.place.Remove(serviceFile(name))

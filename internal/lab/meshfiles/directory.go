@@ -7,14 +7,12 @@ import (
 	"path/filepath"
 )
 
-// Directory is a place whose files are replaced by renaming: the control plane never sees
-// half of one.
+// Directory is a place whose files are replaced by renaming, so that the control plane never reads an incomplete file.
 type Directory struct {
 	dir, staging string // files are written to staging first
 }
 
-// NewDirectory makes dir, which must be empty or not there, and staging, which must be on
-// the same file system.
+// NewDirectory creates dir, which must be empty or absent, and staging, which must be on the same file system.
 func NewDirectory(dir, staging string) (*Directory, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -22,7 +20,7 @@ func NewDirectory(dir, staging string) (*Directory, error) {
 	if list, err := os.ReadDir(dir); err != nil {
 		return nil, err
 	} else if len(list) > 0 {
-		return nil, fmt.Errorf("%s is not empty: the lab writes a mesh of its own into it", dir)
+		return nil, fmt.Errorf("%s: not empty: the lab needs an empty directory for its mesh", dir)
 	}
 	return &Directory{dir, staging}, os.MkdirAll(staging, 0o700)
 }

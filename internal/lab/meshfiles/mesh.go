@@ -1,6 +1,5 @@
-// Package meshfiles writes a mesh as YAML, as large as one likes, into a directory or
-// another place, and changes it one file at a time. It knows what the mesh is to look like
-// at any time, so that what proxies hold can be compared with it.
+// Package meshfiles writes a mesh of any size as YAML into a directory or another place, and changes it one file at a time.
+// It knows the content of the mesh at any time, so that the resources of proxies can be compared with it.
 package meshfiles
 
 import (
@@ -19,8 +18,8 @@ type Shape struct {
 	// Bystanders are sidecars in a namespace whose Sidecar resource lets them see
 	// nothing else: no change concerns them.
 	Bystanders int `json:"bystanders,omitempty"`
-	// Seen, if not 0: the proxies are in namespaces of their own, whose Sidecar resources
-	// let them see the first so many services.
+	// Seen, if not 0, puts the proxies into namespaces whose Sidecar resources let them see only that many services,
+	// the first ones.
 	Seen int `json:"seen,omitempty"`
 	// Replicas are the endpoints of each service; 0: one for each of its proxies.
 	Replicas int `json:"replicas,omitempty"`
@@ -36,7 +35,7 @@ const (
 	Port      = 80
 )
 
-// Mesh is a mesh in a place. It belongs to one goroutine.
+// Mesh is a mesh in a place. One goroutine uses it.
 type Mesh struct {
 	Shape
 
@@ -47,11 +46,10 @@ type Mesh struct {
 	fresh     uint32            // number of the next thing that never was before
 }
 
-// Place is where a mesh is, as files of YAML documents: a directory, or something that a
-// control plane reads in another way. Commits may run at the same time; each must end
-// when the change is made, and do as little as it can besides.
+// Place stores a mesh as files of YAML documents: in a directory, or where else a control plane reads them. Commits may run
+// at the same time. A commit must return as soon as the change is made, and do nothing else.
 type Place interface {
-	// Stage prepares a file; commit puts it into its place.
+	// Stage prepares a file; commit publishes it.
 	Stage(name, content string) (commit func() error, err error)
 	// Remove prepares to remove a file.
 	Remove(name string) (commit func() error, err error)
@@ -68,7 +66,7 @@ func New(p Place, s Shape) (*Mesh, error) {
 	return m, m.write()
 }
 
-// Grow adds services until there are so many. The others stay as they are.
+// Grow adds services up to the given number. Existing services do not change.
 func (m *Mesh) Grow(services int) error {
 	m.Services = services
 	return m.write()
@@ -97,7 +95,7 @@ func (m *Mesh) Endpoints() map[string][]netip.Addr { return m.endpoints }
 // RouteMark is what tells the newest version of a service's VirtualService in its routes.
 func (m *Mesh) RouteMark(service string) string { return routeMark(m.routes[service]) }
 
-// HasRoute tells whether a service has a VirtualService. One that AddService has added has none.
+// HasRoute reports whether a service has a VirtualService. One that AddService has added has none.
 func (m *Mesh) HasRoute(service string) bool {
 	_, has := m.routes[service]
 	return has
@@ -195,7 +193,7 @@ func (m *Mesh) Identities() (ids []fleet.Identity, concerned []bool) {
 	return ids, concerned
 }
 
-// Sees tells whether the proxies see a service.
+// Sees reports whether the proxies see a service.
 func (m *Mesh) Sees(service string) bool {
 	return m.Seen == 0 || service < m.Service(m.Seen)
 }

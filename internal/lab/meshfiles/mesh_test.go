@@ -108,8 +108,8 @@ func TestStormWants(t *testing.T) {
 	}
 }
 
-// A storm's twin is of as many services and endpoints, changes as the mesh does, and leaves nothing.
-func TestStormTwin(t *testing.T) {
+// A storm's shadow is of as many services and endpoints, changes as the mesh does, and leaves nothing.
+func TestStormShadow(t *testing.T) {
 	m, dir := newMesh(t, Shape{Services: 3, Proxies: 7, Bystanders: 2})
 	glob := func(pattern string) []string {
 		files, err := filepath.Glob(filepath.Join(dir.dir, pattern))
@@ -117,29 +117,29 @@ func TestStormTwin(t *testing.T) {
 		return files
 	}
 	files := glob("*")
-	twin, err := m.StormTwin()
+	shadow, err := m.StormShadow()
 	require.NoError(t, err)
-	twins := glob("aside-*.yaml")
-	require.Len(t, twins, 3, "no routes, no Sidecars")
+	shadows := glob("aside-*.yaml")
+	require.Len(t, shadows, 3, "no routes, no Sidecars")
 	read := func(path string) string {
 		b, err := os.ReadFile(path)
 		require.NoError(t, err)
 		return string(b)
 	}
 	endpoints := func(path string) int { return strings.Count(read(path), "addresses:") }
-	for i, path := range twins {
+	for i, path := range shadows {
 		checkFile(t, path)
 		require.NotContains(t, read(path), "namespace: mesh")
 		require.Equal(t, endpoints(filepath.Join(dir.dir, m.Service(i)+".yaml")), endpoints(path))
 		own, before := read(filepath.Join(dir.dir, m.Service(i)+".yaml")), read(path)
-		change, err := twin.ReplaceEndpoint(i)
+		change, err := shadow.ReplaceEndpoint(i)
 		require.NoError(t, err)
 		require.NoError(t, change.Apply())
 		require.NotEqual(t, before, read(path))
-		require.Len(t, twin.endpoints[m.Service(i)], endpoints(path))
+		require.Len(t, shadow.endpoints[m.Service(i)], endpoints(path))
 		require.Equal(t, own, read(filepath.Join(dir.dir, m.Service(i)+".yaml")), "the mesh stays as it is")
 	}
-	require.NoError(t, twin.RemoveServices())
+	require.NoError(t, shadow.RemoveServices())
 	require.Equal(t, files, glob("*"))
 }
 
@@ -147,6 +147,6 @@ func TestDirectoryMustBeEmpty(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine.yaml"), nil, 0o600))
 	_, err := NewDirectory(dir, dir+".staging")
-	require.ErrorContains(t, err, "is not empty")
+	require.ErrorContains(t, err, "not empty")
 	require.FileExists(t, filepath.Join(dir, "mine.yaml"))
 }

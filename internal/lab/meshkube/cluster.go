@@ -21,11 +21,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Cluster is an API server as a place for a mesh. A file there is the objects that it
-// names; it is changed by writing those that differ.
+// Cluster is an API server as a place for a mesh. A file there is the set of objects in it. A change writes the objects that
+// differ.
 type Cluster struct {
 	client dynamic.Interface
-	// Requests of these may take as long as they like.
+	// Without a time limit of requests.
 	watcher dynamic.Interface
 	slices  discoveryclient.EndpointSlicesGetter
 
@@ -52,7 +52,7 @@ func Connect(ctx context.Context, kubeconfig string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}
-	cfg.QPS, cfg.Timeout = -1, requestTime // the lab is to be as fast as the server lets it
+	cfg.QPS, cfg.Timeout = -1, requestTime // the lab must not limit the server
 	cfg.WarningHandler = rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
@@ -78,14 +78,14 @@ var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespace
 // mark labels the namespaces that are the lab's.
 const mark = "moonsail.dev/lab"
 
-// checkEmpty refuses a cluster where another run, or a mesh that is somebody's, may be.
+// checkEmpty refuses a cluster that may contain the mesh of another run.
 func (c *Cluster) checkEmpty(ctx context.Context) error {
 	list, err := c.client.Resource(namespaces).List(ctx, metav1.ListOptions{LabelSelector: mark})
 	if err != nil {
 		return fmt.Errorf("cannot list namespaces: %w", err)
 	}
 	if len(list.Items) > 0 {
-		return fmt.Errorf("namespace %s is there already, of another run of the lab: delete it", list.Items[0].GetName())
+		return fmt.Errorf("namespace %s: exists, from another run of the lab: delete it", list.Items[0].GetName())
 	}
 	return nil
 }
@@ -104,8 +104,8 @@ func (c *Cluster) Remove(name string) (commit func() error, err error) {
 	return func() error { return c.replace(name, nil, nil) }, nil
 }
 
-// replace writes the objects of a file that differ and deletes those that are not in it
-// any more, all at the same time: a change is to be one, as it is where a file is renamed.
+// replace writes the objects of a file that differ and deletes those that are no longer in it, all at the same time, so that
+// they are one change, as with a renamed file.
 func (c *Cluster) replace(name string, next []*object, parsed []*unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTime)
 	defer cancel()
@@ -229,7 +229,7 @@ func (c *Cluster) awaitGone(ctx context.Context, namespace string) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("namespace %s is still there: %w", namespace, errors.Join(ctx.Err(), err))
+			return fmt.Errorf("namespace %s: not deleted: %w", namespace, errors.Join(ctx.Err(), err))
 		}
 	}
 }

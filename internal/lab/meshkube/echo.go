@@ -16,13 +16,13 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
 
-// Echo makes a change's twin happen and hears of it from watches: what any reader of an API server
-// waits before it can do anything about such a change. It belongs to one goroutine.
+// Echo makes the shadow of a change and waits for it in watches: the time that any reader of an API server needs before it
+// can react to such a change. One goroutine uses it.
 type Echo struct {
 	cluster *Cluster
-	twin    meshfiles.Twin
+	shadow  meshfiles.Shadow
 	file    string
-	changed bool // the twin is as after the change
+	changed bool // the shadow is as after the change
 	commit  func() error
 	waited  map[heard]bool // what commit is to bring
 
@@ -32,7 +32,7 @@ type Echo struct {
 	watches []watch.Interface
 }
 
-// heard is what a watch told of an object; err: that it ended.
+// heard is an event of a watch; err: the watch ended.
 type heard struct {
 	resource schema.GroupVersionResource
 	name     string
@@ -40,16 +40,16 @@ type heard struct {
 	err      error
 }
 
-// NewEcho puts a change's twin into the API server, as it is before the change.
-func (c *Cluster) NewEcho(ctx context.Context, twin meshfiles.Twin) (*Echo, error) {
+// NewEcho writes the shadow into the API server, in its state before the change.
+func (c *Cluster) NewEcho(ctx context.Context, shadow meshfiles.Shadow) (*Echo, error) {
 	if err := c.makeNamespace(ctx, meshfiles.Aside); err != nil {
 		return nil, err
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx)) // Stop ends them
-	e := &Echo{cluster: c, twin: twin, file: "echo.yaml", changed: true, events: make(chan heard), stop: stop}
+	e := &Echo{cluster: c, shadow: shadow, file: "echo.yaml", changed: true, events: make(chan heard), stop: stop}
 	err := e.watch(watching)
 	if err == nil {
-		err = e.stage(twin.Rest)
+		err = e.stage(shadow.Rest)
 	}
 	if err == nil {
 		err = e.Reset(ctx)
@@ -61,10 +61,10 @@ func (c *Cluster) NewEcho(ctx context.Context, twin meshfiles.Twin) (*Echo, erro
 	return e, nil
 }
 
-// watch has all resources of the twin watched.
+// watch has all resources of the shadow watched.
 func (e *Echo) watch(ctx context.Context) error {
 	seen := map[schema.GroupVersionResource]bool{}
-	for _, text := range []string{e.twin.Rest, e.twin.Changed} {
+	for _, text := range []string{e.shadow.Rest, e.shadow.Changed} {
 		list, _, err := documents(text)
 		if err != nil {
 			return err
@@ -93,7 +93,7 @@ func documents(text string) ([]*object, []*unstructured.Unstructured, error) {
 	return parse(text)
 }
 
-// read passes on what a watch tells until ctx ends.
+// read passes on the events of a watch until ctx ends.
 func (e *Echo) read(ctx context.Context, resource schema.GroupVersionResource, w watch.Interface) {
 	for event := range w.ResultChan() {
 		h := heard{resource: resource, gone: event.Type == watch.Deleted}
@@ -109,12 +109,12 @@ func (e *Echo) read(ctx context.Context, resource schema.GroupVersionResource, w
 		}
 	}
 	select {
-	case e.events <- heard{err: fmt.Errorf("the API server has ended the watch of %s", resource.Resource)}:
+	case e.events <- heard{err: fmt.Errorf("watch of %s: ended by the API server", resource.Resource)}:
 	case <-ctx.Done():
 	}
 }
 
-// Before calls the echo before apply; a nil one does nothing.
+// Before returns a function that calls the echo and then apply. A nil echo only calls apply.
 func (e *Echo) Before(ctx context.Context, apply func() error) func() error {
 	if e == nil {
 		return apply
@@ -127,11 +127,11 @@ func (e *Echo) Before(ctx context.Context, apply func() error) func() error {
 	}
 }
 
-// Call makes the change, all objects at the same time as for the mesh's, and returns when watches have
-// told of each. Reset must come before the next.
+// Call makes the change, with all objects at the same time as in the mesh, and returns after the watch events of all of them.
+// Reset must be called before the next Call.
 func (e *Echo) Call(ctx context.Context) error { return e.turn(ctx, true) }
 
-// Reset undoes the change, likewise; a nil one does nothing.
+// Reset undoes the change in the same way. With a nil echo it does nothing.
 func (e *Echo) Reset(ctx context.Context) error {
 	if e == nil {
 		return nil
@@ -142,7 +142,7 @@ func (e *Echo) Reset(ctx context.Context) error {
 // turn commits what is staged, and stages the other state: nothing is parsed while a call's time runs.
 func (e *Echo) turn(ctx context.Context, changed bool) error {
 	if e.changed == changed {
-		return errors.New("an echo is called and reset by turns")
+		return errors.New("call and reset an echo in turn")
 	}
 	e.changed = changed
 	both, hearing := errgroup.WithContext(ctx)
@@ -152,12 +152,12 @@ func (e *Echo) turn(ctx context.Context, changed bool) error {
 		return err
 	}
 	if changed {
-		return e.stage(e.twin.Rest)
+		return e.stage(e.shadow.Rest)
 	}
-	return e.stage(e.twin.Changed)
+	return e.stage(e.shadow.Changed)
 }
 
-// stage prepares to make the twin's objects be as a text says.
+// stage prepares to make the shadow's objects be as a text says.
 func (e *Echo) stage(text string) error {
 	next, parsed, err := documents(text)
 	e.waited = e.cluster.differing(e.file, next)
@@ -165,7 +165,7 @@ func (e *Echo) stage(text string) error {
 	return err
 }
 
-// hear waits until watches have told of all these.
+// hear waits for the events of all these objects.
 func (e *Echo) hear(ctx context.Context, waited map[heard]bool) error {
 	for len(waited) > 0 {
 		select {
@@ -181,7 +181,7 @@ func (e *Echo) hear(ctx context.Context, waited map[heard]bool) error {
 	return nil
 }
 
-// differing is what watches tell of when a file is replaced.
+// differing returns the events of the replacement of a file.
 func (c *Cluster) differing(file string, next []*object) map[heard]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,7 +199,7 @@ func (c *Cluster) differing(file string, next []*object) map[heard]bool {
 	return out
 }
 
-// Stop ends the watches and takes the twin away.
+// Stop ends the watches and takes the shadow away.
 func (e *Echo) Stop() {
 	if e == nil {
 		return

@@ -11,28 +11,28 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
 
-// TestEchoIsTheChangesTwin: before the floor sends, the same kinds of objects are written in the same
+// TestEchoIsTheChangesShadow: before the baseline sends, the same kinds of objects are written in the same
 // way as by the change itself, in a namespace of their own, and heard of; and undone after.
-func TestEchoIsTheChangesTwin(t *testing.T) {
+func TestEchoIsTheChangesShadow(t *testing.T) {
 	c, m, client, writes := counted(t, meshfiles.Shape{Services: 3, Proxies: 6})
 	c.watcher = client
 	for _, one := range []struct {
 		name   string
-		twin   meshfiles.Twin
+		shadow meshfiles.Shadow
 		change func() (meshfiles.Change, error)
 	}{
-		{"endpoint", m.EndpointTwin(), func() (meshfiles.Change, error) { return m.ReplaceEndpoint(0) }},
-		{"route", m.RouteTwin(), func() (meshfiles.Change, error) { return m.ChangeRoute(0) }},
-		{"rule", m.RuleTwin(), func() (meshfiles.Change, error) { return m.SetRule(0) }},
-		{"new", m.NewServiceTwin(), func() (meshfiles.Change, error) { return m.AddService("new") }},
-		{"removed", m.RemovedServiceTwin(), func() (meshfiles.Change, error) { return m.RemoveService("new") }},
+		{"endpoint", m.EndpointShadow(), func() (meshfiles.Change, error) { return m.ReplaceEndpoint(0) }},
+		{"route", m.RouteShadow(), func() (meshfiles.Change, error) { return m.ChangeRoute(0) }},
+		{"rule", m.RuleShadow(), func() (meshfiles.Change, error) { return m.SetRule(0) }},
+		{"new", m.NewServiceShadow(), func() (meshfiles.Change, error) { return m.AddService("new") }},
+		{"removed", m.RemovedServiceShadow(), func() (meshfiles.Change, error) { return m.RemoveService("new") }},
 	} {
 		change, err := one.change()
 		require.NoError(t, err)
 		writes()
 		require.NoError(t, change.Apply())
 		want := writes()
-		e, err := c.NewEcho(t.Context(), one.twin)
+		e, err := c.NewEcho(t.Context(), one.shadow)
 		require.NoError(t, err)
 		for range 3 {
 			writes()
@@ -50,7 +50,7 @@ func TestEchoIsTheChangesTwin(t *testing.T) {
 func TestEchoFailsWithItsWrites(t *testing.T) {
 	c, m, client, _ := counted(t, meshfiles.Shape{Services: 1, Proxies: 1})
 	c.watcher = client
-	e, err := c.NewEcho(t.Context(), m.NewServiceTwin())
+	e, err := c.NewEcho(t.Context(), m.NewServiceShadow())
 	require.NoError(t, err)
 	defer e.Stop()
 	client.PrependReactor("create", "services", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no quorum") })

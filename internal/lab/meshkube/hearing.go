@@ -9,12 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Hearing is a watch of a namespace's EndpointSlices: what any reader of an API server must do to know of
-// their changes, and nothing else. It belongs to one goroutine.
+// Hearing is a watch of a namespace's EndpointSlices, the least work of any reader of an API server that follows them. One
+// goroutine uses it.
 type Hearing struct{ watch watch.Interface }
 
-// HearSlices begins a watch of all that is written to a namespace's EndpointSlices from now on. It is there when
-// HearSlices returns, until Stop, or ctx ends.
+// HearSlices watches writes to a namespace's EndpointSlices, from its return until Stop or the end of ctx.
 func (c *Cluster) HearSlices(ctx context.Context, namespace string) (*Hearing, error) {
 	in := c.slices.EndpointSlices(namespace)
 	now, err := in.List(ctx, metav1.ListOptions{Limit: 1})
@@ -28,12 +27,12 @@ func (c *Cluster) HearSlices(ctx context.Context, namespace string) (*Hearing, e
 	return &Hearing{w}, nil
 }
 
-// Next waits for the next write to a slice, and gives its service. A watch tells each write, and those of one
-// slice in their order.
+// Next waits for the next write to a slice and returns its service. A watch reports every write; writes to one slice are in
+// order.
 func (h *Hearing) Next(ctx context.Context) (service string, err error) {
 	kind, object, err := nextSlice(ctx, h.watch)
 	if err == nil && kind != watch.Modified {
-		err = fmt.Errorf("EndpointSlice %s was not changed, but %s", object.Name, kind)
+		err = fmt.Errorf("EndpointSlice %s: want event MODIFIED, got %s", object.Name, kind)
 	}
 	if err != nil {
 		return "", err

@@ -13,28 +13,28 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
 
-// TestStormsTwinIsWrittenAlike: a storm's twin is one request for each event, as the storm, of objects aside; and
+// TestStormsShadowIsWrittenAlike: a storm's shadow is one request for each event, as the storm, of objects aside; and
 // there is nothing of it in the end.
-func TestStormsTwinIsWrittenAlike(t *testing.T) {
+func TestStormsShadowIsWrittenAlike(t *testing.T) {
 	_, m, client, writes := counted(t, meshfiles.Shape{Services: 3, Proxies: 6, Bystanders: 1})
 	writes()
-	twin, err := m.StormTwin()
+	shadow, err := m.StormShadow()
 	require.NoError(t, err)
 	made := writes()
 	require.Len(t, made, 1+2*3, "the namespace, Services and EndpointSlices")
 	for i := range m.Services {
-		for _, of := range []*meshfiles.Mesh{m, twin} {
+		for _, of := range []*meshfiles.Mesh{m, shadow} {
 			change, err := of.ReplaceEndpoint(i)
 			require.NoError(t, err)
 			require.Empty(t, writes(), "nothing is written before its time")
 			require.NoError(t, change.Apply())
 			for _, a := range client.Actions() {
-				require.Equal(t, of == twin, a.GetNamespace() == meshfiles.Aside)
+				require.Equal(t, of == shadow, a.GetNamespace() == meshfiles.Aside)
 			}
 			require.Equal(t, []string{"update endpointslices"}, writes())
 		}
 	}
-	require.NoError(t, twin.RemoveServices())
+	require.NoError(t, shadow.RemoveServices())
 	require.Len(t, writes(), 2*3)
 	for gvr := range kinds {
 		list, err := client.Resource(gvr).Namespace(meshfiles.Aside).List(t.Context(), metav1.ListOptions{})
@@ -81,5 +81,5 @@ func TestHearing(t *testing.T) {
 	require.ErrorContains(t, err, "too old resource version")
 	h.Stop()
 	_, err = h.Next(t.Context())
-	require.ErrorContains(t, err, "has ended the watch of EndpointSlices")
+	require.ErrorContains(t, err, "watch of EndpointSlices: ended by the API server")
 }

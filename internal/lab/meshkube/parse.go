@@ -16,7 +16,7 @@ func parse(content string) (list []*object, parsed []*unstructured.Unstructured,
 			return nil, nil, err
 		}
 		if u.GetKind() == "" || u.GetName() == "" || u.GetNamespace() == "" {
-			return nil, nil, fmt.Errorf("a document without kind, name or namespace: %.60q", doc)
+			return nil, nil, fmt.Errorf("document %.60q: needs kind, name and namespace", doc)
 		}
 		forServer(u)
 		parsed = append(parsed, u)
@@ -27,8 +27,8 @@ func parse(content string) (list []*object, parsed []*unstructured.Unstructured,
 	return list, parsed, nil
 }
 
-// forServer takes out what the API server gives itself: cluster addresses must be of its
-// range. Endpoints are marked as nobody else's, so that no controller touches them.
+// forServer removes fields that the API server sets: cluster addresses must be in its range. It marks endpoints as managed by
+// the lab, so that no controller changes them.
 func forServer(u *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 	switch u.GetKind() {

@@ -24,7 +24,7 @@ func (c *Cluster) Patch(ctx context.Context, namespace, deployment, json string)
 	return err
 }
 
-// RolledOut tells whether a Deployment's pods are all of its newest template, available,
+// RolledOut reports whether a Deployment's pods are all of its newest template, available,
 // and as many as it says.
 func (c *Cluster) RolledOut(ctx context.Context, namespace, deployment string) (bool, error) {
 	u, err := c.client.Resource(deployments).Namespace(namespace).Get(ctx, deployment, metav1.GetOptions{})
@@ -99,7 +99,7 @@ func nextSlice(ctx context.Context, w watch.Interface) (watch.EventType, *discov
 			object, ok := e.Object.(*discoveryv1.EndpointSlice)
 			switch {
 			case !open:
-				return "", nil, errors.New("the API server has ended the watch of EndpointSlices")
+				return "", nil, errors.New("watch of EndpointSlices: ended by the API server")
 			case e.Type == watch.Error:
 				return "", nil, fmt.Errorf("EndpointSlices: %w", apierrors.FromObject(e.Object))
 			case ok:

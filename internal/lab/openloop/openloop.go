@@ -1,4 +1,4 @@
-// Package openloop sends HTTP/1.1 requests at fixed times, and tells how late answers were.
+// Package openloop sends HTTP/1.1 requests at fixed times and measures latencies from these times.
 package openloop
 
 import (
@@ -16,8 +16,8 @@ import (
 )
 
 // Load is an open-loop generator of HTTP/1.1 requests over connections that stay open.
-// Requests have fixed times; a late answer delays no later request, and latencies count
-// from the intended time, so that a stall is seen by all requests that it would have hit.
+// Requests have fixed times. A late answer does not delay later requests, and latencies are measured from the intended time,
+// so that a stall counts for all requests that it affects.
 type Load struct {
 	Address string
 	Hosts   []string // of requests, in turn

@@ -18,7 +18,7 @@ type Setup struct {
 	MTLS           bool // STRICT; else DISABLE, plain text
 	TCP            bool // the service's port is tcp, so that both forward bytes
 	HTTP1          bool // between the sidecars, also with mTLS (h2UpgradePolicy: DO_NOT_UPGRADE)
-	Concurrency    int  // worker threads of each Envoy; 0: one a core
+	Concurrency    int  // worker threads of each Envoy; 0: one for each CPU
 	// AnyWorker lets the kernel choose the worker of the server's connections: without
 	// exact_balance, as in Istio.
 	AnyWorker bool
@@ -70,7 +70,7 @@ func (m *Mesh) place(p *Pair) (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.pairs == mostPairs {
-		return fmt.Errorf("a mesh has %d pairs at most", mostPairs)
+		return fmt.Errorf("too many pairs: at most %d", mostPairs)
 	}
 	p.Namespace = namespaceOf(m.pairs)
 	m.pairs++
@@ -145,7 +145,7 @@ const readyTime = 30 * time.Second
 
 // await waits until a request is answered.
 func (p *Pair) await(ctx context.Context) error {
-	return until(ctx, readyTime, "requests to be answered", func(ctx context.Context) error {
+	return until(ctx, readyTime, "answers to requests", func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL, http.NoBody)
 		if err != nil {
 			return err

@@ -63,7 +63,7 @@ func (m *Mesh) freeAddress() (string, error) {
 			return ip, nil
 		}
 	}
-	return "", fmt.Errorf("no loopback address has the ports of a sidecar free (%v)", sidecarPorts)
+	return "", fmt.Errorf("no loopback address has free ports for a sidecar (%v)", sidecarPorts)
 }
 
 func free(ip string) bool {

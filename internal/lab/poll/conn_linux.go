@@ -13,16 +13,16 @@ import (
 type Conn struct {
 	local   net.Addr
 	handler Handler       // while it is served
-	left    chan struct{} // capacity 1: the loop has let go of it
+	left    chan struct{} // capacity 1: the loop has removed it
 
 	loop *Loop  // the loop's goroutine's
-	rest []byte // what the kernel has not taken yet; likewise. It stays where the loop lets go: the next one goes on
+	rest []byte // bytes that the kernel has not accepted yet; also the loop's. The next loop continues with them
 
-	mu sync.Mutex // guards fd against those who do not serve it
-	fd int        // -1: it is closed
+	mu sync.Mutex // guards fd against other goroutines
+	fd int        // -1: closed
 }
 
-// Take takes a connection over: c is closed, and what it was goes on in the new one.
+// Take takes over a connection: c is closed, and the new Conn continues it.
 func Take(c net.Conn) (*Conn, error) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
@@ -43,8 +43,7 @@ func Take(c net.Conn) (*Conn, error) {
 // LocalAddr is the address of this end.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// Serve has a loop call h, until that says no or the loops are stopped. Only one Serve may run
-// at a time.
+// Serve lets a loop call h until h returns false or the loops stop. Only one Serve may run at a time.
 func (c *Conn) Serve(l *Loop, h Handler) error {
 	c.handler, c.loop = h, l
 	events := uint32(syscall.EPOLLIN)
@@ -58,7 +57,7 @@ func (c *Conn) Serve(l *Loop, h Handler) error {
 	return nil
 }
 
-// Read reads what there is, and gives 0 where nothing is.
+// Read reads available bytes. It returns 0 if there are none.
 func (c *Conn) Read(b []byte) (int, error) {
 	for {
 		switch n, err := epoll.Receive(c.fd, b); {
@@ -75,8 +74,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 }
 
-// Write takes all of b, from Ready only. What the kernel does not take at once goes when it does, as long
-// as the Conn is served.
+// Write accepts all of b. It may be called from Ready only. Bytes that the kernel does not accept at once are written
+// later, while the Conn is served.
 func (c *Conn) Write(b []byte) (int, error) {
 	n := len(b)
 	if len(c.rest) == 0 {
@@ -91,7 +90,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// write gives what the kernel does not take.
+// write returns the bytes that the kernel does not accept.
 func (c *Conn) write(b []byte) ([]byte, error) {
 	for len(b) > 0 {
 		n, err := epoll.Send(c.fd, b)
@@ -108,7 +107,7 @@ func (c *Conn) write(b []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// writeRest is called when the kernel takes bytes again. Errors are told by reading.
+// writeRest is called when the kernel accepts bytes again. Reads report errors.
 func (c *Conn) writeRest() {
 	left, err := c.write(c.rest)
 	c.rest = append(c.rest[:0], left...)
@@ -119,7 +118,7 @@ func (c *Conn) writeRest() {
 	_ = c.loop.Modify(c.fd, syscall.EPOLLIN)
 }
 
-// End has both sides end: Ready is told so. It may be called from anywhere, at any time.
+// End ends both directions; Ready is called. It may be called from any goroutine at any time.
 func (c *Conn) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,12 +127,12 @@ func (c *Conn) End() {
 	}
 }
 
-// Close closes the connection. It must not be served any more.
+// Close closes a connection that is not served.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fd >= 0 {
-		_ = syscall.Close(c.fd) // there is nobody left to tell
+		_ = syscall.Close(c.fd) // the error has no reader
 		c.fd = -1
 	}
 }

@@ -1,16 +1,15 @@
-// Package poll has few goroutines wait for many sockets, as Envoy's threads do: a simulated
-// client then takes little more than the kernel's part of a read and a write. There are Loops
-// on Linux only.
+// Package poll waits for many sockets in a few goroutines, as Envoy's threads do. A simulated client then costs little more
+// than the system calls for reads and writes. Only Linux has Loops.
 package poll
 
 import "errors"
 
-// ErrUnsupported tells that a connection cannot be waited for so: its owner reads it itself.
+// ErrUnsupported means that a loop cannot wait for a connection, so that its owner has to read it.
 var ErrUnsupported = errors.New("only TCP connections on Linux can be waited for in a loop")
 
-// Handler is who owns a Conn. Its method is called in the loop's goroutine, and must not wait.
+// Handler handles the events of a Conn. Its method is called in the loop's goroutine and must not block.
 type Handler interface {
-	// Ready is called when there are bytes to read, or the end (gone: both sides are over).
-	// buf is for what is read, until Ready returns. false has Serve return.
+	// Ready is called when there are bytes or an end of file to read. gone means that both directions have ended. buf may
+	// be used for reads until Ready returns. If Ready returns false, Serve returns.
 	Ready(c *Conn, buf []byte, gone bool) bool
 }

@@ -8,29 +8,26 @@ import (
 
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 	"github.com/moonsail/moonsail/internal/lab/meshkube"
+	"github.com/moonsail/moonsail/internal/lab/propagation/results"
+	"github.com/moonsail/moonsail/internal/lab/propagation/rollout"
 )
 
-// Airbnb's churn: a deployment restarts each 10 s, a route changes each 5 s.
 const (
-	churnRoute  = 5 * time.Second
-	churnLimit  = 60.0 // ms
-	churnSeed   = 1
 	endpointsOf = "endpoints"
 	routeOf     = "route"
 )
 
-// churn lets things change at random places for a while, by the clock: each tick a
-// route, and each second tick all endpoints of a service.
-func churn(ctx context.Context, s *session) (*Result, error) {
-	random := rand.New(rand.NewPCG(churnSeed, churnSeed)) //nolint:gosec // the same mesh each time
-	tick := time.NewTicker(time.Duration(float64(churnRoute) / s.opts.ChurnSpeed))
+// churn changes a random route at each tick, and all endpoints of a random service at every second tick.
+func churn(ctx context.Context, s *bench) (*results.Result, error) {
+	random := rand.New(rand.NewPCG(rollout.ChurnSeed, rollout.ChurnSeed)) //nolint:gosec // the same mesh each time
+	tick := time.NewTicker(time.Duration(float64(rollout.RouteInterval) / s.opts.ChurnSpeed))
 	defer tick.Stop()
-	echo, err := s.place.echo(ctx, s.mesh.RouteTwin())
+	echo, err := s.Location.Echo(ctx, s.Mesh.RouteShadow())
 	if err != nil {
 		return nil, err
 	}
 	defer echo.Stop()
-	c := &churning{session: s, random: random, echo: echo, samples: map[string][]Sample{}}
+	c := &churning{bench: s, random: random, echo: echo, samples: map[string][]results.Sample{}}
 	for c.changes < s.opts.ChurnEvents {
 		select {
 		case <-ctx.Done():
@@ -44,21 +41,21 @@ func churn(ctx context.Context, s *session) (*Result, error) {
 	return c.result(), nil
 }
 
-// churning is what is measured while things change.
+// churning has the measurements of churn.
 type churning struct {
-	*session
+	*bench
 	random *rand.Rand
 	echo   *meshkube.Echo
 
-	changes int                 // so far
-	samples map[string][]Sample // by what changed
-	base    []Sample            // the floor's, one a tick
-	bare    []Sample            // the limit's, likewise
+	changes int                         // so far
+	samples map[string][]results.Sample // by kind of change
+	base    []results.Sample            // of the baseline, one for each tick
+	bare    []results.Sample            // of bare TCP, one for each tick
 }
 
 func (c *churning) tick(ctx context.Context) error {
 	for _, kind := range []string{routeOf, endpointsOf}[:1+c.changes/2%2] {
-		sample, err := c.round(ctx, []step{{churnChange(c.mesh, kind, c.random.IntN(c.mesh.Services)), true}}, nil)
+		sample, err := c.round(ctx, []step{{churnChange(c.Mesh, kind, c.random.IntN(c.Mesh.Services)), true}}, nil)
 		if err != nil {
 			return err
 		}
@@ -74,14 +71,14 @@ func (c *churning) tick(ctx context.Context) error {
 	return nil
 }
 
-func (c *churning) result() *Result {
-	floorSide, bareSide := sideOf(c.base), sideOf(c.bare)
-	r := &Result{Subject: sideOf(slices.Concat(c.samples[routeOf], c.samples[endpointsOf])), Floor: &floorSide, Bare: &bareSide}
+func (c *churning) result() *results.Result {
+	baselineSide, bareSide := results.SideOf(c.base), results.SideOf(c.bare)
+	r := &results.Result{Subject: results.SideOf(slices.Concat(c.samples[routeOf], c.samples[endpointsOf])), Baseline: &baselineSide, Bare: &bareSide}
 	for _, kind := range []string{endpointsOf, routeOf} {
-		side := sideOf(c.samples[kind])
-		r.Kinds = append(r.Kinds, KindSpread{kind, side.Changes, side.Proxies})
+		side := results.SideOf(c.samples[kind])
+		r.Kinds = append(r.Kinds, results.KindSpread{Kind: kind, Changes: side.Changes, Proxies: side.Proxies})
 		if side.Changes > 0 {
-			r.bar("p99 event to ACK, "+kind, side.Proxies.P99, churnLimit, "ms")
+			r.AddTarget("p99 event to ACK, "+kind, side.Proxies.P99, rollout.ChurnLimit, "ms")
 		}
 	}
 	return r

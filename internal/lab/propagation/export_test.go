@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+	"github.com/moonsail/moonsail/internal/lab/propagation/results"
+	"github.com/moonsail/moonsail/internal/lab/propagation/rollout"
 )
 
 // Only leaves some of the settings of expedia and airbnb.
@@ -13,45 +15,45 @@ func (o *Options) Only(names ...string) { o.settings = names }
 var ErrBudget = errBudget
 
 // DefaultSetting is the one that the others are compared with.
-const DefaultSetting = defaultSetting
+const DefaultSetting = rollout.DefaultSetting
 
 // StaleState has a proxy read nothing while two changes happen, and gives the final state.
-func StaleState(ctx context.Context, o Options, dir string, shape meshfiles.Shape) (stale string, state *FinalState, err error) {
-	s, err := openSession(ctx, &o, dir, shape)
+func StaleState(ctx context.Context, o Options, dir string, shape meshfiles.Shape) (stale string, state *results.FinalState, err error) {
+	s, err := openBench(ctx, &o, dir, shape)
 	if err != nil {
 		return "", nil, err
 	}
-	defer s.close()
-	if err := s.connect(ctx, false); err != nil {
+	defer s.Close()
+	if err := s.Connect(ctx, false); err != nil {
 		return "", nil, err
 	}
-	defer s.cp.fleet.Hold(1)()
-	s.cp.concerned[1] = false
+	defer s.CP.Fleet.Hold(1)()
+	s.CP.Concerned[1] = false
 	for i := range 2 {
-		if _, err := s.round(ctx, endpointSteps(s.mesh, i), nil); err != nil {
+		if _, err := s.round(ctx, endpointSteps(s.Mesh, i), nil); err != nil {
 			return "", nil, err
 		}
 	}
-	state, err = s.finalState(ctx)
-	return s.ids[1].Name, state, err
+	state, err = s.FinalState(ctx)
+	return s.IDs[1].Name, state, err
 }
 
 // LateState has the source be ahead of the control plane by a route and a rule, and gives the final
 // state.
-func LateState(ctx context.Context, o Options, dir string, shape meshfiles.Shape) (*FinalState, error) {
-	s, err := openSession(ctx, &o, dir, shape)
+func LateState(ctx context.Context, o Options, dir string, shape meshfiles.Shape) (*results.FinalState, error) {
+	s, err := openBench(ctx, &o, dir, shape)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	if err := s.connect(ctx, false); err != nil {
+	defer s.Close()
+	if err := s.Connect(ctx, false); err != nil {
 		return nil, err
 	}
-	if _, err := s.mesh.ChangeRoute(0); err != nil { // and nobody makes it happen
+	if _, err := s.Mesh.ChangeRoute(0); err != nil { // and nobody makes it happen
 		return nil, err
 	}
-	if _, err := s.mesh.SetRule(1); err != nil {
+	if _, err := s.Mesh.SetRule(1); err != nil {
 		return nil, err
 	}
-	return s.finalState(ctx)
+	return s.FinalState(ctx)
 }

@@ -6,30 +6,32 @@ import (
 	"path/filepath"
 
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+	"github.com/moonsail/moonsail/internal/lab/propagation/results"
+	"github.com/moonsail/moonsail/internal/lab/propagation/session"
 )
 
 const (
 	growthLimit = 1.2 // x the smallest mesh
-	growthSeen  = 5   // services that a proxy's Sidecar lets it see
+	growthSeen  = 5   // services that a proxy sees by its Sidecar resource
 )
 
-// growth measures the same change in meshes of different sizes: one control plane each, whose
-// proxies see a few services by their Sidecar resource. Directories hold all meshes side by side,
-// and changes go round them by turns; an API server holds one, which grows.
-func growth(ctx context.Context, o *Options, dir string) (*Result, error) {
-	if o.Source == SourceKube {
+// growth measures the same change in meshes of different sizes. Each has a control plane, whose proxies see a few
+// services by their Sidecar resource. With directories, all meshes exist at the same time and are measured in turn.
+// An API server has one mesh, which grows.
+func growth(ctx context.Context, o *Options, dir string) (*results.Result, error) {
+	if o.Source == session.SourceKube {
 		return growthInTurn(ctx, o, dir)
 	}
 	g := &growing{}
 	defer g.close()
 	for i, n := range o.Growth {
 		o.progress("growth: %d services", n)
-		s, err := openSession(ctx, o, filepath.Join(dir, fmt.Sprint(i)), o.grown(n))
+		s, err := openBench(ctx, o, filepath.Join(dir, fmt.Sprint(i)), o.grown(n))
 		if err != nil {
 			return nil, err
 		}
 		g.add(s)
-		if err := s.connect(ctx, false); err != nil {
+		if err := s.Connect(ctx, false); err != nil {
 			return nil, err
 		}
 	}
@@ -37,20 +39,20 @@ func growth(ctx context.Context, o *Options, dir string) (*Result, error) {
 		return nil, err
 	}
 	for i := range g.sessions {
-		if err := g.tell(ctx, i); err != nil {
+		if err := g.record(ctx, i); err != nil {
 			return nil, err
 		}
 	}
 	return g.result(), nil
 }
 
-// grown is the mesh of so many services.
+// grown returns the mesh with that many services.
 func (o *Options) grown(services int) meshfiles.Shape {
 	return meshfiles.Shape{Services: services, Proxies: o.GrowthProxy, Seen: growthSeen, Replicas: 1}
 }
 
-// growthInTurn measures one size after the other: the next has the services of the last, and more.
-func growthInTurn(ctx context.Context, o *Options, dir string) (*Result, error) {
+// growthInTurn measures one size after the other. Each mesh contains the services of the one before.
+func growthInTurn(ctx context.Context, o *Options, dir string) (*results.Result, error) {
 	g := &growing{}
 	defer g.close()
 	for i, n := range o.Growth {
@@ -62,43 +64,43 @@ func growthInTurn(ctx context.Context, o *Options, dir string) (*Result, error) 
 		if err != nil {
 			return nil, err
 		}
-		if err := s.connect(ctx, false); err != nil {
+		if err := s.Connect(ctx, false); err != nil {
 			return nil, err
 		}
 		if err := g.rounds(ctx, o, g.sessions[i:]); err != nil {
 			return nil, err
 		}
-		if err := g.tell(ctx, i); err != nil {
+		if err := g.record(ctx, i); err != nil {
 			return nil, err
 		}
-		s.cp.stop()
+		s.CP.Stop()
 	}
 	r := g.result()
-	r.Note += "; sizes were measured one after the other, not by turns"
+	r.Note += "; sizes were measured one after the other, not in turn"
 	return r, nil
 }
 
-// growing is meshes of ascending sizes, and what was measured in each.
+// growing has meshes of ascending sizes and their measurements.
 type growing struct {
-	sessions []*session
-	samples  [][]Sample
-	Result
+	sessions []*bench
+	samples  [][]results.Sample
+	results.Result
 }
 
-func (g *growing) add(s *session) {
+func (g *growing) add(s *bench) {
 	g.sessions, g.samples = append(g.sessions, s), append(g.samples, nil)
 }
 
-// next opens a session on the mesh of the last one, which grows; the first on a new one.
-func (g *growing) next(ctx context.Context, o *Options, dir string, shape meshfiles.Shape) (s *session, err error) {
+// next opens a session on the mesh of the last session, which grows. The first session creates the mesh.
+func (g *growing) next(ctx context.Context, o *Options, dir string, shape meshfiles.Shape) (s *bench, err error) {
 	if len(g.sessions) == 0 {
-		s, err = openSession(ctx, o, dir, shape)
+		s, err = openBench(ctx, o, dir, shape)
 	} else {
 		last := g.sessions[len(g.sessions)-1]
-		s = &session{opts: o, dir: dir, place: last.place, mesh: last.mesh}
-		last.place.Place = nil // the next one clears it
-		if err = s.mesh.Grow(shape.Services); err == nil {
-			err = s.begin(ctx)
+		s = &bench{&session.Session{Config: &o.Config, Dir: dir, Location: last.Location, Mesh: last.Mesh}, o}
+		last.Location.Place = nil // the next session clears it
+		if err = s.Mesh.Grow(shape.Services); err == nil {
+			err = s.Begin(ctx)
 		}
 	}
 	if err == nil || len(g.sessions) > 0 {
@@ -107,14 +109,14 @@ func (g *growing) next(ctx context.Context, o *Options, dir string, shape meshfi
 	return s, err
 }
 
-// rounds makes the change in each of some sessions by turns; the first round is to warm up. They are
-// the last ones of all.
-func (g *growing) rounds(ctx context.Context, o *Options, list []*session) error {
+// rounds makes the change in each session of list in turn. The first round is a warm-up. list has the newest
+// sessions of g.
+func (g *growing) rounds(ctx context.Context, o *Options, list []*bench) error {
 	into := g.samples[len(g.samples)-len(list):]
 	for n := range o.Rounds + 1 {
 		o.progress("growth: change %d of %d in each of %d meshes", n, o.Rounds, len(list))
 		for i, s := range list {
-			sample, err := s.round(ctx, []step{{func() (meshfiles.Change, error) { return s.mesh.ReplaceEndpoint(0) }, true}}, nil)
+			sample, err := s.round(ctx, []step{{func() (meshfiles.Change, error) { return s.Mesh.ReplaceEndpoint(0) }, true}}, nil)
 			if err != nil {
 				return fmt.Errorf("%s: %w", s, err)
 			}
@@ -126,45 +128,37 @@ func (g *growing) rounds(ctx context.Context, o *Options, list []*session) error
 	return nil
 }
 
-// tell notes what was measured of the i-th session, and its final state.
-func (g *growing) tell(ctx context.Context, i int) error {
+// record records the measurements of the i-th session and its final state.
+func (g *growing) record(ctx context.Context, i int) error {
 	s := g.sessions[i]
-	side := sideOf(g.samples[i])
-	side.PeakRSS = s.cp.memory().Peak
-	side.ProxyMemory = s.connected.Subject.ProxyMemory
-	g.Series = append(g.Series, Point{s.mesh.Services, side})
-	state, err := s.finalState(ctx)
+	side := results.SideOf(g.samples[i])
+	side.PeakRSS = s.CP.Memory().Peak
+	side.ProxyMemory = s.Connected.Subject.ProxyMemory
+	g.Series = append(g.Series, results.Point{Services: s.Mesh.Services, Side: side})
+	state, err := s.FinalState(ctx)
 	if err != nil {
 		return err
 	}
 	if g.State == nil {
-		g.State = &FinalState{}
+		g.State = &results.FinalState{}
 	}
-	g.State.merge(state)
-	g.Mesh = s.mesh.Shape
+	g.State.Merge(state)
+	g.Mesh = s.Mesh.Shape
 	return nil
 }
 
-func (g *growing) result() *Result {
+func (g *growing) result() *results.Result {
 	r := &g.Result
 	first, most := r.Series[0], r.Series[len(r.Series)-1]
-	r.Subject, r.Floor = most.Side, &first.Side
-	r.Note = fmt.Sprintf("FLOOR is the same change in a mesh of %d services", first.Services)
-	r.barOver(fmt.Sprintf("last proxy, %d / %d services", most.Services, first.Services), last, first.Side.Samples, growthLimit)
-	r.barOver(fmt.Sprintf("CPU a change, %d / %d services", most.Services, first.Services), cpu, first.Side.Samples, growthLimit)
+	r.Subject, r.Baseline = most.Side, &first.Side
+	r.Note = fmt.Sprintf("BASELINE: the same change in a mesh of %d services", first.Services)
+	r.AddRatioTarget(fmt.Sprintf("last proxy, %d / %d services", most.Services, first.Services), results.LastOf, first.Side.Samples, growthLimit)
+	r.AddRatioTarget(fmt.Sprintf("CPU a change, %d / %d services", most.Services, first.Services), results.CPUOf, first.Side.Samples, growthLimit)
 	return r
 }
 
 func (g *growing) close() {
 	for _, s := range g.sessions {
-		s.close()
+		s.Close()
 	}
-}
-
-func (f *FinalState) merge(other *FinalState) {
-	f.Proxies += other.Proxies
-	f.Fresh += other.Fresh
-	f.Decoded += other.Decoded
-	f.Wrong += other.Wrong
-	f.First = append(f.First, other.First...)
 }

@@ -7,21 +7,20 @@ import (
 
 	"github.com/moonsail/moonsail/internal/lab/fleet"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+	"github.com/moonsail/moonsail/internal/lab/propagation/results"
 )
 
 const (
-	memoryScenario    = "memory"
-	plainMemoryLimit  = 20.0 // KiB a connected proxy in plain text, all told
-	tlsMemoryLimit    = 40.0 // KiB a connected proxy with TLS, all told
+	plainMemoryLimit  = 20.0 // KiB for each connected proxy in plain text
+	tlsMemoryLimit    = 40.0 // KiB for each connected proxy with TLS
 	memoryGrowthLimit = 1.2  // x the smallest mesh's, in plain text
 )
 
-// memory measures what one more connected proxy takes of the control plane's live heap and
-// stacks, all told, in meshes of different sizes. Each proxy is connected twice, by another
-// name: what a second one shares with the first (scopes, its own service's listeners) is
-// the first's.
-func memory(ctx context.Context, o *Options, dir string) (*Result, error) {
-	r := &Result{State: &FinalState{}, Note: "memory of the second of two proxies that are configured alike, and everything that is there for it"}
+// memory measures how much one more connected proxy adds to the control plane's live heap and stacks, in meshes of
+// different sizes. Each proxy connects twice, under two names. Only the second one is measured, because it shares
+// proxy group and listeners with the first.
+func memory(ctx context.Context, o *Options, dir string) (*results.Result, error) {
+	r := &results.Result{State: &results.FinalState{}, Note: "memory of the second of two proxies with the same configuration"}
 	for _, tls := range []bool{false, true} {
 		first := 0.0
 		for _, services := range o.Memory {
@@ -32,7 +31,7 @@ func memory(ctx context.Context, o *Options, dir string) (*Result, error) {
 			if err != nil {
 				return nil, err
 			}
-			r.memoryBars(tls, services, side.ProxyMemory, first)
+			memoryTargets(r, tls, services, side.ProxyMemory, first)
 			if first == 0 {
 				first = side.ProxyMemory
 			}
@@ -53,43 +52,43 @@ func streamsOf(tls bool) string {
 // memoryBars compares the memory of a proxy, in bytes, with its targets. first is the memory
 // in the smallest mesh, or 0 if this is the smallest mesh. With TLS there is no target for
 // growth: the input buffer of a tls.Conn is as large as the largest record that the proxy sent.
-func (r *Result) memoryBars(tls bool, services int, takes, first float64) {
+func memoryTargets(r *results.Result, tls bool, services int, takes, first float64) {
 	limit := plainMemoryLimit
 	if tls {
 		limit = tlsMemoryLimit
 	}
-	r.bar(fmt.Sprintf("a proxy, %s, %d services", streamsOf(tls), services), takes/1024, limit, "KiB")
+	r.AddTarget(fmt.Sprintf("a proxy, %s, %d services", streamsOf(tls), services), takes/1024, limit, "KiB")
 	if first > 0 && !tls {
-		r.bar(fmt.Sprintf("%d services / the fewest", services), takes/first, memoryGrowthLimit, "x")
+		r.AddTarget(fmt.Sprintf("%d services / the fewest", services), takes/first, memoryGrowthLimit, "x")
 	}
 }
 
-// anotherProxy connects all proxies, and then as many again.
-func anotherProxy(ctx context.Context, o *Options, dir string, services int, state *FinalState) (Side, error) {
-	s, err := openSession(ctx, o, dir, meshfiles.Shape{Services: services, Proxies: o.MemoryProxy})
+// anotherProxy connects all proxies, and then as many again, and measures the second half.
+func anotherProxy(ctx context.Context, o *Options, dir string, services int, state *results.FinalState) (results.Side, error) {
+	s, err := openBench(ctx, o, dir, meshfiles.Shape{Services: services, Proxies: o.MemoryProxy})
 	if err != nil {
-		return Side{}, err
+		return results.Side{}, err
 	}
-	defer s.close()
-	if err := s.connect(ctx, false); err != nil {
-		return Side{}, err
+	defer s.Close()
+	if err := s.Connect(ctx, false); err != nil {
+		return results.Side{}, err
 	}
-	again := s.cp.subject
-	again.fleet = fleet.NewFleet(s.cp.fleet.Catalog, s.fleetOptions(), others(s.ids))
-	again.fleet.Start(ctx)
-	defer again.fleet.Stop()
-	side, err := s.herd(ctx, &again, again.fleet.Open)
+	again := s.CP.Subject
+	again.Fleet = fleet.NewFleet(s.CP.Fleet.Catalog, s.FleetOptions(), others(s.IDs))
+	again.Fleet.Start(ctx)
+	defer again.Fleet.Stop()
+	side, err := s.ConnectAll(ctx, &again, again.Fleet.Open)
 	if err != nil {
-		return Side{}, err
+		return results.Side{}, err
 	}
-	end, err := s.finalState(ctx)
+	end, err := s.FinalState(ctx)
 	if err == nil {
-		state.merge(end)
+		state.Merge(end)
 	}
 	return side, err
 }
 
-// others are proxies like these, with other names.
+// others returns proxies with the same configuration and other names.
 func others(ids []fleet.Identity) []fleet.Identity {
 	out := make([]fleet.Identity, len(ids))
 	for i, id := range ids {

@@ -15,21 +15,23 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/child"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+	"github.com/moonsail/moonsail/internal/lab/propagation/results"
+	"github.com/moonsail/moonsail/internal/lab/propagation/session"
 )
 
-// Run measures. It returns what it has, also where it ends early.
-func Run(ctx context.Context, o Options) (*Report, error) {
-	report := &Report{Schema: 2, Begun: time.Now().Format(time.RFC3339), Version: o.Version, CPUs: runtime.NumCPU(), Machine: experiment.ThisMachine(ctx, ""),
-		Quick: o.Quick, Rounds: o.Rounds, Budget: o.Budget.Seconds(), Target: o.Target}
-	if report.Target == "" {
-		report.Target = "moonsail serve"
+// Run measures the chosen scenarios. It returns the results also if it ends early.
+func Run(ctx context.Context, o Options) (*results.Report, error) {
+	report := &results.Report{Schema: 3, Begun: time.Now().Format(time.RFC3339), Version: o.Version, CPUs: runtime.NumCPU(), Machine: experiment.ThisMachine(ctx, ""),
+		Quick: o.Quick, Rounds: o.Rounds, Budget: o.Budget.Seconds(), Subject: o.External}
+	if report.Subject == "" {
+		report.Subject = "moonsail serve"
 	}
 	begun := time.Now()
 	ctx, cancel := context.WithDeadlineCause(ctx, begun.Add(o.Budget-endTime), errBudget)
 	defer cancel()
 	err := run(ctx, &o, report)
 	if err != nil && errors.Is(context.Cause(ctx), errBudget) && len(report.Results) > 0 {
-		report.Notes = append(report.Notes, fmt.Sprintf("the budget of %s was spent before all was measured: what comes after %s is left out", o.Budget, report.last()))
+		report.Notes = append(report.Notes, fmt.Sprintf("budget of %s spent: the scenarios after %s were not measured", o.Budget, report.Latest()))
 		err = nil
 	}
 	report.Took = time.Since(begun).Seconds()
@@ -40,16 +42,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return report, err
 }
 
-// endTime is what is kept of the budget for stopping what was started.
+// endTime is the part of the budget that is reserved for stopping processes.
 const endTime = 5 * time.Second
 
-// last is the last result, for people.
-func (r *Report) last() string {
-	x := &r.Results[len(r.Results)-1]
-	return x.Scenario + " on mesh " + x.MeshName()
-}
-
-func run(ctx context.Context, o *Options, report *Report) error {
+func run(ctx context.Context, o *Options, report *results.Report) error {
 	if err := o.CheckScenarios(); err != nil {
 		return err
 	}
@@ -58,16 +54,22 @@ func run(ctx context.Context, o *Options, report *Report) error {
 		return err
 	}
 	if len(o.Meshes) == 0 {
-		return errors.New("there is no mesh to measure on")
+		return errors.New("no mesh to measure on")
 	}
-	if err := raiseFileLimit(filesFor(o)); err != nil {
+	if err := session.RaiseFileLimit(filesFor(o)); err != nil {
 		return err
 	}
 	if o.Peer != nil {
-		report.Peer = &PeerReport{Name: o.Peer.Name, Address: o.Peer.Address}
+		report.Peer = &results.PeerReport{Name: o.Peer.Name, Address: o.Peer.Address}
 	}
-	if err := o.checkTarget(ctx); err != nil {
-		return err
+	address, pid := o.External, o.ExternalPID
+	if o.Peer != nil {
+		address, pid = o.Peer.Address, o.Peer.PID
+	}
+	if address != "" {
+		if err := session.CheckExternal(ctx, address, pid); err != nil {
+			return err
+		}
 	}
 	if left := o.leftOut(chosen); left != "" {
 		report.Notes = append(report.Notes, left)
@@ -75,11 +77,14 @@ func run(ctx context.Context, o *Options, report *Report) error {
 	o.Meshes = o.measured()
 	chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return o.cannot(&s) != nil })
 	o.schedule = newSchedule(o, chosen)
+	if o.Progress != nil {
+		o.Step = func(label string) { o.Progress(fmt.Sprintf("%s; %s", label, o.schedule)) }
+	}
 	dir, err := meshfiles.TempDir("moonsail-lab-")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory; the system removes it in the end
+	defer func() { _ = os.RemoveAll(dir) }() // best effort: it is a temporary directory
 	for i, shape := range o.Meshes {
 		list := slices.DeleteFunc(slices.Clone(chosen), func(s Scenario) bool { return !s.on(i, len(o.Meshes)) })
 		if len(list) == 0 {
@@ -89,7 +94,7 @@ func run(ctx context.Context, o *Options, report *Report) error {
 			return err
 		}
 	}
-	resume, err := o.Peer.pause()
+	resume, err := o.Peer.Pause()
 	if err != nil {
 		return err
 	}
@@ -97,9 +102,9 @@ func run(ctx context.Context, o *Options, report *Report) error {
 	return runAlone(ctx, o, filepath.Join(dir, "alone"), chosen, report)
 }
 
-// runBoth runs scenarios on one mesh, with ours and then with the peer, if there is one.
-func runBoth(ctx context.Context, o *Options, dir string, shape meshfiles.Shape, list []Scenario, report *Report) error {
-	resume, err := o.Peer.pause()
+// runBoth runs scenarios on one mesh with our control plane, and then with the peer if there is one.
+func runBoth(ctx context.Context, o *Options, dir string, shape meshfiles.Shape, list []Scenario, report *results.Report) error {
+	resume, err := o.Peer.Pause()
 	if err != nil {
 		return err
 	}
@@ -112,16 +117,16 @@ func runBoth(ctx context.Context, o *Options, dir string, shape meshfiles.Shape,
 	return ctx.Err()
 }
 
-// runAlone runs the scenarios that make their own meshes.
-func runAlone(ctx context.Context, o *Options, dir string, chosen []Scenario, report *Report) error {
+// runAlone runs the scenarios that create their meshes.
+func runAlone(ctx context.Context, o *Options, dir string, chosen []Scenario, report *results.Report) error {
 	for _, sc := range chosen {
 		if sc.where != alone {
 			continue
 		}
 		r, err := sc.own(ctx, o, dir)
-		if r != nil { // of a trial that ended early there are the rounds before
+		if r != nil { // a trial that ended early has the rounds before
 			r.Scenario = sc.Name
-			report.add(o, *r)
+			add(o, report, *r)
 		}
 		if err != nil {
 			return fmt.Errorf("scenario %s: %w", sc.Name, err)
@@ -131,7 +136,7 @@ func runAlone(ctx context.Context, o *Options, dir string, chosen []Scenario, re
 	return nil
 }
 
-// on tells whether a scenario runs on mesh i of n.
+// on reports whether a scenario runs on mesh i of n.
 func (s *Scenario) on(i, n int) bool {
 	switch s.where {
 	case everywhere:
@@ -146,7 +151,7 @@ func (s *Scenario) on(i, n int) bool {
 	return false
 }
 
-// choose finds scenarios by name; none named is all.
+// choose finds scenarios by name. Without names it returns all.
 func choose(names []string) ([]Scenario, error) {
 	all := Scenarios()
 	if len(names) == 0 {
@@ -158,21 +163,21 @@ func choose(names []string) ([]Scenario, error) {
 	}
 	for _, n := range names {
 		if !slices.Contains(known, n) {
-			return nil, fmt.Errorf("there is no scenario %q; there are %s", n, strings.Join(known, ", "))
+			return nil, fmt.Errorf("unknown scenario %q: use %s", n, strings.Join(known, ", "))
 		}
 	}
 	return slices.DeleteFunc(all, func(s Scenario) bool { return !slices.Contains(names, s.Name) }), nil
 }
 
 // runMesh runs scenarios on one mesh.
-func runMesh(ctx context.Context, o *Options, dir string, shape meshfiles.Shape, list []Scenario, report *Report) error {
-	o.progress("%s: starting", meshName(shape))
-	s, err := openSession(ctx, o, dir, shape)
+func runMesh(ctx context.Context, o *Options, dir string, shape meshfiles.Shape, list []Scenario, report *results.Report) error {
+	o.progress("%s: starting", results.MeshName(shape))
+	s, err := openBench(ctx, o, dir, shape)
 	if err != nil {
-		return fmt.Errorf("mesh %s: %w", meshName(shape), err)
+		return fmt.Errorf("mesh %s: %w", results.MeshName(shape), err)
 	}
-	defer s.close()
-	if err := s.connect(ctx, true); err != nil {
+	defer s.Close()
+	if err := s.Connect(ctx, true); err != nil {
 		return fmt.Errorf("mesh %s: %w", s, err)
 	}
 	for _, sc := range list {
@@ -183,47 +188,47 @@ func runMesh(ctx context.Context, o *Options, dir string, shape meshfiles.Shape,
 		}
 		r.Scenario, r.Mesh = sc.Name, shape
 		o.progress("%s: %s: comparing final states", s, sc.Name)
-		if r.State, err = s.finalState(ctx); err != nil {
+		if r.State, err = s.FinalState(ctx); err != nil {
 			return fmt.Errorf("mesh %s, final state after %s: %w", s, sc.Name, err)
 		}
-		report.add(o, *r)
+		add(o, report, *r)
 		o.schedule.over(o.expect(&sc, shape))
 	}
 	return nil
 }
 
-// runScenario runs one. Its peak of memory is since it began, unless it says otherwise: the connect herd began
-// before.
-func (s *session) runScenario(ctx context.Context, sc *Scenario) (*Result, error) {
-	if s.cp.pid != 0 {
-		child.ResetPeak(s.cp.pid)
+// runScenario runs one scenario. The peak of memory is that since its beginning, unless the scenario sets another:
+// connect-storm began before.
+func (s *bench) runScenario(ctx context.Context, sc *Scenario) (*results.Result, error) {
+	if s.CP.PID != 0 {
+		child.ResetPeak(s.CP.PID)
 	}
 	r, err := sc.run(ctx, s)
 	if err == nil && r.Subject.PeakRSS == 0 {
-		r.Subject.PeakRSS = s.cp.memory().Peak
+		r.Subject.PeakRSS = s.CP.Memory().Peak
 	}
 	return r, err
 }
 
-func (r *Report) add(o *Options, result Result) {
-	r.Results = append(r.Results, result)
+// add appends a result to the report.
+func add(o *Options, report *results.Report, result results.Result) {
+	report.Results = append(report.Results, result)
 	if o.Finished != nil {
 		o.Finished(result)
 	}
 }
 
-// filesFor is the number of files that must be open at the same time: three connections
-// a proxy (control plane, floor and limit), each seen from here, and some more.
+// filesFor returns how many files must be open at the same time: three connections for each proxy (control plane,
+// baseline, bare TCP), and some more.
 func filesFor(o *Options) uint64 {
 	n := max(o.Rollout.Proxies, o.Airbnb.Proxies)
 	for _, m := range o.Meshes {
 		n = max(n, 3*(m.Proxies+m.Bystanders))
 	}
-	return uint64(max(n, len(o.Growth)*o.GrowthProxy, 3*o.MemoryProxy) + 512) //nolint:gosec // it is small
+	return uint64(max(n, len(o.Growth)*o.GrowthProxy, 3*o.MemoryProxy) + 512) //nolint:gosec // the number is small
 }
 
-// CheckScenarios tells which name is none of a scenario, or of one that cannot be measured with
-// these options.
+// CheckScenarios reports a name that is unknown, or names a scenario that cannot run with these options.
 func (o *Options) CheckScenarios() error {
 	chosen, err := choose(o.Scenarios)
 	for _, s := range chosen {
@@ -234,27 +239,42 @@ func (o *Options) CheckScenarios() error {
 	return err
 }
 
-// alone says why a scenario cannot be compared with the control plane beside; nil: it can. Where
-// nobody asked for it by name it is measured with ours alone.
+// alone returns why a scenario cannot be compared with the peer, or nil. Such a scenario runs with our control
+// plane only, unless the user chose it by name.
 func (o *Options) alone(s *Scenario) error {
 	if o.Peer == nil || !s.needsOurs() || s.kubeOnly {
 		return nil
 	}
-	return fmt.Errorf("scenario %s cannot be compared with %s, which the lab does not start: leave it or --target out", s.Name, o.Peer.Name)
+	return fmt.Errorf("scenario %s: cannot be compared with %s, which the lab does not start: leave out the scenario or --target", s.Name, o.Peer.Name)
 }
 
-// cannot says why a scenario cannot be measured; nil: it can.
+// cannot returns why a scenario cannot be measured, or nil.
 func (o *Options) cannot(s *Scenario) error {
-	switch kube := o.Source == SourceKube; {
+	switch kube := o.Source == session.SourceKube; {
 	case s.kubeOnly && !kube:
-		return fmt.Errorf("scenario %s needs --source kube", s.Name)
-	case s.kubeOnly && o.Target != "":
-		return fmt.Errorf("scenario %s compares settings of the control plane that the lab starts: with a name, --target NAME=%s, another one is measured beside", s.Name, o.Target)
-	case o.Target != "" && s.needsOurs():
-		return fmt.Errorf("scenario %s is for control planes that the lab starts itself, not for --target", s.Name)
+		return fmt.Errorf("scenario %s: needs --source kube", s.Name)
+	case s.kubeOnly && o.External != "":
+		return fmt.Errorf("scenario %s: compares settings of the control plane that the lab starts: use --target NAME=%s to measure another one in turn", s.Name, o.External)
+	case o.External != "" && s.needsOurs():
+		return fmt.Errorf("scenario %s: excludes --target: it needs a control plane that the lab starts", s.Name)
 	}
 	return nil
 }
 
-// needsOurs: a scenario starts and kills the control plane, or tells it how to run.
-func (s *Scenario) needsOurs() bool { return s.where == alone || s.Name == "reconnect-herd" }
+// needsOurs reports whether a scenario starts or kills the control plane, or sets its flags.
+func (s *Scenario) needsOurs() bool { return s.where == alone || s.Name == "reconnect-storm" }
+
+// runPeer runs scenarios on one mesh with the peer. A failure is part of its report and ends only the peer's
+// measurements.
+func runPeer(ctx context.Context, o *Options, dir string, shape meshfiles.Shape, list []Scenario, report *results.Report) {
+	list = slices.DeleteFunc(slices.Clone(list), func(s Scenario) bool { return s.needsOurs() })
+	if o.Peer == nil || report.Peer.Stopped != "" || len(list) == 0 {
+		return
+	}
+	its, found := *o, &results.Report{}
+	its.External, its.ExternalPID, its.Peer = o.Peer.Address, o.Peer.PID, nil
+	if err := runMesh(ctx, &its, filepath.Join(dir, "peer"), shape, list, found); err != nil {
+		report.Peer.Stopped = err.Error()
+	}
+	report.Peer.Results = append(report.Peer.Results, found.Results...)
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 	"github.com/moonsail/moonsail/internal/lab/propagation"
+	"github.com/moonsail/moonsail/internal/lab/propagation/results"
 	"github.com/moonsail/moonsail/test/kubetest"
 	"github.com/moonsail/moonsail/test/labtest"
 )
@@ -30,10 +31,10 @@ func options(t *testing.T) propagation.Options {
 
 func TestRun(t *testing.T) {
 	o := options(t)
-	o.Scenarios = []string{"route", "new-service", "reconnect-herd", "storm"}
+	o.Scenarios = []string{"route", "new-service", "reconnect-storm", "storm"}
 	o.StormEvents = 100
 	finished := 0
-	o.Finished = func(propagation.Result) { finished++ }
+	o.Finished = func(results.Result) { finished++ }
 	report, err := propagation.Run(t.Context(), o)
 	require.NoError(t, err)
 	require.Len(t, report.Results, 4)
@@ -43,9 +44,9 @@ func TestRun(t *testing.T) {
 		require.Equal(t, 22, r.State.Proxies)
 		require.Positive(t, r.State.Decoded)
 		require.Positive(t, r.Subject.Last.P50, r.Scenario)
-		require.Positive(t, r.Floor.Last.P50, r.Scenario)
+		require.Positive(t, r.Baseline.Last.P50, r.Scenario)
 		require.Positive(t, r.Subject.PeakRSS, r.Scenario)
-		require.NotEmpty(t, r.Bars)
+		require.NotEmpty(t, r.Targets)
 	}
 	route := report.Results[0]
 	require.Equal(t, "route", route.Scenario)
@@ -53,9 +54,9 @@ func TestRun(t *testing.T) {
 	require.Equal(t, 2*20, route.Subject.Proxies.N, "each concerned proxy of each change")
 	require.InDelta(t, 1, route.Subject.Concerned.Messages, 0)
 	require.InDelta(t, 0, route.Subject.Unconcerned.Bytes, 0)
-	require.InDelta(t, route.Subject.Concerned.Bytes, route.Floor.Concerned.Bytes, 16, "the floor sends as much")
+	require.InDelta(t, route.Subject.Concerned.Bytes, route.Baseline.Concerned.Bytes, 16, "the baseline sends as much")
 	require.Positive(t, route.Bare.Last.P50)
-	for _, side := range []*propagation.Side{&route.Subject, route.Floor, route.Bare} {
+	for _, side := range []*results.Side{&route.Subject, route.Baseline, route.Bare} {
 		require.Equal(t, 2, side.Heard.N, "each server says when it had read the last ACK")
 		for _, s := range side.Samples {
 			require.Greater(t, s.Heard, s.Last/2)
@@ -82,11 +83,11 @@ func TestEveryScenario(t *testing.T) {
 		require.NotNil(t, r.State, r.Scenario)
 		require.Zero(t, r.State.Wrong, "%s: %v", r.Scenario, r.State.First)
 		require.Positive(t, r.State.Decoded, r.Scenario)
-		require.NotEmpty(t, r.Bars, r.Scenario)
+		require.NotEmpty(t, r.Targets, r.Scenario)
 		require.Positive(t, r.Subject.Last.P50, r.Scenario)
 		require.Positive(t, r.Subject.PeakRSS, r.Scenario)
 		if r.Scenario == "churn" {
-			require.Positive(t, r.Floor.CPU.P50)
+			require.Positive(t, r.Baseline.CPU.P50)
 			require.Positive(t, r.Bare.Last.P50, "the limit is beside it")
 		}
 	}
@@ -103,7 +104,7 @@ func TestEveryScenario(t *testing.T) {
 func TestScopedRoutes(t *testing.T) {
 	labtest.Long(t)
 	o := options(t)
-	o.Scenarios, o.ServeFlags = []string{"route", "new-service", "reconnect-herd"}, []string{"--route-strategy=scoped"}
+	o.Scenarios, o.ServeFlags = []string{"route", "new-service", "reconnect-storm"}, []string{"--route-strategy=scoped"}
 	const services = 256
 	o.Meshes = []meshfiles.Shape{{Services: services, Proxies: 20, Bystanders: 2}}
 	report, err := propagation.Run(t.Context(), o)
@@ -120,7 +121,7 @@ func TestScopedRoutes(t *testing.T) {
 }
 
 // TestSlowControlPlaneIsSeen: a control plane that holds each change back for 300 ms misses its bar,
-// and the report is sure of that: the bar is told by the floor, which on a busy machine takes tens of
+// and the report is sure of that: the bar is told by the baseline, which on a busy machine takes tens of
 // milliseconds.
 func TestSlowControlPlaneIsSeen(t *testing.T) {
 	t.Setenv("PILOT_DEBOUNCE_AFTER", "300ms")
@@ -128,8 +129,8 @@ func TestSlowControlPlaneIsSeen(t *testing.T) {
 	o.Scenarios, o.Rounds = []string{"endpoint"}, 5
 	report, err := propagation.Run(t.Context(), o)
 	require.NoError(t, err)
-	bar := report.Results[0].Bars[0]
-	require.False(t, bar.Holds)
+	bar := report.Results[0].Targets[0]
+	require.False(t, bar.Met)
 	require.Equal(t, experiment.Missed, bar.Verdict, "%+v", bar)
 	for _, s := range report.Results[0].Subject.Samples {
 		require.Greater(t, s.Heard, 300.0, "the control plane does not know of the ACK earlier")
@@ -140,23 +141,23 @@ func TestSlowControlPlaneIsSeen(t *testing.T) {
 // TestBudget: what does not fit is left out, and the report says so.
 func TestBudget(t *testing.T) {
 	o := options(t)
-	o.Scenarios = []string{"connect-herd", "endpoint"}
+	o.Scenarios = []string{"connect-storm", "endpoint"}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	o.Finished = func(propagation.Result) { cancel(propagation.ErrBudget) }
+	o.Finished = func(results.Result) { cancel(propagation.ErrBudget) }
 	report, err := propagation.Run(ctx, o)
 	require.NoError(t, err)
 	require.Len(t, report.Results, 1)
-	require.Contains(t, report.Notes[0], "what comes after connect-herd on mesh 5x20 is left out")
+	require.Contains(t, report.Notes[0], "the scenarios after connect-storm on mesh 5x20 were not measured")
 	require.Empty(t, labtest.LeftOver(t))
 }
 
 // recompute makes the numbers of a report again, from the samples that it was saved with.
-func recompute(t *testing.T, r *propagation.Report) {
+func recompute(t *testing.T, r *results.Report) {
 	t.Helper()
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
-	var saved propagation.Report
+	var saved results.Report
 	require.NoError(t, json.Unmarshal(text, &saved))
 	for i, x := range saved.Results {
 		var last, heard, cpu, ratios []float64
@@ -165,13 +166,13 @@ func recompute(t *testing.T, r *propagation.Report) {
 			if s.Heard > 0 {
 				heard = append(heard, s.Heard)
 			}
-			ratios = append(ratios, s.Last/x.Floor.Samples[min(j, len(x.Floor.Samples)-1)].Last)
+			ratios = append(ratios, s.Last/x.Baseline.Samples[min(j, len(x.Baseline.Samples)-1)].Last)
 		}
-		require.Equal(t, propagation.SpreadOf(last), r.Results[i].Subject.Last, x.Scenario)
-		require.Equal(t, propagation.SpreadOf(heard), r.Results[i].Subject.Heard, x.Scenario)
-		require.Equal(t, propagation.SpreadOf(cpu), r.Results[i].Subject.CPU, x.Scenario)
-		if x.Bars[0].Verdict != "" {
-			require.InDelta(t, propagation.Median(ratios), r.Results[i].Bars[0].Value, 1e-9, x.Scenario)
+		require.Equal(t, results.SpreadOf(last), r.Results[i].Subject.Last, x.Scenario)
+		require.Equal(t, results.SpreadOf(heard), r.Results[i].Subject.Heard, x.Scenario)
+		require.Equal(t, results.SpreadOf(cpu), r.Results[i].Subject.CPU, x.Scenario)
+		if x.Targets[0].Verdict != "" {
+			require.InDelta(t, results.Median(ratios), r.Results[i].Targets[0].Value, 1e-9, x.Scenario)
 		}
 	}
 }
@@ -192,7 +193,7 @@ func TestRunInterrupted(t *testing.T) {
 	o.Scenarios = []string{"endpoint", "route"}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	o.Finished = func(propagation.Result) { cancel() }
+	o.Finished = func(results.Result) { cancel() }
 	report, err := propagation.Run(ctx, o)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Len(t, report.Results, 1)
@@ -206,7 +207,7 @@ func TestRunFailsToStart(t *testing.T) {
 	o.Scenarios = []string{"endpoint"}
 	o.ServeFlags = []string{"--route-strategy=none"}
 	_, err := propagation.Run(t.Context(), o)
-	require.ErrorContains(t, err, "the control plane has ended (exit status 2)")
+	require.ErrorContains(t, err, "the control plane: ended (exit status 2)")
 	require.ErrorContains(t, err, `--route-strategy "none": unknown strategy`)
 	require.Empty(t, labtest.LeftOver(t))
 }

@@ -6,9 +6,12 @@ import (
 
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 	"github.com/moonsail/moonsail/internal/lab/meshkube"
+	"github.com/moonsail/moonsail/internal/lab/propagation/results"
+	"github.com/moonsail/moonsail/internal/lab/propagation/rollout"
+	"github.com/moonsail/moonsail/internal/lab/propagation/session"
 )
 
-// where says on which of the meshes a scenario runs.
+// where names the meshes on which a scenario runs.
 type where uint8
 
 const (
@@ -16,47 +19,74 @@ const (
 	smallest
 	middle
 	largest
-	alone // it has meshes of its own
+	alone // it creates its meshes
 )
 
-// Scenario is one kind of experiment.
+// Scenario is one situation that this experiment measures: a kind of change, or an event such as a restart.
 type Scenario struct {
 	Name, About string
 	where       where
-	run         func(context.Context, *session) (*Result, error)
-	kubeOnly    bool                                                               // it needs Kubernetes' controllers
-	own         func(ctx context.Context, o *Options, dir string) (*Result, error) // where it is alone
+	run         func(context.Context, *bench) (*results.Result, error)
+	kubeOnly    bool                                                                       // it needs the controllers of Kubernetes
+	own         func(ctx context.Context, o *Options, dir string) (*results.Result, error) // set if where is alone, instead of run
 }
 
-// Scenarios are all that there are, in the order in which they run.
+// Scenarios lists all scenarios in the order in which they run. To add one, write a function in a new file of
+// this package and a row here.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{Name: "connect-herd", About: "all proxies connect at once", run: connectHerd},
-		{Name: "endpoint", About: "one endpoint of one service is replaced", run: single(endpointSteps, (*meshfiles.Mesh).EndpointTwin, true)},
-		{Name: "route", About: "one VirtualService changes", run: single(routeSteps, (*meshfiles.Mesh).RouteTwin, true)},
-		{Name: "new-service", About: "a service is added", run: single(newServiceSteps, (*meshfiles.Mesh).NewServiceTwin, true)},
-		{Name: "removed-service", About: "a service is removed", run: single(removedServiceSteps, (*meshfiles.Mesh).RemovedServiceTwin, false)},
-		{Name: "destination-rule", About: "one DestinationRule changes", run: single(ruleSteps, (*meshfiles.Mesh).RuleTwin, false)},
-		{Name: "churn", About: "routes and deployments change by the clock (smallest mesh)", where: smallest, run: churn},
+		{Name: "connect-storm", About: "all proxies connect at once", run: connectStorm},
+		{Name: "endpoint", About: "one endpoint of one service is replaced", run: single(endpointSteps, (*meshfiles.Mesh).EndpointShadow, true)},
+		{Name: "route", About: "one VirtualService changes", run: single(routeSteps, (*meshfiles.Mesh).RouteShadow, true)},
+		{Name: "new-service", About: "a service is added", run: single(newServiceSteps, (*meshfiles.Mesh).NewServiceShadow, true)},
+		{Name: "removed-service", About: "a service is removed", run: single(removedServiceSteps, (*meshfiles.Mesh).RemovedServiceShadow, false)},
+		{Name: "destination-rule", About: "one DestinationRule changes", run: single(ruleSteps, (*meshfiles.Mesh).RuleShadow, false)},
+		{Name: "churn", About: "routes and endpoints change at fixed intervals (smallest mesh)", where: smallest, run: churn},
 		{Name: "storm", About: "thousands of endpoint events at once (middle mesh)", where: middle, run: storm},
-		// Last of those on the middle mesh: the socket of the proxy that was stalled stays small.
+		// The last scenario on the middle mesh, because the socket of the stalled proxy stays small.
 		{Name: "stalled", About: "one proxy stops reading (middle mesh)", where: middle, run: stalled},
-		{Name: "reconnect-herd", About: "the control plane is killed and comes back (largest mesh)", where: largest, run: reconnectHerd},
-		{Name: "growth", About: "the same change in larger and larger meshes (its own)", where: alone, own: growth},
-		{Name: memoryScenario, About: "what one more connected proxy takes, by services, with and without TLS (its own)", where: alone, own: memory},
-		{Name: "locks", About: "the storm, with every wait for a lock written down (its own)", where: alone, own: locks},
-		{Name: "airbnb", About: "deployments restart and routes change by the clock, with PILOT_ switches (--source kube; its own)", where: alone, kubeOnly: true, own: airbnb},
-		{Name: "expedia", About: "Deployments of hundreds of pods restart (--source kube; its own)", where: alone, kubeOnly: true, own: expedia},
+		{Name: "reconnect-storm", About: "all proxies reconnect after a restart of the control plane (largest mesh)", where: largest, run: reconnectStorm},
+		{Name: "growth", About: "the same change in meshes of increasing size", where: alone, own: growth},
+		{Name: results.MemoryScenario, About: "memory of one more connected proxy, by number of services, with and without TLS", where: alone, own: memory},
+		{Name: "locks", About: "the storm again, while every wait for a lock is recorded", where: alone, own: locks},
+		{Name: "airbnb", About: "Deployments restart and routes change at fixed intervals, by PILOT_ settings (--source kube)", where: alone, kubeOnly: true, own: func(ctx context.Context, o *Options, dir string) (*results.Result, error) {
+			return rollout.RunAirbnb(ctx, o.rolloutOptions(), dir)
+		}},
+		{Name: "expedia", About: "Deployments of hundreds of pods restart, by PILOT_ settings (--source kube)", where: alone, kubeOnly: true, own: func(ctx context.Context, o *Options, dir string) (*results.Result, error) {
+			return rollout.RunExpedia(ctx, o.rolloutOptions(), dir)
+		}},
 	}
 }
 
-// step is a part of a round; one of a round's is measured.
+// bench is an open session with the options of the run.
+type bench struct {
+	*session.Session
+	opts *Options
+}
+
+// openBench opens a session. Its result is not nil, so that it can be closed also after an error.
+func openBench(ctx context.Context, o *Options, dir string, shape meshfiles.Shape) (*bench, error) {
+	s, err := session.Open(ctx, &o.Config, dir, shape)
+	return &bench{s, o}, err
+}
+
+// rolloutOptions returns the options of expedia or airbnb, whichever runs next.
+func (o *Options) rolloutOptions() *rollout.Options {
+	out := &rollout.Options{
+		Config: o.Config, Peer: o.Peer, Expedia: o.Rollout, Airbnb: o.Airbnb, Rounds: o.TrialRounds, Settings: o.settings, Defect: o.Defect,
+		Quick: o.Quick, Version: o.Version, Budget: o.schedule.left(), Progress: o.Progress,
+	}
+	out.Step = o.Progress // the experiment estimates the time left
+	return out
+}
+
+// step is one change of a round. One step of each round is measured.
 type step struct {
 	change   func() (meshfiles.Change, error)
 	measured bool
 }
 
-// steps gives the steps of the n-th round.
+// steps returns the steps of the n-th round.
 type steps func(m *meshfiles.Mesh, n int) []step
 
 func endpointSteps(m *meshfiles.Mesh, n int) []step {
@@ -79,7 +109,7 @@ func removedServiceSteps(m *meshfiles.Mesh, n int) []step {
 	return addAndRemove(m, fmt.Sprintf("old-%d", n), false)
 }
 
-// addAndRemove leaves the mesh as it was.
+// addAndRemove adds a service and removes it again; one of both is measured.
 func addAndRemove(m *meshfiles.Mesh, name string, addMeasured bool) []step {
 	return []step{
 		{func() (meshfiles.Change, error) { return m.AddService(name) }, addMeasured},
@@ -87,34 +117,34 @@ func addAndRemove(m *meshfiles.Mesh, name string, addMeasured bool) []step {
 	}
 }
 
-// Limits of the plan for single changes.
+// Targets for single changes.
 const (
-	lastLimit        = 1.25 // x floor
-	cpuLimit         = 1.3  // x floor
+	lastLimit        = 1.25 // x baseline
+	cpuLimit         = 1.3  // x baseline
 	bytesLimit       = 3 << 10
 	unconcernedLimit = 0
 )
 
-// Limits of the plan for what carries changes, with many proxies: from an experiment with one message to
-// each, whose clock stopped when the server had read the last ACK.
+// Targets for the transport, with many proxies. They were set by an experiment that sent one message to each
+// proxy and stopped the clock when the server had read the last ACK.
 const (
 	manyProxies  = 5000
-	carrierLimit = 0.5 // x floor, CPU and last ACK
+	carrierLimit = 0.5 // x baseline, CPU and last ACK
 )
 
-// single measures single changes, round by round in turn with the floor and the limit.
-// The plan has bars for time and CPU of some kinds of changes only. Where the source is an API
-// server, the floor hears from it, too: of the change's twin, objects of the same kinds written likewise.
-func single(next steps, twin func(*meshfiles.Mesh) meshfiles.Twin, bars bool) func(context.Context, *session) (*Result, error) {
-	return func(ctx context.Context, s *session) (*Result, error) {
-		echo, err := s.place.echo(ctx, twin(s.mesh))
+// single measures single changes, each round in turn with the baseline and bare TCP. Only some kinds of changes
+// have targets for time and CPU. If the source is an API server, the baseline also waits for it: for a write to
+// the change's shadow, objects of the same kinds in a namespace without proxies.
+func single(next steps, shadow func(*meshfiles.Mesh) meshfiles.Shadow, targets bool) func(context.Context, *bench) (*results.Result, error) {
+	return func(ctx context.Context, s *bench) (*results.Result, error) {
+		echo, err := s.Location.Echo(ctx, shadow(s.Mesh))
 		if err != nil {
 			return nil, err
 		}
 		defer echo.Stop()
-		var cp, base, bare []Sample
+		var cp, base, bare []results.Sample
 		for n := range s.opts.Rounds + 1 {
-			sample, err := s.round(ctx, next(s.mesh, n), s.cp.askHeard)
+			sample, err := s.round(ctx, next(s.Mesh, n), s.CP.AskHeard)
 			if err != nil {
 				return nil, err
 			}
@@ -123,38 +153,38 @@ func single(next steps, twin func(*meshfiles.Mesh) meshfiles.Twin, bars bool) fu
 				return nil, err
 			}
 			if n == 0 {
-				continue // the first is to warm up
+				continue // warm-up
 			}
 			cp, base, bare = append(cp, sample), append(base, beside[0]), append(bare, beside[1])
 		}
-		floorSide, bareSide := sideOf(base), sideOf(bare)
-		r := &Result{Subject: sideOf(cp), Floor: &floorSide, Bare: &bareSide}
-		if bars {
-			r.barOver("last proxy / floor", last, base, lastLimit)
+		baselineSide, bareSide := results.SideOf(base), results.SideOf(bare)
+		r := &results.Result{Subject: results.SideOf(cp), Baseline: &baselineSide, Bare: &bareSide}
+		if targets {
+			r.AddRatioTarget("last proxy / baseline", results.LastOf, base, lastLimit)
 		}
-		if bars && s.cp.pid != 0 {
-			r.barOver("CPU a change / floor", cpu, base, cpuLimit)
+		if targets && s.CP.PID != 0 {
+			r.AddRatioTarget("CPU a change / baseline", results.CPUOf, base, cpuLimit)
 		}
-		if bars && s.cp.process != nil && s.mesh.Proxies >= manyProxies {
-			r.barOver("last ACK read / floor, many proxies", heard, base, carrierLimit)
-			r.barOver("CPU a change / floor, many proxies", cpu, base, carrierLimit)
+		if targets && s.CP.Process != nil && s.Mesh.Proxies >= manyProxies {
+			r.AddRatioTarget("last ACK read / baseline, many proxies", results.HeardOf, base, carrierLimit)
+			r.AddRatioTarget("CPU a change / baseline, many proxies", results.CPUOf, base, carrierLimit)
 		}
-		r.bar("bytes to a concerned proxy", r.Subject.Concerned.Bytes, bytesLimit, "B")
-		r.bar("bytes to an unconcerned proxy", r.Subject.Unconcerned.Bytes, unconcernedLimit, "B")
+		r.AddTarget("bytes to a concerned proxy", r.Subject.Concerned.Bytes, bytesLimit, "B")
+		r.AddTarget("bytes to an unconcerned proxy", r.Subject.Unconcerned.Bytes, unconcernedLimit, "B")
 		return r, nil
 	}
 }
 
-// round takes the steps of one round and gives the measured one's sample, to which add may add.
-func (s *session) round(ctx context.Context, list []step, add func(context.Context, *Sample) error) (out Sample, err error) {
+// round makes the changes of one round and returns the sample of the measured one. add may complete the sample.
+func (s *bench) round(ctx context.Context, list []step, add func(context.Context, *results.Sample) error) (out results.Sample, err error) {
 	for _, st := range list {
 		c, err := st.change()
 		if err != nil {
-			return Sample{}, err
+			return results.Sample{}, err
 		}
-		sample, err := s.cp.measure(ctx, c.Wants, c.Apply)
+		sample, err := s.CP.Measure(ctx, c.Wants, c.Apply)
 		if err != nil {
-			return Sample{}, fmt.Errorf("%s: %w", c.What, err)
+			return results.Sample{}, fmt.Errorf("%s: %w", c.What, err)
 		}
 		if !st.measured {
 			continue
@@ -163,27 +193,27 @@ func (s *session) round(ctx context.Context, list []step, add func(context.Conte
 			err = add(ctx, &out)
 		}
 		if err != nil {
-			return Sample{}, fmt.Errorf("%s: %w", c.What, err)
+			return results.Sample{}, fmt.Errorf("%s: %w", c.What, err)
 		}
 	}
 	return out, nil
 }
 
-// besides measures the floor, with as many bytes, and bare TCP.
-func (s *session) besides(ctx context.Context, echo *meshkube.Echo, bytes float64) (out [2]Sample, err error) {
-	wants, apply, err := s.floor.prepare(0, bytes)
+// besides measures the baseline with as many bytes, and bare TCP.
+func (s *bench) besides(ctx context.Context, echo *meshkube.Echo, bytes float64) (out [2]results.Sample, err error) {
+	wants, apply, err := s.Baseline.Prepare(0, bytes)
 	if err != nil {
 		return out, err
 	}
-	if out[0], err = s.floor.measure(ctx, wants, echo.Before(ctx, apply)); err != nil {
+	if out[0], err = s.Baseline.Measure(ctx, wants, echo.Before(ctx, apply)); err != nil {
 		return out, err
 	}
-	if err := s.floor.askHeard(ctx, &out[0]); err != nil {
+	if err := s.Baseline.AskHeard(ctx, &out[0]); err != nil {
 		return out, err
 	}
 	if err := echo.Reset(ctx); err != nil {
 		return out, err
 	}
-	out[1], err = s.bare.measure(ctx)
+	out[1], err = s.Bare.Measure(ctx)
 	return out, err
 }

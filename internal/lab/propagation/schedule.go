@@ -6,21 +6,23 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+	"github.com/moonsail/moonsail/internal/lab/propagation/results"
+	"github.com/moonsail/moonsail/internal/lab/propagation/session"
 )
 
-// errBudget ends what does not fit.
-var errBudget = errors.New("the time budget is spent")
+// errBudget is the cause that ends a run after its budget.
+var errBudget = errors.New("time budget spent")
 
-// schedule is how long all is going to take. Expectations are in seconds of a machine that has
-// time; what is left is told by how the part that is over went.
+// schedule estimates the time of a run. Expectations are seconds on an idle machine; the time left is scaled by
+// how long the finished part took.
 type schedule struct {
 	begun          time.Time
 	end            time.Time // of the budget
 	expected, done float64
-	trials         int // that have not begun
+	trials         int // expedia and airbnb, if they have not begun
 }
 
-// newSchedule expects the scenarios that were chosen on all meshes.
+// newSchedule estimates the chosen scenarios on all meshes.
 func newSchedule(o *Options, chosen []Scenario) *schedule {
 	c := &schedule{begun: time.Now(), end: time.Now().Add(o.Budget)}
 	for i, mesh := range o.Meshes {
@@ -41,7 +43,7 @@ func newSchedule(o *Options, chosen []Scenario) *schedule {
 	return c
 }
 
-// expect is what a scenario takes, very about: a change goes to each proxy, from three servers.
+// expect roughly estimates the seconds of a scenario: three servers send each change to each proxy.
 func (o *Options) expect(s *Scenario, mesh meshfiles.Shape) float64 {
 	each := 0.1 + 0.001*float64(mesh.Proxies)
 	switch s.Name {
@@ -49,7 +51,7 @@ func (o *Options) expect(s *Scenario, mesh meshfiles.Shape) float64 {
 		return 10*each + float64(o.StormEvents)/o.stormSpeed()
 	case "churn":
 		return each * float64(o.ChurnEvents)
-	case memoryScenario:
+	case results.MemoryScenario:
 		return 2 * float64(len(o.Memory)) * (4 + 0.01*float64(o.MemoryProxy))
 	case "growth":
 		n := 0.0
@@ -61,26 +63,25 @@ func (o *Options) expect(s *Scenario, mesh meshfiles.Shape) float64 {
 	return 5*each + each*float64(o.Rounds)
 }
 
-// stormSpeed is how many events of a storm are over in a second, all its repeats told.
+// stormSpeed is the number of storm events per second, repeats included.
 func (o *Options) stormSpeed() float64 {
-	if o.Source == SourceKube { // which takes them one by one, and the floor's as well
+	if o.Source == session.SourceKube { // it stores events one by one, also those of the baseline
 		return 50
 	}
 	return 500
 }
 
-// over notes that a scenario is over.
+// over records the end of a scenario.
 func (c *schedule) over(expected float64) { c.done += expected }
 
-// left is what is left of the budget for the next trial, when the others that are to come have
-// as much.
+// left returns the budget of the next trial: an equal share of the time left.
 func (c *schedule) left() time.Duration {
 	n := max(c.trials, 1)
 	c.trials--
 	return max(time.Until(c.end)/time.Duration(n), time.Second)
 }
 
-// String tells the time left.
+// String describes the time left.
 func (c *schedule) String() string {
 	rest := time.Duration((c.expected - c.done) * float64(time.Second))
 	if c.done > 0 {

@@ -7,17 +7,19 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/lab/child"
+	"github.com/moonsail/moonsail/internal/lab/propagation/results"
+	"github.com/moonsail/moonsail/internal/lab/propagation/session"
 )
 
 const (
-	stalledLimit  = 1.1 // x without
-	stalledBlocks = 3   // of rounds, in turn without and with
+	stalledLimit  = 1.1 // x without a stalled proxy
+	stalledBlocks = 3   // of rounds, in turn without and with a stalled proxy
 )
 
-// stalled measures endpoint changes in turn with all proxies reading and with one that
-// does not: it has asked for everything, and its socket is full for as long as a block of rounds.
-func stalled(ctx context.Context, s *session) (*Result, error) {
-	var with, without []Sample
+// stalled measures endpoint changes in turn while all proxies read, and while one does not. That proxy has subscribed
+// to everything, and its socket stays full for a block of rounds.
+func stalled(ctx context.Context, s *bench) (*results.Result, error) {
+	var with, without []results.Sample
 	n := 0
 	for range stalledBlocks {
 		block, err := s.endpointRounds(ctx, &n)
@@ -30,49 +32,49 @@ func stalled(ctx context.Context, s *session) (*Result, error) {
 		}
 		with = append(with, block...)
 	}
-	base := sideOf(without)
-	r := &Result{Subject: sideOf(with), Note: "FLOOR is the same control plane while no proxy is stalled"}
-	r.Floor = &base
-	r.bar("p99 of the others / without", ratio(r.Subject.Proxies.P99, base.Proxies.P99), stalledLimit, "x")
+	base := results.SideOf(without)
+	r := &results.Result{Subject: results.SideOf(with), Note: "BASELINE: the same control plane while no proxy is stalled"}
+	r.Baseline = &base
+	r.AddTarget("p99 of the others / without", results.Ratio(r.Subject.Proxies.P99, base.Proxies.P99), stalledLimit, "x")
 	return r, nil
 }
 
-func (s *session) stalledRounds(ctx context.Context, n *int) ([]Sample, error) {
-	resume := s.cp.fleet.Stall(0)
-	all := s.cp.concerned
-	s.cp.concerned = slices.Clone(all)
-	s.cp.concerned[0] = false
-	defer func() { s.cp.concerned = all }()
+func (s *bench) stalledRounds(ctx context.Context, n *int) ([]results.Sample, error) {
+	resume := s.CP.Fleet.Stall(0)
+	all := s.CP.Concerned
+	s.CP.Concerned = slices.Clone(all)
+	s.CP.Concerned[0] = false
+	defer func() { s.CP.Concerned = all }()
 	samples, err := s.fullSocketRounds(ctx, n)
 	resume()
 	if err != nil {
 		return nil, err
 	}
-	return samples, s.poll(ctx, "the proxy that was stalled has everything", func() (bool, error) { return s.cp.fleet.Proxies[0].Ready(), nil })
+	return samples, s.poll(ctx, "the stalled proxy has received everything", func() (bool, error) { return s.CP.Fleet.Proxies[0].Ready(), nil })
 }
 
-// fullSocketRounds are those of a control plane that cannot send to a proxy, which it must have
-// noticed before and must not have forgotten after them.
-func (s *session) fullSocketRounds(ctx context.Context, n *int) ([]Sample, error) {
-	full := func() (bool, error) { return child.Unsent(s.cp.address(), s.cp.fleet.Proxies[0].Socket()) }
+// fullSocketRounds measures rounds while the control plane cannot send to a proxy. The socket must be full before
+// and after them.
+func (s *bench) fullSocketRounds(ctx context.Context, n *int) ([]results.Sample, error) {
+	full := func() (bool, error) { return child.Unsent(s.CP.Address(), s.CP.Fleet.Proxies[0].Socket()) }
 	if err := s.poll(ctx, "the stalled proxy's socket is full", full); err != nil {
-		return nil, fmt.Errorf("%w: a mesh of few services does not fill it, 100 are enough", err)
+		return nil, fmt.Errorf("%w: use a mesh with at least 100 services", err)
 	}
 	samples, err := s.endpointRounds(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	return samples, s.poll(ctx, "the stalled proxy's socket is full still", full)
+	return samples, s.poll(ctx, "the stalled proxy's socket is still full", full)
 }
 
-// poll waits until something is so.
-func (s *session) poll(ctx context.Context, what string, is func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, freshTime, fmt.Errorf("%s: waited for that %s, and it is not so after %s", s.cp.name, what, freshTime))
+// poll waits until a condition holds.
+func (s *bench) poll(ctx context.Context, what string, is func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, session.FreshTime, fmt.Errorf("%s: waited %[3]s in vain until %[2]s", s.CP.Name, what, session.FreshTime))
 	defer cancel()
-	tick := time.NewTicker(readyPoll)
+	tick := time.NewTicker(session.ReadyPoll)
 	defer tick.Stop()
 	for {
-		if so, err := is(); so || err != nil {
+		if ok, err := is(); ok || err != nil {
 			return err
 		}
 		select {
@@ -83,10 +85,10 @@ func (s *session) poll(ctx context.Context, what string, is func() (bool, error)
 	}
 }
 
-// endpointRounds measures changes of endpoints, the first not counted.
-func (s *session) endpointRounds(ctx context.Context, n *int) (out []Sample, err error) {
+// endpointRounds measures changes of endpoints. The first one is a warm-up.
+func (s *bench) endpointRounds(ctx context.Context, n *int) (out []results.Sample, err error) {
 	for i := range s.opts.Rounds + 1 {
-		sample, err := s.round(ctx, endpointSteps(s.mesh, *n), nil)
+		sample, err := s.round(ctx, endpointSteps(s.Mesh, *n), nil)
 		if err != nil {
 			return nil, err
 		}

@@ -11,88 +11,90 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/child"
 	"github.com/moonsail/moonsail/internal/lab/fleet"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+	"github.com/moonsail/moonsail/internal/lab/propagation/results"
+	"github.com/moonsail/moonsail/internal/lab/propagation/session"
 )
 
 // The storm.
 const (
-	stormLimit    = 1.5 // x floor
+	stormLimit    = 1.5 // x baseline
 	stormRSSLimit = 2.0 // x idle
 	stormRepeats  = 3
-	stormBytes    = 450 // of the floor's resources: those of small endpoints
+	stormBytes    = 450 // size of the baseline's resources: that of small endpoints
 )
 
-// storm changes endpoints as fast as the source takes it, and measures until every proxy has the final
-// state of every service; in turn with the floor, which gets as many events in as many files: at once, or, where
-// the source is an API server, when that has told of their twins.
+// storm changes endpoints as fast as the source accepts changes, and measures until every proxy has the final state
+// of every service. The baseline is measured in turn, with as many events in as many files.
 //
-// What is in the time is alike on both sides. Of files: each is written and renamed, for ours and for the floor.
-// Of an API server: all is prepared before (parsed, and the floor's files written). Then as many writers
-// make as many requests for objects of the same size, in the same order; the control plane hears of them by its watch, and
-// the floor by the lab's, which renames a file for each. Only the control plane reads the twins, too, while the floor's
-// storm goes on, as it reads all there is: the result's note says for how much CPU time.
-func storm(ctx context.Context, s *session) (*Result, error) {
-	before := s.cp.memory().RSS // as it is without twins
-	twin, err := s.newStormTwin(ctx)
+// The measured time includes the same work on both sides:
+//   - With files, each is written and renamed, for ours and for the baseline.
+//   - With an API server, all events are prepared before. As many writers then send as many requests, for objects of
+//     the same size and in the same order. The control plane learns of them from its watch; for the baseline, the
+//     lab watches the shadows and renames a file for each. During the baseline's storm the control plane also reads
+//     the shadows, because it reads every namespace: the note of the result has the CPU time of that.
+func storm(ctx context.Context, s *bench) (*results.Result, error) {
+	before := s.CP.Memory().RSS // the memory without shadows
+	shadow, err := s.newStormShadow(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var cp, base []Sample
+	var cp, base []results.Sample
 	var reads []float64
 	var idle, peak int64
 	for n := range stormRepeats {
-		services := stormOrder(n, s.opts.StormEvents, s.mesh.Services)
+		services := stormOrder(n, s.opts.StormEvents, s.Mesh.Services)
 		if n > 0 {
-			before = s.cp.memory().RSS
+			before = s.CP.Memory().RSS
 		}
 		sample, after, err := s.meshStorm(ctx, services)
 		if err != nil {
 			return nil, err
 		}
-		if idle == 0 || ratio(float64(after), float64(before)) > ratio(float64(peak), float64(idle)) {
+		if idle == 0 || results.Ratio(float64(after), float64(before)) > results.Ratio(float64(peak), float64(idle)) {
 			idle, peak = before, after
 		}
-		beside, read, err := s.floorStorm(ctx, twin, services)
+		beside, read, err := s.baselineStorm(ctx, shadow, services)
 		if err != nil {
 			return nil, err
 		}
 		cp, base, reads = append(cp, sample), append(base, beside), append(reads, read)
 	}
-	floorSide := sideOf(base)
-	r := &Result{Subject: sideOf(cp), Floor: &floorSide, Note: fmt.Sprintf("%d events over %d services, %d times", s.opts.StormEvents, s.mesh.Services, stormRepeats)}
-	if twin != nil {
-		r.Note += fmt.Sprintf("; the floor hears of each from the API server, while the control plane reads the same for %.0f ms of CPU", Median(reads))
+	baselineSide := results.SideOf(base)
+	r := &results.Result{Subject: results.SideOf(cp), Baseline: &baselineSide, Note: fmt.Sprintf("%d events over %d services, %d times", s.opts.StormEvents, s.Mesh.Services, stormRepeats)}
+	if shadow != nil {
+		r.Note += fmt.Sprintf("; the baseline waits for each event of the API server, while the control plane uses %.0f ms of CPU time for the same events", results.Median(reads))
 	}
 	r.Subject.IdleRSS, r.Subject.PeakRSS = idle, peak
-	r.barOver("final state at every proxy / floor", last, base, stormLimit)
+	r.AddRatioTarget("final state at every proxy / baseline", results.LastOf, base, stormLimit)
 	if idle > 0 {
-		r.bar("peak RSS / idle", ratio(float64(peak), float64(idle)), stormRSSLimit, "x")
+		r.AddTarget("peak RSS / idle", results.Ratio(float64(peak), float64(idle)), stormRSSLimit, "x")
 	}
-	return r, s.endStormTwin(ctx, twin)
+	return r, s.endStormShadow(ctx, shadow)
 }
 
-// meshStorm is the control plane's storm; peak is its memory's in that time.
-func (s *session) meshStorm(ctx context.Context, services []int) (sample Sample, peak int64, err error) {
+// meshStorm measures the control plane's storm and its peak of memory.
+func (s *bench) meshStorm(ctx context.Context, services []int) (sample results.Sample, peak int64, err error) {
 	measure, err := s.prepareStorm(services)
 	if err != nil {
 		return sample, 0, err
 	}
-	if s.cp.pid != 0 {
-		child.ResetPeak(s.cp.pid)
+	if s.CP.PID != 0 {
+		child.ResetPeak(s.CP.PID)
 	}
 	sample, err = measure(ctx)
-	return sample, s.cp.memory().Peak, err
+	return sample, s.CP.Memory().Peak, err
 }
 
-// prepareStorm prepares the control plane's storm; measure makes it happen.
-func (s *session) prepareStorm(services []int) (measure func(context.Context) (Sample, error), err error) {
-	wants := s.mesh.StormWants(services) // before its changes are prepared
-	apply, err := s.place.storm(s.mesh, services)
-	return func(ctx context.Context) (Sample, error) {
-		return s.cp.measure(ctx, wants, func() error { return apply(ctx) })
+// prepareStorm prepares the control plane's storm; measure starts and measures it.
+func (s *bench) prepareStorm(services []int) (measure func(context.Context) (results.Sample, error), err error) {
+	wants := s.Mesh.StormWants(services) // before the changes are prepared
+	apply, err := prepareEvents(&s.Location, s.Mesh, services)
+	return func(ctx context.Context) (results.Sample, error) {
+		return s.CP.Measure(ctx, wants, func() error { return apply(ctx) })
 	}, err
 }
 
-// stormOrder is which service changes when.
+// stormOrder returns the service of each event.
 func stormOrder(seed, events, services int) []int {
 	random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // the same order each time
 	out := make([]int, events)
@@ -102,16 +104,16 @@ func stormOrder(seed, events, services int) []int {
 	return out
 }
 
-// stormEvent is a change of a service that is ready to happen.
+// stormEvent is a prepared change of a service.
 type stormEvent struct {
 	service int
 	apply   func() error
 }
 
-// storm prepares a storm of a mesh's endpoints and returns what makes it happen. In a directory the next file of
-// a service can be prepared only when the last has been renamed: nothing is prepared there.
-func (p *place) storm(m *meshfiles.Mesh, services []int) (func(context.Context) error, error) {
-	if p.writers == 0 {
+// prepareEvents prepares a storm of a mesh's endpoints and returns a function that starts it. With a directory nothing is
+// prepared: a service's next file can be written only after the last one was renamed.
+func prepareEvents(p *session.Location, m *meshfiles.Mesh, services []int) (func(context.Context) error, error) {
+	if p.Writers == 0 {
 		return func(ctx context.Context) error { return replaceEach(ctx, m, services) }, nil
 	}
 	var events []stormEvent
@@ -122,10 +124,10 @@ func (p *place) storm(m *meshfiles.Mesh, services []int) (func(context.Context) 
 		}
 		events = append(events, stormEvent{i, c.Apply})
 	}
-	return func(ctx context.Context) error { return p.write(ctx, events) }, nil
+	return func(ctx context.Context) error { return writeAll(ctx, p.Writers, events) }, nil
 }
 
-// replaceEach makes a storm of files, in one go after the other.
+// replaceEach makes a storm of files, one after the other.
 func replaceEach(ctx context.Context, m *meshfiles.Mesh, services []int) error {
 	for _, i := range services {
 		c, err := m.ReplaceEndpoint(i)
@@ -139,11 +141,10 @@ func replaceEach(ctx context.Context, m *meshfiles.Mesh, services []int) error {
 	return nil
 }
 
-// write makes a storm with as many writers as the place is good for. The changes of one service are one
-// writer's, as they must stay in their order.
-func (p *place) write(ctx context.Context, events []stormEvent) error {
+// writeAll makes a storm with n writers. One writer makes all changes of a service, to keep their order.
+func writeAll(ctx context.Context, n int, events []stormEvent) error {
 	group, ctx := errgroup.WithContext(ctx)
-	writers := make([]chan func() error, p.writers)
+	writers := make([]chan func() error, n)
 	for i := range writers {
 		writers[i] = make(chan func() error)
 		group.Go(func() error { return applyAll(writers[i]) })
@@ -175,21 +176,22 @@ func applyAll(list <-chan func() error) error {
 	return nil
 }
 
-// stormWants are the last responses of the storm.
-func (f *floorServer) stormWants(services []int) (wants []fleet.Want) {
+// lastWants returns the last response for each service of the storm.
+func lastWants(f *session.BaselineServer, services []int) (wants []fleet.Want) {
 	last := map[int]int{}
 	for n, i := range services {
-		last[i] = f.n + 1 + n
+		last[i] = f.Count + 1 + n
 	}
 	for i, n := range last {
-		wants = append(wants, floorWant(i, n))
+		wants = append(wants, session.BaselineWant(i, n))
 	}
 	return wants
 }
 
-func (f *floorServer) storm(ctx context.Context, services []int) error {
+// baselineFiles writes a file of the baseline for each event.
+func baselineFiles(ctx context.Context, f *session.BaselineServer, services []int) error {
 	for _, i := range services {
-		_, apply, err := f.prepare(i, stormBytes)
+		_, apply, err := f.Prepare(i, stormBytes)
 		if err == nil {
 			err = apply()
 		}

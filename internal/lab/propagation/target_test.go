@@ -26,7 +26,7 @@ func targeted(t *testing.T) propagation.Options {
 		"--xds-plaintext-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0", "--log-format", "json")...)
 	require.NoError(t, err)
 	t.Cleanup(func() { p.Stop(10 * time.Second) })
-	o.Target, o.TargetPID = p.Addr(), p.Pid()
+	o.External, o.ExternalPID = p.Addr(), p.Pid()
 	return o
 }
 
@@ -35,12 +35,12 @@ func targeted(t *testing.T) propagation.Options {
 func TestTarget(t *testing.T) {
 	o := targeted(t)
 	o.Meshes = append([]meshfiles.Shape{{Services: 4, Proxies: 20}}, o.Meshes...)
-	o.Scenarios = []string{"connect-herd", "route", "storm"}
+	o.Scenarios = []string{"connect-storm", "route", "storm"}
 	o.Rounds, o.StormEvents = 1, 20
 	report, err := propagation.Run(t.Context(), o)
 	require.NoError(t, err)
-	require.Equal(t, []string{"left out with --target: mesh 4x20 (--target reads one directory: run it again for that one)"}, report.Notes)
-	require.Equal(t, o.Target, report.Target)
+	require.Equal(t, []string{"left out with --target: mesh 4x20 (--target reads one directory: run again for this mesh)"}, report.Notes)
+	require.Equal(t, o.External, report.Subject)
 	var names []string
 	for _, r := range report.Results {
 		names = append(names, r.Scenario)
@@ -48,7 +48,7 @@ func TestTarget(t *testing.T) {
 		require.Positive(t, r.Subject.Last.P50, r.Scenario)
 		require.Positive(t, r.Subject.CPU.P50, r.Scenario)
 		require.Positive(t, r.Subject.PeakRSS, r.Scenario)
-		require.Positive(t, r.Floor.Last.P50, r.Scenario)
+		require.Positive(t, r.Baseline.Last.P50, r.Scenario)
 	}
 	require.Equal(t, o.Scenarios, names)
 	left, err := os.ReadDir(o.Dir)
@@ -67,8 +67,8 @@ func TestTargetIsNotThere(t *testing.T) {
 		_, err := propagation.Run(t.Context(), its)
 		return err
 	}
-	require.ErrorContains(t, with(func(o *propagation.Options) { o.Target = "127.0.0.1:1" }), "no control plane answers at 127.0.0.1:1")
-	require.ErrorContains(t, with(func(o *propagation.Options) { o.TargetPID = math.MaxInt32 }), "memory of process 2147483647")
+	require.ErrorContains(t, with(func(o *propagation.Options) { o.External = "127.0.0.1:1" }), "--target 127.0.0.1:1: no control plane answers")
+	require.ErrorContains(t, with(func(o *propagation.Options) { o.ExternalPID = math.MaxInt32 }), "memory of process 2147483647")
 	theirs := filepath.Join(o.Dir, "theirs.yaml")
 	require.NoError(t, os.WriteFile(theirs, nil, 0o600))
 	require.ErrorContains(t, with(func(*propagation.Options) {}), o.Dir+" is not empty")

@@ -17,6 +17,9 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/child"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 	"github.com/moonsail/moonsail/internal/lab/propagation"
+	"github.com/moonsail/moonsail/internal/lab/propagation/results"
+	"github.com/moonsail/moonsail/internal/lab/propagation/rollout"
+	"github.com/moonsail/moonsail/internal/lab/propagation/session"
 	"github.com/moonsail/moonsail/test/kubetest"
 	"github.com/moonsail/moonsail/test/labtest"
 )
@@ -26,9 +29,9 @@ func trial(t *testing.T, scenario string) propagation.Options {
 	t.Helper()
 	cluster := kubetest.Shared(t) // before temporary files are looked at
 	o := options(t)
-	o.Scenarios, o.Source, o.Kubeconfig = []string{scenario}, propagation.SourceKube, cluster.Kubeconfig()
-	o.Rollout = propagation.Rollout{Deployments: 2, Pods: 4, Proxies: 3}
-	o.Airbnb = propagation.Airbnb{Rollout: o.Rollout, Time: 600 * time.Millisecond, Speed: 50}
+	o.Scenarios, o.Source, o.Kubeconfig = []string{scenario}, session.SourceKube, cluster.Kubeconfig()
+	o.Rollout = rollout.Size{Deployments: 2, Pods: 4, Proxies: 3}
+	o.Airbnb = rollout.Airbnb{Size: o.Rollout, Time: 600 * time.Millisecond, Speed: 50}
 	o.TrialRounds = 2
 	return o
 }
@@ -62,22 +65,22 @@ func TestExpediaShowsADefect(t *testing.T) {
 			require.Less(t, c.High, 0.7, "%s is quicker than the defect", c.Variant)
 		}
 	}
-	bar := report.Bars[len(report.Bars)-1]
+	bar := report.Targets[len(report.Targets)-1]
 	require.Equal(t, "dead_p99_ms", bar.Metric)
-	require.False(t, bar.Holds)
+	require.False(t, bar.Met)
 	require.Empty(t, labtest.LeftOver(t))
 	require.GreaterOrEqual(t, len(report.Charts), 4, "queues by kind, and dead pods over time")
 	saved(t, r)
 }
 
 // saved makes the numbers of a saved report again from its samples.
-func saved(t *testing.T, r *propagation.Report) {
+func saved(t *testing.T, r *results.Report) {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, r.Save(dir))
 	text, err := os.ReadFile(filepath.Join(dir, "report.json"))
 	require.NoError(t, err)
-	var again propagation.Report
+	var again results.Report
 	require.NoError(t, json.Unmarshal(text, &again))
 	for i, x := range again.Results {
 		if x.Report != nil {
@@ -87,7 +90,7 @@ func saved(t *testing.T, r *propagation.Report) {
 			x.Report.Conclude()
 			require.Equal(t, r.Results[i].Report.Variants, x.Report.Variants)
 			require.Equal(t, r.Results[i].Report.Comparisons, x.Report.Comparisons)
-			require.Equal(t, r.Results[i].Report.Bars, x.Report.Bars)
+			require.Equal(t, r.Results[i].Report.Targets, x.Report.Targets)
 		}
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
@@ -113,7 +116,7 @@ func TestAirbnb(t *testing.T) {
 	const debounce = "debounce 1 s, at most 1 s"
 	o.Only(propagation.DefaultSetting, debounce)
 	o.TrialRounds = 1
-	o.Peer = &propagation.Peer{Name: "other", Address: beside(t, o)}
+	o.Peer = &session.Peer{Name: "other", Address: beside(t, o)}
 	r, err := propagation.Run(t.Context(), o)
 	require.NoError(t, err)
 	report := r.Results[0].Report
@@ -155,18 +158,18 @@ func TestTrialInterrupted(t *testing.T) {
 }
 
 // TestGrowthInAnAPIServer: it holds one mesh, which grows; final states are right at each size, and
-// the floor hears of twins of single changes, and of each event of a storm.
+// the baseline hears of shadows of single changes, and of each event of a storm.
 func TestGrowthInAnAPIServer(t *testing.T) {
 	o := trial(t, "growth")
 	o.Scenarios, o.StormEvents = []string{"new-service", "storm", "growth"}, 40
 	o.Growth, o.GrowthProxy = []int{6, 12, 20_000}, 4
-	twins := countTwins(t)
+	shadows := countShadows(t)
 	r, err := propagation.Run(t.Context(), o)
 	require.NoError(t, err)
 	require.Len(t, r.Results, 3)
 	require.Zero(t, r.Wrong(), "%+v", r.Results)
-	require.Equal(t, 3*40, twins(), "as many twins as events, three times")
-	require.Contains(t, r.Results[1].Note, "the floor hears of each from the API server")
+	require.Equal(t, 3*40, shadows(), "as many shadows as events, three times")
+	require.Contains(t, r.Results[1].Note, "the baseline waits for each event of the API server")
 	g := r.Results[2]
 	require.Len(t, g.Series, 2, "20,000 services are too many")
 	require.Equal(t, []int{6, 12}, []int{g.Series[0].Services, g.Series[1].Services})
@@ -176,8 +179,8 @@ func TestGrowthInAnAPIServer(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
-// countTwins counts what is changed of EndpointSlices aside, until it is asked how many.
-func countTwins(t *testing.T) (changed func() int) {
+// countShadows counts what is changed of EndpointSlices aside, until it is asked how many.
+func countShadows(t *testing.T) (changed func() int) {
 	t.Helper()
 	w, err := kubetest.Shared(t).Client.DiscoveryV1().EndpointSlices(meshfiles.Aside).Watch(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)

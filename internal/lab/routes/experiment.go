@@ -80,7 +80,7 @@ Of keys: what computing a scope's key takes for each request, with direct answer
 	for _, n := range o.Hosts {
 		for _, l := range layouts {
 			e.Variants = append(e.Variants, b.variant(l, n))
-			e.Bars = append(e.Bars, experiment.Bar{What: nameOf(l.Name, n) + ": routes that are not the newest", Metric: metricWrong, Variant: nameOf(l.Name, n)})
+			e.Targets = append(e.Targets, experiment.Target{What: nameOf(l.Name, n) + ": routes that are not the newest", Metric: metricWrong, Variant: nameOf(l.Name, n)})
 		}
 		b.compare(e, layouts, n)
 	}
@@ -115,10 +115,10 @@ func (b *bench) compare(e *experiment.Experiment, layouts []Layout, n int) {
 			continue
 		}
 		p := nameOf(name, n)
-		e.Bars = append(e.Bars,
-			experiment.Bar{What: p + ": p99 with changes, to that without", Metric: metricRatio, Variant: p, Limit: ratioLimit},
-			experiment.Bar{What: p + ": from a change to its ACK, p50", Metric: metricACK50, Variant: p, Limit: ackLimit},
-			experiment.Bar{What: p + ": bytes of a change", Metric: metricBytes, Variant: p, Limit: bytesLimit})
+		e.Targets = append(e.Targets,
+			experiment.Target{What: p + ": p99 with changes, to that without", Metric: metricRatio, Variant: p, Limit: ratioLimit},
+			experiment.Target{What: p + ": from a change to its ACK, p50", Metric: metricACK50, Variant: p, Limit: ackLimit},
+			experiment.Target{What: p + ": bytes of a change", Metric: metricBytes, Variant: p, Limit: bytesLimit})
 	}
 	for _, l := range layouts {
 		if has("rds") && l.Name != "rds" {

@@ -48,7 +48,7 @@ func (s stale) changed(m *mesh, i int) ([]item, error) {
 // TestBarsAreTold: each bar says of which layout it is.
 func TestBarsAreTold(t *testing.T) {
 	told := map[string]bool{}
-	for _, b := range New(QuickOptions()).Bars {
+	for _, b := range New(QuickOptions()).Targets {
 		require.False(t, told[b.What], b.What)
 		require.Contains(t, b.What, b.Variant)
 		told[b.What] = true
@@ -110,7 +110,7 @@ func recompute(t *testing.T, r *experiment.Report) {
 	}
 	again.Conclude()
 	require.Equal(t, r.Variants, again.Variants)
-	require.Equal(t, r.Bars, again.Bars)
+	require.Equal(t, r.Targets, again.Targets)
 }
 
 // TestInterrupted: a run that is interrupted leaves no process and no file.

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Options are what a run is told. Those of DefaultOptions and QuickOptions are good.
+// Options configure a run. DefaultOptions and QuickOptions return valid ones.
 type Options struct {
 	Envoy string // path of the binary
 	// Moonsail is its own command line, for layouts of the product.
@@ -89,13 +89,13 @@ func choose(names []string) ([]Layout, error) {
 	}
 	for _, n := range names {
 		if !slices.Contains(known, n) {
-			return nil, fmt.Errorf("there is no layout %q; there are %s", n, strings.Join(known, ", "))
+			return nil, fmt.Errorf("unknown layout %q: use %s", n, strings.Join(known, ", "))
 		}
 	}
 	return slices.DeleteFunc(all, func(l Layout) bool { return !slices.Contains(names, l.Name) }), nil
 }
 
-// Check tells what is wrong with options.
+// Check validates the options.
 func (o *Options) Check() error {
 	if _, err := choose(o.Layouts); err != nil {
 		return err

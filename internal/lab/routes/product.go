@@ -175,7 +175,7 @@ func (p *product) distributed(ctx context.Context, list []pending) (found []*cha
 	return found, nil
 }
 
-// is tells whether a change is settled and has what was changed.
+// is reports whether a change is settled and has what was changed.
 func (c pending) is(x changelog.Change) bool {
 	return x.State == changelog.Distributed && !x.Observed.Before(c.begun) && slices.ContainsFunc(x.Objects, func(o changelog.ChangedObject) bool {
 		return o.Kind == model.KindVirtualService && o.Name == c.service

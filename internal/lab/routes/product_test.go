@@ -18,7 +18,7 @@ func TestBarsAreTheProducts(t *testing.T) {
 	require.True(t, slices.ContainsFunc(keyFormats(), func(f keyFormat) bool { return f.name == key }), key)
 	e := New(DefaultOptions())
 	var of []string
-	for _, b := range e.Bars {
+	for _, b := range e.Targets {
 		if b.Metric == metricACK50 {
 			of = append(of, b.Variant)
 		}

@@ -209,5 +209,5 @@ func (p *proxy) received(ctx context.Context) (uint64, error) {
 	if n, ok := stats[name]; ok || err != nil {
 		return n, err
 	}
-	return 0, fmt.Errorf("there is no statistic %s", name)
+	return 0, fmt.Errorf("no statistic %s", name)
 }

@@ -1,7 +1,6 @@
-// Package throughput measures what sidecars take of an application's throughput and latency:
-// moonsail-lab throughput. It repeats Aspen Mesh's experiment (Fortio through none, one and two
-// sidecars, by worker threads), and holds the plan's bars against Istio's defaults on the same
-// Envoy.
+// Package throughput measures an application's throughput and latency with sidecars: moonsail-lab throughput.
+// It repeats Aspen Mesh's experiment (Fortio through no, one and two sidecars, by number of worker threads), and
+// compares with Istio's defaults on the same Envoy.
 package throughput
 
 import (
@@ -17,44 +16,44 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
-// Options are what a run is told.
+// Options configure a run.
 type Options struct {
 	Programs    child.Programs
 	Envoy       string
-	Concurrency []int // worker threads of each Envoy; 0: one a core
+	Concurrency []int // worker threads of each Envoy; 0: one for each CPU
 	Connections int
 	Rates       []int
 	Quick       bool
-	// Bars has only that measured which the bars need, and so more often: fixed rates in an open
-	// loop, a workload that sees few services of a large mesh, balance.
+	// Bars measures only what the targets need, and that more often: fixed rates in an open loop, a workload that
+	// sees few services of a large mesh, balance of connections.
 	Bars   bool
-	Defect bool // a filter that takes time is planted into the sidecars that the bars are about
+	Defect bool // adds a slow filter to the sidecars of the targets, to test that the report shows it
 }
 
-// DefaultOptions are those of the plan.
+// DefaultOptions returns the sizes of docs/performance.md.
 func DefaultOptions() Options {
 	return Options{Concurrency: []int{2, 4, 6, 0}, Connections: 64, Rates: []int{1000, 3000}}
 }
 
-// BarsOptions are some 30 rounds in 20 minutes.
+// BarsOptions returns options for about 30 rounds in 20 minutes.
 func BarsOptions() Options {
 	return Options{Concurrency: []int{2}, Connections: 64, Rates: []int{1000}, Bars: true}
 }
 
-// QuickOptions take less than two minutes.
+// QuickOptions returns options for a run of less than two minutes.
 func QuickOptions() Options {
 	return Options{Concurrency: []int{2}, Connections: 64, Rates: []int{1000}, Quick: true}
 }
 
-// Check tells what is wrong with options.
+// Check validates the options.
 func (o *Options) Check() error {
 	switch {
 	case len(o.Concurrency) == 0 || slices.Min(o.Concurrency) < 0 || slices.Max(o.Concurrency) > 64:
-		return fmt.Errorf("concurrency is a list of 0 (one a core) to 64, not %v", o.Concurrency)
+		return fmt.Errorf("concurrency %v: use numbers from 0 (one for each CPU) to 64", o.Concurrency)
 	case o.Connections < 1 || o.Connections > 4096:
-		return errors.New("connections are 1 to 4096")
+		return errors.New("connections: use 1 to 4096")
 	case len(o.Rates) == 0 || slices.Min(o.Rates) < 10:
-		return errors.New("rates are requests a second, 10 or more")
+		return errors.New("rates: use at least 10 requests per second")
 	}
 	return nil
 }
@@ -85,7 +84,7 @@ type lab struct {
 	Options
 	mesh   *pair.Mesh
 	phases pair.Phases
-	first  int // the concurrency that latencies and bars are about
+	first  int // the concurrency of latencies and targets
 }
 
 // New makes the experiment.
@@ -110,7 +109,7 @@ func New(o Options) *experiment.Experiment {
 		},
 	}
 	if o.Bars {
-		l.bars(e)
+		l.targets(e)
 		return e
 	}
 	l.variants(e)
@@ -155,7 +154,7 @@ func (l *lab) variants(e *experiment.Experiment) {
 	e.Variants = append(e.Variants, l.variant(peer(l.first), "HTTP/1.1 between sidecars, no exact_balance, access log as text", l.first, true, Peer()))
 	if !l.Quick {
 		e.Variants = append(e.Variants, l.variant(noLog(l.first), "as above, without an access log", l.first, false, withoutLog()),
-			l.variant(again(l.first), "the same once more: by what equals differ", l.first, false, l.ours()))
+			l.variant(again(l.first), "the default again: the noise between equal pairs", l.first, false, l.ours()))
 	}
 	for _, v := range e.Variants {
 		if v.Start != nil {
@@ -225,19 +224,19 @@ func (l *lab) compare(e *experiment.Experiment) {
 	for _, n := range l.Concurrency[1:] {
 		e.Compare = append(e.Compare, experiment.Pair{Variant: mutual(n), Base: ours, Metrics: []string{"qps", "cpu"}})
 	}
-	e.Bars = append(l.against(ours, theirs), experiment.Bar{What: "Envoy's RSS beyond an empty one's", Metric: "rss", Variant: ours, Base: Empty, Limit: 30})
+	e.Targets = append(l.against(ours, theirs), experiment.Target{What: "Envoy's RSS beyond an empty one's", Metric: "rss", Variant: ours, Base: Empty, Limit: 30})
 }
 
-// compared are the metrics in which a pair is compared with Istio's.
+// compared are the metrics that compare a pair with Istio's defaults.
 func (l *lab) compared() []string {
 	at := fmt.Sprintf("_%d", l.Rates[0])
 	return []string{"qps", "cpu", "rss", "cpu" + at, "added_p50" + at, "added_p99" + at}
 }
 
-// against are the bars that are held against a pair with Istio's defaults.
-func (l *lab) against(ours, theirs string) []experiment.Bar {
+// against returns the targets that compare with a pair with Istio's defaults.
+func (l *lab) against(ours, theirs string) []experiment.Target {
 	to := ", to " + strings.TrimPrefix(theirs, "both, ")
-	return []experiment.Bar{
+	return []experiment.Target{
 		{What: "throughput of a pair with mTLS" + to, Metric: "qps", Variant: ours, Base: theirs, Limit: 1.3, AtLeast: true},
 		{What: "Envoys' CPU for a request" + to, Metric: "cpu", Variant: ours, Base: theirs, Limit: 0.75},
 		{What: fmt.Sprintf("p99 added at %d/s", l.Rates[0]) + to, Metric: fmt.Sprintf("added_p99_%d", l.Rates[0]), Variant: ours, Base: theirs, Limit: 0.8},
@@ -246,7 +245,7 @@ func (l *lab) against(ours, theirs string) []experiment.Bar {
 
 func (l *lab) plots() []experiment.Plot {
 	out := []experiment.Plot{
-		{Title: "Requests a second, as fast as they go", Metric: "qps", About: "How much of the throughput without sidecars is left. More workers than cores give nothing."},
+		{Title: "Highest rate of requests per second", Metric: "qps", About: "The share of the throughput without sidecars. More workers than CPUs bring no benefit."},
 	}
 	if len(l.Concurrency) > 1 {
 		var names []string
@@ -255,13 +254,13 @@ func (l *lab) plots() []experiment.Plot {
 				names = append(names, server(n), plain(n), mutual(n))
 			}
 		}
-		out = append(out, experiment.Plot{Title: "Requests a second, by worker threads", Metric: "qps", X: "worker threads of each Envoy", Variants: names,
-			About: "The report saw 10, 15 and 20 thousand for 2, 4 and 6 on 8 CPUs."})
+		out = append(out, experiment.Plot{Title: "Requests per second, by worker threads", Metric: "qps", X: "worker threads of each Envoy", Variants: names,
+			About: "The original report had 10, 15 and 20 thousand with 2, 4 and 6 workers on 8 CPUs."})
 	}
-	out = append(out, experiment.Plot{Title: "CPU time of the Envoys for 1000 requests", Metric: "cpu", About: "Under the same load; both sidecars together."})
+	out = append(out, experiment.Plot{Title: "CPU time of the Envoys for 1000 requests", Metric: "cpu", About: "At the same load; both sidecars together."})
 	for _, r := range l.Rates {
 		for _, q := range []string{"p50", "p99"} {
-			out = append(out, experiment.Plot{Title: fmt.Sprintf("%s that sidecars add at %d requests a second", q, r), Metric: fmt.Sprintf("added_%s_%d", q, r),
+			out = append(out, experiment.Plot{Title: fmt.Sprintf("%s that sidecars add at %d requests per second", q, r), Metric: fmt.Sprintf("added_%s_%d", q, r),
 				About: "The difference to the same round without sidecars."})
 		}
 	}

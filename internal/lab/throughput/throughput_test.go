@@ -51,8 +51,8 @@ func TestDefect(t *testing.T) {
 		require.Equal(t, "both, mTLS, 2 workers", c.Variant)
 		require.Equal(t, -1, r.Good(&c), "%+v", c)
 	}
-	require.Equal(t, []string{experiment.Missed, experiment.Missed}, []string{r.Bars[0].Verdict, r.Bars[1].Verdict}, "%+v", r.Bars)
-	require.True(t, r.Bars[3].Holds, "%+v", r.Bars[3])
+	require.Equal(t, []string{experiment.Missed, experiment.Missed}, []string{r.Targets[0].Verdict, r.Targets[1].Verdict}, "%+v", r.Targets)
+	require.True(t, r.Targets[3].Met, "%+v", r.Targets[3])
 	require.Empty(t, labtest.LeftOver(t))
 }
 
@@ -77,16 +77,16 @@ func TestBars(t *testing.T) {
 	r, err := experiment.Run(t.Context(), e)
 	require.NoError(t, err)
 	require.Equal(t, e.Rounds, r.Rounds)
-	require.Len(t, r.Bars, 8)
-	for i := range r.Bars {
-		switch b := &r.Bars[i]; b.Metric {
+	require.Len(t, r.Targets, 8)
+	for i := range r.Targets {
+		switch b := &r.Targets[i]; b.Metric {
 		case "qps", "cpu":
 			require.Equal(t, experiment.Missed, b.Verdict, "%+v", b)
 		case "rss", "max_to_mean":
-			require.True(t, b.Holds, "%+v", b)
+			require.True(t, b.Met, "%+v", b)
 		}
 	}
-	require.Equal(t, "both, Istio's defaults, no log, 2 workers", r.Bars[3].Base)
+	require.Equal(t, "both, Istio's defaults, no log, 2 workers", r.Targets[3].Base)
 	require.Equal(t, map[string]bool{
 		"both, mTLS, 2 workers": false, "both, Istio's defaults, 2 workers": true, "both, Istio's defaults, no log, 2 workers": true,
 	}, looked)
@@ -105,7 +105,7 @@ var marks = map[string][]string{
 	},
 }
 
-// compared tells whether both sidecars of a pair have what Istio has by default, or none of it, and
+// compared reports whether both sidecars of a pair have what Istio has by default, or none of it, and
 // whether that reaches who calls.
 func compared(ctx context.Context, p *pair.Pair, istio bool) error {
 	for direction, s := range map[string]*pair.Sidecar{"OUTBOUND": p.Client, "INBOUND": p.Server} {
@@ -152,7 +152,7 @@ func listeners(ctx context.Context, s *pair.Sidecar, direction string) (string, 
 	return out.String(), nil
 }
 
-// hidden tells whether what sidecars tell each other stays between them.
+// hidden reports whether what sidecars tell each other stays between them.
 func hidden(ctx context.Context, p *pair.Pair) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL, http.NoBody)
 	if err != nil {
