@@ -20,7 +20,7 @@ func TestLabExperimentsRefuse(t *testing.T) {
 		{[]string{"throughput", "--rate", "1"}, "rates: use at least 10 requests per second"},
 		{[]string{"throughput", "--rounds", "-1"}, "--rounds must not be negative"},
 		{[]string{"filters", "--budget", "1s"}, "--budget must be at least 30s"},
-		{[]string{"filters", "--rate", "1"}, "the rate is 10 a second or more"},
+		{[]string{"filters", "--rate", "1"}, "at least 10 requests per second"},
 		{[]string{"choices", "--only", "nothing"}, `unknown choice "nothing": use Moonsail's, again`},
 		{[]string{"choices", "--own", "x"}, "--own x: use NAME=FILE"},
 		{[]string{"load", "x"}, `options "x": `},
