@@ -1,18 +1,23 @@
-// Package pipeline is the way of a change, from an event of a source to the tables that xds/server
-// sends from. Each stage is a package. Data flows downwards:
+// Package pipeline processes changes: from an event of a source to the tables of resources from which the
+// xDS server sends. Each stage is a package, and data flows downwards:
 //
-//	store        events of sources -> immutable tables of objects; a batch makes a Revision and a Snapshot
-//	  autoaddress  addresses for hosts of ServiceEntries that have none; pure
-//	derive       a Snapshot and what changed in it -> what each proxy group sees, as ir values; pure
-//	ir           the values between derive and translate, such as clusters, listeners and routes
-//	translate    ir values -> Envoy's protos; pure
-//	envoyfilter  EnvoyFilters, applied to these protos; pure
-//	engine       runs the stages in one goroutine, and gives each stream its tables
-//	changelog    follows each revision through all stages to the last ACK, as a log and as metrics
+//	store          events -> immutable snapshot of all objects; a batch of events makes a revision
+//	  autoaddress    addresses for hosts of ServiceEntries that have none
+//	derive         snapshot and changes -> IR of each proxy group that the changes affect
+//	ir             the values between derive and translate: clusters, listeners, routes, endpoints
+//	translate      IR -> Envoy's protobuf messages: cluster, listener, route, security, telemetry
+//	envoyfilter    applies EnvoyFilters to these messages
+//	engine         runs the stages in one goroutine, commits the tables, binds streams to them
+//	changelog      records each revision through all stages to the last ACK; metrics
 //
-// The revision goes through every stage, so an ACK leads back to the objects and events that caused it.
-// Start reading at engine.Run.
+// Invariants:
 //
-// The stages up to translate do no I/O and know no clock. Envoy's types begin in translate: derive decides,
-// translate spells out.
+//  1. Every stage carries the revision, and every value the objects that it was made from. So an ACK or a
+//     NACK leads back to the events and objects that caused it.
+//  2. All stages but engine and changelog are pure: no I/O, no clock, no goroutine that outlives a call.
+//  3. Derive decides, translate spells out. Envoy's types begin in translate, which cannot read the store and
+//     so cannot depend on an input that derive did not declare.
+//  4. An incremental result equals a computation from scratch.
+//
+// Start reading at engine.Run, then engine.batch.
 package pipeline

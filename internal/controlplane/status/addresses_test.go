@@ -97,7 +97,7 @@ func TestUsedUpAddresses(t *testing.T) {
 	u, err := b.update(last, time.Unix(0, 0))
 	require.NoError(t, err)
 	require.Contains(t, string(u.patch), `"reason":"AcceptedWithWarnings"`)
-	require.Contains(t, string(u.patch), "all addresses of 240.240.0.0/30 are taken, so that c.example.com gets none")
+	require.Contains(t, string(u.patch), "all addresses of 240.240.0.0/30 are in use, so c.example.com has none")
 	st.Apply([]store.Event{{Key: model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: "a"}}})
 	c.analyze(st.Snapshot())
 	u, err = b.update(last, time.Unix(0, 0))

@@ -1,15 +1,3 @@
-// Package autoaddress gives addresses to the hosts of ServiceEntries that have none: one of IPv4 and one of IPv6 each. It is
-// pure.
-//
-// Who has which address depends on the ServiceEntries that there are, and on nothing else: not on the order in which
-// they came, nor on what there was before. So all control planes give the same addresses, and one that starts again gives
-// those that it gave before. A host gets the first of these that nobody goes before it at:
-//
-//   - the address that its ServiceEntry's status tells;
-//   - the one at the hash of its name, and those after it, around the range.
-//
-// At an address those go first whose status tells it, and of these, and then of all others, the older ServiceEntry
-// (model.CompareAge). What a ServiceEntry says itself (spec.addresses) is given to nobody.
 package autoaddress
 
 import (
@@ -21,13 +9,13 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// item is one host's wish for an address of one family.
+// item is one host that needs an address of one family.
 type item struct {
 	entry *entry
 	host  model.Host
-	claim netip.Addr // that its status tells; not valid: none
-	home  uint64     // the slot at its hash
-	at    netip.Addr // that it has; not valid: none is left
+	claim netip.Addr // the address in its status; not valid: none
+	home  uint64     // the slot of its hash
+	at    netip.Addr // the address that it has; not valid: none is left
 }
 
 // older orders items: the earlier ServiceEntry first, then the smaller host.
@@ -38,32 +26,34 @@ func (it *item) older(other *item) bool {
 	return it.host < other.host
 }
 
-// goesBefore tells who has an address that both want.
-func (it *item) goesBefore(other *item, at netip.Addr) bool {
+// precedes reports whether an item has a right to an address before another item.
+func (it *item) precedes(other *item, at netip.Addr) bool {
 	if mine, others := it.claim == at, other.claim == at; mine != others {
 		return mine
 	}
 	return it.older(other)
 }
 
-// pool gives addresses of one family.
+// pool assigns addresses of one family.
 //
-// Invariant, between calls: no item would rather have an address (see wish) at which it goes before whoever has it. One
-// assignment alone satisfies that, since at slots all go by the same order, and who claims an address wants it most.
+// Invariant, between calls: no item prefers (see preference) an address at which it precedes the holder. Exactly one
+// assignment satisfies this, since all slots use the same order of items, and an item prefers its claim to all others.
+// (It is a stable matching.)
 type pool struct {
 	prefix netip.Prefix
 	first  netip.Addr // of slot 0
 	size   uint64     // slots
-	// holders have addresses, within the range or, by claim, anywhere.
+	// holders are the items that have addresses. A claim may be outside of the range.
 	holders map[netip.Addr]*item
-	// reserved counts who says an address itself.
+	// reserved counts the ServiceEntries whose spec.addresses has an address.
 	reserved map[netip.Addr]int
 	claims   map[netip.Addr]map[*item]bool
-	without  map[*item]bool // no address is left for them
-	moved    func(*item)    // told of each item whose address is another
+	without  map[*item]bool // items for which no address is left
+	moved    func(*item)    // called for each item whose address changes
 }
 
-// newPool is a pool of a range, without its first and last address. A range that is not valid, or has no room, gives nothing.
+// newPool makes a pool of a range, without its first and last address. A range that is invalid or too small has no
+// addresses.
 func newPool(p netip.Prefix, moved func(*item)) *pool {
 	out := &pool{
 		holders: map[netip.Addr]*item{}, reserved: map[netip.Addr]int{},
@@ -78,7 +68,7 @@ func newPool(p netip.Prefix, moved func(*item)) *pool {
 	return out
 }
 
-// homeOf is the slot at which the search for a host's address begins.
+// homeOf returns the slot at which the search for a host's address begins.
 func (p *pool) homeOf(k model.Key, h model.Host) uint64 {
 	if p.size == 0 {
 		return 0
@@ -86,7 +76,7 @@ func (p *pool) homeOf(k model.Key, h model.Host) uint64 {
 	return xxhash.Sum64String(k.Namespace+"/"+k.Name+"/"+string(h)) % p.size
 }
 
-// address is that of a slot.
+// address returns the address of a slot.
 func (p *pool) address(slot uint64) netip.Addr {
 	if p.first.Is4() {
 		b := p.first.As4()
@@ -94,11 +84,11 @@ func (p *pool) address(slot uint64) netip.Addr {
 		return netip.AddrFrom4(b)
 	}
 	b := p.first.As16()
-	binary.BigEndian.PutUint64(b[8:], binary.BigEndian.Uint64(b[8:])+slot) // ranges begin at multiples of their size
+	binary.BigEndian.PutUint64(b[8:], binary.BigEndian.Uint64(b[8:])+slot) // no carry: a range begins at a multiple of its size
 	return netip.AddrFrom16(b)
 }
 
-// slot is an address's; false: it is not one of the range.
+// slot returns the slot of an address; false: the address is outside of the range.
 func (p *pool) slot(a netip.Addr) (uint64, bool) {
 	var n uint64
 	switch {
@@ -117,9 +107,9 @@ func (p *pool) slot(a netip.Addr) (uint64, bool) {
 	return n, n < p.size
 }
 
-// wish is the number of slots that an item would rather have than an address; 0 for what it claims, which it wants most
-// of all. false: the address is none that it could want.
-func (p *pool) wish(it *item, a netip.Addr) (uint64, bool) {
+// preference returns the rank of an address for an item: 0 for its claim, else one more than the distance of its slot
+// from the item's home. false: the item cannot have the address.
+func (p *pool) preference(it *item, a netip.Addr) (uint64, bool) {
 	if it.claim == a {
 		return 0, true
 	}
@@ -127,7 +117,7 @@ func (p *pool) wish(it *item, a netip.Addr) (uint64, bool) {
 	return 1 + (slot+p.size-it.home)%max(p.size, 1), ok
 }
 
-// add gives an item an address.
+// add assigns an address to an item.
 func (p *pool) add(it *item) {
 	if it.claim.IsValid() {
 		if p.claims[it.claim] == nil {
@@ -138,7 +128,8 @@ func (p *pool) add(it *item) {
 	p.settle(it, 0)
 }
 
-// settle finds a place for an item from a wish on, then for the one that it has put out there, and so on.
+// settle finds an address for an item, beginning at a preference. If that displaces another item it continues with that
+// one.
 func (p *pool) settle(it *item, from uint64) {
 	for it != nil {
 		var out *item
@@ -159,17 +150,17 @@ func (p *pool) settle(it *item, from uint64) {
 			return
 		}
 		if it = out; it != nil {
-			wish, _ := p.wish(it, it.at)
-			from = wish + 1
+			rank, _ := p.preference(it, it.at)
+			from = rank + 1
 		}
 	}
 }
 
-// take gives an address to an item if it goes before whoever has it; what it gives has no place then: nil where the address
-// was free, and the item itself where it does not get it.
+// take assigns an address to an item if it precedes the holder. It returns the item without an address then: the
+// former holder, nil if the address was free, or the item itself if it does not get the address.
 func (p *pool) take(it *item, a netip.Addr) *item {
 	holder := p.holders[a]
-	if p.reserved[a] > 0 || holder != nil && !it.goesBefore(holder, a) {
+	if p.reserved[a] > 0 || holder != nil && !it.precedes(holder, a) {
 		return it
 	}
 	p.put(it, a)
@@ -186,7 +177,7 @@ func (p *pool) put(it *item, a netip.Addr) {
 	}
 }
 
-// remove takes an item's address, which others may have wanted.
+// remove frees the address of an item.
 func (p *pool) remove(it *item) {
 	if it.claim.IsValid() {
 		if delete(p.claims[it.claim], it); len(p.claims[it.claim]) == 0 {
@@ -199,13 +190,13 @@ func (p *pool) remove(it *item) {
 	}
 }
 
-// confirm notes that an item claims what it has. Nothing else changes by that: who wants the address does not get it as before.
+// confirm records that an item claims the address that it has. No other item is affected.
 func (p *pool) confirm(it *item) {
 	it.claim = it.at
 	p.claims[it.at] = map[*item]bool{it: true}
 }
 
-// free gives an address to the first of those that would rather have it than theirs, then theirs, and so on.
+// free assigns an address to the first item that prefers it to its own, then that item's former address, and so on.
 func (p *pool) free(a netip.Addr) {
 	for p.reserved[a] == 0 {
 		it := p.waiting(a)
@@ -223,14 +214,14 @@ func (p *pool) free(a netip.Addr) {
 	delete(p.holders, a)
 }
 
-// waiting finds who goes first of those that would rather have an address than theirs. Who was turned away there is
-// among those that claim it, in the run of taken slots behind it, or without any.
+// waiting finds the first of the items that prefer an address to their own. They are among the items that claim it,
+// those in the run of used slots after it, and those without an address.
 func (p *pool) waiting(a netip.Addr) *item {
 	var first *item
 	consider := func(it *item) {
-		wish, wants := p.wish(it, a)
-		has, _ := p.wish(it, it.at)
-		if wants && (!it.at.IsValid() || wish < has) && (first == nil || it.goesBefore(first, a)) {
+		rank, possible := p.preference(it, a)
+		current, _ := p.preference(it, it.at)
+		if possible && (!it.at.IsValid() || rank < current) && (first == nil || it.precedes(first, a)) {
 			first = it
 		}
 	}
@@ -259,15 +250,15 @@ func (p *pool) waiting(a netip.Addr) *item {
 	return first
 }
 
-// reserve takes an address out, and whoever has it away from it.
+// reserve removes an address from the pool. Its holder gets another one.
 func (p *pool) reserve(a netip.Addr) {
 	if p.reserved[a]++; p.reserved[a] > 1 {
 		return
 	}
 	if it := p.holders[a]; it != nil {
-		wish, _ := p.wish(it, a)
+		rank, _ := p.preference(it, a)
 		delete(p.holders, a)
-		p.settle(it, wish+1)
+		p.settle(it, rank+1)
 	}
 }
 

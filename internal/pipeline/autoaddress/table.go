@@ -1,3 +1,19 @@
+// Package autoaddress assigns addresses to the hosts of ServiceEntries that have none: one of IPv4 and one of IPv6.
+// It is pure.
+//
+// Invariant: the assignment depends only on the ServiceEntries that exist. It depends neither on the order in which they
+// were created or observed, nor on earlier ones. So all control planes assign the same addresses, and a restarted
+// one assigns those that it had before.
+//
+// A host prefers these addresses, in order:
+//
+//   - the address in its ServiceEntry's status;
+//   - the address at the hash of its name, and the following ones, around the range.
+//
+// If several hosts want an address, one with that address in its status is first, then the older ServiceEntry
+// (model.CompareAge). Addresses in the spec of a ServiceEntry (spec.addresses) are not assigned.
+//
+// Start reading at Table.Replace and pool.settle.
 package autoaddress
 
 import (
@@ -12,18 +28,18 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Table knows the ServiceEntries that there are, and which addresses their hosts have. One goroutine uses it.
+// Table has all ServiceEntries and the addresses of their hosts. One goroutine uses it.
 type Table struct {
 	pools   [2]*pool // of IPv4 and IPv6
 	entries map[model.Key]*entry
-	touched map[model.Key]bool // entries some address of which moved since Touched was asked
+	touched map[model.Key]bool // entries whose addresses have changed since the last call of Touched
 }
 
-// entry is what is known of one ServiceEntry.
+// entry is one ServiceEntry with its addresses.
 type entry struct {
 	object *model.ServiceEntry
 	items  map[model.Host]*[2]item
-	own    []netip.Addr // that it says itself
+	own    []netip.Addr // in its spec
 }
 
 // New makes a table without entries.
@@ -34,7 +50,7 @@ func New(s model.AutoAddresses) *Table {
 	return t
 }
 
-// Replace puts a ServiceEntry in the place of what there was under its key; nil: there is none any more.
+// Replace replaces the ServiceEntry of a key; nil: it was deleted.
 func (t *Table) Replace(k model.Key, now *model.ServiceEntry) {
 	e := t.entries[k]
 	if e == nil {
@@ -49,7 +65,7 @@ func (t *Table) Replace(k model.Key, now *model.ServiceEntry) {
 		own = ownAddresses(now)
 	}
 	anew := now != nil && e.object != nil && !e.object.Created.Equal(now.Created)
-	for h, items := range e.items { // those that stay keep what they have
+	for h, items := range e.items { // hosts that stay keep their addresses
 		if anew || !hosts[h] {
 			t.remove(items)
 			delete(e.items, h)
@@ -67,7 +83,7 @@ func (t *Table) Replace(k model.Key, now *model.ServiceEntry) {
 	}
 }
 
-// ownAddresses are the single addresses that a ServiceEntry says itself.
+// ownAddresses are the single addresses in the spec of a ServiceEntry.
 func ownAddresses(e *model.ServiceEntry) []netip.Addr {
 	var out []netip.Addr
 	for _, p := range e.Template.Addresses {
@@ -95,7 +111,7 @@ func family(a netip.Addr) int {
 	return 0
 }
 
-// host gives a host of an entry its addresses, if it has none, and takes up what its status tells.
+// host assigns addresses to a host of an entry if it has none, and applies the addresses in its status.
 func (t *Table) host(e *entry, h model.Host) {
 	items := e.items[h]
 	fresh := items == nil
@@ -127,7 +143,7 @@ func (t *Table) remove(items *[2]item) {
 	}
 }
 
-// Of are the addresses of a ServiceEntry's hosts, IPv4 first; nil: it has none.
+// Of returns the addresses of a ServiceEntry's hosts, IPv4 first; nil: none.
 func (t *Table) Of(k model.Key) map[model.Host][]netip.Addr {
 	e := t.entries[k]
 	if e == nil {
@@ -148,32 +164,33 @@ func (t *Table) Of(k model.Key) map[model.Host][]netip.Addr {
 	return out
 }
 
-// Touched are the ServiceEntries whose addresses may be others since it was asked last, in order; those that are gone, too.
+// Touched lists the ServiceEntries whose addresses may have changed since its last call, in order, with those that were
+// deleted.
 func (t *Table) Touched() []model.Key {
 	out := slices.SortedFunc(maps.Keys(t.touched), model.Key.Compare)
 	clear(t.touched)
 	return out
 }
 
-// Lack is a host that has no address of a family, as all of its range are taken. It is reached, if at all, as a host
-// without any address is: all such share the listener of their port.
+// Lack is a host without an address of a family, because all addresses of the range are in use. Such hosts share the
+// listener of their port.
 type Lack struct {
 	Entry model.Key
 	Host  model.Host
 	Range netip.Prefix
 }
 
-// String says what is wrong, and what to do.
+// String describes the problem and what to do.
 func (l Lack) String() string {
 	family := 4
 	if l.Range.Addr().Is6() {
 		family = 6
 	}
-	return fmt.Sprintf("all addresses of %s are taken, so that %s gets none: set spec.addresses, give ServiceEntries that need none the label %s: \"false\", "+
+	return fmt.Sprintf("all addresses of %s are in use, so %s has none: set spec.addresses, set on ServiceEntries that need no address the label %s: \"false\", "+
 		"or start all control planes with a larger range (PILOT_IP_AUTOALLOCATE_IPV%d_PREFIX)", l.Range, l.Host, model.LabelAutoAddress, family)
 }
 
-// Lacking are the hosts that have got no address of a family whose range has room for some, in order.
+// Lacking lists the hosts without an address of a family, in order. Ranges without any address do not count.
 func (t *Table) Lacking() []Lack {
 	var out []Lack
 	for _, p := range t.pools {
@@ -190,7 +207,7 @@ func (t *Table) Lacking() []Lack {
 	return out
 }
 
-// Given are the addresses of all hosts of ServiceEntries, by these, nil: it has none; and which have none.
+// Given returns the addresses of all hosts by ServiceEntry (nil: none), and the hosts for which no address is left.
 func Given(s model.AutoAddresses, entries iter.Seq[*model.ServiceEntry]) (map[model.Key]map[model.Host][]netip.Addr, []Lack) {
 	t := New(s)
 	for e := range entries {

@@ -24,7 +24,7 @@ func entryOf(ns, name string, created int64, hosts ...model.Host) *model.Service
 	return e
 }
 
-// small ranges have hosts meet: 14 addresses of IPv4, 6 of IPv6.
+// small ranges cause conflicts: 14 addresses of IPv4, 6 of IPv6.
 var small = model.AutoAddresses{V4: netip.MustParsePrefix("240.0.0.0/28"), V6: netip.MustParsePrefix("2001:2::/125")}
 
 func all(list ...*model.ServiceEntry) map[model.Key]map[model.Host][]netip.Addr {
@@ -32,14 +32,14 @@ func all(list ...*model.ServiceEntry) map[model.Key]map[model.Host][]netip.Addr 
 	return given
 }
 
-// TestAddresses pins what is in the status of objects and in DNS caches: an address that a new version gives another would
-// lead connections elsewhere.
+// TestAddresses pins an assignment: addresses are in the status of objects and in DNS caches. If a new version assigned
+// them to other hosts, connections would go there.
 func TestAddresses(t *testing.T) {
 	e := entryOf("shop", "db", 1, "db.example.com")
 	require.Equal(t, "map[db.example.com:[240.240.96.21 2001:2::3464:b930:628a:1311]]", fmt.Sprint(all(e)[e.Key]))
 }
 
-func TestWhoHasAddresses(t *testing.T) {
+func TestHostsWithAddresses(t *testing.T) {
 	of := func(change func(*model.ServiceEntry)) string {
 		e := entryOf("shop", "db", 1, "a.example.com", "*.b.example.com")
 		change(e)
@@ -58,10 +58,10 @@ func TestWhoHasAddresses(t *testing.T) {
 	label := func(v string) func(*model.ServiceEntry) {
 		return func(e *model.ServiceEntry) { e.Labels = map[string]string{model.LabelAutoAddress: v} }
 	}
-	require.Equal(t, "a.example.com", of(resolution(model.ResolutionDNS)), "a wildcard is nothing that could be asked for")
+	require.Equal(t, "a.example.com", of(resolution(model.ResolutionDNS)), "a wildcard cannot be resolved")
 	require.Equal(t, "a.example.com", of(resolution(model.ResolutionStatic)))
 	require.Empty(t, of(resolution(model.ResolutionNone)))
-	require.Equal(t, "*.b.example.com a.example.com", of(resolution(model.ResolutionDynamicDNS)), "but the connection tells which name is meant")
+	require.Equal(t, "*.b.example.com a.example.com", of(resolution(model.ResolutionDynamicDNS)), "with dynamic DNS the connection names the host")
 	require.Empty(t, of(label("False")))
 	require.Equal(t, "a.example.com", of(label("yes")))
 	require.Empty(t, of(func(e *model.ServiceEntry) {
@@ -69,20 +69,21 @@ func TestWhoHasAddresses(t *testing.T) {
 	}))
 }
 
-// TestStatusGoesFirst: who has its address in its status keeps it, of several the oldest; nobody gets what is said in a spec.
-func TestStatusGoesFirst(t *testing.T) {
+// TestStatusTakesPrecedence checks that a host keeps the address in its status, of several hosts the oldest. Addresses in a
+// spec are not assigned.
+func TestStatusTakesPrecedence(t *testing.T) {
 	a, b, c := entryOf("x", "a", 3, "a.com"), entryOf("x", "b", 2, "b.com"), entryOf("x", "c", 1, "c.com")
 	shared := netip.MustParseAddr("240.240.1.1")
 	hashed := all(c)[c.Key]["c.com"][0]
 	a.Status, b.Status = []model.HostAddress{{Host: "a.com", Address: shared}}, []model.HostAddress{{Host: "b.com", Address: shared}}
 	got := all(a, b, c)
-	require.Equal(t, shared, got[b.Key]["b.com"][0], "the older one's")
+	require.Equal(t, shared, got[b.Key]["b.com"][0], "of the older one")
 	require.NotEqual(t, shared, got[a.Key]["a.com"][0])
 	require.Equal(t, hashed, got[c.Key]["c.com"][0])
 
 	a.Status[0].Address = hashed
 	got = all(a, b, c)
-	require.Equal(t, hashed, got[a.Key]["a.com"][0], "what has been given goes before what an older one would get")
+	require.Equal(t, hashed, got[a.Key]["a.com"][0], "an address in a status precedes an older host")
 	require.Equal(t, hashed.Next(), got[c.Key]["c.com"][0])
 
 	d := entryOf("x", "d", 9, "d.com")
@@ -91,11 +92,12 @@ func TestStatusGoesFirst(t *testing.T) {
 
 	outside := netip.MustParseAddr("10.1.2.3")
 	c.Status = []model.HostAddress{{Host: "c.com", Address: outside}}
-	require.Equal(t, outside, all(c)[c.Key]["c.com"][0], "of a range of before")
+	require.Equal(t, outside, all(c)[c.Key]["c.com"][0], "of an earlier range")
 }
 
-// TestNobodyElseMoves: of a thousand hosts none has another address when one comes, goes, or gets its status.
-func TestNobodyElseMoves(t *testing.T) {
+// TestOtherHostsKeepTheirAddresses checks that of a thousand hosts none changes its address when another one is added,
+// removed, or gets its status.
+func TestOtherHostsKeepTheirAddresses(t *testing.T) {
 	table := New(model.DefaultAutoAddresses())
 	of := map[model.Key]netip.Addr{}
 	seen := map[netip.Addr]bool{}
@@ -109,7 +111,7 @@ func TestNobodyElseMoves(t *testing.T) {
 		told := *e
 		told.Status = []model.HostAddress{{Host: e.Hosts[0], Address: of[e.Key]}}
 		table.Replace(e.Key, &told)
-		require.Empty(t, table.Touched(), "the status tells what is so")
+		require.Empty(t, table.Touched(), "the status has the assigned address")
 	}
 	for k := range of {
 		if k.Name != "7" {
@@ -119,13 +121,13 @@ func TestNobodyElseMoves(t *testing.T) {
 	}
 }
 
-// TestRandom: whatever came and went, in whatever order, addresses are as if all had come at once; in ranges so small that
-// not all have one.
+// TestRandom checks that after any sequence of changes the addresses are those of a new table with the same entries, in
+// ranges that are too small for all.
 func TestRandom(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		table, have := New(small), map[model.Key]*model.ServiceEntry{}
-		held := map[model.Key]map[model.Host][]netip.Addr{} // as Touched tells
+		held := map[model.Key]map[model.Host][]netip.Addr{} // updated by Touched
 		for range 150 {
 			e := randomEntry(r, have)
 			have[e.Key] = e
@@ -168,7 +170,7 @@ func requireDistinct(t *testing.T, all map[model.Key]map[model.Host][]netip.Addr
 	}
 }
 
-// randomEntry is one of few names, with what it or another has in its status, or nonsense.
+// randomEntry has one of few names. Its status has its own address, that of another host, or a random one.
 func randomEntry(r *rand.Rand, have map[model.Key]*model.ServiceEntry) *model.ServiceEntry {
 	e := entryOf("x", fmt.Sprint(r.IntN(12)), int64(r.IntN(3)))
 	for range 1 + r.IntN(3) {
@@ -206,7 +208,7 @@ func TestRangesWithoutRoom(t *testing.T) {
 	for _, s := range []model.AutoAddresses{{}, {V4: netip.MustParsePrefix("10.0.0.0/31"), V6: netip.MustParsePrefix("fd00::/128")}} {
 		given, lacking := Given(s, slices.Values([]*model.ServiceEntry{e}))
 		require.Empty(t, given[e.Key])
-		require.Empty(t, lacking, "there never was any")
+		require.Empty(t, lacking, "the ranges have no addresses")
 	}
 }
 
@@ -225,7 +227,7 @@ func BenchmarkReplace(b *testing.B) {
 	}
 }
 
-// TestUsedUpRange names who has no address as long as there is none.
+// TestUsedUpRange checks that a host is listed as long as no address is left for it.
 func TestUsedUpRange(t *testing.T) {
 	small := model.AutoAddresses{V4: netip.MustParsePrefix("240.240.0.0/30"), V6: netip.MustParsePrefix("2001:2::/48")}
 	table := New(small)
@@ -239,10 +241,10 @@ func TestUsedUpRange(t *testing.T) {
 	lacking := table.Lacking()
 	require.Len(t, lacking, 1)
 	require.Equal(t, "c", lacking[0].Entry.Name, "the youngest")
-	require.Contains(t, lacking[0].String(), "all addresses of 240.240.0.0/30 are taken, so that c.example.com gets none")
+	require.Contains(t, lacking[0].String(), "all addresses of 240.240.0.0/30 are in use, so c.example.com has none")
 	require.Contains(t, lacking[0].String(), "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX")
 	_, again := Given(small, slices.Values([]*model.ServiceEntry{table.entries[lacking[0].Entry].object}))
-	require.Empty(t, again, "alone it has one")
+	require.Empty(t, again, "on its own it has one")
 	table.Replace(model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: "a"}, nil)
 	require.Empty(t, table.Lacking())
 	require.Len(t, table.Of(lacking[0].Entry)["c.example.com"], 2)

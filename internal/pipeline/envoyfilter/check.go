@@ -10,9 +10,9 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
-// What Envoy refuses beyond the rules of its API.
+// This file checks what Envoy refuses beyond the validation rules of its API.
 
-// terminal are the filters that take a connection: nothing can come after them.
+// terminal are the filters that must be last in a chain.
 var terminal = map[string]bool{
 	connectionManager:                       true,
 	"envoy.filters.network.tcp_proxy":       true,
@@ -44,7 +44,7 @@ func checkListener(l *listenerv3.Listener) error {
 func checkChain(c *listenerv3.FilterChain) error {
 	for i, f := range c.Filters {
 		if terminal[f.Name] && i < len(c.Filters)-1 {
-			return fmt.Errorf("filter %s comes after %s, which takes the connection", c.Filters[i+1].Name, f.Name)
+			return fmt.Errorf("filter %s comes after %s, which must be last", c.Filters[i+1].Name, f.Name)
 		}
 		m := &hcmv3.HttpConnectionManager{}
 		if f.GetTypedConfig().MessageIs(m) && f.GetTypedConfig().UnmarshalTo(m) == nil {
@@ -59,14 +59,14 @@ func checkChain(c *listenerv3.FilterChain) error {
 func checkHTTPFilters(list []*hcmv3.HttpFilter) error {
 	for i, f := range list {
 		if f.Name == router && i < len(list)-1 {
-			return fmt.Errorf("filter %s comes after %s, which takes the request; use INSERT_BEFORE", list[i+1].Name, router)
+			return fmt.Errorf("filter %s comes after %s, which must be last: use INSERT_BEFORE", list[i+1].Name, router)
 		}
 		if f.ConfigType == nil {
 			return fmt.Errorf("filter %s has no typed_config", f.Name)
 		}
 	}
 	if len(list) == 0 {
-		return errors.New("no HTTP filter is left to take the request")
+		return errors.New("no HTTP filter is left")
 	}
 	return nil
 }

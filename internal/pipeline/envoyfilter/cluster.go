@@ -12,10 +12,9 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Cluster patches a cluster of a service; service is empty where it has none. Not there: it
-// is removed.
-func (s *Set) Cluster(service model.Host, m *clusterv3.Cluster) (out *clusterv3.Cluster, there bool, problems []Problem) {
-	if !s.any(model.PatchCluster) || !slices.ContainsFunc(s.by[model.PatchCluster], func(p *patch) bool { return p.meetsCluster(service, m) }) {
+// Cluster patches a cluster of a service; service is empty if it has none. Not present: a patch removes it.
+func (s *Set) Cluster(service model.Host, m *clusterv3.Cluster) (out *clusterv3.Cluster, present bool, problems []Problem) {
+	if !s.any(model.PatchCluster) || !slices.ContainsFunc(s.by[model.PatchCluster], func(p *patch) bool { return p.matchesCluster(service, m) }) {
 		return m, true, nil
 	}
 	return run(s, m, func(w *work, c *clusterv3.Cluster) bool { return w.cluster(service, c) }, checkCluster)
@@ -24,21 +23,21 @@ func (s *Set) Cluster(service model.Host, m *clusterv3.Cluster) (out *clusterv3.
 func (w *work) cluster(service model.Host, c *clusterv3.Cluster) bool {
 	for _, p := range w.of(model.PatchCluster) {
 		switch {
-		case !p.meetsCluster(service, c):
+		case !p.matchesCluster(service, c):
 		case p.Operation == model.PatchRemove:
 			return false
 		case p.Operation.Merges():
 			name := c.Name
 			w.mergeCluster(p, c)
-			c.Name = name // by which routes and endpoints find it
+			c.Name = name // routes and endpoints refer to it
 			w.did(p)
 		}
 	}
 	return true
 }
 
-// mergeCluster merges a transport socket by itself, and nothing else then, as Istio does: into
-// the one of its name, be it one of those that endpoints choose from.
+// mergeCluster merges a cluster. If the patch has a transport socket, only that is merged, as in Istio: into the
+// transport socket with its name, which may be one of transport_socket_matches.
 func (w *work) mergeCluster(p *patch, c *clusterv3.Cluster) {
 	value := p.value.(*clusterv3.Cluster)
 	if value.TransportSocket == nil {
@@ -54,12 +53,12 @@ func (w *work) mergeCluster(p *patch, c *clusterv3.Cluster) {
 	case i >= 0:
 		w.mergeSocket(p, sockets[i], value.TransportSocket)
 	case len(c.TransportSocketMatches) == 0:
-		c.TransportSocket = proto.Clone(value.TransportSocket).(*corev3.TransportSocket) // later patches change it
+		c.TransportSocket = proto.Clone(value.TransportSocket).(*corev3.TransportSocket) // later patches may change it
 	}
 }
 
-// meetsCluster tells whether a cluster is one that the patch is for. A name alone decides.
-func (p *patch) meetsCluster(service model.Host, c *clusterv3.Cluster) bool {
+// matchesCluster reports whether a patch is for a cluster. With a name, nothing else is compared.
+func (p *patch) matchesCluster(service model.Host, c *clusterv3.Cluster) bool {
 	m := p.Cluster
 	switch {
 	case m == nil:
@@ -74,7 +73,7 @@ func (p *patch) meetsCluster(service model.Host, c *clusterv3.Cluster) bool {
 	return (m.Service == "" || m.Service == host) && (m.Subset == "" || m.Subset == subset) && (m.Port == 0 || m.Port == port)
 }
 
-// clusterParts are those of "direction|port|subset|host".
+// clusterParts splits "direction|port|subset|host".
 func clusterParts(name string) (port uint32, subset string, host model.Host) {
 	parts := strings.Split(name, "|")
 	if len(parts) != 4 {

@@ -23,8 +23,8 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
-// everyListener and everyHost are what each patch of TestEveryTargetAndOperation is tried on; a
-// list of which each has one element, the second of three, that it names.
+// everyListener and everyHost are the resources that TestEveryTargetAndOperation patches. The second of the three elements
+// of each list is the one that patches name.
 const everyListener = `
 name: l
 address: {socketAddress: {address: 0.0.0.0, portValue: 80}}
@@ -71,8 +71,8 @@ var everyPatch = map[string]struct{ match, value string }{
 	"BOOTSTRAP":           {`{}`, `{stats_flush_interval: 2s}`},
 }
 
-// everyOutcome is what is there after each: names, and in brackets the texts that tell what is merged ("kept" is of what
-// was there, "new" of the patch).
+// everyOutcome has the result of each: names, and in brackets the texts of the configuration ("kept" is of the original,
+// "new" of the patch).
 const everyOutcome = `BOOTSTRAP MERGE: flushed every 2s
 BOOTSTRAP ADD: left out
 BOOTSTRAP REMOVE: left out
@@ -106,7 +106,7 @@ FILTER_CHAIN INSERT_FIRST: a[] own[old] z[] new[new]
 FILTER_CHAIN REPLACE: left out
 FILTER_CHAIN MERGE_AND_REPLACE_LIST: a[] new[new] z[]
 HTTP_FILTER MERGE: a[] new[kept new news olds] http.router[]
-HTTP_FILTER ADD: a[] own[kept old olds] http.router[]; what comes of it is nothing that Envoy takes: filter new comes after envoy.filters.http.router, which takes the request; use INSERT_BEFORE; the patch is left out
+HTTP_FILTER ADD: a[] own[kept old olds] http.router[]; Envoy would refuse the result: filter new comes after envoy.filters.http.router, which must be last: use INSERT_BEFORE; the patch is left out
 HTTP_FILTER REMOVE: a[] http.router[]
 HTTP_FILTER INSERT_BEFORE: a[] new[new news] own[kept old olds] http.router[]
 HTTP_FILTER INSERT_AFTER: a[] own[kept old olds] new[new news] http.router[]
@@ -138,7 +138,7 @@ LISTENER_FILTER INSERT_FIRST: new[new] a[] own[old] z[]
 LISTENER_FILTER REPLACE: a[] new[new] z[]
 LISTENER_FILTER MERGE_AND_REPLACE_LIST: a[] own[new] z[]
 NETWORK_FILTER MERGE: a[a] new[kept new] network.http_connection_manager[own]
-NETWORK_FILTER ADD: a[a] own[kept old] network.http_connection_manager[own]; what comes of it is nothing that Envoy takes: filter new comes after envoy.filters.network.http_connection_manager, which takes the connection; the patch is left out
+NETWORK_FILTER ADD: a[a] own[kept old] network.http_connection_manager[own]; Envoy would refuse the result: filter new comes after envoy.filters.network.http_connection_manager, which must be last; the patch is left out
 NETWORK_FILTER REMOVE: a[a] network.http_connection_manager[own]
 NETWORK_FILTER INSERT_BEFORE: a[a] new[new] own[kept old] network.http_connection_manager[own]
 NETWORK_FILTER INSERT_AFTER: a[a] own[kept old] new[new] network.http_connection_manager[own]
@@ -153,18 +153,18 @@ ROUTE_CONFIGURATION INSERT_AFTER: left out
 ROUTE_CONFIGURATION INSERT_FIRST: left out
 ROUTE_CONFIGURATION REPLACE: left out
 ROUTE_CONFIGURATION MERGE_AND_REPLACE_LIST: [new]
-VIRTUAL_HOST MERGE: [old new] a[] own[old] z[]; the domain "new" is not one of virtual host own, and is not added: another may have it; use ADD, or a VirtualService
+VIRTUAL_HOST MERGE: [old new] a[] own[old] z[]; domain "new" is not added to virtual host own, since another one may have it: use ADD, or a VirtualService
 VIRTUAL_HOST ADD: adds new
 VIRTUAL_HOST REMOVE: gone
 VIRTUAL_HOST INSERT_BEFORE: adds new
 VIRTUAL_HOST INSERT_AFTER: adds new
 VIRTUAL_HOST INSERT_FIRST: adds new
-VIRTUAL_HOST REPLACE: [new]; the domain "new" is not one of virtual host own, and is not added: another may have it; use ADD, or a VirtualService
+VIRTUAL_HOST REPLACE: [new]; domain "new" is not added to virtual host own, since another one may have it: use ADD, or a VirtualService
 VIRTUAL_HOST MERGE_AND_REPLACE_LIST: [new] a[] own[old] z[]
 `
 
-// TestEveryTargetAndOperation: each applyTo with each operation that Istio's API has does what it says, or is
-// left out with a warning.
+// TestEveryTargetAndOperation checks that each applyTo with each operation of Istio's API has its effect, or is left out
+// with a warning.
 func TestEveryTargetAndOperation(t *testing.T) {
 	var got strings.Builder
 	for _, target := range slices.Sorted(maps.Keys(networking.EnvoyFilter_ApplyTo_value)) {
@@ -189,7 +189,7 @@ spec: {configPatches: [{applyTo: %s, match: %s, patch: {operation: %s, value: %s
 	require.False(t, problems.HasErrors(), "%s %s: %v", target, op, problems)
 	list := o.(*model.EnvoyFilter).Patches
 	if len(list) == 0 {
-		require.Positive(t, problems.Count(problem.SeverityWarning), "it is told")
+		require.Positive(t, problems.Count(problem.SeverityWarning), "there is a warning")
 		return "left out"
 	}
 	if target == "BOOTSTRAP" {
@@ -198,7 +198,7 @@ spec: {configPatches: [{applyTo: %s, match: %s, patch: {operation: %s, value: %s
 		return fmt.Sprint("flushed every ", b.GetStatsFlushInterval().AsDuration())
 	}
 	if list[0].Operation == model.PatchAdd && slices.Contains([]string{"LISTENER", "VIRTUAL_HOST", "CLUSTER", "EXTENSION_CONFIG"}, target) {
-		return "adds " + list[0].Name // to a scope, which derive does; or for filters to look it up
+		return "adds " + list[0].Name // derive adds it, or resolve puts it into filters
 	}
 	set, left := New(&ir.Patches{List: []ir.Patch{{EnvoyPatch: &list[0], Origin: o.Metadata().Key}}})
 	require.Empty(t, left)
@@ -208,36 +208,36 @@ spec: {configPatches: [{applyTo: %s, match: %s, patch: {operation: %s, value: %s
 		return ofCluster(set.Cluster("", read(t, file("{name: own, type: STATIC, lbSubsetConfig: {subsetSelectors: [{keys: [old]}]}}"), &clusterv3.Cluster{})))
 	case "ROUTE_CONFIGURATION":
 		r, problems := set.RouteConfig(ir.RouteConfigKey{Name: "r"}, read(t, file("{name: r, requestHeadersToRemove: [old]}"), &routev3.RouteConfiguration{}))
-		return fmt.Sprint(r.RequestHeadersToRemove) + said(problems)
+		return fmt.Sprint(r.RequestHeadersToRemove) + textsOf(problems)
 	case "VIRTUAL_HOST", "HTTP_ROUTE":
 		return ofHost(set.VirtualHost(ir.RouteConfigKey{Name: "r"}, "own", read(t, file(everyHost), &routev3.VirtualHost{})))
 	}
 	return ofListener(t, target, set, read(t, file(everyListener), &listenerv3.Listener{}))
 }
 
-func ofCluster(c *clusterv3.Cluster, there bool, problems []Problem) string {
-	if !there {
+func ofCluster(c *clusterv3.Cluster, present bool, problems []Problem) string {
+	if !present {
 		return "gone"
 	}
 	var keys []string
 	for _, s := range c.GetLbSubsetConfig().GetSubsetSelectors() {
 		keys = append(keys, s.GetKeys()...)
 	}
-	return fmt.Sprint(c.Name, keys) + said(problems)
+	return fmt.Sprint(c.Name, keys) + textsOf(problems)
 }
 
-func ofHost(v *routev3.VirtualHost, there bool, problems []Problem) string {
-	if !there {
+func ofHost(v *routev3.VirtualHost, present bool, problems []Problem) string {
+	if !present {
 		return "gone"
 	}
 	out := fmt.Sprint(v.RequestHeadersToRemove)
 	for _, r := range v.Routes {
 		out += fmt.Sprint(" ", r.Name, r.RequestHeadersToRemove)
 	}
-	return out + said(problems)
+	return out + textsOf(problems)
 }
 
-func said(problems []Problem) string {
+func textsOf(problems []Problem) string {
 	out := ""
 	for _, p := range problems {
 		out += "; " + p.Message
@@ -247,8 +247,8 @@ func said(problems []Problem) string {
 
 func ofListener(t *testing.T, target string, set *Set, l *listenerv3.Listener) string {
 	t.Helper()
-	out, there, problems := set.Listener(&ir.Listener{}, l)
-	if !there {
+	out, present, problems := set.Listener(&ir.Listener{}, l)
+	if !present {
 		return "gone"
 	}
 	var list []string
@@ -275,10 +275,10 @@ func ofListener(t *testing.T, target string, set *Set, l *listenerv3.Listener) s
 			}
 		}
 	}
-	return strings.Join(list, " ") + said(problems)
+	return strings.Join(list, " ") + textsOf(problems)
 }
 
-// words are a filter's name, and the texts that its configuration has.
+// words returns the name of a filter and the texts in its configuration.
 func words(t *testing.T, name string, config *anypb.Any) string {
 	t.Helper()
 	m, err := config.UnmarshalNew()

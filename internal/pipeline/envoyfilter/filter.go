@@ -15,12 +15,12 @@ import (
 
 const connectionManager = "envoy.filters.network.http_connection_manager"
 
-// networkFilters patches the filters of a chain: first which there are, then each.
+// networkFilters patches the filters of a chain: first it inserts and removes filters, then it merges.
 func (w *work) networkFilters(l *listenerv3.Listener, c *listenerv3.FilterChain) {
 	was := c.Filters
 	for _, p := range w.of(model.PatchNetworkFilter) {
-		if !p.Operation.Merges() && p.meetsListener(l) && p.meetsChain(l, c) {
-			c.Filters = place(w, slices.Clone(c.Filters), p, p.namesFilter(), p.meetsFilter)
+		if !p.Operation.Merges() && p.matchesListener(l) && p.matchesChain(l, c) {
+			c.Filters = place(w, slices.Clone(c.Filters), p, p.namesFilter(), p.matchesFilter)
 		}
 	}
 	if !slices.Equal(was, c.Filters) {
@@ -33,8 +33,8 @@ func (w *work) networkFilters(l *listenerv3.Listener, c *listenerv3.FilterChain)
 
 const tcpProxy = "envoy.filters.network.tcp_proxy"
 
-// connectAtOnce has a destination be called as soon as the filters before let a connection pass: one that has it
-// wait would otherwise have Envoy (1.40) end it when the caller has shown its certificate.
+// connectAtOnce makes the TCP proxy connect as soon as the preceding filters let a connection pass. Otherwise, if one of
+// them delays the connection, Envoy 1.40 closes it after the handshake.
 func connectAtOnce(c *listenerv3.FilterChain) {
 	for i, f := range c.Filters {
 		m := &tcpproxyv3.TcpProxy{}
@@ -51,13 +51,13 @@ func connectAtOnce(c *listenerv3.FilterChain) {
 
 func (p *patch) namesFilter() bool { return p.Listener != nil && p.Listener.Filter != "" }
 
-func (p *patch) meetsFilter(f *listenerv3.Filter) bool {
+func (p *patch) matchesFilter(f *listenerv3.Filter) bool {
 	return !p.namesFilter() || envoyext.Canonical(f.Name) == p.Listener.Filter
 }
 
 func (w *work) networkFilter(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) {
 	for _, p := range w.of(model.PatchNetworkFilter) {
-		if p.Operation.Merges() && p.meetsListener(l) && p.meetsChain(l, c) && p.meetsFilter(f) {
+		if p.Operation.Merges() && p.matchesListener(l) && p.matchesChain(l, c) && p.matchesFilter(f) {
 			if config := w.mergeFilter(p, &f.Name, f.GetTypedConfig()); config != nil {
 				f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: config}
 			}
@@ -68,8 +68,8 @@ func (w *work) networkFilter(l *listenerv3.Listener, c *listenerv3.FilterChain, 
 	}
 }
 
-// mergeFilter merges a patch's filter, of the network or of HTTP, into one that is there: its name, and
-// its configuration, which it returns; nil where that stays.
+// mergeFilter merges the network or HTTP filter of a patch into an existing one: its name, and its configuration, which
+// it returns; nil: unchanged.
 func (w *work) mergeFilter(p *patch, name *string, config *anypb.Any) *anypb.Any {
 	value := p.value.(interface {
 		GetName() string
@@ -82,7 +82,7 @@ func (w *work) mergeFilter(p *patch, name *string, config *anypb.Any) *anypb.Any
 	return w.mergedConfig(p, config, value.GetTypedConfig())
 }
 
-// mergedConfig merges configurations of one type; nil where nothing is to be merged.
+// mergedConfig merges configurations of one type; nil: there is nothing to merge.
 func (w *work) mergedConfig(p *patch, to, from *anypb.Any) *anypb.Any {
 	if to == nil || from == nil {
 		return nil
@@ -96,8 +96,7 @@ func (w *work) mergedConfig(p *patch, to, from *anypb.Any) *anypb.Any {
 	return merged
 }
 
-// connectionManager patches HTTP filters and inline routes. What does not change is not
-// packed again.
+// connectionManager patches HTTP filters and inline routes. An unchanged connection manager is not packed again.
 func (w *work) connectionManager(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) {
 	m := &hcmv3.HttpConnectionManager{}
 	if f.GetTypedConfig().UnmarshalTo(m) != nil {
@@ -116,20 +115,19 @@ func (w *work) connectionManager(l *listenerv3.Listener, c *listenerv3.FilterCha
 	}
 }
 
-// httpFilters patches those of a connection manager. Where that changes them none is dormant any
-// more: requests meet a filter that was given a configuration, and those behind one that was
-// added, which may have another route chosen.
+// httpFilters patches the HTTP filters of a connection manager. If that changes them, no filter stays dormant: a patched
+// filter must be active, and an added filter may choose another route, which may configure the filters after it.
 func (w *work) httpFilters(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter, m *hcmv3.HttpConnectionManager) {
 	before := proto.Clone(m)
 	dormant := slices.DeleteFunc(slices.Clone(m.HttpFilters), func(h *hcmv3.HttpFilter) bool { return !h.Disabled })
 	for _, p := range w.of(model.PatchHTTPFilter) {
-		if !p.Operation.Merges() && p.meetsManager(l, c, f) {
-			m.HttpFilters = place(w, m.HttpFilters, p, p.namesHTTPFilter(), p.meetsHTTPFilter)
+		if !p.Operation.Merges() && p.matchesManager(l, c, f) {
+			m.HttpFilters = place(w, m.HttpFilters, p, p.namesHTTPFilter(), p.matchesHTTPFilter)
 		}
 	}
 	for _, h := range m.HttpFilters {
 		for _, p := range w.of(model.PatchHTTPFilter) {
-			if p.Operation.Merges() && p.meetsManager(l, c, f) && p.meetsHTTPFilter(h) {
+			if p.Operation.Merges() && p.matchesManager(l, c, f) && p.matchesHTTPFilter(h) {
 				if config := w.mergeFilter(p, &h.Name, h.GetTypedConfig()); config != nil {
 					h.ConfigType = &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}
 				}
@@ -144,12 +142,12 @@ func (w *work) httpFilters(l *listenerv3.Listener, c *listenerv3.FilterChain, f 
 	}
 }
 
-func (p *patch) meetsManager(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) bool {
-	return p.meetsListener(l) && p.meetsChain(l, c) && p.meetsFilter(f)
+func (p *patch) matchesManager(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) bool {
+	return p.matchesListener(l) && p.matchesChain(l, c) && p.matchesFilter(f)
 }
 
 func (p *patch) namesHTTPFilter() bool { return p.Listener != nil && p.Listener.SubFilter != "" }
 
-func (p *patch) meetsHTTPFilter(f *hcmv3.HttpFilter) bool {
+func (p *patch) matchesHTTPFilter(f *hcmv3.HttpFilter) bool {
 	return !p.namesHTTPFilter() || envoyext.Canonical(f.Name) == p.Listener.SubFilter
 }

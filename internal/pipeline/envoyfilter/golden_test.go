@@ -22,11 +22,10 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
-var update = flag.Bool("update", false, "write what comes out as what is wanted")
+var update = flag.Bool("update", false, "write the results to testdata")
 
-// A golden file is an archive of EnvoyFilters (NAME.yaml, in order) and of resources
-// (NAME.listener, NAME.cluster, NAME.vhost, NAME.routes), of which NAME.KIND.want says what
-// the patches make.
+// TestGolden applies EnvoyFilters (NAME.yaml, in order) to resources (NAME.listener, NAME.cluster, NAME.vhost,
+// NAME.routes) of each archive in testdata, and compares the results with NAME.KIND.want.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
@@ -42,7 +41,7 @@ func TestGolden(t *testing.T) {
 
 func golden(t *testing.T, file string, a *txtar.Archive) {
 	t.Helper()
-	set, said := setOf(t, a)
+	set, reported := setOf(t, a)
 	out := &txtar.Archive{Comment: a.Comment}
 	wants := map[string]string{}
 	for _, f := range a.Files {
@@ -58,8 +57,8 @@ func golden(t *testing.T, file string, a *txtar.Archive) {
 		if strings.HasSuffix(f.Name, ".yaml") {
 			continue
 		}
-		got := said + patched(t, set, f)
-		said = ""
+		got := reported + patched(t, set, f)
+		reported = ""
 		out.Files = append(out.Files, txtar.File{Name: f.Name + ".want", Data: []byte(got)})
 		if !*update {
 			require.Equal(t, wants[f.Name], got, f.Name)
@@ -70,8 +69,8 @@ func golden(t *testing.T, file string, a *txtar.Archive) {
 	}
 }
 
-// setOf decodes the EnvoyFilters as the sources do, and gives what was wrong with them.
-func setOf(t *testing.T, a *txtar.Archive) (set *Set, said string) {
+// setOf decodes EnvoyFilters as the sources do, and returns the problems with them.
+func setOf(t *testing.T, a *txtar.Archive) (set *Set, reported string) {
 	t.Helper()
 	v := &ir.Patches{}
 	for _, f := range a.Files {
@@ -80,7 +79,7 @@ func setOf(t *testing.T, a *txtar.Archive) (set *Set, said string) {
 		}
 		o, problems := config.Decoder{}.FromYAML(f.Data)
 		for _, p := range problems {
-			said += "# " + p.String() + "\n"
+			reported += "# " + p.String() + "\n"
 		}
 		filter := o.(*model.EnvoyFilter)
 		for i := range filter.Patches {
@@ -89,51 +88,51 @@ func setOf(t *testing.T, a *txtar.Archive) (set *Set, said string) {
 	}
 	set, left := New(v)
 	for _, p := range left {
-		said += "# " + p.Error() + "\n"
+		reported += "# " + p.Error() + "\n"
 	}
-	return set, said
+	return set, reported
 }
 
-// patched patches a resource, and checks that it is left as it was.
+// patched patches a resource and checks that the original did not change.
 func patched(t *testing.T, set *Set, f txtar.File) string {
 	t.Helper()
 	var out proto.Message
 	var problems []Problem
-	there := true
+	present := true
 	switch kind := filepath.Ext(f.Name); kind {
 	case ".listener":
 		m := read(t, f, &listenerv3.Listener{})
 		before := proto.Clone(m)
-		out, there, problems = set.Listener(servingPort8080, m)
-		require.True(t, proto.Equal(before, m), "the message is not the patch's")
+		out, present, problems = set.Listener(servingPort8080, m)
+		require.True(t, proto.Equal(before, m), "the original message must not change")
 	case ".cluster":
 		m := read(t, f, &clusterv3.Cluster{})
 		before := proto.Clone(m)
-		out, there, problems = set.Cluster("web.shop.svc.cluster.local", m)
-		require.True(t, proto.Equal(before, m), "the message is not the patch's")
+		out, present, problems = set.Cluster("web.shop.svc.cluster.local", m)
+		require.True(t, proto.Equal(before, m), "the original message must not change")
 	case ".vhost":
 		m := read(t, f, &routev3.VirtualHost{})
 		before := proto.Clone(m)
 		rc, name, _ := strings.Cut(m.Name, "/")
-		out, there, problems = set.VirtualHost(portRoutes(rc), name, m)
-		require.True(t, proto.Equal(before, m), "the message is not the patch's")
+		out, present, problems = set.VirtualHost(portRoutes(rc), name, m)
+		require.True(t, proto.Equal(before, m), "the original message must not change")
 	case ".routes":
 		m := read(t, f, &routev3.RouteConfiguration{})
 		out, problems = set.RouteConfig(portRoutes(m.Name), m)
 	default:
-		t.Fatalf("%s: no kind of resource", f.Name)
+		t.Fatalf("%s: unknown kind of resource", f.Name)
 	}
 	text := ""
 	for _, p := range problems {
 		text += "# " + p.Error() + "\n"
 	}
-	if !there {
+	if !present {
 		return text + "# removed\n"
 	}
 	return text + printed(t, out)
 }
 
-// servingPort8080 is what a listener is translated from that has the inbound routes of port 8080.
+// servingPort8080 is the IR of a listener with the inbound routes of port 8080.
 var servingPort8080 = &ir.Listener{Chains: []ir.FilterChain{{HTTP: &ir.HTTPChain{
 	Inline: &ir.InlineRoutes{RouteConfig: ir.RouteConfig{Name: ir.InboundRoutes(8080).Name, Of: ir.InboundRoutes(8080)}},
 }}}}

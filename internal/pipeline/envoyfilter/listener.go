@@ -17,9 +17,8 @@ var listenerTargets = []model.PatchTarget{
 
 var routeTargets = []model.PatchTarget{model.PatchRouteConfig, model.PatchVirtualHost, model.PatchHTTPRoute}
 
-// Listener patches a listener, with the route configurations inside of it; not there: it is
-// removed. v is what m was translated from.
-func (s *Set) Listener(v *ir.Listener, m *listenerv3.Listener) (out *listenerv3.Listener, there bool, problems []Problem) {
+// Listener patches a listener and the route configurations inside it. v is the IR of m. Not present: a patch removes it.
+func (s *Set) Listener(v *ir.Listener, m *listenerv3.Listener) (out *listenerv3.Listener, present bool, problems []Problem) {
 	if !s.any(listenerTargets...) && !s.any(routeTargets...) {
 		return m, true, nil
 	}
@@ -32,7 +31,7 @@ func (s *Set) Listener(v *ir.Listener, m *listenerv3.Listener) (out *listenerv3.
 
 func (w *work) listener(l *listenerv3.Listener) bool {
 	for _, p := range w.of(model.PatchListener) {
-		if !p.meetsListener(l) {
+		if !p.matchesListener(l) {
 			continue
 		}
 		switch {
@@ -41,7 +40,7 @@ func (w *work) listener(l *listenerv3.Listener) bool {
 		case p.Operation.Merges():
 			name := l.Name
 			mergeMessages(l, p.value, p.Operation == model.PatchMergeReplace)
-			l.Name = name // by which it is changed and removed
+			l.Name = name // updates and removals refer to it
 			w.did(p)
 		}
 	}
@@ -52,7 +51,7 @@ func (w *work) listener(l *listenerv3.Listener) bool {
 
 func (w *work) listenerFilters(l *listenerv3.Listener) {
 	for _, p := range w.of(model.PatchListenerFilter) {
-		if !p.meetsListener(l) {
+		if !p.matchesListener(l) {
 			continue
 		}
 		named := p.Listener != nil && p.Listener.ListenerFilter != ""
@@ -79,23 +78,23 @@ func (w *work) mergeListenerFilter(p *patch, f *listenerv3.ListenerFilter) {
 	}
 }
 
-// chains patches the filter chains, the default one too, and adds some.
+// chains patches the filter chains, with the default one, and adds new ones.
 func (w *work) chains(l *listenerv3.Listener) {
 	l.FilterChains = slices.DeleteFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return !w.chain(l, c) })
 	if c := l.DefaultFilterChain; c != nil && !w.chain(l, c) {
 		l.DefaultFilterChain = nil
 	}
 	for _, p := range w.of(model.PatchFilterChain) {
-		if p.Operation == model.PatchAdd && p.meetsListener(l) {
+		if p.Operation == model.PatchAdd && p.matchesListener(l) {
 			l.FilterChains = place(w, l.FilterChains, p, false, func(*listenerv3.FilterChain) bool { return false })
 		}
 	}
 }
 
-// chain tells whether the chain is still there.
+// chain patches a filter chain and reports whether it still exists.
 func (w *work) chain(l *listenerv3.Listener, c *listenerv3.FilterChain) bool {
 	for _, p := range w.of(model.PatchFilterChain) {
-		if p.Operation == model.PatchAdd || !p.meetsListener(l) || !p.meetsChain(l, c) {
+		if p.Operation == model.PatchAdd || !p.matchesListener(l) || !p.matchesChain(l, c) {
 			continue
 		}
 		w.did(p)
@@ -110,8 +109,8 @@ func (w *work) chain(l *listenerv3.Listener, c *listenerv3.FilterChain) bool {
 	return true
 }
 
-// mergeChain merges a transport socket of the same name by itself, and nothing else then, as
-// Istio does.
+// mergeChain merges a filter chain. If the patch has a transport socket with the chain's name of it, only that is merged,
+// as in Istio.
 func (w *work) mergeChain(p *patch, c *listenerv3.FilterChain) {
 	value := p.value.(*listenerv3.FilterChain)
 	if sameSocket(c.TransportSocket, value.TransportSocket) {
@@ -131,9 +130,8 @@ func (w *work) mergeSocket(p *patch, to, from *corev3.TransportSocket) {
 	}
 }
 
-// meetsListener tells whether a listener is one that the patch is for. In the virtual
-// listeners the port is one of filter chains.
-func (p *patch) meetsListener(l *listenerv3.Listener) bool {
+// matchesListener reports whether a patch is for a listener. In the virtual listeners, a port is that of a filter chain.
+func (p *patch) matchesListener(l *listenerv3.Listener) bool {
 	m := p.Listener
 	switch {
 	case m == nil:
@@ -150,8 +148,8 @@ func isVirtual(l *listenerv3.Listener) bool {
 	return l.Name == "virtualInbound" || l.Name == "virtualOutbound"
 }
 
-// meetsChain tells whether a chain of a listener that the patch is for is meant.
-func (p *patch) meetsChain(l *listenerv3.Listener, c *listenerv3.FilterChain) bool {
+// matchesChain reports whether a patch is for a filter chain of a matching listener.
+func (p *patch) matchesChain(l *listenerv3.Listener, c *listenerv3.FilterChain) bool {
 	m, match := p.Listener, c.GetFilterChainMatch()
 	if m == nil {
 		return true

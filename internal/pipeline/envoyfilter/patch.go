@@ -1,33 +1,40 @@
-// Package envoyfilter applies EnvoyFilters to Envoy's resources: messages in, messages out. It is
-// pure, and changes no message that it is given.
+// Package envoyfilter applies EnvoyFilters to Envoy's resources: messages in, messages out. It is pure.
 //
-// It follows Istio's order: for each resource the patches of the object itself, then of what
-// is in it, from the outside in; in each of these the order of the patches. What a patch
-// makes is held against the rules of Envoy's API, and a patch that breaks them is left out
-// for that resource, with a problem: a resource that Envoy refuses would hold up what the
-// mesh itself has to say.
+// Invariants:
+//
+//  1. A message that is passed in does not change. The result is a patched copy, or the message itself if no patch
+//     applies.
+//  2. Patches apply in Istio's order: first those of the resource, then those of its parts, from the outside in. Within
+//     these the order of the patches is kept.
+//  3. The result passes the validation rules of Envoy's API. A patch that breaks them is left out of that resource and
+//     reported as a Problem. A resource that Envoy refuses would also delay changes of the mesh itself.
+//
+// Start reading at New and run (patch.go), then Set.Listener.
 package envoyfilter
 
 import (
 	"fmt"
 	"slices"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/moonsail/moonsail/internal/config/envoyext"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
-// Set is the patches of one scope, unpacked. It does not change. nil has none.
+// Set has the unpacked patches of one proxy group. It does not change. A nil Set has none.
 type Set struct {
 	by      map[model.PatchTarget][]*patch
 	gateway bool
-	note    func(model.Key) // see Noting; nil: nobody asks
+	note    func(model.Key) // see Noting; may be nil
 }
 
-// Noting is a set with the same patches that calls note with the EnvoyFilter of each patch that
-// changes a resource. A set that notes is for one goroutine.
+// Noting returns a set with the same patches that calls note with the EnvoyFilter of each patch that changes a
+// resource. Only one goroutine may use it.
 func (s *Set) Noting(note func(model.Key)) *Set {
 	if s == nil {
 		return nil
@@ -37,32 +44,32 @@ func (s *Set) Noting(note func(model.Key)) *Set {
 	return &out
 }
 
-// patch is one of them.
+// patch is one unpacked patch.
 type patch struct {
 	ir.Patch
 	value proto.Message // nil for a removal; not to be changed
 }
 
-// Problem is what a patch could not do.
+// Problem is a patch that could not be applied.
 type Problem struct {
 	Origin  model.Key
 	Index   int // in spec.configPatches
 	Message string
 }
 
-// Error is one line with the object and the patch.
+// Error names the object and the patch in one line.
 func (p Problem) Error() string {
 	return fmt.Sprintf("%s: spec.configPatches[%d]: %s", p.Origin, p.Index, p.Message)
 }
 
-// leftOut ends a problem with a patch that changes nothing.
+// leftOut ends the message about a patch without an effect.
 const leftOut = "; the patch is left out"
 
 func (p *patch) problem(format string, args ...any) Problem {
 	return Problem{Origin: p.Origin, Index: p.Index, Message: fmt.Sprintf(format, args...)}
 }
 
-// New unpacks patches; nil where there are none.
+// New unpacks patches; nil: there are none.
 func New(v *ir.Patches) (*Set, []Problem) {
 	if v == nil || len(v.List) == 0 {
 		return nil, nil
@@ -83,7 +90,7 @@ func New(v *ir.Patches) (*Set, []Problem) {
 	return s, append(problems, s.resolve()...)
 }
 
-// any tells whether there are patches of some targets.
+// any reports whether there are patches of some targets.
 func (s *Set) any(targets ...model.PatchTarget) bool {
 	return s != nil && slices.ContainsFunc(targets, func(t model.PatchTarget) bool { return len(s.by[t]) > 0 })
 }
@@ -92,12 +99,12 @@ func (s *Set) any(targets ...model.PatchTarget) bool {
 type work struct {
 	*Set
 	inline   map[string]ir.RouteConfigKey // of a listener's route configurations, by name
-	skip     []*patch                     // that broke it before
-	applied  []*patch                     // that changed something, each once
+	skip     []*patch                     // patches that broke the resource before
+	applied  []*patch                     // patches that changed something, each once
 	problems []Problem
 }
 
-// of lists the patches of a target that are not to be skipped.
+// of lists the patches of a target, without those in skip.
 func (w *work) of(target model.PatchTarget) []*patch {
 	if len(w.skip) == 0 {
 		return w.by[target]
@@ -105,14 +112,14 @@ func (w *work) of(target model.PatchTarget) []*patch {
 	return slices.DeleteFunc(slices.Clone(w.by[target]), func(p *patch) bool { return slices.Contains(w.skip, p) })
 }
 
-// did notes that a patch changed something.
+// did records that a patch changed something.
 func (w *work) did(p *patch) {
 	if !slices.Contains(w.applied, p) {
 		w.applied = append(w.applied, p)
 	}
 }
 
-// failed notes that a patch cannot be applied where it matches.
+// failed records that a matching patch cannot be applied.
 func (w *work) failed(p *patch, format string, args ...any) {
 	problem := p.problem(format, args...)
 	if !slices.Contains(w.problems, problem) {
@@ -120,15 +127,15 @@ func (w *work) failed(p *patch, format string, args ...any) {
 	}
 }
 
-// run applies f to a copy of m: the result, or m itself where nothing changed, and whether
-// it is still there. f tells the latter.
-func run[M proto.Message](s *Set, m M, f func(*work, M) bool, check func(M) error) (out M, there bool, problems []Problem) {
+// run applies f to a copy of m. It returns the result, or m itself if nothing changed, and whether the resource is still
+// present, which f reports. If the result is invalid, it finds the patches that break it and leaves them out.
+func run[M proto.Message](s *Set, m M, f func(*work, M) bool, check func(M) error) (out M, present bool, problems []Problem) {
 	w := &work{Set: s}
-	out, there, err := attempt(w, m, f, check)
+	out, present, err := attempt(w, m, f, check)
 	if err != nil {
 		w = s.withoutBreaking(w, func(w *work) error { _, _, err := attempt(w, m, f, check); return err })
-		if out, there, err = attempt(w, m, f, check); err != nil {
-			return m, true, append(w.problems, Problem{Message: err.Error()}) // the resource was broken before
+		if out, present, err = attempt(w, m, f, check); err != nil {
+			return m, true, append(w.problems, Problem{Message: err.Error()}) // the resource was invalid before
 		}
 	}
 	if s.note != nil {
@@ -136,7 +143,7 @@ func run[M proto.Message](s *Set, m M, f func(*work, M) bool, check func(M) erro
 			s.note(p.Origin)
 		}
 	}
-	return out, there, w.problems
+	return out, present, w.problems
 }
 
 func attempt[M proto.Message](w *work, m M, f func(*work, M) bool, check func(M) error) (M, bool, error) {
@@ -158,8 +165,8 @@ func attempt[M proto.Message](w *work, m M, f func(*work, M) bool, check func(M)
 	return out, true, nil
 }
 
-// withoutBreaking finds which of the patches that w applied break the resource: each is
-// tried beside those before it that do not.
+// withoutBreaking finds the patches that break the resource. It tries each patch together with the preceding ones that do
+// not break it.
 func (s *Set) withoutBreaking(w *work, try func(*work) error) *work {
 	candidates := w.applied
 	out := &work{Set: s, skip: slices.Clone(candidates)}
@@ -168,10 +175,51 @@ func (s *Set) withoutBreaking(w *work, try func(*work) error) *work {
 		i := slices.Index(out.skip, p)
 		out.skip = slices.Delete(out.skip, i, i+1)
 		if err := try(out); err != nil {
-			problems = append(problems, p.problem("what comes of it is nothing that Envoy takes: %v"+leftOut, err))
+			problems = append(problems, p.problem("Envoy would refuse the result: %v"+leftOut, err))
 			out.skip = append(out.skip, p)
 		}
 	}
 	out.problems = problems
 	return out
+}
+
+// metadataKey is the metadata key with the EnvoyFilters that changed a resource.
+const metadataKey = "moonsail"
+
+// signed writes the EnvoyFilters that changed a resource into its metadata, for people who read dumps and to find the
+// cause of a NACK.
+func signed(m proto.Message, by []*patch) {
+	var keys []model.Key
+	for _, p := range by {
+		keys = append(keys, p.Origin)
+	}
+	Sign(m, keys...)
+}
+
+// Sign writes EnvoyFilters into the metadata of a resource.
+func Sign(m proto.Message, by ...model.Key) {
+	fd := m.ProtoReflect().Descriptor().Fields().ByName("metadata")
+	if fd == nil || fd.Message().FullName() != "envoy.config.core.v3.Metadata" {
+		return
+	}
+	slices.SortFunc(by, model.Key.Compare)
+	list := &structpb.ListValue{}
+	for _, k := range slices.Compact(by) {
+		list.Values = append(list.Values, structpb.NewStringValue(ConfigPath(k)))
+	}
+	metadata, _ := m.ProtoReflect().Get(fd).Message().Interface().(*corev3.Metadata)
+	out := proto.Clone(metadata).(*corev3.Metadata)
+	if out == nil {
+		out = &corev3.Metadata{}
+	}
+	if out.FilterMetadata == nil {
+		out.FilterMetadata = map[string]*structpb.Struct{}
+	}
+	out.FilterMetadata[metadataKey] = &structpb.Struct{Fields: map[string]*structpb.Value{"envoy_filters": structpb.NewListValue(list)}}
+	m.ProtoReflect().Set(fd, protoreflect.ValueOfMessage(out.ProtoReflect()))
+}
+
+// ConfigPath is Istio's name of an EnvoyFilter in metadata.
+func ConfigPath(k model.Key) string {
+	return fmt.Sprintf("/apis/networking.istio.io/v1alpha3/namespaces/%s/envoy-filter/%s", k.Namespace, k.Name)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// resolve puts the configurations that EXTENSION_CONFIG adds into the filters that look for
-// them by the stream: they are part of the filter, and nobody has to wait for them.
+// resolve puts the configurations that EXTENSION_CONFIG adds into the filters that request them from the xDS stream.
+// The configuration becomes a part of the filter, so listeners do not wait for it.
 func (s *Set) resolve() []Problem {
 	configs := map[string]*anypb.Any{}
 	for _, p := range s.by[model.PatchExtensionConfig] {
@@ -31,7 +31,7 @@ func (s *Set) resolve() []Problem {
 			switch {
 			case source == nil || !byStream(source):
 			case config == nil:
-				problems = append(problems, p.problem("no EXTENSION_CONFIG is added under the name %q, and the filter has no default_config"+leftOut, name))
+				problems = append(problems, p.problem("no EXTENSION_CONFIG adds %q, and the filter has no default_config"+leftOut, name))
 				continue
 			default:
 				p.value = withConfig(p.value, config)
@@ -43,13 +43,12 @@ func (s *Set) resolve() []Problem {
 	return problems
 }
 
-// byStream tells whether a filter's configuration is to come by the stream that the filter
-// came by.
+// byStream reports whether a filter requests its configuration from the xDS stream.
 func byStream(s *corev3.ExtensionConfigSource) bool {
 	return s.GetConfigSource().GetAds() != nil || s.GetConfigSource().GetSelf() != nil
 }
 
-// discovery is where a filter finds its configuration; nil: it has it.
+// discovery returns the source of a filter's configuration; nil: the filter contains it.
 func discovery(m proto.Message) (name string, source *corev3.ExtensionConfigSource) {
 	switch m := m.(type) {
 	case *hcmv3.HttpFilter:

@@ -29,12 +29,12 @@ func (w *work) routeConfig(of ir.RouteConfigKey, r *routev3.RouteConfiguration) 
 			w.did(p)
 		}
 	}
-	r.Name = name // by which listeners find it
+	r.Name = name // listeners refer to it
 }
 
-// VirtualHost patches a virtual host of a route configuration; name is the one that patches
-// call it by. Not there: it is removed.
-func (s *Set) VirtualHost(of ir.RouteConfigKey, name string, m *routev3.VirtualHost) (out *routev3.VirtualHost, there bool, problems []Problem) {
+// VirtualHost patches a virtual host of a route configuration. name is the name that patches match. Not present: a patch
+// removes it.
+func (s *Set) VirtualHost(of ir.RouteConfigKey, name string, m *routev3.VirtualHost) (out *routev3.VirtualHost, present bool, problems []Problem) {
 	if !s.any(model.PatchVirtualHost, model.PatchHTTPRoute) {
 		return m, true, nil
 	}
@@ -44,7 +44,7 @@ func (s *Set) VirtualHost(of ir.RouteConfigKey, name string, m *routev3.VirtualH
 func (w *work) virtualHost(of ir.RouteConfigKey, name string, v *routev3.VirtualHost) bool {
 	own, domains := v.Name, v.Domains
 	for _, p := range w.of(model.PatchVirtualHost) {
-		if p.Operation == model.PatchAdd || !p.meetsHost(w.gateway, of, name, domains) {
+		if p.Operation == model.PatchAdd || !p.matchesHost(w.gateway, of, name, domains) {
 			continue
 		}
 		w.did(p)
@@ -58,7 +58,7 @@ func (w *work) virtualHost(of ir.RouteConfigKey, name string, v *routev3.Virtual
 			mergeMessages(v, p.value, false)
 		}
 		if extra := slices.IndexFunc(p.Domains, func(d string) bool { return !slices.Contains(domains, d) }); extra >= 0 {
-			w.failed(p, "the domain %q is not one of virtual host %s, and is not added: another may have it; use ADD, or a VirtualService", p.Domains[extra], name)
+			w.failed(p, "domain %q is not added to virtual host %s, since another one may have it: use ADD, or a VirtualService", p.Domains[extra], name)
 		}
 	}
 	v.Name, v.Domains = own, domains // names and domains are unique in a route configuration
@@ -66,17 +66,17 @@ func (w *work) virtualHost(of ir.RouteConfigKey, name string, v *routev3.Virtual
 	return true
 }
 
-// routes patches each route, then which there are.
+// routes first removes and merges routes, then inserts.
 func (w *work) routes(of ir.RouteConfigKey, name string, v *routev3.VirtualHost) {
 	list := w.of(model.PatchHTTPRoute)
-	meets := func(p *patch) bool { return p.meetsHost(w.gateway, of, name, v.Domains) }
+	meets := func(p *patch) bool { return p.matchesHost(w.gateway, of, name, v.Domains) }
 	for _, p := range list {
 		if !meets(p) {
 			continue
 		}
 		switch {
 		case p.Operation == model.PatchRemove:
-			v.Routes = place(w, v.Routes, p, true, p.meetsRoute)
+			v.Routes = place(w, v.Routes, p, true, p.matchesRoute)
 		case p.Operation.Merges():
 			w.mergeRoutes(p, v.Routes)
 		}
@@ -85,23 +85,23 @@ func (w *work) routes(of ir.RouteConfigKey, name string, v *routev3.VirtualHost)
 		named := p.Routes != nil && p.Routes.Route != nil
 		switch {
 		case p.Operation == model.PatchRemove || p.Operation.Merges() || !meets(p):
-		case p.Operation == model.PatchFirst && named && !slices.ContainsFunc(v.Routes, p.meetsRoute):
+		case p.Operation == model.PatchFirst && named && !slices.ContainsFunc(v.Routes, p.matchesRoute):
 		default:
-			v.Routes = place(w, v.Routes, p, named, p.meetsRoute)
+			v.Routes = place(w, v.Routes, p, named, p.matchesRoute)
 		}
 	}
 }
 
 func (w *work) mergeRoutes(p *patch, routes []*routev3.Route) {
 	for _, r := range routes {
-		if p.meetsRoute(r) {
+		if p.matchesRoute(r) {
 			mergeMessages(r, p.value, p.Operation == model.PatchMergeReplace)
 			w.did(p)
 		}
 	}
 }
 
-// inlineRoutes patches a route configuration that is part of a listener. One that only a patch has is matched by name.
+// inlineRoutes patches a route configuration inside a listener. One that only a patch has is matched by name.
 func (w *work) inlineRoutes(r *routev3.RouteConfiguration) {
 	of, ok := w.inline[r.Name]
 	if !ok {
@@ -116,14 +116,14 @@ func (w *work) inlineRoutes(r *routev3.RouteConfiguration) {
 		if taken := slices.ContainsFunc(r.VirtualHosts, func(v *routev3.VirtualHost) bool {
 			return slices.ContainsFunc(v.Domains, func(d string) bool { return slices.Contains(p.Domains, d) })
 		}); taken {
-			w.failed(p, "route configuration %s has a virtual host of one of its domains"+leftOut, r.Name)
+			w.failed(p, "route configuration %s already has a virtual host with one of its domains"+leftOut, r.Name)
 			continue
 		}
 		r.VirtualHosts = place(w, r.VirtualHosts, p, false, func(*routev3.VirtualHost) bool { return false })
 	}
 }
 
-func (p *patch) meetsHost(gateway bool, of ir.RouteConfigKey, name string, domains []string) bool {
+func (p *patch) matchesHost(gateway bool, of ir.RouteConfigKey, name string, domains []string) bool {
 	m := p.Routes
 	if m == nil {
 		return true
@@ -132,7 +132,7 @@ func (p *patch) meetsHost(gateway bool, of ir.RouteConfigKey, name string, domai
 		(m.Domain == "" || slices.Contains(domains, m.Domain))
 }
 
-func (p *patch) meetsRoute(r *routev3.Route) bool {
+func (p *patch) matchesRoute(r *routev3.Route) bool {
 	if p.Routes == nil || p.Routes.Route == nil {
 		return true
 	}

@@ -1,5 +1,3 @@
-// Package store holds what the sources have said: immutable tables, numbered by
-// Revision, and the intake through which events reach them.
 package store
 
 import (
@@ -11,44 +9,44 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Event is one thing that a source has seen.
+// Event is one change of an object that a source has seen.
 type Event struct {
 	Key       model.Key
 	Object    model.Object // nil: deleted
 	Observed  time.Time    // when the source saw it
-	Committed time.Time    // when the API server had it, where that is known
-	// Urgent events go before all others: they take endpoints away, to which requests
-	// would still be sent. See RemovesEndpoints.
+	Committed time.Time    // when the API server stored it, if known
+	// Urgent events precede all others: they remove endpoints, to which requests would still be sent. See
+	// RemovesEndpoints.
 	Urgent bool
 }
 
-// Intake gathers events until the engine takes them. Events of one object coalesce:
-// the newest object, the oldest time. It is bounded by the number of objects.
+// Intake collects events until the engine takes them. Events of one object are merged: the newest object, the oldest
+// time. So the intake is bounded by the number of objects.
 type Intake struct {
-	ready chan struct{} // holds one token while there is something to take
+	ready chan struct{} // has one token while there is something to take
 
 	mu      sync.Mutex // guards all below
 	pending map[model.Key]place
-	groups  []*group // in the order in which their first objects came
+	groups  []*group // in the order of their first events
 	depth   map[model.Kind]int
 	last    time.Time       // when the newest event was observed
-	whole   bool            // groups have come to share objects: they are taken together
+	whole   bool            // some groups share an object, so all are taken together
 	waiting map[string]bool // sources that have not loaded yet
 }
 
-// group is what one Put has brought: its events are taken together.
+// group has the events of one Put, which are taken together.
 type group struct {
 	events []Event
 	urgent bool
 }
 
-// place is where an object's event waits.
+// place is the position of an object's event.
 type place struct {
 	group *group
 	index int
 }
 
-// NewIntake makes an intake that is synced once each of the named sources has said so.
+// NewIntake makes an intake that is synced once Synced was called for each of the sources.
 func NewIntake(sources ...string) *Intake {
 	in := &Intake{
 		ready: make(chan struct{}, 1), pending: map[model.Key]place{}, depth: map[model.Kind]int{}, waiting: map[string]bool{},
@@ -59,7 +57,7 @@ func NewIntake(sources ...string) *Intake {
 	return in
 }
 
-// Put adds events. All of one call are taken together.
+// Put adds events. The events of one call are taken together.
 func (in *Intake) Put(events ...Event) {
 	if len(events) == 0 {
 		return
@@ -79,7 +77,7 @@ func (in *Intake) Put(events ...Event) {
 	in.signal()
 }
 
-// merge adds one event to the group, or to the one that has its object; mu is held.
+// merge adds one event to the group, or to the group that already has its object. mu is held.
 func (in *Intake) merge(g *group, e Event, several bool) {
 	at, ok := in.pending[e.Key]
 	if !ok {
@@ -100,7 +98,7 @@ func (in *Intake) merge(g *group, e Event, several bool) {
 	in.whole = in.whole || several && at.group != g
 }
 
-// Synced says that a source has put everything it had at its start.
+// Synced records that a source has put everything that it had at its start.
 func (in *Intake) Synced(source string) {
 	in.mu.Lock()
 	delete(in.waiting, source)
@@ -108,22 +106,22 @@ func (in *Intake) Synced(source string) {
 	in.signal()
 }
 
-// IsSynced tells whether all sources have loaded.
+// IsSynced reports whether all sources have loaded.
 func (in *Intake) IsSynced() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.waiting) == 0
 }
 
-// Ready has a token when there may be something to take, or when a source has synced.
+// Ready receives a token when there may be something to take, or when a source has synced.
 func (in *Intake) Ready() <-chan struct{} { return in.ready }
 
-// batchLimit is how many objects are taken at once, so that in a storm of one kind others
-// do not wait long: some ten milliseconds of work.
+// batchLimit is the maximum of objects in a batch, about ten milliseconds of work. It bounds how long other kinds wait
+// during a storm of one kind.
 const batchLimit = 1024
 
-// Take takes the next batch: everything that is there, up to a limit. Beyond it what is
-// urgent goes first, and then all kinds by turns; what stays is ready at once.
+// Take takes the next batch: everything that waits, up to batchLimit. If more waits, urgent groups are first, and then
+// all kinds take turns. The rest is ready at once.
 func (in *Intake) Take() []Event {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -135,15 +133,14 @@ func (in *Intake) Take() []Event {
 	return events
 }
 
-// TakeAll takes everything, however much it is: what sources have at their start is
-// nothing that anybody waits for a part of.
+// TakeAll takes everything without a limit, for the objects that sources have at their start.
 func (in *Intake) TakeAll() []Event {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.takeAll()
 }
 
-// takeAll empties the intake; mu is held.
+// takeAll empties the intake. mu is held.
 func (in *Intake) takeAll() []Event {
 	if len(in.groups) == 0 {
 		return nil
@@ -153,12 +150,12 @@ func (in *Intake) takeAll() []Event {
 		events = append(events, g.events...)
 	}
 	in.groups, in.whole = nil, false
-	in.pending = map[model.Key]place{} // after a storm clearing it would take as long as that was large
+	in.pending = map[model.Key]place{} // clearing the map of a storm would take long, also later
 	clear(in.depth)
 	return events
 }
 
-// takeSome takes the chosen groups; mu is held.
+// takeSome takes the chosen groups. mu is held.
 func (in *Intake) takeSome(chosen []bool) []Event {
 	events := make([]Event, 0, batchLimit)
 	rest := make([]*group, 0, len(in.groups))
@@ -177,8 +174,8 @@ func (in *Intake) takeSome(chosen []bool) []Event {
 	return events
 }
 
-// choose marks groups with limit objects or a little more: urgent ones first, then one of
-// each kind in turn, each kind's in their order. A group counts among its first kind.
+// choose selects groups with about limit objects: urgent groups first, then one group of each kind in turn. The order
+// within a kind is kept. The kind of a group is that of its first event.
 func choose(groups []*group, limit int) []bool {
 	chosen := make([]bool, len(groups))
 	byKind := map[model.Kind][]int{}
@@ -209,21 +206,21 @@ func choose(groups []*group, limit int) []bool {
 	return chosen
 }
 
-// Depth is the number of objects that wait.
+// Depth returns the number of objects that wait.
 func (in *Intake) Depth() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.pending)
 }
 
-// Waiting is what there is to take.
+// Waiting describes the events that wait.
 type Waiting struct {
 	Objects, Endpoints int
-	// First and Last are when the oldest and the newest event of it were observed.
+	// First and Last are when the oldest and the newest event were observed.
 	First, Last time.Time
 }
 
-// Waiting tells what there is to take.
+// Waiting describes the events that wait.
 func (in *Intake) Waiting() Waiting {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -234,7 +231,7 @@ func (in *Intake) Waiting() Waiting {
 		First: in.groups[0].events[0].Observed, Last: in.last}
 }
 
-// DepthOf is the number of objects of a kind that wait.
+// DepthOf returns the number of objects of a kind that wait.
 func (in *Intake) DepthOf(k model.Kind) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -246,4 +243,34 @@ func (in *Intake) signal() {
 	case in.ready <- struct{}{}:
 	default:
 	}
+}
+
+// RemovesEndpoints reports whether a change removes endpoints, or makes them not ready. nil stands for an object that
+// does not exist.
+func RemovesEndpoints(old, now model.Object) bool {
+	switch old := old.(type) {
+	case *model.EndpointSlice:
+		next, _ := now.(*model.EndpointSlice)
+		return next == nil || loses(old, next)
+	case *model.Workload:
+		next, _ := now.(*model.Workload)
+		return next == nil || next.Terminating && !old.Terminating || !next.Ready && old.Ready
+	}
+	return false
+}
+
+// loses reports whether some endpoint that was ready is missing or not ready.
+func loses(old, now *model.EndpointSlice) bool {
+	ready := make(map[string]bool, len(now.Members))
+	for i := range now.Members {
+		if m := &now.Members[i]; m.Ready && len(m.Addresses) > 0 {
+			ready[m.Addresses[0]] = true
+		}
+	}
+	for i := range old.Members {
+		if m := &old.Members[i]; m.Ready && len(m.Addresses) > 0 && !ready[m.Addresses[0]] {
+			return true
+		}
+	}
+	return false
 }

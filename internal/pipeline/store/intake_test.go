@@ -14,7 +14,7 @@ func key(kind model.Kind, name string) model.Key {
 	return model.Key{Kind: kind, Namespace: "shop", Name: name}
 }
 
-// storm puts so many events of a kind, one by one.
+// storm puts n events of a kind, one by one.
 func storm(in *Intake, kind model.Kind, n int) {
 	for i := range n {
 		in.Put(Event{Key: key(kind, fmt.Sprint(i))})
@@ -31,9 +31,8 @@ func count(events []Event, kind model.Kind) int {
 	return n
 }
 
-// TestAStormOfOneKind holds that others do not wait for its end, what takes endpoints away
-// least of all.
-func TestAStormOfOneKind(t *testing.T) {
+// TestStormOfOneKind checks that events of other kinds do not wait for its end, and urgent events are first.
+func TestStormOfOneKind(t *testing.T) {
 	in := NewIntake()
 	storm(in, model.KindPod, 5*batchLimit)
 	storm(in, model.KindVirtualService, 10)
@@ -45,7 +44,7 @@ func TestAStormOfOneKind(t *testing.T) {
 	require.InDelta(t, batchLimit, len(events), 5, "a batch is bounded")
 	require.Equal(t, 1, count(events, model.KindEndpointSlice))
 	require.Equal(t, 10, count(events, model.KindVirtualService))
-	require.Equal(t, key(model.KindPod, "0"), events[0].Key, "each kind's in their order")
+	require.Equal(t, key(model.KindPod, "0"), events[0].Key, "the order within a kind is kept")
 
 	seen := map[model.Key]bool{}
 	for n := len(events); n > 0; n = len(events) {
@@ -54,7 +53,7 @@ func TestAStormOfOneKind(t *testing.T) {
 			seen[e.Key] = true
 		}
 		if in.Depth() > 0 {
-			await.From(t, in.Ready()) // what stays is ready at once
+			await.From(t, in.Ready()) // the rest is ready at once
 		}
 		events = in.Take()
 	}
@@ -63,15 +62,14 @@ func TestAStormOfOneKind(t *testing.T) {
 	require.Zero(t, in.DepthOf(model.KindPod))
 }
 
-func TestStartIsTakenAsAWhole(t *testing.T) {
+func TestTakeAllHasNoLimit(t *testing.T) {
 	in := NewIntake()
 	storm(in, model.KindPod, 3*batchLimit)
 	require.Len(t, in.TakeAll(), 3*batchLimit)
 }
 
-// TestTogetherStaysTogether holds that the events of one Put are taken at once, whatever
-// they coalesce with.
-func TestTogetherStaysTogether(t *testing.T) {
+// TestGroupIsTakenTogether checks that the events of one Put are taken together, also if they are merged with others.
+func TestGroupIsTakenTogether(t *testing.T) {
 	in := NewIntake()
 	storm(in, model.KindPod, 2*batchLimit)
 	in.Put(Event{Key: key(model.KindService, "a")}, Event{Key: key(model.KindService, "b")}, Event{Key: key(model.KindService, "c")})
@@ -84,7 +82,7 @@ func TestTogetherStaysTogether(t *testing.T) {
 	events = in.Take()
 	require.Equal(t, 1, count(events, model.KindService))
 	require.Contains(t, keys(events), last)
-	require.Zero(t, in.Depth(), "they share an object with others: all go together")
+	require.Zero(t, in.Depth(), "groups that share an object are taken together")
 }
 
 func keys(events []Event) []model.Key {
@@ -95,9 +93,8 @@ func keys(events []Event) []model.Key {
 	return out
 }
 
-// TestCoalescingKeepsUrgency holds that an endpoint which comes back before anybody looked
-// does not slow down what was urgent.
-func TestCoalescingKeepsUrgency(t *testing.T) {
+// TestMergedEventStaysUrgent checks that an urgent event stays urgent if a later one of its object is not.
+func TestMergedEventStaysUrgent(t *testing.T) {
 	in := NewIntake()
 	storm(in, model.KindPod, 2*batchLimit)
 	k := key(model.KindPod, fmt.Sprint(2*batchLimit-1))
@@ -107,7 +104,7 @@ func TestCoalescingKeepsUrgency(t *testing.T) {
 	require.Contains(t, keys(events), k)
 }
 
-func TestTakesAway(t *testing.T) {
+func TestRemovesEndpoints(t *testing.T) {
 	slice := func(members ...model.SliceEndpoint) *model.EndpointSlice {
 		return &model.EndpointSlice{Members: members}
 	}
@@ -120,18 +117,18 @@ func TestTakesAway(t *testing.T) {
 		old, now model.Object
 		want     bool
 	}{
-		"a new slice":              {nil, slice(one), false},
-		"one more":                 {slice(one), slice(one, two), false},
-		"one less":                 {slice(one, two), slice(two), true},
-		"one is not ready":         {slice(one, two), slice(one, member("10.0.0.2", false)), true},
-		"one that never was":       {slice(one, member("10.0.0.2", false)), slice(one), false},
-		"the slice":                {slice(one), nil, true},
-		"a Pod":                    {up, nil, true},
-		"a Pod is not ready":       {up, down, true},
-		"a Pod is ready":           {down, up, false},
-		"a Pod ends":               {up, &model.Workload{Ready: true, Terminating: true}, true},
-		"a service has nothing":    {service("a", "1"), service("a", "2"), false},
-		"what has gone both times": {nil, nil, false},
+		"a new slice":         {nil, slice(one), false},
+		"one more endpoint":   {slice(one), slice(one, two), false},
+		"one endpoint less":   {slice(one, two), slice(two), true},
+		"one is not ready":    {slice(one, two), slice(one, member("10.0.0.2", false)), true},
+		"one was never ready": {slice(one, member("10.0.0.2", false)), slice(one), false},
+		"a deleted slice":     {slice(one), nil, true},
+		"a deleted Pod":       {up, nil, true},
+		"a Pod is not ready":  {up, down, true},
+		"a Pod is ready":      {down, up, false},
+		"a Pod terminates":    {up, &model.Workload{Ready: true, Terminating: true}, true},
+		"a service":           {service("a", "1"), service("a", "2"), false},
+		"an unknown object":   {nil, nil, false},
 	} {
 		require.Equal(t, c.want, RemovesEndpoints(c.old, c.now), name)
 	}

@@ -1,3 +1,13 @@
+// Package store has the objects of all sources: the intake, through which events arrive (intake.go), and immutable
+// tables of objects, numbered by Revision (store.go).
+//
+// Invariants:
+//
+//  1. A Snapshot never changes. Neither does an object once it is in the intake.
+//  2. One goroutine applies batches. Any goroutine reads the newest snapshot, without a lock.
+//  3. The intake has at most one event for each object.
+//
+// Start reading at Intake.Put, Intake.Take and Store.Apply.
 package store
 
 import (
@@ -9,13 +19,13 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Snapshot is all objects at one revision. It never changes, and costs nothing to keep.
+// Snapshot is all objects at one revision. It never changes.
 type Snapshot struct {
 	Revision model.Revision
 	tables   map[model.Kind]*iradix.Tree[model.Object]
 }
 
-// Get finds one object; nil where there is none.
+// Get returns one object; nil: there is none.
 func (s *Snapshot) Get(k model.Key) model.Object {
 	t := s.tables[k.Kind]
 	if t == nil {
@@ -25,7 +35,7 @@ func (s *Snapshot) Get(k model.Key) model.Object {
 	return o
 }
 
-// All yields the objects of a kind, by namespace and name.
+// All yields the objects of a kind in the order of namespace and name.
 func (s *Snapshot) All(kind model.Kind) iter.Seq[model.Object] {
 	return func(yield func(model.Object) bool) {
 		t := s.tables[kind]
@@ -41,7 +51,7 @@ func (s *Snapshot) All(kind model.Kind) iter.Seq[model.Object] {
 	}
 }
 
-// Len is the number of objects of a kind.
+// Len returns the number of objects of a kind.
 func (s *Snapshot) Len(kind model.Kind) int {
 	if t := s.tables[kind]; t != nil {
 		return t.Len()
@@ -56,34 +66,33 @@ func rowKey(k model.Key) []byte {
 	return append(b, k.Name...)
 }
 
-// Change is the difference that a batch makes for one object. Old is nil for what is
-// new, New for what is gone; never both.
+// Change is the difference that a batch makes for one object. Old is nil for a created object, New for a deleted one.
 type Change struct {
 	Key      model.Key
 	Old, New model.Object
 	Event    Event
 }
 
-// Store is the newest snapshot. One goroutine applies; anybody reads.
+// Store has the newest snapshot. One goroutine calls Apply; any goroutine reads.
 type Store struct {
 	current atomic.Pointer[Snapshot]
 }
 
-// New makes an empty store, at revision 1: cursors at 0 have seen nothing.
+// New makes an empty store at revision 1. A cursor at 0 has seen nothing.
 func New() *Store {
 	s := &Store{}
 	s.current.Store(&Snapshot{Revision: 1, tables: map[model.Kind]*iradix.Tree[model.Object]{}})
 	return s
 }
 
-// Snapshot is the newest one.
+// Snapshot returns the newest snapshot.
 func (s *Store) Snapshot() *Snapshot { return s.current.Load() }
 
-// Apply makes the next revision of events, and tells what differs, in the events'
-// order. Events that change nothing (same resource version, or the removal of what was
-// not there) are left out; where all are, no revision is made.
+// Apply makes the next revision out of events and returns what differs, in the order of the events. Events without an
+// effect (an equal resource version, or the removal of an unknown object) are left out. If no event has an
+// effect, there is no new revision.
 //
-// Only one goroutine may apply.
+// Only one goroutine may call Apply.
 func (s *Store) Apply(events []Event) (*Snapshot, []Change) {
 	old := s.current.Load()
 	txns := map[model.Kind]*iradix.Txn[model.Object]{}

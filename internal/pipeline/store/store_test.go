@@ -19,7 +19,7 @@ func service(name, version string) *model.Service {
 
 func put(s *model.Service) Event { return Event{Key: s.Key, Object: s} }
 
-func TestApplyNumbersWhatDiffers(t *testing.T) {
+func TestApplyNumbersChanges(t *testing.T) {
 	s := New()
 	first, changes := s.Apply([]Event{put(service("a", "1")), put(service("b", "1"))})
 	require.Equal(t, model.Revision(2), first.Revision)
@@ -27,7 +27,7 @@ func TestApplyNumbersWhatDiffers(t *testing.T) {
 	require.Nil(t, changes[0].Old)
 
 	second, changes := s.Apply([]Event{put(service("a", "1"))})
-	require.Same(t, first, second, "an equal version makes no revision")
+	require.Same(t, first, second, "an equal version is no change")
 	require.Empty(t, changes)
 
 	third, changes := s.Apply([]Event{put(service("a", "2")), {Key: service("b", "").Key}})
@@ -35,10 +35,10 @@ func TestApplyNumbersWhatDiffers(t *testing.T) {
 	require.Len(t, changes, 2)
 	require.Nil(t, changes[1].New)
 	require.Equal(t, 1, third.Len(model.KindService))
-	require.Equal(t, 2, first.Len(model.KindService), "an old snapshot stays as it was")
+	require.Equal(t, 2, first.Len(model.KindService), "an old snapshot does not change")
 }
 
-func TestApplyIgnoresRemovalOfTheUnknown(t *testing.T) {
+func TestApplyIgnoresRemovalOfUnknownObject(t *testing.T) {
 	s := New()
 	snap, changes := s.Apply([]Event{{Key: service("a", "").Key}})
 	require.Empty(t, changes)
@@ -46,7 +46,7 @@ func TestApplyIgnoresRemovalOfTheUnknown(t *testing.T) {
 	require.Nil(t, snap.Get(service("a", "").Key))
 }
 
-func TestIntakeCoalesces(t *testing.T) {
+func TestIntakeMergesEvents(t *testing.T) {
 	in := NewIntake("file")
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	in.Put(Event{Key: service("a", "").Key, Object: service("a", "1"), Observed: early})
