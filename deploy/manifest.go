@@ -1,4 +1,4 @@
-// Package deploy holds the Kubernetes manifests of the control plane, and adapts them to revisions.
+// Package deploy holds the Kubernetes manifests of the control plane, and adapts them to an image and a revision.
 package deploy
 
 import (
@@ -17,21 +17,21 @@ import (
 //go:embed rbac.yaml webhook.yaml injector.yaml control-plane.yaml
 var files embed.FS
 
-// order is that in which the files are to be applied.
+// order is the order in which the files must be applied.
 var order = []string{"rbac.yaml", "webhook.yaml", "injector.yaml", "control-plane.yaml"}
 
-// Options say what differs from the files.
+// Options are the differences from the files.
 type Options struct {
 	Image    string // of the control plane and of sidecars
 	Replicas int    // of the control plane
-	Revision string // model.DefaultRevision, or one that can be beside another control plane, Istio's too
+	Revision string // model.DefaultRevision, or another one, which can run beside other control planes and istiod
 }
 
-// namespace is a part of rbac.yaml that Manifest leaves out: deleting what was applied must not take away others'
-// objects, and the mesh's authority with them.
+// namespace is the part of rbac.yaml that Manifest leaves out: deleting the manifest must not delete the namespace, with
+// objects of others and the mesh's certificate authority.
 const namespace = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: istio-system\n---\n"
 
-// Manifest is all that a control plane takes in a cluster, but for the namespace istio-system. Errors are in the options alone.
+// Manifest returns the objects of a control plane, except the namespace istio-system. It fails only for invalid options.
 func Manifest(o Options) ([]byte, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -53,13 +53,13 @@ func Manifest(o Options) ([]byte, error) {
 
 func (o Options) check() error {
 	if o.Image == "" || strings.ContainsAny(o.Image, " \t\n\"'{}[]#,&*") {
-		return fmt.Errorf("%q is not the name of an image", o.Image)
+		return fmt.Errorf("invalid image %q: use a name like registry.example.com/moonsail:1.0", o.Image)
 	}
 	if o.Replicas < 1 {
 		return fmt.Errorf("invalid number of replicas %d: use 1 or more", o.Replicas)
 	}
 	if wrong := validation.IsDNS1035Label(named("moonsail", o.Revision)); wrong != nil {
-		return fmt.Errorf("revision %q: objects would be called %s, and %s", o.Revision, named("moonsail", o.Revision), wrong[0])
+		return fmt.Errorf("invalid revision %q: the name %s of objects is invalid: %s", o.Revision, named("moonsail", o.Revision), wrong[0])
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ var (
 	replicasLine = regexp.MustCompile(`(?m)^( *replicas: ).*$`)
 )
 
-// set puts image and replicas into the files.
+// set replaces image and replicas.
 func (o Options) set(text []byte) []byte {
 	text = imageLine.ReplaceAll(text, []byte("${1}"+o.Image))
 	return replicasLine.ReplaceAll(text, []byte("${1}"+strconv.Itoa(o.Replicas)))

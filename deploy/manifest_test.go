@@ -23,13 +23,13 @@ func objects(t *testing.T, o Options) []object {
 	return out
 }
 
-// id names an object of a cluster.
+// id returns kind, namespace and name of an object.
 func id(o object) string {
 	return fmt.Sprintf("%v %v/%s", o["kind"], o.at("metadata")["namespace"], o.name())
 }
 
-// TestManifestIsTheFiles: for the default revision nothing but the image and the number of control planes differs.
-func TestManifestIsTheFiles(t *testing.T) {
+// TestDefaultRevision checks that only image and replicas differ from the files.
+func TestDefaultRevision(t *testing.T) {
 	text, err := Manifest(Options{Image: "example.com:5000/moonsail@sha256:01", Replicas: 3, Revision: "default"})
 	require.NoError(t, err)
 	var want []string
@@ -44,9 +44,9 @@ func TestManifestIsTheFiles(t *testing.T) {
 	require.Equal(t, 2, strings.Count(string(text), "image: example.com:5000/moonsail@sha256:01\n"))
 }
 
-// TestRevisionLeavesOthersAlone: a revision has no object in common with the default one, nor with Istio;
-// what its objects refer to is its own.
-func TestRevisionLeavesOthersAlone(t *testing.T) {
+// TestRevisionSharesNoObject checks that a revision has no object in common with the default one or Istio, and
+// refers only to its own objects.
+func TestRevisionSharesNoObject(t *testing.T) {
 	base := map[string]bool{}
 	for _, o := range objects(t, Options{Image: "moonsail", Replicas: 1, Revision: "default"}) {
 		base[id(o)] = true
@@ -62,7 +62,7 @@ func TestRevisionLeavesOthersAlone(t *testing.T) {
 	pod := own["Deployment istio-system/moonsail-blue"].at("spec", "template")
 	require.Contains(t, own, "ServiceAccount istio-system/"+pod.at("spec")["serviceAccountName"].(string))
 	require.Equal(t, own["Service istio-system/moonsail-blue"].at("spec")["selector"].(map[string]any)["app"], pod.at("metadata", "labels")["app"])
-	require.NotEqual(t, "moonsail", pod.at("metadata", "labels")["app"], "the default one's Services select it")
+	require.NotEqual(t, "moonsail", pod.at("metadata", "labels")["app"], "Services of the default revision must not select it")
 	for _, kind := range []string{"MutatingWebhookConfiguration <nil>/moonsail-injector-blue", "ValidatingWebhookConfiguration <nil>/moonsail-validator-blue"} {
 		require.Contains(t, own, kind)
 		for _, h := range own[kind]["webhooks"].([]any) {
@@ -71,8 +71,8 @@ func TestRevisionLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// TestRevisionInjectsWhereItIsNamed: no webhook of a revision is asked of what does not name it.
-func TestRevisionInjectsWhereItIsNamed(t *testing.T) {
+// TestRevisionInjectsByName checks that the webhooks of a revision select only namespaces and Pods that name it.
+func TestRevisionInjectsByName(t *testing.T) {
 	for _, o := range objects(t, Options{Image: "moonsail", Replicas: 1, Revision: "blue"}) {
 		if o["kind"] != "MutatingWebhookConfiguration" {
 			continue

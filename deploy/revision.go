@@ -10,14 +10,14 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// ours are the names of objects, and the label, that each revision has for itself. Leases are for all: each writes
-// its own mark into them.
+// ours are names of objects, and a label, that differ for each revision. All revisions share the Leases, and write
+// different values into them.
 var ours = []string{"moonsail", "moonsail-validator", "moonsail-injector", "moonsail-injection", "moonsail-credentials", "moonsail-authorities"}
 
-// istiod is the Service that belongs to the default control plane, and may be Istio's.
+// istiod is the Service of the default control plane, or of Istio.
 const istiod = "istiod"
 
-// object is one of a cluster.
+// object is a Kubernetes object.
 type object map[string]any
 
 func (o object) at(fields ...string) object {
@@ -33,8 +33,8 @@ func (o object) name() string {
 	return name
 }
 
-// forRevision makes the files' objects those of a control plane that leaves others alone: with names of its own,
-// for Pods that name it, and without Service istiod, whose ports the Service of its webhooks gets.
+// forRevision adapts the objects to a revision beside other control planes. They get other names and inject only Pods
+// that name the revision. Service istiod is left out: the Service of the webhooks gets its ports.
 func forRevision(text []byte, revision string) ([]byte, error) {
 	var objects []object
 	var ports []any
@@ -63,14 +63,14 @@ func forRevision(text []byte, revision string) ([]byte, error) {
 	return bytes.Join(out, []byte("---\n")), nil
 }
 
-// become makes an object one of a revision; more are the ports of Service istiod.
-func (o object) become(revision string, more []any) error {
+// become adapts an object to a revision. istiodPorts are the ports of Service istiod.
+func (o object) become(revision string, istiodPorts []any) error {
 	renamed(map[string]any(o), revision)
 	switch o["kind"] {
 	case "Service":
 		spec := o.at("spec")
 		ports, _ := spec["ports"].([]any)
-		spec["ports"] = append(ports, more...)
+		spec["ports"] = append(ports, istiodPorts...)
 	case "MutatingWebhookConfiguration":
 		o.inject(revision)
 	case "Deployment":
@@ -81,7 +81,7 @@ func (o object) become(revision string, more []any) error {
 	return nil
 }
 
-// named is the name of an object in a revision.
+// named returns the name of an object in a revision.
 func named(name, revision string) string {
 	if revision == model.DefaultRevision {
 		return name
@@ -89,7 +89,7 @@ func named(name, revision string) string {
 	return name + "-" + revision
 }
 
-// renamed has all names that are ours be the revision's: as values, and as values of arguments.
+// renamed replaces the names in ours by those of the revision, as values and in values of arguments.
 func renamed(value any, revision string) any {
 	switch v := value.(type) {
 	case string:
@@ -111,7 +111,7 @@ func renamed(value any, revision string) any {
 	return value
 }
 
-// inject keeps the webhooks for whom the revision is named: istio-injection=enabled is for the default one.
+// inject keeps the webhooks that select a revision. Those for istio-injection=enabled belong to the default revision.
 func (o object) inject(revision string) {
 	hooks, _ := o["webhooks"].([]any)
 	hooks = slices.DeleteFunc(hooks, func(h any) bool {
@@ -131,8 +131,8 @@ func (o object) inject(revision string) {
 	o["webhooks"] = hooks
 }
 
-// serve has the control plane be the revision's. Statuses are the default one's to write: two that write them would
-// undo each other's.
+// serve adapts the control plane to the revision. Only the default revision writes statuses: two writers would
+// overwrite each other's.
 func (o object) serve(revision string) {
 	containers, _ := o.at("spec", "template", "spec")["containers"].([]any)
 	c := object(containers[0].(map[string]any))
@@ -142,10 +142,10 @@ func (o object) serve(revision string) {
 	c["args"] = append(args, "--revision="+revision, "--peer-service="+service, "--xds-cert-names="+host(revision))
 }
 
-// host is where sidecars of a revision find it.
+// host returns the name by which sidecars reach the control plane of a revision.
 func host(revision string) string { return named("moonsail", revision) + ".istio-system.svc" }
 
-// configure has the sidecars that are injected be the revision's.
+// configure adapts the configuration of injected sidecars to the revision.
 func (o object) configure(revision string) error {
 	data := o.at("data")
 	text, _ := data["config"].(string)

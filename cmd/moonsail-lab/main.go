@@ -1,4 +1,4 @@
-// Command moonsail-lab runs experiments on Moonsail: what changes, requests and options cost.
+// Command moonsail-lab runs experiments that measure what changes, requests and settings cost.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command moonsail is the whole mesh in one binary: control plane, agent and doctor.
+// Command moonsail runs and inspects a service mesh: control plane, agent, and commands for users.
 package main
 
 import (

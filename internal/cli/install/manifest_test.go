@@ -28,7 +28,7 @@ func TestManifest(t *testing.T) {
 	require.Empty(t, out)
 	var fault *terminal.UserError
 	require.ErrorAs(t, err, &fault)
-	require.ErrorContains(t, fault, `revision "Blue"`)
+	require.ErrorContains(t, fault, `invalid revision "Blue"`)
 	_, err = run()
 	require.ErrorContains(t, err, "image")
 }
