@@ -38,7 +38,7 @@ RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_E
 # lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build fetcher envoy demo kube kube-build test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance fuzz bench bench-istiod image dashboard dashboard-test lint clean
+.PHONY: help build fetcher envoy demo kube kube-build test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance fuzz bench bench-istiod image pictures dashboard dashboard-test lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -129,6 +129,9 @@ image: ## build the image of control planes and sidecars (IMAGE=moonsail), with 
 	@builder=$$(command -v docker || command -v podman || command -v buildah) || { echo "error: there is no docker, podman or buildah: install one" >&2; exit 1; }; \
 	  echo "==> building the image $(IMAGE) with $$builder (some minutes the first time)"; \
 	  $$builder build -f deploy/Dockerfile -t $(IMAGE) .
+
+pictures: envoy lab-build ## draw docs/images from real runs: needs chromium, some 4 minutes on an idle machine
+	@go run -C tools ./pictures -root "$(CURDIR)"
 
 dashboard: $(ESBUILD) ## make the dashboard's program of its TypeScript (internal/controlplane/dashboard), after a change of that
 	@echo "==> bundling the dashboard"
