@@ -7,7 +7,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config/analyze"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/pipeline/derive"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
@@ -83,7 +83,7 @@ func (c *checker) look(ctx context.Context, now time.Time) {
 func (c *checker) analyze(snap *store.Snapshot) {
 	if snap.Revision != c.analyzed {
 		problems := across(snap, c.mesh.Domain)
-		given, lacking := derive.AutoAddresses(c.mesh, snap)
+		given, lacking := index.AutoAddresses(c.mesh, snap)
 		for _, l := range lacking {
 			problems[l.Entry] = append(problems[l.Entry], problem.Problem{Severity: problem.SeverityWarning, Object: l.Entry, Message: l.String()})
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/pipeline/derive"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
@@ -37,7 +37,7 @@ func (x *Explainer) addressOf(snap *store.Snapshot, p *model.Proxy, host model.H
 	case len(s.Addresses) > 0:
 		return s.Addresses[0].Addr().String(), true
 	case s.Kind == model.KindServiceEntry && x.base().AutoAddresses.UsedBy(p):
-		all, _ := derive.AutoAddresses(x.base(), snap)
+		all, _ := index.AutoAddresses(x.base(), snap)
 		if given := p.Families().Of(all[s.Key][host]); len(given) > 0 {
 			return given[0].String(), true
 		}

@@ -5,11 +5,12 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // resolveLog finds where a log goes. The host is empty for files.
-func resolveLog(r *reader, l *logRule) (model.Host, bool) {
+func resolveLog(r *index.Reader, l *logRule) (model.Host, bool) {
 	if l.Kind == model.ProviderFileLog {
 		return "", true
 	}

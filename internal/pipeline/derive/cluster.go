@@ -2,19 +2,20 @@ package derive
 
 import (
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // deriveClusters makes a cluster for each port of a service, and for each subset of it.
-func (s *proxyGroup) deriveClusters(r *reader, svc *model.Service, out *hostResult) {
-	mark := r.mark()
-	r.use(svc)
-	if !s.sees(svc) {
-		r.used.AddAll(s.refs[svc.Hostname].common())
+func (s *proxyGroup) deriveClusters(r *index.Reader, svc *model.Service, out *hostResult) {
+	mark := r.Mark()
+	r.Use(svc)
+	if !s.Sees(svc) {
+		r.Used.AddAll(s.refs[svc.Hostname].Common())
 	}
-	read := r.used.Since(mark)
-	rule := r.rule(svc.Hostname, svc.Namespace)
-	from := clusterOrigins{mark: mark, ruled: r.mark(), service: read, rule: r.used.Since(mark)}
+	read := r.Used.Since(mark)
+	rule := r.Rule(svc.Hostname, svc.Namespace)
+	from := clusterOrigins{mark: mark, ruled: r.Mark(), service: read, rule: r.Used.Since(mark)}
 	for i := range svc.Ports {
 		port := &svc.Ports[i]
 		if port.Protocol == model.ProtocolUDP {
@@ -29,7 +30,7 @@ func (s *proxyGroup) deriveClusters(r *reader, svc *model.Service, out *hostResu
 			s.addCluster(r, svc, port, sub, rule, subsetPolicy(rule, sub.Name, port.Number), from, out)
 		}
 	}
-	r.unread(mark)
+	r.Unread(mark)
 }
 
 // clusterOrigins is what all clusters of a service are made from.
@@ -78,8 +79,8 @@ func overridePort(p, port model.TrafficPolicy) model.TrafficPolicy {
 }
 
 // based is a policy with the mesh's for what it does not say.
-func (r *reader) based(policy model.TrafficPolicy, p model.Protocol) model.TrafficPolicy {
-	out := r.mesh().Baseline.Merge(policy)
+func based(r *index.Reader, policy model.TrafficPolicy, p model.Protocol) model.TrafficPolicy {
+	out := r.Mesh().Baseline.Merge(policy)
 	if policy.ConnectionPool == nil {
 		out.ConnectionPool = spoken(out.ConnectionPool, p)
 	}
@@ -97,25 +98,25 @@ func spoken(pool *model.ConnectionPool, p model.Protocol) *model.ConnectionPool 
 	return &out
 }
 
-func (s *proxyGroup) addCluster(r *reader, svc *model.Service, port *model.ServicePort, sub *model.Subset, rule *model.DestinationRule, policy model.TrafficPolicy, from clusterOrigins, out *hostResult) {
+func (s *proxyGroup) addCluster(r *index.Reader, svc *model.Service, port *model.ServicePort, sub *model.Subset, rule *model.DestinationRule, policy model.TrafficPolicy, from clusterOrigins, out *hostResult) {
 	policy, backendTLS := s.withBackendTLS(r, policy, rule, svc, port)
-	policy = r.based(policy, port.Protocol)
+	policy = based(r, policy, port.Protocol)
 	c := &ir.Cluster{
 		Host: svc.Hostname, Port: port.Number, PortName: port.Name, Protocol: port.Protocol,
 		Service:         ir.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
 		Discovery:       s.discovery(svc, policy),
 		Policy:          policy,
-		ConnectTimeout:  r.mesh().ConnectTimeout,
-		Keepalive:       r.mesh().Keepalive,
-		DNSRefresh:      r.mesh().DNSRefresh,
-		TLSDefaults:     r.mesh().TLSDefaults,
+		ConnectTimeout:  r.Mesh().ConnectTimeout,
+		Keepalive:       r.Mesh().Keepalive,
+		DNSRefresh:      r.Mesh().DNSRefresh,
+		TLSDefaults:     r.Mesh().TLSDefaults,
 		AgentFiles:      s.Key.Files,
-		KeepCase:        s.headers(r.mesh()).KeepCase,
+		KeepCase:        s.Headers(r.Mesh()).KeepCase,
 		External:        svc.External,
 		Router:          s.router != nil,
 		SubjectAltNames: svc.SubjectAltNames,
 	}
-	plan := edsPlan{from: from.service, port: port, lb: policy.LoadBalancer, outlier: policy.OutlierDetection != nil, near: r.index.localityUsage.of(svc), mesh: r.mesh().Locality}
+	plan := edsPlan{from: from.service, port: port, lb: policy.LoadBalancer, outlier: policy.OutlierDetection != nil, near: r.Distribution(svc), mesh: r.Mesh().Locality}
 	if sub != nil || plan.outlier || plan.lb != nil && plan.lb.Locality != nil {
 		plan.from = from.rule
 	}
@@ -138,8 +139,8 @@ func (s *proxyGroup) addCluster(r *reader, svc *model.Service, port *model.Servi
 	case ir.DiscoverStatic, ir.DiscoverStrictDNS, ir.DiscoverLogicalDNS:
 		c.Localities = s.localities(svc, staticEndpoints(r, svc), plan)
 	}
-	c.Made = r.madeSince(from.mark)
-	r.unread(from.ruled)
+	c.Made = r.MadeSince(from.mark)
+	r.Unread(from.ruled)
 	out.clusters = append(out.clusters, c)
 }
 
@@ -180,11 +181,11 @@ func (s *proxyGroup) discovery(svc *model.Service, policy model.TrafficPolicy) i
 
 // staticEndpoints are those that go into a DNS cluster: the service's endpoints or, where it
 // names none, its own host.
-func staticEndpoints(r *reader, svc *model.Service) []*model.Endpoint {
+func staticEndpoints(r *index.Reader, svc *model.Service) []*model.Endpoint {
 	if svc.ExternalName != "" {
 		return []*model.Endpoint{{Address: string(svc.ExternalName)}}
 	}
-	list := r.endpointsOf(svc)
+	list := r.EndpointsOf(svc)
 	if len(list) == 0 && len(svc.Selector) == 0 && !svc.Hostname.IsWildcard() {
 		return []*model.Endpoint{{Address: string(svc.Hostname)}}
 	}

@@ -19,7 +19,7 @@ func (rt *routing) withDelegates(v *model.VirtualService) []*model.HTTPRoute {
 			out = append(out, rule)
 			continue
 		}
-		child := rt.delegate(*rule.Delegate, v)
+		child := rt.Delegate(*rule.Delegate, v)
 		if child == nil {
 			continue
 		}

@@ -1,6 +1,9 @@
 package derive
 
-import "github.com/moonsail/moonsail/internal/pipeline/ir"
+import (
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
 
 // Delta is what differs in a scope since it was derived last: views by resource name, nil
 // for what is gone.
@@ -42,3 +45,9 @@ func (d *Delta) Len() int {
 	}
 	return n
 }
+
+// GroupKey identifies a proxy group. Proxies with equal keys receive the same configuration.
+type GroupKey = index.GroupKey
+
+// ShardedRoutes is a set of route configurations that are served in shards.
+type ShardedRoutes = index.ShardedRoutes

@@ -7,12 +7,13 @@ import (
 	"sync"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // Deriver keeps the views of all scopes up to date with the store. One goroutine uses it.
 type Deriver struct {
-	index    *Index
+	index    *index.Index
 	groups   map[GroupKey]*proxyGroup
 	workers  int
 	sharding Sharding
@@ -20,7 +21,7 @@ type Deriver struct {
 
 // New makes a deriver without scopes that derives up to workers scopes at a time.
 func New(mesh *model.Mesh, workers int) *Deriver {
-	return &Deriver{index: NewIndex(mesh), groups: map[GroupKey]*proxyGroup{}, workers: max(1, workers), sharding: AutoSharding}
+	return &Deriver{index: index.New(mesh), groups: map[GroupKey]*proxyGroup{}, workers: max(1, workers), sharding: AutoSharding}
 }
 
 // SetSharding replaces AutoSharding; before scopes are opened.
@@ -43,7 +44,7 @@ func (d *Deriver) Keeps(k GroupKey) bool {
 }
 
 // Index is what Keys are asked of. Apply changes it.
-func (d *Deriver) Index() *Index { return d.index }
+func (d *Deriver) Index() *index.Index { return d.index }
 
 // Update is what a batch has done.
 type Update struct {
@@ -55,44 +56,21 @@ type Update struct {
 
 // Apply takes a batch of changes into the index and derives what depends on them.
 func (d *Deriver) Apply(changes []store.Change) Update {
-	t := newTouched()
-	changes, t.labels = d.index.auto.resolve(d.index.exports.resolve(d.index.discovery.filter(changes)))
-	for _, c := range changes {
-		d.index.apply(c, t)
-	}
-	if d.index.discovery.takeRelabelled() {
-		t.facts.add(namespacesFact())
-	}
-	d.index.endpoints.settle(t)
+	t := d.index.Apply(changes)
 	var affected []*proxyGroup
 	for _, s := range d.groups {
-		if t.mesh || len(t.sidecars) > 0 {
-			d.reset(s, t.mesh)
+		if t.Mesh || len(t.Sidecars) > 0 {
+			d.reset(s, t.Mesh)
 		}
 		s.touch(t)
 		if s.dirty.any() {
 			affected = append(affected, s)
 		}
 	}
-	return Update{Deltas: d.derive(affected), Rekey: d.index.rekey(t)}
+	return Update{Deltas: d.derive(affected), Rekey: d.index.Rekey(t)}
 }
 
-// rekey tells whose scopes may be others now.
-func (x *Index) rekey(t *touched) func(*model.Proxy) bool {
-	switch {
-	case t.labels || t.sidecars[x.mesh.RootNamespace]:
-		return func(*model.Proxy) bool { return true }
-	case x.localityUsage.localities == 0 && len(t.sidecars)+len(t.addresses) == 0:
-		return nil // where Pods are is nothing that anybody asks for
-	case len(t.sidecars)+len(t.addresses)+len(t.pods) > 0:
-		return func(p *model.Proxy) bool {
-			return t.sidecars[p.Namespace] || t.addresses[addressOf(p)] || t.pods[name{p.Namespace, p.Name}]
-		}
-	}
-	return nil
-}
-
-// derive derives scopes side by side; they share nothing but the index, which nobody
+// derive derives scopes side by side; they share nothing but the index, which noIdentities
 // changes meanwhile.
 func (d *Deriver) derive(scopes []*proxyGroup) map[GroupKey]*Delta {
 	memo := newEndpointMemo()
@@ -125,9 +103,9 @@ func (d *Deriver) Open(k GroupKey) *Delta {
 	if d.groups[k] != nil {
 		return nil
 	}
-	s := newProxyGroup(k, d.index.sidecar(k.Sidecar), d.sharding)
+	s := newProxyGroup(k, d.index.Sidecar(k.Sidecar), d.sharding)
 	d.groups[k] = s
-	d.index.markAll(s)
+	s.markAll(d.index)
 	return s.derive(d.index, newEndpointMemo())
 }
 
@@ -145,14 +123,15 @@ func (d *Deriver) Groups() []GroupKey {
 // all that was visible or is now may differ. A scope whose Sidecar has gone stays under it:
 // its proxies belong to other scopes from this batch on.
 func (d *Deriver) reset(s *proxyGroup, mesh bool) {
-	now := d.index.sidecar(s.Key.Sidecar)
+	now := d.index.Sidecar(s.Key.Sidecar)
 	if now == nil {
-		now = s.sidecar
+		now = s.Sidecar
 	}
-	if now == s.sidecar && !mesh {
+	if now == s.Sidecar && !mesh {
 		return
 	}
-	s.setEgress(now)
+	s.SetSidecar(now)
+	s.askForIngress()
 	for h := range s.hosts {
 		s.mark(hostUnit(h))
 	}
@@ -160,19 +139,17 @@ func (d *Deriver) reset(s *proxyGroup, mesh bool) {
 		s.mark(hostUnit(h))
 	}
 	s.markListeners()
-	d.index.markAll(s)
+	s.markAll(d.index)
 }
 
-// sidecar is nil for the zero key and for what is gone.
-func (x *Index) sidecar(k model.Key) *model.Sidecar { return x.sidecars[k.Namespace][k] }
-
-// markAll makes everything dirty that a scope may see.
-func (x *Index) markAll(s *proxyGroup) {
+// markAll makes everything dirty that a group may see.
+func (s *proxyGroup) markAll(x *index.Index) {
+	host := func(h model.Host) { s.mark(hostUnit(h)) }
 	switch {
 	case s.Key.Names && s.Key.Inbound:
 		return
 	case s.Key.Names:
-		x.markServices(s)
+		x.SeenServices(s.Client, host)
 		return
 	case s.Key.Extensions:
 		s.mark(unit{kind: unitWasm})
@@ -187,22 +164,10 @@ func (x *Index) markAll(s *proxyGroup) {
 		return
 	}
 	s.mark(unit{kind: unitFixed})
-	x.markServices(s)
 	if s.router != nil {
+		x.SeenServices(s.Client, host)
 		s.markRouter(x)
 		return
 	}
-	for h, list := range x.routes {
-		if slices.ContainsFunc(list, s.importsRoutes) {
-			s.mark(hostUnit(h))
-		}
-	}
-}
-
-func (x *Index) markServices(s *proxyGroup) {
-	for h, list := range x.services {
-		if slices.ContainsFunc(list, s.sees) {
-			s.mark(hostUnit(h))
-		}
-	}
+	x.VisibleHosts(s.Client, host)
 }

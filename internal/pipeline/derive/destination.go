@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
@@ -36,7 +37,7 @@ func (rt *routing) grantedNone(list []model.Backend) bool {
 
 // granted tells whether a ReferenceGrant allows what needs one.
 func (rt *routing) granted(k *model.Key) bool {
-	return k == nil || rt.reader.granted(rt.of, *k)
+	return k == nil || rt.Granted(rt.of, *k)
 }
 
 func grantsFor(v *model.VirtualService) model.GrantFrom {
@@ -54,7 +55,7 @@ func (rt *routing) cluster(d model.Destination) (string, model.Host) {
 
 // isDynamic tells whether Envoy resolves the hosts of a service by each request.
 func (rt *routing) isDynamic(h model.Host) bool {
-	svc := rt.reader.service(h)
+	svc := rt.Service(h)
 	return svc != nil && svc.Resolution == model.ResolutionDynamicDNS
 }
 
@@ -68,8 +69,8 @@ func (rt *routing) clusterHost(h model.Host) model.Host {
 
 // destination is the service that a destination's host means, through aliases.
 func (rt *routing) destination(h model.Host) *model.Service {
-	svc := rt.reader.coveringService(h)
-	if target := rt.aliased(svc); target != nil {
+	svc := rt.CoveringService(h)
+	if target := rt.Aliased(svc); target != nil {
 		return target
 	}
 	return svc
@@ -112,7 +113,7 @@ func (rt *routing) hashPolicy(d model.Destination) *model.HashPolicy {
 	if svc == nil {
 		return nil
 	}
-	rule := rt.ruleFor(svc.Hostname, svc.Namespace, setsHash)
+	rule := rt.RuleFor(svc.Hostname, svc.Namespace, index.SetsHash)
 	if rule == nil {
 		return nil
 	}

@@ -6,11 +6,12 @@ import (
 	"sync"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // deriveEndpoints makes the EDS resources of one host.
-func (s *proxyGroup) deriveEndpoints(r *reader, h model.Host, memo *endpointMemo) {
+func (s *proxyGroup) deriveEndpoints(r *index.Reader, h model.Host, memo *endpointMemo) {
 	for _, cluster := range s.served[h] {
 		s.out.Endpoints[cluster] = nil
 	}
@@ -19,7 +20,7 @@ func (s *proxyGroup) deriveEndpoints(r *reader, h model.Host, memo *endpointMemo
 	if host == nil || len(host.eds) == 0 {
 		return
 	}
-	set := r.endpoints(host.service)
+	set := r.Endpoints(host.service)
 	for _, plan := range host.eds {
 		s.out.Endpoints[plan.cluster] = memo.get(s, host.service, set, plan)
 		s.served[h] = append(s.served[h], plan.cluster)
@@ -34,7 +35,7 @@ type endpointMemo struct {
 }
 
 type memoKey struct {
-	set      *endpointSet
+	set      *index.EndpointSet
 	cluster  string
 	subset   string
 	locality model.Locality
@@ -49,9 +50,9 @@ type memoKey struct {
 
 func newEndpointMemo() *endpointMemo { return &endpointMemo{views: map[memoKey]*ir.Endpoints{}} }
 
-func (m *endpointMemo) get(s *proxyGroup, svc *model.Service, set *endpointSet, plan edsPlan) *ir.Endpoints {
+func (m *endpointMemo) get(s *proxyGroup, svc *model.Service, set *index.EndpointSet, plan edsPlan) *ir.Endpoints {
 	k := memoKey{
-		set: set, cluster: plan.cluster, subset: canonicalLabels(plan.labels),
+		set: set, cluster: plan.cluster, subset: index.CanonicalLabels(plan.labels),
 		locality: s.Key.Locality, labels: s.Key.Labels,
 		policy: plan.lb, near: plan.near, outlier: plan.outlier, plain: s.tellsPlain(svc), from: plan.from,
 	}
@@ -62,8 +63,8 @@ func (m *endpointMemo) get(s *proxyGroup, svc *model.Service, set *endpointSet, 
 	defer m.mu.Unlock()
 	v := m.views[k]
 	if v == nil {
-		v = &ir.Endpoints{Cluster: plan.cluster, TellPlain: k.plain, Localities: s.localities(svc, set.get(), plan)}
-		v.Origins = plan.from.Union(set.origins())
+		v = &ir.Endpoints{Cluster: plan.cluster, TellPlain: k.plain, Localities: s.localities(svc, set.Get(), plan)}
+		v.Origins = plan.from.Union(set.Origins())
 		m.views[k] = v
 	}
 	return v
@@ -80,7 +81,7 @@ func (s *proxyGroup) localities(svc *model.Service, all []*model.Endpoint, plan 
 	for g, list := range groups {
 		l := ir.LocalityEndpoints{Locality: g.locality, Priority: g.priority, Endpoints: make([]ir.Endpoint, len(list.endpoints))}
 		for i, e := range list.endpoints {
-			port, _ := endpointPort(svc, e, plan.port)
+			port, _ := index.EndpointPort(svc, e, plan.port)
 			l.Endpoints[i] = endpointView(e, port)
 		}
 		out = append(out, l)
@@ -128,7 +129,7 @@ func choose(svc *model.Service, all []*model.Endpoint, plan edsPlan) []*model.En
 		if !model.SelectorMatches(plan.labels, e.Labels) {
 			continue
 		}
-		if _, ok := endpointPort(svc, e, plan.port); !ok {
+		if _, ok := index.EndpointPort(svc, e, plan.port); !ok {
 			continue
 		}
 		if e.Health == model.Draining {
@@ -141,21 +142,6 @@ func choose(svc *model.Service, all []*model.Endpoint, plan edsPlan) []*model.En
 		return healthy
 	}
 	return draining
-}
-
-// endpointPort is the number that an endpoint serves a port on. A slice or workload that
-// does not name the port does not serve it: a slice may name none, of Pods without the service's target port.
-func endpointPort(svc *model.Service, e *model.Endpoint, p *model.ServicePort) (uint32, bool) {
-	if n, ok := e.Ports[p.Name]; ok {
-		return n, true
-	}
-	if svc.Inline == nil && svc.ExternalName == "" && e.Ports != nil {
-		return 0, false
-	}
-	if p.TargetPort != 0 {
-		return p.TargetPort, true
-	}
-	return p.Number, true
 }
 
 func endpointView(e *model.Endpoint, port uint32) ir.Endpoint {

@@ -2,24 +2,25 @@ package derive
 
 import (
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // deriveFixed makes what every outbound scope has: the clusters for unknown destinations,
 // and the listener that redirected connections come to.
-func (s *proxyGroup) deriveFixed(r *reader) {
+func (s *proxyGroup) deriveFixed(r *index.Reader) {
 	s.out.Clusters[ir.BlackHoleCluster] = &ir.Cluster{Name: ir.BlackHoleCluster, Discovery: ir.DiscoverStatic}
 	s.out.Clusters[ir.PassthroughCluster] = &ir.Cluster{
 		Name: ir.PassthroughCluster, Discovery: ir.DiscoverOriginalDst,
-		Policy:         model.TrafficPolicy{ConnectionPool: spoken(r.mesh().Baseline.ConnectionPool, "")},
-		ConnectTimeout: r.mesh().ConnectTimeout, Keepalive: r.mesh().Keepalive, KeepCase: s.headers(r.mesh()).KeepCase,
+		Policy:         model.TrafficPolicy{ConnectionPool: spoken(r.Mesh().Baseline.ConnectionPool, "")},
+		ConnectTimeout: r.Mesh().ConnectTimeout, Keepalive: r.Mesh().Keepalive, KeepCase: s.Headers(r.Mesh()).KeepCase,
 	}
 	if s.split.asks() {
 		s.out.Listeners[routeshard.Listener] = scopesListener()
 	}
 	s.refEgressProxy()
-	s.deriveCatchAll(r.mesh())
+	s.deriveCatchAll(r.Mesh())
 }
 
 // deriveCatchAll makes the listener that redirected connections come to.
@@ -28,12 +29,12 @@ func (s *proxyGroup) deriveCatchAll(mesh *model.Mesh) {
 		return
 	}
 	l := &ir.Listener{
-		Name: "virtualOutbound", Address: s.any(), Port: mesh.OutboundPort,
+		Name: "virtualOutbound", Address: s.Any(), Port: mesh.OutboundPort,
 		BindToPort: true, UseOriginalDst: true,
 		Chains:  []ir.FilterChain{blackHoleChain("virtualOutbound"+blackHoleSuffix, mesh.OutboundPort)},
 		Default: s.unknownChain(mesh),
 	}
-	s.listenOn(l)
+	listenOnBoth(s.Client, l)
 	var from model.OriginList
 	s.observe(l, &from)
 	s.extend(l, &from)
@@ -46,15 +47,15 @@ func (s *proxyGroup) deriveCatchAll(mesh *model.Mesh) {
 func (s *proxyGroup) refEgressProxy() {
 	old, from := s.egressRef, s.egressFrom
 	s.egressRef = ""
-	if p := s.egressProxy(); p != nil {
+	if p := s.EgressProxy(); p != nil {
 		s.egressRef = p.Host
-		s.countRef(p.Host, s.unknownMade().Origins, 1)
+		s.countRef(p.Host, s.UnknownMade().Origins, 1)
 		s.mark(hostUnit(p.Host))
 	}
 	if old != "" {
 		s.countRef(old, from, -1)
 	}
-	s.egressFrom = s.unknownMade().Origins
+	s.egressFrom = s.UnknownMade().Origins
 }
 
 // scopesListener has Envoy subscribe to scopes as long as it lives, where it needs some. Listeners that use
@@ -73,7 +74,7 @@ func scopesListener() *ir.Listener {
 // unknownChain takes connections to addresses that no listener has.
 func (s *proxyGroup) unknownChain(mesh *model.Mesh) *ir.FilterChain {
 	c := s.passthroughChain(mesh)
-	if p := s.egressProxy(); p != nil && s.unknownCluster(mesh) == ir.PassthroughCluster {
+	if p := s.EgressProxy(); p != nil && s.UnknownCluster(mesh) == ir.PassthroughCluster {
 		c.TCP.Backends[0].Cluster = ir.OutboundCluster(p.Port, p.Subset, p.Host)
 	}
 	c.Name = "virtualOutbound-catchall-tcp"

@@ -3,23 +3,23 @@ package derive
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // deriveGatewayListener makes a listener of a router; none where its servers have nowhere to send
 // connections to.
-func (s *proxyGroup) deriveGatewayListener(r *reader, k listenerKey) {
-	s.out.Listeners[k.name()] = nil
+func (s *proxyGroup) deriveGatewayListener(r *index.Reader, k ir.ListenerKey) {
+	s.out.Listeners[k.Name()] = nil
 	p := s.router.plan.listeners[k]
 	if p == nil {
 		return
 	}
-	r.used.AddAll(originsOf(p.servers))
-	l := &ir.Listener{Name: k.name(), Address: k.address, Port: k.port, BindToPort: true, ProxyProtocol: s.topology(r).ProxyProtocol}
+	r.Used.AddAll(originsOf(p.servers))
+	l := &ir.Listener{Name: k.Name(), Address: k.Address, Port: k.Port, BindToPort: true, ProxyProtocol: s.topology(r).ProxyProtocol}
 	if p.tls {
 		l.Chains, l.Default = joinChains([]*listenerDemand{{chains: s.tlsServers(r, l.Name, p)}})
 		l.InspectTLS = len(l.Chains) > 0
@@ -32,25 +32,24 @@ func (s *proxyGroup) deriveGatewayListener(r *reader, k listenerKey) {
 	for i := range l.Chains {
 		l.Chains[i].Name = fmt.Sprintf("%s#%d", l.Name, i)
 	}
-	s.listenOn(l)
-	s.normalize(r.mesh(), l)
+	finish(s.Client, r.Mesh(), l)
 	s.authorizeListener(r, l)
-	s.observe(l, &r.used)
-	s.extend(l, &r.used)
-	l.Made = r.madeSince(0)
+	s.observe(l, &r.Used)
+	s.extend(l, &r.Used)
+	l.Made = r.MadeSince(0)
 	s.out.Listeners[l.Name] = l
 }
 
 // topology is what is before the router: as it says, else as the mesh says.
-func (s *proxyGroup) topology(r *reader) model.Topology {
+func (s *proxyGroup) topology(r *index.Reader) model.Topology {
 	if s.Key.Topology.Said {
 		return s.Key.Topology
 	}
-	return r.mesh().Topology
+	return r.Mesh().Topology
 }
 
 // authorizeListener puts what decides about calls on a router's chains.
-func (s *proxyGroup) authorizeListener(r *reader, l *ir.Listener) {
+func (s *proxyGroup) authorizeListener(r *index.Reader, l *ir.Listener) {
 	policy, tokens := s.authorization(r), s.tokens(r)
 	for i := range l.Chains {
 		protect(&l.Chains[i], policy, tokens)
@@ -61,7 +60,7 @@ func (s *proxyGroup) authorizeListener(r *reader, l *ir.Listener) {
 }
 
 // plainServer takes whatever comes: requests, or bytes of the first server that has a route.
-func (s *proxyGroup) plainServer(r *reader, name string, p *plannedListener) *ir.FilterChain {
+func (s *proxyGroup) plainServer(r *index.Reader, name string, p *plannedListener) *ir.FilterChain {
 	if p.routeConfig != "" {
 		grpcWeb := slices.ContainsFunc(p.servers, func(b boundServer) bool { return b.server.Port.Protocol == model.ProtocolGRPCWeb })
 		return &ir.FilterChain{Name: name, HTTP: s.gatewayHTTP(r, "outbound_"+name, p.routeConfig, grpcWeb)}
@@ -74,16 +73,16 @@ func (s *proxyGroup) plainServer(r *reader, name string, p *plannedListener) *ir
 	return nil
 }
 
-func (s *proxyGroup) gatewayHTTP(r *reader, statPrefix, routeConfig string, grpcWeb bool) *ir.HTTPChain {
+func (s *proxyGroup) gatewayHTTP(r *index.Reader, statPrefix, routeConfig string, grpcWeb bool) *ir.HTTPChain {
 	s.useDynamic(r, routeConfig)
 	return &ir.HTTPChain{
 		StatPrefix: statPrefix, RouteConfig: routeConfig, Gateway: true, GRPCWeb: grpcWeb,
-		ForwardProxy: s.router.dynamic[routeConfig].total() > 0, Topology: s.topology(r),
+		ForwardProxy: s.router.dynamic[routeConfig].Total() > 0, Topology: s.topology(r),
 	}
 }
 
 // tlsServers makes the chains of servers that connections are told apart for by SNI.
-func (s *proxyGroup) tlsServers(r *reader, name string, p *plannedListener) []ir.FilterChain {
+func (s *proxyGroup) tlsServers(r *index.Reader, name string, p *plannedListener) []ir.FilterChain {
 	var out []ir.FilterChain
 	for _, b := range p.servers {
 		if !b.server.TLS.EndsTLS() {
@@ -115,18 +114,18 @@ func hostsOf(server *model.GatewayServer) []model.Host {
 }
 
 // endTLS is how a server decrypts.
-func (s *proxyGroup) endTLS(r *reader, t *model.ServerTLS) *ir.ServerTLS {
+func (s *proxyGroup) endTLS(r *index.Reader, t *model.ServerTLS) *ir.ServerTLS {
 	if t.Mode != model.ServerIstioMutual {
-		return &ir.ServerTLS{Server: r.mesh().TLSDefaults.Under(t), AgentFiles: s.Key.Files}
+		return &ir.ServerTLS{Server: r.Mesh().TLSDefaults.Under(t), AgentFiles: s.Key.Files}
 	}
-	out := ir.MeshTLS(r.mesh())
+	out := ir.MeshTLS(r.Mesh())
 	out.Server = t
 	return out
 }
 
 // gatewayTCP is where a server's connections go: to the first route that meets them. nil: there is
 // none.
-func (s *proxyGroup) gatewayTCP(r *reader, b boundServer) *ir.TCPChain {
+func (s *proxyGroup) gatewayTCP(r *index.Reader, b boundServer) *ir.TCPChain {
 	for _, v := range s.boundL4(r, b) {
 		rt := s.gatewayRouting(r, b, v)
 		for i := range v.TCP {
@@ -143,7 +142,7 @@ func (s *proxyGroup) gatewayTCP(r *reader, b boundServer) *ir.TCPChain {
 }
 
 // passedServers sends TLS connections on by SNI, as they are.
-func (s *proxyGroup) passedServers(r *reader, b boundServer) []ir.FilterChain {
+func (s *proxyGroup) passedServers(r *index.Reader, b boundServer) []ir.FilterChain {
 	var out []ir.FilterChain
 	for _, v := range s.boundL4(r, b) {
 		rt := s.gatewayRouting(r, b, v)
@@ -162,23 +161,23 @@ func (s *proxyGroup) passedServers(r *reader, b boundServer) []ir.FilterChain {
 	return out
 }
 
-func (s *proxyGroup) gatewayRouting(r *reader, b boundServer, v *model.VirtualService) *routing {
-	return &routing{reader: r, s: s, host: v.Hosts[0], port: serverPort(b.server), out: &hostResult{}, gateway: b.gateways[0], of: grantsFor(v)}
+func (s *proxyGroup) gatewayRouting(r *index.Reader, b boundServer, v *model.VirtualService) *routing {
+	return &routing{Reader: r, s: s, host: v.Hosts[0], port: serverPort(b.server), out: &hostResult{}, gateway: b.gateways[0], of: grantsFor(v)}
 }
 
 // boundL4 lists the virtual services that are bound to a server, in the order of boundTo.
-func (s *proxyGroup) boundL4(r *reader, b boundServer) []*model.VirtualService {
+func (s *proxyGroup) boundL4(r *index.Reader, b boundServer) []*model.VirtualService {
 	var out []*model.VirtualService
 	seen := map[*model.VirtualService]bool{}
 	for _, gateway := range b.gateways {
-		for _, v := range slices.Concat(slices.Collect(maps.Values(r.index.bound[gateway]))...) {
+		for _, v := range r.BoundTo(gateway) {
 			if len(v.TCP)+len(v.TLS) > 0 && v.Visibility.Sees(s.Key.Namespace) && !seen[v] && attachBound(b.server, v).Reason == Attached {
 				out, seen[v] = append(out, v), true
 			}
 		}
 	}
 	slices.SortFunc(out, func(x, y *model.VirtualService) int {
-		return cmp.Or(cmp.Compare(s.rank(x), s.rank(y)), model.CompareAge(x, y))
+		return cmp.Or(cmp.Compare(s.Rank(x), s.Rank(y)), model.CompareAge(x, y))
 	})
 	return out
 }

@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // gatewayPlan is what the Gateways of a router come to: listeners, each of one or several servers,
 // and the route configurations of those that read requests.
 type gatewayPlan struct {
-	listeners map[listenerKey]*plannedListener
+	listeners map[ir.ListenerKey]*plannedListener
 	routes    map[string]*plannedRoutes
 	// granted are the Secrets of other namespaces that servers may have, as SDS calls them.
 	granted map[string]bool
@@ -29,7 +30,7 @@ type plannedListener struct {
 type plannedRoutes struct {
 	key      ir.RouteConfigKey
 	servers  []boundServer
-	listener listenerKey
+	listener ir.ListenerKey
 	others   []boundServer // with TLS: those that requests here may belong to
 }
 
@@ -55,7 +56,7 @@ func (b boundServer) isBound(v *model.VirtualService) bool {
 }
 
 func newGatewayPlan() *gatewayPlan {
-	return &gatewayPlan{listeners: map[listenerKey]*plannedListener{}, routes: map[string]*plannedRoutes{}, granted: map[string]bool{}}
+	return &gatewayPlan{listeners: map[ir.ListenerKey]*plannedListener{}, routes: map[string]*plannedRoutes{}, granted: map[string]bool{}}
 }
 
 func (p *plannedListener) equal(o *plannedListener) bool { return reflect.DeepEqual(p, o) }
@@ -65,21 +66,21 @@ func (p *plannedRoutes) equal(o *plannedRoutes) bool { return reflect.DeepEqual(
 // planServer adds a server to the plan, unless those before leave it no room: as in Istio the older
 // Gateway wins.
 // What was read since mark are its origins.
-func (s *proxyGroup) planServer(r *reader, mark int, p *gatewayPlan, g *model.Gateway, server *model.GatewayServer, target map[uint32]targetedPort) {
+func (s *proxyGroup) planServer(r *index.Reader, mark int, p *gatewayPlan, g *model.Gateway, server *model.GatewayServer, target map[uint32]targetedPort) {
 	port := server.Port.Number
 	if t := target[port]; t.number != 0 {
 		port = t.number
-		r.used.AddAll(t.from)
+		r.Used.AddAll(t.from)
 	}
-	k := listenerKey{server.Bind, port}
-	if k.address == "" {
-		k.address = s.any()
+	k := ir.ListenerKey{Address: server.Bind, Port: port}
+	if k.Address == "" {
+		k.Address = s.Any()
 	}
 	if !s.canServe(server) || !p.fits(k, server) {
 		return
 	}
 	routes := gatewayRoutes(g, server, port)
-	b := boundServer{gateways: g.ServerNames(server), server: server, routes: routes.Name, from: r.used.Since(mark)}
+	b := boundServer{gateways: g.ServerNames(server), server: server, routes: routes.Name, from: r.Used.Since(mark)}
 	l := p.listeners[k]
 	if l == nil {
 		l = &plannedListener{tls: server.TLS != nil}
@@ -107,7 +108,7 @@ func (s *proxyGroup) canServe(server *model.GatewayServer) bool {
 }
 
 // fits tells whether a server can share a listener with those that are there.
-func (p *gatewayPlan) fits(k listenerKey, server *model.GatewayServer) bool {
+func (p *gatewayPlan) fits(k ir.ListenerKey, server *model.GatewayServer) bool {
 	l := p.listeners[k]
 	return l == nil || !slices.ContainsFunc(l.servers, func(b boundServer) bool { return b.server.Conflict(server) != "" })
 }

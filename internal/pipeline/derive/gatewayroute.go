@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
@@ -28,7 +29,7 @@ func (u unit) gatewayHost() (routeConfig string, h model.Host) {
 
 // deriveGatewayHost makes the virtual host of one host at a route configuration, of all virtual
 // services that are bound to its servers.
-func (s *proxyGroup) deriveGatewayHost(r *reader, u unit) {
+func (s *proxyGroup) deriveGatewayHost(r *index.Reader, u unit) {
 	routeConfig, h := u.gatewayHost()
 	var now *gatewayHost
 	if v, dynamic := s.gatewayVirtualHost(r, routeConfig, h); v != nil {
@@ -59,43 +60,43 @@ func (s *proxyGroup) countDynamic(routeConfig string, h *gatewayHost, by int) {
 	if h == nil || !h.dynamic {
 		return
 	}
-	first, differs := countIn(s.router.dynamic, routeConfig, h.from, by)
+	first, differs := index.CountIn(s.router.dynamic, routeConfig, h.from, by)
 	if p := s.router.plan.routes[routeConfig]; p != nil && (first || differs) {
 		s.mark(listenerUnit(p.listener))
 	}
 }
 
 // useDynamic notes what leads to hosts that Envoy resolves by the request.
-func (s *proxyGroup) useDynamic(r *reader, routeConfig string) {
-	r.used.AddAll(s.router.dynamic[routeConfig].common())
+func (s *proxyGroup) useDynamic(r *index.Reader, routeConfig string) {
+	r.Used.AddAll(s.router.dynamic[routeConfig].Common())
 }
 
 // gatewayVirtualHost is nil where nobody is bound who has the host, and none has to keep it from wider ones.
-func (s *proxyGroup) gatewayVirtualHost(r *reader, routeConfig string, h model.Host) (v *ir.VirtualHost, dynamic bool) {
+func (s *proxyGroup) gatewayVirtualHost(r *index.Reader, routeConfig string, h model.Host) (v *ir.VirtualHost, dynamic bool) {
 	plan := s.router.plan.routes[routeConfig]
 	if plan == nil {
 		return nil, false
 	}
-	headers := s.headers(r.mesh())
+	headers := s.Headers(r.Mesh())
 	out := &ir.VirtualHost{
 		RouteConfig: routeConfig, Of: plan.key, Host: h, Name: fmt.Sprintf("%s:%d", h, plan.servers[0].server.Port.Number),
 		Domains: []string{string(h)}, IncludeAttempts: !headers.NoAttempts, ForwardHost: headers.ForwardHost,
 		HidesPeer: true,
 	}
-	mark := r.mark()
+	mark := r.Mark()
 	defer func() {
 		if v != nil {
-			v.Made = r.madeSince(mark)
+			v.Made = r.MadeSince(mark)
 		}
 	}()
 	if plan.misdirected(h) {
-		r.used.AddAll(originsOf(plan.others))
+		r.Used.AddAll(originsOf(plan.others))
 		out.Routes = []ir.Route{{DirectResponse: &model.DirectResponse{Status: misdirectedRequest}}}
 		return out, false
 	}
 	found, took := plan.holds(h), &hostResult{}
 	if found || plan.mixesPorts() {
-		r.used.AddAll(originsOf(plan.servers))
+		r.Used.AddAll(originsOf(plan.servers))
 	}
 	var seen []seenRoutes
 	for _, b := range plan.servers {
@@ -104,7 +105,7 @@ func (s *proxyGroup) gatewayVirtualHost(r *reader, routeConfig string, h model.H
 		}
 		list := s.boundTo(r, b, h)
 		if len(list) > 0 || hasHost(b.server, h) {
-			r.used.AddAll(b.from)
+			r.Used.AddAll(b.from)
 		}
 		if b.server.HTTPSRedirect && (len(list) > 0 || hasHost(b.server, h)) {
 			out.RequireTLS, found = true, true
@@ -114,10 +115,10 @@ func (s *proxyGroup) gatewayVirtualHost(r *reader, routeConfig string, h model.H
 				continue
 			}
 			seen = append(seen, seenRoutes{b.gateways[0], bound.Key})
-			r.use(bound)
-			rt := &routing{reader: r, s: s, host: h, port: serverPort(b.server), out: took, gateway: b.gateways[0]}
+			r.Use(bound)
+			rt := &routing{Reader: r, s: s, host: h, port: serverPort(b.server), out: took, gateway: b.gateways[0]}
 			out.Routes = append(out.Routes, rt.fromVirtualService(bound)...)
-			out.HidesPeer = !s.tellsPeer(r.mesh()) || !rt.allOfMesh(out.Routes)
+			out.HidesPeer = !s.TellsPeer(r.Mesh()) || !rt.allOfMesh(out.Routes)
 		}
 	}
 	if !found {
@@ -151,43 +152,19 @@ func hasHost(server *model.GatewayServer, h model.Host) bool {
 
 // boundTo lists the virtual services that are bound to a server and have host h there, by rank; in each
 // the oldest first. Changes of them mark what they concern, so that no fact is noted.
-func (s *proxyGroup) boundTo(r *reader, b boundServer, h model.Host) []*model.VirtualService {
+func (s *proxyGroup) boundTo(r *index.Reader, b boundServer, h model.Host) []*model.VirtualService {
 	var out []*model.VirtualService
 	for _, c := range h.Covering() {
-		for _, v := range r.index.boundAt(b, c) {
+		for _, v := range r.BoundAt(b.gateways, c) {
 			if v.Visibility.Sees(s.Key.Namespace) && !slices.Contains(out, v) && slices.Contains(attachBound(b.server, v).Hosts, h) {
 				out = append(out, v)
 			}
 		}
 	}
 	slices.SortFunc(out, func(x, y *model.VirtualService) int {
-		return cmp.Or(cmp.Compare(s.rank(x), s.rank(y)), model.CompareAge(x, y))
+		return cmp.Or(cmp.Compare(s.Rank(x), s.Rank(y)), model.CompareAge(x, y))
 	})
 	return out
-}
-
-// boundAt lists the virtual services that are bound to a server and have a host, in any order.
-func (x *Index) boundAt(b boundServer, h model.Host) []*model.VirtualService {
-	if len(b.gateways) == 1 {
-		return x.bound[b.gateways[0]][h]
-	}
-	var out []*model.VirtualService
-	for _, g := range b.gateways {
-		out = append(out, x.bound[g][h]...)
-	}
-	return out
-}
-
-// rank puts virtual services first that the client's namespace keeps to itself, or shares with a few,
-// then those that others let this namespace see, and last those for all. The order is Istio's.
-func (s *proxyGroup) rank(v *model.VirtualService) int {
-	switch {
-	case !v.Visibility.Private:
-		return 2
-	case v.Namespace == s.Key.Namespace:
-		return 0
-	}
-	return 1
 }
 
 // catchAllLast puts routes for everything behind those of other virtual services, and drops what

@@ -4,14 +4,14 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 )
 
 // resolveServer is a server of a Gateway as it stands: with the namespaces that it selects, and of Secrets of
 // other namespaces those that it may refer to. nil: none of its Secrets is left.
-func (s *proxyGroup) resolveServer(r *reader, p *gatewayPlan, g *model.Gateway, server *model.GatewayServer) *model.GatewayServer {
+func (s *proxyGroup) resolveServer(r *index.Reader, p *gatewayPlan, g *model.Gateway, server *model.GatewayServer) *model.GatewayServer {
 	if server.Namespaces != nil {
-		r.facts.add(namespacesFact())
-		server = server.Admit(r.index.discovery.matching(server.Namespaces))
+		server = server.Admit(r.Namespaces(server.Namespaces))
 	}
 	t := server.TLS
 	if !t.EndsTLS() || !slices.ContainsFunc(t.CredentialNames, func(name string) bool { _, needs := g.NeedsGrant(name); return needs }) {
@@ -26,12 +26,12 @@ func (s *proxyGroup) resolveServer(r *reader, p *gatewayPlan, g *model.Gateway, 
 
 // grantedTLS leaves out the Secrets that the Gateway may not refer to, and notes in the plan which others it may.
 // The CAs of clients stay those of the same Secret: where that is not granted, nobody gets in.
-func grantedTLS(r *reader, p *gatewayPlan, g *model.Gateway, t *model.ServerTLS) *model.ServerTLS {
+func grantedTLS(r *index.Reader, p *gatewayPlan, g *model.Gateway, t *model.ServerTLS) *model.ServerTLS {
 	out := *t
 	out.CACredentialName, out.CredentialNames = t.CACredential(), nil
 	for _, name := range t.CredentialNames {
 		k, needs := g.NeedsGrant(name)
-		if needs && !r.granted(g.GrantFrom(), k) {
+		if needs && !r.Granted(g.GrantFrom(), k) {
 			continue
 		}
 		if needs {
@@ -42,18 +42,6 @@ func grantedTLS(r *reader, p *gatewayPlan, g *model.Gateway, t *model.ServerTLS)
 	return &out
 }
 
-// granted tells whether a ReferenceGrant lets objects refer to one of another namespace.
-func (r *reader) granted(from model.GrantFrom, to model.Key) bool {
-	list := appendPolicies[*model.ReferenceGrant](nil, r, model.KindReferenceGrant, to.Namespace, nil)
-	i := slices.IndexFunc(list, func(g *model.ReferenceGrant) bool {
-		return g.Allows(from, model.GrantTo{Kind: string(to.Kind), Name: to.Name})
-	})
-	if i >= 0 {
-		r.use(list[i])
-	}
-	return i >= 0
-}
-
 // markGranted marks the Secrets that servers may or may not have otherwise than before.
 func (s *proxyGroup) markGranted(was, now *gatewayPlan) {
 	for name := range both(was.granted, now.granted) {
@@ -61,7 +49,7 @@ func (s *proxyGroup) markGranted(was, now *gatewayPlan) {
 			continue
 		}
 		for _, name := range []string{name, name + model.SuffixCA} {
-			if s.secretRefs[name].total() > 0 {
+			if s.secretRefs[name].Total() > 0 {
 				s.mark(secretUnit(name))
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
@@ -14,7 +15,7 @@ type hostResult struct {
 	clusters []*ir.Cluster
 	vhosts   []*ir.VirtualHost // by route configuration; domains before conflicts are settled
 	dynamic  bool              // a route leads to a host that Envoy resolves by the request
-	byKey    map[listenerKey]*listenerDemand
+	byKey    map[ir.ListenerKey]*listenerDemand
 }
 
 // hostState is what a scope remembers of a host, so that it can take it back. A scope has
@@ -33,7 +34,7 @@ type hostState struct {
 
 // hostClaim is a host's claim on one listener.
 type hostClaim struct {
-	key listenerKey
+	key ir.ListenerKey
 	*listenerDemand
 }
 
@@ -51,17 +52,17 @@ type edsPlan struct {
 
 // deriveHost makes a host's clusters, virtual hosts and claims on listeners; nil where the
 // proxyGroup does not see it.
-func (s *proxyGroup) deriveHost(r *reader, h model.Host) *hostResult {
-	svc := r.service(h)
+func (s *proxyGroup) deriveHost(r *index.Reader, h model.Host) *hostResult {
+	svc := r.Service(h)
 	if s.router != nil {
 		return s.deriveReachable(r, svc)
 	}
-	routes := r.virtualServices(h)
-	visible := svc != nil && s.sees(svc)
-	if target := r.aliased(svc); target != nil && visible {
+	routes := r.VirtualServices(h)
+	visible := svc != nil && s.Sees(svc)
+	if target := r.Aliased(svc); target != nil && visible {
 		return s.deriveAlias(r, svc, target, routes).finish()
 	}
-	needed := svc != nil && (visible || s.refs[h].total() > 0)
+	needed := svc != nil && (visible || s.refs[h].Total() > 0)
 	routed := !visible && len(routes) > 0 && slices.Contains(routes[0].Hosts, h)
 	if !needed && !routed {
 		return nil
@@ -72,13 +73,13 @@ func (s *proxyGroup) deriveHost(r *reader, h model.Host) *hostResult {
 		s.deriveClusters(r, svc, out)
 	}
 	if visible {
-		for i := range s.egress {
-			s.deriveEgress(r, &s.egress[i], svc, routes, out)
+		for i := range s.Egress {
+			s.deriveEgress(r, &s.Egress[i], svc, routes, out)
 		}
 	}
 	if routed {
-		for i := range s.egress {
-			s.deriveRoutesOnly(r, &s.egress[i], h, routes, out)
+		for i := range s.Egress {
+			s.deriveRoutesOnly(r, &s.Egress[i], h, routes, out)
 		}
 	}
 	return out.finish()
@@ -125,8 +126,8 @@ func (out *hostResult) noteRouted() {
 }
 
 // deriveEgress makes what one egress listener adds for a service.
-func (s *proxyGroup) deriveEgress(r *reader, e *egress, svc *model.Service, routes []*model.VirtualService, out *hostResult) {
-	if !e.imports(svc.Namespace, svc.Hostname) {
+func (s *proxyGroup) deriveEgress(r *index.Reader, e *index.Egress, svc *model.Service, routes []*model.VirtualService, out *hostResult) {
+	if !e.Imports(svc.Namespace, svc.Hostname) {
 		return
 	}
 	for i := range svc.Ports {
@@ -140,28 +141,28 @@ func (s *proxyGroup) deriveEgress(r *reader, e *egress, svc *model.Service, rout
 
 // derivePort chooses how one port is served: by requests, by connections, or by what the
 // first bytes show.
-func (s *proxyGroup) derivePort(r *reader, e *egress, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
-	protocol, mark := e.protocol(port), r.mark()
-	r.use(svc)
+func (s *proxyGroup) derivePort(r *index.Reader, e *index.Egress, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
+	protocol, mark := e.Protocol(port), r.Mark()
+	r.Use(svc)
 	s.useEgress(r, e)
-	at := s.place(r, e, svc, port, protocol)
+	at := place(r, e, svc, port, protocol)
 	if svc.Headless && !protocol.IsHTTP() && !at.bound {
 		at = placePods(r, svc, port, protocol)
 	}
-	if len(at.keys) == 0 || s.taken(e, at) {
+	if len(at.keys) == 0 || taken(s.Client, e, at) {
 		return
 	}
 	var chains []ir.FilterChain
-	read, from := r.mark(), r.used.Since(mark)
+	read, from := r.Mark(), r.Used.Since(mark)
 	if !protocol.IsHTTP() {
 		chains = s.l4Chains(r, svc, port, protocol, routes, at, out)
 		for i := range chains {
-			chains[i].Made = r.madeSince(mark)
+			chains[i].Made = r.MadeSince(mark)
 		}
-		r.unread(read)
+		r.Unread(read)
 	}
 	for _, key := range at.keys {
-		c := out.claim(key, svc, e.captureNone(s.Key.Interception))
+		c := out.claim(key, svc, e.CaptureNone(s.Key.Interception))
 		c.from = c.from.Union(from)
 		c.chains = append(c.chains, chains...)
 		if protocol.IsHTTP() || protocol == model.ProtocolAuto {
@@ -171,32 +172,32 @@ func (s *proxyGroup) derivePort(r *reader, e *egress, svc *model.Service, port *
 	}
 	if protocol.IsHTTP() || protocol == model.ProtocolAuto {
 		v := s.deriveVirtualHost(r, at, svc.Hostname, svc, port, routes, out)
-		v.Made = r.madeSince(mark)
+		v.Made = r.MadeSince(mark)
 		s.addVirtualHost(out, v)
 	}
-	r.unread(mark)
+	r.Unread(mark)
 }
 
 // useEgress notes the Sidecar where its egress listener says where applications are listened to.
-func (s *proxyGroup) useEgress(r *reader, e *egress) {
-	if s.sidecar != nil && (e.Port != nil || e.Bind != "" || e.Capture != model.CaptureDefault) {
-		r.use(s.sidecar)
+func (s *proxyGroup) useEgress(r *index.Reader, e *index.Egress) {
+	if s.Sidecar != nil && (e.Port != nil || e.Bind != "" || e.Capture != model.CaptureDefault) {
+		r.Use(s.Sidecar)
 	}
 }
 
 // deriveRoutesOnly serves a host of virtual services that is no service: on the ports of the
 // wildcard service that covers it, or on port 80, or on the egress listener's HTTP port.
-func (s *proxyGroup) deriveRoutesOnly(r *reader, e *egress, h model.Host, routes []*model.VirtualService, out *hostResult) {
+func (s *proxyGroup) deriveRoutesOnly(r *index.Reader, e *index.Egress, h model.Host, routes []*model.VirtualService, out *hostResult) {
 	routes = slices.DeleteFunc(slices.Clone(routes), func(v *model.VirtualService) bool {
-		return len(v.HTTP) == 0 || !e.importsAny(v.Namespace, []model.Host{h})
+		return len(v.HTTP) == 0 || !e.ImportsAny(v.Namespace, []model.Host{h})
 	})
 	if len(routes) == 0 {
 		return
 	}
-	mark := r.mark()
+	mark := r.Mark()
 	s.useEgress(r, e)
 	ports := []model.ServicePort{{Number: 80, Protocol: model.ProtocolHTTP}}
-	if cover := r.coveringService(h); cover != nil {
+	if cover := r.CoveringService(h); cover != nil {
 		ports = cover.Ports
 	}
 	if e.Port != nil {
@@ -205,23 +206,23 @@ func (s *proxyGroup) deriveRoutesOnly(r *reader, e *egress, h model.Host, routes
 	for i := range ports {
 		s.deriveRoutesOnPort(r, mark, e, h, &ports[i], routes, out)
 	}
-	r.unread(mark)
+	r.Unread(mark)
 }
 
 // deriveRoutesOnPort makes what deriveRoutesOnly adds on one port. What was read since mark decides of it.
-func (s *proxyGroup) deriveRoutesOnPort(r *reader, mark int, e *egress, h model.Host, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
+func (s *proxyGroup) deriveRoutesOnPort(r *index.Reader, mark int, e *index.Egress, h model.Host, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
 	if !port.Protocol.IsHTTP() {
 		return
 	}
-	at, read := s.place(r, e, nil, port, port.Protocol), r.mark()
+	at, read := place(r, e, nil, port, port.Protocol), r.Mark()
 	v := s.deriveVirtualHost(r, at, h, nil, port, routes, out)
-	v.Made = r.madeSince(mark)
-	r.unread(read)
-	if len(v.Routes) == 0 || len(at.keys) == 0 || s.taken(e, at) {
+	v.Made = r.MadeSince(mark)
+	r.Unread(read)
+	if len(v.Routes) == 0 || len(at.keys) == 0 || taken(s.Client, e, at) {
 		return
 	}
 	for _, key := range at.keys {
-		c := out.claim(key, routes[0], e.captureNone(s.Key.Interception))
+		c := out.claim(key, routes[0], e.CaptureNone(s.Key.Interception))
 		c.routes, c.from = at.routes, c.from.Union(v.Origins)
 	}
 	s.addVirtualHost(out, v)
@@ -238,12 +239,12 @@ func (s *proxyGroup) addVirtualHost(out *hostResult, v *ir.VirtualHost) {
 }
 
 // listenerDemand finds or makes the host's claim on a listener.
-func (out *hostResult) claim(k listenerKey, owner model.Object, bound bool) *listenerDemand {
+func (out *hostResult) claim(k ir.ListenerKey, owner model.Object, bound bool) *listenerDemand {
 	if c := out.byKey[k]; c != nil {
 		return c
 	}
 	if out.byKey == nil {
-		out.byKey = map[listenerKey]*listenerDemand{}
+		out.byKey = map[ir.ListenerKey]*listenerDemand{}
 	}
 	c := &listenerDemand{owner: owner, bound: bound}
 	out.byKey[k] = c
@@ -293,7 +294,7 @@ func (s *proxyGroup) diffClusters(old *hostState, now *hostResult) {
 // alone, unless the domains have changed: those tell who takes unknown hosts. A headless
 // service has a listener for each of its Pods, of which one comes or goes at a time.
 func (s *proxyGroup) diffClaims(h model.Host, old *hostState, now *hostResult) {
-	was := make(map[listenerKey]*listenerDemand, len(old.claims))
+	was := make(map[ir.ListenerKey]*listenerDemand, len(old.claims))
 	for _, c := range old.claims {
 		was[c.key] = c.listenerDemand
 		s.listeners[c.key].remove(h, c.listenerDemand)
@@ -332,7 +333,7 @@ func (s *proxyGroup) diffRefs(old *hostState, now *hostResult) {
 // countRef counts one need of a host's clusters, for what is made from some objects. Where these are
 // why the host has clusters at all it is derived again.
 func (s *proxyGroup) countRef(h model.Host, from *model.Origins, by int) {
-	first, differs := countIn(s.refs, h, from, by)
+	first, differs := index.CountIn(s.refs, h, from, by)
 	if first || differs && !s.isVisible(h) {
 		s.mark(hostUnit(h))
 	}
@@ -341,5 +342,5 @@ func (s *proxyGroup) countRef(h model.Host, from *model.Origins, by int) {
 // isVisible reports whether the group has a host of its own accord, and not only as others route to it.
 func (s *proxyGroup) isVisible(h model.Host) bool {
 	state := s.hosts[h]
-	return state != nil && state.service != nil && s.sees(state.service)
+	return state != nil && state.service != nil && s.Sees(state.service)
 }

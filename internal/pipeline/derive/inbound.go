@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
@@ -29,24 +30,24 @@ func (s *proxyGroup) sourceOf(c *ir.Cluster) *ir.Cluster {
 }
 
 // deriveInbound makes all that a workload's own sidecar listens for.
-func (s *proxyGroup) deriveInbound(r *reader) {
+func (s *proxyGroup) deriveInbound(r *index.Reader) {
 	out := newDelta()
 	s.addInboundClusters(r, out)
-	ports, tls := slices.DeleteFunc(s.inboundPorts(r), func(p inboundPort) bool { return p.isOwn(r.mesh()) }), s.inboundTLS(r)
+	ports, tls := slices.DeleteFunc(s.inboundPorts(r), func(p inboundPort) bool { return p.isOwn(r.Mesh()) }), s.inboundTLS(r)
 	var chains []ir.FilterChain
 	for i := range ports {
 		p := &ports[i]
-		mark := r.mark()
-		r.used.AddAll(p.from)
-		p.retry, p.pool = inboundRetry(r.mesh(), p.protocol), poolOf(r, p)
-		c := s.inboundCluster(r.mesh(), p)
-		c.Made = r.madeSince(mark)
-		r.unread(mark)
-		r.used.AddAll(p.from)
+		mark := r.Mark()
+		r.Used.AddAll(p.from)
+		p.retry, p.pool = inboundRetry(r.Mesh(), p.protocol), poolOf(r, p)
+		c := s.inboundCluster(r.Mesh(), p)
+		c.Made = r.MadeSince(mark)
+		r.Unread(mark)
+		r.Used.AddAll(p.from)
 		out.Clusters[c.Name] = c
 		if p.own != nil {
 			l := s.ownListener(tls, p)
-			if !s.opens(listenerKey{l.Address, l.Port}) {
+			if !s.Opens(ir.ListenerKey{Address: l.Address, Port: l.Port}) {
 				continue
 			}
 			out.Listeners[l.Name] = l
@@ -55,18 +56,17 @@ func (s *proxyGroup) deriveInbound(r *reader) {
 		chains = append(chains, portChains(tls, p)...)
 	}
 	if s.Key.Interception != model.InterceptNone && s.Key.Type == model.ProxySidecar {
-		out.Listeners["virtualInbound"] = s.virtualInbound(r.mesh(), tls, ports, chains)
+		out.Listeners["virtualInbound"] = s.virtualInbound(r.Mesh(), tls, ports, chains)
 		out.Listeners["virtualInbound"].Transparent = s.Key.Interception == model.InterceptTProxy
 	}
 	s.authorize(r, out)
 	for _, l := range out.Listeners {
-		s.listenOn(l)
-		s.normalize(r.mesh(), l)
-		mark := r.mark()
-		s.observe(l, &r.used)
-		s.extend(l, &r.used)
-		l.Made = r.madeSince(0)
-		r.unread(mark)
+		finish(s.Client, r.Mesh(), l)
+		mark := r.Mark()
+		s.observe(l, &r.Used)
+		s.extend(l, &r.Used)
+		l.Made = r.MadeSince(0)
+		r.Unread(mark)
 	}
 	s.replaceInbound(out)
 }
@@ -90,13 +90,13 @@ func (s *proxyGroup) replaceInbound(now *Delta) {
 	s.inbound = now
 }
 
-func (s *proxyGroup) addInboundClusters(r *reader, out *Delta) {
+func (s *proxyGroup) addInboundClusters(r *index.Reader, out *Delta) {
 	if s.Key.Interception == model.InterceptNone {
 		return
 	}
 	out.Clusters[ir.InboundPassthroughCluster] = s.sourceOf(&ir.Cluster{
 		Name: ir.InboundPassthroughCluster, Discovery: ir.DiscoverOriginalDst, Inbound: true,
-		ConnectTimeout: r.mesh().ConnectTimeout, Keepalive: r.mesh().Keepalive,
+		ConnectTimeout: r.Mesh().ConnectTimeout, Keepalive: r.Mesh().Keepalive,
 	})
 }
 
@@ -105,7 +105,7 @@ func inboundName(p *inboundPort) string { return ir.InboundCluster(p.number) }
 func (s *proxyGroup) inboundCluster(mesh *model.Mesh, p *inboundPort) *ir.Cluster {
 	c := &ir.Cluster{
 		Name: inboundName(p), Inbound: true, Port: p.port, Protocol: p.protocol,
-		Service: p.service, ConnectTimeout: mesh.ConnectTimeout, Keepalive: mesh.Keepalive, KeepCase: s.headers(mesh).KeepCase,
+		Service: p.service, ConnectTimeout: mesh.ConnectTimeout, Keepalive: mesh.Keepalive, KeepCase: s.Headers(mesh).KeepCase,
 		Policy: model.TrafficPolicy{ConnectionPool: p.pool},
 	}
 	if p.address == "" {
@@ -185,7 +185,7 @@ func inboundTCP(cluster string) *ir.TCPChain {
 // virtualInbound is the listener that redirected inbound connections come to.
 func (s *proxyGroup) virtualInbound(mesh *model.Mesh, t inboundTLS, ports []inboundPort, chains []ir.FilterChain) *ir.Listener {
 	l := &ir.Listener{
-		Name: "virtualInbound", Address: s.any(), Port: mesh.InboundPort, Inbound: true,
+		Name: "virtualInbound", Address: s.Any(), Port: mesh.InboundPort, Inbound: true,
 		BindToPort: true, ReadOriginalDst: true, ExactBalance: !s.Key.AnyWorker,
 		Chains: append([]ir.FilterChain{blackHoleChain(inboundBlackHole, mesh.InboundPort)}, chains...),
 	}
@@ -203,9 +203,9 @@ func (s *proxyGroup) ownListener(t inboundTLS, p *inboundPort) *ir.Listener {
 	if address == "" {
 		address = s.Key.IP
 	}
-	k := listenerKey{address, p.number}
+	k := ir.ListenerKey{Address: address, Port: p.number}
 	l := &ir.Listener{
-		Name: k.name(), Address: k.address, Port: k.port,
+		Name: k.Name(), Address: k.Address, Port: k.Port,
 		Inbound: true, BindToPort: true, ExactBalance: !s.Key.AnyWorker,
 		Chains: portChains(t, p),
 	}

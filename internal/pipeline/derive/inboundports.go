@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
@@ -38,52 +39,42 @@ func (p *inboundPort) isOwn(mesh *model.Mesh) bool {
 
 // inboundPorts are the Sidecar's ingress listeners or, where it has none, the ports of the
 // workload's services; the oldest service's say wins.
-func (s *proxyGroup) inboundPorts(r *reader) []inboundPort {
-	if s.sidecar != nil && len(s.sidecar.Ingress) > 0 {
+func (s *proxyGroup) inboundPorts(r *index.Reader) []inboundPort {
+	if s.Sidecar != nil && len(s.Sidecar.Ingress) > 0 {
 		return s.ingressPorts(s.servicePorts(r))
 	}
 	if s.Key.Interception == model.InterceptNone {
 		return nil
 	}
 	out := s.servicePorts(r)
-	if r.mesh().LocalInbound && s.Key.Type == model.ProxySidecar {
+	if r.Mesh().LocalInbound && s.Key.Type == model.ProxySidecar {
 		for i := range out {
-			out[i].address, out[i].appPort = s.local(), out[i].number
+			out[i].address, out[i].appPort = s.Local(), out[i].number
 		}
 	}
 	return out
 }
 
 // servicePorts are those at which the workload's services reach it.
-func (s *proxyGroup) servicePorts(r *reader) []inboundPort {
-	named := s.namedPorts()
+func (s *proxyGroup) servicePorts(r *index.Reader) []inboundPort {
+	named := s.NamedPorts()
 	var out []inboundPort
-	for _, svc := range r.selecting(s.Key.Namespace, s.labels) {
+	for _, svc := range r.Selecting() {
 		for i := range svc.Ports {
-			if number, ok := targetPort(svc.Ports[i], named); ok {
+			if number, ok := index.TargetPort(svc.Ports[i], named); ok {
 				out = s.addInboundPort(out, svc, &svc.Ports[i], number, nil)
 			}
 		}
 	}
-	for _, svc := range r.at(s.Key.Namespace, s.Key.IP) {
-		at := r.originsAt(svc, s.Key.IP)
+	for _, svc := range r.ServicesAt() {
+		at := r.OriginsAt(svc, s.Key.IP)
 		for i := range svc.Ports {
-			if number, ok := r.portAt(svc, s.Key.IP, &svc.Ports[i]); ok {
+			if number, ok := r.PortAt(svc, s.Key.IP, &svc.Ports[i]); ok {
 				out = s.addInboundPort(out, svc, &svc.Ports[i], number, at)
 			}
 		}
 	}
 	return out
-}
-
-// namedPorts are the workload's, by name.
-func (s *proxyGroup) namedPorts() map[string]uint32 {
-	named := map[string]uint32{}
-	for n, p := range parseLabels(s.Key.Ports) {
-		v, _ := strconv.ParseUint(p, 10, 32)
-		named[n] = uint32(v)
-	}
-	return named
 }
 
 // addInboundPort adds a port unless a service before has its number.
@@ -104,42 +95,42 @@ func (s *proxyGroup) inboundFrom(svc *model.Service) *model.Origins {
 	if s.inboundPool() == nil {
 		return model.OriginsOf(svc.Key)
 	}
-	return model.OriginsOf(svc.Key, s.sidecar.Key)
+	return model.OriginsOf(svc.Key, s.Sidecar.Key)
 }
 
 func (s *proxyGroup) inboundPool() *model.ConnectionPool {
-	if s.sidecar == nil {
+	if s.Sidecar == nil {
 		return nil
 	}
-	return s.sidecar.InboundPool
+	return s.Sidecar.InboundPool
 }
 
 // poolOf is the Sidecar's, else what the service's DestinationRule says of the port that leads here, else the mesh's.
-func poolOf(r *reader, p *inboundPort) *model.ConnectionPool {
+func poolOf(r *index.Reader, p *inboundPort) *model.ConnectionPool {
 	if p.pool != nil {
 		return p.pool
 	}
 	if p.reached != 0 {
-		if own := portPolicy(r.servedRule(p.service.Host, p.service.Namespace), p.reached).ConnectionPool; own != nil {
+		if own := portPolicy(r.ServedRule(p.service.Host, p.service.Namespace), p.reached).ConnectionPool; own != nil {
 			return own
 		}
 	}
-	return spoken(r.mesh().Baseline.ConnectionPool, p.protocol)
+	return spoken(r.Mesh().Baseline.ConnectionPool, p.protocol)
 }
 
 // ingressPorts are the Sidecar's, each told as the service's that reaches the workload there.
 func (s *proxyGroup) ingressPorts(served []inboundPort) []inboundPort {
 	var out []inboundPort
-	for i := range s.sidecar.Ingress {
-		in := &s.sidecar.Ingress[i]
+	for i := range s.Sidecar.Ingress {
+		in := &s.Sidecar.Ingress[i]
 		p := inboundPort{number: in.Port.Number, port: in.Port.Number, protocol: in.Inner(), pool: in.Pool, tls: in.TLS}
 		if p.pool == nil {
-			p.pool = s.sidecar.InboundPool
+			p.pool = s.Sidecar.InboundPool
 		}
 		if i := slices.IndexFunc(served, func(o inboundPort) bool { return o.number == p.number }); i >= 0 {
 			p.service, p.reached, p.from = served[i].service, served[i].reached, served[i].from
 		}
-		p.from = p.from.Union(model.OriginsOf(s.sidecar.Key))
+		p.from = p.from.Union(model.OriginsOf(s.Sidecar.Key))
 		p.address, p.appPort = s.application(in)
 		if in.Capture == model.CaptureNone || in.Capture == model.CaptureDefault && s.Key.Interception == model.InterceptNone {
 			p.own = in
@@ -152,16 +143,16 @@ func (s *proxyGroup) ingressPorts(served []inboundPort) []inboundPort {
 // application is where an ingress listener's requests go: 0.0.0.0 means the workload's address.
 func (s *proxyGroup) application(in *model.IngressListener) (string, uint32) {
 	if in.Endpoint == "" {
-		return s.local(), in.Port.Number
+		return s.Local(), in.Port.Number
 	}
 	if path, ok := strings.CutPrefix(in.Endpoint, "unix://"); ok {
 		return path, 0
 	}
 	host, port, err := net.SplitHostPort(in.Endpoint)
 	if err != nil {
-		return s.local(), in.Port.Number
+		return s.Local(), in.Port.Number
 	}
-	if host == anyAddress || host == anyAddress6 {
+	if host == index.AnyAddress || host == index.AnyAddress6 {
 		host = s.Key.IP
 	}
 	n, _ := strconv.ParseUint(port, 10, 32)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
@@ -99,10 +100,10 @@ type inboundTLS struct {
 	files    bool               // of such TLS: the agent reads files with certificates
 }
 
-func (s *proxyGroup) inboundTLS(r *reader) inboundTLS {
-	out := inboundTLS{PeerTLS: r.peerTLS(s.Key.Namespace, s.labels), defaults: r.mesh().TLSDefaults, files: s.Key.Files}
+func (s *proxyGroup) inboundTLS(r *index.Reader) inboundTLS {
+	out := inboundTLS{PeerTLS: r.PeerTLS(), defaults: r.Mesh().TLSDefaults, files: s.Key.Files}
 	if s.Key.Identity {
-		out.server = ir.MeshTLS(r.mesh())
+		out.server = ir.MeshTLS(r.Mesh())
 	}
 	return out
 }

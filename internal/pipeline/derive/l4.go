@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // l4Chains makes the filter chains for connections to one port of a service: by the tls and
 // then the tcp routes of all virtual services, else straight to the service.
-func (s *proxyGroup) l4Chains(r *reader, svc *model.Service, port *model.ServicePort, p model.Protocol, routes []*model.VirtualService, at placement, out *hostResult) []ir.FilterChain {
-	rt := &routing{reader: r, s: s, host: svc.Hostname, service: svc, port: port, out: out}
+func (s *proxyGroup) l4Chains(r *index.Reader, svc *model.Service, port *model.ServicePort, p model.Protocol, routes []*model.VirtualService, at placement, out *hostResult) []ir.FilterChain {
+	rt := &routing{Reader: r, s: s, host: svc.Hostname, service: svc, port: port, out: out}
 	var chains []ir.FilterChain
 	for i := 0; i < len(routes) && (p.IsTLS() || p == model.ProtocolAuto); i++ {
 		chains = append(chains, rt.used4(routes[i], rt.tlsChains(routes[i], at))...)
@@ -29,7 +30,7 @@ func (s *proxyGroup) l4Chains(r *reader, svc *model.Service, port *model.Service
 	}
 	if len(chains) == 0 {
 		for _, keeps := range routes { // others from being asked
-			r.use(keeps)
+			r.Use(keeps)
 		}
 	}
 	return append(chains, rt.serviceChain(p, at))
@@ -38,7 +39,7 @@ func (s *proxyGroup) l4Chains(r *reader, svc *model.Service, port *model.Service
 // used4 notes a virtual service that gives chains.
 func (rt *routing) used4(v *model.VirtualService, chains []ir.FilterChain) []ir.FilterChain {
 	if len(chains) > 0 {
-		rt.use(v)
+		rt.Use(v)
 	}
 	return chains
 }
@@ -70,7 +71,7 @@ func (rt *routing) chain(match ir.ChainMatch, backends []ir.Backend, to []model.
 		tcp.Hash = nil
 	}
 	rt.poolSettings(first, tcp)
-	tcp.Opaque = rt.s.Key.Identity && slices.ContainsFunc(to, rt.takenForHTTP)
+	tcp.Opaque = rt.Key.Identity && slices.ContainsFunc(to, rt.takenForHTTP)
 	return ir.FilterChain{Match: match, TCP: tcp}
 }
 
@@ -80,7 +81,7 @@ func (rt *routing) poolSettings(d model.Destination, tcp *ir.TCPChain) {
 	if svc == nil {
 		return
 	}
-	policy := rt.based(portPolicy(rt.ruleFor(svc.Hostname, svc.Namespace, setsPool), rt.destinationPort(d)), model.ProtocolTCP)
+	policy := based(rt.Reader, portPolicy(rt.RuleFor(svc.Hostname, svc.Namespace, index.SetsPool), rt.destinationPort(d)), model.ProtocolTCP)
 	if pool := policy.ConnectionPool; pool != nil {
 		tcp.IdleTimeout, tcp.MaxDuration = pool.TCPIdleTimeout, pool.MaxConnectionDuration
 	}
@@ -152,10 +153,10 @@ func (rt *routing) takenForHTTP(d model.Destination) bool {
 	if port == nil || !port.Protocol.IsHTTP() && port.Protocol != model.ProtocolAuto {
 		return false
 	}
-	rule := rt.ruleFor(svc.Hostname, svc.Namespace, setsTLS)
-	policy, _ := rt.s.withBackendTLS(rt.reader, subsetPolicy(rule, d.Subset, port.Number), rule, svc, port)
+	rule := rt.RuleFor(svc.Hostname, svc.Namespace, index.SetsTLS)
+	policy, _ := rt.s.withBackendTLS(rt.Reader, subsetPolicy(rule, d.Subset, port.Number), rule, svc, port)
 	c := &ir.Cluster{Policy: policy, Discovery: rt.s.discovery(svc, policy)}
-	rt.s.secure(rt.reader, svc, c, nil)
+	rt.s.secure(rt.Reader, svc, c, nil)
 	return c.MeshTLS()
 }
 

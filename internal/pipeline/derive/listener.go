@@ -19,16 +19,16 @@ var plainHTTP = []string{"http/1.0", "http/1.1", "h2c"}
 
 // deriveListener joins all claims on one address into a listener, with the route
 // configuration that it needs.
-func (s *proxyGroup) deriveListener(mesh *model.Mesh, k listenerKey) {
+func (s *proxyGroup) deriveListener(mesh *model.Mesh, k ir.ListenerKey) {
 	claims := s.listeners[k]
 	if claims == nil || claims.empty() {
 		delete(s.listeners, k)
-		s.out.Listeners[k.name()] = nil
+		s.out.Listeners[k.Name()] = nil
 		s.serveRouteConfig(mesh, k, routeUse{})
 		return
 	}
 	routes := claims.routeConfig()
-	l := &ir.Listener{Name: k.name(), Address: k.address, Port: k.port, BindToPort: claims.bound > 0}
+	l := &ir.Listener{Name: k.Name(), Address: k.Address, Port: k.Port, BindToPort: claims.bound > 0}
 	l.Chains, l.Default = joinChains(sortClaims(claims.withChains))
 	if routes.Name != "" {
 		s.addHTTP(l, routes.Name, claims)
@@ -45,8 +45,7 @@ func (s *proxyGroup) deriveListener(mesh *model.Mesh, k listenerKey) {
 	for i := range l.Chains {
 		l.Chains[i].Name = fmt.Sprintf("%s#%d", l.Name, i)
 	}
-	s.listenOn(l)
-	s.normalize(mesh, l)
+	finish(s.Client, mesh, l)
 	var from model.OriginList
 	claims.origins(&from)
 	s.observe(l, &from)
@@ -140,7 +139,7 @@ func (s *proxyGroup) addHTTP(l *ir.Listener, routeConfig string, claims *listene
 		GRPCWeb:      claims.grpcWeb > 0,
 		ForwardProxy: claims.dynamic > 0,
 	}}
-	catchesAll := l.Address == s.any() && !l.BindToPort
+	catchesAll := l.Address == s.Any() && !l.BindToPort
 	if len(l.Chains) == 0 && l.Default == nil && !catchesAll {
 		l.Default = &http
 		return
@@ -153,36 +152,13 @@ func (s *proxyGroup) addHTTP(l *ir.Listener, routeConfig string, claims *listene
 
 // passthroughChain takes connections that no service of the listener's port claims.
 func (s *proxyGroup) passthroughChain(mesh *model.Mesh) *ir.FilterChain {
-	cluster := s.unknownCluster(mesh)
+	cluster := s.UnknownCluster(mesh)
 	return &ir.FilterChain{
-		Made: s.unknownMade(),
+		Made: s.UnknownMade(),
 		Name: cluster,
 		TCP: &ir.TCPChain{
 			StatPrefix: cluster,
 			Backends:   []ir.Backend{{Cluster: cluster, Weight: 1}},
 		},
 	}
-}
-
-// unknownCluster is where traffic to unknown destinations goes.
-func (s *proxyGroup) unknownCluster(mesh *model.Mesh) string {
-	if s.outboundMode(mesh) == model.OutboundRegistryOnly {
-		return ir.BlackHoleCluster
-	}
-	return ir.PassthroughCluster
-}
-
-// unknownMade is the Sidecar, where it says where traffic to unknown destinations goes.
-func (s *proxyGroup) unknownMade() ir.Made {
-	if s.sidecar == nil || s.sidecar.Outbound == "" && s.sidecar.EgressProxy == nil {
-		return ir.Made{}
-	}
-	return ir.Made{Origins: model.OriginsOf(s.sidecar.Key)}
-}
-
-func (s *proxyGroup) outboundMode(mesh *model.Mesh) model.OutboundMode {
-	if s.sidecar != nil && s.sidecar.Outbound != "" {
-		return s.sidecar.Outbound
-	}
-	return mesh.Outbound
 }

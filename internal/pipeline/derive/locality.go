@@ -89,7 +89,7 @@ func (s *proxyGroup) clientLabel(key string) string {
 	if v, ok := placeLabel(s.Key.Locality, s.Key.Node, key); ok {
 		return v
 	}
-	return s.labels[key]
+	return s.Labels[key]
 }
 
 func endpointLabel(e *model.Endpoint, key string) string {

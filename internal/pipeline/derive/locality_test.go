@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
@@ -65,12 +66,12 @@ func TestPriorities(t *testing.T) {
 		"a rule may name the node":                    {client: "r9", node: "n1", outlier: true, set: &model.LocalityLB{FailoverPriority: []string{model.LabelNode}}, endpoints: nodes, want: []uint32{0, 1, 1, 1, 1, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newProxyGroup(GroupKey{Locality: model.ParseLocality(c.client), Node: c.node, Labels: canonicalLabels(c.labels)}, nil, Sharding{})
+			s := newProxyGroup(GroupKey{Locality: model.ParseLocality(c.client), Node: c.node, Labels: index.CanonicalLabels(c.labels)}, nil, Sharding{})
 			plan := edsPlan{outlier: c.outlier, near: c.near, mesh: c.mesh}
 			if c.set != nil {
 				plan.lb = &model.LoadBalancer{Locality: c.set}
 			}
-			require.Equal(t, c.want, s.priorities(pointersTo(c.endpoints), plan))
+			require.Equal(t, c.want, s.priorities(pointers(c.endpoints), plan))
 		})
 	}
 }
@@ -114,4 +115,12 @@ func TestLocalityPatterns(t *testing.T) {
 	} {
 		require.Equal(t, c.want, localityMatches(c.pattern, model.ParseLocality(c.locality)), "%s on %s", c.pattern, c.locality)
 	}
+}
+
+func pointers(list []model.Endpoint) []*model.Endpoint {
+	out := make([]*model.Endpoint, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	return out
 }

@@ -4,27 +4,15 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
-// namesKeys are the scopes of a sidecar's DNS proxy: one that has names and nothing else, for
-// all who see the same hosts, and an empty one.
-func (x *Index) namesKeys(p *model.Proxy) (names, none GroupKey) {
-	names = GroupKey{Type: p.Type, Names: true, Namespace: p.Namespace, Domain: p.ClusterDomain()}
-	if s := x.sidecarFor(p); s != nil {
-		names.Sidecar = s.Key
-	}
-	if x.auto.usedBy(p) {
-		names.AutoAddress, names.Families = true, p.Families()
-	}
-	return names, GroupKey{Names: true, Inbound: true}
-}
-
 // deriveNames gives a host's addresses; none where applications have to ask others.
-func (s *proxyGroup) deriveNames(r *reader, h model.Host) {
-	svc := r.service(h)
+func (s *proxyGroup) deriveNames(r *index.Reader, h model.Host) {
+	svc := r.Service(h)
 	var v *ir.Names
-	if svc != nil && s.sees(svc) {
+	if svc != nil && s.Sees(svc) {
 		v = s.namesOf(r, svc)
 	}
 	if v == nil && s.named[h] {
@@ -35,30 +23,30 @@ func (s *proxyGroup) deriveNames(r *reader, h model.Host) {
 		s.out.Names[string(h)] = v
 		s.named[h] = true
 	}
-	if svc == nil || !s.sees(svc) {
-		r.facts = nil // touch finds it should it come into sight
+	if svc == nil || !s.Sees(svc) {
+		r.ForgetFacts() // touch finds it should it come into sight
 	}
 }
 
 // namesOf are a service's own addresses or, of a headless one, its Pods'. Networks are no
 // answer to a question.
-func (s *proxyGroup) namesOf(r *reader, svc *model.Service) *ir.Names {
+func (s *proxyGroup) namesOf(r *index.Reader, svc *model.Service) *ir.Names {
 	out := &ir.Names{Host: svc.Hostname}
 	if svc.IsKubernetes() {
 		out.Service, out.Namespace = svc.Name, svc.Namespace
 	}
-	for _, a := range s.addresses(svc) {
+	for _, a := range s.Addresses(svc) {
 		if a.IsSingleIP() {
 			out.Addresses = append(out.Addresses, a.Addr().String())
 		}
 	}
 	if svc.Headless && svc.ExternalName == "" {
-		out.Addresses = podAddresses(r.endpointsOf(svc), svc.PublishNotReady)
+		out.Addresses = podAddresses(r.EndpointsOf(svc), svc.PublishNotReady)
 	}
 	if len(out.Addresses) == 0 {
 		return nil
 	}
-	out.Made = r.madeSince(0)
+	out.Made = r.MadeSince(0)
 	return out
 }
 

@@ -7,59 +7,15 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
-// proxyUse counts who asks what proxies say of themselves. Only that tells scopes apart.
-type proxyUse struct {
-	versions int      // patches for some versions of proxies
-	metadata labelUse // keys of nodes' metadata
-}
-
-// count tells whether something began or ceased to be asked for.
-func (u *proxyUse) count(f *model.EnvoyFilter, by int) bool {
-	before, changed := u.versions > 0, false
-	for i := range f.Patches {
-		p := &f.Patches[i]
-		if p.ProxyVersion != nil {
-			u.versions += by
-		}
-		changed = u.metadata.add(p.ProxyMetadata, by) || changed
-	}
-	return changed || before != (u.versions > 0)
-}
-
-// of is the part of what a proxy says that anybody asks for.
-func (u *proxyUse) of(p *model.Proxy) (version, metadata string) {
-	if u.versions > 0 {
-		version = p.IstioVersion
-	}
-	return version, u.metadata.relevant(p.Metadata)
-}
-
-func (x *Index) replaceEnvoyFilter(old, now *model.EnvoyFilter, touched *touched) {
-	x.replacePolicy(object(old), object(now), touched)
-	if now != nil { // before the old one, so that what both ask for does not count as news
-		touched.labels = x.proxies.count(now, 1) || touched.labels
-	}
-	if old != nil {
-		touched.labels = x.proxies.count(old, -1) || touched.labels
-	}
-}
-
-// object keeps nil pointers out of interfaces.
-func object(f *model.EnvoyFilter) model.Object {
-	if f == nil {
-		return nil
-	}
-	return f
-}
-
 // derivePatches chooses the patches that count in the scope. What they concern is derived
 // again where they are others than before: views are not kept.
-func (s *proxyGroup) derivePatches(r *reader) {
+func (s *proxyGroup) derivePatches(r *index.Reader) {
 	now := &ir.Patches{Gateway: s.Key.Type == model.ProxyRouter}
-	metadata := parseLabels(s.Key.Metadata)
+	metadata := index.ParseLabels(s.Key.Metadata)
 	for _, f := range s.envoyFilters(r) {
 		for i := range f.Patches {
 			if p := &f.Patches[i]; p.Target != model.PatchBootstrap && s.inContext(p.Context) && p.MeetsProxy(s.Key.Version, metadata) {
@@ -79,8 +35,8 @@ func (s *proxyGroup) derivePatches(r *reader) {
 
 // envoyFilters are those that select the scope's workloads: by priority, then those of the
 // root namespace first, then the older.
-func (s *proxyGroup) envoyFilters(r *reader) []*model.EnvoyFilter {
-	list := policies[*model.EnvoyFilter](r, model.KindEnvoyFilter, s.Key.Namespace, s.labels)
+func (s *proxyGroup) envoyFilters(r *index.Reader) []*model.EnvoyFilter {
+	list := index.Policies[*model.EnvoyFilter](r, model.KindEnvoyFilter)
 	slices.SortStableFunc(list, func(a, b *model.EnvoyFilter) int { return cmp.Compare(a.Priority, b.Priority) })
 	return list
 }

@@ -127,7 +127,7 @@ func requireScratch(t *testing.T, snap *store.Snapshot, have map[GroupKey]*Delta
 	}
 	scratch.Apply(all)
 	for k, got := range have {
-		if scratch.Index().sidecar(k.Sidecar) == nil && k.Sidecar != (model.Key{}) {
+		if scratch.Index().Sidecar(k.Sidecar) == nil && k.Sidecar != (model.Key{}) {
 			continue // its proxies have moved
 		}
 		want := newDelta()

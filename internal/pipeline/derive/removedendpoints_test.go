@@ -21,7 +21,7 @@ func TestNothingIsLeft(t *testing.T) {
 		for k, delta := range d.Apply(changes).Deltas {
 			merge(have[k], delta)
 		}
-		requireEmptyIndex(t, d.index)
+		require.Empty(t, d.index.Sizes())
 		for k, s := range d.groups {
 			if k.Sidecar != (model.Key{}) {
 				continue // its Sidecar has gone, and its proxies with it
@@ -49,44 +49,11 @@ func removeAll(snap *store.Snapshot) []store.Event {
 	return out
 }
 
-func requireEmptyIndex(t *testing.T, x *Index) {
-	t.Helper()
-	require.Empty(t, x.services)
-	require.Empty(t, x.rules)
-	require.Empty(t, x.routes)
-	require.Empty(t, x.bound)
-	require.Empty(t, x.delegate)
-	require.Empty(t, x.sidecars)
-	require.Empty(t, x.labels)
-	require.Equal(t, localityUsage{namespaces: map[string]model.Distribution{}}, x.localityUsage)
-	require.Zero(t, x.disabling)
-	require.Empty(t, x.policies)
-	require.Empty(t, x.secrets)
-	require.Empty(t, x.credentials)
-	require.Zero(t, x.proxies.versions)
-	require.Empty(t, x.proxies.metadata)
-	e := x.endpoints
-	require.Empty(t, e.slices)
-	require.Empty(t, e.workloads)
-	require.Empty(t, e.byPair)
-	require.Empty(t, e.selecting)
-	require.Empty(t, e.kube)
-	require.Empty(t, e.podSlices)
-	require.Empty(t, e.sets)
-	require.Zero(t, e.speaking)
-	require.Empty(t, e.identities)
-	require.Empty(t, e.at.services)
-	require.Empty(t, e.at.indexed)
-	require.Empty(t, e.leaving.departures)
-	require.Empty(t, e.leaving.listed)
-	require.Empty(t, e.leaving.inline)
-}
-
 func requireEmptyScope(t *testing.T, s *proxyGroup) {
 	t.Helper()
-	s.depend(unit{kind: unitWasm}, nil) // likewise
+	s.dependents.Replace(unit{kind: unitWasm}, nil)
 	require.Empty(t, s.plugins)
-	s.depend(unit{kind: unitTelemetry}, nil) // it asks for Telemetries, whether there are any
+	s.dependents.Replace(unit{kind: unitTelemetry}, nil) // it asks for Telemetries, whether or not there are any
 	require.Empty(t, s.collectors)
 	require.Empty(t, s.hosts)
 	require.Empty(t, s.refs)
@@ -106,10 +73,7 @@ func requireEmptyScope(t *testing.T, s *proxyGroup) {
 	require.Empty(t, s.addedHosts)
 	requireEmptyRouter(t, s)
 	require.True(t, s.patches == nil || len(s.patches.List) == 0)
-	s.depend(unit{kind: unitPatches}, nil)   // it asks for its namespace, whoever is there
-	delete(s.asked, unit{kind: unitInbound}) // it asks for its own labels, whoever is there
-	require.Empty(t, s.asked)
-	if !s.Key.Inbound {
-		require.Empty(t, s.dependents)
-	}
+	s.dependents.Replace(unit{kind: unitPatches}, nil) // it asks for its namespace
+	s.dependents.Replace(unit{kind: unitInbound}, nil) // it asks for its own labels
+	require.True(t, s.dependents.IsEmpty())
 }

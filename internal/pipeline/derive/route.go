@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // routing is what the routes of one virtual host are derived from.
 type routing struct {
-	*reader
+	*index.Reader
 	s       *proxyGroup
 	host    model.Host
 	service *model.Service // nil: the virtual service's host is no service
@@ -26,7 +27,7 @@ type routing struct {
 // the first one that matches everything.
 func (rt *routing) fromVirtualService(v *model.VirtualService) []ir.Route {
 	rt.of = grantsFor(v)
-	rt.use(v)
+	rt.Use(v)
 	var out []ir.Route
 	for _, rule := range rt.withDelegates(v) {
 		for _, m := range rt.matches(rule) {
@@ -78,10 +79,10 @@ func (rt *routing) applies(port uint32, labels map[string]string, ns string, gat
 			return false
 		}
 	}
-	if ns != "" && ns != rt.s.Key.Namespace {
+	if ns != "" && ns != rt.Key.Namespace {
 		return false
 	}
-	return model.SelectorMatches(labels, rt.s.labels)
+	return model.SelectorMatches(labels, rt.Labels)
 }
 
 // matchView is what remains of a match for Envoy to decide; nil: everything.
@@ -172,7 +173,7 @@ func operation(backends []model.Backend, rt *routing, m *ir.Match) string {
 // retry is a rule's policy, or the mesh's; nil where retries are off.
 func (rt *routing) retry(r *model.Retry) *model.Retry {
 	if r == nil {
-		def := rt.mesh().DefaultRetry
+		def := rt.Mesh().DefaultRetry
 		r = &def
 	}
 	if r.Attempts == 0 {
@@ -180,7 +181,7 @@ func (rt *routing) retry(r *model.Retry) *model.Retry {
 	}
 	out := *r
 	if out.RetryOn == "" {
-		out.RetryOn = rt.mesh().DefaultRetry.RetryOn
+		out.RetryOn = rt.Mesh().DefaultRetry.RetryOn
 	}
 	return &out
 }

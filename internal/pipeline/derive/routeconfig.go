@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
@@ -17,12 +18,12 @@ type routeUse struct {
 
 // routeUsers counts the listeners that use a route configuration.
 type routeUsers struct {
-	originCounts
+	index.OriginCounts
 	bound int
 }
 
 // useRoutes replaces what listener k uses; the empty use ends it.
-func (s *proxyGroup) useRoutes(k listenerKey, use routeUse) {
+func (s *proxyGroup) useRoutes(k ir.ListenerKey, use routeUse) {
 	if old, ok := s.routeUses[k]; ok {
 		s.countUse(old, -1)
 		delete(s.routeUses, k)
@@ -35,16 +36,16 @@ func (s *proxyGroup) useRoutes(k listenerKey, use routeUse) {
 
 func (s *proxyGroup) countUse(u routeUse, by int) {
 	users := s.routeUsers[u.routes.Name]
-	users.count(u.from, by)
+	users.Count(u.from, by)
 	countIf(u.bound, &users.bound, by)
-	if s.routeUsers[u.routes.Name] = users; users.all == 0 {
+	if s.routeUsers[u.routes.Name] = users; users.Total() == 0 {
 		delete(s.routeUsers, u.routes.Name)
 	}
 }
 
 // serveRouteConfig makes listener k a user of a route configuration, which gets a virtual
 // host for hosts that nobody knows. A route configuration goes with its last user.
-func (s *proxyGroup) serveRouteConfig(mesh *model.Mesh, k listenerKey, use routeUse) {
+func (s *proxyGroup) serveRouteConfig(mesh *model.Mesh, k ir.ListenerKey, use routeUse) {
 	old := s.routeUses[k].routes
 	s.useRoutes(k, use)
 	if old.Name != "" && old.Name != use.routes.Name {
@@ -61,18 +62,18 @@ func (s *proxyGroup) serveFallback(mesh *model.Mesh, of ir.RouteConfigKey) {
 	name := of.Name
 	s.dropFallback(name)
 	users := s.routeUsers[name]
-	if users.all == 0 {
+	if users.Total() == 0 {
 		s.dropAddedHosts(name)
 		s.out.RouteConfigs[name] = nil
 		return
 	}
-	made := ir.Made{Origins: users.common()}
+	made := ir.Made{Origins: users.Common()}
 	s.out.RouteConfigs[name] = &ir.RouteConfig{Made: made, Name: name, Of: of}
-	if s.serveAddedHosts(of, made.Origins, s.tellsPeer(mesh)) || len(s.domains[domainKey{name, "*"}]) > 0 {
+	if s.serveAddedHosts(of, made.Origins, s.TellsPeer(mesh)) || len(s.domains[domainKey{name, "*"}]) > 0 {
 		return
 	}
 	fallback := s.fallbackHost(mesh, of, users.bound > 0)
-	fallback.Origins = made.Origins.Union(s.unknownMade().Origins)
+	fallback.Origins = made.Origins.Union(s.UnknownMade().Origins)
 	s.out.VirtualHosts[fallback.ResourceName()] = fallback
 }
 
@@ -92,8 +93,8 @@ const (
 // listener itself there is no original destination to pass requests on to.
 func (s *proxyGroup) fallbackHost(mesh *model.Mesh, of ir.RouteConfigKey, bound bool) *ir.VirtualHost {
 	v := &ir.VirtualHost{RouteConfig: of.Name, Of: of, Domains: []string{"*"}}
-	cluster := s.unknownCluster(mesh)
-	if p := s.egressProxy(); p != nil && cluster == ir.PassthroughCluster {
+	cluster := s.UnknownCluster(mesh)
+	if p := s.EgressProxy(); p != nil && cluster == ir.PassthroughCluster {
 		cluster = ir.OutboundCluster(p.Port, p.Subset, p.Host)
 		bound = false
 	}
@@ -102,16 +103,9 @@ func (s *proxyGroup) fallbackHost(mesh *model.Mesh, of ir.RouteConfigKey, bound 
 		v.Routes = []ir.Route{{Name: blockAll, DirectResponse: &model.DirectResponse{Status: 502}}}
 		return v
 	}
-	v.Name, v.HidesPeer = allowAny, s.tellsPeer(mesh)
+	v.Name, v.HidesPeer = allowAny, s.TellsPeer(mesh)
 	v.Routes = []ir.Route{{Name: allowAny, Backends: []ir.Backend{{Cluster: cluster, Weight: 1}}}}
 	return v
-}
-
-func (s *proxyGroup) egressProxy() *model.Destination {
-	if s.sidecar == nil {
-		return nil
-	}
-	return s.sidecar.EgressProxy
 }
 
 // diffVirtualHosts takes a host's virtual hosts into the scope. Envoy refuses a route
@@ -149,7 +143,9 @@ func (s *proxyGroup) unclaim(k domainKey, h model.Host) {
 		s.markLosers(k, h)
 	}
 	s.domains[k] = slices.Delete(list, i, i+1)
-	dropEmpty(s.domains, k)
+	if len(s.domains[k]) == 0 {
+		delete(s.domains, k)
+	}
 }
 
 // markLosers marks the other hosts that want a domain: h comes to have it, or ceases to.
@@ -201,7 +197,7 @@ func (s *proxyGroup) claimDomain(k domainKey, h model.Host) {
 
 // resettle puts a host's virtual hosts out again with the domains that it has now. They are
 // derived once more for that: only few hosts quarrel over domains, and scopes do not keep views.
-func (s *proxyGroup) resettle(r *reader, h model.Host) {
+func (s *proxyGroup) resettle(r *index.Reader, h model.Host) {
 	if s.hosts[h] == nil {
 		return
 	}

@@ -4,136 +4,79 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
-
-// Routers have one scope: a gateway calls others, and nobody's application is behind it. What it
-// listens for comes from Gateways, and where calls go from VirtualServices that are bound to
-// them; Sidecars are not for routers, as in Istio.
-
-// routerKeys are a router's scopes. Gateways and policies select by any of its labels, so that all
-// of them count; replicas have the same.
-func (x *Index) routerKeys(p *model.Proxy, base GroupKey) (outbound, none GroupKey) {
-	outbound = base
-	outbound.Interception = ""
-	outbound.Labels = canonicalLabels(p.Labels)
-	outbound.Ports = canonicalPorts(p.NamedPorts)
-	outbound.Topology = p.Topology
-	if p.Verified {
-		outbound.Account = p.ServiceAccount
-	}
-	if at := addressOf(p); len(x.endpoints.at.services[at]) > 0 {
-		outbound.IP = at.name
-	}
-	x.localityUsage.locate(&outbound, x.endpoints, p)
-	return outbound, GroupKey{Names: true, Inbound: true}
-}
 
 // router is what the scope of routers remembers beside what all have.
 type router struct {
 	plan    *gatewayPlan
-	hosts   map[unit]*gatewayHost    // virtual hosts that are out
-	dynamic map[string]*originCounts // of these, by route configuration: that lead to hosts found by the request
-	secrets []secretRef              // that servers ask for
+	hosts   map[unit]*gatewayHost          // virtual hosts that are out
+	dynamic map[string]*index.OriginCounts // of these, by route configuration: that lead to hosts found by the request
+	secrets []secretRef                    // that servers ask for
 }
 
 func newRouter() *router {
-	return &router{plan: newGatewayPlan(), hosts: map[unit]*gatewayHost{}, dynamic: map[string]*originCounts{}}
-}
-
-// bound are the virtual services of gateways, by host.
-type bound map[string]map[model.Host][]*model.VirtualService
-
-func (b bound) replace(old, now *model.VirtualService, touched *touched) {
-	if old != nil {
-		b.each(old, func(of map[model.Host][]*model.VirtualService, h model.Host) { unlist(of, h, old) }, touched)
-	}
-	if now != nil {
-		b.each(now, func(of map[model.Host][]*model.VirtualService, h model.Host) { enlist(of, h, now) }, touched)
-	}
-}
-
-// each calls f for each gateway and host of a virtual service.
-func (b bound) each(v *model.VirtualService, f func(map[model.Host][]*model.VirtualService, model.Host), touched *touched) {
-	found := false
-	for _, g := range v.Gateways {
-		if g == model.GatewayMesh {
-			continue
-		}
-		found = true
-		if b[g] == nil {
-			b[g] = map[model.Host][]*model.VirtualService{}
-		}
-		for _, h := range v.Hosts {
-			f(b[g], h)
-		}
-		if len(b[g]) == 0 {
-			delete(b, g)
-		}
-	}
-	if found {
-		touched.bound = append(touched.bound, v)
-	}
+	return &router{plan: newGatewayPlan(), hosts: map[unit]*gatewayHost{}, dynamic: map[string]*index.OriginCounts{}}
 }
 
 // deriveReachable makes the clusters of a service that a router may call.
-func (s *proxyGroup) deriveReachable(r *reader, svc *model.Service) *hostResult {
-	if svc == nil || !s.sees(svc) && s.refs[svc.Hostname].total() == 0 {
+func (s *proxyGroup) deriveReachable(r *index.Reader, svc *model.Service) *hostResult {
+	if svc == nil || !s.Sees(svc) && s.refs[svc.Hostname].Total() == 0 {
 		return nil
 	}
 	out := &hostResult{hostState: hostState{service: svc}}
-	if r.aliased(svc) == nil || s.refs[svc.Hostname].total() > 0 { // else routes lead to what it stands for
+	if r.Aliased(svc) == nil || s.refs[svc.Hostname].Total() > 0 { // else routes lead to what it stands for
 		s.deriveClusters(r, svc, out)
 	}
 	return out.finish()
 }
 
 // deriveGateways joins the Gateways that select the scope's routers, and marks what differs.
-func (s *proxyGroup) deriveGateways(r *reader) {
+func (s *proxyGroup) deriveGateways(r *index.Reader) {
 	now := newGatewayPlan()
 	target := s.targetPorts(r)
-	list := appendPolicies[*model.Gateway](nil, r, model.KindGateway, "", s.labels)
-	for _, g := range appendPolicies(list, r, model.KindKubernetesGateway, "", s.labels) {
+	for _, g := range r.Gateways() {
 		if g.OwnNamespace && g.Namespace != s.Key.Namespace {
 			continue
 		}
 		for i := range g.Servers {
-			mark := r.mark()
-			r.use(g)
+			mark := r.Mark()
+			r.Use(g)
 			if server := s.resolveServer(r, now, g, &g.Servers[i]); server != nil {
 				s.planServer(r, mark, now, g, server, target)
 			}
-			r.unread(mark)
+			r.Unread(mark)
 		}
 	}
 	now.isolate()
 	was := s.router.plan
 	s.router.plan = now
-	s.markGateways(r.index, was, now)
+	s.markGateways(r, was, now)
 	s.replaceServerSecrets(now.secrets())
 	s.markGranted(was, now)
 }
 
 // targetPorts are the ports that routers listen on, by those of their services: of several
 // services the oldest's say counts, as in Istio.
-func (s *proxyGroup) targetPorts(r *reader) map[uint32]targetedPort {
+func (s *proxyGroup) targetPorts(r *index.Reader) map[uint32]targetedPort {
 	out := map[uint32]targetedPort{}
 	add := func(from *model.Origins, port, target uint32) {
 		if out[port].number == 0 {
 			out[port] = targetedPort{target, from}
 		}
 	}
-	for _, svc := range r.selecting(s.Key.Namespace, s.labels) {
+	for _, svc := range r.Selecting() {
 		for i := range svc.Ports {
-			if number, ok := targetPort(svc.Ports[i], s.namedPorts()); ok && translatesPorts(svc) {
+			if number, ok := index.TargetPort(svc.Ports[i], s.NamedPorts()); ok && translatesPorts(svc) {
 				add(model.OriginsOf(svc.Key), svc.Ports[i].Number, number)
 			}
 		}
 	}
-	for _, svc := range r.at(s.Key.Namespace, s.Key.IP) {
+	for _, svc := range r.ServicesAt() {
 		for i := range svc.Ports {
-			if number, ok := r.portAt(svc, s.Key.IP, &svc.Ports[i]); ok && translatesPorts(svc) {
-				add(r.originsAt(svc, s.Key.IP), svc.Ports[i].Number, number)
+			if number, ok := r.PortAt(svc, s.Key.IP, &svc.Ports[i]); ok && translatesPorts(svc) {
+				add(r.OriginsAt(svc, s.Key.IP), svc.Ports[i].Number, number)
 			}
 		}
 	}
@@ -152,8 +95,13 @@ func translatesPorts(svc *model.Service) bool {
 	return !off
 }
 
+// boundServices finds the virtual services that are bound to a gateway.
+type boundServices interface {
+	BoundTo(gateway string) []*model.VirtualService
+}
+
 // markGateways marks what the difference of two plans concerns.
-func (s *proxyGroup) markGateways(x *Index, was, now *gatewayPlan) {
+func (s *proxyGroup) markGateways(x boundServices, was, now *gatewayPlan) {
 	for k := range both(was.listeners, now.listeners) {
 		if !was.listeners[k].equal(now.listeners[k]) {
 			s.mark(listenerUnit(k))
@@ -179,7 +127,7 @@ func both[K comparable, V, W any](a map[K]V, b map[K]W) map[K]bool {
 }
 
 // markGatewayRoutes marks a route configuration with all virtual hosts that it has or may have.
-func (s *proxyGroup) markGatewayRoutes(x *Index, name string) {
+func (s *proxyGroup) markGatewayRoutes(x boundServices, name string) {
 	s.mark(unit{kind: unitRouteConfig, name: name})
 	for u := range s.router.hosts {
 		if rc, _ := u.gatewayHost(); rc == name {
@@ -200,10 +148,8 @@ func (s *proxyGroup) markGatewayRoutes(x *Index, name string) {
 			}
 		}
 		for _, gateway := range b.gateways {
-			for _, list := range x.bound[gateway] {
-				for _, v := range list {
-					s.markBound(name, b, v)
-				}
+			for _, v := range x.BoundTo(gateway) {
+				s.markBound(name, b, v)
 			}
 		}
 	}
@@ -268,7 +214,7 @@ func (s *proxyGroup) markRouterRoutes() {
 }
 
 // markRouter marks all that is a router's alone.
-func (s *proxyGroup) markRouter(x *Index) {
+func (s *proxyGroup) markRouter(x *index.Index) {
 	if s.router == nil {
 		return
 	}
@@ -279,9 +225,9 @@ func (s *proxyGroup) markRouter(x *Index) {
 }
 
 // deriveRouter derives virtual hosts, and then the route configurations that have them.
-func (s *proxyGroup) deriveRouter(x *Index) {
-	s.each(x, unitGatewayHost, func(r *reader, u unit) { s.deriveGatewayHost(r, u) })
-	for _, u := range s.takeDirty(unitRouteConfig) {
+func (s *proxyGroup) deriveRouter(x *index.Index) {
+	s.each(x, unitGatewayHost, func(r *index.Reader, u unit) { s.deriveGatewayHost(r, u) })
+	for _, u := range s.dirty.take(unitRouteConfig) {
 		s.deriveRouteConfig(u.name)
 	}
 }

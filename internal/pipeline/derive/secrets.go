@@ -6,40 +6,9 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
-
-// Secrets go to proxies whose certificate says who they are, of their own namespace, and keys
-// only to service accounts that may read them: so the account is part of the scope's key, in
-// namespaces where some rule or Sidecar names a credential. What a proxy may not have does not exist for
-// it: Envoy lets no call through then. CAs of ConfigMaps are for all who are told to use them, as in Istio.
-
-// countCredentials tells whether a namespace began or ceased to have rules or Sidecars that name
-// credentials.
-func (x *Index) countCredentials(o model.Object, by int) bool {
-	if !namesCredentials(o) {
-		return false
-	}
-	ns := o.Metadata().Namespace
-	before := x.credentials[ns]
-	x.credentials[ns] += by
-	if before+by == 0 {
-		delete(x.credentials, ns)
-	}
-	return before == 0 || before+by == 0
-}
-
-// namesCredentials: a rule for everybody would have them wait for what they may not have, so
-// that only those count which select workloads, as in Istio.
-func namesCredentials(o model.Object) bool {
-	switch o := o.(type) {
-	case *model.DestinationRule:
-		return len(o.WorkloadSelector) > 0 && model.NeedsSecrets(o.Credentials())
-	case *model.Sidecar:
-		return model.NeedsSecrets(o.Credentials())
-	}
-	return false
-}
 
 // askForIngress counts the secrets that the Sidecar's own listeners ask for. They are of the
 // outbound scope, as all secrets are, and of the Sidecar's namespace alone: the root namespace's
@@ -49,8 +18,8 @@ func (s *proxyGroup) askForIngress() {
 		return
 	}
 	var now []secretRef
-	if s.sidecar != nil && s.sidecar.Namespace == s.Key.Namespace {
-		now = sortSecrets(refsOf(ingressSecrets(s.sidecar), model.OriginsOf(s.sidecar.Key)))
+	if s.Sidecar != nil && s.Sidecar.Namespace == s.Key.Namespace {
+		now = sortSecrets(refsOf(ingressSecrets(s.Sidecar), model.OriginsOf(s.Sidecar.Key)))
 	}
 	was := s.ingress
 	s.ingress = now
@@ -65,34 +34,6 @@ func ingressSecrets(sidecar *model.Sidecar) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// accountOf is who a proxy is, where that decides what it gets.
-func (x *Index) accountOf(p *model.Proxy) string {
-	if x.credentials[p.Namespace] == 0 || !p.Verified {
-		return ""
-	}
-	return p.ServiceAccount
-}
-
-func (x *Index) replaceSecret(old, now *model.Secret, touched *touched) {
-	if old != nil {
-		delete(x.secrets, old.Key)
-		touched.facts.add(secretFact(old.Key))
-	}
-	if now != nil {
-		x.secrets[now.Key] = now
-		touched.facts.add(secretFact(now.Key))
-	}
-}
-
-func (r *reader) secret(k model.Key) *model.Secret {
-	r.facts.add(secretFact(k))
-	out := r.index.secrets[k]
-	if out != nil {
-		r.use(out)
-	}
-	return out
 }
 
 // secretsOf are the secrets that a cluster asks for, as translate spells them.
@@ -121,11 +62,11 @@ func (s *proxyGroup) refSecrets(old, now []secretRef) {
 		return
 	}
 	for _, ref := range now {
-		countIn(s.secretRefs, ref.name, ref.from, 1)
+		index.CountIn(s.secretRefs, ref.name, ref.from, 1)
 		s.mark(secretUnit(ref.name))
 	}
 	for _, ref := range old {
-		if first, differs := countIn(s.secretRefs, ref.name, ref.from, -1); first || differs {
+		if first, differs := index.CountIn(s.secretRefs, ref.name, ref.from, -1); first || differs {
 			s.mark(secretUnit(ref.name))
 		}
 	}
@@ -153,43 +94,43 @@ func sortSecrets(list []secretRef) []secretRef {
 	return slices.Compact(list)
 }
 
-func (s *proxyGroup) deriveSecret(r *reader, name string) {
+func (s *proxyGroup) deriveSecret(r *index.Reader, name string) {
 	s.out.Secrets[name] = nil
 	refs := s.secretRefs[name]
-	if refs.total() == 0 {
+	if refs.Total() == 0 {
 		return
 	}
 	if v := s.secret(r, name); v != nil {
-		r.used.AddAll(refs.origins())
-		v.Made = r.madeSince(0)
+		r.Used.AddAll(refs.Origins())
+		v.Made = r.MadeSince(0)
 		s.out.Secrets[name] = v
 	}
 }
 
 // secret is nil where there is none that the scope's proxies may have.
-func (s *proxyGroup) secret(r *reader, name string) *ir.Secret {
+func (s *proxyGroup) secret(r *index.Reader, name string) *ir.Secret {
 	plain, isCA := strings.CutSuffix(name, model.SuffixCA)
 	credential, ok := model.ParseCredential(plain)
 	key, own := credential.In(s.Key.Namespace)
 	switch {
 	case ok && isCA && credential.Kind == model.KindConfigMap: // certificates that are no secrets
-		return authorities(name, r.secret(key))
+		return authorities(name, r.Secret(key))
 	case !ok || s.Key.Account == "" || !own && !s.grantedSecret(plain):
 		return nil
 	case !own:
 		return s.secretOfOthers(r, name, credential.Key(), isCA)
 	case isCA:
-		return authorities(name, r.secretOfCA(key))
+		return authorities(name, secretOfCA(r, key))
 	}
-	return keyFor(name, r.secret(key), s.Key.Account)
+	return keyFor(name, r.Secret(key), s.Key.Account)
 }
 
 // secretOfOthers is one of another namespace, alone: there is none beside it that has CAs.
-func (s *proxyGroup) secretOfOthers(r *reader, name string, key model.Key, isCA bool) *ir.Secret {
+func (s *proxyGroup) secretOfOthers(r *index.Reader, name string, key model.Key, isCA bool) *ir.Secret {
 	if isCA {
-		return authorities(name, r.secret(key))
+		return authorities(name, r.Secret(key))
 	}
-	return keyFor(name, r.secret(key), s.Key.Namespace+"/"+s.Key.Account)
+	return keyFor(name, r.Secret(key), s.Key.Namespace+"/"+s.Key.Account)
 }
 
 // keyFor is a Secret with its key; nil: the account may not have it.
@@ -202,15 +143,15 @@ func keyFor(name string, secret *model.Secret, account string) *ir.Secret {
 
 // secretOfCA is the Secret that has a credential's CAs: one of its own, or that of the key where the API
 // server has no such one. One that cannot be read might have others, so that there are none then.
-func (r *reader) secretOfCA(k model.Key) *model.Secret {
+func secretOfCA(r *index.Reader, k model.Key) *model.Secret {
 	own := k
 	own.Name += model.SuffixCA
-	mark := r.mark()
-	if secret := r.secret(own); secret != nil && secret.CAProblem != model.NoSecret {
+	mark := r.Mark()
+	if secret := r.Secret(own); secret != nil && secret.CAProblem != model.NoSecret {
 		return secret
 	}
-	r.unread(mark)
-	return r.secret(k)
+	r.Unread(mark)
+	return r.Secret(k)
 }
 
 func authorities(name string, secret *model.Secret) *ir.Secret {

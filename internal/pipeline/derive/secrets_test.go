@@ -33,6 +33,11 @@ func credentialMesh(t *testing.T) (*store.Store, *Deriver) {
 	return st, d
 }
 
+// ruleOfAPI is a copy of the mesh's rule.
+func ruleOfAPI(st *store.Store) model.DestinationRule {
+	return *st.Snapshot().Get(model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "api"}).(*model.DestinationRule)
+}
+
 func secretOf(version string, readers []string) *model.Secret {
 	return &model.Secret{
 		Meta:        model.Meta{Key: model.Key{Kind: model.KindSecret, Namespace: "shop", Name: "api-client"}, ResourceVersion: version},
@@ -130,7 +135,7 @@ func TestAccountsTellScopesApartOnlyWhereSecretsAre(t *testing.T) {
 func TestAuthoritiesOfConfigMaps(t *testing.T) {
 	st, d := credentialMesh(t)
 	const name = "configmap://shop/roots-cacert"
-	rule := *d.Index().rules["api.example.com"][0]
+	rule := ruleOfAPI(st)
 	rule.ResourceVersion, rule.WorkloadSelector = "2", nil
 	rule.Policy.TLS = &model.ClientTLS{Mode: model.TLSSimple, CredentialName: "configmap://shop/roots"}
 	roots := &model.Secret{Meta: model.Meta{Key: model.Key{Kind: model.KindConfigMap, Namespace: "shop", Name: "roots"}, ResourceVersion: "1"}, CA: "roots"}
@@ -144,7 +149,7 @@ func TestAuthoritiesOfConfigMaps(t *testing.T) {
 	for _, p := range []*model.Proxy{webProxy("shop", "web", true), webProxy("shop", "web", false), webProxy("bank", "other", false)} {
 		require.Equal(t, map[string]string{name: "roots"}, has(d, p))
 	}
-	require.Zero(t, d.Index().credentials["shop"], "who a proxy is does not matter")
+	require.Zero(t, d.Index().Sizes()["credentials"], "who a proxy is does not matter")
 	k, _ := d.Index().Keys(webProxy("bank", "", false))
 	d.Open(k)
 	changed := *roots
@@ -160,7 +165,7 @@ func TestAuthoritiesOfConfigMaps(t *testing.T) {
 // TestAConfigMapIsNotTheOneWithoutItsSuffix: of two ConfigMaps a rule and a router's server get the one they name.
 func TestAConfigMapIsNotTheOneWithoutItsSuffix(t *testing.T) {
 	st, d := credentialMesh(t)
-	rule := *d.Index().rules["api.example.com"][0]
+	rule := ruleOfAPI(st)
 	rule.ResourceVersion, rule.WorkloadSelector = "2", nil
 	rule.Policy.TLS = &model.ClientTLS{Mode: model.TLSSimple, CredentialName: "configmap://shop/roots-cacert"}
 	gateway := &model.Gateway{Meta: model.Meta{Key: model.Key{Kind: model.KindGateway, Namespace: "shop", Name: "edge"}, ResourceVersion: "1"}, Servers: []model.GatewayServer{{
@@ -179,24 +184,6 @@ func TestAConfigMapIsNotTheOneWithoutItsSuffix(t *testing.T) {
 	for _, p := range []*model.Proxy{webProxy("shop", "web", true), router} {
 		require.Equal(t, map[string]string{"configmap://shop/roots-cacert-cacert": "CAs of roots-cacert"}, has(d, p), p.Type)
 	}
-}
-
-// TestConfigMapsAreNoMeshConfig: what other ConfigMaps say leaves the mesh's configuration alone.
-func TestConfigMapsAreNoMeshConfig(t *testing.T) {
-	d := New(model.DefaultMesh(), 1)
-	root := d.Index().mesh.RootNamespace
-	only := model.OutboundRegistryOnly
-	config := &model.MeshConfig{
-		Meta: model.Meta{Key: model.Key{Kind: model.KindMeshConfig, Namespace: root, Name: model.MeshConfigName}}, Outbound: &only,
-		ExportTo: map[model.Kind][]string{model.KindService: {"."}},
-	}
-	roots := &model.Secret{Meta: model.Meta{Key: model.Key{Kind: model.KindConfigMap, Namespace: root, Name: "roots"}}, CA: "roots"}
-	d.Apply([]store.Change{{Key: config.Key, New: config}})
-	d.Apply([]store.Change{{Key: roots.Key, New: roots}})
-	require.Equal(t, model.OutboundRegistryOnly, d.Index().mesh.Outbound)
-	require.Equal(t, config.ExportTo, d.Index().exports.defaults)
-	d.Apply([]store.Change{{Key: roots.Key, Old: roots}})
-	require.Equal(t, model.OutboundRegistryOnly, d.Index().mesh.Outbound)
 }
 
 // TestSecretsOfOtherNamespacesAreGranted: a Gateway's routers have them as long as a ReferenceGrant says so.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
@@ -62,7 +63,7 @@ func newSharder(by Sharding, k *GroupKey) *sharder {
 		return nil
 	}
 	p := &sharder{Sharding: by, told: k.Sharded, never: !k.ScopedRoutes, routes: map[string]*shardedRoutes{}, split: map[string]bool{}}
-	for _, name := range k.Sharded.list() {
+	for _, name := range k.Sharded.List() {
 		p.add(name)
 	}
 	return p
@@ -87,7 +88,7 @@ func (p *sharder) bits(routeConfig string) int {
 // names are the route configurations that are there in buckets, and those that would be if they
 // came back, and routeshard.Listener.
 func (p *sharder) names() ShardedRoutes {
-	return ShardedRoutesOf(slices.Collect(maps.Keys(p.split))...)
+	return index.ShardedRoutesOf(slices.Collect(maps.Keys(p.split))...)
 }
 
 // keeps tells whether something is there in buckets that would not be if the scope were new.
@@ -178,7 +179,7 @@ func (p *sharder) recount(out map[string]*ir.VirtualHost, whole bool) (otherwise
 // resplit puts out all of the route configurations that are to be served otherwise, and the
 // listeners again of those that are to be looked for otherwise. Views are not kept: the hosts
 // are derived once more.
-func (s *proxyGroup) resplit(x *Index) {
+func (s *proxyGroup) resplit(x *index.Index) {
 	asked := s.split.asks()
 	otherwise := s.split.recount(s.out.VirtualHosts, s.mayChangeHost())
 	if !asked && s.split.asks() {
@@ -192,7 +193,7 @@ func (s *proxyGroup) resplit(x *Index) {
 			}
 		}
 		for h := range again {
-			s.resettle(newReader(x, s), h)
+			s.resettle(x.NewReader(s.Client), h)
 		}
 		for k, use := range s.routeUses {
 			if use.routes.Name == rc {

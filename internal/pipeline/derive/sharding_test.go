@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
@@ -92,7 +93,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 			}
 		}
 		for k, got := range have {
-			if !k.ScopedRoutes && k.Sharded == "" || d.index.sidecar(k.Sidecar) == nil && k.Sidecar != (model.Key{}) {
+			if !k.ScopedRoutes && k.Sharded == "" || d.index.Sidecar(k.Sidecar) == nil && k.Sidecar != (model.Key{}) {
 				continue
 			}
 			whole, asks := unsplit(d, k), d.ShardedIn(k) != ""
@@ -134,7 +135,7 @@ func openTold(w *world, d *Deriver, have map[GroupKey]*Delta) int {
 	if !k.ScopedRoutes {
 		return 0
 	}
-	k.Sharded, k.ScopedRoutes = ShardedRoutesOf("80", "nothing"), w.chance(0.5)
+	k.Sharded, k.ScopedRoutes = index.ShardedRoutesOf("80", "nothing"), w.chance(0.5)
 	delta := d.Open(k)
 	if delta == nil {
 		return 0

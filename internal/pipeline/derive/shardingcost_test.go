@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
@@ -52,7 +53,7 @@ func TestSplitCostsWhatChanges(t *testing.T) {
 	require.Len(t, got.Scopes, routeshard.Count(4))
 	require.NotContains(t, got.RouteConfigs, "80", "it is there already")
 	require.NotNil(t, got.Listeners[routeshard.Listener])
-	require.Equal(t, ShardedRoutesOf("80").Asking(), d.ShardedIn(out))
+	require.Equal(t, index.ShardedRoutesOf("80").Asking(), d.ShardedIn(out))
 	require.False(t, d.Keeps(out))
 
 	got = grown(d, st, 40, 41)[out]
@@ -91,7 +92,7 @@ func TestSplitComesBack(t *testing.T) {
 	merge(have, d.Apply(changes).Deltas[out])
 	require.Empty(t, have.Scopes)
 	require.Nil(t, have.RouteConfigs["80"])
-	require.Equal(t, ShardedRoutesOf("80").Asking(), d.ShardedIn(out))
+	require.Equal(t, index.ShardedRoutesOf("80").Asking(), d.ShardedIn(out))
 	require.False(t, d.Keeps(out), "nothing is there for anybody")
 
 	merge(have, grown(d, st, 0, 1)[out])

@@ -6,34 +6,35 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // deriveTelemetry finds what the scope's chains tell. Where that differs from before, every
 // listener is derived again. It comes before all else: hosts tell of collectors.
-func (s *proxyGroup) deriveTelemetry(r *reader) {
+func (s *proxyGroup) deriveTelemetry(r *index.Reader) {
 	rules := s.telemetries(r)
 	side := model.SideClient
 	if s.Key.Inbound {
 		side = model.SideServer
 	}
-	now := &ir.Telemetry{Server: s.Key.Inbound, TellsPeer: !s.Key.Inbound && s.tellsPeer(r.mesh())}
-	now.Metrics, now.Every = metricsOf(rules, r.mesh(), side)
+	now := &ir.Telemetry{Server: s.Key.Inbound, TellsPeer: !s.Key.Inbound && s.TellsPeer(r.Mesh())}
+	now.Metrics, now.Every = metricsOf(rules, r.Mesh(), side)
 	var collectors []model.Host
-	for _, l := range logsOf(rules, r.mesh(), side) {
+	for _, l := range logsOf(rules, r.Mesh(), side) {
 		if host, ok := resolveLog(r, &l); ok {
 			collectors = appendHost(collectors, host)
 			now.Logs = append(now.Logs, l.AccessLog)
 		}
 	}
-	if t, provider := tracingOf(rules, s.Key.Tracing.Over(&r.mesh().Telemetry), side); t != nil {
+	if t, provider := tracingOf(rules, s.Key.Tracing.Over(&r.Mesh().Telemetry), side); t != nil {
 		if host, cluster, ok := collectorOf(r, provider); ok {
 			collectors = appendHost(collectors, host)
 			t.Host, t.Cluster = host, cluster
 			now.Tracing = t
 		}
 	}
-	from := r.used.Since(0)
+	from := r.Used.Since(0)
 	s.replaceCollectors(collectors, from)
 	same := from.Equal(s.observed) && reflect.DeepEqual(now, s.telemetry)
 	s.observed = from
@@ -41,7 +42,7 @@ func (s *proxyGroup) deriveTelemetry(r *reader) {
 		return
 	}
 	s.telemetry = now
-	s.markTelling(r.mesh())
+	s.markTelling(r.Mesh())
 }
 
 func appendHost(list []model.Host, h model.Host) []model.Host {
@@ -106,18 +107,18 @@ func (s *proxyGroup) observeChain(c *ir.FilterChain, from *model.OriginList) {
 }
 
 // telemetries are those for the scope's workloads, each over those before.
-func (s *proxyGroup) telemetries(r *reader) []*model.Telemetry {
-	out := model.EffectiveTelemetries(s.Key.Namespace, policies[*model.Telemetry](r, model.KindTelemetry, s.Key.Namespace, s.labels))
+func (s *proxyGroup) telemetries(r *index.Reader) []*model.Telemetry {
+	out := model.EffectiveTelemetries(s.Key.Namespace, index.Policies[*model.Telemetry](r, model.KindTelemetry))
 	for _, t := range out {
-		r.use(t)
+		r.Use(t)
 	}
 	return out
 }
 
 // collectorOf finds the cluster of a provider's service; not ok where there is no such
 // service: Envoy would refuse, or wait for, what refers to it.
-func collectorOf(r *reader, p *model.Provider) (model.Host, string, bool) {
-	svc := r.service(p.Host)
+func collectorOf(r *index.Reader, p *model.Provider) (model.Host, string, bool) {
+	svc := r.Service(p.Host)
 	if svc == nil || p.Namespace != "" && svc.Namespace != p.Namespace {
 		return "", "", false
 	}
@@ -125,12 +126,6 @@ func collectorOf(r *reader, p *model.Provider) (model.Host, string, bool) {
 		return "", "", false
 	}
 	return p.Host, ir.OutboundCluster(p.Port, "", p.Host), true
-}
-
-// tellsPeer tells whether the scope's proxies say who calls: the mesh's metrics need it, they have the
-// certificates without which nobody believes it, and their agents, which know it.
-func (s *proxyGroup) tellsPeer(mesh *model.Mesh) bool {
-	return s.Key.Identity && s.Key.Modules && len(mesh.Telemetry.Metrics) > 0
 }
 
 // allOfMesh tells whether all that routes lead to is of the mesh.
@@ -154,6 +149,6 @@ func (rt *routing) isOfMesh(h model.Host) bool {
 	if h == "" {
 		return false
 	}
-	svc := rt.reader.service(h)
+	svc := rt.Service(h)
 	return svc != nil && !svc.External && svc.ExternalName == ""
 }

@@ -1,9 +1,8 @@
 package derive
 
 import (
-	"fmt"
-
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // unitKind orders the work within a scope: hosts tell which endpoints and listeners there are.
@@ -38,16 +37,9 @@ func hostUnit(h model.Host) unit      { return unit{kind: unitHost, name: string
 func domainsUnit(h model.Host) unit   { return unit{kind: unitDomains, name: string(h)} }
 func secretUnit(name string) unit     { return unit{kind: unitSecret, name: name} }
 func endpointsUnit(h model.Host) unit { return unit{kind: unitEndpoints, name: string(h)} }
-func listenerUnit(k listenerKey) unit { return unit{kind: unitListener, name: k.address, port: k.port} }
-
-func (u unit) host() model.Host      { return model.Host(u.name) }
-func (u unit) listener() listenerKey { return listenerKey{u.name, u.port} }
-
-// listenerKey is where a listener listens.
-type listenerKey struct {
-	address string
-	port    uint32
+func listenerUnit(k ir.ListenerKey) unit {
+	return unit{kind: unitListener, name: k.Address, port: k.Port}
 }
 
-// name is Istio's: "0.0.0.0_80".
-func (k listenerKey) name() string { return fmt.Sprintf("%s_%d", k.address, k.port) }
+func (u unit) host() model.Host         { return model.Host(u.name) }
+func (u unit) listener() ir.ListenerKey { return ir.ListenerKey{Address: u.name, Port: u.port} }

@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // deriveVirtualHost makes the virtual host of one host on one port.
-func (s *proxyGroup) deriveVirtualHost(r *reader, at placement, h model.Host, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) *ir.VirtualHost {
-	rt := &routing{reader: r, s: s, host: h, service: svc, port: port, out: out}
-	headers := s.headers(r.mesh())
+func (s *proxyGroup) deriveVirtualHost(r *index.Reader, at placement, h model.Host, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) *ir.VirtualHost {
+	rt := &routing{Reader: r, s: s, host: h, service: svc, port: port, out: out}
+	headers := s.Headers(r.Mesh())
 	v := &ir.VirtualHost{
 		RouteConfig:     at.routes.Name,
 		Of:              at.routes,
@@ -26,21 +27,21 @@ func (s *proxyGroup) deriveVirtualHost(r *reader, at placement, h model.Host, sv
 		v.Domains = []string{"*"}
 	}
 	for i := 0; i < len(routes) && len(v.Routes) == 0; i++ {
-		mark := r.mark()
+		mark := r.Mark()
 		if v.Routes = rt.fromVirtualService(routes[i]); len(v.Routes) == 0 {
-			r.unread(mark)
+			r.Unread(mark)
 		}
 	}
 	if len(v.Routes) == 0 {
 		for _, keeps := range routes { // others from being asked
-			r.use(keeps)
+			r.Use(keeps)
 		}
 	}
 	if len(v.Routes) == 0 && svc != nil {
 		// Nobody has a rule for this client and port.
 		v.Routes = []ir.Route{rt.defaultRoute()}
 	}
-	v.HidesPeer = s.tellsPeer(r.mesh()) && (svc == nil || !rt.allOfMesh(v.Routes))
+	v.HidesPeer = s.TellsPeer(r.Mesh()) && (svc == nil || !rt.allOfMesh(v.Routes))
 	return v
 }
 
@@ -59,7 +60,7 @@ func (s *proxyGroup) hostDomains(h model.Host, svc *model.Service) []string {
 			out = append(out, "*."+d)
 		}
 	}
-	for _, a := range s.addresses(svc) {
+	for _, a := range s.Addresses(svc) {
 		if !a.IsSingleIP() {
 			continue
 		}

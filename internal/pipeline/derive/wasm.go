@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // deriveWasm finds the plugins of the scope's workloads. Where they differ from before, every
 // listener is derived again.
-func (s *proxyGroup) deriveWasm(r *reader) {
-	now := policies[*model.WasmPlugin](r, model.KindWasmPlugin, s.Key.Namespace, s.labels)
+func (s *proxyGroup) deriveWasm(r *index.Reader) {
+	now := index.Policies[*model.WasmPlugin](r, model.KindWasmPlugin)
 	slices.SortStableFunc(now, func(a, b *model.WasmPlugin) int { return cmp.Compare(b.Priority, a.Priority) })
 	if reflect.DeepEqual(now, s.plugins) {
 		return
@@ -22,7 +23,7 @@ func (s *proxyGroup) deriveWasm(r *reader) {
 	if !s.Key.Modules {
 		s.out.Unfetched = unfetched(now)
 	}
-	s.markTelling(r.mesh())
+	s.markTelling(r.Mesh())
 }
 
 // unfetched are the names of plugins whose modules have to be fetched; never nil.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
@@ -16,7 +17,7 @@ func TestPluginsOfAChain(t *testing.T) {
 	plugin := func(name string, phase model.WasmPhase, matches ...model.WasmMatch) *model.WasmPlugin {
 		return &model.WasmPlugin{Meta: model.Meta{Key: model.Key{Namespace: "shop", Name: name}}, Phase: phase, Matches: matches}
 	}
-	s := &proxyGroup{plugins: []*model.WasmPlugin{
+	s := &proxyGroup{Client: &index.Client{}, plugins: []*model.WasmPlugin{
 		plugin("everywhere", model.WasmUnspecified), plugin("tokens", model.WasmAuthn),
 		plugin("client", model.WasmStats, model.WasmMatch{Sides: model.SideClient}),
 		plugin("server-80", model.WasmAuthz, model.WasmMatch{Sides: model.SideServer, Ports: []uint32{80}}),
@@ -49,7 +50,7 @@ func TestPluginsOfConnections(t *testing.T) {
 			Matches: []model.WasmMatch{{Sides: model.BothSides, Ports: ports}},
 		}
 	}
-	s := &proxyGroup{plugins: []*model.WasmPlugin{
+	s := &proxyGroup{Client: &index.Client{}, plugins: []*model.WasmPlugin{
 		plugin("bytes", true, model.WasmAuthz), plugin("bytes-81", true, model.WasmUnspecified, 81), plugin("requests", false, model.WasmAuthz),
 	}}
 	names := func(w *ir.WasmFilters) (out []string) {
@@ -111,9 +112,9 @@ func TestFetchedPlugins(t *testing.T) {
 	require.Contains(t, delta.Extensions, name)
 	require.Nil(t, delta.Extensions[name])
 
-	with := &proxyGroup{Key: GroupKey{Modules: true}}
+	with := &proxyGroup{Client: &index.Client{Key: GroupKey{Modules: true}}}
 	require.Equal(t, &ir.Wasm{Name: name, From: ir.WasmFromAgent}, with.filterOf(plugin("1")))
-	require.Equal(t, &ir.Wasm{Name: name}, (&proxyGroup{}).filterOf(plugin("1")))
+	require.Equal(t, &ir.Wasm{Name: name}, (&proxyGroup{Client: &index.Client{}}).filterOf(plugin("1")))
 }
 
 // TestUnfetchedPlugins: it is known where nobody fetches a module, and where that is over.
@@ -168,7 +169,7 @@ func TestPullSecrets(t *testing.T) {
 	require.Empty(t, login("other", true, "shop"), "who may not read it")
 	require.Equal(t, "nothing", login("web", true, "other"))
 
-	root := d.Index().mesh.RootNamespace
+	root := d.Index().Mesh().RootNamespace
 	d.Apply([]store.Change{{Key: plugin("shop").Key, Old: plugin("shop")}, {Key: plugin(root).Key, New: plugin(root)}, {Key: secret(root).Key, New: secret(root, "web")}})
 	require.Empty(t, login("web", true, "shop"), "another namespace's Secret")
 

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
@@ -63,7 +64,7 @@ func TestListenersThatLookForTheWhole(t *testing.T) {
 			mergeAll(d, out, have)
 			want := map[bool]int{true: 0, false: 2}[tc.whole]
 			require.Equal(t, want, apply(tc.object.Metadata().Key, tc.object))
-			require.Equal(t, ShardedRoutesOf("80").Asking(), d.ShardedIn(out))
+			require.Equal(t, index.ShardedRoutesOf("80").Asking(), d.ShardedIn(out))
 			require.Equal(t, tc.whole, d.Keeps(out))
 			require.Equal(t, 2, apply(tc.object.Metadata().Key, nil))
 			require.False(t, d.Keeps(out))
@@ -73,7 +74,7 @@ func TestListenersThatLookForTheWhole(t *testing.T) {
 
 // mergeAll is what a scope that is open would have if it were opened now.
 func mergeAll(d *Deriver, k GroupKey, have *Delta) {
-	scratch := newProxyGroup(k, d.index.sidecar(k.Sidecar), d.sharding)
-	d.index.markAll(scratch)
+	scratch := newProxyGroup(k, d.index.Sidecar(k.Sidecar), d.sharding)
+	scratch.markAll(d.index)
 	merge(have, scratch.derive(d.index, newEndpointMemo()))
 }

@@ -70,7 +70,7 @@ func requireEmptyRouter(t *testing.T, s *proxyGroup) {
 	require.Empty(t, s.router.hosts)
 	require.Empty(t, s.router.dynamic)
 	require.Empty(t, s.router.secrets)
-	s.depend(unit{kind: unitGateways}, nil)
+	s.dependents.Replace(unit{kind: unitGateways}, nil)
 }
 
 func (w *world) kubernetesGateway() model.Object {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -137,7 +138,7 @@ func (e *Engine) Keep(ctx context.Context, p *model.Proxy, routeConfigs []string
 	err := e.call(ctx, func() {
 		var err error
 		if b := e.bindings.bound[p]; b != nil {
-			err = e.keep(b, derive.ShardedRoutesOf(routeConfigs...))
+			err = e.keep(b, index.ShardedRoutesOf(routeConfigs...))
 		}
 		done <- err
 	})

@@ -25,6 +25,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -96,7 +97,7 @@ type Engine struct {
 	// sets it, any goroutine reads it.
 	loaded atomic.Bool
 	// lacking lists the hosts for which no address is left; written and read like loaded.
-	lacking atomic.Pointer[[]derive.Lack]
+	lacking atomic.Pointer[[]index.Lack]
 }
 
 // New makes an engine. It does nothing until Run is called, once.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/moonsail/moonsail/internal/pipeline/derive"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 )
 
 // This file answers questions about the engine's state. All methods may be called from any goroutine.
@@ -40,7 +40,7 @@ func ask[T any](ctx context.Context, e *Engine, f func() []T) []T {
 
 // Lacking lists the hosts of ServiceEntries for which no address is left, as of the last batch. Callers
 // must not change the list.
-func (e *Engine) Lacking() []derive.Lack {
+func (e *Engine) Lacking() []index.Lack {
 	if list := e.lacking.Load(); list != nil {
 		return *list
 	}
@@ -50,7 +50,7 @@ func (e *Engine) Lacking() []derive.Lack {
 // noteLacking updates the list. It logs when a range of addresses is used up, and when all hosts have
 // addresses again.
 func (e *Engine) noteLacking() {
-	before, now := e.Lacking(), e.deriver.Lacking()
+	before, now := e.Lacking(), e.deriver.Index().Lacking()
 	if slices.Equal(before, now) {
 		return
 	}

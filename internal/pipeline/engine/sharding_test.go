@@ -10,6 +10,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
@@ -81,7 +82,7 @@ func TestShardsStayWithTheirProxies(t *testing.T) {
 	requireShards(t, first, 1)
 	requireShards(t, other, 0)
 
-	require.NoError(t, e.keep(second, derive.ShardedRoutesOf("80")))
+	require.NoError(t, e.keep(second, index.ShardedRoutesOf("80")))
 	requireShards(t, other, 1)
 	require.Same(t, (*first)[0], (*other)[0], "both have the same table")
 	e.batch(servicesFrom(1, 4))
@@ -205,5 +206,5 @@ func TestKeepWaitsForTheTables(t *testing.T) {
 	require.Equal(t, routeshard.Count(routeshard.Bits), await.From(t, moved)[0].State().Len(resource.Scope))
 	require.NoError(t, e.Keep(context.Background(), p, []string{"80"}))
 	require.Empty(t, moved, "nothing to do")
-	require.True(t, slices.ContainsFunc(e.ProxyGroups(context.Background()), func(s GroupInfo) bool { return s.Key.Sharded == derive.ShardedRoutesOf("80").Asking() }))
+	require.True(t, slices.ContainsFunc(e.ProxyGroups(context.Background()), func(s GroupInfo) bool { return s.Key.Sharded == index.ShardedRoutesOf("80").Asking() }))
 }

@@ -23,6 +23,15 @@ func OutboundCluster(port uint32, subset string, h model.Host) string {
 // InboundCluster names the cluster of a port of the workload itself.
 func InboundCluster(port uint32) string { return ClusterName("inbound", port, "", "") }
 
+// ListenerKey is where a listener listens.
+type ListenerKey struct {
+	Address string // an IP address, or the path of a socket
+	Port    uint32
+}
+
+// Name is the listener's name: "0.0.0.0_80".
+func (k ListenerKey) Name() string { return fmt.Sprintf("%s_%d", k.Address, k.Port) }
+
 // RouteConfigKey is a route configuration with what its name is made of.
 type RouteConfigKey struct {
 	// Name is that of the whole route configuration, also where the key is that of one of its shards.

@@ -1,4 +1,4 @@
-package derive
+package index
 
 import (
 	"maps"
@@ -8,14 +8,14 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// discovery keeps objects of namespaces out that do not belong to the mesh: those that no
-// discovery selector of the mesh's configuration selects. Who asks for nothing gets all.
+// discovery leaves out objects of namespaces that no discovery selector of the mesh's configuration selects. Without
+// selectors all namespaces belong to the mesh.
 type discovery struct {
 	config    model.Key // of the mesh's configuration
 	selectors []model.LabelSelector
 	labels    map[string]map[string]string // of namespaces that have an object
 	objects   map[string]map[model.Key]model.Object
-	// relabelled: some namespace has come or gone, or has other labels, since it was last asked.
+	// relabelled: namespaces, or their labels, have changed since the last call of takeRelabelled.
 	relabelled bool
 }
 
@@ -27,7 +27,7 @@ func newDiscovery(rootNamespace string) *discovery {
 	}
 }
 
-// selected tells whether a namespace belongs to the mesh; "" holds what has no namespace.
+// selected reports whether a namespace belongs to the mesh. Objects without a namespace, in "", always do.
 func (d *discovery) selected(ns string) bool {
 	if len(d.selectors) == 0 || ns == "" {
 		return true
@@ -43,12 +43,17 @@ func (d *discovery) labelsOf(ns string) map[string]string {
 	return model.ImpliedLabels(ns)
 }
 
-// matching are the namespaces that a selector selects, sorted: of those that have an object themselves, or
-// objects in them.
+// matching lists the namespaces that a selector selects, sorted. A namespace counts if it has an object itself, or if
+// objects are in it.
 func (d *discovery) matching(s *model.LabelSelector) []string {
 	var out []string
-	for ns := range both(d.labels, d.objects) {
+	for ns := range d.labels {
 		if s.Matches(d.labelsOf(ns)) {
+			out = append(out, ns)
+		}
+	}
+	for ns := range d.objects {
+		if _, seen := d.labels[ns]; !seen && s.Matches(d.labelsOf(ns)) {
 			out = append(out, ns)
 		}
 	}
@@ -56,15 +61,15 @@ func (d *discovery) matching(s *model.LabelSelector) []string {
 	return out
 }
 
-// takeRelabelled tells whether namespaces are others than when it was last asked.
+// takeRelabelled reports whether namespaces differ from those at its last call.
 func (d *discovery) takeRelabelled() bool {
 	was := d.relabelled
 	d.relabelled = false
 	return was
 }
 
-// filter gives what changes mean to the mesh. Namespaces that come to belong to it bring
-// all that they have, and those that cease to take it along.
+// filter returns what changes mean to the mesh. A namespace that begins to belong to it adds all its objects, and one that
+// ceases to removes them.
 func (d *discovery) filter(changes []store.Change) []store.Change {
 	was := d.selection(changes)
 	for _, c := range changes {
@@ -76,7 +81,7 @@ func (d *discovery) filter(changes []store.Change) []store.Change {
 		}
 	}
 	out := make([]store.Change, 0, len(changes))
-	moved := map[string]bool{} // namespaces whose objects come or go, all of them
+	moved := map[string]bool{} // namespaces whose objects all come or go
 	for ns, before := range was {
 		moved[ns] = d.selected(ns) != before
 	}
@@ -112,7 +117,7 @@ func selectorsOf(o model.Object) []model.LabelSelector {
 	return nil
 }
 
-// selection is which of the namespaces belong to the mesh that changes may bring in or out.
+// selection returns, for each namespace that changes may move, whether it belongs to the mesh.
 func (d *discovery) selection(changes []store.Change) map[string]bool {
 	was := map[string]bool{}
 	for _, c := range changes {
@@ -128,11 +133,11 @@ func (d *discovery) selection(changes []store.Change) map[string]bool {
 	return was
 }
 
-// move gives the coming, or the going, of all that a namespace had before this batch.
-func (d *discovery) move(ns string, going bool) []store.Change {
+// move returns changes that add, or remove, everything that a namespace had before this batch.
+func (d *discovery) move(ns string, removed bool) []store.Change {
 	var out []store.Change
 	for _, k := range slices.SortedFunc(maps.Keys(d.objects[ns]), model.Key.Compare) {
-		if c := (store.Change{Key: k, New: d.objects[ns][k]}); !going {
+		if c := (store.Change{Key: k, New: d.objects[ns][k]}); !removed {
 			out = append(out, c)
 		} else {
 			out = append(out, store.Change{Key: k, Old: c.New})
@@ -141,7 +146,7 @@ func (d *discovery) move(ns string, going bool) []store.Change {
 	return out
 }
 
-// keep remembers what there is.
+// keep records an object or its removal.
 func (d *discovery) keep(c store.Change) {
 	ns := c.Key.Namespace
 	if ns == "" || c.Key.IsMeshConfig() {
@@ -156,8 +161,8 @@ func (d *discovery) keep(c store.Change) {
 	d.relabelled = d.relabelled || (before == 0) != (len(d.objects[ns]) == 0)
 }
 
-// passes tells whether a change means something to the mesh. Where a namespace has come to
-// belong to it, move has brought what the change replaces.
+// passes reports whether a change matters to the mesh. If a namespace has just begun to belong to it, move has added what
+// the change replaces.
 func (d *discovery) passes(k model.Key) bool {
 	if k.IsMeshConfig() {
 		return k == d.config

@@ -1,4 +1,4 @@
-package derive
+package index
 
 import (
 	"testing"
@@ -8,8 +8,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// TestEntriesBesideSlices: WorkloadEntries that a Kubernetes service selects are endpoints beside those of its slices,
-// in the order of addresses, as long as there are any in its namespace.
+// TestEntriesBesideSlices checks that WorkloadEntries that a Kubernetes service selects are endpoints beside those of its
+// slices, in the order of addresses.
 func TestEntriesBesideSlices(t *testing.T) {
 	x := newEndpointIndex()
 	s := &model.Service{Hostname: "web.shop.svc.cluster.local", Selector: map[string]string{"app": "web"}}
@@ -36,7 +36,11 @@ func TestEntriesBesideSlices(t *testing.T) {
 		{second, nil, []string{"10.0.0.2"}},
 	} {
 		x.replaceWorkload(step.old, step.now, newTouched())
-		require.Equal(t, step.want, podAddresses(x.set(s).get(), true))
+		var addresses []string
+		for _, e := range x.set(s).Get() {
+			addresses = append(addresses, e.Address)
+		}
+		require.Equal(t, step.want, addresses)
 	}
 	require.Len(t, x.entries, 1, "only the other namespace has any")
 }

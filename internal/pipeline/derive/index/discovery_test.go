@@ -1,4 +1,4 @@
-package derive
+package index
 
 import (
 	"testing"
@@ -9,10 +9,9 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// TestDiscovery holds which services a proxy sees while namespaces come to belong to the
-// mesh and cease to.
+// TestDiscovery checks which services a proxy sees while namespaces join and leave the mesh.
 func TestDiscovery(t *testing.T) {
-	st, d := store.New(), New(model.DefaultMesh(), 1)
+	st, x := store.New(), New(model.DefaultMesh())
 	version := 0
 	apply := func(objects ...model.Object) {
 		var events []store.Event
@@ -22,16 +21,16 @@ func TestDiscovery(t *testing.T) {
 			events = append(events, store.Event{Key: o.Metadata().Key, Object: o})
 		}
 		_, changes := st.Apply(events)
-		d.Apply(changes)
+		x.Apply(changes)
 	}
 	remove := func(k model.Key) {
 		_, changes := st.Apply([]store.Event{{Key: k}})
-		d.Apply(changes)
+		x.Apply(changes)
 	}
 	seen := func() []string {
 		var out []string
 		for _, ns := range []string{"a", "b"} {
-			if len(d.Index().services[model.Host("web."+ns+".svc.cluster.local")]) > 0 {
+			if len(x.services[model.Host("web."+ns+".svc.cluster.local")]) > 0 {
 				out = append(out, ns)
 			}
 		}
@@ -71,10 +70,10 @@ func TestDiscovery(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, seen(), "the configuration is that of the root namespace")
 }
 
-// TestDefaultExportTo holds who sees objects that say nothing, while the mesh's default
-// changes; those that say something never change.
+// TestDefaultExportTo checks the visibility of objects without one of their own while the mesh's default changes.
+// Objects with their own visibility never change.
 func TestDefaultExportTo(t *testing.T) {
-	d := New(model.DefaultMesh(), 1)
+	x := New(model.DefaultMesh())
 	service := func(name string, v model.Visibility) *model.Service {
 		return &model.Service{
 			Meta:       model.Meta{Key: model.Key{Kind: model.KindService, Namespace: "a", Name: name}},
@@ -86,12 +85,12 @@ func TestDefaultExportTo(t *testing.T) {
 	silent := service("silent", model.Visibility{})
 	private := service("private", model.Visibility{Private: true, Namespaces: []string{"b"}})
 	for _, s := range []*model.Service{said, silent, private} {
-		put(d, nil, s)
+		put(x, nil, s)
 	}
 	seen := func(ns string) []string {
 		var out []string
 		for _, s := range []*model.Service{said, silent, private} {
-			for _, indexed := range d.Index().services[s.Hostname] {
+			for _, indexed := range x.services[s.Hostname] {
 				if indexed.Visibility.Sees(ns) {
 					out = append(out, s.Name)
 				}
@@ -108,24 +107,54 @@ func TestDefaultExportTo(t *testing.T) {
 	}
 	require.Equal(t, []string{"said", "silent", "private"}, seen("b"))
 	first := config(".")
-	put(d, nil, first)
+	put(x, nil, first)
 	require.Equal(t, []string{"said", "private"}, seen("b"))
 	require.Equal(t, []string{"said", "silent"}, seen("a"))
 	require.True(t, silent.Visibility.IsDefault(), "the store's objects stay as they are")
 
 	late := service("late", model.Visibility{})
-	put(d, nil, late)
-	require.False(t, d.Index().services[late.Hostname][0].Visibility.Sees("b"))
-	put(d, late, nil)
-	require.Empty(t, d.Index().services[late.Hostname])
+	put(x, nil, late)
+	require.False(t, x.services[late.Hostname][0].Visibility.Sees("b"))
+	put(x, late, nil)
+	require.Empty(t, x.services[late.Hostname])
 
 	second := config("b", ".")
-	put(d, first, second)
+	put(x, first, second)
 	require.Equal(t, []string{"said", "silent", "private"}, seen("b"))
 	require.Equal(t, []string{"said", "silent"}, seen("a"))
 	require.Equal(t, []string{"said"}, seen("c"))
-	put(d, second, config("~"))
+	put(x, second, config("~"))
 	require.Equal(t, []string{"said"}, seen("a"))
-	put(d, second, nil)
+	put(x, second, nil)
 	require.Equal(t, []string{"said", "silent"}, seen("c"))
+}
+
+// TestConfigMapsAreNoMeshConfig checks that other ConfigMaps do not change the mesh's configuration.
+func TestConfigMapsAreNoMeshConfig(t *testing.T) {
+	x := New(model.DefaultMesh())
+	root := x.mesh.RootNamespace
+	only := model.OutboundRegistryOnly
+	config := &model.MeshConfig{
+		Meta: model.Meta{Key: model.Key{Kind: model.KindMeshConfig, Namespace: root, Name: model.MeshConfigName}}, Outbound: &only,
+		ExportTo: map[model.Kind][]string{model.KindService: {"."}},
+	}
+	roots := &model.Secret{Meta: model.Meta{Key: model.Key{Kind: model.KindConfigMap, Namespace: root, Name: "roots"}}, CA: "roots"}
+	x.Apply([]store.Change{{Key: config.Key, New: config}})
+	x.Apply([]store.Change{{Key: roots.Key, New: roots}})
+	require.Equal(t, model.OutboundRegistryOnly, x.mesh.Outbound)
+	require.Equal(t, config.ExportTo, x.exports.defaults)
+	x.Apply([]store.Change{{Key: roots.Key, Old: roots}})
+	require.Equal(t, model.OutboundRegistryOnly, x.mesh.Outbound)
+}
+
+// put applies one change.
+func put(x *Index, old, now model.Object) {
+	c := store.Change{}
+	if old != nil {
+		c.Key, c.Old = old.Metadata().Key, old
+	}
+	if now != nil {
+		c.Key, c.New = now.Metadata().Key, now
+	}
+	x.Apply([]store.Change{c})
 }

@@ -1,37 +1,38 @@
-package derive
+package index
 
 import (
 	"cmp"
+	"iter"
+	"maps"
+	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// endpointIndex knows which endpoints a service has, and which services a workload
-// belongs to.
+// endpointIndex finds the endpoints of a service, and the services that a workload belongs to.
 type endpointIndex struct {
 	slices    map[name]map[model.Key]*model.EndpointSlice // by service
 	workloads map[model.Key]*model.Workload
-	entries   map[string]int                            // workloads that are no Pods, by namespace
+	entries   map[string]int                            // WorkloadEntries by namespace
 	byPair    map[pairKey]map[model.Key]*model.Workload // workloads by each of their labels
 	selecting map[pairKey]map[serviceKey]*model.Service // services by one label of their selector
 	kube      map[name]*model.Service                   // Kubernetes services by name
 	podSlices map[name]map[name]int                     // pod -> services whose slices name it
 	nodes     nodeIndex
-	sets      map[serviceKey]*endpointSet
-	at        atAddress
-	leaving   drainingWorkloads
+	sets      map[serviceKey]*EndpointSet
+	at        addressIndex
+	draining  drainIndex
 
-	// accepts is what the sidecar of a workload accepts, by its namespace and labels. It adds the
-	// policies that decide it.
+	// accepts is what the sidecar of a workload accepts, by its namespace and labels. It adds the policies that decide it.
 	accepts    func(string, map[string]string, *model.OriginList) *model.PeerTLS
 	speaking   int // workloads and inline endpoints that may speak mutual TLS
-	identities map[serviceKey]*identities
+	identities map[serviceKey]*Identities
 }
 
 // name is a namespaced name.
 type name struct{ ns, name string }
 
-// serviceKey tells the hosts of one ServiceEntry apart.
+// serviceKey is the key of an object and one of its hosts: a ServiceEntry has several.
 type serviceKey struct {
 	key  model.Key
 	host model.Host
@@ -56,19 +57,19 @@ func newEndpointIndex() *endpointIndex {
 		kube:      map[name]*model.Service{},
 		podSlices: map[name]map[name]int{},
 		nodes:     newNodeIndex(),
-		sets:      map[serviceKey]*endpointSet{},
-		at:        newAtAddress(),
-		leaving:   newDrainingWorkloads(),
+		sets:      map[serviceKey]*EndpointSet{},
+		at:        newAddressIndex(),
+		draining:  newDrainIndex(),
 
-		identities: map[serviceKey]*identities{},
+		identities: map[serviceKey]*Identities{},
 	}
 }
 
 // touch forgets what was computed for a service.
-func (x *endpointIndex) touch(s *model.Service, touched *touched) {
-	touched.facts.add(endpointsFact(s.Hostname))
+func (x *endpointIndex) touch(s *model.Service, touched *Touched) {
+	touched.Facts.add(endpointsFact(s.Hostname))
 	x.indexAddresses(keyOf(s), s, touched)
-	x.sets[keyOf(s)] = &endpointSet{
+	x.sets[keyOf(s)] = &EndpointSet{
 		service: s,
 		compute: func(policies *model.OriginList) []*model.Endpoint { return x.compute(s, policies) },
 		list:    func() *model.Origins { return x.members(s) },
@@ -76,57 +77,57 @@ func (x *endpointIndex) touch(s *model.Service, touched *touched) {
 }
 
 // set is never nil for a service that the index has.
-func (x *endpointIndex) set(s *model.Service) *endpointSet { return x.sets[keyOf(s)] }
+func (x *endpointIndex) set(s *model.Service) *EndpointSet { return x.sets[keyOf(s)] }
 
-func (x *endpointIndex) addService(s *model.Service, touched *touched) {
+func (x *endpointIndex) addService(s *model.Service, touched *Touched) {
 	if s.IsKubernetes() {
 		x.kube[nameOf(s)] = s
 	}
 	if pair, ok := selectorPair(s.Selector); ok {
 		insert(x.selecting, pairKey{s.Namespace, pair}, keyOf(s), s)
-		touched.facts.add(selectingFact(s.Namespace, pair))
+		touched.Facts.add(selectingFact(s.Namespace, pair))
 	}
-	x.leaving.listInline(s)
+	x.draining.listInline(s)
 	x.countInline(s, 1)
 	x.touch(s, touched)
 	touched.members[keyOf(s)] = struct{}{}
 }
 
-func (x *endpointIndex) removeService(s *model.Service, touched *touched) {
-	x.leaving.unlistInline(s)
+func (x *endpointIndex) removeService(s *model.Service, touched *Touched) {
+	x.draining.unlistInline(s)
 	x.countInline(s, -1)
 	if s.IsKubernetes() {
 		delete(x.kube, nameOf(s))
 	}
 	if pair, ok := selectorPair(s.Selector); ok {
 		take(x.selecting, pairKey{s.Namespace, pair}, keyOf(s))
-		touched.facts.add(selectingFact(s.Namespace, pair))
+		touched.Facts.add(selectingFact(s.Namespace, pair))
 	}
 	x.indexAddresses(keyOf(s), nil, touched)
 	delete(x.sets, keyOf(s))
 	touched.members[keyOf(s)] = struct{}{}
-	touched.facts.add(endpointsFact(s.Hostname))
+	touched.Facts.add(endpointsFact(s.Hostname))
 }
 
-func (x *endpointIndex) replaceSlice(old, now *model.EndpointSlice, touched *touched) {
+func (x *endpointIndex) replaceSlice(old, now *model.EndpointSlice, touched *Touched) {
 	if old != nil {
 		take(x.slices, name{old.Namespace, old.Service}, old.Key)
 		x.countPods(old, -1)
-		x.leaving.unlist(old.Key, addressesOfSlice(old))
+		x.draining.unlist(old.Key, addressesOfSlice(old))
 		x.nodes.countSlice(old, -1)
 		x.touchListed(old, samePods(old, now), touched)
 	}
 	if now != nil {
 		insert(x.slices, name{now.Namespace, now.Service}, now.Key, now)
 		x.countPods(now, 1)
-		x.leaving.list(now.Key, addressesOfSlice(now), now)
+		x.draining.list(now.Key, addressesOfSlice(now), now)
 		x.nodes.countSlice(now, 1)
 		x.touchListed(now, samePods(old, now), touched)
 	}
 }
 
 // touchListed touches the service of a slice.
-func (x *endpointIndex) touchListed(slice *model.EndpointSlice, samePods bool, touched *touched) {
+func (x *endpointIndex) touchListed(slice *model.EndpointSlice, samePods bool, touched *Touched) {
 	s := x.kube[name{slice.Namespace, slice.Service}]
 	if s == nil {
 		return
@@ -137,7 +138,7 @@ func (x *endpointIndex) touchListed(slice *model.EndpointSlice, samePods bool, t
 	}
 }
 
-func (x *endpointIndex) touchKube(n name, touched *touched) {
+func (x *endpointIndex) touchKube(n name, touched *Touched) {
 	if s := x.kube[n]; s != nil {
 		x.touch(s, touched)
 	}
@@ -146,28 +147,31 @@ func (x *endpointIndex) touchKube(n name, touched *touched) {
 func (x *endpointIndex) countPods(s *model.EndpointSlice, by int) {
 	service := name{s.Namespace, s.Service}
 	for i := range s.Members {
-		pod := name{s.Namespace, s.Members[i].Pod}
-		if pod.name == "" {
-			continue
-		}
-		if x.podSlices[pod] == nil {
-			x.podSlices[pod] = map[name]int{}
-		}
-		x.podSlices[pod][service] += by
-		if x.podSlices[pod][service] == 0 {
-			take(x.podSlices, pod, service)
+		if pod := (name{s.Namespace, s.Members[i].Pod}); pod.name != "" {
+			countService(x.podSlices, pod, service, by)
 		}
 	}
 }
 
-func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *touched) {
+// countService counts uses of a service by k, and drops counts of 0.
+func countService[K comparable](m map[K]map[name]int, k K, service name, by int) {
+	if m[k] == nil {
+		m[k] = map[name]int{}
+	}
+	m[k][service] += by
+	if m[k][service] == 0 {
+		take(m, k, service)
+	}
+}
+
+func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *Touched) {
 	x.moved(old, now, touched)
 	x.touchServices(old, now, touched)
 	if old != nil {
 		delete(x.workloads, old.Key)
 		x.countEntry(old, -1)
 		x.countSpeaking(old.Labels, -1)
-		x.leaving.unlist(old.Key, old.Addresses)
+		x.draining.unlist(old.Key, old.Addresses)
 		take(x.nodes.workloads, old.Node, old.Key)
 		for k, v := range old.Labels {
 			take(x.byPair, pairKey{old.Namespace, k + "=" + v}, old.Key)
@@ -177,7 +181,7 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *touch
 		x.workloads[now.Key] = now
 		x.countEntry(now, 1)
 		x.countSpeaking(now.Labels, 1)
-		x.leaving.list(now.Key, now.Addresses, now)
+		x.draining.list(now.Key, now.Addresses, now)
 		x.nodes.put(now)
 		for k, v := range now.Labels {
 			insert(x.byPair, pairKey{now.Namespace, k + "=" + v}, now.Key, now)
@@ -194,9 +198,9 @@ func (x *endpointIndex) countEntry(w *model.Workload, by int) {
 	}
 }
 
-// touchServices touches the services that a workload belonged to, or does now: those whose endpoints
-// may differ, and those whose workloads may be others.
-func (x *endpointIndex) touchServices(old, now *model.Workload, touched *touched) {
+// touchServices touches the services that a workload belonged to or belongs to now, if their endpoints or their identities
+// may differ.
+func (x *endpointIndex) touchServices(old, now *model.Workload, touched *Touched) {
 	for _, w := range []*model.Workload{old, now} {
 		if w == nil {
 			continue
@@ -212,8 +216,8 @@ func (x *endpointIndex) touchServices(old, now *model.Workload, touched *touched
 	}
 }
 
-// matters tells whether a service's endpoints can differ after a workload has. A Pod of a
-// service that has slices is an endpoint by them: most of what happens in its life is none.
+// matters reports whether a service's endpoints can differ after a change of a workload. A Pod of a service with slices is
+// an endpoint through these. Most changes of such a Pod do not matter.
 func (x *endpointIndex) matters(s *model.Service, old, now *model.Workload) bool {
 	w := cmp.Or(now, old)
 	if w.Kind != model.KindPod || !s.IsKubernetes() || len(x.slices[nameOf(s)]) == 0 {
@@ -225,16 +229,59 @@ func (x *endpointIndex) matters(s *model.Service, old, now *model.Workload) bool
 	return old == nil || now == nil || !sameButPorts(x.endpointOf(old), x.endpointOf(now))
 }
 
-func insert[K, J comparable, V any](m map[K]map[J]V, k K, j J, v V) {
-	if m[k] == nil {
-		m[k] = map[J]V{}
+// touchWorkload touches the services that w belongs to.
+func (x *endpointIndex) touchWorkload(w *model.Workload, touched *Touched) {
+	for _, s := range x.servicesWith(w) {
+		x.touch(s, touched)
 	}
-	m[k][j] = v
 }
 
-func take[K, J comparable, V any](m map[K]map[J]V, k K, j J) {
-	delete(m[k], j)
-	if len(m[k]) == 0 {
-		delete(m, k)
+// servicesWith lists the services that w belongs to, in no order.
+func (x *endpointIndex) servicesWith(w *model.Workload) []*model.Service {
+	out := x.selectors(w.Namespace, w.Labels)
+	if w.Kind == model.KindPod {
+		for n := range x.podSlices[nameOf(w)] {
+			if s := x.kube[n]; s != nil {
+				out = append(out, s)
+			}
+		}
 	}
+	return out
+}
+
+// selectors lists the services of ns that select labels, in no order.
+func (x *endpointIndex) selectors(ns string, labels map[string]string) []*model.Service {
+	var out []*model.Service
+	for k, v := range labels {
+		for _, s := range x.selecting[pairKey{ns, k + "=" + v}] {
+			if model.SelectorMatches(s.Selector, labels) {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// selected yields the workloads of ns that a selector selects, in no order.
+func (x *endpointIndex) selected(ns string, selector map[string]string) iter.Seq[*model.Workload] {
+	return func(yield func(*model.Workload) bool) {
+		pair, ok := selectorPair(selector)
+		if !ok {
+			return
+		}
+		for _, w := range x.byPair[pairKey{ns, pair}] {
+			if (len(selector) == 1 || model.SelectorMatches(selector, w.Labels)) && !yield(w) {
+				return
+			}
+		}
+	}
+}
+
+// selectorPair is the label under which a selector is indexed: the one with the smallest key.
+func selectorPair(selector map[string]string) (string, bool) {
+	if len(selector) == 0 {
+		return "", false
+	}
+	k := slices.Min(slices.Collect(maps.Keys(selector)))
+	return k + "=" + selector[k], true
 }

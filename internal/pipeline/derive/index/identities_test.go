@@ -1,4 +1,4 @@
-package derive
+package index
 
 import (
 	"slices"
@@ -27,14 +27,14 @@ func TestIdentitiesFollowPods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x, s, pods := webService()
-			step := func(old, now *model.Workload) *identities {
+			step := func(old, now *model.Workload) *Identities {
 				touched := newTouched()
 				x.replaceWorkload(old, now, touched)
 				x.settle(touched)
 				require.Equal(t, x.identify(s), x.identities[keyOf(s)])
 				return x.identities[keyOf(s)]
 			}
-			require.Equal(t, &identities{accounts: []account{{"shop", "web"}}, some: true, all: true}, x.identities[keyOf(s)])
+			require.Equal(t, &Identities{Accounts: []Account{{"shop", "web"}}, Some: true, All: true}, x.identities[keyOf(s)])
 			next := *pods[0]
 			change(&next)
 			step(pods[0], &next)
@@ -42,22 +42,22 @@ func TestIdentitiesFollowPods(t *testing.T) {
 			ended.Ready, ended.Terminating = false, true
 			step(&next, &ended)
 			step(&ended, nil)
-			require.Equal(t, &identities{accounts: []account{{"shop", "web"}}, some: true, all: true}, step(nil, pods[0]))
+			require.Equal(t, &Identities{Accounts: []Account{{"shop", "web"}}, Some: true, All: true}, step(nil, pods[0]))
 		})
 	}
 }
 
 // TestIdentitiesFollowSlices: likewise, whatever changes of a slice. It counts for those whom the service does not select.
 func TestIdentitiesFollowSlices(t *testing.T) {
-	all := &identities{accounts: []account{{"shop", "web"}}, some: true, all: true}
+	all := &Identities{Accounts: []Account{{"shop", "web"}}, Some: true, All: true}
 	for name, c := range map[string]struct {
 		change func(*model.EndpointSlice)
-		want   *identities
+		want   *Identities
 	}{
 		"one gets ready":        {func(s *model.EndpointSlice) { s.Members[0].Ready = false }, all},
-		"one is no Pod":         {func(s *model.EndpointSlice) { s.Members[0].Pod = "" }, &identities{accounts: all.accounts, some: true}},
-		"one more":              {func(s *model.EndpointSlice) { s.Members = append(s.Members, model.SliceEndpoint{}) }, &identities{accounts: all.accounts, some: true}},
-		"one that is not known": {func(s *model.EndpointSlice) { s.Members[0].Pod = "unknown" }, &identities{accounts: all.accounts, some: true}},
+		"one is no Pod":         {func(s *model.EndpointSlice) { s.Members[0].Pod = "" }, &Identities{Accounts: all.Accounts, Some: true}},
+		"one more":              {func(s *model.EndpointSlice) { s.Members = append(s.Members, model.SliceEndpoint{}) }, &Identities{Accounts: all.Accounts, Some: true}},
+		"one that is not known": {func(s *model.EndpointSlice) { s.Members[0].Pod = "unknown" }, &Identities{Accounts: all.Accounts, Some: true}},
 		"known soon":            {func(s *model.EndpointSlice) { s.Members[0].Pod, s.PodsListed = "unknown", true }, all},
 		"another service's":     {func(s *model.EndpointSlice) { s.Service = "db" }, all},
 	} {

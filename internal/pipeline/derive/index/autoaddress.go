@@ -1,4 +1,4 @@
-package derive
+package index
 
 import (
 	"maps"
@@ -10,14 +10,14 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// autoAddresses gives ServiceEntries addresses that have none. The index sees copies of these; the store's objects stay as
-// they are. One that gets an address may take it from another, which is then a change of that one, too.
+// autoAddresses assigns addresses to hosts of ServiceEntries that have none. The index gets copies of these entries; the
+// store's objects do not change. An entry that gets an address may take it from another entry, which then changes, too.
 type autoAddresses struct {
 	model.AutoAddresses
 	table *autoaddress.Table
-	// entries are as exports gives them, and as the index has them.
+	// entries are those that exports returned, before addresses are added.
 	entries map[model.Key]*model.ServiceEntry
-	copies  map[model.Key]*model.ServiceEntry // of those that have got addresses
+	copies  map[model.Key]*model.ServiceEntry // of those with assigned addresses
 	lacking []Lack                            // replaced as a whole
 }
 
@@ -27,9 +27,9 @@ func newAutoAddresses(s model.AutoAddresses) *autoAddresses {
 	}
 }
 
-// resolve gives the changes as the index is to see them; others tells whether proxies that capture DNS began or ceased to be
-// others than those that do not.
-func (a *autoAddresses) resolve(changes []store.Change) (out []store.Change, others bool) {
+// resolve returns the changes for the index. rekeyed reports whether proxies that capture DNS began or ceased to differ
+// from those that do not.
+func (a *autoAddresses) resolve(changes []store.Change) (out []store.Change, rekeyed bool) {
 	if !slices.ContainsFunc(changes, isServiceEntry) {
 		return changes, false
 	}
@@ -59,12 +59,9 @@ func (a *autoAddresses) resolve(changes []store.Change) (out []store.Change, oth
 // Lack is a host of a ServiceEntry for which no address is left.
 type Lack = autoaddress.Lack
 
-// Lacking are all of them. Nobody may change the list.
-func (d *Deriver) Lacking() []Lack { return d.index.auto.lacking }
-
 func isServiceEntry(c store.Change) bool { return c.Key.Kind == model.KindServiceEntry }
 
-// stays tells whether an entry's addresses are what they were.
+// stays reports whether an entry's addresses are the same as before.
 func (a *autoAddresses) stays(k model.Key) bool {
 	var was map[model.Host][]netip.Addr
 	if c := a.copies[k]; c != nil {
@@ -93,23 +90,11 @@ func (a *autoAddresses) replace(c store.Change) store.Change {
 	return c
 }
 
-// usedBy tells whether a proxy is another than those that do not capture DNS.
+// usedBy reports whether a proxy differs from proxies that do not capture DNS.
 func (a *autoAddresses) usedBy(p *model.Proxy) bool { return len(a.copies) > 0 && a.UsedBy(p) }
 
-// addresses are those at which the scope's applications reach a service.
-func (s *proxyGroup) addresses(svc *model.Service) []netip.Prefix {
-	if len(svc.Addresses) > 0 || len(svc.Auto) == 0 || !s.Key.AutoAddress {
-		return svc.Addresses
-	}
-	var out []netip.Prefix
-	for _, a := range s.Key.Families.Of(svc.Auto) {
-		out = append(out, netip.PrefixFrom(a, a.BitLen()))
-	}
-	return out
-}
-
-// AutoAddresses are what the hosts of a snapshot's ServiceEntries get of those that belong to the mesh, nil for one that has
-// none, and for which no address is left. mesh is what the control plane was started with.
+// AutoAddresses returns the addresses that hosts of a snapshot's ServiceEntries get, and the hosts for which no address is
+// left. Only entries that belong to the mesh count. mesh is what the control plane was started with.
 func AutoAddresses(mesh *model.Mesh, snap *store.Snapshot) (map[model.Key]map[model.Host][]netip.Addr, []Lack) {
 	var changes []store.Change
 	for _, kind := range []model.Kind{model.KindMeshConfig, model.KindNamespace, model.KindServiceEntry} {

@@ -1,4 +1,4 @@
-package derive
+package index
 
 import (
 	"maps"
@@ -8,22 +8,21 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// exports gives objects that say nothing of who sees them the mesh's default. The index
-// sees copies of these; the store's objects stay as they are.
+// exports applies the mesh's default visibility to objects without their own. The index gets copies of these; the store's
+// objects do not change.
 type exports struct {
 	discovery *discovery
 	defaults  map[model.Kind][]string
-	copies    map[model.Key]model.Object // that the index has in place of the store's
+	copies    map[model.Key]model.Object // that the index has instead of the store's objects
 }
 
-// exported are the kinds that can be exported, with the kind whose default counts.
+// exported are the kinds that can be exported. The value is the kind whose default counts.
 var exported = map[model.Kind]model.Kind{
 	model.KindService: model.KindService, model.KindServiceEntry: model.KindService,
 	model.KindVirtualService: model.KindVirtualService, model.KindDestinationRule: model.KindDestinationRule,
 }
 
-// resolve gives the changes as the index is to see them. A change of the defaults changes
-// all objects that they are for.
+// resolve returns the changes for the index. A change of the defaults changes all objects that they apply to.
 func (e *exports) resolve(changes []store.Change) []store.Change {
 	out := e.reset(changes)
 	if len(e.defaults) == 0 && len(e.copies) == 0 && len(out) == 0 {
@@ -35,7 +34,7 @@ func (e *exports) resolve(changes []store.Change) []store.Change {
 	return out
 }
 
-// reset takes up new defaults, and gives the changes of objects that are not among changes.
+// reset puts new defaults in force, and returns the changes of objects that are not among changes.
 func (e *exports) reset(changes []store.Change) []store.Change {
 	i := slices.IndexFunc(changes, func(c store.Change) bool { return c.Key.IsMeshConfig() })
 	if i < 0 {
@@ -93,7 +92,7 @@ func (e *exports) replace(c store.Change) store.Change {
 	return c
 }
 
-// withVisibility gives a copy of an object that says nothing of who sees it; nil for others.
+// withVisibility returns a copy of an object without a visibility of its own; nil for other objects.
 func withVisibility(o model.Object, v model.Visibility) model.Object {
 	switch o := o.(type) {
 	case *model.Service:

@@ -1,4 +1,4 @@
-package derive
+package index
 
 import (
 	"fmt"
@@ -103,7 +103,7 @@ func BenchmarkSlice(b *testing.B) {
 				touched := newTouched()
 				x.replaceSlice(from, to, touched)
 				x.settle(touched)
-				x.set(s).get()
+				x.set(s).Get()
 				from, to = to, from
 			}
 		})

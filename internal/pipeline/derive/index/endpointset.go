@@ -1,4 +1,4 @@
-package derive
+package index
 
 import (
 	"cmp"
@@ -9,9 +9,9 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// endpointSet is a service's endpoints, computed when somebody asks. Its identity tells
-// that nothing has changed.
-type endpointSet struct {
+// EndpointSet is a service's endpoints, computed on the first question. As long as its pointer is the same, nothing has
+// changed.
+type EndpointSet struct {
 	service   *model.Service
 	once      sync.Once
 	compute   func(*model.OriginList) []*model.Endpoint
@@ -19,31 +19,31 @@ type endpointSet struct {
 	policies  model.OriginList // that decide what the sidecars accept
 
 	placing sync.Once
-	places  []string // see reader.places
+	places  []string // see Reader.Places
 
 	listing sync.Once
 	list    func() *model.Origins
-	listed  *model.Origins // see members
+	listed  *model.Origins // see Members
 }
 
-func (s *endpointSet) get() []*model.Endpoint {
+// Get lists the endpoints.
+func (s *EndpointSet) Get() []*model.Endpoint {
 	s.once.Do(func() { s.endpoints, s.compute = s.compute(&s.policies), nil })
 	return s.endpoints
 }
 
-// members are the service and the objects that list what belongs to it.
-func (s *endpointSet) members() *model.Origins {
+// Members are the service, its slices and its WorkloadEntries.
+func (s *EndpointSet) Members() *model.Origins {
 	s.listing.Do(func() { s.listed, s.list = s.list(), nil })
 	return s.listed
 }
 
-// origins are what the endpoints are made from.
-func (s *endpointSet) origins() *model.Origins {
-	s.get()
-	return s.members().Union(s.policies.Since(0))
+// Origins are what the endpoints are made from.
+func (s *EndpointSet) Origins() *model.Origins {
+	s.Get()
+	return s.Members().Union(s.policies.Since(0))
 }
 
-// members lists a service, its slices and its WorkloadEntries.
 func (x *endpointIndex) members(s *model.Service) *model.Origins {
 	var out model.OriginList
 	out.Add(s.Key)
@@ -62,11 +62,11 @@ func (x *endpointIndex) members(s *model.Service) *model.Origins {
 	return out.Since(0)
 }
 
-// compute lists a service's endpoints with what their sidecars accept: those of its own in their order, others
-// sorted by address. It adds the policies that decide what they accept.
+// compute lists a service's endpoints with what their sidecars accept. Inline endpoints stay in their order, others are
+// sorted by address. It adds the policies that decide what the sidecars accept.
 func (x *endpointIndex) compute(s *model.Service, policies *model.OriginList) []*model.Endpoint {
 	if s.Inline != nil {
-		return pointersTo(x.encryptAll(x.leaving.inlineHealths(s.Inline), policies))
+		return pointersTo(x.encryptAll(x.draining.inlineHealths(s.Inline), policies))
 	}
 	out := x.list(s)
 	for i := range out {
@@ -75,7 +75,7 @@ func (x *endpointIndex) compute(s *model.Service, policies *model.OriginList) []
 	return byAddress(out)
 }
 
-// pointersTo spares copies: an endpoint is large.
+// pointersTo avoids copies: an endpoint is large.
 func pointersTo(list []model.Endpoint) []*model.Endpoint {
 	out := make([]*model.Endpoint, len(list))
 	for i := range list {
@@ -84,7 +84,7 @@ func pointersTo(list []model.Endpoint) []*model.Endpoint {
 	return out
 }
 
-// list makes the endpoints of a service that names none itself.
+// list makes the endpoints of a service without inline endpoints.
 func (x *endpointIndex) list(s *model.Service) []model.Endpoint {
 	var out []model.Endpoint
 	switch {
@@ -100,16 +100,16 @@ func (x *endpointIndex) list(s *model.Service) []model.Endpoint {
 	return out
 }
 
-// byAddress sorts endpoints; those of one address stay in their order.
+// byAddress sorts endpoints. Endpoints with one address keep their order.
 func byAddress(list []model.Endpoint) []*model.Endpoint {
-	places := make([]int, len(list))
-	for i := range places {
-		places[i] = i
+	order := make([]int, len(list))
+	for i := range order {
+		order[i] = i
 	}
-	slices.SortFunc(places, func(a, b int) int { return cmp.Or(strings.Compare(list[a].Address, list[b].Address), a-b) })
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(strings.Compare(list[a].Address, list[b].Address), a-b) })
 	out := make([]*model.Endpoint, len(list))
-	for i, p := range places {
-		out[i] = &list[p]
+	for i, at := range order {
+		out[i] = &list[at]
 	}
 	return out
 }

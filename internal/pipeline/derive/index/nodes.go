@@ -1,8 +1,8 @@
-package derive
+package index
 
 import "github.com/moonsail/moonsail/internal/model"
 
-// nodeIndex knows where nodes are, and whose locality depends on them.
+// nodeIndex knows the localities of nodes, and what depends on them.
 type nodeIndex struct {
 	byName    map[string]*model.Node
 	workloads map[string]map[model.Key]*model.Workload // by node
@@ -17,7 +17,7 @@ func newNodeIndex() nodeIndex {
 	}
 }
 
-// locality is a node's; unknown where the node is.
+// locality is a node's; empty if the node is unknown.
 func (n *nodeIndex) locality(node string) model.Locality {
 	if o := n.byName[node]; o != nil {
 		return o.Locality
@@ -31,26 +31,18 @@ func (n *nodeIndex) put(w *model.Workload) {
 	}
 }
 
-// countSlice notes the nodes of endpoints that no Pod stands behind.
+// countSlice counts the nodes of endpoints without a Pod.
 func (n *nodeIndex) countSlice(s *model.EndpointSlice, by int) {
 	service := name{s.Namespace, s.Service}
 	for i := range s.Members {
-		node := s.Members[i].Node
-		if node == "" || s.Members[i].Pod != "" {
-			continue
-		}
-		if n.services[node] == nil {
-			n.services[node] = map[name]int{}
-		}
-		n.services[node][service] += by
-		if n.services[node][service] == 0 {
-			take(n.services, node, service)
+		if node := s.Members[i].Node; node != "" && s.Members[i].Pod == "" {
+			countService(n.services, node, service, by)
 		}
 	}
 }
 
-// replaceNode touches who is on a node that has moved; all else of a node is of no meaning.
-func (x *endpointIndex) replaceNode(old, now *model.Node, touched *touched) {
+// replaceNode touches what is on a node whose locality changed. Nothing else of a node matters.
+func (x *endpointIndex) replaceNode(old, now *model.Node, touched *Touched) {
 	var key string
 	var was, is model.Locality
 	if old != nil {
@@ -78,7 +70,7 @@ func (x *endpointIndex) where(w *model.Workload) model.Locality {
 	return w.Locality.On(x.nodes.locality(w.Node))
 }
 
-// whereProxy is the locality of a proxy: what it says itself, or else its Pod's.
+// whereProxy is the locality of a proxy: the one it reports, else its Pod's.
 func (x *endpointIndex) whereProxy(p *model.Proxy) model.Locality {
 	if p.Locality != (model.Locality{}) {
 		return p.Locality
@@ -89,7 +81,7 @@ func (x *endpointIndex) whereProxy(p *model.Proxy) model.Locality {
 	return model.Locality{}
 }
 
-// nodeOf is the node of a proxy's Pod; empty: not known.
+// nodeOf is the node of a proxy's Pod; empty: unknown.
 func (x *endpointIndex) nodeOf(p *model.Proxy) string {
 	if w := x.workloads[model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}]; w != nil {
 		return w.Node
@@ -97,19 +89,19 @@ func (x *endpointIndex) nodeOf(p *model.Proxy) string {
 	return ""
 }
 
-// moved notes a Pod that is somewhere else than before; nil is nowhere.
-func (x *endpointIndex) moved(old, now *model.Workload, touched *touched) {
-	type place struct {
+// moved records a Pod whose locality or node changed.
+func (x *endpointIndex) moved(old, now *model.Workload, touched *Touched) {
+	type position struct {
 		locality model.Locality
 		node     string
 	}
-	var was, is place
+	var was, is position
 	pod := now
 	if old != nil {
-		was, pod = place{x.where(old), old.Node}, old
+		was, pod = position{x.where(old), old.Node}, old
 	}
 	if now != nil {
-		is = place{x.where(now), now.Node}
+		is = position{x.where(now), now.Node}
 	}
 	if pod.Kind == model.KindPod && was != is {
 		touched.pods[nameOf(pod)] = true

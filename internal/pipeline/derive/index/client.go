@@ -1,0 +1,281 @@
+package index
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// Client is what derivation knows of the proxies of one group. Everything else comes from a Reader.
+type Client struct {
+	Key     GroupKey
+	Labels  map[string]string // Key.Labels, parsed
+	Sidecar *model.Sidecar    // that selects the proxies; nil: none
+	Egress  []Egress          // the Sidecar's egress listeners; without a Sidecar one that imports everything
+}
+
+// NewClient describes the proxies of a group.
+func NewClient(k GroupKey, sidecar *model.Sidecar) *Client {
+	c := &Client{Key: k, Labels: ParseLabels(k.Labels)}
+	c.SetSidecar(sidecar)
+	return c
+}
+
+// SetSidecar puts a new version of the Sidecar in force.
+func (c *Client) SetSidecar(s *model.Sidecar) { c.Sidecar, c.Egress = s, c.egressOf(s) }
+
+// Egress is one egress listener.
+type Egress struct {
+	model.EgressListener
+	// Routes is the route configuration of a listener with a port.
+	Routes ir.RouteConfigKey
+	// at is where a listener with a port listens; without an address: nowhere.
+	at ir.ListenerKey
+}
+
+// importsAll is the egress listener of workloads without a Sidecar.
+var importsAll = Egress{EgressListener: model.EgressListener{Hosts: []model.HostSelector{{Namespace: "*", Host: "*"}}}}
+
+// egressOf lists the egress listeners of a Sidecar.
+func (c *Client) egressOf(s *model.Sidecar) []Egress {
+	if s == nil || len(s.Egress) == 0 {
+		return []Egress{importsAll}
+	}
+	out := make([]Egress, 0, len(s.Egress))
+	first := map[uint32]string{} // the bind address of a port's first listener
+	for _, l := range s.Egress {
+		e := Egress{EgressListener: l}
+		e.Hosts = hostsFor(l.Hosts, c.Key.Namespace)
+		if l.Port != nil {
+			if _, ok := first[l.Port.Number]; !ok {
+				first[l.Port.Number] = l.Bind
+			}
+			e.Routes = ir.PortRoutes(l.Port.Number)
+			if first[l.Port.Number] != l.Bind {
+				e.Routes = ir.AddressRoutes(l.Bind, l.Port.Number)
+			}
+			e.at, _ = c.Listen(&e, l.Port.Number)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// hostsFor resolves entries for workloads of a namespace. It does not change the list.
+func hostsFor(list []model.HostSelector, namespace string) []model.HostSelector {
+	out := slices.Clone(list)
+	for i := range out {
+		if out[i].Namespace == model.HostsHere {
+			out[i].Namespace = namespace
+		}
+	}
+	return out
+}
+
+// CaptureNone reports whether applications connect to the listener themselves.
+func (e *Egress) CaptureNone(mode model.Interception) bool {
+	return e.Capture == model.CaptureNone || e.Capture == model.CaptureDefault && mode == model.InterceptNone
+}
+
+// Protocol is the protocol of a service's port at the listener. The listener's own goes before the port's.
+func (e *Egress) Protocol(port *model.ServicePort) model.Protocol {
+	if e.Port != nil && e.Port.Protocol != model.ProtocolAuto && e.Port.Protocol != "" {
+		return e.Port.Protocol
+	}
+	return port.Protocol
+}
+
+// Imports reports whether the listener's entries select host h of namespace ns. At least one entry must match, and no
+// entry may exclude it.
+func (e *Egress) Imports(ns string, h model.Host) bool { return e.selects(ns, h, model.Host.Matches) }
+
+// ImportsAny reports whether a virtual service with these hosts is imported: one of its hosts overlaps with an entry and
+// is not excluded.
+func (e *Egress) ImportsAny(ns string, hosts []model.Host) bool {
+	return slices.ContainsFunc(hosts, func(h model.Host) bool { return e.selects(ns, h, model.Host.Overlaps) })
+}
+
+// selects reports whether the host of some entry matches h, and no entry excludes all of h.
+func (e *Egress) selects(ns string, h model.Host, matches func(entry, h model.Host) bool) bool {
+	found := false
+	for _, sel := range e.Hosts {
+		switch {
+		case sel.Namespace != "*" && sel.Namespace != ns:
+		case !sel.Exclude:
+			found = found || matches(sel.Host, h)
+		case sel.Host.Matches(h):
+			return false
+		}
+	}
+	return found
+}
+
+// Sees reports whether a service can be reached through some egress listener.
+func (c *Client) Sees(svc *model.Service) bool {
+	if !svc.Visibility.Sees(c.Key.Namespace) {
+		return false
+	}
+	for i := range c.Egress {
+		if c.Egress[i].Imports(svc.Namespace, svc.Hostname) {
+			return true
+		}
+	}
+	return false
+}
+
+// ImportsRoutes reports whether a virtual service counts for the clients.
+func (c *Client) ImportsRoutes(v *model.VirtualService) bool {
+	if !v.Visibility.Sees(c.Key.Namespace) {
+		return false
+	}
+	for i := range c.Egress {
+		if c.Egress[i].ImportsAny(v.Namespace, v.Hosts) {
+			return true
+		}
+	}
+	return false
+}
+
+// Rank orders virtual services of one host, as Istio does: 0 for those of the client's namespace that are not public, 1
+// for those that others share with this namespace, and 2 for public ones.
+func (c *Client) Rank(v *model.VirtualService) int {
+	switch {
+	case !v.Visibility.Private:
+		return 2
+	case v.Namespace == c.Key.Namespace:
+		return 0
+	}
+	return 1
+}
+
+// The addresses of all hosts and of the workload itself, by IP family.
+const (
+	AnyAddress    = "0.0.0.0"
+	AnyAddress6   = "::"
+	localAddress  = "127.0.0.1"
+	localAddress6 = "::1"
+)
+
+// Any is the address of listeners for all destinations. With both families it is IPv4's; policy.Finish adds the other.
+func (c *Client) Any() string {
+	if c.Key.Families == model.IPv6 {
+		return AnyAddress6
+	}
+	return AnyAddress
+}
+
+// Local is the address at which the workload's own processes reach each other.
+func (c *Client) Local() string {
+	if c.Key.Families == model.IPv6 {
+		return localAddress6
+	}
+	return localAddress
+}
+
+// Opens reports whether the proxies can listen at an address. If they cannot, Envoy would refuse the listener; as in
+// Istio there is none.
+func (c *Client) Opens(k ir.ListenerKey) bool {
+	return !c.Key.Unprivileged || k.Port >= model.PrivilegedPorts || !model.IsIP(k.Address)
+}
+
+// Listen is where an egress listener listens for a port; false: the proxies cannot listen there.
+func (c *Client) Listen(e *Egress, port uint32) (ir.ListenerKey, bool) {
+	captureNone := e.CaptureNone(c.Key.Interception)
+	k := ir.ListenerKey{Address: e.Bind, Port: port}
+	switch {
+	case k.Address != "":
+	case captureNone:
+		k.Address = c.Local()
+	default:
+		k.Address = c.Any()
+	}
+	if captureNone && !c.Opens(k) {
+		return ir.ListenerKey{}, false
+	}
+	return k, true
+}
+
+// Taken reports whether an egress listener with a port of its own listens at an address. Only its hosts are served there.
+func (c *Client) Taken(k ir.ListenerKey) bool {
+	return slices.ContainsFunc(c.Egress, func(e Egress) bool { return e.Port != nil && e.at == k })
+}
+
+// metricsPort is where Envoy serves its own metrics, by a listener of the bootstrap. Connections to that port are not
+// redirected to the sidecar that has it, and connections from the workload pass through.
+const metricsPort = 15090
+
+// Reserved reports whether an address belongs to the sidecar itself: for redirected connections, or for Envoy's metrics.
+// Envoy refuses a second listener for an address, even if it is not bound. A service with that port would leave new
+// sidecars without virtualInbound.
+func (c *Client) Reserved(mesh *model.Mesh, k ir.ListenerKey) bool {
+	return c.Key.Interception != model.InterceptNone && c.Key.Type == model.ProxySidecar &&
+		k.Address == c.Any() && (k.Port == mesh.InboundPort || k.Port == mesh.OutboundPort || k.Port == metricsPort)
+}
+
+// Headers are the headers that the proxies set: by their own settings, else by the mesh's.
+func (c *Client) Headers(mesh *model.Mesh) model.ProxyHeaders {
+	if c.Key.Headers.Said {
+		return c.Key.Headers
+	}
+	return mesh.Headers
+}
+
+// Addresses are those at which the clients reach a service.
+func (c *Client) Addresses(svc *model.Service) []netip.Prefix {
+	if len(svc.Addresses) > 0 || len(svc.Auto) == 0 || !c.Key.AutoAddress {
+		return svc.Addresses
+	}
+	var out []netip.Prefix
+	for _, a := range c.Key.Families.Of(svc.Auto) {
+		out = append(out, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return out
+}
+
+// NamedPorts are the container ports of the workload, by name.
+func (c *Client) NamedPorts() map[string]uint32 {
+	named := map[string]uint32{}
+	for n, p := range ParseLabels(c.Key.Ports) {
+		v, _ := strconv.ParseUint(p, 10, 32)
+		named[n] = uint32(v)
+	}
+	return named
+}
+
+// TellsPeer reports whether the proxies state in a header who calls. The mesh's metrics must need it. The proxies must have
+// certificates, because servers believe no others, and agents that know the answer.
+func (c *Client) TellsPeer(mesh *model.Mesh) bool {
+	return c.Key.Identity && c.Key.Modules && len(mesh.Telemetry.Metrics) > 0
+}
+
+// EgressProxy is where the Sidecar sends traffic to unknown destinations; nil: it does not say.
+func (c *Client) EgressProxy() *model.Destination {
+	if c.Sidecar == nil {
+		return nil
+	}
+	return c.Sidecar.EgressProxy
+}
+
+// UnknownCluster is the cluster for traffic to unknown destinations.
+func (c *Client) UnknownCluster(mesh *model.Mesh) string {
+	mode := mesh.Outbound
+	if c.Sidecar != nil {
+		mode = cmp.Or(c.Sidecar.Outbound, mode)
+	}
+	if mode == model.OutboundRegistryOnly {
+		return ir.BlackHoleCluster
+	}
+	return ir.PassthroughCluster
+}
+
+// UnknownMade is the Sidecar, if it decides where traffic to unknown destinations goes.
+func (c *Client) UnknownMade() ir.Made {
+	if c.Sidecar == nil || c.Sidecar.Outbound == "" && c.Sidecar.EgressProxy == nil {
+		return ir.Made{}
+	}
+	return ir.Made{Origins: model.OriginsOf(c.Sidecar.Key)}
+}

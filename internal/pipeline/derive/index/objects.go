@@ -1,0 +1,261 @@
+package index
+
+import (
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// How objects of each kind go into the index. Usage counts are raised for the new version before they are lowered for the
+// old one, so that a label that both use does not count as news.
+
+// replaceMesh makes all groups derive everything again.
+func (x *Index) replaceMesh(now *model.Mesh, touched *Touched) {
+	old := x.mesh
+	x.mesh, touched.Mesh = now, true
+	touched.labels = x.labels.countPriority(now.Locality, 1) || touched.labels
+	touched.labels = x.labels.countPriority(old.Locality, -1) || touched.labels
+	touched.labels = x.localityUsage.countMesh(now, 1) || touched.labels
+	touched.labels = x.localityUsage.countMesh(old, -1) || touched.labels
+}
+
+// servicesOf lists the services that an object stands for.
+func servicesOf(o model.Object) []*model.Service {
+	switch o := o.(type) {
+	case *model.Service:
+		return []*model.Service{o}
+	case *model.ServiceEntry:
+		return o.Services()
+	}
+	return nil
+}
+
+func (x *Index) replaceServices(old, now []*model.Service, touched *Touched) {
+	for _, s := range old {
+		unlist(x.services, s.Hostname, s)
+		x.endpoints.removeService(s, touched)
+	}
+	for _, s := range now {
+		enlist(x.services, s.Hostname, s)
+		x.endpoints.addService(s, touched)
+	}
+	for _, s := range now {
+		touched.labels = x.localityUsage.count(s.Distribution, 1) || touched.labels
+	}
+	for _, s := range old {
+		touched.labels = x.localityUsage.count(s.Distribution, -1) || touched.labels
+	}
+	for _, s := range slices.Concat(old, now) {
+		touched.Facts.add(serviceFact(s.Hostname))
+		touched.Services = append(touched.Services, s)
+	}
+}
+
+// replaceNamespace touches the services of a namespace whose distribution changed.
+func (x *Index) replaceNamespace(old, now *model.Namespace, touched *Touched) {
+	var was, is model.Distribution
+	var ns string
+	if old != nil {
+		ns, was = old.Name, old.Distribution
+	}
+	if now != nil {
+		ns, is = now.Name, now.Distribution
+	}
+	if was == is {
+		return
+	}
+	touched.labels = x.localityUsage.count(is, 1) || touched.labels
+	touched.labels = x.localityUsage.count(was, -1) || touched.labels
+	x.localityUsage.namespaces[ns] = is
+	if is == model.DistributionUnset {
+		delete(x.localityUsage.namespaces, ns)
+	}
+	for host, list := range x.services {
+		for _, svc := range list {
+			if svc.Namespace == ns && svc.Distribution == model.DistributionUnset {
+				touched.Facts.add(serviceFact(host))
+				touched.Services = append(touched.Services, svc)
+			}
+		}
+	}
+}
+
+func (x *Index) replaceVirtualService(old, now *model.VirtualService, touched *Touched) {
+	x.bound.replace(old, now, touched)
+	if old != nil {
+		x.eachRouteHost(old, func(h model.Host) { unlist(x.routes, h, old) }, touched)
+		delete(x.delegate, old.Key)
+	}
+	if now != nil {
+		x.eachRouteHost(now, func(h model.Host) { enlist(x.routes, h, now) }, touched)
+		if len(now.Hosts) == 0 {
+			x.delegate[now.Key] = now
+		}
+		touched.labels = x.labels.count(now, 1) || touched.labels
+	}
+	if old != nil {
+		touched.labels = x.labels.count(old, -1) || touched.labels
+	}
+}
+
+func (x *Index) eachRouteHost(v *model.VirtualService, f func(model.Host), touched *Touched) {
+	touched.Facts.add(delegateFact(v.Key))
+	if !v.InMesh() {
+		return
+	}
+	touched.Routes = append(touched.Routes, v)
+	for _, h := range v.Hosts {
+		f(h)
+		touched.Facts.add(virtualServiceFact(h))
+	}
+}
+
+// bound are the virtual services of gateways, by gateway and host.
+type bound map[string]map[model.Host][]*model.VirtualService
+
+func (b bound) replace(old, now *model.VirtualService, touched *Touched) {
+	if old != nil {
+		b.each(old, func(of map[model.Host][]*model.VirtualService, h model.Host) { unlist(of, h, old) }, touched)
+	}
+	if now != nil {
+		b.each(now, func(of map[model.Host][]*model.VirtualService, h model.Host) { enlist(of, h, now) }, touched)
+	}
+}
+
+// each calls f for each gateway and host of a virtual service.
+func (b bound) each(v *model.VirtualService, f func(map[model.Host][]*model.VirtualService, model.Host), touched *Touched) {
+	found := false
+	for _, g := range v.Gateways {
+		if g == model.GatewayMesh {
+			continue
+		}
+		found = true
+		if b[g] == nil {
+			b[g] = map[model.Host][]*model.VirtualService{}
+		}
+		for _, h := range v.Hosts {
+			f(b[g], h)
+		}
+		if len(b[g]) == 0 {
+			delete(b, g)
+		}
+	}
+	if found {
+		touched.Bound = append(touched.Bound, v)
+	}
+}
+
+func (x *Index) replaceRule(old, now *model.DestinationRule, touched *Touched) {
+	if old != nil {
+		unlist(x.rules, old.Host, old)
+		touched.Facts.add(destinationRuleFact(old.Host))
+	}
+	if now != nil {
+		enlist(x.rules, now.Host, now)
+		touched.Facts.add(destinationRuleFact(now.Host))
+		touched.labels = x.labels.countRule(now, 1) || touched.labels
+		touched.labels = x.localityUsage.countRule(now, 1) || touched.labels
+		touched.labels = x.countCredentials(now, 1) || touched.labels
+	}
+	if old != nil {
+		touched.labels = x.labels.countRule(old, -1) || touched.labels
+		touched.labels = x.localityUsage.countRule(old, -1) || touched.labels
+		touched.labels = x.countCredentials(old, -1) || touched.labels
+	}
+}
+
+func (x *Index) replaceBackendTLS(old, now *model.BackendTLSPolicy, touched *Touched) {
+	if old != nil {
+		for _, h := range targetHosts(old) {
+			unlist(x.backendTLS, h, old)
+			touched.Facts.add(destinationRuleFact(h))
+		}
+	}
+	if now != nil {
+		for _, h := range targetHosts(now) {
+			enlist(x.backendTLS, h, now)
+			touched.Facts.add(destinationRuleFact(h))
+		}
+	}
+}
+
+// targetHosts are the hosts of a policy's targets, each once: several targets may be ports of one Service.
+func targetHosts(p *model.BackendTLSPolicy) []model.Host {
+	seen, out := map[model.Host]bool{}, []model.Host(nil)
+	for _, t := range p.Targets {
+		if !seen[t.Host] {
+			seen[t.Host] = true
+			out = append(out, t.Host)
+		}
+	}
+	return out
+}
+
+func (x *Index) replaceSidecar(old, now *model.Sidecar, touched *Touched) {
+	if old != nil {
+		touched.Sidecars[old.Namespace] = true
+		take(x.sidecars, old.Namespace, old.Key)
+	}
+	if now != nil {
+		touched.Sidecars[now.Namespace] = true
+		insert(x.sidecars, now.Namespace, now.Key, now)
+		touched.labels = x.countCredentials(now, 1) || touched.labels
+	}
+	if old != nil {
+		touched.labels = x.countCredentials(old, -1) || touched.labels
+	}
+}
+
+func (x *Index) replaceSecret(old, now *model.Secret, touched *Touched) {
+	if old != nil {
+		delete(x.secrets, old.Key)
+		touched.Facts.add(secretFact(old.Key))
+	}
+	if now != nil {
+		x.secrets[now.Key] = now
+		touched.Facts.add(secretFact(now.Key))
+	}
+}
+
+// keySetFact is named like the fact of a policy: no policy has that kind.
+func keySetFact(source string) Fact {
+	return policyFact(policyKey{kind: model.KindKeySet, pair: source})
+}
+
+func (x *Index) replaceKeySet(old, now *model.KeySet, touched *Touched) {
+	if old != nil {
+		touched.Facts.add(keySetFact(old.Name))
+		delete(x.keySets, old.Name)
+	}
+	if now != nil {
+		touched.Facts.add(keySetFact(now.Name))
+		x.keySets[now.Name] = now
+	}
+}
+
+func (x *Index) replaceEnvoyFilter(old, now *model.EnvoyFilter, touched *Touched) {
+	x.replacePolicy(object(old), object(now), touched)
+	if now != nil {
+		touched.labels = x.proxies.count(now, 1) || touched.labels
+	}
+	if old != nil {
+		touched.labels = x.proxies.count(old, -1) || touched.labels
+	}
+}
+
+func (x *Index) replaceWasmPlugin(old, now *model.WasmPlugin, touched *Touched) {
+	x.replacePolicy(object(old), object(now), touched)
+	touched.labels = x.countPulls(now, 1) || touched.labels
+	touched.labels = x.countPulls(old, -1) || touched.labels
+}
+
+// object keeps nil pointers out of interfaces.
+func object[T any, P interface {
+	*T
+	model.Object
+}](p P) model.Object {
+	if p == nil {
+		return nil
+	}
+	return p
+}

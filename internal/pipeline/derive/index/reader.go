@@ -1,0 +1,287 @@
+package index
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// Reader answers the questions of one unit for one proxy group. It records the facts behind the answers, which the unit
+// depends on, and the objects, which become origins of the result. A unit gets all its input from a Reader.
+type Reader struct {
+	*Client
+	index *Index
+	facts FactList
+	// Used are the objects behind the answers, in the order of the questions. A value that is made of the answers since a
+	// mark has the objects since the mark as its origins.
+	Used model.OriginList
+}
+
+// NewReader makes a reader for one unit.
+func (x *Index) NewReader(c *Client) *Reader { return &Reader{Client: c, index: x} }
+
+// Facts are what the unit has asked for.
+func (r *Reader) Facts() FactList { return r.facts }
+
+// ForgetFacts makes the unit depend on nothing.
+func (r *Reader) ForgetFacts() { r.facts = nil }
+
+// Mark begins a value: MadeSince returns the objects that are read from here on.
+func (r *Reader) Mark() int { return r.Used.Mark() }
+
+// MadeSince returns the objects that were read since a mark.
+func (r *Reader) MadeSince(mark int) ir.Made { return ir.Made{Origins: r.Used.Since(mark)} }
+
+// Unread forgets the objects since a mark: they turned out not to matter. The unit still depends on the facts.
+func (r *Reader) Unread(mark int) { r.Used.Drop(mark) }
+
+// Use adds an object of an answer to the origins.
+func (r *Reader) Use(o model.Object) { r.Used.Add(o.Metadata().Key) }
+
+// Mesh is not a fact: after a change of the mesh's configuration everything is derived again.
+func (r *Reader) Mesh() *model.Mesh { return r.index.mesh }
+
+// Service finds the service that a host means for the clients. Services that they import precede others that are exported
+// to them. Then Kubernetes services precede those of ServiceEntries, the client's namespace precedes others, and older
+// ones precede. It returns nil if none is exported to them.
+func (r *Reader) Service(h model.Host) *model.Service {
+	r.facts.add(serviceFact(h))
+	return r.usedService(r.serviceOf(h))
+}
+
+// usedService adds a service to the origins; nil passes.
+func (r *Reader) usedService(s *model.Service) *model.Service {
+	if s != nil {
+		r.Used.Add(s.Key)
+	}
+	return s
+}
+
+// serviceOf finds the service of exactly host h. The caller has recorded the fact.
+func (r *Reader) serviceOf(h model.Host) *model.Service {
+	var best *model.Service
+	for _, s := range r.index.services[h] {
+		if s.Visibility.Sees(r.Key.Namespace) && (best == nil || r.precedes(s, best)) {
+			best = s
+		}
+	}
+	return best
+}
+
+// precedes compares two services of one host; b is older.
+func (r *Reader) precedes(a, b *model.Service) bool {
+	ns := r.Key.Namespace
+	if x, y := r.Sees(a), r.Sees(b); x != y {
+		return x
+	}
+	if a.IsKubernetes() != b.IsKubernetes() {
+		return a.IsKubernetes()
+	}
+	return a.Namespace == ns && b.Namespace != ns
+}
+
+// CoveringService finds the service of h itself or, without one, of the most specific wildcard that covers it.
+func (r *Reader) CoveringService(h model.Host) *model.Service {
+	r.facts.add(serviceFact(h))
+	for _, c := range h.Covering() {
+		if s := r.serviceOf(c); s != nil {
+			return r.usedService(s)
+		}
+	}
+	return nil
+}
+
+// maxAliases bounds how many names may stand between an alias and its service.
+const maxAliases = 8
+
+// Aliased is the service that an ExternalName Service is another name for, also through further aliases. It is nil if svc
+// is not an alias, or is one for a host outside of the mesh.
+func (r *Reader) Aliased(svc *model.Service) *model.Service {
+	if svc == nil || svc.ExternalName == "" {
+		return nil
+	}
+	for range maxAliases {
+		svc = r.Service(svc.ExternalName)
+		if svc == nil || svc.ExternalName == "" {
+			return svc
+		}
+	}
+	return nil
+}
+
+// Distribution is that of a service: its own, else its namespace's.
+func (r *Reader) Distribution(svc *model.Service) model.Distribution {
+	return r.index.localityUsage.of(svc)
+}
+
+// Selecting lists the services of the clients' namespace that select them, oldest first.
+func (r *Reader) Selecting() []*model.Service {
+	ns := r.Key.Namespace
+	for k, v := range r.Labels {
+		r.facts.add(selectingFact(ns, k+"="+v))
+	}
+	out := r.index.endpoints.selectors(ns, r.Labels)
+	slices.SortFunc(out, compareServices)
+	return out
+}
+
+// compareServices puts older services first. The hosts of one ServiceEntry are ordered by name.
+func compareServices(a, b *model.Service) int {
+	return cmp.Or(model.CompareAge(a, b), strings.Compare(string(a.Hostname), string(b.Hostname)))
+}
+
+// VirtualServices finds those that govern h: of the most specific host all that the clients import, by rank, then oldest
+// first. A request obeys the first that has a rule for it; a connection obeys all, one after the other.
+func (r *Reader) VirtualServices(h model.Host) []*model.VirtualService {
+	r.facts.add(virtualServiceFact(h))
+	for _, c := range h.Covering() {
+		if list := r.virtualServicesOf(c); len(list) > 0 {
+			return list
+		}
+	}
+	return nil
+}
+
+// virtualServicesOf finds those of exactly host h. The caller has recorded the fact.
+func (r *Reader) virtualServicesOf(h model.Host) []*model.VirtualService {
+	var out []*model.VirtualService
+	for _, v := range r.index.routes[h] {
+		if r.ImportsRoutes(v) {
+			out = append(out, v)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *model.VirtualService) int { return r.Rank(a) - r.Rank(b) })
+	return slices.Compact(out)
+}
+
+// Delegate finds a virtual service without hosts that parent may include.
+func (r *Reader) Delegate(k model.Key, parent *model.VirtualService) *model.VirtualService {
+	r.facts.add(delegateFact(k))
+	v := r.index.delegate[k]
+	if v == nil || !v.Visibility.Sees(parent.Namespace) {
+		return nil
+	}
+	r.Used.Add(v.Key)
+	return v
+}
+
+// BoundAt lists the virtual services that are bound to some gateways and have a host, in any order. It records no fact:
+// a change of such a virtual service marks the units that it concerns (see Touched.Bound).
+func (r *Reader) BoundAt(gateways []string, h model.Host) []*model.VirtualService {
+	if len(gateways) == 1 {
+		return r.index.bound[gateways[0]][h]
+	}
+	var out []*model.VirtualService
+	for _, g := range gateways {
+		out = append(out, r.index.bound[g][h]...)
+	}
+	return out
+}
+
+// BoundTo lists the virtual services that are bound to a gateway, once for each of their hosts, in any order. Like
+// BoundAt it records no fact.
+func (r *Reader) BoundTo(gateway string) []*model.VirtualService { return r.index.BoundTo(gateway) }
+
+// Namespaces lists the namespaces that a selector selects, sorted.
+func (r *Reader) Namespaces(s *model.LabelSelector) []string {
+	r.facts.add(namespacesFact())
+	return r.index.discovery.matching(s)
+}
+
+// Secret finds a Secret or ConfigMap; nil: there is none.
+func (r *Reader) Secret(k model.Key) *model.Secret {
+	r.facts.add(secretFact(k))
+	out := r.index.secrets[k]
+	if out != nil {
+		r.Use(out)
+	}
+	return out
+}
+
+// JWTKeys are the keys of a rule; empty: they could not be fetched.
+func (r *Reader) JWTKeys(rule *model.JWTRule) string {
+	source := rule.KeySource()
+	if source == "" {
+		return rule.Keys
+	}
+	r.facts.add(keySetFact(source))
+	if k := r.index.keySets[source]; k != nil {
+		return k.Keys
+	}
+	return ""
+}
+
+// Endpoints is the set of a service's endpoints; never nil for a service that the index has.
+func (r *Reader) Endpoints(s *model.Service) *EndpointSet {
+	r.facts.add(endpointsFact(s.Hostname))
+	return r.index.endpoints.set(s)
+}
+
+// EndpointsOf lists a service's endpoints, whose objects become origins.
+func (r *Reader) EndpointsOf(s *model.Service) []*model.Endpoint {
+	set := r.Endpoints(s)
+	r.Used.AddAll(set.Origins())
+	return set.Get()
+}
+
+// Identities are those of a service's workloads; never nil.
+func (r *Reader) Identities(s *model.Service) *Identities {
+	r.facts.add(identitiesFact(s.Hostname))
+	if i := r.index.endpoints.identities[keyOf(s)]; i != nil {
+		return i
+	}
+	return noIdentities
+}
+
+// Places are the addresses of everything that belongs to a service, ready or not: its endpoints, and selected workloads
+// that no EndpointSlice lists. They are sorted and distinct. Callers must not change the list.
+func (r *Reader) Places(s *model.Service) []string {
+	set := r.Endpoints(s)
+	set.placing.Do(func() { set.places = r.index.endpoints.places(set.service) })
+	return set.places
+}
+
+// ServicesAt lists the services without a selector in the clients' namespace that have an endpoint at their address,
+// oldest first.
+func (r *Reader) ServicesAt() []*model.Service {
+	ns, address := r.Key.Namespace, r.Key.IP
+	if address == "" {
+		return nil
+	}
+	r.facts.add(addressFact(ns, address))
+	var out []*model.Service
+	for _, s := range r.index.endpoints.at.services[name{ns, address}] {
+		out = append(out, s)
+	}
+	slices.SortFunc(out, compareServices)
+	return out
+}
+
+// OriginsAt are a service without a selector, and those of its slices that list an address.
+func (r *Reader) OriginsAt(svc *model.Service, address string) *model.Origins {
+	r.facts.add(endpointsFact(svc.Hostname))
+	var out model.OriginList
+	out.Add(svc.Key)
+	if svc.IsKubernetes() {
+		for k, slice := range r.index.endpoints.slices[nameOf(svc)] {
+			if slices.Contains(addressesOfSlice(slice), address) {
+				out.Add(k)
+			}
+		}
+	}
+	return out.Since(0)
+}
+
+// PortAt is the number under which a workload at an address serves a port of svc.
+func (r *Reader) PortAt(svc *model.Service, address string, p *model.ServicePort) (uint32, bool) {
+	r.facts.add(endpointsFact(svc.Hostname))
+	for i := range svc.Inline {
+		if svc.Inline[i].Address == address {
+			return EndpointPort(svc, &svc.Inline[i], p)
+		}
+	}
+	return r.index.endpoints.slicePort(svc, address, p)
+}
