@@ -59,6 +59,16 @@ var forbidden = []struct {
 		because: "Envoy's protos begin in translate; what comes before speaks the mesh's own language",
 	},
 	{
+		folders: []string{"internal/pipeline/translate"},
+		imports: []string{module + "internal/pipeline/store", module + "internal/pipeline/derive"},
+		because: "translate reads only the IR, so that it cannot depend on an input that derive did not declare",
+	},
+	{
+		folders: []string{"internal/pipeline/translate/cluster", "internal/pipeline/translate/security", "internal/pipeline/translate/telemetry"},
+		imports: []string{module + "internal/pipeline/translate/listener", module + "internal/pipeline/translate/route"},
+		because: "listener assembles what the other packages of translate make, and route may use them",
+	},
+	{
 		folders: []string{"internal/model", "internal/pipeline/ir", "internal/pipeline/store", "internal/pipeline/derive", "internal/pipeline/translate",
 			"internal/config", "internal/source", "internal/xds/names", "internal/xds/resource",
 			"internal/xds/table", "internal/xds/ledger", "internal/xds/http2"},

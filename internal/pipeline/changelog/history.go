@@ -18,8 +18,8 @@ type LastChange struct {
 }
 
 // objectIndex has the last change of each object, also if the log no longer has the change itself. A
-// deleted object leaves the index when its change leaves the log, so the index is bounded by the number
-// of objects and the size of the log.
+// deleted object leaves the index when its change leaves the log. So the number of objects and the size
+// of the log bound the index.
 type objectIndex struct {
 	mu      sync.Mutex // guards the fields
 	last    map[model.Key]lastChange

@@ -107,11 +107,11 @@ func BenchmarkScopedChange(b *testing.B) {
 	}
 }
 
-// BenchmarkChangeScopes measures one endpoint change that many proxy groups see.
-func BenchmarkChangeScopes(b *testing.B) {
-	for _, scopes := range []int{1, 10, 100} {
-		b.Run(fmt.Sprintf("endpoint/scopes=%d", scopes), func(b *testing.B) {
-			e := mesh(b, 500, scopes)
+// BenchmarkChangeGroups measures one endpoint change that many proxy groups see.
+func BenchmarkChangeGroups(b *testing.B) {
+	for _, groups := range []int{1, 10, 100} {
+		b.Run(fmt.Sprintf("endpoint/groups=%d", groups), func(b *testing.B) {
+			e := mesh(b, 500, groups)
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
 				e.batch([]store.Event{benchSlice(7, n+1)})

@@ -13,7 +13,7 @@ import (
 // Failure is a resource that could not be translated, as a whole or in part. The proxies keep its last
 // valid version, unless the kind of the failure says otherwise.
 type Failure struct {
-	Scope string `json:"scope"` // the name of the proxy group
+	Group string `json:"scope"` // name of the proxy group
 	Type  string `json:"type"`
 	Name  string `json:"name"`
 	Error string `json:"error"`
@@ -82,7 +82,7 @@ func (f *failures) replace(t *translation) {
 	added := map[failureKey]bool{}
 	for _, one := range t.failed {
 		f.add(one, added)
-		f.log.Warn(one.kind.message(), "group", one.Scope, "type", one.Type, "name", one.Name, "error", one.Error)
+		f.log.Warn(one.kind.message(), "group", one.Group, "type", one.Type, "name", one.Name, "error", one.Error)
 	}
 }
 
@@ -108,6 +108,6 @@ func (f *failures) forgetGroup(k derive.GroupKey) {
 // sorted lists all failures by proxy group, type and name.
 func (f *failures) sorted() []Failure {
 	return slices.SortedFunc(maps.Values(f.list), func(a, b Failure) int {
-		return cmp.Or(strings.Compare(a.Scope, b.Scope), strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name))
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name))
 	})
 }

@@ -14,9 +14,9 @@ import (
 // groups are the open proxy groups, each with its table and the number of streams that use it. Run's
 // goroutine owns them.
 //
-// A proxy selects its groups by what it reports about itself (labels, locality, node and more), and each
-// group that no other proxy has is computed and stored. A client with one certificate of the mesh
-// could therefore open any number of groups. perIdentity limits them for each verified identity.
+// A proxy selects its groups by what it reports about itself: labels, locality, node and more. Each group
+// that no other proxy has is computed and stored. So a client with one certificate of the mesh could open
+// any number of groups. perIdentity limits them for each verified identity.
 type groups struct {
 	deriver     *derive.Deriver
 	failures    *failures

@@ -203,5 +203,5 @@ func (t *translation) fail(typ resource.Type, name string, kind failureKind, err
 }
 
 func (t *translation) failure(typ, name string, kind failureKind, text string) {
-	t.failed = append(t.failed, Failure{Scope: t.key.String(), Type: typ, Name: name, Error: text, key: t.key, kind: kind})
+	t.failed = append(t.failed, Failure{Group: t.key.String(), Type: typ, Name: name, Error: text, key: t.key, kind: kind})
 }

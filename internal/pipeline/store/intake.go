@@ -150,7 +150,7 @@ func (in *Intake) takeAll() []Event {
 		events = append(events, g.events...)
 	}
 	in.groups, in.whole = nil, false
-	in.pending = map[model.Key]place{} // clearing the map of a storm would take long, also later
+	in.pending = map[model.Key]place{} // clear would take as long as the largest storm
 	clear(in.depth)
 	return events
 }

@@ -101,7 +101,7 @@ func remoteModule(v *ir.Wasm) *corev3.AsyncDataSource {
 	}}}
 }
 
-// pullEnv has the variables of the plugin, and those that tell the agent how to fetch the module.
+// pullEnv has the variables of the plugin, and those by which the agent fetches the module.
 func pullEnv(v *ir.Wasm) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, v.Env)

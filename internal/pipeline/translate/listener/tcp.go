@@ -23,10 +23,10 @@ import (
 // after them, and the TCP proxy. The proxy connects to the destination
 //
 //   - never, if policies refuse all connections to the port (0: unknown)
-//   - after the handshake of mesh TLS (meshTLS), so that no connection without a certificate reaches the application,
+//   - after the handshake of mesh TLS (meshTLS) without plugins, so that no connection without a certificate reaches the application,
 //     and the statistics of the opened connection name the caller
-//   - at once with plugins. If a plugin delays the connection, Envoy 1.40 would close it after the handshake, because
-//     the destination is chosen only when the plugin continues.
+//   - at once otherwise, and with plugins. If a plugin delays the connection, Envoy 1.40 would close it after the
+//     handshake, because the destination is chosen only when the plugin continues.
 func tcpFilters(v *ir.TCPChain, port uint32, meshTLS bool, before, behind []*listenerv3.Filter) ([]*listenerv3.Filter, error) {
 	external, err := security.ExternalTCP(v.Authorization)
 	if err != nil {
