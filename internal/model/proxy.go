@@ -40,7 +40,7 @@ type Proxy struct {
 	IstioVersion   string
 	Metadata       map[string]string // of its node: what is text
 	EnvoyVersion   string            // of the proxy itself: "1.40.0"; empty: not known
-	NoBuckets      bool              // it is an Envoy built without an extension that buckets need
+	NoShards       bool              // it is an Envoy built without an extension that route shards need
 	NamedPorts     map[string]uint32
 	Instance       string // another one each time that the sidecar starts; empty: it does not say
 	// StatusPort is its agent's, where debug pages are; 0: it has none.

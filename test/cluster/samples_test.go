@@ -131,8 +131,8 @@ func (s *trialOfSamples) settled() error {
 		p := &list.Proxies[i]
 		name := nameOf(p)
 		delete(away, name)
-		if p.Owed > 0 {
-			wrong = append(wrong, fmt.Errorf("%s is %d revisions behind", name, p.Owed))
+		if p.Pending > 0 {
+			wrong = append(wrong, fmt.Errorf("%s is %d revisions behind", name, p.Pending))
 		}
 		if since := s.streams[name]; !since.Equal(p.Connected) {
 			wrong = append(wrong, fmt.Errorf("%s was connected at %s, and is since %s", name, since, p.Connected))

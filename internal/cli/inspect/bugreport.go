@@ -275,7 +275,7 @@ func (f *bugReportFlags) chooseProxies(ctx context.Context, named []string) []st
 
 // severity orders proxies by their problems.
 func severity(p *server.ProxyState) int {
-	n := min(p.Owed, 1)
+	n := min(p.Pending, 1)
 	for _, t := range p.Types {
 		n += 2 * min(len(t.Held), 1)
 	}

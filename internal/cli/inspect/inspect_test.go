@@ -65,7 +65,7 @@ func aProxy() server.ProxyState {
 		ID: "sidecar~127.0.0.1~reviews-1.shop~shop.svc.cluster.local", Name: "reviews-1", Namespace: "shop",
 		Peer: "127.0.0.1:4711", Connected: noon.Add(-time.Hour), Protocol: "delta", Strategy: server.RoutesVHDS,
 		Tables: []string{"outbound shop", "inbound reviews"}, Settled: 42,
-		Owed: 2, OldestOwed: 41, BehindSince: noon.Add(-3 * time.Second), Version: "1.40.0",
+		Pending: 2, OldestPending: 41, BehindSince: noon.Add(-3 * time.Second), Version: "1.40.0",
 		Types: []server.TypeState{
 			{Type: "CDS", Wildcard: true, Sent: 42, ACKed: 42},
 			{Type: "EDS", Subscribed: 12, Sent: 42, ACKed: 41, InFlightSince: noon.Add(-1200 * time.Millisecond)},

@@ -158,9 +158,9 @@ func proxyStatus(style terminal.Style, p *server.ProxyState, now time.Time) stri
 	switch {
 	case held > 0:
 		return style.Bad(fmt.Sprintf("NACKED %d", held))
-	case p.Owed > 0 && !p.BehindSince.IsZero():
+	case p.Pending > 0 && !p.BehindSince.IsZero():
 		return style.Warn("BEHIND " + age(now, p.BehindSince))
-	case p.Owed > 0:
+	case p.Pending > 0:
 		return style.Warn("BEHIND")
 	}
 	return style.Good("SYNCED")
@@ -239,8 +239,8 @@ func printProxy(w io.Writer, d debug.ProxyDetail) error {
 // pendingText describes how far a proxy is behind.
 func pendingText(p *server.ProxyState) string {
 	text := ""
-	if p.Owed > 0 {
-		text = fmt.Sprintf(": %s not ACKed, the oldest is %d", terminal.Count(p.Owed, "revision"), p.OldestOwed)
+	if p.Pending > 0 {
+		text = fmt.Sprintf(": %s not ACKed, the oldest is %d", terminal.Count(p.Pending, "revision"), p.OldestPending)
 	}
 	if p.Unread {
 		text += "; it does not read its stream"

@@ -30,9 +30,9 @@ reviews-1  shop       NACKED 1  SYNCED  SENT 1.2s  WAITING  NACKED 1  -     delt
 func TestProxyStatus(t *testing.T) {
 	for want, p := range map[string]server.ProxyState{
 		"SYNCED":       {},
-		"BEHIND":       {Owed: 1},
-		"BEHIND 2m10s": {Owed: 1, BehindSince: noon.Add(-130 * time.Second)},
-		"NACKED 2":     {Owed: 1, Types: []server.TypeState{{Held: make([]server.Held, 2)}}},
+		"BEHIND":       {Pending: 1},
+		"BEHIND 2m10s": {Pending: 1, BehindSince: noon.Add(-130 * time.Second)},
+		"NACKED 2":     {Pending: 1, Types: []server.TypeState{{Held: make([]server.Held, 2)}}},
 	} {
 		require.Equal(t, want, proxyStatus(terminal.Style{}, &p, noon))
 	}

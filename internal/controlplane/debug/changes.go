@@ -131,10 +131,10 @@ func (h *handler) proxy(w http.ResponseWriter, r *http.Request) {
 
 // date says since when a proxy is behind, where that is remembered.
 func date(changes Changes, p *server.ProxyState) {
-	if changes == nil || p.OldestOwed == 0 {
+	if changes == nil || p.OldestPending == 0 {
 		return
 	}
-	if c, ok := changes.Change(p.OldestOwed); ok {
+	if c, ok := changes.Change(p.OldestPending); ok {
 		p.BehindSince = c.Times.Published
 	}
 }

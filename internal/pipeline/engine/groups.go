@@ -153,7 +153,7 @@ func (g *groups) infos() []GroupInfo {
 	return out
 }
 
-// countResources counts the entries of a table by type. RouteConfigShell is left out: it is a second form
+// countResources counts the entries of a table by type. VHDSRouteConfig is left out: it is a second form
 // of RouteConfig.
 func countResources(s *table.State) map[string]int {
 	out := map[string]int{}

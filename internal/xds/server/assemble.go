@@ -12,10 +12,10 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
-// message is an encoded response: a head of its own and parts that are shared.
+// message is an encoded response: a head, and parts that streams share.
 type message = [][]byte
 
-// sizeOf is how many bytes a message has.
+// sizeOf returns the number of bytes of a message.
 func sizeOf(m message) (n int) {
 	for _, p := range m {
 		n += len(p)
@@ -30,7 +30,8 @@ const (
 	removedResources           = 6
 )
 
-// assembly is the messages of a step's responses. What is their own is in one piece, and used again where transports let go of it.
+// assembly has the messages of a step's responses. Their heads are in one buffer, which is reused
+// if the transport keeps nothing.
 type assembly struct {
 	messages []message
 	heads    []byte
@@ -39,7 +40,7 @@ type assembly struct {
 
 var assemblies = sync.Pool{New: func() any { return new(assembly) }}
 
-// release gives an assembly back that nobody looks at any more.
+// release returns an assembly to the pool. Nothing may use it any more.
 func (a *assembly) release() {
 	if cap(a.heads) > keepHeads {
 		return
@@ -49,11 +50,11 @@ func (a *assembly) release() {
 	assemblies.Put(a)
 }
 
-// keepHeads is the largest room for heads that is used again: those that remove much have long ones.
+// keepHeads is the largest buffer for heads that is reused: heads with many removals are long.
 const keepHeads = 4 << 10
 
-// assemble makes the messages of responses. Only the heads are encoded, one behind the other; their fields may
-// stand before the resources, as protobuf leaves the order free.
+// assemble encodes responses. Only the heads are encoded, one after the other. Their fields may
+// precede the resources, as protobuf does not fix an order.
 func assemble(p ledger.Protocol, responses []ledger.Response) *assembly {
 	n := 0
 	for i := range responses {
@@ -72,7 +73,7 @@ func assemble(p ledger.Protocol, responses []ledger.Response) *assembly {
 	return a
 }
 
-// headSize is what appendHead appends, or a little more.
+// headSize returns the size of what appendHead appends, or a little more.
 func headSize(r *ledger.Response) int {
 	n := 64 + len(r.Type.URL()) + len(r.Version)
 	for _, name := range r.Removed {
@@ -108,7 +109,7 @@ func appendParts(parts [][]byte, p ledger.Protocol, r *ledger.Response) [][]byte
 	return parts
 }
 
-// appendNumber appends a decimal number as a string.
+// appendNumber appends a decimal number as a string field.
 func appendNumber(b []byte, num protowire.Number, n uint64) []byte {
 	var digits [20]byte
 	return wire.AppendField(b, num, strconv.AppendUint(digits[:0], n, 10))

@@ -7,24 +7,39 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// unacked is a response that was not answered.
+// unacked is a response that is not answered.
 type unacked struct {
 	bytes int
 	since time.Time
 }
 
-// send sends the responses of a step: together, where the transport does. What could block is left to the waiter.
-func (st *stream) send(responses []ledger.Response, now time.Time) {
+// delivery sends the responses of a stream. Its fields are guarded by the stream's lock.
+//
+// A message that could block is left to a goroutine, which ends when the backlog is empty or the
+// stream ends. Later messages queue up behind it, at most one for each type.
+type delivery struct {
+	*stream
+	flying  uint16                     // bits: the types of which a response is unanswered
+	waiter  bool                       // the goroutine runs
+	backlog []message                  // at most one for each type
+	unacked [resource.NumTypes]unacked // meaningful for types in flying
+}
+
+var _ [16 - resource.NumTypes]struct{} // flying has a bit for each type
+
+// send sends the responses of a step, in one write if the transport supports that. The goroutine
+// sends what could block.
+func (d *delivery) send(responses []ledger.Response, now time.Time) {
 	if len(responses) == 0 {
 		return
 	}
-	a := assemble(st.protocol, responses)
-	n, delivered := 0, uint16(0) // the first of them go now; bits: their types
+	a := assemble(d.protocol, responses)
+	n, delivered := 0, uint16(0) // the first n go now; bits: their types
 	for i, m := range a.messages {
-		blocks := st.waiter || st.blocks()
-		st.sent(&responses[i], sizeOf(m), now)
+		blocks := d.waiter || d.blocks()
+		d.sent(&responses[i], sizeOf(m), now)
 		if blocks {
-			st.leave(m) // and with it all that follow
+			d.enqueue(m) // and all that follow
 			continue
 		}
 		n, delivered = n+1, delivered|1<<responses[i].Type
@@ -32,85 +47,94 @@ func (st *stream) send(responses []ledger.Response, now time.Time) {
 	if n == 0 {
 		return
 	}
-	kept, _ := st.transport.send(a.messages[:n]) // an error ends the stream, which its transport tells
-	st.took(delivered, time.Since(now))
+	kept, _ := d.transport.send(a.messages[:n]) // an error ends the stream; the transport reports it
+	d.meter(delivered, time.Since(now))
 	if !kept && n == len(a.messages) {
 		a.release()
 	}
 }
 
-// sent notes a response that is decided on.
-func (st *stream) sent(r *ledger.Response, bytes int, now time.Time) {
-	st.server.opts.Meter.Pushed(r.Type, bytes, r.Whole)
-	st.unacked[r.Type], st.flying = unacked{bytes: bytes, since: now}, st.flying|1<<r.Type
-	st.account.newest = max(st.account.newest, r.Newest)
-}
-
-// took tells how long it took to send responses of some types: one write, which is over when the last is sent.
-func (st *stream) took(types uint16, d time.Duration) {
+// landed records which responses were answered.
+func (d *delivery) landed() {
 	for t := range resource.NumTypes {
-		if types&(1<<t) != 0 {
-			st.server.opts.Meter.Took(t, d)
+		if d.flying&(1<<t) != 0 && !d.ledger.InFlight(t) {
+			d.flying &^= 1 << t
 		}
 	}
-	st.server.opts.Meter.Delivered(d)
 }
 
-// leave leaves a message to the waiter.
-func (st *stream) leave(m message) {
-	st.backlog = append(st.backlog, m)
-	if !st.waiter {
-		st.waiter = true
-		go st.drain()
+// sent records a response that is going to be sent.
+func (d *delivery) sent(r *ledger.Response, bytes int, now time.Time) {
+	d.server.opts.Meter.Pushed(r.Type, bytes, r.Whole)
+	d.unacked[r.Type], d.flying = unacked{bytes: bytes, since: now}, d.flying|1<<r.Type
+	d.account.newest = max(d.account.newest, r.Newest)
+}
+
+// meter reports how long a write took, for the types of its responses.
+func (d *delivery) meter(types uint16, took time.Duration) {
+	for t := range resource.NumTypes {
+		if types&(1<<t) != 0 {
+			d.server.opts.Meter.Took(t, took)
+		}
+	}
+	d.server.opts.Meter.Delivered(took)
+}
+
+// enqueue leaves a message to the goroutine.
+func (d *delivery) enqueue(m message) {
+	d.backlog = append(d.backlog, m)
+	if !d.waiter {
+		d.waiter = true
+		go d.drain()
 	}
 }
 
-// blocks tells whether sending could block.
-func (st *stream) blocks() bool {
-	window := st.transport.window()
+// blocks reports whether sending could block.
+func (d *delivery) blocks() bool {
+	window := d.transport.window()
 	if window == 0 {
 		return false
 	}
 	outstanding := 0
 	for t := range resource.NumTypes {
-		outstanding += st.inFlight(t).bytes
+		outstanding += d.inFlight(t).bytes
 	}
 	return outstanding >= window-sendMargin
 }
 
-// inFlight is the response of a type that was not answered; zero: all were.
-func (st *stream) inFlight(t resource.Type) unacked {
-	if st.flying&(1<<t) == 0 {
+// inFlight returns the unanswered response of a type; zero: there is none.
+func (d *delivery) inFlight(t resource.Type) unacked {
+	if d.flying&(1<<t) == 0 {
 		return unacked{}
 	}
-	return st.unacked[t]
+	return d.unacked[t]
 }
 
-// unread is the number of messages that wait for the proxy to read. The lock is held.
-func (st *stream) unread() int {
-	n := st.transport.pending()
-	if st.waiter {
-		n += len(st.backlog) + 1
+// unread returns the number of messages that the proxy has not read. The lock is held.
+func (d *delivery) unread() int {
+	n := d.transport.pending()
+	if d.waiter {
+		n += len(d.backlog) + 1
 	}
 	return n
 }
 
-// drain sends the backlog. It ends when that is empty or the stream has ended.
-func (st *stream) drain() {
+// drain sends the backlog. It ends when the backlog is empty or the stream has ended.
+func (d *delivery) drain() {
 	for {
-		st.mu.Lock()
-		if len(st.backlog) == 0 || st.closed {
-			st.waiter, st.backlog = false, nil
-			st.mu.Unlock()
+		d.mu.Lock()
+		if len(d.backlog) == 0 || d.closed {
+			d.waiter, d.backlog = false, nil
+			d.mu.Unlock()
 			return
 		}
-		m := st.backlog[0]
-		st.backlog = st.backlog[1:]
-		st.mu.Unlock()
+		m := d.backlog[0]
+		d.backlog = d.backlog[1:]
+		d.mu.Unlock()
 		began := time.Now()
-		if _, err := st.transport.send([]message{m}); err != nil {
+		if _, err := d.transport.send([]message{m}); err != nil {
 			return // waiter stays set: nothing more is sent
 		}
-		st.server.opts.Meter.Delivered(time.Since(began))
+		d.server.opts.Meter.Delivered(time.Since(began))
 	}
 }

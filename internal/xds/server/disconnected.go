@@ -16,21 +16,21 @@ type disconnectedProxy struct {
 	tables []string // names
 }
 
-// Bounds of what is remembered of proxies that have gone. One that stays away for so long
-// is not coming back.
+// Bounds for the proxies that are remembered. A proxy that stays away for rememberFor is not
+// expected back.
 const (
 	maxDisconnected = 4096
-	departedFor     = time.Hour
+	rememberFor     = time.Hour
 )
 
-// disconnectedProxies remembers proxies that have gone: the newest maxDisconnected.
+// disconnectedProxies has the newest maxDisconnected proxies that disconnected.
 type disconnectedProxies struct {
 	mu    sync.Mutex // guards the fields
 	byID  map[string]*disconnectedProxy
-	order []*disconnectedProxy // oldest first; some are not in byID any more. At most 2*maxDisconnected
+	order []*disconnectedProxy // oldest first, at most 2*maxDisconnected; some are no longer in byID
 }
 
-// add notes the end of a stream.
+// add records the end of a stream.
 func (d *disconnectedProxies) add(st *stream, now time.Time) {
 	p := &disconnectedProxy{proxy: st.proxy, Disconnected: distribution.Disconnected{
 		ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, IPs: st.proxy.IPs, Since: now}}
@@ -52,12 +52,12 @@ func (d *disconnectedProxies) add(st *stream, now time.Time) {
 	d.forget(now)
 }
 
-// forget drops the oldest that are too many or too old.
+// forget drops the oldest proxies that are too many or too old.
 func (d *disconnectedProxies) forget(now time.Time) {
 	for len(d.order) > 0 {
 		oldest := d.order[0]
 		there := d.byID[oldest.ID] == oldest
-		if there && len(d.byID) <= maxDisconnected && now.Sub(oldest.Since) <= departedFor {
+		if there && len(d.byID) <= maxDisconnected && now.Sub(oldest.Since) <= rememberFor {
 			break
 		}
 		if there {
@@ -70,8 +70,8 @@ func (d *disconnectedProxies) forget(now time.Time) {
 	}
 }
 
-// back forgets a proxy that has connected again, and tells what it had when it left; 0
-// where that is not known.
+// back forgets a proxy that connected again, and returns what it had when it disconnected; 0:
+// unknown.
 func (d *disconnectedProxies) back(id string) model.Revision {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,7 +83,7 @@ func (d *disconnectedProxies) back(id string) model.Revision {
 	return p.Settled
 }
 
-// all are the proxies that have gone, in the order in which they went.
+// all returns the proxies in the order in which they disconnected.
 func (d *disconnectedProxies) all() []*disconnectedProxy {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,16 +120,16 @@ func (s *Server) notConnected() []*disconnectedProxy {
 	return slices.DeleteFunc(gone, func(p *disconnectedProxy) bool { return connected[p.ID] })
 }
 
-// without are those that left without a revision that touched their tables, or what may
-// have been theirs.
-func (sv *distributionQuery) without(gone []*disconnectedProxy) []distribution.ProxySyncStatus {
+// without returns the proxies that disconnected without a revision that changed their tables, or
+// that may have.
+func (q *distributionQuery) without(gone []*disconnectedProxy) []distribution.ProxySyncStatus {
 	byName := map[string]*touched{}
-	for t := range sv.tables {
-		byName[t.Name()] = sv.of(t)
+	for t := range q.tables {
+		byName[t.Name()] = q.of(t)
 	}
 	var out []distribution.ProxySyncStatus
 	for _, p := range gone {
-		if p.Settled >= sv.Revision || !p.concerned(sv.Query, byName) {
+		if p.Settled >= q.Revision || !p.concerned(q.Query, byName) {
 			continue
 		}
 		out = append(out, distribution.ProxySyncStatus{ID: p.ID, Name: p.Name, Namespace: p.Namespace, Position: distribution.StateDisconnected,

@@ -114,7 +114,7 @@ func TestDistributionTellsWhoDoesNotRead(t *testing.T) {
 		require.Equal(t, distribution.CauseUnread, h.becomes(rev, "stopped", distribution.StateBehind).Reasons[0].Cause)
 		h.eventually("it has noticed the change", func() bool {
 			p, ok := h.server.Proxy("stopped.shop")
-			return ok && p.Unread && p.OldestOwed == rev
+			return ok && p.Unread && p.OldestPending == rev
 		})
 	})
 }
@@ -223,6 +223,6 @@ func TestDeparturesAreBounded(t *testing.T) {
 	}
 	require.LessOrEqual(t, len(d.order), 2*maxDisconnected)
 	st.proxy = &model.Proxy{ID: "later"}
-	d.add(st, noon.Add(2*departedFor))
+	d.add(st, noon.Add(2*rememberFor))
 	require.Len(t, d.all(), 1)
 }

@@ -4,24 +4,27 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/encoding"
-	protocodec "google.golang.org/grpc/encoding/proto" // registers the codec that ours hands on to
+	protocodec "google.golang.org/grpc/encoding/proto" // registers the codec that rawCodec delegates to
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 )
 
-// grpcTransport is a stream on grpc-go, which is read by whoever serves it.
+// grpcTransport is a stream on grpc-go. The goroutine that serves it reads it.
 type grpcTransport struct{ grpc.ServerStream }
 
-// Windows are static: with a fixed size gRPC does not probe for the bandwidth, which
-// costs two pings a change. Requests are small but for the first after a reconnect.
+// Window sizes are fixed: otherwise gRPC probes for the bandwidth, which costs two pings for each
+// change. Requests are small, except the first one after a reconnect.
 const (
 	streamWindow     = 256 << 10
 	connectionWindow = 1 << 20
@@ -29,20 +32,20 @@ const (
 	maxStreams       = 100 // on a connection
 )
 
-// A proxy that says nothing for so long is asked whether it is there, and has so long to
+// A connection without traffic for keepaliveTime is pinged, and the proxy has keepaliveTimeout to
 // answer.
 const (
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 20 * time.Second
 )
 
-// defaultGrace is that of Options.ConnectionGrace, as Istio's.
+// defaultGrace is the default of Options.ConnectionGrace, and Istio's value.
 const defaultGrace = 10 * time.Second
 
 func (o *Options) grace() time.Duration { return cmp.Or(o.ConnectionGrace, defaultGrace) }
 
-// grpcOptions are what a grpc.Server needs to serve this service: its codec, and
-// windows and limits that suit it. Other services on it are served as usual.
+// grpcOptions returns what a grpc.Server needs for this service: its codec, window sizes and
+// limits. Other services on the server are not affected.
 func (o *Options) grpcOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(rawCodec{encoding.GetCodecV2(protocodec.Name)}),
@@ -57,22 +60,21 @@ func (o *Options) grpcOptions() []grpc.ServerOption {
 	}
 }
 
-// rawCodec passes messages of this package through as bytes and leaves all others to
-// the usual codec.
+// rawCodec passes messages of this package as bytes, and all others to the usual codec.
 type rawCodec struct{ encoding.CodecV2 }
 
-// received is a request as it came. free gives its bytes back.
+// received is an encoded request. free returns its bytes.
 type received struct {
 	bytes []byte
 	free  func()
 }
 
-// joined are buffers for requests that came in several frames: those of proxies that
-// reconnect list all that they hold. gRPC's own pool zeroes what it hands out, which costs
-// as much as reading it.
+// joined are buffers for requests that arrived in several frames: proxies that reconnect list
+// everything that they have. gRPC's own pool zeroes its buffers, which costs as much as reading
+// them.
 var joined = sync.Pool{New: func() any { return new([]byte) }}
 
-// take takes a request over.
+// take takes over a request.
 func (r *received) take(data mem.BufferSlice) {
 	if len(data) == 1 {
 		b := data[0]
@@ -114,7 +116,7 @@ const (
 	deltaMethod = "DeltaAggregatedResources"
 )
 
-// register adds a port's service to a grpc.Server that was made with grpcOptions.
+// register adds the service of a port to a grpc.Server that was made with grpcOptions.
 func (s *Server) register(g *grpc.Server, port *Port) {
 	handler := func(p ledger.Protocol) grpc.StreamHandler {
 		return func(_ any, g grpc.ServerStream) error { return s.pull(p, port, grpcTransport{g}) }
@@ -130,19 +132,19 @@ func (s *Server) register(g *grpc.Server, port *Port) {
 	registerUnary(g, port.Methods)
 }
 
-// receive gives the next message; free gives its bytes back.
+// receive returns the next message; free returns its bytes.
 func (t grpcTransport) receive() ([]byte, func(), error) {
 	var r received
 	if err := t.RecvMsg(&r); err != nil {
 		return nil, nil, err
 	}
 	if r.free == nil {
-		return nil, nil, fmt.Errorf("the gRPC server was made without this service's codec")
+		return nil, nil, fmt.Errorf("the gRPC server lacks this service's codec: use grpcOptions")
 	}
 	return r.bytes, r.free, nil
 }
 
-// send implements transport. gRPC keeps what it has yet to write.
+// send implements transport. gRPC keeps what it has not written.
 func (t grpcTransport) send(messages []message) (kept bool, err error) {
 	for _, m := range messages {
 		if err := t.SendMsg(m); err != nil {
@@ -152,7 +154,7 @@ func (t grpcTransport) send(messages []message) (kept bool, err error) {
 	return true, nil
 }
 
-// window is gRPC's write quota of a stream.
+// window is the size of gRPC's write quota of a stream.
 func (t grpcTransport) window() int { return 64 << 10 }
 
 func (t grpcTransport) pending() int { return 0 }
@@ -162,3 +164,94 @@ func (t grpcTransport) present() (context.Context, context.CancelFunc) { return 
 func (t grpcTransport) peer() string { return t.caller().Address }
 
 func (t grpcTransport) caller() *Peer { return grpcPeer(t.Context()) }
+
+// grpcCarrier is a grpc.Server that ends the streams of the discovery service when it stops.
+type grpcCarrier struct {
+	*grpc.Server
+	leaving context.Context
+	leave   context.CancelFunc
+}
+
+// statusWriter is a method of gRPC's transport that its interface lacks: it ends a stream from
+// outside its handler. A read that waits for the context would end the stream with CANCELLED.
+type statusWriter interface {
+	WriteStatus(*status.Status) error
+}
+
+// intercept ends a stream with the carrier.
+func (c *grpcCarrier) intercept(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if w, ok := grpc.ServerTransportStreamFromContext(ss.Context()).(statusWriter); ok {
+		defer context.AfterFunc(c.leaving, func() {
+			_ = w.WriteStatus(status.Convert(ending)) // an error means that the stream has ended
+		})()
+	}
+	return handler(srv, ss)
+}
+
+// told is how long a GOAWAY may take before streams end: gRPC does not report when it was sent.
+const told = 20 * time.Millisecond
+
+// GracefulStop implements Carrier.
+func (c *grpcCarrier) GracefulStop(ctx context.Context) {
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); c.Server.GracefulStop() }()
+	later := time.AfterFunc(told, c.leave)
+	defer later.Stop()
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+	}
+	c.Stop()
+	<-stopped
+}
+
+// Stop implements Carrier.
+func (c *grpcCarrier) Stop() {
+	c.Server.Stop()
+	c.leave()
+}
+
+// expiring closes connections of grpc-go when their peer's certificate expires, as package http2
+// does. grpc-go checks a certificate only once.
+type expiring struct {
+	credentials.TransportCredentials
+	grace time.Duration
+}
+
+// farthest is longer than any connection lives. Certificates that last longer count as certificates
+// that do not expire: those end in the year 9999, beyond the range of time.Duration.
+const farthest = 10 * 365 * 24 * time.Hour
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (e expiring) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := e.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return conn, info, err
+	}
+	t, ok := info.(credentials.TLSInfo)
+	if !ok || len(t.State.PeerCertificates) == 0 {
+		return conn, info, nil
+	}
+	left := time.Until(t.State.PeerCertificates[0].NotAfter)
+	if left > farthest {
+		return conn, info, nil
+	}
+	return expiringConn{conn, time.AfterFunc(left+e.grace, func() { _ = raw.Close() })}, info, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (e expiring) Clone() credentials.TransportCredentials {
+	return expiring{e.TransportCredentials.Clone(), e.grace}
+}
+
+// expiringConn stops its timer if the connection ends first.
+type expiringConn struct {
+	net.Conn
+	timer *time.Timer
+}
+
+// Close implements net.Conn.
+func (c expiringConn) Close() error {
+	c.timer.Stop()
+	return c.Conn.Close()
+}

@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
-// http2Methods are a port's service and what it has beside it, for an http2.Server.
+// http2Methods returns the methods of a port for an http2.Server.
 func (s *Server) http2Methods(port *Port) map[string]http2.Handler {
 	handler := func(p ledger.Protocol) http2.Handler {
 		return func(h *http2.Stream) http2.Receiver { return pushed{s.newStream(p, port, http2Transport{h})} }
@@ -25,14 +25,14 @@ func (s *Server) http2Methods(port *Port) map[string]http2.Handler {
 	return methods
 }
 
-// http2Options are what suits the service: the same as grpcOptions.
+// http2Options returns the same options as grpcOptions.
 func (o *Options) http2Options() http2.Options {
 	return http2.Options{
 		MaxMessage: maxRequest, Keepalive: keepaliveTime, PingTimeout: keepaliveTimeout, MaxAge: o.MaxConnectionAge, MaxAgeGrace: o.grace(),
 	}
 }
 
-// pushed is a stream whose requests are brought to it.
+// pushed is a stream that receives its requests from package http2.
 type pushed struct{ st *stream }
 
 // Receive implements http2.Receiver.
@@ -44,8 +44,8 @@ func (p pushed) Receive(b []byte) error {
 	return nil
 }
 
-// Quick implements http2.Quick. A proxy's first request has it bound, and one that lists what it has may have
-// route configurations put into buckets: these may wait.
+// Quick implements http2.Quick. The first request binds the proxy, and a request that lists
+// resources may add route shards: these may wait.
 func (p pushed) Quick(b []byte) bool {
 	if p.st.proxy == nil {
 		return false
@@ -60,10 +60,10 @@ func (p pushed) Quick(b []byte) bool {
 	return true
 }
 
-// Gathered implements http2.Gatherer: what is to be sent is found out once for all that came.
+// Gathered implements http2.Gatherer: one step answers all requests that arrived.
 func (p pushed) Gathered() error { return http2Status(p.st.answer()) }
 
-// http2Status is a gRPC status for package http2.
+// http2Status returns a gRPC status for package http2.
 func http2Status(err error) error {
 	if err == nil {
 		return nil
@@ -78,8 +78,8 @@ func toHTTP2(s *status.Status) *http2.Status {
 // End implements http2.Receiver.
 func (p pushed) End() { p.st.end() }
 
-// http2Transport queues what the peer does not take: a stream has at most one response of
-// each type in flight, so that at most these are queued, and their parts are shared.
+// http2Transport queues what the peer does not accept. A stream has at most one response of each
+// type in flight, which bounds the queue. The parts of responses are shared.
 type http2Transport struct{ stream *http2.Stream }
 
 func (t http2Transport) send(messages []message) (kept bool, err error) {

@@ -8,10 +8,10 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-// keep sees to it that the stream's tables have in buckets what a proxy that connects again says it
-// has so: listeners that it drains may look for them yet. So it does with the listener that asks for
-// scopes: Envoy does not tell when that goes, and would never ask again. The ledger has those tables
-// when it compares what the proxy has.
+// keep adds to the stream's tables the route shards that a proxy has which connects again:
+// listeners that it drains may still use them. It does the same for the listener that makes Envoy
+// request scopes: Envoy does not report when that is removed, and would not request scopes again.
+// The ledger uses these tables when it compares what the proxy has.
 func (st *stream) keep(r *request) error {
 	if !st.strategy.Scopes || len(r.Initial) == 0 {
 		return nil
@@ -23,7 +23,7 @@ func (st *stream) keep(r *request) error {
 	present, leave := st.transport.present()
 	defer leave()
 	if err := st.server.binder.Keep(present, st.proxy, lacks); err != nil {
-		return unbound(st.proxy, err)
+		return bindError(st.proxy, err)
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -31,8 +31,8 @@ func (st *stream) keep(r *request) error {
 	return nil
 }
 
-// lacks are the route configurations of which the proxy has buckets and the tables have none, and
-// routeshard.Listener likewise. Route configurations that are no more it has for nothing.
+// lacks returns the route configurations of which the proxy has shards and the tables have none,
+// and routeshard.Listener. Route configurations that no longer exist do not count.
 func (st *stream) lacks(r *request) []string {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -43,13 +43,13 @@ func (st *stream) lacks(r *request) []string {
 			return []string{routeshard.Listener}
 		}
 	case resource.ScopeURL, resource.RouteConfigURL:
-		return st.lacksBuckets(r)
+		return st.lacksShards(r)
 	}
 	return nil
 }
 
-// lacksBuckets are the route configurations among what the proxy lacks. The lock is held.
-func (st *stream) lacksBuckets(r *request) (out []string) {
+// lacksShards returns the route configurations among what the proxy lacks. The lock is held.
+func (st *stream) lacksShards(r *request) (out []string) {
 	last := ""
 	for _, nv := range r.Initial {
 		name := string(nv.Name)
@@ -64,7 +64,7 @@ func (st *stream) lacksBuckets(r *request) (out []string) {
 	return out
 }
 
-// has tells whether a resource is in the stream's tables. The lock is held.
+// has reports whether the stream's tables have a resource. The lock is held.
 func (st *stream) has(t resource.Type, name string) bool {
 	for _, table := range st.tables {
 		if table.State().Get(t, name) != nil {
@@ -74,7 +74,7 @@ func (st *stream) has(t resource.Type, name string) bool {
 	return false
 }
 
-// hasScopes tells whether any scope is in the stream's tables. The lock is held.
+// hasScopes reports whether the stream's tables have a scope. The lock is held.
 func (st *stream) hasScopes() bool {
 	for _, table := range st.tables {
 		if table.State().Len(resource.Scope) > 0 {

@@ -19,11 +19,11 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
-// idForm is what a node id must look like; it is told to whoever sends another.
+// idForm is the form of a node ID, for error messages.
 const idForm = `"<sidecar|router>~<IP address>~<pod>.<namespace>~<namespace>.svc.<cluster domain>"`
 
-// parseNode makes a proxy of the node of a stream's first request. userAgent is the
-// program behind it ("envoy").
+// parseNode returns the proxy that the node of a stream's first request describes. userAgent is the
+// program's name ("envoy").
 func parseNode(b []byte) (p *model.Proxy, userAgent string, err error) {
 	if len(b) == 0 {
 		return nil, "", status.Errorf(codes.InvalidArgument, "the first request of a stream must have a node, with the id %s", idForm)
@@ -40,11 +40,11 @@ func parseNode(b []byte) (p *model.Proxy, userAgent string, err error) {
 		p.Locality = model.Locality{Region: l.Region, Zone: l.Zone, Subzone: l.SubZone}
 	}
 	fillMetadata(p, n.Metadata.GetFields())
-	p.EnvoyVersion, p.NoBuckets = buildVersion(&n), !buildsBuckets(n.Extensions)
+	p.EnvoyVersion, p.NoShards = buildVersion(&n), !supportsShards(n.Extensions)
 	return p, n.UserAgentName, nil
 }
 
-// buildVersion is the proxy's own version, "1.40.0"; empty where it does not say.
+// buildVersion returns the version of the proxy, "1.40.0"; empty if it sends none.
 func buildVersion(n *corev3.Node) string {
 	if v := n.GetUserAgentBuildVersion().GetVersion(); v != nil {
 		return fmt.Sprintf("%d.%d.%d", v.MajorNumber, v.MinorNumber, v.Patch)
@@ -52,23 +52,23 @@ func buildVersion(n *corev3.Node) string {
 	return n.GetUserAgentVersion()
 }
 
-// bucketExtensions are those of Envoy that compute a bucket, and have a scope chosen by it. Which of
-// its extensions an Envoy has is decided when it is built.
-var bucketExtensions = []string{"envoy.formatter.cel", "envoy.http.early_header_mutation.header_mutation"}
+// shardExtensions are the extensions of Envoy that compute the route shard of a request and select
+// a scope by it. Envoy is built with or without them.
+var shardExtensions = []string{"envoy.formatter.cel", "envoy.http.early_header_mutation.header_mutation"}
 
-// buildsBuckets tells whether an Envoy with these extensions takes listeners that look for buckets. One
-// that lists none at all is as its release is.
-func buildsBuckets(has []*corev3.Extension) bool {
+// supportsShards reports whether an Envoy with these extensions accepts listeners that use route
+// shards. Without a list, its release decides.
+func supportsShards(has []*corev3.Extension) bool {
 	found := 0
 	for _, e := range has {
-		if !e.Disabled && slices.Contains(bucketExtensions, e.Name) {
+		if !e.Disabled && slices.Contains(shardExtensions, e.Name) {
 			found++
 		}
 	}
-	return len(has) == 0 || found == len(bucketExtensions)
+	return len(has) == 0 || found == len(shardExtensions)
 }
 
-// ParseID makes a proxy of all that a node id says.
+// ParseID returns the proxy that a node ID describes.
 func ParseID(id string) (*model.Proxy, error) {
 	p, err := parseID(id)
 	if err != nil {
@@ -99,7 +99,7 @@ func parseID(id string) (*model.Proxy, error) {
 	}, nil
 }
 
-// fillMetadata takes Istio's node metadata. What is missing keeps what the id said.
+// fillMetadata applies Istio's node metadata. Fields that it lacks keep the values of the node ID.
 func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	text := func(key string, into *string) {
 		if v := m[key].GetStringValue(); v != "" {
@@ -128,11 +128,11 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	}
 	config := m["PROXY_CONFIG"].GetStructValue().GetFields()
 	p.Topology = topologyOf(config["gatewayTopology"])
-	if said := config["proxyHeaders"].GetStructValue(); said != nil {
-		p.Headers = model.ProxyHeadersOf(said.AsMap())
+	if v := config["proxyHeaders"].GetStructValue(); v != nil {
+		p.Headers = model.ProxyHeadersOf(v.AsMap())
 	}
-	if said := m[agentapi.MetaTracing].GetStructValue(); said != nil {
-		p.Tracing = model.ProxyTracingOf(said.AsMap())
+	if v := m[agentapi.MetaTracing].GetStructValue(); v != nil {
+		p.Tracing = model.ProxyTracingOf(v.AsMap())
 	}
 	p.Identity = m[agentapi.MetaSDS].GetStringValue() == "true"
 	var mode string
@@ -149,13 +149,13 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	p.NamedPorts = namedPorts(m["POD_PORTS"])
 }
 
-// topologyOf reads a gatewayTopology, in JSON's form.
+// topologyOf parses a gatewayTopology in JSON form.
 func topologyOf(v *structpb.Value) model.Topology {
-	said := v.GetStructValue()
-	if said == nil {
+	topology := v.GetStructValue()
+	if topology == nil {
 		return model.Topology{}
 	}
-	f := said.GetFields()
+	f := topology.GetFields()
 	out := model.Topology{Said: true, ProxyProtocol: f["proxyProtocol"].GetStructValue() != nil}
 	if n := f["numTrustedProxies"].GetNumberValue(); n >= 1 && n <= math.MaxUint32 {
 		out.TrustedProxies = uint32(n)
@@ -166,7 +166,8 @@ func topologyOf(v *structpb.Value) model.Topology {
 	return out
 }
 
-// texts are the fields that EnvoyFilters can ask for. Proxies of a mesh say much the same.
+// texts returns the fields that EnvoyFilters can match. Proxies of a mesh share most keys and
+// values.
 func texts(m map[string]*structpb.Value) map[string]string {
 	out := map[string]string{}
 	for k, v := range m {
@@ -177,7 +178,7 @@ func texts(m map[string]*structpb.Value) map[string]string {
 	return out
 }
 
-// addresses is the id's address and those of a comma-separated list.
+// addresses returns the address of the node ID and those of a comma-separated list.
 func addresses(first, list string) []string {
 	out := []string{first}
 	for a := range strings.SplitSeq(list, ",") {
@@ -188,7 +189,7 @@ func addresses(first, list string) []string {
 	return out
 }
 
-// namedPorts reads POD_PORTS: a list, or as Istio's agent sends it, a list in a string.
+// namedPorts parses POD_PORTS: a list, or a list in a string, as Istio's agent sends it.
 func namedPorts(v *structpb.Value) map[string]uint32 {
 	if s := v.GetStringValue(); s != "" {
 		list := &structpb.Value{}

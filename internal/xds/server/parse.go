@@ -10,8 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
-// Requests are scanned, not unmarshalled: an ACK is 60 bytes and needs no memory, and
-// an Envoy that repeats its node on each (61 KB) costs no more than skipping it.
+// Requests are scanned and not unmarshalled. An ACK of 60 bytes then needs no memory, and a node
+// that Envoy repeats in each request (61 KB) costs no more than skipping it.
 
 // request is a parsed request and its node.
 type request struct {
@@ -19,7 +19,7 @@ type request struct {
 	node []byte // encoded; empty: none
 }
 
-// reset makes room for the next one, keeping what was allocated.
+// reset clears the request, and keeps its memory.
 func (r *request) reset() {
 	clear(r.Subscribe)
 	clear(r.Unsubscribe)
@@ -87,7 +87,7 @@ func appendName(to *[][]byte, v []byte) error {
 	return nil
 }
 
-// initial takes an entry of initial_resource_versions.
+// initial parses an entry of initial_resource_versions.
 func (r *request) initial(b []byte) error {
 	var nv ledger.NameVersion
 	err := wire.Fields(b, func(num protowire.Number, v []byte) error {
@@ -103,7 +103,7 @@ func (r *request) initial(b []byte) error {
 	return err
 }
 
-// error takes a google.rpc.Status.
+// error parses a google.rpc.Status.
 func (r *request) error(b []byte) error {
 	e := &ledger.Error{}
 	r.Error = e

@@ -15,7 +15,7 @@ func TestPatience(t *testing.T) {
 		c := h.warm("")
 		st := h.server.streams.all()[0]
 		waits := func() bool {
-			st.lookAfter(time.Now())
+			st.check(time.Now())
 			st.mu.Lock()
 			defer st.mu.Unlock()
 			return !st.wait.IsZero()
@@ -25,9 +25,9 @@ func TestPatience(t *testing.T) {
 		c.take(resource.Cluster, "c2")
 		c.take(resource.Endpoints, "c2")
 		h.eventually("the listener waits", waits)
-		st.lookAfter(time.Now().Add(patience / 2))
+		st.check(time.Now().Add(patience / 2))
 		c.quiet()
-		st.lookAfter(time.Now().Add(patience + time.Second))
+		st.check(time.Now().Add(patience + time.Second))
 		c.take(resource.Listener, "l2")
 	})
 }

@@ -13,35 +13,34 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/http2"
 )
 
-// Port is how the service is offered at one address. The zero value is plain text, where
-// everybody is believed.
+// Port has the settings of one address that serves xDS. The zero value is plain text without
+// authentication.
 type Port struct {
-	TLS *tls.Config // nil: in plain text
-	// Methods are served in addition to those of Options; of one path, this one counts.
+	TLS *tls.Config // nil: plain text
+	// Methods are served in addition to those of Options, and override them.
 	Methods map[string]Unary
-	// Authorize decides whether a peer may be the proxy that its node says, and completes
-	// what the node does not say. Its errors are gRPC's statuses. nil: everybody is believed.
+	// Authorize decides whether a peer may be the proxy that its node describes, and adds what the
+	// node lacks. Its errors are gRPC statuses. nil: every node is accepted.
 	Authorize func(*Peer, *model.Proxy) error
 }
 
-// Peer is who is at the other end of a stream or call.
+// Peer is the other end of a stream or call.
 type Peer struct {
 	Address string
-	// Certificates are those that it has shown, its own first, verified when it connected;
-	// nil: it has shown none.
+	// Certificates is the peer's verified chain, its own certificate first; nil: none.
 	Certificates []*x509.Certificate
-	// Authorization is the header of that name; of calls of a Unary only.
+	// Authorization is the header of that name. Only calls of a Unary have it.
 	Authorization string
 }
 
 type peerKey struct{}
 
-// WithPeer is a context of a call from p.
+// WithPeer returns the context of a call from p.
 func WithPeer(ctx context.Context, p *Peer) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
-// PeerOf is whom a Unary is called by, from its context; never nil.
+// PeerOf returns the caller of a Unary from its context; never nil.
 func PeerOf(ctx context.Context) *Peer {
 	if p, ok := ctx.Value(peerKey{}).(*Peer); ok {
 		return p
@@ -49,7 +48,7 @@ func PeerOf(ctx context.Context) *Peer {
 	return &Peer{}
 }
 
-// grpcPeer is the peer of a stream or call on grpc-go.
+// grpcPeer returns the peer of a stream or call on grpc-go.
 func grpcPeer(ctx context.Context) *Peer {
 	out := &Peer{}
 	if p, ok := peer.FromContext(ctx); ok {
@@ -64,7 +63,7 @@ func grpcPeer(ctx context.Context) *Peer {
 	return out
 }
 
-// http2Peer is that on package http2.
+// http2Peer returns the peer of a stream or call on package http2.
 func http2Peer(h *http2.Stream) *Peer {
 	return &Peer{Address: h.Peer(), Certificates: h.PeerCertificates(), Authorization: h.Authorization()}
 }

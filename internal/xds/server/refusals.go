@@ -10,21 +10,25 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// maxAbout bounds how many parts of a refused whole are looked at.
+// maxAbout bounds how many parts of a refused response are listed.
 const maxAbout = 64
 
-// refusalKey: what one table's proxies refuse may be made of other objects than what another's do.
+// refusalKey identifies a refusal. It contains the table, as resources of the same name in other
+// tables may be made of other objects.
 type refusalKey struct {
 	typ           resource.Type
 	name, version string
 	of            *table.Table
 }
 
-// Refusals are in no order. A proxy that refuses nothing costs a lock.
+// refusals are the refused resources of all streams.
+type refusals map[refusalKey]*distribution.Refusal
+
+// Refusals implements distribution.Proxies. A proxy that refuses nothing costs one lock.
 func (s *Server) Refusals() []*distribution.Refusal {
-	all := map[refusalKey]*distribution.Refusal{}
+	all := refusals{}
 	for _, st := range s.streams.all() {
-		st.addRefusals(all)
+		all.addStream(st)
 	}
 	out := make([]*distribution.Refusal, 0, len(all))
 	for _, r := range all {
@@ -33,7 +37,7 @@ func (s *Server) Refusals() []*distribution.Refusal {
 	return out
 }
 
-func (st *stream) addRefusals(all map[refusalKey]*distribution.Refusal) {
+func (all refusals) addStream(st *stream) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.ledger == nil || st.closed || !st.ledger.Refuses() {
@@ -41,28 +45,29 @@ func (st *stream) addRefusals(all map[refusalKey]*distribution.Refusal) {
 	}
 	for _, t := range st.ledger.Types() {
 		for _, h := range t.Held {
-			st.addRefusal(all, t.Type, &h)
+			all.add(st, t.Type, &h)
 		}
 	}
 }
 
-func (st *stream) addRefusal(all map[refusalKey]*distribution.Refusal, typ resource.Type, h *ledger.Held) {
+func (all refusals) add(st *stream, typ resource.Type, h *ledger.Held) {
 	key := refusalKey{typ, h.Name, h.Version, st.tableOf(typ, h.Name)}
 	if r := all[key]; r != nil {
 		r.Proxies++
 		r.Since = max(r.Since, h.Since())
 		r.Message = min(r.Message, h.Message)
-		// Of a whole, a proxy that accepted it before tells best what is wrong with it.
+		// If a response was refused as a whole, a proxy that accepted its predecessor has the
+		// shortest list.
 		if len(r.About) > 1 {
-			if about := st.about(typ, h); len(about) > 0 && len(about) < len(r.About) {
+			if about := partsOf(st, typ, h); len(about) > 0 && len(about) < len(r.About) {
 				r.About = about
 			}
 		}
 		return
 	}
-	about := st.about(typ, h)
+	about := partsOf(st, typ, h)
 	if len(about) == 0 {
-		return // what it refused is not there any more
+		return // the resource that was refused is gone
 	}
 	r := &distribution.Refusal{Type: typ, Name: h.Name, Message: h.Message, Proxies: 1, Since: h.Since(), About: about}
 	if h.Name == ledger.Whole {
@@ -71,7 +76,7 @@ func (st *stream) addRefusal(all map[refusalKey]*distribution.Refusal, typ resou
 	all[key] = r
 }
 
-// tableOf is the one that has a resource; of a whole response the first.
+// tableOf returns the table that has a resource; of a whole response the first one.
 func (st *stream) tableOf(typ resource.Type, name string) *table.Table {
 	for _, t := range st.tables {
 		if name == ledger.Whole || t.State().Get(typ, name) != nil {
@@ -81,10 +86,10 @@ func (st *stream) tableOf(typ resource.Type, name string) *table.Table {
 	return nil
 }
 
-// about is what a proxy refuses, as it is in the tables now.
-func (st *stream) about(typ resource.Type, h *ledger.Held) []distribution.Part {
+// partsOf returns what a refusal may be about, as the tables are now.
+func partsOf(st *stream, typ resource.Type, h *ledger.Held) []distribution.Part {
 	if h.Name == ledger.Whole {
-		return st.newParts(typ, "", h.Since())
+		return newParts(st, typ, "", h.Since())
 	}
 	for _, t := range st.tables {
 		e := t.State().Get(typ, h.Name)
@@ -93,11 +98,11 @@ func (st *stream) about(typ resource.Type, h *ledger.Held) []distribution.Part {
 		case e.Version != h.Version:
 			return nil
 		case typ == resource.RouteConfig:
-			if parts := st.newParts(typ, h.Name, h.Since()); len(parts) > 0 && h.Since() > 0 {
+			if parts := newParts(st, typ, h.Name, h.Since()); len(parts) > 0 && h.Since() > 0 {
 				return parts
 			}
-			// The header changed, or all of it is new to a proxy that connected since.
-			return append(st.newParts(typ, h.Name, 0), distribution.Part{Type: typ, Entry: e, Group: t.Group(), Proxy: st.proxy})
+			// The header changed, or everything is new to a proxy that connected since.
+			return append(newParts(st, typ, h.Name, 0), distribution.Part{Type: typ, Entry: e, Group: t.Group(), Proxy: st.proxy})
 		default:
 			return []distribution.Part{{Type: typ, Entry: e, Group: t.Group(), Proxy: st.proxy}}
 		}
@@ -105,9 +110,9 @@ func (st *stream) about(typ resource.Type, h *ledger.Held) []distribution.Part {
 	return nil
 }
 
-// newParts are the resources of a type that came after a revision: of route configurations
-// (of one, where it is named) their virtual hosts.
-func (st *stream) newParts(typ resource.Type, routeConfig string, since model.Revision) []distribution.Part {
+// newParts returns the resources of a type that came after a revision. For route configurations, or
+// one of them if it is named, it returns their virtual hosts.
+func newParts(st *stream, typ resource.Type, routeConfig string, since model.Revision) []distribution.Part {
 	of := typ
 	if typ == resource.RouteConfig {
 		of = resource.VirtualHost

@@ -7,15 +7,15 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// registry knows the open streams, and which of them are bound to which table.
+// registry has the open streams, and the tables that they are bound to.
 type registry struct {
-	mu      sync.Mutex // guards everything here, and the streams' fields that say so
+	mu      sync.Mutex // guards the fields, and the fields of streams that say so
 	last    uint64
 	streams map[uint64]*stream
 	byTable map[*table.Table][]*stream
 }
 
-// place is where a stream stands in its tables' lists.
+// place is the position of a stream in the list of a table.
 type place struct {
 	table *table.Table
 	index int
@@ -26,7 +26,7 @@ func (r *registry) init() {
 	r.byTable = map[*table.Table][]*stream{}
 }
 
-// add makes a stream known. Where it was rebound meanwhile, that counts.
+// add adds a stream. If it was rebound meanwhile, it gets those tables.
 func (r *registry) add(st *stream, tables []*table.Table) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,7 +50,7 @@ func (r *registry) rebind(st *stream, tables []*table.Table) {
 	}
 }
 
-// tables takes what a stream is bound to, where that is news.
+// tables returns the tables that a stream is bound to, if they changed since the last call.
 func (r *registry) tables(st *stream) []*table.Table {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *registry) unplace(st *stream) {
 	}
 }
 
-// bound appends the streams that are bound to any of tables, each once.
+// bound appends the streams that are bound to any of the tables, each once.
 func (r *registry) bound(rev model.Revision, tables []*table.Table, out []*stream) []*stream {
 	r.mu.Lock()
 	defer r.mu.Unlock()

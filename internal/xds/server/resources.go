@@ -9,8 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// Intended lists what a proxy is to have of some types, as the tables are now: by type, then
-// by table, then by name. false: no such proxy is connected.
+// Intended implements distribution.Proxies.
 func (s *Server) Intended(id string, types ...resource.Type) (*model.Proxy, []distribution.Intended, bool) {
 	st := s.find(id)
 	if st == nil {
@@ -40,8 +39,8 @@ func (s *Server) Intended(id string, types ...resource.Type) (*model.Proxy, []di
 	return st.proxy, out, true
 }
 
-// find gives the newest stream of a proxy, by node id or "name.namespace", or by its name alone
-// where proxies of one namespace have it; nil: none.
+// find returns the newest stream of a proxy, by node ID or "name.namespace", or by name alone if
+// the proxies with this name are all in one namespace; nil: there is none.
 func (s *Server) find(id string) *stream {
 	var newest, named *stream
 	several := false
@@ -67,7 +66,7 @@ func newer(a, b *stream) *stream {
 	return a
 }
 
-// ProxyAt gives the node id of the proxy that has an address; false: none is connected.
+// ProxyAt implements distribution.Proxies.
 func (s *Server) ProxyAt(ip string) (id string, ok bool) {
 	for _, st := range s.streams.all() {
 		if slices.Contains(st.proxy.IPs, ip) {
@@ -77,7 +76,7 @@ func (s *Server) ProxyAt(ip string) (id string, ok bool) {
 	return "", false
 }
 
-// Connected gives those of some node ids that are connected.
+// Connected implements distribution.Proxies.
 func (s *Server) Connected(ids []string) []string {
 	there := map[string]bool{}
 	for _, st := range s.streams.all() {
@@ -86,7 +85,7 @@ func (s *Server) Connected(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !there[id] })
 }
 
-// SidecarOf implements distribution.Proxies: tables have the objects that group their proxies.
+// SidecarOf implements distribution.Proxies. Tables have the objects that group their proxies.
 func (s *Server) SidecarOf(id string) (model.Key, bool) {
 	st := s.find(id)
 	if st == nil {
@@ -102,4 +101,36 @@ func (s *Server) SidecarOf(id string) (model.Key, bool) {
 		}
 	}
 	return model.Key{}, false
+}
+
+// state returns the state of the stream, for reports.
+func (st *stream) state() ProxyState {
+	p := ProxyState{
+		ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, Stream: st.number, Proxy: st.proxy,
+		Peer: st.transport.peer(), Connected: st.connected, Protocol: st.protocol.String(), Strategy: RouteStrategy(st.strategy.Name),
+		Version: st.proxy.EnvoyVersion,
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ledger == nil {
+		return p
+	}
+	for _, t := range st.tables {
+		p.Tables = append(p.Tables, t.Name())
+	}
+	if st.strategy.Scopes && !st.hasScopes() {
+		p.Strategy = RoutesVHDS
+	}
+	p.Settled = st.ledger.Settled()
+	p.Pending, p.OldestPending = st.account.pending()
+	p.Unread = st.delivery.unread() > 0
+	for _, t := range st.ledger.Types() {
+		ts := TypeState{Type: t.Type.String(), Wildcard: t.Wildcard, Subscribed: t.Subscribed, Sent: t.Sent, ACKed: t.ACKed,
+			InFlightSince: st.delivery.inFlight(t.Type).since, Waiting: t.Waiting, Version: t.Version}
+		for _, h := range t.Held {
+			ts.Held = append(ts.Held, Held{Name: h.Name, Version: h.Version, Message: h.Message})
+		}
+		p.Types = append(p.Types, ts)
+	}
+	return p
 }

@@ -13,7 +13,7 @@ import (
 // later has the watchdog look at streams as it would after a while.
 func (h *harness) later(d time.Duration) {
 	for _, st := range h.server.streams.all() {
-		st.lookAfter(time.Now().Add(d))
+		st.check(time.Now().Add(d))
 	}
 }
 

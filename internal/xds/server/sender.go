@@ -3,14 +3,19 @@ package server
 import (
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
+	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// sender brings changes to its share of the streams. A stream is in its queue at most
-// once, so that the queue is bounded by the number of streams.
+// sender sends changes to its share of the streams. A stream is in its queue at most once, so the
+// number of streams bounds the queue.
 type sender struct {
-	wake chan struct{} // capacity 1: there is something in the queue
+	wake chan struct{} // capacity 1: the queue has streams
 
-	batch atomic.Pointer[chan struct{}] // closed when the long batch that is being sent is; nil: none is
+	batch atomic.Pointer[chan struct{}] // closed when the long batch in progress is sent; nil: there is none
 
 	mu    sync.Mutex // guards queue
 	queue []*stream
@@ -44,7 +49,8 @@ func (s *sender) run(stop <-chan struct{}) {
 	}
 }
 
-// longBatch is the number of streams from which on a batch goes before what proxies say to it.
+// longBatch is the number of streams from which a batch is sent before proxies' answers are
+// processed.
 const longBatch = 64
 
 func (s *sender) send(batch []*stream) {
@@ -60,12 +66,78 @@ func (s *sender) send(batch []*stream) {
 	}
 }
 
-// yield waits for the long batches that are being sent, not for later ones: on few CPUs the last proxy would
-// have its change later by all that is done for the ACKs of the first ones.
+// yield waits for the long batches that are in progress, not for later ones. On few CPUs the ACKs
+// of the first proxies would otherwise delay the change for the last ones.
 func (s *Server) yield() {
 	for _, snd := range s.senders {
 		if done := snd.batch.Load(); done != nil {
 			<-*done
 		}
+	}
+}
+
+// inbox has the news for a stream. Its lock is held for a moment only, so that writers do not wait
+// for the stream.
+type inbox struct {
+	mu        sync.Mutex // guards the fields
+	published []model.Revision
+	since     time.Time // of the oldest of published
+	rebound   bool
+	closed    bool
+	room      [1]model.Revision // published begins in it, and is seldom longer
+}
+
+// handover is a lock that calls a function after it is released, if there is news.
+type handover struct {
+	sync.Mutex
+	news atomic.Bool // the inbox has something, and the stream is in its sender's queue; written with the inbox's lock held
+	then func()      // read-only; called without the lock
+}
+
+// Unlock releases the lock.
+func (h *handover) Unlock() {
+	h.Mutex.Unlock()
+	if h.news.Load() {
+		h.then()
+	}
+}
+
+// publish notifies a stream of a revision that it is counted for.
+func (st *stream) publish(rev model.Revision, now time.Time) {
+	in := &st.inbox
+	in.mu.Lock()
+	closed, queued := in.closed, st.mu.news.Load()
+	if !closed {
+		if len(in.published) == 0 {
+			in.since = now
+		}
+		if !st.server.opts.Unfollowed {
+			in.published = append(in.published, rev)
+		}
+		st.mu.news.Store(true)
+	}
+	in.mu.Unlock()
+	switch {
+	case closed:
+		st.server.obs.Settled(rev-1, rev, distribution.Gone, now)
+	case !queued:
+		st.sender.enqueue(st)
+	}
+}
+
+// rebind is the function that Binder.Bind receives.
+func (st *stream) rebind(tables []*table.Table) {
+	st.server.streams.rebind(st, tables)
+	in := &st.inbox
+	in.mu.Lock()
+	in.rebound = true
+	enqueue := !in.closed && !st.mu.news.Load()
+	if enqueue {
+		st.mu.news.Store(true)
+	}
+	in.mu.Unlock()
+	if enqueue {
+		st.sender.enqueue(st)
+		st.sender.kick()
 	}
 }

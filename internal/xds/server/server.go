@@ -25,9 +25,10 @@ const MaxTables = ledger.MaxTables
 
 // Server is the aggregated discovery service.
 //
-// Its goroutines: the transport's, which bring requests to streams and have them answered;
-// the senders, which bring published changes to streams; the watchdog; and on a transport
-// that may block, for as long as a proxy reads too slowly, one that waits for it.
+// Its goroutines are: those of the transport, which pass requests to streams and send answers; the
+// senders, which send published changes; the watchdog; and, on a transport that may block, one for
+// each proxy that reads too slowly. Close ends the senders and the watchdog. The others end with
+// their stream.
 type Server struct {
 	// Read-only.
 	binder  Binder
@@ -41,13 +42,13 @@ type Server struct {
 
 	streams      registry
 	disconnected disconnectedProxies
-	turn         atomic.Uint64 // which sender is next
+	turn         atomic.Uint64 // number of the next sender
 
 	publishing sync.Mutex // guards concerned
-	concerned  []*stream  // of the change that is being published
+	concerned  []*stream  // streams of the change that is being published
 }
 
-// New makes a server and starts its senders; Close ends them.
+// New returns a server and starts its senders and watchdog. Close ends them.
 func New(binder Binder, obs distribution.Observer, log *slog.Logger, opts Options) *Server {
 	opts.RouteStrategy = cmp.Or(opts.RouteStrategy, RoutesAuto)
 	if opts.Meter == nil {
@@ -65,14 +66,14 @@ func New(binder Binder, obs distribution.Observer, log *slog.Logger, opts Option
 	return s
 }
 
-// Close ends the senders. The grpc.Server must have been stopped.
+// Close ends the senders and the watchdog. The carriers must have been stopped.
 func (s *Server) Close() {
 	close(s.stop)
 	s.ended.Wait()
 }
 
-// Publish tells that rev was committed to tables. It wakes the streams that are bound to
-// them and does not wait for anything.
+// Publish announces that rev was committed to tables. It wakes the streams that are bound to them,
+// and does not block.
 func (s *Server) Publish(rev model.Revision, tables []*table.Table) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
@@ -88,7 +89,7 @@ func (s *Server) Publish(rev model.Revision, tables []*table.Table) {
 	clear(s.concerned)
 }
 
-// open binds a stream to its tables, with its first request's node.
+// open binds a stream to tables, by the node of its first request.
 func (s *Server) open(st *stream, node []byte) error {
 	p, agent, err := parseNode(node)
 	if err != nil {
@@ -100,11 +101,11 @@ func (s *Server) open(st *stream, node []byte) error {
 	st.proxy = p
 	st.strategy, p.ScopedRoutes = s.strategy(st.protocol, p, agent)
 	st.sender = s.senders[s.turn.Add(1)%uint64(len(s.senders))]
-	present, leave := st.transport.present() // what is to be bound to may be long in coming
+	present, leave := st.transport.present() // computing the tables may take long
 	defer leave()
 	tables, release, err := s.binder.Bind(present, p, st.rebind)
 	if err != nil {
-		return unbound(p, err)
+		return bindError(p, err)
 	}
 	if st.release = release; release == nil {
 		st.release = func() {}
@@ -117,8 +118,9 @@ func (s *Server) open(st *stream, node []byte) error {
 	return nil
 }
 
-// unbound is the status of a stream that a binder does not serve: the binder's own, if it has one, or else UNAVAILABLE.
-func unbound(p *model.Proxy, err error) error {
+// bindError returns the status of a stream that cannot be bound: that of the error, or else
+// UNAVAILABLE.
+func bindError(p *model.Proxy, err error) error {
 	code := codes.Unavailable
 	if said, ok := status.FromError(err); ok {
 		code, err = said.Code(), errors.New(said.Message())
@@ -126,7 +128,7 @@ func unbound(p *model.Proxy, err error) error {
 	return status.Errorf(code, "%s: %v", p, err)
 }
 
-// authorize tells whether the stream's peer may be p.
+// authorize checks whether the stream's peer may be p.
 func (st *stream) authorize(p *model.Proxy) error {
 	if st.port.Authorize == nil {
 		return nil
@@ -140,7 +142,7 @@ func (st *stream) authorize(p *model.Proxy) error {
 	return err
 }
 
-// Proxies lists the connected proxies, by name.
+// Proxies returns the connected proxies, sorted by name.
 func (s *Server) Proxies() []ProxyState {
 	var out []ProxyState
 	for _, st := range s.streams.all() {
@@ -152,35 +154,12 @@ func (s *Server) Proxies() []ProxyState {
 	return out
 }
 
-// Proxy gives the newest stream of a proxy, by node id or "name.namespace", or by its name alone where
-// no other namespace has one of that name.
+// Proxy returns the newest stream of a proxy, by node ID or "name.namespace", or by name alone if
+// no other namespace has a proxy of that name.
 func (s *Server) Proxy(id string) (ProxyState, bool) {
 	newest := s.find(id)
 	if newest == nil {
 		return ProxyState{}, false
 	}
 	return newest.state(), true
-}
-
-// A proxy that never asks for the endpoints of its clusters must get its listeners all
-// the same: patience is how long they wait for it. It is Envoy's own patience, less some.
-const (
-	patience   = 10 * time.Second
-	watchEvery = 2 * time.Second
-)
-
-// watch is the watchdog: it ends waits that take too long.
-func (s *Server) watch() {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.stop:
-			return
-		case now := <-tick.C:
-			for _, st := range s.streams.all() {
-				st.lookAfter(now)
-			}
-		}
-	}
 }

@@ -72,21 +72,21 @@ func waiting(h *harness, _ *client) int {
 		if st.proxy.ID == nodeID {
 			st.mu.Lock()
 			defer st.mu.Unlock()
-			return st.unread()
+			return st.delivery.unread()
 		}
 	}
 	return 0
 }
 
 // TestFollowedRevisionsAreBounded: a client that never answers is not followed through
-// more than maxOwed revisions, and each is still counted exactly once.
+// more than maxPending revisions, and each is still counted exactly once.
 func TestFollowedRevisionsAreBounded(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		first := h.commit(endpoints("c1", "first"))
 		c.expect(resource.Endpoints, "c1") // not answered
-		for i := range maxOwed + 10 {
+		for i := range maxPending + 10 {
 			h.commit(endpoints("c1", fmt.Sprint(i)))
 		}
 		h.eventually("the oldest is given up", func() bool { return h.observer.outcomes(first)[distribution.Gone] == 1 })

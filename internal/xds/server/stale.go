@@ -14,8 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// Holders tells which connected proxies still hold which of these endpoints, which must be
-// in the order of revisions. It costs next to nothing while every proxy has ACKed its
+// Holders implements distribution.Proxies. It costs little while every proxy has ACKed its
 // endpoints.
 func (s *Server) Holders(gone []distribution.GoneEndpoint) []distribution.Holder {
 	if len(gone) == 0 {
@@ -24,19 +23,19 @@ func (s *Server) Holders(gone []distribution.GoneEndpoint) []distribution.Holder
 	look := &staleSearch{gone: gone, names: map[*table.Table]map[string][]string{}, listed: map[*table.Entry]map[string]bool{}}
 	var out []distribution.Holder
 	for _, st := range s.streams.all() {
-		out = append(out, st.holds(look)...)
+		out = append(out, look.holders(st)...)
 	}
 	return out
 }
 
-// staleSearch is the work on one question.
+// staleSearch answers one query.
 type staleSearch struct {
 	gone   []distribution.GoneEndpoint
 	names  map[*table.Table]map[string][]string // host -> EDS resources
-	listed map[*table.Entry]map[string]bool     // addresses that get calls
+	listed map[*table.Entry]map[string]bool     // addresses that receive requests
 }
 
-// of gives the names of a host's EDS resources in a table.
+// of returns the names of a host's EDS resources in a table.
 func (l *staleSearch) of(t *table.Table, host string) []string {
 	byHost := l.names[t]
 	if byHost == nil {
@@ -50,7 +49,7 @@ func (l *staleSearch) of(t *table.Table, host string) []string {
 	return byHost[host]
 }
 
-// lists tells whether a resource has an address that takes calls.
+// lists reports whether a resource has an address that receives requests.
 func (l *staleSearch) lists(e *table.Entry, address string) bool {
 	have := l.listed[e]
 	if have == nil {
@@ -74,40 +73,40 @@ func takers(a *endpointv3.ClusterLoadAssignment, into map[string]bool) {
 	}
 }
 
-// holds lists what one stream's proxy still holds.
-func (st *stream) holds(look *staleSearch) []distribution.Holder {
+// holders returns the endpoints that the proxy of a stream may still have.
+func (l *staleSearch) holders(st *stream) []distribution.Holder {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.ledger == nil || st.closed || !st.ledger.Behind(resource.Endpoints) {
 		return nil
 	}
 	var out []distribution.Holder
-	for i := len(look.gone) - 1; i >= 0; i-- {
-		g := &look.gone[i]
+	for i := len(l.gone) - 1; i >= 0; i-- {
+		g := &l.gone[i]
 		if g.Revision <= st.ledger.Settled() && st.account.before == 0 {
 			break
 		}
-		// One that connected later holds it only if it had it before.
+		// A proxy that connected later has it only if it had it before.
 		if st.connected.After(g.Since) && (st.account.before == 0 || st.account.before >= g.Revision) {
 			continue
 		}
-		for _, cluster := range st.clustersWith(look, g) {
+		for _, cluster := range l.clustersWith(st, g) {
 			out = append(out, distribution.Holder{ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, Cluster: cluster, Endpoint: g, Reasons: st.endpointReasons()})
 		}
 	}
 	return out
 }
 
-// clustersWith are the clusters in which the proxy has an endpoint that is gone.
-func (st *stream) clustersWith(look *staleSearch, g *distribution.GoneEndpoint) []string {
+// clustersWith returns the clusters in which the proxy may have an endpoint that is gone.
+func (l *staleSearch) clustersWith(st *stream, g *distribution.GoneEndpoint) []string {
 	var out []string
 	for _, t := range st.tables {
 		for _, host := range g.Hosts {
-			for _, name := range look.of(t, host) {
+			for _, name := range l.of(t, host) {
 				if st.ledger.Status(resource.Endpoints, name) == ledger.NotSubscribed || st.ledger.HasSince(resource.Endpoints, name, g.Revision) {
 					continue
 				}
-				if e := t.State().Get(resource.Endpoints, name); e != nil && !look.lists(e, g.Address) {
+				if e := t.State().Get(resource.Endpoints, name); e != nil && !l.lists(e, g.Address) {
 					out = append(out, name)
 				}
 			}
@@ -116,7 +115,7 @@ func (st *stream) clustersWith(look *staleSearch, g *distribution.GoneEndpoint) 
 	return out
 }
 
-// endpointReasons tell why a stream's endpoints are behind.
+// endpointReasons returns why the endpoints of a stream are behind.
 func (st *stream) endpointReasons() []distribution.Reason {
 	for _, t := range st.ledger.Types() {
 		if t.Type == resource.Endpoints {
@@ -129,13 +128,13 @@ func (st *stream) endpointReasons() []distribution.Reason {
 	return nil
 }
 
-// OldestUnanswered is when the oldest response that is not answered was sent; zero: all are.
+// OldestUnanswered implements distribution.Proxies.
 func (s *Server) OldestUnanswered() time.Time {
 	var oldest time.Time
 	for _, st := range s.streams.all() {
 		st.mu.Lock()
 		for t := range resource.NumTypes {
-			if at := st.inFlight(t).since; !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
+			if at := st.delivery.inFlight(t).since; !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
 				oldest = at
 			}
 		}

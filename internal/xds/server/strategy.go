@@ -7,45 +7,47 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 )
 
-// strategies is who gets which route strategy on a delta stream; the first row that fits counts. What else
-// there is gets whole routes.
+// strategies selects the route strategy of a delta stream: the first row that matches applies. All
+// other streams get whole routes.
 //
-// Sidecars that may have scopes from another control plane, or another strategy, keep them under
-// any of these: keep.go.
+// Sidecars that may have scopes from another control plane, or from another strategy, keep them
+// under each of these, see keep.go.
 var strategies = []struct {
 	option   RouteStrategy
 	typ      model.ProxyType // empty: any
 	agent    string          // empty: any
-	since    release         // Envoy's; the zero value: any, also one that is not known
+	since    release         // of Envoy; the zero value: any, also an unknown one
 	strategy *ledger.Strategy
-	splits   bool // large route configurations come in buckets
+	splits   bool // large route configurations are sharded
 }{
 	{option: RoutesVHDS, typ: model.ProxySidecar, agent: "envoy", strategy: ledger.ScopedRoutes},
 	{option: RoutesVHDS, strategy: ledger.VirtualHosts},
 	{option: RoutesScoped, typ: model.ProxySidecar, agent: "envoy", since: celInFormats, strategy: ledger.ScopedRoutes, splits: true},
 	{option: RoutesScoped, typ: model.ProxySidecar, agent: "envoy", strategy: ledger.ScopedRoutes},
-	{option: RoutesAuto, typ: model.ProxySidecar, agent: "envoy", since: bucketsTried, strategy: ledger.ScopedRoutes, splits: true},
+	{option: RoutesAuto, typ: model.ProxySidecar, agent: "envoy", since: shardsByDefault, strategy: ledger.ScopedRoutes, splits: true},
 	{option: RoutesAuto, typ: model.ProxySidecar, agent: "envoy", strategy: ledger.ScopedRoutes},
 }
 
-// release is one of Envoy's: 1.34.
+// release is a release of Envoy: 1.34.
 type release struct{ major, minor int }
 
 var (
-	// celInFormats is the first that computes %CEL()% wherever formats are, also in the header that a scope
-	// is chosen by, if it is built with it. Others refuse listeners with it.
+	// celInFormats is the first release that evaluates %CEL()% in all formats, including the header
+	// that selects a scope, if it is built with it. Other releases refuse listeners with it.
 	celInFormats = release{1, 34}
-	// bucketsTried is the first that gets buckets unasked. VHDS in the route configurations of scopes has
-	// long been said not to work, and 1.34 compiles a bucket's regular expressions anew for each request.
-	bucketsTried = release{1, 40}
+	// shardsByDefault is the first release that gets route shards by default. Older releases are
+	// said not to support VHDS in the route configurations of scopes, and 1.34 compiles the regular
+	// expressions of a shard for each request.
+	shardsByDefault = release{1, 40}
 )
 
-// fits tells whether a proxy is of this release or a newer one, with what is asked of it.
+// fits reports whether a proxy has this release or a newer one, with the required extensions.
 func (r release) fits(p *model.Proxy) bool {
-	return r == (release{}) || !p.NoBuckets && r.reaches(p.EnvoyVersion)
+	return r == (release{}) || !p.NoShards && r.reaches(p.EnvoyVersion)
 }
 
-// reaches tells whether a version, "1.40.0", is of this release or a newer one; not if it is not known.
+// reaches reports whether a version, "1.40.0", is this release or a newer one. An unknown version
+// is not.
 func (r release) reaches(version string) bool {
 	var v release
 	if n, _ := fmt.Sscanf(version, "%d.%d.", &v.major, &v.minor); n < 2 {
@@ -54,7 +56,7 @@ func (r release) reaches(version string) bool {
 	return v.major > r.major || v.major == r.major && v.minor >= r.minor
 }
 
-// strategy is how a proxy's routes reach it, and whether large route configurations do so in buckets.
+// strategy returns how routes reach a proxy, and whether large route configurations are sharded.
 func (s *Server) strategy(protocol ledger.Protocol, p *model.Proxy, agent string) (_ *ledger.Strategy, splits bool) {
 	for _, r := range strategies {
 		if r.option == s.opts.RouteStrategy && protocol == ledger.Delta && (r.typ == "" || r.typ == p.Type) &&

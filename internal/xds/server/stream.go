@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// stream is one proxy's stream.
+// stream is the stream of one proxy.
 type stream struct {
 	// Read-only once the stream is in the registry.
 	server    *Server
@@ -30,33 +30,25 @@ type stream struct {
 	sender    *sender
 
 	// Guarded by the registry's lock.
-	bindNext []*table.Table // what the stream is bound to, until it has noticed
+	bindNext []*table.Table // tables that the stream is bound to, until it has read them
 	places   [MaxTables]place
-	counted  model.Revision // by the registry for this revision
+	counted  model.Revision // newest revision that the registry counted the stream for
 
 	inbox inbox
 
-	mu      handover // guards what follows
-	flying  uint16   // bits: the types of which unacked has something
-	ledger  *ledger.Ledger
-	tables  []*table.Table
-	bound   [MaxTables]*table.Table // what tables is of
-	account account
-	wait    time.Time // since when something waits for the proxy's endpoints; zero: nothing does
-	moved   bool      // the ledger was told or asked something since it was seen to wait for nothing
-	again   *retry    // nil: no refusal may pass
-	closed  bool
-
-	// What is sent. A message that could block is left to a goroutine that lives while
-	// there are such: later ones queue up behind it, at most one for each type.
-	waiter  bool // the goroutine lives
-	backlog []message
-	unacked [resource.NumTypes]unacked // of those that are not flying what was
+	mu       handover // guards what follows
+	ledger   *ledger.Ledger
+	tables   []*table.Table
+	bound    [MaxTables]*table.Table // memory of tables
+	account  account
+	delivery delivery
+	wait     time.Time // since when something waits for the proxy's endpoints; zero: nothing waits
+	moved    bool      // the ledger changed since the watchdog saw that nothing waits
+	again    *retry    // nil: no refusal is temporary
+	closed   bool
 }
 
-var _ [16 - resource.NumTypes]struct{} // flying has a bit for each type
-
-// requests are pooled: between requests a stream needs none.
+// requests is a pool: between requests a stream needs none.
 var requests = sync.Pool{New: func() any { return new(request) }}
 
 // take handles one request, and answers it.
@@ -67,7 +59,7 @@ func (st *stream) take(b []byte) error {
 	return st.answer()
 }
 
-// handle handles one request. It must be answered, or another one after it.
+// handle handles one request. The caller must call answer, or handle for another request.
 func (st *stream) handle(b []byte) error {
 	r := requests.Get().(*request)
 	defer requests.Put(r)
@@ -95,23 +87,14 @@ func (st *stream) handle(b []byte) error {
 	return nil
 }
 
-// landed notes which responses have been answered.
-func (st *stream) landed() {
-	for t := range resource.NumTypes {
-		if st.flying&(1<<t) != 0 && !st.ledger.InFlight(t) {
-			st.flying &^= 1 << t
-		}
-	}
-}
-
-// answer sends what may go after requests.
+// answer sends what may be sent after requests.
 func (st *stream) answer() error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.ledger == nil {
-		return nil // its only request was refused
+		return nil // the only request was refused
 	}
-	st.landed()
+	st.delivery.landed()
 	st.step()
 	if err := st.ledger.Err(); err != nil {
 		return status.Error(codes.Unavailable, err.Error())
@@ -119,20 +102,20 @@ func (st *stream) answer() error {
 	return nil
 }
 
-// reject tells of a NACK.
+// reject reports a NACK.
 func (st *stream) reject(r *request) {
 	st.server.log.Warn("proxy refused configuration", "proxy", st.proxy.ID,
 		"type", strings.TrimPrefix(string(r.TypeURL), "type.googleapis.com/"), "message", ledger.Shortened(r.Error.Message))
 	for t := range resource.Types {
 		if resource.Types[t].URL == string(r.TypeURL) {
 			st.server.opts.Meter.Rejected(resource.Type(t))
-			return // rows with one URL are counted as the first
+			return // types with the same URL count as the first
 		}
 	}
 }
 
-// begin makes the ledger, once the stream is in the registry: what is committed from
-// now on wakes it.
+// begin creates the ledger, after the stream was added to the registry: later commits wake the
+// stream.
 func (st *stream) begin() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -140,7 +123,7 @@ func (st *stream) begin() {
 	st.ledger = ledger.New(st.protocol, st.strategy, st.server.pool, st.states(&[MaxTables]*table.State{}))
 }
 
-// states are the newest states of the stream's tables.
+// states returns the newest states of the stream's tables.
 func (st *stream) states(into *[MaxTables]*table.State) []*table.State {
 	for i, t := range st.tables {
 		into[i] = t.State()
@@ -148,8 +131,7 @@ func (st *stream) states(into *[MaxTables]*table.State) []*table.State {
 	return into[:len(st.tables)]
 }
 
-// advance is called by the sender. It waits for no one: where the lock is taken, whoever
-// has it catches up.
+// advance is called by the sender. It does not wait: if the lock is taken, its holder catches up.
 func (st *stream) advance() {
 	if st.mu.TryLock() {
 		st.stepIfLive()
@@ -157,18 +139,18 @@ func (st *stream) advance() {
 	}
 }
 
-// catchUp is called after the lock was given back: the sender may have found it taken.
+// catchUp is called after the lock was released: the sender may have found it taken.
 func (st *stream) catchUp() {
 	for st.mu.news.Load() && st.mu.TryLock() {
 		live := st.stepIfLive()
 		st.mu.Mutex.Unlock()
 		if !live {
-			return // the stream has yet to begin, and begins with a step, or it has ended
+			return // the stream has not begun, and will begin with a step, or it has ended
 		}
 	}
 }
 
-// stepIfLive is step, where the stream has begun and has not ended.
+// stepIfLive is step, if the stream has begun and has not ended.
 func (st *stream) stepIfLive() bool {
 	if st.ledger == nil || st.closed {
 		return false
@@ -177,7 +159,7 @@ func (st *stream) stepIfLive() bool {
 	return true
 }
 
-// refresh brings the ledger up to date; published is as of readInbox.
+// refresh brings the ledger up to date; published is that of readInbox.
 func (st *stream) refresh() (published time.Time) {
 	published, st.moved = st.readInbox(), true
 	var states [MaxTables]*table.State
@@ -185,7 +167,7 @@ func (st *stream) refresh() (published time.Time) {
 	return published
 }
 
-// step brings the ledger up to date and sends what may go.
+// step brings the ledger up to date and sends what may be sent.
 func (st *stream) step() {
 	published := st.refresh()
 	var room [5]ledger.Response
@@ -197,11 +179,11 @@ func (st *stream) step() {
 	if !published.IsZero() {
 		st.server.opts.Meter.Queued(now.Sub(published))
 	}
-	st.send(responses, now)
-	st.settle(now)
+	st.delivery.send(responses, now)
+	st.account.settle(now)
 }
 
-// readInbox takes what others have told; published is when the oldest of it was.
+// readInbox reads the inbox. published is when the oldest revision in it was published.
 func (st *stream) readInbox() (published time.Time) {
 	in := &st.inbox
 	in.mu.Lock()
@@ -222,31 +204,12 @@ func (st *stream) readInbox() (published time.Time) {
 	return published
 }
 
-// bindTo has the stream take its configuration from tables, at most MaxTables.
+// bindTo binds the stream to tables, at most MaxTables.
 func (st *stream) bindTo(tables []*table.Table) {
 	st.tables = st.bound[:copy(st.bound[:], tables)]
 }
 
-// lookAfter ends a wait that takes too long, and tries again what may be taken by now.
-func (st *stream) lookAfter(now time.Time) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.tryAgain(now)
-	switch {
-	case st.closed || !st.moved:
-	case !st.ledger.Waiting():
-		st.wait, st.moved = time.Time{}, false
-	case st.wait.IsZero():
-		st.wait = now
-	case now.Sub(st.wait) >= patience:
-		st.server.log.Warn("proxy does not ask for endpoints of its clusters; its listeners and routes wait no longer", "proxy", st.proxy.ID)
-		st.wait = time.Time{}
-		st.ledger.StopWaiting()
-		st.step()
-	}
-}
-
-// end takes the stream out.
+// end ends the stream.
 func (st *stream) end() {
 	if st.release == nil {
 		return // it was never bound
@@ -258,9 +221,9 @@ func (st *stream) end() {
 	st.mu.Lock()
 	st.readInbox()
 	st.closed = true
-	st.report(len(st.account.pendingRevisions), distribution.Gone, time.Now())
+	st.account.report(len(st.account.pendingRevisions), distribution.Gone, time.Now())
 	st.mu.Unlock()
-	if !st.proxy.Extensions { // it calls nobody, and comes and goes
+	if !st.proxy.Extensions { // such a stream is an agent's: it sends no requests to workloads
 		st.server.disconnected.add(st, time.Now())
 	}
 	st.release()

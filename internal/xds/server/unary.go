@@ -12,9 +12,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/http2"
 )
 
-// Unary is a method beside the discovery service: one request, one answer, both as bytes.
-// The bytes of the request are its own. Its errors are gRPC's statuses. It must end when its
-// context does.
+// Unary is a method with one request and one answer, both as bytes. It owns the bytes of the
+// request. Its errors are gRPC statuses. It must end when its context does.
 type Unary func(ctx context.Context, request []byte) ([]byte, error)
 
 // registerUnary adds methods to a grpc.Server.
@@ -48,14 +47,14 @@ func grpcUnary(method Unary) grpc.MethodHandler {
 	}
 }
 
-// unaryStream answers one call on package http2, in a goroutine of its own.
+// unaryStream answers one call on package http2, in a goroutine.
 type unaryStream struct {
 	stream  *http2.Stream
 	method  Unary
 	ctx     context.Context
 	cancel  context.CancelFunc
 	request []byte
-	whole   bool // request is there
+	whole   bool // request has arrived
 }
 
 func newUnaryStream(h *http2.Stream, method Unary) *unaryStream {
@@ -93,32 +92,32 @@ func (u *unaryStream) RemoteClosed() {
 // End implements http2.Receiver: the caller has gone.
 func (u *unaryStream) End() { u.cancel() }
 
-// Invalid is the error of a Unary for a request that is wrong.
+// Invalid returns the error of a Unary for an invalid request.
 func Invalid(format string, args ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, args...)
 }
 
-// Refused is that for what must not be done.
+// Refused returns the error for something that must not be done now.
 func Refused(format string, args ...any) error {
 	return status.Errorf(codes.FailedPrecondition, format, args...)
 }
 
-// Unavailable is that for what may be tried again.
+// Unavailable returns the error for something that may be retried.
 func Unavailable(format string, args ...any) error {
 	return status.Errorf(codes.Unavailable, format, args...)
 }
 
-// Exhausted is that for who has as much as they may have.
+// Exhausted returns the error for a caller that has reached its limit.
 func Exhausted(format string, args ...any) error {
 	return status.Errorf(codes.ResourceExhausted, format, args...)
 }
 
-// Unauthenticated is that for who does not say who they are, or cannot show it.
+// Unauthenticated returns the error for a caller without valid credentials.
 func Unauthenticated(format string, args ...any) error {
 	return status.Errorf(codes.Unauthenticated, format, args...)
 }
 
-// Denied is that for what this caller may not do.
+// Denied returns the error for a caller that may not do this.
 func Denied(format string, args ...any) error {
 	return status.Errorf(codes.PermissionDenied, format, args...)
 }

@@ -85,7 +85,7 @@ public final class Main {
     Resource changing = p.await(Proxy.EDS, ControlPlane.CHANGING, "10.2.0.1");
     served.terminate();
     Status end = p.awaitEnd();
-    check(end.getCode() == Status.Code.UNAVAILABLE && end.getDescription().contains("this control plane ends"), "it is told: " + end);
+    check(end.getCode() == Status.Code.UNAVAILABLE && end.getDescription().contains("this control plane stops"), "it is told: " + end);
     served.awaitEnd();
     served.start();
     Proxy again = new Proxy(channel);
