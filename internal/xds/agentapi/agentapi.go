@@ -15,11 +15,11 @@ const DeregisterMethod = "/moonsail.v1.Workload/Deregister"
 
 // DeregisterRequest names a workload that is about to end.
 type DeregisterRequest struct {
-	Node string `json:"node"` // Envoy's node id
-	// Instance tells this run of the proxy from the next one with the same node id; it equals
+	Node string `json:"node"` // Envoy's node ID
+	// Instance distinguishes this run of the proxy from the next one with the same node ID. It equals
 	// the node's metadata MetaInstance.
 	Instance string `json:"instance,omitempty"`
-	// Addresses of the workload, besides the node id's.
+	// Addresses of the workload, besides that of the node ID.
 	Addresses []string `json:"addresses,omitempty"`
 	// WaitMillis bounds the answer; 0: the control plane's own bound.
 	WaitMillis int64 `json:"waitMs,omitempty"`

@@ -1,2 +1,2 @@
-// Package epoll has few goroutines wait for many descriptors, which are of sockets, say. It is there on Linux only.
+// Package epoll waits for many sockets with few goroutines, with epoll. It exists on Linux only.
 package epoll

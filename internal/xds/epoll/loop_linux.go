@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// Loops are some Loops, each with its goroutine.
+// Loops are several Loops, each with a goroutine. Stop ends them.
 type Loops[T any] struct {
 	all   []*Loop[T]
 	turn  atomic.Uint32
 	ended sync.WaitGroup
 }
 
-// Loop tells of the events of descriptors, each of which belongs to a T. It takes the events of an epoll, and waits
-// for that in the runtime's own, so that no thread waits for it.
+// Loop reports events of descriptors, each of which belongs to a T. It has an epoll instance, and
+// waits for it in the runtime's poller, so that no thread blocks.
 type Loop[T any] struct {
 	file *os.File
 	raw  syscall.RawConn
 
-	// Who calls Wait and Each has these.
+	// Of the goroutine that calls Wait and Each.
 	poll   func(epoll uintptr) bool // pollOnce
 	events [atOnce]syscall.EpollEvent
 	ready  [atOnce]*T
@@ -34,11 +34,13 @@ type Loop[T any] struct {
 	owners []*T       // by descriptor
 }
 
-// atOnce are the events that are taken together.
+// atOnce is the maximum number of events for each call of Each.
 const atOnce = 128
 
-// Start starts a loop for each CPU: run is its goroutine, and ends when Wait is false. Stop ends them. nil: there
-// can be none, as where descriptors have run out. Then a goroutine for each descriptor takes more CPU time.
+// Start starts a loop for each CPU. run is the goroutine of a loop; it must return when Wait
+// returns false. Stop ends them. Start returns nil if loops are not available, for example because
+// descriptors have run out. The caller then needs a goroutine for each descriptor, which takes more
+// CPU.
 func Start[T any](run func(*Loop[T])) *Loops[T] {
 	ls := &Loops[T]{}
 	for range runtime.GOMAXPROCS(0) {
@@ -58,15 +60,15 @@ func newLoop[T any]() (*Loop[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.SetNonblock(fd, true); err != nil { // else the runtime would not wait for it
+	if err := syscall.SetNonblock(fd, true); err != nil { // otherwise the runtime cannot wait for it
 		_ = syscall.Close(fd)
 		return nil, err
 	}
-	l := &Loop[T]{file: os.NewFile(uintptr(fd), "epoll")} //nolint:gosec // it is not negative
+	l := &Loop[T]{file: os.NewFile(uintptr(fd), "epoll")} //nolint:gosec //nolint:gosec // it is not negative
 	l.poll = l.pollOnce
 	l.raw, err = l.file.SyscallConn()
 	if err == nil {
-		err = l.file.SetReadDeadline(time.Time{}) // fails where the runtime cannot wait for it
+		err = l.file.SetReadDeadline(time.Time{}) // fails if the runtime cannot wait for it
 	}
 	if err != nil {
 		l.file.Close()
@@ -74,12 +76,12 @@ func newLoop[T any]() (*Loop[T], error) {
 	return l, err
 }
 
-// Next gives the loops in turn.
+// Next returns the loops in turn.
 func (ls *Loops[T]) Next() *Loop[T] {
-	return ls.all[ls.turn.Add(1)%uint32(len(ls.all))] //nolint:gosec // there are few
+	return ls.all[ls.turn.Add(1)%uint32(len(ls.all))] //nolint:gosec //nolint:gosec // there are few
 }
 
-// Stop has Wait give false, and returns when the goroutines have ended. Of nil it does nothing.
+// Stop makes Wait return false, and waits for the goroutines. For nil it does nothing.
 func (ls *Loops[T]) Stop() {
 	if ls == nil {
 		return
@@ -90,21 +92,21 @@ func (ls *Loops[T]) Stop() {
 	ls.ended.Wait()
 }
 
-// Wait waits for events, which Each tells then. false: Stop was called.
+// Wait waits for events, which Each then reports. It returns false after Stop.
 func (l *Loop[T]) Wait() bool { return l.raw.Read(l.poll) == nil && l.err == nil }
 
-// pollOnce takes events; false: there are none.
+// pollOnce collects events; false: there are none.
 func (l *Loop[T]) pollOnce(epoll uintptr) bool {
 	for {
-		l.n, l.err = syscall.EpollWait(int(epoll), l.events[:], 0) //nolint:gosec // descriptors are small
+		l.n, l.err = syscall.EpollWait(int(epoll), l.events[:], 0) //nolint:gosec //nolint:gosec // descriptors are small
 		if l.err != syscall.EINTR {
 			return l.n != 0
 		}
 	}
 }
 
-// Each tells of the events that Wait has taken. An owner may be told of one for nothing, where it has another's
-// descriptor by now.
+// Each reports the events that Wait has collected. An owner may receive an event of another
+// descriptor, if it has the same number.
 func (l *Loop[T]) Each(handle func(owner *T, events uint32)) {
 	l.find()
 	for i, owner := range l.ready[:l.n] {
@@ -114,7 +116,7 @@ func (l *Loop[T]) Each(handle func(owner *T, events uint32)) {
 	}
 }
 
-// find finds the owners of events.
+// find looks up the owners of events.
 func (l *Loop[T]) find() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,8 +125,8 @@ func (l *Loop[T]) find() {
 	}
 }
 
-// Add waits for a descriptor until Drop, which must come before the descriptor is closed. events are EPOLLIN
-// and so on.
+// Add starts to wait for events of a descriptor: EPOLLIN and others. Drop must be called before the
+// descriptor is closed.
 func (l *Loop[T]) Add(fd int, owner *T, events uint32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,15 +146,15 @@ func (l *Loop[T]) Modify(fd int, events uint32) error {
 	return l.control(syscall.EPOLL_CTL_MOD, fd, events)
 }
 
-// Drop waits no more for a descriptor that was added.
+// Drop stops waiting for a descriptor.
 func (l *Loop[T]) Drop(fd int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = l.control(syscall.EPOLL_CTL_DEL, fd, 0) // it is there
+	_ = l.control(syscall.EPOLL_CTL_DEL, fd, 0) // it exists
 	l.owners[fd] = nil
 }
 
-// Left gives the owners of what was not dropped, once: when Wait has given false.
+// Left returns the owners that were not dropped, once, after Wait has returned false.
 func (l *Loop[T]) Left() []*T {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,7 +165,7 @@ func (l *Loop[T]) Left() []*T {
 
 func (l *Loop[T]) control(op, fd int, events uint32) (err error) {
 	closed := l.raw.Control(func(epoll uintptr) {
-		err = syscall.EpollCtl(int(epoll), op, fd, &syscall.EpollEvent{Events: events, Fd: int32(fd)}) //nolint:gosec // descriptors are small
+		err = syscall.EpollCtl(int(epoll), op, fd, &syscall.EpollEvent{Events: events, Fd: int32(fd)}) //nolint:gosec //nolint:gosec // descriptors are small
 	})
 	if closed != nil {
 		return closed
@@ -171,11 +173,11 @@ func (l *Loop[T]) control(op, fd int, events uint32) (err error) {
 	return err
 }
 
-// Duplicate gives a descriptor of the same socket, which the runtime knows nothing of.
+// Duplicate returns another descriptor of the same socket, for which the runtime does not wait.
 func Duplicate(raw syscall.RawConn) (fd int, err error) {
 	closed := raw.Control(func(old uintptr) {
 		n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, old, syscall.F_DUPFD_CLOEXEC, 0)
-		if fd = int(n); errno != 0 { //nolint:gosec // descriptors are small
+		if fd = int(n); errno != 0 { //nolint:gosec //nolint:gosec // descriptors are small
 			err = errno
 		}
 	})

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // told is the owner of one end of a socket.
 type told struct{ events chan uint32 }
 
-// tell starts loops that tell owners of their events.
+// tell starts loops that send owners their events.
 func tell(t *testing.T) *Loops[told] {
 	t.Helper()
 	ls := Start(func(l *Loop[told]) {
@@ -34,7 +34,8 @@ func tell(t *testing.T) *Loops[told] {
 	return ls
 }
 
-// pair is a descriptor that the runtime knows nothing of, and the other end of it.
+// pair returns a descriptor for which the runtime does not wait, and the other end of its
+// connection.
 func pair(t *testing.T) (int, net.Conn) {
 	t.Helper()
 	mine, other := loopback.Pair(t)
@@ -62,7 +63,8 @@ func TestTellsEachOwner(t *testing.T) {
 	}
 }
 
-// TestStopGivesWhatIsLeft: an owner that was dropped is none any more, and one that could not be added never was.
+// TestStopGivesWhatIsLeft: Left returns neither owners that were dropped nor owners that could not
+// be added.
 func TestStopGivesWhatIsLeft(t *testing.T) {
 	ls := tell(t)
 	l := ls.Next()
@@ -75,7 +77,7 @@ func TestStopGivesWhatIsLeft(t *testing.T) {
 	file, err := os.Open(".")
 	require.NoError(t, err)
 	defer file.Close()
-	require.Error(t, l.Add(int(file.Fd()), dropped, 0), "nobody can wait for a directory")
+	require.Error(t, l.Add(int(file.Fd()), dropped, 0), "epoll does not support directories")
 	ls.Stop()
 	_, open := <-left.events
 	require.False(t, open)
@@ -87,9 +89,9 @@ func TestStopGivesWhatIsLeft(t *testing.T) {
 	(*Loops[told])(nil).Stop()
 }
 
-// TestStopClosesAll: no descriptor is left.
+// TestStopClosesAll: all descriptors are closed.
 func TestStopClosesAll(t *testing.T) {
-	tell(t).Stop() // the runtime has its own from now on
+	tell(t).Stop() // the runtime now has its own epoll instance
 	before := descriptors(t)
 	tell(t).Stop()
 	require.Equal(t, before, descriptors(t))
@@ -102,7 +104,7 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// TestSendAndReceive: a socket that is closed tells so by its errors, and by no signal.
+// TestSendAndReceive: a closed socket returns errors, and raises no signal.
 func TestSendAndReceive(t *testing.T) {
 	fd, other := pair(t)
 	n, err := Send(fd, []byte("hello"))

@@ -17,8 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// The clients of benchmarks are a process of their own: this test's program, told so by
-// its environment.
+// The clients of benchmarks are a process: the test binary, with these environment variables.
 const (
 	crowdAddress = "HTTP2_BENCH_ADDRESS"
 	crowdSize    = "HTTP2_BENCH_SIZE"
@@ -30,8 +29,8 @@ func crowdWanted() bool { return os.Getenv(crowdAddress) != "" }
 // firstMessage is as large as a subscription to some hundreds of names.
 const firstMessage = 30_000
 
-// crowd connects, sends one message a connection and answers each that comes, until its
-// standard input ends.
+// crowd opens connections, sends one message on each and answers each message that arrives, until
+// its standard input ends.
 func crowd() {
 	n, _ := strconv.Atoi(os.Getenv(crowdSize))
 	for range n {
@@ -79,13 +78,13 @@ func (c counting) Receive([]byte) error { c.got <- struct{}{}; return nil }
 func (c counting) Quick([]byte) bool    { return true }
 func (c counting) End()                 {}
 
-// BenchmarkFanOut sends a message to each of many connections and waits for the answers:
-// ns/op is for one of them, B/conn is the live heap and stacks of an idle connection.
+// BenchmarkFanOut sends a message to each of many connections and waits for the answers. ns/op is
+// for one connection; B/conn is the live heap and stacks of an idle connection.
 func BenchmarkFanOut(b *testing.B) {
 	for _, secure := range []bool{false, true} {
 		for _, n := range []int{1000, 5000} {
 			if testing.Short() && n > 1000 {
-				continue // that it runs is seen at less
+				continue // fewer connections show that it runs
 			}
 			b.Run(fmt.Sprintf("tls=%v/%d", secure, n), func(b *testing.B) { fanOut(b, n, secure) })
 		}
@@ -136,9 +135,9 @@ func fanOut(b *testing.B, n int, secure bool) {
 	runtime.KeepAlive(all)
 }
 
-// memory is the live heap and the stacks.
+// memory returns the size of the live heap and the stacks.
 func memory() uint64 {
-	for range 3 { // pools let go of what they have, and stacks shrink
+	for range 3 { // pools release their buffers, and stacks shrink
 		runtime.GC()
 	}
 	var m runtime.MemStats

@@ -15,7 +15,7 @@ import (
 // conn is one connection. Its reader runs Receivers: either a goroutine, called the connection's, or
 // an event loop for one turn.
 //
-// What is read, what is written, and how long the connection lives are structs of their own. They
+// What is read, what is written, and how long the connection lives are separate structs. They
 // share the fields of conn.
 type conn struct {
 	// Read-only.
@@ -36,7 +36,7 @@ type conn struct {
 	closed  atomic.Bool
 	soonest atomic.Int64 // earliest deadline of a stream, in Unix nanoseconds; 0: there is none
 
-	// mu guards what follows, the fields of output, and the fields of streams, output and lifetime
+	// mu guards what follows, the fields of output, and the fields of streams and lifetime
 	// that say so.
 	mu      sync.Mutex
 	streams []*Stream  // open ones, few

@@ -9,8 +9,8 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// TestAnswersGoTogether: what follows from messages that came together goes in one write.
-// A pipe gives the reader one write at a time.
+// TestAnswersGoTogether: answers to messages that arrived together go in one write. A pipe gives
+// the reader one write at a time.
 func TestAnswersGoTogether(t *testing.T) {
 	_, p, stop := pipe(t)
 	ready := make(chan struct{})

@@ -13,8 +13,8 @@ import (
 
 var bye = &Status{Unavailable, "bye"}
 
-// TestGracefulStopEndsStreams: the peer is told to go away, then long streams end with the status,
-// after what was sent on them. No others begin, and who waits for an answer gets it.
+// TestGracefulStopEndsStreams: the peer receives a GOAWAY, then long streams end with the status,
+// after what was sent on them. No stream begins, and calls in progress are answered.
 func TestGracefulStopEndsStreams(t *testing.T) {
 	v, calls := serveLater(t)
 	p := v.connect()
@@ -29,12 +29,12 @@ func TestGracefulStopEndsStreams(t *testing.T) {
 	require.Equal(t, fmt.Sprint(Unavailable), a.trailer["grpc-status"])
 	require.Equal(t, "bye", a.trailer["grpc-message"])
 	eventually(t, "the Receiver has ended", v.call(0).over) // right after its trailers
-	late := p.open(hold)                                    // it has not read the GOAWAY
+	late := p.open(hold)                                    // the peer has not read the GOAWAY
 	for {
 		r, ok := p.next().(*xhttp2.RSTStreamFrame)
 		require.True(t, ok)
 		if r.StreamID == late {
-			require.Equal(t, xhttp2.ErrCodeRefusedStream, r.ErrCode, "it may be tried elsewhere")
+			require.Equal(t, xhttp2.ErrCodeRefusedStream, r.ErrCode, "the peer may try another server")
 			break
 		}
 	}
@@ -46,8 +46,8 @@ func TestGracefulStopEndsStreams(t *testing.T) {
 	await.From(t, stopped)
 }
 
-// warned reads up to the GOAWAY that lets streams begin still, the ping behind it, and a message that was sent before,
-// which may come on either side of them; it leaves the ping without its answer.
+// warned reads up to the first GOAWAY, its ping, and a message that was sent before, which may be
+// on either side of them. It does not answer the ping.
 func (p *peer) warned(message string) (ping *xhttp2.PingFrame) {
 	p.t.Helper()
 	away := false
@@ -68,7 +68,7 @@ func (p *peer) warned(message string) (ping *xhttp2.PingFrame) {
 	return ping
 }
 
-// TestGracefulStopInHandshake: who has not agreed on anything yet is told when it does.
+// TestGracefulStopInHandshake: a peer in the handshake receives the GOAWAYs after it.
 func TestGracefulStopInHandshake(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.dial()

@@ -12,7 +12,7 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// TestHalfClose: what was asked is answered, and the status is OK.
+// TestHalfClose: pending messages are answered, and the status is OK.
 func TestHalfClose(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect()
@@ -28,7 +28,7 @@ func TestHalfClose(t *testing.T) {
 	p.lives()
 }
 
-// TestStatus: a Receiver's error is the stream's status, behind what was sent before.
+// TestStatus: a Receiver's error is the stream's status, after what was sent before.
 func TestStatus(t *testing.T) {
 	v := serve(t, Options{})
 	for name, c := range map[string]struct{ message, status, text string }{
@@ -47,14 +47,14 @@ func TestStatus(t *testing.T) {
 			a := p.answer(id)
 			require.Equal(t, c.status, a.trailer["grpc-status"])
 			require.Equal(t, c.text, a.trailer["grpc-message"])
-			require.Equal(t, xhttp2.ErrCodeNo, p.next().(*xhttp2.RSTStreamFrame).ErrCode, "the rest is of no use")
-			p.send(id, "late") // on its way when the end came
+			require.Equal(t, xhttp2.ErrCodeNo, p.next().(*xhttp2.RSTStreamFrame).ErrCode, "the rest is not needed")
+			p.send(id, "late") // on its way when the stream ended
 			p.lives()
 		})
 	}
 }
 
-// TestEnds: however a stream ends, its Receiver is told once, and sending is harmless.
+// TestEnds: however a stream ends, its Receiver's End is called once, and Send does no harm.
 func TestEnds(t *testing.T) {
 	for name, end := range map[string]func(v *service, p *peer){
 		"reset":       func(_ *service, p *peer) { require.NoError(p.t, p.fr.WriteRSTStream(1, xhttp2.ErrCodeCancel)) },
@@ -86,8 +86,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestClosedStreams: frames for streams that are over are told from those for streams that
-// never were.
+// TestClosedStreams: frames for streams that have ended have other effects than frames for idle
+// streams.
 func TestClosedStreams(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect()
@@ -133,14 +133,14 @@ func TestClosedStreams(t *testing.T) {
 	}
 }
 
-// TestOwnGoAway: a peer that says that it leaves is served until it has left.
+// TestOwnGoAway: a peer that sends GOAWAY is served until it closes the connection.
 func TestOwnGoAway(t *testing.T) {
 	p := serve(t, Options{}).connect()
 	require.NoError(t, p.fr.WriteGoAway(0, xhttp2.ErrCodeNo, nil))
 	p.lives()
 }
 
-// TestPipe: connections that are no sockets are served, too.
+// TestPipe: connections that are not sockets are served.
 func TestPipe(t *testing.T) {
 	v, p, stop := pipe(t)
 	go func() {
@@ -153,7 +153,7 @@ func TestPipe(t *testing.T) {
 	require.True(t, v.call(0).over())
 }
 
-// pipe is a service with a peer on a connection that is no socket.
+// pipe returns a service with a peer on a connection that is not a socket.
 func pipe(t *testing.T) (v *service, p *peer, stop func()) {
 	v = newService(t, Options{})
 	ln := &pipes{conns: make(chan net.Conn)}
@@ -167,7 +167,7 @@ func pipe(t *testing.T) (v *service, p *peer, stop func()) {
 	}
 }
 
-// pipes is a listener for one connection that does not come from a socket.
+// pipes is a listener for one connection that is not a socket.
 type pipes struct {
 	conns chan net.Conn
 	once  sync.Once // guards the close of conns
@@ -184,7 +184,7 @@ func (l *pipes) Accept() (net.Conn, error) {
 func (l *pipes) Close() error   { l.once.Do(func() { close(l.conns) }); return nil }
 func (l *pipes) Addr() net.Addr { return nil }
 
-// flaky is a listener that fails once for a moment, and then for good.
+// flaky is a listener that fails once temporarily, and then permanently.
 type flaky struct {
 	net.Listener
 	errs []error

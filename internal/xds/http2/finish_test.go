@@ -11,17 +11,17 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-const later = "/test.Service/Later" // answered by a goroutine of its own, when the test says so
+const later = "/test.Service/Later" // answered by a goroutine when the test decides
 
 // laterCall is a Finisher.
 type laterCall struct {
 	st           *Stream
 	token        string
-	kept         string     // of it, later on
+	kept         string     // its value after the Handler returned
 	answer       chan error // from the test
 	ended        atomic.Bool
 	remoteClosed chan struct{} // closed when the peer has ended its side
-	over         chan struct{} // closed with its goroutine
+	over         chan struct{} // closed when its goroutine ends
 }
 
 func (c *laterCall) Receive([]byte) error { return nil }
@@ -43,7 +43,7 @@ func (c *laterCall) RemoteClosed() {
 	})
 }
 
-// serveLater serves a Finisher beside the usual methods.
+// serveLater serves a Finisher besides the usual methods.
 func serveLater(t *testing.T) (*service, chan *laterCall) {
 	t.Helper()
 	return serveLaterWith(t, Options{Tick: time.Millisecond})
@@ -68,7 +68,7 @@ func (p *peer) ask(more ...string) uint32 {
 	return id
 }
 
-// TestFinish: a call whose answer takes its time holds nobody up on its connection.
+// TestFinish: a slow call delays no other call on its connection.
 func TestFinish(t *testing.T) {
 	v, calls := serveLater(t)
 	p := v.connect()
@@ -89,11 +89,11 @@ func TestFinish(t *testing.T) {
 	await.From(t, a.over)
 	await.From(t, b.over)
 	require.Empty(t, a.kept)
-	require.False(t, a.ended.Load() || b.ended.Load(), "they ended themselves")
+	require.False(t, a.ended.Load() || b.ended.Load(), "Finish ended them")
 	p.lives()
 }
 
-// TestFinishTooLate: the peer, or its time, ends the stream first; what comes then is dropped.
+// TestFinishTooLate: the peer, or its deadline, ends the stream first. A later answer is dropped.
 func TestFinishTooLate(t *testing.T) {
 	for name, end := range map[string]func(p *peer, id uint32){
 		"reset":      func(p *peer, id uint32) { require.NoError(p.t, p.fr.WriteRSTStream(id, xhttp2.ErrCodeCancel)) },
@@ -110,7 +110,7 @@ func TestFinishTooLate(t *testing.T) {
 			id := p.ask(more...)
 			c := await.From(t, calls)
 			end(p, id)
-			eventually(t, "it is told", c.ended.Load)
+			eventually(t, "the Receiver has ended", c.ended.Load)
 			c.answer <- nil
 			await.From(t, c.over)
 			v.connect().lives()
@@ -128,6 +128,6 @@ func TestStopWaitsForFinish(t *testing.T) {
 	select {
 	case <-c.over:
 	default:
-		require.Fail(t, "its goroutine still runs")
+		require.Fail(t, "the goroutine still runs")
 	}
 }

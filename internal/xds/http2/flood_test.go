@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// floods are what a peer could keep us busy with, cheaply.
+// floods are cheap ways of a peer to keep the server busy.
 var floods = map[string]func(p *peer) error{
 	"pings":            func(p *peer) error { return p.fr.WritePing(false, [8]byte{1}) },
 	"answers":          func(p *peer) error { return p.fr.WritePing(true, [8]byte{1}) },
@@ -37,9 +37,9 @@ var floods = map[string]func(p *peer) error{
 	},
 }
 
-// TestFloods: each is cut off before it has cost much, and costs others nothing.
+// TestFloods: each flood is cut off early, and does not affect other connections.
 func TestFloods(t *testing.T) {
-	v := serve(t, Options{Tick: time.Hour}) // nothing is refilled
+	v := serve(t, Options{Tick: time.Hour}) // the budget is not refilled
 	for name, flood := range floods {
 		t.Run(name, func(t *testing.T) {
 			p := v.connect()
@@ -48,7 +48,7 @@ func TestFloods(t *testing.T) {
 			require.NoError(t, p.fr.WriteRSTStream(1, xhttp2.ErrCodeCancel))
 			p.open(hold)
 			read := make(chan struct{})
-			go func() { // so that the server's answers do not fill the kernel
+			go func() { // so that the server's answers do not fill the kernel's buffer
 				defer close(read)
 				p.goneWith(xhttp2.ErrCodeEnhanceYourCalm)
 			}()
@@ -63,7 +63,7 @@ func TestFloods(t *testing.T) {
 	v.connect().lives()
 }
 
-// TestFloodsUnread: answers that nobody reads do not pile up.
+// TestFloodsUnread: answers that the peer does not read do not accumulate.
 func TestFloodsUnread(t *testing.T) {
 	v := serve(t, Options{Tick: time.Hour})
 	c := stall(v, 0, []byte(long(1<<20)))
@@ -74,7 +74,7 @@ func TestFloodsUnread(t *testing.T) {
 	require.LessOrEqual(t, answers*(frameHead+8), maxControl)
 }
 
-// TestBudgetIsARate: as many frames as would be a flood at once are none over time.
+// TestBudgetIsARate: over time, as many frames as a flood has are allowed.
 func TestBudgetIsARate(t *testing.T) {
 	v := serve(t, Options{Tick: time.Hour})
 	p := v.connect()
@@ -85,13 +85,13 @@ func TestBudgetIsARate(t *testing.T) {
 			require.NoError(t, p.fr.WritePing(false, [8]byte{1}))
 		}
 		p.lives()
-		c.lifetime.refill() // as after the tick, an hour later
+		c.lifetime.refill() // as after a tick
 		require.LessOrEqual(t, c.budget.Load(), int32(budgetMost))
 	}
 }
 
-// TestContinuationFlood: a header block without an end is cut off, be its parts full or
-// empty, and before the memory of what it says is taken.
+// TestContinuationFlood: a header block without an end is cut off, whether its parts are full or
+// empty, before it takes memory.
 func TestContinuationFlood(t *testing.T) {
 	v := serve(t, Options{})
 	for name, part := range map[string]func(p *peer) []byte{
@@ -120,7 +120,7 @@ func TestContinuationFlood(t *testing.T) {
 	v.connect().lives()
 }
 
-// TestMaxStreams: one more is refused, and again one is taken when one has ended.
+// TestMaxStreams: a stream above the limit is refused. After one has ended, the next is accepted.
 func TestMaxStreams(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect()
@@ -135,7 +135,7 @@ func TestMaxStreams(t *testing.T) {
 	require.Equal(t, "x", string(p.message(id)))
 }
 
-// TestOversizeFrames ends the connection before their payload is read.
+// TestOversizeFrames: the connection ends before their payload is read.
 func TestOversizeFrames(t *testing.T) {
 	v := serve(t, Options{})
 	for _, typ := range []xhttp2.FrameType{xhttp2.FrameData, xhttp2.FrameHeaders, xhttp2.FrameSettings, 0x77} {
@@ -146,7 +146,7 @@ func TestOversizeFrames(t *testing.T) {
 	}
 }
 
-// TestNoHTTP2 ends connections of those who speak something else.
+// TestNoHTTP2: connections with another protocol end.
 func TestNoHTTP2(t *testing.T) {
 	v := serve(t, Options{})
 	for _, s := range []string{

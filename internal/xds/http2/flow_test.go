@@ -12,8 +12,8 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// TestTrickledCredit: with no window at all nothing but headers comes; then a byte for
-// each byte of credit, in order, with the trailers behind.
+// TestTrickledCredit: without a window only headers are sent, then one byte for each byte of
+// credit, in order, and the trailers last.
 func TestTrickledCredit(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
@@ -36,7 +36,7 @@ func TestTrickledCredit(t *testing.T) {
 	require.Equal(t, "0", p.answer(id).trailer["grpc-status"])
 }
 
-// TestConnectionWindow: two streams share the connection's credit, and neither is forgotten.
+// TestConnectionWindow: two streams share the connection's credit, and both are served.
 func TestConnectionWindow(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: maxWindow})
@@ -53,7 +53,7 @@ func TestConnectionWindow(t *testing.T) {
 		}
 		if d, ok := p.next().(*xhttp2.DataFrame); ok {
 			got[d.StreamID] = append(got[d.StreamID], d.Data()...)
-			require.LessOrEqual(t, len(d.Data()), left, "more than was allowed")
+			require.LessOrEqual(t, len(d.Data()), left, "more than the window")
 			left -= len(d.Data())
 		}
 	}
@@ -62,8 +62,8 @@ func TestConnectionWindow(t *testing.T) {
 	}
 }
 
-// TestWindowShrinks: a smaller initial window makes those of open streams negative, and
-// they must come up again.
+// TestWindowShrinks: a smaller initial window makes the windows of open streams negative, until
+// they grow again.
 func TestWindowShrinks(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 100})
@@ -98,12 +98,12 @@ func TestWindowsOverflow(t *testing.T) {
 	p.goneWith(xhttp2.ErrCodeFlowControl)
 }
 
-// TestOursAreEnforced: who sends more than the windows that we gave ends the stream, or
-// the connection. The windows are not given back while a message is dropped.
-func TestOursAreEnforced(t *testing.T) {
+// TestServerWindowsAreEnforced: a peer that exceeds the server's windows ends the stream, or the connection.
+// No window updates are sent while a message is dropped.
+func TestServerWindowsAreEnforced(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect()
-	id := p.openWith(false, without(usual(echo), "content-type")...) // refused: nothing is given back
+	id := p.openWith(false, without(usual(echo), "content-type")...) // refused: no window updates are sent
 	frame := make([]byte, maxFrame)
 	for range streamWindow / maxFrame {
 		require.NoError(t, p.fr.WriteData(id, false, frame))
@@ -120,8 +120,8 @@ func TestOursAreEnforced(t *testing.T) {
 	p.lives()
 }
 
-// TestWindowsAreGivenBack: much more than the windows can be sent on one stream.
-func TestWindowsAreGivenBack(t *testing.T) {
+// TestWindowsAreUpdated: one stream can carry much more than the windows.
+func TestWindowsAreUpdated(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect()
 	id := p.open(hold)
@@ -131,11 +131,11 @@ func TestWindowsAreGivenBack(t *testing.T) {
 	}
 	p.sendWithin(id, all)
 	c := v.call(0)
-	eventually(t, "all is there", func() bool { return len(c.got()) == 300 })
+	eventually(t, "everything has arrived", func() bool { return len(c.got()) == 300 })
 }
 
-// stall opens a stream on a connection that reads nothing, and sends until the kernel is
-// full and there is a backlog.
+// stall opens a stream on a connection that reads nothing, and sends until the kernel's buffer is
+// full and messages are queued.
 func stall(v *service, n int, message []byte) *call {
 	v.t.Helper()
 	c, stalled := tryStall(v, n, message)
@@ -143,7 +143,7 @@ func stall(v *service, n int, message []byte) *call {
 	return c
 }
 
-// tryStall is stall where the connection may end before.
+// tryStall is stall for a connection that may end first.
 func tryStall(v *service, n int, message []byte) (c *call, stalled bool) {
 	p := v.connect(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: maxWindow})
 	require.NoError(v.t, p.c.(*net.TCPConn).SetReadBuffer(4096))
@@ -158,8 +158,8 @@ func tryStall(v *service, n int, message []byte) (c *call, stalled bool) {
 	return c, true
 }
 
-// TestStalledPeer: a peer that reads nothing blocks nobody; what waits for it shares the
-// message's bytes, and one goroutine waits for it.
+// TestStalledPeer: a peer that reads nothing blocks no sender. Queued messages share the bytes of
+// their parts, and one goroutine waits.
 func TestStalledPeer(t *testing.T) {
 	v := serve(t, Options{})
 	message := []byte(long(1 << 20))
@@ -170,9 +170,9 @@ func TestStalledPeer(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, c.Pending(), 100)
 	for end := time.Now().Add(patient); runtime.NumGoroutine() > before+2 && time.Now().Before(end); {
-		runtime.Gosched() // one that looked for the call may not have ended yet
+		runtime.Gosched() // a goroutine that looked for the call may not have ended yet
 	}
-	require.LessOrEqual(t, runtime.NumGoroutine(), before+2, "the connection's, and the one that writes")
+	require.LessOrEqual(t, runtime.NumGoroutine(), before+2, "the connection's goroutine, and the one that writes")
 	v.connect().lives()
 
 	c.conn.socket.mu.Lock()
@@ -181,7 +181,7 @@ func TestStalledPeer(t *testing.T) {
 	require.LessOrEqual(t, rest, 2*len(writeBuffer{}), "framed bytes that the kernel did not take")
 }
 
-// TestStalledPeerReadsOn: what waited comes whole and in order.
+// TestStalledPeerReadsOn: queued messages arrive complete and in order.
 func TestStalledPeerReadsOn(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: maxWindow})
@@ -196,7 +196,7 @@ func TestStalledPeerReadsOn(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("%d %s", i, long(500_000)), string(p.message(id)))
 	}
 	require.Zero(t, c.Pending())
-	eventually(t, "nobody writes", func() bool { return !c.conn.socket.blocked() })
+	eventually(t, "everything is written", func() bool { return !c.conn.socket.blocked() })
 	p.lives()
 }
 

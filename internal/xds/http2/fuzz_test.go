@@ -12,9 +12,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// FuzzFrames: whatever comes after the preface, the connection ends when the bytes do,
-// every Receiver has ended by then, and nothing panics. Whole messages on a stream that
-// ended well have come back.
+// FuzzFrames: whatever follows the preface, the connection ends when the bytes end, every Receiver
+// has ended by then, and nothing panics. Complete messages on a stream that ended without an error
+// were echoed.
 func FuzzFrames(f *testing.F) {
 	for _, b := range seeds(f) {
 		f.Add(b)
@@ -52,11 +52,11 @@ func wellFormed(t *testing.T, b *bytes.Buffer) {
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
 			return
 		}
-		require.NoError(t, err, "the server's own frames")
+		require.NoError(t, err, "frames of the server")
 	}
 }
 
-// seeds are conversations that lead into all of the server.
+// seeds are conversations that reach all parts of the server.
 func seeds(f *testing.F) (out [][]byte) {
 	write := func(say func(p *peer)) {
 		var b bytes.Buffer

@@ -10,7 +10,7 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// events are what Receivers were told, in order.
+// events are the calls of Receivers, in order.
 type events struct {
 	mu   sync.Mutex // guards list
 	list []string
@@ -28,7 +28,8 @@ func (l *events) all() []string {
 	return append([]string(nil), l.list...)
 }
 
-// gatherer is a Receiver that answers when it has all. It refuses "bad" at once, and "late" then.
+// gatherer is a Receiver that answers in Gathered. It refuses "bad" at once, and "late" in
+// Gathered.
 type gatherer struct {
 	*Stream
 	*events
@@ -57,7 +58,7 @@ func (g *gatherer) End() { g.add("%d ended", g.id) }
 
 const gather = "/test.Service/Gather"
 
-// data are frames of DATA with a message each, for one write.
+// data writes DATA frames with a message each, for one write.
 func data(t *testing.T, to *bytes.Buffer, id uint32, end bool, messages ...string) {
 	fr := xhttp2.NewFramer(to, nil)
 	for i, m := range messages {
@@ -65,7 +66,7 @@ func data(t *testing.T, to *bytes.Buffer, id uint32, end bool, messages ...strin
 	}
 }
 
-// TestGathered: whatever comes together is told before the one call that tells that it is all.
+// TestGathered: messages that arrive together precede one call of Gathered.
 func TestGathered(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -87,17 +88,18 @@ func TestGathered(t *testing.T) {
 			p := v.connect()
 			p.open(gather)
 			p.open(gather)
-			p.lives() // so that what follows is all there is to read
+			p.lives() // so that nothing else is left to read
 			var b bytes.Buffer
 			c.write(&b)
 			p.raw(b.String())
-			eventually(t, "all was told", func() bool { return len(l.all()) >= len(c.want) })
+			eventually(t, "all events have happened", func() bool { return len(l.all()) >= len(c.want) })
 			require.Equal(t, c.want, l.all()[:len(c.want)])
 		})
 	}
 }
 
-// TestGatheredAnswersBeforeTheEnd: a peer that asks and ends its side at once gets its answer.
+// TestGatheredAnswersBeforeTheEnd: a peer that sends a message and ends its side receives its
+// answer.
 func TestGatheredAnswersBeforeTheEnd(t *testing.T) {
 	v := serve(t, Options{}, map[string]Handler{gather: func(st *Stream) Receiver { return &gatherer{Stream: st, events: &events{}} }})
 	p := v.connect()

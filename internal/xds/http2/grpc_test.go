@@ -45,8 +45,8 @@ func (v *service) grpc(conf *tls.Config, more ...grpc.DialOption) *grpc.ClientCo
 	return c
 }
 
-// TestGRPCClient: grpc-go's client, in plain text and on TLS, with its own windows (which
-// it adapts by pings) and with small ones.
+// TestGRPCClient: grpc-go's client in plain text and on TLS, with its own windows, which it adapts
+// with pings, and with small ones.
 func TestGRPCClient(t *testing.T) {
 	conf := certificates(t)
 	for name, c := range map[string]struct {
@@ -82,7 +82,7 @@ func TestGRPCClient(t *testing.T) {
 func TestGRPCUnary(t *testing.T) {
 	v := serve(t, Options{MaxMessage: 1 << 20})
 	c := v.grpc(nil)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // grpc-timeout goes along
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the request has grpc-timeout
 	defer cancel()
 	in, out := "hello", ""
 	require.NoError(t, c.Invoke(ctx, echo, &in, &out))
@@ -100,7 +100,7 @@ func TestGRPCUnary(t *testing.T) {
 	require.Equal(t, codes.ResourceExhausted, status.Code(c.Invoke(ctx, echo, &in, &out)))
 }
 
-// TestGRPCClientGoesElsewhere: a client of a server that stops is told so that it may try again.
+// TestGRPCClientGoesElsewhere: a client of a server that stops may try again.
 func TestGRPCClientGoesElsewhere(t *testing.T) {
 	v := serve(t, Options{})
 	st, err := v.grpc(nil).NewStream(context.Background(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, hold)

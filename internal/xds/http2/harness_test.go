@@ -24,14 +24,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patient is how long a test waits for what must happen.
+// patient is how long a test waits for something that must happen.
 const patient = time.Minute
 
 // Methods of the test server.
 const (
-	echo = "/test.Service/Echo" // each message comes back
-	fail = "/test.Service/Fail" // each message is refused with the status that it names
-	hold = "/test.Service/Hold" // messages are kept, and the test sends
+	echo = "/test.Service/Echo" // returns each message
+	fail = "/test.Service/Fail" // refuses each message with the status that it contains
+	hold = "/test.Service/Hold" // keeps messages, and the test sends
 )
 
 // service is a server on a real connection.
@@ -68,7 +68,7 @@ func (c *call) Receive(b []byte) error {
 	return nil
 }
 
-// Quick has loops take all messages but for "slow".
+// Quick leaves all messages to loops, except "slow".
 func (c *call) Quick(b []byte) bool { return string(b) != "slow" }
 
 func (c *call) End() {
@@ -96,7 +96,7 @@ func serve(t *testing.T, o Options, more ...map[string]Handler) *service {
 	return serveOn(t, l, o, more...)
 }
 
-// serveOn is serve at a listener.
+// serveOn is serve on a given listener.
 func serveOn(t *testing.T, l net.Listener, o Options, more ...map[string]Handler) *service {
 	t.Helper()
 	v := newService(t, o, more...)
@@ -127,7 +127,7 @@ func newService(t *testing.T, o Options, more ...map[string]Handler) *service {
 	return v
 }
 
-// call waits for the n-th call.
+// call returns the n-th call, and waits for it.
 func (v *service) call(n int) *call {
 	v.t.Helper()
 	eventually(v.t, "the call has begun", func() bool { return v.begun() > n })
@@ -136,7 +136,7 @@ func (v *service) call(n int) *call {
 	return v.calls[n]
 }
 
-// begun is how many calls have begun.
+// begun returns how many calls have begun.
 func (v *service) begun() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -139,7 +139,7 @@ func (fr *frameReader) refusal(f *xhttp2.MetaHeadersFrame, r *request) (code int
 	case f.Truncated:
 		return http.StatusRequestHeaderFieldsTooLarge, "the request's header is too large\n"
 	case r.method != http.MethodPost:
-		return http.StatusMethodNotAllowed, "this is a gRPC server: only POST is of use here\n"
+		return http.StatusMethodNotAllowed, "this is a gRPC server: use POST\n"
 	case !isGRPC(r.contentType):
 		return http.StatusUnsupportedMediaType, "this is a gRPC server: the content-type must be application/grpc\n"
 	}

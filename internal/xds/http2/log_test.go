@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
-// TestLog: an operator learns what a peer did wrong, and is not bothered with the usual.
+// TestLog: violations of the protocol are logged as warnings, and usual events are not.
 func TestLog(t *testing.T) {
 	var log logtext.Buffer
 	v := serve(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})

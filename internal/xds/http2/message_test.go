@@ -16,7 +16,7 @@ func TestMessages(t *testing.T) {
 	v := serve(t, Options{})
 	for name, c := range map[string]struct {
 		data   []byte
-		frames []int // lengths of all but the last
+		frames []int // lengths of all frames but the last
 		want   []string
 	}{
 		"one":                    {framed([]byte("one")), nil, []string{"one"}},
@@ -57,7 +57,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestOneByteAtATime: nothing depends on how the bytes come.
+// TestOneByteAtATime: the split of bytes into reads has no effect.
 func TestOneByteAtATime(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.dial()
@@ -120,7 +120,7 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
-// TestLargestMessage: what is just allowed is taken, and its buffer is not kept.
+// TestLargestMessage: a message of the maximum size is accepted, and its buffer is not kept.
 func TestLargestMessage(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: maxWindow})
@@ -128,12 +128,12 @@ func TestLargestMessage(t *testing.T) {
 	id := p.open(hold)
 	text := long(2 << 20)
 	sent := make(chan struct{})
-	go func() { // windows are given back as it is taken: what comes must be read
+	go func() { // window updates arrive meanwhile and must be read
 		defer close(sent)
 		p.sendWithin(id, framed([]byte(text)))
 	}()
 	c := v.call(0)
-	eventually(t, "it is there", func() bool { return len(c.got()) == 1 })
+	eventually(t, "the message has arrived", func() bool { return len(c.got()) == 1 })
 	await.From(t, sent)
 	require.Equal(t, text, string(c.got()[0]))
 }

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// peer is a client that does what the test says, frame by frame.
+// peer is a client whose frames the test decides.
 type peer struct {
 	t  *testing.T
 	c  net.Conn
@@ -26,7 +26,7 @@ type peer struct {
 	id uint32 // of the newest stream
 }
 
-// dial connects without saying anything.
+// dial connects, and sends nothing.
 func (v *service) dial() *peer {
 	v.t.Helper()
 	c, err := net.Dial("tcp", v.addr)
@@ -45,7 +45,7 @@ func newPeer(t *testing.T, c net.Conn) *peer {
 	return p
 }
 
-// connect is dial with everything that comes before requests.
+// connect is dial, with everything that precedes requests.
 func (v *service) connect(settings ...xhttp2.Setting) *peer {
 	v.t.Helper()
 	p := v.dial()
@@ -66,7 +66,7 @@ func (p *peer) raw(s string) {
 	require.NoError(p.t, err)
 }
 
-// usual are the fields of a request.
+// usual returns the fields of a request.
 func usual(path string) []string {
 	return []string{":method", "POST", ":scheme", "http", ":path", path, ":authority", "test",
 		"content-type", "application/grpc", "te", "trailers"}
@@ -102,12 +102,12 @@ func (p *peer) openWith(end bool, fields ...string) uint32 {
 	return p.id
 }
 
-// framed is a message as it goes into DATA.
+// framed returns a message with its prefix.
 func framed(b []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(b))), b...)
 }
 
-// send sends messages in one frame each.
+// send sends messages, each in a frame.
 func (p *peer) send(id uint32, messages ...string) {
 	p.t.Helper()
 	for _, m := range messages {
@@ -115,21 +115,22 @@ func (p *peer) send(id uint32, messages ...string) {
 	}
 }
 
-// answer is what came on a stream up to its end.
+// answer is what arrived on a stream up to its end.
 type answer struct {
 	header, trailer map[string]string
 	data            []byte
 	reset           *xhttp2.ErrCode
 }
 
-// next gives the next frame that is no housekeeping; nil: the connection has ended.
+// next returns the next frame other than settings, pings and window updates; nil: the connection
+// has ended.
 func (p *peer) next() xhttp2.Frame {
 	p.t.Helper()
 	for {
 		f, err := p.fr.ReadFrame()
 		if err != nil {
 			var ne net.Error
-			require.False(p.t, errors.As(err, &ne) && ne.Timeout(), "nothing comes")
+			require.False(p.t, errors.As(err, &ne) && ne.Timeout(), "nothing arrives")
 			return nil
 		}
 		switch f := f.(type) {
@@ -205,7 +206,7 @@ func (p *peer) message(id uint32) []byte {
 	return b[prefixLen:]
 }
 
-// goneWith waits for the end of the connection and for the code that the server gave.
+// goneWith waits for the end of the connection, and checks the server's error code.
 func (p *peer) goneWith(code xhttp2.ErrCode) {
 	p.t.Helper()
 	for {
@@ -226,7 +227,7 @@ func (p *peer) gone() {
 	}
 }
 
-// lives makes sure that the connection is served: it calls a method.
+// lives checks that the connection is served, by a call.
 func (p *peer) lives() {
 	p.t.Helper()
 	id := p.open(echo)
@@ -243,7 +244,7 @@ func (p *peer) half(id uint32) {
 
 func long(n int) string { return strings.Repeat("0123456789abcdef", n/16+1)[:n] }
 
-// onTLS gives a peer the client's side of TLS.
+// onTLS does the client's side of TLS.
 func (p *peer) onTLS(conf *tls.Config) *peer {
 	return newPeer(p.t, tls.Client(p.c, conf))
 }

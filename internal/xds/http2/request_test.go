@@ -8,7 +8,7 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// without takes fields out of a request, and with adds some.
+// without removes fields of a request, and with adds some.
 func without(fields []string, name string) (out []string) {
 	for i := 0; i < len(fields); i += 2 {
 		if fields[i] != name {
@@ -22,14 +22,14 @@ func with(fields []string, more ...string) []string {
 	return append(append([]string(nil), fields...), more...)
 }
 
-// TestRequests: what a header block leads to. The connection goes on in every case.
+// TestRequests: the effects of header blocks. The connection continues in every case.
 func TestRequests(t *testing.T) {
 	v := serve(t, Options{})
 	ok := usual(echo)
 	for name, c := range map[string]struct {
 		fields []string
-		status string // of HTTP; empty: the stream is reset with PROTOCOL_ERROR
-		code   string // of gRPC
+		status string // HTTP status; empty: the stream is reset with PROTOCOL_ERROR
+		code   string // gRPC status
 		text   string // in the message, or in the body
 	}{
 		"good":                       {ok, "200", "0", ""},
@@ -91,7 +91,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestContentLength: DATA must be as long as was announced.
+// TestContentLength: DATA must have the announced length.
 func TestContentLength(t *testing.T) {
 	v := serve(t, Options{})
 	for name, c := range map[string]struct {
@@ -115,7 +115,7 @@ func TestContentLength(t *testing.T) {
 	}
 }
 
-// TestRequestTrailers: a header block may end a request, and only that.
+// TestRequestTrailers: a second header block must end the request.
 func TestRequestTrailers(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect()
@@ -136,8 +136,8 @@ func TestRequestTrailers(t *testing.T) {
 	p.lives()
 }
 
-// TestHeaderTableChanges: the peer may change the size of its table at any time; header
-// blocks in both directions stay understood.
+// TestHeaderTableChanges: the peer may change the size of its table at any time. Header blocks in
+// both directions remain readable.
 func TestHeaderTableChanges(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect(xhttp2.Setting{ID: xhttp2.SettingHeaderTableSize, Val: 0})
@@ -145,7 +145,7 @@ func TestHeaderTableChanges(t *testing.T) {
 	p.lives()
 	for _, size := range []uint32{100, 4096, 1, 0} {
 		require.NoError(t, p.fr.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingHeaderTableSize, Val: size}))
-		p.he.SetMaxDynamicTableSize(size) // ours for requests, told in the next block
+		p.he.SetMaxDynamicTableSize(size) // for requests; announced in the next block
 		p.lives()
 		p.lives()
 	}
@@ -153,7 +153,7 @@ func TestHeaderTableChanges(t *testing.T) {
 	require.Equal(t, "12", p.answer(id).trailer["grpc-status"])
 }
 
-// TestTooLargeATable: a table beyond what was agreed on ends the connection.
+// TestTooLargeATable: a table larger than the limit ends the connection.
 func TestTooLargeATable(t *testing.T) {
 	p := serve(t, Options{}).connect()
 	require.NoError(t, p.fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x3f, 0xe2, 0x1f}, EndHeaders: true}))
@@ -175,7 +175,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestDeadline: each stream ends when its time is over, and the connection goes on.
+// TestDeadline: each stream ends at its deadline, and the connection continues.
 func TestDeadline(t *testing.T) {
 	v := serve(t, Options{Tick: time.Millisecond})
 	p := v.connect()

@@ -17,13 +17,14 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// atRest waits until nobody reads a connection.
+// atRest waits until a connection has no reader.
 func atRest(t *testing.T, c *conn) {
 	t.Helper()
 	eventually(t, "the connection is at rest", func() bool { return c.socket.polled.state.Load() == resting })
 }
 
-// TestAtRest: a connection at rest has no goroutine, whatever came before, and what comes next is taken.
+// TestAtRest: an idle connection has no goroutine, whatever it received, and the next message is
+// processed.
 func TestAtRest(t *testing.T) {
 	conf := certificates(t)
 	for name, o := range map[string]Options{"plain": {}, "TLS": {TLS: conf.server}} {
@@ -51,13 +52,14 @@ func TestAtRest(t *testing.T) {
 	}
 }
 
-// reads tells whether any connection has a goroutine.
+// reads reports whether any connection has a goroutine.
 func reads() bool {
 	b := make([]byte, 1<<20)
 	return strings.Contains(string(b[:runtime.Stack(b, true)]), "carryOn")
 }
 
-// TestPiecesAtRest: frames that come in pieces are put together, each piece after the one before was taken.
+// TestPiecesAtRest: frames that arrive in pieces are joined. Each piece arrives after the previous
+// one was read.
 func TestPiecesAtRest(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect()
@@ -82,8 +84,8 @@ type held struct{ until <-chan struct{} }
 func (s held) Receive([]byte) error { <-s.until; return nil }
 func (s held) End()                 {}
 
-// TestSlowHoldUpNobody: Receivers that wait, more than there are loops, keep no other connection waiting.
-func TestSlowHoldUpNobody(t *testing.T) {
+// TestWaitingReceiversDelayNoOthers: waiting Receivers, more than there are loops, delay no other connection.
+func TestWaitingReceiversDelayNoOthers(t *testing.T) {
 	const wait = "/test.Service/Wait"
 	until, begun := make(chan struct{}), make(chan *Stream, 1)
 	v := serve(t, Options{}, map[string]Handler{wait: func(st *Stream) Receiver { begun <- st; return held{until} }})
@@ -104,7 +106,7 @@ func TestSlowHoldUpNobody(t *testing.T) {
 	}
 }
 
-// TestEndAtRest: connections at rest are told of their end, and of that of their peer.
+// TestEndAtRest: idle connections notice their end, and the end of their peer.
 func TestEndAtRest(t *testing.T) {
 	v := serve(t, Options{})
 	p, other := v.connect(), v.connect()
@@ -120,7 +122,7 @@ func TestEndAtRest(t *testing.T) {
 	require.True(t, v.call(0).over() && v.call(1).over())
 }
 
-// TestBusyHasGoroutine: a peer that goes on and on is not for a loop.
+// TestBusyHasGoroutine: a loop does not serve a peer that sends all the time.
 func TestBusyHasGoroutine(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect()
@@ -139,10 +141,10 @@ func TestBusyHasGoroutine(t *testing.T) {
 	atRest(t, c)
 }
 
-// TestLoopsYield: loops read nothing before Yield has returned, and all that came then.
+// TestLoopsYield: loops read nothing before Yield returns, and everything afterwards.
 func TestLoopsYield(t *testing.T) {
 	var urgent atomic.Bool
-	var yields atomic.Int32 // that wait
+	var yields atomic.Int32 // calls in progress
 	done := make(chan struct{})
 	v := serve(t, Options{Yield: func() {
 		if urgent.Load() {
@@ -151,13 +153,14 @@ func TestLoopsYield(t *testing.T) {
 		}
 	}})
 	finish := sync.OnceFunc(func() { close(done) })
-	t.Cleanup(finish) // else Stop would wait for ever where something below fails
+	t.Cleanup(finish) // otherwise Stop waits forever if a check below fails
 	p := v.connect()
 	id := p.open(echo)
 	c := v.call(0)
 	atRest(t, c.conn)
 	urgent.Store(true)
-	// A loop may have left Yield already, with an event that it has yet to tell: frames go on until one waits.
+	// A loop may have left Yield before, with an event that it has not reported yet. The test sends
+	// until one waits.
 	eventually(t, "the loop yields", func() bool {
 		return p.fr.WriteWindowUpdate(0, 1) == nil && yields.Load() > 0
 	})
@@ -185,7 +188,7 @@ func (s patientOne) Receive([]byte) error {
 
 func (s patientOne) End() {}
 
-// TestPresent: a Receiver that waits is told that the peer has gone, be it with an end or without.
+// TestPresent: a waiting Receiver notices that the peer has gone, with or without ending its side.
 func TestPresent(t *testing.T) {
 	const wait = "/test.Service/Present"
 	for name, leave := range map[string]func(*peer){

@@ -7,7 +7,7 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// begun is a stream that has sent its head, and its peer.
+// begun returns a stream that has sent its header, and its peer.
 func begun(t *testing.T, settings ...xhttp2.Setting) (*call, *peer) {
 	v := serve(t, Options{})
 	p := v.connect(settings...)
@@ -18,7 +18,8 @@ func begun(t *testing.T, settings ...xhttp2.Setting) (*call, *peer) {
 	return c, p
 }
 
-// TestSendAllIsOneFrame: what a peer takes at once comes in one frame, and its parts may be used again.
+// TestSendAllIsOneFrame: messages that the peer accepts at once are in one frame, and their parts
+// may be reused.
 func TestSendAllIsOneFrame(t *testing.T) {
 	c, p := begun(t)
 	eventually(t, "what came has been answered", func() bool {
@@ -35,7 +36,8 @@ func TestSendAllIsOneFrame(t *testing.T) {
 	require.Equal(t, want, p.next().(*xhttp2.DataFrame).Data())
 }
 
-// TestSendAllKeepsWhatHasNoRoom: what goes later is whole and in order, and behind it what is sent then.
+// TestSendAllKeepsWhatHasNoRoom: messages that are sent later are complete and in order, before
+// later messages.
 func TestSendAllKeepsWhatHasNoRoom(t *testing.T) {
 	const window = 100
 	c, p := begun(t, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: window})
@@ -44,7 +46,7 @@ func TestSendAllKeepsWhatHasNoRoom(t *testing.T) {
 	require.True(t, kept)
 	kept, err = c.SendAll([][][]byte{{[]byte("last")}})
 	require.NoError(t, err)
-	require.True(t, kept, "it must not go before the others")
+	require.True(t, kept, "it must not precede the others")
 	require.Equal(t, 2, c.Pending())
 	require.NoError(t, p.fr.WriteWindowUpdate(c.id, 1000))
 	for _, want := range []string{long(60), long(70), "last"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// TestHandshakeInTime: whoever says nothing, or too little, is not waited for.
+// TestHandshakeInTime: peers that send nothing, or too little, are closed.
 func TestHandshakeInTime(t *testing.T) {
 	for _, s := range []string{"", xhttp2.ClientPreface[:10], xhttp2.ClientPreface, xhttp2.ClientPreface + "\x00\x00"} {
 		givesUp(t, Options{}, func(v *service) *peer {
@@ -29,7 +29,7 @@ func TestHandshakeInTime(t *testing.T) {
 	p.gone()
 }
 
-// givesUp waits until a server tells a peer that it does not go on.
+// givesUp waits until the server announces the end to a peer.
 func givesUp(t *testing.T, o Options, dial func(*service) *peer) {
 	t.Helper()
 	withTime(t, func(enough time.Duration) bool {
@@ -45,8 +45,8 @@ func givesUp(t *testing.T, o Options, dial func(*service) *peer) {
 	})
 }
 
-// withTime has a connection that is to end soon get ever more time, until it was enough: with too little
-// the connection is closed before both sides have said what they wanted to.
+// withTime repeats a test of a connection that ends soon with more time, until the time suffices:
+// with too little, the connection closes before both sides have sent everything.
 func withTime(t *testing.T, try func(enough time.Duration) bool) {
 	t.Helper()
 	for enough := 200 * time.Millisecond; enough < patient/2; enough *= 2 {
@@ -54,11 +54,11 @@ func withTime(t *testing.T, try func(enough time.Duration) bool) {
 			return
 		}
 	}
-	require.Fail(t, "the connection has ended without what is wanted")
+	require.Fail(t, "the connection has ended too early")
 }
 
-// TestFramesInTime: a header block, or another frame, that does not go on ends the
-// connection; DATA may come as slowly as it likes.
+// TestFramesInTime: a header block, or another frame, that stalls ends the connection. DATA may be
+// slow.
 func TestFramesInTime(t *testing.T) {
 	v := serve(t, Options{Tick: time.Millisecond, FrameTime: 5 * time.Millisecond})
 	for name, s := range map[string]string{
@@ -86,7 +86,7 @@ func TestFramesInTime(t *testing.T) {
 	require.Equal(t, "slow", string(p.message(id)))
 }
 
-// TestKeepAlive: a peer that answers pings stays, one that does not is gone.
+// TestKeepAlive: a peer that answers pings stays connected, and one that does not is closed.
 func TestKeepAlive(t *testing.T) {
 	withTime(t, func(enough time.Duration) bool {
 		v := serve(t, Options{Tick: time.Millisecond, Keepalive: 3 * time.Millisecond, PingTimeout: enough})
@@ -108,7 +108,7 @@ func TestKeepAlive(t *testing.T) {
 		got := ""
 		for {
 			f, err := p.fr.ReadFrame()
-			if err != nil { // no answers any more
+			if err != nil { // answers have ended
 				break
 			}
 			if d, ok := f.(*xhttp2.DataFrame); ok && d.StreamID == id {
@@ -120,8 +120,7 @@ func TestKeepAlive(t *testing.T) {
 	})
 }
 
-// TestStalledPeerDies: a peer that takes nothing and says nothing is gone, too, and so is
-// what waited for it.
+// TestStalledPeerDies: a peer that reads and sends nothing is closed, and its queue is dropped.
 func TestStalledPeerDies(t *testing.T) {
 	withTime(t, func(enough time.Duration) bool {
 		v := serve(t, Options{Tick: time.Millisecond, Keepalive: 20 * time.Millisecond, PingTimeout: enough})
@@ -133,8 +132,8 @@ func TestStalledPeerDies(t *testing.T) {
 	})
 }
 
-// TestAge: an old connection is told to go away in two steps; what is open goes on, also
-// what was opened between them; then nothing is taken, and the last stream's end is its.
+// TestAge: an old connection ends in two steps. Open streams continue, including those that were
+// opened between the steps. Then streams are refused, and the connection ends with the last stream.
 func TestAge(t *testing.T) {
 	var p *peer
 	var first uint32
@@ -153,7 +152,7 @@ func TestAge(t *testing.T) {
 	})
 	require.Equal(t, uint32(maxWindow), g.LastStreamID)
 	require.Equal(t, xhttp2.ErrCodeNo, g.ErrCode)
-	second := p.open(echo) // the peer has not read it yet
+	second := p.open(echo) // the peer has not read the GOAWAY
 	ping := p.frame(xhttp2.FramePing).(*xhttp2.PingFrame)
 	require.NoError(t, p.fr.WritePing(true, ping.Data))
 	require.Equal(t, second, p.frame(xhttp2.FrameGoAway).(*xhttp2.GoAwayFrame).LastStreamID)
@@ -169,7 +168,7 @@ func TestAge(t *testing.T) {
 	p.gone()
 }
 
-// frame gives the next frame of a type, be it housekeeping.
+// frame returns the next frame of a type.
 func (p *peer) frame(typ xhttp2.FrameType) xhttp2.Frame {
 	p.t.Helper()
 	for {
@@ -199,8 +198,8 @@ func TestAgeGrace(t *testing.T) {
 	})
 }
 
-// TestAgeEndsStreams: who stays on an old connection is told why it ends, which then ends in good order. Who waits
-// for an answer may get it after that.
+// TestAgeEndsStreams: streams that stay on an old connection end with a status that gives the
+// reason. Calls in progress may be answered after that.
 func TestAgeEndsStreams(t *testing.T) {
 	withTime(t, func(enough time.Duration) bool {
 		v, calls := serveLaterWith(t, Options{Tick: time.Millisecond, MaxAge: enough, MaxAgeGrace: enough})
@@ -210,7 +209,7 @@ func TestAgeEndsStreams(t *testing.T) {
 			select {
 			case call := <-calls:
 				call.answer <- nil
-			default: // its time was over before it was there
+			default: // the deadline passed before the stream existed
 			}
 		})
 		if aways < 2 || trailers[held] == nil || trailers[asked] == nil {
@@ -224,8 +223,8 @@ func TestAgeEndsStreams(t *testing.T) {
 	})
 }
 
-// parts reads up to the connection's end, answering pings: how often it was told to go away, and what streams ended
-// with. ended is called when one of them has.
+// parts reads up to the end of the connection, and answers pings. It returns the number of GOAWAYs,
+// and the trailers of streams. ended is called when a stream has ended.
 func (p *peer) parts(id uint32, ended func()) (aways int, trailers map[uint32]map[string]string) {
 	trailers = map[uint32]map[string]string{}
 	for {

@@ -18,7 +18,7 @@ import (
 
 type sides struct{ server, client *tls.Config }
 
-// certificates makes both sides' configurations, each with a certificate of one authority.
+// certificates returns the configurations of both sides, each with a certificate of one authority.
 func certificates(t testing.TB) sides {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -67,7 +67,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestTLSStalled: the kernel may refuse what TLS has encrypted at any byte; nothing is lost.
+// TestTLSStalled: the kernel may refuse encrypted bytes at any position, and nothing is lost.
 func TestTLSStalled(t *testing.T) {
 	conf := certificates(t)
 	v := serve(t, Options{TLS: conf.server})
@@ -119,7 +119,7 @@ func (p *peer) refused() {
 	require.Error(p.t, err)
 }
 
-// TestWithoutTLS has no certificates to give.
+// TestWithoutTLS: a connection without TLS has no certificates.
 func TestWithoutTLS(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect()

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	trust = "/test.Service/Trust" // its peer is known from its first message on
-	keep  = "/test.Service/Keep"  // messages are kept
+	trust = "/test.Service/Trust" // its peer is trusted from its first message on
+	keep  = "/test.Service/Keep"  // keeps messages
 )
 
 type trusting struct{ *call }
@@ -31,7 +31,7 @@ func (c keeping) Receive(b []byte) error {
 	return c.Keep(len(b))
 }
 
-// serveUnauthenticated serves peers that may be strangers.
+// serveUnauthenticated serves peers that may be unauthenticated.
 func serveUnauthenticated(t *testing.T, o Options) *service {
 	o.LimitUnauthenticated = true
 	return serve(t, o, map[string]Handler{
@@ -40,14 +40,14 @@ func serveUnauthenticated(t *testing.T, o Options) *service {
 	})
 }
 
-// announce begins a message of so many bytes, and sends one of them.
+// announce begins a message of a size, and sends one byte of it.
 func (p *peer) announce(id uint32, size int) {
 	p.t.Helper()
 	b := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(size)), 'x')
 	require.NoError(p.t, p.fr.WriteData(id, false, b))
 }
 
-// exhausts expects the end of a stream whose message was too much.
+// exhausts expects the end of a stream whose message was too large.
 func (p *peer) exhausts(id uint32) {
 	p.t.Helper()
 	a := p.answer(id)
@@ -55,8 +55,8 @@ func (p *peer) exhausts(id uint32) {
 	require.Contains(p.t, a.trailer["grpc-message"], "unfinished messages")
 }
 
-// TestUnfinishedMessages: those of all streams count together, as they are announced, until they
-// are whole or their stream has ended.
+// TestUnfinishedMessages: the unfinished messages of all streams count together, with their
+// announced sizes, until they are complete or their stream has ended.
 func TestUnfinishedMessages(t *testing.T) {
 	const most = 1000
 	p := serve(t, Options{MaxMessage: most}).connect()
@@ -66,7 +66,7 @@ func TestUnfinishedMessages(t *testing.T) {
 	third := p.open(echo)
 	p.announce(third, most/10)
 	p.exhausts(third)
-	p.lives() // what comes whole takes nothing
+	p.lives() // complete messages do not count
 
 	require.NoError(t, p.fr.WriteData(one, false, []byte(long(most/2-1))))
 	require.Len(t, p.message(one), most/2)
@@ -77,7 +77,8 @@ func TestUnfinishedMessages(t *testing.T) {
 	require.Len(t, p.message(again), most)
 }
 
-// TestLimitsOfUnauthenticatedPeers: as long as nobody knows who they are, they have few streams and little memory.
+// TestLimitsOfUnauthenticatedPeers: until they are trusted, they have few streams and little
+// memory.
 func TestLimitsOfUnauthenticatedPeers(t *testing.T) {
 	v := serveUnauthenticated(t, Options{})
 	p := v.connect()
@@ -120,8 +121,8 @@ func TestKeptMessages(t *testing.T) {
 	require.Equal(t, "0", p.answer(third).trailer["grpc-status"])
 }
 
-// TestCertificatesAreKnown: who has shown a certificate that was verified is no unknown.
-func TestCertificatesAreKnown(t *testing.T) {
+// TestVerifiedCertificatesLiftLimits: a peer with a verified certificate has the usual limits.
+func TestVerifiedCertificatesLiftLimits(t *testing.T) {
 	conf := certificates(t)
 	v := serveUnauthenticated(t, Options{TLS: conf.server})
 	unknown := conf.client.Clone()

@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// timed is a connection whose deadlines a test holds up.
+// timed is a connection whose deadlines a test delays.
 type timed struct {
 	*net.TCPConn
 	deadline func(time.Time)
@@ -35,12 +35,12 @@ func (l *timing) Accept() (net.Conn, error) {
 	return &timed{c.(*net.TCPConn), l.deadline}, nil
 }
 
-// TestWakesOverlap: of two wakes the second is half done while the first is handled to, and sets its
-// deadline afterwards. The connection goes on.
+// TestWakesOverlap: the second of two wakes is half done while the first is handled, and sets its
+// deadline afterwards. The connection continues.
 func TestWakesOverlap(t *testing.T) {
 	late, handled := make(chan struct{}), make(chan struct{}, 10)
 	held := make(chan struct{})
-	wakes := 0 // while the test's goroutines go one after the other
+	wakes := 0 // the test's goroutines run one after the other
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	v := serveOn(t, &timing{ln, func(at time.Time) {
@@ -63,7 +63,7 @@ func TestWakesOverlap(t *testing.T) {
 	go func() { defer close(done); c.wake() }()
 	await.From(t, held) // it will set its deadline
 	c.wake()
-	await.From(t, handled) // to the other one, of which the deadline was ended as well
+	await.From(t, handled) // the second wake, whose deadline was cleared too
 	close(late)
 	await.From(t, done)
 	p.lives()

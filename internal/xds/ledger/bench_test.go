@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// benchMesh is a table of n services and a stream of an Envoy that has all of it.
+// benchMesh returns a table of n services, and a stream of an Envoy that has all of it.
 func benchMesh(n int) (*table.Table, *Ledger) {
 	t := table.New("out")
 	t.Commit(1, benchUpdates(n))
@@ -53,7 +53,7 @@ func benchConnect(l *Ledger, n int) {
 	}
 }
 
-// benchAnswer has everything ACKed.
+// benchAnswer ACKs everything.
 func benchAnswer(l *Ledger) {
 	for {
 		out := l.Next(nil)
@@ -66,8 +66,8 @@ func benchAnswer(l *Ledger) {
 	}
 }
 
-// BenchmarkStep is what one changed resource costs on one stream: the response, its ACK,
-// and what is settled. It must not grow with the mesh.
+// BenchmarkStep measures one changed resource on one stream: the response, its ACK, and what is
+// settled. The cost must not grow with the mesh.
 func BenchmarkStep(b *testing.B) {
 	for _, n := range []int{100, 20_000} {
 		for _, c := range []struct {
@@ -76,7 +76,7 @@ func BenchmarkStep(b *testing.B) {
 		}{{resource.Endpoints, "outbound|80||service-7.ns.svc.cluster.local"}, {resource.VirtualHost, "80/service-7.ns.svc.cluster.local:80"}} {
 			b.Run(fmt.Sprintf("%s/%d", c.t, n), func(b *testing.B) {
 				t, l := benchMesh(n)
-				const streams = 1000 // that share a change, as in a fan-out
+				const streams = 1000 // they share a change, as in a fan-out
 				ledgers := make([]*Ledger, streams)
 				for i := range ledgers {
 					ledgers[i] = copied(l)
@@ -108,8 +108,8 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// BenchmarkNewService is what a service that comes takes on one stream, whose proxy answers as Envoy
-// does: it asks for the endpoints before it ACKs them.
+// BenchmarkNewService measures a new service on one stream. The proxy answers as Envoy does: it
+// requests the endpoints before it ACKs them.
 func BenchmarkNewService(b *testing.B) {
 	for _, n := range []int{100, 20_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -146,7 +146,7 @@ func BenchmarkNewService(b *testing.B) {
 
 // benchNewService answers the responses of a new service.
 func benchNewService(b *testing.B, l *Ledger, out []Response, cluster string, rev model.Revision) {
-	if rev == 2 { // the first is how the ledger learns that the proxy asks in time
+	if rev == 2 { // from the first service the ledger learns that the proxy uses prefetched endpoints
 		benchAsk(l, cluster)
 		for _, r := range out {
 			l.Handle(&Request{TypeURL: []byte(r.Type.URL()), Nonce: strconv.AppendUint(nil, r.Nonce, 10)})
@@ -171,7 +171,7 @@ func benchAsk(l *Ledger, cluster string) {
 	l.Handle(&Request{TypeURL: []byte(resource.EndpointsURL), Subscribe: slices2(cluster)})
 }
 
-// BenchmarkConnect is a whole life up to the last ACK, of a proxy that gets everything.
+// BenchmarkConnect measures a stream up to the last ACK, of a proxy that gets everything.
 func BenchmarkConnect(b *testing.B) {
 	for _, n := range []int{50, 500} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -184,18 +184,19 @@ func BenchmarkConnect(b *testing.B) {
 	}
 }
 
-// BenchmarkReconnect is a proxy that has everything, or everything but the whole of what it has in buckets.
+// BenchmarkReconnect measures a proxy that has everything, or all shards of its route configuration
+// and not the whole.
 func BenchmarkReconnect(b *testing.B) {
-	for _, buckets := range []int{0, 512} {
-		b.Run(fmt.Sprint("buckets=", buckets), func(b *testing.B) { benchReconnect(b, buckets) })
+	for _, shards := range []int{0, 512} {
+		b.Run(fmt.Sprint("shards=", shards), func(b *testing.B) { benchReconnect(b, shards) })
 	}
 }
 
-// benchParts puts each service's virtual host in a bucket, too.
-func benchParts(t *table.Table, n, buckets int) {
+// benchParts adds each service's virtual host to a route shard.
+func benchParts(t *table.Table, n, shards int) {
 	var updates []table.Update
 	for i := range n {
-		part := fmt.Sprint("80~", buckets/2, "~", i%buckets)
+		part := fmt.Sprint("80~", shards/2, "~", i%shards)
 		updates = append(updates,
 			table.Update{Type: resource.VHDSRouteConfig, Name: part, Resource: content{n: 1}.encode(resource.VHDSRouteConfig, part)},
 			table.Update{Type: resource.VirtualHost, Name: fmt.Sprint(part, "/service-", i), Resource: content{n: 1}.encode(resource.VirtualHost, part)},
@@ -204,19 +205,19 @@ func benchParts(t *table.Table, n, buckets int) {
 	t.Commit(2, updates)
 }
 
-func benchReconnect(b *testing.B, buckets int) {
+func benchReconnect(b *testing.B, shards int) {
 	const n = 2500
 	t, first := benchMesh(n)
-	if buckets > 0 {
-		benchParts(t, n, buckets)
+	if shards > 0 {
+		benchParts(t, n, shards)
 	}
 	s := t.State()
 	var requests []Request
 	for _, typ := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.VHDSRouteConfig, resource.VirtualHost} {
 		r := Request{TypeURL: []byte(typ.URL())}
 		for e := range s.All(typ) {
-			if buckets > 0 && (typ == resource.VHDSRouteConfig && e.Name == "80" || typ == resource.VirtualHost && table.RouteConfigOf(e.Name) == "80") {
-				continue // nothing looks for it
+			if shards > 0 && (typ == resource.VHDSRouteConfig && e.Name == "80" || typ == resource.VirtualHost && table.RouteConfigOf(e.Name) == "80") {
+				continue // no listener uses it
 			}
 			r.Initial = append(r.Initial, NameVersion{[]byte(e.Name), []byte(e.Version)})
 			if typ == resource.Endpoints || typ == resource.VHDSRouteConfig {

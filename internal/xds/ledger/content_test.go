@@ -10,13 +10,13 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// content is what a resource of these tests says: a number that makes it differ, whom it
-// refers to, and whether a proxy will refuse it. It is encoded as field 15 of whatever
+// content is the content of a resource in these tests: a number that distinguishes versions, the
+// resources that it refers to, and whether a proxy refuses it. It is encoded as field 15 of any
 // message, so that virtual hosts can be joined to a whole route configuration.
 type content struct {
 	n    int
-	refs []string // clusters, or of a listener route configurations ("rc:80"), scopes ("sc:80~2") or that it asks for scopes ("ask:")
-	eds  bool     // a cluster with endpoints of its own
+	refs []string // clusters; of a listener, route configurations ("rc:80"), scopes ("sc:80~2"), or that it requests scopes ("ask:")
+	eds  bool     // a cluster with endpoints
 	bad  bool
 }
 

@@ -2,10 +2,10 @@
 // goroutine and no network. The server passes requests to Handle and new states of the tables
 // to Update, and calls Next for the responses that may be sent.
 //
-// A stream is a cursor on its tables: for each type it knows up to which revision additions and
-// removals were sent. Whatever came after is to be sent. Exceptions, such as names that were
-// subscribed again and differences after a reconnect, are small sets of names, which streams in
-// the same situation share. The memory of a stream does not grow with the mesh.
+// A stream is a cursor on its tables: for each type it records up to which revision additions and
+// removals were sent. Later ones are still to be sent. Exceptions, such as names that were subscribed
+// again and differences after a reconnect, are small sets of names, which streams in the same
+// situation share. The memory of a stream does not grow with the mesh.
 //
 // The life of a response is in three files, in this order:
 //
@@ -14,9 +14,10 @@
 //	answer.go  Handle, ACK, NACK, and Settle
 //
 // What has to wait is decided in ordering.go (clusters before routes, and back), prefetch.go
-// (endpoints before they are requested) and scopes.go (SRDS). Types and their relations are
-// rows of resource.Types. The other files are variants: vhds.go, sotw.go, reconnect.go (what
-// a proxy has from an earlier stream) and rebind.go (other tables).
+// (endpoints before they are requested), scopes.go (SRDS) and vhds.go (VHDS). Each is a struct with the
+// state of its waits. They share the subscriptions and cursors in state.go and watch.go. Types and
+// their relations are rows of resource.Types. The other files are variants: sotw.go, reconnect.go (what
+// a proxy has from an earlier stream), rebind.go (other tables) and retry.go. Reports are in status.go.
 //
 // Invariants, each with a transcript in testdata:
 //
@@ -50,6 +51,6 @@
 //     their route configurations are sent. The listener that requests scopes goes first, as
 //     Envoy makes it wait. Scopes, and routes that a listener used, are removed once all
 //     listeners are ACKed and have their routes.
-//  12. Secrets and their removals wait for nothing. Envoy ACKs a cluster when the cluster's secrets
-//     are there or known to be absent, and keeps secrets that it has.
+//  12. Secrets and their removals wait for nothing. Envoy ACKs a cluster when it has the cluster's
+//     secrets, or knows that they do not exist, and keeps secrets that it has.
 package ledger

@@ -10,35 +10,34 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// envoy is what an Envoy does with delta xDS, as far as it matters here: it subscribes
-// what it needs, refuses what is bad, keeps virtual hosts inside route configurations,
-// and warms changed clusters until their endpoints come.
+// envoy models Envoy's use of delta xDS. It subscribes to what it needs, refuses what is bad, keeps
+// virtual hosts inside route configurations, and warms changed clusters until their endpoints come.
 type envoy struct {
 	r    *rand.Rand
 	vhds bool
 
 	clusters, endpoints, listeners map[string]held
 	scopes                         map[string]held
-	active                         map[string]held // listeners that take connections: older than listeners while those warm
+	active                         map[string]held // listeners that accept connections: older than listeners while those warm
 	waits                          map[string]bool // listeners that wait for the first scopes
 	starting                       bool            // all listeners wait for each other
-	asks                           bool            // SRDS is subscribed
-	scoped                         bool            // and was answered
-	order                          []kind          // in which types were asked for first: in it they are asked for on each stream
+	asks                           bool            // it subscribed to SRDS
+	scoped                         bool            // and SRDS was answered
+	order                          []kind          // the order of the first requests of types, which each stream repeats
 	routes                         map[string]*routeConfig
 	warming                        map[string]bool        // clusters that wait for endpoints
 	usable                         map[string]bool        // clusters of which some version is warm
-	listed                         map[string]string      // virtual hosts and versions, also of dropped ones
+	listed                         map[string]string      // virtual hosts and versions, including those of dropped route configurations
 	refused                        [kinds]map[string]bool // clusters and endpoints that were refused, and not sent differently since
 
-	// late: it looks for endpoints of new clusters some time after it has taken them, those
-	// of later, as Envoy does before it has all clusters at start.
+	// late: it requests endpoints of new clusters some time after it received the clusters, those
+	// of the last ones first, as Envoy does while it starts.
 	late  bool
 	later map[string]bool
 
 	sotw    *translator // nil: delta
 	started [kinds]bool
-	out     []Request // not yet read by the server
+	out     []Request // requests that the server has not read
 }
 
 type held struct {
@@ -49,8 +48,8 @@ type held struct {
 type routeConfig struct {
 	held
 	hosts  map[string]held
-	stale  bool // no listener used it since it was updated last
-	loaded bool // its virtual hosts have come, or word that there are none
+	stale  bool // no listener has used it since its last update
+	loaded bool // its virtual hosts have come, or the notice that there are none
 }
 
 func newEnvoy(r *rand.Rand, vhds bool) *envoy {
@@ -81,21 +80,20 @@ func slices2(names ...string) (out [][]byte) {
 	return out
 }
 
-// connect begins a stream: with what was subscribed before, and what is held of it. In
-// two things it is better than Envoy, where no server could know better: Envoy lists
-// virtual hosts of route configurations that it has dropped, which misleads where the
-// stream breaks just after it got the same one again; and it does not tell which of its
-// clusters wait for endpoints.
+// connect begins a stream with the subscriptions and resources of before. It differs from Envoy in
+// two things that no server can know. Envoy lists virtual hosts of route configurations that it has
+// dropped, which misleads if the stream breaks right after it received the same one again. And
+// Envoy does not report which of its clusters wait for endpoints.
 func (e *envoy) connect() {
 	e.out = nil
-	if e.started[eds] { // all are asked for now
+	if e.started[eds] { // it requests all now
 		clear(e.later)
 	}
 	if !e.started[cds] {
 		e.request(cds, Request{})
 		return
 	}
-	for n := range e.warming { // nobody can know that it waits; it stops by itself after 15 s
+	for n := range e.warming { // the wait is unknown to the server, and ends after 15 s
 		if _, ok := e.endpoints[n]; ok {
 			delete(e.warming, n)
 		}
@@ -178,7 +176,7 @@ func (e *envoy) take(r Response) {
 	before := len(e.out)
 	answer.Error = e.apply(k, entries, r.Removed)
 	e.request(k, answer)
-	if e.r.IntN(2) == 0 { // the subscriptions that follow may also go first
+	if e.r.IntN(2) == 0 { // subscriptions may precede the answer
 		last := len(e.out) - 1
 		e.out = slices.Insert(e.out[:last:last], before, e.out[last])
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// apply applies a response, as far as its type's parts can be refused alone.
+// apply applies a response. Resources may be refused one by one.
 func (e *envoy) apply(k kind, entries []*table.Entry, removed []string) *Error {
 	var bad []string
 	for _, en := range entries {
@@ -18,13 +18,13 @@ func (e *envoy) apply(k kind, entries []*table.Entry, removed []string) *Error {
 	}
 	partial := k == cds || k == lds || k == srds
 	if len(bad) > 0 && !partial {
-		if k == eds { // with the good ones beside them, which are sent again
+		if k == eds { // the accepted ones are sent again with it
 			for _, en := range entries {
 				e.refused[eds][en.Name] = true
 			}
 		}
 		if e.r.IntN(2) == 0 {
-			return &Error{Message: "something is wrong, but it is not said with what"}
+			return &Error{Message: "something is wrong with some resource"}
 		}
 		return &Error{Message: fmt.Sprintf("invalid: %s: bad", bad[e.r.IntN(len(bad))])}
 	}
@@ -57,7 +57,7 @@ func (e *envoy) add(k kind, name string, h held, hosts []content) {
 		old, ok := e.clusters[name]
 		e.clusters[name] = h
 		if ok && old.version == h.version {
-			return // Envoy compares
+			return // Envoy compares contents
 		}
 		if h.eds {
 			e.warming[name] = true
@@ -88,7 +88,7 @@ func (e *envoy) add(k kind, name string, h held, hosts []content) {
 			e.scopes[name] = h
 			e.followListeners()
 		}
-	case lds: // the one that has it ask for scopes waits for them, and those that come as it starts
+	case lds: // the listener that requests scopes waits for them, and so do all listeners of a starting Envoy
 		e.listeners[name] = h
 		e.waits[name] = !e.scoped && (e.starting || !e.asks)
 		e.followScopes()

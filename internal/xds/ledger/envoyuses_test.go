@@ -9,8 +9,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-// look begins to look for the endpoints of clusters that it has not looked for yet. Envoy
-// holds its requests for endpoints back until it has begun with all of them.
+// look requests the endpoints of new clusters. Envoy delays these requests until it has initialized
+// all clusters.
 func (e *envoy) look() {
 	if len(e.later) > 0 {
 		e.request(eds, Request{Subscribe: slices2(slices.Sorted(maps.Keys(e.later))...)})
@@ -18,7 +18,7 @@ func (e *envoy) look() {
 	clear(e.later)
 }
 
-// wanted are the route configurations that listeners use.
+// wanted returns the route configurations that listeners use.
 func (e *envoy) wanted() map[string]bool {
 	want := map[string]bool{}
 	for _, list := range []map[string]held{e.listeners, e.active} {
@@ -36,7 +36,7 @@ func (e *envoy) wanted() map[string]bool {
 	return want
 }
 
-// wantsScopes tells whether a listener uses scopes.
+// wantsScopes reports whether a listener uses scopes.
 func (e *envoy) wantsScopes() bool {
 	for _, list := range []map[string]held{e.listeners, e.active} {
 		for _, l := range list {
@@ -50,7 +50,7 @@ func (e *envoy) wantsScopes() bool {
 
 func usesScopes(ref string) bool { return strings.HasPrefix(ref, "sc:") || ref == "ask:" }
 
-// followScopes subscribes scopes when a listener uses some. It never tells that none does any more.
+// followScopes subscribes to scopes when a listener uses some. It never unsubscribes.
 func (e *envoy) followScopes() {
 	if e.wantsScopes() && !e.asks {
 		e.request(srds, Request{})
@@ -58,8 +58,8 @@ func (e *envoy) followScopes() {
 	}
 }
 
-// activate lets listeners take connections that have their routes. One that uses scopes
-// does not wait for those that it misses, unless it is the first that does, or Envoy starts.
+// activate makes listeners accept connections that have their routes. A listener that uses scopes
+// does not wait for missing ones, unless it is the first that uses scopes, or Envoy starts.
 func (e *envoy) activate() {
 	for n, l := range e.listeners {
 		ready := true
@@ -89,7 +89,7 @@ func (e *envoy) scopesLoaded() bool {
 	return true
 }
 
-// unserved tells of a listener that takes connections and lacks routes of them.
+// unserved returns an error if a listener accepts connections and lacks routes.
 func (e *envoy) unserved() error {
 	for n, l := range e.active {
 		for _, ref := range l.refs {
@@ -115,7 +115,7 @@ func (e *envoy) unserved() error {
 	return nil
 }
 
-// uses tells whether a listener takes connections by a route configuration.
+// uses reports whether a listener accepts connections with a route configuration.
 func (e *envoy) uses(rc string) bool {
 	for _, l := range e.active {
 		for _, ref := range l.refs {
@@ -128,9 +128,10 @@ func (e *envoy) uses(rc string) bool {
 	return false
 }
 
-// followListeners subscribes route configurations as listeners want them. Of an LDS response that is done
-// once, when all of it is taken: Envoy pauses RDS, SRDS and SDS while it takes one (LdsApiImpl::onConfigUpdate), so
-// that a route configuration which goes from one listener of it to another is not unsubscribed in between.
+// followListeners subscribes to the route configurations that listeners use. It does so once for
+// each LDS response, after all of it: Envoy pauses RDS, SRDS and SDS meanwhile
+// (LdsApiImpl::onConfigUpdate). A route configuration that moves between two listeners of a
+// response is therefore not unsubscribed in between.
 func (e *envoy) followListeners() {
 	e.followScopes()
 	want := e.wanted()
@@ -142,12 +143,12 @@ func (e *envoy) followListeners() {
 	}
 	for _, rc := range slices.Sorted(maps.Keys(e.routes)) {
 		e.routes[rc].stale = e.routes[rc].stale || !want[rc]
-		// A draining listener keeps it for a while. In state-of-the-world, a name that goes
-		// and comes again while a response is in flight is a name that never went.
-		scoped := routeshard.RouteConfig(rc) != rc // it goes with its scope
+		// A draining listener keeps it for a while. On state-of-the-world streams, a name that is
+		// removed and added while a response is in flight was never removed.
+		scoped := routeshard.RouteConfig(rc) != rc // it ends with its scope
 		if !want[rc] && e.sotw == nil && (scoped || e.r.IntN(3) > 0) {
 			for v := range e.routes[rc].hosts {
-				delete(e.listed, v) // Envoy goes on listing them: see connect
+				delete(e.listed, v) // Envoy continues to list them: see connect
 			}
 			delete(e.routes, rc)
 			e.request(rds, Request{Unsubscribe: slices2(rc)})
@@ -155,7 +156,7 @@ func (e *envoy) followListeners() {
 	}
 }
 
-// startListeners asks for listeners when the clusters are ready, as Envoy starts.
+// startListeners requests listeners when the clusters are ready, as a starting Envoy does.
 func (e *envoy) startListeners() {
 	if e.started[cds] && !e.started[lds] && len(e.warming) == 0 && len(e.clusters) > 0 {
 		e.request(lds, Request{})
@@ -163,7 +164,8 @@ func (e *envoy) startListeners() {
 	}
 }
 
-// dangling tells who refers to a cluster that is not there, or has no endpoints.
+// dangling returns an error if a resource refers to a cluster that does not exist, or has no
+// endpoints.
 func (e *envoy) dangling() error {
 	check := func(who string, refs []string) error {
 		for _, ref := range refs {
@@ -185,7 +187,7 @@ func (e *envoy) dangling() error {
 			return err
 		}
 	}
-	want := e.wanted() // others are of listeners that drain
+	want := e.wanted() // others are used by draining listeners
 	for n, rc := range e.routes {
 		for v, host := range rc.hosts {
 			if !want[n] || rc.stale {

@@ -10,8 +10,8 @@ import (
 
 // Ledger is the state of one stream. It is not safe for concurrent use.
 //
-// Each concern is a struct of its own: ordering, endpoints that are sent ahead, scopes, and virtual
-// hosts. They share streamState, which has the subscriptions and the cursors.
+// Each concern is a separate struct: ordering, prefetch of endpoints, scopes, and virtual hosts. They
+// share streamState, which has the subscriptions and the cursors.
 type Ledger struct {
 	streamState
 	prefetch endpointPrefetch

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReasonOfALongComplaintIsKept: Envoy prints the resource, and then what is wrong with it.
-func TestReasonOfALongComplaintIsKept(t *testing.T) {
+// TestReasonOfALongMessageIsKept: Envoy prints the resource before the reason.
+func TestReasonOfALongMessageIsKept(t *testing.T) {
 	long := Shortened("Error adding/updating listener(s) x: " + strings.Repeat("a", 4*maxMessage) + ": the reason")
 	require.Len(t, long, maxMessage)
 	require.True(t, strings.HasPrefix(long, "Error adding/updating listener(s) x: aaa"), long)
@@ -16,13 +16,14 @@ func TestReasonOfALongComplaintIsKept(t *testing.T) {
 	require.Equal(t, "short", Shortened("short"))
 }
 
-// TestReasonsOfOneComplaintAreTheirsAlone: Envoy tells of all that it refuses of a response in one message.
-func TestReasonsOfOneComplaintAreTheirsAlone(t *testing.T) {
+// TestReasonsAreAttributedToTheirResources: Envoy reports all refused resources of a response in
+// one message.
+func TestReasonsAreAttributedToTheirResources(t *testing.T) {
 	const message = "Error adding/updating listener(s) 10.0.0.0_80: access log of 0.0.0.0_80\n0.0.0.0_80: bad\npath: x\nvirtualInbound: wasm\n"
 	all := []string{"0.0.0.0_80", "10.0.0.0_80", "virtualInbound"}
 	require.Equal(t, "10.0.0.0_80: access log of 0.0.0.0_80", messageFor(message, "10.0.0.0_80", all))
 	require.Equal(t, "0.0.0.0_80: bad\npath: x", messageFor(message, "0.0.0.0_80", all))
 	require.Equal(t, "virtualInbound: wasm", messageFor(message, "virtualInbound", all))
-	require.Equal(t, message, messageFor(message, "virtualInbound", all[2:]), "of one it says all")
+	require.Equal(t, message, messageFor(message, "virtualInbound", all[2:]), "the whole message is about the only one")
 	require.Equal(t, "I like neither", messageFor("I like neither", "virtualInbound", all))
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// run is one random life of a proxy: two outbound worlds that it is bound to by turns, an
-// inbound one, and a network that delays and breaks.
+// run is a random history of one proxy: it is bound in turn to two outbound worlds, and to an
+// inbound one, over a network that delays and breaks.
 type run struct {
 	t        *testing.T
 	seed     uint64
@@ -33,11 +33,11 @@ type run struct {
 	sotw     *translator // nil: delta
 	ledger   *Ledger
 	envoy    *envoy
-	wire     []Response          // not yet read by the proxy
-	leave    map[uint64][]string // route configurations that are no more, and whose virtual hosts a response removes
+	wire     []Response          // responses that the proxy has not read
+	leave    map[uint64][]string // by nonce, removed route configurations of which the response removes virtual hosts
 	log      []string
-	// unsafe: a state-of-the-world proxy has connected again. It cannot tell what it has,
-	// so the first responses may remove what it still uses.
+	// unsafe: a state-of-the-world proxy connected again. It cannot list what it has, so the first
+	// responses may remove what it still uses.
 	unsafe bool
 }
 
@@ -47,7 +47,7 @@ func newRun(t *testing.T, seed uint64, strategy *Strategy, bad bool, sotw *trans
 	x.envoy.late = sotw == nil && r.IntN(3) == 0
 	x.envoy.sotw = sotw
 	x.outbound = [2]*world{newWorld(r, "a", bad), newWorld(r, "b", bad)}
-	for _, w := range x.outbound { // others come to be split
+	for _, w := range x.outbound { // others are sharded later
 		w.split = strategy.Scopes && r.IntN(2) == 0
 	}
 	x.inbound = newWorld(r, "in", false)
@@ -104,7 +104,7 @@ func (x *run) next() {
 	require.NoError(x.t, x.ledger.Err())
 }
 
-// step does one thing that may happen.
+// step does one random thing.
 func (x *run) step() {
 	switch n := x.r.IntN(100); {
 	case n < 40 && len(x.envoy.out) > 0:
@@ -127,7 +127,7 @@ func (x *run) step() {
 		x.ledger.Update(x.states())
 		x.next()
 	case n < 97:
-		if _, asks := x.outbound[x.bound].has[resource.Listener][routeshard.Listener]; asks { // what a proxy has so goes with it
+		if _, asks := x.outbound[x.bound].has[resource.Listener][routeshard.Listener]; asks { // a proxy keeps this listener when it is bound to other tables
 			x.outbound[1-x.bound].askForScopes()
 			x.commit(x.outbound[1-x.bound])
 		}
@@ -151,7 +151,7 @@ func (x *run) deliver() {
 		x.note("request %s", describeRequest(r))
 		x.ledger.Handle(&r)
 		if len(x.envoy.out) == 0 || x.r.IntN(3) > 0 {
-			break // else the next one has come together with it
+			break // otherwise the next request arrived together with it
 		}
 	}
 	x.next()
@@ -184,7 +184,7 @@ func (x *run) receive() {
 	}
 }
 
-// busy tells whether something is under way, or comes to be when the proxy has time.
+// busy reports whether messages are under way, or will be when the proxy has time.
 func (x *run) busy() bool {
 	if len(x.wire)+len(x.envoy.out) == 0 {
 		x.envoy.look()
@@ -192,7 +192,7 @@ func (x *run) busy() bool {
 	return len(x.wire)+len(x.envoy.out) > 0
 }
 
-// calm lets everything that is under way arrive.
+// calm delivers all messages.
 func (x *run) calm() {
 	for i := 0; x.busy(); i++ {
 		if i > 10_000 {
@@ -204,7 +204,7 @@ func (x *run) calm() {
 			x.receive()
 		}
 	}
-	if x.ledger.reconnecting || x.ledger.scopes.mustBeRequested() { // Envoy without routes, or that refuses the listener: the server's watchdog
+	if x.ledger.reconnecting || x.ledger.scopes.mustBeRequested() { // Envoy without routes, or that refuses the listener: the server's watchdog ends the wait
 		x.ledger.StopWaiting()
 		x.next()
 		x.calm()
@@ -212,7 +212,7 @@ func (x *run) calm() {
 }
 
 func (x *run) fail(why string) {
-	if os.Getenv("LEDGER_LOG") != "" { // what happened, to find out why
+	if os.Getenv("LEDGER_LOG") != "" { // to find the cause
 		for _, l := range x.log {
 			x.t.Log(l)
 		}
@@ -230,8 +230,8 @@ func (x *run) fail(why string) {
 	x.t.Fatalf("seed %d: %s", x.seed, why)
 }
 
-// seeds is the number of lives. LEDGER_SEEDS sets it, to look for rare ones; -short is for the race detector,
-// with which one takes ten times as long, and there is one goroutine.
+// seeds returns the number of histories. LEDGER_SEEDS sets it, to find rare failures. With -short,
+// for the race detector, there are fewer.
 func seeds() uint64 {
 	if n, err := strconv.ParseUint(os.Getenv("LEDGER_SEEDS"), 10, 64); err == nil {
 		return n
@@ -242,8 +242,8 @@ func seeds() uint64 {
 	return 100
 }
 
-// TestEveryProxyEndsRight: whatever happens in whatever order, a proxy ends with what the
-// tables have, and at no moment do its routes lead to a cluster that it does not have.
+// TestEveryProxyEndsRight: after any history, a proxy has what the tables have, and its routes
+// never refer to a cluster that it lacks.
 func TestEveryProxyEndsRight(t *testing.T) {
 	for _, s := range []*Strategy{WholeRoutes, VirtualHosts, ScopedRoutes} {
 		for _, bad := range []bool{false, true} {

@@ -56,8 +56,7 @@ func (l *Ledger) reorder(k kind, i int) {
 	}
 }
 
-// difference is what a stream must be sent, and what it must remove, to get from one table to
-// another.
+// difference has the names that a stream must send and remove to change from one table to another.
 type difference struct{ toSend, toRemove *names.Set }
 
 // situation is everything that a difference depends on.

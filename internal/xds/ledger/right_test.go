@@ -8,8 +8,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// requireRight compares what the proxy has with the tables.
-func (x *run) requireRight() {
+// requireSameAsTables compares what the proxy has with the tables.
+func (x *run) requireSameAsTables() {
 	e := x.envoy
 	heldBack := func(k kind, n string) bool { return x.ledger.watches[k].held[n] != nil }
 	compare := func(k kind, what string, want map[string]content, t resource.Type, got map[string]held) {
@@ -44,7 +44,7 @@ func (x *run) requireRight() {
 	}
 	clusters, endpoints := maps.Clone(e.clusters), maps.Clone(e.endpoints)
 	for n, c := range both(resource.Cluster) {
-		if c.bad { // it has an older one, which may have had endpoints
+		if c.bad { // the proxy has an older one, which may have had endpoints
 			delete(endpoints, n)
 		}
 	}
@@ -122,16 +122,17 @@ func (x *run) requireRoutes(both func(resource.Type) map[string]content) {
 	}
 }
 
-// live is a life, and looks at the proxy whenever it becomes quiet.
+// live runs a history, and checks the proxy whenever it is quiet.
 func (x *run) live() {
 	for i := range 400 {
 		x.step()
-		x.requireStandings(false)
+		x.requireStatuses(false)
 		if i%100 == 99 {
 			x.calm()
-			x.requireRight()
-			x.requireStandings(true)
-			// a route that was refused after reconnecting may be older than all that is known
+			x.requireSameAsTables()
+			x.requireStatuses(true)
+			// a route that was refused after reconnecting may be older than everything that is
+			// known
 			x.unsafe = x.unsafe && x.outbound[0].bad
 		}
 	}

@@ -13,14 +13,14 @@ import (
 // A scope (ScopedRouteConfiguration) selects the route configuration of the same name. Envoy
 // subscribes to all scopes at once when it has a listener that uses some.
 //
-// While Envoy starts, no listener of its first response serves before scopes, route configurations
-// and virtual hosts are there. Later, only the listener that begins the subscription waits so. Other
+// While Envoy starts, no listener of its first response serves before it has scopes, route
+// configurations and virtual hosts. Later, only the listener that begins the subscription waits so. Other
 // listeners use the scopes that exist, and must be sent after everything that they need. A running
 // proxy is therefore sent routeshard.Listener first, to subscribe to scopes, and the other listeners
 // when the scopes are usable.
 //
 // Envoy ACKs a listener when it begins to wait for routes, while the listener that it replaces still
-// serves. What the old listener used is removed when the routes of all listeners are there.
+// serves. What the old listener used is removed once all listeners have their routes.
 type scopes struct {
 	*streamState
 

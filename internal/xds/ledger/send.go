@@ -158,7 +158,7 @@ func (l *Ledger) clustersSent(f *flight) {
 		}
 		for _, c := range part.Entries {
 			if l.protocol == Sotw && c.Revision <= f.from[i].add {
-				continue // it is there because the response is complete
+				continue // it is included because the response is complete
 			}
 			switch {
 			case e.on && e.names.Has(c.Name) && l.lookup(resource.Endpoints, c.Name) != nil:

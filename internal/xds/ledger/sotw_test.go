@@ -9,8 +9,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// translator makes state-of-the-world of what the envoy of these tests says and is told,
-// which is delta: all names each time, and what a whole response lacks is removed.
+// translator converts between the envoy of these tests, which uses delta, and a state-of-the-world
+// stream: all names in each request, and removal of what a complete response omits.
 type translator struct {
 	names [kinds]map[string]bool
 	nonce [kinds][]byte

@@ -6,19 +6,19 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// requireStandings holds what Standing says against what the proxy has: at any moment it has
-// what it is said to have. quiet: nothing is under way, so that nothing may be said to be.
-func (x *run) requireStandings(quiet bool) {
+// requireStatuses compares statuses with what the proxy has, at any moment. If quiet, nothing is
+// under way, and no status may say so.
+func (x *run) requireStatuses(quiet bool) {
 	e, l := x.envoy, x.ledger
 	look := func(t resource.Type, has func(name string) (version string)) {
 		for _, s := range l.states {
 			for entry := range s.All(t) {
 				if l.lookup(t, entry.Name) != entry {
-					continue // the other table's counts
+					continue // the entry of the other table counts
 				}
 				switch status := l.Status(t, entry.Name); {
 				case status == Has && has(entry.Name) != entry.Version:
-					x.fail(fmt.Sprintf("%s %s: said to have %s, and has %q", t, entry.Name, entry.Version, has(entry.Name)))
+					x.fail(fmt.Sprintf("%s %s: its status is that it has %s, and it has %q", t, entry.Name, entry.Version, has(entry.Name)))
 				case (status == Has) != l.HasSince(t, entry.Name, entry.Revision) && status != Refused && status != NotSubscribed:
 					x.fail(fmt.Sprintf("%s %s: %s, and has it since its revision: %t", t, entry.Name, status, status != Has))
 				case quiet && (status == Unsent || status == Unanswered):
@@ -46,6 +46,6 @@ func (x *run) requireStandings(quiet bool) {
 		})
 	}
 	if m := l.Missing(100); len(m) > 0 {
-		x.fail(fmt.Sprintf("endpoints of %v are said to be waited for", m))
+		x.fail(fmt.Sprintf("Missing returns %v", m))
 	}
 }

@@ -20,19 +20,19 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what happens into testdata")
 
-// TestTranscripts plays testdata/*.txt: each block is a command, and below it what the
-// ledger does then. The commands:
+// TestTranscripts plays testdata/*.txt. Each block is a command, and below it what the ledger does.
+// The commands are:
 //
 //	stream <delta|sotw> <rds|vhds|scoped>   a new stream, bound to the tables out and in
 //	commit <table> <revision>        then a line for each resource: <type> <name> [content], or -<type> <name>;
-//	                                 behind a listener's content rc:<name>, which it asks for, or sc:<name>, which are scopes
+//	                                 after a listener's content rc:<name>, which it requests, or sc:<name>, which are scopes
 //	request <type> [nonce=<n>] [nack=<message>] [+name] [-name] [name=<content>] [name]
 //	                                 name=<content> is an entry of initial_resource_versions (a comma in <content> is a
 //	                                 space), a bare name one of resource_names; ~ in a message is a space
 //	ack                              every response that is not answered
 //	bind <table> <table>
 //
-// Below stands what is sent, as <type> <nonce>: <name>=<content>, and what is settled.
+// The output is what is sent, as <type> <nonce>: <name>=<content>, and what is settled.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ type player struct {
 	open   []Response
 }
 
-// play runs a transcript and gives it with what happened filled in.
+// play runs a transcript and returns it with the output filled in.
 func play(t *testing.T, in string) string {
 	p := &player{t: t, pool: names.NewPool(), tables: map[string]*table.Table{}, bound: []string{"out", "in"}}
 	var out strings.Builder
@@ -167,7 +167,7 @@ func (p *player) states() (out []*table.State) {
 
 var typeNames = map[string]resource.Type{"CDS": resource.Cluster, "EDS": resource.Endpoints, "SDS": resource.Secret, "SRDS": resource.Scope, "LDS": resource.Listener, "RDS": resource.RouteConfig, "VHDS": resource.VirtualHost, "NDS": resource.NameTable}
 
-// updates reads resources. RDS stands for both forms of a route configuration.
+// updates parses resources. RDS is for both forms of a route configuration.
 func (p *player) updates(lines []string) (out []table.Update) {
 	for _, l := range lines {
 		f := strings.Fields(l)

@@ -9,8 +9,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// TestFlightsAreShared: streams in the same situation have one record of what is in flight, and one that comes to other
-// tables meanwhile does not change that of the others.
+// TestFlightsAreShared: streams in the same situation share the record of what is in flight. A
+// stream that is bound to other tables does not change that of the others.
 func TestFlightsAreShared(t *testing.T) {
 	out, first := benchMesh(2)
 	second := New(Delta, VirtualHosts, first.pool, []*table.State{out.State()})

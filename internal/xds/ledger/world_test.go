@@ -13,16 +13,16 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// world is a table and the truth about it: in each of its revisions whoever is referred
-// to is there.
+// world is a table and its expected content. In each of its revisions, everything that is referred
+// to exists.
 type world struct {
 	r     *rand.Rand
 	table *table.Table
 	has   map[resource.Type]map[string]content
 	dirty map[resource.Type]map[string]bool
 	bad   bool              // it may have resources that are refused
-	split bool              // it may have split route configurations
-	spare map[string]string // by port: a form that no listener uses any more, or not yet
+	split bool              // it may have sharded route configurations
+	spare map[string]string // by port: a form that no listener uses now
 	next  int
 }
 
@@ -38,12 +38,12 @@ func (w *world) set(t resource.Type, name string, c content) {
 	w.next++
 	c.n = w.next
 	if w.r.IntN(6) == 0 {
-		c.n = 0 // sometimes what was before comes again
+		c.n = 0 // sometimes an earlier content comes back
 	}
 	c.bad = w.bad && t != resource.VHDSRouteConfig && t != resource.Scope && w.r.IntN(12) == 0
 	w.has[t][name] = c
 	w.dirty[t][name] = true
-	if t == resource.RouteConfig { // the shell is never refused alone
+	if t == resource.RouteConfig { // the form for VHDS is not refused on its own
 		w.set(resource.VHDSRouteConfig, name, content{})
 	}
 }
@@ -73,7 +73,7 @@ func (w *world) refs(n int) (out []string) {
 	return out
 }
 
-// commit publishes what happened.
+// commit commits the changes.
 func (w *world) commit(rev model.Revision) {
 	var updates []table.Update
 	for t := range resource.NumTypes {
@@ -89,7 +89,7 @@ func (w *world) commit(rev model.Revision) {
 	w.table.Commit(rev, updates)
 }
 
-// event is something that happens in a mesh.
+// event makes a random change of the mesh.
 func (w *world) event() {
 	switch w.r.IntN(12) {
 	case 0, 1:
@@ -132,7 +132,7 @@ func (w *world) addService() {
 	}
 }
 
-// removeService takes a cluster away, and whoever referred to it refers to others.
+// removeService removes a cluster. Resources that referred to it refer to others.
 func (w *world) removeService() {
 	name := w.any(resource.Cluster)
 	if name == "" {
@@ -158,10 +158,10 @@ func (w *world) removeService() {
 	}
 }
 
-// partsOf are the route configurations that "80~2" or "80~4" is split into.
+// partsOf returns the route configurations that "80~2" or "80~4" is divided into.
 func partsOf(split string) []string {
 	routeConfig, n, _ := strings.Cut(split, "~")
-	bits := len(n) // "2", "4": as good as any
+	bits := len(n) // "2" and "4" are enough
 	if n == "4" {
 		bits = 2
 	}
@@ -182,7 +182,7 @@ func (w *world) addRoutes() {
 }
 
 // addSplitRoutes serves a port by a route configuration, or by scopes of two sizes. What its
-// listener used before stays for a while, or goes.
+// listener used before stays for a while, or is removed.
 func (w *world) addSplitRoutes() {
 	port := fmt.Sprint(80 + w.r.IntN(3))
 	form := []string{"rc:" + port, "sc:" + port + "~2", "sc:" + port + "~4"}[w.r.IntN(3)]
@@ -217,14 +217,14 @@ func (w *world) addSplitRoutes() {
 	w.set(resource.Listener, listener, content{refs: []string{form}})
 }
 
-// askForScopes has the listener be there that proxies with scopes have. It stays.
+// askForScopes adds the listener that proxies with scopes have. It stays.
 func (w *world) askForScopes() {
 	if _, ok := w.has[resource.Listener][routeshard.Listener]; !ok {
 		w.set(resource.Listener, routeshard.Listener, content{refs: []string{"ask:"}})
 	}
 }
 
-// dropRoutes takes away what a listener's reference leads to.
+// dropRoutes removes what a listener's reference leads to.
 func (w *world) dropRoutes(ref string) {
 	parts := []string{ref[3:]}
 	if ref[:3] == "sc:" {

@@ -5,25 +5,25 @@ import (
 	"weak"
 )
 
-// Streams of one batch go from the same sets to the same sets, one after the other: the steps
-// that were taken last are kept, so that the next stream hashes nothing and takes no lock.
+// Streams of one batch make the same changes to the same sets, one after the other. The latest
+// steps are kept, so that the next stream needs no hash and no lock.
 const (
-	recentSteps = 64 // a power of two; two steps that share a slot drive each other out
-	recentNames = 4  // of a step at most: longer ones are rare, and comparing them is dear
+	recentSteps = 64 // a power of two; two steps with the same slot replace each other
+	recentNames = 4  // maximum of a step: longer steps are rare and expensive to compare
 )
 
-// recent are the steps that were taken last. It holds no set in memory.
+// recent has the latest steps. It keeps no set in memory.
 type recent [recentSteps]atomic.Pointer[step]
 
-// step is what became of a set: immutable once it is in recent.
+// step is a change of a set. It is immutable once it is in recent.
 type step struct {
-	from  uint64 // its id; 0: the empty set
+	from  uint64 // id of the set; 0: the empty set
 	minus bool
 	names []string
-	to    weak.Pointer[Set] // the zero one: of the empty set
+	to    weak.Pointer[Set] // zero: the empty set
 }
 
-// take is what became of s by the same step before; false where that is not known any more.
+// take returns the result of an earlier equal step; false if it is unknown.
 func (r *recent) take(s *Set, minus bool, l List) (*Set, bool) {
 	if l.Len() > recentNames {
 		return nil, false
@@ -36,7 +36,7 @@ func (r *recent) take(s *Set, minus bool, l List) (*Set, bool) {
 	return to, to != nil || known.to == weak.Pointer[Set]{}
 }
 
-// keep makes a step known.
+// keep records a step.
 func (r *recent) keep(s *Set, minus bool, l List, to *Set) {
 	if l.Len() > recentNames {
 		return
@@ -59,7 +59,7 @@ func (r *recent) slot(s *Set, minus bool, l List) *atomic.Pointer[step] {
 	return &r[key*0x9E3779B97F4A7C15>>58]
 }
 
-// number tells sets of a pool apart, also those that are gone.
+// number identifies a set of a pool, also after the set was collected.
 func (s *Set) number() uint64 {
 	if s == nil {
 		return 0

@@ -1,6 +1,5 @@
-// Package names holds sets of resource names that are immutable and shared: the streams
-// of proxies that subscribe to the same names hold one set between them, and go from
-// one set to the next together.
+// Package names has immutable, shared sets of resource names. Streams of proxies that subscribe to
+// the same names share one set.
 package names
 
 import (
@@ -12,17 +11,17 @@ import (
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
 )
 
-// Set is an immutable set of names. The nil Set is the empty one. Sets of one Pool are
-// equal if and only if their pointers are.
+// Set is an immutable set of names. The nil Set is the empty one. Sets of one Pool are equal if and
+// only if their pointers are.
 type Set struct {
-	id   uint64 // of its pool's sets, from 1 on; no two ever have the same
+	id   uint64 // number of the set in its pool, from 1; never reused
 	sum  sum
 	tree *iradix.Tree[string]
 }
 
-// sum is the sum of the members' keyed hashes, so that it can be had for a set that
-// differs by a few names without looking at the others. Its seeds are this process's
-// secret: no client can choose names whose sums collide.
+// sum is the sum of the members' keyed hashes. The sum of a set that differs by a few names needs
+// only the hashes of these. The seeds are secret and differ for each process, so that a client
+// cannot choose names whose sums collide.
 type sum [2]uint64
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
@@ -35,7 +34,7 @@ func (s sum) minus(name []byte) sum {
 	return sum{s[0] - maphash.Bytes(seeds[0], name), s[1] - maphash.Bytes(seeds[1], name)}
 }
 
-// Len is the number of names.
+// Len returns the number of names.
 func (s *Set) Len() int {
 	if s == nil {
 		return 0
@@ -43,7 +42,7 @@ func (s *Set) Len() int {
 	return s.tree.Len()
 }
 
-// Has tells whether name is a member.
+// Has reports whether name is a member.
 func (s *Set) Has(name string) bool { return s.HasBytes([]byte(name)) }
 
 // HasBytes is Has for a name in a request's buffer.
@@ -55,7 +54,7 @@ func (s *Set) HasBytes(name []byte) bool {
 	return ok
 }
 
-// All gives the names in order.
+// All returns the names in order.
 func (s *Set) All() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if s == nil {
@@ -65,25 +64,24 @@ func (s *Set) All() iter.Seq[string] {
 	}
 }
 
-// Pool makes sets and keeps equal ones one. It knows them weakly: a set that nobody
-// holds is forgotten.
+// Pool makes sets, and makes equal sets identical. It holds them weakly: unused sets are collected.
 type Pool struct {
 	recent recent
 
 	mu    sync.Mutex // guards the fields below; held for map operations only
 	known map[sum]weak.Pointer[Set]
 	puts  int    // since the last sweep
-	ids   uint64 // the last set's
+	ids   uint64 // id of the last set
 }
 
-// NewPool makes an empty one.
+// NewPool returns an empty pool.
 func NewPool() *Pool { return &Pool{known: map[sum]weak.Pointer[Set]{}} }
 
-// With gives s and the given names. Its cost is that of comparing the names where another stream
-// took the same step just before, and of hashing the new ones where one came to the same set.
+// With returns s and the given names. If another stream made the same step recently, it compares
+// the names. If the resulting set exists, it hashes the new names.
 func (p *Pool) With(s *Set, add List) *Set { return p.step(s, false, add) }
 
-// step takes a step that was taken just before, or takes it and keeps it.
+// step returns the result of a recent equal step, or computes and records it.
 func (p *Pool) step(s *Set, minus bool, l List) *Set {
 	if l.Len() == 0 || minus && s == nil {
 		return s
@@ -124,7 +122,7 @@ func (p *Pool) with(s *Set, add List) *Set {
 	return p.put(&Set{sum: exact, tree: txn.CommitOnly()})
 }
 
-// Without gives s without the given names; nil where none is left.
+// Without returns s without the given names; nil if none is left.
 func (p *Pool) Without(s *Set, drop List) *Set { return p.step(s, true, drop) }
 
 func (p *Pool) without(s *Set, drop List) *Set {
@@ -156,7 +154,7 @@ func (p *Pool) without(s *Set, drop List) *Set {
 	return p.put(&Set{sum: exact, tree: tree})
 }
 
-// Union is what is in a or in b.
+// Union returns the names that are in a or in b.
 func (p *Pool) Union(a, b *Set) *Set {
 	switch {
 	case a == b || b == nil:
@@ -169,7 +167,7 @@ func (p *Pool) Union(a, b *Set) *Set {
 	return p.With(a, b.list())
 }
 
-// Minus is what is in a and not in b.
+// Minus returns the names that are in a and not in b.
 func (p *Pool) Minus(a, b *Set) *Set {
 	if a == b {
 		return nil
@@ -180,10 +178,10 @@ func (p *Pool) Minus(a, b *Set) *Set {
 	return p.Without(a, b.list())
 }
 
-// Of makes a set of names.
+// Of returns a set of names.
 func (p *Pool) Of(names ...string) *Set { return p.With(nil, Strings(names)) }
 
-// list is the members of s.
+// list returns the members of s.
 func (s *Set) list() (out List) {
 	s.tree.Root().Walk(func(k []byte, _ string) bool {
 		out.slices = append(out.slices, k)
@@ -212,7 +210,7 @@ func (p *Pool) find(want sum) *Set {
 	return p.known[want].Value()
 }
 
-// put makes s known, unless another stream was quicker.
+// put adds s to the known sets, unless an equal one was added meanwhile.
 func (p *Pool) put(s *Set) *Set {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSetsAreMapsOfNames compares random histories with plain maps, and holds that equal
-// sets are one, whatever way led to them.
+// TestSetsAreMapsOfNames compares random histories with maps. Equal sets must be identical, however
+// they were made.
 func TestSetsAreMapsOfNames(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	p := NewPool()
@@ -52,8 +52,8 @@ func TestSetsAreMapsOfNames(t *testing.T) {
 	}
 }
 
-// TestStepsTakenAgain goes the same ways from the same sets more than once, with more steps than are
-// kept, and with sets that are gone in between.
+// TestStepsTakenAgain repeats steps from the same sets: more steps than are kept, and after sets
+// were collected.
 func TestStepsTakenAgain(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	p := NewPool()
@@ -93,7 +93,7 @@ func TestUnionAndMinus(t *testing.T) {
 	require.Same(t, a, p.Union(nil, a))
 	require.Same(t, a, p.Minus(a, nil))
 	require.Nil(t, p.Minus(nil, a))
-	require.Same(t, p.Of("x"), p.Of("x", "x"), "names that are said twice count once")
+	require.Same(t, p.Of("x"), p.Of("x", "x"), "duplicates count once")
 }
 
 func TestForgottenSetsAreSwept(t *testing.T) {
@@ -108,11 +108,11 @@ func TestForgottenSetsAreSwept(t *testing.T) {
 	p.mu.Lock()
 	p.sweep()
 	p.mu.Unlock()
-	require.Less(t, len(p.known), 100, "what was done last keeps nothing")
+	require.Less(t, len(p.known), 100, "recent steps keep no sets")
 }
 
-// BenchmarkWithKnown takes a step that another stream took: just before, and so long ago that
-// others have been taken since.
+// BenchmarkWithKnown takes a step that another stream took: just before ("recent"), and so long ago
+// that other steps have replaced it ("known").
 func BenchmarkWithKnown(b *testing.B) {
 	for name, forget := range map[string]bool{"recent": false, "known": true} {
 		b.Run(name, func(b *testing.B) { benchmarkWith(b, forget) })

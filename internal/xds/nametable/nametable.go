@@ -1,5 +1,5 @@
-// Package nametable is the form in which names of the mesh go from the control plane to the
-// DNS proxies of sidecars: Istio's istio.networking.nds.v1.NameTable.
+// Package nametable encodes the names of the mesh for the DNS proxies of sidecars, as Istio's
+// istio.networking.nds.v1.NameTable.
 package nametable
 
 import (
@@ -22,17 +22,17 @@ const Kubernetes = "Kubernetes"
 type Entry struct {
 	Host      string // "reviews.shop.svc.cluster.local", "api.example.com", "*.example.com"
 	Addresses []string
-	// Of Services, which are known by shorter names, too.
+	// Of Services, which also have shorter names.
 	Registry, ShortName, Namespace string
 }
 
-// Fields of NameTable and of its NameInfo.
+// Field numbers of NameTable and its NameInfo.
 const (
 	fieldTable, fieldKey, fieldValue                             = 1, 1, 2
 	fieldIPs, fieldRegistry, fieldShortName, fieldNamespace uint = 1, 2, 3, 4
 )
 
-// Encode gives a table's bytes; equal tables have equal bytes.
+// Encode returns the encoded table. Equal tables have equal bytes.
 func Encode(entries ...Entry) []byte {
 	entries = slices.Clone(entries)
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Host, b.Host) })
@@ -61,7 +61,7 @@ func (e *Entry) info() []byte {
 	return b
 }
 
-// Decode reads a table. Fields that are not known are let pass.
+// Decode decodes a table. It skips unknown fields.
 func Decode(b []byte) ([]Entry, error) {
 	var out []Entry
 	err := wire.Fields(b, func(n protowire.Number, v []byte) error {
@@ -76,7 +76,7 @@ func Decode(b []byte) ([]Entry, error) {
 		return nil
 	})
 	if err != nil {
-		return out, fmt.Errorf("it is not a table of names: %w", err)
+		return out, fmt.Errorf("invalid name table: %w", err)
 	}
 	return out, nil
 }

@@ -18,15 +18,15 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, entries, got, "in the order of hosts")
 	require.Equal(t, b, Encode(entries...))
-	for n := range b { // cut off anywhere it is an error, or fewer entries; never a panic
+	for n := range b { // if the table is cut off, it is an error or has fewer entries; it never panics
 		if short, err := Decode(b[:n]); err == nil {
 			require.Less(t, len(short), len(entries))
 		}
 	}
 }
 
-// TestForm holds the bytes to Istio's message: field 1 is the map, of text to a message whose
-// fields are ips, registry, shortname, namespace.
+// TestForm compares the bytes with Istio's message: field 1 is a map from string to a message with
+// the fields ips, registry, shortname and namespace.
 func TestForm(t *testing.T) {
 	b := Encode(Entry{Host: "a", Addresses: []string{"1.1.1.1"}, Registry: "r", ShortName: "s", Namespace: "n"})
 	require.Equal(t, "0a17"+"0a0161"+"1212"+"0a07312e312e312e31"+"120172"+"1a0173"+"22016e", hex.EncodeToString(b))

@@ -12,33 +12,32 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
-// Encoded is one resource as it goes over the wire. It is encoded once and shared by
-// every table and stream that has it. It is immutable.
+// Encoded is an encoded resource. Tables and streams that have it share it. It is immutable.
 type Encoded struct {
 	Name string
-	// Version is the hash of the content, in hex: equal content, equal version, in
-	// every control plane of the same build. It is what Envoy reports when it reconnects.
-	// Behind that of a listener which uses scopes stands an "s", see UsesScopes.
+	// Version is the hash of the content, in hex. Control planes of the same build give equal
+	// content the same version. Envoy reports it when it reconnects. The version of a listener that
+	// uses scopes ends in "s", see UsesScopes.
 	Version string
-	// RouteConfigs are those that a listener asks for by name. They follow from the content:
-	// what is interned has those of its equal.
+	// RouteConfigs are the route configurations that a listener requests by name. They follow from
+	// the content, so that interned equals have the same.
 	RouteConfigs []string
 
-	// delta is a field of DeltaDiscoveryResponse: tag and length of `resources`, and
-	// the discovery Resource {name, version, Any}.
+	// delta is a field of DeltaDiscoveryResponse: tag and length of `resources`, and the discovery
+	// Resource {name, version, Any}.
 	delta []byte
-	// any is the bytes of google.protobuf.Any inside delta.
+	// any is the google.protobuf.Any inside delta.
 	any []byte
 }
 
-// DeltaField is the resource as a whole `resources` field of DeltaDiscoveryResponse.
-// Callers must not change it.
+// DeltaField returns the resource as a `resources` field of DeltaDiscoveryResponse. Callers must
+// not change it.
 func (e *Encoded) DeltaField() []byte { return e.delta }
 
-// Any is the encoded google.protobuf.Any. Callers must not change it.
+// Any returns the encoded google.protobuf.Any. Callers must not change it.
 func (e *Encoded) Any() []byte { return e.any }
 
-// Value is the encoded message itself, without its Any. Callers must not change it.
+// Value returns the encoded message without its Any. Callers must not change it.
 func (e *Encoded) Value() []byte {
 	b := e.any
 	for len(b) > 0 {
@@ -53,22 +52,22 @@ func (e *Encoded) Value() []byte {
 	return nil
 }
 
-// ValueField is the message as a length-delimited field with number 2: the end of its
-// Any. As it happens RouteConfiguration.virtual_hosts has that number too, so that a
-// virtual host is made part of a route configuration by copying these bytes.
+// ValueField returns the message as a length-delimited field with number 2, which is the end of its
+// Any. RouteConfiguration.virtual_hosts has that number too, so a copy of these bytes adds a
+// virtual host to a route configuration.
 func (e *Encoded) ValueField() []byte {
 	return e.any[len(e.any)-wire.SizeField(anyValue, len(e.Value())):]
 }
 
-// SotwField is the resource as a whole `resources` field of DiscoveryResponse: its Any
-// under field number 2, which is how the discovery Resource ends.
+// SotwField returns the resource as a `resources` field of DiscoveryResponse: its Any with field
+// number 2, which is the end of the discovery Resource.
 func (e *Encoded) SotwField() []byte {
 	return e.delta[len(e.delta)-wire.SizeField(resourceAny, len(e.any)):]
 }
 
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
-// Encode encodes m under the given name. Equal messages give equal versions.
+// Encode encodes m with a name. Equal messages have equal versions.
 func Encode(t Type, name string, m proto.Message) (*Encoded, error) {
 	return encodeMessage(t, name, m, "")
 }
@@ -86,30 +85,29 @@ func encodeMessage(t Type, name string, m proto.Message, behindVersion string) (
 	return encodeVersioned(t, name, hash(value)+behindVersion, value), nil
 }
 
-// EncodeBytesScoped wraps an already encoded listener that uses scopes.
+// EncodeBytesScoped is EncodeBytes for a listener that uses scopes.
 func EncodeBytesScoped(name string, value []byte) *Encoded {
 	return encodeVersioned(Listener, name, hash(value)+scoped, value)
 }
 
-// scoped is no hexadecimal digit.
+// scoped is not a hexadecimal digit.
 const scoped = "s"
 
-// UsesScopes tells by its version whether a listener uses scopes: of one that is no more in any table, a
-// proxy that connects again tells nothing else.
+// UsesScopes reports whether a listener uses scopes, by its version. A proxy that connects again
+// reports only versions, also of listeners that no table has any more.
 func UsesScopes(version []byte) bool { return len(version) > 0 && version[len(version)-1] == scoped[0] }
 
-// EncodeBytes wraps an already encoded message.
+// EncodeBytes wraps an encoded message.
 func EncodeBytes(t Type, name string, value []byte) *Encoded {
 	return encodeVersioned(t, name, hash(value), value)
 }
 
-// Join wraps the message whose encoding is the concatenation of parts. The caller says
-// what its version is.
+// Join wraps the message that parts form together. The caller provides its version.
 func Join(t Type, name, version string, parts ...[]byte) *Encoded {
 	return encodeVersioned(t, name, version, parts...)
 }
 
-// hash is the content hash as 16 hex digits.
+// hash returns the hash of a content as 16 hex digits.
 func hash(value []byte) string {
 	var sum [8]byte
 	return hex.EncodeToString(appendUint64(sum[:0], xxhash.Sum64(value)))
@@ -151,8 +149,8 @@ func encodeVersioned(t Type, name, version string, parts ...[]byte) *Encoded {
 	return &Encoded{Name: name, Version: version, delta: b, any: b[start:len(b):len(b)]}
 }
 
-// Interner makes equal resources one: scopes that agree on a resource share its bytes.
-// It holds what it knows weakly, so that nobody has to tell it what has gone.
+// Interner makes equal resources identical: proxy groups with the same resource share its bytes. It
+// holds resources weakly: unused ones are collected.
 type Interner struct {
 	mu    sync.Mutex // guards known
 	known map[internKey]weak.Pointer[Encoded]
@@ -165,12 +163,12 @@ type internKey struct {
 	version string
 }
 
-// NewInterner makes an empty one.
+// NewInterner returns an empty Interner.
 func NewInterner() *Interner {
 	return &Interner{known: map[internKey]weak.Pointer[Encoded]{}}
 }
 
-// Intern gives the one Encoded equal to e.
+// Intern returns the one Encoded that is equal to e.
 func (in *Interner) Intern(t Type, e *Encoded) *Encoded {
 	key := internKey{t, e.Name, e.Version}
 	in.mu.Lock()
@@ -186,8 +184,7 @@ func (in *Interner) Intern(t Type, e *Encoded) *Encoded {
 	return e
 }
 
-// sweep forgets what the garbage collector has taken. Its cost is spread over the puts
-// that went before.
+// sweep removes resources that were collected. Its cost is spread over the additions before it.
 func (in *Interner) sweep() {
 	in.puts = 0
 	for k, p := range in.known {

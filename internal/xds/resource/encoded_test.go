@@ -18,7 +18,7 @@ func encode(t *testing.T, m *clusterv3.Cluster) *Encoded {
 	return e
 }
 
-// TestEncodedReadsAsXDS reads the bytes as the messages that they claim to be part of.
+// TestEncodedReadsAsXDS decodes the bytes as the messages that they are part of.
 func TestEncodedReadsAsXDS(t *testing.T) {
 	want := &clusterv3.Cluster{Name: "outbound|80||a", AltStatName: "a"}
 	e := encode(t, want)
@@ -57,12 +57,12 @@ func TestInternerSharesAndForgets(t *testing.T) {
 			runtime.GC()
 		}
 	}
-	require.Less(t, len(in.known), 4500, "what nobody holds is forgotten")
-	require.Same(t, first, in.Intern(Cluster, encode(t, &clusterv3.Cluster{Name: "a"})), "what somebody holds is not")
+	require.Less(t, len(in.known), 4500, "unused resources are collected")
+	require.Same(t, first, in.Intern(Cluster, encode(t, &clusterv3.Cluster{Name: "a"})), "resources in use are kept")
 	runtime.KeepAlive(other)
 }
 
-// TestTypesAreTheirIndexes holds what everybody takes for granted who indexes by Type.
+// TestTypesAreTheirIndexes: code that indexes by Type relies on it.
 func TestTypesAreTheirIndexes(t *testing.T) {
 	for i, info := range Types {
 		require.Equal(t, Type(i), info.Type)

@@ -1,16 +1,16 @@
-// Package resource knows the kinds of xDS resources and how one is encoded.
+// Package resource has the types of xDS resources, and their encoding.
 //
-// Differences between resource types are rows of one table (Types); nothing else in
-// the control plane switches on a type URL.
+// Differences between resource types are rows of one table, Types. No other code switches on a type
+// URL.
 package resource
 
-// Type is an index into Types: one column of a table of resources.
+// Type is an index into Types: a column of a table of resources.
 type Type uint8
 
-// The types, in the order in which additions are sent (make before break). RouteConfig
-// and VHDSRouteConfig are two strategies for one type URL: whole route
-// configurations, and ones whose virtual hosts come by VHDS. A
-// Scope has the name of the route configuration that it leads to.
+// The types, in the order in which additions are sent (make before break). RouteConfig and
+// VHDSRouteConfig have the same type URL: whole route configurations, and route configurations
+// whose virtual hosts are sent by VHDS. A Scope has the name of the route configuration that it
+// selects.
 const (
 	Cluster Type = iota
 	Endpoints
@@ -26,15 +26,15 @@ const (
 	NumTypes
 )
 
-// Info is a row: what distinguishes a type of resources from the others.
+// Info is a row of Types.
 type Info struct {
 	Type  Type
 	Short string // "CDS"
 	URL   string
-	// Wildcard types are pushed whole to a stream that names nothing.
+	// Wildcard: a subscription without names is for all resources.
 	Wildcard bool
-	// FullState types must hold everything in each state-of-the-world response:
-	// what is missing has been removed (xDS: CDS and LDS only).
+	// FullState: each state-of-the-world response contains all resources, and omitted ones are
+	// removed (CDS and LDS only).
 	FullState bool
 	// Needs are the types that additions and changes of this type wait for: they may refer to
 	// additions of those. A cluster counts when it is ACKed and its endpoints are sent, a scope
@@ -58,9 +58,9 @@ const (
 	ScopeURL       = prefix + "envoy.config.route.v3.ScopedRouteConfiguration"
 	ListenerURL    = prefix + "envoy.config.listener.v3.Listener"
 	RouteConfigURL = prefix + "envoy.config.route.v3.RouteConfiguration"
-	NameTableURL   = prefix + "istio.networking.nds.v1.NameTable"         // one a host; agents ask for them, not Envoys
-	ExtensionURL   = prefix + "envoy.config.core.v3.TypedExtensionConfig" // likewise: plugins whose modules agents fetch
-	BootstrapURL   = prefix + "envoy.config.bootstrap.v3.Bootstrap"       // likewise: what EnvoyFilters change of Envoy's bootstrap
+	NameTableURL   = prefix + "istio.networking.nds.v1.NameTable"         // one for each host; requested by agents, not by Envoy
+	ExtensionURL   = prefix + "envoy.config.core.v3.TypedExtensionConfig" // plugins whose modules agents fetch; requested by agents
+	BootstrapURL   = prefix + "envoy.config.bootstrap.v3.Bootstrap"       // what EnvoyFilters change of Envoy's bootstrap; requested by agents
 	VirtualHostURL = prefix + "envoy.config.route.v3.VirtualHost"
 )
 
@@ -70,8 +70,8 @@ var Types = [NumTypes]Info{
 		HeldBy: []Type{Listener, RouteConfig, VHDSRouteConfig, VirtualHost}, HeldByRefused: true},
 	// Envoy unsubscribes from the endpoints of a cluster that it removes.
 	Endpoints: {Type: Endpoints, Short: "EDS", URL: EndpointsURL, HeldBy: []Type{Cluster}},
-	// Envoy ACKs a cluster when the cluster's secrets are there, or known to be absent, so secrets
-	// wait for nothing. Envoy keeps a removed secret that it has.
+	// Envoy ACKs a cluster when it has the cluster's secrets, or knows that they do not exist, so
+	// secrets wait for nothing. Envoy keeps a removed secret that it has.
 	Secret: {Type: Secret, Short: "SDS", URL: SecretURL},
 	Scope:  {Type: Scope, Short: "SRDS", URL: ScopeURL, Wildcard: true, HeldBy: []Type{Listener}},
 	Listener: {Type: Listener, Short: "LDS", URL: ListenerURL, Wildcard: true, FullState: true,
@@ -87,8 +87,8 @@ var Types = [NumTypes]Info{
 	Bootstrap: {Type: Bootstrap, Short: "BDS", URL: BootstrapURL, Wildcard: true},
 }
 
-// String is the short name: "CDS".
+// String returns the short name: "CDS".
 func (t Type) String() string { return Types[t].Short }
 
-// URL is the type URL.
+// URL returns the type URL.
 func (t Type) URL() string { return Types[t].URL }

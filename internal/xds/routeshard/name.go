@@ -8,29 +8,29 @@ import (
 	"strings"
 )
 
-// A split route configuration is one for each bucket: "80~16~3" is bucket 3 of those of
-// "80", which has 16 for names and as many for addresses. The scope that leads there has
-// the same name, and the same key. The number of buckets is part of it: other numbers make
-// other route configurations, which can be there before a listener uses them.
+// A sharded route configuration consists of one route configuration for each shard. "80~16~3" is
+// shard 3 of "80", which has 16 shards for names and 16 for addresses. The scope that selects it
+// has the same name, and the same key. The number of shards is part of the name: if it changes, the
+// new route configurations exist before a listener uses them.
 
-// Listener is the name of a listener that nobody's connections come to: it has Envoy subscribe to
-// scopes as long as it lives.
+// Listener is the name of a listener that receives no connections. Envoy subscribes to scopes while
+// it exists.
 const Listener = "scopes"
 
-// Name is the name of one bucket's route configuration, and of its scope.
+// Name returns the name of the route configuration of a shard, and of its scope.
 func Name(routeConfig string, bits, k int) string { return prefix(routeConfig, bits) + strconv.Itoa(k) }
 
 func prefix(routeConfig string, bits int) string {
 	return routeConfig + "~" + strconv.Itoa(1<<bits) + "~"
 }
 
-// KeyFormat is the value of the header that has the scope's key, as Envoy's substitution
+// KeyFormat returns the value of the header that contains the scope's key, as Envoy's substitution
 // format string.
 func KeyFormat(routeConfig string, bits int) string {
 	return strings.ReplaceAll(prefix(routeConfig, bits), "%", "%%") + "%CEL(" + Expression(bits) + ")%"
 }
 
-// Key is what a KeyFormat gives for a host; not ok where it is none.
+// Key returns what Envoy computes from a KeyFormat for a host; false if format is not a KeyFormat.
 func Key(format, host string) (key string, ok bool) {
 	text, _, found := strings.Cut(format, "%CEL(")
 	routeConfig := RouteConfig(strings.ReplaceAll(text, "%%", "%") + "0")
@@ -42,8 +42,8 @@ func Key(format, host string) (key string, ok bool) {
 	return "", false
 }
 
-// RouteConfig is the route configuration that one of a bucket is a part of; any other is
-// itself.
+// RouteConfig returns the route configuration that a shard's route configuration is a part of. Any
+// other name is returned as it is.
 func RouteConfig(name string) string {
 	rest, k, ok := cutNumber(name)
 	if !ok {
@@ -66,16 +66,16 @@ func cutNumber(s string) (before string, n int, ok bool) {
 	return s[:i], n, err == nil && n >= 0 && s[i+1:] == fmt.Sprint(n)
 }
 
-// Set is a set of buckets. The zero value is empty.
+// Set is a set of shards. The zero value is empty.
 type Set struct {
 	all bool
 	few []uint16
 }
 
-// Has tells whether bucket k is in the set.
+// Has reports whether shard k is in the set.
 func (s *Set) Has(k int) bool { return s.all || slices.Contains(s.few, uint16(k)) }
 
-// In goes through the buckets of the set, of as many as there are with so many bits.
+// In returns the shards of the set, of 2^bits for names and as many for addresses.
 func (s *Set) In(bits int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if s.all {
@@ -91,9 +91,9 @@ func (s *Set) In(bits int) iter.Seq[int] {
 	}
 }
 
-// Add takes in the buckets in which hosts of a domain of a virtual host are looked for: all
-// of them for a wildcard that leaves the region open. What begins with a digit has the
-// bucket of an address, so that a wildcard of names needs those, too.
+// Add adds the shards in which Envoy looks up hosts that a domain of a virtual host matches. A
+// wildcard that leaves the region open adds all shards. Names that begin with a digit have the
+// shard of an address, so a wildcard of names adds those too.
 func (s *Set) Add(domain string, bits int) {
 	switch k, one := ofDomain(domain, bits); {
 	case !one:
@@ -103,20 +103,20 @@ func (s *Set) Add(domain string, bits int) {
 	}
 }
 
-// Takes tells whether hosts of a domain are looked for in bucket k.
+// Takes reports whether Envoy looks up hosts of a domain in shard k.
 func Takes(domain string, bits, k int) bool {
 	own, one := ofDomain(domain, bits)
 	return !one || own == k
 }
 
-// ofDomain is the one bucket of a domain's hosts, if there is one.
+// ofDomain returns the shard of a domain's hosts, if it is only one.
 func ofDomain(domain string, bits int) (k int, one bool) {
 	head, wildcard := strings.CutSuffix(domain, "*")
 	switch {
 	case strings.HasPrefix(domain, "*"):
 		return 0, false
 	case wildcard && len(region(head)) == len(head):
-		return 0, false // the region may go on
+		return 0, false // the region may continue
 	case wildcard && strings.HasPrefix(head, "[") && !strings.Contains(head, "]"):
 		return 0, false
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNamesTellTheirRouteConfig(t *testing.T) {
+func TestRouteConfigOfShardNames(t *testing.T) {
 	for _, rc := range []string{"80", "web.shop.svc.cluster.local:80", "10.0.0.1_80", "a~b", "50%"} {
 		require.Equal(t, rc, RouteConfig(rc))
 		for _, bits := range []int{0, 4, Bits} {
@@ -18,11 +18,11 @@ func TestNamesTellTheirRouteConfig(t *testing.T) {
 		}
 	}
 	for _, whole := range []string{"80~1", "80~3~1", "80~16~32", "80~16~-1", "80~16~01", "~", "80~~"} {
-		require.Equal(t, whole, RouteConfig(whole), "it is no bucket's")
+		require.Equal(t, whole, RouteConfig(whole), "not a shard")
 	}
 }
 
-func TestKeyIsTheBucketsName(t *testing.T) {
+func TestKeyIsTheShardsName(t *testing.T) {
 	for _, rc := range []string{"80", "50%"} {
 		key, ok := Key(KeyFormat(rc, 4), "Reviews.shop:9080")
 		require.True(t, ok)
@@ -34,8 +34,7 @@ func TestKeyIsTheBucketsName(t *testing.T) {
 	}
 }
 
-// TestDomainsTakeTheirHosts: a host that a domain matches is looked for in a bucket that
-// has the domain.
+// TestDomainsTakeTheirHosts: the shard of a host contains every domain that matches the host.
 func TestDomainsTakeTheirHosts(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	const letters = "abz019.-:[]"

@@ -22,7 +22,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// loopback is a transport that costs nothing and has everything ACKed at once.
+// loopback is a transport without cost that ACKs everything at once.
 type loopback struct {
 	requests chan []byte
 }
@@ -35,7 +35,7 @@ func (l *loopback) receive() ([]byte, func(), error) {
 	return b, func() {}, nil
 }
 
-// send answers. It reads the nonce where assemble put it: first version, type and nonce.
+// send answers. It reads the nonce where assemble puts it: version first, then type and nonce.
 func (l *loopback) send(messages []message) (bool, error) {
 	for _, m := range messages {
 		l.answer(m)
@@ -82,8 +82,8 @@ func (b oneTable) Bind(context.Context, *model.Proxy, func([]*table.Table)) ([]*
 	return []*table.Table{b.t}, nil, nil
 }
 
-// BenchmarkFanOut is the server's own cost of one change on each of many streams, from
-// Publish to the last ACK, without the transport: ns/op is for one stream.
+// BenchmarkFanOut measures the server's cost of one change on each of many streams, from Publish to
+// the last ACK, without the transport. ns/op is for one stream.
 func BenchmarkFanOut(b *testing.B) {
 	for _, streams := range []int{1000, 5000} {
 		b.Run(fmt.Sprint(streams), func(b *testing.B) {
@@ -126,7 +126,7 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 }
 
-// BenchmarkAssemble is putting a response together: its cost must not depend on what is in it.
+// BenchmarkAssemble measures encoding a response. The cost must not depend on its resources.
 func BenchmarkAssemble(b *testing.B) {
 	for _, n := range []int{1, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -151,7 +151,7 @@ func BenchmarkAssemble(b *testing.B) {
 	}
 }
 
-// BenchmarkParseACK is the request that comes most, alone and with a node.
+// BenchmarkParseACK measures the most frequent request, alone and with a node.
 func BenchmarkParseACK(b *testing.B) {
 	ack := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), resource.EndpointsURL)
 	ack = protowire.AppendString(protowire.AppendTag(ack, 6, protowire.BytesType), "17")
@@ -169,7 +169,7 @@ func BenchmarkParseACK(b *testing.B) {
 	}
 }
 
-// BenchmarkDistribution is one question about who has a change, of 10,000 connected proxies.
+// BenchmarkDistribution measures one query about 10,000 connected proxies.
 func BenchmarkDistribution(b *testing.B) {
 	const streams = 10000
 	var settled sync.WaitGroup
@@ -204,7 +204,7 @@ func BenchmarkDistribution(b *testing.B) {
 	start := time.Now()
 	for range 10 {
 		if len(s.Holders(gone)) > 0 {
-			b.Fatal("nobody is behind")
+			b.Fatal("no proxy is behind")
 		}
 	}
 	b.ReportMetric(float64(time.Since(start).Nanoseconds())/10, "ns/Holders")

@@ -20,8 +20,8 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// TestCarrierLeaves: streams end with a status and not with a broken connection, calls that wait
-// are answered, and the client is at the next carrier at once.
+// TestCarrierLeaves: streams end with a status and not with a broken connection, calls in progress
+// are answered, and the client connects to the next carrier at once.
 func TestCarrierLeaves(t *testing.T) { overEach(t, carrierLeaves) }
 
 func carrierLeaves(t *testing.T, on Transport) {
@@ -30,7 +30,7 @@ func carrierLeaves(t *testing.T, on Transport) {
 		"/t.S/Hold": func(context.Context, []byte) ([]byte, error) { close(held); <-answer; return []byte("done"), nil },
 	}})
 	finish := sync.OnceFunc(func() { close(answer) })
-	t.Cleanup(finish) // else the harness would wait for the call where something below fails
+	t.Cleanup(finish) // otherwise the harness waits for the call if a check below fails
 	h.commit(edsCluster("a", "1"))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func carrierLeaves(t *testing.T, on Transport) {
 	await.From(t, servedAgain)
 }
 
-// TestHalfClose: a stream that its client ends has ended well.
+// TestHalfClose: a stream that its client ends has status OK.
 func TestHalfClose(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})

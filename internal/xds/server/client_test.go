@@ -16,7 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// client is a delta stream that does nothing by itself.
+// client is a delta stream that the test drives.
 type client struct {
 	t      *testing.T
 	h      *harness
@@ -26,7 +26,7 @@ type client struct {
 	got    chan *discoveryv3.DeltaDiscoveryResponse
 	ended  chan error
 	node   *corev3.Node
-	read   chan struct{} // nothing is read before it is closed
+	read   chan struct{} // it reads nothing before this is closed
 }
 
 const nodeID = "sidecar~10.0.0.1~app-1.shop~shop.svc.cluster.local"
@@ -120,8 +120,8 @@ func (c *client) take(t resource.Type, names ...string) *discoveryv3.DeltaDiscov
 	return r
 }
 
-// quiet asserts that nothing is sent: it changes endpoints, which never wait, and the
-// next response must be these.
+// quiet asserts that nothing is sent. It changes endpoints, which never wait, and the next response
+// must contain these.
 func (c *client) quiet() {
 	c.t.Helper()
 	c.probes++
@@ -142,7 +142,7 @@ func listed(r *discoveryv3.DeltaDiscoveryResponse) (out []string) {
 	return out
 }
 
-// warm brings a client to where it has one cluster, its endpoints and one listener.
+// warm gives a client one cluster, its endpoints and one listener.
 func (h *harness) warm(agent string) *client {
 	h.t.Helper()
 	h.commit(edsCluster("c1", "1"), endpoints("c1", "1"), listener("l1", "1"))

@@ -14,7 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// at is one proxy's whereabouts; zero while there is none of that name.
+// at returns the status of one proxy; zero if no proxy has the name.
 func (h *harness) at(rev model.Revision, name string) distribution.ProxySyncStatus {
 	for _, w := range h.server.Distribution(&distribution.Query{Revision: rev}) {
 		if w.Name == name {
@@ -24,7 +24,7 @@ func (h *harness) at(rev model.Revision, name string) distribution.ProxySyncStat
 	return distribution.ProxySyncStatus{}
 }
 
-// becomes waits until a proxy's position is the one that is wanted.
+// becomes waits until a proxy has a state.
 func (h *harness) becomes(rev model.Revision, name string, want distribution.SyncState) distribution.ProxySyncStatus {
 	h.t.Helper()
 	var got distribution.ProxySyncStatus
@@ -41,7 +41,7 @@ func nodeOf(name string) string {
 	return "sidecar~10.0.0.2~" + name + ".shop~shop.svc.cluster.local"
 }
 
-func TestDistributionTellsProxiesApart(t *testing.T) {
+func TestDistributionDistinguishesProxies(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
@@ -73,12 +73,12 @@ func TestDistributionTellsProxiesApart(t *testing.T) {
 	})
 }
 
-func TestDistributionNamesWhatIsWaitedFor(t *testing.T) {
+func TestDistributionNamesMissingClusters(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		rev := h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
-		c.take(resource.Cluster, "c2") // and never asks for its endpoints
+		c.take(resource.Cluster, "c2") // and never requests its endpoints
 		c.take(resource.Endpoints, "c2")
 		var w distribution.ProxySyncStatus
 		h.eventually("the listener waits", func() bool {
@@ -95,7 +95,7 @@ func TestDistributionNamesWhatIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestDistributionTellsWhoDoesNotRead(t *testing.T) {
+func TestDistributionReportsUnreadResponses(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		var big []table.Update
@@ -105,7 +105,7 @@ func TestDistributionTellsWhoDoesNotRead(t *testing.T) {
 		first := h.commit(append(big, endpoints("big1", "1"))...)
 		stopped := h.connectPaused(nodeOf("stopped"), "")
 		stopped.subscribe(resource.Cluster)
-		stopped.subscribe(resource.Endpoints, "big1") // beyond what the connection takes
+		stopped.subscribe(resource.Endpoints, "big1") // more than the connection accepts
 		h.eventually("it does not read", func() bool {
 			w := h.at(first, "stopped")
 			return len(w.Reasons) == 2 && w.Reasons[0].Cause == distribution.CauseUnread && w.Reasons[1].Cause == distribution.CauseUnread
@@ -119,7 +119,7 @@ func TestDistributionTellsWhoDoesNotRead(t *testing.T) {
 	})
 }
 
-func TestDistributionRemembersWhoLeft(t *testing.T) {
+func TestDistributionRemembersDisconnectedProxies(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
@@ -149,20 +149,20 @@ func TestDistributionRemembersWhoLeft(t *testing.T) {
 	})
 }
 
-// ruleOf is a DestinationRule.
+// ruleOf returns the key of a DestinationRule.
 func ruleOf(name string) model.Key {
 	return model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: name}
 }
 
-// madeFrom is an update of a resource that is made from an object.
+// madeFrom returns an update of a resource that is made from an object.
 func madeFrom(k model.Key, u table.Update) table.Update {
 	u.Origins = model.OriginsOf(k)
 	return u
 }
 
-// TestDistributionOfWhatCameBefore: a proxy that connects after a change gets it with all
-// else; what belongs to the object tells which resources count.
-func TestDistributionOfWhatCameBefore(t *testing.T) {
+// TestDistributionOfEarlierChanges: a proxy that connects after a change receives it with
+// everything else. The origins decide which resources count.
+func TestDistributionOfEarlierChanges(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		h.rev = 7
@@ -173,13 +173,14 @@ func TestDistributionOfWhatCameBefore(t *testing.T) {
 		about := &distribution.Query{Revision: 3, Object: ruleOf("c2")}
 		require.Equal(t, distribution.StateBehind, h.server.Distribution(about)[0].Position)
 		c.ack(r)
-		h.eventually("it has it", func() bool { return h.server.Distribution(about)[0].Position == distribution.StateACKed })
+		h.eventually("the proxy has it", func() bool { return h.server.Distribution(about)[0].Position == distribution.StateACKed })
 		nobody := &distribution.Query{Revision: 3, Object: ruleOf("other")}
 		require.Equal(t, distribution.StateNotConcerned, h.server.Distribution(nobody)[0].Position)
 	})
 }
 
-// TestDistributionOfPartOfABatch: what others of its batch did to proxies is no change of theirs, connected or gone.
+// TestDistributionOfPartOfABatch: changes by other objects of the same batch do not count, for
+// connected and disconnected proxies.
 func TestDistributionOfPartOfABatch(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
@@ -206,17 +207,17 @@ func TestDistributionOfPartOfABatch(t *testing.T) {
 	})
 }
 
-func TestDeparturesAreBounded(t *testing.T) {
+func TestDisconnectedProxiesAreBounded(t *testing.T) {
 	var d disconnectedProxies
 	st := &stream{proxy: &model.Proxy{}}
 	for i := range 3 * maxDisconnected {
 		st.proxy = &model.Proxy{ID: fmt.Sprint(i)}
 		d.add(st, noon)
-		require.Zero(t, d.back("nobody"))
+		require.Zero(t, d.back("unknown"))
 	}
 	require.Len(t, d.all(), maxDisconnected)
 	require.Equal(t, fmt.Sprint(2*maxDisconnected), d.all()[0].ID)
-	for range 5 * maxDisconnected { // one that comes and goes
+	for range 5 * maxDisconnected { // a proxy that comes and goes
 		st.proxy = &model.Proxy{ID: "flapping"}
 		d.add(st, noon)
 		d.back("flapping")

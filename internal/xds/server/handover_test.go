@@ -7,8 +7,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// TestSendersWaitForNoStream: while a stream is busy, its sender goes on to the others;
-// the stream catches up by itself when it is done.
+// TestSendersWaitForNoStream: while a stream is busy, its sender continues with others. The stream
+// catches up when it is done.
 func TestSendersWaitForNoStream(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{Senders: 1})
@@ -34,7 +34,7 @@ func TestSendersWaitForNoStream(t *testing.T) {
 			other.take(resource.Endpoints, "c1")
 		}
 		st.mu.Unlock()
-		busy.take(resource.Endpoints, "c1") // in its newest form, and no other
+		busy.take(resource.Endpoints, "c1") // only its newest form
 		busy.quiet()
 	})
 }

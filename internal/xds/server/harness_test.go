@@ -26,17 +26,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patient is how long a test waits for what must happen.
+// patient is how long a test waits for something that must happen.
 const patient = time.Minute
 
-// harness is a server on a real connection, with two tables and an engine's role.
+// harness is a server on a real connection, with two tables, in the role of the engine.
 type harness struct {
 	t        *testing.T
 	server   *Server
 	observer *recorder
 	addr     string
 	out, in  *table.Table
-	loading  chan context.Context // told of proxies that wait until they are gone; nil: they need not
+	loading  chan context.Context // receives the contexts of proxies in Bind, which then waits until they are gone; nil: Bind does not wait
 
 	mu      sync.Mutex // guards what follows
 	rev     model.Revision
@@ -64,7 +64,7 @@ func newHarness(t *testing.T, on Transport, opts Options) *harness {
 	return h
 }
 
-// overEach runs a test over each transport.
+// overEach runs a test on each transport.
 func overEach(t *testing.T, test func(*testing.T, Transport)) {
 	for _, on := range []Transport{TransportGRPC, TransportHTTP2} {
 		t.Run(string(on), func(t *testing.T) { test(t, on) })
@@ -88,7 +88,7 @@ func (h *harness) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table
 	return []*table.Table{h.out, h.in}, func() { h.mu.Lock(); h.closed++; h.mu.Unlock() }, nil
 }
 
-// Keep implements Binder: what is to be kept is noted, and the tables stay.
+// Keep implements Binder. It records what to keep, and the tables stay.
 func (h *harness) Keep(_ context.Context, _ *model.Proxy, routeConfigs []string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,7 +112,7 @@ func (h *harness) commitTo(t *table.Table, updates ...table.Update) model.Revisi
 	return rev
 }
 
-// eventually waits for something that needs no more help.
+// eventually waits for a condition.
 func (h *harness) eventually(what string, ok func() bool) {
 	h.t.Helper()
 	require.Eventually(h.t, ok, patient, time.Millisecond, what)
@@ -154,7 +154,7 @@ func routeConfig(name string) []table.Update {
 
 func remove(t resource.Type, name string) table.Update { return table.Update{Type: t, Name: name} }
 
-// recorder is an Observer that keeps what it is told.
+// recorder is an Observer that records its calls.
 type recorder struct {
 	mu        sync.Mutex // guards the maps
 	published map[model.Revision]int
@@ -189,7 +189,7 @@ func (r *recorder) Settled(from, to model.Revision, o distribution.Outcome, _ ti
 	}
 }
 
-// outcomes are a revision's settled streams by outcome.
+// outcomes returns the number of settled streams of a revision by outcome.
 func (r *recorder) outcomes(rev model.Revision) map[distribution.Outcome]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

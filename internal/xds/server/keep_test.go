@@ -10,17 +10,18 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-// TestWhatIsInBucketsIsKept: a proxy that connects again has what it has in buckets kept, and the listener
-// that asks for them, unless it is so anyway, or is no more; also where nothing is split otherwise.
-func TestWhatIsInBucketsIsKept(t *testing.T) {
+// TestShardsAreKept: if a proxy that connects again has route shards, they and the listener that
+// requests them are kept, unless the tables have them or the route configuration is gone. This
+// holds even if no others are sharded.
+func TestShardsAreKept(t *testing.T) {
 	for _, strategy := range []RouteStrategy{RoutesScoped, RoutesAuto, RoutesVHDS} {
 		t.Run(string(strategy), func(t *testing.T) {
-			overEach(t, func(t *testing.T, on Transport) { bucketsAreKept(t, on, strategy) })
+			overEach(t, func(t *testing.T, on Transport) { shardsAreKept(t, on, strategy) })
 		})
 	}
 }
 
-func bucketsAreKept(t *testing.T, on Transport, strategy RouteStrategy) {
+func shardsAreKept(t *testing.T, on Transport, strategy RouteStrategy) {
 	h := newHarness(t, on, Options{RouteStrategy: strategy})
 	h.commit(append(append(routeConfig("80"), routeConfig("81")...), encode(resource.Scope, "81~2~0", &routev3.ScopedRouteConfiguration{Name: "81~2~0"}))...)
 	kept := func() []string { h.mu.Lock(); defer h.mu.Unlock(); return h.kept }
@@ -35,7 +36,7 @@ func bucketsAreKept(t *testing.T, on Transport, strategy RouteStrategy) {
 	require.Equal(t, []string{routeshard.Listener, "80", "81"}, kept())
 }
 
-// TestListenerOfScopesIsNotKept where it is there anyway, or the proxy has never had it.
+// TestListenerOfScopesIsNotKept: it is in the tables anyway, or the proxy has never had it.
 func TestListenerOfScopesIsNotKept(t *testing.T) {
 	h := newHarness(t, TransportHTTP2, Options{})
 	first := h.connectAs(nodeID, "envoy")

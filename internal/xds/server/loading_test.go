@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// TestGoneWhileLoading: a proxy that leaves while there is nothing for it yet leaves nothing behind.
+// TestGoneWhileLoading: a proxy that leaves while its tables are computed leaves nothing behind.
 func TestGoneWhileLoading(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})

@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// meter keeps what it is told.
+// meter records its calls.
 type meter struct {
 	unmetered
 	mu        sync.Mutex // guards the fields

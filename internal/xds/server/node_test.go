@@ -30,7 +30,7 @@ func (c *client) end() error {
 	return nil
 }
 
-func TestBadNodesAreToldWhatIsWrong(t *testing.T) {
+func TestBadNodesAreRefusedWithTheReason(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		for id, want := range map[string]string{
@@ -90,7 +90,7 @@ func TestNodeBecomesProxy(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "envoy", agent)
 	require.Equal(t, "NONE", p.Metadata["INTERCEPTION_MODE"])
-	require.NotContains(t, p.Metadata, "ANYTHING", "it is no text")
+	require.NotContains(t, p.Metadata, "ANYTHING", "it is not a string")
 	p.Metadata = nil
 	require.Equal(t, &model.Proxy{
 		ID: "sidecar~10.0.0.7~reviews-v1-abc.shop~shop.svc.cluster.local", Type: model.ProxySidecar, Name: "reviews-v1-abc", Namespace: "shop",
@@ -104,7 +104,7 @@ func TestNodeBecomesProxy(t *testing.T) {
 	}, p)
 }
 
-// TestNodeOfLaterRequestsIsSkipped: an Envoy may repeat its node, even a different one.
+// TestNodeOfLaterRequestsIsSkipped: Envoy may repeat its node, even a different one.
 func TestNodeOfLaterRequestsIsSkipped(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})

@@ -30,7 +30,7 @@ func TestRoutesDoNotWaitForUnrelatedChanges(t *testing.T) {
 		c := h.warm("")
 		h.commit(edsCluster("c1", "changed"))
 		c.expect(resource.Cluster, "c1")   // not answered
-		c.expect(resource.Endpoints, "c1") // which a changed cluster needs again
+		c.expect(resource.Endpoints, "c1") // a changed cluster needs them again
 		h.commit(listener("l1", "2"))
 		c.take(resource.Listener, "l1")
 	})
@@ -60,7 +60,7 @@ func TestRebindingSendsDifferencesInOrder(t *testing.T) {
 		c.take(resource.Endpoints, "-c1")
 		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResourceNamesUnsubscribe: []string{"c1"}})
 
-		h.commit(listener("l1", "nobody is bound to it")) // the old table
+		h.commit(listener("l1", "no stream is bound to it")) // the old table
 		h.commitTo(other, listener("l2", "2"))
 		c.take(resource.Listener, "l2")
 	})

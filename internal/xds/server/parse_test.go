@@ -18,8 +18,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// FuzzParseRequest holds the scanner against protobuf's own decoder, and has a ledger
-// take whatever it lets through.
+// FuzzParseRequest compares the scanner with protobuf's decoder, and passes what it accepts to a
+// ledger.
 func FuzzParseRequest(f *testing.F) {
 	for _, r := range []*discoveryv3.DeltaDiscoveryRequest{
 		{},
@@ -74,8 +74,8 @@ func fuzzSotw(t *testing.T, b []byte) {
 	}
 }
 
-// plain tells whether no field has a wire type that is not its own: decoders keep such
-// fields as unknown, the scanner does not look.
+// plain reports whether all fields have their own wire types. Decoders keep other fields as
+// unknown; the scanner ignores wire types.
 func plain(b []byte) bool {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
@@ -104,7 +104,7 @@ func someStates() []*table.State {
 	return []*table.State{t.State()}
 }
 
-// try takes a request twice and answers whatever comes.
+// try handles a request twice and answers all responses.
 func try(l *ledger.Ledger, r *request) {
 	l.Handle(&r.Request)
 	assemble(ledger.Delta, l.Next(nil)).release()

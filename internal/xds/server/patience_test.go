@@ -7,8 +7,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// TestPatience: a proxy that never asks for the endpoints of a cluster gets its listeners all the same, after
-// some time; also one that was seen to wait for nothing before.
+// TestPatience: a proxy that never requests the endpoints of a cluster receives its listeners after
+// some time, even if it was seen to wait for nothing before.
 func TestPatience(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})

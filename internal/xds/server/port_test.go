@@ -28,7 +28,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// pair makes a certificate of its own for both sides.
+// pair makes a certificate for both sides.
 func pair(t *testing.T) (certificate tls.Certificate, pool *x509.CertPool) {
 	t.Helper()
 	return pairUntil(t, time.Now().Add(time.Hour))
@@ -61,7 +61,7 @@ func (textCodec) Unmarshal(b mem.BufferSlice, v any) error {
 	return nil
 }
 
-// serveAt serves a harness's server at a port of its own, and connects to it.
+// serveAt serves a harness's server at another port, and connects to it.
 func (h *harness) serveAt(on Transport, port Port, client *tls.Config) *grpc.ClientConn {
 	h.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,8 +83,8 @@ func call(ctx context.Context, conn *grpc.ClientConn, method, in string) (string
 	return out, err
 }
 
-// TestPortMethods: calls see whom they are from, run beside one another, and learn that their
-// caller has gone. A port's methods go before those of all ports.
+// TestPortMethods: calls know their peer, run concurrently, and notice that their caller has gone.
+// A port's methods override those of all ports.
 func TestPortMethods(t *testing.T) { overEach(t, portMethods) }
 
 func portMethods(t *testing.T, on Transport) {
@@ -99,7 +99,7 @@ func portMethods(t *testing.T, on Transport) {
 		Methods: map[string]Unary{
 			"/t.S/Who": func(ctx context.Context, b []byte) ([]byte, error) {
 				p := PeerOf(ctx)
-				name := "nobody"
+				name := "unknown"
 				if len(p.Certificates) > 0 {
 					name = p.Certificates[0].Subject.CommonName
 				}
@@ -122,7 +122,7 @@ func portMethods(t *testing.T, on Transport) {
 	await.From(t, held)
 	out, err := call(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer x"), conn, "/t.S/Who", "it is")
 	require.NoError(t, err, "while another call is held")
-	require.Equal(t, "it is nobody Bearer x", out)
+	require.Equal(t, "it is unknown Bearer x", out)
 	cancel()
 	await.From(t, gone)
 	require.Equal(t, codes.Canceled, status.Code(await.From(t, ended)))
@@ -138,7 +138,8 @@ func portMethods(t *testing.T, on Transport) {
 	require.Equal(t, "it is both ", out)
 }
 
-// TestPortAuthorizes: a port decides whether a peer is whom its node says, and may complete it.
+// TestPortAuthorizes: a port decides whether a peer is the proxy of its node, and may complete the
+// node.
 func TestPortAuthorizes(t *testing.T) { overEach(t, portAuthorizes) }
 
 func portAuthorizes(t *testing.T, on Transport) {

@@ -12,7 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// TestQuick: what may wait for others to be bound, or kept, is not for a loop.
+// TestQuick: requests that may wait for the engine are not for an event loop.
 func TestQuick(t *testing.T) {
 	quick := func(p ledger.Protocol, bound bool, m proto.Message) bool {
 		st := &stream{protocol: p}

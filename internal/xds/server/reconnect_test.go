@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// has is what a client that connects again says that it has.
+// has returns what a client that connects again lists.
 func has(h *harness, t resource.Type, names ...string) map[string]string {
 	out := map[string]string{}
 	for _, n := range names {
@@ -57,12 +57,12 @@ func TestReconnectAfterChanges(t *testing.T) {
 		c.subscribe(resource.Endpoints, "c2")
 		c.take(resource.Endpoints, "c2")
 		c.take(resource.Listener, "l2")
-		c.subscribe(resource.RouteConfig) // now it has told of its routes too: none
+		c.subscribe(resource.RouteConfig) // now it has listed its routes too: none
 		c.take(resource.Cluster, "-c1")
 	})
 }
 
-// expectRemovedListener takes the removal of l1, which does not wait for clusters.
+// expectRemovedListener expects the removal of l1, which does not wait for clusters.
 func (c *client) expectRemovedListener() {
 	c.t.Helper()
 	c.take(resource.Listener, "-l1")
@@ -88,7 +88,7 @@ func TestNamesThatDoNotExistBlockNothing(t *testing.T) {
 	})
 }
 
-func TestProxiesTellsBothStreams(t *testing.T) {
+func TestProxiesListsBothStreams(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		h.warm("")
@@ -108,7 +108,7 @@ func TestProxiesTellsBothStreams(t *testing.T) {
 		other.take(resource.Cluster, "c1")
 		_, ok = h.server.Proxy("app-1")
 		require.False(t, ok, "two have that name")
-		_, ok = h.server.Proxy("nobody.nowhere")
+		_, ok = h.server.Proxy("unknown.nowhere")
 		require.False(t, ok)
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// abouts are the names of what a refusal is about.
+// abouts returns the names of the resources that a refusal may be about.
 func abouts(r *distribution.Refusal) (out []string) {
 	for _, p := range r.About {
 		out = append(out, p.Type.String()+" "+p.Entry.Name)
@@ -46,7 +46,7 @@ func TestRefusalsAreCountedOverProxies(t *testing.T) {
 	})
 }
 
-func TestRefusalOfAWholeIsAboutWhatIsNew(t *testing.T) {
+func TestRefusalOfAWholeIsAboutNewParts(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{RouteStrategy: RoutesRDS})
 		h.commit(append(routeConfig("80"), virtualHost("80/a", "c1"), virtualHost("80/b", "c1"))...)

@@ -12,8 +12,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 )
 
-// TestLongComplaintIsLoggedShort: a request may have 32 MB of it.
-func TestLongComplaintIsLoggedShort(t *testing.T) {
+// TestLongMessageIsLoggedShort: a request may have a message of 32 MB.
+func TestLongMessageIsLoggedShort(t *testing.T) {
 	var log bytes.Buffer
 	st := &stream{server: &Server{log: slog.New(slog.NewTextHandler(&log, nil))}, proxy: &model.Proxy{ID: "a"}}
 	r := &request{}

@@ -7,7 +7,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-func TestClustersGoOnceNothingRefersToThem(t *testing.T) {
+func TestClustersAreRemovedOnceUnused(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")

@@ -10,16 +10,17 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// later has the watchdog look at streams as it would after a while.
+// later runs the watchdog's check of all streams, at a later time.
 func (h *harness) later(d time.Duration) {
 	for _, st := range h.server.streams.all() {
 		st.check(time.Now().Add(d))
 	}
 }
 
-// TestRefusalsThatMayPassAreTriedAgain: a listener that Envoy refuses for a plugin's module is sent again, seldom, and
-// not for ever; it is held back until it is taken, and no other is sent again.
-func TestRefusalsThatMayPassAreTriedAgain(t *testing.T) {
+// TestTemporaryRefusalsAreRetried: a listener that Envoy refuses because of a plugin's module is
+// sent again, at growing intervals and a limited number of times. It is held back until it is
+// accepted, and no other listener is sent again.
+func TestTemporaryRefusalsAreRetried(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
@@ -46,7 +47,7 @@ func TestRefusalsThatMayPassAreTriedAgain(t *testing.T) {
 		require.True(t, refused())
 		h.later(100 * time.Hour)
 		require.False(t, h.inFlight(), "it was tried often enough")
-		require.Equal(t, map[distribution.Outcome]int{distribution.NACKed: 1}, h.observer.outcomes(rev), "what came of the change is told once")
+		require.Equal(t, map[distribution.Outcome]int{distribution.NACKed: 1}, h.observer.outcomes(rev), "the outcome of the change is reported once")
 
 		h.commit(listener("l1", "worst"))
 		c.nack(c.expect(resource.Listener, "l1"), words)
@@ -60,7 +61,7 @@ func TestRefusalsThatMayPassAreTriedAgain(t *testing.T) {
 	})
 }
 
-// inFlight tells whether a listener is unanswered.
+// inFlight reports whether a listener is unanswered.
 func (h *harness) inFlight() bool {
 	for _, st := range h.server.streams.all() {
 		st.mu.Lock()

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLongBatchGoesFirst: what proxies say waits for a long batch, and for no later one.
+// TestLongBatchGoesFirst: requests of proxies wait for a long batch in progress, and not for later
+// ones.
 func TestLongBatchGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		longBatchGoesFirst(t, longBatch-1, false)

@@ -14,10 +14,10 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// TestSlowClientCostsNobodyElseAnything: a client that reads nothing, with more sent to
-// it than fits its windows, has at most one response of each type waiting; others get
-// everything at once, and so does it when it reads again.
-func TestSlowClientCostsNobodyElseAnything(t *testing.T) {
+// TestSlowClientDelaysNoOther: a client that reads nothing, with more sent than fits its
+// windows, has at most one response of each type waiting. Others receive everything at once, and so
+// does the client when it reads again.
+func TestSlowClientDelaysNoOther(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{Senders: 1})
 		var big []table.Update
@@ -52,7 +52,7 @@ func TestSlowClientCostsNobodyElseAnything(t *testing.T) {
 		require.Len(t, r.Resources, 2001)
 		slow.ack(r)
 		slow.take(resource.Endpoints, "c1") // as it was when it was sent
-		for range 3 {                       // big7 again, and c1 as it is now, in what order so ever
+		for range 3 {                       // big7 again, and c1 as it is now, in any order
 			r := await.From(t, slow.got)
 			slow.ack(r)
 			if r.TypeUrl == resource.EndpointsURL && r.Resources[0].Version == h.out.State().Get(resource.Endpoints, "c1").Version {
@@ -66,7 +66,7 @@ func TestSlowClientCostsNobodyElseAnything(t *testing.T) {
 	})
 }
 
-// waiting is the number of messages that wait for a client to read.
+// waiting returns the number of messages that a client has not read.
 func waiting(h *harness, _ *client) int {
 	for _, st := range h.server.streams.all() {
 		if st.proxy.ID == nodeID {
@@ -78,9 +78,9 @@ func waiting(h *harness, _ *client) int {
 	return 0
 }
 
-// TestFollowedRevisionsAreBounded: a client that never answers is not followed through
-// more than maxPending revisions, and each is still counted exactly once.
-func TestFollowedRevisionsAreBounded(t *testing.T) {
+// TestPendingRevisionsAreBounded: for a client that never answers, at most maxPending revisions are
+// pending, and each is counted exactly once.
+func TestPendingRevisionsAreBounded(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")

@@ -21,7 +21,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// sotwClient is a state-of-the-world stream that does nothing by itself.
+// sotwClient is a state-of-the-world stream that the test drives.
 type sotwClient struct {
 	t      *testing.T
 	stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient
@@ -102,7 +102,7 @@ func sotwNames(t *testing.T, r *discoveryv3.DiscoveryResponse) (out []string) {
 	return out
 }
 
-// warmSotw brings a stream to one cluster, its endpoints, and one listener.
+// warmSotw gives a stream one cluster, its endpoints, and one listener.
 func (h *harness) warmSotw() (c *sotwClient, last map[resource.Type]*discoveryv3.DiscoveryResponse) {
 	h.t.Helper()
 	h.commit(edsCluster("c1", "1"), endpoints("c1", "1"), listener("l1", "1"))
@@ -141,9 +141,9 @@ func TestSotwSendsClustersAndListenersWholeAndTheRestByName(t *testing.T) {
 	})
 }
 
-// TestSotwVersionsAreOfTheContent: another control plane, or this one later, gives the
-// same content the same version. It is sent all the same: a proxy that has refused
-// something may have more or less than the version it says.
+// TestSotwVersionsAreOfTheContent: another control plane, or this one later, gives the same content
+// the same version. It sends it nevertheless: a proxy that refused something may have more or less
+// than its version.
 func TestSotwVersionsAreOfTheContent(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
@@ -196,7 +196,7 @@ func TestSotwIgnoresStaleNonces(t *testing.T) {
 		h.commit(listener("l1", "2"))
 		now := c.expect(resource.Listener, "l1")
 		h.commit(listener("l1", "3"))
-		c.request(resource.Listener, last[resource.Listener]) // answers an older one
+		c.request(resource.Listener, last[resource.Listener]) // answers an older response
 		h.commit(endpoints("c1", "2"))
 		c.expect(resource.Endpoints, "c1")
 		c.request(resource.Listener, now)

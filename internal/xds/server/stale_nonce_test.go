@@ -22,14 +22,14 @@ func TestStaleNoncesAreIgnored(t *testing.T) {
 		for _, nonce := range []string{"", "999", "not a number", "-1", "18446744073709551616"} {
 			c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResponseNonce: nonce})
 		}
-		c.subscribe(resource.Cluster, "c1") // something that is answered, to see that nothing was
+		c.subscribe(resource.Cluster, "c1") // its answer shows that nothing else was sent
 		c.take(resource.Cluster, "c1")
 		c.ack(now)
 		c.take(resource.Endpoints, "c1")
 	})
 }
 
-// TestSubscriptionsOfStaleRequestsCount: in delta each is said only once.
+// TestSubscriptionsOfStaleRequestsCount: delta requests do not repeat subscriptions.
 func TestSubscriptionsOfStaleRequestsCount(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})

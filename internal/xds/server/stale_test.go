@@ -15,7 +15,7 @@ import (
 
 const ratings = "outbound|80||ratings"
 
-// addressesAt are endpoints by their addresses.
+// addressesAt returns endpoints with addresses.
 func addressesAt(cluster string, addresses ...string) table.Update {
 	l := &endpointv3.LocalityLbEndpoints{}
 	for _, a := range addresses {
@@ -51,10 +51,10 @@ func TestHoldersOfGoneEndpoints(t *testing.T) {
 		back := []distribution.GoneEndpoint{{Revision: rev, Since: time.Now(), Hosts: []string{"ratings"}, Address: "10.0.0.2"}}
 		require.Empty(t, h.server.Holders(back), "it is listed: it came again")
 		c.ack(r)
-		h.eventually("it is told", func() bool { return len(h.server.Holders(gone)) == 0 })
+		h.eventually("the proxy has ACKed the removal", func() bool { return len(h.server.Holders(gone)) == 0 })
 		h.eventually("the other's answer is known", func() bool { return h.server.OldestUnanswered().IsZero() })
 
-		// Another change is on its way: the endpoint is known to be gone all the same.
+		// Another change is on its way; the endpoint is known to be gone nevertheless.
 		h.commit(addressesAt(ratings, "10.0.0.2", "10.0.0.3"))
 		r = c.expect(resource.Endpoints, ratings)
 		require.Empty(t, h.server.Holders(gone))
@@ -64,8 +64,8 @@ func TestHoldersOfGoneEndpoints(t *testing.T) {
 	})
 }
 
-// TestHoldersAcrossReconnects: a proxy that was away while an endpoint went holds it until
-// it has the news; one that is new does not.
+// TestHoldersAcrossReconnects: a proxy that was away while an endpoint was removed holds it until
+// it receives the change. A new proxy does not.
 func TestHoldersAcrossReconnects(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
@@ -75,8 +75,8 @@ func TestHoldersAcrossReconnects(t *testing.T) {
 		c.take(resource.Cluster, ratings)
 		c.subscribe(resource.Endpoints, ratings)
 		c.take(resource.Endpoints, ratings)
-		h.becomes(first, "app-1", distribution.StateACKed) // while nothing else is under way: what it has is known
-		had := h.commit(edsCluster(ratings, "2"))          // resends endpoints
+		h.becomes(first, "app-1", distribution.StateACKed) // while nothing else is under way, what it has is known
+		had := h.commit(edsCluster(ratings, "2"))          // sends the endpoints again
 		c.take(resource.Cluster, ratings)
 		h.becomes(had, "app-1", distribution.StateACKed)
 		c.cancel()
@@ -95,7 +95,7 @@ func TestHoldersAcrossReconnects(t *testing.T) {
 			r := c.expect(resource.Endpoints, ratings)
 			require.Len(t, h.server.Holders(gone), tc.holders)
 			c.ack(r)
-			h.eventually("it has the news", func() bool { return len(h.server.Holders(gone)) == 0 })
+			h.eventually("the proxy has the change", func() bool { return len(h.server.Holders(gone)) == 0 })
 		}
 	})
 }

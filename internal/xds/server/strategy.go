@@ -36,7 +36,7 @@ var (
 	// that selects a scope, if it is built with it. Other releases refuse listeners with it.
 	celInFormats = release{1, 34}
 	// shardsByDefault is the first release that gets route shards by default. Older releases are
-	// said not to support VHDS in the route configurations of scopes, and 1.34 compiles the regular
+	// reported not to support VHDS in the route configurations of scopes, and 1.34 compiles the regular
 	// expressions of a shard for each request.
 	shardsByDefault = release{1, 40}
 )

@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 )
 
-// built is a node of an Envoy of a release; 0: it does not say.
+// built returns the node of an Envoy release; 0: it sends none.
 func built(major, minor uint32) *corev3.Node {
 	n := &corev3.Node{Id: nodeID, UserAgentName: "envoy"}
 	if major > 0 {
@@ -21,7 +21,7 @@ func built(major, minor uint32) *corev3.Node {
 	return n
 }
 
-// with is a node of a new Envoy that has some extensions.
+// with returns the node of a new Envoy with some extensions.
 func with(extensions ...*corev3.Extension) *corev3.Node {
 	n := built(1, 40)
 	n.Extensions = extensions
@@ -32,9 +32,9 @@ func said(version string) *corev3.Node {
 	return &corev3.Node{Id: nodeID, UserAgentName: "envoy", UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: version}}
 }
 
-// TestWhoGetsBuckets: Envoy sidecars on delta streams that can compute a bucket, of those that say which
-// release they are.
-func TestWhoGetsBuckets(t *testing.T) {
+// TestWhichProxiesGetShards: Envoy sidecars on delta streams whose release and extensions support
+// them.
+func TestWhichProxiesGetShards(t *testing.T) {
 	cel, early := &corev3.Extension{Name: "envoy.formatter.cel"}, &corev3.Extension{Name: "envoy.http.early_header_mutation.header_mutation"}
 	disabled := &corev3.Extension{Name: early.Name, Disabled: true}
 	router, other := built(1, 40), built(1, 40)

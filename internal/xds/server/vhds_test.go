@@ -27,7 +27,7 @@ func TestVirtualHostsFollowTheirRouteConfiguration(t *testing.T) {
 		require.NotNil(t, rc.Vhds)
 		require.Empty(t, rc.VirtualHosts)
 		c.subscribe(resource.VirtualHost)
-		c.quiet() // Envoy would drop what comes before it has the route configuration
+		c.quiet() // Envoy drops virtual hosts that precede their route configuration
 		c.ack(shell)
 		c.take(resource.VirtualHost, "80/a", "80/b")
 
@@ -38,7 +38,7 @@ func TestVirtualHostsFollowTheirRouteConfiguration(t *testing.T) {
 	})
 }
 
-func TestEmptyRouteConfigurationIsToldSo(t *testing.T) {
+func TestEmptyRouteConfigurationIsAnswered(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("envoy")
@@ -52,7 +52,7 @@ func TestEmptyRouteConfigurationIsToldSo(t *testing.T) {
 	})
 }
 
-func TestRouteConfigurationThatComesAgainGetsAllVirtualHosts(t *testing.T) {
+func TestResubscribedRouteConfigurationGetsAllVirtualHosts(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := withRoutes(h)
@@ -61,7 +61,7 @@ func TestRouteConfigurationThatComesAgainGetsAllVirtualHosts(t *testing.T) {
 		c.take(resource.VirtualHost, "80/a", "80/b")
 		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.RouteConfigURL, ResourceNamesUnsubscribe: []string{"80"}})
 		c.quiet()
-		h.commit(virtualHost("80/a", "c2")) // the proxy does not hold its route configuration
+		h.commit(virtualHost("80/a", "c2")) // the proxy does not have its route configuration
 		c.quiet()
 		c.subscribe(resource.RouteConfig, "80")
 		c.take(resource.RouteConfig, "80")

@@ -8,43 +8,41 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// maxBatches bounds the selections that a state remembers; further ones are made anew
-// for each stream.
+// maxBatches bounds the selections that a state remembers. Others are made for each stream.
 const maxBatches = 128
 
-// Selection says which entries of a state: of a type, from After (exclusive) to Upto
-// (inclusive), and where Names is not nil, those that are in it. For virtual hosts Names
-// are route configurations.
+// Selection selects entries of a state: of a type, from After (exclusive) to Upto (inclusive), and,
+// if Names is not nil, with these names. For virtual hosts Names are route configurations.
 type Selection struct {
 	Type        resource.Type
 	After, Upto model.Revision
 	Names       *names.Set
 }
 
-// Batch is the entries of one selection and their encoding: made once, shared by all
-// streams that take the same.
+// Batch has the entries of a selection, and their encoding. Streams with the same selection share
+// it.
 //
-// Streams never wait for each other here, as one that is not running may be the one to
-// wait for: whoever finds something missing makes it, and the first to be done shares it.
+// Streams do not wait for each other here: a goroutine that does not run could hold up all others.
+// Each one makes what is missing, and the first to finish shares its result.
 type Batch struct {
 	Entries []*Entry
-	Memo    atomic.Value // what streams that were sent it share; always of one type
+	Memo    atomic.Value // shared by streams that were sent the batch; always of one type
 
 	delta, sotw encodings
 	sum         atomic.Pointer[uint64]
 }
 
-// batches are the selections that were made of a state, newest first. It only grows.
+// batches are the selections of a state, newest first. The list only grows, up to maxBatches.
 type batches struct{ head atomic.Pointer[remembered] }
 
 type remembered struct {
 	of    Selection
 	batch *Batch
 	next  *remembered
-	count int // with what follows
+	count int // of this and the following
 }
 
-// find looks among those before end, or all.
+// find searches the selections before end, or all.
 func (r *remembered) find(sel *Selection, end *remembered) *Batch {
 	for ; r != end; r = r.next {
 		if r.of == *sel {
@@ -54,13 +52,13 @@ func (r *remembered) find(sel *Selection, end *remembered) *Batch {
 	return nil
 }
 
-// NewBatch is a batch of one's own.
+// NewBatch returns a batch that is not shared.
 func NewBatch(entries []*Entry) *Batch { return &Batch{Entries: entries} }
 
-// nothing is the batch of all selections of a type that a state has none of.
+// nothing is the batch of all selections of a type of which a state has no entries.
 var nothing = NewBatch(nil)
 
-// Select gives the batch of a selection.
+// Select returns the batch of a selection.
 func (s *State) Select(sel Selection) *Batch {
 	if s.Len(sel.Type) == 0 {
 		return nothing
@@ -72,7 +70,7 @@ func (s *State) Select(sel Selection) *Batch {
 	return s.batches.add(seen, &remembered{of: sel, batch: NewBatch(s.collect(sel))})
 }
 
-// add adds r, unless others were quicker than its maker, who has looked at all from seen on.
+// add adds r, unless an equal selection was added since seen was loaded.
 func (l *batches) add(seen, r *remembered) *Batch {
 	for {
 		head := l.head.Load()
@@ -104,7 +102,7 @@ func (s *State) collect(sel Selection) []*Entry {
 	return out
 }
 
-// collectNamed looks each name up: a stream may want few of many.
+// collectNamed looks up each name: a stream may want few of many.
 func (s *State) collectNamed(sel Selection) []*Entry {
 	var out []*Entry
 	take := func(e *Entry) {
@@ -132,14 +130,14 @@ func (sel *Selection) has(name string) bool {
 	return sel.Names.Has(name)
 }
 
-// Delta is the batch as `resources` fields of DeltaDiscoveryResponse, one after the other.
+// Delta returns the batch as `resources` fields of DeltaDiscoveryResponse.
 func (b *Batch) Delta() []byte { return b.delta.join(b.Entries, (*resource.Encoded).DeltaField) }
 
-// Sotw is the batch as `resources` fields of DiscoveryResponse.
+// Sotw returns the batch as `resources` fields of DiscoveryResponse.
 func (b *Batch) Sotw() []byte { return b.sotw.join(b.Entries, (*resource.Encoded).SotwField) }
 
-// Sum is a hash of the entries' names and versions. Sums of batches without a common
-// name can be added.
+// Sum returns a hash of the entries' names and versions. Sums of batches without common names can
+// be added.
 func (b *Batch) Sum() uint64 {
 	if sum := b.sum.Load(); sum != nil {
 		return *sum
@@ -173,5 +171,5 @@ func (j *encodings) join(entries []*Entry, field func(*resource.Encoded) []byte)
 	if j.bytes.CompareAndSwap(nil, &out) {
 		return out
 	}
-	return *j.bytes.Load() // all streams hold one copy
+	return *j.bytes.Load() // all streams share one copy
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// TestManySelectAtOnce: streams that ask at the same time for the same get one batch, and
-// one copy of its bytes; each gets what it asks for, also when more is asked for than a
-// state remembers.
+// TestManySelectAtOnce: streams that make the same selection at the same time share a batch, and
+// one copy of its bytes. Each gets its selection, also if there are more selections than a state
+// remembers.
 func TestManySelectAtOnce(t *testing.T) {
 	tab, last := New("t"), model.Revision(2*maxBatches)
 	for rev := range last {
@@ -52,7 +52,7 @@ func TestManySelectAtOnce(t *testing.T) {
 	require.Equal(t, maxBatches, shared)
 }
 
-// TestNothingIsRemembered: what streams look for in vain takes no place, and is never in the way of others.
+// TestNothingIsRemembered: empty selections take no place, and do not displace others.
 func TestNothingIsRemembered(t *testing.T) {
 	pool, s := names.NewPool(), New("in").State()
 	for i := range 2 * maxBatches {

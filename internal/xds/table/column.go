@@ -9,25 +9,26 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Bounds of what a column remembers beyond what is live.
+// Bounds for what a column remembers besides live entries.
 const (
-	// slack: a log is compacted when half as many entries as are live, and these, are dead.
+	// slack: a log is compacted when it has more dead entries than half of the live ones, plus
+	// slack.
 	slack = 64
-	// minGraves: as many removed names are remembered as there ever were live ones, and
-	// at least these. Twice as many make it forget the older ones, so one commit's
-	// removals are always remembered whole.
+	// minGraves: a column remembers at least as many removed names as it ever had live entries, and
+	// at least minGraves. At twice that many it forgets the older ones. The removals of one commit
+	// are always remembered together.
 	minGraves = 1024
 )
 
-// column is one type's resources in one state; immutable. log and graves are in
-// revision order and share their arrays with the columns before and after: a column
-// never looks beyond its own length.
+// column has the resources of one type in one state. It is immutable. log and graves are ordered by
+// revision, and share their arrays with the columns before and after: a column never reads beyond
+// its own length.
 type column struct {
 	live   *iradix.Tree[*Entry]
-	log    []*Entry     // every live entry once, and some that are dead
-	graves []*tombstone // removals, some of them undone since
-	dead   int          // in log
-	peak   int          // most live entries ever
+	log    []*Entry     // every live entry once, and some dead ones
+	graves []*tombstone // removals; some of the names exist again
+	dead   int          // entries of log
+	peak   int          // maximum number of live entries
 	sum    uint64       // of the live entries' Hash
 
 	forgotten                         model.Revision // removals up to here are not in graves
@@ -36,7 +37,7 @@ type column struct {
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
-// Hash is a name's and version's part of State.Sum. It means something in this process only.
+// Hash returns the part of a name and version in State.Sum. It is valid in this process only.
 func Hash(name, version []byte) uint64 {
 	return maphash.Bytes(seeds[0], name) * (maphash.Bytes(seeds[1], version) | 1)
 }
@@ -48,11 +49,11 @@ func (c *column) get(name string) *Entry {
 	return e
 }
 
-// columnWriter makes the next column of one.
+// columnWriter writes the next version of a column.
 type columnWriter struct {
-	column // the one that is being made
+	column // the new column
 	txn    *iradix.Txn[*Entry]
-	open   map[string]*tombstone // by name; the table's
+	open   map[string]*tombstone // by name; of the table
 	rev    model.Revision
 }
 
@@ -60,7 +61,7 @@ func writeColumn(c *column, open map[string]*tombstone, rev model.Revision) *col
 	return &columnWriter{column: *c, txn: c.live.Txn(), open: open, rev: rev}
 }
 
-// set changes or removes a resource. It gives the entry that it replaced.
+// set changes or removes a resource. It returns the entry that it replaced.
 func (w *columnWriter) set(u *Update) (old *Entry, changed bool) {
 	if u.Resource == nil {
 		return w.remove(u.Name)
@@ -115,7 +116,7 @@ func (w *columnWriter) undo(name string) {
 	}
 }
 
-// close gives the new column.
+// close returns the new column.
 func (w *columnWriter) close() *column {
 	w.live = w.txn.CommitOnly()
 	w.peak = max(w.peak, w.live.Len())
@@ -129,8 +130,8 @@ func (w *columnWriter) close() *column {
 	return &c
 }
 
-// compact makes a log of live entries only. Its cost is in proportion to the changes
-// since the last one.
+// compact makes a log of live entries only. Its cost is in proportion to the changes since the last
+// one.
 func (w *columnWriter) compact() {
 	log := make([]*Entry, 0, w.live.Len()+w.live.Len()/4+slack)
 	for _, e := range w.log {
@@ -141,7 +142,7 @@ func (w *columnWriter) compact() {
 	w.log, w.dead = log, 0
 }
 
-// forget drops the oldest n tombstones and those of the revision in which they end.
+// forget drops the oldest n tombstones, and the others of the same revision.
 func (w *columnWriter) forget(n int) {
 	w.forgotten = w.graves[n-1].rev
 	for n < len(w.graves) && w.graves[n].rev == w.forgotten {

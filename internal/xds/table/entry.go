@@ -7,50 +7,50 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// Entry is one resource as it is from one revision on. It is shared by all states in which it is
-// live, and immutable but for what it was made from.
+// Entry is a resource in one form. All states in which it is live share it. It is immutable, except
+// for its origins.
 type Entry struct {
 	Name    string
 	Version string
-	// Revision is the one in which the resource came to be as it is; Added that in
-	// which its name came (again).
+	// Revision is the revision in which the resource got this form, and Added that in which its
+	// name was added.
 	Revision, Added model.Revision
 
 	resource *resource.Encoded // nil where whole is set
 	whole    *assembly
 
-	// replaced is the revision from which on another entry or none has this name; 0:
-	// none yet. Only the writer sets it, before it publishes that revision's state:
-	// who reads an older state sees a number beyond its own revision, or 0.
+	// replaced is the revision in which another entry replaced this one, or the name was removed;
+	// 0: neither. The writer sets it before it publishes the state of that revision. Readers of an
+	// older state see 0, or a number beyond their own revision.
 	replaced atomic.Uint64
 
-	// origins are the objects that the resource is made from, as of the newest state: other objects
-	// may come to give the same bytes, which is no change. was are those of the entry before.
+	// origins are the objects that the resource is made from, as of the newest state. If other
+	// objects give the same bytes, the entry stays. was are the origins of the previous entry.
 	origins atomic.Pointer[model.Origins]
 	was     *model.Origins
 }
 
-// newEntry makes a live entry; the writer completes it.
+// newEntry returns a live entry, which the writer completes.
 func newEntry(name string, r *resource.Encoded, from *model.Origins) *Entry {
 	e := &Entry{Name: name, Version: r.Version, resource: r}
 	e.origins.Store(from)
 	return e
 }
 
-// MadeFrom are the objects that the resource is made from. Of a whole route configuration they are
-// those without its virtual hosts, which are entries themselves.
+// MadeFrom returns the objects that the resource is made from. For a whole route configuration
+// these are the objects of its header; its virtual hosts are entries too.
 func (e *Entry) MadeFrom() *model.Origins { return e.origins.Load() }
 
-// WasMadeFrom are the objects that the entry before was made from, as of its end; nil if the entry is
-// the first of its name.
+// WasMadeFrom returns the objects that the previous entry was made from, when it ended; nil for the
+// first entry of a name.
 func (e *Entry) WasMadeFrom() *model.Origins { return e.was }
 
-// ChangedBy reports whether the entry may have come to be as it is by a change of an object: one that
-// it is made from, or that the entry before it was made from.
+// ChangedBy reports whether a change of an object may have caused the entry: the entry, or the
+// previous one, is made from it.
 func (e *Entry) ChangedBy(k model.Key) bool { return e.MadeFrom().Has(k) || e.was.Has(k) }
 
-// Resource is the encoded resource. A whole route configuration is put together when
-// it is first asked for.
+// Resource returns the encoded resource. A whole route configuration is joined when it is first
+// requested.
 func (e *Entry) Resource() *resource.Encoded {
 	if e.whole != nil {
 		return e.whole.resource(e)
@@ -58,20 +58,20 @@ func (e *Entry) Resource() *resource.Encoded {
 	return e.resource
 }
 
-// liveAt tells whether the entry is part of a state of the given revision, which must
-// not be before the entry's own.
+// liveAt reports whether the entry is part of the state of a revision, which must not be older than
+// the entry.
 func (e *Entry) liveAt(rev model.Revision) bool {
 	r := e.replaced.Load()
 	return r == 0 || r > uint64(rev)
 }
 
-// tombstone is a name that is gone since a revision.
+// tombstone is the removal of a name.
 type tombstone struct {
 	name string
 	rev  model.Revision
-	was  *model.Origins // of the entry that went
-	// undone is the revision in which the name came again; 0: it has not. Written as
-	// Entry.replaced is.
+	was  *model.Origins // of the removed entry
+	// undone is the revision in which the name was added again; 0: it was not. It is written like
+	// Entry.replaced.
 	undone atomic.Uint64
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// TestOriginsAreNoContent: an entry has the newest origins, and stays the entry that it is.
+// TestOriginsAreNoContent: an entry has the newest origins, and remains the same entry.
 func TestOriginsAreNoContent(t *testing.T) {
 	rule := model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "rule"}
 	other := model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "other"}
@@ -30,7 +30,7 @@ func TestOriginsAreNoContent(t *testing.T) {
 
 			require.Equal(t, 1, tab.Commit(3, update("two", rule)))
 			now := tab.State().Get(typ, "a")
-			require.True(t, now.ChangedBy(rule) && now.ChangedBy(other), "by what it is made from, and what it was made from")
+			require.True(t, now.ChangedBy(rule) && now.ChangedBy(other), "the new and the previous origins count")
 			require.False(t, now.MadeFrom().Has(other))
 
 			require.Equal(t, 1, tab.Commit(4, []Update{{Type: typ, Name: "a"}}))

@@ -16,7 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// world is the plain truth that a table must agree with: type -> name -> content.
+// world is the expected content of a table: type -> name -> content.
 type world [resource.NumTypes]map[string]string
 
 func newWorld() *world {
@@ -27,7 +27,7 @@ func newWorld() *world {
 	return w
 }
 
-// randomUpdates changes the world and gives the same as updates.
+// randomUpdates changes the world and returns the changes as updates.
 func (w *world) randomUpdates(r *rand.Rand, n int) []Update {
 	var out []Update
 	for range n {
@@ -63,7 +63,7 @@ func encoded(t resource.Type, name, content string) *resource.Encoded {
 	return e
 }
 
-// client applies what it is given, like a stream's proxy.
+// client applies what it receives, like the proxy of a stream.
 type client struct {
 	at  model.Revision
 	has [resource.NumTypes]map[string]string // name -> version
@@ -77,7 +77,7 @@ func newClient() *client {
 	return c
 }
 
-// catchUp gives false where too much was forgotten.
+// catchUp returns false if too much was forgotten.
 func (c *client) catchUp(s *State) bool {
 	for t := range resource.NumTypes {
 		if c.at < s.Forgotten(t) {
@@ -112,11 +112,11 @@ func versions(s *State) (out [resource.NumTypes]map[string]string) {
 	return out
 }
 
-// TestCursorsReachTheState commits at random. Clients that catch up now and then, from
-// whatever cursor, to whatever state, also one that is old meanwhile, have what it has.
+// TestCursorsReachTheState commits at random. Clients that catch up from any cursor to any state,
+// including old ones, have what the state has.
 func TestCursorsReachTheState(t *testing.T) {
 	seeds := uint64(30)
-	if testing.Short() { // with the race detector, which makes it ten times as long
+	if testing.Short() { // with the race detector, which is ten times slower
 		seeds = 5
 	}
 	for seed := range seeds {
@@ -147,14 +147,14 @@ func TestCursorsReachTheState(t *testing.T) {
 				require.Equal(t, want[i], c.has, "seed %d, revision %d", seed, states[i].Revision)
 			}
 		}
-		for i, s := range states { // old states are as they were
+		for i, s := range states { // old states are unchanged
 			require.Equal(t, want[i], versions(s))
 		}
 		w.requireEqual(t, tab.State())
 	}
 }
 
-// requireEqual compares the last state with the world, whole route configurations included.
+// requireEqual compares the last state with the world, including whole route configurations.
 func (w *world) requireEqual(t *testing.T, s *State) {
 	for typ := range resource.NumTypes {
 		require.Equal(t, len(w[typ]), s.Len(typ), typ)
@@ -179,8 +179,8 @@ func (w *world) requireEqual(t *testing.T, s *State) {
 	}
 }
 
-// TestEqualContentEqualVersion builds the same world along two ways: another control
-// plane must give a reconnecting proxy the same versions.
+// TestEqualContentEqualVersion builds the same world in two ways: another control plane must give a
+// reconnecting proxy the same versions.
 func TestEqualContentEqualVersion(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	a, w := New("a"), newWorld()

@@ -13,11 +13,11 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// routeSum is what a whole route configuration's version is made of: its header, and
-// the sum of its virtual hosts' hashes, which one changed virtual host changes at the
-// same cost in a configuration of ten and of ten thousand.
+// routeSum determines the version of a whole route configuration: its header, and the sum of its
+// virtual hosts' hashes. A changed virtual host costs the same in a configuration of ten and of ten
+// thousand.
 type routeSum struct {
-	header *resource.Encoded // nil: there are virtual hosts without a route configuration
+	header *resource.Encoded // nil: there are virtual hosts without a header
 	from   *model.Origins    // of the header
 	sum    uint64
 	hosts  int
@@ -34,12 +34,12 @@ func (r *routeSum) version() string {
 	return "0000000000000000"[len(s):] + s
 }
 
-// partHash is a name's and version's part of a sum that stands for a set of resources.
+// partHash returns the part of a name and version in a sum that identifies a set of resources.
 func partHash(name, version string) uint64 {
 	return xxhash.Sum64String(name + "\x00" + version)
 }
 
-// route gives the sum of a route configuration and notes that it changed.
+// route returns the sum of a route configuration, and records that it changes.
 func (w *commit) route(name string) *routeSum {
 	if w.routes == nil {
 		w.routes = map[string]bool{}
@@ -53,7 +53,7 @@ func (w *commit) route(name string) *routeSum {
 	return r
 }
 
-// header takes a route configuration's header.
+// header sets the header of a route configuration. It reports whether it changed.
 func (w *commit) header(u *Update) bool {
 	old := w.table.routes[u.Name]
 	switch {
@@ -67,7 +67,7 @@ func (w *commit) header(u *Update) bool {
 	return true
 }
 
-// reorigin takes other origins of a header that stays.
+// reorigin sets the origins of a header that stays the same.
 func (w *commit) reorigin(r *routeSum, u *Update) {
 	if u.Resource == nil {
 		return
@@ -78,7 +78,7 @@ func (w *commit) reorigin(r *routeSum, u *Update) {
 	}
 }
 
-// part takes a changed virtual host.
+// part adds, changes or removes a virtual host.
 func (w *commit) part(name string, old *Entry, r *resource.Encoded) {
 	sum := w.route(RouteConfigOf(name))
 	if old != nil {
@@ -91,8 +91,8 @@ func (w *commit) part(name string, old *Entry, r *resource.Encoded) {
 	}
 }
 
-// assembleRoutes makes entries of the touched route configurations. The virtual hosts'
-// column must be closed.
+// assembleRoutes makes entries of the changed route configurations. The column of virtual hosts
+// must be closed.
 func (w *commit) assembleRoutes() {
 	for name := range w.routes {
 		r := w.table.routes[name]
@@ -110,8 +110,8 @@ func (w *commit) assembleRoutes() {
 	}
 }
 
-// assembly is a whole route configuration that may not have been put together yet. It
-// holds the part of the tree that its virtual hosts are in, not the whole of it.
+// assembly is a whole route configuration that may not have been joined yet. It holds the subtree
+// of its virtual hosts, not the whole tree.
 type assembly struct {
 	header *resource.Encoded
 	hosts  subtree
@@ -126,25 +126,25 @@ func (a *assembly) resource(e *Entry) *resource.Encoded {
 			parts = append(parts, host.resource.ValueField())
 		})
 		a.joined = resource.Join(resource.RouteConfig, e.Name, e.Version, parts...)
-		a.hosts = subtree{} // what it needs of them it has
+		a.hosts = subtree{} // they are in joined
 	})
 	return a.joined
 }
 
-// subtree is the virtual hosts of one route configuration.
+// subtree has the virtual hosts of one route configuration.
 type subtree struct {
 	prefix string
 	at     iradix.Iterator[*Entry]
 }
 
-// under gives the virtual hosts of a route configuration.
+// under returns the virtual hosts of a route configuration.
 func (c *column) under(routeConfig string) subtree {
 	s := subtree{prefix: routeConfig + "/", at: *c.live.Root().Iterator()}
 	s.at.SeekPrefix([]byte(s.prefix))
 	return s
 }
 
-// each gives them in the order of their names.
+// each calls f for each of them, in the order of their names.
 func (s subtree) each(f func(*Entry)) {
 	for it := s.at; ; {
 		_, e, ok := it.Next()

@@ -9,9 +9,9 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// State is a table as of one revision; immutable.
+// State is a table at one revision. It is immutable.
 type State struct {
-	// Revision is that of the last commit that changed anything.
+	// Revision is the last revision that changed anything.
 	Revision model.Revision
 
 	table   *Table
@@ -20,21 +20,21 @@ type State struct {
 
 	batches batches
 
-	mu    sync.Mutex // guards the map, not its content
+	mu    sync.Mutex // guards the map, not its values
 	memos map[any]*memo
 }
 
-// memo is something that streams work out from a state.
+// memo is a result that streams computed from a state.
 type memo struct {
 	once  sync.Once
 	value any
 }
 
-// maxMemos bounds what a state remembers of what streams work out.
+// maxMemos bounds the results that a state remembers.
 const maxMemos = 128
 
-// Memo gives what was worked out under a key, or has it worked out. Streams in the same
-// situation share it; it goes with the state. The key must be comparable.
+// Memo returns the result that was computed for a key, or computes it. Streams in the same
+// situation share it, for the life of the state. The key must be comparable.
 func (s *State) Memo(key any, work func() any) any {
 	s.mu.Lock()
 	m := s.memos[key]
@@ -52,14 +52,14 @@ func (s *State) Memo(key any, work func() any) any {
 	return m.value
 }
 
-// Table is the table that this is a state of.
+// Table returns the table of the state.
 func (s *State) Table() *Table { return s.table }
 
-// Opened is the revision of the table's first commit: what it has of that revision may have
+// Opened returns the revision of the table's first commit. Resources of that revision may have
 // changed long before.
 func (s *State) Opened() model.Revision { return s.opened }
 
-// Get gives a live entry, or nil.
+// Get returns a live entry, or nil.
 func (s *State) Get(t resource.Type, name string) *Entry { return s.columns[t].get(name) }
 
 // GetBytes is Get for a name in a request's buffer.
@@ -68,27 +68,26 @@ func (s *State) GetBytes(t resource.Type, name []byte) *Entry {
 	return e
 }
 
-// Len is the number of live entries.
+// Len returns the number of live entries.
 func (s *State) Len(t resource.Type) int { return s.columns[t].live.Len() }
 
-// Sum is the sum of the live entries' Hash: equal for equal names and versions.
+// Sum returns the sum of the live entries' Hash. It is equal for equal names and versions.
 func (s *State) Sum(t resource.Type) uint64 { return s.columns[t].sum }
 
-// LastAdded is the revision in which a new name came last: the make-before-break barrier.
+// LastAdded returns the revision in which a name was last added: the barrier of make-before-break.
 func (s *State) LastAdded(t resource.Type) model.Revision { return s.columns[t].lastAdded }
 
-// LastChanged is the revision in which an entry was added or changed last.
+// LastChanged returns the revision in which an entry was last added or changed.
 func (s *State) LastChanged(t resource.Type) model.Revision { return s.columns[t].lastChange }
 
-// LastRemoved is the revision in which an entry was removed last.
+// LastRemoved returns the revision in which an entry was last removed.
 func (s *State) LastRemoved(t resource.Type) model.Revision { return s.columns[t].lastRemove }
 
-// Forgotten is the revision up to which removals are not remembered: a cursor before
-// it must be brought up to date by comparison with everything.
+// Forgotten returns the revision up to which removals are forgotten. A cursor before it must be
+// compared with the whole state.
 func (s *State) Forgotten(t resource.Type) model.Revision { return s.columns[t].forgotten }
 
-// Changed gives the live entries that came to be as they are after a revision, in the
-// order of their revisions.
+// Changed returns the live entries that changed after a revision, in the order of their revisions.
 func (s *State) Changed(t resource.Type, after model.Revision) iter.Seq[*Entry] {
 	return func(yield func(*Entry) bool) {
 		log := s.columns[t].log
@@ -104,8 +103,8 @@ func (s *State) Changed(t resource.Type, after model.Revision) iter.Seq[*Entry] 
 	}
 }
 
-// Removed gives the names that went after a revision and did not come again, in the
-// order of their revisions.
+// Removed returns the names that were removed after a revision and do not exist, in the order of
+// their revisions.
 func (s *State) Removed(t resource.Type, after model.Revision) iter.Seq2[string, model.Revision] {
 	return func(yield func(string, model.Revision) bool) {
 		graves := s.columns[t].graves
@@ -121,14 +120,14 @@ func (s *State) Removed(t resource.Type, after model.Revision) iter.Seq2[string,
 	}
 }
 
-// All gives the live entries in the order of their names.
+// All returns the live entries in the order of their names.
 func (s *State) All(t resource.Type) iter.Seq[*Entry] {
 	return func(yield func(*Entry) bool) {
 		s.columns[t].live.Root().Walk(func(_ []byte, e *Entry) bool { return !yield(e) })
 	}
 }
 
-// VirtualHosts gives the virtual hosts of a route configuration.
+// VirtualHosts returns the virtual hosts of a route configuration.
 func (s *State) VirtualHosts(routeConfig string) iter.Seq[*Entry] {
 	return func(yield func(*Entry) bool) {
 		more := true

@@ -1,15 +1,14 @@
-// Package table holds the versioned resources of one scope: for each type, name ->
-// encoded resource and the revision in which it came to be as it is, and for a while
-// the names that are gone.
+// Package table has versioned tables of resources. A table maps, for each type, a name to an
+// encoded resource and the revision of its last change. For some time it also has removed names.
 //
-// A table has a single writer, the engine, which commits updates. Readers take the
-// State, an immutable value behind an atomic pointer, and never lock the table. What
-// changed after a cursor is found at a cost in proportion to what changed, by a log in
-// revision order that successive states share.
+// A table has one writer, the engine, which commits updates. Readers load the State, an immutable
+// value behind an atomic pointer, and never lock the table. A log in the order of revisions, which
+// successive states share, finds the changes after a cursor at a cost in proportion to these
+// changes.
 //
-// Route configurations are put together here: the engine commits their headers and
-// their virtual hosts ("<route configuration>/<virtual host>"), and the table keeps a
-// RouteConfig entry whose bytes are joined only if a stream asks for them.
+// Tables join route configurations. The engine commits headers and virtual hosts ("<route
+// configuration>/<virtual host>"). The table has a RouteConfig entry for both, whose bytes are
+// joined only if a stream needs them.
 package table
 
 import (
@@ -22,18 +21,18 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// Table is the resources of one scope, or of one kind of workload.
+// Table has the resources of a proxy group.
 type Table struct {
 	name  string         // read-only
-	group *model.Origins // likewise
+	group *model.Origins // read-only
 	state atomic.Pointer[State]
 
 	// Owned by the writer.
-	graves [resource.NumTypes]map[string]*tombstone // the open ones, by name
+	graves [resource.NumTypes]map[string]*tombstone // names that do not exist again, by name
 	routes map[string]*routeSum                     // by route configuration
 }
 
-// New makes an empty table. The name is for people: it appears on debug pages.
+// New returns an empty table. The name appears on debug pages.
 func New(name string) *Table {
 	t := &Table{name: name, routes: map[string]*routeSum{}}
 	s := &State{table: t}
@@ -45,37 +44,38 @@ func New(name string) *Table {
 	return t
 }
 
-// NewFor is New for proxies that some objects group: all that is in the table may be as it is for these.
+// NewFor is New for proxies that are grouped by some objects, which may affect everything in the
+// table.
 func NewFor(name string, group *model.Origins) *Table {
 	t := New(name)
 	t.group = group
 	return t
 }
 
-// Group are the objects that NewFor was given.
+// Group returns the objects of NewFor.
 func (t *Table) Group() *model.Origins { return t.group }
 
-// Name is what the table was made with.
+// Name returns the name of the table.
 func (t *Table) Name() string { return t.name }
 
-// State is what was committed last. It is never nil.
+// State returns the last committed state, never nil.
 func (t *Table) State() *State { return t.state.Load() }
 
-// Update is one resource's new content.
+// Update is the new content of a resource.
 type Update struct {
 	Type     resource.Type
 	Name     string
 	Resource *resource.Encoded // nil: removed
-	Origins  *model.Origins    // that the resource is made from
+	Origins  *model.Origins    // the resource is made from these
 }
 
-// Commit makes a new State of the updates and gives the number of those that changed
-// anything: where it is 0, the State is as it was, whatever rev. An update with the same content and
-// other origins changes nothing; the live entry has these origins from then on. Of several updates of
-// one name the last counts. Commits must come from one goroutine at a time.
+// Commit commits updates and returns how many of them changed the table. If none did, the State stays
+// the same, whatever rev is. An update with the same content and other origins is not a change; the
+// entry gets these origins. Of several updates of one name the last one counts. Commits must not
+// overlap.
 //
-// Invariant: revisions of commits grow strictly. A cursor could not tell two commits of
-// one revision apart, so breaking it panics: it is a fault in the engine, never of an input.
+// Invariant: revisions of commits grow strictly, as a cursor cannot distinguish two commits of one
+// revision. A violation is a fault of the engine, and panics.
 func (t *Table) Commit(rev model.Revision, updates []Update) (changed int) {
 	old := t.State()
 	if rev <= old.Revision && rev != 0 {
@@ -95,16 +95,16 @@ func (t *Table) Commit(rev model.Revision, updates []Update) (changed int) {
 	return changed
 }
 
-// commit is the work on one new state.
+// commit builds the next state.
 type commit struct {
 	table  *Table
 	rev    model.Revision
 	next   *State
 	open   [resource.NumTypes]*columnWriter
-	routes map[string]bool // route configurations to put together again
+	routes map[string]bool // route configurations that changed
 }
 
-// column opens a type's column for writing.
+// column returns the writer of a type's column.
 func (w *commit) column(t resource.Type) *columnWriter {
 	if w.open[t] == nil {
 		w.open[t] = writeColumn(w.next.columns[t], w.table.graves[t], w.rev)
@@ -112,6 +112,7 @@ func (w *commit) column(t resource.Type) *columnWriter {
 	return w.open[t]
 }
 
+// apply applies an update. It reports whether it changed anything.
 func (w *commit) apply(u *Update) bool {
 	if u.Type == resource.RouteConfig {
 		return w.header(u)
@@ -123,7 +124,7 @@ func (w *commit) apply(u *Update) bool {
 	return changed
 }
 
-// finish puts the touched route configurations together and closes the columns.
+// finish joins the changed route configurations and closes the columns.
 func (w *commit) finish() {
 	if c := w.open[resource.VirtualHost]; c != nil {
 		w.next.columns[resource.VirtualHost] = c.close()
@@ -137,8 +138,8 @@ func (w *commit) finish() {
 	}
 }
 
-// RouteConfigOf is the route configuration of a virtual host's resource name: what is
-// before the last slash, as Envoy reads it.
+// RouteConfigOf returns the route configuration of a virtual host's resource name: everything before
+// the last slash, as in Envoy.
 func RouteConfigOf(virtualHost string) string {
 	return virtualHost[:max(strings.LastIndexByte(virtualHost, '/'), 0)]
 }

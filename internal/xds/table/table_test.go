@@ -54,7 +54,7 @@ func TestLastAddedIsABarrierForNamesOnly(t *testing.T) {
 	tab.Commit(3, []Update{gone(resource.Cluster, "a")})
 	tab.Commit(4, []Update{put(resource.Cluster, "a", "2")})
 	require.Equal(t, model.Revision(4), tab.State().LastAdded(resource.Cluster))
-	require.Empty(t, removedNames(tab.State(), resource.Cluster, 0), "it came again")
+	require.Empty(t, removedNames(tab.State(), resource.Cluster, 0), "it exists again")
 }
 
 func TestRevisionsMustGrow(t *testing.T) {
@@ -63,7 +63,7 @@ func TestRevisionsMustGrow(t *testing.T) {
 	require.Panics(t, func() { tab.Commit(2, []Update{put(resource.Cluster, "a", "2")}) })
 }
 
-// TestLogIsCompacted: a name that changes for ever must not make the log grow for ever.
+// TestLogIsCompacted: the log of a name that changes again and again is bounded.
 func TestLogIsCompacted(t *testing.T) {
 	tab := New("t")
 	for i := range 100 {
@@ -94,7 +94,7 @@ func TestTombstonesAreBounded(t *testing.T) {
 	require.Len(t, removedNames(s, resource.Endpoints, lost), len(s.columns[resource.Endpoints].graves))
 }
 
-// TestOneCommitsRemovalsAreRememberedWhole: or else every stream would have to start over.
+// TestOneCommitsRemovalsAreRememberedWhole: otherwise every stream would have to start over.
 func TestOneCommitsRemovalsAreRememberedWhole(t *testing.T) {
 	tab := New("t")
 	var add, drop []Update
@@ -120,7 +120,7 @@ func TestWholeRouteConfigurationsFollowTheirVirtualHosts(t *testing.T) {
 	require.Equal(t, []string{"80"}, changedNames(tab.State(), resource.RouteConfig, 2))
 	require.NotEqual(t, v2, tab.State().Get(resource.RouteConfig, "80").Version)
 	tab.Commit(4, []Update{gone(resource.VirtualHost, "80/b")})
-	require.Equal(t, v2, tab.State().Get(resource.RouteConfig, "80").Version, "as it was")
+	require.Equal(t, v2, tab.State().Get(resource.RouteConfig, "80").Version, "the same content as before")
 	tab.Commit(5, []Update{gone(resource.RouteConfig, "80")})
 	require.Equal(t, []string{"80"}, removedNames(tab.State(), resource.RouteConfig, 4))
 	tab.Commit(6, []Update{gone(resource.VirtualHost, "80/a")})

@@ -8,21 +8,21 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// Touch is what one revision did to one name.
+// Touch is a change of one name by one revision.
 type Touch struct {
 	Name    string
 	Removed bool
-	// Superseded: a newer revision has touched the name again.
+	// Superseded: a newer revision has changed the name again.
 	Superseded bool
 
 	now, was *model.Origins
 }
 
-// By reports whether a change of an object may have done it, see Entry.ChangedBy.
+// By reports whether a change of an object may be the cause, see Entry.ChangedBy.
 func (t *Touch) By(k model.Key) bool { return t.now.Has(k) || t.was.Has(k) }
 
-// Touched gives what a revision has done to a type, as far as it is remembered: what was
-// superseded long ago is not. Its cost is in proportion to what the revision touched.
+// Touched returns what a revision changed in a type, as far as it is remembered: changes that were
+// superseded long ago are not. Its cost is in proportion to what the revision changed.
 func (s *State) Touched(t resource.Type, rev model.Revision) iter.Seq[Touch] {
 	return func(yield func(Touch) bool) {
 		log := s.columns[t].log

@@ -1,5 +1,5 @@
-// Package wasmplugin is what the control plane and the sidecars' agents agree on about plugins in
-// WebAssembly: how one is told of them, and what stands in for one. It is pure.
+// Package wasmplugin declares what the control plane and agents agree on about WebAssembly plugins:
+// how agents learn of them, and what replaces one. It is pure.
 package wasmplugin
 
 import (
@@ -13,25 +13,25 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// What the agent is told beside the module's URL, by variables that Istio's agents know, and that
-// the module does not see.
+// Variables that pass settings to the agent besides the module's URL. Istio's agents use the same
+// names. The module does not see them.
 const (
 	PullPolicy = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
 	PullSecret = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
 	Version    = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
 
-	PullAlways = "Always" // a PullPolicy
-	NoSum      = "nil"    // a module's checksum where none is known: Envoy's API wants some text
+	PullAlways = "Always" // value of PullPolicy
+	NoSum      = "nil"    // checksum of a module without one: Envoy's API requires some text
 )
 
-// Filter is a plugin's configuration: of a filter of requests, or of connections.
+// Filter is the configuration of a plugin: an HTTP filter or a network filter.
 type Filter interface {
 	proto.Message
 	Validate() error
 	GetConfig() *wasmv3.PluginConfig
 }
 
-// New is a plugin's configuration, of connections or of requests.
+// New returns the configuration of a plugin.
 func New(network bool, c *wasmv3.PluginConfig) Filter {
 	if network {
 		return &networkwasmv3.Wasm{Config: c}
@@ -39,7 +39,7 @@ func New(network bool, c *wasmv3.PluginConfig) Filter {
 	return &httpwasmv3.Wasm{Config: c}
 }
 
-// For is an empty configuration of the type that a message is of; nil: it is no plugin's.
+// For returns an empty configuration of the type of a message; nil if it is not a plugin.
 func For(a *anypb.Any) Filter {
 	switch {
 	case a.MessageIs((*httpwasmv3.Wasm)(nil)):
@@ -50,15 +50,15 @@ func For(a *anypb.Any) Filter {
 	return nil
 }
 
-// Denials begins the names of statistics of connections that are denied.
+// Denials is the prefix of statistics of denied connections.
 const Denials = "tcp."
 
-// StandIn stands for a plugin whose module cannot be had: calls pass where it is open, or are denied.
-// Connections are denied when their first bytes come.
+// StandIn returns a replacement for a plugin whose module is not available. If open, it allows all
+// requests, otherwise it denies them. It denies a connection when the first bytes arrive.
 func StandIn(network, open bool) StandInFilter {
 	var rules *rbacconfigv3.RBAC
 	if !open {
-		rules = &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW} // of nothing
+		rules = &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW} // no rules
 	}
 	if network {
 		return &networkrbacv3.RBAC{StatPrefix: Denials, Rules: rules}
@@ -66,7 +66,7 @@ func StandIn(network, open bool) StandInFilter {
 	return &httprbacv3.RBAC{Rules: rules}
 }
 
-// StandInFilter is the configuration of a filter that Envoy has without any module.
+// StandInFilter is the configuration of a filter that is part of Envoy.
 type StandInFilter interface {
 	proto.Message
 	Validate() error

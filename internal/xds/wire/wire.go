@@ -1,11 +1,11 @@
-// Package wire reads encoded protobuf messages whose fields are wanted as they are, without
-// making a message of them, and helps to write such.
+// Package wire reads and writes fields of encoded protobuf messages, without decoding the messages.
 package wire
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// Fields calls f with each length-delimited field of a message, in order, and skips the others.
-// What f gets points into b. The first error ends it: f's, or that b is not a whole message.
+// Fields calls f with each length-delimited field of a message, in order, and skips other fields.
+// The slices point into b. It returns the first error of f, or an error if b is not a complete
+// message.
 func Fields(b []byte, f func(protowire.Number, []byte) error) error {
 	for len(b) > 0 {
 		num, v, rest, err := Next(b)
@@ -21,8 +21,8 @@ func Fields(b []byte, f func(protowire.Number, []byte) error) error {
 	return nil
 }
 
-// Next gives the first field of a message that is not empty, and what comes after it; 0: it is not
-// length-delimited.
+// Next returns the first field of a message that is not empty, and the rest. num is 0 if the field
+// is not length-delimited.
 func Next(b []byte) (num protowire.Number, v, rest []byte, err error) {
 	num, typ, n := protowire.ConsumeTag(b)
 	if n < 0 {
@@ -41,12 +41,12 @@ func Next(b []byte) (num protowire.Number, v, rest []byte, err error) {
 	return num, v, b[n:], nil
 }
 
-// SizeField is the size of a length-delimited field whose content has n bytes.
+// SizeField returns the size of a length-delimited field with n bytes of content.
 func SizeField(num protowire.Number, n int) int {
 	return protowire.SizeTag(num) + protowire.SizeBytes(n)
 }
 
-// AppendHeader appends what stands before the n bytes of a length-delimited field's content.
+// AppendHeader appends the header of a length-delimited field with n bytes of content.
 func AppendHeader(b []byte, num protowire.Number, n int) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.BytesType), uint64(n))
 }

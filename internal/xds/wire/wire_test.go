@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// message has the field 1 "a", a number in field 2, and the field 3 "b".
+// message returns a message with field 1 "a", a number in field 2, and field 3 "b".
 func message() []byte {
 	b := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "a")
 	b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.VarintType), 300)

@@ -1,6 +1,6 @@
-// Package routeshard splits the hosts of a route configuration into buckets, so that Envoy
-// rebuilds one of them where one host's routes change. It is pure, and below the packages
-// that decide on buckets, those that spell them for Envoy and those that read them.
+// Package routeshard divides the virtual hosts of a large route configuration into shards, so that
+// Envoy rebuilds one shard if the routes of a host change. It is pure. The packages that decide on
+// shards, encode them for Envoy and decode them all use it.
 package routeshard
 
 import (
@@ -8,34 +8,34 @@ import (
 	"strings"
 )
 
-// A bucket is a pure function of a request's host that both Envoy, in
-// CEL, and we can compute. Envoy's CEL has no hash and no arithmetic on characters, but
-// it has RE2: a regular expression is a bit, true where the number of characters of a set
-// is even. So a bucket is the exclusive or of its characters' vectors, and of one of its first
-// and last character, and every string has one.
+// The shard of a request is a pure function of its host, which Envoy computes in CEL and this
+// package in Go. CEL in Envoy has no hash and no arithmetic on characters, but it has RE2. A
+// regular expression is one bit: it matches if the number of characters from a set is even. The
+// shard number is thus the exclusive or of the bit vectors of the characters, and of a vector for
+// the first and last character. Every string has a shard.
 //
-// What is hashed is the region: of names the first label, so that all aliases of a service
-// (reviews, reviews.shop, reviews.shop.svc.cluster.local:9080) share a bucket; of IPv4
-// addresses all octets, and of IPv6 addresses all between the brackets, as those of a
-// cluster's services begin with the same. Case and port do not matter.
+// The hash covers the region of a host. For names it is the first label, so that all aliases of a
+// service (reviews, reviews.shop, reviews.shop.svc.cluster.local:9080) share a shard. For IPv4
+// addresses it is all octets, and for IPv6 addresses everything between the brackets, as the
+// addresses of a cluster's services begin alike. Case and port do not matter.
 //
-// Addresses have buckets of their own, behind those of names: a service with both is in two
-// buckets, and each would otherwise be twice as large.
+// Addresses have separate shards, after those of names. A service with both is in two shards;
+// otherwise each shard would be twice as large.
 
-// MaxBits bounds a number of buckets: 2^MaxBits for names, and as many for addresses.
+// MaxBits bounds the number of shards: 2^MaxBits for names, and as many for addresses.
 const MaxBits = 9
 
-// Bits are those of route configurations that are split.
+// Bits is the number of bits of route configurations that are sharded.
 const Bits = 8
 
-// edgeBit is the first bit that looks at the first and the last character of the region alone,
-// and is 0 where both are in its set or neither is. Bits that count do not tell svc-0012 from
-// svc-0021.
+// edgeBit is the first bit that depends only on the first and the last character of the region. It
+// is 0 if both are in its set, or neither is. Bits that count characters do not distinguish
+// svc-0012 from svc-0021.
 const edgeBit = 7
 
-// bitSets are the characters that count, by bit. Envoy bounds a regular expression in CEL
-// to a program of 100 instructions, so they are few ranges. They were chosen for how evenly
-// they spread numbered names, words and addresses (bucket_test.go).
+// bitSets are the characters that count, by bit. Envoy limits a regular expression in CEL to 100
+// instructions, so each set consists of few ranges. They spread numbered names, words and addresses
+// evenly (shard_test.go).
 var bitSets = [MaxBits]struct{ letters, digits string }{
 	{"bciklu-w", "0-289"},
 	{"b-eg-kt-v", "15-9"},
@@ -48,12 +48,12 @@ var bitSets = [MaxBits]struct{ letters, digits string }{
 	{"e-r", "0-15-7"},
 }
 
-// kind is a kind of host: which region it has.
+// kind is a kind of host. It determines the region.
 type kind uint8
 
 const (
 	name kind = iota
-	ipv4      // also whatever else begins with a character up to 9
+	ipv4      // also everything else that begins with a character up to 9
 	ipv6
 )
 
@@ -69,7 +69,7 @@ func kindOf(host string) kind {
 	return name
 }
 
-// region is the part of a host that decides.
+// region returns the part of a host that determines its shard.
 func region(host string) string {
 	switch kindOf(host) {
 	case ipv4:
@@ -89,10 +89,10 @@ func upTo(s string, end func(byte) bool) string {
 	return s
 }
 
-// Count is how many there are.
+// Count returns the number of shards.
 func Count(bits int) int { return 2 << bits }
 
-// Of is the bucket of a host: below 2^bits for names, from there on for addresses.
+// Of returns the shard of a host: below 2^bits for names, from 2^bits for addresses.
 func Of(host string, bits int) (sum int) {
 	r := region(host)
 	for i := range bits {
@@ -106,7 +106,7 @@ func Of(host string, bits int) (sum int) {
 	return sum
 }
 
-// isZero is what the regular expression of a bit says. They know ASCII only.
+// isZero reports whether the regular expression of a bit matches. The expressions match ASCII only.
 func isZero(region string, bit int) bool {
 	n := 0
 	if bit >= edgeBit && region == "" {
@@ -131,7 +131,7 @@ func memberOf(bit int, c byte) bool {
 	return inRanges(set.digits, c) || inRanges(set.letters, c) || ('A' <= c && c <= 'Z' && inRanges(set.letters, c+'a'-'A'))
 }
 
-// inRanges tells whether a class as in "a-cx" has a character.
+// inRanges reports whether a class such as "a-cx" contains a character.
 func inRanges(class string, c byte) bool {
 	for i := 0; i < len(class); i++ {
 		low, high := class[i], class[i]
@@ -146,8 +146,8 @@ func inRanges(class string, c byte) bool {
 	return false
 }
 
-// Expression is the same function of a request's host as a CEL expression: a sum of powers
-// of two for each kind of host.
+// Expression returns Of as a CEL expression of a request's host: a sum of powers of two for each
+// kind of host.
 func Expression(bits int) string {
 	sum := func(k kind) string {
 		var terms []string
@@ -159,19 +159,19 @@ func Expression(bits int) string {
 		}
 		return "(" + strings.Join(terms, " + ") + ")"
 	}
-	// Most hosts begin with a small letter, and are told by the first comparison.
+	// Most hosts begin with a small letter, which the first comparison decides.
 	return fmt.Sprintf("request.host > '[~' ? %[3]s : request.host < ':' ? %[1]s : request.host.startsWith('[') ? %[2]s : %[3]s",
 		sum(ipv4), sum(ipv6), sum(name))
 }
 
-// NamePattern is the regular expression, in a CEL string, that matches the names whose
-// bucket has no bit i.
+// NamePattern returns the regular expression, in a CEL string, that matches the names whose shard
+// has bit i unset.
 func NamePattern(i int) string { return bitPattern(name, i) }
 
-// bitPattern matches the hosts of a kind whose bucket has no bit i. One that counts matches (others,
-// or a member, others and another member) any number of times; one of edges a member, or other,
-// and the same at the end. Then comes the end of the region: ending anywhere else would say
-// nothing.
+// bitPattern returns the expression that matches the hosts of a kind whose shard has bit i unset.
+// For a bit that counts it is (others | member others* member) repeated. For an edge bit it is a
+// member or another character, and the same at the end. The end of the region follows, as the
+// expression must match the whole region.
 func bitPattern(k kind, i int) string {
 	var begin, skip, end string
 	lower, upper := byte(0), byte(0x7f)
@@ -193,7 +193,7 @@ func bitPattern(k kind, i int) string {
 	return fmt.Sprintf("^%s(?:%s|%s%s*%s)*%s", begin, others, in, others, in, end)
 }
 
-// class is a character class of the characters of a range that a condition holds for.
+// class returns the character class of the characters of a range that satisfy a condition.
 func class(lower, upper byte, has func(byte) bool) string {
 	var b strings.Builder
 	for c := int(lower); c <= int(upper); c++ {

@@ -17,7 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// opened is a stream that has its clusters. It does not go on forever, whatever becomes of the test.
+// opened opens a stream and receives its clusters, within a bounded time.
 func opened(t *testing.T, conn *grpc.ClientConn) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patient)
@@ -26,7 +26,7 @@ func opened(t *testing.T, conn *grpc.ClientConn) (discoveryv3.AggregatedDiscover
 	if err != nil {
 		return nil, err
 	}
-	_ = st.Send(&discoveryv3.DeltaDiscoveryRequest{ // where it fails, receiving does
+	_ = st.Send(&discoveryv3.DeltaDiscoveryRequest{ // if it fails, receiving fails
 		Node: &corev3.Node{Id: nodeID}, TypeUrl: resource.Cluster.URL(), ResourceNamesSubscribe: []string{"*"}})
 	m, err := st.Recv()
 	if err != nil {
@@ -35,7 +35,8 @@ func opened(t *testing.T, conn *grpc.ClientConn) (discoveryv3.AggregatedDiscover
 	return st, st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce})
 }
 
-// inTime has streams that are to end soon get ever more time, until it was enough to open them.
+// inTime repeats a test of streams that end soon with more time, until the time suffices to open
+// them.
 func inTime(t *testing.T, enough time.Duration, try func(time.Duration) error) {
 	t.Helper()
 	for ; enough < patient; enough *= 2 {
@@ -48,7 +49,7 @@ func inTime(t *testing.T, enough time.Duration, try func(time.Duration) error) {
 	require.Fail(t, "no time is enough")
 }
 
-// requireOver waits for a stream's end. Package http2 says why.
+// requireOver waits for the end of a stream. Package http2 gives the reason.
 func requireOver(t *testing.T, on Transport, st discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, why string) {
 	t.Helper()
 	over := make(chan error, 1)
@@ -64,12 +65,12 @@ func requireOver(t *testing.T, on Transport, st discoveryv3.AggregatedDiscoveryS
 	}
 }
 
-// TestStreamsEndWithCertificates: who has shown who they are gets configuration for as long as that is true, and
-// no other stream is disturbed: neither is one whose certificate says that it has no end (RFC 5280, 4.1.2.5).
+// TestStreamsEndWithCertificates: a stream ends when its peer's certificate expires, and no other
+// stream is affected. A certificate may have no end (RFC 5280, 4.1.2.5).
 func TestStreamsEndWithCertificates(t *testing.T) { overEach(t, streamsEndWithCertificates) }
 
 func streamsEndWithCertificates(t *testing.T, on Transport) {
-	t.Parallel() // it waits for the most part
+	t.Parallel() // it mostly waits
 	own, pool := pair(t)
 	h := newHarness(t, on, Options{ConnectionGrace: 10 * time.Millisecond})
 	h.commit(edsCluster("a", "1"))
@@ -98,11 +99,11 @@ func streamsEndWithCertificates(t *testing.T, on Transport) {
 	require.NoError(t, err)
 }
 
-// TestStreamsEndWithAge: old connections end, and new ones are let in.
+// TestStreamsEndWithAge: old connections end, and new ones are accepted.
 func TestStreamsEndWithAge(t *testing.T) { overEach(t, streamsEndWithAge) }
 
 func streamsEndWithAge(t *testing.T, on Transport) {
-	t.Parallel() // as above
+	t.Parallel() // it mostly waits
 	own, pool := pair(t)
 	inTime(t, time.Second, func(age time.Duration) error {
 		h := newHarness(t, on, Options{MaxConnectionAge: age, ConnectionGrace: 10 * time.Millisecond})

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patternBucket computes the bucket as Envoy does; Go's syntax of these expressions is RE2's.
-func patternBucket(patterns [3][]*regexp.Regexp, host string) (sum int) {
+// patternShard computes the shard as Envoy does. Go's syntax of these expressions is that of RE2.
+func patternShard(patterns [3][]*regexp.Regexp, host string) (sum int) {
 	for i, p := range patterns[kindOf(host)] {
 		if !p.MatchString(host) {
 			sum |= 1 << i
@@ -33,10 +33,10 @@ func patternsOf(bits int) (out [3][]*regexp.Regexp) {
 	return out
 }
 
-func TestPatternsAgreeWithBucket(t *testing.T) {
+func TestPatternsAgreeWithShards(t *testing.T) {
 	patterns := patternsOf(MaxBits)
 	check := func(host string) {
-		require.Equal(t, Of(host, MaxBits), patternBucket(patterns, host), "%q", host)
+		require.Equal(t, Of(host, MaxBits), patternShard(patterns, host), "%q", host)
 	}
 	for _, host := range []string{"", ".", ":", "a", "9", "[", "]", "[]", "[::1]", "[fd00::1f]:80", "10.96.0.1", "10.96.0.1:80",
 		"3scale.shop", "3.", "reviews", "REVIEWS:80", "x_y-z.", "-", "*", "a]b", "a[b", "1[2", "0", "99:1", "a b", "é", "a.é"} {
@@ -54,7 +54,7 @@ func TestPatternsAgreeWithBucket(t *testing.T) {
 	}
 }
 
-func TestAliasesShareBucket(t *testing.T) {
+func TestAliasesShareShard(t *testing.T) {
 	want := Of("reviews", 6)
 	for _, alias := range []string{"reviews.shop", "reviews.shop.svc", "Reviews.Shop.svc.cluster.local", "reviews:9080", "reviews.shop:80"} {
 		require.Equal(t, want, Of(alias, 6), alias)
@@ -63,7 +63,7 @@ func TestAliasesShareBucket(t *testing.T) {
 	require.NotEqual(t, Of("10.96.3.7", 6), Of("10.96.3.8", 6))
 }
 
-// spread is the fullest bucket, relative to the mean.
+// spread returns the size of the largest shard, relative to the mean.
 func spread(hosts []string, bits int) float64 {
 	count := make([]int, 1<<bits)
 	for _, h := range hosts {
@@ -72,7 +72,7 @@ func spread(hosts []string, bits int) float64 {
 	return float64(slices.Max(count)) * float64(len(count)) / float64(len(hosts))
 }
 
-func TestBucketsAreEven(t *testing.T) {
+func TestShardsAreEven(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		hosts []string
@@ -85,15 +85,15 @@ func TestBucketsAreEven(t *testing.T) {
 		{"one suffix", suffixed("-service")},
 	} {
 		for _, bits := range []int{4, 5, 6} {
-			t.Logf("%-10s %d buckets: fullest %.2f of the mean", tc.name, 1<<bits, spread(tc.hosts, bits))
+			t.Logf("%-10s %d shards: fullest %.2f of the mean", tc.name, 1<<bits, spread(tc.hosts, bits))
 			require.Less(t, spread(tc.hosts, bits), 2.0, "%s, %d bits", tc.name, bits)
 		}
-		t.Logf("%-10s %d buckets: a host shares its own with %.1f, mean %.1f", tc.name, 1<<MaxBits, shared(tc.hosts), float64(len(tc.hosts))/(1<<MaxBits))
+		t.Logf("%-10s %d shards: a host shares its own with %.1f, mean %.1f", tc.name, 1<<MaxBits, shared(tc.hosts), float64(len(tc.hosts))/(1<<MaxBits))
 		require.Less(t, shared(tc.hosts), 2*float64(len(tc.hosts))/(1<<MaxBits), "%s, all bits", tc.name)
 	}
 }
 
-// shared is how many hosts are in the bucket of a host, on average over the hosts.
+// shared returns how many hosts are in the shard of a host, averaged over the hosts.
 func shared(hosts []string) float64 {
 	count, sum := map[int]int{}, 0
 	for _, h := range hosts {
@@ -113,7 +113,7 @@ func many(n int, name func(int) string) []string {
 	return out
 }
 
-// words are names as people give them: pairs of words.
+// words returns names that people would choose: pairs of words.
 func words() []string {
 	list := strings.Fields(`cart checkout payment currency product catalog recommendation shipping email ad review rating
 		order invoice user account auth token session search index stock price discount coupon report metric alert

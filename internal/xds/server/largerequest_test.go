@@ -18,7 +18,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// manyServices is what a proxy says of a type that it has for 20,000 services when it connects again.
+// manyServices is the request of a proxy with 20,000 services that connects again, for one type.
 func manyServices(t resource.Type) *discoveryv3.DeltaDiscoveryRequest {
 	r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: t.URL(), InitialResourceVersions: map[string]string{}}
 	for i := range 20_000 {
@@ -31,9 +31,9 @@ func manyServices(t resource.Type) *discoveryv3.DeltaDiscoveryRequest {
 	return r
 }
 
-// TestLargeRequests: what a proxy of a large mesh says first is taken from who has a certificate of
-// the mesh, for one type behind the other. From who has none it is refused as it begins, and small
-// requests are judged as ever.
+// TestLargeRequests: the first requests of a proxy in a large mesh are accepted with a certificate
+// of the mesh, one type after the other. Without a certificate they are refused when they begin,
+// and small requests are handled as usual.
 func TestLargeRequests(t *testing.T) {
 	certificate, pool := pair(t)
 	h := newHarness(t, TransportHTTP2, Options{})
