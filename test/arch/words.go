@@ -40,7 +40,7 @@ var RetiredNames = []RetiredName{
 	{"eaten", "unacknowledgedBytes", "internal/xds", 0},
 	{"Heard", "RemoteClosed", "internal/xds/http2", 0},
 	{"yardstick", "baseline", "", 0},
-	{"causeWorld", "what it sets up", "", 6},
+	{"causeWorld", "what it sets up", "", 0},
 	{"requireRight", "what it checks", "", 2},
 	{"ChangeLog", "changelog.Log", "internal/pipeline", 0},
 }

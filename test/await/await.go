@@ -33,7 +33,7 @@ func To[T any](t testing.TB, c chan<- T, v T) {
 	select {
 	case c <- v:
 	case <-timer.C:
-		t.Fatalf("nobody has taken it within %s\n%s", patience, stacks())
+		t.Fatalf("not taken within %s\n%s", patience, stacks())
 	}
 }
 

@@ -59,7 +59,7 @@ func TestAnalyzeWithFewRights(t *testing.T) {
 	require.NoError(t, err)
 	c.Apply(t, "", string(rights))
 	c.Apply(t, ns, gatewayWithSecret)
-	_, err = analyze(t, as(t, c, ns, "nobody"), "info")
+	_, err = analyze(t, as(t, c, ns, "stranger"), "info")
 	var told *terminal.UserError
 	require.ErrorAs(t, err, &told)
 	require.Contains(t, told.Next, "the ClusterRole moonsail of deploy/rbac.yaml")

@@ -107,7 +107,7 @@ func TestAddressesOfServiceEntries(t *testing.T) {
 	awaitGiven(t, c, ns, "younger", bothFamilies)
 	tell(t, c, ns, "younger", "240.240.77.77", "2001:2::78")
 	list, _ = awaitGiven(t, c, ns, "younger", func(list []string) bool { return bothFamilies(list) && list[0] != "240.240.77.77" })
-	require.Equal(t, "2001:2::78", list[1], "what nobody else has stays")
+	require.Equal(t, "2001:2::78", list[1], "a unique address stays")
 	c.Eventually(t, "a listener at each address", listening(capturing, "240.240.77.77_3306", list[0]+"_3306"))
 
 	// Who gives addresses of their own has those alone.
@@ -128,7 +128,7 @@ func listening(p *proxy, names ...string) func(context.Context) error {
 	return func(context.Context) error {
 		for _, name := range names {
 			if !p.listens(name) {
-				return fmt.Errorf("there is no listener %s", name)
+				return fmt.Errorf("no listener %s", name)
 			}
 		}
 		return nil

@@ -120,7 +120,7 @@ func TestGivenAuthority(t *testing.T) {
 			return err
 		}
 	}
-	c.Eventually(t, "that it is gone is told",
+	c.Eventually(t, "its removal is reported",
 		says("the Secret istio-system/cacerts is gone, or has no ca-key.pem any more: put it back, or start again to do without it"))
 	require.NoError(t, signs(one), "what was good stays in force")
 	require.Equal(t, string(root.pem), rootsOf(t, c, ns))
@@ -130,5 +130,5 @@ func TestGivenAuthority(t *testing.T) {
 	c.Eventually(t, "nothing is wrong any more", says(""))
 	after, err := secrets.Get(t.Context(), "istio-ca-secret", metav1.GetOptions{})
 	require.NoError(t, err)
-	require.Equal(t, own.ResourceVersion, after.ResourceVersion, "nobody has touched the one that was made here")
+	require.Equal(t, own.ResourceVersion, after.ResourceVersion, "the one that was made here is unchanged")
 }

@@ -13,7 +13,7 @@ import (
 // subscribe asks for a resource besides those that every proxy asks for.
 func (p *proxy) subscribe(t *testing.T, typ resource.Type, name string) {
 	t.Helper()
-	p.mu.Lock() // nobody else sends meanwhile
+	p.mu.Lock() // no other goroutine sends meanwhile
 	defer p.mu.Unlock()
 	require.NoError(t, p.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: typ.URL(), ResourceNamesSubscribe: []string{name}}))
 }

@@ -138,7 +138,7 @@ func TestCredentials(t *testing.T) {
 	require.NotContains(t, text, key)
 	require.Contains(t, text, `"[redacted]"`)
 	_, status = w.page("Secret/" + ns + "/other")
-	require.Equal(t, http.StatusNotFound, status, "nobody names it")
+	require.Equal(t, http.StatusNotFound, status, "no object names it")
 
 	before := w.get().Certificate
 	next, _ := secretOf(t, "api-client")
@@ -146,7 +146,7 @@ func TestCredentials(t *testing.T) {
 	w.until("there is a new certificate", func(s storedSecret) bool { return s.Certificate != "" && s.Certificate != before })
 
 	c.Delete(t, ns, mayReadSecret)
-	w.until("nobody may have the key", func(s storedSecret) bool { return s.Readers != nil && len(s.Readers) == 0 && s.Problem == "" })
+	w.until("no account may have the key", func(s storedSecret) bool { return s.Readers != nil && len(s.Readers) == 0 && s.Problem == "" })
 	c.Delete(t, ns, next)
 	w.until("it is gone", func(s storedSecret) bool { return s.Problem == "it does not exist" })
 	c.Delete(t, ns, credentialed)
@@ -182,7 +182,7 @@ func TestConfigMapsWithCAs(t *testing.T) {
 	c.Apply(t, ns, configMap("roots"))
 	w.until("it is read", func(s storedSecret) bool { return s.CA == string(cert) && s.CAProblem == "" })
 	_, status := w.page("ConfigMap/" + ns + "/other")
-	require.Equal(t, http.StatusNotFound, status, "nobody names it")
+	require.Equal(t, http.StatusNotFound, status, "no object names it")
 	c.Delete(t, ns, configMap("roots"))
 	w.until("it is gone", func(s storedSecret) bool { return s.CA == "" && s.CAProblem == "it does not exist" })
 	c.Delete(t, ns, trusting)
@@ -243,7 +243,7 @@ func (w *secretWatcher) until(what string, is func(storedSecret) bool) {
 // untilUnnamed waits until the control plane does not know the Secret that was named.
 func (w *secretWatcher) untilUnnamed() {
 	w.t.Helper()
-	w.c.Eventually(w.t, "nobody names it any more", func(context.Context) error {
+	w.c.Eventually(w.t, "no object names it any more", func(context.Context) error {
 		if _, status := w.page(w.object); status != http.StatusNotFound {
 			return fmt.Errorf("the answer is %d", status)
 		}

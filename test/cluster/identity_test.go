@@ -66,7 +66,7 @@ func issuing(t *testing.T, c *kubetest.Cluster, count int, more ...func(*control
 	return out
 }
 
-// rootsOf waits until a namespace is told whom to trust.
+// rootsOf waits until a namespace has the roots.
 func rootsOf(t *testing.T, c *kubetest.Cluster, ns string) string {
 	t.Helper()
 	var roots string
@@ -188,7 +188,7 @@ func TestIdentities(t *testing.T) {
 	requireRefused(t, c, addrs[0], roots, ns)
 }
 
-// requireRefused shows tokens that nobody is to get a certificate for.
+// requireRefused shows tokens that must not get a certificate.
 func requireRefused(t *testing.T, c *kubetest.Cluster, addr string, roots *x509.CertPool, ns string) {
 	t.Helper()
 	_, err := certificate(t, addr, roots, tokenOf(t, c, ns, "web", "vault"))

@@ -156,7 +156,7 @@ func makePod(ctx context.Context, client kubernetes.Interface, ns string, i int)
 		}
 		p.Spec.Containers = append(p.Spec.Containers, container)
 	}
-	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "moonsail.dev/nobody"}}
+	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "moonsail.dev/never"}}
 	made, err := client.CoreV1().Pods(ns).Create(ctx, p, metav1.CreateOptions{})
 	if err != nil {
 		return err

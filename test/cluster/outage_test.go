@@ -72,7 +72,7 @@ func churn(ctx context.Context, c *kubetest.Cluster, ns string, seed uint64) {
 }
 
 // TestProxiesThroughOutages kills the API server under churn, as often as told, with proxies
-// connected. None of them may lose a cluster that nobody deleted, and in the end each must
+// connected. None of them may lose a cluster that was not deleted, and in the end each must
 // hold what a new list of the cluster gives.
 func TestProxiesThroughOutages(t *testing.T) {
 	c := kubetest.Alone(t)

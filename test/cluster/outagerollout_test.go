@@ -62,7 +62,7 @@ type outage struct {
 	fleet    *fleet.Fleet
 	record   record
 	restarts atomic.Int64 // that the API server has taken
-	routes   atomic.Int64 // likewise
+	routes   atomic.Int64 // as above
 }
 
 // TestRolloutsThroughOutages kills the API server again and again while Deployments restart and

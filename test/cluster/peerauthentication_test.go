@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// atPort is a PeerAuthentication that gives a port of the client a filter chain of its own.
+// atPort is a PeerAuthentication that gives a port of the client a separate filter chain.
 func atPort(name string, port int) string {
 	return fmt.Sprintf(`
 apiVersion: security.istio.io/v1

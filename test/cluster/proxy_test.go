@@ -175,7 +175,7 @@ func (p *proxy) diff(want map[resource.Type][]*resource.Encoded) string {
 	return ""
 }
 
-// listens tells whether the proxy has a listener.
+// listens reports whether the proxy has a listener.
 func (p *proxy) listens(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -49,7 +49,7 @@ func (s *trialOfSamples) check(file string, e expectation) {
 	s.t.Logf("%s: %+v: %v", file, e, heard)
 }
 
-// calls is how many tell whether it is so: by chance it is otherwise less than once in a million.
+// calls is how many report whether it is so: by chance it is otherwise less than once in a million.
 func (e *expectation) calls() int {
 	switch {
 	case e.after > 0:

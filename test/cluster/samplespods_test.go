@@ -181,7 +181,7 @@ func (s *trialOfSamples) pods() map[string]*corev1.Pod {
 	return out
 }
 
-// application says who it is to whoever calls it, until the test ends.
+// application says who it is to every caller, until the test ends.
 func (s *trialOfSamples) application(name, address string) {
 	ln, err := (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", address)
 	require.NoError(s.t, err)

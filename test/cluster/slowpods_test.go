@@ -76,7 +76,7 @@ func (s *slowPods) kept() bool {
 	return s.release != nil
 }
 
-// wait waits until Pods are told of; false if nobody waits for that any more.
+// wait waits until Pods are reported; false if no request waits any more.
 func (s *slowPods) wait(ctx context.Context) bool {
 	s.mu.Lock()
 	release := s.release
@@ -253,7 +253,7 @@ func TestPodsThatAreListedLate(t *testing.T) {
 	slow.keep()
 	c.Eventually(t, "a list of Pods", func(context.Context) error {
 		if slow.listing() == 0 {
-			return fmt.Errorf("nobody asks")
+			return fmt.Errorf("no client asks")
 		}
 		return nil
 	})

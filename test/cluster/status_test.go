@@ -109,7 +109,7 @@ func awaitReconciled(t *testing.T, c *kubetest.Cluster, ns, kind, name, truth, r
 	return message
 }
 
-// saysOf tells whether the message of an object's condition has a text.
+// saysOf reports whether the message of an object's condition has a text.
 func saysOf(c *kubetest.Cluster, ns, kind, name, text string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		o, err := object(ctx, c, ns, kind, name)

@@ -48,7 +48,7 @@ func TestReadyOnceTrusted(t *testing.T) {
 		config, account, problem string
 	}{
 		"told":      {own, "", ""},
-		"not there": {"nobody-made-this", "", "deploy/injector.yaml"},
+		"not there": {"not-installed", "", "deploy/injector.yaml"},
 		"no rights": {own, "moonsail", "deploy/rbac.yaml"}, // which are for one configuration alone
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -158,9 +158,9 @@ func requireReason(t *testing.T, m *mesh, to *app) {
 	status, out = m.ask("why", "healthy.shop", "http://nowhere.example/")
 	require.Zero(t, status, out)
 	require.Contains(t, out, "nowhere.example is no service of the mesh")
-	status, out = m.ask("why", "nobody.shop", "http://web/")
+	status, out = m.ask("why", "absent.shop", "http://web/")
 	require.Equal(t, 1, status)
-	require.Contains(t, out, `proxy "nobody.shop" is not connected`)
+	require.Contains(t, out, `proxy "absent.shop" is not connected`)
 }
 
 // requireStale: the stopped proxy holds an endpoint that is gone, until it goes on.
@@ -174,7 +174,7 @@ func requireStale(t *testing.T, m *mesh, base []string, resume func(), gone *app
 	}, func() string { return out })
 	require.Regexp(t, `(?m)^stopped\.shop +`+gone.ip+` +\S+ +outbound\|15080\|\|web\.shop\.svc\.cluster\.local +has not answered EDS for `, out)
 	resume()
-	eventually(t, "it is told", func() bool {
+	eventually(t, "it is reported", func() bool {
 		_, out = m.ask("stale")
 		return strings.Contains(out, "no connected proxy holds a removed endpoint")
 	}, func() string { return out })

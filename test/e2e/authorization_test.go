@@ -68,7 +68,7 @@ func TestAuthorization(t *testing.T) {
 	g.given(authorization("nothing", "{}"))
 	g.requireStatus(403, "GET", "/")
 	g.requireGreets(false, "127.0.0.1")
-	require.Empty(t, g.hears(), "nobody is let in, so that no server is asked")
+	require.Empty(t, g.hears(), "no caller is admitted, so that no server is asked")
 
 	g.given()
 	g.requireStatus(200, "POST", "/")

@@ -122,7 +122,7 @@ func (b *backend) connectionCount() int {
 	return b.connections
 }
 
-// startGreeter is an application that says its version to whoever connects, and closes.
+// startGreeter is an application that says its version to every client that connects, and closes.
 func startGreeter(t *testing.T, name, version string) *app {
 	t.Helper()
 	a := &app{name: name, version: version, ip: ownIP()}

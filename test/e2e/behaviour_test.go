@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// behaviour is one mesh with one client, in which each subtest has hosts of its own.
+// behaviour is one mesh with one client, in which each subtest has its own hosts.
 type behaviour struct {
 	mesh      *mesh
 	client    *client

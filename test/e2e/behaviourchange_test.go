@@ -52,7 +52,7 @@ func changedLabels(t *testing.T, b *behaviour) {
 		}, nil)
 		b.given(t, relabelled, rules)
 		eventually(t, "both are v2", func() bool { two := answers("/"); return two["move-v1"] && two["move-v2"] }, nil)
-		require.Equal(t, 503, b.call(t, "move", "/v1").status, "nobody is v1")
+		require.Equal(t, 503, b.call(t, "move", "/v1").status, "no endpoint is v1")
 	}
 }
 

@@ -22,7 +22,7 @@ func retries(t *testing.T, b *behaviour) {
 	require.Equal(t, 503, b.call(t, "once", "/", "x-answer", "503").status)
 	require.Len(t, once.requests(), 1, "not even the default retries")
 	require.Equal(t, 500, b.call(t, "badly", "/", "x-answer", "500").status)
-	require.Len(t, other.requests(), 1, "500 is no gateway error")
+	require.Len(t, other.requests(), 1, "500 does not count as a gateway error")
 	require.Equal(t, 502, b.call(t, "badly", "/", "x-answer", "502").status)
 	require.Len(t, other.requests(), 1+4)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// blamed is an object that is told that proxies refuse what is made of it.
+// blamed is an object whose resources proxies refuse.
 type blamed struct {
 	Object        model.Key
 	What, Message string
@@ -29,30 +29,30 @@ func (inJSON) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
 func (inJSON) Unmarshal(b []byte, into any) error { return json.Unmarshal(b, into) }
 func (inJSON) Name() string                       { return "json" }
 
-// blamed are those objects, as the control plane tells others.
+// blamed returns the objects that the control plane reports to others.
 func (m *mesh) blamed() []blamed {
 	m.t.Helper()
 	conn, err := grpc.NewClient(m.xds, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(inJSON{})))
 	require.NoError(m.t, err)
-	defer func() { _ = conn.Close() }() // it has answered
+	defer func() { _ = conn.Close() }() // best effort after the answer
 	var out struct{ Refused []blamed }
 	require.NoError(m.t, conn.Invoke(m.t.Context(), status.MethodReport, struct{}{}, &out))
 	return out.Refused
 }
 
-// awaitBlamed waits until so many are told: keys that go with a policy are a change of their own.
+// awaitBlamed waits for n objects: keys of a policy are a separate change.
 func (m *mesh) awaitBlamed(n int) (got []blamed) {
 	m.t.Helper()
-	eventually(m.t, fmt.Sprintf("%d objects are told that they are refused", n), func() bool {
+	eventually(m.t, fmt.Sprintf("%d objects are reported as refused", n), func() bool {
 		got = m.blamed()
 		return len(got) == n
 	}, func() string { return fmt.Sprintf("%+v", got) })
 	return got
 }
 
-// causeWorld is a client with a listener for calls to it, and policies of every kind that are fine; a row says
-// what is another way, by kind, or comes in addition.
-func causeWorld(c *client, other map[string]string) []string {
+// policiesOfEveryKind returns a client with a listener for calls to it, and a valid policy of every kind. other replaces
+// the policies of some kinds or adds kinds.
+func policiesOfEveryKind(c *client, other map[string]string) []string {
 	spec := map[string]string{
 		"AuthorizationPolicy":   "security.istio.io/v1; rules: [{to: [{operation: {paths: [/fine]}}]}]",
 		"RequestAuthentication": "security.istio.io/v1; jwtRules: [{issuer: fine, jwksUri: 'http://127.0.0.1:1/'}]",
@@ -74,10 +74,11 @@ data: {mesh: "{defaultProviders: {accessLogging: [file]}, extensionProviders: [{
 	return out
 }
 
-// TestObjectOfARefusedListenerIsFound: of the objects that shape a listener the one is told that Envoy refuses it for.
+// TestObjectOfARefusedListenerIsFound checks that, of the objects that contribute to a listener, the one is reported
+// that Envoy refuses.
 func TestObjectOfARefusedListenerIsFound(t *testing.T) {
 	c := newClient("client")
-	m := startMesh(t, server.RoutesAuto, causeWorld(c, nil)...)
+	m := startMesh(t, server.RoutesAuto, policiesOfEveryKind(c, nil)...)
 	c.start(t, m, false)
 	require.Empty(t, m.blamed())
 	for _, bad := range []struct {
@@ -88,21 +89,21 @@ func TestObjectOfARefusedListenerIsFound(t *testing.T) {
 		{"Telemetry", "telemetry.istio.io/v1; accessLogging: [{providers: [{name: file}], filter: {expression: \"string(request.time) == ''\"}}]", "No overload found", false}, // nothing else changed, the mesh's configuration included
 		{"RequestAuthentication", `security.istio.io/v1; jwtRules: [{issuer: bad, jwks: '{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB"}]}'}]`, "invalid local jwks", false},
 	} {
-		m.apply(causeWorld(c, map[string]string{bad.kind: bad.spec})...)
+		m.apply(policiesOfEveryKind(c, map[string]string{bad.kind: bad.spec})...)
 		got := m.awaitBlamed(1)
 		require.Equal(t, model.Key{Kind: model.Kind(bad.kind), Namespace: "shop", Name: "one"}, got[0].Object)
 		require.Contains(t, got[0].Message, bad.says)
 		require.Zero(t, got[0].Shared, bad.kind)
 		require.Equal(t, bad.doubt, got[0].Doubt, bad.kind)
-		m.apply(causeWorld(c, nil)...)
+		m.apply(policiesOfEveryKind(c, nil)...)
 		m.awaitBlamed(0)
 	}
 	requireMeshsMistakesLeaveDoubt(t, c, m)
 }
 
-// requireMeshsMistakesLeaveDoubt checks that no object is the cause for sure of what the mesh's configuration has proxies
-// refuse: not the Telemetry that uses the mesh's logs, and not a policy that changes next. If the message quotes the mesh's
-// configuration, the policy is not meant.
+// requireMeshsMistakesLeaveDoubt checks that no object is reported with certainty if the mesh's configuration is the cause
+// of a refusal: neither the Telemetry that uses the mesh's logs, nor a policy that changes next. If the message quotes the
+// mesh's configuration, the policy is not reported.
 func requireMeshsMistakesLeaveDoubt(t *testing.T, c *client, m *mesh) {
 	t.Helper()
 	for wrong, says := range map[string]string{
@@ -110,24 +111,24 @@ func requireMeshsMistakesLeaveDoubt(t *testing.T, c *client, m *mesh) {
 		`path: /dev/null, logFormat: {text: \"%CEL(request.path.contains())%\"}`: "expression",
 	} {
 		for _, paths := range []string{"/fine", "/as-fine"} {
-			docs := causeWorld(c, map[string]string{
+			docs := policiesOfEveryKind(c, map[string]string{
 				"AuthorizationPolicy": "security.istio.io/v1; rules: [{to: [{operation: {paths: [" + paths + "]}}]}]",
 			})
 			docs[1] = strings.Replace(docs[1], "path: /dev/null", wrong, 1)
 			m.apply(docs...)
-			meant := 1
+			want := 1
 			if says == "expression" && paths == "/as-fine" {
-				meant = 2 // both changed
+				want = 2 // both changed
 			}
 			var telemetry bool
-			for _, one := range m.awaitBlamed(meant) {
+			for _, one := range m.awaitBlamed(want) {
 				telemetry = telemetry || one.Object == model.Key{Kind: model.KindTelemetry, Namespace: "shop", Name: "one"}
 				require.Contains(t, one.Message, says)
 				require.True(t, one.Doubt, "%+v", one)
 			}
 			require.True(t, telemetry)
 		}
-		m.apply(causeWorld(c, nil)...)
+		m.apply(policiesOfEveryKind(c, nil)...)
 		m.awaitBlamed(0)
 	}
 }

@@ -81,7 +81,7 @@ func TestCorpusOnEnvoy(t *testing.T) {
 	}
 }
 
-// withoutAgent is a proxy of a file that nobody serves certificates: it would wait for them. Package
+// withoutAgent is a proxy of a file that gets no certificates: it would wait for them. Package
 // meshtest/live has them served.
 func withoutAgent(f *meshtest.File, p *meshtest.Proxy) *model.Proxy {
 	out := p.Model(f.Mesh.Domain)

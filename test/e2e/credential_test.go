@@ -27,7 +27,7 @@ const apiHost = "api.example.com"
 type partner struct {
 	root    *catest.Root
 	backend *backend
-	keys    []string // what nobody may see: parts of keys
+	keys    []string // parts of keys, which must not be visible
 }
 
 func startPartner(t *testing.T) *partner {
@@ -103,7 +103,7 @@ func pemOf(t *testing.T, pair *tls.Certificate) (certificate, keyPEM []byte) {
 func TestCredentials(t *testing.T) {
 	m, p := startMutual(t), startPartner(t)
 	m.apply(m.config("server", p.documents())...)
-	m.requireStatus(http.StatusServiceUnavailable, "there is no Secret, and nothing is sent without it", func() (int, string) { return m.call(apiHost, serviceHTTP) })
+	m.requireStatus(http.StatusServiceUnavailable, "the Secret is missing, and nothing is sent without it", func() (int, string) { return m.call(apiHost, serviceHTTP) })
 	require.Empty(t, p.backend.requests())
 	m.requireMutual(spiffeID("client"))
 

@@ -70,7 +70,7 @@ func bootstrap(t *testing.T, o envoyOptions, admin string) []byte {
 	for name, port := range p.NamedPorts {
 		w.Ports = append(w.Ports, workload.Port{Name: name, ContainerPort: port, Protocol: "TCP"})
 	}
-	metadata := map[string]any{"MOONSAIL_FILES": false} // there is no agent to read them
+	metadata := map[string]any{"MOONSAIL_FILES": false} // without an agent to read them
 	if p.IstioVersion != "" {
 		metadata["ISTIO_VERSION"] = p.IstioVersion
 	}

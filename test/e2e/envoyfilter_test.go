@@ -45,7 +45,7 @@ func envoyFilter(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 	c.requireReply(t, reply{200, "yes"}, "web", "/")
 	noRefusals(t, m, c)
 
-	change := m.apply(with(lua("added", "yes"), blocked, lua("broken", "' this is no Lua '"), service("new", other), routes("other", to("web")))...)
+	change := m.apply(with(lua("added", "yes"), blocked, lua("broken", "' not Lua '"), service("new", other), routes("other", to("web")))...)
 	require.Equal(t, changelog.Proxies{Concerned: 1, Nacked: 1}, change.Proxies)
 	requireHeldAll(t, m, c, "script load error")
 	c.requireReply(t, reply{200, "yes"}, "web", "/") // what was there stays
@@ -65,7 +65,7 @@ type reply struct {
 	lua    string // the header that the filter adds
 }
 
-// ask makes a call on a connection of its own.
+// ask makes a call on a separate connection.
 func (c *client) ask(t *testing.T, host, path string) reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(c.url(), "/")+path, http.NoBody)

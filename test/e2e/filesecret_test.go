@@ -86,9 +86,9 @@ func TestCertificatesInFiles(t *testing.T) {
 
 	files, _ = pairFiles(t, p.root, "five")
 	v.fill(map[string][]byte{"tls.crt": files["tls.crt"], "tls.key": []byte("garbage of somebody"), "ca.crt": files["ca.crt"]})
-	eventually(t, "it is told", func() bool { return strings.Contains(m.client.log.String(), "what was good before stays in force") }, m.client.log.String)
+	eventually(t, "it is reported", func() bool { return strings.Contains(m.client.log.String(), "what was good before stays in force") }, m.client.log.String)
 	require.NoError(t, os.Remove(v.path("ca.crt")))
-	eventually(t, "it is told", func() bool { return strings.Contains(m.client.log.String(), "ca.crt: no such file") }, m.client.log.String)
+	eventually(t, "it is reported", func() bool { return strings.Contains(m.client.log.String(), "ca.crt: no such file") }, m.client.log.String)
 	calls.requireOnly("api-v1")
 	require.Equal(t, "four", p.caller(t))
 	require.NotContains(t, m.client.log.String(), "somebody")
@@ -113,7 +113,7 @@ func (e *edge) inFiles(v *volume) string {
 		fmt.Sprintf("{mode: MUTUAL, %s, caCertificates: %s, caCrl: %s}", files, v.path("ca.crt"), v.path("ca.crl")), 1)
 }
 
-// TestGatewayCertificatesInFiles: likewise what a gateway shows, and by what it checks its clients, with a list of
+// TestGatewayCertificatesInFiles: the same for the certificate of a gateway, and by what it checks its clients, with a list of
 // revoked ones beside the CAs.
 func TestGatewayCertificatesInFiles(t *testing.T) {
 	e, v := startEdge(t), newVolume(t)

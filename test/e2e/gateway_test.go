@@ -109,7 +109,7 @@ type fromOutside struct {
 	err          error
 }
 
-// call calls a host through the gateway, on a connection of its own.
+// call calls a host through the gateway, on a separate connection.
 func (e *edge) call(scheme, host, path string, cert *tls.Certificate) fromOutside {
 	e.t.Helper()
 	port := map[string]int{"http": gatewayHTTP, "https": gatewayHTTPS}[scheme]

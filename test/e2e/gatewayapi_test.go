@@ -65,8 +65,8 @@ spec:
   rules:
   - matches: [{method: {service: grpc.health.v1.Health, method: Check}}]
     backendRefs: [{name: health, port: 80}]
-  - matches: [{method: {service: nobody}}]
-    backendRefs: [{name: nobody, port: 80}]
+  - matches: [{method: {service: absent}}]
+    backendRefs: [{name: absent, port: 80}]
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: TLSRoute
@@ -110,7 +110,7 @@ func TestRoutesOfTheGatewayAPI(t *testing.T) {
 	answer := &health1.HealthCheckResponse{}
 	require.NoError(t, call(health1.Health_Check_FullMethodName, answer))
 	require.Equal(t, health1.HealthCheckResponse_SERVING, answer.GetStatus())
-	for method, want := range map[string]codes.Code{"/grpc.health.v1.Health/Other": codes.Unimplemented, "/nobody/Any": codes.Unavailable} {
+	for method, want := range map[string]codes.Code{"/grpc.health.v1.Health/Other": codes.Unimplemented, "/absent/Any": codes.Unavailable} {
 		err := call(method, &health1.HealthCheckResponse{})
 		require.Equal(t, want, status.Code(err), "%s: %v", method, err)
 	}

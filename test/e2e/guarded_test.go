@@ -49,7 +49,7 @@ spec:
 	return g
 }
 
-// startSpeaker is an application that says something to whoever connects.
+// startSpeaker is an application that says something to every client that connects.
 func startSpeaker(t *testing.T) int {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -154,7 +154,7 @@ func (g *guarded) answer(method, path string, headers ...string) (int, http.Head
 	return resp.StatusCode, resp.Header
 }
 
-// greets tells whether bytes from an address get through. (They are a request, which the
+// greets reports whether bytes from an address get through. (They are a request, which the
 // sidecar does not know of.)
 func (g *guarded) greets(from string) bool {
 	g.t.Helper()

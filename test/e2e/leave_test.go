@@ -27,7 +27,7 @@ import (
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
-// Ports of a replica, at an address of its own: of its sidecar, and of its application.
+// Ports of a replica, at its own address: of its sidecar, and of its application.
 const (
 	replicaPort    = 18080
 	replicaAppPort = 18081

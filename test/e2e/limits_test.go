@@ -45,7 +45,7 @@ func (m *mutual) slowCalls(n, settled int) []int {
 	}
 }
 
-// hang is a call that the server's application does not answer before it is told to; 0: it failed.
+// hang is a call that the server's application does not answer before a signal; 0: it failed.
 func (m *mutual) hang() int {
 	ctx, cancel := context.WithTimeout(m.t.Context(), callLimit)
 	defer cancel()

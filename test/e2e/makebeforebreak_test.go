@@ -31,7 +31,7 @@ func makeBeforeBreak(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 	calls.requireOnly("old-v1")
 
 	for i := range 5 {
-		name := fmt.Sprintf("new%d", i) // a name that nobody has heard of
+		name := fmt.Sprintf("new%d", i) // a new name
 		m.apply(with(service(name, one), routes("web", to(name)))...)
 		calls.requireOnly("other-v1") // a service that came with the route; the old one is gone
 		m.apply(with(service(name, one, two), subsets(name, "v1", "v2"), routes("web", to(name+"/v2")))...)

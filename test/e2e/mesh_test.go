@@ -47,7 +47,7 @@ func startMesh(t *testing.T, strategy server.RouteStrategy, config ...string) *m
 // startMeshWith runs one that was told something else.
 func startMeshWith(t *testing.T, strategy server.RouteStrategy, change func(*controlplane.Options), config ...string) *mesh {
 	t.Helper()
-	at := ownIP() + ":0" // nobody else takes the ports before it is started again
+	at := ownIP() + ":0" // the ports stay free until it is started again
 	m := &mesh{t: t, dir: t.TempDir(), strategy: strategy, change: change, log: &logtext.Buffer{}, xds: at, http: at}
 	m.write("mesh.yaml", config...)
 	m.start()

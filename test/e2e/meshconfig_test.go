@@ -57,7 +57,7 @@ func (m *mutual) requireHeaders() {
 }
 
 // requireCase checks that names of headers reach the application and its caller as they are written, by two sidecars
-// that speak HTTP/2 to one another by default, and that the application is told of the host that a route replaced.
+// that speak HTTP/2 to one another by default, and that the application receives the host that a route replaced.
 func (m *mutual) requireCase() {
 	m.t.Helper()
 	rewrite := routes("server", "{rewrite: {authority: other.example.com}, route: [{destination: {host: server}}]}")
@@ -77,7 +77,7 @@ func (m *mutual) requireCase() {
 		return strings.Contains(m.server.heard.said(), "X-KeyOf: 2\r\n") && strings.Contains(reply, "X-ReplyOf: server\r\n")
 	}, func() string { return reply + m.server.heard.said() })
 	require.Equal(m.t, spiffeID("client"), m.peer())
-	eventually(m.t, "the application is told of the host", func() bool {
+	eventually(m.t, "the application receives the host", func() bool {
 		m.raw("")
 		return m.server.backend.last(m.t).header.Get("X-Forwarded-Host") == "server"
 	}, nil)

@@ -68,7 +68,7 @@ func TestMutualTLS(t *testing.T) {
 	m.requireStatus(http.StatusServiceUnavailable, "the server is not whom the client takes its workloads for", secure)
 
 	m.apply(m.config("server", peerAuthentication("DISABLE"))...)
-	eventually(t, "callers know that there is no mutual TLS", func() bool {
+	eventually(t, "callers know that mutual TLS is off", func() bool {
 		status, _ := secure()
 		return status == http.StatusOK && m.peer() == ""
 	}, m.peer)
@@ -199,8 +199,8 @@ func TestIdentityDecides(t *testing.T) {
 		change func(*agent.Config)
 		says   string
 	}{
-		"token that nobody knows": {"other", func(*agent.Config) {}, "unknown token"},
-		"token of another":        {"client-token", func(*agent.Config) {}, "is the token another's?"},
+		"unknown token":    {"other", func(*agent.Config) {}, "unknown token"},
+		"token of another": {"client-token", func(*agent.Config) {}, "is the token another's?"},
 		"certificate wanted for another namespace": {"client-token", func(c *agent.Config) {
 			c.Workload.Namespace, c.Workload.ServiceAccount = "bank", "client"
 		}, "is the token another's?"},

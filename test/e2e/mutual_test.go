@@ -51,7 +51,7 @@ func startMutualWith(t *testing.T, change func(*controlplane.Options), more ...s
 	m := &mutual{client: newMember("client"), server: newMember("server"), plain: startApp(t, "plain", "v1"),
 		caDir: filepath.Join(t.TempDir(), "ca")}
 	m.server.applications(t)
-	m.client.annotations = map[string]string{agent.ProxyConfigAnnotation: ownTracing + "\n" + longDrain} // does nothing where nobody traces
+	m.client.annotations = map[string]string{agent.ProxyConfigAnnotation: ownTracing + "\n" + longDrain} // has no effect without tracing
 	m.server.annotations = map[string]string{agent.ProxyConfigAnnotation: longDrain}
 	addr := make(chan string, 1)
 	m.mesh = startMeshWith(t, server.RoutesAuto, func(o *controlplane.Options) {
@@ -98,13 +98,13 @@ func (m *mutual) call(host string, port int) (status int, body string) {
 	return m.get1(fmt.Sprintf("http://%s:%d/", m.client.ip, port), host)
 }
 
-// get1 makes one request on a connection of its own; status 0: it failed.
+// get1 makes one request on a separate connection; status 0: it failed.
 func (m *mutual) get1(url, host string) (status int, body string) {
 	m.t.Helper()
 	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, url, http.NoBody)
 	require.NoError(m.t, err)
 	req.Host, req.Close = host, true
-	req.Header.Set("X-Forwarded-Client-Cert", "URI="+spiffeID("anybody")) // which nobody is to believe
+	req.Header.Set("X-Forwarded-Client-Cert", "URI="+spiffeID("anybody")) // which must not be trusted
 	resp, err := (&http.Client{Timeout: callLimit}).Do(req)
 	if err != nil {
 		return 0, err.Error()

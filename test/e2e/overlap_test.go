@@ -114,7 +114,7 @@ func TestBucketsComeBack(t *testing.T) {
 			c.drain = time.Hour
 			_, size := growing(t, c)
 			const from = 8
-			ofAll := func(hosts string) string { // the Sidecar of whoever has none of their own
+			ofAll := func(hosts string) string { // the Sidecar of workloads without their own
 				s := strings.Replace(c.sidecar(hosts), "{name: client,", "{name: default,", 1)
 				return strings.Replace(s, "  workloadSelector: {labels: {app: client}}\n", "", 1)
 			}

@@ -49,7 +49,7 @@ func TestPatchesOfAReport(t *testing.T) {
 	noRefusals(t, m, now)
 }
 
-// withLua gives one of the report's EnvoyFilters a filter that marks answers, in the place of its own.
+// withLua gives one of the report's EnvoyFilters a filter that marks answers, in place of the existing one.
 func withLua(t *testing.T, filter, mark string) string {
 	t.Helper()
 	head, _, ok := strings.Cut(filter, "type_url:")

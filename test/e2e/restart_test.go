@@ -43,7 +43,7 @@ func restart(t *testing.T, strategy server.RouteStrategy) {
 	before = updates(t, c)
 	m.stop()
 	m.write("mesh.yaml", c.sidecar("./*"), service("web", apps[1]), service("other", apps[1]), routes("web", to("web")))
-	calls.requireOnly("web-v1") // nobody has told
+	calls.requireOnly("web-v1") // no change was announced
 	m.start()
 	awaitConnected(t, m, c)
 	eventually(t, "the change from before the restart is there", func() bool { return calls.take(20)["web-v2"] > 0 }, nil)
@@ -60,7 +60,7 @@ func awaitConnected(t *testing.T, m *mesh, c *client) {
 	}, func() string { return describe(m.proxies()) })
 }
 
-// settled tells whether a proxy that was known before has asked for all that it had, and
+// settled reports whether a proxy that was known before has asked for all that it had, and
 // nothing is under way to it.
 func settled(p server.ProxyState) bool {
 	asked := map[string]bool{}

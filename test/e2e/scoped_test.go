@@ -110,7 +110,7 @@ func requireHosts(t *testing.T, c *client) {
 	}
 }
 
-// anotherPort is a second listener of a client, with services of its own.
+// anotherPort is a second listener of a client, with its own services.
 func anotherPort(c *client, a *app) []string {
 	docs := []string{strings.Replace(c.sidecar("./*"), "captureMode: NONE\n    hosts: [\"./*\"]",
 		fmt.Sprintf("captureMode: NONE\n    hosts: [\"./*\"]\n  - {port: {number: 15081, name: http, protocol: HTTP}, bind: %s, captureMode: NONE, hosts: [\"./*\"]}", c.ip), 1)}

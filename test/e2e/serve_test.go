@@ -22,7 +22,7 @@ import (
 // resources are what a proxy gets, by type.
 type resources map[resource.Type][]*resource.Encoded
 
-// world serves one table, which tests fill, to whoever connects.
+// world serves one table, which tests fill, to every client that connects.
 type world struct {
 	t      *testing.T
 	server *server.Server
@@ -94,7 +94,7 @@ func header(t *testing.T, e *resource.Encoded) *resource.Encoded {
 	return out
 }
 
-// idle tells whether a proxy has asked for listeners and nothing is under way to it.
+// idle reports whether a proxy has asked for listeners and nothing is under way to it.
 func idle(p server.ProxyState) bool {
 	listeners := false
 	for _, s := range p.Types {

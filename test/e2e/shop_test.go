@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// app is an application's process, at an address of its own.
+// app is an application's process, at its own address.
 type app struct {
 	name    string
 	version string
@@ -74,7 +74,7 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // service is a Service of port meshPort with the given applications behind it, one Pod and one
-// EndpointSlice each, since each has a port of its own.
+// EndpointSlice each, since each has its own port.
 func service(name string, apps ...*app) string {
 	docs := []string{fmt.Sprintf(`apiVersion: v1
 kind: Service

@@ -44,7 +44,7 @@ spec:
           default_source_code: {inline_string: "function envoy_on_response(h) h:headers():add('x-lua', 'gateway') end"}`, refs, keys)
 }
 
-// redirecting is a route that needs nobody behind it.
+// redirecting is a route that needs no backend.
 const redirecting = `apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: redirect, namespace: edge}
@@ -52,7 +52,7 @@ spec:
   parentRefs: [{name: edge}]
   rules: [{filters: [{type: RequestRedirect, requestRedirect: {hostname: there.example.com}}]}]`
 
-// gatewayReply calls the Gateway's listener for calls, on a connection of its own.
+// gatewayReply calls the Gateway's listener for calls, on a separate connection.
 func (e *edge) gatewayReply(path, token string) (reply, error) {
 	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, fmt.Sprintf("http://%s:%d%s", e.gateway.ip, listenerCalls, path), http.NoBody)
 	require.NoError(e.t, err)

@@ -204,7 +204,7 @@ func requireLogs(t *testing.T, dir string, c *collector) {
 }
 
 // requireSpans waits for both sidecars' spans: the client's is the caller's child, and the server's
-// the client's; the application is told of the server's.
+// the client's; the application receives the server's.
 func (m *mutual) requireSpans(t *testing.T, c *collector, trace, parent []byte) {
 	t.Helper()
 	for _, service := range []string{"client.shop", "server.shop"} {
@@ -216,7 +216,7 @@ func (m *mutual) requireSpans(t *testing.T, c *collector, trace, parent []byte) 
 	require.Equal(t, client.SpanId, server.ParentSpanId)
 	require.Equal(t, fmt.Sprintf("00-%x-%x-01", trace, server.SpanId), m.server.backend.last(t).header.Get("traceparent"))
 	require.NotZero(t, client.EndTimeUnixNano)
-	require.True(t, tagged(client), "the client's Pod has a tag of its own")
+	require.True(t, tagged(client), "the client's Pod has a tag")
 	require.False(t, tagged(server))
 }
 

@@ -92,7 +92,7 @@ func (m *mutual) refusals() string {
 
 func (m *mutual) awaitRefusal(t *testing.T, parts ...string) {
 	t.Helper()
-	eventually(t, "the refusal is told", func() bool {
+	eventually(t, "the refusal is reported", func() bool {
 		text := m.refusals()
 		for _, part := range parts {
 			if !strings.Contains(text, part) {

@@ -59,16 +59,16 @@ func TestBrokenModulesLeaveListenersAlone(t *testing.T) {
 			m.apply(m.config("server", calls)...)
 			m.awaitRefusal(t)
 			m.apply(m.config("server")...)
-			eventually(t, "there is no plugin", func() bool { return !strings.Contains(of.says(), "by") }, of.says)
+			eventually(t, "the plugin is missing", func() bool { return !strings.Contains(of.says(), "by") }, of.says)
 			m.apply(m.config("server", broken)...)
-			eventually(t, "nobody gets through", func() bool {
+			eventually(t, "no call passes", func() bool {
 				text := of.says()
 				return strings.Contains(text, "EOF") || strings.Contains(text, "403")
 			}, func() string { return of.says() + m.refusals() + m.client.log.String() })
 			m.awaitRefusal(t, "client.plugins", of.name)
 			m.apply(m.config("server")...)
 			m.awaitRefusal(t)
-			eventually(t, "there is no plugin", func() bool { return strings.HasPrefix(of.says(), "200") }, of.says)
+			eventually(t, "the plugin is missing", func() bool { return strings.HasPrefix(of.says(), "200") }, of.says)
 		})
 	}
 }

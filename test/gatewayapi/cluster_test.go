@@ -106,7 +106,7 @@ func (c *cluster) writeRoots(t *testing.T) {
 	require.Eventually(t, func() bool {
 		m, err := c.kube.CoreV1().ConfigMaps("istio-system").Get(t.Context(), "istio-ca-root-cert", metav1.GetOptions{})
 		return err == nil && os.WriteFile(c.rootsFile(), []byte(m.Data["root-cert.pem"]), 0o600) == nil
-	}, time.Minute, 100*time.Millisecond, "the control plane tells nobody its roots; see %s", filepath.Join(c.dir, "serve.log"))
+	}, time.Minute, 100*time.Millisecond, "the control plane does not publish its roots; see %s", filepath.Join(c.dir, "serve.log"))
 }
 
 func moonsailVersion(t *testing.T) string {

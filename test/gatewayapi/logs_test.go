@@ -98,7 +98,7 @@ func (p *podLogs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // kubeletPort is where the API server asks for logs.
 const kubeletPort = 10250
 
-// serveLogs has the API server find the logs here. It skips names of nodes, which nobody resolves.
+// serveLogs has the API server find the logs here. It skips names of nodes, which cannot be resolved.
 func serveLogs(t *testing.T, c *cluster) *podLogs {
 	t.Helper()
 	logs := &podLogs{of: map[string]*podLog{}}

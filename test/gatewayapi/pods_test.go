@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// command is what a Pod runs; nil: nobody knows its image here.
+// command is what a Pod runs; nil: the image is unknown here.
 func (m *machine) command(ctx context.Context, pod *corev1.Pod) (*exec.Cmd, error) {
 	container := &pod.Spec.Containers[0]
 	switch {

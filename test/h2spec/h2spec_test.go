@@ -1,5 +1,5 @@
 // Package h2spec runs h2spec's cases, all of them and strictly, against the control
-// plane's own HTTP/2 server. It is a module of its own, so that what h2spec needs is not
+// plane's own HTTP/2 server. It is a separate module, so that what h2spec needs is not
 // ours.
 package h2spec
 

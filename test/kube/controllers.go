@@ -54,7 +54,7 @@ func newControllers(config *rest.Config) (*controllers, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The metadata client has an encoding of its own.
+	// The metadata client has its own encoding.
 	plain := rest.CopyConfig(config)
 	plain.ContentConfig = rest.ContentConfig{}
 	meta, err := metadata.NewForConfig(plain)

@@ -31,7 +31,7 @@ import (
 // This file joins the three API servers (Kubernetes' types, custom resources, the
 // aggregator) as kube-apiserver's own app.CreateServerChain and controlplane.New do, with
 // one difference: EndpointSlices may hold loopback addresses. So real sidecars can run
-// for the pods of this cluster, each on an address of its own, without root.
+// for the pods of this cluster, each on its own address, without root.
 
 func build(opts options.CompletedOptions) (*aggregatorapiserver.APIAggregator, error) {
 	config, err := app.NewConfig(opts)

@@ -162,7 +162,7 @@ func TestServiceAccountsHaveTheirRights(t *testing.T) {
 		_, err := withToken(t, c, token).CoreV1().Services(ns).List(t.Context(), metav1.ListOptions{})
 		return err
 	}
-	require.True(t, apierrors.IsUnauthorized(list("")), "nobody may do anything without a name")
+	require.True(t, apierrors.IsUnauthorized(list("")), "anonymous requests are refused")
 	require.True(t, apierrors.IsUnauthorized(list(podToken(t, c, ns, "istio-ca"))), "a token for others is none for the API server")
 	token := podToken(t, c, ns, "")
 	require.True(t, apierrors.IsForbidden(list(token)))

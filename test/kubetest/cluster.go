@@ -3,7 +3,7 @@
 // that its containers run.
 //
 // A cluster takes some seconds to start and some hundred megabytes, so the tests of a
-// package share one, each in namespaces of its own:
+// package share one, each in separate namespaces:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(kubetest.Main(m)) }
 //
@@ -90,13 +90,13 @@ func start(args []string) (*Cluster, error) {
 	return c, nil
 }
 
-// keptPort is a free port that the kernel gives to nobody who asks for some port, so that a cluster that was
+// keptPort is a free port that the kernel does not give to processes that ask for any port, so that a cluster that was
 // killed finds its own free. They are below 32768, where such ports begin.
 func keptPort() string {
 	for range 100 {
 		port := strconv.Itoa(21_000 + rand.IntN(11_000))
 		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
-			_ = l.Close() // nobody has connected
+			_ = l.Close() // no client has connected
 			return port
 		}
 	}

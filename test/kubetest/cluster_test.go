@@ -112,7 +112,7 @@ func killAndRestart(t *testing.T, c *kubetest.Cluster, ns string) {
 
 	c.Kill()
 	_, err := c.Client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
-	require.Error(t, err, "nobody answers")
+	require.Error(t, err, "no answer")
 	c.Restart(t)
 
 	require.Equal(t, server, c.Server())
@@ -131,7 +131,7 @@ func pauseAndResume(t *testing.T, c *kubetest.Cluster, ns string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := c.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
-	require.ErrorIs(t, err, context.DeadlineExceeded, "nobody answers, and no connection breaks")
+	require.ErrorIs(t, err, context.DeadlineExceeded, "no answer, and no broken connection")
 	c.Resume(t)
 	waitReady(t, c, ns, 4)
 }

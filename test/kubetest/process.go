@@ -36,7 +36,7 @@ func binary() (string, error) {
 		}
 		path := filepath.Join(dir, ".tools", "kube", "kube")
 		if _, err := os.Stat(path); err != nil {
-			return "", fmt.Errorf("there is no Kubernetes API server to test with: run `make kube-build` (once, some minutes): %w", err)
+			return "", fmt.Errorf("no Kubernetes API server to test with: run `make kube-build` (once, some minutes): %w", err)
 		}
 		return path, nil
 	}

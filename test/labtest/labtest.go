@@ -50,7 +50,7 @@ func Programs(t *testing.T) child.Programs {
 	return child.Programs{Moonsail: []string{self}, Lab: []string{self}}
 }
 
-// Full tells whether tests are run in full, as by make e2e-full, and not for each change alone.
+// Full reports whether tests are run in full, as by make e2e-full, and not for each change alone.
 func Full() bool { return os.Getenv("E2E_FULL") != "" }
 
 // Long leaves a test out where tests are not run in full: it puts load on real sidecars or a real API server for
@@ -70,7 +70,7 @@ func Sidecars(t *testing.T) (programs child.Programs, path string) {
 	return Programs(t), binary.Path
 }
 
-// Temporary gives the test a folder of its own for temporary files.
+// Temporary gives the test a separate folder for temporary files.
 func Temporary(t *testing.T) {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())

@@ -46,7 +46,7 @@ func (r *Request) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// elsewhere is the address of all names that nobody knows.
+// elsewhere is the address of all unknown names.
 const elsewhere = "198.51.100.7"
 
 // prepare turns the URL into the call that an application would make.

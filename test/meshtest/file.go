@@ -134,7 +134,7 @@ func (f *File) decode(name string, data []byte) error {
 	}
 }
 
-// strict decodes YAML and refuses fields that nobody reads.
+// strict decodes YAML and refuses unknown fields.
 func strict(data []byte, into any) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)

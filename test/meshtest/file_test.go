@@ -84,7 +84,7 @@ func TestNamesAreResolvedAsByApplications(t *testing.T) {
 	for name, want := range map[string]string{
 		"web": "10.1.0.1", "web.shop": "10.1.0.1", "web.shop.svc": "10.1.0.1", "WEB.shop.svc.cluster.local": "10.1.0.1",
 		"pods": "10.2.0.9", "e.example.com": "240.0.0.1", "192.0.2.7": "192.0.2.7", "known.example.com": "192.0.2.1",
-		"nobody": elsewhere, "web.other": elsewhere,
+		"unknown": elsewhere, "web.other": elsewhere,
 	} {
 		require.Equal(t, want, f.resolve(f.Proxies[0], name), name)
 	}

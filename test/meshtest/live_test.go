@@ -80,7 +80,7 @@ func callOften(m *live.Mesh, c simulate.Call, want *simulate.Result) []string {
 	return nil
 }
 
-// byChance tells whether one call cannot show what is right, or takes too long.
+// byChance reports whether one call cannot show what is right, or takes too long.
 func byChance(r *simulate.Result) bool {
 	if r.Status == 0 && r.Clusters[ir.UnknownService] > 0 {
 		return true

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isolated is set in the environment of a test binary, and of its children, that runs in a network namespace of its own.
+// isolated is set in the environment of a test binary, and of its children, that runs in a separate network namespace.
 const isolated = "MOONSAIL_TEST_ISOLATED"
 
 // Isolate moves the test binary into a new network namespace, in which all ports are free and no other process

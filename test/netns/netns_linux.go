@@ -54,7 +54,7 @@ type Host struct {
 	IP6  netip.Addr // zero: the network has no IPv6
 }
 
-// Network is a bridge in a namespace of its own, and the hosts on it.
+// Network is a bridge in a separate namespace, and the hosts on it.
 type Network struct {
 	t     testing.TB
 	name  string

@@ -71,7 +71,7 @@ func TestTargetIsNotThere(t *testing.T) {
 	require.ErrorContains(t, with(func(o *propagation.Options) { o.ExternalPID = math.MaxInt32 }), "memory of process 2147483647")
 	theirs := filepath.Join(o.Dir, "theirs.yaml")
 	require.NoError(t, os.WriteFile(theirs, nil, 0o600))
-	require.ErrorContains(t, with(func(*propagation.Options) {}), o.Dir+" is not empty")
+	require.ErrorContains(t, with(func(*propagation.Options) {}), o.Dir+": not empty")
 	require.FileExists(t, theirs)
 	require.NoDirExists(t, o.Dir+".staging")
 	require.Empty(t, labtest.LeftOver(t))

@@ -20,7 +20,7 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// external is a database out of the mesh, at a host, which has no address of its own.
+// external is a database out of the mesh, at a host, which has no address.
 func external(name string, h *netns.Host) string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: ServiceEntry

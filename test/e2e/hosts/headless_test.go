@@ -163,7 +163,7 @@ func (o *open) line() (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// works tells whether the connection is as it was.
+// works reports whether the connection is as it was.
 func (o *open) works() error {
 	if _, err := fmt.Fprintln(o, "still there"); err != nil {
 		return err

@@ -123,7 +123,7 @@ metadata: {name: local, namespace: shop, labels: {kubernetes.io/service-name: lo
 addressType: IPv4
 ports: [{name: http, port: %d}]
 endpoints: [{addresses: ["%s"], conditions: {ready: true}, targetRef: {kind: Pod, name: %s, namespace: shop}}]`, port, web.IP, web.name))
-	eventually(t, "the service is there, and nobody listens at the Pod's address", func() error {
+	eventually(t, "the service exists, and nothing listens at the Pod's address", func() error {
 		status, text, err := get(client.Host, url, "local")
 		if err == nil && status != http.StatusServiceUnavailable {
 			return fmt.Errorf("status %d: %s", status, text)
@@ -180,7 +180,7 @@ func TestRulesOfADeadAgent(t *testing.T) {
 	web, client := m.workload("web"), m.net.Host()
 	require.NoError(t, web.agent.cmd.Process.Kill())
 	await.From(t, web.agent.done)
-	eventually(t, "nobody takes the connections", func() error { // the kernel ends Envoy after its agent
+	eventually(t, "no process accepts the connections", func() error { // the kernel ends Envoy after its agent
 		if status, _, err := get(client, "http://"+at(web.Host, appPort), ""); err == nil {
 			return fmt.Errorf("status %d", status)
 		}

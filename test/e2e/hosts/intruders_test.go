@@ -98,7 +98,7 @@ func (m *shopMesh) requireIntrudersRefused(t *testing.T) {
 	m.requireTokenRefused(t)
 }
 
-// requireTokenRefused has a sidecar begin with a token that nobody knows: it gets neither a
+// requireTokenRefused has a sidecar begin with an unknown token: it gets neither a
 // certificate nor configuration, and lets nothing out.
 func (m *shopMesh) requireTokenRefused(t *testing.T) {
 	t.Helper()

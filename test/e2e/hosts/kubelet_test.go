@@ -25,7 +25,7 @@ import (
 )
 
 // kubelet runs the containers of one injected Pod that are moonsail's on a host, as their
-// arguments, environment and users are in the Pod. Files are in a folder of its own.
+// arguments, environment and users are in the Pod. Files are in a separate folder.
 type kubelet struct {
 	t    *testing.T
 	host *netns.Host
@@ -71,7 +71,7 @@ func (k *kubelet) place(from, name string) {
 	src, err := os.Open(from)
 	require.NoError(k.t, err)
 	defer func() { _ = src.Close() }()
-	dst, err := os.OpenFile(filepath.Join(k.dir, name), os.O_CREATE|os.O_WRONLY, 0o755) //nolint:gosec // likewise
+	dst, err := os.OpenFile(filepath.Join(k.dir, name), os.O_CREATE|os.O_WRONLY, 0o755) //nolint:gosec // as above
 	require.NoError(k.t, err)
 	_, err = io.Copy(dst, src)
 	require.NoError(k.t, err)
@@ -85,7 +85,7 @@ func (k *kubelet) writeInfo(name string, values map[string]string) {
 	for n, v := range values {
 		fmt.Fprintf(&text, "%s=%q\n", n, v)
 	}
-	require.NoError(k.t, os.WriteFile(filepath.Join(k.dir, name), text.Bytes(), 0o644)) //nolint:gosec // likewise
+	require.NoError(k.t, os.WriteFile(filepath.Join(k.dir, name), text.Bytes(), 0o644)) //nolint:gosec // as above
 }
 
 // container finds one of the Pod's.

@@ -53,7 +53,7 @@ type reached struct {
 	Header http.Header
 }
 
-// get asks from a host, by a connection of its own.
+// get asks from a host, on a separate connection.
 func get(h *netns.Host, url, host string) (status int, text string, err error) {
 	return getAs(h, url, host, "")
 }

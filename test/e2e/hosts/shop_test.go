@@ -25,7 +25,7 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// shopMesh is the demo's shop, each workload on a host of its own. Nothing but mutual TLS is
+// shopMesh is the demo's shop, each workload on a separate host. Nothing but mutual TLS is
 // let in anywhere; certificates come from the control plane's authority.
 type shopMesh struct {
 	*mesh
@@ -233,7 +233,7 @@ func (m *shopMesh) requireInterceptedBy(t *testing.T) {
 	}
 }
 
-// front asks the front page from the shopper's host by a connection of its own.
+// front asks the front page from the shopper's host on a separate connection.
 func (m *shopMesh) front() error { return m.frontAs("") }
 
 // frontAs is front with an id of the request, which services pass on; empty: Envoy makes one.

@@ -52,7 +52,7 @@ func TestPrivilegedPorts(t *testing.T) {
 			return nil
 		})
 		_, _, err := get(host, "http://127.0.0.1/", "web")
-		require.Error(t, err, "nobody listens there")
+		require.Error(t, err, "nothing listens there")
 	}
 }
 

@@ -118,8 +118,8 @@ func (l chanListener) Accept() (net.Conn, error) {
 	return nil, errors.New("closed")
 }
 
-// Close does nothing: whoever sends connections closes the channel.
+// Close does nothing: the sender of connections closes the channel.
 func (l chanListener) Close() error { return nil }
 
-// Addr is nobody's.
+// Addr has no meaning.
 func (l chanListener) Addr() net.Addr { return &net.TCPAddr{} }

@@ -61,7 +61,7 @@ func adsSource(cluster string) *corev3.ApiConfigSource {
 	}
 }
 
-// adsCluster is named in config sources; nobody connects to it.
+// adsCluster is named in config sources; no client connects to it.
 func adsCluster() (*clusterv3.Cluster, error) {
 	packed, err := anypb.New(&httpv3.HttpProtocolOptions{
 		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
