@@ -75,18 +75,18 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
-// TestKnee: loads are well answered until a queue grows or requests are late.
+// TestKnee checks that loads count as answered well until a queue grows or requests are late.
 func TestKnee(t *testing.T) {
 	o := &Options{Workers: []int{1, 2}, Loads: []int{50, 100, 150}}
 	qps := map[int][]float64{1: five(1000), 2: five(1000)}
 	text := Advise(made(o, qps, map[int][3]float64{50: {1, 40, 100}, 100: {4.9, 85, 99}, 150: {80, 99, 70}}), o, 2).String()
 	require.Contains(t, text, "Recommended: concurrency 1. At the highest rate 2 workers answer 1.00 times the requests of 1 worker (1.00 to 1.00: within noise), with 1.00 times the CPU for each; ")
-	require.Contains(t, text, "with 1, 10000 requests a second are well answered (p99 4.90 ms) while the busiest worker uses 85 % of a CPU, above the 80 %")
+	require.Contains(t, text, "with 1, 10000 requests per second are answered well (p99 4.90 ms) while the busiest worker uses 85 % of a CPU, more than the 80 %")
 	require.Contains(t, text, "this machine has 2 CPUs")
 	text = Advise(made(o, qps, map[int][3]float64{50: {1, 40, 100}, 100: {5.1, 85, 99}, 150: {1, 99, 100}}), o, 2).String()
-	require.Contains(t, text, "with 1, 5000 requests a second are well answered (p99 1.00 ms) while the busiest worker uses 40 % of a CPU")
+	require.Contains(t, text, "with 1, 5000 requests per second are answered well (p99 1.00 ms) while the busiest worker uses 40 % of a CPU")
 	text = Advise(made(o, qps, map[int][3]float64{50: {1, 40, 90}}), o, 2).String()
-	require.NotContains(t, text, "well answered")
+	require.NotContains(t, text, "answered well")
 }
 
 func TestCheck(t *testing.T) {
