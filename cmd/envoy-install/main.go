@@ -20,5 +20,5 @@ func main() {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
-	fmt.Println(path)
+	fmt.Fprintln(os.Stdout, path)
 }

@@ -93,12 +93,16 @@ func (c *ControlPlane) noteOthers(others string) {
 func (c *ControlPlane) Get(ctx context.Context, path string, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	body, err := c.open(ctx, path)
+	resp, err := c.open(ctx, path)
 	if err != nil {
 		return err
 	}
-	defer body.Close()
-	if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(answer); err != nil {
+	defer resp.Body.Close()
+	c.noteOthers(resp.Header.Get(debug.HeaderOthers))
+	if resp.StatusCode != http.StatusOK {
+		return refused(c.url(path), resp)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(answer); err != nil {
 		return &terminal.UserError{What: "invalid answer", Where: c.url(path), Err: err,
 			Next: "check that --address is a Moonsail control plane of this version (moonsail version)"}
 	}
@@ -107,16 +111,19 @@ func (c *ControlPlane) Get(ctx context.Context, path string, answer any) error {
 
 // Text reads a page unchanged. Only ctx bounds the time.
 func (c *ControlPlane) Text(ctx context.Context, path string) ([]byte, error) {
-	body, err := c.open(ctx, path)
+	resp, err := c.open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	defer body.Close()
-	return io.ReadAll(io.LimitReader(body, maxAnswer))
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, refused(c.url(path), resp)
+	}
+	return io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 }
 
-// open requests a page and returns its body if the status is 200.
-func (c *ControlPlane) open(ctx context.Context, path string) (io.ReadCloser, error) {
+// open requests a page. The caller closes the body.
+func (c *ControlPlane) open(ctx context.Context, path string) (*http.Response, error) {
 	page := c.url(path)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
 	if err != nil {
@@ -129,12 +136,7 @@ func (c *ControlPlane) open(ctx context.Context, path string) (io.ReadCloser, er
 	if err != nil {
 		return nil, unreachable(page, err)
 	}
-	c.noteOthers(resp.Header.Get(debug.HeaderOthers))
-	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
-		return nil, refused(page, resp)
-	}
-	return resp.Body, nil
+	return resp, nil
 }
 
 func (c *ControlPlane) url(path string) string {

@@ -62,14 +62,14 @@ func bootstrapIn(dump []byte) (map[string]any, error) {
 		} `json:"configs"`
 	}
 	if err := json.Unmarshal(dump, &d); err != nil {
-		return nil, fmt.Errorf("Envoy's config dump: invalid: %w", err)
+		return nil, fmt.Errorf("config dump of Envoy: invalid: %w", err)
 	}
 	for _, c := range d.Configs {
 		if len(c.Bootstrap) > 0 {
 			return c.Bootstrap, nil
 		}
 	}
-	return nil, errors.New("Envoy's config dump: no bootstrap")
+	return nil, errors.New("config dump of Envoy: no bootstrap")
 }
 
 // printBootstrap prints the most important fields.
