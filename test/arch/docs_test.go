@@ -186,14 +186,40 @@ func makeTargets(t *testing.T) []string {
 	return targets
 }
 
+// TestLinksLead holds links to files that exist, and to headings of documents.
 func TestLinksLead(t *testing.T) {
 	for _, doc := range documents(t) {
-		for _, m := range regexp.MustCompile(`\]\(([^)#]+)\)`).FindAllStringSubmatch(read(t, doc), -1) {
-			if !strings.Contains(m[1], "://") {
-				require.FileExists(t, filepath.Join(root, filepath.Dir(doc), m[1]), "%s links to it", doc)
+		for _, m := range regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`).FindAllStringSubmatch(withoutCode(read(t, doc)), -1) {
+			file, anchor := m[1], m[2]
+			if strings.Contains(file, ":") {
+				continue
+			}
+			target := doc
+			if file != "" {
+				target = filepath.Join(filepath.Dir(doc), file)
+				require.FileExists(t, filepath.Join(root, target), "%s links to it", doc)
+			}
+			if anchor != "" && filepath.Ext(target) == ".md" && !slices.Contains(anchors(read(t, target)), anchor) {
+				t.Errorf("%s links to %s#%s: %s has no such heading", doc, file, anchor, target)
 			}
 		}
 	}
+}
+
+var fencedCode = regexp.MustCompile("(?s)```.*?```")
+
+func withoutCode(text string) string { return fencedCode.ReplaceAllString(text, "") }
+
+// anchors lists the anchors that GitHub makes of the headings of a Markdown text. No document has a heading twice
+// that is linked to.
+func anchors(text string) []string {
+	var out []string
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(withoutCode(text), -1) {
+		heading := regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`).ReplaceAllString(m[1], "$1")
+		heading = regexp.MustCompile(`[^\pL\pN_ -]`).ReplaceAllString(strings.ToLower(heading), "")
+		out = append(out, strings.ReplaceAll(heading, " ", "-"))
+	}
+	return out
 }
 
 // TestEnvoyIsPinnedOnce finds Envoy's version in no file but the one that pins it.
