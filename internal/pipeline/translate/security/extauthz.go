@@ -33,6 +33,7 @@ func customRules(v *ir.Authorization, c *ir.ExternalAuthorization, tcp bool) *rb
 	return r.rbac(rbacv3.RBAC_DENY, c.Policies, false)
 }
 
+// ExternalHTTP returns the filters of external authorizers for requests.
 func ExternalHTTP(v *ir.Authorization) ([]*hcmv3.HttpFilter, error) {
 	if v == nil {
 		return nil, nil

@@ -110,6 +110,7 @@ func MeshContext(peers []*tlsv3.SubjectAltNameMatcher, alpn []string) *tlsv3.Com
 	}
 }
 
+// TLSSocket is the transport socket of a TLS context of clients or servers.
 func TLSSocket(context proto.Message) (*corev3.TransportSocket, error) {
 	packed, err := envoyproto.Pack(context)
 	if err != nil {
@@ -162,6 +163,7 @@ func setClientVerification(common *tlsv3.CommonTlsContext, v *ir.ServerTLS) {
 	SetFileRoots(common, v.AgentFiles, context, t.CACertificates, t.CRL)
 }
 
+// TLSVersions are the versions of TLS that the mesh uses unless a setting restricts them.
 var TLSVersions = &tlsv3.TlsParameters{
 	TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
 	TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
@@ -172,6 +174,7 @@ var onlyTLS13 = &tlsv3.TlsParameters{
 	TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 }
 
+// SubjectAltNames matches certificates that have one of the names.
 func SubjectAltNames(names []string) []*tlsv3.SubjectAltNameMatcher {
 	var out []*tlsv3.SubjectAltNameMatcher
 	for _, n := range names {
