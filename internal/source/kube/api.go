@@ -41,23 +41,23 @@ func NewAPI[T any, P object[T]](c *Client, resource schema.GroupVersionResource,
 
 // Get reads an object. The namespace is empty for resources without one.
 func (a *API[T, P]) Get(ctx context.Context, namespace, name string) (P, error) {
-	return do[T, P](ctx, a.client.Get().Namespace(namespace).Resource(a.plural).Name(name))
+	return do[T, P](ctx, a.client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(a.plural).Name(name))
 }
 
 // Create creates an object in its namespace.
 func (a *API[T, P]) Create(ctx context.Context, o P) (P, error) {
-	return do[T, P](ctx, a.client.Post().Namespace(o.GetNamespace()).Resource(a.plural).Param("fieldManager", fieldManager).Body(o))
+	return do[T, P](ctx, a.client.Post().NamespaceIfScoped(o.GetNamespace(), o.GetNamespace() != "").Resource(a.plural).Param("fieldManager", fieldManager).Body(o))
 }
 
 // Update replaces an object. If its resource version is set and no longer the current one, the result is a conflict.
 func (a *API[T, P]) Update(ctx context.Context, o P) (P, error) {
-	return do[T, P](ctx, a.client.Put().Namespace(o.GetNamespace()).Resource(a.plural).Name(o.GetName()).
+	return do[T, P](ctx, a.client.Put().NamespaceIfScoped(o.GetNamespace(), o.GetNamespace() != "").Resource(a.plural).Name(o.GetName()).
 		Param("fieldManager", fieldManager).Body(o))
 }
 
 // Merge applies a JSON merge patch to an object.
 func (a *API[T, P]) Merge(ctx context.Context, namespace, name string, patch []byte) (P, error) {
-	return do[T, P](ctx, a.client.Patch(types.MergePatchType).Namespace(namespace).Resource(a.plural).Name(name).
+	return do[T, P](ctx, a.client.Patch(types.MergePatchType).NamespaceIfScoped(namespace, namespace != "").Resource(a.plural).Name(name).
 		Param("fieldManager", fieldManager).Body(patch))
 }
 
