@@ -1,10 +1,10 @@
 // Package diagnose answers people's questions about a mesh:
 //
-//	explain    which proxies have a change, which do not, and why; what a proxy holds; why a call ended as it did
+//	explain    which proxies have a change, which do not, and why; what a proxy has; what decides a call
 //	simulate   what one Envoy does with a call, from its resources alone; pure
-//	doctor     which known illnesses a running mesh has, Istio's or Moonsail's, with evidence and cure
+//	doctor     findings about a running mesh, Istio's or Moonsail's, with evidence and advice
 //	profile    where an Envoy or the control plane spends its CPU
-//	bugreport  an archive of what is known, without secrets
+//	bugreport  an archive of the control plane's state, without secrets
 //
 // It reads the pipeline and xDS through query interfaces, and changes nothing. The debug pages of
 // controlplane/debug and the commands of cli show its answers.

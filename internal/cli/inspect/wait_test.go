@@ -100,7 +100,7 @@ func TestWaitErrors(t *testing.T) {
 		status int
 		want   string
 	}{
-		"no such object":   {[]string{"vs/nothing"}, terminal.ExitFailed, "there is no VirtualService/default/nothing"},
+		"no such object":   {[]string{"vs/nothing"}, terminal.ExitFailed, "VirtualService/default/nothing: not found"},
 		"no such file":     {[]string{"nothing.yaml"}, terminal.ExitFailed, "cannot read it"},
 		"broken file":      {[]string{write(t, strings.ReplaceAll(reviewsYAML, "hosts:", "host:"))}, terminal.ExitFailed, "moonsail analyze"},
 		"no object in it":  {[]string{write(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n")}, terminal.ExitFailed, "no object that the mesh reads"},

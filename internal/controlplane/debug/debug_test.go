@@ -138,7 +138,7 @@ func TestPages(t *testing.T) {
 		{"/debug/proxies/nobody/config/all", 404, `not connected`},
 		{"/debug/proxies/nobody/config/wings", 400, `no section`},
 		{"/debug/why/nobody?to=http://reviews", 404, `not connected`},
-		{"/debug/why/nobody?to=gopher://reviews", 400, `the scheme is one of`},
+		{"/debug/why/nobody?to=gopher://reviews", 400, `unknown scheme`},
 		{"/debug/why/nobody?to=http://reviews&header=x", 400, `name: value`},
 		{"/debug/stale", 200, `"holders": []`},
 		{"/debug/pprof/", 200, "goroutine"},

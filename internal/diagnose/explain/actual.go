@@ -19,25 +19,25 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Actual is what an Envoy has by xDS, from its admin interface.
+// Actual is what an Envoy has by xDS, read from its admin interface.
 type Actual struct {
 	has     map[held]proto.Message // in use
-	warming map[held]bool          // a form that is not in use yet
-	errors  map[held]string        // what it said of the last form that it refused
+	warming map[held]bool          // newer forms that are not in use yet
+	errors  map[held]string        // the proxy's messages about the last forms that it refused
 	secrets []Secret
 }
 
-// held names a resource: its type's short name and its own.
+// held identifies a resource by the short name of its type and its name.
 type held struct{ typ, name string }
 
-// DumpQuery is what a config dump must be asked for.
+// DumpQuery is the query of a config dump for ParseDump.
 const DumpQuery = "include_eds"
 
-// SecretsMask is the "mask" of a config dump for Secrets alone, which is a small part of the whole.
+// SecretsMask is the "mask" of a config dump of the secrets only, which is a small part of the dump.
 const SecretsMask = "dynamic_active_secrets,dynamic_warming_secrets"
 
-// dump is the part of Envoy's config dump that we read. The keys of the different dumps
-// do not collide.
+// dump has the parts of Envoy's config dump that this package reads. The keys of the different dumps do not
+// collide.
 type dump struct {
 	Configs []struct {
 		ActiveClusters  []clusterDump `json:"dynamic_active_clusters"`
@@ -69,7 +69,7 @@ type listenerDump struct {
 	Listener json.RawMessage `json:"listener"`
 }
 
-// ParseDump reads a config dump that was asked for with DumpQuery.
+// ParseDump reads a config dump that was requested with DumpQuery.
 func ParseDump(text []byte) (*Actual, error) {
 	var d dump
 	if err := json.Unmarshal(text, &d); err != nil {
@@ -117,7 +117,7 @@ func (a *Actual) listener(name string, active, warming *listenerDump) {
 	}
 }
 
-// parse reads a resource; nil where it cannot be read: extensions that we do not know.
+// parse decodes a resource. It returns nil if the resource has extensions that this binary does not know.
 func parse(text json.RawMessage) proto.Message {
 	packed := &anypb.Any{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, packed); err != nil {
@@ -152,10 +152,10 @@ func (a *Actual) warm(text json.RawMessage) {
 	}
 }
 
-// Verdict is how what a proxy is to have compares with what its Envoy has.
+// Verdict compares what a proxy should have with what its Envoy has.
 type Verdict struct {
 	State string `json:"state"`
-	// Differences are "path: intended X, actual Y", at most maxDifferences.
+	// Differences read "path: intended X, actual Y". There are at most maxDifferences.
 	Differences []string `json:"differences,omitempty"`
 }
 
@@ -165,12 +165,12 @@ const (
 	Differs = "differs"
 	Missing = "missing" // Envoy does not have it
 	Warming = "warming" // Envoy has it, or a newer form of it, and does not use it yet
-	Extra   = "extra"   // Envoy has it, and is not to have it
+	Extra   = "extra"   // Envoy has it, and should not
 )
 
 const maxDifferences = 10
 
-// Compare holds a resource, which must have been asked for in full, against Envoy's.
+// Compare compares a resource, which must be complete, with Envoy's.
 func (a *Actual) Compare(r *ConfigResource) (Verdict, error) {
 	at := held{r.Type, r.Name}
 	intended, err := decodeAs(r.Type, r.Resource)
@@ -198,8 +198,8 @@ func (a *Actual) Compare(r *ConfigResource) (Verdict, error) {
 	return Verdict{State: Same}, nil
 }
 
-// comparable takes the virtual hosts out of Envoy's route configuration where they come by
-// VHDS: they are compared one by one.
+// comparable removes the virtual hosts from Envoy's route configuration if they come by VHDS: they are
+// compared one by one.
 func comparable(intended, actual proto.Message) proto.Message {
 	rc, ok := intended.(*routev3.RouteConfiguration)
 	if !ok || rc.GetVhds() == nil {
@@ -210,7 +210,7 @@ func comparable(intended, actual proto.Message) proto.Message {
 	return shell
 }
 
-// Extra lists what Envoy has of a section and is not to have, by type and name.
+// Extra lists what Envoy has of a section and should not have, by type and name.
 func (a *Actual) Extra(section string, intended []ConfigResource) []ConfigResource {
 	var out []ConfigResource
 	there := map[held]bool{}
@@ -231,8 +231,8 @@ func (a *Actual) Extra(section string, intended []ConfigResource) []ConfigResour
 	return out
 }
 
-// inside tells whether a resource is part of another: endpoints of clusters that do not get
-// theirs by EDS, virtual hosts that came with their route configuration.
+// inside reports whether a resource is part of another one: endpoints of clusters that do not use EDS, and
+// virtual hosts that came in their route configuration.
 func (a *Actual) inside(at held, intended []ConfigResource) bool {
 	switch at.typ {
 	case "EDS":
@@ -244,11 +244,11 @@ func (a *Actual) inside(at held, intended []ConfigResource) bool {
 	return false
 }
 
-// Secrets are the certificates that Envoy has by SDS, without their keys.
+// Secrets returns the certificates that Envoy has by SDS, without their keys.
 func (a *Actual) Secrets() []Secret { return a.secrets }
 
-// compareEndpoints compares addresses and healths: Envoy makes its dump of hosts, not of
-// what it was sent.
+// compareEndpoints compares addresses and health. Envoy makes its dump from its hosts, and not from what it
+// was sent.
 func compareEndpoints(intended, actual proto.Message) Verdict {
 	want, got := addressesOf(intended), addressesOf(actual)
 	var diff []string
@@ -271,7 +271,7 @@ func compareEndpoints(intended, actual proto.Message) Verdict {
 	return Verdict{State: Differs, Differences: diff[:min(len(diff), maxDifferences)]}
 }
 
-// addressesOf are the addresses of an assignment with their health.
+// addressesOf returns the addresses of an assignment with their health.
 func addressesOf(m proto.Message) map[string]string {
 	out := map[string]string{}
 	a, ok := m.(*endpointv3.ClusterLoadAssignment)

@@ -12,16 +12,17 @@ import (
 
 // Cause is what a refusal is about.
 type Cause struct {
-	// Objects are in order. One of them is meant, or Each. None: it is the mesh's configuration.
+	// Objects are in order. One of them is meant, or each if Each is set. If there are none, the mesh's
+	// configuration is meant.
 	Objects []model.Key
-	// Sure: the proxies' message quotes the object and nothing else does, or it is the only input of the
-	// resource that changed since the proxies accepted it.
+	// Sure is set if the proxies' message quotes this object only, or if the object is the only input of
+	// the resource that changed since the proxies accepted it.
 	Sure bool
-	// Each: all Objects are meant, because they name the Secret that is refused.
+	// Each is set if all Objects are meant, because they name the Secret that is refused.
 	Each bool
-	// Mesh: the mesh's configuration may be meant as well.
+	// Mesh is set if the mesh's configuration may be meant as well.
 	Mesh bool
-	// Changed: all Objects changed since a proxy that refuses the resource had it last.
+	// Changed is set if all Objects changed since a proxy that refuses the resource last had it.
 	Changed bool
 }
 
@@ -32,14 +33,14 @@ type Causes struct {
 	mesh    *model.Mesh
 }
 
-// Causes finds them by a snapshot.
+// Causes returns a finder of causes that reads objects from a snapshot.
 func (x *Explainer) Causes(snap *store.Snapshot) *Causes {
 	return &Causes{snap, x.Changes, x.mesh(snap)}
 }
 
-// Of returns the cause of a refusal. It starts from the origins of what is refused. Those that the
-// message quotes are meant. If it quotes none, those are that changed since the proxies accepted the
-// resource last. If none changed, each of them may be meant.
+// Of returns the cause of a refusal. It starts from the origins of the refused resources. Objects that the
+// message quotes are meant. If it quotes none, the objects are meant that changed since the proxies last
+// accepted the resource. If none changed, each origin may be meant.
 func (c *Causes) Of(r *distribution.Refusal) Cause {
 	all := c.originsOf(r)
 	if r.Type == resource.Secret {
@@ -56,7 +57,7 @@ func (c *Causes) Of(r *distribution.Refusal) Cause {
 	news := slices.DeleteFunc(slices.Clone(all), func(k model.Key) bool { return !c.changed(r, k) })
 	mesh := r.Since == 0 || c.meshChangedSince(r.Since)
 	switch own := r.Type == resource.Extension || r.Type == resource.Bootstrap; {
-	case own: // it belongs to one object, whatever the mesh's configuration is
+	case own: // the resource belongs to one object and does not depend on the mesh's configuration
 		return Cause{Objects: written(all), Sure: r.Name != "" && len(written(all)) == 1}
 	case len(news) == 0 && r.Since > 0 && mesh:
 		return Cause{Mesh: true}
@@ -72,7 +73,7 @@ func (c *Causes) originsOf(r *distribution.Refusal) []model.Key {
 	var out model.OriginList
 	for _, part := range r.About {
 		out.AddAll(part.Entry.MadeFrom())
-		for _, k := range part.Group.Keys() { // what it changes in a resource makes it an origin of that
+		for _, k := range part.Group.Keys() { // if its content is part of the resource, it is an origin of it as well
 			if r.Since > 0 && c.changedSince(k, r.Since) {
 				out.Add(k)
 			}
@@ -82,8 +83,8 @@ func (c *Causes) originsOf(r *distribution.Refusal) []model.Key {
 	return slices.DeleteFunc(keys, func(k model.Key) bool { return c.snap.Get(k) == nil })
 }
 
-// written leaves out Services and the like, which an application deploys, unless there is nothing else:
-// the object that is wrong is more often one that somebody wrote for the mesh.
+// written leaves out Services and other objects that are deployed with applications, unless there is
+// nothing else. The wrong object is more often one that was written for the mesh.
 func written(keys []model.Key) []model.Key {
 	out := slices.DeleteFunc(slices.Clone(keys), func(k model.Key) bool { return slices.Contains(deployed, k.Kind) })
 	if len(out) == 0 {
@@ -94,8 +95,8 @@ func written(keys []model.Key) []model.Key {
 
 var deployed = []model.Kind{model.KindService, model.KindEndpointSlice, model.KindSecret, model.KindConfigMap}
 
-// changed reports whether an origin is news to the proxies that refuse a resource: it changed since they
-// accepted the resource, or the resource has it as an origin since.
+// changed reports whether an origin is new to the proxies that refuse a resource: it changed since they
+// accepted the resource, or it became an origin since then.
 func (c *Causes) changed(r *distribution.Refusal, k model.Key) bool {
 	if c.changedSince(k, r.Since) {
 		return true
@@ -106,8 +107,8 @@ func (c *Causes) changed(r *distribution.Refusal, k model.Key) bool {
 	})
 }
 
-// cameWith reports whether the change of an object is what made the refused resources as they are: each
-// came in the revision of the change, and lost no origin in it.
+// cameWith reports whether the change of an object made the refused resources what they are: each dates
+// from the revision of the change, and lost no origin in it.
 func (c *Causes) cameWith(r *distribution.Refusal, k model.Key) bool {
 	last, known := c.changes.LastChange(k)
 	return known && !slices.ContainsFunc(r.About, func(p distribution.Part) bool {
@@ -117,8 +118,8 @@ func (c *Causes) cameWith(r *distribution.Refusal, k model.Key) bool {
 	})
 }
 
-// changedSince reports whether an object changed after a revision, or something that it names and that
-// is not recorded as an origin: providers of the mesh's configuration, and keys that tokens are signed with.
+// changedSince reports whether an object changed after a revision, or something that it names and that is
+// not recorded as an origin: providers of the mesh's configuration, and the keys of tokens.
 func (c *Causes) changedSince(k model.Key, since model.Revision) bool {
 	if last, known := c.changes.LastChange(k); known && last.Revision > since {
 		return true
@@ -148,7 +149,7 @@ func (c *Causes) usesMesh(k model.Key) bool {
 	return k.Kind == model.KindTelemetry || ok && p.Provider != ""
 }
 
-// naming returns those of some objects that name the Secret, or the ConfigMap with CAs, of an SDS resource.
+// naming returns the objects that name the Secret, or the ConfigMap with CAs, of a refused SDS resource.
 func (c *Causes) naming(r *distribution.Refusal, all []model.Key) []model.Key {
 	var out []model.Key
 	for _, part := range r.About {

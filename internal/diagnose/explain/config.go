@@ -20,31 +20,31 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/wasmplugin"
 )
 
-// ProxyConfig is what one proxy is to have, and how far that has come.
+// ProxyConfig is what one proxy should have, and how far each resource has come.
 type ProxyConfig struct {
 	Now       time.Time        `json:"now"`
 	Proxy     string           `json:"proxy"` // name.namespace
 	ID        string           `json:"id"`
 	IPs       []string         `json:"ips"`
-	Agent     string           `json:"agent,omitempty"` // where its agent's debug pages are; empty: it has none
+	Agent     string           `json:"agent,omitempty"` // address of the agent's debug pages; empty: there is no agent
 	Resources []ConfigResource `json:"resources"`
 }
 
 // ConfigResource is one resource of a proxy.
 type ConfigResource struct {
-	Type     string         `json:"type"` // "CDS"
+	Type     string         `json:"type"` // short name: "CDS"
 	Name     string         `json:"name"`
 	Version  string         `json:"version"`
-	Revision model.Revision `json:"revision"` // in which it came to be as it is
+	Revision model.Revision `json:"revision"` // the one that made the resource what it is
 	// Sent is how far it has come on the proxy's stream: "ACKed", "sent", "not sent" or "refused".
 	Sent     string          `json:"sent"`
-	Message  string          `json:"message,omitempty"` // Envoy's, where it refused it
+	Message  string          `json:"message,omitempty"` // Envoy's, if it refused the resource
 	Bytes    int             `json:"bytes"`
-	Resource json.RawMessage `json:"resource,omitempty"` // where it was asked for
+	Resource json.RawMessage `json:"resource,omitempty"` // only if the caller asked for it
 }
 
-// Sections are the parts of a proxy's configuration, as people name them, with the types of
-// resources that they are made of.
+// Sections are the parts of a proxy's configuration by their names for people, with the types of their
+// resources.
 var Sections = []struct {
 	Name  string
 	Types []resource.Type
@@ -67,10 +67,10 @@ func typesOf(short ...string) []resource.Type {
 	return out
 }
 
-// AllSections is the name of all of them together.
+// AllSections is the name of all sections together.
 const AllSections = "all"
 
-// sectionTypes are the types of a section.
+// sectionTypes returns the types of a section.
 func sectionTypes(section string) ([]resource.Type, error) {
 	var out []resource.Type
 	known := false
@@ -80,18 +80,18 @@ func sectionTypes(section string) ([]resource.Type, error) {
 		}
 	}
 	if !known {
-		return nil, fmt.Errorf("there is no section %q of a proxy's configuration: it is listeners, routes, clusters, endpoints, secrets, extensions or all", section)
+		return nil, fmt.Errorf("section %q: unknown: use listeners, routes, clusters, endpoints, secrets, extensions or all", section)
 	}
 	return out, nil
 }
 
-// NotConnected tells that there is no such proxy.
+// NotConnected is the error for a proxy that is not connected.
 type NotConnected struct{ Name string }
 
 // Error implements error.
 func (e NotConnected) Error() string { return fmt.Sprintf("proxy %q is not connected", e.Name) }
 
-// Config lists what a proxy is to have of a section; full: with the resources themselves.
+// Config lists what a proxy should have of a section; full adds the resources themselves.
 func (x *Explainer) Config(proxy, section string, full bool) (*ProxyConfig, error) {
 	types, err := sectionTypes(section)
 	if err != nil {
@@ -118,7 +118,7 @@ func (x *Explainer) Config(proxy, section string, full bool) (*ProxyConfig, erro
 	return out, nil
 }
 
-// agentOf is where a proxy's agent answers, by what the proxy says of itself.
+// agentOf returns the address of a proxy's agent, which the proxy reports in its metadata.
 func agentOf(p *model.Proxy) string {
 	if p.StatusPort == 0 || len(p.IPs) == 0 {
 		return ""
@@ -139,7 +139,7 @@ func message(e *resource.Encoded) (proto.Message, error) {
 	return packed.UnmarshalNew()
 }
 
-// readable is a resource as JSON.
+// readable returns a resource as JSON, without private keys.
 func readable(e *resource.Encoded) (json.RawMessage, error) {
 	m, err := message(e)
 	if err != nil {
@@ -158,14 +158,14 @@ func readable(e *resource.Encoded) (json.RawMessage, error) {
 
 const redacted = "[redacted]"
 
-// redact takes the key out of a secret, as Envoy does.
+// redact removes the key from a secret, as Envoy does.
 func redact(s *tlsv3.Secret) {
 	if c := s.GetTlsCertificate(); c != nil {
 		c.PrivateKey = &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: redacted}}
 	}
 }
 
-// redactPlugin takes the credentials for its registry out of a plugin.
+// redactPlugin removes the registry credentials from a plugin.
 func redactPlugin(e *corev3.TypedExtensionConfig) error {
 	config := wasmplugin.For(e.GetTypedConfig())
 	if config == nil {

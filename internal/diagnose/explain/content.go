@@ -10,9 +10,9 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Content is a hash of what an object says, without what its source adds to it: equal for
-// a file and for what an API server made of that file. Annotations count as far as the mesh
-// reads them, when they are decoded into fields.
+// Content is a hash of an object without what its source adds to it. It is equal for a file and for the
+// object that an API server made of the file. Annotations count if the mesh reads them, because they are
+// decoded into fields.
 func Content(o model.Object) string {
 	if s, ok := o.(*model.Service); ok {
 		o = asWritten(s)
@@ -32,8 +32,8 @@ func Content(o model.Object) string {
 	return strconv.FormatUint(xxhash.Sum64(b), 16)
 }
 
-// asWritten is a Kubernetes Service without what an API server fills in: its addresses, and
-// target ports that are the ports themselves.
+// asWritten returns a Kubernetes Service without what an API server fills in: its addresses, and target
+// ports that equal the ports.
 func asWritten(s *model.Service) *model.Service {
 	out := *s
 	out.Addresses = nil
@@ -46,9 +46,8 @@ func asWritten(s *model.Service) *model.Service {
 	return &out
 }
 
-// InForce tells whether an object of a file is what a control plane has: it is told what that
-// has by Explanation. Files are compared by their versions, which are hashes of all that
-// they say.
+// InForce reports whether an object of a file is the one that a control plane has, by its Explanation.
+// Versions of files are hashes of their whole content.
 func InForce(o model.Object, e *Explanation) bool {
 	m := o.Metadata()
 	if m.ResourceVersion != "" && m.ResourceVersion == e.ResourceVersion {
@@ -63,7 +62,7 @@ const fromKubernetes = "kubernetes"
 // sourceFields are the fields of model.Meta that depend on where an object comes from.
 var sourceFields = []string{"Annotations", "ResourceVersion", "Created", "Origin"}
 
-// strip takes out the metadata, also that of objects inside of objects.
+// strip removes the metadata, also from objects inside of objects.
 func strip(v any) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -8,8 +8,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// decisions adds the authorization policies that say something of a call, and those that would
-// have to.
+// decisions adds the authorization policies that decided a call, and those that could have allowed it.
 func (s *sourceList) decisions(list []simulate.Decision) {
 	for i := range list {
 		d := &list[i]
@@ -22,14 +21,14 @@ func (s *sourceList) decisions(list []simulate.Decision) {
 	}
 }
 
-// verb says what a decision does to a call.
+// verb describes what a decision does to a call.
 func verb(d *simulate.Decision) string {
 	out := map[bool]string{true: "refuses", false: "allows"}[d.Refuses]
 	switch {
 	case d.Action == "AUDIT":
 		out = "marks for audit"
 	case d.Asks != "" && !d.Refuses:
-		out = "has the authorizer asked"
+		out = "asks the external authorizer"
 	}
 	if d.DryRun {
 		return "in a dry run, " + out
@@ -37,7 +36,7 @@ func verb(d *simulate.Decision) string {
 	return out
 }
 
-// policy adds one by its "namespace/name".
+// policy adds a policy by its "namespace/name".
 func (s *sourceList) policy(name, decides string) {
 	if ns, name, ok := strings.Cut(name, "/"); ok {
 		s.add(model.Key{Kind: model.KindAuthorizationPolicy, Namespace: ns, Name: name}, decides)

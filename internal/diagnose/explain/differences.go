@@ -20,7 +20,7 @@ import (
 
 type typeName = resource.Type
 
-// messageOf is an empty message of each type.
+// messageOf makes an empty message of each type.
 var messageOf = map[string]func() proto.Message{
 	"CDS":  func() proto.Message { return &clusterv3.Cluster{} },
 	"EDS":  func() proto.Message { return &endpointv3.ClusterLoadAssignment{} },
@@ -33,13 +33,13 @@ var messageOf = map[string]func() proto.Message{
 func decodeAs(typ string, text json.RawMessage) (proto.Message, error) {
 	empty, ok := messageOf[typ]
 	if !ok {
-		return nil, fmt.Errorf("resources of type %s are not known", typ)
+		return nil, fmt.Errorf("type %s: unknown", typ)
 	}
 	m := empty()
 	return m, protojson.Unmarshal(text, m)
 }
 
-// differences are the places where two messages differ.
+// differences lists the places where two messages differ.
 func differences(intended, actual proto.Message) []string {
 	w := &walk{}
 	w.compare("", generic(intended), generic(actual))
@@ -48,12 +48,12 @@ func differences(intended, actual proto.Message) []string {
 
 func generic(m proto.Message) (v any) {
 	if b, err := protojson.Marshal(m); err == nil {
-		_ = json.Unmarshal(b, &v) // it was made by protojson
+		_ = json.Unmarshal(b, &v) // protojson made it
 	}
 	return v
 }
 
-// hidden is what Envoy does not show.
+// hidden is the suffix of a field that Envoy does not show.
 const hidden = ".privateKey"
 
 // walk collects differences.

@@ -9,52 +9,52 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// Each control plane knows its own proxies. What several say of an object is about the same
-// change where they have the same form of the object: revisions are each one's own.
+// Each control plane knows its own proxies only. Revisions differ between control planes, so their answers
+// about an object are joined if they have the same form of the object.
 
 // PeerQuery is another control plane that was asked.
 type PeerQuery struct {
-	ControlPlane string `json:"controlPlane"`      // its address
-	Silent       string `json:"silent,omitempty"`  // why it has told nothing; empty: it has answered
-	LeftOut      int    `json:"leftOut,omitempty"` // of what it told, what did not fit
+	ControlPlane string `json:"controlPlane"`      // the peer's address
+	Silent       string `json:"silent,omitempty"`  // why there is no answer; empty: there is one
+	LeftOut      int    `json:"leftOut,omitempty"` // how much of its answer did not fit
 }
 
-// PeerReply is what another control plane answered; nil where it is silent.
+// PeerReply is the answer of another control plane; nil if it is silent.
 type PeerReply[T any] struct {
 	PeerQuery
 	Answer *T
 }
 
-// PeerStatus is how an object stands at another control plane.
+// PeerStatus is the status of an object on another control plane.
 type PeerStatus struct {
 	PeerQuery
-	State changelog.State `json:"state,omitempty"` // OtherVersion too; empty: it is silent
-	// Counts are of its proxies, where it has the same form of the object.
+	State changelog.State `json:"state,omitempty"` // also OtherVersion; empty: the control plane is silent
+	// Counts are of its proxies, if it has the same form of the object.
 	Counts Counts `json:"counts"`
-	// The rest is what it has of the object.
+	// The other fields describe the object that it has.
 	Exists          bool   `json:"exists"`
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	Origin          string `json:"origin,omitempty"`
 }
 
-// OtherVersion is the state of an object of which a control plane has another form.
+// OtherVersion is the state of an object if a control plane has another form of it.
 const OtherVersion changelog.State = "other version"
 
-// Lacks tells whether that control plane is not known to have told its proxies of the same
-// form of the object.
+// Lacks reports whether that control plane is not known to have sent the same form of the object to its
+// proxies.
 func (o *PeerStatus) Lacks() bool {
 	return o.State != changelog.Distributing && o.State != changelog.Distributed
 }
 
-// Everywhere tells whether all other control planes that were asked have told their proxies of
-// the same form of the object.
+// Everywhere reports whether all other control planes that were asked have sent the same form of the object
+// to their proxies.
 func (e *Explanation) Everywhere() bool {
 	return !slices.ContainsFunc(e.Elsewhere, func(o PeerStatus) bool { return o.Lacks() })
 }
 
-// sameForm tells whether two control planes have the same of an object. An API server's
-// versions may differ where its objects say the same: a control plane keeps the one that it
-// has when another one comes that means nothing to the mesh.
+// sameForm reports whether two control planes have the same form of an object. The versions of an API
+// server may differ for equal content: a control plane keeps its version if a newer one changes nothing for
+// the mesh.
 func sameForm(a, b *Explanation) bool {
 	switch {
 	case a.Exists != b.Exists:
@@ -65,7 +65,7 @@ func sameForm(a, b *Explanation) bool {
 	return a.Origin == fromKubernetes && b.Origin == fromKubernetes && a.Content != "" && a.Content == b.Content
 }
 
-// elsewhere is what another control plane said, as this one sees it.
+// peerStatus returns the answer of another control plane, compared with this one's.
 func (e *Explanation) peerStatus(s *PeerReply[Explanation]) PeerStatus {
 	out := PeerStatus{PeerQuery: s.PeerQuery}
 	if s.Answer == nil {
@@ -80,8 +80,8 @@ func (e *Explanation) peerStatus(s *PeerReply[Explanation]) PeerStatus {
 	return out
 }
 
-// Missing are the node ids of all proxies that are disconnected from some control plane without
-// the change, with what the others said.
+// Missing returns the node IDs of all proxies that are disconnected from some control plane without the
+// change.
 func (e *Explanation) Missing(said []PeerReply[Explanation]) []string {
 	ids := idsOf(e.Away)
 	for i := range said {
@@ -105,9 +105,8 @@ func unique(ids []string) []string {
 	return slices.Compact(ids)
 }
 
-// Join adds what other control planes said. It was asked for with Ask.Apart everywhere;
-// connected are those of Missing that are connected to any of them. Times become those of this
-// one's clock.
+// Join adds the answers of other control planes, which were asked with Ask.Apart. connected has the proxies
+// of Missing that are connected to any control plane. Times are converted to the local clock.
 func (e *Explanation) Join(said []PeerReply[Explanation], connected map[string]bool, ask Ask) {
 	away := e.Away
 	e.Away, e.Now = nil, time.Now()
@@ -135,7 +134,7 @@ func (e *Explanation) Join(said []PeerReply[Explanation], connected map[string]b
 	}
 }
 
-// own says whose proxies are, and brings times to another clock, which is ahead by so much.
+// own sets the control plane of proxies, and converts times to a clock that is ahead by a duration.
 func own(list []distribution.ProxySyncStatus, controlPlane string, ahead time.Duration) {
 	for i := range list {
 		list[i].ControlPlane = controlPlane
@@ -149,14 +148,14 @@ func shiftReasons(list []distribution.Reason, ahead time.Duration) {
 	}
 }
 
-// Shift brings a time to another clock, which is ahead by so much; no time stays none.
+// Shift converts a time to a clock that is ahead by a duration. The zero time stays zero.
 func Shift(t *time.Time, ahead time.Duration) {
 	if !t.IsZero() {
 		*t = t.Add(ahead)
 	}
 }
 
-// once gives those proxies that are connected nowhere, each the first time.
+// once returns the proxies that are connected nowhere, each the first time that it occurs.
 func once[T any](away []T, connected map[string]bool, id func(*T) string) []T {
 	seen := map[string]bool{}
 	maps.Copy(seen, connected)
@@ -176,7 +175,7 @@ func (c *Counts) join(o *Counts) {
 	c.NotConcerned += o.NotConcerned
 }
 
-// Missing are the node ids of all proxies that are disconnected from some control plane.
+// Missing returns the node IDs of all proxies that are disconnected from some control plane.
 func (s *Stale) Missing(said []PeerReply[Stale]) []string {
 	var ids []string
 	for _, p := range s.Away {
@@ -192,7 +191,7 @@ func (s *Stale) Missing(said []PeerReply[Stale]) []string {
 	return unique(ids)
 }
 
-// Join adds what other control planes said; connected is as in Explanation.Join.
+// Join adds the answers of other control planes. connected is as in Explanation.Join.
 func (s *Stale) Join(said []PeerReply[Stale], connected map[string]bool) {
 	s.Now = time.Now()
 	for i := range said {
@@ -205,12 +204,12 @@ func (s *Stale) Join(said []PeerReply[Stale], connected map[string]bool) {
 		s.Others = append(s.Others, said[i].PeerQuery)
 	}
 	s.sort()
-	// Of those that left one after the other, what the last one knows counts.
+	// If a proxy left several control planes, the one that it left last knows most.
 	slices.SortStableFunc(s.Away, func(a, b AwayFromMesh) int { return b.Since.Compare(a.Since) })
 	s.Away = once(s.Away, connected, func(p *AwayFromMesh) string { return p.ID })
 }
 
-// own is as the function of that name.
+// own is like the function of that name.
 func (s *Stale) own(controlPlane string, ahead time.Duration) {
 	for i := range s.Holders {
 		h := &s.Holders[i]

@@ -1,9 +1,10 @@
-// Package explain answers people's questions about a running control plane: what became
-// of an object's last change, which proxies do not have it and why, what a proxy should
-// have, why a call goes where it goes.
+// Package explain answers people's questions about a running control plane: which proxies have an object's
+// last change, which do not and why, what a proxy should have, and what decides a call.
 //
-// It reads the stages and changes nothing. An answer is worked out when it is asked for:
-// nothing is kept for it.
+// It reads the stages and changes nothing. Each answer is computed on demand; nothing is stored for it.
+//
+// Resources carry the objects that they are made from, so that no answer parses a resource to find its
+// objects. Start reading at Explainer.Object, Causes.Of for refusals, and Explainer.Why for calls.
 package explain
 
 import (
@@ -18,72 +19,73 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// Explainer asks the stages of one control plane. All fields are read-only, and all of
-// its methods may be called at any time, by many goroutines.
+// Explainer reads the stages of one control plane. All fields are read-only. Its methods may be called at
+// any time, by many goroutines.
 type Explainer struct {
 	Snapshot func() *store.Snapshot
-	Mesh     *model.Mesh // that the control plane was started with; nil: the default
+	Mesh     *model.Mesh // the configuration of the control plane's start; nil: the default
 	Changes  Changes
 	Proxies  distribution.Proxies
-	// Problems are what is wrong with an object as it was read, a line each; nil: that is not known.
+	// Problems returns the problems that were found when an object was read, one per line. nil: they are
+	// not known.
 	Problems func(model.Key) []string
 }
 
-// Changes is what changelog.Log is to this package.
+// Changes is the part of changelog.Log that this package reads.
 type Changes interface {
 	Change(model.Revision) (changelog.Change, bool)
 	LastChange(model.Key) (changelog.LastChange, bool)
 	RemovedEndpoints(after model.Revision) []changelog.RemovedEndpoint
 }
 
-// Explanation is what is known of an object's last change.
+// Explanation is the status of an object's last change.
 type Explanation struct {
 	Now    time.Time `json:"now"` // by the control plane's clock
 	Object model.Key `json:"object"`
-	// Exists: it is in the store. The next three are what is there.
+	// Exists is set if the object is in the store. The next three fields describe it then.
 	Exists          bool   `json:"exists"`
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	Origin          string `json:"origin,omitempty"`
 	Content         string `json:"content,omitempty"` // see Content
-	// Problems are what is wrong with it as it was read: what has errors is not in force, a warning may be of a
-	// part that is left out.
+	// Problems were found when the object was read. An object with errors is not in force; a warning may be
+	// about a part that is left out.
 	Problems []string `json:"problems,omitempty"`
 
-	// Revision is that of its last change; 0: there is none that the stages know of yet.
+	// Revision is that of the last change; 0: no stage knows of one yet.
 	Revision  model.Revision      `json:"revision,omitempty"`
 	Operation changelog.Operation `json:"operation,omitempty"`
 	Observed  time.Time           `json:"observed,omitzero"`
-	Committed time.Time           `json:"committed,omitzero"` // at the API server, where that is known
+	Committed time.Time           `json:"committed,omitzero"` // at the API server; zero: not known
 	State     changelog.State     `json:"state"`
-	// Change is the whole of it; nil where the change log has forgotten it.
+	// Change is the change's entry in the change log; nil if the log has dropped it.
 	Change *changelog.Change `json:"change,omitempty"`
 
 	Counts Counts `json:"counts"`
-	// Proxies are those that do not have it, or all; LeftOut did not fit.
+	// Proxies are those that do not have the change, or all. LeftOut counts those that did not fit.
 	Proxies []distribution.ProxySyncStatus `json:"proxies"`
 	LeftOut int                            `json:"leftOut,omitempty"`
-	// Away are those that are disconnected without it, where they were asked for apart: neither
-	// Counts nor Proxies has them then.
+	// Away are proxies that are disconnected without the change, if they were requested apart. Counts and
+	// Proxies do not include them then.
 	Away []distribution.ProxySyncStatus `json:"away,omitempty"`
-	// PeerStatus is how it stands at other control planes. Counts and Proxies have theirs in them,
-	// of those that have the same form of it. nil: there are none, or they were not asked.
+	// Elsewhere is the status on other control planes. Counts and Proxies include their proxies, if they
+	// have the same form of the object. nil: there are no others, or they were not asked.
 	Elsewhere []PeerStatus `json:"controlPlanes,omitempty"`
 }
 
-// Counts are proxies by their position.
+// Counts counts proxies by their state.
 type Counts struct {
 	Acked        int `json:"acked"`
-	Superseded   int `json:"superseded"` // of Acked: they have a newer form of it
+	Superseded   int `json:"superseded"` // part of Acked: they have a newer form of it
 	Behind       int `json:"behind"`
 	Refused      int `json:"refused"`
 	Disconnected int `json:"disconnected"`
 	NotConcerned int `json:"notConcerned"`
 }
 
-// Concerned are the connected proxies that need it.
+// Concerned is the number of connected proxies that need the change.
 func (c Counts) Concerned() int { return c.Acked + c.Behind + c.Refused }
 
-// Percent is how many of those that need it have it; 100 where nobody does.
+// Percent is the share of the proxies in need of the change that have it; 100 if no proxy needs it.
 func (c Counts) Percent() float64 {
 	if c.Concerned() == 0 {
 		return 100
@@ -91,15 +93,17 @@ func (c Counts) Percent() float64 {
 	return 100 * float64(c.Acked) / float64(c.Concerned())
 }
 
-// Ask says how much of an answer is wanted.
+// Ask describes how much of an answer is requested.
 type Ask struct {
 	All bool // every proxy, not only those that do not have it
-	Max int  // proxies in the answer
-	// Apart: those that are disconnected are told apart, as another control plane may have them.
+	Max int  // limit of proxies in the answer
+	// Apart puts disconnected proxies into a list of their own, because they may be connected to another
+	// control plane.
 	Apart bool
 }
 
-// Object explains an object's last change; an error where nobody has ever seen it.
+// Object explains an object's last change. It returns an error if the object is neither there nor was
+// deleted lately.
 func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 	last, known := x.Changes.LastChange(key)
 	snap := x.Snapshot()
@@ -110,9 +114,9 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 	}
 	switch {
 	case o == nil && !known && len(problems) > 0:
-		return nil, fmt.Errorf("no version of %s is in force: %s", key, strings.Join(problems, "; "))
+		return nil, fmt.Errorf("%s: no version is in force: %s", key, strings.Join(problems, "; "))
 	case o == nil && !known:
-		return nil, fmt.Errorf("there is no %s, and none was deleted lately", key)
+		return nil, fmt.Errorf("%s: not found, and not deleted lately", key)
 	}
 	e := &Explanation{Now: time.Now(), Object: key, Exists: o != nil, Problems: problems, State: changelog.Building, Proxies: []distribution.ProxySyncStatus{}}
 	if o != nil {
@@ -120,7 +124,7 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 		e.ResourceVersion, e.Origin, e.Content = m.ResourceVersion, m.Origin, Content(o)
 	}
 	if !known || last.ResourceVersion != e.ResourceVersion {
-		return e, nil // in the store, and not yet on its way
+		return e, nil // it is in the store, and not yet on its way
 	}
 	e.Revision, e.Operation, e.Observed, e.Committed = last.Revision, last.Operation, last.Observed, last.Committed
 	e.State = changelog.Distributed
@@ -136,26 +140,27 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 	return e, nil
 }
 
-// selects reports for proxies whether an object may concern them, by the rules of derive; nil: any proxy.
-// It is for proxies that are disconnected: what connected ones have says more.
+// selects returns a function that reports whether an object may concern a proxy, by the rules of derive;
+// nil: every proxy. It is for disconnected proxies whose tables are closed. Connected proxies have tables
+// that know more.
 func (x *Explainer) selects(snap *store.Snapshot, o model.Object, last *changelog.LastChange) func(*model.Proxy) bool {
 	if o == nil || last.Moved {
 		return nil
 	}
 	root := x.mesh(snap).RootNamespace
 	switch o := o.(type) {
-	case *model.ProxyConfig: // it is for agents and the injector
+	case *model.ProxyConfig: // only agents and the injector read it
 		return func(*model.Proxy) bool { return false }
 	case *model.Sidecar:
 		return func(p *model.Proxy) bool {
 			return p.Type == model.ProxySidecar && o.IsFor(p.Namespace, p.Labels, root)
 		}
 	case *model.Secret:
-		return func(p *model.Proxy) bool { // of other namespaces, routers may have it by a ReferenceGrant
+		return func(p *model.Proxy) bool { // routers of other namespaces may have it by a ReferenceGrant
 			return o.Kind != model.KindSecret || p.Namespace == o.Namespace || p.Type == model.ProxyRouter
 		}
 	case *model.PeerAuthentication:
-		if o.Disables() { // callers learn of it, too
+		if o.Disables() { // callers also change their TLS
 			return nil
 		}
 		return func(p *model.Proxy) bool { return model.IsFor(o, p.Namespace, p.Labels, root) }
@@ -165,7 +170,7 @@ func (x *Explainer) selects(snap *store.Snapshot, o model.Object, last *changelo
 	return nil
 }
 
-// living leaves out proxies that went for good: those of Pods that are gone.
+// living leaves out proxies whose Pods are gone.
 func (x *Explainer) living(all []distribution.ProxySyncStatus) []distribution.ProxySyncStatus {
 	if !slices.ContainsFunc(all, func(w distribution.ProxySyncStatus) bool { return w.Position == distribution.StateDisconnected }) {
 		return all
@@ -180,7 +185,7 @@ func (x *Explainer) living(all []distribution.ProxySyncStatus) []distribution.Pr
 	})
 }
 
-// distribute counts proxies, and keeps those that are asked for.
+// distribute counts proxies, and keeps those that the caller asked for.
 func (e *Explanation) distribute(all []distribution.ProxySyncStatus, ask Ask) {
 	for _, w := range all {
 		if ask.Apart && w.Position == distribution.StateDisconnected {
@@ -199,7 +204,7 @@ func (e *Explanation) distribute(all []distribution.ProxySyncStatus, ask Ask) {
 	}
 	sortWhereabouts(e.Proxies)
 	if e.State == changelog.Distributed && e.Counts.Behind > 0 {
-		e.State = changelog.Distributing // proxies that have connected since
+		e.State = changelog.Distributing // they connected since
 	}
 }
 

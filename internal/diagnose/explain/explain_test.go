@@ -108,7 +108,7 @@ func TestObjectOnItsWay(t *testing.T) {
 	key := o.Metadata().Key
 	o.Metadata().ResourceVersion = "1"
 	_, err := w.Object(key, Ask{Max: 9})
-	require.ErrorContains(t, err, "there is no VirtualService/shop/reviews")
+	require.ErrorContains(t, err, "VirtualService/shop/reviews: not found")
 
 	rev := w.put(key, o)
 	e, err := w.Object(key, Ask{Max: 9})
@@ -203,14 +203,14 @@ func TestProblemsAreTold(t *testing.T) {
 		return nil
 	}
 	_, err := w.Object(key, Ask{})
-	require.ErrorContains(t, err, "no version of VirtualService/shop/reviews is in force: warning: spec.http: is odd")
+	require.ErrorContains(t, err, "VirtualService/shop/reviews: no version is in force: warning: spec.http: is odd")
 	w.put(key, o)
 	e, err := w.Object(key, Ask{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"warning: spec.http: is odd"}, e.Problems)
 	key.Name = "other"
 	_, err = w.Object(key, Ask{})
-	require.ErrorContains(t, err, "there is no VirtualService/shop/other")
+	require.ErrorContains(t, err, "VirtualService/shop/other: not found")
 }
 
 // TestResourcesOfAnObject checks what of a proxy that connects after an object's last change is made from the object.

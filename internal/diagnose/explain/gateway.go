@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// enter makes a call one from outside to a router: DNS leads every name there.
+// enter makes a call to a router one that comes from outside. DNS leads every name to the router.
 func (w *Why) enter(world *proxyWorld, call *simulate.Call) {
 	_, port, err := net.SplitHostPort(call.To)
 	if err != nil {
@@ -22,8 +22,8 @@ func (w *Why) enter(world *proxyWorld, call *simulate.Call) {
 	}
 }
 
-// gateways adds the Gateways that a router's listener is made from and, if the call found routes there,
-// that these are made from, too.
+// gateways adds the Gateways that a router's listener is made from. If the call found routes, the routes
+// must be made from them, too.
 func (s *sourceList) gateways(w *proxyWorld, r *simulate.Result) {
 	if w.proxy.Type != model.ProxyRouter || r.Listener == "" {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// mesh is the mesh's configuration, as a snapshot has it.
+// mesh returns the mesh's configuration of a snapshot.
 func (x *Explainer) mesh(snap *store.Snapshot) *model.Mesh {
 	base := x.base()
 	for o := range snap.All(model.KindMeshConfig) {
@@ -22,7 +22,7 @@ func (x *Explainer) mesh(snap *store.Snapshot) *model.Mesh {
 	return base
 }
 
-// principal is the name in a proxy's certificate; empty: it has none.
+// principal returns the name in a proxy's certificate; empty: it has none.
 func (x *Explainer) principal(snap *store.Snapshot, p *model.Proxy) string {
 	if !p.Identity {
 		return ""
@@ -34,8 +34,8 @@ func (x *Explainer) principal(snap *store.Snapshot, p *model.Proxy) string {
 	return id.String()
 }
 
-// arrives makes a call what it is on the way from a caller's sidecar to an endpoint: inside
-// of TLS, where the caller's cluster has it for the endpoint.
+// arrives turns a call into what reaches an endpoint from the caller's sidecar: it is inside of TLS if the
+// caller's cluster uses TLS for the endpoint.
 func arrives(c *simulate.Call, u *simulate.Upstream, e *simulate.Endpoint, principal string) {
 	if u.TLS == nil || e.Plain {
 		return
@@ -48,12 +48,12 @@ func arrives(c *simulate.Call, u *simulate.Upstream, e *simulate.Endpoint, princ
 	c.SNI, c.ALPN, c.Principal = u.TLS.SNI, u.TLS.ALPN, principal
 }
 
-// accepted adds what a workload accepts at the port of an address, and the policies that decide it: those
-// that the listener is made from.
+// accepted adds the mutual TLS mode that a workload accepts at the port of an address, and the policies
+// that decide it: those that the listener is made from.
 func (x *Explainer) accepted(snap *store.Snapshot, w *proxyWorld, address string, passage *Passage) {
 	_, text, err := net.SplitHostPort(address)
 	if err != nil {
-		return // a socket's path
+		return // the address is a socket's path
 	}
 	var policies []*model.PeerAuthentication
 	for _, k := range w.madeFrom(resource.Listener, passage.Result.Listener, model.KindPeerAuthentication) {

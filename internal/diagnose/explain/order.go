@@ -7,7 +7,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// gravity orders positions: what is worst comes first.
+// gravity orders states: the worst comes first.
 var gravity = map[distribution.SyncState]int{
 	distribution.StateRefused: 0, distribution.StateBehind: 1, distribution.StateDisconnected: 2,
 	distribution.StateACKed: 3, distribution.StateNotConcerned: 4,

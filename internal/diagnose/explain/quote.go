@@ -9,8 +9,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// reason cuts the whole resource out of a message: Envoy prints it before or after what is wrong with
-// it, with the names of objects that are not meant.
+// reason removes the resource from a message. Envoy prints the whole resource before or after the problem,
+// with the names of objects that are not meant.
 func reason(message string) string {
 	if i := strings.LastIndex(message, "Proto constraint validation failed"); i >= 0 {
 		message = message[i:]
@@ -19,7 +19,7 @@ func reason(message string) string {
 	return before
 }
 
-// quoted returns the objects of which a message quotes something that the mesh's configuration does not have.
+// quoted returns the objects that a message quotes by words which the mesh's configuration does not have.
 func (c *Causes) quoted(r *distribution.Refusal, message string, all []model.Key) []model.Key {
 	var out []model.Key
 	for _, k := range all {
@@ -34,8 +34,8 @@ func (c *Causes) quoted(r *distribution.Refusal, message string, all []model.Key
 	return out
 }
 
-// providers returns the names that Envoy has for the rules of a RequestAuthentication: numbers in the order
-// in which derive puts the rules of all RequestAuthentications into a listener.
+// providers returns the names that Envoy has for the rules of a RequestAuthentication. They are numbers in
+// the order in which derive puts the rules of all RequestAuthentications into a listener.
 func (c *Causes) providers(r *distribution.Refusal, k model.Key) []string {
 	var out []string
 	for _, part := range r.About {
@@ -59,7 +59,8 @@ func (c *Causes) providers(r *distribution.Refusal, k model.Key) []string {
 	return out
 }
 
-// ownWords are what Envoy calls an object's part of a listener, and what it quotes of the object.
+// ownWords returns Envoy's names for an object's part of a listener, and texts of the object that Envoy
+// quotes.
 func ownWords(o model.Object) []string {
 	switch o := o.(type) {
 	case *model.AuthorizationPolicy:
@@ -72,7 +73,7 @@ func ownWords(o model.Object) []string {
 	return nil
 }
 
-// expressions are those that a Telemetry has.
+// expressions returns the expressions and formats of a Telemetry.
 func expressions(t *model.Telemetry) []string {
 	var out []string
 	for _, l := range t.Logging {
@@ -93,12 +94,12 @@ func expressions(t *model.Telemetry) []string {
 	return out
 }
 
-// quotesMesh reports whether a message quotes a file that the mesh's configuration has proxies write.
+// quotesMesh reports whether a message quotes a file that the mesh's configuration tells proxies to write.
 func (c *Causes) quotesMesh(message string) bool {
 	return slices.ContainsFunc(meshFiles(c.mesh), func(file string) bool { return quotes(message, file) })
 }
 
-// meshFiles are the files that the mesh's configuration has proxies write.
+// meshFiles returns the files that the mesh's configuration tells proxies to write.
 func meshFiles(m *model.Mesh) []string {
 	out := []string{m.AccessLogFile}
 	for i := range m.Telemetry.Providers {
@@ -107,7 +108,7 @@ func meshFiles(m *model.Mesh) []string {
 	return out
 }
 
-// inMesh reports whether the mesh's configuration has a text where Telemetries may have it, too.
+// inMesh reports whether the mesh's configuration has a text in a place where a Telemetry may have it, too.
 func inMesh(m *model.Mesh, text string) bool {
 	all := append(meshFiles(m), m.Telemetry.AccessLog.Text, m.Telemetry.AccessLog.JSON)
 	for i := range m.Telemetry.Providers {
@@ -119,10 +120,10 @@ func inMesh(m *model.Mesh, text string) bool {
 	return slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, text) })
 }
 
-// shortest is the least length in bytes of a text whose occurrence in a message is not chance.
+// shortest is the minimum length in bytes of a text that does not occur in a message by chance.
 const shortest = 6
 
-// quotes reports whether a message has a text that does not go on as a name.
+// quotes reports whether a message has a text which is not the beginning of a longer name.
 func quotes(message, text string) bool {
 	if len(text) < shortest {
 		return false
@@ -138,7 +139,7 @@ func quotes(message, text string) bool {
 	}
 }
 
-// goesOn reports whether a text begins with more of a name. A point may end a sentence.
+// goesOn reports whether a text begins with more characters of a name. A period may end a sentence.
 func goesOn(rest string) bool {
 	return nameByte(rest[0]) && rest[0] != '.' || rest[0] == '.' && len(rest) > 1 && nameByte(rest[1])
 }

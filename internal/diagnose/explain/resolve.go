@@ -12,8 +12,8 @@ import (
 // elsewhere is the address of all names that the mesh does not know (TEST-NET-2).
 const elsewhere = "198.51.100.7"
 
-// resolve does what the resolver of an application in p's pod would do. host is the name in
-// full; known: it is a service of the mesh.
+// resolve resolves a name as an application in p's Pod would. host is the full name. known is set if it is
+// a service of the mesh.
 func (x *Explainer) resolve(snap *store.Snapshot, p *model.Proxy, name string) (address string, host model.Host, known bool) {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return name, model.Host(name), false
@@ -28,7 +28,7 @@ func (x *Explainer) resolve(snap *store.Snapshot, p *model.Proxy, name string) (
 	return elsewhere, model.Host(name), false
 }
 
-// addressOf is what DNS says of a service's host, or the DNS proxy of p.
+// addressOf returns the address of a service's host, from DNS or from the DNS proxy of p.
 func (x *Explainer) addressOf(snap *store.Snapshot, p *model.Proxy, host model.Host) (string, bool) {
 	s := serviceOf(snap, host)
 	switch {
@@ -42,7 +42,7 @@ func (x *Explainer) addressOf(snap *store.Snapshot, p *model.Proxy, host model.H
 			return given[0].String(), true
 		}
 	}
-	for o := range snap.All(model.KindEndpointSlice) { // headless: one of its endpoints
+	for o := range snap.All(model.KindEndpointSlice) { // a headless service resolves to its endpoints
 		e, ok := o.(*model.EndpointSlice)
 		if ok && e.Namespace == s.Namespace && e.Service == s.Name && s.IsKubernetes() && len(e.Members) > 0 && len(e.Members[0].Addresses) > 0 {
 			return e.Members[0].Addresses[0], true
@@ -51,7 +51,7 @@ func (x *Explainer) addressOf(snap *store.Snapshot, p *model.Proxy, host model.H
 	return elsewhere, true
 }
 
-// serviceOf finds the service of a host; nil where there is none.
+// serviceOf returns the service of a host; nil: there is none.
 func serviceOf(snap *store.Snapshot, host model.Host) *model.Service {
 	for o := range snap.All(model.KindService) {
 		if s, ok := o.(*model.Service); ok && s.Hostname == host {
@@ -72,7 +72,7 @@ func serviceOf(snap *store.Snapshot, host model.Host) *model.Service {
 	return nil
 }
 
-// base is the mesh's configuration that the control plane was started with.
+// base returns the mesh's configuration from the start of the control plane.
 func (x *Explainer) base() *model.Mesh {
 	if x.Mesh == nil {
 		return model.DefaultMesh()

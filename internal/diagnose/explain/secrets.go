@@ -13,7 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Secret is what an Envoy has by SDS; never a key.
+// Secret is a secret that an Envoy has by SDS, without keys.
 type Secret struct {
 	Name         string        `json:"name"`
 	State        string        `json:"state"` // active or warming
@@ -23,16 +23,16 @@ type Secret struct {
 	Certificates []Certificate `json:"certificates,omitempty"`
 }
 
-// Certificate is one of a chain, or of the roots.
+// Certificate is a certificate of a chain or of the roots.
 type Certificate struct {
-	IDs       []string  `json:"ids,omitempty"` // SPIFFE ids and DNS names
+	IDs       []string  `json:"ids,omitempty"` // SPIFFE IDs and DNS names
 	Subject   string    `json:"subject,omitempty"`
 	Issuer    string    `json:"issuer,omitempty"`
 	Serial    string    `json:"serial"`
 	NotBefore time.Time `json:"notBefore"`
 	NotAfter  time.Time `json:"notAfter"`
 	CA        bool      `json:"ca,omitempty"`
-	SHA256    string    `json:"sha256"` // of the certificate, in hexadecimal: no two have the same
+	SHA256    string    `json:"sha256"` // of the certificate, in hexadecimal: unique
 }
 
 // secretDump is a secret in Envoy's config dump.
@@ -50,7 +50,7 @@ type secretDump struct {
 	} `json:"secret"`
 }
 
-// dataSource is Envoy's, in JSON: bytes are in base64.
+// dataSource is Envoy's type in JSON. Bytes are in base64.
 type dataSource struct {
 	Bytes  []byte `json:"inline_bytes"`
 	String string `json:"inline_string"`
@@ -63,7 +63,7 @@ func (d dataSource) pem() []byte {
 	return []byte(d.String)
 }
 
-// secret reads a dumped secret; one that cannot be read has its name.
+// secret reads a secret of a dump. If it cannot be decoded, only its name is known.
 func (a *Actual) secret(text json.RawMessage, state string) {
 	var d secretDump
 	_ = json.Unmarshal(text, &d)
@@ -77,7 +77,7 @@ func (a *Actual) secret(text json.RawMessage, state string) {
 	a.secrets = append(a.secrets, s)
 }
 
-// credential notes a secret that the control plane serves; the others are the agent's.
+// credential records a secret that the control plane serves. The others come from the agent.
 func (a *Actual) credential(text json.RawMessage, warming bool) {
 	var d struct {
 		Name   string          `json:"name"`
@@ -94,7 +94,7 @@ func (a *Actual) credential(text json.RawMessage, warming bool) {
 	}
 }
 
-// certificates reads those of a PEM text; what is no certificate is left out.
+// certificates reads the certificates of a PEM text, and skips everything else.
 func certificates(text []byte) []Certificate {
 	var out []Certificate
 	for {

@@ -12,14 +12,14 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// Stale lists the proxies that hold endpoints which are gone.
+// Stale lists the proxies that may still send requests to endpoints that are gone.
 type Stale struct {
 	Now     time.Time      `json:"now"`
 	Holders []StaleHolder  `json:"holders"`
 	Away    []AwayFromMesh `json:"disconnected"`
-	LeftOut int            `json:"leftOut,omitempty"` // of both, what did not fit
-	// Others are the other control planes, whose proxies are among these; nil: there are none, or
-	// they were not asked.
+	LeftOut int            `json:"leftOut,omitempty"` // of both lists, what did not fit
+	// Others are the other control planes that were asked; their proxies are in the lists. nil: there are
+	// no others, or they were not asked.
 	Others []PeerQuery `json:"controlPlanes,omitempty"`
 }
 
@@ -30,25 +30,25 @@ type StaleHolder struct {
 	Namespace string                `json:"namespace"`
 	Address   string                `json:"address"`
 	Cluster   string                `json:"cluster"`
-	Since     time.Time             `json:"since"` // when it was seen that the endpoint is gone
+	Since     time.Time             `json:"since"` // when the removal was observed
 	Reasons   []distribution.Reason `json:"reasons"`
-	// ControlPlane is whose it is; empty: of the one that was asked.
+	// ControlPlane is the one that the proxy is connected to; empty: the one that was asked.
 	ControlPlane string `json:"controlPlane,omitempty"`
 }
 
-// AwayFromMesh is a proxy that is disconnected. If its process lives, it holds what it had
-// when it left: of Endpoints it knows nothing.
+// AwayFromMesh is a disconnected proxy. If its process runs, it still uses what it had when its stream
+// ended.
 type AwayFromMesh struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	Namespace string    `json:"namespace"`
-	Since     time.Time `json:"since"`     // of the end of its stream
-	Endpoints int       `json:"endpoints"` // that went since, in the whole mesh
-	// ControlPlane is whose it was; empty: of the one that was asked.
+	Since     time.Time `json:"since"`     // end of its stream
+	Endpoints int       `json:"endpoints"` // removed since then, in the whole mesh
+	// ControlPlane is the one that the proxy was connected to; empty: the one that was asked.
 	ControlPlane string `json:"controlPlane,omitempty"`
 }
 
-// Stale tells which proxies hold endpoints that are gone, the longest first.
+// Stale lists the proxies that hold endpoints which are gone, the longest first.
 func (x *Explainer) Stale() *Stale {
 	now := time.Now()
 	gone, removed := x.gone()
@@ -74,7 +74,7 @@ func (s *Stale) sort() {
 	})
 }
 
-// gone are the removed endpoints that are remembered, with the hosts that they were of.
+// gone returns the removed endpoints that the change log remembers, with the hosts that they belonged to.
 func (x *Explainer) gone() ([]distribution.GoneEndpoint, []changelog.RemovedEndpoint) {
 	removed := x.Changes.RemovedEndpoints(0)
 	snap := x.Snapshot()
@@ -92,7 +92,7 @@ func (x *Explainer) gone() ([]distribution.GoneEndpoint, []changelog.RemovedEndp
 	return out, removed
 }
 
-// hostsOf are the services that an endpoint was of.
+// hostsOf returns the hosts of the services that an endpoint belonged to.
 func hostsOf(snap *store.Snapshot, r *changelog.RemovedEndpoint) []string {
 	var out []string
 	for _, h := range r.Hosts {
@@ -116,7 +116,7 @@ func hostsOf(snap *store.Snapshot, r *changelog.RemovedEndpoint) []string {
 	return out
 }
 
-// missedBy counts the endpoints that went after a proxy was last known to have everything.
+// missedBy counts the endpoints that were removed after a proxy last had everything.
 func missedBy(p *distribution.Disconnected, removed []changelog.RemovedEndpoint) int {
 	n := 0
 	for i := range removed {
@@ -127,8 +127,8 @@ func missedBy(p *distribution.Disconnected, removed []changelog.RemovedEndpoint)
 	return n
 }
 
-// mayLive tells whether a disconnected proxy may still run. It does not where its Pod was
-// deleted, or, of a workload that has none, where its address is an endpoint that went.
+// mayLive reports whether a disconnected proxy may still run. It does not if its Pod was deleted or, for a
+// workload without a Pod, if its address was a removed endpoint.
 func (x *Explainer) mayLive(p *distribution.Disconnected, removed []changelog.RemovedEndpoint) bool {
 	pod := model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}
 	if x.Snapshot().Get(pod) != nil {
@@ -140,11 +140,11 @@ func (x *Explainer) mayLive(p *distribution.Disconnected, removed []changelog.Re
 	return !slices.ContainsFunc(removed, func(r changelog.RemovedEndpoint) bool { return slices.Contains(p.IPs, r.Address) })
 }
 
-// staleAfter is from when on a proxy that holds an endpoint which is gone counts as stale:
-// before that, the news is on its way.
+// staleAfter is the age at which a removal that a proxy does not have yet makes the proxy stale.
 const staleAfter = time.Second
 
-// StaleProxies counts the connected proxies that hold endpoints which went a while ago.
+// StaleProxies counts the connected proxies that hold endpoints which were removed more than staleAfter
+// ago.
 func (x *Explainer) StaleProxies() int {
 	gone, _ := x.gone()
 	limit := time.Now().Add(-staleAfter)
@@ -156,7 +156,7 @@ func (x *Explainer) StaleProxies() int {
 	return len(seen)
 }
 
-// UnansweredFor is the age of the oldest response that a proxy has not answered.
+// UnansweredFor returns the age of the oldest response that a proxy has not answered.
 func (x *Explainer) UnansweredFor() time.Duration {
 	at := x.Proxies.OldestUnanswered()
 	if at.IsZero() {

@@ -15,50 +15,50 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// Call is a call as people write it.
+// Call is a call as a user writes it.
 type Call struct {
-	From    string            // the calling proxy: name.namespace or node id
-	To      string            // an URL; without a scheme it is http
-	Method  string            // GET where empty
-	Headers map[string]string // of the request
+	From    string            // the calling proxy: name.namespace or node ID
+	To      string            // a URL; the default scheme is http
+	Method  string            // default GET
+	Headers map[string]string // request headers
 }
 
 // Why is what decides a call.
 type Why struct {
 	Now      time.Time `json:"now"`
 	From     string    `json:"from"`
-	Gateway  bool      `json:"gateway,omitempty"` // From is a router, which somebody outside calls
+	Gateway  bool      `json:"gateway,omitempty"` // From is a router, and the caller is outside of the mesh
 	Method   string    `json:"method"`
 	URL      string    `json:"url"`
-	Host     string    `json:"host"`    // the name in full
-	Address  string    `json:"address"` // that the application connects to
+	Host     string    `json:"host"`    // the full name
+	Address  string    `json:"address"` // where the application connects
 	Outbound *Passage  `json:"outbound"`
-	// Inbound is what the sidecars of the endpoints do, of those that are connected here.
+	// Inbound is what the sidecars of the endpoints do, as far as they are connected to this control plane.
 	Inbound []*Passage `json:"inbound,omitempty"`
-	// Notes are what the reader should know about this answer.
+	// Notes explain the limits of this answer.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Passage is the call's way through one proxy.
+// Passage is the part of a call in one proxy.
 type Passage struct {
 	Proxy   string           `json:"proxy"`
 	Result  *simulate.Result `json:"result"`
-	Objects []Source         `json:"objects"` // that it was decided by
-	// Accepts is the mode of mutual TLS at the port where the call arrives; empty where it leaves.
+	Objects []Source         `json:"objects"` // the objects that decided it
+	// Accepts is the mutual TLS mode at the port where the call arrives; empty for the caller's side.
 	Accepts string `json:"accepts,omitempty"`
 }
 
-// Source is a source object and what it decides.
+// Source is an object and what it decides.
 type Source struct {
 	Object  model.Key `json:"object"`
-	Origin  string    `json:"origin,omitempty"` // where a person finds it
+	Origin  string    `json:"origin,omitempty"` // file and line, or the API server
 	Decides string    `json:"decides"`
 }
 
-// maxInbound bounds how many endpoints' sidecars are looked at.
+// maxInbound bounds how many endpoints' sidecars Why follows.
 const maxInbound = 3
 
-// Why follows a call through the caller's proxy, and through those of its endpoints.
+// Why follows a call through the caller's proxy, and through the sidecars of the endpoints.
 func (x *Explainer) Why(c Call) (*Why, error) {
 	u, err := parseURL(c.To)
 	if err != nil {
@@ -80,7 +80,7 @@ func (x *Explainer) Why(c Call) (*Why, error) {
 	w.Method, w.Address = call.Method, call.To
 	result, err := world.Call(call)
 	if err != nil {
-		return nil, fmt.Errorf("the call cannot be followed: %w", err)
+		return nil, fmt.Errorf("call: cannot be followed: %w", err)
 	}
 	w.Outbound = &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, world, result)}
 	x.follow(w, p, &call)
@@ -93,23 +93,23 @@ func parseURL(to string) (*url.URL, error) {
 	}
 	u, err := url.Parse(to)
 	if err != nil {
-		return nil, fmt.Errorf("%q is not an URL: %w", to, err)
+		return nil, fmt.Errorf("%q: not a URL: %w", to, err)
 	}
 	switch simulate.Protocol(u.Scheme) {
 	case simulate.HTTP, simulate.HTTP2, simulate.GRPC, simulate.TCP, simulate.TLS, simulate.HTTPS:
 	default:
-		return nil, fmt.Errorf("%q: the scheme is one of http, http2, grpc, tcp, tls, https", to)
+		return nil, fmt.Errorf("%q: unknown scheme: use http, http2, grpc, tcp, tls or https", to)
 	}
 	if u.Hostname() == "" {
-		return nil, fmt.Errorf("%q names no host", to)
+		return nil, fmt.Errorf("%q: no host: add one, for example http://reviews.shop:8080", to)
 	}
 	return u, nil
 }
 
-// defaultPorts are by scheme; others are 80.
+// defaultPorts are by scheme. The default for other schemes is 80.
 var defaultPorts = map[string]string{"https": "443", "tls": "443"}
 
-// call makes the call that an application would make.
+// call returns the call that an application would make.
 func (x *Explainer) call(w *Why, snap *store.Snapshot, world *proxyWorld, u *url.URL, c Call) simulate.Call {
 	p := world.proxy
 	port := u.Port()
@@ -122,7 +122,7 @@ func (x *Explainer) call(w *Why, snap *store.Snapshot, world *proxyWorld, u *url
 	address, host, known := x.resolve(snap, p, u.Hostname())
 	w.Host = string(host)
 	if !known && host != model.Host(address) && !w.Gateway {
-		w.Notes = append(w.Notes, fmt.Sprintf("%s is no service of the mesh: an address of elsewhere (%s) is taken for it", host, elsewhere))
+		w.Notes = append(w.Notes, fmt.Sprintf("%s is not a service of the mesh: this answer assumes an address outside of the mesh (%s)", host, elsewhere))
 	}
 	out := simulate.Call{
 		To: net.JoinHostPort(address, port), Protocol: simulate.Protocol(u.Scheme), Host: u.Host, Path: u.RequestURI(),
@@ -148,8 +148,8 @@ func firstIP(p *model.Proxy) string {
 	return p.IPs[0]
 }
 
-// entrance is where an application calls its sidecar when nothing intercepts its calls: at
-// the port of the call, or at the only listener for calls that there is.
+// entrance returns the address of the sidecar's listener that an application calls if nothing intercepts
+// its calls: the one at the port of the call, or else the only outbound listener.
 func (w *Why) entrance(world *proxyWorld, c simulate.Call, port string) string {
 	for _, ip := range append([]string{"127.0.0.1"}, world.proxy.IPs...) {
 		c.To = net.JoinHostPort(ip, port)
@@ -158,7 +158,7 @@ func (w *Why) entrance(world *proxyWorld, c simulate.Call, port string) string {
 		}
 	}
 	if all := world.Outbound(); len(all) == 1 {
-		w.Notes = append(w.Notes, "nothing intercepts this workload's calls: it is taken to call its sidecar at "+all[0])
+		w.Notes = append(w.Notes, "nothing intercepts this workload's calls: this answer assumes that it calls its sidecar at "+all[0])
 		return all[0]
 	}
 	return net.JoinHostPort("127.0.0.1", port)
@@ -186,11 +186,11 @@ func (x *Explainer) follow(w *Why, p *model.Proxy, call *simulate.Call) {
 	}
 }
 
-// errNotBetween: whoever listens there takes the call.
-var errNotBetween = errors.New("it is without interception and does not listen there, so the application gets the call itself; " +
-	"a Sidecar's ingress has it listen for the application")
+// errNotBetween is the note for an application that takes the call itself.
+var errNotBetween = errors.New("it does not intercept calls and does not listen there, so the application gets the call itself: " +
+	"add an ingress listener to its Sidecar")
 
-// inbound is what an endpoint's sidecar does; nil where none is connected here.
+// inbound returns what an endpoint's sidecar does; nil if none is connected here.
 func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulate.Endpoint, from *model.Proxy, call *simulate.Call) (*Passage, error) {
 	ip, _, err := net.SplitHostPort(e.Address)
 	if err != nil {
@@ -231,7 +231,7 @@ func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulat
 	return passage, nil
 }
 
-// sources are the objects that decided a passage.
+// sources returns the objects that decided the part of a call in one proxy.
 func (x *Explainer) sources(snap *store.Snapshot, w *proxyWorld, r *simulate.Result) []Source {
 	s := &sourceList{snap: snap}
 	if key, ok := x.Proxies.SidecarOf(w.proxy.ID); ok {
@@ -301,7 +301,7 @@ func defines(o model.Object, host model.Host) bool {
 	return false
 }
 
-// holdsAny reports whether a slice has an endpoint that a call may reach.
+// holdsAny reports whether a slice has an endpoint that the call may reach.
 func holdsAny(slice *model.EndpointSlice, u *simulate.Upstream) bool {
 	for _, m := range slice.Members {
 		for _, e := range u.Endpoints {

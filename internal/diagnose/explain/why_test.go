@@ -160,8 +160,8 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 	w, err = x.Why(Call{From: "web", To: "http://example.com"})
 	require.NoError(t, err)
 	require.Equal(t, elsewhere+":80", w.Address)
-	require.Contains(t, w.Notes[0], "example.com is no service of the mesh")
-	for to, says := range map[string]string{"gopher://x": "the scheme is one of", "http://": "names no host", "http://%zz": "is not an URL"} {
+	require.Contains(t, w.Notes[0], "example.com is not a service of the mesh")
+	for to, says := range map[string]string{"gopher://x": "unknown scheme", "http://": "no host", "http://%zz": "not a URL"} {
 		_, err = x.Why(Call{From: "web", To: to})
 		require.ErrorContains(t, err, says)
 	}

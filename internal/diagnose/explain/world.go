@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// proxyWorld is everything that a proxy should have, for the simulator, and what it is made from.
+// proxyWorld is everything that a proxy should have, for the simulator, with the origins of each resource.
 type proxyWorld struct {
 	simulate.World
 	proxy       *model.Proxy
@@ -76,12 +76,12 @@ func (w *proxyWorld) add(i *distribution.Intended) error {
 	return nil
 }
 
-// madeFrom returns the objects that a resource is made from, as far as they are of some kinds.
+// madeFrom returns the origins of a resource that are of some kinds.
 func (w *proxyWorld) madeFrom(typ resource.Type, name string, kinds ...model.Kind) []model.Key {
 	return ofKinds(w.made[resourceName{typ, name}], kinds)
 }
 
-// routedBy returns the objects that the routes of a request are made from; nil: it found none.
+// routedBy returns the origins of the routes that a request found; nil: it found none.
 func (w *proxyWorld) routedBy(r *simulate.Result) *model.Origins {
 	if host := w.made[resourceName{resource.VirtualHost, r.VirtualHost}]; host != nil {
 		return host
