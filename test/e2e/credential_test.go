@@ -150,7 +150,7 @@ func (m *mutual) clusterVersion() string {
 			return r.Version
 		}
 	}
-	m.t.Fatal("there is no such cluster")
+	m.t.Fatal("unknown cluster")
 	return ""
 }
 

@@ -79,7 +79,7 @@ func TestIngressTLS(t *testing.T) {
 	require.Error(t, m.callIngress(outside, nil).err, "it asks for a certificate")
 	require.Error(t, m.callIngress(outside, m.pair(m.root, spiffeID("client"))).err, "it asks for one of its CA")
 	status, _ := m.directly(memberTLS)
-	require.NotEqual(t, http.StatusOK, status, "plain text is not let in")
+	require.NotEqual(t, http.StatusOK, status, "plain text is refused")
 	m.requireMutual(spiffeID("client"))
 
 	m.apply(m.withIngressTLS(webSecret(t, outside, "shop", "two"))...)

@@ -168,7 +168,7 @@ func (m *mutual) requireUpgrade() {
 func (m *mutual) requireStrict() {
 	m.t.Helper()
 	for _, port := range []int{memberHTTP, memberAuto} {
-		m.requireStatus(0, fmt.Sprintf("plain text at %d is not let in", port), func() (int, string) { return m.directly(port) })
+		m.requireStatus(0, fmt.Sprintf("plain text at %d is refused", port), func() (int, string) { return m.directly(port) })
 	}
 	eventually(m.t, "bytes in plain text are not let in", func() bool { return m.line(m.server.ip, memberTCP) == "" }, nil)
 	foreign, err := catest.NewRoot("mesh")

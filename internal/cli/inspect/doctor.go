@@ -31,7 +31,7 @@ func newDoctorCommand() *cobra.Command {
 		Short: "Diagnose a running mesh",
 		Long: `Diagnose a running mesh, of Moonsail or istiod. The command reads metrics of the control plane and the
 admin interfaces of Envoys, and changes nothing. It reports late changes and their stage, long queues,
-proxies that are sent far more than changed, refused configuration, calls to dead endpoints,
+responses far larger than the change, refused configuration, calls to dead endpoints,
 connections on one of many worker threads, services without calls, and expensive filters. Each
 finding has its evidence and the setting that cures it.
 

@@ -27,8 +27,8 @@ func TestDoctor(t *testing.T) {
 	status, out, _ := moonsail(t, "doctor", "--address", server.URL)
 	require.Equal(t, 0, status, "blind is not ill")
 	require.Contains(t, out, "istiod 1.30 "+server.URL+", seen since it started\n")
-	require.Contains(t, out, "blind it cannot be seen how many changes wait in istiod's queues  (intake-queue, "+server.URL+")\n"+
-		"      there is no pilot_worker_queue_depth\n"+
+	require.Contains(t, out, "blind unknown how many changes wait in istiod's queues  (intake-queue, "+server.URL+")\n"+
+		"      metric pilot_worker_queue_depth: missing\n"+
 		"   -> set ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS=true on istiod\n")
 	require.Contains(t, out, "well  "+server.URL+": rejects, send-errors\n")
 
@@ -42,7 +42,7 @@ func TestDoctor(t *testing.T) {
 	text = "up 1\n"
 	status, _, stderr := moonsail(t, "doctor", "--address", server.URL)
 	require.Equal(t, terminal.ExitFailed, status)
-	require.Contains(t, stderr, "these are not a control plane's metrics")
+	require.Contains(t, stderr, "not a control plane")
 
 	status, _, stderr = moonsail(t, "doctor", "--over", "-1s")
 	require.Equal(t, terminal.ExitUsage, status)

@@ -57,10 +57,10 @@ func TestProfileErrors(t *testing.T) {
 		{"too short", "", []string{"web.shop", "--duration", "1ms"}, 2, []string{"--duration 1ms: out of range: use 1s"}},
 		{"no frequency", "", []string{"web.shop", "--frequency", "0"}, 2, []string{"--frequency 0: out of range: use 1"}},
 		{"other machine", "exit 0", []string{"web.shop", "--address", away}, 1, []string{"cannot sample the Envoy of web.shop: it runs on another machine", "run this command as root on the proxy's machine"}},
-		{"no perf", "", []string{"web.shop", "--address", here}, 1, []string{"cannot sample the Envoy of web.shop, process " + pid + ": there is no perf on this machine", "linux-perf"}},
-		{"not permitted", refuses, []string{"--pid", pid}, 1, []string{"the kernel does not permit it (kernel.perf_event_paranoid is ", "run this command as root"}},
-		{"no such process", "exit 1", []string{"--pid", "999999999"}, 1, []string{"there is no such process", "moonsail proxies"}},
-		{"idle", "exit 0", []string{"--pid", pid}, 1, []string{"has used no CPU", "--duration"}},
+		{"no perf", "", []string{"web.shop", "--address", here}, 1, []string{"cannot sample the Envoy of web.shop, process " + pid + ": perf: not found on this machine", "linux-perf"}},
+		{"not permitted", refuses, []string{"--pid", pid}, 1, []string{"the kernel refuses permission (kernel.perf_event_paranoid is ", "run this command as root"}},
+		{"no such process", "exit 1", []string{"--pid", "999999999"}, 1, []string{"no such process", "moonsail proxies"}},
+		{"idle", "exit 0", []string{"--pid", pid}, 1, []string{"used no CPU", "--duration"}},
 		{"no control plane", "", []string{"web.shop", "--address", "127.0.0.1:1"}, 1, []string{"no control plane answers"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package bugreport puts what there is to know about a mesh into one archive, without
-// secrets, and with a manifest that says what is in it and what could not be read.
+// Package bugreport writes the state of a mesh into one archive, without secrets. A manifest lists the
+// files, and what could not be read.
 package bugreport
 
 import (
@@ -15,44 +15,44 @@ import (
 
 // Item is one file of a report.
 type Item struct {
-	Name  string // its path in the archive
+	Name  string // path in the archive
 	About string
-	// Binary: a profile, from which nothing is taken out; it has no values of variables.
+	// Binary is set for profiles, which have no values of variables. They are not searched for secrets.
 	Binary bool
 	Read   func(ctx context.Context) ([]byte, error)
 }
 
 // Options bound a report.
 type Options struct {
-	Folder   string        // everything is in it
-	MaxFile  int           // bytes of one file before compression; longer ones are cut
-	MaxTotal int           // bytes of all before compression; what comes after is left out
-	Timeout  time.Duration // for each item
+	Folder   string        // the archive's top directory
+	MaxFile  int           // limit of one file before compression, in bytes; longer files are cut
+	MaxTotal int           // limit of all files before compression, in bytes; later files are left out
+	Timeout  time.Duration // limit for reading each item
 	Now      time.Time
 	Progress func(done, all int, name string) // may be nil
 }
 
-// Manifest says what is in a report.
+// Manifest describes a report.
 type Manifest struct {
 	Created  time.Time `json:"created"`
 	Files    []File    `json:"files"`
 	Bytes    int       `json:"bytes"`
-	Redacted int       `json:"redacted"` // secrets, or what looked like them
+	Redacted int       `json:"redacted"` // number of removed secrets, or texts that look like secrets
 	Failed   int       `json:"failed"`   // files that could not be read
 }
 
-// File is one file of it, or one that is not there.
+// File is a file of the report, or one that is missing.
 type File struct {
 	Name     string `json:"name"`
 	About    string `json:"about"`
 	Bytes    int    `json:"bytes"`
 	Redacted int    `json:"redacted,omitempty"`
-	Cut      bool   `json:"cut,omitempty"`   // it is longer
-	Error    string `json:"error,omitempty"` // why it is not there
+	Cut      bool   `json:"cut,omitempty"`   // the source is longer
+	Error    string `json:"error,omitempty"` // why the file is missing
 }
 
-// Write reads all items, one after the other, and writes the archive. What cannot be read is
-// in the manifest, and costs itself only; the context's end costs what comes after it.
+// Write reads all items, one after the other, and writes the archive. An item that cannot be read is listed
+// in the manifest and affects no other item. If the context ends, the remaining items are missing.
 func Write(ctx context.Context, w io.Writer, items []Item, o Options) (*Manifest, error) {
 	zip := gzip.NewWriter(w)
 	out := tar.NewWriter(zip)
@@ -83,7 +83,7 @@ func Write(ctx context.Context, w io.Writer, items []Item, o Options) (*Manifest
 	return m, zip.Close()
 }
 
-// read reads an item; so many bytes are in the archive.
+// read reads an item. have is the number of bytes that are in the archive.
 func (o *Options) read(ctx context.Context, item *Item, have int) (File, []byte) {
 	f := File{Name: item.Name, About: item.About}
 	if have >= o.MaxTotal {
@@ -100,7 +100,7 @@ func (o *Options) read(ctx context.Context, item *Item, have int) (File, []byte)
 	}
 	if !item.Binary {
 		var r redactor
-		text = r.text(text) // before it is cut: half a document is no document
+		text = r.text(text) // before it is cut: half a document cannot be parsed
 		f.Redacted = r.count
 	}
 	if most := min(o.MaxFile, o.MaxTotal-have); len(text) > most {

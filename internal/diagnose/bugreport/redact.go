@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// redacted stands for what was taken out.
+// redacted replaces what was removed.
 const redacted = "[redacted]"
 
-// redactor takes secrets out of text, and counts them. What looks like one is one: a report
-// that says too little is better than one that gives a password away.
+// redactor removes secrets from text, and counts them. It removes everything that looks like a secret: a
+// report with less information is better than one with a password.
 type redactor struct{ count int }
 
-// text takes secrets out of a document: of JSON by its fields, of all else line by line.
+// text removes secrets from a document: from JSON by its fields, from other text line by line.
 func (r *redactor) text(doc []byte) []byte {
 	if trimmed := bytes.TrimSpace(doc); len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') {
 		if out, ok := r.json(doc); ok {
@@ -25,7 +25,7 @@ func (r *redactor) text(doc []byte) []byte {
 	return []byte(r.lines(string(doc)))
 }
 
-// json takes secrets out of a JSON document; false where it is none.
+// json removes secrets from a JSON document. It returns false if the text is not JSON.
 func (r *redactor) json(doc []byte) ([]byte, bool) {
 	dec := json.NewDecoder(bytes.NewReader(doc))
 	dec.UseNumber()
@@ -37,7 +37,7 @@ func (r *redactor) json(doc []byte) ([]byte, bool) {
 	return out, err == nil
 }
 
-// value takes secrets out of the value of a field.
+// value removes secrets from the value of a field.
 func (r *redactor) value(key string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -59,7 +59,7 @@ func (r *redactor) value(key string, v any) any {
 
 func (r *redactor) object(key string, o map[string]any) any {
 	secret := o["kind"] == "Secret" && (o["data"] != nil || o["stringData"] != nil) || isSecretField(key) && !isReference(o)
-	for _, called := range []string{"name", "key"} { // a variable of a container; a header
+	for _, called := range []string{"name", "key"} { // a container's variable, or a header
 		name, _ := o[called].(string)
 		if text, ok := o["value"].(string); ok && isSecretName(name) {
 			o["value"] = r.all(text)
@@ -75,7 +75,7 @@ func (r *redactor) object(key string, o map[string]any) any {
 	return o
 }
 
-// all takes out every text and number of a value.
+// all removes every text and number of a value.
 func (r *redactor) all(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -99,13 +99,13 @@ func (r *redactor) all(v any) any {
 	return redacted
 }
 
-// field takes a secret out of a text that is the value of a field.
+// field removes a secret from the text value of a field.
 func (r *redactor) field(key, text string) string {
 	if text != "" && text != redacted && isSecretField(key) {
 		r.count++
 		return redacted
 	}
-	// A document in a text, like kubectl's last-applied-configuration.
+	// A text may contain a document, like kubectl's last-applied-configuration.
 	if trimmed := strings.TrimSpace(text); len(trimmed) > 1 && (trimmed[0] == '{' || trimmed[0] == '[') {
 		if out, ok := r.json([]byte(text)); ok {
 			return string(out)
@@ -114,8 +114,8 @@ func (r *redactor) field(key, text string) string {
 	return r.lines(text)
 }
 
-// secretWords are in names of what must not be told; harmless ones end the names of fields
-// that only say where a secret is, or what it is like.
+// secretWords occur in names of secrets. harmless matches the ends of names of fields that describe a
+// secret without its value.
 var (
 	secretWords = regexp.MustCompile(`(?i)passw(or)?d|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|signing[-_]?key|encryption[-_]?key|credential|authorization|cookie|session[-_]?key|client[-_]?key|key[-_]?data|inline_bytes|(^|[-_.])pwd($|[-_.])|(^|[-_])auth($|[-_])|(^|[-_])dsn($|[-_])|connection[-_]?string`)
 	harmless    = regexp.MustCompile(`(?i)(name|file|path|dir|mode|type|kind|ref|refs|namespace|uid|count|total|seconds|port|url|uri|audience|expir\w*|automountserviceaccounttoken|version|issuer|fromheaders|config|configs|provider\w*|policy|policies|_duration|format|enabled|limit|size|bytes_total|selector|stats?|secrets|tokens|filter\w*|rules?|headers?)$`)
@@ -123,7 +123,7 @@ var (
 	exactly     = regexp.MustCompile(`(?i)^(secret|token|inline_bytes|client_secret|clientsecret|shared_secret)$`)
 )
 
-// isSecretField tells whether the field of a document holds a secret.
+// isSecretField reports whether the field of a document has a secret value.
 func isSecretField(key string) bool {
 	if key == "" || !secretWords.MatchString(key) {
 		return false
@@ -131,10 +131,10 @@ func isSecretField(key string) bool {
 	return exactly.MatchString(key) || !harmless.MatchString(key)
 }
 
-// isSecretName is isSecretField for variables of containers: nothing about them is harmless.
+// isSecretName is isSecretField for variables of containers, without the harmless endings.
 func isSecretName(name string) bool { return secretWords.MatchString(name) }
 
-// isReference tells whether an object says where a secret is.
+// isReference reports whether an object refers to a secret.
 func isReference(o map[string]any) bool {
 	for k := range o {
 		switch k {
@@ -146,8 +146,7 @@ func isReference(o map[string]any) bool {
 	return true
 }
 
-// patterns are secrets that are known by what they look like, wherever they stand. What the
-// groups do not hold is taken out: they are kept.
+// patterns match secrets by their form. The groups are kept, the rest is removed.
 var patterns = []struct {
 	re   *regexp.Regexp
 	with string
@@ -164,7 +163,7 @@ var patterns = []struct {
 
 var encodedPEM = regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/=_-]{20,}`)
 
-// lines takes out of any text what looks like a secret.
+// lines removes what looks like a secret from any text.
 func (r *redactor) lines(text string) string {
 	text = encodedPEM.ReplaceAllStringFunc(text, func(s string) string {
 		if d, _ := base64.StdEncoding.DecodeString(s[:len(s)/4*4]); bytes.Contains(d, []byte("PRIVATE KEY")) || len(d) == 0 {
@@ -186,7 +185,7 @@ func (r *redactor) lines(text string) string {
 	return text
 }
 
-// assignments takes out what is assigned to a name of a secret.
+// assignments removes values that are assigned to the name of a secret.
 func (r *redactor) assignments(re *regexp.Regexp, text string) string {
 	return re.ReplaceAllStringFunc(text, func(s string) string {
 		m := re.FindStringSubmatch(s)

@@ -16,19 +16,19 @@ import (
 
 // Options of a collection.
 type Options struct {
-	// ControlPlane's address as users know it, and its metrics; nil: none is asked.
+	// ControlPlane is the address as users know it, with its metrics; nil: no control plane is asked.
 	Address string
 	Metrics func(context.Context) ([]byte, error)
 	// Sidecars are the addresses of Envoys' admin interfaces.
 	Sidecars []string
-	// Over is how long counters are watched; 0: they are taken since their process started.
+	// Over is the time over which counters are watched; 0: they count since the start of their process.
 	Over time.Duration
-	// Watching is called before the wait, where there is one.
+	// Watching is called before the wait, if there is one.
 	Watching func()
 }
 
-// Collect asks each process once or, where Over is set, twice. It changes nothing anywhere. One that does not
-// answer is an error that names it.
+// Collect reads each process once, or twice if Over is set. It changes nothing. If a process does not
+// answer, the error names it.
 func Collect(ctx context.Context, o Options) (*Evidence, error) {
 	e := &Evidence{Sidecars: make([]ProxyEvidence, len(o.Sidecars))}
 	var first *Evidence
@@ -61,7 +61,7 @@ func Collect(ctx context.Context, o Options) (*Evidence, error) {
 	return e, nil
 }
 
-// since notes what was counted before.
+// since subtracts an earlier count.
 func (e *Evidence) since(first *Evidence, over time.Duration) {
 	if e.ControlPlane != nil {
 		e.ControlPlane.Before, e.ControlPlane.Over = first.ControlPlane.Now, over
@@ -83,7 +83,7 @@ func (e *Evidence) count(ctx context.Context, o Options) error {
 			return fmt.Errorf("%s: %w", o.Address, err)
 		}
 		if !IsControlPlane(m) {
-			return fmt.Errorf("%s: these are not a control plane's metrics: there is neither pilot_info nor moonsail_build_info among them", o.Address)
+			return fmt.Errorf("%s: not a control plane: its metrics have neither pilot_info nor moonsail_build_info", o.Address)
 		}
 		e.ControlPlane = &PlaneEvidence{Address: o.Address, Now: m}
 	}
@@ -101,7 +101,7 @@ func (e *Evidence) count(ctx context.Context, o Options) error {
 	return nil
 }
 
-// look reads the rest of what an Envoy tells.
+// look reads the other pages of an Envoy's admin interface.
 func (s *ProxyEvidence) look(ctx context.Context) error {
 	admin := envoy.NewAdmin(s.Address)
 	defer admin.Close()
@@ -121,18 +121,18 @@ func (s *ProxyEvidence) look(ctx context.Context) error {
 	for _, part := range []string{"static_listeners", "dynamic_listeners", "ecds_filters"} {
 		dump, err := admin.ConfigDump(ctx, url.Values{"resource": {part}})
 		if err != nil {
-			continue // an Envoy that has none of these says so
+			continue // an Envoy without these filters has no such entries
 		}
 		var any any
 		if err := json.Unmarshal(dump, &any); err != nil {
-			return fmt.Errorf("sidecar %s: its configuration is not JSON: %w", s.Address, err)
+			return fmt.Errorf("sidecar %s: /config_dump: %w", s.Address, err)
 		}
 		countTypes(any, s.Filters)
 	}
 	return nil
 }
 
-// release is the number in what Envoy tells of its build: commit/number/state/kind/TLS library.
+// release returns the number in Envoy's build version: commit/number/state/kind/TLS library.
 func release(build string) string {
 	if parts := strings.Split(build, "/"); len(parts) > 1 {
 		return parts[1]
@@ -161,7 +161,7 @@ func readHosts(text []byte) ([]Host, error) {
 		} `json:"cluster_statuses"`
 	}
 	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, fmt.Errorf("its list of clusters is not understood: %w", err)
+		return nil, fmt.Errorf("/clusters: %w", err)
 	}
 	var out []Host
 	for _, c := range all.Clusters {

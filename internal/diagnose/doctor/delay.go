@@ -2,15 +2,15 @@ package doctor
 
 import "fmt"
 
-// From when on delays are told, in seconds. Users see a rollout's 503s from about a second on; a timer or a queue that
-// takes a third of that is worth a look.
+// Thresholds for delays, in seconds. Users notice errors of a rollout from about a second on. A timer or a
+// queue that takes a third of that is worth a finding.
 const (
 	feltFrom = 1.0
 	slowFrom = 0.3
 )
 
-// convergence: how late are proxies? Where the time goes is told beside it, so that the cure is of the stage that
-// takes the most.
+// convergence finds proxies that get changes late. The finding also has the time of each stage, and advice
+// for the stage that takes the most.
 func (p *plane) convergence() verdict {
 	h, when := p.histogram("pilot_proxy_convergence_time")
 	if h == nil || h.Count == 0 {
@@ -26,15 +26,15 @@ func (p *plane) convergence() verdict {
 		Evidence: append([]string{text}, evidence...), Cure: found(stageCures[most]),
 	}
 	if p.istiod() {
-		f.Evidence = append(f.Evidence, "istiod begins to count behind the debounce and what waits for it: changes take longer than this")
-		f.Cure = append(f.Cure, "look at proxies, too: those without CPU read late (container_cpu_cfs_throttled_seconds_total)")
+		f.Evidence = append(f.Evidence, "istiod counts from the end of the debounce on: changes take longer than this")
+		f.Cure = append(f.Cure, "check proxies for missing CPU, which makes them read late (container_cpu_cfs_throttled_seconds_total)")
 	} else {
-		f.Cure = append(f.Cure, "moonsail changes tells where each change's time went, moonsail explain which proxies were late and why")
+		f.Cure = append(f.Cure, "see moonsail changes for the stages of each change, and moonsail explain for proxies that were late")
 	}
 	return well(f)
 }
 
-// stage is a part of a change's way.
+// stage is a stage of a change's way.
 type stage struct{ metric, what string }
 
 var stages = []stage{
@@ -47,13 +47,13 @@ var stages = []stage{
 
 var stageCures = map[string]string{
 	"debounce":     "shorten the debounce: PILOT_DEBOUNCE_AFTER and PILOT_DEBOUNCE_MAX of istiod (Moonsail has none unless it is set)",
-	"push context": "let less be visible: exportTo on Services and VirtualServices, Sidecar resources, discoverySelectors in the mesh's configuration",
-	"push queue":   "raise PILOT_PUSH_THROTTLE where there is CPU to spare, else more replicas of istiod",
-	"generating":   "let proxies see less: Sidecar resources with egress hosts; then each push generates that alone",
-	"sending":      "let proxies see less: Sidecar resources with egress hosts; look at the network and at proxies without CPU",
+	"push context": "limit what is visible: exportTo on Services and VirtualServices, Sidecar resources, discoverySelectors in the mesh's configuration",
+	"push queue":   "raise PILOT_PUSH_THROTTLE if istiod has unused CPU, or else run more replicas",
+	"generating":   "limit what proxies see: Sidecar resources with egress hosts",
+	"sending":      "limit what proxies see: Sidecar resources with egress hosts; check the network, and proxies for missing CPU",
 }
 
-// stages tells what stages take at the mean, and which takes the most.
+// stages returns the mean time of each stage, and the stage that takes the most.
 func (p *plane) stages() (evidence []string, most string) {
 	longest := 0.0
 	for _, s := range stages {
@@ -76,9 +76,9 @@ func (p *plane) debounce() verdict {
 			return nothing
 		}
 		return well(Finding{
-			Severity: Blind, What: "it cannot be seen how long changes wait for the debounce",
-			Evidence: []string{"there is no pilot_debounce_time"},
-			Cure:     []string{"newer releases of istiod have that metric; until then add PILOT_DEBOUNCE_AFTER (100ms), and under constant changes PILOT_DEBOUNCE_MAX (10s), to all that is measured"},
+			Severity: Blind, What: "unknown how long changes wait for the debounce",
+			Evidence: []string{"metric pilot_debounce_time: missing"},
+			Cure:     []string{"upgrade istiod for the metric; until then add PILOT_DEBOUNCE_AFTER (100ms), or under constant changes PILOT_DEBOUNCE_MAX (10s), to all measurements"},
 		})
 	}
 	text := late("pilot_debounce_time", h, when, slowFrom)
@@ -86,12 +86,12 @@ func (p *plane) debounce() verdict {
 		return well()
 	}
 	return well(Finding{
-		Severity: severe(h), What: "changes wait for a timer before anything is done about them",
-		Evidence: []string{text}, Cure: []string{stageCures["debounce"], "PILOT_ENABLE_EDS_DEBOUNCE=false lets endpoints pass at once"},
+		Severity: severe(h), What: "changes wait for a timer before istiod handles them",
+		Evidence: []string{text}, Cure: []string{stageCures["debounce"], "PILOT_ENABLE_EDS_DEBOUNCE=false exempts endpoints from the debounce"},
 	})
 }
 
-// severe is Ill where the p99 is what users feel.
+// severe returns Ill if users notice the p99.
 func severe(h *Histogram) Severity {
 	if v, _ := h.Quantile(worst); v > feltFrom {
 		return Ill
@@ -109,7 +109,7 @@ func (p *plane) pushQueue() verdict {
 		return well()
 	}
 	return well(Finding{
-		Severity: severe(h), What: "proxies wait for others to be pushed to",
+		Severity: severe(h), What: "proxies wait until other proxies are pushed to",
 		Evidence: []string{text}, Cure: []string{stageCures["push queue"], stageCures["generating"]},
 	})
 }
@@ -124,7 +124,7 @@ func (p *plane) pushContext() verdict {
 		return well()
 	}
 	return well(Finding{
-		Severity: severe(h), What: "each change has all of the mesh's configuration computed again, and the next one waits for that",
+		Severity: severe(h), What: "each change recomputes the configuration of the whole mesh, and the next change waits for that",
 		Evidence: []string{text}, Cure: []string{stageCures["push context"]},
 	})
 }
@@ -135,9 +135,9 @@ func (p *plane) apiServerDelay() verdict {
 	switch {
 	case h == nil && p.istiod():
 		return well(Finding{
-			Severity: Blind, What: "it cannot be seen how late the API server tells of changes",
-			Evidence: []string{"istiod has no metric of it"},
-			Cure:     []string{"compare the audit log's times with istiod's log at debug level; Moonsail measures it (" + metric + ")"},
+			Severity: Blind, What: "unknown how late the API server reports changes",
+			Evidence: []string{"istiod has no metric for it"},
+			Cure:     []string{"compare the times of the audit log with istiod's log at debug level; Moonsail measures it (" + metric + ")"},
 		})
 	case h == nil || h.Count == 0:
 		return nothing
@@ -147,7 +147,7 @@ func (p *plane) apiServerDelay() verdict {
 		return well()
 	}
 	return well(Finding{
-		Severity: Ill, What: "the API server tells of changes late", Evidence: []string{text},
-		Cure: []string{"look at the API server's and etcd's latency (apiserver_request_duration_seconds, etcd_disk_wal_fsync_duration_seconds), and at what else watches much"},
+		Severity: Ill, What: "the API server reports changes late", Evidence: []string{text},
+		Cure: []string{"check the latency of the API server and etcd (apiserver_request_duration_seconds, etcd_disk_wal_fsync_duration_seconds), and other clients with many watches"},
 	})
 }

@@ -1,10 +1,11 @@
-// Package doctor tells which of the illnesses that meshes have a running one has: changes that take long to arrive,
-// dead endpoints, queues that nobody sees, configuration that is far too much, sidecars that use one of their CPUs.
-// It reads what a control plane, Istio's or Moonsail's, and Envoys tell everybody who may scrape them, and changes
-// nothing.
+// Package doctor finds known problems of a running mesh: changes that arrive late, dead endpoints, hidden
+// queues, configuration that is far too large, and sidecars that use one of their CPUs.
 //
-// Evidence is collected by Collect; what follows from it is pure. Each check says what it looked at, so that an
-// illness that cannot be seen is not taken for one that is not there.
+// It reads what a control plane, Istio's or Moonsail's, and Envoys show to scrapers, and changes nothing.
+// Collect collects evidence; everything after it is pure. Each check reports what it looked at, so that a
+// problem that cannot be seen is not reported as absent.
+//
+// Start reading at Examine.
 package doctor
 
 import (
@@ -16,18 +17,18 @@ import (
 // Severity of a finding.
 type Severity string
 
-// Severities, the gravest first.
+// Severities, the worst first.
 const (
-	Ill   Severity = "ill"   // users feel it
-	Risk  Severity = "risk"  // it costs, or will be felt under load
-	Blind Severity = "blind" // it cannot be seen whether there is an illness
+	Ill   Severity = "ill"   // users notice it
+	Risk  Severity = "risk"  // it costs resources, or becomes a problem under load
+	Blind Severity = "blind" // the evidence for the check is missing
 )
 
-// Finding is an illness, with what shows it and what cures it.
+// Finding is a problem, with its evidence and advice.
 type Finding struct {
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
-	Subject  string   `json:"subject"` // whose
+	Subject  string   `json:"subject"` // the subject's name
 	What     string   `json:"what"`
 	Evidence []string `json:"evidence"`
 	Cure     []string `json:"cure"`
@@ -38,10 +39,10 @@ type Subject struct {
 	Name    string `json:"name"`
 	Kind    Kind   `json:"kind"`
 	Version string `json:"version,omitempty"`
-	Seen    string `json:"seen"` // of its counters: since it started, or for how long they were watched
+	Seen    string `json:"seen"` // period of its counters: since its start, or the time of watching
 }
 
-// Kind of a subject.
+// Kind is the kind of a subject.
 type Kind string
 
 // Kinds.
@@ -51,22 +52,22 @@ const (
 	Sidecar  Kind = "Envoy"
 )
 
-// Report is what came of an examination.
+// Report is the result of an examination.
 type Report struct {
 	At       time.Time `json:"at"`
 	Subjects []Subject `json:"subjects"`
-	Findings []Finding `json:"findings"` // the gravest first
+	Findings []Finding `json:"findings"` // the worst first
 	Well     []Healthy `json:"well"`
 }
 
-// Healthy is a check that found nothing.
+// Healthy is a check without findings.
 type Healthy struct {
 	Check   string `json:"check"`
 	Subject string `json:"subject"`
-	What    string `json:"what"` // that it looked for
+	What    string `json:"what"` // what the check looks for
 }
 
-// Examine looks for every illness that evidence may show.
+// Examine runs all checks on the evidence.
 func Examine(e *Evidence) *Report {
 	r := &Report{At: e.At, Subjects: []Subject{}, Findings: []Finding{}, Well: []Healthy{}}
 	if e.ControlPlane != nil {
@@ -90,12 +91,12 @@ func Examine(e *Evidence) *Report {
 	return r
 }
 
-// IsIll tells whether users feel anything that was found.
+// IsIll reports whether there is a finding that users notice.
 func (r *Report) IsIll() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Ill })
 }
 
-// verdict is what a check came to: findings, or nothing found; or that there was nothing to look at.
+// verdict is the result of a check: its findings, if it had something to look at.
 type verdict struct {
 	findings []Finding
 	looked   bool
@@ -104,7 +105,7 @@ type verdict struct {
 // well is the verdict of a check that had something to look at.
 func well(findings ...Finding) verdict { return verdict{findings, true} }
 
-// nothing is the verdict where there is nothing to look at, and nobody misses it.
+// nothing is the verdict of a check that does not apply.
 var nothing = verdict{}
 
 func (r *Report) add(s *Subject, name, looksFor string, v verdict) {

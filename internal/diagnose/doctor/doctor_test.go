@@ -65,7 +65,7 @@ func TestIllnesses(t *testing.T) {
 		{"convergence", moonsail, histogram("pilot_proxy_convergence_time", "", 100, 3, 30, 2000), doctor.Ill, "p99 30s", "moonsail changes"},
 		{"debounce", istiod, histogram("pilot_debounce_time", "", 10, 0.5, 1, 7), doctor.Risk, "p99 995ms", "PILOT_DEBOUNCE_AFTER"},
 		{"debounce", istiod, histogram("pilot_debounce_time", "", 10, 5, 10, 70), doctor.Ill, "p99 10s", "PILOT_DEBOUNCE_MAX"},
-		{"debounce", istiod, "", doctor.Blind, "no pilot_debounce_time", "newer releases"},
+		{"debounce", istiod, "", doctor.Blind, "pilot_debounce_time: missing", "upgrade istiod"},
 		{"push-queue", istiod, histogram("pilot_proxy_queue_time", "", 10, 1, 3, 20), doctor.Ill, "pilot_proxy_queue_time: p99 3s", "PILOT_PUSH_THROTTLE"},
 		{"push-context", istiod, histogram("pilot_pushcontext_init_seconds", "", 10, 0.3, 0.5, 4), doctor.Risk, "p99 498ms", "exportTo"},
 		{
@@ -75,8 +75,8 @@ func TestIllnesses(t *testing.T) {
 		{"cache", istiod, "# TYPE xds_cache_reads counter\nxds_cache_reads{type=\"hit\"} 100\nxds_cache_reads{type=\"miss\"} 2000\n", doctor.Risk, "2000 of 2100 missed", "PILOT_ENABLE_RDS_CACHE"},
 		{"rejects", istiod, "# TYPE pilot_total_xds_rejects counter\npilot_total_xds_rejects{type=\"lds\"} 3\n", doctor.Ill, `pilot_total_xds_rejects{type="lds"} 3`, "istioctl proxy-status"},
 		{"rejects", moonsail, "# TYPE pilot_total_xds_rejects counter\npilot_total_xds_rejects{type=\"lds\"} 3\n", doctor.Ill, `pilot_total_xds_rejects{type="lds"} 3`, "moonsail proxies"},
-		{"send-errors", istiod, "# TYPE pilot_xds_write_timeout counter\npilot_xds_write_timeout 2\n", doctor.Ill, "pilot_xds_write_timeout 2", "without CPU"},
-		{"intake-queue", istiod, "", doctor.Blind, "no pilot_worker_queue_depth", "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS=true"},
+		{"send-errors", istiod, "# TYPE pilot_xds_write_timeout counter\npilot_xds_write_timeout 2\n", doctor.Ill, "pilot_xds_write_timeout 2", "throttled sidecars"},
+		{"intake-queue", istiod, "", doctor.Blind, "pilot_worker_queue_depth: missing", "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS=true"},
 		{
 			"intake-queue", istiod, "# TYPE pilot_worker_queue_depth gauge\npilot_worker_queue_depth{queueID=\"endpoints\"} 20000\npilot_worker_queue_depth{queueID=\"nodes\"} 1\n",
 			doctor.Risk, `pilot_worker_queue_depth{queueID="endpoints"} 20000`, "PILOT_PUSH_THROTTLE",
@@ -84,7 +84,7 @@ func TestIllnesses(t *testing.T) {
 		{"intake-queue", moonsail, "# TYPE pilot_worker_queue_depth gauge\npilot_worker_queue_depth 1\n" + histogram("pilot_worker_queue_latency", "", 5, 1, 5, 10), doctor.Ill, "pilot_worker_queue_latency: p99 5s", "pilot_k8s_reg_events"},
 		{"api-server-delay", istiod, "", doctor.Blind, "no metric", "audit log"},
 		{"api-server-delay", moonsail, histogram("moonsail_apiserver_delay_seconds", "", 5, 1, 5, 10), doctor.Ill, "p99 5s", "etcd"},
-		{"stale-endpoints", istiod, "", doctor.Blind, "no account", "--sidecar"},
+		{"stale-endpoints", istiod, "", doctor.Blind, "does not track", "--sidecar"},
 		{"stale-endpoints", moonsail, "# TYPE moonsail_stale_proxies gauge\nmoonsail_stale_proxies 2\n", doctor.Ill, "moonsail_stale_proxies 2", "moonsail stale"},
 		{"conflicts", istiod, "# TYPE pilot_vservice_dup_domain gauge\npilot_vservice_dup_domain{} 1\n", doctor.Risk, "pilot_vservice_dup_domain 1", "moonsail analyze"},
 		{"root-certificate", istiod, "# TYPE citadel_server_root_cert_expiry_timestamp gauge\ncitadel_server_root_cert_expiry_timestamp 1864000\n", doctor.Ill, "in 10 days", "overlap"},
@@ -201,7 +201,7 @@ func TestProxyCounters(t *testing.T) {
 // TestNotMetrics: a page that is something else is refused, with what is wrong.
 func TestNotMetrics(t *testing.T) {
 	_, err := doctor.ParseMetrics(strings.NewReader("<html>"))
-	require.ErrorContains(t, err, "not metrics in Prometheus' text format")
+	require.ErrorContains(t, err, "not Prometheus' text format")
 	_, err = doctor.Collect(t.Context(), doctor.Options{Address: "x:1", Metrics: page("up 1\n")})
-	require.ErrorContains(t, err, "x:1: these are not a control plane's metrics")
+	require.ErrorContains(t, err, "x:1: not a control plane")
 }

@@ -2,7 +2,7 @@ package doctor
 
 import "fmt"
 
-// deepQueue is how many changes may wait: more are a storm, or a control plane that does not keep up.
+// deepQueue is the number of waiting changes above which there is a finding.
 const deepQueue = 100
 
 func (p *plane) intakeQueue() verdict {
@@ -12,8 +12,8 @@ func (p *plane) intakeQueue() verdict {
 			return nothing
 		}
 		return well(Finding{
-			Severity: Blind, What: "it cannot be seen how many changes wait in istiod's queues",
-			Evidence: []string{"there is no pilot_worker_queue_depth"},
+			Severity: Blind, What: "unknown how many changes wait in istiod's queues",
+			Evidence: []string{"metric pilot_worker_queue_depth: missing"},
 			Cure:     []string{"set ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS=true on istiod"},
 		})
 	}
@@ -30,9 +30,9 @@ func (p *plane) intakeQueue() verdict {
 	if h, when := p.histogram("pilot_worker_queue_duration"); h != nil && h.Count > 0 {
 		evidence = append(evidence, fmt.Sprintf("pilot_worker_queue_duration: %s at the mean of %.0f, %s", seconds(h.Mean()), h.Count, when))
 	}
-	cure := "give it CPU, and find what changes so often: pilot_k8s_reg_events and pilot_k8s_cfg_events by type"
+	cure := "give the control plane more CPU, and find the source of the changes: pilot_k8s_reg_events and pilot_k8s_cfg_events by type"
 	if p.istiod() {
 		cure = "lower PILOT_PUSH_THROTTLE: pushes hold the lock that endpoints wait for; " + cure
 	}
-	return well(Finding{Severity: severity, What: "changes wait to be taken in", Evidence: evidence, Cure: []string{cure}})
+	return well(Finding{Severity: severity, What: "changes wait in the intake queue", Evidence: evidence, Cure: []string{cure}})
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Metrics are a process's, as it told them to a scraper at one moment, or what was added between two.
+// Metrics are the metrics of a process at one moment, or the increase between two moments.
 type Metrics map[string][]Series
 
-// Series is one of a metric's.
+// Series is one series of a metric.
 type Series struct {
 	Labels    map[string]string
-	Value     float64    // of a counter, a gauge, or one of no type
-	Histogram *Histogram // nil: it is none
+	Value     float64    // value of a counter, a gauge, or an untyped metric
+	Histogram *Histogram // nil: it is not a histogram
 	counter   bool
 }
 
@@ -29,7 +29,7 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(r)
 	if err != nil {
-		return nil, fmt.Errorf("these are not metrics in Prometheus' text format: %w", err)
+		return nil, fmt.Errorf("not Prometheus' text format: %w", err)
 	}
 	m := Metrics{}
 	for name, f := range families {
@@ -54,8 +54,8 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 	return m, nil
 }
 
-// Since is what counters and histograms counted after before; gauges are as they are. A process that was started
-// anew has counted all that it tells.
+// Since returns the increase of counters and histograms after before, and the gauges as they are. If the
+// process restarted, its counters count whole.
 func (m Metrics) Since(before Metrics) Metrics {
 	out := Metrics{}
 	for name, list := range m {
@@ -90,10 +90,10 @@ func (s *Series) subtract(e *Series) {
 	}
 }
 
-// Has tells whether there is a metric.
+// Has reports whether there is a metric.
 func (m Metrics) Has(name string) bool { return len(m[name]) > 0 }
 
-// Sum adds all of a metric's series up.
+// Sum adds up all series of a metric.
 func (m Metrics) Sum(name string) (sum float64) {
 	for i := range m[name] {
 		sum += m[name][i].Value
@@ -101,7 +101,7 @@ func (m Metrics) Sum(name string) (sum float64) {
 	return sum
 }
 
-// By adds a metric's series up for each value of a label.
+// By adds up the series of a metric for each value of a label.
 func (m Metrics) By(name, label string) map[string]float64 {
 	out := map[string]float64{}
 	for i := range m[name] {
@@ -110,12 +110,12 @@ func (m Metrics) By(name, label string) map[string]float64 {
 	return out
 }
 
-// Histogram is all of a metric's histograms in one; nil: there is none.
+// Histogram merges all histograms of a metric; nil: there is none.
 func (m Metrics) Histogram(name string) *Histogram {
 	return m.HistogramBy(name, "")[""]
 }
 
-// HistogramBy are a metric's histograms, in one for each value of a label.
+// HistogramBy merges the histograms of a metric for each value of a label.
 func (m Metrics) HistogramBy(name, label string) map[string]*Histogram {
 	out := map[string]*Histogram{}
 	for i := range m[name] {
@@ -132,10 +132,10 @@ func (m Metrics) HistogramBy(name, label string) map[string]*Histogram {
 	return out
 }
 
-// Histogram is what was observed, in the unit of its metric.
+// Histogram is a histogram in the unit of its metric.
 type Histogram struct {
 	Count, Sum float64
-	upTo       map[float64]float64 // observations by upper bound, each with those below
+	upTo       map[float64]float64 // cumulative counts by upper bound
 }
 
 func histogramOf(h *dto.Histogram) *Histogram {
@@ -155,7 +155,8 @@ func (h *Histogram) plus(o *Histogram) *Histogram {
 	return out
 }
 
-// minus is what was observed after o; all, where less was than then.
+// minus subtracts an earlier histogram. If the earlier one has more observations, the result is the whole
+// histogram.
 func (h *Histogram) minus(o *Histogram) *Histogram {
 	if h.Count < o.Count {
 		return h
@@ -167,7 +168,7 @@ func (h *Histogram) minus(o *Histogram) *Histogram {
 	return out
 }
 
-// Mean of the observations; 0 of none.
+// Mean returns the mean of the observations; 0: there are none.
 func (h *Histogram) Mean() float64 {
 	if h.Count == 0 {
 		return 0
@@ -175,8 +176,8 @@ func (h *Histogram) Mean() float64 {
 	return h.Sum / h.Count
 }
 
-// Quantile is about where the share q of the observations ends, as Prometheus' histogram_quantile has it. Beyond the
-// last bound that bound is told, and that it is more.
+// Quantile estimates the q-quantile, like Prometheus' histogram_quantile. Beyond the last bound it returns
+// that bound, and more is set.
 func (h *Histogram) Quantile(q float64) (value float64, more bool) {
 	rank, below, lower := q*h.Count, 0.0, 0.0
 	for _, upper := range slices.Sorted(maps.Keys(h.upTo)) {

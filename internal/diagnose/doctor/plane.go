@@ -11,8 +11,8 @@ import (
 // plane is a control plane under examination.
 type plane struct {
 	subject Subject
-	now     Metrics // gauges are read here
-	counted Metrics // counters and histograms, over the time that was watched or since it started
+	now     Metrics // gauges
+	counted Metrics // counters and histograms, over the time of watching or since the start
 	over    time.Duration
 	at      time.Time
 }
@@ -22,22 +22,22 @@ type planeCheck struct {
 	look           func(*plane) verdict
 }
 
-// planeChecks in the order of a change's way.
+// planeChecks are in the order of a change's way.
 var planeChecks = []planeCheck{
-	{"api-server-delay", "an API server that tells of changes late", (*plane).apiServerDelay},
-	{"intake-queue", "changes that wait to be taken in", (*plane).intakeQueue},
+	{"api-server-delay", "an API server that reports changes late", (*plane).apiServerDelay},
+	{"intake-queue", "changes that wait in the intake queue", (*plane).intakeQueue},
 	{"debounce", "changes that wait for a timer", (*plane).debounce},
 	{"convergence", "proxies that get changes late", (*plane).convergence},
 	{"push-queue", "proxies that wait for their turn", (*plane).pushQueue},
-	{"push-context", "all of the mesh being computed again for a change", (*plane).pushContext},
-	{"push-size", "proxies that are sent far more than changed", (*plane).pushSize},
-	{"cache", "configuration that is generated again and again", (*plane).cache},
+	{"push-context", "recomputation of the whole mesh for a change", (*plane).pushContext},
+	{"push-size", "responses far larger than the change", (*plane).pushSize},
+	{"cache", "configuration that is generated repeatedly", (*plane).cache},
 	{"rejects", "configuration that Envoy refuses", (*plane).rejects},
-	{"send-errors", "proxies that cannot be sent to", (*plane).sendErrors},
-	{"stale-endpoints", "proxies that keep endpoints which are gone", (*plane).staleEndpoints},
-	{"conflicts", "objects that contradict one another", (*plane).conflicts},
+	{"send-errors", "failed pushes", (*plane).sendErrors},
+	{"stale-endpoints", "proxies with endpoints that are gone", (*plane).staleEndpoints},
+	{"conflicts", "objects in conflict", (*plane).conflicts},
 	{"cpu", "a control plane without CPU to spare", (*plane).cpu},
-	{"root-certificate", "a root certificate that ends soon", (*plane).rootCertificate},
+	{"root-certificate", "a root certificate that expires soon", (*plane).rootCertificate},
 }
 
 func newPlane(e *PlaneEvidence, at time.Time) *plane {
@@ -59,10 +59,11 @@ func newPlane(e *PlaneEvidence, at time.Time) *plane {
 
 func (p *plane) istiod() bool { return p.subject.Kind == Istiod }
 
-// IsControlPlane tells whether metrics are of a control plane that is known here.
+// IsControlPlane reports whether metrics are of a known control plane.
 func IsControlPlane(m Metrics) bool { return m.Has("pilot_info") || m.Has("moonsail_build_info") }
 
-// histogram is what was observed while the control plane was watched; where that is nothing, since it started.
+// histogram returns the observations while the control plane was watched. If there are none, it returns
+// those since its start.
 func (p *plane) histogram(name string) (h *Histogram, when string) {
 	if h = p.counted.Histogram(name); h != nil && h.Count > 0 {
 		return h, p.subject.Seen
@@ -70,10 +71,10 @@ func (p *plane) histogram(name string) (h *Histogram, when string) {
 	return p.now.Histogram(name), "since it started"
 }
 
-// worst is the quantile that delays are judged by.
+// worst is the quantile by which delays are judged.
 const worst = 0.99
 
-// late tells a p99 of more seconds than beyond. Empty: it is not.
+// late describes a histogram whose p99 is more than beyond seconds. Empty: it is not.
 func late(name string, h *Histogram, when string, beyond float64) string {
 	if h == nil || h.Count == 0 {
 		return ""
@@ -115,7 +116,7 @@ func size(bytes float64) string {
 	return fmt.Sprintf("%.3g GB", bytes)
 }
 
-// listed are those of a label's values that have more than a bound, the most first: "name=value".
+// listed returns the values of a label that have more than a bound, the largest first: "name=value".
 func listed(metric, label string, values map[string]float64, beyond float64) []string {
 	names := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
 		if values[a] != values[b] {
@@ -135,7 +136,7 @@ func listed(metric, label string, values map[string]float64, beyond float64) []s
 	return out
 }
 
-// found are the texts that are not empty.
+// found returns the texts that are not empty.
 func found(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(t string) bool { return t == "" })
 }

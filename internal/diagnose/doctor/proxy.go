@@ -25,11 +25,11 @@ var proxyChecks = []proxyCheck{
 	{"refused-updates", "configuration that this Envoy refused", (*proxy).refusedUpdates},
 	{"dead-endpoints", "endpoints that refuse every connection", (*proxy).deadEndpoints},
 	{"worker-balance", "connections on few worker threads", (*proxy).workerBalance},
-	{"event-loops", "threads that are held up", (*proxy).eventLoops},
-	{"limits", "calls that circuit breakers turn away", (*proxy).limits},
+	{"event-loops", "threads that are blocked", (*proxy).eventLoops},
+	{"limits", "calls that circuit breakers reject", (*proxy).limits},
 	{"unused-services", "configuration for services that are never called", (*proxy).unusedServices},
 	{"filters", "filters that cost more than the proxy", (*proxy).filters},
-	{"series", "more statistics than a scrape should have", (*proxy).series},
+	{"series", "too many statistics for a scrape", (*proxy).series},
 }
 
 func newProxy(e *ProxyEvidence) *proxy {
@@ -40,7 +40,7 @@ func newProxy(e *ProxyEvidence) *proxy {
 	return &proxy{e, s}
 }
 
-// counted is what a counter counted while Envoy was watched, or since it started.
+// counted returns the increase of a counter while Envoy was watched, or since its start.
 func (p *proxy) counted(name string) uint64 {
 	if before := p.Before[name]; before <= p.Now[name] {
 		return p.Now[name] - before
@@ -48,7 +48,7 @@ func (p *proxy) counted(name string) uint64 {
 	return p.Now[name]
 }
 
-// matching are the statistics whose names match, with what was counted, those above zero.
+// matching returns the statistics whose names match, with their increase, if it is above zero.
 func (p *proxy) matching(pattern *regexp.Regexp) map[string]float64 {
 	out := map[string]float64{}
 	for name := range p.Now {
@@ -61,7 +61,7 @@ func (p *proxy) matching(pattern *regexp.Regexp) map[string]float64 {
 	return out
 }
 
-// told are statistics with their values, the largest first, the first few of them.
+// told formats statistics with their values: the largest first, and only a few.
 func told(values map[string]float64) []string {
 	const few = 5
 	names := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
@@ -89,8 +89,8 @@ func (p *proxy) connected() verdict {
 		return well()
 	}
 	return well(Finding{
-		Severity: Ill, What: "Envoy has no control plane, and stays on what it has: endpoints that go are not taken away",
-		Evidence: []string{gauge + " 0"}, Cure: []string{"its log says why: is the control plane's address right, does it run, is the certificate valid?"},
+		Severity: Ill, What: "Envoy has no connection to its control plane: it keeps endpoints that are gone",
+		Evidence: []string{gauge + " 0"}, Cure: []string{"see its log for the reason; check the control plane's address, its Pods, and the certificate"},
 	})
 }
 
@@ -99,18 +99,18 @@ var updateRejected = regexp.MustCompile(`^(listener_manager\.lds|cluster_manager
 func (p *proxy) refusedUpdates() verdict {
 	if list := p.matching(updateRejected); len(list) > 0 {
 		return well(Finding{
-			Severity: Ill, What: "Envoy refused configuration, and stays on what it had", Evidence: append(told(list), p.subject.Seen),
-			Cure: []string{"Envoy's log has the reason at level warning; moonsail proxies, or istioctl proxy-status, has it too"},
+			Severity: Ill, What: "Envoy refused configuration, and keeps the previous one", Evidence: append(told(list), p.subject.Seen),
+			Cure: []string{"see Envoy's log at level warning for the reason, or moonsail proxies, or istioctl proxy-status"},
 		})
 	}
 	return well()
 }
 
-// triedOften is how many connections an endpoint may refuse before it is told.
+// triedOften is the number of refused connections above which an endpoint counts as dead.
 const triedOften = 3
 
-// deadEndpoints: an endpoint to which no connection was ever made, though several were tried, is gone, or is not
-// what its object says. It is the illness that control planes do not see.
+// deadEndpoints finds endpoints that never accepted a connection, though Envoy tried several. They are
+// gone, or are not what their object says. Control planes do not see this problem.
 func (p *proxy) deadEndpoints() verdict {
 	if len(p.Hosts) == 0 {
 		return nothing
@@ -127,18 +127,19 @@ func (p *proxy) deadEndpoints() verdict {
 	return well(Finding{
 		Severity: Ill, What: "calls go to endpoints that refuse every connection", Evidence: told(dead),
 		Cure: []string{
-			"see whether these Pods are there (kubectl get endpointslices): where they are gone, the control plane is late or this Envoy is cut off from it",
-			"until then: outlierDetection in a DestinationRule, and retries, keep calls away from them",
+			"check that these Pods exist (kubectl get endpointslices): if they are gone, the control plane is late or this Envoy is cut off from it",
+			"until then, outlierDetection in a DestinationRule and retries keep calls away from them",
 		},
 	})
 }
 
 var workerConnections = regexp.MustCompile(`^listener\.(.+)\.worker_(\d+)\.downstream_cx_active$`)
 
-// Connections of a listener are judged from some on: fewer are spread so by chance.
+// A listener needs someConnections, so that their distribution can be judged: few are uneven by
+// chance.
 const (
 	someConnections = 32
-	unevenFrom      = 1.5 // the most of a worker, by the mean
+	unevenFrom      = 1.5 // maximum of a worker, in multiples of the mean
 )
 
 func (p *proxy) workerBalance() verdict {
@@ -153,8 +154,8 @@ func (p *proxy) workerBalance() verdict {
 	}
 	if len(listeners) == 0 {
 		return well(Finding{
-			Severity: Blind, What: "it cannot be seen how connections are spread over worker threads",
-			Evidence: []string{"there is no listener.*.worker_*.downstream_cx_active"},
+			Severity: Blind, What: "unknown how connections are distributed over worker threads",
+			Evidence: []string{"statistics listener.*.worker_*.downstream_cx_active: missing"},
 			Cure:     []string{`annotate the Pod: sidecar.istio.io/statsInclusionRegexps: "listener\\..*\\.worker_.*\\.downstream_cx_active"`},
 		})
 	}
@@ -168,10 +169,10 @@ func (p *proxy) workerBalance() verdict {
 		return well()
 	}
 	return well(Finding{
-		Severity: Ill, What: "connections are on few worker threads, which are busy while others are idle", Evidence: evidence,
+		Severity: Ill, What: "few worker threads have most connections, while others are idle", Evidence: evidence,
 		Cure: []string{
 			"balance new connections over workers: connection_balance_config exact_balance on the inbound listener (Moonsail's default; in Istio an EnvoyFilter on the listener)",
-			"clients that keep a few HTTP/2 connections load few workers whatever the balance: more connections, or more, smaller Pods",
+			"clients with few HTTP/2 connections use few workers even when balanced: use more connections, or more and smaller Pods",
 		},
 	})
 }

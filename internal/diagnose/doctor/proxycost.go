@@ -11,9 +11,9 @@ var watchdogMissed = regexp.MustCompile(`(^|\.)watchdog_(miss|mega_miss)$`)
 func (p *proxy) eventLoops() verdict {
 	if list := p.matching(watchdogMissed); len(list) > 0 {
 		return well(Finding{
-			Severity: Risk, What: "threads of Envoy were held up for 200 ms and more: all their connections waited",
+			Severity: Risk, What: "threads of Envoy were blocked for 200 ms and more: all their connections waited",
 			Evidence: append(told(list), p.subject.Seen),
-			Cure:     []string{"a CPU limit that does not throttle bursts; large route tables are rebuilt by the main thread (less visible to it: Sidecar resources); a profile says what: moonsail profile"},
+			Cure:     []string{"set a CPU limit that does not throttle bursts; reduce large route tables with Sidecar resources; find the cause with moonsail profile"},
 		})
 	}
 	return well()
@@ -24,7 +24,7 @@ var overflow = regexp.MustCompile(`^cluster\..*\.(upstream_cx_overflow|upstream_
 func (p *proxy) limits() verdict {
 	if list := p.matching(overflow); len(list) > 0 {
 		return well(Finding{
-			Severity: Ill, What: "circuit breakers turn calls away (503, flag UO)", Evidence: append(told(list), p.subject.Seen),
+			Severity: Ill, What: "circuit breakers reject calls (503, flag UO)", Evidence: append(told(list), p.subject.Seen),
 			Cure: []string{"DestinationRule connectionPool: maxConnections, http1MaxPendingRequests, http2MaxRequests, maxRetries; or more endpoints"},
 		})
 	}
@@ -33,13 +33,13 @@ func (p *proxy) limits() verdict {
 
 var (
 	outboundCalls = regexp.MustCompile(`^cluster\.(outbound\|.+?)(?:;)?\.upstream_(?:rq|cx)_total$`)
-	// Advice is given where few of many services are called.
+	// There is a finding if few of many services are called.
 	manyServices = 50
 	fewUsed      = 0.25
 )
 
-// unusedServices: what a Sidecar resource would save. Envoy has counters of a cluster from the first call on, or from
-// the start; where it has none of any cluster nothing is said.
+// unusedServices finds configuration that a Sidecar resource would save. Envoy counts for a cluster from
+// its first call or from the start. If no cluster has counters, there is no finding.
 func (p *proxy) unusedServices() verdict {
 	all, used := map[string]bool{}, map[string]bool{}
 	for i := range p.Hosts {
@@ -69,16 +69,16 @@ func (p *proxy) unusedServices() verdict {
 		names = names[:few]
 	}
 	return well(Finding{
-		Severity: Risk, What: "most of what this Envoy is configured with is for services that it never called",
+		Severity: Risk, What: "most of this Envoy's configuration is for services that it never called",
 		Evidence: []string{
 			fmt.Sprintf("%d of %d clusters with endpoints were ever used", len(used), len(all)),
 			"used: " + strings.Join(names, ", ") + more,
 		},
-		Cure: []string{"a Sidecar resource whose egress hosts are those that are used: changes of the others then cost neither the control plane nor this Envoy anything"},
+		Cure: []string{"add a Sidecar resource with the used services as egress hosts: changes of other services then cost nothing here"},
 	})
 }
 
-// costly are filters that run programs on each request, with what has the same for less.
+// costly are filters that run programs on each request, with a cheaper alternative.
 var costly = map[string]string{
 	"type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm":    "WebAssembly: Istio's statistics are native in newer releases, and in Moonsail; moonsail-lab filters measures what each costs",
 	"type.googleapis.com/envoy.extensions.filters.network.wasm.v3.Wasm": "WebAssembly on connections: moonsail-lab filters measures what it costs",
@@ -101,7 +101,8 @@ func (p *proxy) filters() verdict {
 	return well(f...)
 }
 
-// manySeries is how many statistics make a scrape take hundreds of milliseconds of Envoy's main thread.
+// manySeries is the number of statistics from which on a scrape takes hundreds of milliseconds of Envoy's
+// main thread.
 const manySeries = 50_000
 
 func (p *proxy) series() verdict {
@@ -110,13 +111,13 @@ func (p *proxy) series() verdict {
 		evidence = append(evidence, fmt.Sprintf("%d counters and gauges", n))
 	}
 	if n := p.Now["server.stats_overflow_counter"]; n > 0 {
-		evidence = append(evidence, fmt.Sprintf("server.stats_overflow_counter %d: there is no room for new ones", n))
+		evidence = append(evidence, fmt.Sprintf("server.stats_overflow_counter %d: no room for new statistics", n))
 	}
 	if len(evidence) == 0 {
 		return well()
 	}
 	return well(Finding{
-		Severity: Risk, What: "Envoy keeps more statistics than a scrape should have", Evidence: evidence,
-		Cure: []string{"narrow proxyStatsMatcher (sidecar.istio.io/statsInclusion… annotations), and tagOverrides of the Telemetry API; Sidecar resources take clusters' statistics away"},
+		Severity: Risk, What: "Envoy has too many statistics for a scrape", Evidence: evidence,
+		Cure: []string{"narrow proxyStatsMatcher (sidecar.istio.io/statsInclusion… annotations), and tagOverrides of the Telemetry API; Sidecar resources remove statistics of clusters"},
 	})
 }

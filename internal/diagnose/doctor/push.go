@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// largePush is from how many bytes at the mean a response is far more than what changed: a cluster, its endpoints or
-// a route are 1 to 3 KB.
+// largePush is the mean size of a response, in bytes, above which it contains far more than a change: a
+// cluster, its endpoints or a route have 1 to 3 KB.
 const largePush = 100_000
 
 func (p *plane) pushSize() verdict {
 	const metric = "pilot_xds_config_size_bytes"
 	byType := p.counted.HistogramBy(metric, "type")
 	if len(byType) == 0 || !p.istiod() && p.over == 0 {
-		return nothing // since it started, what proxies began with outweighs Moonsail's changes, which are single resources
+		return nothing // since the start, the first configurations of proxies outweigh Moonsail's changes, which are single resources
 	}
 	var evidence []string
 	total := 0.0
@@ -31,20 +31,20 @@ func (p *plane) pushSize() verdict {
 	if p.over > 0 {
 		evidence = append(evidence, fmt.Sprintf("%s a second to all proxies", size(total/p.over.Seconds())))
 	} else {
-		evidence = append(evidence, "first configurations of proxies are among them: --over 1m looks at changes alone")
+		evidence = append(evidence, "includes the first configurations of proxies: use --over 1m for changes only")
 	}
 	return well(Finding{
-		Severity: Risk, What: "a response is far more than what changed: proxies are sent all that they may see",
+		Severity: Risk, What: "responses are far larger than the change: proxies get everything that they may see",
 		Evidence: evidence,
 		Cure: []string{
-			"a Sidecar resource for each namespace, with the egress hosts that it calls (the sidecars below tell which they call, where any were asked)",
+			"a Sidecar resource for each namespace, with the egress hosts that it calls (see the sidecars below, if any were examined)",
 			"exportTo on Services, VirtualServices and DestinationRules that others do not need",
 			"delta xDS: ISTIO_DELTA_XDS=true in proxies' metadata, the default of newer releases",
 		},
 	})
 }
 
-// Reads of istiod's cache are judged from some number on.
+// The cache of istiod needs someReads, so that it can be judged.
 const (
 	someReads = 1000
 	manyMiss  = 0.5
@@ -61,12 +61,12 @@ func (p *plane) cache() verdict {
 		return well()
 	}
 	return well(Finding{
-		Severity: Risk, What: "istiod generates again what it generated before",
+		Severity: Risk, What: "istiod generates the same configuration repeatedly",
 		Evidence: []string{
 			fmt.Sprintf("%s: %.0f of %.0f missed, %s", metric, reads["miss"], all, p.subject.Seen),
 			fmt.Sprintf("xds_cache_evictions %.0f, xds_cache_size %.0f", p.counted.Sum("xds_cache_evictions"), p.now.Sum("xds_cache_size")),
 		},
-		Cure: []string{"PILOT_ENABLE_CDS_CACHE=true and PILOT_ENABLE_RDS_CACHE=true, and a larger PILOT_XDS_CACHE_SIZE where there are evictions"},
+		Cure: []string{"PILOT_ENABLE_CDS_CACHE=true and PILOT_ENABLE_RDS_CACHE=true, and a larger PILOT_XDS_CACHE_SIZE if there are evictions"},
 	})
 }
 
@@ -79,12 +79,12 @@ func (p *plane) rejects() verdict {
 	if len(evidence) == 0 {
 		return well()
 	}
-	cure := "find which, and why: istiod's log says \"ADS:… REJECT\" with the proxy and Envoy's words; istioctl proxy-status lists proxies with errors"
+	cure := "find the proxy and Envoy's message in istiod's log (\"ADS:… REJECT\"), or with istioctl proxy-status"
 	if !p.istiod() {
-		cure = "find which, and why: moonsail proxies, moonsail explain; the objects that are the cause have it as a condition"
+		cure = "find the proxy and Envoy's message with moonsail proxies; objects that are the cause have a condition"
 	}
 	return well(Finding{
-		Severity: Ill, What: "Envoys refuse configuration, and stay on what they had", Evidence: append(evidence, p.subject.Seen), Cure: []string{cure},
+		Severity: Ill, What: "Envoys refuse configuration, and keep the previous one", Evidence: append(evidence, p.subject.Seen), Cure: []string{cure},
 	})
 }
 
@@ -99,7 +99,7 @@ func (p *plane) sendErrors() verdict {
 		return well()
 	}
 	return well(Finding{
-		Severity: Ill, What: "pushes fail: those proxies go on with what they had", Evidence: evidence,
-		Cure: []string{"look for proxies without CPU (throttled sidecars do not read), and for networks that drop idle connections; PILOT_XDS_SEND_TIMEOUT"},
+		Severity: Ill, What: "pushes fail: those proxies keep the previous configuration", Evidence: evidence,
+		Cure: []string{"check for throttled sidecars, which do not read, and for networks that drop idle connections; see PILOT_XDS_SEND_TIMEOUT"},
 	})
 }

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// longUnacked is how many seconds a change may lack a proxy's answer before that is told.
+// longUnacked is the time in seconds without a proxy's answer from which on there is a finding.
 const longUnacked = 10
 
 func (p *plane) staleEndpoints() verdict {
 	if p.istiod() {
 		return well(Finding{
-			Severity: Blind, What: "it cannot be seen which proxies still hold endpoints that are gone",
-			Evidence: []string{"istiod keeps no account of what proxies have"},
-			Cure:     []string{"point at sidecars, too (--sidecar): an endpoint that refuses all connections is told; Moonsail's control plane keeps account (moonsail stale, moonsail_stale_proxies)"},
+			Severity: Blind, What: "unknown which proxies still have endpoints that are gone",
+			Evidence: []string{"istiod does not track what proxies have"},
+			Cure:     []string{"examine sidecars, too (--sidecar), to find endpoints that refuse all connections; Moonsail tracks it (moonsail stale, moonsail_stale_proxies)"},
 		})
 	}
 	var evidence []string
@@ -27,20 +27,20 @@ func (p *plane) staleEndpoints() verdict {
 		return well()
 	}
 	return well(Finding{
-		Severity: Ill, What: "proxies do not have what is in force: some may call what is gone", Evidence: evidence,
-		Cure: []string{"moonsail stale names them and why; moonsail explain OBJECT names who lacks a change"},
+		Severity: Ill, What: "proxies do not have the current configuration, and may call endpoints that are gone", Evidence: evidence,
+		Cure: []string{"find the proxies and the reasons with moonsail stale, or for one object with moonsail explain OBJECT"},
 	})
 }
 
-// contradictions are gauges of istiod that count objects which contradict one another, or lead nowhere.
+// contradictions are gauges of istiod that count conflicting or dangling objects.
 var contradictions = map[string]string{
-	"pilot_conflict_outbound_listener_tcp_over_current_tcp": "services of TCP on one port, without addresses to tell them apart: calls to one go to the other; give ServiceEntries addresses",
-	"pilot_conflict_inbound_listener":                       "two of a workload's services on one port with different protocols",
+	"pilot_conflict_outbound_listener_tcp_over_current_tcp": "TCP services on one port without addresses: calls to one go to the other; add addresses to the ServiceEntries",
+	"pilot_conflict_inbound_listener":                       "services of a workload on one port with different protocols",
 	"pilot_vservice_dup_domain":                             "VirtualServices with the same host: all but the oldest are ignored; merge them, or delegate",
-	"pilot_duplicate_envoy_clusters":                        "clusters of one name, of which the first is taken",
-	"pilot_destrule_subsets":                                "subsets of one name in several DestinationRules of a host",
-	"pilot_no_ip":                                           "Pods without an address that are endpoints",
-	"endpoint_no_pod":                                       "endpoints whose Pods are not known, and so have no identity",
+	"pilot_duplicate_envoy_clusters":                        "clusters with one name: the first one is used",
+	"pilot_destrule_subsets":                                "subsets with one name in several DestinationRules of a host",
+	"pilot_no_ip":                                           "endpoints whose Pods have no address",
+	"endpoint_no_pod":                                       "endpoints without a known Pod, and so without an identity",
 }
 
 func (p *plane) conflicts() verdict {
@@ -51,7 +51,7 @@ func (p *plane) conflicts() verdict {
 		if n := p.now.Sum(metric); n > 0 {
 			f = append(f, Finding{
 				Severity: Risk, What: contradictions[metric], Evidence: []string{fmt.Sprintf("%s %.0f", metric, n)},
-				Cure: []string{"moonsail analyze names the objects, of a directory or a live cluster (istioctl analyze finds some)"},
+				Cure: []string{"find the objects with moonsail analyze, in a directory or a cluster (istioctl analyze finds some)"},
 			})
 		}
 	}
@@ -61,22 +61,22 @@ func (p *plane) conflicts() verdict {
 	return well(f...)
 }
 
-// busyFrom is the share of its CPUs from which on a control plane has none to spare for a storm.
+// busyFrom is the share of its CPUs from which on a control plane has no reserve for a storm of changes.
 const busyFrom = 0.7
 
 func (p *plane) cpu() verdict {
 	limit := p.now.Sum("go_sched_gomaxprocs_threads")
 	if p.over <= 0 || limit == 0 || !p.now.Has("process_cpu_seconds_total") {
-		return nothing // since it started says nothing of now
+		return nothing // a rate since the start says nothing about the present
 	}
 	used := p.counted.Sum("process_cpu_seconds_total") / p.over.Seconds()
 	if used < busyFrom*limit {
 		return well()
 	}
 	return well(Finding{
-		Severity: Ill, What: "the control plane's CPUs are busy: everything above waits for that",
+		Severity: Ill, What: "the control plane's CPUs are busy, which delays all stages above",
 		Evidence: []string{fmt.Sprintf("process_cpu_seconds_total: %.1f CPUs of %.0f (go_sched_gomaxprocs_threads), %s", used, limit, p.subject.Seen)},
-		Cure:     []string{"a CPU limit that is no less than what storms take; a profile says on what: " + p.profileCommand()},
+		Cure:     []string{"raise the CPU limit to what storms of changes need; find the cause with " + p.profileCommand()},
 	})
 }
 
@@ -87,7 +87,8 @@ func (p *plane) profileCommand() string {
 	return "moonsail profile control-plane"
 }
 
-// soonEnds is before when a root certificate is to be replaced: workloads need the new one before.
+// soonEnds is the time before the end of a root certificate from which on there is a finding: workloads
+// need the new one earlier.
 const soonEnds = 30 * 24 * time.Hour
 
 func (p *plane) rootCertificate() verdict {
@@ -101,7 +102,7 @@ func (p *plane) rootCertificate() verdict {
 		return well()
 	}
 	return well(Finding{
-		Severity: Ill, What: "the root certificate ends soon: nobody in the mesh believes anybody then",
+		Severity: Ill, What: "the root certificate expires soon: mutual TLS fails after that",
 		Evidence: []string{fmt.Sprintf("%s: in %.0f days", metric, left.Hours()/24)},
 		Cure:     []string{"rotate the root with an overlap of old and new (cacerts, or docs/upgrade.md)"},
 	})

@@ -10,15 +10,15 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/profile/flamegraph"
 )
 
-// FromGo reads a CPU profile as Go programs give it. A goroutine's thread changes, so what
-// stands for a thread is the function that a goroutine began with.
+// FromGo reads a CPU profile of a Go program. Goroutines change threads, so that the first function of a
+// goroutine stands for its thread.
 func FromGo(b []byte) (*Profile, error) {
 	g, err := profile.ParseData(b)
 	if err != nil {
 		return nil, fmt.Errorf("CPU profile: %w", err)
 	}
 	if len(g.SampleType) != 2 || g.SampleType[0].Type != "samples" || g.SampleType[1].Unit != "nanoseconds" {
-		return nil, errors.New("CPU profile: its samples are not counts and nanoseconds")
+		return nil, errors.New("CPU profile: samples are not in counts and nanoseconds")
 	}
 	p := &Profile{Seconds: time.Duration(g.DurationNanos).Seconds(), Named: 1, Frames: 1}
 	if g.Period > 0 {
@@ -50,8 +50,7 @@ func FromGo(b []byte) (*Profile, error) {
 	return p, nil
 }
 
-// goStack turns a sample round: its locations are innermost first, and so are the functions
-// that were inlined at one.
+// goStack reverses a sample: its locations and inlined functions are innermost first.
 func goStack(s *profile.Sample) flamegraph.Stack {
 	out := flamegraph.Stack{Count: s.Value[0]}
 	for i := len(s.Location) - 1; i >= 0; i-- {

@@ -8,8 +8,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/profile/flamegraph"
 )
 
-// namer names frames: by perf, and where perf has no name, by what a stripped program says
-// of its classes.
+// namer names frames by perf or, if perf has no name, by the class descriptions of a stripped program.
 type namer struct {
 	pid    int
 	mapped []mapping
@@ -20,9 +19,8 @@ func newNamer(pid int, mapped []mapping) *namer {
 	return &namer{pid: pid, mapped: mapped, files: map[string]*program{}}
 }
 
-// name is a frame's name, as package flamegraph has it, and whether it is one: where it is
-// not, it is the module and where the function begins there. A caller's address is where it
-// goes on after the call.
+// name returns a frame's name for package flamegraph, and whether it is a real one. If not, it is the
+// module and the start of the function. A caller's address is the one after the call.
 func (n *namer) name(f Frame, caller bool) (text string, named bool) {
 	if strings.HasPrefix(f.Module, "[kernel") || strings.HasPrefix(f.Module, "[guest.kernel") {
 		if f.Symbol == "" {
@@ -48,7 +46,7 @@ func (n *namer) name(f Frame, caller bool) (text string, named bool) {
 	return fmt.Sprintf("%s+%#x%s", filepath.Base(module), start, flamegraph.Unnamed), false
 }
 
-// place is where in which file a frame is. Older versions of perf give addresses in memory.
+// place returns a frame's offset in its file. Older versions of perf print addresses in memory.
 func (n *namer) place(f Frame) (file string, offset uint64) {
 	for _, m := range n.mapped {
 		if f.Address >= m.from && f.Address < m.to {
@@ -58,7 +56,7 @@ func (n *namer) place(f Frame) (file string, offset uint64) {
 	return f.Module, f.Address
 }
 
-// file reads a program once. In a container the path is the container's.
+// file reads a program once. The path is the one inside of the container.
 func (n *namer) file(path string) *program {
 	p, ok := n.files[path]
 	if !ok && strings.HasPrefix(path, "/") {

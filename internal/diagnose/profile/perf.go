@@ -1,5 +1,5 @@
-// Package profile finds out where a process spends its CPU: an Envoy by perf, the control
-// plane by its own CPU profile. Both give stacks that package flamegraph draws.
+// Package profile finds out where a process spends its CPU: an Envoy by perf, the control plane by its own
+// CPU profile. Both give stacks for package flamegraph.
 package profile
 
 import (
@@ -19,27 +19,26 @@ import (
 
 // Options say what to record.
 type Options struct {
-	Perf      string        // the program; "": perf, by PATH
+	Perf      string        // path of perf; "": searched in PATH
 	PID       int           // of the process
-	Duration  time.Duration // how long
+	Duration  time.Duration // duration
 	Frequency int           // samples a second of each thread that runs
 }
 
-// Kinds of failures that people can do something about.
+// Errors with advice for users.
 var (
-	// ErrNoPerf: there is no such program.
-	ErrNoPerf = errors.New("there is no perf on this machine")
-	// ErrNotPermitted: the kernel does not let us.
-	ErrNotPermitted = errors.New("the kernel does not permit it")
-	// ErrNoProcess: the process is not there.
-	ErrNoProcess = errors.New("there is no such process")
-	// ErrIdle: no CPU was used.
-	ErrIdle = errors.New("the process has used no CPU meanwhile")
+	// ErrNoPerf is the error if perf is not installed.
+	ErrNoPerf = errors.New("perf: not found on this machine")
+	// ErrNotPermitted is the error if the kernel refuses.
+	ErrNotPermitted = errors.New("the kernel refuses permission")
+	// ErrNoProcess is the error if the process does not exist.
+	ErrNoProcess = errors.New("no such process")
+	// ErrIdle is the error if the process used no CPU.
+	ErrIdle = errors.New("the process used no CPU")
 )
 
-// Record has perf sample a process, and gives what it was doing. The clock is the CPU's
-// timer, which virtual machines have too; stacks are followed by frame pointers, which Envoy
-// is built with.
+// Record samples a process with perf. It uses the CPU's timer, which virtual machines have too. It follows
+// stacks by frame pointers; Envoy is built with them.
 func Record(ctx context.Context, o *Options) (*Profile, error) {
 	perf, err := findPerf(o.Perf)
 	if err != nil {
@@ -49,7 +48,7 @@ func Record(ctx context.Context, o *Options) (*Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // the system removes it in the end
+	defer func() { _ = os.RemoveAll(dir) }() // the system removes it eventually
 	before, err := readThreads(o.PID)
 	if err != nil {
 		return nil, err
@@ -60,7 +59,7 @@ func Record(ctx context.Context, o *Options) (*Profile, error) {
 		return nil, err
 	}
 	p := &Profile{PID: o.PID, Frequency: o.Frequency, Seconds: time.Since(begun).Seconds()}
-	after, _ := readThreads(o.PID) // it may have ended: times are not known then
+	after, _ := readThreads(o.PID) // the process may have ended; its CPU times are unknown then
 	samples, err := script(ctx, perf, data)
 	if err != nil {
 		return nil, err
@@ -102,7 +101,7 @@ func script(ctx context.Context, perf, data string) ([]Sample, error) {
 	return parseScript(bytes.NewReader(out))
 }
 
-// run runs perf. When ctx ends it is asked to, and so ends what it has started.
+// run runs perf. If ctx ends, it interrupts perf, which then ends what it has started.
 func run(ctx context.Context, perf string, args ...string) ([]byte, error) {
 	var out, said bytes.Buffer
 	cmd := exec.CommandContext(ctx, perf, args...)
@@ -119,10 +118,10 @@ func run(ctx context.Context, perf string, args ...string) ([]byte, error) {
 	case refusedByKernel(said.String()):
 		return nil, fmt.Errorf("perf %s: %w (kernel.perf_event_paranoid is %s)", args[0], ErrNotPermitted, paranoid())
 	}
-	return nil, fmt.Errorf("perf %s: %w: %s", args[0], err, cmp.Or(firstLines(said.String()), "it does not say why; may processes be sampled on this machine?"))
+	return nil, fmt.Errorf("perf %s: %w: %s", args[0], err, cmp.Or(firstLines(said.String()), "no reason given: check that this machine allows sampling of processes"))
 }
 
-// refusedByKernel knows what perf says where it may not.
+// refusedByKernel recognizes perf's messages about missing permission.
 func refusedByKernel(said string) bool {
 	for _, words := range []string{"perf_event_paranoid", "Permission denied", "Operation not permitted", "No permission", "is limited"} {
 		if strings.Contains(said, words) {
@@ -132,7 +131,7 @@ func refusedByKernel(said string) bool {
 	return false
 }
 
-// paranoid is how much the kernel lets people measure who are not root.
+// paranoid returns the kernel's limit for measurements by users other than root.
 func paranoid() string {
 	b, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid")
 	if err != nil {
@@ -141,7 +140,7 @@ func paranoid() string {
 	return strings.TrimSpace(string(b))
 }
 
-const wordsOfPerf = 4 // lines: more is usage
+const wordsOfPerf = 4 // lines; the rest is usage text
 
 func firstLines(text string) string {
 	list := strings.Split(strings.TrimSpace(text), "\n")

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// thread is what the kernel says of a thread.
+// thread is a thread as the kernel describes it.
 type thread struct {
 	name string
-	used time.Duration // CPU time since it began
+	used time.Duration // CPU time since its start
 }
 
 func alive(pid int) bool {
@@ -22,7 +22,7 @@ func alive(pid int) bool {
 	return err == nil
 }
 
-// readThreads reads names and CPU times of a process's threads, by id.
+// readThreads reads names and CPU times of a process's threads, by ID.
 func readThreads(pid int) (map[int]thread, error) {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	tasks, err := os.ReadDir(dir)
@@ -52,7 +52,7 @@ type mapping struct {
 	file             string
 }
 
-// readMaps reads what code is where; nothing where we may not.
+// readMaps reads the mapped code of a process; nil without permission.
 func readMaps(pid int) []mapping {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
@@ -61,7 +61,7 @@ func readMaps(pid int) []mapping {
 	return parseMaps(text)
 }
 
-// parseMaps reads lines "FROM-TO PERMISSIONS OFFSET DEVICE INODE FILE", of code alone.
+// parseMaps reads lines "FROM-TO PERMISSIONS OFFSET DEVICE INODE FILE", and keeps those of code.
 func parseMaps(text []byte) (out []mapping) {
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		f := strings.Fields(lines.Text())

@@ -9,32 +9,32 @@ import (
 
 // Profile is where a process spent its CPU.
 type Profile struct {
-	Subject   string                `json:"subject"` // whose it is, in words
+	Subject   string                `json:"subject"` // name of the process
 	PID       int                   `json:"pid,omitempty"`
 	Seconds   float64               `json:"seconds"`
 	Frequency int                   `json:"frequency"` // samples a second of each thread that runs
 	Samples   int64                 `json:"samples"`
-	Named     float64               `json:"named"`     // share of samples whose innermost frame has a name
-	Frames    float64               `json:"frames"`    // share of all frames that have one
-	Threads   []Thread              `json:"threads"`   // by samples
-	Functions []flamegraph.Function `json:"functions"` // by their own samples
+	Named     float64               `json:"named"`     // share of samples with a named innermost frame
+	Frames    float64               `json:"frames"`    // share of all frames with a name
+	Threads   []Thread              `json:"threads"`   // ordered by samples
+	Functions []flamegraph.Function `json:"functions"` // ordered by their own samples
 
-	Stacks []flamegraph.Stack `json:"-"` // each under its thread
+	Stacks []flamegraph.Stack `json:"-"` // each below its thread
 }
 
-// Thread is a thread, or in the control plane all goroutines that began with one function.
+// Thread is a thread or, in the control plane, all goroutines with one first function.
 type Thread struct {
 	Name    string                `json:"name"`
 	ID      int                   `json:"id,omitempty"`
-	CPU     float64               `json:"cpu"` // CPUs that it used; -1: not known
+	CPU     float64               `json:"cpu"` // CPUs that it used; -1: unknown
 	Samples int64                 `json:"samples"`
-	Top     []flamegraph.Function `json:"top"` // its functions with the most samples of their own
+	Top     []flamegraph.Function `json:"top"` // those with the most samples of their own
 }
 
-// topOfThread is how many functions of a thread are told.
+// topOfThread is the number of listed functions of a thread.
 const topOfThread = 5
 
-// fill makes a profile of samples. Threads that were never seen are told, too.
+// fill makes a profile of samples. It lists threads without samples, too.
 func (p *Profile) fill(samples []Sample, names *namer, before, after map[int]thread) {
 	stacks := map[int][]flamegraph.Stack{}
 	frames, named, leaves := 0, 0, 0
@@ -66,7 +66,7 @@ func (p *Profile) fill(samples []Sample, names *namer, before, after map[int]thr
 	p.conclude()
 }
 
-// threadName tells the main thread from others of its name.
+// threadName separates the main thread from others with the same name.
 func (p *Profile) threadName(id int, name string) string {
 	if id == p.PID {
 		return "main: " + name
@@ -91,7 +91,7 @@ func topOf(list []flamegraph.Stack) []flamegraph.Function {
 	return top[:min(len(top), topOfThread)]
 }
 
-// inner leaves out the threads' own names, which are no functions.
+// inner leaves out the names of threads, which are not functions.
 func inner(list []flamegraph.Stack) []flamegraph.Stack {
 	out := make([]flamegraph.Stack, 0, len(list))
 	for _, s := range list {

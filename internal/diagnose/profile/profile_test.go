@@ -175,5 +175,5 @@ func TestFromGoRefuses(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, heap.Write(&b))
 	_, err = FromGo(b.Bytes())
-	require.ErrorContains(t, err, "not counts and nanoseconds")
+	require.ErrorContains(t, err, "not in counts and nanoseconds")
 }

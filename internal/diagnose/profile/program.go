@@ -12,24 +12,24 @@ import (
 	"github.com/ianlancetaylor/demangle"
 )
 
-// program is what a stripped program still tells: where its functions begin, as unwinding
-// exceptions needs that, and the names of classes with virtual functions, as dynamic_cast
-// needs those. A virtual function is so known by its class and place in the class's table.
+// program has what a stripped program still contains: the starts of its functions, which exceptions need,
+// and the names of classes with virtual functions, which dynamic_cast needs. So a virtual function is known
+// by its class and its place in the class's table.
 type program struct {
 	loads   []elf.ProgHeader
 	starts  []uint64 // of functions, ascending
 	virtual map[uint64]slot
-	names   map[string]string // mangled -> readable, of those that were asked for
+	names   map[string]string // mangled -> readable names, as far as they were needed
 }
 
 // slot is a place in the table of virtual functions of a class.
 type slot struct {
 	class string // mangled
 	index int
-	depth int // how many classes it is derived from, in a line
+	depth int // number of base classes above it
 }
 
-// readProgram is nil where the file cannot be read, or is no ELF file.
+// readProgram returns nil if the file cannot be read or is not an ELF file.
 func readProgram(path string) *program {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -46,8 +46,8 @@ func readProgram(path string) *program {
 	return p
 }
 
-// function is where the function begins that has an offset of the file, as an address of the
-// file, and its name where it is known.
+// function returns the start of the function that contains an offset of the file, and its name if it is
+// known.
 func (p *program) function(offset uint64) (start uint64, name string) {
 	start = offset
 	for i := range p.loads {
@@ -64,7 +64,7 @@ func (p *program) function(offset uint64) (start uint64, name string) {
 	return start, ""
 }
 
-// longest is how much of a name is kept: templates may fill pages.
+// longest is the maximum length of a name: names of templates may fill pages.
 const longest = 240
 
 func (p *program) readable(class string) string {
@@ -72,7 +72,7 @@ func (p *program) readable(class string) string {
 		return text
 	}
 	text := strings.TrimPrefix(demangle.Filter("_ZTS"+class), "typeinfo name for ")
-	// A function object is known by what it was made of.
+	// A function object has the name of what it was made from.
 	if inner, ok := strings.CutPrefix(text, "std::__1::__function::__func<"); ok {
 		text = "function<" + inner
 	}
@@ -83,8 +83,8 @@ func (p *program) readable(class string) string {
 	return text
 }
 
-// functionStarts reads the table for binary search of .eh_frame_hdr, where it has the form
-// that all linkers write: a count, and pairs of 32 bits relative to the section.
+// functionStarts reads the search table of .eh_frame_hdr in the form that all linkers write: a count, and
+// pairs of 32-bit offsets relative to the section.
 func functionStarts(f *elf.File) (out []uint64) {
 	s := f.Section(".eh_frame_hdr")
 	if s == nil {
@@ -101,11 +101,11 @@ func functionStarts(f *elf.File) (out []uint64) {
 	return out
 }
 
-// pointer is a word of the file that the loader makes an address.
+// pointer is a word of the file that the loader relocates to an address.
 type pointer struct{ at, to uint64 }
 
-// pointers are all words that are addresses within the program, ascending. Only programs that
-// can be loaded anywhere have such a list.
+// pointers returns all words that are addresses within the program, ascending. Only position-independent
+// programs have such a list.
 func pointers(f *elf.File) (out []pointer) {
 	relative := map[elf.Machine]uint32{elf.EM_X86_64: uint32(elf.R_X86_64_RELATIVE), elf.EM_AARCH64: uint32(elf.R_AARCH64_RELATIVE)}
 	kind, ok := relative[f.Machine]

@@ -10,8 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/profile/flamegraph"
 )
 
-// Save writes profile.svg, stacks.folded and profile.json into a folder, which is made where
-// it is not there; raw, if there is any, as cpu.pprof.
+// Save writes profile.svg, stacks.folded and profile.json into a folder, which it makes if necessary. raw,
+// if not empty, becomes cpu.pprof.
 func (p *Profile) Save(dir string, raw []byte) error {
 	var svg, folded bytes.Buffer
 	if err := p.graph().WriteSVG(&svg); err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Sample is one moment of a thread: its call stack, innermost frame first.
+// Sample is the call stack of a thread at one moment, innermost frame first.
 type Sample struct {
 	Thread int    // id
 	Name   string // of the thread
@@ -17,16 +17,16 @@ type Sample struct {
 
 // Frame is one call.
 type Frame struct {
-	Address uint64 // offset in the module's file; in memory where perf is old, or the module none
-	Symbol  string // "": not known
+	Address uint64 // offset in the module's file; an address in memory if perf is old, or there is no module
+	Symbol  string // "": unknown
 	Module  string // a file, "[kernel.kallsyms]", "[vdso]", ...
 }
 
-// scriptFields are what perf script is asked for, in its own order.
+// scriptFields are the fields that perf script prints, in its order.
 const scriptFields = "comm,tid,ip,sym,dso"
 
-// parseScript reads what perf script prints: a line "NAME TID", a line "ADDRESS SYMBOL
-// (MODULE)" for each frame, an empty line.
+// parseScript reads the output of perf script: a line "NAME TID", a line "ADDRESS SYMBOL (MODULE)" for each
+// frame, an empty line.
 func parseScript(r io.Reader) (out []Sample, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -58,7 +58,7 @@ func parseThread(line string) (Sample, error) {
 	at := strings.LastIndexByte(line, ' ')
 	tid, err := strconv.Atoi(line[at+1:])
 	if at < 0 || err != nil {
-		return Sample{}, fmt.Errorf("%q is no thread's name and id", line)
+		return Sample{}, fmt.Errorf("%q: not the name and ID of a thread", line)
 	}
 	return Sample{Thread: tid, Name: strings.TrimSpace(line[:at])}, nil
 }
@@ -68,7 +68,7 @@ func parseFrame(line string) (Frame, error) {
 	address, err := strconv.ParseUint(first, 16, 64)
 	open := strings.LastIndex(rest, " (")
 	if err != nil || open < 0 || !strings.HasSuffix(rest, ")") {
-		return Frame{}, fmt.Errorf("%q is no frame", line)
+		return Frame{}, fmt.Errorf("%q: not a frame", line)
 	}
 	f := Frame{Address: address, Symbol: rest[:open], Module: rest[open+2 : len(rest)-1]}
 	if f.Symbol == "[unknown]" {

@@ -5,17 +5,17 @@ import (
 	"debug/elf"
 )
 
-// classes are the types that a program describes for dynamic_cast, by the address of the
-// description: a pointer to its own table, one to the mangled name, then, for a class with a
-// single base, one to the base's description.
+// classes are the types that a program describes for dynamic_cast, by the address of the description: a
+// pointer to its own table, one to the mangled name, then, for a class with a single base, one to the
+// base's description.
 type classes struct {
-	to    map[uint64]uint64 // where pointers lead, by their address
+	to    map[uint64]uint64 // targets of pointers, by their address
 	names map[uint64]string
 }
 
-// virtualFunctions names functions by the tables that they are in. A table begins after the
-// pointer to its class's description; a function that a class inherits is in several tables,
-// and is named by the class that is derived least.
+// virtualFunctions names functions by the tables that contain them. A table begins after the pointer to its
+// class's description. A function that a class inherits is in several tables; it gets the name of the base
+// class.
 func virtualFunctions(f *elf.File) map[uint64]slot {
 	list, text := pointers(f), f.Section(".text")
 	if len(list) == 0 || text == nil {
@@ -46,7 +46,7 @@ func virtualFunctions(f *elf.File) map[uint64]slot {
 	return out
 }
 
-// find takes for a description what has a pointer to a mangled name after another pointer.
+// find treats a pointer to a mangled name after another pointer as a description.
 func (c *classes) find(f *elf.File, list []pointer) {
 	s := f.Section(".rodata")
 	if s == nil {
@@ -66,17 +66,17 @@ func (c *classes) find(f *elf.File, list []pointer) {
 	}
 }
 
-// depth is how many classes are above a class that has one base each.
+// depth returns the number of classes above a class, if each has one base.
 func (c *classes) depth(class uint64) (n int) {
-	const most = 32 // against a circle
+	const most = 32 // limit for cycles
 	for base := c.to[class+16]; n < most && c.names[base] != ""; base = c.to[base+16] {
 		n++
 	}
 	return n
 }
 
-// mangled is the name of a class as a compiler writes it, at the beginning of some bytes; ""
-// where there is none. A star marks a class that is known in its own file alone.
+// mangled returns the mangled class name at the beginning of some bytes; "" if there is none. A star marks
+// a class that is local to its file.
 func mangled(b []byte) string {
 	const shortest, most = 4, 4000
 	end := bytes.IndexByte(b[:min(len(b), most)], 0)

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// act does what the route says, once filters have let the request pass.
+// act performs the action of the route, after the filters have let the request pass.
 func (w *World) act(x *exchange) error {
 	switch a := x.route.GetAction().(type) {
 	case *routev3.Route_DirectResponse:
@@ -20,7 +20,7 @@ func (w *World) act(x *exchange) error {
 		x.res.Body = body(a.DirectResponse.GetBody())
 		x.answerHeaders()
 		if x.res.Status == 201 || x.res.Status/100 == 3 {
-			// Envoy names the request's own URL, as RFC 9110 asks of such answers.
+			// Envoy names the request's own URL, as RFC 9110 requires of such answers.
 			x.res.Location = x.scheme + "://" + x.headers[":authority"] + x.headers[":path"]
 		}
 		return nil
@@ -30,7 +30,7 @@ func (w *World) act(x *exchange) error {
 	case *routev3.Route_Route:
 		return w.route(x, a.Route)
 	default:
-		return fmt.Errorf("route action %T is not known to the simulator", a)
+		return fmt.Errorf("route action %T is unknown to the simulator", a)
 	}
 }
 
@@ -41,14 +41,14 @@ func body(d *corev3.DataSource) string {
 	return string(d.GetInlineBytes())
 }
 
-// answerHeaders are the response headers of an answer that the proxy gives itself.
+// answerHeaders are the response headers of an answer that the proxy itself gives.
 func (x *exchange) answerHeaders() {
 	u := Upstream{}
 	x.changeHeaders(&u, nil)
 	x.res.ResponseHeaders = u.response
 }
 
-// route forwards: what is said for the route first, then what each cluster adds.
+// route forwards the request: the settings of the route first, then those of each cluster.
 func (w *World) route(x *exchange, a *routev3.RouteAction) error {
 	var err error
 	res := x.res
@@ -78,8 +78,7 @@ func (w *World) route(x *exchange, a *routev3.RouteAction) error {
 	return nil
 }
 
-// finish tells for each cluster what its requests look like, and what happens where no
-// cluster can take any.
+// finish describes the requests to each cluster, and the answer if no cluster can take any.
 func (x *exchange) finish(a *routev3.RouteAction, shares []share) {
 	for i := range x.res.Upstreams {
 		u := &x.res.Upstreams[i]
@@ -92,17 +91,17 @@ func (x *exchange) finish(a *routev3.RouteAction, shares []share) {
 	}
 }
 
-// unreached is the answer where no endpoint can be reached: routes may say which one it is where
-// there is no cluster.
+// unreached is the answer if no endpoint can be reached. A route may configure the answer for a missing
+// cluster.
 func (x *exchange) unreached(a *routev3.RouteAction) (status int, reason string) {
 	known := func(u Upstream) bool { return u.Discovery != unknownCluster }
 	if a.GetClusterNotFoundResponseCode() != routev3.RouteAction_INTERNAL_SERVER_ERROR || slices.ContainsFunc(x.res.Upstreams, known) {
 		return 503, "no healthy upstream"
 	}
-	return 500, "there is no such cluster"
+	return 500, "unknown cluster"
 }
 
-// shares are the clusters of a route with their weights.
+// shares returns the clusters of a route with their weights.
 func (x *exchange) shares(a *routev3.RouteAction) ([]share, error) {
 	switch s := a.GetClusterSpecifier().(type) {
 	case *routev3.RouteAction_Cluster:
@@ -120,11 +119,11 @@ func (x *exchange) shares(a *routev3.RouteAction) ([]share, error) {
 		}
 		return out, nil
 	default:
-		return nil, fmt.Errorf("cluster specifier %T is not known to the simulator", s)
+		return nil, fmt.Errorf("cluster specifier %T is unknown to the simulator", s)
 	}
 }
 
-// timeout of a route; Envoy's default is 15 s, and 0 means none.
+// timeout returns the timeout of a route. Envoy's default is 15 s, and 0 means none.
 func timeout(d *durationpb.Duration) string {
 	switch {
 	case d == nil:
@@ -181,8 +180,8 @@ func hashed(h *routev3.RouteAction_HashPolicy) string {
 	}
 }
 
-// perFilter finds the configuration of an HTTP filter for this request: the most
-// specific one, from the weighted cluster up.
+// perFilter returns the configuration of an HTTP filter for this request: the most specific one, from the
+// weighted cluster up.
 func (x *exchange) perFilter(name string) *anypb.Any {
 	for _, level := range []map[string]*anypb.Any{
 		x.route.GetTypedPerFilterConfig(), x.vh.GetTypedPerFilterConfig(), x.rc.GetTypedPerFilterConfig(),

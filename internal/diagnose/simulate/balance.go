@@ -11,15 +11,15 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 )
 
-// place finds the cluster's endpoints and their shares.
+// place computes the cluster's endpoints and their shares.
 func (w *World) place(u *Upstream, c *clusterv3.Cluster, r *request) error {
 	switch {
 	case u.Discovery == "envoy.clusters.dynamic_forward_proxy":
-		// The dynamic forward proxy resolves the authority itself.
+		// The dynamic forward proxy resolves the authority.
 		u.Endpoints = []Endpoint{{Address: r.headers[":authority"], Percent: 100}}
 		return nil
 	case c.GetClusterType() != nil && !strings.HasSuffix(u.Discovery, "_DNS"):
-		return fmt.Errorf("cluster type %s is not known to the simulator", u.Discovery)
+		return fmt.Errorf("cluster type %s is unknown to the simulator", u.Discovery)
 	case c.GetType() == clusterv3.Cluster_ORIGINAL_DST:
 		u.Endpoints = []Endpoint{{Address: originalDst(c, r), Percent: 100}}
 		return nil
@@ -30,7 +30,7 @@ func (w *World) place(u *Upstream, c *clusterv3.Cluster, r *request) error {
 		}
 		a := w.assignment(name)
 		if a == nil {
-			return fmt.Errorf("its endpoints %q are not there: it would not finish warming", name)
+			return fmt.Errorf("endpoints %q: missing, so the cluster would not finish warming", name)
 		}
 		u.Endpoints = balance(c, a)
 		return nil
@@ -65,8 +65,8 @@ type host struct {
 	load     float64
 }
 
-// balance gives each endpoint its share of the cluster's calls: priorities by their
-// health, then localities by weight where that is switched on, then endpoints by weight.
+// balance computes the share of each endpoint of the cluster's calls: priorities by health, then localities
+// by weight if locality weights are on, then endpoints by weight.
 func balance(c *clusterv3.Cluster, a *endpointv3.ClusterLoadAssignment) []Endpoint {
 	levels := map[uint32][]*host{}
 	var order []*host
@@ -110,7 +110,7 @@ func newHost(l *endpointv3.LocalityLbEndpoints, e *endpointv3.LbEndpoint) *host 
 		h.Health = strings.ToLower(e.GetHealthStatus().String())
 	}
 	if h.Weight == 1 {
-		h.Weight = 0 // left out of the text; share counts it as 1
+		h.Weight = 0 // the text leaves it out; share counts it as 1
 	}
 	return h
 }
@@ -129,9 +129,9 @@ func addressOf(a *corev3.Address) string {
 	return ""
 }
 
-// priorityLoads follows Envoy's priority levels: a level is fully able where its share
-// of healthy hosts, times the overprovisioning factor, reaches 100 percent; what it
-// cannot take spills over. Below the panic threshold health is ignored.
+// priorityLoads follows Envoy's priority levels. A level takes its full load if its share of healthy hosts,
+// times the overprovisioning factor, reaches 100 percent. The rest goes to the next levels. Below the panic
+// threshold health is ignored.
 func priorityLoads(c *clusterv3.Cluster, a *endpointv3.ClusterLoadAssignment, levels map[uint32][]*host, top uint32) (map[uint32]float64, map[uint32]bool) {
 	factor := 1.4
 	if f := a.GetPolicy().GetOverprovisioningFactor(); f != nil {
@@ -180,7 +180,7 @@ func panics(c *clusterv3.Cluster, healthy map[uint32]float64, total float64) map
 	return out
 }
 
-// spread shares a priority's load among its hosts.
+// spread distributes a priority's load over its hosts.
 func spread(c *clusterv3.Cluster, hosts []*host, load float64, panicking bool) {
 	usable := slices.DeleteFunc(slices.Clone(hosts), func(h *host) bool { return !h.healthy && !panicking })
 	weigh := func(h *host) float64 { return h.share() }
@@ -201,8 +201,7 @@ func spread(c *clusterv3.Cluster, hosts []*host, load float64, panicking bool) {
 	}
 }
 
-// localityShares weighs a host within its locality, and the locality by its weight and
-// by how much of it is healthy.
+// localityShares weights a host within its locality, and the locality by its weight and its healthy share.
 func localityShares(all, usable []*host) func(*host) float64 {
 	members, good, sum := map[*endpointv3.LocalityLbEndpoints]float64{}, map[*endpointv3.LocalityLbEndpoints]float64{}, map[*endpointv3.LocalityLbEndpoints]float64{}
 	weighted := false

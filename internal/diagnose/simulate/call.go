@@ -9,69 +9,68 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
-// Protocol is what a client speaks on its connection.
+// Protocol is the protocol of a client's connection.
 type Protocol string
 
-// The protocols. HTTPS is HTTP inside of TLS: where no filter chain ends the TLS, it is
-// the same as TLS.
+// The protocols. HTTPS is HTTP inside of TLS. If no filter chain ends the TLS, it equals TLS.
 const (
 	HTTP  Protocol = "http"  // HTTP/1.1
 	HTTP2 Protocol = "http2" // with prior knowledge
-	GRPC  Protocol = "grpc"  // HTTP2 with grpc's headers
+	GRPC  Protocol = "grpc"  // HTTP2 with gRPC's headers
 	TCP   Protocol = "tcp"   // bytes that are neither HTTP nor TLS
 	TLS   Protocol = "tls"
 	HTTPS Protocol = "https"
 )
 
-// Call is one connection, and for HTTP one request on it.
+// Call is one connection and, for HTTP, one request on it.
 type Call struct {
 	// To is the address that the client connects to, "IP:port".
 	To string `yaml:"to"`
-	// Inbound calls come from outside to the proxy's own workload.
+	// Inbound is set for calls from outside to the proxy's own workload.
 	Inbound bool `yaml:"inbound,omitempty"`
-	// Direct calls go to a listener that is bound to To; nothing intercepts them.
+	// Direct is set for calls to a listener that is bound to To, which nothing intercepts.
 	Direct bool `yaml:"direct,omitempty"`
-	// From is the client's address, "IP:port"; by default one that nobody else has.
+	// From is the client's address, "IP:port". The default is an address that no workload has.
 	From string `yaml:"from,omitempty"`
 
-	Protocol Protocol `yaml:"protocol,omitempty"` // http where empty
-	// Silent TCP clients wait for the server to speak first.
+	Protocol Protocol `yaml:"protocol,omitempty"` // default HTTP
+	// Silent is set for TCP clients that wait for the server to speak first.
 	Silent bool     `yaml:"silent,omitempty"`
 	SNI    string   `yaml:"sni,omitempty"`
 	ALPN   []string `yaml:"alpn,omitempty"`
 
-	Method  string            `yaml:"method,omitempty"` // GET where empty
-	Path    string            `yaml:"path,omitempty"`   // with query; "/" where empty
-	Host    string            `yaml:"host,omitempty"`   // the authority; To where empty
+	Method  string            `yaml:"method,omitempty"` // default GET
+	Path    string            `yaml:"path,omitempty"`   // with query; default "/"
+	Host    string            `yaml:"host,omitempty"`   // the authority; default To
 	Headers map[string]string `yaml:"headers,omitempty"`
 
-	// Principal is the URI name in the client's certificate ("spiffe://..."), which counts
-	// where a filter chain ends mutual TLS; empty: it has none.
+	// Principal is the URI name in the client's certificate ("spiffe://..."). It counts if a filter chain
+	// ends mutual TLS. Empty: the client has no certificate.
 	Principal string `yaml:"principal,omitempty"`
-	// At is when tokens are looked at; zero: now.
+	// At is the time at which tokens are checked; zero: now.
 	At time.Time `yaml:"at,omitempty"`
 
-	// Dice is the lot, 0 to 100, that decides about runtime fractions: a rule with a
-	// share of p percent holds where Dice < p.
+	// Dice is the random number, 0 to 100, that decides runtime fractions. A rule with a share of p percent
+	// holds if Dice < p.
 	Dice float64 `yaml:"dice,omitempty"`
 }
 
 // defaultSource is an address of TEST-NET-3, which no workload has.
 const defaultSource = "203.0.113.9:40000"
 
-// request is a call with defaults filled in, and what is known of it on the way.
+// request is a call with its defaults and what the simulator finds out about it.
 type request struct {
 	Call
 	to, from  netip.AddrPort
 	scheme    string
-	headers   map[string]string // lower-case names, pseudo headers included
-	transport string            // what inspectors found; "raw_buffer" where nothing
+	headers   map[string]string // lower-case names, including pseudo headers
+	transport string            // result of the inspectors; "raw_buffer" if they find nothing
 	sni       string
 	alpn      []string
 	secured   bool                         // a filter chain has ended the TLS
-	hcm       *hcmv3.HttpConnectionManager // that reads it; nil: none does
-	metadata  map[string]map[string]any    // what filters have left, by filter
-	offers    []string                     // upstream, by ALPN; nil: what the cluster says
+	hcm       *hcmv3.HttpConnectionManager // the connection manager that reads the request; nil: none does
+	metadata  map[string]map[string]any    // metadata that filters have set, by filter
+	offers    []string                     // upstream, by ALPN; nil: as the cluster configures
 }
 
 func (c Call) request() (*request, error) {
@@ -130,10 +129,10 @@ func (c Call) requestHeaders(scheme string) map[string]string {
 	return h
 }
 
-// isTLS tells whether the client's first bytes are a TLS handshake.
+// isTLS reports whether the client's first bytes are a TLS handshake.
 func (r *request) isTLS() bool { return r.Protocol == TLS || r.Protocol == HTTPS }
 
-// isHTTP tells whether requests can be read, once TLS has been ended.
+// isHTTP reports whether requests can be read after TLS has been ended.
 func (r *request) isHTTP() bool { return r.Protocol != TCP && r.Protocol != TLS }
 
 // path is :path without its query.
@@ -142,5 +141,5 @@ func (r *request) path() string {
 	return p
 }
 
-// holds tells whether a share of numerator in denominator holds for the call's lot.
+// holds reports whether a share of numerator in denominator holds for the call's Dice.
 func (r *request) holds(percent float64) bool { return r.Dice < percent }

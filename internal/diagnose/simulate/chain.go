@@ -2,35 +2,44 @@ package simulate
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// no is the rank of a filter chain whose criterion excludes the connection; unsaid the
-// rank of one that does not have the criterion.
+// Ranks of a filter chain: no if one of its criteria excludes the connection, unsaid if it does not have
+// the criterion.
 const (
 	no     = -1
 	unsaid = 0
 )
 
-// criteria are FilterChainMatch's, in Envoy's order. Each ranks how specifically a chain
-// names the connection; only the best ones go on to the next criterion, and there is
-// no way back: a chain that is more specific early hides the others even where it
-// fails later.
+// criteria are those of FilterChainMatch, in Envoy's order. Each ranks how specifically a chain matches the
+// connection. Only the best chains go on to the next criterion, without backtracking: a chain that is more
+// specific early hides the others even if it fails later.
 var criteria = []func(*listenerv3.FilterChainMatch, *request) int{
 	rankPort, rankDestination, rankServerName, rankTransport, rankALPN,
 	rankDirectSource, rankSourceType, rankSource, rankSourcePort,
 }
 
-// pickChain gives the filter chain for a connection: nil where none matches and there is
-// no default.
+// pickChain returns the filter chain for a connection. It returns nil if none matches and there is no
+// default.
 func pickChain(l *listenerv3.Listener, r *request) (*listenerv3.FilterChain, error) {
 	if l.GetFilterChainMatcher() != nil {
-		return nil, errors.New("filter_chain_matcher is not known to the simulator")
+		return nil, errors.New("filter_chain_matcher is unknown to the simulator")
 	}
 	left := l.GetFilterChains()
 	for _, rank := range criteria {
@@ -79,7 +88,7 @@ func rankDirectSource(m *listenerv3.FilterChainMatch, r *request) int {
 	return rankRanges(m.GetDirectSourcePrefixRanges(), r.from.Addr())
 }
 
-// rankRanges is the longest prefix that holds ip. No ranges are the same as 0.0.0.0/0.
+// rankRanges returns the length of the longest prefix that contains ip. No ranges equal 0.0.0.0/0.
 func rankRanges(ranges []*corev3.CidrRange, ip netip.Addr) int {
 	if len(ranges) == 0 {
 		return unsaid
@@ -98,7 +107,7 @@ func rankRanges(ranges []*corev3.CidrRange, ip netip.Addr) int {
 	return rank
 }
 
-// rankServerName puts exact names before wildcards, and longer ones before shorter.
+// rankServerName ranks exact names before wildcards, and longer names before shorter ones.
 func rankServerName(m *listenerv3.FilterChainMatch, r *request) int {
 	if len(m.GetServerNames()) == 0 {
 		return unsaid
@@ -164,4 +173,78 @@ func rankSourcePort(m *listenerv3.FilterChainMatch, r *request) int {
 		return 1
 	}
 	return no
+}
+
+func unpack(a *anypb.Any) (proto.Message, error) {
+	if a == nil {
+		return nil, errors.New("typed_config: missing")
+	}
+	return a.UnmarshalNew()
+}
+
+func messageName(m proto.Message) string {
+	return string(m.ProtoReflect().Descriptor().FullName())
+}
+
+// runChain gives the connection to the terminal filter of its chain, unless an earlier filter refuses it.
+func (w *World) runChain(chain *listenerv3.FilterChain, r *request, res *Result) error {
+	if r.isTLS() && chain.GetTransportSocket() == nil {
+		// TLS is passed on as it is: no filter reads requests inside.
+		r.Protocol = TLS
+	}
+	res.EndsTLS = r.isTLS() && chain.GetTransportSocket() != nil
+	refused, err := handshake(chain, r)
+	if refused != "" || err != nil {
+		res.Closed = refused
+		return err
+	}
+	filters := chain.GetFilters()
+	r.offers = offered(filters)
+	if len(filters) == 0 {
+		res.Closed = "filter chain without filters"
+		return nil
+	}
+	r.secured = res.EndsTLS
+	last := filters[len(filters)-1]
+	if refused, err := w.runNetworkFilters(filters[:len(filters)-1], r, res); refused || err != nil {
+		return err
+	}
+	msg, err := unpack(last.GetTypedConfig())
+	if err != nil {
+		return fmt.Errorf("filter %s: %w", last.GetName(), err)
+	}
+	switch f := msg.(type) {
+	case *hcmv3.HttpConnectionManager:
+		return w.runHTTP(f, r, res)
+	case *tcpv3.TcpProxy:
+		return w.runTCP(f, r, res)
+	default:
+		return fmt.Errorf("filter %s (%s) is unknown to the simulator", last.GetName(), messageName(msg))
+	}
+}
+
+func (w *World) runTCP(f *tcpv3.TcpProxy, r *request, res *Result) error {
+	for _, h := range f.GetHashPolicy() {
+		if h.GetSourceIp() != nil {
+			res.Hash = append(res.Hash, "sourceIP")
+		}
+	}
+	var shares []share
+	switch s := f.GetClusterSpecifier().(type) {
+	case *tcpv3.TcpProxy_Cluster:
+		shares = []share{{name: s.Cluster, weight: 1}}
+	case *tcpv3.TcpProxy_WeightedClusters:
+		for _, c := range s.WeightedClusters.GetClusters() {
+			shares = append(shares, share{name: c.GetName(), weight: c.GetWeight()})
+		}
+	default:
+		return errors.New("tcp_proxy: no cluster")
+	}
+	if err := w.forward(shares, r, res); err != nil {
+		return err
+	}
+	if !res.reachesAny() {
+		res.Closed = "no healthy upstream"
+	}
+	return nil
 }

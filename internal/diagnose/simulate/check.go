@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Check lists what Envoy would refuse (NACK) or never finish warming: broken validation
-// rules of the protos, duplicates, and names that lead nowhere. Routes to clusters that do
-// not exist are listed too: Envoy takes them, and answers 503 or 500.
+// Check lists what Envoy would refuse (NACK) or never finish warming: violations of the protos' validation
+// rules, duplicates, and dangling names. It lists routes to unknown clusters, too, which Envoy accepts and
+// answers with 503 or 500.
 func (w *World) Check() []string {
 	c := &checker{w: w}
 	c.listeners()
@@ -45,12 +45,12 @@ func (c *checker) addf(format string, args ...any) {
 
 func (c *checker) unique(seen map[string]bool, what, name string) {
 	if seen[name] {
-		c.addf("%s %q is there twice", what, name)
+		c.addf("%s %q: duplicate", what, name)
 	}
 	seen[name] = true
 }
 
-// validate runs the rules of the protos, also on what is packed in an Any.
+// validate runs the validation rules of the protos, also on the content of an Any.
 func (c *checker) validate(what string, m proto.Message) {
 	if v, ok := m.(interface{ ValidateAll() error }); ok {
 		if err := v.ValidateAll(); err != nil {
@@ -67,7 +67,7 @@ func (c *checker) validate(what string, m proto.Message) {
 	}
 }
 
-// anys finds the Any messages inside m, not inside of one another.
+// anys returns the Any messages in m, without those inside of another one.
 func anys(m protoreflect.Message) []*anypb.Any {
 	if a, ok := m.Interface().(*anypb.Any); ok {
 		return []*anypb.Any{a}
@@ -120,7 +120,7 @@ func (c *checker) listeners() {
 	}
 }
 
-// chains: Envoy refuses two filter chains with one match, and partial wildcards of SNI.
+// chains finds filter chains with equal matches and partial wildcards of SNI, which Envoy refuses.
 func (c *checker) chains(l *listenerv3.Listener) {
 	seen := map[string]bool{}
 	all := l.GetFilterChains()
@@ -181,7 +181,7 @@ func (c *checker) hcm(listener string, m *hcmv3.HttpConnectionManager) {
 	}
 }
 
-// virtualHosts: Envoy refuses a route configuration with one domain twice.
+// virtualHosts finds domains that occur twice in a route configuration, which Envoy refuses.
 func (c *checker) virtualHosts(rc *routev3.RouteConfiguration) {
 	names, domains := map[string]bool{}, map[string]bool{}
 	for _, vh := range rc.GetVirtualHosts() {
@@ -204,6 +204,6 @@ func (c *checker) virtualHosts(rc *routev3.RouteConfiguration) {
 
 func (c *checker) reference(where, cluster string) {
 	if cluster != "" && c.w.cluster(cluster) == nil {
-		c.addf("%s: cluster %q is not there", where, cluster)
+		c.addf("%s: unknown cluster %q", where, cluster)
 	}
 }

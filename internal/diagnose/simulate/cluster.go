@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	// Transport sockets that clusters may have.
+	// Names of the transport sockets that clusters may have.
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
 )
 
@@ -21,10 +21,10 @@ import (
 type share struct {
 	name     string
 	weight   uint32
-	weighted *routev3.WeightedCluster_ClusterWeight // nil for a lone cluster
+	weighted *routev3.WeightedCluster_ClusterWeight // nil for a single cluster
 }
 
-// unknownCluster is the discovery of a cluster that is not there.
+// unknownCluster is the discovery type of a cluster that does not exist.
 const unknownCluster = "unknown cluster"
 
 // forward fills Upstreams, in the order of the shares.
@@ -47,7 +47,7 @@ func (w *World) forward(shares []share, r *request, res *Result) error {
 	return nil
 }
 
-// reachesAny tells whether some share of the calls finds an endpoint.
+// reachesAny reports whether some share of the calls finds an endpoint.
 func (r *Result) reachesAny() bool {
 	for _, share := range r.Endpoints {
 		if share > 0 {
@@ -78,8 +78,8 @@ func (w *World) fill(u *Upstream, c *clusterv3.Cluster, r *request) error {
 	return nil
 }
 
-// discovery is the cluster's type, or its custom type's name. DNS clusters of the newer
-// kind are called what they replace.
+// discovery returns the cluster's type, or the name of its custom type. DNS clusters of the newer kind have
+// the names of the types that they replace.
 func discovery(c *clusterv3.Cluster) string {
 	t := c.GetClusterType()
 	if t == nil {
@@ -102,7 +102,7 @@ func duration(d *durationpb.Duration) string {
 	return d.AsDuration().String()
 }
 
-// limits are those of the default priority; Envoy's "unlimited" is left out as well.
+// limits returns those of the default priority. Envoy's "unlimited" is left out as well.
 func limits(c *clusterv3.Cluster) *Limits {
 	l := Limits{}
 	said := func(v interface{ GetValue() uint32 }) uint32 {
@@ -161,7 +161,7 @@ func httpOptions(c *clusterv3.Cluster) (*httpv3.HttpProtocolOptions, error) {
 	return o, packed.UnmarshalTo(o)
 }
 
-// protocolOf tells what HTTP is spoken to the cluster; HTTP/1.1 where nothing is said.
+// protocolOf returns the HTTP version to the cluster. The default is HTTP/1.1.
 func protocolOf(u *Upstream, c *clusterv3.Cluster) error {
 	o, err := httpOptions(c)
 	if err != nil {
@@ -184,7 +184,7 @@ func protocolOf(u *Upstream, c *clusterv3.Cluster) error {
 	return nil
 }
 
-// secure reads the cluster's transport socket, or those that it has for kinds of endpoints.
+// secure reads the cluster's transport socket, or the ones that it has by metadata of endpoints.
 func secure(u *Upstream, c *clusterv3.Cluster) error {
 	if len(c.GetTransportSocketMatches()) > 0 {
 		return secureMatches(u, c)
@@ -194,7 +194,7 @@ func secure(u *Upstream, c *clusterv3.Cluster) error {
 	return err
 }
 
-// clientTLS is nil for a transport socket without TLS.
+// clientTLS returns nil for a transport socket without TLS.
 func clientTLS(packed *anypb.Any, c *clusterv3.Cluster) (*ClientTLS, error) {
 	if packed == nil {
 		return nil, nil

@@ -26,31 +26,31 @@ const (
 	jwtFilter          = "envoy.filters.http.jwt_authn"
 )
 
-// Decision is what a policy, or the lack of one, says of a call.
+// Decision is the result of a policy for a call, or of the absence of one.
 type Decision struct {
-	// Action is Istio's: ALLOW, DENY, AUDIT, CUSTOM; or JWT for what is wrong with a token.
+	// Action is Istio's action: ALLOW, DENY, AUDIT or CUSTOM. It is JWT if a token is wrong.
 	Action string `yaml:"action" json:"action"`
-	// Policy is the "namespace/name" of the policy that matches the call, by its rule of that
-	// number; empty: none does.
+	// Policy is the "namespace/name" of the policy that matches the call, by its rule with that number;
+	// empty: none matches.
 	Policy string `yaml:"policy,omitempty" json:"policy,omitempty"`
 	Rule   int    `yaml:"rule" json:"rule"`
-	// Among are the policies of which none matches, where one would have to.
+	// Among are the policies of which one would have to match, and none does.
 	Among   []string `yaml:"among,omitempty" json:"among,omitempty"`
 	Refuses bool     `yaml:"refuses,omitempty" json:"refuses,omitempty"`
-	DryRun  bool     `yaml:"dryRun,omitempty" json:"dryRun,omitempty"` // counts only
-	// Asks is the cluster of the authorizer that decides. It is taken to consent, if there is
-	// somebody to ask.
+	DryRun  bool     `yaml:"dryRun,omitempty" json:"dryRun,omitempty"` // it counts the call only
+	// Asks is the cluster of the external authorizer that decides. The simulator assumes that it allows the
+	// call, if the cluster has endpoints.
 	Asks  string `yaml:"asks,omitempty" json:"asks,omitempty"`
 	Cause string `yaml:"cause,omitempty" json:"cause,omitempty"`
 }
 
-// istioPolicy is how Istio names policies in RBAC filters.
+// istioPolicy matches Istio's names of policies in RBAC filters.
 var istioPolicy = regexp.MustCompile(`ns\[([^]]*)\]-policy\[([^]]*)\]-rule\[(\d+)\]$`)
 
-// istioAuthorizer is how it names those of action CUSTOM. Where they refuse by themselves, there is no provider.
+// istioAuthorizer matches the names for action CUSTOM. A filter that itself refuses has no provider.
 var istioAuthorizer = regexp.MustCompile(`^istio-ext-authz-(.+?)-ns\[`)
 
-// named takes the name of an RBAC policy apart.
+// named parses the name of an RBAC policy.
 func (d Decision) named(policy string) Decision {
 	d.Policy = policy
 	if m := istioPolicy.FindStringSubmatch(policy); m != nil {
@@ -70,7 +70,7 @@ func among(rules *rbacv3.RBAC) []string {
 	return out
 }
 
-// rbacFilter is what the RBAC filters of HTTP and TCP have in common.
+// rbacFilter has what the RBAC filters of HTTP and TCP have in common.
 type rbacFilter interface {
 	GetRules() *rbacv3.RBAC
 	GetShadowRules() *rbacv3.RBAC
@@ -82,7 +82,7 @@ var (
 	_ rbacFilter = &rbactcpv3.RBAC{}
 )
 
-// runRBAC tells whether the filter refuses a call, and notes why.
+// runRBAC reports whether the filter refuses a call, and notes why.
 func (r *request) runRBAC(filter string, f rbacFilter, res *Result) (refused bool, err error) {
 	if shadow := f.GetShadowRules(); shadow != nil {
 		policy, passes, err := r.evaluate(shadow)
@@ -93,7 +93,7 @@ func (r *request) runRBAC(filter string, f rbacFilter, res *Result) (refused boo
 		if policy != "" {
 			r.leave(filter, prefix+effectivePolicy, policy)
 		}
-		if prefix != "istio_ext_authz_" { // that one's next filter tells what comes of it
+		if prefix != "istio_ext_authz_" { // the next filter of that policy notes the result
 			res.note(shadow, policy, passes, true)
 		}
 	}
@@ -107,7 +107,7 @@ func (r *request) runRBAC(filter string, f rbacFilter, res *Result) (refused boo
 	return !passes, err
 }
 
-// note adds a decision, unless it is that nothing is to be said.
+// note adds a decision, unless it is empty.
 func (r *Result) note(rules *rbacv3.RBAC, policy string, passes, dryRun bool) {
 	d := Decision{Action: rules.GetAction().String(), Refuses: !passes, DryRun: dryRun}
 	switch {
@@ -123,13 +123,13 @@ func (r *Result) note(rules *rbacv3.RBAC, policy string, passes, dryRun bool) {
 	}
 	if m := istioAuthorizer.FindStringSubmatch(policy); m != nil && rules.GetAction() == rbacv3.RBAC_DENY {
 		d.Action = "CUSTOM"
-		d.Cause = fmt.Sprintf("the mesh has no external authorizer %q that could be asked: extensionProviders lacks it, or its service or port is missing", m[1])
+		d.Cause = fmt.Sprintf("external authorizer %q: not found: add it to extensionProviders, with a service and port that exist", m[1])
 	}
 	r.Decisions = append(r.Decisions, d)
 }
 
-// asked notes that an authorizer is asked, where the filter is for the call. refused: there
-// is nobody to answer.
+// asked notes that an authorizer is asked, if the filter applies to the call. refused is set if the cluster
+// has no endpoints.
 func (w *World) asked(enabled *matcherv3.MetadataMatcher, cluster string, failOpen bool, r *request, res *Result) (refused bool, err error) {
 	if enabled != nil {
 		if ok, err := r.matchesMetadata(enabled); !ok || err != nil {
@@ -142,13 +142,13 @@ func (w *World) asked(enabled *matcherv3.MetadataMatcher, cluster string, failOp
 		d = d.named(policy)
 	}
 	if !w.HasEndpoints(cluster) {
-		d.Refuses, d.Cause = !failOpen, "there is nobody to ask"
+		d.Refuses, d.Cause = !failOpen, "no external authorizer"
 	}
 	res.Decisions = append(res.Decisions, d)
 	return d.Refuses, nil
 }
 
-// runExtAuthz answers where nobody can be asked.
+// runExtAuthz answers if no authorizer can be reached.
 func (w *World) runExtAuthz(x *exchange, f *extauthzv3.ExtAuthz) (answered bool, err error) {
 	cluster := f.GetGrpcService().GetEnvoyGrpc().GetClusterName()
 	if h := f.GetHttpService(); h != nil {
@@ -158,15 +158,15 @@ func (w *World) runExtAuthz(x *exchange, f *extauthzv3.ExtAuthz) (answered bool,
 	if !refused || err != nil {
 		return false, err
 	}
-	x.res.Status, x.res.Reason = 403, "no answer of the authorizer"
+	x.res.Status, x.res.Reason = 403, "no answer from the external authorizer"
 	if c := f.GetStatusOnError().GetCode(); c != 0 {
 		x.res.Status = int(c)
 	}
 	return true, nil
 }
 
-// runNetworkFilter tells whether a filter before the terminal one refuses the connection.
-// Those that it does not know let everything pass.
+// runNetworkFilter reports whether a filter before the terminal one refuses the connection. Unknown filters
+// let everything pass.
 func (w *World) runNetworkFilter(name string, msg any, r *request, res *Result) (refused bool, err error) {
 	switch f := msg.(type) {
 	case *rbactcpv3.RBAC:
@@ -183,7 +183,7 @@ func (w *World) runNetworkFilter(name string, msg any, r *request, res *Result) 
 	return refused, nil
 }
 
-// runNetworkFilters runs those before the terminal one.
+// runNetworkFilters runs the filters before the terminal one.
 func (w *World) runNetworkFilters(filters []*listenerv3.Filter, r *request, res *Result) (refused bool, err error) {
 	for _, f := range filters {
 		if f.GetName() != rbacTCPFilter && f.GetName() != extAuthzTCPFilter {
@@ -218,5 +218,5 @@ func (x *exchange) runPolicy(f *hcmv3.HttpFilter) (answered bool, err error) {
 		}
 		return refused, err
 	}
-	return false, fmt.Errorf("filter %s (%s) is not known to the simulator", f.GetName(), messageName(msg))
+	return false, fmt.Errorf("filter %s (%s) is unknown to the simulator", f.GetName(), messageName(msg))
 }

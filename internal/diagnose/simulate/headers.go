@@ -10,7 +10,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 )
 
-// headerOps are the changes that one level of the configuration makes.
+// headerOps are the changes of one level of the configuration.
 type headerOps interface {
 	GetRequestHeadersToAdd() []*corev3.HeaderValueOption
 	GetRequestHeadersToRemove() []string
@@ -18,9 +18,9 @@ type headerOps interface {
 	GetResponseHeadersToRemove() []string
 }
 
-// changeHeaders fills what upstream u gets and what its answers have more or less.
-// Levels go from the most specific one outwards, so that outer ones have the last word,
-// unless most_specific_header_mutations_wins says otherwise.
+// changeHeaders computes the headers that upstream u gets, and those that its answers gain or lose. Levels
+// go from the most specific one outwards. The outer ones win, unless most_specific_header_mutations_wins is
+// set.
 func (x *exchange) changeHeaders(u *Upstream, c *routev3.WeightedCluster_ClusterWeight) {
 	levels := []headerOps{x.route, x.vh, x.rc}
 	if c != nil {
@@ -52,8 +52,8 @@ func (x *exchange) changeHeaders(u *Upstream, c *routev3.WeightedCluster_Cluster
 	}
 }
 
-// forwardHost has the upstream told of the host that the route replaces, after all other headers. A host that is told of
-// last is not told again.
+// forwardHost adds the host that the route replaces to x-forwarded-host, after all other headers. It does
+// not add a host that is last in the header.
 func (x *exchange) forwardHost(u *Upstream) {
 	const name = "x-forwarded-host"
 	host, told := x.headers[":authority"], strings.Split(u.request[name], ",")
@@ -94,7 +94,7 @@ func (x *exchange) change(h, pseudo map[string]string, add []*corev3.HeaderValue
 
 var requestHeader = regexp.MustCompile(`%%|%REQ\(([^?()]+)\)%`)
 
-// filled puts headers of the request where a value asks for them, and a percent sign for two; other operators stay.
+// filled replaces the operators for request headers in a value, and "%%". Other operators stay.
 func (x *exchange) filled(value string) string {
 	return requestHeader.ReplaceAllStringFunc(value, func(op string) string {
 		if op == "%%" {
@@ -104,7 +104,7 @@ func (x *exchange) filled(value string) string {
 	})
 }
 
-// action of an option; the old `append` flag says it where it is set.
+// action returns the append action of an option. The older `append` flag decides if it is set.
 func action(o *corev3.HeaderValueOption) corev3.HeaderValueOption_HeaderAppendAction {
 	if a := o.GetAppend(); a != nil {
 		if a.GetValue() {

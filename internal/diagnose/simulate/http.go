@@ -7,6 +7,9 @@ import (
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
+
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // exchange is one request on its way through an HTTP connection manager.
@@ -15,9 +18,9 @@ type exchange struct {
 	rc    *routev3.RouteConfiguration
 	vh    *routev3.VirtualHost
 	route *routev3.Route
-	// secures: the virtual host answers requests in plain text with a redirection.
+	// secures is set if the virtual host redirects requests in plain text to HTTPS.
 	secures bool
-	// reroute: a filter has the route chosen again before anything else asks for it.
+	// reroute is set if a filter clears the route, so that it is selected again.
 	reroute bool
 	res     *Result
 	world   *World
@@ -66,13 +69,12 @@ func (w *World) findRoutes(x *exchange) (err error) {
 	case *hcmv3.HttpConnectionManager_ScopedRoutes:
 		x.rc, err = w.scopedRoutes(x)
 	default:
-		err = fmt.Errorf("route specifier %T is not known to the simulator", s)
+		err = fmt.Errorf("route specifier %T is unknown to the simulator", s)
 	}
 	return err
 }
 
-// stripAuthority takes port and trailing dot off the authority where the connection
-// manager does so.
+// stripAuthority removes the port and the trailing dot of the authority, if the connection manager does so.
 func stripAuthority(f *hcmv3.HttpConnectionManager, r *request) {
 	host, port := splitPort(r.headers[":authority"])
 	if f.GetStripTrailingHostDot() && strings.HasSuffix(host, ".") {
@@ -88,7 +90,7 @@ func stripAuthority(f *hcmv3.HttpConnectionManager, r *request) {
 	}
 }
 
-// splitPort cuts "host:port" and "[v6]:port"; port is "" where there is none.
+// splitPort cuts "host:port" and "[v6]:port". port is "" if there is none.
 func splitPort(authority string) (host, port string) {
 	i := strings.LastIndexByte(authority, ':')
 	if i < 0 || strings.HasSuffix(authority, "]") || strings.Count(authority, ":") > 1 && authority[0] != '[' {
@@ -97,7 +99,7 @@ func splitPort(authority string) (host, port string) {
 	return authority[:i], authority[i+1:]
 }
 
-// pick finds virtual host and route. What comes of a request without a route is for the last of the filters to say.
+// pick finds the virtual host and the route. The last filter decides about a request without a route.
 func (x *exchange) pick() error {
 	x.vh, x.route, x.secures = nil, nil, false
 	x.res.VirtualHost, x.res.Route, x.res.RouteOrigin = "", "", ""
@@ -115,7 +117,7 @@ func (x *exchange) pick() error {
 		return nil
 	}
 	if x.vh.GetMatcher() != nil {
-		return errors.New("virtual host matcher is not known to the simulator")
+		return errors.New("virtual host matcher is unknown to the simulator")
 	}
 	for i, r := range x.vh.GetRoutes() {
 		ok, err := matches(r.GetMatch(), x.request)
@@ -130,8 +132,8 @@ func (x *exchange) pick() error {
 	return nil
 }
 
-// pickVirtualHost goes by domain: exact, then the longest "*suffix", then the longest
-// "prefix*", then "*". A wildcard stands for at least one character.
+// pickVirtualHost selects by domain: exact, then the longest "*suffix", then the longest "prefix*", then
+// "*". A wildcard stands for at least one character.
 func pickVirtualHost(all []*routev3.VirtualHost, host string) *routev3.VirtualHost {
 	var found *routev3.VirtualHost
 	top := 0
@@ -152,7 +154,7 @@ const (
 	rankExact     = 1 << 18
 )
 
-// rankDomain is how specifically a domain names the host; 0: not at all.
+// rankDomain returns how specifically a domain matches the host; 0: not at all.
 func rankDomain(domain, host string) int {
 	switch {
 	case domain == "*":
@@ -167,4 +169,44 @@ func rankDomain(domain, host string) int {
 		return rankPrefix + len(domain)
 	}
 	return 0
+}
+
+// mutateEarly removes headers that are removed before everything else. The only header that is added is the
+// key of a scope.
+func (x *exchange) mutateEarly() error {
+	for _, e := range x.hcm.GetEarlyHeaderMutationExtensions() {
+		msg, err := unpack(e.GetTypedConfig())
+		if err != nil {
+			return err
+		}
+		early, ok := msg.(*earlyv3.HeaderMutation)
+		if !ok {
+			continue
+		}
+		for _, m := range early.GetMutations() {
+			delete(x.headers, strings.ToLower(m.GetRemove()))
+		}
+	}
+	return nil
+}
+
+// scopedRoutes finds the route configuration of the scope of a request's host. It knows only scopes whose
+// key is a route shard and whose route configuration has the shard's name.
+func (w *World) scopedRoutes(x *exchange) (*routev3.RouteConfiguration, error) {
+	for _, e := range x.hcm.GetEarlyHeaderMutationExtensions() {
+		msg, err := unpack(e.GetTypedConfig())
+		if err != nil {
+			return nil, err
+		}
+		early, ok := msg.(*earlyv3.HeaderMutation)
+		if !ok {
+			continue
+		}
+		for _, m := range early.GetMutations() {
+			if key, ok := routeshard.Key(m.GetAppend().GetHeader().GetValue(), x.headers[":authority"]); ok {
+				return w.routeConfig(key)
+			}
+		}
+	}
+	return nil, errors.New("scopes: unknown to the simulator, except those of route shards")
 }

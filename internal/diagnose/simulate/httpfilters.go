@@ -17,9 +17,8 @@ const (
 	faultFilter = "envoy.filters.http.fault"
 )
 
-// runFilters runs the HTTP filters that can answer. Configuration of a filter counts
-// only where the connection manager has that filter. Other filters are taken to let
-// everything pass.
+// runFilters runs the HTTP filters that can answer. Per-route configuration of a filter counts only if the
+// connection manager has the filter. Other filters let everything pass.
 func (x *exchange) runFilters() (answered bool, err error) {
 	for _, f := range x.hcm.GetHttpFilters() {
 		switch f.GetName() {
@@ -43,7 +42,7 @@ func (x *exchange) runFilters() (answered bool, err error) {
 	return false, nil
 }
 
-// runFault answers only where every request is aborted.
+// runFault answers only if every request is aborted.
 func (x *exchange) runFault(f *hcmv3.HttpFilter) (bool, error) {
 	packed := x.perFilter(faultFilter)
 	if packed == nil {
@@ -91,7 +90,7 @@ func faults(d *commonfaultv3.FaultDelay, a *faultv3.FaultAbort) *Fault {
 	return f
 }
 
-// corsPolicy is nil where there is none, or it is switched off.
+// corsPolicy returns nil if there is no policy, or it is off.
 func (x *exchange) corsPolicy() (*corsv3.CorsPolicy, error) {
 	packed := x.perFilter(corsFilter)
 	if packed == nil {
@@ -107,8 +106,8 @@ func (x *exchange) corsPolicy() (*corsv3.CorsPolicy, error) {
 	return cfg, nil
 }
 
-// runCORS answers preflight requests of origins that are allowed, and those of others
-// where they are not to be forwarded.
+// runCORS answers preflight requests of allowed origins. It answers those of other origins if they must not
+// be forwarded.
 func (x *exchange) runCORS() (answered bool, err error) {
 	cfg, err := x.corsPolicy()
 	origin, has := x.headers["origin"]

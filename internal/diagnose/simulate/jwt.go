@@ -16,7 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/security/jwt"
 )
 
-// verdict is what a requirement says of a request's tokens.
+// verdict is the result of a requirement for a request's tokens.
 type verdict struct {
 	kind  verdictKind
 	cause string
@@ -38,7 +38,7 @@ type tokens struct {
 	now    time.Time
 }
 
-// runJWT answers requests with tokens that are not valid.
+// runJWT answers requests whose tokens are not valid.
 func (x *exchange) runJWT(f *jwtv3.JwtAuthentication) (answered bool, err error) {
 	t := &tokens{exchange: x, filter: f, now: x.At}
 	if t.now.IsZero() {
@@ -77,7 +77,7 @@ func (x *exchange) isPreflight() bool {
 	return x.headers[":method"] == http.MethodOptions && x.headers["origin"] != "" && x.headers["access-control-request-method"] != ""
 }
 
-// sanitize takes out headers that only the filter may set.
+// sanitize removes headers that only the filter may set.
 func (t *tokens) sanitize() {
 	for _, p := range t.filter.GetProviders() {
 		delete(t.headers, strings.ToLower(p.GetForwardPayloadHeader()))
@@ -92,7 +92,7 @@ func (t *tokens) meets(r *jwtv3.JwtRequirement) (verdict, error) {
 	case *jwtv3.JwtRequirement_ProviderName:
 		p := t.filter.GetProviders()[q.ProviderName]
 		if p == nil {
-			return verdict{}, fmt.Errorf("jwt filter: there is no provider %q", q.ProviderName)
+			return verdict{}, fmt.Errorf("jwt filter: unknown provider %q", q.ProviderName)
 		}
 		return t.verify(p)
 	case *jwtv3.JwtRequirement_RequiresAny:
@@ -105,13 +105,13 @@ func (t *tokens) meets(r *jwtv3.JwtRequirement) (verdict, error) {
 		}
 		return verdict{}, nil
 	default:
-		return verdict{}, fmt.Errorf("requirement %T of the jwt filter is not known to the simulator", q)
+		return verdict{}, fmt.Errorf("requirement %T of the jwt filter is unknown to the simulator", q)
 	}
 }
 
-// meetsAny: what is missing counts less than what is wrong.
+// meetsAny ranks a missing token below a wrong one.
 func (t *tokens) meetsAny(list []*jwtv3.JwtRequirement) (verdict, error) {
-	out, mayMiss := verdict{tokenMissing, "there is none"}, false
+	out, mayMiss := verdict{tokenMissing, "missing"}, false
 	for _, one := range list {
 		if one.GetAllowMissing() != nil {
 			mayMiss = true
@@ -134,19 +134,19 @@ func (t *tokens) meetsAny(list []*jwtv3.JwtRequirement) (verdict, error) {
 // place is where a token was found.
 type place struct {
 	text   string
-	header string // empty: it is no header
+	header string // empty: it was not in a header
 	param  string
 }
 
-// verify checks all tokens where a provider looks for them, and leaves the last one's payload.
+// verify checks all tokens where a provider looks for them, and keeps the payload of the last one.
 func (t *tokens) verify(p *jwtv3.JwtProvider) (verdict, error) {
 	found := t.find(p)
 	if len(found) == 0 {
-		return verdict{tokenMissing, "there is none"}, nil
+		return verdict{tokenMissing, "missing"}, nil
 	}
 	set, err := jwt.Parse([]byte(p.GetLocalJwks().GetInlineString()))
 	if err != nil {
-		set = nil // Envoy only warns of keys that it cannot read
+		set = nil // Envoy only warns about keys that it cannot read
 	}
 	for _, f := range found {
 		token, err := jwt.ReadToken(f.text)
@@ -193,13 +193,13 @@ func (t *tokens) find(p *jwtv3.JwtProvider) []place {
 		out = append(out, place{text: text, header: name})
 	}
 	_, query, _ := strings.Cut(t.headers[":path"], "?")
-	values, _ := url.ParseQuery(query) // what can be read of it counts
+	values, _ := url.ParseQuery(query) // the readable part counts
 	for _, name := range params {
 		if values.Has(name) {
 			out = append(out, place{text: values.Get(name), param: name})
 		}
 	}
-	cookies, _ := http.ParseCookie(t.headers["cookie"]) // likewise
+	cookies, _ := http.ParseCookie(t.headers["cookie"]) // the readable part counts
 	for _, name := range p.GetFromCookies() {
 		if i := slices.IndexFunc(cookies, func(c *http.Cookie) bool { return c.Name == name }); i >= 0 {
 			out = append(out, place{text: cookies[i].Value})
@@ -210,7 +210,7 @@ func (t *tokens) find(p *jwtv3.JwtProvider) []place {
 
 const tokenCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=."
 
-// accept leaves what later filters and the workload get of a valid token.
+// accept sets what later filters and the workload get from a valid token.
 func (t *tokens) accept(p *jwtv3.JwtProvider, token *jwt.Token, at place) {
 	t.reroute = t.reroute || p.GetClearRouteCache()
 	if key := p.GetPayloadInMetadata(); key != "" {
@@ -235,7 +235,7 @@ func (t *tokens) accept(p *jwtv3.JwtProvider, token *jwt.Token, at place) {
 	}
 }
 
-// normalized has lists where claims are words with blanks between them.
+// normalized turns claims that are words with blanks between them into lists.
 func normalized(payload map[string]any, words []string) map[string]any {
 	out := maps.Clone(payload)
 	for _, w := range words {
@@ -250,7 +250,7 @@ func normalized(payload map[string]any, words []string) map[string]any {
 	return out
 }
 
-// claimOf finds "a.b" within a, unless there is a claim of that very name.
+// claimOf returns "a.b" within a, unless a claim has the name "a.b".
 func claimOf(payload map[string]any, name string) any {
 	if v, ok := payload[name]; ok {
 		return v

@@ -10,8 +10,8 @@ import (
 
 const virtualInbound = "virtualInbound"
 
-// Call evaluates one call. An error means that the resources or the call make no sense,
-// or use a feature of Envoy that the simulator does not know.
+// Call evaluates one call. It returns an error if the resources or the call are invalid, or use a feature
+// of Envoy that the simulator does not know.
 func (w *World) Call(c Call) (*Result, error) {
 	r, err := c.request()
 	if err != nil {
@@ -57,8 +57,8 @@ func (w *World) connect(r *request, res *Result) error {
 	return nil
 }
 
-// listenersFor gives the listeners that a connection passes: the one that accepts it,
-// and the one that it is handed to by its original destination.
+// listenersFor returns the listeners that a connection passes: the one that accepts it, and the one that
+// gets it by its original destination.
 func (w *World) listenersFor(r *request) []*listenerv3.Listener {
 	entry := w.entry(r)
 	if entry == nil {
@@ -73,8 +73,8 @@ func (w *World) listenersFor(r *request) []*listenerv3.Listener {
 	return path
 }
 
-// entry is the listener that accepts the connection: the one that interception sends it
-// to, else the one that is bound to the address.
+// entry returns the listener that accepts the connection: the target of interception, or else the one that
+// is bound to the address.
 func (w *World) entry(r *request) *listenerv3.Listener {
 	if !r.Direct {
 		for _, l := range w.Listeners {
@@ -89,7 +89,7 @@ func (w *World) entry(r *request) *listenerv3.Listener {
 	return w.at(r.to, true)
 }
 
-// at finds a listener by address: the exact one before the one of any address.
+// at finds a listener by address: the exact one before the wildcard.
 func (w *World) at(to netip.AddrPort, boundOnly bool) *listenerv3.Listener {
 	anyIP := netip.IPv4Unspecified()
 	if to.Addr().Is6() {
@@ -133,4 +133,94 @@ func addresses(l *listenerv3.Listener) []netip.AddrPort {
 		}
 	}
 	return out
+}
+
+// inspect runs a listener's filters on the first bytes. It reports whether they waited in vain for bytes.
+func inspect(l *listenerv3.Listener, r *request) (timedOut bool, err error) {
+	for _, f := range l.GetListenerFilters() {
+		disabled, err := portsMatch(f.GetFilterDisabled(), r.to)
+		if err != nil {
+			return false, err
+		}
+		if disabled {
+			continue
+		}
+		waits, err := inspectOne(f, r)
+		if err != nil {
+			return false, err
+		}
+		timedOut = timedOut || waits
+	}
+	return timedOut, nil
+}
+
+func inspectOne(f *listenerv3.ListenerFilter, r *request) (waits bool, err error) {
+	msg, err := unpack(f.GetTypedConfig())
+	if err != nil {
+		return false, fmt.Errorf("listener filter %s: %w", f.GetName(), err)
+	}
+	switch name := messageName(msg); name {
+	case "envoy.extensions.filters.listener.original_dst.v3.OriginalDst",
+		"envoy.extensions.filters.listener.original_src.v3.OriginalSrc":
+		return false, nil
+	case "envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector":
+		if r.isTLS() {
+			r.transport, r.sni, r.alpn = "tls", r.SNI, r.ALPN
+		}
+		return r.Silent, nil
+	case "envoy.extensions.filters.listener.http_inspector.v3.HttpInspector":
+		inspectHTTP(r)
+		return r.Silent, nil
+	default:
+		return false, fmt.Errorf("listener filter %s (%s) is unknown to the simulator", f.GetName(), name)
+	}
+}
+
+// inspectHTTP skips connections that are known to be TLS.
+func inspectHTTP(r *request) {
+	if r.transport != "raw_buffer" {
+		return
+	}
+	switch r.Protocol {
+	case HTTP:
+		r.alpn = []string{"http/1.1"}
+	case HTTP2, GRPC:
+		r.alpn = []string{"h2c"}
+	}
+}
+
+// portsMatch evaluates filter_disabled; nil never matches.
+func portsMatch(p *listenerv3.ListenerFilterChainMatchPredicate, to netip.AddrPort) (bool, error) {
+	switch rule := p.GetRule().(type) {
+	case nil:
+		return false, nil
+	case *listenerv3.ListenerFilterChainMatchPredicate_AnyMatch:
+		return rule.AnyMatch, nil
+	case *listenerv3.ListenerFilterChainMatchPredicate_NotMatch:
+		ok, err := portsMatch(rule.NotMatch, to)
+		return !ok, err
+	case *listenerv3.ListenerFilterChainMatchPredicate_DestinationPortRange:
+		port := int32(to.Port())
+		return port >= rule.DestinationPortRange.GetStart() && port < rule.DestinationPortRange.GetEnd(), nil
+	case *listenerv3.ListenerFilterChainMatchPredicate_OrMatch:
+		return anyPorts(rule.OrMatch.GetRules(), to, true)
+	case *listenerv3.ListenerFilterChainMatchPredicate_AndMatch:
+		return anyPorts(rule.AndMatch.GetRules(), to, false)
+	default:
+		return false, fmt.Errorf("filter_disabled %T is unknown to the simulator", rule)
+	}
+}
+
+// anyPorts returns stop if some rule equals stop, and else !stop.
+func anyPorts(rules []*listenerv3.ListenerFilterChainMatchPredicate, to netip.AddrPort, stop bool) (bool, error) {
+	for _, p := range rules {
+		ok, err := portsMatch(p, to)
+		if err != nil {
+			return false, err
+		}
+		if ok == stop {
+			return stop, nil
+		}
+	}
+	return !stop, nil
 }

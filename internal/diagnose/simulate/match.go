@@ -14,10 +14,10 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 )
 
-// matches tells whether a route takes a request.
+// matches reports whether a route takes a request.
 func matches(m *routev3.RouteMatch, r *request) (bool, error) {
 	if m.GetTlsContext() != nil || len(m.GetFilterState()) > 0 {
-		return false, errors.New("tls_context and filter_state are not known to the simulator")
+		return false, errors.New("tls_context and filter_state are unknown to the simulator")
 	}
 	if m.GetGrpc() != nil && !strings.HasPrefix(r.headers["content-type"], "application/grpc") {
 		return false, nil
@@ -42,7 +42,8 @@ func matches(m *routev3.RouteMatch, r *request) (bool, error) {
 	return matchesQuery(m.GetQueryParameters(), r.headers[":path"])
 }
 
-// fraction is a runtime fraction in percent; the runtime itself is taken to say nothing.
+// fraction returns a runtime fraction in percent. The simulator assumes that the runtime does not override
+// it.
 func fraction(f *corev3.RuntimeFractionalPercent) float64 { return fractional(f.GetDefaultValue()) }
 
 func fractional(p *typev3.FractionalPercent) float64 {
@@ -71,7 +72,7 @@ func matchesPath(m *routev3.RouteMatch, r *request) (bool, error) {
 	case *routev3.RouteMatch_ConnectMatcher_:
 		return r.headers[":method"] == "CONNECT", nil
 	default:
-		return false, fmt.Errorf("path match %T is not known to the simulator", p)
+		return false, fmt.Errorf("path match %T is unknown to the simulator", p)
 	}
 }
 
@@ -101,12 +102,12 @@ func matchesString(m *matcherv3.StringMatcher, s string) (bool, error) {
 	case *matcherv3.StringMatcher_SafeRegex: // ignore_case has no effect on it
 		return fullMatch(p.SafeRegex.GetRegex(), s)
 	default:
-		return false, fmt.Errorf("string match %T is not known to the simulator", p)
+		return false, fmt.Errorf("string match %T is unknown to the simulator", p)
 	}
 }
 
-// matchesHeader: a header that is missing never matches a value, inverted or not, unless
-// it is to be treated as empty. Only presence can be inverted for missing ones.
+// matchesHeader evaluates a header matcher. A missing header never matches a value, inverted or not, unless
+// it is treated as empty. For missing headers only presence can be inverted.
 func matchesHeader(m *routev3.HeaderMatcher, headers map[string]string) (bool, error) {
 	value, present := headers[strings.ToLower(m.GetName())]
 	if m.GetTreatMissingHeaderAsEmpty() {
@@ -115,7 +116,7 @@ func matchesHeader(m *routev3.HeaderMatcher, headers map[string]string) (bool, e
 	if p, ok := m.GetHeaderMatchSpecifier().(*routev3.HeaderMatcher_PresentMatch); ok {
 		return (present == p.PresentMatch) != m.GetInvertMatch(), nil
 	}
-	if m.GetHeaderMatchSpecifier() == nil { // stands for presence
+	if m.GetHeaderMatchSpecifier() == nil { // means presence
 		return present != m.GetInvertMatch(), nil
 	}
 	if !present {
@@ -143,7 +144,7 @@ func matchesValue(m *routev3.HeaderMatcher, value string) (bool, error) {
 		n, err := strconv.ParseInt(value, 10, 64)
 		return err == nil && n >= p.RangeMatch.GetStart() && n < p.RangeMatch.GetEnd(), nil
 	default:
-		return false, fmt.Errorf("header match %T is not known to the simulator", p)
+		return false, fmt.Errorf("header match %T is unknown to the simulator", p)
 	}
 }
 
@@ -182,6 +183,6 @@ func matchesParam(m *routev3.QueryParameterMatcher, value string, present bool) 
 		}
 		return matchesString(p.StringMatch, value)
 	default:
-		return false, fmt.Errorf("query parameter match %T is not known to the simulator", p)
+		return false, fmt.Errorf("query parameter match %T is unknown to the simulator", p)
 	}
 }

@@ -5,12 +5,13 @@ import (
 	"regexp"
 	"strings"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	uritemplatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
-// leave writes metadata for the filters after this one.
+// leave writes metadata for later filters.
 func (r *request) leave(filter, key string, value any) {
 	if r.metadata == nil {
 		r.metadata = map[string]map[string]any{}
@@ -21,8 +22,8 @@ func (r *request) leave(filter, key string, value any) {
 	r.metadata[filter][key] = value
 }
 
-// matchesMetadata compares what filters have left: strings, numbers, booleans, lists and maps. What is not there is
-// like nothing, and meets what is inverted.
+// matchesMetadata compares metadata that filters have set: strings, numbers, booleans, lists and maps. A
+// missing value matches nothing, and so matches what is inverted.
 func (r *request) matchesMetadata(m *matcherv3.MetadataMatcher) (bool, error) {
 	ok, err := r.findsMetadata(m)
 	return ok != m.GetInvert(), err
@@ -61,14 +62,14 @@ func matchesAny(m *matcherv3.ValueMatcher, value any) (bool, error) {
 		list, _ := value.([]any)
 		return some(list, func(e any) (bool, error) { return matchesAny(p.ListMatch.GetOneOf(), e) })
 	default:
-		return false, fmt.Errorf("value match %T is not known to the simulator", p)
+		return false, fmt.Errorf("value match %T is unknown to the simulator", p)
 	}
 }
 
-// segment are the characters that "*" stands for in a template.
+// segment matches the characters that "*" stands for in a template.
 const segment = `a-zA-Z0-9\-._~%!$&'()*+,;:@=`
 
-// matchesTemplate compares a path with a template: "*" is one segment, "**" any number.
+// matchesTemplate compares a path with a template: "*" is one segment, "**" any number of them.
 func matchesTemplate(packed *corev3.TypedExtensionConfig, path string) (bool, error) {
 	t := &uritemplatev3.UriTemplateMatchConfig{}
 	if err := packed.GetTypedConfig().UnmarshalTo(t); err != nil {
@@ -89,4 +90,27 @@ func matchesTemplate(packed *corev3.TypedExtensionConfig, path string) (bool, er
 		}
 	}
 	return fullMatch(expr.String(), path)
+}
+
+// Istio's metadata of routes and clusters names the objects that they were made from.
+const (
+	istioMetadata = "istio"
+	configField   = "config"      // the path of a VirtualService or DestinationRule at the API server
+	tlsField      = "backend_tls" // the path of a BackendTLSPolicy
+)
+
+// origin returns the path of the object in Istio's metadata; "" if there is none.
+func origin(m *corev3.Metadata) string { return originIn(m, configField) }
+
+func originIn(m *corev3.Metadata, field string) string {
+	return m.GetFilterMetadata()[istioMetadata].GetFields()[field].GetStringValue()
+}
+
+// serviceHost returns the host of the service that a cluster leads to, by Istio's metadata.
+func serviceHost(c *clusterv3.Cluster) string {
+	list := c.GetMetadata().GetFilterMetadata()[istioMetadata].GetFields()["services"].GetListValue().GetValues()
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0].GetStructValue().GetFields()["host"].GetStringValue()
 }

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// handshake ends the connection's TLS where a chain does, and tells why it cannot; "": it
-// can, or there is nothing to end.
+// handshake ends the connection's TLS if the chain does so. It returns why it cannot; "": it can, or there
+// is no TLS to end.
 func handshake(chain *listenerv3.FilterChain, r *request) (refused string, err error) {
 	packed := chain.GetTransportSocket().GetTypedConfig()
 	if packed == nil {
@@ -29,19 +29,19 @@ func handshake(chain *listenerv3.FilterChain, r *request) (refused string, err e
 	case !ok:
 		return "", nil
 	case !r.isTLS():
-		return "plain text, where TLS is expected", nil
+		return "plain text, but TLS is required", nil
 	case !t.GetRequireClientCertificate().GetValue():
 		return "", nil
 	case r.Principal == "":
-		return "the client shows no certificate", nil
+		return "the client has no certificate", nil
 	case !accepts(t.GetCommonTlsContext(), r.Principal):
-		return fmt.Sprintf("a client with the certificate of %s is not let in", r.Principal), nil
+		return fmt.Sprintf("a client with the certificate of %s is refused", r.Principal), nil
 	}
 	return "", nil
 }
 
-// accepts tells whether a peer with a URI in its certificate is one that a context expects.
-// Without expectations anybody is whom the roots vouch for.
+// accepts reports whether a context accepts a peer with a URI in its certificate. Without expected names it
+// accepts every peer that the roots vouch for.
 func accepts(c *tlsv3.CommonTlsContext, uri string) bool {
 	v := c.GetValidationContext()
 	if combined := c.GetCombinedValidationContext(); combined != nil {
@@ -59,8 +59,8 @@ func accepts(c *tlsv3.CommonTlsContext, uri string) bool {
 	})
 }
 
-// offered is what a chain's filters have its connections offer upstream by ALPN, whatever
-// their cluster says; nil: nothing.
+// offered is the ALPN that a chain's filters set for upstream connections, whatever their cluster has; nil:
+// none.
 func offered(filters []*listenerv3.Filter) []string {
 	for _, f := range filters {
 		c := &setfilterstatev3.Config{}
@@ -76,8 +76,8 @@ func offered(filters []*listenerv3.Filter) []string {
 	return nil
 }
 
-// secureMatches finds the transport socket of each endpoint by its metadata. The cluster is
-// told of as its endpoints with TLS are.
+// secureMatches selects the transport socket of each endpoint by its metadata. The result describes the
+// cluster by its endpoints with TLS.
 func secureMatches(u *Upstream, c *clusterv3.Cluster) error {
 	for _, m := range c.GetTransportSocketMatches() {
 		t, err := clientTLS(m.GetTransportSocket().GetTypedConfig(), c)
@@ -105,7 +105,7 @@ func secureMatches(u *Upstream, c *clusterv3.Cluster) error {
 	return nil
 }
 
-// holds tells whether metadata has all that a match asks for.
+// holds reports whether metadata has everything that a match requires.
 func holds(match, metadata *structpb.Struct) bool {
 	for k, v := range match.GetFields() {
 		if !proto.Equal(v, metadata.GetFields()[k]) {

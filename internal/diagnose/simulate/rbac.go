@@ -11,15 +11,14 @@ import (
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 )
 
-// effectivePolicy is the metadata, after the prefix of shadow rules, that names the policy
-// which they have found.
+// effectivePolicy is the metadata key, after the prefix of shadow rules, with the name of the policy that
+// they found.
 const effectivePolicy = "shadow_effective_policy_id"
 
-// evaluate finds the first policy, by name, that matches a call, and tells whether the rules
-// let it pass.
+// evaluate finds the first policy, by name, that matches a call, and reports whether the rules let it pass.
 func (r *request) evaluate(rules *rbacv3.RBAC) (policy string, passes bool, err error) {
 	if rules.GetAuditLoggingOptions() != nil {
-		return "", false, fmt.Errorf("audit_logging_options are not known to the simulator")
+		return "", false, fmt.Errorf("audit_logging_options are unknown to the simulator")
 	}
 	for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
 		ok, err := r.matchesPolicy(rules.GetPolicies()[name])
@@ -35,7 +34,7 @@ func (r *request) evaluate(rules *rbacv3.RBAC) (policy string, passes bool, err 
 
 func (r *request) matchesPolicy(p *rbacv3.Policy) (bool, error) {
 	if p.GetCondition() != nil || p.GetCheckedCondition() != nil {
-		return false, fmt.Errorf("conditions are not known to the simulator")
+		return false, fmt.Errorf("conditions are unknown to the simulator")
 	}
 	ok, err := some(p.GetPermissions(), r.permits)
 	if !ok || err != nil {
@@ -44,7 +43,7 @@ func (r *request) matchesPolicy(p *rbacv3.Policy) (bool, error) {
 	return some(p.GetPrincipals(), r.isCalledBy)
 }
 
-// some tells whether an element matches.
+// some reports whether an element matches.
 func some[T any](list []T, match func(T) (bool, error)) (bool, error) {
 	for _, e := range list {
 		if ok, err := match(e); ok || err != nil {
@@ -54,7 +53,7 @@ func some[T any](list []T, match func(T) (bool, error)) (bool, error) {
 	return false, nil
 }
 
-// every tells whether all elements match.
+// every reports whether all elements match.
 func every[T any](list []T, match func(T) (bool, error)) (bool, error) {
 	for _, e := range list {
 		if ok, err := match(e); !ok || err != nil {
@@ -64,7 +63,7 @@ func every[T any](list []T, match func(T) (bool, error)) (bool, error) {
 	return true, nil
 }
 
-// permits tells whether a permission is for what is called.
+// permits reports whether a permission matches the target of a call.
 func (r *request) permits(p *rbacv3.Permission) (bool, error) {
 	switch rule := p.GetRule().(type) {
 	case *rbacv3.Permission_Any:
@@ -91,14 +90,14 @@ func (r *request) permits(p *rbacv3.Permission) (bool, error) {
 		return matchesString(rule.RequestedServerName, r.sni)
 	case *rbacv3.Permission_SourcedMetadata:
 		return r.matchesMetadata(rule.SourcedMetadata.GetMetadataMatcher())
-	case *rbacv3.Permission_Metadata: // deprecated, but EnvoyFilters may have it
+	case *rbacv3.Permission_Metadata: // deprecated, but EnvoyFilters may use it
 		return r.matchesMetadata(rule.Metadata)
 	default:
-		return false, fmt.Errorf("permission %T is not known to the simulator", rule)
+		return false, fmt.Errorf("permission %T is unknown to the simulator", rule)
 	}
 }
 
-// isCalledBy tells whether a principal is who calls.
+// isCalledBy reports whether a principal matches the caller.
 func (r *request) isCalledBy(p *rbacv3.Principal) (bool, error) {
 	switch id := p.GetIdentifier().(type) {
 	case *rbacv3.Principal_Any:
@@ -120,14 +119,14 @@ func (r *request) isCalledBy(p *rbacv3.Principal) (bool, error) {
 		return matchesHeader(id.Header, r.headers)
 	case *rbacv3.Principal_SourcedMetadata:
 		return r.matchesMetadata(id.SourcedMetadata.GetMetadataMatcher())
-	case *rbacv3.Principal_Metadata: // deprecated, but EnvoyFilters may have it
+	case *rbacv3.Principal_Metadata: // deprecated, but EnvoyFilters may use it
 		return r.matchesMetadata(id.Metadata)
 	default:
-		return false, fmt.Errorf("principal %T is not known to the simulator", id)
+		return false, fmt.Errorf("principal %T is unknown to the simulator", id)
 	}
 }
 
-// isAuthenticated: in plaintext nobody is.
+// isAuthenticated is false for every caller in plain text.
 func (r *request) isAuthenticated(a *rbacv3.Principal_Authenticated) (bool, error) {
 	if !r.secured || r.Principal == "" {
 		return false, nil
@@ -138,8 +137,8 @@ func (r *request) isAuthenticated(a *rbacv3.Principal_Authenticated) (bool, erro
 	return matchesString(a.GetPrincipalName(), r.Principal)
 }
 
-// remote is the client's address as far as trusted proxies on the way have told: in X-Forwarded-For as many
-// from the end as there are of them. A sidecar trusts its caller, a gateway nobody else.
+// remote returns the client's address as reported by trusted proxies: X-Forwarded-For counts back as many
+// entries as there are trusted proxies. A sidecar trusts its caller, a gateway trusts no proxy.
 func (r *request) remote() netip.Addr {
 	if r.hcm == nil {
 		return r.from.Addr()

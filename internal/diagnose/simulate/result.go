@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -9,26 +10,26 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Result is what became of a call. Empty fields are left out of its text.
+// Result is the outcome of a call. Its text leaves out empty fields.
 type Result struct {
 	Listener    string `yaml:"listener,omitempty" json:"listener,omitempty"`
 	Chain       string `yaml:"chain,omitempty" json:"chain,omitempty"`
 	RouteConfig string `yaml:"routeConfig,omitempty" json:"routeConfig,omitempty"`
 	VirtualHost string `yaml:"virtualHost,omitempty" json:"virtualHost,omitempty"`
 	Route       string `yaml:"route,omitempty" json:"route,omitempty"`
-	// RouteOrigin is the object that the route was made of: its path at the API server.
+	// RouteOrigin is the object that the route was made from: its path at the API server.
 	RouteOrigin string `yaml:"routeOrigin,omitempty" json:"routeOrigin,omitempty"`
 
-	// Decisions are what policies say of the call, in the order in which they were asked.
+	// Decisions are the results of policies for the call, in the order of evaluation.
 	Decisions []Decision `yaml:"decisions,omitempty" json:"decisions,omitempty"`
 
-	// EndsTLS tells whether the client's TLS ends at the proxy, or would if it let the client in.
+	// EndsTLS is set if the client's TLS ends at the proxy, or would if the proxy accepted the client.
 	EndsTLS bool `yaml:"-" json:"-"`
-	// Closed says why the connection was closed without any answer.
+	// Closed is why the connection was closed without an answer.
 	Closed string `yaml:"closed,omitempty" json:"closed,omitempty"`
-	// Status is the answer that the proxy gives by itself; 0: the call is forwarded.
+	// Status is the status of an answer that the proxy itself gives; 0: the call is forwarded.
 	Status   int    `yaml:"status,omitempty" json:"status,omitempty"`
-	Reason   string `yaml:"reason,omitempty" json:"reason,omitempty"` // of Status, where the configuration does not say it
+	Reason   string `yaml:"reason,omitempty" json:"reason,omitempty"` // of Status, if the configuration does not give the reason
 	Location string `yaml:"location,omitempty" json:"location,omitempty"`
 	Body     string `yaml:"body,omitempty" json:"body,omitempty"`
 
@@ -37,17 +38,17 @@ type Result struct {
 	// Endpoints are the shares of the endpoints over all clusters, in percent.
 	Endpoints map[string]float64 `yaml:"endpoints,omitempty" json:"endpoints,omitempty"`
 
-	// Path and Authority as the upstream gets them, where all upstreams get the same.
+	// Path and Authority are those that the upstream gets, if all upstreams get the same.
 	Path      string `yaml:"path,omitempty" json:"path,omitempty"`
 	Authority string `yaml:"authority,omitempty" json:"authority,omitempty"`
 	// RequestHeaders are those that all upstreams get, without pseudo headers.
 	RequestHeaders map[string]string `yaml:"requestHeaders,omitempty" json:"requestHeaders,omitempty"`
-	// ResponseHeaders are those that the proxy adds to any answer.
+	// ResponseHeaders are those that the proxy adds to every answer.
 	ResponseHeaders map[string]string `yaml:"responseHeaders,omitempty" json:"responseHeaders,omitempty"`
-	// ResponseRemoved are taken out of the upstream's answer. Sorted.
+	// ResponseRemoved are removed from the upstream's answer. Sorted.
 	ResponseRemoved []string `yaml:"responseRemoved,omitempty" json:"responseRemoved,omitempty"`
 
-	Timeout string   `yaml:"timeout,omitempty" json:"timeout,omitempty"` // "none" where there is none
+	Timeout string   `yaml:"timeout,omitempty" json:"timeout,omitempty"` // "none" if there is none
 	Retry   *Retry   `yaml:"retry,omitempty" json:"retry,omitempty"`
 	Fault   *Fault   `yaml:"fault,omitempty" json:"fault,omitempty"`
 	CORS    *CORS    `yaml:"cors,omitempty" json:"cors,omitempty"`
@@ -58,7 +59,7 @@ type Result struct {
 	Upstreams []Upstream `yaml:"upstreams,omitempty" json:"upstreams,omitempty"`
 }
 
-// Retry is the retry policy that holds.
+// Retry is the effective retry policy.
 type Retry struct {
 	Attempts      uint32   `yaml:"attempts" json:"attempts"`
 	On            string   `yaml:"on" json:"on"`
@@ -68,7 +69,7 @@ type Retry struct {
 	PreviousHosts bool     `yaml:"avoidsPreviousHosts,omitempty" json:"avoidsPreviousHosts,omitempty"`
 }
 
-// Fault is what the fault filter does, and to how many percent.
+// Fault is the effect of the fault filter, and the percentage of requests.
 type Fault struct {
 	Delay        string  `yaml:"delay,omitempty" json:"delay,omitempty"`
 	DelayPercent float64 `yaml:"delayPercent,omitempty" json:"delayPercent,omitempty"`
@@ -77,10 +78,11 @@ type Fault struct {
 	AbortPercent float64 `yaml:"abortPercent,omitempty" json:"abortPercent,omitempty"`
 }
 
-// CORS tells what the CORS filter does with the request's origin.
+// CORS is the result of the CORS filter for the request's origin.
 type CORS struct {
 	Allowed bool `yaml:"allowed" json:"allowed"`
-	// Preflight requests that are allowed are answered by the proxy.
+	// Preflight is set if the proxy answers the request itself: it is a preflight request of an allowed
+	// origin.
 	Preflight bool `yaml:"preflight,omitempty" json:"preflight,omitempty"`
 }
 
@@ -94,11 +96,12 @@ type Mirror struct {
 type Upstream struct {
 	Cluster string  `yaml:"cluster" json:"cluster"`
 	Percent float64 `yaml:"percent" json:"percent"`
-	// Origin is the object that shaped the cluster, TLSOrigin another one that secures it, Service the host that it leads to.
+	// Origin is the object that shaped the cluster, TLSOrigin another one that secures it, Service the host
+	// that it leads to.
 	Origin    string `yaml:"origin,omitempty" json:"origin,omitempty"`
 	TLSOrigin string `yaml:"tlsOrigin,omitempty" json:"tlsOrigin,omitempty"`
 	Service   string `yaml:"service,omitempty" json:"service,omitempty"`
-	// Authority, RequestHeaders and ResponseHeaders are given where the upstreams differ.
+	// Authority, RequestHeaders and ResponseHeaders are set if the upstreams differ.
 	Authority       string            `yaml:"authority,omitempty" json:"authority,omitempty"`
 	RequestHeaders  map[string]string `yaml:"requestHeaders,omitempty" json:"requestHeaders,omitempty"`
 	ResponseHeaders map[string]string `yaml:"responseHeaders,omitempty" json:"responseHeaders,omitempty"`
@@ -110,12 +113,12 @@ type Upstream struct {
 	Connect   string     `yaml:"connectTimeout,omitempty" json:"connectTimeout,omitempty"`
 	Limits    *Limits    `yaml:"limits,omitempty" json:"limits,omitempty"`
 	Outlier   *Outlier   `yaml:"outlier,omitempty" json:"outlier,omitempty"`
-	Source    string     `yaml:"source,omitempty" json:"source,omitempty"` // address that connections are made from
+	Source    string     `yaml:"source,omitempty" json:"source,omitempty"` // source address of connections
 
 	Endpoints []Endpoint `yaml:"endpoints,omitempty" json:"endpoints,omitempty"`
 
 	authority         string
-	forwardsHost      bool // x-forwarded-host tells of the host that authority replaces
+	forwardsHost      bool // x-forwarded-host has the host that authority replaces
 	request, response map[string]string
 	removed           []string
 }
@@ -151,18 +154,18 @@ type Outlier struct {
 type Endpoint struct {
 	Address  string  `yaml:"address" json:"address"`
 	Percent  float64 `yaml:"percent" json:"percent"`
-	Weight   uint32  `yaml:"weight,omitempty" json:"weight,omitempty"` // where it is not 1
+	Weight   uint32  `yaml:"weight,omitempty" json:"weight,omitempty"` // if not 1
 	Priority uint32  `yaml:"priority,omitempty" json:"priority,omitempty"`
-	Health   string  `yaml:"health,omitempty" json:"health,omitempty"` // where it is not healthy
+	Health   string  `yaml:"health,omitempty" json:"health,omitempty"` // if not healthy
 	Locality string  `yaml:"locality,omitempty" json:"locality,omitempty"`
-	// Plain endpoints get plain text, where others of their cluster get TLS.
+	// Plain is set for endpoints that get plain text, if others of their cluster get TLS.
 	Plain bool `yaml:"plain,omitempty" json:"plain,omitempty"`
 
 	hostname    string
-	socketMatch *structpb.Struct // what its transport socket is chosen by
+	socketMatch *structpb.Struct // selects its transport socket
 }
 
-// String is the result as YAML: the same for the same result, always.
+// String returns the result as YAML. Equal results have equal texts.
 func (r *Result) String() string {
 	b, err := yaml.Marshal(r)
 	if err != nil {
@@ -179,7 +182,7 @@ func percent(part, whole float64) float64 {
 	return math.Round(part/whole*1e4) / 1e2
 }
 
-// summarise fills what is told of all upstreams together.
+// summarise fills the fields about all upstreams together.
 func (r *Result) summarise() {
 	r.Clusters, r.Endpoints = map[string]float64{}, map[string]float64{}
 	for i := range r.Upstreams {
@@ -199,7 +202,7 @@ func (r *Result) summarise() {
 
 func round(f float64) float64 { return math.Round(f*100) / 100 }
 
-// agree lifts what the upstreams have in common to the result itself.
+// agree moves what the upstreams have in common to the result.
 func (r *Result) agree() {
 	first := &r.Upstreams[0]
 	same := true
@@ -216,4 +219,83 @@ func (r *Result) agree() {
 		u := &r.Upstreams[i]
 		u.Authority, u.RequestHeaders, u.ResponseHeaders = u.authority, u.request, u.response
 	}
+}
+
+// Mismatches lists the differences between the result and the expected one, one per line. want is decoded
+// YAML. Only the keys that a map in it names are compared; null means absent. Lists must have equal
+// lengths. The maps `clusters` and `endpoints` are compared whole, because a share that goes elsewhere is
+// always a difference.
+func (r *Result) Mismatches(want any) []string {
+	var got any
+	b, err := yaml.Marshal(r)
+	if err == nil {
+		err = yaml.Unmarshal(b, &got)
+	}
+	if err != nil {
+		return []string{err.Error()}
+	}
+	return mismatches("", got, want, false)
+}
+
+func mismatches(at string, got, want any, whole bool) []string {
+	switch w := want.(type) {
+	case nil:
+		if got != nil {
+			return []string{fmt.Sprintf("%s: got %v, want nothing", at, got)}
+		}
+		return nil
+	case map[string]any:
+		if g, ok := got.(map[string]any); ok || got == nil {
+			return mapMismatches(at, g, w, whole)
+		}
+	case []any:
+		g, ok := got.([]any)
+		if ok && len(g) == len(w) {
+			return listMismatches(at, g, w)
+		}
+	default:
+		if fmt.Sprint(got) == fmt.Sprint(want) {
+			return nil
+		}
+	}
+	return []string{fmt.Sprintf("%s: got %v, want %v", at, shown(got), want)}
+}
+
+func shown(v any) any {
+	if v == nil {
+		return "nothing"
+	}
+	return v
+}
+
+func mapMismatches(at string, got, want map[string]any, whole bool) []string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(want)) {
+		exact := at == "" && (k == "clusters" || k == "endpoints")
+		out = append(out, mismatches(join(at, k), got[k], want[k], exact)...)
+	}
+	if !whole {
+		return out
+	}
+	for _, k := range slices.Sorted(maps.Keys(got)) {
+		if _, ok := want[k]; !ok {
+			out = append(out, fmt.Sprintf("%s: got %v, want nothing", join(at, k), got[k]))
+		}
+	}
+	return out
+}
+
+func listMismatches(at string, got, want []any) []string {
+	var out []string
+	for i := range want {
+		out = append(out, mismatches(fmt.Sprintf("%s[%d]", at, i), got[i], want[i], false)...)
+	}
+	return out
+}
+
+func join(at, key string) string {
+	if at == "" {
+		return key
+	}
+	return at + "." + key
 }

@@ -5,22 +5,24 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"strconv"
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
-// rewrite gives the path that upstreams see.
+// rewrite returns the path that upstreams see.
 func (x *exchange) rewrite(a *routev3.RouteAction) (string, error) {
 	if a.GetPathRewritePolicy() != nil {
-		return "", fmt.Errorf("path_rewrite_policy is not known to the simulator")
+		return "", fmt.Errorf("path_rewrite_policy is unknown to the simulator")
 	}
 	return x.rewritten(a.GetPrefixRewrite(), a.GetRegexRewrite())
 }
 
-// rewritten replaces the matched prefix (the whole path where it was matched whole), or
-// what a regular expression finds. The query stays.
+// rewritten replaces the matched prefix (the whole path if it was matched whole), or what a regular
+// expression finds. The query stays.
 func (x *exchange) rewritten(prefix string, re *matcherv3.RegexMatchAndSubstitute) (string, error) {
 	path, query, hasQuery := strings.Cut(x.headers[":path"], "?")
 	switch {
@@ -41,12 +43,12 @@ func (x *exchange) rewritten(prefix string, re *matcherv3.RegexMatchAndSubstitut
 
 var backReference = regexp.MustCompile(`\\([0-9])`)
 
-// goTemplate writes RE2's \1 as Go does.
+// goTemplate translates RE2's \1 into Go's syntax.
 func goTemplate(s string) string {
 	return backReference.ReplaceAllString(strings.ReplaceAll(s, "$", "$$"), "$${$1}")
 }
 
-// matchedPart is what prefix_rewrite replaces.
+// matchedPart returns what prefix_rewrite replaces.
 func matchedPart(m *routev3.RouteMatch, path string) string {
 	switch p := m.GetPathSpecifier().(type) {
 	case *routev3.RouteMatch_Prefix:
@@ -57,8 +59,8 @@ func matchedPart(m *routev3.RouteMatch, path string) string {
 	return path
 }
 
-// setAuthority: what the route says goes before what a weighted cluster does. Only the route can have Envoy tell of
-// the host before.
+// setAuthority replaces the authority. The route wins over a weighted cluster. Only the route can tell
+// Envoy to forward the replaced host.
 func (x *exchange) setAuthority(a *routev3.RouteAction, c *routev3.WeightedCluster_ClusterWeight, u *Upstream) {
 	u.authority = cmp.Or(c.GetHostRewriteLiteral(), x.headers[":authority"])
 	if host := x.routeAuthority(a, u); host != "" {
@@ -66,7 +68,7 @@ func (x *exchange) setAuthority(a *routev3.RouteAction, c *routev3.WeightedClust
 	}
 }
 
-// routeAuthority is what the route has the authority replaced with; empty: it is not.
+// routeAuthority returns the authority that the route sets; empty: none.
 func (x *exchange) routeAuthority(a *routev3.RouteAction, u *Upstream) string {
 	switch s := a.GetHostRewriteSpecifier().(type) {
 	case *routev3.RouteAction_HostRewriteLiteral:
@@ -115,8 +117,8 @@ func (x *exchange) redirect(a *routev3.RedirectAction) error {
 	return nil
 }
 
-// requestHost is the request's own authority, without a port that is replaced, or that
-// would be wrong for another scheme.
+// requestHost returns the request's own authority without a port that is replaced, or that does not fit the
+// new scheme.
 func (x *exchange) requestHost(scheme, newPort string) string {
 	host, port := splitPort(x.headers[":authority"])
 	drop := newPort != ""
@@ -134,7 +136,7 @@ func (x *exchange) redirectPath(a *routev3.RedirectAction) (string, error) {
 	var err error
 	switch s := a.GetPathRewriteSpecifier().(type) {
 	case *routev3.RedirectAction_PathRedirect:
-		if path = s.PathRedirect; path == "" { // keeps what the request has
+		if path = s.PathRedirect; path == "" { // keeps the request's value
 			path = x.headers[":path"]
 			break
 		}
@@ -153,4 +155,84 @@ func (x *exchange) redirectPath(a *routev3.RedirectAction) (string, error) {
 		path, _, _ = strings.Cut(path, "?")
 	}
 	return path, err
+}
+
+// pathBy returns a path as a connection manager normalizes it: escaped slashes first, repeated slashes
+// last. The query stays.
+func pathBy(f *hcmv3.HttpConnectionManager, path string) string {
+	if f.GetPathWithEscapedSlashesAction() == hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD {
+		path = beforeQuery(path, escapedSlashes.Replace)
+	}
+	if f.GetNormalizePath().GetValue() {
+		path = normalizedPath(path)
+	}
+	if f.GetMergeSlashes() {
+		path = beforeQuery(path, func(bare string) string { return repeatedSlashes.ReplaceAllString(bare, "/") })
+	}
+	return path
+}
+
+var (
+	escapedSlashes  = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", `\`, "%5c", `\`)
+	repeatedSlashes = regexp.MustCompile("/{2,}")
+)
+
+func beforeQuery(path string, change func(string) string) string {
+	bare, query, has := strings.Cut(path, "?")
+	bare = change(bare)
+	if has {
+		return bare + "?" + query
+	}
+	return bare
+}
+
+// normalizedPath returns a path as Envoy's normalize_path makes it: it unescapes characters that need no
+// escape, turns backslashes into slashes, and resolves "." and "..". The query stays.
+func normalizedPath(path string) string {
+	return beforeQuery(path, func(bare string) string {
+		return withoutDots(strings.ReplaceAll(unescapeUnreserved(bare), `\`, "/"))
+	})
+}
+
+const unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+
+func unescapeUnreserved(s string) string {
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil && strings.IndexByte(unreserved, byte(n)) >= 0 {
+				out.WriteByte(byte(n))
+				i += 2
+				continue
+			}
+		}
+		out.WriteByte(s[i])
+	}
+	return out.String()
+}
+
+// withoutDots is RFC 3986's removal of dot segments.
+func withoutDots(path string) string {
+	if !strings.HasPrefix(path, "/") {
+		return path
+	}
+	parts := strings.Split(path[1:], "/")
+	var out []string
+	for i, p := range parts {
+		last := i == len(parts)-1
+		switch p {
+		case ".":
+		case "..":
+			if len(out) > 0 {
+				out = out[:len(out)-1]
+			}
+		default:
+			out = append(out, p)
+			continue
+		}
+		if last {
+			out = append(out, "")
+		}
+	}
+	return "/" + strings.Join(out, "/")
 }

@@ -113,16 +113,16 @@ clusters:
 	require.NoError(t, err)
 	checkProblems(t, w.Check(), []string{
 		"listener a has no filter chain",
-		`listener "a" is there twice`,
-		`listener address "10.0.0.1:80" is there twice`,
+		`listener "a": duplicate`,
+		`listener address "10.0.0.1:80": duplicate`,
 		`filter chain "two": another one has the same match`,
 		`bad server name "a*.org"`,
-		`route configuration "none" is not there`,
+		`route configuration "none": missing`,
 		"the last HTTP filter is not the router",
-		`cluster c: its endpoints "c" are not there`,
+		`cluster c: endpoints "c": missing`,
 		"route configuration r: invalid RouteConfiguration",
-		`domain "x" is there twice`,
-		`cluster "gone" is not there`,
-		`virtual host "v" is there twice`,
+		`domain "x": duplicate`,
+		`unknown cluster "gone"`,
+		`virtual host "v": duplicate`,
 	})
 }

@@ -1,13 +1,12 @@
-// Package simulate answers what one Envoy would do with a call, from its resources
-// alone: which listener, filter chain, route and cluster take it, what is changed on the
-// way, and which endpoints get which share of it.
+// Package simulate computes what one Envoy does with a call, from its resources alone: the listener, filter
+// chain, route and cluster that take it, the changes on the way, and the share of each endpoint.
 //
-// It is pure: no network, no clock, no chance. Where Envoy draws lots (weights,
-// percentages) the result names the shares, and where a lot decides whether a rule
-// holds, Call.Dice is the lot.
+// It is pure: no network, no clock, no randomness. If Envoy selects at random (weights, percentages), the
+// result has the shares. If a random number decides whether a rule holds, Call.Dice is the number.
 //
-// It follows Envoy's documentation and is strict where Envoy has features that it does
-// not know: those are errors, never guesses.
+// It follows Envoy's documentation. Features of Envoy that it does not know are errors, never guesses.
+//
+// Start reading at World.Call in listener.go.
 package simulate
 
 import (
@@ -19,13 +18,16 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/yaml"
 )
 
-// World is everything that one proxy has. It is only read.
+// World is everything that one proxy has. It is read-only.
 type World struct {
 	Listeners []*listenerv3.Listener
 	Routes    []*routev3.RouteConfiguration
-	// VirtualHosts came by VHDS: their names are "<route configuration>/<virtual host>".
+	// VirtualHosts came by VHDS. Their names are "<route configuration>/<virtual host>".
 	VirtualHosts []*routev3.VirtualHost
 	Clusters     []*clusterv3.Cluster
 	Endpoints    []*endpointv3.ClusterLoadAssignment
@@ -49,7 +51,7 @@ func (w *World) assignment(name string) *endpointv3.ClusterLoadAssignment {
 	return nil
 }
 
-// routeConfig finds a route configuration and adds the virtual hosts that VHDS gave it.
+// routeConfig finds a route configuration and adds its virtual hosts from VHDS.
 func (w *World) routeConfig(name string) (*routev3.RouteConfiguration, error) {
 	for _, rc := range w.Routes {
 		if rc.GetName() != name {
@@ -62,10 +64,10 @@ func (w *World) routeConfig(name string) (*routev3.RouteConfiguration, error) {
 		whole.VirtualHosts = append(append([]*routev3.VirtualHost{}, rc.GetVirtualHosts()...), w.served(name)...)
 		return whole, nil
 	}
-	return nil, fmt.Errorf("route configuration %q is not there: its listener would not finish warming", name)
+	return nil, fmt.Errorf("route configuration %q: missing, so its listener would not finish warming", name)
 }
 
-// routeFields is a copy of all that decides about a request outside of virtual hosts.
+// routeFields returns a copy of everything outside of virtual hosts that decides about a request.
 func routeFields(rc *routev3.RouteConfiguration) *routev3.RouteConfiguration {
 	return &routev3.RouteConfiguration{
 		Name:                            rc.GetName(),
@@ -79,7 +81,7 @@ func routeFields(rc *routev3.RouteConfiguration) *routev3.RouteConfiguration {
 	}
 }
 
-// served are the virtual hosts that came by VHDS for one route configuration.
+// served returns the virtual hosts of a route configuration that came by VHDS.
 func (w *World) served(routeConfig string) []*routev3.VirtualHost {
 	var out []*routev3.VirtualHost
 	for _, vh := range w.VirtualHosts {
@@ -90,12 +92,12 @@ func (w *World) served(routeConfig string) []*routev3.VirtualHost {
 	return out
 }
 
-// RouteConfig finds a route configuration, with the virtual hosts that VHDS gave it.
+// RouteConfig finds a route configuration, with its virtual hosts from VHDS.
 func (w *World) RouteConfig(name string) (*routev3.RouteConfiguration, error) {
 	return w.routeConfig(name)
 }
 
-// HasEndpoints tells whether calls to a cluster can go anywhere.
+// HasEndpoints reports whether calls to a cluster can reach an endpoint.
 func (w *World) HasEndpoints(cluster string) bool {
 	c := w.cluster(cluster)
 	if c == nil {
@@ -113,7 +115,7 @@ func (w *World) HasEndpoints(cluster string) bool {
 	return false
 }
 
-// Entry names the listener that accepts a call's connection; "" where there is none.
+// Entry returns the name of the listener that accepts a call's connection; "" if there is none.
 func (w *World) Entry(c Call) (string, error) {
 	r, err := c.request()
 	if err != nil {
@@ -122,7 +124,7 @@ func (w *World) Entry(c Call) (string, error) {
 	return w.entry(r).GetName(), nil
 }
 
-// Outbound are the addresses of the bound listeners that take a workload's own calls.
+// Outbound returns the addresses of the bound listeners for a workload's own calls.
 func (w *World) Outbound() []string {
 	var out []string
 	for _, l := range w.Listeners {
@@ -134,4 +136,55 @@ func (w *World) Outbound() []string {
 		}
 	}
 	return out
+}
+
+// Parse reads a world from YAML with the keys listeners, routes, virtualHosts, clusters and endpoints:
+// lists of Envoy's resources.
+func Parse(text []byte) (*World, error) {
+	var lists map[string][]any
+	if err := yaml.UnmarshalStrict(text, &lists); err != nil {
+		return nil, err
+	}
+	w := &World{}
+	for key, list := range lists {
+		for i, item := range list {
+			m, err := w.add(key)
+			if err != nil {
+				return nil, err
+			}
+			raw, err := yaml.Marshal(item)
+			if err == nil {
+				raw, err = yaml.YAMLToJSON(raw)
+			}
+			if err == nil {
+				err = protojson.Unmarshal(raw, m)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s[%d]: %w", key, i, err)
+			}
+		}
+	}
+	return w, nil
+}
+
+// add appends an empty resource to one of the lists.
+func (w *World) add(key string) (proto.Message, error) {
+	switch key {
+	case "listeners":
+		return grow(&w.Listeners, &listenerv3.Listener{}), nil
+	case "routes":
+		return grow(&w.Routes, &routev3.RouteConfiguration{}), nil
+	case "virtualHosts":
+		return grow(&w.VirtualHosts, &routev3.VirtualHost{}), nil
+	case "clusters":
+		return grow(&w.Clusters, &clusterv3.Cluster{}), nil
+	case "endpoints":
+		return grow(&w.Endpoints, &endpointv3.ClusterLoadAssignment{}), nil
+	}
+	return nil, fmt.Errorf("key %q: want listeners, routes, virtualHosts, clusters or endpoints", key)
+}
+
+func grow[T any](list *[]*T, m *T) *T {
+	*list = append(*list, m)
+	return m
 }

@@ -1,5 +1,5 @@
-// Package flamegraph draws call stacks: as folded text, which other tools read too, and as
-// an SVG that stands on its own, in light and in dark.
+// Package flamegraph draws call stacks: as folded text, which other tools read too, and as a self-contained
+// SVG for light and dark pages.
 package flamegraph
 
 import (
@@ -12,28 +12,28 @@ import (
 	"strings"
 )
 
-// Stack is a call stack, and how many samples have seen it.
+// Stack is a call stack and the number of its samples.
 type Stack struct {
 	Frames []string // the outermost first
 	Count  int64    // not negative
 }
 
-// Endings of frames' names that say what they are, as in other tools' folded stacks.
+// Suffixes of frames' names that mark their kind, as in other tools' folded stacks.
 const (
-	Kernel  = "_[k]" // the kernel's
-	Unnamed = "_[u]" // known by its address alone
+	Kernel  = "_[k]" // a frame of the kernel
+	Unnamed = "_[u]" // only the address is known
 )
 
-// Plain is a frame's name without such an ending.
+// Plain returns a frame's name without such a suffix.
 func Plain(frame string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(frame, Kernel), Unnamed)
 }
 
-// unfold takes away what separates frames and stacks in folded text.
+// unfold replaces the separators of frames and stacks in folded text.
 var unfold = strings.NewReplacer(";", ":", "\n", " ", "\r", " ")
 
-// Fold writes stacks as text: frames joined by ";", a blank, the count. Equal stacks are one
-// line, and lines are sorted.
+// Fold writes stacks as text: frames joined by ";", a blank, the count. Equal stacks become one line. Lines
+// are sorted.
 func Fold(w io.Writer, stacks []Stack) error {
 	sum := map[string]int64{}
 	for _, s := range stacks {
@@ -66,7 +66,7 @@ func Unfold(r io.Reader) (out []Stack, err error) {
 		at := strings.LastIndexByte(lines.Text(), ' ')
 		count, err := strconv.ParseInt(lines.Text()[at+1:], 10, 64)
 		if at < 0 || err != nil || count < 0 {
-			return nil, fmt.Errorf("folded stacks, line %d: it does not end with a count: %q", n, lines.Text())
+			return nil, fmt.Errorf("folded stacks, line %d: no count at the end: %q", n, lines.Text())
 		}
 		s := Stack{Count: count}
 		if at > 0 {
@@ -77,14 +77,14 @@ func Unfold(r io.Reader) (out []Stack, err error) {
 	return out, lines.Err()
 }
 
-// Function is how often one function was seen.
+// Function is a function and how often it was sampled.
 type Function struct {
 	Name  string `json:"name"`
-	Self  int64  `json:"self"`  // samples that it was innermost in
-	Total int64  `json:"total"` // samples that it was in, once each
+	Self  int64  `json:"self"`  // samples with it as the innermost function
+	Total int64  `json:"total"` // samples that contain it, each once
 }
 
-// Functions are all functions of stacks, by their own samples.
+// Functions returns all functions of stacks, ordered by their own samples.
 func Functions(stacks []Stack) []Function {
 	at := map[string]*Function{}
 	for _, s := range stacks {

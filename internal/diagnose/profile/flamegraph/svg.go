@@ -13,7 +13,7 @@ import (
 type Graph struct {
 	Title    string
 	Subtitle string // may be empty
-	Unit     string // of counts, in the plural: "samples"
+	Unit     string // unit of counts, in the plural: "samples"
 	Stacks   []Stack
 }
 
@@ -24,21 +24,21 @@ const (
 	rowHeight = 17
 	header    = 66
 	footer    = 40
-	character = 6.7 // one of the font's, at 11 px
+	character = 6.7 // width of a character at 11 px
 	narrowest = 0.25
-	fewest    = 8 // characters: less says nothing
+	fewest    = 8 // minimum of characters that are legible
 	shades    = 5
 )
 
-// Frames are of three kinds; each has a colour, in shades that tell neighbours apart.
+// Frames have three kinds. Each kind has a colour in several shades, which separate neighbours.
 var kinds = []struct{ class, about, light, dark string }{
 	{"n", "by name", "28 88%", "24 62%"},
 	{"u", "no name: module and offset", "220 12%", "220 10%"},
 	{"k", "kernel", "205 70%", "208 48%"},
 }
 
-// WriteSVG draws stacks with the outermost frame at the bottom. A frame's width is its share
-// of all samples; the mouse on it shows name, count and share.
+// WriteSVG draws stacks with the outermost frame at the bottom. A frame's width is its share of all
+// samples. Its tooltip has name, count and share.
 func (g *Graph) WriteSVG(w io.Writer) error {
 	root := grow(g.Stacks)
 	scale := float64(width-2*margin) / float64(max(root.total, 1))
@@ -75,8 +75,7 @@ func (g *Graph) writeBox(w io.Writer, b *box, total int64, scale float64, y int)
 	fmt.Fprint(w, "</g>\n")
 }
 
-// fit is as much of a name as has room. It is cut at the beginning, where C++ and Go have
-// namespaces and packages.
+// fit cuts a name to its room. It cuts the beginning, where C++ and Go have namespaces and packages.
 func fit(name string, room float64) string {
 	text, n := []rune(name), int(room/character)
 	switch {
@@ -88,7 +87,7 @@ func fit(name string, room float64) string {
 	return "…" + string(text[len(text)-n+1:])
 }
 
-// classOf is a frame's kind and shade: the same for a function wherever it is.
+// classOf returns a frame's kind and shade: the same for a function at every place.
 func classOf(frame string) string {
 	kind := kinds[0].class
 	switch {

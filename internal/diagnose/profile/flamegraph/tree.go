@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// node is a frame in the place of its callers. Its total is its children's and its own.
+// node is a frame below its callers. Its total includes its children's.
 type node struct {
 	name        string
 	total, self int64
@@ -45,15 +45,15 @@ func (n *node) sort() {
 	}
 }
 
-// box is a frame with its place: from sample to sample+total, so many rows above the root.
+// box is a frame with its position: samples from sample to sample+total, and the row above the root.
 type box struct {
 	*node
 	from  int64
 	depth int
 }
 
-// boxes are the root, and all frames that are at least so many samples wide, callers first;
-// hidden is how many are narrower.
+// boxes returns the root and all frames of at least a number of samples, callers first. hidden counts the
+// narrower ones.
 func (n *node) boxes(least float64) (out []box, hidden int) {
 	var place func(n *node, from int64, depth int)
 	place = func(n *node, from int64, depth int) {
@@ -71,7 +71,7 @@ func (n *node) boxes(least float64) (out []box, hidden int) {
 	return out, hidden
 }
 
-// count is how many frames there are.
+// count returns the number of frames.
 func (n *node) count() int {
 	sum := 1
 	for _, c := range n.children {
