@@ -19,7 +19,7 @@ type binder struct {
 	*engine.Engine
 	drains  *drain.Registry
 	keys    *jwks.Cache
-	secrets *kube.Credentials // nil: there are none to wait for
+	secrets *kube.Credentials // nil: the source is not Kubernetes
 	opts    *Options
 	metrics *changelog.Metrics
 }

@@ -8,26 +8,26 @@ import (
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
-// Istio's names of the Secrets with a certificate authority: what an operator gives, and what
-// is made where there is nothing.
+// Istio's names of the Secrets with a certificate authority: the operator's, and the one that the control
+// plane makes if there is none.
 const (
 	givenSecret   = "cacerts"
 	ownSecret     = "istio-ca-secret"
 	ownSecretType = "istio.io/ca-root"
 )
 
-// secretStore is a ca.Store in Secrets of the root namespace. The authority alone uses it.
+// secretStore is a ca.Store in Secrets of the root namespace. Only the authority uses it.
 type secretStore struct {
 	secrets   *kube.Secrets
 	namespace string
-	given     bool // the operator's is in force
+	given     bool // the operator's Secret is in force
 }
 
 // Place implements ca.Store.
 func (s *secretStore) Place() string { return "Secrets of " + s.namespace }
 
-// Read implements ca.Store: the operator's Secret goes before our own. Once it was there its
-// absence is a mistake: with another root no workload would believe another.
+// Read implements ca.Store. The operator's Secret precedes our own. After it was there, its absence is an
+// error: workloads would not trust each other with another root.
 func (s *secretStore) Read(ctx context.Context) (*ca.Contents, error) {
 	switch o, err := s.secrets.Get(ctx, givenSecret); {
 	case err != nil:
@@ -36,7 +36,7 @@ func (s *secretStore) Read(ctx context.Context) (*ca.Contents, error) {
 		s.given = true
 		return s.contents(o), nil
 	case s.given:
-		return nil, fmt.Errorf("the Secret %s/%s is gone, or has no %s any more: put it back, or start again to do without it", s.namespace, givenSecret, ca.KeyFile)
+		return nil, fmt.Errorf("Secret %s/%s: deleted, or without %s: restore it, or restart the control plane to continue without it", s.namespace, givenSecret, ca.KeyFile)
 	}
 	o, err := s.secrets.Get(ctx, ownSecret)
 	if o == nil || err != nil {
@@ -45,10 +45,10 @@ func (s *secretStore) Read(ctx context.Context) (*ca.Contents, error) {
 	return s.contents(o), nil
 }
 
-// tlsNames are the names that Secrets of type kubernetes.io/tls have, as cert-manager makes them.
+// tlsNames are the keys of Secrets of type kubernetes.io/tls, as cert-manager makes them.
 var tlsNames = map[string]string{"tls.crt": ca.CertFile, "tls.key": ca.KeyFile, "ca.crt": ca.RootFile}
 
-// isAuthority tells a Secret with what is signed with from one with roots alone.
+// isAuthority reports whether a Secret has a signing key, and not only roots.
 func isAuthority(o *kube.Secret) bool {
 	return len(o.Data[ca.KeyFile]) > 0 || len(o.Data["tls.key"]) > 0
 }
@@ -61,7 +61,7 @@ func (s *secretStore) contents(o *kube.Secret) *ca.Contents {
 		}
 	}
 	if chain := f[ca.CertFile]; len(chain) > 0 {
-		f[ca.ChainFile] = chain // tls.crt has what follows the certificate, too
+		f[ca.ChainFile] = chain // tls.crt has the chain, too
 	}
 	for _, name := range ca.FileNames {
 		if b, ok := o.Data[name]; ok {

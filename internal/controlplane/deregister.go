@@ -10,8 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// mayLeave decides whether a caller may have a workload leave: it must be one of its own
-// namespace and service account, and so must be whatever has one of the addresses.
+// mayDeregister decides whether a caller may deregister a workload. The workload must be of the caller's
+// namespace and service account, and so must every object with one of its addresses.
 func (s *secure) mayDeregister(ctx context.Context, p *model.Proxy) error {
 	if err := s.callers.Authorize(server.PeerOf(ctx), p); err != nil {
 		return err
@@ -25,8 +25,8 @@ func (s *secure) mayDeregister(ctx context.Context, p *model.Proxy) error {
 	return listedBy(snapshot, own, slices.DeleteFunc(slices.Clone(p.IPs), func(a string) bool { return owned[a] }))
 }
 
-// ownedBy finds the addresses of workloads that an identity has; a workload of somebody else
-// at one of them, or by the proxy's name, is a refusal.
+// ownedBy returns the addresses of an identity's workloads. It returns an error if a workload of another
+// identity has one of the addresses or the proxy's name.
 func ownedBy(snapshot *store.Snapshot, own model.Identity, p *model.Proxy) (owned map[string]bool, err error) {
 	owned = map[string]bool{}
 	for _, kind := range []model.Kind{model.KindPod, model.KindWorkloadEntry} {
@@ -41,7 +41,7 @@ func ownedBy(snapshot *store.Snapshot, own model.Identity, p *model.Proxy) (owne
 				continue
 			}
 			if account := accountOf(w); w.Namespace != own.Namespace || account != own.ServiceAccount {
-				return nil, server.Denied("%s may not have %s leave: the service account of %s is %s/%s", own, p, w.Key, w.Namespace, account)
+				return nil, server.Denied("%s may not deregister %s: the service account of %s is %s/%s", own, p, w.Key, w.Namespace, account)
 			}
 			for _, a := range w.Addresses {
 				owned[a] = true
@@ -51,16 +51,16 @@ func ownedBy(snapshot *store.Snapshot, own model.Identity, p *model.Proxy) (owne
 	return owned, nil
 }
 
-// accountOf is a workload's service account: Kubernetes' default where it names none.
+// accountOf returns a workload's service account. The default is Kubernetes' default account.
 func accountOf(w *model.Workload) string { return cmp.Or(w.ServiceAccount, "default") }
 
-// listedBy refuses addresses that another namespace's objects list, and no workload has.
+// listedBy returns an error for addresses that objects of another namespace list and no workload has.
 func listedBy(snapshot *store.Snapshot, own model.Identity, addresses []string) error {
 	refuse := func(k model.Key, address string) error {
 		if k.Namespace == own.Namespace || !slices.Contains(addresses, address) {
 			return nil
 		}
-		return server.Denied("%s may not have %s leave: it is an endpoint of %s", own, address, k)
+		return server.Denied("%s may not deregister %s: it is an endpoint of %s", own, address, k)
 	}
 	for o := range snapshot.All(model.KindEndpointSlice) {
 		e, _ := o.(*model.EndpointSlice)

@@ -1,14 +1,17 @@
-// Package controlplane is `moonsail serve`: Run starts sources, pipeline, xDS server and the rest, joins them,
-// and ends them in order. The whole of it is on one screen.
+// Package controlplane is `moonsail serve`. Run connects sources, pipeline, xDS server and the rest, starts
+// them, and ends them in order.
 //
-// What it starts:
+// Packages below:
 //
-//	status     writes what is wrong with an object into the object's status; one of several replicas does
+//	status     writes the problems of an object into its status; one of several replicas writes
 //	webhook    validates objects before they are stored, and injects sidecars into Pods
 //	debug      JSON pages over every stage, metrics, profiles
 //	dashboard  a page over these, in TypeScript
 //	peers      the other control planes of the mesh: discovery, liveness, calls
 //	drain      deregisters workloads without losing a request
-//	agents     asks agents what their Envoys hold and use
+//	agents     asks agents what their Envoys have and use
 //	tracing    changes as OpenTelemetry traces
+//
+// Start reading at Run in controlplane.go, then parts.go, which makes and connects the parts. bind.go binds
+// proxies to the engine; identity.go is the port with TLS; peers.go connects replicas.
 package controlplane

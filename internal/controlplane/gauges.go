@@ -8,7 +8,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// watch registers the gauges that are asked when they are read.
+// watch registers the gauges that are computed when they are read.
 func watch(m *changelog.Metrics, e *engine.Engine, in *store.Intake) {
 	m.IntakeDepth(in.DepthOf)
 	m.Inventory(
@@ -21,8 +21,8 @@ func watch(m *changelog.Metrics, e *engine.Engine, in *store.Intake) {
 
 // watchProxies registers the gauges of what proxies lack.
 func watchProxies(m *changelog.Metrics, x *explain.Explainer) {
-	m.Gauge("moonsail_stale_proxies", "Connected proxies that hold endpoints which went more than a second ago.",
+	m.Gauge("moonsail_stale_proxies", "Connected proxies with endpoints that were removed more than a second ago.",
 		func() float64 { return float64(x.StaleProxies()) })
-	m.Gauge("moonsail_oldest_unacked_seconds", "Age of the oldest response that a proxy has neither accepted nor refused.",
+	m.Gauge("moonsail_oldest_unacked_seconds", "Age of the oldest response without an ACK or NACK.",
 		func() float64 { return x.UnansweredFor().Seconds() })
 }

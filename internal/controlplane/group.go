@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// background runs f until the function that it gives is called, which waits for its end.
+// background runs f until its result is called, which waits for the end of f.
 func background(f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
@@ -17,7 +17,7 @@ func background(f func(context.Context)) (stop func()) {
 	}
 }
 
-// group runs stages until its context ends; the first that fails ends all.
+// group runs stages until its context ends. The first that fails ends all.
 type group struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -41,7 +41,7 @@ func (g *group) run(name string, f func(context.Context) error) {
 	})
 }
 
-// wait gives the failure that ended the stages; nil where they were told to end.
+// wait returns the error of the stage that failed first; nil if the context ended.
 func (g *group) wait() error {
 	<-g.ctx.Done()
 	g.stages.Wait()

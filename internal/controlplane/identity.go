@@ -18,20 +18,20 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// Identity says how workloads get certificates, and configuration by them.
+// Identity configures certificates for workloads, and the port that serves configuration with TLS.
 type Identity struct {
-	Addr      string        // of xDS and of the certificate authority, with TLS; empty: not served
-	Names     []string      // by which it is called, besides the usual ones
-	CADir     string        // what is signed with; empty: Secrets of the cluster
-	TokenFile string        // empty: none
-	TTL       time.Duration // of certificates; 0: ca.DefaultTTL
+	Addr      string        // address of xDS and the certificate authority with TLS; empty: not served
+	Names     []string      // further names of the control plane
+	CADir     string        // directory of the signing key; empty: Secrets of the cluster
+	TokenFile string        // file of tokens; empty: none
+	TTL       time.Duration // lifetime of certificates; 0: ca.DefaultTTL
 	MaxTTL    time.Duration // 0: ca.DefaultMaxTTL
-	ReadEvery time.Duration // how often the authority's store is read; 0: ca.ReadEvery
-	// Listening is told the address once it is open, where it is not nil.
+	ReadEvery time.Duration // interval of reading the authority's store; 0: ca.ReadEvery
+	// Listening is called with the address once it is open; nil: not called.
 	Listening func(net.Addr)
 }
 
-// secure is the control plane's port with TLS, and what gives workloads their identities.
+// secure is the control plane's port with TLS, and the certificate authority.
 type secure struct {
 	opts      Options
 	listener  net.Listener
@@ -42,8 +42,8 @@ type secure struct {
 	snapshot  func() *store.Snapshot
 }
 
-// newSecure opens the address and the authority; nil where there is to be none. snapshot is
-// asked for once the source runs.
+// newSecure opens the address and the authority; nil if they are off. snapshot is called after the source
+// has started.
 func newSecure(ctx context.Context, o Options, s *source, m *changelog.Metrics, snapshot func() *store.Snapshot) (*secure, error) {
 	if o.Identity.Addr == "" {
 		return nil, nil
@@ -66,7 +66,7 @@ func newSecure(ctx context.Context, o Options, s *source, m *changelog.Metrics, 
 	return out, nil
 }
 
-// tokens are those that callers may show.
+// tokens returns the verifiers of callers' tokens.
 func (s *secure) tokens() (out []authn.Tokens, err error) {
 	if path := s.opts.Identity.TokenFile; path != "" {
 		f, err := authn.OpenTokenFile(path, s.opts.Log)
@@ -88,7 +88,7 @@ func (s *secure) tokens() (out []authn.Tokens, err error) {
 	}}), nil
 }
 
-// open opens the authority. A cluster that is away is waited for.
+// open opens the authority. It waits for a cluster that does not answer.
 func (s *secure) open(ctx context.Context) (err error) {
 	o := &s.opts.Identity
 	var place ca.Store = ca.Dir{Path: o.CADir, ReadOnly: s.client != nil}
@@ -106,7 +106,7 @@ func (s *secure) open(ctx context.Context) (err error) {
 	return err
 }
 
-// mesh is the mesh's configuration as it is now.
+// mesh returns the current configuration of the mesh.
 func (s *secure) mesh() *model.Mesh {
 	key := model.Key{Kind: model.KindMeshConfig, Namespace: s.opts.Mesh.RootNamespace, Name: istio.MeshConfigName}
 	config, _ := s.snapshot().Get(key).(*model.MeshConfig)
@@ -115,7 +115,7 @@ func (s *secure) mesh() *model.Mesh {
 
 func (s *secure) trustDomains() []string { return s.mesh().TrustDomains() }
 
-// names are what the control plane is called by, as Istio's and by its own name.
+// names returns the DNS names of the control plane: Istio's and its own.
 func (s *secure) names() []string {
 	out := []string{"localhost", "127.0.0.1", "::1"}
 	for _, service := range []string{"istiod", "moonsail"} {
@@ -130,7 +130,7 @@ func (s *secure) names() []string {
 	return out
 }
 
-// port is how the service is offered there.
+// port returns the services of the port with TLS.
 func (s *secure) port(p *parts) server.Port {
 	methods := s.onlyPeers(p.peerMethods())
 	methods[ca.Method] = s.service.CreateCertificate
@@ -138,7 +138,7 @@ func (s *secure) port(p *parts) server.Port {
 	return server.Port{TLS: s.authority.ServerTLS(s.names()), Authorize: s.callers.Authorize, Methods: methods}
 }
 
-// run starts what the port is made of.
+// run starts the parts of the port.
 func (s *secure) run(g *group, p *parts) {
 	o := &s.opts
 	g.run("certificate authority", func(ctx context.Context) error { s.authority.Run(ctx); return nil })
@@ -156,10 +156,10 @@ func (s *secure) run(g *group, p *parts) {
 	}
 }
 
-// withoutRoots are namespaces that no workloads are in: Kubernetes' own, as in Istio.
+// withoutRoots are Kubernetes' own namespaces, which have no workloads. Istio has the same list.
 var withoutRoots = []string{"kube-public", "kube-node-lease", "local-path-storage"}
 
-// namespaces are those that are told whom to trust: all that belong to the mesh.
+// namespaces returns the namespaces that get the mesh's roots: all that belong to the mesh.
 func (s *secure) namespaces() []string {
 	snapshot, selectors := s.snapshot(), []model.LabelSelector(nil)
 	key := model.Key{Kind: model.KindMeshConfig, Namespace: s.opts.Mesh.RootNamespace, Name: istio.MeshConfigName}

@@ -37,11 +37,11 @@ func closeAll(listeners ...net.Listener) {
 	}
 }
 
-// leaveTime is how long proxies have to take that they are to go elsewhere.
+// leaveTime is the time for proxies to read that the server ends.
 const leaveTime = time.Second
 
-// serveXDS answers streams until ctx ends, and then ends them, as they never end by themselves:
-// proxies are told, and go elsewhere at once. Who does not hear it in time is cut.
+// serveXDS serves streams until ctx ends. Then it tells proxies to connect elsewhere, and closes the
+// connections of those that do not react in time.
 func serveXDS(ctx context.Context, xds server.Carrier, ln net.Listener) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -23,7 +23,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// parts are what a control plane is made of, joined and not started.
+// parts are the parts of a control plane, connected and not started.
 type parts struct {
 	opts      Options
 	metrics   *changelog.Metrics
@@ -40,11 +40,11 @@ type parts struct {
 	asker     *agents.Client
 
 	xdsListener, httpListener net.Listener   // nil: off
-	webhook                   *webhookServer // likewise
-	secure                    *secure        // likewise
+	webhook                   *webhookServer // nil: off
+	secure                    *secure        // nil: off
 }
 
-// join makes the parts, and opens what can fail to open; nil where ctx ended meanwhile.
+// join makes the parts, and opens what can fail to open. It returns nil if ctx ended meanwhile.
 func join(ctx context.Context, o Options) (p *parts, err error) {
 	p = &parts{opts: o, metrics: changelog.NewMetrics()}
 	p.changes = changelog.New(changelog.DefaultChanges, o.Log, p.metrics)
@@ -74,7 +74,7 @@ func join(ctx context.Context, o Options) (p *parts, err error) {
 	return p, nil
 }
 
-// SplitOf says which route configurations reach sidecars in buckets with a strategy that has any.
+// SplitOf returns which route configurations are sharded with a strategy.
 func SplitOf(s server.RouteStrategy) derive.Sharding {
 	if s == server.RoutesScoped {
 		return derive.ScopedSharding
@@ -82,7 +82,7 @@ func SplitOf(s server.RouteStrategy) derive.Sharding {
 	return derive.AutoSharding
 }
 
-// joinPipeline makes the engine, and what watches it.
+// joinPipeline makes the engine, and the observer of its changes.
 func (p *parts) joinPipeline() distribution.Observer {
 	o := p.opts
 	ledger, observer := follow(o, p.changes)
@@ -98,7 +98,7 @@ func (p *parts) joinPipeline() distribution.Observer {
 	return observer
 }
 
-// applied is told of each batch once it is in the store.
+// applied is called with each batch once it is in the store.
 func (p *parts) applied(c []store.Change) {
 	p.keys.Applied(c)
 	if p.secrets != nil {
@@ -106,7 +106,7 @@ func (p *parts) applied(c []store.Change) {
 	}
 }
 
-// joinServer makes what serves proxies, and what answers questions about them and counts them.
+// joinServer makes the xDS server, and what answers questions about proxies.
 func (p *parts) joinServer(observer distribution.Observer) {
 	o := p.opts
 	p.drains = drain.New(p.source.intake, p.changes, o.Log)
@@ -126,7 +126,7 @@ func (p *parts) joinServer(observer distribution.Observer) {
 		func() float64 { return float64(p.webhook.trusted().Lacking()) })
 }
 
-// problemsOf are what is wrong with an object in the source.
+// problemsOf returns an object's problems in the source.
 func (p *parts) problemsOf(key model.Key) []string {
 	var out []string
 	for _, one := range p.source.problems() {
@@ -137,7 +137,7 @@ func (p *parts) problemsOf(key model.Key) []string {
 	return out
 }
 
-// stages are what debug pages show.
+// stages returns what debug pages show.
 func (p *parts) stages(ctx context.Context) debug.Stages {
 	s := debug.Stages{
 		Ready:    ready(p.source, p.pipeline, p.webhook.trusted()),
@@ -156,7 +156,7 @@ func (p *parts) stages(ctx context.Context) debug.Stages {
 	return s
 }
 
-// start runs all that ends together.
+// start starts everything that ends together.
 func (p *parts) start(g *group, s debug.Stages) {
 	o := p.opts
 	g.run("samples of what is in use", newSampler(o, p.changes, p.asker, p.metrics))

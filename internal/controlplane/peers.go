@@ -19,18 +19,18 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// Replicas says where the other control planes of the mesh are.
+// Replicas configures how to find the other control planes of the mesh.
 type Replicas struct {
-	Addresses []string // host:port of their xDS: with TLS, where this one has it
+	Addresses []string // host:port of their xDS, with TLS if this one has it
 	// Service of the root namespace whose endpoints they are; empty: none. It is read from the
 	// source.
 	Service string
-	// Every is how often it is looked who lives, and Patience how long one may be silent until
-	// nobody waits for it; 0: those of package peers.
+	// Every is the interval of liveness checks. After Patience a silent control plane is not waited for. 0:
+	// the defaults of package peers.
 	Every, Patience time.Duration
 }
 
-// Names of the ports at which control planes are asked, as Istio's Service has them.
+// Names of the ports for control planes, as Istio's Service has them.
 const (
 	securePortName = "https-dns"
 	plainPortName  = "grpc-xds"
@@ -39,7 +39,7 @@ const (
 // DefaultPeerService is Istio's name of the control plane's Service.
 const DefaultPeerService = "istiod"
 
-// newPeers makes what knows the others. Where none are listed it answers those who ask.
+// newPeers returns the list of peers. If none are configured, it still answers other control planes.
 func (p *parts) newPeers() *peers.Peers {
 	o := peers.Options{Listed: p.listedPeers, Own: p.ownAddress, Log: p.opts.Log, Every: p.opts.Replicas.Every, Patience: p.opts.Replicas.Patience}
 	o.Failed = p.metrics.ControlPlanes(func() (known, answering, silent int) { return p.peers.Count() })
@@ -49,7 +49,7 @@ func (p *parts) newPeers() *peers.Peers {
 	return peers.New(o)
 }
 
-// ownAddress is where this one is asked itself.
+// ownAddress is this control plane's address for others.
 func (p *parts) ownAddress() string {
 	if p.secure != nil {
 		return p.secure.listener.Addr().String()
@@ -57,8 +57,8 @@ func (p *parts) ownAddress() string {
 	return p.xdsListener.Addr().String()
 }
 
-// listedPeers are those of the flags, and the Service's endpoints, ready or not: who ends or
-// hangs has proxies still.
+// listedPeers returns the addresses of the flags and the Service's endpoints, ready or not: a control plane
+// that ends or hangs still has proxies.
 func (p *parts) listedPeers() []string {
 	r := &p.opts.Replicas
 	out := slices.Clone(r.Addresses)
@@ -73,7 +73,7 @@ func (p *parts) listedPeers() []string {
 	return append(out, endpointsOf(p.pipeline.Snapshot(), model.Key{Namespace: p.opts.Mesh.RootNamespace, Name: r.Service}, name, own)...)
 }
 
-// others are the peers; nil where there can be none.
+// others returns the peers; nil if peers are off.
 func (p *parts) others() *peers.Peers {
 	r := &p.opts.Replicas
 	if len(r.Addresses) == 0 && (r.Service == "" || p.opts.Kubernetes == nil) {
@@ -82,7 +82,7 @@ func (p *parts) others() *peers.Peers {
 	return p.peers
 }
 
-// endpointsOf are those of a Service at a port: the one of that name, else a number.
+// endpointsOf returns the endpoints of a Service at a port, given by name or number.
 func endpointsOf(snapshot *store.Snapshot, service model.Key, name, number string) []string {
 	var out []string
 	for o := range snapshot.All(model.KindEndpointSlice) {
@@ -105,7 +105,7 @@ func endpointsOf(snapshot *store.Snapshot, service model.Key, name, number strin
 	return out
 }
 
-// peerMethods are what control planes can ask one another.
+// peerMethods are the methods between control planes.
 func (p *parts) peerMethods() map[string]server.Unary {
 	reporter := &status.Reporter{Snapshot: p.pipeline.Snapshot, Refusals: p.xds.Refusals, Explain: p.explainer.Object, Causes: p.explainer.Causes}
 	teller := &debug.PeerQueries{Explain: p.explainer, Proxies: p.xds, Changes: p.changes}
@@ -120,21 +120,21 @@ func (p *parts) peerMethods() map[string]server.Unary {
 	return out
 }
 
-// plainMethods are those in plain text: whoever reaches that port is believed. Where there is
-// a port with TLS, control planes ask there, and workloads leave: else anybody could have all of them do.
+// plainMethods are the methods in plain text, where callers are not authenticated. If there is a port with
+// TLS, peers call and workloads deregister only there.
 func (p *parts) plainMethods() map[string]server.Unary {
 	methods := p.peerMethods()
 	if p.secure == nil {
 		return methods
 	}
 	for path := range methods {
-		methods[path] = withTLS("control planes are answered")
+		methods[path] = withTLS("requests of control planes")
 	}
 	methods[agentapi.DeregisterMethod] = withTLS("workloads leave")
 	return methods
 }
 
-// onlyPeers has methods answer to control planes alone.
+// onlyPeers restricts methods to control planes.
 func (s *secure) onlyPeers(methods map[string]server.Unary) map[string]server.Unary {
 	out := map[string]server.Unary{}
 	for path, method := range methods {
@@ -148,12 +148,12 @@ func (s *secure) onlyPeers(methods map[string]server.Unary) map[string]server.Un
 	return out
 }
 
-// mustBePeer refuses callers that are no control planes of this mesh. Their certificates were
-// verified when they connected.
+// mustBePeer rejects callers that are not control planes of this mesh. Their certificates were verified
+// when they connected.
 func (s *secure) mustBePeer(ctx context.Context) error {
 	p := server.PeerOf(ctx)
 	if len(p.Certificates) == 0 {
-		return server.Unauthenticated("control planes alone may ask this, and the caller has shown no certificate")
+		return server.Unauthenticated("only control planes may call this, and the caller has no certificate")
 	}
 	c := p.Certificates[0]
 	if s.authority.Now().After(c.NotAfter) {
@@ -164,17 +164,17 @@ func (s *secure) mustBePeer(ctx context.Context) error {
 			return nil
 		}
 	}
-	return server.Denied("control planes alone may ask this, and the caller's certificate is for %v", c.URIs)
+	return server.Denied("only control planes may call this, and the caller's certificate is for %v", c.URIs)
 }
 
-// peerName is this control plane's, among others.
+// peerName is the DNS name of control planes among each other.
 func (s *secure) peerName() string {
 	return ca.PeerName(s.trustDomains()[0], s.opts.Mesh.RootNamespace)
 }
 
-// withTLS refuses in plain text what is done with TLS.
+// withTLS rejects in plain text what requires TLS.
 func withTLS(what string) server.Unary {
 	return func(context.Context, []byte) ([]byte, error) {
-		return nil, server.Denied("%s with TLS alone (--xds-addr), not in plain text", what)
+		return nil, server.Denied("%s: only with TLS (--xds-addr), not in plain text", what)
 	}
 }

@@ -183,7 +183,7 @@ func TestLeaveNamesWhoIsNotReached(t *testing.T) {
 	require.Equal(t, 1, a.LackCount, "who refuses connections is no control plane")
 	require.Equal(t, "all proxies of the control plane "+silent, a.Lacking[0].Proxy)
 	require.Equal(t, "unknown", a.Lacking[0].Position)
-	require.Contains(t, a.Lacking[0].Reason, "it has not answered for ")
+	require.Contains(t, a.Lacking[0].Reason, "no answer for ")
 	require.Less(t, a.TookMillis, 55_000.0, "there is a bound for that")
 }
 
@@ -211,7 +211,7 @@ func TestLeaveNamesAnImpostor(t *testing.T) {
 	a := <-m.add(ln.Addr().String()).askToLeave(time.Minute)
 	require.Equal(t, 1, a.LackCount)
 	require.Contains(t, a.Lacking[0].Proxy, ln.Addr().String())
-	require.Contains(t, a.Lacking[0].Reason, "it does not show that it is a control plane of this mesh")
+	require.Contains(t, a.Lacking[0].Reason, "not authenticated as a control plane of this mesh")
 }
 
 // TestPeersAlone: what control planes ask one another is answered to nobody else.
@@ -225,7 +225,7 @@ func TestPeersAlone(t *testing.T) {
 		ask := func(conn *grpc.ClientConn) error {
 			return conn.Invoke(t.Context(), method, &agentapi.DeregisterRequest{Node: cartNode, WaitMillis: 1000}, &agentapi.DeregisterResponse{}, grpc.ForceCodec(jsonCodec{}))
 		}
-		requireStatus(t, ask(p.dial()), codes.Unauthenticated, "has shown no certificate")
+		requireStatus(t, ask(p.dial()), codes.Unauthenticated, "has no certificate")
 		requireStatus(t, ask(p.dial(p.must("cart-token"))), codes.PermissionDenied, "spiffe://cluster.local/ns/shop/sa/cart")
 		requireStatus(t, ask(plain), codes.PermissionDenied, "not in plain text")
 	}

@@ -18,7 +18,7 @@ func ready(s *source, e *engine.Engine, t *webhook.Trust) func() error {
 			return err
 		}
 		if !e.Synced() {
-			return errors.New("the configuration has not been read yet")
+			return errors.New("the configuration is not loaded yet")
 		}
 		return t.Waiting(time.Now())
 	}
@@ -27,7 +27,7 @@ func ready(s *source, e *engine.Engine, t *webhook.Trust) func() error {
 // Problems is the body of /debug/problems.
 type Problems struct {
 	Config      problem.List     `json:"config"`      // in the sources
-	Translation []engine.Failure `json:"translation"` // what could not be made into Envoy's resources
+	Translation []engine.Failure `json:"translation"` // what could not be translated into Envoy's resources
 }
 
 func problems(s *source, e *engine.Engine, k *jwks.Cache, t *webhook.Trust) func() any {
@@ -38,13 +38,13 @@ func problems(s *source, e *engine.Engine, k *jwks.Cache, t *webhook.Trust) func
 	}
 }
 
-// joined are lists in one. The source's is of all who ask, so that nothing is appended to it.
+// joined concatenates lists into a new one. The source's list is shared and must not grow.
 func joined(lists ...problem.List) problem.List { return slices.Concat(lists...) }
 
 // maxLacking bounds how many hosts without an address a page names.
 const maxLacking = 100
 
-// lacking tells of ServiceEntries for which no address is left.
+// lacking reports ServiceEntries for which no address is left.
 func lacking(e *engine.Engine) problem.List {
 	var out problem.List
 	list := e.Lacking()

@@ -114,7 +114,7 @@ func TestNamesWhoIsSilent(t *testing.T) {
 	e := p.explains("?within=50ms", func(e *explain.Explanation) bool { return len(e.Elsewhere) == 2 })
 	require.False(t, e.Everywhere(), "it is named in time")
 	e = p.explains("?", func(e *explain.Explanation) bool {
-		return len(e.Elsewhere) == 2 && strings.Contains(e.Elsewhere[0].Silent+e.Elsewhere[1].Silent, "it has not answered for ")
+		return len(e.Elsewhere) == 2 && strings.Contains(e.Elsewhere[0].Silent+e.Elsewhere[1].Silent, "no answer for ")
 	})
 	require.False(t, e.Everywhere())
 	for _, o := range e.Elsewhere {

@@ -15,15 +15,15 @@ import (
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
-// source is where objects come from, with the intake that it feeds.
+// source is the source of objects, with the intake that it feeds.
 type source struct {
 	name     string
 	intake   *store.Intake
 	run      func(context.Context) error
 	problems func() []problem.Problem
-	waiting  func() error // what keeps it from having loaded, as far as it knows
+	waiting  func() error // why it has not loaded yet, as far as it knows
 
-	health func() kube.Health // of the API server; nil: the source is not Kubernetes
+	health func() kube.Health // health of the API server; nil: the source is not Kubernetes
 	client *kube.Client       // nil: the source is not Kubernetes
 	board  *status.Board      // nil: statuses are not written
 }
@@ -39,7 +39,7 @@ func newSource(o Options, m *changelog.Metrics) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Log.Info("the source is a Kubernetes API server", "url", client.Address())
+	o.Log.Info("reading objects from a Kubernetes API server", "url", client.Address())
 	intake := store.NewIntake(kube.SourceName)
 	s := &kube.Source{
 		Client: client, Decoder: decoder, RootNamespace: o.Mesh.RootNamespace, Intake: intake, Meter: kubeMeter{m}, Log: o.Log,
@@ -59,12 +59,12 @@ func newSource(o Options, m *changelog.Metrics) (*source, error) {
 	return out, nil
 }
 
-// decoderOf is the decoder of a control plane.
+// decoderOf returns the decoder of a control plane.
 func decoderOf(o Options) config.Decoder {
 	return config.Decoder{Domain: o.Mesh.Domain, NoAutoAddresses: o.Mesh.AutoAddresses.Off, Revision: o.Revision}
 }
 
-// heard is what metrics tell of an API server.
+// heard updates the metrics of the API server's delay.
 func heard(h kube.Health, now time.Time) changelog.APIServer {
 	out := changelog.APIServer{Failing: map[string]time.Duration{}, Beats: !h.Heartbeat.IsZero()}
 	for i := range h.Kinds {
@@ -76,9 +76,9 @@ func heard(h kube.Health, now time.Time) changelog.APIServer {
 	return out
 }
 
-// identity names this process among control planes.
+// identity identifies this process among control planes.
 func identity() string {
-	host, err := os.Hostname() // a Pod's name in a cluster
+	host, err := os.Hostname() // in a cluster, the Pod's name
 	if err != nil {
 		host = "unknown"
 	}

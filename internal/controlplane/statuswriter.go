@@ -7,9 +7,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/status"
 )
 
-// What is wrong is said where users look: in the status of their objects, and when they
-// write them.
-
+// newStatusWriter returns the writer of statuses, and registers its gauges.
 func newStatusWriter(p *parts) *status.Writer {
 	o, s := p.opts, p.source
 	w := &status.Writer{
@@ -23,7 +21,7 @@ func newStatusWriter(p *parts) *status.Writer {
 		}
 		return 0
 	})
-	p.metrics.Gauge("moonsail_status_queue", "Objects whose status is to be written by whoever leads.",
+	p.metrics.Gauge("moonsail_status_queue", "Objects whose status is to be written by the leader.",
 		func() float64 { return float64(s.board.Queued()) })
 	return w
 }

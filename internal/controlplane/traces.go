@@ -12,8 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// newTraces has the change log tell an exporter of traces of its changes, where a collector
-// is named; run is the exporter's goroutine.
+// newTraces makes the exporter of traces, if a collector is configured. run is the exporter's goroutine.
 func newTraces(ctx context.Context, o Options, changes *changelog.Log, m *changelog.Metrics) (run func(context.Context), err error) {
 	if !o.Traces.On() {
 		return func(context.Context) {}, nil
@@ -27,8 +26,7 @@ func newTraces(ctx context.Context, o Options, changes *changelog.Log, m *change
 	return e.Run, nil
 }
 
-// newSampler has the change log tell a sampler of its changes, where one is wanted; run is
-// the sampler's goroutine.
+// newSampler makes the sampler of what is in use, if it is on. run is the sampler's goroutine.
 func newSampler(o Options, changes *changelog.Log, a *agents.Client, m *changelog.Metrics) (run func(context.Context) error) {
 	if o.SampleInUse <= 0 {
 		return func(context.Context) error { return nil }
@@ -38,7 +36,7 @@ func newSampler(o Options, changes *changelog.Log, a *agents.Client, m *changelo
 	return func(ctx context.Context) error { s.Run(ctx); return nil }
 }
 
-// witness is what the server tells of who settled what; nil where nobody asks.
+// witness returns the function that gets settlements; nil if traces are off.
 func witness(o Options, changes *changelog.Log) func(distribution.Settlement) {
 	if !o.Traces.On() && o.SampleInUse <= 0 {
 		return nil
@@ -46,7 +44,7 @@ func witness(o Options, changes *changelog.Log) func(distribution.Settlement) {
 	return changes.Witness
 }
 
-// follow gives those who note what becomes of changes: the change log, or for an experiment nobody.
+// follow returns the recorders of changes: the change log, or for an experiment none.
 func follow(o Options, changes *changelog.Log) (engine.ChangeRecorder, distribution.Observer) {
 	if o.NoChangeLog {
 		return nobody{}, nobody{}
@@ -54,7 +52,7 @@ func follow(o Options, changes *changelog.Log) (engine.ChangeRecorder, distribut
 	return changes, changes
 }
 
-// nobody notes nothing.
+// nobody records nothing.
 type nobody struct{}
 
 func (nobody) Begin(model.Revision, []changelog.ChangedObject, time.Time)              {}

@@ -12,13 +12,13 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
 )
 
-// webhookServer is the validating webhook, at an open address.
+// webhookServer is the webhook with its open address.
 type webhookServer struct {
 	listener net.Listener
 	trust    *webhook.Trust
 }
 
-// newWebhook opens the address; nil where there is to be no webhook.
+// newWebhook opens the address; nil if the webhook is off.
 func newWebhook(ctx context.Context, o Options) (*webhookServer, error) {
 	if o.Webhook.Addr == "" {
 		return nil, nil
@@ -30,7 +30,7 @@ func newWebhook(ctx context.Context, o Options) (*webhookServer, error) {
 	return &webhookServer{ln, webhook.NewTrust(o.Webhook, time.Now())}, nil
 }
 
-// trusted is whether the API server trusts the webhooks; nil where there are none.
+// trusted returns the trust of the API server in the webhooks; nil if they are off.
 func (w *webhookServer) trusted() *webhook.Trust {
 	if w == nil {
 		return nil
@@ -38,7 +38,7 @@ func (w *webhookServer) trusted() *webhook.Trust {
 	return w.trust
 }
 
-// untrusted tells of webhooks that the API server cannot be told to trust.
+// untrusted reports webhooks that the API server does not trust.
 func untrusted(t *webhook.Trust) problem.List {
 	var out problem.List
 	for _, text := range t.Problems(time.Now()) {
@@ -47,7 +47,7 @@ func untrusted(t *webhook.Trust) problem.List {
 	return out
 }
 
-// close closes the address of one that does not serve.
+// close closes the address of a webhook that does not serve.
 func (w *webhookServer) close() {
 	if w != nil {
 		w.listener.Close()

@@ -95,7 +95,7 @@ func TestAStoppedControlPlaneIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, a.LackCount)
 	require.Contains(t, a.Lacking[0].Proxy, other)
-	require.Contains(t, a.Lacking[0].Reason, "it has not answered for ")
+	require.Contains(t, a.Lacking[0].Reason, "no answer for ")
 	require.Less(t, a.TookMillis, float64(drain.MaxWait.Milliseconds()), "it is not waited for as long as proxies are")
 	c.Eventually(t, "both are asked again", knows)
 

@@ -57,7 +57,7 @@ func TestWaitForAllControlPlanes(t *testing.T) {
 		status    int
 		want      string
 	}{
-		"silent":   {standsAt(b, "it has not answered for 6s: why", ""), int(exitTimeout), "  control plane " + b + " does not answer: it has not answered for 6s: why\n"},
+		"silent":   {standsAt(b, "no answer for 6s: why", ""), int(exitTimeout), "  control plane " + b + " does not answer: no answer for 6s: why\n"},
 		"lags":     {standsAt(b, "", explain.OtherVersion), int(exitTimeout), "  control plane " + b + " has another version of it (kubernetes, 80)\n"},
 		"building": {standsAt(b, "", changelog.Building), int(exitTimeout), "  control plane " + b + " has it, and is about to send it\n"},
 		"has it":   {standsAt(b, "", changelog.Distributed), 0, "distributed to 2 of 2 proxies (100 %); 3 of 3 control planes have it\n"},
@@ -96,7 +96,7 @@ func TestExplainAllControlPlanes(t *testing.T) {
 
 func TestProxiesOfAllControlPlanes(t *testing.T) {
 	all := debug.ProxyList{Now: noon, Proxies: oneProxy{}.Proxies(), Others: []explain.PeerQuery{
-		{ControlPlane: "10.0.0.1:15012", LeftOut: 7}, {ControlPlane: "10.0.0.2:15012", Silent: "it has not answered for 6s: why"}}}
+		{ControlPlane: "10.0.0.1:15012", LeftOut: 7}, {ControlPlane: "10.0.0.2:15012", Silent: "no answer for 6s: why"}}}
 	theirs := aProxy()
 	theirs.Name, theirs.ControlPlane = "web-1", "10.0.0.1:15012"
 	all.Proxies = append(all.Proxies, theirs)
@@ -106,7 +106,7 @@ func TestProxiesOfAllControlPlanes(t *testing.T) {
 	require.Regexp(t, `(?m)^reviews-1 .* this one$`, out)
 	require.Regexp(t, `(?m)^web-1 .* 10.0.0.1:15012$`, out)
 	require.Contains(t, out, "control plane 10.0.0.1:15012 has 7 more: list them with --address and --local\n")
-	require.Contains(t, out, "control plane 10.0.0.2:15012 does not answer: it has not answered for 6s: why\n")
+	require.Contains(t, out, "control plane 10.0.0.2:15012 does not answer: no answer for 6s: why\n")
 	require.NotContains(t, errOut, "note:")
 	_, out, errOut = moonsail(t, "proxies", "--local", "--address", address)
 	require.NotContains(t, out, "CONTROL PLANE")

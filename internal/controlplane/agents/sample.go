@@ -12,10 +12,10 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// sampleTimeout bounds the questions to a few proxies for a person who waits.
+// sampleTimeout bounds the questions to a few proxies while a person waits.
 const sampleTimeout = 5 * time.Second
 
-// Sample asks some of the proxies that have ACKed an object's last change whether they use it.
+// Sample asks some of the proxies that ACKed an object's last change whether they use it.
 func (a *Client) Sample(ctx context.Context, where []distribution.ProxySyncStatus, rev model.Revision, most int) []Use {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
@@ -39,7 +39,8 @@ func (a *Client) Sample(ctx context.Context, where []distribution.ProxySyncStatu
 	return out
 }
 
-// withEnvoy are some proxies, evenly spread. Agents' own streams have no Envoy behind them; at most every second is one.
+// withEnvoy selects some proxies, evenly spread. Agents' own streams have no Envoy behind them; they are at
+// most every second one.
 func (a *Client) withEnvoy(all []distribution.ProxySyncStatus, most int) []distribution.ProxySyncStatus {
 	return spread(slices.DeleteFunc(spread(all, 2*most), func(w distribution.ProxySyncStatus) bool {
 		p, ok := a.Proxies.Proxy(w.ID)
@@ -55,31 +56,31 @@ func spread(all []distribution.ProxySyncStatus, most int) []distribution.ProxySy
 	return out
 }
 
-// isAgent tells whether a stream is for the agent itself: its plugins, or what is changed of its bootstrap.
+// isAgent reports whether a stream is for the agent itself: its plugins, or patches of the bootstrap.
 func isAgent(p *server.ProxyState) bool { return p.Proxy != nil && p.Proxy.Extensions }
 
-// Meter is told how long proxies took from their ACK until they used a change.
+// Meter counts how long proxies took from their ACK until they used a change.
 type Meter interface {
 	InUse(d time.Duration, result string)
 }
 
 // Bounds of a Sampler.
 const (
-	sampledProxies = 2 // of one change: the last that ACKed
+	sampledProxies = 2 // proxies of one change: the last that ACKed
 	lookEvery      = 20 * time.Millisecond
 	giveUpAfter    = 30 * time.Second
 )
 
-// Sampler measures the time from ACK to use, for some changes and some of their proxies. It
-// is a changelog.Tracer: it learns of changes when they are over.
+// Sampler measures the time from ACK to use, for some changes and some of their proxies. It is a
+// changelog.Tracer: it gets changes when they have ended.
 type Sampler struct {
 	asker *Client
-	every time.Duration // at most one change in so much time
+	every time.Duration // at most one change in this interval
 	meter Meter
-	next  chan changelog.Trace // holds one; while one is measured others go by
+	next  chan changelog.Trace // capacity one; further changes are skipped while one is measured
 }
 
-// NewSampler makes a sampler; Run must be called.
+// NewSampler returns a sampler. Run must be called.
 func NewSampler(a *Client, every time.Duration, m Meter) *Sampler {
 	return &Sampler{asker: a, every: every, meter: m, next: make(chan changelog.Trace, 1)}
 }
@@ -128,8 +129,8 @@ func (s *Sampler) measure(ctx context.Context, t *changelog.Trace) {
 	}
 }
 
-// await asks one proxy until it uses the change, is gone, or it takes too long. What was in
-// use when it was asked first took at most as long as is told.
+// await asks one proxy until it uses the change, is gone, or it takes too long. If the first answer is
+// positive, the time is an upper bound.
 func (s *Sampler) await(parent context.Context, a changelog.Answer, rev model.Revision) {
 	ctx, cancel := context.WithTimeout(parent, giveUpAfter)
 	defer cancel()
@@ -147,7 +148,7 @@ func (s *Sampler) await(parent context.Context, a changelog.Answer, rev model.Re
 			s.meter.InUse(0, "unknown")
 			return
 		case u.InUse && len(u.Asked) == 0:
-			return // nothing that could have warmed: it says nothing
+			return // nothing had to warm, so there is nothing to measure
 		case u.InUse:
 			s.meter.InUse(time.Since(a.At), "in_use")
 			return

@@ -1,5 +1,5 @@
-// Package agents asks the agents of connected proxies what their Envoys have: the ACK of a
-// change says that Envoy took it, and not yet that it uses it.
+// Package agents asks the agents of connected proxies what their Envoys have and use. The ACK of a change
+// only means that Envoy accepted it.
 package agents
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// Proxies knows who is connected; *server.Server.
+// Proxies finds connected proxies. *server.Server implements it.
 type Proxies interface {
 	Proxy(id string) (server.ProxyState, bool)
 }
@@ -33,41 +33,41 @@ type Client struct {
 	// Read-only.
 	Proxies Proxies
 	Explain *explain.Explainer
-	// TokenFile has the token that agents want of whom asks from elsewhere; "": none is sent.
+	// TokenFile has the token for agents on other machines; "": none is sent.
 	TokenFile string
 
 	http  *http.Client
-	slots chan struct{} // one each for who asks
+	slots chan struct{} // a slot for each request in progress
 }
 
 // Bounds.
 const (
-	maxAsking   = 8 // at the same time
+	maxAsking   = 8 // concurrent requests
 	dialTimeout = 2 * time.Second
-	maxObjects  = 64 // resources that are asked about in one question
+	maxObjects  = 64 // resources in one request
 )
 
-// New makes an asker.
+// New returns a client.
 func New(p Proxies, x *explain.Explainer, tokenFile string) *Client {
 	dialer := &net.Dialer{Timeout: dialTimeout}
-	// Without a proxy from the environment, and without redirects: what is asked is an address.
+	// No proxy from the environment and no redirects: the target is an address.
 	transport := &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}
 	return &Client{Proxies: p, Explain: x, TokenFile: tokenFile, slots: make(chan struct{}, maxAsking),
 		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-// Pages are those of agents that can be asked for, by their names here.
+// Pages are the pages of agents, by their names here.
 var Pages = map[string]string{
 	"in-use": inspect.PathInUse, "config_dump": inspect.PathConfigDump, "stats": inspect.PathStats, "clusters": inspect.PathClusters,
 	"listeners": inspect.PathListeners, "server_info": inspect.PathServer, "logging": inspect.PathLogging, "logs": inspect.PathLogs,
 	"workers": inspect.PathWorkers, "identity": inspect.PathIdentity,
 }
 
-// Get reads a page of the agent of a proxy, named by node id or name.namespace.
+// Get reads a page of the agent of a proxy, named by node ID or name.namespace.
 func (a *Client) Get(ctx context.Context, proxy, page string, query url.Values) ([]byte, error) {
 	path, ok := Pages[page]
 	if !ok {
-		return nil, fmt.Errorf("there is no page %q of a proxy's agent", page)
+		return nil, fmt.Errorf("page %q: unknown to agents", page)
 	}
 	_, c, release, err := a.reach(ctx, proxy)
 	if err != nil {
@@ -77,7 +77,7 @@ func (a *Client) Get(ctx context.Context, proxy, page string, query url.Values) 
 	return c.Get(ctx, path, query)
 }
 
-// reach gives a client of a proxy's agent, and holds one of the slots until release.
+// reach returns a client of a proxy's agent, and holds one of the slots until release.
 func (a *Client) reach(ctx context.Context, proxy string) (p server.ProxyState, c *inspect.Client, release func(), err error) {
 	p, ok := a.Proxies.Proxy(proxy)
 	if !ok {
@@ -116,12 +116,12 @@ func (a *Client) client(p *server.ProxyState) (*inspect.Client, error) {
 	return c, nil
 }
 
-// addressOf is where a proxy's agent answers. A proxy says so itself: it is believed only
-// where its stream comes from that address, or both are on this machine, so that nobody has
-// the control plane ask, or give a token to, somebody else.
+// addressOf returns the address of a proxy's agent, which the proxy reports. It counts only if the proxy's
+// stream comes from that address, or both are on this machine. Otherwise a proxy could have the control
+// plane send requests, or a token, to others.
 func addressOf(p *server.ProxyState) (string, error) {
 	if p.Proxy == nil || p.Proxy.StatusPort == 0 || len(p.Proxy.IPs) == 0 {
-		return "", fmt.Errorf("proxy %s.%s does not say where its agent answers: is it run by 'moonsail agent' of this version?", p.Name, p.Namespace)
+		return "", fmt.Errorf("proxy %s.%s: unknown address of its agent: run its Envoy with 'moonsail agent' of this version", p.Name, p.Namespace)
 	}
 	peer, ok := hostOf(p.Peer)
 	for _, text := range p.Proxy.IPs {
@@ -130,7 +130,7 @@ func addressOf(p *server.ProxyState) (string, error) {
 			return net.JoinHostPort(ip.String(), strconv.Itoa(int(p.Proxy.StatusPort))), nil
 		}
 	}
-	return "", fmt.Errorf("proxy %s.%s says that its address is %s, and its stream comes from %s: its agent is not asked", p.Name, p.Namespace, p.Proxy.IPs[0], p.Peer)
+	return "", fmt.Errorf("proxy %s.%s: it reports the address %s, but its stream comes from %s, so its agent is not asked", p.Name, p.Namespace, p.Proxy.IPs[0], p.Peer)
 }
 
 func hostOf(peer string) (netip.Addr, bool) {
@@ -144,14 +144,14 @@ func hostOf(peer string) (netip.Addr, bool) {
 type Use struct {
 	Proxy string `json:"proxy"` // name.namespace
 	InUse bool   `json:"inUse"`
-	// Asked are the clusters and listeners that it depends on. What else a revision changes
-	// (endpoints, routes) is in use with its ACK.
+	// Asked are the clusters and listeners that decide it. Other resources of a revision (endpoints,
+	// routes) are in use with their ACK.
 	Asked []inspect.Resource `json:"asked,omitempty"`
-	Why   []string           `json:"why,omitempty"`   // of what is not in use
-	Error string             `json:"error,omitempty"` // why nothing is known
+	Why   []string           `json:"why,omitempty"`   // states of what is not in use
+	Error string             `json:"error,omitempty"` // why the answer is unknown
 }
 
-// InUse asks the agent of a proxy about what a revision changed.
+// InUse asks the agent of a proxy whether its Envoy uses what a revision changed.
 func (a *Client) InUse(ctx context.Context, proxy string, rev model.Revision) (*Use, error) {
 	want, err := a.intended(proxy, rev)
 	if err != nil {
@@ -178,7 +178,7 @@ func (a *Client) InUse(ctx context.Context, proxy string, rev model.Revision) (*
 	return judge(p.Name+"."+p.Namespace, p.Protocol == "delta", want, got), nil
 }
 
-// intended are the clusters and listeners of a proxy that are as they are since rev.
+// intended returns the clusters and listeners of a proxy that date from rev.
 func (a *Client) intended(proxy string, rev model.Revision) ([]explain.ConfigResource, error) {
 	c, err := a.Explain.Config(proxy, explain.AllSections, false)
 	if err != nil {
@@ -190,8 +190,8 @@ func (a *Client) intended(proxy string, rev model.Revision) ([]explain.ConfigRes
 	return list[:min(len(list), maxObjects)], nil
 }
 
-// sameContent has a listener be of the version that it is to have where Envoy has its content: when only filter
-// chains change, as by policies, Envoy (1.40) updates a listener in place and goes on to tell its old version.
+// sameContent sets the wanted version of listeners whose content Envoy has. If only filter chains change,
+// Envoy (1.40) updates a listener in place and still reports its old version.
 func (a *Client) sameContent(ctx context.Context, c *inspect.Client, proxy string, want []explain.ConfigResource, got *inspect.InUse) error {
 	stale := others(want, got)
 	if len(stale) == 0 {
@@ -226,10 +226,10 @@ func (a *Client) sameContent(ctx context.Context, c *inspect.Client, proxy strin
 	return nil
 }
 
-// listenersSection is what listeners are listed under.
+// listenersSection is the section of listeners.
 const listenersSection = "listeners"
 
-// others are the listeners in use that Envoy tells another version of than the one that is wanted.
+// others returns the listeners in use for which Envoy reports another version than the wanted one.
 func others(want []explain.ConfigResource, got *inspect.InUse) map[inspect.Question]*inspect.Resource {
 	out := map[inspect.Question]*inspect.Resource{}
 	for i := range got.Resources {
@@ -243,8 +243,8 @@ func others(want []explain.ConfigResource, got *inspect.InUse) map[inspect.Quest
 	return out
 }
 
-// judge holds what is to be against what an agent said. Versions are of resources on delta
-// streams only.
+// judge compares the wanted resources with an agent's answer. Resources have versions only on delta
+// streams.
 func judge(proxy string, versions bool, want []explain.ConfigResource, got *inspect.InUse) *Use {
 	u := &Use{Proxy: proxy, Asked: got.Resources}
 	has := map[inspect.Question]*inspect.Resource{}

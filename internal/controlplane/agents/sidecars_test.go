@@ -48,7 +48,7 @@ func TestWhereAgentsAreAsked(t *testing.T) {
 		"somewhere else":              {proxyAt("10.1.1.1:99", 15020, "10.9.9.9"), "", "its stream comes from 10.1.1.1:99"},
 		"on our machine":              {proxyAt("10.1.1.1:99", 15014, "127.0.0.1"), "", "its agent is not asked"},
 		"from a socket":               {proxyAt("@", 15020, "10.1.1.1"), "", "its agent is not asked"},
-		"no port":                     {proxyAt("10.1.1.1:99", 0, "10.1.1.1"), "", "does not say where its agent answers"},
+		"no port":                     {proxyAt("10.1.1.1:99", 0, "10.1.1.1"), "", "unknown address of its agent"},
 	} {
 		got, err := addressOf(c.proxy)
 		if c.fails != "" {

@@ -1,9 +1,9 @@
-// Package dashboard is a page that shows what the debug pages tell: each change with the stages of its way, who has
-// it, who is behind or refuses something, what is wrong. It holds nothing of a mesh: whoever reads it has to be let
-// into the debug pages to see anything.
+// Package dashboard is a page that shows the debug pages: each change with its stages, proxies that are
+// behind or refuse something, and problems. It contains no data of a mesh: its reader needs access to the
+// debug pages.
 //
-// The page's program is TypeScript in src; page/dashboard.js is made of it by "make dashboard", and is kept here so
-// that Go alone builds Moonsail.
+// The page's program is TypeScript in src. "make dashboard" makes page/dashboard.js from it, which is part
+// of the repository so that Moonsail builds with Go only.
 package dashboard
 
 import (
@@ -17,13 +17,13 @@ import (
 //go:embed page/index.html page/style.css page/dashboard.js
 var files embed.FS
 
-// Path is where the page is.
+// Path is the path of the page.
 const Path = "/dashboard"
 
-// Paths are all that the page is made of. They tell nothing of a mesh.
+// Paths are all parts of the page. They contain no data of a mesh.
 var Paths = []string{Path, Path + "/style.css", Path + "/dashboard.js"}
 
-// policy lets the page run its own program and ask the control plane that it comes from, and nothing else.
+// policy lets the page run its own program and call its control plane, and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 
 // Handler serves Paths.

@@ -20,7 +20,7 @@ type ChangeList struct {
 	Changes []changelog.Change `json:"changes"` // newest first
 }
 
-// defaultChanges is ?n= where it is not said.
+// defaultChanges is the default of ?n=.
 const defaultChanges = 100
 
 func (h *handler) changes(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +55,7 @@ func queryUint(r *http.Request, name string, otherwise uint64) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("?%s=%s: a whole number is wanted", name, s)
+		return 0, fmt.Errorf("?%s=%s: use a whole number", name, s)
 	}
 	return n, nil
 }
@@ -64,9 +64,9 @@ func queryUint(r *http.Request, name string, otherwise uint64) (uint64, error) {
 type ProxyList struct {
 	Now     time.Time           `json:"now"`
 	Proxies []server.ProxyState `json:"proxies"`
-	LeftOut int                 `json:"leftOut,omitempty"` // what did not fit, in an answer to a peer
-	// Others are the other control planes, whose proxies are among these; nil: there are none, or
-	// they were not asked.
+	LeftOut int                 `json:"leftOut,omitempty"` // what did not fit into an answer to a peer
+	// Others are the other control planes that were asked; their proxies are in the list. nil: there are no
+	// others, or they were not asked.
 	Others []explain.PeerQuery `json:"controlPlanes,omitempty"`
 }
 
@@ -74,7 +74,7 @@ type ProxyList struct {
 type ProxyDetail struct {
 	Now   time.Time         `json:"now"`
 	Proxy server.ProxyState `json:"proxy"`
-	Node  *model.Proxy      `json:"node,omitempty"` // what the proxy says of itself
+	Node  *model.Proxy      `json:"node,omitempty"` // metadata from the proxy
 }
 
 func (h *handler) proxies(w http.ResponseWriter, r *http.Request) {
@@ -90,7 +90,7 @@ func (h *handler) proxies(w http.ResponseWriter, r *http.Request) {
 	reply(w, list)
 }
 
-// connected are the proxies of this control plane.
+// connected returns the proxies of this control plane.
 func connected(all Proxies, changes Changes) []server.ProxyState {
 	list := all.Proxies()
 	if list == nil {
@@ -107,10 +107,10 @@ func (h *handler) proxy(w http.ResponseWriter, r *http.Request) {
 		absent(w, "proxies")
 		return
 	}
-	id, next := r.PathValue("id"), "'moonsail proxies' (GET /debug/proxies) lists those that are"
+	id, next := r.PathValue("id"), "see 'moonsail proxies' (GET /debug/proxies) for connected proxies"
 	p, ok := h.stages.Proxies.Proxy(id)
 	if ok {
-		aboutAll(w) // a proxy has one control plane
+		aboutAll(w) // a proxy is connected to one control plane
 		date(h.stages.Changes, &p)
 		reply(w, ProxyDetail{time.Now(), p, p.Proxy})
 		return
@@ -123,13 +123,13 @@ func (h *handler) proxy(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if len(silent) > 0 {
-			next = "it may be with a control plane that does not answer: " + strings.Join(silent, ", ")
+			next = "it may be connected to a control plane that does not answer: " + strings.Join(silent, ", ")
 		}
 	}
 	fail(w, http.StatusNotFound, fmt.Sprintf("proxy %q is not connected", id), next)
 }
 
-// date says since when a proxy is behind, where that is remembered.
+// date sets the time since which a proxy is behind, if the change log has it.
 func date(changes Changes, p *server.ProxyState) {
 	if changes == nil || p.OldestPending == 0 {
 		return

@@ -1,8 +1,10 @@
-// Package debug serves a JSON view of every stage over HTTP, with the metrics and the
-// profiles, on --http-addr (Istio's port 15014).
+// Package debug serves JSON pages over every stage by HTTP, with metrics and profiles, on --http-addr
+// (Istio's port 15014).
 //
-// It reads stages through what Stages holds and changes nothing. What it gives away is
-// configuration: it is for requests from loopback, and for those with credentials.
+// It reads stages through Stages and changes nothing. The pages show configuration: they require a request
+// from loopback, or credentials.
+//
+// handler.go lists the pages. join.go and peers.go combine the answers of several control planes.
 package debug
 
 import (
@@ -33,66 +35,66 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// Stages is what there is to look at. A part that is nil has a page that says so.
-// All functions may be called at any time, by many goroutines.
+// Stages are the sources of the pages. If a part is nil, its page says that it is absent. All functions may
+// be called at any time, by many goroutines.
 type Stages struct {
-	// Ready gives nil once the control plane serves what its sources hold, and else
-	// what it still waits for.
+	// Ready returns nil once the control plane serves what its sources have, and otherwise what it waits
+	// for.
 	Ready func() error
-	// Problems are what is wrong with the configuration: JSON objects, one each.
+	// Problems returns the problems of the configuration, for JSON.
 	Problems func() any
-	// Source is how well an API server is heard; nil: there is none.
+	// Source returns the health of the API server; nil: there is no API server.
 	Source func() any
-	// Snapshot is the newest state of the store.
+	// Snapshot returns the newest state of the store.
 	Snapshot func() *store.Snapshot
-	// Scopes tells of each scope who shares it and how large it is.
+	// Scopes returns each proxy group, with its number of proxies and its size.
 	Scopes  func() any
 	Changes Changes
 	Proxies Proxies
-	// Explain answers questions about them.
+	// Explain answers questions about the stages.
 	Explain  *explain.Explainer
 	Sidecars Sidecars
 	Gatherer prometheus.Gatherer
-	// CA is how the certificate authority stands.
+	// CA returns the state of the certificate authority.
 	CA func() any
 	// Peers are the other control planes of the mesh; nil: there are none.
 	Peers *peers.Peers
 }
 
-// HeaderOthers is in answers about what one control plane knows: how many others there are,
-// where there are any. Answers about all say themselves who was asked.
+// HeaderOthers is in answers about one control plane's knowledge: the number of other control planes, if
+// there are any. Answers about all control planes list them.
 const HeaderOthers = "Moonsail-Other-Control-Planes"
 
-// Changes is what changelog.Log is to this package.
+// Changes is the part of changelog.Log that the pages read.
 type Changes interface {
 	Newest() model.Revision
 	Changes() iter.Seq[changelog.Change]
 	Change(model.Revision) (changelog.Change, bool)
 }
 
-// Proxies is what the xDS server is to this package.
+// Proxies is the part of the xDS server that the pages read.
 type Proxies interface {
-	// Proxies are all that are connected, in the order in which people read them.
+	// Proxies returns all connected proxies, in an order for people.
 	Proxies() []server.ProxyState
-	// Proxy is one of them, by node id or name.namespace.
+	// Proxy returns the proxy with a node ID or name.namespace.
 	Proxy(id string) (server.ProxyState, bool)
 }
 
-// Sidecars is what agents.Client is to this package.
+// Sidecars is the part of agents.Client that the pages use.
 type Sidecars interface {
 	// Get reads a page of a proxy's agent.
 	Get(ctx context.Context, proxy, page string, query url.Values) ([]byte, error)
-	// Sample asks some proxies that have ACKed a revision whether they use it.
+	// Sample asks some proxies that ACKed a revision whether they use it.
 	Sample(ctx context.Context, where []distribution.ProxySyncStatus, rev model.Revision, most int) []agents.Use
 }
 
-// Scrapeable are the pages that tell numbers, and no configuration.
+// Scrapeable are the pages with numbers and without configuration.
 var Scrapeable = []string{"/metrics", "/ready", "/version"}
 
-// Profiling sets how much the runtime watches for the mutex and block profiles.
+// Profiling sets the runtime's sampling rates of the mutex and block profiles.
 type Profiling struct {
-	MutexFraction int           // one of so many contentions is sampled; 0: none
-	BlockRate     time.Duration // one sample per so much time blocked; 0: none
+	MutexFraction int           // one of this many contentions is sampled; 0: none
+	BlockRate     time.Duration // one sample per this much time blocked; 0: none
 }
 
 // Apply sets the rates for the whole process.
@@ -107,7 +109,7 @@ type Server struct {
 	tls  *tls.Config // nil: plain text
 }
 
-// Limits of one request. Profiles may take as long as they are asked for on top.
+// Limits of one request. Profiles may take their requested duration in addition.
 const (
 	headerTimeout   = 5 * time.Second
 	requestTimeout  = 30 * time.Second
@@ -116,10 +118,10 @@ const (
 	maxHeaderBytes  = 64 << 10
 )
 
-// NewServer makes a server of these stages, for whom they are.
+// NewServer returns a server of the stages, with an access policy.
 func NewServer(stages Stages, who debugauth.Policy, log *slog.Logger) *Server {
 	if who.Credentials() {
-		who.Open = slices.Concat(who.Open, dashboard.Paths) // which asks people for a token, and sends it with what it asks
+		who.Open = slices.Concat(who.Open, dashboard.Paths) // it asks people for a token, and sends it with its requests
 	}
 	return &Server{tls: who.TLS(), http: http.Server{
 		Handler:           who.Guard(Handler(stages, log), fail, log),
@@ -132,8 +134,7 @@ func NewServer(stages Stages, who debugauth.Policy, log *slog.Logger) *Server {
 	}}
 }
 
-// Serve answers on ln until ctx ends, and then lets requests under way finish for a
-// moment. It closes ln.
+// Serve serves ln until ctx ends, and then gives requests in progress a moment to finish. It closes ln.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	ended := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { ended <- s.shutdown() })
@@ -154,7 +155,7 @@ func (s *Server) shutdown() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
-		return s.http.Close() // a profile was under way: it is cut
+		return s.http.Close() // a profile was in progress: it is aborted
 	}
 	return nil
 }

@@ -128,12 +128,12 @@ func TestPages(t *testing.T) {
 		{"/debug/store/service", 200, `shop.yaml:12`},
 		{"/debug/store/Service/shop/reviews", 200, `"ResourceVersion": "7"`},
 		{"/debug/store/Service/shop/ratings", 404, `GET /debug/store/Service`},
-		{"/debug/store/WorkloadGroup", 400, `is not a kind that the mesh reads`},
+		{"/debug/store/WorkloadGroup", 400, `unknown: use Namespace`},
 		{"/debug/store/Service/a/b/c", 400, `too many parts`},
 		{"/debug/explain/Service/shop/reviews", 200, `"state": "building"`},
 		{"/debug/explain/Service/shop/reviews?max=x", 400, `whole number`},
-		{"/debug/explain/Service/shop/reviews?within=x", 400, `a time above 0 is wanted`},
-		{"/debug/explain/Service", 400, `does not name an object`},
+		{"/debug/explain/Service/shop/reviews?within=x", 400, `use a positive duration`},
+		{"/debug/explain/Service", 400, `not an object`},
 		{"/debug/explain/Service/shop/ratings", 404, `Service/shop/ratings: not found`},
 		{"/debug/proxies/nobody/config/all", 404, `not connected`},
 		{"/debug/proxies/nobody/config/wings", 400, `unknown: use listeners`},
@@ -143,7 +143,7 @@ func TestPages(t *testing.T) {
 		{"/debug/stale", 200, `"holders": []`},
 		{"/debug/pprof/", 200, "goroutine"},
 		{"/debug/pprof/mutex?debug=1", 200, "mutex"},
-		{"/nowhere", 404, `GET /debug lists`},
+		{"/nowhere", 404, `see GET /debug`},
 	} {
 		t.Run(strings.TrimPrefix(tc.path, "/"), func(t *testing.T) {
 			status, body := get(h, tc.path)
@@ -196,7 +196,7 @@ func TestAbsentStages(t *testing.T) {
 		"/debug/store", "/debug/store/Service", "/debug/scopes", "/debug/source"} {
 		status, body := get(h, path)
 		require.Equal(t, 404, status, path)
-		require.Contains(t, body, "this process has no", path)
+		require.Contains(t, body, "not part of this process", path)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestStateThatIsNotJSON(t *testing.T) {
 	h := Handler(Stages{Scopes: func() any { return func() {} }}, slog.New(slog.DiscardHandler))
 	status, body := get(h, "/debug/scopes")
 	require.Equal(t, 500, status)
-	require.Contains(t, body, "cannot be written as JSON")
+	require.Contains(t, body, "cannot be encoded as JSON")
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 )
 
-// defaultProxies is ?max= where it is not said.
+// defaultProxies is the default of ?max=.
 const defaultProxies = 100
 
 func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
@@ -19,8 +19,8 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
 	}
 	key, one, err := parseKey(r.PathValue("key"))
 	if err != nil || !one {
-		fail(w, http.StatusBadRequest, fmt.Sprintf("%q does not name an object", r.PathValue("key")),
-			"the form is Kind/namespace/name or Namespace/name")
+		fail(w, http.StatusBadRequest, fmt.Sprintf("%q: not an object", r.PathValue("key")),
+			"use Kind/namespace/name or Namespace/name")
 		return
 	}
 	most, err := queryUint(r, "max", defaultProxies)
@@ -36,7 +36,7 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
 	ask := explain.Ask{All: r.URL.Query().Has("all"), Max: int(min(most, maxProxies)), Apart: h.everywhere(r)}
 	e, err := h.stages.Explain.Object(key, ask)
 	if err != nil {
-		fail(w, http.StatusNotFound, err.Error(), fmt.Sprintf("'moonsail analyze' tells what keeps an object out; GET /debug/store/%s lists what there is", key.Kind))
+		fail(w, http.StatusNotFound, err.Error(), fmt.Sprintf("run 'moonsail analyze' to find why an object is not used; see GET /debug/store/%s for objects in use", key.Kind))
 		return
 	}
 	if ask.Apart {
@@ -70,7 +70,7 @@ func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 	for _, h := range q["header"] {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok {
-			fail(w, http.StatusBadRequest, fmt.Sprintf("?header=%s: the form is name: value", h), "")
+			fail(w, http.StatusBadRequest, fmt.Sprintf("?header=%s: use name: value", h), "")
 			return
 		}
 		call.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
@@ -79,7 +79,7 @@ func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 	answer(w, why, err)
 }
 
-// inTurn makes an answer that decodes whatever a proxy has.
+// inTurn serializes answers that decode everything that a proxy has.
 func inTurn[T any](h *handler, f func() (T, error)) (T, error) {
 	h.turn.Lock()
 	defer h.turn.Unlock()
@@ -105,12 +105,12 @@ func (h *handler) ownStale() *explain.Stale {
 	return h.stages.Explain.Stale()
 }
 
-// answer replies with a value, or with why there is none.
+// answer replies with a value or an error.
 func answer(w http.ResponseWriter, value any, err error) {
 	var gone explain.NotConnected
 	switch {
 	case errors.As(err, &gone):
-		fail(w, http.StatusNotFound, err.Error(), "'moonsail proxies' (GET /debug/proxies) lists those that are")
+		fail(w, http.StatusNotFound, err.Error(), "see 'moonsail proxies' (GET /debug/proxies) for connected proxies")
 	case err != nil:
 		fail(w, http.StatusBadRequest, err.Error(), "")
 	default:

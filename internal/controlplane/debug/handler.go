@@ -17,9 +17,9 @@ import (
 	"github.com/moonsail/moonsail/internal/version"
 )
 
-// page is one address and what it shows. The index lists them all.
+// page is one path and its content. The index lists all pages.
 type page struct {
-	path  string // as linked; a pattern in braces is not a link
+	path  string // the link; a pattern in braces is not a link
 	about string
 	serve http.HandlerFunc
 }
@@ -43,7 +43,7 @@ func Handler(stages Stages, log *slog.Logger) http.Handler {
 	mux.HandleFunc("GET /debug/{$}", index)
 	mux.Handle("GET /{$}", http.RedirectHandler("/debug", http.StatusFound))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, http.StatusNotFound, fmt.Sprintf("there is no page %s %s", r.Method, r.URL.Path), "GET /debug lists all pages")
+		fail(w, http.StatusNotFound, fmt.Sprintf("%s %s: no such page", r.Method, r.URL.Path), "see GET /debug for all pages")
 	})
 	return h.recovering(mux)
 }
@@ -53,12 +53,12 @@ type handler struct {
 	stages Stages
 	log    *slog.Logger
 
-	// turn is held while an answer is made that decodes whatever a proxy has: one at a time. It is not held
-	// while the answer is taken.
+	// turn is held while an answer decodes everything that a proxy has, so that there is one at a time. It
+	// is not held while the answer is sent.
 	turn sync.Mutex
 }
 
-// oneOfSeveral has answers say that other control planes know more.
+// oneOfSeveral adds HeaderOthers to answers.
 func (h *handler) oneOfSeveral(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if h.stages.Peers != nil {
@@ -72,28 +72,28 @@ func (h *handler) oneOfSeveral(serve http.HandlerFunc) http.HandlerFunc {
 
 func (h *handler) pages() []page {
 	return []page{
-		{dashboard.Path, "changes, proxies and problems, as they are now, for people", dashboard.Handler().ServeHTTP},
-		{"/ready", "200 once the control plane serves what its sources hold, else 503 and what it waits for", h.ready},
+		{dashboard.Path, "page of changes, proxies and problems, for people", dashboard.Handler().ServeHTTP},
+		{"/ready", "200 once the control plane serves what its sources have, else 503 and what it waits for", h.ready},
 		{"/version", "the build", func(w http.ResponseWriter, _ *http.Request) { reply(w, version.Get()) }},
 		{"/metrics", "metrics, for Prometheus", h.metrics},
-		{"/debug/changes", "the newest changes with their stages; ?n= how many, ?after= only newer than that revision", h.changes},
-		{"/debug/proxies", "connected proxies, of all control planes, with their state per type of resource; ?local of this one alone", h.proxies},
-		{"/debug/proxies/{id}", "all that is known of one proxy, by node id or name.namespace; ?local only if it is this control plane's", h.proxy},
-		{"/debug/proxies/{id}/config/{section}", "what a proxy is to have (listeners, routes, clusters, endpoints, secrets, extensions or all), and how far it has come; ?full the resources themselves", h.config},
-		{"/debug/proxies/{id}/envoy/{page}", "what a proxy's Envoy has, by its agent: in-use, config_dump, clusters, listeners, stats, server_info, logging, workers, identity or logs", h.envoy},
-		{"/debug/in-use/{key...}", "whether Envoys use an object's last change: asks some that have ACKed it; ?max= how many", h.inUse},
-		{"/debug/explain/{key...}", "the way of an object's last change (VirtualService/shop/reviews), and the proxies that do not have it, of all control planes; ?all every proxy, ?max= how many, ?within= how long others are asked, ?local of this control plane alone", h.explain},
-		{"/debug/stale", "proxies that hold endpoints which are gone, of all control planes, and since when; ?local of this one alone", h.stale},
-		{"/debug/why/{from}", "what decides a call of a proxy; ?to= an URL, ?method=, ?header=name: value", h.why},
-		{"/debug/problems", "what is wrong with the configuration", h.problems},
-		{"/debug/source", "how well the Kubernetes API server is heard: of each kind the last answer, and since when requests fail; the last heartbeat", h.source},
-		{"/debug/store", "how many objects of each kind there are", h.store},
+		{"/debug/changes", "the newest changes with their stages; ?n= number, ?after= only changes after a revision", h.changes},
+		{"/debug/proxies", "connected proxies of all control planes, with their state by resource type; ?local only of this one", h.proxies},
+		{"/debug/proxies/{id}", "details of one proxy, by node ID or name.namespace; ?local only if it is connected to this control plane", h.proxy},
+		{"/debug/proxies/{id}/config/{section}", "what a proxy should have (listeners, routes, clusters, endpoints, secrets, extensions or all), and what it ACKed; ?full with the resources", h.config},
+		{"/debug/proxies/{id}/envoy/{page}", "what a proxy's Envoy has, from its agent: in-use, config_dump, clusters, listeners, stats, server_info, logging, workers, identity or logs", h.envoy},
+		{"/debug/in-use/{key...}", "whether Envoys use an object's last change: asks some that ACKed it; ?max= number", h.inUse},
+		{"/debug/explain/{key...}", "an object's last change (VirtualService/shop/reviews) with its stages, and the proxies of all control planes that do not have it; ?all every proxy, ?max= number, ?within= time limit for other control planes, ?local only of this one", h.explain},
+		{"/debug/stale", "proxies of all control planes with endpoints that are gone, and since when; ?local only of this one", h.stale},
+		{"/debug/why/{from}", "what decides a call of a proxy; ?to= URL, ?method=, ?header=name: value", h.why},
+		{"/debug/problems", "problems of the configuration", h.problems},
+		{"/debug/source", "health of the Kubernetes API server: the last answer for each kind, since when requests fail, and the last heartbeat", h.source},
+		{"/debug/store", "number of objects of each kind", h.store},
 		{"/debug/store/{key...}", "the objects of a kind (Service), or one object (Service/shop/reviews)", h.object},
-		{"/debug/scopes", "scopes: proxies that see the same outbound world", h.scopes},
-		{"/debug/ca", "the certificate authority: what it signs with, which roots it gives, until when", h.ca},
+		{"/debug/scopes", "proxy groups: proxies with the same configuration", h.scopes},
+		{"/debug/ca", "the certificate authority: its signing certificate and roots, with expiry", h.ca},
 		{"/debug/pprof/", "profiles: heap, goroutine, mutex, block, ...", pprof.Index},
-		{"/debug/pprof/profile", "CPU profile; ?seconds= how long", pprof.Profile},
-		{"/debug/pprof/trace", "execution trace; ?seconds= how long", pprof.Trace},
+		{"/debug/pprof/profile", "CPU profile; ?seconds= duration", pprof.Profile},
+		{"/debug/pprof/trace", "execution trace; ?seconds= duration", pprof.Trace},
 	}
 }
 
@@ -164,8 +164,7 @@ func (h *handler) index(pages []page) http.HandlerFunc {
 	}
 }
 
-// recovering answers 500 where a page panics, and says so in the log. The control
-// plane goes on.
+// recovering turns a panic of a page into a 500 and a log line. The control plane continues.
 func (h *handler) recovering(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -174,8 +173,8 @@ func (h *handler) recovering(next http.Handler) http.Handler {
 			case http.ErrAbortHandler:
 				panic(p)
 			default:
-				h.log.Error("a debug page failed", "path", r.URL.Path, "panic", p, "stack", string(runtimedebug.Stack()))
-				fail(w, http.StatusInternalServerError, fmt.Sprintf("the page failed: %v", p), "the control plane's log has the stack; please report it")
+				h.log.Error("debug page failed", "path", r.URL.Path, "panic", p, "stack", string(runtimedebug.Stack()))
+				fail(w, http.StatusInternalServerError, fmt.Sprintf("page failed: %v", p), "please report it with the stack in the control plane's log")
 			}
 		}()
 		next.ServeHTTP(w, r)
@@ -185,7 +184,7 @@ func (h *handler) recovering(next http.Handler) http.Handler {
 // Failure is the body of every answer that is not 200.
 type Failure struct {
 	Error string `json:"error"`
-	Next  string `json:"next,omitempty"` // what the reader can do
+	Next  string `json:"next,omitempty"` // advice for the reader
 }
 
 func fail(w http.ResponseWriter, status int, what, next string) {
@@ -193,20 +192,20 @@ func fail(w http.ResponseWriter, status int, what, next string) {
 }
 
 func absent(w http.ResponseWriter, what string) {
-	fail(w, http.StatusNotFound, "this process has no "+what, "GET /debug lists all pages")
+	fail(w, http.StatusNotFound, what+": not part of this process", "see GET /debug for all pages")
 }
 
 func reply(w http.ResponseWriter, value any) { write(w, http.StatusOK, value) }
 
-// write encodes before it writes, so that what cannot be encoded is a 500, not half an answer.
+// write encodes before it writes, so that a failure is a 500 and not half an answer.
 func write(w http.ResponseWriter, status int, value any) {
 	b, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		status = http.StatusInternalServerError
-		b, _ = json.Marshal(Failure{Error: "this state cannot be written as JSON: " + err.Error()})
+		b, _ = json.Marshal(Failure{Error: "cannot be encoded as JSON: " + err.Error()})
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // the reader may have gone
+	_, _ = w.Write(append(b, '\n')) // the reader may be gone
 }

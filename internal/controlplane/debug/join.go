@@ -13,8 +13,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// askTimeout bounds a question to all peers where ?within= says nothing less, and maxMissing
-// what is asked about at once.
+// askTimeout is the default time for a question to all peers (?within=). maxMissing bounds the node IDs in
+// one question.
 const (
 	askTimeout = 2 * time.Second
 	maxMissing = 20_000
@@ -23,12 +23,12 @@ const (
 // unlisted stands for control planes that are not known yet.
 const unlisted = "(others)"
 
-// askAll asks all peers the same, and names those that do not answer.
+// askAll asks all peers the same question. Replies name the peers that do not answer.
 func askAll[T any](ctx context.Context, patience time.Duration, all *peers.Peers, method string, question any) []explain.PeerReply[T] {
 	select {
 	case <-all.Looked():
 	default:
-		return []explain.PeerReply[T]{{PeerQuery: explain.PeerQuery{ControlPlane: unlisted, Silent: "it is not known yet which there are"}}}
+		return []explain.PeerReply[T]{{PeerQuery: explain.PeerQuery{ControlPlane: unlisted, Silent: "the other control planes are not known yet"}}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -39,7 +39,7 @@ func askAll[T any](ctx context.Context, patience time.Duration, all *peers.Peers
 	return out
 }
 
-// returned gives those of some proxies that are connected to any control plane.
+// returned returns the proxies that are connected to any control plane.
 func (h *handler) returned(ctx context.Context, patience time.Duration, ids []string) map[string]bool {
 	out := map[string]bool{}
 	if len(ids) == 0 {
@@ -58,7 +58,7 @@ func (h *handler) returned(ctx context.Context, patience time.Duration, ids []st
 	return out
 }
 
-// within is how long others are asked at most.
+// within returns the time limit for peers.
 func within(r *http.Request) (time.Duration, error) {
 	s := r.URL.Query().Get("within")
 	if s == "" {
@@ -66,7 +66,7 @@ func within(r *http.Request) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("?within=%s: a time above 0 is wanted, for example 500ms", s)
+		return 0, fmt.Errorf("?within=%s: use a positive duration, for example 500ms", s)
 	}
 	return min(d, askTimeout), nil
 }
@@ -77,13 +77,13 @@ func (h *handler) joinExplanation(ctx context.Context, patience time.Duration, e
 	e.Join(said, h.returned(ctx, patience, e.Missing(said)), ask)
 }
 
-// joinStale adds proxies of other control planes that hold what is gone.
+// joinStale adds proxies of other control planes with endpoints that are gone.
 func (h *handler) joinStale(ctx context.Context, s *explain.Stale) {
 	said := askAll[explain.Stale](ctx, askTimeout, h.stages.Peers, MethodStale, struct{}{})
 	s.Join(said, h.returned(ctx, askTimeout, s.Missing(said)))
 }
 
-// join adds proxies of other control planes. Times become those of this one's clock.
+// join adds proxies of other control planes. Times are converted to the local clock.
 func (l *ProxyList) join(said []explain.PeerReply[ProxyList]) {
 	l.Now = time.Now()
 	for i := range said {
@@ -102,7 +102,7 @@ func (l *ProxyList) join(said []explain.PeerReply[ProxyList]) {
 	})
 }
 
-// own says whose a proxy is, and brings its times to another clock, which is ahead by so much.
+// own sets the control plane of a proxy, and converts its times to a clock that is ahead by a duration.
 func own(p *server.ProxyState, controlPlane string, ahead time.Duration) {
 	p.ControlPlane = controlPlane
 	explain.Shift(&p.Connected, ahead)
@@ -112,7 +112,7 @@ func own(p *server.ProxyState, controlPlane string, ahead time.Duration) {
 	}
 }
 
-// proxyElsewhere finds a proxy at another control plane; silent are those that did not answer.
+// proxyElsewhere finds a proxy on another control plane. silent are the control planes that did not answer.
 func (h *handler) proxyElsewhere(ctx context.Context, name string) (d *ProxyDetail, silent []string) {
 	for _, s := range askAll[proxyAnswer](ctx, askTimeout, h.stages.Peers, MethodProxy, proxyQuestion{name}) {
 		switch {

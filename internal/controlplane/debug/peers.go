@@ -13,20 +13,20 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// The pages about proxies are put together of what all control planes know. Each tells the
-// others of its own proxies, and what a peer asks is never passed on.
+// Pages about proxies combine the answers of all control planes. Each answers for its own proxies. A
+// question of a peer is never passed on.
 
-// gRPC methods of control planes among themselves, unary, with messages in JSON.
+// Unary gRPC methods between control planes, with messages in JSON.
 const (
-	// MethodExplain asks how an object stands: an explainQuestion, an explain.Explanation.
+	// MethodExplain returns the status of an object: from an explainQuestion to an explain.Explanation.
 	MethodExplain = "/moonsail.v1.ControlPlane/Explain"
-	// MethodProxies asks for connected proxies: nothing, a ProxyList.
+	// MethodProxies returns the connected proxies: a ProxyList.
 	MethodProxies = "/moonsail.v1.ControlPlane/Proxies"
-	// MethodProxy asks for one of them: a proxyQuestion, a proxyAnswer.
+	// MethodProxy returns one of them: from a proxyQuestion to a proxyAnswer.
 	MethodProxy = "/moonsail.v1.ControlPlane/Proxy"
-	// MethodStale asks for proxies that hold what is gone: nothing, an explain.Stale.
+	// MethodStale returns proxies with endpoints that are gone: an explain.Stale.
 	MethodStale = "/moonsail.v1.ControlPlane/Stale"
-	// MethodConnected asks which of some proxies are connected: a nodeIDs, both ways.
+	// MethodConnected returns which of some proxies are connected: from nodeIDs to nodeIDs.
 	MethodConnected = "/moonsail.v1.ControlPlane/Connected"
 )
 
@@ -37,7 +37,7 @@ type explainQuestion struct {
 }
 
 type proxyQuestion struct {
-	Proxy string `json:"proxy"` // node id or name.namespace
+	Proxy string `json:"proxy"` // node ID or name.namespace
 }
 
 type proxyAnswer struct {
@@ -48,11 +48,11 @@ type nodeIDs struct {
 	IDs []string `json:"ids"`
 }
 
-// maxTold bounds each list of an answer to a peer, in bytes: one has two at most, and a peer
-// takes 16 MB.
+// maxTold bounds each list of an answer to a peer, in bytes. An answer has at most two lists, and a peer
+// accepts 16 MB.
 const maxTold = 6 << 20
 
-// fitting gives the beginning of a list that may be told at once, and how many are left out.
+// fitting returns the beginning of a list that fits, and how many elements do not.
 func fitting[T any](list []T, most int) (fits []T, leftOut int) {
 	size := 0
 	for i := range list {
@@ -64,17 +64,17 @@ func fitting[T any](list []T, most int) (fits []T, leftOut int) {
 	return list, 0
 }
 
-// PeerQueries tells other control planes of the proxies of this one. Its methods are for control
-// planes alone: whoever serves them sees to that. Its exported fields are read-only.
+// PeerQueries answers other control planes about the proxies of this one. The port that serves its methods
+// admits control planes only. Its exported fields are read-only.
 type PeerQueries struct {
 	Explain *explain.Explainer
 	Proxies Proxies
 	Changes Changes
 
-	turn sync.Mutex // held by an answer that looks at whatever proxies have: one at a time
+	turn sync.Mutex // held by an answer that reads everything that proxies have: one at a time
 }
 
-// Methods are what peers may ask.
+// Methods are the methods for peers.
 func (t *PeerQueries) Methods() map[string]server.Unary {
 	return map[string]server.Unary{
 		MethodExplain:   answering(MethodExplain, t.explain),
@@ -85,7 +85,7 @@ func (t *PeerQueries) Methods() map[string]server.Unary {
 	}
 }
 
-// answering is a method that decodes its question.
+// answering returns a method that decodes its question.
 func answering[T any](name string, answer func(*T) any) server.Unary {
 	return func(_ context.Context, request []byte) ([]byte, error) {
 		q := new(T)
@@ -98,14 +98,14 @@ func answering[T any](name string, answer func(*T) any) server.Unary {
 
 func (t *PeerQueries) explain(q *explainQuestion) any {
 	e, err := t.Explain.Object(q.Object, explain.Ask{All: q.All, Max: max(0, min(q.Max, maxProxies)), Apart: true})
-	if err != nil { // it is not there: what a control plane that has it deleted wants to know
+	if err != nil { // the object is absent, which a control plane that deleted it wants to know
 		return &explain.Explanation{Now: time.Now(), Object: q.Object, State: changelog.Distributed}
 	}
 	var proxies, away int
 	e.Proxies, proxies = fitting(e.Proxies, maxTold)
 	e.Away, away = fitting(e.Away, maxTold)
 	e.LeftOut += proxies + away
-	e.Change = nil // its stages are of the asked one's
+	e.Change = nil // its stages are those of the control plane that was asked
 	return e
 }
 
@@ -135,10 +135,10 @@ func (t *PeerQueries) stale() *explain.Stale {
 	return s
 }
 
-// everywhere tells whether a page is to be about the proxies of all control planes.
+// everywhere reports whether a page is about the proxies of all control planes.
 func (h *handler) everywhere(r *http.Request) bool {
 	return h.stages.Peers != nil && !r.URL.Query().Has("local")
 }
 
-// aboutAll has an answer not say that it is about one control plane alone.
+// aboutAll removes HeaderOthers from an answer about all control planes.
 func aboutAll(w http.ResponseWriter) { w.Header().Del(HeaderOthers) }

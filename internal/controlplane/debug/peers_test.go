@@ -67,7 +67,7 @@ func TestBeforePeersAreKnown(t *testing.T) {
 	var e explain.Explanation
 	require.NoError(t, json.Unmarshal([]byte(body), &e))
 	require.False(t, e.Everywhere())
-	require.Equal(t, "it is not known yet which there are", e.Elsewhere[0].Silent)
+	require.Equal(t, "the other control planes are not known yet", e.Elsewhere[0].Silent)
 	_, body = get(h, "/debug/explain/Service/shop/reviews?local")
 	e = explain.Explanation{}
 	require.NoError(t, json.Unmarshal([]byte(body), &e))

@@ -31,7 +31,7 @@ func (h *handler) inUse(w http.ResponseWriter, r *http.Request) {
 	}
 	key, one, err := parseKey(r.PathValue("key"))
 	if err != nil || !one {
-		fail(w, http.StatusBadRequest, fmt.Sprintf("%q does not name an object", r.PathValue("key")), "the form is Kind/namespace/name or Namespace/name")
+		fail(w, http.StatusBadRequest, fmt.Sprintf("%q: not an object", r.PathValue("key")), "use Kind/namespace/name or Namespace/name")
 		return
 	}
 	most, err := queryUint(r, "max", askedProxies)
@@ -41,10 +41,10 @@ func (h *handler) inUse(w http.ResponseWriter, r *http.Request) {
 	}
 	e, err := h.stages.Explain.Object(key, explain.Ask{All: true, Max: chosenProxies})
 	if err != nil {
-		fail(w, http.StatusNotFound, err.Error(), fmt.Sprintf("GET /debug/store/%s lists what there is", key.Kind))
+		fail(w, http.StatusNotFound, err.Error(), fmt.Sprintf("see GET /debug/store/%s for objects in use", key.Kind))
 		return
 	}
-	aboutAll(w) // who was asked is named
+	aboutAll(w) // the answer names the proxies that were asked
 	out := InUse{Revision: e.Revision, Asked: []agents.Use{}}
 	if e.State != changelog.Building {
 		out.Asked = h.stages.Sidecars.Sample(r.Context(), e.Proxies, e.Revision, int(min(most, maxAsked)))
@@ -59,7 +59,7 @@ func (h *handler) envoy(w http.ResponseWriter, r *http.Request) {
 	}
 	page := r.PathValue("page")
 	if _, ok := agents.Pages[page]; !ok {
-		fail(w, http.StatusNotFound, fmt.Sprintf("there is no page %q of a proxy's Envoy", page), "GET /debug lists all pages")
+		fail(w, http.StatusNotFound, fmt.Sprintf("page %q: unknown for Envoys", page), "see GET /debug for all pages")
 		return
 	}
 	text, err := h.stages.Sidecars.Get(r.Context(), r.PathValue("id"), page, r.URL.Query())
@@ -68,7 +68,7 @@ func (h *handler) envoy(w http.ResponseWriter, r *http.Request) {
 	case errors.As(err, &gone):
 		answer(w, nil, err)
 	case err != nil:
-		fail(w, http.StatusBadGateway, "the proxy's agent cannot be asked: "+err.Error(), "agents answer their own host or pod, or a token: see --agent-token-file of serve, --debug-token-file of agent")
+		fail(w, http.StatusBadGateway, "agent of the proxy: "+err.Error(), "agents answer requests from their own host or Pod, or with a token: see --agent-token-file of serve and --debug-token-file of agent")
 	default:
 		w.Header().Set("Content-Type", contentType(page))
 		_, _ = w.Write(text)

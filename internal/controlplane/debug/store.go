@@ -42,7 +42,7 @@ func (h *handler) object(w http.ResponseWriter, r *http.Request) {
 	}
 	key, one, err := parseKey(r.PathValue("key"))
 	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error(), "the form is Kind, Kind/namespace/name or Namespace/name")
+		fail(w, http.StatusBadRequest, err.Error(), "use Kind, Kind/namespace/name or Namespace/name")
 		return
 	}
 	snap := h.stages.Snapshot()
@@ -57,19 +57,19 @@ func (h *handler) object(w http.ResponseWriter, r *http.Request) {
 	}
 	o := snap.Get(key)
 	if o == nil {
-		fail(w, http.StatusNotFound, fmt.Sprintf("there is no %s", key), fmt.Sprintf("GET /debug/store/%s lists what there is", key.Kind))
+		fail(w, http.StatusNotFound, fmt.Sprintf("%s: not found", key), fmt.Sprintf("see GET /debug/store/%s for objects in use", key.Kind))
 		return
 	}
 	reply(w, o)
 }
 
-// parseKey reads "Kind" (one is false), "Kind/name" or "Kind/namespace/name". Kinds
-// are understood in any case.
+// parseKey reads "Kind" (one is false), "Kind/name" or "Kind/namespace/name". The case of kinds does not
+// matter.
 func parseKey(s string) (key model.Key, one bool, err error) {
 	parts := strings.Split(strings.Trim(s, "/"), "/")
 	i := slices.IndexFunc(model.Kinds, func(k model.Kind) bool { return strings.EqualFold(string(k), parts[0]) })
 	if i < 0 {
-		return key, false, fmt.Errorf("%q is not a kind that the mesh reads; those are %s", parts[0], kindList())
+		return key, false, fmt.Errorf("kind %q: unknown: use %s", parts[0], kindList())
 	}
 	key.Kind = model.Kinds[i]
 	switch len(parts) {
@@ -80,7 +80,7 @@ func parseKey(s string) (key model.Key, one bool, err error) {
 	case 3:
 		key.Namespace, key.Name = parts[1], parts[2]
 	default:
-		return key, false, fmt.Errorf("%q has too many parts", s)
+		return key, false, fmt.Errorf("%q: too many parts", s)
 	}
 	return key, true, nil
 }

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Each asks peers, all at once, and gives what came of it in their order. ask must end with
-// its context.
+// Each calls ask for all peers at once, and returns the results in their order. ask must end with its
+// context.
 func Each[T any](ctx context.Context, list []*Peer, ask func(context.Context, *Peer) T) []T {
 	out := make([]T, len(list))
 	var asking sync.WaitGroup
@@ -21,16 +21,15 @@ func Each[T any](ctx context.Context, list []*Peer, ask func(context.Context, *P
 	return out
 }
 
-// Answer is what a peer said.
+// Answer is the answer of a peer.
 type Answer[T any] struct {
 	Address string
-	Said    *T     // nil: nothing
-	Why     string // it has said nothing
+	Said    *T     // nil: none
+	Why     string // the peer did not answer
 }
 
-// Ask asks all that live, or may, the same, and names those that do not answer. One that has
-// been silent for too long is not asked; one that is gone has no answer. It ends with ctx, which
-// must end.
+// Ask asks all peers that are alive, or may be, and names those that do not answer. It does not ask a peer
+// that has been silent for too long. A peer that is gone has no answer. It ends with ctx, which must end.
 func Ask[T any](ctx context.Context, all *Peers, method string, question any) []Answer[T] {
 	answers := Each(ctx, all.All(), func(ctx context.Context, p *Peer) *Answer[T] {
 		out := &Answer[T]{Address: p.Address}
@@ -59,16 +58,16 @@ func Ask[T any](ctx context.Context, all *Peers, method string, question any) []
 	return out
 }
 
-// Unanswered says why a peer has not answered, and for how long it has been silent, where it is.
+// Unanswered describes why a peer did not answer, and for how long it has been silent.
 func (p *Peer) Unanswered(why string) string {
 	if silent, _, _ := p.Silent(); silent > 0 {
-		return fmt.Sprintf("it has not answered for %s: %s", silent.Round(time.Millisecond), why)
+		return fmt.Sprintf("no answer for %s: %s", silent.Round(time.Millisecond), why)
 	}
 	return why
 }
 
-// Count counts those that live or may, of these those that answer, and those that have been
-// silent for too long to be waited for.
+// Count counts the peers that are alive or may be, those of them that answer, and those that have been
+// silent for too long.
 func (s *Peers) Count() (known, answering, silent int) {
 	for _, p := range s.All() {
 		known++

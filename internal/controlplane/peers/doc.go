@@ -1,12 +1,11 @@
-// Package peers knows the other control planes of the mesh, and asks them: each knows its own
-// proxies alone.
+// Package peers finds the other control planes of the mesh, and asks them about their proxies.
 //
-// How the parts fit: peers.go keeps the list of who there is, peer.go one of them and its
-// connection, hello.go tells who lives, call.go asks all at once and counts them.
+// Start reading at Peers.Run in peers.go, which keeps the list of peers. peer.go is one peer and its
+// connection, hello.go checks liveness, and call.go asks all peers at once.
 //
 // Invariants:
-//   - What a peer asks is answered from what is known here, and never passed on.
-//   - A peer that is listed and does not answer is told with its name; what refuses
-//     connections has no proxies, and is none.
-//   - With TLS, both ends show certificates that only who has the authority's key can make.
+//   - A question of a peer is answered from local knowledge, and never passed on.
+//   - A listed peer that does not answer is reported by name. A peer that refuses connections has no proxies, and
+//     counts as gone.
+//   - With TLS, both ends have certificates that only the authority's key can make.
 package peers

@@ -11,30 +11,28 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// MethodHello is the gRPC method by which peers see that they live. It is unary; its messages
-// are JSON.
+// MethodHello is the unary gRPC method for liveness checks. Its messages are JSON.
 const MethodHello = "/moonsail.v1.ControlPlane/Hello"
 
-// hello is its request and its answer.
+// hello is the request and the answer.
 type hello struct {
 	ID string `json:"id"`
 }
 
-// connectParams have connections tried again soon: a control plane that starts is to be known
-// before its first proxies are.
+// connectParams retry connections soon: a control plane that starts must be known before its first proxies.
 var connectParams = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 	MinConnectTimeout: helloTimeout,
 }
 
-// Hello is MethodHello.
+// Hello serves MethodHello.
 func (s *Peers) Hello(context.Context, []byte) ([]byte, error) { return json.Marshal(hello{s.id}) }
 
-// failuresUntilReset is the number of failures in a row after which a connection is made anew: what is at the other end of it may
-// be gone, or may have come to think little of our certificate.
+// failuresUntilReset is the number of consecutive failures after which a connection is replaced. Its other
+// end may be gone, or may reject an old certificate.
 const failuresUntilReset = 3
 
-// live says hello until its place on the list is gone.
+// live sends hellos until the peer leaves the list.
 func (p *Peer) live() {
 	defer p.reset()
 	tick := time.NewTicker(p.all.opts.Every)
@@ -49,7 +47,7 @@ func (p *Peer) live() {
 	}
 }
 
-// greet says hello once, and gives the failures in a row.
+// greet sends one hello, and returns the number of consecutive failures.
 func (p *Peer) greet(failures int) int {
 	ctx, cancel := context.WithTimeout(p.ctx, helloTimeout)
 	defer cancel()
@@ -74,7 +72,7 @@ func (p *Peer) noteHeard(id string) {
 	fresh, other := !p.lived || p.refused || p.problem != nil, p.id != "" && p.id != id
 	p.id, p.heard, p.lived, p.refused, p.problem = id, time.Now(), true, false, nil
 	p.mu.Unlock()
-	if other { // one was gone, and the next came, between two looks
+	if other { // one control plane ended and the next began between two checks
 		p.all.noteLost()
 	}
 	if fresh && id != p.all.id {

@@ -23,17 +23,17 @@ type Peer struct {
 	Address string
 
 	all    *Peers
-	ctx    context.Context // ends with its place on the list
+	ctx    context.Context // ends when the peer leaves the list
 	cancel context.CancelFunc
-	calls  chan struct{} // has room for as many as may be asked at the same time
+	calls  chan struct{} // a slot for each call in progress
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	conn    *grpc.ClientConn
-	id      string    // empty: not known yet
-	heard   time.Time // last; at first when it was listed
-	lived   bool      // it was heard, ever
-	refused bool      // nobody listens there
-	problem error     // of the last attempt; nil: it answers
+	id      string    // empty: unknown
+	heard   time.Time // last answer; at first the time of listing
+	lived   bool      // it has answered once
+	refused bool      // no process listens there
+	problem error     // error of the last attempt; nil: it answers
 }
 
 func newPeer(ctx context.Context, all *Peers, address string) *Peer {
@@ -42,42 +42,42 @@ func newPeer(ctx context.Context, all *Peers, address string) *Peer {
 	return p
 }
 
-// hasLived tells whether it was heard, and is not known to have gone.
+// hasLived reports whether the peer has answered once, and is not known to be gone.
 func (p *Peer) hasLived() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lived && !p.refused && p.id != p.all.id
 }
 
-// standing is who it is, and whether nobody is there.
+// standing returns the peer's ID, and whether it is gone.
 func (p *Peer) standing() (id string, gone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.id, p.refused
 }
 
-// Gone tells whether nobody is there.
+// Gone reports whether no process listens at the peer's address.
 func (p *Peer) Gone() bool {
 	_, gone := p.standing()
 	return gone || p.ctx.Err() != nil
 }
 
-// Silent tells since when it has not answered, and whether that is too long to wait for it.
-// why is the reason as far as it is known; empty where it answers.
+// Silent returns since when the peer has not answered, and whether that is too long to wait for it. why is
+// the reason, if it is known; empty if the peer answers.
 func (p *Peer) Silent() (d time.Duration, over bool, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.problem == nil && p.lived {
 		return 0, false, ""
 	}
-	d, why = time.Since(p.heard), "it has not been reached yet"
+	d, why = time.Since(p.heard), "not reached yet"
 	if p.problem != nil {
 		why = status.Convert(p.problem).Message()
 	}
 	return d, d >= p.all.opts.Patience || isFinal(p.problem), why
 }
 
-// isFinal tells what asking again will not change.
+// isFinal reports whether a retry would give the same error.
 func isFinal(err error) bool {
 	switch status.Code(err) {
 	case codes.Unimplemented, codes.PermissionDenied, codes.InvalidArgument:
@@ -86,12 +86,12 @@ func isFinal(err error) bool {
 	return false
 }
 
-// Call asks a peer. Its errors are gRPC's statuses.
+// Call calls a method of the peer. Its errors are gRPC statuses.
 func (p *Peer) Call(ctx context.Context, method string, request, answer any) error {
 	err := p.call(ctx, method, request, answer)
 	switch code := status.Code(err); {
 	case p.all.opts.Failed == nil, code == codes.OK, code == codes.Canceled:
-	case code != codes.FailedPrecondition: // that is an answer
+	case code != codes.FailedPrecondition: // an error, but an answer
 		p.all.opts.Failed(path.Base(method))
 	}
 	return err
@@ -111,39 +111,39 @@ func (p *Peer) call(ctx context.Context, method string, request, answer any) err
 	return conn.Invoke(ctx, method, request, answer)
 }
 
-// connection is made when it is needed first, and again after reset.
+// connection returns the connection. It is made on first use, and again after reset.
 func (p *Peer) connection() (*grpc.ClientConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {
-		return nil, status.Error(codes.Unavailable, "it is not listed any more")
+		return nil, status.Error(codes.Unavailable, "no longer listed")
 	}
 	if p.conn != nil {
 		return p.conn, nil
 	}
 	var err error
-	// TLS is the dialer's, so that each connection has the certificates of its time.
+	// TLS belongs to the dialer, so that each connection uses the current certificates.
 	p.conn, err = grpc.NewClient("passthrough:///"+p.Address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(p.dial), grpc.WithNoProxy(),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{}), grpc.MaxCallRecvMsgSize(maxAnswer)), grpc.WithConnectParams(connectParams))
 	return p.conn, err
 }
 
-// maxAnswer bounds what a peer may say at once, in bytes.
+// maxAnswer bounds an answer of a peer, in bytes.
 const maxAnswer = 16 << 20
 
-// reset has the next call make a new connection.
+// reset closes the connection, so that the next call makes a new one.
 func (p *Peer) reset() {
 	p.mu.Lock()
 	conn := p.conn
 	p.conn = nil
 	p.mu.Unlock()
 	if conn != nil {
-		_ = conn.Close() // nobody needs it any more
+		_ = conn.Close() // it is not used any more
 	}
 }
 
-// dial connects, and notes who is not there at all.
+// dial connects, and records if no process listens at the address.
 func (p *Peer) dial(ctx context.Context, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if errors.Is(err, syscall.ECONNREFUSED) {
@@ -170,13 +170,12 @@ func (p *Peer) handshake(ctx context.Context, conn net.Conn) (net.Conn, error) {
 	}
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, fmt.Errorf("it does not show that it is a control plane of this mesh: %w", err)
+		return nil, fmt.Errorf("not authenticated as a control plane of this mesh: %w", err)
 	}
 	return secure, nil
 }
 
-// noteListening notes that somebody is there who was not: it has proxies soon, and is waited for
-// from now on.
+// noteListening records that a process listens again: it has proxies soon, and is waited for from now on.
 func (p *Peer) noteListening() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,7 +195,7 @@ func (p *Peer) noteRefused() {
 	}
 }
 
-// jsonCodec is gRPC's messages as JSON.
+// jsonCodec encodes gRPC messages as JSON.
 type jsonCodec struct{}
 
 func (jsonCodec) Marshal(v any) ([]byte, error)   { return json.Marshal(v) }

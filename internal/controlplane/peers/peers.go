@@ -14,34 +14,33 @@ import (
 	"time"
 )
 
-// Timing, and bounds.
+// Intervals and bounds.
 const (
-	// Patience is how long a peer may say nothing before nobody waits for it any more.
+	// Patience is how long a peer may be silent until it is not waited for.
 	Patience = 5 * time.Second
-	// Every is how often it is looked who there is, and whether they live.
+	// Every is the interval of discovery and liveness checks.
 	Every = time.Second
-	// helloTimeout bounds one such question.
+	// helloTimeout bounds one liveness check.
 	helloTimeout = 2 * time.Second
-	// Max bounds the peers; those beyond are not asked, which is told.
+	// Max bounds the peers. Further ones are not asked, which the log reports.
 	Max = 16
-	// maxCalls bounds what a peer is asked at the same time.
+	// maxCalls bounds the concurrent calls to a peer.
 	maxCalls = 64
 )
 
-// Options are what Peers can be told.
+// Options configure Peers.
 type Options struct {
-	// Listed gives addresses of control planes, host:port, this one's perhaps among them. A
-	// host is an address or a name, which may have several. It is called each second.
+	// Listed returns addresses of control planes, host:port, possibly with this one's. A host is an address
+	// or a name, which may have several addresses. It is called each second.
 	Listed func() []string
-	// Own tells the address at which this one listens itself; empty: not known.
+	// Own returns the address at which this control plane listens; empty: unknown.
 	Own func() string
-	// TLS is what a connection is made with, asked for each; nil: plain text.
+	// TLS returns the configuration for a new connection; nil: plain text.
 	TLS func() (*tls.Config, error)
 	Log *slog.Logger
-	// Failed is told of each question that a peer did not answer, by the name of its method;
-	// nil: nobody is.
+	// Failed is called for each question without an answer, with the name of its method; nil: not called.
 	Failed func(question string)
-	// Patience is explained at the constant; 0: that.
+	// Patience is described at the constant, which is the default.
 	Patience time.Duration
 	Every    time.Duration // 0: Every
 }
@@ -49,19 +48,19 @@ type Options struct {
 // Peers are the other control planes.
 type Peers struct {
 	opts Options
-	id   string // of this one, until it ends
+	id   string // of this control plane, until it ends
 
-	looked chan struct{} // closed when the list is there for the first time
+	looked chan struct{} // closed when the list exists for the first time
 
-	names map[string][]string // the addresses that hosts had last; Run's goroutine's
+	names map[string][]string // the last addresses of hosts; owned by Run's goroutine
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	known map[string]*Peer
-	lost  time.Time // when a peer was lost last that had lived
-	over  int       // how many are listed beyond Max
+	lost  time.Time // when the last peer that had answered was lost
+	over  int       // number of listed ones beyond Max
 }
 
-// New makes them; Run finds them.
+// New returns an empty list. Run fills it.
 func New(o Options) *Peers {
 	if o.Patience == 0 {
 		o.Patience = Patience
@@ -72,10 +71,10 @@ func New(o Options) *Peers {
 	return &Peers{opts: o, id: rand.Text(), looked: make(chan struct{}), known: map[string]*Peer{}, names: map[string][]string{}}
 }
 
-// ID is this control plane's name among its peers.
+// ID returns this control plane's name among its peers.
 func (s *Peers) ID() string { return s.id }
 
-// Run keeps the list until ctx ends. begin is when it may be asked for; nil: at once.
+// Run keeps the list until ctx ends. begin reports whether Listed may be called yet; nil: at once.
 func (s *Peers) Run(ctx context.Context, begin func() bool) {
 	tick := time.NewTicker(s.opts.Every)
 	defer tick.Stop()
@@ -104,10 +103,10 @@ func (s *Peers) Run(ctx context.Context, begin func() bool) {
 
 const beginEvery = 10 * time.Millisecond
 
-// Looked is closed when it is known who there is.
+// Looked returns a channel that is closed when the peers are known.
 func (s *Peers) Looked() <-chan struct{} { return s.looked }
 
-// look brings the list up to date. Run's goroutine calls it.
+// look updates the list. Run's goroutine calls it.
 func (s *Peers) look(ctx context.Context, living *sync.WaitGroup) {
 	want := s.addresses(ctx)
 	s.mu.Lock()
@@ -128,16 +127,16 @@ func (s *Peers) look(ctx context.Context, living *sync.WaitGroup) {
 	}
 }
 
-// leave ends a peer that is not listed any more; mu is held.
+// leave ends a peer that is not listed any more. The caller holds mu.
 func (s *Peers) leave(p *Peer) {
 	p.cancel()
 	if p.hasLived() {
 		s.lost = time.Now()
-		s.opts.Log.Info("another control plane is not listed any more", "peer", p.Address)
+		s.opts.Log.Info("another control plane is no longer listed", "peer", p.Address)
 	}
 }
 
-// forget ends all.
+// forget ends all peers.
 func (s *Peers) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,22 +146,22 @@ func (s *Peers) forget() {
 	}
 }
 
-// noteLost notes that a peer does not live any more.
+// noteLost records the loss of a peer.
 func (s *Peers) noteLost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lost = time.Now()
 }
 
-// Lost is when a control plane was lost last: its proxies may be on their way to another one,
-// and nobody knows them meanwhile.
+// Lost returns when the last control plane was lost. Its proxies may be on their way to another one, and no
+// control plane knows them meanwhile.
 func (s *Peers) Lost() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lost
 }
 
-// All are those that live, or may: one of each, in order.
+// All returns the peers that are alive, or may be: each process once, in order.
 func (s *Peers) All() []*Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,13 +179,13 @@ func (s *Peers) All() []*Peer {
 	return out
 }
 
-// addresses are where control planes are said to be, but for this one's own.
+// addresses returns the configured addresses without this control plane's own.
 func (s *Peers) addresses(ctx context.Context) []string {
 	var out []string
 	for _, listed := range s.opts.Listed() {
 		host, port, err := net.SplitHostPort(listed)
 		if err != nil {
-			continue // flags are checked, and slices have numbers
+			continue // flags are validated, and slices have numbers
 		}
 		for _, a := range s.resolve(ctx, host) {
 			if address := net.JoinHostPort(a, port); !s.isOwn(a, port) && !slices.Contains(out, address) {
@@ -201,13 +200,13 @@ func (s *Peers) addresses(ctx context.Context) []string {
 	s.over = over
 	s.mu.Unlock()
 	if over > 0 && told != over {
-		s.opts.Log.Warn("more control planes are listed than are asked", "listed", len(out), "asked", Max)
+		s.opts.Log.Warn("more control planes are listed than the limit: the others are not asked", "listed", len(out), "asked", Max)
 	}
 	return out[:len(out)-over]
 }
 
-// resolve gives a host's addresses: those that it had last, where it has none now, and the
-// name itself where it never had any.
+// resolve returns a host's addresses. If there are none now, it returns the previous ones, or the name if
+// there never were any.
 func (s *Peers) resolve(ctx context.Context, host string) []string {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return []string{host}
@@ -223,7 +222,7 @@ func (s *Peers) resolve(ctx context.Context, host string) []string {
 	return []string{host}
 }
 
-// isOwn tells whether an address is this control plane's own: its port, at this host.
+// isOwn reports whether an address is this control plane's own: its port, on this host.
 func (s *Peers) isOwn(host, port string) bool {
 	own := ""
 	if s.opts.Own != nil {

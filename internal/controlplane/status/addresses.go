@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// address is one of a ServiceEntry's status: which host has it.
+// address is an address in a ServiceEntry's status, and its host.
 type address struct {
 	Value string `json:"value"`
 	Host  string `json:"host"`
@@ -19,16 +19,16 @@ type address struct {
 
 func addressOf(h model.Host, a netip.Addr) address { return address{a.String(), string(h)} }
 
-// compare orders them by host, IPv4 first, as Istio writes them.
+// compare orders addresses by host, IPv4 first, as Istio writes them.
 func (a address) compare(b address) int {
 	return cmp.Or(strings.Compare(a.Host, b.Host), strings.Count(a.Value, ":")-strings.Count(b.Value, ":"), strings.Compare(a.Value, b.Value))
 }
 
-// given is what a ServiceEntry's status should tell of addresses, and what it told when that was found out: that has
-// a say in it, so that a status which tells something else by now is to be looked at again first.
+// given has the addresses that a ServiceEntry's status should have, and those that it had when they were
+// computed. They influence the result, so that a status that has changed since must be computed again.
 type given struct{ want, from []address }
 
-// addresses are what the statuses of a snapshot's ServiceEntries should tell.
+// addresses returns what the statuses of a snapshot's ServiceEntries should have.
 func addresses(snap *store.Snapshot, all map[model.Key]map[model.Host][]netip.Addr) map[model.Key]*given {
 	out := make(map[model.Key]*given, len(all))
 	for k, hosts := range all {
@@ -50,12 +50,12 @@ func addresses(snap *store.Snapshot, all map[model.Key]map[model.Host][]netip.Ad
 	return out
 }
 
-// lacks tells whether addresses are to be written into the status.
+// lacks reports whether addresses must be written into the status.
 func (c *current) lacks(g *given) bool {
 	return g != nil && (c.junk || !slices.Equal(c.addresses, g.want)) && slices.Equal(c.addresses, g.from)
 }
 
-// setAddresses takes what ServiceEntries have got: of all of them whose statuses are to tell it.
+// setAddresses sets the addresses of all ServiceEntries whose statuses should have some.
 func (b *Board) setAddresses(all map[model.Key]*given) {
 	b.each(func(k model.Key, o *object) bool {
 		was := o.given

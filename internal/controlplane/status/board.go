@@ -13,35 +13,35 @@ import (
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
-// Board knows what is wrong with each object, and whose status should differ. It is the
-// Kubernetes source's Observer. All methods may be called by many goroutines.
+// Board has the problems of each object, and the objects whose status should differ. It is the Kubernetes
+// source's Observer. Its methods may be called by many goroutines.
 type Board struct {
-	wake chan struct{} // has room for one: something was queued
+	wake chan struct{} // capacity one: an object was queued
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	objects map[model.Key]*object
-	queue   []model.Key // of objects that are queued, each once, here or in aside
+	queue   []model.Key // keys of queued objects, each once, here or in aside
 	aside   map[schema.GroupVersionResource][]model.Key
-	// gatewayObject counts what was seen of the Gateway API's objects.
+	// gatewayObject counts changes of Gateway API objects.
 	gatewayObject int
 }
 
-// object is what is known of one.
+// object is what is known of one object.
 type object struct {
 	seen   kube.Seen // its Status is in have
 	have   written
 	queued bool
-	// judged is what the status of one of the Gateway API's should say; nil: nobody has said.
+	// judged is what the status of a Gateway API object should be; nil: not computed yet.
 	judged *judgement
 	across problem.List
 	refuse *refusal
-	given  *given // of a ServiceEntry; nil: its status need not tell any addresses
-	// accepted: proxies have taken what they refused before, or what it became.
+	given  *given // addresses of a ServiceEntry; nil: its status needs none
+	// accepted is set if proxies accepted what they refused before, or its newer form.
 	accepted bool
-	judges   func(model.Key) bool // with the board's mu held
+	judges   func(model.Key) bool // called with the board's mu held
 }
 
-// NewBoard makes an empty one.
+// NewBoard returns an empty board.
 func NewBoard() *Board {
 	return &Board{wake: make(chan struct{}, 1), objects: map[model.Key]*object{}, aside: map[schema.GroupVersionResource][]model.Key{}}
 }
@@ -64,13 +64,13 @@ func (b *Board) Seen(s *kube.Seen) {
 	b.review(s.Key, o)
 }
 
-// judges tells whether a Gateway's status is written here; mu is held.
+// judges reports whether this control plane writes a Gateway's status. The caller holds mu.
 func (b *Board) judges(k model.Key) bool {
 	o := b.objects[k]
 	return o != nil && o.seen.Outline != nil
 }
 
-// see takes what the API server has of an object.
+// see takes the form of an object on the API server.
 func (o *object) see(version string, generation int64, status json.RawMessage) {
 	if o.seen.Generation != generation {
 		o.accepted = false
@@ -99,16 +99,17 @@ func (b *Board) Gone(k model.Key) {
 	delete(b.objects, k)
 }
 
-// written is a status as it stands, of Istio's form or the Gateway API's.
+// written is a current status, in Istio's form or the Gateway API's.
 type written interface {
-	// refused tells whether it says that proxies refuse the object, and generation of which generation.
+	// refused reports whether the status has a refusal by proxies, and generation returns the generation
+	// that it is about.
 	refused() bool
 	generation() int64
-	// plan is what should be written in its place; nil: it is to stay as it is.
+	// plan returns what should be written; nil: nothing.
 	plan(*object) patcher
 }
 
-// patcher makes a merge patch of a status, for one version of the object alone.
+// patcher makes a merge patch of a status, which is for one version of the object only.
 type patcher func(now time.Time) ([]byte, error)
 
 // plan implements written.
@@ -137,19 +138,19 @@ func (c *current) plan(o *object) patcher {
 type update struct {
 	key        model.Key
 	resource   schema.GroupVersionResource
-	version    string // of the object that it is for
+	version    string // generation of the object
 	generation int64
 	patch      []byte
 }
 
-// live is what the API server has of an object, where it was asked.
+// live is the form of an object on the API server, read on demand.
 type live struct {
 	version    string
 	generation int64
 	status     json.RawMessage
 }
 
-// update is what to write for an object now; nil: nothing.
+// update returns what to write for an object now; nil: nothing.
 func (b *Board) update(k model.Key, now time.Time) (*update, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,8 +166,8 @@ func (b *Board) update(k model.Key, now time.Time) (*update, error) {
 	return &update{k, o.seen.Resource, o.seen.Version, o.seen.Generation, patch}, err
 }
 
-// found takes what the API server has, ahead of its event; false where that is another
-// generation, whose event is on the way.
+// found takes the form of an object on the API server, before its event. It returns false for another
+// generation, whose event is still to come.
 func (b *Board) found(k model.Key, l *live) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -137,9 +137,9 @@ func TestMessagesAreBounded(t *testing.T) {
 func TestWhatIsInForceOfInvalidObjects(t *testing.T) {
 	invalid := problem.List{problemOf(problem.SeverityError, "bad")}
 	for want, f := range map[string]facts{
-		"it is not used\n": {problems: invalid},
-		"it is not used, and its last valid version stays in force\n": {problems: invalid, inForce: true},
-		"it is used only in part\n":                                   {problems: invalid, partial: true},
+		"not used\n": {problems: invalid},
+		"not used; its last valid version stays in force\n": {problems: invalid, inForce: true},
+		"used in part\n": {problems: invalid, partial: true},
 	} {
 		v := f.judge()
 		require.Equal(t, ReasonInvalid, v.reason)

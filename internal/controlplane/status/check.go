@@ -11,38 +11,37 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// maxMeant is how many objects may be told that one of them is meant by a refusal. Where it
-// could be any of more, none is: `moonsail proxies` tells what is refused.
+// maxMeant is the maximum number of objects that get a status about a refusal which may be about any of
+// them. With more, none gets one: `moonsail proxies` shows the refusal.
 const maxMeant = 16
 
-// Timing of what is looked for.
+// Intervals and limits.
 const (
-	// lookEvery is how soon a refusal is noticed.
+	// lookEvery is the interval of looking for refusals.
 	lookEvery = time.Second
-	// recountEvery is how often it is said that more or fewer proxies refuse something.
+	// recountEvery is the interval of updating the number of proxies in statuses.
 	recountEvery = 15 * time.Second
-	// analyzeShare bounds what analysis costs: one part in so many of a CPU's time.
+	// analyzeShare bounds the cost of analysis: one part in this many of a CPU's time.
 	analyzeShare = 50
-	// answerWithin is how long a proxy that does not answer keeps an object from being
-	// accepted.
+	// answerWithin is how long a proxy without an answer keeps an object from counting as accepted.
 	answerWithin = 30 * time.Second
 )
 
-// checker finds out what is wrong between objects, and what proxies refuse.
+// checker finds problems between objects, and what proxies refuse.
 type checker struct {
 	board  *Board
 	here   *Reporter
 	others *Others     // nil: this control plane is alone
-	mesh   *model.Mesh // that the control plane was started with
+	mesh   *model.Mesh // of the start
 
-	analyzed      model.Revision // what is on the board
-	gatewayObject int            // likewise: what was seen of the Gateway API's objects
-	due           time.Time      // of the next analysis
+	analyzed      model.Revision // revision of the analysis on the board
+	gatewayObject int            // count of Gateway API objects in it
+	due           time.Time      // time of the next analysis
 	told          map[model.Key]refusal
-	recount       time.Time // when numbers of proxies are told again
+	recount       time.Time // time of the next update of numbers of proxies
 }
 
-// run looks until ctx ends. It calls first once it has looked at everything.
+// run looks until ctx ends. It calls first after the first look.
 func (c *checker) run(ctx context.Context, first func()) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -98,7 +97,7 @@ func (c *checker) analyze(snap *store.Snapshot) {
 	c.gatewayObject = count
 }
 
-// ask asks the others; all tells whether they have answered.
+// ask asks the other control planes. all is set if each has answered.
 func (c *checker) ask(ctx context.Context, q *question) (reports []*report, all bool) {
 	if c.others == nil {
 		return nil, true
@@ -106,7 +105,7 @@ func (c *checker) ask(ctx context.Context, q *question) (reports []*report, all 
 	return c.others.ask(ctx, q)
 }
 
-// stand is how an object stands here and with each of the others.
+// stand returns the state of an object here and on each of the other control planes.
 func (c *checker) stand(snap *store.Snapshot, k model.Key, i int, reports []*report) []standing {
 	out := []standing{c.here.standing(snap, k)}
 	for _, r := range reports {
@@ -115,7 +114,7 @@ func (c *checker) stand(snap *store.Snapshot, k model.Key, i int, reports []*rep
 	return out
 }
 
-// across analyzes everything, and gives what concerns anybody by object.
+// across analyzes all objects, and returns warnings and errors by object.
 func across(snap *store.Snapshot, domain string) map[model.Key]problem.List {
 	var objects []model.Object
 	for _, kind := range model.Kinds {
@@ -132,8 +131,8 @@ func across(snap *store.Snapshot, domain string) map[model.Key]problem.List {
 	return out
 }
 
-// refused is what proxies refuse, by the objects that it was made of. Where only numbers
-// differ from what was told, that waits: every proxy that comes or goes would be a write.
+// refused returns what proxies refuse, by the objects that it is made from. If only the number of proxies
+// differs, the update waits: otherwise each proxy that comes or goes would cause a write.
 func (c *checker) refused(snap *store.Snapshot, reports []*report, now time.Time) map[model.Key]refusal {
 	out := c.here.refused(snap)
 	for _, r := range reports {
@@ -152,7 +151,7 @@ func (c *checker) refused(snap *store.Snapshot, reports []*report, now time.Time
 	return out
 }
 
-// joined is two refusals of an object as one: the first in order stands for all.
+// joined merges two refusals of an object. The first in order stands for both.
 func joined(a, b refusal) refusal {
 	switch {
 	case a.proxies == 0:
@@ -165,8 +164,8 @@ func joined(a, b refusal) refusal {
 	return a
 }
 
-// accepted tells whether proxies have taken an object that was refused: some of them, where
-// it is as it was; where it was changed, all that answer.
+// accepted reports whether proxies accepted an object that was refused: some of them if it did not change,
+// and otherwise all that answer.
 func (c *checker) accepted(d doubtful, stand []standing) bool {
 	acked, concerned := 0, 0
 	for i := range stand {

@@ -9,16 +9,16 @@ import (
 	"github.com/moonsail/moonsail/internal/config/istio"
 )
 
-// current is a status as it stands. What is not ours is kept as it is.
+// current is a current status. Parts of other writers are kept.
 type current struct {
 	conditions []map[string]any
 	messages   []map[string]any
-	// addresses are a ServiceEntry's that count, in order; junk: there are others.
+	// addresses are a ServiceEntry's valid addresses, in order. junk is set if there are others.
 	addresses []address
 	junk      bool
 }
 
-// parse reads a status; one that is not Istio's is taken for none.
+// parse reads a status. A status that is not in Istio's form counts as empty.
 func parse(raw json.RawMessage) current {
 	var s struct {
 		Conditions []map[string]any `json:"conditions"`
@@ -40,7 +40,7 @@ func parse(raw json.RawMessage) current {
 	return out
 }
 
-// reconciled is the condition; nil: there is none.
+// reconciled returns the condition; nil: there is none.
 func (c *current) reconciled() map[string]any {
 	for _, cond := range c.conditions {
 		if cond["type"] == Reconciled {
@@ -50,7 +50,7 @@ func (c *current) reconciled() map[string]any {
 	return nil
 }
 
-// refused tells whether the status says that proxies refuse the object.
+// refused reports whether the status has a refusal by proxies.
 func (c *current) refused() bool {
 	cond := c.reconciled()
 	return cond != nil && cond["reason"] == ReasonRefused
@@ -65,7 +65,7 @@ func (c *current) generation() int64 {
 	return int64(n)
 }
 
-// touched tells whether anything of ours is there.
+// touched reports whether the status has a part of ours.
 func (c *current) touched() bool {
 	return c.reconciled() != nil || slices.ContainsFunc(c.messages, isOurs)
 }
@@ -76,7 +76,7 @@ func isOurs(m map[string]any) bool {
 	return ours(name)
 }
 
-// says tells whether the status is as it should be.
+// says reports whether the status is as it should be.
 func (c *current) says(v *verdict, generation int64) bool {
 	cond := c.reconciled()
 	if cond == nil {

@@ -1,19 +1,20 @@
-// Package status says what is wrong with an Istio object in the object's own status, as
-// Istio's API defines it: in the condition Reconciled and in validationMessages. Objects of the
-// Gateway API get the statuses that this API defines.
+// Package status writes the problems of an Istio object into the object's own status, in Istio's form: the
+// condition Reconciled and validationMessages. Objects of the Gateway API get the statuses that this API
+// defines.
 //
-// How the parts fit: board.go knows of each object what the API server has of it, findings.go what
-// is wrong with it, and queue.go queues those whose status should differ; verdict.go says what a
-// status should be, and condition.go what it is and how it becomes that; writer.go writes,
-// at a limited rate; check.go finds out what is wrong between objects, and what proxies
-// refuse; gatewayworld.go, gatewaylistener.go and gatewayroute.go say which routes of the Gateway API
-// attach to which listeners, and gatewaystatus.go writes that down; leader.go sees to it that only one control plane writes.
+// Start reading at checker.look in check.go. Files:
+//
+//	board.go       what the API server has of each object; findings.go: its problems; queue.go: whose status should differ
+//	check.go       finds problems between objects, and what proxies refuse; peers.go asks the other control planes
+//	verdict.go     what a status should be; condition.go: the patch that makes it so
+//	gateway*.go    statuses of the Gateway API. derive.Attach decides which routes attach to which listeners
+//	writer.go      writes, at a limited rate; leader.go elects the one control plane that writes
 //
 // Invariants:
-//   - An Istio object that is fine, and that has no condition Reconciled, is left alone, but for the addresses of a
+//   - A correct Istio object without a condition Reconciled is not touched, except for the addresses of a
 //     ServiceEntry (addresses.go).
-//   - Conditions of other types, and messages that others wrote, stay as they are.
-//   - A status is written for the generation that it was worked out for, or not at all; addresses may be for the one
-//     before, and are put right at the next look.
-//   - The queue has an object at most once; its status is worked out when it is written.
+//   - Conditions of other types, and messages of other writers, stay as they are.
+//   - A status is written for the generation that it was computed for, or not at all. Addresses may be for the
+//     generation before, and are corrected at the next look.
+//   - The queue has an object at most once. Its status is computed when it is written.
 package status

@@ -17,8 +17,7 @@ func (b *Board) setAcross(all map[model.Key]problem.List) {
 	})
 }
 
-// each has a function take what is news of each object, and reviews those of which it says that
-// something is.
+// each applies take to each object, and reviews those for which it returns true: their findings changed.
 func (b *Board) each(take func(model.Key, *object) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -29,7 +28,7 @@ func (b *Board) each(take func(model.Key, *object) bool) {
 	}
 }
 
-// outlines are the objects of the Gateway API; count differs where they may.
+// outlines returns the objects of the Gateway API. count changes when they may have changed.
 func (b *Board) outlines() (all map[model.Key]gatewayObject, count int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,14 +41,14 @@ func (b *Board) outlines() (all map[model.Key]gatewayObject, count int) {
 	return all, b.gatewayObject
 }
 
-// outlinesSeen is the count of outlines.
+// outlinesSeen returns the count of outlines.
 func (b *Board) outlinesSeen() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.gatewayObject
 }
 
-// setJudged takes what the statuses of the Gateway API's objects should say: of all of them.
+// setJudged sets what the statuses of all Gateway API objects should be.
 func (b *Board) setJudged(all map[model.Key]*judgement) {
 	b.each(func(k model.Key, o *object) bool {
 		was := o.judged
@@ -58,7 +57,7 @@ func (b *Board) setJudged(all map[model.Key]*judgement) {
 	})
 }
 
-// setRefused takes what proxies refuse: all of it.
+// setRefused sets everything that proxies refuse.
 func (b *Board) setRefused(all map[model.Key]refusal) {
 	b.each(func(k model.Key, o *object) bool {
 		now, is := all[k]
@@ -80,7 +79,7 @@ type doubtful struct {
 	changed bool // since its status was written
 }
 
-// doubtful lists them: whether they are accepted has to be found out.
+// doubtful lists the objects for which it must be found out whether proxies accept them.
 func (b *Board) doubtful() []doubtful {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,7 +92,7 @@ func (b *Board) doubtful() []doubtful {
 	return out
 }
 
-// accept notes that an object is accepted.
+// accept records that an object is accepted.
 func (b *Board) accept(k model.Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// setAside holds back all objects of an object's resource, and queues that one among them.
+// setAside holds back all objects of an object's resource, and queues this object among them.
 func (b *Board) setAside(k model.Key) (r schema.GroupVersionResource, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -22,7 +22,7 @@ func (b *Board) setAside(k model.Key) (r schema.GroupVersionResource, ok bool) {
 	return r, true
 }
 
-// holdBack tells whether an object that was taken from the queue waits for its resource; mu is held.
+// holdBack reports whether an object from the queue waits for its resource. The caller holds mu.
 func (b *Board) holdBack(k model.Key, o *object) bool {
 	held, is := b.aside[o.seen.Resource]
 	if is {
@@ -31,7 +31,7 @@ func (b *Board) holdBack(k model.Key, o *object) bool {
 	return is
 }
 
-// release queues what was set aside of a resource.
+// release queues the objects of a resource that were set aside.
 func (b *Board) release(r schema.GroupVersionResource) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,7 +44,7 @@ func (b *Board) release(r schema.GroupVersionResource) {
 	}
 }
 
-// unqueue forgets an object that is queued; mu is held.
+// unqueue removes an object from the queue. The caller holds mu.
 func (b *Board) unqueue(k model.Key) {
 	is := func(q model.Key) bool { return q == k }
 	b.queue = slices.DeleteFunc(b.queue, is)

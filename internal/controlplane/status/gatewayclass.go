@@ -2,7 +2,7 @@ package status
 
 import "github.com/moonsail/moonsail/internal/config/gatewayapi"
 
-// supportedFeatures are what conformance tests of the Gateway API call so, in order.
+// supportedFeatures are the names of the Gateway API's conformance tests, in order.
 var supportedFeatures = []string{
 	"BackendTLSPolicy",
 	"BackendTLSPolicySANValidation",
@@ -44,13 +44,13 @@ var supportedFeatures = []string{
 	"TLSRouteModeTerminate",
 }
 
-// class judges a GatewayClass. Of Istio's it is not said what is supported: its own control plane would say
-// otherwise, and the two would write for ever.
+// class judges a GatewayClass. It does not list features of Istio's classes: Istio's control plane lists
+// others, and the two would overwrite each other forever.
 func class(o gatewayObject) *judgement {
 	out := &judgement{generation: o.generation, conditions: []condition{{typeAccepted, true, "Accepted", ""}}}
 	if !o.Class.Counts {
-		out.conditions[0] = condition{typeAccepted, false, "Unsupported", "Gateways of this class have no effect: the classes that count are moonsail, of controller " +
-			gatewayapi.ControllerMoonsail + ", and istio, of controller " + gatewayapi.ControllerIstio}
+		out.conditions[0] = condition{typeAccepted, false, "Unsupported", "Gateways of this class have no effect: use moonsail, of controller " +
+			gatewayapi.ControllerMoonsail + ", or istio, of controller " + gatewayapi.ControllerIstio}
 	} else if o.Class.Controller == gatewayapi.ControllerMoonsail {
 		out.features = supportedFeatures
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// gatewayConditions is what the status of a Gateway says beside its conditions.
+// gatewayConditions is the status of a Gateway without its conditions.
 type gatewayConditions struct {
 	addresses []string
 	listeners []listenerConditions
@@ -22,7 +22,7 @@ type listenerConditions struct {
 	conditions []condition
 }
 
-// gateway judges a Gateway. Its routes have been counted.
+// gateway judges a Gateway, after its routes have been counted.
 func (w *gatewayWorld) gateway(k model.Key, o gatewayObject) *judgement {
 	out := &judgement{generation: o.generation, gateway: &gatewayConditions{}}
 	routers, served, bad := w.routers[name{k.Namespace, k.Name}], 0, []string(nil)
@@ -38,7 +38,7 @@ func (w *gatewayWorld) gateway(k model.Key, o gatewayObject) *judgement {
 	taken := accepted(o, "Invalid")
 	if taken.ok && len(bad) > 0 {
 		taken.ok, taken.reason = served > 0, "ListenersNotValid"
-		taken.message = shorten([]string{fmt.Sprintf("listeners that have no effect: %v", bad), taken.message})
+		taken.message = shorten([]string{fmt.Sprintf("listeners without effect: %v", bad), taken.message})
 	}
 	addresses, pending := w.addresses(k.Namespace, routers)
 	out.conditions = []condition{taken, programmed(k, taken.ok, len(routers), pending)}
@@ -46,27 +46,27 @@ func (w *gatewayWorld) gateway(k model.Key, o gatewayObject) *judgement {
 	return out
 }
 
-// programmed: pending is a Service whose load balancer is waited for.
+// programmed returns the condition of that type. pending is a Service that waits for its load balancer.
 func programmed(k model.Key, ok bool, routers int, pending string) condition {
 	switch {
 	case !ok:
-		return condition{typeProgrammed, false, "Invalid", "it is not accepted"}
+		return condition{typeProgrammed, false, "Invalid", "not accepted"}
 	case routers == 0:
 		return condition{typeProgrammed, false, "NoResources", fmt.Sprintf(
-			"no Pod or WorkloadEntry of this namespace has the label %s: %s; run a router that has it", model.LabelGatewayName, k.Name)}
+			"no Pod or WorkloadEntry of this namespace has the label %s: %s: run a router with it", model.LabelGatewayName, k.Name)}
 	case pending != "":
-		return condition{typeProgrammed, false, "AddressNotAssigned", fmt.Sprintf("the load balancer of Service %s has no address yet", pending)}
+		return condition{typeProgrammed, false, "AddressNotAssigned", fmt.Sprintf("Service %s: its load balancer has no address yet", pending)}
 	}
 	return condition{typeProgrammed, true, "Programmed", ""}
 }
 
-// listener judges one; its first condition is whether it is accepted.
+// listener judges a listener. Its first condition is Accepted.
 func (w *gatewayWorld) listener(k model.Key, all []gatewayapi.ListenerRef, i int, running bool) listenerConditions {
 	l := &all[i]
 	kinds, wrong := l.Routes()
 	refs := &complaints{}
 	for _, ref := range wrong {
-		refs.add("InvalidRouteKinds", ref.Field, "%s is no kind of routes that a listener of protocol %s takes", ref.KindText(), l.Protocol)
+		refs.add("InvalidRouteKinds", ref.Field, "%s: not a kind of route for listeners of protocol %s", ref.KindText(), l.Protocol)
 	}
 	w.certificates(k, l, refs)
 	resolved := refs.resolved()
@@ -78,7 +78,7 @@ func (w *gatewayWorld) listener(k model.Key, all []gatewayapi.ListenerRef, i int
 	case !taken.ok || !resolved.ok || conflict.ok:
 		works = condition{typeProgrammed, false, "Invalid", "see the other conditions"}
 	case !running:
-		works = condition{typeProgrammed, false, "Pending", "nobody serves it; see the conditions of the Gateway"}
+		works = condition{typeProgrammed, false, "Pending", "no router serves it: see the conditions of the Gateway"}
 	}
 	if conflict.ok && taken.ok {
 		taken = condition{typeAccepted, false, "PortUnavailable", conflict.message}
@@ -90,50 +90,50 @@ func (w *gatewayWorld) listener(k model.Key, all []gatewayapi.ListenerRef, i int
 func acceptedListener(l *gatewayapi.ListenerRef) condition {
 	switch {
 	case len(l.Possible()) == 0:
-		return condition{typeAccepted, false, "UnsupportedProtocol", fmt.Sprintf("protocol %s has no effect in Moonsail yet", l.Protocol)}
+		return condition{typeAccepted, false, "UnsupportedProtocol", fmt.Sprintf("protocol %s: not supported by Moonsail", l.Protocol)}
 	}
 	return condition{typeAccepted, true, "Accepted", ""}
 }
 
-// certificates complains of those that there are not.
+// certificates reports missing and unusable certificates.
 func (w *gatewayWorld) certificates(k model.Key, l *gatewayapi.ListenerRef, wrong *complaints) {
 	if !l.NeedsSecret() {
 		return
 	}
 	const invalid = "InvalidCertificateRef"
 	if len(l.Certificates) == 0 {
-		wrong.add(invalid, "tls.certificateRefs", "names no Secret")
+		wrong.add(invalid, "tls.certificateRefs", "empty: name a Secret")
 	}
 	for i := range l.Certificates {
 		ref := &l.Certificates[i]
 		secret, _ := w.snap.Get(model.Key{Kind: model.KindSecret, Namespace: ref.Namespace, Name: ref.Name}).(*model.Secret)
 		switch {
 		case !ref.IsSecret():
-			wrong.add(invalid, ref.Field, "%s is no Secret", ref.KindText())
+			wrong.add(invalid, ref.Field, "%s: use a Secret", ref.KindText())
 		case !w.granted(model.GrantFrom{Kind: "Gateway", Namespace: k.Namespace}, ref):
-			wrong.add("RefNotPermitted", ref.Field, "no ReferenceGrant of namespace %s lets Gateways of %s refer to it", ref.Namespace, k.Namespace)
-		case secret != nil && secret.Problem != "": // nil: nobody has looked for it yet
-			wrong.add(invalid, ref.Field, "the Secret %s cannot be used: %s", ref.Name, secret.Problem)
+			wrong.add("RefNotPermitted", ref.Field, "not permitted: add a ReferenceGrant to namespace %s for Gateways of %s", ref.Namespace, k.Namespace)
+		case secret != nil && secret.Problem != "": // nil: not read yet
+			wrong.add(invalid, ref.Field, "Secret %s: cannot be used: %s", ref.Name, secret.Problem)
 		}
 	}
 }
 
-// conflictOf tells whether a listener has no place beside those before it.
+// conflictOf reports whether a listener conflicts with an earlier one.
 func conflictOf(before []gatewayapi.ListenerRef, l *gatewayapi.ListenerRef) condition {
 	for i := range before {
 		o := &before[i]
 		switch {
 		case o.Port != l.Port || len(o.Possible()) == 0 || len(l.Possible()) == 0:
 		case layer(o) != layer(l):
-			return condition{typeConflicted, true, "ProtocolConflict", fmt.Sprintf("listener %s has port %d, too, with protocol %s", o.Name, o.Port, o.Protocol)}
+			return condition{typeConflicted, true, "ProtocolConflict", fmt.Sprintf("listener %s has port %d as well, with protocol %s", o.Name, o.Port, o.Protocol)}
 		case o.Hostname == l.Hostname:
-			return condition{typeConflicted, true, "HostnameConflict", fmt.Sprintf("listener %s has port %d and hostname %s, too", o.Name, o.Port, o.Hostname)}
+			return condition{typeConflicted, true, "HostnameConflict", fmt.Sprintf("listener %s has port %d and hostname %s as well", o.Name, o.Port, o.Hostname)}
 		}
 	}
 	return condition{typeConflicted, false, "NoConflicts", ""}
 }
 
-// layer is what connections of listeners that share a port are told apart by.
+// layer is what separates connections to listeners with one port.
 func layer(l *gatewayapi.ListenerRef) string {
 	if l.Protocol == "HTTPS" || l.Protocol == "TLS" {
 		return "TLS"
@@ -141,8 +141,8 @@ func layer(l *gatewayapi.ListenerRef) string {
 	return l.Protocol
 }
 
-// addresses are those of the Services of routers: of load balancers, else their names in the cluster. Where a
-// load balancer has none, and no other one has, there is none, and pending is its Service.
+// addresses returns those of the routers' Services: of load balancers, or else their names in the cluster.
+// If a load balancer has none and no other one has, there is none, and pending is its Service.
 func (w *gatewayWorld) addresses(ns string, routers []*model.Workload) (list []string, pending string) {
 	var outside, inside []string
 	for _, s := range w.services[ns] {
@@ -165,7 +165,7 @@ func (w *gatewayWorld) addresses(ns string, routers []*model.Workload) (list []s
 	return inside[:min(len(inside), maxAddresses)], ""
 }
 
-// maxAddresses is how many the API takes.
+// maxAddresses is the limit of the API.
 const maxAddresses = 16
 
 func addressType(address string) string {

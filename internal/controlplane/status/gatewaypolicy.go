@@ -10,7 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// policy judges a BackendTLSPolicy by the Gateways whose routes lead to its targets, and by these, which sidecars call.
+// policy judges a BackendTLSPolicy for the Gateways whose routes lead to its targets, and for the targets,
+// which sidecars call.
 func (w *gatewayWorld) policy(k model.Key, o gatewayObject) *judgement {
 	taken, resolved := w.believed(o)
 	gateways, services := map[model.Key]condition{}, []parentConditions(nil)
@@ -22,7 +23,7 @@ func (w *gatewayWorld) policy(k model.Key, o gatewayObject) *judgement {
 		on := w.target(k, t, taken)
 		services = append(services, parentConditions{t, gatewayapi.ControllerMesh, []condition{on, resolved}})
 		for g := range w.reached[name{t.Namespace, t.Name}] {
-			if !gateways[g].ok { // it is in force for one target, at least
+			if !gateways[g].ok { // in force for at least one target
 				gateways[g] = on
 			}
 		}
@@ -37,11 +38,11 @@ func (w *gatewayWorld) policy(k model.Key, o gatewayObject) *judgement {
 }
 
 func gatewayRef(k model.Key) json.RawMessage {
-	out, _ := json.Marshal(map[string]string{"group": gatewayapi.Group, "kind": "Gateway", "namespace": k.Namespace, "name": k.Name}) // strings can be written
+	out, _ := json.Marshal(map[string]string{"group": gatewayapi.Group, "kind": "Gateway", "namespace": k.Namespace, "name": k.Name}) // strings can always be encoded
 	return out
 }
 
-// believed tells whether a policy can be used as it is, and whether all that it refers to for CAs has some.
+// believed reports whether a policy is valid, and whether all its references have CAs.
 func (w *gatewayWorld) believed(o gatewayObject) (taken, resolved condition) {
 	wrong, good := &complaints{}, 0
 	for i := range o.Policy.Certificates {
@@ -49,9 +50,9 @@ func (w *gatewayWorld) believed(o gatewayObject) (taken, resolved condition) {
 		found, _ := w.snap.Get(model.Key{Kind: model.KindConfigMap, Namespace: ref.Namespace, Name: ref.Name}).(*model.Secret)
 		switch {
 		case !ref.IsConfigMap():
-			wrong.add("InvalidKind", ref.Field, "%s is no ConfigMap", ref.KindText())
-		case found != nil && found.CAProblem != "": // nil: nobody has looked for it yet
-			wrong.add("InvalidCACertificateRef", ref.Field, "the ConfigMap %s cannot be used: %s", ref.Name, found.CAProblem)
+			wrong.add("InvalidKind", ref.Field, "%s: use a ConfigMap", ref.KindText())
+		case found != nil && found.CAProblem != "": // nil: not read yet
+			wrong.add("InvalidCACertificateRef", ref.Field, "ConfigMap %s: cannot be used: %s", ref.Name, found.CAProblem)
 		default:
 			good++
 		}
@@ -62,24 +63,24 @@ func (w *gatewayWorld) believed(o gatewayObject) (taken, resolved condition) {
 	case known != "" && known != "System":
 		taken.ok, taken.reason = false, "Invalid"
 	case known == "" && good == 0:
-		taken = condition{typeAccepted, false, "NoValidCACertificate", "no connection is made; " + shorten(wrong.texts)}
+		taken = condition{typeAccepted, false, "NoValidCACertificate", "connections fail: no CA certificate is valid; " + shorten(wrong.texts)}
 	}
 	return taken, resolved
 }
 
-// target judges a policy by one of its targets.
+// target judges a policy for one of its targets.
 func (w *gatewayWorld) target(k model.Key, t *gatewayapi.ParentRef, taken condition) condition {
 	s, reason, message := w.service(&t.ObjectRef), "", ""
 	switch {
 	case !taken.ok:
 		return taken
 	case s == nil:
-		reason, message = "TargetNotFound", fmt.Sprintf("there is no Service %s", t.Name)
+		reason, message = "TargetNotFound", fmt.Sprintf("Service %s: not found", t.Name)
 	case t.Section != "" && !slices.ContainsFunc(s.Ports, func(p model.ServicePort) bool { return p.Name == t.Section }):
-		reason, message = "TargetNotFound", fmt.Sprintf("the Service %s has no port with the name %s", t.Name, t.Section)
+		reason, message = "TargetNotFound", fmt.Sprintf("Service %s: no port with the name %s", t.Name, t.Section)
 	default:
 		if first := w.policies[model.BackendTarget{Host: s.Hostname, Port: t.Section}]; first != nil && first.Key != k {
-			reason, message = "Conflicted", fmt.Sprintf("the older %s is for %s, too", first.Key, t.Name)
+			reason, message = "Conflicted", fmt.Sprintf("the older %s has the same target %s", first.Key, t.Name)
 		}
 	}
 	if reason != "" {
@@ -88,7 +89,7 @@ func (w *gatewayWorld) target(k model.Key, t *gatewayapi.ParentRef, taken condit
 	return taken
 }
 
-// reach notes that a route that a Gateway has taken leads to Services.
+// reach records the Services that an attached route leads to.
 func (w *gatewayWorld) reach(route model.Key, r *gatewayapi.RouteRef, gateway model.Key) {
 	for i := range r.Backends {
 		ref := &r.Backends[i]
@@ -103,7 +104,7 @@ func (w *gatewayWorld) reach(route model.Key, r *gatewayapi.RouteRef, gateway mo
 	}
 }
 
-// readPolicies finds the policy that counts for each target: the oldest.
+// readPolicies finds the effective policy for each target: the oldest.
 func (w *gatewayWorld) readPolicies() {
 	for o := range w.snap.All(model.KindBackendTLSPolicy) {
 		p, ok := o.(*model.BackendTLSPolicy)
@@ -118,7 +119,7 @@ func (w *gatewayWorld) readPolicies() {
 	}
 }
 
-// ancestors are those of others as they are, and ours, as far as there is room.
+// ancestors returns those of other controllers unchanged, and ours as far as they fit.
 func (d *drawing) ancestors(have []map[string]any) []any {
 	others := 0
 	for _, a := range have {
@@ -130,5 +131,5 @@ func (d *drawing) ancestors(have []map[string]any) []any {
 	return d.referring(have, list[:min(len(list), max(maxAncestors-others, 0))], ancestorRef)
 }
 
-// maxAncestors is how many the API takes.
+// maxAncestors is the limit of the API.
 const maxAncestors = 16

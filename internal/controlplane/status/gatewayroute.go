@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
 )
 
-// routeConditions is what the status of a route says of its parents, or of a policy of its ancestors.
+// routeConditions is the status of a route for its parents, or of a policy for its ancestors.
 type routeConditions struct{ parents []parentConditions }
 
 type parentConditions struct {
@@ -19,11 +19,11 @@ type parentConditions struct {
 	conditions []condition
 }
 
-// route judges a route by each of its parents that is ours, and counts it where it is accepted.
+// route judges a route for each parent of ours, and counts it for the listeners that take it.
 func (w *gatewayWorld) route(k model.Key, o gatewayObject) *routeConditions {
 	out := &routeConditions{}
 	resolved := w.backends(k, o.Route)
-	attached := map[listenerKey]bool{} // by several parents, it may be, and is one route of each
+	attached := map[listenerKey]bool{} // several parents may name one listener, which counts the route once
 	for i := range o.Route.Parents {
 		p := &o.Route.Parents[i]
 		controller, taken := w.parent(k, o, p, attached)
@@ -37,7 +37,7 @@ func (w *gatewayWorld) route(k model.Key, o gatewayObject) *routeConditions {
 	return out
 }
 
-// partly adds, to the conditions of a route that is accepted in part, that it is. The prefix is the Gateway API's.
+// partly adds the condition of a route that is accepted in part. The Gateway API defines the prefix.
 func (o *gatewayObject) partly(list []condition) []condition {
 	if !o.partial || !list[0].ok {
 		return list
@@ -45,8 +45,8 @@ func (o *gatewayObject) partly(list []condition) []condition {
 	return append(list, condition{typePartiallyInvalid, true, "UnsupportedValue", "Dropped Rule: " + problemText(o.problems)})
 }
 
-// parent judges a route by one of its parents, and notes its listeners; the controller is empty for one
-// that is somebody else's.
+// parent judges a route for one of its parents, and adds its listeners. The controller is empty for a
+// parent of another controller.
 func (w *gatewayWorld) parent(k model.Key, o gatewayObject, p *gatewayapi.ParentRef, attached map[listenerKey]bool) (string, condition) {
 	taken := accepted(o, "UnsupportedValue")
 	if p.IsService() {
@@ -71,22 +71,22 @@ func (w *gatewayWorld) parent(k model.Key, o gatewayObject, p *gatewayapi.Parent
 	return of.Gateway.Controller, taken
 }
 
-// serviceParent judges a route for a Service, of which sidecars of the mesh obey it.
+// serviceParent judges a route for a Service, which is for sidecars of the mesh.
 func (w *gatewayWorld) serviceParent(k model.Key, o gatewayObject, p *gatewayapi.ParentRef, taken condition) (string, condition) {
 	reason, message, s := "", "", w.service(&p.ObjectRef)
 	switch {
 	case k.Kind == model.KindTLSRoute || k.Kind == model.KindTCPRoute:
-		reason, message = "UnsupportedValue", fmt.Sprintf("%ss of Services have no effect in Moonsail yet", k.Kind)
+		reason, message = "UnsupportedValue", fmt.Sprintf("%ss for Services: not supported by Moonsail", k.Kind)
 	case p.Namespace != k.Namespace:
-		reason, message = "UnsupportedValue", "routes for the Service of another namespace have no effect in Moonsail yet"
+		reason, message = "UnsupportedValue", "routes for Services of another namespace: not supported by Moonsail"
 	case slices.ContainsFunc(o.Route.Parents, func(p gatewayapi.ParentRef) bool { return p.IsGateway() }):
-		reason, message = "UnsupportedValue", "has no effect beside Gateways; write another route for it"
+		reason, message = "UnsupportedValue", "no effect in a route that also has a Gateway: add a separate route for the Service"
 	case s == nil:
-		reason, message = "NoMatchingParent", "there is no such Service"
+		reason, message = "NoMatchingParent", "Service: not found"
 	case p.Port != 0:
-		reason, message = "UnsupportedValue", "port has no effect in Moonsail yet: the route is for all ports of the Service"
+		reason, message = "UnsupportedValue", "port: not supported by Moonsail: the route is for all ports of the Service"
 	case taken.ok && w.obeyed[s.Hostname] != nil && w.obeyed[s.Hostname].Key != k:
-		reason, message = "UnsupportedValue", fmt.Sprintf("has no effect beside the older %s of the same Service", w.obeyed[s.Hostname].Key)
+		reason, message = "UnsupportedValue", fmt.Sprintf("no effect: the older %s is for the same Service", w.obeyed[s.Hostname].Key)
 	}
 	if reason != "" {
 		taken = condition{typeAccepted, false, reason, message}
@@ -112,7 +112,7 @@ func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi
 	return listeners, reason
 }
 
-// notAttached is the message of a condition about a route that no listener takes.
+// notAttached returns the message about a route that no listener takes.
 func notAttached(reason derive.AttachReason, route model.Key) string {
 	switch reason {
 	case derive.NotAllowedByListeners:
@@ -130,7 +130,7 @@ func (w *gatewayWorld) labelsOf(namespace string) map[string]string {
 	return model.ImpliedLabels(namespace)
 }
 
-// backends tells whether all of a route's lead somewhere.
+// backends reports whether all backends of a route exist.
 func (w *gatewayWorld) backends(k model.Key, r *gatewayapi.RouteRef) condition {
 	wrong := &complaints{}
 	for i := range r.Backends {
@@ -139,19 +139,19 @@ func (w *gatewayWorld) backends(k model.Key, r *gatewayapi.RouteRef) condition {
 		case ref.IsHostname():
 			w.hostname(ref, wrong)
 		case !ref.IsService():
-			wrong.add("InvalidKind", ref.Field, "%s is no Service", ref.KindText())
+			wrong.add("InvalidKind", ref.Field, "%s: use a Service", ref.KindText())
 		case !w.granted(model.GrantFrom{Kind: string(k.Kind), Namespace: k.Namespace}, ref):
-			wrong.add("RefNotPermitted", ref.Field, "no ReferenceGrant of namespace %s lets %ss of %s refer to it", ref.Namespace, k.Kind, k.Namespace)
+			wrong.add("RefNotPermitted", ref.Field, "not permitted: add a ReferenceGrant to namespace %s for %ss of %s", ref.Namespace, k.Kind, k.Namespace)
 		case s == nil:
-			wrong.add("BackendNotFound", ref.Field, "there is no Service %s in namespace %s", ref.Name, ref.Namespace)
+			wrong.add("BackendNotFound", ref.Field, "Service %s: not found in namespace %s", ref.Name, ref.Namespace)
 		case s.ExternalName == "" && s.Port(ref.Port) == nil:
-			wrong.add("BackendNotFound", ref.Field, "the Service %s has no port %d", ref.Name, ref.Port)
+			wrong.add("BackendNotFound", ref.Field, "Service %s: no port %d", ref.Name, ref.Port)
 		}
 	}
 	return wrong.resolved()
 }
 
-// hostname complains of a host that the mesh has nothing of.
+// hostname reports a host that the mesh does not have.
 func (w *gatewayWorld) hostname(ref *gatewayapi.ObjectRef, wrong *complaints) {
 	host, ports := model.Host(strings.ToLower(ref.Name)), []*model.Service(nil)
 	for o := range w.snap.All(model.KindServiceEntry) {
@@ -166,8 +166,8 @@ func (w *gatewayWorld) hostname(ref *gatewayapi.ObjectRef, wrong *complaints) {
 	}
 	switch {
 	case len(ports) == 0:
-		wrong.add("BackendNotFound", ref.Field, "there is no Service or ServiceEntry of host %s", host)
+		wrong.add("BackendNotFound", ref.Field, "host %s: no Service or ServiceEntry", host)
 	case !slices.ContainsFunc(ports, func(s *model.Service) bool { return s.Port(ref.Port) != nil }):
-		wrong.add("BackendNotFound", ref.Field, "%s has no port %d", host, ref.Port)
+		wrong.add("BackendNotFound", ref.Field, "host %s: no port %d", host, ref.Port)
 	}
 }

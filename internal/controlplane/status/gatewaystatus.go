@@ -11,8 +11,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// gatewayStatus is a status of the Gateway API's as it stands, in JSON. What is not ours is kept as it
-// is: conditions of other types, parents of other controllers.
+// gatewayStatus is a current status of the Gateway API in JSON. Conditions of other types and parents of
+// other controllers are kept.
 type gatewayStatus map[string]any
 
 func parseGatewayStatus(raw json.RawMessage) gatewayStatus {
@@ -23,7 +23,7 @@ func parseGatewayStatus(raw json.RawMessage) gatewayStatus {
 	return out
 }
 
-// items are the objects of a list.
+// items returns the objects of a list.
 func items(in map[string]any, list string) []map[string]any {
 	var out []map[string]any
 	all, _ := in[list].([]any)
@@ -35,7 +35,7 @@ func items(in map[string]any, list string) []map[string]any {
 	return out
 }
 
-// find is the object of a list with a value in a field; nil: there is none.
+// find returns the object of a list with a value in a field; nil: there is none.
 func find(list []map[string]any, field, value string) map[string]any {
 	i := slices.IndexFunc(list, func(m map[string]any) bool { return m[field] == value })
 	if i < 0 {
@@ -44,7 +44,7 @@ func find(list []map[string]any, field, value string) map[string]any {
 	return list[i]
 }
 
-// refusedCondition is the one that says that proxies refuse the object; nil: it does not.
+// refusedCondition returns the condition about a refusal by proxies; nil: there is none.
 func (s gatewayStatus) refusedCondition() map[string]any {
 	all := items(s, "conditions")
 	for _, p := range append(items(s, "parents"), items(s, "ancestors")...) {
@@ -88,7 +88,7 @@ func (s gatewayStatus) plan(o *object) patcher {
 	}
 }
 
-// same tells whether the parts of a status are there already. An empty list is as good as none.
+// same reports whether a status has the given parts. An empty list equals an absent one.
 func (s gatewayStatus) same(have gatewayStatus) bool {
 	for k, v := range s {
 		if !(isEmpty(v) && isEmpty(have[k])) && !reflect.DeepEqual(have[k], v) {
@@ -103,14 +103,15 @@ func isEmpty(v any) bool {
 	return v == nil || ok && len(list) == 0
 }
 
-// drawing makes the parts of a status that are ours.
+// drawing makes our parts of a status.
 type drawing struct {
 	*judgement
 	refuse *refusal
-	// doubtful: proxies refused it, and nobody knows whether they accept it now: that condition stays.
+	// doubtful is set if proxies refused it and it is unknown whether they accept it now: the condition
+	// stays.
 	doubtful bool
-	now      string // of conditions whose status is another one than before
-	// namespace is the object's own.
+	now      string // time for conditions whose status changes
+	// namespace is the object's namespace.
 	namespace string
 	judges    func(model.Key) bool
 }
@@ -144,8 +145,9 @@ func addressList(list []string) any {
 	return out
 }
 
-// inPlace are n entries over those of before that they replace, each in its place, so that two writers of
-// the same do not put them in order for ever; new ones come last. Others stay where they are to.
+// inPlace merges n new entries with the existing ones. A new entry takes the place of the one that it
+// replaces, so that two writers do not reorder them forever. Others come last. Existing entries of other
+// writers stay if stays holds.
 func inPlace(have []map[string]any, n int, replaces func(int, map[string]any) bool, entry func(int, map[string]any) map[string]any, stays func(map[string]any) bool) []any {
 	out, placed := []any{}, make([]bool, n)
 	for _, old := range have {
@@ -187,13 +189,13 @@ func (d *drawing) listener(old map[string]any, l *listenerConditions) map[string
 	}
 }
 
-// How statuses call whom their parts are about.
+// Fields of references in statuses.
 const (
 	parentRef   = "parentRef"
 	ancestorRef = "ancestorRef"
 )
 
-// referring are those of others as they are, and ours, each with its reference.
+// referring returns the entries of other controllers unchanged, and ours, each with its reference.
 func (d *drawing) referring(have []map[string]any, list []parentConditions, field string) []any {
 	return inPlace(have, len(list),
 		func(i int, old map[string]any) bool {
@@ -208,8 +210,8 @@ func (d *drawing) referring(have []map[string]any, list []parentConditions, fiel
 		func(old map[string]any) bool { return !d.made(old, field) })
 }
 
-// made tells whether a parent or ancestor is there because of us. Istio's own control plane has one of our names, for
-// Gateways of other classes than ours.
+// made reports whether a parent or ancestor is ours. Istio's control plane uses one of our controller names
+// for Gateways of other classes.
 func (d *drawing) made(parent map[string]any, field string) bool {
 	if parent["controllerName"] != gatewayapi.ControllerIstio {
 		return isOurController(parent["controllerName"])
@@ -225,12 +227,12 @@ func (d *drawing) made(parent map[string]any, field string) bool {
 
 func parsed(raw json.RawMessage) map[string]any {
 	var out map[string]any
-	_ = json.Unmarshal(raw, &out) // it was made by us
+	_ = json.Unmarshal(raw, &out) // this process made it
 	return out
 }
 
-// merged are conditions as they should be, in the place of those of their types. What proxies refuse is
-// said by the condition of the type refusing.
+// merged returns the wanted conditions, in the places of existing ones of their types. The condition of
+// type refusing reports what proxies refuse.
 func (d *drawing) merged(have []map[string]any, want []condition, refusing string) []any {
 	return inPlace(have, len(want),
 		func(i int, old map[string]any) bool { return old["type"] == want[i].kind },
@@ -247,7 +249,7 @@ func (d *drawing) drawn(old map[string]any, c condition, refusing string) map[st
 		}
 	}
 	if d.route == nil && d.gateway == nil && d.policy == nil && old["status"] == truth(c.ok) && old["observedGeneration"] == float64(d.generation) {
-		return old // of a GatewayClass, which Istio's own control plane may have written in its own words
+		return old // Istio's control plane may have written the condition of a GatewayClass in other words
 	}
 	return d.written(old, &c)
 }

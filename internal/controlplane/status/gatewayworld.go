@@ -15,10 +15,10 @@ type gatewayObject struct {
 	*gatewayapi.Refs
 	generation int64
 	problems   problem.List
-	partial    bool // of a route: its rules without errors count
+	partial    bool // a route whose valid rules are used
 }
 
-// condition is what a condition should say.
+// condition is a wanted condition.
 type condition struct {
 	kind    string
 	ok      bool
@@ -26,8 +26,8 @@ type condition struct {
 	message string
 }
 
-// judgement is what the status of such an object should say, of the object's generation. What it has none
-// of is nil.
+// judgement is the wanted status of a Gateway API object, for one generation. Parts that it does not have
+// are nil.
 type judgement struct {
 	generation int64
 	conditions []condition
@@ -43,26 +43,26 @@ const (
 	typeProgrammed   = "Programmed"
 	typeResolvedRefs = "ResolvedRefs"
 	typeConflicted   = "Conflicted"
-	// typePartiallyInvalid is there only where it is true.
+	// typePartiallyInvalid exists only if it is true.
 	typePartiallyInvalid = "PartiallyInvalid"
 )
 
-// gatewayWorld is what Gateways and routes are judged by: objects as the API server has them, and the
-// rest as the mesh does.
+// gatewayWorld has the input of judgements: Gateway API objects as the API server has them, and other
+// objects as the mesh uses them.
 type gatewayWorld struct {
 	snap    *store.Snapshot
 	objects map[model.Key]gatewayObject
 	grants  map[string][]*model.ReferenceGrant // by namespace
 	routers map[name][]*model.Workload         // by Gateway
-	// services are those that select something, by namespace.
+	// services are the Services with selectors, by namespace.
 	services map[string][]*model.Service
-	// obeyed are the routes that sidecars obey, by the host of a Service: the oldest of each.
+	// obeyed are the routes that sidecars use, by the host of a Service: the oldest of each.
 	obeyed map[model.Host]*model.VirtualService
-	// attached are numbers of routes by listener.
+	// attached counts routes by listener.
 	attached map[listenerKey]int
 	// reached are the Gateways whose routes lead to a Service.
 	reached map[name]map[model.Key]bool
-	// policies are the BackendTLSPolicies that count, by target.
+	// policies are the effective BackendTLSPolicies, by target.
 	policies map[model.BackendTarget]*model.BackendTLSPolicy
 }
 
@@ -70,7 +70,7 @@ type name struct{ namespace, name string }
 
 type listenerKey struct{ gateway, listener string }
 
-// judgeGateways says what the statuses of all objects of the Gateway API should be.
+// judgeGateways returns the wanted statuses of all Gateway API objects.
 func judgeGateways(snap *store.Snapshot, objects map[model.Key]gatewayObject) map[model.Key]*judgement {
 	w := &gatewayWorld{
 		snap: snap, objects: objects, grants: map[string][]*model.ReferenceGrant{}, routers: map[name][]*model.Workload{},
@@ -87,7 +87,7 @@ func judgeGateways(snap *store.Snapshot, objects map[model.Key]gatewayObject) ma
 			out[k] = class(o)
 		}
 	}
-	for k, o := range objects { // when the routes have been counted
+	for k, o := range objects { // after the routes have been counted
 		switch {
 		case o.Gateway != nil:
 			out[k] = w.gateway(k, o)
@@ -133,20 +133,20 @@ func (w *gatewayWorld) obey(v *model.VirtualService) {
 	}
 }
 
-// granted tells whether objects of a kind and namespace may refer to another one.
+// granted reports whether objects of a kind and namespace may refer to another one.
 func (w *gatewayWorld) granted(from model.GrantFrom, to *gatewayapi.ObjectRef) bool {
 	return from.Namespace == to.Namespace || slices.ContainsFunc(w.grants[to.Namespace], func(g *model.ReferenceGrant) bool {
 		return g.Allows(from, model.GrantTo{Kind: to.Kind, Name: to.Name})
 	})
 }
 
-// service is the Service that a reference means; nil: there is none.
+// service returns the Service that a reference names; nil: there is none.
 func (w *gatewayWorld) service(r *gatewayapi.ObjectRef) *model.Service {
 	s, _ := w.snap.Get(model.Key{Kind: model.KindService, Namespace: r.Namespace, Name: r.Name}).(*model.Service)
 	return s
 }
 
-// accepted says that an object is, unless it cannot be decoded; warnings are told with it.
+// accepted returns the condition of that type, with warnings. It is false if the object cannot be decoded.
 func accepted(o gatewayObject, invalid string) condition {
 	out := condition{typeAccepted, true, "Accepted", problemText(o.problems)}
 	if o.problems.HasErrors() && !o.partial {
@@ -163,7 +163,7 @@ func problemText(ps problem.List) string {
 	return shorten(texts)
 }
 
-// complaints are things that are wrong, of which the first gives the reason.
+// complaints are problems. The first gives the reason.
 type complaints struct {
 	reason string
 	texts  []string
@@ -176,7 +176,7 @@ func (c *complaints) add(reason, field, format string, args ...any) {
 	c.texts = append(c.texts, field+": "+fmt.Sprintf(format, args...))
 }
 
-// resolved is a condition that says that all references lead somewhere, or why not.
+// resolved returns the condition that all references resolve, or why not.
 func (c *complaints) resolved() condition {
 	if c.reason == "" {
 		return condition{typeResolvedRefs, true, "ResolvedRefs", ""}

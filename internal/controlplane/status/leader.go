@@ -16,7 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// LeaseName is the Lease that the control plane holds which writes.
+// LeaseName is the name of the Lease of the control plane that writes.
 const LeaseName = "moonsail-status-leader"
 
 const fieldManager = "moonsail"
@@ -27,12 +27,12 @@ const (
 	DefaultBurst     = 50
 )
 
-// Proxies is what the xDS server is to this package.
+// Proxies is the part of the xDS server that this package reads.
 type Proxies interface {
 	Refusals() []*distribution.Refusal
 }
 
-// Meter counts writes by their result: written, conflict, gone or failed.
+// Meter counts writes by result: written, conflict, gone or failed.
 type Meter interface {
 	StatusWrite(result string)
 }
@@ -41,13 +41,13 @@ type Meter interface {
 type Writer struct {
 	Board     *Board
 	Client    *kube.Client
-	Namespace string      // of the Lease
-	Identity  string      // among control planes
-	Mesh      *model.Mesh // that the control plane was started with
+	Namespace string      // namespace of the Lease
+	Identity  string      // name among control planes
+	Mesh      *model.Mesh // of the start
 	Explain   *explain.Explainer
 	Proxies   Proxies
 	Others    *Others     // nil: this control plane is alone
-	Synced    func() bool // all that there is has been read
+	Synced    func() bool // reports whether everything has been read
 	Meter     Meter
 	Log       *slog.Logger
 	Election  election.Timing // the zero value is election.DefaultTiming
@@ -57,12 +57,12 @@ type Writer struct {
 	leading bool
 }
 
-// Reporter is what tells of this control plane's own proxies.
+// Reporter returns the reporter of this control plane's own proxies.
 func (w *Writer) Reporter() *Reporter {
 	return &Reporter{Snapshot: w.Explain.Snapshot, Refusals: w.Proxies.Refusals, Explain: w.Explain.Object, Causes: w.Explain.Causes}
 }
 
-// Leads tells whether this control plane writes.
+// Leads reports whether this control plane writes.
 func (w *Writer) Leads() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,7 +75,8 @@ func (w *Writer) setLeading(yes bool) {
 	w.mu.Unlock()
 }
 
-// Run stands for election, and writes when it leads, until ctx ends. The Lease is released after the last write.
+// Run takes part in elections, and writes while it leads, until ctx ends. It releases the Lease after the
+// last write.
 func (w *Writer) Run(ctx context.Context) error {
 	config, client := w.Client.REST()
 	var err error
@@ -89,7 +90,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	candidate := &election.Candidate{
 		Leases: leases, Namespace: w.Namespace, Name: LeaseName, Identity: w.Identity, Timing: w.Election,
 		Warn: func(err error) {
-			w.Log.Warn("this control plane writes no statuses: it cannot get the Lease of the one that does", "lease", w.Namespace+"/"+LeaseName, "error", err)
+			w.Log.Warn("this control plane cannot write statuses: no access to the Lease", "lease", w.Namespace+"/"+LeaseName, "error", err)
 		},
 	}
 	if candidate.Timing == (election.Timing{}) {
@@ -101,7 +102,7 @@ func (w *Writer) Run(ctx context.Context) error {
 
 // lead looks and writes until ctx ends.
 func (w *Writer) lead(ctx context.Context) {
-	w.Log.Info("this control plane writes statuses now")
+	w.Log.Info("this control plane starts to write statuses")
 	w.setLeading(true)
 	defer w.setLeading(false)
 	if !w.loaded(ctx) {
@@ -117,10 +118,11 @@ func (w *Writer) lead(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
 	check.run(ctx, func() { working.Go(func() { write.run(ctx) }) })
-	w.Log.Info("this control plane does not write statuses any more")
+	w.Log.Info("this control plane stops writing statuses")
 }
 
-// loaded waits until everything has been read: half of it means nothing. false: ctx ended.
+// loaded waits until everything has been read: partial state would give wrong statuses. It returns false if
+// ctx ended.
 func (w *Writer) loaded(ctx context.Context) bool {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -16,32 +16,32 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// The control plane that writes asks the others each time what their proxies refuse. Each
-// finds out which of its own objects that is about, and says with what content it has these:
-// what was said of another form of an object does not count.
+// The control plane that writes asks the others what their proxies refuse. Each finds the objects that the
+// refusals are about, and sends the content hash of its form of them. Refusals of another form do not
+// count.
 
-// MethodReport is the gRPC method of control planes among themselves by which they tell what
-// their proxies refuse. It is unary; its messages are a question and a report in JSON.
+// MethodReport is the unary gRPC method by which control planes report what their proxies refuse. Its
+// messages are a question and a report in JSON.
 const MethodReport = "/moonsail.v1.ControlPlane/Refusals"
 
-// Bounds of a question, and of what it is answered with.
+// Bounds of questions and reports.
 const (
 	reportTimeout = 2 * time.Second
 	maxReported   = 1000
 )
 
-// question asks for all refusals, and how some objects stand.
+// question asks for all refusals, and for the state of some objects.
 type question struct {
 	Doubtful []model.Key `json:"doubtful,omitempty"`
 }
 
-// report is what one control plane knows by its proxies.
+// report is what one control plane knows from its proxies.
 type report struct {
 	Refused []refusedObject `json:"refused,omitempty"`
-	Stand   []standing      `json:"stand,omitempty"` // of the doubtful, in their order
+	Stand   []standing      `json:"stand,omitempty"` // state of the doubtful objects, in their order
 }
 
-// refusedObject is an object with what is refused of it.
+// refusedObject is an object with what proxies refuse of it.
 type refusedObject struct {
 	Object  model.Key `json:"object"`
 	Content string    `json:"content"` // see explain.Content
@@ -55,16 +55,16 @@ type refusedObject struct {
 	Changed bool      `json:"changed,omitempty"`
 }
 
-// standing is how far an object has come to the proxies of one control plane.
+// standing is the state of an object on one control plane.
 type standing struct {
 	Content   string         `json:"content"`
-	Known     bool           `json:"known"`     // what follows is
-	AgeMillis int64          `json:"ageMs"`     // since its last change was seen
+	Known     bool           `json:"known"`     // the fields below are known
+	AgeMillis int64          `json:"ageMs"`     // age of its last change
 	Counts    explain.Counts `json:"counts"`    // of proxies
-	Concerned int            `json:"concerned"` // of these
+	Concerned int            `json:"concerned"` // concerned proxies
 }
 
-// Reporter tells what the proxies of one control plane refuse. Its fields are read-only.
+// Reporter reports what the proxies of one control plane refuse. Its fields are read-only.
 type Reporter struct {
 	Snapshot func() *store.Snapshot
 	Refusals func() []*distribution.Refusal
@@ -72,7 +72,7 @@ type Reporter struct {
 	Causes   func(*store.Snapshot) *explain.Causes
 }
 
-// Report is MethodReport. It is for control planes alone: whoever serves it sees to that.
+// Report serves MethodReport. The port that serves it admits control planes only.
 func (r *Reporter) Report(_ context.Context, request []byte) ([]byte, error) {
 	var q question
 	if err := json.Unmarshal(request, &q); err != nil {
@@ -98,8 +98,8 @@ func (r *Reporter) report(q *question) *report {
 	return out
 }
 
-// refused is what proxies refuse, by the objects that it was made of. Of one object, resources with one
-// name are one, with the proxies of all.
+// refused returns what proxies refuse, by the objects that it is made from. Resources of one name count
+// once, with the proxies of all.
 func (r *Reporter) refused(snap *store.Snapshot) map[model.Key]refusal {
 	causes, all := r.Causes(snap), map[model.Key]map[string]refusal{}
 	for _, r := range r.Refusals() {
@@ -156,7 +156,7 @@ type Others struct {
 	last map[string]*report
 }
 
-// ask gives what each said, now or last; all tells whether they have answered now.
+// ask returns each control plane's newest report. all is set if each has answered now.
 func (o *Others) ask(ctx context.Context, q *question) (out []*report, all bool) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -179,12 +179,12 @@ func (o *Others) ask(ctx context.Context, q *question) (out []*report, all bool)
 	return out, all
 }
 
-// add adds what the proxies of another control plane refuse, of the same form of objects.
+// add adds what proxies of another control plane refuse of the same form of objects.
 func (r *report) add(all map[model.Key]refusal, snap *store.Snapshot) {
 	for i := range r.Refused {
 		o := &r.Refused[i]
 		if o.Content == "" || o.Content != contentOf(snap, o.Object) {
-			continue // it has another form of it, and will have ours soon
+			continue // the other control plane will have our form soon
 		}
 		one := refusal{
 			what: o.What, message: o.Message, proxies: o.Proxies, others: o.Others,
@@ -194,7 +194,8 @@ func (r *report) add(all map[model.Key]refusal, snap *store.Snapshot) {
 	}
 }
 
-// combined is what proxies of two tables or control planes refuse of an object. What is surer stands.
+// combined merges refusals of an object by proxies of two tables or control planes. The more certain one
+// counts.
 func combined(a, b refusal) refusal {
 	if a.what != b.what || a.proxies == 0 {
 		return joined(a, b)

@@ -6,7 +6,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// review queues an object whose status should differ; mu is held.
+// review queues an object whose status should differ. The caller holds mu.
 func (b *Board) review(k model.Key, o *object) {
 	if o.queued || o.have.plan(o) == nil {
 		return
@@ -19,8 +19,8 @@ func (b *Board) review(k model.Key, o *object) {
 	}
 }
 
-// next waits for an object whose status should differ, and takes it from the queue; false
-// where ctx ends.
+// next waits for an object whose status should differ, and removes it from the queue. It returns false if
+// ctx ends.
 func (b *Board) next(ctx context.Context) (model.Key, bool) {
 	for {
 		if k, ok := b.pop(); ok {
@@ -61,7 +61,7 @@ func (b *Board) again(k model.Key) {
 	}
 }
 
-// Queued is how many objects wait for their status to be written.
+// Queued returns the number of objects in the queue.
 func (b *Board) Queued() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -13,33 +13,33 @@ const Reconciled = "Reconciled"
 // Reasons of the condition.
 const (
 	ReasonAccepted = "Accepted"
-	ReasonWarnings = "AcceptedWithWarnings" // it is in force; some of it does not do what was meant
-	ReasonInvalid  = "Invalid"              // it is not used
-	ReasonRefused  = "RefusedByProxies"     // what was made of it is not
+	ReasonWarnings = "AcceptedWithWarnings" // in force; part of it has no effect
+	ReasonInvalid  = "Invalid"              // not used
+	ReasonRefused  = "RefusedByProxies"     // proxies refuse what is made from it
 )
 
-// facts are what is known to be wrong with an object.
+// facts are the known problems of an object.
 type facts struct {
 	problems problem.List // of its own
-	inForce  bool         // an earlier version of it is used
-	partial  bool         // what is good of it is used
-	across   problem.List // between it and others
+	inForce  bool         // an earlier version is in force
+	partial  bool         // its valid parts are in force
+	across   problem.List // problems between it and others
 	refused  *refusal     // nil: no proxy refuses it
 }
 
-// refusal is what proxies said of what was made of an object.
+// refusal is what proxies refused of what is made from an object.
 type refusal struct {
 	what    string // "CDS outbound|80||web.shop.svc.cluster.local"
 	message string
 	proxies int
-	others  int  // further resources of the object that are refused
+	others  int  // further refused resources of the object
 	shared  int  // other objects that may be meant as well
-	doubt   bool // it is not known that this object is meant
+	doubt   bool // it is uncertain that this object is meant
 	mesh    bool // the mesh's configuration may be meant as well
-	changed bool // it was changed since proxies accepted it last
+	changed bool // it changed since proxies last accepted it
 }
 
-// verdict is what a status should say.
+// verdict is what a status should be.
 type verdict struct {
 	ok       bool
 	reason   string
@@ -47,11 +47,11 @@ type verdict struct {
 	messages []message
 }
 
-// message is one of the validationMessages. Istio's schema has no place for its text: that
-// is in the condition.
+// message is one of the validationMessages. Istio's schema has no field for its text, which is in the
+// condition.
 type message struct{ name, code, url, level string }
 
-// Types of messages. The first is Istio's, which means the same.
+// Types of messages. The first one is Istio's, with its meaning.
 var (
 	messageInvalid = message{"SchemaValidationError", "IST0106", "https://istio.io/docs/reference/config/analysis/ist0106/", levelError}
 	messageWarning = message{"MoonsailWarning", "MSL0001", "", levelWarning}
@@ -59,13 +59,13 @@ var (
 	messageRefused = message{"MoonsailRefused", "MSL0003", "", levelError}
 )
 
-// Levels, as Istio's API writes them.
+// Levels of Istio's API.
 const (
 	levelError   = "ERROR"
 	levelWarning = "WARNING"
 )
 
-// ours tells messages of this package from those of others.
+// ours reports whether a message is of this package.
 func ours(name string) bool {
 	switch name {
 	case messageInvalid.name, messageWarning.name, messageAcross.name, messageRefused.name:
@@ -74,13 +74,13 @@ func ours(name string) bool {
 	return false
 }
 
-// Bounds of what a status holds: it is read by people.
+// Bounds of a status, which people read.
 const (
 	maxMessages = 20
 	maxText     = 4096 // bytes of a condition's message
 )
 
-// judge says what the status should be.
+// judge returns what the status should be.
 func (f *facts) judge() verdict {
 	v := verdict{ok: true, reason: ReasonAccepted}
 	var texts []string
@@ -109,10 +109,10 @@ func (f *facts) judge() verdict {
 	return v
 }
 
-// silent tells whether there is nothing to say.
+// silent reports whether there are no problems.
 func (v *verdict) silent() bool { return v.ok && len(v.messages) == 0 }
 
-// concerning leaves out infos, the gravest first.
+// concerning leaves out infos, and puts the worst first.
 func concerning(ps problem.List) problem.List {
 	var out problem.List
 	for _, s := range []problem.Severity{problem.SeverityError, problem.SeverityWarning} {
@@ -143,11 +143,11 @@ func between(s problem.Severity) message {
 func (f *facts) use() string {
 	switch {
 	case f.inForce:
-		return "it is not used, and its last valid version stays in force"
+		return "not used; its last valid version stays in force"
 	case f.partial:
-		return "it is used only in part"
+		return "used in part"
 	}
-	return "it is not used"
+	return "not used"
 }
 
 func text(p problem.Problem) string {
@@ -157,7 +157,7 @@ func text(p problem.Problem) string {
 	return fmt.Sprintf("%s: %s: %s", p.Severity, p.Field, p.Message)
 }
 
-// String says who refused what and why.
+// String describes the refusal: how many proxies, what, and Envoy's message.
 func (r *refusal) String() string {
 	who := "1 proxy refuses"
 	if r.proxies != 1 {
@@ -170,7 +170,7 @@ func (r *refusal) String() string {
 	return fmt.Sprintf("%s %s, and what they accepted last stays in force: %s", who, what+r.doubts(), r.message)
 }
 
-// doubts says who else may be meant.
+// doubts names what else may be meant.
 func (r *refusal) doubts() string {
 	if r.shared == 0 && !r.doubt {
 		return ""

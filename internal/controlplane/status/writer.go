@@ -17,7 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Results of writes, as they are counted.
+// Results of writes, for metrics.
 const (
 	resultWritten  = "written"
 	resultConflict = "conflict"
@@ -25,12 +25,12 @@ const (
 	resultFailed   = "failed"
 )
 
-// limiter holds writes to a rate.
+// limiter limits the rate of writes.
 type limiter interface {
 	Wait(ctx context.Context) error
 }
 
-// api is what is asked of the API server.
+// api is the part of the API server that this package calls.
 type api interface {
 	get(context.Context, *update) (*live, error)
 	patch(context.Context, *update) (*live, error)
@@ -43,11 +43,11 @@ type writer struct {
 	limit limiter
 	count func(result string)
 	log   *slog.Logger
-	// failed: the log has said that statuses cannot be written.
+	// failed is set after the log has a line about failing writes.
 	failed bool
-	pause  time.Duration // before the next write, where the last one failed
-	// forbidden is for how long a resource is set aside whose statuses may not be written; told are those
-	// of which the log has said so.
+	pause  time.Duration // pause before the next write, if the last one failed
+	// forbidden is how long a resource is set aside if its statuses may not be written. told has the
+	// resources that the log has a line about.
 	forbidden time.Duration
 	told      map[schema.GroupVersionResource]bool
 	aside     map[schema.GroupVersionResource]*time.Timer
@@ -57,7 +57,7 @@ type writer struct {
 const (
 	firstPause  = 500 * time.Millisecond
 	longest     = 30 * time.Second
-	maxAttempts = 5 // of one write, where others write the same object
+	maxAttempts = 5 // attempts of one write, if others write the same object
 	apiTimeout  = 10 * time.Second
 )
 
@@ -78,7 +78,7 @@ func (w *writer) run(ctx context.Context) {
 			w.failed, w.pause = false, 0
 		case lasting(err):
 			w.count(resultFailed)
-			w.log.Warn("the API server refuses a status", "object", k.String(), "error", err)
+			w.log.Warn("status rejected by the API server", "object", k.String(), "error", err)
 		case apierrors.IsForbidden(err):
 			w.count(resultFailed)
 			w.setAside(k, err)
@@ -90,13 +90,13 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// lasting tells errors that are about one object, and that the next attempt would meet too.
+// lasting reports whether an error is about one object and would occur again.
 func lasting(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
 		apierrors.IsMethodNotSupported(err)
 }
 
-// setAside goes on without the resource of an object for a while, which may not be written.
+// setAside skips the resource of an object for a while, because its statuses may not be written.
 func (w *writer) setAside(k model.Key, err error) {
 	r, ok := w.board.setAside(k)
 	if !ok {
@@ -104,13 +104,13 @@ func (w *writer) setAside(k model.Key, err error) {
 	}
 	if !w.told[r] {
 		w.told[r] = true
-		w.log.Warn("statuses of a resource may not be written, and are tried again now and then; apply deploy/rbac.yaml",
+		w.log.Warn("no permission to write statuses of a resource, retrying: apply deploy/rbac.yaml",
 			"resource", r.GroupResource().String(), "object", k.String(), "error", err)
 	}
 	w.aside[r] = time.AfterFunc(w.forbidden, func() { w.board.release(r) })
 }
 
-// releaseAll leaves nothing set aside to the next one that writes.
+// releaseAll releases everything that was set aside, for the next leader.
 func (w *writer) releaseAll() {
 	for r, timer := range w.aside {
 		timer.Stop()
@@ -118,11 +118,11 @@ func (w *writer) releaseAll() {
 	}
 }
 
-// rest waits after a failure, longer after each.
+// rest pauses after a failure, longer after each.
 func (w *writer) rest(ctx context.Context, err error) {
 	if !w.failed {
 		w.failed = true
-		w.log.Warn("a status cannot be written; it is tried again", "error", err)
+		w.log.Warn("status not written, retrying", "error", err)
 	}
 	w.pause = min(max(2*w.pause, firstPause), longest)
 	select {
@@ -131,8 +131,8 @@ func (w *writer) rest(ctx context.Context, err error) {
 	}
 }
 
-// write brings an object's status up to date. Each attempt waits for its turn first, so that
-// it says what is known by then.
+// write brings an object's status up to date. Each attempt waits for its turn first, so that it writes the
+// newest state.
 func (w *writer) write(ctx context.Context, k model.Key) error {
 	for range maxAttempts {
 		if err := w.limit.Wait(ctx); err != nil {
@@ -159,11 +159,11 @@ func (w *writer) write(ctx context.Context, k model.Key) error {
 			return err
 		}
 	}
-	return errors.New("others change the object all the time")
+	return errors.New("other writers change the object too often")
 }
 
-// refresh reads the newest form of an object that somebody else has written; false: there is
-// nothing to write for it.
+// refresh reads the newest form of an object that another writer changed. It returns false if there is
+// nothing to write.
 func (w *writer) refresh(ctx context.Context, u *update) (bool, error) {
 	have, err := w.api.get(ctx, u)
 	if apierrors.IsNotFound(err) {

@@ -88,7 +88,7 @@ func TestWritesOfOneObjectCoalesce(t *testing.T) {
 	require.LessOrEqual(t, b.Queued(), 1)
 	await.To(t, l, struct{}{})
 	eventually(t, "a write", func() bool { return s.wrote() == 1 })
-	require.Equal(t, "it is not used\nerror: spec: problem 999", s.message(key("web")), "it says what is known when it is written")
+	require.Equal(t, "not used\nerror: spec: problem 999", s.message(key("web")), "it says what is known when it is written")
 	eventually(t, "nothing left to write", func() bool { return b.Queued() == 0 })
 }
 

@@ -12,29 +12,28 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// The protocols of OTLP, as OTEL_EXPORTER_OTLP_PROTOCOL names them.
+// The protocols of OTLP, with their names in OTEL_EXPORTER_OTLP_PROTOCOL.
 const (
 	protocolGRPC = "grpc"
 	protocolHTTP = "http/protobuf"
 )
 
-// Config is where traces go. The zero value is nowhere.
+// Config is the destination of traces. The zero value is none.
 type Config struct {
 	protocol string
-	endpoint string // an URL; empty: the exporter reads it, like all else, from the environment
+	endpoint string // a URL; empty: the exporter reads it from the environment
 }
 
-// On tells whether traces go anywhere.
+// On reports whether traces are sent.
 func (c Config) On() bool { return c.protocol != "" }
 
-// String is where traces go, for people.
+// String describes the destination.
 func (c Config) String() string {
-	return cmp.Or(c.endpoint, "as OTEL_EXPORTER_OTLP_* say") + " (" + c.protocol + ")"
+	return cmp.Or(c.endpoint, "as set by OTEL_EXPORTER_OTLP_*") + " (" + c.protocol + ")"
 }
 
-// Read finds where traces go: to endpoint, which is --otlp-endpoint, or to where OpenTelemetry's
-// variables say. Headers, certificates, timeouts, compression, sampling and attributes of the
-// resource are read from the variables in either case.
+// Read finds the destination: endpoint, which is --otlp-endpoint, or OpenTelemetry's variables. Headers,
+// certificates, timeouts, compression, sampling and resource attributes always come from the variables.
 func Read(endpoint string, lookup func(string) (string, bool)) (Config, error) {
 	env := func(names ...string) string {
 		for _, n := range names {
@@ -51,14 +50,14 @@ func Read(endpoint string, lookup func(string) (string, bool)) (Config, error) {
 	case kind == "none":
 		return Config{}, nil
 	case kind != "" && kind != "otlp":
-		return Config{}, fmt.Errorf("OTEL_TRACES_EXPORTER=%s: only otlp and none are known", kind)
+		return Config{}, fmt.Errorf("OTEL_TRACES_EXPORTER=%s: unknown: use otlp or none", kind)
 	}
 	if endpoint == "" && env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT") == "" {
 		return Config{}, nil
 	}
 	protocol := cmp.Or(env("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"), protocolHTTP)
 	if protocol != protocolGRPC && protocol != protocolHTTP {
-		return Config{}, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL=%s: it is %s or %s", protocol, protocolGRPC, protocolHTTP)
+		return Config{}, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL=%s: unknown: use %s or %s", protocol, protocolGRPC, protocolHTTP)
 	}
 	if endpoint == "" {
 		return Config{protocol: protocol}, nil
@@ -66,18 +65,18 @@ func Read(endpoint string, lookup func(string) (string, bool)) (Config, error) {
 	return parse(endpoint, protocol)
 }
 
-// parse reads an endpoint: grpc and grpcs are http and https with the other protocol.
+// parse reads an endpoint. grpc and grpcs are http and https with the other protocol.
 func parse(endpoint, protocol string) (Config, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" {
-		return Config{}, fmt.Errorf("--otlp-endpoint %q is not an URL: the form is http://HOST:4318 or grpc://HOST:4317, with https or grpcs for TLS", endpoint)
+		return Config{}, fmt.Errorf("--otlp-endpoint %q: not a URL: use http://HOST:4318 or grpc://HOST:4317, with https or grpcs for TLS", endpoint)
 	}
 	switch u.Scheme {
 	case "grpc", "grpcs":
 		protocol, u.Scheme = protocolGRPC, "http"+strings.TrimPrefix(u.Scheme, "grpc")
 	case "http", "https":
 	default:
-		return Config{}, fmt.Errorf("--otlp-endpoint %q: the scheme is http, https, grpc or grpcs", endpoint)
+		return Config{}, fmt.Errorf("--otlp-endpoint %q: unknown scheme: use http, https, grpc or grpcs", endpoint)
 	}
 	if protocol == protocolHTTP && strings.Trim(u.Path, "/") == "" {
 		u.Path = "/v1/traces"
@@ -85,7 +84,7 @@ func parse(endpoint, protocol string) (Config, error) {
 	return Config{protocol: protocol, endpoint: u.String()}, nil
 }
 
-// exporter makes what sends spans. It connects when there is something to send.
+// exporter makes the exporter of spans. It connects when there is something to send.
 func (c Config) exporter(ctx context.Context) (sdk.SpanExporter, error) {
 	if c.protocol == protocolGRPC {
 		var opts []otlptracegrpc.Option

@@ -14,11 +14,11 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// spell makes a change a trace.
+// spell turns a change into a trace.
 //
-// The root is the change, from its first event to the last answer. Its children are the
-// stages: each begins where the one before ends, and together they are as long as the root.
-// Below the stage "ack" are proxies: from when the first response was on its way.
+// The root is the change, from its first event to the last answer. Its children are the stages: each begins
+// where the one before ends, so that their sum is the root. Below the stage "ack" are proxies, from the
+// first response on.
 func (e *Exporter) spell(t *changelog.Trace) {
 	stages, total := t.Timeline.Split(time.Nanosecond)
 	ctx, root := e.tracer.Start(context.Background(), "change "+t.Summary(1), trace.WithNewRoot(),
@@ -27,7 +27,7 @@ func (e *Exporter) spell(t *changelog.Trace) {
 	for i, took := range stages {
 		stage := changelog.Stage(i)
 		if t.Timeline[i] < 0 {
-			continue // it never ended: nothing was sent, say
+			continue // the stage never ended, for example because nothing was sent
 		}
 		c, s := e.tracer.Start(ctx, stage.String(), trace.WithTimestamp(at))
 		if stage == changelog.StageAck {
@@ -51,13 +51,13 @@ func (e *Exporter) spellAnswers(ctx context.Context, sent time.Time, answers []c
 			s.SetStatus(codes.Error, a.Text)
 		}
 		if a.At.Before(sent) {
-			a.At = sent // it is told by another stream's clock
+			a.At = sent // another stream's clock
 		}
 		s.End(trace.WithTimestamp(a.At))
 	}
 }
 
-// failure is what is wrong with how a change ended; "" where nothing is.
+// failure describes what is wrong with the end of a change; "" if nothing is.
 func failure(c *changelog.Change) string {
 	switch {
 	case c.State != changelog.Distributed:
@@ -68,7 +68,7 @@ func failure(c *changelog.Change) string {
 	return ""
 }
 
-// attributesOf are a change's. Lists are of the objects that the change log remembers, in
+// attributesOf returns the attributes of a change. Its lists are of the objects that the change log has, in
 // one order.
 func attributesOf(c *changelog.Change) []attribute.KeyValue {
 	var keys, kinds, operations, versions []string

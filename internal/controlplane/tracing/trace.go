@@ -1,9 +1,8 @@
-// Package tracing makes each change of the mesh a trace for OpenTelemetry: the stages of its
-// way are spans, and so are the answers of the proxies that tell most about it. It is off
-// unless it is told where traces go.
+// Package tracing makes each change of the mesh a trace for OpenTelemetry: its stages are spans, and so are
+// the answers of the slowest and refusing proxies. It is off unless a destination is configured.
 //
-// A change is handed over when it is over. So tracing costs the pipeline a send to a bounded
-// queue, and never waits for a collector.
+// It gets a change after its end. So tracing costs the pipeline a send to a bounded queue, and never waits
+// for a collector.
 package tracing
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/moonsail/moonsail/internal/version"
 )
 
-// Meter counts what became of traces; *changelog.Metrics.
+// Meter counts the results of traces. *changelog.Metrics implements it.
 type Meter interface {
 	TraceDropped()
 	Spans(n int, exported bool)
@@ -30,13 +29,13 @@ type Meter interface {
 
 // Bounds.
 const (
-	maxQueued     = 256 // changes that wait for the exporter; more are dropped, and counted
+	maxQueued     = 256 // changes that wait for the exporter; further ones are dropped, and counted
 	maxBatch      = 512 // spans from which on a request is sent; a change has at most 18
 	exportTimeout = 10 * time.Second
-	flushTimeout  = 3 * time.Second // at the end
+	flushTimeout  = 3 * time.Second // time to flush at the end
 )
 
-// Exporter sends changes as traces; it is the change log's Tracer. One goroutine, Run's, does the work.
+// Exporter sends changes as traces. It is the change log's Tracer. All work is in Run's goroutine.
 type Exporter struct {
 	// Read-only.
 	queue  chan changelog.Trace
@@ -46,10 +45,10 @@ type Exporter struct {
 	tracer trace.Tracer
 	spans  *collector
 
-	failing bool // Run's: the last request failed
+	failing bool // owned by Run: the last request failed
 }
 
-// New makes an exporter; Run must be called.
+// New returns an exporter. Run must be called.
 func New(ctx context.Context, c Config, meter Meter, log *slog.Logger) (*Exporter, error) {
 	out, err := c.exporter(ctx)
 	if err != nil {
@@ -59,7 +58,7 @@ func New(ctx context.Context, c Config, meter Meter, log *slog.Logger) (*Exporte
 }
 
 func newExporter(out sdk.SpanExporter, meter Meter, log *slog.Logger) *Exporter {
-	// The SDK tells the whole process what a collector took in part.
+	// The SDK reports through a global handler what a collector took only in part.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("OpenTelemetry", "err", err) }))
 	spans := &collector{}
 	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans), sdk.WithResource(describe()))
@@ -69,7 +68,7 @@ func newExporter(out sdk.SpanExporter, meter Meter, log *slog.Logger) *Exporter 
 	}
 }
 
-// describe says which process this is; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go before.
+// describe identifies this process. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
 func describe() *resource.Resource {
 	host, _ := os.Hostname()
 	ours := resource.NewSchemaless(attribute.String("service.name", "moonsail"),
@@ -90,8 +89,8 @@ func (e *Exporter) Trace(t changelog.Trace) {
 	}
 }
 
-// Run sends traces until ctx ends, and then for flushTimeout what is left. A request holds
-// what has come while the last one was under way.
+// Run sends traces until ctx ends, and then flushes for flushTimeout. A request contains what came during
+// the last one.
 func (e *Exporter) Run(ctx context.Context) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -106,7 +105,7 @@ func (e *Exporter) Run(ctx context.Context) {
 	e.flush(work)
 }
 
-// send exports a change, and with it those that wait, up to a batch.
+// send exports a change, and with it waiting changes, up to a batch.
 func (e *Exporter) send(ctx context.Context, t changelog.Trace) {
 	e.spell(&t)
 	for len(e.spans.ended) < maxBatch {
@@ -121,7 +120,7 @@ func (e *Exporter) send(ctx context.Context, t changelog.Trace) {
 	e.export(ctx)
 }
 
-// flush sends what is left until ctx ends, and ends the exporter.
+// flush sends what is left until ctx ends, and closes the exporter.
 func (e *Exporter) flush(ctx context.Context) {
 	for len(e.queue) > 0 && ctx.Err() == nil {
 		e.send(ctx, <-e.queue)
@@ -129,10 +128,10 @@ func (e *Exporter) flush(ctx context.Context) {
 	for range len(e.queue) {
 		e.meter.TraceDropped()
 	}
-	_ = e.out.Shutdown(ctx) // nothing of ours is lost by that
+	_ = e.out.Shutdown(ctx) // it has nothing of ours
 }
 
-// export sends the spans that have ended. What the collector does not take is lost.
+// export sends the spans that have ended. What the collector rejects is lost.
 func (e *Exporter) export(ctx context.Context) {
 	spans := e.spans.take()
 	if len(spans) == 0 {
@@ -144,15 +143,15 @@ func (e *Exporter) export(ctx context.Context) {
 	e.meter.Spans(len(spans), err == nil)
 	switch {
 	case err != nil && !e.failing:
-		e.log.Warn("traces are lost: the collector does not take them", "err", err)
+		e.log.Warn("traces are lost: the collector rejects them", "err", err)
 	case err == nil && e.failing:
-		e.log.Info("the collector takes traces again")
+		e.log.Info("the collector accepts traces again")
 	}
 	e.failing = err != nil
 }
 
-// collector is the SDK's processor of spans: it keeps those that have ended until they are
-// taken. One goroutine makes spans and takes them.
+// collector is the SDK's span processor: it keeps ended spans until they are taken. One goroutine makes
+// spans and takes them.
 type collector struct{ ended []sdk.ReadOnlySpan }
 
 func (c *collector) take() []sdk.ReadOnlySpan {

@@ -250,8 +250,8 @@ func TestWhereTracesGo(t *testing.T) {
 		"another exporter":  {env: map[string]string{generic: "http://c:4318", "OTEL_TRACES_EXPORTER": "zipkin"}, fails: "OTEL_TRACES_EXPORTER=zipkin"},
 		"json":              {env: map[string]string{generic: "http://c:4318", protocol: "http/json"}, fails: "OTEL_EXPORTER_OTLP_PROTOCOL=http/json"},
 		"no URL":            {endpoint: "c:4318", fails: `--otlp-endpoint "c:4318"`},
-		"no host":           {endpoint: "http:///x", fails: "is not an URL"},
-		"scheme":            {endpoint: "ftp://c", fails: "the scheme is http, https, grpc or grpcs"},
+		"no host":           {endpoint: "http:///x", fails: "not a URL"},
+		"scheme":            {endpoint: "ftp://c", fails: "unknown scheme: use http, https, grpc or grpcs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Read(c.endpoint, func(k string) (string, bool) { v, ok := c.env[k]; return v, ok })

@@ -17,8 +17,8 @@ import (
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
-// keeper keeps the authority's certificate in a webhook configuration, so that the API server
-// trusts this process. Each control plane adds its own to those of others.
+// keeper keeps the authority's certificate in a webhook configuration, so that the API server trusts this
+// process. Each control plane adds its own certificate to those of others.
 type keeper struct {
 	name      string
 	kind      func(*kube.Client) (configurations, error)
@@ -69,15 +69,15 @@ func mutating(c *kube.Client) (configurations, error) {
 	}, nil
 }
 
-// Timing of looks at the configuration.
+// Intervals of checks of the configuration.
 const (
-	keepEvery  = 15 * time.Second // while all is well
+	keepEvery  = 15 * time.Second // after success
 	retryEvery = 2 * time.Second
-	againEvery = 20 * time.Millisecond // where another control plane was first: until it is done, Pods are refused here
+	againEvery = 20 * time.Millisecond // after a conflict with another control plane: until the certificate is added, this one rejects Pods
 	apiTimeout = 10 * time.Second
 )
 
-// pause is how long after a look, and what came of it, the next one is.
+// pause returns the time until the next check.
 func pause(err error) time.Duration {
 	switch {
 	case err == nil:
@@ -88,8 +88,8 @@ func pause(err error) time.Duration {
 	return retryEvery
 }
 
-// maxTrusted bounds how many of our certificates a bundle holds: control planes that are
-// gone leave theirs behind, and the newest stay.
+// maxTrusted bounds our certificates in a bundle. Control planes that are gone leave theirs behind; the
+// newest stay.
 const maxTrusted = 16
 
 // run keeps it until ctx ends.
@@ -112,7 +112,7 @@ func (k *keeper) run(ctx context.Context) error {
 		case apierrors.IsConflict(err):
 		case told != err.Error():
 			told = err.Error()
-			k.log.Warn("the API server cannot be told to trust the webhook; it is tried again", "config", k.name, "error", err)
+			k.log.Warn("the API server does not trust the webhook, retrying", "config", k.name, "error", err)
 		}
 		select {
 		case <-ctx.Done():

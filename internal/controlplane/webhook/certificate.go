@@ -18,20 +18,19 @@ import (
 	"github.com/moonsail/moonsail/internal/security/servercert"
 )
 
-// Issuer names the certificates that are made here.
+// Issuer is in the names of the certificates that are made here.
 const issuer = "moonsail-validator"
 
-// validity of certificates that are made here: they live in memory, with the process.
+// validity of certificates that are made here. They are kept in memory only.
 const validity = 5 * 365 * 24 * time.Hour
 
-// authority is a certificate authority of this process alone, and the certificate that it
-// has issued last.
+// authority is a certificate authority of this process, with the last certificate that it issued.
 type authority struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
 	PEM  []byte // of cert
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	names []string
 	leaf  *tls.Certificate
 }
@@ -46,7 +45,7 @@ func newAuthority(now time.Time) (*authority, error) {
 		return nil, err
 	}
 	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
-	// No two of them have one name: a bundle may hold many.
+	// Each has a name of its own, because a bundle may contain many.
 	template.Subject.CommonName = fmt.Sprintf("%s %x", issuer, template.SerialNumber)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -70,8 +69,8 @@ func template(now time.Time) (*x509.Certificate, error) {
 	}, nil
 }
 
-// issue makes a certificate for names, which may be addresses, and for those that it was asked
-// for before; unless there is one.
+// issue makes a certificate for names, which may be addresses, and for all earlier names; unless there is
+// one.
 func (a *authority) issue(names []string, now time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,13 +99,13 @@ func (a *authority) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return a.leaf, nil
 }
 
-// files is a certificate of files, which are read again when they change.
+// files is a certificate in files, which are read again when they change.
 type files struct {
 	cert, key string
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	loaded *tls.Certificate
-	at     [2]time.Time // modification times of what is loaded
+	at     [2]time.Time // modification times of the loaded files
 }
 
 func (f *files) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {

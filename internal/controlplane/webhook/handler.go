@@ -1,8 +1,11 @@
-// Package webhook is a validating webhook: it tells an API server which of Istio's objects
-// cannot be used, before they are stored, with the checks of `moonsail analyze`.
+// Package webhook has the admission webhooks. The validating one rejects Istio objects that cannot be used,
+// before they are stored, with the checks of `moonsail analyze`. The mutating one adds a sidecar to Pods.
 //
-// What is wrong with an object by itself refuses it. What is wrong between it and others is
-// a warning: the others may come next.
+// An error in an object itself rejects it. A problem between objects is a warning, because the other object
+// may come next.
+//
+// Start reading at Handler.ServeHTTP and Injector.ServeHTTP. bundle.go and trust.go make the API server
+// trust the webhooks.
 package webhook
 
 import (
@@ -21,13 +24,13 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// Path is where reviews go.
+// Path is the path of reviews.
 const Path = "/validate"
 
-// maxBody bounds a review, in bytes: etcd takes objects up to 1.5 MB, and an update has two.
+// maxBody bounds a review, in bytes: etcd accepts objects up to 1.5 MB, and an update has two.
 const maxBody = 3 << 20
 
-// Results, as they are counted.
+// Results, for metrics.
 const (
 	resultAllowed    = "allowed"
 	resultRefused    = "refused"
@@ -37,8 +40,8 @@ const (
 // Handler answers reviews.
 type Handler struct {
 	Decoder  config.Decoder
-	Snapshot func() *store.Snapshot // what there is beside the object
-	// RootNamespace has the mesh's configuration.
+	Snapshot func() *store.Snapshot // the other objects
+	// RootNamespace is the namespace of the mesh's configuration.
 	RootNamespace string
 	Count         func(result string)
 	Log           *slog.Logger
@@ -48,17 +51,17 @@ type Handler struct {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			h.Log.Error("a review ended in a panic", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			h.unreadable(w, http.StatusInternalServerError, "the review failed; see the control plane's log")
+			h.Log.Error("panic in a review", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			h.unreadable(w, http.StatusInternalServerError, "review failed: see the control plane's log")
 		}
 	}()
 	if r.URL.Path != Path {
-		http.Error(w, "reviews are at "+Path, http.StatusNotFound)
+		http.Error(w, "not found: send reviews to "+Path, http.StatusNotFound)
 		return
 	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		h.unreadable(w, http.StatusMethodNotAllowed, "an AdmissionReview comes by POST")
+		h.unreadable(w, http.StatusMethodNotAllowed, "method not allowed: send an AdmissionReview by POST")
 		return
 	}
 	review, code, err := read(w, r)
@@ -69,7 +72,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	response := h.review(review.Request)
 	h.Count(resultOf(response))
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response}) // nobody is left to tell
+	_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response}) // the caller is gone
 }
 
 func resultOf(r *admissionv1.AdmissionResponse) string {
@@ -84,30 +87,30 @@ func (h *Handler) unreadable(w http.ResponseWriter, code int, text string) {
 	http.Error(w, text, code)
 }
 
-// read takes a request's review, or says what is wrong with the request.
+// read reads a request's review, and returns the HTTP status of an error.
 func read(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReview, int, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("the body has more than %d bytes", maxBody)
+		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("body: more than %d bytes", maxBody)
 	case err != nil:
-		return nil, http.StatusBadRequest, fmt.Errorf("the body cannot be read: %w", err)
+		return nil, http.StatusBadRequest, fmt.Errorf("body: %w", err)
 	}
 	review := &admissionv1.AdmissionReview{}
 	if err := json.Unmarshal(body, review); err != nil {
-		return nil, http.StatusBadRequest, fmt.Errorf("the body is no AdmissionReview: %w", err)
+		return nil, http.StatusBadRequest, fmt.Errorf("body: not an AdmissionReview: %w", err)
 	}
 	if want := admissionv1.SchemeGroupVersion.String(); review.APIVersion != want || review.Kind != "AdmissionReview" {
-		return nil, http.StatusBadRequest, fmt.Errorf("the body is %q of %q; an AdmissionReview of %s is asked for", review.Kind, review.APIVersion, want)
+		return nil, http.StatusBadRequest, fmt.Errorf("body: %q of %q: send an AdmissionReview of %s", review.Kind, review.APIVersion, want)
 	}
 	if review.Request == nil || review.Request.UID == "" {
-		return nil, http.StatusBadRequest, errors.New("the AdmissionReview has no request, or its request has no uid")
+		return nil, http.StatusBadRequest, errors.New("AdmissionReview: no request, or no uid in it")
 	}
 	return review, http.StatusOK, nil
 }
 
-// allow is the answer to what there is nothing to say about.
+// allow is an answer without remarks.
 func allow(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{UID: r.UID, Allowed: true}
 }

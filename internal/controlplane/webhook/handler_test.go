@@ -105,10 +105,10 @@ func TestRequestsThatAreNoReviews(t *testing.T) {
 		code                     int
 		text                     string
 	}{
-		{"no body", http.MethodPost, Path, "", http.StatusBadRequest, "no AdmissionReview"},
-		{"no JSON", http.MethodPost, Path, "{", http.StatusBadRequest, "no AdmissionReview"},
+		{"no body", http.MethodPost, Path, "", http.StatusBadRequest, "not an AdmissionReview"},
+		{"no JSON", http.MethodPost, Path, "{", http.StatusBadRequest, "not an AdmissionReview"},
 		{"another kind", http.MethodPost, Path, `{"apiVersion":"v1","kind":"Pod"}`, http.StatusBadRequest, `"Pod" of "v1"`},
-		{"an old version", http.MethodPost, Path, `{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"}`, http.StatusBadRequest, "admission.k8s.io/v1 is asked for"},
+		{"an old version", http.MethodPost, Path, `{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"}`, http.StatusBadRequest, "send an AdmissionReview of admission.k8s.io/v1"},
 		{"no request", http.MethodPost, Path, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, http.StatusBadRequest, "no request"},
 		{"too much", http.MethodPost, Path, `"` + strings.Repeat("x", maxBody), http.StatusRequestEntityTooLarge, "more than"},
 		{"another method", http.MethodGet, Path, "", http.StatusMethodNotAllowed, "POST"},

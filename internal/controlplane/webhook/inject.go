@@ -15,11 +15,11 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/inject"
 )
 
-// InjectPath is where Pods go that may get a sidecar. As with Istio it may be followed by
-// /cluster/ID and /net/NETWORK, where the webhook's configuration says them.
+// InjectPath is the path for Pods that may get a sidecar. As in Istio, /cluster/ID and /net/NETWORK may
+// follow it.
 const InjectPath = "/inject"
 
-// Results of injection, as they are counted.
+// Results of injection, for metrics.
 const (
 	resultInjected = "injected"
 	resultSkipped  = "skipped"
@@ -28,7 +28,7 @@ const (
 // Injector answers reviews of Pods with a patch that adds a sidecar.
 type Injector struct {
 	Config *inject.Config
-	// Said is what the mesh says of sidecars now; nil: nothing.
+	// Said returns the mesh's settings for sidecars; nil: none.
 	Said  func() *model.ProxyConfigs
 	Count func(result string)
 	Log   *slog.Logger
@@ -38,8 +38,8 @@ type Injector struct {
 func (i *Injector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			i.Log.Error("an injection ended in a panic", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			i.unreadable(w, http.StatusInternalServerError, "the injection failed; see the control plane's log")
+			i.Log.Error("panic in an injection", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			i.unreadable(w, http.StatusInternalServerError, "injection failed: see the control plane's log")
 		}
 	}()
 	config, err := i.configFor(r.URL.Path)
@@ -49,7 +49,7 @@ func (i *Injector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		i.unreadable(w, http.StatusMethodNotAllowed, "an AdmissionReview comes by POST")
+		i.unreadable(w, http.StatusMethodNotAllowed, "method not allowed: send an AdmissionReview by POST")
 		return
 	}
 	review, code, err := read(w, r)
@@ -60,7 +60,7 @@ func (i *Injector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	response, result := i.review(config, review.Request)
 	i.Count(result)
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response}) // nobody is left to tell
+	_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response}) // the caller is gone
 }
 
 func (i *Injector) unreadable(w http.ResponseWriter, code int, text string) {
@@ -68,7 +68,7 @@ func (i *Injector) unreadable(w http.ResponseWriter, code int, text string) {
 	http.Error(w, text, code)
 }
 
-// configFor is the configuration with what a path says over it.
+// configFor returns the configuration with the settings of a path.
 func (i *Injector) configFor(path string) (*inject.Config, error) {
 	words := strings.Split(strings.Trim(strings.TrimPrefix(path, InjectPath), "/"), "/")
 	config := *i.Config
@@ -81,47 +81,47 @@ func (i *Injector) configFor(path string) (*inject.Config, error) {
 	for n := 0; n < len(words); n += 2 {
 		into, ok := map[string]*string{"cluster": &config.ClusterID, "net": &config.Network}[words[n]]
 		if !ok || n+1 == len(words) || words[n+1] == "" {
-			return nil, fmt.Errorf("pods are reviewed at %s, or %s/cluster/ID/net/NETWORK", InjectPath, InjectPath)
+			return nil, fmt.Errorf("unknown path: use %s or %s/cluster/ID/net/NETWORK", InjectPath, InjectPath)
 		}
 		*into = words[n+1]
 	}
 	return &config, nil
 }
 
-// review decides about a pod and patches it.
+// review decides about a Pod and patches it.
 func (i *Injector) review(c *inject.Config, r *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse, result string) {
 	if r.Kind.Group != "" || r.Kind.Kind != "Pod" || r.Operation != admissionv1.Create || r.SubResource != "" {
 		return allow(r), resultSkipped
 	}
 	pod := &corev1.Pod{}
 	if err := json.Unmarshal(r.Object.Raw, pod); err != nil {
-		return refuse(r, fmt.Sprintf("the Pod cannot be read: %v", err)), resultRefused
+		return refuse(r, fmt.Sprintf("Pod: %v", err)), resultRefused
 	}
 	pod.ManagedFields = nil
 	name := first(pod.Name, pod.GenerateName)
-	// The API server says the namespace beside the object, too.
+	// The API server sends the namespace beside the object.
 	own := pod.Namespace
 	pod.Namespace = r.Namespace
 	if ok, why := c.Decide(pod); !ok {
-		i.Log.Debug("a pod gets no sidecar", "pod", name, "namespace", r.Namespace, "why", why)
+		i.Log.Debug("pod without sidecar", "pod", name, "namespace", r.Namespace, "why", why)
 		return allow(r), resultSkipped
 	}
 	injected, err := c.Inject(pod, inject.OwnerOf(pod))
 	if err != nil {
-		i.Log.Warn("a pod could not be injected", "pod", name, "namespace", r.Namespace, "error", err)
-		return refuse(r, fmt.Sprintf("the sidecar cannot be added: %v", err)), resultRefused
+		i.Log.Warn("injection failed", "pod", name, "namespace", r.Namespace, "error", err)
+		return refuse(r, fmt.Sprintf("sidecar not added: %v", err)), resultRefused
 	}
 	pod.Namespace, injected.Namespace = own, own
 	patch, err := inject.Patch(pod, injected)
 	if err != nil {
-		return refuse(r, fmt.Sprintf("the sidecar cannot be added: %v", err)), resultRefused
+		return refuse(r, fmt.Sprintf("sidecar not added: %v", err)), resultRefused
 	}
 	response = allow(r)
 	if patch != nil {
 		kind := admissionv1.PatchTypeJSONPatch
 		response.Patch, response.PatchType = patch, &kind
 	}
-	i.Log.Info("a pod got a sidecar", "pod", name, "namespace", r.Namespace)
+	i.Log.Info("sidecar added to pod", "pod", name, "namespace", r.Namespace)
 	return response, resultInjected
 }
 

@@ -5,7 +5,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// proxyConfigs are what the mesh says of sidecars now.
+// proxyConfigs returns the mesh's current settings for sidecars.
 func (h *Handler) proxyConfigs() *model.ProxyConfigs {
 	snap := h.Snapshot()
 	out := &model.ProxyConfigs{RootNamespace: h.RootNamespace}

@@ -25,7 +25,7 @@ var compared = []model.Kind{
 	model.KindKubernetesGateway, model.KindHTTPRoute, model.KindGRPCRoute, model.KindTLSRoute, model.KindTCPRoute, model.KindReferenceGrant, model.KindBackendTLSPolicy,
 }
 
-// maxWarnings bounds what one answer tells; the API server drops what is beyond 4 KB.
+// maxWarnings bounds the warnings of one answer. The API server drops everything beyond 4 KB.
 const maxWarnings = 20
 
 // review checks the object of a request.
@@ -36,17 +36,17 @@ func (h *Handler) review(r *admissionv1.AdmissionRequest) *admissionv1.Admission
 	}
 	var meta metav1.PartialObjectMetadata
 	if err := json.Unmarshal(r.Object.Raw, &meta); err != nil {
-		return refuse(r, fmt.Sprintf("the object cannot be read: %v", err))
+		return refuse(r, fmt.Sprintf("object: %v", err))
 	}
 	if meta.DeletionTimestamp != nil {
-		return allow(r) // nothing must keep it from going: finalizers are taken off by updates
+		return allow(r) // a deletion must never be blocked: finalizers are removed by updates
 	}
 	if !h.concerns(kind, r.Object.Raw) {
 		return allow(r)
 	}
 	out := h.Decoder.FromRaw(kind, r.Object.Raw)
 	if out.OtherRevision {
-		return allow(r) // that revision has a webhook of its own
+		return allow(r) // that revision has its own webhook
 	}
 	if out.Problems.HasErrors() && kind.Group != gatewayapi.Group {
 		response := refuse(r, complaint(out.Problems))
@@ -58,10 +58,9 @@ func (h *Handler) review(r *admissionv1.AdmissionRequest) *admissionv1.Admission
 	return response
 }
 
-// concerns tells whether an object is the mesh's business. The Gateway API has other implementations: a
-// route is theirs where none of its parents is a Service, or a Gateway of ours. For the same reason
-// nothing of that API is refused, only warned of, and nothing is said here of its kinds that have no
-// effect in the mesh.
+// concerns reports whether an object belongs to the mesh. The Gateway API has other implementations: a
+// route is theirs if none of its parents is a Service or a Gateway of ours. For the same reason an object
+// of that API only gets warnings, and its kinds without effect in the mesh are ignored.
 func (h *Handler) concerns(kind config.Resource, raw []byte) bool {
 	if kind.Group == gatewayapi.Group && !kind.Read {
 		return false
@@ -71,7 +70,7 @@ func (h *Handler) concerns(kind config.Resource, raw []byte) bool {
 	}
 	outline := gatewayapi.RefsOf(kind.Model, raw)
 	if outline == nil || outline.Route == nil {
-		return true // it cannot be read, which is told
+		return true // it cannot be decoded, which is an error
 	}
 	snap := h.Snapshot()
 	return slices.ContainsFunc(outline.Route.Parents, func(p gatewayapi.ParentRef) bool {
@@ -90,7 +89,7 @@ func lookup(k metav1.GroupVersionKind) (config.Resource, bool) {
 	return config.Resource{}, false
 }
 
-// across is what is wrong between an object and those that there are: no more than warnings.
+// across returns the problems between an object and the others, as warnings.
 func (h *Handler) across(o model.Object) problem.List {
 	if o == nil {
 		return nil
@@ -119,7 +118,7 @@ func complaint(ps problem.List) string {
 	return strings.Join(lines, "; ")
 }
 
-// warnings tell problems of some severities.
+// warnings returns the problems of some severities.
 func warnings(ps problem.List, of ...problem.Severity) []string {
 	var out []string
 	for _, p := range ps {

@@ -16,20 +16,20 @@ import (
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
-// Options say how the webhook is reached. Without files its certificate is made here.
+// Options configure the webhooks. Without certificate files, a certificate is made here.
 type Options struct {
-	Addr     string // empty: there is no webhook
+	Addr     string // empty: the webhooks are off
 	CertFile string
 	KeyFile  string
-	// Config is the ValidatingWebhookConfiguration that is told to trust a certificate
-	// which is made here; empty: none.
+	// Config is the ValidatingWebhookConfiguration that gets the certificate which is made here; empty:
+	// none.
 	Config string
-	// InjectConfig is the MutatingWebhookConfiguration likewise.
+	// InjectConfig is the MutatingWebhookConfiguration that gets it.
 	InjectConfig string
-	Inject       *inject.Config // nil: there is no injection
-	// Names are what such a certificate is for, where no Config says it.
+	Inject       *inject.Config // nil: no injection
+	// Names are the names in the certificate if there is no Config.
 	Names []string
-	Trust *Trust // of the configurations; nil: nobody asks for it
+	Trust *Trust // trust in the configurations; nil: not tracked
 }
 
 // Server serves the webhook.
@@ -40,7 +40,7 @@ type Server struct {
 	log         *slog.Logger
 }
 
-// NewServer reads or makes the certificate. client is needed for a Config alone.
+// NewServer reads or makes the certificate. Only a Config needs client.
 func NewServer(o Options, h *Handler, client *kube.Client) (*Server, error) {
 	s := &Server{handler: h, log: h.Log}
 	if o.Inject != nil {
@@ -50,7 +50,7 @@ func NewServer(o Options, h *Handler, client *kube.Client) (*Server, error) {
 		f := &files{cert: o.CertFile, key: o.KeyFile}
 		s.certificate = f.certificate
 		if _, err := f.certificate(nil); err != nil {
-			return nil, fmt.Errorf("the webhook's certificate: %w", err)
+			return nil, fmt.Errorf("certificate of the webhook: %w", err)
 		}
 		return s, nil
 	}
@@ -78,7 +78,7 @@ const (
 	shutdownWithin = 5 * time.Second
 )
 
-// Serve answers until ctx ends, and finishes what has begun.
+// Serve serves until ctx ends, and finishes requests in progress.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := s.keep(ctx, cancel)
@@ -86,8 +86,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return cmp.Or(err, ended())
 }
 
-// keep has the API server trust the certificate until ctx ends; one that fails cancels that. ended waits for
-// the end, and gives the failure.
+// keep keeps the certificate in the configurations until ctx ends. A failure cancels the server. ended
+// waits for the end, and returns the failure.
 func (s *Server) keep(ctx context.Context, cancel context.CancelFunc) (ended func() error) {
 	var keeping sync.WaitGroup
 	failed := make(chan error, len(s.keepers))
@@ -102,11 +102,11 @@ func (s *Server) keep(ctx context.Context, cancel context.CancelFunc) (ended fun
 	return func() error {
 		keeping.Wait()
 		close(failed)
-		return <-failed // the first, if there is any
+		return <-failed // the first error, if any
 	}
 }
 
-// answer is Serve without the keepers, whom its end ends.
+// answer is Serve without the keepers, which end with it.
 func (s *Server) answer(ctx context.Context, cancel context.CancelFunc, ln net.Listener) error {
 	server := &http.Server{
 		Handler:     s.handler,
@@ -129,7 +129,7 @@ func (s *Server) answer(ctx context.Context, cancel context.CancelFunc, ln net.L
 	return err
 }
 
-// shutDown ends a server after what it has begun, or in time without that.
+// shutDown ends a server after the requests in progress, or after a timeout.
 func shutDown(ctx context.Context, server *http.Server) {
 	within, end := context.WithTimeout(context.WithoutCancel(ctx), shutdownWithin)
 	defer end()

@@ -10,27 +10,27 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// trustWithin bounds how long a control plane is not ready because the API server has not been told to trust its
-// webhooks: it serves proxies, too, which would go without.
+// trustWithin bounds how long a control plane is not ready because the API server does not trust its
+// webhooks. It also serves proxies, which would have no configuration.
 const trustWithin = 30 * time.Second
 
-// Trust knows of the configurations that this process is to write its certificate into whether it is there. Until then
-// the API server cannot call this process, and refuses what it would ask it about. Nil: there are none.
+// Trust records for each webhook configuration whether it has this process's certificate. Until it has, the
+// API server cannot call this process and rejects objects. A nil Trust has no configurations.
 type Trust struct {
 	begun time.Time
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	states map[string]*trusted
-	names  []string // of the configurations, in order
+	names  []string // names of the configurations, in order
 }
 
-// trusted is how it stands with one configuration.
+// trusted is the state of one configuration.
 type trusted struct {
-	done bool  // it was there once
-	err  error // of the last look; nil: there was none yet, or it is there
+	done bool  // it had the certificate once
+	err  error // of the last check; nil: not checked yet, or it has the certificate
 }
 
-// newTrust is told of the configurations of some keepers.
+// newTrust returns a Trust of the configurations of some keepers.
 func newTrust(begun time.Time, names ...string) *Trust {
 	t := &Trust{begun: begun, states: map[string]*trusted{}}
 	for _, n := range names {
@@ -42,15 +42,15 @@ func newTrust(begun time.Time, names ...string) *Trust {
 	return t
 }
 
-// NewTrust is that of the webhooks of a server; they are waited for from now on.
+// NewTrust returns a Trust of the webhooks of a server. Waiting starts now.
 func NewTrust(o Options, now time.Time) *Trust {
 	if o.CertFile != "" {
-		return nil // whoever issued that puts its CA there
+		return nil // the issuer of the files also sets the CA
 	}
 	return newTrust(now, o.Config, o.InjectConfig)
 }
 
-// note takes what came of a look at a configuration.
+// note records the result of a check of a configuration.
 func (t *Trust) note(name string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,8 +59,8 @@ func (t *Trust) note(name string, err error) {
 	}
 }
 
-// Waiting says which configurations do not have the certificate yet and may get it soon; nil: there are none.
-// One that has had it, or is not there, or that this process may not write, is not waited for.
+// Waiting names the configurations that do not have the certificate yet and may get it soon; nil: none. It
+// does not wait for a configuration that had it, does not exist, or cannot be written.
 func (t *Trust) Waiting(now time.Time) error {
 	if t == nil || now.Sub(t.begun) >= trustWithin {
 		return nil
@@ -73,7 +73,7 @@ func (t *Trust) Waiting(now time.Time) error {
 		if s.done || outOfReach(s.err) {
 			continue
 		}
-		text := "the certificate of this webhook is not in the webhook configuration " + n + " yet, so that the API server does not trust it"
+		text := "webhook configuration " + n + ": the certificate of this webhook is missing, so that the API server does not trust it"
 		if s.err != nil {
 			text += ": " + s.err.Error()
 		}
@@ -85,7 +85,7 @@ func (t *Trust) Waiting(now time.Time) error {
 	return errors.New(strings.Join(texts, "; ") + fmt.Sprintf(" (waiting for %s at most)", trustWithin))
 }
 
-// Problems are configurations that do not have the certificate and are not waited for.
+// Problems names the configurations that do not have the certificate and are not waited for.
 func (t *Trust) Problems(now time.Time) []string {
 	if t == nil {
 		return nil
@@ -97,15 +97,15 @@ func (t *Trust) Problems(now time.Time) []string {
 		s := t.states[n]
 		switch {
 		case s.err != nil && (s.done || outOfReach(s.err) || now.Sub(t.begun) >= trustWithin):
-			out = append(out, fmt.Sprintf("the API server cannot be told to trust this webhook: %s: %v; %s", n, s.err, remedy(s.err)))
+			out = append(out, fmt.Sprintf("webhook configuration %s: certificate not written: %v: %s", n, s.err, remedy(s.err)))
 		case s.err == nil && !s.done && now.Sub(t.begun) >= trustWithin:
-			out = append(out, fmt.Sprintf("the API server has not answered about the webhook configuration %s, so that it does not trust this webhook", n))
+			out = append(out, fmt.Sprintf("webhook configuration %s: no answer from the API server, which does not trust this webhook yet", n))
 		}
 	}
 	return out
 }
 
-// Lacking is how many configurations do not have the certificate, as far as is known.
+// Lacking counts the configurations that do not have the certificate.
 func (t *Trust) Lacking() int {
 	if t == nil {
 		return 0
@@ -121,7 +121,7 @@ func (t *Trust) Lacking() int {
 	return n
 }
 
-// outOfReach tells whether waiting does not help: somebody has to do something.
+// outOfReach reports whether only a person can resolve an error.
 func outOfReach(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
 }
@@ -129,9 +129,9 @@ func outOfReach(err error) bool {
 func remedy(err error) string {
 	switch {
 	case apierrors.IsNotFound(err):
-		return "apply it (deploy/webhook.yaml and deploy/injector.yaml), or leave out the flag that names it"
+		return "apply deploy/webhook.yaml and deploy/injector.yaml, or remove the flag that names it"
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return "give this control plane the rights of deploy/rbac.yaml, or a certificate by --webhook-cert"
+		return "apply deploy/rbac.yaml, or set a certificate with --webhook-cert"
 	}
-	return "it is tried again"
+	return "retrying"
 }

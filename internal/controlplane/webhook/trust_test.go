@@ -22,10 +22,10 @@ func TestTrust(t *testing.T) {
 		waiting, problem string
 		lacking          int
 	}{
-		"at the start":              {nil, soon, "is not in the webhook configuration injector yet", "", 1},
+		"at the start":              {nil, soon, "injector: the certificate of this webhook is missing", "", 1},
 		"no answer":                 {[]error{errors.New("connection refused")}, soon, "connection refused (waiting for 30s at most)", "", 1},
-		"no answer for long":        {[]error{errors.New("connection refused")}, late, "", "injector: connection refused; it is tried again", 1},
-		"no word for long":          {nil, late, "", "has not answered about the webhook configuration injector", 1},
+		"no answer for long":        {[]error{errors.New("connection refused")}, late, "", "connection refused: retrying", 1},
+		"no word for long":          {nil, late, "", "injector: no answer from the API server", 1},
 		"written":                   {[]error{errors.New("connection refused"), nil}, soon, "", "", 0},
 		"no rights":                 {[]error{forbidden}, soon, "", "deploy/rbac.yaml", 1},
 		"not there":                 {[]error{missing}, soon, "", "deploy/injector.yaml", 1},
