@@ -26,9 +26,9 @@ metadata: {name: cart, namespace: shop}
 spec: {host: cart, trafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}}}`, n+1)
 }
 
-// TestStagesAddUpToTheWhole: the whole is measured beside the change log, from the event to
-// the moment in which the proxy sends its ACK. Of that, less than 1 % is in no stage, at the
-// 99th percentile of many changes, and every stage is known.
+// TestStagesAddUpToTheWhole measures the whole beside the change log, from the event to the moment in which
+// the proxy sends its ACK. At the 99th percentile of many changes, less than 1 % of it is in no stage, and
+// every stage is known.
 func TestStagesAddUpToTheWhole(t *testing.T) {
 	const changes = 200
 	o := options(t)
@@ -80,7 +80,7 @@ func ends(c *changelog.Change) []time.Time {
 	return []time.Time{c.Times.Stored, c.Times.Derived, c.Times.Translated, c.Times.FirstSent, c.Times.LastAcked}
 }
 
-// distributed waits until all of these changes are, and gives them.
+// distributed waits until all of these changes are distributed, and returns them.
 func distributed(t *testing.T, addr string, wanted map[model.Revision]time.Time) []changelog.Change {
 	t.Helper()
 	var out []changelog.Change

@@ -17,8 +17,9 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// TestAlertsAskForMetricsThatThereAre holds deploy/alerts.yaml to what the control plane has.
-func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
+// TestAlertsUseExistingMetrics checks that deploy/alerts.yaml uses metrics that the control plane
+// has.
+func TestAlertsUseExistingMetrics(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/alerts.yaml")
 	require.NoError(t, err)
 	var file struct {
@@ -40,7 +41,7 @@ func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	// Metrics with labels are there once something has happened.
+	// Metrics with labels exist after their first event.
 	m := changelog.NewMetrics()
 	m.Rejected(resource.Cluster)
 	m.WatchAPIServer(func() changelog.APIServer {
@@ -53,7 +54,7 @@ func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
 	for _, f := range families {
 		there += "\n# HELP " + f.GetName() + " "
 	}
-	there += "\n# HELP moonsail_propagation_seconds " // once a change has come through: tested in telemetry
+	there += "\n# HELP moonsail_propagation_seconds " // exists after the first change: tested in changelog
 	for _, r := range file.Groups[0].Rules {
 		names := regexp.MustCompile(`\b(?:moonsail|pilot)_[a-z_]+`).FindAllString(r.Expr, -1)
 		require.NotEmpty(t, names, r.Alert)

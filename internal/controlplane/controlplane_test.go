@@ -70,7 +70,7 @@ func start(t *testing.T, o Options) *plane {
 	return p
 }
 
-// end stops the control plane and gives what Run returned.
+// end stops the control plane and returns the result of Run.
 func (p *plane) end(t *testing.T) error {
 	t.Helper()
 	p.stop()
@@ -113,7 +113,7 @@ func TestServesAndStops(t *testing.T) {
 
 func servesAndStops(t *testing.T, transport server.Transport) {
 	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // it runs last: clients are closed by then
+	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // it runs last, after clients are closed
 	o := options(t)
 	o.Transport = transport
 	p := start(t, o)
@@ -132,8 +132,7 @@ func servesAndStops(t *testing.T, transport server.Transport) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestEndsWithACause holds that a context that ends with a cause, as a signal's does, is
-// no failure.
+// TestEndsWithACause checks that a context which ends with a cause, like a signal's, is not a failure.
 func TestEndsWithACause(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o := options(t)

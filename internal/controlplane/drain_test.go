@@ -46,8 +46,8 @@ func (jsonCodec) Marshal(v any) ([]byte, error)   { return json.Marshal(v) }
 func (jsonCodec) Unmarshal(b []byte, v any) error { return json.Unmarshal(b, v) }
 func (jsonCodec) Name() string                    { return "json" }
 
-// TestLeave is a workload's leave as its sidecar asks for it: it is answered with the ACK of
-// the last proxy, and not before.
+// TestLeave deregisters a workload as its sidecar does: the answer comes with the ACK of the last proxy,
+// and not before.
 func TestLeave(t *testing.T) {
 	for _, transport := range []server.Transport{server.TransportGRPC, server.TransportHTTP2} {
 		t.Run(string(transport), func(t *testing.T) { leave(t, transport) })
@@ -104,7 +104,7 @@ func leave(t *testing.T, transport server.Transport) {
 	_, have = next()
 	require.ElementsMatch(t, []string{"10.1.1.1", "10.1.1.2"}, have, "it stays after all")
 	cart.Stay, cart.WaitMillis = false, 50
-	a, err = call(cart) // the proxy has not answered the last one
+	a, err = call(cart) // the proxy has not answered the last response
 	require.NoError(t, err)
 	require.Len(t, a.Lacking, 1)
 	require.Equal(t, "web-1.shop", a.Lacking[0].Proxy)

@@ -20,7 +20,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// TestCertificates: workloads get certificates for themselves, by a token or by the last one.
+// TestCertificates checks that workloads get certificates for themselves, by a token or by the previous
+// certificate.
 func TestCertificates(t *testing.T) { overEach(t, certificates) }
 
 func certificates(t *testing.T, transport server.Transport) {
@@ -69,7 +70,7 @@ func certificates(t *testing.T, transport server.Transport) {
 	}
 }
 
-// TestConfigurationByCertificate: a proxy is who its certificate says, or nobody.
+// TestConfigurationByCertificate checks that a proxy can only be what its certificate says.
 func TestConfigurationByCertificate(t *testing.T) { overEach(t, configurationByCertificate) }
 
 func configurationByCertificate(t *testing.T, transport server.Transport) {
@@ -92,8 +93,8 @@ func configurationByCertificate(t *testing.T, transport server.Transport) {
 	requireStatus(t, err, codes.Unavailable)
 }
 
-// TestCertificateExpiresOnAConnection: an old connection does not outlive what it was made with,
-// where something new is asked for.
+// TestCertificateExpiresOnAConnection checks that a connection cannot request anything new after its
+// certificate has expired.
 func TestCertificateExpiresOnAConnection(t *testing.T) { overEach(t, expiresOnAConnection) }
 
 func expiresOnAConnection(t *testing.T, transport server.Transport) {
@@ -121,8 +122,8 @@ func expiresOnAConnection(t *testing.T, transport server.Transport) {
 	require.NoError(t, p.proxy(p.dial(p.must("web-token")), "shop", "web"), "new ones are believed, without a restart")
 }
 
-// TestLeaveByCertificate: workloads may have themselves leave, and nobody else.
-func TestLeaveByCertificate(t *testing.T) { overEach(t, leaveByCertificate) }
+// TestDeregisterByCertificate checks that workloads may deregister themselves only.
+func TestDeregisterByCertificate(t *testing.T) { overEach(t, leaveByCertificate) }
 
 func leaveByCertificate(t *testing.T, transport server.Transport) {
 	p := startWithIdentities(t, transport)

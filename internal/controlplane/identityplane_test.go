@@ -74,7 +74,7 @@ func startWithIdentities(t *testing.T, transport server.Transport) *identityPlan
 	return startIdentities(t, filepath.Join(t.TempDir(), "ca"), func(o *Options) { o.Transport = transport })
 }
 
-// startIdentities is one of several with the same authority.
+// startIdentities starts a control plane with a given authority, which several may share.
 func startIdentities(t *testing.T, caDir string, change func(*Options)) *identityPlane {
 	t.Helper()
 	o, addr := options(t), make(chan string, 1)
@@ -101,7 +101,7 @@ func (p *identityPlane) trust() {
 	require.True(p.t, p.roots.AppendCertsFromPEM(b))
 }
 
-// dial connects by the name of istiod, and shows certificates where they are given.
+// dial connects by the name of istiod, with the certificates that are given.
 func (p *identityPlane) dial(certificates ...*tls.Certificate) *grpc.ClientConn {
 	p.t.Helper()
 	conf := &tls.Config{RootCAs: p.roots, ServerName: "istiod.istio-system.svc", MinVersion: tls.VersionTLS12}
@@ -114,7 +114,7 @@ func (p *identityPlane) dial(certificates ...*tls.Certificate) *grpc.ClientConn 
 	return conn
 }
 
-// ask asks for a certificate; token is empty where none is shown.
+// ask requests a certificate; an empty token is not sent.
 func (p *identityPlane) ask(conn *grpc.ClientConn, token string, change func(*securityv1alpha1.IstioCertificateRequest)) (*tls.Certificate, error) {
 	p.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

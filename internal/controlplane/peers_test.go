@@ -28,19 +28,19 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// mesh is some control planes of one mesh, each of which knows those that were started before.
+// mesh is several control planes of one mesh. Each knows those that started before it.
 type mesh struct {
 	t      *testing.T
 	caDir  string
 	planes []*identityPlane
-	dirs   []string // of their configurations
+	dirs   []string // directories of their configurations
 }
 
 func newMesh(t *testing.T) *mesh {
 	return &mesh{t: t, caDir: filepath.Join(t.TempDir(), "ca")}
 }
 
-// add starts one that knows those before, and others at addresses.
+// add starts a control plane that knows the earlier ones, and further addresses.
 func (m *mesh) add(more ...string) *identityPlane {
 	m.t.Helper()
 	unheard := len(more) > 0
@@ -48,9 +48,9 @@ func (m *mesh) add(more ...string) *identityPlane {
 		more = append(more, p.secure)
 	}
 	p := startIdentities(m.t, m.caDir, func(o *Options) {
-		o.Replicas = Replicas{Addresses: more, Every: 20 * time.Millisecond, Patience: time.Minute} // nobody is silent
+		o.Replicas = Replicas{Addresses: more, Every: 20 * time.Millisecond, Patience: time.Minute} // no peer counts as silent
 		if unheard {
-			o.Replicas.Patience = 2 * time.Second // on a busy machine others are heard within that
+			o.Replicas.Patience = 2 * time.Second // long enough for a busy machine
 		}
 		m.dirs = append(m.dirs, o.ConfigDir)
 	})
@@ -58,7 +58,7 @@ func (m *mesh) add(more ...string) *identityPlane {
 	return p
 }
 
-// caller is a sidecar that has the endpoints of cart, and ACKs them when it is told to.
+// caller is a sidecar that has the endpoints of cart, and ACKs them when the test says so.
 type caller struct {
 	t      *testing.T
 	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
@@ -68,7 +68,7 @@ type caller struct {
 
 const cartCluster = "outbound|80||cart.shop.svc.cluster.local"
 
-// connectCaller gives a caller that has been sent endpoints, and has not ACKed them.
+// connectCaller returns a caller that was sent endpoints, and has not ACKed them.
 func connectCaller(t *testing.T, conn *grpc.ClientConn, name, ip string, metadata map[string]any) *caller {
 	t.Helper()
 	ctx, cancel := context.WithCancel(await.Context(t))
@@ -89,10 +89,10 @@ func connectCaller(t *testing.T, conn *grpc.ClientConn, name, ip string, metadat
 	return c
 }
 
-// receives takes the next endpoints of cart.
+// receives returns the next endpoints of cart.
 func (c *caller) receives(want ...string) {
 	c.t.Helper()
-	stop := time.AfterFunc(time.Minute, c.cancel) // it fails rather than hangs
+	stop := time.AfterFunc(time.Minute, c.cancel) // a failure instead of a hang
 	defer stop.Stop()
 	r, err := c.stream.Recv()
 	require.NoError(c.t, err)
@@ -109,7 +109,7 @@ func (c *caller) ack() {
 
 const cartNode = "sidecar~10.1.1.1~cart-1.shop~shop.svc.cluster.local"
 
-// askToLeave has cart's sidecar leave.
+// askToLeave deregisters cart as its sidecar does.
 func (p *identityPlane) askToLeave(wait time.Duration) <-chan agentapi.DeregisterResponse {
 	p.t.Helper()
 	conn, out := p.dial(p.must("cart-token")), make(chan agentapi.DeregisterResponse, 1)
@@ -124,8 +124,8 @@ func (p *identityPlane) askToLeave(wait time.Duration) <-chan agentapi.Deregiste
 	return out
 }
 
-// TestLeaveAsksAllControlPlanes: callers that are connected to others are waited for, too.
-func TestLeaveAsksAllControlPlanes(t *testing.T) {
+// TestDeregisterAsksAllControlPlanes checks that callers on other control planes are waited for, too.
+func TestDeregisterAsksAllControlPlanes(t *testing.T) {
 	m := newMesh(t)
 	var callers []*caller
 	for i, name := range []string{"web-1", "web-2", "web-3"} {
@@ -147,9 +147,9 @@ func TestLeaveAsksAllControlPlanes(t *testing.T) {
 	require.Equal(t, 2, a.Peers)
 }
 
-// TestLeaveAlone is the same where the control plane knows of no other: its answer comes while a
-// caller, which is connected elsewhere, has the endpoint still.
-func TestLeaveAlone(t *testing.T) {
+// TestDeregisterWithoutPeers is the counterexample: a control plane without peers answers while a caller on another one
+// still has the endpoint.
+func TestDeregisterWithoutPeers(t *testing.T) {
 	m := newMesh(t)
 	other := m.add()
 	c := connectCaller(t, other.dial(other.must("web-token")), "web-1", "10.1.0.1", nil)
@@ -162,18 +162,18 @@ func TestLeaveAlone(t *testing.T) {
 	require.Zero(t, a.Peers)
 }
 
-// unreached are addresses of one that answers nothing until the test ends, and of nobody.
+// unreached returns the addresses of a server that answers nothing until the test ends, and of none.
 func unreached(t *testing.T) (silent, gone string) {
 	t.Helper()
-	says, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts by the kernel, and says nothing
+	says, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // the kernel accepts, and nothing answers
 	require.NoError(t, err)
 	t.Cleanup(func() { says.Close() })
 	return says.Addr().String(), "127.0.0.1:1"
 }
 
-// TestLeaveNamesWhoIsNotReached: a control plane that does not answer is named; one that does
-// not answer at all does not keep the others' answers.
-func TestLeaveNamesWhoIsNotReached(t *testing.T) {
+// TestDeregisterNamesUnreachablePeers checks that a control plane without an answer is named, and that it does
+// not delay the answers of others.
+func TestDeregisterNamesUnreachablePeers(t *testing.T) {
 	silent, gone := unreached(t)
 	m := newMesh(t)
 	m.add()
@@ -187,9 +187,8 @@ func TestLeaveNamesWhoIsNotReached(t *testing.T) {
 	require.Less(t, a.TookMillis, 55_000.0, "there is a bound for that")
 }
 
-// TestLeaveNamesAnImpostor: who is listed as a control plane, and cannot show that it is one, is
-// told nothing.
-func TestLeaveNamesAnImpostor(t *testing.T) {
+// TestDeregisterNamesAnImpostor checks that a listed control plane which cannot authenticate gets no request.
+func TestDeregisterNamesAnImpostor(t *testing.T) {
 	m := newMesh(t)
 	own := m.add()
 	web := own.must("web-token")
@@ -202,7 +201,7 @@ func TestLeaveNamesAnImpostor(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_ = conn.(*tls.Conn).HandshakeContext(context.Background()) // the other end ends it
+			_ = conn.(*tls.Conn).HandshakeContext(context.Background()) // the other end closes it
 			conn.Close()
 		}
 	})
@@ -214,8 +213,8 @@ func TestLeaveNamesAnImpostor(t *testing.T) {
 	require.Contains(t, a.Lacking[0].Reason, "not authenticated as a control plane of this mesh")
 }
 
-// TestPeersAlone: what control planes ask one another is answered to nobody else.
-func TestPeersAlone(t *testing.T) {
+// TestPeerMethodsNeedCertificates checks that methods of control planes are for control planes only.
+func TestPeerMethodsNeedCertificates(t *testing.T) {
 	p := newMesh(t).add()
 	plain, err := grpc.NewClient(p.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
@@ -231,7 +230,7 @@ func TestPeersAlone(t *testing.T) {
 	}
 }
 
-// TestPlainPeers: control planes that have no TLS at all ask one another in plain text.
+// TestPlainPeers checks that control planes without TLS call each other in plain text.
 func TestPlainPeers(t *testing.T) {
 	first := options(t)
 	other := start(t, first)
@@ -250,9 +249,9 @@ func TestPlainPeers(t *testing.T) {
 	require.Equal(t, 1, a.Peers)
 }
 
-// TestStartsWithDepartures: a control plane that starts while a workload leaves tells no proxy
-// anything else.
-func TestStartsWithDepartures(t *testing.T) {
+// TestStartsWithDrainNotices checks that a control plane which starts while a workload drains sends its
+// proxies nothing older.
+func TestStartsWithDrainNotices(t *testing.T) {
 	m := newMesh(t)
 	require.Empty(t, (<-m.add().askToLeave(time.Minute)).Lacking)
 	p := m.add()
@@ -260,9 +259,9 @@ func TestStartsWithDepartures(t *testing.T) {
 	c.receives("10.1.1.2")
 }
 
-// TestComesBackElsewhere: a workload that has left, and starts again and connects to another
-// control plane, gets calls again from everywhere.
-func TestComesBackElsewhere(t *testing.T) {
+// TestReturnsOnAnotherControlPlane checks that a drained workload which starts again on another control plane gets
+// calls from all proxies.
+func TestReturnsOnAnotherControlPlane(t *testing.T) {
 	m := newMesh(t)
 	other := m.add()
 	p := m.add()
@@ -274,7 +273,7 @@ func TestComesBackElsewhere(t *testing.T) {
 	c.receives("10.1.1.1", "10.1.1.2")
 }
 
-// TestStays: what is withdrawn at one is withdrawn at all.
+// TestStays checks that a withdrawal on one control plane withdraws the notice on all.
 func TestStays(t *testing.T) {
 	m := newMesh(t)
 	other := m.add()

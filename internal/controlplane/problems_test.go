@@ -8,8 +8,8 @@ import (
 	"github.com/moonsail/moonsail/internal/config/problem"
 )
 
-// TestProblemsAreOfOneAnswer: whoever asks meanwhile has another one.
-func TestProblemsAreOfOneAnswer(t *testing.T) {
+// TestProblemListsAreIndependent checks that concurrent readers get lists of their own.
+func TestProblemListsAreIndependent(t *testing.T) {
 	shared := append(make(problem.List, 0, 2), problem.Problem{Message: "source"})
 	first := joined(shared, problem.List{{Message: "first"}})
 	second := joined(shared, problem.List{{Message: "second"}})

@@ -18,7 +18,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// page reads a debug page; others is what its header says.
+// page reads a debug page; others is the value of its header.
 func (p *identityPlane) page(path string, into any) (status int, others string) {
 	p.t.Helper()
 	resp, err := http.Get("http://" + p.http + path)
@@ -37,7 +37,7 @@ func (p *identityPlane) page(path string, into any) (status int, others string) 
 	return resp.StatusCode, resp.Header.Get(debug.HeaderOthers)
 }
 
-// explains waits until what is known of cart-2 is as it is to be.
+// explains waits for a state of cart-2.
 func (p *identityPlane) explains(query string, is func(*explain.Explanation) bool) *explain.Explanation {
 	p.t.Helper()
 	var last *explain.Explanation
@@ -49,14 +49,14 @@ func (p *identityPlane) explains(query string, is func(*explain.Explanation) boo
 	return last
 }
 
-// move gives cart-2 another address at one of the control planes.
+// move gives cart-2 another address on one of the control planes.
 func (m *mesh) move(i int, address string) {
 	m.t.Helper()
 	text := strings.ReplaceAll(ownersYAML, "10.1.1.2", address)
 	require.NoError(m.t, os.WriteFile(filepath.Join(m.dirs[i], "shop.yaml"), []byte(text), 0o600))
 }
 
-// connect has a caller that has everything.
+// connect returns a caller that has everything.
 func (p *identityPlane) connect(name, ip string, endpoints ...string) *caller {
 	p.t.Helper()
 	c := connectCaller(p.t, p.dial(p.must("web-token")), name, ip, nil)
@@ -65,8 +65,8 @@ func (p *identityPlane) connect(name, ip string, endpoints ...string) *caller {
 	return c
 }
 
-// TestExplainsForAll: an object's change is everywhere when each control plane has that version,
-// and the proxies of each have it.
+// TestExplainsForAll checks that an object's change is everywhere when each control plane has that version,
+// and its proxies have it.
 func TestExplainsForAll(t *testing.T) {
 	m := newMesh(t)
 	first, second := m.add(), m.add()
@@ -103,9 +103,9 @@ func TestExplainsForAll(t *testing.T) {
 	require.Len(t, e.Proxies, 2)
 }
 
-// TestNamesWhoIsSilent: nothing is everywhere while a control plane does not answer, and metrics
-// tell of it.
-func TestNamesWhoIsSilent(t *testing.T) {
+// TestNamesSilentPeers checks that nothing counts as everywhere while a control plane does not answer, and
+// that metrics show it.
+func TestNamesSilentPeers(t *testing.T) {
 	silent, gone := unreached(t)
 	m := newMesh(t)
 	m.add()
@@ -140,7 +140,7 @@ func TestNamesWhoIsSilent(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// TestListsAllProxies: with whose they are; those of one where that is asked for.
+// TestListsAllProxies checks that proxies are listed with their control planes, or those of one on request.
 func TestListsAllProxies(t *testing.T) {
 	m := newMesh(t)
 	first, second := m.add(), m.add()
@@ -173,9 +173,8 @@ func TestListsAllProxies(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, status)
 }
 
-// TestWhoHasMovedIsNotMissed: a proxy that left one control plane and is connected to another one
-// is not disconnected.
-func TestWhoHasMovedIsNotMissed(t *testing.T) {
+// TestMovedProxiesAreNotDisconnected checks that a proxy which moved to another control plane is not disconnected.
+func TestMovedProxiesAreNotDisconnected(t *testing.T) {
 	m := newMesh(t)
 	first, second := m.add(), m.add()
 	first.connect("web-1", "10.1.0.1", "10.1.1.1", "10.1.1.2").cancel()

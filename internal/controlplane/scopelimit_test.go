@@ -18,13 +18,13 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// TestManyScopesOfOneIdentity: who says something else on each stream is refused at some point, with a reason, and
-// counted; others are not.
-func TestManyScopesOfOneIdentity(t *testing.T) {
+// TestLimitOfProxyGroups checks that an identity whose streams all differ is refused at its limit,
+// with a reason and a count, and that others are not.
+func TestLimitOfProxyGroups(t *testing.T) {
 	overEach(t, func(t *testing.T, transport server.Transport) {
 		p := startWithLimit(t, transport, 3)
 		web := p.dial(p.must("web-token"))
-		for i := range 2 { // each has an inbound scope of its own
+		for i := range 2 { // each has a proxy group of its own
 			require.NoError(t, holdStream(t, web, "web", i))
 		}
 		err := holdStream(t, web, "web", 2)

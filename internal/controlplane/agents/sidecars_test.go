@@ -35,8 +35,8 @@ func proxyAt(peer string, port uint16, ips ...string) *server.ProxyState {
 	return &server.ProxyState{ID: "node", Name: "web", Namespace: "shop", Peer: peer, Protocol: "delta", Proxy: &model.Proxy{ID: "node", IPs: ips, StatusPort: port}}
 }
 
-// TestWhereAgentsAreAsked: a proxy cannot have the control plane ask somebody else.
-func TestWhereAgentsAreAsked(t *testing.T) {
+// TestAgentAddresses checks that a proxy cannot have the control plane call other addresses.
+func TestAgentAddresses(t *testing.T) {
 	for name, c := range map[string]struct {
 		proxy *server.ProxyState
 		want  string
@@ -86,14 +86,14 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// none is a control plane of a proxy that is to have nothing of its own.
+// none is a control plane whose proxy should have nothing.
 type none struct{ distribution.Proxies }
 
 func (none) Intended(string, ...resource.Type) (*model.Proxy, []distribution.Intended, bool) {
 	return &model.Proxy{ID: "node"}, nil, true
 }
 
-// newAsker gives an asker of one agent that answers so.
+// newAsker returns a client of one agent with a fixed answer.
 func newAsker(t *testing.T, answer http.HandlerFunc) *Client {
 	t.Helper()
 	agent := httptest.NewServer(answer)
@@ -113,7 +113,7 @@ func TestSampleTellsWhatItCouldNotAsk(t *testing.T) {
 	require.Len(t, a.Sample(t.Context(), where, 1, 1), 1)
 }
 
-// TestAgentsHaveNoEnvoy: an agent that asks for plugins is no Envoy that could use them.
+// TestAgentsHaveNoEnvoy checks that streams of agents for plugins do not count as Envoys.
 func TestAgentsHaveNoEnvoy(t *testing.T) {
 	agent := proxyAt("127.0.0.1:1", 0, "127.0.0.1")
 	agent.Proxy.Extensions = true
@@ -121,7 +121,7 @@ func TestAgentsHaveNoEnvoy(t *testing.T) {
 	require.Empty(t, a.Sample(t.Context(), []distribution.ProxySyncStatus{{ID: "1", Position: distribution.StateACKed}}, 1, 3))
 }
 
-// meter remembers what it was told.
+// meter records what it counts.
 type meter struct {
 	mu      sync.Mutex // guards results
 	results []string
@@ -133,8 +133,9 @@ func (m *meter) InUse(_ time.Duration, result string) {
 	m.results = append(m.results, result)
 }
 
-// TestSamplerBlocksNobody: while one change is measured others go by, and it ends.
-func TestSamplerBlocksNobody(t *testing.T) {
+// TestSamplerDoesNotBlock checks that changes are skipped while one is measured, and that the measurement
+// ends.
+func TestSamplerDoesNotBlock(t *testing.T) {
 	asked := make(chan struct{})
 	a := newAsker(t, func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -155,7 +156,7 @@ func TestSamplerBlocksNobody(t *testing.T) {
 	for range 10 {
 		s.Trace(trace) // it returns
 	}
-	s.Trace(changelog.Trace{}) // nobody has it
+	s.Trace(changelog.Trace{}) // no proxy has it
 	cancel()
 	await.From(t, ended)
 	require.Empty(t, m.results, "nothing is known of who was asked when it ended")

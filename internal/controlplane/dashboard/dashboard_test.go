@@ -21,7 +21,8 @@ func get(t *testing.T, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestPaths: all that the page refers to is served, as what it is, and it may ask nobody but its control plane.
+// TestPaths checks that everything the page refers to is served with its type, and that the page may only
+// call its control plane.
 func TestPaths(t *testing.T) {
 	types := map[string]string{".css": "text/css", "js": "text/javascript"}
 	for _, path := range dashboard.Paths {
@@ -43,7 +44,8 @@ func TestPaths(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(t, "/dashboard/dashboard.go").Code)
 }
 
-// TestIdentifiers: what the program looks for on the page is there, and what it asks for are pages that there are.
+// TestIdentifiers checks that the page has the elements that the program looks for, and that the pages it
+// requests exist.
 func TestIdentifiers(t *testing.T) {
 	page := get(t, dashboard.Path).Body.String()
 	program := get(t, "/dashboard/dashboard.js").Body.String()
@@ -60,7 +62,7 @@ func TestIdentifiers(t *testing.T) {
 	}
 }
 
-// TestNoMarkup: texts of a mesh are never read as HTML.
+// TestNoMarkup checks that texts of a mesh are never parsed as HTML.
 func TestNoMarkup(t *testing.T) {
 	program := get(t, "/dashboard/dashboard.js").Body.String()
 	for _, word := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("} {

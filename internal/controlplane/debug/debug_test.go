@@ -81,7 +81,7 @@ func whole(t *testing.T) Stages {
 	}
 }
 
-// noneConcerned are proxies that nothing concerns.
+// noneConcerned are proxies without any state.
 type noneConcerned struct{ distribution.Proxies }
 
 func (noneConcerned) Distribution(*distribution.Query) []distribution.ProxySyncStatus { return nil }
@@ -259,7 +259,7 @@ func TestServeOnAClosedListener(t *testing.T) {
 	require.ErrorContains(t, err, "debug server on 127.0.0.1")
 }
 
-// TestDashboard: the page is for everybody who may have a token to give it; what it shows is not.
+// TestDashboard checks that the page is public, because its reader may have a token, and its data is not.
 func TestDashboard(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	require.NoError(t, os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600))

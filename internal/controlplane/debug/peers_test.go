@@ -13,7 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
-// ask asks a control plane what peers ask.
+// ask asks a control plane as a peer does.
 func ask[T any](t *testing.T, s *Stages, method string, question any) *T {
 	t.Helper()
 	q, err := json.Marshal(question)
@@ -58,8 +58,8 @@ func TestAnswersToPeersAreBounded(t *testing.T) {
 	require.Zero(t, over)
 }
 
-// TestBeforePeersAreKnown: who does not know yet who there is does not answer for all.
-func TestBeforePeersAreKnown(t *testing.T) {
+// TestPeersNotKnownYet checks that a control plane does not answer for all before it knows its peers.
+func TestPeersNotKnownYet(t *testing.T) {
 	s := whole(t)
 	s.Peers = peers.New(peers.Options{Log: slog.New(slog.DiscardHandler)})
 	h := Handler(s, slog.New(slog.DiscardHandler))

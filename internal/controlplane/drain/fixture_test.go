@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const node = "sidecar~10.1.0.1~web-1.shop~shop.svc.cluster.local"
 
-// fixture is a keeper with an engine and proxies that do what a test says.
+// fixture is a registry with an engine and proxies that a test controls.
 type fixture struct {
 	*Registry
 	t      *testing.T
@@ -33,7 +33,7 @@ type fixture struct {
 	mu        sync.Mutex // guards the fields below
 	connected *server.ProxyState
 	where     []distribution.ProxySyncStatus
-	streams   int // that each change concerns, and that do not answer by themselves
+	streams   int // proxies that each change concerns, and that a test answers for
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -72,7 +72,7 @@ func (f *fixture) setStatus(where ...distribution.ProxySyncStatus) {
 	f.where = where
 }
 
-// run is the engine, until the test ends: each batch is published at once.
+// run plays the engine until the test ends: it publishes each batch at once.
 func (f *fixture) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -108,7 +108,7 @@ func (f *fixture) batch() model.Revision {
 
 func (f *fixture) noticeCount() int { return f.store.Snapshot().Len(model.KindDrainNotice) }
 
-// reply is what came of a request.
+// reply is the result of a request.
 type reply struct {
 	agentapi.DeregisterResponse
 	err error

@@ -23,7 +23,7 @@ func TestAnswersWhenEveryProxyHasACKed(t *testing.T) {
 	replies := f.ask(agentapi.DeregisterRequest{})
 	await.From(t, f.notices.intake.Ready())
 	rev := f.batch()
-	again := f.ask(agentapi.DeregisterRequest{}) // another asks for the same
+	again := f.ask(agentapi.DeregisterRequest{}) // another request for the same
 	f.Changes.Settled(rev-1, rev, distribution.ACKed, time.Now())
 	require.Empty(t, replies, "one proxy has not answered")
 	f.Changes.Settled(rev-1, rev, distribution.ACKed, time.Now())
@@ -61,7 +61,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 			f.streams = tc.streams
 			f.setStatus(tc.who)
 			f.run()
-			wait := time.Hour // more than the bound: who is not waited for delays nothing
+			wait := time.Hour // more than the bound, without delay
 			if tc.waited {
 				wait = time.Second
 			}
@@ -76,9 +76,9 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestWaitsForThoseWhoComeBack: a proxy that was disconnected a moment ago is waited for
-// until it is back and has ACKed.
-func TestWaitsForThoseWhoComeBack(t *testing.T) {
+// TestWaitsForReconnectingProxies checks that a proxy which disconnected a moment ago is waited for until it
+// is back and has ACKed.
+func TestWaitsForReconnectingProxies(t *testing.T) {
 	f := newFixture(t)
 	f.started = time.Now().Add(-2 * time.Hour)
 	f.ReconnectGrace = time.Hour
@@ -91,16 +91,16 @@ func TestWaitsForThoseWhoComeBack(t *testing.T) {
 	f.setStatus(at("a", distribution.StateACKed))
 	require.Equal(t, 1, await.From(t, replies).ACKed)
 
-	// One that has left in order is not.
+	// A proxy that drained in order is not waited for.
 	f.setStatus(at("web-1", distribution.StateDisconnected, distribution.Reason{Cause: distribution.CauseDisconnected, Since: time.Now()}))
 	r := await.From(t, f.ask(agentapi.DeregisterRequest{Node: "sidecar~10.1.0.2~web-2.shop~shop.svc.cluster.local"}))
 	require.NoError(t, r.err)
 	require.Empty(t, r.Lacking)
 }
 
-// TestWaitsForWhatTheSourceHasRemoved: the endpoint went before, by the source, and that is
-// still on its way.
-func TestWaitsForWhatTheSourceHasRemoved(t *testing.T) {
+// TestWaitsForRemovalsOfTheSource checks that a removal of the endpoint by the source, still on its
+// way, is waited for.
+func TestWaitsForRemovalsOfTheSource(t *testing.T) {
 	f := newFixture(t)
 	f.streams = 1
 	slice := model.Key{Kind: model.KindEndpointSlice, Namespace: "shop", Name: "web"}
@@ -160,11 +160,11 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
-// TestWithdrawnBeforeItBegan: who waits for a notice that ended is told.
+// TestWithdrawnBeforeItBegan checks that a request gets an error if its notice ends.
 func TestWithdrawnBeforeItBegan(t *testing.T) {
 	f := newFixture(t)
 	replies := f.ask(agentapi.DeregisterRequest{})
-	await.From(t, f.notices.intake.Ready()) // and nobody takes it
+	await.From(t, f.notices.intake.Ready()) // and the pipeline does not take it
 	require.NoError(t, await.From(t, f.ask(agentapi.DeregisterRequest{Node: node, Instance: "first", Stay: true})).err)
 	require.ErrorContains(t, await.From(t, replies).err, "withdrawn")
 	f.batch()

@@ -20,16 +20,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// other is a control plane that says who it is.
+// other is a control plane with an ID.
 type other struct {
 	address string
 	server  *grpc.Server
 }
 
-// ownAddress is one of this package's tests: no other process takes a port of it that is to be listened on again.
+// ownAddress belongs to this package's tests: no other process takes a port of it that is closed and opened
+// again.
 const ownAddress = "127.0.0.3:0"
 
-// startOther starts one at an address, which may be empty.
+// startOther starts a control plane at an address, which may be empty.
 func startOther(t *testing.T, id, address string) *other {
 	t.Helper()
 	if address == "" {
@@ -54,7 +55,7 @@ type fixture struct {
 	*Peers
 	t *testing.T
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	listed []string
 }
 
@@ -80,7 +81,7 @@ func run(t *testing.T, own string, listed ...string) *fixture {
 	return f
 }
 
-// eventually waits until these addresses are peers that answer.
+// eventually waits until the peers at these addresses answer.
 func (f *fixture) eventually(addresses ...string) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool {
@@ -152,8 +153,8 @@ func TestSilent(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 }
 
-// TestListensAgain: one that was not there, and takes connections now, may have proxies before it
-// has said anything.
+// TestListensAgain checks that a peer which accepts connections again may have proxies before its first
+// answer.
 func TestListensAgain(t *testing.T) {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ownAddress)
 	require.NoError(t, err)

@@ -15,7 +15,8 @@ import (
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
-// TestAddressesOfServiceEntries: they are written as they are given, and nothing else is for their sake.
+// TestAddressesOfServiceEntries checks that addresses are written as they are assigned, and cause no other
+// write.
 func TestAddressesOfServiceEntries(t *testing.T) {
 	k := model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: "db"}
 	other := key("web")
@@ -25,10 +26,10 @@ func TestAddressesOfServiceEntries(t *testing.T) {
 	const theirs = `{"type":"Other","status":"True"}`
 	for _, c := range []struct {
 		name, status string
-		known        string // what the status was when addresses were given; empty: as it is
+		known        string // the status at the time of assignment; empty: unchanged
 		given        map[model.Key]map[model.Host][]netip.Addr
 		problem      string
-		want         string // of the patch's status; empty: nothing is written
+		want         string // in the patch's status; empty: nothing is written
 	}{
 		{name: "of nobody's concern", status: `{"addresses":[` + whole + `]}`},
 		{name: "new", given: map[model.Key]map[model.Host][]netip.Addr{k: given},
@@ -80,8 +81,8 @@ func TestAddressesOfServiceEntries(t *testing.T) {
 	}
 }
 
-// TestUsedUpAddresses: who gets none is told by its status, until it gets one.
-func TestUsedUpAddresses(t *testing.T) {
+// TestNoAddressLeft checks that the status of an entry without an address reports it, until it has one.
+func TestNoAddressLeft(t *testing.T) {
 	mesh := model.DefaultMesh()
 	mesh.AutoAddresses.V4 = netip.MustParsePrefix("240.240.0.0/30")
 	b, st := NewBoard(), store.New()

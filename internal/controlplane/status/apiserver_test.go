@@ -23,10 +23,10 @@ func key(name string) model.Key {
 
 // apiServer is an API server with the statuses of some objects.
 type apiServer struct {
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	have   map[model.Key]*live
 	writes int
-	fail   []error // of the next writes
+	fail   []error // results of the next writes
 	meet   func()  // called by the next write before it is done, without mu
 }
 
@@ -89,7 +89,7 @@ func (s *apiServer) wrote() int {
 	return s.writes
 }
 
-// apply makes a generation of an object, and tells the board.
+// apply makes a generation of an object, and updates the board.
 func (s *apiServer) apply(b *Board, k model.Key, problem string) {
 	s.mu.Lock()
 	o := s.have[k]
@@ -112,7 +112,7 @@ func tell(b *Board, k model.Key, o *live, message string) {
 	b.Seen(seen)
 }
 
-// status is what an object's status says.
+// status returns the messages of an object's status.
 func (s *apiServer) status(k model.Key) current {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -96,7 +96,7 @@ func namespaced(t *testing.T, content []byte, namespace string) []byte {
 	return out
 }
 
-// attachedServers are the listeners that derive attaches a decoded route to, by one of its parents.
+// attachedServers returns the listeners that derive attaches a decoded route to, for one of its parents.
 func attachedServers(w *gatewayWorld, g *model.Gateway, route *model.VirtualService, p *gatewayapi.ParentRef) []string {
 	var out []string
 	one := *route

@@ -16,7 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
-// see tells the board of a version of an object.
+// see gives the board a version of an object.
 func see(b *Board, generation int64, status string, problems ...problem.Problem) {
 	s := &kube.Seen{Key: key("web"), Resource: virtualServices, Version: fmt.Sprint(generation), Generation: generation, Problems: problems}
 	if status != "" {
@@ -29,7 +29,7 @@ func problemOf(s problem.Severity, text string) problem.Problem {
 	return problem.Problem{Severity: s, Object: key("web"), Message: text}
 }
 
-// planned is the reason that an object's status should give; empty: it stays as it is.
+// planned returns the reason that an object's status should have; empty: it stays as it is.
 func planned(t *testing.T, b *Board) string {
 	t.Helper()
 	u, err := b.update(key("web"), time.Unix(0, 0))
@@ -133,8 +133,8 @@ func TestMessagesAreBounded(t *testing.T) {
 	require.Equal(t, v.message, strings.ToValidUTF8(v.message, "?"))
 }
 
-// TestWhatIsInForceOfInvalidObjects is told beside the errors.
-func TestWhatIsInForceOfInvalidObjects(t *testing.T) {
+// TestStatusNamesWhatIsInForce checks that the status says what is in force, beside the errors.
+func TestStatusNamesWhatIsInForce(t *testing.T) {
 	invalid := problem.List{problemOf(problem.SeverityError, "bad")}
 	for want, f := range map[string]facts{
 		"not used\n": {problems: invalid},
@@ -171,8 +171,8 @@ func TestRefusalsOfOneObjectAreJoined(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfSeveralControlPlanes: the same resource is one, and its proxies are all; what was
-// said of another form of an object is left out.
+// TestRefusalsOfSeveralControlPlanes checks that one resource counts once with the proxies of all, and that
+// refusals of another form of the object do not count.
 func TestRefusalsOfSeveralControlPlanes(t *testing.T) {
 	st := store.New()
 	o := &model.VirtualService{Meta: model.Meta{Key: key("web"), ResourceVersion: "1"}}

@@ -25,7 +25,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what the code does into the golden files")
 
-// readWorld decodes documents as an API server's are, and tells the board of those that it is told of.
+// readWorld decodes documents like an API server's, and gives the watched ones to the board.
 func readWorld(t *testing.T, b *Board, text string) *store.Snapshot {
 	t.Helper()
 	st := store.New()
@@ -57,7 +57,7 @@ func readWorld(t *testing.T, b *Board, text string) *store.Snapshot {
 	return st.Snapshot()
 }
 
-// judgeAll gives the board what is to be said.
+// judgeAll gives the board the wanted statuses.
 func judgeAll(b *Board, snap *store.Snapshot) {
 	objects, _ := b.outlines()
 	b.setJudged(judgeGateways(snap, objects))
@@ -85,7 +85,7 @@ func TestGatewayStatuses(t *testing.T) {
 	}
 }
 
-// judgements are those of all objects as text.
+// judgements returns those of all objects as text.
 func (b *Board) judgements() string {
 	var out strings.Builder
 	for _, k := range slices.SortedFunc(maps.Keys(b.objects), model.Key.Compare) {
@@ -146,7 +146,7 @@ var (
 	routeKey   = model.Key{Kind: model.KindHTTPRoute, Namespace: "shop", Name: "web"}
 )
 
-// settle writes what is to be written for an object at a time, and gives its status then.
+// settle writes an object's status at a time, and returns it.
 func settle(t *testing.T, b *Board, k model.Key, at int64) gatewayStatus {
 	t.Helper()
 	u, err := b.update(k, time.Unix(at, 0))
@@ -166,7 +166,7 @@ func reasonOf(list []map[string]any, kind string) string {
 	return reason
 }
 
-// TestRefusedGateway: a NACK is told by Programmed until proxies have accepted the Gateway again.
+// TestRefusedGateway checks that Programmed reports a NACK until proxies have accepted the Gateway again.
 func TestRefusedGateway(t *testing.T) {
 	b := NewBoard()
 	snap := readWorld(t, b, smallWorld)
@@ -186,8 +186,8 @@ func TestRefusedGateway(t *testing.T) {
 	require.Equal(t, "Programmed", reasonOf(items(settle(t, b, gatewayKey, 40), "conditions"), typeProgrammed))
 }
 
-// TestOthersPartsOfStatusesStay: parents of other controllers, and conditions of other types.
-func TestOthersPartsOfStatusesStay(t *testing.T) {
+// TestPartsOfOtherWritersStay covers parents of other controllers and conditions of other types.
+func TestPartsOfOtherWritersStay(t *testing.T) {
 	b := NewBoard()
 	snap := readWorld(t, b, smallWorld)
 	judgeAll(b, snap)
@@ -207,8 +207,9 @@ func TestOthersPartsOfStatusesStay(t *testing.T) {
 	require.InDelta(t, 1, items(status, "listeners")[0]["attachedRoutes"], 0)
 }
 
-// TestRouteInPart is accepted, and says which rules do not count for as long as there are such.
-func TestRouteInPart(t *testing.T) {
+// TestPartlyValidRoute checks that a partly valid route is accepted, and that its status lists the dropped
+// rules.
+func TestPartlyValidRoute(t *testing.T) {
 	const broken = "\nspec:\n  parentRefs: [{name: web}]\n  rules:\n  - {matches: [{path: {value: /a}}], backendRefs: [{name: a}]}\n  - {backendRefs: [{name: b, port: 80}]}"
 	b := NewBoard()
 	judgeAll(b, readWorld(t, b, strings.Replace(smallWorld, "\nspec: {parentRefs: [{name: web}]}", broken, 1)))
@@ -234,8 +235,8 @@ func mustJSON(t *testing.T, v any) json.RawMessage {
 	return out
 }
 
-// TestStatusesAreOfTheGenerationThatWasJudged: a newer one waits for its own.
-func TestStatusesAreOfTheGenerationThatWasJudged(t *testing.T) {
+// TestStatusesAreForTheJudgedGeneration checks that a newer generation waits for its own judgement.
+func TestStatusesAreForTheJudgedGeneration(t *testing.T) {
 	b := NewBoard()
 	snap := readWorld(t, b, smallWorld)
 	judgeAll(b, snap)
@@ -272,9 +273,9 @@ kind: HTTPRoute
 metadata: {name: web, namespace: shop}
 spec: {parentRefs: [{name: web, sectionName: http}]}`
 
-// TestIstioBesideUsIsLeftInPeace: what its own control plane says in its words, and of Gateways that are
-// not ours, and what is there in another order.
-func TestIstioBesideUsIsLeftInPeace(t *testing.T) {
+// TestIstioStatusesStay checks that we keep the words of Istio's control plane, its Gateways, and
+// the order of entries.
+func TestIstioStatusesStay(t *testing.T) {
 	b := NewBoard()
 	judgeAll(b, readWorld(t, b, besideIstio))
 	planned := func(k model.Key, status string) bool {
@@ -308,7 +309,7 @@ func TestIstioBesideUsIsLeftInPeace(t *testing.T) {
 	}
 }
 
-// TestSupportedFeaturesAreInOrder as the Gateway API wants them.
+// TestSupportedFeaturesAreInOrder checks the order that the Gateway API requires.
 func TestSupportedFeaturesAreInOrder(t *testing.T) {
 	require.True(t, slices.IsSorted(supportedFeatures), supportedFeatures)
 }

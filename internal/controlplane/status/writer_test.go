@@ -59,7 +59,7 @@ func start(t *testing.T, b *Board, s *apiServer, l limiter) *results {
 	return startWith(t, b, s, l, time.Millisecond)
 }
 
-// startWith sets resources aside that may not be written for a time.
+// startWith sets resources aside whose statuses may not be written for a while.
 func startWith(t *testing.T, b *Board, s *apiServer, l limiter, forbidden time.Duration) *results {
 	t.Helper()
 	r := &results{seen: map[string]int{}}
@@ -105,7 +105,7 @@ func TestEachWriteTakesItsTurn(t *testing.T) {
 	}
 }
 
-// stopped is a clock whose time goes on only by sleeping: it adds up what a limiter waits.
+// stopped is a clock that advances only by sleeping: it adds up the waits of a limiter.
 type stopped struct {
 	mu  sync.Mutex // guards now
 	now time.Time
@@ -125,7 +125,7 @@ func (c *stopped) Sleep(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// atRate waits for turns as client-go's bucket gives them, by a stopped clock.
+// atRate waits like client-go's token bucket, on a stopped clock.
 type atRate struct {
 	bucket flowcontrol.RateLimiter
 }
@@ -168,7 +168,7 @@ func always(t *testing.T) tokens {
 
 func TestConflictTakesTheNewestAndKeepsOthersConditions(t *testing.T) {
 	b, s := NewBoard(), newServer()
-	s.meet = func() { // somebody else writes between the event and the write
+	s.meet = func() { // another writer is between the event and the write
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.have[key("web")].put(json.RawMessage(`{"conditions":[{"type":"Other","status":"True"}],"validationMessages":[{"type":{"name":"Theirs"}}]}`))
@@ -183,7 +183,7 @@ func TestConflictTakesTheNewestAndKeepsOthersConditions(t *testing.T) {
 	require.Equal(t, 1, r.of(resultConflict))
 	b.Seen(&kube.Seen{Key: key("web"), Resource: virtualServices, Version: "1", Generation: 1, Problems: problem.List{
 		{Severity: problem.SeverityError, Object: key("web"), Field: "spec", Message: "bad"},
-	}}) // an event of before: a write for it meets a conflict, and finds nothing to do
+	}}) // an older event: a write for it meets a conflict, and finds nothing to do
 	eventually(t, "another conflict", func() bool { return r.of(resultConflict) == 2 })
 	eventually(t, "nothing left to write", func() bool { return b.Queued() == 0 })
 	require.Equal(t, 1, s.wrote())
@@ -191,7 +191,7 @@ func TestConflictTakesTheNewestAndKeepsOthersConditions(t *testing.T) {
 
 func TestNewerGenerationIsNotJudgedByAnOlder(t *testing.T) {
 	b, s := NewBoard(), newServer()
-	s.meet = func() { // the user mends it meanwhile; its event has not come
+	s.meet = func() { // the user corrects it meanwhile, and its event has not come
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		o := s.have[key("web")]
@@ -224,8 +224,9 @@ func TestFailedWriteIsTriedAgain(t *testing.T) {
 	require.Equal(t, 2, r.of(resultFailed))
 }
 
-// TestResourceThatMayNotBeWrittenHoldsUpNoOther: those that may be are written, and it is tried again.
-func TestResourceThatMayNotBeWrittenHoldsUpNoOther(t *testing.T) {
+// TestForbiddenResourceDelaysNoOther checks that other resources are written, and that this one
+// is retried.
+func TestForbiddenResourceDelaysNoOther(t *testing.T) {
 	b, s := NewBoard(), newServer()
 	s.fail = []error{apierrors.NewForbidden(virtualServices.GroupResource(), "web-0", errors.New("no"))}
 	r := startWith(t, b, s, always(t), time.Hour)

@@ -17,7 +17,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// counted counts what became of traces.
+// counted counts results of traces.
 type counted struct {
 	mu                      sync.Mutex // guards the fields
 	dropped, exported, lost int
@@ -35,7 +35,7 @@ func (c *counted) Spans(n int, exported bool) {
 	}
 }
 
-// stuck is a collector that does not answer until it is told to.
+// stuck is a collector that answers when the test says so.
 type stuck struct {
 	asked  chan struct{}
 	answer chan error
@@ -57,9 +57,9 @@ func (s *stuck) ExportSpans(ctx context.Context, _ []sdk.ReadOnlySpan) error {
 
 func (*stuck) Shutdown(context.Context) error { return nil }
 
-// TestSlowCollectorBlocksNobody: what does not fit the queue is dropped and counted, and the
-// end does not wait for a collector that does not answer.
-func TestSlowCollectorBlocksNobody(t *testing.T) {
+// TestSlowCollectorDoesNotBlock checks that what does not fit the queue is dropped and counted, and that
+// the end does not wait for a collector without an answer.
+func TestSlowCollectorDoesNotBlock(t *testing.T) {
 	out, m := &stuck{make(chan struct{}), make(chan error)}, &counted{}
 	e := newExporter(out, m, slog.New(slog.DiscardHandler))
 	stop := run(e)
@@ -77,7 +77,7 @@ func TestSlowCollectorBlocksNobody(t *testing.T) {
 	require.Equal(t, maxQueued+1+3, m.lost+m.dropped, "each is a span here, and is accounted for")
 }
 
-// TestSlowestAnswersAreKept: of many proxies the last ones are in the trace.
+// TestSlowestAnswersAreKept checks that the trace of a change for many proxies has the last ones.
 func TestSlowestAnswersAreKept(t *testing.T) {
 	traces := make(chan changelog.Trace, 1)
 	l := newLog(changelog.NewMetrics(), tracerFunc(func(t changelog.Trace) { traces <- t }))

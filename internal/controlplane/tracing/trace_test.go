@@ -81,7 +81,7 @@ func (r *receiver) all() []*tracev1.Span {
 
 func noEnv(string) (string, bool) { return "", false }
 
-// receivers are a collector over each protocol, with the --otlp-endpoint of it.
+// receivers returns a collector for each protocol, with its --otlp-endpoint.
 func receivers(t *testing.T) map[string]*receiver {
 	t.Helper()
 	overHTTP, overGRPC := &receiver{}, &receiver{}
@@ -103,7 +103,7 @@ func at(millis float64) time.Time {
 	return start.Add(time.Duration(millis * float64(time.Millisecond)))
 }
 
-// run runs an exporter until the function that it gives is called.
+// run runs an exporter until its result is called.
 func run(e *Exporter) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -111,7 +111,8 @@ func run(e *Exporter) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// tell has a log follow one change: three proxies have it, one refuses, one goes, one needs nothing.
+// tell makes a log follow one change: three proxies have it, one refuses, one disconnects, one is not
+// concerned.
 func tell(l *changelog.Log, rev model.Revision) {
 	object := changelog.ChangedObject{Key: model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"},
 		Operation: changelog.Updated, ResourceVersion: "7", Observed: start, Committed: at(-3)}
@@ -143,8 +144,8 @@ func length(s *tracev1.Span) time.Duration {
 	return time.Duration(s.EndTimeUnixNano - s.StartTimeUnixNano)
 }
 
-// TestChangeIsATrace holds, over each protocol, that the spans are the change log's stages,
-// each beginning where the one before ends, and add up to the whole.
+// TestChangeIsATrace checks for each protocol that the spans are the change log's stages, that each begins
+// where the one before ends, and that they add up to the whole.
 func TestChangeIsATrace(t *testing.T) {
 	for endpoint, r := range receivers(t) {
 		t.Run(endpoint[:4], func(t *testing.T) {
@@ -156,7 +157,7 @@ func TestChangeIsATrace(t *testing.T) {
 			stop := run(e)
 			l := newLog(m, e)
 			tell(l, 1)
-			stop() // which sends what is left
+			stop() // it sends the rest
 			if endpoint[:4] == "http" {
 				require.Equal(t, "/v1/traces", r.path)
 			}
@@ -228,7 +229,7 @@ func requireAttributes(t *testing.T, root *tracev1.Span) {
 	}
 }
 
-func TestWhereTracesGo(t *testing.T) {
+func TestTraceDestination(t *testing.T) {
 	const generic, traces, protocol = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL"
 	for name, c := range map[string]struct {
 		endpoint string

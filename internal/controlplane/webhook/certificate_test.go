@@ -46,8 +46,9 @@ func TestBundleHoldsOwnOthersAndForeign(t *testing.T) {
 	require.NotContains(t, string(bundle), string(first.PEM), "the oldest go")
 }
 
-// TestOtherControlPlanesDoNotKeepOneOut: of two that begin together one is refused, and is asked for Pods already.
-func TestOtherControlPlanesDoNotKeepOneOut(t *testing.T) {
+// TestConcurrentWritesOfCertificates checks two control planes that start together: one write fails, and
+// is retried although Pods are already sent there.
+func TestConcurrentWritesOfCertificates(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, "moonsail-injector", errors.New("changed"))
 	require.Less(t, 20*pause(conflict), retryEvery)
 	require.Equal(t, retryEvery, pause(errors.New("away")))
@@ -62,7 +63,7 @@ func TestNamesAreThoseOfTheConfiguration(t *testing.T) {
 	require.Equal(t, []string{"127.0.0.1", "moonsail.istio-system.svc"}, got)
 }
 
-// serving runs a server until the test ends, and gives its address.
+// serving runs a server until the test ends, and returns its address.
 func serving(t *testing.T, s *Server) string {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -77,7 +78,7 @@ func serving(t *testing.T, s *Server) string {
 	return ln.Addr().String()
 }
 
-// presented is the certificate that a server shows to those who trust a CA.
+// presented returns the certificate that a server presents to clients that trust a CA.
 func presented(t *testing.T, addr, name string, ca []byte) (*x509.Certificate, error) {
 	t.Helper()
 	pool := x509.NewCertPool()

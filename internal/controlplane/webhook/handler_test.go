@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// handlerOf answers beside some objects of YAML.
+// handlerOf returns a handler with some other objects.
 func handlerOf(t testing.TB, docs ...string) (*Handler, map[string]int) {
 	t.Helper()
 	st, counted := store.New(), map[string]int{}
@@ -45,7 +45,7 @@ func ask(h http.Handler, method, path, body string) *httptest.ResponseRecorder {
 
 const web = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {ports: [{name: http, port: 80}], selector: {app: web}}}`
 
-// reviewOf is a review of a VirtualService with a spec and further metadata.
+// reviewOf returns a review of a VirtualService with a spec and further metadata.
 func reviewOf(operation, meta, spec string) string {
 	return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u-1","operation":"` + operation + `",
 		"kind":{"group":"networking.istio.io","version":"v1","kind":"VirtualService"},"namespace":"shop","object":{
@@ -58,7 +58,7 @@ func TestReviews(t *testing.T) {
 		name, body string
 		allowed    bool
 		refusal    []string // in the message
-		warning    string   // empty: there is none
+		warning    string   // empty: none
 	}{
 		{"a good one", reviewOf("CREATE", "", good), true, nil, ""},
 		{"an update that is good", reviewOf("UPDATE", "", good), true, nil, ""},
@@ -99,7 +99,7 @@ func TestReviews(t *testing.T) {
 	}
 }
 
-func TestRequestsThatAreNoReviews(t *testing.T) {
+func TestInvalidReviews(t *testing.T) {
 	tests := []struct {
 		name, method, path, body string
 		code                     int
@@ -132,7 +132,7 @@ func TestPanicIsAnAnswer(t *testing.T) {
 	require.NotContains(t, w.Body.String(), "a bug", "what happened is in the log")
 }
 
-// FuzzReview looks for panics and for answers that are none.
+// FuzzReview looks for panics and invalid answers.
 func FuzzReview(f *testing.F) {
 	f.Add(reviewOf("CREATE", "", `{"hosts":["web"],"http":[{}]}`))
 	f.Add(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"UPDATE","object":null,

@@ -19,7 +19,7 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/inject"
 )
 
-// injection answers one review, and says how it was counted.
+// injection answers one review, and returns its counted result.
 func injection(t testing.TB, path, body string) (*httptest.ResponseRecorder, string) {
 	t.Helper()
 	config := inject.Default()
@@ -109,7 +109,7 @@ func TestInjectionSaysWhatIsWrong(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, w.Code)
 }
 
-// FuzzInjector: no body makes the webhook fail, and what it answers is a review.
+// FuzzInjector checks that every body gets a valid review as its answer.
 func FuzzInjector(f *testing.F) {
 	f.Add([]byte(podReview(plainPod)))
 	f.Add([]byte(podReview(`{"metadata":{"annotations":{"sidecar.istio.io/status":"{}"}},"spec":{"containers":[{"name":"istio-proxy"}]}}`)))
@@ -131,8 +131,8 @@ func FuzzInjector(f *testing.F) {
 	})
 }
 
-// TestInjectionGoesByProxyConfigs that there are when the Pod is made.
-func TestInjectionGoesByProxyConfigs(t *testing.T) {
+// TestInjectionUsesProxyConfigs uses those that exist when the Pod is made.
+func TestInjectionUsesProxyConfigs(t *testing.T) {
 	st, config := store.New(), inject.Default()
 	require.NoError(t, config.Prepare())
 	h := &Handler{Snapshot: st.Snapshot, RootNamespace: "istio-system"}

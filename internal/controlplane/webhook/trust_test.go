@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestTrust: what comes by itself is waited for, for a time; what does not is told.
+// TestTrust checks that what resolves itself is waited for, for a limited time, and that everything else is
+// reported.
 func TestTrust(t *testing.T) {
 	begun := time.Unix(1000, 0)
 	resource := schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}

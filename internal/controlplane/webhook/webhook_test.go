@@ -18,8 +18,8 @@ import (
 	"github.com/moonsail/moonsail/internal/config"
 )
 
-// TestShippedRules holds that an API server sends the handler each kind that it knows, by the rules of
-// deploy/webhook.yaml, and none of a group that it knows nothing of.
+// TestShippedRules checks that the rules of deploy/webhook.yaml send the handler each kind that it knows,
+// and none of an unknown group.
 func TestShippedRules(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "webhook.yaml"))
 	require.NoError(t, err)
@@ -57,8 +57,8 @@ func routeReview(kind, parent string) string {
 		"backendRefs":[{"name":"web","port":80}]}]}}}}`, "HTTPRoute", kind)
 }
 
-// TestGatewayAPIHasOtherImplementations holds that nothing of it is refused, and that nothing is said
-// of routes of others' Gateways.
+// TestGatewayAPIHasOtherImplementations checks that the Gateway API's objects are never rejected, and that
+// routes of other implementations get no warnings.
 func TestGatewayAPIHasOtherImplementations(t *testing.T) {
 	const ours = `{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: ours, namespace: shop},
 		spec: {gatewayClassName: moonsail, listeners: [{name: http, port: 80, protocol: HTTP}]}}`

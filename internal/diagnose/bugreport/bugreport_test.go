@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// open reads an archive: the text of each file by its name.
+// open reads an archive: the text of each file by name.
 func open(t *testing.T, archive []byte) map[string]string {
 	t.Helper()
 	zip, err := gzip.NewReader(bytes.NewReader(archive))
@@ -64,9 +64,8 @@ func privateKey(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// TestNoSecretLeaves plants secrets of all sorts where they could be, and what only looks
-// like them beside.
-func TestNoSecretLeaves(t *testing.T) {
+// TestSecretsAreRemoved puts secrets of many forms everywhere, beside texts that only look like secrets.
+func TestSecretsAreRemoved(t *testing.T) {
 	key := privateKey(t)
 	keyLine := strings.Split(key, "\n")[1]
 	quoted, err := json.Marshal(key)
@@ -131,8 +130,8 @@ func TestNoSecretLeaves(t *testing.T) {
 	require.Contains(t, files["report/YAML"], "other: 1")
 }
 
-// TestWhatIsNoSecretStays: names of secrets, and numbers about them, are what a report is for.
-func TestWhatIsNoSecretStays(t *testing.T) {
+// TestOtherTextStays checks that names of secrets and numbers about them stay in the report.
+func TestOtherTextStays(t *testing.T) {
 	for _, doc := range []string{
 		`{"secretName":"ingress-cert","tokenFile":"/var/run/token","credentialName":"shop-cert"}`,
 		`{"tls_certificate_sds_secret_configs":[{"name":"default","sds_config":{"resource_api_version":"V3"}}]}`,
@@ -151,15 +150,15 @@ func TestWhatIsNoSecretStays(t *testing.T) {
 	}
 }
 
-// TestProfilesAreLeftAsTheyAre: they are binary.
-func TestProfilesAreLeftAsTheyAre(t *testing.T) {
+// TestProfilesAreUnchanged checks that binary files are unchanged.
+func TestProfilesAreUnchanged(t *testing.T) {
 	profile := "\x1f\x8b password=x"
 	_, files := write(t, []Item{{Name: "heap", Binary: true, Read: text(profile)}}, options())
 	require.Equal(t, profile, files["report/heap"])
 }
 
-// TestManifestTellsWhatIsMissing: what cannot be read, what was cut and what did not fit.
-func TestManifestTellsWhatIsMissing(t *testing.T) {
+// TestManifestListsWhatIsMissing covers what cannot be read, what was cut and what did not fit.
+func TestManifestListsWhatIsMissing(t *testing.T) {
 	o := options()
 	o.MaxFile, o.MaxTotal = 10, 15
 	o.Timeout = time.Nanosecond

@@ -19,7 +19,7 @@ func metrics(t *testing.T, text string) doctor.Metrics {
 	return m
 }
 
-// histogram is one of n observations, all between two bounds, in Prometheus' text format.
+// histogram returns n observations, all between two bounds, in Prometheus' text format.
 func histogram(name, labels string, n int, above, upTo, sum float64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# TYPE %s histogram\n", name)
@@ -35,7 +35,7 @@ const (
 	moonsail = "# TYPE moonsail_build_info gauge\nmoonsail_build_info{version=\"v1\"} 1\n"
 )
 
-// findings are what is found of a control plane, by check.
+// findings returns the findings about a control plane, by check.
 func findings(t *testing.T, e *doctor.PlaneEvidence) (map[string]doctor.Finding, *doctor.Report) {
 	t.Helper()
 	r := doctor.Examine(&doctor.Evidence{At: time.Unix(1_000_000, 0), ControlPlane: e})
@@ -49,8 +49,9 @@ func findings(t *testing.T, e *doctor.PlaneEvidence) (map[string]doctor.Finding,
 	return out, r
 }
 
-// TestIllnesses: each is found by what shows it, with the stage or the setting that is to blame.
-func TestIllnesses(t *testing.T) {
+// TestFindings checks that each problem is found by its evidence, with the stage or setting that causes
+// it.
+func TestFindings(t *testing.T) {
 	for _, c := range []struct {
 		check, plane, text string
 		severity           doctor.Severity
@@ -99,7 +100,7 @@ func TestIllnesses(t *testing.T) {
 	}
 }
 
-// TestHealthy: what was looked at and is well is said, and what cannot be seen is not said to be well.
+// TestHealthy checks that healthy checks are listed, and that a check without evidence is not.
 func TestHealthy(t *testing.T) {
 	quick := histogram("pilot_proxy_convergence_time", "", 100, 0.001, 0.01, 0.5) + histogram("pilot_debounce_time", "", 5, 0, 0.001, 0.001)
 	found, r := findings(t, &doctor.PlaneEvidence{Address: "here", Now: metrics(t, moonsail+quick)})
@@ -117,7 +118,7 @@ func TestHealthy(t *testing.T) {
 	require.Len(t, found, 3, "what istiod does not tell: %v", found)
 }
 
-// TestWatched: over a while, what was counted before does not count.
+// TestWatched checks that earlier counts do not count while the process is watched.
 func TestWatched(t *testing.T) {
 	slow := func(rejects, cpu int, more string) doctor.Metrics {
 		return metrics(t, istiod+fmt.Sprintf("# TYPE pilot_total_xds_rejects counter\npilot_total_xds_rejects{type=\"lds\"} %d\n", rejects)+
@@ -137,12 +138,12 @@ func TestWatched(t *testing.T) {
 	require.NotContains(t, found, "convergence", "the 50 since then took less")
 	require.NotContains(t, found, "rejects")
 	require.Equal(t, []string{"process_cpu_seconds_total: 1.8 CPUs of 2 (go_sched_gomaxprocs_threads), for 10s"}, found["cpu"].Evidence)
-	now.Before = slow(9, 200, before) // it was started anew
+	now.Before = slow(9, 200, before) // the process restarted
 	found, _ = findings(t, now)
 	require.Contains(t, found, "rejects")
 }
 
-// proxyFindings are what is found of an Envoy, by check.
+// proxyFindings returns the findings about an Envoy, by check.
 func proxyFindings(e doctor.ProxyEvidence) map[string]doctor.Finding {
 	out := map[string]doctor.Finding{}
 	for _, f := range doctor.Examine(&doctor.Evidence{Sidecars: []doctor.ProxyEvidence{e}}).Findings {
@@ -151,7 +152,7 @@ func proxyFindings(e doctor.ProxyEvidence) map[string]doctor.Finding {
 	return out
 }
 
-// TestWorkers: the case of a report: one worker with 11.5 thousand connections, the others with one thousand.
+// TestWorkers is the case of a report: one worker with 11,500 connections, the others with 1,000.
 func TestWorkers(t *testing.T) {
 	stats := map[string]uint64{}
 	for worker, n := range []uint64{11_500, 1000, 1000, 1000} {
@@ -166,7 +167,7 @@ func TestWorkers(t *testing.T) {
 	require.Empty(t, proxyFindings(doctor.ProxyEvidence{Concurrency: 1, Now: map[string]uint64{}}))
 }
 
-// TestUnusedServices: what a Sidecar resource would save is told with the hosts that it is to name.
+// TestUnusedServices checks that the finding names the hosts for a Sidecar resource.
 func TestUnusedServices(t *testing.T) {
 	e := doctor.ProxyEvidence{Concurrency: 1, Now: map[string]uint64{"cluster.outbound|80||s3.shop.svc.cluster.local.upstream_rq_total": 4}}
 	for i := range 60 {
@@ -182,7 +183,7 @@ func TestUnusedServices(t *testing.T) {
 	require.Empty(t, proxyFindings(e))
 }
 
-// TestProxyCounters: refusals and calls turned away count over what was watched.
+// TestProxyCounters checks that refusals and rejected calls count over the time of watching.
 func TestProxyCounters(t *testing.T) {
 	now := map[string]uint64{
 		"cluster.outbound|80||a.upstream_rq_pending_overflow": 7, "http.0.0.0.0_80.rds.80.update_rejected": 1,
@@ -198,7 +199,7 @@ func TestProxyCounters(t *testing.T) {
 	require.Contains(t, found, "series")
 }
 
-// TestNotMetrics: a page that is something else is refused, with what is wrong.
+// TestNotMetrics checks that another kind of page is rejected with a reason.
 func TestNotMetrics(t *testing.T) {
 	_, err := doctor.ParseMetrics(strings.NewReader("<html>"))
 	require.ErrorContains(t, err, "not Prometheus' text format")

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// sick is an Envoy whose only service has an endpoint where nobody listens, with a program in front of it and a
-// control plane that is not there.
+// sick is an Envoy whose only service has a dead endpoint, with a Lua filter and an unreachable control
+// plane.
 const sick = `{
   "node": {"id": "sick", "cluster": "sick"},
   "admin": {"address": {"pipe": {"path": "$DIR/admin"}}},
@@ -47,7 +47,7 @@ const sick = `{
   }
 }`
 
-// startSick starts it, and gives its admin interface, its listener and where nobody listens.
+// startSick starts it, and returns its admin interface, its listener and the dead endpoint.
 func startSick(t *testing.T) (admin, listener, gone string) {
 	t.Helper()
 	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -77,7 +77,7 @@ func startSick(t *testing.T) (admin, listener, gone string) {
 	return admin, listener, gone
 }
 
-// listening is where a listener listens; empty: there is none yet.
+// listening returns where a listener listens; empty: not yet.
 func listening(ctx context.Context, a *envoy.Admin) string {
 	text, err := a.Listeners(ctx)
 	if err != nil {
@@ -100,7 +100,7 @@ func listening(ctx context.Context, a *envoy.Admin) string {
 	return fmt.Sprintf("%s:%d", s.Address, s.Port)
 }
 
-// TestRealEnvoy: what is wrong with a real one is found, and what is not is not.
+// TestRealEnvoy checks that the problems of a real Envoy are found, and no others.
 func TestRealEnvoy(t *testing.T) {
 	admin, listener, gone := startSick(t)
 	for range 5 {
@@ -133,8 +133,8 @@ func TestRealEnvoy(t *testing.T) {
 	require.Subset(t, wells, []string{"refused-updates", "worker-balance", "limits", "series"})
 }
 
-// TestNobodyThere: who does not answer is named.
-func TestNobodyThere(t *testing.T) {
+// TestUnreachableProcess checks that a process without an answer is named.
+func TestUnreachableProcess(t *testing.T) {
 	_, err := doctor.Collect(t.Context(), doctor.Options{Sidecars: []string{"127.0.0.1:1"}})
 	require.ErrorContains(t, err, "sidecar 127.0.0.1:1: ")
 }

@@ -80,9 +80,9 @@ func (w *policies) refusedListener(message string, since, at model.Revision) *di
 	}}}
 }
 
-// TestCausesOfRefusedListeners: the object that Envoy quotes is meant, else what changed since the proxy accepted the
-// listener, else anything that shapes it. The only object that changed is meant for sure, unless the mesh's
-// configuration changed, too.
+// TestCausesOfRefusedListeners checks that the object which Envoy quotes is meant, or else what changed
+// since the proxy accepted the listener, or else anything that shapes it. The only object that changed is
+// certain, unless the mesh's configuration changed, too.
 func TestCausesOfRefusedListeners(t *testing.T) {
 	w := policyWorld(t)
 	const in = "Error adding/updating listener(s) virtualInbound: "
@@ -126,8 +126,8 @@ func TestCausesOfRefusedListeners(t *testing.T) {
 	}
 }
 
-// TestCausesWhatObjectsName checks that an object counts as changed if what it names and what is no origin changed: the
-// keys of tokens, and the mesh's configuration.
+// TestCausesWhatObjectsName checks that an object counts as changed if something changed that it names and
+// that is not an origin: keys of tokens, and the mesh's configuration.
 func TestCausesWhatObjectsName(t *testing.T) {
 	w := policyWorld(t)
 	refused := w.refusedListener("something", 10, 12)

@@ -23,7 +23,7 @@ type compiledWorld struct {
 	store   *store.Store
 }
 
-// compile reads documents. Problems of objects that are usable do not matter.
+// compile reads documents. Problems of usable objects do not matter.
 func compile(t *testing.T, docs ...string) *compiledWorld {
 	t.Helper()
 	w := &compiledWorld{t: t, store: store.New()}
@@ -40,7 +40,7 @@ func (w *compiledWorld) put(o model.Object) {
 	w.store.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
 }
 
-// tables are those of a proxy. Its IP addresses and domain are filled in.
+// tables returns the tables of a proxy. Its IP addresses and domain are filled in.
 func (w *compiledWorld) tables(p *model.Proxy) []*table.Table {
 	p.DNSDomain = p.Namespace + ".svc.cluster.local"
 	if p.IPs == nil {
@@ -71,7 +71,8 @@ func (w *compiledWorld) part(p *model.Proxy, typ resource.Type, name string) dis
 	return distribution.Part{}
 }
 
-// concerns are the resources that a query about an object is about: "CDS NAME ...", in the order of types and names.
+// concerns returns the resources that a query about an object is about: "CDS NAME ...", in the order of
+// types and names.
 func (w *compiledWorld) concerns(p *model.Proxy, k model.Key) []string {
 	var out []string
 	for typ := range resource.NumTypes {

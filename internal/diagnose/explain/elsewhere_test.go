@@ -16,7 +16,8 @@ func said(e *Explanation) []PeerReply[Explanation] {
 	return []PeerReply[Explanation]{{PeerQuery: PeerQuery{ControlPlane: "other:15012"}, Answer: e}}
 }
 
-// TestSameForm: revisions are each control plane's own, versions are not.
+// TestSameForm checks that versions are compared, and not revisions, which each control plane counts by
+// itself.
 func TestSameForm(t *testing.T) {
 	mine := Explanation{Exists: true, Revision: 4, ResourceVersion: "81", Origin: "kubernetes", Content: "a"}
 	for name, tc := range map[string]struct {
@@ -57,7 +58,8 @@ func TestJoin(t *testing.T) {
 	require.Empty(t, e.Away)
 }
 
-// TestJoinWithoutAll: what is not known to be the same everywhere is not distributed.
+// TestJoinWithoutAll checks that a change does not count as distributed if a control plane may have another
+// version.
 func TestJoinWithoutAll(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer *Explanation

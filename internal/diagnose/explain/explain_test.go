@@ -67,7 +67,7 @@ func TestInForce(t *testing.T) {
 	require.NotEqual(t, Content(written), Content(decode(t, fmt.Sprintf(svc, "", ", clusterIP: None"))))
 }
 
-// wholeWorld is a store with one object, its change, and proxies at fixed places.
+// wholeWorld is a store with one object, its change, and proxies with fixed states.
 type wholeWorld struct {
 	Explainer
 	distribution.Proxies // what the test does not ask about
@@ -91,13 +91,13 @@ func newWorld() *wholeWorld {
 	return w
 }
 
-// put stores an object, or takes it away.
+// put stores or removes an object.
 func (w *wholeWorld) put(key model.Key, o model.Object) model.Revision {
 	snap, _ := w.store.Apply([]store.Event{{Key: key, Object: o, Observed: time.Now()}})
 	return snap.Revision
 }
 
-// begin begins the object's way.
+// begin begins the change of an object.
 func (w *wholeWorld) begin(rev model.Revision, o changelog.ChangedObject) {
 	w.log.Begin(rev, []changelog.ChangedObject{o}, time.Now())
 }
@@ -146,8 +146,9 @@ func TestObjectOnItsWay(t *testing.T) {
 	require.Zero(t, e.Counts)
 }
 
-// TestProxiesOfDeletedPodsAreNotMissed: a rollout leaves many behind.
-func TestProxiesOfDeletedPodsAreNotMissed(t *testing.T) {
+// TestProxiesOfDeletedPodsDoNotCount checks that proxies of a finished rollout do not count as
+// disconnected.
+func TestProxiesOfDeletedPodsDoNotCount(t *testing.T) {
 	w := newWorld()
 	o := decode(t, reviews)
 	o.Metadata().ResourceVersion = "1"
@@ -189,9 +190,8 @@ func TestDeletedObject(t *testing.T) {
 	require.InDelta(t, 100, e.Counts.Percent(), 0)
 }
 
-// TestProblemsAreTold: what is wrong with an object is said where it is asked about, also where nothing of it is
-// in force.
-func TestProblemsAreTold(t *testing.T) {
+// TestExplanationHasProblems checks that an explanation has the object's problems, also if no version is in force.
+func TestExplanationHasProblems(t *testing.T) {
 	w := newWorld()
 	o := decode(t, reviews)
 	key := o.Metadata().Key

@@ -20,8 +20,9 @@ func peerPolicy(namespace, name string, age int, selector map[string]string, mod
 	}
 }
 
-// TestAccepted: what a workload takes at a port, by the mesh's policy, its namespace's and its own: of several of
-// one level the oldest. Policies of others count for nothing, and those that say nothing are not named.
+// TestAccepted checks what a workload accepts at a port, by the policies of the mesh, its namespace and
+// itself: the oldest of each level. Policies of other workloads do not count, and policies without settings
+// are not listed.
 func TestAccepted(t *testing.T) {
 	web, bank := map[string]string{"app": "web"}, map[string]string{"app": "bank"}
 	w := compile(t)

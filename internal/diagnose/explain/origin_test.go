@@ -13,7 +13,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// causeOf are the objects that a refusal of a resource is about, if its message quotes nothing and nobody had it before.
+// causeOf returns the cause of a refusal of a resource that no proxy had before, with a message that quotes
+// nothing.
 func (w *compiledWorld) causeOf(p *model.Proxy, typ resource.Type, name string) Cause {
 	w.t.Helper()
 	r := &distribution.Refusal{Type: typ, Name: name, About: []distribution.Part{w.part(p, typ, name)}}
@@ -64,8 +65,8 @@ func TestOriginsOfRefusedResources(t *testing.T) {
 	}
 }
 
-// TestOriginsOfListeners checks that what a router refuses leads back to the Gateways that have it listen there, and what
-// a sidecar refuses for its files to its Sidecar.
+// TestOriginsOfListeners checks that what a router refuses leads back to the Gateways of its listener, and
+// what a sidecar refuses for its files to its Sidecar.
 func TestOriginsOfListeners(t *testing.T) {
 	const service = "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: %[1]s, namespace: shop}\nspec: {hosts: [%[1]s.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}"
 	const routes = "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: %[1]s, namespace: edge}\nspec: {hosts: [%[1]s.example.com], gateways: [%[2]s], http: [{route: [{destination: {host: a.example.com}}]}]}"
@@ -115,7 +116,7 @@ func gatewayDocument(name, namespace, selector, server string) string {
 	return fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: %s, namespace: %s}\nspec: {selector: %s, servers: [%s]}", name, namespace, selector, server)
 }
 
-// TestCredentialsOfPluginsAreNotShown: what an agent is told to show a registry is nobody else's.
+// TestCredentialsOfPluginsAreNotShown checks that pages do not have a plugin's registry credentials.
 func TestCredentialsOfPluginsAreNotShown(t *testing.T) {
 	for _, network := range []bool{false, true} {
 		named, err := listener.Extension(&ir.Wasm{
@@ -134,7 +135,7 @@ func TestCredentialsOfPluginsAreNotShown(t *testing.T) {
 	}
 }
 
-// TestOriginsOfSecrets checks that a refused Secret leads back to each object that has the proxy given it.
+// TestOriginsOfSecrets checks that a refused Secret leads back to each object that names it for the proxy.
 func TestOriginsOfSecrets(t *testing.T) {
 	const rule = "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: %s, namespace: %s}\n" +
 		"spec: {host: %s.example.com, workloadSelector: {matchLabels: {app: web}}, trafficPolicy: {tls: {mode: %s, credentialName: '%s'}}}"

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSecretsAreToldWithoutKeys: names, validity and ids of certificates, and nothing of keys.
-func TestSecretsAreToldWithoutKeys(t *testing.T) {
+// TestSecretsWithoutKeys checks names, validity and IDs of certificates, and that no key is shown.
+func TestSecretsWithoutKeys(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	id, err := url.Parse("spiffe://cluster.local/ns/shop/sa/cart")

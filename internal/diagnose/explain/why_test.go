@@ -14,7 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// someProxies have fixed resources, by node id.
+// someProxies have fixed resources, by node ID.
 type someProxies struct {
 	distribution.Proxies
 	proxies map[string]*model.Proxy

@@ -13,7 +13,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// fakePerf is a program that stands for perf.
+// fakePerf is a program in place of perf.
 func fakePerf(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "perf")
@@ -50,7 +50,7 @@ func TestFailures(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoProcess)
 }
 
-// TestRecordReads what perf says, with the names of this process's threads.
+// TestRecordReads checks samples of perf, with the names of this process's threads.
 func TestRecordReads(t *testing.T) {
 	perf := fakePerf(t, "[ $1 = script ] || exit 0\ncat <<'EOF'\n"+scripted+"EOF\n")
 	p, err := Record(t.Context(), options(perf))
@@ -59,7 +59,7 @@ func TestRecordReads(t *testing.T) {
 	require.Equal(t, os.Getpid(), p.PID)
 }
 
-// TestInterrupt: perf ends when nobody waits for it any more, and leaves nothing.
+// TestInterrupt checks that perf ends with its context, and leaves nothing behind.
 func TestInterrupt(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

@@ -45,7 +45,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// TestFill: each sample is counted once, under its thread, and shares are of all.
+// TestFill checks that each sample counts once, under its thread, and that shares are of the whole.
 func TestFill(t *testing.T) {
 	samples, err := parseScript(strings.NewReader(scripted))
 	require.NoError(t, err)
@@ -86,8 +86,8 @@ garbage
 	require.EqualValues(t, 0x207d010, offset, "perf gave an offset of the file")
 }
 
-// TestStrippedEnvoy: the pinned Envoy has no symbols, and still tells its functions' beginnings
-// and its classes.
+// TestStrippedEnvoy checks that the pinned Envoy, which has no symbols, still has the starts of its
+// functions and its classes.
 func TestStrippedEnvoy(t *testing.T) {
 	binary, err := envoy.Find("")
 	require.NoError(t, err)
@@ -107,7 +107,7 @@ func TestStrippedEnvoy(t *testing.T) {
 	require.Nil(t, readProgram("program_test.go"), "no ELF file")
 }
 
-// offset is where in the file an address is.
+// offset returns the offset of an address in the file.
 func (p *program) offset(address uint64) uint64 {
 	for i := range p.loads {
 		if l := &p.loads[i]; address >= l.Vaddr && address < l.Vaddr+l.Filesz {

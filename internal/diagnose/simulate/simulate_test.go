@@ -9,8 +9,8 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// TestEnvoy evaluates calls on hand-written Envoy resources. The wants are what Envoy's
-// documentation of each message says; they do not come from the simulator.
+// TestEnvoy evaluates calls on hand-written Envoy resources. The expected results come from Envoy's
+// documentation of each message, and not from the simulator.
 func TestEnvoy(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func runCase(t *testing.T, w *World, c callCase) {
 	}
 }
 
-// checkProblems wants each problem to contain its text, in order.
+// checkProblems checks that each problem contains its text, in order.
 func checkProblems(t *testing.T, got, want []string) {
 	t.Helper()
 	require.Len(t, got, len(want), "%q", got)
@@ -91,7 +91,7 @@ func TestMismatchesAreStrictAboutShares(t *testing.T) {
 	require.NotEmpty(t, r.Mismatches(map[string]any{"route": "x"}))
 }
 
-// TestCheck finds what Envoy would refuse.
+// TestCheck checks what Envoy would refuse.
 func TestCheck(t *testing.T) {
 	w, err := Parse([]byte(`
 listeners:

@@ -60,8 +60,8 @@ func TestFunctions(t *testing.T) {
 	require.Equal(t, []Function{{"g", 4, 4}, {"f", 3, 7}, {"main", 1, 8}}, got)
 }
 
-// TestWidthsAreSamples: whatever the stacks, a frame is as wide as its samples, lies on its
-// caller, and beside its neighbours; and folding keeps every sample.
+// TestWidthsAreSamples checks for random stacks that a frame is as wide as its samples, above its caller
+// and beside its neighbours, and that folding keeps every sample.
 func TestWidthsAreSamples(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -126,8 +126,8 @@ func requirePlaces(t *testing.T, root *node) {
 	}
 }
 
-// requireDrawn reads the SVG as XML: widths of a row are at most the root's, and the root's
-// is the whole.
+// requireDrawn reads the SVG as XML: the widths of a row are at most the root's, and the root's is the
+// whole.
 func requireDrawn(t *testing.T, stacks []Stack, total int64) {
 	t.Helper()
 	var svg bytes.Buffer
