@@ -157,7 +157,7 @@ func requireReason(t *testing.T, m *mesh, to *app) {
 	require.Contains(t, out, "    Service/shop/other: cluster outbound|15080||other.shop.svc.cluster.local  ")
 	status, out = m.ask("why", "healthy.shop", "http://nowhere.example/")
 	require.Zero(t, status, out)
-	require.Contains(t, out, "nowhere.example is no service of the mesh")
+	require.Contains(t, out, "nowhere.example is not a service of the mesh")
 	status, out = m.ask("why", "absent.shop", "http://web/")
 	require.Equal(t, 1, status)
 	require.Contains(t, out, `proxy "absent.shop" is not connected`)
