@@ -25,7 +25,7 @@ func (p *peerPolicies) finish() {
 func (p *peerPolicies) of(ns string, labels map[string]string) *model.PeerTLS {
 	var selecting []*model.PeerAuthentication
 	for _, a := range p.list {
-		if (a.Namespace == p.root || a.Namespace == ns) && model.SelectorMatches(a.Selector, labels) {
+		if model.IsFor(a, ns, labels, p.root) {
 			selecting = append(selecting, a)
 		}
 	}
