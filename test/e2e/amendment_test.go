@@ -90,12 +90,12 @@ func TestBootstrapFilters(t *testing.T) {
 	require.NotContains(t, names, "bad")
 	m.awaitRefusal(t, "late.bootstrap", "/shop/bad", "LOGICAL_DNS")
 
-	const changed = "EnvoyFilters change the bootstrap in another way"
+	const changed = "the EnvoyFilters that patch the bootstrap have changed"
 	require.NotContains(t, w.log.String(), changed)
 	m.apply(m.config("server", strings.ReplaceAll(good, "7s", "8s"), bad, other)...)
 	m.awaitLog(t, w, changed)
 	m.apply(m.config("server", good, bad, other)...)
-	m.awaitLog(t, w, "the bootstrap is again what EnvoyFilters make of it")
+	m.awaitLog(t, w, "the bootstrap matches the EnvoyFilters again")
 }
 
 // TestBootstrapThatDoesNotStart: what only a start shows to be wrong is left out after it.
@@ -104,7 +104,7 @@ func TestBootstrapThatDoesNotStart(t *testing.T) {
 	m.apply(m.config("server", bootstrapFilter("elsewhere",
 		`{static_resources: {listeners: [{name: x, address: {socket_address: {address: 203.0.113.1, port_value: 81}}, filter_chains: [{}]}]}}`))...)
 	w := m.sidecar(t, "late")
-	require.Contains(t, w.log.String(), "Envoy is started without what EnvoyFilters change")
+	require.Contains(t, w.log.String(), "Envoy did not start with the patches of EnvoyFilters; it starts again without them")
 	m.awaitRefusal(t, "late.bootstrap", "/shop/elsewhere", "Envoy did not start with it")
 	m.apply(m.config("server")...)
 	m.awaitRefusal(t)
@@ -117,6 +117,6 @@ func TestBootstrapWithoutControlPlane(t *testing.T) {
 	c := w.config(t, m, "server-token")
 	c.XDS.Address, c.BootstrapTimeout = "127.0.0.1:1", 50*time.Millisecond
 	w.run(t, c)
-	m.awaitLog(t, w, "the control plane does not say what EnvoyFilters change of the bootstrap")
+	m.awaitLog(t, w, "the control plane did not answer which EnvoyFilters patch the bootstrap")
 	m.awaitLog(t, w, "sidecar starting")
 }

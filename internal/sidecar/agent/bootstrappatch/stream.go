@@ -1,6 +1,5 @@
-// Package bootstrappatch asks the control plane what EnvoyFilters change of an Envoy's bootstrap, before
-// that starts, and tells when they change something else afterwards: it counts from the next start
-// on.
+// Package bootstrappatch requests the patches that EnvoyFilters make to an Envoy's bootstrap, before Envoy starts.
+// Afterwards it logs when the patches change; the change applies at the next start.
 package bootstrappatch
 
 import (
@@ -25,25 +24,24 @@ import (
 
 const typeURL = "type.googleapis.com/envoy.config.bootstrap.v3.Bootstrap"
 
-// Patch is what one EnvoyFilter changes.
+// Patch is the patch of one EnvoyFilter.
 type Patch struct {
 	Name   string // see agentapi.BootstrapPatchName
 	Change *bootstrapv3.Bootstrap
 }
 
-// Stream is the stream that amendments come by. Ask, Settle and then Watch are called by one goroutine
-// after the other; Drop by any.
+// Stream delivers patches. One goroutine calls Ask, Settle and then Watch; any may call Drop.
 type Stream struct {
 	dial func(context.Context) (*grpc.ClientConn, error)
 	node *corev3.Node
 	log  *slog.Logger
 
 	first    *discoveryv3.DeltaDiscoveryResponse
-	versions map[string]string // what the control plane has, but for what is refused, by name
-	used     map[string]string // what Envoy's bootstrap has
-	told     bool              // that it should have something else
+	versions map[string]string // by name; versions of the control plane's patches without refused ones
+	used     map[string]string // by name; versions of the patches in Envoy's bootstrap
+	told     bool              // the log has reported that the two differ
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	refused map[string]refusal
 	open    *stream
 }
@@ -62,14 +60,13 @@ func (s *stream) close() {
 	_ = s.conn.Close()
 }
 
-// Between two streams.
+// Backoff between two streams.
 const (
 	againFirst = 20 * time.Millisecond
 	againMost  = 5 * time.Second
 )
 
-// Ask waits for what is to be amended, in order, as long as ctx lets it. Settle or Close must be
-// called where it gives a Talk.
+// Ask waits for the patches, in order, until ctx ends. Call Settle or Close on the Stream that it returns.
 func Ask(ctx context.Context, dial func(context.Context) (*grpc.ClientConn, error), node *corev3.Node, log *slog.Logger) (*Stream, []Patch, error) {
 	t := &Stream{dial: dial, node: node, log: log, versions: map[string]string{}, used: map[string]string{}, refused: map[string]refusal{}}
 	wait := againFirst
@@ -95,7 +92,7 @@ func Ask(ctx context.Context, dial func(context.Context) (*grpc.ClientConn, erro
 	return t, all, nil
 }
 
-// connect opens a stream, and asks. Until the first answer is there it ends with ctx.
+// connect opens a stream and sends the request. Before the first answer the stream ends with ctx.
 func (t *Stream) connect(ctx context.Context) error {
 	conn, err := t.dial(ctx)
 	if err != nil {
@@ -117,7 +114,7 @@ func (t *Stream) connect(ctx context.Context) error {
 	return nil
 }
 
-// read gives the amendments of a response, in order, and those that cannot be read.
+// read decodes the patches of a response, in order, and returns the errors of invalid ones by name.
 func read(r *discoveryv3.DeltaDiscoveryResponse) (all []Patch, unreadable map[string]string) {
 	unreadable = map[string]string{}
 	for _, res := range r.Resources {
@@ -132,7 +129,7 @@ func read(r *discoveryv3.DeltaDiscoveryResponse) (all []Patch, unreadable map[st
 	return all, unreadable
 }
 
-// refuse notes what of the first answer is refused, and why.
+// refuse stores the errors of patches in the first response.
 func (t *Stream) refuse(why map[string]string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,8 +140,8 @@ func (t *Stream) refuse(why map[string]string) {
 	}
 }
 
-// Settle answers what was asked for: some of it is refused, the rest is used. Where there was nothing,
-// nothing is left to be watched, and it gives false.
+// Settle answers the first response: the patches in refused are NACKed, the others ACKed. It returns false, and closes
+// the stream, if there were no patches.
 func (t *Stream) Settle(refused map[string]string) (watch bool) {
 	t.refuse(refused)
 	if len(t.first.Resources) == 0 {
@@ -152,20 +149,20 @@ func (t *Stream) Settle(refused map[string]string) (watch bool) {
 		return false
 	}
 	if err := t.open.Send(t.take(t.first)); err != nil {
-		t.log.Debug("the bootstrap's amendments are not answered yet", "error", err)
+		t.log.Debug("the bootstrap patches are not ACKed yet", "error", err)
 	}
 	maps.Copy(t.used, t.versions)
 	return true
 }
 
-// Close ends a Talk that is not watched; nil is none.
+// Close closes a Stream without Watch. A nil Stream is allowed.
 func (t *Stream) Close() {
 	if t != nil {
 		t.open.close()
 	}
 }
 
-// take notes what the control plane has, and gives the ACK, or the NACK with what is refused.
+// take stores the versions of a response. It returns the ACK, or the NACK with the errors.
 func (t *Stream) take(r *discoveryv3.DeltaDiscoveryResponse) *discoveryv3.DeltaDiscoveryRequest {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,7 +187,7 @@ func (t *Stream) take(r *discoveryv3.DeltaDiscoveryResponse) *discoveryv3.DeltaD
 	return out
 }
 
-// Drop says that nothing of what was used is used any more: Envoy did not start with it.
+// Drop marks all used patches as refused, because Envoy did not start with them.
 func (t *Stream) Drop(why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -201,10 +198,10 @@ func (t *Stream) Drop(why string) {
 			delete(t.used, res.Name)
 		}
 	}
-	t.open.cancel() // the next stream gets them once more, to be refused
+	t.open.cancel() // the control plane sends them on the next stream, which NACKs them
 }
 
-// Watch tells of changes until ctx ends.
+// Watch logs changes until ctx ends.
 func (t *Stream) Watch(ctx context.Context) {
 	wait := againFirst
 	for {
@@ -225,7 +222,7 @@ func (t *Stream) Watch(ctx context.Context) {
 	}
 }
 
-// follow takes what comes by the open stream; it tells whether there was anything.
+// follow applies the responses of the open stream. It reports whether there were any.
 func (t *Stream) follow(ctx context.Context) (received bool) {
 	s := t.open
 	defer s.close()
@@ -243,7 +240,7 @@ func (t *Stream) follow(ctx context.Context) (received bool) {
 	}
 }
 
-// compare tells whether Envoy should have another bootstrap.
+// compare logs when the control plane's patches begin or cease to differ from Envoy's bootstrap.
 func (t *Stream) compare() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -251,14 +248,14 @@ func (t *Stream) compare() {
 	switch {
 	case differs == t.told:
 	case differs:
-		t.log.Warn("EnvoyFilters change the bootstrap in another way than when Envoy was started: that counts once the sidecar starts again", "filters", t.differing())
+		t.log.Warn("the EnvoyFilters that patch the bootstrap have changed: restart the sidecar to apply them", "filters", t.differing())
 	default:
-		t.log.Info("the bootstrap is again what EnvoyFilters make of it")
+		t.log.Info("the bootstrap matches the EnvoyFilters again")
 	}
 	t.told = differs
 }
 
-// differing are the EnvoyFilters that came, changed or went; mu is held.
+// differing returns the EnvoyFilters whose patches differ. mu is held.
 func (t *Stream) differing() []string {
 	var out []string
 	for _, m := range []map[string]string{t.used, t.versions} {

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// plane is a control plane that answers each request with what comes next; nil: it cuts the stream.
+// plane is a control plane that answers each request with the next response; nil: it cuts the stream.
 type plane struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	asked chan *discoveryv3.DeltaDiscoveryRequest
@@ -83,19 +83,19 @@ func TestTalk(t *testing.T) {
 	log := &logtext.Buffer{}
 	go func() {
 		<-p.asked
-		p.says <- nil // it is asked again
+		p.says <- nil // the agent reconnects
 		<-p.asked
 		p.says <- says("1", change(t, "0001/shop/b", "1"), change(t, "0000/shop/a", "1"), &discoveryv3.Resource{Name: "0002/shop/c", Version: "1", Resource: &anypb.Any{}})
 	}()
-	talk, all, err := Ask(await.Context(t), dial, &corev3.Node{Id: "me"}, slog.New(slog.NewTextHandler(log, nil)))
+	stream, all, err := Ask(await.Context(t), dial, &corev3.Node{Id: "me"}, slog.New(slog.NewTextHandler(log, nil)))
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	require.Equal(t, "shop/a", agentapi.BootstrapPatchFilter(all[0].Name))
 	require.Equal(t, "0001/shop/b", all[1].Change.FlagsPath)
-	require.True(t, talk.Settle(map[string]string{"0001/shop/b": "Envoy says no"}))
+	require.True(t, stream.Settle(map[string]string{"0001/shop/b": "Envoy says no"}))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); talk.Watch(ctx) }()
+	go func() { defer close(done); stream.Watch(ctx) }()
 	t.Cleanup(func() { cancel(); await.From(t, done) })
 
 	nack := await.From(t, p.asked).ErrorDetail.GetMessage()
@@ -106,13 +106,13 @@ func TestTalk(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Count(log.String(), "filters=[shop/a]") == 1 }, time.Minute, time.Millisecond)
 	await.To(t, p.says, says("3", change(t, "0000/shop/a", "1")))
 	await.From(t, p.asked)
-	require.Eventually(t, func() bool { return strings.Count(log.String(), "is again what") == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Count(log.String(), "matches the EnvoyFilters again") == 1 }, time.Minute, time.Millisecond)
 
-	talk.Drop("it crashed")
-	require.Empty(t, await.From(t, p.asked).InitialResourceVersions, "all that was used is asked for again, to be refused")
+	stream.Drop("it crashed")
+	require.Empty(t, await.From(t, p.asked).InitialResourceVersions, "all used patches are requested again, to be NACKed")
 	await.To(t, p.says, says("1", change(t, "0000/shop/a", "1")))
 	require.Equal(t, "0000/shop/a: it crashed", await.From(t, p.asked).ErrorDetail.GetMessage())
-	require.Equal(t, 1, strings.Count(log.String(), "in another way"))
+	require.Equal(t, 1, strings.Count(log.String(), "restart the sidecar to apply"))
 }
 
 func TestNothingToAmend(t *testing.T) {
@@ -121,23 +121,23 @@ func TestNothingToAmend(t *testing.T) {
 		<-p.asked
 		p.says <- says("1")
 	}()
-	talk, all, err := Ask(await.Context(t), dial, &corev3.Node{}, slog.New(slog.DiscardHandler))
+	stream, all, err := Ask(await.Context(t), dial, &corev3.Node{}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Empty(t, all)
-	require.False(t, talk.Settle(nil), "nobody is kept waiting on a stream")
+	require.False(t, stream.Settle(nil), "no stream waits for Envoy")
 }
 
-// TestWhatIsNotWatchedIsClosed: no goroutine is left.
-func TestWhatIsNotWatchedIsClosed(t *testing.T) {
+// TestUnwatchedStreamIsClosed checks that no goroutine is left.
+func TestUnwatchedStreamIsClosed(t *testing.T) {
 	p, dial := startPlane(t)
 	go func() {
 		<-p.asked
 		p.says <- says("1", change(t, "0000/shop/a", "1"))
 	}()
-	talk, all, err := Ask(await.Context(t), dial, &corev3.Node{}, slog.New(slog.DiscardHandler))
+	stream, all, err := Ask(await.Context(t), dial, &corev3.Node{}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Len(t, all, 1)
-	talk.Close()
+	stream.Close()
 }
 
 func TestAskHasAnEnd(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// accept checks what the CA answered: the certificate, intermediates, and last, as Istio's
-// CA does it, the roots.
+// accept decodes and checks the CA's answer: the certificate, intermediates, and last the roots, as Istio's CA sends
+// them.
 func (k *Renewer) accept(key crypto.Signer, answer []string) (*Secrets, error) {
 	if len(answer) == 0 {
 		return nil, errors.New("no certificate")
@@ -51,15 +51,14 @@ func pairOf(chain []*x509.Certificate, key crypto.PrivateKey) *tls.Certificate {
 	return pair
 }
 
-// check: the certificate is for our key and for us, is valid, and peers who trust the roots
-// will trust it.
+// check requires that the certificate has this key and identity, is valid, and chains to the roots.
 func (k *Renewer) check(s *Secrets, chain []*x509.Certificate) error {
 	leaf, key := chain[0], s.pair.PrivateKey.(crypto.Signer)
 	if public, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(key.Public()) {
 		return errors.New("the certificate is for another key")
 	}
 	if now := time.Now(); now.After(leaf.NotAfter) {
-		return fmt.Errorf("the certificate has expired at %s (this machine's clock says %s)", leaf.NotAfter.Format(time.RFC3339), now.Format(time.RFC3339))
+		return fmt.Errorf("the certificate expired at %s (this machine's clock is at %s)", leaf.NotAfter.Format(time.RFC3339), now.Format(time.RFC3339))
 	}
 	between := x509.NewCertPool()
 	for _, c := range chain[1:] {
@@ -78,20 +77,20 @@ func (k *Renewer) checkName(leaf *x509.Certificate) error {
 		ids = append(ids, u.String())
 	}
 	if !slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(id, "spiffe://") && strings.HasSuffix(id, suffix) }) {
-		return fmt.Errorf("the certificate is for %s, and this workload is of namespace %s, service account %s: "+
-			"is the token another's? Correct --token-file, --namespace or --service-account", orNobody(ids), k.Namespace, k.ServiceAccount)
+		return fmt.Errorf("the certificate is for %s, but this workload has namespace %s and service account %s: "+
+			"correct --token-file, --namespace or --service-account", orNone(ids), k.Namespace, k.ServiceAccount)
 	}
 	return nil
 }
 
-func orNobody(ids []string) string {
+func orNone(ids []string) string {
 	if len(ids) == 0 {
-		return "nobody"
+		return "no identity"
 	}
 	return strings.Join(ids, ", ")
 }
 
-// id is the SPIFFE id of the certificate; "" without one.
+// id returns the SPIFFE id of the certificate; "" without one.
 func (s *Secrets) id() string {
 	if c := s.Leaf(); c != nil && len(c.URIs) > 0 {
 		return c.URIs[0].String()

@@ -19,13 +19,13 @@ import (
 	caapi "istio.io/api/security/v1alpha1"
 )
 
-// callTimeout bounds one request, from the connection to the answer.
+// callTimeout bounds one request, including the connection.
 const callTimeout = 10 * time.Second
 
-// maxToken is more than any token has.
+// maxToken is more bytes than any token has.
 const maxToken = 64 << 10
 
-// obtain gets a certificate for a new key, or reads those that are files.
+// obtain gets a certificate for a new key, or reads the mounted files.
 func (k *Renewer) obtain(ctx context.Context) (*Secrets, error) {
 	if k.FilesDir != "" {
 		return k.readFiles()
@@ -46,13 +46,14 @@ func (k *Renewer) obtain(ctx context.Context) (*Secrets, error) {
 	}
 	s, err := k.accept(key, chain)
 	if err != nil {
-		return nil, fmt.Errorf("%s answered what cannot be used: %w", k.place(), err)
+		return nil, fmt.Errorf("%s sent an invalid answer: %w", k.place(), err)
 	}
 	return s, nil
 }
 
-// call asks with the token. Where that is not believed, or nobody can say now whose it is, the certificate that is to be
-// renewed tells who this is as well: tokens of machines end before, and an API server may be away for long.
+// call authenticates with the token. If the CA does not accept the token, or cannot check it, call authenticates with
+// the certificate that is to be renewed. Tokens of machines expire earlier, and an API server may be unavailable for
+// long.
 func (k *Renewer) call(ctx context.Context, csr []byte) ([]string, error) {
 	token, cert, err := k.credentials()
 	if err != nil {
@@ -67,20 +68,20 @@ func (k *Renewer) call(ctx context.Context, csr []byte) ([]string, error) {
 		return nil, err
 	}
 	if chain, failed := k.ask(ctx, csr, "", cert); failed == nil {
-		k.Log.Warn("the certificate is renewed by itself, and not by the token", "error", err)
+		k.Log.Warn("renewed with the present certificate instead of the token", "error", err)
 		return chain, nil
 	}
 	return nil, err
 }
 
-// undecided tells whether it may be for the token that a request failed, and not for who shows it.
+// undecided reports whether a request may have failed because of the token.
 func undecided(err error) bool {
 	var r *refusal
 	return errors.As(err, &r) && (r.code == codes.Unauthenticated || r.code == codes.Unavailable || r.code == codes.DeadlineExceeded)
 }
 
-// ask is one CreateCertificate on a connection of its own, so that each is checked by the
-// roots of its time, and finds whichever control plane there is. token may be empty, or cert nil.
+// ask sends one CreateCertificate on a new connection, which verifies the CA by the present roots, and may reach
+// another control plane. token may be empty, or cert nil.
 func (k *Renewer) ask(ctx context.Context, csr []byte, token string, cert *tls.Certificate) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -106,7 +107,7 @@ func (k *Renewer) ask(ctx context.Context, csr []byte, token string, cert *tls.C
 	return resp.GetCertChain(), nil
 }
 
-// credentials are the token, or where there is none the certificate that is to be renewed.
+// credentials returns the token; without one, the certificate that is to be renewed.
 func (k *Renewer) credentials() (token string, cert *tls.Certificate, err error) {
 	token, err = readToken(k.TokenFile)
 	if err == nil {
@@ -116,7 +117,7 @@ func (k *Renewer) credentials() (token string, cert *tls.Certificate, err error)
 	if cert = s.valid(time.Now()); cert != nil {
 		return "", cert, nil
 	}
-	return "", nil, fmt.Errorf("nothing to tell %s who this is: %w: correct --token-file", k.place(), err)
+	return "", nil, fmt.Errorf("no credentials for %s: %w: correct --token-file", k.place(), err)
 }
 
 func readToken(file string) (string, error) {
@@ -125,7 +126,7 @@ func readToken(file string) (string, error) {
 		return "", fmt.Errorf("token: %w", err)
 	}
 	if info.Size() > maxToken {
-		return "", fmt.Errorf("token: %s has %d bytes, which no token has", file, info.Size())
+		return "", fmt.Errorf("token: %s: too large: %d bytes", file, info.Size())
 	}
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -134,39 +135,39 @@ func readToken(file string) (string, error) {
 	token := strings.TrimSpace(string(content))
 	switch {
 	case token == "":
-		return "", fmt.Errorf("token: %s is empty", file)
+		return "", fmt.Errorf("token: %s: empty", file)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "", fmt.Errorf("token: %s holds what no token holds (spaces, or characters beyond ASCII)", file)
+		return "", fmt.Errorf("token: %s: invalid characters: a token is ASCII without spaces", file)
 	}
 	return token, nil
 }
 
-// explain says what to do about a refusal.
+// explain adds advice to an error of the CA.
 func (k *Renewer) explain(err error, byToken bool) error {
 	st := status.Convert(err)
 	shown := "its certificate"
 	if byToken {
 		shown = "the token in " + k.TokenFile
 	}
-	advice := "is it running there? See --ca-address"
+	advice := "is the CA running there? See --ca-address"
 	switch st.Code() {
 	case codes.Unauthenticated:
-		advice = shown + " was not believed: is it this mesh's, and still valid? See --token-file"
+		advice = shown + " was not accepted: is it of this mesh and still valid? See --token-file"
 	case codes.PermissionDenied:
 		advice = fmt.Sprintf("%s may not have a certificate of namespace %s, service account %s", shown, k.Namespace, k.ServiceAccount)
 	case codes.InvalidArgument:
 		advice = "see --cert-ttl, --rsa-key-size and --trust-domain"
 	case codes.Unimplemented:
-		advice = "that server issues no certificates: correct --ca-address"
+		advice = "the server issues no certificates: correct --ca-address"
 	case codes.Unavailable:
 		if strings.Contains(st.Message(), "x509: ") {
-			advice = "its certificate does not fit the roots in " + k.RootsFile + ", or its name: correct --xds-root-cert or --xds-server-name"
+			advice = "its certificate does not match the roots in " + k.RootsFile + ", or its name: correct --xds-root-cert or --xds-server-name"
 		}
 	}
 	return &refusal{st.Code(), fmt.Sprintf("%s: %s: %s (%s)", k.place(), st.Code(), st.Message(), advice)}
 }
 
-// refusal is an error of the CA with what to do.
+// refusal is an error of the CA with advice.
 type refusal struct {
 	code codes.Code
 	text string
@@ -175,12 +176,12 @@ type refusal struct {
 // Error implements error.
 func (r *refusal) Error() string { return r.text }
 
-// clientTLS is TLS to a server that must have one of the names. The first is asked for.
+// clientTLS is TLS to a server whose certificate has one of names. The first one is the SNI.
 func clientTLS(roots *x509.CertPool, cert *tls.Certificate, names []string) *tls.Config {
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		ServerName: names[0],
-		// It is verified below, since crypto/tls knows of one name only.
+		// VerifyConnection verifies the server, because crypto/tls supports one name only.
 		InsecureSkipVerify: true, //nolint:gosec // verified below
 		VerifyConnection:   func(cs tls.ConnectionState) error { return verifyServer(cs.PeerCertificates, roots, names) },
 	}
@@ -192,7 +193,7 @@ func clientTLS(roots *x509.CertPool, cert *tls.Certificate, names []string) *tls
 
 func verifyServer(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
 	if len(chain) == 0 || roots == nil {
-		return errors.New("x509: nothing to check the server by")
+		return errors.New("x509: no roots to verify the server")
 	}
 	between := x509.NewCertPool()
 	for _, c := range chain[1:] {
@@ -207,8 +208,8 @@ func verifyServer(chain []*x509.Certificate, roots *x509.CertPool, names []strin
 			return nil
 		}
 	}
-	return fmt.Errorf("x509: the server's certificate is for none of %s: %w", strings.Join(names, ", "), err)
+	return fmt.Errorf("x509: the server's certificate has none of the names %s: %w", strings.Join(names, ", "), err)
 }
 
-// ServerTLS is TLS to a server that must have one of the names, without a certificate of ours.
+// ServerTLS is TLS to a server whose certificate has one of names, without a client certificate.
 func ServerTLS(roots *x509.CertPool, names []string) *tls.Config { return clientTLS(roots, nil, names) }

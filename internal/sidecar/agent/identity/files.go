@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Names of files with certificates, as in Istio.
+// Names of the files, as in Istio.
 const (
 	chainFile = "cert-chain.pem"
 	keyFile   = "key.pem"
 	rootFile  = "root-cert.pem"
 )
 
-// readFiles takes a certificate that somebody else renews.
+// readFiles reads a certificate that another program renews.
 func (k *Renewer) readFiles() (*Secrets, error) {
 	var content [3][]byte
 	for i, name := range []string{chainFile, keyFile, rootFile} {
@@ -51,13 +51,13 @@ func (k *Renewer) fromFiles(chainText, keyText, rootsText []byte) (*Secrets, err
 	return s, k.check(s, chain)
 }
 
-// filesChanged tells whether a file differs from what is served.
+// filesChanged reports whether a file differs from the present secrets.
 func (k *Renewer) filesChanged() bool {
 	s, _ := k.Secrets()
 	for name, have := range map[string][]byte{chainFile: s.Chain, keyFile: s.Key, rootFile: s.Roots} {
 		content, err := os.ReadFile(filepath.Join(k.FilesDir, name))
 		if err != nil {
-			return false // half a change, or none
+			return false // the change may be incomplete
 		}
 		if name != keyFile {
 			content = unite(content)
@@ -69,7 +69,7 @@ func (k *Renewer) filesChanged() bool {
 	return false
 }
 
-// write puts the secrets into files: each whole at any time, and only for us to read.
+// write writes the secrets into files. Each file is replaced atomically, and only the owner may read it.
 func (k *Renewer) write(s *Secrets) error {
 	if k.OutputDir == "" || s.pair == nil {
 		return nil
@@ -77,7 +77,7 @@ func (k *Renewer) write(s *Secrets) error {
 	if err := os.MkdirAll(k.OutputDir, 0o700); err != nil {
 		return err
 	}
-	// The key first: who reads in between finds a chain of the old key once, and reads again.
+	// The key comes first: a reader between the writes finds that it does not match the chain, and reads again.
 	for _, f := range []struct {
 		name    string
 		content []byte
@@ -90,7 +90,7 @@ func (k *Renewer) write(s *Secrets) error {
 }
 
 func replaceFile(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
 	if err != nil {
 		return err
 	}

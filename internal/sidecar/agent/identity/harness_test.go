@@ -23,7 +23,7 @@ func root(t *testing.T, name string) *catest.Root {
 	return r
 }
 
-// authority is a CA with one root and the token of one workload.
+// authority starts a CA with one root and the token of one workload.
 func authority(t *testing.T, r *catest.Root) *catest.Server {
 	t.Helper()
 	server, stop, err := catest.Start("127.0.0.1:0", catest.Settings{
@@ -34,7 +34,7 @@ func authority(t *testing.T, r *catest.Root) *catest.Server {
 	return server
 }
 
-// options are those of a workload of the authority, in a folder of its own.
+// options are those of a workload of the authority, with a folder of its own.
 func options(t *testing.T, server *catest.Server, r *catest.Root) Options {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,7 +67,7 @@ func run(t *testing.T, o Options) *Renewer {
 	return k
 }
 
-// await waits until the secrets are as wanted.
+// await waits until the secrets satisfy ok.
 func await(t *testing.T, k *Renewer, what string, ok func(*Secrets) bool) *Secrets {
 	t.Helper()
 	end := time.After(patience)

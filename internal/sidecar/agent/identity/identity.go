@@ -1,7 +1,6 @@
-// Package identity gives a workload its certificate: it makes the private key, has the
-// mesh's CA sign it, renews it in time, and knows which roots peers are checked by. The key
-// lives in this process's memory; it goes to Envoy over a Unix socket, and into files only
-// where that was asked for.
+// Package identity gets the workload's certificate: it generates the private key, has the mesh's CA sign it, renews it
+// in time, and knows the roots that verify peers. The key stays in this process's memory. Only Envoy gets it, over a
+// Unix socket, and files if they are configured.
 package identity
 
 import (
@@ -14,34 +13,33 @@ import (
 	"time"
 )
 
-// DefaultTTL is the life that a certificate is asked for with, and DefaultGraceRatio the part
-// of it that is left when it is renewed, as in Istio.
+// DefaultTTL is the requested lifetime of certificates. DefaultGraceRatio is the remaining part of it at which they are
+// renewed. Both are Istio's.
 const (
 	DefaultTTL        = 24 * time.Hour
 	DefaultGraceRatio = 0.5
 )
 
-// pollEvery is how often files of roots and of certificates are read again: they change by
-// renamed links (ConfigMaps), which notifications of the file system tell badly.
+// pollEvery is how often the files of roots and certificates are checked. ConfigMaps change by renamed links, about
+// which notifications of the file system are unreliable.
 const pollEvery = 2 * time.Second
 
-// Options of a Keeper. Certificates come from the CA at Address, or from the files in
-// FilesDir.
+// Options of a Renewer. Certificates come from the CA at Address, or from the files in FilesDir.
 type Options struct {
-	Namespace, ServiceAccount string // whom the certificate must be for
-	TrustDomain               string // of what is asked for; the CA decides
+	Namespace, ServiceAccount string // the identity that the certificate must have
+	TrustDomain               string // of the requested identity; the CA decides
 
 	Address     string   // of the CA: "host:port" with TLS, or "unix:///path"
-	ServerNames []string // one of which the CA's certificate must be for; the first is asked for
-	TokenFile   string   // read again for each request
-	RootsFile   string   // what the CA is checked by, and peers too; read again when it changes
+	ServerNames []string // the CA's certificate must have one of them; the first is the SNI
+	TokenFile   string   // read for each request
+	RootsFile   string   // roots that verify the CA and peers; read again when it changes
 	ClusterID   string
 	TTL         time.Duration
 	GraceRatio  float64 // 0: DefaultGraceRatio; less than 1
-	RSABits     int     // 0: keys are ECDSA P-256
+	RSABits     int     // 0: ECDSA P-256 keys
 
 	FilesDir  string // holds cert-chain.pem, key.pem and root-cert.pem; read again when they change
-	OutputDir string // where the same files are written; empty: nowhere
+	OutputDir string // folder to write the same files to; empty: none
 
 	Metrics *Metrics
 	Log     *slog.Logger
@@ -50,20 +48,20 @@ type Options struct {
 	spread time.Duration // 0: rootsSpread
 }
 
-// Secrets are what proxies get. They never change; the Keeper makes new ones.
+// Secrets are a workload's certificate, key and roots. They are immutable; the Renewer makes new ones.
 type Secrets struct {
 	Chain []byte // PEM: the workload's certificate, then intermediates; nil until there is one
 	Key   []byte // PEM
-	Roots []byte // PEM; nil until any are known
+	Roots []byte // PEM; nil until they are known
 
 	pair *tls.Certificate // of Chain and Key
 	pool *x509.CertPool   // of Roots
 	got  time.Time
 
-	answerRoots []byte // of Roots those that the CA told
+	answerRoots []byte // the part of Roots that the CA sent
 }
 
-// Leaf is the workload's certificate; nil until there is one.
+// Leaf returns the workload's certificate; nil until there is one.
 func (s *Secrets) Leaf() *x509.Certificate {
 	if s.pair == nil {
 		return nil
@@ -71,23 +69,22 @@ func (s *Secrets) Leaf() *x509.Certificate {
 	return s.pair.Leaf
 }
 
-// Renewer keeps one workload's secrets. Run does the work; the rest may be called from
-// anywhere.
+// Renewer gets and renews one workload's secrets in Run. The other methods may be called from any goroutine.
 type Renewer struct {
 	Options
-	fileRoots []byte // as last read; Run's, as are the next two
+	fileRoots []byte // as last read; used by Run only, as the next two fields
 	backoff   backoff
-	unwritten bool // what is in OutputDir is older than secrets
+	unwritten bool // the files in OutputDir are older than secrets
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	secrets  *Secrets
-	changed  chan struct{} // closed, and made anew, when secrets change
-	problem  error         // why the last attempt failed; nil after a success
-	attempts int           // that failed since the last success
+	changed  chan struct{} // closed and replaced when secrets change
+	problem  error         // the last error; nil after a success
+	attempts int           // failures since the last success
 	renewAt  time.Time
 }
 
-// New reads the roots, and checks the options; Run gets the certificate.
+// New reads the roots and checks the options. Run gets the certificate.
 func New(o Options) (*Renewer, error) {
 	k := &Renewer{Options: o, secrets: &Secrets{}, changed: make(chan struct{})}
 	if k.TTL == 0 {
@@ -100,7 +97,7 @@ func New(o Options) (*Renewer, error) {
 		return nil, err
 	}
 	if bits := k.RSABits; bits != 0 && (bits < 2048 || bits > 8192) {
-		return nil, fmt.Errorf("RSA keys of %d bits are none that the mesh takes: --rsa-key-size wants 2048 to 8192", bits)
+		return nil, fmt.Errorf("invalid RSA key size %d: use 2048 to 8192: correct --rsa-key-size", bits)
 	}
 	if k.FilesDir != "" || k.RootsFile == "" {
 		return k, nil
@@ -117,23 +114,23 @@ func New(o Options) (*Renewer, error) {
 func (k *Renewer) checkTimes() error {
 	switch {
 	case k.TTL < time.Minute && k.poll == 0:
-		return fmt.Errorf("certificates that live for %s are renewed all the time: --cert-ttl wants a minute or more", k.TTL)
+		return fmt.Errorf("invalid lifetime of certificates %s: use a minute or more: correct --cert-ttl", k.TTL)
 	case k.GraceRatio <= 0 || k.GraceRatio >= 1:
-		return fmt.Errorf("certificates are renewed when %g of their life is left: --cert-grace-period-ratio is between 0 and 1", k.GraceRatio)
+		return fmt.Errorf("invalid grace ratio %g: use a number between 0 and 1: correct --cert-grace-period-ratio", k.GraceRatio)
 	case time.Duration(float64(k.TTL)*(1-k.GraceRatio)) < time.Second && k.poll == 0:
-		return fmt.Errorf("certificates that live for %s, and are renewed when %g of that is left, are renewed all the time: lower --cert-grace-period-ratio", k.TTL, k.GraceRatio)
+		return fmt.Errorf("certificates that live for %s and are renewed with %g of that left would be renewed all the time: lower --cert-grace-period-ratio", k.TTL, k.GraceRatio)
 	}
 	return nil
 }
 
-// Secrets are the present ones, and a channel that is closed when there are others.
+// Secrets returns the present secrets, and a channel that is closed when they change.
 func (k *Renewer) Secrets() (*Secrets, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.secrets, k.changed
 }
 
-// Problem says why there is no certificate yet; nil when there is one.
+// Problem returns why there is no certificate yet; nil if there is one.
 func (k *Renewer) Problem() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -146,7 +143,7 @@ func (k *Renewer) Problem() error {
 	return fmt.Errorf("no certificate yet: %s has not answered", k.place())
 }
 
-// place is where certificates come from, for people.
+// place describes the source of certificates in messages.
 func (k *Renewer) place() string {
 	if k.FilesDir != "" {
 		return "folder " + k.FilesDir
@@ -154,14 +151,13 @@ func (k *Renewer) place() string {
 	return "the CA at " + k.Address
 }
 
-// ClientTLS is how this workload talks to the control plane: it trusts the mesh's roots, and
-// shows its certificate where it has one that is valid.
+// ClientTLS is TLS to the control plane: it trusts the mesh's roots, and presents the certificate while that is valid.
 func (k *Renewer) ClientTLS(names []string) *tls.Config {
 	s, _ := k.Secrets()
 	return clientTLS(s.pool, s.valid(time.Now()), names)
 }
 
-// valid is the certificate while it may be shown.
+// valid returns the certificate if it is valid.
 func (s *Secrets) valid(now time.Time) *tls.Certificate {
 	if s.pair == nil || now.After(s.pair.Leaf.NotAfter) {
 		return nil
@@ -169,7 +165,7 @@ func (s *Secrets) valid(now time.Time) *tls.Certificate {
 	return s.pair
 }
 
-// set hands new secrets out, and writes them where they are wanted as files.
+// set publishes new secrets, and writes the files of OutputDir.
 func (k *Renewer) set(s *Secrets) {
 	k.mu.Lock()
 	old := k.secrets
@@ -187,17 +183,17 @@ func (k *Renewer) set(s *Secrets) {
 	err := k.write(s)
 	if k.unwritten = err != nil; k.unwritten {
 		k.Metrics.fileFailure()
-		k.Log.Error("certificates not written; it is tried again", "folder", k.OutputDir, "error", err)
+		k.Log.Error("certificates not written; the next attempt follows", "folder", k.OutputDir, "error", err)
 	}
 }
 
-// writeAgain writes what could not be written when it was new: the disk may have been full.
+// writeAgain writes files that could not be written before, for example on a full disk.
 func (k *Renewer) writeAgain() {
 	if !k.unwritten {
 		return
 	}
 	if s, _ := k.Secrets(); k.write(s) == nil {
 		k.unwritten = false
-		k.Log.Info("certificates are written", "folder", k.OutputDir)
+		k.Log.Info("certificates written", "folder", k.OutputDir)
 	}
 }

@@ -38,7 +38,7 @@ func TestFirstCertificate(t *testing.T) {
 	require.NoError(t, k.Problem())
 	require.Equal(t, shopWeb, k.State().ID)
 	require.IsType(t, &ecdsa.PublicKey{}, s.Leaf().PublicKey)
-	require.Equal(t, string(r.PEM()), string(s.Roots), "once, though the file and the CA tell it")
+	require.Equal(t, string(r.PEM()), string(s.Roots), "once, although the file and the CA have it")
 
 	call := server.Calls()[0]
 	require.Equal(t, "Bearer web-token", call.Token)
@@ -68,8 +68,8 @@ func TestRSAKeys(t *testing.T) {
 	require.Equal(t, 2048, s.Leaf().PublicKey.(*rsa.PublicKey).Size()*8)
 }
 
-// withLife gives certificates that are to be renewed soon ever more life, until it was enough: on a busy machine
-// those of few seconds have expired before they are.
+// withLife runs try with longer and longer lifetimes until it succeeds. On a busy machine certificates of a few seconds
+// expire before their renewal.
 func withLife(t *testing.T, life time.Duration, try func(t *testing.T, server *catest.Server, o Options) bool) {
 	t.Helper()
 	for ; life < patience; life *= 2 {
@@ -83,10 +83,10 @@ func withLife(t *testing.T, life time.Duration, try func(t *testing.T, server *c
 	require.Fail(t, "certificates expire before they are renewed")
 }
 
-// over tells whether a certificate has expired.
+// over reports whether a certificate has expired.
 func over(s *Secrets) bool { return time.Now().After(s.Leaf().NotAfter) }
 
-// Certificates of a few seconds are renewed, each with a key of its own, and none expires.
+// TestRenewal renews certificates of a few seconds. Each has a key of its own, and none expires.
 func TestRenewal(t *testing.T) {
 	withLife(t, 4*time.Second, func(t *testing.T, _ *catest.Server, o Options) bool {
 		k := run(t, o)
@@ -98,26 +98,27 @@ func TestRenewal(t *testing.T) {
 	})
 }
 
-// TestRenewalByTheClock: a machine that has slept for hours renews when it wakes up, though its timers stood still meanwhile.
+// TestRenewalByTheClock checks that a machine renews when it wakes up after hours, although timers stand still during
+// sleep.
 func TestRenewalByTheClock(t *testing.T) {
 	r := root(t, "one")
 	k := run(t, options(t, authority(t, r), r))
 	first := await(t, k, "a certificate", issued)
 	require.Eventually(t, func() bool { return time.Until(k.State().RenewAt) > 20*time.Minute }, patience, time.Millisecond)
 	at := k.State().RenewAt
-	require.Equal(t, at.Round(0), at, "it goes by the clock, not by how long the machine runs")
+	require.Equal(t, at.Round(0), at, "wall clock, not monotonic time")
 	k.mu.Lock()
 	k.renewAt = at.Add(-time.Hour)
 	k.mu.Unlock()
 	await(t, k, "another", func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 })
 }
 
-// TestFilesAreWrittenLater: what a full disk did not take is written once it does.
+// TestFilesAreWrittenLater checks that files follow once the disk accepts them.
 func TestFilesAreWrittenLater(t *testing.T) {
 	r := root(t, "one")
 	o := options(t, authority(t, r), r)
 	o.OutputDir = filepath.Join(t.TempDir(), "out")
-	require.NoError(t, os.WriteFile(o.OutputDir, nil, 0o600)) // no folder can be made there
+	require.NoError(t, os.WriteFile(o.OutputDir, nil, 0o600)) // a file where a folder is needed
 	k := run(t, o)
 	s := await(t, k, "a certificate", issued)
 	require.Eventually(t, func() bool { return testutil.ToFloat64(o.Metrics.files) == 1 }, patience, time.Millisecond)
@@ -128,7 +129,7 @@ func TestFilesAreWrittenLater(t *testing.T) {
 	}, patience, time.Millisecond)
 }
 
-// Without a token the certificate itself is shown, and the token that comes later is used.
+// TestRenewalWithoutToken checks that the certificate itself authenticates a renewal, and that a later token is used.
 func TestRenewalWithoutToken(t *testing.T) {
 	withLife(t, 2*time.Second, func(t *testing.T, server *catest.Server, o Options) bool {
 		k := run(t, o)
@@ -154,8 +155,8 @@ func TestRenewalWithoutToken(t *testing.T) {
 	})
 }
 
-// TestRenewalWithATokenThatIsNotBelieved: the certificate tells who this is as well, and nothing else does where that has expired.
-func TestRenewalWithATokenThatIsNotBelieved(t *testing.T) {
+// TestRenewalWithARefusedToken checks that the certificate authenticates a renewal instead, unless it has expired.
+func TestRenewalWithARefusedToken(t *testing.T) {
 	withLife(t, 3*time.Second, func(t *testing.T, server *catest.Server, o Options) bool {
 		k := run(t, o)
 		first := await(t, k, "a certificate", issued)
@@ -182,7 +183,7 @@ func TestRenewalWithATokenThatIsNotBelieved(t *testing.T) {
 	require.False(t, undecided(&refusal{code: codes.PermissionDenied}))
 }
 
-// Refusals are told with what to do, and end when what was wrong is right.
+// TestProblems checks that errors contain advice, and end when the cause is corrected.
 func TestProblems(t *testing.T) {
 	r, foreign := root(t, "one"), root(t, "foreign")
 	for _, tc := range []struct {
@@ -191,14 +192,14 @@ func TestProblems(t *testing.T) {
 		want  []string
 	}{
 		{"unknown token", func(t *testing.T, o *Options, _ *catest.Server) { write(t, o.TokenFile, "other") },
-			[]string{"Unauthenticated", "was not believed", "--token-file"}},
+			[]string{"Unauthenticated", "was not accepted", "--token-file"}},
 		{"no token", func(t *testing.T, o *Options, _ *catest.Server) { require.NoError(t, os.Remove(o.TokenFile)) },
 			[]string{"no such file", "--token-file"}},
-		{"empty token", func(t *testing.T, o *Options, _ *catest.Server) { write(t, o.TokenFile, " \n") }, []string{"is empty"}},
-		{"no token at all", func(t *testing.T, o *Options, _ *catest.Server) { write(t, o.TokenFile, "a b") }, []string{"what no token holds"}},
+		{"empty token", func(t *testing.T, o *Options, _ *catest.Server) { write(t, o.TokenFile, " \n") }, []string{"token: empty"}},
+		{"no token at all", func(t *testing.T, o *Options, _ *catest.Server) { write(t, o.TokenFile, "a b") }, []string{"invalid characters"}},
 		{"huge token", func(t *testing.T, o *Options, _ *catest.Server) {
 			write(t, o.TokenFile, strings.Repeat("x", maxToken+1))
-		}, []string{"no token has"}},
+		}, []string{"too large"}},
 		{"other namespace", func(_ *testing.T, _ *Options, s *catest.Server) {
 			s.Change(func(c *catest.Settings) {
 				c.IDs = map[string]string{"Bearer web-token": "spiffe://mesh.test/ns/other/sa/web"}
@@ -207,8 +208,8 @@ func TestProblems(t *testing.T) {
 		{"another mesh's roots", func(t *testing.T, o *Options, _ *catest.Server) { write(t, o.RootsFile, string(foreign.PEM())) },
 			[]string{"x509", "--xds-root-cert"}},
 		{"another server's name", func(_ *testing.T, o *Options, _ *catest.Server) { o.ServerNames = []string{"other.test", "127.0.0.9"} },
-			[]string{"none of other.test, 127.0.0.9", "--xds-server-name"}},
-		{"nobody there", func(_ *testing.T, o *Options, _ *catest.Server) { o.Address = "127.0.0.1:1" }, []string{"127.0.0.1:1", "is it running there"}},
+			[]string{"none of the names other.test, 127.0.0.9", "--xds-server-name"}},
+		{"no server", func(_ *testing.T, o *Options, _ *catest.Server) { o.Address = "127.0.0.1:1" }, []string{"127.0.0.1:1", "is the CA running there"}},
 		{"no CA", func(_ *testing.T, _ *Options, s *catest.Server) {
 			s.Change(func(c *catest.Settings) { c.Err = status.Error(codes.Unimplemented, "unknown service") })
 		}, []string{"issues no certificates", "--ca-address"}},
@@ -234,14 +235,14 @@ func TestProblems(t *testing.T) {
 			write(t, o.TokenFile, "web-token")
 			write(t, o.RootsFile, string(r.PEM()))
 			server.Change(func(c *catest.Settings) { c.Err, c.IDs = nil, map[string]string{"Bearer web-token": shopWeb} })
-			await(t, k, "the certificate after all", issued)
+			await(t, k, "the certificate after the corrections", issued)
 			require.NoError(t, k.Problem())
 		})
 	}
 }
 
-// What a CA must not answer is not used.
-func TestAnswersThatAreRefused(t *testing.T) {
+// TestInvalidAnswers checks that an invalid answer of the CA is not used.
+func TestInvalidAnswers(t *testing.T) {
 	r, foreign := root(t, "one"), root(t, "foreign")
 	key, err := newKey(0)
 	require.NoError(t, err)
@@ -256,16 +257,16 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	good := sign(r, key.Public(), time.Hour, shopWeb)
 	for _, tc := range []struct {
 		answer []string
-		want   string // "": it is taken
+		want   string // "": valid
 	}{
 		{[]string{good, string(r.PEM())}, ""},
 		{[]string{good}, ""},
 		{[]string{good, string(foreign.PEM())}, ""},
 		{nil, "no certificate"},
 		{[]string{"x", string(r.PEM())}, "no certificate in PEM"},
-		{[]string{good, "x"}, "roots: it holds no certificate"},
+		{[]string{good, "x"}, "roots: no certificate in PEM"},
 		{[]string{sign(r, other.Public(), time.Hour, shopWeb), string(r.PEM())}, "another key"},
-		{[]string{sign(r, key.Public(), -time.Second, shopWeb), string(r.PEM())}, "has expired"},
+		{[]string{sign(r, key.Public(), -time.Second, shopWeb), string(r.PEM())}, "expired at"},
 		{[]string{sign(foreign, key.Public(), time.Hour, shopWeb)}, "does not chain"},
 		{[]string{sign(r, key.Public(), time.Hour, "spiffe://mesh.test/ns/shop/sa/web2")}, "sa/web2"},
 		{[]string{sign(r, key.Public(), time.Hour, "https://mesh.test/ns/shop/sa/web")}, "https://"},
@@ -279,7 +280,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	}
 }
 
-// Both roots are trusted while both are told; the CA moves to the new one; the old one goes.
+// TestRootRotation trusts both roots while the CA sends both; the CA switches to the new one and drops the old one.
 func TestRootRotation(t *testing.T) {
 	old, next := root(t, "old"), root(t, "next")
 	server := authority(t, old)
@@ -316,7 +317,7 @@ func TestRootRotation(t *testing.T) {
 	write(t, o.RootsFile, "garbage")
 	server.Change(func(s *catest.Settings) { s.Err = errors.New("away") })
 	s, _ = k.Secrets()
-	require.True(t, trusts(next)(s), "an unreadable file takes nothing away")
+	require.True(t, trusts(next)(s), "an unreadable file changes nothing")
 }
 
 func TestMountedCertificates(t *testing.T) {
@@ -344,7 +345,7 @@ func TestMountedCertificates(t *testing.T) {
 
 func TestOptionErrors(t *testing.T) {
 	for want, o := range map[string]Options{
-		"--cert-ttl wants":  {TTL: time.Second},
+		"correct --cert-ttl":  {TTL: time.Second},
 		"between 0 and 1":   {GraceRatio: 1},
 		"lower --cert-g":    {TTL: time.Minute, GraceRatio: 0.99},
 		"--rsa-key-size":    {RSABits: 1024},

@@ -12,7 +12,7 @@ import (
 	"net/url"
 )
 
-// newKey makes a private key, ECDSA P-256 unless RSA was asked for.
+// newKey generates a private key: ECDSA P-256 unless rsaBits is set.
 func newKey(rsaBits int) (crypto.Signer, error) {
 	if rsaBits > 0 {
 		return rsa.GenerateKey(rand.Reader, rsaBits)
@@ -20,7 +20,7 @@ func newKey(rsaBits int) (crypto.Signer, error) {
 	return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 }
 
-// encodeKey is PKCS #8, which Envoy takes for either kind.
+// encodeKey returns PKCS #8, which Envoy accepts for both kinds.
 func encodeKey(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -29,7 +29,7 @@ func encodeKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// newCSR asks for a SPIFFE id. The CA goes by who asks, not by this.
+// newCSR requests a SPIFFE id. The CA determines the identity from the credentials, not from this id.
 func newCSR(key crypto.Signer, id *url.URL) ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{URIs: []*url.URL{id}}, key)
 	if err != nil {
@@ -38,7 +38,7 @@ func newCSR(key crypto.Signer, id *url.URL) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
 }
 
-// spiffeID is spiffe://DOMAIN/ns/NAMESPACE/sa/SERVICEACCOUNT.
+// spiffeID returns spiffe://DOMAIN/ns/NAMESPACE/sa/SERVICEACCOUNT.
 func spiffeID(domain, namespace, account string) *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: domain, Path: fmt.Sprintf("/ns/%s/sa/%s", namespace, account)}
 }

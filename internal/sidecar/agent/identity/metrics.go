@@ -7,17 +7,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are those of Istio's agent, under its names. A nil *Metrics counts nothing.
+// Metrics have the names of Istio's agent. A nil *Metrics counts nothing.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	failures *prometheus.CounterVec
 	latency  *prometheus.CounterVec
 	files    prometheus.Counter
 
-	leaf, roots atomic.Int64 // Unix times at which they expire; 0: there are none
+	leaf, roots atomic.Int64 // Unix times of expiry; 0: none
 }
 
-// NewMetrics registers them.
+// NewMetrics registers the metrics in r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	label := []string{"request_type"}
 	m := &Metrics{
@@ -35,7 +35,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// expiry counts down; 0 without a certificate.
+// expiry returns a gauge that counts down to at; it is 0 without a certificate.
 func expiry(name string, at *atomic.Int64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "istio_agent_cert_expiry_seconds",
 		Help:        "The time remaining, in seconds, before the certificate chain will expire. A negative value indicates the cert is expired.",
@@ -58,7 +58,7 @@ func (m *Metrics) called(took time.Duration, err error) {
 	}
 }
 
-// observe notes when secrets expire; of roots, the first.
+// observe stores when secrets expire. For roots it is the first expiry.
 func (m *Metrics) observe(s *Secrets) {
 	if m == nil {
 		return

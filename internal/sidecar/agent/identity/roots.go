@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// readRoots reads a file of CA certificates, and drops what else is in it.
+// readRoots reads a file of CA certificates, and drops other content.
 func readRoots(file string) ([]byte, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -16,12 +16,12 @@ func readRoots(file string) ([]byte, error) {
 	}
 	roots, err := certificates(content)
 	if err != nil {
-		return nil, fmt.Errorf("roots of the mesh in %s: %w", file, err)
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return encodeCertificates(roots), nil
 }
 
-// certificates are all of a PEM text; none is an error.
+// certificates decodes all certificates of a PEM text. No certificate is an error.
 func certificates(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -35,7 +35,7 @@ func certificates(text []byte) ([]*x509.Certificate, error) {
 		out = append(out, c)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("it holds no certificate in PEM")
+		return nil, fmt.Errorf("no certificate in PEM")
 	}
 	return out, nil
 }
@@ -43,13 +43,12 @@ func certificates(text []byte) ([]*x509.Certificate, error) {
 func encodeCertificates(list []*x509.Certificate) []byte {
 	var b bytes.Buffer
 	for _, c := range list {
-		_ = pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}) // a buffer takes everything
+		_ = pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}) // a buffer does not fail
 	}
 	return b.Bytes()
 }
 
-// unite is the certificates of all texts, each once, in order. Texts that hold none count
-// for nothing.
+// unite returns the certificates of all texts, each once, in order. It skips texts without certificates.
 func unite(texts ...[]byte) []byte {
 	var out []*x509.Certificate
 	seen := map[string]bool{}
@@ -71,7 +70,7 @@ func poolOf(roots []byte) *x509.CertPool {
 	return pool
 }
 
-// setRoots replaces the roots alone.
+// setRoots replaces the roots only.
 func (k *Renewer) setRoots(roots []byte) {
 	old, _ := k.Secrets()
 	next := *old

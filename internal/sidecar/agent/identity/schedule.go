@@ -8,16 +8,16 @@ import (
 
 const (
 	firstRetry = 200 * time.Millisecond
-	// maxRetry without a certificate: the workload cannot serve yet.
+	// maxRetry applies without a certificate: the workload cannot serve yet.
 	maxRetry = 10 * time.Second
-	// maxRenewRetry with a certificate, which has half of its life left.
+	// maxRenewRetry applies with a certificate, which has half of its lifetime left.
 	maxRenewRetry = time.Minute
-	// rootsSpread is in what time sidecars renew when the mesh's roots have changed: what was
-	// signed under the new root then comes soon, and not from all at once.
+	// rootsSpread is the time over which sidecars renew after a change of the mesh's roots. Certificates under the new
+	// root arrive soon, but not all at once.
 	rootsSpread = 30 * time.Second
 )
 
-// backoff is the wait between attempts: it doubles, and a random half of it is left out.
+// backoff is the wait between attempts. It doubles, and a random half of it is subtracted.
 type backoff struct{ next time.Duration }
 
 func (b *backoff) wait(most time.Duration) time.Duration {
@@ -25,8 +25,8 @@ func (b *backoff) wait(most time.Duration) time.Duration {
 	return b.next/2 + rand.N(b.next/2+1)
 }
 
-// renewal is how long after now a certificate is renewed: when about the grace part of its
-// life is left, at a random point, so that workloads that began together do not renew together.
+// renewal returns how long after now a certificate is renewed: when about the grace part of its lifetime is left, with
+// jitter so that workloads which started together do not renew together.
 func renewal(now, notAfter time.Time, grace float64) time.Duration {
 	left := notAfter.Sub(now)
 	if left <= 0 {
@@ -37,7 +37,7 @@ func renewal(now, notAfter time.Time, grace float64) time.Duration {
 	return wait - either + rand.N(2*either+1)
 }
 
-// retryBound is the longest wait for the next attempt.
+// retryBound returns the longest wait for the next attempt.
 func (s *Secrets) retryBound(now time.Time) time.Duration {
 	c := s.valid(now)
 	if c == nil {
@@ -46,7 +46,7 @@ func (s *Secrets) retryBound(now time.Time) time.Duration {
 	return max(firstRetry, min(maxRenewRetry, c.Leaf.NotAfter.Sub(now)/8))
 }
 
-// Run gets and renews the certificate until ctx ends. It is to be called once.
+// Run gets and renews the certificate until ctx ends. Call it once.
 func (k *Renewer) Run(ctx context.Context) {
 	poll := time.NewTicker(orDefault(k.poll, pollEvery))
 	defer poll.Stop()
@@ -59,7 +59,7 @@ func (k *Renewer) Run(ctx context.Context) {
 		case <-renew.C:
 			renew.Reset(k.renew(ctx))
 		case <-poll.C:
-			if wait, ok := k.look(); ok {
+			if wait, ok := k.checkFiles(); ok {
 				renew.Reset(k.plan(min(wait, k.untilNext())))
 			} else if k.late() {
 				renew.Reset(0)
@@ -69,11 +69,11 @@ func (k *Renewer) Run(ctx context.Context) {
 	}
 }
 
-// renew makes one attempt, and returns the time to the next.
+// renew makes one attempt, and returns the time until the next.
 func (k *Renewer) renew(ctx context.Context) time.Duration {
 	s, err := k.obtain(ctx)
 	if ctx.Err() != nil {
-		return time.Hour // nobody waits for it
+		return time.Hour // Run ends
 	}
 	if err != nil {
 		return k.failed(err)
@@ -107,7 +107,7 @@ func (k *Renewer) failed(err error) time.Duration {
 	return k.plan(wait)
 }
 
-// plan notes the next attempt, by the clock on the wall, which certificates go by.
+// plan sets the time of the next attempt by the wall clock, like the expiry of certificates.
 func (k *Renewer) plan(wait time.Duration) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -115,23 +115,23 @@ func (k *Renewer) plan(wait time.Duration) time.Duration {
 	return wait
 }
 
-// late tells whether it is past the time of the next attempt, though its timer has not ended: timers stand still
-// while a machine sleeps, and do not hear of a clock that is set.
+// late reports whether the time of the next attempt has passed although its timer has not fired. Timers stand still
+// while a machine sleeps, and do not follow a changed clock.
 func (k *Renewer) late() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return !k.renewAt.IsZero() && time.Now().After(k.renewAt)
 }
 
-// untilNext is the time to the next attempt as planned: no change of roots puts it off.
+// untilNext returns the time until the next attempt. A change of roots does not postpone it.
 func (k *Renewer) untilNext() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return max(0, time.Until(k.renewAt))
 }
 
-// look reads files that may have changed; ok: there is to be an attempt after wait.
-func (k *Renewer) look() (wait time.Duration, ok bool) {
+// checkFiles reads files that may have changed. If ok, the next attempt is after wait.
+func (k *Renewer) checkFiles() (wait time.Duration, ok bool) {
 	if k.FilesDir != "" {
 		return 0, k.filesChanged()
 	}
@@ -140,7 +140,7 @@ func (k *Renewer) look() (wait time.Duration, ok bool) {
 	}
 	roots, err := readRoots(k.RootsFile)
 	if err != nil || string(roots) == string(k.fileRoots) {
-		return 0, false // an unreadable file may be half a change: the last good roots stay
+		return 0, false // an unreadable file may be an incomplete change: the last valid roots stay
 	}
 	k.Log.Info("the mesh's roots have changed", "file", k.RootsFile)
 	s, _ := k.Secrets()

@@ -17,10 +17,10 @@ func TestSchedule(t *testing.T) {
 		require.LessOrEqual(t, wait, 55*time.Hour+time.Nanosecond)
 		seen[wait] = true
 	}
-	require.Greater(t, len(seen), 900, "not all at once")
+	require.Greater(t, len(seen), 900, "spread over time")
 	require.Zero(t, renewal(now, now.Add(-time.Second), DefaultGraceRatio))
-	require.InDelta(t, time.Hour, renewal(now, now.Add(100*time.Hour), 0.99), float64(6*time.Minute+time.Second), "99% is left")
-	require.InDelta(t, 99*time.Hour, renewal(now, now.Add(100*time.Hour), 0.01), float64(6*time.Minute+time.Second), "1% is left")
+	require.InDelta(t, time.Hour, renewal(now, now.Add(100*time.Hour), 0.99), float64(6*time.Minute+time.Second), "99 % is left")
+	require.InDelta(t, 99*time.Hour, renewal(now, now.Add(100*time.Hour), 0.01), float64(6*time.Minute+time.Second), "1 % is left")
 	var b backoff
 	for i, most := range []time.Duration{200, 400, 800, 1600, 3200, 6400, 10000, 10000} {
 		wait := b.wait(maxRetry)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// State is what people are told of a workload's secrets. It holds no key.
+// State describes a workload's secrets for people. It contains no key.
 type State struct {
 	From      string    `json:"from"`
 	ID        string    `json:"id,omitempty"`
@@ -21,14 +21,14 @@ type State struct {
 	Attempts  int       `json:"failedAttempts,omitempty"`
 }
 
-// Root is one certificate that peers are checked by.
+// Root is one certificate that verifies peers.
 type Root struct {
 	Subject string    `json:"subject"`
 	Serial  string    `json:"serial"`
 	Until   time.Time `json:"notAfter"`
 }
 
-// State is the present one.
+// State returns the present state.
 func (k *Renewer) State() State {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// clientTimeout bounds an answer: Envoy may be busy with a large update.
+// clientTimeout bounds a request: Envoy may be busy with a large update.
 const clientTimeout = 10 * time.Second
 
-// Bounds of an answer, in bytes. What is in use is told of some resources alone, and is asked by itself, of whatever
-// says that it is an agent.
+// Bounds of an answer, in bytes. InUse describes a few resources, and is requested automatically from any address that
+// claims to be an agent; its bound is small.
 const (
 	maxAnswer = 256 << 20
 	maxInUse  = 1 << 20
@@ -28,7 +28,7 @@ type Client struct {
 	HTTP    http.Client
 }
 
-// InUse asks what is in use, and about these resources.
+// InUse requests the state of Envoy and of some resources.
 func (c *Client) InUse(ctx context.Context, asked []Question) (*InUse, error) {
 	q := url.Values{}
 	for _, one := range asked {
@@ -45,12 +45,12 @@ func (c *Client) InUse(ctx context.Context, asked []Question) (*InUse, error) {
 	return u, nil
 }
 
-// Get reads a page.
+// Get requests a page.
 func (c *Client) Get(ctx context.Context, path string, query url.Values) ([]byte, error) {
 	return c.get(ctx, path, query, maxAnswer)
 }
 
-// get reads a page of so many bytes at most; a longer one is an error.
+// get requests a page of at most that many bytes; a longer one is an error.
 func (c *Client) get(ctx context.Context, path string, query url.Values, most int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
@@ -72,7 +72,7 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, most in
 		return nil, err
 	}
 	if int64(len(text)) > most {
-		return nil, fmt.Errorf("the agent at %s answered more than %d bytes", c.Address, most)
+		return nil, fmt.Errorf("the agent at %s: the answer has more than %d bytes", c.Address, most)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, refused(c.Address, resp.Status, text)
@@ -80,11 +80,11 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, most in
 	return text, nil
 }
 
-// refused is what an agent says that does not answer.
+// refused returns the error in an agent's answer.
 func refused(address, status string, text []byte) error {
 	var why struct{ Error, Next string }
 	if json.Unmarshal(text, &why) != nil || why.Error == "" {
-		return fmt.Errorf("the agent at %s answered %s", address, status)
+		return fmt.Errorf("the agent at %s answers %s", address, status)
 	}
 	if why.Next != "" {
 		why.Error += " (" + why.Next + ")"

@@ -1,5 +1,4 @@
-// Package inspect tells what a sidecar's Envoy has: pages of the agent that ask Envoy's
-// admin interface, and a client of them.
+// Package inspect has the debug pages of an agent, which call Envoy's admin interface, and their client.
 package inspect
 
 import (
@@ -22,30 +21,30 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
-// The pages. Envoy answers on its main thread, so one is answered at a time.
+// Paths of the pages. Envoy answers on its main thread, so the agent sends one request at a time.
 const (
-	PathInUse      = "/debug/envoy/in-use"      // ?cds=NAME&lds=NAME: of these resources too
-	PathConfigDump = "/debug/envoy/config_dump" // with the query of Envoy's
-	PathStats      = "/debug/envoy/stats"       // as Prometheus reads them
+	PathInUse      = "/debug/envoy/in-use"      // ?cds=NAME&lds=NAME: also about these resources
+	PathConfigDump = "/debug/envoy/config_dump" // with the query of Envoy's page
+	PathStats      = "/debug/envoy/stats"       // in Prometheus's format
 	PathClusters   = "/debug/envoy/clusters"
 	PathListeners  = "/debug/envoy/listeners"
 	PathServer     = "/debug/envoy/server_info"
-	PathLogging    = "/debug/envoy/logging" // the levels of Envoy's loggers by name; they are not set here
+	PathLogging    = "/debug/envoy/logging" // levels of Envoy's loggers by name; read-only
 	PathIdentity   = "/debug/identity"      // the workload's certificate, without its key
 	PathWorkers    = "/debug/workers"       // connections and CPU time of each worker thread
-	PathLogs       = "/debug/logs"          // the last lines of the agent's log, with Envoy's in it
+	PathLogs       = "/debug/logs"          // the last lines of the agent's log, which includes Envoy's
 )
 
-// InUse is what an Envoy does with what it was sent.
+// InUse is the state of the configuration in an Envoy.
 type InUse struct {
 	Now       time.Time  `json:"now"`   // by the agent's clock
-	State     string     `json:"state"` // Envoy's: LIVE
+	State     string     `json:"state"` // Envoy's state: LIVE
 	Clusters  Counts     `json:"clusters"`
 	Listeners Counts     `json:"listeners"`
-	Resources []Resource `json:"resources"` // those that were asked about
+	Resources []Resource `json:"resources"` // the requested ones
 }
 
-// Counts are how many are in use, and how many wait for something before they are.
+// Counts are the numbers of resources in use and of those that wait for others.
 type Counts struct {
 	Active  uint64 `json:"active"`
 	Warming uint64 `json:"warming"`
@@ -56,27 +55,27 @@ type Resource struct {
 	Type  string `json:"type"` // CDS or LDS
 	Name  string `json:"name"`
 	State string `json:"state"`
-	// Version is that of the form in use, Warming that of one which is not yet. On a
-	// state-of-the-world stream they are those of responses.
+	// Version is that of the resource in use, Warming that of a newer one which is not in use yet. On a
+	// state-of-the-world stream they are versions of responses.
 	Version string `json:"version,omitempty"`
 	Warming string `json:"warming,omitempty"`
-	Error   string `json:"error,omitempty"` // Envoy's, where it refused the last form
+	Error   string `json:"error,omitempty"` // Envoy's error if it refused the last version
 }
 
-// The states of a Resource.
+// States of a Resource.
 const (
 	Active  = "active"
-	Warming = "warming" // it is there, or a newer form of it, and not in use yet
+	Warming = "warming" // Envoy has it, or a newer version of it, but does not use it yet
 	Missing = "missing"
 )
 
-// maxAsked bounds the resources of one question, maxName the length of a name.
+// maxAsked bounds the resources of one request, maxName the length of a name.
 const (
 	maxAsked = 64
 	maxName  = 1 << 10
 )
 
-// Pages serves the pages to whom policy lets in.
+// Pages serves the pages to clients that policy allows.
 func Pages(admin *envoy.Admin, logs *Tail, policy debugauth.Policy, log *slog.Logger) http.Handler {
 	p := &pages{admin: admin}
 	mux := http.NewServeMux()
@@ -99,15 +98,15 @@ func Pages(admin *envoy.Admin, logs *Tail, policy debugauth.Policy, log *slog.Lo
 func refuse(w http.ResponseWriter, status int, what, next string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": what, "next": next}) // the asker may have gone
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": what, "next": next}) // fails if the client disconnected
 }
 
 type pages struct {
 	admin *envoy.Admin
-	turn  sync.Mutex // held while Envoy is asked; not while who asks takes the answer, which may be never
+	turn  sync.Mutex // held during a request to Envoy, but not while the client reads the answer
 }
 
-// asked asks Envoy when it is this one's turn.
+// asked calls ask when no other request to Envoy runs.
 func asked[T any](p *pages, ask func() (T, error)) (T, error) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
@@ -131,10 +130,10 @@ func (p *pages) stats(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-	_, _ = w.Write(text.Bytes()) // the asker may have gone
+	_, _ = w.Write(text.Bytes()) // fails if the client disconnected
 }
 
-// logging leaves the query out: with one Envoy sets levels, and who may read need not be who may change.
+// logging ignores the query, which would set Envoy's levels: permission to read is not permission to change.
 func (p *pages) logging(w http.ResponseWriter, r *http.Request) {
 	levels, err := asked(p, func() (map[string]string, error) { return p.admin.Logging(r.Context(), nil) })
 	reply(w, levels, err)
@@ -143,7 +142,7 @@ func (p *pages) logging(w http.ResponseWriter, r *http.Request) {
 func (p *pages) inUse(w http.ResponseWriter, r *http.Request) {
 	about, err := questions(r.URL.Query())
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error(), "ask about fewer at once")
+		refuse(w, http.StatusBadRequest, err.Error(), "request fewer resources")
 		return
 	}
 	u, err := asked(p, func() (*InUse, error) { return Ask(r.Context(), p.admin, about) })
@@ -152,11 +151,11 @@ func (p *pages) inUse(w http.ResponseWriter, r *http.Request) {
 
 func reply(w http.ResponseWriter, value any, err error) {
 	if err != nil {
-		refuse(w, http.StatusBadGateway, "Envoy does not answer: "+err.Error(), "look at the agent's log")
+		refuse(w, http.StatusBadGateway, "Envoy does not answer: "+err.Error(), "see the agent's log")
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value) // the asker may have gone
+	_ = json.NewEncoder(w).Encode(value) // fails if the client disconnected
 }
 
 // Question names a resource: CDS or LDS, and its name.
@@ -175,7 +174,7 @@ func questions(q url.Values) ([]Question, error) {
 	return out, nil
 }
 
-// Ask asks an Envoy what it has in use.
+// Ask requests the state of the configuration from an Envoy.
 func Ask(ctx context.Context, admin *envoy.Admin, asked []Question) (*InUse, error) {
 	info, err := admin.ServerInfo(ctx)
 	if err != nil {
@@ -199,14 +198,14 @@ func Ask(ctx context.Context, admin *envoy.Admin, asked []Question) (*InUse, err
 	return u, nil
 }
 
-// kind is how one type of resources is found in a config dump.
+// kind describes how one type of resources is found in a config dump.
 type kind struct {
 	typ       string
 	resources []string // of Envoy's config dump
 	read      func(*dumped, *Resource)
 }
 
-// dumped is the part of a dumped resource that is read; clusters and listeners differ in it.
+// dumped has the fields of a dumped cluster or listener that are used.
 type dumped struct {
 	Name    string `json:"name"`
 	Version string `json:"version_info"`
@@ -242,7 +241,7 @@ func readListener(d *dumped, r *Resource) {
 	}
 }
 
-// ask fills in what Envoy has of the resources of one kind.
+// ask adds Envoy's state of the resources of one kind to u.
 func (k *kind) ask(ctx context.Context, admin *envoy.Admin, asked []Question, u *InUse) error {
 	var names []string
 	for _, q := range asked {
@@ -263,7 +262,7 @@ func (k *kind) ask(ctx context.Context, admin *envoy.Admin, asked []Question, u 
 			Configs []dumped `json:"configs"`
 		}
 		if err := json.Unmarshal(text, &d); err != nil {
-			return errors.New("Envoy's config dump is not understood: " + err.Error())
+			return errors.New("cannot decode Envoy's config dump: " + err.Error())
 		}
 		for i := range d.Configs {
 			name := cmp.Or(d.Configs[i].Name, d.Configs[i].Cluster.Name)

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// dumps is what an Envoy has, by the resource that is asked for.
+// dumps are an Envoy's dumps, by the requested resource.
 var dumps = map[string]string{
 	"dynamic_active_clusters":  `{"configs":[{"version_info":"v1","cluster":{"name":"a.b|c"}},{"version_info":"v1","cluster":{"name":"old"}}]}`,
 	"dynamic_warming_clusters": `{"configs":[{"version_info":"v2","cluster":{"name":"old"}},{"version_info":"v3","cluster":{"name":"new"}}]}`,
@@ -27,7 +27,7 @@ var dumps = map[string]string{
 		{"name":"bad","active_state":{"version_info":"v6"},"error_state":{"details":"no such filter"}}]}`,
 }
 
-// fakeEnvoy is an admin interface; asked are the regular expressions that it was asked with.
+// fakeEnvoy is an admin interface. asked receives the regular expressions of requests.
 func fakeEnvoy(t *testing.T) (admin *envoy.Admin, asked map[string]string) {
 	t.Helper()
 	asked = map[string]string{}
@@ -56,9 +56,9 @@ func fakeEnvoy(t *testing.T) (admin *envoy.Admin, asked map[string]string) {
 	return admin, asked
 }
 
-// TestWhatIsInUse: by way of the pages and their client, what is active, warming, refused and
-// not there are told apart, and only what is asked about is dumped.
-func TestWhatIsInUse(t *testing.T) {
+// TestInUse checks active, warming, refused and missing resources through the pages and their client, and that only
+// requested resources are dumped.
+func TestInUse(t *testing.T) {
 	admin, asked := fakeEnvoy(t)
 	pages := httptest.NewServer(Pages(admin, &Tail{}, debugauth.Policy{}, slog.New(slog.DiscardHandler)))
 	defer pages.Close()
@@ -81,7 +81,7 @@ func TestWhatIsInUse(t *testing.T) {
 	require.Equal(t, `^(l|bad)$`, asked["dynamic_listeners"])
 }
 
-// TestLongAnswersAreRefused: what says that it is an agent may say anything.
+// TestLongAnswersAreRefused checks that the client bounds the answer of an address that claims to be an agent.
 func TestLongAnswersAreRefused(t *testing.T) {
 	long := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"resources":[]}` + strings.Repeat(" ", maxInUse)))
@@ -92,10 +92,10 @@ func TestLongAnswersAreRefused(t *testing.T) {
 	_, err := c.InUse(t.Context(), nil)
 	require.ErrorContains(t, err, "more than 1048576 bytes")
 	_, err = c.Get(t.Context(), PathInUse, nil)
-	require.NoError(t, err, "who asks for a page has it")
+	require.NoError(t, err, "a page may be longer")
 }
 
-// slow takes an answer when it is told to.
+// slow is a writer that blocks until a test releases it.
 type slow struct {
 	*httptest.ResponseRecorder
 	began, take chan struct{}
@@ -107,8 +107,8 @@ func (s *slow) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// TestWhoTakesNoAnswerHoldsUpNobody: Envoy has answered already.
-func TestWhoTakesNoAnswerHoldsUpNobody(t *testing.T) {
+// TestSlowClientsDoNotBlockOthers checks that the turn ends when Envoy has answered.
+func TestSlowClientsDoNotBlockOthers(t *testing.T) {
 	admin, _ := fakeEnvoy(t)
 	pages := Pages(admin, &Tail{}, debugauth.Policy{}, slog.New(slog.DiscardHandler))
 	for _, page := range []string{PathStats, PathConfigDump + "?resource=dynamic_listeners", PathInUse} {
@@ -124,7 +124,7 @@ func TestWhoTakesNoAnswerHoldsUpNobody(t *testing.T) {
 		select {
 		case <-done:
 		case <-time.After(time.Minute):
-			t.Errorf("%s waits for another one's answer to be taken", page)
+			t.Errorf("%s waits for a client that does not read", page)
 		}
 		close(s.take)
 		answering.Wait()
@@ -150,10 +150,10 @@ func TestWhatPagesRefuse(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Contains(t, body, "more than 64 resources")
 	status, body = ask(PathListeners, "127.0.0.1:4")
-	require.Equal(t, http.StatusBadGateway, status, "the admin interface does not have it: %s", body)
+	require.Equal(t, http.StatusBadGateway, status, "the admin interface has no page for %s", body)
 }
 
-// TestTail keeps the end of a log, in whole lines.
+// TestTail checks that Tail keeps the end of a log, in whole lines.
 func TestTail(t *testing.T) {
 	tail := &Tail{}
 	line := strings.Repeat("x", 99) + "\n"
@@ -171,8 +171,8 @@ func TestTail(t *testing.T) {
 	require.LessOrEqual(t, len(tail.text), 2*maxTail)
 }
 
-// TestLevelsAreNotSet: who may read pages may not have Envoy log more, as what it logs is a page, too.
-func TestLevelsAreNotSet(t *testing.T) {
+// TestLevelsAreReadOnly checks that a client of the page cannot make Envoy log more; the log is a page, too.
+func TestLevelsAreReadOnly(t *testing.T) {
 	admin, asked := fakeEnvoy(t)
 	pages := Pages(admin, &Tail{}, debugauth.Policy{}, slog.New(slog.DiscardHandler))
 	for method, want := range map[string]int{http.MethodGet: http.StatusOK, http.MethodPost: http.StatusMethodNotAllowed} {

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// maxTail is how many bytes of a log are kept.
+// maxTail is the size of the kept end of a log, in bytes.
 const maxTail = 256 << 10
 
-// Tail keeps the end of what is written to it.
+// Tail keeps the end of the text that is written to it.
 type Tail struct {
 	mu   sync.Mutex // guards text
 	text []byte     // at most 2*maxTail
@@ -25,7 +25,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last is the end of the text, in whole lines where it was cut; mu is held.
+// last returns the end of the text. If it was cut, it begins with a whole line. mu is held.
 func (t *Tail) last() []byte {
 	if len(t.text) <= maxTail {
 		return t.text
@@ -37,7 +37,7 @@ func (t *Tail) last() []byte {
 	return cut
 }
 
-// Bytes is a copy of what is kept.
+// Bytes returns a copy of the kept text.
 func (t *Tail) Bytes() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// label is one of a metric's; the value is as in Prometheus's text: quotes, backslashes and
-// line breaks are escaped.
+// label is one label of a metric. As in Prometheus's text format, the value has escaped quotes, backslashes and line
+// breaks.
 type label struct{ name, value string }
 
-// parseLabels reads `a="b",c="d"`.
+// parseLabels decodes `a="b",c="d"`.
 func parseLabels(text string) (out []label, ok bool) {
 	for text != "" {
 		name, rest, found := strings.Cut(text, `="`)
@@ -24,7 +24,7 @@ func parseLabels(text string) (out []label, ok bool) {
 	return out, true
 }
 
-// endOfValue is where the quote is that ends a value; -1: there is none.
+// endOfValue returns the index of the quote that ends a value; -1: none.
 func endOfValue(s string) int {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
@@ -37,7 +37,7 @@ func endOfValue(s string) int {
 	return -1
 }
 
-// The labels in which translate has Envoy say what varies; see there.
+// Labels in which Envoy, as configured by package translate, counts the variable parts of a call.
 const (
 	callLabel    = "__call"
 	removedLabel = "__removed"
@@ -46,13 +46,13 @@ const (
 
 const unknown = "unknown"
 
-// Workload is one end of a call, as metrics name it. Empty parts are unknown.
+// Workload is one end of a call in labels of metrics. Empty fields are unknown.
 type Workload struct {
 	Name, Namespace, Service, Revision, Cluster, App, Version string
 }
 
-// Text is how a workload is told to others: Istio's metadata of endpoints, and the labels app
-// and version where these differ.
+// Text encodes a workload for other sidecars, as in Istio's metadata of endpoints. The labels app and version follow if
+// they differ from the canonical service and revision.
 func (w *Workload) Text() string {
 	text := w.Name + ";" + w.Namespace + ";" + w.Service + ";" + w.Revision + ";" + w.Cluster
 	if w.App != w.Service || w.Version != w.Revision {
@@ -61,7 +61,7 @@ func (w *Workload) Text() string {
 	return text
 }
 
-// parseWorkload reads Text. What is not of that form is unknown.
+// parseWorkload decodes Text. An invalid text is an unknown workload.
 func parseWorkload(text string) Workload {
 	p := strings.Split(text, ";")
 	if len(p) != 5 && len(p) != 7 {
@@ -74,7 +74,7 @@ func parseWorkload(text string) Workload {
 	return w
 }
 
-// call is what Envoy tells of a call.
+// call is the decoded label of a call.
 type call struct {
 	reporter, protocol, code, grpc, flags, service string
 	principal, peerPrincipal, peer                 string
@@ -86,15 +86,15 @@ func parseCall(text string) (call, bool) {
 		return call{}, false
 	}
 	for i := range p {
-		if p[i] == "-" && i != 4 { // Envoy's word for nothing; of flags it means that there are none
+		if p[i] == "-" && i != 4 { // Envoy's text for an empty value, but "no flags" for flags
 			p[i] = ""
 		}
 	}
 	return call{p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8]}, true
 }
 
-// labels are Istio's for Envoy's, as text. Labels that are named beside those of the call go
-// before the standard ones of their name.
+// labels returns Istio's labels for Envoy's. A label beside the label of the call overrides the standard label of its
+// name.
 func (w *Workload) labels(list []label) string {
 	var standard, others []label
 	removed := map[string]bool{}
@@ -130,7 +130,7 @@ func textOf(list []label) string {
 	return b.String()
 }
 
-// standard are Istio's labels, in Istio's order.
+// standard returns Istio's labels in Istio's order.
 func (w *Workload) standard(c *call) []label {
 	source, destination := *w, parseWorkload(c.peer)
 	from, to, policy := c.principal, c.peerPrincipal, unknown
@@ -168,8 +168,8 @@ func (w *Workload) labelsAs(side, principal string) []label {
 	}
 }
 
-// caller is who a server's caller says it is, if its certificate does not contradict: what it
-// says of its namespace must be the certificate's. Without a certificate it is nobody.
+// caller returns the caller that a server got, if the certificate has the same namespace. Without a certificate the
+// caller is unknown.
 func (w *Workload) caller(c *call) Workload {
 	namespace := namespaceOf(c.peerPrincipal)
 	told := parseWorkload(c.peer)
@@ -179,7 +179,7 @@ func (w *Workload) caller(c *call) Workload {
 	return told
 }
 
-// namespaceOf is that of a SPIFFE id "spiffe://TRUST-DOMAIN/ns/NAMESPACE/sa/ACCOUNT".
+// namespaceOf returns the namespace in "spiffe://TRUST-DOMAIN/ns/NAMESPACE/sa/ACCOUNT".
 func namespaceOf(principal string) string {
 	id, ok := strings.CutPrefix(principal, "spiffe://")
 	p := strings.Split(id, "/")
@@ -189,8 +189,7 @@ func namespaceOf(principal string) string {
 	return p[2]
 }
 
-// serviceOf reads what a cluster tells of its service: "HOST;NAME;NAMESPACE", or a host of
-// Kubernetes, which has all three.
+// serviceOf decodes a cluster's service: "HOST;NAME;NAMESPACE", or a host of Kubernetes, which contains all three.
 func serviceOf(text string) (host, name, namespace string) {
 	p := strings.Split(text, ";")
 	if len(p) == 3 {

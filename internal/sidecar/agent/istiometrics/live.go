@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// What Envoy tells of connections that go on: a gauge each of what it has carried, which is 0 when the counter of
-// its labels has it; see package translate.
+// Envoy has a gauge for each open connection with the bytes that it has carried. The gauge is 0 when the counter with
+// its labels contains the bytes; see package translate.
 var (
 	livePrefix = []byte(envoyPrefix + "tcp_")
 	liveMark   = []byte("_live{")
@@ -21,19 +21,19 @@ const (
 	connectionTag = `,__cx="`
 )
 
-// Live adds what connections carry while they go on to the counters of one Envoy. Counters never become less: a
-// scrape may come between the moment in which a connection's gauge is 0 and that in which it is counted.
+// Live adds the bytes of open connections to the counters of one Envoy. A counter never decreases: a scrape may come
+// between the moments at which the gauge becomes 0 and the counter increases.
 type Live struct {
-	mu   sync.Mutex // guards told
+	mu   sync.Mutex // guards the field below
 	told map[string]float64
 }
 
-// maxTold bounds what is remembered: more than Envoy has counters for.
+// maxTold bounds the remembered counters. Envoy has fewer.
 const maxTold = 4 * 2 * MaxSeries
 
-// atLeast gives the value of a counter, or what was told of it last where that was more.
+// atLeast returns the value of a counter, or the value of the last scrape if that was higher.
 func (l *Live) atLeast(key string, value float64) float64 {
-	if l == nil { // there has been no Envoy
+	if l == nil { // no Envoy has started
 		return value
 	}
 	l.mu.Lock()
@@ -48,7 +48,7 @@ func (l *Live) atLeast(key string, value float64) float64 {
 	return value
 }
 
-// isLive tells whether a line is about connections that go on, also where it says what type that is.
+// isLive reports whether a line is about open connections; TYPE lines are, too.
 func isLive(line []byte) bool {
 	if rest, ok := bytes.CutPrefix(line, typePrefix); ok {
 		name, _, _ := bytes.Cut(rest, []byte(" "))
@@ -57,7 +57,7 @@ func isLive(line []byte) bool {
 	return bytes.HasPrefix(line, livePrefix) && bytes.Contains(line, liveMark)
 }
 
-// carried adds up what connections that go on have carried, by the counter of it: "name{labels}".
+// carried sums the bytes of open connections by their counter "name{labels}".
 func (c *converter) carried(text []byte) map[string]float64 {
 	out := map[string]float64{}
 	for line := range bytes.Lines(text) {
@@ -76,10 +76,10 @@ func (c *converter) carried(text []byte) map[string]float64 {
 	return out
 }
 
-// bytesOf are the counters that connections which go on add to.
+// bytesOf are the counters to which open connections add.
 var bytesOf = []string{"istio_tcp_sent_bytes_total", "istio_tcp_received_bytes_total"}
 
-// addLive adds to the samples of one metric what connections that go on have carried.
+// addLive adds the bytes of open connections to the samples of one metric.
 func (c *converter) addLive() {
 	if len(c.samples) == 0 {
 		return
@@ -106,7 +106,7 @@ func (c *converter) addLiveOf(metric string) {
 	}
 }
 
-// flushLive writes what belongs to metrics of which Envoy has no counter yet.
+// flushLive writes the bytes for metrics of which Envoy has no counter yet.
 func (c *converter) flushLive() {
 	for _, metric := range bytesOf {
 		if c.addLiveOf(metric); len(c.samples) > 0 {

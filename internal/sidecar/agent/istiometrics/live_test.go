@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// callOf is a connection to a service, as Envoy labels it.
+// callOf is the label of a connection to a service.
 func callOf(service string) string {
 	return `__call="source|tcp|||-|` + service + `|||db-v1;shop;db;v1;Kubernetes"`
 }
 
-// TestLive follows what is told of connections: it goes on when they end, and is never less.
+// TestLive checks that the sum of counters and open connections never decreases, and continues when connections end.
 func TestLive(t *testing.T) {
 	memory := &Live{}
 	sent := func(text string) map[string]string {
@@ -43,13 +43,13 @@ func TestLive(t *testing.T) {
 	}
 	const a, b = "a.shop.svc.cluster.local", "b.shop.svc.cluster.local"
 
-	require.Equal(t, map[string]string{"a": "7"}, sent(gauge+going(a, "1", "4")+going(a, "2", "3")), "there is no counter yet")
+	require.Equal(t, map[string]string{"a": "7"}, sent(gauge+going(a, "1", "4")+going(a, "2", "3")), "without a counter")
 	require.Equal(t, map[string]string{"a": "17", "b": "5"},
 		sent(counter+counted(a, "10")+"# TYPE envoy_other counter\nenvoy_other{} 1\n"+gauge+going(a, "1", "4")+going(a, "2", "3")+going(b, "3", "5")))
-	require.Equal(t, map[string]string{"a": "17"}, sent(counter+counted(a, "10")+gauge+going(a, "1", "0")+going(a, "2", "3")), "the first is not counted yet")
+	require.Equal(t, map[string]string{"a": "17"}, sent(counter+counted(a, "10")+gauge+going(a, "1", "0")+going(a, "2", "3")), "the first is not in the counter yet")
 	require.Equal(t, map[string]string{"a": "18"}, sent(counter+counted(a, "15")+gauge+going(a, "1", "0")+going(a, "2", "3")), "now it is")
 	require.Equal(t, map[string]string{"a": "19"}, sent(counter+counted(a, "19")))
 
 	memory = &Live{}
-	require.Equal(t, map[string]string{"a": "1"}, sent(counter+counted(a, "1")), "another Envoy begins anew")
+	require.Equal(t, map[string]string{"a": "1"}, sent(counter+counted(a, "1")), "another Envoy starts at 0")
 }

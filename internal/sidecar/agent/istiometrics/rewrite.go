@@ -1,7 +1,6 @@
-// Package istiometrics turns what Envoy counts of calls into Istio's standard metrics, as a
-// sidecar is scraped. Envoy knows of each call what varies, packed into one label because
-// every label costs time with every call; the rest is the same for all of a workload's, and
-// is added here.
+// Package istiometrics converts Envoy's counters of calls to Istio's standard metrics when a sidecar is scraped. Envoy
+// counts the parts that vary between calls in one label, because each label costs time with each call. This package
+// adds the labels that are the same for all calls of the workload.
 package istiometrics
 
 import (
@@ -12,11 +11,11 @@ import (
 	"strings"
 )
 
-// envoyPrefix is what Envoy puts before the names of all its metrics.
+// envoyPrefix begins the names of Envoy's metrics.
 const envoyPrefix = "envoy_istio_"
 
-// Rewrite copies Prometheus's text of Envoy's, with Istio's names and labels where
-// a line is one of Istio's metrics. Other lines stay as they are. memory is that of this Envoy.
+// Rewrite copies Envoy's metrics in Prometheus's text format. It gives Istio's metrics their names and labels, and
+// copies other lines unchanged. memory belongs to the Envoy of text.
 func Rewrite(w io.Writer, text []byte, own *Workload, memory *Live) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	c := &converter{own: own, out: out, known: map[string]string{}, at: map[string]int{}, memory: memory}
@@ -31,22 +30,22 @@ func Rewrite(w io.Writer, text []byte, own *Workload, memory *Live) error {
 	return out.Flush()
 }
 
-// converter collects the samples of one metric: two of Envoy's may be one of Istio's, since
-// labels that cannot be believed, or are left out, are what made them two.
+// converter collects the samples of one metric. Two of Envoy's samples may become one of Istio's: they differ in labels
+// that are removed or not trusted.
 type converter struct {
 	own     *Workload
-	out     *bufio.Writer      // errors come from its Flush
-	known   map[string]string  // Envoy's labels but for "le" -> Istio's: a histogram has them twenty times
-	samples []sample           // in the order in which they came
-	at      map[string]int     // where in samples one is
-	live    map[string]float64 // what connections that go on have carried, by counter, as far as it was not added yet
+	out     *bufio.Writer      // errors come from Flush
+	known   map[string]string  // Envoy's labels without "le" -> Istio's; a histogram repeats them twenty times
+	samples []sample           // in order of appearance
+	at      map[string]int     // index in samples
+	live    map[string]float64 // bytes of open connections by counter that were not added yet
 	memory  *Live
 }
 
-// sample is "name{labels}" and a value with what follows it.
+// sample is "name{labels}", and a value with the rest of the line.
 type sample struct{ key, value string }
 
-// maxKnown bounds what is remembered of one answer.
+// maxKnown bounds the remembered labels of one answer.
 const maxKnown = 10_000
 
 var (
@@ -80,7 +79,7 @@ func (c *converter) add(s sample) {
 	c.samples[i].value = sum(c.samples[i].value, s.value)
 }
 
-// sum adds two values of Prometheus's text.
+// sum adds two values of Prometheus's text format.
 func sum(a, b string) string {
 	x, errA := strconv.ParseFloat(strings.TrimSpace(a), 64)
 	y, errB := strconv.ParseFloat(strings.TrimSpace(b), 64)
@@ -90,7 +89,7 @@ func sum(a, b string) string {
 	return numberText(x + y)
 }
 
-// flush writes what has been collected of a metric.
+// flush writes the collected samples of a metric.
 func (c *converter) flush() {
 	c.addLive()
 	c.write()
@@ -105,7 +104,8 @@ func (c *converter) write() {
 	clear(c.at)
 }
 
-// splitLine takes "name{labels} value\n" apart.
+// splitLine splits "name{labels} value
+// ".
 func splitLine(line []byte) (name, labels, rest []byte, ok bool) {
 	open := bytes.IndexByte(line, '{')
 	end := bytes.LastIndexByte(line, '}')
@@ -115,7 +115,7 @@ func splitLine(line []byte) (name, labels, rest []byte, ok bool) {
 	return line[:open], line[open+1 : end], line[end+1:], true
 }
 
-// labels converts those of one line. Without a call's label they stay as they are.
+// labels converts the labels of one line. Without the label of a call they stay unchanged.
 func (c *converter) labels(text []byte) string {
 	own, le := text, []byte(nil)
 	if i := bytes.LastIndex(text, []byte(`,le="`)); i >= 0 {

@@ -16,7 +16,7 @@ func rewrite(t *testing.T, text string) string {
 	return b.String()
 }
 
-// labelsOf are the labels of one line.
+// labelsOf returns the labels of one line.
 func labelsOf(t *testing.T, line string) map[string]string {
 	t.Helper()
 	_, text, _, ok := splitLine([]byte(line))
@@ -25,7 +25,7 @@ func labelsOf(t *testing.T, line string) map[string]string {
 	require.True(t, ok, line)
 	out := map[string]string{}
 	for _, l := range list {
-		require.NotContains(t, out, l.name, "a label is there once")
+		require.NotContains(t, out, l.name, "each label once")
 		out[l.name] = l.value
 	}
 	return out
@@ -59,12 +59,12 @@ func TestServer(t *testing.T) {
 	require.Equal(t, "spiffe://td/ns/shop/sa/web", got["destination_principal"])
 
 	got = line("spiffe://td/ns/client/sa/c|admin;shop;admin;v1;Kubernetes")
-	require.Equal(t, "unknown", got["source_workload"], "the certificate is of another namespace")
-	require.Equal(t, "client", got["source_workload_namespace"], "which the certificate proves")
+	require.Equal(t, "unknown", got["source_workload"], "the certificate has another namespace")
+	require.Equal(t, "client", got["source_workload_namespace"], "the namespace of the certificate")
 	require.Equal(t, "spiffe://td/ns/client/sa/c", got["source_principal"])
 
 	got = line("|caller;client;canonical;;Kubernetes")
-	require.Equal(t, "unknown", got["source_workload"], "nobody without a certificate is believed")
+	require.Equal(t, "unknown", got["source_workload"], "a caller without a certificate is unknown")
 	require.Equal(t, "none", got["connection_security_policy"])
 
 	got = line(`spiffe://td/ns/client/sa/c|a|b\"};x`)
@@ -94,7 +94,7 @@ func TestTCP(t *testing.T) {
 	require.Equal(t, "unknown", got["source_principal"])
 }
 
-// TestHistogram: all lines of one have the same labels, and "le" last.
+// TestHistogram checks that all lines of a histogram have the same labels, and "le" last.
 func TestHistogram(t *testing.T) {
 	const call = `__call="source|http|200||-|a.shop.svc.cluster.local|||b;shop;b;v1;Kubernetes"`
 	got := rewrite(t, "# TYPE envoy_istio_request_bytes histogram\n"+
@@ -111,8 +111,8 @@ func TestHistogram(t *testing.T) {
 	require.True(t, strings.HasPrefix(lines[4], "istio_request_bytes_count{"))
 }
 
-// TestOthersStay: what is not Istio's, or not what we made, is passed on.
-func TestOthersStay(t *testing.T) {
+// TestOtherLinesStay checks that other metrics, and malformed ones, are copied unchanged.
+func TestOtherLinesStay(t *testing.T) {
 	for _, text := range []string{
 		"", "# TYPE envoy_server_live gauge\nenvoy_server_live{} 1\n", "no end",
 		"envoy_istio_broken",
@@ -123,8 +123,8 @@ func TestOthersStay(t *testing.T) {
 	require.Equal(t, "istio_x{__call=\"few|parts\"} 1\n", rewrite(t, "envoy_istio_x{__call=\"few|parts\"} 1\n"))
 }
 
-// TestLiarsAreOne: what callers only say does not make samples that are there twice.
-func TestLiarsAreOne(t *testing.T) {
+// TestUntrustedCallersAreOneSample checks that samples of callers without a certificate are summed.
+func TestUntrustedCallersAreOneSample(t *testing.T) {
 	line := func(peer string, n string) string {
 		return `envoy_istio_requests_total{__call="destination|http|200||-|a.shop.svc.cluster.local||spiffe://td/ns/x/sa/y|` + peer + `"} ` + n + "\n"
 	}
@@ -137,8 +137,8 @@ func TestLiarsAreOne(t *testing.T) {
 	require.Equal(t, "# TYPE other gauge", lines[3])
 }
 
-// TestTextIsRead: what one sidecar says another reads.
-func TestTextIsRead(t *testing.T) {
+// TestTextRoundTrip decodes what another sidecar encodes.
+func TestTextRoundTrip(t *testing.T) {
 	for _, w := range []Workload{*own, {Name: "a", Namespace: "b", Service: "c", App: "d"}, {}} {
 		require.Equal(t, w, parseWorkload(w.Text()))
 	}

@@ -2,7 +2,7 @@ package istiometrics
 
 import "bytes"
 
-// MaxSeries bounds the counters that Envoy keeps of a side's calls; see package translate.
+// MaxSeries bounds the series that Envoy keeps of a side's calls; see package translate.
 const MaxSeries = 2000
 
 // Sides are the values of the label reporter.
@@ -13,7 +13,7 @@ var (
 	typeLine    = []byte("# TYPE ")
 )
 
-// Series counts, in Prometheus's text from Envoy, the counters of Istio's metrics of each side.
+// Series counts the series of Istio's metrics of each side in Envoy's answer.
 func Series(text []byte) map[string]int {
 	out, counters := map[string]int{}, false
 	for line := range bytes.Lines(text) {

@@ -2,7 +2,7 @@ package istiometrics
 
 import "cmp"
 
-// Of makes a workload of what its sidecar knows; name is the Deployment's or the like.
+// Of returns the workload of a sidecar. name is that of its Deployment or other owner.
 func Of(name, namespace, cluster string, labels map[string]string) *Workload {
 	first := func(keys ...string) string {
 		for _, k := range keys {

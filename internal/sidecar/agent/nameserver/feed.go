@@ -14,25 +14,24 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/nametable"
 )
 
-// Feed keeps a table as the control plane has it, by a stream of its own. One goroutine, Run's,
-// uses it.
+// Feed keeps a table up to date by a stream from the control plane. Only Run's goroutine uses it.
 type Feed struct {
 	Dial  func() (*grpc.ClientConn, error)
 	Node  *corev3.Node
 	Table *Table
 	Log   *slog.Logger
 
-	versions map[string]string // of the resources that the table has: one a host
-	told     bool              // that the control plane is away
+	versions map[string]string // of the resources in the table, one for each host
+	told     bool              // the log has reported the lost connection
 }
 
-// Between two streams.
+// Backoff between two streams.
 const (
 	againFirst = 100 * time.Millisecond
 	againMost  = 5 * time.Second
 )
 
-// Run works until ctx ends. While the control plane is away, the names are as they were.
+// Run works until ctx ends. Without the control plane the table does not change.
 func (f *Feed) Run(ctx context.Context) {
 	f.versions = map[string]string{}
 	wait := againFirst
@@ -43,7 +42,7 @@ func (f *Feed) Run(ctx context.Context) {
 		}
 		if ctx.Err() == nil && !f.told {
 			f.told = true
-			f.Log.Warn("no names come from the control plane; those that are known stay", "names", f.Table.Len(), "error", err)
+			f.Log.Warn("no names from the control plane; the known ones stay", "names", f.Table.Len(), "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -53,7 +52,7 @@ func (f *Feed) Run(ctx context.Context) {
 	}
 }
 
-// stream takes names until the stream breaks; received tells whether there were any.
+// stream applies names until the stream breaks. received reports whether there were any.
 func (f *Feed) stream(ctx context.Context) (received bool, err error) {
 	conn, err := f.Dial()
 	if err != nil {
@@ -82,8 +81,7 @@ func (f *Feed) stream(ctx context.Context) (received bool, err error) {
 	}
 }
 
-// take puts a response into the table, and gives the ACK, or the NACK of one that cannot be
-// read.
+// take applies a response to the table. It returns the ACK, or a NACK if a resource is invalid.
 func (f *Feed) take(r *discoveryv3.DeltaDiscoveryResponse) *discoveryv3.DeltaDiscoveryRequest {
 	out := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: nametable.TypeURL, ResponseNonce: r.Nonce}
 	var all []nametable.Entry

@@ -18,11 +18,11 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// plane is a control plane that says what it is told to, and cuts streams.
+// plane is a control plane whose answers a test determines. It can cut streams.
 type plane struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	asked chan *discoveryv3.DeltaDiscoveryRequest
-	says  chan *discoveryv3.DeltaDiscoveryResponse // nil: the stream is cut
+	says  chan *discoveryv3.DeltaDiscoveryResponse // nil: cut the stream
 }
 
 func (p *plane) DeltaAggregatedResources(s grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
@@ -82,14 +82,14 @@ func TestFeed(t *testing.T) {
 	await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: "2", RemovedResources: []string{"b"}, Resources: []*discoveryv3.Resource{{Name: "c", Resource: &anypb.Any{Value: []byte{10}}}}})
 	refused := await.From(t, p.asked)
 	require.Contains(t, refused.ErrorDetail.GetMessage(), "c: it is not a table of names")
-	require.Equal(t, 2, names.Len(), "what cannot be read changes nothing")
+	require.Equal(t, 2, names.Len(), "an invalid resource changes nothing")
 	await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: "3", RemovedResources: []string{"b"}})
 	require.Nil(t, await.From(t, p.asked).ErrorDetail)
 	require.Equal(t, 1, names.Len())
 
 	await.To(t, p.says, nil)
 	again := await.From(t, p.asked)
-	require.Equal(t, map[string]string{"a": "v1"}, again.InitialResourceVersions, "it says what it has")
-	require.Equal(t, 1, names.Len(), "and keeps it meanwhile")
+	require.Equal(t, map[string]string{"a": "v1"}, again.InitialResourceVersions, "it lists its versions")
+	require.Equal(t, 1, names.Len(), "and keeps the names meanwhile")
 	require.Eventually(t, func() bool { return names.Loaded() }, time.Minute, time.Millisecond)
 }

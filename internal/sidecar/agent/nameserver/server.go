@@ -16,34 +16,34 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TTL of answers, in seconds: Istio's.
+// TTL of answers in seconds, as in Istio.
 const TTL = 30
 
-// Options are what a server is made of.
+// Options of a Server.
 type Options struct {
-	Addresses []string // "127.0.0.1:15053"; each by UDP and TCP
+	Addresses []string // "127.0.0.1:15053"; each with UDP and TCP
 	Table     *Table
-	Upstream  []string // servers of all other names, as host:port; none: there are no other names
+	Upstream  []string // servers for other names, as host:port; none: other names do not exist
 	Metrics   *Metrics
 	Log       *slog.Logger
 }
 
 // Server answers questions until Close.
 //
-// Goroutines: two for each address, which end with Close, and one for each question that is
-// being answered; those that wait for other servers are bounded by maxAsking.
+// Goroutines: two for each address, which end with Close, and one for each question. maxAsking bounds those that wait
+// for other servers.
 type Server struct {
 	opts    Options
 	servers []*dns.Server
 	serving sync.WaitGroup
-	asking  chan struct{} // holds a token for each question that others are asked
-	turn    atomic.Uint32 // of addresses
+	asking  chan struct{} // holds one token for each question to other servers
+	turn    atomic.Uint32 // rotates addresses
 }
 
-// maxAsking bounds the questions that wait for other servers; more are told to try again.
+// maxAsking bounds the questions that wait for other servers. Further ones get SERVFAIL.
 const maxAsking = 512
 
-// Start listens, and answers from then on.
+// Start listens and answers questions.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{opts: o, asking: make(chan struct{}, maxAsking)}
 	for _, address := range o.Addresses {
@@ -72,8 +72,8 @@ func (s *Server) listen(ctx context.Context, address string) error {
 	)
 }
 
-// serve returns when the server has started: one that has not cannot be shut down. One that cannot start closes
-// what it was to serve.
+// serve returns when the server has started, because one that has not started cannot be shut down. If the server cannot
+// start, serve closes on.
 func (s *Server) serve(server *dns.Server, on io.Closer) error {
 	started, ended := make(chan struct{}), make(chan error, 1)
 	server.NotifyStartedFunc = func() { close(started) }
@@ -90,18 +90,18 @@ func (s *Server) serve(server *dns.Server, on io.Closer) error {
 func (s *Server) run(server *dns.Server) error {
 	err := server.ActivateAndServe()
 	if err != nil {
-		s.opts.Log.Warn("the DNS proxy has ended", "error", err)
+		s.opts.Log.Warn("the DNS proxy ended", "error", err)
 	}
 	return err
 }
 
-// Addr is where the first address listens.
+// Addr returns the first address.
 func (s *Server) Addr() string { return s.servers[0].PacketConn.LocalAddr().String() }
 
-// Close ends all; questions that are being answered are.
+// Close ends the server after the questions that it is answering.
 func (s *Server) Close() {
 	for _, server := range s.servers {
-		_ = server.Shutdown() // it was started
+		_ = server.Shutdown() // fails only if it was not started
 	}
 	s.serving.Wait()
 }
@@ -113,11 +113,11 @@ func (s *Server) handler(network string) dns.Handler {
 		if network == "udp" {
 			answer.Truncate(sizeFor(q))
 		}
-		_ = w.WriteMsg(answer) // who asked has gone
+		_ = w.WriteMsg(answer) // fails if the client has gone
 	})
 }
 
-// sizeFor is how large an answer may be that goes in one packet.
+// sizeFor returns the largest size of an answer in one packet.
 func sizeFor(q *dns.Msg) int {
 	if o := q.IsEdns0(); o != nil {
 		return max(dns.MinMsgSize, int(o.UDPSize()))
@@ -125,7 +125,7 @@ func sizeFor(q *dns.Msg) int {
 	return dns.MinMsgSize
 }
 
-// answer is never nil.
+// answer never returns nil.
 func (s *Server) answer(network string, q *dns.Msg) *dns.Msg {
 	if len(q.Question) != 1 {
 		return failure(q, dns.RcodeFormatError)
@@ -133,7 +133,7 @@ func (s *Server) answer(network string, q *dns.Msg) *dns.Msg {
 	question := q.Question[0]
 	if question.Qclass == dns.ClassINET && (question.Qtype == dns.TypeA || question.Qtype == dns.TypeAAAA) {
 		if !s.opts.Table.Loaded() {
-			return failure(q, dns.RcodeServerFailure) // who asks will ask again
+			return failure(q, dns.RcodeServerFailure) // the client retries
 		}
 		if h, alias := s.opts.Table.lookup(question.Name); h != nil {
 			return s.own(q, h, alias)
@@ -146,8 +146,8 @@ func failure(q *dns.Msg, code int) *dns.Msg {
 	return new(dns.Msg).SetRcode(q, code)
 }
 
-// own is the answer for a host of the mesh. Where it has no address of the family that is
-// asked for, there is none, and others are not asked: they may not know the host.
+// own returns the answer for a host of the mesh. If the host has no address of the requested family, the answer is
+// empty. Other servers are not asked, because they may not know the host.
 func (s *Server) own(q *dns.Msg, h *host, alias string) *dns.Msg {
 	out := new(dns.Msg).SetReply(q)
 	out.Authoritative, out.RecursionAvailable = true, true
@@ -176,10 +176,10 @@ func record(name string, a netip.Addr) dns.RR {
 	return &dns.AAAA{Hdr: header(name, dns.TypeAAAA), AAAA: a.AsSlice()}
 }
 
-// upstreamTimeout is how long one server is waited for.
+// upstreamTimeout bounds the wait for one server.
 const upstreamTimeout = 2 * time.Second
 
-// forward asks other servers, one after the other, until one answers.
+// forward asks other servers one after the other, until one answers.
 func (s *Server) forward(network string, q *dns.Msg) *dns.Msg {
 	select {
 	case s.asking <- struct{}{}:
@@ -198,18 +198,18 @@ func (s *Server) forward(network string, q *dns.Msg) *dns.Msg {
 			return answer
 		}
 		m.failures.Inc()
-		s.opts.Log.Debug("a DNS server does not answer", "server", server, "error", err)
+		s.opts.Log.Debug("no answer from a DNS server", "server", server, "error", err)
 	}
 	return failure(q, dns.RcodeServerFailure)
 }
 
-// Metrics are Istio's of its agent's DNS proxy.
+// Metrics are those of the DNS proxy of Istio's agent.
 type Metrics struct {
 	requests, upstream, failures prometheus.Counter
 	duration                     prometheus.Histogram
 }
 
-// NewMetrics registers them.
+// NewMetrics registers the metrics in r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -225,8 +225,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// ReadConfig reads resolv.conf: the servers, but for those that are the proxy itself, and the
-// search domains.
+// ReadConfig reads the servers and search domains of a resolv.conf. It skips the proxy's own addresses.
 func ReadConfig(file string, own []string) (servers, search []string, err error) {
 	c, err := dns.ClientConfigFromFile(file)
 	if err != nil {

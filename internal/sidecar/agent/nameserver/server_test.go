@@ -58,7 +58,7 @@ func TestLookup(t *testing.T) {
 		"a.b.wild.example.com.":       "*.wild.example.com",
 		"api.example.com.shop.svc.cluster.local.": "api.example.com",
 		"api.example.com.cluster.local.":          "api.example.com",
-		// Others' names.
+		// Names of other servers.
 		"db.":               "",
 		"web.bank.":         "",
 		"wild.example.com.": "",
@@ -80,7 +80,7 @@ func TestLookup(t *testing.T) {
 	require.NotNil(t, h)
 }
 
-// other is a server of all other names, which says its own; it runs until the test ends.
+// other starts a server for other names, until the test ends.
 func other(t *testing.T, answers string) string {
 	t.Helper()
 	packets, connections := listenBoth(t)
@@ -99,8 +99,7 @@ func other(t *testing.T, answers string) string {
 	return packets.LocalAddr().String()
 }
 
-// listenBoth listens at one port, which the kernel chooses for one of the two: another process may
-// have it for the other.
+// listenBoth listens on one port with UDP and TCP. It retries ports that another process uses for one of the two.
 func listenBoth(t *testing.T) (net.PacketConn, net.Listener) {
 	t.Helper()
 	for {
@@ -135,7 +134,7 @@ func ask(t *testing.T, network, server, name string, typ uint16) *dns.Msg {
 	return out
 }
 
-// texts are the answers without their headers, sorted.
+// texts returns the answers without their headers, sorted.
 func texts(m *dns.Msg) []string {
 	var out []string
 	for _, rr := range m.Answer {
@@ -181,23 +180,23 @@ func TestAnswers(t *testing.T) {
 	}
 	require.Len(t, ask(t, "tcp", server, "db.bank.", dns.TypeA).Answer, 60, "all Pods of a headless service")
 	m := ask(t, "udp", server, "db.bank.", dns.TypeA)
-	require.True(t, m.Truncated, "who asks asks again by TCP")
-	m.Compress = true // as it came
+	require.True(t, m.Truncated, "the client retries with TCP")
+	m.Compress = true // as received
 	require.LessOrEqual(t, m.Len(), dns.MinMsgSize)
 	first := ask(t, "udp", server, "api.example.com.", dns.TypeA).Answer[0].(*dns.A).A.String()
 	second := ask(t, "udp", server, "api.example.com.", dns.TypeA).Answer[0].(*dns.A).A.String()
 	require.NotEqual(t, first, second, "the order changes")
 }
 
-// TestNamesThatAreNotKnownYet are no names that do not exist.
-func TestNamesThatAreNotKnownYet(t *testing.T) {
+// TestEmptyTable checks that unknown names are SERVFAIL before the first names arrive, and not NXDOMAIN.
+func TestEmptyTable(t *testing.T) {
 	server := start(t, NewTable("shop", "cluster.local", nil), other(t, "x"))
 	require.Equal(t, dns.RcodeServerFailure, ask(t, "udp", server, "web.", dns.TypeA).Rcode)
 }
 
-// TestServersThatDoNotAnswer are passed over; where none is left that is said.
-func TestServersThatDoNotAnswer(t *testing.T) {
-	away := func() string { // nobody listens there
+// TestSilentServers checks that they are skipped, and that a question without an answer is SERVFAIL.
+func TestSilentServers(t *testing.T) {
+	away := func() string { // nothing listens there
 		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		defer l.Close()
@@ -208,8 +207,8 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 	require.Equal(t, dns.RcodeServerFailure, ask(t, "udp", start(t, newTable()), "example.org.", dns.TypeA).Rcode)
 }
 
-// TestServerThatCannotStartIsAnError: nobody waits for it for ever.
-func TestServerThatCannotStartIsAnError(t *testing.T) {
+// TestStartError checks that a server that cannot start returns an error.
+func TestStartError(t *testing.T) {
 	packets, connections := listenBoth(t)
 	require.NoError(t, connections.Close())
 	s := &Server{opts: Options{Log: slog.New(slog.DiscardHandler)}}

@@ -1,5 +1,5 @@
-// Package nameserver is the DNS proxy of a sidecar: it answers for the names of the mesh, which
-// the control plane tells it, and asks the servers of resolv.conf for all others.
+// Package nameserver is the DNS proxy of a sidecar. It answers questions about names of the mesh, which the control
+// plane sends, and forwards others to the servers of resolv.conf.
 package nameserver
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/nametable"
 )
 
-// Table is what the control plane has told of names. It is safe for concurrent use.
+// Table holds the names of the mesh. It is safe for concurrent use.
 type Table struct {
-	namespace, domain string // the workload's, and the cluster's
+	namespace, domain string // of the workload; of the cluster
 	search            []string
 
-	mu     sync.RWMutex // guards what follows
-	loaded bool         // the first answer is complete
+	mu     sync.RWMutex // guards the fields below
+	loaded bool         // the first response was applied
 	hosts  map[string]*host
 }
 
@@ -28,7 +28,7 @@ type host struct {
 	kubernetes bool
 }
 
-// NewTable makes an empty one. search are the suffixes that applications try.
+// NewTable returns an empty table. search are the suffixes that applications append.
 func NewTable(namespace, domain string, search []string) *Table {
 	t := &Table{namespace: namespace, domain: domain, hosts: map[string]*host{}}
 	for _, s := range search {
@@ -39,10 +39,10 @@ func NewTable(namespace, domain string, search []string) *Table {
 	return t
 }
 
-// normal is a name without case and without the dot at its end.
+// normal returns a name in lower case without the final dot.
 func normal(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// Update puts hosts in the place of what there was of them, and takes others away.
+// Update replaces the hosts in now, and removes those in gone.
 func (t *Table) Update(now []nametable.Entry, gone []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,23 +71,22 @@ func newHost(e *nametable.Entry) *host {
 	return h
 }
 
-// Loaded tells whether the table has been told for the first time.
+// Loaded reports whether the first response was applied.
 func (t *Table) Loaded() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.loaded
 }
 
-// Len is the number of hosts.
+// Len returns the number of hosts.
 func (t *Table) Len() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return len(t.hosts)
 }
 
-// lookup finds the host that a question means; nil: others are to be asked. alias is not
-// empty where an application has put a search domain behind a name that is complete: it is
-// told the name, so that it does not go on to search.
+// lookup returns the host for a question; nil if other servers must be asked. alias is set if an application appended a
+// search domain to a complete name: the answer then contains the name, which ends the search.
 func (t *Table) lookup(question string) (h *host, alias string) {
 	name := normal(question)
 	t.mu.RLock()
@@ -107,13 +106,12 @@ func (t *Table) lookup(question string) (h *host, alias string) {
 	return nil, ""
 }
 
-// find looks for a name as it is, for the short forms of a Service's, and for the wildcard that
-// covers it. mu is held.
+// find finds the host of a name, of a short form of a Service's name, or of a wildcard. mu is held.
 func (t *Table) find(name string) *host {
 	if h := t.hosts[name]; h != nil {
 		return h
 	}
-	// "web", "web.shop" and "web.shop.svc" are short for a Service's name.
+	// "web", "web.shop" and "web.shop.svc" are short forms of a Service's name.
 	rests := []string{"", t.namespace + ".svc." + t.domain, "svc." + t.domain, t.domain}
 	if labels := strings.Count(name, ".") + 1; labels < len(rests) {
 		if h := t.hosts[name+"."+rests[labels]]; h != nil && h.kubernetes {
@@ -132,7 +130,7 @@ func (t *Table) find(name string) *host {
 	}
 }
 
-// addresses are those of one family, in another order each time as other servers have it.
+// addresses returns the addresses of one family, rotated by turn as other servers do.
 func (h *host) addresses(v6 bool, turn int) []netip.Addr {
 	list := h.v4
 	if v6 {

@@ -13,35 +13,34 @@ import (
 	"github.com/moonsail/moonsail/internal/config/certfile"
 )
 
-// maxFileSecrets is how many secrets in files are served: far more than people write.
+// maxFileSecrets bounds the secrets in files that are served. Configurations have far fewer.
 const maxFileSecrets = 1024
 
-// Files has the secrets in files that Envoy asks for, by the names of package certfile: it reads the files that
-// these name, and no others. What is not there, or what Envoy would not take, is told, and what was good before stays;
-// it is looked for until it is good. Run does the work; the rest may be called from anywhere.
+// Files serves secrets in files, under the names of package certfile. It reads the files that Envoy's subscriptions
+// name, and no others. If a file is missing or invalid, Files reports that, keeps the last valid secret, and checks the
+// file until it is valid. Run does the work; the other methods may be called from any goroutine.
 type Files struct {
 	log          *slog.Logger
 	poll, settle time.Duration
 	failures     prometheus.Counter
-	asked        chan struct{} // holds one token where names were asked for, or given up
+	asked        chan struct{} // holds one token after a change of the names that are used
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	wanted  map[string]*fileSecret
-	changed chan struct{} // closed, and made anew, when what is served changes
+	changed chan struct{} // closed and replaced when a secret changes
 }
 
-// fileSecret is what is known of one name.
+// fileSecret is the state of one name.
 type fileSecret struct {
 	of      certfile.Secret
-	users   int           // streams that ask for it; without any it is forgotten
-	good    *tlsv3.Secret // the last that was; nil: none was yet
-	expires time.Time     // good's first certificate; zero: it is not known
-	problem string        // with the files as they are; empty: none
-	stamps  []stamp       // of the files as they were read; nil: they were not
+	users   int           // streams that subscribe to it; without any it is dropped
+	good    *tlsv3.Secret // the last valid secret; nil: none yet
+	expires time.Time     // the first expiry of good's certificates; zero: unknown
+	problem string        // why the files are invalid now; empty: they are valid
+	stamps  []stamp       // of the files when they were read; nil: not read
 }
 
-// NewFiles makes Files that nobody has asked for yet, with their metrics. The registry may have Istio's counter of
-// failures already.
+// NewFiles returns Files without names. The registry may already have Istio's counter of failures.
 func NewFiles(r prometheus.Registerer, log *slog.Logger) (*Files, error) {
 	f := &Files{
 		log: log, poll: pollEvery, settle: settleFor, asked: make(chan struct{}, 1),
@@ -54,7 +53,7 @@ func NewFiles(r prometheus.Registerer, log *slog.Logger) (*Files, error) {
 	return f, r.Register(fileCollector{f})
 }
 
-// want begins to serve a name, until drop; false: it does not.
+// want starts to serve a name, until drop. It returns false if there are too many.
 func (f *Files) want(name string) bool {
 	of, ok := certfile.Parse(name)
 	if !ok {
@@ -76,7 +75,7 @@ func (f *Files) want(name string) bool {
 	return true
 }
 
-// drop undoes what want did.
+// drop undoes one want.
 func (f *Files) drop(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,18 +89,18 @@ func (f *Files) drop(name string) {
 func (f *Files) wake() {
 	select {
 	case f.asked <- struct{}{}:
-	default: // who takes the token looks at all
+	default: // a token already waits
 	}
 }
 
-// news is a channel that is closed when something changes.
+// news returns a channel that is closed at the next change.
 func (f *Files) news() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.changed
 }
 
-// get is what is served by a name; nil while there is nothing.
+// get returns the secret of a name; nil if there is none.
 func (f *Files) get(name string) *tlsv3.Secret {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +110,7 @@ func (f *Files) get(name string) *tlsv3.Secret {
 	return nil
 }
 
-// names are those that are wanted, in order, with what they stand for.
+// names returns the names that are served, sorted, with their files.
 func (f *Files) names() (names []string, of map[string]certfile.Secret) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,7 +121,7 @@ func (f *Files) names() (names []string, of map[string]certfile.Secret) {
 	return slices.Sorted(maps.Keys(of)), of
 }
 
-// same tells whether a secret was read from files that are as they were.
+// same reports whether a secret was read from files that have not changed since.
 func (f *Files) same(name string, now []stamp) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,7 +129,7 @@ func (f *Files) same(name string, now []stamp) bool {
 	return s != nil && s.stamps != nil && slices.EqualFunc(s.stamps, now, stamp.same)
 }
 
-// note takes what came of reading a secret's files.
+// note stores the result of reading a secret's files.
 func (f *Files) note(name string, stamps []stamp, read *tlsv3.Secret, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,7 +143,7 @@ func (f *Files) note(name string, stamps []stamp, read *tlsv3.Secret, err error)
 		return
 	}
 	if s.problem != "" {
-		f.log.Info("the secret in files is good again", "name", name)
+		f.log.Info("the secret in files is valid again", "name", name)
 	}
 	s.problem = ""
 	if s.good != nil && versionOf(s.good) == versionOf(read) {
@@ -155,7 +154,7 @@ func (f *Files) note(name string, stamps []stamp, read *tlsv3.Secret, err error)
 	f.changed = make(chan struct{})
 }
 
-// fail tells of a problem once.
+// fail logs and counts a problem once.
 func (f *Files) fail(name string, s *fileSecret, problem string) {
 	if s.problem == problem {
 		return
@@ -163,8 +162,8 @@ func (f *Files) fail(name string, s *fileSecret, problem string) {
 	s.problem = problem
 	f.failures.Inc()
 	if s.good != nil {
-		f.log.Error("the secret in files is not taken; what was good before stays in force", "name", name, "reason", problem)
+		f.log.Error("the secret in files is invalid; the last valid one stays in force", "name", name, "reason", problem)
 		return
 	}
-	f.log.Error("secret cannot be read from its files: listeners and clusters that use it have no certificate until it can", "name", name, "reason", problem)
+	f.log.Error("cannot read a secret from its files: listeners and clusters that use it have no certificate", "name", name, "reason", problem)
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
-// shelf is Files with a server, and a folder of files.
+// shelf is Files with a server and a folder.
 type shelf struct {
 	t        *testing.T
 	dir      string
@@ -35,7 +35,7 @@ type shelf struct {
 	client   secretv3.SecretDiscoveryServiceClient
 }
 
-// startFiles: where poll is an hour only events tell of changes, and where settle is one nothing but looking does.
+// startFiles: with a poll of an hour, only events report changes; with a settle of an hour, only polling does.
 func startFiles(t *testing.T, poll, settle time.Duration) *shelf {
 	t.Helper()
 	work, err := os.MkdirTemp("", "sds")
@@ -73,7 +73,7 @@ func (s *shelf) write(name string, content []byte) {
 	require.NoError(s.t, os.WriteFile(s.path(name), content, 0o600))
 }
 
-// pair writes a new certificate with its key, and gives the certificate.
+// pair writes a new certificate with its key, and returns the certificate.
 func (s *shelf) pair(root *catest.Root, certificate, key string) string {
 	s.t.Helper()
 	chain, private := issue(s.t, root)
@@ -82,7 +82,7 @@ func (s *shelf) pair(root *catest.Root, certificate, key string) string {
 	return string(chain)
 }
 
-// subscription is a stream for one name; what it is sent comes by a channel.
+// subscription is a stream for one name. A channel receives what it is sent.
 type subscription struct {
 	t    *testing.T
 	got  chan *tlsv3.Secret
@@ -171,12 +171,12 @@ func pairName(t *testing.T, certificate, key string) string {
 	return name
 }
 
-// TestMissingFilesAreServedWhenTheyCome: also where their folder is not there yet, which cannot be watched.
-func TestMissingFilesAreServedWhenTheyCome(t *testing.T) {
+// TestMissingFilesAreServedWhenTheyExist checks files in a folder that does not exist yet and cannot be watched.
+func TestMissingFilesAreServedWhenTheyExist(t *testing.T) {
 	s := startFiles(t, 20*time.Millisecond, time.Millisecond)
 	root := newRoot(t)
 	stream := s.ask(pairName(t, s.path("late/cert.pem"), s.path("late/key.pem")))
-	s.awaitLog("secret cannot be read from its files")
+	s.awaitLog("cannot read a secret from its files")
 	require.Contains(t, s.log.String(), "late/cert.pem: no such file or directory")
 	require.InDelta(t, 1, s.failing(), 0)
 	stream.nothing()
@@ -184,16 +184,17 @@ func TestMissingFilesAreServedWhenTheyCome(t *testing.T) {
 	want := s.pair(root, "late/cert.pem", "late/key.pem")
 	require.Equal(t, want, stream.certificate())
 	require.InDelta(t, 0, s.failing(), 0)
-	s.awaitLog("good again")
+	s.awaitLog("valid again")
 
 	require.NoError(t, os.RemoveAll(s.path("late")))
-	s.awaitLog("what was good before stays in force")
+	s.awaitLog("the last valid one stays in force")
 	stream.nothing()
-	require.Equal(t, want, s.ask(pairName(t, s.path("late/cert.pem"), s.path("late/key.pem"))).certificate(), "whoever comes later has it, too")
+	require.Equal(t, want, s.ask(pairName(t, s.path("late/cert.pem"), s.path("late/key.pem"))).certificate(), "a later subscription gets it too")
 }
 
-// TestBrokenFiles: what is wrong is told once, with no part of any file, and counted; what was good stays.
-func TestBrokenFiles(t *testing.T) {
+// TestInvalidFiles checks that an error is logged once and counted, contains no part of a file, and leaves the last
+// valid secret in force.
+func TestInvalidFiles(t *testing.T) {
 	s := startFiles(t, time.Hour, time.Millisecond)
 	root := newRoot(t)
 	want := s.pair(root, "cert.pem", "key.pem")
@@ -202,27 +203,27 @@ func TestBrokenFiles(t *testing.T) {
 
 	_, other := issue(t, root)
 	for i, c := range []struct{ file, content, why string }{
-		{"key.pem", "", "key.pem is empty"},
+		{"key.pem", "", "key.pem: empty"},
 		{"key.pem", string(other), "private key does not match public key"},
-		{"cert.pem", "garbage of somebody", "failed to find any PEM data"},
-		{"cert.pem", strings.Repeat("x", maxFile+1), "is larger than the 4194304 bytes"},
+		{"cert.pem", "garbage from a user", "failed to find any PEM data"},
+		{"cert.pem", strings.Repeat("x", maxFile+1), "larger than 4194304 bytes"},
 	} {
 		s.write(c.file, []byte(c.content))
 		s.awaitLog(c.why)
 		require.GreaterOrEqual(t, testutil.ToFloat64(s.files.failures), float64(i+1))
 	}
-	require.NotContains(t, s.log.String(), "somebody")
+	require.NotContains(t, s.log.String(), "from a user")
 	require.NotContains(t, s.log.String(), "PRIVATE KEY")
 	stream.nothing()
 	require.NoError(t, os.Remove(s.path("cert.pem")))
 	require.NoError(t, os.Mkdir(s.path("cert.pem"), 0o700))
-	s.awaitLog("cert.pem is not a file")
+	s.awaitLog("cert.pem: not a file")
 	require.NoError(t, os.Remove(s.path("cert.pem")))
 	stream.nothing()
 	require.Equal(t, s.pair(root, "cert.pem", "key.pem"), stream.certificate())
 }
 
-// TestKeysThatEnvoyRefuses are not sent: a listener would be without a certificate.
+// TestKeysThatEnvoyRefuses checks that they are not sent: the listener would have no certificate.
 func TestKeysThatEnvoyRefuses(t *testing.T) {
 	s := startFiles(t, time.Hour, time.Millisecond)
 	chain, key := weakPair(t)
@@ -233,7 +234,7 @@ func TestKeysThatEnvoyRefuses(t *testing.T) {
 	stream.nothing()
 }
 
-// TestSwappedVolume: Kubernetes has files be links through "..data", a link that it replaces.
+// TestSwappedVolume checks files of Kubernetes, which are links through "..data", a link that changes.
 func TestSwappedVolume(t *testing.T) {
 	s := startFiles(t, time.Hour, time.Millisecond)
 	root := newRoot(t)
@@ -257,7 +258,7 @@ func TestSwappedVolume(t *testing.T) {
 	require.Equal(t, fill("..4"), stream.certificate())
 }
 
-// TestRootsInFiles: CAs with a list of revoked certificates beside them come as one, and both must be good.
+// TestRootsInFiles checks CAs with a list of revoked certificates: they form one secret, and both must be valid.
 func TestRootsInFiles(t *testing.T) {
 	s := startFiles(t, time.Hour, time.Millisecond)
 	root, other := newRoot(t), newRoot(t)
@@ -275,20 +276,20 @@ func TestRootsInFiles(t *testing.T) {
 	require.Equal(t, string(list), string(second.next().GetValidationContext().GetCrl().GetInlineBytes()))
 	list = revoked(t, root)
 	s.write("crl.pem", list)
-	require.Equal(t, string(list), string(second.next().GetValidationContext().GetCrl().GetInlineBytes()), "a new list beside the same CAs")
+	require.Equal(t, string(list), string(second.next().GetValidationContext().GetCrl().GetInlineBytes()), "a new list with the same CAs")
 	s.write("ca.pem", other.PEM())
 	require.Equal(t, string(other.PEM()), string(first.next().GetValidationContext().GetTrustedCa().GetInlineBytes()))
 	require.Equal(t, string(other.PEM()), string(second.next().GetValidationContext().GetTrustedCa().GetInlineBytes()))
 }
 
-// TestWhatIsAskedForAloneIsRead: nothing is read for another name, nor once nobody asks.
-func TestWhatIsAskedForAloneIsRead(t *testing.T) {
+// TestReadsOnlySubscribedFiles checks that other files are not read, also after the end of a subscription.
+func TestReadsOnlySubscribedFiles(t *testing.T) {
 	s := startFiles(t, 5*time.Millisecond, time.Millisecond)
 	root := newRoot(t)
 	s.pair(root, "cert.pem", "key.pem")
 	for _, name := range []string{s.path("cert.pem"), "file:" + s.path("cert.pem"), "file-cert:" + s.path("cert.pem"), "file-root:", "kubernetes://x"} {
 		s.ask(name)
-		s.awaitLog("unknown secret: listeners and clusters that use it wait for it\" name=" + name)
+		s.awaitLog("Envoy requests an unknown secret: listeners and clusters that use it wait for it\" name=" + name)
 	}
 	stream := s.ask(pairName(t, s.path("cert.pem"), s.path("key.pem")))
 	stream.certificate()
@@ -305,18 +306,19 @@ func (s *shelf) wanted() []string {
 	return names
 }
 
-// TestSystemRoots are those of this machine, wherever it has them.
+// TestSystemRoots reads this machine's roots.
 func TestSystemRoots(t *testing.T) {
 	if _, err := os.Stat(rootsPath(certfile.System)); err != nil {
-		t.Skip("this system trusts nobody: ", err)
+		t.Skip("no roots on this system: ", err)
 	}
 	s := startFiles(t, time.Hour, time.Millisecond)
 	name, _ := certfile.Roots(certfile.System, "")
 	require.Contains(t, string(s.ask(name).next().GetValidationContext().GetTrustedCa().GetInlineBytes()), "BEGIN CERTIFICATE")
 }
 
-// TestMetricsBesideTheWorkloadsOwn: both count failures in one, and tell when certificates expire.
-func TestMetricsBesideTheWorkloadsOwn(t *testing.T) {
+// TestMetricsBesideIdentity checks that files and the workload's certificate share a counter of failures and the gauges
+// of expiry.
+func TestMetricsBesideIdentity(t *testing.T) {
 	r := prometheus.NewRegistry()
 	identity.NewMetrics(r)
 	f, err := NewFiles(r, slog.New(slog.DiscardHandler))
@@ -345,6 +347,6 @@ func TestMetricsBesideTheWorkloadsOwn(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, left, 3, "default and ROOTCA, too")
+	require.Len(t, left, 3, "including default and ROOTCA")
 	require.InDelta(t, time.Hour.Seconds(), left[name], 120)
 }

@@ -22,7 +22,7 @@ func newRoot(t *testing.T) *catest.Root {
 	return root
 }
 
-// issue makes a certificate with its key, in PEM.
+// issue returns a certificate with its key, in PEM.
 func issue(t *testing.T, root *catest.Root) (chain, key []byte) {
 	t.Helper()
 	pair, err := root.Pair(time.Hour, nil, []string{"web.example.com"})
@@ -40,7 +40,7 @@ func encoded(t *testing.T, pair *tls.Certificate) (chain, key []byte) {
 	return chain, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// weakPair has a key that is too short for Envoy.
+// weakPair returns a certificate with a key that is too short for Envoy.
 func weakPair(t *testing.T) (chain, key []byte) {
 	t.Helper()
 	private, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // Envoy refuses it
@@ -51,7 +51,7 @@ func weakPair(t *testing.T) (chain, key []byte) {
 	return encoded(t, &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private})
 }
 
-// revoked is a list of revoked certificates.
+// revoked returns a list of revoked certificates.
 func revoked(t *testing.T, root *catest.Root) []byte {
 	t.Helper()
 	pair, err := root.Pair(time.Hour, nil, []string{"old.example.com"})

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// failureCounter is Istio's, which may be there for the workload's own certificate.
+// failureCounter returns Istio's counter, which may already be registered for the workload's own certificate.
 func failureCounter(r prometheus.Registerer) (prometheus.Counter, error) {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "istio_agent_num_file_secret_failures_total",
 		Help: "Number of times secret generation failed for files"})
@@ -26,10 +26,10 @@ var (
 		"The time remaining, in seconds, before the certificate chain will expire. A negative value indicates the cert is expired.",
 		[]string{"resource_name"}, nil)
 	failingDesc = prometheus.NewDesc("moonsail_agent_file_secrets_failing",
-		"Secrets in files that Envoy asks for, and whose files are not there or not good as they are", nil, nil)
+		"Secrets in files that Envoy uses and whose files are missing or invalid.", nil, nil)
 )
 
-// fileCollector tells of secrets in files. Which there are changes: it describes none before.
+// fileCollector collects the metrics of secrets in files. It describes none in advance, because the secrets change.
 type fileCollector struct{ files *Files }
 
 // Describe implements prometheus.Collector.

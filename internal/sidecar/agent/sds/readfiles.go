@@ -16,10 +16,10 @@ import (
 	"github.com/moonsail/moonsail/internal/config/certfile"
 )
 
-// maxFile is what a file with certificates may have, in bytes.
+// maxFile is the largest size of a file with certificates, in bytes.
 const maxFile = 4 << 20
 
-// systemRoots are where systems have the certificates that they trust: Debian and Alpine, Fedora, SUSE, others.
+// systemRoots are the paths of the roots on Debian and Alpine, Fedora, SUSE, and others.
 var systemRoots = []string{
 	"/etc/ssl/certs/ca-certificates.crt",
 	"/etc/pki/tls/certs/ca-bundle.crt",
@@ -28,7 +28,7 @@ var systemRoots = []string{
 	"/etc/ssl/cert.pem",
 }
 
-// pathsOf are the files of a secret: the very ones that its name names.
+// pathsOf returns the files of a secret, exactly those in its name.
 func pathsOf(s certfile.Secret) []string {
 	switch {
 	case s.CAs == "":
@@ -51,7 +51,7 @@ func rootsPath(cas string) string {
 	return systemRoots[0]
 }
 
-// readSecret reads what a name stands for, and tells what Envoy would not take. No error has a part of a file.
+// readSecret reads the files of a secret, and refuses what Envoy would refuse. Errors contain no part of a file.
 func readSecret(name string, s certfile.Secret) (*tlsv3.Secret, error) {
 	var content [2][]byte
 	for i, path := range pathsOf(s) {
@@ -69,18 +69,18 @@ func readSecret(name string, s certfile.Secret) (*tlsv3.Secret, error) {
 func pairSecret(name string, s certfile.Secret, certificate, key []byte) (*tlsv3.Secret, error) {
 	refused, err := certfile.CheckPair(certificate, key)
 	if err != nil {
-		return nil, fmt.Errorf("%s and %s are not a certificate and its key: %w", s.Certificate, s.Key, err)
+		return nil, fmt.Errorf("%s and %s: not a certificate and its key: %w", s.Certificate, s.Key, err)
 	}
 	if refused != "" {
-		return nil, fmt.Errorf("%s is %s; Envoy refuses it", s.Key, refused)
+		return nil, fmt.Errorf("%s: %s, which Envoy refuses", s.Key, refused)
 	}
 	return certificateSecret(name, certificate, key), nil
 }
 
 func rootsSecret(name string, s certfile.Secret, cas, revoked []byte) (*tlsv3.Secret, error) {
-	// What a system trusts may have certificates that only Envoy can read.
+	// The system's roots may have certificates that only Envoy can parse.
 	if s.CAs == certfile.System && !bytes.Contains(cas, []byte("-----BEGIN CERTIFICATE-----")) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", rootsPath(s.CAs))
+		return nil, fmt.Errorf("%s: no certificate in PEM", rootsPath(s.CAs))
 	}
 	if s.CAs != certfile.System {
 		if err := certfile.CheckAuthorities(cas); err != nil {
@@ -98,7 +98,7 @@ func rootsSecret(name string, s certfile.Secret, cas, revoked []byte) (*tlsv3.Se
 	return out, nil
 }
 
-// readFile reads a file, and nothing that is none: of a device there may be no end.
+// readFile reads a regular file. A device might have no end.
 func readFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -110,21 +110,21 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file", path)
+		return nil, fmt.Errorf("%s: not a file", path)
 	}
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	switch {
 	case err != nil:
 		return nil, err
 	case len(content) > maxFile:
-		return nil, fmt.Errorf("%s is larger than the %d bytes that there may be", path, maxFile)
+		return nil, fmt.Errorf("%s: larger than %d bytes", path, maxFile)
 	case len(content) == 0:
-		return nil, fmt.Errorf("%s is empty", path)
+		return nil, fmt.Errorf("%s: empty", path)
 	}
 	return content, nil
 }
 
-// expiryOf is when the first of a secret's certificates expires: of a chain its leaf. Zero: it is not known.
+// expiryOf returns the first expiry of a secret's certificates; of a chain that of its leaf. Zero: unknown.
 func expiryOf(s *tlsv3.Secret) (first time.Time) {
 	text := s.GetTlsCertificate().GetCertificateChain().GetInlineBytes()
 	leaf := text != nil
@@ -146,7 +146,7 @@ func expiryOf(s *tlsv3.Secret) (first time.Time) {
 	}
 }
 
-// stamp tells whether a file is another, without reading it.
+// stamp identifies the version of a file without its content.
 type stamp struct {
 	info os.FileInfo
 	none bool

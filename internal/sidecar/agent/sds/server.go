@@ -1,6 +1,6 @@
-// Package sds serves a workload's secrets to its Envoy, and what else the agent has for it, over a
-// Unix socket that only this user may open: "default", the certificate with its key, and "ROOTCA", what peers are
-// checked by; and the certificates in files that configuration names (package certfile). These are Istio's names.
+// Package sds serves secrets to the workload's Envoy, over a Unix socket that only this user may open: "default", the
+// certificate with its key; "ROOTCA", the roots that verify peers; and certificates in files that the configuration
+// names (package certfile). The names are Istio's. The same socket serves Wasm modules.
 package sds
 
 import (
@@ -23,12 +23,12 @@ const (
 	RootsName       = "ROOTCA"
 )
 
-// maxPath is what fits into a sockaddr_un, with its end.
+// maxPath is the longest path in a sockaddr_un, without its end mark.
 const maxPath = 107
 
-// Source has the secrets: identity.Keeper.
+// Source has the secrets: identity.Renewer.
 type Source interface {
-	// Secrets are the present ones, and a channel that is closed when there are others.
+	// Secrets returns the present secrets, and a channel that is closed when they change.
 	Secrets() (*identity.Secrets, <-chan struct{})
 }
 
@@ -36,24 +36,24 @@ type Source interface {
 type Server struct {
 	secretv3.UnimplementedSecretDiscoveryServiceServer
 	source Source // nil: the workload has no identity
-	files  *Files // nil: Envoy reads files itself
+	files  *Files // nil: Envoy reads the files itself
 	log    *slog.Logger
 	grpc   *grpc.Server
 	done   chan struct{}
 }
 
-// SocketPath is where the server of a work folder listens.
+// SocketPath returns the path of the socket in a work folder.
 func SocketPath(workDir string) string { return filepath.Join(workDir, "sds", "socket") }
 
-// Fits tells whether the socket of a work folder has a path that Envoy can open.
+// Fits reports whether the path of a work folder's socket is short enough.
 func Fits(workDir string) bool { return len(SocketPath(workDir)) <= maxPath }
 
-// Start listens in a folder of its own below workDir, and serves until Close, and what others
-// offer Envoy, too. source and files may be nil.
+// Start listens in a folder below workDir, and serves until Close. others register more services. source and files may
+// be nil.
 func Start(ctx context.Context, workDir string, source Source, files *Files, log *slog.Logger, others ...func(grpc.ServiceRegistrar)) (*Server, error) {
 	l, err := listen(ctx, SocketPath(workDir))
 	if err != nil {
-		return nil, fmt.Errorf("no place to serve certificates and plugins to Envoy: %w: correct --work-dir", err)
+		return nil, fmt.Errorf("cannot create the socket for Envoy: %w: correct --work-dir", err)
 	}
 	s := &Server{source: source, files: files, log: log, grpc: grpc.NewServer(), done: make(chan struct{})}
 	if source != nil || files != nil {
@@ -69,11 +69,10 @@ func Start(ctx context.Context, workDir string, source Source, files *Files, log
 	return s, nil
 }
 
-// listen: nobody else can open the folder, so that the socket is nobody else's even before
-// it has its mode.
+// listen creates a folder that only this user may open, which protects the socket before it has its mode.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	if len(path) > maxPath {
-		return nil, fmt.Errorf("the socket's path %s is longer than the %d characters that there may be", path, maxPath)
+		return nil, fmt.Errorf("path of the socket %s: longer than %d characters", path, maxPath)
 	}
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -83,7 +82,7 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 		return nil, err
 	}
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
-		return nil, err // of an agent that was killed
+		return nil, err // left by a killed agent
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {

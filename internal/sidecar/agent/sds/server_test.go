@@ -24,9 +24,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// source is secrets that a test sets.
+// source is a Source with secrets that a test sets.
 type source struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	secrets *identity.Secrets
 	changed chan struct{}
 }
@@ -90,7 +90,7 @@ func TestSecretsAreSentWhenTheyAreThere(t *testing.T) {
 	ask("", nil, CertificateName, RootsName, "kubernetes://x")
 	src.set(&identity.Secrets{Roots: []byte("roots")})
 	first, got := receive(t, stream)
-	require.Len(t, got, 1, "only roots are there")
+	require.Len(t, got, 1, "only the roots exist")
 	require.Equal(t, "roots", string(got[RootsName].GetValidationContext().TrustedCa.GetInlineBytes()))
 	ask(first.Nonce, nil, CertificateName, RootsName, "kubernetes://x")
 
@@ -101,8 +101,7 @@ func TestSecretsAreSentWhenTheyAreThere(t *testing.T) {
 	require.Equal(t, "key", string(got[CertificateName].GetTlsCertificate().PrivateKey.GetInlineBytes()))
 	require.NotEqual(t, first.VersionInfo, second.VersionInfo)
 
-	// What overtook counts for nothing, a refusal is not answered by the same again, and
-	// other names are answered at once.
+	// A stale ACK is ignored, the same version is not sent again after a NACK, and new names are answered at once.
 	ask(first.Nonce, nil, RootsName)
 	ask(second.Nonce, &status.Status{Message: "bad"}, CertificateName, RootsName, "kubernetes://x")
 	ask(second.Nonce, nil, CertificateName)
@@ -110,7 +109,7 @@ func TestSecretsAreSentWhenTheyAreThere(t *testing.T) {
 	require.Len(t, got, 1)
 	require.Contains(t, got, CertificateName)
 
-	// Roots alone do not concern who asks for the certificate only.
+	// A subscription to the certificate alone does not get new roots.
 	src.set(&identity.Secrets{Chain: []byte("chain"), Key: []byte("key"), Roots: []byte("others")})
 	src.set(&identity.Secrets{Chain: []byte("renewed"), Key: []byte("key2"), Roots: []byte("others")})
 	fourth, got := receive(t, stream)
@@ -121,12 +120,12 @@ func TestSecretsAreSentWhenTheyAreThere(t *testing.T) {
 func TestStartErrors(t *testing.T) {
 	_, err := Start(t.Context(), "/"+strings.Repeat("x", 110), &source{}, nil, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "--work-dir")
-	require.ErrorContains(t, err, "longer than the 107 characters")
+	require.ErrorContains(t, err, "longer than 107 characters")
 	_, err = Start(t.Context(), "/dev/null", &source{}, nil, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "--work-dir")
 }
 
-// A socket that a killed agent left is no obstacle.
+// TestStaleSocket starts with the socket of a killed agent.
 func TestStaleSocket(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Dir(SocketPath(dir)), 0o755))

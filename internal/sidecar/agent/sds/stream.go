@@ -18,20 +18,20 @@ import (
 
 const typeURL = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 
-// stream is one Envoy subscription; its handler's goroutine alone touches it.
+// stream is one Envoy subscription. Only its handler's goroutine uses it.
 type stream struct {
 	*Server
 	out   secretv3.SecretDiscoveryService_StreamSecretsServer
 	names []string
-	files []string // those of names that Files serves
-	sent  string   // version of what was sent last; "": nothing
+	files []string // the names that Files serves
+	sent  string   // version that was sent last; "": none
 	nonce int
 }
 
-// never is no news.
+// never is a channel without news.
 var never <-chan struct{}
 
-// StreamSecrets sends what is asked for as soon as it is there, and again when it changes.
+// StreamSecrets sends the requested secrets as soon as they exist, and again when they change.
 func (s *Server) StreamSecrets(out secretv3.SecretDiscoveryService_StreamSecretsServer) error {
 	st := &stream{Server: s, out: out}
 	requests := Requests(st.out)
@@ -55,8 +55,7 @@ func (s *Server) StreamSecrets(out secretv3.SecretDiscoveryService_StreamSecrets
 	}
 }
 
-// look takes what there is of the workload's own, before it is sent, and what tells of others, of these and of those in
-// files.
+// look returns the workload's present secrets, and channels that report later changes of them and of secrets in files.
 func (st *stream) look() (own *identity.Secrets, renewed, changed <-chan struct{}) {
 	renewed, changed = never, never
 	if st.source != nil {
@@ -68,7 +67,7 @@ func (st *stream) look() (own *identity.Secrets, renewed, changed <-chan struct{
 	return own, renewed, changed
 }
 
-// ask replaces the names that are asked for.
+// ask replaces the requested names.
 func (st *stream) ask(names []string) {
 	st.names, st.sent = slices.Clone(names), ""
 	if st.Server.files == nil {
@@ -109,8 +108,7 @@ func Requests(in interface {
 	return requests
 }
 
-// take notes what is asked for. An ACK asks for what was asked for before; one that was
-// overtaken by a newer response counts for nothing.
+// take applies a request. It ignores a stale ACK, which a newer response has overtaken.
 func (st *stream) take(req *discoveryv3.DiscoveryRequest) {
 	if n := req.GetResponseNonce(); n != "" && n != strconv.Itoa(st.nonce) {
 		return
@@ -118,14 +116,14 @@ func (st *stream) take(req *discoveryv3.DiscoveryRequest) {
 	if e := req.GetErrorDetail(); e != nil {
 		st.log.Error("Envoy refused a certificate", "names", req.GetResourceNames(), "reason", e.GetMessage())
 		for range st.files {
-			st.Server.files.failures.Inc() // it keeps what it had
+			st.Server.files.failures.Inc() // Envoy keeps the version before
 		}
 	}
 	if !slices.Equal(st.names, req.GetResourceNames()) {
 		st.ask(req.GetResourceNames())
 		for _, name := range st.names {
 			if !st.serves(name) {
-				st.log.Warn("Envoy asks for an unknown secret: listeners and clusters that use it wait for it", "name", name)
+				st.log.Warn("Envoy requests an unknown secret: listeners and clusters that use it wait for it", "name", name)
 			}
 		}
 	}
@@ -138,7 +136,7 @@ func (st *stream) serves(name string) bool {
 	return slices.Contains(st.files, name)
 }
 
-// send sends what there is of the names, unless it was sent before.
+// send sends the requested secrets that exist, unless that version was sent before.
 func (st *stream) send(secrets *identity.Secrets) error {
 	resp := &discoveryv3.DiscoveryResponse{TypeUrl: typeURL}
 	content := sha256.New()
@@ -165,7 +163,7 @@ func (st *stream) send(secrets *identity.Secrets) error {
 	return st.out.Send(resp)
 }
 
-// versionOf is a hash of what is public of a secret; a new key has a new certificate.
+// versionOf is a hash of the public part of a secret. A new key has a new certificate.
 func versionOf(s *tlsv3.Secret) string {
 	h := sha256.New()
 	for _, part := range []*corev3.DataSource{
@@ -177,7 +175,7 @@ func versionOf(s *tlsv3.Secret) string {
 	return string(h.Sum(nil))
 }
 
-// secretOf is nil while there is none of that name.
+// secretOf returns nil if there is no secret of that name.
 func (st *stream) secretOf(own *identity.Secrets, name string) *tlsv3.Secret {
 	switch {
 	case name == CertificateName || name == RootsName:
@@ -188,7 +186,7 @@ func (st *stream) secretOf(own *identity.Secrets, name string) *tlsv3.Secret {
 	return nil
 }
 
-// ownSecret is the workload's; own may be nil.
+// ownSecret returns a secret of the workload. own may be nil.
 func ownSecret(own *identity.Secrets, name string) *tlsv3.Secret {
 	switch {
 	case own == nil:

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// pollEvery is how often files are looked at where no event told of them: folders that are not there cannot
-	// be watched, and some file systems tell nothing.
+	// pollEvery is how often files are checked without events. Folders that do not exist cannot be watched, and some
+	// file systems send no events.
 	pollEvery = 2 * time.Second
-	// settleFor is how long after the first event files are read: a certificate and its key are seldom written at once.
+	// settleFor is the time between the first event and reading: a certificate and its key are seldom written at once.
 	settleFor = 100 * time.Millisecond
 )
 
-// Run reads files, and reads them again when they change, until ctx ends. It is to be called once.
+// Run reads files, and reads them again when they change, until ctx ends. Call it once.
 func (f *Files) Run(ctx context.Context) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		f.log.Warn("files with certificates are not watched, but looked at now and then", "every", f.poll, "error", err)
-		w = &fsnotify.Watcher{} // tells nothing
+		f.log.Warn("cannot watch files with certificates; they are polled", "every", f.poll, "error", err)
+		w = &fsnotify.Watcher{} // no events
 	} else {
 		defer func() { _ = w.Close() }()
 	}
@@ -46,7 +46,7 @@ func (f *Files) Run(ctx context.Context) {
 			waiting = true
 			continue
 		case err := <-w.Errors: // an overflow: events are lost
-			f.log.Warn("not all changes of files with certificates were told", "error", err)
+			f.log.Warn("some changes of files with certificates were not reported; the next poll finds them", "error", err)
 		case <-settled.C:
 			waiting = false
 		}
@@ -55,7 +55,7 @@ func (f *Files) Run(ctx context.Context) {
 	}
 }
 
-// look reads the files that are others, or that were touched, and watches where they are.
+// look reads the files that have changed or had an event, and watches their folders.
 func (f *Files) look(w *fsnotify.Watcher, touched map[string]bool) {
 	names, of := f.names()
 	var folders []string
@@ -63,7 +63,7 @@ func (f *Files) look(w *fsnotify.Watcher, touched map[string]bool) {
 		folders = append(folders, foldersOf(pathsOf(of[name]))...)
 	}
 	if w.Events != nil {
-		watch(w, folders) // before they are read: what changes then is told
+		watch(w, folders) // before reading, so that later changes are reported
 	}
 	for _, name := range names {
 		paths := pathsOf(of[name])
@@ -76,7 +76,8 @@ func (f *Files) look(w *fsnotify.Watcher, touched map[string]bool) {
 	}
 }
 
-// foldersOf are where files are, and where links lead: Kubernetes replaces the link "..data" beside a file.
+// foldersOf returns the folders of files, and of the targets of links: Kubernetes replaces the link "..data" beside a
+// file.
 func foldersOf(paths []string) (out []string) {
 	for _, p := range paths {
 		out = append(out, filepath.Dir(p))
@@ -87,7 +88,7 @@ func foldersOf(paths []string) (out []string) {
 	return out
 }
 
-// watch watches folders, those that are there, and no others.
+// watch watches the folders that exist, and no others.
 func watch(w *fsnotify.Watcher, folders []string) {
 	now := w.WatchList()
 	for _, dir := range now {
@@ -97,7 +98,7 @@ func watch(w *fsnotify.Watcher, folders []string) {
 	}
 	for _, dir := range folders {
 		if !slices.Contains(now, dir) {
-			_ = w.Add(dir) // else it is looked at now and then
+			_ = w.Add(dir) // otherwise polling covers it
 		}
 	}
 }

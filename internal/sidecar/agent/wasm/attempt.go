@@ -10,24 +10,24 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// attempt is to serve a plugin, by a goroutine of its own: a server that does not answer holds up its own module and
-// no other. It outlives streams, and ends with run.
+// attempt serves one plugin in a goroutine of its own, so that a server which does not answer delays only its module.
+// It outlives streams, and ends with run.
 type attempt struct {
 	plugin *plugin
-	late   bool // the control plane was told that the module is being fetched, and not what came of it
+	late   bool // the control plane was told that the fetch goes on, and needs the result
 	cancel context.CancelFunc
-	done   chan struct{} // closed in the end
-	err    error         // to be read once done is closed
+	done   chan struct{} // closed at the end
+	err    error         // valid after done is closed
 }
 
-// failure is what came of a plugin's last attempt.
+// failure is the result of a plugin's last attempt.
 type failure struct {
 	plugin *plugin
 	err    error
 }
 
-// putAll serves plugins side by side, and tells what came of each within patience. What takes longer goes on;
-// collect takes over what comes of it.
+// putAll serves plugins concurrently, and returns the results that arrive within patience. Other attempts continue;
+// collect gets their results.
 func (f *feed) putAll(ctx context.Context, resources []*discoveryv3.Resource) []error {
 	out := make([]error, len(resources))
 	attempts := make([]*attempt, len(resources))
@@ -44,12 +44,12 @@ func (f *feed) putAll(ctx context.Context, resources []*discoveryv3.Resource) []
 	return out
 }
 
-// begin has a plugin served: by the attempt that goes on at that, or a new one. One that has failed is tried
-// again by retry alone; until then its failure is the answer.
+// begin returns the running attempt to serve a plugin, or starts one. A failed plugin is only retried by retry; until
+// then its failure is the answer.
 func (f *feed) begin(ctx context.Context, res *discoveryv3.Resource) (*attempt, error) {
 	p, err := read(res)
 	if err != nil {
-		f.keeper.Log.Error(notTaken, "plugin", res.Name, "error", err)
+		f.cache.Log.Error(notTaken, "plugin", res.Name, "error", err)
 		f.drop(res.Name)
 		return nil, err
 	}
@@ -64,32 +64,32 @@ func (f *feed) begin(ctx context.Context, res *discoveryv3.Resource) (*attempt, 
 	return f.start(ctx, p), nil
 }
 
-const notTaken = "plugin not taken; what was in force stays, else its failStrategy decides"
+const notTaken = "plugin not applied; the version before stays in force, or its failStrategy applies"
 
-// start begins an attempt; there is none for that plugin.
+// start starts an attempt. There must be none for that plugin.
 func (f *feed) start(ctx context.Context, p *plugin) *attempt {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	a := &attempt{plugin: p, cancel: cancel, done: make(chan struct{})}
 	f.fetching[p.name] = a
 	go func() {
-		a.err = f.keeper.put(ctx, p)
+		a.err = f.cache.put(ctx, p)
 		close(a.done)
 		select {
 		case f.ended <- struct{}{}:
-		default: // who takes the token looks at all
+		default: // a token already waits
 		}
 	}()
 	return a
 }
 
-// await is what came of an attempt by the end of ctx.
+// await waits for an attempt, at most until ctx ends.
 func (f *feed) await(ctx context.Context, a *attempt) error {
 	select {
 	case <-a.done:
 	case <-ctx.Done():
 	}
 	select {
-	case <-a.done: // at last
+	case <-a.done: // it has ended meanwhile
 		f.note(a)
 		return a.err
 	default:
@@ -98,10 +98,10 @@ func (f *feed) await(ctx context.Context, a *attempt) error {
 		return last.err
 	}
 	a.late = true
-	return fmt.Errorf("module %s is not there: it is being fetched, and waited for", a.plugin.module.URL)
+	return fmt.Errorf("module %s is not there: it is still being fetched", a.plugin.module.URL)
 }
 
-// collect takes over what attempts have come to; it tells whether the control plane is to hear of it.
+// collect takes the results of attempts that have ended. It reports whether the control plane needs one.
 func (f *feed) collect() (news bool) {
 	for _, a := range f.fetching {
 		select {
@@ -114,9 +114,9 @@ func (f *feed) collect() (news bool) {
 	return news
 }
 
-// note notes what the control plane has, or what is to be tried again, of an attempt that has ended.
+// note stores the version of a plugin that is served, or the failure to retry.
 func (f *feed) note(a *attempt) {
-	p, log := a.plugin, f.keeper.Log
+	p, log := a.plugin, f.cache.Log
 	a.cancel()
 	delete(f.fetching, p.name)
 	again := f.failed[p.name] != nil
@@ -125,7 +125,7 @@ func (f *feed) note(a *attempt) {
 		f.versions[p.name] = p.version
 		delete(f.failed, p.name)
 		if again || a.late {
-			log.Info("plugin taken after all", "plugin", p.name)
+			log.Info("plugin applied after a retry", "plugin", p.name)
 		}
 		return
 	case again:
@@ -133,12 +133,12 @@ func (f *feed) note(a *attempt) {
 	default:
 		log.Error(notTaken, "plugin", p.name, "error", a.err)
 	}
-	if f.keeper.refusalOf(p.name, p.version) == "" {
+	if f.cache.refusalOf(p.name, p.version) == "" {
 		f.failed[p.name] = &failure{p, a.err}
 	}
 }
 
-// retry fetches again what failed.
+// retry fetches failed modules again.
 func (f *feed) retry(ctx context.Context) {
 	for name, last := range f.failed {
 		if f.fetching[name] == nil {
@@ -148,7 +148,7 @@ func (f *feed) retry(ctx context.Context) {
 	f.wait = min(2*max(f.wait, fetchFirst), fetchMost)
 }
 
-// drop ends what goes on, or is to go on, to serve a plugin.
+// drop ends the attempts and retries of a plugin.
 func (f *feed) drop(name string) {
 	if a := f.fetching[name]; a != nil {
 		a.cancel()
@@ -158,14 +158,14 @@ func (f *feed) drop(name string) {
 	delete(f.failed, name)
 }
 
-// dropAll drops all.
+// dropAll drops all plugins.
 func (f *feed) dropAll() {
 	for _, name := range slices.Collect(maps.Keys(f.fetching)) {
 		f.drop(name)
 	}
 }
 
-// lacks tells whether nothing is in force but, at most, what another version's failStrategy says.
+// lacks reports whether nothing is in force, or only another version's failStrategy.
 func (k *ModuleCache) lacks(p *plugin) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -173,8 +173,8 @@ func (k *ModuleCache) lacks(p *plugin) bool {
 	return now == nil || now.version != p.version && (now.standIn || now.refused && now.before == nil)
 }
 
-// put serves a plugin once its module is there. Where it cannot be had, and there is none yet, it
-// is what its failStrategy says.
+// put serves a plugin when its module is there. If the module cannot be fetched and nothing is in force, its
+// failStrategy applies.
 func (k *ModuleCache) put(ctx context.Context, p *plugin) error {
 	if said := k.refusalOf(p.name, p.version); said != "" {
 		return errors.New(said)
@@ -185,7 +185,7 @@ func (k *ModuleCache) put(ctx context.Context, p *plugin) error {
 	}
 	path, release, err := k.Cache.Get(ctx, p.module)
 	switch {
-	case ctx.Err() != nil && err != nil: // it is another by now, or gone
+	case ctx.Err() != nil && err != nil: // the plugin has changed or is gone
 		return err
 	case err != nil:
 		if k.lacks(p) {
@@ -194,7 +194,7 @@ func (k *ModuleCache) put(ctx context.Context, p *plugin) error {
 		return fmt.Errorf("module %s is not there: %w", p.module.URL, err)
 	}
 	if now, _ := k.get(p.name); now != nil && !now.standIn && now.version == p.version {
-		release() // it was sent again as others were refused
+		release() // it was sent again because another one was refused
 		return nil
 	}
 	config, err := p.with(path)

@@ -17,33 +17,32 @@ import (
 	"github.com/moonsail/moonsail/internal/security/safedial"
 )
 
-// Bounds of what is kept.
+// Bounds of the cache.
 const (
 	maxModule  = 256 << 20 // bytes of one module, as in Istio
-	maxCache   = 1 << 30   // bytes of all
+	maxCache   = 1 << 30   // bytes of all modules
 	keepUnused = 24 * time.Hour
-	maxKnown   = 1024 // modules, or versions of those pulled always, whose sum is known: who asks for one beyond fetches it
-	maxFetches = 8    // from one server at the same time: one that does not answer keeps none from another
+	maxKnown   = 1024 // modules, and versions with pull policy Always, with a known sum; others are fetched again
+	maxFetches = 8    // from one server at the same time, so that a slow server does not delay another
 )
 
-// Cache keeps modules in a folder, each in a file that is named by its SHA-256. It may be used
-// from anywhere.
+// Cache keeps modules in a folder, in files named by their SHA-256. It is safe for concurrent use.
 type Cache struct {
 	dir       string
 	transport http.RoundTripper
 	metrics   *Metrics
 
-	// Bounds, and times between attempts; tests have others.
+	// Bounds and retry intervals, which tests change.
 	maxModule, maxCache int64
 	attempts            int
 	attemptTime, pause  time.Duration
 
-	mu    sync.Mutex       // guards what follows
+	mu    sync.Mutex       // guards the fields below
 	files map[string]*kept // by SHA-256
 	known map[Module]found
 }
 
-// found is what a module was when it was fetched.
+// found is the result of a fetch.
 type found struct {
 	sum  string
 	used time.Time
@@ -53,13 +52,13 @@ type found struct {
 type kept struct {
 	size  int64
 	used  time.Time
-	users int // plugins that are in force: it stays
+	users int // plugins in force that use it; it is not removed
 }
 
-// NewCache takes a folder, which is made, and what modules an earlier one left in it.
+// NewCache creates a folder, or uses the modules that an earlier cache left in it.
 func NewCache(dir string, metrics *Metrics) (*Cache, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // Envoy may be another user
-		return nil, fmt.Errorf("no place for modules: %w", err)
+		return nil, fmt.Errorf("folder for modules: %w", err)
 	}
 	transport, _ := http.DefaultTransport.(*http.Transport)
 	transport = transport.Clone()
@@ -72,11 +71,11 @@ func NewCache(dir string, metrics *Metrics) (*Cache, error) {
 	return c, c.load()
 }
 
-// load finds the modules that are there, and removes what was being fetched.
+// load finds the modules in the folder, and removes incomplete files.
 func (c *Cache) load() error {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
-		return fmt.Errorf("no place for modules: %w", err)
+		return fmt.Errorf("folder for modules: %w", err)
 	}
 	for _, e := range entries {
 		sum, isModule := strings.CutSuffix(e.Name(), moduleSuffix)
@@ -99,7 +98,7 @@ const (
 
 func (c *Cache) path(sum string) string { return filepath.Join(c.dir, sum+moduleSuffix) }
 
-// Get gives the file of a module, and fetches it where it is not there. It stays until release.
+// Get returns the file of a module, and fetches the module if it is missing. The file stays until release.
 func (c *Cache) Get(ctx context.Context, m Module) (path string, release func(), err error) {
 	if sum := c.find(m); sum != "" {
 		c.metrics.had()
@@ -116,13 +115,13 @@ func (c *Cache) Get(ctx context.Context, m Module) (path string, release func(),
 	return c.path(sum), func() { c.release(sum) }, nil
 }
 
-// find gives the sum of a module that is there, and uses it.
+// find returns the sum of a module in the folder, and counts a use.
 func (c *Cache) find(m Module) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	sum := c.known[key(m)].sum
 	if sum == "" && !m.Anew && !isImage(m.URL) {
-		sum = m.SHA256 // of an earlier agent
+		sum = m.SHA256 // fetched by an earlier agent
 	}
 	f := c.files[sum]
 	if f == nil {
@@ -137,7 +136,7 @@ func (c *Cache) find(m Module) string {
 	return sum
 }
 
-// key is what two modules share where one will do for the other.
+// key is equal for modules that can replace each other.
 func key(m Module) Module {
 	m.Login = ""
 	if !m.Anew {
@@ -146,19 +145,19 @@ func key(m Module) Module {
 	return m
 }
 
-// add takes a fetched file in, and makes room for it.
+// add moves a fetched file into the cache, after making room for it.
 func (c *Cache) add(m Module, sum string, size int64, part string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.files[sum]
 	if f == nil {
 		if !c.makeRoom(size) {
-			return fmt.Errorf("its %d bytes do not fit beside the modules that are in use: %d bytes are the limit", size, c.maxCache)
+			return fmt.Errorf("%d bytes do not fit beside the modules in use: the limit is %d bytes", size, c.maxCache)
 		}
 		f = &kept{size: size}
 	}
 	if err := os.Rename(part, c.path(sum)); err != nil {
-		return fmt.Errorf("cannot be kept: %w", err)
+		return fmt.Errorf("cannot be stored: %w", err)
 	}
 	f.users++
 	c.files[sum] = f
@@ -166,7 +165,7 @@ func (c *Cache) add(m Module, sum string, size int64, part string) error {
 	return nil
 }
 
-// use notes that a module which is there is used now, and what it is; mu is held.
+// use records a use of a module in the folder. mu is held.
 func (c *Cache) use(m Module, sum string) {
 	now := time.Now()
 	c.files[sum].used, c.known[key(m)] = now, found{sum, now}
@@ -182,7 +181,7 @@ func (c *Cache) use(m Module, sum string) {
 	delete(c.known, oldest)
 }
 
-// makeRoom removes what was not used for longest; mu is held.
+// makeRoom removes the modules that were unused for longest. mu is held.
 func (c *Cache) makeRoom(size int64) bool {
 	total := size
 	var unused []string
@@ -205,7 +204,7 @@ func (c *Cache) makeRoom(size int64) bool {
 	return total <= c.maxCache
 }
 
-// remove forgets a module; mu is held.
+// remove removes a module. mu is held.
 func (c *Cache) remove(sum string) {
 	_ = os.Remove(c.path(sum))
 	delete(c.files, sum)
@@ -225,7 +224,7 @@ func (c *Cache) release(sum string) {
 	}
 }
 
-// Expire removes what was not used for a day.
+// Expire removes modules that were unused for a day.
 func (c *Cache) Expire(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,14 +235,14 @@ func (c *Cache) Expire(now time.Time) {
 	}
 }
 
-// Close ends connections that are kept.
+// Close closes idle connections.
 func (c *Cache) Close() {
 	if t, ok := c.transport.(*http.Transport); ok {
 		t.CloseIdleConnections()
 	}
 }
 
-// holds tells whether a file has what its name says.
+// holds reports whether a file's content matches the sum in its name.
 func holds(path, sum string) bool {
 	got, err := sumOf(path)
 	return err == nil && hex.EncodeToString(got) == sum

@@ -32,7 +32,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// module is as much of one as is looked at here.
+// module returns the part of a module that the cache checks.
 func module(text string) []byte { return append([]byte("\x00asm\x01\x00\x00\x00"), text...) }
 
 func sha(b []byte) string { s := sha256.Sum256(b); return hex.EncodeToString(s[:]) }
@@ -46,7 +46,7 @@ func newCache(t *testing.T, dir string) *Cache {
 	return c
 }
 
-// shelf is a server of files by path, that can be down.
+// shelf is a server of files by path, which a test can stop.
 type shelf struct {
 	*httptest.Server
 	files map[string][]byte
@@ -122,7 +122,7 @@ func TestModulesFromServers(t *testing.T) {
 	}
 	for path, why := range map[string]string{
 		"text": "not a WebAssembly module", "short": "not a WebAssembly module", "nothing": "not a WebAssembly module", "large": "larger than 4000 bytes", "bomb": "larger than 4000 bytes",
-		"tar":  "not a WebAssembly module", // its first file is none
+		"tar":  "not a WebAssembly module", // its first file is not a module
 		"none": "404",
 	} {
 		_, _, err := c.Get(t.Context(), Module{URL: s.URL + "/" + path})
@@ -132,11 +132,11 @@ func TestModulesFromServers(t *testing.T) {
 	require.ErrorContains(t, err, "its SHA-256 is "+sha(plain))
 	left, err := os.ReadDir(c.dir)
 	require.NoError(t, err)
-	require.Len(t, left, 1, "nothing is left of what failed, and equal modules are one file")
+	require.Len(t, left, 1, "failed fetches leave no file, and equal modules share one")
 }
 
-// TestModulesAreNotFetchedFromClouds: where they tell machines their credentials.
-func TestModulesAreNotFetchedFromClouds(t *testing.T) {
+// TestDoesNotFetchFromCloudMetadata checks the addresses at which clouds serve credentials.
+func TestDoesNotFetchFromCloudMetadata(t *testing.T) {
 	s := httptest.NewServer(http.RedirectHandler("http://169.254.169.254/latest/", http.StatusFound))
 	t.Cleanup(s.Close)
 	for _, url := range []string{"http://169.254.169.254/latest/", s.URL, "oci://169.254.169.254:80/plugins/a:1"} {
@@ -167,15 +167,15 @@ func TestModulesAreKept(t *testing.T) {
 	s.down.Store(true)
 	c = newCache(t, dir)
 	file, release, err := c.Get(t.Context(), a)
-	require.NoError(t, err, "an agent that starts again has what is named by its sum")
+	require.NoError(t, err, "a restarted agent has the modules with a known sum")
 	release()
 	c.Expire(time.Now())
 	require.FileExists(t, file)
 	require.NoError(t, os.WriteFile(file, []byte("changed"), 0o600))
 	c = newCache(t, dir)
 	_, _, err = c.Get(t.Context(), a)
-	require.ErrorContains(t, err, "503", "a file that is not what its name says is not used")
-	require.EqualValues(t, 6, s.asked.Load(), "and what may be over is tried three times")
+	require.ErrorContains(t, err, "503", "a file with another sum is not used")
+	require.EqualValues(t, 6, s.asked.Load(), "a temporary failure is retried three times")
 }
 
 func TestCacheHasABound(t *testing.T) {
@@ -194,11 +194,11 @@ func TestCacheHasABound(t *testing.T) {
 	a, releaseA := get("a")
 	b, releaseB := get("b")
 	_, _, err := c.Get(t.Context(), Module{URL: s.URL + "/c"})
-	require.ErrorContains(t, err, "do not fit beside the modules that are in use")
+	require.ErrorContains(t, err, "do not fit beside the modules in use")
 	releaseB()
 	_, releaseC := get("c")
 	require.NoFileExists(t, b)
-	require.FileExists(t, a, "what is in use stays")
+	require.FileExists(t, a, "modules in use stay")
 	releaseC()
 	releaseA()
 	c.Expire(time.Now().Add(keepUnused + time.Minute))
@@ -207,8 +207,8 @@ func TestCacheHasABound(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestVersionsThatAreKnownHaveABound: those of an object that changes for long, and whose module is pulled always.
-func TestVersionsThatAreKnownHaveABound(t *testing.T) {
+// TestKnownVersionsAreBounded changes an object often whose module has pull policy Always.
+func TestKnownVersionsAreBounded(t *testing.T) {
 	s := newShelf(t, map[string][]byte{"a": module("a")})
 	c := newCache(t, t.TempDir())
 	get := func(version int) {
@@ -223,12 +223,12 @@ func TestVersionsThatAreKnownHaveABound(t *testing.T) {
 	}
 	require.Equal(t, maxKnown, len(c.known))
 	get(maxKnown)
-	require.Equal(t, asked, s.asked.Load(), "the newest is known")
+	require.Equal(t, asked, s.asked.Load(), "the newest version is known")
 	get(0)
-	require.Equal(t, asked+1, s.asked.Load(), "the oldest is not")
+	require.Equal(t, asked+1, s.asked.Load(), "the oldest version is not")
 }
 
-// push puts an image into a registry, and gives its digest.
+// push puts an image into a registry, and returns its digest.
 func push(t *testing.T, host, ref string, kind types.MediaType, content []byte) string {
 	t.Helper()
 	image, err := mutate.AppendLayers(empty.Image, static.NewLayer(content, kind))
@@ -278,7 +278,7 @@ func TestModulesFromRegistries(t *testing.T) {
 		require.ErrorContains(t, err, why, ref)
 	}
 	_, _, err = c.Get(t.Context(), Module{URL: "oci://" + host + "/filter:oci", SHA256: digest})
-	require.ErrorContains(t, err, "and not sha256:"+digest)
+	require.ErrorContains(t, err, "not sha256:"+digest)
 }
 
 func TestLoginsAreForTheirRegistry(t *testing.T) {

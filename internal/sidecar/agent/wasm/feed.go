@@ -13,19 +13,19 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// feed keeps plugins as the control plane has them. One goroutine, Run's, uses it.
+// feed receives the control plane's plugins. Only Run's goroutine uses it.
 type feed struct {
-	keeper   *ModuleCache
-	versions map[string]string   // of the plugins that are served as the control plane has them
-	fetching map[string]*attempt // to serve plugins: what has not ended, or was not taken over yet
-	ended    chan struct{}       // holds one token where an attempt has ended
-	failed   map[string]*failure // plugins that could not be served, until they can or are others
-	wait     time.Duration       // before they are tried again
-	patience time.Duration       // that the answer to a response waits for its modules
-	told     bool                // that the control plane is away
+	cache   *ModuleCache
+	versions map[string]string   // of plugins that are served in the control plane's version
+	fetching map[string]*attempt // attempts that have not ended, or not been collected
+	ended    chan struct{}       // holds one token after the end of an attempt
+	failed   map[string]*failure // plugins that could not be served, until they are or change
+	wait     time.Duration       // until the next retry
+	patience time.Duration       // how long the answer to a response waits for its modules
+	told     bool                // the log has reported the lost connection
 }
 
-// Between two streams, and between attempts to fetch what failed.
+// Intervals between two streams, and between retries of failed fetches.
 const (
 	againFirst  = 100 * time.Millisecond
 	againMost   = 5 * time.Second
@@ -34,12 +34,11 @@ const (
 	expireEvery = time.Hour
 )
 
-// fetchPatience is how long the control plane, which sends the next plugins when the last ones are answered, waits
-// for modules that are being fetched.
+// fetchPatience is how long the ACK of a response waits for its modules. The control plane sends the next plugins after
+// the ACK.
 const fetchPatience = 2 * time.Second
 
-// errAgain ends a stream that is to be opened again: what was refused on it is to be taken back, or
-// the other way round.
+// errAgain ends a stream that must be opened again, so that the control plane sends plugins whose answer changes.
 var errAgain = errors.New("again")
 
 func (f *feed) run(ctx context.Context) {
@@ -52,7 +51,7 @@ func (f *feed) run(ctx context.Context) {
 		}
 		if ctx.Err() == nil && err != errAgain && !f.told {
 			f.told = true
-			f.keeper.Log.Warn("no plugins come from the control plane; those that are known stay", "plugins", len(f.versions), "error", err)
+			f.cache.Log.Warn("no plugins from the control plane; the known ones stay", "plugins", len(f.versions), "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -62,9 +61,9 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// stream takes plugins until the stream breaks; received tells whether there were any.
+// stream applies plugins until the stream breaks. received reports whether there were any.
 func (f *feed) stream(ctx context.Context) (received bool, err error) {
-	conn, err := f.keeper.Dial()
+	conn, err := f.cache.Dial()
 	if err != nil {
 		return false, err
 	}
@@ -77,12 +76,12 @@ func (f *feed) stream(ctx context.Context) (received bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	first := &discoveryv3.DeltaDiscoveryRequest{Node: f.keeper.Node, TypeUrl: TypeURL, InitialResourceVersions: f.versions}
+	first := &discoveryv3.DeltaDiscoveryRequest{Node: f.cache.Node, TypeUrl: TypeURL, InitialResourceVersions: f.versions}
 	if err := stream.Send(first); err != nil {
 		return false, err
 	}
 	responses := make(chan *discoveryv3.DeltaDiscoveryResponse)
-	var broken error // of the reader, once responses is closed
+	var broken error // set before responses is closed
 	reading.Go(func() {
 		defer close(responses)
 		for {
@@ -115,13 +114,13 @@ func (f *feed) work(ctx context.Context, responses <-chan *discoveryv3.DeltaDisc
 			f.retry(ctx)
 		case <-f.ended:
 			if f.collect() {
-				return received, errAgain // what was refused comes again, to be answered anew
+				return received, errAgain // the control plane sends failed plugins again, for a new answer
 			}
-		case <-f.keeper.again:
+		case <-f.cache.again:
 			f.forgetRefused()
 			return received, errAgain
 		case now := <-expire.C:
-			f.keeper.Cache.Expire(now)
+			f.cache.Cache.Expire(now)
 		}
 		if !ok {
 			return received, broken()
@@ -136,7 +135,7 @@ func (f *feed) work(ctx context.Context, responses <-chan *discoveryv3.DeltaDisc
 	}
 }
 
-// retryIn is how long nothing is to be tried again.
+// retryIn returns the time until the next retry.
 func (f *feed) retryIn() time.Duration {
 	if len(f.failed) == 0 {
 		return fetchMost
@@ -144,16 +143,15 @@ func (f *feed) retryIn() time.Duration {
 	return max(f.wait, fetchFirst)
 }
 
-// take takes a response over, and gives the ACK, or the NACK that names the plugins that could not
-// be.
+// take applies a response. It returns the ACK, or the NACK with the plugins that failed.
 func (f *feed) take(ctx context.Context, r *discoveryv3.DeltaDiscoveryResponse) *discoveryv3.DeltaDiscoveryRequest {
 	if f.told {
 		f.told = false
-		f.keeper.Log.Info("plugins come from the control plane again")
+		f.cache.Log.Info("plugins come from the control plane again")
 	}
 	for _, name := range r.RemovedResources {
 		f.drop(name)
-		f.keeper.serve(name, nil)
+		f.cache.serve(name, nil)
 		delete(f.versions, name)
 	}
 	out := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: TypeURL, ResponseNonce: r.Nonce}
@@ -169,7 +167,7 @@ func (f *feed) take(ctx context.Context, r *discoveryv3.DeltaDiscoveryResponse) 
 	return out
 }
 
-// forgetRefused has the control plane send again what Envoy refused, to be told so.
+// forgetRefused makes the control plane send again the plugins that Envoy refused, so that the agent can NACK them.
 func (f *feed) forgetRefused() {
-	maps.DeleteFunc(f.versions, func(name, version string) bool { return f.keeper.refusalOf(name, version) != "" })
+	maps.DeleteFunc(f.versions, func(name, version string) bool { return f.cache.refusalOf(name, version) != "" })
 }

@@ -17,12 +17,12 @@ import (
 	"time"
 )
 
-// temporary is a failure that may be gone when it is tried again.
+// temporary is a failure that a retry may resolve.
 type temporary struct{ error }
 
 func (t temporary) Unwrap() error { return t.error }
 
-// fetch puts a module into a file of the folder, and tries again where that may help.
+// fetch writes a module to a file in the folder, and retries temporary failures.
 func (c *Cache) fetch(ctx context.Context, m Module) (sum string, size int64, part string, err error) {
 	pause := c.pause
 	for attempt := 1; ; attempt++ {
@@ -53,12 +53,12 @@ func (c *Cache) attempt(ctx context.Context, m Module) (sum string, size int64, 
 	defer body.Close()
 	f, err := os.CreateTemp(c.dir, partPrefix)
 	if err != nil {
-		return "", 0, "", fmt.Errorf("cannot be kept: %w", err)
+		return "", 0, "", fmt.Errorf("cannot be stored: %w", err)
 	}
 	defer f.Close()
 	sum, size, err = c.copyTo(f, body)
 	if err == nil && !isImage(m.URL) && m.SHA256 != "" && sum != m.SHA256 {
-		err = fmt.Errorf("its SHA-256 is %s, and not %s", sum, m.SHA256)
+		err = fmt.Errorf("its SHA-256 is %s, not %s", sum, m.SHA256)
 	}
 	if err == nil {
 		err = f.Chmod(0o644)
@@ -70,7 +70,7 @@ func (c *Cache) attempt(ctx context.Context, m Module) (sum string, size int64, 
 	return sum, size, f.Name(), nil
 }
 
-// copyTo writes a module and tells its sum. What is no module, or too large, is an error.
+// copyTo writes a module and returns its sum. Anything but a module, and a module that is too large, is an error.
 func (c *Cache) copyTo(f io.Writer, body io.Reader) (sum string, size int64, err error) {
 	module, err := unboxed(bufio.NewReader(&io.LimitedReader{R: body, N: c.maxModule + 1}))
 	if err != nil {
@@ -82,14 +82,14 @@ func (c *Cache) copyTo(f io.Writer, body io.Reader) (sum string, size int64, err
 	case size > c.maxModule:
 		return "", 0, fmt.Errorf("it is larger than %d bytes", c.maxModule)
 	case err != nil:
-		return "", 0, temporary{fmt.Errorf("cannot be read to its end: %w", err)}
+		return "", 0, temporary{fmt.Errorf("cannot be read completely: %w", err)}
 	}
 	return hex.EncodeToString(h.Sum(nil)), size, nil
 }
 
 func isImage(url string) bool { return strings.HasPrefix(url, "oci://") }
 
-// openURL asks a server for a module.
+// openURL requests a module from a server.
 func (c *Cache) openURL(ctx context.Context, m Module) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.URL, http.NoBody)
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *Cache) openURL(ctx context.Context, m Module) (io.ReadCloser, error) {
 	return nil, err
 }
 
-// What a module begins with (WebAssembly 1), and what it may be packed in, as Istio takes it.
+// The first bytes of modules (WebAssembly 1) and of the archives that Istio accepts.
 var (
 	wasmMagic = []byte("\x00asm\x01\x00\x00\x00")
 	gzipMagic = []byte{0x1f, 0x8b}
@@ -119,7 +119,7 @@ var (
 
 const tarMagicAt = 257
 
-// unboxed is the module itself: what is read, or the first file of an archive.
+// unboxed returns the module: the body itself, or the first file of an archive.
 func unboxed(r *bufio.Reader) (io.Reader, error) {
 	head, err := r.Peek(len(wasmMagic))
 	switch {
@@ -149,7 +149,7 @@ func ofArchive(r *bufio.Reader) (io.Reader, error) {
 
 var errNoModule = errors.New("not a WebAssembly module: it does not begin with \\0asm and version 1")
 
-// fromTar is the first file of an archive that is the one, if it is a module.
+// fromTar returns the first file of an archive that satisfies is, if it is a module.
 func fromTar(r io.Reader, is func(*tar.Header) bool) (io.Reader, error) {
 	for t := tar.NewReader(r); ; {
 		h, err := t.Next()
@@ -157,7 +157,7 @@ func fromTar(r io.Reader, is func(*tar.Header) bool) (io.Reader, error) {
 			return nil, errNoModule
 		}
 		if err != nil {
-			return nil, fmt.Errorf("its archive cannot be read: %w", err)
+			return nil, fmt.Errorf("cannot read its archive: %w", err)
 		}
 		if !is(h) {
 			continue

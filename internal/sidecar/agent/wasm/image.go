@@ -18,10 +18,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// Images come in the forms that Istio takes: a layer that is the module, or layers of files with
-// a plugin.wasm among them, of which the last counts.
+// Images have the forms that Istio accepts: a layer that is the module, or layers of files. The last plugin.wasm in the
+// layers applies.
 
-// maxLayers bounds how many layers of an image are looked at.
+// maxLayers bounds the layers of an image.
 const maxLayers = 32
 
 const imageFile = "plugin.wasm"
@@ -31,7 +31,7 @@ var rawLayers = []string{
 	"application/vnd.module.wasm.content.layer.v1+wasm", "application/vnd.wasm.content.layer.v1+wasm", "application/wasm",
 }
 
-// openImage asks a registry for the module of an image.
+// openImage requests the module of an image from a registry.
 func (c *Cache) openImage(ctx context.Context, m Module) (io.ReadCloser, error) {
 	ref, err := name.ParseReference(strings.TrimPrefix(m.URL, "oci://"))
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *Cache) openImage(ctx context.Context, m Module) (io.ReadCloser, error) 
 	return moduleOf(image)
 }
 
-// checkDigest wants the digest of the manifest, or of the list of manifests that it is in.
+// checkDigest compares want with the digest of the manifest, and of the list of manifests that contains it.
 func checkDigest(want string, listed v1.Hash, image v1.Image) error {
 	if want == "" || listed.Hex == want {
 		return nil
@@ -65,7 +65,7 @@ func checkDigest(want string, listed v1.Hash, image v1.Image) error {
 		return registryError(err)
 	}
 	if own.Hex != want {
-		return fmt.Errorf("the digest of the image is sha256:%s, and not sha256:%s", listed.Hex, want)
+		return fmt.Errorf("the digest of the image is sha256:%s, not sha256:%s", listed.Hex, want)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func moduleOf(image v1.Image) (io.ReadCloser, error) {
 		return nil, registryError(err)
 	}
 	if len(layers) > maxLayers {
-		return nil, fmt.Errorf("the image has %d layers; %d are the limit", len(layers), maxLayers)
+		return nil, fmt.Errorf("the image has %d layers: the limit is %d", len(layers), maxLayers)
 	}
 	for _, l := range slices.Backward(layers) {
 		body, err := moduleIn(l)
@@ -84,10 +84,10 @@ func moduleOf(image v1.Image) (io.ReadCloser, error) {
 			return body, err
 		}
 	}
-	return nil, fmt.Errorf("the image has neither a layer that is a module nor a file %s that is one", imageFile)
+	return nil, fmt.Errorf("the image has neither a layer that is a module nor a module %s", imageFile)
 }
 
-// moduleIn is a layer's module.
+// moduleIn returns the module in a layer.
 func moduleIn(l v1.Layer) (io.ReadCloser, error) {
 	kind, err := l.MediaType()
 	if err != nil {
@@ -112,7 +112,7 @@ func moduleIn(l v1.Layer) (io.ReadCloser, error) {
 	}{file, body}, nil
 }
 
-// registryError tells what may be tried again.
+// registryError marks errors that a retry may resolve.
 func registryError(err error) error {
 	var answer *transport.Error
 	switch {
@@ -124,7 +124,7 @@ func registryError(err error) error {
 	return temporary{err}
 }
 
-// of finds the credentials for a registry.
+// of returns the credentials for a registry.
 func (l Login) of(registry string) (authn.Authenticator, error) {
 	if l == "" {
 		return authn.Anonymous, nil
@@ -132,8 +132,8 @@ func (l Login) of(registry string) (authn.Authenticator, error) {
 	var config struct {
 		Auths map[string]authn.AuthConfig `json:"auths"`
 	}
-	if json.Unmarshal([]byte(l), &config) != nil { // the error would quote it
-		return nil, errors.New("the image's pull secret has no Docker configuration")
+	if json.Unmarshal([]byte(l), &config) != nil { // the error would quote the credentials
+		return nil, errors.New("the image's pull secret is not a Docker configuration")
 	}
 	for host, auth := range config.Auths {
 		host = strings.TrimPrefix(strings.TrimPrefix(host, "https://"), "http://")

@@ -14,11 +14,12 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// TestRefusedModuleFallsBackToAcceptedOne: Envoy that refuses a module gets the version that it accepted before, whose
-// file still exists, also on a new stream. A plugin that was removed and comes back broken has only its failStrategy.
+// TestRefusedModuleFallsBackToAcceptedOne checks that an Envoy that refuses a module gets the version that it accepted
+// before, whose file still exists, also on a new stream. A plugin that was removed and returns broken has only its
+// failStrategy.
 func TestRefusedModuleFallsBackToAcceptedOne(t *testing.T) {
 	s := newShelf(t, map[string][]byte{"a": module("a"), "b": module("b"), "c": module("c"), "d": module("d")})
-	k, p, agentAt := newKeeper(t, time.Hour)
+	k, p, agentAt := newModuleCache(t, time.Hour)
 	conn := dial(t, agentAt)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	subscribe := func() *envoy {
@@ -39,7 +40,7 @@ func TestRefusedModuleFallsBackToAcceptedOne(t *testing.T) {
 		e.say("bad module")
 		require.Equal(t, gets, e.gets())
 		e.say("")
-		await.From(t, p.asked) // the stream on which it is told
+		await.From(t, p.asked) // the stream with the report
 	}
 	tell("1", "a")
 	e.say("")

@@ -2,20 +2,20 @@ package wasm
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics count fetches. They have Istio's names where Istio counts the same.
+// Metrics count fetches. Metrics that Istio has too have its names.
 type Metrics struct {
 	lookups *prometheus.CounterVec
 	fetches *prometheus.CounterVec
 }
 
-// NewMetrics registers them.
+// NewMetrics registers the metrics in r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "istio_agent_wasm_cache_lookup_count", Help: "Modules of plugins that were asked for, by whether they were there.",
+			Name: "istio_agent_wasm_cache_lookup_count", Help: "Lookups of Wasm modules in the cache, by result.",
 		}, []string{"hit"}),
 		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "istio_agent_wasm_remote_fetch_count", Help: "Modules of plugins that were fetched, by what came of it.",
+			Name: "istio_agent_wasm_remote_fetch_count", Help: "Fetches of Wasm modules, by result.",
 		}, []string{"result"}),
 	}
 	r.MustRegister(m.lookups, m.fetches)

@@ -15,19 +15,19 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/wasmplugin"
 )
 
-// TypeURL is what the control plane calls plugins, and Envoy too.
+// TypeURL is the type of plugins, in the control plane and in Envoy.
 const TypeURL = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
 
-// Module is what is to be fetched.
+// Module identifies a module to fetch.
 type Module struct {
 	URL     string // http://, https:// or oci://
 	SHA256  string // in hex, of the module or of the image's manifest; empty: any
-	Anew    bool   // what was fetched for another Version will not do
-	Version string // of the object that asks for it
+	Anew    bool   // pull policy Always: each Version is fetched
+	Version string // of the object that refers to the module
 	Login   Login  // for the registry
 }
 
-// Login is a Docker configuration with credentials, in JSON; empty: none. It is not printed.
+// Login is a Docker configuration with credentials, in JSON; empty: none. It prints as redacted.
 type Login string
 
 // String implements fmt.Stringer.
@@ -36,14 +36,14 @@ func (Login) String() string { return "[redacted]" }
 // GoString implements fmt.GoStringer.
 func (Login) GoString() string { return "[redacted]" }
 
-// plugin is one as the control plane tells of it.
+// plugin is one plugin from the control plane.
 type plugin struct {
 	name, version string
-	config        wasmplugin.Filter // without a module
+	config        wasmplugin.Filter // without its module
 	module        Module
 }
 
-// read takes a plugin from a resource.
+// read decodes a plugin.
 func read(r *discoveryv3.Resource) (*plugin, error) {
 	named := &corev3.TypedExtensionConfig{}
 	if err := r.GetResource().UnmarshalTo(named); err != nil {
@@ -59,7 +59,7 @@ func read(r *discoveryv3.Resource) (*plugin, error) {
 	vm := p.config.GetConfig().GetVmConfig()
 	remote := vm.GetCode().GetRemote()
 	if remote.GetHttpUri().GetUri() == "" {
-		return nil, errors.New("it names no module to fetch")
+		return nil, errors.New("the plugin has no module to fetch")
 	}
 	p.module = Module{URL: remote.HttpUri.Uri, SHA256: remote.Sha256}
 	if p.module.SHA256 == wasmplugin.NoSum {
@@ -69,7 +69,7 @@ func read(r *discoveryv3.Resource) (*plugin, error) {
 	return p, nil
 }
 
-// takeVariables takes what is for the agent out of the module's environment.
+// takeVariables removes the variables for the agent from the module's environment.
 func (p *plugin) takeVariables(vm *wasmv3.VmConfig) {
 	values := vm.GetEnvironmentVariables().GetKeyValues()
 	p.module.Anew = values[wasmplugin.PullPolicy] == wasmplugin.PullAlways
@@ -83,7 +83,7 @@ func (p *plugin) takeVariables(vm *wasmv3.VmConfig) {
 	}
 }
 
-// with is the plugin for Envoy, with its module in a file.
+// with returns the plugin for Envoy, with its module in a file.
 func (p *plugin) with(file string) (*anypb.Any, error) {
 	c := proto.CloneOf(p.config)
 	c.GetConfig().GetVmConfig().Code = &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{
@@ -91,8 +91,8 @@ func (p *plugin) with(file string) (*anypb.Any, error) {
 	return p.packed(c)
 }
 
-// without stands for the plugin while there is no module: requests or connections pass or are denied,
-// as it says.
+// without returns what replaces the plugin without a module: as its failStrategy says, it passes or denies requests or
+// connections.
 func (p *plugin) without() (*anypb.Any, error) {
 	_, network := p.config.(*networkwasmv3.Wasm)
 	return p.packed(wasmplugin.StandIn(network, p.config.GetConfig().GetFailurePolicy() == wasmv3.FailurePolicy_FAIL_OPEN))

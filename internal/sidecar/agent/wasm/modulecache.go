@@ -1,11 +1,10 @@
-// Package wasm gives a sidecar's Envoy the plugins whose modules have to be fetched. Envoy asks the
-// agent for a plugin's configuration (ECDS, over the agent's Unix socket); the agent asks the
-// control plane for it by a stream of its own, fetches the module into a file, and answers with
-// a configuration that names the file.
+// Package wasm serves plugins whose modules must be fetched to a sidecar's Envoy. Envoy requests a plugin's
+// configuration from the agent (ECDS, over the agent's Unix socket). The agent requests it from the control plane on a
+// stream of its own, fetches the module into a file, and answers with a configuration that names the file.
 //
-// A module that cannot be fetched, or whose server does not answer, holds up nothing but its plugin: what was in
-// force stays, and a plugin that has nothing yet is what its failStrategy says: requests pass, or are denied. The
-// control plane is told by a NACK, and it is tried again until it works.
+// A module that cannot be fetched, or whose server does not answer, affects only its plugin: the version before stays
+// in force. A plugin without one follows its failStrategy: requests pass, or are denied. The control plane gets a NACK,
+// and the agent retries until it succeeds.
 package wasm
 
 import (
@@ -18,46 +17,45 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Options of a Keeper.
+// Options of a ModuleCache.
 type Options struct {
-	Dial  func() (*grpc.ClientConn, error) // to the control plane; each stream has a connection of its own
+	Dial  func() (*grpc.ClientConn, error) // a connection to the control plane for one stream
 	Node  *corev3.Node
 	Cache *Cache
 	Log   *slog.Logger
 }
 
-// ModuleCache has the plugins that Envoy may ask for. Run does the work; the rest may be called from
-// anywhere.
+// ModuleCache serves plugins to Envoy. Run does the work; the other methods may be called from any goroutine.
 type ModuleCache struct {
 	Options
-	feed feed // Run's
+	feed feed // used by Run only
 
-	wanted chan struct{} // closed once Envoy has asked for a plugin
-	ask    sync.Once     // guards wanted's end
-	again  chan struct{} // holds one token where the control plane is to be told of a refusal
+	wanted chan struct{} // closed when Envoy has requested a plugin
+	ask    sync.Once     // closes wanted
+	again  chan struct{} // holds one token if the control plane needs the report of a refusal
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	served  map[string]*served
-	changed chan struct{} // closed, and made anew, when what is served changes
+	changed chan struct{} // closed and replaced when a plugin changes
 	refused map[string]refusal
 }
 
-// served is what there is by a plugin's name.
+// served is one version of a plugin.
 type served struct {
-	version  string // the control plane's
+	version  string // of the control plane's resource
 	config   *anypb.Any
-	fallback *anypb.Any // what failStrategy says; config is that where there is no module
+	fallback *anypb.Any // what failStrategy says; equal to config without a module
 	standIn  bool       // there is no module
-	release  func()     // of the module; nil: there is none
+	release  func()     // releases the module; nil: there is none
 
-	// The keeper's lock guards these.
-	offered, taken, refused bool    // Envoy was sent it, has accepted it, has rejected it
-	before                  *served // the previous version that Envoy has accepted or not answered yet; nil after this one is accepted
+	// The lock of ModuleCache guards these.
+	offered, taken, refused bool    // sent to Envoy, ACKed by it, NACKed by it
+	before                  *served // the version before, which Envoy has accepted or not answered; nil after this one is accepted
 }
 
-// inForce is what Envoy is to have. What it refuses it keeps all the same, and refuses each new listener for
-// it that names the plugin (1.40: the subscription's last configuration is set before it is tried). So it is given
-// again what it took before, else what failStrategy says.
+// inForce returns the configuration for Envoy. After a NACK Envoy 1.40 keeps the refused configuration and refuses each
+// new listener that names the plugin, because it stores the subscription's last configuration before trying it. It
+// therefore gets the version that it accepted before, else what failStrategy says.
 func (s *served) inForce() *anypb.Any {
 	if !s.refused {
 		return s.config
@@ -70,7 +68,7 @@ func (s *served) inForce() *anypb.Any {
 	return s.fallback
 }
 
-// free lets go of modules.
+// free releases the modules.
 func (s *served) free() {
 	if s.release != nil {
 		s.release()
@@ -82,23 +80,23 @@ func (s *served) free() {
 	}
 }
 
-// refusal is what Envoy said of a plugin.
+// refusal is Envoy's NACK of a plugin.
 type refusal struct{ version, message string }
 
-// New makes a keeper of no plugins.
+// New returns a ModuleCache without plugins.
 func New(o Options) *ModuleCache {
 	k := &ModuleCache{
 		Options: o, wanted: make(chan struct{}), again: make(chan struct{}, 1),
 		served: map[string]*served{}, changed: make(chan struct{}), refused: map[string]refusal{},
 	}
 	k.feed = feed{
-		keeper: k, patience: fetchPatience, ended: make(chan struct{}, 1),
+		cache: k, patience: fetchPatience, ended: make(chan struct{}, 1),
 		versions: map[string]string{}, fetching: map[string]*attempt{}, failed: map[string]*failure{},
 	}
 	return k
 }
 
-// Run works until ctx ends. Nobody is asked for plugins before Envoy asks: most sidecars have none.
+// Run works until ctx ends. It connects to the control plane when Envoy requests a plugin: most sidecars have none.
 func (k *ModuleCache) Run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -107,18 +105,18 @@ func (k *ModuleCache) Run(ctx context.Context) {
 	}
 }
 
-// want has Run begin.
+// want starts Run's work.
 func (k *ModuleCache) want() { k.ask.Do(func() { close(k.wanted) }) }
 
-// get is what is served by a name, nil while there is nothing, and a channel that is closed when
-// something changes.
+// get returns the version that is served under a name, nil if there is none, and a channel that is closed at the next
+// change.
 func (k *ModuleCache) get(name string) (*served, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.served[name], k.changed
 }
 
-// give is get for Envoy, with the configuration in force. With offer set, the caller sends that configuration.
+// give is get for Envoy, with the configuration in force. With offer, the caller sends that configuration.
 func (k *ModuleCache) give(name string, offer bool) (s *served, config *anypb.Any, changed <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -129,7 +127,7 @@ func (k *ModuleCache) give(name string, offer bool) (s *served, config *anypb.An
 	return s, config, k.changed
 }
 
-// serve replaces what is served by a name; nil takes it away, and then nothing was in force before.
+// serve replaces the version under a name. nil removes it, and a later version then has no predecessor.
 func (k *ModuleCache) serve(name string, s *served) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -162,7 +160,7 @@ func (s *served) predecessor() *served {
 	return out
 }
 
-// tell has who waits for a change look again. The lock is held.
+// tell wakes the streams that wait for a change. The lock is held.
 func (k *ModuleCache) tell() {
 	close(k.changed)
 	k.changed = make(chan struct{})
@@ -183,7 +181,7 @@ func (k *ModuleCache) accept(s *served) {
 	k.tell() // a refused successor falls back to it
 }
 
-// refusalOf is what Envoy said of a version of a plugin; empty: nothing.
+// refusalOf returns Envoy's error for a version of a plugin; empty: none.
 func (k *ModuleCache) refusalOf(name, version string) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -193,7 +191,7 @@ func (k *ModuleCache) refusalOf(name, version string) string {
 	return ""
 }
 
-// refuse records Envoy's NACK of a version, and has Run report it to the control plane. A successor does not fall
+// refuse records Envoy's NACK of a version, and makes Run report it to the control plane. A successor does not fall
 // back to that version.
 func (k *ModuleCache) refuse(name string, s *served, message string) {
 	k.mu.Lock()

@@ -31,7 +31,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// plane is a control plane that says what it is told to, and cuts streams.
+// plane is a control plane whose answers a test determines. It can cut streams.
 type plane struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	asked chan *discoveryv3.DeltaDiscoveryRequest
@@ -88,7 +88,7 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
-// told is a plugin as control planes tell of it.
+// told returns a plugin as the control plane sends it.
 func told(t *testing.T, version, url string, policy wasmv3.FailurePolicy) *discoveryv3.Resource {
 	return toldOf(t, version, &wasmfilterv3.Wasm{Config: configOf(version, url, policy)})
 }
@@ -124,7 +124,7 @@ func (e *envoy) say(refusal string) {
 	require.NoError(e.t, e.stream.Send(r))
 }
 
-// gets is the file of the module, or "deny" or "allow".
+// gets returns the file of the module, or "deny" or "allow".
 func (e *envoy) gets() string {
 	var err error
 	e.last, err = e.stream.Recv()
@@ -133,7 +133,7 @@ func (e *envoy) gets() string {
 	require.NoError(e.t, e.last.Resources[0].UnmarshalTo(named))
 	require.Equal(e.t, "plugin", named.Name)
 	if named.TypedConfig.UnmarshalTo(wasm) == nil {
-		require.Nil(e.t, wasm.Config.GetVmConfig().EnvironmentVariables, "what was for the agent alone")
+		require.Nil(e.t, wasm.Config.GetVmConfig().EnvironmentVariables, "variables for the agent are removed")
 		return wasm.Config.GetVmConfig().Code.GetLocal().GetFilename()
 	}
 	require.NoError(e.t, named.TypedConfig.UnmarshalTo(rbac))
@@ -143,8 +143,8 @@ func (e *envoy) gets() string {
 	return "allow"
 }
 
-// newKeeper runs a keeper that asks a control plane, and gives where Envoys find it.
-func newKeeper(t *testing.T, patience time.Duration) (k *ModuleCache, p *plane, agentAt string) {
+// newModuleCache runs a ModuleCache with a control plane, and returns the address for Envoys.
+func newModuleCache(t *testing.T, patience time.Duration) (k *ModuleCache, p *plane, agentAt string) {
 	p = &plane{asked: make(chan *discoveryv3.DeltaDiscoveryRequest), says: make(chan *discoveryv3.DeltaDiscoveryResponse)}
 	planeAt := serve(t, func(g *grpc.Server) { discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, p) })
 	k = New(Options{
@@ -160,7 +160,7 @@ func newKeeper(t *testing.T, patience time.Duration) (k *ModuleCache, p *plane, 
 	return k, p, agentAt
 }
 
-// reply tells plugins, and gives why they are refused.
+// reply sends plugins, and returns the error of a NACK.
 func (p *plane) reply(t *testing.T, nonce string, r ...*discoveryv3.Resource) string {
 	await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: nonce, Resources: r})
 	ack := await.From(t, p.asked)
@@ -168,9 +168,9 @@ func (p *plane) reply(t *testing.T, nonce string, r ...*discoveryv3.Resource) st
 	return ack.GetErrorDetail().GetMessage()
 }
 
-func TestKeeper(t *testing.T) {
+func TestModuleCache(t *testing.T) {
 	s := newShelf(t, map[string][]byte{"a": module("a"), "b": module("b")})
-	k, p, agentAt := newKeeper(t, time.Hour)
+	k, p, agentAt := newModuleCache(t, time.Hour)
 	cache := k.Cache
 	conn := dial(t, agentAt)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
@@ -179,7 +179,7 @@ func TestKeeper(t *testing.T) {
 	e := &envoy{t: t, stream: stream}
 	e.say("")
 
-	require.Equal(t, "me", await.From(t, p.asked).Node.Id, "the control plane is asked once Envoy has asked")
+	require.Equal(t, "me", await.From(t, p.asked).Node.Id, "the agent connects once Envoy requests a plugin")
 	reply := func(nonce string, r ...*discoveryv3.Resource) string { return p.reply(t, nonce, r...) }
 	require.Contains(t, reply("1", told(t, "1", s.URL+"/none", wasmv3.FailurePolicy_FAIL_CLOSED)), "plugin: module "+s.URL+"/none is not there")
 	require.Equal(t, "deny", e.gets())
@@ -191,17 +191,17 @@ func TestKeeper(t *testing.T) {
 	require.Equal(t, cache.path(sha(module("a"))), e.gets())
 
 	e.say("bad module")
-	require.Equal(t, "deny", e.gets(), "who refuses the first has nothing else")
+	require.Equal(t, "deny", e.gets(), "nothing replaces a refused first version")
 	e.say("")
 	again := await.From(t, p.asked)
-	require.Empty(t, again.InitialResourceVersions, "it asks for what Envoy refused, to refuse it")
+	require.Empty(t, again.InitialResourceVersions, "the control plane sends the refused plugin again")
 	require.Contains(t, reply("1", told(t, "3", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)), "plugin: Envoy refuses it: bad module")
 	require.Empty(t, reply("2", told(t, "4", s.URL+"/b", wasmv3.FailurePolicy_FAIL_CLOSED)))
 	require.Equal(t, cache.path(sha(module("b"))), e.gets())
 	e.say("")
 	require.Contains(t, reply("3", told(t, "5", s.URL+"/none", wasmv3.FailurePolicy_FAIL_OPEN)), "404")
 	now, _ := k.get("plugin")
-	require.Equal(t, "4", now.version, "what is in force stays")
+	require.Equal(t, "4", now.version, "the version before stays")
 
 	remove := func(nonce string) {
 		await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: nonce, RemovedResources: []string{"plugin"}})
@@ -216,7 +216,7 @@ func TestKeeper(t *testing.T) {
 	require.Empty(t, reply("6", told(t, "7", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)))
 	require.Equal(t, cache.path(sha(module("a"))), e.gets())
 	e.say("bad module")
-	require.Equal(t, "deny", e.gets(), "what stood in for another module does not for this one")
+	require.Equal(t, "deny", e.gets(), "a stand-in applies to its own version only")
 	await.From(t, p.asked)
 	remove("1")
 	cache.mu.Lock()
@@ -226,8 +226,7 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// TestPluginsOfConnections: what is for connections is answered by, and stood in for with, what is for
-// connections.
+// TestPluginsOfConnections checks that plugins of connections are replaced by filters of connections.
 func TestPluginsOfConnections(t *testing.T) {
 	for policy, denied := range map[wasmv3.FailurePolicy]bool{wasmv3.FailurePolicy_FAIL_OPEN: false, wasmv3.FailurePolicy_FAIL_CLOSED: true, wasmv3.FailurePolicy_FAIL_RELOAD: true} {
 		p, err := read(toldOf(t, "1", &networkwasmv3.Wasm{Config: configOf("1", "http://example.com/a", policy)}))
@@ -252,7 +251,7 @@ func TestPluginsOfConnections(t *testing.T) {
 	}
 }
 
-// TestRetry: what could not be fetched is taken once it is there.
+// TestRetry checks that a module is fetched after its server returns.
 func TestRetry(t *testing.T) {
 	s := newShelf(t, map[string][]byte{"a": module("a")})
 	s.down.Store(true)
@@ -269,13 +268,13 @@ func TestRetry(t *testing.T) {
 	require.Empty(t, f.versions)
 	s.down.Store(false)
 	require.True(t, retried())
-	require.Equal(t, map[string]string{"plugin": "1"}, f.versions, "the control plane is told by the next stream")
+	require.Equal(t, map[string]string{"plugin": "1"}, f.versions, "a new stream reports it")
 	now, _ := k.get("plugin")
 	require.False(t, now.standIn)
-	require.Equal(t, fetchMost, f.retryIn(), "nothing is left to be tried")
+	require.Equal(t, fetchMost, f.retryIn(), "nothing is left to retry")
 }
 
-// hanging is a server that has a module, and does not answer before it goes on.
+// hanging is a server with a module that does not answer before goOn.
 func hanging(t *testing.T) (url string, goOn func()) {
 	wait := make(chan struct{})
 	goOn = sync.OnceFunc(func() { close(wait) })
@@ -300,16 +299,16 @@ func named(t *testing.T, name string, r *discoveryv3.Resource) *discoveryv3.Reso
 	return &discoveryv3.Resource{Name: name, Version: r.Version, Resource: packed}
 }
 
-// TestServersThatDoNotAnswerHoldUpNothing: the control plane is answered while a module is being fetched for the
-// first time, so that other plugins come, and hears of it when it is there.
-func TestServersThatDoNotAnswerHoldUpNothing(t *testing.T) {
+// TestSlowServersDelayNothing checks that the answer to the control plane does not wait for a first fetch, so that
+// other plugins arrive, and that the result follows.
+func TestSlowServersDelayNothing(t *testing.T) {
 	s := newShelf(t, map[string][]byte{"a": module("a")})
 	url, goOn := hanging(t)
-	k, p, _ := newKeeper(t, time.Millisecond)
+	k, p, _ := newModuleCache(t, time.Millisecond)
 	k.want()
 	await.From(t, p.asked)
 	late := named(t, "late", told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED))
-	require.Equal(t, "late: module "+url+" is not there: it is being fetched, and waited for", p.reply(t, "1", late))
+	require.Equal(t, "late: module "+url+" is not there: it is still being fetched", p.reply(t, "1", late))
 	now, _ := k.get("late")
 	require.Nil(t, now, "its listener waits")
 	p.reply(t, "2", told(t, "1", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED))
@@ -319,7 +318,7 @@ func TestServersThatDoNotAnswerHoldUpNothing(t *testing.T) {
 
 	goOn()
 	both := map[string]string{"plugin": "1", "late": "1"}
-	for r := range p.asked { // it is told by a next stream
+	for r := range p.asked { // the next stream reports it
 		if maps.Equal(both, r.InitialResourceVersions) {
 			break
 		}
@@ -328,7 +327,7 @@ func TestServersThatDoNotAnswerHoldUpNothing(t *testing.T) {
 	require.False(t, now.standIn)
 }
 
-// TestAnAttemptEndsWithItsPlugin: what takes the place of a plugin that is being fetched does not wait for it.
+// TestAnAttemptEndsWithItsPlugin checks that the successor of a plugin does not wait for its fetch.
 func TestAnAttemptEndsWithItsPlugin(t *testing.T) {
 	s := newShelf(t, map[string][]byte{"a": module("a")})
 	url, _ := hanging(t)
@@ -338,10 +337,10 @@ func TestAnAttemptEndsWithItsPlugin(t *testing.T) {
 	take := func(r ...*discoveryv3.Resource) string {
 		return f.take(t.Context(), &discoveryv3.DeltaDiscoveryResponse{Resources: r}).ErrorDetail.GetMessage()
 	}
-	require.Contains(t, take(told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED)), "it is being fetched")
+	require.Contains(t, take(told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED)), "it is still being fetched")
 	first := f.fetching["plugin"]
-	require.Contains(t, take(told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED)), "it is being fetched")
-	require.Same(t, first, f.fetching["plugin"], "it goes on")
+	require.Contains(t, take(told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED)), "it is still being fetched")
+	require.Same(t, first, f.fetching["plugin"], "it continues")
 	f.patience = time.Hour
 	require.Empty(t, take(told(t, "2", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)))
 	require.ErrorIs(t, first.err, context.Canceled)
@@ -356,8 +355,8 @@ func TestAnAttemptEndsWithItsPlugin(t *testing.T) {
 	require.Nil(t, now)
 }
 
-// TestWhatFailedIsAnsweredAtOnce: the control plane hears why, once it is known, and no server is asked for that.
-func TestWhatFailedIsAnsweredAtOnce(t *testing.T) {
+// TestKnownFailuresAreAnsweredAtOnce checks that the control plane gets a known failure without a request to a server.
+func TestKnownFailuresAreAnsweredAtOnce(t *testing.T) {
 	s := newShelf(t, nil)
 	k := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
 	f := &k.feed
@@ -366,7 +365,7 @@ func TestWhatFailedIsAnsweredAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	a.late = true
 	await.From(t, a.done)
-	require.True(t, f.collect(), "it is told why")
+	require.True(t, f.collect(), "the answer has the reason")
 	for range 2 {
 		require.Contains(t, f.take(t.Context(), r).ErrorDetail.Message, "404")
 	}

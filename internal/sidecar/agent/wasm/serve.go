@@ -17,33 +17,33 @@ import (
 // service answers Envoy. Each stream has two goroutines, which end with it.
 type service struct {
 	extensionv3.UnimplementedExtensionConfigDiscoveryServiceServer
-	keeper *ModuleCache
+	cache *ModuleCache
 }
 
-// Register offers plugins on a server.
+// Register adds the service to a server.
 func (k *ModuleCache) Register(s grpc.ServiceRegistrar) {
-	extensionv3.RegisterExtensionConfigDiscoveryServiceServer(s, &service{keeper: k})
+	extensionv3.RegisterExtensionConfigDiscoveryServiceServer(s, &service{cache: k})
 }
 
-// stream is one subscription: Envoy opens one for each plugin.
+// stream is one subscription. Envoy opens one for each plugin.
 type stream struct {
-	keeper *ModuleCache
+	cache *ModuleCache
 	out    extensionv3.ExtensionConfigDiscoveryService_StreamExtensionConfigsServer
 	name   string
 
 	nonce   int
-	sent    *served    // with the last nonce
-	as      *anypb.Any // what of it
-	waiting bool       // for Envoy's answer, which decides what it is sent next
+	sent    *served    // the version of the last nonce
+	as      *anypb.Any // the configuration of it that was sent
+	waiting bool       // for Envoy's answer, which determines the next configuration
 }
 
 // StreamExtensionConfigs implements the discovery service.
 func (s *service) StreamExtensionConfigs(out extensionv3.ExtensionConfigDiscoveryService_StreamExtensionConfigsServer) error {
-	s.keeper.want()
-	st := &stream{keeper: s.keeper, out: out}
+	s.cache.want()
+	st := &stream{cache: s.cache, out: out}
 	requests := sds.Requests(st.out)
 	for {
-		now, config, changed := s.keeper.give(st.name, !st.waiting)
+		now, config, changed := s.cache.give(st.name, !st.waiting)
 		if !st.waiting {
 			if err := st.send(now, config); err != nil {
 				return err
@@ -64,10 +64,10 @@ func (s *service) StreamExtensionConfigs(out extensionv3.ExtensionConfigDiscover
 	}
 }
 
-// take notes what is asked for, or what Envoy says of what it was sent.
+// take applies a request: a name, or Envoy's ACK or NACK.
 func (st *stream) take(req *discoveryv3.DiscoveryRequest) error {
 	if n := len(req.ResourceNames); n != 1 || st.name != "" && req.ResourceNames[0] != st.name {
-		return status.Errorf(codes.InvalidArgument, "a stream is for one plugin, and not for %q", req.ResourceNames)
+		return status.Errorf(codes.InvalidArgument, "a stream is for one plugin, not for %q", req.ResourceNames)
 	}
 	st.name = req.ResourceNames[0]
 	if st.sent == nil || req.ResponseNonce != strconv.Itoa(st.nonce) {
@@ -76,19 +76,19 @@ func (st *stream) take(req *discoveryv3.DiscoveryRequest) error {
 	st.waiting = false
 	e, tried := req.GetErrorDetail(), st.as == st.sent.config && !st.sent.standIn
 	if e != nil {
-		st.keeper.Log.Error("Envoy refused a plugin", "plugin", st.name, "reason", e.GetMessage())
+		st.cache.Log.Error("Envoy refused a plugin", "plugin", st.name, "reason", e.GetMessage())
 	}
 	switch {
 	case !tried:
 	case e != nil:
-		st.keeper.refuse(st.name, st.sent, fmt.Sprintf("Envoy refuses it: %s", e.GetMessage()))
+		st.cache.refuse(st.name, st.sent, fmt.Sprintf("Envoy refuses it: %s", e.GetMessage()))
 	default:
-		st.keeper.accept(st.sent)
+		st.cache.accept(st.sent)
 	}
 	return nil
 }
 
-// send sends what Envoy is to have, unless it was sent before.
+// send sends the configuration in force, unless it was sent before.
 func (st *stream) send(now *served, config *anypb.Any) error {
 	if now == nil || now == st.sent && config == st.as {
 		return nil

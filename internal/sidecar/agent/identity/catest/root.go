@@ -1,5 +1,4 @@
-// Package catest is a CA for tests: roots, certificates, and a server of certificates that
-// does what it is told.
+// Package catest is a CA for tests: roots, certificates, and a server whose answers a test determines.
 package catest
 
 import (
@@ -23,7 +22,7 @@ type Root struct {
 	key  crypto.Signer
 }
 
-// NewRoot makes one, valid for an hour.
+// NewRoot makes a root that is valid for an hour.
 func NewRoot(name string) (*Root, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -42,7 +41,7 @@ func NewRoot(name string) (*Root, error) {
 	return &Root{Cert: cert, key: key}, err
 }
 
-// ReadRoot is a CA from its certificate and its PKCS #8 key, in PEM.
+// ReadRoot decodes a CA certificate and its PKCS #8 key, both in PEM.
 func ReadRoot(certPEM, keyPEM []byte) (*Root, error) {
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
@@ -54,12 +53,12 @@ func ReadRoot(certPEM, keyPEM []byte) (*Root, error) {
 func serial() *big.Int {
 	n, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {
-		panic(err) // no randomness, no tests
+		panic(err) // only without randomness
 	}
 	return n
 }
 
-// Revoked is a list of revoked certificates, in PEM, valid for an hour.
+// Revoked returns a list of revoked certificates, in PEM, valid for an hour.
 func (r *Root) Revoked(list ...*tls.Certificate) ([]byte, error) {
 	now := time.Now()
 	out := &x509.RevocationList{Number: serial(), ThisUpdate: now.Add(-time.Hour), NextUpdate: now.Add(time.Hour)}
@@ -74,14 +73,14 @@ func (r *Root) Revoked(list ...*tls.Certificate) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}), err
 }
 
-// PEM is the certificate.
+// PEM returns the certificate.
 func (r *Root) PEM() []byte { return encode(r.Cert.Raw) }
 
 func encode(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// Sign makes a certificate for a key, of SPIFFE ids, names and addresses; in PEM.
+// Sign returns a certificate for a key, with SPIFFE ids, names and addresses, in PEM.
 func (r *Root) Sign(key crypto.PublicKey, life time.Duration, uris []string, names []string) ([]byte, error) {
 	der, err := r.sign(key, life, uris, names)
 	return encode(der), err
@@ -110,7 +109,7 @@ func (r *Root) sign(key crypto.PublicKey, life time.Duration, uris []string, nam
 	return x509.CreateCertificate(rand.Reader, template, r.Cert, key, r.key)
 }
 
-// Pair is a certificate with a key of its own.
+// Pair returns a certificate with a key of its own.
 func (r *Root) Pair(life time.Duration, uris []string, names []string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

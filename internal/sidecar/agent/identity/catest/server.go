@@ -18,10 +18,10 @@ import (
 	caapi "istio.io/api/security/v1alpha1"
 )
 
-// ControlPlaneName is in the server's certificate.
+// ControlPlaneName is a name in the server's certificate.
 const ControlPlaneName = "istiod.istio-system.svc"
 
-// Call is what one request showed.
+// Call is the credentials of one request.
 type Call struct {
 	Token string // "": none
 	Peer  string // SPIFFE id of the client's certificate
@@ -29,27 +29,27 @@ type Call struct {
 	TTL   time.Duration
 }
 
-// Server issues certificates. What tests set, they set through Change.
+// Server issues certificates. Tests set its settings with Change.
 type Server struct {
 	caapi.UnimplementedIstioCertificateServiceServer
 	Address string
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	settings Settings
 	calls    []Call
 }
 
-// Settings say how a Server answers.
+// Settings determine the answers of a Server.
 type Settings struct {
 	Signer *Root
-	Roots  []*Root           // told with each answer, and what clients are checked by
-	IDs    map[string]string // of tokens
-	Life   time.Duration     // of certificates
-	Err    error             // the answer, if not nil
-	Answer []string          // the answer, if not nil
+	Roots  []*Root           // sent with each answer; they also verify clients
+	IDs    map[string]string // SPIFFE id by Authorization header
+	Life   time.Duration     // lifetime of certificates
+	Err    error             // the answer, if set
+	Answer []string          // the answer, if set
 }
 
-// Start serves on loopback until stop, with TLS by the signer of the beginning.
+// Start serves on loopback until stop. The first signer signs the server's certificate.
 func Start(address string, s Settings, register ...func(*grpc.Server)) (server *Server, stop func(), err error) {
 	server = &Server{settings: s}
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
@@ -59,7 +59,7 @@ func Start(address string, s Settings, register ...func(*grpc.Server)) (server *
 	server.Address = l.Addr().String()
 	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
 		MinVersion: tls.VersionTLS12,
-		// With each connection, as roots change.
+		// For each connection, because roots change.
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return server.tls() },
 	})))
 	caapi.RegisterIstioCertificateServiceServer(g, server)
@@ -101,7 +101,7 @@ func (s *Server) Change(change func(*Settings)) {
 	change(&s.settings)
 }
 
-// Calls are all that there were.
+// Calls returns all requests.
 func (s *Server) Calls() []Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +140,7 @@ func (s *Settings) answer(call Call) (*caapi.IstioCertificateResponse, error) {
 		id = call.Peer
 	}
 	if id == "" {
-		return nil, status.Error(codes.Unauthenticated, "nobody is known by that")
+		return nil, status.Error(codes.Unauthenticated, "unknown credentials")
 	}
 	cert, err := s.Signer.Sign(call.CSR.PublicKey, s.Life, []string{id}, nil)
 	if err != nil {
