@@ -69,7 +69,7 @@ func TestCertificatesInFiles(t *testing.T) {
 	require.Empty(t, p.backend.requests())
 	m.requireMutual(spiffeID("client"))
 	m.requireNothingHeld()
-	require.Contains(t, m.client.log.String(), "secret cannot be read from its files")
+	require.Contains(t, m.client.log.String(), "cannot read a secret from its files")
 	require.Contains(t, m.clientSecrets(), "file-cert:"+v.path("tls.crt")+"~"+v.path("tls.key"))
 
 	files, _ := pairFiles(t, p.root, "one")
@@ -86,7 +86,7 @@ func TestCertificatesInFiles(t *testing.T) {
 
 	files, _ = pairFiles(t, p.root, "five")
 	v.fill(map[string][]byte{"tls.crt": files["tls.crt"], "tls.key": []byte("garbage of somebody"), "ca.crt": files["ca.crt"]})
-	eventually(t, "it is reported", func() bool { return strings.Contains(m.client.log.String(), "what was good before stays in force") }, m.client.log.String)
+	eventually(t, "it is reported", func() bool { return strings.Contains(m.client.log.String(), "the last valid one stays in force") }, m.client.log.String)
 	require.NoError(t, os.Remove(v.path("ca.crt")))
 	eventually(t, "it is reported", func() bool { return strings.Contains(m.client.log.String(), "ca.crt: no such file") }, m.client.log.String)
 	calls.requireOnly("api-v1")

@@ -33,7 +33,7 @@ func TestInject(t *testing.T) {
 	require.Equal(t, terminal.ExitOK, status, errOut)
 	require.Contains(t, out, "image: mine:1")
 	require.NotContains(t, out, "restartPolicy: Always")
-	require.Contains(t, errOut, "Pod host: no sidecar: it is on the host's network")
+	require.Contains(t, errOut, "Pod host: no sidecar: it uses the host's network")
 
 	dir := t.TempDir()
 	in, config, to := filepath.Join(dir, "in.yaml"), filepath.Join(dir, "config.yaml"), filepath.Join(dir, "out.yaml")

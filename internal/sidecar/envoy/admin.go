@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// adminTimeout bounds a request whose context says nothing shorter. Envoy answers on
-// its main thread: a large configuration update may hold it for seconds.
+// adminTimeout bounds a request without a shorter deadline. Envoy answers on its main thread, which a large update may
+// occupy for seconds.
 const adminTimeout = 10 * time.Second
 
-// Admin talks to one Envoy's admin interface. Safe for concurrent use.
+// Admin calls one Envoy's admin interface. It is safe for concurrent use.
 type Admin struct {
 	base string
 	http *http.Client
 }
 
-// NewAdmin is a client of the admin interface at "host:port" or "unix:///path".
+// NewAdmin returns a client of the admin interface at "host:port" or "unix:///path".
 func NewAdmin(address string) *Admin {
 	network, target, base := "tcp", address, "http://"+address
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
@@ -41,10 +41,10 @@ func NewAdmin(address string) *Admin {
 	}}
 }
 
-// Close gives up idle connections.
+// Close closes idle connections.
 func (a *Admin) Close() { a.http.CloseIdleConnections() }
 
-// ServerInfo is the part of /server_info that we use.
+// ServerInfo has the fields of /server_info that Moonsail uses.
 type ServerInfo struct {
 	Version     string `json:"version"`
 	State       string `json:"state"` // LIVE, DRAINING, PRE_INITIALIZING or INITIALIZING
@@ -55,13 +55,13 @@ type ServerInfo struct {
 	} `json:"command_line_options"`
 }
 
-// Ready is nil when Envoy is LIVE.
+// Ready returns nil if Envoy is LIVE.
 func (a *Admin) Ready(ctx context.Context) error {
 	_, err := a.get(ctx, "/ready", nil)
 	return err
 }
 
-// ServerInfo answers while Envoy initialises too.
+// ServerInfo also works while Envoy initializes.
 func (a *Admin) ServerInfo(ctx context.Context) (*ServerInfo, error) {
 	body, err := a.get(ctx, "/server_info", nil)
 	if err != nil {
@@ -71,10 +71,10 @@ func (a *Admin) ServerInfo(ctx context.Context) (*ServerInfo, error) {
 	return info, decode(body, info)
 }
 
-// Stats are the counters and gauges whose names match the regular expression filter
-// (empty: all). Text readouts and histograms are left out.
+// Stats returns the counters and gauges whose names match the regular expression filter (empty: all), without text
+// readouts and histograms.
 func (a *Admin) Stats(ctx context.Context, filter string) (map[string]uint64, error) {
-	// "type" takes one kind only, and two requests would not be one moment: ask for all.
+	// The parameter "type" selects one kind only, and two requests would return values of different moments.
 	q := url.Values{"format": {"json"}}
 	if filter != "" {
 		q.Set("filter", filter)
@@ -106,7 +106,7 @@ func decodeStats(body []byte) (map[string]uint64, error) {
 	return stats, nil
 }
 
-// Prometheus copies /stats/prometheus to w; query is passed on (usedonly, filter...).
+// Prometheus copies /stats/prometheus to w, with a query (usedonly, filter...).
 func (a *Admin) Prometheus(ctx context.Context, query string, w io.Writer) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -120,31 +120,29 @@ func (a *Admin) Prometheus(ctx context.Context, query string, w io.Writer) error
 	return err
 }
 
-// Clusters is the JSON of /clusters.
+// Clusters returns the JSON of /clusters.
 func (a *Admin) Clusters(ctx context.Context) (json.RawMessage, error) {
 	return a.get(ctx, "/clusters", url.Values{"format": {"json"}})
 }
 
-// Listeners is the JSON of /listeners: names and the addresses that they are bound to.
+// Listeners returns the JSON of /listeners: names and bound addresses.
 func (a *Admin) Listeners(ctx context.Context) (json.RawMessage, error) {
 	return a.get(ctx, "/listeners", url.Values{"format": {"json"}})
 }
 
-// ConfigDump is the JSON of /config_dump. query may hold resource, mask, name_regex
-// and include_eds.
+// ConfigDump returns the JSON of /config_dump. query may contain resource, mask, name_regex and include_eds.
 func (a *Admin) ConfigDump(ctx context.Context, query url.Values) (json.RawMessage, error) {
 	return a.get(ctx, "/config_dump", query)
 }
 
-// FailHealthCheck makes Envoy answer health checks with failure and ask its HTTP
-// clients to go elsewhere: "connection: close" or GOAWAY with the next response.
+// FailHealthCheck makes Envoy fail its health checks, and close its HTTP clients' connections with the next response:
+// "connection: close" or GOAWAY.
 func (a *Admin) FailHealthCheck(ctx context.Context) error {
 	return a.post(ctx, "/healthcheck/fail")
 }
 
-// DrainListeners begins the graceful drain, of inbound listeners only or of all. New
-// connections are still taken during Envoy's --drain-time-s, listeners close after it,
-// and Envoy itself goes on until it is stopped.
+// DrainListeners starts the graceful drain of inbound or all listeners. They accept connections during Envoy's
+// --drain-time-s, then close. Envoy runs until it is stopped.
 func (a *Admin) DrainListeners(ctx context.Context, inboundOnly bool) error {
 	path := "/drain_listeners?graceful&skip_exit"
 	if inboundOnly {
@@ -153,7 +151,8 @@ func (a *Admin) DrainListeners(ctx context.Context, inboundOnly bool) error {
 	return a.post(ctx, path)
 }
 
-// Logging sets the levels of loggers by query, level=debug or paths=rbac:debug,jwt:trace, and gives those of all.
+// Logging sets the levels of loggers in query (level=debug or paths=rbac:debug,jwt:trace), and returns those of all
+// loggers.
 func (a *Admin) Logging(ctx context.Context, query url.Values) (map[string]string, error) {
 	body, err := a.do(ctx, http.MethodPost, "/logging?"+query.Encode())
 	if err != nil {
@@ -205,7 +204,7 @@ func (a *Admin) do(ctx context.Context, method, path string) ([]byte, error) {
 
 func decode(body []byte, into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("admin interface of Envoy answered no JSON as expected: %w: %s", err, firstLine(body))
+		return fmt.Errorf("admin interface of Envoy: unexpected JSON: %w: %s", err, firstLine(body))
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func TestAdminErrors(t *testing.T) {
 	require.EqualError(t, a.FailHealthCheck(t.Context()),
 		"admin interface of Envoy, POST /healthcheck/fail: 404 Not Found: no such thing")
 	_, err := a.Stats(t.Context(), "x")
-	require.ErrorContains(t, err, "no JSON as expected")
+	require.ErrorContains(t, err, "unexpected JSON")
 	require.ErrorContains(t, err, "<html>")
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,34 +11,33 @@ import (
 	"strings"
 )
 
-// PathVariable is the environment variable that names an Envoy to use as it is.
+// PathVariable is the environment variable with the path of an Envoy.
 const PathVariable = "MOONSAIL_ENVOY"
 
-// modulePath tells a checkout of Moonsail from any other Go module.
+// modulePath distinguishes a checkout of Moonsail from other Go modules.
 const modulePath = "github.com/moonsail/moonsail"
 
 // Binary is an Envoy that was found.
 type Binary struct {
 	Path   string // absolute
-	Source string // who named it: "--envoy", "MOONSAIL_ENVOY", "checkout", "cache" or "PATH"
+	Source string // "--envoy", "MOONSAIL_ENVOY", "checkout", "cache" or "PATH"
 }
 
-// NotFoundError says where Find looked. Its text says how to install Envoy.
+// NotFoundError lists where Find searched, and how to install Envoy.
 type NotFoundError struct {
 	Looked []string
 }
 
-// Error names every place looked at, and the two commands that install Envoy.
+// Error lists all places that were searched, and the two commands that install Envoy.
 func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("Envoy %s was not found; run `moonsail envoy install` (in a checkout: `make envoy`), "+
-		"or name one with --envoy or %s. Looked at:\n  %s", Version, PathVariable, strings.Join(e.Looked, "\n  "))
+		"or set its path with --envoy or %s. Searched:\n  %s", Version, PathVariable, strings.Join(e.Looked, "\n  "))
 }
 
-// Find returns the Envoy to run. In this order: the path given (a flag, may be
-// empty), $MOONSAIL_ENVOY, the tool folder of the checkout around the working
-// directory or the executable, the user's cache, and $PATH if its version is the
-// pinned one. One that was named explicitly is taken whatever its version, and its
-// absence is an error rather than a reason to look on.
+// Find returns the Envoy to run. It tries in this order: the given path (a flag, may be empty), $MOONSAIL_ENVOY, the
+// tool folder of the checkout around the working directory or the executable, the user's cache, and $PATH if its
+// version is the pinned one. A path that was given explicitly may have any version; if it does not exist, Find returns
+// an error.
 func Find(explicit string) (Binary, error) {
 	if explicit != "" {
 		return named(explicit, "--envoy")
@@ -104,21 +103,20 @@ func toolDir(checkout string) string { return filepath.Join(checkout, ".tools", 
 
 func cacheDir(cache string) string { return filepath.Join(cache, "moonsail", "envoy", Version) }
 
-// DefaultDir is where Install puts Envoy when nothing is said: the tool folder of
-// the checkout when inside one, else the user's cache.
+// DefaultDir returns the default folder of Install: the tool folder of the checkout, if inside of one, else the user's
+// cache.
 func DefaultDir() (string, error) {
 	if dirs := checkouts(); len(dirs) > 0 {
 		return toolDir(dirs[0]), nil
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("no place to install Envoy: %w; name one with --dir", err)
+		return "", fmt.Errorf("no folder to install Envoy to: %w: set --dir", err)
 	}
 	return cacheDir(cache), nil
 }
 
-// checkouts are the checkouts of Moonsail around the working directory and around
-// the executable, the former first.
+// checkouts returns the checkouts of Moonsail around the working directory and around the executable, in this order.
 func checkouts() []string {
 	var found []string
 	add := func(from string) {

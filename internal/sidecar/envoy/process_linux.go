@@ -21,8 +21,8 @@ func processAttributes(u *User) *syscall.SysProcAttr {
 	return a
 }
 
-// giveOutput makes the pipe that Envoy writes to its user's, as access logs open /dev/stdout
-// anew. What is no pipe of ours stays whose it is.
+// giveOutput changes the owner of Envoy's output pipes to Envoy's user, because access logs open /dev/stdout again. It
+// changes only pipes that this process created.
 func giveOutput(pid int, u *User) {
 	if u == nil {
 		return
@@ -30,7 +30,7 @@ func giveOutput(pid int, u *User) {
 	for _, fd := range []int{1, 2} {
 		name := fmt.Sprintf("/proc/%d/fd/%d", pid, fd)
 		if info, err := os.Stat(name); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
-			_ = os.Chown(name, int(u.UID), int(u.GID)) // without, there is no access log
+			_ = os.Chown(name, int(u.UID), int(u.GID)) // without it there are no access logs
 		}
 	}
 }

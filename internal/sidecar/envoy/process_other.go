@@ -4,7 +4,7 @@ package envoy
 
 import "syscall"
 
-// Without a parent-death signal an Envoy outlives a parent that was killed with SIGKILL.
+// There is no parent-death signal: an Envoy outlives a parent that was killed with SIGKILL.
 func processAttributes(u *User) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true}
 	if u != nil {

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// validateTimeout bounds a look at a bootstrap, as versionTimeout does.
+// validateTimeout bounds the validation of a bootstrap.
 const validateTimeout = 30 * time.Second
 
-// logPrefix is what Envoy writes before a message.
+// logPrefix begins Envoy's log messages.
 var logPrefix = regexp.MustCompile(`^(\[[^\]]*\]\s*)+`)
 
-// Validate has Envoy look at a bootstrap, and tells in its words why it would not start with it.
+// Validate runs Envoy to validate a bootstrap, and returns Envoy's error.
 func Validate(ctx context.Context, path, bootstrap string) error {
 	ctx, cancel := context.WithTimeout(ctx, validateTimeout)
 	defer cancel()
@@ -35,9 +35,9 @@ func Validate(ctx context.Context, path, bootstrap string) error {
 	return fmt.Errorf("%s --mode validate: %w%s", path, err, quoteTail(out))
 }
 
-// Validated tells from the output of --mode validate, and how that ended, whether Envoy takes the
-// configuration in a file. It does where it has said so: when it ends after that, Envoy 1.40
-// crashes over a scope of statistics that listeners share. One that runs does not.
+// Validated reports, from the output and exit of --mode validate, whether Envoy accepts the configuration in a file.
+// Envoy 1.40 may crash at exit after it has accepted a configuration, over statistics that listeners share; the output
+// counts then. An Envoy that runs does not crash.
 func Validated(out []byte, ended error, file string) bool {
 	return ended == nil || bytes.Contains(out, []byte("configuration '"+file+"' OK\n"))
 }

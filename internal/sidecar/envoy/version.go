@@ -1,5 +1,4 @@
-// Package envoy finds, fetches, starts and talks to Envoy itself: the one binary
-// that every sidecar of the mesh runs. It knows nothing of xDS or of the mesh.
+// Package envoy finds, fetches and starts Envoy, and calls its admin interface. It does not depend on xDS or the mesh.
 package envoy
 
 import (
@@ -15,12 +14,11 @@ import (
 //go:embed ENVOY_VERSION
 var versionFile string
 
-// Version is the Envoy release that Moonsail is built for and tested with. The file
-// ENVOY_VERSION is the only place that says it.
+// Version is the Envoy release that Moonsail is built for and tested with. Only the file ENVOY_VERSION contains it.
 var Version = strings.TrimSpace(versionFile)
 
-// versionTimeout bounds `envoy --version`: tens of milliseconds when warm, seconds
-// when a cold disk has to read the 100 MB binary.
+// versionTimeout bounds `envoy --version`. It takes tens of milliseconds, or seconds if a slow disk reads the 100 MB
+// binary.
 const versionTimeout = 30 * time.Second
 
 // "envoy  version: <commit>/1.40.0/Clean/RELEASE/BoringSSL"
@@ -36,12 +34,12 @@ func VersionOf(ctx context.Context, path string) (string, error) {
 	}
 	m := versionLine.FindSubmatch(out)
 	if m == nil {
-		return "", fmt.Errorf("%s --version does not answer like Envoy%s", path, quoteTail(out))
+		return "", fmt.Errorf("%s --version: not the output of Envoy%s", path, quoteTail(out))
 	}
 	return string(m[1]), nil
 }
 
-// quoteTail is the last lines of a command's output, indented below an error.
+// quoteTail returns the last lines of a command's output, indented below an error.
 func quoteTail(out []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if len(lines) > 12 {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// env is what the agent is told: who it is, of its pod, and the mesh's ProxyConfig.
+// env returns the agent's environment: facts about the Pod, and the mesh's ProxyConfig.
 func (r *request) env() ([]corev1.EnvVar, error) {
 	config, err := protojson.Marshal(r.configs.base)
 	if err != nil {
@@ -46,7 +46,7 @@ func (r *request) env() ([]corev1.EnvVar, error) {
 	return append(out, r.metadataEnv()...), nil
 }
 
-// localProbes is "true" where probes are asked at the loopback address, as calls are.
+// localProbes is "true" if probes use the loopback address, as calls do.
 func (r *request) localProbes() string {
 	if r.inboundMode() == localInbound {
 		return "true"
@@ -54,13 +54,13 @@ func (r *request) localProbes() string {
 	return ""
 }
 
-// compact takes out the spaces that protojson varies on purpose.
+// compact removes the spaces that protojson varies on purpose.
 func compact(text []byte) string {
 	var v any
 	if json.Unmarshal(text, &v) != nil {
 		return string(text)
 	}
-	out, _ := json.Marshal(v) // it came from JSON
+	out, _ := json.Marshal(v) // cannot fail: it was decoded from JSON
 	return string(out)
 }
 
@@ -72,7 +72,7 @@ func limit(name, of string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: of, Divisor: resource.MustParse("1")}}}
 }
 
-// metadataEnv is ProxyConfig's proxyMetadata, in the order of names.
+// metadataEnv returns ProxyConfig's proxyMetadata, sorted by name.
 func (r *request) metadataEnv() []corev1.EnvVar {
 	m := r.proxyConfig.GetProxyMetadata()
 	var out []corev1.EnvVar
@@ -82,7 +82,7 @@ func (r *request) metadataEnv() []corev1.EnvVar {
 	return out
 }
 
-// applications are the names of the pod's own containers.
+// applications returns the names of the Pod's own containers.
 func (r *request) applications() []string {
 	var out []string
 	for _, c := range r.pod.Spec.Containers {

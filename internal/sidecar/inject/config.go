@@ -1,9 +1,9 @@
-// Package inject adds a sidecar to Pods, and to what makes Pods, as Istio's injector does: for
-// `moonsail inject` in files, for the mutating webhook as a patch.
+// Package inject adds a sidecar to Pods and Pod templates, as Istio's injector does: for `moonsail inject` in files,
+// for the mutating webhook as a patch.
 //
 //	Config, a Pod -> Decide -> restore -> overlay (sidecar, templates) -> merge -> finish
 //
-// Injecting twice is injecting once: what the first time changed is taken back before.
+// Injection is idempotent: it restores the original Pod first.
 package inject
 
 import (
@@ -24,17 +24,16 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/intercept"
 )
 
-// Policies of pods that say nothing themselves.
+// Policies for Pods without a label or annotation.
 const (
 	PolicyEnabled  = "enabled"
 	PolicyDisabled = "disabled"
 )
 
-// SidecarTemplate is the template that is built in. A configuration may have one of this name
-// in its place.
+// SidecarTemplate is the name of the built-in template. A configuration may replace it.
 const SidecarTemplate = "sidecar"
 
-// Config says what is injected, and where. Its first fields are those of Istio's ConfigMap
+// Config determines what is injected, and where. The first fields are those of Istio's ConfigMap
 // istio-sidecar-injector.
 type Config struct {
 	Policy               string                 `json:"policy,omitempty"`
@@ -63,8 +62,8 @@ type Config struct {
 	MergeMetrics       bool                        `json:"enablePrometheusMerge"`
 	ExcludedNamespaces []string                    `json:"excludedNamespaces,omitempty"`
 	Resources          corev1.ResourceRequirements `json:"resources,omitempty"`
-	// ProxyConfig is what holds where nothing else is said, and ProxyConfigs what the mesh says
-	// of it; nil: nothing. They are not read from the file: the mesh's configuration has them.
+	// ProxyConfig is the base, and ProxyConfigs those of the mesh; nil: none. They come from the mesh's configuration,
+	// not from the file.
 	ProxyConfig  *meshconfig.ProxyConfig `json:"-"`
 	ProxyConfigs *model.ProxyConfigs     `json:"-"`
 
@@ -73,7 +72,7 @@ type Config struct {
 	always []labels.Selector
 }
 
-// Default is what holds where a configuration says nothing.
+// Default returns the defaults of a configuration.
 func Default() *Config {
 	quantity := resource.MustParse
 	return &Config{
@@ -90,11 +89,11 @@ func Default() *Config {
 	}
 }
 
-// Load reads a configuration over the defaults. A field that there is not is an error.
+// Load decodes a configuration over the defaults. An unknown field is an error.
 func Load(text []byte) (*Config, error) {
 	c := Default()
 	resources := c.Resources
-	c.Resources = corev1.ResourceRequirements{} // replaced as a whole
+	c.Resources = corev1.ResourceRequirements{} // a configuration replaces all resources
 	if err := yaml.UnmarshalStrict(text, c); err != nil {
 		return nil, fmt.Errorf("configuration of injection: %s", strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: json: "))
 	}
@@ -104,14 +103,13 @@ func Load(text []byte) (*Config, error) {
 	return c, c.Prepare()
 }
 
-// Prepare checks a configuration and parses its templates. It is to be called before the
-// first injection, and after changes.
+// Prepare checks a configuration and parses its templates. Call it before the first injection and after changes.
 func (c *Config) Prepare() error {
 	if c.Policy != PolicyEnabled && c.Policy != PolicyDisabled {
-		return fmt.Errorf("policy: %q is neither %s nor %s", c.Policy, PolicyEnabled, PolicyDisabled)
+		return fmt.Errorf("policy: invalid value %q: use %s or %s", c.Policy, PolicyEnabled, PolicyDisabled)
 	}
 	if c.Image == "" || c.XDSAddress == "" {
-		return errors.New("image and xdsAddress: neither may be empty")
+		return errors.New("image and xdsAddress: both must be set")
 	}
 	c.parsed = map[string]*template.Template{}
 	for name, text := range c.Templates {
@@ -143,7 +141,7 @@ func selectors(field string, from []metav1.LabelSelector) ([]labels.Selector, er
 	return out, nil
 }
 
-// templatesOf are the names of the templates for a pod, with aliases resolved.
+// templatesOf returns the names of a Pod's templates, with aliases resolved.
 func (c *Config) templatesOf(pod *corev1.Pod) []string {
 	names := c.DefaultTemplates
 	if a, ok := pod.Annotations[annotationTemplates]; ok {
@@ -163,7 +161,7 @@ func (c *Config) templatesOf(pod *corev1.Pod) []string {
 	return out
 }
 
-// interception is what a pod's connections are to be like.
+// interception returns the settings of a Pod's interception.
 func (c *Config) interception(pod *corev1.Pod, pc *meshconfig.ProxyConfig) (intercept.Settings, error) {
 	s := intercept.Default()
 	s.Mode = pc.GetInterceptionMode().String()
@@ -176,7 +174,7 @@ func (c *Config) interception(pod *corev1.Pod, pc *meshconfig.ProxyConfig) (inte
 	return s, err
 }
 
-// setPort leaves out what is not said.
+// setPort sets a port, unless it is 0.
 func setPort(to *string, port uint32) {
 	if port != 0 {
 		*to = strconv.Itoa(int(port))

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Decide tells whether a pod gets a sidecar, and why not. The label of the pod goes before its
-// annotation, both before selectors, these before the policy.
+// Decide reports whether a Pod gets a sidecar, and why not. The Pod's label takes precedence over its annotation, both
+// over selectors, and these over the policy.
 func (c *Config) Decide(pod *corev1.Pod) (inject bool, why string) {
 	switch {
 	case pod.Spec.HostNetwork:
-		return false, "it is on the host's network, where rules of interception would be the host's"
+		return false, "it uses the host's network, where rules of interception would apply to the host"
 	case slices.Contains(c.ExcludedNamespaces, pod.Namespace):
 		return false, fmt.Sprintf("namespace %s is excluded", pod.Namespace)
 	}
@@ -30,7 +30,7 @@ func (c *Config) Decide(pod *corev1.Pod) (inject bool, why string) {
 	set := labels.Set(pod.Labels)
 	for _, s := range c.never {
 		if s.Matches(set) {
-			return false, fmt.Sprintf("neverInjectSelector %q selects it", s)
+			return false, fmt.Sprintf("neverInjectSelector %q matches it", s)
 		}
 	}
 	for _, s := range c.always {
@@ -38,5 +38,5 @@ func (c *Config) Decide(pod *corev1.Pod) (inject bool, why string) {
 			return true, ""
 		}
 	}
-	return c.Policy == PolicyEnabled, fmt.Sprintf("the policy is %s, and it does not ask for a sidecar (label %s: \"true\")", c.Policy, labelInject)
+	return c.Policy == PolicyEnabled, fmt.Sprintf("the policy is %s, and the Pod does not request a sidecar (label %s: \"true\")", c.Policy, labelInject)
 }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// templatePaths are where kinds have the Pods that they make.
+// templatePaths are the paths of Pod templates in objects, by kind.
 var templatePaths = map[string][]string{
 	"Pod":                   {},
 	"Deployment":            {"spec", "template"},
@@ -26,11 +26,11 @@ var templatePaths = map[string][]string{
 	"CronJob":               {"spec", "jobTemplate", "spec", "template"},
 }
 
-// Skipped is told of what gets no sidecar, and why.
+// Skipped is called for each object without a sidecar.
 type Skipped func(object, why string)
 
-// File copies YAML (or JSON) of any number of documents, and gives a sidecar to what has Pods.
-// All else is copied as it is.
+// File copies YAML (or JSON) of any number of documents, and adds sidecars to Pods and Pod templates. It copies other
+// documents unchanged.
 func (c *Config) File(in io.Reader, out io.Writer, skipped Skipped) error {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(in))
 	empty := true
@@ -59,13 +59,13 @@ func (c *Config) File(in io.Reader, out io.Writer, skipped Skipped) error {
 	}
 }
 
-// errNothing and errNoObject are what is wrong with a file, and with a document.
+// Errors about a file without objects, and about a document.
 var (
 	errNothing  = errors.New("no object found")
-	errNoObject = errors.New("is not an object; a document starts with apiVersion and kind")
+	errNoObject = errors.New("not an object: begin the document with apiVersion and kind")
 )
 
-// document copies one document; some: there is an object in it.
+// document copies one document. some reports whether it contains an object.
 func (c *Config) document(doc []byte, skipped Skipped) (text []byte, some bool, err error) {
 	var value any
 	if err := yaml.Unmarshal(doc, &value); err != nil {
@@ -86,7 +86,7 @@ func (c *Config) document(doc []byte, skipped Skipped) (text []byte, some bool, 
 	return text, true, err
 }
 
-// object gives the Pods of an object, or of a list's objects, sidecars.
+// object adds sidecars to an object, or to the objects of a list.
 func (c *Config) object(o map[string]any, skipped Skipped) (changed bool, err error) {
 	if items, ok := o["items"].([]any); ok {
 		for i, item := range items {
@@ -121,7 +121,7 @@ func (c *Config) object(o map[string]any, skipped Skipped) (changed bool, err er
 	return changed, nil
 }
 
-// template replaces the pod at a path of an object.
+// template replaces the Pod at a path of an object.
 func (c *Config) template(o map[string]any, path []string, owner Owner, skip func(why string)) (changed bool, err error) {
 	at := o
 	for _, field := range path {
@@ -160,7 +160,7 @@ func (c *Config) template(o map[string]any, path []string, owner Owner, skip fun
 	return true, nil
 }
 
-// into reads a value of YAML as a type.
+// into decodes a value of YAML to a type.
 func into(v, out any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/intercept"
 )
 
-// finish does what no template can: it looks at the whole of a pod.
+// finish does what templates cannot, because it depends on the whole Pod.
 func (r *request) finish(pod, original, injected *corev1.Pod) error {
 	r.order(pod)
 	if sidecar := sidecarOf(pod); sidecar != nil {
@@ -33,7 +33,7 @@ func (r *request) finish(pod, original, injected *corev1.Pod) error {
 	return noteOverrides(pod, original, injected)
 }
 
-// keepRoot: TPROXY takes a right of root, whomever a container of the Pod's wants the sidecar to run as.
+// keepRoot makes the sidecar run as root, which TPROXY needs, even if a container of the Pod sets another user.
 func (r *request) keepRoot(sidecar *corev1.Container) {
 	own := sidecarOf(r.pod)
 	if r.settings.Mode == intercept.ModeTProxy && own != nil && own.SecurityContext != nil && own.SecurityContext.RunAsUser != nil {
@@ -42,7 +42,7 @@ func (r *request) keepRoot(sidecar *corev1.Container) {
 	}
 }
 
-// sidecarOf is the sidecar's container; nil where templates made none.
+// sidecarOf returns the sidecar's container; nil if templates added none.
 func sidecarOf(pod *corev1.Pod) *corev1.Container {
 	if c := find(pod.Spec.Containers, proxyContainer); c != nil {
 		return c
@@ -50,9 +50,9 @@ func sidecarOf(pod *corev1.Pod) *corev1.Container {
 	return find(pod.Spec.InitContainers, proxyContainer)
 }
 
-// order: a native sidecar comes first, after the rules, so that init containers are part of the
-// mesh. Otherwise the rules come last, so that init containers are not cut off, and the sidecar
-// is the last of the containers, unless the application waits for it.
+// order orders the containers. A native sidecar comes first, after the rules, so that init containers are part of the
+// mesh. Otherwise the rules come last, so that init containers have connections, and the sidecar is the last container,
+// unless the application waits for it.
 func (r *request) order(pod *corev1.Pod) {
 	if find(pod.Spec.InitContainers, proxyContainer) != nil {
 		move(pod.Spec.InitContainers, proxyContainer, true)
@@ -63,7 +63,7 @@ func (r *request) order(pod *corev1.Pod) {
 	move(pod.Spec.Containers, proxyContainer, r.hold)
 }
 
-// move brings a container to the beginning or the end; the others stay in their order.
+// move moves a container to the front or the end.
 func move(list []corev1.Container, name string, toFront bool) {
 	slices.SortStableFunc(list, func(a, b corev1.Container) int {
 		x, y := a.Name == name, b.Name == name
@@ -80,8 +80,8 @@ func move(list []corev1.Container, name string, toFront bool) {
 	})
 }
 
-// overrides are containers of the user's that change injected ones. They are kept, so that
-// another injection begins with them.
+// overrides are containers of the user that change injected ones. They are stored, so that another injection begins
+// with them.
 type overrides struct {
 	Containers     []corev1.Container `json:"containers,omitempty"`
 	InitContainers []corev1.Container `json:"initContainers,omitempty"`
@@ -110,8 +110,8 @@ func noteOverrides(pod, original, injected *corev1.Pod) error {
 	return err
 }
 
-// restore is a pod as it was before it was injected; itself where it was not. What an injection
-// adds in a form that says nothing of before (labels, kubectl's default container) stays.
+// restore returns a Pod as it was before its injection. What an injection adds without a record (labels, kubectl's
+// default container) stays.
 func restore(pod *corev1.Pod) (*corev1.Pod, error) {
 	text, ok := pod.Annotations[annotationStatus]
 	if !ok {
@@ -119,7 +119,7 @@ func restore(pod *corev1.Pod) (*corev1.Pod, error) {
 	}
 	var s status
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return nil, fmt.Errorf("annotation %s is not what an injection writes: %w: take it away", annotationStatus, err)
+		return nil, fmt.Errorf("annotation %s: not written by an injection: %w: remove it", annotationStatus, err)
 	}
 	out := pod.DeepCopy()
 	if sidecar := sidecarOf(out); sidecar != nil {
@@ -134,7 +134,7 @@ func restore(pod *corev1.Pod) (*corev1.Pod, error) {
 	if text, ok := out.Annotations[annotationOverrides]; ok {
 		var o overrides
 		if err := json.Unmarshal([]byte(text), &o); err != nil {
-			return nil, fmt.Errorf("annotation %s is not what an injection writes: %w: take it away", annotationOverrides, err)
+			return nil, fmt.Errorf("annotation %s: not written by an injection: %w: remove it", annotationOverrides, err)
 		}
 		out.Spec.Containers = append(out.Spec.Containers, o.Containers...)
 		out.Spec.InitContainers = append(out.Spec.InitContainers, o.InitContainers...)
@@ -144,7 +144,7 @@ func restore(pod *corev1.Pod) (*corev1.Pod, error) {
 	return out, nil
 }
 
-// takeFrom removes what was injected.
+// takeFrom removes the injected parts.
 func (s *status) takeFrom(spec *corev1.PodSpec) {
 	named := func(names []string) func(corev1.Container) bool {
 		return func(c corev1.Container) bool { return slices.Contains(names, c.Name) }
@@ -157,21 +157,21 @@ func (s *status) takeFrom(spec *corev1.PodSpec) {
 	})
 }
 
-// Prometheus' annotations, which scrapers go by.
+// Annotations that Prometheus reads.
 const (
 	metricsScrape = "prometheus.io/scrape"
 	metricsPort   = "prometheus.io/port"
 	metricsPath   = "prometheus.io/path"
 )
 
-// metrics are where the application has its metrics: what the agent merges with Envoy's.
+// metrics is the application's metrics, which the agent merges with Envoy's.
 type metrics struct {
 	Scrape string `json:"scrape"`
 	Path   string `json:"path"`
 	Port   string `json:"port"`
 }
 
-// moveMetrics leads scrapers to the agent, and tells it where the application's metrics are.
+// moveMetrics makes Prometheus scrape the agent, and stores where the application's metrics are.
 func (r *request) moveMetrics(pod *corev1.Pod, sidecar *corev1.Container) error {
 	merge := r.MergeMetrics
 	if v, ok := pod.Annotations[annotationMerge]; ok {
@@ -204,7 +204,7 @@ func (r *request) moveMetrics(pod *corev1.Pod, sidecar *corev1.Container) error 
 	return nil
 }
 
-// restoreMetrics puts annotations back that were moved.
+// restoreMetrics restores the annotations that moveMetrics changed.
 func restoreMetrics(pod *corev1.Pod, sidecar *corev1.Container) error {
 	var m metrics
 	moved, err := fromEnv(sidecar, envMetrics, &m)
@@ -219,12 +219,12 @@ func restoreMetrics(pod *corev1.Pod, sidecar *corev1.Container) error {
 	return nil
 }
 
-// fromEnv reads an environment variable of JSON of a container.
+// fromEnv decodes the JSON in an environment variable of a container.
 func fromEnv(c *corev1.Container, name string, into any) (there bool, err error) {
 	for _, e := range c.Env {
 		if e.Name == name {
 			if err := json.Unmarshal([]byte(e.Value), into); err != nil {
-				return false, fmt.Errorf("container %s: environment variable %s is not what an injection writes: %w", c.Name, name, err)
+				return false, fmt.Errorf("container %s: environment variable %s: not written by an injection: %w", c.Name, name, err)
 			}
 			return true, nil
 		}

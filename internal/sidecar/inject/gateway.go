@@ -8,13 +8,12 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/intercept"
 )
 
-// GatewayTemplate makes a Pod a gateway: a router, and no application. It is built in, and named
-// by the annotation inject.istio.io/templates, as in Istio. A configuration may have one of this
-// name in its place.
+// GatewayTemplate makes a Pod a gateway: a router without an application. It is built in; the annotation
+// inject.istio.io/templates selects it, as in Istio. A configuration may replace it.
 const GatewayTemplate = "gateway"
 
-// makeRouter has the request be for a router: it is the Pod's only container, and nothing comes
-// to it but by its own address.
+// makeRouter sets the request up for a router. It is the Pod's only container, and receives only connections to its own
+// address.
 func (r *request) makeRouter() {
 	r.native, r.hold = false, false
 	r.settings.Mode = intercept.ModeNone
@@ -26,10 +25,10 @@ func (r *request) gateway() (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	delete(out.Labels, labelTLSMode) // its listeners are as Gateways say
+	delete(out.Labels, labelTLSMode) // Gateways determine its listeners
 	proxy := &out.Spec.Containers[0]
 	proxy.Args = append(proxy.Args, "--type=router")
-	// Listeners may have any port, without rights.
+	// Listeners may have any port without privileges.
 	out.Spec.SecurityContext = &corev1.PodSecurityContext{
 		Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
 	}

@@ -13,8 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Inject gives a pod its sidecar. The pod is not changed. Errors name the annotation or the
-// template that is at fault.
+// Inject returns a copy of a Pod with its sidecar. Errors name the annotation or template.
 func (c *Config) Inject(pod *corev1.Pod, owner Owner) (*corev1.Pod, error) {
 	original, err := restore(pod)
 	if err != nil {
@@ -47,7 +46,7 @@ func (c *Config) Inject(pod *corev1.Pod, owner Owner) (*corev1.Pod, error) {
 	return merged, r.finish(merged, original, all)
 }
 
-// overlay is what a template comes to: a patch of a Pod, as JSON.
+// overlay is the result of a template: a patch of a Pod, as JSON.
 type overlay struct {
 	name  string
 	patch []byte
@@ -65,7 +64,7 @@ func (r *request) overlays() ([]overlay, error) {
 	return out, nil
 }
 
-// render runs a template.
+// render executes a template.
 func (r *request) render(name string) ([]byte, error) {
 	t, ok := r.parsed[name]
 	switch {
@@ -76,7 +75,7 @@ func (r *request) render(name string) ([]byte, error) {
 		}
 		patch, err := yaml.YAMLToJSON(text.Bytes())
 		if err != nil {
-			return nil, fmt.Errorf("template %s did not give YAML: %w", name, err)
+			return nil, fmt.Errorf("template %s: the result is not YAML: %w", name, err)
 		}
 		return patch, nil
 	case name == SidecarTemplate:
@@ -101,7 +100,7 @@ func (r *request) render(name string) ([]byte, error) {
 	return nil, fmt.Errorf("annotation %s: unknown template %q: use one of %s", annotationTemplates, name, strings.Join(known, ", "))
 }
 
-// asPatch is a pod as a patch: lists that are not there delete nothing.
+// asPatch encodes a Pod as a patch. Empty lists, which would delete, are removed.
 func asPatch(p *corev1.Pod) ([]byte, error) {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -115,11 +114,11 @@ func asPatch(p *corev1.Pod) ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// noise are fields that Go writes though nothing is in them.
+// noise are fields that Go encodes although they are empty.
 var noise = []string{"resources", "status", "strategy"}
 
-// dropEmpty takes out what Go writes of things that are not there. Other empty objects mean
-// something: an emptyDir, a selector of everything.
+// dropEmpty removes values that Go encodes for unset fields. Other empty objects have a meaning, such as an emptyDir or
+// a selector of everything.
 func dropEmpty(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -149,8 +148,8 @@ func merge(pod *corev1.Pod, patch []byte) (*corev1.Pod, error) {
 	return out, json.Unmarshal(text, out)
 }
 
-// nativeOverride has a container of the user's that is called as the sidecar change the
-// sidecar where it is: among the init containers.
+// nativeOverride moves a user's container with the sidecar's name to the init containers, where it changes the native
+// sidecar.
 func nativeOverride(pod *corev1.Pod) *corev1.Pod {
 	c := find(pod.Spec.Containers, proxyContainer)
 	if c == nil || find(pod.Spec.InitContainers, proxyContainer) != nil {
@@ -162,7 +161,7 @@ func nativeOverride(pod *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// reapply puts the user's containers that are called as injected ones over these.
+// reapply applies the user's containers over injected containers of the same names.
 func reapply(merged, mine, injected *corev1.Pod) (*corev1.Pod, error) {
 	overrides := &corev1.Pod{}
 	for i := range mine.Spec.Containers {

@@ -10,7 +10,7 @@ const (
 	labelNetwork           = "topology.istio.io/network"
 )
 
-// Istio's annotations, and others' that it knows.
+// Annotations of Istio and others.
 const (
 	annotationInject        = labelInject
 	annotationStatus        = "sidecar.istio.io/status"
@@ -37,12 +37,12 @@ const (
 	annotationLogs          = "kubectl.kubernetes.io/default-logs-container"
 )
 
-// Containers and what they share.
+// Containers, volumes and paths.
 const (
 	proxyContainer = "istio-proxy"
 	initContainer  = "istio-init"
 
-	// autoImage in a container of the user's that is called as one of ours: its image is ours.
+	// autoImage in a user's container with an injected container's name: the injected image.
 	autoImage = "auto"
 
 	envProbers = "ISTIO_KUBE_APP_PROBERS"

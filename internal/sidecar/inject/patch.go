@@ -10,14 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// operation is one of JSON Patch (RFC 6902).
+// operation is an operation of JSON Patch (RFC 6902).
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
 
-// Patch is the JSON patch that makes one pod another; nil where there is nothing to do.
+// Patch returns the JSON patch from one Pod to another; nil if they are equal.
 func Patch(from, to *corev1.Pod) ([]byte, error) {
 	a, err := asMap(from)
 	if err != nil {
@@ -45,8 +45,7 @@ func asMap(pod *corev1.Pod) (map[string]any, error) {
 
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// differences go by fields of objects, in the order of their names. A list that differs is
-// replaced as a whole.
+// differences compares objects by field, sorted by name. A list that differs is replaced as a whole.
 func differences(at string, a, b map[string]any) []operation {
 	var out []operation
 	names := maps.Clone(a)

@@ -8,15 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// The kubelet is no member of the mesh: its probes would be refused where mutual TLS is asked
-// for, and those of TCP would find the sidecar where no application is. So they go to the agent,
-// by HTTP, and it asks the application. The paths are Istio's.
+// The kubelet is outside of the mesh: strict mutual TLS would refuse its probes, and TCP probes would reach the sidecar
+// instead of the application. So it probes the agent by HTTP, which probes the application. The paths are Istio's.
 const (
 	healthPrefix    = "/app-health/"
 	lifecyclePrefix = "/app-lifecycle/"
 )
 
-// prober is what the agent asks the application, in Istio's form.
+// prober is a probe that the agent makes, in Istio's form.
 type prober struct {
 	HTTPGet        *corev1.HTTPGetAction   `json:"httpGet,omitempty"`
 	TCPSocket      *corev1.TCPSocketAction `json:"tcpSocket,omitempty"`
@@ -24,16 +23,16 @@ type prober struct {
 	TimeoutSeconds int32                   `json:"timeoutSeconds,omitempty"`
 }
 
-// handler is one place of a container where the kubelet asks something.
+// handler is one probe or lifecycle hook of a container.
 type handler struct {
 	path    string
 	http    **corev1.HTTPGetAction
 	tcp     **corev1.TCPSocketAction
-	grpc    **corev1.GRPCAction // nil: lifecycle handlers have none
+	grpc    **corev1.GRPCAction // nil: lifecycle hooks have none
 	timeout int32
 }
 
-// handlers are all there are of a container.
+// handlers returns all handlers of a container.
 func handlers(c *corev1.Container) []handler {
 	var out []handler
 	for _, p := range []struct {
@@ -58,7 +57,7 @@ func handlers(c *corev1.Container) []handler {
 	return out
 }
 
-// eachHandler goes through a pod's containers but the injected ones.
+// eachHandler calls do for the handlers of a Pod's containers, without injected ones.
 func eachHandler(pod *corev1.Pod, do func(*corev1.Container, handler)) {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
@@ -71,7 +70,7 @@ func eachHandler(pod *corev1.Pod, do func(*corev1.Container, handler)) {
 	}
 }
 
-// moveProbes leads the kubelet to the agent, and tells it what it is to ask.
+// moveProbes makes the kubelet probe the agent, and stores the original probes for the agent.
 func (r *request) moveProbes(pod *corev1.Pod, sidecar *corev1.Container) error {
 	rewrite := r.RewriteProbes
 	if v, ok := pod.Annotations[annotationRewrite]; ok {
@@ -97,8 +96,8 @@ func (r *request) moveProbes(pod *corev1.Pod, sidecar *corev1.Container) error {
 	return err
 }
 
-// moveProbe leads one handler to the agent; nil where it stays: it is a command, its port has a name that the container
-// does not know, or it asks the agent already.
+// moveProbe changes one handler to the agent. It returns nil if the handler stays: it is a command, its port is a name
+// that the container does not have, or it already probes the agent.
 func (r *request) moveProbe(c *corev1.Container, h handler) *prober {
 	p := &prober{HTTPGet: *h.http, TCPSocket: *h.tcp, TimeoutSeconds: h.timeout}
 	if h.grpc != nil {
@@ -129,7 +128,7 @@ func (r *request) moveProbe(c *corev1.Container, h handler) *prober {
 	return p
 }
 
-// number makes a port's name its number.
+// number replaces a port's name by its number.
 func number(c *corev1.Container, port *intstr.IntOrString) bool {
 	if port.Type == intstr.Int {
 		return true
@@ -143,7 +142,7 @@ func number(c *corev1.Container, port *intstr.IntOrString) bool {
 	return false
 }
 
-// restoreProbes puts handlers back that were moved.
+// restoreProbes restores the handlers that moveProbes changed.
 func restoreProbes(pod *corev1.Pod, sidecar *corev1.Container) error {
 	moved := map[string]*prober{}
 	if _, err := fromEnv(sidecar, envProbers, &moved); err != nil {

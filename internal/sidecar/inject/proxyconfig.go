@@ -11,14 +11,13 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// proxyConfigs are what is said of a pod's sidecar. Of what several say the later counts, as
-// in Istio:
+// proxyConfigs are the sources of a Pod's ProxyConfig. Later ones override earlier ones, as in Istio:
 //
 //	the mesh's defaultConfig, the root namespace's ProxyConfig, the namespace's   (base)
 //	the annotation proxy.istio.io/config
-//	a ProxyConfig that selects the pod                                            (selecting)
+//	a ProxyConfig that selects the Pod                                            (selecting)
 //
-// The agent is given base; it reads the annotation itself, which may change.
+// The agent gets base. It reads the annotation itself, because it may change.
 type proxyConfigs struct {
 	base, selecting *meshconfig.ProxyConfig
 	all             *meshconfig.ProxyConfig

@@ -87,7 +87,7 @@ func TestPortsOfTheMesh(t *testing.T) {
 	}
 	c.ProxyConfigs.OutboundPort = 15006
 	_, err := c.Inject(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}, Owner{})
-	require.ErrorContains(t, err, "15006 is --envoy-port, too")
+	require.ErrorContains(t, err, "15006 is also --envoy-port")
 }
 
 func requireSidecar(t *testing.T, pod *corev1.Pod, config, arg, env, image string) {

@@ -15,13 +15,13 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/intercept"
 )
 
-// Owner is what a pod belongs to, or itself.
+// Owner is the object that owns a Pod, or the Pod itself.
 type Owner struct {
 	metav1.TypeMeta
 	Namespace, Name string
 }
 
-// uri is Istio's form.
+// uri returns the owner in Istio's form.
 func (o *Owner) uri() string {
 	if o.Name == "" || o.APIVersion == "" || o.Kind == "" {
 		return ""
@@ -29,8 +29,8 @@ func (o *Owner) uri() string {
 	return fmt.Sprintf("kubernetes://apis/%s/namespaces/%s/%ss/%s", o.APIVersion, first(o.Namespace, "default"), strings.ToLower(o.Kind), o.Name)
 }
 
-// OwnerOf is a pod's: of a ReplicaSet its Deployment, whose name the ReplicaSet's extends by the
-// hash of the template; of a Job its CronJob, whose name it extends by a time.
+// OwnerOf returns a Pod's owner. For a ReplicaSet of a Deployment it is the Deployment, whose name the hash of the
+// template extends; for a Job of a CronJob the CronJob, whose name a time extends.
 func OwnerOf(pod *corev1.Pod) Owner {
 	o := Owner{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Namespace: pod.Namespace, Name: pod.Name}
 	ref := metav1.GetControllerOf(pod)
@@ -52,7 +52,7 @@ func OwnerOf(pod *corev1.Pod) Owner {
 	return o
 }
 
-// isCronTime: minutes since 1970, eight digits until 2160.
+// isCronTime reports whether text is a time of a CronJob: minutes since 1970, eight digits until 2160.
 func isCronTime(text string) bool {
 	_, err := strconv.ParseUint(text, 10, 32)
 	return err == nil && len(text) == 8
@@ -61,17 +61,17 @@ func isCronTime(text string) bool {
 // request is one injection.
 type request struct {
 	*Config
-	pod         *corev1.Pod // as it was before any injection
+	pod         *corev1.Pod // before any injection
 	owner       Owner
 	configs     *proxyConfigs
-	proxyConfig *meshconfig.ProxyConfig // all of them, one over the other
+	proxyConfig *meshconfig.ProxyConfig // merged from all sources
 	settings    intercept.Settings
 	native      bool
 	hold        bool // the application starts when the sidecar is ready
 	statusPort  int
 }
 
-// newRequest reads what a pod's annotations say.
+// newRequest reads a Pod's annotations.
 func (c *Config) newRequest(pod *corev1.Pod, owner Owner) (*request, error) {
 	r := &request{Config: c, pod: pod, owner: owner, native: c.NativeSidecar, statusPort: defaultStatus}
 	var err error
@@ -98,7 +98,7 @@ func (c *Config) newRequest(pod *corev1.Pod, owner Owner) (*request, error) {
 		return nil, err
 	}
 	r.readUser()
-	if r.statusPort != defaultStatus { // that one is always left alone
+	if r.statusPort != defaultStatus { // the default port is always excluded
 		r.settings.ExcludeInboundPorts = strings.Trim(strconv.Itoa(r.statusPort)+","+r.settings.ExcludeInboundPorts, ",")
 	}
 	return r, nil
@@ -120,8 +120,8 @@ func (r *request) readStatusPort() error {
 	return nil
 }
 
-// readUser: a container of the Pod's that changes the sidecar may have it run as somebody else. That is whom its connections
-// are of then. Nobody is told from others by being root; and by TPROXY the sidecar always is.
+// readUser reads the user of the sidecar from a container of the Pod that changes the sidecar. Its connections belong
+// to that user. Root does not identify the sidecar, and with TPROXY the sidecar is always root.
 func (r *request) readUser() {
 	c := sidecarOf(r.pod)
 	if c == nil || c.SecurityContext == nil {
@@ -138,12 +138,12 @@ func (r *request) readUser() {
 func parseBool(annotation, text string) (bool, error) {
 	v, err := strconv.ParseBool(text)
 	if err != nil {
-		return false, fmt.Errorf("annotation %s: %q is neither true nor false", annotation, text)
+		return false, fmt.Errorf("annotation %s: invalid value %q: use true or false", annotation, text)
 	}
 	return v, nil
 }
 
-// status is the annotation that says what was injected.
+// status is the annotation with the names of what was injected.
 type status struct {
 	InitContainers   []string `json:"initContainers"`
 	Containers       []string `json:"containers"`
@@ -166,6 +166,6 @@ func statusOf(overlay *corev1.Pod, revision string) string {
 	for _, i := range overlay.Spec.ImagePullSecrets {
 		s.ImagePullSecrets = append(s.ImagePullSecrets, i.Name)
 	}
-	text, _ := json.Marshal(s) // lists of names
+	text, _ := json.Marshal(s) // cannot fail: lists of names
 	return string(text)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/intercept"
 )
 
-// sidecar is the built-in template: what is merged into a pod.
+// sidecar is the built-in template of sidecars.
 func (r *request) sidecar() (*corev1.Pod, error) {
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: r.labels(), Annotations: r.annotations()}}
 	resources, err := r.resources()
@@ -67,7 +67,7 @@ func (r *request) annotations() map[string]string {
 	return out
 }
 
-// first is the first that is not empty.
+// first returns the first value that is not empty.
 func first(values ...string) string {
 	for _, v := range values {
 		if v != "" {
@@ -77,7 +77,7 @@ func first(values ...string) string {
 	return ""
 }
 
-// resources are the annotations', or the configuration's where there is none.
+// resources returns the resources in annotations, else those of the configuration.
 func (r *request) resources() (corev1.ResourceRequirements, error) {
 	var out corev1.ResourceRequirements
 	for _, row := range []struct {
@@ -118,7 +118,7 @@ func (r *request) image() string {
 	return r.Image + "-" + kind
 }
 
-// initContainer sets the rules of interception, and ends.
+// initContainer sets the rules of interception and ends.
 func (r *request) initContainer(resources corev1.ResourceRequirements) corev1.Container {
 	args := []string{"agent", "intercept"}
 	defaults := intercept.Default()
@@ -138,7 +138,7 @@ func (r *request) initContainer(resources corev1.ResourceRequirements) corev1.Co
 	}
 }
 
-// proxy is the sidecar's container.
+// proxy returns the sidecar's container.
 func (r *request) proxy(resources corev1.ResourceRequirements) (*corev1.Container, error) {
 	mounts, err := r.mounts()
 	if err != nil {
@@ -160,7 +160,7 @@ func (r *request) proxy(resources corev1.ResourceRequirements) (*corev1.Containe
 	if r.native {
 		always := corev1.ContainerRestartPolicyAlways
 		c.RestartPolicy = &always
-		// What comes after it starts when it is ready.
+		// Later containers start when the sidecar is ready.
 		c.StartupProbe = &corev1.Probe{
 			ProbeHandler: ready(), PeriodSeconds: 1, TimeoutSeconds: 3, FailureThreshold: 600,
 		}
@@ -179,7 +179,7 @@ func ready() corev1.ProbeHandler {
 	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz/ready", Port: intstr.FromInt32(healthPort)}}
 }
 
-// readiness is the probe of the sidecar's own; port 0 leaves it out, as with Istio.
+// readiness returns the readiness probe of the sidecar. Port 0 disables it, as in Istio.
 func (r *request) readiness() (*corev1.Probe, error) {
 	if r.pod.Annotations[annotationStatusPort] == "0" {
 		return nil, nil
@@ -201,7 +201,7 @@ func (r *request) readiness() (*corev1.Probe, error) {
 	return p, nil
 }
 
-// security: TPROXY takes a right of root; by the group its connections are known as its own.
+// security sets the security context. TPROXY needs root. The group identifies the sidecar's connections.
 func (r *request) security() *corev1.SecurityContext {
 	user, group, no, yes := int64(proxyID), int64(proxyID), false, true
 	s := &corev1.SecurityContext{
@@ -220,7 +220,7 @@ func (r *request) security() *corev1.SecurityContext {
 func (r *request) args() []string {
 	args := []string{"agent", "--xds-address=" + first(r.proxyConfig.GetDiscoveryAddress(), r.XDSAddress), "--xds-plaintext=" + strconv.FormatBool(r.XDSPlaintext),
 		"--domain=" + r.Domain, "--work-dir=" + workDir, "--pod-info=" + podInfoDir}
-	if n := r.configs.selecting.GetConcurrency(); n != nil { // it beats the annotation, which the agent reads
+	if n := r.configs.selecting.GetConcurrency(); n != nil { // a flag, because the annotation, which the agent reads, has lower precedence
 		args = append(args, "--concurrency="+strconv.Itoa(int(n.Value)))
 	}
 	if r.statusPort != defaultStatus {
@@ -232,7 +232,7 @@ func (r *request) args() []string {
 	return args
 }
 
-// agentLevel is the agent's level for one of Istio's: "default:debug", "warning".
+// agentLevel returns the agent's log level for one of Istio's, such as "default:debug" or "warning".
 func agentLevel(text string) string {
 	level := text
 	for part := range strings.SplitSeq(text, ",") {

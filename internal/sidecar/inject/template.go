@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// data is what templates see, under Istio's names.
+// data is the data of templates, with Istio's names.
 type data struct {
-	TypeMeta       metav1.TypeMeta // of the pod's owner
+	TypeMeta       metav1.TypeMeta // of the Pod's owner
 	DeploymentMeta struct{ Namespace, Name string }
 	ObjectMeta     metav1.ObjectMeta
 	Spec           corev1.PodSpec
@@ -52,7 +52,7 @@ func (r *request) data() *data {
 	return d
 }
 
-// portOf is that of settings that have been checked.
+// portOf decodes a port of settings that were checked.
 func portOf(text string) int32 {
 	n, _ := strconv.ParseUint(text, 10, 16)
 	return int32(n)
@@ -60,7 +60,7 @@ func portOf(text string) int32 {
 
 const localInbound, passInbound = "localhost", "passthrough"
 
-// inboundMode says where the mesh has applications called, as Istio's templates know it.
+// inboundMode returns how Envoy calls applications, in the words of Istio's templates.
 func (c *Config) inboundMode() string {
 	if c.ProxyConfigs != nil && c.ProxyConfigs.LocalInbound {
 		return localInbound
@@ -68,8 +68,8 @@ func (c *Config) inboundMode() string {
 	return passInbound
 }
 
-// functions are those of Istio's templates that do not belong to its own one: the same names,
-// the same order of arguments.
+// functions are those of Istio's templates, with the same names and order of arguments. The functions of Istio's own
+// sidecar template are missing.
 var functions = template.FuncMap{
 	"annotation": func(m metav1.ObjectMeta, name string, fallback any) string {
 		if v, ok := m.Annotations[name]; ok {

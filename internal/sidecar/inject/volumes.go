@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// tokenSeconds is how long a token is valid; the kubelet renews it long before.
+// tokenSeconds is the lifetime of a token. The kubelet renews it earlier.
 const tokenSeconds = 43200
 
-// places are the sidecar's volumes and where they are mounted, as with Istio.
+// places are the sidecar's volumes and their paths, as in Istio.
 var places = []struct {
 	name, path string
 	source     func() corev1.VolumeSource
@@ -88,14 +88,14 @@ func (r *request) mounts() ([]corev1.VolumeMount, error) {
 	return out, nil
 }
 
-// fromAnnotation reads an annotation of JSON, where it is there.
+// fromAnnotation decodes an annotation of JSON, if it is set.
 func (r *request) fromAnnotation(name string, into any) error {
 	text, ok := r.pod.Annotations[name]
 	if !ok || text == "" {
 		return nil
 	}
 	if err := json.Unmarshal([]byte(text), into); err != nil {
-		return fmt.Errorf("annotation %s: it is not the JSON that is expected, an object by volume: %w", name, err)
+		return fmt.Errorf("annotation %s: not a JSON object by volume: %w", name, err)
 	}
 	return nil
 }

@@ -12,34 +12,33 @@ import (
 	"time"
 )
 
-// Backend is what rules are set with.
+// Backend is the program or interface that sets the rules.
 type Backend string
 
 // The backends.
 const (
-	Auto     Backend = "auto" // nftables, or iptables where the kernel refuses the rules so
+	Auto     Backend = "auto" // nftables, or iptables if the kernel refuses the rules
 	NFTables Backend = "nftables"
 	IPTables Backend = "iptables"
 )
 
-// Backends are their names.
+// Backends returns the names of all backends.
 func Backends() []string { return []string{string(Auto), string(NFTables), string(IPTables)} }
 
-// undoWithin bounds how long it may take to take away rules that could not be set as a whole.
+// undoWithin bounds the removal of incomplete rules.
 const undoWithin = 10 * time.Second
 
-// Apply sets the rules in the network namespace of this process, in place of any that were set
-// before, in whatever way, and says with what. Where it fails, none of ours are left.
+// Apply replaces the rules in the network namespace of this process, also those of the other backend, and returns the
+// backend that it used. After an error no rules are left.
 func Apply(ctx context.Context, c *Config, b Backend) (Backend, error) {
 	used, err := ofKernel.apply(ctx, Plan(c), b)
 	return used, explain(err)
 }
 
-// Undo takes away everything that Apply may have set, in whatever way. Where there is nothing
-// it does nothing.
+// Undo removes everything that Apply may have set, with either backend.
 func Undo(ctx context.Context) error { return explain(ofKernel.undo(ctx)) }
 
-// unsupported: the kernel has no nftables.
+// unsupported reports whether the kernel has no nftables.
 func unsupported(err error) bool {
 	for _, e := range []syscall.Errno{syscall.EPROTONOSUPPORT, syscall.EOPNOTSUPP, syscall.EAFNOSUPPORT, syscall.EINVAL, syscall.ENOSYS} {
 		if errors.Is(err, e) {
@@ -49,27 +48,27 @@ func unsupported(err error) bool {
 	return false
 }
 
-// explain adds what to do.
+// explain adds advice to an error.
 func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case forbidden(err):
-		return fmt.Errorf("rules of interception cannot be set: %w: the process needs CAP_NET_ADMIN in its network namespace "+
+		return fmt.Errorf("cannot set the rules of interception: %w: the process needs CAP_NET_ADMIN in its network namespace "+
 			"(run it as root, or give the container the capability NET_ADMIN)", err)
 	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("interception rules cannot be set: the kernel refuses nftables, and iptables is not installed: %w: "+
+		return fmt.Errorf("cannot set the rules of interception: the kernel refuses nftables, and iptables is not installed: %w: "+
 			"load the kernel's modules nf_tables, nft_redir and nft_tproxy, or install iptables", err)
 	}
-	return fmt.Errorf("rules of interception cannot be set: %w", err)
+	return fmt.Errorf("cannot set the rules of interception: %w", err)
 }
 
-// forbidden: the process may not, whatever it sets rules with.
+// forbidden reports whether the process lacks permission, with either backend.
 func forbidden(err error) bool {
 	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) || strings.Contains(err.Error(), "Permission denied")
 }
 
-// setRoutes makes the routes and addresses that rules need, or takes them away.
+// setRoutes adds the routes and addresses that rules need, or removes them.
 func setRoutes(s *Ruleset) error {
 	if err := setRouting(IP4, s.Routing); err != nil {
 		return err
@@ -83,17 +82,17 @@ func setRoutes(s *Ruleset) error {
 	return setRouting(IP6, s.Routing)
 }
 
-// runner runs a command with a text, and gives its output.
+// runner runs a command with an input, and returns its output.
 type runner func(ctx context.Context, in, name string, args ...string) (string, error)
 
-// commands of the families.
+// commands of the two families.
 var commands = [2]struct {
 	family Family
 	name   string
 }{{IP4, "iptables"}, {IP6, "ip6tables"}}
 
-// restore replaces our chains by iptables, and by ip6tables: where there is no IPv6, by none.
-// Each table is a transaction, and not the whole: where it fails some may be set.
+// restore replaces the chains with iptables and ip6tables. If there is no IPv6, ip6tables is not needed. Each table is
+// a transaction of its own: after an error some may be set.
 func (r runner) restore(ctx context.Context, s *Ruleset) error {
 	var failed []error
 	for _, c := range commands {
@@ -113,7 +112,7 @@ func (r runner) restore(ctx context.Context, s *Ruleset) error {
 func (r runner) restoreFamily(ctx context.Context, s *Ruleset, f Family, name string) error {
 	saved, err := r(ctx, "", name+"-save")
 	if err != nil && len(s.Chains) == 0 && (f == IP6 || errors.Is(err, exec.ErrNotFound)) {
-		return nil // there is nothing to take away
+		return nil // nothing to remove
 	}
 	if err != nil {
 		return err
@@ -126,8 +125,8 @@ func (r runner) restoreFamily(ctx context.Context, s *Ruleset, f Family, name st
 	return err
 }
 
-// there tells whether a family has chains of ours. One that cannot be read has none that this
-// machine could have set.
+// there reports whether a family has chains of Moonsail. A family that cannot be read has none that this machine could
+// have set.
 func (r runner) there(ctx context.Context) bool {
 	for _, c := range commands {
 		saved, err := r(ctx, "", c.name+"-save")
@@ -138,7 +137,7 @@ func (r runner) there(ctx context.Context) bool {
 	return false
 }
 
-// run gives a command's output; what it says on stderr is the error.
+// run returns a command's output. Its stderr is part of the error.
 func run(ctx context.Context, in, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, said bytes.Buffer
@@ -149,7 +148,7 @@ func run(ctx context.Context, in, name string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// HasIPv6 tells whether this network namespace has addresses of IPv6 by which it is reached.
+// HasIPv6 reports whether this network namespace has IPv6 addresses other than loopback and link-local ones.
 func HasIPv6() bool {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {

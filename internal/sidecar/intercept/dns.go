@@ -4,14 +4,14 @@ import "net/netip"
 
 const dnsPort = 53
 
-// Zones of connection tracking, so that two conversations over UDP that look alike are two:
-// of the sidecar with DNS servers, and of applications with the sidecar.
+// Zones of connection tracking. They separate UDP flows with equal addresses: those of the sidecar to DNS servers, and
+// those of applications to the sidecar.
 const (
 	zoneServers = 1
 	zoneClients = 2
 )
 
-// planDNS takes questions to DNS servers to the sidecar's DNS proxy, but for the sidecar's own.
+// planDNS redirects questions to DNS servers to the sidecar's DNS proxy, without the sidecar's own.
 func (p *planner) planDNS() {
 	for _, s := range p.dnsServers() {
 		for _, proto := range []Proto{TCP, UDP} {
@@ -26,7 +26,7 @@ func (p *planner) planDNS() {
 		{Proto: UDP, DestPort: is[uint16](dnsPort), Do: zone(zoneServers)},
 		{Proto: UDP, SourcePort: p.DNSPort, Do: zone(zoneClients)},
 	}
-	// The first zone that is set stays.
+	// The first zone that is set applies.
 	for _, r := range own {
 		for _, id := range p.UIDs {
 			r.UID, r.GID = is(id), Cond[uint32]{}
@@ -46,7 +46,7 @@ func (p *planner) planDNS() {
 	}
 }
 
-// dnsServers is a rule for each server whose questions are captured; or one for all.
+// dnsServers returns a rule for each server whose questions are redirected, or one for all servers.
 func (p *planner) dnsServers() []Rule {
 	if len(p.DNSServers) == 0 {
 		return []Rule{{}}

@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// chainPrefix begins our chains in iptables, by which they are told from others'.
+// chainPrefix begins the names of Moonsail's chains in iptables.
 const chainPrefix = "MOONSAIL_"
 
-// iptablesChain is a chain's name there: at most 28 characters.
+// iptablesChain returns a chain's name in iptables: at most 28 characters.
 func iptablesChain(name string) string { return chainPrefix + strings.ToUpper(name) }
 
-// IPTables is the rules of one family as `iptables-restore --noflush` takes them: each table is
-// one transaction. saved is what iptables-save says, so that what is there already is not added
-// once more.
+// IPTables returns the rules of one family in the format of `iptables-restore --noflush`, with one transaction for each
+// table. saved is the output of iptables-save; rules that exist are not added again.
 func (s *Ruleset) IPTables(f Family, saved string) string {
 	var b strings.Builder
 	for _, t := range tables {
@@ -28,7 +27,7 @@ func (s *Ruleset) IPTables(f Family, saved string) string {
 	return b.String()
 }
 
-// writeTable replaces our chains of a table. A chain that is declared is emptied.
+// writeTable replaces the chains of a table. A declaration empties a chain.
 func writeTable(b *strings.Builder, t Table, f Family, chains []*Chain, saved string) {
 	section := savedTable(saved, t)
 	there := ownChains(section)
@@ -56,8 +55,7 @@ func writeTable(b *strings.Builder, t Table, f Family, chains []*Chain, saved st
 	b.WriteString("COMMIT\n")
 }
 
-// writeRemovals takes away chains of ours that are there and not wanted: first what leads to
-// them, then all their rules, then they.
+// writeRemovals removes chains that are not wanted: first the jumps to them, then their rules, then the chains.
 func writeRemovals(b *strings.Builder, section string, there []string, wanted map[string]bool) {
 	var gone []string
 	for _, name := range there {
@@ -80,8 +78,7 @@ func writeRemovals(b *strings.Builder, section string, there []string, wanted ma
 
 func jumpTo(hook, name string) string { return fmt.Sprintf("\n-A %s -j %s\n", hook, name) }
 
-// savedTable is the part of iptables-save's text that is about a table; it begins and ends
-// with a line break.
+// savedTable returns the section of a table in the output of iptables-save. It begins and ends with a line break.
 func savedTable(saved string, t Table) string {
 	_, section, ok := strings.Cut("\n"+saved, "\n*"+string(t)+"\n")
 	if !ok {
@@ -91,7 +88,7 @@ func savedTable(saved string, t Table) string {
 	return "\n" + section + "\n"
 }
 
-// ownChains are the chains of ours in a table's section.
+// ownChains returns Moonsail's chains in a table's section.
 func ownChains(section string) []string {
 	var out []string
 	for line := range strings.Lines(section) {

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// applyNFT replaces our table in one transaction: no packet meets half of the rules. A ruleset
-// without chains takes it away.
+// applyNFT replaces the table in one transaction, so that no packet meets incomplete rules. A ruleset without chains
+// removes it.
 func applyNFT(s *Ruleset) error {
 	conn, err := nftables.New()
 	if err != nil {
 		return err
 	}
 	ours := &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName}
-	conn.AddTable(ours) // so that there is something to delete
+	conn.AddTable(ours) // so that the deletion does not fail
 	conn.DelTable(ours)
 	if len(s.Chains) > 0 {
 		conn.AddTable(ours)
@@ -28,7 +28,7 @@ func applyNFT(s *Ruleset) error {
 	return conn.Flush()
 }
 
-// addChains adds chains before rules, as these jump to them.
+// addChains adds all chains before the rules, which jump to them.
 func addChains(conn *nftables.Conn, table *nftables.Table, s *Ruleset) {
 	chains := make([]*nftables.Chain, len(s.Chains))
 	for i, c := range s.Chains {
@@ -51,7 +51,7 @@ func addChains(conn *nftables.Conn, table *nftables.Table, s *Ruleset) {
 	}
 }
 
-// nftThere tells whether our table is in the kernel.
+// nftThere reports whether the table is in the kernel.
 func nftThere() (bool, error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -76,7 +76,7 @@ func nftThere() (bool, error) {
 	return false, nil
 }
 
-// register holds what is compared.
+// register holds the value to compare.
 const register = 1
 
 // compare ends a rule that does not match.
@@ -88,8 +88,8 @@ func compare(not bool, data []byte) expr.Any {
 	return &expr.Cmp{Op: op, Register: register, Data: data}
 }
 
-// expressions are a rule in the kernel's terms. Numbers of the host are in its byte order,
-// those of packets in the network's.
+// expressions returns a rule in the kernel's terms. Numbers of the host are in its byte order, those of packets in
+// network byte order.
 func (r *Rule) expressions() []expr.Any {
 	var out []expr.Any
 	add := func(when bool, load expr.Any, not bool, data []byte) {
@@ -200,7 +200,7 @@ func transport(offset uint32) expr.Any {
 	return &expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 2}
 }
 
-// ifname is a name as the kernel keeps it: 16 bytes, the rest zero.
+// ifname returns a name as the kernel stores it: 16 bytes, padded with zeros.
 func ifname(name string) []byte {
 	return append([]byte(name), make([]byte, maxInterface+1-len(name))...)
 }

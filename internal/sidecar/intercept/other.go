@@ -4,7 +4,7 @@ package intercept
 
 import "errors"
 
-var errOther = errors.New("traffic is intercepted on Linux alone")
+var errOther = errors.New("interception requires Linux")
 
 func applyNFT(*Ruleset) error       { return errOther }
 func nftThere() (bool, error)       { return false, errOther }

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// parser keeps the first error.
+// parser stores the first error.
 type parser struct {
 	settings *Settings
 	err      error
 }
 
-// fail names the setting by all its names.
+// fail sets an error that contains all names of the setting.
 func (p *parser) fail(flag, format string, args ...any) {
 	if p.err != nil {
 		return
@@ -34,7 +34,7 @@ func find(flag string) *Setting {
 	return &list[i]
 }
 
-// words are the parts of a list; empty ones count for nothing.
+// words returns the non-empty parts of a list.
 func (p *parser) words(flag string) []string {
 	var out []string
 	for w := range strings.SplitSeq(*find(flag).in(p.settings), ",") {
@@ -52,7 +52,7 @@ func (p *parser) ports(flag string) []uint16 {
 func (p *parser) port(flag string) uint16 {
 	list := p.ports(flag)
 	if p.err == nil && len(list) != 1 {
-		p.fail(flag, "%q is not one port", *find(flag).in(p.settings))
+		p.fail(flag, "invalid value %q: use one port", *find(flag).in(p.settings))
 	}
 	if len(list) == 0 {
 		return 0
@@ -60,7 +60,7 @@ func (p *parser) port(flag string) uint16 {
 	return list[0]
 }
 
-// numbers are those of a list, above 0 and of so many bits.
+// numbers decodes a list of positive numbers of a bit size.
 func numbers[N uint16 | uint32](p *parser, flag string, bits int, complaint string) []N {
 	var out []N
 	for _, w := range p.words(flag) {
@@ -114,7 +114,7 @@ func (p *parser) rangesOrAll(flag string) Ranges {
 	return Ranges{List: p.ranges(flag)}
 }
 
-// maxInterface is how long a name the kernel takes.
+// maxInterface is the kernel's limit for names of interfaces.
 const maxInterface = 15
 
 func (p *parser) interfaces(flag string) []string {
@@ -138,12 +138,12 @@ func (p *parser) boolean(flag string) bool {
 		return true
 	case "", "false":
 	default:
-		p.fail(flag, "%q is neither true nor false", v)
+		p.fail(flag, "invalid value %q: use true or false", v)
 	}
 	return false
 }
 
-// union is all that is in any list, once, in order.
+// union returns the elements of all lists, each once, in order.
 func union(lists ...[]uint16) []uint16 {
 	set := map[uint16]bool{}
 	for _, l := range lists {

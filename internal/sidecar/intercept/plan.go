@@ -2,12 +2,12 @@ package intercept
 
 import "net/netip"
 
-// Chains that are jumped to.
+// Chains that other chains jump to.
 const (
-	chainInbound    = "inbound"      // which inbound connections are intercepted
-	chainInRedirect = "in_redirect"  // to Envoy's inbound listener
-	chainRedirect   = "out_redirect" // to Envoy's outbound listener
-	chainDivert     = "divert"       // TPROXY: packets of connections that Envoy has
+	chainInbound    = "inbound"      // selects the inbound connections to intercept
+	chainInRedirect = "in_redirect"  // redirects to Envoy's inbound listener
+	chainRedirect   = "out_redirect" // redirects to Envoy's outbound listener
+	chainDivert     = "divert"       // TPROXY: packets of connections that Envoy has accepted
 	chainTProxy     = "in_tproxy"    // TPROXY: new connections
 	chainDrop       = "drop_invalid"
 	chainDNS        = "dns"
@@ -16,17 +16,17 @@ const (
 
 const loopback = "lo"
 
-// Addresses with a meaning of their own.
+// Special addresses.
 var (
 	localhost4 = netip.MustParsePrefix("127.0.0.1/32")
 	localhost6 = netip.MustParsePrefix("::1/128")
-	// inboundSource is whom Envoy's connections to its own application come from, by which
-	// they are told from the application's own.
+	// inboundSource is the source of Envoy's connections to its application, which distinguishes them from the
+	// application's connections.
 	inboundSource4 = netip.MustParsePrefix("127.0.0.6/32")
 	inboundSource6 = netip.MustParsePrefix("::6/128")
 )
 
-// Plan is the rules for a configuration. It depends on nothing else.
+// Plan returns the rules for a configuration.
 func Plan(c *Config) *Ruleset {
 	p := &planner{Config: c, rules: &Ruleset{IPv6: c.IPv6}}
 	if c.Mode == ModeNone {
@@ -47,7 +47,7 @@ func Plan(c *Config) *Ruleset {
 	return p.rules
 }
 
-// leaveIPv6 ends with packets of IPv6 before all else: Envoy does not listen there.
+// leaveIPv6 skips IPv6 before all other rules: Envoy does not listen there.
 func (p *planner) leaveIPv6() {
 	for i := range p.rules.Chains {
 		if c := &p.rules.Chains[i]; c.Hook != "" {
@@ -61,8 +61,7 @@ type planner struct {
 	rules *Ruleset
 }
 
-// add makes a chain longer, and makes it where it is not there. Rules of IPv6 are left out
-// where there is none.
+// add appends rules to a chain, and creates the chain if needed. It skips rules of IPv6 if IPv6 is not intercepted.
 func (p *planner) add(table Table, name string, rules ...Rule) {
 	c := p.chain(table, name)
 	for _, r := range rules {
@@ -82,14 +81,14 @@ func (p *planner) chain(table Table, name string) *Chain {
 	return &p.rules.Chains[len(p.rules.Chains)-1]
 }
 
-// hooked makes a chain with which the kernel begins longer.
+// hooked appends rules to a chain that the kernel enters.
 func (p *planner) hooked(table Table, hook Hook, rules ...Rule) {
 	name := string(table) + "_" + string(hook)
 	p.add(table, name, rules...)
 	p.chain(table, name).Hook = hook
 }
 
-// planInbound: connections from elsewhere.
+// planInbound plans connections from other hosts.
 func (p *planner) planInbound() {
 	table := NAT
 	if p.Mode == ModeTProxy {
@@ -112,7 +111,7 @@ func (p *planner) planInbound() {
 	p.selectInbound(NAT, Rule{Proto: TCP, Do: jump(chainInRedirect)})
 }
 
-// leaveInterfaces ends with what goes over interfaces that are left alone.
+// leaveInterfaces skips packets of excluded interfaces.
 func (p *planner) leaveInterfaces(t Table) {
 	for _, i := range p.NotInterfaces {
 		p.hooked(t, Prerouting, Rule{In: i, Do: returns})
@@ -120,7 +119,7 @@ func (p *planner) leaveInterfaces(t Table) {
 	}
 }
 
-// virtualMachines: what comes from them is outbound.
+// virtualMachines makes connections from virtual machines outbound.
 func (p *planner) virtualMachines() {
 	for _, i := range p.Kubevirt {
 		if p.Outbound.All {
@@ -133,7 +132,7 @@ func (p *planner) virtualMachines() {
 	}
 }
 
-// selectInbound applies rules to the ports that are intercepted.
+// selectInbound applies rules to the intercepted ports.
 func (p *planner) selectInbound(table Table, rules ...Rule) {
 	p.add(table, chainInbound, Rule{Proto: TCP, DestPort: is[uint16](DefaultTunnelPort), Do: returns})
 	for _, port := range p.NotInboundPorts {
@@ -151,7 +150,7 @@ func (p *planner) selectInbound(table Table, rules ...Rule) {
 	}
 }
 
-// planOutbound: the connections that programs of this namespace open.
+// planOutbound plans connections that programs of this namespace open.
 func (p *planner) planOutbound() {
 	p.add(NAT, chainRedirect, Rule{Proto: TCP, Do: redirect(p.OutboundPort)})
 	for _, port := range p.NotOutboundPorts {
@@ -178,11 +177,12 @@ func (p *planner) planOutbound() {
 	p.selectOutbound()
 }
 
-// own is about the sidecar's connections, by one of their owner's ids:
-//   - to this host, but not by the loopback address: the application called a service, and this
-//     is the instance that was chosen. It is inbound, and the inbound listener's business.
-//   - of others to this host: they chose it themselves, and are left alone.
-//   - elsewhere: out.
+// own plans connections of the sidecar, by the id of their owner:
+//
+//   - to this host, but not to a loopback address: the application called a service, and this instance was chosen. The
+//     connection is inbound, and goes to the inbound listener.
+//   - of other programs to this host: unchanged.
+//   - to other hosts: unchanged.
 func (p *planner) own(owned func(*Rule, Cond[uint32]), id uint32) {
 	rule := func(r Rule, c Cond[uint32]) Rule {
 		owned(&r, c)
@@ -205,7 +205,7 @@ func (p *planner) own(owned func(*Rule, Cond[uint32]), id uint32) {
 	p.hooked(NAT, Output, rule(Rule{Do: returns}, is(id)))
 }
 
-// includesLoopback: loopback addresses are named among the ranges that are intercepted.
+// includesLoopback reports whether the intercepted ranges include loopback addresses.
 func (p *planner) includesLoopback() bool {
 	for _, r := range p.Outbound.List {
 		if r.Addr().IsLoopback() {
@@ -215,7 +215,7 @@ func (p *planner) includesLoopback() bool {
 	return false
 }
 
-// selectOutbound takes what is left, by ports and by ranges.
+// selectOutbound intercepts the remaining connections, by port and by range.
 func (p *planner) selectOutbound() {
 	if p.OutboundPorts.All {
 		p.hooked(NAT, Output, Rule{Proto: TCP, Do: jump(chainRedirect)})
@@ -231,8 +231,8 @@ func (p *planner) selectOutbound() {
 	}
 }
 
-// planInvalid drops packets out of a connection's window, which would make the kernel reset
-// it. It stands before all else in its table.
+// planInvalid drops packets out of a connection's window, for which the kernel would reset the connection. It comes
+// first in its table.
 func (p *planner) planInvalid() {
 	if !p.DropInvalid {
 		return

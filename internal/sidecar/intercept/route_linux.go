@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setRouting adds what `ip rule add fwmark 1337 lookup 133` and `ip route add local default dev
-// lo table 133` do, for one family, or takes it away. What is there already, or is not there,
-// is no error.
+// setRouting does the same as `ip rule add fwmark 1337 lookup 133` and `ip route add local default dev lo table 133`
+// for one family, or removes both. Existing or missing entries are not errors.
 func setRouting(f Family, add bool) error {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
@@ -26,7 +25,7 @@ func setRouting(f Family, add bool) error {
 			return err
 		}
 		_, err = conn.Execute(m)
-		for !add && err == nil && m.Header.Type == unix.RTM_DELRULE { // there may be more than one
+		for !add && err == nil && m.Header.Type == unix.RTM_DELRULE { // there may be several
 			_, err = conn.Execute(m)
 		}
 		switch {
@@ -39,8 +38,8 @@ func setRouting(f Family, add bool) error {
 	return nil
 }
 
-// setSource gives the loopback interface the IPv6 address by which Envoy calls the application,
-// or takes it away; that of IPv4 is there by itself.
+// setSource adds or removes the IPv6 address of the loopback interface from which Envoy calls the application. The
+// address of IPv4 needs no set-up.
 func setSource(add bool) error {
 	lo, err := net.InterfaceByName(loopback)
 	if err != nil {
@@ -76,7 +75,7 @@ func addressFamily(f Family) byte {
 	return unix.AF_INET
 }
 
-// message of the route family: a header, then attributes.
+// message is a message of the route family: a header, then attributes.
 func message(add bool, kinds [2]netlink.HeaderType, header []byte, attributes func(*netlink.AttributeEncoder)) (netlink.Message, error) {
 	kind, flags := kinds[1], netlink.Request|netlink.Acknowledge
 	if add {
@@ -95,7 +94,7 @@ const (
 	fraFwmark   = 10
 	fraTable    = 15
 	toTable     = 1
-	// priority of our rule: before the main table's, 32766.
+	// The rule comes before that of the main table, 32766.
 	rulePriority = 32765
 )
 

@@ -2,16 +2,15 @@ package intercept
 
 import "net/netip"
 
-// Ruleset is everything that the kernel is told.
+// Ruleset is everything that is set in the kernel.
 type Ruleset struct {
 	Chains []Chain
-	// Routing has packets with the mark routed to this host (TPROXY). The table of routes and
-	// the rule that leads there are the same for both families.
+	// Routing routes packets with the mark to this host (TPROXY). Both families have the same table of routes and rule.
 	Routing bool
 	IPv6    bool
 }
 
-// Table is one of netfilter's, in iptables' words: what the rules of a chain may do.
+// Table is a table of netfilter as in iptables. It determines what the rules of a chain may do.
 type Table string
 
 // The tables.
@@ -21,11 +20,10 @@ const (
 	Raw    Table = "raw"
 )
 
-// tables in the order in which a packet meets them the other way round: what a rule leads to
-// is there before it.
+// tables are in reverse order of a packet's way: the target of a rule exists before the rule.
 var tables = []Table{Raw, Mangle, NAT}
 
-// Hook is where the kernel begins with a chain; the others are jumped to.
+// Hook is where the kernel enters a chain. Chains without a hook are jumped to.
 type Hook string
 
 // The hooks.
@@ -34,15 +32,15 @@ const (
 	Output     Hook = "output"
 )
 
-// Chain is a list of rules, of which the first that matches and ends holds.
+// Chain is a list of rules. The first rule that matches and ends the chain applies.
 type Chain struct {
 	Table Table
-	Name  string // unique, with all tables
-	Hook  Hook   // empty: it is jumped to
+	Name  string // unique over all tables
+	Hook  Hook   // empty: other chains jump to it
 	Rules []Rule
 }
 
-// Rule is an action and what a packet must be like for it. Zero values match everything.
+// Rule is an action with conditions. A zero value matches everything.
 type Rule struct {
 	Family     Family
 	In, Out    string // interfaces
@@ -51,14 +49,14 @@ type Rule struct {
 	Dest       Cond[netip.Prefix]
 	SourcePort uint16
 	DestPort   Cond[uint16]
-	UID, GID   Cond[uint32] // of the socket's owner; packets that have none do not match
+	UID, GID   Cond[uint32] // of the socket's owner; packets without a socket do not match
 	Mark       Cond[uint32]
 	ConnMark   Cond[uint32]
 	State      State
 	Do         Action
 }
 
-// Family is a version of IP; zero is both.
+// Family is an IP version; zero means both.
 type Family int
 
 // The families.
@@ -68,7 +66,7 @@ const (
 	IP6 Family = 6
 )
 
-// Proto is a transport protocol; empty is any.
+// Proto is a transport protocol; empty means any.
 type Proto string
 
 // The protocols.
@@ -77,7 +75,7 @@ const (
 	UDP Proto = "udp"
 )
 
-// State is what connection tracking says of a packet; empty is anything.
+// State is a state of connection tracking; empty means any.
 type State string
 
 // The states.
@@ -86,7 +84,7 @@ const (
 	Invalid     State = "invalid"
 )
 
-// Cond is a condition that may not be set, or be the opposite.
+// Cond is a condition, which may be unset or negated.
 type Cond[T any] struct {
 	Set, Not bool
 	Value    T
@@ -95,29 +93,29 @@ type Cond[T any] struct {
 func is[T any](v T) Cond[T]  { return Cond[T]{Set: true, Value: v} }
 func not[T any](v T) Cond[T] { return Cond[T]{Set: true, Not: true, Value: v} }
 
-// Action is what becomes of a packet.
+// Action is what a rule does with a packet.
 type Action struct {
 	Kind  ActionKind
-	Chain string // Jump
-	Port  uint16 // Redirect, TProxy
-	Value uint32 // SetMark, TProxy: the mark; SetZone: the zone
+	Chain string // of Jump
+	Port  uint16 // of Redirect and TProxy
+	Value uint32 // the mark of SetMark and TProxy; the zone of SetZone
 }
 
-// ActionKind says what an action does.
+// ActionKind is the kind of an action.
 type ActionKind int
 
-// The actions. Those of marks and zones go on with the next rule.
+// Kinds of actions. After those of marks and zones the next rule follows.
 const (
 	Return ActionKind = iota
 	Accept
 	Drop
 	Jump
 	Redirect
-	TProxy      // to a port of this host, with the address kept; marks the packet, too
-	SetMark     // of the packet
-	SaveMark    // the packet's for its connection
-	RestoreMark // the connection's for the packet
-	SetZone     // of connection tracking
+	TProxy      // to a port of this host, with an unchanged address; also marks the packet
+	SetMark     // marks the packet
+	SaveMark    // copies the packet's mark to its connection
+	RestoreMark // copies the connection's mark to the packet
+	SetZone     // sets the zone of connection tracking
 )
 
 func jump(chain string) Action    { return Action{Kind: Jump, Chain: chain} }

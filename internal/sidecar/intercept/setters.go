@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// setters are the ways of setting rules. A ruleset without chains takes ours away.
+// setters are the functions that set rules. A ruleset without chains removes all rules.
 type setters struct {
 	nft      func(*Ruleset) error // in one transaction
-	nftThere func() (bool, error) // whether there are rules of ours in nftables
+	nftThere func() (bool, error) // whether nftables has rules of Moonsail
 
 	tables      func(context.Context, *Ruleset) error // one table after the other
-	tablesThere func(context.Context) bool            // whether there are rules of ours in iptables
+	tablesThere func(context.Context) bool            // whether iptables has rules of Moonsail
 
-	routes func(*Ruleset) error // what rules need besides
+	routes func(*Ruleset) error // policy routing and addresses
 }
 
 var ofKernel = setters{
@@ -23,8 +23,8 @@ var ofKernel = setters{
 	routes: setRoutes,
 }
 
-// apply sets all that rules are, or nothing: half of them would lead connections to nobody. What
-// was set is taken away even where ctx has ended.
+// apply sets all rules or none, because incomplete rules would redirect connections to a closed port. It removes
+// incomplete rules even if ctx has ended.
 func (s setters) apply(ctx context.Context, rules *Ruleset, b Backend) (Backend, error) {
 	used, err := b, s.routes(rules)
 	if err == nil {
@@ -36,10 +36,10 @@ func (s setters) apply(ctx context.Context, rules *Ruleset, b Backend) (Backend,
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWithin)
 	defer cancel()
 	left := s.undo(ctx)
-	if left == nil || forbidden(err) && forbidden(left) { // who may set none need not hear of it twice
+	if left == nil || forbidden(err) && forbidden(left) { // without permission there is nothing to report twice
 		return used, err
 	}
-	return used, errors.Join(err, fmt.Errorf("and some may be left: %w", left))
+	return used, errors.Join(err, fmt.Errorf("and some rules may be left: %w", left))
 }
 
 func (s setters) undo(ctx context.Context) error {
@@ -54,9 +54,8 @@ func (s setters) undo(ctx context.Context) error {
 	return errors.Join(by(NFTables, err), by(IPTables, s.tables(ctx, none)), s.routes(none))
 }
 
-// set sets rules, takes away those that were set the other way, and says with what. Auto asks the
-// kernel for all of them: one may have nftables without what a rule needs (nft_redir, nft_tproxy),
-// and then refuses the transaction as a whole.
+// set sets rules, removes those of the other backend, and returns the backend. Auto offers all rules to nftables: a
+// kernel without a needed module (nft_redir, nft_tproxy) refuses the transaction as a whole.
 func (s setters) set(ctx context.Context, rules *Ruleset, b Backend) (Backend, error) {
 	if b == IPTables {
 		return b, s.setTables(ctx, rules)
@@ -74,19 +73,18 @@ func (s setters) set(ctx context.Context, rules *Ruleset, b Backend) (Backend, e
 	return IPTables, nil
 }
 
-// setTables sets rules by iptables, and takes away what was set by nftables before: rules of both
-// would be in force.
+// setTables sets rules with iptables, and removes those of nftables: both would apply.
 func (s setters) setTables(ctx context.Context, rules *Ruleset) error {
 	if err := by(IPTables, s.tables(ctx, rules)); err != nil {
 		return err
 	}
 	if there, err := s.nftThere(); err != nil || !there {
-		return nil // a kernel without nftables has none of them
+		return nil // a kernel without nftables has no rules there
 	}
 	return by(NFTables, s.nft(&Ruleset{}))
 }
 
-// leaveTables takes away what was set by iptables before.
+// leaveTables removes the rules of iptables.
 func (s setters) leaveTables(ctx context.Context) error {
 	if !s.tablesThere(ctx) {
 		return nil

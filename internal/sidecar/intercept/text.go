@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// tableName is our table in nftables. Nothing else is in it, so that it can be replaced and
-// removed as a whole.
+// tableName is the table in nftables. It contains nothing else, so that it can be replaced and removed as a whole.
 const tableName = "moonsail"
 
-// bases says with what a hooked chain is declared. Raw and mangle come before translation of
-// addresses; what mangle's output changes has the packet routed anew.
+// bases are the declarations of hooked chains. Raw and mangle come before address translation. After a change in
+// mangle's output the kernel routes the packet again.
 var bases = map[Table]map[Hook]struct {
 	kind     string
 	priority int32
@@ -21,7 +20,7 @@ var bases = map[Table]map[Hook]struct {
 	Raw:    {Prerouting: {"filter", -300}, Output: {"filter", -300}},
 }
 
-// NFT is the rules as `nft -f` takes them: any of ours that are there are replaced.
+// NFT returns the rules in the format of `nft -f`. They replace existing ones.
 func (s *Ruleset) NFT() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "table inet %s\ndelete table inet %s\n", tableName, tableName)
@@ -67,7 +66,7 @@ func (r *Rule) nft() string {
 	return strings.Join(append(w, "counter", r.Do.nft(r.Family)), " ")
 }
 
-// alone: the rule is of one family, and says so by no address.
+// alone reports whether the rule applies to one family without an address that shows it.
 func (r *Rule) alone() bool { return r.Family != Any && !r.Dest.Set && !r.Source.IsValid() }
 
 func (a *Action) nft(f Family) string {

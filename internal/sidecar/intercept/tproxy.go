@@ -1,14 +1,14 @@
 package intercept
 
-// What TPROXY needs of routing: packets with the mark are this host's.
+// Routing for TPROXY: packets with the mark belong to this host.
 const (
-	inboundMark  = 1337 // of packets that are Envoy's, and of its connections to the application
-	outboundMark = 1338 // of Envoy's outbound connections that lead to this host
+	inboundMark  = 1337 // of packets for Envoy, and of its connections to the application
+	outboundMark = 1338 // of Envoy's outbound connections to this host
 	routeTable   = 133
 )
 
-// planTProxy: inbound connections come to Envoy's socket with their destination unchanged, so
-// that nothing is translated, and Envoy may call the application by its caller's address.
+// planTProxy delivers inbound connections to Envoy's socket with their original destination. Without address
+// translation Envoy can call the application from its client's address.
 func (p *planner) planTProxy() {
 	p.rules.Routing = true
 	p.add(Mangle, chainDivert, Rule{Do: setMark(inboundMark)}, Rule{Do: Action{Kind: Accept}})
@@ -17,19 +17,19 @@ func (p *planner) planTProxy() {
 		Rule{Family: IP4, Proto: TCP, Dest: not(localhost4), Do: to},
 		Rule{Family: IP6, Proto: TCP, Dest: not(localhost6), Do: to})
 	p.add(Mangle, chainInbound,
-		// It is Envoy's already.
+		// Packets of a connection that Envoy has accepted.
 		Rule{Proto: TCP, Mark: is[uint32](inboundMark), Do: returns},
 		Rule{Family: IP4, In: loopback, Proto: TCP, Source: inboundSource4, Do: returns},
 		Rule{Family: IP6, In: loopback, Proto: TCP, Source: inboundSource6, Do: returns},
-		// The application calls itself by its own address.
+		// The application calls itself at its own address.
 		Rule{In: loopback, Proto: TCP, Mark: not[uint32](outboundMark), Do: returns})
 	p.selectInbound(Mangle,
 		Rule{Proto: TCP, State: Established, Do: jump(chainDivert)},
 		Rule{Proto: TCP, Do: jump(chainTProxy)})
 }
 
-// planMarks has the answers of connections that Envoy opened by its caller's address come back
-// to Envoy, and tells Envoy's connections to this host from others'.
+// planMarks returns answers to connections that Envoy opened from its client's address to Envoy, and distinguishes
+// Envoy's connections to this host.
 func (p *planner) planMarks() {
 	p.hooked(Mangle, Prerouting, Rule{Proto: TCP, Mark: is[uint32](inboundMark), Do: Action{Kind: SaveMark}})
 	p.hooked(Mangle, Output, Rule{Out: loopback, Proto: TCP, Mark: is[uint32](inboundMark), Do: returns})

@@ -156,8 +156,8 @@ func TestAllRulesOrNone(t *testing.T) {
 		"Auto, IPv6 after IPv4":           {Auto, []string{"nft", "ip6tables-restore"}, false, "refused", nil},
 		"routes":                          {NFTables, []string{"routes"}, false, "refused", nil},
 		"nftables, with those of before":  {NFTables, []string{"nft"}, true, "refused", nil},
-		"those of nftables do not go":     {IPTables, []string{"nft-delete"}, true, "some may be left", []string{"nftables"}},
-		"Auto, those of before do not go": {Auto, []string{"nft", "nft-delete"}, true, "some may be left", []string{"nftables"}},
+		"those of nftables do not go":     {IPTables, []string{"nft-delete"}, true, "some rules may be left", []string{"nftables"}},
+		"Auto, those of before do not go": {Auto, []string{"nft", "nft-delete"}, true, "some rules may be left", []string{"nftables"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newNetfilter()

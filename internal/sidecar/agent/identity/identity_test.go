@@ -345,12 +345,12 @@ func TestMountedCertificates(t *testing.T) {
 
 func TestOptionErrors(t *testing.T) {
 	for want, o := range map[string]Options{
-		"correct --cert-ttl":  {TTL: time.Second},
-		"between 0 and 1":   {GraceRatio: 1},
-		"lower --cert-g":    {TTL: time.Minute, GraceRatio: 0.99},
-		"--rsa-key-size":    {RSABits: 1024},
-		"--xds-root-cert":   {RootsFile: "/nowhere"},
-		"no certificate in": {RootsFile: "identity_test.go"},
+		"correct --cert-ttl": {TTL: time.Second},
+		"between 0 and 1":    {GraceRatio: 1},
+		"lower --cert-g":     {TTL: time.Minute, GraceRatio: 0.99},
+		"--rsa-key-size":     {RSABits: 1024},
+		"--xds-root-cert":    {RootsFile: "/nowhere"},
+		"no certificate in":  {RootsFile: "identity_test.go"},
 	} {
 		_, err := New(o)
 		require.ErrorContains(t, err, want)

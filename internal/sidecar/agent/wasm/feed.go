@@ -15,7 +15,7 @@ import (
 
 // feed receives the control plane's plugins. Only Run's goroutine uses it.
 type feed struct {
-	cache   *ModuleCache
+	cache    *ModuleCache
 	versions map[string]string   // of plugins that are served in the control plane's version
 	fetching map[string]*attempt // attempts that have not ended, or not been collected
 	ended    chan struct{}       // holds one token after the end of an attempt

@@ -28,8 +28,8 @@ func (k *ModuleCache) Register(s grpc.ServiceRegistrar) {
 // stream is one subscription. Envoy opens one for each plugin.
 type stream struct {
 	cache *ModuleCache
-	out    extensionv3.ExtensionConfigDiscoveryService_StreamExtensionConfigsServer
-	name   string
+	out   extensionv3.ExtensionConfigDiscoveryService_StreamExtensionConfigsServer
+	name  string
 
 	nonce   int
 	sent    *served    // the version of the last nonce
