@@ -78,7 +78,7 @@ func TestInjectErrors(t *testing.T) {
 	require.Contains(t, errOut, "Deployment d: there is no spec")
 	for text, want := range map[string]string{
 		"a: 1\n---\nkind: Pod\nmetadata: {name: p\nspec: {}\n": "-f: is not valid YAML: did not find expected ',' or '}'\n  where: standard input:5",
-		"- a\n":     "document 1: is not an object",
+		"- a\n":     "document 1: not an object",
 		"# later\n": "no object found",
 	} {
 		out, errOut, status := runInject(t, text, "-f", "-")
