@@ -155,7 +155,7 @@ func unreachable(page string, err error) error {
 		err = cause.Err // without the method and address: Where has them
 	}
 	return &terminal.UserError{What: "no control plane answers", Where: page, Err: err,
-		Next: "start one with 'moonsail serve --config DIR', or set --address"}
+		Next: "start one (see 'moonsail serve --help'), or set --address"}
 }
 
 // refused returns the error for an answer that is not 200.

@@ -89,7 +89,7 @@ func TestNoControlPlane(t *testing.T) {
 	require.Equal(t, 1, status)
 	require.Contains(t, errOut, "error: no control plane answers: dial tcp")
 	require.Contains(t, errOut, "where: "+srv.URL+"/debug/changes")
-	require.Contains(t, errOut, "next:  start one with 'moonsail serve --config DIR'")
+	require.Contains(t, errOut, "next:  start one (see 'moonsail serve --help')")
 
 	status, _, errOut = moonsail(t, "changes", "--address", "%zz")
 	require.Equal(t, 2, status)
