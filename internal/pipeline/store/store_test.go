@@ -27,7 +27,7 @@ func TestApplyNumbersChanges(t *testing.T) {
 	require.Nil(t, changes[0].Old)
 
 	second, changes := s.Apply([]Event{put(service("a", "1"))})
-	require.Same(t, first, second, "an equal version is no change")
+	require.Same(t, first, second, "an equal version changes nothing")
 	require.Empty(t, changes)
 
 	third, changes := s.Apply([]Event{put(service("a", "2")), {Key: service("b", "").Key}})
