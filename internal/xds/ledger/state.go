@@ -215,7 +215,7 @@ func (st *streamState) changesCompleteUpTo(k kind) model.Revision {
 // onlyHeldRemain reports whether removals of clusters, and with them of endpoints, wait only for
 // resources that are held. Like these, they then count as settled.
 func (st *streamState) onlyHeldRemain() bool {
-	return len(st.watches[cds].held)+len(st.watches[lds].held)+len(st.watches[rds].held)+len(st.watches[vhds].held) > 0 &&
+	return st.refused > 0 && len(st.watches[cds].held)+len(st.watches[lds].held)+len(st.watches[rds].held)+len(st.watches[vhds].held) > 0 &&
 		min(st.completeUpTo(lds, false), st.completeUpTo(rds, false), st.completeUpTo(vhds, false)) == always
 }
 

@@ -148,6 +148,9 @@ func (st *streamState) HasSince(t resource.Type, name string, rev model.Revision
 
 // Refuses reports whether any resource is held back.
 func (st *streamState) Refuses() bool {
+	if st.refused == 0 {
+		return false // without looking at every watch
+	}
 	for k := range kinds {
 		if len(st.watches[k].held) > 0 {
 			return true
