@@ -7,7 +7,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/pipeline/derive"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/gateway"
 )
 
 // routeConditions is the status of a route for its parents, or of a policy for its ancestors.
@@ -52,13 +52,13 @@ func (w *gatewayWorld) parent(k model.Key, o gatewayObject, p *gatewayapi.Parent
 	if p.IsService() {
 		return w.serviceParent(k, o, p, taken)
 	}
-	gateway := model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}
-	of := w.objects[gateway].Refs
+	parent := model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}
+	of := w.objects[parent].Refs
 	if !p.IsGateway() || of == nil || of.Gateway == nil {
 		return "", taken
 	}
 	listeners, reason := w.attach(k, o.Route, p, of.Gateway)
-	if reason != derive.Attached {
+	if reason != gateway.Attached {
 		return of.Gateway.Controller, condition{typeAccepted, false, reason.String(), notAttached(reason, k)}
 	}
 	if !taken.ok {
@@ -67,7 +67,7 @@ func (w *gatewayWorld) parent(k model.Key, o gatewayObject, p *gatewayapi.Parent
 	for _, l := range listeners {
 		attached[listenerKey{p.Namespace + "/" + p.Name, l}] = true
 	}
-	w.reach(k, o.Route, gateway)
+	w.reach(k, o.Route, parent)
 	return of.Gateway.Controller, taken
 }
 
@@ -96,16 +96,16 @@ func (w *gatewayWorld) serviceParent(k model.Key, o gatewayObject, p *gatewayapi
 
 // attach returns the listeners of a Gateway that take a route; if none does, the reason of the one that came closest.
 // derive decides it.
-func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi.ParentRef, g *gatewayapi.GatewayRef) (listeners []string, reason derive.AttachReason) {
-	gateway := &model.Gateway{Meta: model.Meta{Key: model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}}}
+func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi.ParentRef, g *gatewayapi.GatewayRef) (listeners []string, reason gateway.AttachReason) {
+	parent := &model.Gateway{Meta: model.Meta{Key: model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}}}
 	route := &model.VirtualService{Meta: model.Meta{Key: k}, Gateways: []string{p.GatewayName()}, Hosts: r.Hostnames}
 	for i := range g.Listeners {
 		server := g.Listeners[i].Server(p.Namespace)
 		if server.Namespaces != nil && server.Namespaces.Matches(w.labelsOf(k.Namespace)) {
 			server = server.Admit([]string{k.Namespace})
 		}
-		a := derive.Attach(gateway.ServerNames(server), server, route)
-		if reason = max(reason, a.Reason); a.Reason == derive.Attached {
+		a := gateway.Attach(parent.ServerNames(server), server, route)
+		if reason = max(reason, a.Reason); a.Reason == gateway.Attached {
 			listeners = append(listeners, g.Listeners[i].Name)
 		}
 	}
@@ -113,11 +113,11 @@ func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi
 }
 
 // notAttached returns the message about a route that no listener takes.
-func notAttached(reason derive.AttachReason, route model.Key) string {
+func notAttached(reason gateway.AttachReason, route model.Key) string {
 	switch reason {
-	case derive.NotAllowedByListeners:
+	case gateway.NotAllowedByListeners:
 		return fmt.Sprintf("no listener takes routes of kind %s from namespace %s: change allowedRoutes of the Gateway", route.Kind, route.Namespace)
-	case derive.NoMatchingListenerHostname:
+	case gateway.NoMatchingListenerHostname:
 		return "no hostname of the route matches a listener: change hostnames, or the listener's hostname"
 	}
 	return "the Gateway has no such listener: correct sectionName and port of the parentRef"

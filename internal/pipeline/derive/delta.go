@@ -1,12 +1,18 @@
 package derive
 
 import (
+	"github.com/moonsail/moonsail/internal/pipeline/derive/inbound"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
-// Delta is what differs in a scope since it was derived last: views by resource name, nil
-// for what is gone.
+// GroupKey identifies a proxy group. Proxies with equal keys receive the same configuration.
+type GroupKey = index.GroupKey
+
+// ShardedRoutes is a set of route configurations that are served in shards.
+type ShardedRoutes = index.ShardedRoutes
+
+// Delta is what differs in a group since its last derivation: values by resource name, nil for what is gone.
 type Delta struct {
 	Clusters     map[string]*ir.Cluster
 	Endpoints    map[string]*ir.Endpoints
@@ -18,11 +24,11 @@ type Delta struct {
 	Names        map[string]*ir.Names       // by host
 	Extensions   map[string]*ir.Wasm        // plugins whose modules agents fetch
 	Bootstraps   map[string]*ir.Bootstrap
-	// Unfetched are the plugins whose modules nobody fetches for the scope's proxies, until others
-	// are given; nil: as before.
+	// Unfetched are the plugins whose modules the agents of the group's proxies cannot fetch. They count until a later delta
+	// replaces them; nil: as before.
 	Unfetched []string
-	// Patches are what EnvoyFilters change of these and of all later views of the scope, until
-	// others are given; nil: as before.
+	// Patches are what EnvoyFilters change of these and of all later values of the group. They count until a later delta
+	// replaces them; nil: as before.
 	Patches *ir.Patches
 }
 
@@ -46,8 +52,27 @@ func (d *Delta) Len() int {
 	return n
 }
 
-// GroupKey identifies a proxy group. Proxies with equal keys receive the same configuration.
-type GroupKey = index.GroupKey
+// addListener adds a listener; nil: there is none.
+func (d *Delta) addListener(l *ir.Listener) {
+	if l != nil {
+		d.Listeners[l.Name] = l
+	}
+}
 
-// ShardedRoutes is a set of route configurations that are served in shards.
-type ShardedRoutes = index.ShardedRoutes
+// replaceInbound replaces everything inbound; was is nil at first.
+func (d *Delta) replaceInbound(was, now *inbound.Output) {
+	if was != nil {
+		for n := range was.Clusters {
+			d.Clusters[n] = nil
+		}
+		for n := range was.Listeners {
+			d.Listeners[n] = nil
+		}
+	}
+	for n, c := range now.Clusters {
+		d.Clusters[n] = c
+	}
+	for n, l := range now.Listeners {
+		d.Listeners[n] = l
+	}
+}

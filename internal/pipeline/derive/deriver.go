@@ -7,11 +7,12 @@ import (
 	"sync"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/endpoint"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// Deriver keeps the views of all scopes up to date with the store. One goroutine uses it.
+// Deriver keeps the configuration of all open groups up to date with the store. One goroutine uses it.
 type Deriver struct {
 	index    *index.Index
 	groups   map[GroupKey]*proxyGroup
@@ -19,38 +20,37 @@ type Deriver struct {
 	sharding Sharding
 }
 
-// New makes a deriver without scopes that derives up to workers scopes at a time.
+// New makes a deriver without groups. It derives up to workers groups at a time.
 func New(mesh *model.Mesh, workers int) *Deriver {
 	return &Deriver{index: index.New(mesh), groups: map[GroupKey]*proxyGroup{}, workers: max(1, workers), sharding: AutoSharding}
 }
 
-// SetSharding replaces AutoSharding; before scopes are opened.
+// SetSharding replaces AutoSharding. It must be called before groups are opened.
 func (d *Deriver) SetSharding(by Sharding) { d.sharding = by }
 
-// ShardedIn are the route configurations that an open scope has in buckets, or had so until they went, and
-// the listener that asks for them.
+// ShardedIn are the route configurations that an open group has in shards, or had in shards until they went, and the
+// listener that asks for shards.
 func (d *Deriver) ShardedIn(k GroupKey) ShardedRoutes {
-	if s := d.groups[k]; s != nil && s.split != nil {
-		return s.split.names()
+	if g := d.groups[k]; g != nil && g.shards != nil {
+		return g.shards.names()
 	}
 	return ""
 }
 
-// Keeps tells whether an open scope has route configurations in buckets only because its proxies
-// have looked for them before.
+// Keeps reports whether an open group has some route configuration in shards only because its proxies used these before.
 func (d *Deriver) Keeps(k GroupKey) bool {
-	s := d.groups[k]
-	return s != nil && s.split != nil && s.split.keeps()
+	g := d.groups[k]
+	return g != nil && g.shards != nil && g.shards.keeps()
 }
 
-// Index is what Keys are asked of. Apply changes it.
+// Index answers which groups a proxy belongs to. Apply changes it.
 func (d *Deriver) Index() *index.Index { return d.index }
 
-// Update is what a batch has done.
+// Update is the result of a batch.
 type Update struct {
-	// Deltas are those of the scopes that differ.
+	// Deltas are those of the groups that differ.
 	Deltas map[GroupKey]*Delta
-	// Rekey tells which proxies may belong to other scopes than before; nil: none.
+	// Rekey reports which proxies may belong to other groups than before; nil: none.
 	Rekey func(*model.Proxy) bool
 }
 
@@ -58,116 +58,84 @@ type Update struct {
 func (d *Deriver) Apply(changes []store.Change) Update {
 	t := d.index.Apply(changes)
 	var affected []*proxyGroup
-	for _, s := range d.groups {
+	for _, g := range d.groups {
 		if t.Mesh || len(t.Sidecars) > 0 {
-			d.reset(s, t.Mesh)
+			d.reset(g, t.Mesh)
 		}
-		s.touch(t)
-		if s.dirty.any() {
-			affected = append(affected, s)
+		g.touch(t)
+		if g.dirty.any() {
+			affected = append(affected, g)
 		}
 	}
 	return Update{Deltas: d.derive(affected), Rekey: d.index.Rekey(t)}
 }
 
-// derive derives scopes side by side; they share nothing but the index, which noIdentities
-// changes meanwhile.
-func (d *Deriver) derive(scopes []*proxyGroup) map[GroupKey]*Delta {
-	memo := newEndpointMemo()
-	deltas := make([]*Delta, len(scopes))
+// derive derives groups in parallel. They share only the index, which does not change meanwhile.
+func (d *Deriver) derive(groups []*proxyGroup) map[GroupKey]*Delta {
+	memo := endpoint.NewMemo()
+	deltas := make([]*Delta, len(groups))
 	var wg sync.WaitGroup
 	limit := make(chan struct{}, d.workers)
-	for i, s := range scopes {
-		if len(scopes) == 1 || d.workers == 1 {
-			deltas[i] = s.derive(d.index, memo)
+	for i, g := range groups {
+		if len(groups) == 1 || d.workers == 1 {
+			deltas[i] = g.derive(d.index, memo)
 			continue
 		}
 		limit <- struct{}{}
 		wg.Go(func() {
-			deltas[i] = s.derive(d.index, memo)
+			deltas[i] = g.derive(d.index, memo)
 			<-limit
 		})
 	}
 	wg.Wait()
-	out := make(map[GroupKey]*Delta, len(scopes))
-	for i, s := range scopes {
+	out := make(map[GroupKey]*Delta, len(groups))
+	for i, g := range groups {
 		if deltas[i].Len() > 0 {
-			out[s.Key] = deltas[i]
+			out[g.Key] = deltas[i]
 		}
 	}
 	return out
 }
 
-// Open makes a scope, and gives all that it has; nil where it is open already.
+// Open makes a group, and returns everything that it has; nil: the group is open already.
 func (d *Deriver) Open(k GroupKey) *Delta {
 	if d.groups[k] != nil {
 		return nil
 	}
-	s := newProxyGroup(k, d.index.Sidecar(k.Sidecar), d.sharding)
-	d.groups[k] = s
-	s.markAll(d.index)
-	return s.derive(d.index, newEndpointMemo())
+	g := newProxyGroup(k, d.index.Sidecar(k.Sidecar), d.sharding)
+	d.groups[k] = g
+	g.markAll(d.index)
+	return g.derive(d.index, endpoint.NewMemo())
 }
 
-// Close forgets a scope.
+// Close forgets a group.
 func (d *Deriver) Close(k GroupKey) { delete(d.groups, k) }
 
-// Groups lists the open scopes, by name.
+// Groups lists the open groups, by name.
 func (d *Deriver) Groups() []GroupKey {
 	return slices.SortedFunc(maps.Keys(d.groups), func(a, b GroupKey) int {
 		return strings.Compare(a.String(), b.String())
 	})
 }
 
-// reset puts a scope's Sidecar in force where it has changed, or the mesh's configuration:
-// all that was visible or is now may differ. A scope whose Sidecar has gone stays under it:
-// its proxies belong to other scopes from this batch on.
-func (d *Deriver) reset(s *proxyGroup, mesh bool) {
-	now := d.index.Sidecar(s.Key.Sidecar)
+// reset puts a new version of a group's Sidecar, or of the mesh's configuration, in force. Everything that was visible or is
+// visible now may differ. A group keeps a Sidecar that is gone: its proxies belong to other groups from this batch on.
+func (d *Deriver) reset(g *proxyGroup, mesh bool) {
+	now := d.index.Sidecar(g.Key.Sidecar)
 	if now == nil {
-		now = s.Sidecar
+		now = g.Sidecar
 	}
-	if now == s.Sidecar && !mesh {
+	if now == g.Sidecar && !mesh {
 		return
 	}
-	s.SetSidecar(now)
-	s.askForIngress()
-	for h := range s.hosts {
-		s.mark(hostUnit(h))
+	g.SetSidecar(now)
+	g.replaceIngressSecrets()
+	for h := range g.hosts {
+		g.mark(hostUnit(h))
 	}
-	for h := range s.named {
-		s.mark(hostUnit(h))
+	for h := range g.agent.names {
+		g.mark(hostUnit(h))
 	}
-	s.markListeners()
-	s.markAll(d.index)
-}
-
-// markAll makes everything dirty that a group may see.
-func (s *proxyGroup) markAll(x *index.Index) {
-	host := func(h model.Host) { s.mark(hostUnit(h)) }
-	switch {
-	case s.Key.Names && s.Key.Inbound:
-		return
-	case s.Key.Names:
-		x.SeenServices(s.Client, host)
-		return
-	case s.Key.Extensions:
-		s.mark(unit{kind: unitWasm})
-		s.mark(unit{kind: unitPatches})
-		return
-	}
-	s.mark(unit{kind: unitTelemetry})
-	s.mark(unit{kind: unitWasm})
-	s.mark(unit{kind: unitPatches})
-	if s.Key.Inbound {
-		s.mark(unit{kind: unitInbound})
-		return
-	}
-	s.mark(unit{kind: unitFixed})
-	if s.router != nil {
-		x.SeenServices(s.Client, host)
-		s.markRouter(x)
-		return
-	}
-	x.VisibleHosts(s.Client, host)
+	g.markListeners()
+	g.markAll(d.index)
 }

@@ -73,7 +73,7 @@ func TestASidecarThatChangesChangesItsSecrets(t *testing.T) {
 	delta := d.Apply(changes).Deltas[k]
 	require.Contains(t, delta.Secrets, keyOfAPI)
 	require.Nil(t, delta.Secrets[keyOfAPI])
-	require.Empty(t, d.groups[k].secretRefs)
+	require.Empty(t, d.groups[k].secrets)
 	without, _ := d.Index().Keys(webProxy("shop", "web", true))
 	require.Empty(t, without.Account, "service accounts tell proxies apart no more")
 }

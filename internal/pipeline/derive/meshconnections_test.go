@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/policy"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
@@ -22,7 +23,7 @@ func TestMeshConnections(t *testing.T) {
 	outbound, inbound := d.Index().Keys(webProxy("shop", "web", true))
 	before := d.Open(outbound).Listeners["10.9.0.1_80"]
 	require.True(t, before.ContinueOnTimeout)
-	require.Equal(t, inspectTimeout, before.InspectTimeout)
+	require.Equal(t, policy.InspectTimeout, before.InspectTimeout)
 	d.Open(inbound)
 
 	config := func(detection time.Duration) *model.MeshConfig {

@@ -2,155 +2,231 @@ package derive
 
 import (
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/dns"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/endpoint"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/inbound"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
-	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/outbound"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/policy"
 )
 
-// proxyGroup is the derived state of one GroupKey.
+// proxyGroup is the derived state of one group. One goroutine at a time derives it.
+//
+// What each unit gives is computed by functions of the subpackages. The group keeps what it needs to take a result back,
+// and decides which other units a new result makes dirty.
 type proxyGroup struct {
 	*index.Client // fixed, except for a change of its Sidecar
 
-	// Touched only by whoever derives the scope: one goroutine at a time.
 	dependents *index.Dependents[unit]
-	hosts      map[model.Host]*hostState
-	refs       map[model.Host]*index.OriginCounts // hosts that others route to, however egress is narrowed
-	listeners  map[ir.ListenerKey]*listenerClaims
-	domains    map[domainKey][]model.Host     // who wants a domain of a route configuration
-	routeUses  map[ir.ListenerKey]routeUse    // which route configuration a listener uses
-	routeUsers map[string]routeUsers          // how many listeners use a route configuration
-	served     map[model.Host][]string        // EDS resources by host
-	inbound    *Delta                         // what the inbound unit gave last
-	split      *sharder                       // nil: route configurations are served whole
-	plugins    []*model.WasmPlugin            // in force, in order
-	telemetry  *ir.Telemetry                  // what listeners tell; all share it
-	observed   *model.Origins                 // that telemetry is made from
-	collectors []model.Host                   // services that telemetry goes to
-	patches    *ir.Patches                    // that are in force; nil: not known yet
-	addedHosts map[string][]string            // resource names of virtual hosts that patches add, by route configuration
-	extensions map[string]bool                // plugins that are out, by name
-	bootstraps map[string]bool                // likewise
-	named      map[model.Host]bool            // hosts whose names are out
-	secretRefs map[string]*index.OriginCounts // hosts whose clusters ask for a secret
-	ingress    []secretRef                    // secrets that the Sidecar's own listeners ask for
-	router     *router                        // nil: the scope is not one of routers
-	egressRef  model.Host                     // of the Sidecar's egress proxy, as it is counted in refs
-	egressFrom *model.Origins                 // likewise
-	out        *Delta
 	dirty      dirtyUnits
+	out        *Delta // since the last derivation
+
+	hosts     hostStates
+	listeners listenerDemands
+	domains   domainOwners
+	routes    routeUses
+	refs      originCounts[model.Host] // hosts that others route to, however egress is narrowed
+	secrets   originCounts[string]     // what asks for a secret, by its name
+	served    map[model.Host][]string  // EDS resources by host
+	inbound   *inbound.Output          // the last one
+	filters   policy.Filters           // of all listeners
+	fixed     fixedRefs                // what counts in refs and secrets beside hosts
+	patches   patchState
+	agent     agentState
+	router    *router  // nil: the group is not one of gateways
+	shards    *sharder // nil: route configurations are served whole
 }
 
-// domainKey is a domain of one route configuration.
-type domainKey struct{ routeConfig, domain string }
+// originCounts counts uses by name, with the origins of each use.
+type originCounts[K comparable] map[K]*index.OriginCounts
+
+// fixedRefs are uses of hosts and secrets that come from no host.
+type fixedRefs struct {
+	collectors []model.Host       // services that receive telemetry
+	egress     model.Host         // of the Sidecar's egress proxy
+	egressFrom *model.Origins     // of the use of egress
+	ingress    []policy.SecretRef // of the Sidecar's own listeners
+	gatewayTLS []policy.SecretRef // of a gateway's servers
+}
+
+// agentState is what a sidecar's agent has received: names of resources, to take them back.
+type agentState struct {
+	names      map[model.Host]bool
+	extensions map[string]bool
+	bootstraps map[string]bool
+}
 
 func newProxyGroup(k GroupKey, sidecar *model.Sidecar, by Sharding) *proxyGroup {
-	s := &proxyGroup{
-		Client: index.NewClient(k, sidecar), dependents: index.NewDependents[unit](),
-		hosts:      map[model.Host]*hostState{},
-		refs:       map[model.Host]*index.OriginCounts{},
-		listeners:  map[ir.ListenerKey]*listenerClaims{},
-		domains:    map[domainKey][]model.Host{},
-		routeUses:  map[ir.ListenerKey]routeUse{},
-		routeUsers: map[string]routeUsers{},
-		served:     map[model.Host][]string{},
-		secretRefs: map[string]*index.OriginCounts{},
-		named:      map[model.Host]bool{},
-		out:        newDelta(),
+	g := &proxyGroup{
+		Client: index.NewClient(k, sidecar), dependents: index.NewDependents[unit](), out: newDelta(),
+		hosts:     hostStates{},
+		listeners: listenerDemands{},
+		domains:   domainOwners{},
+		routes:    newRouteUses(),
+		refs:      originCounts[model.Host]{},
+		secrets:   originCounts[string]{},
+		served:    map[model.Host][]string{},
+		agent:     agentState{names: map[model.Host]bool{}},
+		shards:    newSharder(by, &k),
 	}
-	if k.Type == model.ProxyRouter && !k.Names {
-		s.router = newRouter()
+	if k.IsRouter() {
+		g.router = newRouter()
 	}
-	s.split = newSharder(by, &k)
-	s.askForIngress()
-	return s
+	g.replaceIngressSecrets()
+	return g
 }
 
-// derive works until nothing is dirty and gives what differs. The order of units within a
-// kind does not matter: each depends only on the index and on the kinds before.
-func (s *proxyGroup) derive(x *index.Index, memo *endpointMemo) *Delta {
-	if s.Key.Names || s.Key.Extensions {
-		return s.deriveForAgent(x)
+// derive works until nothing is dirty, and returns what differs. The order of units of one kind does not matter: each
+// depends only on the index and on the kinds before.
+func (g *proxyGroup) derive(x *index.Index, memo *endpoint.Memo) *Delta {
+	if g.Key.Names || g.Key.Extensions {
+		return g.deriveForAgent(x)
 	}
-	s.deriveGround(x)
-	s.deriveHosts(x)
-	s.each(x, unitEndpoints, func(r *index.Reader, u unit) { s.deriveEndpoints(r, u.host(), memo) })
-	s.each(x, unitSecret, func(r *index.Reader, u unit) { s.deriveSecret(r, u.name) })
-	s.deriveListeners(x)
-	s.each(x, unitInbound, func(r *index.Reader, _ unit) { s.deriveInbound(r) })
-	out := s.takeOut()
-	if s.split != nil {
-		s.split.cut(out)
+	g.each(x, unitPatches, func(r *index.Reader, _ unit) { g.derivePatches(r) })
+	g.each(x, unitTelemetry, func(r *index.Reader, _ unit) { g.deriveTelemetry(r) })
+	g.each(x, unitWasm, func(r *index.Reader, _ unit) { g.derivePlugins(r) })
+	g.each(x, unitFixed, func(r *index.Reader, _ unit) { g.deriveFixed(r.Mesh()) })
+	g.each(x, unitGateways, func(r *index.Reader, _ unit) { g.deriveGateways(r) })
+	g.deriveHosts(x)
+	g.each(x, unitEndpoints, func(r *index.Reader, u unit) { g.deriveEndpoints(r, u.host(), memo) })
+	g.each(x, unitSecret, func(r *index.Reader, u unit) { g.deriveSecret(r, u.name) })
+	g.deriveListeners(x)
+	g.each(x, unitInbound, func(r *index.Reader, _ unit) {
+		now := inbound.Derive(r, &g.filters)
+		g.out.replaceInbound(g.inbound, now)
+		g.inbound = now
+	})
+	out := g.out
+	g.out = newDelta()
+	if g.shards != nil {
+		g.shards.cut(out)
 	}
 	return out
 }
 
-// deriveGround derives what hosts and listeners are made with: first what EnvoyFilters change.
-func (s *proxyGroup) deriveGround(x *index.Index) {
-	s.each(x, unitPatches, func(r *index.Reader, _ unit) { s.derivePatches(r) })
-	s.each(x, unitTelemetry, func(r *index.Reader, _ unit) { s.deriveTelemetry(r) })
-	s.each(x, unitWasm, func(r *index.Reader, _ unit) { s.deriveWasm(r) })
-	s.each(x, unitFixed, func(r *index.Reader, _ unit) { s.deriveFixed(r) })
-	s.each(x, unitGateways, func(r *index.Reader, _ unit) { s.deriveGateways(r) })
-}
-
-// deriveHosts derives hosts until none brings another into sight, and then what their virtual hosts share.
-func (s *proxyGroup) deriveHosts(x *index.Index) {
+// deriveHosts derives hosts until none makes another one needed, and then what their virtual hosts share.
+func (g *proxyGroup) deriveHosts(x *index.Index) {
 	for more := true; more; {
-		more = s.each(x, unitHost, func(r *index.Reader, u unit) { s.replaceHost(u.host(), s.deriveHost(r, u.host())) })
+		more = g.each(x, unitHost, func(r *index.Reader, u unit) {
+			g.replaceHost(u.host(), outbound.Host(r, u.host(), g.refs[u.host()]))
+		})
 	}
-	if s.router != nil {
-		s.deriveRouter(x)
+	if g.router != nil {
+		g.each(x, unitGatewayHost, func(r *index.Reader, u unit) { g.deriveGatewayHost(r, u) })
+		for _, u := range g.dirty.take(unitRouteConfig) {
+			g.deriveGatewayRoutes(u.name)
+		}
 	}
-	for _, u := range s.dirty.take(unitDomains) {
-		s.resettle(x.NewReader(s.Client), u.host())
+	for _, u := range g.dirty.take(unitDomains) {
+		g.resettle(x.NewReader(g.Client), u.host())
 	}
-	if s.split != nil {
-		s.resplit(x)
+	if g.shards != nil {
+		g.reshard(x)
 	}
 }
 
-func (s *proxyGroup) deriveListeners(x *index.Index) {
-	if s.router != nil {
-		s.each(x, unitListener, func(r *index.Reader, u unit) { s.deriveGatewayListener(r, u.listener()) })
+func (g *proxyGroup) deriveListeners(x *index.Index) {
+	if g.router != nil {
+		g.each(x, unitListener, func(r *index.Reader, u unit) { g.deriveGatewayListener(r, u.listener()) })
 		return
 	}
-	for _, u := range s.dirty.take(unitListener) {
-		s.deriveListener(x.Mesh(), u.listener())
+	for _, u := range g.dirty.take(unitListener) {
+		g.deriveListener(x.Mesh(), u.listener())
 	}
 }
 
-// deriveForAgent is derive for what a sidecar's agent asks for itself.
-func (s *proxyGroup) deriveForAgent(x *index.Index) *Delta {
-	s.each(x, unitHost, func(r *index.Reader, u unit) { s.deriveNames(r, u.host()) })
-	s.each(x, unitWasm, func(r *index.Reader, _ unit) { s.deriveExtensions(r) })
-	s.each(x, unitPatches, func(r *index.Reader, _ unit) { s.deriveBootstraps(r) })
-	return s.takeOut()
-}
-
-// each derives the dirty units of a kind, in no order, and tells whether there were any.
-func (s *proxyGroup) each(x *index.Index, kind unitKind, f func(*index.Reader, unit)) bool {
-	units := s.dirty.take(kind)
+// each derives the dirty units of a kind, in no order, and reports whether there were any.
+func (g *proxyGroup) each(x *index.Index, kind unitKind, f func(*index.Reader, unit)) bool {
+	units := g.dirty.take(kind)
 	for _, u := range units {
-		s.run(x, u, f)
+		r := x.NewReader(g.Client)
+		f(r, u)
+		if u.kind == unitHost && !g.Key.Names && g.hosts[u.host()] == nil && g.refs[u.host()].Total() == 0 {
+			r.ForgetFacts() // the host is not visible: touch marks it when it becomes visible
+		}
+		g.dependents.Replace(u, r.Facts())
 	}
 	return len(units) > 0
 }
 
-func (s *proxyGroup) run(x *index.Index, u unit, f func(*index.Reader, unit)) {
-	r := x.NewReader(s.Client)
-	f(r, u)
-	if u.kind == unitHost && !s.Key.Names && s.hosts[u.host()] == nil && s.refs[u.host()].Total() == 0 {
-		// Nobody sees the host: touch finds it should it come into sight.
-		r.ForgetFacts()
+// deriveEndpoints makes the EDS resources of one host.
+func (g *proxyGroup) deriveEndpoints(r *index.Reader, h model.Host, memo *endpoint.Memo) {
+	for _, cluster := range g.served[h] {
+		g.out.Endpoints[cluster] = nil
 	}
-	s.dependents.Replace(u, r.Facts())
+	delete(g.served, h)
+	host := g.hosts[h]
+	if host == nil || len(host.Endpoints) == 0 {
+		return
+	}
+	set := r.Endpoints(host.Service)
+	for _, plan := range host.Endpoints {
+		g.out.Endpoints[plan.Cluster] = memo.Get(g.Client, host.Service, set, plan)
+		g.served[h] = append(g.served[h], plan.Cluster)
+	}
 }
 
-// mark makes a unit dirty.
-func (s *proxyGroup) mark(u unit) { s.dirty.mark(u) }
+// deriveSecret makes a secret that the group asks for.
+func (g *proxyGroup) deriveSecret(r *index.Reader, name string) {
+	g.out.Secrets[name] = nil
+	refs := g.secrets[name]
+	if refs.Total() == 0 {
+		return
+	}
+	granted := func(name string) bool { return g.router != nil && g.router.plan.Granted[name] }
+	if v := policy.Secret(r, name, granted); v != nil {
+		r.Used.AddAll(refs.Origins())
+		v.Made = r.MadeSince(0)
+		g.out.Secrets[name] = v
+	}
+}
 
-// takeOut takes what differs.
-func (s *proxyGroup) takeOut() *Delta {
-	out := s.out
-	s.out = newDelta()
+// deriveForAgent is derive for what a sidecar's agent asks for itself.
+func (g *proxyGroup) deriveForAgent(x *index.Index) *Delta {
+	g.each(x, unitHost, func(r *index.Reader, u unit) { g.agent.deriveNames(g.out, r, u.host()) })
+	g.each(x, unitWasm, func(r *index.Reader, _ unit) {
+		g.agent.extensions = replaceAll(g.out.Extensions, g.agent.extensions, policy.Extensions(r))
+	})
+	g.each(x, unitPatches, func(r *index.Reader, _ unit) {
+		g.agent.bootstraps = replaceAll(g.out.Bootstraps, g.agent.bootstraps, policy.Bootstraps(r))
+	})
+	out := g.out
+	g.out = newDelta()
 	return out
+}
+
+// replaceAll puts out what there is now, and takes back what is gone. It returns the names of what is out.
+func replaceAll[V any](out map[string]*V, was map[string]bool, now map[string]*V) map[string]bool {
+	names := map[string]bool{}
+	for name, v := range now {
+		names[name], out[name] = true, v
+	}
+	for name := range was {
+		if !names[name] {
+			out[name] = nil
+		}
+	}
+	return names
+}
+
+// deriveNames makes what the DNS proxy answers for a host.
+func (a *agentState) deriveNames(out *Delta, r *index.Reader, h model.Host) {
+	svc := r.Service(h)
+	if svc == nil || !r.Sees(svc) {
+		if a.names[h] {
+			out.Names[string(h)] = nil
+			delete(a.names, h)
+		}
+		r.ForgetFacts() // touch marks the host when it becomes visible
+		return
+	}
+	v := dns.Names(r, svc)
+	if v == nil && a.names[h] {
+		out.Names[string(h)] = nil
+		delete(a.names, h)
+	}
+	if v != nil {
+		out.Names[string(h)] = v
+		a.names[h] = true
+	}
 }

@@ -52,27 +52,27 @@ func removeAll(snap *store.Snapshot) []store.Event {
 func requireEmptyScope(t *testing.T, s *proxyGroup) {
 	t.Helper()
 	s.dependents.Replace(unit{kind: unitWasm}, nil)
-	require.Empty(t, s.plugins)
+	require.Empty(t, s.filters.Plugins)
 	s.dependents.Replace(unit{kind: unitTelemetry}, nil) // it asks for Telemetries, whether or not there are any
-	require.Empty(t, s.collectors)
+	require.Empty(t, s.fixed.collectors)
 	require.Empty(t, s.hosts)
 	require.Empty(t, s.refs)
-	require.Empty(t, s.secretRefs)
-	require.Empty(t, s.named)
-	require.Empty(t, s.extensions)
-	require.Empty(t, s.bootstraps)
+	require.Empty(t, s.secrets)
+	require.Empty(t, s.agent.names)
+	require.Empty(t, s.agent.extensions)
+	require.Empty(t, s.agent.bootstraps)
 	require.Empty(t, s.listeners)
 	require.Empty(t, s.domains)
-	require.Empty(t, s.routeUses)
-	require.Empty(t, s.routeUsers)
+	require.Empty(t, s.routes.byListener)
+	require.Empty(t, s.routes.users)
 	require.Empty(t, s.served)
-	if s.split != nil {
-		require.Empty(t, s.split.routes)
+	if s.shards != nil {
+		require.Empty(t, s.shards.routes)
 	}
 	require.Empty(t, s.dirty)
-	require.Empty(t, s.addedHosts)
+	require.Empty(t, s.patches.addedHosts)
 	requireEmptyRouter(t, s)
-	require.True(t, s.patches == nil || len(s.patches.List) == 0)
+	require.True(t, s.patches.now == nil || len(s.patches.now.List) == 0)
 	s.dependents.Replace(unit{kind: unitPatches}, nil) // it asks for its namespace
 	s.dependents.Replace(unit{kind: unitInbound}, nil) // it asks for its own labels
 	require.True(t, s.dependents.IsEmpty())

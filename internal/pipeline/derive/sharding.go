@@ -2,62 +2,64 @@ package derive
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/outbound"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/policy"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-// Sharding says which route configurations are split: those of From virtual hosts or more, without
-// the one for unknown hosts, into 2^Bits buckets of names and as many of addresses. Around From
-// virtual hosts, listeners that use the route configuration are replaced.
+// Sharding says which route configurations are split: those with From virtual hosts or more, without the one for unknown
+// hosts. They are split into 2^Bits shards for names and as many for addresses. When a route configuration crosses From,
+// the listeners that use it are replaced.
 //
-// Each bucket must have the virtual hosts of all wildcards. Where these copies would be more than Copies
-// times all virtual hosts, nothing is split; 0: however many they are.
+// Each shard must have the virtual hosts of all wildcards. If these copies would be more than Copies times all virtual
+// hosts, nothing is split; 0: their number does not matter.
 type Sharding struct{ From, Bits, Copies int }
 
-// What is split unless something else is said. VHDS passes 5 ms from a change to its ACK below 500
-// virtual hosts; what buckets cost a proxy when it connects, and a request, is more than most meshes
-// would give for it, so that they come by themselves where a change takes Envoy tens of milliseconds.
+// The defaults. With VHDS a change is ACKed within 5 ms below 500 virtual hosts. Shards cost a proxy more when it connects,
+// and for each request. They are therefore the default only where a change takes Envoy tens of milliseconds.
 var (
 	AutoSharding   = Sharding{From: 2048, Bits: routeshard.Bits, Copies: 2}
-	ScopedSharding = Sharding{From: 256, Bits: routeshard.Bits} // where buckets are asked for
+	ScopedSharding = Sharding{From: 256, Bits: routeshard.Bits} // on request
 )
 
-// sharder cuts a scope's large route configurations into buckets, as its delta leaves
-// derive: nothing before knows of buckets but listeners, which must say what they look for.
+// sharder splits a group's large route configurations into shards, when a delta leaves derive. Nothing before depends on
+// shards except listeners, which must ask for them.
 //
-// Each route configuration is there as a whole, for whoever asks for it. Its buckets are there,
-// too, from when listeners look for them until the route configuration goes: listeners that drain
-// may do so still. So the change of a form takes nothing away, and what comes back is split as it was.
+// Each route configuration also exists as a whole. Its shards exist from the time listeners use them until the route
+// configuration goes, because listeners that drain may still use them. A change of the form therefore removes nothing,
+// and what comes back is split as before.
 //
-// routeshard.Listener is there from the first of them on, for ever: Envoys that have it keep it. It counts as
-// one of them, by its name: what a proxy has, and is to keep, may be that listener alone.
+// routeshard.Listener exists from the first shard on, for ever: Envoys that have it keep it. It counts as a route
+// configuration, by its name, because a proxy may have only that listener, and is to keep it.
 type sharder struct {
 	Sharding
-	told   ShardedRoutes // by the key: these are split however few virtual hosts they have
-	never  bool          // by the key: no others are, and listeners look for nothing but whole ones
-	whole  bool          // listeners look for nothing but whole ones
+	told   ShardedRoutes // by the key: these are split whatever their size
+	never  bool          // by the key: no others are, and listeners use only whole ones
+	whole  bool          // listeners use only whole ones
 	routes map[string]*shardedRoutes
-	split  map[string]bool // route configurations that are to be there in buckets, too, whenever they are; grows only
+	split  map[string]bool // route configurations to serve in shards, too, whenever they exist; never shrinks
 }
 
 // shardedRoutes is one route configuration.
 type shardedRoutes struct {
-	served bool                      // what was put out last is there in buckets, too
-	hosts  map[string]routeshard.Set // what was put out, by the resource names of whole virtual hosts
-	count  int                       // virtual hosts that a service has, as of now
-	wild   int                       // those of them that are of wildcards
-	there  bool                      // the route configuration is put out, not only virtual hosts of it
-	rest   *ir.VirtualHost           // the one for unknown hosts, which is in every bucket
-	from   *model.Origins            // of the route configuration that was put out last
+	served bool                      // the last output is also in shards
+	hosts  map[string]routeshard.Set // the shards of each virtual host that is out, by the name of the whole one
+	count  int                       // virtual hosts of services, as of now
+	wild   int                       // those of them with wildcards
+	there  bool                      // the route configuration is out, not only its virtual hosts
+	rest   *ir.VirtualHost           // the one for unknown hosts, which is in every shard
+	from   *model.Origins            // of the route configuration that is out
 	of     ir.RouteConfigKey
 }
 
-// newSharder is that of a key; nil: nothing is, or will be, in buckets.
+// newSharder is the sharder of a group; nil: nothing is, or will be, in shards.
 func newSharder(by Sharding, k *GroupKey) *sharder {
 	if !k.ScopedRoutes && k.Sharded == "" {
 		return nil
@@ -69,15 +71,15 @@ func newSharder(by Sharding, k *GroupKey) *sharder {
 	return p
 }
 
-// add has a route configuration be there in buckets.
+// add serves a route configuration in shards from now on.
 func (p *sharder) add(routeConfig string) {
 	p.split[routeConfig], p.split[routeshard.Listener] = true, true
 }
 
-// asks tells whether listeners have Envoy ask for scopes.
+// asks reports whether a listener makes Envoy ask for scopes.
 func (p *sharder) asks() bool { return p != nil && len(p.split) > 0 }
 
-// bits is how listeners are to use a route configuration; 0: as a whole.
+// bits is how listeners use a route configuration; 0: as a whole.
 func (p *sharder) bits(routeConfig string) int {
 	if p == nil || p.whole || !p.split[routeConfig] {
 		return 0
@@ -85,13 +87,12 @@ func (p *sharder) bits(routeConfig string) int {
 	return p.Bits
 }
 
-// names are the route configurations that are there in buckets, and those that would be if they
-// came back, and routeshard.Listener.
+// names are the route configurations in shards, those that would be if they came back, and routeshard.Listener.
 func (p *sharder) names() ShardedRoutes {
 	return index.ShardedRoutesOf(slices.Collect(maps.Keys(p.split))...)
 }
 
-// keeps tells whether something is there in buckets that would not be if the scope were new.
+// keeps reports whether something is in shards that would not be in a new group.
 func (p *sharder) keeps() bool {
 	for name := range p.split {
 		if r := p.routes[name]; r != nil && !p.splits(name, r) {
@@ -101,12 +102,12 @@ func (p *sharder) keeps() bool {
 	return false
 }
 
-// splits tells whether a route configuration is to be split whatever was before.
+// splits reports whether a route configuration is to be split, independent of its past.
 func (p *sharder) splits(name string, r *shardedRoutes) bool {
 	return p.told.Has(name) || !p.whole && r.count >= p.From && p.pays(r)
 }
 
-// pays tells whether buckets are worth the copies of wildcards.
+// pays reports whether shards are worth the copies of wildcards.
 func (p *sharder) pays(r *shardedRoutes) bool {
 	return p.Copies == 0 || r.wild*routeshard.Count(p.Bits) <= p.Copies*r.count
 }
@@ -128,16 +129,14 @@ func (p *sharder) of(routeConfig string) *shardedRoutes {
 	return r
 }
 
-// cutName cuts a virtual host's resource name.
+// cutName cuts the resource name of a virtual host. The sharder has no other record of a virtual host that is gone.
 func cutName(name string) (routeConfig, host string) {
 	i := strings.LastIndexByte(name, '/')
 	return name[:i], name[i+1:]
 }
 
-func isFallback(host string) bool { return host == allowAny || host == blockAll }
-
-// recount counts the virtual hosts that are put out, and gives the route configurations that are
-// to be looked for otherwise than before: whether they are to be served otherwise, too.
+// recount counts the virtual hosts of a delta, and returns the route configurations that listeners use otherwise than
+// before. The value is whether they are also served otherwise.
 func (p *sharder) recount(out map[string]*ir.VirtualHost, whole bool) (otherwise map[string]bool) {
 	whole = whole || p.never
 	touched, turned := map[string]bool{}, whole != p.whole
@@ -176,29 +175,133 @@ func (p *sharder) recount(out map[string]*ir.VirtualHost, whole bool) (otherwise
 	return otherwise
 }
 
-// resplit puts out all of the route configurations that are to be served otherwise, and the
-// listeners again of those that are to be looked for otherwise. Views are not kept: the hosts
-// are derived once more.
-func (s *proxyGroup) resplit(x *index.Index) {
-	asked := s.split.asks()
-	otherwise := s.split.recount(s.out.VirtualHosts, s.mayChangeHost())
-	if !asked && s.split.asks() {
-		s.out.Listeners[routeshard.Listener] = scopesListener()
+// reshard puts out all of the route configurations that are to be served otherwise, and again the listeners that are to use
+// them otherwise. Groups keep no virtual hosts: the hosts are derived once more.
+func (g *proxyGroup) reshard(x *index.Index) {
+	asked := g.shards.asks()
+	otherwise := g.shards.recount(g.out.VirtualHosts, policy.MayChangeHost(g.filters.Plugins, g.patches.now))
+	if !asked && g.shards.asks() {
+		g.out.Listeners[routeshard.Listener] = outbound.ScopesListener()
 	}
 	for rc, reformed := range otherwise {
 		again := map[model.Host]bool{}
-		for name := range s.split.routes[rc].hosts {
+		for name := range g.shards.routes[rc].hosts {
 			if _, host := cutName(name); reformed && isServiceHost(host) {
 				again[model.Host(host[:strings.LastIndexByte(host, ':')])] = true
 			}
 		}
 		for h := range again {
-			s.resettle(x.NewReader(s.Client), h)
+			g.resettle(x.NewReader(g.Client), h)
 		}
-		for k, use := range s.routeUses {
-			if use.routes.Name == rc {
-				s.mark(listenerUnit(k))
+		for k, use := range g.routes.byListener {
+			if use.Routes.Name == rc {
+				g.mark(listenerUnit(k))
 			}
 		}
+	}
+}
+
+// cut makes a delta with shards of a delta of whole route configurations.
+func (p *sharder) cut(d *Delta) {
+	whole := d.RouteConfigs
+	d.RouteConfigs = make(map[string]*ir.RouteConfig, len(whole))
+	for name, v := range whole {
+		p.cutRouteConfig(d, name, v, d.Patches != nil)
+	}
+	hosts := d.VirtualHosts
+	d.VirtualHosts = make(map[string]*ir.VirtualHost, len(hosts))
+	for name, v := range hosts {
+		p.cutHost(d, name, v)
+	}
+	for name := range hosts {
+		p.forget(name)
+	}
+}
+
+// cutRouteConfig puts a route configuration out, with its shards if it is split, and takes back shards that existed before;
+// nil takes everything back. Only patches change route configurations, while listeners serve them again and again: without
+// patches they are put out once.
+func (p *sharder) cutRouteConfig(d *Delta, name string, v *ir.RouteConfig, patched bool) {
+	r := p.of(name)
+	before := r.there && !patched && v != nil && v.Origins.Equal(r.from)
+	r.there = v != nil
+	if v != nil {
+		r.from, r.of = v.Origins, v.Of
+	}
+	if v == nil || !before {
+		d.RouteConfigs[name] = v
+	}
+	switch there := r.there && p.split[name]; {
+	case there && before && r.served:
+	case there || r.served:
+		putShards(d, r.of, p.Bits, there, ir.Made{Origins: r.from})
+	}
+}
+
+// putShards puts out the shards of a route configuration and the scopes that lead to them, or takes them back.
+func putShards(d *Delta, of ir.RouteConfigKey, bits int, there bool, made ir.Made) {
+	for k := range routeshard.Count(bits) {
+		part := routeshard.Name(of.Name, bits, k)
+		d.RouteConfigs[part], d.Scopes[part] = nil, nil
+		if there {
+			d.RouteConfigs[part] = &ir.RouteConfig{Made: made, Name: part, Of: of, Shard: true}
+			d.Scopes[part] = &ir.Scope{Made: made, Name: part}
+		}
+	}
+}
+
+// cutHost puts a virtual host out: whole and, if its route configuration is split, in the shards of its domains. In each
+// shard it has only the domains that are looked for there.
+func (p *sharder) cutHost(d *Delta, name string, v *ir.VirtualHost) {
+	rc, host := cutName(name)
+	r := p.of(rc)
+	had, there := r.hosts[name]
+	if isUnknownHosts(host) && v != nil {
+		if there && r.served == p.split[rc] && d.Patches == nil && reflect.DeepEqual(v, r.rest) {
+			return
+		}
+		r.rest = v
+	}
+	for k := range had.In(p.Bits) {
+		d.VirtualHosts[routeshard.Name(rc, p.Bits, k)+"/"+host] = nil
+	}
+	d.VirtualHosts[name] = v
+	switch {
+	case v == nil:
+		delete(r.hosts, name)
+	case p.split[rc]:
+		r.hosts[name] = cutDomains(d, v, p.Bits)
+	default:
+		r.hosts[name] = routeshard.Set{}
+	}
+}
+
+func cutDomains(d *Delta, v *ir.VirtualHost, bits int) (in routeshard.Set) {
+	for _, domain := range v.Domains {
+		in.Add(domain, bits)
+	}
+	for k := range in.In(bits) {
+		part := *v
+		part.RouteConfig, part.Domains = routeshard.Name(v.RouteConfig, bits, k), nil
+		for _, domain := range v.Domains {
+			if routeshard.Takes(domain, bits, k) {
+				part.Domains = append(part.Domains, domain)
+			}
+		}
+		d.VirtualHosts[part.ResourceName()] = &part
+	}
+	return in
+}
+
+// forget records that a virtual host's route configuration is out in its new form. If nothing of it is left, it keeps only
+// that the route configuration was in shards.
+func (p *sharder) forget(name string) {
+	rc, _ := cutName(name)
+	r := p.routes[rc]
+	if r == nil {
+		return
+	}
+	if r.served = p.split[rc]; len(r.hosts) == 0 {
+		delete(p.routes, rc)
 	}
 }

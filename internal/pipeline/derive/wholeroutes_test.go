@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/endpoint"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
@@ -76,5 +77,5 @@ func TestListenersThatLookForTheWhole(t *testing.T) {
 func mergeAll(d *Deriver, k GroupKey, have *Delta) {
 	scratch := newProxyGroup(k, d.index.Sidecar(k.Sidecar), d.sharding)
 	scratch.markAll(d.index)
-	merge(have, scratch.derive(d.index, newEndpointMemo()))
+	merge(have, scratch.derive(d.index, endpoint.NewMemo()))
 }

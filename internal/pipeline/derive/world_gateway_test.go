@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/gateway"
 )
 
 func (w *world) gateway() model.Object {
@@ -66,10 +67,10 @@ func requireEmptyRouter(t *testing.T, s *proxyGroup) {
 	if s.router == nil {
 		return
 	}
-	require.Equal(t, newGatewayPlan(), s.router.plan)
+	require.Equal(t, gateway.NewPlan(), s.router.plan)
 	require.Empty(t, s.router.hosts)
 	require.Empty(t, s.router.dynamic)
-	require.Empty(t, s.router.secrets)
+	require.Empty(t, s.fixed.gatewayTLS)
 	s.dependents.Replace(unit{kind: unitGateways}, nil)
 }
 

@@ -56,6 +56,8 @@ type FilterChain struct {
 	HTTP  *HTTPChain
 	TCP   *TCPChain
 	Wasm  *WasmFilters // of connections; nil: none
+	// Closes: the chain closes connections to the own port of the sidecar, which are not calls.
+	Closes bool
 }
 
 // ServerTLS ends TLS: the mesh's mutual one, for which clients must have an identity of a trust

@@ -127,6 +127,18 @@ func (c *Client) Sees(svc *model.Service) bool {
 	return false
 }
 
+// precedes compares two services of one host; b is older.
+func (c *Client) precedes(a, b *model.Service) bool {
+	ns := c.Key.Namespace
+	if x, y := c.Sees(a), c.Sees(b); x != y {
+		return x
+	}
+	if a.IsKubernetes() != b.IsKubernetes() {
+		return a.IsKubernetes()
+	}
+	return a.Namespace == ns && b.Namespace != ns
+}
+
 // ImportsRoutes reports whether a virtual service counts for the clients.
 func (c *Client) ImportsRoutes(v *model.VirtualService) bool {
 	if !v.Visibility.Sees(c.Key.Namespace) {

@@ -76,9 +76,6 @@ func (x *endpointIndex) touch(s *model.Service, touched *Touched) {
 	}
 }
 
-// set is never nil for a service that the index has.
-func (x *endpointIndex) set(s *model.Service) *EndpointSet { return x.sets[keyOf(s)] }
-
 func (x *endpointIndex) addService(s *model.Service, touched *Touched) {
 	if s.IsKubernetes() {
 		x.kube[nameOf(s)] = s
@@ -135,12 +132,6 @@ func (x *endpointIndex) touchListed(slice *model.EndpointSlice, samePods bool, t
 	x.touch(s, touched)
 	if !samePods {
 		touched.members[keyOf(s)] = struct{}{}
-	}
-}
-
-func (x *endpointIndex) touchKube(n name, touched *Touched) {
-	if s := x.kube[n]; s != nil {
-		x.touch(s, touched)
 	}
 }
 
@@ -227,13 +218,6 @@ func (x *endpointIndex) matters(s *model.Service, old, now *model.Workload) bool
 		return false
 	}
 	return old == nil || now == nil || !sameButPorts(x.endpointOf(old), x.endpointOf(now))
-}
-
-// touchWorkload touches the services that w belongs to.
-func (x *endpointIndex) touchWorkload(w *model.Workload, touched *Touched) {
-	for _, s := range x.servicesWith(w) {
-		x.touch(s, touched)
-	}
 }
 
 // servicesWith lists the services that w belongs to, in no order.

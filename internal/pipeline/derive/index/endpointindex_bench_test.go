@@ -103,7 +103,7 @@ func BenchmarkSlice(b *testing.B) {
 				touched := newTouched()
 				x.replaceSlice(from, to, touched)
 				x.settle(touched)
-				x.set(s).Get()
+				x.sets[keyOf(s)].Get()
 				from, to = to, from
 			}
 		})

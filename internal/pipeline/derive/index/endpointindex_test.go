@@ -37,7 +37,7 @@ func TestEntriesBesideSlices(t *testing.T) {
 	} {
 		x.replaceWorkload(step.old, step.now, newTouched())
 		var addresses []string
-		for _, e := range x.set(s).Get() {
+		for _, e := range x.sets[keyOf(s)].Get() {
 			addresses = append(addresses, e.Address)
 		}
 		require.Equal(t, step.want, addresses)

@@ -57,11 +57,15 @@ func (x *endpointIndex) replaceNode(old, now *model.Node, touched *Touched) {
 		return
 	}
 	for _, w := range x.nodes.workloads[key] {
-		x.touchWorkload(w, touched)
+		for _, s := range x.servicesWith(w) {
+			x.touch(s, touched)
+		}
 		touched.pods[nameOf(w)] = true
 	}
 	for n := range x.nodes.services[key] {
-		x.touchKube(n, touched)
+		if s := x.kube[n]; s != nil {
+			x.touch(s, touched)
+		}
 	}
 }
 
@@ -75,18 +79,15 @@ func (x *endpointIndex) whereProxy(p *model.Proxy) model.Locality {
 	if p.Locality != (model.Locality{}) {
 		return p.Locality
 	}
-	if w := x.workloads[model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}]; w != nil {
+	if w := x.podOf(p); w != nil {
 		return x.where(w)
 	}
 	return model.Locality{}
 }
 
-// nodeOf is the node of a proxy's Pod; empty: unknown.
-func (x *endpointIndex) nodeOf(p *model.Proxy) string {
-	if w := x.workloads[model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}]; w != nil {
-		return w.Node
-	}
-	return ""
+// podOf is a proxy's Pod; nil: unknown.
+func (x *endpointIndex) podOf(p *model.Proxy) *model.Workload {
+	return x.workloads[model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}]
 }
 
 // moved records a Pod whose locality or node changed.

@@ -71,18 +71,6 @@ func (r *Reader) serviceOf(h model.Host) *model.Service {
 	return best
 }
 
-// precedes compares two services of one host; b is older.
-func (r *Reader) precedes(a, b *model.Service) bool {
-	ns := r.Key.Namespace
-	if x, y := r.Sees(a), r.Sees(b); x != y {
-		return x
-	}
-	if a.IsKubernetes() != b.IsKubernetes() {
-		return a.IsKubernetes()
-	}
-	return a.Namespace == ns && b.Namespace != ns
-}
-
 // CoveringService finds the service of h itself or, without one, of the most specific wildcard that covers it.
 func (r *Reader) CoveringService(h model.Host) *model.Service {
 	r.facts.add(serviceFact(h))
@@ -217,7 +205,7 @@ func (r *Reader) JWTKeys(rule *model.JWTRule) string {
 // Endpoints is the set of a service's endpoints; never nil for a service that the index has.
 func (r *Reader) Endpoints(s *model.Service) *EndpointSet {
 	r.facts.add(endpointsFact(s.Hostname))
-	return r.index.endpoints.set(s)
+	return r.index.endpoints.sets[keyOf(s)]
 }
 
 // EndpointsOf lists a service's endpoints, whose objects become origins.

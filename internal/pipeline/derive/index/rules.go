@@ -11,7 +11,7 @@ import (
 // namespace, in each for the most specific host. For clients of the root namespace, mostly gateways, rules for the whole
 // mesh also come last.
 func (r *Reader) Rule(h model.Host, serviceNS string) *model.DestinationRule {
-	return r.ruleAmong(h, serviceNS, r.selectsClient)
+	return r.ruleAmong(h, serviceNS, r.selectedBy)
 }
 
 // ServedRule finds the rule that counts for the workload's own ports. Rules with a selector are for clients only.
@@ -72,13 +72,13 @@ func (r *Reader) ruleAmong(h model.Host, serviceNS string, counts func(*model.De
 	return nil
 }
 
-// selectsClient reports whether a rule is for the clients. A rule with a selector is only for workloads of its own
+// selectedBy reports whether a rule is for the clients. A rule with a selector is only for workloads of its own
 // namespace.
-func (r *Reader) selectsClient(d *model.DestinationRule) bool {
+func (c *Client) selectedBy(d *model.DestinationRule) bool {
 	if len(d.WorkloadSelector) == 0 {
 		return true
 	}
-	return d.Namespace == r.Key.Namespace && model.SelectorMatches(d.WorkloadSelector, r.Labels)
+	return d.Namespace == c.Key.Namespace && model.SelectorMatches(d.WorkloadSelector, c.Labels)
 }
 
 // rulePlace is a namespace in which destination rules are looked for.

@@ -193,8 +193,8 @@ func (n *localityUsage) locate(k *GroupKey, x *endpointIndex, p *model.Proxy) {
 	if n.localities > 0 {
 		k.Locality = x.whereProxy(p)
 	}
-	if n.nodes > 0 {
-		k.Node = x.nodeOf(p)
+	if w := x.podOf(p); n.nodes > 0 && w != nil {
+		k.Node = w.Node
 	}
 }
 

@@ -1,0 +1,286 @@
+package gateway
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/policy"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// Plan is the result of all Gateways of a group: listeners, each of one or several servers, and the route configurations
+// of servers that read requests.
+type Plan struct {
+	Listeners map[ir.ListenerKey]*PlannedListener
+	Routes    map[string]*PlannedRoutes // by name
+	// Granted are the Secrets of other namespaces that servers may use, by their names in SDS.
+	Granted map[string]bool
+}
+
+// PlannedListener has servers that end or pass on TLS, selected by SNI; or servers in plain text that share a route
+// configuration; or one server for bytes.
+type PlannedListener struct {
+	servers     []boundServer
+	tls         bool
+	routeConfig string // of servers in plain text
+}
+
+// PlannedRoutes is a route configuration with the servers that use it.
+type PlannedRoutes struct {
+	Key      ir.RouteConfigKey
+	Listener ir.ListenerKey
+	servers  []boundServer
+	others   []boundServer // with TLS: the servers that requests here may belong to
+}
+
+// boundServer is a server with the names by which virtual services are bound to it.
+type boundServer struct {
+	gateways []string // its Gateway's name first
+	server   *model.GatewayServer
+	routes   string // the route configuration; empty: it reads no requests
+	from     *model.Origins
+}
+
+// originsOf are those of several servers.
+func originsOf(servers []boundServer) *model.Origins {
+	var out model.OriginList
+	for _, b := range servers {
+		out.AddAll(b.from)
+	}
+	return out.Since(0)
+}
+
+// Origins are those of the servers.
+func (p *PlannedRoutes) Origins() *model.Origins { return originsOf(p.servers) }
+
+// Equal compares listeners; nil is equal to nil.
+func (p *PlannedListener) Equal(o *PlannedListener) bool { return reflect.DeepEqual(p, o) }
+
+// Equal compares route configurations; nil is equal to nil.
+func (p *PlannedRoutes) Equal(o *PlannedRoutes) bool { return reflect.DeepEqual(p, o) }
+
+// NewPlan makes a plan without Gateways.
+func NewPlan() *Plan {
+	return &Plan{Listeners: map[ir.ListenerKey]*PlannedListener{}, Routes: map[string]*PlannedRoutes{}, Granted: map[string]bool{}}
+}
+
+// MakePlan joins the Gateways that select the clients.
+func MakePlan(r *index.Reader) *Plan {
+	p := NewPlan()
+	target := targetPorts(r)
+	for _, g := range r.Gateways() {
+		if g.OwnNamespace && g.Namespace != r.Key.Namespace {
+			continue
+		}
+		for i := range g.Servers {
+			mark := r.Mark()
+			r.Use(g)
+			if server := p.resolve(r, g, &g.Servers[i]); server != nil {
+				p.add(r, mark, g, server, target)
+			}
+			r.Unread(mark)
+		}
+	}
+	p.isolate()
+	return p
+}
+
+// targetedPort is where a Service leads a port of a Gateway.
+type targetedPort struct {
+	number uint32
+	from   *model.Origins
+}
+
+// targetPorts are the ports that gateways listen on, by those of their services. As in Istio the oldest service wins.
+func targetPorts(r *index.Reader) map[uint32]targetedPort {
+	out := map[uint32]targetedPort{}
+	add := func(from *model.Origins, port, target uint32) {
+		if out[port].number == 0 {
+			out[port] = targetedPort{target, from}
+		}
+	}
+	for _, svc := range r.Selecting() {
+		for i := range svc.Ports {
+			if number, ok := index.TargetPort(svc.Ports[i], r.NamedPorts()); ok && translatesPorts(svc) {
+				add(model.OriginsOf(svc.Key), svc.Ports[i].Number, number)
+			}
+		}
+	}
+	for _, svc := range r.ServicesAt() {
+		for i := range svc.Ports {
+			if number, ok := r.PortAt(svc, r.Key.IP, &svc.Ports[i]); ok && translatesPorts(svc) {
+				add(r.OriginsAt(svc, r.Key.IP), svc.Ports[i].Number, number)
+			}
+		}
+	}
+	return out
+}
+
+// translatesPorts reports whether the ports of Gateways are the Service's. A label makes them the gateways' own.
+func translatesPorts(svc *model.Service) bool {
+	_, off := svc.Labels["experimental.istio.io/disable-gateway-port-translation"]
+	return !off
+}
+
+// resolve returns a server with the namespaces that it selects. Of Secrets of other namespaces it keeps those that the
+// server may refer to; nil: none of its Secrets is left.
+func (p *Plan) resolve(r *index.Reader, g *model.Gateway, server *model.GatewayServer) *model.GatewayServer {
+	if server.Namespaces != nil {
+		server = server.Admit(r.Namespaces(server.Namespaces))
+	}
+	t := server.TLS
+	if !t.EndsTLS() || !slices.ContainsFunc(t.CredentialNames, func(name string) bool { _, needs := g.NeedsGrant(name); return needs }) {
+		return server
+	}
+	granted := *server
+	if granted.TLS = p.grantedTLS(r, g, t); len(granted.TLS.CredentialNames) == 0 {
+		return nil
+	}
+	return &granted
+}
+
+// grantedTLS leaves out the Secrets that the Gateway may not refer to, and records in the plan the others that need a grant.
+// The CAs of clients stay those of the first Secret: if that is not granted, no client is accepted.
+func (p *Plan) grantedTLS(r *index.Reader, g *model.Gateway, t *model.ServerTLS) *model.ServerTLS {
+	out := *t
+	out.CACredentialName, out.CredentialNames = t.CACredential(), nil
+	for _, name := range t.CredentialNames {
+		k, needs := g.NeedsGrant(name)
+		if needs && !r.Granted(g.GrantFrom(), k) {
+			continue
+		}
+		if needs {
+			p.Granted[model.CredentialURL(name)] = true
+		}
+		out.CredentialNames = append(out.CredentialNames, name)
+	}
+	return &out
+}
+
+// add adds a server to the plan, unless earlier servers conflict with it: as in Istio the older Gateway wins. The objects
+// since mark are its origins.
+func (p *Plan) add(r *index.Reader, mark int, g *model.Gateway, server *model.GatewayServer, target map[uint32]targetedPort) {
+	port := server.Port.Number
+	if t := target[port]; t.number != 0 {
+		port = t.number
+		r.Used.AddAll(t.from)
+	}
+	k := ir.ListenerKey{Address: server.Bind, Port: port}
+	if k.Address == "" {
+		k.Address = r.Any()
+	}
+	if !canServe(&r.Key, server) || !p.fits(k, server) {
+		return
+	}
+	routes := routesOf(g, server, port)
+	b := boundServer{gateways: g.ServerNames(server), server: server, routes: routes.Name, from: r.Used.Since(mark)}
+	l := p.Listeners[k]
+	if l == nil {
+		l = &PlannedListener{tls: server.TLS != nil}
+		p.Listeners[k] = l
+		if !l.tls {
+			l.routeConfig = b.routes
+		}
+	}
+	l.servers = append(l.servers, b)
+	if b.routes == "" {
+		return
+	}
+	if p.Routes[b.routes] == nil {
+		p.Routes[b.routes] = &PlannedRoutes{Key: routes, Listener: k}
+	}
+	p.Routes[b.routes].servers = append(p.Routes[b.routes].servers, b)
+}
+
+// canServe reports whether the clients have the certificates of a server. Envoy would wait for the mesh's certificates if
+// they are not served.
+func canServe(k *index.GroupKey, server *model.GatewayServer) bool {
+	if server.TLS == nil {
+		return true
+	}
+	return server.TLS.Mode != model.ServerAutoPassthrough && (server.TLS.Mode != model.ServerIstioMutual || k.Identity)
+}
+
+// fits reports whether a server can share a listener with the servers that it has.
+func (p *Plan) fits(k ir.ListenerKey, server *model.GatewayServer) bool {
+	l := p.Listeners[k]
+	return l == nil || !slices.ContainsFunc(l.servers, func(b boundServer) bool { return b.server.Conflict(server) != "" })
+}
+
+// routesOf is the route configuration of a server; without a name: the server reads no requests. port is the one that the
+// gateway listens on.
+func routesOf(g *model.Gateway, server *model.GatewayServer, port uint32) ir.RouteConfigKey {
+	switch {
+	case !server.IsHTTP():
+		return ir.RouteConfigKey{}
+	case server.TLS != nil:
+		return ir.GatewayTLSRoutes(g, server)
+	}
+	return ir.GatewayRoutes(port, server.Bind)
+}
+
+// Secrets are those that the plan's servers ask for, sorted.
+func (p *Plan) Secrets() []policy.SecretRef {
+	var out []policy.SecretRef
+	for _, l := range p.Listeners {
+		for _, b := range l.servers {
+			out = append(out, policy.SecretRefs(policy.ServerSecrets(b.server.TLS), b.from)...)
+		}
+	}
+	return policy.SortSecretRefs(out)
+}
+
+// EachHost calls f for each host that may have a virtual host in the route configuration. boundTo lists the virtual services
+// that are bound to a gateway.
+func (p *PlannedRoutes) EachHost(c *index.Client, boundTo func(gateway string) []*model.VirtualService, f func(model.Host)) {
+	for _, o := range p.others {
+		f(o.server.Hosts[0].Host)
+	}
+	for _, b := range p.servers {
+		if b.server.HTTPSRedirect || b.isolated() {
+			for _, h := range b.server.Hosts {
+				f(h.Host)
+			}
+		}
+		for _, gateway := range b.gateways {
+			for _, v := range boundTo(gateway) {
+				b.eachHost(c, v, f)
+			}
+		}
+	}
+}
+
+// eachHost calls f for each host that a virtual service has at a server.
+func (b boundServer) eachHost(c *index.Client, v *model.VirtualService, f func(model.Host)) {
+	if !v.Visibility.Sees(c.Key.Namespace) {
+		return
+	}
+	for _, h := range model.CommonHosts(b.server.HostsFor(v.Namespace), v.Hosts) {
+		f(h)
+	}
+}
+
+func (b boundServer) isBound(v *model.VirtualService) bool {
+	return slices.ContainsFunc(b.gateways, func(g string) bool { return slices.Contains(v.Gateways, g) })
+}
+
+// Concerns calls host for each virtual host, and listener for each listener, that a change of a virtual service concerns.
+func (p *Plan) Concerns(c *index.Client, v *model.VirtualService, host func(routeConfig string, h model.Host), listener func(ir.ListenerKey)) {
+	for name, routes := range p.Routes {
+		for _, b := range routes.servers {
+			if b.isBound(v) {
+				b.eachHost(c, v, func(h model.Host) { host(name, h) })
+			}
+		}
+	}
+	if len(v.TCP)+len(v.TLS) == 0 {
+		return
+	}
+	for k, l := range p.Listeners {
+		if slices.ContainsFunc(l.servers, func(b boundServer) bool { return b.isBound(v) && !b.server.IsHTTP() }) {
+			listener(k)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/outbound"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// VirtualHost makes the virtual host of one host at a route configuration, of all virtual services that are bound to its
+// servers; nil: none has the host, and no listener must keep it from wider ones. dynamic reports whether a route leads to
+// a host that Envoy resolves for each request.
+func VirtualHost(r *index.Reader, p *Plan, routeConfig string, h model.Host) (v *ir.VirtualHost, dynamic bool) {
+	plan := p.Routes[routeConfig]
+	if plan == nil {
+		return nil, false
+	}
+	headers := r.Headers(r.Mesh())
+	out := &ir.VirtualHost{
+		RouteConfig: routeConfig, Of: plan.Key, Host: h, Name: fmt.Sprintf("%s:%d", h, plan.servers[0].server.Port.Number),
+		Domains: []string{string(h)}, IncludeAttempts: !headers.NoAttempts, ForwardHost: headers.ForwardHost,
+		HidesPeer: true,
+	}
+	mark := r.Mark()
+	if plan.misdirected(h) {
+		r.Used.AddAll(originsOf(plan.others))
+		out.Routes = []ir.Route{{DirectResponse: &model.DirectResponse{Status: misdirectedRequest}}}
+		out.Made = r.MadeSince(mark)
+		return out, false
+	}
+	found, dynamic := plan.collect(r, out, h)
+	if !found {
+		return nil, false
+	}
+	out.Made = r.MadeSince(mark)
+	return out, dynamic
+}
+
+// collect adds the routes of all servers, and reports whether the virtual host is needed.
+func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Host) (found, dynamic bool) {
+	refs := &outbound.Result{}
+	found = p.holds(h)
+	if found || p.mixesPorts() {
+		r.Used.AddAll(originsOf(p.servers))
+	}
+	var seen []seenRoutes
+	for _, b := range p.servers {
+		if p.leaves(b, h) {
+			continue
+		}
+		list := boundTo(r, b, h)
+		if len(list) > 0 || hasHost(b.server, h) {
+			r.Used.AddAll(b.from)
+		}
+		if b.server.HTTPSRedirect && (len(list) > 0 || hasHost(b.server, h)) {
+			out.RequireTLS, found = true, true
+		}
+		for _, bound := range list {
+			if found = true; slices.Contains(seen, seenRoutes{b.gateways[0], bound.Key}) {
+				continue
+			}
+			seen = append(seen, seenRoutes{b.gateways[0], bound.Key})
+			r.Use(bound)
+			rt := &outbound.Routing{Reader: r, Host: h, Port: serverPort(b.server), Out: refs, Gateway: b.gateways[0]}
+			out.Routes = append(out.Routes, rt.Routes(bound)...)
+			out.HidesPeer = !r.TellsPeer(r.Mesh()) || !rt.AllOfMesh(out.Routes)
+		}
+	}
+	if slices.ContainsFunc(seen, func(o seenRoutes) bool { return o.service.Kind.IsKubernetesRoute() }) {
+		slices.SortStableFunc(out.Routes, moreSpecific)
+	}
+	out.Routes = catchAllLast(out.Routes)
+	return found, refs.Dynamic
+}
+
+// mixesPorts reports whether the servers are of several ports: names of virtual hosts have the port of the first server.
+func (p *PlannedRoutes) mixesPorts() bool {
+	return slices.ContainsFunc(p.servers, func(b boundServer) bool { return b.server.Port.Number != p.servers[0].server.Port.Number })
+}
+
+// seenRoutes are those of a virtual service, which may be bound to several servers of a gateway.
+type seenRoutes struct {
+	gateway string
+	service model.Key
+}
+
+func serverPort(server *model.GatewayServer) *model.ServicePort {
+	return &model.ServicePort{Number: server.Port.Number, Name: server.Port.Name, Protocol: server.Port.Protocol}
+}
+
+func hasHost(server *model.GatewayServer, h model.Host) bool {
+	return slices.ContainsFunc(server.Hosts, func(sel model.HostSelector) bool { return sel.Host == h })
+}
+
+// boundTo lists the virtual services that are bound to a server and have host h there, by rank, in each the oldest first.
+// It records no fact: changes of virtual services mark what they concern (see Plan.Concerns).
+func boundTo(r *index.Reader, b boundServer, h model.Host) []*model.VirtualService {
+	var out []*model.VirtualService
+	for _, c := range h.Covering() {
+		for _, v := range r.BoundAt(b.gateways, c) {
+			if v.Visibility.Sees(r.Key.Namespace) && !slices.Contains(out, v) && slices.Contains(attachBound(b.server, v).Hosts, h) {
+				out = append(out, v)
+			}
+		}
+	}
+	sortByRank(r.Client, out)
+	return out
+}
+
+// catchAllLast puts routes for everything behind those of other virtual services, and drops all after the first of them.
+func catchAllLast(list []ir.Route) []ir.Route {
+	out := slices.DeleteFunc(slices.Clone(list), func(r ir.Route) bool { return r.Match == nil })
+	if i := slices.IndexFunc(list, func(r ir.Route) bool { return r.Match == nil }); i >= 0 {
+		out = append(out, list[i])
+	}
+	return out
+}
+
+// moreSpecific orders routes as the Gateway API does. Equally specific routes stay in the order of their objects' age.
+func moreSpecific(a, b ir.Route) int { return specificity(a.Match).Compare(specificity(b.Match)) }
+
+func specificity(m *ir.Match) model.Specificity {
+	if m == nil {
+		return model.Specificity{}
+	}
+	return model.SpecificityOf(m.URI, m.Method, m.Headers, m.QueryParams)
+}

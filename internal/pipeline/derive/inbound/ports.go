@@ -1,0 +1,161 @@
+package inbound
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/policy"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// port is one port that the workload serves.
+type port struct {
+	number   uint32 // that clients connect to
+	protocol model.Protocol
+	service  ir.ServiceRef
+	port     uint32 // of the service, or the ingress listener's
+	called   uint32 // the service's port that leads here; 0: there is no service
+	pool     *model.ConnectionPool
+	// address of the application; empty: the original destination.
+	address string
+	appPort uint32
+	// own is set for ports with a listener of their own.
+	own *model.IngressListener
+	// tls is for clients without a sidecar; nil: none. See serverTLS.ends.
+	tls *model.ServerTLS
+	// retry is for requests to the application; nil: none.
+	retry *model.Retry
+	from  *model.Origins // that the port is made from
+}
+
+// isSidecars reports whether a port is the one that receives redirected connections. No application can be behind it:
+// accepted connections would come back for ever.
+func (p *port) isSidecars(mesh *model.Mesh) bool {
+	return p.own == nil && p.number == mesh.InboundPort
+}
+
+// portsOf are the Sidecar's ingress listeners or, without any, the ports of the workload's services. The oldest service
+// wins.
+func portsOf(r *index.Reader) []port {
+	if r.Sidecar != nil && len(r.Sidecar.Ingress) > 0 {
+		return ingressPorts(r.Client, servicePorts(r))
+	}
+	if r.Key.Interception == model.InterceptNone {
+		return nil
+	}
+	out := servicePorts(r)
+	if r.Mesh().LocalInbound && r.Key.Type == model.ProxySidecar {
+		for i := range out {
+			out[i].address, out[i].appPort = r.Local(), out[i].number
+		}
+	}
+	return out
+}
+
+// servicePorts are those at which services reach the workload.
+func servicePorts(r *index.Reader) []port {
+	named := r.NamedPorts()
+	var out []port
+	for _, svc := range r.Selecting() {
+		for i := range svc.Ports {
+			if number, ok := index.TargetPort(svc.Ports[i], named); ok {
+				out = addPort(r.Client, out, svc, &svc.Ports[i], number, nil)
+			}
+		}
+	}
+	for _, svc := range r.ServicesAt() {
+		at := r.OriginsAt(svc, r.Key.IP)
+		for i := range svc.Ports {
+			if number, ok := r.PortAt(svc, r.Key.IP, &svc.Ports[i]); ok {
+				out = addPort(r.Client, out, svc, &svc.Ports[i], number, at)
+			}
+		}
+	}
+	return out
+}
+
+// addPort adds a port unless an earlier service has its number. at are the objects that list the workload's address for the
+// service; nil: the service selects the workload.
+func addPort(c *index.Client, out []port, svc *model.Service, p *model.ServicePort, number uint32, at *model.Origins) []port {
+	if p.Protocol == model.ProtocolUDP || slices.ContainsFunc(out, func(o port) bool { return o.number == number }) {
+		return out
+	}
+	return append(out, port{
+		number: number, protocol: p.Protocol, port: p.Number, called: p.Number, pool: sidecarPool(c),
+		service: ir.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
+		from:    portOrigins(c, svc).Union(at),
+	})
+}
+
+// portOrigins are a service that leads to a port, and the Sidecar if it limits connections there.
+func portOrigins(c *index.Client, svc *model.Service) *model.Origins {
+	if sidecarPool(c) == nil {
+		return model.OriginsOf(svc.Key)
+	}
+	return model.OriginsOf(svc.Key, c.Sidecar.Key)
+}
+
+func sidecarPool(c *index.Client) *model.ConnectionPool {
+	if c.Sidecar == nil {
+		return nil
+	}
+	return c.Sidecar.InboundPool
+}
+
+// poolOf is the Sidecar's, else that of the service's DestinationRule for the port that leads here, else the mesh's.
+func poolOf(r *index.Reader, p *port) *model.ConnectionPool {
+	if p.pool != nil {
+		return p.pool
+	}
+	if p.called != 0 {
+		if own := policy.ForPort(r.ServedRule(p.service.Host, p.service.Namespace), p.called).ConnectionPool; own != nil {
+			return own
+		}
+	}
+	return policy.PoolFor(r.Mesh().Baseline.ConnectionPool, p.protocol)
+}
+
+// ingressPorts are the Sidecar's, with the service that reaches the workload at each.
+func ingressPorts(c *index.Client, served []port) []port {
+	var out []port
+	for i := range c.Sidecar.Ingress {
+		in := &c.Sidecar.Ingress[i]
+		p := port{number: in.Port.Number, port: in.Port.Number, protocol: in.Inner(), pool: in.Pool, tls: in.TLS}
+		if p.pool == nil {
+			p.pool = c.Sidecar.InboundPool
+		}
+		if i := slices.IndexFunc(served, func(o port) bool { return o.number == p.number }); i >= 0 {
+			p.service, p.called, p.from = served[i].service, served[i].called, served[i].from
+		}
+		p.from = p.from.Union(model.OriginsOf(c.Sidecar.Key))
+		p.address, p.appPort = application(c, in)
+		if in.Capture == model.CaptureNone || in.Capture == model.CaptureDefault && c.Key.Interception == model.InterceptNone {
+			p.own = in
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// application is where an ingress listener sends requests. 0.0.0.0 means the workload's address.
+func application(c *index.Client, in *model.IngressListener) (string, uint32) {
+	if in.Endpoint == "" {
+		return c.Local(), in.Port.Number
+	}
+	if path, ok := strings.CutPrefix(in.Endpoint, "unix://"); ok {
+		return path, 0
+	}
+	host, text, err := net.SplitHostPort(in.Endpoint)
+	if err != nil {
+		return c.Local(), in.Port.Number
+	}
+	if host == index.AnyAddress || host == index.AnyAddress6 {
+		host = c.Key.IP
+	}
+	n, _ := strconv.ParseUint(text, 10, 32)
+	return host, uint32(n)
+}

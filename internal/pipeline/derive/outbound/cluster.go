@@ -1,0 +1,128 @@
+package outbound
+
+import (
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/endpoint"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/policy"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// clusters makes a cluster for each port of a service, and for each subset of it.
+func clusters(r *index.Reader, svc *model.Service, needed *index.OriginCounts, out *Result) {
+	mark := r.Mark()
+	r.Use(svc)
+	if !r.Sees(svc) {
+		r.Used.AddAll(needed.Common())
+	}
+	read := r.Used.Since(mark)
+	rule := r.Rule(svc.Hostname, svc.Namespace)
+	from := clusterOrigins{mark: mark, ruled: r.Mark(), service: read, rule: r.Used.Since(mark)}
+	for i := range svc.Ports {
+		port := &svc.Ports[i]
+		if port.Protocol == model.ProtocolUDP {
+			continue
+		}
+		addCluster(r, svc, port, nil, rule, policy.ForPort(rule, port.Number), from, out)
+		if rule == nil {
+			continue
+		}
+		for j := range rule.Subsets {
+			sub := &rule.Subsets[j]
+			addCluster(r, svc, port, sub, rule, policy.ForSubset(rule, sub.Name, port.Number), from, out)
+		}
+	}
+	r.Unread(mark)
+}
+
+// clusterOrigins is what all clusters of a service are made from.
+type clusterOrigins struct {
+	mark, ruled   int            // of the reader: before the service, and after its rule
+	service, rule *model.Origins // the service and the reason for it; and with its rule
+}
+
+func addCluster(r *index.Reader, svc *model.Service, port *model.ServicePort, sub *model.Subset, rule *model.DestinationRule, traffic model.TrafficPolicy, from clusterOrigins, out *Result) {
+	traffic, backendTLS := policy.WithBackendTLS(r, traffic, rule, svc, port)
+	mesh := r.Mesh()
+	traffic = policy.WithBaseline(mesh, traffic, port.Protocol)
+	c := &ir.Cluster{
+		Host: svc.Hostname, Port: port.Number, PortName: port.Name, Protocol: port.Protocol,
+		Service:         ir.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
+		Discovery:       discovery(r.Client, svc, traffic),
+		Policy:          traffic,
+		ConnectTimeout:  mesh.ConnectTimeout,
+		Keepalive:       mesh.Keepalive,
+		DNSRefresh:      mesh.DNSRefresh,
+		TLSDefaults:     mesh.TLSDefaults,
+		AgentFiles:      r.Key.Files,
+		KeepCase:        r.Headers(mesh).KeepCase,
+		External:        svc.External,
+		Router:          r.Key.IsRouter(),
+		SubjectAltNames: svc.SubjectAltNames,
+	}
+	plan := endpoint.Plan{
+		From: from.service, Port: port, LoadBalancer: traffic.LoadBalancer, Outlier: traffic.OutlierDetection != nil,
+		Distribution: r.Distribution(svc), Mesh: mesh.Locality,
+	}
+	if sub != nil || plan.Outlier || plan.LoadBalancer != nil && plan.LoadBalancer.Locality != nil {
+		plan.From = from.rule
+	}
+	if sub != nil {
+		c.Subset, plan.Labels = sub.Name, sub.Labels
+	}
+	if rule != nil {
+		c.Origin = rule.Namespace + "/" + rule.Name
+	}
+	if backendTLS != nil {
+		c.TLSOrigin = backendTLS.Namespace + "/" + backendTLS.Name
+	}
+	c.Name = ir.OutboundCluster(port.Number, c.Subset, svc.Hostname)
+	plan.Cluster = c.Name
+	c.LocalityWeighted = plan.Distributes()
+	policy.Secure(r, svc, c, rule)
+	switch c.Discovery {
+	case ir.DiscoverEDS:
+		out.Endpoints = append(out.Endpoints, plan)
+	case ir.DiscoverStatic, ir.DiscoverStrictDNS, ir.DiscoverLogicalDNS:
+		c.Localities = endpoint.Localities(r.Client, svc, staticEndpoints(r, svc), plan)
+	}
+	c.Made = r.MadeSince(from.mark)
+	r.Unread(from.ruled)
+	out.Clusters = append(out.Clusters, c)
+}
+
+// discovery is how Envoy finds the endpoints of a service.
+func discovery(c *index.Client, svc *model.Service, traffic model.TrafficPolicy) ir.Discovery {
+	if traffic.LoadBalancer != nil && traffic.LoadBalancer.Algorithm == model.LBPassthrough {
+		return ir.DiscoverOriginalDst
+	}
+	switch {
+	case svc.ExternalName != "":
+		return ir.DiscoverStrictDNS
+	case svc.Headless && c.Key.Type == model.ProxySidecar && c.Key.Interception != model.InterceptNone:
+		return ir.DiscoverOriginalDst
+	}
+	switch svc.Resolution {
+	case model.ResolutionDNS:
+		return ir.DiscoverStrictDNS
+	case model.ResolutionDNSRoundRobin:
+		return ir.DiscoverLogicalDNS
+	case model.ResolutionNone:
+		return ir.DiscoverOriginalDst
+	case model.ResolutionDynamicDNS:
+		return ir.DiscoverDynamicDNS
+	}
+	return ir.DiscoverEDS
+}
+
+// staticEndpoints are those of a DNS cluster: the service's endpoints or, without any, its own host.
+func staticEndpoints(r *index.Reader, svc *model.Service) []*model.Endpoint {
+	if svc.ExternalName != "" {
+		return []*model.Endpoint{{Address: string(svc.ExternalName)}}
+	}
+	list := r.EndpointsOf(svc)
+	if len(list) == 0 && len(svc.Selector) == 0 && !svc.Hostname.IsWildcard() {
+		return []*model.Endpoint{{Address: string(svc.Hostname)}}
+	}
+	return list
+}

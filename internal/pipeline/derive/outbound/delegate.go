@@ -1,0 +1,171 @@
+package outbound
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// withDelegates lists a virtual service's rules. Rules of delegates replace the rules that name the delegates. A delegate
+// cannot delegate further.
+func (rt *Routing) withDelegates(v *model.VirtualService) []*model.HTTPRoute {
+	out := make([]*model.HTTPRoute, 0, len(v.HTTP))
+	for i := range v.HTTP {
+		rule := &v.HTTP[i]
+		if rule.Delegate == nil {
+			out = append(out, rule)
+			continue
+		}
+		child := rt.Delegate(*rule.Delegate, v)
+		if child == nil {
+			continue
+		}
+		for j := range child.HTTP {
+			if merged := mergeDelegate(rule, &child.HTTP[j]); merged != nil {
+				out = append(out, merged)
+			}
+		}
+	}
+	return out
+}
+
+// mergeDelegate joins a delegating rule with one rule of its delegate. Both must match. The delegate's settings precede the
+// root's. nil: they cannot both match.
+func mergeDelegate(root, child *model.HTTPRoute) *model.HTTPRoute {
+	if child.Delegate != nil {
+		return nil
+	}
+	out := *child
+	matches, ok := mergeMatches(root.Matches, child.Matches)
+	if !ok {
+		return nil
+	}
+	out.Matches = matches
+	out.Name = strings.Trim(root.Name+"-"+child.Name, "-")
+	if out.Rewrite == nil {
+		out.Rewrite = root.Rewrite
+	}
+	if out.Timeout == nil {
+		out.Timeout = root.Timeout
+	}
+	if out.Retry == nil {
+		out.Retry = root.Retry
+	}
+	if out.Fault == nil {
+		out.Fault = root.Fault
+	}
+	if len(out.Mirrors) == 0 {
+		out.Mirrors = root.Mirrors
+	}
+	if out.CORS == nil {
+		out.CORS = root.CORS
+	}
+	if changesNone(out.Headers) {
+		out.Headers = root.Headers
+	}
+	return &out
+}
+
+func mergeMatches(root, child []model.HTTPMatch) ([]model.HTTPMatch, bool) {
+	if len(root) == 0 {
+		return child, true
+	}
+	if len(child) == 0 {
+		return root, true
+	}
+	var out []model.HTTPMatch
+	for i := range root {
+		for j := range child {
+			if m, ok := mergeMatch(root[i], child[j]); ok {
+				out = append(out, m)
+			}
+		}
+	}
+	return out, len(out) > 0
+}
+
+// mergeMatch returns a match that applies when both apply. Two different conditions on one string can be joined only if one
+// implies the other.
+func mergeMatch(root, child model.HTTPMatch) (model.HTTPMatch, bool) {
+	out := child
+	out.Name = strings.Trim(root.Name+"-"+child.Name, "-")
+	parts := []struct{ root, child, into **model.StringMatch }{
+		{&root.URI, &child.URI, &out.URI}, {&root.Scheme, &child.Scheme, &out.Scheme},
+		{&root.Method, &child.Method, &out.Method}, {&root.Authority, &child.Authority, &out.Authority},
+	}
+	for _, p := range parts {
+		m, ok := narrower(*p.root, *p.child)
+		if !ok {
+			return out, false
+		}
+		*p.into = m
+	}
+	if root.Port != 0 && child.Port != 0 && root.Port != child.Port ||
+		root.SourceNamespace != "" && child.SourceNamespace != "" && root.SourceNamespace != child.SourceNamespace {
+		return out, false
+	}
+	if root.URI != nil && child.URI != nil && root.IgnoreURICase != child.IgnoreURICase {
+		return out, false // a match cannot express the conjunction
+	}
+	out.Port = max(root.Port, child.Port)
+	out.SourceNamespace = root.SourceNamespace + child.SourceNamespace
+	if root.SourceNamespace == child.SourceNamespace {
+		out.SourceNamespace = root.SourceNamespace
+	}
+	out.IgnoreURICase = root.IgnoreURICase || child.IgnoreURICase
+	out.Headers = append(append([]model.HeaderMatch(nil), root.Headers...), child.Headers...)
+	out.WithoutHeaders = append(append([]model.HeaderMatch(nil), root.WithoutHeaders...), child.WithoutHeaders...)
+	out.QueryParams = append(append([]model.HeaderMatch(nil), root.QueryParams...), child.QueryParams...)
+	out.StatPrefix = cmp.Or(child.StatPrefix, root.StatPrefix)
+	var labels, gateways bool
+	out.SourceLabels, labels = mergeLabels(root.SourceLabels, child.SourceLabels)
+	out.Gateways, gateways = mergeGateways(root.Gateways, child.Gateways)
+	return out, labels && gateways
+}
+
+// mergeGateways returns those that both name; an empty list means all. ok is false if there are none.
+func mergeGateways(a, b []string) ([]string, bool) {
+	if len(a) == 0 || len(b) == 0 {
+		return append(slices.Clone(a), b...), true
+	}
+	out := slices.DeleteFunc(slices.Clone(b), func(g string) bool { return !slices.Contains(a, g) })
+	return out, len(out) > 0
+}
+
+func mergeLabels(a, b map[string]string) (map[string]string, bool) {
+	out := maps.Clone(a)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for k, v := range b {
+		if have, ok := out[k]; ok && have != v {
+			return nil, false
+		}
+		out[k] = v
+	}
+	return out, true
+}
+
+// narrower is the one of two conditions that implies the other.
+func narrower(root, child *model.StringMatch) (*model.StringMatch, bool) {
+	switch {
+	case root == nil:
+		return child, true
+	case child == nil || *root == *child:
+		return root, true
+	case root.Kind == model.MatchPrefix && child.Kind <= model.MatchPrefix && strings.HasPrefix(child.Value, root.Value):
+		return child, true
+	case child.Kind == model.MatchPrefix && root.Kind <= model.MatchPrefix && strings.HasPrefix(root.Value, child.Value):
+		return root, true
+	}
+	return nil, false
+}
+
+// changesNone reports whether no headers change.
+func changesNone(h model.Headers) bool {
+	none := func(o model.HeaderOps) bool { return len(o.Set)+len(o.Add)+len(o.Remove) == 0 }
+	return none(h.Request) && none(h.Response)
+}

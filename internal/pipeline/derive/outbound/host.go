@@ -1,0 +1,319 @@
+package outbound
+
+import (
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/endpoint"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/policy"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// Result is everything that one host adds to a group.
+type Result struct {
+	State
+	Clusters     []*ir.Cluster
+	VirtualHosts []*ir.VirtualHost // with all their domains: other hosts may want the same
+	Dynamic      bool              // a route leads to a host that Envoy resolves for each request
+
+	byKey map[ir.ListenerKey]*Demand
+}
+
+// State is what a group remembers of a host, so that it can take back what the host added. A group has many hosts: it does
+// not keep their clusters and virtual hosts.
+type State struct {
+	Service      *model.Service
+	ClusterNames []string
+	Endpoints    []endpoint.Plan
+	Domains      []DomainKey // that it wants
+	Sent         []string    // resource names of its virtual hosts
+	Demands      []HostDemand
+	Secrets      []policy.SecretRef // that its clusters ask for
+	Refs         []model.Host       // hosts whose clusters its routes need
+	Routed       *model.Origins     // that its routes are made from, and so Refs
+}
+
+// DomainKey is a domain of one route configuration.
+type DomainKey struct{ RouteConfig, Domain string }
+
+// HostDemand is what a host wants of one listener.
+type HostDemand struct {
+	Key ir.ListenerKey
+	*Demand
+}
+
+// Host makes a host's clusters, virtual hosts and demands on listeners; nil: the clients do not see it. needed counts the
+// routes that lead to the host, also from hosts that the clients see through a narrower egress.
+func Host(r *index.Reader, h model.Host, needed *index.OriginCounts) *Result {
+	svc := r.Service(h)
+	if r.Key.IsRouter() {
+		return reachable(r, svc, needed)
+	}
+	routes := r.VirtualServices(h)
+	visible := svc != nil && r.Sees(svc)
+	if target := r.Aliased(svc); target != nil && visible {
+		return alias(r, svc, target, routes, needed).finish()
+	}
+	wanted := svc != nil && (visible || needed.Total() > 0)
+	routed := !visible && len(routes) > 0 && slices.Contains(routes[0].Hosts, h)
+	if !wanted && !routed {
+		return nil
+	}
+	// What a host refers to must not depend on what refers to it: otherwise the two could make each other dirty for ever.
+	out := &Result{State: State{Service: svc}}
+	if wanted {
+		clusters(r, svc, needed, out)
+	}
+	if visible {
+		for i := range r.Egress {
+			throughEgress(r, &r.Egress[i], svc, routes, out)
+		}
+	}
+	if routed {
+		for i := range r.Egress {
+			routesOnly(r, &r.Egress[i], h, routes, out)
+		}
+	}
+	return out.finish()
+}
+
+// reachable makes the clusters of a service that a gateway may call.
+func reachable(r *index.Reader, svc *model.Service, needed *index.OriginCounts) *Result {
+	if svc == nil || !r.Sees(svc) && needed.Total() == 0 {
+		return nil
+	}
+	out := &Result{State: State{Service: svc}}
+	if r.Aliased(svc) == nil || needed.Total() > 0 { // else routes lead to the service that it is an alias for
+		clusters(r, svc, needed, out)
+	}
+	return out.finish()
+}
+
+// finish records what is needed to take the result back.
+func (out *Result) finish() *Result {
+	out.noteRouted()
+	for _, d := range out.Demands {
+		if d.dynamic = out.Dynamic; d.dynamic {
+			d.From = d.From.Union(out.Routed)
+		}
+	}
+	out.Refs = slices.Compact(slices.Sorted(slices.Values(out.Refs)))
+	for _, c := range out.Clusters {
+		out.ClusterNames = append(out.ClusterNames, c.Name)
+		out.Secrets = append(out.Secrets, policy.SecretRefs(policy.ClientSecrets(c.Policy.TLS), c.Origins)...)
+	}
+	out.Secrets = policy.SortSecretRefs(out.Secrets)
+	for _, v := range out.VirtualHosts {
+		out.Sent = append(out.Sent, v.ResourceName())
+		for _, d := range v.Domains {
+			out.Domains = append(out.Domains, DomainKey{v.RouteConfig, d})
+		}
+	}
+	return out
+}
+
+// noteRouted records what routes are made from, if they lead to other hosts.
+func (out *Result) noteRouted() {
+	if len(out.Refs) == 0 {
+		return
+	}
+	var list model.OriginList
+	for _, v := range out.VirtualHosts {
+		list.AddAll(v.Origins)
+	}
+	for _, d := range out.Demands {
+		for i := range d.chains {
+			list.AddAll(d.chains[i].Origins)
+		}
+	}
+	out.Routed = list.Since(0)
+}
+
+// Wants reports whether the host wants something of a listener.
+func (out *Result) Wants(k ir.ListenerKey) bool { return out.byKey[k] != nil }
+
+// demand finds or makes the host's demand on a listener.
+func (out *Result) demand(k ir.ListenerKey, owner model.Object, bound bool) *Demand {
+	if d := out.byKey[k]; d != nil {
+		return d
+	}
+	if out.byKey == nil {
+		out.byKey = map[ir.ListenerKey]*Demand{}
+	}
+	d := &Demand{owner: owner, bound: bound}
+	out.byKey[k] = d
+	out.Demands = append(out.Demands, HostDemand{k, d})
+	return d
+}
+
+// addVirtualHost adds v unless another egress listener with the same route configuration did.
+func (out *Result) addVirtualHost(v *ir.VirtualHost) {
+	for _, have := range out.VirtualHosts {
+		if have.RouteConfig == v.RouteConfig && have.Name == v.Name {
+			return
+		}
+	}
+	out.VirtualHosts = append(out.VirtualHosts, v)
+}
+
+// Holder are the objects for which a host has its domains.
+func (h *State) Holder() *model.Origins {
+	if len(h.Demands) == 0 {
+		return nil
+	}
+	return h.Demands[0].From
+}
+
+// throughEgress makes what one egress listener adds for a service.
+func throughEgress(r *index.Reader, e *index.Egress, svc *model.Service, routes []*model.VirtualService, out *Result) {
+	if !e.Imports(svc.Namespace, svc.Hostname) {
+		return
+	}
+	for i := range svc.Ports {
+		port := &svc.Ports[i]
+		if port.Protocol == model.ProtocolUDP || e.Port != nil && e.Port.Number != port.Number {
+			continue
+		}
+		servePort(r, e, svc, port, routes, out)
+	}
+}
+
+// servePort serves one port by its protocol: as requests, as connections, or by what the first bytes show.
+func servePort(r *index.Reader, e *index.Egress, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *Result) {
+	protocol, mark := e.Protocol(port), r.Mark()
+	r.Use(svc)
+	useEgress(r, e)
+	at := place(r, e, svc, port, protocol)
+	if svc.Headless && !protocol.IsHTTP() && !at.bound {
+		at = placePods(r, svc, port, protocol)
+	}
+	if len(at.keys) == 0 || taken(r.Client, e, at) {
+		return
+	}
+	var chains []ir.FilterChain
+	read, from := r.Mark(), r.Used.Since(mark)
+	if !protocol.IsHTTP() {
+		chains = l4Chains(r, svc, port, protocol, routes, at, out)
+		for i := range chains {
+			chains[i].Made = r.MadeSince(mark)
+		}
+		r.Unread(read)
+	}
+	for _, key := range at.keys {
+		d := out.demand(key, svc, e.CaptureNone(r.Key.Interception))
+		d.From = d.From.Union(from)
+		d.chains = append(d.chains, chains...)
+		if protocol.IsHTTP() || protocol == model.ProtocolAuto {
+			d.routes = at.routes
+			d.grpcWeb = d.grpcWeb || protocol == model.ProtocolGRPCWeb
+		}
+	}
+	if protocol.IsHTTP() || protocol == model.ProtocolAuto {
+		v := virtualHost(r, at, svc.Hostname, svc, port, routes, out)
+		v.Made = r.MadeSince(mark)
+		out.addVirtualHost(v)
+	}
+	r.Unread(mark)
+}
+
+// useEgress adds the Sidecar to the origins if its egress listener decides where the proxies listen.
+func useEgress(r *index.Reader, e *index.Egress) {
+	if r.Sidecar != nil && (e.Port != nil || e.Bind != "" || e.Capture != model.CaptureDefault) {
+		r.Use(r.Sidecar)
+	}
+}
+
+// routesOnly serves a host of virtual services that is not a service: on the ports of the wildcard service that covers it,
+// else on port 80, or on the egress listener's HTTP port.
+func routesOnly(r *index.Reader, e *index.Egress, h model.Host, routes []*model.VirtualService, out *Result) {
+	routes = slices.DeleteFunc(slices.Clone(routes), func(v *model.VirtualService) bool {
+		return len(v.HTTP) == 0 || !e.ImportsAny(v.Namespace, []model.Host{h})
+	})
+	if len(routes) == 0 {
+		return
+	}
+	mark := r.Mark()
+	useEgress(r, e)
+	ports := []model.ServicePort{{Number: 80, Protocol: model.ProtocolHTTP}}
+	if cover := r.CoveringService(h); cover != nil {
+		ports = cover.Ports
+	}
+	if e.Port != nil {
+		ports = []model.ServicePort{{Number: e.Port.Number, Protocol: e.Port.Protocol}}
+	}
+	for i := range ports {
+		routesOnPort(r, mark, e, h, &ports[i], routes, out)
+	}
+	r.Unread(mark)
+}
+
+// routesOnPort makes what routesOnly adds on one port. The objects since mark are origins.
+func routesOnPort(r *index.Reader, mark int, e *index.Egress, h model.Host, port *model.ServicePort, routes []*model.VirtualService, out *Result) {
+	if !port.Protocol.IsHTTP() {
+		return
+	}
+	at, read := place(r, e, nil, port, port.Protocol), r.Mark()
+	v := virtualHost(r, at, h, nil, port, routes, out)
+	v.Made = r.MadeSince(mark)
+	r.Unread(read)
+	if len(v.Routes) == 0 || len(at.keys) == 0 || taken(r.Client, e, at) {
+		return
+	}
+	for _, key := range at.keys {
+		d := out.demand(key, routes[0], e.CaptureNone(r.Key.Interception))
+		d.routes, d.From = at.routes, d.From.Union(v.Origins)
+	}
+	out.addVirtualHost(v)
+}
+
+// alias serves requests for an alias as those for its target: on the target's ports, by the target's rules unless the alias
+// has rules. Connections need nothing, because clients that resolve the alias connect to the target's address.
+func alias(r *index.Reader, svc, target *model.Service, routes []*model.VirtualService, needed *index.OriginCounts) *Result {
+	if len(routes) == 0 {
+		routes = r.VirtualServices(target.Hostname)
+	}
+	out := &Result{State: State{Refs: []model.Host{target.Hostname}}}
+	mark := r.Mark()
+	if needed.Total() > 0 { // by a Sidecar's egress proxy; routes lead to the target
+		out.Service = svc
+		clusters(r, svc, needed, out)
+	}
+	r.Unread(mark) // the alias and its target stay
+	for i := range r.Egress {
+		e := &r.Egress[i]
+		if !e.Imports(svc.Namespace, svc.Hostname) {
+			continue
+		}
+		for j := range target.Ports {
+			port := &target.Ports[j]
+			if e.Port == nil || e.Port.Number == port.Number {
+				aliasPort(r, e, svc, target, port, routes, out)
+			}
+		}
+	}
+	return out
+}
+
+func aliasPort(r *index.Reader, e *index.Egress, svc, target *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *Result) {
+	protocol := e.Protocol(port)
+	if !protocol.IsHTTP() && protocol != model.ProtocolAuto || target.Headless && !protocol.IsHTTP() {
+		return
+	}
+	at := place(r, e, target, port, protocol)
+	if at.sniffed || len(at.keys) == 0 || taken(r.Client, e, at) {
+		return // the target's own route configuration takes any host
+	}
+	mark := r.Mark()
+	useEgress(r, e)
+	from := r.Used.Since(0)
+	for _, key := range at.keys {
+		d := out.demand(key, svc, e.CaptureNone(r.Key.Interception))
+		d.routes, d.From = at.routes, d.From.Union(from)
+	}
+	v := virtualHost(r, at, svc.Hostname, target, port, routes, out)
+	v.Made = r.MadeSince(0)
+	r.Unread(mark)
+	v.Domains = hostDomains(r.Client, svc.Hostname, svc)
+	out.addVirtualHost(v)
+}

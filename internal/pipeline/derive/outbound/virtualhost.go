@@ -1,0 +1,117 @@
+package outbound
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// virtualHost makes the virtual host of one host on one port. svc is nil for a host that is not a service.
+func virtualHost(r *index.Reader, at placement, h model.Host, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *Result) *ir.VirtualHost {
+	rt := &Routing{Reader: r, Host: h, service: svc, Port: port, Out: out}
+	headers := r.Headers(r.Mesh())
+	v := &ir.VirtualHost{
+		RouteConfig:     at.routes.Name,
+		Of:              at.routes,
+		Host:            h,
+		Name:            fmt.Sprintf("%s:%d", h, port.Number),
+		Domains:         hostDomains(r.Client, h, svc),
+		IncludeAttempts: !headers.NoAttempts,
+		ForwardHost:     headers.ForwardHost,
+	}
+	if at.sniffed {
+		v.Domains = []string{"*"}
+	}
+	for i := 0; i < len(routes) && len(v.Routes) == 0; i++ {
+		mark := r.Mark()
+		if v.Routes = rt.Routes(routes[i]); len(v.Routes) == 0 {
+			r.Unread(mark)
+		}
+	}
+	if len(v.Routes) == 0 {
+		for _, keeps := range routes { // wider virtual services from being used
+			r.Use(keeps)
+		}
+	}
+	if len(v.Routes) == 0 && svc != nil {
+		v.Routes = []ir.Route{rt.defaultRoute()}
+	}
+	v.HidesPeer = r.TellsPeer(r.Mesh()) && (svc == nil || !rt.AllOfMesh(v.Routes))
+	return v
+}
+
+// hostDomains are the names under which the clients call a host, the full name first. Envoy ignores ports when it matches
+// domains.
+func hostDomains(c *index.Client, h model.Host, svc *model.Service) []string {
+	out := []string{string(h)}
+	if svc == nil {
+		return append(out, shortNames(c, string(h))...)
+	}
+	if svc.IsKubernetes() {
+		out = append(out, shortNames(c, string(h))...)
+	}
+	if svc.IsKubernetes() && svc.Headless {
+		for _, d := range slices.Clone(out) { // names of its Pods
+			out = append(out, "*."+d)
+		}
+	}
+	for _, a := range c.Addresses(svc) {
+		if !a.IsSingleIP() {
+			continue
+		}
+		text := a.Addr().String()
+		if a.Addr().Is6() {
+			text = "[" + text + "]"
+		}
+		if !slices.Contains(out, text) { // Envoy refuses duplicate domains
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// shortNames of "reviews.shop.svc.cluster.local" are "reviews.shop.svc", "reviews.shop" and, in its namespace, "reviews".
+func shortNames(c *index.Client, h string) []string {
+	base, ok := strings.CutSuffix(h, "."+c.Key.Domain)
+	if !ok {
+		return nil
+	}
+	two, ok := strings.CutSuffix(base, ".svc")
+	if !ok {
+		return nil
+	}
+	out := []string{base, two}
+	if name, ok := strings.CutSuffix(two, "."+c.Key.Namespace); ok && name != "*" && !strings.Contains(name, ".") {
+		out = append(out, name)
+	}
+	return out
+}
+
+// The names of virtual hosts for unknown hosts, as in Istio.
+const (
+	AllowAny = "allow_any"
+	BlockAll = "block_all"
+)
+
+// UnknownHosts is the virtual host for unknown hosts. If applications connect to the listener itself, there is no original
+// destination to pass requests on to.
+func UnknownHosts(c *index.Client, mesh *model.Mesh, of ir.RouteConfigKey, bound bool) *ir.VirtualHost {
+	v := &ir.VirtualHost{RouteConfig: of.Name, Of: of, Domains: []string{"*"}}
+	cluster := c.UnknownCluster(mesh)
+	if p := c.EgressProxy(); p != nil && cluster == ir.PassthroughCluster {
+		cluster = ir.OutboundCluster(p.Port, p.Subset, p.Host)
+		bound = false
+	}
+	if cluster == ir.BlackHoleCluster || bound {
+		v.Name = BlockAll
+		v.Routes = []ir.Route{{Name: BlockAll, DirectResponse: &model.DirectResponse{Status: 502}}}
+		return v
+	}
+	v.Name, v.HidesPeer = AllowAny, c.TellsPeer(mesh)
+	v.Routes = []ir.Route{{Name: AllowAny, Backends: []ir.Backend{{Cluster: cluster, Weight: 1}}}}
+	return v
+}

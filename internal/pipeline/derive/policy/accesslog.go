@@ -1,0 +1,112 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// resolveLog finds the service that receives a log. The host is empty for files.
+func resolveLog(r *index.Reader, l *logRule) (model.Host, bool) {
+	if l.Kind == model.ProviderFileLog {
+		return "", true
+	}
+	host, cluster, ok := collectorOf(r, l.provider)
+	l.Cluster = cluster
+	return host, ok
+}
+
+// logRule is an access log with its provider.
+type logRule struct {
+	ir.AccessLog
+	provider *model.Provider
+}
+
+// logsOf are the access logs of one side, sorted by the providers' names.
+func logsOf(rules []*model.Telemetry, mesh *model.Mesh, side model.Sides) []logRule {
+	asked := slices.ContainsFunc(rules, func(t *model.Telemetry) bool { return len(t.Logging) > 0 })
+	if !asked && len(mesh.Telemetry.Logging) == 0 {
+		return meshLog(mesh)
+	}
+	var out []logRule
+	for name, filter := range loggingProviders(rules, mesh.Telemetry.Logging, side) {
+		if p := mesh.Telemetry.Provider(name); p != nil && p.Kind.IsLog() {
+			out = append(out, logOf(p, filter))
+		}
+	}
+	slices.SortFunc(out, func(a, b logRule) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// meshLog is the mesh's accessLogFile.
+func meshLog(mesh *model.Mesh) []logRule {
+	if mesh.AccessLogFile == "" {
+		return nil
+	}
+	format := mesh.Telemetry.AccessLog
+	format.Path = mesh.AccessLogFile
+	return []logRule{{AccessLog: ir.AccessLog{Name: "mesh", Kind: model.ProviderFileLog, Format: format}}}
+}
+
+func logOf(p *model.Provider, filter string) logRule {
+	return logRule{provider: p, AccessLog: ir.AccessLog{
+		Name: p.Name, Kind: p.Kind, Format: p.Log, Filter: filter, LogName: p.LogName, FilterState: p.FilterState,
+		RequestHeaders: p.RequestHeaders, ResponseHeaders: p.ResponseHeaders, Trailers: p.Trailers,
+	}}
+}
+
+// loggingProviders are the providers that log, with their filters. The last Telemetry that names providers for the side
+// decides which providers count. The last rule about a provider decides whether it logs, and the last rule that names it
+// decides the filter.
+func loggingProviders(rules []*model.Telemetry, defaults []string, side model.Sides) map[string]string {
+	out := map[string]string{}
+	if !slices.ContainsFunc(rules, func(t *model.Telemetry) bool { return len(t.Logging) > 0 }) {
+		for _, p := range defaults {
+			out[p] = ""
+		}
+		return out
+	}
+	counting, filters := namedLogs(rules, defaults, side)
+	inherited := defaults
+	for _, t := range rules {
+		for _, l := range t.Logging {
+			if len(l.Providers) > 0 {
+				inherited = l.Providers
+			}
+			for _, p := range inherited {
+				switch {
+				case l.Sides&side == 0 || !slices.Contains(counting, p):
+				case l.Disabled != nil && *l.Disabled:
+					delete(out, p)
+				default:
+					out[p] = filters[p]
+				}
+			}
+		}
+	}
+	return out
+}
+
+// namedLogs returns the providers that count, and the filters of named providers.
+func namedLogs(rules []*model.Telemetry, defaults []string, side model.Sides) (counting []string, filters map[string]string) {
+	counting, filters = defaults, map[string]string{}
+	for _, t := range rules {
+		var named []string
+		for _, l := range t.Logging {
+			if l.Sides&side == 0 {
+				continue
+			}
+			named = append(named, l.Providers...)
+			for _, p := range l.Providers {
+				filters[p] = l.Filter
+			}
+		}
+		if len(named) > 0 {
+			counting = named
+		}
+	}
+	return counting, filters
+}

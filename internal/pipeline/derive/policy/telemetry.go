@@ -1,0 +1,63 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// Telemetry is what the clients' chains report, and the services that receive it.
+func Telemetry(r *index.Reader) (out *ir.Telemetry, collectors []model.Host) {
+	rules := telemetries(r)
+	side := model.SideClient
+	if r.Key.Inbound {
+		side = model.SideServer
+	}
+	out = &ir.Telemetry{Server: r.Key.Inbound, TellsPeer: !r.Key.Inbound && r.TellsPeer(r.Mesh())}
+	out.Metrics, out.Every = metricsOf(rules, r.Mesh(), side)
+	for _, l := range logsOf(rules, r.Mesh(), side) {
+		if host, ok := resolveLog(r, &l); ok {
+			collectors = appendHost(collectors, host)
+			out.Logs = append(out.Logs, l.AccessLog)
+		}
+	}
+	if t, provider := tracingOf(rules, r.Key.Tracing.Over(&r.Mesh().Telemetry), side); t != nil {
+		if host, cluster, ok := collectorOf(r, provider); ok {
+			collectors = appendHost(collectors, host)
+			t.Host, t.Cluster = host, cluster
+			out.Tracing = t
+		}
+	}
+	return out, collectors
+}
+
+func appendHost(list []model.Host, h model.Host) []model.Host {
+	if h == "" || slices.Contains(list, h) {
+		return list
+	}
+	return append(list, h)
+}
+
+// telemetries lists those for the clients. Each overrides those before it.
+func telemetries(r *index.Reader) []*model.Telemetry {
+	out := model.EffectiveTelemetries(r.Key.Namespace, index.Policies[*model.Telemetry](r, model.KindTelemetry))
+	for _, t := range out {
+		r.Use(t)
+	}
+	return out
+}
+
+// collectorOf finds the cluster of a provider's service. It returns false if there is no such service: Envoy would refuse
+// what refers to it, or wait for it.
+func collectorOf(r *index.Reader, p *model.Provider) (model.Host, string, bool) {
+	svc := r.Service(p.Host)
+	if svc == nil || p.Namespace != "" && svc.Namespace != p.Namespace {
+		return "", "", false
+	}
+	if !slices.ContainsFunc(svc.Ports, func(port model.ServicePort) bool { return port.Number == p.Port }) {
+		return "", "", false
+	}
+	return p.Host, ir.OutboundCluster(p.Port, "", p.Host), true
+}
