@@ -42,9 +42,9 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkScope is one scope derived from nothing: its time, which must grow no faster
-// than the services, and what it keeps for each of them once its views have been handed on.
-func BenchmarkScope(b *testing.B) {
+// BenchmarkGroup derives one group from nothing. It reports the time, which must grow no faster than the services, and the
+// memory that the group keeps for each of them.
+func BenchmarkGroup(b *testing.B) {
 	for _, protocol := range []model.Protocol{model.ProtocolHTTP, model.ProtocolTCP, model.ProtocolAuto} {
 		for _, services := range []int{2000, 20000} {
 			if testing.Short() && services > 2000 {

@@ -1,6 +1,7 @@
 package derive
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -109,7 +110,7 @@ func TestOnlyWhatIsAskedForTellsScopesApart(t *testing.T) {
 	require.Empty(t, key().Locality)
 }
 
-// TestASidecarsChangeConcernsItsNamespace holds whose scopes are looked at.
+// TestASidecarsChangeConcernsItsNamespace checks which groups are derived again.
 func TestASidecarsChangeConcernsItsNamespace(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
 	shop, bank := &model.Proxy{Namespace: "shop"}, &model.Proxy{Namespace: "bank"}
@@ -117,4 +118,29 @@ func TestASidecarsChangeConcernsItsNamespace(t *testing.T) {
 	require.True(t, rekey(shop))
 	require.False(t, rekey(bank))
 	require.True(t, put(d, nil, sidecarOf("istio-system", "x", nil, 0)).Rekey(bank))
+}
+
+// TestRekeyIsComplete checks that an update reports all proxies that belong to other groups after its batch.
+func TestRekeyIsComplete(t *testing.T) {
+	for seed := range lives(60) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			w := worldOf(seed, 5)
+			st, d := store.New(), New(worldMesh(), 1)
+			of := map[*model.Proxy][2]GroupKey{}
+			for range 20 {
+				of[w.proxy()] = [2]GroupKey{}
+			}
+			for batch := range 60 {
+				_, changes := st.Apply(randomBatch(w))
+				concerns := d.Apply(changes).Rekey
+				for p, was := range of {
+					outbound, inbound := d.Index().Keys(p)
+					now := [2]GroupKey{outbound, inbound}
+					require.True(t, batch == 0 || was == now || concerns != nil && concerns(p), "%+v\n%s -> %s\n%s -> %s", p, was[0], outbound, was[1], inbound)
+					of[p] = now
+				}
+			}
+		})
+	}
 }

@@ -1,11 +1,14 @@
 package derive
 
 import (
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/policy"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
@@ -54,4 +57,159 @@ func TestAnyWorker(t *testing.T) {
 	first, _ := key(false)
 	second, _ := key(true)
 	require.Equal(t, first, second)
+}
+
+// TestMeshConnections: what the mesh says of connections reaches clusters and listeners that are there.
+func TestMeshConnections(t *testing.T) {
+	d := New(model.DefaultMesh(), 1)
+	put(d, nil, &model.Service{
+		Meta:     model.Meta{Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: "web"}},
+		Hostname: "web.shop.svc.cluster.local", Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.1/32")}, Selector: map[string]string{"app": "web"},
+		Ports: []model.ServicePort{{Number: 80, TargetPort: 8080, Protocol: model.ProtocolAuto}}, Resolution: model.ResolutionStatic,
+	})
+	outbound, inbound := d.Index().Keys(webProxy("shop", "web", true))
+	before := d.Open(outbound).Listeners["10.9.0.1_80"]
+	require.True(t, before.ContinueOnTimeout)
+	require.Equal(t, policy.InspectTimeout, before.InspectTimeout)
+	d.Open(inbound)
+
+	config := func(detection time.Duration) *model.MeshConfig {
+		refresh := time.Hour
+		return &model.MeshConfig{
+			Meta:      model.Meta{Key: model.Key{Kind: model.KindMeshConfig, Namespace: "istio-system", Name: model.MeshConfigName}},
+			Keepalive: &model.TCPKeepalive{Probes: 7}, DNSRefresh: &refresh, DetectionTimeout: &detection,
+		}
+	}
+	some := config(time.Second)
+	deltas := put(d, nil, some).Deltas
+	for _, name := range []string{"outbound|80||web.shop.svc.cluster.local", ir.PassthroughCluster} {
+		require.Equal(t, some.Keepalive, deltas[outbound].Clusters[name].Keepalive, name)
+	}
+	require.Equal(t, time.Hour, deltas[outbound].Clusters["outbound|80||web.shop.svc.cluster.local"].DNSRefresh)
+	for _, name := range []string{"inbound|8080||", ir.InboundPassthroughCluster} {
+		require.Equal(t, some.Keepalive, deltas[inbound].Clusters[name].Keepalive, name)
+	}
+	require.Equal(t, time.Second, deltas[outbound].Listeners["10.9.0.1_80"].InspectTimeout)
+	require.Equal(t, time.Second, deltas[inbound].Listeners["virtualInbound"].InspectTimeout)
+
+	forever := put(d, some, config(0)).Deltas
+	require.True(t, forever[outbound].Listeners["10.9.0.1_80"].InspectForever)
+	require.True(t, forever[inbound].Listeners["virtualInbound"].InspectForever)
+	require.False(t, put(d, some, nil).Deltas[outbound].Listeners["10.9.0.1_80"].InspectForever)
+}
+
+// TestBaseline: the mesh's traffic policy holds for calls, and at the other end, where no DestinationRule says something.
+func TestBaseline(t *testing.T) {
+	d := New(model.DefaultMesh(), 1)
+	put(d, nil, webOf("web"))
+	put(d, nil, &model.Service{
+		Meta:     model.Meta{Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: "db"}},
+		Hostname: "db.shop.svc.cluster.local", Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.2/32")},
+		Ports: []model.ServicePort{{Number: 3306, Protocol: model.ProtocolTCP}}, Resolution: model.ResolutionStatic,
+	})
+	client := webProxy("shop", "web", true)
+	client.Locality = model.Locality{Region: "here"}
+	outbound, inbound := d.Index().Keys(client)
+	d.Open(outbound)
+	d.Open(inbound)
+	require.Zero(t, outbound.Locality)
+	pool := &model.ConnectionPool{MaxConnections: 7, TCPIdleTimeout: time.Minute, Upgrade: model.H2UpgradeAlways}
+	outlier := &model.OutlierDetection{MaxEjectionPercent: 30}
+	config := &model.MeshConfig{
+		Meta:     model.Meta{Key: model.Key{Kind: model.KindMeshConfig, Namespace: "istio-system", Name: model.MeshConfigName}},
+		Baseline: &model.TrafficPolicy{ConnectionPool: pool, OutlierDetection: outlier},
+	}
+	const web, db = "outbound|80||web.shop.svc.cluster.local", "outbound|3306||db.shop.svc.cluster.local"
+	deltas := put(d, nil, config).Deltas
+	require.Equal(t, *config.Baseline, deltas[outbound].Clusters[web].Policy)
+	require.Equal(t, pool, deltas[inbound].Clusters["inbound|8080||"].Policy.ConnectionPool)
+	require.Nil(t, deltas[inbound].Clusters["inbound|8080||"].Policy.OutlierDetection)
+	bytes := *pool
+	bytes.Upgrade = model.H2UpgradeDefault
+	require.Equal(t, &bytes, deltas[outbound].Clusters[db].Policy.ConnectionPool, "TCP is no HTTP/2")
+	require.Equal(t, model.TrafficPolicy{ConnectionPool: &bytes}, deltas[outbound].Clusters[ir.PassthroughCluster].Policy)
+	require.Equal(t, time.Minute, deltas[outbound].Listeners["10.9.0.2_3306"].Default.TCP.IdleTimeout)
+	outbound, _ = d.Index().Keys(client)
+	require.NotZero(t, outbound.Locality, "endpoints that fail are left for near ones")
+
+	own := &model.ConnectionPool{MaxConnections: 9}
+	rule := &model.DestinationRule{
+		Meta:    model.Meta{Key: model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "web"}},
+		Host:    "web.shop.svc.cluster.local",
+		Policy:  model.TrafficPolicy{ConnectionPool: own},
+		Subsets: []model.Subset{{Name: "v1", Ports: map[uint32]model.TrafficPolicy{80: {OutlierDetection: &model.OutlierDetection{}}}}},
+	}
+	d.Open(outbound)
+	deltas = put(d, nil, rule).Deltas
+	require.Equal(t, model.TrafficPolicy{ConnectionPool: own, OutlierDetection: outlier}, deltas[outbound].Clusters[web].Policy)
+	require.Equal(t, model.TrafficPolicy{ConnectionPool: pool, OutlierDetection: &model.OutlierDetection{}},
+		deltas[outbound].Clusters["outbound|80|v1|web.shop.svc.cluster.local"].Policy)
+	require.Equal(t, own, deltas[inbound].Clusters["inbound|8080||"].Policy.ConnectionPool)
+}
+
+// webOf is a service of HTTP in the namespace "shop".
+func webOf(name string) *model.Service {
+	return &model.Service{
+		Meta:     model.Meta{Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: name}},
+		Hostname: model.Host(name + ".shop.svc.cluster.local"), Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.1/32")},
+		Selector: map[string]string{"app": name}, Ports: []model.ServicePort{{Number: 80, TargetPort: 8080, Protocol: model.ProtocolHTTP}},
+		Resolution: model.ResolutionStatic,
+	}
+}
+
+// TestProxyHeaders: the mesh's reach listeners and virtual hosts that are there, but those of proxies that say so
+// themselves.
+func TestProxyHeaders(t *testing.T) {
+	d := New(model.DefaultMesh(), 1)
+	put(d, nil, webOf("web"))
+	own := webProxy("shop", "web", true)
+	said := model.ProxyHeaders{Said: true, NoRequestIDs: true, ForwardHost: true, KeepCase: true}
+	own.Headers = said
+	outbound, inbound := d.Index().Keys(webProxy("shop", "web", true))
+	ownOutbound, ownInbound := d.Index().Keys(own)
+	d.Open(outbound)
+	d.Open(inbound)
+	requireHeaders(t, said, d.Open(ownOutbound))
+	requireHeaders(t, said, d.Open(ownInbound))
+	config := &model.MeshConfig{
+		Meta:    model.Meta{Key: model.Key{Kind: model.KindMeshConfig, Namespace: "istio-system", Name: model.MeshConfigName}},
+		Headers: &model.ProxyHeaders{Said: true, NoAttempts: true, KeepCase: true},
+	}
+	deltas := put(d, nil, config).Deltas
+	requireHeaders(t, *config.Headers, deltas[outbound])
+	requireHeaders(t, *config.Headers, deltas[inbound])
+	require.Contains(t, deltas[outbound].VirtualHosts, "80/web.shop.svc.cluster.local:80")
+	for _, own := range []GroupKey{ownOutbound, ownInbound} {
+		if delta := deltas[own]; delta != nil && len(delta.Listeners) > 0 {
+			requireHeaders(t, said, delta)
+		}
+	}
+}
+
+func requireHeaders(t *testing.T, want model.ProxyHeaders, in *Delta) {
+	t.Helper()
+	chains := 0
+	for _, l := range in.Listeners {
+		if l == nil {
+			continue
+		}
+		for _, c := range l.Chains {
+			if c.HTTP != nil {
+				chains++
+				require.Equal(t, want, c.HTTP.Headers, l.Name)
+			}
+		}
+	}
+	require.NotZero(t, chains)
+	if v := in.VirtualHosts["80/web.shop.svc.cluster.local:80"]; v != nil {
+		require.Equal(t, !want.NoAttempts, v.IncludeAttempts)
+		require.Equal(t, want.ForwardHost, v.ForwardHost)
+	}
+	for _, name := range []string{"outbound|80||web.shop.svc.cluster.local", ir.PassthroughCluster, "inbound|8080||"} {
+		if c := in.Clusters[name]; c != nil {
+			require.Equal(t, want.KeepCase, c.KeepCase, name)
+			chains++
+		}
+	}
+	require.Greater(t, chains, 1, "there is no cluster")
 }

@@ -52,9 +52,9 @@ func TestNames(t *testing.T) {
 	key, none := d.Index().Keys(client)
 	require.Zero(t, d.Open(none).Len())
 	got := d.Open(key)
-	require.Len(t, got.Names, 2, "who has no address is not answered for, nor who is not seen")
-	require.Equal(t, got.Len(), len(got.Names), "names and nothing else")
-	require.Equal(t, []string{"10.0.0.1", "fd00::1"}, got.Names["web.shop.svc.cluster.local"].Addresses, "a network is no answer")
+	require.Len(t, got.Names, 2, "hosts without an address or visibility have no answer")
+	require.Equal(t, got.Len(), len(got.Names), "only names")
+	require.Equal(t, []string{"10.0.0.1", "fd00::1"}, got.Names["web.shop.svc.cluster.local"].Addresses, "an address range is not an answer")
 	require.Equal(t, "web", got.Names["web.shop.svc.cluster.local"].Service)
 	require.Equal(t, []string{"10.2.0.1", "10.2.0.3"}, got.Names["db.shop.svc.cluster.local"].Addresses, "Pods that are ready")
 
@@ -63,12 +63,12 @@ func TestNames(t *testing.T) {
 	require.Equal(t, []string{"10.2.0.2"}, delta.Names["db.shop.svc.cluster.local"].Addresses)
 	delta = apply(sliceOf("3")).Deltas[key]
 	require.Contains(t, delta.Names, "db.shop.svc.cluster.local")
-	require.Nil(t, delta.Names["db.shop.svc.cluster.local"], "others are asked when nobody is there")
+	require.Nil(t, delta.Names["db.shop.svc.cluster.local"], "without endpoints the question is forwarded")
 	require.Nil(t, apply(serviceOf("plain", "2", func(s *model.Service) { s.Addresses, s.Ports = nil, nil })).Deltas[key])
 }
 
-// TestNamesOfServiceEntries: who captures DNS is told the addresses that entries get, of the families of its workload; it
-// belongs to a scope of its own as long as there are any.
+// TestNamesOfServiceEntries checks that proxies that capture DNS get the addresses of entries, of the families of their
+// workload, and belong to a separate group as long as there are any.
 func TestNamesOfServiceEntries(t *testing.T) {
 	entry := func(version string, addresses ...netip.Prefix) *model.ServiceEntry {
 		e := &model.ServiceEntry{Hosts: []model.Host{"db.example.com"}}
@@ -97,7 +97,7 @@ func TestNamesOfServiceEntries(t *testing.T) {
 		}
 		client := &model.Proxy{Type: model.ProxySidecar, Names: true, Namespace: "shop", IPs: c.ips, DNSCapture: true, AutoAllocate: c.auto}
 		before, _ := d.Index().Keys(client)
-		require.NotNil(t, apply(entry("1")).Rekey, "scopes differ from now on")
+		require.NotNil(t, apply(entry("1")).Rekey, "groups differ from now on")
 		key, _ := d.Index().Keys(client)
 		require.Equal(t, c.want != nil, key != before)
 		got := d.Open(key).Names["db.example.com"]

@@ -3,9 +3,11 @@ package derive
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"reflect"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,10 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-// merge lays a delta over the views that a client of the scope holds.
+// merge applies a delta to the values that a client of the group has.
 func merge(have, d *Delta) {
 	mergeMap(have.Clusters, d.Clusters)
 	mergeMap(have.Endpoints, d.Endpoints)
@@ -56,7 +60,7 @@ func lives(n uint64) uint64 {
 }
 
 // TestIncrementalEqualsFromScratch is what makes the engine trustworthy: after any sequence
-// of events, in any batches, each scope is as if it had been derived from nothing.
+// of events, in any batches, each group equals one that is derived from nothing.
 func TestIncrementalEqualsFromScratch(t *testing.T) {
 	for seed := range lives(80) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -70,8 +74,7 @@ func TestIncrementalEqualsFromScratch(t *testing.T) {
 	}
 }
 
-// live applies random batches and opens scopes meanwhile; it gives what clients of the
-// scopes hold in the end.
+// live applies random batches and opens groups meanwhile. It returns what clients of the groups have in the end.
 func live(w *world, st *store.Store, d *Deriver, batches int) map[GroupKey]*Delta {
 	have := map[GroupKey]*Delta{}
 	for range batches {
@@ -95,7 +98,7 @@ func randomBatch(w *world) []store.Event {
 	return in.Take()
 }
 
-// open opens the scopes of a random proxy.
+// open opens the groups of a random proxy.
 func open(w *world, d *Deriver, have map[GroupKey]*Delta) {
 	outbound, inbound := d.Index().Keys(w.proxy())
 	for _, k := range []GroupKey{outbound, inbound} {
@@ -106,15 +109,15 @@ func open(w *world, d *Deriver, have map[GroupKey]*Delta) {
 	}
 }
 
-// closeOne closes a scope, as if its last proxy had gone.
+// closeOne closes a group, as after its last proxy.
 func closeOne(w *world, d *Deriver, have map[GroupKey]*Delta) {
 	k := pick(w, d.Groups())
 	d.Close(k)
 	delete(have, k)
 }
 
-// requireScratch: of what a scope was before there is nothing but which route configurations it
-// keeps in buckets, as if its key said so.
+// requireScratch checks that a group depends on its past only in which route configurations it keeps in shards, as if its
+// key named them.
 func requireScratch(t *testing.T, snap *store.Snapshot, have map[GroupKey]*Delta, d *Deriver) {
 	t.Helper()
 	scratch := New(worldMesh(), 1)
@@ -138,7 +141,203 @@ func requireScratch(t *testing.T, snap *store.Snapshot, have map[GroupKey]*Delta
 			continue // far cheaper than to look for differences
 		}
 		if diff := cmp.Diff(want, got, sameViews...); diff != "" {
-			require.Fail(t, "incremental differs from scratch", "scope %s\n%s", k, diff)
+			require.Fail(t, "incremental differs from scratch", "group %s\n%s", k, diff)
 		}
 	}
+}
+
+// TestNoDuplicateDomains holds what Envoy would refuse: two virtual hosts of a route
+// configuration with one domain.
+func TestNoDuplicateDomains(t *testing.T) {
+	for seed := range lives(25) {
+		w := &world{Rand: rand.New(rand.NewPCG(seed, 2)), secrets: seed%2 == 0, gateways: seed%3 == 0}
+		st, d := store.New(), New(worldMesh(), 1)
+		d.SetSharding(splitSoon)
+		have := live(w, st, d, 60)
+		for k, values := range have {
+			requireSound(t, k, values)
+		}
+	}
+}
+
+// requireSound checks references between the resources of one group.
+func requireSound(t *testing.T, k GroupKey, v *Delta) {
+	t.Helper()
+	seen := map[string]string{}
+	for name, vh := range v.VirtualHosts {
+		require.NotEmpty(t, vh.Domains, name)
+		// If two services want one address, the loser's own route configuration is unused.
+		if !strings.Contains(vh.RouteConfig, ":") {
+			require.NotNil(t, v.RouteConfigs[vh.RouteConfig], "%s: %s has no route configuration", k, name)
+		}
+		for _, dom := range vh.Domains {
+			at := vh.RouteConfig + " " + dom
+			require.Empty(t, seen[at], "%s: %s: domain %q is also in %s", k, name, dom, seen[at])
+			seen[at] = name
+		}
+	}
+	for _, l := range v.Listeners {
+		requireDisjoint(t, l)
+		requireServed(t, k, l)
+		for _, c := range l.Chains {
+			if c.HTTP != nil && c.HTTP.ShardBits > 0 && l.Name != routeshard.Listener {
+				requireParts(t, v, c.HTTP)
+			} else if c.HTTP != nil && c.HTTP.RouteConfig != "" && l.Name != routeshard.Listener {
+				require.NotNil(t, v.RouteConfigs[c.HTTP.RouteConfig], "%s: %s", k, l.Name)
+			}
+		}
+	}
+	for name, e := range v.Endpoints {
+		require.NotNil(t, v.Clusters[name], "%s: endpoints of no cluster %s", k, name)
+		requireDense(t, e)
+	}
+	for name, secret := range v.Secrets {
+		if model.IsConfigMap(name) {
+			require.Zero(t, secret.PrivateKey, name)
+			continue
+		}
+		require.True(t, k.Account != "" && (secret.PrivateKey.PEM() == "" || k.Account == "reader"), "%s: %s", k, name)
+	}
+	for _, c := range v.Clusters {
+		require.False(t, c.MeshTLS() && !k.Identity, "%s: %s waits for certificates that are not served", k, c.Name)
+		if c.Discovery == 0 && !c.Inbound {
+			require.Contains(t, v.Endpoints, c.Name, k.String())
+			require.False(t, c.AutoTLS && !v.Endpoints[c.Name].TellPlain, "%s: %s: endpoints without a sidecar get TLS", k, c.Name)
+		}
+	}
+}
+
+// requireServed checks that a listener waits for certificates only where they are served,
+// and that nothing but mutual TLS gets to where a chain asks for it alone.
+func requireServed(t *testing.T, k GroupKey, l *ir.Listener) {
+	t.Helper()
+	mutual, plain := map[uint32]bool{}, map[uint32]bool{}
+	for _, c := range l.Chains {
+		require.False(t, c.TLS != nil && c.TLS.IsMesh() && !k.Identity, "%s: %s", k, c.Name)
+		port := c.Match.DestinationPort
+		mutual[port] = mutual[port] || c.TLS != nil
+		plain[port] = plain[port] || c.TLS == nil
+	}
+	if l.Default == nil || k.Type == model.ProxyRouter {
+		return
+	}
+	for port := range mutual {
+		require.True(t, plain[port] || !mutual[port], "%s: %s: the default chain takes what port %d refuses", k, l.Name, port)
+	}
+}
+
+// requireDisjoint checks what Envoy refuses in a listener: two filter chains that match
+// the same, where each of a chain's addresses and server names counts by itself.
+func requireDisjoint(t *testing.T, l *ir.Listener) {
+	t.Helper()
+	seen := map[string]string{}
+	for _, c := range l.Chains {
+		for _, match := range singleMatches(c.Match) {
+			require.Empty(t, seen[match], "%s: chains %s and %s both match %s", l.Name, seen[match], c.Name, match)
+			seen[match] = c.Name
+		}
+	}
+}
+
+func singleMatches(m ir.ChainMatch) []string {
+	destinations := []string{""}
+	if len(m.Destinations) > 0 {
+		destinations = nil
+	}
+	for _, d := range m.Destinations {
+		destinations = append(destinations, d.Masked().String())
+	}
+	names := m.ServerNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	var out []string
+	for _, d := range destinations {
+		for _, n := range names {
+			out = append(out, fmt.Sprint(m.DestinationPort, " to ", d, " for ", n, " by ", m.TransportProtocol, m.ALPN))
+		}
+	}
+	return out
+}
+
+// requireDense checks that priorities have no gaps, as Envoy wants them.
+func requireDense(t *testing.T, e *ir.Endpoints) {
+	t.Helper()
+	next := uint32(0)
+	for _, l := range e.Localities {
+		require.LessOrEqual(t, l.Priority, next, "%s: a gap before priority %d", e.Cluster, l.Priority)
+		if l.Priority == next {
+			next++
+		}
+		require.NotEmpty(t, l.Endpoints, e.Cluster)
+	}
+}
+
+// TestNothingIsLeft checks that groups and the index forget: once all objects are gone, so is everything that was derived
+// from them.
+func TestNothingIsLeft(t *testing.T) {
+	for seed := range lives(15) {
+		w := worldOf(seed, 3)
+		st, d := store.New(), New(model.DefaultMesh(), 1)
+		d.SetSharding(splitSoon)
+		have := live(w, st, d, 60)
+		_, changes := st.Apply(removeAll(st.Snapshot()))
+		for k, delta := range d.Apply(changes).Deltas {
+			merge(have[k], delta)
+		}
+		require.Empty(t, d.index.Sizes())
+		for k, s := range d.groups {
+			if k.Sidecar != (model.Key{}) {
+				continue // its Sidecar has gone, and its proxies with it
+			}
+			requireEmptyGroup(t, s)
+			require.Empty(t, have[k].Endpoints, k.String())
+			require.Empty(t, have[k].VirtualHosts, k.String())
+			require.Empty(t, have[k].RouteConfigs, k.String())
+			require.Empty(t, have[k].Scopes, k.String())
+			require.Empty(t, have[k].Secrets, k.String())
+			require.Empty(t, have[k].Names, k.String())
+			require.Empty(t, have[k].Extensions, k.String())
+			require.Empty(t, have[k].Bootstraps, k.String())
+		}
+	}
+}
+
+func removeAll(snap *store.Snapshot) []store.Event {
+	var out []store.Event
+	for _, kind := range model.Kinds {
+		for o := range snap.All(kind) {
+			out = append(out, store.Event{Key: o.Metadata().Key})
+		}
+	}
+	return out
+}
+
+func requireEmptyGroup(t *testing.T, s *proxyGroup) {
+	t.Helper()
+	s.dependents.Replace(unit{kind: unitWasm}, nil)
+	require.Empty(t, s.filters.Plugins)
+	s.dependents.Replace(unit{kind: unitTelemetry}, nil) // it asks for Telemetries, whether or not there are any
+	require.Empty(t, s.fixed.collectors)
+	require.Empty(t, s.hosts)
+	require.Empty(t, s.refs)
+	require.Empty(t, s.secrets)
+	require.Empty(t, s.agent.names)
+	require.Empty(t, s.agent.extensions)
+	require.Empty(t, s.agent.bootstraps)
+	require.Empty(t, s.listeners)
+	require.Empty(t, s.domains)
+	require.Empty(t, s.routes.byListener)
+	require.Empty(t, s.routes.users)
+	require.Empty(t, s.served)
+	if s.shards != nil {
+		require.Empty(t, s.shards.routes)
+	}
+	require.Empty(t, s.dirty)
+	require.Empty(t, s.patches.addedHosts)
+	requireEmptyRouter(t, s)
+	require.True(t, s.patches.now == nil || len(s.patches.now.List) == 0)
+	s.dependents.Replace(unit{kind: unitPatches}, nil) // it asks for its namespace
+	s.dependents.Replace(unit{kind: unitInbound}, nil) // it asks for its own labels
+	require.True(t, s.dependents.IsEmpty())
 }

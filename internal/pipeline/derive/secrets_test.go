@@ -52,7 +52,7 @@ func webProxy(ns, account string, verified bool) *model.Proxy {
 	}
 }
 
-// has opens a proxy's outbound scope and gives its secrets.
+// has opens a proxy's outbound group and returns its secrets.
 func has(d *Deriver, p *model.Proxy) map[string]string {
 	k, _ := d.Index().Keys(p)
 	out := map[string]string{}
@@ -70,13 +70,13 @@ func putSecret(st *store.Store, d *Deriver, s *model.Secret) Update {
 	return d.Apply(changes)
 }
 
-// TestSecretsGoToThoseWhoMayReadThem: nobody else has them, whatever it asks for.
+// TestSecretsGoToThoseWhoMayReadThem checks that no other proxy has them.
 func TestSecretsGoToThoseWhoMayReadThem(t *testing.T) {
 	st, d := credentialMesh(t)
 	putSecret(st, d, secretOf("1", []string{"web"}))
 	require.Equal(t, map[string]string{keyOfAPI: "key 1", casOfAPI: "ca"}, has(d, webProxy("shop", "web", true)))
 	require.Equal(t, map[string]string{casOfAPI: "ca"}, has(d, webProxy("shop", "other", true)), "it may not read the key")
-	require.Empty(t, has(d, webProxy("shop", "web", false)), "nobody knows who it is")
+	require.Empty(t, has(d, webProxy("shop", "web", false)), "an unverified proxy")
 	require.Empty(t, has(d, webProxy("elsewhere", "web", true)), "the Secret is another namespace's")
 	other := webProxy("shop", "web", true)
 	other.Labels = map[string]string{"app": "other"}
@@ -109,7 +109,7 @@ func TestASecretOfCAsTakesPrecedence(t *testing.T) {
 	require.Equal(t, "other ca", has(d, webProxy("shop", "web", true))[casOfAPI])
 }
 
-// TestASecretOfCAsThatDoesNotExist takes no precedence; of one that cannot be read nobody knows.
+// TestASecretOfCAsThatDoesNotExist checks that it does not precede the key's, while one that cannot be read does.
 func TestASecretOfCAsThatDoesNotExist(t *testing.T) {
 	st, d := credentialMesh(t)
 	putSecret(st, d, secretOf("1", nil))
@@ -122,16 +122,16 @@ func TestASecretOfCAsThatDoesNotExist(t *testing.T) {
 	}
 }
 
-// TestAccountsTellScopesApartOnlyWhereSecretsAre so that others go on to share.
-func TestAccountsTellScopesApartOnlyWhereSecretsAre(t *testing.T) {
+// TestAccountsMatterOnlyWithSecrets checks that other proxies share groups.
+func TestAccountsMatterOnlyWithSecrets(t *testing.T) {
 	_, d := credentialMesh(t)
 	key := func(ns, account string) GroupKey { k, _ := d.Index().Keys(webProxy(ns, account, true)); return k }
 	require.NotEqual(t, key("shop", "a"), key("shop", "b"))
 	require.Equal(t, key("elsewhere", "a"), key("elsewhere", "b"))
 }
 
-// TestAuthoritiesOfConfigMaps: a rule for everybody may name CAs of its namespace, and everybody who calls by
-// it gets them, whoever it is; a key never comes of it.
+// TestAuthoritiesOfConfigMaps checks that a rule without a selector may name CAs of its namespace, and that all clients get
+// these, but no key.
 func TestAuthoritiesOfConfigMaps(t *testing.T) {
 	st, d := credentialMesh(t)
 	const name = "configmap://shop/roots-cacert"
@@ -149,7 +149,7 @@ func TestAuthoritiesOfConfigMaps(t *testing.T) {
 	for _, p := range []*model.Proxy{webProxy("shop", "web", true), webProxy("shop", "web", false), webProxy("bank", "other", false)} {
 		require.Equal(t, map[string]string{name: "roots"}, has(d, p))
 	}
-	require.Zero(t, d.Index().Sizes()["credentials"], "who a proxy is does not matter")
+	require.Zero(t, d.Index().Sizes()["credentials"], "the account does not matter")
 	k, _ := d.Index().Keys(webProxy("bank", "", false))
 	d.Open(k)
 	changed := *roots

@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/endpoint"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-// requireParts: where a listener looks for buckets, all are there.
+// requireParts checks that all shards exist that a listener uses.
 func requireParts(t *testing.T, v *Delta, http *ir.HTTPChain) {
 	t.Helper()
 	for k := range routeshard.Count(http.ShardBits) {
@@ -66,9 +67,9 @@ func joined(t *testing.T, d *Delta, bits int) *Delta {
 	return out
 }
 
-// TestPartsAreTheWhole: each route configuration is there as where none is split; in buckets, if it
-// is there so, a host has the same routes, and each domain is in all buckets in which hosts that it
-// matches are looked for, and in no other. What was there in buckets stays so until it goes. Where
+// TestPartsAreTheWhole checks that each whole route configuration equals that of a group without shards. In shards a host
+// has the same routes, and each domain is in exactly the shards in which Envoy looks for hosts that it matches. What was
+// in shards stays in shards until it goes. Where
 // nothing was, all is as where none is split.
 func TestPartsAreTheWhole(t *testing.T) {
 	split, kept, told, untouched := 0, 0, 0, 0
@@ -82,8 +83,8 @@ func TestPartsAreTheWhole(t *testing.T) {
 			for k, delta := range d.Apply(changes).Deltas {
 				before := slices.Collect(maps.Keys(have[k].Scopes))
 				merge(have[k], delta)
-				for _, scope := range before {
-					require.True(t, have[k].Scopes[scope] != nil || have[k].RouteConfigs[routeshard.RouteConfig(scope)] == nil, scope)
+				for _, part := range before {
+					require.True(t, have[k].Scopes[part] != nil || have[k].RouteConfigs[routeshard.RouteConfig(part)] == nil, part)
 				}
 				require.True(t, len(before) == 0 || have[k].Listeners[routeshard.Listener] != nil, "it stays")
 			}
@@ -118,7 +119,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 	require.NotZero(t, untouched)
 }
 
-// requireWholeUsed: no listener looks for buckets.
+// requireWholeUsed checks that no listener uses shards.
 func requireWholeUsed(t *testing.T, v *Delta) {
 	t.Helper()
 	for name, l := range v.Listeners {
@@ -128,7 +129,7 @@ func requireWholeUsed(t *testing.T, v *Delta) {
 	}
 }
 
-// openTold opens a scope of a proxy that has had route configurations in buckets, whether or not
+// openTold opens a group of a proxy that has had route configurations in shards, whether or not
 // others are split now.
 func openTold(w *world, d *Deriver, have map[GroupKey]*Delta) int {
 	k, _ := d.Index().Keys(w.proxy())
@@ -145,7 +146,7 @@ func openTold(w *world, d *Deriver, have map[GroupKey]*Delta) int {
 	return len(have[k].Scopes)
 }
 
-// unsplit is what a scope has where none is split.
+// unsplit is what a group has if no route configuration is split.
 func unsplit(d *Deriver, k GroupKey) *Delta {
 	k.ScopedRoutes, k.Sharded = false, ""
 	d.Close(k)
@@ -179,4 +180,73 @@ func requireWhole(t *testing.T, k GroupKey, want, got *Delta) (split int) {
 		}
 	}
 	return split
+}
+
+// TestListenersThatLookForTheWhole: those with filters of users do, and those that EnvoyFilters name
+// parts of. What they looked for before stays.
+func TestListenersThatLookForTheWhole(t *testing.T) {
+	patched := func(target model.PatchTarget, context model.PatchContext) model.Object {
+		return &model.EnvoyFilter{
+			Meta:    model.Meta{Key: model.Key{Kind: model.KindEnvoyFilter, Namespace: "shop", Name: "users"}},
+			Patches: []model.EnvoyPatch{{Target: target, Operation: model.PatchMerge, Context: context}},
+		}
+	}
+	plugin := func(network bool, matches ...model.WasmMatch) model.Object {
+		return &model.WasmPlugin{
+			Meta:    model.Meta{Key: model.Key{Kind: model.KindWasmPlugin, Namespace: "shop", Name: "users"}},
+			Network: network, File: "/plugin.wasm", Matches: matches,
+		}
+	}
+	for name, tc := range map[string]struct {
+		object model.Object
+		whole  bool
+	}{
+		"filter":                {patched(model.PatchHTTPFilter, model.PatchOutbound), true},
+		"filter of all":         {patched(model.PatchHTTPFilter, ""), true},
+		"filter of callers":     {patched(model.PatchHTTPFilter, model.PatchInbound), false},
+		"connection manager":    {patched(model.PatchNetworkFilter, model.PatchOutbound), true},
+		"filter chain":          {patched(model.PatchFilterChain, model.PatchOutbound), true},
+		"listener":              {patched(model.PatchListener, model.PatchOutbound), true},
+		"route configuration":   {patched(model.PatchRouteConfig, model.PatchOutbound), true},
+		"virtual host":          {patched(model.PatchVirtualHost, model.PatchOutbound), true},
+		"route":                 {patched(model.PatchHTTPRoute, model.PatchOutbound), true},
+		"filter's settings":     {patched(model.PatchExtensionConfig, model.PatchOutbound), true},
+		"listener filter":       {patched(model.PatchListenerFilter, model.PatchOutbound), false},
+		"cluster":               {patched(model.PatchCluster, model.PatchOutbound), false},
+		"plugin":                {plugin(false), true},
+		"plugin for callers":    {plugin(false, model.WasmMatch{Sides: model.SideServer}), false},
+		"plugin for calls":      {plugin(false, model.WasmMatch{Sides: model.SideServer}, model.WasmMatch{Sides: model.SideClient, Ports: []uint32{81}}), true},
+		"plugin of connections": {plugin(true), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, st := New(model.DefaultMesh(), 1), store.New()
+			d.SetSharding(Sharding{From: 3, Bits: 2})
+			out, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "shop", ScopedRoutes: true})
+			d.Open(out)
+			grown(d, st, 0, 3)
+			have := newDelta()
+			apply := func(key model.Key, o model.Object) int {
+				_, changes := st.Apply([]store.Event{{Key: key, Object: o}})
+				if delta := d.Apply(changes).Deltas[out]; delta != nil {
+					merge(have, delta)
+				}
+				return bitsOf(have.Listeners["0.0.0.0_80"])
+			}
+			grown(d, st, 3, 4)
+			mergeAll(d, out, have)
+			want := map[bool]int{true: 0, false: 2}[tc.whole]
+			require.Equal(t, want, apply(tc.object.Metadata().Key, tc.object))
+			require.Equal(t, index.ShardedRoutesOf("80").Asking(), d.ShardedIn(out))
+			require.Equal(t, tc.whole, d.Keeps(out))
+			require.Equal(t, 2, apply(tc.object.Metadata().Key, nil))
+			require.False(t, d.Keeps(out))
+		})
+	}
+}
+
+// mergeAll is what an open group would have if it were opened now.
+func mergeAll(d *Deriver, k GroupKey, have *Delta) {
+	scratch := newProxyGroup(k, d.index.Sidecar(k.Sidecar), d.sharding)
+	scratch.markAll(d.index)
+	merge(have, scratch.derive(d.index, endpoint.NewMemo()))
 }

@@ -2,28 +2,27 @@ package ir
 
 import "github.com/moonsail/moonsail/internal/model"
 
-// Authorization decides which calls a chain takes. Its parts are asked in this order, and the
-// first that refuses a call ends it. Policies are the oldest first, those of the mesh before
-// those of the namespace.
+// Authorization decides which calls a chain accepts. Its parts apply in this order, and the first that refuses a call ends
+// it. Policies are in the order of their age, those of the mesh before those of the namespace.
 type Authorization struct {
-	// TrustDomains are the mesh's own and its aliases, which stand for each other.
+	// TrustDomains are the mesh's own and its aliases, which are equivalent.
 	TrustDomains []string
 	Custom       []ExternalAuthorization // by provider's name
 	Audit        []*model.AuthorizationPolicy
 	Deny         []*model.AuthorizationPolicy
-	// Allow refuses what none of its policies matches; without policies it takes everything.
+	// Allow refuses what none of its policies matches. Without policies it accepts everything.
 	Allow []*model.AuthorizationPolicy
 }
 
 // ExternalAuthorization asks a provider about the calls that its policies match.
 type ExternalAuthorization struct {
 	Name     string                    // of the provider
-	Provider *model.ExternalAuthorizer // nil: it cannot be asked, so such calls are refused
-	Cluster  string                    // that leads to it
+	Provider *model.ExternalAuthorizer // nil: it does not exist, and such calls are refused
+	Cluster  string                    // of the provider
 	Policies []*model.AuthorizationPolicy
 }
 
-// JWT are the rules by which tokens of requests are checked. A request without a token passes.
+// JWT are the rules for tokens of requests. A request without a token passes.
 type JWT struct {
 	Rules []JWTRule
 }
@@ -31,6 +30,6 @@ type JWT struct {
 // JWTRule is a rule with its keys.
 type JWTRule struct {
 	model.JWTRule
-	// Keys is a JSON Web Key Set; empty: there are none, so that no token is valid.
+	// Keys is a JSON Web Key Set; empty: no token is valid.
 	Keys string
 }

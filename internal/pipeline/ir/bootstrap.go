@@ -1,9 +1,9 @@
 package ir
 
-// Bootstrap is what one EnvoyFilter changes of the bootstraps of a scope's proxies.
+// Bootstrap is what one EnvoyFilter changes of the bootstraps of a group's proxies.
 type Bootstrap struct {
 	Made
 
-	Name    string // of the resource; in the order of names they are applied
+	Name    string // of the resource; agents apply bootstraps in the order of names
 	Patches []Patch
 }

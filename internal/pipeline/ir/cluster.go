@@ -1,10 +1,11 @@
-// Package ir is what derive produces and translate reads: the outbound and inbound
-// world of some proxies, in the mesh's own terms but with every decision made. It is
-// the whole input of translate, which therefore cannot depend on anything that derive
-// did not declare.
+// Package ir has the values that derive produces and translate reads: the configuration of a proxy group in the mesh's own
+// terms, with every decision made. They are the whole input of translate, which therefore cannot depend on anything that
+// derive did not declare.
 //
-// Views are immutable and hold no clock, no pointer to the store and no map whose
-// order could reach the output: equal views give equal Envoy resources.
+// Values are immutable. They contain no time, no pointer to the store, and no map whose order could reach the output: equal
+// values give equal Envoy resources.
+//
+// Start reading at Cluster, Listener and VirtualHost. The names of resources are written in resourcename.go.
 package ir
 
 import (
@@ -33,15 +34,14 @@ const (
 	InboundPassthroughCluster = "InboundPassthroughCluster"
 )
 
-// UnknownService is the name of a cluster that does not exist, as in Istio: requests that it would
-// get are answered as those to all such clusters.
+// UnknownService is the name of a cluster that does not exist, as in Istio. Envoy answers its requests with an error.
 const UnknownService = "UnknownService"
 
-// Cluster is everything that one Envoy cluster is made of.
+// Cluster is one Envoy cluster.
 type Cluster struct {
 	Made
 
-	Added *Patch // where an EnvoyFilter adds it: then nothing but Name and Inbound counts
+	Added *Patch // if an EnvoyFilter adds it: then only Name and Inbound count
 
 	Name      string // "outbound|80|v1|reviews.shop.svc.cluster.local"
 	AltStat   string // alt_stat_name; empty: Name
@@ -55,48 +55,47 @@ type Cluster struct {
 	Service  ServiceRef
 	Protocol model.Protocol // upstream protocol of the port
 
-	Policy         model.TrafficPolicy // effective, defaults of the mesh not filled in
-	ConnectTimeout time.Duration       // the mesh's, where Policy has none
-	Keepalive      *model.TCPKeepalive // likewise, for each of its fields
+	Policy         model.TrafficPolicy // effective, without the mesh's defaults
+	ConnectTimeout time.Duration       // the mesh's, if Policy has none
+	Keepalive      *model.TCPKeepalive // the mesh's, for each field that Policy does not set
 	DNSRefresh     time.Duration       // of DNS clusters; 0: the default
-	TLSDefaults    *model.TLSDefaults  // of TLS that is not the mesh's; nil: Envoy's
+	TLSDefaults    *model.TLSDefaults  // for TLS other than the mesh's; nil: Envoy's
 	AgentFiles     bool                // certificates in files come from the proxy's agent, else Envoy reads them
 	// Localities are the endpoints of static and DNS clusters; nil for EDS.
 	Localities []LocalityEndpoints
-	// Router: of ports that say no protocol servers are spoken to in HTTP/1.1, whatever clients speak. Those of gateways
-	// choose HTTP/2 by ALPN, which says nothing of the servers.
+	// Router: Envoy speaks HTTP/1.1 to servers on ports without a protocol, independent of clients. Clients of gateways
+	// choose HTTP/2 by ALPN, which does not depend on the servers.
 	Router bool
 	// External services have no sidecar: no mesh TLS and no peer metadata.
 	External bool
-	// AutoTLS: Policy.TLS is for endpoints that speak mutual TLS; others get plain text.
+	// AutoTLS: Policy.TLS applies to endpoints that speak mutual TLS; others get plain text.
 	AutoTLS bool
-	// MeshHTTP2: all endpoints have sidecars, which take HTTP/2 for any HTTP.
+	// MeshHTTP2: all endpoints have sidecars, which accept HTTP/2 instead of HTTP/1.1.
 	MeshHTTP2 bool
-	// KeepCase: names of headers are sent and taken as they are written, where HTTP/1.1 is spoken.
+	// KeepCase: names of HTTP/1.1 headers keep their case.
 	KeepCase bool
-	// SubjectAltNames to verify where Policy.TLS has none: of a ServiceEntry, or for the mesh's
-	// own TLS the SPIFFE ids of the service's workloads.
+	// SubjectAltNames to verify if Policy.TLS has none: of a ServiceEntry, or for the mesh's own TLS the SPIFFE ids of the
+	// service's workloads.
 	SubjectAltNames []string
-	// LocalityWeighted tells that localities have weights of their own (locality load
-	// balancing distributes).
+	// LocalityWeighted: localities have weights, because locality load balancing distributes.
 	LocalityWeighted bool
 	// SourceAddress binds upstream connections (127.0.0.6 for inbound); empty: none.
 	SourceAddress string
-	// SourceAddress6 is that to IPv6 addresses where there are both; empty: there are not.
+	// SourceAddress6 is the one for IPv6 addresses of dual-stack proxies; empty: none.
 	SourceAddress6 string
-	// Origin is the DestinationRule that shaped the cluster, "namespace/name"; empty: none.
-	// It goes to the metadata "istio.config", for people who read config dumps.
+	// Origin is the DestinationRule of the cluster, "namespace/name"; empty: none. It goes to the metadata "istio.config",
+	// for readers of config dumps.
 	Origin string
-	// TLSOrigin is the BackendTLSPolicy that Policy.TLS comes from, likewise; it has a field of its own there.
+	// TLSOrigin is the BackendTLSPolicy that Policy.TLS comes from, in the same form. It has another field of the metadata.
 	TLSOrigin string
 }
 
-// MeshTLS tells whether connections are secured by the mesh's own TLS.
+// MeshTLS reports whether connections use the mesh's own TLS.
 func (c *Cluster) MeshTLS() bool {
 	return c.Policy.TLS != nil && c.Policy.TLS.Mode == model.TLSIstioMutual
 }
 
-// ServiceRef names a service in the metadata of clusters.
+// ServiceRef is a service in the metadata of clusters.
 type ServiceRef struct {
 	Host      model.Host
 	Name      string
@@ -109,9 +108,9 @@ type Endpoints struct {
 
 	Cluster    string
 	Localities []LocalityEndpoints // sorted by priority and locality
-	// TellPlain: the cluster may have mutual TLS for those of its endpoints that speak it, so that
-	// the others have to say that they do not. It does not depend on whether the cluster has it at
-	// the moment, for Envoy may know endpoints that are newer than their cluster.
+	// TellPlain: the cluster may use mutual TLS for those of its endpoints that speak it, so that the others must state that
+	// they do not. It does not depend on the current cluster, because Envoy may have endpoints that are newer than their
+	// cluster.
 	TellPlain bool
 }
 

@@ -11,48 +11,47 @@ import (
 type Listener struct {
 	Made
 
-	Added *Patch // where an EnvoyFilter adds it: then nothing but Name and Inbound counts
+	Added *Patch // if an EnvoyFilter adds it: then only Name and Inbound count
 
 	Name    string // "0.0.0.0_80", "10.0.0.7_3306", "virtualOutbound", "virtualInbound"
 	Address string // IP
 	Also    string // an address of the other IP family, the same port; empty: none
 	Port    uint32
 	Inbound bool
-	// BindToPort is false for listeners that get connections from virtualOutbound.
+	// BindToPort is false for listeners that receive connections from virtualOutbound.
 	BindToPort bool
-	// UseOriginalDst hands connections to the listener of their original destination.
+	// UseOriginalDst passes connections to the listener of their original destination.
 	UseOriginalDst bool
-	// ReadOriginalDst restores the original destination where traffic is redirected
-	// (the original_dst listener filter) without handing connections on.
+	// ReadOriginalDst restores the original destination of redirected connections (the original_dst listener filter), and does
+	// not pass them to another listener.
 	ReadOriginalDst bool
-	// Transparent takes connections that are for other addresses than the listener's (TPROXY),
-	// and calls the application by the caller's address.
+	// Transparent accepts connections to other addresses than the listener's (TPROXY), and calls the application from the
+	// caller's address.
 	Transparent bool
 	// ProxyProtocol: connections begin with that protocol's header; others are closed.
 	ProxyProtocol bool
-	// InspectTLS and InspectHTTP look at the first bytes.
+	// InspectTLS and InspectHTTP inspect the first bytes.
 	InspectTLS, InspectHTTP bool
-	// ContinueOnTimeout goes on with the default chain when inspecting gets no bytes
-	// (server-speaks-first protocols).
+	// ContinueOnTimeout uses the default chain if no bytes arrive (protocols in which the server speaks first).
 	ContinueOnTimeout bool
 	InspectTimeout    time.Duration // 0: Envoy's default
 	InspectForever    bool          // there is no timeout
 	ExactBalance      bool
-	// Uninspected are destination ports of which nothing has to be known: servers that
-	// speak first need not wait for the inspectors' timeout there. Sorted.
+	// Uninspected are destination ports that need no inspection: servers that speak first do not wait for the timeout
+	// there. Sorted.
 	Uninspected []uint32
 
 	Chains  []FilterChain // in order; matches are disjoint
-	Default *FilterChain  // where none matches; nil: the connection is closed
+	Default *FilterChain  // if none matches; nil: the connection is closed
 }
 
-// FilterChain takes the connections that it matches. Exactly one of HTTP and TCP is set.
+// FilterChain handles the connections that it matches. Exactly one of HTTP and TCP is set.
 type FilterChain struct {
 	Made
 
 	Name  string
 	Match ChainMatch
-	TLS   *ServerTLS // ends TLS; nil: takes what comes
+	TLS   *ServerTLS // ends TLS; nil: does not decrypt
 	HTTP  *HTTPChain
 	TCP   *TCPChain
 	Wasm  *WasmFilters // of connections; nil: none
@@ -60,8 +59,8 @@ type FilterChain struct {
 	Closes bool
 }
 
-// ServerTLS ends TLS: the mesh's mutual one, for which clients must have an identity of a trust
-// domain, or as a Gateway's server or a Sidecar's listener says.
+// ServerTLS ends TLS: the mesh's mutual TLS, for which clients need an identity of a trust domain, or the TLS of a Gateway's
+// server or a Sidecar's listener.
 type ServerTLS struct {
 	TrustDomains []string         // for the mesh's
 	Server       *model.ServerTLS // nil: the mesh's
@@ -70,15 +69,15 @@ type ServerTLS struct {
 	AgentFiles   bool             // certificates in files come from the proxy's agent, else Envoy reads them
 }
 
-// MeshTLS ends the mesh's mutual TLS as the mesh says.
+// MeshTLS ends the mesh's mutual TLS by the mesh's settings.
 func MeshTLS(m *model.Mesh) *ServerTLS {
 	return &ServerTLS{TrustDomains: m.TrustDomains(), OnlyTLS13: m.OnlyTLS13, CipherSuites: m.CipherSuites}
 }
 
-// IsMesh tells whether the mesh's certificates are used.
+// IsMesh reports whether the mesh's certificates are used.
 func (t *ServerTLS) IsMesh() bool { return t.Server == nil || t.Server.Mode == model.ServerIstioMutual }
 
-// ChainMatch is a conjunction; empty parts hold always.
+// ChainMatch is a conjunction; empty parts match everything.
 type ChainMatch struct {
 	DestinationPort   uint32
 	Destinations      []netip.Prefix
@@ -90,7 +89,7 @@ type ChainMatch struct {
 // HTTPChain is an HTTP connection manager.
 type HTTPChain struct {
 	StatPrefix string
-	// RouteConfig is fetched by RDS; empty where Inline is set.
+	// RouteConfig is fetched by RDS; empty if Inline is set.
 	RouteConfig string
 	// ShardBits is not 0 if scopes lead to shards of the route configuration (package routeshard). There are
 	// 2^ShardBits for names and as many for addresses.
@@ -99,31 +98,29 @@ type HTTPChain struct {
 	Inbound   bool
 	// Gateway: requests come from outside the mesh.
 	Gateway bool
-	// Topology is what is before a gateway.
+	// Topology is the hops before a gateway.
 	Topology model.Topology
-	// Headers are which the proxy sets.
+	// Headers are those that the proxy sets.
 	Headers model.ProxyHeaders
-	// Outside: the callers of an inbound chain are no sidecars, so that what they say of clients'
-	// certificates is not believed.
+	// Outside: the callers of an inbound chain have no sidecar. What they state about clients' certificates is ignored.
 	Outside bool
-	// PeerTold: callers have certificates, and say in a header which workload they are.
+	// PeerTold: callers have certificates, and state in a header which workload they are.
 	PeerTold bool
 	// GRPCWeb translates grpc-web requests; for ports of that protocol. UseRemoteAddress etc. follow Inbound.
 	GRPCWeb bool
-	// Paths is what becomes of paths before anything looks at them; empty: model.PathsBase.
+	// Paths is how paths are normalized before matching; empty: model.PathsBase.
 	Paths model.PathNormalization
 	// JWT and Authorization decide which requests pass; nil: all.
 	JWT           *JWT
 	Authorization *Authorization
-	// ForwardProxy is set where routes may lead to a cluster that is found by DiscoverDynamicDNS.
+	// ForwardProxy: routes may lead to a cluster with DiscoverDynamicDNS.
 	ForwardProxy bool
 	Wasm         *WasmFilters // of requests; nil: none
 	IdleTimeout  *time.Duration
-	Telemetry    *Telemetry // nil: nothing is told
-	// Uncounted: nobody sees how often clusters answered with which code.
+	Telemetry    *Telemetry // nil: nothing is reported
+	// Uncounted: the proxy keeps no statistics of answers by code.
 	Uncounted bool
-	// FromMesh: clients may be sidecars, which speak HTTP/2 for applications that upgrade
-	// HTTP/1.1.
+	// FromMesh: clients may be sidecars, which speak HTTP/2 for applications that upgrade HTTP/1.1.
 	FromMesh bool
 	// MaxConcurrentStreams of a downstream HTTP/2 connection; 0: Envoy's default.
 	MaxConcurrentStreams uint32
@@ -159,15 +156,13 @@ type TCPChain struct {
 	Backends      []Backend // headers unused
 	IdleTimeout   time.Duration
 	MaxDuration   time.Duration
-	Telemetry     *Telemetry        // nil: nothing is told
-	Hash          *model.HashPolicy // only SourceIP means something here
+	Telemetry     *Telemetry        // nil: nothing is reported
+	Hash          *model.HashPolicy // only SourceIP counts
 	Authorization *Authorization    // which connections pass; nil: all
 	// Tunnel sends the connection through HTTP CONNECT.
 	Tunnel *model.Tunnel
-	// Opaque connections are no HTTP to the sidecars at the other end, whatever the cluster's
-	// port is.
+	// Opaque: the sidecars at the other end must not treat the connection as HTTP, independent of the cluster's port.
 	Opaque bool
-	// ForwardSNIPort is set where the backend is found by DiscoverDynamicDNS: connections go
-	// to this port of the host that they name in SNI.
+	// ForwardSNIPort is set for a backend with DiscoverDynamicDNS: connections go to this port of the host in SNI.
 	ForwardSNIPort uint32
 }

@@ -8,6 +8,6 @@ type Names struct {
 
 	Host      model.Host
 	Addresses []string
-	// Of Kubernetes' Services: their shorter names.
+	// Of Kubernetes Services: their shorter names.
 	Service, Namespace string
 }

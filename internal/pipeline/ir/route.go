@@ -12,38 +12,38 @@ type RouteConfig struct {
 
 	Name string         // in Envoy, for example "80", or "80~256~3" for a shard of it
 	Of   RouteConfigKey // the whole route configuration
-	// Inbound route configurations are part of their listener, not served by RDS.
+	// Inbound route configurations are part of their listener. RDS does not serve them.
 	Inbound bool
-	// Shard: it is one of those that a larger one is split into, and a scope leads to it.
+	// Shard: it is a part of a larger one, and a scope leads to it.
 	Shard bool
 }
 
-// Scope leads requests with a key to a route configuration. All three have one name.
+// Scope leads requests with a key to a route configuration. The scope, the key and the route configuration share a name.
 type Scope struct {
 	Made
 
 	Name string
 }
 
-// VirtualHost is the unit of routing: one host on one route configuration.
+// VirtualHost is one host in one route configuration.
 type VirtualHost struct {
 	Made
 
-	Added *Patch // where an EnvoyFilter adds it: then nothing but names, Domains and HidesPeer counts
+	Added *Patch // if an EnvoyFilter adds it: then only names, Domains and HidesPeer count
 
 	RouteConfig string         // by its name in Envoy
 	Of          RouteConfigKey // the whole route configuration
 	Host        model.Host     // whose requests it takes; empty: those for unknown hosts, or what an EnvoyFilter adds
 	// Name is unique within the route configuration ("reviews.shop.svc.cluster.local:80").
 	Name    string
-	Domains []string // unique within the route configuration; most telling first
+	Domains []string // unique in the route configuration; most specific first
 	Routes  []Route  // in order of precedence
 	// IncludeAttempts sets x-envoy-attempt-count (Istio does).
 	IncludeAttempts bool
-	// ForwardHost sets x-forwarded-host where a route gives requests another host.
+	// ForwardHost sets x-forwarded-host if a route gives requests another host.
 	ForwardHost bool
-	// HidesPeer takes the header away that says who calls: not all destinations are of the mesh, or
-	// whoever calls a gateway has said it.
+	// HidesPeer removes the header that names the caller: not all destinations belong to the mesh, or the header comes from a
+	// client of a gateway.
 	HidesPeer bool
 	// RequireTLS redirects requests in plain text to https.
 	RequireTLS bool
@@ -55,7 +55,7 @@ func (v *VirtualHost) ResourceName() string { return v.RouteConfig + "/" + v.Nam
 
 // Route is one rule. Exactly one of Backends, Redirect and DirectResponse is set.
 type Route struct {
-	Name           string // of the rule; "default" where the service itself is the rule
+	Name           string // of the rule; "default" if the service itself is the rule
 	Match          *Match // nil: everything
 	Backends       []Backend
 	Redirect       *model.Redirect
@@ -78,7 +78,7 @@ type Route struct {
 	OriginKind model.Kind
 }
 
-// Match is one HTTPMatch of a route without what derive has decided (port, sources, gateways).
+// Match is one HTTPMatch of a route without the parts that derive decides (port, sources, gateways).
 type Match struct {
 	Name           string
 	URI            *model.StringMatch

@@ -2,7 +2,7 @@ package ir
 
 import "github.com/moonsail/moonsail/internal/model"
 
-// Secret is a certificate with its key, or else certificates of CAs.
+// Secret is a certificate with its key, or certificates of CAs.
 type Secret struct {
 	Made
 

@@ -6,24 +6,22 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Telemetry is what a chain tells of its requests or connections. The chains of a scope
-// share one.
+// Telemetry is what a chain reports about its requests or connections. The chains of a group share one.
 type Telemetry struct {
-	Server  bool          // it tells of what the workload is called by; else of what it calls
+	Server  bool          // it reports calls to the workload; else calls by it
 	Metrics []Metric      // in the order of model.Metrics; empty: none
-	Every   time.Duration // how often the bytes of connections that go on are counted
+	Every   time.Duration // how often open connections report their bytes
 	Logs    []AccessLog
 	Tracing *Tracing // nil: none
-	// TellsPeer has the caller's sidecar say in a header who calls. Virtual hosts hide it where they
-	// lead out of the mesh.
+	// TellsPeer makes the caller's sidecar name the caller in a header. Virtual hosts hide the header if they lead out of the
+	// mesh.
 	TellsPeer bool
 }
 
 // Metric is one of Istio's standard metrics.
 type Metric struct {
 	Metric model.Metric
-	// Tags are labels beside, or in place of, the standard ones, by name; Removed are those
-	// of the standard ones that are left out.
+	// Tags add or replace labels, by name. Removed are standard labels that are left out.
 	Tags    []MetricTag
 	Removed []string
 }
@@ -37,14 +35,14 @@ type AccessLog struct {
 	Kind    model.ProviderKind
 	Format  model.LogFormat
 	Filter  string // CEL; empty: all calls
-	Cluster string // of the service that gets it; empty: a file
+	Cluster string // of the service that receives it; empty: a file
 
 	LogName                                   string
 	FilterState                               []string
 	RequestHeaders, ResponseHeaders, Trailers []string
 }
 
-// Tracing is where spans go, and which.
+// Tracing is which spans are reported, and where they go.
 type Tracing struct {
 	Kind          model.ProviderKind
 	Cluster       string
@@ -53,13 +51,13 @@ type Tracing struct {
 	Timeout       time.Duration
 	Headers       []model.HeaderValue
 	ShortIDs, W3C bool
-	Environment   bool // the resource has what the environment says
+	Environment   bool // the resource has attributes of the environment
 	Token         string
 	MaxTagLength  uint32
 	Sampling      float64    // percent
 	Tags          []TraceTag // by name
 	IstioTags     bool
-	RequestID     bool // the id of the request decides which calls are sampled
+	RequestID     bool // the id of the request decides whether it is sampled
 	NoPropagation bool
 }
 

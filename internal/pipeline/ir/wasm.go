@@ -2,12 +2,12 @@ package ir
 
 import "github.com/moonsail/moonsail/internal/model"
 
-// WasmSource is who has a module that is no file of the sidecar.
+// WasmSource is where a module comes from that is not a file of the sidecar.
 type WasmSource uint8
 
-// The sources. Without one the filter is what its failStrategy says.
+// The sources. Without one the filter behaves by its failStrategy.
 const (
-	WasmFromNobody WasmSource = iota
+	WasmFromNone WasmSource = iota
 	WasmFromAgent
 )
 
@@ -19,18 +19,18 @@ type Wasm struct {
 	Network  bool   // of connections; else of requests
 	File     string // of the sidecar, with the module; empty: see From
 	From     WasmSource
-	Module   model.WasmModule // WasmFromAgent, for the agent alone
+	Module   model.WasmModule // WasmFromAgent, only for the agent
 	Login    model.PrivateKey // for the registry, a Docker configuration
-	Version  string           // of the object, where its module is fetched for each
+	Version  string           // of the object, if each version of it fetches the module again
 	RootID   string
 	Config   string // JSON; empty: nothing
 	Env      map[string]string
-	HostEnv  []string // variables of Envoy's own
+	HostEnv  []string // variables of Envoy's environment
 	FailOpen bool
 	Reload   bool
 }
 
-// WasmFilters are a chain's, in order, by where they go.
+// WasmFilters are those of a chain in order, by phase.
 type WasmFilters struct {
 	Authn, Authz, Stats, Last []*Wasm
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// TestIdentitiesFollowPods: whatever changes of a Pod, its service's identities are then what they
-// are when all Pods are looked at.
+// TestIdentitiesFollowPods checks that after each change of a Pod its service's identities equal those computed from all
+// Pods.
 func TestIdentitiesFollowPods(t *testing.T) {
 	labels := func(more map[string]string) map[string]string {
 		out := map[string]string{"app": "web", model.LabelTLSMode: model.TLSModeLabelIstio}
@@ -47,7 +47,8 @@ func TestIdentitiesFollowPods(t *testing.T) {
 	}
 }
 
-// TestIdentitiesFollowSlices: likewise, whatever changes of a slice. It counts for those whom the service does not select.
+// TestIdentitiesFollowSlices checks the same for changes of a slice. Slices count for workloads that the service does not
+// select.
 func TestIdentitiesFollowSlices(t *testing.T) {
 	all := &Identities{Accounts: []Account{{"shop", "web"}}, Some: true, All: true}
 	for name, c := range map[string]struct {

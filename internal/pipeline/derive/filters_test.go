@@ -1,0 +1,364 @@
+package derive
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
+)
+
+var worldProxyVersions = []string{"1.8.3", "1.31.1", ""}
+
+func (w *world) envoyFilter() model.Object {
+	f := &model.EnvoyFilter{Meta: w.meta(model.KindEnvoyFilter), Priority: int32(w.IntN(3) - 1)}
+	w.selectOrTarget(&f.Selector, &f.Targets)
+	for i := range 1 + w.IntN(3) {
+		p := model.EnvoyPatch{
+			Index: i, Value: []byte{byte(w.IntN(3))}, Operation: model.PatchMerge,
+			Target: pick(w, []model.PatchTarget{
+				model.PatchHTTPFilter, model.PatchListener, model.PatchCluster, model.PatchHTTPRoute, model.PatchRouteConfig, model.PatchVirtualHost, model.PatchBootstrap,
+			}),
+			Context: pick(w, []model.PatchContext{model.PatchAnywhere, model.PatchInbound, model.PatchOutbound, model.PatchGateway}),
+		}
+		if w.chance(0.3) {
+			p.ProxyVersion = regexp.MustCompile(`^1\.8.*`)
+		}
+		if w.chance(0.2) {
+			p.ProxyMetadata = map[string]string{"TEAM": pick(w, worldNames)}
+		}
+		if w.chance(0.4) {
+			w.adds(&p)
+		}
+		f.Patches = append(f.Patches, p)
+	}
+	return f
+}
+
+// adds makes a patch one that adds something.
+func (w *world) adds(p *model.EnvoyPatch) {
+	p.Operation, p.Name = model.PatchAdd, pick(w, worldNames)
+	p.Target = pick(w, []model.PatchTarget{model.PatchCluster, model.PatchListener, model.PatchVirtualHost})
+	if p.Target != model.PatchVirtualHost {
+		return
+	}
+	p.Domains = pick(w, [][]string{{"added.example.com"}, {"api.example.com", "x.a"}, {"*"}})
+	if w.chance(0.5) {
+		p.Routes = &model.RouteConfigMatch{Port: pick(w, []uint32{80, 9000})}
+	}
+}
+
+// patched derives the groups of a proxy with some EnvoyFilters, and returns the patches in force.
+func patched(p *model.Proxy, filters ...*model.EnvoyFilter) (outbound, inbound []string) {
+	d := New(model.DefaultMesh(), 1)
+	var changes []store.Change
+	for _, f := range filters {
+		changes = append(changes, store.Change{Key: f.Key, New: f})
+	}
+	d.Apply(changes)
+	list := func(k GroupKey) []string {
+		var out []string
+		for _, p := range d.Open(k).patches() {
+			out = append(out, fmt.Sprintf("%s/%s[%d]", p.Origin.Namespace, p.Origin.Name, p.Index))
+		}
+		return out
+	}
+	out, in := d.Index().Keys(p)
+	return list(out), list(in)
+}
+
+func filterOf(namespace, name string, priority int32, patches ...model.EnvoyPatch) *model.EnvoyFilter {
+	for i := range patches {
+		patches[i].Index, patches[i].Target, patches[i].Operation = i, model.PatchCluster, model.PatchMerge
+	}
+	return &model.EnvoyFilter{
+		Meta:     model.Meta{Key: model.Key{Kind: model.KindEnvoyFilter, Namespace: namespace, Name: name}},
+		Priority: priority, Patches: patches,
+	}
+}
+
+// TestPatchOrder: by priority, then the root namespace first, then by age and name.
+func TestPatchOrder(t *testing.T) {
+	out, in := patched(&model.Proxy{Type: model.ProxySidecar, Namespace: "a"},
+		filterOf("a", "late", 1, model.EnvoyPatch{}),
+		filterOf("a", "own", 0, model.EnvoyPatch{}, model.EnvoyPatch{Context: model.PatchInbound}, model.EnvoyPatch{Context: model.PatchGateway}),
+		filterOf("istio-system", "z", 0, model.EnvoyPatch{Context: model.PatchOutbound}),
+		filterOf("istio-system", "y", 0, model.EnvoyPatch{}),
+		filterOf("a", "early", -1, model.EnvoyPatch{}),
+		filterOf("b", "others", 0, model.EnvoyPatch{}),
+	)
+	require.Equal(t, []string{"a/early[0]", "istio-system/y[0]", "istio-system/z[0]", "a/own[0]", "a/late[0]"}, out)
+	require.Equal(t, []string{"a/early[0]", "istio-system/y[0]", "a/own[0]", "a/own[1]", "a/late[0]"}, in)
+}
+
+// TestPatchesForSomeProxies: by version, by the node's metadata and by labels. Proxies share
+// groups as long as no EnvoyFilter asks for these.
+func TestPatchesForSomeProxies(t *testing.T) {
+	old := &model.Proxy{Type: model.ProxySidecar, Namespace: "a", IstioVersion: "1.8.3", Labels: map[string]string{"app": "x"}}
+	now := &model.Proxy{Type: model.ProxySidecar, Namespace: "a", IstioVersion: "1.31.1", Metadata: map[string]string{"TEAM": "blue"}}
+	d := New(model.DefaultMesh(), 1)
+	a, _ := d.Index().Keys(old)
+	b, _ := d.Index().Keys(now)
+	require.Equal(t, a, b)
+
+	byVersion := filterOf("a", "v", 0, model.EnvoyPatch{ProxyVersion: regexp.MustCompile(`^1\.8.*`)})
+	byMetadata := filterOf("a", "m", 0, model.EnvoyPatch{ProxyMetadata: map[string]string{"TEAM": "blue"}})
+	byLabel := filterOf("a", "l", 0, model.EnvoyPatch{})
+	byLabel.Selector = map[string]string{"app": "x"}
+	for proxy, want := range map[*model.Proxy][]string{old: {"a/l[0]", "a/v[0]"}, now: {"a/m[0]"}} {
+		out, in := patched(proxy, byVersion, byMetadata, byLabel)
+		require.Equal(t, want, out)
+		require.Equal(t, want, in)
+	}
+}
+
+// TestPatchesReachTheirScopesAlone: a changed EnvoyFilter has nothing derived for workloads
+// that it does not select, and of those that it does no more than it concerns.
+func TestPatchesReachTheirScopesAlone(t *testing.T) {
+	d := New(model.DefaultMesh(), 1)
+	d.Apply([]store.Change{changeOf(&model.Service{
+		Meta:     model.Meta{Key: model.Key{Kind: model.KindService, Namespace: "a", Name: "x"}},
+		Hostname: "x.a.svc.cluster.local", Ports: []model.ServicePort{{Name: "http", Number: 80, Protocol: model.ProtocolHTTP}},
+	})})
+	inA, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "a"})
+	inB, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "b"})
+	d.Open(inA)
+	d.Open(inB)
+	f := filterOf("a", "f", 0, model.EnvoyPatch{})
+	f.Patches[0].Target = model.PatchHTTPFilter
+	deltas := d.Apply([]store.Change{changeOf(f)}).Deltas
+	require.Contains(t, deltas, inA)
+	require.NotContains(t, deltas, inB)
+	require.Contains(t, deltas[inA].Listeners, "0.0.0.0_80")
+	require.NotContains(t, deltas[inA].Clusters, "outbound|80||x.a.svc.cluster.local")
+	require.Empty(t, d.Apply([]store.Change{{Key: f.Key, Old: f, New: f}}).Deltas, "nothing has changed")
+}
+
+func changeOf(o model.Object) store.Change { return store.Change{Key: o.Metadata().Key, New: o} }
+
+// patches are those in force, as far as the delta says.
+func (d *Delta) patches() []ir.Patch {
+	if d.Patches == nil {
+		return nil
+	}
+	return d.Patches.List
+}
+
+var (
+	worldCollectors = []string{"prometheus", "envoy", "json", "als", "otel", "zipkin", "nobody"}
+	worldMetrics    = []model.Metric{"", model.MetricRequests, model.MetricTCPSent}
+	worldSides      = []model.Sides{model.SideClient, model.SideServer, model.BothSides}
+)
+
+func (w *world) maybe() *bool {
+	v := w.chance(0.5)
+	return pick(w, []*bool{nil, &v})
+}
+
+func (w *world) telemetry() model.Object {
+	t := &model.Telemetry{Meta: w.meta(model.KindTelemetry)}
+	w.selectOrTarget(&t.Selector, &t.Targets)
+	for range w.IntN(3) {
+		t.Metrics = append(t.Metrics, model.MetricsRule{Providers: w.providers(), Overrides: []model.MetricOverride{{
+			Metric: pick(w, worldMetrics), Sides: pick(w, worldSides), Disabled: w.maybe(),
+			Tags: []model.TagOverride{{Name: pick(w, worldNames), Remove: w.chance(0.5), Format: "x"}},
+		}}})
+	}
+	for range w.IntN(3) {
+		t.Logging = append(t.Logging, model.LoggingRule{
+			Providers: w.providers(), Sides: pick(w, worldSides), Disabled: w.maybe(), Filter: pick(w, []string{"", "true"}),
+		})
+	}
+	for range w.IntN(3) {
+		sampling := float64(w.IntN(3))
+		t.Tracing = append(t.Tracing, model.TracingRule{
+			Provider: pick(w, append(worldCollectors, "")), Sides: pick(w, worldSides), Disabled: w.maybe(),
+			Sampling: pick(w, []*float64{nil, &sampling}), RequestID: w.maybe(),
+			Tags: map[string]model.TraceTag{pick(w, worldNames): {Literal: "x"}},
+		})
+	}
+	return t
+}
+
+func (w *world) providers() []string {
+	var out []string
+	for range w.IntN(3) {
+		out = append(out, pick(w, worldCollectors))
+	}
+	return out
+}
+
+// meshTelemetry has providers whose services come and go.
+func (w *world) meshTelemetry() *model.MeshTelemetry {
+	if w.chance(0.3) {
+		return nil
+	}
+	t := model.DefaultMeshTelemetry()
+	t.Providers = append(t.Providers,
+		model.Provider{Name: "json", Kind: model.ProviderFileLog, Log: model.LogFormat{Path: "/dev/null", JSON: "{}"}},
+		model.Provider{Name: "als", Kind: model.ProviderHTTPLog, Host: w.host(), Port: 80},
+		model.Provider{Name: "otel", Kind: model.ProviderOpenTelemetry, Host: w.host(), Port: 9000},
+		model.Provider{Name: "zipkin", Kind: model.ProviderZipkin, Host: w.host(), Port: 80, Path: "/x", Namespace: pick(w, []string{"", "a"})},
+	)
+	t.Metrics, t.Logging, t.Tracing = w.providers(), w.providers(), w.providers()
+	return &t
+}
+
+// TestTelemetryIsForWhomItSelects: a Telemetry with a selector changes the listeners of the
+// workloads that it selects, and of no others.
+func TestTelemetryIsForWhomItSelects(t *testing.T) {
+	d := New(model.DefaultMesh(), 1)
+	proxy := func(app string) *model.Proxy {
+		return &model.Proxy{
+			Type: model.ProxySidecar, Namespace: "a", IPs: []string{"10.0.0.1"}, Labels: map[string]string{"app": app},
+			DNSDomain: "a.svc.cluster.local", Interception: model.InterceptRedirect,
+		}
+	}
+	apply := func(o *model.Telemetry) Update {
+		o.Kind, o.Name, o.Namespace = model.KindTelemetry, "t", "a"
+		return d.Apply([]store.Change{{Key: o.Key, New: o}})
+	}
+	_, in := d.Index().Keys(proxy("x"))
+	_, other := d.Index().Keys(proxy("y"))
+	d.Open(in)
+	d.Open(other)
+	u := apply(&model.Telemetry{
+		Selector: map[string]string{"app": "x"},
+		Logging:  []model.LoggingRule{{Providers: []string{"envoy"}, Sides: model.BothSides}},
+	})
+	require.Contains(t, u.Deltas, in)
+	require.NotContains(t, u.Deltas, other)
+	require.True(t, u.Rekey(proxy("x")), "outbound groups depend on the label from now on")
+	l := u.Deltas[in].Listeners["virtualInbound"]
+	require.Len(t, l.Default.TCP.Telemetry.Logs, 1)
+	require.Nil(t, l.Chains[0].TCP.Telemetry, "connections to the sidecar itself are not calls")
+
+	out, _ := d.Index().Keys(proxy("x"))
+	otherOut, _ := d.Index().Keys(proxy("y"))
+	require.NotEqual(t, out, otherOut)
+	require.Len(t, d.Open(out).Listeners["virtualOutbound"].Default.TCP.Telemetry.Logs, 1)
+	require.Empty(t, d.Open(otherOut).Listeners["virtualOutbound"].Default.TCP.Telemetry.Logs)
+}
+
+// TestCollectorIsKept: a Sidecar that imports nothing leaves the cluster that spans go to.
+func TestCollectorIsKept(t *testing.T) {
+	mesh := model.DefaultMesh()
+	mesh.Telemetry.Providers = append(mesh.Telemetry.Providers,
+		model.Provider{Name: "otel", Kind: model.ProviderOpenTelemetry, Host: "otel.a.svc.cluster.local", Port: 4317})
+	mesh.Telemetry.Tracing = []string{"otel"}
+	d := New(mesh, 1)
+	sidecar := &model.Sidecar{Egress: []model.EgressListener{{Hosts: []model.HostSelector{{Namespace: "~", Host: "*"}}}}}
+	sidecar.Key = model.Key{Kind: model.KindSidecar, Namespace: "a", Name: "default"}
+	d.Apply([]store.Change{{Key: sidecar.Key, New: sidecar}})
+	out, _ := d.Index().Keys(&model.Proxy{
+		Type: model.ProxySidecar, Namespace: "a", DNSDomain: "a.svc.cluster.local", Interception: model.InterceptRedirect,
+	})
+	require.NotContains(t, d.Open(out).Clusters, "outbound|4317||otel.a.svc.cluster.local", "there is no such service")
+	svc := &model.Service{
+		Hostname: "otel.a.svc.cluster.local", Ports: []model.ServicePort{{Name: "grpc", Number: 4317, Protocol: model.ProtocolGRPC}},
+	}
+	svc.Key = model.Key{Kind: model.KindService, Namespace: "a", Name: "otel"}
+	delta := d.Apply([]store.Change{{Key: svc.Key, New: svc}}).Deltas[out]
+	require.Contains(t, delta.Clusters, "outbound|4317||otel.a.svc.cluster.local")
+	require.Equal(t, "outbound|4317||otel.a.svc.cluster.local", delta.Listeners["virtualOutbound"].Default.TCP.Telemetry.Tracing.Cluster)
+	delta = d.Apply([]store.Change{{Key: svc.Key, Old: svc}}).Deltas[out]
+	require.Nil(t, delta.Clusters["outbound|4317||otel.a.svc.cluster.local"])
+	require.Nil(t, delta.Listeners["virtualOutbound"].Default.TCP.Telemetry.Tracing)
+}
+
+// TestFetchedPlugins: agents are told of what selects their workload; listeners only who has it.
+func TestFetchedPlugins(t *testing.T) {
+	d := New(model.DefaultMesh(), 1)
+	plugin := func(version string) *model.WasmPlugin {
+		return &model.WasmPlugin{
+			Meta:     model.Meta{Key: model.Key{Kind: model.KindWasmPlugin, Namespace: "shop", Name: "auth"}, ResourceVersion: version},
+			Selector: map[string]string{"app": "web"}, Module: model.WasmModule{URL: "oci://example.com/auth", Always: true},
+		}
+	}
+	d.Apply([]store.Change{{Key: plugin("1").Key, New: plugin("1")}})
+	agent := &model.Proxy{Type: model.ProxySidecar, Extensions: true, Namespace: "shop", Labels: map[string]string{"app": "web", "b": "c"}, IPs: []string{"0.0.0.0"}}
+	key, none := d.Index().Keys(agent)
+	require.Zero(t, d.Open(none).Len())
+	got := d.Open(key)
+	name := "extenstions.istio.io/wasmplugin/shop.auth"
+	require.Equal(t, 1, got.Len(), "plugins and nothing else")
+	require.Equal(t, "oci://example.com/auth", got.Extensions[name].Module.URL)
+	require.Equal(t, "1", got.Extensions[name].Version, "it is fetched anew for each version")
+	other := *agent
+	other.Labels = map[string]string{"app": "db"}
+	otherKey, _ := d.Index().Keys(&other)
+	require.Zero(t, d.Open(otherKey).Len())
+
+	require.Equal(t, "2", d.Apply([]store.Change{{Key: plugin("2").Key, Old: plugin("1"), New: plugin("2")}}).Deltas[key].Extensions[name].Version)
+	delta := d.Apply([]store.Change{{Key: plugin("2").Key, Old: plugin("2")}}).Deltas[key]
+	require.Contains(t, delta.Extensions, name)
+	require.Nil(t, delta.Extensions[name])
+
+}
+
+// TestUnfetchedPlugins checks the report of plugins whose modules agents cannot fetch, and its end.
+func TestUnfetchedPlugins(t *testing.T) {
+	d := New(model.DefaultMesh(), 1)
+	plugin := &model.WasmPlugin{
+		Meta:   model.Meta{Key: model.Key{Kind: model.KindWasmPlugin, Namespace: "shop", Name: "auth"}},
+		Module: model.WasmModule{URL: "oci://example.com/auth"},
+	}
+	p := &model.Proxy{Type: model.ProxySidecar, Namespace: "shop", IPs: []string{"10.0.0.1"}}
+	old, _ := d.Index().Keys(p)
+	p.Modules = true
+	able, _ := d.Index().Keys(p)
+	d.Open(old)
+	d.Open(able)
+	deltas := d.Apply([]store.Change{{Key: plugin.Key, New: plugin}}).Deltas
+	require.Equal(t, []string{"WasmPlugin/shop/auth"}, deltas[old].Unfetched)
+	require.Nil(t, deltas[able].Unfetched)
+	deltas = d.Apply([]store.Change{{Key: plugin.Key, Old: plugin}}).Deltas
+	require.NotNil(t, deltas[old].Unfetched)
+	require.Empty(t, deltas[old].Unfetched)
+}
+
+// TestPullSecrets: credentials for registries go to those of the plugin's namespace whose service
+// account may read them, and shows that it is theirs; to nobody else.
+func TestPullSecrets(t *testing.T) {
+	plugin := func(ns string) *model.WasmPlugin {
+		return &model.WasmPlugin{
+			Meta:   model.Meta{Key: model.Key{Kind: model.KindWasmPlugin, Namespace: ns, Name: "auth"}},
+			Module: model.WasmModule{URL: "oci://example.com/auth", PullSecret: "registry"},
+		}
+	}
+	secret := func(ns string, readers ...string) *model.Secret {
+		return &model.Secret{
+			Meta:  model.Meta{Key: model.Key{Kind: model.KindSecret, Namespace: ns, Name: "registry"}},
+			Login: model.NewPrivateKey("login of " + ns), Readers: append([]string{}, readers...),
+		}
+	}
+	d := New(model.DefaultMesh(), 1)
+	d.Apply([]store.Change{{Key: plugin("shop").Key, New: plugin("shop")}, {Key: secret("shop").Key, New: secret("shop", "web")}})
+	login := func(account string, verified bool, ns string) string {
+		p := &model.Proxy{Type: model.ProxySidecar, Extensions: true, Namespace: ns, ServiceAccount: account, Verified: verified, IPs: []string{"0.0.0.0"}}
+		key, _ := d.Index().Keys(p)
+		d.Close(key)
+		for _, v := range d.Open(key).Extensions {
+			return v.Login.PEM()
+		}
+		return "nothing"
+	}
+	require.Equal(t, "login of shop", login("web", true, "shop"))
+	require.Empty(t, login("web", false, "shop"), "who does not show it")
+	require.Empty(t, login("other", true, "shop"), "who may not read it")
+	require.Equal(t, "nothing", login("web", true, "other"))
+
+	root := d.Index().Mesh().RootNamespace
+	d.Apply([]store.Change{{Key: plugin("shop").Key, Old: plugin("shop")}, {Key: plugin(root).Key, New: plugin(root)}, {Key: secret(root).Key, New: secret(root, "web")}})
+	require.Empty(t, login("web", true, "shop"), "another namespace's Secret")
+
+	d.Apply([]store.Change{{Key: plugin("shop").Key, New: plugin("shop")}})
+	key, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Extensions: true, Namespace: "shop", ServiceAccount: "web", Verified: true, IPs: []string{"0.0.0.0"}})
+	d.Open(key)
+	delta := d.Apply([]store.Change{{Key: secret("shop").Key, Old: secret("shop", "web"), New: secret("shop")}}).Deltas[key]
+	require.Empty(t, delta.Extensions["extenstions.istio.io/wasmplugin/shop.auth"].Login.PEM(), "a right that was withdrawn")
+}
