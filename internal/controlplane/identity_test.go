@@ -39,7 +39,7 @@ func certificates(t *testing.T, transport server.Transport) {
 	_, err = p.ask(anonymous, "other-token", nil)
 	requireStatus(t, err, codes.Unauthenticated, "unknown token")
 	_, err = p.ask(anonymous, "web-token", func(q *securityv1alpha1.IstioCertificateRequest) { q.Csr = "x" })
-	requireStatus(t, err, codes.InvalidArgument, "csr: it is not in PEM form")
+	requireStatus(t, err, codes.InvalidArgument, "csr: not in PEM")
 	_, err = p.ask(anonymous, "web-token", func(q *securityv1alpha1.IstioCertificateRequest) { q.ValidityDuration = 91 * 24 * 3600 })
 	requireStatus(t, err, codes.InvalidArgument, "validity_duration", "2160h0m0s")
 	_, err = p.ask(anonymous, "web-token", func(q *securityv1alpha1.IstioCertificateRequest) {
@@ -80,7 +80,7 @@ func configurationByCertificate(t *testing.T, transport server.Transport) {
 	require.NoError(t, p.proxy(web, "shop", ""))
 	requireStatus(t, p.proxy(web, "bank", ""), codes.PermissionDenied, `"shop"`, `"bank"`)
 	requireStatus(t, p.proxy(web, "shop", "cart"), codes.PermissionDenied, `"web"`, `"cart"`)
-	requireStatus(t, p.proxy(p.dial(), "shop", "web"), codes.Unauthenticated, "a certificate of the mesh is needed")
+	requireStatus(t, p.proxy(p.dial(), "shop", "web"), codes.Unauthenticated, "the client has no certificate")
 
 	other := startWithIdentities(t, transport)
 	requireStatus(t, p.proxy(p.dial(other.must("web-token")), "shop", "web"), codes.Unavailable) // the handshake fails

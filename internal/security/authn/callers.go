@@ -14,26 +14,25 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// Caller is who calls.
+// Caller is an authenticated caller.
 type Caller struct {
 	Identity model.Identity
-	By       string // what says so: "certificate", "Kubernetes token", "token file"
+	By       string // what identified the caller: "certificate", "Kubernetes token", "token file"
 }
 
-// Tokens knows whose some tokens are.
+// Tokens authenticates tokens of one kind.
 type Tokens interface {
-	// Kind is what its tokens are called in messages.
+	// Kind names its tokens in messages.
 	Kind() string
-	// Holder is the namespace and service account of a token. ErrUnknown: it is none of these
-	// tokens, and may be another's. A Refusal: it is, and is not accepted. Any other error
-	// says why that is not known now.
+	// Holder returns the namespace and service account of a token. ErrUnknown means that the token is not of this kind.
+	// A Refusal means that it is, and is not accepted. With any other error the holder could not be determined.
 	Holder(ctx context.Context, token string) (namespace, serviceAccount string, err error)
 }
 
-// ErrUnknown says that a token is not known.
+// ErrUnknown means that a token is not known.
 var ErrUnknown = errors.New("the token is not known")
 
-// Refusal is why a token is not accepted.
+// Refusal is the reason why a token is not accepted.
 type Refusal struct{ Text string }
 
 // Error implements error.
@@ -41,18 +40,16 @@ func (r *Refusal) Error() string { return r.Text }
 
 func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
 
-// Callers finds out who calls.
+// Callers authenticates callers and authorizes proxies.
 type Callers struct {
-	// TrustDomains are the mesh's: the first is what identities are given, the others are
-	// those that it had, or shares.
+	// TrustDomains returns the trust domains of the mesh: first the one of new identities, then former and shared ones.
 	TrustDomains func() []string
-	Roots        func() *x509.CertPool // of its certificates
-	Tokens       []Tokens              // asked in this order
+	Roots        func() *x509.CertPool // verify client certificates
+	Tokens       []Tokens              // tried in this order
 	Now          func() time.Time      // nil: time.Now
 }
 
-// Authenticate tells who calls, by a certificate, or else by a token. Its errors are gRPC's
-// statuses.
+// Authenticate returns the caller of a certificate, else of a token. Errors are gRPC statuses.
 func (c *Callers) Authenticate(ctx context.Context, p *server.Peer) (Caller, error) {
 	if len(p.Certificates) > 0 {
 		id, err := c.fromCertificate(p.Certificates)
@@ -71,8 +68,8 @@ func (c *Callers) Authenticate(ctx context.Context, p *server.Peer) (Caller, err
 	return c.fromToken(ctx, token)
 }
 
-// fromCertificate checks a certificate as of now: the connection may be old, and roots may
-// not be trusted any more.
+// fromCertificate verifies a certificate at the present time: the connection may be old, and the roots may have
+// changed.
 func (c *Callers) fromCertificate(chain []*x509.Certificate) (model.Identity, error) {
 	between := x509.NewCertPool()
 	for _, i := range chain[1:] {
@@ -87,17 +84,17 @@ func (c *Callers) fromCertificate(chain []*x509.Certificate) (model.Identity, er
 	return c.identity(chain[0])
 }
 
-// identity is that of a certificate which was checked.
+// identity returns the identity in a verified certificate.
 func (c *Callers) identity(cert *x509.Certificate) (model.Identity, error) {
 	if len(cert.URIs) != 1 {
-		return model.Identity{}, fmt.Errorf("it has %d URIs as names instead of one SPIFFE id", len(cert.URIs))
+		return model.Identity{}, fmt.Errorf("%d URI names: exactly one SPIFFE id is required", len(cert.URIs))
 	}
 	id, err := model.ParseIdentity(cert.URIs[0].String())
 	if err != nil {
 		return model.Identity{}, err
 	}
 	if domains := c.TrustDomains(); !slices.Contains(domains, id.TrustDomain) {
-		return model.Identity{}, fmt.Errorf("%s is not of this mesh's trust domain (%s)", id, strings.Join(domains, ", "))
+		return model.Identity{}, fmt.Errorf("%s is not in the mesh's trust domains (%s)", id, strings.Join(domains, ", "))
 	}
 	return id, nil
 }
@@ -112,7 +109,7 @@ func (c *Callers) now() time.Time {
 // maxToken bounds a token, in bytes.
 const maxToken = 16 << 10
 
-// bearer takes the token out of an authorization header.
+// bearer returns the token of an authorization header.
 func bearer(header string) (string, error) {
 	const scheme = "bearer "
 	token := ""
@@ -121,11 +118,11 @@ func bearer(header string) (string, error) {
 	}
 	switch {
 	case header == "":
-		return "", errors.New("who calls shows neither a certificate nor a token (metadata authorization: Bearer <token>)")
+		return "", errors.New("the caller has neither a certificate nor a token (metadata authorization: Bearer <token>)")
 	case token == "":
 		return "", errors.New(`the metadata "authorization" is not "Bearer <token>"`)
 	case len(token) > maxToken:
-		return "", fmt.Errorf("the token has %d bytes; %d is the limit", len(token), maxToken)
+		return "", fmt.Errorf("the token has %d bytes: the limit is %d", len(token), maxToken)
 	}
 	return token, nil
 }
@@ -140,7 +137,7 @@ func (c *Callers) fromToken(ctx context.Context, token string) (Caller, error) {
 		case errors.As(err, &refused):
 			return Caller{}, server.Unauthenticated("the token is not accepted: %s", refused.Text)
 		case err != nil:
-			return Caller{}, server.Unavailable("it cannot be found out now whose the token is: %v", err)
+			return Caller{}, server.Unavailable("the token cannot be checked now: %v", err)
 		}
 		id := model.Identity{TrustDomain: c.TrustDomains()[0], Namespace: ns, ServiceAccount: account}
 		if err := id.Check(); err != nil {
@@ -149,14 +146,13 @@ func (c *Callers) fromToken(ctx context.Context, token string) (Caller, error) {
 		return Caller{id, t.Kind()}, nil
 	}
 	if len(c.Tokens) == 0 {
-		return Caller{}, server.Unauthenticated("this control plane takes no tokens: give it --token-auth-file, or Kubernetes as its source")
+		return Caller{}, server.Unauthenticated("this control plane accepts no tokens: set --token-auth-file, or use Kubernetes as its source")
 	}
 	return Caller{}, server.Unauthenticated("the token is not accepted: unknown token")
 }
 
-// Authorize decides whether a peer may be a proxy, by its certificate: the namespace and the
-// service account must be those of its identity. Where the node says no service account, the
-// identity does. Its errors are gRPC's statuses.
+// Authorize reports whether a peer may connect as a proxy. The namespace and service account of the node must be those
+// of the peer's certificate. A node without a service account gets that of the certificate. Errors are gRPC statuses.
 func (c *Callers) Authorize(peer *server.Peer, p *model.Proxy) error {
 	id, err := c.Connected(peer)
 	if err != nil {
@@ -168,26 +164,25 @@ func (c *Callers) Authorize(peer *server.Peer, p *model.Proxy) error {
 	}
 	for _, ns := range []string{byID.Namespace, p.Namespace} {
 		if ns != id.Namespace {
-			return server.Denied("%s may not be the proxy %s: the namespace of its identity is %q, the node's is %q", id, p.ID, id.Namespace, ns)
+			return server.Denied("%s may not be the proxy %s: its identity has namespace %q, the node %q", id, p.ID, id.Namespace, ns)
 		}
 	}
 	if p.ServiceAccount = cmp.Or(p.ServiceAccount, id.ServiceAccount); p.ServiceAccount != id.ServiceAccount {
-		return server.Denied("%s may not be the proxy %s: the service account of its identity is %q, the node's (SERVICE_ACCOUNT) is %q",
+		return server.Denied("%s may not be the proxy %s: its identity has service account %q, the node (SERVICE_ACCOUNT) %q",
 			id, p.ID, id.ServiceAccount, p.ServiceAccount)
 	}
 	return nil
 }
 
-// Connected is the identity of a peer that has shown its certificate when it connected, and
-// was checked then: it is looked only whether that has expired since. Its errors are gRPC's
-// statuses.
+// Connected returns the identity of a peer whose certificate was verified when it connected. It checks only whether the
+// certificate has expired since. Errors are gRPC statuses.
 func (c *Callers) Connected(peer *server.Peer) (model.Identity, error) {
 	if len(peer.Certificates) == 0 {
-		return model.Identity{}, server.Unauthenticated("a certificate of the mesh is needed here, and the client has shown none")
+		return model.Identity{}, server.Unauthenticated("the client has no certificate: connect with a certificate of the mesh")
 	}
 	cert := peer.Certificates[0]
 	if c.now().After(cert.NotAfter) {
-		return model.Identity{}, server.Unauthenticated("the client's certificate has expired at %s: connect again with a new one", cert.NotAfter.Format(time.RFC3339))
+		return model.Identity{}, server.Unauthenticated("the client's certificate expired at %s: connect again with a new one", cert.NotAfter.Format(time.RFC3339))
 	}
 	id, err := c.identity(cert)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 const webID = "spiffe://cluster.local/ns/shop/sa/web"
 
-// table is Tokens that a test lists.
+// table is Tokens with the tokens of a test.
 type table map[string]struct {
 	namespace, account string
 	err                error
@@ -39,7 +39,7 @@ func callers(i *issuer, tokens ...Tokens) *Callers {
 	}
 }
 
-// requireStatus holds that an error is a status that says so.
+// requireStatus requires a gRPC status with a code and a text.
 func requireStatus(t *testing.T, err error, code codes.Code, says string) {
 	t.Helper()
 	require.Equal(t, code, status.Code(err), "%v", err)
@@ -76,10 +76,10 @@ func TestAuthenticate(t *testing.T) {
 		"token that is not known":   {peer: server.Peer{Authorization: "Bearer later"}, code: codes.Unavailable, says: "the API server is away"},
 		"token of an odd namespace": {peer: server.Peer{Authorization: "Bearer odd"}, code: codes.Unauthenticated, says: "no namespace"},
 		"foreign certificate":       {peer: server.Peer{Certificates: newIssuer(t).leaf(t, webID)}, code: codes.Unauthenticated, says: "unknown authority"},
-		"other trust domain":        {peer: server.Peer{Certificates: root.leaf(t, "spiffe://example.com/ns/shop/sa/web")}, code: codes.Unauthenticated, says: "not of this mesh's trust domain (cluster.local, old.example.com)"},
+		"other trust domain":        {peer: server.Peer{Certificates: root.leaf(t, "spiffe://example.com/ns/shop/sa/web")}, code: codes.Unauthenticated, says: "not in the mesh's trust domains (cluster.local, old.example.com)"},
 		"not a SPIFFE id":           {peer: server.Peer{Certificates: root.leaf(t, "https://example.com")}, code: codes.Unauthenticated, says: "not a SPIFFE id"},
-		"no name":                   {peer: server.Peer{Certificates: root.leaf(t)}, code: codes.Unauthenticated, says: "0 URIs"},
-		"two names":                 {peer: server.Peer{Certificates: root.leaf(t, webID, "spiffe://cluster.local/ns/bank/sa/teller")}, code: codes.Unauthenticated, says: "2 URIs"},
+		"no name":                   {peer: server.Peer{Certificates: root.leaf(t)}, code: codes.Unauthenticated, says: "0 URI names"},
+		"two names":                 {peer: server.Peer{Certificates: root.leaf(t, webID, "spiffe://cluster.local/ns/bank/sa/teller")}, code: codes.Unauthenticated, says: "2 URI names"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := c.Authenticate(t.Context(), &r.peer)
@@ -96,7 +96,7 @@ func TestAuthenticate(t *testing.T) {
 	_, err := c.Authenticate(t.Context(), &server.Peer{Certificates: web})
 	requireStatus(t, err, codes.Unauthenticated, "expired")
 	_, err = callers(root).Authenticate(t.Context(), &server.Peer{Authorization: "Bearer x"})
-	requireStatus(t, err, codes.Unauthenticated, "takes no tokens")
+	requireStatus(t, err, codes.Unauthenticated, "accepts no tokens")
 }
 
 func TestAuthorize(t *testing.T) {
@@ -114,16 +114,16 @@ func TestAuthorize(t *testing.T) {
 	require.Equal(t, "web", p.ServiceAccount, "the certificate knows it")
 	require.NoError(t, c.Authorize(web, proxy("shop", "web")))
 
-	requireStatus(t, c.Authorize(web, proxy("bank", "web")), codes.PermissionDenied, `"shop", the node's is "bank"`)
-	requireStatus(t, c.Authorize(web, proxy("shop", "teller")), codes.PermissionDenied, `"web", the node's (SERVICE_ACCOUNT) is "teller"`)
+	requireStatus(t, c.Authorize(web, proxy("bank", "web")), codes.PermissionDenied, `"shop", the node "bank"`)
+	requireStatus(t, c.Authorize(web, proxy("shop", "teller")), codes.PermissionDenied, `"web", the node (SERVICE_ACCOUNT) "teller"`)
 	p = proxy("bank", "")
-	p.Namespace = "shop" // by its metadata
-	requireStatus(t, c.Authorize(web, p), codes.PermissionDenied, `the node's is "bank"`)
+	p.Namespace = "shop" // set by its metadata
+	requireStatus(t, c.Authorize(web, p), codes.PermissionDenied, `the node "bank"`)
 	p = proxy("shop", "")
 	p.Namespace = "bank"
-	requireStatus(t, c.Authorize(web, p), codes.PermissionDenied, `the node's is "bank"`)
-	requireStatus(t, c.Authorize(&server.Peer{}, proxy("shop", "")), codes.Unauthenticated, "a certificate of the mesh is needed")
+	requireStatus(t, c.Authorize(web, p), codes.PermissionDenied, `the node "bank"`)
+	requireStatus(t, c.Authorize(&server.Peer{}, proxy("shop", "")), codes.Unauthenticated, "the client has no certificate")
 	requireStatus(t, c.Authorize(&server.Peer{Certificates: root.leaf(t, "spiffe://example.com/ns/shop/sa/web")}, proxy("shop", "")), codes.Unauthenticated, "trust domain")
 	c.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
-	requireStatus(t, c.Authorize(web, proxy("shop", "")), codes.Unauthenticated, "has expired")
+	requireStatus(t, c.Authorize(web, proxy("shop", "")), codes.Unauthenticated, "expired at")
 }

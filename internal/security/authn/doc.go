@@ -1,6 +1,6 @@
-// Package authn finds out who calls the control plane, and decides who may be which proxy.
+// Package authn authenticates the callers of the control plane, and decides which proxies a caller may be.
 //
-// A caller shows a certificate of the mesh, or a token: one of a Kubernetes service account
-// for the audience istio-ca, or one that a file of the control plane lists. Either says whose
-// service account it is, which is the identity of a workload.
+// A caller presents a certificate of the mesh or a token: a token of a Kubernetes service account for the audience
+// istio-ca, or a token in a file of the control plane. Both identify a service account, which is the identity of a
+// workload.
 package authn

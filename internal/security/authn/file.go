@@ -16,30 +16,29 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// TokenFile lists tokens, one a line: token,namespace,service-account. Empty lines and those
-// that begin with # say nothing. It is read again when it changes; one that is wrong is told,
-// and the last one that was right counts.
+// TokenFile lists tokens, one a line: token,namespace,service-account. Empty lines and lines that begin with # are
+// ignored. It is read again when it changes. If it is invalid, an error is logged and the last valid version applies.
 type TokenFile struct {
 	path string
 	log  *slog.Logger
 
-	mu     sync.Mutex // guards what follows
-	at     stamp      // of what was read last; zero: it must be read again
+	mu     sync.Mutex // guards the fields below
+	at     stamp      // of the last version that was read; zero: read again
 	tokens []listed
-	told   string // what is wrong with it
+	told   string // the logged error
 }
 
-// stamp tells versions of a file apart.
+// stamp distinguishes versions of a file.
 type stamp struct {
 	modified time.Time
 	size     int64
 }
 
-// young is how old a file must be at least for its stamp to tell its versions apart: a second
-// change may have the time of the first.
+// young is the age that a file must have for its stamp to be reliable: a later change within the same second may have
+// the same time.
 const young = time.Second
 
-// listed is a token of the file. Its hash is kept, so that all have one length.
+// listed is a token of the file, stored as a hash, so that all have one length.
 type listed struct {
 	sum                       [sha256.Size]byte
 	namespace, serviceAccount string
@@ -57,7 +56,7 @@ func OpenTokenFile(path string, log *slog.Logger) (*TokenFile, error) {
 // Kind implements Tokens.
 func (f *TokenFile) Kind() string { return "token file" }
 
-// Holder implements Tokens. All tokens are compared, and none quicker for being alike.
+// Holder implements Tokens. It compares all tokens in constant time.
 func (f *TokenFile) Holder(_ context.Context, token string) (namespace, serviceAccount string, err error) {
 	sum := sha256.Sum256([]byte(token))
 	found := -1
@@ -71,7 +70,7 @@ func (f *TokenFile) Holder(_ context.Context, token string) (namespace, serviceA
 	return tokens[found].namespace, tokens[found].serviceAccount, nil
 }
 
-// current are the tokens of now.
+// current returns the present tokens.
 func (f *TokenFile) current() []listed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,13 +79,13 @@ func (f *TokenFile) current() []listed {
 		text = err.Error()
 	}
 	if text != f.told && text != "" {
-		f.log.Warn("the tokens stay as they were", "error", text)
+		f.log.Warn("the tokens stay unchanged", "error", text)
 	}
 	f.told = text
 	return f.tokens
 }
 
-// read reads the file where it has changed; mu is held, or nobody else has f.
+// read reads the file if it has changed. mu is held, or f is not shared yet.
 func (f *TokenFile) read() error {
 	info, err := os.Stat(f.path)
 	if err != nil {
@@ -105,7 +104,7 @@ func (f *TokenFile) read() error {
 		return fmt.Errorf("%s: %w", f.path, err)
 	}
 	if f.tokens != nil && !slices.Equal(f.tokens, tokens) {
-		f.log.Info("tokens were read again", "file", f.path, "tokens", len(tokens))
+		f.log.Info("tokens read again", "file", f.path, "tokens", len(tokens))
 	}
 	if f.tokens = tokens; time.Since(at.modified) < young {
 		at = stamp{}
@@ -128,7 +127,7 @@ func parseTokens(text string) ([]listed, error) {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		if first := lines[l.sum]; first > 0 {
-			return nil, fmt.Errorf("line %d: it has the token of line %d", n, first)
+			return nil, fmt.Errorf("line %d: the same token as in line %d", n, first)
 		}
 		lines[l.sum] = n
 		out = append(out, l)
@@ -136,17 +135,17 @@ func parseTokens(text string) ([]listed, error) {
 	return out, nil
 }
 
-// parseToken reads a line; its errors do not tell the token.
+// parseToken decodes a line. Errors do not contain the token.
 func parseToken(line string) (listed, error) {
 	p := strings.Split(line, ",")
 	for i := range p {
 		p[i] = strings.TrimSpace(p[i])
 	}
 	if len(p) != 3 {
-		return listed{}, fmt.Errorf("it has %d fields instead of token,namespace,service-account", len(p))
+		return listed{}, fmt.Errorf("%d fields: use token,namespace,service-account", len(p))
 	}
 	if p[0] == "" || strings.ContainsAny(p[0], " \t") {
-		return listed{}, errors.New("the token is empty, or has a space in it")
+		return listed{}, errors.New("the token is empty or contains a space")
 	}
 	if err := (model.Identity{TrustDomain: model.DefaultTrustDomain, Namespace: p[1], ServiceAccount: p[2]}).Check(); err != nil {
 		return listed{}, err

@@ -48,7 +48,7 @@ func (i *issuer) sign(t *testing.T, c *x509.Certificate) (*x509.Certificate, *ec
 	return out, key
 }
 
-// leaf is the chain of a workload that is called so.
+// leaf returns the chain of a workload with ids.
 func (i *issuer) leaf(t *testing.T, ids ...string) []*x509.Certificate {
 	t.Helper()
 	c := &x509.Certificate{NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -62,7 +62,7 @@ func (i *issuer) leaf(t *testing.T, ids ...string) []*x509.Certificate {
 	return []*x509.Certificate{out}
 }
 
-// jwt is a token that says so of itself.
+// jwt returns a token with unverified claims.
 func jwt(t *testing.T, claims map[string]any) string {
 	t.Helper()
 	b, err := json.Marshal(claims)

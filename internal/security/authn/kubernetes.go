@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Audience is what tokens of Kubernetes must be made for: Istio's.
+// Audience is the audience of accepted Kubernetes tokens, as in Istio.
 const Audience = "istio-ca"
 
-// Review is what an API server says of a token.
+// Review is an API server's answer about a token.
 type Review struct {
 	Authenticated bool
 	Audiences     []string
@@ -22,27 +22,26 @@ type Review struct {
 	Error         string
 }
 
-// KubernetesTokens are those of service accounts. An API server is asked about each; what it
-// says of a good one is remembered for a while, so that whoever lost their certificates
-// together does not have it asked for each call.
+// KubernetesTokens authenticates tokens of service accounts. It asks an API server, and remembers accepted tokens for a
+// while, so that many proxies without certificates do not cause a request for each call.
 type KubernetesTokens struct {
-	// Ask has a token reviewed for an audience.
+	// Ask requests the review of a token for an audience.
 	Ask func(ctx context.Context, token, audience string) (Review, error)
 	Now func() time.Time // nil: time.Now
 
-	mu    sync.Mutex // guards known
+	mu    sync.Mutex // guards the field below
 	known map[[sha256.Size]byte]reviewed
 }
 
-// reviewed is whose a token was, a moment ago.
+// reviewed is the remembered holder of a token.
 type reviewed struct {
 	namespace, serviceAccount string
 	until                     time.Time
 }
 
-// Bounds of what is remembered.
+// Bounds of the remembered tokens.
 const (
-	rememberFor  = time.Minute // a token that is withdrawn is accepted for so much longer
+	rememberFor  = time.Minute // a revoked token is accepted for that much longer
 	rememberMost = 4096
 )
 
@@ -106,33 +105,32 @@ func (k *KubernetesTokens) remember(sum [sha256.Size]byte, r reviewed, now time.
 	}
 }
 
-// holder is whose token it is.
+// holder returns the holder of an accepted token.
 func (r *Review) holder() (namespace, serviceAccount string, err error) {
 	const prefix = "system:serviceaccount:"
 	switch {
 	case r.Error != "":
-		return "", "", refuse("the API server says: %s", r.Error)
+		return "", "", refuse("the API server answers: %s", r.Error)
 	case !r.Authenticated:
-		return "", "", refuse("the API server does not know it")
+		return "", "", refuse("the API server does not know the token")
 	case !slices.Contains(r.Audiences, Audience):
-		return "", "", refuse("it is not for the audience %s", Audience)
+		return "", "", refuse("the audience of the token is not %s", Audience)
 	}
 	rest, ok := strings.CutPrefix(r.Username, prefix)
 	namespace, serviceAccount, both := strings.Cut(rest, ":")
 	if !ok || !both {
-		return "", "", refuse("it belongs to %q, which is not a service account", r.Username)
+		return "", "", refuse("the token belongs to %q, which is not a service account", r.Username)
 	}
 	return namespace, serviceAccount, nil
 }
 
-// claims is what a token says of itself. Nothing is believed of it: it only spares questions
-// whose answer is no, and explains that.
+// claims are the unverified claims of a token. They only save requests that would fail, and explain the failure.
 type claims struct {
 	audiences []string
-	expires   int64 // seconds since 1970; 0: it does not say
+	expires   int64 // seconds since 1970; 0: unknown
 }
 
-// readClaims reads a JSON Web Token; false: it is none.
+// readClaims decodes a JSON Web Token; false: the text is not one.
 func readClaims(token string) (claims, bool) {
 	p := strings.Split(token, ".")
 	if len(p) != 3 {
@@ -160,15 +158,15 @@ func readClaims(token string) (claims, bool) {
 func (c *claims) check(now time.Time) error {
 	switch {
 	case c.expires != 0 && now.Unix() >= c.expires:
-		return refuse("it has expired at %s", time.Unix(c.expires, 0).UTC().Format(time.RFC3339))
+		return refuse("the token expired at %s", time.Unix(c.expires, 0).UTC().Format(time.RFC3339))
 	case len(c.audiences) > 0 && !slices.Contains(c.audiences, Audience):
-		return refuse("it is for the audience %s, not for %s: mount one with serviceAccountToken.audience %s",
+		return refuse("the audience of the token is %s, not %s: mount one with serviceAccountToken.audience %s",
 			strings.Join(c.audiences, ", "), Audience, Audience)
 	}
 	return nil
 }
 
-// until is a time, or the token's end where that is earlier.
+// until returns t, or the end of the token if that is earlier.
 func (c *claims) until(t time.Time) time.Time {
 	if end := time.Unix(c.expires, 0); c.expires != 0 && end.Before(t) {
 		return end

@@ -35,12 +35,12 @@ func TestTokenFile(t *testing.T) {
 	write("secret-1,shop,other\n")
 	require.Equal(t, "other@shop", holder(t, f, "secret-1"))
 	_, _, err = f.Holder(t.Context(), "secret-2")
-	require.ErrorIs(t, err, ErrUnknown, "it was withdrawn")
+	require.ErrorIs(t, err, ErrUnknown, "revoked")
 
 	write("secret-3,shop\n")
-	require.Equal(t, "other@shop", holder(t, f, "secret-1"), "the last good one counts")
+	require.Equal(t, "other@shop", holder(t, f, "secret-1"), "the last valid version applies")
 	require.Equal(t, "other@shop", holder(t, f, "secret-1"))
-	require.Equal(t, 1, strings.Count(said.String(), "the tokens stay as they were"), "it is told once")
+	require.Equal(t, 1, strings.Count(said.String(), "the tokens stay unchanged"), "logged once")
 	require.NoError(t, os.Remove(path))
 	require.Equal(t, "other@shop", holder(t, f, "secret-1"))
 	write("secret-3,shop,web\n")
@@ -55,8 +55,8 @@ func holder(t *testing.T, tokens Tokens, token string) string {
 	return account + "@" + ns
 }
 
-// TestTokenFileIsRemembered: a file that is old enough is not read again for each token.
-func TestTokenFileIsRemembered(t *testing.T) {
+// TestTokenFileIsCached checks that a file of sufficient age is not read for each token.
+func TestTokenFileIsCached(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	require.NoError(t, os.WriteFile(path, []byte("secret-1,shop,web"), 0o600))
 	old := time.Now().Add(-time.Hour)
@@ -72,14 +72,14 @@ func TestTokenFileIsRemembered(t *testing.T) {
 
 func TestLinesOfATokenFile(t *testing.T) {
 	for line, says := range map[string]string{
-		"secret":                                "line 1: it has 1 fields instead of token,namespace,service-account",
-		"secret,a,b,c":                          "it has 4 fields",
+		"secret":                                "line 1: 1 fields: use token,namespace,service-account",
+		"secret,a,b,c":                          "4 fields: use",
 		",shop,web":                             "the token is empty",
-		"a b,shop,web":                          "has a space",
+		"a b,shop,web":                          "contains a space",
 		"secret,,web":                           "namespace is missing",
 		"secret,shop,":                          "service account is missing",
 		"secret,shop,a/b":                       `"a/b" is no service account`,
-		"# x\nsecret,a,b\n\nsecret,c,d":         "line 4: it has the token of line 2",
+		"# x\nsecret,a,b\n\nsecret,c,d":         "line 4: the same token as in line 2",
 		"secret,shop,web\n# ok\nwrong,shop/x,y": "line 3",
 	} {
 		_, err := parseTokens(line)
@@ -108,10 +108,10 @@ func TestKubernetesTokens(t *testing.T) {
 		answer Review
 		says   string
 	}{
-		"unknown":           {with(func(r *Review) { r.Authenticated = false }), "the API server does not know it"},
-		"error":             {with(func(r *Review) { r.Error = "bad signature" }), "the API server says: bad signature"},
-		"other audience":    {with(func(r *Review) { r.Audiences = []string{"api"} }), "not for the audience istio-ca"},
-		"no audience":       {with(func(r *Review) { r.Audiences = nil }), "not for the audience istio-ca"},
+		"unknown":           {with(func(r *Review) { r.Authenticated = false }), "the API server does not know the token"},
+		"error":             {with(func(r *Review) { r.Error = "bad signature" }), "the API server answers: bad signature"},
+		"other audience":    {with(func(r *Review) { r.Audiences = []string{"api"} }), "the audience of the token is not istio-ca"},
+		"no audience":       {with(func(r *Review) { r.Audiences = nil }), "the audience of the token is not istio-ca"},
 		"a user":            {with(func(r *Review) { r.Username = "admin" }), `to "admin", which is not a service account`},
 		"no account's name": {with(func(r *Review) { r.Username = "system:serviceaccount:shop" }), "not a service account"},
 	} {
@@ -147,17 +147,17 @@ func TestKubernetesTokens(t *testing.T) {
 	require.Len(t, k.known, 1, "what is too old makes room")
 }
 
-// TestTokensThatSayNo of themselves cost no question.
-func TestTokensThatSayNo(t *testing.T) {
+// TestHopelessTokensAreNotReviewed checks that a token whose claims exclude it causes no request.
+func TestHopelessTokensAreNotReviewed(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	k := &KubernetesTokens{Now: func() time.Time { return now }, Ask: func(context.Context, string, string) (Review, error) {
 		require.Fail(t, "it is asked")
 		return Review{}, nil
 	}}
 	for says, claims := range map[string]map[string]any{
-		"it has expired at 2027-01-15T08:00:00Z": {"exp": now.Unix(), "aud": "istio-ca"},
-		"it is for the audience api, x, not for": {"aud": []string{"api", "x"}},
-		"it is for the audience one, not for":    {"aud": "one"},
+		"the token expired at 2027-01-15T08:00:00Z": {"exp": now.Unix(), "aud": "istio-ca"},
+		"the audience of the token is api, x, not": {"aud": []string{"api", "x"}},
+		"the audience of the token is one, not":    {"aud": "one"},
 	} {
 		_, _, err := k.Holder(t.Context(), jwt(t, claims))
 		var refused *Refusal
@@ -170,7 +170,7 @@ func TestTokensThatSayNo(t *testing.T) {
 	}
 }
 
-// TestRememberedUntilExpiry: a token is not accepted after its own end.
+// TestRememberedUntilExpiry checks that a token is not accepted after its end.
 func TestRememberedUntilExpiry(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	k := &KubernetesTokens{Now: func() time.Time { return now }, Ask: func(context.Context, string, string) (Review, error) {
@@ -183,7 +183,7 @@ func TestRememberedUntilExpiry(t *testing.T) {
 	require.ErrorContains(t, err, "expired")
 }
 
-// FuzzClaims: what a token says of itself is read without harm.
+// FuzzClaims decodes claims of arbitrary tokens.
 func FuzzClaims(f *testing.F) {
 	f.Add("e30.e30.x")
 	f.Add("a.eyJhdWQiOlsiaXN0aW8tY2EiXSwiZXhwIjoxZTMwMH0.c")

@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// Options are what an authority can be told.
+// Options of an Authority.
 type Options struct {
 	Store  Store
-	TTL    time.Duration // of a certificate that is not asked for a time; 0: DefaultTTL
+	TTL    time.Duration // default lifetime of certificates; 0: DefaultTTL
 	MaxTTL time.Duration // 0: DefaultMaxTTL
-	// Organization is in the name of a root that is made here.
+	// Organization is in the name of a generated root.
 	Organization string
-	// RootTTL is how long such a root lasts; 0: ten years.
+	// RootTTL is the lifetime of a generated root; 0: ten years.
 	RootTTL time.Duration
-	Every   time.Duration // how often the Store is read again; 0: ReadEvery
-	// Patient: a Store that cannot be read is waited for, as it is elsewhere.
+	Every   time.Duration // interval of reading the Store; 0: ReadEvery
+	// Patient: Open retries while the Store cannot be read, for example because it is on another machine.
 	Patient bool
 	Log     *slog.Logger
 	Now     func() time.Time // nil: time.Now
 }
 
-// Istio's.
+// Istio's lifetimes.
 const (
 	DefaultTTL    = 24 * time.Hour
 	DefaultMaxTTL = 90 * 24 * time.Hour
@@ -37,15 +37,15 @@ const (
 // Timing.
 const (
 	ReadEvery = 5 * time.Second
-	// readTimeout bounds one look at the Store.
+	// readTimeout bounds reading the Store.
 	readTimeout = 10 * time.Second
-	// patience is between attempts to read a Store that cannot be read.
+	// patience is the time between attempts to open a Store that cannot be read.
 	patience = 2 * time.Second
-	// attempts bounds how often Open looks who was first to create what it needs.
+	// attempts bounds how often Open tries to create or read a root, while others do the same.
 	attempts = 5
 )
 
-// Authority signs certificates. All its functions may be called by many goroutines.
+// Authority signs certificates. It is safe for concurrent use.
 type Authority struct {
 	opts   Options
 	now    func() time.Time
@@ -53,18 +53,18 @@ type Authority struct {
 
 	issued atomic.Uint64 // certificates of workloads
 
-	mu      sync.Mutex // guards what follows
-	problem string     // of the last look at the Store; empty: none
+	mu      sync.Mutex // guards the fields below
+	problem string     // error of the last read of the Store; empty: none
 	changed chan struct{}
-	since   time.Time // when the signer was taken up
+	since   time.Time // start of the present signer
 }
 
-// Open reads what there is to sign with, and makes it where there is nothing.
+// Open reads the signing certificate, and generates one if the Store is empty.
 func Open(ctx context.Context, o Options) (*Authority, error) {
 	o.TTL, o.MaxTTL = cmp.Or(o.TTL, DefaultTTL), cmp.Or(o.MaxTTL, DefaultMaxTTL)
 	o.RootTTL, o.Every = cmp.Or(o.RootTTL, rootTTL), cmp.Or(o.Every, ReadEvery)
 	if o.TTL > o.MaxTTL {
-		return nil, fmt.Errorf("the usual life of a certificate (%s) is longer than the longest (%s)", o.TTL, o.MaxTTL)
+		return nil, fmt.Errorf("the default lifetime of certificates (%s) exceeds the maximum (%s): lower the default or raise the maximum", o.TTL, o.MaxTTL)
 	}
 	a := &Authority{opts: o, now: o.Now, changed: make(chan struct{})}
 	if a.now == nil {
@@ -74,7 +74,7 @@ func Open(ctx context.Context, o Options) (*Authority, error) {
 	for told := ""; err != nil && o.Patient && ctx.Err() == nil; c, err = a.readOrCreate(ctx) {
 		if told != err.Error() {
 			told = err.Error()
-			o.Log.Warn("the certificate authority cannot be read; it is tried again", "where", o.Store.Place(), "error", err)
+			o.Log.Warn("cannot read the certificate authority; the next attempt follows", "where", o.Store.Place(), "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -82,17 +82,17 @@ func Open(ctx context.Context, o Options) (*Authority, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the certificate authority in %s: %w", o.Store.Place(), err)
+		return nil, fmt.Errorf("certificate authority in %s: %w", o.Store.Place(), err)
 	}
 	s, err := newSigner(c, a.now())
 	if err != nil {
-		return nil, fmt.Errorf("the certificate authority in %s: %w", c.Where, err)
+		return nil, fmt.Errorf("certificate authority in %s: %w", c.Where, err)
 	}
 	a.take(s)
 	return a, nil
 }
 
-// readOrCreate gives what the Store has, after it has something.
+// readOrCreate returns the contents of the Store. It creates a root if the Store is empty.
 func (a *Authority) readOrCreate(ctx context.Context) (*Contents, error) {
 	for range attempts {
 		c, err := a.opts.Store.Read(ctx)
@@ -107,10 +107,10 @@ func (a *Authority) readOrCreate(ctx context.Context) (*Contents, error) {
 			return nil, err
 		}
 	}
-	return nil, errors.New("what was created there is gone at once")
+	return nil, errors.New("the created files are gone at once")
 }
 
-// take puts a signer in force.
+// take makes a signer the present one.
 func (a *Authority) take(s *signer) {
 	old := a.signer.Swap(s)
 	a.mu.Lock()
@@ -120,11 +120,11 @@ func (a *Authority) take(s *signer) {
 		a.changed = make(chan struct{})
 	}
 	a.mu.Unlock()
-	a.opts.Log.Info("certificates are signed", "by", s.cert.Subject.String(), "from", s.contents.Where, "own", s.contents.Own,
+	a.opts.Log.Info("the certificate authority signs certificates", "by", s.cert.Subject.String(), "from", s.contents.Where, "own", s.contents.Own,
 		"expires", s.lasts().Format(time.RFC3339), "roots", len(s.roots))
 }
 
-// Run reads the Store again and again until ctx ends, and renews a root that was made here.
+// Run reads the Store periodically until ctx ends, and renews a generated root.
 func (a *Authority) Run(ctx context.Context) {
 	tick := time.NewTicker(a.opts.Every)
 	defer tick.Stop()
@@ -138,7 +138,7 @@ func (a *Authority) Run(ctx context.Context) {
 	}
 }
 
-// look looks once. What is wrong is told when it begins, and when it is over.
+// look reads the Store once. It logs the begin and the end of a problem.
 func (a *Authority) look(ctx context.Context) {
 	within, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -157,20 +157,20 @@ func (a *Authority) look(ctx context.Context) {
 	switch {
 	case text == old:
 	case err != nil:
-		a.opts.Log.Warn("the certificate authority stays as it was", "where", a.opts.Store.Place(), "error", text)
+		a.opts.Log.Warn("the certificate authority stays unchanged", "where", a.opts.Store.Place(), "error", text)
 	default:
 		a.opts.Log.Info("the certificate authority can be read again", "where", a.opts.Store.Place())
 	}
 }
 
-// refresh takes up what has changed, and renews what has to be.
+// refresh applies a changed Store, and renews a generated root when it is due.
 func (a *Authority) refresh(ctx context.Context) error {
 	c, err := a.opts.Store.Read(ctx)
 	if err != nil {
 		return err
 	}
 	if c == nil {
-		return errors.New("it is gone; put it back, or start again to have another root made")
+		return errors.New("the files are gone: restore them, or restart to generate another root")
 	}
 	now, s := a.now(), a.signer.Load()
 	if c.Files.fingerprint() != s.stamp {
@@ -184,28 +184,27 @@ func (a *Authority) refresh(ctx context.Context) error {
 	}
 	f, err := s.renewed(a.opts.RootTTL, now)
 	if err != nil {
-		return fmt.Errorf("%s: the root cannot be renewed: %w", c.Where, err)
+		return fmt.Errorf("%s: cannot renew the root: %w", c.Where, err)
 	}
-	// The next look takes up what comes of it, be it another control plane's.
+	// The next look applies the result, which may be another control plane's.
 	return a.opts.Store.Replace(ctx, c, f)
 }
 
-// Roots is what workloads are to trust, in PEM form. Changed is closed when that changes.
+// Roots returns the roots for workloads, in PEM, and a channel that is closed when they change.
 func (a *Authority) Roots() (roots string, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.signer.Load().rootPEM, a.changed
 }
 
-// Pool is the same, for checking certificates.
+// Pool returns the roots for verification.
 func (a *Authority) Pool() *x509.CertPool { return a.signer.Load().pool }
 
-// Now is the time by which certificates are judged.
+// Now returns the time at which certificates are verified.
 func (a *Authority) Now() time.Time { return a.now() }
 
-// RootExpiry is when the first of the roots expires, and ChainExpiry when the signing
-// certificate or one that leads to it does.
+// RootExpiry returns the first expiry of the roots.
 func (a *Authority) RootExpiry() time.Time { return a.signer.Load().roots[0].NotAfter }
 
-// ChainExpiry is explained at RootExpiry.
+// ChainExpiry returns the first expiry of the signing certificate and the certificates between it and its root.
 func (a *Authority) ChainExpiry() time.Time { return a.signer.Load().lasts() }

@@ -18,16 +18,16 @@ import (
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
-// look has an authority look at its Store, and gives what is wrong with that.
+// lookNow reads the Store, and returns the problem.
 func (a *Authority) lookNow(t *testing.T) string {
 	t.Helper()
 	a.look(t.Context())
 	return a.State().Problem
 }
 
-// TestWhatOperatorsGetWrong: each mistake is told with its file, at the start and later on,
-// and what was good stays in force.
-func TestWhatOperatorsGetWrong(t *testing.T) {
+// TestInvalidFiles checks that each mistake of an operator is reported with its file, at the start and later, and that
+// the last valid files stay in force.
+func TestInvalidFiles(t *testing.T) {
 	good, root := plugIn(t, nil)
 	other, otherRoot := plugIn(t, nil)
 	notCA, _ := plugIn(t, func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, 0 })
@@ -41,25 +41,25 @@ func TestWhatOperatorsGetWrong(t *testing.T) {
 		files Files
 		says  string
 	}{
-		"for servers alone":    {servers, "ca-cert.pem: what it signs would be refused by all: x509: certificate specifies an incompatible key usage"},
-		"nobody below it":      {Files{CertFile: below.pem(), KeyFile: below.keyPEM(t), RootFile: narrow.pem()}, "ca-cert.pem: what it signs would be refused by all: x509: too many intermediates"},
-		"no certificate":       {good.with(CertFile, nil), "ca-cert.pem: it is missing"},
-		"no key":               {good.with(KeyFile, nil), "ca-key.pem: it is missing"},
-		"no root":              {good.with(RootFile, nil), "root-cert.pem: it is missing"},
-		"no chain":             {good.with(ChainFile, nil), "cert-chain.pem: ca-cert.pem does not lead to a certificate of root-cert.pem"},
-		"certificate no PEM":   {good.with(CertFile, []byte("x")), "ca-cert.pem: it holds no certificate"},
-		"certificate is a key": {good.with(CertFile, good[KeyFile]), "ca-cert.pem: it holds a PRIVATE KEY"},
-		"certificate broken":   {good.with(CertFile, good[CertFile][:200]), "ca-cert.pem: it holds no certificate"},
-		"key no PEM":           {good.with(KeyFile, []byte("x")), "ca-key.pem: it holds no private key"},
+		"for servers alone":    {servers, "ca-cert.pem: peers would refuse the certificates that it signs: x509: certificate specifies an incompatible key usage"},
+		"nobody below it":      {Files{CertFile: below.pem(), KeyFile: below.keyPEM(t), RootFile: narrow.pem()}, "ca-cert.pem: peers would refuse the certificates that it signs: x509: too many intermediates"},
+		"no certificate":       {good.with(CertFile, nil), "ca-cert.pem: missing"},
+		"no key":               {good.with(KeyFile, nil), "ca-key.pem: missing"},
+		"no root":              {good.with(RootFile, nil), "root-cert.pem: missing"},
+		"no chain":             {good.with(ChainFile, nil), "cert-chain.pem: ca-cert.pem does not chain to a certificate of root-cert.pem"},
+		"certificate no PEM":   {good.with(CertFile, []byte("x")), "ca-cert.pem: no certificate in PEM"},
+		"certificate is a key": {good.with(CertFile, good[KeyFile]), "ca-cert.pem: a PRIVATE KEY instead"},
+		"certificate broken":   {good.with(CertFile, good[CertFile][:200]), "ca-cert.pem: no certificate in PEM"},
+		"key no PEM":           {good.with(KeyFile, []byte("x")), "ca-key.pem: no private key in PEM"},
 		"key encrypted":        {good.with(KeyFile, pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")})), "ca-key.pem: encrypted keys"},
 		"other key":            {good.with(KeyFile, other[KeyFile]), "ca-cert.pem: its key is not that of ca-key.pem"},
-		"other root":           {good.with(RootFile, otherRoot.pem()), "does not lead to a certificate of root-cert.pem"},
-		"root no PEM":          {good.with(RootFile, []byte("x")), "root-cert.pem: it holds no certificate"},
+		"other root":           {good.with(RootFile, otherRoot.pem()), "does not chain to a certificate of root-cert.pem"},
+		"root no PEM":          {good.with(RootFile, []byte("x")), "root-cert.pem: no certificate in PEM"},
 		"root with a tail":     {good.with(RootFile, append(root.pem(), "x"...)), "root-cert.pem: the text after certificate 1"},
 		"root is a leaf":       {good.with(RootFile, append(root.pem(), notCA[CertFile]...)), "is not a CA certificate"},
 		"no authority":         {notCA, "ca-cert.pem: not a CA certificate"},
 		"may not sign":         {noSigning, "ca-cert.pem: its key usage"},
-		"expired":              {expired, "ca-cert.pem: it has expired"},
+		"expired":              {expired, "ca-cert.pem: it expired at"},
 		"early":                {early, "ca-cert.pem: it is not valid before"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestWhatOperatorsGetWrong(t *testing.T) {
 			a := open(t, Options{Store: place, Log: slog.New(slog.NewTextHandler(said, nil))})
 			place.set(c.files)
 			require.Contains(t, a.lookNow(t), c.says)
-			require.Contains(t, said.String(), "stays as it was")
+			require.Contains(t, said.String(), "stays unchanged")
 			_, err = a.Issue(request(t, ecKey(t)), web, 0)
 			require.NoError(t, err)
 			roots, _ := a.Roots()
@@ -85,8 +85,8 @@ func TestWhatOperatorsGetWrong(t *testing.T) {
 	}
 }
 
-// TestKeysInOtherForms are those that openssl writes.
-func TestKeysInOtherForms(t *testing.T) {
+// TestOpenSSLKeys decodes keys in the forms of openssl.
+func TestOpenSSLKeys(t *testing.T) {
 	root := found(t, "root", nil, nil)
 	der, err := x509.MarshalECPrivateKey(root.key.(*ecdsa.PrivateKey))
 	require.NoError(t, err)
@@ -98,9 +98,8 @@ func TestKeysInOtherForms(t *testing.T) {
 	require.Equal(t, string(root.pem()), roots, "a certificate that has signed itself is its own root")
 }
 
-// TestRotation: an operator adds a new root, then signs under it, then takes the old one
-// away. At no step does anybody who holds the certificate and roots of the step before
-// refuse, or get refused by, anybody of this step.
+// TestRotation adds a new root, signs under it, then removes the old one. At each step the certificates and roots of
+// this step and of the step before accept each other.
 func TestRotation(t *testing.T) {
 	old, oldRoot := plugIn(t, nil)
 	fresh, freshRoot := plugIn(t, nil)
@@ -139,9 +138,9 @@ func TestRotation(t *testing.T) {
 	require.Error(t, err, "in the end the old root is not trusted")
 }
 
-// TestOwnRootIsRenewed: a root that was made here is renewed in time, once by several control
-// planes, and both the old and the new one are believed by who has either.
-func TestOwnRootIsRenewed(t *testing.T) {
+// TestGeneratedRootIsRenewed checks that a generated root is renewed in time, once by several control planes, and that
+// holders of the old and of the new root accept each other.
+func TestGeneratedRootIsRenewed(t *testing.T) {
 	place, c := &memory{}, &clock{at: time.Now()}
 	const life = 100 * 24 * time.Hour
 	o := Options{Store: place, RootTTL: life, Now: c.now}
@@ -174,12 +173,12 @@ func TestOwnRootIsRenewed(t *testing.T) {
 	_, err = verify(t, old.Chain, roots, c.now())
 	require.NoError(t, err, "who has the new roots believes old certificates")
 
-	c.add(79 * 24 * time.Hour) // the old root has expired, the new one not
+	c.add(79 * 24 * time.Hour) // the old root has expired, the new one has not
 	fresh, err = b.Issue(request(t, ecKey(t)), web, 0)
 	require.NoError(t, err)
 	_, err = verify(t, fresh.Chain, roots, c.now())
 	require.NoError(t, err)
-	for range 2 { // and a third root without the first
+	for range 2 { // a third root without the first
 		c.add(24 * time.Hour)
 		require.Empty(t, a.lookNow(t))
 	}
@@ -187,7 +186,7 @@ func TestOwnRootIsRenewed(t *testing.T) {
 	require.NotContains(t, roots, oldRoots)
 }
 
-// TestOperatorsRootIsNotRenewed: it is theirs.
+// TestOperatorsRootIsNotRenewed checks that an operator's root stays unchanged.
 func TestOperatorsRootIsNotRenewed(t *testing.T) {
 	root, c, place := found(t, "root", nil, nil), &clock{at: time.Now()}, &memory{}
 	place.set(Files{CertFile: root.pem(), KeyFile: root.keyPEM(t)})
@@ -197,15 +196,15 @@ func TestOperatorsRootIsNotRenewed(t *testing.T) {
 	require.Equal(t, root.cert.NotAfter, a.RootExpiry())
 	c.add(time.Hour)
 	_, err := a.Issue(request(t, ecKey(t)), web, 0)
-	require.ErrorContains(t, err, "ca-cert.pem has expired")
+	require.ErrorContains(t, err, "ca-cert.pem expired at")
 	require.False(t, isRequest(err))
 }
 
-// TestNothingOutlivesWhatLeadsToIt: neither an authority in between nor the root, and what has expired is named.
-func TestNothingOutlivesWhatLeadsToIt(t *testing.T) {
+// TestCertificatesDoNotOutliveTheirChain checks intermediates and roots, and that the error names the expired file.
+func TestCertificatesDoNotOutliveTheirChain(t *testing.T) {
 	early := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(2 * time.Hour) }
 	for says, change := range map[string][2]func(*x509.Certificate){
-		"root-cert.pem has expired": {early, nil}, "cert-chain.pem has expired": {nil, early},
+		"root-cert.pem expired at": {early, nil}, "cert-chain.pem expired at": {nil, early},
 	} {
 		root := found(t, "root", nil, change[0])
 		between := found(t, "between", root, change[1])
@@ -222,8 +221,8 @@ func TestNothingOutlivesWhatLeadsToIt(t *testing.T) {
 	}
 }
 
-// TestTheLongestWayToARootCounts: of two roots with one name and key, as they are while one is renewed.
-func TestTheLongestWayToARootCounts(t *testing.T) {
+// TestLongestChainCounts has two roots with one name and key, as during a renewal.
+func TestLongestChainCounts(t *testing.T) {
 	old := found(t, "root", nil, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(2 * time.Hour) })
 	renewed := &party{key: old.key}
 	template := *old.cert
@@ -243,16 +242,16 @@ func TestTheLongestWayToARootCounts(t *testing.T) {
 
 func TestStoreThatFails(t *testing.T) {
 	_, err := Open(t.Context(), Options{Store: &memory{err: errors.New("no disk")}, Log: quiet()})
-	require.ErrorContains(t, err, "the certificate authority in memory: no disk")
+	require.ErrorContains(t, err, "certificate authority in memory: no disk")
 
 	place := &memory{gone: 1}
 	said := &logtext.Buffer{}
 	a := open(t, Options{Store: place, Patient: true, Log: slog.New(slog.NewTextHandler(said, nil))})
-	require.Contains(t, said.String(), "cannot be read; it is tried again")
+	require.Contains(t, said.String(), "cannot read the certificate authority")
 	place.mu.Lock()
 	place.c = nil
 	place.mu.Unlock()
-	require.Contains(t, a.lookNow(t), "it is gone")
+	require.Contains(t, a.lookNow(t), "the files are gone")
 	_, err = a.Issue(request(t, ecKey(t)), web, 0)
 	require.NoError(t, err)
 
@@ -262,7 +261,7 @@ func TestStoreThatFails(t *testing.T) {
 	require.Error(t, err, "it does not wait for ever")
 }
 
-// TestRun takes up what changes, without being asked.
+// TestRun checks that Run applies changes.
 func TestRun(t *testing.T) {
 	given, root := plugIn(t, nil)
 	place := &memory{}

@@ -10,19 +10,18 @@ import (
 	"slices"
 )
 
-// Dir is a Store in a directory, with a file for each of FileNames. What is made there is
-// readable by its owner alone.
+// Dir is a Store in a directory with a file for each of FileNames. Only the owner may read the files that it writes.
 type Dir struct {
 	Path string
-	// ReadOnly: nothing is made there. Files that an operator has mounted are used.
+	// ReadOnly: the files are mounted by an operator, and never written.
 	ReadOnly bool
 }
 
 // Place implements Store.
 func (d Dir) Place() string { return "directory " + d.Path }
 
-// Read implements Store. A directory that does not exist is empty. What an operator has begun
-// to put there is not nothing: it is for them to complete.
+// Read implements Store. A directory that does not exist is empty. Incomplete files of an operator are not empty: the
+// operator must complete them.
 func (d Dir) Read(context.Context) (*Contents, error) {
 	f, err := d.files()
 	if err != nil {
@@ -31,18 +30,17 @@ func (d Dir) Read(context.Context) (*Contents, error) {
 	_, own := f[OwnFile]
 	switch {
 	case len(f) == 0 && d.ReadOnly:
-		return nil, fmt.Errorf("there are no %s and %s in it", CertFile, KeyFile)
-	case len(f) == 0, own && len(f[KeyFile]) == 0: // of files that are made here the key comes last
+		return nil, fmt.Errorf("no %s and %s in the directory", CertFile, KeyFile)
+	case len(f) == 0, own && len(f[KeyFile]) == 0: // the key of generated files is written last
 		return nil, nil
 	}
 	return &Contents{Files: f, Where: d.Place(), Own: own && !d.ReadOnly, Version: f.fingerprint()}, nil
 }
 
-// writeOrder is that in which files are made: first the sign that they are, the key last.
+// writeOrder is the order in which generated files are written: the mark first, the key last.
 var writeOrder = []string{OwnFile, RootFile, ChainFile, CertFile, KeyFile}
 
-// files reads what there is, in the opposite of the order in which it is made: with each file
-// there are those that were made before it.
+// files reads the files in reverse order of writing: with each file, all that were written before it exist.
 func (d Dir) files() (Files, error) {
 	f := Files{}
 	for _, name := range slices.Backward(writeOrder) {
@@ -65,11 +63,10 @@ func (d Dir) Replace(ctx context.Context, old *Contents, f Files) error {
 	return d.change(ctx, old.Version, f)
 }
 
-// change writes files where there still is what version stands for; "": nothing. Other
-// processes wait meanwhile.
+// change writes files if the directory still has the version; "": it is empty. A lock excludes other processes.
 func (d Dir) change(ctx context.Context, version string, f Files) error {
 	if d.ReadOnly {
-		return errors.New("nothing is written there")
+		return errors.New("the directory is read-only")
 	}
 	if err := os.MkdirAll(d.Path, 0o700); err != nil {
 		return err
@@ -83,12 +80,12 @@ func (d Dir) change(ctx context.Context, version string, f Files) error {
 	case err != nil:
 		return err
 	case c == nil && version != "", c != nil && c.Version != version:
-		return nil // somebody else was first
+		return nil // another process was first
 	}
 	return d.write(f)
 }
 
-// write writes files: who reads meanwhile finds nothing, or what fits together.
+// write writes files. A concurrent reader finds no files, or files that match.
 func (d Dir) write(f Files) error {
 	for _, name := range writeOrder {
 		if b, ok := f[name]; ok {
@@ -100,9 +97,9 @@ func (d Dir) write(f Files) error {
 	return nil
 }
 
-// replaceFile writes a file as a whole, or not at all.
+// replaceFile replaces a file atomically.
 func replaceFile(path string, b []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
 	if err != nil {
 		return err
 	}

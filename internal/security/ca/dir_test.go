@@ -13,8 +13,8 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// TestDirIsRaced: several control planes find a directory empty; they end up with one root,
-// which its owner alone can read.
+// TestDirIsRaced opens an empty directory with several control planes. They get one root, which only its owner can
+// read.
 func TestDirIsRaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "ca")
 	const many = 8
@@ -53,16 +53,16 @@ func TestDirIsRaced(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestDir: what an operator has put there is used; what they have begun is not overwritten.
+// TestDir checks that an operator's files are used, and incomplete ones are not overwritten.
 func TestDir(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name string, b []byte) { require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o600)) }
 	_, err := Open(t.Context(), Options{Store: Dir{Path: dir, ReadOnly: true}, Log: quiet()})
-	require.ErrorContains(t, err, "there are no ca-cert.pem and ca-key.pem in it")
+	require.ErrorContains(t, err, "no ca-cert.pem and ca-key.pem in the directory")
 	files, root := plugIn(t, nil)
 	put(RootFile, files[RootFile])
 	_, err = Open(t.Context(), Options{Store: Dir{Path: dir}, Log: quiet()})
-	require.ErrorContains(t, err, "ca-cert.pem: it is missing")
+	require.ErrorContains(t, err, "ca-cert.pem: missing")
 	for name, b := range files {
 		put(name, b)
 	}
@@ -73,7 +73,7 @@ func TestDir(t *testing.T) {
 	require.Equal(t, string(root.pem()), roots)
 }
 
-// TestDirAfterACrash: a process that ended while it made a root has left no key; another makes one.
+// TestDirAfterACrash checks that incomplete generated files without a key are replaced.
 func TestDirAfterACrash(t *testing.T) {
 	dir := t.TempDir()
 	open(t, Options{Store: Dir{Path: dir}})
@@ -87,7 +87,7 @@ func TestDirAfterACrash(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestDirRenews goes through files.
+// TestDirRenews renews a root in files.
 func TestDirRenews(t *testing.T) {
 	c := &clock{at: time.Now()}
 	a := open(t, Options{Store: Dir{Path: t.TempDir()}, RootTTL: 10 * time.Hour, Now: c.now})

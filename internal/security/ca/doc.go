@@ -1,12 +1,9 @@
-// Package ca is the mesh's certificate authority: it has a signing certificate with its key
-// and the roots that workloads trust, and signs what workloads ask for in Istio's
-// CreateCertificate.
+// Package ca is the mesh's certificate authority. It has a signing certificate with its key and the roots that
+// workloads trust, and answers Istio's CreateCertificate.
 //
-// What it signs with lies in a Store: a directory, or a Kubernetes Secret. Where there is
-// nothing, a root is made and kept there; one that an operator has put there is used as it
-// is, and taken up when it changes. What is wrong with a change is told, and what was good
-// stays in force.
+// The signing certificate is in a Store: a directory or a Kubernetes Secret. If the Store is empty, a root is generated
+// there. A root of an operator is used unchanged; changes apply while the control plane runs. An invalid change is
+// reported, and the last valid files stay in force.
 //
-// A certificate says who its holder is, and that comes from authn alone, never from the
-// request. Its key is the holder's and never seen here.
+// The identity in a certificate comes from authn only, never from the request. The private key stays with its holder.
 package ca

@@ -28,12 +28,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var web = model.Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}
 
-// memory is a Store that a test fills.
+// memory is a Store in memory.
 type memory struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	c    *Contents
 	err  error
-	gone int // Reads that fail first
+	gone int // number of reads that fail first
 }
 
 func (m *memory) Place() string { return "memory" }
@@ -66,16 +66,16 @@ func (m *memory) Replace(_ context.Context, old *Contents, f Files) error {
 	return nil
 }
 
-// set is what an operator puts there.
+// set stores files of an operator.
 func (m *memory) set(f Files) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.c = &Contents{Files: f, Where: "memory", Version: f.fingerprint()}
 }
 
-// clock is a time that a test sets.
+// clock is a clock that a test sets.
 type clock struct {
-	mu sync.Mutex // guards at
+	mu sync.Mutex // guards the field below
 	at time.Time
 }
 
@@ -120,7 +120,7 @@ func rsaKey(t testing.TB, bits int) *rsa.PrivateKey {
 	return key
 }
 
-// request is a certificate signing request that wants to be called something else.
+// request returns a certificate signing request with another identity.
 func request(t testing.TB, key crypto.Signer) string {
 	t.Helper()
 	other, err := url.Parse("spiffe://cluster.local/ns/bank/sa/teller")
@@ -132,13 +132,13 @@ func request(t testing.TB, key crypto.Signer) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
-// party is an authority that an operator has.
+// party is an operator's CA.
 type party struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// found makes an authority, under another one or under itself.
+// found makes a CA below another one, or a self-signed one.
 func found(t testing.TB, name string, by *party, change func(*x509.Certificate)) *party {
 	t.Helper()
 	p := &party{key: ecKey(t)}
@@ -169,7 +169,7 @@ func (p *party) keyPEM(t testing.TB) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// plugIn is what an operator gives: an authority between a root and the mesh.
+// plugIn returns an operator's files: a CA between a root and the mesh.
 func plugIn(t testing.TB, change func(*x509.Certificate)) (files Files, root *party) {
 	t.Helper()
 	root = found(t, "root", nil, nil)
@@ -181,7 +181,7 @@ func plugIn(t testing.TB, change func(*x509.Certificate)) (files Files, root *pa
 	}, root
 }
 
-// with gives files with a change: another content, or, where b is nil, without it.
+// with returns files with another content; nil removes the file.
 func (f Files) with(name string, b []byte) Files {
 	out := maps.Clone(f)
 	if out[name] = b; b == nil {
@@ -190,7 +190,7 @@ func (f Files) with(name string, b []byte) Files {
 	return out
 }
 
-// verify checks a chain as its receivers do.
+// verify verifies a chain as peers do.
 func verify(t testing.TB, chain []string, roots string, now time.Time) (*x509.Certificate, error) {
 	t.Helper()
 	leaf, err := parseCertificates([]byte(chain[0]))

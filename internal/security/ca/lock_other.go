@@ -4,6 +4,5 @@ package ca
 
 import "context"
 
-// lock does nothing: on this system two control planes must not share a directory that is
-// empty yet.
+// lock does nothing. On this system two control planes must not share an empty directory.
 func lock(context.Context, string) (unlock func(), err error) { return func() {}, nil }

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// lockEvery is how often it is tried to get a lock that somebody else has, for the time of
-// some writes.
+// lockEvery is the interval of attempts to get a lock, which other processes hold for some writes.
 const lockEvery = 10 * time.Millisecond
 
 // lock takes a file's lock, which ends with unlock or with the process.

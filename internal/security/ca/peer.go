@@ -12,43 +12,41 @@ import (
 	"time"
 )
 
-// peerTTL is how long a certificate lasts that a control plane shows to another one; it is
-// replaced at half of that.
+// peerTTL is the lifetime of a control plane's client certificate. It is replaced after half of that.
 const peerTTL = 24 * time.Hour
 
-// peerPath is the path of a control plane's name, before its namespace. It is none of a
-// workload's: no workload is given such a name, and who has it is no workload.
+// peerPath is the path in a control plane's SPIFFE id, before its namespace. No workload gets such an id, and its
+// holder is not a workload.
 const peerPath = "/control-plane/"
 
-// PeerName is the SPIFFE id by which a control plane knows another one.
+// PeerName returns the SPIFFE id of control planes.
 func PeerName(trustDomain, rootNamespace string) string {
 	return "spiffe://" + trustDomain + peerPath + rootNamespace
 }
 
-// IsPeer tells whether a certificate, which was verified, is that of a control plane by name.
+// IsPeer reports whether a verified certificate has the SPIFFE id of control planes.
 func IsPeer(c *x509.Certificate, name string) bool {
 	return len(c.URIs) == 1 && c.URIs[0].String() == name
 }
 
-// Peering makes what a control plane connects to others with. All its functions may be called
-// by many goroutines.
+// Peering makes TLS configurations for connections to other control planes. It is safe for concurrent use.
 type Peering struct {
 	authority *Authority
-	server    string        // by which the others are called
+	server    string        // the name in their certificates
 	name      func() string // see PeerName
 
-	mu     sync.Mutex // guards what follows
-	signer *signer    // that signed it
+	mu     sync.Mutex // guards the fields below
+	signer *signer    // that signed pair
 	pair   *tls.Certificate
-	called string // in pair
+	called string // the name in pair
 }
 
-// Peering is for servers of a name, which know this one by another.
+// Peering returns a Peering for servers with a name. name is this control plane's.
 func (a *Authority) Peering(server string, name func() string) *Peering {
 	return &Peering{authority: a, server: server, name: name}
 }
 
-// TLS is for one connection, that is made now.
+// TLS returns the configuration for one new connection.
 func (p *Peering) TLS() (*tls.Config, error) {
 	pair, err := p.current()
 	if err != nil {
@@ -75,7 +73,7 @@ func (p *Peering) current() (*tls.Certificate, error) {
 	return pair, nil
 }
 
-// peer makes a key and a certificate for a client that is a control plane.
+// peer issues a certificate for a control plane as a client.
 func (s *signer) peer(name string, now time.Time) (*tls.Certificate, error) {
 	uri, err := url.Parse(name)
 	if err != nil {
@@ -93,7 +91,7 @@ func (s *signer) peer(name string, now time.Time) (*tls.Certificate, error) {
 	return s.pair(template, key)
 }
 
-// pair signs a certificate for a key of our own, and puts what leads to a root behind it.
+// pair signs a certificate for a key of this process, with the chain to a root.
 func (s *signer) pair(template *x509.Certificate, key crypto.Signer) (*tls.Certificate, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, s.cert, key.Public(), s.key)
 	if err != nil {

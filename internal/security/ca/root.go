@@ -13,17 +13,16 @@ import (
 	"time"
 )
 
-// What is made here.
+// Properties of generated roots.
 const (
 	rootTTL = 10 * 365 * 24 * time.Hour
-	// skew is how far clocks may differ: certificates are valid from that much before they
-	// are made.
+	// skew is the accepted difference of clocks: certificates are valid from that long before their creation.
 	skew = 2 * time.Minute
-	// renewAfter is the part of a root's life after which a new one is made.
+	// renewAfter is the part of a root's lifetime after which a new one is generated.
 	renewAfter = 0.8
 )
 
-// newRoot makes a key and a root of it.
+// newRoot generates a key and its root.
 func newRoot(organization string, ttl time.Duration, now time.Time) (Files, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -37,7 +36,7 @@ func newRoot(organization string, ttl time.Duration, now time.Time) (Files, erro
 	if err != nil {
 		return nil, err
 	}
-	// No two roots have one name: a bundle may hold many.
+	// Each root has a name of its own, because a bundle may contain many.
 	subject := pkix.Name{Organization: []string{organization}, CommonName: fmt.Sprintf("Moonsail root %x", serial.Bytes()[:4])}
 	cert, err := selfSign(key, &x509.Certificate{Subject: subject}, ttl, now)
 	if err != nil {
@@ -49,9 +48,8 @@ func newRoot(organization string, ttl time.Duration, now time.Time) (Files, erro
 	}, nil
 }
 
-// renewed is a signer's files with a root that lasts longer. It has the key and the name of
-// the old one, so that whoever trusts either of them trusts what either has signed; the old
-// one stays among the roots until it expires.
+// renewed returns a signer's files with a root of a longer lifetime. It has the key and the name of the old one, so
+// that a holder of either root accepts the certificates of both. The old one stays among the roots until it expires.
 func (s *signer) renewed(ttl time.Duration, now time.Time) (Files, error) {
 	cert, err := selfSign(s.key, s.cert, ttl, now)
 	if err != nil {
@@ -84,7 +82,7 @@ func selfSign(key crypto.Signer, like *x509.Certificate, ttl time.Duration, now 
 	return x509.ParseCertificate(der)
 }
 
-// newSerial is 127 bits that nobody can guess; it is not 0 and has no sign.
+// newSerial returns a positive random number of 127 bits.
 func newSerial() (*big.Int, error) {
 	top := new(big.Int).Lsh(big.NewInt(1), 126)
 	n, err := rand.Int(rand.Reader, top)
@@ -94,7 +92,7 @@ func newSerial() (*big.Int, error) {
 	return n.Add(n, top), nil
 }
 
-// renewAt is when a certificate's life is over but for a rest.
+// renewAt returns the time at which a part of a certificate's lifetime is over.
 func renewAt(c *x509.Certificate, part float64) time.Time {
 	return c.NotBefore.Add(time.Duration(part * float64(c.NotAfter.Sub(c.NotBefore))))
 }

@@ -12,22 +12,22 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// Method is Istio's method for certificates. It is unary.
+// Method is Istio's unary method for certificates.
 const Method = "/istio.v1.auth.IstioCertificateService/CreateCertificate"
 
-// Bounds.
+// Bounds of requests.
 const (
-	// maxCall is the largest message with a request, in bytes.
+	// maxCall is the largest message, in bytes.
 	maxCall = 2 * maxRequest
-	// maxCalls is how many requests are worked on at the same time; others wait.
+	// maxCalls bounds the concurrent requests; others wait.
 	maxCalls = 64
-	// callTimeout bounds one, with the time that it waits.
+	// callTimeout bounds a request, including its wait.
 	callTimeout = 20 * time.Second
 )
 
-// Callers tells who calls; *authn.Callers.
+// Callers authenticates callers: *authn.Callers.
 type Callers interface {
-	// Authenticate gives the caller, or a gRPC status that says why it is not known.
+	// Authenticate returns the caller, or a gRPC status with the reason.
 	Authenticate(ctx context.Context, p *server.Peer) (authn.Caller, error)
 }
 
@@ -46,16 +46,16 @@ type Service struct {
 	callers   Callers
 	meter     Meter
 	log       *slog.Logger
-	slots     chan struct{} // holds one for each that is worked on
+	slots     chan struct{} // holds one value for each running request
 }
 
-// NewService makes a service of an authority.
+// NewService returns the service of an authority.
 func NewService(a *Authority, c Callers, m Meter, log *slog.Logger) *Service {
 	return &Service{authority: a, callers: c, meter: m, log: log, slots: make(chan struct{}, maxCalls)}
 }
 
-// CreateCertificate is the Method. The certificate is for whoever calls: what the request
-// wants to be called is not looked at.
+// CreateCertificate implements Method. The certificate has the identity of the caller; the name in the request is
+// ignored.
 func (s *Service) CreateCertificate(ctx context.Context, request []byte) ([]byte, error) {
 	s.meter.Requested()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -64,7 +64,7 @@ func (s *Service) CreateCertificate(ctx context.Context, request []byte) ([]byte
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	case <-ctx.Done():
-		return nil, server.Unavailable("too many certificates are asked for at the same time; try again")
+		return nil, server.Unavailable("too many concurrent requests for certificates: try again")
 	}
 	q, err := decode(request)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Service) CreateCertificate(ctx context.Context, request []byte) ([]byte
 	caller, err := s.callers.Authenticate(ctx, peer)
 	if err != nil {
 		s.meter.Unauthenticated()
-		s.log.Warn("a certificate was refused: it is not known who asks", "peer", peer.Address, "error", err)
+		s.log.Warn("certificate refused: the caller is unknown", "peer", peer.Address, "error", err)
 		return nil, err
 	}
 	return s.issue(peer, caller, q)
@@ -87,11 +87,11 @@ func (s *Service) issue(peer *server.Peer, caller authn.Caller, q *securityv1alp
 	case err == nil:
 	case isRequest(err):
 		s.meter.Unreadable()
-		s.log.Warn("a certificate was refused", "for", caller.Identity.String(), "peer", peer.Address, "error", err)
+		s.log.Warn("certificate refused", "for", caller.Identity.String(), "peer", peer.Address, "error", err)
 		return nil, server.Invalid("%v", err)
 	default:
-		s.meter.Unsigned("CERT_GEN_ERROR") // Istio's word
-		s.log.Error("a certificate could not be signed", "for", caller.Identity.String(), "error", err)
+		s.meter.Unsigned("CERT_GEN_ERROR") // Istio's value
+		s.log.Error("cannot sign a certificate", "for", caller.Identity.String(), "error", err)
 		return nil, server.Unavailable("%v", err)
 	}
 	s.meter.Issued()
@@ -100,12 +100,12 @@ func (s *Service) issue(peer *server.Peer, caller authn.Caller, q *securityv1alp
 	return proto.Marshal(&securityv1alpha1.IstioCertificateResponse{CertChain: issued.Chain})
 }
 
-// impersonated is the request's metadata by which a node's proxy asks for others.
+// impersonated is the metadata with which a proxy of a node requests certificates for other identities.
 const impersonated = "ImpersonatedIdentity"
 
 func decode(b []byte) (*securityv1alpha1.IstioCertificateRequest, error) {
 	if len(b) > maxCall {
-		return nil, server.Invalid("the request has %d bytes; %d is the limit", len(b), maxCall)
+		return nil, server.Invalid("the request has %d bytes: the limit is %d", len(b), maxCall)
 	}
 	q := &securityv1alpha1.IstioCertificateRequest{}
 	if err := proto.Unmarshal(b, q); err != nil {

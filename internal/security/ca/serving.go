@@ -9,25 +9,23 @@ import (
 	"github.com/moonsail/moonsail/internal/security/servercert"
 )
 
-// servingTTL is how long a certificate lasts that the control plane gives itself; it is
-// replaced at half of that.
+// servingTTL is the lifetime of the control plane's server certificate. It is replaced after half of that.
 const servingTTL = 30 * 24 * time.Hour
 
-// serving is the certificate that the control plane shows, and by what it checks those of
-// others. It is made when a client says hello and the last one will not do any more: so no
-// clock has to be set, and none can be missed.
+// serving holds the server certificate and the roots that verify clients. It is replaced during a handshake if needed,
+// so that no timer is involved.
 type serving struct {
 	authority *Authority
 	names     []string
 
-	mu     sync.Mutex // guards what follows
-	signer *signer    // that signed it
+	mu     sync.Mutex // guards the fields below
+	signer *signer    // that signed the certificate
 	config *tls.Config
 	cert   *x509.Certificate
 }
 
-// ServerTLS is for a server by these names, which may be addresses. Clients may show a
-// certificate, and then it must be one of the mesh.
+// ServerTLS returns the configuration of a server with names, which may be addresses. A client may present a
+// certificate, which must be of the mesh.
 func (a *Authority) ServerTLS(names []string) *tls.Config {
 	s := &serving{authority: a, names: names}
 	return &tls.Config{
@@ -36,7 +34,7 @@ func (a *Authority) ServerTLS(names []string) *tls.Config {
 	}
 }
 
-// current is what is shown now.
+// current returns the present configuration.
 func (s *serving) current() (*tls.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,13 +53,13 @@ func (s *serving) current() (*tls.Config, error) {
 	s.config = &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*pair},
 		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: by.pool, Time: s.authority.now,
-		// A session that is resumed is not checked anew, and its roots may not be trusted any more.
+		// A resumed session would not be verified against the present roots.
 		SessionTicketsDisabled: true,
 	}
 	return s.config, nil
 }
 
-// serve makes a key and a certificate for a server.
+// serve issues a certificate for a server.
 func (s *signer) serve(names []string, now time.Time) (*tls.Certificate, error) {
 	template, err := s.leaf(servingTTL, now)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// hello is what a client sees that trusts roots and knows the server by a name.
+// hello returns the certificate that a client gets, which trusts roots and expects a name.
 func hello(t *testing.T, server *tls.Config, roots, name string, now time.Time, client ...tls.Certificate) (*x509.Certificate, error) {
 	t.Helper()
 	near, far := net.Pipe()
@@ -30,7 +30,7 @@ func hello(t *testing.T, server *tls.Config, roots, name string, now time.Time, 
 	pool := x509.NewCertPool()
 	require.True(t, pool.AppendCertsFromPEM([]byte(roots)))
 	conf := &tls.Config{RootCAs: pool, ServerName: name, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12, Time: func() time.Time { return now }}
-	if len(client) > 0 { // shown also where the server does not ask for one of its issuer
+	if len(client) > 0 { // sent even if the server does not ask for its issuer
 		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &client[0], nil }
 	}
 	c := tls.Client(near, conf)
@@ -46,8 +46,8 @@ func hello(t *testing.T, server *tls.Config, roots, name string, now time.Time, 
 	return c.ConnectionState().PeerCertificates[0], nil
 }
 
-// TestServing: the control plane's certificate has its names, is replaced before it expires,
-// and when another authority comes; clients' are checked by the roots of then.
+// TestServing checks the names of the control plane's certificate, its replacement before expiry and after a change of
+// the authority, and the verification of clients by the present roots.
 func TestServing(t *testing.T) {
 	place, c := &memory{}, &clock{at: time.Now()}
 	a := open(t, Options{Store: place, Now: c.now})
@@ -91,7 +91,7 @@ func TestServing(t *testing.T) {
 	require.Error(t, err, "a certificate of the old root is not believed any more")
 }
 
-// pairOf is a workload's certificate of an authority.
+// pairOf returns a workload's certificate of an authority.
 func pairOf(t *testing.T, a *Authority) tls.Certificate {
 	t.Helper()
 	key := ecKey(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// RequestError is what is wrong with a request: it will not be granted later either.
+// RequestError is an error in a request. A retry of the same request fails too.
 type RequestError struct{ text string }
 
 // Error implements error.
@@ -24,23 +24,23 @@ func wrongRequest(format string, args ...any) error {
 	return &RequestError{fmt.Sprintf(format, args...)}
 }
 
-// maxRequest bounds a request for a certificate, in bytes: an RSA key of 8192 bits takes 3 KB.
+// maxRequest bounds a request for a certificate, in bytes. One for an RSA key of 8192 bits has 3 KB.
 const maxRequest = 32 << 10
 
-// parseRequest reads a certificate signing request in PEM form, and sees that who made it has
-// the key. What it asks to be called is not looked at.
+// parseRequest decodes a certificate signing request in PEM, and verifies that its author has the key. It ignores the
+// requested name.
 func parseRequest(text string) (crypto.PublicKey, error) {
 	if len(text) > maxRequest {
-		return nil, wrongRequest("csr: it has %d bytes; %d is the limit", len(text), maxRequest)
+		return nil, wrongRequest("csr: %d bytes: the limit is %d", len(text), maxRequest)
 	}
 	block, rest := pem.Decode([]byte(text))
 	switch {
 	case block == nil:
-		return nil, wrongRequest("csr: it is not in PEM form")
+		return nil, wrongRequest("csr: not in PEM")
 	case block.Type != "CERTIFICATE REQUEST" && block.Type != "NEW CERTIFICATE REQUEST":
-		return nil, wrongRequest("csr: it is a %q, not a CERTIFICATE REQUEST", block.Type)
+		return nil, wrongRequest("csr: a %q instead of a CERTIFICATE REQUEST", block.Type)
 	case strings.TrimSpace(string(rest)) != "":
-		return nil, wrongRequest("csr: something comes after the request")
+		return nil, wrongRequest("csr: data after the request")
 	}
 	r, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
@@ -50,12 +50,12 @@ func parseRequest(text string) (crypto.PublicKey, error) {
 		return nil, wrongRequest("csr: %v", err)
 	}
 	if err := r.CheckSignature(); err != nil {
-		return nil, wrongRequest("csr: it is not signed by the key in it: %v", err)
+		return nil, wrongRequest("csr: not signed by its own key: %v", err)
 	}
 	return r.PublicKey, nil
 }
 
-// ttl is how long a certificate may last that is asked for seconds; 0: the usual time.
+// ttl returns the lifetime for a request of seconds; 0: the default.
 func (o *Options) ttl(seconds int64) (time.Duration, error) {
 	switch {
 	case seconds < 0:
@@ -63,16 +63,16 @@ func (o *Options) ttl(seconds int64) (time.Duration, error) {
 	case seconds == 0:
 		return o.TTL, nil
 	case seconds > int64(o.MaxTTL/time.Second):
-		return 0, wrongRequest("validity_duration: %d s is more than this authority gives: %d s (%s)", seconds, int64(o.MaxTTL/time.Second), o.MaxTTL)
+		return 0, wrongRequest("validity_duration: %d s exceeds the maximum of this authority: %d s (%s)", seconds, int64(o.MaxTTL/time.Second), o.MaxTTL)
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// leaf is what a certificate says that authorities sign for others. It does not outlive them.
+// leaf returns the template of certificates. They do not outlive the signing certificate.
 func (s *signer) leaf(ttl time.Duration, now time.Time) (*x509.Certificate, error) {
 	end := s.lasts()
 	if !now.Before(end) {
-		return nil, fmt.Errorf("%s has expired at %s", s.expires(), end.Format(time.RFC3339))
+		return nil, fmt.Errorf("%s expired at %s", s.expires(), end.Format(time.RFC3339))
 	}
 	serial, err := newSerial()
 	if err != nil {
@@ -89,8 +89,7 @@ func (s *signer) leaf(ttl time.Duration, now time.Time) (*x509.Certificate, erro
 	return out, nil
 }
 
-// sign makes a workload's certificate. Its only name is id; its subject is empty, so that
-// the name is critical.
+// sign issues a workload's certificate. Its only name is id. The subject is empty, which makes the name critical.
 func (s *signer) sign(key crypto.PublicKey, id model.Identity, ttl time.Duration, now time.Time) (*x509.Certificate, error) {
 	if err := id.Check(); err != nil {
 		return nil, err
@@ -111,15 +110,15 @@ func (s *signer) sign(key crypto.PublicKey, id model.Identity, ttl time.Duration
 	return x509.ParseCertificate(der)
 }
 
-// Issued is a certificate with what its holder needs beside it.
+// Issued is a certificate with its chain.
 type Issued struct {
 	Certificate *x509.Certificate
-	// Chain is in PEM form: the certificate, what leads from it to a root, and last all roots
-	// in one element, as Istio's CreateCertificate has it.
+	// Chain is in PEM: the certificate, the intermediates, and last all roots in one element, as in Istio's
+	// CreateCertificate.
 	Chain []string
 }
 
-// Issue signs a request for a certificate. Who its holder is, the request does not say.
+// Issue signs a request for a certificate with an identity. The identity in the request is ignored.
 func (a *Authority) Issue(csr string, id model.Identity, seconds int64) (*Issued, error) {
 	key, err := parseRequest(csr)
 	if err != nil {
@@ -132,14 +131,14 @@ func (a *Authority) Issue(csr string, id model.Identity, seconds int64) (*Issued
 	s := a.signer.Load()
 	cert, err := s.sign(key, id, ttl, a.now())
 	if err != nil {
-		return nil, fmt.Errorf("the certificate of %s cannot be signed: %w", id, err)
+		return nil, fmt.Errorf("cannot sign the certificate of %s: %w", id, err)
 	}
 	a.issued.Add(1)
 	chain := append([]string{encode(cert)}, s.chainPEM...)
 	return &Issued{Certificate: cert, Chain: append(chain, s.rootPEM)}, nil
 }
 
-// isRequest tells what the caller did wrong from what went wrong here.
+// isRequest reports whether an error is the caller's mistake.
 func isRequest(err error) bool {
 	var r *RequestError
 	return errors.As(err, &r)

@@ -17,8 +17,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// TestIssue: a certificate is for the key of the request, and says who the caller is; what
-// the request wants to be called is nowhere in it.
+// TestIssue checks that a certificate has the key of the request and the identity of the caller, and nothing of the
+// requested identity.
 func TestIssue(t *testing.T) {
 	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	require.NoError(t, err)
@@ -71,13 +71,13 @@ func TestTTL(t *testing.T) {
 		require.NoError(t, err)
 		require.WithinDuration(t, now.Add(want), got.Certificate.NotAfter, 30*time.Second)
 	}
-	for seconds, says := range map[int64]string{7201: "more than this authority gives: 7200 s (2h0m0s)", 1 << 62: "more than", -1: "in the past"} {
+	for seconds, says := range map[int64]string{7201: "exceeds the maximum of this authority: 7200 s (2h0m0s)", 1 << 62: "exceeds the maximum", -1: "in the past"} {
 		_, err := a.Issue(csr, web, seconds)
 		require.ErrorContains(t, err, says)
 		require.True(t, isRequest(err))
 	}
 	_, err := Open(t.Context(), Options{Store: &memory{}, Log: quiet(), TTL: 3 * time.Hour, MaxTTL: 2 * time.Hour})
-	require.ErrorContains(t, err, "longer than the longest")
+	require.ErrorContains(t, err, "exceeds the maximum")
 }
 
 func TestRequestsThatAreRefused(t *testing.T) {
@@ -91,18 +91,18 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	broken[len(broken)-1] ^= 1 // of the signature
 	stranger, _ := pem.Decode([]byte(request(t, ecKey(t))))
 	for name, c := range map[string]struct{ csr, says string }{
-		"empty":          {"", "not in PEM form"},
-		"garbage":        {"CERTIFICATE", "not in PEM form"},
-		"a certificate":  {encode(a.signer.Load().cert), `a "CERTIFICATE", not a CERTIFICATE REQUEST`},
+		"empty":          {"", "not in PEM"},
+		"garbage":        {"CERTIFICATE", "not in PEM"},
+		"a certificate":  {encode(a.signer.Load().cert), `a "CERTIFICATE" instead of a CERTIFICATE REQUEST`},
 		"no DER":         {string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: []byte("x")})), "csr: asn1"},
-		"two":            {good + good, "something comes after"},
-		"bad signature":  {string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: broken})), "not signed by the key in it"},
-		"other's key":    {string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: swapKey(t, block.Bytes, stranger.Bytes)})), "not signed by the key in it"},
+		"two":            {good + good, "data after the request"},
+		"bad signature":  {string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: broken})), "not signed by its own key"},
+		"other's key":    {string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: swapKey(t, block.Bytes, stranger.Bytes)})), "not signed by its own key"},
 		"Ed25519":        {request(t, small), "Ed25519"},
-		"RSA too small":  {request(t, rsaKey(t, 1024)), "an RSA key has 2048 to 8192 bits, this one 1024"},
-		"P-224":          {request(t, p224(t)), "not with P-224"},
-		"too long":       {good + strings.Repeat(" ", maxRequest), "is the limit"},
-		"text around it": {good + "x", "something comes after"},
+		"RSA too small":  {request(t, rsaKey(t, 1024)), "invalid RSA key of 1024 bits: use 2048 to 8192"},
+		"P-224":          {request(t, p224(t)), "unsupported curve P-224"},
+		"too long":       {good + strings.Repeat(" ", maxRequest), "the limit is"},
+		"text around it": {good + "x", "data after the request"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := a.Issue(c.csr, web, 0)
@@ -121,8 +121,8 @@ func p224(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// swapKey puts the public key of one request into another, which was not signed by it. Both
-// have the same form, so that the key is at the same place.
+// swapKey replaces the public key in a request. Both requests have the same form, so that the keys have the same
+// offset.
 func swapKey(t *testing.T, in, from []byte) []byte {
 	t.Helper()
 	a, err := x509.ParseCertificateRequest(in)
@@ -134,7 +134,7 @@ func swapKey(t *testing.T, in, from []byte) []byte {
 	return []byte(out)
 }
 
-// FuzzIssue: whatever is asked, a certificate is refused or is for the caller alone.
+// FuzzIssue checks that any request is refused, or results in a certificate of the caller.
 func FuzzIssue(f *testing.F) {
 	a := open(f, Options{})
 	key := ecKey(f)

@@ -16,16 +16,15 @@ import (
 	"time"
 )
 
-// signer is what certificates are signed with, and what they are checked by. It does not
-// change.
+// signer has the key that signs certificates and the roots that verify them. It is immutable.
 type signer struct {
 	contents *Contents
 	stamp    string // fingerprint of the files
 
 	cert  *x509.Certificate
 	key   crypto.Signer
-	chain []*x509.Certificate // what follows a leaf, up to the root and without it
-	root  *x509.Certificate   // that the chain leads to
+	chain []*x509.Certificate // between a leaf and the root, without the root
+	root  *x509.Certificate   // of the chain
 	roots []*x509.Certificate
 	pool  *x509.CertPool // of roots
 
@@ -33,7 +32,7 @@ type signer struct {
 	rootPEM  string
 }
 
-// newSigner checks files and makes a signer of them. Its errors name the file.
+// newSigner decodes and checks files. Errors name the file.
 func newSigner(c *Contents, now time.Time) (*signer, error) {
 	s := &signer{contents: c, stamp: c.Files.fingerprint()}
 	cert, err := onlyCertificate(c.Files, CertFile)
@@ -54,13 +53,13 @@ func newSigner(c *Contents, now time.Time) (*signer, error) {
 		return nil, fmt.Errorf("%s: %w", ChainFile, err)
 	}
 	if err := s.tryOut(now); err != nil {
-		return nil, fmt.Errorf("%s: what it signs would be refused by all: %w", CertFile, err)
+		return nil, fmt.Errorf("%s: peers would refuse the certificates that it signs: %w", CertFile, err)
 	}
 	return s, nil
 }
 
-// tryOut signs a certificate as workloads get them, and checks it as their peers do: an authority may lead to a root,
-// and not be allowed to sign for clients or servers, or to have anybody below it (a path length of 0 further up).
+// tryOut signs a workload's certificate and verifies it as peers do. A CA may chain to a root without the right to sign
+// certificates for clients or servers, or any certificate below it (a path length of 0 further up).
 func (s *signer) tryOut(now time.Time) error {
 	template, err := s.leaf(time.Hour, now)
 	if err != nil {
@@ -85,7 +84,7 @@ func (s *signer) tryOut(now time.Time) error {
 	return nil
 }
 
-// checkCert tells whether the certificate may sign others, and is that of the key.
+// checkCert checks that the certificate may sign others and belongs to the key.
 func (s *signer) checkCert(now time.Time) error {
 	public, ok := s.cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
 	switch {
@@ -94,7 +93,7 @@ func (s *signer) checkCert(now time.Time) error {
 	case !s.cert.IsCA || !s.cert.BasicConstraintsValid:
 		return errors.New("not a CA certificate: it lacks the basic constraint CA:TRUE")
 	case s.cert.KeyUsage != 0 && s.cert.KeyUsage&x509.KeyUsageCertSign == 0:
-		return errors.New("its key usage does not allow to sign certificates (keyCertSign)")
+		return errors.New("its key usage does not allow signing of certificates (keyCertSign)")
 	}
 	return checkTime(s.cert, now)
 }
@@ -102,21 +101,21 @@ func (s *signer) checkCert(now time.Time) error {
 func checkTime(c *x509.Certificate, now time.Time) error {
 	switch {
 	case now.After(c.NotAfter):
-		return fmt.Errorf("it has expired at %s", c.NotAfter.Format(time.RFC3339))
+		return fmt.Errorf("it expired at %s", c.NotAfter.Format(time.RFC3339))
 	case now.Before(c.NotBefore):
 		return fmt.Errorf("it is not valid before %s", c.NotBefore.Format(time.RFC3339))
 	}
 	return nil
 }
 
-// takeRoots reads the roots; a signing certificate that is signed by itself may stand for them.
+// takeRoots decodes the roots. A self-signed signing certificate may be its own root.
 func (s *signer) takeRoots(f Files) (err error) {
 	if len(f[RootFile]) > 0 {
 		if s.roots, err = parseCertificates(f[RootFile]); err != nil {
 			return err
 		}
 	} else if !selfSigned(s.cert) {
-		return fmt.Errorf("it is missing: %s is signed by %q, which workloads must be told to trust", CertFile, s.cert.Issuer)
+		return fmt.Errorf("missing: %s is signed by %q, which workloads must trust", CertFile, s.cert.Issuer)
 	} else {
 		s.roots = []*x509.Certificate{s.cert}
 	}
@@ -131,7 +130,7 @@ func (s *signer) takeRoots(f Files) (err error) {
 	return nil
 }
 
-// takeChain reads the intermediates, and sees that with them the certificate leads to a root.
+// takeChain decodes the intermediates, and checks that the certificate chains to a root with them.
 func (s *signer) takeChain(f Files, now time.Time) error {
 	var given []*x509.Certificate
 	if len(f[ChainFile]) > 0 {
@@ -144,7 +143,7 @@ func (s *signer) takeChain(f Files, now time.Time) error {
 		Roots: s.pool, Intermediates: poolOf(given), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	if err != nil {
-		return fmt.Errorf("%s does not lead to a certificate of %s: %w", CertFile, RootFile, err)
+		return fmt.Errorf("%s does not chain to a certificate of %s: %w", CertFile, RootFile, err)
 	}
 	longest := slices.MaxFunc(chains, func(a, b []*x509.Certificate) int { return endOf(a).Compare(endOf(b)) })
 	s.chain, s.root = longest[:len(longest)-1], longest[len(longest)-1]
@@ -164,15 +163,15 @@ func poolOf(list []*x509.Certificate) *x509.CertPool {
 
 func selfSigned(c *x509.Certificate) bool { return c.CheckSignatureFrom(c) == nil }
 
-// lasts is until when a certificate that is signed now can be checked.
+// lasts returns the time until which a certificate that is signed now can be verified.
 func (s *signer) lasts() time.Time { return endOf(append(s.chain[:len(s.chain):len(s.chain)], s.root)) }
 
-// endOf is when the first of a chain expires.
+// endOf returns the first expiry of a chain.
 func endOf(chain []*x509.Certificate) time.Time {
 	return slices.MinFunc(chain, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
 }
 
-// expires names the file with what ends at lasts.
+// expires names the file with the certificate that expires at lasts.
 func (s *signer) expires() string {
 	switch end := s.lasts(); {
 	case end.Equal(s.cert.NotAfter):
@@ -189,7 +188,7 @@ func encode(c *x509.Certificate) string {
 
 func onlyCertificate(f Files, name string) (*x509.Certificate, error) {
 	if len(f[name]) == 0 {
-		return nil, fmt.Errorf("%s: it is missing", name)
+		return nil, fmt.Errorf("%s: missing", name)
 	}
 	list, err := parseCertificates(f[name])
 	if err != nil {
@@ -198,7 +197,7 @@ func onlyCertificate(f Files, name string) (*x509.Certificate, error) {
 	return list[0], nil
 }
 
-// parseCertificates reads PEM with one certificate or more.
+// parseCertificates decodes one or more certificates in PEM.
 func parseCertificates(b []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for {
@@ -207,7 +206,7 @@ func parseCertificates(b []byte) ([]*x509.Certificate, error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("it holds a %s where certificates belong", block.Type)
+			return nil, fmt.Errorf("a %s instead of a certificate", block.Type)
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -216,7 +215,7 @@ func parseCertificates(b []byte) ([]*x509.Certificate, error) {
 		out = append(out, c)
 	}
 	if len(out) == 0 {
-		return nil, errors.New("it holds no certificate in PEM form")
+		return nil, errors.New("no certificate in PEM")
 	}
 	if rest := strings.TrimSpace(string(b)); rest != "" {
 		return nil, fmt.Errorf("the text after certificate %d is not PEM", len(out))
@@ -224,18 +223,18 @@ func parseCertificates(b []byte) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// parseKey reads a private key in PEM form: PKCS #8, PKCS #1 or SEC 1.
+// parseKey decodes a private key in PEM: PKCS #8, PKCS #1 or SEC 1.
 func parseKey(b []byte) (crypto.Signer, error) {
 	if len(b) == 0 {
-		return nil, errors.New("it is missing")
+		return nil, errors.New("missing")
 	}
 	for {
 		var block *pem.Block
 		if block, b = pem.Decode(b); block == nil {
-			return nil, errors.New("it holds no private key in PEM form")
+			return nil, errors.New("no private key in PEM")
 		}
 		if !strings.HasSuffix(block.Type, "PRIVATE KEY") {
-			continue // "EC PARAMETERS", as openssl writes them
+			continue // "EC PARAMETERS" of openssl
 		}
 		if block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "" {
 			return nil, errors.New("encrypted keys are not supported: decrypt it")
@@ -272,19 +271,18 @@ func parsePrivate(block *pem.Block) (crypto.Signer, error) {
 	return nil, fmt.Errorf("a key of type %T cannot sign", key)
 }
 
-// Sizes of RSA keys, in bits. Larger ones cost whoever checks a signature too much.
+// Sizes of RSA keys, in bits. Verification with larger ones is too expensive.
 const (
 	minRSA = 2048
 	maxRSA = 8192
 )
 
-// checkPublic tells what is wrong with a key that others, Envoy among them, are to check
-// signatures of.
+// checkPublic checks that Envoy and other peers can verify signatures of a key.
 func checkPublic(key crypto.PublicKey) error {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
 		if n := k.N.BitLen(); n < minRSA || n > maxRSA {
-			return fmt.Errorf("an RSA key has %d to %d bits, this one %d", minRSA, maxRSA, n)
+			return fmt.Errorf("invalid RSA key of %[3]d bits: use %[1]d to %[2]d", minRSA, maxRSA, n)
 		}
 		return nil
 	case *ecdsa.PublicKey:
@@ -292,9 +290,9 @@ func checkPublic(key crypto.PublicKey) error {
 		case elliptic.P256(), elliptic.P384(), elliptic.P521():
 			return nil
 		}
-		return fmt.Errorf("ECDSA is used with P-256, P-384 or P-521, not with %s", k.Curve.Params().Name)
+		return fmt.Errorf("unsupported curve %s: use P-256, P-384 or P-521", k.Curve.Params().Name)
 	case ed25519.PublicKey:
-		return errors.New("it is an Ed25519 key, which Envoy does not take: use ECDSA or RSA")
+		return errors.New("Ed25519 key, which Envoy does not support: use ECDSA or RSA")
 	}
 	return fmt.Errorf("a key of type %T is neither ECDSA nor RSA", key)
 }

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// State is what is known of an authority, for people.
+// State describes an authority for people.
 type State struct {
 	Where string    `json:"where"`
-	Own   bool      `json:"own"` // its root was made here, and is renewed here
+	Own   bool      `json:"own"` // the root was generated, and is renewed by the control plane
 	Since time.Time `json:"since"`
-	// Problem is why what the store has now is not in force.
+	// Problem is why the present contents of the store are not in force.
 	Problem string            `json:"problem,omitempty"`
 	Signer  CertificateInfo   `json:"signer"`
-	Chain   []CertificateInfo `json:"chain,omitempty"` // from the signer on, without the root
+	Chain   []CertificateInfo `json:"chain,omitempty"` // from the signing certificate, without the root
 	Roots   []CertificateInfo `json:"roots"`
-	TTL     string            `json:"ttl"` // of a certificate that is not asked for a time
+	TTL     string            `json:"ttl"` // default lifetime of certificates
 	MaxTTL  string            `json:"maxTTL"`
-	Issued  uint64            `json:"issued"` // certificates, since the control plane's start
+	Issued  uint64            `json:"issued"` // certificates since the start of the control plane
 }
 
-// CertificateInfo is what a certificate says.
+// CertificateInfo describes a certificate.
 type CertificateInfo struct {
 	Subject   string    `json:"subject"`
 	Issuer    string    `json:"issuer"`
@@ -48,7 +48,7 @@ func infosOf(list []*x509.Certificate) []CertificateInfo {
 	return out
 }
 
-// State is how the authority stands.
+// State returns the present state.
 func (a *Authority) State() State {
 	s := a.signer.Load()
 	a.mu.Lock()

@@ -8,47 +8,46 @@ import (
 	"slices"
 )
 
-// Names of files, which are Istio's: those of the Secrets cacerts and istio-ca-secret.
+// Names of files, as in Istio's Secrets cacerts and istio-ca-secret.
 const (
 	CertFile  = "ca-cert.pem"    // the signing certificate
 	KeyFile   = "ca-key.pem"     // its private key
-	ChainFile = "cert-chain.pem" // intermediates, from the signing certificate on to the root's
-	RootFile  = "root-cert.pem"  // what workloads trust: one root, or several while they change
-	// OwnFile marks files that were made here, and that may be made anew.
+	ChainFile = "cert-chain.pem" // intermediates, from the signing certificate to the root
+	RootFile  = "root-cert.pem"  // roots for workloads: one, or several during a rotation
+	// OwnFile marks generated files, which may be replaced.
 	OwnFile = "istio-generated"
 )
 
-// FileNames are all that a Store has to keep.
+// FileNames are all files of a Store.
 var FileNames = []string{CertFile, KeyFile, ChainFile, RootFile, OwnFile}
 
 // Files are contents by name.
 type Files map[string][]byte
 
-// Contents are what a Store has.
+// Contents are the contents of a Store.
 type Contents struct {
 	Files Files
-	Where string // for people: "Secret istio-system/cacerts"
-	// Own: they were made here, so that the root may be renewed here.
+	Where string // for messages: "Secret istio-system/cacerts"
+	// Own: the files were generated, so that the root may be renewed.
 	Own bool
-	// Version is the Store's.
+	// Version identifies the contents in the Store.
 	Version string
 }
 
-// Store keeps what an authority is made of. Of several control planes with one Store, one
-// creates or replaces what is there, and all use that.
+// Store keeps the files of an authority. Of several control planes with one Store, one creates or replaces the files,
+// and all use them.
 type Store interface {
-	// Place is where it keeps things, for people.
+	// Place names the Store in messages.
 	Place() string
-	// Read gives what there is; nil: nothing.
+	// Read returns the contents; nil: the Store is empty.
 	Read(ctx context.Context) (*Contents, error)
-	// Create puts files where there are none. Where somebody else was first it does nothing.
+	// Create writes files into an empty Store. It does nothing if another writer was first.
 	Create(ctx context.Context, f Files) error
-	// Replace puts files in the place of what was read. Where that has changed meanwhile it
-	// does nothing.
+	// Replace replaces the contents that were read. It does nothing if they have changed.
 	Replace(ctx context.Context, old *Contents, f Files) error
 }
 
-// fingerprint tells contents apart.
+// fingerprint distinguishes contents.
 func (f Files) fingerprint() string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(f)) {

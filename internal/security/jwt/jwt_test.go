@@ -21,7 +21,7 @@ import (
 
 func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// signer makes tokens with one key, and the set that has it.
+// signer makes tokens with one key, and has the set of that key.
 type signer struct {
 	alg  string
 	jwk  map[string]string
@@ -134,7 +134,7 @@ func TestReadToken(t *testing.T) {
 	}
 }
 
-// TestPublic: what goes to proxies has no private half, and reads as the same keys.
+// TestPublic checks that the public set has no private halves, and the same keys.
 func TestPublic(t *testing.T) {
 	set, err := Parse([]byte(` {"keys": [{"kty":"oct","k":"YQ","use":"sig"}, {"kty":"OKP","crv":"X25519"},
 		{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","d":"AAAA"}]}`))

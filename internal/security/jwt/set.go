@@ -108,14 +108,14 @@ func parseKey(members map[string]json.RawMessage) (key, error) {
 		if len(secret) == 0 {
 			return k, errors.New("k: missing")
 		}
-		// Envoy takes secrets of any length, go-jose none shorter than the hash. HMAC itself fills
-		// a short one with zeros up to the hash's block, which has 64 bytes or more.
+		// Envoy accepts secrets of any length, go-jose only those as long as the hash. HMAC itself pads a short one
+		// with zeros to the hash's block, which has at least 64 bytes.
 		k.Key = append(secret, make([]byte, max(0, 64-len(secret)))...)
 	}
 	return k, nil
 }
 
-// plain returns an error of go-jose's without the library's name, which users have no use for.
+// plain returns an error of go-jose without the library's name.
 func plain(err error) error { return errors.New(strings.TrimPrefix(err.Error(), "go-jose/go-jose: ")) }
 
 // HasPrivate reports whether a key came with its private half.

@@ -1,5 +1,4 @@
-// Package servercert makes the certificates that this process shows as a server, for
-// whichever of its authorities signs them.
+// Package servercert issues server certificates of this process, with any of its authorities.
 package servercert
 
 import (
@@ -12,8 +11,8 @@ import (
 	"net"
 )
 
-// Sign makes a key and a certificate for names, which may be addresses. The template, which it
-// completes, says all else; by and key are the authority's.
+// Sign generates a key and a certificate for names, which may be addresses. It completes the template with the names
+// and the key. by and key are the authority's.
 func Sign(template *x509.Certificate, names []string, by *x509.Certificate, key crypto.Signer) (*tls.Certificate, error) {
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	for _, n := range names {

@@ -1,5 +1,5 @@
-// Package debugauth says who may read pages over HTTP from beyond this machine: whoever has a
-// bearer token, or a client certificate.
+// Package debugauth decides who may read HTTP pages from other machines: clients with a bearer token or a client
+// certificate.
 package debugauth
 
 import (
@@ -18,29 +18,29 @@ import (
 	"strings"
 )
 
-// Policy says who may read pages from beyond this machine; loopback always may. Files are
-// read again each time that they are needed, so that they can be replaced.
+// Policy describes the credentials for clients on other machines. Clients on loopback addresses need none. Files are
+// read for each use, so that they can be replaced.
 type Policy struct {
-	// Flags is what the flags of the files begin with, for messages: "--http" of --http-token-file.
+	// Flags begins the flags in messages: "--http" of --http-token-file.
 	Flags string
 
-	TokenFile string // bearer tokens, one a line; "": none is accepted
-	CertFile  string // with KeyFile: what TLS is served with; "": plain text
+	TokenFile string // bearer tokens, one a line; "": none
+	CertFile  string // with KeyFile: the server certificate; "": plain text
 	KeyFile   string
-	ClientCA  string   // certificates of whom client certificates are accepted; "": none is
-	Open      []string // paths that everybody may read
+	ClientCA  string   // verifies client certificates; "": none are accepted
+	Open      []string // paths without protection
 }
 
-// minToken is the length of the shortest token that is accepted: one cannot be guessed.
+// minToken is the length of the shortest accepted token.
 const minToken = 16
 
-// Check reads all files once, and finds what can never work.
+// Check reads all files once, and returns errors of the policy.
 func (p Policy) Check() error {
 	switch {
 	case (p.CertFile == "") != (p.KeyFile == ""):
-		return fmt.Errorf("%[1]s-cert and %[1]s-key go together", p.Flags)
+		return fmt.Errorf("%[1]s-cert and %[1]s-key: set both or neither", p.Flags)
 	case p.ClientCA != "" && p.CertFile == "":
-		return fmt.Errorf("%[1]s-client-ca is about TLS: give %[1]s-cert and %[1]s-key too", p.Flags)
+		return fmt.Errorf("%[1]s-client-ca requires TLS: set %[1]s-cert and %[1]s-key too", p.Flags)
 	}
 	if p.TokenFile != "" {
 		if _, err := p.tokens(); err != nil {
@@ -54,20 +54,20 @@ func (p Policy) Check() error {
 	return err
 }
 
-// Credentials tells whether there are any that open all pages from beyond this machine.
+// Credentials reports whether a client on another machine can have credentials.
 func (p Policy) Credentials() bool { return p.TokenFile != "" || p.ClientCA != "" }
 
-// Reachable tells whether an address to listen on can be reached from beyond this machine.
+// Reachable reports whether other machines can reach an address to listen on.
 func Reachable(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil || host == "localhost" {
-		return false // or it is no address at all: nobody can listen there
+		return false // or an invalid address
 	}
 	ip, err := netip.ParseAddr(host)
 	return err != nil || !ip.Unmap().IsLoopback()
 }
 
-// tokens reads the tokens, as hashes, which are all of one length.
+// tokens returns the hashes of the tokens, which have equal lengths.
 func (p Policy) tokens() ([][sha256.Size]byte, error) {
 	text, err := os.ReadFile(p.TokenFile)
 	if err != nil {
@@ -80,7 +80,7 @@ func (p Policy) tokens() ([][sha256.Size]byte, error) {
 			continue
 		}
 		if len(line) < minToken {
-			return nil, fmt.Errorf("%s-token-file %s: a token has less than %d characters", p.Flags, p.TokenFile, minToken)
+			return nil, fmt.Errorf("%s-token-file %s: a token has fewer than %d characters", p.Flags, p.TokenFile, minToken)
 		}
 		out = append(out, sha256.Sum256(line))
 	}
@@ -90,7 +90,7 @@ func (p Policy) tokens() ([][sha256.Size]byte, error) {
 	return out, nil
 }
 
-// TLS is nil where pages are served in plain text.
+// TLS returns nil for plain text.
 func (p Policy) TLS() *tls.Config {
 	if p.CertFile == "" {
 		return nil
@@ -98,7 +98,7 @@ func (p Policy) TLS() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return p.handshake() }}
 }
 
-// handshake is the configuration of one connection. Who has no certificate may still have a token.
+// handshake returns the configuration of one connection. A client without a certificate may have a token.
 func (p Policy) handshake() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(p.CertFile, p.KeyFile)
 	if err != nil {
@@ -119,10 +119,10 @@ func (p Policy) handshake() (*tls.Config, error) {
 	return c, nil
 }
 
-// Refuse answers who may not read a page: what is wrong, and what to do.
+// Refuse writes the answer to a client without access: the problem and what to do.
 type Refuse func(w http.ResponseWriter, status int, what, next string)
 
-// Guard lets those through who may read a page.
+// Guard protects a handler.
 func (p Policy) Guard(next http.Handler, refuse Refuse, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -131,10 +131,10 @@ func (p Policy) Guard(next http.Handler, refuse Refuse, log *slog.Logger) http.H
 		case p.Credentials():
 			w.Header().Set("WWW-Authenticate", `Bearer realm="moonsail"`)
 			refuse(w, http.StatusUnauthorized, "this page needs credentials",
-				fmt.Sprintf("give a token of %s-token-file with --token-file, or a client certificate with --cert-file and --key-file", p.Flags))
+				fmt.Sprintf("use a token of %s-token-file with --token-file, or a client certificate with --cert-file and --key-file", p.Flags))
 		default:
-			refuse(w, http.StatusForbidden, "this page is for this machine only",
-				fmt.Sprintf("ask from there, for example by kubectl port-forward; or give it %s-token-file", p.Flags))
+			refuse(w, http.StatusForbidden, "only clients on this machine may read this page",
+				fmt.Sprintf("use that machine, for example with kubectl port-forward, or set %s-token-file", p.Flags))
 		}
 	})
 }
@@ -144,7 +144,7 @@ func fromLoopback(r *http.Request) bool {
 	return err == nil && from.Addr().Unmap().IsLoopback()
 }
 
-// known tells whether a request has credentials that are accepted.
+// known reports whether a request has accepted credentials.
 func (p Policy) known(r *http.Request, log *slog.Logger) bool {
 	if p.ClientCA != "" && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return true

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPlacesThatAreRefused: before anything is sent there.
-func TestPlacesThatAreRefused(t *testing.T) {
+// TestBlockedAddresses checks that nothing is sent to blocked addresses.
+func TestBlockedAddresses(t *testing.T) {
 	for _, address := range []string{
 		"169.254.169.254:80", "[::ffff:169.254.169.254]:80", "[fe80::1%lo]:80", "[fd00:ec2::254]:80", "100.100.100.200:80", "168.63.129.16:80", "[ff02::1]:80",
 	} {

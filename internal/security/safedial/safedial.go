@@ -1,6 +1,6 @@
-// Package safedial connects to servers that somebody has named in an object of the mesh: where keys of tokens are, or a
-// plugin. Who may write such objects may not reach what this machine can reach because of where it stands: clouds tell
-// whoever asks from there the machine's own credentials.
+// Package safedial connects to servers that are named in users' objects: servers of JSON Web Key Sets and of Wasm
+// modules. Authors of such objects must not reach what only this machine can reach: clouds serve the machine's
+// credentials to requests from it.
 package safedial
 
 import (
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Timing, as that of http.DefaultTransport.
+// Timeouts of http.DefaultTransport.
 const (
 	timeout   = 30 * time.Second
 	keepAlive = 30 * time.Second
@@ -20,18 +20,19 @@ const (
 
 var dialer = net.Dialer{Timeout: timeout, KeepAlive: keepAlive, Control: control}
 
-// Dial connects. It is looked at addresses and not at names, which may lead anywhere, and so at those of redirections, too.
+// Dial connects to an address. It checks addresses instead of names, which may resolve to anything; that covers
+// redirects too.
 func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return dialer.DialContext(ctx, network, address)
 }
 
-// metadata are the addresses beside those of the link at which clouds tell machines about themselves: Alibaba's, Azure's
-// and Amazon's of IPv6.
+// metadata are the addresses of cloud metadata services that are not link-local: those of Alibaba, Azure and Amazon
+// (IPv6).
 var metadata = []netip.Prefix{
 	netip.MustParsePrefix("100.100.100.200/32"), netip.MustParsePrefix("168.63.129.16/32"), netip.MustParsePrefix("fd00:ec2::/32"),
 }
 
-// control is asked about each address before anything is sent to it.
+// control checks each address before a connection.
 func control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

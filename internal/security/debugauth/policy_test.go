@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pages has all pages.
+// pages serves all pages.
 var pages = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 
 func refuse(w http.ResponseWriter, status int, what, next string) {
@@ -40,8 +40,8 @@ func writeFile(t *testing.T, name, text string) string {
 	return path
 }
 
-// TestWhoMayRead: loopback may read everything, others what they have credentials for.
-func TestWhoMayRead(t *testing.T) {
+// TestGuard checks that loopback clients may read everything, and others what their credentials allow.
+func TestGuard(t *testing.T) {
 	with := Policy{Flags: "--http", TokenFile: writeFile(t, "tokens", "# of operators\n"+token+"\n\n"+second+"\n")}
 	scraped := with
 	scraped.Open = scrapeable
@@ -101,7 +101,7 @@ func TestWhoMayRead(t *testing.T) {
 	}
 }
 
-// TestTokensAreReadAgain: a token that was taken back is not let in any more.
+// TestTokensAreReadAgain checks that a removed token is refused.
 func TestTokensAreReadAgain(t *testing.T) {
 	a := Policy{TokenFile: writeFile(t, "tokens", token)}
 	ask := func(who string) int {
@@ -125,11 +125,11 @@ func TestAccessThatCannotWork(t *testing.T) {
 	short, empty, text := writeFile(t, "s", "abc"), writeFile(t, "e", "# nobody\n"), writeFile(t, "t", "no certificate")
 	cert, key := certificate(t, nil, nil)
 	for want, a := range map[string]Policy{
-		"less than 16 characters":              {TokenFile: short},
+		"fewer than 16 characters":              {TokenFile: short},
 		"no token found":                       {TokenFile: empty},
 		"no such file":                         {TokenFile: empty + "x"},
 		"--http-cert and --http-key":           {CertFile: cert},
-		"--http-client-ca is about TLS":        {ClientCA: cert},
+		"--http-client-ca requires TLS":        {ClientCA: cert},
 		"--http-cert, --http-key: tls":         {CertFile: text, KeyFile: key},
 		"no certificate found":                 {CertFile: cert, KeyFile: key, ClientCA: text},
 		"--http-client-ca: open " + text + "x": {CertFile: cert, KeyFile: key, ClientCA: text + "x"},
@@ -147,7 +147,7 @@ func TestWhatOthersReach(t *testing.T) {
 	}
 }
 
-// TestClientCertificates: TLS lets in whose certificate the CA has issued, and refuses others.
+// TestClientCertificates checks that TLS accepts certificates of the CA, and refuses others.
 func TestClientCertificates(t *testing.T) {
 	serverCert, serverKey := certificate(t, nil, nil)
 	caCert, caKey := certificate(t, nil, nil)
@@ -197,7 +197,7 @@ func (f farther) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.Handler.ServeHTTP(w, r)
 }
 
-// certificate makes one, by an issuer or self-signed, and gives its files.
+// certificate makes a certificate, signed by an issuer or itself, and returns its files.
 func certificate(t *testing.T, issuer *x509.Certificate, by *ecdsa.PrivateKey) (certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
