@@ -297,3 +297,135 @@ func (s *GatewayServer) AllHosts() []Host {
 	}
 	return out
 }
+
+// Admit is the server with the routes of some namespaces, too.
+func (s *GatewayServer) Admit(namespaces []string) *GatewayServer {
+	out := *s
+	out.Hosts = slices.Clone(s.Hosts)
+	for _, ns := range namespaces {
+		out.Hosts = append(out.Hosts, HostSelector{Namespace: ns, Host: s.Hosts[0].Host})
+	}
+	return &out
+}
+
+// NeedsGrant is the Secret that a server names by a credential, where it is of another namespace, so that a
+// ReferenceGrant there has to let Gateways refer to it; false: it is not. Istio's Gateways cannot have such.
+func (g *Gateway) NeedsGrant(credential string) (Key, bool) {
+	c, ok := ParseCredential(credential)
+	if !ok || g.Kind != KindKubernetesGateway || c.Kind != KindSecret || c.Namespace == "" || c.Namespace == g.Namespace {
+		return Key{}, false
+	}
+	return c.Key(), true
+}
+
+// GrantsNeeded are the Secrets of other namespaces that a Gateway's servers name.
+func (g *Gateway) GrantsNeeded() []Key {
+	var out []Key
+	for i := range g.Servers {
+		if t := g.Servers[i].TLS; t.EndsTLS() {
+			for _, name := range t.CredentialNames {
+				if k, ok := g.NeedsGrant(name); ok {
+					out = append(out, k)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// GrantFrom is how ReferenceGrants call it.
+func (g *Gateway) GrantFrom() GrantFrom {
+	return GrantFrom{Kind: "Gateway", Namespace: g.Namespace}
+}
+
+// ReferenceGrant lets objects of other namespaces refer to some of its own.
+type ReferenceGrant struct {
+	Meta
+	From []GrantFrom
+	To   []GrantTo
+}
+
+// GrantFrom are the objects of a kind in a namespace.
+type GrantFrom struct{ Kind, Namespace string }
+
+// GrantTo are the objects of a kind; an empty name: all.
+type GrantTo struct{ Kind, Name string }
+
+// Allows tells whether an object of a kind and namespace may refer to one of the grant's.
+func (g *ReferenceGrant) Allows(from GrantFrom, to GrantTo) bool {
+	return containsGrant(g.From, from) && (containsGrant(g.To, to) || containsGrant(g.To, GrantTo{Kind: to.Kind}))
+}
+
+func containsGrant[T comparable](list []T, v T) bool {
+	for _, o := range list {
+		if o == v {
+			return true
+		}
+	}
+	return false
+}
+
+// SelectorLabels implements Selecting: it is about a namespace.
+func (g *ReferenceGrant) SelectorLabels() map[string]string { return nil }
+
+// ShapesOutbound implements Selecting.
+func (g *ReferenceGrant) ShapesOutbound() bool { return false }
+
+// KindBackendTLSPolicy is a kind of the Gateway API.
+const KindBackendTLSPolicy Kind = "BackendTLSPolicy"
+
+// BackendTLSPolicy has all who call Services speak TLS to them, and says whose certificates they take.
+type BackendTLSPolicy struct {
+	Meta
+	Targets []BackendTarget
+	// CAs are ConfigMaps, of which the first that can be used counts: where none can, no connection is made.
+	CAs    []Key
+	System bool // the CAs of the proxy's system count in place of these
+	SNI    string
+	// SubjectAltNames are taken in place of SNI; empty: SNI is.
+	SubjectAltNames []string
+}
+
+// BackendTarget is a Service of the policy's namespace, or one of its ports by name.
+type BackendTarget struct {
+	Host Host
+	Port string // empty: the ports that no other policy names
+}
+
+// BackendTLSFor is the policy that counts for a port of a Service: of those that name it the first, else of those
+// for the whole Service. list has the oldest first.
+func BackendTLSFor(list []*BackendTLSPolicy, svc *Service, port string) *BackendTLSPolicy {
+	for _, t := range []BackendTarget{{svc.Hostname, port}, {svc.Hostname, ""}} {
+		for _, p := range list {
+			if p.Namespace == svc.Namespace && slices.Contains(p.Targets, t) {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// ClientTLS is how who calls secures connections; usable tells whether a ConfigMap has CAs.
+func (p *BackendTLSPolicy) ClientTLS(usable func(Key) bool) *ClientTLS {
+	out := &ClientTLS{Mode: TLSSimple, SNI: p.SNI, SubjectAltNames: p.SubjectAltNames}
+	if len(out.SubjectAltNames) == 0 {
+		out.SubjectAltNames = []string{p.SNI}
+	}
+	if p.System {
+		return out
+	}
+	out.CredentialName = NoCredential(p.Key)
+	if i := slices.IndexFunc(p.CAs, usable); i >= 0 {
+		out.CredentialName = schemeConfigMap + p.CAs[i].Namespace + "/" + p.CAs[i].Name
+	}
+	return out
+}
+
+// Credentials are the ConfigMaps that have CAs for it.
+func (p *BackendTLSPolicy) Credentials() []NeededSecret {
+	var out []NeededSecret
+	for _, k := range p.CAs {
+		out = append(out, NeededSecret{Key: k})
+	}
+	return out
+}

@@ -2,6 +2,8 @@ package model
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -215,4 +217,55 @@ func contains(list []string, s string) bool {
 		}
 	}
 	return false
+}
+
+// Specificity is how much a match asks for, by the Gateway API's order: exact paths, then other
+// conditions on paths by their length, then methods, headers and query parameters.
+type Specificity [5]int
+
+// SpecificityOf is that of a match with these conditions.
+func SpecificityOf(uri, method *StringMatch, headers, queryParams []HeaderMatch) (out Specificity) {
+	if uri != nil {
+		out[1] = len(uri.Value)
+		if uri.Kind == MatchExact {
+			out[0] = 1
+		}
+	}
+	if method != nil {
+		out[2] = 1
+	}
+	out[3], out[4] = len(headers), len(queryParams)
+	return out
+}
+
+// Compare puts what asks for more first.
+func (s Specificity) Compare(o Specificity) int { return slices.Compare(o[:], s[:]) }
+
+// ClaimPrefix starts names of "headers" that are claims of a valid token, for routes of gateways.
+const ClaimPrefix = "@request.auth.claims"
+
+// IsClaim tells whether what a route compares under a header's name is a claim. Case does not matter, as in Istio.
+func IsClaim(header string) bool {
+	return len(header) >= len(ClaimPrefix) && strings.EqualFold(header[:len(ClaimPrefix)], ClaimPrefix)
+}
+
+// ClaimNames are the names of a claim and of those within it: of "@request.auth.claims[realm][roles]", or with dots
+// of "@request.auth.claims.realm.roles". nil: it names none.
+func ClaimNames(header string) []string {
+	if !IsClaim(header) {
+		return nil
+	}
+	rest, separator := header[len(ClaimPrefix):], "]["
+	inner, ok := strings.CutPrefix(rest, "[")
+	if ok {
+		inner, ok = strings.CutSuffix(inner, "]")
+	} else {
+		separator = "."
+		inner, ok = strings.CutPrefix(rest, ".")
+	}
+	names := strings.Split(inner, separator)
+	if !ok || slices.Contains(names, "") {
+		return nil
+	}
+	return names
 }

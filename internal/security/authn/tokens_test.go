@@ -156,8 +156,8 @@ func TestHopelessTokensAreNotReviewed(t *testing.T) {
 	}}
 	for says, claims := range map[string]map[string]any{
 		"the token expired at 2027-01-15T08:00:00Z": {"exp": now.Unix(), "aud": "istio-ca"},
-		"the audience of the token is api, x, not": {"aud": []string{"api", "x"}},
-		"the audience of the token is one, not":    {"aud": "one"},
+		"the audience of the token is api, x, not":  {"aud": []string{"api", "x"}},
+		"the audience of the token is one, not":     {"aud": "one"},
 	} {
 		_, _, err := k.Holder(t.Context(), jwt(t, claims))
 		var refused *Refusal

@@ -125,7 +125,7 @@ func TestAccessThatCannotWork(t *testing.T) {
 	short, empty, text := writeFile(t, "s", "abc"), writeFile(t, "e", "# nobody\n"), writeFile(t, "t", "no certificate")
 	cert, key := certificate(t, nil, nil)
 	for want, a := range map[string]Policy{
-		"fewer than 16 characters":              {TokenFile: short},
+		"fewer than 16 characters":             {TokenFile: short},
 		"no token found":                       {TokenFile: empty},
 		"no such file":                         {TokenFile: empty + "x"},
 		"--http-cert and --http-key":           {CertFile: cert},

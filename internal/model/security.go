@@ -1,0 +1,341 @@
+package model
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// LabelTLSMode is the label by which a workload says that its sidecar speaks mutual TLS.
+// The injector sets it.
+const (
+	LabelTLSMode      = "security.istio.io/tlsMode"
+	TLSModeLabelIstio = "istio"
+)
+
+// SpeaksMTLS tells whether a workload with these labels has a sidecar with an identity.
+func SpeaksMTLS(labels map[string]string) bool { return labels[LabelTLSMode] == TLSModeLabelIstio }
+
+// MTLSMode is what a workload's sidecar accepts.
+type MTLSMode string
+
+// The modes. Unset inherits from the policy above: the workload's from its namespace's,
+// that from the mesh's, which is PERMISSIVE.
+const (
+	MTLSUnset      MTLSMode = ""
+	MTLSDisable    MTLSMode = "DISABLE"    // plain text; TLS is the application's own
+	MTLSPermissive MTLSMode = "PERMISSIVE" // both
+	MTLSStrict     MTLSMode = "STRICT"     // mutual TLS only
+)
+
+// PeerAuthentication says what workloads accept. In the root namespace and without a
+// selector it is for the whole mesh. One with a selector counts outside of it only, as in
+// Istio.
+type PeerAuthentication struct {
+	Meta
+	Selector map[string]string // empty: the whole namespace
+	Mode     MTLSMode
+	Ports    map[uint32]MTLSMode // by workload port; only with a selector
+}
+
+// SelectorLabels are those of the workloads it is for.
+func (p *PeerAuthentication) SelectorLabels() map[string]string { return p.Selector }
+
+// ShapesOutbound is false: callers learn of it by the endpoints.
+func (p *PeerAuthentication) ShapesOutbound() bool { return false }
+
+// Disables tells whether some port may be served in plain text only because of it.
+func (p *PeerAuthentication) Disables() bool {
+	if p.Mode == MTLSDisable {
+		return true
+	}
+	for _, m := range p.Ports {
+		if m == MTLSDisable {
+			return true
+		}
+	}
+	return false
+}
+
+// PeerTLS is what one workload accepts, with everything inherited.
+type PeerTLS struct {
+	Mode  MTLSMode
+	Ports map[uint32]MTLSMode // by workload port, where they differ from Mode or are named
+}
+
+// Of is the mode of one workload port.
+func (t *PeerTLS) Of(port uint32) MTLSMode {
+	if m, ok := t.Ports[port]; ok {
+		return m
+	}
+	return t.Mode
+}
+
+// Accepts tells whether mutual TLS is accepted on some port.
+func (t *PeerTLS) Accepts() bool {
+	if t.Mode != MTLSDisable {
+		return true
+	}
+	for _, m := range t.Ports {
+		if m != MTLSDisable {
+			return true
+		}
+	}
+	return false
+}
+
+// AcceptsEverywhere tells whether mutual TLS is accepted on every port.
+func (t *PeerTLS) AcceptsEverywhere() bool {
+	for _, m := range t.Ports {
+		if m == MTLSDisable {
+			return false
+		}
+	}
+	return t.Mode != MTLSDisable
+}
+
+// EffectivePeerAuthentications are those of the policies that select one workload which count for
+// it: at each level (mesh, namespace, workload, in this order) the first one, which is the oldest.
+func EffectivePeerAuthentications(rootNamespace string, policies []*PeerAuthentication) []*PeerAuthentication {
+	levels := peerLevels(rootNamespace, policies)
+	return slices.DeleteFunc(levels[:], func(p *PeerAuthentication) bool { return p == nil })
+}
+
+func peerLevels(rootNamespace string, policies []*PeerAuthentication) (levels [3]*PeerAuthentication) {
+	for _, p := range policies {
+		level := 1
+		switch {
+		case len(p.Selector) > 0 && p.Namespace == rootNamespace:
+			continue
+		case len(p.Selector) > 0:
+			level = 2
+		case p.Namespace == rootNamespace:
+			level = 0
+		}
+		if levels[level] == nil {
+			levels[level] = p
+		}
+	}
+	return levels
+}
+
+// EffectivePeerTLS composes the policies that select one workload, see EffectivePeerAuthentications.
+func EffectivePeerTLS(rootNamespace string, policies []*PeerAuthentication) *PeerTLS {
+	levels := peerLevels(rootNamespace, policies)
+	out := &PeerTLS{Mode: MTLSPermissive}
+	for _, p := range levels {
+		if p != nil && p.Mode != MTLSUnset {
+			out.Mode = p.Mode
+		}
+	}
+	if w := levels[2]; w != nil && len(w.Ports) > 0 {
+		out.Ports = maps.Clone(w.Ports)
+		for port, mode := range out.Ports {
+			if mode == MTLSUnset {
+				out.Ports[port] = out.Mode
+			}
+		}
+	}
+	return out
+}
+
+// The kinds of request authentication.
+const (
+	KindRequestAuthentication Kind = "RequestAuthentication"
+	KindKeySet                Kind = "KeySet" // see KeySet
+)
+
+// RequestAuthentication says which tokens of requests are valid. A request without a token
+// passes, one with a token that no rule finds valid does not.
+type RequestAuthentication struct {
+	Meta
+	Selector map[string]string // empty: all workloads of its namespace
+	Targets
+	Rules []JWTRule
+}
+
+// SelectorLabels implements Selecting.
+func (a *RequestAuthentication) SelectorLabels() map[string]string { return a.Selector }
+
+// ShapesOutbound implements Selecting.
+func (a *RequestAuthentication) ShapesOutbound() bool { return false }
+
+// JWTRule is about the tokens of one issuer.
+type JWTRule struct {
+	Issuer    string // empty: any
+	Audiences []string
+	Keys      string // a JSON Web Key Set; empty: it is fetched
+	KeysURI   string // that Keys are fetched from; empty: the issuer tells (OpenID discovery)
+	// Where tokens are looked for; where nothing is said, in the header Authorization after
+	// "Bearer " and in the query parameter access_token.
+	FromHeaders []JWTHeader
+	FromParams  []string
+	FromCookies []string
+	// What the workload gets.
+	Forward         bool          // the token stays in the request
+	PayloadToHeader string        // the payload, in base64url
+	ClaimsToHeaders []ClaimHeader // claims of their own
+	SpaceDelimited  []string      // claims that are lists of words, beside "scope" and "permission"
+	Timeout         time.Duration // of fetching keys; 0: 5 s
+}
+
+// JWTHeader is a header that tokens are in.
+type JWTHeader struct {
+	Name, Prefix string
+}
+
+// ClaimHeader puts a claim into a header.
+type ClaimHeader struct {
+	Header, Claim string
+}
+
+// NoKeys is a key set without anybody who could sign: the private half of its key was thrown
+// away when it was made. It stands where there are no keys, so that every token is refused.
+const NoKeys = `{"keys":[{"e":"AQAB","kty":"RSA","n":"qfkqo3MCwFxiz9Ii2PziKLsiJlND5Ut6RH1Wok_FUK4pC3VdgH9bWXo2UHPfpIchwTMbAPAp1rODgR4YdxZuQDYreGt3EoI0e0nriO_Lz2hTTKSdqkmNHj8CNpyrKVNQoFx5yiFjdXtAX60Fkp0SoyrG93aIYyfHrEWYm36beod2iq5Cozoq7IehHunn9wgJLwxws7nmfFABhakVHSchqMgpeli_LTIK-yDv-xD0QTlyXNeYef_fg7c4lMA4r3p9jK7YzzbihtZpZXZwuzn_R3iRv06NQTKKb0HjtCx2GEV8C4ZvMGSwdFa5BygnhOhmFHXFNEaJmslJ1CpArkrxyw"}]}`
+
+const discoveryPath = "/.well-known/openid-configuration"
+
+// KeySource is where the keys of a rule are fetched from; "" where the rule has them. It is
+// the name of their KeySet.
+func (r *JWTRule) KeySource() string {
+	switch {
+	case r.Keys != "":
+		return ""
+	case r.KeysURI != "":
+		return r.KeysURI
+	}
+	return strings.TrimSuffix(r.Issuer, "/") + discoveryPath
+}
+
+// Discovers tells whether the source of keys is a document of OpenID discovery, which names
+// the place of the keys.
+func (r *JWTRule) Discovers() bool { return r.Keys == "" && r.KeysURI == "" }
+
+// KeySet is what was fetched from a JWTRule's KeySource, which is its name. No source has such
+// objects; the control plane fetches them. Where there is none, no token of the rule is valid.
+type KeySet struct {
+	Meta
+	Keys    string // a JSON Web Key Set: the last that could be fetched; empty: none could be
+	Problem string // why the last attempt to fetch it has failed; empty: it has not
+}
+
+// KindAuthorizationPolicy is Istio's AuthorizationPolicy.
+const KindAuthorizationPolicy Kind = "AuthorizationPolicy"
+
+// AuthorizationPolicy says which calls the workloads take that it selects.
+type AuthorizationPolicy struct {
+	Meta
+	Selector map[string]string // empty: all workloads of its namespace
+	Targets
+	Action   AuthorizationAction
+	Provider string // of AuthorizeCustom: the name of an ExternalAuthorizer
+	// DryRun policies are evaluated and counted, but decide nothing.
+	DryRun bool
+	// Rules: the policy holds for a call that any of them matches, so never without rules.
+	Rules []AuthorizationRule
+}
+
+// SelectorLabels implements Selecting.
+func (p *AuthorizationPolicy) SelectorLabels() map[string]string { return p.Selector }
+
+// ShapesOutbound implements Selecting.
+func (p *AuthorizationPolicy) ShapesOutbound() bool { return false }
+
+// AuthorizationAction is what becomes of a call that a policy matches.
+type AuthorizationAction string
+
+// The actions, in the order in which they are asked for. As soon as there is an AuthorizeAllow
+// policy for a workload, what none of these matches is refused.
+const (
+	AuthorizeCustom AuthorizationAction = "CUSTOM" // an external authorizer decides
+	AuthorizeAudit  AuthorizationAction = "AUDIT"  // the call is marked in the access log
+	AuthorizeDeny   AuthorizationAction = "DENY"
+	AuthorizeAllow  AuthorizationAction = "ALLOW"
+)
+
+// AuthorizationRule matches a call where one of From, one of To and all of When do.
+type AuthorizationRule struct {
+	From []AuthorizationMatch // empty: anybody
+	To   []AuthorizationMatch // empty: anything
+	When AuthorizationMatch
+}
+
+// AuthorizationMatch matches where all of its conditions do; without conditions, always.
+type AuthorizationMatch []AuthorizationCondition
+
+// AuthorizationCondition compares an attribute of a call: it must be like one of Values, if
+// there are any, and like none of Not. Values are exact or, unless the attribute says
+// otherwise, "prefix*", "*suffix" or "*" (it is there, and not empty).
+type AuthorizationCondition struct {
+	Attribute Attribute
+	// Names are those of the header, of the claim and those within it, or of the filter's
+	// metadata and the key in them.
+	Names       []string
+	Values, Not []string
+}
+
+// Attribute is what a condition compares, in the words of Istio's conditions.
+type Attribute string
+
+// The attributes.
+const (
+	AttributePrincipal        Attribute = "source.principal"      // trust-domain/ns/NAMESPACE/sa/ACCOUNT
+	AttributeNamespace        Attribute = "source.namespace"      // "*" anywhere
+	AttributeServiceAccount   Attribute = "source.serviceAccount" // NAME or NAMESPACE/NAME, exact
+	AttributeTrustDomain      Attribute = "source.trustDomain"
+	AttributeSourceIP         Attribute = "source.ip"              // addresses and CIDR blocks: of the connection
+	AttributeRemoteIP         Attribute = "remote.ip"              // likewise, but as X-Forwarded-For says
+	AttributeRequestPrincipal Attribute = "request.auth.principal" // ISSUER/SUBJECT of a valid token
+	AttributeAudiences        Attribute = "request.auth.audiences"
+	AttributePresenter        Attribute = "request.auth.presenter"
+	AttributeClaims           Attribute = "request.auth.claims"
+	AttributeHeaders          Attribute = "request.headers"
+	AttributeHost             Attribute = "request.host" // case does not matter
+	AttributeMethod           Attribute = "request.method"
+	AttributePath             Attribute = "request.path" // or a template with {*} and {**}
+	AttributeDestinationIP    Attribute = "destination.ip"
+	AttributeDestinationPort  Attribute = "destination.port" // exact numbers
+	AttributeSNI              Attribute = "connection.sni"
+	AttributeFilterMetadata   Attribute = "experimental.envoy.filters." // "[value]" is one of a list
+)
+
+// HTTPOnly tells whether only HTTP requests have the attribute, and not any connection.
+func (a Attribute) HTTPOnly() bool {
+	switch a {
+	case AttributeRequestPrincipal, AttributeAudiences, AttributePresenter, AttributeClaims,
+		AttributeHeaders, AttributeHost, AttributeMethod, AttributePath:
+		return true
+	}
+	return false
+}
+
+// FromToken tells whether the attribute is that of a token, which a RequestAuthentication has
+// to have found valid.
+func (a Attribute) FromToken() bool {
+	switch a {
+	case AttributeRequestPrincipal, AttributeAudiences, AttributePresenter, AttributeClaims:
+		return true
+	}
+	return false
+}
+
+// FromPeer tells whether the attribute is that of the client's certificate: in plaintext it
+// is never like any value.
+func (a Attribute) FromPeer() bool {
+	switch a {
+	case AttributePrincipal, AttributeNamespace, AttributeServiceAccount, AttributeTrustDomain:
+		return true
+	}
+	return false
+}
+
+// OfOperation tells whether the attribute is about what is called; else it is about who calls.
+func (a Attribute) OfOperation() bool {
+	switch a {
+	case AttributeHost, AttributeMethod, AttributePath, AttributeDestinationIP,
+		AttributeDestinationPort, AttributeSNI, AttributeFilterMetadata:
+		return true
+	}
+	return false
+}
