@@ -2,14 +2,14 @@ package model
 
 import "time"
 
-// DestinationRule says how to talk to a host once it has been chosen.
+// DestinationRule is the policy of calls to a host.
 type DestinationRule struct {
 	Meta
 	Host             Host
 	Policy           TrafficPolicy
 	Ports            map[uint32]TrafficPolicy // by service port; does not inherit from Policy
 	Subsets          []Subset
-	WorkloadSelector map[string]string // clients that it is for; empty: all
+	WorkloadSelector map[string]string // labels of the clients; empty: all clients
 	Visibility       Visibility
 }
 
@@ -21,7 +21,7 @@ type Subset struct {
 	Ports  map[uint32]TrafficPolicy
 }
 
-// TrafficPolicy is a set of policies, nil where nothing is said.
+// TrafficPolicy is a set of policies; nil parts are unset.
 type TrafficPolicy struct {
 	LoadBalancer     *LoadBalancer
 	ConnectionPool   *ConnectionPool
@@ -32,7 +32,7 @@ type TrafficPolicy struct {
 	RetryBudget      *RetryBudget
 }
 
-// Merge lays over on top of p: each part that over names replaces p's whole part.
+// Merge returns p with each part that over sets replaced.
 func (p TrafficPolicy) Merge(over TrafficPolicy) TrafficPolicy {
 	if over.LoadBalancer != nil {
 		p.LoadBalancer = over.LoadBalancer
@@ -58,10 +58,10 @@ func (p TrafficPolicy) Merge(over TrafficPolicy) TrafficPolicy {
 	return p
 }
 
-// LBAlgorithm is how endpoints are chosen.
+// LBAlgorithm is a load balancing algorithm.
 type LBAlgorithm string
 
-// The algorithms. The empty one means the default, LEAST_REQUEST.
+// The algorithms. Empty: the default, LEAST_REQUEST.
 const (
 	LBLeastRequest LBAlgorithm = "LEAST_REQUEST"
 	LBRoundRobin   LBAlgorithm = "ROUND_ROBIN"
@@ -81,7 +81,7 @@ type LoadBalancer struct {
 	Warmup    *Warmup
 }
 
-// HashPolicy says what of a request is hashed; exactly one is set.
+// HashPolicy is the part of a request that is hashed. Exactly one field is set.
 type HashPolicy struct {
 	Header     string
 	QueryParam string
@@ -89,14 +89,14 @@ type HashPolicy struct {
 	Cookie     *HashCookie
 }
 
-// HashCookie hashes a cookie, and makes it where TTL is set.
+// HashCookie hashes a cookie. With TTL set, Envoy creates a missing one.
 type HashCookie struct {
 	Name, Path string
 	TTL        *time.Duration
 	Attributes []HeaderValue
 }
 
-// LocalityLB prefers near endpoints. Enabled nil means on where outlier detection is.
+// LocalityLB prefers near endpoints. A nil Enabled means: if there is outlier detection.
 type LocalityLB struct {
 	Enabled          *bool
 	Distribute       []LocalityDistribute
@@ -139,13 +139,12 @@ type ConnectionPool struct {
 	HTTP2Keepalive           *HTTP2Keepalive
 }
 
-// LimitsConnections tells whether there are limits that count on HTTP/1.1's one request at a time for each
-// connection.
+// LimitsConnections reports whether there are limits that assume HTTP/1.1's one request at a time on a connection.
 func (p *ConnectionPool) LimitsConnections() bool {
 	return p.MaxConnections > 0 || p.MaxPendingRequests > 0 || p.MaxRequestsPerConnection > 0
 }
 
-// H2Upgrade tells whether HTTP/1.1 is spoken as HTTP/2 upstream.
+// H2Upgrade determines whether HTTP/1.1 is sent as HTTP/2 upstream.
 type H2Upgrade uint8
 
 // The upgrade policies.
@@ -155,7 +154,7 @@ const (
 	H2UpgradeAlways
 )
 
-// TCPKeepalive are socket options; zero means the system's default.
+// TCPKeepalive are socket options; zero: the system's default.
 type TCPKeepalive struct {
 	Probes         uint32
 	Time, Interval time.Duration
@@ -164,8 +163,8 @@ type TCPKeepalive struct {
 // HTTP2Keepalive are pings on idle connections.
 type HTTP2Keepalive struct{ Interval, Timeout time.Duration }
 
-// OutlierDetection ejects endpoints that fail. nil and zero mean Envoy's default,
-// but for the Consecutive ones, where 0 switches the check off.
+// OutlierDetection ejects failing endpoints. nil and zero mean Envoy's default; for the Consecutive fields 0 disables
+// the check.
 type OutlierDetection struct {
 	SplitExternalLocalOriginErrors bool
 	ConsecutiveLocalOriginFailures *uint32
@@ -189,7 +188,7 @@ const (
 	TLSIstioMutual TLSMode = "ISTIO_MUTUAL"
 )
 
-// ClientTLS are the TLS settings towards an upstream. File names are the sidecar's.
+// ClientTLS are the TLS settings for an upstream. Files are the sidecar's.
 type ClientTLS struct {
 	Mode               TLSMode
 	ClientCertificate  string

@@ -8,7 +8,7 @@ import (
 // KindEnvoyFilter is the kind of EnvoyFilter.
 const KindEnvoyFilter Kind = "EnvoyFilter"
 
-// EnvoyFilter changes what is generated for the proxies of workloads.
+// EnvoyFilter changes the generated configuration of workloads' proxies.
 type EnvoyFilter struct {
 	Meta
 	Selector map[string]string // empty: the whole namespace
@@ -48,7 +48,7 @@ const (
 	PatchBootstrap       PatchTarget = "BOOTSTRAP"
 )
 
-// PatchOperation is what a patch does.
+// PatchOperation is the operation of a patch.
 type PatchOperation string
 
 // The operations, Istio's.
@@ -63,10 +63,10 @@ const (
 	PatchReplace      PatchOperation = "REPLACE"
 )
 
-// Merges tells whether the value is merged into what is there.
+// Merges reports whether the value is merged into the present configuration.
 func (o PatchOperation) Merges() bool { return o == PatchMerge || o == PatchMergeReplace }
 
-// PatchContext is where a patch counts. Empty: everywhere.
+// PatchContext is the traffic that a patch applies to. Empty: all.
 type PatchContext string
 
 // The contexts.
@@ -84,9 +84,9 @@ type EnvoyPatch struct {
 	Operation PatchOperation
 	Context   PatchContext
 
-	// Value is the encoded Envoy message of the target's type; nil where it is removed.
+	// Value is the encoded Envoy message of the target's type; nil for a removal.
 	Value []byte
-	// Name is that of the value; Domains those of a virtual host.
+	// Name is the name in the value; Domains are those of a virtual host.
 	Name    string
 	Domains []string
 
@@ -99,7 +99,7 @@ type EnvoyPatch struct {
 	Cluster  *ClusterMatch
 }
 
-// ListenerMatch finds listeners and what is in them; empty fields match anything.
+// ListenerMatch selects listeners and their parts; empty fields match anything.
 type ListenerMatch struct {
 	Name           string
 	Port           uint32
@@ -110,12 +110,11 @@ type ListenerMatch struct {
 	TransportProtocol    string
 	ApplicationProtocols []string // all of them
 	DestinationPort      uint32
-	Filter               string // network filter, by its name of today
-	SubFilter            string // HTTP filter, likewise
+	Filter               string // network filter, by its present name
+	SubFilter            string // HTTP filter, by its present name
 }
 
-// RouteConfigMatch finds route configurations, virtual hosts and routes; empty fields match
-// anything.
+// RouteConfigMatch selects route configurations, virtual hosts and routes; empty fields match anything.
 type RouteConfigMatch struct {
 	Name        string
 	Port        uint32
@@ -126,21 +125,21 @@ type RouteConfigMatch struct {
 	Route       *RouteMatch
 }
 
-// RouteMatch finds a route.
+// RouteMatch selects a route.
 type RouteMatch struct {
 	Name   string
 	Action string // ROUTE, REDIRECT, DIRECT_RESPONSE; empty: any
 }
 
-// ClusterMatch finds clusters; empty fields match anything.
+// ClusterMatch selects clusters; empty fields match anything.
 type ClusterMatch struct {
-	Name    string // alone decides where it is given
+	Name    string // the other fields are ignored if it is set
 	Service Host
 	Subset  string
 	Port    uint32
 }
 
-// MeetsProxy tells whether a proxy is one that the patch is for.
+// MeetsProxy reports whether the patch applies to a proxy.
 func (p *EnvoyPatch) MeetsProxy(version string, metadata map[string]string) bool {
 	if p.ProxyVersion != nil && (version == "" || !p.ProxyVersion.MatchString(version)) {
 		return false
@@ -153,10 +152,10 @@ func (p *EnvoyPatch) MeetsProxy(version string, metadata map[string]string) bool
 	return true
 }
 
-// KindWasmPlugin is Istio's kind of that name.
+// KindWasmPlugin is the kind of Istio's WasmPlugins.
 const KindWasmPlugin Kind = "WasmPlugin"
 
-// WasmPhase is where among the filters a plugin goes.
+// WasmPhase is a plugin's place among the filters.
 type WasmPhase string
 
 // The phases: before tokens are checked, before authorization, before statistics, last.
@@ -167,36 +166,35 @@ const (
 	WasmStats       WasmPhase = "STATS"
 )
 
-// WasmPlugin is a filter in WebAssembly, of requests or of connections. Those of the root namespace
-// are for all.
+// WasmPlugin is a WebAssembly filter of requests or connections. Plugins of the root namespace apply to all namespaces.
 type WasmPlugin struct {
 	Meta
 	Selector map[string]string // empty: all workloads of its namespace
 	Targets
-	Network    bool       // of connections, whatever is spoken on them; else of requests
-	File       string     // of the sidecar, with the module; empty: it is fetched
-	Module     WasmModule // what is fetched; zero: nothing
-	PluginName string     // what the module is told it is called; empty: its object's name
-	Config     string     // what it is configured with: JSON; empty: nothing
+	Network    bool       // a filter of connections with any protocol; else of requests
+	File       string     // path of the module in the sidecar; empty: it is fetched
+	Module     WasmModule // the module to fetch; zero: none
+	PluginName string     // name that the module gets; empty: the object's name
+	Config     string     // the module's configuration, JSON; empty: none
 	Phase      WasmPhase
-	Priority   int32 // within the phase; the highest first
-	FailOpen   bool  // calls pass where the module cannot be had, or has failed
-	Reload     bool  // a module that has failed is started again
+	Priority   int32 // within the phase; the highest comes first
+	FailOpen   bool  // calls pass without the module, or after its failure
+	Reload     bool  // a module that failed is started again
 	Env        []WasmVariable
 	Matches    []WasmMatch // any of them; empty: all traffic
 }
 
-// WasmModule says where a sidecar's agent fetches a module, and how.
+// WasmModule describes how a sidecar's agent fetches a module.
 type WasmModule struct {
 	URL    string // http://, https:// or oci://
 	SHA256 string // in hex, of the module or of the image's manifest; empty: any
-	// PullSecret has credentials for registries: a Secret of the object's namespace, for its
-	// workloads whose service account may read it; empty: none.
+	// PullSecret has credentials for registries: a Secret of the object's namespace, for workloads whose service
+	// account may read it; empty: none.
 	PullSecret string
-	Always     bool // it is fetched anew for each version of the object; else what is kept will do
+	Always     bool // each version of the object is fetched; else a cached module is used
 }
 
-// PullSecretKey is the Secret with the credentials that a module is fetched with; false: none.
+// PullSecretKey returns the Secret with the credentials for a module; false: none.
 func (w *WasmPlugin) PullSecretKey() (Key, bool) {
 	return Key{Kind: KindSecret, Namespace: w.Namespace, Name: w.Module.PullSecret}, w.Module.PullSecret != ""
 }
@@ -204,10 +202,10 @@ func (w *WasmPlugin) PullSecretKey() (Key, bool) {
 // WasmVariable is an environment variable of the module.
 type WasmVariable struct {
 	Name, Value string
-	FromHost    bool // Envoy's own, and not Value
+	FromHost    bool // from Envoy's environment instead of Value
 }
 
-// WasmMatch is some traffic.
+// WasmMatch selects traffic.
 type WasmMatch struct {
 	Sides Sides
 	Ports []uint32 // of the listener or, inbound, of the workload; empty: all
@@ -219,7 +217,7 @@ func (w *WasmPlugin) SelectorLabels() map[string]string { return w.Selector }
 // ShapesOutbound implements Selecting.
 func (w *WasmPlugin) ShapesOutbound() bool { return true }
 
-// On tells whether a plugin is for traffic of a side at a port.
+// On reports whether a plugin applies to traffic of a side at a port.
 func (w *WasmPlugin) On(side Sides, port uint32) bool {
 	for _, m := range w.Matches {
 		if m.Sides&side == 0 {
@@ -237,7 +235,7 @@ func (w *WasmPlugin) On(side Sides, port uint32) bool {
 	return len(w.Matches) == 0
 }
 
-// OnSide tells whether the plugin works on traffic of a side at some port.
+// OnSide reports whether a plugin applies to any traffic of a side.
 func (w *WasmPlugin) OnSide(side Sides) bool {
 	return len(w.Matches) == 0 || slices.ContainsFunc(w.Matches, func(m WasmMatch) bool { return m.Sides&side != 0 })
 }

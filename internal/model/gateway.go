@@ -9,18 +9,18 @@ import (
 // KindGateway is the kind of Istio's Gateways.
 const KindGateway Kind = "Gateway"
 
-// The kinds of the Gateway API. Its Gateways and routes become what Istio's are.
+// Kinds of the Gateway API. Its Gateways and routes are converted to Istio's.
 const (
-	KindKubernetesGateway Kind = "KubernetesGateway" // called Gateway there
+	KindKubernetesGateway Kind = "KubernetesGateway" // named Gateway in the Gateway API
 	KindHTTPRoute         Kind = "HTTPRoute"
 	KindGRPCRoute         Kind = "GRPCRoute"
 	KindTLSRoute          Kind = "TLSRoute"
 	KindTCPRoute          Kind = "TCPRoute"
 	KindReferenceGrant    Kind = "ReferenceGrant"
-	KindGatewayClass      Kind = "GatewayClass" // read for its status alone
+	KindGatewayClass      Kind = "GatewayClass" // read for its status only
 )
 
-// IsKubernetesRoute tells whether it is a kind of the Gateway API's routes.
+// IsKubernetesRoute reports whether k is a kind of route of the Gateway API.
 func (k Kind) IsKubernetesRoute() bool {
 	switch k {
 	case KindHTTPRoute, KindGRPCRoute, KindTLSRoute, KindTCPRoute:
@@ -29,92 +29,89 @@ func (k Kind) IsKubernetesRoute() bool {
 	return false
 }
 
-// Gateway has proxies of type router listen, and says who may be reached there. It counts for
-// routers of every namespace that its selector selects, as in Istio.
+// Gateway describes the listeners of routers, and which hosts they serve. As in Istio, it applies to routers of all
+// namespaces that its selector selects.
 type Gateway struct {
 	Meta
 	Selector map[string]string // of routers; empty: all
 	Servers  []GatewayServer
-	// OwnNamespace: it counts for routers of its namespace alone, as those of the Gateway API.
+	// OwnNamespace: it applies to routers of its namespace only, as Gateways of the Gateway API do.
 	OwnNamespace bool
 }
 
 // GatewayServer is one port, for some hosts.
 type GatewayServer struct {
-	Name  string // of its statistics; empty: none
+	Name  string // in statistics; empty: none
 	Port  GatewayPort
 	Bind  string         // an IP address; empty: any
-	Hosts []HostSelector // Namespace is of the VirtualServices that count; "*": any
-	// Namespaces selects, by their labels, namespaces whose routes count, too, for the first of Hosts; nil: none.
+	Hosts []HostSelector // Namespace is that of accepted VirtualServices; "*": any
+	// Namespaces selects further namespaces, by labels, whose routes are accepted for the first of Hosts; nil: none.
 	Namespaces *LabelSelector
 	TLS        *ServerTLS // nil: plain text
-	// Routes are the kinds that may be bound to it; nil: VirtualServices.
+	// Routes are the kinds of routes that may attach; nil: VirtualServices.
 	Routes []Kind
-	// HTTPSRedirect has requests in plain text redirected to https.
+	// HTTPSRedirect redirects plain HTTP requests to https.
 	HTTPSRedirect bool
 }
 
-// GatewayPort is a port as clients know it: routers listen on the target port that their Service
-// has for it.
+// GatewayPort is a port as clients know it. Routers listen on the target port of their Service.
 type GatewayPort struct {
 	Number   uint32
 	Name     string
 	Protocol Protocol
 }
 
-// ServerTLSMode says what becomes of TLS connections.
+// ServerTLSMode is how a server handles TLS connections.
 type ServerTLSMode string
 
-// The modes, by Istio's names.
+// The modes, with Istio's names.
 const (
-	ServerPassthrough     ServerTLSMode = "PASSTHROUGH"      // goes on as it is, by SNI
-	ServerAutoPassthrough ServerTLSMode = "AUTO_PASSTHROUGH" // likewise, to the cluster that SNI names
-	ServerSimple          ServerTLSMode = "SIMPLE"           // ends here
-	ServerMutual          ServerTLSMode = "MUTUAL"           // likewise; clients show a certificate
-	ServerOptionalMutual  ServerTLSMode = "OPTIONAL_MUTUAL"  // likewise, if they have one
-	ServerIstioMutual     ServerTLSMode = "ISTIO_MUTUAL"     // with the mesh's certificates
+	ServerPassthrough     ServerTLSMode = "PASSTHROUGH"      // forwarded unchanged, by SNI
+	ServerAutoPassthrough ServerTLSMode = "AUTO_PASSTHROUGH" // forwarded unchanged, to the cluster in SNI
+	ServerSimple          ServerTLSMode = "SIMPLE"           // terminated
+	ServerMutual          ServerTLSMode = "MUTUAL"           // terminated, with a client certificate
+	ServerOptionalMutual  ServerTLSMode = "OPTIONAL_MUTUAL"  // terminated, with an optional client certificate
+	ServerIstioMutual     ServerTLSMode = "ISTIO_MUTUAL"     // terminated, with the mesh's certificates
 )
 
-// ServerTLS is how a server treats TLS connections. Certificates are of Secrets, else of files of the
-// proxy.
+// ServerTLS describes TLS of a server. Certificates are in Secrets, else in files of the proxy.
 type ServerTLS struct {
 	Mode            ServerTLSMode
-	CredentialNames []string // those of other namespaces, as kubernetes://NAMESPACE/NAME, are for who is granted them
-	// CACredentialName is of a Secret or ConfigMap with the CAs of clients; empty: those of the first
-	// credential.
+	CredentialNames []string // those of other namespaces, as kubernetes://NAMESPACE/NAME, need a ReferenceGrant
+	// CACredentialName is a Secret or ConfigMap with CAs for client certificates; empty: those of the first credential.
 	CACredentialName string
 	Certificates     []CertificateFiles
 	CACertificates   string // a file
 	CRL              string // a file
 	SubjectAltNames  []string
-	SPKI, Hashes     []string // of the clients' certificates, as Envoy has them
+	SPKI, Hashes     []string // of client certificates, in Envoy's forms
 	MinVersion       string   // "TLSv1_2"; empty: Envoy's default
 	MaxVersion       string
 	CipherSuites     []string
 	ECDHCurves       []string // the mesh's default; empty: Envoy's
-	// InsecureSkipVerify takes any certificate of clients.
+	// InsecureSkipVerify accepts any client certificate.
 	InsecureSkipVerify bool
 }
 
 // CertificateFiles are a certificate and its key.
 type CertificateFiles struct{ Certificate, PrivateKey string }
 
-// EndsTLS tells whether connections are decrypted.
+// EndsTLS reports whether connections are decrypted.
 func (t *ServerTLS) EndsTLS() bool {
 	return t != nil && t.Mode != ServerPassthrough && t.Mode != ServerAutoPassthrough
 }
 
-// AsksClients tells whether clients are asked for certificates.
+// AsksClients reports whether clients are asked for certificates.
 func (t *ServerTLS) AsksClients() bool {
 	return t.Mode == ServerMutual || t.Mode == ServerOptionalMutual || t.Mode == ServerIstioMutual
 }
 
-// IsHTTP tells whether the server reads requests.
+// IsHTTP reports whether the server handles HTTP.
 func (s *GatewayServer) IsHTTP() bool {
 	return s.Port.Protocol.IsHTTP() || s.Port.Protocol == ProtocolHTTPS && s.TLS.EndsTLS()
 }
 
-// HostsFor are the hosts that VirtualServices of a namespace may have there.
+// HostsFor returns the hosts that VirtualServices of a namespace may have.
 func (s *GatewayServer) HostsFor(namespace string) []Host {
 	var out []Host
 	for _, h := range s.Hosts {
@@ -125,7 +122,7 @@ func (s *GatewayServer) HostsFor(namespace string) []Host {
 	return out
 }
 
-// FullName is how VirtualServices call it.
+// FullName returns the name that VirtualServices use.
 func (g *Gateway) FullName() string {
 	if g.Kind == KindKubernetesGateway {
 		return KubernetesGatewayName(g.Namespace, g.Name, "", 0)
@@ -133,8 +130,8 @@ func (g *Gateway) FullName() string {
 	return g.Namespace + "/" + g.Name
 }
 
-// KubernetesGatewayName is how routes call a Gateway of the Gateway API, or those of its listeners
-// that have a name, or a port; 0: any.
+// KubernetesGatewayName returns the name that routes use for a Gateway of the Gateway API, or for its listeners with a
+// name or a port; 0: any.
 func KubernetesGatewayName(namespace, name, listener string, port uint32) string {
 	out := "kubernetes/" + namespace + "/" + name
 	if listener != "" {
@@ -146,7 +143,7 @@ func KubernetesGatewayName(namespace, name, listener string, port uint32) string
 	return out
 }
 
-// Takes tells whether objects of a kind may be bound to it.
+// Takes reports whether routes of a kind may attach.
 func (s *GatewayServer) Takes(kind Kind) bool {
 	if s.Routes == nil {
 		return kind == KindVirtualService
@@ -154,7 +151,7 @@ func (s *GatewayServer) Takes(kind Kind) bool {
 	return slices.Contains(s.Routes, kind)
 }
 
-// ServerNames are the names by which routes are bound to a server.
+// ServerNames returns the names by which routes attach to a server.
 func (g *Gateway) ServerNames(s *GatewayServer) []string {
 	if g.Kind == KindKubernetesGateway {
 		return []string{
@@ -165,7 +162,7 @@ func (g *Gateway) ServerNames(s *GatewayServer) []string {
 	return []string{g.FullName()}
 }
 
-// RouteName is its part of the names of route configurations: Istio's.
+// RouteName returns the Gateway's part in names of route configurations, as in Istio.
 func (g *Gateway) RouteName() string {
 	if g.Kind == KindKubernetesGateway {
 		return g.Name + "-istio-autogenerated-k8s-gateway"
@@ -176,10 +173,10 @@ func (g *Gateway) RouteName() string {
 // SelectorLabels implements Selecting.
 func (g *Gateway) SelectorLabels() map[string]string { return g.Selector }
 
-// ShapesOutbound implements Selecting. Routers are told apart by all of their labels.
+// ShapesOutbound implements Selecting. All labels of routers distinguish them.
 func (g *Gateway) ShapesOutbound() bool { return false }
 
-// CACredential is the name of the Secret with the CAs of clients; empty: there is none.
+// CACredential returns the name of the Secret with CAs for client certificates; empty: none.
 func (t *ServerTLS) CACredential() string {
 	switch {
 	case t.Mode != ServerMutual && t.Mode != ServerOptionalMutual || t.InsecureSkipVerify:
@@ -192,8 +189,8 @@ func (t *ServerTLS) CACredential() string {
 	return ""
 }
 
-// Credentials are the Secrets that a proxy of a namespace needs for a server: with each that has
-// CAs the one that takes precedence where it exists.
+// Credentials returns the Secrets that a proxy of a namespace needs for a server. With each Secret that has CAs it
+// returns the one that takes precedence if it exists.
 func (t *ServerTLS) Credentials(namespace string) []NeededSecret {
 	if t == nil {
 		return nil
@@ -218,7 +215,7 @@ func (t *ServerTLS) Credentials(namespace string) []NeededSecret {
 	return out
 }
 
-// Credentials are the Secrets that routers of a namespace need.
+// Credentials returns the Secrets that routers of a namespace need.
 func (g *Gateway) Credentials(namespace string) []NeededSecret {
 	var out []NeededSecret
 	for i := range g.Servers {
@@ -227,7 +224,7 @@ func (g *Gateway) Credentials(namespace string) []NeededSecret {
 	return out
 }
 
-// CAResource is how SDS calls the CAs of clients.
+// CAResource returns the SDS name of the CAs for client certificates.
 func (t *ServerTLS) CAResource() string {
 	ca := t.CACredential()
 	if !IsConfigMap(ca) {
@@ -236,8 +233,8 @@ func (t *ServerTLS) CAResource() string {
 	return CredentialURL(ca) + SuffixCA
 }
 
-// Conflict tells why two servers cannot share a port and an address; "": they can. Requests in
-// plain text can with such, and TLS with TLS for other hosts.
+// Conflict returns why two servers cannot share a port and an address; "": they can. Plain HTTP servers can share them,
+// and TLS servers for different hosts.
 func (s *GatewayServer) Conflict(o *GatewayServer) string {
 	switch {
 	case (s.TLS == nil) != (o.TLS == nil):
@@ -257,8 +254,7 @@ func (s *GatewayServer) Conflict(o *GatewayServer) string {
 	return ""
 }
 
-// CommonHosts are the hosts that two lists have in common: of each pair that overlaps the
-// narrower one.
+// CommonHosts returns the hosts that two lists have in common: the narrower one of each overlapping pair.
 func CommonHosts(a, b []Host) []Host {
 	var out []Host
 	for _, x := range a {
@@ -286,10 +282,10 @@ func containsHost(list []Host, h Host) bool {
 	return false
 }
 
-// PortText is the port's number.
+// PortText returns the port's number.
 func (s *GatewayServer) PortText() string { return strconv.FormatUint(uint64(s.Port.Number), 10) }
 
-// AllHosts are the server's hosts, for whichever namespace; each may be there more than once.
+// AllHosts returns the server's hosts without their namespaces. It may contain duplicates.
 func (s *GatewayServer) AllHosts() []Host {
 	out := make([]Host, 0, len(s.Hosts))
 	for _, h := range s.Hosts {
@@ -298,7 +294,7 @@ func (s *GatewayServer) AllHosts() []Host {
 	return out
 }
 
-// Admit is the server with the routes of some namespaces, too.
+// Admit returns the server with the routes of further namespaces.
 func (s *GatewayServer) Admit(namespaces []string) *GatewayServer {
 	out := *s
 	out.Hosts = slices.Clone(s.Hosts)
@@ -308,8 +304,8 @@ func (s *GatewayServer) Admit(namespaces []string) *GatewayServer {
 	return &out
 }
 
-// NeedsGrant is the Secret that a server names by a credential, where it is of another namespace, so that a
-// ReferenceGrant there has to let Gateways refer to it; false: it is not. Istio's Gateways cannot have such.
+// NeedsGrant returns the Secret of a credential if it is in another namespace, where a ReferenceGrant must allow the
+// reference; else false. Istio's Gateways have no such credentials.
 func (g *Gateway) NeedsGrant(credential string) (Key, bool) {
 	c, ok := ParseCredential(credential)
 	if !ok || g.Kind != KindKubernetesGateway || c.Kind != KindSecret || c.Namespace == "" || c.Namespace == g.Namespace {
@@ -318,7 +314,7 @@ func (g *Gateway) NeedsGrant(credential string) (Key, bool) {
 	return c.Key(), true
 }
 
-// GrantsNeeded are the Secrets of other namespaces that a Gateway's servers name.
+// GrantsNeeded returns the Secrets of other namespaces that a Gateway's servers refer to.
 func (g *Gateway) GrantsNeeded() []Key {
 	var out []Key
 	for i := range g.Servers {
@@ -333,12 +329,12 @@ func (g *Gateway) GrantsNeeded() []Key {
 	return out
 }
 
-// GrantFrom is how ReferenceGrants call it.
+// GrantFrom returns how ReferenceGrants refer to the Gateway.
 func (g *Gateway) GrantFrom() GrantFrom {
 	return GrantFrom{Kind: "Gateway", Namespace: g.Namespace}
 }
 
-// ReferenceGrant lets objects of other namespaces refer to some of its own.
+// ReferenceGrant allows objects of other namespaces to refer to objects of its own.
 type ReferenceGrant struct {
 	Meta
 	From []GrantFrom
@@ -351,7 +347,7 @@ type GrantFrom struct{ Kind, Namespace string }
 // GrantTo are the objects of a kind; an empty name: all.
 type GrantTo struct{ Kind, Name string }
 
-// Allows tells whether an object of a kind and namespace may refer to one of the grant's.
+// Allows reports whether an object of a kind and namespace may refer to an object in the grant's namespace.
 func (g *ReferenceGrant) Allows(from GrantFrom, to GrantTo) bool {
 	return containsGrant(g.From, from) && (containsGrant(g.To, to) || containsGrant(g.To, GrantTo{Kind: to.Kind}))
 }
@@ -374,15 +370,15 @@ func (g *ReferenceGrant) ShapesOutbound() bool { return false }
 // KindBackendTLSPolicy is a kind of the Gateway API.
 const KindBackendTLSPolicy Kind = "BackendTLSPolicy"
 
-// BackendTLSPolicy has all who call Services speak TLS to them, and says whose certificates they take.
+// BackendTLSPolicy makes clients of Services use TLS, and determines the certificates that they accept.
 type BackendTLSPolicy struct {
 	Meta
 	Targets []BackendTarget
-	// CAs are ConfigMaps, of which the first that can be used counts: where none can, no connection is made.
+	// CAs are ConfigMaps. The first valid one applies; without a valid one there is no connection.
 	CAs    []Key
-	System bool // the CAs of the proxy's system count in place of these
+	System bool // the CAs of the proxy's system apply instead
 	SNI    string
-	// SubjectAltNames are taken in place of SNI; empty: SNI is.
+	// SubjectAltNames are accepted instead of SNI; empty: SNI is.
 	SubjectAltNames []string
 }
 
@@ -392,8 +388,8 @@ type BackendTarget struct {
 	Port string // empty: the ports that no other policy names
 }
 
-// BackendTLSFor is the policy that counts for a port of a Service: of those that name it the first, else of those
-// for the whole Service. list has the oldest first.
+// BackendTLSFor returns the policy of a Service's port: the first that names the port, else the first for the whole
+// Service. list is sorted by age, oldest first.
 func BackendTLSFor(list []*BackendTLSPolicy, svc *Service, port string) *BackendTLSPolicy {
 	for _, t := range []BackendTarget{{svc.Hostname, port}, {svc.Hostname, ""}} {
 		for _, p := range list {
@@ -405,7 +401,7 @@ func BackendTLSFor(list []*BackendTLSPolicy, svc *Service, port string) *Backend
 	return nil
 }
 
-// ClientTLS is how who calls secures connections; usable tells whether a ConfigMap has CAs.
+// ClientTLS returns the TLS settings of clients. usable reports whether a ConfigMap has CAs.
 func (p *BackendTLSPolicy) ClientTLS(usable func(Key) bool) *ClientTLS {
 	out := &ClientTLS{Mode: TLSSimple, SNI: p.SNI, SubjectAltNames: p.SubjectAltNames}
 	if len(out.SubjectAltNames) == 0 {
@@ -421,7 +417,7 @@ func (p *BackendTLSPolicy) ClientTLS(usable func(Key) bool) *ClientTLS {
 	return out
 }
 
-// Credentials are the ConfigMaps that have CAs for it.
+// Credentials returns the ConfigMaps with its CAs.
 func (p *BackendTLSPolicy) Credentials() []NeededSecret {
 	var out []NeededSecret
 	for _, k := range p.CAs {

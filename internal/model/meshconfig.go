@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// MeshConfig is what a cluster says of its mesh: differences from what the control plane
-// was started with. nil and empty: nothing is said.
+// MeshConfig is a cluster's mesh configuration: its differences from the settings that the control plane was started
+// with. nil and empty fields are unset.
 type MeshConfig struct {
 	Meta
 	Outbound       *OutboundMode
@@ -19,7 +19,7 @@ type MeshConfig struct {
 	DefaultRetry   *Retry
 	Telemetry      *MeshTelemetry
 	TrustDomain    *string
-	// TrustDomainAliases are believed beside the trust domain.
+	// TrustDomainAliases are accepted in addition to the trust domain.
 	TrustDomainAliases []string
 	AutoMTLS           *bool
 	OnlyTLS13          *bool
@@ -34,18 +34,18 @@ type MeshConfig struct {
 	Keepalive          *TCPKeepalive
 	DNSRefresh         *time.Duration
 	DetectionTimeout   *time.Duration
-	// Authorizers are asked by policies of action AuthorizeCustom, by name.
+	// Authorizers decide for policies of action AuthorizeCustom, by name.
 	Authorizers map[string]*ExternalAuthorizer
-	// ExportTo are the defaults of objects that say nothing, by their kind, as written.
-	// Service counts for ServiceEntries too.
+	// ExportTo are the defaults of objects without exportTo, by kind, as written. Service also applies to
+	// ServiceEntries.
 	ExportTo map[Kind][]string
-	// ProxyDefaults is its defaultConfig, as JSON: what ProxyConfigs are laid over.
+	// ProxyDefaults is defaultConfig, as JSON: the base of ProxyConfigs.
 	ProxyDefaults string
-	// Discovery selects the namespaces that belong to the mesh, any of them; empty: all.
+	// Discovery selects the namespaces of the mesh. One matching selector is enough; empty: all namespaces.
 	Discovery []LabelSelector
 }
 
-// Over lays the differences over a mesh, which stays as it is. A nil MeshConfig has none.
+// Over returns base with the differences applied. base is unchanged. A nil MeshConfig has none.
 func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	if c == nil {
 		return base
@@ -87,7 +87,7 @@ func set[T any](to, from *T) {
 	}
 }
 
-// given is nil where there is nothing to point to.
+// given returns nil for a nil pointer.
 func given[T any](p *T) **T {
 	if p == nil {
 		return nil
@@ -95,7 +95,7 @@ func given[T any](p *T) **T {
 	return &p
 }
 
-// LabelSelector selects by labels, as in Kubernetes: all parts must hold.
+// LabelSelector selects by labels, as in Kubernetes: all parts must match.
 type LabelSelector struct {
 	Labels      map[string]string
 	Expressions []LabelExpression
@@ -111,7 +111,7 @@ type LabelExpression struct {
 // LabelOperator is how a label is compared.
 type LabelOperator string
 
-// The operators. LabelNotIn and LabelDoesNotExist hold where the label is not there.
+// The operators. LabelNotIn and LabelDoesNotExist match if the label is missing.
 const (
 	LabelIn           LabelOperator = "In"
 	LabelNotIn        LabelOperator = "NotIn"
@@ -119,7 +119,7 @@ const (
 	LabelDoesNotExist LabelOperator = "DoesNotExist"
 )
 
-// Matches tells whether labels are selected. A selector without parts selects everything.
+// Matches reports whether labels are selected. A selector without parts selects everything.
 func (s *LabelSelector) Matches(labels map[string]string) bool {
 	if !SelectorMatches(s.Labels, labels) {
 		return false
@@ -148,74 +148,74 @@ func (e *LabelExpression) matches(labels map[string]string) bool {
 // Mesh is the mesh-wide configuration: the part of Istio's MeshConfig that is honoured.
 type Mesh struct {
 	Domain         string // of the cluster: "cluster.local"
-	RootNamespace  string // its Sidecar and DestinationRules are defaults for all
+	RootNamespace  string // its Sidecar and DestinationRules are defaults for all namespaces
 	Outbound       OutboundMode
 	ConnectTimeout time.Duration
 	AccessLogFile  string // empty: none
 	Telemetry      MeshTelemetry
 	DefaultRetry   Retry
-	InboundRetry   Retry  // of sidecars' calls of their own application; not of gRPC
-	InboundPort    uint32 // where connections to workloads are redirected to; Istio's is 15006
-	// LocalInbound: applications are called at the loopback address, not where the connection was going.
+	InboundRetry   Retry  // of sidecars' calls to their application; not of gRPC
+	InboundPort    uint32 // target of redirected inbound connections; Istio's is 15006
+	// LocalInbound: Envoy calls applications at the loopback address instead of the original destination.
 	LocalInbound bool
-	OutboundPort uint32 // likewise those that they make; Istio's is 15001
+	OutboundPort uint32 // target of redirected outbound connections; Istio's is 15001
 
 	TrustDomain        string   // of the mesh's identities
-	TrustDomainAliases []string // that are believed, too
-	AutoMTLS           bool     // callers speak mutual TLS to whoever has a sidecar
-	// OnlyTLS13: workloads take the mesh's mutual TLS of no older version; else of 1.2, too.
+	TrustDomainAliases []string // accepted in addition
+	AutoMTLS           bool     // callers use mutual TLS to workloads with sidecars
+	// OnlyTLS13: workloads accept the mesh's mutual TLS only in version 1.3; else also in 1.2.
 	OnlyTLS13 bool
-	// CipherSuites are those that workloads take the mesh's mutual TLS 1.2 with; empty: Envoy's default.
-	// TLS 1.3 has its own.
+	// CipherSuites are accepted for the mesh's mutual TLS 1.2; empty: Envoy's default. TLS 1.3 has its own.
 	CipherSuites []string
 	TLSDefaults  *TLSDefaults // nil: Envoy's
-	// MeshHTTP2: whether sidecars speak HTTP/2 to sidecars, whatever their applications speak. By default they
-	// do, but where limits are set that are about connections of HTTP/1.1.
+	// MeshHTTP2 determines whether sidecars use HTTP/2 between each other for any protocol of their applications. By
+	// default they do, unless there are limits on connections of HTTP/1.1.
 	MeshHTTP2 H2Upgrade
 
 	Authorizers map[string]*ExternalAuthorizer // by name
 
 	Paths PathNormalization // of all requests; empty: PathsBase
 
-	Topology Topology // of gateways that say nothing of their own
+	Topology Topology // of gateways without their own
 
-	Headers ProxyHeaders // of proxies that say nothing of their own
+	Headers ProxyHeaders // of proxies without their own
 
-	// Baseline is what holds of calls where a DestinationRule says nothing: connection pool and outlier detection alone.
+	// Baseline applies to calls where a DestinationRule sets nothing. It has only a connection pool and outlier
+	// detection.
 	Baseline TrafficPolicy
 
-	Keepalive *TCPKeepalive // of connections to upstreams; a DestinationRule's fields go before
-	// DNSRefresh is how often names are resolved where the answer has no time to live; 0: Istio's default.
+	Keepalive *TCPKeepalive // of connections to upstreams; a DestinationRule's fields override it
+	// DNSRefresh is the interval of name resolution for answers without a time to live; 0: Istio's default.
 	DNSRefresh time.Duration
-	// DetectionTimeout bounds how long a client may keep silent before its connection is taken for a protocol in
-	// which the server speaks first; nil: the default, 0: for ever.
+	// DetectionTimeout bounds the wait for a client's first bytes. After it the server is assumed to speak first. nil:
+	// the default; 0: no bound.
 	DetectionTimeout *time.Duration
 
 	AutoAddresses AutoAddresses // of ServiceEntries without addresses
 
-	// Locality is for services of which neither a DestinationRule nor the service says anything. nil: failover to
-	// near endpoints where outlier detection is on.
+	// Locality applies to services without a setting in a DestinationRule or the service. nil: failover by locality if
+	// outlier detection is on.
 	Locality *LocalityLB
 }
 
-// PathNormalization is what sidecars and gateways make of the path of a request before routes and
-// policies look at it. What comes of it goes on to the application.
+// PathNormalization is how sidecars and gateways normalize the path of a request before routes and policies use it. The
+// application gets the normalized path.
 type PathNormalization string
 
-// Istio's: each does what the one before does, too.
+// Istio's values. Each includes the one before.
 const (
 	PathsAsTheyAre   PathNormalization = "NONE"
 	PathsBase        PathNormalization = "BASE" // RFC 3986: "/a/../b" is "/b"
 	PathsMerged      PathNormalization = "MERGE_SLASHES"
-	PathsDecodeSlash PathNormalization = "DECODE_AND_MERGE_SLASHES" // %2F and %5C are slashes, first of all
+	PathsDecodeSlash PathNormalization = "DECODE_AND_MERGE_SLASHES" // decodes %2F and %5C to slashes first
 )
 
-// TrustDomains are all whose identities are believed, the mesh's own first.
+// TrustDomains returns all accepted trust domains, the mesh's own first.
 func (m *Mesh) TrustDomains() []string {
 	return append([]string{m.TrustDomain}, m.TrustDomainAliases...)
 }
 
-// DefaultMesh is Istio's default where Istio has one.
+// DefaultMesh returns Istio's defaults.
 func DefaultMesh() *Mesh {
 	return &Mesh{
 		Domain:         "cluster.local",
@@ -224,7 +224,7 @@ func DefaultMesh() *Mesh {
 		ConnectTimeout: 10 * time.Second,
 		DefaultRetry: Retry{
 			Attempts: 2,
-			// Without codes the last word counts for those of a request's x-envoy-retriable-status-codes.
+			// Without codes, the last entry applies to those in a request's x-envoy-retriable-status-codes.
 			RetryOn: "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes",
 		},
 		InboundRetry: Retry{Attempts: 2, RetryOn: "reset-before-request"},
@@ -238,10 +238,10 @@ func DefaultMesh() *Mesh {
 	}
 }
 
-// ProviderKind is what a provider of telemetry is.
+// ProviderKind is a kind of telemetry provider.
 type ProviderKind string
 
-// The kinds, as MeshConfig's fields are called.
+// The kinds, named as fields of MeshConfig.
 const (
 	ProviderPrometheus    ProviderKind = "prometheus"
 	ProviderFileLog       ProviderKind = "envoyFileAccessLog"
@@ -254,23 +254,23 @@ const (
 	ProviderSkyWalking    ProviderKind = "skywalking"
 )
 
-// IsLog tells whether access logs can go to the provider.
+// IsLog reports whether the provider accepts access logs.
 func (k ProviderKind) IsLog() bool {
 	return k == ProviderFileLog || k == ProviderOTelLog || k == ProviderHTTPLog || k == ProviderTCPLog
 }
 
-// IsTracing tells whether spans can go to the provider.
+// IsTracing reports whether the provider accepts spans.
 func (k ProviderKind) IsTracing() bool {
 	return k == ProviderZipkin || k == ProviderOpenTelemetry || k == ProviderDatadog || k == ProviderSkyWalking
 }
 
-// Provider is where telemetry goes: one of MeshConfig's extensionProviders.
+// Provider is a destination of telemetry: one of MeshConfig's extensionProviders.
 type Provider struct {
 	Name string
 	Kind ProviderKind
 
 	// Of those that are services.
-	Namespace string // of the service; empty: not said
+	Namespace string // of the service; empty: not set
 	Host      Host
 	Port      uint32
 
@@ -286,41 +286,40 @@ type Provider struct {
 	MaxTagLength uint32        // of the path's tag; 0: Envoy's default
 	Path         string        // of the collector, over HTTP; empty for OpenTelemetry: gRPC
 	Timeout      time.Duration // 0: Envoy's default
-	Headers      []HeaderValue // that the collector gets, with Envoy's command operators
+	Headers      []HeaderValue // of requests to the collector, with Envoy's command operators
 	ShortIDs     bool          // zipkin's 64-bit ids
-	W3C          bool          // zipkin tells the trace as W3C, too
-	Environment  bool          // OpenTelemetry's resource has what the environment says
-	Token        string        // that SkyWalking's collector asks for
+	W3C          bool          // also propagates zipkin's trace as W3C
+	Environment  bool          // OpenTelemetry's resource has attributes of the environment
+	Token        string        // for SkyWalking's collector
 }
 
-// LogFormat is how lines of an access log look. Empty: Istio's text.
+// LogFormat is the format of access log lines. Empty: Istio's text.
 type LogFormat struct {
 	Path string // of the file
 	Text string
-	// JSON is an object with a format for each field; the text is the body then, where
-	// there are both.
+	// JSON is an object with a format for each field. If there is a text too, it is the body.
 	JSON      string
 	OmitEmpty bool
 }
 
-// MeshTelemetry is what the mesh tells of calls where no Telemetry says otherwise.
+// MeshTelemetry is the telemetry of calls without a Telemetry.
 type MeshTelemetry struct {
 	Providers []Provider
 	// Names of the default providers.
 	Metrics, Logging, Tracing []string
 	// AccessLog is the format of the mesh's AccessLogFile.
 	AccessLog LogFormat
-	// Collector is where spans go if nobody names a provider; nil: nowhere.
+	// Collector gets spans if no provider is named; nil: none.
 	Collector    *Provider
 	Sampling     float64 // percent
 	Tags         map[string]TraceTag
 	MaxTagLength uint32
 	NoIstioTags  bool // spans have none of Istio's tags
-	// PrometheusMerge: injected sidecars offer the application's metrics with their own.
+	// PrometheusMerge: injected sidecars merge the application's metrics with their own.
 	PrometheusMerge bool
 }
 
-// DefaultMeshTelemetry is Istio's: metrics for Prometheus, and nothing else.
+// DefaultMeshTelemetry returns Istio's default: metrics for Prometheus only.
 func DefaultMeshTelemetry() MeshTelemetry {
 	return MeshTelemetry{
 		Providers: []Provider{
@@ -331,7 +330,7 @@ func DefaultMeshTelemetry() MeshTelemetry {
 	}
 }
 
-// Provider finds a provider by its name, whose case does not count; nil: there is none.
+// Provider returns a provider by its case-insensitive name; nil: none.
 func (m *MeshTelemetry) Provider(name string) *Provider {
 	for i := range m.Providers {
 		if strings.EqualFold(m.Providers[i].Name, name) {
@@ -341,55 +340,53 @@ func (m *MeshTelemetry) Provider(name string) *Provider {
 	return nil
 }
 
-// ExternalAuthorizer is a service that decides about calls: a provider of MeshConfig that is
-// of kind envoyExtAuthzHttp or envoyExtAuthzGrpc. Policies of action AuthorizeCustom name it.
+// ExternalAuthorizer is a service that decides about calls: a provider of kind envoyExtAuthzHttp or envoyExtAuthzGrpc.
+// Policies of action AuthorizeCustom name it.
 type ExternalAuthorizer struct {
 	Name      string
-	Namespace string // of the service; empty: not said
+	Namespace string // of the service; empty: not set
 	Host      Host
 	Port      uint32
 	Timeout   time.Duration
-	// FailOpen lets calls pass that the service gives no answer to; else they are answered
-	// with StatusOnError (0: 403).
+	// FailOpen lets calls pass without an answer of the service; else they get StatusOnError (0: 403).
 	FailOpen      bool
 	StatusOnError uint32
-	// ClearRouteCache: routes are chosen again after the headers that it has changed.
+	// ClearRouteCache: the route is selected again after the service has changed headers.
 	ClearRouteCache bool
 	Body            *AuthorizerBody // nil: the body is not sent
 	HTTP            *HTTPAuthorizer // nil: it speaks gRPC
 }
 
-// AuthorizerBody is how much of a request's body an authorizer gets.
+// AuthorizerBody is how much of a request's body the service gets.
 type AuthorizerBody struct {
 	MaxBytes uint32
-	Partial  bool // longer ones are cut; else they are refused
+	Partial  bool // longer bodies are cut; else they are refused
 	AsBytes  bool // not as UTF-8 text
 }
 
-// HTTPAuthorizer is how an authorizer is asked over HTTP. Headers are exact names, "prefix*"
-// or "*suffix".
+// HTTPAuthorizer describes calls of a service over HTTP. Headers are exact names, "prefix*" or "*suffix".
 type HTTPAuthorizer struct {
 	PathPrefix string
-	// Sent are the headers of the request that it gets, Added those that are put in.
+	// Sent are headers of the request that the service gets, Added further headers.
 	Sent  []string
 	Added map[string]string
-	// ToUpstream are the headers of its consent that the workload gets; ToClientOnAllow and
-	// ToClientOnDeny those that the client gets, with the consent and with its refusal.
+	// ToUpstream are headers of the service's answer that the workload gets. ToClientOnAllow and ToClientOnDeny are
+	// those that the client gets.
 	ToUpstream      []string
 	ToClientOnAllow []string
 	ToClientOnDeny  []string
 }
 
-// TLSDefaults are for TLS that is not the mesh's own: that which gateways and sidecars end as a Gateway or a
-// Sidecar says, and that of calls as a DestinationRule says. Empty: Envoy's defaults.
+// TLSDefaults apply to TLS outside of the mesh: servers of Gateways and Sidecars, and calls with TLS of a
+// DestinationRule. Empty: Envoy's defaults.
 type TLSDefaults struct {
-	MinVersion   string   // "TLSv1_2"; as in Istio of what is ended alone
+	MinVersion   string   // "TLSv1_2"; as in Istio, of servers only
 	CipherSuites []string // of TLS 1.2 and older
 	ECDHCurves   []string
 }
 
-// Under is a server's TLS with the defaults for what it says nothing of. The server's newest version goes before
-// the oldest of the defaults. d may be nil; t stays as it is.
+// Under returns a server's TLS with the defaults for unset fields. The server's newest version limits the default
+// oldest one. d may be nil; t is unchanged.
 func (d *TLSDefaults) Under(t *ServerTLS) *ServerTLS {
 	if d == nil {
 		return t
@@ -398,7 +395,7 @@ func (d *TLSDefaults) Under(t *ServerTLS) *ServerTLS {
 	if out.MinVersion == "" {
 		out.MinVersion = d.MinVersion
 		if out.MaxVersion != "" {
-			out.MinVersion = min(out.MinVersion, out.MaxVersion) // their names ascend
+			out.MinVersion = min(out.MinVersion, out.MaxVersion) // the names are in ascending order
 		}
 	}
 	if len(out.CipherSuites) == 0 {
