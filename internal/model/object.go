@@ -30,7 +30,7 @@ const (
 	KindEndpointSlice      Kind = "EndpointSlice"
 	KindPod                Kind = "Pod"
 	KindNode               Kind = "Node"
-	KindMeshConfig         Kind = "ConfigMap" // the one that has the mesh's configuration
+	KindMeshConfig         Kind = "ConfigMap" // the ConfigMap with the mesh's configuration
 	KindServiceEntry       Kind = "ServiceEntry"
 	KindWorkloadEntry      Kind = "WorkloadEntry"
 	KindVirtualService     Kind = "VirtualService"
@@ -38,10 +38,10 @@ const (
 	KindSidecar            Kind = "Sidecar"
 	KindPeerAuthentication Kind = "PeerAuthentication"
 	KindTelemetry          Kind = "Telemetry"
-	KindDrainNotice        Kind = "Departure" // see Departure
+	KindDrainNotice        Kind = "Departure" // see DrainNotice
 )
 
-// Kinds lists every kind in a fixed order: the order of pages and of reports.
+// Kinds lists every kind in the order of pages and reports.
 var Kinds = []Kind{
 	KindNamespace, KindService, KindEndpointSlice, KindPod, KindNode, KindMeshConfig, KindServiceEntry,
 	KindWorkloadEntry, KindVirtualService, KindDestinationRule, KindSidecar, KindTelemetry, KindDrainNotice,
@@ -58,7 +58,7 @@ type Key struct {
 	Name      string `json:"name"`
 }
 
-// String is "Kind/namespace/name", as in logs and error messages.
+// String returns "Kind/namespace/name", as in logs and error messages.
 func (k Key) String() string {
 	if k.Namespace == "" {
 		return fmt.Sprintf("%s/%s", k.Kind, k.Name)
@@ -75,26 +75,26 @@ func (k Key) Compare(o Key) int {
 	)
 }
 
-// Meta is what all source objects have.
+// Meta is the metadata of all source objects.
 type Meta struct {
 	Key
 	Labels          map[string]string
 	Annotations     map[string]string
 	ResourceVersion string    // opaque; a content hash for files
 	Created         time.Time // older objects win conflicts; zero for files
-	Origin          string    // where a person finds it: "file.yaml:12" or "kubernetes"
+	Origin          string    // where the object is: "file.yaml:12" or "kubernetes"
 }
 
-// configNames are the kinds that the metadata of resources names, as Istio's "istio.config" calls them.
+// configNames are the names of kinds in the metadata of resources, as in Istio's "istio.config".
 var configNames = map[Kind]string{
 	KindVirtualService: "virtual-service", KindHTTPRoute: "http-route", KindGRPCRoute: "grpc-route", KindDestinationRule: "destination-rule",
 	KindTLSRoute: "tls-route", KindTCPRoute: "tcp-route", KindBackendTLSPolicy: "backend-tls-policy",
 }
 
-// ConfigName is how metadata of resources calls the kind; empty: it has none.
+// ConfigName returns the kind's name in the metadata of resources; empty: none.
 func (k Kind) ConfigName() string { return configNames[k] }
 
-// KindOfConfig is the kind that metadata of resources calls by a name; empty: there is none.
+// KindOfConfig returns the kind with a name in the metadata of resources; empty: none.
 func KindOfConfig(name string) Kind {
 	for k, n := range configNames {
 		if n == name {
@@ -106,39 +106,38 @@ func KindOfConfig(name string) Kind {
 
 // Object is a source object. The set of implementations is closed: one for each Kind.
 type Object interface {
-	// Metadata is never nil.
+	// Metadata never returns nil.
 	Metadata() *Meta
 }
 
 // Metadata implements Object for every type that embeds Meta.
 func (m *Meta) Metadata() *Meta { return m }
 
-// CompareAge puts the object first that wins where two claim the same thing: the earlier
-// created one, then the smaller key.
+// CompareAge puts first the object that wins a conflict: the one created earlier, then the smaller key.
 func CompareAge(a, b Object) int {
 	ma, mb := a.Metadata(), b.Metadata()
 	return cmp.Or(ma.Created.Compare(mb.Created), ma.Key.Compare(mb.Key))
 }
 
-// Older tells whether a wins over b; see CompareAge.
+// Older reports whether a wins over b; see CompareAge.
 func Older(a, b Object) bool { return CompareAge(a, b) < 0 }
 
 // Namespace is a Kubernetes namespace.
 type Namespace struct {
 	Meta
-	Distribution Distribution // of its services that say nothing
+	Distribution Distribution // of services without one
 }
 
 // LabelNamespace is the label that every namespace has, with its name.
 const LabelNamespace = "kubernetes.io/metadata.name"
 
-// ImpliedLabels are those of a namespace that has no object of its own.
+// ImpliedLabels returns the labels of a namespace without an object.
 func ImpliedLabels(namespace string) map[string]string {
 	return map[string]string{LabelNamespace: namespace}
 }
 
-// Revision numbers the batches of changes that went into the store. It only grows
-// while a control plane lives; two control planes' revisions cannot be compared.
+// Revision numbers the batches of changes in the store. It only grows while a control plane runs. Revisions of
+// different control planes cannot be compared.
 type Revision uint64
 
 // Origins is the set of objects that a piece of configuration was made from. It is immutable, and
@@ -151,7 +150,7 @@ type Origins struct {
 	keys []Key // in the order of Key.Compare, each once
 }
 
-// OriginsOf makes a set of keys, in any order. It keeps no reference to the list.
+// OriginsOf returns a set of keys, in any order. It does not retain the list.
 func OriginsOf(keys ...Key) *Origins {
 	switch len(keys) {
 	case 0:
@@ -162,7 +161,7 @@ func OriginsOf(keys ...Key) *Origins {
 	return originSets.intern(sortedKeys(keys))
 }
 
-// sortedKeys is keys itself where they are in order, each once.
+// sortedKeys returns keys sorted, without duplicates. It returns keys itself if possible.
 func sortedKeys(keys []Key) []Key {
 	for i := 1; i < len(keys); i++ {
 		if keys[i-1].Compare(keys[i]) >= 0 {
@@ -174,7 +173,7 @@ func sortedKeys(keys []Key) []Key {
 	return keys
 }
 
-// Keys are the members in the order of Key.Compare. Callers must not change the list.
+// Keys returns the members in the order of Key.Compare. Callers must not change the list.
 func (o *Origins) Keys() []Key {
 	if o == nil {
 		return nil
@@ -188,10 +187,10 @@ func (o *Origins) Has(k Key) bool {
 	return found
 }
 
-// Len is the number of members.
+// Len returns the number of members.
 func (o *Origins) Len() int { return len(o.Keys()) }
 
-// Union is the set of the members of both.
+// Union returns the members of both sets.
 func (o *Origins) Union(p *Origins) *Origins {
 	switch {
 	case o == p || p == nil:
@@ -202,7 +201,7 @@ func (o *Origins) Union(p *Origins) *Origins {
 	return OriginsOf(slices.Concat(o.keys, p.keys)...)
 }
 
-// Intersect is the set of the members that both have.
+// Intersect returns the common members of both sets.
 func (o *Origins) Intersect(p *Origins) *Origins {
 	if o == p {
 		return o
@@ -213,19 +212,18 @@ func (o *Origins) Intersect(p *Origins) *Origins {
 // Equal reports whether two sets have the same members.
 func (o *Origins) Equal(p *Origins) bool { return o == p || slices.Equal(o.Keys(), p.Keys()) }
 
-// originSets are the sets in use. It holds them weakly, as package unique does.
+// originSets are the sets in use, held weakly, as in package unique.
 var originSets = &originInterner{known: map[uint64]weak.Pointer[Origins]{}}
 
 type originInterner struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	known map[uint64]weak.Pointer[Origins]
 	puts  int // since the last sweep
 }
 
 var originSeed = maphash.MakeSeed()
 
-// intern gives the one set of keys that are in order. Two sets of one hash, which do not happen,
-// would only not be shared.
+// intern returns the shared set of sorted keys. Different sets with equal hashes, which are improbable, are not shared.
 func (in *originInterner) intern(keys []Key) *Origins {
 	var h maphash.Hash
 	h.SetSeed(originSeed)
@@ -246,7 +244,7 @@ func (in *originInterner) intern(keys []Key) *Origins {
 	return o
 }
 
-// sweep drops the sets that nothing uses any more.
+// sweep removes the sets that are not used any more.
 func (in *originInterner) sweep() {
 	in.puts = 0
 	for sum, p := range in.known {
@@ -256,14 +254,14 @@ func (in *originInterner) sweep() {
 	}
 }
 
-// OriginList collects origins in the order in which they are read. The zero value is empty.
+// OriginList collects origins in the order of reading. The zero value is empty.
 type OriginList struct {
 	keys  []Key
-	floor int // the last mark: what was added before may have to be added again
+	floor int // the last mark; origins before it may have to be added again
 }
 
-// recentOrigins is how many members Add looks through for one that is there already. A unit reads
-// one object many times in a row; a member that is there twice costs no more than its place.
+// recentOrigins is how many members Add compares with. A unit reads one object many times in a row; a duplicate only
+// costs its place.
 const recentOrigins = 8
 
 // Add adds an object.
@@ -289,12 +287,12 @@ func (l *OriginList) Mark() int {
 	return l.floor
 }
 
-// Drop drops what was added since a mark.
+// Drop removes what was added since a mark.
 func (l *OriginList) Drop(mark int) {
 	l.keys, l.floor = l.keys[:mark], min(l.floor, mark)
 }
 
-// Since is what was added since a mark; since 0 it is everything. The list stays as it is.
+// Since returns what was added since a mark; since 0 it is everything. The list is unchanged.
 func (l *OriginList) Since(mark int) *Origins { return OriginsOf(l.keys[mark:]...) }
 
 // IsOrigin reports whether the object is recorded as an origin of what is made from it.
@@ -304,33 +302,33 @@ func (k Key) IsOrigin() bool {
 
 var unrecorded = []Kind{KindPod, KindNode, KindNamespace, KindDrainNotice, KindKeySet}
 
-// LabelRevision names the control plane that an object of Istio's kinds, or of the Gateway API's, is for, and the one that
-// injects the Pods of a namespace. An object without it is for all.
+// LabelRevision names the control plane that uses an object of Istio or the Gateway API, and the one that injects the
+// Pods of a namespace. All control planes use an object without it.
 const LabelRevision = "istio.io/rev"
 
-// DefaultRevision is that of a control plane which nobody gave another, as istiod's.
+// DefaultRevision is the revision of a control plane without another one, as in Istio.
 const DefaultRevision = "default"
 
-// Selecting is an object about workloads: those of its namespace or, if it is in the root
-// namespace, those of all. Which ones, Selectors tells: an object may name Gateways in place of labels.
+// Selecting is an object that applies to workloads of its namespace or, in the root namespace, of all namespaces.
+// Selectors returns which ones: an object may name Gateways instead of labels.
 type Selecting interface {
 	Object
-	// SelectorLabels are the labels that a workload must have; empty: all are meant.
+	// SelectorLabels returns the labels that a workload must have; empty: all workloads.
 	SelectorLabels() map[string]string
-	// ShapesOutbound tells whether the object counts for what workloads call, too, and not
-	// only for what they are called by. Then its labels tell outbound scopes apart.
+	// ShapesOutbound reports whether the object applies to calls of the workloads, not only to calls to them. Then its
+	// labels distinguish proxy groups.
 	ShapesOutbound() bool
 }
 
-// IsFor reports whether an object is for workloads of a namespace with some labels. root is the namespace
-// of objects that are for all namespaces. It does not hold for Gateways, which select routers of all.
+// IsFor reports whether an object applies to workloads with a namespace and labels. root is the namespace of objects
+// for all namespaces. It is not for Gateways, which select routers of all namespaces.
 func IsFor(o Selecting, namespace string, labels map[string]string, root string) bool {
 	ns := o.Metadata().Namespace
 	return (ns == namespace || ns == root && !IsTargeted(o)) && Selects(o, labels)
 }
 
-// SortPolicies puts objects that are for one workload into the order in which they count: those of the
-// root namespace first, in each namespace the oldest first.
+// SortPolicies sorts the objects of one workload by precedence: those of the root namespace first, in each namespace
+// the oldest first.
 func SortPolicies[T Selecting](list []T, root string) {
 	slices.SortFunc(list, func(a, b T) int {
 		if x, y := a.Metadata().Namespace == root, b.Metadata().Namespace == root; x != y {
@@ -343,7 +341,7 @@ func SortPolicies[T Selecting](list []T, root string) {
 	})
 }
 
-// SameAudience tells whether two forms of an object concern the same proxies.
+// SameAudience reports whether two versions of an object apply to the same proxies.
 func SameAudience(a, b Object) bool {
 	switch a := a.(type) {
 	case *Sidecar:
@@ -351,7 +349,7 @@ func SameAudience(a, b Object) bool {
 		return ok && maps.Equal(a.Selector, b.Selector)
 	case *PeerAuthentication:
 		b, ok := b.(*PeerAuthentication)
-		return ok && maps.Equal(a.Selector, b.Selector) && a.Disables() == b.Disables() // callers learn of that
+		return ok && maps.Equal(a.Selector, b.Selector) && a.Disables() == b.Disables() // callers depend on that
 	case Selecting:
 		b, ok := b.(Selecting)
 		return ok && IsTargeted(a) == IsTargeted(b) && slices.EqualFunc(Selectors(a), Selectors(b), maps.Equal)
@@ -359,14 +357,14 @@ func SameAudience(a, b Object) bool {
 	return true
 }
 
-// LabelGatewayName is what routers of a Gateway of the Gateway API have, with its name.
+// LabelGatewayName is the label of routers with the name of their Gateway of the Gateway API.
 const LabelGatewayName = "gateway.networking.k8s.io/gateway-name"
 
-// Targets are what a policy is for that names objects (targetRefs) in place of a selector: routers
-// of Gateways of the Gateway API in its own namespace, also where that is the root namespace.
+// Targets are the targetRefs of a policy, which replace a selector: routers of Gateways of the Gateway API in the
+// policy's namespace, even if that is the root namespace.
 type Targets struct {
 	Targeted bool
-	Gateways []string // names; empty for a policy that names only what there is not, so that it has no effect
+	Gateways []string // names; empty if the policy names only missing objects, and has no effect
 }
 
 // TargetGateways implements Targeting.
@@ -377,7 +375,7 @@ type Targeting interface {
 	TargetGateways() (names []string, targeted bool)
 }
 
-// IsTargeted tells whether an object names what it is for.
+// IsTargeted reports whether an object has targets.
 func IsTargeted(o Selecting) bool {
 	t, ok := o.(Targeting)
 	if !ok {
@@ -387,7 +385,7 @@ func IsTargeted(o Selecting) bool {
 	return targeted
 }
 
-// Selectors are the sets of labels of which a workload must have one; an empty set is everybody's.
+// Selectors returns sets of labels of which a workload must have one. The empty set matches all workloads.
 func Selectors(o Selecting) []map[string]string {
 	if !IsTargeted(o) {
 		return []map[string]string{o.SelectorLabels()}
@@ -400,7 +398,7 @@ func Selectors(o Selecting) []map[string]string {
 	return out
 }
 
-// Selects tells whether an object is for workloads with these labels, whatever their namespace.
+// Selects reports whether an object applies to workloads with labels, regardless of their namespace.
 func Selects(o Selecting, labels map[string]string) bool {
 	if !IsTargeted(o) {
 		return SelectorMatches(o.SelectorLabels(), labels)

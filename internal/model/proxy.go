@@ -15,18 +15,17 @@ const (
 	ProxyRouter  ProxyType = "router"
 )
 
-// Interception is how a sidecar gets its workload's traffic (INTERCEPTION_MODE).
+// Interception is how a workload's connections reach its sidecar (INTERCEPTION_MODE).
 type Interception string
 
-// The interception modes. None: applications connect to the sidecar themselves.
+// The interception modes. None: applications connect to the sidecar.
 const (
 	InterceptRedirect Interception = "REDIRECT"
 	InterceptTProxy   Interception = "TPROXY"
 	InterceptNone     Interception = "NONE"
 )
 
-// Proxy is what a proxy says of itself when it connects. It does not change while
-// its stream lives.
+// Proxy is what a proxy reports about itself when it connects. It does not change during its stream.
 type Proxy struct {
 	ID             string // Envoy's node id: "sidecar~10.0.0.1~reviews-1.shop~shop.svc.cluster.local"
 	Type           ProxyType
@@ -42,56 +41,55 @@ type Proxy struct {
 	DNSDomain      string // "shop.svc.cluster.local"
 	Interception   Interception
 	IstioVersion   string
-	Metadata       map[string]string // of its node: what is text
-	EnvoyVersion   string            // of the proxy itself: "1.40.0"; empty: not known
-	NoShards       bool              // it is an Envoy built without an extension that route shards need
+	Metadata       map[string]string // the node's metadata with text values
+	EnvoyVersion   string            // of the binary: "1.40.0"; empty: unknown
+	NoShards       bool              // an Envoy built without an extension that route shards need
 	NamedPorts     map[string]uint32
-	Instance       string // another one each time that the sidecar starts; empty: it does not say
-	// StatusPort is its agent's, where debug pages are; 0: it has none.
+	Instance       string // new with each start of the sidecar; empty: unknown
+	// StatusPort is the agent's port with debug pages; 0: none.
 	StatusPort uint16
-	// Identity: its agent serves it certificates, so it can speak mutual TLS.
+	// Identity: the agent serves certificates to the proxy, so it can use mutual TLS.
 	Identity bool
-	// Names: it is a sidecar's DNS proxy, and asks for names alone.
+	// Names: the stream of a sidecar's DNS proxy, which requests names only.
 	Names bool
-	// Modules: its agent fetches modules of plugins, and gives them to it.
+	// Modules: the agent fetches Wasm modules for the proxy.
 	Modules bool
-	// Files: its agent reads files with certificates, and gives them to it.
+	// Files: the agent reads files with certificates for the proxy.
 	Files bool
-	// Extensions: it is a sidecar's agent, and asks for plugins with such modules and for what is
-	// to be changed of its Envoy's bootstrap alone.
+	// Extensions: the stream of a sidecar's agent, which requests only plugins with modules to fetch, and patches of
+	// its Envoy's bootstrap.
 	Extensions bool
-	// Uncounted: it keeps none of Envoy's statistics of clusters' answers by code, so that
-	// routes need not count them.
+	// Uncounted: Envoy keeps no statistics by response code, so that routes need not count them.
 	Uncounted bool
-	// AnyWorker: whichever of its worker threads may take a connection that comes in: it has but
-	// one, or was told so.
+	// AnyWorker: any worker thread may accept an inbound connection, because there is only one or by setting.
 	AnyWorker bool
 	// Unprivileged: it cannot listen on ports below PrivilegedPorts.
 	Unprivileged bool
-	// DNSCapture: its applications' questions come to a DNS proxy of ours.
+	// DNSCapture: the sidecar's DNS proxy gets its applications' questions.
 	DNSCapture bool
-	// AutoAllocate: it uses addresses that ServiceEntries get, also where the mesh does not (Istio's older switch).
+	// AutoAllocate: it uses addresses of ServiceEntries that the control plane assigns, even if the mesh does not
+	// (Istio's older switch).
 	AutoAllocate bool
-	// Topology is a router's, from its PROXY_CONFIG.
+	// Topology is that of a router, from its PROXY_CONFIG.
 	Topology Topology
-	// Headers are which it sets, likewise.
+	// Headers are the headers that it sets, from its PROXY_CONFIG.
 	Headers ProxyHeaders
-	// Tracing is what its Pod says of traces.
+	// Tracing is the tracing setting of its Pod.
 	Tracing ProxyTracing
-	// Verified: it has shown by its certificate that it is of Namespace and ServiceAccount.
+	// Verified: its certificate has Namespace and ServiceAccount.
 	Verified bool
-	// ScopedRoutes: large route configurations reach it split into buckets, by SRDS. The
-	// server decides, by what the proxy is; the proxy says nothing of it.
+	// ScopedRoutes: it gets large route configurations as route shards, by SRDS. The server decides that from other
+	// properties of the proxy.
 	ScopedRoutes bool
 }
 
-// PrivilegedPorts are those below it: Linux by default lets only root listen on them.
+// PrivilegedPorts are the ports below this one. By default only root may listen on them on Linux.
 const PrivilegedPorts = 1024
 
-// String is "name.namespace", as people name pods.
+// String returns "name.namespace".
 func (p *Proxy) String() string { return p.Name + "." + p.Namespace }
 
-// ClusterDomain is the DNS domain of the cluster: "cluster.local" where not said.
+// ClusterDomain returns the DNS domain of the cluster: "cluster.local" if unknown.
 func (p *Proxy) ClusterDomain() string {
 	if _, d, ok := strings.Cut(p.DNSDomain, ".svc."); ok {
 		return d
@@ -99,20 +97,20 @@ func (p *Proxy) ClusterDomain() string {
 	return "cluster.local"
 }
 
-// Families are the IP families that a proxy's workload has addresses of.
+// Families are the IP families of a proxy's addresses.
 type Families uint8
 
-// The families. A proxy that tells no address has IPv4.
+// The families. A proxy without addresses has IPv4.
 const (
 	IPv4 Families = iota
 	IPv6
 	DualStack
 )
 
-// String is "ipv4", "ipv6" or "dual-stack".
+// String returns "ipv4", "ipv6" or "dual-stack".
 func (f Families) String() string { return [...]string{"ipv4", "ipv6", "dual-stack"}[f] }
 
-// Families tells what its addresses are of.
+// Families returns the families of its addresses.
 func (p *Proxy) Families() Families {
 	var four, six bool
 	for _, text := range p.IPs {
@@ -132,11 +130,10 @@ func (p *Proxy) Families() Families {
 	return IPv4
 }
 
-// DefaultTrustDomain is the trust domain where the mesh's configuration names none.
+// DefaultTrustDomain is the trust domain if the mesh's configuration has none.
 const DefaultTrustDomain = "cluster.local"
 
-// Identity is who a workload is: its service account. It is what is in its certificate, as
-// a SPIFFE id.
+// Identity is a workload's service account. Its certificate contains it as a SPIFFE id.
 type Identity struct {
 	TrustDomain    string
 	Namespace      string
@@ -146,12 +143,12 @@ type Identity struct {
 // spiffeScheme begins a SPIFFE id.
 const spiffeScheme = "spiffe://"
 
-// String is the SPIFFE id: "spiffe://cluster.local/ns/shop/sa/web".
+// String returns the SPIFFE id: "spiffe://cluster.local/ns/shop/sa/web".
 func (i Identity) String() string {
 	return spiffeScheme + i.TrustDomain + "/ns/" + i.Namespace + "/sa/" + i.ServiceAccount
 }
 
-// ParseIdentity reads a SPIFFE id of the form that String writes.
+// ParseIdentity decodes a SPIFFE id in the form of String.
 func ParseIdentity(id string) (Identity, error) {
 	rest, ok := strings.CutPrefix(id, spiffeScheme)
 	if !ok {
@@ -165,7 +162,7 @@ func ParseIdentity(id string) (Identity, error) {
 	return i, i.Check()
 }
 
-// Check tells what keeps it from being an identity.
+// Check returns why it is not a valid identity.
 func (i Identity) Check() error {
 	for _, part := range []struct{ what, value string }{
 		{"trust domain", i.TrustDomain}, {"namespace", i.Namespace}, {"service account", i.ServiceAccount},
@@ -180,7 +177,7 @@ func (i Identity) Check() error {
 	return nil
 }
 
-// What parts of an identity are made of: DNS names, and a little more as SPIFFE has it.
+// Characters in parts of an identity: those of DNS names, and some more of SPIFFE.
 const (
 	identityLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
 	maxIdentityPart = 255
@@ -188,19 +185,19 @@ const (
 
 func notOfIdentity(r rune) bool { return !strings.ContainsRune(identityLetters, r) }
 
-// Topology is what stands between clients and a gateway: Istio's gatewayTopology. It is comparable.
+// Topology describes what is between clients and a gateway: Istio's gatewayTopology. It is comparable.
 type Topology struct {
-	Said bool // else nothing is said, and what follows is Istio's default
-	// TrustedProxies is how many proxies are before the gateway whose word in X-Forwarded-For is taken: so
-	// many addresses from its end is the client's.
+	Said bool // else unset: Istio's defaults apply
+	// TrustedProxies is the number of proxies before the gateway whose entries in X-Forwarded-For are trusted: the
+	// client's address is that many from the end.
 	TrustedProxies uint32
-	// ClientCertificates is what becomes of X-Forwarded-Client-Cert, in Istio's words; empty: SANITIZE_SET.
+	// ClientCertificates is the handling of X-Forwarded-Client-Cert, in Istio's words; empty: SANITIZE_SET.
 	ClientCertificates string
-	// ProxyProtocol: each connection begins with the PROXY protocol's header, which says who the client is.
+	// ProxyProtocol: each connection begins with a header of the PROXY protocol, which contains the client's address.
 	ProxyProtocol bool
 }
 
-// String is short, and tells topologies apart.
+// String returns a short text that distinguishes topologies.
 func (t Topology) String() string {
 	return fmt.Sprintf("hops=%d,certificates=%s,proxy-protocol=%t", t.TrustedProxies, t.ClientCertificates, t.ProxyProtocol)
 }
@@ -210,7 +207,7 @@ type Locality struct {
 	Region, Zone, Subzone string
 }
 
-// ParseLocality reads "region/zone/subzone". Like Istio it takes what is beyond three parts for the subzone's; see Check.
+// ParseLocality decodes "region/zone/subzone". As in Istio, further parts belong to the subzone; see Check.
 func ParseLocality(s string) Locality {
 	p := strings.SplitN(s, "/", 3)
 	for len(p) < 3 {
@@ -219,12 +216,12 @@ func ParseLocality(s string) Locality {
 	return Locality{p[0], p[1], p[2]}
 }
 
-// String is "region/zone/subzone" without trailing empty parts.
+// String returns "region/zone/subzone" without trailing empty parts.
 func (l Locality) String() string {
 	return strings.TrimRight(l.Region+"/"+l.Zone+"/"+l.Subzone, "/")
 }
 
-// Check tells what is wrong with a locality that somebody wrote.
+// Check returns the error of an invalid locality.
 func (l Locality) Check() error {
 	if strings.Contains(l.Subzone, "/") {
 		return fmt.Errorf("%q has more than three parts: write region/zone/subzone, or less of it", l)
@@ -248,7 +245,7 @@ type Endpoint struct {
 	Ports    map[string]uint32 // service port name -> port; absent: the service's target port
 	Labels   map[string]string // for subsets
 	Locality Locality
-	Node     string // empty: not known
+	Node     string // empty: unknown
 	Weight   uint32 // 0 means 1
 	Health   Health
 	Network  string
@@ -256,22 +253,22 @@ type Endpoint struct {
 	Workload       string // name of the workload, for telemetry
 	Namespace      string
 	ServiceAccount string
-	// TLS is what its sidecar accepts; nil: it has none that speaks mutual TLS.
+	// TLS is what its sidecar accepts; nil: no sidecar with mutual TLS.
 	TLS *PeerTLS
 }
 
-// SpeaksMTLS tells whether a caller of one of its ports is to speak mutual TLS.
+// SpeaksMTLS reports whether callers of a port must use mutual TLS.
 func (e *Endpoint) SpeaksMTLS(port uint32) bool { return e.TLS != nil && e.TLS.Of(port) != MTLSDisable }
 
-// EndpointSlice is one slice of a Kubernetes service's endpoints. Labels of its
-// endpoints come from the workloads (Pods) that they refer to, by name.
+// EndpointSlice is one slice of a Kubernetes service's endpoints. The labels of endpoints come from their workloads
+// (Pods), by name.
 type EndpointSlice struct {
 	Meta
 	Service string // name of the service in the same namespace
 	Ports   []SlicePort
 	Members []SliceEndpoint
-	// PodsListed says that its source tells of all Pods: one that a member names and that is not there is
-	// not known yet, or gone. Else nothing follows from that, and the member counts as it is.
+	// PodsListed: the source has listed all Pods, so a missing Pod of a member is unknown yet or gone. Otherwise a
+	// member without its Pod is valid.
 	PodsListed bool
 }
 
@@ -283,7 +280,7 @@ type SlicePort struct {
 
 // SliceEndpoint is one entry of an EndpointSlice.
 type SliceEndpoint struct {
-	Addresses   []string // the first one is used
+	Addresses   []string // only the first one is used
 	Ready       bool     // ready to take requests
 	Serving     bool     // as Ready, but also while terminating
 	Terminating bool
@@ -291,11 +288,11 @@ type SliceEndpoint struct {
 	Node, Zone  string
 }
 
-// Workload is something that runs: a Pod or a WorkloadEntry.
+// Workload is a Pod or a WorkloadEntry.
 type Workload struct {
 	Meta
 	Addresses      []string
-	Owner          string // what made it, a Deployment or the like; empty: not known
+	Owner          string // the Deployment or other object that owns it; empty: unknown
 	ServiceAccount string
 	Node           string
 	Locality       Locality
@@ -307,7 +304,7 @@ type Workload struct {
 	Terminating    bool
 }
 
-// Address is the workload's first address, or "".
+// Address returns the workload's first address, or "".
 func (w *Workload) Address() string {
 	if len(w.Addresses) == 0 {
 		return ""
@@ -315,7 +312,7 @@ func (w *Workload) Address() string {
 	return w.Addresses[0]
 }
 
-// Account is the workload's service account.
+// Account returns the workload's service account.
 func (w *Workload) Account() string {
 	if w.ServiceAccount == "" {
 		return "default"
@@ -323,14 +320,13 @@ func (w *Workload) Account() string {
 	return w.ServiceAccount
 }
 
-// Node is a machine of the cluster: where its Pods are.
+// Node is a node of the cluster.
 type Node struct {
 	Meta
 	Locality Locality
 }
 
-// On is the locality of a workload on a node: its own, completed from the node's where
-// that does not contradict it.
+// On returns a workload's locality, completed from its node's unless they contradict each other.
 func (l Locality) On(node Locality) Locality {
 	for _, p := range []struct{ own, node *string }{
 		{&l.Region, &node.Region}, {&l.Zone, &node.Zone}, {&l.Subzone, &node.Subzone},
@@ -343,8 +339,8 @@ func (l Locality) On(node Locality) Locality {
 	return l
 }
 
-// SelectorMatches tells whether labels have all pairs of selector. An empty selector
-// matches everything: callers for whom it means nothing must ask before.
+// SelectorMatches reports whether labels contain all pairs of selector. An empty selector matches everything; callers
+// must check if that is not intended.
 func SelectorMatches(selector, labels map[string]string) bool {
 	for k, v := range selector {
 		if got, ok := labels[k]; !ok || got != v {
@@ -354,7 +350,7 @@ func SelectorMatches(selector, labels map[string]string) bool {
 	return true
 }
 
-// IsIP tells whether an endpoint's address needs no resolving.
+// IsIP reports whether an endpoint's address is an IP address.
 func IsIP(address string) bool {
 	_, err := netip.ParseAddr(address)
 	return err == nil

@@ -7,37 +7,36 @@ import (
 	"slices"
 )
 
-// KindProxyConfig is Istio's kind of that name.
+// KindProxyConfig is the kind of Istio's ProxyConfigs.
 const KindProxyConfig Kind = "ProxyConfig"
 
-// ProxyConfig says how sidecars are run. It counts when a Pod gets its sidecar: no resource of
-// xDS depends on it.
+// ProxyConfig is the configuration of sidecars. It applies when a Pod is injected; xDS resources do not depend on it.
 type ProxyConfig struct {
 	Meta
-	Selector    map[string]string // empty: all of its namespace or, in the root namespace, of the mesh
-	Concurrency *int32            // worker threads; 0: one a core; nil: nothing is said
+	Selector    map[string]string // empty: all workloads of its namespace, or of the mesh in the root namespace
+	Concurrency *int32            // worker threads; 0: one for each core; nil: unset
 	Environment map[string]string // of the sidecar
-	ImageType   string            // empty: nothing is said
+	ImageType   string            // empty: unset
 }
 
-// ProxyConfigs are what is said of a mesh's sidecars.
+// ProxyConfigs are all settings for a mesh's sidecars.
 type ProxyConfigs struct {
-	Default       string // the mesh's defaultConfig, as JSON; empty: there is none
+	Default       string // the mesh's defaultConfig, as JSON; empty: none
 	RootNamespace string
-	LocalInbound  bool           // applications listen at the loopback address
+	LocalInbound  bool           // Envoy calls applications at the loopback address
 	OutboundPort  uint32         // of the mesh's sidecars; 0: Istio's
-	InboundPort   uint32         // likewise
+	InboundPort   uint32         // of the mesh's sidecars; 0: Istio's
 	List          []*ProxyConfig // the oldest first
 }
 
-// TakeMesh takes what the mesh's configuration says.
+// TakeMesh applies the mesh's configuration.
 func (p *ProxyConfigs) TakeMesh(m *MeshConfig) {
 	p.Default, p.LocalInbound = m.ProxyDefaults, m.LocalInbound != nil && *m.LocalInbound
 	set(&p.OutboundPort, m.OutboundPort)
 	set(&p.InboundPort, m.InboundPort)
 }
 
-// Add takes an object, if it is a ProxyConfig, in its place.
+// Add adds a ProxyConfig, sorted by age. It ignores other objects.
 func (p *ProxyConfigs) Add(o Object) {
 	if c, ok := o.(*ProxyConfig); ok {
 		p.List = append(p.List, c)
@@ -45,8 +44,8 @@ func (p *ProxyConfigs) Add(o Object) {
 	}
 }
 
-// Of are those for a workload: at most one of the root namespace and one of its own, under its
-// annotation; and one that selects it, over that, as in Istio. nil: there is none.
+// Of returns the ProxyConfigs of a workload: at most one of the root namespace and one of its own, which the Pod's
+// annotation overrides, and one that selects it, which overrides the annotation, as in Istio. nil: none.
 func (p *ProxyConfigs) Of(namespace string, labels map[string]string) (root, own, selecting *ProxyConfig) {
 	for _, c := range p.List {
 		switch {
@@ -64,8 +63,8 @@ func (p *ProxyConfigs) Of(namespace string, labels map[string]string) (root, own
 	return root, own, selecting
 }
 
-// ProxyConfigFields are the fields of Istio's ProxyConfig, as the mesh's defaultConfig and the annotation
-// proxy.istio.io/config have it, that have an effect; in their JSON spelling, sorted.
+// ProxyConfigFields are the fields of Istio's ProxyConfig that have an effect in the mesh's defaultConfig and the
+// annotation proxy.istio.io/config; in JSON spelling, sorted.
 var ProxyConfigFields = []string{
 	"concurrency", "discoveryAddress", "drainDuration", "extraStatTags", "fileFlushInterval", "fileFlushMinSizeKb", "gatewayTopology",
 	"holdApplicationUntilProxyStarts",
@@ -73,42 +72,41 @@ var ProxyConfigFields = []string{
 	"statusPort", "terminationDrainDuration", "tracing",
 }
 
-// ProxyHeadersFields are likewise those of its proxyHeaders. That no peer outside of the mesh is told who calls
-// (metadataExchangeHeaders) holds anyway.
+// ProxyHeadersFields are the fields of proxyHeaders that have an effect. The effect of metadataExchangeHeaders, no
+// identifying headers for peers outside of the mesh, always applies.
 var ProxyHeadersFields = []string{
 	"attemptCount", "envoyDebugHeaders", "forwardedClientCert", "metadataExchangeHeaders", "preserveHttp1HeaderCase", "requestId", "server",
 	"setCurrentClientCertDetails", "xForwardedHost", "xForwardedPort",
 }
 
-// ProxyHeaders are which headers proxies set: Istio's proxyHeaders. It is comparable; zero is what holds where
-// nothing is said.
+// ProxyHeaders determines the headers that proxies set: Istio's proxyHeaders. It is comparable. The zero value is
+// unset.
 type ProxyHeaders struct {
-	Said bool // else nothing is said
-	// ServerSaid: responses have Server as their header, or with KeepServer what the application says.
+	Said bool // else unset
+	// ServerSaid: responses have Server as their header; with KeepServer they keep the application's.
 	ServerSaid, KeepServer bool
 	Server                 string // empty: Istio's
-	// ClientCertificates is what becomes of X-Forwarded-Client-Cert in requests to a sidecar's application, in
-	// Istio's words; empty: APPEND_FORWARD.
+	// ClientCertificates is the handling of X-Forwarded-Client-Cert in requests to a sidecar's application, in Istio's
+	// words; empty: APPEND_FORWARD.
 	ClientCertificates string
 	Details            CertificateDetails
 	NoRequestIDs       bool // requests get no x-request-id
-	NoAttempts         bool // nor x-envoy-attempt-count
-	NoDebug            bool // nothing of x-envoy-upstream-service-time and the like
+	NoAttempts         bool // requests get no x-envoy-attempt-count
+	NoDebug            bool // no x-envoy-upstream-service-time and similar headers
 	ForwardPort        bool // requests get x-forwarded-port
-	ForwardHost        bool // and x-forwarded-host, where a route gives them another host
-	KeepCase           bool // names of headers stay as they are written, on HTTP/1.1
+	ForwardHost        bool // requests get x-forwarded-host if a route changes the host
+	KeepCase           bool // header names keep their case on HTTP/1.1
 }
 
-// CertificateDetails are what X-Forwarded-Client-Cert says of the caller's certificate.
+// CertificateDetails are the parts of the caller's certificate in X-Forwarded-Client-Cert.
 type CertificateDetails struct {
 	Subject, Cert, Chain, DNS, URI bool
 }
 
-// DefaultCertificateDetails are Istio's.
+// DefaultCertificateDetails are Istio's defaults.
 var DefaultCertificateDetails = CertificateDetails{Subject: true, DNS: true, URI: true}
 
-// ProxyHeadersOf reads proxyHeaders in JSON's form; nil: nothing is said. What is of another type than it should
-// be counts as not said.
+// ProxyHeadersOf decodes proxyHeaders; nil: unset. A value of a wrong type is unset.
 func ProxyHeadersOf(said map[string]any) ProxyHeaders {
 	if said == nil {
 		return ProxyHeaders{}
@@ -142,7 +140,7 @@ func ProxyHeadersOf(said map[string]any) ProxyHeaders {
 	return out
 }
 
-// CertificateDetails are those that hold.
+// CertificateDetails returns the details that apply.
 func (h ProxyHeaders) CertificateDetails() CertificateDetails {
 	if !h.Said {
 		return DefaultCertificateDetails
@@ -150,24 +148,23 @@ func (h ProxyHeaders) CertificateDetails() CertificateDetails {
 	return h.Details
 }
 
-// String is short, and tells them apart.
+// String returns a short text that distinguishes values.
 func (h ProxyHeaders) String() string {
 	return fmt.Sprintf("headers=%t,%t,%s,%s,%v,%t,%t,%t,%t,%t,%t", h.ServerSaid, h.KeepServer, h.Server, h.ClientCertificates, h.Details,
 		h.NoRequestIDs, h.NoAttempts, h.NoDebug, h.ForwardPort, h.ForwardHost, h.KeepCase)
 }
 
-// ProxyTracing is what a proxy says of its traces itself, in place of all that the mesh's defaultConfig says of
-// them; a Telemetry goes before it. It is the JSON of Istio's tracing, keys in order, so that it is comparable. Empty:
-// nothing is said.
+// ProxyTracing is a proxy's own tracing setting. It replaces the mesh's defaultConfig; a Telemetry overrides it. It is
+// the JSON of Istio's tracing with sorted keys, so that it is comparable. Empty: unset.
 type ProxyTracing string
 
-// TracingFields are those of its fields that have an effect, in their JSON spelling, sorted.
+// TracingFields are the fields of tracing that have an effect, in JSON spelling, sorted.
 var TracingFields = []string{"customTags", "enableIstioTags", "maxPathTagLength", "sampling"}
 
-// maxProxyTracing bounds what a proxy may say, in bytes.
+// maxProxyTracing bounds the setting, in bytes.
 const maxProxyTracing = 16 << 10
 
-// ProxyTracingOf reads it in JSON's form; nil, or what is too long: nothing is said.
+// ProxyTracingOf decodes the setting; nil, or a text that is too long: unset.
 func ProxyTracingOf(said map[string]any) ProxyTracing {
 	if said == nil {
 		return ""
@@ -181,14 +178,14 @@ func ProxyTracingOf(said map[string]any) ProxyTracing {
 	return ProxyTracing(text)
 }
 
-// Over is the mesh's telemetry with the proxy's own traces. What is of another type than it should be, or no
-// percentage, counts as not said, and so does a tag without a value.
+// Over returns the mesh's telemetry with the proxy's tracing. Values of wrong types, invalid percentages and tags
+// without a value are ignored.
 func (p ProxyTracing) Over(mesh *MeshTelemetry) *MeshTelemetry {
 	if p == "" {
 		return mesh
 	}
 	var said map[string]any
-	_ = json.Unmarshal([]byte(p), &said) // it was made from JSON
+	_ = json.Unmarshal([]byte(p), &said) // cannot fail: it was encoded as JSON
 	out := *mesh
 	out.Sampling, out.MaxTagLength, out.Tags = DefaultMeshTelemetry().Sampling, 0, proxyTags(said["customTags"])
 	if s, _ := said["sampling"].(float64); s > 0 && s <= 100 {

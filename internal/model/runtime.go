@@ -1,16 +1,16 @@
 package model
 
-// Distribution is which of a service's endpoints callers prefer as long as there are such.
+// Distribution is the preference of callers for endpoints of a service by locality.
 type Distribution string
 
-// The distributions. Without one, where callers are is of no meaning, but for what DestinationRules say.
+// The distributions. Without one, only DestinationRules make the locality of callers matter.
 const (
 	DistributionUnset  Distribution = ""
-	DistributeSameZone Distribution = "PreferSameZone" // then those of the region, then all others
-	DistributeSameNode Distribution = "PreferSameNode" // then those of the subzone, the zone, the region
+	DistributeSameZone Distribution = "PreferSameZone" // then endpoints of the region, then all others
+	DistributeSameNode Distribution = "PreferSameNode" // then endpoints of the subzone, the zone, the region
 )
 
-// Labels are what is compared, the most important first.
+// Labels returns the labels to compare, most important first.
 func (d Distribution) Labels() []string {
 	switch d {
 	case DistributeSameZone:
@@ -21,7 +21,7 @@ func (d Distribution) Labels() []string {
 	return nil
 }
 
-// Labels that tell where something is.
+// Labels with a locality.
 const (
 	LabelRegion  = "topology.kubernetes.io/region"
 	LabelZone    = "topology.kubernetes.io/zone"
@@ -29,17 +29,16 @@ const (
 	LabelNode    = "kubernetes.io/hostname"
 )
 
-// DrainNotice says that a workload is about to end: its endpoints are to take no more calls,
-// whatever else lists them. No source has such objects; the control plane makes one when a
-// sidecar asks to leave. Its name is the proxy's, which is the Pod's.
+// DrainNotice means that a workload ends: its endpoints must not receive new calls, even if another object lists them.
+// It comes from no source: the control plane creates it when a sidecar deregisters. Its name is the proxy's, which is
+// the Pod's.
 type DrainNotice struct {
 	Meta
 	Addresses []string // of the workload
 }
 
-// Concerns tells whether a departure is that of an endpoint at one of its addresses. pod is
-// the name of the Pod behind the endpoint, in the namespace ns; empty: not known. Another
-// Pod may have come to have the address.
+// Concerns reports whether the notice applies to an endpoint at one of its addresses. pod is the name of the Pod behind
+// the endpoint, in the namespace ns; empty: unknown. Another Pod may have got the address.
 func (d *DrainNotice) Concerns(ns, pod string) bool {
 	return pod == "" || d.Namespace == ns && d.Name == pod
 }

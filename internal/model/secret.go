@@ -6,33 +6,31 @@ import (
 	"strings"
 )
 
-// KindSecret is the kind of Kubernetes' Secrets, of which only those are read that some
-// object names as a credential.
+// KindSecret is the kind of Kubernetes' Secrets. Only Secrets that objects name as credentials are read.
 const KindSecret Kind = "Secret"
 
-// Secret is a certificate with its key, or certificates of CAs, or both; or credentials for
-// registries of images.
+// Secret is a certificate with its key, or CA certificates, or both; or credentials for image registries.
 type Secret struct {
 	Meta
-	Certificate string // a chain in PEM, the leaf first; empty: it has none
+	Certificate string // a chain in PEM, the leaf first; empty: none
 	PrivateKey  PrivateKey
-	CA          string // certificates in PEM; empty: it has none
-	CRL         string // in PEM; of those that CA signs
-	// Login is a Docker configuration with credentials for registries, in JSON; zero: it has none.
+	CA          string // certificates in PEM; empty: none
+	CRL         string // in PEM; of certificates that CA has signed
+	// Login is a Docker configuration with credentials for registries, in JSON; zero: none.
 	Login PrivateKey
-	// Problem is why it has no certificate with a key that could be used, CAProblem why it has
-	// no CAs; empty: it has. They name fields and never what is in them.
+	// Problem is why there is no valid certificate with a key, CAProblem why there are no CAs; empty: there are. They
+	// name fields, and contain no part of a key.
 	Problem, CAProblem string
-	// Readers are the service accounts that may have the key; nil: all may. One of another namespace, whose
-	// Gateways a ReferenceGrant lets refer to it, is "NAMESPACE/NAME".
-	// Certificates of CAs are for every workload of the namespace.
+	// Readers are the service accounts that may have the key; nil: all. One of another namespace, whose Gateways a
+	// ReferenceGrant allows to refer to the Secret, is "NAMESPACE/NAME". All workloads of the namespace may have CA
+	// certificates.
 	Readers []string
 }
 
-// NoSecret is the problem of one that does not exist.
+// NoSecret is the problem of a missing Secret.
 const NoSecret = "it does not exist"
 
-// MayRead tells whether a service account, as Readers call it, may have the key.
+// MayRead reports whether a service account, in the form of Readers, may have the key.
 func (s *Secret) MayRead(account string) bool {
 	if s.Readers == nil {
 		return true
@@ -45,16 +43,15 @@ func (s *Secret) MayRead(account string) bool {
 	return false
 }
 
-// PrivateKey is a key that shows itself to nobody who does not ask for its PEM: pages, dumps
-// and log lines have "[redacted]" in its place.
+// PrivateKey is a key that prints as "[redacted]" in pages, dumps and log lines. Only PEM returns it.
 type PrivateKey struct{ pem string }
 
-// NewPrivateKey makes one of PEM.
+// NewPrivateKey returns a key from PEM.
 func NewPrivateKey(pem string) PrivateKey { return PrivateKey{pem} }
 
 const redacted = "[redacted]"
 
-// PEM is the key itself.
+// PEM returns the key.
 func (k PrivateKey) PEM() string { return k.pem }
 
 // String implements fmt.Stringer.
@@ -65,7 +62,7 @@ func (k PrivateKey) String() string {
 	return redacted
 }
 
-// Equal tells whether two keys are the same.
+// Equal reports whether two keys are equal.
 func (k PrivateKey) Equal(o PrivateKey) bool { return k == o }
 
 // GoString implements fmt.GoStringer.
@@ -77,26 +74,24 @@ func (k PrivateKey) MarshalText() ([]byte, error) { return []byte(k.String()), n
 // LogValue implements slog.LogValuer.
 func (k PrivateKey) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
-// KindConfigMap is the kind of ConfigMaps with certificates of CAs, which are Secrets without keys.
-// That of the mesh's configuration is one, too: see IsMeshConfig.
+// KindConfigMap is the kind of ConfigMaps with CA certificates, which are handled as Secrets without keys. The mesh's
+// configuration is a ConfigMap too: see IsMeshConfig.
 const KindConfigMap = KindMeshConfig
 
-// MeshConfigName is the name of the ConfigMap that has the mesh's configuration, in the root
-// namespace.
+// MeshConfigName is the name of the ConfigMap with the mesh's configuration, in the root namespace.
 const MeshConfigName = "istio"
 
-// IsMeshConfig tells whether a ConfigMap has the mesh's configuration, and not certificates.
+// IsMeshConfig reports whether a ConfigMap has the mesh's configuration instead of certificates.
 func (k Key) IsMeshConfig() bool { return k.Kind == KindMeshConfig && k.Name == MeshConfigName }
 
-// Credential is what a credentialName names.
+// Credential is a decoded credentialName.
 type Credential struct {
 	Kind      Kind   // KindSecret or KindConfigMap
-	Namespace string // empty: that of the proxy
+	Namespace string // empty: the proxy's namespace
 	Name      string
 }
 
-// SuffixCA makes a Secret's name that of its CAs: a Secret of this name has them, where there
-// is one.
+// SuffixCA added to a Secret's name is the name of a Secret with its CAs, which takes precedence.
 const SuffixCA = "-cacert"
 
 const (
@@ -105,23 +100,23 @@ const (
 	schemeInvalid    = "invalid://"
 )
 
-// NoCredential is a credential's name that nobody is served anything under: connections that need it fail. It
-// says on whose account.
+// NoCredential returns a credential name without a Secret: connections that need it fail. The name contains the object
+// that caused it.
 func NoCredential(of Key) string { return schemeInvalid + of.Namespace + "/" + of.Name }
 
-// IsNoCredential tells whether a credential's name is such.
+// IsNoCredential reports whether a credential name is from NoCredential.
 func IsNoCredential(s string) bool { return strings.HasPrefix(s, schemeInvalid) }
 
-// IsConfigMap tells whether a credential's name says that it is a ConfigMap.
+// IsConfigMap reports whether a credential name refers to a ConfigMap.
 func IsConfigMap(s string) bool { return strings.HasPrefix(s, schemeConfigMap) }
 
-// IsCredentialURL tells whether SDS calls a credential by this name.
+// IsCredentialURL reports whether a text is the SDS name of a credential.
 func IsCredentialURL(s string) bool {
 	return IsConfigMap(s) || IsNoCredential(s) || strings.HasPrefix(s, schemeKubernetes)
 }
 
-// ParseCredential reads "NAME", "kubernetes://NAME", "kubernetes://NAMESPACE/NAME" or
-// "configmap://NAMESPACE/NAME"; false: it is none of these.
+// ParseCredential decodes "NAME", "kubernetes://NAME", "kubernetes://NAMESPACE/NAME" or "configmap://NAMESPACE/NAME";
+// false: another form.
 func ParseCredential(s string) (Credential, bool) {
 	if rest, ok := strings.CutPrefix(s, schemeConfigMap); ok {
 		ns, name, _ := strings.Cut(rest, "/")
@@ -141,7 +136,7 @@ func ParseCredential(s string) (Credential, bool) {
 	return Credential{KindSecret, ns, name}, true
 }
 
-// CredentialURL is how SDS calls a credential, as Istio does.
+// CredentialURL returns the SDS name of a credential, as in Istio.
 func CredentialURL(s string) string {
 	if IsCredentialURL(s) {
 		return s
@@ -149,9 +144,8 @@ func CredentialURL(s string) string {
 	return schemeKubernetes + s
 }
 
-// In is the Secret that a credential means to workloads of a namespace; false: it is of another
-// namespace, whose Secrets are not for them. ConfigMaps are for all, and SuffixCA is part of their
-// names: there are none beside them.
+// In returns the Secret of a credential for workloads of a namespace; false: it is in another namespace, and not for
+// them. All workloads may use ConfigMaps, which have no SuffixCA.
 func (c Credential) In(namespace string) (Key, bool) {
 	if c.Kind == KindConfigMap {
 		return c.Key(), true
@@ -162,22 +156,22 @@ func (c Credential) In(namespace string) (Key, bool) {
 	return Key{Kind: KindSecret, Namespace: namespace, Name: c.Name}, true
 }
 
-// Key is the Secret or ConfigMap that a credential with a namespace names.
+// Key returns the Secret or ConfigMap of a credential with a namespace.
 func (c Credential) Key() Key { return Key(c) }
 
 // NeededSecret is a Secret that workloads need.
 type NeededSecret struct {
 	Key
-	PrivateKey bool // and not only CAs of it
+	PrivateKey bool // the key is needed, not only CAs
 }
 
-// NeedsSecrets tells whether any of these is a Secret, and no ConfigMap.
+// NeedsSecrets reports whether one of them is a Secret and not a ConfigMap.
 func NeedsSecrets(list []NeededSecret) bool {
 	return slices.ContainsFunc(list, func(n NeededSecret) bool { return n.Kind == KindSecret })
 }
 
-// Credentials are the Secrets that a rule's clients need, of its own namespace: with each that
-// has CAs the one that takes precedence where it exists. ConfigMaps have CAs alone.
+// Credentials returns the Secrets of its namespace that a rule's clients need. With each that has CAs it returns the
+// one that takes precedence if it exists. ConfigMaps have only CAs.
 func (r *DestinationRule) Credentials() []NeededSecret {
 	var out []NeededSecret
 	r.eachPolicy(func(p TrafficPolicy) {

@@ -7,31 +7,28 @@ import (
 	"time"
 )
 
-// LabelTLSMode is the label by which a workload says that its sidecar speaks mutual TLS.
-// The injector sets it.
+// LabelTLSMode is the label of a workload whose sidecar uses mutual TLS. The injector sets it.
 const (
 	LabelTLSMode      = "security.istio.io/tlsMode"
 	TLSModeLabelIstio = "istio"
 )
 
-// SpeaksMTLS tells whether a workload with these labels has a sidecar with an identity.
+// SpeaksMTLS reports whether a workload with these labels has a sidecar with an identity.
 func SpeaksMTLS(labels map[string]string) bool { return labels[LabelTLSMode] == TLSModeLabelIstio }
 
 // MTLSMode is what a workload's sidecar accepts.
 type MTLSMode string
 
-// The modes. Unset inherits from the policy above: the workload's from its namespace's,
-// that from the mesh's, which is PERMISSIVE.
+// The modes. Unset inherits: a workload's mode from its namespace's, that from the mesh's, which is PERMISSIVE.
 const (
 	MTLSUnset      MTLSMode = ""
-	MTLSDisable    MTLSMode = "DISABLE"    // plain text; TLS is the application's own
+	MTLSDisable    MTLSMode = "DISABLE"    // plain text; TLS is the application's
 	MTLSPermissive MTLSMode = "PERMISSIVE" // both
 	MTLSStrict     MTLSMode = "STRICT"     // mutual TLS only
 )
 
-// PeerAuthentication says what workloads accept. In the root namespace and without a
-// selector it is for the whole mesh. One with a selector counts outside of it only, as in
-// Istio.
+// PeerAuthentication determines what workloads accept. In the root namespace without a selector it applies to the mesh.
+// With a selector it applies only in other namespaces, as in Istio.
 type PeerAuthentication struct {
 	Meta
 	Selector map[string]string // empty: the whole namespace
