@@ -36,13 +36,13 @@ type PeerAuthentication struct {
 	Ports    map[uint32]MTLSMode // by workload port; only with a selector
 }
 
-// SelectorLabels are those of the workloads it is for.
+// SelectorLabels returns the labels of its workloads.
 func (p *PeerAuthentication) SelectorLabels() map[string]string { return p.Selector }
 
-// ShapesOutbound is false: callers learn of it by the endpoints.
+// ShapesOutbound returns false: endpoints contain what callers need.
 func (p *PeerAuthentication) ShapesOutbound() bool { return false }
 
-// Disables tells whether some port may be served in plain text only because of it.
+// Disables reports whether it alone may allow plain text on some port.
 func (p *PeerAuthentication) Disables() bool {
 	if p.Mode == MTLSDisable {
 		return true
@@ -55,13 +55,13 @@ func (p *PeerAuthentication) Disables() bool {
 	return false
 }
 
-// PeerTLS is what one workload accepts, with everything inherited.
+// PeerTLS is what one workload accepts, after inheritance.
 type PeerTLS struct {
 	Mode  MTLSMode
 	Ports map[uint32]MTLSMode // by workload port, where they differ from Mode or are named
 }
 
-// Of is the mode of one workload port.
+// Of returns the mode of a workload port.
 func (t *PeerTLS) Of(port uint32) MTLSMode {
 	if m, ok := t.Ports[port]; ok {
 		return m
@@ -69,7 +69,7 @@ func (t *PeerTLS) Of(port uint32) MTLSMode {
 	return t.Mode
 }
 
-// Accepts tells whether mutual TLS is accepted on some port.
+// Accepts reports whether mutual TLS is accepted on some port.
 func (t *PeerTLS) Accepts() bool {
 	if t.Mode != MTLSDisable {
 		return true
@@ -82,7 +82,7 @@ func (t *PeerTLS) Accepts() bool {
 	return false
 }
 
-// AcceptsEverywhere tells whether mutual TLS is accepted on every port.
+// AcceptsEverywhere reports whether mutual TLS is accepted on every port.
 func (t *PeerTLS) AcceptsEverywhere() bool {
 	for _, m := range t.Ports {
 		if m == MTLSDisable {
@@ -92,8 +92,8 @@ func (t *PeerTLS) AcceptsEverywhere() bool {
 	return t.Mode != MTLSDisable
 }
 
-// EffectivePeerAuthentications are those of the policies that select one workload which count for
-// it: at each level (mesh, namespace, workload, in this order) the first one, which is the oldest.
+// EffectivePeerAuthentications returns the policies that apply to a workload, of those that select it: for each level
+// (mesh, namespace, workload, in this order) the first one, which is the oldest.
 func EffectivePeerAuthentications(rootNamespace string, policies []*PeerAuthentication) []*PeerAuthentication {
 	levels := peerLevels(rootNamespace, policies)
 	return slices.DeleteFunc(levels[:], func(p *PeerAuthentication) bool { return p == nil })
@@ -117,7 +117,7 @@ func peerLevels(rootNamespace string, policies []*PeerAuthentication) (levels [3
 	return levels
 }
 
-// EffectivePeerTLS composes the policies that select one workload, see EffectivePeerAuthentications.
+// EffectivePeerTLS merges the policies of a workload; see EffectivePeerAuthentications.
 func EffectivePeerTLS(rootNamespace string, policies []*PeerAuthentication) *PeerTLS {
 	levels := peerLevels(rootNamespace, policies)
 	out := &PeerTLS{Mode: MTLSPermissive}
@@ -143,8 +143,8 @@ const (
 	KindKeySet                Kind = "KeySet" // see KeySet
 )
 
-// RequestAuthentication says which tokens of requests are valid. A request without a token
-// passes, one with a token that no rule finds valid does not.
+// RequestAuthentication determines which tokens of requests are valid. A request without a token passes. One with a
+// token that no rule accepts is refused.
 type RequestAuthentication struct {
 	Meta
 	Selector map[string]string // empty: all workloads of its namespace
@@ -158,14 +158,13 @@ func (a *RequestAuthentication) SelectorLabels() map[string]string { return a.Se
 // ShapesOutbound implements Selecting.
 func (a *RequestAuthentication) ShapesOutbound() bool { return false }
 
-// JWTRule is about the tokens of one issuer.
+// JWTRule applies to the tokens of one issuer.
 type JWTRule struct {
 	Issuer    string // empty: any
 	Audiences []string
 	Keys      string // a JSON Web Key Set; empty: it is fetched
-	KeysURI   string // that Keys are fetched from; empty: the issuer tells (OpenID discovery)
-	// Where tokens are looked for; where nothing is said, in the header Authorization after
-	// "Bearer " and in the query parameter access_token.
+	KeysURI   string // source of Keys; empty: the issuer's OpenID discovery
+	// Where tokens are; by default in the header Authorization after "Bearer " and in the query parameter access_token.
 	FromHeaders []JWTHeader
 	FromParams  []string
 	FromCookies []string
@@ -187,14 +186,13 @@ type ClaimHeader struct {
 	Header, Claim string
 }
 
-// NoKeys is a key set without anybody who could sign: the private half of its key was thrown
-// away when it was made. It stands where there are no keys, so that every token is refused.
+// NoKeys is a key set whose private key was discarded when it was generated. It replaces missing keys, so that every
+// token is refused.
 const NoKeys = `{"keys":[{"e":"AQAB","kty":"RSA","n":"qfkqo3MCwFxiz9Ii2PziKLsiJlND5Ut6RH1Wok_FUK4pC3VdgH9bWXo2UHPfpIchwTMbAPAp1rODgR4YdxZuQDYreGt3EoI0e0nriO_Lz2hTTKSdqkmNHj8CNpyrKVNQoFx5yiFjdXtAX60Fkp0SoyrG93aIYyfHrEWYm36beod2iq5Cozoq7IehHunn9wgJLwxws7nmfFABhakVHSchqMgpeli_LTIK-yDv-xD0QTlyXNeYef_fg7c4lMA4r3p9jK7YzzbihtZpZXZwuzn_R3iRv06NQTKKb0HjtCx2GEV8C4ZvMGSwdFa5BygnhOhmFHXFNEaJmslJ1CpArkrxyw"}]}`
 
 const discoveryPath = "/.well-known/openid-configuration"
 
-// KeySource is where the keys of a rule are fetched from; "" where the rule has them. It is
-// the name of their KeySet.
+// KeySource returns the source of a rule's keys, the name of its KeySet; "" if the rule has keys.
 func (r *JWTRule) KeySource() string {
 	switch {
 	case r.Keys != "":
@@ -205,31 +203,30 @@ func (r *JWTRule) KeySource() string {
 	return strings.TrimSuffix(r.Issuer, "/") + discoveryPath
 }
 
-// Discovers tells whether the source of keys is a document of OpenID discovery, which names
-// the place of the keys.
+// Discovers reports whether the source of keys is a document of OpenID discovery, which refers to the keys.
 func (r *JWTRule) Discovers() bool { return r.Keys == "" && r.KeysURI == "" }
 
-// KeySet is what was fetched from a JWTRule's KeySource, which is its name. No source has such
-// objects; the control plane fetches them. Where there is none, no token of the rule is valid.
+// KeySet holds the keys from a JWTRule's KeySource, which is its name. It comes from no source of objects: the control
+// plane fetches it. Without one, no token of the rule is valid.
 type KeySet struct {
 	Meta
-	Keys    string // a JSON Web Key Set: the last that could be fetched; empty: none could be
-	Problem string // why the last attempt to fetch it has failed; empty: it has not
+	Keys    string // a JSON Web Key Set: the last one that was fetched; empty: none
+	Problem string // why the last fetch failed; empty: it succeeded
 }
 
-// KindAuthorizationPolicy is Istio's AuthorizationPolicy.
+// KindAuthorizationPolicy is the kind of Istio's AuthorizationPolicies.
 const KindAuthorizationPolicy Kind = "AuthorizationPolicy"
 
-// AuthorizationPolicy says which calls the workloads take that it selects.
+// AuthorizationPolicy determines which calls its workloads accept.
 type AuthorizationPolicy struct {
 	Meta
 	Selector map[string]string // empty: all workloads of its namespace
 	Targets
 	Action   AuthorizationAction
 	Provider string // of AuthorizeCustom: the name of an ExternalAuthorizer
-	// DryRun policies are evaluated and counted, but decide nothing.
+	// DryRun policies are evaluated and counted, without effect.
 	DryRun bool
-	// Rules: the policy holds for a call that any of them matches, so never without rules.
+	// Rules: the policy applies to a call that any of them matches, so never without rules.
 	Rules []AuthorizationRule
 }
 
@@ -239,11 +236,11 @@ func (p *AuthorizationPolicy) SelectorLabels() map[string]string { return p.Sele
 // ShapesOutbound implements Selecting.
 func (p *AuthorizationPolicy) ShapesOutbound() bool { return false }
 
-// AuthorizationAction is what becomes of a call that a policy matches.
+// AuthorizationAction is the effect of a policy on a call that it matches.
 type AuthorizationAction string
 
-// The actions, in the order in which they are asked for. As soon as there is an AuthorizeAllow
-// policy for a workload, what none of these matches is refused.
+// The actions in the order of evaluation. If a workload has an AuthorizeAllow policy, calls that match none of these
+// are refused.
 const (
 	AuthorizeCustom AuthorizationAction = "CUSTOM" // an external authorizer decides
 	AuthorizeAudit  AuthorizationAction = "AUDIT"  // the call is marked in the access log
@@ -251,23 +248,21 @@ const (
 	AuthorizeAllow  AuthorizationAction = "ALLOW"
 )
 
-// AuthorizationRule matches a call where one of From, one of To and all of When do.
+// AuthorizationRule matches a call if one of From, one of To and all of When match.
 type AuthorizationRule struct {
-	From []AuthorizationMatch // empty: anybody
-	To   []AuthorizationMatch // empty: anything
+	From []AuthorizationMatch // empty: any caller
+	To   []AuthorizationMatch // empty: any operation
 	When AuthorizationMatch
 }
 
-// AuthorizationMatch matches where all of its conditions do; without conditions, always.
+// AuthorizationMatch matches if all of its conditions match; without conditions, always.
 type AuthorizationMatch []AuthorizationCondition
 
-// AuthorizationCondition compares an attribute of a call: it must be like one of Values, if
-// there are any, and like none of Not. Values are exact or, unless the attribute says
-// otherwise, "prefix*", "*suffix" or "*" (it is there, and not empty).
+// AuthorizationCondition compares an attribute of a call. It must match one of Values, if there are any, and none of
+// Not. Values are exact or, unless the attribute has other forms, "prefix*", "*suffix" or "*" (present and not empty).
 type AuthorizationCondition struct {
 	Attribute Attribute
-	// Names are those of the header, of the claim and those within it, or of the filter's
-	// metadata and the key in them.
+	// Names are the header, or the claim with the nested claims, or the filter's metadata and the key in it.
 	Names       []string
 	Values, Not []string
 }
@@ -282,7 +277,7 @@ const (
 	AttributeServiceAccount   Attribute = "source.serviceAccount" // NAME or NAMESPACE/NAME, exact
 	AttributeTrustDomain      Attribute = "source.trustDomain"
 	AttributeSourceIP         Attribute = "source.ip"              // addresses and CIDR blocks: of the connection
-	AttributeRemoteIP         Attribute = "remote.ip"              // likewise, but as X-Forwarded-For says
+	AttributeRemoteIP         Attribute = "remote.ip"              // as source.ip, from X-Forwarded-For
 	AttributeRequestPrincipal Attribute = "request.auth.principal" // ISSUER/SUBJECT of a valid token
 	AttributeAudiences        Attribute = "request.auth.audiences"
 	AttributePresenter        Attribute = "request.auth.presenter"
@@ -297,7 +292,7 @@ const (
 	AttributeFilterMetadata   Attribute = "experimental.envoy.filters." // "[value]" is one of a list
 )
 
-// HTTPOnly tells whether only HTTP requests have the attribute, and not any connection.
+// HTTPOnly reports whether only HTTP requests have the attribute.
 func (a Attribute) HTTPOnly() bool {
 	switch a {
 	case AttributeRequestPrincipal, AttributeAudiences, AttributePresenter, AttributeClaims,
@@ -307,8 +302,7 @@ func (a Attribute) HTTPOnly() bool {
 	return false
 }
 
-// FromToken tells whether the attribute is that of a token, which a RequestAuthentication has
-// to have found valid.
+// FromToken reports whether the attribute comes from a token that a RequestAuthentication has accepted.
 func (a Attribute) FromToken() bool {
 	switch a {
 	case AttributeRequestPrincipal, AttributeAudiences, AttributePresenter, AttributeClaims:
@@ -317,8 +311,7 @@ func (a Attribute) FromToken() bool {
 	return false
 }
 
-// FromPeer tells whether the attribute is that of the client's certificate: in plaintext it
-// is never like any value.
+// FromPeer reports whether the attribute comes from the client's certificate. In plain text it matches no value.
 func (a Attribute) FromPeer() bool {
 	switch a {
 	case AttributePrincipal, AttributeNamespace, AttributeServiceAccount, AttributeTrustDomain:
@@ -327,7 +320,7 @@ func (a Attribute) FromPeer() bool {
 	return false
 }
 
-// OfOperation tells whether the attribute is about what is called; else it is about who calls.
+// OfOperation reports whether the attribute is about the operation; otherwise it is about the caller.
 func (a Attribute) OfOperation() bool {
 	switch a {
 	case AttributeHost, AttributeMethod, AttributePath, AttributeDestinationIP,

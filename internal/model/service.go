@@ -9,7 +9,7 @@ import (
 // Protocol is the application protocol of a port, as Istio names them.
 type Protocol string
 
-// The protocols. Auto means that none was named: Envoy looks at the first bytes.
+// The protocols. Auto: Envoy detects the protocol from the first bytes.
 const (
 	ProtocolAuto    Protocol = "auto"
 	ProtocolHTTP    Protocol = "http"
@@ -25,7 +25,7 @@ const (
 	ProtocolUDP     Protocol = "udp" // never proxied
 )
 
-// IsHTTP tells whether requests can be routed one by one.
+// IsHTTP reports whether requests can be routed individually.
 func (p Protocol) IsHTTP() bool {
 	switch p {
 	case ProtocolHTTP, ProtocolHTTP2, ProtocolGRPC, ProtocolGRPCWeb:
@@ -34,15 +34,15 @@ func (p Protocol) IsHTTP() bool {
 	return false
 }
 
-// IsHTTP2 tells whether upstreams of this protocol speak HTTP/2.
+// IsHTTP2 reports whether upstreams use HTTP/2.
 func (p Protocol) IsHTTP2() bool {
 	return p == ProtocolHTTP2 || p == ProtocolGRPC || p == ProtocolGRPCWeb
 }
 
-// IsTLS tells whether the application encrypts, so that only SNI can be read.
+// IsTLS reports whether the application encrypts, so that only SNI is readable.
 func (p Protocol) IsTLS() bool { return p == ProtocolTLS || p == ProtocolHTTPS }
 
-// Resolution says how a service's endpoints are found.
+// Resolution is how a service's endpoints are found.
 type Resolution string
 
 // The resolutions, in the words of ServiceEntry.
@@ -57,17 +57,16 @@ const (
 // Visibility is exportTo, resolved against the object's namespace.
 // The zero value is public.
 type Visibility struct {
-	Private    bool     // seen only by Namespaces, or by nobody where that is empty ("~")
+	Private    bool     // visible only to Namespaces; to none if that is empty ("~")
 	Namespaces []string // sorted
-	// Public: the object itself says that everybody sees it, whatever the mesh's default is.
+	// Public: the object is explicitly visible to all, regardless of the mesh's default.
 	Public bool
 }
 
-// IsDefault tells whether the object says nothing: the mesh's default counts.
+// IsDefault reports whether the object sets nothing, so that the mesh's default applies.
 func (v Visibility) IsDefault() bool { return !v.Private && !v.Public }
 
-// VisibilityOf resolves a mesh's default exportTo for an object of namespace ns. An empty
-// list says nothing.
+// VisibilityOf resolves a mesh's default exportTo for an object of namespace ns. An empty list is unset.
 func VisibilityOf(exportTo []string, ns string) Visibility {
 	if len(exportTo) == 0 || slices.Contains(exportTo, "*") {
 		return Visibility{}
@@ -87,7 +86,7 @@ func VisibilityOf(exportTo []string, ns string) Visibility {
 	return v
 }
 
-// Sees tells whether a proxy of namespace ns may use the object.
+// Sees reports whether a proxy of namespace ns may use the object.
 func (v Visibility) Sees(ns string) bool {
 	if !v.Private {
 		return true
@@ -123,17 +122,17 @@ type Service struct {
 	Selector   map[string]string // workloads of the same namespace; empty: endpoints are given otherwise
 	Visibility Visibility
 
-	// ExternalName is the DNS name that stands behind a Service of that type.
+	// ExternalName is the DNS name of a Service of that type.
 	ExternalName Host
 	// Outside are the addresses and names of its load balancer.
 	Outside []string
-	// Balanced: it is to have a load balancer, whether that has addresses yet.
+	// Balanced: it requests a load balancer, which may have no addresses yet.
 	Balanced bool
 	// PublishNotReady keeps endpoints that are not ready.
 	PublishNotReady bool
-	// Distribution is the service's own; unset: its namespace's counts.
+	// Distribution is the service's own; unset: its namespace's applies.
 	Distribution Distribution
-	// IPv6First tells which address of endpoints counts that have one of each family.
+	// IPv6First selects the address of endpoints that have one of each family.
 	IPv6First bool
 	// Inline endpoints of a ServiceEntry; nil where endpoints come from slices or workloads.
 	Inline []Endpoint
@@ -141,7 +140,7 @@ type Service struct {
 	SubjectAltNames []string
 }
 
-// Port finds a port by number; nil where there is none.
+// Port returns a port by number; nil: none.
 func (s *Service) Port(number uint32) *ServicePort {
 	for i := range s.Ports {
 		if s.Ports[i].Number == number {
@@ -151,22 +150,23 @@ func (s *Service) Port(number uint32) *ServicePort {
 	return nil
 }
 
-// IsKubernetes tells whether the service is a Kubernetes Service.
+// IsKubernetes reports whether the service is a Kubernetes Service.
 func (s *Service) IsKubernetes() bool { return s.Kind == KindService }
 
 // ServiceEntry adds services of its own hosts to the mesh.
 type ServiceEntry struct {
 	Meta
 	Hosts []Host
-	// Template is the service that each host becomes; its Hostname is empty.
+	// Template is the service of each host, without a Hostname.
 	Template Service
-	// Status are the addresses that its status tells, in its order.
+	// Status are the addresses in its status, in order.
 	Status []HostAddress
-	// Auto are the addresses that the mesh gives hosts, IPv4 first. derive sets it, in copies of its own.
+	// Auto are the addresses that the control plane assigns to hosts, IPv4 first. derive sets it, in copies of the
+	// object.
 	Auto map[Host][]netip.Addr
 }
 
-// Services makes one Service a host. Their Meta is the ServiceEntry's.
+// Services returns one Service for each host, with the ServiceEntry's Meta.
 func (e *ServiceEntry) Services() []*Service {
 	out := make([]*Service, 0, len(e.Hosts))
 	for _, h := range e.Hosts {
@@ -178,7 +178,7 @@ func (e *ServiceEntry) Services() []*Service {
 	return out
 }
 
-// ParseProtocol reads a port name ("http-web") or appProtocol. Unknown names are Auto.
+// ParseProtocol decodes a port name ("http-web") or appProtocol. Unknown names are Auto.
 func ParseProtocol(s string) Protocol {
 	s = strings.ToLower(s)
 	switch s {
@@ -204,10 +204,10 @@ func ParseProtocol(s string) Protocol {
 // Host is a DNS name in lower case, or a wildcard: "*" or "*.suffix".
 type Host string
 
-// IsWildcard tells whether h stands for more than one name.
+// IsWildcard reports whether h matches more than one name.
 func (h Host) IsWildcard() bool { return strings.HasPrefix(string(h), "*") }
 
-// Matches tells whether every name that o stands for is also one of h.
+// Matches reports whether h matches every name that o matches.
 func (h Host) Matches(o Host) bool {
 	if !h.IsWildcard() {
 		return h == o
@@ -215,11 +215,11 @@ func (h Host) Matches(o Host) bool {
 	return strings.HasSuffix(string(o), string(h[1:])) && (o.IsWildcard() || len(o) > len(h[1:])) || h == o
 }
 
-// Overlaps tells whether some name belongs to both h and o.
+// Overlaps reports whether a name matches both h and o.
 func (h Host) Overlaps(o Host) bool { return h.Matches(o) || o.Matches(h) }
 
-// Covering yields the patterns that could cover h, most specific first: h itself,
-// then "*.suffix" for each suffix, then "*".
+// Covering iterates over the patterns that may match h, most specific first: h itself, then "*.suffix" for each suffix,
+// then "*".
 func (h Host) Covering() []Host {
 	out := make([]Host, 0, 1+strings.Count(string(h), ".")+1)
 	out = append(out, h)
@@ -240,8 +240,8 @@ func (h Host) Covering() []Host {
 	}
 }
 
-// ResolveHost gives the full name of a host as written in a configuration object of
-// namespace ns: short names mean services of that namespace in the cluster's domain.
+// ResolveHost returns the full name of a host in an object of namespace ns. A short name is a service of that namespace
+// in the cluster's domain.
 func ResolveHost(name, ns, domain string) Host {
 	name = strings.ToLower(name)
 	if name == "" || strings.Contains(name, ".") || name == "*" {
@@ -250,14 +250,14 @@ func ResolveHost(name, ns, domain string) Host {
 	return Host(name + "." + ns + ".svc." + domain)
 }
 
-// LabelAutoAddress keeps, with the value "false", a ServiceEntry from having addresses of the mesh.
+// LabelAutoAddress with the value "false" excludes a ServiceEntry from automatic addresses.
 const LabelAutoAddress = "networking.istio.io/enable-autoallocate-ip"
 
-// AutoAddresses says which addresses ServiceEntries get that have none of their own.
+// AutoAddresses determines the automatic addresses of ServiceEntries without their own.
 type AutoAddresses struct {
-	// Off: only proxies use them that ask for it (Proxy.AutoAllocate), and no status tells them.
+	// Off: only proxies that request them use them (Proxy.AutoAllocate), and statuses do not contain them.
 	Off    bool
-	V4, V6 netip.Prefix // that they are taken from, of each family
+	V4, V6 netip.Prefix // ranges of the two families
 }
 
 // DefaultAutoAddresses is Istio's default: a part of class E, which is never routed, and the range for benchmarks of RFC 5180.
@@ -265,24 +265,24 @@ func DefaultAutoAddresses() AutoAddresses {
 	return AutoAddresses{V4: netip.MustParsePrefix("240.240.0.0/16"), V6: netip.MustParsePrefix("2001:2::/48")}
 }
 
-// UsedBy tells whether a proxy's applications are told such addresses, and so connect to them.
+// UsedBy reports whether a proxy's applications get such addresses from DNS.
 func (a *AutoAddresses) UsedBy(p *Proxy) bool {
 	return p.DNSCapture && (!a.Off || p.AutoAllocate) && p.Interception != InterceptNone
 }
 
-// Of are those of the families of a proxy's addresses.
+// Of returns the addresses of the families.
 func (f Families) Of(list []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool { return f != DualStack && a.Is6() != (f == IPv6) })
 }
 
-// HostAddress is an address that a host of a ServiceEntry has got.
+// HostAddress is an assigned address of a host of a ServiceEntry.
 type HostAddress struct {
 	Host    Host
 	Address netip.Addr
 }
 
-// AutoHosts are the hosts that get addresses of the mesh; none where the entry has its own, wants none, or goes to where
-// the client was going. Wildcards are no names that DNS could be asked for, but where requests tell whom they mean.
+// AutoHosts returns the hosts that get automatic addresses. There are none if the entry has its own, excludes them, or
+// forwards to the original destination. A wildcard gets one only if requests contain the actual name.
 func (e *ServiceEntry) AutoHosts() []Host {
 	t := &e.Template
 	if t.Resolution == ResolutionNone || len(t.Addresses) > 0 || strings.EqualFold(e.Labels[LabelAutoAddress], "false") {
@@ -294,7 +294,7 @@ func (e *ServiceEntry) AutoHosts() []Host {
 	return slices.DeleteFunc(slices.Clone(e.Hosts), Host.IsWildcard)
 }
 
-// Assigned is the first address of a family that the entry's status says a host has; not valid where there is none.
+// Assigned returns a host's first address of a family in the entry's status; invalid: none.
 func (e *ServiceEntry) Assigned(h Host, v6 bool) netip.Addr {
 	for _, a := range e.Status {
 		if a.Host == h && a.Address.Is6() == v6 {

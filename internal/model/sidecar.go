@@ -1,16 +1,16 @@
 package model
 
-// CaptureMode says how traffic gets to a listener.
+// CaptureMode is how connections reach a listener.
 type CaptureMode string
 
-// The capture modes. Default means what the proxy itself was started with.
+// The capture modes. Default: the mode of the proxy.
 const (
 	CaptureDefault  CaptureMode = ""
 	CaptureIPTables CaptureMode = "IPTABLES"
-	CaptureNone     CaptureMode = "NONE" // the application connects to the listener itself
+	CaptureNone     CaptureMode = "NONE" // the application connects to the listener
 )
 
-// Sidecar narrows what the workloads that it selects see, and how they are reached.
+// Sidecar restricts what its workloads can call, and configures how they are called.
 type Sidecar struct {
 	Meta
 	Selector map[string]string // empty: the whole namespace
@@ -23,24 +23,24 @@ type Sidecar struct {
 	InboundPool *ConnectionPool
 }
 
-// OutboundMode says what happens to destinations that nobody knows.
+// OutboundMode is the handling of unknown destinations.
 type OutboundMode string
 
-// The outbound modes; the empty one means the mesh's.
+// The outbound modes; empty: the mesh's.
 const (
 	OutboundAllowAny     OutboundMode = "ALLOW_ANY"
 	OutboundRegistryOnly OutboundMode = "REGISTRY_ONLY"
 )
 
-// HostsHere stands for the namespace of the workload that a Sidecar is for: that of the root namespace is
-// for workloads of all.
+// HostsHere is the namespace of the Sidecar's workload: a Sidecar of the root namespace applies to workloads of all
+// namespaces.
 const HostsHere = "."
 
 // HostSelector is a "namespace/host" entry of an egress listener.
 type HostSelector struct {
-	Namespace string // "*": any, "~": none; HostsHere: of a Sidecar that of the workload, else resolved
+	Namespace string // "*": any, "~": none; HostsHere: the workload's; otherwise resolved
 	Host      Host
-	Exclude   bool // takes hosts away from those that the other entries select
+	Exclude   bool // excludes hosts that the other entries select
 }
 
 // SidecarPort is a port with its protocol.
@@ -50,7 +50,7 @@ type SidecarPort struct {
 	Protocol Protocol
 }
 
-// EgressListener makes some services reachable, all their ports where Port is nil.
+// EgressListener makes services reachable; all their ports if Port is nil.
 type EgressListener struct {
 	Port    *SidecarPort
 	Bind    string // IP address; empty: by capture mode
@@ -58,19 +58,18 @@ type EgressListener struct {
 	Hosts   []HostSelector
 }
 
-// IngressListener takes traffic for the application.
+// IngressListener accepts connections for the application.
 type IngressListener struct {
 	Port     SidecarPort
 	Bind     string
 	Capture  CaptureMode
 	Endpoint string // "address:port" or "unix:///path"; empty: 127.0.0.1 and the listener's port
 	Pool     *ConnectionPool
-	// TLS is of clients that are no sidecars, for ports where mutual TLS is switched off; nil: none
-	// ends here.
+	// TLS is for clients without sidecars, on ports with disabled mutual TLS; nil: none.
 	TLS *ServerTLS
 }
 
-// Inner is the protocol of what the application gets: what is inside the TLS that ends here.
+// Inner returns the protocol that the application gets, after TLS is terminated.
 func (l *IngressListener) Inner() Protocol {
 	switch {
 	case l.TLS == nil:
@@ -81,14 +80,13 @@ func (l *IngressListener) Inner() Protocol {
 	return ProtocolTCP
 }
 
-// IsFor reports whether the Sidecar may be that of workloads of a namespace with some labels. root is the
-// namespace of the Sidecar that is for all.
+// IsFor reports whether the Sidecar may apply to workloads with a namespace and labels. root is the namespace of the
+// Sidecar for all namespaces.
 func (s *Sidecar) IsFor(namespace string, labels map[string]string, root string) bool {
 	return (s.Namespace == namespace || s.Namespace == root && len(s.Selector) == 0) && SelectorMatches(s.Selector, labels)
 }
 
-// Credentials are the Secrets that the Sidecar's workloads need for their own listeners, of its
-// namespace.
+// Credentials returns the Secrets of its namespace that the workloads need for their own listeners.
 func (s *Sidecar) Credentials() []NeededSecret {
 	var out []NeededSecret
 	for i := range s.Ingress {

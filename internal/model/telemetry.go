@@ -2,8 +2,8 @@ package model
 
 import "time"
 
-// Telemetry says what sidecars tell of calls: metrics, access logs and traces. Those of the
-// root namespace are defaults for all.
+// Telemetry configures what sidecars report about calls: metrics, access logs and traces. Those of the root namespace
+// are defaults for all.
 type Telemetry struct {
 	Meta
 	Selector map[string]string // empty: all workloads of the namespace
@@ -19,17 +19,17 @@ func (t *Telemetry) SelectorLabels() map[string]string { return t.Selector }
 // ShapesOutbound implements Selecting.
 func (t *Telemetry) ShapesOutbound() bool { return true }
 
-// Sides are the ends of a call that something is about.
+// Sides are the ends of a call.
 type Sides uint8
 
-// The sides: what a workload calls, and what it is called by.
+// The sides: calls by a workload, and calls to it.
 const (
 	SideClient Sides = 1 << iota
 	SideServer
 	BothSides = SideClient | SideServer
 )
 
-// Metric is one of Istio's standard metrics, as Telemetry calls it.
+// Metric is one of Istio's standard metrics, with its name in Telemetry.
 type Metric string
 
 // The metrics.
@@ -53,14 +53,14 @@ var Metrics = []Metric{
 	MetricRequestMessages, MetricResponseMessages,
 }
 
-// MetricsRule changes metrics. Rules are taken one after the other, later ones over earlier.
+// MetricsRule changes metrics. Later rules override earlier ones.
 type MetricsRule struct {
 	Providers []string // empty: those of the rule before, else the mesh's defaults
 	Overrides []MetricOverride
-	Every     time.Duration // how often the bytes of a connection that goes on are counted; 0: nothing is said
+	Every     time.Duration // interval of counting the bytes of an open connection; 0: unset
 }
 
-// DefaultReporting is Istio's: how often the bytes of a connection that goes on are counted.
+// DefaultReporting is Istio's default interval of counting the bytes of an open connection.
 const DefaultReporting = 5 * time.Second
 
 // MetricOverride changes one metric, or all.
@@ -78,34 +78,34 @@ type TagOverride struct {
 	Format string // with Envoy's command operators
 }
 
-// LoggingRule turns access logs on and off.
+// LoggingRule enables and disables access logs.
 type LoggingRule struct {
 	Providers []string // empty: as for metrics
 	Sides     Sides
 	Disabled  *bool
-	Filter    string // a CEL expression that must hold; empty: all is logged
+	Filter    string // a CEL expression that must be true; empty: all calls
 }
 
-// TracingRule changes tracing. What is nil stays as it was.
+// TracingRule changes tracing. nil fields change nothing.
 type TracingRule struct {
-	Provider  string // empty: as it was
+	Provider  string // empty: unchanged
 	Sides     Sides
-	Disabled  *bool    // spans are not reported; calls go on telling their trace
+	Disabled  *bool    // spans are not reported; the trace is still propagated
 	Sampling  *float64 // percent
 	Tags      map[string]TraceTag
-	RequestID *bool // the id of the request decides which are sampled
+	RequestID *bool // the request id determines which are sampled
 	IstioTags *bool
-	// NoPropagation: calls do not tell which trace they belong to.
+	// NoPropagation: calls do not propagate their trace.
 	NoPropagation *bool
 }
 
-// TraceTag is where the value of a span's tag comes from: exactly one of the four.
+// TraceTag is the source of a tag's value: exactly one of the four.
 type TraceTag struct {
 	Literal     string
 	Header      string // of the request
 	Environment string // a variable of the sidecar's
 	Format      string // with Envoy's command operators
-	Default     string // where header or variable is not there
+	Default     string // without the header or variable
 }
 
 // EffectiveTelemetries are those that count for workloads of a namespace, each over those before: the root

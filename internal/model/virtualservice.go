@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// GatewayMesh is the gateway name that stands for all sidecars.
+// GatewayMesh is the gateway name that means all sidecars.
 const GatewayMesh = "mesh"
 
 // VirtualService routes the traffic of its hosts. Hosts are full names.
@@ -21,11 +21,10 @@ type VirtualService struct {
 	Visibility Visibility
 }
 
-// InMesh tells whether sidecars obey the virtual service.
+// InMesh reports whether the virtual service applies to sidecars.
 func (v *VirtualService) InMesh() bool { return contains(v.Gateways, GatewayMesh) }
 
-// Destination is a service, or a subset of it. Port 0 means the service's only port
-// or else the port that was called.
+// Destination is a service, or a subset of it. Port 0: the service's only port, else the port of the call.
 type Destination struct {
 	Host   Host
 	Subset string
@@ -36,7 +35,7 @@ type Destination struct {
 // Backends is set.
 type HTTPRoute struct {
 	Name           string
-	Matches        []HTTPMatch // any of them; none: everything
+	Matches        []HTTPMatch // any of them; none: all requests
 	Backends       []Backend
 	Redirect       *Redirect
 	DirectResponse *DirectResponse
@@ -51,16 +50,16 @@ type HTTPRoute struct {
 	Headers Headers
 }
 
-// Backend is a weighted destination. Weights are relative; a single one has all.
+// Backend is a weighted destination. Weights are relative; a single one gets all.
 type Backend struct {
 	Destination
 	Weight  uint32
 	Headers Headers
-	// Grant is what a ReferenceGrant has to allow, of the Service; nil: nothing has to.
+	// Grant is the Service that a ReferenceGrant must allow; nil: none is needed.
 	Grant *Key
 }
 
-// HTTPMatch holds when all of its parts do. Zero parts hold always.
+// HTTPMatch matches if all of its parts match. Zero parts always match.
 type HTTPMatch struct {
 	Name            string
 	URI             *StringMatch
@@ -78,7 +77,7 @@ type HTTPMatch struct {
 	StatPrefix      string
 }
 
-// MatchKind says how a string is compared.
+// MatchKind is how a string is compared.
 type MatchKind uint8
 
 // The kinds of StringMatch. Present needs no value.
@@ -87,7 +86,7 @@ const (
 	MatchPrefix
 	MatchRegex // RE2, on the whole string
 	MatchPresent
-	MatchPathPrefix // of whole segments: "/a" is no prefix of "/ab"; paths only
+	MatchPathPrefix // by whole segments: "/a" does not match "/ab"; paths only
 )
 
 // StringMatch compares one string.
@@ -116,26 +115,26 @@ type HeaderOps struct {
 // HeaderValue is a header with its value.
 type HeaderValue struct{ Name, Value string }
 
-// Redirect answers with a redirection.
+// Redirect answers with a redirect.
 type Redirect struct {
 	URI           string // replaces the path; empty keeps it
 	PrefixRewrite string // replaces the matched prefix
 	Authority     string
 	Scheme        string
-	Port          uint32 // 0: none named
-	// PortFromRequest keeps the port the client used (FROM_REQUEST_PORT).
+	Port          uint32 // 0: not set
+	// PortFromRequest keeps the port of the request (FROM_REQUEST_PORT).
 	PortFromRequest bool
-	Code            uint32 // 301 where none was given
+	Code            uint32 // 301 by default
 }
 
-// DirectResponse answers by itself.
+// DirectResponse answers without an upstream.
 type DirectResponse struct {
 	Status uint32
 	Body   []byte
 }
 
-// NoBackend answers where routes of a kind lead to nobody: with 500, of which gRPC's clients would make
-// UNKNOWN, or with what they take for UNAVAILABLE. The Gateway API says so.
+// NoBackend returns the answer of routes of a kind without backends: 500, which gRPC clients would map to UNKNOWN, or
+// for gRPC what they map to UNAVAILABLE. The Gateway API requires it.
 func NoBackend(kind Kind) *DirectResponse {
 	if kind == KindGRPCRoute {
 		return &DirectResponse{Status: 503}
@@ -151,11 +150,11 @@ type Rewrite struct {
 	RegexTo   string
 }
 
-// Retry is a retry policy. Attempts 0 switches retries off.
+// Retry is a retry policy. Attempts 0 disables retries.
 type Retry struct {
 	Attempts                uint32
 	PerTryTimeout           time.Duration // 0: the route's timeout
-	RetryOn                 string        // Envoy's words, comma separated; empty: the default
+	RetryOn                 string        // in Envoy's terms, separated by commas; empty: the default
 	Backoff                 time.Duration // 0: the default
 	RetryRemoteLocalities   bool
 	IgnorePreviousHostsFlag *bool // nil: true, as in Istio
@@ -170,7 +169,7 @@ type Fault struct {
 	AbortPercent float64
 }
 
-// Mirror copies requests to a destination that nobody waits for.
+// Mirror copies requests to a destination whose answers are ignored.
 type Mirror struct {
 	Destination
 	Percent float64
@@ -184,7 +183,7 @@ type CORS struct {
 	ExposeHeaders    []string
 	MaxAge           *time.Duration
 	AllowCredentials *bool
-	// ForwardUnmatched passes preflights of unknown origins on; default true.
+	// ForwardUnmatched forwards preflights of unknown origins; default true.
 	ForwardUnmatched *bool
 }
 
@@ -219,11 +218,11 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// Specificity is how much a match asks for, by the Gateway API's order: exact paths, then other
-// conditions on paths by their length, then methods, headers and query parameters.
+// Specificity ranks matches in the Gateway API's order: exact paths, then other conditions on paths by length, then
+// methods, headers and query parameters.
 type Specificity [5]int
 
-// SpecificityOf is that of a match with these conditions.
+// SpecificityOf returns the specificity of a match with these conditions.
 func SpecificityOf(uri, method *StringMatch, headers, queryParams []HeaderMatch) (out Specificity) {
 	if uri != nil {
 		out[1] = len(uri.Value)
@@ -238,19 +237,19 @@ func SpecificityOf(uri, method *StringMatch, headers, queryParams []HeaderMatch)
 	return out
 }
 
-// Compare puts what asks for more first.
+// Compare puts the more specific one first.
 func (s Specificity) Compare(o Specificity) int { return slices.Compare(o[:], s[:]) }
 
-// ClaimPrefix starts names of "headers" that are claims of a valid token, for routes of gateways.
+// ClaimPrefix begins names of "headers" that are claims of a valid token, in routes of gateways.
 const ClaimPrefix = "@request.auth.claims"
 
-// IsClaim tells whether what a route compares under a header's name is a claim. Case does not matter, as in Istio.
+// IsClaim reports whether a header name refers to a claim. Case is ignored, as in Istio.
 func IsClaim(header string) bool {
 	return len(header) >= len(ClaimPrefix) && strings.EqualFold(header[:len(ClaimPrefix)], ClaimPrefix)
 }
 
-// ClaimNames are the names of a claim and of those within it: of "@request.auth.claims[realm][roles]", or with dots
-// of "@request.auth.claims.realm.roles". nil: it names none.
+// ClaimNames returns a claim and the nested claims in "@request.auth.claims[realm][roles]", or with dots in
+// "@request.auth.claims.realm.roles". nil: none.
 func ClaimNames(header string) []string {
 	if !IsClaim(header) {
 		return nil
