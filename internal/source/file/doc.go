@@ -1,7 +1,7 @@
 // Package file is the embedded source: a directory tree of YAML and JSON, watched.
 //
 // How the parts fit: tree.go finds and reads files, parse.go makes documents of them,
-// load.go tells whether what a file says now is whole, or may still be in the making, and
+// load.go reports whether what a file says now is whole, or may still be in the making, and
 // catalog.go (pure) knows which object of which file is in force and what events a
 // change of a file means; watchtree.go watches all folders, and source.go feeds the intake.
 //

@@ -26,7 +26,7 @@ func marked(text string) bool {
 	return slices.ContainsFunc(securityMarks, func(m string) bool { return strings.Contains(text, m) })
 }
 
-// hides tells whether a document may be a policy of which nothing is known, not even what is good of it.
+// hides reports whether a document may be a policy of which nothing is known, not even what is good of it.
 func hides(n *yaml.Node, d *document) bool {
 	return d.usable() == nil && d.problems.HasErrors() && saysPolicy(n, map[*yaml.Node]bool{})
 }

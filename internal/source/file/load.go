@@ -31,7 +31,7 @@ type seen struct {
 	info os.FileInfo
 }
 
-// unchanged tells whether a file looks as it did. Writing in place may leave it looking
+// unchanged reports whether a file looks as it did. Writing in place may leave it looking
 // the same, but never without an event.
 func (s seen) unchanged(path string) bool {
 	info, err := os.Stat(path)
@@ -117,7 +117,7 @@ func stays(p problem.Problem) problem.Problem {
 	return p
 }
 
-// unfinished tells whether a file looks as if its writer were still at it: cut off, or,
+// unfinished reports whether a file looks as if its writer were still at it: cut off, or,
 // where it is written in place, without objects that it had. A file that was renamed
 // into its place is whole.
 func (s *Source) unfinished(path string, data []byte, p parsed, inPlace bool) bool {
@@ -146,12 +146,12 @@ func (s *Source) unfinished(path string, data []byte, p parsed, inPlace bool) bo
 	return false
 }
 
-// ended tells whether content ends as finished files do: with a line, or a bracket.
+// ended reports whether content ends as finished files do: with a line, or a bracket.
 func ended(data []byte) bool {
 	return len(data) > 0 && bytes.IndexByte([]byte("\n}]"), data[len(data)-1]) >= 0
 }
 
-// doubtful tells whether to wait for a second look at a file. It does not where the
+// doubtful reports whether to wait for a second look at a file. It does not where the
 // last look found the same, or where there have been too many.
 func (s *Source) doubtful(path string, sum uint64, now time.Time) bool {
 	d := s.doubts[path]

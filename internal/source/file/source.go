@@ -187,7 +187,7 @@ func (s *Source) handle(events []fsnotify.Event, now time.Time) {
 	s.apply(paths, now)
 }
 
-// below tells whether path is inside of dir; both are absolute, or neither is.
+// below reports whether path is inside of dir; both are absolute, or neither is.
 func below(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && rel != "." && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))

@@ -87,7 +87,7 @@ func (l *listing) fail(path string, err error) {
 	}
 }
 
-// isConfig tells whether a file is one to read, by its name. Kustomize's own file is
+// isConfig reports whether a file is one to read, by its name. Kustomize's own file is
 // not: it needs no apiVersion and says nothing to a mesh.
 func isConfig(path string) bool {
 	base := strings.ToLower(filepath.Base(path))

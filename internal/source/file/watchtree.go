@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config/problem"
 )
 
-// isDir tells whether name is a directory, or was one that had files, or could not be looked into.
+// isDir reports whether name is a directory, or was one that had files, or could not be looked into.
 func (s *Source) isDir(name string) bool {
 	if info, err := os.Stat(name); err == nil {
 		return info.IsDir() && !strings.HasPrefix(filepath.Base(name), ".")

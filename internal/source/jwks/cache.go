@@ -83,7 +83,7 @@ func (k *Cache) Wait(ctx context.Context) error {
 	}
 }
 
-// Run works until ctx ends. synced tells whether what the sources had at the start is in the
+// Run works until ctx ends. synced reports whether what the sources had at the start is in the
 // store.
 func (k *Cache) Run(ctx context.Context, synced func() bool) {
 	k.awaitSync(ctx, synced)

@@ -141,7 +141,7 @@ func (k *Cache) fetchDue(ctx context.Context) {
 	}
 }
 
-// hasRoom tells whether a source could be fetched now.
+// hasRoom reports whether a source could be fetched now.
 func (k *Cache) hasRoom(s *source) bool {
 	return !s.fetching && k.running < together && k.busy[s.of] < together/2
 }

@@ -67,7 +67,7 @@ func (c Cluster) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// InCluster tells whether this process runs in a Pod of a cluster.
+// InCluster reports whether this process runs in a Pod of a cluster.
 func InCluster() bool {
 	_, err := rest.InClusterConfig()
 	return !errors.Is(err, rest.ErrNotInCluster)

@@ -89,7 +89,7 @@ func (c *Credentials) Wait(ctx context.Context) error {
 	}
 }
 
-// Run works until ctx ends. synced tells whether what the sources had at the start is in the
+// Run works until ctx ends. synced reports whether what the sources had at the start is in the
 // store.
 func (c *Credentials) Run(ctx context.Context, synced func() bool) error {
 	defer c.stopAll()

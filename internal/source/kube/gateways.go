@@ -58,7 +58,7 @@ func grantedTo(snap *store.Snapshot, g *model.Gateway) []model.Key {
 	})
 }
 
-// servesGateway tells whether a Pod may be a router of a Gateway. One without a selector is for
+// servesGateway reports whether a Pod may be a router of a Gateway. One without a selector is for
 // all routers, of which nobody knows who they are: it counts in its own namespace alone.
 func servesGateway(pod *model.Workload, g *model.Gateway) bool {
 	if len(g.Selector) == 0 || g.OwnNamespace && pod.Namespace != g.Namespace {

@@ -37,7 +37,7 @@ type Seen struct {
 // REST is what other clients of the same API server are made of.
 func (c *Client) REST() (*rest.Config, *http.Client) { return rest.CopyConfig(c.config), c.http }
 
-// observed tells whether somebody may write the objects' statuses.
+// observed reports whether somebody may write the objects' statuses.
 func (r *resource) observed() bool {
 	return r.Custom && r.Read && (strings.HasSuffix(r.Group, "istio.io") || gatewayapi.HasRefs(r.Model))
 }

@@ -155,7 +155,7 @@ func (k *sink) news() problem.List {
 	return list
 }
 
-// same tells whether two versions of an object mean the same to the mesh: what differs is a
+// same reports whether two versions of an object mean the same to the mesh: what differs is a
 // status, a field that nobody reads, or managedFields. b has not been handed out yet.
 func same(a, b model.Object) bool {
 	m := b.Metadata()

@@ -135,7 +135,7 @@ func (s *status) unknown(kind string, err error, now time.Time) {
 	}
 }
 
-// expired tells whether a watch has to begin anew: nothing is wrong with that.
+// expired reports whether a watch has to begin anew: nothing is wrong with that.
 func expired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 }
