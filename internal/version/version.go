@@ -1,5 +1,5 @@
-// Package version reports which build this is, from what the Go toolchain writes into
-// the binary. The linker stamps nothing.
+// Package version reports the build, from the information that the Go toolchain writes into the binary. The linker sets
+// nothing.
 package version
 
 import (
@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Info is what is known of a build.
+// Info describes a build.
 type Info struct {
-	Version  string `json:"version"`            // a tag where the build has one, else "devel"
+	Version  string `json:"version"`            // the build's tag, else "devel"
 	Commit   string `json:"commit,omitempty"`   // full hash
 	Time     string `json:"time,omitempty"`     // of the commit, RFC 3339
 	Modified bool   `json:"modified,omitempty"` // built from a tree with uncommitted changes
@@ -20,13 +20,13 @@ type Info struct {
 	Platform string `json:"platform"` // "linux/amd64"
 }
 
-// Get reads the running binary's own build information.
+// Get returns the running binary's build information.
 func Get() Info {
 	bi, _ := debug.ReadBuildInfo()
 	return from(bi)
 }
 
-// Of reads the build information of the Go binary in a file.
+// Of returns the build information of the Go binary in a file.
 func Of(file string) (Info, error) {
 	bi, err := buildinfo.ReadFile(file)
 	if err != nil {
@@ -37,8 +37,7 @@ func Of(file string) (Info, error) {
 	return info, nil
 }
 
-// pseudo begins the version that Go makes up for a tree without a tag. It says less
-// than the commit does.
+// pseudo begins the version that Go generates for a tree without a tag. The commit is more precise.
 const pseudo = "v0.0.0-"
 
 func from(bi *debug.BuildInfo) Info {
@@ -62,7 +61,7 @@ func from(bi *debug.BuildInfo) Info {
 	return info
 }
 
-// String is one line: "devel (1a2b3c4d5e6f, modified) go1.26.0 linux/amd64".
+// String returns one line: "devel (1a2b3c4d5e6f, modified) go1.26.0 linux/amd64".
 func (i Info) String() string {
 	s := i.Version
 	if i.Commit != "" {

@@ -1,7 +1,6 @@
-// Package jwks fetches the keys that tokens are checked with, for all proxies: rules of
-// RequestAuthentications name where they are. What was fetched goes through the intake, as
-// objects of kind KeySet, and is fetched again from time to time; where that fails, the last
-// keys stay. Where there never were any, no token is valid.
+// Package jwks fetches the keys that verify tokens, for all proxies. Rules of RequestAuthentications name their
+// sources. The keys go through the intake as objects of kind KeySet, and are fetched again periodically. After a
+// failure the last keys stay. Without keys, no token is valid.
 package jwks
 
 import (
@@ -19,40 +18,40 @@ import (
 )
 
 const (
-	refreshEvery = 20 * time.Minute // as Istio does
-	retryFirst   = time.Second      // after a failure; twice as long after each further one
+	refreshEvery = 20 * time.Minute // as in Istio
+	retryFirst   = time.Second      // after a failure; doubles with each further one
 	retryMost    = time.Minute
 	// settleIn bounds how long proxies wait for the first keys after a start.
 	settleIn = 5 * time.Second
-	// maxSources bounds what is fetched; sources beyond have no keys. Each namespace has its share.
+	// maxSources bounds the sources; further ones have no keys. Each namespace has its share.
 	maxSources = 1000
-	// together is how many are fetched at the same time, at most half of them of one namespace.
+	// together is how many are fetched at the same time, at most half of them for one namespace.
 	together = 8
 )
 
-// Cache keeps the keys that are asked for.
+// Cache holds the keys of all sources.
 type Cache struct {
-	// Fixed.
+	// Set before Run.
 	Intake   *store.Intake
 	Snapshot func() *store.Snapshot
 	Log      *slog.Logger
 	Refresh  time.Duration // 0: 20 minutes
 	client   *http.Client
-	wake     chan struct{} // holds one token while there may be something new
-	settled  chan struct{} // closed when the first keys are in the store, or were waited for long enough
+	wake     chan struct{} // holds one token after a change
+	settled  chan struct{} // closed when the first keys are in the store, or settleIn is over
 	results  chan result
 
-	// Touched only by Run's goroutine.
+	// Used by Run's goroutine only.
 	sources map[string]*source
 	running int            // fetches
-	busy    map[string]int // the same by namespace
+	busy    map[string]int // fetches by namespace
 	serial  uint64
 
-	mu       sync.Mutex        // guards problems
-	problems map[string]string // why the last attempt failed, by source
+	mu       sync.Mutex        // guards the field below
+	problems map[string]string // why the last fetch failed, by source
 }
 
-// New makes a keeper. Run must be called once for anything to happen.
+// New returns a Cache. Call Run once.
 func New(in *store.Intake, snapshot func() *store.Snapshot, log *slog.Logger) *Cache {
 	return &Cache{
 		Intake: in, Snapshot: snapshot, Log: log, client: newClient(),
@@ -61,19 +60,18 @@ func New(in *store.Intake, snapshot func() *store.Snapshot, log *slog.Logger) *C
 	}
 }
 
-// Applied is told of each batch once it is in the store. It does not block.
+// Applied reports a batch that is in the store. It does not block.
 func (k *Cache) Applied(changes []store.Change) {
 	if !slices.ContainsFunc(changes, func(c store.Change) bool { return c.Key.Kind == model.KindRequestAuthentication }) {
 		return
 	}
 	select {
 	case k.wake <- struct{}{}:
-	default: // the newest state will be looked at
+	default: // a token already waits
 	}
 }
 
-// Wait waits for the first keys after a start: proxies that come back have some already, which
-// nothing is to take away from them meanwhile.
+// Wait waits for the first keys after a start. Proxies that reconnect have keys already, and must not lose them.
 func (k *Cache) Wait(ctx context.Context) error {
 	select {
 	case <-k.settled:
@@ -83,8 +81,7 @@ func (k *Cache) Wait(ctx context.Context) error {
 	}
 }
 
-// Run works until ctx ends. synced reports whether what the sources had at the start is in the
-// store.
+// Run works until ctx ends. synced reports whether the store has the sources' first objects.
 func (k *Cache) Run(ctx context.Context, synced func() bool) {
 	k.awaitSync(ctx, synced)
 	begun := time.Now()
@@ -100,7 +97,7 @@ func (k *Cache) Run(ctx context.Context, synced func() bool) {
 			for k.running > 0 {
 				k.over(<-k.results)
 			}
-			k.settle(settleIn) // nobody is to wait for ever
+			k.settle(settleIn) // without synced sources too
 			return
 		case <-k.wake:
 		case <-timer.C:
@@ -111,8 +108,7 @@ func (k *Cache) Run(ctx context.Context, synced func() bool) {
 	}
 }
 
-// syncEvery is how often the keeper looks whether the store is loaded, and whether it has
-// what it was told.
+// syncEvery is how often Run checks whether the store is loaded and has the keys.
 const syncEvery = 10 * time.Millisecond
 
 func (k *Cache) awaitSync(ctx context.Context, synced func() bool) {
@@ -127,7 +123,7 @@ func (k *Cache) awaitSync(ctx context.Context, synced func() bool) {
 	}
 }
 
-// settle lets proxies in once the store has the first keys, or why there are none.
+// settle admits proxies once the store has the first keys, or the reasons why there are none.
 func (k *Cache) settle(after time.Duration) {
 	select {
 	case <-k.settled:
@@ -160,7 +156,7 @@ func (k *Cache) setProblem(name, problem string) {
 	}
 }
 
-// Problems are the sources that could not be fetched when it was last tried.
+// Problems returns the sources whose last fetch failed.
 func (k *Cache) Problems() problem.List {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -26,7 +26,7 @@ const (
 	keysB = `{"keys":[{"k":"Yg","kty":"oct"}]}`
 )
 
-// issuer serves keys, or what stands in for them.
+// issuer serves keys, or another body.
 type issuer struct {
 	*httptest.Server
 	body  atomic.Value // string; empty: 503
@@ -54,13 +54,13 @@ func newIssuer(t *testing.T) *issuer {
 	return i
 }
 
-// bench is a keeper with a store that takes what it puts.
+// bench is a Cache with a store.
 type bench struct {
 	*Cache
 	t      *testing.T
 	intake *store.Intake
 	store  *store.Store
-	mu     sync.Mutex // guards apply
+	mu     sync.Mutex // guards the field below
 }
 
 func start(t *testing.T, refresh time.Duration, rules ...model.JWTRule) *bench {
@@ -162,8 +162,8 @@ func TestWhatIsNoKeySetIsRefused(t *testing.T) {
 	}
 }
 
-// TestKeysAreNotFetchedFromClouds: where they tell machines their credentials. Redirections lead there no more than rules do.
-func TestKeysAreNotFetchedFromClouds(t *testing.T) {
+// TestDoesNotFetchFromCloudMetadata checks rules and redirects with addresses at which clouds serve credentials.
+func TestDoesNotFetchFromCloudMetadata(t *testing.T) {
 	s := httptest.NewServer(http.RedirectHandler("http://169.254.169.254/latest/", http.StatusFound))
 	t.Cleanup(s.Close)
 	for _, uri := range []string{"http://169.254.169.254/latest/", s.URL} {
@@ -181,7 +181,7 @@ func TestDiscoveryThatLeadsNowhere(t *testing.T) {
 	}
 }
 
-// TestOneSourceIsFetchedOnce: rules share what is at the same place.
+// TestOneSourceIsFetchedOnce checks that rules share a source.
 func TestOneSourceIsFetchedOnce(t *testing.T) {
 	i := newIssuer(t)
 	uri := i.URL + "/keys"

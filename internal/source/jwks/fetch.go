@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	defaultTimeout = 5 * time.Second // of a fetch, discovery included
-	maxTimeout     = time.Minute     // of what rules say: few are fetched at the same time
+	defaultTimeout = 5 * time.Second // of a fetch, including discovery
+	maxTimeout     = time.Minute     // limits the timeouts of rules, because few sources are fetched at the same time
 	maxBody        = 1 << 20         // bytes of an answer
 	maxRedirects   = 3
 )
@@ -36,7 +36,7 @@ func newClient() *http.Client {
 	}
 }
 
-// fetch gives the public keys of a source.
+// fetch returns the public keys of a source.
 func (k *Cache) fetch(ctx context.Context, from string, discovers bool) (string, error) {
 	if discovers {
 		place, err := k.discover(ctx, from)
@@ -56,7 +56,7 @@ func (k *Cache) fetch(ctx context.Context, from string, discovers bool) (string,
 	return set.Public(), nil
 }
 
-// discover reads where the keys are from a document of OpenID discovery.
+// discover returns the location of the keys in a document of OpenID discovery.
 func (k *Cache) discover(ctx context.Context, from string) (string, error) {
 	body, err := k.get(ctx, from)
 	if err != nil {

@@ -14,27 +14,27 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// source is a place that keys are fetched from.
+// source is a location of keys.
 type source struct {
 	timeout   time.Duration
 	discovers bool
 	due       time.Time // of the next fetch
 	fetching  bool
-	of        string // the namespace whose turn its fetches are
-	rank      int    // how many sources of that namespace go before it
-	failures  int    // since it last went well
+	of        string // the namespace to which its fetches count
+	rank      int    // number of sources of that namespace with precedence
+	failures  int    // since the last success
 	keys      string
-	told      *model.KeySet // what the intake was told last; nil: nothing
+	told      *model.KeySet // the last object in the intake; nil: none
 }
 
-// result is what became of a fetch.
+// result is the result of a fetch.
 type result struct {
 	name, of string
 	keys     string
 	err      error
 }
 
-// look takes over what rules ask for now.
+// look applies the present rules.
 func (k *Cache) look() {
 	wanted := k.wanted()
 	for name, s := range k.sources {
@@ -51,8 +51,7 @@ func (k *Cache) look() {
 	}
 }
 
-// wanted are the sources that rules ask for. Where they are too many, namespaces have their shares by turns, so that
-// none takes away those of others.
+// wanted returns the sources of rules. If there are too many, namespaces get their shares in turns.
 func (k *Cache) wanted() map[string]*source {
 	wanted, asked := map[string]*source{}, map[string][]string{}
 	for o := range k.Snapshot().All(model.KindRequestAuthentication) {
@@ -78,8 +77,7 @@ func (k *Cache) wanted() map[string]*source {
 	return wanted
 }
 
-// turns gives each source that a namespace asks for its turn: first those that are there already. One that several ask
-// for has the earliest.
+// turns orders the sources of a namespace: existing ones first. A source of several namespaces has the earliest turn.
 func (k *Cache) turns(wanted map[string]*source, namespace string, names []string) {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(k.known(b), k.known(a)), strings.Compare(a, b))
@@ -91,7 +89,7 @@ func (k *Cache) turns(wanted map[string]*source, namespace string, names []strin
 	}
 }
 
-// known is 1 where a source is there already, else 0.
+// known returns 1 for an existing source, else 0.
 func (k *Cache) known(name string) int {
 	if k.sources[name] != nil {
 		return 1
@@ -99,7 +97,7 @@ func (k *Cache) known(name string) int {
 	return 0
 }
 
-// want notes what a rule asks for, and gives its name; "": nothing.
+// want adds the source of a rule, and returns its name; "": none.
 func want(wanted map[string]*source, r *model.JWTRule) (name string) {
 	if name = r.KeySource(); name == "" {
 		return ""
@@ -119,8 +117,8 @@ func (k *Cache) forget(name string, s *source) {
 	}
 }
 
-// fetchDue begins what is due, as far as there is room: what has waited for longest first, and not all of one namespace, so
-// that places that do not answer keep nobody out.
+// fetchDue starts the fetches that are due, as far as there is room: the longest waiting first, and not only those of
+// one namespace, so that sources without an answer do not block others.
 func (k *Cache) fetchDue(ctx context.Context) {
 	now := time.Now()
 	for _, name := range slices.SortedFunc(maps.Keys(k.sources), k.dueFirst) {
@@ -132,7 +130,7 @@ func (k *Cache) fetchDue(ctx context.Context) {
 		k.running++
 		k.busy[s.of]++
 		timeout, discovers, of := s.timeout, s.discovers, s.of
-		go func() { // ends within timeout; Run waits for it
+		go func() { // ends within the timeout; Run waits for it
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
 			keys, err := k.fetch(ctx, name, discovers)
@@ -141,12 +139,12 @@ func (k *Cache) fetchDue(ctx context.Context) {
 	}
 }
 
-// hasRoom reports whether a source could be fetched now.
+// hasRoom reports whether a source can be fetched now.
 func (k *Cache) hasRoom(s *source) bool {
 	return !s.fetching && k.running < together && k.busy[s.of] < together/2
 }
 
-// over notes that a fetch has ended.
+// over records the end of a fetch.
 func (k *Cache) over(r result) {
 	k.running--
 	if k.busy[r.of]--; k.busy[r.of] == 0 {
@@ -158,11 +156,11 @@ func (k *Cache) dueFirst(a, b string) int {
 	return cmp.Or(k.sources[a].due.Compare(k.sources[b].due), strings.Compare(a, b))
 }
 
-// take notes what became of a fetch, and when the next one is due.
+// take stores the result of a fetch and the time of the next one.
 func (k *Cache) take(r result) {
 	s := k.sources[r.name]
 	if s == nil {
-		return // nobody wants it any more
+		return // no rule refers to it any more
 	}
 	s.fetching = false
 	if r.err != nil {
@@ -178,7 +176,7 @@ func (k *Cache) take(r result) {
 	k.tell(r.name, s, "")
 }
 
-// tell puts what differs into the intake.
+// tell puts changed keys into the intake.
 func (k *Cache) tell(name string, s *source, problem string) {
 	k.setProblem(name, problem)
 	if s.told != nil && s.told.Keys == s.keys && s.told.Problem == problem {
@@ -194,7 +192,7 @@ func (k *Cache) tell(name string, s *source, problem string) {
 	k.Intake.Put(store.Event{Key: s.told.Key, Object: s.told, Observed: time.Now()})
 }
 
-// next is how long there is nothing to do; without room for another fetch, until one ends.
+// next returns the time until the next fetch; without room, until one ends.
 func (k *Cache) next() time.Duration {
 	wait := time.Hour
 	select {

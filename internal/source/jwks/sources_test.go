@@ -14,7 +14,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// full is a keeper with room for one more fetch, and two that are due.
+// full returns a Cache with room for one more fetch, and two that are due.
 func full(t *testing.T) *Cache {
 	t.Helper()
 	k := New(store.NewIntake(), store.New().Snapshot, slog.New(slog.DiscardHandler))
@@ -34,15 +34,15 @@ func TestWhatHasWaitedForLongestIsFetchedFirst(t *testing.T) {
 	require.False(t, k.sources["a"].fetching, "there is no room for it")
 }
 
-// TestNobodyLooksWhileThereIsNoRoom: what is due then has to wait for the end of a fetch, which is told.
-func TestNobodyLooksWhileThereIsNoRoom(t *testing.T) {
+// TestDoesNotPollWithoutRoom checks that a due fetch waits for the end of another one.
+func TestDoesNotPollWithoutRoom(t *testing.T) {
 	k := full(t)
 	require.Equal(t, time.Millisecond, k.next())
 	k.running = together
 	require.Equal(t, time.Hour, k.next())
 }
 
-// asks has a namespace ask for so many sources.
+// asks makes a namespace refer to a number of sources.
 func asks(namespace string, sources int) store.Event {
 	m := model.Meta{Key: model.Key{Kind: model.KindRequestAuthentication, Namespace: namespace, Name: "a"}, ResourceVersion: "1"}
 	o := &model.RequestAuthentication{Meta: m}
@@ -52,8 +52,8 @@ func asks(namespace string, sources int) store.Event {
 	return store.Event{Key: m.Key, Object: o}
 }
 
-// TestNoNamespaceTakesTheSourcesOfOthers: neither their places nor their turns, whoever came first.
-func TestNoNamespaceTakesTheSourcesOfOthers(t *testing.T) {
+// TestNamespacesKeepTheirShares checks that a namespace takes neither the places nor the turns of others.
+func TestNamespacesKeepTheirShares(t *testing.T) {
 	s := store.New()
 	k := New(store.NewIntake(), s.Snapshot, slog.New(slog.DiscardHandler))
 	close(k.settled)

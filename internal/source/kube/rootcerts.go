@@ -18,35 +18,35 @@ import (
 	"github.com/moonsail/moonsail/internal/config"
 )
 
-// Istio's names of the ConfigMap that Pods mount to know whom they can trust.
+// Istio's names of the ConfigMap with the roots for Pods.
 const (
 	RootCertName  = "istio-ca-root-cert"
 	RootCertKey   = "root-cert.pem"
 	rootCertLabel = "istio.io/config"
 )
 
-// RootCerts keeps the roots in a ConfigMap of each namespace. Several control planes may do
-// so beside one another: what is right already is not written.
+// RootCerts keeps the roots in a ConfigMap of each namespace. Several control planes may do that at the same time: a
+// correct ConfigMap is not written.
 type RootCerts struct {
 	Client *Client
-	// Roots is what belongs there, and a channel that is closed when that changes.
+	// Roots returns the content, and a channel that is closed when it changes.
 	Roots func() (string, <-chan struct{})
-	// Namespaces are those that are to have it; false: that is not known yet. It is asked
-	// again and again, so it must be quick.
+	// Namespaces returns the namespaces that need the ConfigMap; false: unknown yet. It is called often and must be
+	// fast.
 	Namespaces func() (list []string, known bool)
 	Log        *slog.Logger
 
 	api *API[corev1.ConfigMap, *corev1.ConfigMap]
-	due map[string]*due // of namespaces that something was written to; Run's goroutine's
+	due map[string]*due // of namespaces with writes; used by Run's goroutine only
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	listed bool
 	have   map[string]string // by namespace
 	wake   chan struct{}
 }
 
-// due is when a namespace may be written to again: where somebody else writes something
-// other there, the two must not fill the API server's log.
+// due is the time of the next write to a namespace. If another writer keeps changing the ConfigMap, the two must not
+// flood the API server.
 type due struct {
 	next  time.Time
 	delay time.Duration
@@ -55,13 +55,13 @@ type due struct {
 
 // Timing.
 const (
-	rootsEvery   = 200 * time.Millisecond // how often it is looked for new namespaces
+	rootsEvery   = 200 * time.Millisecond // interval of checks for new namespaces
 	rootsTimeout = 10 * time.Second       // of one write
 	rootsAgain   = 500 * time.Millisecond // until a second write, and twice that until a third
 	rootsLongest = time.Minute
 )
 
-// Run keeps them until ctx ends.
+// Run keeps the ConfigMaps until ctx ends.
 func (r *RootCerts) Run(ctx context.Context) error {
 	api, err := r.Client.configMaps()
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *RootCerts) Run(ctx context.Context) error {
 	return nil
 }
 
-// heard says once that the ConfigMaps cannot be read. It is called by the Reflector alone.
+// heard logs once that the ConfigMaps cannot be read. Only the Reflector calls it.
 func (r *RootCerts) heard() func(error) {
 	told := false
 	return func(err error) {
@@ -98,7 +98,7 @@ func (r *RootCerts) heard() func(error) {
 	}
 }
 
-// keep writes what is missing, as soon as that is known.
+// keep writes missing ConfigMaps at once.
 func (r *RootCerts) keep(ctx context.Context) {
 	tick := time.NewTicker(rootsEvery)
 	defer tick.Stop()
@@ -135,7 +135,7 @@ func (r *RootCerts) complete(ctx context.Context, roots string) {
 	}
 }
 
-// dueOf notes that a namespace is written to now; nil: it must not be yet.
+// dueOf records a write to a namespace; nil: it is too early.
 func (r *RootCerts) dueOf(ns string, now time.Time) *due {
 	d := r.due[ns]
 	switch {
@@ -150,7 +150,7 @@ func (r *RootCerts) dueOf(ns string, now time.Time) *due {
 	return d
 }
 
-// lacking are those of the namespaces that lack the roots.
+// lacking returns the namespaces without the roots.
 func (r *RootCerts) lacking(list []string, roots string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +160,7 @@ func (r *RootCerts) lacking(list []string, roots string) []string {
 	return slices.DeleteFunc(list, func(ns string) bool { return r.have[ns] == roots })
 }
 
-// write writes to one namespace. That it ends meanwhile is no failure.
+// write writes to one namespace. The end of the namespace is not a failure.
 func (r *RootCerts) write(ctx context.Context, ns, roots string, d *due) {
 	ctx, cancel := context.WithTimeout(ctx, rootsTimeout)
 	defer cancel()
@@ -178,7 +178,7 @@ func (r *RootCerts) write(ctx context.Context, ns, roots string, d *due) {
 	}
 }
 
-// put patches the ConfigMap, or makes it.
+// put patches the ConfigMap, or creates it.
 func (r *RootCerts) put(ctx context.Context, ns, roots string) error {
 	data := map[string]string{RootCertKey: roots}
 	patch, err := json.Marshal(map[string]any{"data": data})
@@ -231,7 +231,7 @@ func (r *RootCerts) Replace(list []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (r *RootCerts) Resync() error { return nil }
 
-// see notes what there is, and has keep look.
+// see applies a change, and wakes keep.
 func (r *RootCerts) see(note func()) {
 	r.mu.Lock()
 	note()

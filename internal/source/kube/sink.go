@@ -14,35 +14,34 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// sink is where a Reflector puts the objects of one kind. Of each it keeps the model's
-// object, which the store has too, and nothing of Kubernetes' one. It is a
-// cache.ReflectorStore and a cache.TransformingStore.
+// sink stores the objects of one kind for a Reflector. It keeps the model's objects, which the store shares, and
+// nothing of Kubernetes' objects. It is a cache.ReflectorStore and a cache.TransformingStore.
 type sink struct {
 	resource *resource
 	decoder  config.Decoder
-	pool     *pool // touched only by the Reflector
+	pool     *pool // used by the Reflector only
 	put      func(events ...store.Event)
 	meter    Meter
-	listed   func() // told after each complete list
+	listed   func() // called after each complete list
 	problem  func(problem.List)
-	observer Observer // nil: nobody
+	observer Observer // nil: none
 
-	mu sync.Mutex // guards all below: the Reflector writes, anybody asks for problems
-	// held are the objects that there are, by namespace and name.
+	mu sync.Mutex // guards the fields below: the Reflector writes, Problems reads
+	// held are the present objects, by namespace and name.
 	held map[name]held
-	// problems are those of the objects that have any.
+	// problems are those of objects with problems.
 	problems map[name]problem.List
-	untold   problem.List // that the log does not have yet
+	untold   problem.List // not logged yet
 }
 
 type name struct{ namespace, name string }
 
-// held is what is kept of an object.
+// held is the stored state of an object.
 type held struct {
-	version string       // that was seen last
-	written int64        // the newest time that any version had, in Unix seconds
-	object  model.Object // in force: an earlier version's where that one has errors; nil: none ever was good
-	partial bool         // object is what was good of a version with errors, as none ever was good
+	version string       // the last version
+	written int64        // the newest time of all versions, in Unix seconds
+	object  model.Object // in force; an earlier version's if the last one has errors; nil: none was valid
+	partial bool         // object is the valid part of a version with errors, because no version was valid
 }
 
 func newSink(r *resource, s *Source) *sink {
@@ -57,12 +56,12 @@ func newSink(r *resource, s *Source) *sink {
 	return k
 }
 
-// Events, as Istio's metrics call them.
+// Events, with names of Istio's metrics.
 const (
 	eventAdd    = "add"
 	eventUpdate = "update"
 	eventDelete = "delete"
-	eventSame   = "updatesame" // of no meaning to the mesh
+	eventSame   = "updatesame" // without effect on the mesh
 )
 
 // Add implements cache.ReflectorStore.
@@ -93,7 +92,7 @@ func (k *sink) upsert(o any, now time.Time) error {
 	return nil
 }
 
-// take notes an object and tells what that changes, if it does; mu is held.
+// take stores an object. It returns the event if something changes. mu is held.
 func (k *sink) take(e *entry, now time.Time) (store.Event, bool) {
 	old, known := k.held[e.name]
 	if known && old.version == e.version {
@@ -109,7 +108,7 @@ func (k *sink) take(e *entry, now time.Time) (store.Event, bool) {
 	}
 	switch {
 	case e.object == nil && old.object != nil && !e.problems.HasErrors():
-		event, ok := k.drop(e.name, now) // it means nothing to the mesh any more
+		event, ok := k.drop(e.name, now) // it has no effect on the mesh any more
 		k.held[e.name] = held{version: e.version, written: written}
 		return event, ok
 	case e.object == nil || old.object != nil && same(old.object, e.object):
@@ -137,7 +136,7 @@ func (r *resource) event() string {
 	return r.Kind
 }
 
-// note keeps an object's problems; mu is held.
+// note stores an object's problems. mu is held.
 func (k *sink) note(e *entry) {
 	if !slices.Equal(k.problems[e.name], e.problems) {
 		k.untold = append(k.untold, e.problems...)
@@ -148,15 +147,15 @@ func (k *sink) note(e *entry) {
 	}
 }
 
-// news takes the problems that nobody has been told of; mu is held.
+// news returns the problems that were not logged yet. mu is held.
 func (k *sink) news() problem.List {
 	list := k.untold
 	k.untold = nil
 	return list
 }
 
-// same reports whether two versions of an object mean the same to the mesh: what differs is a
-// status, a field that nobody reads, or managedFields. b has not been handed out yet.
+// same reports whether two versions of an object are equal for the mesh: they differ in the status, an unread field, or
+// managedFields. b is not shared yet.
 func same(a, b model.Object) bool {
 	m := b.Metadata()
 	version := m.ResourceVersion
@@ -182,8 +181,8 @@ func (k *sink) Delete(o any) error {
 	return nil
 }
 
-// become has the sink take another version of its kind, which no Reflector does meanwhile. An object says
-// the same in all versions only as far as these have the same fields: each is looked at anew.
+// become changes to another version of the kind, while no Reflector runs. Objects may have other fields in it, so each
+// is decoded again.
 func (k *sink) become(r *resource) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -194,7 +193,7 @@ func (k *sink) become(r *resource) {
 	}
 }
 
-// drop forgets an object and tells what that changes, if it does; mu is held.
+// drop removes an object. It returns the event if something changes. mu is held.
 func (k *sink) drop(n name, now time.Time) (store.Event, bool) {
 	old := k.held[n]
 	delete(k.held, n)
@@ -206,8 +205,7 @@ func (k *sink) drop(n name, now time.Time) (store.Event, bool) {
 	return store.Event{Key: old.object.Metadata().Key, Observed: now, Urgent: store.RemovesEndpoints(old.object, nil)}, true
 }
 
-// Replace implements cache.ReflectorStore: what the list does not have is gone. All that it
-// changes is one Put.
+// Replace implements cache.ReflectorStore. It removes objects that are not in the list. All changes are one Put.
 func (k *sink) Replace(list []any, _ string) error {
 	now := time.Now()
 	entries := make([]*entry, 0, len(list))
@@ -255,7 +253,7 @@ func (k *sink) replace(entries []*entry, now time.Time) (events []store.Event, g
 // Resync implements cache.ReflectorStore; there is nothing to do.
 func (k *sink) Resync() error { return nil }
 
-// Problems are those of all objects.
+// Problems returns the problems of all objects.
 func (k *sink) Problems() problem.List {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -14,29 +14,29 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// SourceName is how this source is known to the intake.
+// SourceName is the source's name in the intake.
 const SourceName = "kubernetes"
 
-// Intake is where events go; *store.Intake is one.
+// Intake receives events: *store.Intake.
 type Intake interface {
 	Put(events ...store.Event)
 	Synced(source string)
 }
 
-// Delay is what a delay of the API server was measured from.
+// Delay is a measure of the API server's delay.
 type Delay string
 
 // The measures.
 const (
-	DelayObject Delay = "object" // from when an object was written, to the second, to its event
+	DelayObject Delay = "object" // from the write of an object, in whole seconds, to its event
 	DelayWrite  Delay = "write"  // a write of the heartbeat, from request to response
 	DelayWatch  Delay = "watch"  // from the request of that write to its event
 )
 
-// Meter counts; all functions may be called by many goroutines.
+// Meter counts events and delays. It is safe for concurrent use.
 type Meter interface {
-	// Event counts an event of a kind: add, update, delete, or updatesame where it means
-	// nothing to the mesh. custom tells Istio's kinds from Kubernetes' own.
+	// Event counts an event of a kind: add, update, delete, or updatesame if it changes nothing for the mesh. custom
+	// distinguishes Istio's kinds from Kubernetes' own.
 	Event(kind string, custom bool, event string)
 	APIDelay(of Delay, d time.Duration)
 }
@@ -45,35 +45,34 @@ type Meter interface {
 type Source struct {
 	Client        *Client
 	Decoder       config.Decoder
-	RootNamespace string // has the mesh's configuration and the heartbeat
+	RootNamespace string // namespace of the mesh's configuration and the heartbeat
 	Intake        Intake
 	Meter         Meter
 	Log           *slog.Logger
-	Observer      Observer // nil: nobody
-	// Identity names this control plane in the heartbeat; Heartbeat is how often it is
-	// written, 0: never.
+	Observer      Observer // nil: none
+	// Identity names this control plane in the heartbeat. Heartbeat is its interval; 0: none.
 	Identity  string
 	Heartbeat time.Duration
 
 	log    problemLog
 	status status
-	beaten atomic.Int64 // when the heartbeat was seen last, in Unix nanoseconds; 0: none is written
+	beaten atomic.Int64 // when the heartbeat was last received, in Unix nanoseconds; 0: none is written
 
-	mu    sync.Mutex // guards sinks: Run's goroutine changes them, anybody asks for problems
+	mu    sync.Mutex // guards sinks, which Run's goroutine changes and Problems reads
 	sinks []*sink
 }
 
-// Timing of the search for kinds.
+// Intervals of the search for kinds.
 const (
-	// discoverEvery is how soon a kind is noticed that is installed later.
+	// discoverEvery is how soon a kind is found that is installed later.
 	discoverEvery = 2 * time.Second
-	// goneAfter is how long a kind must be missing before its objects are. While an API
-	// server starts it does not know custom kinds yet.
+	// goneAfter is how long a kind must be missing before its objects are removed. A starting API server does not know
+	// custom kinds yet.
 	goneAfter = 30 * time.Second
 )
 
-// Run lists and watches until ctx ends; it says Synced once all that there is has been
-// listed. An API server that is away is no failure: it is asked again.
+// Run lists and watches until ctx ends. It reports Synced when everything was listed. It retries while the API server
+// is unavailable.
 func (s *Source) Run(ctx context.Context) error {
 	s.log.log, s.status.log = s.Log, s.Log
 	kinds := builtin(s.RootNamespace)
@@ -91,7 +90,7 @@ func (s *Source) Run(ctx context.Context) error {
 	return nil
 }
 
-// sink makes a sink that problems are asked of.
+// sink returns a sink whose problems are reported.
 func (s *Source) sink(r *resource) *sink {
 	k := newSink(r, s)
 	s.mu.Lock()
@@ -111,10 +110,10 @@ type installed struct {
 	sink         *sink
 	stop         context.CancelFunc
 	ended        chan struct{}
-	missingSince time.Time // zero: it is there
+	missingSince time.Time // zero: not missing
 }
 
-// follow looks for custom kinds, and watches those that there are, until ctx ends.
+// follow searches for custom kinds and watches the installed ones, until ctx ends.
 func (s *Source) follow(ctx context.Context) {
 	watched := map[string]*installed{}
 	defer func() {
@@ -145,7 +144,7 @@ func (s *Source) follow(ctx context.Context) {
 	}
 }
 
-// install starts to watch what is new, and ends with what is gone.
+// install starts watching new kinds, and stops watching kinds that are gone.
 func (s *Source) install(ctx context.Context, have served, watched map[string]*installed, now time.Time) {
 	var missing []string
 	for _, k := range customKinds() {
@@ -171,8 +170,8 @@ func (s *Source) install(ctx context.Context, have served, watched map[string]*i
 	s.status.discovered(strings.Join(missing, ", "))
 }
 
-// watch begins to watch a custom kind. Before the first search is over nobody is served, so
-// that what it finds counts among what has to be listed.
+// watch starts to watch a custom kind. Until the first search is over, its kinds count as not listed yet, and proxies
+// wait.
 func (s *Source) watch(ctx context.Context, r *resource) *installed {
 	w := &installed{sink: s.sink(r)}
 	if r.Read {
@@ -193,8 +192,8 @@ func (s *Source) begin(ctx context.Context, w *installed) {
 	}()
 }
 
-// follows goes over to the version that the API server has of a kind now, if it is another one. What is held
-// stays in force until the new version has been listed.
+// follows changes to the version of a kind that the API server has now. The objects stay in force until the new version
+// was listed.
 func (s *Source) follows(ctx context.Context, w *installed, r *resource) {
 	old := w.sink.resource
 	if old.version == r.version && old.plural == r.plural {
@@ -207,7 +206,7 @@ func (s *Source) follows(ctx context.Context, w *installed, r *resource) {
 	s.begin(ctx, w)
 }
 
-// gone ends with a kind that has been missing for long enough, with all its objects.
+// gone stops watching a kind that was missing for long enough, and removes its objects.
 func (s *Source) gone(w *installed, now time.Time) bool {
 	if w.missingSince.IsZero() {
 		w.missingSince = now
@@ -217,14 +216,14 @@ func (s *Source) gone(w *installed, now time.Time) bool {
 	}
 	w.stop()
 	<-w.ended
-	_ = w.sink.Replace(nil, "") // fails only on what it cannot decode
+	_ = w.sink.Replace(nil, "") // fails only for objects that cannot be decoded
 	s.forget(w.sink)
 	s.status.forget(w.sink.resource.title())
 	s.Log.Info("a kind is not installed any more; its objects are gone", "kind", w.sink.resource.Kind)
 	return true
 }
 
-// Problems is what is wrong now, sorted.
+// Problems returns the present problems, sorted.
 func (s *Source) Problems() []problem.Problem {
 	s.mu.Lock()
 	sinks := slices.Clone(s.sinks)
@@ -237,5 +236,5 @@ func (s *Source) Problems() []problem.Problem {
 	return all
 }
 
-// Waiting is an error that says what has not been listed yet; nil once all has.
+// Waiting returns an error that lists what was not listed yet; nil if everything was.
 func (s *Source) Waiting() error { return s.status.waiting() }

@@ -16,32 +16,32 @@ import (
 	"github.com/moonsail/moonsail/internal/config/problem"
 )
 
-// status knows how well the API server answers, and what has to be listed before anybody
-// is served. It tells changes in the log, each once.
+// status tracks how the API server answers, and what must be listed before proxies are served. It logs each change
+// once.
 type status struct {
 	log *slog.Logger
 
-	mu      sync.Mutex          // guards all below
-	pending map[string]struct{} // kinds that have not been listed; nil: all have been
+	mu      sync.Mutex          // guards the fields below
+	pending map[string]struct{} // kinds that were not listed yet; nil: all were
 	synced  func()
-	answers map[string]time.Time // when a request was answered last, by kind
-	failing map[string]failure   // requests that failed last, by kind
-	denied  map[string]bool      // kinds that may not be read: told once each
-	// unserved are kinds that the API server does not know, though it has them: since when.
+	answers map[string]time.Time // time of the last answer, by kind
+	failing map[string]failure   // the last failed request, by kind
+	denied  map[string]bool      // kinds without permission to read; logged once each
+	// unserved are kinds that the API server has but answers as unknown, and since when.
 	unserved map[string]time.Time
-	toldOf   map[string]bool // those that the log has told
-	away     bool            // the log has said that the API server does not answer
-	missing  string          // kinds that are not installed, as the log has told
-	searched bool            // custom kinds have been looked for
+	toldOf   map[string]bool // those that were logged
+	away     bool            // the log has reported that the API server does not answer
+	missing  string          // kinds that are not installed, as logged
+	searched bool            // the search for custom kinds is over
 }
 
-// failure is the last of some that came one after the other.
+// failure is the last of consecutive failures.
 type failure struct {
 	err   error
 	since time.Time
 }
 
-// searching stands among what is pending for the search for custom kinds.
+// searching is the entry for the search of custom kinds in pending.
 const searching = "discovery"
 
 func (s *status) begin(kinds []*resource, synced func()) {
@@ -55,7 +55,7 @@ func (s *status) begin(kinds []*resource, synced func()) {
 	}
 }
 
-// await adds a kind that has to be listed, unless all have been.
+// await adds a kind that must be listed, unless everything was.
 func (s *status) await(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *status) await(kind string) {
 	}
 }
 
-// listed is told that a kind has been put into the intake as a whole.
+// listed records that all objects of a kind are in the intake.
 func (s *status) listed(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *status) listed(kind string) {
 	}
 }
 
-// discovered is told after each search which kinds are not installed.
+// discovered records the kinds that are not installed, after each search.
 func (s *status) discovered(missing string) {
 	s.mu.Lock()
 	told := s.searched && s.missing == missing
@@ -89,10 +89,10 @@ func (s *status) discovered(missing string) {
 	s.listed(searching)
 }
 
-// heard is told how a request about a kind went.
+// heard records the result of a request for a kind.
 func (s *status) heard(kind string, err error) {
 	if errors.Is(err, context.Canceled) {
-		return // we are ending
+		return // the source ends
 	}
 	now := time.Now()
 	s.mu.Lock()
@@ -118,11 +118,11 @@ func (s *status) heard(kind string, err error) {
 	}
 }
 
-// unservedAfter is how long a kind may be unknown before that is told: an API server that starts does not
-// know custom kinds yet.
+// unservedAfter is how long a kind may be unknown before that is logged. A starting API server does not know custom
+// kinds yet.
 const unservedAfter = 10 * time.Second
 
-// unknown is told that the API server does not know a kind that it was found to have; mu is held.
+// unknown records that the API server answers an installed kind as unknown. mu is held.
 func (s *status) unknown(kind string, err error, now time.Time) {
 	since, known := s.unserved[kind]
 	if !known {
@@ -135,12 +135,12 @@ func (s *status) unknown(kind string, err error, now time.Time) {
 	}
 }
 
-// expired reports whether a watch has to begin anew: nothing is wrong with that.
+// expired reports whether a watch must start again, which is not a failure.
 func expired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 }
 
-// failed notes a failure; mu is held.
+// failed records a failure. mu is held.
 func (s *status) failed(kind string, err error, now time.Time) {
 	f, failing := s.failing[kind]
 	if !failing {
@@ -150,7 +150,7 @@ func (s *status) failed(kind string, err error, now time.Time) {
 	s.failing[kind] = f
 }
 
-// forget is told that a kind is not watched any more.
+// forget removes a kind that is not watched any more.
 func (s *status) forget(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +158,7 @@ func (s *status) forget(kind string) {
 	delete(s.answers, kind)
 }
 
-// answered clears a kind's failure; mu is held.
+// answered clears a kind's failure. mu is held.
 func (s *status) answered(kind string, now time.Time) {
 	s.answers[kind] = now
 	delete(s.failing, kind)
@@ -176,7 +176,7 @@ func (s *status) answered(kind string, now time.Time) {
 	}
 }
 
-// waiting says what has not been listed yet, and why not where that is known.
+// waiting describes what was not listed yet, with the reason if it is known.
 func (s *status) waiting() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,10 +192,10 @@ func (s *status) waiting() error {
 	return fmt.Errorf("waiting for the API server to list %s", strings.Join(kinds, ", "))
 }
 
-// problemLog writes problems to the log.
+// problemLog logs problems.
 type problemLog struct{ log *slog.Logger }
 
-// maxLogged is how many problems of one list are logged; all are at /debug/problems.
+// maxLogged is how many problems of one list are logged; /debug/problems has all.
 const maxLogged = 20
 
 func (l *problemLog) problems(list problem.List) {

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// committed is the newest time that an object has, to the second: of its creation, of a write of
-// something that has an owner, or of the request to delete it gracefully, which no owner writes.
+// committed returns the newest time in an object, in whole seconds: its creation, a write of a field with a manager, or
+// the request for a graceful deletion.
 func committed(m metav1.Object) time.Time {
 	at := m.GetCreationTimestamp().Time
 	for _, f := range m.GetManagedFields() {
@@ -27,8 +27,8 @@ func committed(m metav1.Object) time.Time {
 	return at
 }
 
-// fresh is when the version of an entry was written; zero where that is not known: where its newest time
-// is not later than one of a version before, it is that one's, or nobody can tell. mu is held.
+// fresh returns when an entry's version was written; zero if that is unknown, because its newest time is not later than
+// one of a version before. mu is held.
 func (k *sink) fresh(e *entry) time.Time {
 	if old, known := k.held[e.name]; known && e.committed.Unix() <= old.written {
 		return time.Time{}
