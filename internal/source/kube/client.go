@@ -11,30 +11,29 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Cluster tells how to reach an API server.
+// Cluster is the access to an API server.
 type Cluster struct {
-	Kubeconfig string // a file; empty: as a Pod of the cluster
-	Context    string // of the file; empty: its current one
+	Kubeconfig string // path; empty: the access of a Pod in the cluster
+	Context    string // in the file; empty: the current one
 	UserAgent  string
 }
 
-// ErrNotInCluster says that no file was named and that this is no Pod of a cluster.
+// ErrNotInCluster means that there is no file, and that this process is not in a Pod.
 var ErrNotInCluster = rest.ErrNotInCluster
 
-// Limits on requests to the API server. Lists and watches are few; its own priority and
-// fairness hold back what is too much.
+// Limits of requests. Lists and watches are few; the API server's priority and fairness delay excessive requests.
 const (
 	clientQPS   = 50
 	clientBurst = 100
 )
 
-// Client talks to one API server. It is safe for use by many goroutines.
+// Client calls one API server. It is safe for concurrent use.
 type Client struct {
 	config *rest.Config
 	http   *http.Client
 }
 
-// Connect prepares a client. It does not talk to the API server yet.
+// Connect returns a client. It sends no request yet.
 func Connect(c Cluster) (*Client, error) {
 	config, err := c.config()
 	if err != nil {
@@ -73,8 +72,8 @@ func InCluster() bool {
 	return !errors.Is(err, rest.ErrNotInCluster)
 }
 
-// Address is the API server's.
+// Address returns the API server's address.
 func (c *Client) Address() string { return c.config.Host }
 
-// Close lets go of connections that nobody uses.
+// Close closes idle connections.
 func (c *Client) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }

@@ -10,20 +10,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Secret is one as far as it is used here.
+// Secret has the fields of a Secret that are used.
 type Secret struct {
 	Name, Type string
 	Data       map[string][]byte
 	Version    string // the resource version
 }
 
-// Secrets are those of one namespace.
+// Secrets reads and writes the Secrets of one namespace.
 type Secrets struct {
 	api       *API[corev1.Secret, *corev1.Secret]
 	namespace string
 }
 
-// Secrets are those of a namespace.
+// Secrets returns the Secrets of a namespace.
 func (c *Client) Secrets(namespace string) (*Secrets, error) {
 	api, err := c.secrets()
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *Client) configMaps() (*API[corev1.ConfigMap, *corev1.ConfigMap], error)
 	return NewAPI[corev1.ConfigMap](c, corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.AddToScheme)
 }
 
-// Get gives one; nil where there is none.
+// Get returns a Secret; nil if there is none.
 func (s *Secrets) Get(ctx context.Context, name string) (*Secret, error) {
 	o, err := s.api.Get(ctx, s.namespace, name)
 	if apierrors.IsNotFound(err) {
@@ -52,7 +52,7 @@ func (s *Secrets) Get(ctx context.Context, name string) (*Secret, error) {
 	return &Secret{Name: o.Name, Type: string(o.Type), Data: o.Data, Version: o.ResourceVersion}, nil
 }
 
-// Create makes one, unless there is one.
+// Create creates a Secret, unless it exists.
 func (s *Secrets) Create(ctx context.Context, o *Secret) error {
 	_, err := s.api.Create(ctx, o.object(s.namespace))
 	if apierrors.IsAlreadyExists(err) {
@@ -61,7 +61,7 @@ func (s *Secrets) Create(ctx context.Context, o *Secret) error {
 	return err
 }
 
-// Replace puts one in the place of that with its Version, unless there is another now.
+// Replace replaces the Secret with its Version, unless it has changed.
 func (s *Secrets) Replace(ctx context.Context, o *Secret) error {
 	_, err := s.api.Update(ctx, o.object(s.namespace))
 	if apierrors.IsConflict(err) {
@@ -77,7 +77,7 @@ func (s *Secret) object(namespace string) *corev1.Secret {
 	}
 }
 
-// TokenReview is what the API server says of a token.
+// TokenReview is the API server's answer about a token.
 type TokenReview struct {
 	Authenticated bool
 	Audiences     []string
@@ -85,8 +85,7 @@ type TokenReview struct {
 	Error         string
 }
 
-// TokenReviews gives a function that asks whose a token is that was made for an audience. It
-// does not limit how often: its callers do.
+// TokenReviews returns a function that reviews a token for an audience. Callers limit its rate.
 func (c *Client) TokenReviews() (func(ctx context.Context, token, audience string) (TokenReview, error), error) {
 	unlimited := &Client{config: rest.CopyConfig(c.config), http: c.http}
 	unlimited.config.QPS = -1

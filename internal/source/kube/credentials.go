@@ -20,34 +20,34 @@ import (
 // not be read, it puts one that says so. One goroutine, Run's, does all that is not said to be
 // another's.
 type Credentials struct {
-	// Fixed.
+	// Set before Run.
 	Client   *Client
 	Decoder  config.Decoder
 	Intake   *store.Intake
 	Snapshot func() *store.Snapshot
 	Log      *slog.Logger
-	// Recheck is how often it is asked again who may read; 0: each minute.
+	// Recheck is how often readers are checked again; 0: each minute.
 	Recheck time.Duration
 
-	wake    chan struct{} // holds one token while there may be something new
-	settled chan struct{} // closed when the first Secrets are in the store, or were waited for long enough
+	wake    chan struct{} // holds one token after a change
+	settled chan struct{} // closed when the first Secrets are in the store, or settleIn is over
 	begun   time.Time
 
-	// Touched only by Run's goroutine.
+	// Used by Run's goroutine only.
 	watches map[model.Key]*secretWatch
 	reviews *reviews
-	full    map[model.Kind]bool // it was told that there are too many
+	full    map[model.Kind]bool // the log has reported that there are too many
 }
 
-// Bounds and times.
+// Bounds and intervals.
 const (
-	maxCredentials   = 1000 // that are watched of each kind; those beyond are not read
+	maxCredentials   = 1000 // watches for each kind; further objects are not read
 	credentialsEvery = 100 * time.Millisecond
 	settleIn         = 5 * time.Second // how long proxies wait for the first Secrets after a start
 	recheckEvery     = time.Minute
 )
 
-// NewCredentials makes a keeper. Run must be called once for anything to happen.
+// NewCredentials returns Credentials. Call Run once.
 func NewCredentials(c *Client, d config.Decoder, in *store.Intake, snapshot func() *store.Snapshot, log *slog.Logger) *Credentials {
 	return &Credentials{
 		Client: c, Decoder: d, Intake: in, Snapshot: snapshot, Log: log,
@@ -55,14 +55,15 @@ func NewCredentials(c *Client, d config.Decoder, in *store.Intake, snapshot func
 	}
 }
 
-// Applied is told of each batch once it is in the store. It does not block.
+// Applied reports a batch that is in the store. It does not block.
 func (c *Credentials) Applied(changes []store.Change) {
 	if slices.ContainsFunc(changes, func(ch store.Change) bool { return concerns(ch.Key.Kind) }) {
 		c.poke()
 	}
 }
 
-// concerns: rules, policies, Sidecars and Gateways name Secrets or ConfigMaps, and workloads have the service accounts that are to read them.
+// concerns reports whether objects of a kind refer to Secrets or ConfigMaps, or are workloads with the service accounts
+// of readers.
 func concerns(k model.Kind) bool {
 	switch k {
 	case model.KindDestinationRule, model.KindBackendTLSPolicy, model.KindSidecar, model.KindWasmPlugin, model.KindGateway, model.KindKubernetesGateway,
@@ -75,11 +76,11 @@ func concerns(k model.Kind) bool {
 func (c *Credentials) poke() {
 	select {
 	case c.wake <- struct{}{}:
-	default: // the newest state will be looked at
+	default: // a token already waits
 	}
 }
 
-// Wait waits for the first Secrets after a start: proxies are not to be told that there are none.
+// Wait waits for the first Secrets after a start, so that proxies do not lose them.
 func (c *Credentials) Wait(ctx context.Context) error {
 	select {
 	case <-c.settled:
@@ -89,8 +90,7 @@ func (c *Credentials) Wait(ctx context.Context) error {
 	}
 }
 
-// Run works until ctx ends. synced reports whether what the sources had at the start is in the
-// store.
+// Run works until ctx ends. synced reports whether the store has the sources' first objects.
 func (c *Credentials) Run(ctx context.Context, synced func() bool) error {
 	defer c.stopAll()
 	defer c.settle(true)
@@ -115,8 +115,8 @@ func (c *Credentials) Run(ctx context.Context, synced func() bool) error {
 	}
 }
 
-// rest waits until there may be something to do; false: ctx has ended. Storms of Pods wake it
-// ten times a second at most.
+// rest waits for the next change or check; false: ctx has ended. Many changes of Pods wake it at most ten times a
+// second.
 func (c *Credentials) rest(ctx context.Context) bool {
 	if !pause(ctx, credentialsEvery) {
 		return false
@@ -132,7 +132,7 @@ func (c *Credentials) rest(ctx context.Context) bool {
 	return true
 }
 
-// due is how long there is nothing to do.
+// due returns the time until the next check.
 func (c *Credentials) due() time.Duration {
 	select {
 	case <-c.settled:
@@ -154,7 +154,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// look takes over what rules ask for now.
+// look applies the present references.
 func (c *Credentials) look(ctx context.Context) {
 	wanted := c.wanted()
 	for key, w := range c.watches {
@@ -170,8 +170,8 @@ func (c *Credentials) look(ctx context.Context) {
 	}
 }
 
-// unwatched are the keys that are wanted and not watched yet, as far as there is room for them. Secrets
-// and ConfigMaps are counted apart: many of one kind keep out none of the other.
+// unwatched returns the referenced objects without a watch, as far as there is room. Secrets and ConfigMaps have
+// separate limits.
 func (c *Credentials) unwatched(wanted map[model.Key]*secretWatch) []model.Key {
 	var out []model.Key
 	count := map[model.Kind]int{}
@@ -191,7 +191,7 @@ func (c *Credentials) unwatched(wanted map[model.Key]*secretWatch) []model.Key {
 	return out
 }
 
-// tooMany says once for each kind which is the first that is left out.
+// tooMany logs once for each kind the first object without a watch.
 func (c *Credentials) tooMany(key model.Key) {
 	if !c.full[key.Kind] {
 		c.Log.Warn("more are named as credentials than are read", "kind", key.Kind, "read", maxCredentials, "firstLeftOut", key.String())
@@ -199,7 +199,7 @@ func (c *Credentials) tooMany(key model.Key) {
 	c.full[key.Kind] = true
 }
 
-// tellAll tells of the Secrets that are known, when it is known who may read them.
+// tellAll puts the known Secrets into the intake after their readers are known.
 func (c *Credentials) tellAll(ctx context.Context) {
 	var known []model.Key
 	var questions []question
@@ -220,7 +220,7 @@ func (c *Credentials) tellAll(ctx context.Context) {
 	}
 }
 
-// tell puts a Secret into the intake where it differs from what was told.
+// tell puts a Secret into the intake if it has changed.
 func (c *Credentials) tell(key model.Key, w *secretWatch) {
 	secret, problem, _ := w.get()
 	now := &model.Secret{Meta: model.Meta{Key: key, Origin: "kubernetes"}}
@@ -231,7 +231,7 @@ func (c *Credentials) tell(key model.Key, w *secretWatch) {
 		now.Problem, now.CAProblem = model.NoSecret, model.NoSecret
 	default:
 		*now = *secret
-		if !w.keyAsked { // what nobody asks for is not kept
+		if !w.keyAsked { // an unreferenced object is not stored
 			now.Certificate, now.PrivateKey, now.Login = "", model.PrivateKey{}, model.PrivateKey{}
 		}
 	}
@@ -239,14 +239,14 @@ func (c *Credentials) tell(key model.Key, w *secretWatch) {
 	if w.told != nil && same(w.told, now) {
 		return
 	}
-	// Who may read it is not part of the API server's version.
+	// The readers are not part of the API server's version.
 	w.serial++
 	now.ResourceVersion += "." + strconv.FormatUint(w.serial, 10)
 	w.told = now
 	c.Intake.Put(store.Event{Key: key, Object: now, Observed: time.Now()})
 }
 
-// readers are those service accounts that may read a Secret; never nil.
+// readers returns the service accounts that may read a Secret; never nil.
 func (c *Credentials) readers(key model.Key, w *secretWatch) []string {
 	out := []string{}
 	for _, account := range slices.Sorted(maps.Keys(w.readers)) {
@@ -277,7 +277,7 @@ func (c *Credentials) stopAll() {
 	}
 }
 
-// settle lets proxies in once the store has the first Secrets, or why there are none.
+// settle admits proxies once the store has the first Secrets, or the reasons why there are none.
 func (c *Credentials) settle(anyhow bool) {
 	select {
 	case <-c.settled:

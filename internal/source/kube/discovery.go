@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config"
 )
 
-// The API server tells all groups with all kinds in one answer, since Kubernetes 1.27.
+// Since Kubernetes 1.27 one answer contains all groups with all kinds.
 const (
 	discoveryPath = "/apis"
 	discoveryType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
@@ -24,13 +24,13 @@ const (
 	discoveryTimeout = 10 * time.Second
 )
 
-// served are the versions of kinds that an API server has, best first.
+// served are the versions of kinds in an API server, best first.
 type served map[schema.GroupKind][]servedVersion
 
 type servedVersion struct{ version, plural string }
 
-// discover asks what there is. Where that is what tag stands for, changed is false and the
-// rest is empty: an unchanged answer costs next to nothing.
+// discover requests the installed kinds. If the answer has not changed since tag, changed is false and the rest is
+// empty, which costs little.
 func (c *Client) discover(ctx context.Context, tag string) (have served, newTag string, changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
@@ -85,7 +85,7 @@ func readDiscovery(resp *http.Response) (served, error) {
 	return have, nil
 }
 
-// find chooses the version to ask for: the first that can be decoded. nil: none is there.
+// find returns the first version that can be decoded; nil: none.
 func (h served) find(k config.Resource) *resource {
 	versions := h[schema.GroupKind{Group: k.Group, Kind: k.Kind}]
 	if len(k.Versions) == 0 && len(versions) > 0 {
@@ -101,7 +101,7 @@ func (h served) find(k config.Resource) *resource {
 	return nil
 }
 
-// customKinds are those that may or may not be installed.
+// customKinds returns the kinds that may be installed.
 func customKinds() []config.Resource {
 	return slices.DeleteFunc(config.Resources(), func(r config.Resource) bool { return !r.Custom })
 }

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// Listing is a list of objects of one kind as the API server has it.
+// Listing lists the objects of one kind in the API server.
 type Listing struct {
 	Kind string
 	Read func(ctx context.Context) ([]byte, error) // JSON
@@ -19,7 +19,7 @@ const (
 	maxListedBytes = 64 << 20
 )
 
-// Listings are those of all kinds that a control plane reads; never of Secrets.
+// Listings returns the lists of all kinds that a control plane reads, without Secrets.
 func (c *Client) Listings(ctx context.Context, rootNamespace string) ([]Listing, error) {
 	kinds, err := c.kinds(ctx, rootNamespace)
 	if err != nil {

@@ -17,41 +17,41 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// entry is an object as it was decoded. It is what client-go's temporary stores hold.
+// entry is a decoded object, which client-go's temporary stores hold.
 type entry struct {
 	name
 	version   string
-	committed time.Time // zero: not known
+	committed time.Time // zero: unknown
 	object    model.Object
-	partial   *salvage.Result // that counts where object is nil, and no version ever was good
+	partial   *salvage.Result // applies if object is nil and no version was valid
 	problems  problem.List
 
 	// For the observer alone.
-	elsewhere  bool // it is another revision's business
+	elsewhere  bool // another revision's object
 	generation int64
 	status     json.RawMessage
 	outline    *gatewayapi.Refs
 }
 
-// GetObjectMeta names the entry for client-go.
+// GetObjectMeta identifies the entry for client-go.
 func (e *entry) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: e.namespace, Name: e.name.name, ResourceVersion: e.version}
 }
 
-// complete is a decoder of what an API server has: all Pods are listed, if not always before the slices
-// that name them.
+// complete marks a decoder for an API server: all Pods are listed, although not always before the slices that refer to
+// them.
 func complete(d config.Decoder) config.Decoder {
 	d.PodsListed = true
 	return d
 }
 
-// Transformer implements cache.TransformingStore: objects of a list that is streamed are
-// decoded as they come, so that the list is never there as a whole.
+// Transformer implements cache.TransformingStore. The objects of a streamed list are decoded as they arrive, so that
+// the whole list is never in memory.
 func (k *sink) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) { return k.decode(o) }
 }
 
-// decode makes an entry of an object; entries stay as they are.
+// decode decodes an object. It returns an entry unchanged.
 func (k *sink) decode(o any) (*entry, error) {
 	if e, ok := o.(*entry); ok {
 		return e, nil
@@ -94,7 +94,7 @@ func (k *sink) model(o any) (out config.Decoded) {
 		out.Problems = k.decoder.FromRaw(k.resource.Resource, document).Problems
 	case *discoveryv1.EndpointSlice:
 		if o.Labels[discoveryv1.LabelServiceName] == "" {
-			return out // of no Service: somebody's own use
+			return out // of no Service, for another use
 		}
 		out.Object, out.Problems = k.decoder.FromTyped(o)
 	case metav1.Object:
@@ -103,7 +103,7 @@ func (k *sink) model(o any) (out config.Decoded) {
 	return out
 }
 
-// inPart is an entry whose partial object is in force.
+// inPart returns an entry with its partial object in force.
 func (e *entry) inPart() *entry {
 	out := *e
 	out.object, out.problems = e.partial.Object, append(slices.Clip(e.problems), e.partial.Note)

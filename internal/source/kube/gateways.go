@@ -45,7 +45,7 @@ func addGateway(snap *store.Snapshot, o model.Object, into map[model.Key]*secret
 	}
 }
 
-// grantedTo are the Secrets of other namespaces that a Gateway names and may refer to.
+// grantedTo returns the Secrets of other namespaces to which a Gateway may refer.
 func grantedTo(snap *store.Snapshot, g *model.Gateway) []model.Key {
 	return slices.DeleteFunc(g.GrantsNeeded(), func(k model.Key) bool {
 		for o := range snap.All(model.KindReferenceGrant) {
@@ -58,8 +58,8 @@ func grantedTo(snap *store.Snapshot, g *model.Gateway) []model.Key {
 	})
 }
 
-// servesGateway reports whether a Pod may be a router of a Gateway. One without a selector is for
-// all routers, of which nobody knows who they are: it counts in its own namespace alone.
+// servesGateway reports whether a Pod may be a router of a Gateway. A Gateway without a selector applies to all
+// routers; it counts only in its own namespace, because its routers are unknown.
 func servesGateway(pod *model.Workload, g *model.Gateway) bool {
 	if len(g.Selector) == 0 || g.OwnNamespace && pod.Namespace != g.Namespace {
 		return len(g.Selector) == 0 && pod.Namespace == g.Namespace
@@ -68,7 +68,7 @@ func servesGateway(pod *model.Workload, g *model.Gateway) bool {
 }
 
 func addRouter(g *model.Gateway, pod *model.Workload, granted []model.Key, into map[model.Key]*secretWatch) {
-	for _, key := range granted { // whoever wrote the grant trusts the Gateway's namespace
+	for _, key := range granted { // the author of the grant trusts the Gateway's namespace
 		w, account := wantSecret(into, model.NeededSecret{Key: key, PrivateKey: true}), pod.Namespace+"/"+pod.Account()
 		w.readers[account], w.trusted[account] = true, true
 	}

@@ -6,24 +6,22 @@ import (
 	"time"
 )
 
-// Health is how well the API server is heard.
+// Health describes the connection to the API server.
 type Health struct {
 	Kinds []KindHealth `json:"kinds"` // what is listed and watched, by name
-	// Heartbeat is when a write of the heartbeat was seen last, the source's start if none was; zero where
-	// none is written.
+	// Heartbeat is when a write of the heartbeat was last received, or the source's start; zero if none is written.
 	Heartbeat time.Time `json:"heartbeat,omitzero"`
 }
 
-// KindHealth is how well requests about a kind are answered. What is known of it stays in force while they
-// are not.
+// KindHealth describes the requests for a kind. During failures the objects stay in force.
 type KindHealth struct {
 	Kind     string    `json:"kind"`
-	Answered time.Time `json:"answered,omitzero"` // the last request that was; a watch that runs is one
-	Failing  time.Time `json:"failing,omitzero"`  // since when requests fail; zero: the last one was answered
+	Answered time.Time `json:"answered,omitzero"` // the last answer; a running watch counts as one
+	Failing  time.Time `json:"failing,omitzero"`  // start of the failures; zero: the last request succeeded
 	Error    string    `json:"error,omitempty"`
 }
 
-// FailingFor is for how long; 0 where the last request was answered.
+// FailingFor returns the duration of the failures; 0: the last request succeeded.
 func (k *KindHealth) FailingFor(now time.Time) time.Duration {
 	if k.Failing.IsZero() {
 		return 0
@@ -31,7 +29,7 @@ func (k *KindHealth) FailingFor(now time.Time) time.Duration {
 	return now.Sub(k.Failing)
 }
 
-// Health tells how well the API server is heard. Anybody may ask.
+// Health returns the present health. It is safe for concurrent use.
 func (s *Source) Health() Health {
 	out := Health{Kinds: s.status.health()}
 	if at := s.beaten.Load(); at != 0 {

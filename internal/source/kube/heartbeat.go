@@ -18,8 +18,8 @@ import (
 	"github.com/moonsail/moonsail/internal/config"
 )
 
-// The heartbeat is one Lease of the root namespace that all control planes write, each with
-// its own name and the time. Each looks for its own writes among the events.
+// The heartbeat is one Lease of the root namespace. All control planes write their name and the time to it, and
+// recognize their own writes among the events.
 const (
 	heartbeatName  = "moonsail-heartbeat"
 	fieldManager   = "moonsail"
@@ -27,14 +27,14 @@ const (
 	maxBeatsUnseen = 64
 )
 
-// heartbeat measures how long writes to the API server take, and how long until a watch
-// tells of them. What it watches shares its connection with all other watches.
+// heartbeat measures the time of writes to the API server, and the time until a watch reports them. Its watch shares
+// its connection with all other watches.
 type heartbeat struct {
 	identity string
 	meter    Meter
-	last     *atomic.Int64 // when one was seen last, in Unix nanoseconds
+	last     *atomic.Int64 // of the last received write, in Unix nanoseconds
 
-	mu   sync.Mutex // guards sent: the writer adds, the watch takes
+	mu   sync.Mutex // guards sent
 	sent map[string]time.Time
 }
 
@@ -53,7 +53,7 @@ func (s *Source) beat(ctx context.Context) {
 		s.Log.Warn("the API server's delay is not measured", "error", err)
 		return
 	}
-	lw, _ := s.Client.listWatch(r, func(error) {}) // fails only where rest does
+	lw, _ := s.Client.listWatch(r, func(error) {}) // fails only if rest fails
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() {
@@ -83,13 +83,12 @@ func (s *Source) keepBeating(ctx context.Context, h *heartbeat, client rest.Inte
 	}
 }
 
-// jittered is d, more or less: control planes must not beat in step.
+// jittered returns d with jitter, so that control planes do not write at the same time.
 func jittered(d time.Duration) time.Duration {
 	return d - d/10 + time.Duration(rand.Int64N(int64(d/5)+1))
 }
 
-// write puts this control plane's name and the time into the Lease, which is made where it
-// is not there.
+// write writes the name and the time into the Lease, and creates a missing one.
 func (h *heartbeat) write(ctx context.Context, client rest.Interface, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
@@ -111,8 +110,7 @@ func (h *heartbeat) write(ctx context.Context, client rest.Interface, namespace 
 	return err
 }
 
-// note remembers a write. Those that are never seen (a watch that began anew tells only of
-// the newest) are forgotten.
+// note stores a write. It drops writes without an event: a new watch reports only the newest.
 func (h *heartbeat) note(beat metav1.MicroTime, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,7 +120,7 @@ func (h *heartbeat) note(beat metav1.MicroTime, at time.Time) {
 	h.sent[beatID(beat)] = at
 }
 
-// beatID is the time as the API server gives it back: to the microsecond.
+// beatID is the time as the API server returns it, in microseconds.
 func beatID(t metav1.MicroTime) string { return t.UTC().Format(metav1.RFC3339Micro) }
 
 // Add implements cache.ReflectorStore.
@@ -151,7 +149,7 @@ func (h *heartbeat) seen(o any, now time.Time) error {
 // Delete implements cache.ReflectorStore.
 func (h *heartbeat) Delete(any) error { return nil }
 
-// Replace implements cache.ReflectorStore. A list tells nothing of delays.
+// Replace implements cache.ReflectorStore. A list contains no delays.
 func (h *heartbeat) Replace([]any, string) error { return nil }
 
 // Resync implements cache.ReflectorStore.

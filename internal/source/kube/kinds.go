@@ -20,18 +20,18 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// resource is a kind as one API server has it.
+// resource is a kind in one API server.
 type resource struct {
 	config.Resource
 	version string
 	plural  string         // its name in URLs
-	example runtime.Object // what an object of it is decoded to
-	// What it is narrowed to; empty: everything.
+	example runtime.Object // the type of decoded objects
+	// Restrictions of the list; empty: none.
 	namespace, field string
-	metric           string // how Istio's metrics of registry events call it; empty: its kind
+	metric           string // the name in Istio's metrics of registry events; empty: the kind
 }
 
-// title tells kinds apart: two groups have Gateways, of which one is read.
+// title distinguishes kinds: two groups have Gateways, and one of them is read.
 func (r *resource) title() string {
 	if r.Read {
 		return string(r.Model)
@@ -43,7 +43,7 @@ func (r *resource) gv() schema.GroupVersion {
 	return schema.GroupVersion{Group: r.Group, Version: r.version}
 }
 
-// builtin are Kubernetes' own kinds, which every API server has.
+// builtin returns Kubernetes' own kinds, which every API server has.
 func builtin(rootNamespace string) []*resource {
 	rows := map[model.Kind]resource{
 		model.KindNamespace:     {plural: "namespaces", example: &corev1.Namespace{}, metric: "Namespaces"},
@@ -66,7 +66,7 @@ func builtin(rootNamespace string) []*resource {
 	return out
 }
 
-// custom is a kind that a CustomResourceDefinition defines.
+// custom returns a kind of a CustomResourceDefinition.
 func custom(k config.Resource, version, plural string) *resource {
 	r := &resource{Resource: k, version: version, plural: plural, example: &rawObject{}}
 	if !k.Read {
@@ -75,15 +75,14 @@ func custom(k config.Resource, version, plural string) *resource {
 	return r
 }
 
-// Content types. Custom resources have no protobuf; of kinds that nobody reads only the
-// metadata is asked for.
+// Content types. Custom resources have no protobuf. For some kinds only the metadata is requested.
 const (
 	typeProtobuf = "application/vnd.kubernetes.protobuf,application/json"
 	typeJSON     = "application/json"
 	typeMetadata = "application/json;as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
 )
 
-// accept is what lists (or single events) of the resource are asked for as.
+// accept returns the content types of lists, or of single events.
 func (r *resource) accept(list bool) string {
 	switch r.example.(type) {
 	case *rawObject:
@@ -97,7 +96,7 @@ func (r *resource) accept(list bool) string {
 	return typeProtobuf
 }
 
-// scheme knows the resource's types.
+// scheme returns a scheme with the resource's types.
 func (r *resource) scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	metav1.AddToGroupVersion(s, r.gv())
@@ -116,7 +115,7 @@ func (r *resource) scheme() (*runtime.Scheme, error) {
 	return s, corev1.AddToScheme(s)
 }
 
-// rest makes a REST client for the resource's group and version.
+// rest returns a REST client for the resource's group and version.
 func (c *Client) rest(r *resource) (*rest.RESTClient, error) {
 	scheme, err := r.scheme()
 	if err != nil {
@@ -125,7 +124,7 @@ func (c *Client) rest(r *resource) (*rest.RESTClient, error) {
 	return c.restOf(r.gv(), scheme)
 }
 
-// restOf makes a REST client for a group and version, whose types the scheme has.
+// restOf returns a REST client for a group and version with types in the scheme.
 func (c *Client) restOf(gv schema.GroupVersion, scheme *runtime.Scheme) (*rest.RESTClient, error) {
 	config := rest.CopyConfig(c.config)
 	config.GroupVersion, config.APIPath = &gv, "/apis"
@@ -137,7 +136,7 @@ func (c *Client) restOf(gv schema.GroupVersion, scheme *runtime.Scheme) (*rest.R
 	return rest.RESTClientForConfigAndClient(config, c.http)
 }
 
-// listWatch lists and watches a resource. heard is told how each request went.
+// listWatch lists and watches a resource. heard gets the result of each request.
 func (c *Client) listWatch(r *resource, heard func(error)) (*cache.ListWatch, error) {
 	client, err := c.rest(r)
 	if err != nil {

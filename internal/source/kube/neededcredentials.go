@@ -5,7 +5,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// wanted are the Secrets that rules, Sidecars, Gateways and plugins name, and who is to have their keys.
+// wanted returns the Secrets that rules, Sidecars, Gateways and plugins refer to, and the readers of their keys.
 func (c *Credentials) wanted() map[model.Key]*secretWatch { return wantedIn(c.Snapshot()) }
 
 func wantedIn(snap *store.Snapshot) map[model.Key]*secretWatch {
@@ -17,7 +17,7 @@ func wantedIn(snap *store.Snapshot) map[model.Key]*secretWatch {
 		}
 		for _, need := range r.Credentials() {
 			if need.Kind == model.KindSecret && len(r.WorkloadSelector) == 0 {
-				continue // nobody gets it
+				continue // no proxy gets it
 			}
 			if w := wantSecret(out, need); need.PrivateKey {
 				addAccounts(snap, r.Namespace, r.WorkloadSelector, w.readers)
@@ -31,7 +31,7 @@ func wantedIn(snap *store.Snapshot) map[model.Key]*secretWatch {
 	return out
 }
 
-// addBackendTLS adds the ConfigMaps with CAs of those whom backends' certificates are from.
+// addBackendTLS adds the ConfigMaps with the CAs of backends' certificates.
 func addBackendTLS(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 	for o := range snap.All(model.KindBackendTLSPolicy) {
 		if p, ok := o.(*model.BackendTLSPolicy); ok {
@@ -57,7 +57,7 @@ func addSidecars(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 	}
 }
 
-// addPlugins adds the Secrets that modules of plugins are fetched with.
+// addPlugins adds the Secrets with credentials for modules of plugins.
 func addPlugins(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 	for o := range snap.All(model.KindWasmPlugin) {
 		p, ok := o.(*model.WasmPlugin)
@@ -73,8 +73,8 @@ func addPlugins(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 	}
 }
 
-// wantSecret adds one, or says more of it. The mesh's configuration is none, whatever names it: what is told of
-// it here would stand in its place.
+// wantSecret adds a Secret, or adds to it. It ignores the ConfigMap with the mesh's configuration, which another watch
+// reads.
 func wantSecret(into map[model.Key]*secretWatch, need model.NeededSecret) *secretWatch {
 	w := into[need.Key]
 	if w == nil {
@@ -87,7 +87,7 @@ func wantSecret(into map[model.Key]*secretWatch, need model.NeededSecret) *secre
 	return w
 }
 
-// addAccounts adds the service accounts of the workloads of a namespace that are selected.
+// addAccounts adds the service accounts of the selected workloads of a namespace.
 func addAccounts(snap *store.Snapshot, namespace string, selector map[string]string, into map[string]bool) {
 	for _, kind := range []model.Kind{model.KindPod, model.KindWorkloadEntry} {
 		for o := range snap.All(kind) {

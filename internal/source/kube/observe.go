@@ -13,36 +13,35 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Observer is told what the API server has of objects of Istio's kinds and the Gateway API's that are
-// read: what the model leaves out, for statuses. It is called by one goroutine a kind, in the order of
-// the kind's events; it must not block.
+// Observer gets the parts of objects that statuses need and the model does not have, for the kinds of Istio and the
+// Gateway API. One goroutine for each kind calls it, in the order of the kind's events. It must not block.
 type Observer interface {
 	Seen(*Seen)
 	Gone(model.Key)
 }
 
-// Seen is an object as the API server has it now.
+// Seen is the present state of an object in the API server.
 type Seen struct {
 	Key        model.Key
 	Resource   schema.GroupVersionResource
 	Version    string // the resource version
 	Generation int64
 	Status     json.RawMessage  // nil: it has none
-	Problems   problem.List     // with errors among them, the object is not used
-	InForce    bool             // an earlier version is used in its place
-	Partial    bool             // what is good of it, or of an earlier version, is used: none ever was good
-	Outline    *gatewayapi.Refs // of the Gateway API's objects that the mesh has a part in
+	Problems   problem.List     // if they include errors, the object is not used
+	InForce    bool             // an earlier version is in force
+	Partial    bool             // the valid part of it, or of an earlier version, is in force; no version was valid
+	Outline    *gatewayapi.Refs // of the mesh's Gateway API objects
 }
 
-// REST is what other clients of the same API server are made of.
+// REST returns the configuration for other clients of the same API server.
 func (c *Client) REST() (*rest.Config, *http.Client) { return rest.CopyConfig(c.config), c.http }
 
-// observed reports whether somebody may write the objects' statuses.
+// observed reports whether a status may be written for the objects.
 func (r *resource) observed() bool {
 	return r.Custom && r.Read && (strings.HasSuffix(r.Group, "istio.io") || gatewayapi.HasRefs(r.Model))
 }
 
-// statusOf takes the status out of a document; nil where there is none.
+// statusOf returns the status in a document; nil: none.
 func statusOf(document []byte) json.RawMessage {
 	var o struct {
 		Status json.RawMessage `json:"status"`
@@ -53,7 +52,7 @@ func statusOf(document []byte) json.RawMessage {
 	return o.Status
 }
 
-// observe tells the observer of an object.
+// observe reports an object to the observer.
 func (k *sink) observe(e *entry) {
 	switch {
 	case k.observer == nil:
@@ -72,7 +71,7 @@ func (k *sink) observe(e *entry) {
 	})
 }
 
-// lost tells the observer of objects that are gone.
+// lost reports removed objects to the observer.
 func (k *sink) lost(names ...name) {
 	if k.observer == nil {
 		return

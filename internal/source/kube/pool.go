@@ -8,12 +8,11 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// annotationOfMesh is part of the names of annotations that mean something to a mesh.
+// annotationOfMesh is part of the names of annotations that matter to a mesh.
 const annotationOfMesh = "istio.io/"
 
-// pool drops from objects what nobody reads, and lets those that agree share the rest: the
-// Pods of one ReplicaSet have the same labels, ports and service account. One goroutine uses
-// it.
+// pool removes unread parts of objects, and shares equal ones: the Pods of one ReplicaSet have the same labels, ports
+// and service account. One goroutine uses it.
 type pool struct {
 	seed    maphash.Seed
 	labels  map[uint64]map[string]string
@@ -21,8 +20,8 @@ type pool struct {
 	strings map[string]string
 }
 
-// maxPooled bounds each part of a pool. One that is full is emptied: what was shared stays
-// so, and what comes is shared anew.
+// maxPooled bounds each part of a pool. A full part is emptied: objects keep what they share, and later objects share
+// anew.
 const maxPooled = 16384
 
 func newPool() *pool {
@@ -32,7 +31,7 @@ func newPool() *pool {
 	}
 }
 
-// trim makes an object small. Nobody else has it yet.
+// trim reduces an object that is not shared yet.
 func (p *pool) trim(o model.Object) {
 	if o == nil {
 		return
@@ -43,7 +42,7 @@ func (p *pool) trim(o model.Object) {
 	m.Namespace = p.text(m.Namespace)
 	switch o := o.(type) {
 	case *model.Node:
-		m.Labels = nil // its locality has been taken from them
+		m.Labels = nil // its locality was read from them
 	case *model.Workload:
 		o.Node, o.ServiceAccount, o.Network = p.text(o.Node), p.text(o.ServiceAccount), p.text(o.Network)
 		o.Owner = p.text(o.Owner)
@@ -56,7 +55,7 @@ func (p *pool) trim(o model.Object) {
 	}
 }
 
-// keptAnnotations are those that may mean something. Pods' are their sidecars' concern.
+// keptAnnotations returns the annotations that may matter. Those of Pods concern only their sidecars.
 func keptAnnotations(m *model.Meta) map[string]string {
 	if m.Kind == model.KindPod {
 		return nil
@@ -85,12 +84,12 @@ func (p *pool) text(s string) string {
 	return s
 }
 
-// shared gives a map that is equal to m, an earlier one where there is one.
+// shared returns a map equal to m, an earlier one if possible.
 func shared[V comparable](seed maphash.Seed, pool map[uint64]map[string]V, m map[string]V) map[string]V {
 	if len(m) == 0 {
 		return nil
 	}
-	var sum uint64 // does not depend on the order
+	var sum uint64 // independent of the order
 	for k, v := range m {
 		sum += maphash.Comparable(seed, k) * (2*maphash.Comparable(seed, v) + 1)
 	}

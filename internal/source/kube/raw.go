@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// rawObject is a custom resource as the API server gives it. It is decoded one by one, so
-// that an object that does not fit its type costs itself, not its whole list.
+// rawObject is an undecoded custom resource. Each is decoded separately, so that an object of a wrong type affects only
+// itself, not its list.
 type rawObject struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
 	document []byte
 }
 
-// UnmarshalJSON reads the metadata and keeps the document.
+// UnmarshalJSON decodes the metadata and keeps the document.
 func (o *rawObject) UnmarshalJSON(b []byte) error {
 	var head metav1.PartialObjectMetadata
 	if err := json.Unmarshal(b, &head); err != nil {
@@ -37,7 +37,7 @@ func (o *rawObject) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// rawList is a list of them.
+// rawList is a list of rawObjects.
 type rawList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`

@@ -14,13 +14,13 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Content is what a cluster has at one moment.
+// Content is a cluster's content at one moment.
 type Content struct {
-	Objects  []model.Object // those that can be used, in key order
+	Objects  []model.Object // the usable ones, in key order
 	Problems problem.List   // sorted
 }
 
-// Read lists all kinds once, as Source would, without watching them.
+// Read lists all kinds of Source once, without watching them.
 func (c *Client) Read(ctx context.Context, d config.Decoder, rootNamespace string) (*Content, error) {
 	kinds, err := c.kinds(ctx, rootNamespace)
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *Client) Read(ctx context.Context, d config.Decoder, rootNamespace strin
 	return out, nil
 }
 
-// kinds are those that a Source would watch now: custom ones where they are installed.
+// kinds returns the kinds that a Source would watch: custom ones if installed.
 func (c *Client) kinds(ctx context.Context, rootNamespace string) ([]*resource, error) {
 	have, _, _, err := c.discover(ctx, "")
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *Client) kinds(ctx context.Context, rootNamespace string) ([]*resource, 
 	return kinds, nil
 }
 
-// read lists one kind, a page at a time.
+// read lists one kind in pages.
 func (o *Content) read(ctx context.Context, c *Client, r *resource, d config.Decoder) error {
 	lw, err := c.listWatch(r, func(error) {})
 	if err != nil {

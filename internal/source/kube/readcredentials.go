@@ -14,8 +14,8 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// ReadCredentials adds to what a cluster has the Secrets, and ConfigMaps with CAs, that are named there, as Credentials
-// would, without their keys. What may not be read is told of, and counts as fine.
+// ReadCredentials adds the Secrets, and ConfigMaps with CAs, that a cluster's objects refer to, without their keys. An
+// object without permission is reported, and counts as valid.
 func (c *Client) ReadCredentials(ctx context.Context, d config.Decoder, o *Content) error {
 	snap := snapshotOf(o.Objects)
 	wanted := wantedIn(snap)
@@ -61,7 +61,7 @@ func snapshotOf(objects []model.Object) *store.Snapshot {
 	return snap
 }
 
-// credentialReader gets a Secret, or a ConfigMap with CAs; it is never nil.
+// credentialReader returns a function that reads a Secret, or a ConfigMap with CAs.
 func (c *Client) credentialReader(d config.Decoder) (func(context.Context, model.Key) (*model.Secret, error), error) {
 	secrets, err := c.secrets()
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// reviews remembers which service accounts may read which Secrets. One goroutine uses it; ask is called by others.
+// reviews caches which service accounts may read which Secrets. One goroutine uses it; several call ask.
 type reviews struct {
 	ask   func(ctx context.Context, key model.Key, account string) (bool, error)
-	every time.Duration // that an answer counts for
+	every time.Duration // lifetime of an answer
 	known map[model.Key]map[string]review
 }
 
@@ -27,8 +27,8 @@ type review struct {
 
 const (
 	reviewTimeout = 5 * time.Second
-	reviewAgain   = 5 * time.Second // after one that failed
-	maxReviews    = 8               // asked at the same time
+	reviewAgain   = 5 * time.Second // after a failure
+	maxReviews    = 8               // concurrent requests
 )
 
 func newReviews(ask func(context.Context, model.Key, string) (bool, error), every time.Duration) *reviews {
@@ -38,14 +38,14 @@ func newReviews(ask func(context.Context, model.Key, string) (bool, error), ever
 	return &reviews{ask: ask, every: every, known: map[model.Key]map[string]review{}}
 }
 
-// question is whether an account of a Secret's namespace may read it.
+// question asks whether an account of a Secret's namespace may read it.
 type question struct {
 	key     model.Key
 	account string
 }
 
-// renew asks what is not known, or was asked too long ago: some questions at a time. Where the API server does not
-// answer, what it said last counts, and it is asked again soon; where it never did, the account may not.
+// renew asks for missing and old answers, some at a time. While the API server does not answer, its last answer applies
+// and is requested again soon; without one the account may not read.
 func (r *reviews) renew(ctx context.Context, questions []question) {
 	now := time.Now()
 	questions = slices.DeleteFunc(questions, func(q question) bool { return now.Before(r.known[q.key][q.account].until) })
@@ -72,7 +72,7 @@ func (r *reviews) renew(ctx context.Context, questions []question) {
 	}
 }
 
-// answer asks. It changes nothing: others ask meanwhile.
+// answer sends a request. It changes no state, because several run at the same time.
 func (r *reviews) answer(ctx context.Context, q question) review {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
@@ -84,17 +84,17 @@ func (r *reviews) answer(ctx context.Context, q question) review {
 	return review{allowed, now.Add(r.every)}
 }
 
-// mayRead is what renew was answered last.
+// mayRead returns the last answer.
 func (r *reviews) mayRead(key model.Key, account string) bool { return r.known[key][account].allowed }
 
 func (r *reviews) forget(key model.Key) { delete(r.known, key) }
 
-// keep forgets what was said of accounts that are asked about no more: next would say for ever that they are due.
+// keep drops the answers for accounts that are not asked about any more, which would always be due.
 func (r *reviews) keep(key model.Key, asked func(account string) bool) {
 	maps.DeleteFunc(r.known[key], func(account string, _ review) bool { return !asked(account) })
 }
 
-// next is when the first answer ceases to count.
+// next returns the time until the first answer is due.
 func (r *reviews) next(now time.Time) time.Duration {
 	wait := r.every
 	for _, accounts := range r.known {
@@ -105,8 +105,8 @@ func (r *reviews) next(now time.Time) time.Duration {
 	return max(wait, time.Millisecond)
 }
 
-// accessReviews gives a function that asks the API server whether a service account may get a
-// Secret, or list those of its namespace, which is what Istio asks for.
+// accessReviews returns a function that asks the API server whether a service account may get a Secret, or list those
+// of its namespace, as Istio does.
 func (c *Client) accessReviews() (func(context.Context, model.Key, string) (bool, error), error) {
 	api, err := NewAPI[authorizationv1.SubjectAccessReview](c,
 		authorizationv1.SchemeGroupVersion.WithResource("subjectaccessreviews"), authorizationv1.AddToScheme)

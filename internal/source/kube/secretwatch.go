@@ -14,24 +14,24 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// secretWatch is a Secret that is watched.
+// secretWatch is the watch of one Secret.
 type secretWatch struct {
 	key      model.Key
-	keyAsked bool            // some rule needs its key
+	keyAsked bool            // a rule needs its key
 	readers  map[string]bool // service accounts of workloads that need the key
-	trusted  map[string]bool // of these, those that may have it without being asked about
-	told     *model.Secret   // what the intake was told last; nil: nothing
+	trusted  map[string]bool // of these, those that need no review
+	told     *model.Secret   // the last object in the intake; nil: none
 	serial   uint64
 	stop     context.CancelFunc
 	ended    chan struct{}
 
 	mu      sync.Mutex // guards what follows: the Reflector writes it
 	listed  bool
-	secret  *model.Secret // nil: there is none
+	secret  *model.Secret // nil: it does not exist
 	problem string        // why it cannot be read
 }
 
-// watch begins to watch one Secret.
+// watch starts to watch one Secret.
 func (c *Credentials) watch(ctx context.Context, key model.Key) *secretWatch {
 	ctx, stop := context.WithCancel(ctx)
 	w := &secretWatch{key: key, stop: stop, ended: make(chan struct{})}
@@ -56,8 +56,8 @@ func (c *Credentials) watch(ctx context.Context, key model.Key) *secretWatch {
 	return w
 }
 
-// heard is told how each request went. What was read before stays in force where the API
-// server is away, but not where the right to read is.
+// heard records the result of a request. The last content stays in force while the API server does not answer, but not
+// without permission.
 func (c *Credentials) heard(w *secretWatch, err error) {
 	if !apierrors.IsForbidden(err) {
 		return
@@ -82,7 +82,7 @@ func (w *secretWatch) get() (s *model.Secret, problem string, known bool) {
 	return w.secret, w.problem, w.listed
 }
 
-// secretSink is where the Reflector of one Secret puts it.
+// secretSink stores one Secret for a Reflector.
 type secretSink struct {
 	keeper *Credentials
 	watch  *secretWatch
