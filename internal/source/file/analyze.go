@@ -20,18 +20,18 @@ type Tree struct {
 	Objects  []model.Object // those that would be in force, in key order
 	Problems problem.List   // sorted
 	Files    int
-	// Documents are those that have anything in them, whether or not they are objects that the mesh reads.
+	// Documents counts the non-empty documents, including objects that the mesh does not read.
 	Documents int
 	nodes     map[string]*yaml.Node // by origin
 }
 
-// Stdin is standard input, among the paths of AnalyzeAll.
+// Stdin among the paths of AnalyzeAll is standard input.
 const Stdin = "-"
 
-// Analyze reads a directory, or a single file, without watching it.
+// Analyze reads a directory or a file once.
 func Analyze(path string, d config.Decoder) (*Tree, error) { return AnalyzeAll(d, nil, path) }
 
-// AnalyzeAll reads directories and single files as one. stdin is what Stdin is among them; nil: that is a file's name.
+// AnalyzeAll reads directories and files as one tree. stdin is the content of Stdin; nil: Stdin is a file name.
 func AnalyzeAll(d config.Decoder, stdin io.Reader, paths ...string) (*Tree, error) {
 	l := listing{errs: map[string]error{}}
 	for _, path := range paths {
@@ -83,7 +83,7 @@ func content(path string, stdin io.Reader) ([]byte, error) {
 	return data, err
 }
 
-// parse reads all documents of a file, and notes where objects are.
+// parse reads all documents of a file, and stores the locations of objects.
 func (t *Tree) parse(path string, data []byte, d config.Decoder) parsed {
 	p := parse(path, data, d)
 	t.Documents += p.written
@@ -95,7 +95,7 @@ func (t *Tree) parse(path string, data []byte, d config.Decoder) parsed {
 	return p
 }
 
-// Locate fills in file and line of problems with objects of the tree.
+// Locate adds file and line to problems of objects in the tree.
 func (t *Tree) Locate(problems problem.List) {
 	origins := make(map[model.Key]string, len(t.Objects))
 	for _, o := range t.Objects {
@@ -114,7 +114,7 @@ func (t *Tree) Locate(problems problem.List) {
 	}
 }
 
-// ioProblem says that something cannot be read.
+// ioProblem reports a path that cannot be read.
 func ioProblem(path string, err error) problem.Problem {
 	return problem.Problem{
 		Severity: problem.SeverityError, File: path,

@@ -11,22 +11,22 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// catalog knows which object of which file is in force. It is pure: no I/O, no clock.
+// catalog determines the object in force of each key. It is pure: no I/O, no clock.
 type catalog struct {
 	files map[string]*fileState
-	// claims lists the files that have an object, in path order: the first whole one is in force.
+	// claims lists the files with an object, in path order: the first complete one is in force.
 	claims map[model.Key][]string
-	// contested are the objects with more than one claim, faulty the files with problems.
+	// contested are the objects in several files, faulty the files with problems.
 	contested map[model.Key]bool
 	faulty    map[string]bool
-	// inForce is the version of each object that was last told.
+	// inForce is the version of each object in the last event.
 	inForce map[model.Key]string
 }
 
-// fileState is what one file has contributed.
+// fileState is the content of one file.
 type fileState struct {
-	objects  map[model.Key]model.Object // the last good ones
-	partial  map[model.Key]bool         // those of which only a part is good, as no version ever was
+	objects  map[model.Key]model.Object // the last valid ones
+	partial  map[model.Key]bool         // those with a valid part only; no version was valid
 	problems problem.List
 }
 
@@ -40,7 +40,7 @@ func newCatalog() *catalog {
 	}
 }
 
-// set takes what a file says now, and gives the events that follow from it.
+// set applies the content of a file, and returns the resulting events.
 func (c *catalog) set(path string, p parsed, now time.Time) []store.Event {
 	old := c.files[path]
 	if old == nil {
@@ -66,7 +66,7 @@ func (c *catalog) set(path string, p parsed, now time.Time) []store.Event {
 	return c.replace(path, old, next, now)
 }
 
-// keep stays with the last good form of an object that has errors, or takes what is good of it.
+// keep keeps the last valid version of an object with errors, or uses its valid part.
 func (f *fileState) keep(d document, old *fileState) {
 	last := old.objects[d.key]
 	switch {
@@ -79,7 +79,7 @@ func (f *fileState) keep(d document, old *fileState) {
 	}
 }
 
-// take adds an object of a file, the first of its name.
+// take adds an object of a file, unless the file already has one of its name.
 func (f *fileState) take(d document) {
 	first := f.objects[d.key]
 	if first == nil || f.partial[d.key] {
@@ -90,7 +90,7 @@ func (f *fileState) take(d document) {
 	f.problems = append(f.problems, duplicate(d.key, d.object, first))
 }
 
-// remove forgets a file.
+// remove removes a file.
 func (c *catalog) remove(path string, now time.Time) []store.Event {
 	old := c.files[path]
 	if old == nil {
@@ -99,7 +99,7 @@ func (c *catalog) remove(path string, now time.Time) []store.Event {
 	return c.replace(path, old, nil, now)
 }
 
-// replace puts next (nil: nothing) in the place of old, and tells what that changes.
+// replace replaces old by next (nil: nothing), and returns the resulting events.
 func (c *catalog) replace(path string, old, next *fileState, now time.Time) []store.Event {
 	touched := map[model.Key]bool{}
 	for k := range old.objects {
@@ -128,7 +128,7 @@ func (c *catalog) replace(path string, old, next *fileState, now time.Time) []st
 	return events
 }
 
-// settle finds out what is in force for a key, and whether that is news.
+// settle determines the object in force of a key, and whether that is a change.
 func (c *catalog) settle(k model.Key, now time.Time) (store.Event, bool) {
 	e := store.Event{Key: k, Observed: now}
 	if delete(c.contested, k); len(c.claims[k]) > 1 {
@@ -150,7 +150,7 @@ func (c *catalog) settle(k model.Key, now time.Time) (store.Event, bool) {
 	return e, !known || was != version
 }
 
-// winner is the file whose object is in force: the first one that has it whole, or else the first.
+// winner returns the file whose object is in force: the first with a complete one, else the first.
 func (c *catalog) winner(k model.Key) string {
 	claims := c.claims[k]
 	for _, path := range claims {
@@ -161,7 +161,7 @@ func (c *catalog) winner(k model.Key) string {
 	return claims[0]
 }
 
-// problems lists everything that is wrong, sorted.
+// problems returns all problems, sorted.
 func (c *catalog) problems() problem.List {
 	var out problem.List
 	for path := range c.faulty {
@@ -179,7 +179,7 @@ func (c *catalog) problems() problem.List {
 	return out
 }
 
-// objects lists what is in force, in key order.
+// objects returns the objects in force, in key order.
 func (c *catalog) objects() []model.Object {
 	out := make([]model.Object, 0, len(c.claims))
 	for k, claims := range c.claims {
@@ -191,7 +191,7 @@ func (c *catalog) objects() []model.Object {
 	return out
 }
 
-// duplicate says that other is in force instead of o.
+// duplicate reports that other is in force instead of o.
 func duplicate(k model.Key, o, other model.Object) problem.Problem {
 	file, line := splitOrigin(o.Metadata().Origin)
 	return problem.Problem{
@@ -201,7 +201,7 @@ func duplicate(k model.Key, o, other model.Object) problem.Problem {
 	}
 }
 
-// splitOrigin takes "file:line" apart.
+// splitOrigin splits "file:line".
 func splitOrigin(origin string) (file string, line int) {
 	for i := len(origin) - 1; i >= 0; i-- {
 		if origin[i] == ':' {

@@ -17,7 +17,7 @@ import (
 // are such files, or directories that cannot be looked into: sidecars go on with what they have, and those
 // without configuration let nothing in.
 
-// securityMarks are in each document that says who may call whom.
+// securityMarks are texts of which each policy contains one.
 var securityMarks = []string{
 	"security.istio.io", string(model.KindAuthorizationPolicy), string(model.KindPeerAuthentication), string(model.KindRequestAuthentication),
 }
@@ -26,13 +26,13 @@ func marked(text string) bool {
 	return slices.ContainsFunc(securityMarks, func(m string) bool { return strings.Contains(text, m) })
 }
 
-// hides reports whether a document may be a policy of which nothing is known, not even what is good of it.
+// hides reports whether a document may be a policy without any known valid part.
 func hides(n *yaml.Node, d *document) bool {
 	return d.usable() == nil && d.problems.HasErrors() && saysPolicy(n, map[*yaml.Node]bool{})
 }
 
-// saysPolicy looks at what says the kind, wherever aliases and merges have it from. These may lead back to where
-// they are: seen are the nodes that need no second look.
+// saysPolicy reports whether the kind of a node may be a policy, including aliases and merges. These may be cyclic:
+// seen are the visited nodes.
 func saysPolicy(n *yaml.Node, seen map[*yaml.Node]bool) bool {
 	if seen[n] {
 		return false
@@ -57,7 +57,7 @@ func saysPolicy(n *yaml.Node, seen map[*yaml.Node]bool) bool {
 	return false
 }
 
-// hold notes whether a file may hide policies; it counts until all are read for the first time.
+// hold records whether a file may hide policies, until all files were read once.
 func (s *Source) hold(path string, doubtful bool) {
 	delete(s.held, path)
 	if doubtful && s.held != nil {
@@ -65,7 +65,7 @@ func (s *Source) hold(path string, doubtful bool) {
 	}
 }
 
-// release says Synced once nothing is hidden any more.
+// release reports Synced when no policies are hidden any more.
 func (s *Source) release() {
 	if s.held == nil || s.loading {
 		return
@@ -80,7 +80,7 @@ func (s *Source) release() {
 	s.waiting.Store(&err)
 }
 
-// Waiting says what keeps the source from having loaded; nil: nothing that anybody has to do.
+// Waiting returns why the source is not synced; nil: nothing that a user must correct.
 func (s *Source) Waiting() error {
 	if err := s.waiting.Load(); err != nil {
 		return *err
@@ -88,7 +88,7 @@ func (s *Source) Waiting() error {
 	return nil
 }
 
-// heldProblems tell of files that hold up everything.
+// heldProblems reports the files that block the start.
 func (s *Source) heldProblems() problem.List {
 	var out problem.List
 	for path := range s.held {

@@ -12,15 +12,15 @@ import (
 	"github.com/moonsail/moonsail/internal/config/schema"
 )
 
-// maxLists is how many Lists one document may have, each counted as often as aliases lead to it: they may multiply.
+// maxLists bounds the Lists in one document, counted with each alias to them, which may multiply.
 const maxLists = 1000
 
-// lists opens the Lists of one document, with all that aliases and merges put into them.
+// lists opens the Lists of one document, including aliases and merges.
 type lists struct {
 	path   string
 	d      config.Decoder
 	opened int
-	above  []*yaml.Node // the Lists around what is being read, from the outside in
+	above  []*yaml.Node // the enclosing Lists, from the outside in
 }
 
 // add decodes a document, or each item of a List.
@@ -41,7 +41,7 @@ func (p *parsed) add(l *lists, n *yaml.Node) {
 	}
 }
 
-// items are those of a Kubernetes List; nil where n is none.
+// items returns the items of a Kubernetes List; nil if n is none.
 func (l *lists) items(n *yaml.Node) (*yaml.Node, error) {
 	kind, items := entry(n, "kind"), entry(n, "items")
 	if kind == nil || kind.Kind != yaml.ScalarNode || !strings.HasSuffix(kind.Value, "List") {
@@ -51,7 +51,7 @@ func (l *lists) items(n *yaml.Node) (*yaml.Node, error) {
 	case items == nil && kind.Value == "List":
 		return nil, fmt.Errorf("is missing; put the objects of the List there, or write them as documents of their own, with --- between them")
 	case items == nil:
-		return nil, nil // a kind of its own
+		return nil, nil // another kind with such a name
 	case items.Kind == yaml.ScalarNode && items.ShortTag() == "!!null":
 		return &yaml.Node{Kind: yaml.SequenceNode}, nil
 	case items.Kind != yaml.SequenceNode:
@@ -64,7 +64,7 @@ func (l *lists) items(n *yaml.Node) (*yaml.Node, error) {
 	return items, nil
 }
 
-// cannotOpen notes a List that is not read: it may have had any object.
+// cannotOpen records a List that cannot be read: it may have contained any object.
 func (p *parsed) cannotOpen(l *lists, n *yaml.Node, err error) {
 	if l.opened > maxLists {
 		return // one message is enough
@@ -72,7 +72,7 @@ func (p *parsed) cannotOpen(l *lists, n *yaml.Node, err error) {
 	if l.opened == maxLists {
 		l.opened++
 	}
-	line := n.Line // of an alias, where it stands
+	line := n.Line // the line of the alias
 	if n.Kind != yaml.AliasNode {
 		line = schema.LineOf(n, "items")
 	}
@@ -84,10 +84,10 @@ func (p *parsed) cannotOpen(l *lists, n *yaml.Node, err error) {
 	p.hidden = p.hidden || hides(n, &doc)
 }
 
-// maxMerges bounds how deep merges are followed: they may lead back.
+// maxMerges bounds nested merges, which may be cyclic.
 const maxMerges = 20
 
-// entry is the value of a mapping's key, wherever aliases and merges have it from; nil: there is none.
+// entry returns the value of a mapping's key, including aliases and merges; nil: none.
 func entry(n *yaml.Node, key string) *yaml.Node { return find(n, key, maxMerges) }
 
 func find(n *yaml.Node, key string, depth int) *yaml.Node {
@@ -111,7 +111,7 @@ func find(n *yaml.Node, key string, depth int) *yaml.Node {
 	return nil
 }
 
-// merged looks into a map that is merged, or into each of a list of them.
+// merged searches a merged map, or a list of them.
 func merged(n *yaml.Node, key string, depth int) *yaml.Node {
 	if n = target(n); n == nil || n.Kind != yaml.SequenceNode {
 		return find(n, key, depth)
@@ -124,7 +124,7 @@ func merged(n *yaml.Node, key string, depth int) *yaml.Node {
 	return nil
 }
 
-// target is what a document or an alias stands for.
+// target returns the node of a document or an alias.
 func target(n *yaml.Node) *yaml.Node {
 	switch {
 	case n == nil:

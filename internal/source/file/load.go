@@ -25,14 +25,13 @@ const (
 	rescanRoot  = 500 * time.Millisecond
 )
 
-// seen is a file as it was when it was applied.
+// seen is the state of a file when it was applied.
 type seen struct {
 	sum  uint64
 	info os.FileInfo
 }
 
-// unchanged reports whether a file looks as it did. Writing in place may leave it looking
-// the same, but never without an event.
+// unchanged reports whether a file looks the same. A write in place may not change that, but always causes an event.
 func (s seen) unchanged(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && os.SameFile(info, s.info) && info.Size() == s.info.Size() && info.ModTime().Equal(s.info.ModTime())
@@ -45,7 +44,7 @@ type doubt struct {
 	due   time.Time
 }
 
-// apply reads files, and puts what has changed in all of them at once.
+// apply reads files, and applies all changes at once.
 func (s *Source) apply(paths map[string]cause, now time.Time) {
 	var events []store.Event
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
@@ -56,7 +55,7 @@ func (s *Source) apply(paths map[string]cause, now time.Time) {
 	s.release()
 }
 
-// load reads one file and gives the events that follow, unless it looks unfinished.
+// load reads one file and returns the events, unless it looks unfinished.
 func (s *Source) load(path string, why cause, now time.Time) []store.Event {
 	old, known := s.files[path]
 	if known && why == causeScan && s.doubts[path] == nil && old.unchanged(path) {
@@ -67,7 +66,7 @@ func (s *Source) load(path string, why cause, now time.Time) []store.Event {
 	case errors.Is(err, fs.ErrNotExist):
 		return s.missing(path, known && why == causeMoved, now)
 	case err != nil:
-		delete(s.doubts, path) // an event tells when it can be read again
+		delete(s.doubts, path) // an event follows when it can be read
 		s.broken[path] = stays(ioProblem(path, err))
 		s.hold(path, !known)
 		return nil
@@ -82,7 +81,7 @@ func (s *Source) load(path string, why cause, now time.Time) []store.Event {
 	return s.take(path, data, next, now)
 }
 
-// missing forgets a file that is gone; one that has moved away may be about to be written anew.
+// missing removes a file that is gone. One that was moved away may be written anew soon.
 func (s *Source) missing(path string, moved bool, now time.Time) []store.Event {
 	delete(s.broken, path)
 	if moved && s.doubtful(path, 0, now) {
@@ -94,7 +93,7 @@ func (s *Source) missing(path string, moved bool, now time.Time) []store.Event {
 	return s.catalog.remove(path, now)
 }
 
-// take takes over what a file says now, unless it looks unfinished.
+// take applies the content of a file, unless it looks unfinished.
 func (s *Source) take(path string, data []byte, next seen, now time.Time) []store.Event {
 	p := parse(path, data, s.Decoder)
 	for i := range p.syntax {
@@ -111,7 +110,7 @@ func (s *Source) take(path string, data []byte, next seen, now time.Time) []stor
 	return s.catalog.set(path, p, now)
 }
 
-// stays adds to a problem with a whole file what comes of it where an earlier state of it may be known.
+// stays adds the consequence to a problem of a whole file whose earlier content may be in force.
 func stays(p problem.Problem) problem.Problem {
 	p.Message += "; what it said before stays in force"
 	return p
@@ -129,7 +128,7 @@ func (s *Source) unfinished(path string, data []byte, p parsed, inPlace bool) bo
 	}
 	old := s.catalog.files[path]
 	if old == nil || len(old.objects) == 0 || p.nameless {
-		return false // nothing can be lost
+		return false // there is nothing to lose
 	}
 	if !ended(data) {
 		return true
@@ -146,13 +145,13 @@ func (s *Source) unfinished(path string, data []byte, p parsed, inPlace bool) bo
 	return false
 }
 
-// ended reports whether content ends as finished files do: with a line, or a bracket.
+// ended reports whether content ends like a complete file: with a line break or a bracket.
 func ended(data []byte) bool {
 	return len(data) > 0 && bytes.IndexByte([]byte("\n}]"), data[len(data)-1]) >= 0
 }
 
-// doubtful reports whether to wait for a second look at a file. It does not where the
-// last look found the same, or where there have been too many.
+// doubtful reports whether to read a file again before it is applied: not if the last read found the same, or after too
+// many reads.
 func (s *Source) doubtful(path string, sum uint64, now time.Time) bool {
 	d := s.doubts[path]
 	if d == nil {
@@ -168,7 +167,7 @@ func (s *Source) doubtful(path string, sum uint64, now time.Time) bool {
 	return true
 }
 
-// untilDue is how long until a file must be looked at again.
+// untilDue returns the time until a file must be read again.
 func (s *Source) untilDue() time.Duration {
 	if s.gone {
 		return rescanRoot
@@ -180,7 +179,7 @@ func (s *Source) untilDue() time.Duration {
 	return wait
 }
 
-// look reads the files again that are in doubt.
+// look reads the doubtful files again.
 func (s *Source) look(now time.Time) {
 	if s.gone {
 		s.scan(s.Dir, now)

@@ -19,16 +19,16 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// document is one object as a file has it.
+// document is one object in a file.
 type document struct {
 	key      model.Key
-	object   model.Object // nil: has errors, or is not read
+	object   model.Object // nil: it has errors, or its kind is not read
 	partial  *salvage.Result
 	node     *yaml.Node
 	problems problem.List
 }
 
-// usable is the object, or else what is good of it; nil: nothing.
+// usable returns the object, else its valid part; nil: none.
 func (d *document) usable() model.Object {
 	if d.object == nil && d.partial != nil {
 		return d.partial.Object
@@ -36,22 +36,20 @@ func (d *document) usable() model.Object {
 	return d.object
 }
 
-// parsed is what a file says.
+// parsed is the content of a file.
 type parsed struct {
 	docs []document
-	// written is how many documents have anything in them, whether or not they are read.
+	// written counts the non-empty documents, including kinds that are not read.
 	written int
-	// syntax is set where the file could not be read to its end: what it lacks may be
-	// there all the same.
+	// syntax is set if the file could not be read to its end; missing objects may exist.
 	syntax problem.List
-	// nameless tells that a document has errors and does not tell which object it is:
-	// it may be any of those that are gone.
+	// nameless: a document has errors and no known name. It may be any of the missing objects.
 	nameless bool
-	// hidden tells that it may have a policy of which nothing can be read.
+	// hidden: the file may contain a policy without a readable part.
 	hidden bool
 }
 
-// parse reads all documents of a file. path is how messages name the file.
+// parse reads all documents of a file. path is its name in messages.
 func parse(path string, data []byte, d config.Decoder) parsed {
 	data = withoutTabs(path, data)
 	var out parsed
@@ -74,7 +72,7 @@ func parse(path string, data []byte, d config.Decoder) parsed {
 	}
 }
 
-// withoutTabs has JSON be YAML, which takes no tabs; strings of JSON have none.
+// withoutTabs makes JSON valid YAML, which allows no tabs. Strings of JSON contain none.
 func withoutTabs(path string, data []byte) []byte {
 	if strings.EqualFold(filepath.Ext(path), ".json") {
 		return bytes.ReplaceAll(data, []byte("\t"), []byte(" "))
@@ -82,7 +80,7 @@ func withoutTabs(path string, data []byte) []byte {
 	return data
 }
 
-// decode reads one object.
+// decode decodes one object.
 func (p *parsed) decode(path string, n *yaml.Node, d config.Decoder) {
 	got := d.FromNode(n)
 	for i := range got.Problems {

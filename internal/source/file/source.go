@@ -21,10 +21,10 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// SourceName is how this source is known to the intake.
+// SourceName is the source's name in the intake.
 const SourceName = "file"
 
-// Intake is where events go; *store.Intake is one.
+// Intake receives events: *store.Intake.
 type Intake interface {
 	Put(events ...store.Event)
 	Synced(source string)
@@ -37,24 +37,24 @@ type Source struct {
 	Intake  Intake
 	Log     *slog.Logger
 
-	problems atomic.Pointer[problem.List] // written by Run, read by anybody
-	waiting  atomic.Pointer[error]        // likewise
+	problems atomic.Pointer[problem.List] // written by Run, safe to read anywhere
+	waiting  atomic.Pointer[error]        // written by Run, safe to read anywhere
 
-	// All below belong to Run.
+	// The fields below are used by Run only.
 	watcher *fsnotify.Watcher
 	catalog *catalog
-	files   map[string]seen              // as they were applied
-	dirs    map[string]os.FileInfo       // that are watched
-	doubts  map[string]*doubt            // files to look at again
+	files   map[string]seen              // when they were applied
+	dirs    map[string]os.FileInfo       // watched ones
+	doubts  map[string]*doubt            // files to read again
 	broken  map[string]problem.Problem   // paths that cannot be read or watched
-	unseen  map[string]struct{}          // of these, directories that cannot be looked into
-	loading bool                         // the first scan: nothing is in force that could be lost
-	held    map[string]struct{}          // paths that may hide policies; nil: all have been read, and Synced was said
-	gone    bool                         // the directory itself is missing
-	shown   map[problem.Problem]struct{} // what the log has told
+	unseen  map[string]struct{}          // of these, directories that cannot be read
+	loading bool                         // the first scan: nothing in force can be lost
+	held    map[string]struct{}          // paths that may hide policies; nil: all were read, and Synced was reported
+	gone    bool                         // the directory does not exist
+	shown   map[problem.Problem]struct{} // what was logged
 }
 
-// Problems is what is wrong now, sorted.
+// Problems returns the present problems, sorted.
 func (s *Source) Problems() []problem.Problem {
 	if p := s.problems.Load(); p != nil {
 		return *p
@@ -62,8 +62,8 @@ func (s *Source) Problems() []problem.Problem {
 	return nil
 }
 
-// Run loads the directory, says Synced once all policies are read, and follows its changes
-// until ctx ends. It fails only where it cannot start.
+// Run loads the directory, reports Synced when all policies were read, and follows changes until ctx ends. It returns
+// an error only if it cannot start.
 func (s *Source) Run(ctx context.Context) error {
 	if info, err := os.Stat(s.Dir); err != nil {
 		return fmt.Errorf("configuration directory: %w", err)
@@ -78,7 +78,7 @@ func (s *Source) Run(ctx context.Context) error {
 	var forwarding sync.WaitGroup
 	forwarding.Go(func() { forward(w.Errors, failed) })
 	defer forwarding.Wait()
-	defer func() { _ = w.Close() }() // it ends the forwarding, and has nothing left to lose
+	defer func() { _ = w.Close() }() // ends the forwarding
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
@@ -90,7 +90,7 @@ func (s *Source) Run(ctx context.Context) error {
 	return s.follow(ctx, failed)
 }
 
-// begin is with nothing known yet.
+// begin resets the state.
 func (s *Source) begin(w *fsnotify.Watcher) {
 	s.watcher, s.catalog = w, newCatalog()
 	s.files, s.dirs, s.doubts = map[string]seen{}, map[string]os.FileInfo{}, map[string]*doubt{}
@@ -99,8 +99,8 @@ func (s *Source) begin(w *fsnotify.Watcher) {
 	s.watchLink()
 }
 
-// forward passes errors on, the newest lost while one waits. The watcher holds its lock
-// while it tells an error: were they read by Run, adding a watch could block for ever.
+// forward passes errors on, and drops new ones while one waits. The watcher holds its lock while it sends an error: if
+// Run received them, adding a watch could block forever.
 func forward(from <-chan error, to chan<- error) {
 	for err := range from {
 		select {
@@ -110,7 +110,7 @@ func forward(from <-chan error, to chan<- error) {
 	}
 }
 
-// watchLink watches for the directory to be swapped, where it is a link.
+// watchLink watches for a new target of the directory, if it is a link.
 func (s *Source) watchLink() {
 	if info, err := os.Lstat(s.Dir); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		s.watch(filepath.Dir(filepath.Clean(s.Dir)))
@@ -139,8 +139,7 @@ func (s *Source) follow(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// drain takes the events that are already there, so that what was written together is
-// applied together. It does not wait.
+// drain takes the waiting events, so that files that were written together are applied together. It does not wait.
 func (s *Source) drain(first fsnotify.Event) []fsnotify.Event {
 	events := []fsnotify.Event{first}
 	for {
@@ -160,22 +159,22 @@ func (s *Source) drain(first fsnotify.Event) []fsnotify.Event {
 type cause uint8
 
 const (
-	causeScan  cause = iota // it was found; not read again where it looks the same
-	causeEvent              // something happened to it
+	causeScan  cause = iota // it was found; not read again if it looks the same
+	causeEvent              // an event
 	causeMoved              // it was moved away
 )
 
-// handle finds out which files and directories events are about, and reads those.
+// handle determines the files and directories of events, and reads them.
 func (s *Source) handle(events []fsnotify.Event, now time.Time) {
 	paths := map[string]cause{}
 	for _, e := range events {
 		name := filepath.Clean(e.Name)
 		switch {
 		case name == filepath.Clean(s.Dir) || s.dirs[name] != nil:
-			s.addTree(paths, s.Dir) // a directory that was there has moved: it may be anywhere now
+			s.addTree(paths, s.Dir) // a directory has moved away; its files may be anywhere
 		case !below(s.Dir, name):
 		case strings.HasPrefix(filepath.Base(name), ".."):
-			s.addTree(paths, filepath.Dir(name)) // a ConfigMap's data was swapped
+			s.addTree(paths, filepath.Dir(name)) // a ConfigMap's data has changed
 		case s.isDir(name):
 			s.addTree(paths, name)
 		case isConfig(name) && e.Has(fsnotify.Rename):
@@ -187,13 +186,13 @@ func (s *Source) handle(events []fsnotify.Event, now time.Time) {
 	s.apply(paths, now)
 }
 
-// below reports whether path is inside of dir; both are absolute, or neither is.
+// below reports whether path is inside of dir. Both are absolute, or neither.
 func below(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && rel != "." && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// report publishes the problems, and logs those that are new.
+// report publishes the problems, and logs new ones.
 func (s *Source) report() {
 	all := s.catalog.problems()
 	for _, p := range s.broken {

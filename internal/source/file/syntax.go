@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config/schema"
 )
 
-// Syntax says why a file cannot be read as YAML, and at which line; nil: it can. path is how messages name it.
+// Syntax returns why a file is not valid YAML, with the line; nil: it is. path is its name in messages.
 func Syntax(path string, data []byte) *problem.Problem {
 	data = withoutTabs(path, data)
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -31,7 +31,7 @@ func Syntax(path string, data []byte) *problem.Problem {
 	}
 }
 
-// syntaxProblem takes the line out of a parser's message.
+// syntaxProblem moves the line in a parser's message to the problem.
 func syntaxProblem(path string, data []byte, err error) problem.Problem {
 	line, text := lineIn(err)
 	if line > 0 && ofGrammar(text) {
@@ -42,7 +42,7 @@ func syntaxProblem(path string, data []byte, err error) problem.Problem {
 
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
 
-// lineIn parts an error of the parser into the line that it names, 0 where it names none, and the rest.
+// lineIn splits a parser's error into the line, 0 without one, and the rest.
 func lineIn(err error) (line int, rest string) {
 	text := err.Error()
 	m := yamlLine.FindStringSubmatch(text)
@@ -53,8 +53,8 @@ func lineIn(err error) (line int, rest string) {
 	return line, strings.TrimPrefix(text, m[0])
 }
 
-// ofGrammar tells the parser's errors about what words follow one another from those about single words: with
-// the former it names the line before the one where what is broken begins.
+// ofGrammar reports whether an error is about the grammar and not about a token. Its line is then before the one where
+// the broken part begins.
 func ofGrammar(text string) bool {
 	return slices.ContainsFunc([]string{
 		"did not find expected <", "did not find expected node content", "did not find expected key", "did not find expected '-' indicator",

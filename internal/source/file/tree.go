@@ -9,18 +9,17 @@ import (
 	"strings"
 )
 
-// Bounds of a tree, against links that go round in circles and files that are no
-// configuration.
+// Bounds of a tree, against cyclic links and files that are not configuration.
 const (
 	maxTreeDepth = 32
 	maxFileSize  = 64 << 20
 )
 
-// listing is what a directory tree has on disk.
+// listing is the content of a directory tree.
 type listing struct {
 	files []string
 	dirs  []string
-	errs  map[string]error // of what cannot be looked into, by path
+	errs  map[string]error // of paths that cannot be read
 }
 
 // list walks a tree. Links are followed; names that start with a dot are left out
