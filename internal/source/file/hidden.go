@@ -12,10 +12,9 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Where an earlier state of a file is known, it stays in force while the file cannot be read. At the start
-// none is, and a policy in it would let pass what it is there to refuse. Nothing is served as long as there
-// are such files, or directories that cannot be looked into: sidecars go on with what they have, and those
-// without configuration let nothing in.
+// A file that cannot be read keeps its earlier content in force, if that is known. At the start it is not, and a policy in
+// the file might refuse what would be allowed without it. So nothing is served while there are such files or directories:
+// sidecars keep their configuration, and those without one accept no connections.
 
 // securityMarks are texts of which each policy contains one.
 var securityMarks = []string{

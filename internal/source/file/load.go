@@ -16,9 +16,8 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// A file that looks unfinished is read again after recheck, until two reads agree. Such
-// are files that a writer has just emptied, cut off, or moved away to write anew:
-// nothing tells them from finished ones but that they change soon after.
+// A file that looks unfinished is read again after recheck, until two reads are equal. A writer may just have emptied, cut
+// off or moved away such a file to write it anew. Only a later change distinguishes it from a finished one.
 const (
 	recheck     = 20 * time.Millisecond
 	maxRechecks = 50 // of one file that changes each time
@@ -116,9 +115,8 @@ func stays(p problem.Problem) problem.Problem {
 	return p
 }
 
-// unfinished reports whether a file looks as if its writer were still at it: cut off, or,
-// where it is written in place, without objects that it had. A file that was renamed
-// into its place is whole.
+// unfinished reports whether a file looks as if it were being written: it is cut off, or a write in place removed objects.
+// A file that was renamed into its place is complete.
 func (s *Source) unfinished(path string, data []byte, p parsed, inPlace bool) bool {
 	if s.loading {
 		return false

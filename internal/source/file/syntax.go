@@ -62,9 +62,9 @@ func ofGrammar(text string) bool {
 	}, func(begin string) bool { return strings.HasPrefix(text, begin) })
 }
 
-// lineOfGrammar is where the grammar is broken. named is the line before a map or list that does not go on as it must, which
-// may be long: read from there on alone, the parser names the line before the one where it does not. Where that is the
-// end of the file, what was not closed tells more.
+// lineOfGrammar returns the line with the error. named is the line before a map or list that does not continue correctly,
+// which may be long. For the text from there on, the parser names the line before the error. If that is the end of the
+// file, the unclosed part is more useful.
 func lineOfGrammar(data []byte, named int, text string) int {
 	lines := bytes.SplitAfter(bytes.TrimRight(data, "\r\n"), []byte("\n"))
 	var n yaml.Node

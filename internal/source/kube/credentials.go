@@ -14,11 +14,10 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// Credentials reads Secrets, and ConfigMaps with CAs: those alone that a DestinationRule, a BackendTLSPolicy, a Sidecar, a Gateway or a WasmPlugin
-// names, each by a watch of its own, so that the control plane needs no right to others. Of each it finds out which service
-// accounts may read it, and puts it into the intake with that; where there is none, or it may
-// not be read, it puts one that says so. One goroutine, Run's, does all that is not said to be
-// another's.
+// Credentials reads Secrets, and ConfigMaps with CAs: only those to which a DestinationRule, BackendTLSPolicy, Sidecar,
+// Gateway or WasmPlugin refers, each with a watch of its own, so that the control plane needs no permission for others. It
+// determines which service accounts may read each one, and puts both into the intake. A missing or unreadable one goes
+// into the intake with its problem. Run's goroutine does all work except where noted.
 type Credentials struct {
 	// Set before Run.
 	Client   *Client

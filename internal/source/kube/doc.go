@@ -1,16 +1,15 @@
 // Package kube is the source of a Kubernetes cluster: it lists and watches an API server.
 //
-// How the parts fit: client.go reaches the API server; kinds.go says what is asked for, and
-// discovery.go which of it the API server has; reflect.go runs one of client-go's
-// Reflectors a kind, which keeps a sink up to date; entry.go decodes each object once, sink.go finds
-// out whether that is news, and feeds the intake; written.go and heartbeat.go measure how late it all is.
+// client.go connects to the API server, and kinds.go lists the kinds to read; discovery.go finds the installed ones.
+// reflect.go runs one client-go Reflector for each kind, which keeps a sink up to date. entry.go decodes each object once,
+// and sink.go detects changes and feeds the intake. written.go and heartbeat.go measure delays. credentials.go and the
+// files named after it read Secrets; rootcerts.go writes the mesh's roots.
 //
 // Invariants:
-//   - No Kubernetes object outlives its decoding: a sink holds resource versions and the
-//     model's objects, which the store holds too.
-//   - Nothing that was in force goes out of force because of a mistake, or because the API
-//     server is away: an object with errors leaves its last good state there. Where there is
-//     none (after a restart none is known), what is good of policies counts: istio.Partial.
-//   - A list replaces: what it does not have is gone. So after an outage nothing stale stays.
-//   - Nobody is served before all kinds have been listed once.
+//   - No Kubernetes object outlives its decoding: a sink holds resource versions and the model's objects, which the store
+//     shares.
+//   - A mistake, or an unavailable API server, removes nothing that is in force: an object with errors keeps its last valid
+//     version. Without one, for example after a restart, the valid parts of policies apply.
+//   - A list replaces: what it does not contain is removed, so that nothing stale stays after an outage.
+//   - No proxy is served before all kinds were listed once.
 package kube

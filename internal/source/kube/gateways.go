@@ -7,12 +7,11 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// addGateways adds the Secrets that routers need: those of the Gateways that select them, in the
-// routers' namespace. Where the Gateway is of that namespace, too, whoever wrote it might have
-// mounted the Secret into the router; a Gateway of elsewhere gives a router only what the API
-// server says that its service account may read. Secrets of other namespaces are for routers of Gateways that
-// a ReferenceGrant there lets refer to them. Where there is no router yet, nobody is to have the key, and
-// whoever wrote the Gateway is told whether the Secret can be used.
+// addGateways adds the Secrets that routers need: those of the Gateways that select them, in the routers' namespace. If the
+// Gateway is in that namespace too, its author could also mount the Secret into the router. A Gateway of another namespace
+// gives a router only what the router's service account may read. Secrets of other namespaces need a ReferenceGrant for
+// the Gateway. Without a router there is no reader of the key, but the Gateway's status reports whether the Secret is
+// valid.
 func addGateways(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 	for _, kind := range []model.Kind{model.KindGateway, model.KindKubernetesGateway} {
 		for o := range snap.All(kind) {
