@@ -200,10 +200,10 @@ func TestIdentityDecides(t *testing.T) {
 		says   string
 	}{
 		"unknown token":    {"other", func(*agent.Config) {}, "unknown token"},
-		"token of another": {"client-token", func(*agent.Config) {}, "is the token another's?"},
+		"token of another": {"client-token", func(*agent.Config) {}, "correct --token-file, --namespace or --service-account"},
 		"certificate wanted for another namespace": {"client-token", func(c *agent.Config) {
 			c.Workload.Namespace, c.Workload.ServiceAccount = "bank", "client"
-		}, "is the token another's?"},
+		}, "correct --token-file, --namespace or --service-account"},
 		"another namespace said of the node": {"client-token", func(c *agent.Config) {
 			c.Workload.ServiceAccount, c.Metadata = "client", map[string]any{"NAMESPACE": "bank"}
 		}, "may not be the proxy"},

@@ -27,7 +27,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	m.callAsMany(t, names)
 	m.server.requireSample(t, "moonsail_agent_call_series", map[string]string{"reporter": "destination"}, bound)
 	require.Positive(t, m.server.sample(t, "envoy_server_stats_overflow_counter", nil))
-	require.Contains(t, m.server.log.String(), "almost as many series of calls as it may")
+	require.Contains(t, m.server.log.String(), "almost reached its limit of series for calls")
 
 	call()
 	m.server.requireSample(t, "istio_requests_total", known, before+1)
