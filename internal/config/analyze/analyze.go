@@ -24,7 +24,7 @@ func Check(objects []model.Object, domain string) problem.List {
 	for _, o := range objects {
 		c.object(o)
 	}
-	c.conflicts()
+	serviceChecks{c}.conflicts()
 	c.problems.Sort()
 	return c.problems
 }
@@ -36,7 +36,7 @@ func CheckOne(o model.Object, others []model.Object, domain string) problem.List
 	all := slices.DeleteFunc(slices.Clone(others), func(other model.Object) bool { return other.Metadata().Key == key })
 	c := &checker{index: newIndex(append(all, o)), domain: domain}
 	c.object(o)
-	c.conflicts()
+	serviceChecks{c}.conflicts()
 	c.problems = slices.DeleteFunc(c.problems, func(p problem.Problem) bool { return p.Object != key })
 	c.problems.Sort()
 	return c.problems
@@ -46,36 +46,36 @@ func (c *checker) object(o model.Object) {
 	switch o := o.(type) {
 	case *model.VirtualService:
 		if o.Kind == model.KindVirtualService { // what is wrong with an HTTPRoute is said by its fields
-			c.virtualService(o)
+			routeChecks{c}.virtualService(o)
 		}
 	case *model.DestinationRule:
-		c.destinationRule(o)
+		ruleChecks{c}.destinationRule(o)
 	case *model.BackendTLSPolicy:
-		c.backendTLS(o)
+		gatewayChecks{c}.backendTLS(o)
 	case *model.Sidecar:
-		c.sidecar(o)
+		ruleChecks{c}.sidecar(o)
 	case *model.Service:
-		c.service(o)
+		serviceChecks{c}.service(o)
 	case *model.ServiceEntry:
-		c.serviceEntry(o)
+		serviceChecks{c}.serviceEntry(o)
 	case *model.EndpointSlice:
-		c.endpointSlice(o)
+		serviceChecks{c}.endpointSlice(o)
 	case *model.AuthorizationPolicy:
-		c.authorizationPolicy(o)
+		securityChecks{c}.authorizationPolicy(o)
 	case *model.RequestAuthentication:
-		c.requestAuthentication(o)
+		securityChecks{c}.requestAuthentication(o)
 	case *model.PeerAuthentication:
-		c.peerAuthentication(o)
+		securityChecks{c}.peerAuthentication(o)
 	case *model.EnvoyFilter, *model.WasmPlugin:
-		c.policyTargets(o.(model.Selecting))
+		securityChecks{c}.policyTargets(o.(model.Selecting))
 	case *model.Telemetry:
-		c.policyTargets(o)
-		c.telemetry(o)
+		securityChecks{c}.policyTargets(o)
+		telemetryChecks{c}.telemetry(o)
 	case *model.ProxyConfig:
-		c.proxyConfig(o)
+		serviceChecks{c}.proxyConfig(o)
 	case *model.Gateway:
 		if o.Kind == model.KindGateway {
-			c.gateway(o)
+			gatewayChecks{c}.gateway(o)
 		}
 	}
 }
@@ -105,6 +105,26 @@ func (c *checker) warnf(o model.Object, field, format string, args ...any) {
 func (c *checker) infof(o model.Object, field, format string, args ...any) {
 	c.add(problem.SeverityInfo, o, field, format, args...)
 }
+
+// Checks of one topic each. They add to the problems of the one checker that they share.
+type (
+	// routeChecks are about VirtualServices.
+	routeChecks struct{ *checker }
+	// destinationChecks are about what routes and policies send to: hosts, ports and subsets.
+	destinationChecks struct{ *checker }
+	// ruleChecks are about DestinationRules and Sidecars.
+	ruleChecks struct{ *checker }
+	// gatewayChecks are about servers of Gateways, ingress listeners of Sidecars and BackendTLSPolicies.
+	gatewayChecks struct{ *checker }
+	// securityChecks are about mutual TLS, AuthorizationPolicies and RequestAuthentications.
+	securityChecks struct{ *checker }
+	// secretChecks are about credentials that others name.
+	secretChecks struct{ *checker }
+	// serviceChecks are about Services, ServiceEntries and objects that concern the same host.
+	serviceChecks struct{ *checker }
+	// telemetryChecks are about Telemetries.
+	telemetryChecks struct{ *checker }
+)
 
 // index finds objects by what others call them.
 type index struct {

@@ -7,7 +7,7 @@ import (
 )
 
 // backendTLS reports targets that a BackendTLSPolicy has no effect on, and ConfigMaps without CAs.
-func (c *checker) backendTLS(p *model.BackendTLSPolicy) {
+func (c gatewayChecks) backendTLS(p *model.BackendTLSPolicy) {
 	const field = "spec.targetRefs"
 	for _, t := range p.Targets {
 		svc := c.kubernetesService(t.Host)
@@ -39,7 +39,7 @@ func (c *checker) backendTLS(p *model.BackendTLSPolicy) {
 }
 
 // kubernetesService is the Service of a host; nil: there is none.
-func (c *checker) kubernetesService(h model.Host) *model.Service {
+func (c gatewayChecks) kubernetesService(h model.Host) *model.Service {
 	for _, s := range c.byHost[h] {
 		if s.IsKubernetes() {
 			return s

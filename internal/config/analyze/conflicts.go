@@ -10,7 +10,7 @@ import (
 )
 
 // conflicts checks objects that claim the same thing.
-func (c *checker) conflicts() {
+func (c serviceChecks) conflicts() {
 	c.sharedHosts()
 	c.sharedRules()
 	for _, ns := range slices.Sorted(maps.Keys(c.sidecars)) {
@@ -20,7 +20,7 @@ func (c *checker) conflicts() {
 
 // sharedHosts reports hosts that two virtual services route for the same clients: the older
 // one's rules alone are obeyed, by whom they are for.
-func (c *checker) sharedHosts() {
+func (c serviceChecks) sharedHosts() {
 	byHost := map[model.Host][]*model.VirtualService{}
 	for _, v := range c.virtuals {
 		for _, h := range v.Hosts {
@@ -72,7 +72,7 @@ func hides(a, b *model.VirtualService) bool {
 }
 
 // sharedRules reports destination rules of one namespace for the same host.
-func (c *checker) sharedRules() {
+func (c serviceChecks) sharedRules() {
 	for h, list := range c.rules {
 		slices.SortFunc(list, byAge)
 		for i, r := range list {
@@ -87,7 +87,7 @@ func (c *checker) sharedRules() {
 }
 
 // namespaceSidecars reports Sidecars that are for the same workloads.
-func (c *checker) namespaceSidecars(list []*model.Sidecar) {
+func (c serviceChecks) namespaceSidecars(list []*model.Sidecar) {
 	slices.SortFunc(list, byAge)
 	for i, s := range list {
 		j := slices.IndexFunc(list[:i], func(o *model.Sidecar) bool { return maps.Equal(o.Selector, s.Selector) })

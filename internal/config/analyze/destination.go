@@ -10,7 +10,7 @@ import (
 )
 
 // destination checks that a destination exists: host, port and subset.
-func (c *checker) destination(o model.Object, field string, d model.Destination) {
+func (c destinationChecks) destination(o model.Object, field string, d model.Destination) {
 	ns := o.Metadata().Namespace
 	services, hidden := c.find(d.Host, ns)
 	if len(services) == 0 {
@@ -24,7 +24,7 @@ func (c *checker) destination(o model.Object, field string, d model.Destination)
 }
 
 // noHost says that a host does not exist, and which one may have been meant.
-func (c *checker) noHost(h model.Host, ns string, hidden bool) string {
+func (c destinationChecks) noHost(h model.Host, ns string, hidden bool) string {
 	if hidden {
 		return fmt.Sprintf("%s is not exported to namespace %s; add it to the service's exportTo", h, ns)
 	}
@@ -40,7 +40,7 @@ func (c *checker) noHost(h model.Host, ns string, hidden bool) string {
 
 // nearHost is the service whose name is like h's, in h's namespace first: a service of
 // the same name elsewhere is what was meant as often as one with another name.
-func (c *checker) nearHost(h model.Host, ns string) string {
+func (c destinationChecks) nearHost(h model.Host, ns string) string {
 	name, rest, _ := strings.Cut(string(h), ".")
 	var near, same []string
 	for _, host := range c.hosts(ns) {
@@ -61,7 +61,7 @@ func (c *checker) nearHost(h model.Host, ns string) string {
 	return spelling.Nearest(string(h), c.hosts(ns))
 }
 
-func (c *checker) destinationPort(o model.Object, field string, d model.Destination, s *model.Service) {
+func (c destinationChecks) destinationPort(o model.Object, field string, d model.Destination, s *model.Service) {
 	switch {
 	case d.Port != 0 && s.Port(d.Port) == nil:
 		c.errorf(o, field+".port.number", "%s has no port %d; it has %s", s.Hostname, d.Port, ports(s))
@@ -78,7 +78,7 @@ func ports(s *model.Service) string {
 	return strings.Join(out, ", ")
 }
 
-func (c *checker) destinationSubset(o model.Object, field string, d model.Destination) {
+func (c destinationChecks) destinationSubset(o model.Object, field string, d model.Destination) {
 	var names []string
 	rules := c.rulesFor(d.Host, o.Metadata().Namespace)
 	for _, r := range rules {

@@ -28,7 +28,7 @@ func (g *gateways) add(o *model.Gateway) {
 }
 
 // boundTo reports gateways of a virtual service that are not there, or take none of its hosts.
-func (c *checker) boundTo(v *model.VirtualService) {
+func (c gatewayChecks) boundTo(v *model.VirtualService) {
 	for i, name := range v.Gateways {
 		if name == model.GatewayMesh {
 			continue
@@ -47,7 +47,7 @@ func (c *checker) boundTo(v *model.VirtualService) {
 	}
 }
 
-func (c *checker) gateway(g *model.Gateway) {
+func (c gatewayChecks) gateway(g *model.Gateway) {
 	routers := c.routers(g)
 	if len(routers) == 0 && len(g.Selector) > 0 && len(c.workloads) > 0 {
 		c.infof(g, "spec.selector", "no Pod has %s; if nothing else with these labels runs as a router, nobody serves this gateway", labelText(g.Selector))
@@ -59,7 +59,7 @@ func (c *checker) gateway(g *model.Gateway) {
 }
 
 // routers are the workloads that a Gateway selects.
-func (c *checker) routers(g *model.Gateway) []*model.Workload {
+func (c gatewayChecks) routers(g *model.Gateway) []*model.Workload {
 	var out []*model.Workload
 	for _, ns := range slices.Sorted(maps.Keys(c.workloads)) {
 		for _, w := range c.workloads[ns] {
@@ -74,7 +74,7 @@ func (c *checker) routers(g *model.Gateway) []*model.Workload {
 // serverSecrets reports Secrets that are not there, or cannot be used, in the namespaces of
 // routers: that of the Gateway where none is known. Where no Secret is known at all, nobody has
 // looked.
-func (c *checker) serverSecrets(g *model.Gateway, field string, s *model.GatewayServer, routers []*model.Workload) {
+func (c gatewayChecks) serverSecrets(g *model.Gateway, field string, s *model.GatewayServer, routers []*model.Workload) {
 	if s.TLS == nil || len(c.secrets) == 0 {
 		return
 	}
@@ -91,7 +91,7 @@ func (c *checker) serverSecrets(g *model.Gateway, field string, s *model.Gateway
 }
 
 // secretsOfServer reports those that proxies of a namespace need to end TLS.
-func (c *checker) secretsOfServer(o model.Object, field string, t *model.ServerTLS, ns string) {
+func (c gatewayChecks) secretsOfServer(o model.Object, field string, t *model.ServerTLS, ns string) {
 	for _, name := range t.CredentialNames {
 		c.serverSecret(o, field+".credentialName", name, ns, true)
 	}
@@ -100,7 +100,7 @@ func (c *checker) secretsOfServer(o model.Object, field string, t *model.ServerT
 	}
 }
 
-func (c *checker) serverSecret(o model.Object, field, name, ns string, pair bool) {
+func (c gatewayChecks) serverSecret(o model.Object, field, name, ns string, pair bool) {
 	credential, _ := model.ParseCredential(name)
 	key, own := credential.In(ns)
 	if !own {
@@ -109,7 +109,7 @@ func (c *checker) serverSecret(o model.Object, field, name, ns string, pair bool
 	}
 	secret := c.secrets[key]
 	if !pair {
-		key, secret = c.withCAs(key, secret)
+		key, secret = secretChecks{c.checker}.withCAs(key, secret)
 	}
 	if msg := unusable(key, secret, pair); msg != "" {
 		c.warnf(o, field, "%s", msg)
@@ -118,7 +118,7 @@ func (c *checker) serverSecret(o model.Object, field, name, ns string, pair bool
 
 // serverConflicts reports servers that have no place beside those of older Gateways for the same
 // routers, or of their own.
-func (c *checker) serverConflicts(g *model.Gateway) {
+func (c gatewayChecks) serverConflicts(g *model.Gateway) {
 	var placed []placedServer
 	for _, other := range c.sameRouters(g) {
 		for i := range other.Servers {
@@ -134,7 +134,7 @@ func (c *checker) serverConflicts(g *model.Gateway) {
 }
 
 // sameRouters are the Gateways with the same selector, the oldest first.
-func (c *checker) sameRouters(g *model.Gateway) []*model.Gateway {
+func (c gatewayChecks) sameRouters(g *model.Gateway) []*model.Gateway {
 	var out []*model.Gateway
 	for _, o := range c.gateways.list {
 		if maps.Equal(o.Selector, g.Selector) {

@@ -10,7 +10,7 @@ import (
 )
 
 // ingress reports what is wrong with the TLS of a Sidecar's own listeners.
-func (c *checker) ingress(s *model.Sidecar) {
+func (c gatewayChecks) ingress(s *model.Sidecar) {
 	for i := range s.Ingress {
 		in, field := &s.Ingress[i], fmt.Sprintf("spec.ingress[%d].tls", i)
 		if in.TLS == nil {
@@ -29,7 +29,7 @@ func (c *checker) ingress(s *model.Sidecar) {
 
 // mutualAt is the mode of mutual TLS at a port of workloads that a Sidecar selects; "": it is
 // switched off at all of them. Where no workload is known, it is that of one with the labels.
-func (c *checker) mutualAt(s *model.Sidecar, port uint32) model.MTLSMode {
+func (c gatewayChecks) mutualAt(s *model.Sidecar, port uint32) model.MTLSMode {
 	selected := c.selected(s)
 	if len(selected) == 0 {
 		selected = []*model.Workload{{Meta: model.Meta{Labels: s.Selector}}}
@@ -42,7 +42,7 @@ func (c *checker) mutualAt(s *model.Sidecar, port uint32) model.MTLSMode {
 	return ""
 }
 
-func (c *checker) selected(s *model.Sidecar) []*model.Workload {
+func (c gatewayChecks) selected(s *model.Sidecar) []*model.Workload {
 	var out []*model.Workload
 	for _, w := range c.workloads[s.Namespace] {
 		if model.SelectorMatches(s.Selector, w.Labels) {
@@ -53,7 +53,7 @@ func (c *checker) selected(s *model.Sidecar) []*model.Workload {
 }
 
 // unreadIngress tells which workloads may not have the keys of their own listeners.
-func (c *checker) unreadIngress(s *model.Sidecar, field string, t *model.ServerTLS) {
+func (c gatewayChecks) unreadIngress(s *model.Sidecar, field string, t *model.ServerTLS) {
 	for _, need := range t.Credentials(s.Namespace) {
 		secret := c.secrets[need.Key]
 		if !need.PrivateKey || secret == nil || secret.Problem != "" {

@@ -32,12 +32,12 @@ func (p *peerPolicies) of(ns string, labels map[string]string) *model.PeerTLS {
 	return model.EffectivePeerTLS(p.root, selecting)
 }
 
-func (c *checker) peerAuthentication(p *model.PeerAuthentication) {
+func (c securityChecks) peerAuthentication(p *model.PeerAuthentication) {
 	switch {
 	case len(p.Selector) > 0 && p.Namespace == c.peers.root:
 		c.warnf(p, "spec.selector", "has no effect in the root namespace: policies for workloads belong into the workloads' namespace")
 		return
-	case len(p.Selector) > 0 && !c.selectsAny(p.Namespace, p.Selector):
+	case len(p.Selector) > 0 && !(ruleChecks{c.checker}).selectsAny(p.Namespace, p.Selector):
 		c.warnf(p, "spec.selector", "no workload of namespace %s has %s, so the policy has no effect; correct the labels", p.Namespace, labelText(p.Selector))
 		return
 	}
@@ -53,7 +53,7 @@ func (c *checker) peerAuthentication(p *model.PeerAuthentication) {
 }
 
 // clientTLS reports rules by which callers speak what workloads do not take.
-func (c *checker) clientTLS(r *model.DestinationRule) {
+func (c securityChecks) clientTLS(r *model.DestinationRule) {
 	for _, s := range c.services {
 		if !r.Host.Matches(s.Hostname) || s.External {
 			continue
@@ -64,7 +64,7 @@ func (c *checker) clientTLS(r *model.DestinationRule) {
 	}
 }
 
-func (c *checker) portTLS(r *model.DestinationRule, s *model.Service, p *model.ServicePort) {
+func (c securityChecks) portTLS(r *model.DestinationRule, s *model.Service, p *model.ServicePort) {
 	t, field := r.Policy.TLS, "spec.trafficPolicy.tls.mode"
 	if own, ok := r.Ports[p.Number]; ok {
 		t, field = own.TLS, "spec.trafficPolicy.portLevelSettings"
@@ -81,7 +81,7 @@ func (c *checker) portTLS(r *model.DestinationRule, s *model.Service, p *model.S
 }
 
 // modeOfPort compares a client's mode with what the service's workloads accept.
-func (c *checker) modeOfPort(r *model.DestinationRule, field string, t *model.ClientTLS, s *model.Service, p *model.ServicePort, subset map[string]string) {
+func (c securityChecks) modeOfPort(r *model.DestinationRule, field string, t *model.ClientTLS, s *model.Service, p *model.ServicePort, subset map[string]string) {
 	if t == nil {
 		return
 	}

@@ -9,22 +9,22 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-func (c *checker) destinationRule(r *model.DestinationRule) {
-	if !c.matchesAny(r.Host) {
+func (c ruleChecks) destinationRule(r *model.DestinationRule) {
+	if !(routeChecks{c.checker}).matchesAny(r.Host) {
 		_, hidden := c.find(r.Host, r.Namespace)
-		c.warnf(r, "spec.host", "the rule has no effect: %s", c.noHost(r.Host, r.Namespace, hidden))
+		c.warnf(r, "spec.host", "the rule has no effect: %s", destinationChecks{c.checker}.noHost(r.Host, r.Namespace, hidden))
 		return
 	}
 	for i, s := range r.Subsets {
 		c.subset(r, fmt.Sprintf("spec.subsets[%d].labels", i), s)
 	}
 	c.portPolicies(r)
-	c.clientTLS(r)
-	c.credentials(r)
+	securityChecks{c.checker}.clientTLS(r)
+	secretChecks{c.checker}.credentials(r)
 }
 
 // subset reports one that no workload of the rule's services belongs to.
-func (c *checker) subset(r *model.DestinationRule, field string, s model.Subset) {
+func (c ruleChecks) subset(r *model.DestinationRule, field string, s model.Subset) {
 	total, known := 0, false
 	for _, svc := range c.services {
 		if !r.Host.Matches(svc.Hostname) {
@@ -52,7 +52,7 @@ func labelText(labels map[string]string) string {
 }
 
 // portPolicies reports settings of ports that the service does not have.
-func (c *checker) portPolicies(r *model.DestinationRule) {
+func (c ruleChecks) portPolicies(r *model.DestinationRule) {
 	for _, number := range slices.Sorted(maps.Keys(r.Ports)) {
 		for _, s := range c.byHost[r.Host] {
 			if s.Port(number) == nil {
@@ -62,7 +62,7 @@ func (c *checker) portPolicies(r *model.DestinationRule) {
 	}
 }
 
-func (c *checker) sidecar(s *model.Sidecar) {
+func (c ruleChecks) sidecar(s *model.Sidecar) {
 	if len(s.Selector) > 0 && !c.selectsAny(s.Namespace, s.Selector) {
 		c.warnf(s, "spec.workloadSelector", "no workload of namespace %s has %s, so the Sidecar has no effect; correct the labels",
 			s.Namespace, labelText(s.Selector))
@@ -76,20 +76,20 @@ func (c *checker) sidecar(s *model.Sidecar) {
 		}
 	}
 	if d := s.EgressProxy; d != nil {
-		c.destination(s, "spec.outboundTrafficPolicy.egressProxy", *d)
+		destinationChecks{c.checker}.destination(s, "spec.outboundTrafficPolicy.egressProxy", *d)
 	}
-	c.ingress(s)
+	gatewayChecks{c.checker}.ingress(s)
 }
 
 // selectsAny tells whether a workload has the labels, or whether none is known at all.
-func (c *checker) selectsAny(ns string, selector map[string]string) bool {
+func (c ruleChecks) selectsAny(ns string, selector map[string]string) bool {
 	list := c.workloads[ns]
 	return len(list) == 0 || slices.ContainsFunc(list, func(w *model.Workload) bool {
 		return model.SelectorMatches(selector, w.Labels)
 	})
 }
 
-func (c *checker) selectsService(s *model.Sidecar, e model.EgressListener, h model.HostSelector) bool {
+func (c ruleChecks) selectsService(s *model.Sidecar, e model.EgressListener, h model.HostSelector) bool {
 	return slices.ContainsFunc(c.services, func(svc *model.Service) bool {
 		return c.takesFrom(s, h, svc.Namespace) && h.Host.Overlaps(svc.Hostname) && c.seenBy(s, svc) &&
 			(e.Port == nil || e.Port.Number == 0 || svc.Port(e.Port.Number) != nil)
@@ -97,12 +97,12 @@ func (c *checker) selectsService(s *model.Sidecar, e model.EgressListener, h mod
 }
 
 // forAll tells whether a Sidecar is for workloads of all namespaces.
-func (c *checker) forAll(s *model.Sidecar) bool {
+func (c ruleChecks) forAll(s *model.Sidecar) bool {
 	return len(s.Selector) == 0 && s.Namespace == c.security.root()
 }
 
 // takesFrom tells whether an entry means services of a namespace, for some workload.
-func (c *checker) takesFrom(s *model.Sidecar, h model.HostSelector, namespace string) bool {
+func (c ruleChecks) takesFrom(s *model.Sidecar, h model.HostSelector, namespace string) bool {
 	if h.Namespace == model.HostsHere {
 		return namespace == s.Namespace || c.forAll(s)
 	}
@@ -110,11 +110,11 @@ func (c *checker) takesFrom(s *model.Sidecar, h model.HostSelector, namespace st
 }
 
 // seenBy tells whether a service is exported to a workload that a Sidecar is for.
-func (c *checker) seenBy(s *model.Sidecar, svc *model.Service) bool {
+func (c ruleChecks) seenBy(s *model.Sidecar, svc *model.Service) bool {
 	return svc.Visibility.Sees(s.Namespace) || c.forAll(s)
 }
 
-func (c *checker) noSelection(s *model.Sidecar, e model.EgressListener, h model.HostSelector) string {
+func (c ruleChecks) noSelection(s *model.Sidecar, e model.EgressListener, h model.HostSelector) string {
 	for _, svc := range c.byHost[h.Host] {
 		if !c.takesFrom(s, h, svc.Namespace) {
 			return fmt.Sprintf("%s/%s selects nothing: the service is of namespace %s; write %s/%s",

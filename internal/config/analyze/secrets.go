@@ -11,7 +11,7 @@ import (
 
 // credentials reports Secrets that are not there, that cannot be used, or that workloads may
 // not have: their calls fail.
-func (c *checker) credentials(r *model.DestinationRule) {
+func (c secretChecks) credentials(r *model.DestinationRule) {
 	told := map[string]bool{}
 	eachTLS(r, func(field string, t *model.ClientTLS) {
 		msg := c.credential(r, t)
@@ -23,7 +23,7 @@ func (c *checker) credentials(r *model.DestinationRule) {
 }
 
 // credential is what is wrong with one; empty: nothing.
-func (c *checker) credential(r *model.DestinationRule, t *model.ClientTLS) string {
+func (c secretChecks) credential(r *model.DestinationRule, t *model.ClientTLS) string {
 	credential, ok := model.ParseCredential(t.CredentialName)
 	key, own := credential.In(r.Namespace)
 	if !ok || !own || t.Mode != model.TLSSimple && t.Mode != model.TLSMutual {
@@ -49,7 +49,7 @@ func (c *checker) credential(r *model.DestinationRule, t *model.ClientTLS) strin
 }
 
 // withCAs is what has a credential's CAs: a Secret of its own takes precedence where there is one.
-func (c *checker) withCAs(key model.Key, s *model.Secret) (model.Key, *model.Secret) {
+func (c secretChecks) withCAs(key model.Key, s *model.Secret) (model.Key, *model.Secret) {
 	ca := c.secrets[model.Key{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name + model.SuffixCA}]
 	if key.Kind == model.KindSecret && ca != nil && ca.CAProblem != model.NoSecret {
 		key, s = ca.Key, ca
@@ -73,7 +73,7 @@ func unusable(key model.Key, s *model.Secret, pair bool) string {
 }
 
 // unread tells which workloads may not have a key.
-func (c *checker) unread(r *model.DestinationRule, s *model.Secret) string {
+func (c secretChecks) unread(r *model.DestinationRule, s *model.Secret) string {
 	missing := map[string]bool{}
 	for _, w := range c.workloads[r.Namespace] {
 		if model.SelectorMatches(r.WorkloadSelector, w.Labels) && !s.MayRead(w.Account()) {

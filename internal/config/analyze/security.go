@@ -44,11 +44,11 @@ func (s *security) root() string {
 }
 
 // noMesh says that nothing is known of the mesh's providers.
-func (c *checker) noMesh() string {
+func (c securityChecks) noMesh() string {
 	return fmt.Sprintf("the mesh's configuration (ConfigMap istio of namespace %s) is not among the objects", c.security.root())
 }
 
-func (c *checker) authorizationPolicy(p *model.AuthorizationPolicy) {
+func (c securityChecks) authorizationPolicy(p *model.AuthorizationPolicy) {
 	c.policySelector(p)
 	if p.Action == model.AuthorizeCustom {
 		c.provider(p)
@@ -62,7 +62,7 @@ func (c *checker) authorizationPolicy(p *model.AuthorizationPolicy) {
 	}
 }
 
-func (c *checker) requestAuthentication(a *model.RequestAuthentication) {
+func (c securityChecks) requestAuthentication(a *model.RequestAuthentication) {
 	c.policySelector(a)
 	for i := range a.Rules {
 		k := c.security.keySets[a.Rules[i].KeySource()]
@@ -78,19 +78,19 @@ func (c *checker) requestAuthentication(a *model.RequestAuthentication) {
 }
 
 // policySelector reports one that selects nothing; one of the root namespace is for all.
-func (c *checker) policySelector(o model.Selecting) {
+func (c securityChecks) policySelector(o model.Selecting) {
 	if model.IsTargeted(o) {
 		c.policyTargets(o)
 		return
 	}
 	ns, selector := o.Metadata().Namespace, o.SelectorLabels()
-	if len(selector) == 0 || ns == c.security.root() || c.selectsAny(ns, selector) {
+	if len(selector) == 0 || ns == c.security.root() || (ruleChecks{c.checker}).selectsAny(ns, selector) {
 		return
 	}
 	c.warnf(o, "spec.selector", "no workload of namespace %s has %s, so the policy has no effect; correct the labels", ns, labelText(selector))
 }
 
-func (c *checker) eachCondition(r *model.AuthorizationRule, visit func(*model.AuthorizationCondition)) {
+func (c securityChecks) eachCondition(r *model.AuthorizationRule, visit func(*model.AuthorizationCondition)) {
 	for _, m := range slices.Concat([]model.AuthorizationMatch{r.When}, r.From, r.To) {
 		for i := range m {
 			visit(&m[i])
@@ -99,7 +99,7 @@ func (c *checker) eachCondition(r *model.AuthorizationRule, visit func(*model.Au
 }
 
 // condition reports what cannot hold.
-func (c *checker) condition(p *model.AuthorizationPolicy, field string, cond *model.AuthorizationCondition) {
+func (c securityChecks) condition(p *model.AuthorizationPolicy, field string, cond *model.AuthorizationCondition) {
 	if cond.Attribute.FromToken() && len(cond.Values) > 0 && !c.checksTokens(p) {
 		c.warnf(p, field, "compares %s, but no RequestAuthentication checks tokens there, so the rule never matches; write one", cond.Attribute)
 	}
@@ -115,7 +115,7 @@ func (c *checker) condition(p *model.AuthorizationPolicy, field string, cond *mo
 
 // checksTokens tells whether tokens are checked at a workload that the policy is about, as
 // far as is known.
-func (c *checker) checksTokens(p *model.AuthorizationPolicy) bool {
+func (c securityChecks) checksTokens(p *model.AuthorizationPolicy) bool {
 	root := c.security.root()
 	return slices.ContainsFunc(c.security.tokens, func(a *model.RequestAuthentication) bool {
 		near := a.Namespace == p.Namespace || a.Namespace == root || p.Namespace == root
@@ -144,7 +144,7 @@ func contradict(a, b map[string]string) bool {
 }
 
 // provider reports an external authorizer that cannot be asked.
-func (c *checker) provider(p *model.AuthorizationPolicy) {
+func (c securityChecks) provider(p *model.AuthorizationPolicy) {
 	const refused = "so what the policy matches is refused"
 	if c.security.mesh == nil { // it may be elsewhere
 		c.infof(p, "spec.provider.name", "%s, %s unless it has an external authorizer %q in extensionProviders", c.noMesh(), refused, p.Provider)
@@ -159,14 +159,14 @@ func (c *checker) provider(p *model.AuthorizationPolicy) {
 	found = slices.DeleteFunc(slices.Clone(found), func(s *model.Service) bool { return a.Namespace != "" && s.Namespace != a.Namespace })
 	switch {
 	case len(found) == 0:
-		c.errorf(p, "spec.provider.name", "the provider's service cannot be asked, %s: %s", refused, c.noHost(a.Host, p.Namespace, hidden))
+		c.errorf(p, "spec.provider.name", "the provider's service cannot be asked, %s: %s", refused, destinationChecks{c.checker}.noHost(a.Host, p.Namespace, hidden))
 	case found[0].Port(a.Port) == nil:
 		c.errorf(p, "spec.provider.name", "the provider's service %s has no port %d, %s; it has %s", a.Host, a.Port, refused, ports(found[0]))
 	}
 }
 
 // bytes reports rules that need requests where workloads have ports for bytes.
-func (c *checker) bytes(p *model.AuthorizationPolicy, field string, r *model.AuthorizationRule) {
+func (c securityChecks) bytes(p *model.AuthorizationPolicy, field string, r *model.AuthorizationRule) {
 	needs := false
 	only := map[string]bool{} // ports that the rule is about; none: all
 	c.eachCondition(r, func(cond *model.AuthorizationCondition) {
@@ -194,7 +194,7 @@ func (c *checker) bytes(p *model.AuthorizationPolicy, field string, r *model.Aut
 
 // bytePorts are the ports of services, of workloads that the policy selects, that are not
 // HTTP: at most a few.
-func (c *checker) bytePorts(p *model.AuthorizationPolicy, only map[string]bool) []string {
+func (c securityChecks) bytePorts(p *model.AuthorizationPolicy, only map[string]bool) []string {
 	const most = 3
 	var out []string
 	for _, s := range c.services {
@@ -221,7 +221,7 @@ func (c *checker) bytePorts(p *model.AuthorizationPolicy, only map[string]bool) 
 }
 
 // selects tells whether a workload of a service is selected.
-func (c *checker) selects(p *model.AuthorizationPolicy, s *model.Service) bool {
+func (c securityChecks) selects(p *model.AuthorizationPolicy, s *model.Service) bool {
 	if len(s.Selector) == 0 {
 		return false
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-func (c *checker) service(s *model.Service) {
+func (c serviceChecks) service(s *model.Service) {
 	for i, p := range s.Ports {
 		if p.Protocol == model.ProtocolAuto {
 			c.infof(s, fmt.Sprintf("spec.ports[%d].name", i),
@@ -17,7 +17,7 @@ func (c *checker) service(s *model.Service) {
 	if len(s.Selector) == 0 {
 		return
 	}
-	if !c.selectsAny(s.Namespace, s.Selector) {
+	if !(ruleChecks{c.checker}).selectsAny(s.Namespace, s.Selector) {
 		c.infof(s, "spec.selector", "no workload of namespace %s has %s, so the service has no endpoints", s.Namespace, labelText(s.Selector))
 		return
 	}
@@ -29,7 +29,7 @@ func (c *checker) service(s *model.Service) {
 }
 
 // hasNamedPort tells whether a workload of the service has the port, or none is known.
-func (c *checker) hasNamedPort(s *model.Service, name string) bool {
+func (c serviceChecks) hasNamedPort(s *model.Service, name string) bool {
 	known := false
 	for _, w := range c.workloads[s.Namespace] {
 		if w.Kind != model.KindPod || !model.SelectorMatches(s.Selector, w.Labels) {
@@ -42,7 +42,7 @@ func (c *checker) hasNamedPort(s *model.Service, name string) bool {
 	return !known
 }
 
-func (c *checker) serviceEntry(e *model.ServiceEntry) {
+func (c serviceChecks) serviceEntry(e *model.ServiceEntry) {
 	for i, h := range e.Hosts {
 		for _, s := range c.byHost[h] {
 			if s.IsKubernetes() {
@@ -50,12 +50,12 @@ func (c *checker) serviceEntry(e *model.ServiceEntry) {
 			}
 		}
 	}
-	if sel := e.Template.Selector; len(sel) > 0 && !c.selectsAny(e.Namespace, sel) {
+	if sel := e.Template.Selector; len(sel) > 0 && !(ruleChecks{c.checker}).selectsAny(e.Namespace, sel) {
 		c.infof(e, "spec.workloadSelector", "no workload of namespace %s has %s, so the service has no endpoints", e.Namespace, labelText(sel))
 	}
 }
 
-func (c *checker) endpointSlice(s *model.EndpointSlice) {
+func (c serviceChecks) endpointSlice(s *model.EndpointSlice) {
 	found := slices.ContainsFunc(c.services, func(svc *model.Service) bool {
 		return svc.IsKubernetes() && svc.Namespace == s.Namespace && svc.Name == s.Service
 	})

@@ -8,7 +8,7 @@ import (
 
 // policyTargets reports Gateways that are not there, where no router says that it is one of theirs either. A
 // policy that is for none at all was told of when it was decoded.
-func (c *checker) policyTargets(o model.Selecting) {
+func (c securityChecks) policyTargets(o model.Selecting) {
 	t, ok := o.(model.Targeting)
 	if !ok {
 		return

@@ -10,7 +10,7 @@ import (
 
 // telemetry reports providers that the mesh does not have, or that are for something else: what is said of them
 // has no effect, and those of the mesh's defaults are not asked instead.
-func (c *checker) telemetry(t *model.Telemetry) {
+func (c telemetryChecks) telemetry(t *model.Telemetry) {
 	for i := range t.Metrics {
 		c.providers(t, fmt.Sprintf("spec.metrics[%d]", i), t.Metrics[i].Providers, "metrics", func(k model.ProviderKind) bool {
 			return k == model.ProviderPrometheus
@@ -26,13 +26,13 @@ func (c *checker) telemetry(t *model.Telemetry) {
 	}
 }
 
-func (c *checker) providers(t *model.Telemetry, field string, names []string, what string, fits func(model.ProviderKind) bool) {
+func (c telemetryChecks) providers(t *model.Telemetry, field string, names []string, what string, fits func(model.ProviderKind) bool) {
 	mesh := c.meshTelemetry()
 	for i, name := range names {
 		at := fmt.Sprintf("%s.providers[%d].name", field, i)
 		switch p := mesh.Provider(name); {
 		case p == nil && c.security.mesh == nil:
-			c.infof(t, at, "%s, so nothing is done for the provider unless %q is one of its extensionProviders", c.noMesh(), name)
+			c.infof(t, at, "%s, so nothing is done for the provider unless %q is one of its extensionProviders", securityChecks{c.checker}.noMesh(), name)
 		case p == nil:
 			c.warnf(t, at, "the mesh has no provider %q, so nothing is done for it; add it to extensionProviders%s", name, named(mesh, what, fits))
 		case !fits(p.Kind):
@@ -41,7 +41,7 @@ func (c *checker) providers(t *model.Telemetry, field string, names []string, wh
 	}
 }
 
-func (c *checker) meshTelemetry() *model.MeshTelemetry {
+func (c telemetryChecks) meshTelemetry() *model.MeshTelemetry {
 	if m := c.security.mesh; m != nil && m.Telemetry != nil {
 		return m.Telemetry
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-func (c *checker) virtualService(v *model.VirtualService) {
+func (c routeChecks) virtualService(v *model.VirtualService) {
 	for i := range v.HTTP {
 		c.httpRoute(v, fmt.Sprintf("spec.http[%d]", i), &v.HTTP[i])
 	}
@@ -19,23 +19,23 @@ func (c *checker) virtualService(v *model.VirtualService) {
 	for i, r := range v.TCP {
 		c.backends(v, fmt.Sprintf("spec.tcp[%d]", i), r.Backends)
 	}
-	c.boundTo(v)
+	gatewayChecks{c.checker}.boundTo(v)
 	c.unreachableHTTP(v)
 	c.unreachableTCP(v)
 	c.unusedDelegate(v)
 	c.ownHosts(v)
 }
 
-func (c *checker) backends(v *model.VirtualService, field string, list []model.Backend) {
+func (c routeChecks) backends(v *model.VirtualService, field string, list []model.Backend) {
 	for i, b := range list {
-		c.destination(v, fmt.Sprintf("%s.route[%d].destination", field, i), b.Destination)
+		destinationChecks{c.checker}.destination(v, fmt.Sprintf("%s.route[%d].destination", field, i), b.Destination)
 	}
 }
 
-func (c *checker) httpRoute(v *model.VirtualService, field string, r *model.HTTPRoute) {
+func (c routeChecks) httpRoute(v *model.VirtualService, field string, r *model.HTTPRoute) {
 	c.backends(v, field, r.Backends)
 	for i, m := range r.Mirrors {
-		c.destination(v, fmt.Sprintf("%s.mirrors[%d].destination", field, i), m.Destination)
+		destinationChecks{c.checker}.destination(v, fmt.Sprintf("%s.mirrors[%d].destination", field, i), m.Destination)
 	}
 	for i, m := range r.Matches {
 		for j, g := range m.Gateways {
@@ -57,7 +57,7 @@ func (c *checker) httpRoute(v *model.VirtualService, field string, r *model.HTTP
 }
 
 // unreachableHTTP reports rules behind one that takes everything they would match.
-func (c *checker) unreachableHTTP(v *model.VirtualService) {
+func (c routeChecks) unreachableHTTP(v *model.VirtualService) {
 	all := -1
 	for i := range v.HTTP {
 		r := &v.HTTP[i]
@@ -118,7 +118,7 @@ func sameMatch(v *model.VirtualService, i int, m *model.HTTPMatch) int {
 	return -1
 }
 
-func (c *checker) unreachableTCP(v *model.VirtualService) {
+func (c routeChecks) unreachableTCP(v *model.VirtualService) {
 	all := -1
 	for i, r := range v.TCP {
 		if all >= 0 {
@@ -130,7 +130,7 @@ func (c *checker) unreachableTCP(v *model.VirtualService) {
 }
 
 // unusedDelegate reports a delegate that no virtual service delegates to.
-func (c *checker) unusedDelegate(v *model.VirtualService) {
+func (c routeChecks) unusedDelegate(v *model.VirtualService) {
 	if len(v.Hosts) > 0 {
 		return
 	}
@@ -145,7 +145,7 @@ func (c *checker) unusedDelegate(v *model.VirtualService) {
 }
 
 // ownHosts tells of hosts of the cluster that no service has. Others may be anything.
-func (c *checker) ownHosts(v *model.VirtualService) {
+func (c routeChecks) ownHosts(v *model.VirtualService) {
 	if !v.InMesh() {
 		return
 	}
@@ -154,11 +154,11 @@ func (c *checker) ownHosts(v *model.VirtualService) {
 			continue
 		}
 		_, hidden := c.find(h, v.Namespace)
-		c.warnf(v, fmt.Sprintf("spec.hosts[%d]", i), "%s", c.noHost(h, v.Namespace, hidden))
+		c.warnf(v, fmt.Sprintf("spec.hosts[%d]", i), "%s", destinationChecks{c.checker}.noHost(h, v.Namespace, hidden))
 	}
 }
 
 // matchesAny tells whether some service belongs to h.
-func (c *checker) matchesAny(h model.Host) bool {
+func (c routeChecks) matchesAny(h model.Host) bool {
 	return slices.ContainsFunc(c.services, func(s *model.Service) bool { return h.Overlaps(s.Hostname) })
 }

@@ -24,7 +24,7 @@ var authorizationActions = map[security.AuthorizationPolicy_Action]model.Authori
 
 // AuthorizationPolicy decodes an AuthorizationPolicy.
 func AuthorizationPolicy(in convert.Cluster, o *securityv1.AuthorizationPolicy) (*model.AuthorizationPolicy, problem.List) {
-	c := start(in, model.KindAuthorizationPolicy, &o.ObjectMeta)
+	c := policyConv{convert.Start(in, model.KindAuthorizationPolicy, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
 	p := &model.AuthorizationPolicy{
 		Meta: c.Meta, Action: authorizationActions[spec.Action], Provider: spec.GetProvider().GetName(),
@@ -42,7 +42,7 @@ func AuthorizationPolicy(in convert.Cluster, o *securityv1.AuthorizationPolicy) 
 	return p, c.Problems
 }
 
-func (c *conv) dryRun(action model.AuthorizationAction) bool {
+func (c policyConv) dryRun(action model.AuthorizationAction) bool {
 	text, ok := c.Meta.Annotations[annotationDryRun]
 	if !ok {
 		return false
@@ -59,7 +59,7 @@ func (c *conv) dryRun(action model.AuthorizationAction) bool {
 }
 
 // checkAction checks what an action needs, and what it cannot have.
-func (c *conv) checkAction(at problem.Path, spec *security.AuthorizationPolicy) {
+func (c policyConv) checkAction(at problem.Path, spec *security.AuthorizationPolicy) {
 	custom := spec.Action == security.AuthorizationPolicy_CUSTOM
 	switch {
 	case custom && spec.GetProvider().GetName() == "":
@@ -72,7 +72,7 @@ func (c *conv) checkAction(at problem.Path, spec *security.AuthorizationPolicy) 
 	}
 }
 
-func (c *conv) authorizationRule(at problem.Path, r *security.Rule, action model.AuthorizationAction) model.AuthorizationRule {
+func (c policyConv) authorizationRule(at problem.Path, r *security.Rule, action model.AuthorizationAction) model.AuthorizationRule {
 	out := model.AuthorizationRule{}
 	for i, f := range r.From {
 		at := at.Field("from").Index(i).Field("source")
@@ -105,7 +105,7 @@ type comparison struct {
 // notField is "notPaths" for "paths".
 func notField(field string) string { return "not" + strings.ToUpper(field[:1]) + field[1:] }
 
-func (c *conv) callers(at problem.Path, s *security.Source) model.AuthorizationMatch {
+func (c policyConv) callers(at problem.Path, s *security.Source) model.AuthorizationMatch {
 	if len(s.GetServiceAccounts())+len(s.GetNotServiceAccounts()) > 0 &&
 		len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces()) > 0 {
 		c.Errorf(at.Field("serviceAccounts"), "cannot be combined with namespaces or principals; use two sources")
@@ -121,7 +121,7 @@ func (c *conv) callers(at problem.Path, s *security.Source) model.AuthorizationM
 	})
 }
 
-func (c *conv) operations(at problem.Path, o *security.Operation) model.AuthorizationMatch {
+func (c policyConv) operations(at problem.Path, o *security.Operation) model.AuthorizationMatch {
 	return c.comparisons(at, []comparison{
 		{model.AttributeHost, "hosts", o.GetHosts(), o.GetNotHosts()},
 		{model.AttributeDestinationPort, "ports", o.GetPorts(), o.GetNotPorts()},
@@ -131,7 +131,7 @@ func (c *conv) operations(at problem.Path, o *security.Operation) model.Authoriz
 }
 
 // comparisons reads pairs of fields, of which there must be one.
-func (c *conv) comparisons(at problem.Path, all []comparison) model.AuthorizationMatch {
+func (c policyConv) comparisons(at problem.Path, all []comparison) model.AuthorizationMatch {
 	var out model.AuthorizationMatch
 	for _, f := range all {
 		if len(f.values)+len(f.not) == 0 {
@@ -147,7 +147,7 @@ func (c *conv) comparisons(at problem.Path, all []comparison) model.Authorizatio
 	return out
 }
 
-func (c *conv) checkMatch(at problem.Path, m model.AuthorizationMatch, action model.AuthorizationAction) {
+func (c policyConv) checkMatch(at problem.Path, m model.AuthorizationMatch, action model.AuthorizationAction) {
 	for _, cond := range m {
 		c.checkAllowed(at, cond.Attribute, action)
 	}
@@ -155,7 +155,7 @@ func (c *conv) checkMatch(at problem.Path, m model.AuthorizationMatch, action mo
 
 // checkAllowed reports what an external authorizer cannot be asked by: it is asked before
 // tokens are looked at, and Istio's identities are left to it.
-func (c *conv) checkAllowed(at problem.Path, a model.Attribute, action model.AuthorizationAction) {
+func (c policyConv) checkAllowed(at problem.Path, a model.Attribute, action model.AuthorizationAction) {
 	if action == model.AuthorizeCustom && (a.FromPeer() || a.FromToken()) {
 		c.Errorf(at, "%s cannot be used with action CUSTOM; leave it to the provider, or use DENY", a)
 	}

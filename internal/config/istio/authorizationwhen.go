@@ -33,7 +33,7 @@ var replacedKeys = map[string]string{
 }
 
 // when reads one condition.
-func (c *conv) when(at problem.Path, w *security.Condition) (model.AuthorizationCondition, bool) {
+func (c policyConv) when(at problem.Path, w *security.Condition) (model.AuthorizationCondition, bool) {
 	cond, ok := c.whenKey(at.Field("key"), w.GetKey())
 	if !ok {
 		return cond, false
@@ -47,7 +47,7 @@ func (c *conv) when(at problem.Path, w *security.Condition) (model.Authorization
 	return cond, true
 }
 
-func (c *conv) whenKey(at problem.Path, key string) (model.AuthorizationCondition, bool) {
+func (c policyConv) whenKey(at problem.Path, key string) (model.AuthorizationCondition, bool) {
 	if i := slices.Index(whenKeys, model.Attribute(key)); i >= 0 {
 		return model.AuthorizationCondition{Attribute: whenKeys[i]}, true
 	}
@@ -71,7 +71,7 @@ func (c *conv) whenKey(at problem.Path, key string) (model.AuthorizationConditio
 }
 
 // bracketNames reads "[header]", "[claim][within it]" and "name[key]".
-func (c *conv) bracketNames(at problem.Path, key, rest string, a model.Attribute) ([]string, bool) {
+func (c policyConv) bracketNames(at problem.Path, key, rest string, a model.Attribute) ([]string, bool) {
 	var names []string
 	if a == model.AttributeFilterMetadata {
 		filter, tail, _ := strings.Cut(rest, "[")
@@ -96,7 +96,7 @@ func (c *conv) bracketNames(at problem.Path, key, rest string, a model.Attribute
 }
 
 // attributeValues checks what an attribute is compared with.
-func (c *conv) attributeValues(at problem.Path, a model.Attribute, values []string) {
+func (c policyConv) attributeValues(at problem.Path, a model.Attribute, values []string) {
 	for i, v := range values {
 		if v == "" {
 			c.Errorf(at.Index(i), "is empty; write what it is compared with, or \"*\" for any")
@@ -115,7 +115,7 @@ const (
 	maxServiceAccount  = 320 // characters
 )
 
-func (c *conv) attributeValue(at problem.Path, a model.Attribute, v string) {
+func (c policyConv) attributeValue(at problem.Path, a model.Attribute, v string) {
 	switch a {
 	case model.AttributeSourceIP, model.AttributeRemoteIP, model.AttributeDestinationIP:
 		c.Prefix(at, v)
@@ -146,7 +146,7 @@ func (c *conv) attributeValue(at problem.Path, a model.Attribute, v string) {
 	c.pattern(at, a, v)
 }
 
-func (c *conv) serviceAccount(at problem.Path, v string) {
+func (c policyConv) serviceAccount(at problem.Path, v string) {
 	ns, name, both := strings.Cut(v, "/")
 	switch {
 	case strings.Contains(v, "*"):
@@ -159,7 +159,7 @@ func (c *conv) serviceAccount(at problem.Path, v string) {
 }
 
 // pattern warns of values that can never be met.
-func (c *conv) pattern(at problem.Path, a model.Attribute, v string) {
+func (c policyConv) pattern(at problem.Path, a model.Attribute, v string) {
 	inner := strings.TrimSuffix(v, "*")
 	if inner == v {
 		inner = strings.TrimPrefix(v, "*")
@@ -198,7 +198,7 @@ func IsPathTemplate(p string) bool {
 
 // pathTemplate checks a template: each segment is an operator or literal, and nothing follows
 // {**} but literals.
-func (c *conv) pathTemplate(at problem.Path, p string) {
+func (c policyConv) pathTemplate(at problem.Path, p string) {
 	if msg := templateError(p); msg != "" {
 		c.Errorf(at, "%q is not a path template: %s", p, msg)
 	}

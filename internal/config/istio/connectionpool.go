@@ -13,7 +13,7 @@ var upgrades = map[networking.ConnectionPoolSettings_HTTPSettings_H2UpgradePolic
 	networking.ConnectionPoolSettings_HTTPSettings_UPGRADE:        model.H2UpgradeAlways,
 }
 
-func (c *conv) connectionPool(at problem.Path, p *networking.ConnectionPoolSettings) *model.ConnectionPool {
+func (c destinationConv) connectionPool(at problem.Path, p *networking.ConnectionPoolSettings) *model.ConnectionPool {
 	if p == nil {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (c *conv) connectionPool(at problem.Path, p *networking.ConnectionPoolSetti
 	return out
 }
 
-func (c *conv) tcpPool(at problem.Path, p *networking.ConnectionPoolSettings_TCPSettings, out *model.ConnectionPool) {
+func (c destinationConv) tcpPool(at problem.Path, p *networking.ConnectionPoolSettings_TCPSettings, out *model.ConnectionPool) {
 	out.MaxConnections = c.Count(at.Field("maxConnections"), p.MaxConnections)
 	out.ConnectTimeout = c.Duration(at.Field("connectTimeout"), p.ConnectTimeout)
 	out.MaxConnectionDuration = c.Duration(at.Field("maxConnectionDuration"), p.MaxConnectionDuration)
@@ -42,7 +42,7 @@ func (c *conv) tcpPool(at problem.Path, p *networking.ConnectionPoolSettings_TCP
 	out.Keepalive = c.keepalive(at.Field("tcpKeepalive"), p.TcpKeepalive)
 }
 
-func (c *conv) keepalive(at problem.Path, k *networking.ConnectionPoolSettings_TCPSettings_TcpKeepalive) *model.TCPKeepalive {
+func (c destinationConv) keepalive(at problem.Path, k *networking.ConnectionPoolSettings_TCPSettings_TcpKeepalive) *model.TCPKeepalive {
 	if k == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (c *conv) keepalive(at problem.Path, k *networking.ConnectionPoolSettings_T
 	}
 }
 
-func (c *conv) httpPool(at problem.Path, p *networking.ConnectionPoolSettings_HTTPSettings, out *model.ConnectionPool) {
+func (c destinationConv) httpPool(at problem.Path, p *networking.ConnectionPoolSettings_HTTPSettings, out *model.ConnectionPool) {
 	out.MaxPendingRequests = c.Count(at.Field("http1MaxPendingRequests"), p.Http1MaxPendingRequests)
 	out.MaxRequests = c.Count(at.Field("http2MaxRequests"), p.Http2MaxRequests)
 	out.MaxRequestsPerConnection = c.Count(at.Field("maxRequestsPerConnection"), p.MaxRequestsPerConnection)
@@ -80,7 +80,7 @@ func (c *conv) httpPool(at problem.Path, p *networking.ConnectionPoolSettings_HT
 	}
 }
 
-func (c *conv) outlierDetection(at problem.Path, o *networking.OutlierDetection) *model.OutlierDetection {
+func (c destinationConv) outlierDetection(at problem.Path, o *networking.OutlierDetection) *model.OutlierDetection {
 	if o == nil {
 		return nil
 	}

@@ -1,16 +1,39 @@
 package istio
 
-import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import "github.com/moonsail/moonsail/internal/config/convert"
 
-	"github.com/moonsail/moonsail/internal/config/convert"
-	"github.com/moonsail/moonsail/internal/model"
-)
+// Converters of one topic each. They share the Converter of the object that is converted, which collects its
+// problems; one topic calls another by wrapping the same Converter, as in destinationConv{c.Converter}.
 
-// conv converts and checks one object.
-type conv struct{ *convert.Converter }
+// virtualServiceConv converts VirtualServices, and the conditions of their routes. See also routeConv.
+type virtualServiceConv struct{ *convert.Converter }
 
-// start begins the conversion of an object.
-func start(in convert.Cluster, kind model.Kind, o *metav1.ObjectMeta) *conv {
-	return &conv{convert.Start(in, kind, o)}
-}
+// destinationConv converts DestinationRules and traffic policies, which ServiceEntries and MeshConfig have too.
+type destinationConv struct{ *convert.Converter }
+
+// entryConv converts ServiceEntries and WorkloadEntries.
+type entryConv struct{ *convert.Converter }
+
+// sidecarConv converts Sidecars.
+type sidecarConv struct{ *convert.Converter }
+
+// gatewayConv converts Gateways and their TLS settings.
+type gatewayConv struct{ *convert.Converter }
+
+// policyConv converts AuthorizationPolicies and RequestAuthentications, and what selects workloads.
+type policyConv struct{ *convert.Converter }
+
+// telemetryConv converts Telemetries and MeshConfig's defaults for them.
+type telemetryConv struct{ *convert.Converter }
+
+// providerConv converts the extension providers of MeshConfig.
+type providerConv struct{ *convert.Converter }
+
+// meshConv converts MeshConfig, ProxyConfigs and PeerAuthentications.
+type meshConv struct{ *convert.Converter }
+
+// patchConv converts EnvoyFilters.
+type patchConv struct{ *convert.Converter }
+
+// pluginConv converts WasmPlugins.
+type pluginConv struct{ *convert.Converter }

@@ -13,7 +13,7 @@ import (
 
 // DestinationRule decodes a DestinationRule.
 func DestinationRule(in convert.Cluster, o *networkingv1.DestinationRule) (*model.DestinationRule, problem.List) {
-	c := start(in, model.KindDestinationRule, &o.ObjectMeta)
+	c := destinationConv{convert.Start(in, model.KindDestinationRule, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
 	r := &model.DestinationRule{Meta: c.Meta, Visibility: c.ExportTo(at.Field("exportTo"), spec.ExportTo, false)}
 	if c.CheckHost(at.Field("host"), spec.Host, true) {
@@ -35,7 +35,7 @@ func DestinationRule(in convert.Cluster, o *networkingv1.DestinationRule) (*mode
 	return r, c.Problems
 }
 
-func (c *conv) subsets(at problem.Path, list []*networking.Subset) []model.Subset {
+func (c destinationConv) subsets(at problem.Path, list []*networking.Subset) []model.Subset {
 	var out []model.Subset
 	seen := map[string]bool{}
 	for i, s := range list {
@@ -59,7 +59,7 @@ func (c *conv) subsets(at problem.Path, list []*networking.Subset) []model.Subse
 	return out
 }
 
-func (c *conv) trafficPolicy(at problem.Path, p *networking.TrafficPolicy) (model.TrafficPolicy, map[uint32]model.TrafficPolicy) {
+func (c destinationConv) trafficPolicy(at problem.Path, p *networking.TrafficPolicy) (model.TrafficPolicy, map[uint32]model.TrafficPolicy) {
 	var out model.TrafficPolicy
 	if p == nil {
 		return out, nil
@@ -81,7 +81,7 @@ func (c *conv) trafficPolicy(at problem.Path, p *networking.TrafficPolicy) (mode
 }
 
 // policyParts converts what whole services and single ports have in common.
-func (c *conv) policyParts(at problem.Path, lb *networking.LoadBalancerSettings, pool *networking.ConnectionPoolSettings,
+func (c destinationConv) policyParts(at problem.Path, lb *networking.LoadBalancerSettings, pool *networking.ConnectionPoolSettings,
 	outlier *networking.OutlierDetection, tls *networking.ClientTLSSettings,
 ) model.TrafficPolicy {
 	return model.TrafficPolicy{
@@ -92,7 +92,7 @@ func (c *conv) policyParts(at problem.Path, lb *networking.LoadBalancerSettings,
 	}
 }
 
-func (c *conv) portPolicies(at problem.Path, list []*networking.TrafficPolicy_PortTrafficPolicy) map[uint32]model.TrafficPolicy {
+func (c destinationConv) portPolicies(at problem.Path, list []*networking.TrafficPolicy_PortTrafficPolicy) map[uint32]model.TrafficPolicy {
 	if len(list) == 0 {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (c *conv) portPolicies(at problem.Path, list []*networking.TrafficPolicy_Po
 	return out
 }
 
-func (c *conv) tunnel(at problem.Path, t *networking.TrafficPolicy_TunnelSettings) *model.Tunnel {
+func (c destinationConv) tunnel(at problem.Path, t *networking.TrafficPolicy_TunnelSettings) *model.Tunnel {
 	if t == nil {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (c *conv) tunnel(at problem.Path, t *networking.TrafficPolicy_TunnelSetting
 // defaultRetryPercent is Envoy's retry budget where none is given.
 const defaultRetryPercent = 20
 
-func (c *conv) retryBudget(at problem.Path, b *networking.TrafficPolicy_RetryBudget) *model.RetryBudget {
+func (c destinationConv) retryBudget(at problem.Path, b *networking.TrafficPolicy_RetryBudget) *model.RetryBudget {
 	if b == nil {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (c *conv) retryBudget(at problem.Path, b *networking.TrafficPolicy_RetryBud
 	return out
 }
 
-func (c *conv) clientTLS(at problem.Path, t *networking.ClientTLSSettings) *model.ClientTLS {
+func (c destinationConv) clientTLS(at problem.Path, t *networking.ClientTLSSettings) *model.ClientTLS {
 	if t == nil {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (c *conv) clientTLS(at problem.Path, t *networking.ClientTLSSettings) *mode
 }
 
 // credential checks the name of a Secret.
-func (c *conv) credential(at problem.Path, t *networking.ClientTLSSettings) {
+func (c destinationConv) credential(at problem.Path, t *networking.ClientTLSSettings) {
 	credential, ok := model.ParseCredential(t.CredentialName)
 	_, own := credential.In(c.Meta.Namespace)
 	switch {
@@ -183,7 +183,7 @@ func (c *conv) credential(at problem.Path, t *networking.ClientTLSSettings) {
 
 // configMapCredential checks the name of a ConfigMap with the CAs of servers. Whoever calls them gets
 // it, so that it must be the rule's to give, as in Istio.
-func (c *conv) configMapCredential(at problem.Path, t *networking.ClientTLSSettings, credential model.Credential) {
+func (c destinationConv) configMapCredential(at problem.Path, t *networking.ClientTLSSettings, credential model.Credential) {
 	switch {
 	case !c.ConfigMapName(at, t.CredentialName):
 	case credential.Namespace != c.Meta.Namespace:
@@ -194,7 +194,7 @@ func (c *conv) configMapCredential(at problem.Path, t *networking.ClientTLSSetti
 }
 
 // tlsFiles checks that the mode has what it needs, and nothing that contradicts it.
-func (c *conv) tlsFiles(at problem.Path, t *networking.ClientTLSSettings) {
+func (c destinationConv) tlsFiles(at problem.Path, t *networking.ClientTLSSettings) {
 	files := t.ClientCertificate != "" || t.PrivateKey != "" || t.CaCertificates != "" || t.CaCrl != ""
 	verifies := t.Mode == networking.ClientTLSSettings_SIMPLE || t.Mode == networking.ClientTLSSettings_MUTUAL
 	switch {

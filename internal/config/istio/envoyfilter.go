@@ -18,13 +18,13 @@ import (
 // have is left out, with a warning, and the others go on: what is written for several
 // versions of Envoy has patches for each.
 func EnvoyFilter(in convert.Cluster, o *networkingv1alpha3.EnvoyFilter) (*model.EnvoyFilter, problem.List) {
-	c := start(in, model.KindEnvoyFilter, &o.ObjectMeta)
+	c := patchConv{convert.Start(in, model.KindEnvoyFilter, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
 	f := &model.EnvoyFilter{Meta: c.Meta, Priority: spec.Priority}
 	if spec.WorkloadSelector != nil {
 		f.Selector = c.Selector(at.Field("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
 	}
-	f.Targets = c.targets(at.Field("targetRefs"), spec.TargetRefs, spec.WorkloadSelector != nil)
+	f.Targets = policyConv{c.Converter}.targets(at.Field("targetRefs"), spec.TargetRefs, spec.WorkloadSelector != nil)
 	if len(spec.ConfigPatches) == 0 {
 		c.Warnf(at.Field("configPatches"), "is empty, so the object has no effect")
 	}
@@ -38,7 +38,7 @@ func EnvoyFilter(in convert.Cluster, o *networkingv1alpha3.EnvoyFilter) (*model.
 }
 
 // envoyPatch reads one patch; not ok where it has no effect.
-func (c *conv) envoyPatch(at problem.Path, i int, p *networking.EnvoyFilter_EnvoyConfigObjectPatch) (model.EnvoyPatch, bool) {
+func (c patchConv) envoyPatch(at problem.Path, i int, p *networking.EnvoyFilter_EnvoyConfigObjectPatch) (model.EnvoyPatch, bool) {
 	out := model.EnvoyPatch{Index: i, Target: model.PatchTarget(p.GetApplyTo().String())}
 	switch {
 	case p.GetApplyTo() == networking.EnvoyFilter_INVALID:
@@ -78,7 +78,7 @@ var noEffect = map[model.PatchTarget][]model.PatchOperation{
 
 // patchOperation is what an operation means for a target: where there is no order, inserting
 // is adding.
-func (c *conv) patchOperation(at problem.Path, target model.PatchTarget, op model.PatchOperation, match *networking.EnvoyFilter_EnvoyConfigObjectMatch) (model.PatchOperation, bool) {
+func (c patchConv) patchOperation(at problem.Path, target model.PatchTarget, op model.PatchOperation, match *networking.EnvoyFilter_EnvoyConfigObjectMatch) (model.PatchOperation, bool) {
 	inserts := op == model.PatchBefore || op == model.PatchAfter || op == model.PatchFirst
 	if inserts && !insertable[target] {
 		op = model.PatchAdd
@@ -97,7 +97,7 @@ func (c *conv) patchOperation(at problem.Path, target model.PatchTarget, op mode
 }
 
 // namesFilter tells whether a filter is named where one has to be.
-func (c *conv) namesFilter(target model.PatchTarget, op model.PatchOperation, m *networking.EnvoyFilter_ListenerMatch) bool {
+func (c patchConv) namesFilter(target model.PatchTarget, op model.PatchOperation, m *networking.EnvoyFilter_ListenerMatch) bool {
 	if op != model.PatchRemove && op != model.PatchReplace && (!op.Merges() || target != model.PatchListenerFilter) {
 		return true
 	}
@@ -113,7 +113,7 @@ func (c *conv) namesFilter(target model.PatchTarget, op model.PatchOperation, m 
 }
 
 // patchValue reads the message that a patch applies.
-func (c *conv) patchValue(at problem.Path, p *networking.EnvoyFilter_Patch, out *model.EnvoyPatch) bool {
+func (c patchConv) patchValue(at problem.Path, p *networking.EnvoyFilter_Patch, out *model.EnvoyPatch) bool {
 	if p.FilterClass != networking.EnvoyFilter_Patch_UNSPECIFIED {
 		c.Warnf(problem.Path(strings.TrimSuffix(string(at), "value")+"filterClass"), "has no effect; give the place by an operation and a match")
 	}
@@ -148,7 +148,7 @@ func leftOut(fatal bool) string {
 }
 
 // proxyVersion reads the expression for versions of proxies.
-func (c *conv) proxyVersion(at problem.Path, expression string) *regexp.Regexp {
+func (c patchConv) proxyVersion(at problem.Path, expression string) *regexp.Regexp {
 	if expression == "" {
 		return nil
 	}
@@ -161,7 +161,7 @@ func (c *conv) proxyVersion(at problem.Path, expression string) *regexp.Regexp {
 }
 
 // patchMatch reads what a patch is for; not ok where nothing can match.
-func (c *conv) patchMatch(at problem.Path, m *networking.EnvoyFilter_EnvoyConfigObjectMatch, out *model.EnvoyPatch) bool {
+func (c patchConv) patchMatch(at problem.Path, m *networking.EnvoyFilter_EnvoyConfigObjectMatch, out *model.EnvoyPatch) bool {
 	if m == nil {
 		return true
 	}
@@ -200,7 +200,7 @@ var matchOf = map[model.PatchTarget]string{
 }
 
 // fits tells whether a target can have a match of a kind. An extension's is not looked at.
-func (c *conv) fits(at problem.Path, target model.PatchTarget, kind string) bool {
+func (c patchConv) fits(at problem.Path, target model.PatchTarget, kind string) bool {
 	want, some := matchOf[target]
 	if some && want != kind {
 		c.Errorf(at, "cannot be used with applyTo %s; match by %s", target, want)
@@ -209,7 +209,7 @@ func (c *conv) fits(at problem.Path, target model.PatchTarget, kind string) bool
 	return true
 }
 
-func (c *conv) listenerMatch(at problem.Path, m *networking.EnvoyFilter_ListenerMatch, out *model.EnvoyPatch) bool {
+func (c patchConv) listenerMatch(at problem.Path, m *networking.EnvoyFilter_ListenerMatch, out *model.EnvoyPatch) bool {
 	chain := m.GetFilterChain()
 	out.Listener = &model.ListenerMatch{
 		Name: m.GetName(), Port: m.GetPortNumber(), ListenerFilter: envoyext.Canonical(m.GetListenerFilter()),
@@ -227,7 +227,7 @@ func (c *conv) listenerMatch(at problem.Path, m *networking.EnvoyFilter_Listener
 	return c.filterMatch(at.Field("filterChain").Field("filter"), chain.GetFilter(), out.Target)
 }
 
-func (c *conv) filterMatch(at problem.Path, m *networking.EnvoyFilter_ListenerMatch_FilterMatch, target model.PatchTarget) bool {
+func (c patchConv) filterMatch(at problem.Path, m *networking.EnvoyFilter_ListenerMatch_FilterMatch, target model.PatchTarget) bool {
 	switch {
 	case m == nil:
 		return true
@@ -277,7 +277,7 @@ func clusterMatch(m *networking.EnvoyFilter_ClusterMatch) *model.ClusterMatch {
 var ownNames = regexp.MustCompile(`^(virtualInbound|virtualOutbound|scopes|BlackHoleCluster|PassthroughCluster|InboundPassthroughCluster|(in|out)bound\|.*|\[?[0-9a-fA-F.:]+\]?_[0-9]+)$`)
 
 // packPatch encodes a patch's message.
-func (c *conv) packPatch(at problem.Path, m proto.Message, out *model.EnvoyPatch) bool {
+func (c patchConv) packPatch(at problem.Path, m proto.Message, out *model.EnvoyPatch) bool {
 	var err error
 	if out.Value, err = envoyext.Pack(m); err != nil {
 		c.Warnf(at, "cannot be encoded: %v; the patch is left out", err)

@@ -23,7 +23,7 @@ const maxProviderName = 63
 
 // externalAuthorizers are the providers of MeshConfig that decide about calls; other kinds of
 // providers are not for here.
-func (c *conv) externalAuthorizers(at problem.Path, list []*meshconfig.MeshConfig_ExtensionProvider) map[string]*model.ExternalAuthorizer {
+func (c providerConv) externalAuthorizers(at problem.Path, list []*meshconfig.MeshConfig_ExtensionProvider) map[string]*model.ExternalAuthorizer {
 	var out map[string]*model.ExternalAuthorizer
 	for i, p := range list {
 		at, before := at.Index(i), c.Problems.Count(problem.SeverityError)
@@ -52,7 +52,7 @@ func (c *conv) externalAuthorizers(at problem.Path, list []*meshconfig.MeshConfi
 }
 
 // providerName checks a name that becomes part of metadata that filters compare by prefix.
-func (c *conv) providerName(at problem.Path, name string) {
+func (c providerConv) providerName(at problem.Path, name string) {
 	if name == "" || len(name) > maxProviderName || !convert.IsLabel(name) || strings.ToLower(name) != name {
 		c.Errorf(at, "%q is not a name of a provider: use at most %d lower-case letters, digits and '-'", name, maxProviderName)
 	}
@@ -68,7 +68,7 @@ type authorizer interface {
 	GetIncludeRequestBodyInCheck() *meshconfig.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody
 }
 
-func (c *conv) authorizer(at problem.Path, p authorizer) *model.ExternalAuthorizer {
+func (c providerConv) authorizer(at problem.Path, p authorizer) *model.ExternalAuthorizer {
 	ns, host, both := strings.Cut(p.GetService(), "/")
 	if !both {
 		ns, host = "", ns
@@ -89,7 +89,7 @@ func (c *conv) authorizer(at problem.Path, p authorizer) *model.ExternalAuthoriz
 	return out
 }
 
-func (c *conv) statusOnError(at problem.Path, s string) uint32 {
+func (c providerConv) statusOnError(at problem.Path, s string) uint32 {
 	if s == "" {
 		return 0
 	}
@@ -109,7 +109,7 @@ func knownStatus(code uint32) bool {
 	return http.StatusText(int(code)) != ""
 }
 
-func (c *conv) httpAuthorizer(at problem.Path, p *meshconfig.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider) *model.ExternalAuthorizer {
+func (c providerConv) httpAuthorizer(at problem.Path, p *meshconfig.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider) *model.ExternalAuthorizer {
 	out := c.authorizer(at, p)
 	if t := c.Duration(at.Field("timeout"), p.Timeout); t > 0 {
 		out.Timeout = t
@@ -141,7 +141,7 @@ func (c *conv) httpAuthorizer(at problem.Path, p *meshconfig.MeshConfig_Extensio
 }
 
 // headerPatterns checks names of headers that may end or begin with "*".
-func (c *conv) headerPatterns(at problem.Path, list []string) {
+func (c providerConv) headerPatterns(at problem.Path, list []string) {
 	for i, h := range list {
 		name := strings.TrimSuffix(h, "*")
 		if name == h {
@@ -155,7 +155,7 @@ func (c *conv) headerPatterns(at problem.Path, list []string) {
 	}
 }
 
-func (c *conv) grpcAuthorizer(at problem.Path, p *meshconfig.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) *model.ExternalAuthorizer {
+func (c providerConv) grpcAuthorizer(at problem.Path, p *meshconfig.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) *model.ExternalAuthorizer {
 	out := c.authorizer(at, p)
 	if t := c.Duration(at.Field("timeout"), p.Timeout); t > 0 {
 		out.Timeout = t

@@ -18,7 +18,7 @@ import (
 
 // Gateway decodes a Gateway.
 func Gateway(in convert.Cluster, o *networkingv1.Gateway) (*model.Gateway, problem.List) {
-	c := start(in, model.KindGateway, &o.ObjectMeta)
+	c := gatewayConv{convert.Start(in, model.KindGateway, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
 	g := &model.Gateway{Meta: c.Meta}
 	if !convert.IsLabel(o.Name) {
@@ -48,13 +48,13 @@ func Gateway(in convert.Cluster, o *networkingv1.Gateway) (*model.Gateway, probl
 	return g, c.Problems
 }
 
-func (c *conv) gatewayServer(at problem.Path, s *networking.Server) (model.GatewayServer, bool) {
+func (c gatewayConv) gatewayServer(at problem.Path, s *networking.Server) (model.GatewayServer, bool) {
 	out := model.GatewayServer{Name: s.Name, Bind: s.Bind}
 	if strings.HasPrefix(s.Bind, convert.UnixPrefix) {
 		c.Warnf(at.Field("bind"), "Unix sockets are not supported, so this server has no effect; use a port")
 		return out, false
 	}
-	c.bindIP(at.Field("bind"), s.Bind)
+	sidecarConv{c.Converter}.bindIP(at.Field("bind"), s.Bind)
 	if s.DefaultEndpoint != "" {
 		c.Warnf(at.Field("defaultEndpoint"), "has no effect; a VirtualService that is bound to the gateway says where calls go")
 	}
@@ -69,7 +69,7 @@ func (c *conv) gatewayServer(at problem.Path, s *networking.Server) (model.Gatew
 	return out, true
 }
 
-func (c *conv) gatewayPort(at problem.Path, p *networking.Port) model.GatewayPort {
+func (c gatewayConv) gatewayPort(at problem.Path, p *networking.Port) model.GatewayPort {
 	c.CheckPort(at.Field("number"), p.Number)
 	c.CheckPortName(at.Field("name"), p.Name)
 	if p.TargetPort > 0 { //nolint:staticcheck // to report it
@@ -88,7 +88,7 @@ func (c *conv) gatewayPort(at problem.Path, p *networking.Port) model.GatewayPor
 }
 
 // gatewayHosts reads hosts, with or without a namespace. They are full names.
-func (c *conv) gatewayHosts(at problem.Path, s *networking.Server) []model.HostSelector {
+func (c gatewayConv) gatewayHosts(at problem.Path, s *networking.Server) []model.HostSelector {
 	if len(s.Hosts) == 0 {
 		c.Errorf(at, "is missing; name hosts, or \"*\" for all")
 	}
@@ -124,7 +124,7 @@ func (c *conv) gatewayHosts(at problem.Path, s *networking.Server) []model.HostS
 }
 
 // gatewayTLS is nil for plain text, also where requests are redirected from it.
-func (c *conv) gatewayTLS(at problem.Path, p model.Protocol, t *networking.ServerTLSSettings) *model.ServerTLS {
+func (c gatewayConv) gatewayTLS(at problem.Path, p model.Protocol, t *networking.ServerTLSSettings) *model.ServerTLS {
 	switch {
 	case t == nil && p.IsTLS():
 		c.Errorf(at, "is missing, which %s needs; give mode, and credentialName for SIMPLE and MUTUAL", p)
@@ -151,7 +151,7 @@ func hasServerFiles(t *networking.ServerTLSSettings) bool {
 }
 
 // serverTLS converts what a server says of TLS connections.
-func (c *conv) serverTLS(at problem.Path, t *networking.ServerTLSSettings) *model.ServerTLS {
+func (c gatewayConv) serverTLS(at problem.Path, t *networking.ServerTLSSettings) *model.ServerTLS {
 	out := &model.ServerTLS{
 		Mode: model.ServerTLSMode(t.Mode.String()), CACertificates: t.CaCertificates, CRL: t.CaCrl,
 		SubjectAltNames: t.SubjectAltNames, SPKI: t.VerifyCertificateSpki, Hashes: t.VerifyCertificateHash,
@@ -190,7 +190,7 @@ func hasServerCredential(t *networking.ServerTLSSettings) bool {
 }
 
 // serverCertificates takes certificates from one place: Secrets or files.
-func (c *conv) serverCertificates(at problem.Path, t *networking.ServerTLSSettings, out *model.ServerTLS) {
+func (c gatewayConv) serverCertificates(at problem.Path, t *networking.ServerTLSSettings, out *model.ServerTLS) {
 	places := 0
 	for _, there := range []bool{
 		t.CredentialName != "", len(t.CredentialNames) > 0,
@@ -224,7 +224,7 @@ func (c *conv) serverCertificates(at problem.Path, t *networking.ServerTLSSettin
 	}
 }
 
-func (c *conv) serverCredentials(at problem.Path, t *networking.ServerTLSSettings, out *model.ServerTLS) {
+func (c gatewayConv) serverCredentials(at problem.Path, t *networking.ServerTLSSettings, out *model.ServerTLS) {
 	if t.CredentialName != "" {
 		c.ServerCredential(at.Field("credentialName"), t.CredentialName)
 		out.CredentialNames = []string{t.CredentialName}
@@ -239,7 +239,7 @@ func (c *conv) serverCredentials(at problem.Path, t *networking.ServerTLSSetting
 	}
 }
 
-func (c *conv) serverFiles(at problem.Path, certificate, key string, out *model.ServerTLS) {
+func (c gatewayConv) serverFiles(at problem.Path, certificate, key string, out *model.ServerTLS) {
 	if certificate == "" {
 		c.Errorf(at.Field("serverCertificate"), "is missing; name a file of the proxy, or give credentialName")
 	}
@@ -259,7 +259,7 @@ func tlsVersion(v fmt.Stringer) string {
 
 // fingerprints checks those of clients' certificates and keys: Envoy refuses a listener with others, and with it all
 // servers that share it.
-func (c *conv) fingerprints(at problem.Path, t *networking.ServerTLSSettings) {
+func (c gatewayConv) fingerprints(at problem.Path, t *networking.ServerTLSSettings) {
 	for i, s := range t.VerifyCertificateSpki {
 		if sum, err := base64.StdEncoding.DecodeString(s); err != nil || len(sum) != sha256.Size {
 			c.Errorf(at.Field("verifyCertificateSpki").Index(i), "%q is no SHA-256 in base64, which has 44 characters", s)

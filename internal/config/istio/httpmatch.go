@@ -26,17 +26,17 @@ func (c *routeConv) httpMatch(at problem.Path, m *networking.HTTPMatchRequest) m
 		SourceLabels:    m.SourceLabels,
 		SourceNamespace: m.SourceNamespace,
 		StatPrefix:      m.StatPrefix,
-		Gateways:        c.gateways(at.Field("gateways"), m.Gateways),
+		Gateways:        virtualServiceConv{c.Converter}.gateways(at.Field("gateways"), m.Gateways),
 	}
 	if m.Port != 0 {
 		c.CheckPort(at.Field("port"), m.Port)
 	}
-	c.source(at, m.SourceLabels, m.SourceNamespace)
+	virtualServiceConv{c.Converter}.source(at, m.SourceLabels, m.SourceNamespace)
 	return out
 }
 
 // source checks the match of a client's workload.
-func (c *conv) source(at problem.Path, labels map[string]string, ns string) {
+func (c virtualServiceConv) source(at problem.Path, labels map[string]string, ns string) {
 	c.Labels(at.Field("sourceLabels"), labels)
 	if ns != "" && !convert.IsLabel(ns) {
 		c.Errorf(at.Field("sourceNamespace"), "%q is not a namespace", ns)
@@ -48,14 +48,14 @@ func (c *routeConv) stringMatch(at problem.Path, m *networking.StringMatch, empt
 	if m == nil || m.MatchType == nil {
 		return nil
 	}
-	out := c.match(at, m)
+	out := virtualServiceConv{c.Converter}.match(at, m)
 	if out.Kind == model.MatchPrefix && out.Value == "" && !emptyPrefix {
 		c.Errorf(at.Field("prefix"), "is empty, which matches everything; leave the match out, or give a prefix")
 	}
 	return &out
 }
 
-func (c *conv) match(at problem.Path, m *networking.StringMatch) model.StringMatch {
+func (c virtualServiceConv) match(at problem.Path, m *networking.StringMatch) model.StringMatch {
 	switch v := m.GetMatchType().(type) {
 	case *networking.StringMatch_Exact:
 		return model.StringMatch{Kind: model.MatchExact, Value: v.Exact}
@@ -79,7 +79,7 @@ func (c *routeConv) headerMatches(at problem.Path, list map[string]*networking.S
 		} else if name == "" {
 			c.Errorf(at, "a query parameter needs a name")
 		}
-		m := c.match(at, list[name])
+		m := virtualServiceConv{c.Converter}.match(at, list[name])
 		if m.Kind == model.MatchPrefix && m.Value == "" {
 			c.Errorf(at.Field("prefix"), "is empty; write {} to match any value")
 		}

@@ -144,7 +144,7 @@ func (c *routeConv) faultPercent(at problem.Path, p *networking.Percent) float64
 func (c *routeConv) mirrors(at problem.Path, r *networking.HTTPRoute) []model.Mirror {
 	var out []model.Mirror
 	if r.Mirror != nil {
-		m := model.Mirror{Destination: c.destination(at.Field("mirror"), r.Mirror), Percent: 100}
+		m := model.Mirror{Destination: virtualServiceConv{c.Converter}.destination(at.Field("mirror"), r.Mirror), Percent: 100}
 		switch old := r.MirrorPercent; { //nolint:staticcheck // still in use
 		case r.MirrorPercentage != nil:
 			m.Percent = c.Percent(at.Field("mirrorPercentage").Field("value"), r.MirrorPercentage.Value)
@@ -158,7 +158,7 @@ func (c *routeConv) mirrors(at problem.Path, r *networking.HTTPRoute) []model.Mi
 	}
 	for i, p := range r.Mirrors {
 		at := at.Field("mirrors").Index(i)
-		m := model.Mirror{Destination: c.destination(at.Field("destination"), p.Destination), Percent: 100}
+		m := model.Mirror{Destination: virtualServiceConv{c.Converter}.destination(at.Field("destination"), p.Destination), Percent: 100}
 		if p.Percentage != nil {
 			m.Percent = c.Percent(at.Field("percentage").Field("value"), p.Percentage.Value)
 		}
@@ -207,7 +207,7 @@ func (c *routeConv) cors(at problem.Path, p *networking.CorsPolicy) *model.CORS 
 func (c *routeConv) origins(at problem.Path, p *networking.CorsPolicy) []model.StringMatch {
 	var out []model.StringMatch
 	for i, o := range p.AllowOrigins {
-		m := c.match(at.Field("allowOrigins").Index(i), o)
+		m := virtualServiceConv{c.Converter}.match(at.Field("allowOrigins").Index(i), o)
 		if m.Value == "" {
 			c.Errorf(at.Field("allowOrigins").Index(i), "matches nothing; give one of exact, prefix and regex, not empty")
 		}

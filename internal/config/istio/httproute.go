@@ -100,14 +100,14 @@ func (c *routeConv) httpBackends(at problem.Path, list []*networking.HTTPRouteDe
 	for i, d := range list {
 		at := at.Index(i)
 		b := model.Backend{
-			Destination: c.destination(at.Field("destination"), d.Destination),
+			Destination: virtualServiceConv{c.Converter}.destination(at.Field("destination"), d.Destination),
 			Weight:      c.Weight(at.Field("weight"), d.Weight),
 			Headers:     c.headers(at.Field("headers"), d.Headers),
 		}
 		total += int64(b.Weight)
 		out = append(out, b)
 	}
-	c.totalWeight(at, len(list), total)
+	virtualServiceConv{c.Converter}.totalWeight(at, len(list), total)
 	return out
 }
 

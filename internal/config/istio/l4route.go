@@ -24,12 +24,12 @@ func (c *routeConv) tlsMatch(at problem.Path, m *networking.TLSMatchAttributes) 
 	out := model.L4Match{
 		Destinations: c.Prefixes(at.Field("destinationSubnets"), m.DestinationSubnets),
 		Port:         m.Port, SourceLabels: m.SourceLabels, SourceNamespace: m.SourceNamespace,
-		Gateways: c.gateways(at.Field("gateways"), m.Gateways),
+		Gateways: virtualServiceConv{c.Converter}.gateways(at.Field("gateways"), m.Gateways),
 	}
 	if m.Port != 0 {
 		c.CheckPort(at.Field("port"), m.Port)
 	}
-	c.source(at, m.SourceLabels, m.SourceNamespace)
+	virtualServiceConv{c.Converter}.source(at, m.SourceLabels, m.SourceNamespace)
 	if len(m.SniHosts) == 0 {
 		c.Errorf(at.Field("sniHosts"), "is missing; name at least one host")
 	}
@@ -71,11 +71,11 @@ func (c *routeConv) tcpRoute(at problem.Path, r *networking.TCPRoute) model.TCPR
 		if m.SourceSubnet != "" {
 			c.Warnf(at.Field("sourceSubnet"), "has no effect; match sourceLabels")
 		}
-		c.source(at, m.SourceLabels, m.SourceNamespace)
+		virtualServiceConv{c.Converter}.source(at, m.SourceLabels, m.SourceNamespace)
 		out.Matches = append(out.Matches, model.L4Match{
 			Destinations: c.Prefixes(at.Field("destinationSubnets"), m.DestinationSubnets),
 			Port:         m.Port, SourceLabels: m.SourceLabels, SourceNamespace: m.SourceNamespace,
-			Gateways: c.gateways(at.Field("gateways"), m.Gateways),
+			Gateways: virtualServiceConv{c.Converter}.gateways(at.Field("gateways"), m.Gateways),
 		})
 	}
 	return out
@@ -89,12 +89,12 @@ func (c *routeConv) l4Backends(at problem.Path, list []*networking.RouteDestinat
 	var total int64
 	for i, d := range list {
 		b := model.Backend{
-			Destination: c.destination(at.Index(i).Field("destination"), d.Destination),
+			Destination: virtualServiceConv{c.Converter}.destination(at.Index(i).Field("destination"), d.Destination),
 			Weight:      c.Weight(at.Index(i).Field("weight"), d.Weight),
 		}
 		total += int64(b.Weight)
 		out = append(out, b)
 	}
-	c.totalWeight(at, len(list), total)
+	virtualServiceConv{c.Converter}.totalWeight(at, len(list), total)
 	return out
 }

@@ -27,7 +27,7 @@ var algorithms = map[networking.LoadBalancerSettings_SimpleLB]model.LBAlgorithm{
 	networking.LoadBalancerSettings_ROUND_ROBIN:   model.LBRoundRobin,
 }
 
-func (c *conv) loadBalancer(at problem.Path, lb *networking.LoadBalancerSettings, outlier bool) *model.LoadBalancer {
+func (c destinationConv) loadBalancer(at problem.Path, lb *networking.LoadBalancerSettings, outlier bool) *model.LoadBalancer {
 	if lb == nil {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (c *conv) loadBalancer(at problem.Path, lb *networking.LoadBalancerSettings
 	return out
 }
 
-func (c *conv) consistentHash(at problem.Path, h *networking.LoadBalancerSettings_ConsistentHashLB, out *model.LoadBalancer) {
+func (c destinationConv) consistentHash(at problem.Path, h *networking.LoadBalancerSettings_ConsistentHashLB, out *model.LoadBalancer) {
 	out.Algorithm, out.RingSize = model.LBRingHash, defaultRingSize
 	out.Hash = c.hashKey(at, h)
 	old := h.MinimumRingSize //nolint:staticcheck // still in use
@@ -69,7 +69,7 @@ func (c *conv) consistentHash(at problem.Path, h *networking.LoadBalancerSetting
 	}
 }
 
-func (c *conv) hashKey(at problem.Path, h *networking.LoadBalancerSettings_ConsistentHashLB) *model.HashPolicy {
+func (c destinationConv) hashKey(at problem.Path, h *networking.LoadBalancerSettings_ConsistentHashLB) *model.HashPolicy {
 	out := &model.HashPolicy{}
 	switch k := h.HashKey.(type) {
 	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName:
@@ -93,7 +93,7 @@ func (c *conv) hashKey(at problem.Path, h *networking.LoadBalancerSettings_Consi
 	return out
 }
 
-func (c *conv) hashCookie(at problem.Path, k *networking.LoadBalancerSettings_ConsistentHashLB_HTTPCookie) *model.HashCookie {
+func (c destinationConv) hashCookie(at problem.Path, k *networking.LoadBalancerSettings_ConsistentHashLB_HTTPCookie) *model.HashCookie {
 	out := &model.HashCookie{Name: k.GetName(), Path: k.GetPath()}
 	if out.Name == "" {
 		c.Errorf(at.Field("name"), "is missing; name the cookie")
@@ -132,7 +132,7 @@ func isPrime(n uint64) bool {
 	return true
 }
 
-func (c *conv) warmup(at problem.Path, lb *networking.LoadBalancerSettings) *model.Warmup {
+func (c destinationConv) warmup(at problem.Path, lb *networking.LoadBalancerSettings) *model.Warmup {
 	if w := lb.Warmup; w != nil {
 		at := at.Field("warmup")
 		out := &model.Warmup{
@@ -155,7 +155,7 @@ func (c *conv) warmup(at problem.Path, lb *networking.LoadBalancerSettings) *mod
 	return nil
 }
 
-func (c *conv) localityLB(at problem.Path, l *networking.LocalityLoadBalancerSetting, outlier bool) *model.LocalityLB {
+func (c destinationConv) localityLB(at problem.Path, l *networking.LocalityLoadBalancerSetting, outlier bool) *model.LocalityLB {
 	if l == nil {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (c *conv) localityLB(at problem.Path, l *networking.LocalityLoadBalancerSet
 	return out
 }
 
-func (c *conv) distribute(at problem.Path, d *networking.LocalityLoadBalancerSetting_Distribute) model.LocalityDistribute {
+func (c destinationConv) distribute(at problem.Path, d *networking.LocalityLoadBalancerSetting_Distribute) model.LocalityDistribute {
 	total := uint64(0)
 	for _, to := range slices.Sorted(maps.Keys(d.To)) {
 		if w := d.To[to]; w < 1 || w > 100 {
@@ -196,7 +196,7 @@ func (c *conv) distribute(at problem.Path, d *networking.LocalityLoadBalancerSet
 }
 
 // localities checks the form of localities, and that no two of them overlap.
-func (c *conv) localities(at problem.Path, list []string) {
+func (c destinationConv) localities(at problem.Path, list []string) {
 	for i, l := range list {
 		if !validLocality(l) {
 			c.Errorf(at, "%q is not a locality; write region, region/zone or region/zone/subzone, with \"*\" as the last part at most", l)
@@ -231,7 +231,7 @@ func covers(a, b string) bool {
 	return a == "" || a == b || strings.HasPrefix(b, a+"/")
 }
 
-func (c *conv) failovers(at problem.Path, l *networking.LocalityLoadBalancerSetting, out *model.LocalityLB) {
+func (c destinationConv) failovers(at problem.Path, l *networking.LocalityLoadBalancerSetting, out *model.LocalityLB) {
 	for i, f := range l.Failover {
 		at := at.Field("failover").Index(i)
 		switch {

@@ -32,7 +32,7 @@ func MeshConfig(in convert.Cluster, o *corev1.ConfigMap) (*model.MeshConfig, pro
 	if o.Name != MeshConfigName || !ok {
 		return nil, nil
 	}
-	c := start(in, model.KindMeshConfig, &o.ObjectMeta)
+	c := meshConv{convert.Start(in, model.KindMeshConfig, &o.ObjectMeta)}
 	at := problem.Path("data").Field(meshConfigEntry)
 	said, given, defaults := c.readMesh(at, text)
 	c.unreadNetworks(o.Data["meshNetworks"])
@@ -52,25 +52,25 @@ func MeshConfig(in convert.Cluster, o *corev1.ConfigMap) (*model.MeshConfig, pro
 		out.AccessLogFile = &said.AccessLogFile
 	}
 	c.meshConnections(at, said, out)
-	out.DefaultRetry = (&routeConv{conv: c}).retry(at.Field("defaultHttpRetryPolicy"), said.DefaultHttpRetryPolicy)
+	out.DefaultRetry = (&routeConv{Converter: c.Converter}).retry(at.Field("defaultHttpRetryPolicy"), said.DefaultHttpRetryPolicy)
 	out.Paths = pathNormalization(said.PathNormalization)
 	out.Headers = proxyHeaders(said.GetDefaultConfig().GetProxyHeaders())
 	out.Topology = topology(said.GetDefaultConfig().GetGatewayTopology())
 	// Whether failover has outlier detection beside it is for each destination rule to say.
-	out.Locality = c.localityLB(at.Field("localityLbSetting"), said.LocalityLbSetting, true)
+	out.Locality = destinationConv{c.Converter}.localityLB(at.Field("localityLbSetting"), said.LocalityLbSetting, true)
 	out.Baseline = c.defaultTrafficPolicy(at.Field("defaultTrafficPolicy"), said.DefaultTrafficPolicy)
 	c.meshIdentity(at, said, given, out)
 	out.OnlyTLS13, out.CipherSuites = c.meshMTLS(at.Field("meshMTLS"), said.MeshMTLS)
 	out.TLSDefaults = c.tlsDefaults(at.Field("tlsDefaults"), said.TlsDefaults)
-	out.Telemetry = c.meshTelemetry(at, said, given)
-	out.Authorizers = c.externalAuthorizers(at.Field("extensionProviders"), said.ExtensionProviders)
+	out.Telemetry = telemetryConv{c.Converter}.meshTelemetry(at, said, given)
+	out.Authorizers = providerConv{c.Converter}.externalAuthorizers(at.Field("extensionProviders"), said.ExtensionProviders)
 	out.Discovery = c.labelSelectors(at.Field("discoverySelectors"), said.DiscoverySelectors)
 	c.meshExports(at, said, out)
 	return out, c.Problems
 }
 
 // meshExports converts who sees objects that do not say so.
-func (c *conv) meshExports(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
+func (c meshConv) meshExports(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
 	for kind, list := range map[model.Kind][]string{
 		model.KindService:         c.defaultExportTo(at.Field("defaultServiceExportTo"), said.DefaultServiceExportTo),
 		model.KindVirtualService:  c.defaultExportTo(at.Field("defaultVirtualServiceExportTo"), said.DefaultVirtualServiceExportTo),
@@ -87,19 +87,19 @@ func (c *conv) meshExports(at problem.Path, said *meshconfig.MeshConfig, out *mo
 }
 
 // defaultTrafficPolicy is nil where nothing is said.
-func (c *conv) defaultTrafficPolicy(at problem.Path, p *meshconfig.MeshConfig_DefaultTrafficPolicy) *model.TrafficPolicy {
+func (c meshConv) defaultTrafficPolicy(at problem.Path, p *meshconfig.MeshConfig_DefaultTrafficPolicy) *model.TrafficPolicy {
 	if p == nil {
 		return nil
 	}
 	return &model.TrafficPolicy{
-		ConnectionPool:   c.connectionPool(at.Field("connectionPool"), p.ConnectionPool),
-		OutlierDetection: c.outlierDetection(at.Field("outlierDetection"), p.OutlierDetection),
+		ConnectionPool:   destinationConv{c.Converter}.connectionPool(at.Field("connectionPool"), p.ConnectionPool),
+		OutlierDetection: destinationConv{c.Converter}.outlierDetection(at.Field("outlierDetection"), p.OutlierDetection),
 	}
 }
 
 // meshPorts converts where connections are redirected to. Ports that a sidecar has for other things would leave it
 // without one of the two listeners.
-func (c *conv) meshPorts(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
+func (c meshConv) meshPorts(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
 	base := model.DefaultMesh()
 	for _, row := range []struct {
 		field string
@@ -123,9 +123,9 @@ func (c *conv) meshPorts(at problem.Path, said *meshconfig.MeshConfig, out *mode
 var sidecarPorts = []uint32{15000, 15004, 15008, 15020, 15021, 15053, 15090}
 
 // meshConnections converts what is said of connections of all services.
-func (c *conv) meshConnections(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
+func (c meshConv) meshConnections(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
 	out.ConnectTimeout = c.OptionalDuration(at.Field("connectTimeout"), said.ConnectTimeout)
-	out.Keepalive = c.keepalive(at.Field("tcpKeepalive"), said.TcpKeepalive)
+	out.Keepalive = destinationConv{c.Converter}.keepalive(at.Field("tcpKeepalive"), said.TcpKeepalive)
 	out.DNSRefresh = c.OptionalDuration(at.Field("dnsRefreshRate"), said.DnsRefreshRate)
 	if d := said.ProtocolDetectionTimeout; d != nil && d.AsDuration() == 0 {
 		out.DetectionTimeout = new(time.Duration)
@@ -168,12 +168,12 @@ func topology(t *meshconfig.Topology) *model.Topology {
 }
 
 // defaultExportTo checks a default; that of an object is resolved where its namespace is known.
-func (c *conv) defaultExportTo(at problem.Path, list []string) []string {
+func (c meshConv) defaultExportTo(at problem.Path, list []string) []string {
 	c.ExportTo(at, list, true)
 	return list
 }
 
-func (c *conv) outboundMode(at problem.Path, m meshconfig.MeshConfig_OutboundTrafficPolicy_Mode) *model.OutboundMode {
+func (c meshConv) outboundMode(at problem.Path, m meshconfig.MeshConfig_OutboundTrafficPolicy_Mode) *model.OutboundMode {
 	mode := model.OutboundMode(m.String())
 	if mode != model.OutboundAllowAny && mode != model.OutboundRegistryOnly {
 		c.Warnf(at, "%s has no effect in Moonsail yet; ALLOW_ANY is used", mode)
@@ -184,7 +184,7 @@ func (c *conv) outboundMode(at problem.Path, m meshconfig.MeshConfig_OutboundTra
 
 // readMesh reads the text, and tells which fields it gives, in their JSON spelling; proxies is
 // its defaultConfig.
-func (c *conv) readMesh(at problem.Path, text string) (said *meshconfig.MeshConfig, given map[string]bool, proxies string) {
+func (c meshConv) readMesh(at problem.Path, text string) (said *meshconfig.MeshConfig, given map[string]bool, proxies string) {
 	said, given = &meshconfig.MeshConfig{}, map[string]bool{}
 	var n yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
@@ -215,7 +215,7 @@ func (c *conv) readMesh(at problem.Path, text string) (said *meshconfig.MeshConf
 }
 
 // checkMesh compares the text with the shape of a MeshConfig.
-func (c *conv) checkMesh(at problem.Path, n *yaml.Node, s *schema.Schema) {
+func (c meshConv) checkMesh(at problem.Path, n *yaml.Node, s *schema.Schema) {
 	found := &problem.Report{Object: c.Object}
 	schema.Check(found, at, n, s)
 	for _, p := range found.Problems {
@@ -226,7 +226,7 @@ func (c *conv) checkMesh(at problem.Path, n *yaml.Node, s *schema.Schema) {
 	}
 }
 
-func (c *conv) labelSelectors(at problem.Path, list []*meshconfig.LabelSelector) []model.LabelSelector {
+func (c meshConv) labelSelectors(at problem.Path, list []*meshconfig.LabelSelector) []model.LabelSelector {
 	var out []model.LabelSelector
 	for i, s := range list {
 		at := at.Index(i)
@@ -285,7 +285,7 @@ var insteadOf = map[string]string{
 const noIngress = "Kubernetes' Ingress is not served; use a Gateway"
 
 // unreadMesh warns of each field that says something that does nothing here.
-func (c *conv) unreadMesh(at problem.Path, tree any, s *schema.Schema, said *meshconfig.MeshConfig) {
+func (c meshConv) unreadMesh(at problem.Path, tree any, s *schema.Schema, said *meshconfig.MeshConfig) {
 	given := s.Known(tree)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		part, read := readMeshFields[name]
@@ -302,7 +302,7 @@ func (c *conv) unreadMesh(at problem.Path, tree any, s *schema.Schema, said *mes
 }
 
 // unreadPart warns likewise of a part, of which read has an effect, and of its tracing inTracing.
-func (c *conv) unreadPart(at problem.Path, tree any, s *schema.Schema, read, inTracing []string) {
+func (c meshConv) unreadPart(at problem.Path, tree any, s *schema.Schema, read, inTracing []string) {
 	fields := s.Known(tree)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		switch {
@@ -319,7 +319,7 @@ func (c *conv) unreadPart(at problem.Path, tree any, s *schema.Schema, read, inT
 
 // unreadNetworks warns of gateways between networks, which installers write beside the mesh's configuration; "networks:
 // {}" says that there are none.
-func (c *conv) unreadNetworks(text string) {
+func (c meshConv) unreadNetworks(text string) {
 	var said struct {
 		Networks map[string]any `yaml:"networks"`
 	}
@@ -328,7 +328,7 @@ func (c *conv) unreadNetworks(text string) {
 	}
 }
 
-func (c *conv) unread(at problem.Path, instead string) {
+func (c meshConv) unread(at problem.Path, instead string) {
 	if instead != "" {
 		instead = "; " + instead
 	}

@@ -22,7 +22,7 @@ var telemetryFields = []string{
 
 // meshTelemetry converts what the mesh's configuration says of telemetry; nil where it says
 // nothing. Providers that the mesh names are beside the default ones.
-func (c *conv) meshTelemetry(at problem.Path, said *meshconfig.MeshConfig, given map[string]bool) *model.MeshTelemetry {
+func (c telemetryConv) meshTelemetry(at problem.Path, said *meshconfig.MeshConfig, given map[string]bool) *model.MeshTelemetry {
 	asked := false
 	for _, f := range telemetryFields {
 		asked = asked || given[f]
@@ -33,7 +33,7 @@ func (c *conv) meshTelemetry(at problem.Path, said *meshconfig.MeshConfig, given
 	out := model.DefaultMeshTelemetry()
 	out.AccessLog = c.meshLogFormat(at, said)
 	for i, p := range said.ExtensionProviders {
-		if provider := c.provider(at.Field("extensionProviders").Index(i), p); provider != nil {
+		if provider := (providerConv{c.Converter}).provider(at.Field("extensionProviders").Index(i), p); provider != nil {
 			out.Providers = append([]model.Provider{*provider}, out.Providers...)
 		}
 	}
@@ -45,12 +45,12 @@ func (c *conv) meshTelemetry(at problem.Path, said *meshconfig.MeshConfig, given
 	if m := said.EnablePrometheusMerge; m != nil {
 		out.PrometheusMerge = m.Value
 	}
-	c.defaultTracing(at.Field("defaultConfig").Field("tracing"), said, &out)
+	providerConv{c.Converter}.defaultTracing(at.Field("defaultConfig").Field("tracing"), said, &out)
 	return &out
 }
 
 // defaultProviders warns of names that nobody has.
-func (c *conv) defaultProviders(at problem.Path, t *model.MeshTelemetry) {
+func (c telemetryConv) defaultProviders(at problem.Path, t *model.MeshTelemetry) {
 	for _, f := range []struct {
 		field string
 		names []string
@@ -64,7 +64,7 @@ func (c *conv) defaultProviders(at problem.Path, t *model.MeshTelemetry) {
 }
 
 // meshLogFormat is the format of accessLogFile: a text, or an object of formats as JSON.
-func (c *conv) meshLogFormat(at problem.Path, said *meshconfig.MeshConfig) model.LogFormat {
+func (c telemetryConv) meshLogFormat(at problem.Path, said *meshconfig.MeshConfig) model.LogFormat {
 	text, field := said.AccessLogFormat, at.Field("accessLogFormat")
 	if said.AccessLogEncoding == meshconfig.MeshConfig_TEXT {
 		return model.LogFormat{Text: c.logText(field, text)}
@@ -98,7 +98,7 @@ const defaultJSONLog = `{"authority":"%REQ(:AUTHORITY)%","bytes_received":"%BYTE
 	`"x_forwarded_for":"%REQ(X-FORWARDED-FOR)%"}`
 
 // logText checks a format, and ends its line.
-func (c *conv) logText(at problem.Path, text string) string {
+func (c telemetryConv) logText(at problem.Path, text string) string {
 	if text == "" {
 		return ""
 	}
@@ -115,7 +115,7 @@ func (c *conv) logText(at problem.Path, text string) string {
 var withoutQuery = strings.NewReplacer("%REQ_WITHOUT_QUERY(", "%REQ(")
 
 // logLabels checks the formats in an object and writes it as JSON with sorted keys.
-func (c *conv) logLabels(at problem.Path, fields *structpb.Struct) string {
+func (c telemetryConv) logLabels(at problem.Path, fields *structpb.Struct) string {
 	if fields == nil {
 		return ""
 	}
@@ -127,7 +127,7 @@ func (c *conv) logLabels(at problem.Path, fields *structpb.Struct) string {
 	return string(text)
 }
 
-func (c *conv) checkLabels(at problem.Path, v *structpb.Value) {
+func (c telemetryConv) checkLabels(at problem.Path, v *structpb.Value) {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StructValue:
 		fields := k.StructValue.GetFields()

@@ -15,7 +15,7 @@ import (
 
 // PeerAuthentication decodes a PeerAuthentication.
 func PeerAuthentication(in convert.Cluster, o *securityv1.PeerAuthentication) (*model.PeerAuthentication, problem.List) {
-	c := start(in, model.KindPeerAuthentication, &o.ObjectMeta)
+	c := meshConv{convert.Start(in, model.KindPeerAuthentication, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
 	p := &model.PeerAuthentication{Meta: c.Meta, Mode: mtlsMode(spec.Mtls)}
 	if spec.Selector != nil {
@@ -28,7 +28,7 @@ func PeerAuthentication(in convert.Cluster, o *securityv1.PeerAuthentication) (*
 	return p, c.Problems
 }
 
-func (c *conv) mtlsPorts(at problem.Path, ports map[uint32]*security.PeerAuthentication_MutualTLS) map[uint32]model.MTLSMode {
+func (c meshConv) mtlsPorts(at problem.Path, ports map[uint32]*security.PeerAuthentication_MutualTLS) map[uint32]model.MTLSMode {
 	if len(ports) == 0 {
 		return nil
 	}
@@ -48,7 +48,7 @@ func mtlsMode(m *security.PeerAuthentication_MutualTLS) model.MTLSMode {
 }
 
 // meshIdentity converts what the mesh's configuration says of identities and mutual TLS.
-func (c *conv) meshIdentity(at problem.Path, said *meshconfig.MeshConfig, given map[string]bool, out *model.MeshConfig) {
+func (c meshConv) meshIdentity(at problem.Path, said *meshconfig.MeshConfig, given map[string]bool, out *model.MeshConfig) {
 	if said.TrustDomain != "" {
 		c.trustDomain(at.Field("trustDomain"), said.TrustDomain)
 		out.TrustDomain = &said.TrustDomain
@@ -70,7 +70,7 @@ func (c *conv) meshIdentity(at problem.Path, said *meshconfig.MeshConfig, given 
 }
 
 // meshMTLS is what servers of the mesh take. onlyTLS13 is nil where nothing is said of versions.
-func (c *conv) meshMTLS(at problem.Path, t *meshconfig.MeshConfig_TLSConfig) (onlyTLS13 *bool, suites []string) {
+func (c meshConv) meshMTLS(at problem.Path, t *meshconfig.MeshConfig_TLSConfig) (onlyTLS13 *bool, suites []string) {
 	suites = c.CipherSuites(at.Field("cipherSuites"), t.GetCipherSuites())
 	if len(t.GetEcdhCurves()) > 0 {
 		c.Warnf(at.Field("ecdhCurves"), "has no effect on mutual TLS of the mesh, as in Istio; remove it")
@@ -83,7 +83,7 @@ func (c *conv) meshMTLS(at problem.Path, t *meshconfig.MeshConfig_TLSConfig) (on
 }
 
 // tlsDefaults is nil where nothing is said.
-func (c *conv) tlsDefaults(at problem.Path, t *meshconfig.MeshConfig_TLSConfig) *model.TLSDefaults {
+func (c meshConv) tlsDefaults(at problem.Path, t *meshconfig.MeshConfig_TLSConfig) *model.TLSDefaults {
 	if t == nil {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (c *conv) tlsDefaults(at problem.Path, t *meshconfig.MeshConfig_TLSConfig) 
 }
 
 // trustDomain checks a trust domain as a part of SPIFFE ids.
-func (c *conv) trustDomain(at problem.Path, name string) {
+func (c meshConv) trustDomain(at problem.Path, name string) {
 	if err := (model.Identity{TrustDomain: name, Namespace: "x", ServiceAccount: "x"}).Check(); err != nil {
 		c.Errorf(at, "%v", err)
 	}

@@ -22,7 +22,7 @@ type collector interface {
 
 // provider converts one of extensionProviders; nil for those that are not about telemetry,
 // and for those that have no effect here, of which it warns.
-func (c *conv) provider(at problem.Path, p *meshconfig.MeshConfig_ExtensionProvider) *model.Provider {
+func (c providerConv) provider(at problem.Path, p *meshconfig.MeshConfig_ExtensionProvider) *model.Provider {
 	out := &model.Provider{Name: p.GetName()}
 	switch v := p.GetProvider().(type) {
 	case *meshconfig.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp, *meshconfig.MeshConfig_ExtensionProvider_EnvoyExtAuthzGrpc:
@@ -60,7 +60,7 @@ func (c *conv) provider(at problem.Path, p *meshconfig.MeshConfig_ExtensionProvi
 }
 
 // collector takes over which service it is: "host" or "namespace/host".
-func (c *conv) collector(at problem.Path, from collector, out *model.Provider) {
+func (c providerConv) collector(at problem.Path, from collector, out *model.Provider) {
 	ns, host, both := strings.Cut(from.GetService(), "/")
 	if !both {
 		ns, host = "", ns
@@ -70,34 +70,34 @@ func (c *conv) collector(at problem.Path, from collector, out *model.Provider) {
 	out.Namespace, out.Host, out.Port = ns, model.Host(strings.ToLower(host)), from.GetPort()
 }
 
-func (c *conv) fileLog(at problem.Path, v *meshconfig.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider, out *model.Provider) {
+func (c providerConv) fileLog(at problem.Path, v *meshconfig.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider, out *model.Provider) {
 	out.Kind, out.Log = model.ProviderFileLog, model.LogFormat{Path: cmp.Or(v.Path, "/dev/stdout"), OmitEmpty: v.OmitEmptyValues}
 	at = at.Field("logFormat")
 	switch f := v.GetLogFormat().GetLogFormat().(type) {
 	case *meshconfig.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider_LogFormat_Text:
-		out.Log.Text = c.logText(at.Field("text"), f.Text)
+		out.Log.Text = telemetryConv{c.Converter}.logText(at.Field("text"), f.Text)
 	case *meshconfig.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider_LogFormat_Labels:
-		if out.Log.JSON = c.logLabels(at.Field("labels"), f.Labels); len(f.Labels.GetFields()) == 0 {
+		if out.Log.JSON = (telemetryConv{c.Converter}).logLabels(at.Field("labels"), f.Labels); len(f.Labels.GetFields()) == 0 {
 			out.Log.JSON = defaultJSONLog
 		}
 	}
 }
 
-func (c *conv) otelLog(at problem.Path, v *meshconfig.MeshConfig_ExtensionProvider_EnvoyOpenTelemetryLogProvider, out *model.Provider) {
+func (c providerConv) otelLog(at problem.Path, v *meshconfig.MeshConfig_ExtensionProvider_EnvoyOpenTelemetryLogProvider, out *model.Provider) {
 	out.Kind, out.LogName = model.ProviderOTelLog, v.LogName
 	c.collector(at, v, out)
-	out.Log.Text = c.logText(at.Field("logFormat").Field("text"), v.GetLogFormat().GetText())
-	out.Log.JSON = c.logLabels(at.Field("logFormat").Field("labels"), v.GetLogFormat().GetLabels())
+	out.Log.Text = telemetryConv{c.Converter}.logText(at.Field("logFormat").Field("text"), v.GetLogFormat().GetText())
+	out.Log.JSON = telemetryConv{c.Converter}.logLabels(at.Field("logFormat").Field("labels"), v.GetLogFormat().GetLabels())
 }
 
-func (c *conv) httpLog(at problem.Path, v *meshconfig.MeshConfig_ExtensionProvider_EnvoyHttpGrpcV3LogProvider, out *model.Provider) {
+func (c providerConv) httpLog(at problem.Path, v *meshconfig.MeshConfig_ExtensionProvider_EnvoyHttpGrpcV3LogProvider, out *model.Provider) {
 	out.Kind, out.LogName, out.FilterState = model.ProviderHTTPLog, v.LogName, v.FilterStateObjectsToLog
 	out.RequestHeaders, out.ResponseHeaders = v.AdditionalRequestHeadersToLog, v.AdditionalResponseHeadersToLog
 	out.Trailers = v.AdditionalResponseTrailersToLog
 	c.collector(at, v, out)
 }
 
-func (c *conv) zipkin(at problem.Path, v *meshconfig.MeshConfig_ExtensionProvider_ZipkinTracingProvider, out *model.Provider) {
+func (c providerConv) zipkin(at problem.Path, v *meshconfig.MeshConfig_ExtensionProvider_ZipkinTracingProvider, out *model.Provider) {
 	out.Kind, out.MaxTagLength, out.ShortIDs = model.ProviderZipkin, v.MaxTagLength, v.Enable_64BitTraceId
 	out.W3C = v.TraceContextOption == meshconfig.MeshConfig_ExtensionProvider_ZipkinTracingProvider_USE_B3_WITH_W3C_PROPAGATION
 	out.Path = c.collectorPath(at.Field("path"), cmp.Or(v.Path, "/api/v2/spans"))
@@ -106,7 +106,7 @@ func (c *conv) zipkin(at problem.Path, v *meshconfig.MeshConfig_ExtensionProvide
 	c.collector(at, v, out)
 }
 
-func (c *conv) openTelemetry(at problem.Path, v *meshconfig.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider, out *model.Provider) {
+func (c providerConv) openTelemetry(at problem.Path, v *meshconfig.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider, out *model.Provider) {
 	out.Kind, out.MaxTagLength = model.ProviderOpenTelemetry, v.MaxTagLength
 	c.collector(at, v, out)
 	switch {
@@ -130,14 +130,14 @@ func (c *conv) openTelemetry(at problem.Path, v *meshconfig.MeshConfig_Extension
 	}
 }
 
-func (c *conv) collectorPath(at problem.Path, p string) string {
+func (c providerConv) collectorPath(at problem.Path, p string) string {
 	if !strings.HasPrefix(p, "/") {
 		c.Errorf(at, "%q is not a path; begin it with \"/\"", p)
 	}
 	return p
 }
 
-func (c *conv) collectorHeaders(at problem.Path, list []*meshconfig.MeshConfig_ExtensionProvider_HttpHeader) []model.HeaderValue {
+func (c providerConv) collectorHeaders(at problem.Path, list []*meshconfig.MeshConfig_ExtensionProvider_HttpHeader) []model.HeaderValue {
 	var out []model.HeaderValue
 	for i, h := range list {
 		at := at.Index(i)
@@ -156,7 +156,7 @@ func (c *conv) collectorHeaders(at problem.Path, list []*meshconfig.MeshConfig_E
 
 // defaultTracing takes what defaultConfig says of tracing, which is Istio's way before it had
 // providers: enableTracing sends spans to zipkin, and the rest are defaults for all providers.
-func (c *conv) defaultTracing(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshTelemetry) {
+func (c providerConv) defaultTracing(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshTelemetry) {
 	t := said.GetDefaultConfig().GetTracing()
 	out.MaxTagLength = t.GetMaxPathTagLength()
 	if s := t.GetSampling(); s != 0 {
@@ -189,7 +189,7 @@ func (c *conv) defaultTracing(at problem.Path, said *meshconfig.MeshConfig, out 
 	}
 }
 
-func (c *conv) proxyTags(at problem.Path, tags map[string]*meshconfig.Tracing_CustomTag) map[string]model.TraceTag {
+func (c providerConv) proxyTags(at problem.Path, tags map[string]*meshconfig.Tracing_CustomTag) map[string]model.TraceTag {
 	var out map[string]model.TraceTag
 	for _, name := range slices.Sorted(maps.Keys(tags)) {
 		if out == nil {

@@ -29,7 +29,7 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 
 // ProxyConfig decodes a ProxyConfig.
 func ProxyConfig(in convert.Cluster, o *networkingv1beta1.ProxyConfig) (*model.ProxyConfig, problem.List) {
-	c := start(in, model.KindProxyConfig, &o.ObjectMeta)
+	c := meshConv{convert.Start(in, model.KindProxyConfig, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
 	p := &model.ProxyConfig{Meta: c.Meta, Environment: spec.EnvironmentVariables}
 	if spec.Selector != nil {
@@ -51,7 +51,7 @@ func ProxyConfig(in convert.Cluster, o *networkingv1beta1.ProxyConfig) (*model.P
 	return p, c.Problems
 }
 
-func (c *conv) environment(at problem.Path, env map[string]string) {
+func (c meshConv) environment(at problem.Path, env map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		switch {
 		case !variableName.MatchString(name):
@@ -96,7 +96,7 @@ func CheckProxyConfig(c *convert.Converter, at problem.Path, text string) {
 	for _, p := range found.Problems {
 		c.Warnf(problem.Path(p.Field), "%s; %s", p.Message, noStart)
 	}
-	(&conv{c}).unreadPart(at, tree, s, model.ProxyConfigFields, model.TracingFields)
+	meshConv{c}.unreadPart(at, tree, s, model.ProxyConfigFields, model.TracingFields)
 }
 
 const noStart = "no sidecar starts with it"

@@ -15,7 +15,7 @@ import (
 
 // RequestAuthentication decodes a RequestAuthentication.
 func RequestAuthentication(in convert.Cluster, o *securityv1.RequestAuthentication) (*model.RequestAuthentication, problem.List) {
-	c := start(in, model.KindRequestAuthentication, &o.ObjectMeta)
+	c := policyConv{convert.Start(in, model.KindRequestAuthentication, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
 	a := &model.RequestAuthentication{Meta: c.Meta}
 	a.Selector, a.Targets = c.policyScope(spec)
@@ -29,7 +29,7 @@ func RequestAuthentication(in convert.Cluster, o *securityv1.RequestAuthenticati
 	return a, c.Problems
 }
 
-func (c *conv) jwtRule(at problem.Path, r *security.JWTRule) model.JWTRule {
+func (c policyConv) jwtRule(at problem.Path, r *security.JWTRule) model.JWTRule {
 	out := model.JWTRule{
 		Issuer: r.Issuer, Audiences: r.Audiences, Keys: c.keySet(at, r), KeysURI: r.JwksUri,
 		FromParams: r.FromParams, FromCookies: r.FromCookies,
@@ -66,7 +66,7 @@ func (c *conv) jwtRule(at problem.Path, r *security.JWTRule) model.JWTRule {
 }
 
 // keySet checks where keys come from, and gives those that are written down.
-func (c *conv) keySet(at problem.Path, r *security.JWTRule) string {
+func (c policyConv) keySet(at problem.Path, r *security.JWTRule) string {
 	switch {
 	case r.Jwks != "":
 		if r.JwksUri != "" {
@@ -90,7 +90,7 @@ func isWebAddress(s string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
-func (c *conv) inlineKeys(at problem.Path, text string) string {
+func (c policyConv) inlineKeys(at problem.Path, text string) string {
 	set, err := jwt.Parse([]byte(text))
 	if err != nil {
 		c.Errorf(at, "%v", err)

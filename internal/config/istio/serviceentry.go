@@ -22,7 +22,7 @@ var resolutions = map[networking.ServiceEntry_Resolution]model.Resolution{
 
 // ServiceEntry decodes a ServiceEntry.
 func ServiceEntry(in convert.Cluster, o *networkingv1.ServiceEntry) (*model.ServiceEntry, problem.List) {
-	c := start(in, model.KindServiceEntry, &o.ObjectMeta)
+	c := entryConv{convert.Start(in, model.KindServiceEntry, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
 	e := &model.ServiceEntry{Meta: c.Meta, Hosts: c.entryHosts(at.Field("hosts"), spec), Status: assignedAddresses(&o.Status)}
 	e.Template = model.Service{
@@ -72,7 +72,7 @@ func hostOf(text string) model.Host {
 	return model.Host(strings.ToLower(strings.TrimSuffix(text, ".")))
 }
 
-func (c *conv) entryHosts(at problem.Path, spec *networking.ServiceEntry) []model.Host {
+func (c entryConv) entryHosts(at problem.Path, spec *networking.ServiceEntry) []model.Host {
 	if len(spec.Hosts) == 0 {
 		c.Errorf(at, "is missing; a ServiceEntry needs at least one host")
 	}
@@ -100,7 +100,7 @@ func (c *conv) entryHosts(at problem.Path, spec *networking.ServiceEntry) []mode
 	return out
 }
 
-func (c *conv) entryPorts(at problem.Path, ports []*networking.ServicePort) []model.ServicePort {
+func (c entryConv) entryPorts(at problem.Path, ports []*networking.ServicePort) []model.ServicePort {
 	out := make([]model.ServicePort, 0, len(ports))
 	names, numbers := map[string]bool{}, map[uint32]bool{}
 	for i, p := range ports {
@@ -125,7 +125,7 @@ func (c *conv) entryPorts(at problem.Path, ports []*networking.ServicePort) []mo
 	return out
 }
 
-func (c *conv) entryEndpoints(at problem.Path, spec *networking.ServiceEntry) []model.Endpoint {
+func (c entryConv) entryEndpoints(at problem.Path, spec *networking.ServiceEntry) []model.Endpoint {
 	dns := spec.Resolution == networking.ServiceEntry_DNS || spec.Resolution == networking.ServiceEntry_DNS_ROUND_ROBIN
 	rules := endpointRules{fqdn: dns, noUnix: dns, service: make([]string, 0, len(spec.Ports))}
 	for _, p := range spec.Ports {
@@ -142,7 +142,7 @@ func (c *conv) entryEndpoints(at problem.Path, spec *networking.ServiceEntry) []
 }
 
 // entryResolution checks what each resolution needs and cannot have.
-func (c *conv) entryResolution(at problem.Path, spec *networking.ServiceEntry) {
+func (c entryConv) entryResolution(at problem.Path, spec *networking.ServiceEntry) {
 	switch spec.Resolution {
 	case networking.ServiceEntry_NONE:
 		if len(spec.Endpoints) > 0 {
@@ -161,7 +161,7 @@ func (c *conv) entryResolution(at problem.Path, spec *networking.ServiceEntry) {
 	}
 }
 
-func (c *conv) entryDNS(at problem.Path, spec *networking.ServiceEntry) {
+func (c entryConv) entryDNS(at problem.Path, spec *networking.ServiceEntry) {
 	for i, h := range spec.Hosts {
 		if len(spec.Endpoints) == 0 && spec.WorkloadSelector == nil && strings.Contains(h, "*") && convert.HostError(h, true) == "" {
 			c.Errorf(at.Field("hosts").Index(i), "%q cannot be resolved: give endpoints, or use resolution NONE or DYNAMIC_DNS", h)
@@ -172,7 +172,7 @@ func (c *conv) entryDNS(at problem.Path, spec *networking.ServiceEntry) {
 	}
 }
 
-func (c *conv) entryDynamicDNS(at problem.Path, spec *networking.ServiceEntry) {
+func (c entryConv) entryDynamicDNS(at problem.Path, spec *networking.ServiceEntry) {
 	for i, h := range spec.Hosts {
 		if !strings.HasPrefix(h, "*") {
 			c.Errorf(at.Field("hosts").Index(i), "%q is not a wildcard, which DYNAMIC_DNS is for; use DNS", h)
@@ -195,7 +195,7 @@ func (c *conv) entryDynamicDNS(at problem.Path, spec *networking.ServiceEntry) {
 
 // entryAddresses checks which resolutions can have CIDR blocks, and that TCP ports
 // can be told apart. auto tells whether the mesh gives it addresses.
-func (c *conv) entryAddresses(at problem.Path, spec *networking.ServiceEntry, auto bool) {
+func (c entryConv) entryAddresses(at problem.Path, spec *networking.ServiceEntry, auto bool) {
 	cidrs := spec.Resolution == networking.ServiceEntry_NONE || spec.Resolution == networking.ServiceEntry_STATIC
 	for i, a := range spec.Addresses {
 		if strings.Contains(a, "/") && !cidrs {
@@ -221,7 +221,7 @@ func (c *conv) entryAddresses(at problem.Path, spec *networking.ServiceEntry, au
 }
 
 // tcpHosts reports several hosts on a port where nothing tells them apart.
-func (c *conv) tcpHosts(at problem.Path, spec *networking.ServiceEntry) {
+func (c entryConv) tcpHosts(at problem.Path, spec *networking.ServiceEntry) {
 	if spec.Resolution == networking.ServiceEntry_NONE || len(spec.Hosts) < 2 {
 		return
 	}

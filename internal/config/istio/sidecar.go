@@ -22,9 +22,9 @@ var captureModes = map[networking.CaptureMode]model.CaptureMode{
 
 // Sidecar decodes a Sidecar.
 func Sidecar(in convert.Cluster, o *networkingv1.Sidecar) (*model.Sidecar, problem.List) {
-	c := start(in, model.KindSidecar, &o.ObjectMeta)
+	c := sidecarConv{convert.Start(in, model.KindSidecar, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
-	s := &model.Sidecar{Meta: c.Meta, InboundPool: c.connectionPool(at.Field("inboundConnectionPool"), spec.InboundConnectionPool)}
+	s := &model.Sidecar{Meta: c.Meta, InboundPool: destinationConv{c.Converter}.connectionPool(at.Field("inboundConnectionPool"), spec.InboundConnectionPool)}
 	if spec.WorkloadSelector != nil {
 		s.Selector = c.Selector(at.Field("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
 	}
@@ -37,7 +37,7 @@ func Sidecar(in convert.Cluster, o *networkingv1.Sidecar) (*model.Sidecar, probl
 	return s, c.Problems
 }
 
-func (c *conv) outboundPolicy(at problem.Path, p *networking.OutboundTrafficPolicy, s *model.Sidecar) {
+func (c sidecarConv) outboundPolicy(at problem.Path, p *networking.OutboundTrafficPolicy, s *model.Sidecar) {
 	if p == nil {
 		return
 	}
@@ -51,11 +51,11 @@ func (c *conv) outboundPolicy(at problem.Path, p *networking.OutboundTrafficPoli
 	if p.EgressProxy.Port == nil {
 		c.Errorf(at.Field("egressProxy").Field("port"), "is missing; give the port of the egress proxy, as port: {number: 443}")
 	}
-	dest := c.destination(at.Field("egressProxy"), p.EgressProxy)
+	dest := virtualServiceConv{c.Converter}.destination(at.Field("egressProxy"), p.EgressProxy)
 	s.EgressProxy = &dest
 }
 
-func (c *conv) ingress(at problem.Path, list []*networking.IstioIngressListener) []model.IngressListener {
+func (c sidecarConv) ingress(at problem.Path, list []*networking.IstioIngressListener) []model.IngressListener {
 	var out []model.IngressListener
 	seen := map[uint32]bool{}
 	for i, l := range list {
@@ -74,7 +74,7 @@ func (c *conv) ingress(at problem.Path, list []*networking.IstioIngressListener)
 		in := model.IngressListener{
 			Port: port, Bind: l.Bind, Capture: captureModes[l.CaptureMode],
 			Endpoint: c.defaultEndpoint(at.Field("defaultEndpoint"), l.DefaultEndpoint),
-			Pool:     c.connectionPool(at.Field("connectionPool"), l.ConnectionPool),
+			Pool:     destinationConv{c.Converter}.connectionPool(at.Field("connectionPool"), l.ConnectionPool),
 			TLS:      c.ingressTLS(at.Field("tls"), port.Protocol, l.Tls),
 		}
 		if l.ConnectionPool.GetHttp() != nil && !in.Inner().IsHTTP() {
@@ -86,7 +86,7 @@ func (c *conv) ingress(at problem.Path, list []*networking.IstioIngressListener)
 }
 
 // ingressTLS is nil where no TLS ends but the mesh's.
-func (c *conv) ingressTLS(at problem.Path, p model.Protocol, t *networking.ServerTLSSettings) *model.ServerTLS {
+func (c sidecarConv) ingressTLS(at problem.Path, p model.Protocol, t *networking.ServerTLSSettings) *model.ServerTLS {
 	switch {
 	case t == nil:
 		return nil
@@ -100,13 +100,13 @@ func (c *conv) ingressTLS(at problem.Path, p model.Protocol, t *networking.Serve
 	if t.HttpsRedirect {
 		c.Errorf(at.Field("httpsRedirect"), "is not for Sidecars; remove it")
 	}
-	if out := c.serverTLS(at, t); out.EndsTLS() {
+	if out := (gatewayConv{c.Converter}).serverTLS(at, t); out.EndsTLS() {
 		return out
 	}
 	return nil
 }
 
-func (c *conv) sidecarPort(at problem.Path, p *networking.SidecarPort) model.SidecarPort {
+func (c sidecarConv) sidecarPort(at problem.Path, p *networking.SidecarPort) model.SidecarPort {
 	if p.Name != "" {
 		c.CheckPortName(at.Field("name"), p.Name)
 	}
@@ -116,7 +116,7 @@ func (c *conv) sidecarPort(at problem.Path, p *networking.SidecarPort) model.Sid
 	return model.SidecarPort{Number: p.Number, Name: p.Name, Protocol: c.Protocol(at.Field("protocol"), p.Protocol)}
 }
 
-func (c *conv) bindIP(at problem.Path, bind string) {
+func (c sidecarConv) bindIP(at problem.Path, bind string) {
 	if bind != "" && !model.IsIP(bind) {
 		c.Errorf(at, "%q is not an IP address; write one such as 127.0.0.1, or leave it out", bind)
 	}
@@ -124,7 +124,7 @@ func (c *conv) bindIP(at problem.Path, bind string) {
 
 // defaultEndpoint takes "127.0.0.1:8080", "0.0.0.0:8080" (the workload's own address),
 // "[::1]:8080", "[::]:8080", ":8080" and "unix:///path".
-func (c *conv) defaultEndpoint(at problem.Path, e string) string {
+func (c sidecarConv) defaultEndpoint(at problem.Path, e string) string {
 	if e == "" {
 		return ""
 	}
@@ -145,7 +145,7 @@ func (c *conv) defaultEndpoint(at problem.Path, e string) string {
 	return e
 }
 
-func (c *conv) egress(at problem.Path, list []*networking.IstioEgressListener) []model.EgressListener {
+func (c sidecarConv) egress(at problem.Path, list []*networking.IstioEgressListener) []model.EgressListener {
 	var out []model.EgressListener
 	seen := map[string]bool{}
 	for i, l := range list {
@@ -169,7 +169,7 @@ func (c *conv) egress(at problem.Path, list []*networking.IstioEgressListener) [
 }
 
 // egressPort checks port, bind and capture mode, which depend on each other.
-func (c *conv) egressPort(at problem.Path, l *networking.IstioEgressListener, seen map[string]bool) {
+func (c sidecarConv) egressPort(at problem.Path, l *networking.IstioEgressListener, seen map[string]bool) {
 	key := strconv.Itoa(int(l.Port.Number))
 	if l.Port.Number == 0 {
 		key = l.Bind
@@ -191,7 +191,7 @@ func (c *conv) egressPort(at problem.Path, l *networking.IstioEgressListener, se
 	seen[key] = true
 }
 
-func (c *conv) egressHosts(at problem.Path, list []string) []model.HostSelector {
+func (c sidecarConv) egressHosts(at problem.Path, list []string) []model.HostSelector {
 	if len(list) == 0 {
 		c.Errorf(at, "is missing; name hosts as namespace/host, such as \"./*\" for this namespace")
 	}
@@ -216,7 +216,7 @@ func (c *conv) egressHosts(at problem.Path, list []string) []model.HostSelector 
 }
 
 // egressHost reads "namespace/host"; a "~" before the namespace excludes.
-func (c *conv) egressHost(at problem.Path, s string) (model.HostSelector, bool) {
+func (c sidecarConv) egressHost(at problem.Path, s string) (model.HostSelector, bool) {
 	ns, host, ok := strings.Cut(s, "/")
 	if !ok || ns == "" || host == "" {
 		c.Errorf(at, "%q is not of the form namespace/host; write \"./%s\" for this namespace, or \"*/%s\" for all", s, orStar(s), orStar(s))
@@ -250,7 +250,7 @@ func (c *conv) egressHost(at problem.Path, s string) (model.HostSelector, bool) 
 
 func orStar(s string) string { return cmp.Or(strings.Trim(s, "/"), "*") }
 
-func (c *conv) namespaceOf(sel model.HostSelector) string {
+func (c sidecarConv) namespaceOf(sel model.HostSelector) string {
 	switch sel.Namespace {
 	case convert.ExportAll:
 		return "NAMESPACE"

@@ -18,7 +18,7 @@ type scoped interface {
 }
 
 // policyScope reads which workloads a policy is for: a selector, or references.
-func (c *conv) policyScope(s scoped) (map[string]string, model.Targets) {
+func (c policyConv) policyScope(s scoped) (map[string]string, model.Targets) {
 	at := problem.Path("spec")
 	one, list := s.GetTargetRef(), s.GetTargetRefs()
 	both := s.GetSelector() != nil
@@ -36,7 +36,7 @@ func (c *conv) policyScope(s scoped) (map[string]string, model.Targets) {
 }
 
 // targets reads targetRefs, which nothing else may select beside.
-func (c *conv) targets(at problem.Path, list []*typev1beta1.PolicyTargetReference, selects bool) model.Targets {
+func (c policyConv) targets(at problem.Path, list []*typev1beta1.PolicyTargetReference, selects bool) model.Targets {
 	var each []problem.Path
 	for i := range list {
 		each = append(each, at.Index(i))
@@ -44,7 +44,7 @@ func (c *conv) targets(at problem.Path, list []*typev1beta1.PolicyTargetReferenc
 	return c.targetsAt(each, list, selects)
 }
 
-func (c *conv) targetsAt(at []problem.Path, list []*typev1beta1.PolicyTargetReference, selects bool) model.Targets {
+func (c policyConv) targetsAt(at []problem.Path, list []*typev1beta1.PolicyTargetReference, selects bool) model.Targets {
 	if len(list) == 0 {
 		return model.Targets{}
 	}
@@ -72,7 +72,7 @@ func groupKind(ref *typev1beta1.PolicyTargetReference) string {
 var ofWaypoints = []string{"Service", "networking.istio.io/ServiceEntry", gatewayv1.GroupName + "/GatewayClass"}
 
 // targetsGateway tells whether a reference is to a Gateway of the policy's namespace.
-func (c *conv) targetsGateway(at problem.Path, ref *typev1beta1.PolicyTargetReference) bool {
+func (c policyConv) targetsGateway(at problem.Path, ref *typev1beta1.PolicyTargetReference) bool {
 	kind := groupKind(ref)
 	switch {
 	case ref.GetName() == "":

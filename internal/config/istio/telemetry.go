@@ -19,10 +19,10 @@ import (
 
 // Telemetry decodes a Telemetry; nil for one that is for nobody.
 func Telemetry(in convert.Cluster, o *telemetryv1.Telemetry) (*model.Telemetry, problem.List) {
-	c := start(in, model.KindTelemetry, &o.ObjectMeta)
+	c := telemetryConv{convert.Start(in, model.KindTelemetry, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
 	t := &model.Telemetry{Meta: c.Meta}
-	t.Selector, t.Targets = c.policyScope(spec)
+	t.Selector, t.Targets = policyConv{c.Converter}.policyScope(spec)
 	for i, m := range spec.Metrics {
 		t.Metrics = append(t.Metrics, c.metricsRule(at.Field("metrics").Index(i), m))
 	}
@@ -48,7 +48,7 @@ func sides(m telemetry.WorkloadMode) model.Sides {
 	return model.BothSides
 }
 
-func (c *conv) providerRefs(at problem.Path, list []*telemetry.ProviderRef) []string {
+func (c telemetryConv) providerRefs(at problem.Path, list []*telemetry.ProviderRef) []string {
 	var out []string
 	for i, p := range list {
 		if p.GetName() == "" {
@@ -59,7 +59,7 @@ func (c *conv) providerRefs(at problem.Path, list []*telemetry.ProviderRef) []st
 	return out
 }
 
-func (c *conv) metricsRule(at problem.Path, m *telemetry.Metrics) model.MetricsRule {
+func (c telemetryConv) metricsRule(at problem.Path, m *telemetry.Metrics) model.MetricsRule {
 	out := model.MetricsRule{Providers: c.providerRefs(at.Field("providers"), m.Providers)}
 	if every := c.OptionalDuration(at.Field("reportingInterval"), m.ReportingInterval); every != nil {
 		if out.Every = *every; out.Every < time.Millisecond {
@@ -75,7 +75,7 @@ func (c *conv) metricsRule(at problem.Path, m *telemetry.Metrics) model.MetricsR
 }
 
 // metricOverride is not ok for metrics that nobody has.
-func (c *conv) metricOverride(at problem.Path, o *telemetry.MetricsOverrides) (model.MetricOverride, bool) {
+func (c telemetryConv) metricOverride(at problem.Path, o *telemetry.MetricsOverrides) (model.MetricOverride, bool) {
 	out := model.MetricOverride{Sides: sides(o.GetMatch().GetMode())}
 	switch m := o.GetMatch().GetMetricMatch().(type) {
 	case *telemetry.MetricSelector_CustomMetric:
@@ -101,7 +101,7 @@ func (c *conv) metricOverride(at problem.Path, o *telemetry.MetricsOverrides) (m
 
 var tagName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-func (c *conv) tagOverride(at problem.Path, name string, o *telemetry.MetricsOverrides_TagOverride) model.TagOverride {
+func (c telemetryConv) tagOverride(at problem.Path, name string, o *telemetry.MetricsOverrides_TagOverride) model.TagOverride {
 	out := model.TagOverride{Name: name, Remove: o.GetOperation() == telemetry.MetricsOverrides_TagOverride_REMOVE}
 	if !tagName.MatchString(name) || strings.HasPrefix(name, "__") {
 		c.Errorf(at, "%q is not a name of a label: use letters, digits and '_', and do not begin with a digit or with \"__\"", name)
@@ -117,7 +117,7 @@ func (c *conv) tagOverride(at problem.Path, name string, o *telemetry.MetricsOve
 	return out
 }
 
-func (c *conv) loggingRule(at problem.Path, l *telemetry.AccessLogging) model.LoggingRule {
+func (c telemetryConv) loggingRule(at problem.Path, l *telemetry.AccessLogging) model.LoggingRule {
 	out := model.LoggingRule{
 		Providers: c.providerRefs(at.Field("providers"), l.Providers), Sides: sides(l.GetMatch().GetMode()),
 		Filter: l.GetFilter().GetExpression(),
@@ -133,7 +133,7 @@ func (c *conv) loggingRule(at problem.Path, l *telemetry.AccessLogging) model.Lo
 	return out
 }
 
-func (c *conv) tracingRule(at problem.Path, r *telemetry.Tracing) model.TracingRule {
+func (c telemetryConv) tracingRule(at problem.Path, r *telemetry.Tracing) model.TracingRule {
 	out := model.TracingRule{Sides: sides(r.GetMatch().GetMode())}
 	names := c.providerRefs(at.Field("providers"), r.Providers)
 	if len(names) > 1 {
@@ -164,7 +164,7 @@ func (c *conv) tracingRule(at problem.Path, r *telemetry.Tracing) model.TracingR
 	return out
 }
 
-func (c *conv) traceTags(at problem.Path, tags map[string]*telemetry.Tracing_CustomTag) map[string]model.TraceTag {
+func (c telemetryConv) traceTags(at problem.Path, tags map[string]*telemetry.Tracing_CustomTag) map[string]model.TraceTag {
 	if tags == nil {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (c *conv) traceTags(at problem.Path, tags map[string]*telemetry.Tracing_Cus
 	return out
 }
 
-func (c *conv) traceTag(at problem.Path, t *telemetry.Tracing_CustomTag) model.TraceTag {
+func (c telemetryConv) traceTag(at problem.Path, t *telemetry.Tracing_CustomTag) model.TraceTag {
 	var out model.TraceTag
 	required := func(field, value string) {
 		if value == "" {
@@ -241,7 +241,7 @@ var (
 )
 
 // expressionFormat writes an expression with Envoy's command operators.
-func (c *conv) expressionFormat(at problem.Path, text string) string {
+func (c telemetryConv) expressionFormat(at problem.Path, text string) string {
 	text = strings.TrimSpace(text)
 	if err := cel.Check(text); err != nil {
 		c.Errorf(at, "%q is not an expression that Envoy takes: %v", text, err)

@@ -13,7 +13,7 @@ import (
 
 // VirtualService decodes a VirtualService, or a delegate where it has no hosts.
 func VirtualService(in convert.Cluster, o *networkingv1.VirtualService) (*model.VirtualService, problem.List) {
-	c := start(in, model.KindVirtualService, &o.ObjectMeta)
+	c := virtualServiceConv{convert.Start(in, model.KindVirtualService, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
 	v := &model.VirtualService{
 		Meta:       c.Meta,
@@ -30,7 +30,7 @@ func VirtualService(in convert.Cluster, o *networkingv1.VirtualService) (*model.
 	if len(spec.Http) == 0 && len(spec.Tls) == 0 && len(spec.Tcp) == 0 {
 		c.Errorf(at, "has no routes; give at least one of http, tls and tcp")
 	}
-	rc := &routeConv{conv: c, delegate: delegate, hosts: v.Hosts, gateway: len(v.Gateways) > 0 && !v.InMesh()}
+	rc := &routeConv{Converter: c.Converter, delegate: delegate, hosts: v.Hosts, gateway: len(v.Gateways) > 0 && !v.InMesh()}
 	for i, r := range spec.Http {
 		v.HTTP = append(v.HTTP, rc.httpRoute(at.Field("http").Index(i), r))
 	}
@@ -45,13 +45,13 @@ func VirtualService(in convert.Cluster, o *networkingv1.VirtualService) (*model.
 
 // routeConv converts the routes of one virtual service.
 type routeConv struct {
-	*conv
+	*convert.Converter
 	delegate bool
 	gateway  bool // for gateways only
 	hosts    []model.Host
 }
 
-func (c *conv) delegateOnly(at problem.Path, spec *networking.VirtualService) {
+func (c virtualServiceConv) delegateOnly(at problem.Path, spec *networking.VirtualService) {
 	const why = "a VirtualService without hosts is a delegate, which cannot have %s; add hosts, or remove them"
 	if len(spec.Gateways) > 0 {
 		c.Errorf(at.Field("gateways"), why, "gateways")
@@ -65,7 +65,7 @@ func (c *conv) delegateOnly(at problem.Path, spec *networking.VirtualService) {
 }
 
 // virtualHosts resolves hosts, and reports those that say the same twice.
-func (c *conv) virtualHosts(at problem.Path, list []string, inMesh bool) []model.Host {
+func (c virtualServiceConv) virtualHosts(at problem.Path, list []string, inMesh bool) []model.Host {
 	var out []model.Host
 	for i, h := range list {
 		if h == "*" && inMesh {
@@ -88,7 +88,7 @@ func (c *conv) virtualHosts(at problem.Path, list []string, inMesh bool) []model
 }
 
 // gateways makes names of gateways "mesh" or "namespace/name".
-func (c *conv) gateways(at problem.Path, list []string) []string {
+func (c virtualServiceConv) gateways(at problem.Path, list []string) []string {
 	var out []string
 	for i, g := range list {
 		if name, ok := c.gateway(at.Index(i), g); ok {
@@ -98,7 +98,7 @@ func (c *conv) gateways(at problem.Path, list []string) []string {
 	return out
 }
 
-func (c *conv) gateway(at problem.Path, g string) (string, bool) {
+func (c virtualServiceConv) gateway(at problem.Path, g string) (string, bool) {
 	if g == model.GatewayMesh {
 		return g, true
 	}
@@ -124,7 +124,7 @@ func (c *conv) gateway(at problem.Path, g string) (string, bool) {
 }
 
 // destination converts a destination, which must name a service.
-func (c *conv) destination(at problem.Path, d *networking.Destination) model.Destination {
+func (c virtualServiceConv) destination(at problem.Path, d *networking.Destination) model.Destination {
 	if d == nil {
 		c.Errorf(at, "is missing; name the service to send to, as destination.host")
 		return model.Destination{}
@@ -147,7 +147,7 @@ func (c *conv) destination(at problem.Path, d *networking.Destination) model.Des
 }
 
 // totalWeight checks that weights of several destinations are not all zero.
-func (c *conv) totalWeight(at problem.Path, n int, total int64) {
+func (c virtualServiceConv) totalWeight(at problem.Path, n int, total int64) {
 	if n > 1 && total == 0 {
 		c.Errorf(at, "all weights are 0, so no destination gets requests; set weights that add up to 100")
 	}

@@ -20,9 +20,9 @@ var sha256Hex = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // WasmPlugin decodes a WasmPlugin; nil for one that is for nobody, or names no module.
 func WasmPlugin(in convert.Cluster, o *extensionsv1alpha1.WasmPlugin) (*model.WasmPlugin, problem.List) {
-	c := start(in, model.KindWasmPlugin, &o.ObjectMeta)
+	c := pluginConv{convert.Start(in, model.KindWasmPlugin, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
-	selector, targets := c.policyScope(spec)
+	selector, targets := policyConv{c.Converter}.policyScope(spec)
 	p := &model.WasmPlugin{
 		Meta: c.Meta, Selector: selector, Targets: targets, Network: spec.Type == extensions.PluginType_NETWORK, PluginName: spec.PluginName, Phase: wasmPhase(spec.Phase), Priority: spec.Priority.GetValue(),
 		FailOpen: spec.FailStrategy == extensions.FailStrategy_FAIL_OPEN, Reload: spec.FailStrategy == extensions.FailStrategy_FAIL_RELOAD,
@@ -57,7 +57,7 @@ func wasmPhase(p extensions.PluginPhase) model.WasmPhase {
 
 // wasmPlace is where the module is: a file of the sidecar, or what its agent fetches. Without a
 // scheme it is an image, as in Istio.
-func (c *conv) wasmPlace(at problem.Path, text string, into *model.WasmPlugin) {
+func (c pluginConv) wasmPlace(at problem.Path, text string, into *model.WasmPlugin) {
 	u, err := url.Parse(text)
 	if err == nil && u.Scheme == "" || isHostPort(text) {
 		u, err = url.Parse("oci://" + text)
@@ -93,7 +93,7 @@ var imagePath = regexp.MustCompile(`^/[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_]
 
 // wasmImage is an image of a registry. One whose tag may move is looked up anew for each version
 // of the object, as in Istio.
-func (c *conv) wasmImage(at problem.Path, u *url.URL, into *model.WasmPlugin) {
+func (c pluginConv) wasmImage(at problem.Path, u *url.URL, into *model.WasmPlugin) {
 	if !imagePath.MatchString(u.Path) || u.RawQuery != "" || u.Fragment != "" {
 		c.Errorf(at, "%q is not an image; write oci://host/repository:tag, or @sha256: and the digest for the tag", u.String())
 		return
@@ -108,7 +108,7 @@ func (c *conv) wasmImage(at problem.Path, u *url.URL, into *model.WasmPlugin) {
 }
 
 // wasmSum takes the checksum, which must be the digest where the image has one.
-func (c *conv) wasmSum(at problem.Path, sum string, into *model.WasmPlugin) {
+func (c pluginConv) wasmSum(at problem.Path, sum string, into *model.WasmPlugin) {
 	sum = strings.ToLower(sum)
 	switch {
 	case sum == "":
@@ -124,7 +124,7 @@ func (c *conv) wasmSum(at problem.Path, sum string, into *model.WasmPlugin) {
 }
 
 // wasmPull is when the module is fetched, and by what right.
-func (c *conv) wasmPull(at problem.Path, spec *extensions.WasmPlugin, into *model.WasmPlugin) {
+func (c pluginConv) wasmPull(at problem.Path, spec *extensions.WasmPlugin, into *model.WasmPlugin) {
 	m := &into.Module
 	switch spec.ImagePullPolicy {
 	case extensions.PullPolicy_Always:
@@ -143,7 +143,7 @@ func (c *conv) wasmPull(at problem.Path, spec *extensions.WasmPlugin, into *mode
 	}
 }
 
-func (c *conv) wasmEnv(at problem.Path, vm *extensions.VmConfig, into *model.WasmPlugin) {
+func (c pluginConv) wasmEnv(at problem.Path, vm *extensions.VmConfig, into *model.WasmPlugin) {
 	seen := map[string]bool{}
 	for i, e := range vm.GetEnv() {
 		at := at.Index(i)
@@ -162,7 +162,7 @@ func (c *conv) wasmEnv(at problem.Path, vm *extensions.VmConfig, into *model.Was
 	}
 }
 
-func (c *conv) wasmMatches(at problem.Path, list []*extensions.WasmPlugin_TrafficSelector, into *model.WasmPlugin) {
+func (c pluginConv) wasmMatches(at problem.Path, list []*extensions.WasmPlugin_TrafficSelector, into *model.WasmPlugin) {
 	for i, m := range list {
 		out := model.WasmMatch{Sides: model.BothSides}
 		switch m.Mode {

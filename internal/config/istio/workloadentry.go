@@ -23,7 +23,7 @@ const (
 
 // WorkloadEntry decodes a WorkloadEntry. Labels of the object win over spec.labels.
 func WorkloadEntry(in convert.Cluster, o *networkingv1.WorkloadEntry) (*model.Workload, problem.List) {
-	c := start(in, model.KindWorkloadEntry, &o.ObjectMeta)
+	c := entryConv{convert.Start(in, model.KindWorkloadEntry, &o.ObjectMeta)}
 	e := c.endpoint("spec", &o.Spec, endpointRules{fqdn: true})
 	w := &model.Workload{
 		Meta:           c.Meta,
@@ -72,7 +72,7 @@ type endpointRules struct {
 }
 
 // endpoint converts a WorkloadEntry, alone or inside of a ServiceEntry.
-func (c *conv) endpoint(at problem.Path, we *networking.WorkloadEntry, rules endpointRules) model.Endpoint {
+func (c entryConv) endpoint(at problem.Path, we *networking.WorkloadEntry, rules endpointRules) model.Endpoint {
 	c.Labels(at.Field("labels"), we.Labels)
 	c.endpointPorts(at, we, rules)
 	return model.Endpoint{
@@ -88,7 +88,7 @@ func (c *conv) endpoint(at problem.Path, we *networking.WorkloadEntry, rules end
 	}
 }
 
-func (c *conv) endpointAddress(at problem.Path, we *networking.WorkloadEntry, rules endpointRules) string {
+func (c entryConv) endpointAddress(at problem.Path, we *networking.WorkloadEntry, rules endpointRules) string {
 	addr, field := we.Address, at.Field("address")
 	switch {
 	case addr == "" && we.Network == "":
@@ -119,7 +119,7 @@ func orName(fqdn bool) string {
 	return ""
 }
 
-func (c *conv) endpointPorts(at problem.Path, we *networking.WorkloadEntry, rules endpointRules) {
+func (c entryConv) endpointPorts(at problem.Path, we *networking.WorkloadEntry, rules endpointRules) {
 	for _, name := range slices.Sorted(maps.Keys(we.Ports)) {
 		field := at.Field("ports").Key(name)
 		c.CheckPortName(field, name)
@@ -132,7 +132,7 @@ func (c *conv) endpointPorts(at problem.Path, we *networking.WorkloadEntry, rule
 }
 
 // endpointLocality goes by what is said, and then by labels.
-func (c *conv) endpointLocality(at problem.Path, we *networking.WorkloadEntry) model.Locality {
+func (c entryConv) endpointLocality(at problem.Path, we *networking.WorkloadEntry) model.Locality {
 	s := we.Locality
 	if s == "" {
 		return c.LabelLocality(at.Field("labels"), we.Labels)
