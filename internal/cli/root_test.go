@@ -49,7 +49,7 @@ func TestRoot(t *testing.T) {
 		{[]string{"agent", "--ip", "127.0.0.1"}, 2, "", "the workload has no name"},
 		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--type", "waypoint", "--print-bootstrap"}, 2, "", "use sidecar or router: correct --type"},
 		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--proxy-log-level", "loud"}, 2, "", `invalid log level "loud" of Envoy: use one of trace, debug`},
-		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--proxy-config", "concurrency: x"}, 2, "", `is no ProxyConfig: concurrency: must be a whole number, got "x"`},
+		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--proxy-config", "concurrency: x"}, 2, "", `: invalid ProxyConfig: concurrency: must be a whole number, got "x"`},
 		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--proxy-config", "concurency: 1"}, 2, "", `concurency: unknown field; did you mean "concurrency"?`},
 		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--locality", "a/b/c/d", "--print-bootstrap"}, 2, "", `--locality "a/b/c/d" has more than three parts: write region/zone/subzone`},
 		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--locality", "a/b/c", "--print-bootstrap"}, 0, "", ""},

@@ -164,7 +164,7 @@ func TestInputErrors(t *testing.T) {
 		{[]string{"--name", "a"}, "set --ip (or INSTANCE_IP)"},
 		{[]string{"--pod", pod, "--name", "other"}, "no Pod named other: correct --name: the file has reviews-1"},
 		{[]string{"--pod", "absent.yaml"}, "--pod absent.yaml: cannot read it"},
-		{[]string{"--pod", pod, "--proxy-config", "concurrency: x"}, "--proxy-config (PROXY_CONFIG) is no ProxyConfig"},
+		{[]string{"--pod", pod, "--proxy-config", "concurrency: x"}, "--proxy-config (PROXY_CONFIG): invalid ProxyConfig"},
 		{[]string{"--pod", pod, "--log-level", "loud"}, `--log-level "loud": unknown level`},
 		{[]string{"--pod", pod, "--log-format", "xml"}, `--log-format "xml": unknown format`},
 	} {

@@ -66,7 +66,7 @@ spec: {concurrency: `+concurrency+`, environmentVariables: {TEAM: shop}}
 	write("-3")
 	_, errOut, status = runInject(t, injectable, "-f", "-", "--mesh", mesh)
 	require.NotEqual(t, terminal.ExitOK, status)
-	require.Contains(t, errOut, "-3 is no number of threads")
+	require.Contains(t, errOut, "-3 is not a number of threads")
 }
 
 func TestInjectErrors(t *testing.T) {

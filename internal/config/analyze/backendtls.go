@@ -13,7 +13,7 @@ func (c gatewayChecks) backendTLS(p *model.BackendTLSPolicy) {
 		svc := c.kubernetesService(t.Host)
 		switch {
 		case svc == nil:
-			c.warnf(p, field, "there is no Service of host %s", t.Host)
+			c.warnf(p, field, "no Service has the host %s", t.Host)
 		case t.Port != "" && !slices.ContainsFunc(svc.Ports, func(port model.ServicePort) bool { return port.Name == t.Port }):
 			c.warnf(p, field, "the Service %s has no port with the name %s, so there is no effect on it", svc.Name, t.Port)
 		}

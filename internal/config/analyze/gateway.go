@@ -50,7 +50,7 @@ func (c gatewayChecks) boundTo(v *model.VirtualService) {
 func (c gatewayChecks) gateway(g *model.Gateway) {
 	routers := c.routers(g)
 	if len(routers) == 0 && len(g.Selector) > 0 && len(c.workloads) > 0 {
-		c.infof(g, "spec.selector", "no Pod has %s; if nothing else with these labels runs as a router, nobody serves this gateway", labelText(g.Selector))
+		c.infof(g, "spec.selector", "no Pod has %s; unless a gateway outside of the cluster has these labels, no proxy serves this Gateway", labelText(g.Selector))
 	}
 	for i := range g.Servers {
 		c.serverSecrets(g, fmt.Sprintf("spec.servers[%d].tls", i), &g.Servers[i], routers)

@@ -108,7 +108,7 @@ func (c securityChecks) condition(p *model.AuthorizationPolicy, field string, co
 	}
 	for _, ns := range cond.Values {
 		if !strings.Contains(ns, "*") && !c.security.namespaces[ns] {
-			c.warnf(p, field, "there is no namespace %s, so nobody calls from there; correct the name", ns)
+			c.warnf(p, field, "there is no namespace %s, so no call comes from it; correct the name", ns)
 		}
 	}
 }

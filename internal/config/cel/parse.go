@@ -135,7 +135,7 @@ func (p *parser) member() error {
 	case slices.Contains(macros, name.text):
 		return fmt.Errorf("%q goes through lists, which Envoy does not do: use the operator in, or compare each", name.text)
 	case !slices.Contains(methods, name.text):
-		return fmt.Errorf("%q is no method: use one of %s", name.text, strings.Join(methods, ", "))
+		return fmt.Errorf("%q is not a method: use one of %s", name.text, strings.Join(methods, ", "))
 	}
 	arguments := p.at
 	n, err := p.list(")")
@@ -187,7 +187,7 @@ func (p *parser) primary() error {
 func (p *parser) name(name string) error {
 	if p.take("(") {
 		if !slices.Contains(functions, name) {
-			return fmt.Errorf("%q is no function: use one of %s", name, strings.Join(functions, ", "))
+			return fmt.Errorf("%q is not a function: use one of %s", name, strings.Join(functions, ", "))
 		}
 		return p.call(name)
 	}
@@ -197,7 +197,7 @@ func (p *parser) name(name string) error {
 	if slices.Contains(istioAttributes, name) {
 		return fmt.Errorf("%q is an attribute of Istio's own filters, which Envoy does not have: use one of %s", name, strings.Join(attributes, ", "))
 	}
-	return fmt.Errorf("%q is no attribute: use one of %s", name, strings.Join(attributes, ", "))
+	return fmt.Errorf("%q is not an attribute: use one of %s", name, strings.Join(attributes, ", "))
 }
 
 // call reads the argument of a function. That of has is a field of something.
@@ -210,7 +210,7 @@ func (p *parser) call(name string) error {
 	case n != 1:
 		return fmt.Errorf("%s takes one argument, not %d", name, n)
 	case name == "has" && !isField(p.tokens[first:p.at-1]):
-		return errors.New(`has takes a field, as in has(request.referer): whether there is a header is told by "x-a" in request.headers`)
+		return errors.New(`has takes a field, as in has(request.referer); to check for a header, use "x-a" in request.headers`)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func hostAdvice(host, label string) string {
 	case strings.Contains(host, "://"):
 		return fmt.Sprintf("%q is a URL; write the host name only", host)
 	case strings.Contains(host, ":"):
-		return fmt.Sprintf("%q is not a host name; a port goes into a field of its own", host)
+		return fmt.Sprintf("%q is not a host name; write the port in its field", host)
 	case strings.Contains(host, "/"):
 		return fmt.Sprintf("%q is not a host name; leave out what follows the \"/\"", host)
 	case strings.Contains(label, "*"):

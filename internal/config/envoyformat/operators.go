@@ -194,7 +194,7 @@ func checkArgument(name, argument string) error {
 	case argument == "" && substitutions[name].operand == operandMust:
 		return fmt.Errorf("the substitution needs an argument: %%%s(...)%%", name)
 	case argument != "" && form != nil && !form.MatchString(argument):
-		return fmt.Errorf("%q is no argument of the substitution %%%s%% that Envoy takes", argument, name)
+		return fmt.Errorf("%q is not an argument that Envoy takes for the substitution %%%s%%", argument, name)
 	}
 	return nil
 }

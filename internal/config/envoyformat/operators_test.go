@@ -26,13 +26,13 @@ func TestCheck(t *testing.T) {
 		"%PROTOCOL(x)%":                         "takes no argument: %PROTOCOL%",
 		"%PROTOCOL:5%":                          "takes no length",
 		"%START_TIME:5%":                        "takes no length",
-		"%REQ(a?b?c)%":                          `"a?b?c" is no argument`,
-		"%RESP(a b)%":                           `"a b" is no argument`,
+		"%REQ(a?b?c)%":                          `"a?b?c" is not an argument`,
+		"%RESP(a b)%":                           `"a b" is not an argument`,
 		"%REQ()%":                               "needs an argument",
 		"%ENVIRONMENT()%":                       "needs an argument",
-		"%PATH(X)%":                             `"X" is no argument`,
+		"%PATH(X)%":                             `"X" is not an argument`,
 		"%PATH(NQ:ORIG)%%GRPC_STATUS(NUMBER)%":  "",
-		"%GRPC_STATUS(name)%":                   `"name" is no argument`,
+		"%GRPC_STATUS(name)%":                   `"name" is not an argument`,
 		"ok %PROTOCOL% then %UPSTREAM_NOTHING%": "is unknown to Envoy",
 	} {
 		err := Check(value)

@@ -48,7 +48,7 @@ func (c *conv) mirrorShare(at problem.Path, f *gatewayv1.HTTPRequestMirrorFilter
 			of = *f.Fraction.Denominator
 		}
 		if of < 1 || f.Fraction.Numerator < 0 || f.Fraction.Numerator > of {
-			c.Errorf(at.Field("fraction"), "%d of %d is no share; use 0 of 100 to 100 of 100, or numbers alike", f.Fraction.Numerator, of)
+			c.Errorf(at.Field("fraction"), "%d of %d is not a fraction; use 0 of 100 to 100 of 100", f.Fraction.Numerator, of)
 			return 0
 		}
 		return 100 * float64(f.Fraction.Numerator) / float64(of)

@@ -87,7 +87,7 @@ func (c *conv) listener(at problem.Path, l *gatewayv1.Listener) (model.GatewaySe
 func (c *conv) checkKinds(l *ListenerRef) {
 	_, wrong := l.Routes()
 	for i := range wrong {
-		c.Warnf(problem.Path(wrong[i].Field), "%s is no kind of routes that a listener of protocol %s takes", wrong[i].KindText(), l.Protocol)
+		c.Warnf(problem.Path(wrong[i].Field), "%s: not a kind of route for listeners of protocol %s", wrong[i].KindText(), l.Protocol)
 	}
 }
 

@@ -262,7 +262,7 @@ func tlsVersion(v fmt.Stringer) string {
 func (c gatewayConv) fingerprints(at problem.Path, t *networking.ServerTLSSettings) {
 	for i, s := range t.VerifyCertificateSpki {
 		if sum, err := base64.StdEncoding.DecodeString(s); err != nil || len(sum) != sha256.Size {
-			c.Errorf(at.Field("verifyCertificateSpki").Index(i), "%q is no SHA-256 in base64, which has 44 characters", s)
+			c.Errorf(at.Field("verifyCertificateSpki").Index(i), "%q is not a SHA-256 in base64, which has 44 characters", s)
 		}
 	}
 	for i, s := range t.VerifyCertificateHash {
@@ -271,7 +271,7 @@ func (c gatewayConv) fingerprints(at problem.Path, t *networking.ServerTLSSettin
 			plain = strings.ReplaceAll(s, ":", "")
 		}
 		if sum, err := hex.DecodeString(plain); err != nil || len(sum) != sha256.Size {
-			c.Errorf(at.Field("verifyCertificateHash").Index(i), "%q is no SHA-256 in hex, which has 64 digits, with or without a \":\" after each two", s)
+			c.Errorf(at.Field("verifyCertificateHash").Index(i), "%q is not a SHA-256 in hex, which has 64 digits, with or without a \":\" after each two", s)
 		}
 	}
 }

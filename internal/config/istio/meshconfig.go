@@ -272,7 +272,7 @@ var asItIs = map[string]func(said *meshconfig.MeshConfig, namespace string) bool
 
 // insteadOf says what to do about fields that are not read.
 var insteadOf = map[string]string{
-	"rootNamespace":               "the root namespace is told by --root-namespace",
+	"rootNamespace":               "set the root namespace with --root-namespace",
 	"ingressClass":                noIngress,
 	"ingressControllerMode":       noIngress,
 	"ingressSelector":             noIngress,

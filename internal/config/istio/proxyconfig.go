@@ -37,7 +37,7 @@ func ProxyConfig(in convert.Cluster, o *networkingv1beta1.ProxyConfig) (*model.P
 	}
 	if n := spec.Concurrency; n != nil {
 		if n.Value < 0 || n.Value > maxThreads {
-			c.Errorf(at.Field("concurrency"), "%d is no number of threads; use 0 (one a core) to %d", n.Value, maxThreads)
+			c.Errorf(at.Field("concurrency"), "%d is not a number of threads; use 0 (one for each core) to %d", n.Value, maxThreads)
 		}
 		p.Concurrency = &n.Value
 	}

@@ -24,14 +24,14 @@ func ParseAny(text, where string) (*meshconfig.ProxyConfig, error) {
 func parse(text, where string, how protojson.UnmarshalOptions) (*meshconfig.ProxyConfig, error) {
 	document, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
-		return nil, fmt.Errorf("%s is no YAML: %w", where, err)
+		return nil, fmt.Errorf("%s: invalid YAML: %w", where, err)
 	}
 	pc := &meshconfig.ProxyConfig{}
 	if string(document) == "null" {
 		return pc, nil
 	}
 	if err := how.Unmarshal(document, pc); err != nil {
-		return nil, fmt.Errorf("%s is no ProxyConfig: %s", where, explain(document, err))
+		return nil, fmt.Errorf("%s: invalid ProxyConfig: %s", where, explain(document, err))
 	}
 	return pc, nil
 }

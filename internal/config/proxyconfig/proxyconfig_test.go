@@ -40,12 +40,12 @@ func TestMistakesAreToldByField(t *testing.T) {
 		"a: 1\nb: 1\nc: 1\nd: 1\ne: 1\nf: 1\nimages: 1": "; and 2 more",
 	} {
 		_, err := Parse(text, "annotation x")
-		require.ErrorContains(t, err, "annotation x is no ProxyConfig: ", text)
+		require.ErrorContains(t, err, "annotation x: invalid ProxyConfig: ", text)
 		require.ErrorContains(t, err, want, text)
 		require.NotContains(t, err.Error(), "proto", text)
 	}
 	_, err := Parse("a: [", "annotation x")
-	require.ErrorContains(t, err, "annotation x is no YAML: ")
+	require.ErrorContains(t, err, "annotation x: invalid YAML: ")
 	_, err = Parse("concurrency: 1\nconcurrency: 2", "annotation x")
 	require.ErrorContains(t, err, "already")
 }

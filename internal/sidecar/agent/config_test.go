@@ -135,7 +135,7 @@ func TestConfigErrors(t *testing.T) {
 		{"huge concurrency", annotated("concurrency: 100000"), []string{"100000", "--concurrency", ProxyConfigAnnotation}},
 		{"annotation with a typo", annotated("concurency: 2"), []string{"annotation " + ProxyConfigAnnotation + " of pod a", `concurency: unknown field; did you mean "concurrency"?`}},
 		{"annotation of a wrong type", annotated("concurrency: many"), []string{"annotation", `"many"`}},
-		{"annotation that is not YAML", annotated("{"), []string{"annotation", "is no YAML"}},
+		{"annotation that is not YAML", annotated("{"), []string{"annotation", "invalid YAML"}},
 		{"negative drain", func(c *Config) { c.DrainTime = ptr(-time.Second) }, []string{"invalid drain time", "--drain-time (-1s)"}},
 		{"bind", func(c *Config) { c.BindAddress = "lo" }, []string{`"lo"`, "--bind-address"}},
 		{"admin", func(c *Config) { c.AdminAddress = "lo" }, []string{`"lo"`, "--admin-address"}},
