@@ -1,5 +1,4 @@
-# Each target does its own set-up and says what it does. A fresh machine needs Go,
-# Python 3 with pip (for Envoy), and make.
+# Each target prepares what it needs and prints its steps. A fresh machine needs Go, Python 3 with pip (for Envoy), and make.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -15,7 +14,7 @@ KUBE := .tools/kube/kube
 CRDS := .tools/kube/crds/istio.yaml
 ISTIOD := .tools/istiod/istiod
 
-# Settings, as in `make test TESTFLAGS=-v PKGS=./internal/pipeline/store/...`.
+# Settings, for example `make test TESTFLAGS=-v PKGS=./internal/pipeline/store/...`.
 PKGS      ?= ./...
 TESTFLAGS ?=
 GOTEST    ?= go test
@@ -29,13 +28,12 @@ FUZZPKGS  ?=
 JAVATRANSPORTS ?= http2,grpc
 CONFORMANCEFLAGS ?=
 
-# Version stamps need a repository that git is willing to read.
+# Version stamps need a repository that git can read.
 BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
-# The race detector needs a C compiler; tests are worth running without one, too.
+# The race detector needs a C compiler. Without one, tests run without it.
 RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_ENABLED)" = 1 ] && echo -race)
 
-# A process with the race detector sleeps for a second before it ends, to see races with its end; the
-# lab's tests start hundreds.
+# By default a process with the race detector sleeps for a second before it ends. The lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
 .PHONY: help build fetcher envoy demo kube kube-build test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance fuzz bench bench-istiod image pictures dashboard dashboard-test lint clean
@@ -49,14 +47,14 @@ build: ## build bin/moonsail
 	@echo "==> building $(BIN)"
 	@go build -buildvcs=$(BUILDVCS) -o $(BIN) ./cmd/moonsail
 
-lab-build: build ## build bin/moonsail-lab too: the lab, with a load generator, which bin/moonsail does not contain
+lab-build: build ## build bin/moonsail and bin/moonsail-lab, the experiments with their load generator
 	@echo "==> building $(LAB)"
 	@go build -buildvcs=$(BUILDVCS) -o $(LAB) ./cmd/moonsail-lab
 
 fetcher: # the part of moonsail that fetches Envoy: it compiles in seconds
 	@go build -buildvcs=$(BUILDVCS) -o $(FETCH) ./cmd/envoy-install
 
-envoy: fetcher ## fetch the pinned Envoy into .tools, unless it is there
+envoy: fetcher ## fetch the pinned Envoy into .tools if it is missing
 	@echo "==> Envoy: $$($(FETCH))"
 
 # Envoy arrives while moonsail compiles. The fetcher compiles before both: they share its packages.
@@ -64,10 +62,10 @@ demo: fetcher ## run a whole mesh on this machine, in about a minute
 	@$(MAKE) --no-print-directory -j2 envoy build
 	@$(BIN) demo $(DEMOFLAGS)
 
-kube: kube-build build ## run a Kubernetes API server here; access to it is in bin/kubeconfig (KUBEFLAGS=--help)
+kube: kube-build build ## run a Kubernetes API server; bin/kubeconfig gives access to it (KUBEFLAGS=--help)
 	@$(KUBE) --kubeconfig bin/kubeconfig $(KUBEFLAGS)
 
-kube-build: $(KUBE) $(CRDS) ## build that API server into .tools, unless it is there
+kube-build: $(KUBE) $(CRDS) ## build that API server into .tools if it is missing
 
 $(KUBE): test/kube/build test/kube/go.mod test/kube/go.sum $(wildcard test/kube/*.go)
 	@echo "==> building the Kubernetes API server (about 4 minutes the first time)"
@@ -77,67 +75,67 @@ $(CRDS): test/kube/crds go.mod
 	@echo "==> copying Istio's and the Gateway API's custom resource definitions"
 	@test/kube/crds $(dir $@)
 
-test: unit properties h2spec fuzz ## all tests, with the race detector, and each fuzz target for a moment
+test: unit properties h2spec fuzz ## all tests with the race detector, and each fuzz target for a few seconds
 
-unit: envoy kube-build ## all tests, with the race detector where there is a C compiler
+unit: envoy kube-build ## all tests, with the race detector if there is a C compiler
 	@[ -n "$(RACE)" ] || echo "==> no C compiler ($$(go env CC)): testing without the race detector"
 	@echo "==> testing $(PKGS) $(RACE)"
 	@$(GOTEST) $(RACE) $(RACE:-race=-short) -timeout 40m $(TESTFLAGS) $(PKGS)
 
-properties: ## property tests in full, without the race detector, with which they are short
+properties: ## property tests in full; with the race detector they are short
 	@echo "==> testing properties"
 	@go test -vet=off -timeout 30m ./internal/pipeline/derive ./internal/xds/ledger ./internal/xds/table
 
-e2e: envoy kube-build ## the tests with real Envoys and a real API server alone, in full; as root (ALLOW_SKIP=1: without what takes it)
+e2e: envoy kube-build ## only the tests with real Envoys and a real API server, in full; needs root (ALLOW_SKIP=1 skips what needs it)
 	@echo "==> testing with Envoy"
 	@RACE="$(RACE)" TESTFLAGS="$(TESTFLAGS)" tools/e2e
 
-e2e-full: envoy kube-build lab-build ## the same with 200 restarts of sidecars under traffic, and each experiment of the lab in its quick form: about 45 minutes
+e2e-full: envoy kube-build lab-build ## e2e, 200 restarts of sidecars under traffic, and each experiment of the lab in quick form: about 45 minutes
 	@RACE="$(RACE)" TESTFLAGS="$(TESTFLAGS)" tools/e2e-full
 
-lab: kube-build lab-build envoy ## all experiments of the lab in full, some two hours and a half; reports in dist/lab (LABFLAGS=--quick)
+lab: kube-build lab-build envoy ## all experiments of the lab in full, about 2.5 hours; reports in dist/lab (LABFLAGS=--quick)
 	@tools/lab --out dist/lab $(LABFLAGS)
 
-h2spec: ## h2spec's cases against the HTTP/2 server of xDS streams, in a second
+h2spec: ## h2spec's cases against the HTTP/2 server of xDS streams
 	@echo "==> testing with h2spec"
 	@cd test/h2spec && go test -count 1 $(TESTFLAGS) ./...
 
-javaclient: build ## grpc-java against moonsail serve, on both transports: needs Java 17 and Maven, some minutes
+javaclient: build ## a grpc-java client against moonsail serve on both transports; needs Java 17 and Maven, takes minutes
 	@echo "==> grpc-java's client against $(BIN)"
 	@test/javaclient/run "$(CURDIR)/$(BIN)" $(JAVATRANSPORTS)
 
-conformance: build envoy kube-build ## the Gateway API's conformance tests, as root, some 5 minutes; report in dist/conformance (CONFORMANCEFLAGS=-run-test=HTTPRouteWeight)
+conformance: build envoy kube-build ## the Gateway API's conformance tests; needs root, takes 5 minutes; report in dist/conformance (CONFORMANCEFLAGS=-run-test=HTTPRouteWeight)
 	@test/gatewayapi/run $(CONFORMANCEFLAGS)
 
 fuzz: ## each fuzz target, or those of FUZZPKGS, for FUZZTIME (3s)
 	@tools/fuzz $(FUZZTIME) $(FUZZPKGS)
 
-bench: lab-build ## benchmarks (BENCH=regexp PKGS=packages), then changes measured end to end (LABFLAGS=--quick)
+bench: lab-build ## benchmarks (BENCH=regexp PKGS=packages), then moonsail-lab propagation (LABFLAGS=--quick)
 	@echo "==> benchmarks"
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(PKGS)
-	@echo "==> what a change takes and costs; some minutes, report in dist/propagation"
+	@echo "==> time and cost of changes; takes minutes, report in dist/propagation"
 	@$(LAB) propagation --out dist/propagation $(LABFLAGS)
 
-bench-istiod: kube-build lab-build $(ISTIOD) ## the same beside istiod, on a real API server (LABFLAGS=--quick)
+bench-istiod: kube-build lab-build $(ISTIOD) ## moonsail-lab propagation compared with istiod, on a real API server (LABFLAGS=--quick)
 	@bench/istiod/run --out dist/istiod $(LABFLAGS)
 
 $(ISTIOD): bench/istiod/go.mod bench/istiod/go.sum bench/istiod/main.go
-	@echo "==> building istiod, pinned in bench/istiod/go.mod (some minutes the first time)"
+	@echo "==> building istiod, pinned in bench/istiod/go.mod (minutes the first time)"
 	@mkdir -p $(dir $@) && cd bench/istiod && go build -ldflags "-s -w" -o "$(CURDIR)/$@" .
 
 image: ## build the image of control planes and sidecars (IMAGE=moonsail), with docker, podman or buildah
-	@builder=$$(command -v docker || command -v podman || command -v buildah) || { echo "error: there is no docker, podman or buildah: install one" >&2; exit 1; }; \
-	  echo "==> building the image $(IMAGE) with $$builder (some minutes the first time)"; \
+	@builder=$$(command -v docker || command -v podman || command -v buildah) || { echo "error: no docker, podman or buildah: install one" >&2; exit 1; }; \
+	  echo "==> building the image $(IMAGE) with $$builder (minutes the first time)"; \
 	  $$builder build -f deploy/Dockerfile -t $(IMAGE) .
 
 pictures: envoy lab-build ## draw docs/images from real runs: needs chromium, some 4 minutes on an idle machine
 	@go run -C tools ./pictures -root "$(CURDIR)"
 
-dashboard: $(ESBUILD) ## make the dashboard's program of its TypeScript (internal/controlplane/dashboard), after a change of that
+dashboard: $(ESBUILD) ## bundle the dashboard's TypeScript (internal/controlplane/dashboard) after a change
 	@echo "==> bundling the dashboard"
 	@$(ESBUILD) --bundle --format=esm --target=es2022 --charset=utf8 --log-level=warning --banner:js="// Code generated from internal/controlplane/dashboard/src by make dashboard; DO NOT EDIT." --outfile=internal/controlplane/dashboard/page/dashboard.js internal/controlplane/dashboard/src/main.ts
 
-dashboard-test: $(ESBUILD) ## the dashboard's tests that need no browser, and its types: needs Node and npm
+dashboard-test: $(ESBUILD) ## type-check the dashboard and run its tests without a browser; needs Node and npm
 	@echo "==> testing the dashboard"
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	  $(ESBUILD) --bundle --platform=node --format=cjs --log-level=warning --outfile="$$dir/test.cjs" internal/controlplane/dashboard/src/dashboard.test.ts; \
@@ -149,12 +147,12 @@ $(ESBUILD): tools/go.mod tools/go.sum
 	@GOBIN="$(CURDIR)/.tools/bin" go install -C tools github.com/evanw/esbuild/cmd/esbuild
 	@touch $@
 
-lint: $(LINT) ## gofmt, vet, import rules, size limits and the rest of .golangci.yml
+lint: $(LINT) ## gofmt, vet, import rules, and the rest of .golangci.yml
 	@echo "==> linting"
 	@$(LINT) run $(PKGS)
 
 $(LINT): tools/go.mod tools/go.sum
-	@echo "==> building golangci-lint, pinned in tools/go.mod (once, some minutes)"
+	@echo "==> building golangci-lint, pinned in tools/go.mod (once, takes minutes)"
 	@GOBIN="$(CURDIR)/.tools/bin" go install -C tools github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
@@ -163,5 +161,5 @@ $(GOTESTSUM): tools/go.mod tools/go.sum
 	@GOBIN="$(CURDIR)/.tools/bin" go install -C tools gotest.tools/gotestsum
 	@touch $@
 
-clean: ## remove what was built and fetched
+clean: ## remove everything that was built and fetched
 	rm -rf bin dist .tools

@@ -1,5 +1,5 @@
-// Package await bounds what tests wait for: what does not come fails its test, and tells where all goroutines stand,
-// rather than that it hangs and takes all other tests along.
+// Package await limits how long tests wait. A test that waits in vain fails with the stacks of all goroutines, instead of
+// blocking all other tests.
 package await
 
 import (
@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// patience is for what comes soon, on a busy machine later. Nothing waits for it where all is well.
+// patience is the time limit: long enough for a busy machine. A test that passes never waits that long.
 const patience = 2 * time.Minute
 
-// From receives from a channel; the zero value is also what comes of one that is closed.
+// From receives from a channel. A closed channel gives the zero value.
 func From[T any](t testing.TB, c <-chan T) (v T) {
 	t.Helper()
 	timer := time.NewTimer(patience)
@@ -20,7 +20,7 @@ func From[T any](t testing.TB, c <-chan T) (v T) {
 	select {
 	case v = <-c:
 	case <-timer.C:
-		t.Fatalf("nothing has come within %s\n%s", patience, stacks())
+		t.Fatalf("nothing was received within %s\n%s", patience, stacks())
 	}
 	return v
 }
@@ -37,8 +37,8 @@ func To[T any](t testing.TB, c chan<- T, v T) {
 	}
 }
 
-// End has a function return, which may wait for others: for what a server calls, as a test's body that has failed
-// will not let go of it any more.
+// End calls a function and waits for its return. It is for functions that a server calls: the body of a failed test no
+// longer releases them.
 func End(t testing.TB, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -46,7 +46,7 @@ func End(t testing.TB, f func()) {
 	From(t, done)
 }
 
-// Context is for streams of a test: it ends with the test, or when no stream of a test takes that long.
+// Context is for streams of a test. It ends with the test, or after twice the time limit.
 func Context(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
@@ -54,7 +54,7 @@ func Context(t testing.TB) context.Context {
 	return ctx
 }
 
-// stacks are those of all goroutines.
+// stacks returns the stacks of all goroutines.
 func stacks() string {
 	b := make([]byte, 1<<20)
 	return string(b[:runtime.Stack(b, true)])
