@@ -15,34 +15,33 @@ import (
 type RetiredName struct {
 	Old, New string
 	In       string // the folder where Old is retired; "": everywhere
-	Left     int    // identifiers that still have it: may only go down
 }
 
 // RetiredNames lists them. Case counts, except that of the first letter.
 var RetiredNames = []RetiredName{
-	{"ScopeKey", "derive.GroupKey", "internal/pipeline", 0},
-	{"scopeOf", "groupOf", "internal/pipeline/derive", 0},
-	{"RouteConfigShell", "VHDSRouteConfig", "", 0},
-	{"Whereabouts", "distribution.ProxySyncStatus", "", 0},
-	{"survey", "distributionQuery", "", 0},
-	{"owed", "pendingRevisions", "internal/xds/server", 0},
-	{"splitter", "sharder", "", 0},
-	{"KindDeparture", "model.KindDrainNotice", "", 0},
-	{"departed", "disconnected, draining", "", 0},
-	{"Standing", "ResourceStatus", "internal/xds/ledger", 0},
-	{"nearness", "localityUsage", "", 0},
-	{"TakesAway", "RemovesEndpoints", "", 0},
-	{"mend", "salvage", "", 0},
-	{"shape", "schema", "internal/config", 8},
-	{"stranger", "unauthenticated", "internal/xds/http2", 0},
-	{"nudge", "wake", "internal/xds/http2", 0},
-	{"attend", "handleWake", "internal/xds", 0},
-	{"eaten", "unacknowledgedBytes", "internal/xds", 0},
-	{"Heard", "RemoteClosed", "internal/xds/http2", 0},
-	{"yardstick", "baseline", "", 0},
-	{"causeWorld", "what it sets up", "", 0},
-	{"requireRight", "what it checks", "", 2},
-	{"ChangeLog", "changelog.Log", "internal/pipeline", 0},
+	{"ScopeKey", "derive.GroupKey", "internal/pipeline"},
+	{"scopeOf", "groupOf", "internal/pipeline/derive"},
+	{"RouteConfigShell", "VHDSRouteConfig", ""},
+	{"Whereabouts", "distribution.ProxySyncStatus", ""},
+	{"survey", "distributionQuery", ""},
+	{"owed", "pendingRevisions", "internal/xds/server"},
+	{"splitter", "sharder", ""},
+	{"KindDeparture", "model.KindDrainNotice", ""},
+	{"departed", "disconnected, draining", ""},
+	{"Standing", "ResourceStatus", "internal/xds/ledger"},
+	{"nearness", "localityUsage", ""},
+	{"TakesAway", "RemovesEndpoints", ""},
+	{"mend", "salvage", ""},
+	{"shape", "schema", "internal/config"},
+	{"stranger", "unauthenticated", "internal/xds/http2"},
+	{"nudge", "wake", "internal/xds/http2"},
+	{"attend", "handleWake", "internal/xds"},
+	{"eaten", "unacknowledgedBytes", "internal/xds"},
+	{"Heard", "RemoteClosed", "internal/xds/http2"},
+	{"yardstick", "baseline", ""},
+	{"causeWorld", "what it sets up", ""},
+	{"requireRight", "what it checks", ""},
+	{"ChangeLog", "changelog.Log", "internal/pipeline"},
 }
 
 // RetiredPackages are folders that must not come back, with their successors.
