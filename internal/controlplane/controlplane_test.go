@@ -126,7 +126,7 @@ func servesAndStops(t *testing.T, transport server.Transport) {
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	require.NotEmpty(t, body)
 
-	require.NoError(t, p.end(t), "to be told to end is no error")
+	require.NoError(t, p.end(t), "the end of the context is not an error")
 	_, err = stream.Recv()
 	require.Equal(t, codes.Unavailable, status.Code(err), "the stream was cut")
 	http.DefaultClient.CloseIdleConnections()

@@ -110,7 +110,7 @@ func leave(t *testing.T, transport server.Transport) {
 	require.Equal(t, "web-1.shop", a.Lacking[0].Proxy)
 	require.Equal(t, string(distribution.StateBehind), a.Lacking[0].Position)
 
-	_, err = call(agentapi.DeregisterRequest{Node: "nobody"})
+	_, err = call(agentapi.DeregisterRequest{Node: "invalid"})
 	require.Equal(t, codes.InvalidArgument, status.Code(err))
 	require.NoError(t, p.end(t))
 	_, err = call(cart)

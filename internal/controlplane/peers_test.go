@@ -180,7 +180,7 @@ func TestDeregisterNamesUnreachablePeers(t *testing.T) {
 	p := m.add(silent, gone)
 	a := <-p.askToLeave(time.Minute)
 	require.Equal(t, 1, a.Peers)
-	require.Equal(t, 1, a.LackCount, "who refuses connections is no control plane")
+	require.Equal(t, 1, a.LackCount, "an address that refuses connections does not count as a control plane")
 	require.Equal(t, "all proxies of the control plane "+silent, a.Lacking[0].Proxy)
 	require.Equal(t, "unknown", a.Lacking[0].Position)
 	require.Contains(t, a.Lacking[0].Reason, "no answer for ")

@@ -128,7 +128,7 @@ func TestNamesSilentPeers(t *testing.T) {
 	p.page("/debug/stale", &stale)
 	require.Len(t, stale.Others, 2)
 	var failure debug.Failure
-	p.page("/debug/proxies/nobody", &failure)
+	p.page("/debug/proxies/unknown", &failure)
 	require.Contains(t, failure.Next, silent)
 	require.Eventually(t, func() bool {
 		var text string
@@ -169,7 +169,7 @@ func TestListsAllProxies(t *testing.T) {
 	status, others := second.page("/debug/proxies/web-1.shop?local", nil)
 	require.Equal(t, http.StatusNotFound, status)
 	require.Equal(t, "1", others, "it may be with another one")
-	status, _ = second.page("/debug/proxies/nobody", nil)
+	status, _ = second.page("/debug/proxies/unknown", nil)
 	require.Equal(t, http.StatusNotFound, status)
 }
 

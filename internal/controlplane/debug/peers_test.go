@@ -38,7 +38,7 @@ func TestTellsPeers(t *testing.T) {
 
 	require.Len(t, ask[ProxyList](t, &s, MethodProxies, nil).Proxies, 1)
 	require.Equal(t, reviewsID, ask[proxyAnswer](t, &s, MethodProxy, proxyQuestion{"reviews-1.shop"}).Detail.Proxy.ID)
-	require.Nil(t, ask[proxyAnswer](t, &s, MethodProxy, proxyQuestion{"nobody"}).Detail)
+	require.Nil(t, ask[proxyAnswer](t, &s, MethodProxy, proxyQuestion{"unknown"}).Detail)
 	require.Empty(t, ask[explain.Stale](t, &s, MethodStale, nil).Holders)
 	require.Equal(t, []string{"a"}, ask[nodeIDs](t, &s, MethodConnected, nodeIDs{[]string{"a", "b"}}).IDs)
 

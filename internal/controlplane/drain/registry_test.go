@@ -112,7 +112,7 @@ func TestWaitsForRemovalsOfTheSource(t *testing.T) {
 	replies := f.ask(agentapi.DeregisterRequest{})
 	await.From(t, f.notices.intake.Ready())
 	second := f.batch()
-	require.NoError(t, f.Changes.Await(t.Context(), second), "that concerns nobody")
+	require.NoError(t, f.Changes.Await(t.Context(), second), "no proxy is concerned")
 	require.Never(t, func() bool { return len(replies) > 0 }, 50*time.Millisecond, 5*time.Millisecond)
 	f.Changes.Settled(first-1, first, distribution.ACKed, time.Now())
 	require.NoError(t, await.From(t, replies).err)

@@ -203,7 +203,7 @@ func TestNamesHaveAddresses(t *testing.T) {
 	s := New(Options{})
 	require.Contains(t, s.resolve(t.Context(), "localhost"), "127.0.0.1")
 	require.Equal(t, []string{"::1"}, s.resolve(t.Context(), "::1"))
-	require.Equal(t, []string{"nowhere.invalid"}, s.resolve(t.Context(), "nowhere.invalid"), "it is told that it does not answer")
+	require.Equal(t, []string{"nowhere.invalid"}, s.resolve(t.Context(), "nowhere.invalid"), "it counts as a peer without an answer")
 }
 
 func TestHello(t *testing.T) {

@@ -31,7 +31,7 @@ func TestAddressesOfServiceEntries(t *testing.T) {
 		problem      string
 		want         string // in the patch's status; empty: nothing is written
 	}{
-		{name: "of nobody's concern", status: `{"addresses":[` + whole + `]}`},
+		{name: "complete", status: `{"addresses":[` + whole + `]}`},
 		{name: "new", given: map[model.Key]map[model.Host][]netip.Addr{k: given},
 			want: `{"addresses":[` + whole + `]}`},
 		{name: "beside others' conditions", status: `{"conditions":[` + theirs + `],"addresses":[{"value":"240.240.0.1","host":"b.example.com"}]}`,
@@ -73,7 +73,7 @@ func TestAddressesOfServiceEntries(t *testing.T) {
 			require.True(t, b.found(k, &live{"8", 1, json.RawMessage(c.want)}))
 			u, err = b.update(k, time.Unix(0, 0))
 			require.NoError(t, err)
-			require.Nil(t, u, "it says so now")
+			require.Nil(t, u, "the status has it now")
 			u, err = b.update(other, time.Unix(0, 0))
 			require.NoError(t, err)
 			require.Nil(t, u)

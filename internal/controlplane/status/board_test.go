@@ -52,7 +52,7 @@ func TestWhatAStatusShouldSay(t *testing.T) {
 		do   func(*Board)
 		want string
 	}{
-		{"fine, and nobody has said anything", func(b *Board) { see(b, 1, "") }, ""},
+		{"correct, without a status", func(b *Board) { see(b, 1, "") }, ""},
 		{"fine, and only others have said something", func(b *Board) { see(b, 1, `{"conditions":[{"type":"Other"}]}`) }, ""},
 		{"an info", func(b *Board) { see(b, 1, "", info) }, ""},
 		{"an error", func(b *Board) { see(b, 1, "", warning, bad) }, ReasonInvalid},
@@ -76,7 +76,7 @@ func TestWhatAStatusShouldSay(t *testing.T) {
 			see(b, 1, "", bad)
 			b.setRefused(map[model.Key]refusal{key("web"): {what: "CDS x", message: "no", proxies: 2}})
 		}, ReasonInvalid},
-		{"was refused, and nobody knows whether it is accepted", func(b *Board) { see(b, 2, refused) }, ""},
+		{"was refused, and it is unknown whether it is accepted", func(b *Board) { see(b, 2, refused) }, ""},
 		{"was refused, and is accepted", func(b *Board) {
 			see(b, 2, refused)
 			b.accept(key("web"))

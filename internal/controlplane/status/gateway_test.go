@@ -181,7 +181,7 @@ func TestRefusedGateway(t *testing.T) {
 	require.Equal(t, []doubtful{{gatewayKey, false}}, b.doubtful())
 	u, err := b.update(gatewayKey, time.Unix(30, 0))
 	require.NoError(t, err)
-	require.Nil(t, u, "nobody knows whether it is accepted")
+	require.Nil(t, u, "it is unknown whether it is accepted")
 	b.accept(gatewayKey)
 	require.Equal(t, "Programmed", reasonOf(items(settle(t, b, gatewayKey, 40), "conditions"), typeProgrammed))
 }

@@ -130,7 +130,7 @@ func TestCertificateOfFilesIsReadAgain(t *testing.T) {
 	o := Options{CertFile: cert, KeyFile: key}
 	h, _ := handlerOf(t)
 	_, err := NewServer(o, h, nil)
-	require.ErrorContains(t, err, "tls.crt", "a file that is not there is told at once")
+	require.ErrorContains(t, err, "tls.crt", "a missing file is an error at once")
 
 	first, second := newTestAuthority(t, time.Now()), newTestAuthority(t, time.Now())
 	for _, a := range []*authority{first, second} {

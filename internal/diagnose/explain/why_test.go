@@ -143,7 +143,7 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 	proxies.proxies["db-1"].Interception = model.InterceptNone
 	w, err = x.Why(Call{From: "web", To: "tcp://db:3306"})
 	require.NoError(t, err)
-	require.Empty(t, w.Inbound, "nobody closes it")
+	require.Empty(t, w.Inbound, "no sidecar takes the call")
 	require.Equal(t, []string{"the sidecar of 10.1.0.9:3306: " + errNotBetween.Error()}, w.Notes)
 
 	entry := decode(t, "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: far, namespace: shop}\n"+
@@ -165,6 +165,6 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 		_, err = x.Why(Call{From: "web", To: to})
 		require.ErrorContains(t, err, says)
 	}
-	_, err = x.Why(Call{From: "nobody", To: "http://x"})
+	_, err = x.Why(Call{From: "unknown", To: "http://x"})
 	require.ErrorAs(t, err, &NotConnected{})
 }

@@ -12,7 +12,7 @@ async function get(path) {
   const token = sessionStorage.getItem(tokenKey);
   if (token) headers["Authorization"] = `Bearer ${token}`;
   const answer = await fetch(path, { headers, signal: AbortSignal.timeout(1e4) });
-  if (answer.status === 401) throw new Unauthorized("the control plane asks for a token");
+  if (answer.status === 401) throw new Unauthorized("the control plane requires a token");
   if (!answer.ok) throw new Error(`${path}: ${answer.status} ${answer.statusText}`);
   return await answer.json();
 }
@@ -60,10 +60,10 @@ function objectName(k) {
 // internal/controlplane/dashboard/src/changes.ts
 var stages = [
   { key: "storeMs", name: "store", what: "from the event until it is in a snapshot" },
-  { key: "deriveMs", name: "derive", what: "what each scope of proxies sees" },
-  { key: "translateMs", name: "translate", what: "into Envoy's resources" },
-  { key: "sendMs", name: "send", what: "until the first proxy was sent it" },
-  { key: "ackMs", name: "ack", what: "until the last proxy answered" }
+  { key: "deriveMs", name: "derive", what: "configuration of each proxy group" },
+  { key: "translateMs", name: "translate", what: "translation into Envoy's resources" },
+  { key: "sendMs", name: "send", what: "until the first response is sent" },
+  { key: "ackMs", name: "ack", what: "until the last proxy's answer" }
 ];
 var shown = 40;
 function quantile(sorted, q) {
@@ -91,7 +91,7 @@ function bar(c, widest) {
 }
 function reached(c) {
   const p = c.proxies;
-  const text = p.concerned === 0 ? "nobody concerned" : `${p.acked}/${p.concerned}`;
+  const text = p.concerned === 0 ? "no proxy concerned" : `${p.acked}/${p.concerned}`;
   if (p.nacked > 0) return el("span", "bad", `${text}, ${p.nacked} refused it`);
   if (c.state !== "distributed") return el("span", "warn", `${text} …`);
   return el("span", p.concerned === 0 ? "dim" : "", text);
@@ -142,7 +142,7 @@ function showChanges(all) {
     });
     return d;
   });
-  byId("changes").replaceChildren(...rows.length ? rows : [el("p", "dim", "nothing has changed since the control plane started")]);
+  byId("changes").replaceChildren(...rows.length ? rows : [el("p", "dim", "no changes since the start of the control plane")]);
 }
 function showKey() {
   const key = byId("key");
@@ -179,7 +179,7 @@ function refused(p) {
 }
 function state(p, now) {
   const held = refused(p);
-  if (p.unread) return el("span", "bad", "does not read");
+  if (p.unread) return el("span", "bad", "does not read its stream");
   if (held.length) {
     const e = el("span", "bad", `refused ${held.length}`);
     e.title = held.map((h) => `${h.type} ${h.name}: ${h.message}`).join("\n");
@@ -203,7 +203,7 @@ function showProxies(all = last) {
     (p) => row(`${p.name}.${p.namespace}`, state(p, all.now), String(p.settled), `${p.protocol}, ${p.strategy}`, p.version ?? "–", age(all.now, p.connected))
   );
   const parts = [table(["proxy", "state", "settled", "protocol, routes", "Envoy", "connected for"], rows)];
-  if (list.length === 0) parts.push(el("p", "dim", filter ? "no proxy is called so" : "no proxy is connected"));
+  if (list.length === 0) parts.push(el("p", "dim", filter ? "no proxy has this name" : "no proxy is connected"));
   if (list.length > most) parts.push(el("p", "dim", `and ${list.length - most} more: filter by name`));
   byId("proxies").replaceChildren(...parts);
 }
@@ -211,7 +211,7 @@ function showStale(s) {
   const away = s.disconnected ?? [];
   const rows = [
     ...s.holders.map((h) => row(`${h.name}.${h.namespace}`, h.address, el("span", "bad", age(s.now, h.since)), h.cluster)),
-    ...away.map((a) => row(`${a.name}.${a.namespace}`, `${a.endpoints} that went since`, el("span", "warn", age(s.now, a.since)), "disconnected"))
+    ...away.map((a) => row(`${a.name}.${a.namespace}`, `${a.endpoints} removed since`, el("span", "warn", age(s.now, a.since)), "disconnected"))
   ];
   const section = byId("stale-section");
   section.hidden = rows.length === 0;
@@ -231,7 +231,7 @@ async function changes() {
   const took = totals(all.changes);
   tile("tile-last", took.length ? `${ms(quantile(took, 0.5))} / ${ms(quantile(took, 0.99))}` : "–", `p50 / p99 to the last ACK, of ${took.length} changes`);
   const under = all.changes.filter((c) => c.state !== "distributed").length;
-  tile("tile-revision", String(all.newest), under ? `revision; ${under} on their way` : "revision; all distributed", under ? "warn" : "");
+  tile("tile-revision", String(all.newest), under ? `revision; ${under} in progress` : "revision; all distributed", under ? "warn" : "");
   showChanges(all);
   return quick;
 }
@@ -239,15 +239,15 @@ async function proxies() {
   const all = await get("/debug/proxies");
   const behind = all.proxies.filter((p) => p.owed).length;
   const bad = all.proxies.filter((p) => p.unread || refused(p).length).length;
-  const about = [behind ? `${behind} behind` : "", bad ? `${bad} refused something` : ""].filter(Boolean).join(", ");
-  tile("tile-proxies", String(all.proxies.length), `proxies; ${about || "all have everything"}`, bad ? "bad" : behind ? "warn" : "good");
+  const about = [behind ? `${behind} behind` : "", bad ? `${bad} with refusals` : ""].filter(Boolean).join(", ");
+  tile("tile-proxies", String(all.proxies.length), `proxies; ${about || "all synced"}`, bad ? "bad" : behind ? "warn" : "good");
   showProxies(all);
   return all.proxies.length > manyProxies ? slowest : slow;
 }
 async function stale() {
   const s = await get("/debug/stale");
   const n = s.holders.length;
-  tile("tile-stale", String(n), "endpoints that are gone and still held", n ? "bad" : "good");
+  tile("tile-stale", String(n), "removed endpoints still in use", n ? "bad" : "good");
   showStale(s);
   return slow;
 }

@@ -1,4 +1,4 @@
-// What the control plane's debug pages answer (internal/controlplane/debug), as far as this page shows it.
+// Types of the control plane's debug pages (internal/controlplane/debug), as far as this page shows them.
 
 export interface Key {
   kind: string;
@@ -78,23 +78,23 @@ export interface Problems {
   problems: { config: Problem[] | null; translation: { scope: string; name: string; error: string }[] | null };
 }
 
-// Unauthorized: the page needs a token.
+// Unauthorized is thrown if the page needs a token.
 export class Unauthorized extends Error {}
 
 const tokenKey = "moonsail-token";
 
-// useToken keeps a token for as long as this tab lives.
+// useToken keeps a token until this tab closes.
 export function useToken(token: string): void {
   sessionStorage.setItem(tokenKey, token);
 }
 
-// get reads a page; it gives up after some seconds, as the next look comes soon.
+// get reads a page. It gives up after some seconds, because the next request comes soon.
 export async function get<T>(path: string): Promise<T> {
   const headers: Record<string, string> = {};
   const token = sessionStorage.getItem(tokenKey);
   if (token) headers["Authorization"] = `Bearer ${token}`;
   const answer = await fetch(path, { headers, signal: AbortSignal.timeout(10_000) });
-  if (answer.status === 401) throw new Unauthorized("the control plane asks for a token");
+  if (answer.status === 401) throw new Unauthorized("the control plane requires a token");
   if (!answer.ok) throw new Error(`${path}: ${answer.status} ${answer.statusText}`);
   return (await answer.json()) as T;
 }

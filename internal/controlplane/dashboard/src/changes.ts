@@ -1,15 +1,15 @@
-// Changes: a bar for each, of the stages of its way from the event to the last proxy's answer.
+// Changes: a bar for each change, of its stages from the event to the last proxy's answer.
 
 import type { Change, Changes, Stages } from "./api";
 import { byId, bytes, el, ms, objectName } from "./dom";
 
-// stages in the order of a change's way; their colours are the style's s-store ... s-ack.
+// stages in order. Their colours are the style's s-store ... s-ack.
 export const stages: { key: keyof Stages; name: string; what: string }[] = [
   { key: "storeMs", name: "store", what: "from the event until it is in a snapshot" },
-  { key: "deriveMs", name: "derive", what: "what each scope of proxies sees" },
-  { key: "translateMs", name: "translate", what: "into Envoy's resources" },
-  { key: "sendMs", name: "send", what: "until the first proxy was sent it" },
-  { key: "ackMs", name: "ack", what: "until the last proxy answered" },
+  { key: "deriveMs", name: "derive", what: "configuration of each proxy group" },
+  { key: "translateMs", name: "translate", what: "translation into Envoy's resources" },
+  { key: "sendMs", name: "send", what: "until the first response is sent" },
+  { key: "ackMs", name: "ack", what: "until the last proxy's answer" },
 ];
 
 const shown = 40;
@@ -19,7 +19,7 @@ export function quantile(sorted: number[], q: number): number | undefined {
   return sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] : undefined;
 }
 
-// totals are what the changes that reached proxies took, in milliseconds, sorted.
+// totals are the durations of changes that reached proxies, in milliseconds, sorted.
 export function totals(list: Change[]): number[] {
   return list
     .filter((c) => c.state === "distributed" && c.proxies.acked > 0)
@@ -27,8 +27,8 @@ export function totals(list: Change[]): number[] {
     .sort((a, b) => a - b);
 }
 
-// scale is how many milliseconds the widest bar stands for: that of most changes, so that one that was slow
-// does not make all others invisible.
+// scale is the duration in milliseconds of the widest bar. It fits most changes, so that a slow one does not
+// make all others invisible.
 function scale(list: Change[]): number {
   const all = list.map((c) => c.stages.totalMs ?? 0).sort((a, b) => a - b);
   return Math.max(1, 1.15 * (quantile(all, 0.9) ?? 1));
@@ -50,7 +50,7 @@ function bar(c: Change, widest: number): HTMLElement {
 
 function reached(c: Change): HTMLElement {
   const p = c.proxies;
-  const text = p.concerned === 0 ? "nobody concerned" : `${p.acked}/${p.concerned}`;
+  const text = p.concerned === 0 ? "no proxy concerned" : `${p.acked}/${p.concerned}`;
   if (p.nacked > 0) return el("span", "bad", `${text}, ${p.nacked} refused it`);
   if (c.state !== "distributed") return el("span", "warn", `${text} …`);
   return el("span", p.concerned === 0 ? "dim" : "", text);
@@ -76,7 +76,7 @@ function details(c: Change): HTMLElement {
   return list;
 }
 
-let open = 0; // the revision whose details are shown; 0: of none
+let open = 0; // the revision whose details are shown; 0: none
 
 // showChanges draws the newest changes.
 export function showChanges(all: Changes): void {
@@ -106,10 +106,10 @@ export function showChanges(all: Changes): void {
     });
     return d;
   });
-  byId("changes").replaceChildren(...(rows.length ? rows : [el("p", "dim", "nothing has changed since the control plane started")]));
+  byId("changes").replaceChildren(...(rows.length ? rows : [el("p", "dim", "no changes since the start of the control plane")]));
 }
 
-// showKey explains the colours, once.
+// showKey draws the legend, once.
 export function showKey(): void {
   const key = byId("key");
   for (const s of stages) {

@@ -1,4 +1,4 @@
-// Tests of what needs no browser: "make dashboard-test", with Node.
+// Tests of functions that need no browser: "make dashboard-test", with Node.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -14,7 +14,7 @@ const change = (state: Change["state"], totalMs: number, acked: number): Change 
   proxies: { concerned: acked, acked, nacked: 0, gone: 0 },
 });
 
-test("only changes that reached somebody count", () => {
+test("only changes that reached proxies count", () => {
   const list = [change("distributed", 9, 3), change("distributed", 2, 1), change("distributing", 50, 1), change("distributed", 70, 0)];
   assert.deepEqual(totals(list), [2, 9]);
 });
@@ -25,7 +25,7 @@ test("quantiles", () => {
   assert.equal(quantile([1, 2, 3, 4], 0.99), 4);
 });
 
-test("numbers as people read them", () => {
+test("formats of numbers", () => {
   assert.deepEqual([0.04, 9.96, 12.3, 999, 1234, 12_345].map(ms), ["0.0 ms", "10.0 ms", "12 ms", "999 ms", "1.2 s", "12 s"]);
   assert.equal(ms(undefined), "–");
   assert.deepEqual([7, 1500, 2_500_000].map(bytes), ["7 B", "1.5 KB", "2.5 MB"]);
@@ -35,7 +35,7 @@ test("numbers as people read them", () => {
   assert.equal(objectName({ kind: "Namespace", name: "shop" }), "Namespace/shop");
 });
 
-test("who needs a look comes first", () => {
+test("the worst proxies come first", () => {
   const proxy = (p: Partial<Proxy>): Proxy => ({
     name: "a", namespace: "b", connected: "", protocol: "delta", strategy: "vhds", settled: 1, types: [], ...p,
   });

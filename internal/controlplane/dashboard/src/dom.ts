@@ -1,4 +1,4 @@
-// Elements are made of text, never of markup: what a mesh's objects are called is not ours.
+// Elements are made of text, never of markup, because names of objects come from users.
 
 type Child = Node | string;
 
@@ -10,25 +10,25 @@ export function el<K extends keyof HTMLElementTagNameMap>(tag: K, className = ""
   return e;
 }
 
-// byId is an element that the page has.
+// byId returns an element of the page.
 export function byId(id: string): HTMLElement {
   const e = document.getElementById(id);
   if (!e) throw new Error(`the page has no #${id}`);
   return e;
 }
 
-// row is a table's row of cells.
+// row returns a row of a table.
 export function row(...cells: Child[]): HTMLTableRowElement {
   return el("tr", "", ...cells.map((c) => el("td", "", c)));
 }
 
-// table has headings, and rows or a line that says why there are none.
+// table returns a table with headings.
 export function table(headings: string[], rows: HTMLTableRowElement[]): HTMLElement {
   const head = el("tr", "", ...headings.map((h) => el("th", "", h)));
   return el("div", "scroll", el("table", "", el("thead", "", head), el("tbody", "", ...rows)));
 }
 
-// ms tells milliseconds as people read them.
+// ms formats milliseconds.
 export function ms(n: number | undefined): string {
   if (n === undefined) return "–";
   if (n >= 10_000) return `${(n / 1000).toFixed(0)} s`;
@@ -36,7 +36,7 @@ export function ms(n: number | undefined): string {
   return n >= 10 ? `${n.toFixed(0)} ms` : `${n.toFixed(1)} ms`;
 }
 
-// age tells how long ago something was, by the control plane's clock.
+// age formats the time since a moment, by the control plane's clock.
 export function age(now: string, then: string): string {
   const s = Math.max(0, (Date.parse(now) - Date.parse(then)) / 1000);
   if (s < 1) return ms(s * 1000);
@@ -50,7 +50,7 @@ export function bytes(n: number): string {
   return n < 1e6 ? `${(n / 1000).toFixed(1)} KB` : `${(n / 1e6).toFixed(1)} MB`;
 }
 
-// objectName is Kind/namespace/name, as every command of moonsail takes it.
+// objectName returns Kind/namespace/name, the form of moonsail's commands.
 export function objectName(k: { kind: string; namespace?: string; name: string }): string {
   return [k.kind, k.namespace, k.name].filter(Boolean).join("/");
 }

@@ -1,4 +1,4 @@
-// The dashboard: it asks the debug pages again and again while it is looked at, and shows what they say.
+// The dashboard requests the debug pages repeatedly while it is visible, and shows them.
 
 import type { Changes, Problems, Proxies, Stale } from "./api";
 import { Unauthorized, get, useToken } from "./api";
@@ -7,7 +7,7 @@ import { byId, el, ms } from "./dom";
 import { count, showProblems } from "./problems";
 import { refused, showProxies, showStale } from "./proxies";
 
-// How often is asked, in milliseconds. A list of thousands of proxies is megabytes, and is asked for less often.
+// Intervals in milliseconds. A list of thousands of proxies has megabytes, and is requested less often.
 const quick = 1000;
 const slow = 5000;
 const slowest = 30_000;
@@ -22,7 +22,7 @@ async function changes(): Promise<number> {
   const took = totals(all.changes);
   tile("tile-last", took.length ? `${ms(quantile(took, 0.5))} / ${ms(quantile(took, 0.99))}` : "–", `p50 / p99 to the last ACK, of ${took.length} changes`);
   const under = all.changes.filter((c) => c.state !== "distributed").length;
-  tile("tile-revision", String(all.newest), under ? `revision; ${under} on their way` : "revision; all distributed", under ? "warn" : "");
+  tile("tile-revision", String(all.newest), under ? `revision; ${under} in progress` : "revision; all distributed", under ? "warn" : "");
   showChanges(all);
   return quick;
 }
@@ -31,8 +31,8 @@ async function proxies(): Promise<number> {
   const all = await get<Proxies>("/debug/proxies");
   const behind = all.proxies.filter((p) => p.owed).length;
   const bad = all.proxies.filter((p) => p.unread || refused(p).length).length;
-  const about = [behind ? `${behind} behind` : "", bad ? `${bad} refused something` : ""].filter(Boolean).join(", ");
-  tile("tile-proxies", String(all.proxies.length), `proxies; ${about || "all have everything"}`, bad ? "bad" : behind ? "warn" : "good");
+  const about = [behind ? `${behind} behind` : "", bad ? `${bad} with refusals` : ""].filter(Boolean).join(", ");
+  tile("tile-proxies", String(all.proxies.length), `proxies; ${about || "all synced"}`, bad ? "bad" : behind ? "warn" : "good");
   showProxies(all);
   return all.proxies.length > manyProxies ? slowest : slow;
 }
@@ -40,7 +40,7 @@ async function proxies(): Promise<number> {
 async function stale(): Promise<number> {
   const s = await get<Stale>("/debug/stale");
   const n = s.holders.length;
-  tile("tile-stale", String(n), "endpoints that are gone and still held", n ? "bad" : "good");
+  tile("tile-stale", String(n), "removed endpoints still in use", n ? "bad" : "good");
   showStale(s);
   return slow;
 }
@@ -57,7 +57,7 @@ function askForToken(): void {
   byId("login").hidden = false;
 }
 
-// keep looks again and again; while nobody looks at the page, it asks nothing.
+// keep repeats look. It makes no requests while the page is hidden.
 async function keep(what: string, look: () => Promise<number>): Promise<void> {
   for (;;) {
     let wait = slow;

@@ -1,14 +1,14 @@
-// Problems: what is wrong with the configuration, where, and in which field.
+// Problems of the configuration, with their places and fields.
 
 import type { Problems } from "./api";
 import { byId, el, objectName, row, table } from "./dom";
 
-// count is how many there are.
+// count returns the number of problems.
 export function count(p: Problems): number {
   return (p.problems.config?.length ?? 0) + (p.problems.translation?.length ?? 0);
 }
 
-// showProblems draws them. Nothing is shown where there are none.
+// showProblems draws the problems, or hides the section.
 export function showProblems(p: Problems): void {
   const rows = (p.problems.config ?? []).map((x) => {
     const where = x.file ? `${x.file}${x.line ? `:${x.line}` : ""}` : "";

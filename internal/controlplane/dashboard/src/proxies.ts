@@ -1,4 +1,4 @@
-// Proxies: who has everything, who is behind since when, who refused what.
+// Proxies: which have everything, which are behind since when, and which refused what.
 
 import type { Proxies, Proxy, Stale } from "./api";
 import { age, byId, el, row, table } from "./dom";
@@ -11,7 +11,7 @@ export function refused(p: Proxy): { type: string; name: string; message: string
 
 function state(p: Proxy, now: string): HTMLElement {
   const held = refused(p);
-  if (p.unread) return el("span", "bad", "does not read");
+  if (p.unread) return el("span", "bad", "does not read its stream");
   if (held.length) {
     const e = el("span", "bad", `refused ${held.length}`);
     e.title = held.map((h) => `${h.type} ${h.name}: ${h.message}`).join("\n");
@@ -22,7 +22,7 @@ function state(p: Proxy, now: string): HTMLElement {
   return el("span", "warn", `behind ${p.behindSince ? `for ${age(now, p.behindSince)}` : `by ${p.owed}`}${waits ? `: ${waits}` : ""}`);
 }
 
-// gravity orders proxies: those that need a look come first.
+// gravity orders proxies: the worst come first.
 export function gravity(p: Proxy): number {
   if (p.unread || refused(p).length) return 0;
   return p.owed ? 1 : 2;
@@ -30,7 +30,7 @@ export function gravity(p: Proxy): number {
 
 let last: Proxies | undefined;
 
-// showProxies draws the table of those that the filter lets through.
+// showProxies draws the table of the proxies that match the filter.
 export function showProxies(all = last): void {
   if (!all) return;
   last = all;
@@ -42,17 +42,17 @@ export function showProxies(all = last): void {
     row(`${p.name}.${p.namespace}`, state(p, all.now), String(p.settled), `${p.protocol}, ${p.strategy}`, p.version ?? "–", age(all.now, p.connected)),
   );
   const parts: (HTMLElement | string)[] = [table(["proxy", "state", "settled", "protocol, routes", "Envoy", "connected for"], rows)];
-  if (list.length === 0) parts.push(el("p", "dim", filter ? "no proxy is called so" : "no proxy is connected"));
+  if (list.length === 0) parts.push(el("p", "dim", filter ? "no proxy has this name" : "no proxy is connected"));
   if (list.length > most) parts.push(el("p", "dim", `and ${list.length - most} more: filter by name`));
   byId("proxies").replaceChildren(...parts);
 }
 
-// showStale draws who may call what is gone. Nothing is shown where nobody does.
+// showStale draws the proxies that may call removed endpoints, or hides the section.
 export function showStale(s: Stale): void {
   const away = s.disconnected ?? [];
   const rows = [
     ...s.holders.map((h) => row(`${h.name}.${h.namespace}`, h.address, el("span", "bad", age(s.now, h.since)), h.cluster)),
-    ...away.map((a) => row(`${a.name}.${a.namespace}`, `${a.endpoints} that went since`, el("span", "warn", age(s.now, a.since)), "disconnected")),
+    ...away.map((a) => row(`${a.name}.${a.namespace}`, `${a.endpoints} removed since`, el("span", "warn", age(s.now, a.since)), "disconnected")),
   ];
   const section = byId("stale-section");
   section.hidden = rows.length === 0;
