@@ -81,7 +81,7 @@ func TestFeed(t *testing.T) {
 	require.Equal(t, 2, names.Len())
 	await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: "2", RemovedResources: []string{"b"}, Resources: []*discoveryv3.Resource{{Name: "c", Resource: &anypb.Any{Value: []byte{10}}}}})
 	refused := await.From(t, p.asked)
-	require.Contains(t, refused.ErrorDetail.GetMessage(), "c: it is not a table of names")
+	require.Contains(t, refused.ErrorDetail.GetMessage(), "c: invalid name table")
 	require.Equal(t, 2, names.Len(), "an invalid resource changes nothing")
 	await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: "3", RemovedResources: []string{"b"}})
 	require.Nil(t, await.From(t, p.asked).ErrorDetail)
