@@ -36,7 +36,7 @@ func (s *secretStore) Read(ctx context.Context) (*ca.Contents, error) {
 		s.given = true
 		return s.contents(o), nil
 	case s.given:
-		return nil, fmt.Errorf("Secret %s/%s: deleted, or without %s: restore it, or restart the control plane to continue without it", s.namespace, givenSecret, ca.KeyFile)
+		return nil, fmt.Errorf("secret %s/%s: deleted, or without %s: restore it, or restart the control plane to continue without it", s.namespace, givenSecret, ca.KeyFile)
 	}
 	o, err := s.secrets.Get(ctx, ownSecret)
 	if o == nil || err != nil {

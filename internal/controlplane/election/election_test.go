@@ -139,7 +139,7 @@ func join(t *testing.T, s *server, name string, ending time.Duration) *member {
 		c.Run(ctx, func(ctx context.Context) {
 			m.setLeading(true)
 			<-ctx.Done()
-			time.Sleep(ending)
+			elapse(ending)
 			m.setLeading(false)
 		})
 	}()
@@ -148,6 +148,9 @@ func join(t *testing.T, s *server, name string, ending time.Duration) *member {
 	return m
 }
 
+// elapse lets time pass on the fake clock of synctest.
+func elapse(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // takes no real time
+
 func TestOneLeadsAndRenews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -155,7 +158,7 @@ func TestOneLeadsAndRenews(t *testing.T) {
 		synctest.Wait()
 		require.True(t, first.leads())
 		second := join(t, s, "second", 0)
-		time.Sleep(10 * time.Minute)
+		elapse(10 * time.Minute)
 		require.True(t, first.leads())
 		require.False(t, second.leads())
 		have, err := s.get()
@@ -177,10 +180,10 @@ func TestReleaseHandsOverAfterTheLastAction(t *testing.T) {
 		synctest.Wait()
 		second := join(t, s, "second", 0)
 		go first.stop()
-		time.Sleep(59 * time.Second)
+		elapse(59 * time.Second)
 		require.True(t, first.leads(), "the leader still ends its work")
 		require.False(t, second.leads(), "the Lease is renewed meanwhile")
-		time.Sleep(6 * time.Second) // a try takes place after at most 2.2 times Retry
+		elapse(6 * time.Second) // a try takes place after at most 2.2 times Retry
 		require.False(t, first.leads())
 		require.True(t, second.leads())
 		have, err := s.get()
@@ -197,18 +200,18 @@ func TestUnreachableLeaderIsFollowed(t *testing.T) {
 		first := join(t, s, "first", 0)
 		synctest.Wait()
 		second := join(t, s, "second", 0)
-		time.Sleep(time.Second)
+		elapse(time.Second)
 		first.fail(errors.New("connection refused"))
 		began := time.Now()
 		for !second.leads() {
 			require.False(t, first.leads() && second.leads())
-			time.Sleep(100 * time.Millisecond)
+			elapse(100 * time.Millisecond)
 		}
 		require.False(t, first.leads(), "it ends before another begins")
 		require.Less(t, time.Since(began), 25*time.Second)
 		require.Len(t, first.warnings, 1, "the same error is reported once")
 		first.fail(nil)
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		require.False(t, first.leads())
 		require.Equal(t, 1, first.terms)
 		first.stop()
@@ -222,9 +225,9 @@ func TestShortOutageChangesNothing(t *testing.T) {
 		first := join(t, s, "first", 0)
 		synctest.Wait()
 		first.fail(errors.New("connection refused"))
-		time.Sleep(8 * time.Second)
+		elapse(8 * time.Second)
 		first.fail(nil)
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		require.True(t, first.leads())
 		require.Equal(t, 1, first.terms)
 		first.stop()
@@ -241,7 +244,7 @@ func TestConflictIsNoWarning(t *testing.T) {
 		have.Labels = map[string]string{"edited": "yes"}
 		_, err = s.put(have, false)
 		require.NoError(t, err)
-		time.Sleep(time.Minute)
+		elapse(time.Minute)
 		require.True(t, first.leads())
 		require.Equal(t, 1, first.terms)
 		require.Empty(t, first.warnings)

@@ -83,7 +83,7 @@ func missingConfig(stats map[string]uint64, xds string) error {
 		stats[statCDSSuccess], stats[statCDSRejected], stats[statLDSSuccess], stats[statLDSRejected])
 	switch {
 	case rejected > 0:
-		return fmt.Errorf("Envoy rejected the control plane's configuration (%s): see its log", counts)
+		return fmt.Errorf("configuration of the control plane: rejected by Envoy (%s): see Envoy's log", counts)
 	case stats[statXDSConnections] == 0 && stats[statCDSSuccess] == 0:
 		return fmt.Errorf("no connection to the control plane at %s (is it running there?)", xds)
 	}

@@ -70,7 +70,7 @@ type Side struct {
 	Samples []Sample `json:"samples,omitempty"`
 }
 
-// Bar is a target, the measured value, and whether the target is met.
+// Target is a target, the measured value, and whether the target is met.
 type Target struct {
 	What  string  `json:"what"`
 	Value float64 `json:"value"`
@@ -120,7 +120,7 @@ func (r *Result) AddTarget(what string, value, limit float64, unit string) {
 	r.Targets = append(r.Targets, Target{What: what, Value: value, Limit: limit, Unit: unit, Met: value <= limit})
 }
 
-// barOver adds a target for the median of the ratios to a base, change by change.
+// AddRatioTarget adds a target for the median of the ratios to a base, change by change.
 func (r *Result) AddRatioTarget(what string, of func(*Sample) float64, base []Sample, limit float64) {
 	var list []float64
 	for i := range min(len(r.Subject.Samples), len(base)) {
@@ -140,9 +140,14 @@ func (r *Result) AddRatioTarget(what string, of func(*Sample) float64, base []Sa
 	r.Targets = append(r.Targets, b)
 }
 
-func LastOf(s *Sample) float64  { return s.Last }
+// LastOf returns when the last proxy ACKed the change, in milliseconds.
+func LastOf(s *Sample) float64 { return s.Last }
+
+// HeardOf returns when the server had read the last ACK, in milliseconds; zero: unknown.
 func HeardOf(s *Sample) float64 { return s.Heard }
-func CPUOf(s *Sample) float64   { return s.CPU }
+
+// CPUOf returns the server's CPU time for the change, in milliseconds.
+func CPUOf(s *Sample) float64 { return s.CPU }
 
 const (
 	curvePoints = 100
@@ -238,14 +243,17 @@ type PerProxy struct {
 	Bytes    float64 `json:"bytes"`
 }
 
+// Over divides the sums by n, the number of proxies.
 func (p *PerProxy) Over(n float64) { p.Messages, p.Bytes = Ratio(p.Messages, n), Ratio(p.Bytes, n) }
 
+// AddWrong counts a wrong resource, and keeps the descriptions of the first ones.
 func (f *FinalState) AddWrong(format string, args ...any) {
 	if f.Wrong++; len(f.First) < firstWrongs {
 		f.First = append(f.First, fmt.Sprintf(format, args...))
 	}
 }
 
+// Merge adds the counts of other.
 func (f *FinalState) Merge(other *FinalState) {
 	f.Proxies += other.Proxies
 	f.Fresh += other.Fresh
@@ -260,4 +268,5 @@ func (r *Report) Latest() string {
 	return x.Scenario + " on mesh " + x.MeshName()
 }
 
+// MeshName writes the size of a mesh as SERVICESxPROXIES.
 func MeshName(m meshfiles.Shape) string { return fmt.Sprintf("%dx%d", m.Services, m.Proxies) }

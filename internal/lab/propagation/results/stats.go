@@ -57,8 +57,10 @@ func Ratio(a, b float64) float64 {
 	return a / b
 }
 
+// Millis converts a duration to milliseconds.
 func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
+// AllMillis converts durations to milliseconds.
 func AllMillis(list []time.Duration) []float64 {
 	out := make([]float64, len(list))
 	for i, d := range list {

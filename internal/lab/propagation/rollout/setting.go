@@ -22,6 +22,7 @@ type setting struct {
 	peer bool
 }
 
+// DefaultSetting is the name of the setting with which no event waits.
 const DefaultSetting = "no debounce (default)"
 
 // defectDebounce makes the default slow, to test that the report shows it.

@@ -105,6 +105,7 @@ func getJSON(ctx context.Context, client *http.Client, url string, into any) err
 	return nil
 }
 
+// GetPage returns the body of a page, or an error if its status is not 200.
 func GetPage(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

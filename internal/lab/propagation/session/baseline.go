@@ -76,6 +76,7 @@ func startBaseline(ctx context.Context, binary []string, dir string, t *tape, id
 // AnyPort is an address with a port that the kernel chooses.
 const AnyPort = "127.0.0.1:0"
 
+// Start starts the process, which serves xDS at streams and debug pages at pages.
 func (f *BaselineServer) Start(ctx context.Context, streams, pages string) error {
 	p, err := child.Start(ctx, f.Name, append(slices.Clone(f.argv), "--addr", streams, "--http-addr", pages)...)
 	if err == nil {
@@ -110,6 +111,7 @@ func (f *BaselineServer) Prepare(i int, size float64) (wants []fleet.Want, apply
 // baselineMark returns text that only the n-th response contains.
 func baselineMark(n int) string { return fmt.Sprintf("baseline-mark-%08d", n) }
 
+// BaselineWant waits for the n-th response with resource i.
 func BaselineWant(i, n int) fleet.Want {
 	mark := []byte(baselineMark(n))
 	return fleet.Want{Kind: fleet.CDS, Name: baselineResource(i), Accept: func(b []byte) bool { return bytes.Contains(b, mark) }}

@@ -12,7 +12,7 @@ import (
 // dialTime is the time limit for a connection to a running control plane.
 const dialTime = 5 * time.Second
 
-// checkTarget reports before the run if the control plane of --target cannot be measured.
+// CheckExternal reports before the run if the control plane of --target cannot be measured.
 func CheckExternal(ctx context.Context, address string, pid int) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()

@@ -22,7 +22,8 @@ import (
 
 const (
 	freshClasses = 20 // of proxies for which a new proxy connects
-	FreshTime    = time.Minute
+	// FreshTime limits the time until a proxy has received everything.
+	FreshTime = time.Minute
 )
 
 // FinalState compares what every proxy has with what a new proxy receives now, and compares that with the source.

@@ -260,6 +260,7 @@ func (s *Subject) heap(ctx context.Context) (child.Heap, error) {
 	return child.HeapOf(ctx, s.Process.HTTP())
 }
 
+// Memory returns the memory of the process; zero if it is unknown.
 func (s *Subject) Memory() child.Memory {
 	if s.PID == 0 {
 		return child.Memory{}

@@ -82,6 +82,7 @@ func (s *Subject) ended() <-chan struct{} {
 	return s.Process.Done()
 }
 
+// CPU returns the CPU time of the process since its start; zero if it is unknown.
 func (s *Subject) CPU() time.Duration {
 	if s.PID == 0 {
 		return 0
