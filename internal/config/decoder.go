@@ -20,7 +20,7 @@ import (
 // Decoder decodes objects for one cluster. It has no state; copies are free.
 type Decoder struct {
 	Domain           string // the cluster's: "cluster.local", which is also the default
-	DefaultNamespace string // of objects that say none; empty: "default"
+	DefaultNamespace string // of objects without a namespace; empty: "default"
 	PodsListed       bool   // all Pods are decoded, so that slices name none that is not there
 	NoAutoAddresses  bool   // ServiceEntries without addresses get none
 	Revision         string // of the control plane: objects that are labelled for another are not read; empty: all are

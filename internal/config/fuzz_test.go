@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// FuzzDecode holds that no input panics, that an object never comes with errors, and
-// that errors say something.
+// FuzzDecode checks that no input panics, that an object never comes with errors, and that errors have a
+// message.
 func FuzzDecode(f *testing.F) {
 	for _, pattern := range []string{"testdata/*.txtar", "testdata/broken/*.txtar"} {
 		files, _ := filepath.Glob(pattern)

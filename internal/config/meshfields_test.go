@@ -52,7 +52,7 @@ var holdsAnyway = []string{
 	"serviceSettings[].settings.clusterLocal", "serviceSettings[].hosts[]", // there is one cluster
 }
 
-// byAgents tells whether a field is read by agents alone.
+// byAgents reports whether only agents read a field.
 func byAgents(name string) bool {
 	field, ok := strings.CutPrefix(name, "defaultConfig.")
 	first, _, _ := strings.Cut(strings.Replace(field, "[]", "", 1), ".")
@@ -167,7 +167,7 @@ var wellKnown = map[protoreflect.FullName][]any{
 	"google.protobuf.UInt32Value": {7}, "google.protobuf.Int64Value": {7}, "google.protobuf.Struct": {map[string]any{"a": "b"}},
 }
 
-// leaf are values of a field that is no message with fields; else nil.
+// leaf returns values of a field that is not a message with fields; otherwise nil.
 func leaf(f protoreflect.FieldDescriptor) []any {
 	if f.IsMap() {
 		return []any{map[string]any{"k": valueOfMap(f.MapValue())}}

@@ -21,7 +21,7 @@ type Resource struct {
 	Model       model.Kind // of the objects that it becomes
 	Versions    []string   // that can be decoded, the best first; empty: any
 	Custom      bool       // defined by a CustomResourceDefinition, which may not be there
-	Read        bool       // becomes a model object; else Istio would read it, and the user is told
+	Read        bool       // becomes a model object; the user is warned about the other kinds, which Istio reads
 }
 
 // Resources lists them: first those that are read.

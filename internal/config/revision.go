@@ -7,7 +7,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// otherRevision tells whether an object is for the control planes of another revision, as Istio sees it.
+// otherRevision reports whether an object is for the control planes of another revision, as Istio sees it.
 func (d Decoder) otherRevision(group string, labels map[string]string) bool {
 	rev := labels[model.LabelRevision]
 	return d.Revision != "" && rev != "" && rev != d.Revision && (group == gatewayapi.Group || strings.HasSuffix(group, "istio.io"))

@@ -9,8 +9,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// TestTrafficDistribution: a Service's field goes before its annotation, which ServiceEntries and Namespaces may
-// have, too; what is not known is told, and is nothing.
+// TestTrafficDistribution checks that a Service's field takes precedence over its annotation, which ServiceEntries
+// and Namespaces may have too. Unknown values are reported and ignored.
 func TestTrafficDistribution(t *testing.T) {
 	const annotated = "annotations: {networking.istio.io/traffic-distribution: "
 	const annotation = `metadata.annotations["networking.istio.io/traffic-distribution"]`

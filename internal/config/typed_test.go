@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKindsThatAreReadHaveTypes: each has one of its own.
+// TestKindsThatAreReadHaveTypes checks that each kind has a type.
 func TestKindsThatAreReadHaveTypes(t *testing.T) {
 	types := map[reflect.Type]bool{}
 	for _, k := range readKinds {

@@ -35,6 +35,6 @@ func unserved(r *problem.Report, kind apiKind, top map[string]any) {
 
 // textAt is the text at a place in a document; empty: there is none.
 func textAt(in map[string]any, fields ...string) string {
-	text, _, _ := unstructured.NestedString(in, fields...) // anything else there is no text
+	text, _, _ := unstructured.NestedString(in, fields...) // another type there is not text
 	return text
 }

@@ -1,10 +1,9 @@
-// Package analyze checks objects against each other: what single objects cannot show
-// to be wrong, such as a route to a subset that nobody defines.
+// Package analyze finds problems between objects, such as a route to a subset that no DestinationRule
+// defines. Packages istio, gatewayapi and kube find the problems of single objects.
 //
-// It is pure. What it finds are problems of a whole configuration, not of an object:
-// objects that have them are used all the same. So errors here mean that requests
-// fail or go elsewhere than written; warnings that something has no effect; infos
-// that something could be better said.
+// It is pure. The problems do not keep an object from being used. An error means that requests fail or go
+// elsewhere than written, a warning that something has no effect, and an info that something can be written
+// better.
 package analyze
 
 import (
@@ -15,8 +14,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Check finds what is wrong between objects. Problems name object and field; where
-// those are is known to whoever has the files.
+// Check returns the problems between objects. Problems name object and field; the caller knows the files and
+// lines.
 func Check(objects []model.Object, domain string) problem.List {
 	objects = slices.Clone(objects)
 	slices.SortFunc(objects, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })

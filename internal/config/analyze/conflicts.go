@@ -44,7 +44,7 @@ func (c serviceChecks) sharedHosts() {
 
 func byAge[T model.Object](a, b T) int { return model.CompareAge(a, b) }
 
-// sharesClients tells whether some namespace sees both and has the older one obeyed. One that is for a few
+// sharesClients reports whether some namespace sees both and has the older one obeyed. One that is for a few
 // namespaces is obeyed there whatever there is for all, and one's own before those of others: that is how
 // clients have routes of their own.
 func sharesClients(a, b *model.VirtualService) bool {
@@ -56,7 +56,7 @@ func sharesClients(a, b *model.VirtualService) bool {
 	})
 }
 
-// hides tells whether some of b's rules are for calls that obey a, whoever makes them.
+// hides reports whether rules of b match calls that a decides already, for every client.
 func hides(a, b *model.VirtualService) bool {
 	requests := func(r model.HTTPRoute) bool {
 		return len(r.Matches) == 0 || slices.ContainsFunc(r.Matches, func(m model.HTTPMatch) bool {

@@ -71,9 +71,9 @@ func (c gatewayChecks) routers(g *model.Gateway) []*model.Workload {
 	return out
 }
 
-// serverSecrets reports Secrets that are not there, or cannot be used, in the namespaces of
-// routers: that of the Gateway where none is known. Where no Secret is known at all, nobody has
-// looked.
+// serverSecrets reports Secrets that are missing or unusable in the namespaces of routers, or in the Gateway's
+// namespace if no router is known. If no Secret is known at all, the input has none on purpose, and nothing is
+// reported.
 func (c gatewayChecks) serverSecrets(g *model.Gateway, field string, s *model.GatewayServer, routers []*model.Workload) {
 	if s.TLS == nil || len(c.secrets) == 0 {
 		return

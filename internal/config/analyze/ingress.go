@@ -20,7 +20,7 @@ func (c gatewayChecks) ingress(s *model.Sidecar) {
 			c.warnf(s, field, "has no effect at workloads that take mutual TLS (%[1]s) at port %[2]d; write a PeerAuthentication for them with portLevelMtls {%[2]d: {mode: DISABLE}}", mode, in.Port.Number)
 		}
 		if len(c.secrets) == 0 {
-			continue // nobody has looked
+			continue // the input has no Secrets on purpose
 		}
 		c.secretsOfServer(s, field, in.TLS, s.Namespace)
 		c.unreadIngress(s, field, in.TLS)

@@ -81,7 +81,7 @@ func (c ruleChecks) sidecar(s *model.Sidecar) {
 	gatewayChecks{c.checker}.ingress(s)
 }
 
-// selectsAny tells whether a workload has the labels, or whether none is known at all.
+// selectsAny reports whether a workload has the labels, or whether none is known at all.
 func (c ruleChecks) selectsAny(ns string, selector map[string]string) bool {
 	list := c.workloads[ns]
 	return len(list) == 0 || slices.ContainsFunc(list, func(w *model.Workload) bool {
@@ -96,12 +96,12 @@ func (c ruleChecks) selectsService(s *model.Sidecar, e model.EgressListener, h m
 	})
 }
 
-// forAll tells whether a Sidecar is for workloads of all namespaces.
+// forAll reports whether a Sidecar is for workloads of all namespaces.
 func (c ruleChecks) forAll(s *model.Sidecar) bool {
 	return len(s.Selector) == 0 && s.Namespace == c.security.root()
 }
 
-// takesFrom tells whether an entry means services of a namespace, for some workload.
+// takesFrom reports whether an entry means services of a namespace, for some workload.
 func (c ruleChecks) takesFrom(s *model.Sidecar, h model.HostSelector, namespace string) bool {
 	if h.Namespace == model.HostsHere {
 		return namespace == s.Namespace || c.forAll(s)
@@ -109,7 +109,7 @@ func (c ruleChecks) takesFrom(s *model.Sidecar, h model.HostSelector, namespace 
 	return h.Namespace == "*" || h.Namespace == namespace
 }
 
-// seenBy tells whether a service is exported to a workload that a Sidecar is for.
+// seenBy reports whether a service is exported to a workload that a Sidecar is for.
 func (c ruleChecks) seenBy(s *model.Sidecar, svc *model.Service) bool {
 	return svc.Visibility.Sees(s.Namespace) || c.forAll(s)
 }

@@ -30,7 +30,7 @@ func (c secretChecks) credential(r *model.DestinationRule, t *model.ClientTLS) s
 		return ""
 	}
 	if credential.Kind == model.KindSecret && len(r.WorkloadSelector) == 0 {
-		return "" // nobody gets it, which decoding tells
+		return "" // no client receives it; decoding the rule reports that
 	}
 	secret := c.secrets[key]
 	if t.Mode == model.TLSMutual {
@@ -48,7 +48,7 @@ func (c secretChecks) credential(r *model.DestinationRule, t *model.ClientTLS) s
 	return unusable(key, secret, false)
 }
 
-// withCAs is what has a credential's CAs: a Secret of its own takes precedence where there is one.
+// withCAs returns the Secret with a credential's CAs. A separate Secret for the CAs takes precedence.
 func (c secretChecks) withCAs(key model.Key, s *model.Secret) (model.Key, *model.Secret) {
 	ca := c.secrets[model.Key{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name + model.SuffixCA}]
 	if key.Kind == model.KindSecret && ca != nil && ca.CAProblem != model.NoSecret {

@@ -113,7 +113,7 @@ func (c securityChecks) condition(p *model.AuthorizationPolicy, field string, co
 	}
 }
 
-// checksTokens tells whether tokens are checked at a workload that the policy is about, as
+// checksTokens reports whether tokens are checked at a workload that the policy is about, as
 // far as is known.
 func (c securityChecks) checksTokens(p *model.AuthorizationPolicy) bool {
 	root := c.security.root()
@@ -123,7 +123,7 @@ func (c securityChecks) checksTokens(p *model.AuthorizationPolicy) bool {
 	})
 }
 
-// meet tells whether a workload can be selected by both.
+// meet reports whether a workload can be selected by both.
 func meet(a *model.RequestAuthentication, p *model.AuthorizationPolicy) bool {
 	for _, one := range model.Selectors(a) {
 		if slices.ContainsFunc(model.Selectors(p), func(other map[string]string) bool { return !contradict(one, other) }) {
@@ -133,7 +133,7 @@ func meet(a *model.RequestAuthentication, p *model.AuthorizationPolicy) bool {
 	return false
 }
 
-// contradict tells whether no workload can have both sets of labels.
+// contradict reports whether no workload can have both sets of labels.
 func contradict(a, b map[string]string) bool {
 	for k, v := range a {
 		if other, ok := b[k]; ok && other != v {
@@ -220,7 +220,7 @@ func (c securityChecks) bytePorts(p *model.AuthorizationPolicy, only map[string]
 	return out
 }
 
-// selects tells whether a workload of a service is selected.
+// selects reports whether a workload of a service is selected.
 func (c securityChecks) selects(p *model.AuthorizationPolicy, s *model.Service) bool {
 	if len(s.Selector) == 0 {
 		return false

@@ -28,7 +28,7 @@ func (c serviceChecks) service(s *model.Service) {
 	}
 }
 
-// hasNamedPort tells whether a workload of the service has the port, or none is known.
+// hasNamedPort reports whether a workload of the service has the port, or none is known.
 func (c serviceChecks) hasNamedPort(s *model.Service, name string) bool {
 	known := false
 	for _, w := range c.workloads[s.Namespace] {

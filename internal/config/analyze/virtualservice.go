@@ -84,7 +84,7 @@ func ruleName(v *model.VirtualService, i int) string {
 	return fmt.Sprintf("http[%d]", i)
 }
 
-// takesAll tells whether a rule matches every request.
+// takesAll reports whether a rule matches every request.
 func takesAll(r *model.HTTPRoute) bool {
 	if len(r.Matches) == 0 {
 		return r.Delegate == nil // requests that the delegate does not match go on
@@ -158,7 +158,7 @@ func (c routeChecks) ownHosts(v *model.VirtualService) {
 	}
 }
 
-// matchesAny tells whether some service belongs to h.
+// matchesAny reports whether some service belongs to h.
 func (c routeChecks) matchesAny(h model.Host) bool {
 	return slices.ContainsFunc(c.services, func(s *model.Service) bool { return h.Overlaps(s.Hostname) })
 }

@@ -215,7 +215,7 @@ func (p *parser) call(name string) error {
 	return nil
 }
 
-// isField tells whether tokens are of something's field, with nothing but fields and indexes before.
+// isField reports whether tokens are of something's field, with nothing but fields and indexes before.
 func isField(tokens []token) bool {
 	n, depth := len(tokens), 0
 	for _, t := range tokens {

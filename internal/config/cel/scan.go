@@ -94,7 +94,7 @@ func word(text string) token {
 	return token{nameToken, text}
 }
 
-// textOf is what a literal stands for; not ok where it is no text, or has escapes other than Go's.
+// textOf returns the value of a string literal. It is not ok for other literals, and for escapes that Go lacks.
 func textOf(literal string) (string, bool) {
 	if raw := strings.TrimLeft(literal, "rR"); raw != literal {
 		return raw[1 : len(raw)-1], true

@@ -197,7 +197,7 @@ func (r *Converter) Protocol(at problem.Path, s string) model.Protocol {
 	return p
 }
 
-// CheckPortName reports a port name that is no DNS label.
+// CheckPortName reports a port name that is not a DNS label.
 func (r *Converter) CheckPortName(at problem.Path, name string) {
 	switch {
 	case name == "":
@@ -219,5 +219,5 @@ func (r *Converter) CheckUnix(at problem.Path, address string) string {
 	return p
 }
 
-// IsName tells whether s could be an object's name.
+// IsName reports whether s could be an object's name.
 func IsName(s string) bool { return s != "" && HostError(s, false) == "" }

@@ -7,13 +7,13 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Labels that say where a workload runs.
+// Labels with the locality of a workload.
 const (
 	labelLocality = "istio-locality" // "region.zone.subzone", or with slashes
 	LabelNetwork  = "topology.istio.io/network"
 )
 
-// LabelLocality is where labels say that something runs.
+// LabelLocality returns the locality that labels name.
 func (c *Converter) LabelLocality(at problem.Path, labels map[string]string) model.Locality {
 	said := labels[labelLocality]
 	if said == "" {

@@ -82,8 +82,8 @@ const (
 	ExportNone = "~"
 )
 
-// ExportTo resolves a list of namespaces. nobody tells whether "~" may be used.
-func (c *Converter) ExportTo(at problem.Path, list []string, nobody bool) model.Visibility {
+// ExportTo resolves a list of namespaces. none allows "~", which is no namespace.
+func (c *Converter) ExportTo(at problem.Path, list []string, none bool) model.Visibility {
 	seen := map[string]bool{}
 	for i, e := range list {
 		ns := e
@@ -95,7 +95,7 @@ func (c *Converter) ExportTo(at problem.Path, list []string, nobody bool) model.
 			c.Errorf(at.Index(i), "%q and %q are the same namespace; keep one of them", e, ns)
 		case seen[ns]:
 			c.Errorf(at.Index(i), "%q is listed twice; remove one", e)
-		case e == ExportNone && !nobody:
+		case e == ExportNone && !none:
 			c.Errorf(at.Index(i), "\"~\" is for ServiceEntry only; use \".\" for this namespace")
 		case e != ExportAll && e != ExportNone && !IsLabel(ns):
 			c.Errorf(at.Index(i), "%q is not a namespace; use \"*\", \".\" or the name of a namespace", e)

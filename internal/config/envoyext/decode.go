@@ -64,7 +64,7 @@ func reason(err error) string {
 // first.
 type checker struct{ findings []Finding }
 
-// maxFindings is how many are kept; nobody reads more.
+// maxFindings limits the findings for one message. More would not be read.
 const maxFindings = 20
 
 func (c *checker) add(f Finding) {

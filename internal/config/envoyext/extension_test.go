@@ -24,8 +24,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the Envoy says as the table, and the imports of its types")
 
-// saidByEnvoy starts the pinned Envoy, which tells its extensions to whoever asks for its node.
-func saidByEnvoy(t *testing.T) []string {
+// reportedByEnvoy starts the pinned Envoy, which reports its extensions in its node.
+func reportedByEnvoy(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
 	admin, bootstrap := filepath.Join(dir, "admin"), filepath.Join(dir, "b.json")
@@ -73,7 +73,7 @@ func saidByEnvoy(t *testing.T) []string {
 
 // TestTableIsEnvoys compares the table with what the real Envoy is built with.
 func TestTableIsEnvoys(t *testing.T) {
-	lines := saidByEnvoy(t)
+	lines := reportedByEnvoy(t)
 	require.Greater(t, len(lines), 400)
 	if *update {
 		require.NoError(t, os.WriteFile("extensions.txt", []byte(strings.Join(lines, "\n")+"\n"), 0o644))

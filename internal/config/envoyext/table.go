@@ -37,11 +37,11 @@ var parsed = sync.OnceValue(func() *table {
 	return t
 })
 
-// HasType tells whether Envoy has an extension that is configured by a type, which is given
+// HasType reports whether Envoy has an extension that is configured by a type, which is given
 // by its full name or its URL.
 func HasType(name string) bool { return parsed().types[typeName(name)] }
 
-// HasName tells whether Envoy has an extension of a category ("envoy.wasm.runtime").
+// HasName reports whether Envoy has an extension of a category ("envoy.wasm.runtime").
 func HasName(category, name string) bool { return slices.Contains(parsed().names[category], name) }
 
 // typeName is the full name in a type URL.

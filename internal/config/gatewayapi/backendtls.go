@@ -12,8 +12,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// BackendTLSPolicy decodes one. What keeps connections from being made, such as CAs that there are not, is no error: it is in
-// force as the Gateway API wants it, which is better than plain text.
+// BackendTLSPolicy decodes a BackendTLSPolicy. Missing CAs are not an error: the policy is in force, as the Gateway
+// API requires, and connections fail instead of using plaintext.
 func BackendTLSPolicy(in convert.Cluster, o *gatewayv1.BackendTLSPolicy) (*model.BackendTLSPolicy, problem.List) {
 	c := start(in, model.KindBackendTLSPolicy, &o.ObjectMeta)
 	at, v := problem.Path("spec.validation"), &o.Spec.Validation

@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// GRPCRoute decodes a GRPCRoute of the Gateway API likewise: calls are requests to /SERVICE/METHOD.
+// GRPCRoute decodes a GRPCRoute of the Gateway API as HTTPRoute does. Calls are requests to /SERVICE/METHOD.
 func GRPCRoute(in convert.Cluster, o *gatewayv1.GRPCRoute) (*model.VirtualService, problem.List) {
 	c, rules := start(in, model.KindGRPCRoute, &o.ObjectMeta), grpcRules(o.Spec.Rules)
 	v := c.route(problem.Path("spec"), o.Spec.ParentRefs, o.Spec.Hostnames)

@@ -51,7 +51,7 @@ type ListenerRef struct {
 	From         string               // of allowedRoutes.namespaces
 	Namespaces   *model.LabelSelector // of From Selector; nil: there is none
 	Kinds        []ObjectRef
-	TLSMode      string // empty: there is no tls
+	TLSMode      string // empty: no tls
 	Terminate    string // how TLS ends, of Istio's option: a mode of a Gateway of Istio; empty: SIMPLE
 	Certificates []ObjectRef
 }
@@ -90,7 +90,7 @@ type ObjectRef struct {
 	Port                         uint32 // 0: none
 }
 
-// HasRefs tells whether objects of a kind have one.
+// HasRefs reports whether objects of a kind have one.
 func HasRefs(kind model.Kind) bool {
 	switch kind {
 	case model.KindGatewayClass, model.KindKubernetesGateway, model.KindBackendTLSPolicy:
@@ -274,32 +274,32 @@ func (r *ObjectRef) KindText() string {
 	return strings.TrimSuffix(fmt.Sprintf("%s.%s", r.Kind, r.Group), ".")
 }
 
-// IsGateway tells whether it is a Gateway of the Gateway API.
+// IsGateway reports whether it is a Gateway of the Gateway API.
 func (r *ObjectRef) IsGateway() bool { return r.Kind == "Gateway" && r.Group == Group }
 
-// IsService tells whether it is a Service of Kubernetes.
+// IsService reports whether it is a Service of Kubernetes.
 func (r *ObjectRef) IsService() bool { return r.Kind == "Service" && r.Group == "" }
 
-// IsServiceEntry tells whether it is a ServiceEntry of Istio.
+// IsServiceEntry reports whether it is a ServiceEntry of Istio.
 func (r *ObjectRef) IsServiceEntry() bool {
 	return r.Kind == string(model.KindServiceEntry) && r.Group == groupIstio
 }
 
-// IsHostname tells whether it is what Istio calls so: the host of any service of the mesh.
+// IsHostname reports whether it is what Istio calls so: the host of any service of the mesh.
 func (r *ObjectRef) IsHostname() bool {
 	return r.Kind == "Hostname" && r.Group == groupIstio
 }
 
-// NeedsSecret tells whether TLS ends at the listener with certificates that are not the mesh's.
+// NeedsSecret reports whether TLS ends at the listener with certificates that are not the mesh's.
 func (l *ListenerRef) NeedsSecret() bool {
 	tls := l.Protocol == string(gatewayv1.HTTPSProtocolType) || l.Protocol == string(gatewayv1.TLSProtocolType) && l.TLSMode != string(gatewayv1.TLSModePassthrough)
 	return tls && l.Terminate != string(model.ServerIstioMutual)
 }
 
-// IsConfigMap tells whether it is a ConfigMap.
+// IsConfigMap reports whether it is a ConfigMap.
 func (r *ObjectRef) IsConfigMap() bool { return r.Kind == "ConfigMap" && r.Group == "" }
 
-// IsSecret tells whether it is a Secret.
+// IsSecret reports whether it is a Secret.
 func (r *ObjectRef) IsSecret() bool { return r.Kind == "Secret" && r.Group == "" }
 
 // Possible are the kinds of routes that listeners of its protocol may take; none: it is not supported.

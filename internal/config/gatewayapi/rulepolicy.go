@@ -39,7 +39,7 @@ func (c *conv) rulePolicy(at problem.Path, r *gatewayv1.HTTPRouteRule, out *mode
 	}
 }
 
-// ruleDuration is nil where nothing is said. 0 is no limit.
+// ruleDuration returns nil if the field is missing. 0 means no limit.
 func (c *conv) ruleDuration(at problem.Path, text *gatewayv1.Duration) *time.Duration {
 	if text == nil {
 		return nil
@@ -69,7 +69,7 @@ func (c *conv) retry(at problem.Path, r *gatewayv1.HTTPRouteRetry) *model.Retry 
 	return out
 }
 
-// corsFilter lets pages of some origins call. Those that are not let are told so by Envoy, and not by the application.
+// corsFilter converts a CORS filter. Envoy, not the application, answers the pages of other origins.
 func (c *conv) corsFilter(at problem.Path, f *gatewayv1.HTTPCORSFilter) *model.CORS {
 	no := false
 	out := &model.CORS{AllowCredentials: f.AllowCredentials, ForwardUnmatched: &no}

@@ -8,7 +8,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// TLSRoute decodes a TLSRoute of the Gateway API likewise: connections go on as they are, by SNI.
+// TLSRoute decodes a TLSRoute of the Gateway API. Connections are forwarded encrypted, by SNI.
 func TLSRoute(in convert.Cluster, o *gatewayv1.TLSRoute) (*model.VirtualService, problem.List) {
 	c := start(in, model.KindTLSRoute, &o.ObjectMeta)
 	v, backends := c.streamRoute(o.Spec.ParentRefs, o.Spec.Hostnames, tlsRules(o.Spec.Rules))
@@ -18,7 +18,7 @@ func TLSRoute(in convert.Cluster, o *gatewayv1.TLSRoute) (*model.VirtualService,
 	return v, c.Problems
 }
 
-// TCPRoute decodes a TCPRoute of the Gateway API likewise: all connections of its listeners are its own.
+// TCPRoute decodes a TCPRoute of the Gateway API. It receives all connections of its listeners.
 func TCPRoute(in convert.Cluster, o *gatewayv1.TCPRoute) (*model.VirtualService, problem.List) {
 	c := start(in, model.KindTCPRoute, &o.ObjectMeta)
 	v, backends := c.streamRoute(o.Spec.ParentRefs, nil, tcpRules(o.Spec.Rules))

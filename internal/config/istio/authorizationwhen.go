@@ -191,7 +191,7 @@ const maxTemplate = 256
 // literalSegment is RFC 3986's pchar, as far as Envoy takes it in templates.
 var literalSegment = regexp.MustCompile(`^[a-zA-Z0-9-._~%!$&'()+,;:@=]+$`)
 
-// IsPathTemplate tells whether a path is compared as a template.
+// IsPathTemplate reports whether a path is compared as a template.
 func IsPathTemplate(p string) bool {
 	return strings.Contains(p, templateOne) || strings.Contains(p, templateAny)
 }

@@ -181,8 +181,8 @@ func (c destinationConv) credential(at problem.Path, t *networking.ClientTLSSett
 	}
 }
 
-// configMapCredential checks the name of a ConfigMap with the CAs of servers. Whoever calls them gets
-// it, so that it must be the rule's to give, as in Istio.
+// configMapCredential checks the name of a ConfigMap with the CAs of servers. Every client of the servers receives
+// it, so it must be in the rule's namespace, as in Istio.
 func (c destinationConv) configMapCredential(at problem.Path, t *networking.ClientTLSSettings, credential model.Credential) {
 	switch {
 	case !c.ConfigMapName(at, t.CredentialName):

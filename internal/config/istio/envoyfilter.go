@@ -76,8 +76,8 @@ var noEffect = map[model.PatchTarget][]model.PatchOperation{
 	model.PatchExtensionConfig: {model.PatchMerge, model.PatchMergeReplace, model.PatchRemove, model.PatchReplace},
 }
 
-// patchOperation is what an operation means for a target: where there is no order, inserting
-// is adding.
+// patchOperation returns what an operation means for a target. Inserting into a list without an order is
+// adding.
 func (c patchConv) patchOperation(at problem.Path, target model.PatchTarget, op model.PatchOperation, match *networking.EnvoyFilter_EnvoyConfigObjectMatch) (model.PatchOperation, bool) {
 	inserts := op == model.PatchBefore || op == model.PatchAfter || op == model.PatchFirst
 	if inserts && !insertable[target] {
@@ -96,7 +96,7 @@ func (c patchConv) patchOperation(at problem.Path, target model.PatchTarget, op 
 	return op, true
 }
 
-// namesFilter tells whether a filter is named where one has to be.
+// namesFilter reports whether a filter is named where one has to be.
 func (c patchConv) namesFilter(target model.PatchTarget, op model.PatchOperation, m *networking.EnvoyFilter_ListenerMatch) bool {
 	if op != model.PatchRemove && op != model.PatchReplace && (!op.Merges() || target != model.PatchListenerFilter) {
 		return true
@@ -199,7 +199,7 @@ var matchOf = map[model.PatchTarget]string{
 	model.PatchCluster: "cluster",
 }
 
-// fits tells whether a target can have a match of a kind. An extension's is not looked at.
+// fits reports whether a target can have a match of a kind. An extension's is not looked at.
 func (c patchConv) fits(at problem.Path, target model.PatchTarget, kind string) bool {
 	want, some := matchOf[target]
 	if some && want != kind {

@@ -100,7 +100,7 @@ func (c providerConv) statusOnError(at problem.Path, s string) uint32 {
 	return uint32(n)
 }
 
-// knownStatus tells whether Envoy answers with a status.
+// knownStatus reports whether Envoy answers with a status.
 func knownStatus(code uint32) bool {
 	switch code {
 	case http.StatusEarlyHints, http.StatusTeapot, http.StatusTooEarly, http.StatusUnavailableForLegalReasons:

@@ -67,7 +67,7 @@ func (c virtualServiceConv) match(at problem.Path, m *networking.StringMatch) mo
 			return model.StringMatch{Kind: model.MatchRegex, Value: v.Regex}
 		}
 	}
-	return model.StringMatch{Kind: model.MatchPresent} // "{}", and "*", which is no expression
+	return model.StringMatch{Kind: model.MatchPresent} // "{}", and "*", which is not a regular expression
 }
 
 func (c *routeConv) headerMatches(at problem.Path, list map[string]*networking.StringMatch, header bool) []model.HeaderMatch {

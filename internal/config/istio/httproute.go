@@ -201,7 +201,7 @@ func (c *routeConv) rewrite(at problem.Path, r *networking.HTTPRewrite) *model.R
 func (c *routeConv) groups(at problem.Path, match, to string) {
 	re, err := regexp.Compile(match)
 	if err != nil {
-		return // that is told
+		return // reported by the caller
 	}
 	if err := envoyformat.CheckGroups(to, re.NumSubexp()); err != nil {
 		c.Errorf(at, "%v", err)

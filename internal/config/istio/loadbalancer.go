@@ -224,7 +224,7 @@ func validLocality(l string) bool {
 	return true
 }
 
-// covers tells whether every place of b is one of a.
+// covers reports whether every place of b is one of a.
 func covers(a, b string) bool {
 	a = strings.TrimSuffix(strings.TrimSuffix(a, "*"), "/")
 	b = strings.TrimSuffix(strings.TrimSuffix(b, "*"), "/")

@@ -56,7 +56,7 @@ func MeshConfig(in convert.Cluster, o *corev1.ConfigMap) (*model.MeshConfig, pro
 	out.Paths = pathNormalization(said.PathNormalization)
 	out.Headers = proxyHeaders(said.GetDefaultConfig().GetProxyHeaders())
 	out.Topology = topology(said.GetDefaultConfig().GetGatewayTopology())
-	// Whether failover has outlier detection beside it is for each destination rule to say.
+	// Each destination rule decides whether outlier detection accompanies failover.
 	out.Locality = destinationConv{c.Converter}.localityLB(at.Field("localityLbSetting"), said.LocalityLbSetting, true)
 	out.Baseline = c.defaultTrafficPolicy(at.Field("defaultTrafficPolicy"), said.DefaultTrafficPolicy)
 	c.meshIdentity(at, said, given, out)
@@ -69,7 +69,7 @@ func MeshConfig(in convert.Cluster, o *corev1.ConfigMap) (*model.MeshConfig, pro
 	return out, c.Problems
 }
 
-// meshExports converts who sees objects that do not say so.
+// meshExports converts the default visibility of objects without exportTo.
 func (c meshConv) meshExports(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
 	for kind, list := range map[model.Kind][]string{
 		model.KindService:         c.defaultExportTo(at.Field("defaultServiceExportTo"), said.DefaultServiceExportTo),
@@ -257,7 +257,7 @@ var readMeshFields = map[string][]string{
 // readTracing are the fields of defaultConfig.tracing that have an effect.
 var readTracing = []string{"customTags", "enableIstioTags", "maxPathTagLength", "sampling", "zipkin"}
 
-// asItIs tells of fields that are not read whether they say what holds anyway.
+// asItIs reports for fields that are not read whether their value is what holds anyway.
 var asItIs = map[string]func(said *meshconfig.MeshConfig, namespace string) bool{
 	"rootNamespace": func(m *meshconfig.MeshConfig, ns string) bool { return m.RootNamespace == ns },
 	"ingressControllerMode": func(m *meshconfig.MeshConfig, _ string) bool {
@@ -301,7 +301,7 @@ func (c meshConv) unreadMesh(at problem.Path, tree any, s *schema.Schema, said *
 	}
 }
 
-// unreadPart warns likewise of a part, of which read has an effect, and of its tracing inTracing.
+// unreadPart warns of fields of a part that have no effect: all but read, and in its tracing all but inTracing.
 func (c meshConv) unreadPart(at problem.Path, tree any, s *schema.Schema, read, inTracing []string) {
 	fields := s.Known(tree)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {

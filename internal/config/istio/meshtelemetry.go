@@ -49,7 +49,7 @@ func (c telemetryConv) meshTelemetry(at problem.Path, said *meshconfig.MeshConfi
 	return &out
 }
 
-// defaultProviders warns of names that nobody has.
+// defaultProviders warns of providers that do not exist.
 func (c telemetryConv) defaultProviders(at problem.Path, t *model.MeshTelemetry) {
 	for _, f := range []struct {
 		field string

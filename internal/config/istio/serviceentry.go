@@ -47,7 +47,7 @@ func ServiceEntry(in convert.Cluster, o *networkingv1.ServiceEntry) (*model.Serv
 	return e, c.Problems
 }
 
-// assignedAddresses are those of a status: what is none, which nobody here has written, is as if it were not there.
+// assignedAddresses returns the addresses in a status. Invalid ones, which Moonsail does not write, are ignored.
 func assignedAddresses(s *networking.ServiceEntryStatus) []model.HostAddress {
 	var out []model.HostAddress
 	for _, a := range s.GetAddresses() {
@@ -194,7 +194,7 @@ func (c entryConv) entryDynamicDNS(at problem.Path, spec *networking.ServiceEntr
 }
 
 // entryAddresses checks which resolutions can have CIDR blocks, and that TCP ports
-// can be told apart. auto tells whether the mesh gives it addresses.
+// can be told apart. auto reports whether the mesh gives it addresses.
 func (c entryConv) entryAddresses(at problem.Path, spec *networking.ServiceEntry, auto bool) {
 	cidrs := spec.Resolution == networking.ServiceEntry_NONE || spec.Resolution == networking.ServiceEntry_STATIC
 	for i, a := range spec.Addresses {

@@ -71,7 +71,7 @@ func groupKind(ref *typev1beta1.PolicyTargetReference) string {
 // ofWaypoints are what else may be referred to: it counts for waypoints.
 var ofWaypoints = []string{"Service", "networking.istio.io/ServiceEntry", gatewayv1.GroupName + "/GatewayClass"}
 
-// targetsGateway tells whether a reference is to a Gateway of the policy's namespace.
+// targetsGateway reports whether a reference is to a Gateway of the policy's namespace.
 func (c policyConv) targetsGateway(at problem.Path, ref *typev1beta1.PolicyTargetReference) bool {
 	kind := groupKind(ref)
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Telemetry decodes a Telemetry; nil for one that is for nobody.
+// Telemetry decodes a Telemetry. It returns nil if the Telemetry can select no workload.
 func Telemetry(in convert.Cluster, o *telemetryv1.Telemetry) (*model.Telemetry, problem.List) {
 	c := telemetryConv{convert.Start(in, model.KindTelemetry, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
@@ -74,7 +74,7 @@ func (c telemetryConv) metricsRule(at problem.Path, m *telemetry.Metrics) model.
 	return out
 }
 
-// metricOverride is not ok for metrics that nobody has.
+// metricOverride is not ok for metrics that do not exist.
 func (c telemetryConv) metricOverride(at problem.Path, o *telemetry.MetricsOverrides) (model.MetricOverride, bool) {
 	out := model.MetricOverride{Sides: sides(o.GetMatch().GetMode())}
 	switch m := o.GetMatch().GetMetricMatch().(type) {

@@ -64,7 +64,7 @@ func (c virtualServiceConv) delegateOnly(at problem.Path, spec *networking.Virtu
 	}
 }
 
-// virtualHosts resolves hosts, and reports those that say the same twice.
+// virtualHosts resolves hosts, and reports hosts that occur twice.
 func (c virtualServiceConv) virtualHosts(at problem.Path, list []string, inMesh bool) []model.Host {
 	var out []model.Host
 	for i, h := range list {

@@ -18,7 +18,7 @@ import (
 
 var sha256Hex = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// WasmPlugin decodes a WasmPlugin; nil for one that is for nobody, or names no module.
+// WasmPlugin decodes a WasmPlugin. It returns nil if the plugin can select no workload, or names no module.
 func WasmPlugin(in convert.Cluster, o *extensionsv1alpha1.WasmPlugin) (*model.WasmPlugin, problem.List) {
 	c := pluginConv{convert.Start(in, model.KindWasmPlugin, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec

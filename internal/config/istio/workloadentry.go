@@ -64,7 +64,7 @@ func entryReady(o *networkingv1.WorkloadEntry) bool {
 	return false
 }
 
-// endpointRules say what an endpoint may be, by where it stands.
+// endpointRules are the rules for an endpoint, by the kind of object that it is part of.
 type endpointRules struct {
 	fqdn    bool     // the address may be a DNS name
 	noUnix  bool     // it may not be a Unix socket

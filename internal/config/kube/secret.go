@@ -24,9 +24,8 @@ var (
 	caFields      = []caField{{"cacert", "crl"}, {"ca.crt", "ca.crl"}}
 )
 
-// Secret decodes a Secret; nil for one that cannot be a credential. What is wrong with its
-// content matters only to who uses it, so that is no problem here, and nothing that is said
-// of it has a part of it.
+// Secret decodes a Secret. It returns nil if the Secret cannot be a credential. Invalid content is reported where
+// the Secret is used, not here. No message contains a part of the content.
 func Secret(in convert.Cluster, o *corev1.Secret) (*model.Secret, problem.List) {
 	c := start(in, model.KindSecret, &o.ObjectMeta)
 	switch o.Type {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Join adds a path of its own to a path.
+// Join appends a path to a path.
 func (p Path) Join(rest string) Path {
 	if rest == "" {
 		return p

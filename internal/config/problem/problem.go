@@ -99,7 +99,7 @@ func (p Problem) String() string {
 // List is a list of them.
 type List []Problem
 
-// HasErrors tells whether the object must not be used.
+// HasErrors reports whether the object must not be used.
 func (ps List) HasErrors() bool { return ps.Count(SeverityError) > 0 }
 
 // Count tells how many problems have the severity.

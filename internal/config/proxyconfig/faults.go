@@ -77,7 +77,7 @@ func ofKind(at string, value any, f protoreflect.FieldDescriptor) []string {
 	return []string{at + ": must be " + noun(f) + got(value)}
 }
 
-// fits tells whether a field takes a value.
+// fits reports whether a field takes a value.
 func fits(f protoreflect.FieldDescriptor, value any) bool {
 	document, err := json.Marshal(map[string]any{f.JSONName(): value})
 	return err == nil && protojson.Unmarshal(document, dynamicpb.NewMessage(f.ContainingMessage())) == nil

@@ -16,7 +16,7 @@ func Parse(text, where string) (*meshconfig.ProxyConfig, error) {
 	return parse(text, where, protojson.UnmarshalOptions{})
 }
 
-// ParseAny reads likewise, and lets fields pass that are not known, as those of newer versions.
+// ParseAny does the same, and accepts unknown fields, such as those of newer versions.
 func ParseAny(text, where string) (*meshconfig.ProxyConfig, error) {
 	return parse(text, where, protojson.UnmarshalOptions{DiscardUnknown: true})
 }

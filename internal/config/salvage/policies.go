@@ -36,10 +36,11 @@ func salvageScope(spec map[string]any, errors [][]problem.Step) (wide bool) {
 	return wide
 }
 
-// onlyCloses has an object that counts for more workloads than was meant let pass nothing at the others:
-// an ALLOW then allows nothing, as its rules would be added to those of the others' policies. It is false where
-// that cannot be had: modes other than STRICT may take the place of that one, and tokens of an issuer may be
-// what another policy asks for. Without a RequestAuthentication nobody has a token, and nothing is opened.
+// onlyCloses makes an object safe that now selects more workloads than its author meant: at those it must let
+// nothing pass that was refused before. An ALLOW policy then allows nothing, since its rules would add to those
+// of other policies. It reports false if that cannot be done: a mode other than STRICT may replace STRICT, and
+// tokens of an issuer may be what another policy requires. Leaving out a RequestAuthentication opens nothing,
+// because then no request has a valid token.
 func onlyCloses(kind model.Kind, spec map[string]any) bool {
 	switch kind {
 	case model.KindAuthorizationPolicy:
@@ -90,7 +91,7 @@ func actionOf(spec map[string]any) model.AuthorizationAction {
 	return model.AuthorizeAllow
 }
 
-// salvageProvider: who names no provider has one that nobody knows, and calls that ask it are refused.
+// salvageProvider gives a CUSTOM policy without a valid provider one that does not exist, so its calls are refused.
 func salvageProvider(spec map[string]any) {
 	if actionOf(spec) == model.AuthorizeCustom {
 		spec["provider"] = map[string]any{"name": "(none)"}
@@ -99,9 +100,9 @@ func salvageProvider(spec map[string]any) {
 	delete(spec, "provider")
 }
 
-// salvageRule is what remains of a rule. One of DENY of which nothing remains refuses every call, as Istio's
-// does, except where a key of its conditions cannot be read: Istio leaves out such a rule, and a misspelt
-// key alone is no reason here either to refuse everybody.
+// salvageRule returns what remains of a rule. A DENY rule of which nothing remains refuses every call, as in Istio.
+// The exception is a condition with an invalid key: Istio leaves out such a rule, and a misspelt key alone is not a
+// reason to refuse every call.
 func salvageRule(action model.AuthorizationAction, rule any, ways [][]problem.Step) any {
 	keys := true
 	for _, way := range ways {
@@ -119,7 +120,7 @@ func salvageRule(action model.AuthorizationAction, rule any, ways [][]problem.St
 	return rule
 }
 
-// isValue tells whether a way leads to one of the values that something is compared with.
+// isValue reports whether a way leads to one of the values that something is compared with.
 func isValue(way []problem.Step) bool {
 	n := len(way)
 	return n > 2 && way[n-1].Index >= 0 && !slices.Contains([]string{"from", "to", "when"}, way[n-2].Name)
@@ -153,8 +154,9 @@ var besideTokens = []string{
 	"timeout", "fromHeaders", "fromParams", "fromCookies", "outputPayloadToHeader", "outputClaimToHeaders", "spaceDelimitedClaims",
 }
 
-// salvageRequestAuthentication leaves out what has errors. Where that is not beside tokens, the rule finds none
-// valid, as Istio's does without keys: it would take those of other audiences, or nobody would look at them.
+// salvageRequestAuthentication leaves out fields with errors. If such a field decides which tokens are valid, the
+// rule accepts none, as Istio's does without keys: without the field it would accept tokens of other audiences, or
+// check none.
 func salvageRequestAuthentication(spec map[string]any, errors [][]problem.Step) {
 	rules, _ := spec["jwtRules"].([]any)
 	for i, ways := range byRule(spec, "jwtRules", errors) {
@@ -175,7 +177,7 @@ func salvageRequestAuthentication(spec map[string]any, errors [][]problem.Step) 
 	}
 }
 
-// salvageBackendTLS has nobody be believed where it cannot be read who is.
+// salvageBackendTLS requires a host name that no certificate has, if the validation cannot be read.
 func salvageBackendTLS(spec map[string]any, _ [][]problem.Step) {
 	if v := spec["validation"]; v == nil || isCut(v) {
 		spec["validation"] = map[string]any{"hostname": "invalid"}

@@ -12,12 +12,12 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// A rule with errors costs that rule alone, where no version of its VirtualService, HTTPRoute or GRPCRoute was
-// ever good: requests that match it are answered with an error, as the Gateway API has it for rules that lead
-// nowhere, and the other rules count. They must not go on to a later rule, which is wider as a rule: that
-// one may lead past what the rule with errors was there for, such as to /admin. Where a condition has errors
-// the rule holds for all that the others of the same match say, as nobody can say which of these it meant; where
-// these say next to nothing, the object is not used at all: it would be in the way of everything else.
+// If no version of a VirtualService, HTTPRoute or GRPCRoute was ever valid, an invalid rule costs only itself:
+// requests that match it are answered with an error, as the Gateway API requires for rules without a backend, and
+// the other rules apply. Such requests must not fall through to a later rule, which is usually wider and may lead
+// past the purpose of the invalid rule, for example to /admin. If a condition of a match is invalid, the rule
+// applies to all requests that meet the other conditions of that match. If these say next to nothing, the object is
+// not used at all, because the rule would answer everything.
 
 // routeFields is how a kind of routes writes down its rules of HTTP.
 type routeFields struct {
@@ -33,7 +33,7 @@ var routeKinds = map[model.Kind]routeFields{
 	model.KindVirtualService: {
 		"http", "match", "uri", []string{"uri", "headers", "queryParams"}, map[string]any{"directResponse": map[string]any{"status": 500}},
 	},
-	// These answer by themselves where they lead to nobody.
+	// Rules of these kinds answer with an error if they have no backend.
 	model.KindHTTPRoute: {"rules", "matches", "path", []string{"path", "headers", "queryParams"}, nil},
 	model.KindGRPCRoute: {"rules", "matches", "", []string{"method", "headers"}, nil},
 }
@@ -66,8 +66,8 @@ func salvageRoute(kind model.Kind, document []byte, problems problem.List, decod
 	return nil
 }
 
-// salvageDocument has rules with errors answer with one. false: not all errors are in rules, or it is not known which requests
-// a rule is for.
+// salvage makes invalid rules answer with an error. It reports false if an error is outside of the rules, or if it
+// is unknown which requests a rule matches.
 func (f *routeFields) salvage(rules []any, problems problem.List, refused map[int]bool) bool {
 	var widened []map[string]any
 	for _, p := range problems {
@@ -98,7 +98,7 @@ func (f *routeFields) salvage(rules []any, problems problem.List, refused map[in
 	})
 }
 
-// refusing is a rule that matches the same requests, and answers with an error.
+// refusing returns a rule that matches the same requests and answers with an error.
 func (f *routeFields) refusing(rule map[string]any) map[string]any {
 	out := maps.Clone(f.refuse)
 	if out == nil {
@@ -158,7 +158,7 @@ func prune(match map[string]any) {
 	}
 }
 
-// saysSomething tells whether a condition is one, and not for every path.
+// saysSomething reports whether a condition is one, and not for every path.
 func saysSomething(condition any) bool {
 	switch c := condition.(type) {
 	case map[string]any:
@@ -214,12 +214,12 @@ func literalPrefix(expression string) string {
 	return text[:end]
 }
 
-// meanwhile says what is in force.
+// meanwhile describes what is in force until the object is corrected.
 func (f *routeFields) meanwhile(refused map[int]bool) string {
 	var names []string
 	for _, i := range slices.Sorted(maps.Keys(refused)) {
 		names = append(names, string(problem.Path("spec").Field(f.rules).Index(i)))
 	}
-	return fmt.Sprintf("no good version of it is known, so that meanwhile requests for %s are answered with an error, and its other rules count",
+	return fmt.Sprintf("no valid version is known: until it is corrected, requests that match %s get an error; the other rules apply",
 		strings.Join(names, ", "))
 }

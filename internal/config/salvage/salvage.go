@@ -60,9 +60,9 @@ func Document(kind model.Kind, document []byte, problems problem.List, decode fu
 		wide = wide || wider
 		var o model.Object
 		if o, problems = decode(mended); o != nil && !problems.HasErrors() {
-			note.Message = "no good version of it is known, so that meanwhile " + meanwhile(o)
+			note.Message = "no valid version is known: until it is corrected, " + meanwhile(o)
 			if wide {
-				note.Message += "; as it cannot be read for whom, that counts for " + whom(o)
+				note.Message += "; its selector is invalid, so this applies to " + whom(o)
 			}
 			return &Result{Object: o, Note: note}
 		}
@@ -71,7 +71,8 @@ func Document(kind model.Kind, document []byte, problems problem.List, decode fu
 	return nil
 }
 
-// withoutErrors is a document without what has errors; wide: it counts for more workloads than was meant.
+// withoutErrors returns a document without its invalid fields. wide reports that it then selects more workloads than
+// its author meant.
 func withoutErrors(kind model.Kind, document []byte, problems problem.List) (out []byte, wide, ok bool) {
 	var top map[string]any
 	if json.Unmarshal(document, &top) != nil {
@@ -102,26 +103,26 @@ func withoutErrors(kind model.Kind, document []byte, problems problem.List) (out
 	return out, wide, err == nil
 }
 
-// meanwhile says what is in force of an object.
+// meanwhile describes what is in force until the object is corrected.
 func meanwhile(o model.Object) string {
 	switch o := o.(type) {
 	case *model.AuthorizationPolicy:
 		switch {
 		case o.Action == model.AuthorizeAllow && len(o.Rules) == 0:
-			return "it allows nothing"
+			return "the policy allows nothing"
 		case o.Action == model.AuthorizeAllow:
-			return fmt.Sprintf("it allows only what its rules without errors say (%d)", len(o.Rules))
+			return fmt.Sprintf("only its valid rules allow requests (%d)", len(o.Rules))
 		}
-		return fmt.Sprintf("%d of its rules hold, without what has errors in them, so for more calls than was meant", len(o.Rules))
+		return fmt.Sprintf("%d of its rules apply without their invalid parts, and so to more calls than written", len(o.Rules))
 	case *model.PeerAuthentication:
-		return fmt.Sprintf("its mode is %s, and ports that do not exist are left out", cmp.Or(o.Mode, "UNSET"))
+		return fmt.Sprintf("the mode is %s; ports that do not exist are left out", cmp.Or(o.Mode, "UNSET"))
 	case *model.BackendTLSPolicy:
 		if len(o.CAs) == 0 && !o.System {
-			return "no connection is made to what it targets"
+			return "no connection is made to its targets"
 		}
-		return "it counts for those of its targets that have no errors"
+		return "the policy applies to its valid targets"
 	}
-	return "its rules with errors find no token valid, unless only how tokens are found and passed on is wrong"
+	return "invalid rules accept no token, unless the error concerns only how tokens are found and forwarded"
 }
 
 // whom says which workloads an object counts for that names none, or not all labels that it meant.

@@ -83,7 +83,7 @@ func (b *treeBuilder) object(n *yaml.Node, depth int) (any, error) {
 	return out, nil
 }
 
-// isMerge tells whether key is YAML's "<<".
+// isMerge reports whether key is YAML's "<<".
 func isMerge(key *yaml.Node) bool { return key.Tag == "!!merge" }
 
 // mergeInto adds the entries of v, a map or a list of maps, that out lacks.

@@ -22,7 +22,7 @@ spec: {rules: [{from: [{source: {ipBlocks: [%s]}}]}, {to: [{operation: {methods:
 `, version, block)
 }
 
-const meanwhile = "allow.yaml:1: warning: AuthorizationPolicy/shop/allow: no good version of it is known, so that meanwhile it allows only"
+const meanwhile = "allow.yaml:1: warning: AuthorizationPolicy/shop/allow: no valid version is known: until it is corrected, only its valid rules allow requests"
 
 func (f *fixture) rules() int {
 	f.mu.Lock()
