@@ -33,8 +33,9 @@
 //	certfile     certificates and keys in PEM
 //
 // To support a field of a DestinationRule: read it in istio/destinationrule.go (or connectionpool.go,
-// loadbalancer.go), add it to model.DestinationRule, and add it to testdata/destinationrule.txtar and a mistake in
-// it to testdata/broken. Then use it in internal/pipeline/translate.
+// loadbalancer.go), add it to model.TrafficPolicy and its Merge, and add it to testdata/destinationrule.txtar and a
+// mistake in it to testdata/broken. ir.Cluster contains the TrafficPolicy, so that internal/pipeline/translate/cluster
+// can use it. If ports inherit the field, see overridePort in internal/pipeline/derive/policy.
 //
 // What is valid follows Istio's pkg/config/validation.
 package config

@@ -13,7 +13,7 @@ func (d Decoder) otherRevision(group string, labels map[string]string) bool {
 	return d.Revision != "" && rev != "" && rev != d.Revision && (group == gatewayapi.Group || strings.HasSuffix(group, "istio.io"))
 }
 
-// otherRevisionTree is elsewhere of a document.
+// otherRevisionTree is otherRevision for a document that is not decoded yet.
 func (d Decoder) otherRevisionTree(group string, top map[string]any) bool {
 	meta, _ := top["metadata"].(map[string]any)
 	labels, _ := meta["labels"].(map[string]any)

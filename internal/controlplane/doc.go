@@ -9,6 +9,7 @@
 //	dashboard  a page over these, in TypeScript
 //	peers      the other control planes of the mesh: discovery, liveness, calls
 //	drain      deregisters workloads without losing a request
+//	election   elects the replica that writes statuses, with a Lease
 //	agents     asks agents what their Envoys have and use
 //	tracing    changes as OpenTelemetry traces
 //

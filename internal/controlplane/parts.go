@@ -85,9 +85,9 @@ func SplitOf(s server.RouteStrategy) derive.Sharding {
 // joinPipeline makes the engine, and the observer of its changes.
 func (p *parts) joinPipeline() distribution.Observer {
 	o := p.opts
-	ledger, observer := follow(o, p.changes)
+	recorder, observer := follow(o, p.changes)
 	p.pipeline = engine.New(engine.Options{
-		Mesh: o.Mesh, Intake: p.source.intake, Recorder: ledger, Removed: p.changes.Removed, Debounce: o.Debounce, Sharding: cmp.Or(o.Split, SplitOf(o.RouteStrategy)), Log: o.Log,
+		Mesh: o.Mesh, Intake: p.source.intake, Recorder: recorder, Removed: p.changes.Removed, Debounce: o.Debounce, Sharding: cmp.Or(o.Split, SplitOf(o.RouteStrategy)), Log: o.Log,
 		Applied: p.applied, GroupsPerIdentity: o.ScopesPerIdentity,
 	})
 	p.keys = jwks.New(p.source.intake, p.pipeline.Snapshot, o.Log)

@@ -39,6 +39,9 @@
 // Write a function in a new file of package propagation, like stalled.go, and a row in Scenarios (scenarios.go). A
 // scenario that restarts Deployments of an API server belongs to propagation/rollout, like expedia.go.
 //
+// Three places know some scenarios by name: expect in schedule.go (its usual time, for the budget), needsOurs in run.go
+// (it restarts the control plane), and results/html.go (titles of curves).
+//
 // # To add an experiment
 //
 // Write a package like choices, which returns an experiment.Experiment, and its command in cli. For "moonsail-lab all",

@@ -14,6 +14,7 @@
 //	epoll        goroutines that wait for many sockets, on Linux
 //	distribution what the server reports, and the interface for questions about proxies
 //	routeshard   the division of large route configurations into shards
+//	agentapi     the API between agents and control planes beside xDS
 //	wire         fields of encoded protobuf messages
 //	nametable    the name table that agents resolve names with
 //	wasmplugin   what the control plane and agents agree on about WebAssembly modules

@@ -193,7 +193,7 @@ func requireRefused(t *testing.T, c *kubetest.Cluster, addr string, roots *x509.
 	t.Helper()
 	_, err := certificate(t, addr, roots, tokenOf(t, c, ns, "web", "vault"))
 	require.Equal(t, codes.Unauthenticated, status.Code(err), err)
-	require.ErrorContains(t, err, "for the audience vault, not for istio-ca")
+	require.ErrorContains(t, err, "the audience of the token is vault, not istio-ca")
 	forged := []byte(tokenOf(t, c, ns, "web", "istio-ca"))
 	forged[len(forged)-20] ^= 1 // in the signature
 	_, err = certificate(t, addr, roots, string(forged))

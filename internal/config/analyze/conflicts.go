@@ -18,8 +18,8 @@ func (c serviceChecks) conflicts() {
 	}
 }
 
-// sharedHosts reports hosts that two virtual services route for the same clients: the older
-// one's rules alone are obeyed, by whom they are for.
+// sharedHosts reports hosts that two VirtualServices route for the same clients. Only the rules of the older one
+// apply to these clients.
 func (c serviceChecks) sharedHosts() {
 	byHost := map[model.Host][]*model.VirtualService{}
 	for _, v := range c.virtuals {
@@ -44,9 +44,9 @@ func (c serviceChecks) sharedHosts() {
 
 func byAge[T model.Object](a, b T) int { return model.CompareAge(a, b) }
 
-// sharesClients reports whether some namespace sees both and has the older one obeyed. One that is for a few
-// namespaces is obeyed there whatever there is for all, and one's own before those of others: that is how
-// clients have routes of their own.
+// sharesClients reports whether both apply to the clients of some namespace, so that the older one decides. A
+// VirtualService that is exported to a few namespaces takes precedence there over one that is exported to all, and
+// one of the client's namespace over those of others. Clients have private routes in this way.
 func sharesClients(a, b *model.VirtualService) bool {
 	if a.Visibility.Private != b.Visibility.Private {
 		return false

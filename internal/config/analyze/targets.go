@@ -6,8 +6,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// policyTargets reports Gateways that are not there, where no router says that it is one of theirs either. A
-// policy that is for none at all was told of when it was decoded.
+// policyTargets reports target Gateways that do not exist, unless a router has their name. Decoding the policy
+// reports a policy without any target.
 func (c securityChecks) policyTargets(o model.Selecting) {
 	t, ok := o.(model.Targeting)
 	if !ok {

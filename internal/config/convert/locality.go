@@ -25,7 +25,7 @@ func (c *Converter) LabelLocality(at problem.Path, labels map[string]string) mod
 	return c.Locality(at.Key(labelLocality), said)
 }
 
-// Locality reads "region/zone/subzone". One of more parts is nowhere but where another says the very same.
+// Locality reads "region/zone/subzone". A locality with more parts matches only an equal one.
 func (c *Converter) Locality(at problem.Path, said string) model.Locality {
 	l := model.ParseLocality(said)
 	if err := l.Check(); err != nil {

@@ -259,7 +259,7 @@ func (c *conv) backend(at problem.Path, b *gatewayv1.BackendObjectReference) (mo
 	return d, key
 }
 
-// nobodyGrants has a backend get no requests: those that are for it fail.
+// nobodyGrants returns a grantor that never grants: requests for the backend fail.
 func nobodyGrants(name string) *model.Key { return &model.Key{Kind: model.KindService, Name: name} }
 
 // compareMatches is the order of rules in the Gateway API; those that are alike stay.

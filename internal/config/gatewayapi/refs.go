@@ -21,8 +21,8 @@ const (
 	ControllerMesh     = "moonsail.dev/mesh-controller" // of routes of Services
 )
 
-// Refs is what an object of the Gateway API says that its status is about, right or wrong; what is
-// decoded for the mesh leaves out what has no effect. One of the four is set.
+// Refs are the references of an object of the Gateway API that its status reports on, valid or not. The model object
+// leaves out references without effect. One of the four fields is set.
 type Refs struct {
 	Class   *ClassRef
 	Gateway *GatewayRef

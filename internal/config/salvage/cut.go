@@ -32,9 +32,9 @@ func cut(node any, at []problem.Step) any {
 	return cutOut{}
 }
 
-// sweep takes away what was cut out, and what has nothing left without it. One of several callers or
-// operations that has nothing left would be any, and so is the whole list of them; a condition without
-// values holds always. name is the field that node is the value of.
+// sweep removes what was cut out, and values that are empty without it. An empty element of a list of callers or
+// operations means any caller or operation, so the whole list is removed with it. A condition without values is
+// always true. name is the field whose value node is.
 func sweep(node any, name string) any {
 	switch n := node.(type) {
 	case map[string]any:

@@ -76,7 +76,7 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 func TestTheLabIsAloneAndLeavesNothing(t *testing.T) {
 	c, _, client, _ := counted(t, meshfiles.Shape{Services: 2, Proxies: 2})
 	other := &Cluster{client: client}
-	require.ErrorContains(t, other.checkEmpty(t.Context()), `namespace mesh is there already`)
+	require.ErrorContains(t, other.checkEmpty(t.Context()), `namespace mesh: exists, from another run of the lab`)
 	require.NoError(t, c.Clear())
 	require.NoError(t, other.checkEmpty(t.Context()))
 }
@@ -84,5 +84,5 @@ func TestTheLabIsAloneAndLeavesNothing(t *testing.T) {
 func TestDocumentsWithoutANameAreRefused(t *testing.T) {
 	c := &Cluster{}
 	_, err := c.Stage("x.yaml", "kind: Service\n")
-	require.ErrorContains(t, err, "x.yaml: a document without kind, name or namespace")
+	require.ErrorContains(t, err, "needs kind, name and namespace")
 }

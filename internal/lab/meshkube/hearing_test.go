@@ -75,7 +75,7 @@ func TestHearing(t *testing.T) {
 
 	w.Delete(sliceNamed("a"))
 	_, err = h.Next(t.Context())
-	require.EqualError(t, err, "EndpointSlice a-1 was not changed, but DELETED")
+	require.EqualError(t, err, "EndpointSlice a-1: want event MODIFIED, got DELETED")
 	w.Error(&metav1.Status{Message: "too old resource version"})
 	_, err = h.Next(t.Context())
 	require.ErrorContains(t, err, "too old resource version")

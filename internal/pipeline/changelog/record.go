@@ -36,9 +36,9 @@ type record struct {
 	concerned  atomic.Int64
 	outcomes   [numOutcomes]atomic.Int64
 
-	// open is the number of streams that have not settled. Until the revision is published it is too large
-	// by unpublished, less the concerned streams, since a stream may settle before Published. The caller that
-	// brings it to 0 finishes the revision.
+	// open is the number of streams that have not settled. It starts at the constant unpublished, which keeps it
+	// above 0 while streams settle before Published. Published replaces the constant by the number of concerned
+	// streams. The caller that brings open to 0 finishes the revision.
 	open atomic.Int64
 }
 

@@ -6,10 +6,10 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// Retry sends refused resources again, one by one, if send is set and may returns true for their
-// messages: the reason may have disappeared without a change of the resource. It retries each
-// resource at most most times, and holds it until the answer. It reports whether there are such
-// resources. Sotw streams are not retried, as each response has everything.
+// Retry sends refused resources again, one by one, although they did not change: the reason of the refusal
+// may have disappeared. It applies to resources whose message the function may accepts, and sends only if
+// send is set. It retries a resource up to most times, and holds it until the answer. It reports
+// whether there are such resources. Sotw streams are not retried, as each response has everything.
 func (l *Ledger) Retry(t resource.Type, send bool, most int, may func(message string) bool) bool {
 	k, ok := l.watchOf(t)
 	if !ok || l.protocol == Sotw || len(l.watches[k].held) == 0 {

@@ -33,8 +33,9 @@ type Attachment struct {
 // Gateway. names are those by which routes name the server (model.Gateway.ServerNames). Only the route's key, Gateways
 // and Hosts count. The server has admitted the namespaces that it selects (model.GatewayServer.Admit).
 //
-// Only this function decides it, for the listeners and virtual hosts of gateways and for the statuses of routes and
-// Gateways.
+// Attach and attachBound, its second half for routes whose Gateway is known, are the only judgement: for listeners and
+// virtual hosts of gateways, and for the statuses of routes and Gateways. isolation.go then decides which of several
+// listeners gets a request.
 func Attach(names []string, server *model.GatewayServer, route *model.VirtualService) Attachment {
 	if !slices.ContainsFunc(names, func(g string) bool { return slices.Contains(route.Gateways, g) }) {
 		return Attachment{Reason: NoMatchingParent}

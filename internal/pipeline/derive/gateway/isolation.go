@@ -25,7 +25,7 @@ func (b boundServer) sibling(o boundServer) bool {
 
 // wider reports whether b matches each name of o, and not the other way round.
 func (b boundServer) wider(o boundServer) bool {
-	x, y := b.server.Hosts[0].Host, o.server.Hosts[0].Host // a listener's are of one name
+	x, y := b.server.Hosts[0].Host, o.server.Hosts[0].Host // a listener of the Gateway API has one host name
 	return x != y && x.Matches(y)
 }
 
