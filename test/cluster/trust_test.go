@@ -81,7 +81,7 @@ func TestReadyOnceTrusted(t *testing.T) {
 			}
 			c.Eventually(t, "what is wrong", func(ctx context.Context) error {
 				_, body, err := page(ctx, addr, "/debug/problems")
-				if err == nil && strings.Contains(body, "told to trust this webhook") != (tc.problem != "") || !strings.Contains(body, tc.problem) {
+				if err == nil && strings.Contains(body, "certificate not written") != (tc.problem != "") || !strings.Contains(body, tc.problem) {
 					err = fmt.Errorf("told: %s", body)
 				}
 				return err
