@@ -171,7 +171,7 @@ func (i Identity) Check() error {
 			return fmt.Errorf("the %s is missing", part.what)
 		}
 		if len(part.value) > maxIdentityPart || strings.ContainsFunc(part.value, notOfIdentity) {
-			return fmt.Errorf("%q is no %s: it has at most %d letters, digits, '-', '.' and '_'", part.value, part.what, maxIdentityPart)
+			return fmt.Errorf("%q is not a valid %s: use at most %d letters, digits, '-', '.' and '_'", part.value, part.what, maxIdentityPart)
 		}
 	}
 	return nil

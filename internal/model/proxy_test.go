@@ -32,11 +32,11 @@ func TestIdentity(t *testing.T) {
 		"spiffe:///ns/shop/sa/web":                  "trust domain is missing",
 		"spiffe://td/ns//sa/web":                    "namespace is missing",
 		"spiffe://td/ns/shop/sa/":                   "service account is missing",
-		"spiffe://td/ns/sh op/sa/web":               `"sh op" is no namespace`,
-		"spiffe://td:443/ns/shop/sa/web":            `"td:443" is no trust domain`,
-		"spiffe://td/ns/shop/sa/web?x=1":            `"web?x=1" is no service account`,
-		"spiffe://cluster.local/ns/shop/sa/%77eb":   `"%77eb" is no service account`,
-		"spiffe://cluster.local/ns/shop/sa/web\x00": "is no service account",
+		"spiffe://td/ns/sh op/sa/web":               `"sh op" is not a valid namespace`,
+		"spiffe://td:443/ns/shop/sa/web":            `"td:443" is not a valid trust domain`,
+		"spiffe://td/ns/shop/sa/web?x=1":            `"web?x=1" is not a valid service account`,
+		"spiffe://cluster.local/ns/shop/sa/%77eb":   `"%77eb" is not a valid service account`,
+		"spiffe://cluster.local/ns/shop/sa/web\x00": "is not a valid service account",
 	} {
 		_, err := ParseIdentity(id)
 		require.ErrorContains(t, err, says, id)

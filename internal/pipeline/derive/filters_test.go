@@ -149,7 +149,7 @@ func (d *Delta) patches() []ir.Patch {
 }
 
 var (
-	worldCollectors = []string{"prometheus", "envoy", "json", "als", "otel", "zipkin", "nobody"}
+	worldCollectors = []string{"prometheus", "envoy", "json", "als", "otel", "zipkin", "missing"}
 	worldMetrics    = []model.Metric{"", model.MetricRequests, model.MetricTCPSent}
 	worldSides      = []model.Sides{model.SideClient, model.SideServer, model.BothSides}
 )

@@ -126,7 +126,7 @@ func TestBaseline(t *testing.T) {
 	require.Nil(t, deltas[inbound].Clusters["inbound|8080||"].Policy.OutlierDetection)
 	bytes := *pool
 	bytes.Upgrade = model.H2UpgradeDefault
-	require.Equal(t, &bytes, deltas[outbound].Clusters[db].Policy.ConnectionPool, "TCP is no HTTP/2")
+	require.Equal(t, &bytes, deltas[outbound].Clusters[db].Policy.ConnectionPool, "TCP is not HTTP/2")
 	require.Equal(t, model.TrafficPolicy{ConnectionPool: &bytes}, deltas[outbound].Clusters[ir.PassthroughCluster].Policy)
 	require.Equal(t, time.Minute, deltas[outbound].Listeners["10.9.0.2_3306"].Default.TCP.IdleTimeout)
 	outbound, _ = d.Index().Keys(client)

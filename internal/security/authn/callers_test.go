@@ -74,7 +74,7 @@ func TestAuthenticate(t *testing.T) {
 		"unknown token":             {peer: server.Peer{Authorization: "Bearer who"}, code: codes.Unauthenticated, says: "unknown token"},
 		"refused token":             {peer: server.Peer{Authorization: "Bearer refused"}, code: codes.Unauthenticated, says: "not accepted: it has expired"},
 		"token that is not known":   {peer: server.Peer{Authorization: "Bearer later"}, code: codes.Unavailable, says: "the API server is away"},
-		"token of an odd namespace": {peer: server.Peer{Authorization: "Bearer odd"}, code: codes.Unauthenticated, says: "no namespace"},
+		"token of an odd namespace": {peer: server.Peer{Authorization: "Bearer odd"}, code: codes.Unauthenticated, says: "not a valid namespace"},
 		"foreign certificate":       {peer: server.Peer{Certificates: newIssuer(t).leaf(t, webID)}, code: codes.Unauthenticated, says: "unknown authority"},
 		"other trust domain":        {peer: server.Peer{Certificates: root.leaf(t, "spiffe://example.com/ns/shop/sa/web")}, code: codes.Unauthenticated, says: "not in the mesh's trust domains (cluster.local, old.example.com)"},
 		"not a SPIFFE id":           {peer: server.Peer{Certificates: root.leaf(t, "https://example.com")}, code: codes.Unauthenticated, says: "not a SPIFFE id"},

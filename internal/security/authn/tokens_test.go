@@ -78,7 +78,7 @@ func TestLinesOfATokenFile(t *testing.T) {
 		"a b,shop,web":                          "contains a space",
 		"secret,,web":                           "namespace is missing",
 		"secret,shop,":                          "service account is missing",
-		"secret,shop,a/b":                       `"a/b" is no service account`,
+		"secret,shop,a/b":                       `"a/b" is not a valid service account`,
 		"# x\nsecret,a,b\n\nsecret,c,d":         "line 4: the same token as in line 2",
 		"secret,shop,web\n# ok\nwrong,shop/x,y": "line 3",
 	} {

@@ -42,7 +42,7 @@ func TestInvalidFiles(t *testing.T) {
 		says  string
 	}{
 		"for servers alone":    {servers, "ca-cert.pem: peers would refuse the certificates that it signs: x509: certificate specifies an incompatible key usage"},
-		"nobody below it":      {Files{CertFile: below.pem(), KeyFile: below.keyPEM(t), RootFile: narrow.pem()}, "ca-cert.pem: peers would refuse the certificates that it signs: x509: too many intermediates"},
+		"no CA below it":       {Files{CertFile: below.pem(), KeyFile: below.keyPEM(t), RootFile: narrow.pem()}, "ca-cert.pem: peers would refuse the certificates that it signs: x509: too many intermediates"},
 		"no certificate":       {good.with(CertFile, nil), "ca-cert.pem: missing"},
 		"no key":               {good.with(KeyFile, nil), "ca-key.pem: missing"},
 		"no root":              {good.with(RootFile, nil), "root-cert.pem: missing"},

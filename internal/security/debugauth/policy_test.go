@@ -122,7 +122,7 @@ func TestTokensAreReadAgain(t *testing.T) {
 }
 
 func TestAccessThatCannotWork(t *testing.T) {
-	short, empty, text := writeFile(t, "s", "abc"), writeFile(t, "e", "# nobody\n"), writeFile(t, "t", "no certificate")
+	short, empty, text := writeFile(t, "s", "abc"), writeFile(t, "e", "# no user\n"), writeFile(t, "t", "no certificate")
 	cert, key := certificate(t, nil, nil)
 	for want, a := range map[string]Policy{
 		"fewer than 16 characters":             {TokenFile: short},

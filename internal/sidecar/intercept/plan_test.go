@@ -122,7 +122,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		{"interface", func(s *Settings) { s.ExcludeInterfaces = "a-name-that-is-long" }, []string{"excludeInterfaces", "invalid network interface name"}},
 		{"injection", func(s *Settings) { s.KubevirtInterfaces = "a\"; drop" }, []string{"invalid network interface name"}},
 		{"root's connections", func(s *Settings) { s.ProxyUID = "0" }, []string{"--proxy-uid", "above 0"}},
-		{"nobody", func(s *Settings) { s.ProxyUID, s.ProxyGID = "", "" }, []string{"--proxy-uid", "redirected to it again"}},
+		{"no user", func(s *Settings) { s.ProxyUID, s.ProxyGID = "", "" }, []string{"--proxy-uid", "redirected to it again"}},
 		{"one port", func(s *Settings) { s.OutboundPort = "1,2" }, []string{"--envoy-port", `invalid value "1,2": use one port`}},
 		{"no port", func(s *Settings) { s.InboundPort = "" }, []string{"--inbound-capture-port", "use one port"}},
 		{"ports that are one", func(s *Settings) { s.InboundPort = s.OutboundPort }, []string{"--inbound-capture-port", "15001 is also --envoy-port"}},

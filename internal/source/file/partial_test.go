@@ -42,7 +42,7 @@ func TestErrorInAPolicyOpensNothing(t *testing.T) {
 	again := &fixture{recorder: &recorder{state: map[model.Key]model.Object{}}, t: t, dir: f.dir}
 	again.run(f.dir)
 	again.becomes("allow=v2")
-	require.Equal(t, 1, again.rules(), "nobody knows the last good version: its good rule counts")
+	require.Equal(t, 1, again.rules(), "the last valid version is unknown: its valid rule applies")
 	again.complains(meanwhile, "allow.yaml:4: error")
 	again.write("allow.yaml", allow("v3", "10.0.0.0/99"))
 	again.becomes("allow=v3")

@@ -116,7 +116,7 @@ func TestFileRemovedAndMoved(t *testing.T) {
 	f.becomes("b=v1 c=v2")
 	require.NoError(t, os.Rename(f.path("z.yaml"), f.path("z.txt")))
 	f.becomes("c=v2")
-	require.Equal(t, 1, strings.Count(f.told(before), "-b"), "moving a file within the tree is no deletion")
+	require.Equal(t, 1, strings.Count(f.told(before), "-b"), "moving a file within the tree deletes nothing")
 }
 
 func TestDirectories(t *testing.T) {

@@ -34,7 +34,7 @@ func TestSecretsOfGateways(t *testing.T) {
 		gateway("edge", "own", "own", edge, model.ServerMutual),
 		gateway("shop", "foreign", "foreign", edge, model.ServerSimple),
 		gateway("edge", "all", "all", nil, model.ServerSimple),
-		gateway("bank", "none", "none", map[string]string{"istio": "nobody"}, model.ServerSimple),
+		gateway("bank", "none", "none", map[string]string{"istio": "missing"}, model.ServerSimple),
 	} {
 		events = append(events, store.Event{Key: o.Metadata().Key, Object: o})
 	}
@@ -88,7 +88,7 @@ func TestSecretsThatAreGranted(t *testing.T) {
 		got := map[string][]string{}
 		for k, w := range wantedIn(snapshotOf(c.objects)) {
 			readers := slices.Sorted(maps.Keys(w.readers))
-			require.Equal(t, readers, slices.Sorted(maps.Keys(w.trusted)), "%s: the API server is asked about nobody", name)
+			require.Equal(t, readers, slices.Sorted(maps.Keys(w.trusted)), "%s: the API server is asked about no other account", name)
 			got[k.Namespace+"/"+k.Name] = readers
 		}
 		require.Equal(t, c.want, got, name)
@@ -140,7 +140,7 @@ func TestSecretsOfSidecars(t *testing.T) {
 	require.True(t, concerns(model.KindSidecar))
 }
 
-// TestConfigMapsThatAreRead: those that rules for everybody, and routers' Gateways, name; nobody's key.
+// TestConfigMapsThatAreRead checks that only ConfigMaps are read that rules without a selector, or Gateways of routers, name.
 func TestConfigMapsThatAreRead(t *testing.T) {
 	meta := func(kind model.Kind, name string) model.Meta {
 		return model.Meta{Key: model.Key{Kind: kind, Namespace: "shop", Name: name}, ResourceVersion: "1"}

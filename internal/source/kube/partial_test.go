@@ -115,7 +115,7 @@ func TestErrorsOpenNothing(t *testing.T) {
 			require.Equal(t, "2", events[0].Object.Metadata().ResourceVersion)
 			require.Len(t, k.Problems(), 2)
 			require.Equal(t, problem.SeverityWarning, observer.seen.Problems[1].Severity)
-			require.Contains(t, observer.seen.Problems[1].Message, "meanwhile")
+			require.Contains(t, observer.seen.Problems[1].Message, "until it is corrected")
 			require.True(t, observer.seen.Partial)
 			require.False(t, observer.seen.InForce)
 

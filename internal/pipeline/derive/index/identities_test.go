@@ -56,7 +56,7 @@ func TestIdentitiesFollowSlices(t *testing.T) {
 		want   *Identities
 	}{
 		"one gets ready":        {func(s *model.EndpointSlice) { s.Members[0].Ready = false }, all},
-		"one is no Pod":         {func(s *model.EndpointSlice) { s.Members[0].Pod = "" }, &Identities{Accounts: all.Accounts, Some: true}},
+		"one without Pod":       {func(s *model.EndpointSlice) { s.Members[0].Pod = "" }, &Identities{Accounts: all.Accounts, Some: true}},
 		"one more":              {func(s *model.EndpointSlice) { s.Members = append(s.Members, model.SliceEndpoint{}) }, &Identities{Accounts: all.Accounts, Some: true}},
 		"one that is not known": {func(s *model.EndpointSlice) { s.Members[0].Pod = "unknown" }, &Identities{Accounts: all.Accounts, Some: true}},
 		"known soon":            {func(s *model.EndpointSlice) { s.Members[0].Pod, s.PodsListed = "unknown", true }, all},

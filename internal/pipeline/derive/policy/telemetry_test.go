@@ -48,9 +48,9 @@ func TestMetrics(t *testing.T) {
 	require.Equal(t, model.DefaultReporting, every(override()))
 	second, third := model.MetricsRule{Every: 2 * time.Second}, model.MetricsRule{Every: 3 * time.Second}
 	require.Equal(t, 3*time.Second, every(second, third, override()), "the last that says something")
-	require.Equal(t, 2*time.Second, every(second, model.MetricsRule{Providers: []string{"nobody"}, Every: time.Second}, model.MetricsRule{Providers: []string{"prometheus"}}))
+	require.Equal(t, 2*time.Second, every(second, model.MetricsRule{Providers: []string{"missing"}, Every: time.Second}, model.MetricsRule{Providers: []string{"prometheus"}}))
 	require.Equal(t, model.Metrics, names(get(model.SideClient)), "on by default")
-	require.Empty(t, get(model.SideClient, model.MetricsRule{Providers: []string{"nobody"}}))
+	require.Empty(t, get(model.SideClient, model.MetricsRule{Providers: []string{"missing"}}))
 	require.Empty(t, get(model.SideClient, override(metric("", model.BothSides, on()))))
 	require.Len(t, get(model.SideServer, override(metric("", model.SideClient, on()))), len(model.Metrics))
 	require.Len(t, get(model.SideClient, override(metric("", model.BothSides, on())), override(metric("", model.BothSides, off()))), len(model.Metrics))
