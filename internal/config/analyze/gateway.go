@@ -109,7 +109,7 @@ func (c gatewayChecks) serverSecret(o model.Object, field, name, ns string, pair
 	}
 	secret := c.secrets[key]
 	if !pair {
-		key, secret = secretChecks{c.checker}.withCAs(key, secret)
+		key, secret = secretChecks(c).withCAs(key, secret)
 	}
 	if msg := unusable(key, secret, pair); msg != "" {
 		c.warnf(o, field, "%s", msg)

@@ -37,7 +37,7 @@ func (c securityChecks) peerAuthentication(p *model.PeerAuthentication) {
 	case len(p.Selector) > 0 && p.Namespace == c.peers.root:
 		c.warnf(p, "spec.selector", "has no effect in the root namespace: policies for workloads belong into the workloads' namespace")
 		return
-	case len(p.Selector) > 0 && !(ruleChecks{c.checker}).selectsAny(p.Namespace, p.Selector):
+	case len(p.Selector) > 0 && !ruleChecks(c).selectsAny(p.Namespace, p.Selector):
 		c.warnf(p, "spec.selector", "no workload of namespace %s has %s, so the policy has no effect; correct the labels", p.Namespace, labelText(p.Selector))
 		return
 	}

@@ -4,7 +4,7 @@ import "github.com/moonsail/moonsail/internal/model"
 
 // proxyConfig reports a ProxyConfig without effect: one that selects no workload, or that stands beside an older one.
 func (c serviceChecks) proxyConfig(p *model.ProxyConfig) {
-	if len(p.Selector) > 0 && !(ruleChecks{c.checker}).selectsAny(p.Namespace, p.Selector) {
+	if len(p.Selector) > 0 && !ruleChecks(c).selectsAny(p.Namespace, p.Selector) {
 		c.warnf(p, "spec.selector", "no workload of namespace %s has %s, so the ProxyConfig has no effect; correct the labels",
 			p.Namespace, labelText(p.Selector))
 	}

@@ -10,17 +10,17 @@ import (
 )
 
 func (c ruleChecks) destinationRule(r *model.DestinationRule) {
-	if !(routeChecks{c.checker}).matchesAny(r.Host) {
+	if !routeChecks(c).matchesAny(r.Host) {
 		_, hidden := c.find(r.Host, r.Namespace)
-		c.warnf(r, "spec.host", "the rule has no effect: %s", destinationChecks{c.checker}.noHost(r.Host, r.Namespace, hidden))
+		c.warnf(r, "spec.host", "the rule has no effect: %s", destinationChecks(c).noHost(r.Host, r.Namespace, hidden))
 		return
 	}
 	for i, s := range r.Subsets {
 		c.subset(r, fmt.Sprintf("spec.subsets[%d].labels", i), s)
 	}
 	c.portPolicies(r)
-	securityChecks{c.checker}.clientTLS(r)
-	secretChecks{c.checker}.credentials(r)
+	securityChecks(c).clientTLS(r)
+	secretChecks(c).credentials(r)
 }
 
 // subset reports one that no workload of the rule's services belongs to.
@@ -76,9 +76,9 @@ func (c ruleChecks) sidecar(s *model.Sidecar) {
 		}
 	}
 	if d := s.EgressProxy; d != nil {
-		destinationChecks{c.checker}.destination(s, "spec.outboundTrafficPolicy.egressProxy", *d)
+		destinationChecks(c).destination(s, "spec.outboundTrafficPolicy.egressProxy", *d)
 	}
-	gatewayChecks{c.checker}.ingress(s)
+	gatewayChecks(c).ingress(s)
 }
 
 // selectsAny reports whether a workload has the labels, or whether none is known at all.

@@ -17,7 +17,7 @@ func (c serviceChecks) service(s *model.Service) {
 	if len(s.Selector) == 0 {
 		return
 	}
-	if !(ruleChecks{c.checker}).selectsAny(s.Namespace, s.Selector) {
+	if !ruleChecks(c).selectsAny(s.Namespace, s.Selector) {
 		c.infof(s, "spec.selector", "no workload of namespace %s has %s, so the service has no endpoints", s.Namespace, labelText(s.Selector))
 		return
 	}
@@ -50,7 +50,7 @@ func (c serviceChecks) serviceEntry(e *model.ServiceEntry) {
 			}
 		}
 	}
-	if sel := e.Template.Selector; len(sel) > 0 && !(ruleChecks{c.checker}).selectsAny(e.Namespace, sel) {
+	if sel := e.Template.Selector; len(sel) > 0 && !ruleChecks(c).selectsAny(e.Namespace, sel) {
 		c.infof(e, "spec.workloadSelector", "no workload of namespace %s has %s, so the service has no endpoints", e.Namespace, labelText(sel))
 	}
 }

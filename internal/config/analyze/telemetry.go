@@ -32,7 +32,7 @@ func (c telemetryChecks) providers(t *model.Telemetry, field string, names []str
 		at := fmt.Sprintf("%s.providers[%d].name", field, i)
 		switch p := mesh.Provider(name); {
 		case p == nil && c.security.mesh == nil:
-			c.infof(t, at, "%s, so nothing is done for the provider unless %q is one of its extensionProviders", securityChecks{c.checker}.noMesh(), name)
+			c.infof(t, at, "%s, so nothing is done for the provider unless %q is one of its extensionProviders", securityChecks(c).noMesh(), name)
 		case p == nil:
 			c.warnf(t, at, "the mesh has no provider %q, so nothing is done for it; add it to extensionProviders%s", name, named(mesh, what, fits))
 		case !fits(p.Kind):

@@ -19,7 +19,7 @@ func (c routeChecks) virtualService(v *model.VirtualService) {
 	for i, r := range v.TCP {
 		c.backends(v, fmt.Sprintf("spec.tcp[%d]", i), r.Backends)
 	}
-	gatewayChecks{c.checker}.boundTo(v)
+	gatewayChecks(c).boundTo(v)
 	c.unreachableHTTP(v)
 	c.unreachableTCP(v)
 	c.unusedDelegate(v)
@@ -28,14 +28,14 @@ func (c routeChecks) virtualService(v *model.VirtualService) {
 
 func (c routeChecks) backends(v *model.VirtualService, field string, list []model.Backend) {
 	for i, b := range list {
-		destinationChecks{c.checker}.destination(v, fmt.Sprintf("%s.route[%d].destination", field, i), b.Destination)
+		destinationChecks(c).destination(v, fmt.Sprintf("%s.route[%d].destination", field, i), b.Destination)
 	}
 }
 
 func (c routeChecks) httpRoute(v *model.VirtualService, field string, r *model.HTTPRoute) {
 	c.backends(v, field, r.Backends)
 	for i, m := range r.Mirrors {
-		destinationChecks{c.checker}.destination(v, fmt.Sprintf("%s.mirrors[%d].destination", field, i), m.Destination)
+		destinationChecks(c).destination(v, fmt.Sprintf("%s.mirrors[%d].destination", field, i), m.Destination)
 	}
 	for i, m := range r.Matches {
 		for j, g := range m.Gateways {
@@ -154,7 +154,7 @@ func (c routeChecks) ownHosts(v *model.VirtualService) {
 			continue
 		}
 		_, hidden := c.find(h, v.Namespace)
-		c.warnf(v, fmt.Sprintf("spec.hosts[%d]", i), "%s", destinationChecks{c.checker}.noHost(h, v.Namespace, hidden))
+		c.warnf(v, fmt.Sprintf("spec.hosts[%d]", i), "%s", destinationChecks(c).noHost(h, v.Namespace, hidden))
 	}
 }
 

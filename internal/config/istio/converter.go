@@ -3,7 +3,7 @@ package istio
 import "github.com/moonsail/moonsail/internal/config/convert"
 
 // Converters of one topic each. They share the Converter of the object that is converted, which collects its
-// problems; one topic calls another by wrapping the same Converter, as in destinationConv{c.Converter}.
+// problems; one topic calls another by wrapping the same Converter, as in destinationConv(c).
 
 // virtualServiceConv converts VirtualServices, and the conditions of their routes. See also routeConv.
 type virtualServiceConv struct{ *convert.Converter }

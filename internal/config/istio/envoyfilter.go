@@ -24,7 +24,7 @@ func EnvoyFilter(in convert.Cluster, o *networkingv1alpha3.EnvoyFilter) (*model.
 	if spec.WorkloadSelector != nil {
 		f.Selector = c.Selector(at.Field("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
 	}
-	f.Targets = policyConv{c.Converter}.targets(at.Field("targetRefs"), spec.TargetRefs, spec.WorkloadSelector != nil)
+	f.Targets = policyConv(c).targets(at.Field("targetRefs"), spec.TargetRefs, spec.WorkloadSelector != nil)
 	if len(spec.ConfigPatches) == 0 {
 		c.Warnf(at.Field("configPatches"), "is empty, so the object has no effect")
 	}

@@ -54,7 +54,7 @@ func (c gatewayConv) gatewayServer(at problem.Path, s *networking.Server) (model
 		c.Warnf(at.Field("bind"), "Unix sockets are not supported, so this server has no effect; use a port")
 		return out, false
 	}
-	sidecarConv{c.Converter}.bindIP(at.Field("bind"), s.Bind)
+	sidecarConv(c).bindIP(at.Field("bind"), s.Bind)
 	if s.DefaultEndpoint != "" {
 		c.Warnf(at.Field("defaultEndpoint"), "has no effect; a VirtualService that is bound to the gateway says where calls go")
 	}

@@ -57,13 +57,13 @@ func MeshConfig(in convert.Cluster, o *corev1.ConfigMap) (*model.MeshConfig, pro
 	out.Headers = proxyHeaders(said.GetDefaultConfig().GetProxyHeaders())
 	out.Topology = topology(said.GetDefaultConfig().GetGatewayTopology())
 	// Each destination rule decides whether outlier detection accompanies failover.
-	out.Locality = destinationConv{c.Converter}.localityLB(at.Field("localityLbSetting"), said.LocalityLbSetting, true)
+	out.Locality = destinationConv(c).localityLB(at.Field("localityLbSetting"), said.LocalityLbSetting, true)
 	out.Baseline = c.defaultTrafficPolicy(at.Field("defaultTrafficPolicy"), said.DefaultTrafficPolicy)
 	c.meshIdentity(at, said, given, out)
 	out.OnlyTLS13, out.CipherSuites = c.meshMTLS(at.Field("meshMTLS"), said.MeshMTLS)
 	out.TLSDefaults = c.tlsDefaults(at.Field("tlsDefaults"), said.TlsDefaults)
-	out.Telemetry = telemetryConv{c.Converter}.meshTelemetry(at, said, given)
-	out.Authorizers = providerConv{c.Converter}.externalAuthorizers(at.Field("extensionProviders"), said.ExtensionProviders)
+	out.Telemetry = telemetryConv(c).meshTelemetry(at, said, given)
+	out.Authorizers = providerConv(c).externalAuthorizers(at.Field("extensionProviders"), said.ExtensionProviders)
 	out.Discovery = c.labelSelectors(at.Field("discoverySelectors"), said.DiscoverySelectors)
 	c.meshExports(at, said, out)
 	return out, c.Problems
@@ -92,8 +92,8 @@ func (c meshConv) defaultTrafficPolicy(at problem.Path, p *meshconfig.MeshConfig
 		return nil
 	}
 	return &model.TrafficPolicy{
-		ConnectionPool:   destinationConv{c.Converter}.connectionPool(at.Field("connectionPool"), p.ConnectionPool),
-		OutlierDetection: destinationConv{c.Converter}.outlierDetection(at.Field("outlierDetection"), p.OutlierDetection),
+		ConnectionPool:   destinationConv(c).connectionPool(at.Field("connectionPool"), p.ConnectionPool),
+		OutlierDetection: destinationConv(c).outlierDetection(at.Field("outlierDetection"), p.OutlierDetection),
 	}
 }
 

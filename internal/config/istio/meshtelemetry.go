@@ -33,7 +33,7 @@ func (c telemetryConv) meshTelemetry(at problem.Path, said *meshconfig.MeshConfi
 	out := model.DefaultMeshTelemetry()
 	out.AccessLog = c.meshLogFormat(at, said)
 	for i, p := range said.ExtensionProviders {
-		if provider := (providerConv{c.Converter}).provider(at.Field("extensionProviders").Index(i), p); provider != nil {
+		if provider := providerConv(c).provider(at.Field("extensionProviders").Index(i), p); provider != nil {
 			out.Providers = append([]model.Provider{*provider}, out.Providers...)
 		}
 	}
@@ -45,7 +45,7 @@ func (c telemetryConv) meshTelemetry(at problem.Path, said *meshconfig.MeshConfi
 	if m := said.EnablePrometheusMerge; m != nil {
 		out.PrometheusMerge = m.Value
 	}
-	providerConv{c.Converter}.defaultTracing(at.Field("defaultConfig").Field("tracing"), said, &out)
+	providerConv(c).defaultTracing(at.Field("defaultConfig").Field("tracing"), said, &out)
 	return &out
 }
 

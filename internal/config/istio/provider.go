@@ -75,9 +75,9 @@ func (c providerConv) fileLog(at problem.Path, v *meshconfig.MeshConfig_Extensio
 	at = at.Field("logFormat")
 	switch f := v.GetLogFormat().GetLogFormat().(type) {
 	case *meshconfig.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider_LogFormat_Text:
-		out.Log.Text = telemetryConv{c.Converter}.logText(at.Field("text"), f.Text)
+		out.Log.Text = telemetryConv(c).logText(at.Field("text"), f.Text)
 	case *meshconfig.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider_LogFormat_Labels:
-		if out.Log.JSON = (telemetryConv{c.Converter}).logLabels(at.Field("labels"), f.Labels); len(f.Labels.GetFields()) == 0 {
+		if out.Log.JSON = telemetryConv(c).logLabels(at.Field("labels"), f.Labels); len(f.Labels.GetFields()) == 0 {
 			out.Log.JSON = defaultJSONLog
 		}
 	}
@@ -86,7 +86,7 @@ func (c providerConv) fileLog(at problem.Path, v *meshconfig.MeshConfig_Extensio
 func (c providerConv) otelLog(at problem.Path, v *meshconfig.MeshConfig_ExtensionProvider_EnvoyOpenTelemetryLogProvider, out *model.Provider) {
 	out.Kind, out.LogName = model.ProviderOTelLog, v.LogName
 	c.collector(at, v, out)
-	out.Log.Text = telemetryConv{c.Converter}.logText(at.Field("logFormat").Field("text"), v.GetLogFormat().GetText())
+	out.Log.Text = telemetryConv(c).logText(at.Field("logFormat").Field("text"), v.GetLogFormat().GetText())
 	out.Log.JSON = telemetryConv{c.Converter}.logLabels(at.Field("logFormat").Field("labels"), v.GetLogFormat().GetLabels())
 }
 

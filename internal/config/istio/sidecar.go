@@ -24,7 +24,7 @@ var captureModes = map[networking.CaptureMode]model.CaptureMode{
 func Sidecar(in convert.Cluster, o *networkingv1.Sidecar) (*model.Sidecar, problem.List) {
 	c := sidecarConv{convert.Start(in, model.KindSidecar, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
-	s := &model.Sidecar{Meta: c.Meta, InboundPool: destinationConv{c.Converter}.connectionPool(at.Field("inboundConnectionPool"), spec.InboundConnectionPool)}
+	s := &model.Sidecar{Meta: c.Meta, InboundPool: destinationConv(c).connectionPool(at.Field("inboundConnectionPool"), spec.InboundConnectionPool)}
 	if spec.WorkloadSelector != nil {
 		s.Selector = c.Selector(at.Field("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
 	}
@@ -51,7 +51,7 @@ func (c sidecarConv) outboundPolicy(at problem.Path, p *networking.OutboundTraff
 	if p.EgressProxy.Port == nil {
 		c.Errorf(at.Field("egressProxy").Field("port"), "is missing; give the port of the egress proxy, as port: {number: 443}")
 	}
-	dest := virtualServiceConv{c.Converter}.destination(at.Field("egressProxy"), p.EgressProxy)
+	dest := virtualServiceConv(c).destination(at.Field("egressProxy"), p.EgressProxy)
 	s.EgressProxy = &dest
 }
 
@@ -74,7 +74,7 @@ func (c sidecarConv) ingress(at problem.Path, list []*networking.IstioIngressLis
 		in := model.IngressListener{
 			Port: port, Bind: l.Bind, Capture: captureModes[l.CaptureMode],
 			Endpoint: c.defaultEndpoint(at.Field("defaultEndpoint"), l.DefaultEndpoint),
-			Pool:     destinationConv{c.Converter}.connectionPool(at.Field("connectionPool"), l.ConnectionPool),
+			Pool:     destinationConv(c).connectionPool(at.Field("connectionPool"), l.ConnectionPool),
 			TLS:      c.ingressTLS(at.Field("tls"), port.Protocol, l.Tls),
 		}
 		if l.ConnectionPool.GetHttp() != nil && !in.Inner().IsHTTP() {
@@ -100,7 +100,7 @@ func (c sidecarConv) ingressTLS(at problem.Path, p model.Protocol, t *networking
 	if t.HttpsRedirect {
 		c.Errorf(at.Field("httpsRedirect"), "is not for Sidecars; remove it")
 	}
-	if out := (gatewayConv{c.Converter}).serverTLS(at, t); out.EndsTLS() {
+	if out := gatewayConv(c).serverTLS(at, t); out.EndsTLS() {
 		return out
 	}
 	return nil

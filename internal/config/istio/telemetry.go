@@ -22,7 +22,7 @@ func Telemetry(in convert.Cluster, o *telemetryv1.Telemetry) (*model.Telemetry, 
 	c := telemetryConv{convert.Start(in, model.KindTelemetry, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
 	t := &model.Telemetry{Meta: c.Meta}
-	t.Selector, t.Targets = policyConv{c.Converter}.policyScope(spec)
+	t.Selector, t.Targets = policyConv(c).policyScope(spec)
 	for i, m := range spec.Metrics {
 		t.Metrics = append(t.Metrics, c.metricsRule(at.Field("metrics").Index(i), m))
 	}

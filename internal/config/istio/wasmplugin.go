@@ -22,7 +22,7 @@ var sha256Hex = regexp.MustCompile(`^[0-9a-f]{64}$`)
 func WasmPlugin(in convert.Cluster, o *extensionsv1alpha1.WasmPlugin) (*model.WasmPlugin, problem.List) {
 	c := pluginConv{convert.Start(in, model.KindWasmPlugin, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
-	selector, targets := policyConv{c.Converter}.policyScope(spec)
+	selector, targets := policyConv(c).policyScope(spec)
 	p := &model.WasmPlugin{
 		Meta: c.Meta, Selector: selector, Targets: targets, Network: spec.Type == extensions.PluginType_NETWORK, PluginName: spec.PluginName, Phase: wasmPhase(spec.Phase), Priority: spec.Priority.GetValue(),
 		FailOpen: spec.FailStrategy == extensions.FailStrategy_FAIL_OPEN, Reload: spec.FailStrategy == extensions.FailStrategy_FAIL_RELOAD,
