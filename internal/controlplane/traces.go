@@ -47,17 +47,17 @@ func witness(o Options, changes *changelog.Log) func(distribution.Settlement) {
 // follow returns the recorders of changes: the change log, or for an experiment none.
 func follow(o Options, changes *changelog.Log) (engine.ChangeRecorder, distribution.Observer) {
 	if o.NoChangeLog {
-		return nobody{}, nobody{}
+		return noRecorder{}, noRecorder{}
 	}
 	return changes, changes
 }
 
-// nobody records nothing.
-type nobody struct{}
+// noRecorder records nothing.
+type noRecorder struct{}
 
-func (nobody) Begin(model.Revision, []changelog.ChangedObject, time.Time)              {}
-func (nobody) Mark(model.Revision, changelog.Stage, time.Time)                         {}
-func (nobody) Resources(model.Revision, int, int64)                                    {}
-func (nobody) Published(model.Revision, int, time.Time)                                {}
-func (nobody) Sent(model.Revision, time.Time)                                          {}
-func (nobody) Settled(model.Revision, model.Revision, distribution.Outcome, time.Time) {}
+func (noRecorder) Begin(model.Revision, []changelog.ChangedObject, time.Time)              {}
+func (noRecorder) Mark(model.Revision, changelog.Stage, time.Time)                         {}
+func (noRecorder) Resources(model.Revision, int, int64)                                    {}
+func (noRecorder) Published(model.Revision, int, time.Time)                                {}
+func (noRecorder) Sent(model.Revision, time.Time)                                          {}
+func (noRecorder) Settled(model.Revision, model.Revision, distribution.Outcome, time.Time) {}

@@ -117,7 +117,7 @@ func (c *Candidate) renew(ctx context.Context) bool {
 // try takes or renews the Lease and reports whether this candidate holds it now.
 func (c *Candidate) try(ctx context.Context) bool {
 	if c.holds() && !c.expired() && c.put(ctx, c.claim()) == nil {
-		return true // usually nobody has changed it since the last renewal
+		return true // usually unchanged since the last renewal
 	}
 	have, err := c.Leases.Get(ctx, c.Namespace, c.Name)
 	switch {

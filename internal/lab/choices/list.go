@@ -60,7 +60,7 @@ func forwarding() []choice {
 	}
 }
 
-// observing: what is told of requests.
+// observing has the choices of request telemetry.
 func observing() []choice {
 	every := map[string]string{"sidecar.istio.io/statsInclusionRegexps": ".*"}
 	return []choice{

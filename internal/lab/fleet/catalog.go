@@ -11,7 +11,7 @@ import (
 // Catalog knows every name and every version that any proxy of a fleet was ever sent.
 // Proxies keep numbers; what a resource refers to is parsed once a version.
 type Catalog struct {
-	follower *follower // of endpoints; nil: nobody asked for it
+	follower *follower // of endpoints; nil: not requested
 
 	mu    sync.RWMutex // guards everything below and in names and versions
 	names [Kinds]map[string]*name

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Probe is the name of endpoints that do not exist. A proxy that connects again asks for
-// them last: once it is told so, the server has read all that it said before.
+// Probe is the name of endpoints that do not exist. A proxy that reconnects requests them last: the answer
+// shows that the server has read all earlier requests.
 const Probe = "moonsail-lab-probe"
 
 // Proxy is one simulated sidecar.

@@ -21,8 +21,8 @@ type Options struct {
 	Envoy    string // path of Envoy
 	// MeshConfig is the mesh's configuration (the ConfigMap istio), as YAML; may be empty.
 	MeshConfig string
-	// Services are those of the mesh beside the pairs', with three endpoints each that nobody is
-	// at. Pairs see those that their Setup says.
+	// Services is the number of services in addition to the pairs' own, with three endpoints each that do not
+	// answer. The Setup of a pair decides which of them it sees.
 	Services int
 	// ServeFlags are added to those of the control plane.
 	ServeFlags []string

@@ -72,7 +72,7 @@ func free(ip string) bool {
 		if err != nil {
 			return false
 		}
-		_ = l.Close() // nobody has connected
+		_ = l.Close() // it has no connections
 	}
 	return true
 }

@@ -47,7 +47,7 @@ func (u *upstream) accept() {
 // serve answers at each empty line: requests have no body.
 func (u *upstream) serve(conn net.Conn) {
 	defer func() {
-		_ = conn.Close() // nobody waits for what is lost
+		_ = conn.Close() // lost requests are not awaited
 		u.mu.Lock()
 		delete(u.conns, conn)
 		u.mu.Unlock()

@@ -30,7 +30,7 @@ type lifetime struct {
 	// Guarded by conn.mu.
 	leaving leaving
 	parting *Status // with which the streams must end; nil: they may go on
-	goneAt  uint32  // streams above it are refused, once leaving is told
+	goneAt  uint32  // streams above it are refused after GOAWAY
 	quiet   uint32  // sweeps without a byte
 	pinged  bool    // during these
 }
