@@ -2,12 +2,27 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
 // stages are the times of one change in milliseconds, as moonsail explain -o json has them.
 type stages struct {
 	StoreMs, DeriveMs, TranslateMs, SendMs, AckMs, TotalMs float64
+}
+
+// rounded rounds the ends of stages to a tenth of a millisecond, not their lengths, so that the printed stages add
+// up to the total.
+func (s stages) rounded() stages {
+	end, before := 0.0, 0.0
+	length := func(ms float64) float64 {
+		end += ms
+		now := math.Round(end*10) / 10
+		out := now - before
+		before = now
+		return out
+	}
+	return stages{length(s.StoreMs), length(s.DeriveMs), length(s.TranslateMs), length(s.SendMs), length(s.AckMs), before}
 }
 
 // wayOfAChange draws the stages with their times, for light and dark pages.
@@ -17,6 +32,7 @@ func wayOfAChange(s stages, proxies int) []byte {
 		style                    = `.bg{fill:#fff}.box{fill:#eef4fb;stroke:#3b6ea5}.t{fill:#12324f;font-size:17px;font-weight:600}.s{fill:#4a5b6b;font-size:11px}.n{fill:#12324f;font-size:13px}.l{stroke:#3b6ea5;fill:none;stroke-width:1.6}.a{fill:#3b6ea5}
 @media (prefers-color-scheme: dark){.bg{fill:#0d1117}.box{fill:#16263a;stroke:#6aa5e0}.t,.n{fill:#e0ecf8}.s{fill:#a3b5c6}.l{stroke:#6aa5e0}.a{fill:#6aa5e0}}`
 	)
+	s = s.rounded()
 	boxes := []struct{ title, about, time string }{
 		{"source", "file or API server", ""},
 		{"store", "batch, snapshot", millis(s.StoreMs)},
