@@ -125,7 +125,7 @@ var sidecarPorts = []uint32{15000, 15004, 15008, 15020, 15021, 15053, 15090}
 // meshConnections converts what is said of connections of all services.
 func (c meshConv) meshConnections(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
 	out.ConnectTimeout = c.OptionalDuration(at.Field("connectTimeout"), said.ConnectTimeout)
-	out.Keepalive = destinationConv{c.Converter}.keepalive(at.Field("tcpKeepalive"), said.TcpKeepalive)
+	out.Keepalive = destinationConv(c).keepalive(at.Field("tcpKeepalive"), said.TcpKeepalive)
 	out.DNSRefresh = c.OptionalDuration(at.Field("dnsRefreshRate"), said.DnsRefreshRate)
 	if d := said.ProtocolDetectionTimeout; d != nil && d.AsDuration() == 0 {
 		out.DetectionTimeout = new(time.Duration)

@@ -87,7 +87,7 @@ func (c providerConv) otelLog(at problem.Path, v *meshconfig.MeshConfig_Extensio
 	out.Kind, out.LogName = model.ProviderOTelLog, v.LogName
 	c.collector(at, v, out)
 	out.Log.Text = telemetryConv(c).logText(at.Field("logFormat").Field("text"), v.GetLogFormat().GetText())
-	out.Log.JSON = telemetryConv{c.Converter}.logLabels(at.Field("logFormat").Field("labels"), v.GetLogFormat().GetLabels())
+	out.Log.JSON = telemetryConv(c).logLabels(at.Field("logFormat").Field("labels"), v.GetLogFormat().GetLabels())
 }
 
 func (c providerConv) httpLog(at problem.Path, v *meshconfig.MeshConfig_ExtensionProvider_EnvoyHttpGrpcV3LogProvider, out *model.Provider) {
