@@ -82,7 +82,7 @@ const (
 	ExportNone = "~"
 )
 
-// ExportTo resolves a list of namespaces. none allows "~", which is no namespace.
+// ExportTo resolves a list of namespaces. The parameter none allows "~", which exports to no namespace.
 func (c *Converter) ExportTo(at problem.Path, list []string, none bool) model.Visibility {
 	seen := map[string]bool{}
 	for i, e := range list {
