@@ -78,28 +78,34 @@ func TestDependenciesAreExplained(t *testing.T) {
 	}
 }
 
-// TestCommandsExist runs through what the documents tell readers to type: subcommands
-// and flags of moonsail and moonsail-lab, and targets of make.
+// commands are what readers can type.
+type commands struct {
+	moonsail, lab *cobra.Command
+	targets       []string // of make
+}
+
+// TestCommandsExist requires that the subcommands, flags and targets of make exist which documents and examples use.
 func TestCommandsExist(t *testing.T) {
-	targets := makeTargets(t)
+	known := commands{cli.NewRootCommand(), labcli.NewRootCommand(), makeTargets(t)}
 	for _, doc := range documents(t) {
 		for _, code := range codeIn(read(t, doc)) {
-			checkCode(t, doc, code, targets)
+			known.check(t, doc, code)
 		}
 	}
 	var examples func(cmd *cobra.Command)
 	examples = func(cmd *cobra.Command) {
-		checkCode(t, "examples of "+cmd.CommandPath(), cmd.Example, targets)
+		known.check(t, "examples of "+cmd.CommandPath(), cmd.Example)
 		for _, sub := range cmd.Commands() {
 			examples(sub)
 		}
 	}
-	examples(cli.NewRootCommand())
-	examples(labcli.NewRootCommand())
+	examples(known.moonsail)
+	examples(known.lab)
 }
 
-// checkCode checks the lines of code that run moonsail or make.
-func checkCode(t *testing.T, where, code string, targets []string) {
+// check checks the lines of code that run moonsail or make.
+func (known commands) check(t *testing.T, where, code string) {
+	t.Helper()
 	for line := range strings.Lines(code) {
 		line, _, _ = strings.Cut(line, "#")
 		line, _, _ = strings.Cut(line, "|")
@@ -110,10 +116,10 @@ func checkCode(t *testing.T, where, code string, targets []string) {
 		switch {
 		case len(words) < 2:
 		case words[0] == "moonsail", words[0] == "bin/moonsail":
-			checkCommand(t, where, cli.NewRootCommand(), words)
+			checkCommand(t, where, known.moonsail, words)
 		case words[0] == "moonsail-lab", words[0] == "bin/moonsail-lab":
-			checkCommand(t, where, labcli.NewRootCommand(), words)
-		case words[0] == "make" && !slices.Contains(targets, words[1]):
+			checkCommand(t, where, known.lab, words)
+		case words[0] == "make" && !slices.Contains(known.targets, words[1]):
 			t.Errorf("%s: there is no target for %q", where, line)
 		}
 	}
@@ -186,10 +192,13 @@ func makeTargets(t *testing.T) []string {
 	return targets
 }
 
-// TestLinksLead holds links to files that exist, and to headings of documents.
+var link = regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)
+
+// TestLinksLead requires that links of documents lead to files and headings that exist.
 func TestLinksLead(t *testing.T) {
+	headings := map[string][]string{} // anchors by document; cli.md links a hundred times to itself
 	for _, doc := range documents(t) {
-		for _, m := range regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`).FindAllStringSubmatch(withoutCode(read(t, doc)), -1) {
+		for _, m := range link.FindAllStringSubmatch(withoutCode(read(t, doc)), -1) {
 			file, anchor := m[1], m[2]
 			if strings.Contains(file, ":") {
 				continue
@@ -199,12 +208,24 @@ func TestLinksLead(t *testing.T) {
 				target = filepath.Join(filepath.Dir(doc), file)
 				require.FileExists(t, filepath.Join(root, target), "%s links to it", doc)
 			}
-			if anchor != "" && filepath.Ext(target) == ".md" && !slices.Contains(anchors(read(t, target)), anchor) {
+			if anchor == "" || filepath.Ext(target) != ".md" {
+				continue
+			}
+			if headings[target] == nil {
+				headings[target] = anchors(read(t, target))
+			}
+			if !slices.Contains(headings[target], anchor) {
 				t.Errorf("%s links to %s#%s: %s has no such heading", doc, file, anchor, target)
 			}
 		}
 	}
 }
+
+var (
+	headingLine   = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	linkInHeading = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+	notInAnAnchor = regexp.MustCompile(`[^\pL\pN_ -]`)
+)
 
 var fencedCode = regexp.MustCompile("(?s)```.*?```")
 
@@ -214,9 +235,9 @@ func withoutCode(text string) string { return fencedCode.ReplaceAllString(text, 
 // that is linked to.
 func anchors(text string) []string {
 	var out []string
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(withoutCode(text), -1) {
-		heading := regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`).ReplaceAllString(m[1], "$1")
-		heading = regexp.MustCompile(`[^\pL\pN_ -]`).ReplaceAllString(strings.ToLower(heading), "")
+	for _, m := range headingLine.FindAllStringSubmatch(withoutCode(text), -1) {
+		heading := linkInHeading.ReplaceAllString(m[1], "$1")
+		heading = notInAnAnchor.ReplaceAllString(strings.ToLower(heading), "")
 		out = append(out, strings.ReplaceAll(heading, " ", "-"))
 	}
 	return out

@@ -4,14 +4,23 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// goFiles parses the repository's Go files, except this package's, which name what they ban.
+// goFiles returns the repository's Go files by name, except this package's, which name what they ban.
 func goFiles(t *testing.T) map[string]*goFile {
 	t.Helper()
+	files, err := parsedFiles()
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	return files
+}
+
+// parsedFiles parses them once for all tests.
+var parsedFiles = sync.OnceValues(func() (map[string]*goFile, error) {
 	files := map[string]*goFile{}
 	for _, dir := range []string{"cmd", "internal", "test", "deploy"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, e fs.DirEntry, err error) error {
@@ -25,20 +34,26 @@ func goFiles(t *testing.T) map[string]*goFile {
 			files[name], err = parseGo(path)
 			return err
 		})
-		require.NoError(t, err)
+		if err != nil {
+			return nil, err
+		}
 	}
-	require.NotEmpty(t, files)
-	return files
-}
+	return files, nil
+})
 
 // TestRetiredNamesStayAway rejects identifiers, packages and words of documents with an old name.
 func TestRetiredNamesStayAway(t *testing.T) {
-	files := goFiles(t)
+	uses := map[string][]string{} // the files of each use, by identifier
+	for name, f := range goFiles(t) {
+		for _, id := range f.identifiers {
+			uses[id] = append(uses[id], name)
+		}
+	}
 	for _, r := range RetiredNames {
 		count, where := 0, ""
-		for name, f := range files {
-			for _, id := range f.identifiers {
-				if r.names(id) && (r.In == "" || under(name, r.In)) {
+		for _, id := range r.identifiers() {
+			for _, name := range uses[id] {
+				if r.In == "" || under(name, r.In) {
 					count, where = count+1, name
 				}
 			}
@@ -59,9 +74,9 @@ func TestRetiredNamesStayAway(t *testing.T) {
 	}
 }
 
-// names reports whether an identifier is the retired one, exported or not.
-func (r RetiredName) names(id string) bool {
-	return len(id) == len(r.Old) && id[1:] == r.Old[1:] && strings.EqualFold(id[:1], r.Old[:1])
+// identifiers returns the retired name, exported and not.
+func (r RetiredName) identifiers() []string {
+	return []string{strings.ToLower(r.Old[:1]) + r.Old[1:], strings.ToUpper(r.Old[:1]) + r.Old[1:]}
 }
 
 // TestNoBannedPhrases finds banned phrases in Go strings (messages, help, flags) and documents.
