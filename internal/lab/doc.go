@@ -36,11 +36,10 @@
 //
 // # To add a scenario
 //
-// Write a function in a new file of package propagation, like stalled.go, and a row in Scenarios (scenarios.go). A
-// scenario that restarts Deployments of an API server belongs to propagation/rollout, like expedia.go.
-//
-// Three places know some scenarios by name: expect in schedule.go (its usual time, for the budget), needsOurs in run.go
-// (it restarts the control plane), and results/html.go (titles of curves).
+// Write a function in a new file of package propagation, like stalled.go, and a row in Scenarios (scenarios.go). The
+// row has all facts about the scenario: its meshes, about how long it takes, whether it restarts the control plane, and
+// the titles of its plots. No other code names a scenario. A scenario that restarts Deployments of an API server belongs
+// to propagation/rollout, like expedia.go.
 //
 // # To add an experiment
 //

@@ -18,7 +18,7 @@ const (
 )
 
 // churn changes a random route at each tick, and all endpoints of a random service at every second tick.
-func churn(ctx context.Context, s *bench) (*results.Result, error) {
+func churn(ctx context.Context, s *meshSession) (*results.Result, error) {
 	random := rand.New(rand.NewPCG(rollout.ChurnSeed, rollout.ChurnSeed)) //nolint:gosec // the same mesh each time
 	tick := time.NewTicker(time.Duration(float64(rollout.RouteInterval) / s.opts.ChurnSpeed))
 	defer tick.Stop()
@@ -27,7 +27,7 @@ func churn(ctx context.Context, s *bench) (*results.Result, error) {
 		return nil, err
 	}
 	defer echo.Stop()
-	c := &churning{bench: s, random: random, echo: echo, samples: map[string][]results.Sample{}}
+	c := &churning{meshSession: s, random: random, echo: echo, samples: map[string][]results.Sample{}}
 	for c.changes < s.opts.ChurnEvents {
 		select {
 		case <-ctx.Done():
@@ -43,7 +43,7 @@ func churn(ctx context.Context, s *bench) (*results.Result, error) {
 
 // churning has the measurements of churn.
 type churning struct {
-	*bench
+	*meshSession
 	random *rand.Rand
 	echo   *meshkube.Echo
 

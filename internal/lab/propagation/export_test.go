@@ -8,18 +8,18 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/propagation/rollout"
 )
 
-// Only leaves some of the settings of expedia and airbnb.
+// Only restricts expedia and airbnb to some settings.
 func (o *Options) Only(names ...string) { o.settings = names }
 
-// ErrBudget ends a run whose time is over.
+// ErrBudget is the cause that ends a run after its budget.
 var ErrBudget = errBudget
 
-// DefaultSetting is the one that the others are compared with.
+// DefaultSetting is the setting that the others are compared with.
 const DefaultSetting = rollout.DefaultSetting
 
-// StaleState has a proxy read nothing while two changes happen, and gives the final state.
+// StaleState stops a proxy from reading while two changes are made, and returns the final state.
 func StaleState(ctx context.Context, o Options, dir string, shape meshfiles.Shape) (stale string, state *results.FinalState, err error) {
-	s, err := openBench(ctx, &o, dir, shape)
+	s, err := openMeshSession(ctx, &o, dir, shape)
 	if err != nil {
 		return "", nil, err
 	}
@@ -38,10 +38,9 @@ func StaleState(ctx context.Context, o Options, dir string, shape meshfiles.Shap
 	return s.IDs[1].Name, state, err
 }
 
-// LateState has the source be ahead of the control plane by a route and a rule, and gives the final
-// state.
+// LateState returns the final state if the source is ahead of the control plane by a route and a rule.
 func LateState(ctx context.Context, o Options, dir string, shape meshfiles.Shape) (*results.FinalState, error) {
-	s, err := openBench(ctx, &o, dir, shape)
+	s, err := openMeshSession(ctx, &o, dir, shape)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +48,7 @@ func LateState(ctx context.Context, o Options, dir string, shape meshfiles.Shape
 	if err := s.Connect(ctx, false); err != nil {
 		return nil, err
 	}
-	if _, err := s.Mesh.ChangeRoute(0); err != nil { // and nobody makes it happen
+	if _, err := s.Mesh.ChangeRoute(0); err != nil { // the change is prepared but not applied
 		return nil, err
 	}
 	if _, err := s.Mesh.SetRule(1); err != nil {

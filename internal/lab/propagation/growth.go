@@ -26,7 +26,7 @@ func growth(ctx context.Context, o *Options, dir string) (*results.Result, error
 	defer g.close()
 	for i, n := range o.Growth {
 		o.progress("growth: %d services", n)
-		s, err := openBench(ctx, o, filepath.Join(dir, fmt.Sprint(i)), o.grown(n))
+		s, err := openMeshSession(ctx, o, filepath.Join(dir, fmt.Sprint(i)), o.grown(n))
 		if err != nil {
 			return nil, err
 		}
@@ -82,22 +82,22 @@ func growthInTurn(ctx context.Context, o *Options, dir string) (*results.Result,
 
 // growing has meshes of ascending sizes and their measurements.
 type growing struct {
-	sessions []*bench
+	sessions []*meshSession
 	samples  [][]results.Sample
 	results.Result
 }
 
-func (g *growing) add(s *bench) {
+func (g *growing) add(s *meshSession) {
 	g.sessions, g.samples = append(g.sessions, s), append(g.samples, nil)
 }
 
 // next opens a session on the mesh of the last session, which grows. The first session creates the mesh.
-func (g *growing) next(ctx context.Context, o *Options, dir string, shape meshfiles.Shape) (s *bench, err error) {
+func (g *growing) next(ctx context.Context, o *Options, dir string, shape meshfiles.Shape) (s *meshSession, err error) {
 	if len(g.sessions) == 0 {
-		s, err = openBench(ctx, o, dir, shape)
+		s, err = openMeshSession(ctx, o, dir, shape)
 	} else {
 		last := g.sessions[len(g.sessions)-1]
-		s = &bench{&session.Session{Config: &o.Config, Dir: dir, Location: last.Location, Mesh: last.Mesh}, o}
+		s = &meshSession{&session.Session{Config: &o.Config, Dir: dir, Location: last.Location, Mesh: last.Mesh}, o}
 		last.Location.Place = nil // the next session clears it
 		if err = s.Mesh.Grow(shape.Services); err == nil {
 			err = s.Begin(ctx)
@@ -111,7 +111,7 @@ func (g *growing) next(ctx context.Context, o *Options, dir string, shape meshfi
 
 // rounds makes the change in each session of list in turn. The first round is a warm-up. list has the newest
 // sessions of g.
-func (g *growing) rounds(ctx context.Context, o *Options, list []*bench) error {
+func (g *growing) rounds(ctx context.Context, o *Options, list []*meshSession) error {
 	into := g.samples[len(g.samples)-len(list):]
 	for n := range o.Rounds + 1 {
 		o.progress("growth: change %d of %d in each of %d meshes", n, o.Rounds, len(list))

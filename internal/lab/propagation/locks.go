@@ -23,7 +23,7 @@ func locks(ctx context.Context, o *Options, dir string) (*results.Result, error)
 	with := *o
 	with.ServeFlags = append(slices.Clone(o.ServeFlags), "--profile-mutex=1", "--profile-block=1us")
 	o.progress("locks: starting")
-	s, err := openBench(ctx, &with, filepath.Join(dir, "locks"), o.Meshes[len(o.Meshes)/2])
+	s, err := openMeshSession(ctx, &with, filepath.Join(dir, "locks"), o.Meshes[len(o.Meshes)/2])
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func locks(ctx context.Context, o *Options, dir string) (*results.Result, error)
 }
 
 // lockedStorm makes a storm between two reads of the profiles.
-func (s *bench) lockedStorm(ctx context.Context) (*results.Result, error) {
+func (s *meshSession) lockedStorm(ctx context.Context) (*results.Result, error) {
 	measure, err := s.prepareStorm(stormOrder(0, s.opts.StormEvents, s.Mesh.Services))
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ type contention struct {
 	profiles map[string][]byte // pprof's, by file name
 }
 
-func (s *bench) contention(ctx context.Context) (c contention, err error) {
+func (s *meshSession) contention(ctx context.Context) (c contention, err error) {
 	c.profiles = map[string][]byte{}
 	for i, name := range []string{"mutex", "block"} {
 		if c.waits[i], c.profiles[name+".pb.gz"], err = child.Waits(ctx, s.CP.Process.HTTP(), name); err != nil {

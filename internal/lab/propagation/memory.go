@@ -49,7 +49,7 @@ func streamsOf(tls bool) string {
 	return "plain text"
 }
 
-// memoryBars compares the memory of a proxy, in bytes, with its targets. first is the memory
+// memoryTargets compares the memory of a proxy, in bytes, with its targets. first is the memory
 // in the smallest mesh, or 0 if this is the smallest mesh. With TLS there is no target for
 // growth: the input buffer of a tls.Conn is as large as the largest record that the proxy sent.
 func memoryTargets(r *results.Result, tls bool, services int, takes, first float64) {
@@ -65,7 +65,7 @@ func memoryTargets(r *results.Result, tls bool, services int, takes, first float
 
 // anotherProxy connects all proxies, and then as many again, and measures the second half.
 func anotherProxy(ctx context.Context, o *Options, dir string, services int, state *results.FinalState) (results.Side, error) {
-	s, err := openBench(ctx, o, dir, meshfiles.Shape{Services: services, Proxies: o.MemoryProxy})
+	s, err := openMeshSession(ctx, o, dir, meshfiles.Shape{Services: services, Proxies: o.MemoryProxy})
 	if err != nil {
 		return results.Side{}, err
 	}

@@ -18,7 +18,7 @@ const (
 )
 
 // connectStorm returns the result of the connections with which the session began.
-func connectStorm(_ context.Context, s *bench) (*results.Result, error) {
+func connectStorm(_ context.Context, s *meshSession) (*results.Result, error) {
 	r := s.Connected
 	r.AddTarget("all configured", r.Subject.Last.P50/1000, connectLimit, "s")
 	if r.Baseline != nil && s.CP.PID != 0 {
@@ -36,7 +36,7 @@ const reconnectRepeats = 5
 // reconnectStorm kills the control plane, starts it again, and reconnects all proxies at once when it is ready.
 // The baseline's proxies connect without versions and subscriptions, which is the least cost of so many
 // connections.
-func reconnectStorm(ctx context.Context, s *bench) (*results.Result, error) {
+func reconnectStorm(ctx context.Context, s *meshSession) (*results.Result, error) {
 	var back, bare []results.Sample
 	for range reconnectRepeats {
 		one, err := s.reconnect(ctx, &s.CP.Subject, s.CP.Fleet.Open, func() error {
@@ -62,7 +62,7 @@ func reconnectStorm(ctx context.Context, s *bench) (*results.Result, error) {
 	return r, nil
 }
 
-func (s *bench) reconnect(ctx context.Context, who *session.Subject, open func() *fleet.Round, start func() error) (results.Side, error) {
+func (s *meshSession) reconnect(ctx context.Context, who *session.Subject, open func() *fleet.Round, start func() error) (results.Side, error) {
 	who.Fleet.Shut()
 	who.Process.Kill()
 	if err := start(); err != nil {

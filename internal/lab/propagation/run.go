@@ -75,7 +75,7 @@ func run(ctx context.Context, o *Options, report *results.Report) error {
 		report.Notes = append(report.Notes, left)
 	}
 	o.Meshes = o.measured()
-	chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return o.cannot(&s) != nil })
+	chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return o.unsupported(&s) != nil })
 	o.schedule = newSchedule(o, chosen)
 	if o.Progress != nil {
 		o.Step = func(label string) { o.Progress(fmt.Sprintf("%s; %s", label, o.schedule)) }
@@ -99,7 +99,7 @@ func run(ctx context.Context, o *Options, report *results.Report) error {
 		return err
 	}
 	defer resume()
-	return runAlone(ctx, o, filepath.Join(dir, "alone"), chosen, report)
+	return runOwnMeshes(ctx, o, filepath.Join(dir, "own"), chosen, report)
 }
 
 // runBoth runs scenarios on one mesh with our control plane, and then with the peer if there is one.
@@ -117,38 +117,23 @@ func runBoth(ctx context.Context, o *Options, dir string, shape meshfiles.Shape,
 	return ctx.Err()
 }
 
-// runAlone runs the scenarios that create their meshes.
-func runAlone(ctx context.Context, o *Options, dir string, chosen []Scenario, report *results.Report) error {
+// runOwnMeshes runs the scenarios that create their meshes.
+func runOwnMeshes(ctx context.Context, o *Options, dir string, chosen []Scenario, report *results.Report) error {
 	for _, sc := range chosen {
-		if sc.where != alone {
+		if sc.meshes != ownMeshes {
 			continue
 		}
-		r, err := sc.own(ctx, o, dir)
+		r, err := sc.measureOwnMeshes(ctx, o, dir)
 		if r != nil { // a trial that ended early has the rounds before
-			r.Scenario = sc.Name
+			r.Scenario, r.Drawing = sc.Name, sc.drawing
 			add(o, report, *r)
 		}
 		if err != nil {
 			return fmt.Errorf("scenario %s: %w", sc.Name, err)
 		}
-		o.schedule.over(o.expect(&sc, o.Meshes[len(o.Meshes)/2]))
+		o.schedule.over(sc.expected(o, o.Meshes[len(o.Meshes)/2]))
 	}
 	return nil
-}
-
-// on reports whether a scenario runs on mesh i of n.
-func (s *Scenario) on(i, n int) bool {
-	switch s.where {
-	case everywhere:
-		return true
-	case smallest:
-		return i == 0
-	case middle:
-		return i == n/2
-	case largest:
-		return i == n-1
-	}
-	return false
 }
 
 // choose finds scenarios by name. Without names it returns all.
@@ -172,7 +157,7 @@ func choose(names []string) ([]Scenario, error) {
 // runMesh runs scenarios on one mesh.
 func runMesh(ctx context.Context, o *Options, dir string, shape meshfiles.Shape, list []Scenario, report *results.Report) error {
 	o.progress("%s: starting", results.MeshName(shape))
-	s, err := openBench(ctx, o, dir, shape)
+	s, err := openMeshSession(ctx, o, dir, shape)
 	if err != nil {
 		return fmt.Errorf("mesh %s: %w", results.MeshName(shape), err)
 	}
@@ -186,24 +171,24 @@ func runMesh(ctx context.Context, o *Options, dir string, shape meshfiles.Shape,
 		if err != nil {
 			return fmt.Errorf("mesh %s, scenario %s: %w", s, sc.Name, err)
 		}
-		r.Scenario, r.Mesh = sc.Name, shape
+		r.Scenario, r.Drawing, r.Mesh = sc.Name, sc.drawing, shape
 		o.progress("%s: %s: comparing final states", s, sc.Name)
 		if r.State, err = s.FinalState(ctx); err != nil {
 			return fmt.Errorf("mesh %s, final state after %s: %w", s, sc.Name, err)
 		}
 		add(o, report, *r)
-		o.schedule.over(o.expect(&sc, shape))
+		o.schedule.over(sc.expected(o, shape))
 	}
 	return nil
 }
 
 // runScenario runs one scenario. The peak of memory is that since its beginning, unless the scenario sets another:
 // connect-storm began before.
-func (s *bench) runScenario(ctx context.Context, sc *Scenario) (*results.Result, error) {
+func (s *meshSession) runScenario(ctx context.Context, sc *Scenario) (*results.Result, error) {
 	if s.CP.PID != 0 {
 		child.ResetPeak(s.CP.PID)
 	}
-	r, err := sc.run(ctx, s)
+	r, err := sc.measure(ctx, s)
 	if err == nil && r.Subject.PeakRSS == 0 {
 		r.Subject.PeakRSS = s.CP.Memory().Peak
 	}
@@ -232,42 +217,39 @@ func filesFor(o *Options) uint64 {
 func (o *Options) CheckScenarios() error {
 	chosen, err := choose(o.Scenarios)
 	for _, s := range chosen {
-		if why := cmp.Or(o.cannot(&s), o.alone(&s)); why != nil && len(o.Scenarios) > 0 {
+		if why := cmp.Or(o.unsupported(&s), o.incomparable(&s)); why != nil && len(o.Scenarios) > 0 {
 			return why
 		}
 	}
 	return err
 }
 
-// alone returns why a scenario cannot be compared with the peer, or nil. Such a scenario runs with our control
+// incomparable returns why a scenario cannot be compared with the peer, or nil. Such a scenario runs with our control
 // plane only, unless the user chose it by name.
-func (o *Options) alone(s *Scenario) error {
-	if o.Peer == nil || !s.needsOurs() || s.kubeOnly {
+func (o *Options) incomparable(s *Scenario) error {
+	if o.Peer == nil || !s.startsControlPlane() || s.kubeOnly {
 		return nil
 	}
 	return fmt.Errorf("scenario %s: cannot be compared with %s, which the lab does not start: leave out the scenario or --target", s.Name, o.Peer.Name)
 }
 
-// cannot returns why a scenario cannot be measured, or nil.
-func (o *Options) cannot(s *Scenario) error {
+// unsupported returns why a scenario cannot be measured, or nil.
+func (o *Options) unsupported(s *Scenario) error {
 	switch kube := o.Source == session.SourceKube; {
 	case s.kubeOnly && !kube:
 		return fmt.Errorf("scenario %s: needs --source kube", s.Name)
 	case s.kubeOnly && o.External != "":
 		return fmt.Errorf("scenario %s: compares settings of the control plane that the lab starts: use --target NAME=%s to measure another one in turn", s.Name, o.External)
-	case o.External != "" && s.needsOurs():
+	case o.External != "" && s.startsControlPlane():
 		return fmt.Errorf("scenario %s: excludes --target: it needs a control plane that the lab starts", s.Name)
 	}
 	return nil
 }
 
-// needsOurs reports whether a scenario starts or kills the control plane, or sets its flags.
-func (s *Scenario) needsOurs() bool { return s.where == alone || s.Name == "reconnect-storm" }
-
 // runPeer runs scenarios on one mesh with the peer. A failure is part of its report and ends only the peer's
 // measurements.
 func runPeer(ctx context.Context, o *Options, dir string, shape meshfiles.Shape, list []Scenario, report *results.Report) {
-	list = slices.DeleteFunc(slices.Clone(list), func(s Scenario) bool { return s.needsOurs() })
+	list = slices.DeleteFunc(slices.Clone(list), func(s Scenario) bool { return s.startsControlPlane() })
 	if o.Peer == nil || report.Peer.Stopped != "" || len(list) == 0 {
 		return
 	}

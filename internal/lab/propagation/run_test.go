@@ -24,7 +24,7 @@ func options(t *testing.T) propagation.Options {
 	t.Helper()
 	labtest.Temporary(t)
 	o := propagation.QuickOptions()
-	o.Programs, o.Rounds, o.Budget = labtest.Programs(t), 2, 20*time.Minute // a bound; it is far shorter
+	o.Programs, o.Rounds, o.Budget = labtest.Programs(t), 2, 20*time.Minute // an upper bound; it takes far less
 	o.Meshes = []meshfiles.Shape{{Services: 5, Proxies: 20, Bystanders: 2}}
 	return o
 }
@@ -67,11 +67,11 @@ func TestRun(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
-// TestEveryScenario: those that are in no other test run too, over TLS, and end right.
+// TestEveryScenario runs the scenarios that no other test runs, over TLS. Each must end with the right state.
 func TestEveryScenario(t *testing.T) {
 	o := options(t)
 	o.Scenarios = []string{"removed-service", "destination-rule", "churn", "stalled", "growth", "memory", "locks"}
-	o.Meshes = []meshfiles.Shape{{Services: 100, Proxies: 20, Bystanders: 2}} // enough for a full socket
+	o.Meshes = []meshfiles.Shape{{Services: 100, Proxies: 20, Bystanders: 2}} // enough to fill a socket
 	o.TLS, o.ChurnEvents, o.ChurnSpeed, o.StormEvents = true, 6, 50, 100
 	o.Growth, o.GrowthProxy, o.Memory, o.MemoryProxy = []int{5, 10}, 5, []int{5, 10}, 10
 	report, err := propagation.Run(t.Context(), o)
@@ -100,7 +100,8 @@ func TestEveryScenario(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
-// TestScopedRoutes: proxies that get routes in buckets, by scopes, see changes and end right.
+// TestScopedRoutes checks that proxies whose routes come in route shards, by scopes, receive changes and end with the
+// right state.
 func TestScopedRoutes(t *testing.T) {
 	labtest.Long(t)
 	o := options(t)
@@ -113,32 +114,31 @@ func TestScopedRoutes(t *testing.T) {
 	for _, r := range report.Results {
 		require.Zero(t, r.State.Wrong, "%s: %v", r.Scenario, r.State.First)
 		require.Positive(t, r.Subject.Last.P50, r.Scenario)
-		// A cluster, endpoints, and a virtual host of names and one of the address; 32 scopes with route configurations.
+		// A cluster, endpoints, a virtual host of names and one of the address; 32 scopes with route configurations.
 		require.GreaterOrEqual(t, r.State.Decoded, services*4+32*2, r.Scenario)
 	}
 	require.InDelta(t, 1, report.Results[0].Subject.Concerned.Messages, 0)
 	require.Empty(t, labtest.LeftOver(t))
 }
 
-// TestSlowControlPlaneIsSeen: a control plane that holds each change back for 300 ms misses its bar,
-// and the report is sure of that: the bar is told by the baseline, which on a busy machine takes tens of
-// milliseconds.
-func TestSlowControlPlaneIsSeen(t *testing.T) {
+// TestSlowControlPlaneMissesTarget checks that a control plane that delays each change by 300 ms certainly misses its target.
+// The target is a ratio to the baseline, which on a busy machine takes tens of milliseconds.
+func TestSlowControlPlaneMissesTarget(t *testing.T) {
 	t.Setenv("PILOT_DEBOUNCE_AFTER", "300ms")
 	o := options(t)
 	o.Scenarios, o.Rounds = []string{"endpoint"}, 5
 	report, err := propagation.Run(t.Context(), o)
 	require.NoError(t, err)
-	bar := report.Results[0].Targets[0]
-	require.False(t, bar.Met)
-	require.Equal(t, experiment.Missed, bar.Verdict, "%+v", bar)
+	target := report.Results[0].Targets[0]
+	require.False(t, target.Met)
+	require.Equal(t, experiment.Missed, target.Verdict, "%+v", target)
 	for _, s := range report.Results[0].Subject.Samples {
 		require.Greater(t, s.Heard, 300.0, "the control plane does not know of the ACK earlier")
 	}
 	require.Positive(t, report.Machine.CPUs)
 }
 
-// TestBudget: what does not fit is left out, and the report says so.
+// TestBudget checks that a run leaves out what exceeds its budget, and that the report states it.
 func TestBudget(t *testing.T) {
 	o := options(t)
 	o.Scenarios = []string{"connect-storm", "endpoint"}
@@ -152,7 +152,7 @@ func TestBudget(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
-// recompute makes the numbers of a report again, from the samples that it was saved with.
+// recompute computes the numbers of a report again from its saved samples.
 func recompute(t *testing.T, r *results.Report) {
 	t.Helper()
 	text, err := json.Marshal(r)
@@ -187,7 +187,7 @@ func TestStaleProxyIsFound(t *testing.T) {
 	require.Contains(t, state.First[0], "is stale")
 }
 
-// An interrupted run tells so, gives what it has, and leaves nothing behind.
+// An interrupted run returns an error and its results so far, and leaves nothing behind.
 func TestRunInterrupted(t *testing.T) {
 	o := options(t)
 	o.Scenarios = []string{"endpoint", "route"}
@@ -201,7 +201,7 @@ func TestRunInterrupted(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
-// A control plane that cannot start is told in its own words.
+// The error of a control plane that cannot start contains its last output.
 func TestRunFailsToStart(t *testing.T) {
 	o := options(t)
 	o.Scenarios = []string{"endpoint"}
@@ -212,8 +212,7 @@ func TestRunFailsToStart(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
-// A control plane that serves everybody old routes and rules must be found by the comparison with
-// the source.
+// A control plane that serves outdated routes and rules to all proxies must be found by the comparison with the source.
 func TestLateControlPlaneIsFound(t *testing.T) {
 	o := options(t)
 	state, err := propagation.LateState(t.Context(), o, filepath.Join(t.TempDir(), "lab"), o.Meshes[0])

@@ -11,63 +11,104 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/propagation/session"
 )
 
-// where names the meshes on which a scenario runs.
-type where uint8
+// meshChoice names the meshes of Options.Meshes on which a scenario runs.
+type meshChoice uint8
 
 const (
-	everywhere where = iota
-	smallest
-	middle
-	largest
-	alone // it creates its meshes
+	eachMesh meshChoice = iota
+	smallestMesh
+	middleMesh
+	largestMesh
+	ownMeshes // none of them: the scenario creates its meshes
 )
 
-// Scenario is one situation that this experiment measures: a kind of change, or an event such as a restart.
+// Scenario is one situation that this experiment measures: a kind of change, or an event such as a restart. No other
+// code knows a scenario by its name.
 type Scenario struct {
 	Name, About string
-	where       where
-	run         func(context.Context, *bench) (*results.Result, error)
-	kubeOnly    bool                                                                       // it needs the controllers of Kubernetes
-	own         func(ctx context.Context, o *Options, dir string) (*results.Result, error) // set if where is alone, instead of run
+	meshes      meshChoice
+	// measure runs the scenario on an open mesh. If meshes is ownMeshes, it is nil and measureOwnMeshes is set.
+	measure          func(context.Context, *meshSession) (*results.Result, error)
+	measureOwnMeshes func(ctx context.Context, o *Options, dir string) (*results.Result, error)
+	kubeOnly         bool // it needs the controllers of Kubernetes
+	restarts         bool // it restarts the control plane
+	// seconds is about how long it takes on an idle machine; nil: as long as Options.Rounds single changes.
+	seconds func(o *Options, mesh meshfiles.Shape) float64
+	drawing results.Drawing // what the plots of its results show
+}
+
+// startsControlPlane reports whether a scenario starts or restarts the control plane, or sets its flags. It cannot
+// measure a control plane that the lab does not start.
+func (s *Scenario) startsControlPlane() bool { return s.meshes == ownMeshes || s.restarts }
+
+// on reports whether a scenario runs on mesh i of n.
+func (s *Scenario) on(i, n int) bool {
+	switch s.meshes {
+	case eachMesh:
+		return true
+	case smallestMesh:
+		return i == 0
+	case middleMesh:
+		return i == n/2
+	case largestMesh:
+		return i == n-1
+	case ownMeshes:
+	}
+	return false
 }
 
 // Scenarios lists all scenarios in the order in which they run. To add one, write a function in a new file of
 // this package and a row here.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{Name: "connect-storm", About: "all proxies connect at once", run: connectStorm},
-		{Name: "endpoint", About: "one endpoint of one service is replaced", run: single(endpointSteps, (*meshfiles.Mesh).EndpointShadow, true)},
-		{Name: "route", About: "one VirtualService changes", run: single(routeSteps, (*meshfiles.Mesh).RouteShadow, true)},
-		{Name: "new-service", About: "a service is added", run: single(newServiceSteps, (*meshfiles.Mesh).NewServiceShadow, true)},
-		{Name: "removed-service", About: "a service is removed", run: single(removedServiceSteps, (*meshfiles.Mesh).RemovedServiceShadow, false)},
-		{Name: "destination-rule", About: "one DestinationRule changes", run: single(ruleSteps, (*meshfiles.Mesh).RuleShadow, false)},
-		{Name: "churn", About: "routes and endpoints change at fixed intervals (smallest mesh)", where: smallest, run: churn},
-		{Name: "storm", About: "thousands of endpoint events at once (middle mesh)", where: middle, run: storm},
-		// The last scenario on the middle mesh, because the socket of the stalled proxy stays small.
-		{Name: "stalled", About: "one proxy stops reading (middle mesh)", where: middle, run: stalled},
-		{Name: "reconnect-storm", About: "all proxies reconnect after a restart of the control plane (largest mesh)", where: largest, run: reconnectStorm},
-		{Name: "growth", About: "the same change in meshes of increasing size", where: alone, own: growth},
-		{Name: results.MemoryScenario, About: "memory of one more connected proxy, by number of services, with and without TLS", where: alone, own: memory},
-		{Name: "locks", About: "the storm again, while every wait for a lock is recorded", where: alone, own: locks},
-		{Name: "airbnb", About: "Deployments restart and routes change at fixed intervals, by PILOT_ settings (--source kube)", where: alone, kubeOnly: true, own: func(ctx context.Context, o *Options, dir string) (*results.Result, error) {
-			return rollout.RunAirbnb(ctx, o.rolloutOptions(), dir)
-		}},
-		{Name: "expedia", About: "Deployments of hundreds of pods restart, by PILOT_ settings (--source kube)", where: alone, kubeOnly: true, own: func(ctx context.Context, o *Options, dir string) (*results.Result, error) {
-			return rollout.RunExpedia(ctx, o.rolloutOptions(), dir)
-		}},
+		{Name: "connect-storm", About: "all proxies connect at once", measure: connectStorm, drawing: results.Drawing{Reached: "are configured"}},
+		{Name: "endpoint", About: "one endpoint of one service is replaced", measure: single(endpointSteps, (*meshfiles.Mesh).EndpointShadow, true)},
+		{Name: "route", About: "one VirtualService changes", measure: single(routeSteps, (*meshfiles.Mesh).RouteShadow, true)},
+		{Name: "new-service", About: "a service is added", measure: single(newServiceSteps, (*meshfiles.Mesh).NewServiceShadow, true)},
+		{Name: "removed-service", About: "a service is removed", measure: single(removedServiceSteps, (*meshfiles.Mesh).RemovedServiceShadow, false)},
+		{Name: "destination-rule", About: "one DestinationRule changes", measure: single(ruleSteps, (*meshfiles.Mesh).RuleShadow, false)},
+		{Name: "churn", About: "routes and endpoints change at fixed intervals (smallest mesh)", meshes: smallestMesh, measure: churn, seconds: churnSeconds},
+		{
+			Name: "storm", About: "thousands of endpoint events at once (middle mesh)", meshes: middleMesh, measure: storm, seconds: stormSeconds,
+			drawing: results.Drawing{Reached: "have the final state"},
+		},
+		{ // The last scenario on the middle mesh, because the socket of the stalled proxy stays small.
+			Name: "stalled", About: "one proxy stops reading (middle mesh)", meshes: middleMesh, measure: stalled,
+			drawing: results.Drawing{Lines: [2]string{"other proxies, while one is stalled", "while none is stalled"}},
+		},
+		{
+			Name: "reconnect-storm", About: "all proxies reconnect after a restart of the control plane (largest mesh)", meshes: largestMesh, measure: reconnectStorm,
+			restarts: true, drawing: results.Drawing{Reached: "have reconnected", Lines: [2]string{"control plane", "connections only"}},
+		},
+		{Name: "growth", About: "the same change in meshes of increasing size", meshes: ownMeshes, measureOwnMeshes: growth, seconds: growthSeconds},
+		{
+			Name: "memory", About: "memory of one more connected proxy, by number of services, with and without TLS", meshes: ownMeshes, measureOwnMeshes: memory,
+			seconds: memorySeconds, drawing: results.Drawing{Bars: "memory of the control plane for one more connected proxy"},
+		},
+		{Name: "locks", About: "the storm again, while every wait for a lock is recorded", meshes: ownMeshes, measureOwnMeshes: locks, seconds: stormSeconds},
+		{Name: "airbnb", About: "Deployments restart and routes change at fixed intervals, by PILOT_ settings (--source kube)", meshes: ownMeshes, measureOwnMeshes: airbnb, kubeOnly: true},
+		{Name: "expedia", About: "Deployments of hundreds of pods restart, by PILOT_ settings (--source kube)", meshes: ownMeshes, measureOwnMeshes: expedia, kubeOnly: true},
 	}
 }
 
-// bench is an open session with the options of the run.
-type bench struct {
+func airbnb(ctx context.Context, o *Options, dir string) (*results.Result, error) {
+	return rollout.RunAirbnb(ctx, o.rolloutOptions(), dir)
+}
+
+func expedia(ctx context.Context, o *Options, dir string) (*results.Result, error) {
+	return rollout.RunExpedia(ctx, o.rolloutOptions(), dir)
+}
+
+// meshSession is an open session on one mesh, with the options of the run.
+type meshSession struct {
 	*session.Session
 	opts *Options
 }
 
-// openBench opens a session. Its result is not nil, so that it can be closed also after an error.
-func openBench(ctx context.Context, o *Options, dir string, shape meshfiles.Shape) (*bench, error) {
+// openMeshSession opens a session. Its result is not nil, so that it can be closed also after an error.
+func openMeshSession(ctx context.Context, o *Options, dir string, shape meshfiles.Shape) (*meshSession, error) {
 	s, err := session.Open(ctx, &o.Config, dir, shape)
-	return &bench{s, o}, err
+	return &meshSession{s, o}, err
 }
 
 // rolloutOptions returns the options of expedia or airbnb, whichever runs next.
@@ -135,8 +176,8 @@ const (
 // single measures single changes, each round in turn with the baseline and bare TCP. Only some kinds of changes
 // have targets for time and CPU. If the source is an API server, the baseline also waits for it: for a write to
 // the change's shadow, objects of the same kinds in a namespace without proxies.
-func single(next steps, shadow func(*meshfiles.Mesh) meshfiles.Shadow, targets bool) func(context.Context, *bench) (*results.Result, error) {
-	return func(ctx context.Context, s *bench) (*results.Result, error) {
+func single(next steps, shadow func(*meshfiles.Mesh) meshfiles.Shadow, targets bool) func(context.Context, *meshSession) (*results.Result, error) {
+	return func(ctx context.Context, s *meshSession) (*results.Result, error) {
 		echo, err := s.Location.Echo(ctx, shadow(s.Mesh))
 		if err != nil {
 			return nil, err
@@ -176,7 +217,7 @@ func single(next steps, shadow func(*meshfiles.Mesh) meshfiles.Shadow, targets b
 }
 
 // round makes the changes of one round and returns the sample of the measured one. add may complete the sample.
-func (s *bench) round(ctx context.Context, list []step, add func(context.Context, *results.Sample) error) (out results.Sample, err error) {
+func (s *meshSession) round(ctx context.Context, list []step, add func(context.Context, *results.Sample) error) (out results.Sample, err error) {
 	for _, st := range list {
 		c, err := st.change()
 		if err != nil {
@@ -200,7 +241,7 @@ func (s *bench) round(ctx context.Context, list []step, add func(context.Context
 }
 
 // besides measures the baseline with as many bytes, and bare TCP.
-func (s *bench) besides(ctx context.Context, echo *meshkube.Echo, bytes float64) (out [2]results.Sample, err error) {
+func (s *meshSession) besides(ctx context.Context, echo *meshkube.Echo, bytes float64) (out [2]results.Sample, err error) {
 	wants, apply, err := s.Baseline.Prepare(0, bytes)
 	if err != nil {
 		return out, err

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
-	"github.com/moonsail/moonsail/internal/lab/propagation/results"
 	"github.com/moonsail/moonsail/internal/lab/propagation/session"
 )
 
@@ -28,13 +27,13 @@ func newSchedule(o *Options, chosen []Scenario) *schedule {
 	for i, mesh := range o.Meshes {
 		for _, s := range chosen {
 			if s.on(i, len(o.Meshes)) {
-				c.expected += o.expect(&s, mesh)
+				c.expected += s.expected(o, mesh)
 			}
 		}
 	}
 	for _, s := range chosen {
-		if s.where == alone {
-			c.expected += o.expect(&s, o.Meshes[len(o.Meshes)/2])
+		if s.meshes == ownMeshes {
+			c.expected += s.expected(o, o.Meshes[len(o.Meshes)/2])
 		}
 		if s.kubeOnly {
 			c.trials++
@@ -43,24 +42,35 @@ func newSchedule(o *Options, chosen []Scenario) *schedule {
 	return c
 }
 
-// expect roughly estimates the seconds of a scenario: three servers send each change to each proxy.
-func (o *Options) expect(s *Scenario, mesh meshfiles.Shape) float64 {
-	each := 0.1 + 0.001*float64(mesh.Proxies)
-	switch s.Name {
-	case "storm", "locks":
-		return 10*each + float64(o.StormEvents)/o.stormSpeed()
-	case "churn":
-		return each * float64(o.ChurnEvents)
-	case results.MemoryScenario:
-		return 2 * float64(len(o.Memory)) * (4 + 0.01*float64(o.MemoryProxy))
-	case "growth":
-		n := 0.0
-		for _, services := range o.Growth {
-			n += 3 + 0.002*float64(services) + 0.3*float64(o.Rounds)
-		}
-		return n
+// expected is about how many seconds a scenario takes on a mesh.
+func (s *Scenario) expected(o *Options, mesh meshfiles.Shape) float64 {
+	if s.seconds != nil {
+		return s.seconds(o, mesh)
 	}
-	return 5*each + each*float64(o.Rounds)
+	return changeSeconds(mesh) * float64(5+o.Rounds)
+}
+
+// changeSeconds is about how long a single change takes: three servers send it to each proxy.
+func changeSeconds(mesh meshfiles.Shape) float64 { return 0.1 + 0.001*float64(mesh.Proxies) }
+
+func churnSeconds(o *Options, mesh meshfiles.Shape) float64 {
+	return changeSeconds(mesh) * float64(o.ChurnEvents)
+}
+
+func stormSeconds(o *Options, mesh meshfiles.Shape) float64 {
+	return 10*changeSeconds(mesh) + float64(o.StormEvents)/o.stormSpeed()
+}
+
+func memorySeconds(o *Options, _ meshfiles.Shape) float64 {
+	return 2 * float64(len(o.Memory)) * (4 + 0.01*float64(o.MemoryProxy))
+}
+
+func growthSeconds(o *Options, _ meshfiles.Shape) float64 {
+	n := 0.0
+	for _, services := range o.Growth {
+		n += 3 + 0.002*float64(services) + 0.3*float64(o.Rounds)
+	}
+	return n
 }
 
 // stormSpeed is the number of storm events per second, repeats included.

@@ -18,7 +18,7 @@ const (
 
 // stalled measures endpoint changes in turn while all proxies read, and while one does not. That proxy has subscribed
 // to everything, and its socket stays full for a block of rounds.
-func stalled(ctx context.Context, s *bench) (*results.Result, error) {
+func stalled(ctx context.Context, s *meshSession) (*results.Result, error) {
 	var with, without []results.Sample
 	n := 0
 	for range stalledBlocks {
@@ -39,7 +39,7 @@ func stalled(ctx context.Context, s *bench) (*results.Result, error) {
 	return r, nil
 }
 
-func (s *bench) stalledRounds(ctx context.Context, n *int) ([]results.Sample, error) {
+func (s *meshSession) stalledRounds(ctx context.Context, n *int) ([]results.Sample, error) {
 	resume := s.CP.Fleet.Stall(0)
 	all := s.CP.Concerned
 	s.CP.Concerned = slices.Clone(all)
@@ -55,7 +55,7 @@ func (s *bench) stalledRounds(ctx context.Context, n *int) ([]results.Sample, er
 
 // fullSocketRounds measures rounds while the control plane cannot send to a proxy. The socket must be full before
 // and after them.
-func (s *bench) fullSocketRounds(ctx context.Context, n *int) ([]results.Sample, error) {
+func (s *meshSession) fullSocketRounds(ctx context.Context, n *int) ([]results.Sample, error) {
 	full := func() (bool, error) { return child.Unsent(s.CP.Address(), s.CP.Fleet.Proxies[0].Socket()) }
 	if err := s.poll(ctx, "the stalled proxy's socket is full", full); err != nil {
 		return nil, fmt.Errorf("%w: use a mesh with at least 100 services", err)
@@ -68,7 +68,7 @@ func (s *bench) fullSocketRounds(ctx context.Context, n *int) ([]results.Sample,
 }
 
 // poll waits until a condition holds.
-func (s *bench) poll(ctx context.Context, what string, is func() (bool, error)) error {
+func (s *meshSession) poll(ctx context.Context, what string, is func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, session.FreshTime, fmt.Errorf("%s: waited %[3]s in vain until %[2]s", s.CP.Name, what, session.FreshTime))
 	defer cancel()
 	tick := time.NewTicker(session.ReadyPoll)
@@ -86,7 +86,7 @@ func (s *bench) poll(ctx context.Context, what string, is func() (bool, error)) 
 }
 
 // endpointRounds measures changes of endpoints. The first one is a warm-up.
-func (s *bench) endpointRounds(ctx context.Context, n *int) (out []results.Sample, err error) {
+func (s *meshSession) endpointRounds(ctx context.Context, n *int) (out []results.Sample, err error) {
 	for i := range s.opts.Rounds + 1 {
 		sample, err := s.round(ctx, endpointSteps(s.Mesh, *n), nil)
 		if err != nil {

@@ -32,7 +32,7 @@ const (
 //     the same size and in the same order. The control plane learns of them from its watch; for the baseline, the
 //     lab watches the shadows and renames a file for each. During the baseline's storm the control plane also reads
 //     the shadows, because it reads every namespace: the note of the result has the CPU time of that.
-func storm(ctx context.Context, s *bench) (*results.Result, error) {
+func storm(ctx context.Context, s *meshSession) (*results.Result, error) {
 	before := s.CP.Memory().RSS // the memory without shadows
 	shadow, err := s.newStormShadow(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func storm(ctx context.Context, s *bench) (*results.Result, error) {
 }
 
 // meshStorm measures the control plane's storm and its peak of memory.
-func (s *bench) meshStorm(ctx context.Context, services []int) (sample results.Sample, peak int64, err error) {
+func (s *meshSession) meshStorm(ctx context.Context, services []int) (sample results.Sample, peak int64, err error) {
 	measure, err := s.prepareStorm(services)
 	if err != nil {
 		return sample, 0, err
@@ -86,7 +86,7 @@ func (s *bench) meshStorm(ctx context.Context, services []int) (sample results.S
 }
 
 // prepareStorm prepares the control plane's storm; measure starts and measures it.
-func (s *bench) prepareStorm(services []int) (measure func(context.Context) (results.Sample, error), err error) {
+func (s *meshSession) prepareStorm(services []int) (measure func(context.Context) (results.Sample, error), err error) {
 	wants := s.Mesh.StormWants(services) // before the changes are prepared
 	apply, err := prepareEvents(&s.Location, s.Mesh, services)
 	return func(ctx context.Context) (results.Sample, error) {

@@ -13,7 +13,7 @@ import (
 
 // newStormShadow writes the services that the baseline's storms change in an API server, in a namespace without
 // proxies. It returns when the control plane, which reads them too, is idle again. It returns nil with a directory.
-func (s *bench) newStormShadow(ctx context.Context) (*meshfiles.Mesh, error) {
+func (s *meshSession) newStormShadow(ctx context.Context) (*meshfiles.Mesh, error) {
 	if s.Location.Cluster == nil {
 		return nil, nil //nolint:nilnil // a written file can be read at once
 	}
@@ -25,7 +25,7 @@ func (s *bench) newStormShadow(ctx context.Context) (*meshfiles.Mesh, error) {
 }
 
 // endStormShadow removes the shadow. After a failed storm the end of the session removes it.
-func (s *bench) endStormShadow(ctx context.Context, shadow *meshfiles.Mesh) error {
+func (s *meshSession) endStormShadow(ctx context.Context, shadow *meshfiles.Mesh) error {
 	if shadow == nil {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (s *bench) endStormShadow(ctx context.Context, shadow *meshfiles.Mesh) erro
 
 // baselineStorm measures the baseline's storm. read is the control plane's CPU time for shadows in milliseconds. The
 // control plane is idle again when baselineStorm returns.
-func (s *bench) baselineStorm(ctx context.Context, shadow *meshfiles.Mesh, services []int) (sample results.Sample, read float64, err error) {
+func (s *meshSession) baselineStorm(ctx context.Context, shadow *meshfiles.Mesh, services []int) (sample results.Sample, read float64, err error) {
 	wants := lastWants(s.Baseline, services)
 	if shadow == nil {
 		sample, err = s.Baseline.Measure(ctx, wants, func() error { return baselineFiles(ctx, s.Baseline, services) })
@@ -64,7 +64,7 @@ type stormEcho struct {
 
 // newStormEcho prepares the storm and starts the watch, so that the measured time includes no parsing or encoding
 // of files.
-func (s *bench) newStormEcho(ctx context.Context, shadow *meshfiles.Mesh, services []int) (*stormEcho, error) {
+func (s *meshSession) newStormEcho(ctx context.Context, shadow *meshfiles.Mesh, services []int) (*stormEcho, error) {
 	e := &stormEcho{events: len(services), files: map[string][]func() error{}}
 	for _, i := range services {
 		_, apply, err := s.Baseline.Prepare(i, stormBytes)

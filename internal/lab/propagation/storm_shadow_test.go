@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// echoOf is a storm of shadows of these services, which heard tells of; sent are the baseline's events.
+// echoOf returns a storm of shadows of these services, whose watch returns what heard receives. sent are the baseline's
+// events.
 func echoOf(services []string, heard chan string, write func(context.Context) error) (e *stormEcho, sent *[]string) {
 	sent = new([]string)
 	e = &stormEcho{events: len(services), write: write, files: map[string][]func() error{}}
@@ -26,8 +27,9 @@ func echoOf(services []string, heard chan string, write func(context.Context) er
 	return e, sent
 }
 
-// TestBaselineSendsWhatIsHeard: as it is heard, whatever the order of different services, and nothing else.
-func TestBaselineSendsWhatIsHeard(t *testing.T) {
+// TestBaselineSendsEachWatchEvent checks that the baseline sends an event for each event of the watch, in its order, and
+// no others.
+func TestBaselineSendsEachWatchEvent(t *testing.T) {
 	heard := make(chan string)
 	e, sent := echoOf([]string{"a", "b", "a", "c"}, heard, func(ctx context.Context) error {
 		for _, s := range []string{"b", "a", "c", "a"} {
@@ -43,8 +45,9 @@ func TestBaselineSendsWhatIsHeard(t *testing.T) {
 	require.Equal(t, []string{"b1", "a0", "c3", "a2"}, *sent)
 }
 
-// TestBaselineSendsNothingUnheard: where no shadow can be written, or is not told of, the storm ends with the reason.
-func TestBaselineSendsNothingUnheard(t *testing.T) {
+// TestStormEndsIfShadowFails checks that the storm ends with the error if a shadow cannot be written or the watch
+// returns an unexpected service.
+func TestStormEndsIfShadowFails(t *testing.T) {
 	e, sent := echoOf([]string{"a"}, nil, func(context.Context) error { return errors.New("no quorum") })
 	require.ErrorContains(t, e.run(t.Context()), "no quorum")
 	require.Empty(t, *sent)

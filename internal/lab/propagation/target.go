@@ -21,7 +21,7 @@ func (o *Options) leftOut(chosen []Scenario) string {
 		}
 	}
 	for _, s := range chosen {
-		if o.cannot(&s) != nil {
+		if o.unsupported(&s) != nil {
 			out = append(out, s.Name)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/moonsail/moonsail/test/labtest"
 )
 
-// targeted is a control plane that the lab does not start, on an empty directory, and options to measure it.
+// targeted returns a control plane that the lab does not start, on an empty directory, and options to measure it.
 func targeted(t *testing.T) propagation.Options {
 	t.Helper()
 	o := options(t)
@@ -30,8 +30,8 @@ func targeted(t *testing.T) propagation.Options {
 	return o
 }
 
-// TestTarget: another control plane is measured at its address, its CPU time and memory by its pid; what cannot be
-// is left out, and told; and its directory is empty again.
+// TestTarget checks that another control plane is measured at its address, and its CPU time and memory by its pid. The
+// report names the scenarios that were left out, and the directory is empty at the end.
 func TestTarget(t *testing.T) {
 	o := targeted(t)
 	o.Meshes = append([]meshfiles.Shape{{Services: 4, Proxies: 20}}, o.Meshes...)
@@ -57,8 +57,8 @@ func TestTarget(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
-// TestTargetIsNotThere: what cannot be measured is told at once, and nothing of anybody's is touched.
-func TestTargetIsNotThere(t *testing.T) {
+// TestUnreachableTarget checks that an unreachable target is an error at once, and that no file or process is touched.
+func TestUnreachableTarget(t *testing.T) {
 	o := targeted(t)
 	o.Scenarios = []string{"endpoint"}
 	with := func(change func(*propagation.Options)) error {

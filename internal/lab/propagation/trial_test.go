@@ -24,10 +24,10 @@ import (
 	"github.com/moonsail/moonsail/test/labtest"
 )
 
-// trial is a small run on a real API server.
+// trial returns options of a small run on a real API server.
 func trial(t *testing.T, scenario string) propagation.Options {
 	t.Helper()
-	cluster := kubetest.Shared(t) // before temporary files are looked at
+	cluster := kubetest.Shared(t) // before temporary files are counted
 	o := options(t)
 	o.Scenarios, o.Source, o.Kubeconfig = []string{scenario}, session.SourceKube, cluster.Kubeconfig()
 	o.Rollout = rollout.Size{Deployments: 2, Pods: 4, Proxies: 3}
@@ -36,8 +36,8 @@ func trial(t *testing.T, scenario string) propagation.Options {
 	return o
 }
 
-// TestExpediaShowsADefect: a control plane that holds changes back for 700 ms is seen as such:
-// dead pods are known for that long, the bar is missed, and the settings without it are better.
+// TestExpediaShowsADefect checks that the report shows a control plane that delays changes by 700 ms. Proxies know dead
+// pods for that long, the target is missed, and the settings without the delay are better.
 func TestExpediaShowsADefect(t *testing.T) {
 	o := trial(t, "expedia")
 	o.Defect = true
@@ -60,20 +60,20 @@ func TestExpediaShowsADefect(t *testing.T) {
 	require.Greater(t, slow.Summary["stage_store_p50_ms"].Min, 500.0)
 	require.Greater(t, slow.Summary["dead_p99_ms"].Min, 300.0, "a pod that goes while others wait waits less")
 	for i := range report.Comparisons {
-		// A debounce waits as well, and how long depends on what else comes.
+		// A debounce also waits, and for how long depends on other changes.
 		if c := &report.Comparisons[i]; c.Metric == "change_p50_ms" && !strings.HasPrefix(c.Variant, "debounce") {
 			require.Less(t, c.High, 0.7, "%s is quicker than the defect", c.Variant)
 		}
 	}
-	bar := report.Targets[len(report.Targets)-1]
-	require.Equal(t, "dead_p99_ms", bar.Metric)
-	require.False(t, bar.Met)
+	target := report.Targets[len(report.Targets)-1]
+	require.Equal(t, "dead_p99_ms", target.Metric)
+	require.False(t, target.Met)
 	require.Empty(t, labtest.LeftOver(t))
 	require.GreaterOrEqual(t, len(report.Charts), 4, "queues by kind, and dead pods over time")
 	saved(t, r)
 }
 
-// saved makes the numbers of a saved report again from its samples.
+// saved computes the numbers of a saved report again from its samples.
 func saved(t *testing.T, r *results.Report) {
 	t.Helper()
 	dir := t.TempDir()
@@ -98,7 +98,7 @@ func saved(t *testing.T, r *results.Report) {
 	require.NotRegexp(t, `(src|href)=`, string(page), "it needs no other file")
 }
 
-// beside starts another control plane, of which only the address is told.
+// beside starts another control plane, of which the lab knows only the address.
 func beside(t *testing.T, o propagation.Options) string {
 	t.Helper()
 	p, err := child.Start(t.Context(), "the one beside", append(slices.Clone(o.Programs.Moonsail), "serve", "--log-format", "json",
@@ -108,8 +108,8 @@ func beside(t *testing.T, o propagation.Options) string {
 	return p.Addr()
 }
 
-// TestAirbnb: routes and restarts are followed under each setting, the debounce is seen, and
-// another control plane is measured beside by the same, though it tells nothing of itself.
+// TestAirbnb checks that routes and restarts are followed under each setting, that the debounce shows, and that another
+// control plane is measured in turn although the lab knows only its address.
 func TestAirbnb(t *testing.T) {
 	labtest.Long(t)
 	o := trial(t, "airbnb")
@@ -132,7 +132,8 @@ func TestAirbnb(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
-// TestTrialInterrupted: complete rounds are told, and nothing is left, not even in the API server.
+// TestTrialInterrupted checks that the report has the complete rounds, and that nothing is left, in the API server
+// either.
 func TestTrialInterrupted(t *testing.T) {
 	labtest.Long(t)
 	o := trial(t, "expedia")
@@ -157,8 +158,8 @@ func TestTrialInterrupted(t *testing.T) {
 	require.Equal(t, 1, r.Results[0].Report.Rounds)
 }
 
-// TestGrowthInAnAPIServer: it holds one mesh, which grows; final states are right at each size, and
-// the baseline hears of shadows of single changes, and of each event of a storm.
+// TestGrowthInAnAPIServer checks that growth uses one mesh of an API server, which grows, and that final states are
+// right at each size. The baseline must wait for the shadows of single changes, and for each event of a storm.
 func TestGrowthInAnAPIServer(t *testing.T) {
 	o := trial(t, "growth")
 	o.Scenarios, o.StormEvents = []string{"new-service", "storm", "growth"}, 40
@@ -179,7 +180,7 @@ func TestGrowthInAnAPIServer(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
-// countShadows counts what is changed of EndpointSlices aside, until it is asked how many.
+// countShadows counts the changes of shadow EndpointSlices until changed is called.
 func countShadows(t *testing.T) (changed func() int) {
 	t.Helper()
 	w, err := kubetest.Shared(t).Client.DiscoveryV1().EndpointSlices(meshfiles.Aside).Watch(t.Context(), metav1.ListOptions{})

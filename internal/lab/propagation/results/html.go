@@ -73,38 +73,31 @@ func (r *Report) plots() (out []template.HTML) {
 	return append(append(out, r.growthPlots()...), r.memoryPlots()...)
 }
 
-// has completes the title of a scenario's plot. otherBaseline names both lines if Baseline is not the baseline server.
-var (
-	has           = map[string]string{"connect-storm": "are configured", "reconnect-storm": "have reconnected", "storm": "have the final state"}
-	otherBaseline = map[string][2]string{
-		"stalled":         {"other proxies, while one is stalled", "while none is stalled"},
-		"reconnect-storm": {"control plane", "connections only"},
-	}
-)
-
 // curves draws the share of proxies that have a change, over time.
 func (r *Result) curves() template.HTML {
-	names := otherBaseline[r.Scenario]
+	names := r.Drawing.Lines
 	lines := []plot.Line{{Series: 0, Name: names[0], Points: flip(r.Subject.Curve)}, {Series: 1, Name: names[1], Points: flip(r.Baseline.Curve)}}
 	if r.Bare != nil {
 		lines = append(lines, plot.Line{Series: 2, Points: flip(r.Bare.Curve)})
 	}
-	title := r.MeshName() + ", " + r.Scenario + ": share of proxies that " + cmp.Or(has[r.Scenario], "have the change")
+	title := r.MeshName() + ", " + r.Scenario + ": share of proxies that " + cmp.Or(r.Drawing.Reached, "have the change")
 	return plot.Lines(plot.Axes{Title: title, X: "ms", Y: "share"}, lines)
 }
 
-// memoryPlots draws the memory of a connected proxy in each mesh.
+// memoryPlots draws the targets in KiB of scenarios whose drawing has a title for them.
 func (r *Report) memoryPlots() (out []template.HTML) {
 	for i := range r.Results {
-		var takes []plot.Group
-		for _, b := range r.Results[i].Targets {
-			if b.Unit == "KiB" {
-				takes = append(takes, plot.Values(b.What, b.Value))
+		x := &r.Results[i]
+		if x.Drawing.Bars == "" {
+			continue
+		}
+		var bars []plot.Group
+		for _, t := range x.Targets {
+			if t.Unit == "KiB" {
+				bars = append(bars, plot.Values(t.What, t.Value))
 			}
 		}
-		if r.Results[i].Scenario == MemoryScenario {
-			out = append(out, plot.Bars("memory of the control plane for one more connected proxy", "KiB", takes))
-		}
+		out = append(out, plot.Bars(x.Drawing.Bars, "KiB", bars))
 	}
 	return out
 }

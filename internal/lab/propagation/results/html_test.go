@@ -22,8 +22,8 @@ func example() *Report {
 	r.AddTarget("last", 1, 1.25, "x")
 	r.AddTarget("bytes", 5000, 3072, "B")
 	g := Result{Scenario: "growth", Mesh: meshfiles.Shape{Services: 500, Proxies: 40}, Subject: side, Series: []Point{{50, side}, {500, side}}}
-	s := Result{Scenario: "stalled", Mesh: r.Mesh, Subject: side, Baseline: &side}
-	m := Result{Scenario: MemoryScenario, Mesh: meshfiles.Shape{Services: 200, Proxies: 400}, Subject: side}
+	s := Result{Scenario: "stalled", Drawing: Drawing{Lines: [2]string{"other proxies", "while none is stalled"}}, Mesh: r.Mesh, Subject: side, Baseline: &side}
+	m := Result{Scenario: "memory", Drawing: Drawing{Bars: "memory"}, Mesh: meshfiles.Shape{Services: 200, Proxies: 400}, Subject: side}
 	m.AddTarget("a proxy, TLS, 200 services", 14.8, 20, "KiB")
 	return &Report{Schema: 1, Subject: "moonsail serve", Results: []Result{r, g, s, m}}
 }
@@ -63,7 +63,7 @@ func wellFormed(t *testing.T, text string) {
 	}
 }
 
-// A report of nothing, as of a run that failed at once, is a page all the same.
+// A report without results, as of a run that failed at once, is a valid page.
 func TestEmptyReport(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, (&Report{Stopped: "no <luck>"}).WriteHTML(&b))

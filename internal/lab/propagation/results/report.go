@@ -29,12 +29,17 @@ type Report struct {
 	Peer *PeerReport `json:"peer,omitempty"`
 }
 
-// MemoryScenario is the name of the scenario whose targets are drawn as bars.
-const MemoryScenario = "memory"
+// Drawing says what the plots of a scenario's results show.
+type Drawing struct {
+	Reached string    // what proxies do over time; "": "have the change"
+	Lines   [2]string // names of the lines of Subject and Baseline, if Baseline is not the baseline server
+	Bars    string    // title of a plot of the targets in KiB; "": no such plot
+}
 
 // Result is one scenario on one mesh.
 type Result struct {
 	Scenario string          `json:"scenario"`
+	Drawing  Drawing         `json:"-"`
 	Mesh     meshfiles.Shape `json:"mesh"`
 	Note     string          `json:"note,omitempty"`
 	// Subject is the control plane under test. Baseline and Bare are set if the scenario has them.

@@ -27,7 +27,7 @@ func seenChange(rev model.Revision, ends ...int) changelog.Change {
 	return c
 }
 
-// TestDelays: what concerns no proxy does not count, and stages add up to the whole.
+// TestDelays checks that changes that concern no proxy do not count, and that the stages add up to the whole.
 func TestDelays(t *testing.T) {
 	whole, stages := delaysOf([]changelog.Change{seenChange(1, 1, 3, 6, 10, 15), seenChange(2, 1, 2, 3, -1, -1), seenChange(3, 2, 4, 6, 8, 30)})
 	require.Equal(t, []float64{15, 30}, whole)

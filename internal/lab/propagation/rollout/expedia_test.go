@@ -16,7 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
-// at is n milliseconds after a moment that is the same each time.
+// at is n milliseconds after a fixed moment.
 func at(n int) time.Time {
 	if n < 0 {
 		return time.Time{}
@@ -38,9 +38,9 @@ func TestRegistry(t *testing.T) {
 		{Name: "a-2", Service: "a", Ready: addrs(2, 3)},
 		{Name: "b-1", Service: "b", Ready: addrs(1)},
 		{Name: "a-1", Service: "a", Ready: addrs(1)}, // 2 is in the other slice
-		{Name: "a-2", Service: "a"},                  // 2 and 3 die
+		{Name: "a-2", Service: "a"},                  // 2 and 3 end
 		{Name: "a-3", Service: "a", Ready: addrs(3)}, // 3 comes back
-		{Name: "a-3", Service: "a"},                  // and dies again
+		{Name: "a-3", Service: "a"},                  // and ends again
 	} {
 		g.take(s, at(i))
 	}
@@ -62,7 +62,7 @@ func held(service string, from, to int, addresses ...byte) fleet.Held {
 
 func TestStillKnown(t *testing.T) {
 	contents := []fleet.Held{
-		held("a", 0, 30, 1, 2), held("a", 10, 20, 1, 3), // 1 until 30, as the last proxy lets go of the first content
+		held("a", 0, 30, 1, 2), held("a", 10, 20, 1, 3), // 1 until 30, when the last proxy replaces the first content
 		held("a", 20, 50, 2, 4), held("a", 30, -1, 5), held("b", 0, -1, 1), held("a", 70, 80, 2),
 	}
 	dead := func(last byte, n int) death { return death{deathKey: deathKey{"a", addrs(last)[0]}, at: at(n)} }
@@ -120,7 +120,7 @@ func TestCharts(t *testing.T) {
 	require.Equal(t, experiment.ChartLine{Name: "ack", Points: [][2]float64{{0, 0}, {0.2, 0}, {0.4, 5}}}, lines[4])
 }
 
-// rounded makes x equal to what one writes.
+// rounded rounds x as the expectations do.
 func rounded(list []experiment.ChartLine) []experiment.ChartLine {
 	for _, l := range list {
 		for i := range l.Points {
@@ -167,7 +167,7 @@ func TestParseRollout(t *testing.T) {
 	}
 }
 
-// TestQueue: what is told of a queue is what was added between the first look and the last.
+// TestQueue checks that the numbers of a queue are the differences between the first and the last read.
 func TestQueue(t *testing.T) {
 	r := newRecorder("")
 	for _, text := range []string{`

@@ -165,8 +165,8 @@ func (c *controlPlane) isReady(ctx context.Context) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// Connect is connect-storm: all proxies connect at once, first those of the control plane, then those of the
-// baseline, which plays back what the control plane has sent.
+// Connect connects all proxies at once: first those of the control plane, then, if beside is set, those of the
+// baseline, which plays back what the control plane has sent. The scenario connect-storm reports it.
 func (s *Session) Connect(ctx context.Context, beside bool) error {
 	if err := s.awaitMesh(ctx); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (s *Session) Connect(ctx context.Context, beside bool) error {
 		return err
 	}
 	s.CP.Fleet.Proxies[0].Tape(nil)
-	s.Connected = results.Result{Scenario: "connect-storm", Mesh: s.Mesh.Shape, Subject: cp}
+	s.Connected = results.Result{Mesh: s.Mesh.Shape, Subject: cp}
 	if !beside {
 		return nil
 	}
