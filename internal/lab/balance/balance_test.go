@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	labtest.Main(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"))
 }
 
-// small is a run of some seconds.
+// small returns an experiment that takes a few seconds.
 func small(t *testing.T, connections ...int) *experiment.Experiment {
 	t.Helper()
 	labtest.Temporary(t)
@@ -37,8 +37,8 @@ func small(t *testing.T, connections ...int) *experiment.Experiment {
 	return e
 }
 
-// TestBalance: what the product generates is even; the two planted defects are seen as such,
-// in the statistics, in the verdicts, and by what 'moonsail proxies --workers' tells.
+// TestBalance checks that connections are even with the generated configuration. Both planted defects must show in the
+// statistics, the verdicts, and the output of 'moonsail proxies --workers'.
 func TestBalance(t *testing.T) {
 	const n = 64
 	r, err := experiment.Run(t.Context(), small(t, n))
@@ -51,7 +51,7 @@ func TestBalance(t *testing.T) {
 		require.Greater(t, uneven(t, r, "one socket", protocol, n).Median, 1.1, protocol)
 	}
 	require.Equal(t, [2]int{2, 2}, r.Held())
-	for i := range r.Targets { // the same bar on the defect is missed
+	for i := range r.Targets { // the same target, missed with the defect
 		r.Targets[i].Variant = strings.Replace(r.Targets[i].Variant, "moonsail", "one socket", 1)
 	}
 	r.Conclude()
@@ -75,7 +75,7 @@ func uneven(t *testing.T, r *experiment.Report, mode, protocol string, n int) ex
 	return v.Summary["max_to_mean"]
 }
 
-// recompute makes the numbers of a report again from the connections of each worker.
+// recompute computes the numbers of a report again from the connections of each worker.
 func recompute(t *testing.T, r *experiment.Report, connections int) {
 	t.Helper()
 	for _, v := range r.Variants {
@@ -103,7 +103,7 @@ func recompute(t *testing.T, r *experiment.Report, connections int) {
 	}
 }
 
-// TestInterrupted: a run that is interrupted leaves no process and no file.
+// TestInterrupted checks that an interrupted run leaves no process and no file.
 func TestInterrupted(t *testing.T) {
 	e := small(t, 8)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -7,11 +7,11 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 )
 
-// addCharts draws, for each protocol and some numbers of connections, what each worker had.
-// Workers are in the order of their connections, as another one is the busiest each time.
+// addCharts draws, for each protocol and some numbers of connections, the connections of each worker. Workers are
+// ordered by their connections, because the busiest is another one each time.
 func addCharts(r *experiment.Report, o *Options) {
 	for _, n := range o.Connections {
-		if n != barFrom && n != o.Connections[len(o.Connections)-1] {
+		if n != targetFrom && n != o.Connections[len(o.Connections)-1] {
 			continue
 		}
 		for _, p := range protocols {
@@ -48,7 +48,7 @@ func rankName(rank int) string {
 	return fmt.Sprintf("worker %d", rank+1)
 }
 
-// ranked are the medians of the most connections, of the second most, ... of each sample.
+// ranked returns medians over the samples: of the most connections of a worker, of the second most, and so on.
 func ranked(samples []experiment.Sample, workers int) []float64 {
 	byRank := make([][]float64, workers)
 	for _, s := range samples {

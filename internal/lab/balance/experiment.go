@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
-// Names of metrics. The connections of each worker are in samples, too: worker_0, ...
+// Names of metrics. Samples also have the connections of each worker: worker_0, ...
 const (
 	metricIdle    = "idle"
 	metricNoticed = "noticed"
@@ -20,10 +20,10 @@ const (
 	metricP99     = "p99_ms"
 )
 
-// Uneven is the busiest worker's connections by the mean.
+// Uneven is the connections of the busiest worker divided by the mean.
 const Uneven = "max_to_mean"
 
-// mode is a way in which connections come to workers.
+// mode is a way in which workers get connections.
 type mode struct {
 	name, about string
 	setup       func(*pair.Setup)
@@ -35,8 +35,7 @@ const (
 	modeShared  = "one socket"
 )
 
-// oneSocket has all workers of the server accept from one socket, as Envoy did before 1.20 and
-// the report's.
+// oneSocket makes all workers of the server accept from one socket, as Envoy before 1.20 and the report did.
 const oneSocket = `apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
 metadata: {name: one-socket, namespace: $NAMESPACE}
@@ -47,7 +46,7 @@ spec:
 
 func modes() []mode {
 	return []mode{
-		{modeDefault, "as the control plane generates it: exact_balance", func(*pair.Setup) {}},
+		{modeDefault, "the generated configuration: exact_balance", func(*pair.Setup) {}},
 		{modeKernel, "without exact_balance: a socket for each worker (SO_REUSEPORT), among which the kernel chooses by a hash", func(s *pair.Setup) { s.AnyWorker = true }},
 		{modeShared, "one socket for all workers (enable_reuse_port: false): the first worker that wakes accepts", func(s *pair.Setup) {
 			s.AnyWorker, s.Objects = true, []string{oneSocket}
@@ -55,30 +54,30 @@ func modes() []mode {
 	}
 }
 
-// protocols are how clients speak to the sidecar.
+// protocols are those of clients to the sidecar.
 var protocols = []struct {
 	name  string
 	http2 bool
 }{{"HTTP/1.1", false}, {"HTTP/2", true}}
 
-// barFrom is the number of connections from which on, of each protocol, balance is promised.
+// The target applies from targetFrom connections on, for each protocol.
 const (
-	barFrom  = 64
-	barLimit = 1.1
+	targetFrom  = 64
+	targetLimit = 1.1
 )
 
 func nameOf(mode, protocol string, connections int) string {
 	return fmt.Sprintf("%s, %s, %d", mode, protocol, connections)
 }
 
-// New makes the experiment.
+// New returns the experiment.
 func New(o Options) *experiment.Experiment {
 	e := &experiment.Experiment{
 		Name: "balance", Title: "Connections of worker threads",
-		About: `One worker with eleven times the connections of the others kept a sidecar at a fifth of its throughput.
-A server's sidecar is asked by many connections at once, and Envoy's statistics tell how many each of its workers has
-(listener.ADDRESS.worker_N.downstream_cx_active). What counts is the busiest worker's share: its connections by the mean.
-1 is even; with as many workers as here, all on one worker would be the number of workers. ` + aboutModes(),
+		About: `In a published report, one worker had eleven times the connections of the others and limited a sidecar to a fifth of its throughput.
+Here, many connections send requests to a server's sidecar. Envoy's statistics have the connections of each worker
+(listener.ADDRESS.worker_N.downstream_cx_active). The measure is the busiest worker's connections divided by the mean.
+1 is even; the number of workers means that one worker has all connections. ` + aboutModes(),
 		Metrics: []experiment.Metric{
 			{Name: Uneven, Title: "busiest/mean", Unit: "x", Better: experiment.Lower},
 			{Name: metricIdle, Title: "idle workers", Unit: "", Better: experiment.Lower, Absolute: true},
@@ -107,7 +106,7 @@ A server's sidecar is asked by many connections at once, and Envoy's statistics 
 	return e
 }
 
-// aboutModes explains them.
+// aboutModes describes the modes.
 func aboutModes() string {
 	var list []string
 	for _, m := range modes() {
@@ -116,7 +115,7 @@ func aboutModes() string {
 	return strings.Join(list, "; ") + "."
 }
 
-// setups are the sidecars, one a mode.
+// setups returns the sidecars, one for each mode.
 func setups(workers int) (out []bench.Named) {
 	for _, m := range modes() {
 		s := alone(workers)
@@ -126,7 +125,7 @@ func setups(workers int) (out []bench.Named) {
 	return out
 }
 
-// alone is a server's sidecar whose statistics tell of its workers.
+// alone is a server's sidecar whose statistics are by worker.
 func alone(workers int) pair.Setup {
 	return pair.Setup{Server: true, Concurrency: workers, ServerAnnotations: map[string]string{statsAnnotation: statsWanted}}
 }
@@ -140,12 +139,11 @@ func variant(o *Options, b *bench.Bench, mode, protocol string, http2 bool, conn
 	}
 }
 
-// compare makes bars of all numbers that there is a promise for, and tells differences of the
-// least and the most of them.
+// compare adds targets for the connections that they apply to, and compares the fewest and the most.
 func compare(e *experiment.Experiment, protocol string, connections []int) {
-	first := slices.IndexFunc(connections, func(n int) bool { return n >= barFrom })
+	first := slices.IndexFunc(connections, func(n int) bool { return n >= targetFrom })
 	for i, n := range connections {
-		if n < barFrom {
+		if n < targetFrom {
 			continue
 		}
 		base := nameOf(modeDefault, protocol, n)
@@ -155,13 +153,13 @@ func compare(e *experiment.Experiment, protocol string, connections []int) {
 			}
 			e.Compare = append(e.Compare, experiment.Pair{Variant: nameOf(m, protocol, n), Base: base, Metrics: []string{Uneven, metricQPS, metricP99}})
 		}
-		e.Targets = append(e.Targets, experiment.Target{What: fmt.Sprintf("%s, %d connections: even", protocol, n), Metric: Uneven, Variant: base, Limit: barLimit})
+		e.Targets = append(e.Targets, experiment.Target{What: fmt.Sprintf("%s, %d connections: even", protocol, n), Metric: Uneven, Variant: base, Limit: targetLimit})
 	}
 	addPlots(e, protocol, connections)
 }
 
 func addPlots(e *experiment.Experiment, protocol string, connections []int) {
-	most := experiment.Plot{Title: "Busiest worker's connections by the mean, " + protocol, Metric: Uneven, X: "connections", LogX: true,
+	most := experiment.Plot{Title: "Busiest worker's connections divided by the mean, " + protocol, Metric: Uneven, X: "connections", LogX: true,
 		About: "1 is even. With one socket, most connections go to the worker that wakes first. The kernel's hash is uneven by chance, and more so with fewer connections."}
 	qps := experiment.Plot{Title: "Requests per second, " + protocol, Metric: metricQPS, X: "connections", LogX: true}
 	for _, m := range modes() {
@@ -173,10 +171,10 @@ func addPlots(e *experiment.Experiment, protocol string, connections []int) {
 	e.Plots = append(e.Plots, most, qps)
 }
 
-// The report's annotation. Sidecars keep downstream_cx_active without it, too, by worker.
+// The report's annotation. Sidecars keep downstream_cx_active by worker without it, too.
 const (
 	statsAnnotation = "sidecar.istio.io/statsInclusionRegexps"
 	statsWanted     = `listener\..*\.downstream_cx_(total|active),` + protocolStats
-	// protocolStats tell which protocol connections speak.
+	// protocolStats show the protocol of connections.
 	protocolStats = `http\.inbound_.*\.downstream_cx_http[12]_total`
 )

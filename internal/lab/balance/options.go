@@ -12,27 +12,27 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
-// Options say what to measure.
+// Options configure a run.
 type Options struct {
 	Pair        pair.Options
 	Workers     int           // of each Envoy
 	Connections []int         // open at once
 	Phase       time.Duration // how long each load is
 	Rounds      int
-	Expect      time.Duration // that a round takes, at first
+	Expect      time.Duration // of a round, at first
 }
 
-// DefaultOptions are a run of some ten minutes.
+// DefaultOptions returns options for a run of about ten minutes.
 func DefaultOptions() Options {
 	return Options{Workers: 4, Connections: []int{8, 16, 64, 256, 1024}, Phase: time.Second, Rounds: 9, Expect: 75 * time.Second}
 }
 
-// QuickOptions are one of less than two.
+// QuickOptions returns options for a run of less than two minutes.
 func QuickOptions() Options {
 	return Options{Workers: 4, Connections: []int{8, 64, 256}, Phase: 300 * time.Millisecond, Rounds: 5, Expect: 18 * time.Second}
 }
 
-// Bounds.
+// Limits of options.
 const (
 	mostWorkers     = 64
 	mostConnections = 4096

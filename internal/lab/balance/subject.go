@@ -18,11 +18,11 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
-// subject is one number of connections of one protocol to one sidecar.
+// subject is a number of connections of one protocol to one sidecar.
 type subject struct {
 	pair        *pair.Pair
 	admin       *envoy.Admin
-	filter      string // of the statistics that are read
+	filter      string // of the statistics to read
 	http2       bool
 	connections int
 	phase       time.Duration
@@ -36,8 +36,8 @@ func newSubject(p *pair.Pair, http2 bool, connections int, phase time.Duration) 
 	return &subject{pair: p, admin: envoy.NewAdmin(p.Server.Admin), filter: statsFilter(address), http2: http2, connections: connections, phase: phase}, nil
 }
 
-// Alone starts a server's sidecar, as the control plane configures it, to be asked over HTTP/1.1.
-// What is measured is Uneven, and no more of use to others.
+// Alone starts a server's sidecar with the generated configuration, for requests over HTTP/1.1. It measures Uneven and
+// nothing else that other experiments need.
 func Alone(ctx context.Context, m *pair.Mesh, workers, connections int, phase time.Duration) (experiment.Subject, error) {
 	p, err := m.Pair(ctx, alone(workers))
 	if err != nil {
@@ -51,7 +51,7 @@ func Alone(ctx context.Context, m *pair.Mesh, workers, connections int, phase ti
 	return &own{s}, nil
 }
 
-// own is a subject with a pair of its own.
+// own is a subject that starts and stops its pair.
 type own struct{ *subject }
 
 // Measure implements experiment.Subject.
@@ -69,7 +69,7 @@ func (s *own) Stop() {
 // Stop implements experiment.Subject.
 func (s *subject) Stop() { s.admin.Close() }
 
-// Measure implements experiment.Subject: a load, and what workers have while it goes on.
+// Measure implements experiment.Subject. It counts the connections of workers during a load.
 func (s *subject) Measure(ctx context.Context, _ experiment.Round) (experiment.Sample, error) {
 	sample, err := s.measure(ctx, s.phase)
 	for phase := 2 * s.phase; errors.Is(err, errTooShort) && phase <= maxLonger*s.phase; phase *= 2 {
@@ -100,10 +100,10 @@ func (s *subject) measure(ctx context.Context, phase time.Duration) (experiment.
 	return sample, nil
 }
 
-// settleTime is how long the last load's connections may take to go.
+// settleTime is how long the connections of the last load may take to close.
 const settleTime = 10 * time.Second
 
-// settle waits until the last load's connections are gone.
+// settle waits until the connections of the last load are closed.
 func (s *subject) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -118,13 +118,13 @@ func (s *subject) settle(ctx context.Context) error {
 	}
 }
 
-// errTooShort is of a load that was over before all of its connections were seen, as on a busy machine.
+// errTooShort is the error of a load that ended before all of its connections were open, as happens on a busy machine.
 var errTooShort = errors.New("connections were open at the same time")
 
-// maxLonger bounds how many times as long as it was asked for a load is sent until they are.
+// maxLonger limits by which factor a load is prolonged for that.
 const maxLonger = 16
 
-// loaded looks at the workers while a load has all its connections open, for a phase.
+// loaded counts the connections of workers during a phase in which a load has all connections open.
 func (s *subject) loaded(ctx context.Context, phase time.Duration) (counts []float64, result *load.Result, err error) {
 	before, err := s.spoken(ctx)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *subject) loaded(ctx context.Context, phase time.Duration) (counts []flo
 	return counts, result, err
 }
 
-// spoken is how many connections have spoken the subject's protocol so far.
+// spoken returns how many connections have used the subject's protocol so far.
 func (s *subject) spoken(ctx context.Context) (sum uint64, err error) {
 	stats, err := s.admin.Stats(ctx, protocolStats)
 	for name, n := range stats {
@@ -163,7 +163,7 @@ func (s *subject) spoken(ctx context.Context) (sum uint64, err error) {
 	return sum, err
 }
 
-// look asks until all connections are open; it gives the most that it has seen at once.
+// look polls until all connections are open, and returns the most that were open at the same time.
 func (s *subject) look(ctx context.Context) (most []float64) {
 	for {
 		if counts, err := s.counts(ctx); err == nil && total(counts) > total(most) {
@@ -175,10 +175,10 @@ func (s *subject) look(ctx context.Context) (most []float64) {
 	}
 }
 
-// lookEvery is between two looks.
+// lookEvery is the interval of polls.
 const lookEvery = 10 * time.Millisecond
 
-// counts are the connections of each worker at the listener for requests.
+// counts returns the connections of each worker at the listener for requests.
 func (s *subject) counts(ctx context.Context) ([]float64, error) {
 	stats, err := s.admin.Stats(ctx, s.filter)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *subject) counts(ctx context.Context) ([]float64, error) {
 	return byWorker(workers.Connections(stats), s.pair.Concurrency), nil
 }
 
-// statsFilter is for the statistics of the listener that a load is sent to.
+// statsFilter matches the statistics of the load's listener.
 func statsFilter(address string) string {
 	return `^listener\.` + regexp.QuoteMeta(strings.ReplaceAll(address, ":", "_")) + `\.worker_\d+\.downstream_cx_active$`
 }
@@ -202,7 +202,7 @@ func byWorker(connections map[int]uint64, n int) []float64 {
 	return out
 }
 
-// sampleOf is what counts of connections say.
+// sampleOf returns the numbers of a sample.
 func sampleOf(counts []float64) experiment.Sample {
 	s := experiment.Sample{Uneven: toMean(counts), metricIdle: 0, metricNoticed: 0}
 	look := workers.Sample{Connections: map[int]uint64{}}
@@ -228,7 +228,7 @@ func total(counts []float64) (sum float64) {
 	return sum
 }
 
-// toMean is the most by the mean; 1 where there is nothing.
+// toMean returns the maximum divided by the mean; 1 if there is nothing.
 func toMean(values []float64) float64 {
 	sum := total(values)
 	if sum == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDialBareLeavesNothingOpen where a server does not welcome it.
+// TestDialBareLeavesNothingOpen checks that a dial closes its connection if the server does not greet.
 func TestDialBareLeavesNothingOpen(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// run serves dir until the test ends, and gives the address.
+// run serves dir until the test ends, and returns the address.
 func run(t *testing.T, o Options) string {
 	t.Helper()
 	lines, w := io.Pipe()
@@ -75,8 +75,7 @@ func write(t *testing.T, path string, m proto.Message) {
 	require.NoError(t, os.Rename(tmp, path))
 }
 
-// playback writes what a control plane would send first: a cluster with endpoints, and a
-// listener without routes.
+// playback writes what a control plane would send first: a cluster with endpoints, and a listener without routes.
 func playback(t *testing.T, dir string) {
 	t.Helper()
 	cluster := &clusterv3.Cluster{Name: "c", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}}
@@ -92,7 +91,7 @@ func identities(n int) (out []fleet.Identity) {
 	return out
 }
 
-// broadcast has the baseline send every proxy a change.
+// broadcast makes the baseline send every proxy a change.
 func broadcast(t *testing.T, dir, version string) *discoveryv3.DeltaDiscoveryResponse {
 	t.Helper()
 	r := response(fleet.CDS, "baseline", version, &clusterv3.Cluster{Name: "baseline"})
@@ -126,7 +125,7 @@ func TestBaseline(t *testing.T) {
 	require.NoError(t, f.Trouble())
 }
 
-// TestHeldProxyConnectsAgain when its stream ends, also where it does not read what has come.
+// TestHeldProxyConnectsAgain checks that a proxy reconnects when its stream ends, even while it does not read.
 func TestHeldProxyConnectsAgain(t *testing.T) {
 	dir := t.TempDir()
 	playback(t, dir)
@@ -151,7 +150,7 @@ func until(t *testing.T, is func() bool) {
 	require.Eventually(t, is, time.Minute, time.Millisecond)
 }
 
-// Proxies that come back list what they have, and are sent nothing but the probe's answer.
+// A proxy that reconnects lists the resources that it has, and receives nothing but the answer to the probe.
 func TestBaselineReconnect(t *testing.T) {
 	dir := t.TempDir()
 	playback(t, dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDroppedEventsAreAllFiles(t *testing.T) {
+func TestDroppedEventsReadAllFiles(t *testing.T) {
 	dir := t.TempDir()
 	var files []string
 	for _, name := range []string{"a" + Extension, "b" + Extension, "other"} {

@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
-// Bench is a mesh and its pairs. The goroutine that runs an experiment uses it.
+// Bench is a mesh and its pairs. Only the goroutine that runs an experiment uses it.
 type Bench struct {
 	Options pair.Options
 	List    []Named // what Before starts, in this order
@@ -18,13 +18,13 @@ type Bench struct {
 	pairs map[string]*pair.Pair
 }
 
-// Named is a pair to make.
+// Named is a pair to start.
 type Named struct {
 	Name  string
 	Setup pair.Setup
 }
 
-// Before starts everything: an experiment's Before.
+// Before starts everything. It is the Before of an experiment.
 func (b *Bench) Before(ctx context.Context) (stop func(), err error) {
 	if b.mesh, err = pair.Start(ctx, b.Options); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (b *Bench) Before(ctx context.Context) (stop func(), err error) {
 	return b.stop, nil
 }
 
-// Pair is the pair of a name, once Before has ended.
+// Pair returns a pair by name, after Before.
 func (b *Bench) Pair(name string) *pair.Pair { return b.pairs[name] }
 
 func (b *Bench) stop() {
@@ -51,7 +51,7 @@ func (b *Bench) stop() {
 	b.mesh.Stop()
 }
 
-// Address is what a pair's load connects to.
+// Address returns the address that a pair's load connects to.
 func Address(p *pair.Pair) (string, error) {
 	u, err := url.Parse(p.URL)
 	if err != nil {

@@ -28,7 +28,7 @@ func TestHeapProfile(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The CPU clock of this process moves, and not faster than its threads can.
+// The CPU clock of this process advances, and no faster than its threads can run.
 func TestCPU(t *testing.T) {
 	before, err := CPU(os.Getpid())
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWaits: a wait for a lock is found at the place that held it.
+// TestWaits checks that a wait for a lock is attributed to the place that held the lock.
 func TestWaits(t *testing.T) {
 	defer runtime.SetMutexProfileFraction(runtime.SetMutexProfileFraction(1))
 	srv := httptest.NewServer(http.HandlerFunc(pprof.Index))
@@ -40,10 +40,10 @@ func contend() {
 	mu.Lock()
 	ended.Go(func() {
 		mu.Lock()
-		mu.Unlock() //nolint:staticcheck // it only has to wait
+		mu.Unlock() //nolint:staticcheck // the wait alone matters
 	})
 	for range 100 {
-		runtime.Gosched() // until the other one waits, most likely: it is tried again
+		runtime.Gosched() // until the other goroutine probably waits; otherwise the loop tries again
 	}
 	mu.Unlock()
 	ended.Wait()

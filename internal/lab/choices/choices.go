@@ -1,9 +1,8 @@
-// Package choices measures each choice that the generated configuration of a sidecar is made of,
-// by what a pair of sidecars takes with it and with another one: moonsail-lab choices.
+// Package choices measures the cost of each choice in the generated configuration of a sidecar: moonsail-lab choices.
 //
-// A variant is a pair like Moonsail's own that differs in one thing, by an option of Istio's API
-// or by an EnvoyFilter. Those that differ in how connections begin are compared with a pair that
-// makes a connection for each request.
+// A variant is a pair of sidecars that differs from Moonsail's default in one thing, set by an option of Istio's API or
+// by an EnvoyFilter. Variants that differ in how connections begin are compared with a pair that opens a connection for
+// each request.
 package choices
 
 import (
@@ -20,13 +19,14 @@ import (
 // Options configure a run.
 type Options struct {
 	pair.Terms
-	// Only are the choices to measure, by beginnings of their names; none: all.
+	// Only are the choices to measure, by the beginning of their names; none: all.
 	Only []string
-	// Own are more of them, measured in any case: objects as YAML, by name, in which $NAMESPACE is the pair's.
+	// Own are additional choices, which are always measured: objects as YAML, by name. $NAMESPACE in them stands for
+	// the pair's namespace.
 	Own map[string]string
 }
 
-// DefaultOptions are those of the plan.
+// DefaultOptions returns the sizes of docs/performance.md.
 func DefaultOptions() Options {
 	return Options{Terms: pair.Terms{Concurrency: 2, Connections: 64, Rate: 1000}}
 }
@@ -44,7 +44,7 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// Names are those of all choices.
+// Names returns the names of all choices.
 func (o *Options) Names() (out []string) {
 	for _, c := range o.all() {
 		out = append(out, c.name)
@@ -52,20 +52,20 @@ func (o *Options) Names() (out []string) {
 	return out
 }
 
-// Names of what others are compared with.
+// Names of the variants that others are compared with.
 const (
 	Ours  = "Moonsail's"
 	Fresh = "a connection for each request"
 )
 
-// lab is one experiment in the making.
+// lab is one experiment under construction.
 type lab struct {
 	Options
 	mesh   *pair.Mesh
 	phases pair.Phases
 }
 
-// New makes the experiment.
+// New returns the experiment.
 func New(o Options) *experiment.Experiment {
 	l := &lab{Options: o, phases: pair.Phases{
 		Connections: o.Connections, Closed: 2 * time.Second,
@@ -79,7 +79,7 @@ func New(o Options) *experiment.Experiment {
 		Name: "choices", Title: "Cost of each choice in a sidecar's configuration", About: about, Quick: o.Quick,
 		Envoy: o.Envoy, Rounds: rounds, Before: l.start, Metrics: l.metrics(), Plots: l.plots(),
 		Facts: []string{
-			fmt.Sprintf("Fortio (1.66), answers of 1 KB: %d connections at the highest rate for %s, then %d at %d/s at fixed times for %s; mTLS, %d workers (0: one for each CPU)",
+			fmt.Sprintf("Fortio (1.66), responses of 1 KB: %d connections at the highest rate for %s, then %d at %d/s at fixed times for %s; mTLS, %d workers (0: one for each CPU)",
 				o.Connections, l.phases.Closed, l.phases.RateConnections, o.Rate, l.phases.Fixed, o.Concurrency),
 			"The load, both Envoys and the application share the CPUs",
 		},
@@ -101,7 +101,7 @@ func (l *lab) start(ctx context.Context) (stop func(), err error) {
 	return l.mesh.Stop, nil
 }
 
-// metrics are a pair's, without what there is to no sidecars at all.
+// metrics returns those of a pair, without those that compare with no sidecars at all.
 func (l *lab) metrics() []experiment.Metric {
 	out := slices.DeleteFunc(l.phases.Metrics(""), func(m experiment.Metric) bool { return m.From != nil })
 	for i := range out {
@@ -112,10 +112,10 @@ func (l *lab) metrics() []experiment.Metric {
 	return out
 }
 
-// at is a metric of the fixed rate.
+// at returns the name of a metric at the fixed rate.
 func (l *lab) at(metric string) string { return fmt.Sprintf("%s_%d", metric, l.Rate) }
 
-// variants are the choices that were asked for, and what they are compared with.
+// variants adds the selected choices, and the variants that they are compared with.
 func (l *lab) variants(e *experiment.Experiment) {
 	all := l.all()
 	asked := func(c choice) bool {

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { labtest.Main(m) }
 
-// marks are what the configuration of a choice's sidecars has, and that of Moonsail's has not; or,
-// with a "-", the other way round.
+// marks are texts that the configuration of a choice's sidecars contains and that of Moonsail's does not. With "-" it
+// is the other way round.
 var marks = map[string]string{
 	"HTTP/1.1 between sidecars":      `-"istio-h2"`,
 	"the kernel's choice of workers": `-"exact_balance"`,
@@ -49,7 +49,7 @@ var marks = map[string]string{
 	"mine":                           `destination-rule/mine`,
 }
 
-// http1 are the choices without HTTP/2 between sidecars. All others differ in one thing only.
+// http1 are the choices without HTTP/2 between sidecars. Each other choice differs from Moonsail in one thing.
 var http1 = map[string]bool{"HTTP/1.1 between sidecars": true, "plain text": true, "port of TCP": true, "mine": true}
 
 const own = `apiVersion: networking.istio.io/v1
@@ -57,23 +57,23 @@ kind: DestinationRule
 metadata: {name: mine, namespace: $NAMESPACE}
 spec: {host: server, trafficPolicy: {connectionPool: {http: {maxRequestsPerConnection: 7}}}}`
 
-// some are the choices that are tried where tests are not run in full: one of sidecars that start in another way,
-// and one of the user's.
+// some are the choices that a short test run measures: one that starts sidecars in another way, and one of the user's.
 var some = []string{"oghttp2", "mine"}
 
-// TestChoices: each choice is what its Envoys have, differs from Moonsail's in that, and answers.
+// TestChoices checks that the Envoys of each choice have its configuration, differ from Moonsail's in nothing else, and
+// answer requests.
 func TestChoices(t *testing.T) {
 	labtest.Temporary(t)
 	o := choices.DefaultOptions()
 	o.Programs, o.Envoy = labtest.Sidecars(t)
 	o.Quick, o.Own = true, map[string]string{"mine": own}
-	want := len(marks) + 3 // Moonsail's, the same again and the one without metrics have no mark
+	want := len(marks) + 3 // Moonsail's, the repeated one and the one without metrics have no mark
 	if !labtest.Full() {
 		o.Only = some
 		want = len(some) + 1 // Moonsail's
 	}
 	e := choices.New(o)
-	e.Rounds, e.Budget = 1, 20*time.Minute // a bound; it is far shorter
+	e.Rounds, e.Budget = 1, 20*time.Minute // an upper bound; it takes far less
 	choices.Shorten(e, func(name string, p *pair.Pair) error { return shows(t.Context(), name, p) })
 	r, err := experiment.Run(t.Context(), e)
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestChoices(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
-// shows waits until a pair's configuration has what its choice says; Moonsail's has none of it.
+// shows waits until a pair's configuration contains the marks of its choice, and no others. Moonsail's contains none.
 func shows(ctx context.Context, name string, p *pair.Pair) error {
 	if name == choices.Ours {
 		text, err := configuration(ctx, p)
@@ -116,7 +116,7 @@ func shows(ctx context.Context, name string, p *pair.Pair) error {
 	return nil
 }
 
-// configuration is what both Envoys have for the pair's service, as JSON without spaces.
+// configuration returns what both Envoys have for the pair's service, as JSON without spaces.
 func configuration(ctx context.Context, p *pair.Pair) (string, error) {
 	var b strings.Builder
 	for _, s := range p.Sidecars() {
@@ -133,8 +133,7 @@ func configuration(ctx context.Context, p *pair.Pair) (string, error) {
 	return b.String(), nil
 }
 
-// ofPair leaves out what is about the pairs that started before: their clusters, routes and
-// ports.
+// ofPair leaves out the clusters, routes and ports of pairs that started earlier.
 func ofPair(b *strings.Builder, dump []byte, namespace string) error {
 	var all struct {
 		Configs []map[string]json.RawMessage `json:"configs"`
@@ -146,7 +145,7 @@ func ofPair(b *strings.Builder, dump []byte, namespace string) error {
 		for key, list := range c {
 			parts := []json.RawMessage{list}
 			if key != "bootstrap" && json.Unmarshal(list, &parts) != nil {
-				continue // a date, or a version
+				continue // a date or a version
 			}
 			for _, part := range parts {
 				text, err := json.Marshal(part)
@@ -176,7 +175,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestOnly: what a choice is compared with is measured, too, and so are the user's own.
+// TestOnly checks that the choices that others are compared with are measured too, and the user's choices.
 func TestOnly(t *testing.T) {
 	o := choices.DefaultOptions()
 	o.Only, o.Own = []string{"fresh, ChaCha20", "buffers"}, map[string]string{"mine": own}

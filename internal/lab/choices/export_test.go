@@ -8,7 +8,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
-// Shorten makes phases as short as can be, and has each pair looked at when it is ready.
+// Shorten makes phases as short as possible, and calls look with each pair when it is ready.
 func Shorten(e *experiment.Experiment, look func(name string, p *pair.Pair) error) {
 	for i := range e.Variants {
 		v := &e.Variants[i]

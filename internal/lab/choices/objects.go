@@ -6,16 +6,16 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
-// toServer matches the client's cluster that leads to the server's sidecar.
+// toServer matches the client's cluster for the server's sidecar.
 const toServer = `{context: SIDECAR_OUTBOUND, cluster: {service: server.$NAMESPACE.svc.cluster.local}}`
 
-// buffers limits what is read of a connection before it is handled.
+// buffers limits the bytes of a connection that are read before they are processed.
 func buffers(bytes int) string {
 	return pair.Patches("buffers", fmt.Sprintf(`  - {applyTo: LISTENER, patch: {operation: MERGE, value: {per_connection_buffer_limit_bytes: %[1]d}}}
   - {applyTo: CLUSTER, patch: {operation: MERGE, value: {per_connection_buffer_limit_bytes: %[1]d}}}`, bytes))
 }
 
-// windows are HTTP/2's, of both ends.
+// windows sets the HTTP/2 windows of both ends.
 func windows(stream, connection int) string {
 	options := fmt.Sprintf("{initial_stream_window_size: %d, initial_connection_window_size: %d}", stream, connection)
 	return pair.Patches("windows", `  - applyTo: NETWORK_FILTER
@@ -37,28 +37,27 @@ func windows(stream, connection int) string {
             explicit_http_config: {http2_protocol_options: `+options+`}`)
 }
 
-// cipher has connections between the sidecars use one of TLS 1.2: those of TLS 1.3 cannot be
-// chosen.
+// cipher sets a cipher suite of TLS 1.2 between the sidecars. Those of TLS 1.3 cannot be selected.
 func cipher(name string) string {
 	return pair.Patches("cipher", transportSocket(`common_tls_context: {tls_params: {tls_maximum_protocol_version: TLSv1_2, cipher_suites: [`+name+`]}}`))
 }
 
-// codec has both sidecars speak HTTP/2 by Envoy's other implementation.
+// codec makes both sidecars use Envoy's other implementation of HTTP/2.
 var codec = pair.Patches("codec", `  - applyTo: BOOTSTRAP
     patch:
       operation: MERGE
       value: {layered_runtime: {layers: [{name: codec, static_layer: {envoy.reloadable_features.http2_use_oghttp2: true}}]}}`)
 
-// balanced spreads the connections of the client over its sidecar's workers. The statistics' name tells
-// that it is in force.
+// balanced spreads the client's connections over its sidecar's workers. The name of the statistics shows that it is in
+// force.
 var balanced = pair.Patches("balanced", `  - applyTo: LISTENER
     match: {context: SIDECAR_OUTBOUND}
     patch: {operation: MERGE, value: {connection_balance_config: {exact_balance: {}}, stat_prefix: balanced}}`)
 
-// noSessions has each connection between the sidecars begin with a full handshake.
+// noSessions makes each connection between the sidecars begin with a full handshake.
 var noSessions = pair.Patches("no-sessions", transportSocket(`max_session_keys: 0`))
 
-// transportSocket changes the TLS of the client's sidecar.
+// transportSocket changes the TLS settings of the client's sidecar.
 func transportSocket(fields string) string {
 	return `  - applyTo: CLUSTER
     match: ` + toServer + `
@@ -78,7 +77,7 @@ metadata: {name: %s, namespace: $NAMESPACE}
 spec: {host: server, trafficPolicy: %s}`, name, traffic)
 }
 
-// noInboundRetries has a route before the one that is generated, the same but for retries.
+// noInboundRetries adds a route before the generated one that differs from it only in retries.
 var noInboundRetries = pair.Patches("once", `  - applyTo: HTTP_ROUTE
     match: {context: SIDECAR_INBOUND}
     patch:
@@ -90,7 +89,7 @@ var noInboundRetries = pair.Patches("once", `  - applyTo: HTTP_ROUTE
         decorator: {operation: once}
 `)
 
-// Limits of connections would have sidecars stay with HTTP/1.1: that is another choice.
+// With limits of connections, sidecars would use HTTP/1.1, which is another choice.
 var (
 	freshConnections = policy("fresh", `{connectionPool: {http: {h2UpgradePolicy: UPGRADE, maxRequestsPerConnection: 1}}}`)
 	limits           = policy("limits", `{connectionPool: {tcp: {maxConnections: 1024}, http: {h2UpgradePolicy: UPGRADE, http1MaxPendingRequests: 1024, http2MaxRequests: 1024, maxRetries: 3}}}`)

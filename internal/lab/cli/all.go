@@ -104,7 +104,7 @@ func (f *allFlags) chosen() (out []labRun, err error) {
 	return out, nil
 }
 
-// labResult is what an experiment came to.
+// labResult is the result of an experiment.
 type labResult struct {
 	Name   string          `json:"name"`
 	About  string          `json:"about"`
@@ -170,7 +170,7 @@ func (f *allFlags) one(cmd *cobra.Command, x labRun) labResult {
 	if err != nil {
 		r.Failed = err.Error()
 	}
-	r.Report, _ = os.ReadFile(filepath.Join(dir, "report.json")) // what failed early has none
+	r.Report, _ = os.ReadFile(filepath.Join(dir, "report.json")) // an experiment that failed early has none
 	page, _ := os.ReadFile(filepath.Join(dir, "report.html"))
 	r.Page = string(page)
 	return r
@@ -201,7 +201,7 @@ func (f *allFlags) save(results []labResult) error {
 	if err := allPage.Execute(&page, map[string]any{"Style": plot.Style, "Version": f.version, "Quick": f.quick, "Results": results}); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(f.out, "report.json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // a report is for everybody
+	if err := os.WriteFile(filepath.Join(f.out, "report.json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // every user may read a report
 		return err
 	}
 	return os.WriteFile(filepath.Join(f.out, "report.html"), page.Bytes(), 0o644) //nolint:gosec // as above

@@ -34,7 +34,7 @@ func TestChosenExperiments(t *testing.T) {
 	}
 }
 
-// TestReportOfAll: a report stands in the page as it is, and one that failed is named.
+// TestReportOfAll checks that the page contains each report unchanged, and names a failed experiment.
 func TestReportOfAll(t *testing.T) {
 	f := allFlags{out: t.TempDir()}
 	require.NoError(t, f.save([]labResult{

@@ -34,7 +34,7 @@ func TestLabExperimentsRefuse(t *testing.T) {
 	}
 }
 
-// TestPrintExperiment: a table has what a report holds, and says what is not sure.
+// TestPrintExperiment checks that the table has the numbers of the report, and marks uncertain ones.
 func TestPrintExperiment(t *testing.T) {
 	samples := func(values ...float64) (out []experiment.Sample) {
 		for _, v := range values {

@@ -42,7 +42,7 @@ func TestRoot(t *testing.T) {
 	for _, tc := range []struct {
 		args        []string
 		status      int
-		out, errOut string // parts of them
+		out, errOut string // substrings
 	}{
 		{[]string{}, 0, "Available Commands:", ""},
 		{[]string{"--version"}, 0, "moonsail-lab version devel", ""},

@@ -38,7 +38,7 @@ Exit status: 0 measured, 1 failed or interrupted (complete rounds are reported),
 	fs.IntSliceVar(&f.options.Concurrency, "concurrency", d.Concurrency, "worker threads of each Envoy; 0: one for each CPU; latencies and targets use the first number (with --quick: 2)")
 	fs.IntVar(&f.options.Connections, "connections", d.Connections, "connections; each sends its next request when the last one is answered")
 	fs.IntSliceVar(&f.options.Rates, "rate", d.Rates, "fixed `RATES` in requests per second (with --quick: 1000)")
-	fs.BoolVar(&f.options.Bars, "bars", false, "measure only what the targets need, and that more often (default of --concurrency: 2, of --rate: 1000)")
+	fs.BoolVar(&f.options.TargetsOnly, "bars", false, "measure only what the targets need, and that more often (default of --concurrency: 2, of --rate: 1000)")
 	fs.BoolVar(&f.options.Defect, "defect", false, "plant a slow filter into the sidecars: the report must show it")
 	_ = fs.MarkHidden("defect") // it exists
 	f.addFlags(cmd)
@@ -56,10 +56,10 @@ func (f *throughputFlags) start(cmd *cobra.Command) error {
 // build returns the options for the flags. --quick changes the defaults of flags that are not given.
 func (f *throughputFlags) build(cmd *cobra.Command) (o throughput.Options, err error) {
 	o = f.options
-	if o.Quick = f.quick; f.quick || o.Bars {
+	if o.Quick = f.quick; f.quick || o.TargetsOnly {
 		d := throughput.QuickOptions()
-		if o.Bars {
-			d = throughput.BarsOptions()
+		if o.TargetsOnly {
+			d = throughput.TargetsOptions()
 		}
 		if !cmd.Flags().Changed("concurrency") {
 			o.Concurrency = d.Concurrency

@@ -8,8 +8,8 @@ import (
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// TestWorkersOfLab: wrong flags are told by their names, before anything starts.
-func TestWorkersOfLab(t *testing.T) {
+// TestWrongWorkersFlags checks that an error names the wrong flag, before anything starts.
+func TestWrongWorkersFlags(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
 		want string

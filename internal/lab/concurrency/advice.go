@@ -8,25 +8,25 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 )
 
-// Advice is how many workers to give a sidecar, and why.
+// Advice is the recommended number of workers for a sidecar, and the reason.
 type Advice struct {
 	Workers int
 	Reasons []string
 }
 
-// worthIt is what the requests of the next number of workers must be to those of the last, or
-// what the last one's p99 at a high load must be to the next one's.
+// worthIt is the ratio from which another worker pays: of the requests with it to those without, or of the p99 at a
+// high load without it to that with it.
 const worthIt = 1.1
 
-// Limits of a load that is well answered.
+// Limits of a load that counts as answered well.
 const (
 	wellKept    = 98.0 // percent of what was due
-	wellQueued  = 5.0  // times the p99 of the least load
+	wellQueued  = 5.0  // times the p99 of the lowest load
 	wellBelow   = 80.0 // percent of a CPU, of the busiest worker: what 'proxies --workers' calls busy
-	leastGround = 0.5  // ms: a p99 below is as good as this
+	leastGround = 0.5  // ms: a lower p99 is not better
 )
 
-// Advise takes more workers for as long as each step is surely worth it.
+// Advise adds workers as long as each step certainly pays.
 func Advise(r *experiment.Report, o *Options, cpus int) Advice {
 	a := Advice{Workers: o.Workers[0]}
 	for i := 1; i < len(o.Workers); i++ {
@@ -71,8 +71,8 @@ func find(r *experiment.Report, metric string, more, fewer, load int) *experimen
 	return nil
 }
 
-// knee tells up to which load so many workers are well: all is answered in time, without a
-// queue; and what the busiest of them uses there.
+// knee describes up to which load a number of workers answers well (everything on time, without a queue), and the CPU
+// time of the busiest worker there.
 func knee(r *experiment.Report, o *Options, workers int) string {
 	last, ground := "", 0.0
 	for _, load := range o.Loads {
@@ -97,7 +97,7 @@ func knee(r *experiment.Report, o *Options, workers int) string {
 	return last
 }
 
-// String is the recommendation in words.
+// String returns the recommendation in words.
 func (a Advice) String() string {
 	return fmt.Sprintf("Recommended: concurrency %d. %s.", a.Workers, upper(strings.Join(a.Reasons, "; ")))
 }
@@ -109,7 +109,7 @@ func upper(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// finish adds the recommendation, what 100 % is, and the threads' CPU.
+// finish adds the recommendation, the meaning of 100 %, and the CPU time of threads.
 func (l *lab) finish(r *experiment.Report) {
 	if l.full > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("100 %% is %.0f requests per second: the best of %d runs before the first round, at the highest rate of one worker.", l.full, calibrations))
@@ -123,7 +123,7 @@ func (l *lab) finish(r *experiment.Report) {
 	}
 }
 
-// threadsOf draws the CPU of each thread over the load.
+// threadsOf draws the CPU time of each thread by load.
 func threadsOf(r *experiment.Report, o *Options, workers int) experiment.Chart {
 	c := experiment.Chart{Title: "CPU of each thread, " + crew(workers), X: axis, Y: "% of a CPU",
 		About: "Medians. Worker threads have equal numbers of connections, and so equal loads; the main thread handles no requests."}

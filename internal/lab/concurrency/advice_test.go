@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/threads"
 )
 
-// TestSampleOf: CPU is of the time that was taken, latencies are of all requests.
+// TestSampleOf checks that CPU time is divided by the elapsed time, and that latencies are those of all requests.
 func TestSampleOf(t *testing.T) {
 	cpu := threads.CPU{Main: 10 * time.Millisecond, Workers: []time.Duration{900 * time.Millisecond, 850 * time.Millisecond}, Others: 40 * time.Millisecond}
 	latencies := []time.Duration{4 * time.Millisecond, time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond}
@@ -28,8 +28,8 @@ func TestSampleOf(t *testing.T) {
 	require.NotContains(t, s, metricKept, "nothing was due")
 }
 
-// made is a report with such medians: requests as fast as they come by workers, and for one
-// worker the p99, busiest worker and share of what was due at each load.
+// made is a report with given medians: the maximum of requests per second by workers; and, for one worker at each load,
+// the p99, the busiest worker, and the share of requests that were sent.
 func made(o *Options, qps map[int][]float64, knee map[int][3]float64) *experiment.Report {
 	r := &experiment.Report{Metrics: New(*o).Metrics}
 	for _, w := range o.Workers {
@@ -55,7 +55,7 @@ func made(o *Options, qps map[int][]float64, knee map[int][3]float64) *experimen
 
 func five(v float64) []float64 { return []float64{v, 1.01 * v, 0.99 * v, v, v} }
 
-// TestAdvise: a worker more is recommended where it surely brings something, and no further.
+// TestAdvise checks that another worker is recommended only if it certainly improves the result.
 func TestAdvise(t *testing.T) {
 	o := &Options{Workers: []int{1, 2, 4}, Loads: []int{50, 100, 150}}
 	noisy := []float64{500, 1500, 900, 3000, 700}
@@ -108,7 +108,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestAdviseForLatency: a worker that surely shortens queues is worth it, whatever is answered.
+// TestAdviseForLatency checks that a worker that certainly shortens queues is recommended, whatever the throughput.
 func TestAdviseForLatency(t *testing.T) {
 	o := &Options{Workers: []int{1, 2}, Loads: []int{50, 80, 120}}
 	r := made(o, map[int][]float64{1: five(1000), 2: five(1000)}, nil)

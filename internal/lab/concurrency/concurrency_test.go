@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	labtest.Main(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"))
 }
 
-// small is a run of some seconds.
+// small returns an experiment that takes a few seconds.
 func small(t *testing.T) *experiment.Experiment {
 	t.Helper()
 	labtest.Temporary(t)
@@ -36,8 +36,8 @@ func small(t *testing.T) *experiment.Experiment {
 	return e
 }
 
-// TestConcurrency: each thread's CPU is told, all numbers come from the samples, and there is a
-// recommendation.
+// TestConcurrency checks that the report has the CPU time of each thread, that all numbers follow from the samples, and
+// that there is a recommendation.
 func TestConcurrency(t *testing.T) {
 	r, err := experiment.Run(t.Context(), small(t))
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// recompute makes the numbers of a variant again from its samples.
+// recompute computes the numbers of a variant again from its samples.
 func recompute(t *testing.T, r *experiment.Report, v *experiment.Result) {
 	t.Helper()
 	workers := 1
@@ -82,7 +82,7 @@ func recompute(t *testing.T, r *experiment.Report, v *experiment.Result) {
 		require.InDelta(t, sum/float64(workers), s["mean"], 1e-9)
 		require.Equal(t, strings.HasSuffix(v.Name, "%"), s["offered"] > 0, v.Name)
 		require.GreaterOrEqual(t, s["p99_ms"], s["p50_ms"])
-		// All of Envoy's CPU is at least that of the workers.
+		// The CPU time of Envoy is at least that of its workers.
 		require.GreaterOrEqual(t, s["us_a_request"]*s["qps"]/1e4+1e-6, sum, v.Name)
 	}
 	for metric, s := range v.Summary {
@@ -97,7 +97,7 @@ func recompute(t *testing.T, r *experiment.Report, v *experiment.Result) {
 	}
 }
 
-// TestInterrupted: a run that is interrupted leaves no process and no file.
+// TestInterrupted checks that an interrupted run leaves no process and no file.
 func TestInterrupted(t *testing.T) {
 	e := small(t)
 	ctx, cancel := context.WithCancel(t.Context())

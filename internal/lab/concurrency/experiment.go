@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
-// Names of metrics. The CPU of each worker is in samples, too: worker_0, ... in percent.
+// Names of metrics. Samples also have the CPU time of each worker, in percent: worker_0, ...
 const (
 	metricQPS     = "qps"
 	metricKept    = "kept"
@@ -42,22 +42,22 @@ func crew(workers int) string {
 	return fmt.Sprintf("%d workers", workers)
 }
 
-// lab is what all variants share. It belongs to the goroutine that runs the experiment.
+// lab has what all variants share. Only the goroutine that runs the experiment uses it.
 type lab struct {
 	bench.Bench
 	options *Options
 	full    float64 // requests a second of one worker: 100 %
 }
 
-// New makes the experiment.
+// New returns the experiment.
 func New(o Options) *experiment.Experiment {
 	l := &lab{Bench: bench.Bench{Options: o.Pair}, options: &o}
 	e := &experiment.Experiment{
 		Name: "concurrency", Title: "Worker threads and their CPU",
-		About: `A server's sidecar gets more and more requests, at fixed times whether or not the last ones were answered
-(an open loop: latencies count from when a request was due, so that queues show). 100 % is what a sidecar with one worker
-answers when it is asked as fast as it goes. The kernel tells the CPU time of each of Envoy's threads. Then, what another
-worker buys: requests, latency, and CPU for each request.`,
+		About: `A server's sidecar gets increasing loads. Requests are sent at fixed times, whether or not earlier ones were answered (an open loop).
+Latencies count from the time at which a request was due, so that they include queues. 100 % is the highest rate of a sidecar
+with one worker. The kernel measures the CPU time of each of Envoy's threads. Comparisons show what another worker changes:
+requests, latency, and CPU time for each request.`,
 		Metrics: []experiment.Metric{
 			{Name: metricQPS, Title: "requests/s", Unit: "requests/s", Better: experiment.Higher},
 			{Name: metricKept, Title: "of those due", Unit: "%", Better: experiment.Higher, Absolute: true},
@@ -97,8 +97,8 @@ func (l *lab) variant(workers, load int) experiment.Variant {
 	}
 }
 
-// compare tells what each number of workers has before the one below it: in all that it
-// answers, and at the load that is nearest to what one worker can.
+// compare compares each number of workers with the one below it: the maximum of requests, and the load next to what one
+// worker can answer.
 func compare(e *experiment.Experiment, o *Options) {
 	for i := 1; i < len(o.Workers); i++ {
 		more, fewer := o.Workers[i], o.Workers[i-1]
@@ -141,8 +141,7 @@ func addPlots(e *experiment.Experiment, o *Options) {
 	e.Plots = append(e.Plots, experiment.Plot{Title: "All that is answered", Metric: metricQPS, Variants: most})
 }
 
-// Calibration: what one worker answers. The best try counts, as others on the machine only
-// ever take away from it.
+// Calibration measures what one worker answers. The best try counts, because other processes can only make it worse.
 const (
 	calibrations    = 6
 	calibrationTime = 500 * time.Millisecond

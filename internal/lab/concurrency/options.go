@@ -1,5 +1,5 @@
-// Package concurrency measures the CPU of each thread of a sidecar's Envoy as its load grows,
-// and what another worker thread buys.
+// Package concurrency measures the CPU time of each thread of a sidecar's Envoy as its load grows, and what another
+// worker thread improves.
 package concurrency
 
 import (
@@ -11,28 +11,28 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
-// Options say what to measure.
+// Options configure a run.
 type Options struct {
 	Pair        pair.Options
-	Workers     []int // numbers of worker threads, each of a sidecar of its own
+	Workers     []int // numbers of worker threads; each has a sidecar
 	Loads       []int // requests a second, in percent of what one worker answers
 	Connections int
 	Phase       time.Duration // how long each load is
 	Rounds      int
-	Expect      time.Duration // that a round takes, at first
+	Expect      time.Duration // of a round, at first
 }
 
-// DefaultOptions are a run of some ten minutes.
+// DefaultOptions returns options for a run of about ten minutes.
 func DefaultOptions() Options {
 	return Options{Workers: []int{1, 2, 4}, Loads: []int{20, 40, 60, 80, 100, 120}, Connections: 64, Phase: 2 * time.Second, Rounds: 9, Expect: time.Minute}
 }
 
-// QuickOptions are one of less than two minutes.
+// QuickOptions returns options for a run of less than two minutes.
 func QuickOptions() Options {
 	return Options{Workers: []int{1, 2}, Loads: []int{40, 80, 120}, Connections: 64, Phase: 800 * time.Millisecond, Rounds: 7, Expect: 10 * time.Second}
 }
 
-// Bounds.
+// Limits of options.
 const (
 	mostWorkers     = 64
 	mostLoad        = 400

@@ -22,7 +22,7 @@ type subject struct {
 	load    int // percent; all
 }
 
-// Stop implements experiment.Subject: sidecars are ended by the lab.
+// Stop implements experiment.Subject. It does nothing: Bench stops the sidecars.
 func (*subject) Stop() {}
 
 // Measure implements experiment.Subject.
@@ -51,11 +51,11 @@ func (s *subject) Measure(ctx context.Context, _ experiment.Round) (experiment.S
 	return sampleOf(out.Latencies, after.Sub(before), took, s.lab.options.Phase, l.Rate), nil
 }
 
-// setupTime is what connections may take to be opened, before the first request is due.
+// setupTime is how long connections may take to open before the first request is due.
 const setupTime = 50 * time.Millisecond
 
-// sampleOf is what a load says that took so long, where it should have taken phase. A load
-// without a rate has nothing that was due.
+// sampleOf returns the numbers of a load that took as long as took and should have taken phase. Without a rate, no
+// request is due.
 func sampleOf(latencies []time.Duration, cpu threads.CPU, took, phase time.Duration, rate int) experiment.Sample {
 	n := float64(len(latencies))
 	s := experiment.Sample{
@@ -88,7 +88,7 @@ func percent(used, of time.Duration) float64 { return 100 * used.Seconds() / of.
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// percentile is of the nearest rank. It sorts.
+// percentile returns the nearest rank. It sorts the list.
 func percentile(list []time.Duration, share float64) time.Duration {
 	slices.Sort(list)
 	return list[max(0, int(math.Ceil(share*float64(len(list))))-1)]

@@ -21,7 +21,7 @@ func (r *Report) Conclude() {
 	}
 }
 
-// values are a metric's samples, in the order of rounds.
+// values returns a metric's samples, in the order of rounds.
 func (v *Result) values(metric string) (out []float64) {
 	for _, s := range v.Samples {
 		if x, ok := s[metric]; ok {
@@ -40,7 +40,7 @@ func comparisonsOf(p Pair, metrics []Metric) (out []Comparison) {
 	return out
 }
 
-// paired are a variant's samples to the base's, round by round.
+// paired compares a variant's samples with the base's, round by round.
 func (r *Report) paired(metric, variant, base string) (out []float64) {
 	a, b := r.Variant(variant), r.Variant(base)
 	if a == nil || b == nil {
@@ -61,7 +61,7 @@ func (r *Report) paired(metric, variant, base string) (out []float64) {
 	return out
 }
 
-// Same is the value of a comparison that found no difference.
+// Same is the value of a comparison without a difference.
 func (m Metric) Same() float64 {
 	if m.Absolute {
 		return 0
@@ -76,7 +76,7 @@ func (r *Report) compare(c *Comparison) {
 	c.Verdict = Verdict(c.N, c.Low, c.High, c.Confidence, r.Metric(c.Metric).Same())
 }
 
-// Verdict tells where a value lies whose interval was found from n numbers.
+// Verdict compares an interval, found from n numbers, with a value.
 func Verdict(n int, low, high, confidence, at float64) string {
 	switch {
 	case n == 0:
@@ -114,7 +114,7 @@ func (r *Report) hold(b *TargetResult) {
 	}
 }
 
-// surely: the interval ends at the limit, and is all on the good side.
+// surely reports whether the whole interval is on the good side of the limit, which it may touch.
 func (b *TargetResult) surely() bool {
 	return b.AtLeast && b.Low == b.Limit || !b.AtLeast && b.High == b.Limit
 }

@@ -29,9 +29,9 @@ const (
 	HTMLFile = "report.html"
 )
 
-// Save writes report.json and report.html into a directory, which it makes.
+// Save writes report.json and report.html into a directory, which it creates.
 func (r *Report) Save(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a report is for everybody
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // every user may read a report
 		return err
 	}
 	text, err := json.MarshalIndent(r, "", "  ")
@@ -53,14 +53,14 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return page.Execute(w, map[string]any{"Style": plot.Style, "Report": r, "Pictures": r.pictures()})
 }
 
-// Body is what is in that page, for one that holds several, with the same style.
+// Body returns the body of that page, for a page with several reports in the same style.
 func (r *Report) Body() (template.HTML, error) {
 	var b bytes.Buffer
 	err := page.ExecuteTemplate(&b, "body", map[string]any{"Report": r, "Pictures": r.pictures()})
-	return template.HTML(b.String()), err //nolint:gosec // it is a template's
+	return template.HTML(b.String()), err //nolint:gosec // the template has escaped it
 }
 
-// picture is a plot, and what it shows.
+// picture is a plot and its description.
 type picture struct {
 	About string
 	SVG   template.HTML
@@ -82,7 +82,7 @@ func (r *Report) pictures() (out []picture) {
 	return out
 }
 
-// of are the results of a plot that have its metric.
+// of returns the results with the metric of a plot.
 func (r *Report) of(p Plot) (out []Result) {
 	for _, v := range r.Variants {
 		_, has := v.Summary[p.Metric]
@@ -93,7 +93,7 @@ func (r *Report) of(p Plot) (out []Result) {
 	return out
 }
 
-// colour is a series' in all plots of the report.
+// colour returns the colour of a series, which is the same in all plots of the report.
 func (r *Report) colour(series string) int {
 	var all []string
 	for _, v := range r.Variants {

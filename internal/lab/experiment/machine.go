@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
-// Machine is where an experiment ran.
+// Machine describes the machine of an experiment.
 type Machine struct {
 	CPUs       int     `json:"cpus"` // that this process may use
 	CPU        string  `json:"cpu,omitempty"`
@@ -21,10 +21,10 @@ type Machine struct {
 	Go         string  `json:"go"`
 	Envoy      string  `json:"envoy,omitempty"`
 	LoadBefore float64 `json:"load_before"` // average of a minute
-	LoadAfter  float64 `json:"load_after"`  // average of a minute; most of it is the experiment
+	LoadAfter  float64 `json:"load_after"`  // average of a minute; most of it is the experiment's
 }
 
-// ThisMachine looks at this one; binary is Envoy's, if any. What it does not say is left out.
+// ThisMachine describes this machine; binary is Envoy's, if any. Unknown facts are left out.
 func ThisMachine(ctx context.Context, binary string) Machine {
 	m := Machine{
 		CPUs: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(),
@@ -43,10 +43,10 @@ func ThisMachine(ctx context.Context, binary string) Machine {
 	return m
 }
 
-// Busy tells that something else ran when the experiment began.
+// Busy reports whether something else ran when the experiment began.
 func (m *Machine) Busy() bool { return m.LoadBefore > 0.5*float64(m.CPUs) }
 
-// field is the first "name : value" of a file.
+// field returns the first "name : value" of a file.
 func field(path, name string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -69,7 +69,7 @@ func firstLine(path string) string {
 	return line
 }
 
-// LoadAverage is that of the last minute; 0 where it is not told.
+// LoadAverage returns that of the last minute, or 0 if it is unknown.
 func LoadAverage() float64 {
 	word, _, _ := strings.Cut(firstLine("/proc/loadavg"), " ")
 	load, err := strconv.ParseFloat(word, 64)
@@ -79,7 +79,7 @@ func LoadAverage() float64 {
 	return load
 }
 
-// Line is the machine in one line.
+// Line describes the machine in one line.
 func (m *Machine) Line() string {
 	text := fmt.Sprintf("%d CPUs (%s), %d MB, %s %s", m.CPUs, m.CPU, m.MemoryMB, m.OS, m.Kernel)
 	if m.Envoy != "" {

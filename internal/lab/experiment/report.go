@@ -47,7 +47,7 @@ type Result struct {
 	Summary map[string]Summary `json:"summary,omitempty"` // by metric
 }
 
-// Summary is a metric's samples in a few numbers.
+// Summary summarizes the samples of a metric.
 type Summary struct {
 	N      int     `json:"n"`
 	Median float64 `json:"median"`
@@ -57,15 +57,15 @@ type Summary struct {
 	Max    float64 `json:"max"`
 }
 
-// Comparison is a variant's metric to the base's, round by round: a ratio, or where the metric
-// is absolute a difference.
+// Comparison compares a variant's metric with the base's, round by round: as a ratio, or, if the metric is absolute, as
+// a difference.
 type Comparison struct {
 	Metric  string  `json:"metric"`
 	Variant string  `json:"variant"`
 	Base    string  `json:"base"`
 	N       int     `json:"n"` // rounds that have both
 	Median  float64 `json:"median"`
-	// Low to High holds the true median with this confidence, 0 to 1.
+	// The interval from Low to High contains the true median with this confidence, 0 to 1.
 	Low        float64 `json:"low"`
 	High       float64 `json:"high"`
 	Confidence float64 `json:"confidence"`

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// saved runs an experiment with a defect and reads what was written of it.
+// saved runs an experiment with a defect and reads what it saved.
 func saved(t *testing.T) (*Report, string) {
 	t.Helper()
 	e, _, _ := made(7, map[string]float64{"base": 1, "a": 0.8, "b": 1.001})
@@ -44,8 +44,8 @@ func saved(t *testing.T) (*Report, string) {
 	return &back, string(html)
 }
 
-// TestRecomputed: what report.json concludes follows from its samples, by other code than
-// the report's own.
+// TestRecomputed checks that the conclusions of report.json follow from its samples. It computes them with other code
+// than the report.
 func TestRecomputed(t *testing.T) {
 	r, _ := saved(t)
 	require.Equal(t, 7, r.Rounds)
@@ -92,7 +92,7 @@ func TestRecomputed(t *testing.T) {
 	require.False(t, b.Met)
 }
 
-// TestPage: the defect is in the page, which is whole, and needs no other file.
+// TestPage checks that the page shows the defect, is complete, and needs no other file.
 func TestPage(t *testing.T) {
 	_, html := saved(t)
 	require.Regexp(t, `(?s)<td>a</td><td>base</td><td class="t">requests/s</td><td>0\.8\dx</td>.*?<span class="bad">lower</span>`, html)
@@ -136,7 +136,7 @@ func TestInterval(t *testing.T) {
 	require.Zero(t, low+high+confidence)
 }
 
-// TestLimitThatIsMet: what is never above a limit holds for sure, also where it is at it.
+// TestLimitThatIsMet checks that a target is certainly met if no sample exceeds its limit, also if samples equal it.
 func TestLimitThatIsMet(t *testing.T) {
 	r := &Report{Metrics: []Metric{{Name: "wrong"}}, Variants: []Result{{Name: "a"}}, Targets: []TargetResult{{Metric: "wrong", Variant: "a"}, {Metric: "wrong", Variant: "a", AtLeast: true}}}
 	for range 5 {

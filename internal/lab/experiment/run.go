@@ -8,20 +8,19 @@ import (
 	"time"
 )
 
-// stopTime is what is kept of the budget for stopping subjects and for writing.
+// stopTime is the part of the budget for stopping subjects and for writing.
 const stopTime = 5 * time.Second
 
-// run is an experiment under way. It belongs to one goroutine.
+// run is an experiment in progress. Only one goroutine uses it.
 type run struct {
 	*Experiment
 	report   *Report
 	subjects []Subject // by variant; nil: skipped
 	begun    time.Time
-	round    time.Duration // that the last one took
+	round    time.Duration // duration of the last one
 }
 
-// Run measures. The report holds all rounds that were complete, also where an error ended the
-// run early.
+// Run measures. The report has all complete rounds, also if an error ended the run early.
 func Run(ctx context.Context, e *Experiment) (*Report, error) {
 	if err := e.check(); err != nil {
 		return nil, err
@@ -41,7 +40,7 @@ func Run(ctx context.Context, e *Experiment) (*Report, error) {
 	return r.report, err
 }
 
-// check tells of experiments that are not well made.
+// check reports invalid experiments.
 func (e *Experiment) check() error {
 	names := func(in string) error {
 		if !slices.ContainsFunc(e.Variants, func(v Variant) bool { return v.Name == in }) {
@@ -119,8 +118,8 @@ func (r *run) measure(ctx context.Context) error {
 // errBudget ends a round that takes longer than the ones before it.
 var errBudget = errors.New("time budget spent")
 
-// cut is what a round that failed makes of a run: where only its time was over, and others are
-// complete, a shorter one.
+// cut decides what a failed round means: if only its time was over, and others are complete, the run is shorter and has
+// no error.
 func (r *run) cut(ctx context.Context, n int, err error) error {
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
@@ -135,7 +134,7 @@ func (r *run) cut(ctx context.Context, n int, err error) error {
 	}
 }
 
-// left is what is left of the budget.
+// left returns the rest of the budget.
 func (r *run) left() time.Duration { return time.Until(r.begun.Add(r.Budget - stopTime)) }
 
 func (r *run) start(ctx context.Context) error {
@@ -150,7 +149,7 @@ func (r *run) start(ctx context.Context) error {
 		}
 		r.subjects[i] = s
 	}
-	for i, s := range r.subjects { // not before: to start one may take the others' help
+	for i, s := range r.subjects { // not before: others may be needed to start one
 		if p, ok := s.(Pauser); ok {
 			if err := p.Pause(); err != nil {
 				return fmt.Errorf("%s: %w", r.Variants[i].Name, err)
@@ -160,7 +159,7 @@ func (r *run) start(ctx context.Context) error {
 	return nil
 }
 
-// sample measures a subject, which is paused before and after where it can be.
+// sample measures a subject. A Pauser is resumed for that.
 func (r *run) sample(ctx context.Context, s Subject, round Round) (Sample, error) {
 	p, ok := s.(Pauser)
 	if !ok {
@@ -173,7 +172,7 @@ func (r *run) sample(ctx context.Context, s Subject, round Round) (Sample, error
 	return out, errors.Join(err, p.Pause())
 }
 
-// stop stops what was started, the last first.
+// stop stops all started subjects, the last one first.
 func (r *run) stop() {
 	r.progress("stopping")
 	for _, s := range slices.Backward(r.subjects) {
@@ -183,7 +182,7 @@ func (r *run) stop() {
 	}
 }
 
-// one measures a round. Its samples are kept only when it is complete.
+// one measures a round. It keeps the samples only if the round is complete.
 func (r *run) one(ctx context.Context, n int) error {
 	began := time.Now()
 	samples := make([]Sample, len(r.subjects))
@@ -211,7 +210,7 @@ func (r *run) one(ctx context.Context, n int) error {
 	return nil
 }
 
-// deriveFrom adds the metrics of a round that are computed.
+// deriveFrom adds the computed metrics of a round.
 func (r *run) deriveFrom(samples []Sample) {
 	for _, m := range r.Metrics {
 		if m.From == nil {
@@ -231,8 +230,8 @@ func (r *run) deriveFrom(samples []Sample) {
 	}
 }
 
-// order is that of a round: forwards and backwards in turn, and from another beginning each
-// time, so that no variant always follows the same one.
+// order is the order of a round: forwards and backwards in turn, and with another beginning each time, so that no
+// variant always follows the same one.
 func (r *run) order(n int) (out []int) {
 	for i, s := range r.subjects {
 		if s != nil {
@@ -250,8 +249,7 @@ func (r *run) order(n int) (out []int) {
 	return out
 }
 
-// tell says what is done, and about how long all of it will still take; share is how much of
-// this round is over.
+// tell reports the current step and about how long the rest takes; share is the completed share of this round.
 func (r *run) tell(n int, what string, share float64) {
 	rest := time.Duration((float64(r.Rounds-n) + 1 - share) * float64(r.round))
 	r.progress(fmt.Sprintf("%s; about %s left", what, min(rest, max(r.left(), 0)).Round(time.Second)))

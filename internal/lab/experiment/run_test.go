@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is a variant whose samples are made up.
+// fake is a variant with invented samples.
 type fake struct {
 	name    string
 	value   func(r Round) (Sample, error)
@@ -36,8 +36,7 @@ func (f *fake) variant() Variant {
 	return Variant{Name: f.name, Series: f.name, Start: func(context.Context) (Subject, error) { return f, nil }}
 }
 
-// made makes an experiment of variants whose requests per second go with the round's, times a
-// factor each.
+// made returns an experiment whose requests per second grow with the round, times a factor for each variant.
 func made(rounds int, factors map[string]float64) (*Experiment, map[string]*fake, *[]string) {
 	log, fakes := &[]string{}, map[string]*fake{}
 	e := &Experiment{
@@ -51,7 +50,7 @@ func made(rounds int, factors map[string]float64) (*Experiment, map[string]*fake
 			continue
 		}
 		fakes[name] = &fake{name: name, log: log, value: func(r Round) (Sample, error) {
-			// The machine is slower in some rounds, and each sample has a noise of its own.
+			// The machine is slower in some rounds, and each sample has its own noise.
 			noise := 1 + 0.01*float64(r.Number*(i+1)%5-2)
 			return Sample{"qps": 1000 * float64(1+r.Number%3) * factor * noise, "added": factor}, nil
 		}}
@@ -73,7 +72,7 @@ func (p paused) Resume(context.Context) error {
 	return nil
 }
 
-// TestPause: who can be paused runs while it is measured, and at no other time.
+// TestPause checks that a variant that can be paused runs only while it is measured.
 func TestPause(t *testing.T) {
 	e, fakes, log := made(2, map[string]float64{"base": 1, "a": 0.8})
 	for i := range e.Variants {
@@ -100,8 +99,8 @@ func TestPause(t *testing.T) {
 	require.Len(t, *log, 2+3*2*3+2)
 }
 
-// TestDefect: a variant that is a fifth slower is found, though rounds differ by three times;
-// one that is not is within noise.
+// TestDefect checks that a variant that is slower by a fifth is found although rounds differ by a factor of three. A
+// variant that is equal is within noise.
 func TestDefect(t *testing.T) {
 	e, fakes, _ := made(9, map[string]float64{"base": 1, "a": 0.8, "b": 1.001})
 	e.Compare = []Pair{{Variant: "a", Base: "base"}, {Variant: "b", Base: "base", Metrics: []string{"qps"}}}
@@ -128,7 +127,8 @@ func TestDefect(t *testing.T) {
 	}
 }
 
-// TestOrder: each round measures all, in another order; the last started is stopped first.
+// TestOrder checks that each round measures all variants in another order, and that the last one started is stopped
+// first.
 func TestOrder(t *testing.T) {
 	e, _, log := made(5, map[string]float64{"base": 1, "a": 1, "b": 1})
 	_, err := Run(t.Context(), e)
@@ -144,7 +144,7 @@ func TestOrder(t *testing.T) {
 	require.Greater(t, len(orders), 3)
 }
 
-// TestInterrupted: complete rounds are kept, the one under way is not, and all is stopped.
+// TestInterrupted checks that complete rounds are kept, an incomplete one is dropped, and all variants are stopped.
 func TestInterrupted(t *testing.T) {
 	e, fakes, _ := made(5, map[string]float64{"base": 1, "a": 1})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -170,14 +170,14 @@ func TestInterrupted(t *testing.T) {
 
 func TestNoStart(t *testing.T) {
 	e, fakes, _ := made(5, map[string]float64{"base": 1, "a": 1, "b": 1})
-	e.Variants[1].Start = func(context.Context) (Subject, error) { return (*fake)(nil), errors.New("no luck") } // a pointer of its own type
+	e.Variants[1].Start = func(context.Context) (Subject, error) { return (*fake)(nil), errors.New("no luck") } // a pointer of a type that nothing else has
 	r, err := Run(t.Context(), e)
 	require.EqualError(t, err, "a: cannot start: no luck")
 	require.Equal(t, err.Error(), r.Stopped)
 	require.Equal(t, []int{1, 0, 0}, []int{fakes["base"].stopped, fakes["a"].stopped, fakes["b"].stopped})
 }
 
-// TestBudget: rounds that would not end in time are not begun, and the report says so.
+// TestBudget checks that a round that would exceed the budget does not begin, and that the report states it.
 func TestBudget(t *testing.T) {
 	e, _, _ := made(1000, map[string]float64{"base": 1})
 	e.Budget, e.Expect = stopTime+time.Hour, 0
@@ -211,7 +211,7 @@ func TestWrongNames(t *testing.T) {
 	require.ErrorContains(t, err, `unknown variant "z"`)
 }
 
-// TestProgress: the time left is told before each measurement, and gets less.
+// TestProgress checks that each measurement begins with the time left, which decreases.
 func TestProgress(t *testing.T) {
 	e, _, _ := made(2, map[string]float64{"base": 1, "a": 1})
 	e.Expect = 10 * time.Second
@@ -225,7 +225,7 @@ func TestProgress(t *testing.T) {
 	require.Equal(t, "stopping", labels[len(labels)-1])
 }
 
-// TestFinish: what an experiment adds is made of the finished report.
+// TestFinish checks that an experiment can add to the finished report.
 func TestFinish(t *testing.T) {
 	e, _, _ := made(2, map[string]float64{"base": 1})
 	e.Finish = func(r *Report) {
@@ -239,7 +239,7 @@ func TestFinish(t *testing.T) {
 	require.Contains(t, page.String(), "added")
 }
 
-// TestDerived: what is computed is so round by round; what variants share is there before them,
+// TestDerived checks that derived metrics are computed for each round, and that what variants share starts before them
 // and ends after them.
 func TestDerived(t *testing.T) {
 	e, _, log := made(5, map[string]float64{"base": 1, "a": 0.5})

@@ -1,6 +1,5 @@
-// Package filters measures what filters and logs cost a pair of sidecars: moonsail-lab filters.
-// It repeats the comparison that Mark Zhu's report shows (no sidecars, no filters, native
-// statistics, WASM), and adds Lua and access logs.
+// Package filters measures what filters and logs cost a pair of sidecars: moonsail-lab filters. It repeats the
+// comparison of Mark Zhu's report (no sidecars, no filters, native statistics, WASM), and adds Lua and access logs.
 package filters
 
 import (
@@ -18,12 +17,12 @@ import (
 // Options configure a run.
 type Options struct{ pair.Terms }
 
-// DefaultOptions are those of the plan.
+// DefaultOptions returns the sizes of docs/performance.md.
 func DefaultOptions() Options {
 	return Options{pair.Terms{Concurrency: 2, Connections: 32, Rate: 1000}}
 }
 
-// Names of variants, as in the report where it has them.
+// Names of variants. Those that Mark Zhu's report also has are the report's.
 const (
 	Baseline = "baseline"
 	NoneBoth = "none_both"
@@ -35,7 +34,7 @@ const (
 	Again    = "none_both, again"
 )
 
-// lab is one experiment in the making.
+// lab is one experiment under construction.
 type lab struct {
 	Options
 	mesh   *pair.Mesh
@@ -43,7 +42,7 @@ type lab struct {
 	dir    string // of the WASM filter
 }
 
-// New makes the experiment.
+// New returns the experiment.
 func New(o Options) *experiment.Experiment {
 	l := &lab{Options: o, phases: pair.Phases{Connections: o.Connections, Closed: 3 * time.Second, Rates: []int{o.Rate}, Fixed: 4 * time.Second, RateConnections: 16}}
 	rounds := 15
@@ -51,10 +50,10 @@ func New(o Options) *experiment.Experiment {
 		l.phases.Closed, l.phases.Fixed, rounds = 700*time.Millisecond, time.Second, 5
 	}
 	e := &experiment.Experiment{
-		Name: "filters", Title: "What filters and logs cost a pair of sidecars", About: about, Quick: o.Quick,
+		Name: "filters", Title: "Cost of filters and logs in a pair of sidecars", About: about, Quick: o.Quick,
 		Envoy: o.Envoy, Rounds: rounds, Before: l.start, Metrics: l.metrics(), Plots: l.plots(),
 		Facts: []string{
-			fmt.Sprintf("Fortio (1.66), answers of 1 KB: %d connections as fast as they go for %s, then %d at %d/s for %s; mTLS, %d workers (0: one a core)",
+			fmt.Sprintf("Fortio (1.66), responses of 1 KB: %d connections at the highest rate for %s, then %d at %d/s for %s; mTLS, %d workers (0: one for each CPU)",
 				l.phases.Connections, l.phases.Closed, l.phases.RateConnections, o.Rate, l.phases.Fixed, o.Concurrency),
 			"The load, both Envoys and the application share the CPUs",
 		},
@@ -64,10 +63,10 @@ func New(o Options) *experiment.Experiment {
 	return e
 }
 
-const about = "A load calls an application without sidecars (baseline), and through a client's and a server's sidecar with mutual TLS: without filters of the mesh " +
-	"(none_both), with Moonsail's metrics of requests (stats-native_both: Envoy's own access logger of statistics), with a WASM filter that reads 12 properties " +
-	"of each request, counts it and records three histograms as Istio's WASM statistics did, with a Lua filter that adds two headers, and with Istio's " +
-	"access log as text and as JSON, to /dev/null. All but the native metrics are without metrics. Filters are inserted by EnvoyFilter, logs and metrics chosen by Telemetry."
+const about = "A load calls an application without sidecars (baseline), and through a client's and a server's sidecar with mutual TLS. The sidecars have " +
+	"no filters of the mesh (none_both); Moonsail's metrics of requests from Envoy's native logger (stats-native_both); a WASM filter that reads 12 properties of " +
+	"each request, counts it and records three histograms, as Istio's WASM statistics did; a Lua filter that adds two headers; or Istio's access log to " +
+	"/dev/null, as text or JSON. Only stats-native_both has native metrics. EnvoyFilters insert the filters; Telemetry resources select logs and metrics."
 
 func (l *lab) start(ctx context.Context) (stop func(), err error) {
 	if l.dir, err = os.MkdirTemp("", "moonsail-filters-"); err != nil {
@@ -84,7 +83,7 @@ func (l *lab) start(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// metrics are a pair's, with latencies in the first table.
+// metrics returns those of a pair, with latencies in the first table.
 func (l *lab) metrics() []experiment.Metric {
 	out := l.phases.Metrics(Baseline)
 	for i := range out {
@@ -103,9 +102,9 @@ func (l *lab) variants(e *experiment.Experiment) {
 	e.Variants = []experiment.Variant{
 		{Name: Baseline, About: "no sidecars", Start: func(ctx context.Context) (experiment.Subject, error) { return l.pair(ctx, pair.Setup{}) }},
 		l.both(NoneBoth, "no metrics, logs or filters of the mesh", telemetry(false, "")),
-		l.both(Native, "Moonsail's default: istio_requests_total and its likes", telemetry(true, "")),
+		l.both(Native, "Moonsail's default: istio_requests_total and Istio's other metrics", telemetry(true, "")),
 		l.wasm(),
-		l.both(Lua, "a header on requests, one on answers", telemetry(false, ""), inserted("lua", lua)),
+		l.both(Lua, "a header on requests, one on responses", telemetry(false, ""), inserted("lua", lua)),
 		l.both(LogText, "Istio's format", telemetry(false, "text")),
 		l.both(LogJSON, "the same as JSON", telemetry(false, "json")),
 	}
@@ -117,7 +116,7 @@ func (l *lab) variants(e *experiment.Experiment) {
 		e.Compare = append(e.Compare, experiment.Pair{Variant: v.Name, Base: NoneBoth, Metrics: watched})
 	}
 	e.Compare = append(e.Compare, experiment.Pair{Variant: Native, Base: WASM, Metrics: watched})
-	e.Targets = []experiment.Target{{What: "CPU with native statistics, to WASM's", Metric: "cpu", Variant: Native, Base: WASM, Limit: 1}}
+	e.Targets = []experiment.Target{{What: "CPU with native statistics / with WASM", Metric: "cpu", Variant: Native, Base: WASM, Limit: 1}}
 }
 
 func (l *lab) both(name, about string, objects ...string) experiment.Variant {
@@ -135,7 +134,7 @@ func (l *lab) pair(ctx context.Context, s pair.Setup) (*pair.Subject, error) {
 	return &pair.Subject{Pair: p, Phases: l.phases}, nil
 }
 
-// wasm is left out, with the reason, where the filter cannot be built.
+// wasm returns the variant with the WASM filter. If the filter cannot be built, the report states the reason.
 func (l *lab) wasm() experiment.Variant {
 	compiler, why := toolchain()
 	return experiment.Variant{Name: WASM, About: "in Go, on V8", Skip: why, Start: func(ctx context.Context) (experiment.Subject, error) {
@@ -143,7 +142,7 @@ func (l *lab) wasm() experiment.Variant {
 		if err != nil {
 			return nil, err
 		}
-		// Envoy keeps only statistics that a sidecar's matcher includes, and drops others unseen.
+		// Envoy keeps only statistics that a sidecar's matcher includes, and drops all others.
 		include := map[string]string{"sidecar.istio.io/statsInclusionPrefixes": wasmPrefix}
 		s, err := l.pair(ctx, pair.Setup{
 			Client: true, Server: true, MTLS: true, ClientAnnotations: include, ServerAnnotations: include,
@@ -160,15 +159,15 @@ func (l *lab) wasm() experiment.Variant {
 	}}
 }
 
-// wasmPrefix is what Envoy puts before the filter's metrics, and their names' beginning.
+// wasmPrefix is the prefix of Envoy for the filter's metrics, and the beginning of their names.
 const wasmPrefix = "wasmcustom.labwasm"
 
-// counts checks that both sidecars' filters have counted requests.
+// counts checks that the filters of both sidecars have counted requests.
 func counts(ctx context.Context, p *pair.Pair) error {
 	for _, s := range p.Sidecars() {
 		n, err := counted(ctx, s)
 		if err == nil && n == 0 {
-			err = errors.New("it has counted no request")
+			err = errors.New("no request was counted")
 		}
 		if err != nil {
 			return fmt.Errorf("the WASM filter of the %s's sidecar: %w", s.Name, err)
@@ -189,7 +188,7 @@ func counted(ctx context.Context, s *pair.Sidecar) (sum uint64, err error) {
 
 func (l *lab) plots() []experiment.Plot {
 	return []experiment.Plot{
-		{Title: fmt.Sprintf("p50 at %d requests a second", l.Rate), Metric: fmt.Sprintf("p50_%d", l.Rate), About: "The report's own figure: latency of a call by what the sidecars do."},
+		{Title: fmt.Sprintf("p50 at %d requests per second", l.Rate), Metric: fmt.Sprintf("p50_%d", l.Rate), About: "The figure of the original report: latency of a call, by configuration of the sidecars."},
 		{Title: fmt.Sprintf("p99 at %d requests per second", l.Rate), Metric: fmt.Sprintf("p99_%d", l.Rate)},
 		{Title: "CPU time of the Envoys for 1000 requests", Metric: "cpu", About: "At the highest rate; both sidecars together. The least noisy of the metrics."},
 		{Title: "Highest rate of requests per second", Metric: "qps"},

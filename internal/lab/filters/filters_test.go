@@ -32,7 +32,7 @@ func (w *watched) Stop() {
 	w.Subject.Stop()
 }
 
-// stats asks a sidecar's Envoy.
+// stats returns the sum of counters of a sidecar's Envoy.
 func stats(t *testing.T, s *pair.Sidecar, filter string) (sum uint64) {
 	t.Helper()
 	admin := envoy.NewAdmin(s.Admin)
@@ -45,7 +45,7 @@ func stats(t *testing.T, s *pair.Sidecar, filter string) (sum uint64) {
 	return sum
 }
 
-// TestRun runs all variants on real parts, and looks at each for what it is said to be.
+// TestRun runs all variants with real sidecars, and checks that each has the configuration that its name states.
 func TestRun(t *testing.T) {
 	labtest.Long(t)
 	labtest.Temporary(t)
@@ -53,7 +53,7 @@ func TestRun(t *testing.T) {
 	o.Programs, o.Envoy = labtest.Sidecars(t)
 	o.Quick, o.Connections, o.Rate = true, 4, 50
 	e := filters.New(o)
-	e.Rounds, e.Budget = 1, 20*time.Minute // a bound; it is far shorter
+	e.Rounds, e.Budget = 1, 20*time.Minute // an upper bound; it takes far less
 	native, wasm := map[string]bool{}, map[string]bool{}
 	for i := range e.Variants {
 		v := &e.Variants[i]
@@ -89,7 +89,7 @@ func TestRun(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestNoToolchain: without a compiler the row says so, and the rest is measured.
+// TestNoToolchain checks that without a compiler the row states the reason, and the other variants are measured.
 func TestNoToolchain(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	e := filters.New(filters.DefaultOptions())

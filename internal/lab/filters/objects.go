@@ -6,7 +6,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
-// telemetry is the pair's: metrics or none, and an access log or none.
+// telemetry selects the pair's metrics and access log; "": no log.
 func telemetry(metrics bool, log string) string {
 	out := `apiVersion: telemetry.istio.io/v1
 kind: Telemetry
@@ -19,12 +19,12 @@ spec:
 	return out
 }
 
-// inserted puts a filter of the lab before the router of both sidecars.
+// inserted adds a filter of the lab before the router of both sidecars.
 func inserted(name, config string) string {
 	return pair.BeforeRouter(name, "lab."+name, "        typed_config:\n"+config)
 }
 
-// lua adds a header to requests and one to answers.
+// lua adds a header to requests and one to responses.
 const lua = `          "@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua
           default_source_code:
             inline_string: |

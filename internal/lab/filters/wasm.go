@@ -14,10 +14,10 @@ import (
 //go:embed filter.go.txt
 var source string
 
-// goVersion is the first whose compiler exports functions to WASM's host.
+// goVersion is the first version of Go whose compiler exports functions to the host of a WASM module.
 const goVersion = "1.24"
 
-// toolchain finds the Go compiler; why is what is missing.
+// toolchain returns the Go compiler, or why there is none.
 func toolchain() (path, why string) {
 	path, err := exec.LookPath("go")
 	if err != nil {
@@ -26,7 +26,7 @@ func toolchain() (path, why string) {
 	return path, ""
 }
 
-// buildTime bounds the compiler, which has to build Go's runtime for WASM the first time.
+// buildTime bounds the compiler, which builds Go's runtime for WASM the first time.
 const buildTime = 3 * time.Minute
 
 // build compiles the filter into a directory.

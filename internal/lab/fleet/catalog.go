@@ -8,18 +8,18 @@ import (
 	"sync"
 )
 
-// Catalog knows every name and every version that any proxy of a fleet was ever sent.
-// Proxies keep numbers; what a resource refers to is parsed once a version.
+// Catalog knows every name and every version that a proxy of a fleet was ever sent. Proxies store numbers. The
+// references of a resource are parsed once for each version.
 type Catalog struct {
 	follower *follower // of endpoints; nil: not requested
 
-	mu    sync.RWMutex // guards everything below and in names and versions
+	mu    sync.RWMutex // guards all fields below, and those of names and versions
 	names [Kinds]map[string]*name
 	list  [Kinds][]*name
 	round *Round
 }
 
-// NewCatalog makes an empty one.
+// NewCatalog returns an empty catalog.
 func NewCatalog() *Catalog {
 	c := &Catalog{}
 	for k := range Kinds {
@@ -31,40 +31,40 @@ func NewCatalog() *Catalog {
 // name is the name of a resource.
 type name struct {
 	text     string
-	id       int   // its place in Catalog.list
+	id       int   // its index in Catalog.list
 	parent   *name // of a virtual host: its route configuration
 	versions []*version
-	want     *want // of the round that is under way
+	want     *want // of the current round
 }
 
 // version is one content of a resource.
 type version struct {
-	text string // what the server calls it, or its hash
+	text string // the server's version, or a hash
 	facts
 	ends  *name  // cluster: its endpoints; nil: it needs none
-	held  *Held  // of endpoints, where they are followed
-	round *Round // it is what this round waits for
+	held  *Held  // of endpoints, if they are followed
+	round *Round // the current round waits for it
 	goal  goal
 }
 
-// held says what a proxy has of a name: a number of name.versions, plus one.
+// held is what a proxy has of a name: an index of name.versions, plus one.
 type held uint32
 
 const (
 	none   held = 0
-	wanted held = 1<<32 - 1 // subscribed and not answered
-	absent held = 1<<32 - 2 // subscribed, and there is none
+	wanted held = 1<<32 - 1 // subscribed, not answered
+	absent held = 1<<32 - 2 // subscribed, and does not exist
 )
 
 func (h held) has() bool { return h != none && h < absent }
 
-// received is a resource as it came.
+// received is a resource of a response.
 type received struct {
 	name, version, any []byte
 	removed            bool
 }
 
-// identify gives a resource a version that its server gave none (istiod): its hash.
+// identify sets the version of a resource that its server sent without one (istiod): its hash.
 func (in *received) identify() {
 	if len(in.version) == 0 && !in.removed {
 		in.version = strconv.AppendUint(nil, maphash.Bytes(seed, in.any), 16)
@@ -78,10 +78,10 @@ type resolved struct {
 	name    *name
 	version *version
 	held    held
-	goal    goal // of the round that it reaches
+	goal    goal // of the round that it fulfils
 }
 
-// resolve looks a message's resources up, and learns what is new.
+// resolve finds the numbers of a message's resources, and adds new ones.
 func (c *Catalog) resolve(k Kind, in []received, out []resolved) (_ []resolved, round *Round) {
 	unknown := false
 	for i := range in {
@@ -111,7 +111,7 @@ func (c *Catalog) resolve(k Kind, in []received, out []resolved) (_ []resolved, 
 	return out, round
 }
 
-// find gives a zero name where the name or the version is not known.
+// find returns a zero name if the name or the version is unknown.
 func (c *Catalog) find(k Kind, in *received) resolved {
 	n := c.names[k][string(in.name)]
 	if n == nil {
@@ -163,7 +163,7 @@ func (c *Catalog) nameOf(k Kind, text string) *name {
 	return n
 }
 
-// ids gives the names' numbers, learning those that are new.
+// ids returns the names' numbers, and adds new ones.
 func (c *Catalog) ids(k Kind, names []string) []*name {
 	out := make([]*name, len(names))
 	c.mu.RLock()
@@ -182,7 +182,7 @@ func (c *Catalog) ids(k Kind, names []string) []*name {
 	return out
 }
 
-// text is the name and version behind the numbers; the lock must be held.
+// text returns the name and version of numbers; it requires the lock.
 func (c *Catalog) text(k Kind, id int, h held) (name, version string) {
 	n := c.list[k][id]
 	if h.has() {
@@ -191,7 +191,7 @@ func (c *Catalog) text(k Kind, id int, h held) (name, version string) {
 	return n.text, version
 }
 
-// versionOf is the version that a proxy holds of a name.
+// versionOf returns the version of a name that a proxy has.
 func (c *Catalog) versionOf(n *name, h held) *version {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

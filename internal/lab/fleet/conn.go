@@ -11,11 +11,11 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Sizes of an HTTP/2 client like Envoy's: windows so large that they are not felt.
+// Sizes of an HTTP/2 client like Envoy: the windows are so large that they do not limit.
 const (
 	streamWindow = 16 << 20
 	connWindow   = 24 << 20
-	maxFrame     = 16 << 10 // what every peer takes
+	maxFrame     = 16 << 10 // the limit of every peer
 	streamID     = 1
 	frameHead    = 9 // bytes of a frame's header
 	prefixLen    = 5 // of a gRPC message
@@ -28,19 +28,19 @@ const deltaMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/Delt
 // send come from out. The reader owns it.
 type conn struct {
 	out io.Writer
-	w   []byte        // frames that are to be written; nil, or borrowed
-	fr  *http2.Framer // writes to w, and reads frames other than DATA from one
-	one bytes.Reader  // that frame
+	w   []byte        // frames to write; nil, or borrowed
+	fr  *http2.Framer // writes to w, and reads frames other than DATA
+	one bytes.Reader  // such a frame
 
 	body   []byte // of messages; nil, or borrowed
-	off    int    // of body, what is sent; the peer's windows have not taken the rest
-	quota  [2]int // that the peer gives: connection, stream
+	off    int    // of body: what is sent; the peer's windows do not permit the rest
+	quota  [2]int // the peer's: connection, stream
 	window int    // the peer's initial one of a stream
 
-	part  []byte // the beginning of a frame that is not whole; of DATA, of its header
-	data  int    // bytes that are to come of a DATA frame
-	eaten [2]int // received and not given back: connection, stream
-	in    []byte // received of messages that are not whole
+	part  []byte // the beginning of an incomplete frame; of DATA, of its header
+	data  int    // missing bytes of a DATA frame
+	eaten [2]int // received and not returned to the window: connection, stream
+	in    []byte // received of incomplete messages
 }
 
 func newConn(out io.Writer, authority string) (*conn, error) {
@@ -69,7 +69,7 @@ func newConn(out io.Writer, authority string) (*conn, error) {
 	return h, nil
 }
 
-// framesOf is where a Framer's frames go.
+// framesOf receives the frames of a Framer.
 type framesOf struct{ *conn }
 
 func (f framesOf) Write(b []byte) (int, error) {
@@ -80,8 +80,7 @@ func (f framesOf) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// receive takes bytes as they came. It calls take with each message that is whole now; the
-// message is only valid during the call.
+// receive processes received bytes. It calls take with each complete message, which is valid only during the call.
 func (h *conn) receive(b []byte, take func([]byte) error) error {
 	for len(b) > 0 {
 		var err error
@@ -103,8 +102,8 @@ func (h *conn) receive(b []byte, take func([]byte) error) error {
 	return nil
 }
 
-// frame gives the next frame, of DATA its header alone, and what comes after it; nil: it is not
-// whole, and what there is of it was kept.
+// frame returns the next frame, of DATA only its header, and the bytes after it. nil: it is incomplete, and its
+// beginning was kept.
 func (h *conn) frame(b []byte) (frame, rest []byte) {
 	if len(h.part) == 0 {
 		if n := need(b); len(b) >= n {
@@ -122,7 +121,7 @@ func (h *conn) frame(b []byte) (frame, rest []byte) {
 	return h.part, b
 }
 
-// need is how many bytes a frame has that begins with b, as far as that is known.
+// need is the length of a frame that begins with b, as far as it is known.
 func need(b []byte) int {
 	if len(b) < frameHead || isData(b) {
 		return frameHead
@@ -136,7 +135,7 @@ func isData(head []byte) bool {
 	return http2.FrameType(head[3]) == http2.FrameData && !http2.Flags(head[4]).Has(http2.FlagDataPadded)
 }
 
-// handle takes what frame gave.
+// handle processes a result of frame.
 func (h *conn) handle(b []byte) error {
 	if !isData(b) {
 		return h.other(b)
@@ -147,7 +146,7 @@ func (h *conn) handle(b []byte) error {
 	return h.taken(h.data)
 }
 
-// taken gives windows back that are half used.
+// taken returns windows that are half used.
 func (h *conn) taken(n int) error {
 	for i, limit := range [2]int{connWindow, streamWindow} {
 		if h.eaten[i] += n; h.eaten[i] >= limit/2 {
@@ -160,7 +159,7 @@ func (h *conn) taken(n int) error {
 	return nil
 }
 
-// other takes a frame that has no messages.
+// other processes a frame without messages.
 func (h *conn) other(b []byte) error {
 	h.one.Reset(b)
 	f, err := h.fr.ReadFrame()
@@ -218,7 +217,7 @@ func (h *conn) settings(f *http2.SettingsFrame) error {
 	return h.fr.WriteSettingsAck()
 }
 
-// messages takes bytes of DATA.
+// messages processes bytes of DATA.
 func (h *conn) messages(b []byte, take func([]byte) error) error {
 	if len(h.in) > 0 {
 		h.in = append(h.in, b...)
@@ -241,7 +240,7 @@ func (h *conn) messages(b []byte, take func([]byte) error) error {
 	return nil
 }
 
-// keep holds on to the beginning of a message.
+// keep stores the beginning of a message.
 func (h *conn) keep(b []byte) {
 	switch {
 	case len(b) == 0:
@@ -257,7 +256,7 @@ func (h *conn) keep(b []byte) {
 	}
 }
 
-// release gives back what the conn has borrowed, at its end.
+// release returns the borrowed buffers, at the end of the conn.
 func (h *conn) release() {
 	giveBack(&h.in)
 	giveBack(&h.body)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// server writes what a control plane would.
+// server writes the frames of a control plane.
 type server struct {
 	bytes.Buffer
 	*http2.Framer
@@ -24,7 +24,7 @@ func newServer() *server {
 	return s
 }
 
-// message sends one in frames of at most so many bytes.
+// message sends a message in frames of at most most bytes.
 func (s *server) message(t *testing.T, text string, most int) {
 	b := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text))), text...)
 	for len(b) > 0 {
@@ -34,7 +34,7 @@ func (s *server) message(t *testing.T, text string, most int) {
 	}
 }
 
-// sent tells of the frames that a client has written after its preface.
+// sent describes the frames that a client has written after its preface.
 func sent(t *testing.T, b []byte) (out []string) {
 	b = bytes.TrimPrefix(b, []byte(http2.ClientPreface))
 	fr := http2.NewFramer(nil, bytes.NewReader(b))
@@ -66,7 +66,7 @@ func client(t *testing.T) (*conn, *bytes.Buffer) {
 	return h, &out
 }
 
-// TestFramesInPieces: whatever pieces come, the same messages are taken and the same is answered.
+// TestFramesInPieces checks that messages and answers do not depend on where the stream of bytes is cut.
 func TestFramesInPieces(t *testing.T) {
 	s, block := newServer(), bytes.Buffer{}
 	require.NoError(t, hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: ":status", Value: "200"}))
@@ -93,7 +93,7 @@ func TestFramesInPieces(t *testing.T) {
 	}
 }
 
-// TestWindows: what is received is given back, and what is sent waits for the peer's windows.
+// TestWindows checks that received bytes are given back to the peer's windows, and that sending waits for them.
 func TestWindows(t *testing.T) {
 	h, out := client(t)
 	s, n := newServer(), 0
@@ -121,7 +121,7 @@ func TestWindows(t *testing.T) {
 	require.Equal(t, []string{`DATA "\x00\x00\x00\x00\x05wo"`}, sent(t, out.Bytes()))
 }
 
-// TestEndOfStream: what ends a stream is told in its words.
+// TestEndOfStream checks that the error describes why the stream ended.
 func TestEndOfStream(t *testing.T) {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)

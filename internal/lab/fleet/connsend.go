@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// begin queues a message of so many bytes, which the caller appends to h.body.
+// begin queues a message of a size, which the caller appends to h.body.
 func (h *conn) begin(size int) {
 	if h.body == nil {
 		h.body = borrow(prefixLen + size)
@@ -19,13 +19,13 @@ func (h *conn) begin(size int) {
 // send queues a message; flush writes it.
 func (h *conn) send(message []byte) {
 	if h.body == nil && len(message) > keepWrite {
-		h.body = borrow(4 * len(message)) // others like it follow
+		h.body = borrow(4 * len(message)) // similar ones follow
 	}
 	h.begin(len(message))
 	h.body = append(h.body, message...)
 }
 
-// flush writes what is queued, as far as the peer's windows allow.
+// flush writes queued bytes, as far as the peer's windows permit.
 func (h *conn) flush() error {
 	for h.off < len(h.body) {
 		n := min(len(h.body)-h.off, maxFrame, h.quota[0], h.quota[1])
@@ -51,7 +51,7 @@ func (h *conn) flush() error {
 	return h.write()
 }
 
-// write writes the frames that are ready.
+// write writes complete frames.
 func (h *conn) write() error {
 	if len(h.w) == 0 {
 		return nil
@@ -66,7 +66,7 @@ var small, large sync.Pool
 
 const smallBuffer = 1 << 10
 
-// borrow gives an empty buffer for so many bytes.
+// borrow returns an empty buffer for size bytes.
 func borrow(size int) []byte {
 	if size <= smallBuffer {
 		if b, ok := small.Get().(*[smallBuffer]byte); ok {
@@ -80,7 +80,7 @@ func borrow(size int) []byte {
 	return make([]byte, 0, 1<<bits.Len(uint(size)))
 }
 
-// giveBack takes a buffer that borrow may have given.
+// giveBack returns a buffer of borrow, or another one.
 func giveBack(b *[]byte) {
 	switch c := cap(*b); {
 	case c > smallBuffer:

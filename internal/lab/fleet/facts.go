@@ -11,16 +11,15 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
-// facts are what a proxy must know of a resource to ask for the next ones.
+// facts are what a proxy must know about a resource to subscribe to the next ones.
 type facts struct {
-	endpoints string   // cluster: the name of its endpoints; empty: it needs none
+	endpoints string   // cluster: the name of its endpoints; "": it needs none
 	routes    []string // listener, scope: the route configurations that it uses
-	scopes    bool     // listener: it uses scopes, and what these lead to
+	scopes    bool     // listener: it uses scopes, and their route configurations
 	hosts     bool     // route configuration: its virtual hosts come by VHDS
 }
 
-// parseFacts parses a resource. What cannot be parsed has no facts: that it is valid is
-// for others to test.
+// parseFacts parses a resource. An invalid resource has no facts; other tests check validity.
 func parseFacts(k Kind, r *received) (f facts) {
 	value := anyValue(r.any)
 	switch k {
@@ -64,13 +63,13 @@ func routesOf(l *listenerv3.Listener) (names []string, scopes bool) {
 	return names, scopes
 }
 
-// anyValue is the message inside of an encoded google.protobuf.Any.
+// anyValue returns the message in an encoded google.protobuf.Any.
 func anyValue(b []byte) (value []byte) {
 	_ = wire.Fields(b, func(num protowire.Number, v []byte) error {
 		if num == 2 {
 			value = v
 		}
 		return nil
-	}) // what is not whole has no facts
+	}) // an incomplete one has no facts
 	return value
 }

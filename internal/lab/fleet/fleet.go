@@ -118,7 +118,7 @@ func (f *Fleet) Shut() {
 	f.open = make(chan struct{})
 }
 
-// dial makes the connection of a proxy of a namespace.
+// dial opens the connection of a proxy of a namespace.
 func (f *Fleet) dial(ctx context.Context, namespace string) (net.Conn, error) {
 	c, err := f.dialer.DialContext(ctx, "tcp", f.opts.Address)
 	if err != nil || f.opts.TLS == nil {

@@ -11,30 +11,30 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Held is one content of a cluster's endpoints, and when any proxy held it.
+// Held is one content of a cluster's endpoints, and when proxies had it.
 type Held struct {
 	Cluster   string
-	Addresses []netip.Addr // that take requests (a draining one does not), ascending
-	Spans     []Span       // in the order of time; they do not overlap
+	Addresses []netip.Addr // that accept requests (a draining one does not), ascending
+	Spans     []Span       // in order of time; they do not overlap
 
-	holders int // proxies that hold it now
+	holders int // proxies that have it now
 }
 
-// Span is the time from one proxy's ACK of a content to the ACK with which the last
-// proxy gave it up. To is zero while some proxy holds it.
+// Span is the time from one proxy's ACK of a content to the ACK with which the last proxy replaced it. To is zero while
+// a proxy has it.
 type Span struct{ From, To time.Time }
 
 // follower knows all contents of endpoints that proxies were sent.
 type follower struct {
-	mu   sync.Mutex // guards list and what it points to, but for Cluster and Addresses
+	mu   sync.Mutex // guards list and its elements, except Cluster and Addresses
 	list []*Held
 }
 
-// Follow lets the catalog note which endpoints proxies hold, from when to when. It is
-// called before any proxy connects. Each content is decoded once.
+// Follow makes the catalog record which endpoints proxies have, and when. Call it before any proxy connects. Each
+// content is decoded once.
 func (c *Catalog) Follow() { c.follower = &follower{} }
 
-// Held gives all contents of endpoints so far, in the order in which they came.
+// Held returns all contents of endpoints so far, in the order of arrival.
 func (c *Catalog) Held() []Held {
 	c.follower.mu.Lock()
 	defer c.follower.mu.Unlock()
@@ -54,7 +54,7 @@ func (f *follower) learn(in *received) *Held {
 	return h
 }
 
-// addressesOf decodes endpoints; what cannot be decoded has none.
+// addressesOf decodes endpoints; invalid ones have no addresses.
 func addressesOf(value []byte) (out []netip.Addr) {
 	var cla endpointv3.ClusterLoadAssignment
 	if proto.Unmarshal(value, &cla) != nil {
@@ -76,7 +76,7 @@ func takesRequests(s corev3.HealthStatus) bool {
 	return s == corev3.HealthStatus_UNKNOWN || s == corev3.HealthStatus_HEALTHY || s == corev3.HealthStatus_DEGRADED
 }
 
-// move notes that a proxy holds one content in place of another; nil: none.
+// move records that a proxy has one content in place of another; nil: none.
 func (f *follower) move(from, to *Held, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,14 +95,13 @@ func (f *follower) move(from, to *Held, now time.Time) {
 	}
 }
 
-// following is what one proxy has told the follower. It is its goroutine's alone.
+// following is what one proxy has reported to the follower. Only the proxy's goroutine uses it.
 type following struct {
 	acked   map[string]*Held // by cluster
 	pending []resolved       // whose ACKs are not written yet
 }
 
-// note keeps the endpoints of a response until its ACK is written. A cluster's removal
-// is the end of its endpoints.
+// note stores the endpoints of a response until its ACK is written. The removal of a cluster ends its endpoints.
 func (g *following) note(k Kind, list []resolved) {
 	for _, r := range list {
 		if k == EDS || k == CDS && r.version == nil {
@@ -111,7 +110,7 @@ func (g *following) note(k Kind, list []resolved) {
 	}
 }
 
-// tell says that the ACKs are on their way.
+// tell reports that the ACKs are written.
 func (g *following) tell(f *follower) {
 	if len(g.pending) == 0 {
 		return
@@ -132,8 +131,7 @@ func (g *following) tell(f *follower) {
 	g.pending = g.pending[:0]
 }
 
-// Endpoints are the addresses that take requests, by cluster, as the proxy holds them.
-// Its catalog must follow endpoints.
+// Endpoints returns the proxy's addresses that accept requests, by cluster. Its catalog must follow endpoints.
 func (p *Proxy) Endpoints() map[string][]netip.Addr {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,9 +30,9 @@ func TestAddressesThatTakeRequests(t *testing.T) {
 	require.Empty(t, addressesOf([]byte{0xff}))
 }
 
-// TestHeldUntilTheLastProxyLetsGo: two proxies move from one content to the next, one
-// after the other; then their cluster goes.
-func TestHeldUntilTheLastProxyLetsGo(t *testing.T) {
+// TestContentIsHeldUntilLastProxyReplacesIt checks contents while two proxies replace them one after the other, and when their
+// cluster is removed.
+func TestContentIsHeldUntilLastProxyReplacesIt(t *testing.T) {
 	c := NewCatalog()
 	c.Follow()
 	var proxies [2]following

@@ -2,7 +2,7 @@ package fleet
 
 import "github.com/moonsail/moonsail/internal/xds/resource"
 
-// Kind is a type of resources, in the order in which a proxy asks for them.
+// Kind is a type of resources, in the order of subscription.
 type Kind uint8
 
 // The kinds.

@@ -9,12 +9,11 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Identity is who a proxy says it is.
+// Identity is the identity in a proxy's node.
 type Identity struct {
 	Name, Namespace, IP string
 	Labels              map[string]string
-	// Class is the same for proxies that are to be configured alike; the fleet does not
-	// look into it.
+	// Class is the same for proxies with the same configuration; the fleet does not interpret it.
 	Class string
 }
 

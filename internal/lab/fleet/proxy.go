@@ -21,31 +21,31 @@ type Proxy struct {
 	fleet *Fleet
 	index int
 
-	// Anybody may read these.
+	// Any goroutine may read these.
 	messages, bytes atomic.Int64 // of responses
 	sent            atomic.Int64 // bytes of requests
 	connects        atomic.Int64
 	lastError       atomic.Pointer[string]
 	socket          atomic.Pointer[socket] // of the newest stream
 
-	// Anybody may set these.
+	// Any goroutine may set these.
 	hold atomic.Pointer[chan struct{}] // the proxy does not read until it is closed
 	tape atomic.Pointer[func(Kind, []byte)]
 
-	// Its goroutine's alone, or while a loop waits for its stream, the loop's.
-	join    func() // gives the place among those that are joining to the next
+	// Only its goroutine uses these, or, while a loop waits for its stream, the loop.
+	join    func() // passes its place among joining proxies to the next
 	conn    *conn
 	handle  func([]byte) error // take
-	failure error              // why a stream has ended that a loop waits for
+	failure error              // why a stream in a loop has ended
 	following
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	state state
 	goals goals
 }
 
-// Tape has f called with each response of a known type, as it came; nil: no longer. It
-// is called from the proxy's goroutine, and b is valid during the call only.
+// Tape makes the proxy call f with each response of a known type; nil: no longer. The proxy's goroutine calls it, and b
+// is valid only during the call.
 func (p *Proxy) Tape(f func(k Kind, b []byte)) {
 	if f == nil {
 		p.tape.Store(nil)
@@ -54,7 +54,7 @@ func (p *Proxy) Tape(f func(k Kind, b []byte)) {
 	p.tape.Store(&f)
 }
 
-// run connects, and connects again, until ctx ends.
+// run connects and reconnects until ctx ends.
 func (p *Proxy) run(ctx context.Context) {
 	for p.fleet.waitOpen(ctx) {
 		err := p.connect(ctx)
@@ -70,7 +70,7 @@ func (p *Proxy) run(ctx context.Context) {
 	}
 }
 
-// connect lives through one stream.
+// connect runs one stream.
 func (p *Proxy) connect(ctx context.Context) error {
 	select {
 	case p.fleet.joining <- struct{}{}:
@@ -104,23 +104,23 @@ func (p *Proxy) connect(ctx context.Context) error {
 	return p.read(c)
 }
 
-// stalledBuffer is the socket's, in bytes, of a proxy that does not read.
+// stalledBuffer is the socket's buffer, in bytes, of a proxy that does not read.
 const stalledBuffer = 4 << 10
 
-// lose has the proxy hold nothing, and makes the place for what it is sent small.
+// lose drops all resources, and makes the socket's buffer small.
 func (p *Proxy) lose(c net.Conn) {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
 	}
 	if plain, ok := c.(*net.TCPConn); ok {
-		_ = plain.SetReadBuffer(stalledBuffer) // else more fits in
+		_ = plain.SetReadBuffer(stalledBuffer) // otherwise more fits into it
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.state = state{}
 }
 
-// pause waits while the proxy is held. Where the stream is ended here meanwhile, that is an error.
+// pause waits while the proxy is held. It returns an error if the stream is ended here meanwhile.
 func (p *Proxy) pause() error {
 	hold := p.hold.Load()
 	if hold == nil {
@@ -139,7 +139,7 @@ func (p *Proxy) send(r request) {
 	p.conn.send(r)
 }
 
-// flush writes the answers, and only then tells the round.
+// flush writes the ACKs, and then reports to the round.
 func (p *Proxy) flush() error {
 	if err := p.conn.flush(); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (p *Proxy) flush() error {
 	return nil
 }
 
-// begin sends a stream's first requests: for clusters, or for all that is held.
+// begin sends the first requests of a stream: for clusters, or with all versions that the proxy has.
 func (p *Proxy) begin() error {
 	node, err := p.node()
 	if err != nil {
@@ -185,7 +185,7 @@ func (p *Proxy) begin() error {
 	return p.conn.flush()
 }
 
-// take handles a response.
+// take processes a response.
 func (p *Proxy) take(b []byte) error {
 	p.messages.Add(1)
 	p.bytes.Add(int64(len(b) + prefixLen))
@@ -216,11 +216,11 @@ func (p *Proxy) take(b []byte) error {
 	for _, r := range room.requests {
 		p.send(r)
 	}
-	p.sent.Add(p.conn.ack(resp.kind, resp.nonce)) // it comes last, as Envoy's
+	p.sent.Add(p.conn.ack(resp.kind, resp.nonce)) // it comes last, as in Envoy
 	return nil
 }
 
-// show gives a response to those who look on.
+// show passes a response to Tape and Sink.
 func (p *Proxy) show(resp *response, b []byte) {
 	if tape := p.tape.Load(); tape != nil {
 		(*tape)(resp.kind, b)
@@ -235,7 +235,7 @@ func (p *Proxy) show(resp *response, b []byte) {
 	}
 }
 
-// scratch is what handling one response needs. Proxies at rest have none.
+// scratch is memory for one response. Idle proxies have none.
 type scratch struct {
 	resp     response
 	list     []resolved
@@ -244,7 +244,7 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// put gives a scratch back, without what it points to.
+// put returns a scratch, without its references.
 func (s *scratch) put() {
 	clear(s.resp.resources)
 	clear(s.list)

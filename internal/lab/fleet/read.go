@@ -6,11 +6,11 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/poll"
 )
 
-// readBuffer is what a goroutine that waits for its proxy's stream reads at once.
+// readBuffer is what a proxy's goroutine reads at once.
 const readBuffer = 8 << 10
 
-// read takes what comes in the proxy's own goroutine, until the stream ends. Answers go when
-// all that came was taken, as Envoy's.
+// read processes received bytes in the proxy's goroutine, until the stream ends. It answers when all received bytes are
+// processed, as Envoy does.
 func (p *Proxy) read(c net.Conn) error {
 	b := make([]byte, readBuffer)
 	for {
@@ -19,7 +19,7 @@ func (p *Proxy) read(c net.Conn) error {
 		}
 		n, err := c.Read(b)
 		if n > 0 {
-			// Not at the stream's end: a proxy that is held connects again.
+			// Not at the end of a stream: a held proxy reconnects.
 			if err = p.pause(); err == nil {
 				err = p.receive(b[:n])
 			}
@@ -30,7 +30,7 @@ func (p *Proxy) read(c net.Conn) error {
 	}
 }
 
-// follow has a loop take what comes, but for the time in which the proxy is held.
+// follow lets a loop process received bytes, except while the proxy is held.
 func (p *Proxy) follow(l *poll.Loop, c *poll.Conn) error {
 	defer c.Close()
 	p.conn.out = c
@@ -45,7 +45,7 @@ func (p *Proxy) follow(l *poll.Loop, c *poll.Conn) error {
 	return p.failure
 }
 
-// inLoop is a proxy whose stream a loop waits for.
+// inLoop is a proxy whose stream is in a loop.
 type inLoop struct{ *Proxy }
 
 // Ready implements poll.Handler.
@@ -61,7 +61,7 @@ func (p inLoop) Ready(c *poll.Conn, buf []byte, gone bool) bool {
 	return err == nil
 }
 
-// receive takes bytes as they came, and answers.
+// receive processes received bytes, and answers.
 func (p *Proxy) receive(b []byte) error {
 	if err := p.conn.receive(b, p.handle); err != nil {
 		return err

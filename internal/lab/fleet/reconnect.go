@@ -4,16 +4,16 @@ import (
 	"slices"
 )
 
-// typicalEntry is about the size of a resource in a list of what is held, in bytes.
+// typicalEntry is about the size of a resource in a list of versions, in bytes.
 const typicalEntry = 96
 
-// maxNode is more than a node and a type take, in bytes.
+// maxNode is more than a node and a type URL need, in bytes.
 const maxNode = 4 << 10
 
-// forget leaves a proxy without anything, as if that were all that it asked for.
+// forget makes a proxy complete without any resources.
 func (s *state) forget() { *s = state{ready: true, bare: true} }
 
-// reconnect gives the first requests of a stream. What was held is listed.
+// reconnect returns the first requests of a stream, which list the proxy's versions.
 func (s *state) reconnect(c *Catalog) []request {
 	if s.bare {
 		s.ready, s.told, s.probing = false, false, true
@@ -21,7 +21,7 @@ func (s *state) reconnect(c *Catalog) []request {
 		return []request{newRequest(EDS).text(fieldSubscribe, Probe)}
 	}
 	again := s.ready
-	if !again { // it was never whole: begin anew
+	if !again { // it was never complete: begin anew
 		*s = state{asked: [Kinds]bool{CDS: true}}
 		return []request{newRequest(CDS)}
 	}
@@ -48,7 +48,7 @@ func (s *state) reconnect(c *Catalog) []request {
 	return append(out, newRequest(EDS).text(fieldSubscribe, Probe))
 }
 
-// listed is the first request of a kind, with what is held of it. The catalog's lock must be held.
+// listed is the first request of a kind, with the versions of it. It requires the catalog's lock.
 func (s *state) listed(c *Catalog, k Kind) request {
 	r := append(request(borrow(len(s.held[k])*typicalEntry+maxNode)), newRequest(k)...)
 	for id, h := range s.held[k] {

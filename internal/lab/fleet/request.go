@@ -14,12 +14,12 @@ const (
 // request is a DeltaDiscoveryRequest that is being encoded.
 type request []byte
 
-// requestRoom is enough for most that have a name or two, in bytes.
+// requestRoom is enough for most requests with one or two names, in bytes.
 const requestRoom = 256
 
 func newRequest(k Kind) request { return append(make(request, 0, requestRoom), heads[k]...) }
 
-// heads are what requests begin with: ACKs without their nonces.
+// heads are the beginnings of requests: ACKs without their nonces.
 var heads = func() (out [Kinds]request) {
 	for k := range Kinds {
 		out[k] = request(nil).text(fieldType, URLs[k])
@@ -27,7 +27,7 @@ var heads = func() (out [Kinds]request) {
 	return out
 }()
 
-// ack queues an ACK, and tells its size.
+// ack queues an ACK, and returns its size.
 func (h *conn) ack(k Kind, nonce []byte) int64 {
 	head := heads[k]
 	n := len(head) + wire.SizeField(fieldNonce, len(nonce))

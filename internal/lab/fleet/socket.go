@@ -11,13 +11,13 @@ import (
 type socket struct {
 	over chan struct{} // closed by end
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	conn   net.Conn   // nil: polled has it
 	polled *poll.Conn
 	ended  bool
 }
 
-// take has a loop's Conn made of the connection; false: it goes on as it is.
+// take converts the connection to a loop's Conn; false: it stays as it is.
 func (s *socket) take() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,14 +56,14 @@ func (s *socket) address() net.Addr {
 	return s.polled.LocalAddr()
 }
 
-// disconnect ends the stream that there is.
+// disconnect ends the current stream.
 func (p *Proxy) disconnect() {
 	if s := p.socket.Load(); s != nil {
 		s.end()
 	}
 }
 
-// Socket is the address of the proxy's end of its newest stream.
+// Socket returns the address of the proxy's end of its newest stream.
 func (p *Proxy) Socket() net.Addr {
 	if s := p.socket.Load(); s != nil {
 		return s.address()

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// state is what a proxy holds and waits for. It is pure: requests come out, nothing is
-// sent here. Guarded by the proxy's lock.
+// state is what a proxy has and waits for. It is pure: it returns requests and sends nothing. The proxy's lock guards
+// it.
 type state struct {
 	held    [Kinds][]held // by the name's id
 	asked   [Kinds]bool   // on this stream
-	waiting [Kinds]int    // names that are wanted and have not been answered
-	hosts   map[int]bool  // route configurations whose virtual hosts have not come
-	scopes  bool          // the first answer to the request for scopes has not come
-	probing bool          // it has connected again and waits for the probe's answer
-	ready   bool          // it has all that it asked for
-	told    bool          // and the fleet knows
-	bare    bool          // it asks for the probe alone
+	waiting [Kinds]int    // names without an answer
+	hosts   map[int]bool  // route configurations without virtual hosts
+	scopes  bool          // the first answer to the subscription of scopes is missing
+	probing bool          // it has reconnected and waits for the probe's answer
+	ready   bool          // it has all that it subscribed to
+	told    bool          // and the fleet knows it
+	bare    bool          // it subscribes to the probe only
 }
 
 func (s *state) get(k Kind, id int) held {
@@ -26,7 +26,7 @@ func (s *state) get(k Kind, id int) held {
 	return none
 }
 
-// set changes what is held and counts what is waited for.
+// set changes a resource and counts the missing ones.
 func (s *state) set(k Kind, id int, h held) {
 	if old := s.get(k, id); old == wanted {
 		s.waiting[k]--
@@ -40,7 +40,7 @@ func (s *state) set(k Kind, id int, h held) {
 	s.held[k][id] = h
 }
 
-// apply takes the resources of a response and appends the requests that follow.
+// apply processes the resources of a response and appends the requests that follow.
 func (s *state) apply(c *Catalog, k Kind, list []resolved, out []request) []request {
 	switch k {
 	case CDS:
@@ -64,7 +64,7 @@ func (s *state) apply(c *Catalog, k Kind, list []resolved, out []request) []requ
 		out = append(out, newRequest(LDS))
 	}
 	if k == LDS {
-		s.asked[RDS] = true // from here on, route configurations that are wanted are asked for
+		s.asked[RDS] = true // from now on, needed route configurations are requested
 	}
 	s.ready = !s.probing && !s.scopes && s.asked[RDS] && s.waiting[EDS]+s.waiting[RDS]+len(s.hosts) == 0
 	return out
@@ -76,8 +76,7 @@ func (s *state) applyAll(k Kind, list []resolved) {
 	}
 }
 
-// applyNamed takes resources of a kind that is asked for by name. Others are ignored, as
-// Envoy does.
+// applyNamed processes resources of a kind that is subscribed to by name. It ignores others, as Envoy does.
 func (s *state) applyNamed(k Kind, list []resolved) {
 	for _, r := range list {
 		if r.name.text == Probe {
@@ -95,7 +94,7 @@ func (s *state) applyNamed(k Kind, list []resolved) {
 	}
 }
 
-// applyClusters asks for endpoints of new clusters, and no longer for those of removed.
+// applyClusters subscribes to endpoints of new clusters, and unsubscribes from those of removed ones.
 func (s *state) applyClusters(c *Catalog, list []resolved, out []request) []request {
 	var add, remove []*name
 	for _, r := range list {
@@ -120,7 +119,7 @@ func (s *state) applyClusters(c *Catalog, list []resolved, out []request) []requ
 	return s.resubscribe(EDS, add, remove, out)
 }
 
-// resubscribe asks for names, and no longer for others.
+// resubscribe subscribes to names, and unsubscribes from others.
 func (s *state) resubscribe(k Kind, add, remove []*name, out []request) []request {
 	if len(add)+len(remove) == 0 {
 		return out
@@ -138,8 +137,8 @@ func (s *state) resubscribe(k Kind, add, remove []*name, out []request) []reques
 	return append(out, r)
 }
 
-// followListeners asks for scopes once a listener uses some, and for the route configurations
-// that listeners and scopes lead to: when the scopes are there, all in one request.
+// followListeners subscribes to scopes once a listener uses some, and to the route configurations of listeners and
+// scopes: once the scopes are there, all in one request.
 func (s *state) followListeners(c *Catalog, out []request) []request {
 	var add, remove []string
 	c.mu.RLock()
@@ -176,8 +175,8 @@ func (s *state) followListeners(c *Catalog, out []request) []request {
 	return s.resubscribe(RDS, c.ids(RDS, add), c.ids(RDS, remove), out)
 }
 
-// routesOf are the route configurations that resources of a kind lead to, and whether any uses
-// scopes. The catalog's lock must be held.
+// routesOf returns the route configurations of resources of a kind, and whether any uses scopes. It requires the
+// catalog's lock.
 func (s *state) routesOf(c *Catalog, k Kind) (want map[string]bool, scoped bool) {
 	want = map[string]bool{}
 	for id, h := range s.held[k] {
@@ -193,7 +192,7 @@ func (s *state) routesOf(c *Catalog, k Kind) (want map[string]bool, scoped bool)
 	return want, scoped
 }
 
-// dropHosts forgets the virtual hosts of route configurations that are no longer used.
+// dropHosts drops the virtual hosts of route configurations that are no longer used.
 func (s *state) dropHosts(c *Catalog, routes []string) {
 	if len(routes) == 0 {
 		return
@@ -212,7 +211,7 @@ func (s *state) dropHosts(c *Catalog, routes []string) {
 	}
 }
 
-// applyRoutes asks for virtual hosts once the first route configuration wants them.
+// applyRoutes subscribes to virtual hosts once a route configuration uses VHDS.
 func (s *state) applyRoutes(list []resolved, out []request) []request {
 	for _, r := range list {
 		old := s.get(RDS, r.name.id)
@@ -231,7 +230,7 @@ func (s *state) applyRoutes(list []resolved, out []request) []request {
 	return out
 }
 
-// applyHosts takes virtual hosts of route configurations that are held.
+// applyHosts processes virtual hosts of existing route configurations.
 func (s *state) applyHosts(list []resolved) {
 	for _, r := range list {
 		if p := r.name.parent; p != nil {

@@ -27,8 +27,8 @@ func newSidecar(t *testing.T) *sidecar {
 	return p
 }
 
-// take applies resources (and removals, where the message is nil), and tells the requests
-// that follow: "EDS +a -b", with what is listed as held as "=a@1".
+// take applies resources, and removals where the message is nil. It returns the requests that follow, as "EDS +a -b",
+// with resources that the proxy lists as held as "=a@1".
 func (p *sidecar) take(k Kind, version string, resources map[string]proto.Message) []string {
 	var in []received
 	for name, m := range resources {
@@ -94,7 +94,7 @@ var (
 	host      = &routev3.VirtualHost{}
 )
 
-// configured takes a sidecar through its start, as Envoy goes.
+// configured takes a sidecar through its start in the order of Envoy.
 func configured(t *testing.T) *sidecar {
 	p := newSidecar(t)
 	require.Equal(t, []string{"EDS +e"}, p.take(CDS, "1", resources{"c": edsCluster("e"), "static": &clusterv3.Cluster{}}))
@@ -131,7 +131,7 @@ func TestRoutes(t *testing.T) {
 	require.Equal(t, none, p.s.get(VHDS, p.c.names[VHDS]["80/b"].id), "Envoy drops those of routes that it has not")
 }
 
-// TestScopes: scopes are asked for whole, and what they lead to is then, all at once.
+// TestScopes checks that scopes are subscribed to as a whole, and the route configurations that they name all at once.
 func TestScopes(t *testing.T) {
 	p := newSidecar(t)
 	p.take(CDS, "1", resources{"c": edsCluster("e")})
@@ -169,8 +169,9 @@ func scope(routes string) proto.Message {
 	return &routev3.ScopedRouteConfiguration{RouteConfigurationName: routes}
 }
 
-// TestContentIsItsOwnVersion: istiod sends none.
-func TestContentIsItsOwnVersion(t *testing.T) {
+// TestHashIsVersionIfNoneIsSent checks that a resource without a version, as istiod sends it, is identified by its
+// content.
+func TestHashIsVersionIfNoneIsSent(t *testing.T) {
 	p := newSidecar(t)
 	send := func(cluster string) held {
 		p.take(CDS, "", map[string]proto.Message{"a": &clusterv3.Cluster{Name: cluster}})
@@ -216,8 +217,7 @@ func TestBare(t *testing.T) {
 	require.Equal(t, none, p.s.get(CDS, p.c.names[CDS]["c"].id))
 }
 
-// A round is over at a proxy when it has all that it is to get, in any order, and only
-// in versions that are accepted.
+// A round ends at a proxy when it has all expected resources, in any order, and only in accepted versions.
 func TestRound(t *testing.T) {
 	f := NewFleet(NewCatalog(), Options{}, make([]Identity, 3))
 	c := f.Catalog

@@ -12,8 +12,8 @@ import (
 	"fortio.org/log"
 )
 
-// Backend answers requests until its context ends: Fortio's echo server, which answers with as
-// many bytes as ?size= says. It logs where it listens.
+// Backend answers requests until its context ends. It is Fortio's echo server, which sends as many bytes as ?size=
+// requests. It logs its address.
 func Backend(ctx context.Context, addr string, l *slog.Logger) error {
 	log.SetLogLevel(log.Error)
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
@@ -29,5 +29,5 @@ func Backend(ctx context.Context, addr string, l *slog.Logger) error {
 	return nil
 }
 
-// Listening is what a backend logs; package child waits for it.
+// Listening is the message that a backend logs; package child waits for it.
 const Listening = "serving requests"

@@ -40,5 +40,5 @@ func Command(ctx context.Context, binary []string, o Options) (*Result, error) {
 	return &r, nil
 }
 
-// graceTime is how long a load may take beside its duration: to start, connect and end.
+// graceTime is how long a load may take in addition to its duration: to start, connect and end.
 const graceTime = 15 * time.Second

@@ -13,23 +13,23 @@ import (
 	"fortio.org/log"
 )
 
-// Options say what to send, and where.
+// Options configure a load.
 type Options struct {
 	URL         string        `json:"url"`
-	Host        string        `json:"host,omitempty"` // of requests; empty: the URL's
+	Host        string        `json:"host,omitempty"` // of requests; "": the URL's
 	Connections int           `json:"connections"`
-	Rate        float64       `json:"rate,omitempty"` // requests a second, of all connections; 0: each sends again at once
+	Rate        float64       `json:"rate,omitempty"` // requests a second, of all connections; 0: each connection sends its next request at once
 	Duration    time.Duration `json:"duration"`
 	HTTP2       bool          `json:"http2,omitempty"` // to URL, without TLS; else HTTP/1.1
-	// OpenLoop sends at fixed times, whatever is late, and counts latencies from these: not by
-	// Fortio, and with a rate.
+	// OpenLoop sends at fixed times, whether or not responses are late, and counts latencies from these times. It needs
+	// a rate and does not use Fortio.
 	OpenLoop bool `json:"open_loop,omitempty"`
 }
 
-// Result is what a load has seen. Times are in milliseconds.
+// Result is the result of a load. Times are in milliseconds.
 type Result struct {
 	Requests int64   `json:"requests"`
-	Failed   int64   `json:"failed"` // answers other than 200, and none
+	Failed   int64   `json:"failed"` // responses other than 200, and missing ones
 	Took     float64 `json:"took_s"`
 	QPS      float64 `json:"qps"`
 	P50      float64 `json:"p50_ms"`
@@ -39,8 +39,8 @@ type Result struct {
 	CPU      float64 `json:"cpu_s"` // of the process that sent
 }
 
-// resolution of the histogram: percentiles are interpolated within its buckets, which are as
-// wide as this for the first milliseconds and wider above.
+// resolution of the histogram: percentiles are interpolated within its buckets, which have this width for the first
+// milliseconds and are wider above.
 const resolution = 10 * time.Microsecond
 
 // Check validates the options.
@@ -56,7 +56,7 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// Run sends, and returns when its time is over. Connections are opened before; Fortio's are used once, too.
+// Run sends requests until its time is over. It opens the connections before, and with Fortio sends a request on each.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -89,15 +89,15 @@ func (o *Options) http() fhttp.HTTPOptions {
 	h := fhttp.HTTPOptions{URL: o.URL, NumConnections: o.Connections, H2: o.HTTP2, DisableFastClient: o.HTTP2, HTTPReqTimeOut: requestTimeout}
 	h.Init(o.URL)
 	if o.Host != "" {
-		_ = h.AddAndValidateExtraHeader("Host: " + o.Host) // it has a colon: there is no other error
+		_ = h.AddAndValidateExtraHeader("Host: " + o.Host) // the only error is a missing colon
 	}
 	return h
 }
 
-// requestTimeout is far beyond what a proxy may take.
+// requestTimeout is far longer than a proxy may take.
 const requestTimeout = 10 * time.Second
 
-// perSecond is Fortio's: below 0 is as fast as it goes.
+// perSecond returns Fortio's rate: below 0 is unlimited.
 func perSecond(rate float64) float64 {
 	if rate == 0 {
 		return -1

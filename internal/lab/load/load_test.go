@@ -34,7 +34,7 @@ func TestRun(t *testing.T) {
 	require.Positive(t, r.Failed)
 }
 
-// TestOpenLoop: a stall is seen by each request that was to be sent in it.
+// TestOpenLoop checks that every request that is due during a stall counts it in its latency.
 func TestOpenLoop(t *testing.T) {
 	var n atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/openloop"
 )
 
-// openLoop sends at fixed times.
+// openLoop sends requests at fixed times.
 func openLoop(ctx context.Context, o Options) (*Result, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil {
@@ -28,7 +28,7 @@ func openLoop(ctx context.Context, o Options) (*Result, error) {
 	return openResult(out, time.Since(began)), nil
 }
 
-// openResult has the exact order statistics of all latencies.
+// openResult computes exact order statistics of all latencies.
 func openResult(out *openloop.Outcome, took time.Duration) *Result {
 	n := len(out.Latencies)
 	r := &Result{Requests: int64(n), Failed: int64(out.Failed), Took: took.Seconds(), QPS: float64(n) / took.Seconds()}

@@ -49,12 +49,12 @@ func (m *Mesh) endpointsChange(name, mark string) (Change, error) {
 	}, err
 }
 
-// StormWants are what is to be at a proxy in the end, when ReplaceEndpoint will have been
-// called for these services in that order, with nothing else in between.
+// StormWants returns the last resources that a proxy must receive if ReplaceEndpoint is called for these services in
+// that order, and nothing else changes.
 func (m *Mesh) StormWants(services []int) (wants []fleet.Want) {
 	last := map[int]uint32{}
 	for n, i := range services {
-		last[i] = m.fresh + 1 + uint32(n) //nolint:gosec // not that many
+		last[i] = m.fresh + 1 + uint32(n) //nolint:gosec // a small number
 	}
 	for i, n := range last {
 		wants = append(wants, fleet.Want{Kind: fleet.EDS, Name: ClusterName(m.Service(i)), Accept: contains(ip(freshNet, n).String())})
@@ -71,13 +71,12 @@ func (m *Mesh) ChangeRoute(i int) (Change, error) {
 	return Change{What: "route of " + name, Wants: wants, Apply: apply}, err
 }
 
-// Route is the n-th version of a service's VirtualService, and what it must bring to each proxy.
+// Route returns the n-th version of a service's VirtualService, and the resources that it must bring to each proxy.
 func Route(service string, n uint32) (text string, wants []fleet.Want) {
 	return routeYAML(service, n), hostWants(service, contains(routeMark(n)))
 }
 
-// hostWants wants a virtual host: by VHDS, as it is or in the bucket of its names, or in its
-// route configuration.
+// hostWants waits for a virtual host: by VHDS, alone or in the route shard of its names, or in its route configuration.
 func hostWants(name string, accept func([]byte) bool) []fleet.Want {
 	whole := VirtualHostName(name)
 	wants := []fleet.Want{

@@ -2,7 +2,7 @@ package meshfiles
 
 import "os"
 
-// TempDir makes a run's directory, to be removed by the caller: in memory where there is room.
+// TempDir creates a run's directory, in memory if there is space. The caller removes it.
 func TempDir(pattern string) (string, error) {
 	if dir, err := os.MkdirTemp(parentDir(), pattern); err == nil {
 		return dir, nil

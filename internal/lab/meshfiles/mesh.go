@@ -43,11 +43,11 @@ type Mesh struct {
 	endpoints map[string][]netip.Addr
 	routes    map[string]uint32 // version of a service's VirtualService, the first 0; none: it has none
 	rules     map[string]uint32 // connections that a service's DestinationRule allows
-	fresh     uint32            // number of the next thing that never was before
+	fresh     uint32            // number of the next new thing
 }
 
-// Place stores a mesh as files of YAML documents: in a directory, or where else a control plane reads them. Commits may run
-// at the same time. A commit must return as soon as the change is made, and do nothing else.
+// Place stores a mesh as files of YAML documents: in a directory, or where a control plane reads them otherwise.
+// Commits may run at the same time. A commit must return as soon as the change is made, and do nothing else.
 type Place interface {
 	// Stage prepares a file; commit publishes it.
 	Stage(name, content string) (commit func() error, err error)
@@ -92,7 +92,7 @@ var RouteConfigName = fmt.Sprint(Port)
 // Endpoints are the addresses of all services.
 func (m *Mesh) Endpoints() map[string][]netip.Addr { return m.endpoints }
 
-// RouteMark is what tells the newest version of a service's VirtualService in its routes.
+// RouteMark is the mark of the newest version of a service's VirtualService in its routes.
 func (m *Mesh) RouteMark(service string) string { return routeMark(m.routes[service]) }
 
 // HasRoute reports whether a service has a VirtualService. One that AddService has added has none.
@@ -142,7 +142,7 @@ func (m *Mesh) put(name, content string) error {
 
 func team(i int) string { return fmt.Sprintf("team-%02d", i%teams) }
 
-// pods are the first addresses of a service's endpoints: its proxies' own, where it has any.
+// pods returns the first addresses of a service's endpoints: its proxies', if it has any.
 func (m *Mesh) pods(service int) (out []netip.Addr) {
 	if m.Seen == 0 {
 		for i := service; i < m.Proxies && (m.Replicas == 0 || len(out) < m.Replicas); i += m.Services {
@@ -157,7 +157,7 @@ func (m *Mesh) pods(service int) (out []netip.Addr) {
 
 func podIP(i int) netip.Addr { return ip(10, uint32(i)+1) }
 
-// freshNet is the first byte of addresses that never were before.
+// freshNet is the first byte of new addresses.
 const freshNet = 11
 
 func (m *Mesh) freshIP() netip.Addr { return ip(freshNet, m.next()) }
@@ -171,8 +171,7 @@ func ip(first byte, n uint32) netip.Addr {
 	return netip.AddrFrom4([4]byte{first, byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
-// Identities are the proxies of the mesh, bystanders last; concerned tells which of them
-// see the services.
+// Identities returns the proxies of the mesh, bystanders last. concerned states which of them see the services.
 func (m *Mesh) Identities() (ids []fleet.Identity, concerned []bool) {
 	for i := range m.Proxies + m.Bystanders {
 		id := fleet.Identity{IP: podIP(i).String()}

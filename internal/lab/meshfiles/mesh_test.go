@@ -21,8 +21,7 @@ func newMesh(t *testing.T, s Shape) (*Mesh, *Directory) {
 	return m, d
 }
 
-// Everything that is written must be valid: what a control plane does not take is not
-// measured.
+// All written objects must be valid: the lab would not measure what a control plane refuses.
 func TestMeshIsValid(t *testing.T) {
 	for _, shape := range []Shape{{Services: 3, Proxies: 7, Bystanders: 2}, {Services: 9, Proxies: 4, Seen: 2, Replicas: 1}} {
 		m, dir := newMesh(t, shape)
@@ -81,7 +80,7 @@ func TestIdentities(t *testing.T) {
 	require.NotEqual(t, ids[1].Class, ids[2].Class)
 }
 
-// The marks that a storm's end will have are known before.
+// The marks of a storm's final state are known before it begins.
 func TestStormWants(t *testing.T) {
 	m, dir := newMesh(t, Shape{Services: 4, Proxies: 4})
 	order := []int{0, 1, 0, 2, 1, 0}
@@ -108,7 +107,7 @@ func TestStormWants(t *testing.T) {
 	}
 }
 
-// A storm's shadow is of as many services and endpoints, changes as the mesh does, and leaves nothing.
+// A storm's shadow has as many services and endpoints as the mesh, changes in the same way, and leaves nothing behind.
 func TestStormShadow(t *testing.T) {
 	m, dir := newMesh(t, Shape{Services: 3, Proxies: 7, Bystanders: 2})
 	glob := func(pattern string) []string {

@@ -35,17 +35,17 @@ endpoints:
 	return b.String()
 }
 
-// clusterIP is the same for a name each time; that two have the same does no harm here.
+// clusterIP is always the same for a name. Two names may have the same address, which does no harm here.
 func clusterIP(name string) string {
 	h := fnv.New32a()
 	h.Write([]byte(name))
 	return ip(172, h.Sum32()&0xffffff).String()
 }
 
-// routeMark is the header value that tells the n-th version of a route.
+// routeMark is the header value that marks the n-th version of a route.
 func routeMark(n uint32) string { return fmt.Sprintf("mark-%08d", n) }
 
-// routeYAML is a VirtualService as they are: one match, one default, a timeout, a header.
+// routeYAML is a typical VirtualService: one match, one default, a timeout, a header.
 func routeYAML(name string, n uint32) string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: VirtualService

@@ -29,12 +29,12 @@ type Cluster struct {
 	watcher dynamic.Interface
 	slices  discoveryclient.EndpointSlicesGetter
 
-	mu     sync.Mutex // guards below, not the requests
+	mu     sync.Mutex // guards the fields below, not the requests
 	files  map[string][]*object
-	spaces map[string]bool // namespaces that were made
+	spaces map[string]bool // namespaces that exist
 }
 
-// object is one object as it was written last.
+// object is one object as it was last written.
 type object struct {
 	resource  schema.GroupVersionResource
 	namespace string
@@ -63,7 +63,7 @@ func Connect(ctx context.Context, kubeconfig string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}
-	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf // slices of hundreds of endpoints come many times a second
+	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf // slices of hundreds of endpoints change many times a second
 	slices, err := discoveryclient.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
@@ -72,10 +72,10 @@ func Connect(ctx context.Context, kubeconfig string) (*Cluster, error) {
 	return c, c.checkEmpty(ctx)
 }
 
-// namespaces is where namespaces are.
+// namespaces is the resource of namespaces.
 var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// mark labels the namespaces that are the lab's.
+// mark labels the lab's namespaces.
 const mark = "moonsail.dev/lab"
 
 // checkEmpty refuses a cluster that may contain the mesh of another run.
@@ -132,7 +132,7 @@ func (c *Cluster) replace(name string, next []*object, parsed []*unstructured.Un
 	return nil
 }
 
-// write creates an object, or replaces it where it differs from the old one.
+// write creates an object, or replaces it if it differs from the old one.
 func (c *Cluster) write(ctx context.Context, o, old *object, u *unstructured.Unstructured) (err error) {
 	switch {
 	case old == nil:
@@ -174,7 +174,7 @@ func find(list []*object, o *object) *object {
 	return nil
 }
 
-// makeNamespace makes a namespace that the lab needs, once.
+// makeNamespace creates a namespace that the lab needs, once.
 func (c *Cluster) makeNamespace(ctx context.Context, name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,7 +212,7 @@ func (c *Cluster) Clear() error {
 	return errs
 }
 
-// Bounds of clearing.
+// Limits of clearing.
 const (
 	clearTime = 3 * time.Minute
 	clearPoll = 100 * time.Millisecond
@@ -234,8 +234,7 @@ func (c *Cluster) awaitGone(ctx context.Context, namespace string) error {
 	}
 }
 
-// resourceOf is where objects of a kind are: its plural in lower case. All kinds of a
-// lab's mesh form it by adding an s.
+// resourceOf returns the resource of a kind: its plural in lower case. All kinds of a lab's mesh form it with an s.
 func resourceOf(k schema.GroupVersionKind) schema.GroupVersionResource {
 	return k.GroupVersion().WithResource(strings.ToLower(k.Kind) + "s")
 }

@@ -22,7 +22,7 @@ var kinds = map[schema.GroupVersionResource]string{
 	{Group: "networking.istio.io", Version: "v1", Resource: "sidecars"}:         "SidecarList",
 }
 
-// counted is a mesh on an API server that counts what is asked of it.
+// counted is a mesh on an API server that counts requests.
 func counted(t *testing.T, s meshfiles.Shape) (c *Cluster, m *meshfiles.Mesh, client *fake.FakeDynamicClient, writes func() []string) {
 	client = fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
 	c = &Cluster{client: client, files: map[string][]*object{}, spaces: map[string]bool{}}
@@ -40,9 +40,9 @@ func counted(t *testing.T, s meshfiles.Shape) (c *Cluster, m *meshfiles.Mesh, cl
 	}
 }
 
-// TestOnlyWhatDiffersIsWritten: a change of endpoints is one request, though their file
-// has the Service, too.
-func TestOnlyWhatDiffersIsWritten(t *testing.T) {
+// TestOnlyChangedObjectsAreWritten checks that a change of endpoints is one request, although their file also has the
+// Service.
+func TestOnlyChangedObjectsAreWritten(t *testing.T) {
 	_, m, client, writes := counted(t, meshfiles.Shape{Services: 3, Proxies: 3, Bystanders: 1})
 	for r, n := range map[string]int{"services": 3, "endpointslices": 3, "virtualservices": 3, "sidecars": 1, "namespaces": 2} {
 		for gvr := range kinds {
@@ -73,7 +73,7 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 	}
 }
 
-func TestTheLabIsAloneAndLeavesNothing(t *testing.T) {
+func TestClusterMustBeEmptyAndIsCleared(t *testing.T) {
 	c, _, client, _ := counted(t, meshfiles.Shape{Services: 2, Proxies: 2})
 	other := &Cluster{client: client}
 	require.ErrorContains(t, other.checkEmpty(t.Context()), `namespace mesh: exists, from another run of the lab`)

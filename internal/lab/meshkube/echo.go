@@ -24,11 +24,11 @@ type Echo struct {
 	file    string
 	changed bool // the shadow is as after the change
 	commit  func() error
-	waited  map[heard]bool // what commit is to bring
+	waited  map[heard]bool // the target of commit
 
 	events  chan heard
 	stop    context.CancelFunc
-	ended   sync.WaitGroup // of the watches' readers
+	ended   sync.WaitGroup // of the goroutines that read watches
 	watches []watch.Interface
 }
 
@@ -61,7 +61,7 @@ func (c *Cluster) NewEcho(ctx context.Context, shadow meshfiles.Shadow) (*Echo, 
 	return e, nil
 }
 
-// watch has all resources of the shadow watched.
+// watch watches all resources of the shadow.
 func (e *Echo) watch(ctx context.Context) error {
 	seen := map[schema.GroupVersionResource]bool{}
 	for _, text := range []string{e.shadow.Rest, e.shadow.Changed} {
@@ -139,7 +139,7 @@ func (e *Echo) Reset(ctx context.Context) error {
 	return e.turn(ctx, false)
 }
 
-// turn commits what is staged, and stages the other state: nothing is parsed while a call's time runs.
+// turn commits the staged state, and stages the other one, so that nothing is parsed during a call.
 func (e *Echo) turn(ctx context.Context, changed bool) error {
 	if e.changed == changed {
 		return errors.New("call and reset an echo in turn")
@@ -157,7 +157,7 @@ func (e *Echo) turn(ctx context.Context, changed bool) error {
 	return e.stage(e.shadow.Changed)
 }
 
-// stage prepares to make the shadow's objects be as a text says.
+// stage prepares to write the objects of a text.
 func (e *Echo) stage(text string) error {
 	next, parsed, err := documents(text)
 	e.waited = e.cluster.differing(e.file, next)
@@ -199,7 +199,7 @@ func (c *Cluster) differing(file string, next []*object) map[heard]bool {
 	return out
 }
 
-// Stop ends the watches and takes the shadow away.
+// Stop ends the watches and removes the shadow.
 func (e *Echo) Stop() {
 	if e == nil {
 		return
@@ -209,5 +209,5 @@ func (e *Echo) Stop() {
 		w.Stop()
 	}
 	e.ended.Wait()
-	_ = e.cluster.replace(e.file, nil, nil) // where it cannot, Clear does
+	_ = e.cluster.replace(e.file, nil, nil) // if it cannot, Clear does
 }

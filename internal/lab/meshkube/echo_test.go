@@ -11,9 +11,9 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
 
-// TestEchoIsTheChangesShadow: before the baseline sends, the same kinds of objects are written in the same
-// way as by the change itself, in a namespace of their own, and heard of; and undone after.
-func TestEchoIsTheChangesShadow(t *testing.T) {
+// TestEchoWritesShadowOfChange checks that, before the baseline sends, objects of the kinds of the change are written in
+// the same way, in another namespace. The watch must report them, and afterwards they are reverted.
+func TestEchoWritesShadowOfChange(t *testing.T) {
 	c, m, client, writes := counted(t, meshfiles.Shape{Services: 3, Proxies: 6})
 	c.watcher = client
 	for _, one := range []struct {
@@ -46,8 +46,8 @@ func TestEchoIsTheChangesShadow(t *testing.T) {
 	}
 }
 
-// TestEchoFailsWithItsWrites: nothing comes after an echo that could not be made.
-func TestEchoFailsWithItsWrites(t *testing.T) {
+// TestEchoFailsIfWritesFail checks that the baseline sends nothing if the echo could not be written.
+func TestEchoFailsIfWritesFail(t *testing.T) {
 	c, m, client, _ := counted(t, meshfiles.Shape{Services: 1, Proxies: 1})
 	c.watcher = client
 	e, err := c.NewEcho(t.Context(), m.NewServiceShadow())

@@ -13,9 +13,9 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
 
-// TestStormsShadowIsWrittenAlike: a storm's shadow is one request for each event, as the storm, of objects aside; and
-// there is nothing of it in the end.
-func TestStormsShadowIsWrittenAlike(t *testing.T) {
+// TestStormShadowSendsOneRequestPerEvent checks that a storm's shadow sends one request for each event, as the storm does, and
+// is gone at the end.
+func TestStormShadowSendsOneRequestPerEvent(t *testing.T) {
 	_, m, client, writes := counted(t, meshfiles.Shape{Services: 3, Proxies: 6, Bystanders: 1})
 	writes()
 	shadow, err := m.StormShadow()
@@ -43,7 +43,7 @@ func TestStormsShadowIsWrittenAlike(t *testing.T) {
 	}
 }
 
-// hearing is a watch that tells what the test says.
+// hearing is a watch whose events the test sends.
 func hearing(t *testing.T) (*Hearing, *watch.FakeWatcher) {
 	t.Helper()
 	client, w := holding(t), watch.NewFakeWithChanSize(4, false)
@@ -57,7 +57,7 @@ func sliceNamed(service string) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: service + "-1", Labels: map[string]string{discoveryv1.LabelServiceName: service}}}
 }
 
-// TestHearing: each write is told, in order, and nothing else is taken for one.
+// TestHearing checks that the watch returns each write in order, and ignores all other events.
 func TestHearing(t *testing.T) {
 	h, w := hearing(t)
 	for _, service := range []string{"a", "b", "a", "a"} {

@@ -24,8 +24,8 @@ func (c *Cluster) Patch(ctx context.Context, namespace, deployment, json string)
 	return err
 }
 
-// RolledOut reports whether a Deployment's pods are all of its newest template, available,
-// and as many as it says.
+// RolledOut reports whether all pods of a Deployment have its newest template, are available, and are as many as it
+// requires.
 func (c *Cluster) RolledOut(ctx context.Context, namespace, deployment string) (bool, error) {
 	u, err := c.client.Resource(deployments).Namespace(namespace).Get(ctx, deployment, metav1.GetOptions{})
 	if err != nil {
@@ -39,19 +39,19 @@ func (c *Cluster) RolledOut(ctx context.Context, namespace, deployment string) (
 	return done, nil
 }
 
-// number is a field; 0 where there is none.
+// number returns a field; 0 if there is none.
 func number(u *unstructured.Unstructured, path ...string) int64 {
 	n, _, _ := unstructured.NestedInt64(u.Object, path...)
 	return n
 }
 
-// Slice is what an EndpointSlice says.
+// Slice is the content of an EndpointSlice.
 type Slice struct {
 	Name, Service string
-	Ready         []netip.Addr // in the slice's order; none where it was deleted
+	Ready         []netip.Addr // in the slice's order; none if it was deleted
 }
 
-// Slices lists the EndpointSlices of a namespace, and says as of which version.
+// Slices lists the EndpointSlices of a namespace, and returns their version.
 func (c *Cluster) Slices(ctx context.Context, namespace string) (list []Slice, version string, err error) {
 	all, err := c.slices.EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -63,8 +63,8 @@ func (c *Cluster) Slices(ctx context.Context, namespace string) (list []Slice, v
 	return list, all.ResourceVersion, nil
 }
 
-// WatchSlices calls seen with the EndpointSlices of a namespace, and again with each that
-// changes, until ctx ends: it returns an error where the API server ends it.
+// WatchSlices calls seen with the EndpointSlices of a namespace, and again with each changed one, until ctx ends. It
+// returns an error if the API server ends the watch.
 func (c *Cluster) WatchSlices(ctx context.Context, namespace string, seen func(Slice)) error {
 	list, version, err := c.Slices(ctx, namespace)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *Cluster) WatchSlices(ctx context.Context, namespace string, seen func(S
 	}
 }
 
-// nextSlice waits for what a watch of EndpointSlices tells next: an error where it, or ctx, ends.
+// nextSlice waits for the next event of a watch of EndpointSlices. It returns an error if the watch or ctx ends.
 func nextSlice(ctx context.Context, w watch.Interface) (watch.EventType, *discoveryv1.EndpointSlice, error) {
 	for {
 		select {
@@ -111,7 +111,7 @@ func nextSlice(ctx context.Context, w watch.Interface) (watch.EventType, *discov
 	}
 }
 
-// sliceOf reads conditions as discovery/v1 defines them: ready unless it says otherwise.
+// sliceOf reads conditions as discovery/v1 defines them: ready unless stated otherwise.
 func sliceOf(object *discoveryv1.EndpointSlice) Slice {
 	s := Slice{Name: object.Name, Service: object.Labels[discoveryv1.LabelServiceName]}
 	for i := range object.Endpoints {

@@ -48,7 +48,7 @@ func sliceFrom(t *testing.T, text string) *discoveryv1.EndpointSlice {
 	return out
 }
 
-// holding is a client of an API server that holds some objects, and tells of changes.
+// holding is a client of an API server that has some objects and reports changes.
 func holding(t *testing.T, objects ...runtime.Object) *discoveryfake.FakeDiscoveryV1 {
 	t.Helper()
 	held := clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())

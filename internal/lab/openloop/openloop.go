@@ -23,16 +23,16 @@ type Load struct {
 	Hosts   []string // of requests, in turn
 	Path    string   // of requests; empty: "/"
 	Conns   int
-	Rate    int // requests a second; 0: each connection sends again at once (closed loop)
+	Rate    int // requests a second; 0: each connection sends its next request at once (closed loop)
 }
 
-// Outcome is what a load has seen.
+// Outcome is the result of a load.
 type Outcome struct {
 	Latencies []time.Duration
-	Failed    int // answers other than 200
+	Failed    int // responses other than 200
 }
 
-// Run sends for that long. Connections are opened before the first request's time.
+// Run sends requests for the duration d. It opens the connections before the time of the first request.
 func (l *Load) Run(ctx context.Context, d time.Duration) (*Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -62,21 +62,21 @@ func (l *Load) Dial(ctx context.Context) (out []net.Conn, err error) {
 	return out, nil
 }
 
-// CloseAll closes them.
+// CloseAll closes connections.
 func CloseAll(conns []net.Conn) {
 	for _, c := range conns {
 		_ = c.Close() // it may have been closed already
 	}
 }
 
-// Request is a host's request as bytes.
+// Request returns a request of a host as bytes.
 func Request(host string) []byte { return request(host, "/") }
 
 func request(host, path string) []byte {
 	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, host)
 }
 
-// requests are those of all hosts.
+// requests returns those of all hosts.
 func (l *Load) requests() (out [][]byte) {
 	path := l.Path
 	if path == "" {
@@ -88,8 +88,8 @@ func (l *Load) requests() (out [][]byte) {
 	return out
 }
 
-// openLoop sends request i at begin + i/rate on connection i mod conns. Where an answer is
-// late the next request follows it on the connection, as HTTP/1.1 allows.
+// openLoop sends request i at begin + i/rate on connection i mod conns. The next request on a connection does not wait
+// for a late response, as HTTP/1.1 permits.
 func (l *Load) openLoop(conns []net.Conn, d time.Duration) (*Outcome, error) {
 	total := int(d.Seconds() * float64(l.Rate))
 	interval := time.Second / time.Duration(l.Rate)
@@ -117,7 +117,7 @@ func (l *Load) openLoop(conns []net.Conn, d time.Duration) (*Outcome, error) {
 	return join(parts), errors.Join(failed, errors.Join(errs...))
 }
 
-// closedLoop is for costs: as many requests as go through.
+// closedLoop sends the next request when the last one is answered. It serves to measure throughput and costs.
 func (l *Load) closedLoop(conns []net.Conn, d time.Duration) (*Outcome, error) {
 	end := time.Now().Add(d)
 	parts, errs, wire := make([]Outcome, len(conns)), make([]error, len(conns)), l.requests()
@@ -140,8 +140,7 @@ func (l *Load) closedLoop(conns []net.Conn, d time.Duration) (*Outcome, error) {
 	return join(parts), errors.Join(errs...)
 }
 
-// readAnswers reads answer i for as long as there is a request i, whose intended time next
-// gives.
+// readAnswers reads response i as long as next returns the intended time of request i.
 func readAnswers(conn net.Conn, next func(i int) (time.Time, bool)) (out Outcome, err error) {
 	r := bufio.NewReader(conn)
 	for i := 0; ; i++ {
@@ -160,14 +159,14 @@ func readAnswers(conn net.Conn, next func(i int) (time.Time, bool)) (out Outcome
 	}
 }
 
-// readAnswer reads one answer that has a content length.
+// readAnswer reads one response with a content length.
 func readAnswer(r *bufio.Reader) (status int, err error) {
 	line, err := r.ReadSlice('\n')
 	if err != nil {
 		return 0, err
 	}
 	if f := bytes.Fields(line); len(f) > 1 {
-		status, _ = strconv.Atoi(string(f[1])) // 0 is no 200
+		status, _ = strconv.Atoi(string(f[1])) // 0 is not a 200
 	}
 	length := 0
 	for {

@@ -48,8 +48,8 @@ func TestRun(t *testing.T) {
 	require.True(t, ok)
 }
 
-// TestOpen: requests are sent in time although nothing is answered, and each one's latency
-// counts from its own time.
+// TestOpen checks that requests are sent on time while none is answered, and that each latency counts from the time at
+// which its request was due.
 func TestOpen(t *testing.T) {
 	const requests = 10
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -64,7 +64,7 @@ func TestOpen(t *testing.T) {
 	require.Greater(t, out.Latencies[0], out.Latencies[requests-1], "all were answered together")
 }
 
-// answerAtOnce answers when all requests have come.
+// answerAtOnce answers when all requests have arrived.
 func answerAtOnce(ln net.Listener, requests int) error {
 	conn, err := ln.Accept()
 	if err != nil {

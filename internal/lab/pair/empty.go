@@ -13,14 +13,13 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
-// Empty is an Envoy without any configuration but its admin interface: what the memory of
-// others is compared with.
+// Empty is an Envoy with an admin interface and no other configuration. The memory of others is compared with it.
 type Empty struct {
 	process *envoy.Process
 	dir     string
 }
 
-// StartEmpty starts one, and waits until it is ready.
+// StartEmpty starts an Empty, and waits until it is ready.
 func StartEmpty(ctx context.Context, path string, concurrency int) (*Empty, error) {
 	dir, err := os.MkdirTemp("", "moonsail-empty-")
 	if err != nil {
@@ -48,13 +47,13 @@ func (e *Empty) start(ctx context.Context, path string, concurrency int) (err er
 	return until(ctx, readyTime, "an empty Envoy", admin.Ready)
 }
 
-// Measure implements experiment.Subject: its memory.
+// Measure implements experiment.Subject. It measures memory.
 func (e *Empty) Measure(context.Context, experiment.Round) (experiment.Sample, error) {
 	m, err := child.MemoryOf(e.process.Pid())
 	return experiment.Sample{"rss": float64(m.RSS) / (1 << 20)}, err
 }
 
-// Stop ends it.
+// Stop ends the process.
 func (e *Empty) Stop() {
 	if e.process != nil {
 		e.process.Stop(time.Second)

@@ -2,9 +2,8 @@ package pair
 
 import "fmt"
 
-// LogProviders is configuration of a mesh with access logs by name: "text" is Istio's default
-// format, "json" the same as JSON. They go to /dev/null: to format and to write is what they
-// cost an Envoy; who collects them is not the sidecar's.
+// LogProviders is a mesh configuration with two access logs: "text" in Istio's default format, and "json" with the same
+// fields as JSON. Both go to /dev/null, so that an Envoy formats and writes them, and nothing collects them.
 const LogProviders = `extensionProviders:
 - {name: text, envoyFileAccessLog: {path: /dev/null}}
 - name: json
@@ -37,7 +36,7 @@ const LogProviders = `extensionProviders:
         downstream_remote_address: "%DOWNSTREAM_REMOTE_ADDRESS%"
         requested_server_name: "%REQUESTED_SERVER_NAME%"`
 
-// AccessLog is an object that has both sidecars of a pair write that log.
+// AccessLog is an object that makes both sidecars of a pair write that log.
 func AccessLog(provider string) string {
 	return fmt.Sprintf(`apiVersion: telemetry.istio.io/v1
 kind: Telemetry

@@ -15,29 +15,29 @@ import (
 	"github.com/moonsail/moonsail/internal/security/ca"
 )
 
-// Options are what all pairs share.
+// Options are common to all pairs.
 type Options struct {
 	Programs child.Programs
 	Envoy    string // path of Envoy
 	// MeshConfig is the mesh's configuration (the ConfigMap istio), as YAML; may be empty.
 	MeshConfig string
-	// Services is the number of services in addition to the pairs' own, with three endpoints each that do not
-	// answer. The Setup of a pair decides which of them it sees.
+	// Services is the number of services in addition to the pairs', with three endpoints each that do not answer. The
+	// Setup of a pair decides which of them it sees.
 	Services int
 	// ServeFlags are added to those of the control plane.
 	ServeFlags []string
 }
 
-// Mesh is a running control plane with an application. Its methods are safe to use at once.
+// Mesh is a running control plane with an application. Several goroutines may use its methods at the same time.
 type Mesh struct {
 	options Options
 	dir     string // temporary: configuration, certificates, tokens, sidecars
 	plane   *child.Process
 	backend *child.Process
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	pairs int
-	hosts int // addresses that were given to workloads
+	hosts int // addresses of workloads
 }
 
 // Start starts a control plane and an application.
@@ -79,7 +79,7 @@ func (m *Mesh) start(ctx context.Context) (err error) {
 	return err
 }
 
-// writeServices writes those beside the pairs'.
+// writeServices writes the additional services.
 func (m *Mesh) writeServices() error {
 	if m.options.Services == 0 {
 		return nil
@@ -98,23 +98,22 @@ func commandLine(program []string, args ...string) []string {
 	return append(slices.Clone(program), args...)
 }
 
-// root is the file with the mesh's roots, which the control plane makes.
+// root returns the file with the mesh's roots, which the control plane writes.
 func (m *Mesh) root() string { return filepath.Join(m.path("ca"), ca.RootFile) }
 
-// Backend is where the application answers, without any sidecar.
+// Backend returns the address of the application, without any sidecar.
 func (m *Mesh) Backend() string { return m.backend.Addr() }
 
-// BackendPid is the application's process.
+// BackendPid returns the application's process ID.
 func (m *Mesh) BackendPid() int { return m.backend.Pid() }
 
-// Plane is the control plane's process: its addresses, end and log.
+// Plane returns the control plane's process: its addresses, end and log.
 func (m *Mesh) Plane() *child.Process { return m.plane }
 
 // stopTime is how long the application and the control plane may take to end.
 const stopTime = 3 * time.Second
 
-// Stop ends the control plane and the application, and removes all files. Pairs are to be
-// stopped before.
+// Stop ends the control plane and the application, and removes all files. Stop the pairs first.
 func (m *Mesh) Stop() {
 	for _, p := range []*child.Process{m.plane, m.backend} {
 		if p != nil {
@@ -124,7 +123,7 @@ func (m *Mesh) Stop() {
 	_ = os.RemoveAll(m.dir) // the system removes it in the end
 }
 
-// write makes objects a file of the configuration, at once.
+// write writes objects to a file of the configuration in one step.
 func (m *Mesh) write(name string, objects ...string) error {
 	next := m.path(name + ".new")
 	if err := os.WriteFile(next, []byte(strings.Join(objects, "\n---\n")), 0o644); err != nil { //nolint:gosec // it holds no secrets
@@ -133,7 +132,7 @@ func (m *Mesh) write(name string, objects ...string) error {
 	return os.Rename(next, filepath.Join(m.path("config"), name))
 }
 
-// Workloads of a mesh have tokens from the start: the control plane reads them once.
+// Workloads have tokens from the start, because the control plane reads tokens once.
 const mostPairs = 64
 
 func namespaceOf(n int) string { return fmt.Sprintf("pair-%d", n) }

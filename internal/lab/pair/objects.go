@@ -12,7 +12,7 @@ func meshObject(config string) string {
 		strings.ReplaceAll(strings.TrimSpace(config), "\n", "\n    ")
 }
 
-// own are the objects that every pair has.
+// own returns the objects that every pair has.
 func (p *Pair) own() []string {
 	mode := "DISABLE"
 	if p.MTLS {
@@ -31,7 +31,7 @@ spec: {host: server, trafficPolicy: {connectionPool: {http: {h2UpgradePolicy: DO
 	return out
 }
 
-// podObject is a workload; it has a sidecar where it says that it speaks mutual TLS.
+// podObject is a workload. The label for mutual TLS states that it has a sidecar.
 func (p *Pair) podObject(name, ip string, sidecar bool, annotations map[string]string) string {
 	labels := "app: " + name
 	if sidecar {
@@ -67,10 +67,10 @@ spec:
 		p.Namespace, servicePort, p.protocol(), ip, p.seen())
 }
 
-// seen are the hosts of both Sidecars, as the inside of a list: the pair's, and those of its Setup.
+// seen returns the hosts of both Sidecars, as the inside of a list: the pair's, and those of its Setup.
 func (p *Pair) seen() string { return strings.Join(append([]string{"./*"}, p.Hosts...), `", "`) }
 
-// protocol is that of the service's port, as its name.
+// protocol returns the protocol of the service's port, as the port's name.
 func (p *Pair) protocol() string {
 	if p.TCP {
 		return "tcp"
@@ -78,7 +78,7 @@ func (p *Pair) protocol() string {
 	return "http"
 }
 
-// anyWorker is Istio's switch of exact_balance.
+// anyWorker is Istio's setting that turns exact_balance off.
 const anyWorker = `{proxyMetadata: {ISTIO_META_INBOUND_LISTENER_EXACT_BALANCE: "false"}}`
 
 func (p *Pair) serverObjects() string {
@@ -117,8 +117,8 @@ spec:
 %s`, object, items)
 }
 
-// BeforeRouter is an EnvoyFilter object that puts a filter before the router of all sidecars of
-// a pair. Config is the rest of the filter's YAML, indented by eight spaces.
+// BeforeRouter is an EnvoyFilter object that adds a filter before the router of all sidecars of a pair. Config is the
+// rest of the filter's YAML, indented by eight spaces.
 func BeforeRouter(object, filter, config string) string {
 	return Patches(object, fmt.Sprintf(`  - applyTo: HTTP_FILTER
     match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.router}}}}}

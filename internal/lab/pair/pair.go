@@ -12,19 +12,19 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/load"
 )
 
-// Setup is a pair to make.
+// Setup describes a pair.
 type Setup struct {
 	Client, Server bool // which of them have a sidecar
-	MTLS           bool // STRICT; else DISABLE, plain text
+	MTLS           bool // STRICT; otherwise DISABLE, plain text
 	TCP            bool // the service's port is tcp, so that both forward bytes
 	HTTP1          bool // between the sidecars, also with mTLS (h2UpgradePolicy: DO_NOT_UPGRADE)
 	Concurrency    int  // worker threads of each Envoy; 0: one for each CPU
 	// AnyWorker lets the kernel choose the worker of the server's connections: without
 	// exact_balance, as in Istio.
 	AnyWorker bool
-	// Hosts are what both see beside their own namespace, as in Sidecars: "mesh/*".
+	// Hosts are what both see in addition to their namespace, as in Sidecars: "mesh/*".
 	Hosts []string
-	// Objects are more YAML of the pair's namespace, whose name stands for $NAMESPACE.
+	// Objects are additional YAML of the pair's namespace. $NAMESPACE stands for its name.
 	Objects []string
 	// AgentFlags are added to those of both agents, annotations to the Pods.
 	AgentFlags        []string
@@ -32,17 +32,17 @@ type Setup struct {
 	ServerAnnotations map[string]string
 }
 
-// Pair is a client and a server that are ready. Where they have sidecars these are not nil.
+// Pair is a client and a server that are ready. Client and Server are nil without a sidecar.
 type Pair struct {
 	Setup
 	Namespace      string
 	Client, Server *Sidecar
-	// URL and Host are what a load calls: the client's sidecar, the server's, or the
-	// application itself, and the host of its requests.
+	// URL and Host are what a load calls: the client's sidecar, the server's, or the application, and the host of its
+	// requests.
 	URL, Host string
 
 	mesh               *Mesh
-	clientIP, serverIP string // also where they have no sidecar
+	clientIP, serverIP string // also without a sidecar
 }
 
 const (
@@ -52,7 +52,7 @@ const (
 	meshPort    = 18080 // of the server's sidecar
 )
 
-// Pair makes a pair, and waits until its requests are answered.
+// Pair starts a pair, and waits until requests are answered.
 func (m *Mesh) Pair(ctx context.Context, s Setup) (*Pair, error) {
 	p := &Pair{Setup: s, mesh: m, Host: serverName}
 	if err := m.place(p); err != nil {
@@ -65,7 +65,7 @@ func (m *Mesh) Pair(ctx context.Context, s Setup) (*Pair, error) {
 	return p, nil
 }
 
-// place gives a pair its namespace and addresses.
+// place assigns a namespace and addresses to a pair.
 func (m *Mesh) place(p *Pair) (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,7 +101,7 @@ func (p *Pair) start(ctx context.Context) error {
 	return p.await(ctx)
 }
 
-// address is what a load connects to.
+// address returns what a load connects to.
 func (p *Pair) address() string {
 	switch {
 	case p.Client != nil:
@@ -112,7 +112,7 @@ func (p *Pair) address() string {
 	return p.mesh.Backend()
 }
 
-// Load sends requests of the options' number and rate through the pair.
+// Load sends the number and rate of requests in the options through the pair.
 func (p *Pair) Load(ctx context.Context, o load.Options) (*load.Result, error) {
 	o.URL, o.Host = p.URL, p.Host
 	for _, s := range p.Sidecars() {
@@ -123,7 +123,7 @@ func (p *Pair) Load(ctx context.Context, o load.Options) (*load.Result, error) {
 	return load.Command(ctx, p.mesh.options.Programs.Lab, o)
 }
 
-// Sidecars are those that the pair has.
+// Sidecars returns those that the pair has.
 func (p *Pair) Sidecars() (out []*Sidecar) {
 	for _, s := range []*Sidecar{p.Client, p.Server} {
 		if s != nil && s.process != nil {
@@ -133,8 +133,7 @@ func (p *Pair) Sidecars() (out []*Sidecar) {
 	return out
 }
 
-// Apply changes the objects beside the pair's own, and returns when the control plane has
-// them; proxies may not yet.
+// Apply replaces the additional objects, and returns when the control plane has them. Proxies may not have them yet.
 func (p *Pair) Apply(objects ...string) error {
 	p.Objects = objects
 	return p.mesh.write(p.Namespace+".yaml", p.allObjects()...)
@@ -163,10 +162,10 @@ func (p *Pair) await(ctx context.Context) error {
 	})
 }
 
-// pollTime is between two looks.
+// pollTime is the interval of polls.
 const pollTime = 20 * time.Millisecond
 
-// until asks until the answer is nil.
+// until calls check until it returns nil.
 func until(ctx context.Context, limit time.Duration, what string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -185,15 +184,15 @@ func until(ctx context.Context, limit time.Duration, what string, check func(con
 	}
 }
 
-// Stop ends the pair's sidecars at once.
+// Stop kills the pair's sidecars.
 func (p *Pair) Stop() {
 	for _, s := range p.Sidecars() {
 		s.process.Kill()
-		_ = os.RemoveAll(s.dir) // the mesh removes what is left
+		_ = os.RemoveAll(s.dir) // the mesh removes the rest
 	}
 }
 
-// allObjects are the pair's objects with its namespace's name in them.
+// allObjects returns the pair's objects, with the name of its namespace.
 func (p *Pair) allObjects() []string {
 	out := p.own()
 	for _, o := range p.Objects {

@@ -37,7 +37,7 @@ func add(t *testing.T, m *pair.Mesh, s pair.Setup) *pair.Pair {
 	return p
 }
 
-// stats asks a sidecar's Envoy.
+// stats returns the sum of counters of a sidecar's Envoy.
 func stats(t *testing.T, s *pair.Sidecar, filter string) (sum uint64) {
 	t.Helper()
 	admin := envoy.NewAdmin(s.Admin)
@@ -50,7 +50,7 @@ func stats(t *testing.T, s *pair.Sidecar, filter string) (sum uint64) {
 	return sum
 }
 
-// balances says of a sidecar's inbound listeners whether they have exact_balance.
+// balances reports which inbound listeners of a sidecar have exact_balance.
 func balances(t *testing.T, s *pair.Sidecar) map[string]bool {
 	t.Helper()
 	admin := envoy.NewAdmin(s.Admin)
@@ -65,7 +65,7 @@ func balances(t *testing.T, s *pair.Sidecar) map[string]bool {
 					Direction string         `json:"traffic_direction"`
 					Balance   map[string]any `json:"connection_balance_config"`
 				}
-			} `json:"active_state"` // what drains has none
+			} `json:"active_state"` // a draining listener has none
 		}
 	}
 	require.NoError(t, json.Unmarshal(text, &dump))
@@ -78,8 +78,8 @@ func balances(t *testing.T, s *pair.Sidecar) map[string]bool {
 	return out
 }
 
-// calls sends requests through a pair, and checks that all are answered: again, until the kernel, which
-// counts CPU time by 10 ms, has some for each process.
+// calls sends requests through a pair and checks the answers. It repeats until each process has CPU time, which the
+// kernel counts in units of 10 ms.
 func calls(t *testing.T, p *pair.Pair) {
 	t.Helper()
 	before, err := p.Usage()
@@ -108,7 +108,7 @@ const (
 	tls      = `^listener\..*_18080\.ssl\.handshake$`
 )
 
-// TestPairs: what is asked for is what requests go through, and nothing is left.
+// TestPairs checks that requests pass through the sidecars of the setup, and that nothing is left over.
 func TestPairs(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	m := start(t)
@@ -147,7 +147,8 @@ func TestPairs(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
-// TestPaused: the Envoys of a pair that is paused take no CPU time and answer nobody; resumed, they answer.
+// TestPaused checks that the Envoys of a paused pair take no CPU time and do not answer, and that they answer after
+// they are resumed.
 func TestPaused(t *testing.T) {
 	m := start(t)
 	s := &pair.Subject{Pair: add(t, m, pair.Setup{Client: true, Server: true, MTLS: true, Concurrency: 1})}
@@ -172,7 +173,7 @@ func TestPaused(t *testing.T) {
 	require.NoError(t, s.Resumed(t.Context()))
 }
 
-// TestInterrupted: a pair that nobody waits for is not made, and leaves no process.
+// TestInterrupted checks that a pair whose context ends is not created, and leaves no process.
 func TestInterrupted(t *testing.T) {
 	m := start(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -10,11 +10,11 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 )
 
-// resumeTime is what an Envoy that was paused has for its timers, and for streams that were ended meanwhile.
+// resumeTime is how long a resumed Envoy has for its timers, and for streams that ended meanwhile.
 const resumeTime = 500 * time.Millisecond
 
-// Pause implements experiment.Pauser. It stops the Envoys: each looks after its timers and flushes its statistics,
-// for milliseconds at a time where it has a thousand clusters. Agents go on, which keeps streams to the control plane.
+// Pause implements experiment.Pauser. It stops the Envoys, which otherwise run timers and flush statistics, for
+// milliseconds at a time with a thousand clusters. Agents continue, which keeps streams to the control plane.
 func (s *Subject) Pause() error { return s.signal("pause", syscall.SIGSTOP) }
 
 // Resume implements experiment.Pauser.

@@ -25,7 +25,7 @@ func newSidecar(name, ip string) *Sidecar {
 	return &Sidecar{Name: name, IP: ip, Admin: net.JoinHostPort(ip, "15000")}
 }
 
-// AgentPid is the agent's process.
+// AgentPid returns the agent's process ID.
 func (s *Sidecar) AgentPid() int { return s.process.Pid() }
 
 // start starts the agent, and waits until its Envoy is ready.
@@ -49,11 +49,11 @@ func (s *Sidecar) start(ctx context.Context, p *Pair) (err error) {
 	return nil
 }
 
-// sidecarPorts are those that a sidecar listens on at its address.
+// sidecarPorts are the ports at which a sidecar listens at its address.
 var sidecarPorts = []int{15000, 15020, 15021, 15090, meshPort, servicePort}
 
-// freeAddress is a loopback address of this process where all of them are free. Tests and
-// demonstrations have theirs below.
+// freeAddress returns a loopback address of this process at which all of them are free. Tests and demonstrations use
+// lower ones.
 func (m *Mesh) freeAddress() (string, error) {
 	pid := os.Getpid()
 	for m.hosts < 250 {

@@ -10,20 +10,20 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/load"
 )
 
-// Phases are what is measured of a pair in a round: as many requests as go through, and then
-// latencies at fixed rates.
+// Phases are the measurements of a pair in a round: as many requests as are answered, and then latencies at fixed
+// rates.
 type Phases struct {
 	Connections int
 	Closed      time.Duration
 	Rates       []int // requests a second; each a phase
 	Fixed       time.Duration
-	// OpenLoop has requests at fixed rates sent at fixed times, whatever is late.
+	// OpenLoop sends requests at fixed times, whether or not responses are late.
 	OpenLoop bool
-	// RateConnections are those of fixed rates, few enough that none waits for itself.
+	// RateConnections is the number of connections at fixed rates, low enough that no request waits for another.
 	RateConnections int
 }
 
-// Metrics of a pair; none is the variant without sidecars, which others are compared with.
+// Metrics returns the metrics of a pair. none is the variant without sidecars that others are compared with.
 func (p Phases) Metrics(none string) []experiment.Metric {
 	out := []experiment.Metric{
 		{Name: "qps", Title: "requests/s", Unit: "/s", Better: experiment.Higher},
@@ -51,7 +51,7 @@ func (p Phases) Metrics(none string) []experiment.Metric {
 	return out
 }
 
-// Expect is about what measuring a pair takes.
+// Expect estimates the time of a measurement.
 func (p Phases) Expect() time.Duration {
 	const around = 250 * time.Millisecond // processes start, connections are made
 	return p.Closed + around + time.Duration(len(p.Rates))*(p.Fixed+around)
@@ -77,7 +77,7 @@ func (s *Subject) Measure(ctx context.Context, _ experiment.Round) (experiment.S
 	return out, s.memory(out)
 }
 
-// closed sends as fast as answers come.
+// closed sends requests as fast as they are answered.
 func (s *Subject) closed(ctx context.Context, out experiment.Sample) error {
 	r, used, err := s.phase(ctx, load.Options{Connections: s.Phases.Connections, Duration: s.Phases.Closed})
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *Subject) closed(ctx context.Context, out experiment.Sample) error {
 	return nil
 }
 
-// fixed sends at a rate.
+// fixed sends requests at a rate.
 func (s *Subject) fixed(ctx context.Context, out experiment.Sample, rate int) error {
 	r, used, err := s.phase(ctx, load.Options{Connections: s.Phases.RateConnections, Rate: float64(rate), Duration: s.Phases.Fixed, OpenLoop: s.Phases.OpenLoop})
 	if err != nil {
@@ -129,13 +129,12 @@ func (s *Subject) phase(ctx context.Context, o load.Options) (*load.Result, Usag
 	return r, after.Since(before), err
 }
 
-// thousand is the CPU time of 1000 requests in milliseconds. That of opening connections is
-// in it.
+// thousand returns the CPU time of 1000 requests in milliseconds. It includes that of opening connections.
 func thousand(d time.Duration, r *load.Result) float64 {
 	return d.Seconds() * 1e6 / float64(r.Requests)
 }
 
-// memory is that of the larger Envoy, after the load.
+// memory adds the memory of the larger Envoy, after the load.
 func (s *Subject) memory(out experiment.Sample) error {
 	for _, x := range s.Sidecars() {
 		m, err := child.MemoryOf(x.Pid)

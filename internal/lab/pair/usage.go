@@ -6,10 +6,10 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/child"
 )
 
-// Usage is the CPU time that processes have used so far. Those that are not there have 0.
+// Usage is the CPU time that processes have used so far; 0: no such process.
 type Usage struct{ Client, Server, Backend time.Duration }
 
-// Usage reads that of the Envoys and of the application.
+// Usage returns that of the Envoys and of the application.
 func (p *Pair) Usage() (u Usage, err error) {
 	for _, x := range []struct {
 		s    *Sidecar
@@ -26,10 +26,10 @@ func (p *Pair) Usage() (u Usage, err error) {
 	return u, err
 }
 
-// Since is what was used since an earlier look.
+// Since returns the difference to an earlier value.
 func (u Usage) Since(before Usage) Usage {
 	return Usage{u.Client - before.Client, u.Server - before.Server, u.Backend - before.Backend}
 }
 
-// Envoys is that of both sidecars.
+// Envoys returns the sum of both sidecars.
 func (u Usage) Envoys() time.Duration { return u.Client + u.Server }

@@ -5,8 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bar is one bar of a group. Low and High are where its whisker begins and ends; equal: it has
-// none.
+// Bar is one bar of a group. Low and High are the ends of its whisker; if they are equal, it has none.
 type Bar struct {
 	Series           int // chooses the colour
 	Value, Low, High float64
@@ -18,7 +17,7 @@ type Group struct {
 	Bars  []Bar
 }
 
-// Values makes a group whose bars are of series 0, 1, ... and have no whiskers.
+// Values returns a group whose bars have series 0, 1, ... and no whiskers.
 func Values(label string, values ...float64) Group {
 	g := Group{Label: label}
 	for i, v := range values {
@@ -39,7 +38,7 @@ const (
 	colours       = 7
 )
 
-// Bars draws horizontal bars; unit goes after each value. names are the key's: of series 0, 1, ...
+// Bars draws horizontal bars. The unit follows each value. names are the legend of series 0, 1, ...
 func Bars(title, unit string, groups []Group, names ...string) template.HTML {
 	most, height, label := 0.0, 0.0, leastLabel
 	for _, g := range groups {
@@ -63,7 +62,7 @@ func Bars(title, unit string, groups []Group, names ...string) template.HTML {
 	return b.close()
 }
 
-// bar draws one bar whose top is at y; scale is in pixels a unit.
+// bar draws one bar whose top is at y; scale is in pixels per unit.
 func (b *svg) bar(v Bar, y, left, scale float64, unit string) {
 	end := left + max(v.Value*scale, 1)
 	b.add(`<rect class="s%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="2"/>`, v.Series%colours, left, y+1, end-left, barHeight-2)
@@ -76,7 +75,7 @@ func (b *svg) bar(v Bar, y, left, scale float64, unit string) {
 	b.text(end+6, y+barHeight-2, "start", Short(v.Value)+" "+unit)
 }
 
-// named are lines that are only keys.
+// named returns lines that only appear in the legend.
 func named(names []string) (out []Line) {
 	for i, n := range names {
 		out = append(out, Line{Series: i, Name: n})

@@ -1,3 +1,3 @@
-// Package plot draws the pictures of the lab's reports: inline SVG, whose colours are CSS
-// classes of Style, so that one picture is readable on light, on dark and on paper.
+// Package plot draws the plots of the lab's reports as inline SVG. Colours are CSS classes of Style, so that one plot
+// is readable in light and dark mode and on paper.
 package plot

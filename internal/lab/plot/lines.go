@@ -11,12 +11,12 @@ import (
 type Line struct {
 	Series int // chooses the colour
 	Dashed bool
-	Name   string // in the plot's own key; empty: the page's key has it
+	Name   string // in the plot's legend; "": the page's legend has it
 	Points [][2]float64
-	Spread [][2]float64 // of each point: where its whisker begins and ends; nil: there are none
+	Spread [][2]float64 // ends of the whisker of each point; nil: none
 }
 
-// Axes says how a plot of lines is labelled.
+// Axes has the labels of a plot of lines.
 type Axes struct {
 	Title, X, Y string
 	LogX        bool
@@ -30,13 +30,13 @@ const (
 	linesRight  = 20.0
 )
 
-// area maps values to places of a plot of lines.
+// area maps values to positions in a plot of lines.
 type area struct {
 	lo, hi, top float64
 	logX        bool
 }
 
-// areaOf begins axes at 0 (or, where logarithmic, at the least x).
+// areaOf returns an area whose axes begin at 0, or, if x is logarithmic, at the lowest x.
 func areaOf(a Axes, list []Line) area {
 	r := area{lo: math.Inf(1), logX: a.LogX}
 	for _, l := range list {
@@ -98,7 +98,7 @@ func (b *svg) line(l Line, r area) {
 
 const gridSteps = 4
 
-// grid draws lines and labels of both axes.
+// grid draws the lines and labels of both axes.
 func (b *svg) grid(a Axes, r area) {
 	for i := range gridSteps + 1 {
 		share := float64(i) / gridSteps

@@ -2,8 +2,8 @@ package plot
 
 import "html/template"
 
-// Style is the sheet of a page with plots: seven colours of series (s0 to s6), tables, and
-// what is good and bad. On paper lines differ by their dashes, too.
+// Style is the style sheet of a page with plots: seven colours of series (s0 to s6), tables, and colours for good and
+// bad. On paper, dashes distinguish lines, too.
 const Style template.CSS = `
 :root{color-scheme:light dark;--bg:#fff;--fg:#1c2128;--dim:#667;--line:#dde;--s0:#2563eb;--s1:#b7791f;--s2:#8a94a6;--s3:#be185d;--s4:#0f766e;--s5:#7c3aed;--s6:#65a30d;--good:#15803d;--bad:#b91c1c}
 @media(prefers-color-scheme:dark){:root{--bg:#14171c;--fg:#e6e8eb;--dim:#9aa3af;--line:#2c323b;--s0:#7aa8ff;--s1:#e3b45c;--s2:#707a89;--s3:#f472b6;--s4:#2dd4bf;--s5:#b794f4;--s6:#a3e635;--good:#4ade80;--bad:#f87171}}

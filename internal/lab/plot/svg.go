@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// svg is a picture that is being drawn.
+// svg is a plot that is being drawn.
 type svg struct{ strings.Builder }
 
 func (b *svg) add(format string, args ...any) { fmt.Fprintf(b, format, args...) }
 
-// open begins a picture, with a key of the lines that have names.
+// open begins a plot, with a legend of the lines that have names.
 func (b *svg) open(title string, w, h float64, list ...Line) {
 	title = template.HTMLEscapeString(title)
 	b.add(`<figure><figcaption>%s</figcaption><p class="key">`, title)
@@ -26,14 +26,14 @@ func (b *svg) open(title string, w, h float64, list ...Line) {
 
 func (b *svg) close() template.HTML {
 	b.WriteString("</svg></figure>")
-	return template.HTML(b.String()) //nolint:gosec // all text in it was escaped
+	return template.HTML(b.String()) //nolint:gosec // all text in it is escaped
 }
 
 func (b *svg) text(x, y float64, anchor, text string) {
 	b.add(`<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, template.HTMLEscapeString(text))
 }
 
-// Short is a number in about three digits.
+// Short formats a number with about three digits.
 func Short(v float64) string {
 	switch a := math.Abs(v); {
 	case a == 0:
@@ -46,7 +46,7 @@ func Short(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// ratio is a/b; 0 where there is nothing to divide by.
+// ratio returns a/b, or 0 if b is 0.
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0

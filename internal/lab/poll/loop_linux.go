@@ -15,8 +15,7 @@ type Loop = epoll.Loop[Conn]
 // bufferSize is what a loop reads at once.
 const bufferSize = 64 << 10
 
-// Start starts a loop for each CPU; nil: there can be none. Stop ends them, and with them every Serve: there must be
-// no new ones.
+// Start starts a loop for each CPU; nil: not supported. Stop ends them and every Serve. There must be no new ones.
 func Start() *Loops { return epoll.Start(run) }
 
 // run is a loop's goroutine.

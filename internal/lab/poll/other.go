@@ -4,7 +4,7 @@ package poll
 
 import "net"
 
-// Loops is not there on this system.
+// Loops is not supported on this system.
 type Loops struct{}
 
 // Loop is one of Loops.
@@ -16,19 +16,19 @@ type Conn struct{ net.Conn }
 // Close does nothing.
 func (*Conn) Close() {}
 
-// Start gives nil.
+// Start returns nil.
 func Start() *Loops { return nil }
 
-// Next gives none.
+// Next returns nil.
 func (*Loops) Next() *Loop { return nil }
 
 // Stop does nothing.
 func (*Loops) Stop() {}
 
-// Take always fails.
+// Take returns ErrUnsupported.
 func Take(net.Conn) (*Conn, error) { return nil, ErrUnsupported }
 
-// Serve always fails.
+// Serve returns ErrUnsupported.
 func (*Conn) Serve(*Loop, Handler) error { return ErrUnsupported }
 
 // End does nothing.

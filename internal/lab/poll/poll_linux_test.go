@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// pair is a Conn and the other end of it.
+// pair returns a Conn and the other end of it.
 func pair(t *testing.T) (*Conn, net.Conn) {
 	t.Helper()
 	mine, other := loopback.Pair(t)
@@ -25,7 +25,7 @@ func pair(t *testing.T) (*Conn, net.Conn) {
 	return c, other
 }
 
-// echo answers everything with twice as much.
+// echo answers each message with two copies of it.
 type echo struct {
 	err  error
 	gone bool
@@ -42,7 +42,7 @@ func (e *echo) Ready(c *Conn, buf []byte, gone bool) bool {
 	return err == nil
 }
 
-// start serves a Conn until its end; the returned function waits for that.
+// start serves a Conn until its end. The returned function waits for that.
 func start(t *testing.T, ls *Loops, c *Conn, h Handler) (wait func()) {
 	var ended sync.WaitGroup
 	ended.Go(func() {
@@ -61,8 +61,9 @@ func loops(t *testing.T) *Loops {
 	return ls
 }
 
-// TestWritesWhatTheKernelDoesNotTakeAtOnce: the peer reads nothing before it has written all.
-func TestWritesWhatTheKernelDoesNotTakeAtOnce(t *testing.T) {
+// TestPartialWritesAreCompleted checks that all is written to a peer that reads nothing until it has written
+// everything.
+func TestPartialWritesAreCompleted(t *testing.T) {
 	ls := loops(t)
 	for range 3 {
 		c, other := pair(t)
@@ -85,7 +86,7 @@ func TestWritesWhatTheKernelDoesNotTakeAtOnce(t *testing.T) {
 	}
 }
 
-func TestEndTellsTheHandler(t *testing.T) {
+func TestEndCallsHandler(t *testing.T) {
 	ls := loops(t)
 	c, other := pair(t)
 	e := &echo{}
@@ -97,7 +98,7 @@ func TestEndTellsTheHandler(t *testing.T) {
 	c.Close()
 	_, err := other.Read(make([]byte, 1))
 	require.Equal(t, io.EOF, err)
-	c.End() // of one that is closed: nothing
+	c.End() // a closed Conn has none
 }
 
 // once leaves the loop after each message.
@@ -108,8 +109,8 @@ func (o *once) Ready(c *Conn, buf []byte, gone bool) bool {
 	return false
 }
 
-// TestServedAgain: what comes while a Conn is not served waits for it.
-func TestServedAgain(t *testing.T) {
+// TestDataWaitsWhileNotServed checks that data that arrives while a Conn is not served is read when it is served again.
+func TestDataWaitsWhileNotServed(t *testing.T) {
 	ls := loops(t)
 	c, other := pair(t)
 	defer c.Close()
@@ -132,8 +133,8 @@ func (h *hasty) Ready(c *Conn, buf []byte, _ bool) bool {
 	return false
 }
 
-// TestServedAgainWritesTheRest: what was to be written when a Conn left its loop is so when it is served again.
-func TestServedAgainWritesTheRest(t *testing.T) {
+// TestWriteContinuesWhenServedAgain checks that the rest of a write follows when the Conn is served again.
+func TestWriteContinuesWhenServedAgain(t *testing.T) {
 	ls := loops(t)
 	c, other := pair(t)
 	defer c.Close()
@@ -153,7 +154,7 @@ func TestServedAgainWritesTheRest(t *testing.T) {
 	wait()
 }
 
-func TestStopEndsWhatIsServed(t *testing.T) {
+func TestStopEndsServe(t *testing.T) {
 	ls := Start()
 	require.NotNil(t, ls)
 	c, other := pair(t)

@@ -15,8 +15,8 @@ import (
 // xdsCluster is the control plane in bootstraps of agents.
 const xdsCluster = "xds-grpc"
 
-// sidecar is what an agent tells its Envoy, but that this one listens nowhere, and that its admin interface is a socket.
-// What is measured depends on it: an Envoy that keeps all its statistics takes twice the CPU for its clusters.
+// sidecar is the bootstrap of an agent's Envoy, except that it listens nowhere and its admin interface is a socket. The
+// measurements depend on it: an Envoy with all statistics uses twice the CPU for its clusters.
 func sidecar(admin, xds string) (*bootstrapv3.Bootstrap, error) {
 	text, err := agent.Bootstrap(agent.Config{
 		Workload:     workload.Workload{Name: "client", Namespace: productNamespace, IPs: []string{productAddress}},
@@ -35,7 +35,7 @@ func sidecar(admin, xds string) (*bootstrapv3.Bootstrap, error) {
 	return b, nil
 }
 
-// bootstrap has a sidecar get its listeners from the lab's server, which has no clusters but the one for all.
+// bootstrap is the bootstrap of a sidecar that gets its listeners from the lab's server. It has the only cluster.
 func bootstrap(admin string, xds, upstream uint32) ([]byte, error) {
 	b, err := sidecar(admin, fmt.Sprintf("127.0.0.1:%d", xds))
 	if err != nil {

@@ -13,14 +13,12 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-// bucketed is SRDS with a scope for each bucket of hosts. A scope names a route
-// configuration, which comes by RDS, and whose virtual hosts come by VHDS: a change sends
-// one of them, and Envoy rebuilds one bucket. Each bucket has the wildcards and the virtual
-// host for unknown hosts, too, so that every host finds what it would find in one table.
+// bucketed is SRDS with a scope for each bucket of hosts. A scope names a route configuration, which comes by RDS, and
+// whose virtual hosts come by VHDS: a change sends one of them, and Envoy rebuilds one bucket. Each bucket also has the
+// wildcards and the virtual host for unknown hosts, so that every host finds the same route as in one table.
 //
-// The scope must name its route configuration: Envoy 1.40 crashes where one with vhds is
-// inside a scope of the listener (in each of four tries), and did so where it was inside one
-// that came by SRDS (in one of four).
+// The scope must name its route configuration. Envoy 1.40 crashes if a scope of the listener contains one with vhds (in
+// each of four tries), and did so with one in a scope from SRDS (in one of four).
 type bucketed struct {
 	port string
 	bits int
@@ -28,7 +26,7 @@ type bucketed struct {
 
 func (b bucketed) name(k int) string { return fmt.Sprintf("%s~%d", b.port, k) }
 
-// bucketsOf are the buckets of a service's domains, each once.
+// bucketsOf returns the buckets of a service's domains, each once.
 func (b bucketed) bucketsOf(i int) (out []int) {
 	for _, d := range domains(i) {
 		if k := routeshard.Of(d, b.bits); !slices.Contains(out, k) {
@@ -38,8 +36,7 @@ func (b bucketed) bucketsOf(i int) (out []int) {
 	return out
 }
 
-// The port is part of the key: every connection manager gets all scopes, also those of
-// other listeners.
+// The port is part of the key because every connection manager gets all scopes, also those of other listeners.
 func (b bucketed) manage(_ *mesh, out *hcmv3.HttpConnectionManager) error {
 	return scoped(out, b.port+"~%CEL("+routeshard.Expression(b.bits)+")%", "", &hcmv3.ScopedRoutes{
 		ConfigSpecifier: &hcmv3.ScopedRoutes_ScopedRds{ScopedRds: &hcmv3.ScopedRds{ScopedRdsConfigSource: ads}},
@@ -68,8 +65,7 @@ func (b bucketed) all(m *mesh) (out []item, err error) {
 	return out, nil
 }
 
-// changed sends the virtual host to each of its buckets, with those of its domains alone
-// that are looked for there.
+// changed sends the virtual host to each of its buckets, with only the domains that are looked up there.
 func (b bucketed) changed(m *mesh, i int) (out []item, err error) {
 	for _, k := range b.bucketsOf(i) {
 		v, err := m.service(i, b.name(k))

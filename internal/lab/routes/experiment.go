@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
 )
 
-// Names of metrics. Of keys there are the last two alone.
+// Names of metrics. Variants of scope keys have only the last two.
 const (
 	metricQuiet50    = "quiet_p50_ms"
 	metricQuiet99    = "quiet_p99_ms"
@@ -32,8 +32,7 @@ const (
 	metricKey50      = "key_p50_us"
 )
 
-// Limits of the plan, and the p99 above which a machine was too busy, also without changes, for
-// the ratio to say anything.
+// Targets, and the p99 without changes above which the machine is too busy for a meaningful ratio.
 const (
 	ratioLimit = 1.5
 	ackLimit   = 5.0 // ms
@@ -64,19 +63,19 @@ var metrics = []experiment.Metric{
 
 func nameOf(layout string, hosts int) string { return fmt.Sprintf("%s, %d", layout, hosts) }
 
-// New makes the experiment.
+// New returns the experiment.
 func New(o Options) *experiment.Experiment {
 	e := &experiment.Experiment{
 		Name: "routes", Title: "Changes of routes in Envoy",
-		About: `One listener with many virtual hosts is served to an Envoy each in several ways. Requests come at a fixed rate, for a while without
-changes and for a while in which one virtual host after the other changes; then some routes are asked for, and must be the newest.
-Of keys: what computing a scope's key takes for each request, with direct answers, as fast as they go.`,
+		About: `One listener with many virtual hosts is served in several layouts, each to a separate Envoy. Requests are sent at a fixed rate, first without
+changes and then while one virtual host after the other changes. At the end, requests check that some routes are the newest.
+Rows "key" measure the cost of computing the key of a scope for each request, with direct responses, at the highest rate.`,
 		Metrics: metrics, Plots: plots(), Rounds: o.Rounds, Expect: o.expect(), Envoy: o.Envoy,
 		Facts: []string{fmt.Sprintf("%d workers, %d requests/s on %d connections, up to %d changes/s, phases of %s", o.Workers, o.Rate, o.Conns, o.Changes, o.Phase)},
 	}
 	b := &bench{o: &o}
 	e.Before = b.before
-	layouts, _ := choose(o.Layouts) // Check has told
+	layouts, _ := choose(o.Layouts) // Check has validated them
 	for _, n := range o.Hosts {
 		for _, l := range layouts {
 			e.Variants = append(e.Variants, b.variant(l, n))
@@ -94,18 +93,18 @@ Of keys: what computing a scope's key takes for each request, with direct answer
 func plots() []experiment.Plot {
 	return []experiment.Plot{
 		{Title: "From a change to its ACK, p50", Metric: metricACK50},
-		{Title: "Requests' p99 while routes change, to that while none does", Metric: metricRatio, About: "1: changes do not count."},
+		{Title: "p99 of requests while routes change, divided by p99 without changes", Metric: metricRatio, About: "1: changes have no effect."},
 		{Title: "CPU time of Envoy's main thread for a change", Metric: metricMain},
 		{Title: "Memory that Envoy has allocated", Metric: metricHeap},
-		{Title: "CPU time of a worker for a request, by the way to compute a scope's key", Metric: metricKey},
+		{Title: "CPU time of a worker for a request, by the expression of a scope's key", Metric: metricKey},
 	}
 }
 
-// split is the layout that the product has from derive.AutoSharding.From virtual hosts on.
+// split is the layout of the product from derive.AutoSharding.From virtual hosts on.
 func split() string { return fmt.Sprintf("buckets-%d", 1<<derive.AutoSharding.Bits) }
 
-// compare adds the plan's limits for what the product does where there are as many virtual hosts as
-// they are about, and differences to one route configuration that holds all.
+// compare adds the targets of the product's layouts on large enough meshes, and compares all layouts with a single
+// route configuration.
 func (b *bench) compare(e *experiment.Experiment, layouts []Layout, n int) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(layouts, func(l Layout) bool { return l.Name == name })
@@ -116,7 +115,7 @@ func (b *bench) compare(e *experiment.Experiment, layouts []Layout, n int) {
 		}
 		p := nameOf(name, n)
 		e.Targets = append(e.Targets,
-			experiment.Target{What: p + ": p99 with changes, to that without", Metric: metricRatio, Variant: p, Limit: ratioLimit},
+			experiment.Target{What: p + ": p99 with changes / without", Metric: metricRatio, Variant: p, Limit: ratioLimit},
 			experiment.Target{What: p + ": from a change to its ACK, p50", Metric: metricACK50, Variant: p, Limit: ackLimit},
 			experiment.Target{What: p + ": bytes of a change", Metric: metricBytes, Variant: p, Limit: bytesLimit})
 	}
@@ -128,16 +127,16 @@ func (b *bench) compare(e *experiment.Experiment, layouts []Layout, n int) {
 	}
 }
 
-// finish tells of what a busy machine makes void.
+// finish adds a note about ratios that a busy machine makes meaningless.
 func finish(r *experiment.Report) {
 	for _, v := range r.Variants {
 		if s := v.Summary[metricQuiet99]; s.Median > quietLimit {
-			r.Notes = append(r.Notes, fmt.Sprintf("%s: p99 was %.1f ms while nothing changed: the machine was too busy for its ratio to say anything", v.Name, s.Median))
+			r.Notes = append(r.Notes, fmt.Sprintf("%s: p99 was %.1f ms while nothing changed: the machine was too busy, so that its ratio means nothing", v.Name, s.Median))
 		}
 	}
 }
 
-// Wrong is how many routes were not the newest, in all rounds together.
+// Wrong returns how many routes were not the newest, in all rounds.
 func Wrong(r *experiment.Report) (n int) {
 	for _, v := range r.Variants {
 		for _, s := range v.Samples {
@@ -147,15 +146,15 @@ func Wrong(r *experiment.Report) (n int) {
 	return n
 }
 
-// bench is what variants share.
+// bench has what all variants share.
 type bench struct {
 	o    *Options
 	up   *upstream
 	keys *keyBench
 }
 
-// before starts what variants share. Meshes are live heap; collecting it would be the loudest
-// neighbour of the load.
+// before starts what all variants share. It reduces garbage collection: meshes are live heap, and collecting it would
+// disturb the load.
 func (b *bench) before(ctx context.Context) (stop func(), err error) {
 	percent := debug.SetGCPercent(800)
 	stop = func() {

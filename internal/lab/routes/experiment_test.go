@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
-// small is a run of some seconds.
+// small returns an experiment that takes a few seconds.
 func small(t *testing.T, layouts ...string) *experiment.Experiment {
 	t.Helper()
 	t.Setenv("TMPDIR", t.TempDir())
@@ -36,7 +36,7 @@ func leftOver(t *testing.T) []string {
 	return files
 }
 
-// stale is a layout that sends an old route as the new one: a planted defect.
+// stale is a layout with a planted defect: it sends an old route as the new one.
 type stale struct{ apart }
 
 func (s stale) changed(m *mesh, i int) ([]item, error) {
@@ -45,8 +45,8 @@ func (s stale) changed(m *mesh, i int) ([]item, error) {
 	return s.apart.changed(m, i)
 }
 
-// TestBarsAreTold: each bar says of which layout it is.
-func TestBarsAreTold(t *testing.T) {
+// TestTargetsNameTheirLayout checks that each target names its layout.
+func TestTargetsNameTheirLayout(t *testing.T) {
 	told := map[string]bool{}
 	for _, b := range New(QuickOptions()).Targets {
 		require.False(t, told[b.What], b.What)
@@ -56,8 +56,8 @@ func TestBarsAreTold(t *testing.T) {
 	require.Contains(t, told, "product-auto, 5000: bytes of a change")
 }
 
-// TestExperiment: what the product does keeps to the limit of bytes; one route configuration with
-// everything in it does not, and routes that are old are found.
+// TestExperiment checks that the product meets the limit of bytes, that a single route configuration does not, and that
+// outdated routes are found.
 func TestExperiment(t *testing.T) {
 	e := small(t, "rds", "buckets-16")
 	b := &bench{o: &Options{Workers: 1, Rate: 200, Conns: 2, Changes: 20, Phase: 150 * time.Millisecond, Envoy: e.Envoy}}
@@ -91,7 +91,7 @@ func TestExperiment(t *testing.T) {
 	recompute(t, r)
 }
 
-// recompute makes the numbers of a saved report again, and those of samples that follow from others.
+// recompute computes the numbers of a saved report again, and those of samples that follow from others.
 func recompute(t *testing.T, r *experiment.Report) {
 	t.Helper()
 	dir := t.TempDir()
@@ -113,7 +113,7 @@ func recompute(t *testing.T, r *experiment.Report) {
 	require.Equal(t, r.Targets, again.Targets)
 }
 
-// TestInterrupted: a run that is interrupted leaves no process and no file.
+// TestInterrupted checks that an interrupted run leaves no process and no file.
 func TestInterrupted(t *testing.T) {
 	e := small(t, "vhds")
 	ctx, cancel := context.WithCancel(t.Context())

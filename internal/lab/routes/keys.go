@@ -16,12 +16,12 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-// keyFormat is a way to compute a scope's key. Its scopes are part of the listener and
-// answer directly, so that next to nothing else is measured.
+// keyFormat is a way to compute the key of a scope. Its scopes are part of the listener and respond directly, so that
+// little else is measured.
 type keyFormat struct {
 	name, about string
 	format      string   // "": no scopes
-	keys        []string // that may come out
+	keys        []string // possible keys
 }
 
 const noScopes = "none"
@@ -68,7 +68,7 @@ func booleans(bits int) []string {
 	return out
 }
 
-// manage, all and changed make it a layout.
+// manage, all and changed implement layout.
 func (k keyFormat) manage(_ *mesh, out *hcmv3.HttpConnectionManager) error {
 	rc := direct()
 	if k.format == "" {
@@ -127,14 +127,14 @@ func (k *keyBench) start(ctx context.Context, o *Options, up *upstream) (err err
 	return err
 }
 
-// key is one format.
+// key is the variant of one format.
 type key struct {
 	bench *keyBench
 	long  time.Duration
 	where string
 }
 
-// keyName is the name of a format's row.
+// keyName returns the name of a format's row.
 func keyName(format string) string { return "key: " + format }
 
 // addKeys adds a variant for each format.
@@ -153,10 +153,10 @@ func startKey(ctx context.Context, b *bench, f keyFormat) (*key, error) {
 	return &key{b.keys, b.o.Keys, where}, err
 }
 
-// Stop implements experiment.Subject: the Envoy is everybody's.
+// Stop implements experiment.Subject. It does nothing because all keys share the Envoy.
 func (*key) Stop() {}
 
-// Measure implements experiment.Subject: as many requests as go through.
+// Measure implements experiment.Subject. It sends as many requests as the Envoy answers.
 func (k *key) Measure(ctx context.Context, _ experiment.Round) (experiment.Sample, error) {
 	l := &openloop.Load{Address: k.where, Conns: 4, Hosts: []string{host(7), host(7) + ".svc.cluster.local"}}
 	before, err := threads.Read(k.bench.proxy.process.Pid())

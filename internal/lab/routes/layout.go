@@ -12,7 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// Type URL of scopes; the others are package resource's.
+// Type URL of scopes; package resource has the others.
 const scopeURL = "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration"
 
 // item is a resource; a nil message removes it.
@@ -21,17 +21,17 @@ type item struct {
 	message   proto.Message
 }
 
-// layout is a way to have Envoy hold the virtual hosts of one listener.
+// layout is a way in which Envoy has the virtual hosts of one listener.
 type layout interface {
-	// manage sets the connection manager's routes up.
+	// manage sets the routes of the connection manager.
 	manage(m *mesh, out *hcmv3.HttpConnectionManager) error
-	// all are the resources beside the listener.
+	// all returns the resources besides the listener.
 	all(m *mesh) ([]item, error)
-	// changed are the resources to send after service i changed.
+	// changed returns the resources to send after service i changed.
 	changed(m *mesh, i int) ([]item, error)
 }
 
-// whole is one route configuration by RDS that holds everything.
+// whole is a single route configuration by RDS that contains everything.
 type whole struct{ hosts []*routev3.VirtualHost }
 
 func (*whole) manage(_ *mesh, out *hcmv3.HttpConnectionManager) error {
@@ -56,7 +56,7 @@ func (w *whole) changed(m *mesh, i int) (_ []item, err error) {
 	return w.joined(), err
 }
 
-// apart is a route configuration whose virtual hosts come by VHDS: what the product does.
+// apart is a route configuration whose virtual hosts come by VHDS, as in the product.
 type apart struct{}
 
 func (apart) manage(_ *mesh, out *hcmv3.HttpConnectionManager) error {
@@ -74,12 +74,11 @@ func (apart) changed(m *mesh, i int) ([]item, error) {
 	return hostItems([]*routev3.VirtualHost{v}), err
 }
 
-// perHost is SRDS with a scope for each domain, which holds its route configuration.
-// Hosts of the mesh are told by their form; one of that form that does not exist has no
-// scope, and so no route.
+// perHost is SRDS with a scope for each domain, which contains its route configuration. The form of a host decides
+// whether it belongs to the mesh. A host of that form that does not exist has no scope, and so no route.
 type perHost struct{}
 
-// meshHost is the form of the mesh's names.
+// meshHost matches the form of the mesh's names.
 const meshHost = `request.host.matches('^[^.:]+[.]ns-[0-9]+([.]svc([.]cluster[.]local)?)?(:[0-9]+)?$') ? request.host : '*'`
 
 func (perHost) manage(_ *mesh, out *hcmv3.HttpConnectionManager) error {
@@ -127,7 +126,7 @@ func scopeKey(key string) *routev3.ScopedRouteConfiguration_Key {
 	}}}
 }
 
-// every makes all virtual hosts for one route configuration.
+// every returns all virtual hosts of a single route configuration.
 func every(m *mesh, routeConfig string) ([]*routev3.VirtualHost, error) {
 	out, err := m.others(routeConfig)
 	for i := range m.versions {
@@ -159,8 +158,8 @@ func shell(name string) item {
 	return item{resource.RouteConfigURL, name, route.Config(ir.RouteConfig{Name: name}, true)}
 }
 
-// ads is without a limit for what comes first, as agents have it: 5000 clusters take a busy machine longer than
-// Envoy's 15 seconds.
+// ads has no limit for the first response, as in agents: 5000 clusters take a busy machine longer than Envoy's 15
+// seconds.
 var ads = &corev3.ConfigSource{
 	ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
 	ResourceApiVersion:    corev3.ApiVersion_V3,

@@ -18,10 +18,10 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-// patience is for conditions that come soon, on a busy machine later.
+// patience is the time limit of conditions, long enough for a busy machine.
 const patience = time.Minute
 
-// rig is one layout on a real Envoy, before an application that tells what reached it.
+// rig is one layout on a real Envoy, in front of an application that reports the requests that reach it.
 type rig struct {
 	*subject
 	t       *testing.T
@@ -47,7 +47,7 @@ func startRig(t *testing.T, l layout, services int) *rig {
 	return r
 }
 
-// routed waits until a host is answered so.
+// routed waits until requests for a host take a route.
 func (r *rig) routed(where, host, want string) {
 	r.t.Helper()
 	var got string
@@ -81,7 +81,7 @@ func (r *rig) send(items ...item) {
 func TestLayouts(t *testing.T) {
 	for _, l := range Layouts() {
 		if l.make == nil {
-			continue // TestProduct's
+			continue // TestProduct covers it
 		}
 		t.Run(l.Name, func(t *testing.T) {
 			r := startRig(t, l.make(), 60)
@@ -102,7 +102,7 @@ func TestLayouts(t *testing.T) {
 			r.routed(r.where, "svc-8.ns-8.svc", "200 svc-8/0")
 			r.routed(r.where, "unknown", "200 "+fallback)
 			r.routed(r.where, "a.wild-1.example.com", "200 wild-1")
-			if l.Name == "srds" { // what it does not do, and why it is not what the product does
+			if l.Name == "srds" { // the product does not use it, for this reason
 				r.routed(r.where, "svc-99.ns-0", "404 ")
 				r.routed(r.where, "SVC-8.ns-8", "404 ")
 				r.routed(r.where, "10.96.0.7", "200 "+fallback)
@@ -116,8 +116,8 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// Envoy must compute the same bucket as we: there is a route for no other one.
-func TestEnvoyAgreesOnBuckets(t *testing.T) {
+// Envoy must compute the same shard as the lab: no other shard has the route.
+func TestEnvoyComputesSameShard(t *testing.T) {
 	r := startRig(t, bucketed{routeConfig, routeshard.MaxBits}, 1)
 	hosts := []string{"reviews", "productpage.shop", "x_y-z", "3scale.shop", "10.1.2.3:80", "[fd00::1f]", "[fd00::2]:80", "Z", "-a", "*.b", "a~b", "0:1"}
 	for i := range 60 {
@@ -136,7 +136,7 @@ func TestEnvoyAgreesOnBuckets(t *testing.T) {
 	}
 }
 
-func TestBucketsLoseAndGainHosts(t *testing.T) {
+func TestShardsLoseAndGainHosts(t *testing.T) {
 	b := bucketed{routeConfig, 4}
 	r := startRig(t, b, 20)
 	items, err := b.changed(r.mesh, 3)
@@ -153,7 +153,7 @@ func TestBucketsLoseAndGainHosts(t *testing.T) {
 	r.routed(r.where, "svc-3.ns-3", "200 svc-3/0")
 }
 
-// The header is ours: clients cannot choose a scope by it, and applications do not see it.
+// A client cannot choose a scope with the header, and applications do not see it.
 func TestScopeHeaderStaysInside(t *testing.T) {
 	r := startRig(t, bucketed{routeConfig, 4}, 20)
 	for len(r.headers) > 0 {
@@ -172,8 +172,8 @@ func TestScopeHeaderStaysInside(t *testing.T) {
 	require.NotContains(t, <-r.headers, http.CanonicalHeaderKey(scopeHeader))
 }
 
-// A second listener: its scopes come by the same subscription, its route configurations by
-// a request for their names, and its virtual hosts without one.
+// The scopes of a second listener come with the same subscription, its route configurations by a request for their
+// names, and its virtual hosts without one.
 func TestSecondListener(t *testing.T) {
 	r := startRig(t, bucketed{routeConfig, 4}, 20)
 	second := bucketed{"81", 4}
@@ -209,7 +209,7 @@ func TestSecondListener(t *testing.T) {
 	require.NoError(t, r.trouble())
 }
 
-// A listener that is replaced keeps its scopes' route configurations.
+// A listener that is replaced keeps the route configurations of its scopes.
 func TestReplacedListener(t *testing.T) {
 	b := bucketed{routeConfig, 4}
 	r := startRig(t, b, 20)
@@ -224,7 +224,7 @@ func TestReplacedListener(t *testing.T) {
 	require.NoError(t, r.trouble())
 }
 
-// Envoy that connects again says what it has, and gets changes as before.
+// An Envoy that reconnects lists what it has, and receives changes as before.
 func TestReconnect(t *testing.T) {
 	r := startRig(t, bucketed{routeConfig, 4}, 20)
 	addr := r.server.listener.Addr().String()

@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { labtest.Main(m) }
 
-// TestProduct: the control plane itself is measured, and each route is the newest in the end.
-// That it makes of 300 virtual hosts what its strategy says is seen in what it sends.
+// TestProduct checks that the control plane is measured, and that each route is the newest at the end. What it sends
+// shows which route strategy it uses for 300 virtual hosts.
 func TestProduct(t *testing.T) {
 	labtest.Temporary(t)
 	o := routes.QuickOptions()

@@ -14,12 +14,12 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// scopeHeader carries the scope's key from the early mutation to the choice of the scope.
-// What a client sends under that name is overwritten.
+// scopeHeader carries the scope's key from the early mutation to the choice of the scope. It overwrites a client's
+// header of that name.
 const scopeHeader = "x-moonsail-scope"
 
-// scoped makes a connection manager choose the scope whose key is the value of a format, up
-// to the separator if there is one.
+// scoped makes a connection manager choose the scope whose key is the value of a format, up to the separator if there
+// is one.
 func scoped(out *hcmv3.HttpConnectionManager, format, separator string, routes *hcmv3.ScopedRoutes) error {
 	early, err := anypb.New(&earlyv3.HeaderMutation{Mutations: []*mutationv3.HeaderMutation{{
 		Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
@@ -49,7 +49,7 @@ func scoped(out *hcmv3.HttpConnectionManager, format, separator string, routes *
 	return nil
 }
 
-// listener has one connection manager, as the mesh's outbound listeners.
+// listener has one connection manager, as the outbound listeners of a mesh.
 func listener(m *mesh, l layout, name string) (*listenerv3.Listener, error) {
 	router, err := anypb.New(&routerv3.Router{})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/route"
 )
 
-// mesh is the virtual hosts of one route configuration as the mesh generates them, and
-// which version of each is the newest.
+// mesh has the virtual hosts of one route configuration in the form that the product generates, and the newest version
+// of each.
 type mesh struct {
 	versions  []int // by service
 	wildcards int
@@ -20,39 +20,38 @@ type mesh struct {
 
 const (
 	routeConfig = "80"       // Istio's name: the port
-	versionName = "x-routed" // response header that tells which route was taken
+	versionName = "x-routed" // response header that names the route
 	namespaces  = 50
 	wildcards   = 4
 	fallback    = "allow_any"
-	upstreamOf  = "upstream" // the one cluster
+	upstreamOf  = "upstream" // the only cluster
 )
 
 func newMesh(services int) *mesh {
 	return &mesh{versions: make([]int, services), wildcards: wildcards}
 }
 
-// host of service i, its short form with the namespace.
+// host returns the short name with the namespace of service i.
 func host(i int) string { return fmt.Sprintf("svc-%d.ns-%d", i, i%namespaces) }
 
-// domains of service i, as those that Istio generates for another namespace's service.
+// domains returns the domains that Istio generates for a service of another namespace.
 func domains(i int) []string {
 	h := host(i)
 	return []string{h + ".svc.cluster.local", h, h + ".svc", fmt.Sprintf("10.%d.%d.%d", 96+i>>16, i>>8&255, i&255)}
 }
 
-// routed is what the answer's header says.
+// routed returns the value of the response header for the newest version.
 func (m *mesh) routed(i int) string {
 	return "svc-" + strconv.Itoa(i) + "/" + strconv.Itoa(m.versions[i])
 }
 
-// service makes the virtual host of service i in a route configuration.
+// service returns the virtual host of service i in a route configuration.
 func (m *mesh) service(i int, routeConfig string) (*routev3.VirtualHost, error) {
 	name := host(i) + ".svc.cluster.local:80"
 	return virtualHost(routeConfig, name, domains(i), m.routed(i))
 }
 
-// others makes the virtual hosts that every bucket must have: those of wildcards, and the
-// one for unknown hosts.
+// others returns the virtual hosts that every bucket needs: those of wildcards, and the one for unknown hosts.
 func (m *mesh) others(routeConfig string) ([]*routev3.VirtualHost, error) {
 	list := []*routev3.VirtualHost{}
 	for i := range m.wildcards {

@@ -1,9 +1,7 @@
-// Package routes measures what a change of a route does to one Envoy that holds many
-// virtual hosts: moonsail-lab routes.
+// Package routes measures how a change of a route affects an Envoy with many virtual hosts: moonsail-lab routes.
 //
-// It serves them in several ways, to an Envoy each, sends requests at a fixed rate, and
-// compares their latencies while one virtual host after the other changes with those while
-// none does.
+// It serves them in several layouts, each to a separate Envoy, and sends requests at a fixed rate. It compares their
+// latencies while virtual hosts change one after the other with those while none does.
 package routes
 
 import (
@@ -16,20 +14,20 @@ import (
 // Options configure a run. DefaultOptions and QuickOptions return valid ones.
 type Options struct {
 	Envoy string // path of the binary
-	// Moonsail is its own command line, for layouts of the product.
+	// Moonsail is the command line of moonsail, for layouts of the product.
 	Moonsail []string
 	Hosts    []int    // numbers of virtual hosts; each is measured
 	Layouts  []string // empty: all
 	Workers  int      // of Envoy
 	Rate     int      // requests a second
 	Conns    int
-	Changes  int           // a second, at most: the next waits for the ACK
+	Changes  int           // a second, at most: the next one waits for the ACK
 	Phase    time.Duration // with and without changes, in turn
 	Rounds   int
 	Keys     time.Duration // for each expression of a scope's key and round; 0: not measured
 }
 
-// DefaultOptions take about 13 minutes.
+// DefaultOptions returns options for a run of about 13 minutes.
 func DefaultOptions() Options {
 	return Options{
 		Hosts: []int{500, 5000}, Workers: 2, Rate: 1000, Conns: 32, Changes: 20,
@@ -37,8 +35,8 @@ func DefaultOptions() Options {
 	}
 }
 
-// QuickOptions take less than two minutes. Not all layouts are compared, as each has an Envoy to start: on a busy
-// machine nothing would be measured in that time.
+// QuickOptions returns options for a run of less than two minutes. It measures only some layouts, because each starts
+// an Envoy: on a busy machine that would take all of the time.
 func QuickOptions() Options {
 	o := DefaultOptions()
 	o.Layouts = []string{"rds", "vhds", "srds", split(), "product-auto"}
@@ -46,23 +44,23 @@ func QuickOptions() Options {
 	return o
 }
 
-// expect is what a round takes, about.
+// expect returns about how long a round takes.
 func (o *Options) expect() time.Duration {
-	layouts, _ := choose(o.Layouts) // Check has told
+	layouts, _ := choose(o.Layouts) // Check has validated them
 	return time.Duration(len(o.Hosts)*len(layouts))*(2*o.Phase+200*time.Millisecond) + time.Duration(len(keyFormats()))*o.Keys
 }
 
 // Layout is a way to serve virtual hosts.
 type Layout struct {
 	Name, About string
-	make        func() layout // nil: what the product makes
+	make        func() layout // nil: the product makes it
 	strategy    string        // --route-strategy of the product
 }
 
-// Layouts are those that are compared.
+// Layouts returns the layouts that are compared.
 func Layouts() []Layout {
 	return []Layout{
-		{Name: "rds", About: "one route configuration with everything in it", make: func() layout { return &whole{} }},
+		{Name: "rds", About: "one route configuration that contains everything", make: func() layout { return &whole{} }},
 		{Name: "vhds", About: "one route configuration whose virtual hosts come by VHDS", make: func() layout { return apart{} }},
 		{Name: "srds", About: "a scope for each domain, with its route configuration in it", make: func() layout { return perHost{} }},
 		{Name: "buckets-16", About: "16 scopes by hash of the name (and 16 of the address), a route configuration each, virtual hosts by VHDS", make: func() layout { return bucketed{routeConfig, 4} }},
@@ -77,7 +75,7 @@ func Layouts() []Layout {
 	}
 }
 
-// choose finds layouts by name; none named is all.
+// choose finds layouts by name. Without names it returns all.
 func choose(names []string) ([]Layout, error) {
 	all := Layouts()
 	if len(names) == 0 {

@@ -20,19 +20,19 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
-// product is `moonsail serve` on a mesh of files: what it makes of a changed VirtualService.
+// product is `moonsail serve` on a mesh of files: it measures what the product makes of a changed VirtualService.
 type product struct {
 	process *child.Process
 	files   productFiles
 	dir     string
-	seen    model.Revision // the last change's
+	seen    model.Revision // of the last change
 	client  http.Client
 }
 
-// Times of a product.
+// Time limits and intervals of a product.
 const (
 	changeTime = 20 * time.Second
-	changeTick = 10 * time.Millisecond // before each look at the change log, which takes CPU from what is measured
+	changeTick = 10 * time.Millisecond // before each request of the change log, which uses CPU time of the subject
 	stopTime   = 3 * time.Second
 )
 
@@ -65,7 +65,7 @@ func startProduct(ctx context.Context, o *Options, strategy string, m *mesh, up 
 	return p, err
 }
 
-// freePort is one that a listener of Envoy can have.
+// freePort returns a free port for a listener of Envoy.
 func freePort(ctx context.Context) (uint32, error) {
 	up, err := startUpstream(ctx)
 	if err != nil {
@@ -75,10 +75,10 @@ func freePort(ctx context.Context) (uint32, error) {
 	return up.port(), nil
 }
 
-// where its sidecar takes requests.
+// where returns the address at which its sidecar accepts requests.
 func (p *product) where() string { return fmt.Sprintf("%s:%d", productAddress, p.files.port) }
 
-// bootstrap is its sidecar's.
+// bootstrap returns its sidecar's bootstrap.
 func (p *product) bootstrap(admin string) ([]byte, error) {
 	b, err := sidecar(admin, p.process.Addr())
 	if err != nil {
@@ -101,15 +101,14 @@ type pending struct {
 	begun   time.Time
 }
 
-// begin makes a service's newest routes those of the files.
+// begin writes a service's newest routes into the files.
 func (p *product) begin(i int) (pending, error) {
 	c := pending{fmt.Sprintf("svc-%d", i), time.Now()}
 	return c, p.files.change(i)
 }
 
-// change makes a service's newest routes those of the files, and waits until they are
-// distributed. took is from the moment at which the control plane sends until it has the ACK, by
-// its change log.
+// change writes a service's newest routes into the files, and waits until they are distributed. took is the time from
+// the first response to the ACK, from the change log.
 func (p *product) change(ctx context.Context, i int) (took time.Duration, err error) {
 	c, err := p.begin(i)
 	if err != nil {
@@ -122,8 +121,8 @@ func (p *product) change(ctx context.Context, i int) (took time.Duration, err er
 	return all[0], nil
 }
 
-// await waits until changes are distributed, which are newer than any that were awaited before. It tells how
-// long each took.
+// await waits until changes are distributed, which must be newer than all that were awaited before. It returns how long
+// each took.
 func (p *product) await(ctx context.Context, list []pending) (took []time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changeTime)
 	defer cancel()
@@ -149,10 +148,10 @@ func (p *product) await(ctx context.Context, list []pending) (took []time.Durati
 	}
 }
 
-// distributed are those changes of VirtualServices that are settled. The first batches have the files
-// as they were, and may be settled before there is a proxy.
+// distributed returns those changes of VirtualServices that are settled. The first batches have the files as they were,
+// and may be settled before there is a proxy.
 func (p *product) distributed(ctx context.Context, list []pending) (found []*changelog.Change, err error) {
-	const others = 4 // what else may change
+	const others = 4 // other changes
 	page := fmt.Sprintf("http://%s/debug/changes?n=%d&after=%d", p.process.HTTP(), len(list)+others, p.seen)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
 	if err != nil {
@@ -175,7 +174,7 @@ func (p *product) distributed(ctx context.Context, list []pending) (found []*cha
 	return found, nil
 }
 
-// is reports whether a change is settled and has what was changed.
+// is reports whether a change is settled and contains the pending one.
 func (c pending) is(x changelog.Change) bool {
 	return x.State == changelog.Distributed && !x.Observed.Before(c.begun) && slices.ContainsFunc(x.Objects, func(o changelog.ChangedObject) bool {
 		return o.Kind == model.KindVirtualService && o.Name == c.service

@@ -10,8 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-// The bars are for what the product serves, and the cost of its key is measured.
-func TestBarsAreTheProducts(t *testing.T) {
+// The targets are for what the product serves, and the cost of its scope key is measured.
+func TestTargetsAreForTheProduct(t *testing.T) {
 	require.Equal(t, "buckets-256", split())
 	require.True(t, slices.ContainsFunc(Layouts(), func(l Layout) bool { return l.Name == split() }))
 	key := fmt.Sprintf("hash-%d", 1<<routeshard.Bits)

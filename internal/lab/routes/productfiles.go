@@ -7,18 +7,18 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
 
-// productAddress and productNamespace are the client's; services are in other namespaces.
+// productAddress and productNamespace are those of the client; services are in other namespaces.
 const (
 	productAddress   = "127.0.0.1"
 	productNamespace = "client"
 )
 
-// productFiles is a mesh as files: the same virtual hosts as those of the lab's own server. All
-// services, and the endpoint that they have in common, are in one file, and each service's routes in one.
+// productFiles is a mesh as files, with the same virtual hosts as those of the lab's server. One file has all services
+// and their common endpoint; the routes of each service are in another file.
 type productFiles struct {
 	*meshfiles.Directory
 	mesh           *mesh
-	port, upstream uint32 // of the client's listener and so of all services; of the one endpoint
+	port, upstream uint32 // of the client's listener and so of all services; of the endpoint
 }
 
 func (f *productFiles) writeAll() error {
@@ -44,7 +44,7 @@ func (f *productFiles) write(name, text string) error {
 	return commit()
 }
 
-// change makes the newest version of a service's routes that of the files, by a rename.
+// change writes the newest version of a service's routes, by a rename.
 func (f *productFiles) change(i int) error {
 	return f.write(fmt.Sprintf("route-%d.yaml", i), f.route(i))
 }
@@ -97,7 +97,7 @@ func (f *productFiles) route(i int) string {
 	return f.virtualService(fmt.Sprintf("svc-%d", i), fmt.Sprintf("ns-%d", i%namespaces), h, h, f.mesh.routed(i))
 }
 
-// virtualService sends a host's requests to a destination, and says in the answer which it was.
+// virtualService sends a host's requests to a destination, and names the version in a response header.
 func (f *productFiles) virtualService(name, namespace, host, destination, routed string) string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: VirtualService

@@ -28,7 +28,7 @@ type proxy struct {
 	output  *lockedBuffer
 	dir     string
 	begun   time.Time
-	early   []string // answers of a listener that was not ready yet; there should be none
+	early   []string // responses of a listener that was not ready yet; there should be none
 }
 
 // lockedBuffer is Envoy's output.
@@ -49,14 +49,13 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// startProxy starts an Envoy that gets its listeners from the server, and its one cluster
-// from its bootstrap.
+// startProxy starts an Envoy that gets its listeners from the server, and its only cluster from its bootstrap.
 func startProxy(path string, workers int, xds, upstream uint32) (*proxy, error) {
 	text := func(admin string) ([]byte, error) { return bootstrap(admin, xds, upstream) }
 	return startProxyWith(path, workers, text)
 }
 
-// startProxyWith starts an Envoy with a bootstrap that says where its admin interface is.
+// startProxyWith starts an Envoy with a bootstrap that gets the path of the admin interface.
 func startProxyWith(path string, workers int, bootstrap func(admin string) ([]byte, error)) (*proxy, error) {
 	dir, err := os.MkdirTemp("", "moonsail-routes-")
 	if err != nil {
@@ -94,7 +93,7 @@ func (p *proxy) stop() {
 	_ = os.RemoveAll(p.dir) // the system removes it in the end
 }
 
-// address is where a listener can be connected to; "" while it is not there or warms.
+// address returns the address of a listener; "" if it does not exist or warms.
 func (p *proxy) address(ctx context.Context, listener string) (string, error) {
 	text, err := p.admin.Listeners(ctx)
 	if err != nil {
@@ -125,14 +124,13 @@ func (p *proxy) address(ctx context.Context, listener string) (string, error) {
 // readyTime is how long a listener may take: with 5000 clusters a busy machine takes half a minute.
 const readyTime = 2 * time.Minute
 
-// ready waits until a listener answers a request for a host by its route. A listener that
-// warms is listed, and bound, but takes no connection. The time is from the start of the
-// process.
+// ready waits until a listener answers a request for a host with its route. A warming listener is listed and bound, but
+// accepts no connection. It returns the time since the start of the process.
 func (p *proxy) ready(ctx context.Context, listener, host, routed string) (where string, took time.Duration, err error) {
 	return p.readyAt(ctx, "", listener, host, routed)
 }
 
-// readyAt is ready of a listener whose address is known; empty: the proxy is asked.
+// readyAt is ready for a listener with a known address; "": it asks the proxy.
 func (p *proxy) readyAt(ctx context.Context, at, listener, host, routed string) (where string, took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
@@ -160,20 +158,19 @@ func (p *proxy) readyAt(ctx context.Context, at, listener, host, routed string) 
 	}
 }
 
-// notReady tells why a listener is not waited for any longer: what came of the last question, and what Envoy says, where it
-// says anything.
+// notReady describes why ready gives up: the last error, and Envoy's message, if there is one.
 func (p *proxy) notReady(listener string, over, last error) error {
 	text := ""
 	if last != nil {
 		text = ": " + last.Error()
 	}
 	if said := strings.TrimSpace(p.output.String()); said != "" {
-		text += "; Envoy says: " + said
+		text += "; Envoy: " + said
 	}
 	return fmt.Errorf("listener %s is not ready after %s (%w)%s", listener, time.Since(p.begun).Round(time.Second), over, text)
 }
 
-// ask sends one request; it gives the status and which route was taken: "200 svc-7/0".
+// ask sends one request and returns the status and the route: "200 svc-7/0".
 func ask(ctx context.Context, where, host string) (string, error) {
 	conns, err := (&openloop.Load{Address: where, Conns: 1}).Dial(ctx)
 	if err != nil {
@@ -192,7 +189,7 @@ func ask(ctx context.Context, where, host string) (string, error) {
 	return fmt.Sprintf("%d %s", resp.StatusCode, resp.Header.Get(versionName)), nil
 }
 
-// memory is what Envoy has allocated, and what it occupies, in bytes.
+// memory returns what Envoy has allocated, and its resident memory, in bytes.
 func (p *proxy) memory(ctx context.Context) (allocated uint64, resident int64, err error) {
 	stats, err := p.admin.Stats(ctx, "^server.memory_allocated$")
 	if err != nil {
@@ -202,7 +199,7 @@ func (p *proxy) memory(ctx context.Context) (allocated uint64, resident int64, e
 	return stats["server.memory_allocated"], m.RSS, err
 }
 
-// received is what Envoy has read from its control plane, in bytes, with all that HTTP/2 adds.
+// received returns the bytes that Envoy has read from its control plane, including those of HTTP/2.
 func (p *proxy) received(ctx context.Context) (uint64, error) {
 	const name = "cluster." + xdsCluster + ";.upstream_cx_rx_bytes_total"
 	stats, err := p.admin.Stats(ctx, "^"+regexp.QuoteMeta(name)+"$")

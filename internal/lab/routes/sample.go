@@ -9,10 +9,10 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 )
 
-// warmTime is what a phase takes at most while the experiment warms up.
+// warmTime limits a phase of the warm-up.
 const warmTime = time.Second
 
-// Measure implements experiment.Subject: a phase without changes and one with them.
+// Measure implements experiment.Subject. It runs a phase without changes and one with them.
 func (s *subject) Measure(ctx context.Context, r experiment.Round) (experiment.Sample, error) {
 	d := s.options.Phase
 	if r.Warming {
@@ -38,7 +38,7 @@ func (s *subject) Measure(ctx context.Context, r experiment.Round) (experiment.S
 	return out, err
 }
 
-// changing is a phase with changes, and what Envoy receives in it.
+// changing runs a phase with changes, and counts what Envoy receives in it.
 func (s *subject) changing(ctx context.Context, d time.Duration) (*phase, error) {
 	before, err := s.proxy.received(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *subject) changing(ctx context.Context, d time.Duration) (*phase, error)
 // Stop implements experiment.Subject.
 func (s *subject) Stop() { s.stop() }
 
-// sampleOf is what two phases say.
+// sampleOf returns the numbers of two phases.
 func sampleOf(quiet, changing *phase) experiment.Sample {
 	out := experiment.Sample{
 		metricQuiet50: millis(percentile(quiet.outcome.Latencies, 0.5)), metricQuiet99: millis(percentile(quiet.outcome.Latencies, 0.99)),
@@ -68,7 +68,7 @@ func sampleOf(quiet, changing *phase) experiment.Sample {
 	n, same := float64(len(changing.acks)), per(float64(changing.took), float64(quiet.took))
 	out[metricRatio] = per(out[metricChanging99], out[metricQuiet99])
 	out[metricChanges], out[metricBytes] = per(n, changing.took.Seconds()), per(float64(changing.bytes), n)
-	// What the same load takes without changes is not the changes'.
+	// What the same load uses without changes does not count.
 	out[metricMain] = per(millis(changing.cpu.Main)-millis(quiet.cpu.Main)*same, n)
 	out[metricWorkers] = per(millis(changing.cpu.AllWorkers())-millis(quiet.cpu.AllWorkers())*same, n)
 	return out
@@ -78,7 +78,7 @@ func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisec
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// percentile is of the nearest rank; 0 of nothing. It sorts its samples.
+// percentile returns the nearest rank, or 0 without samples. It sorts the samples.
 func percentile(samples []time.Duration, share float64) time.Duration {
 	if len(samples) == 0 {
 		return 0
@@ -88,7 +88,7 @@ func percentile(samples []time.Duration, share float64) time.Duration {
 	return samples[min(max(i, 0), len(samples)-1)]
 }
 
-// per is a/n; 0 where there is nothing to divide by.
+// per returns a/n, or 0 if n is 0.
 func per(a, n float64) float64 {
 	if n == 0 {
 		return 0

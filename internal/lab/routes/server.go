@@ -16,31 +16,31 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// server is delta ADS for one Envoy, and no more than that: it holds resources, sends those
-// that are asked for, and tells when what it sends is ACKed. Virtual hosts are sent when
-// their route configuration has been ACKed, as Envoy drops those that come before it.
+// server is a minimal delta ADS server for one Envoy: it has resources, sends those that Envoy subscribes to, and
+// reports when they are ACKed. It sends virtual hosts once their route configuration is ACKed, because Envoy drops
+// earlier ones.
 type server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	listener net.Listener
 	grpc     *grpc.Server
 	serving  sync.WaitGroup
 
-	mu        sync.Mutex // guards all below
+	mu        sync.Mutex // guards the fields below
 	resources map[string]map[string]*discoveryv3.Resource
-	order     map[string][]string // names by type, as they were put
+	order     map[string][]string // names by type, in the order of put
 	version   int
 	stream    *stream // nil: Envoy is not connected
 	trouble   error   // the first refusal
 }
 
-// stream is a connected Envoy. Fields are guarded by the server's lock; sending, too.
+// stream is a connected Envoy. The server's lock guards its fields, and sending.
 type stream struct {
 	out     discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
 	asked   map[string]bool // types
 	waiting map[string]*sent
 	loaded  map[string]bool // route configurations whose virtual hosts were sent
 	held    map[string]bool // route configurations that Envoy has
-	log     []string        // requests that ask for something, in their order
+	log     []string        // requests with subscriptions, in order
 }
 
 // sent is a response that is not ACKed yet.
@@ -69,7 +69,7 @@ func startServer(ctx context.Context) (*server, error) {
 func (s *server) serve(ln net.Listener) {
 	s.listener, s.grpc = ln, grpc.NewServer(grpc.MaxRecvMsgSize(64<<20))
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s.grpc, s)
-	s.serving.Go(func() { _ = s.grpc.Serve(ln) }) // ends by stop
+	s.serving.Go(func() { _ = s.grpc.Serve(ln) }) // stop ends it
 }
 
 func (s *server) port() uint32 { return uint32(s.listener.Addr().(*net.TCPAddr).Port) } //nolint:forcetypeassert,gosec // it is TCP
@@ -79,7 +79,7 @@ func (s *server) stop() {
 	s.serving.Wait()
 }
 
-// put takes resources in; it sends nothing.
+// put stores items. It sends nothing.
 func (s *server) put(items []item) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +150,7 @@ func (s *server) handle(st *stream, r *discoveryv3.DeltaDiscoveryRequest) error 
 	return s.load(st)
 }
 
-// answered takes an ACK or a refusal.
+// answered processes an ACK or a NACK.
 func (s *server) answered(st *stream, r *discoveryv3.DeltaDiscoveryRequest) {
 	w := st.waiting[r.GetResponseNonce()]
 	if w == nil {
@@ -169,13 +169,13 @@ func (s *server) answered(st *stream, r *discoveryv3.DeltaDiscoveryRequest) {
 	w.done <- a
 }
 
-// subscribed sends what a request asks for: all of a wildcard type, or names. Envoy asks
-// for virtual hosts without names, once a stream.
+// subscribed sends what a request subscribes to: all of a wildcard type, or names. Envoy subscribes to virtual hosts
+// without names, once on each stream.
 func (s *server) subscribed(st *stream, r *discoveryv3.DeltaDiscoveryRequest) error {
 	names := r.GetResourceNamesSubscribe()
 	switch r.GetTypeUrl() {
 	case resource.RouteConfigURL:
-		for _, name := range names { // Envoy may have dropped it meanwhile, with all that was in it
+		for _, name := range names { // Envoy may have dropped it meanwhile, with its content
 			delete(st.held, name)
 			delete(st.loaded, name)
 		}
@@ -191,7 +191,7 @@ func (s *server) subscribed(st *stream, r *discoveryv3.DeltaDiscoveryRequest) er
 	return err
 }
 
-// load sends the virtual hosts of route configurations that Envoy has come to hold.
+// load sends the virtual hosts of route configurations that Envoy now has.
 func (s *server) load(st *stream) error {
 	if !st.asked[resource.VirtualHostURL] {
 		return nil
@@ -199,7 +199,7 @@ func (s *server) load(st *stream) error {
 	var names, none []string
 	for rc := range st.held {
 		if !st.loaded[rc] {
-			none = append(none, rc+"/none") // ends Envoy's waiting where there are none
+			none = append(none, rc+"/none") // ends Envoy's wait if there are none
 		}
 	}
 	for _, name := range s.order[resource.VirtualHostURL] {
@@ -217,7 +217,7 @@ func (s *server) load(st *stream) error {
 	return err
 }
 
-// send sends resources as one response; names that are not there are removed.
+// send sends resources in one response. Missing names are removed.
 func (s *server) send(st *stream, url string, names, removed []string) (*sent, error) {
 	s.version++
 	nonce := strconv.Itoa(s.version)
@@ -240,8 +240,8 @@ func (s *server) send(st *stream, url string, names, removed []string) (*sent, e
 
 var errNotConnected = errors.New("no Envoy is connected")
 
-// change takes resources in and sends them, a response for each run of a type; it returns
-// when the last one is ACKed. took runs from the first one's sending.
+// change stores items and sends them, one response for each run of a type. It returns when the last one is ACKed. took
+// begins when the first one is sent.
 func (s *server) change(ctx context.Context, items []item) (took time.Duration, err error) {
 	var begin time.Time
 	for len(items) > 0 && err == nil {

@@ -15,22 +15,22 @@ import (
 // subject is a layout on a running Envoy.
 type subject struct {
 	options *Options
-	layout  layout // nil: what the product makes
+	layout  layout // nil: the product makes it
 	mesh    *mesh
 	served
-	unknown string // how a host that is not there is answered
+	unknown string // response for an unknown host
 	where   string
 	ready   time.Duration
-	next    int // service that changes next
+	next    int // next service to change
 }
 
-// phase is a while of load, with or without changes.
+// phase is the result of a load for a while, with or without changes.
 type phase struct {
 	outcome *openloop.Outcome
 	cpu     threads.CPU
 	took    time.Duration
 	acks    []time.Duration
-	bytes   uint64 // that Envoy received, where there are changes
+	bytes   uint64 // that Envoy received, if there are changes
 }
 
 const listenerName = "outbound"
@@ -49,8 +49,8 @@ func startSubject(ctx context.Context, o *Options, l Layout, hosts int, up *upst
 	return s, nil
 }
 
-// startProduct is start of what the product makes of the mesh. Hosts that are not there it blocks:
-// there is no original destination where requests are not intercepted.
+// startProduct starts a subject whose resources the product makes. Unknown hosts are blocked: without interception
+// there is no original destination.
 func (s *subject) startProduct(ctx context.Context, o *Options, strategy string, up *upstream) (err error) {
 	s.unknown = "502 "
 	if s.product, err = startProduct(ctx, o, strategy, s.mesh, up); err != nil {
@@ -86,8 +86,7 @@ func (s *subject) start(ctx context.Context, o *Options, up *upstream) (err erro
 	return err
 }
 
-// served is an Envoy and what it is configured by: a server or the product; nil: not started, or
-// not this one.
+// served is an Envoy and its control plane, a server or the product; nil: not started, or not this one.
 type served struct {
 	server  *server
 	product *product
@@ -108,7 +107,7 @@ func (s *served) stop() {
 
 func (u *upstream) port() uint32 { return uint32(u.listener.Addr().(*net.TCPAddr).Port) } //nolint:forcetypeassert,gosec // it is TCP
 
-// run loads Envoy for a phase; changes makes virtual hosts change meanwhile.
+// run loads Envoy for a phase. If changes is set, virtual hosts change meanwhile.
 func (s *subject) run(ctx context.Context, o *Options, d time.Duration, changes bool) (*phase, error) {
 	out := &phase{}
 	before, err := threads.Read(s.proxy.process.Pid())
@@ -133,7 +132,7 @@ func (s *subject) run(ctx context.Context, o *Options, d time.Duration, changes 
 	return out, err
 }
 
-// load asks for hosts all over the mesh, by their various names.
+// load requests hosts of the whole mesh by their different names.
 func (s *subject) load(o *Options) *openloop.Load {
 	l := &openloop.Load{Address: s.where, Conns: o.Conns, Rate: o.Rate}
 	for i := range min(len(s.mesh.versions), 97) {
@@ -142,9 +141,9 @@ func (s *subject) load(o *Options) *openloop.Load {
 	return l
 }
 
-// change makes one virtual host after the other change until the end. The next is due an
-// interval after the last, and waits for its ACK. The product is not asked about that each time, which takes CPU
-// time of what is measured, where the first change of the phase has told that ACKs come long before the next change.
+// change changes one virtual host after the other until the end. The next change is due an interval after the last, and
+// waits for its ACK. If the first change shows that ACKs come long before the next change, the product is not asked
+// each time, because that uses CPU time of the subject.
 func (s *subject) change(ctx context.Context, rate int, end time.Time, out *phase) error {
 	interval := time.Second / time.Duration(rate)
 	var unasked []pending
@@ -174,7 +173,7 @@ func (s *subject) change(ctx context.Context, rate int, end time.Time, out *phas
 	return err
 }
 
-// turn is the service that changes next.
+// turn returns the next service to change.
 func (s *subject) turn() int {
 	i := s.next
 	s.next = (s.next + 37) % len(s.mesh.versions)
@@ -201,8 +200,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// wrong is how many of some hosts are not routed as they should be, among them one that
-// does not exist and one that a wildcard takes.
+// wrong returns how many of some hosts are routed wrongly, including one that does not exist and one that a wildcard
+// matches.
 func (s *subject) wrong(ctx context.Context) (n int, err error) {
 	want := map[string]string{"unknown.example.org": s.unknown, "a.wild-1.example.com": "200 wild-1"}
 	for i := range min(50, len(s.mesh.versions)) {

@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// upstream is the least application there can be: it answers each request with the same
-// few bytes.
+// upstream is a minimal application: it answers each request with the same few bytes.
 type upstream struct {
 	listener net.Listener
 	running  sync.WaitGroup
@@ -47,7 +46,7 @@ func (u *upstream) accept() {
 // serve answers at each empty line: requests have no body.
 func (u *upstream) serve(conn net.Conn) {
 	defer func() {
-		_ = conn.Close() // lost requests are not awaited
+		_ = conn.Close() // nothing waits for lost requests
 		u.mu.Lock()
 		delete(u.conns, conn)
 		u.mu.Unlock()

@@ -12,17 +12,17 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/child"
 )
 
-// CPU is what the threads of an Envoy have used since they began, to the nanosecond.
+// CPU is the CPU time of an Envoy's threads since their start, in nanoseconds.
 type CPU struct {
 	Main    time.Duration
 	Workers []time.Duration // by number
 	Others  time.Duration   // of watchdogs, gRPC, compilers
 }
 
-// workerName begins the names of Envoy's worker threads; their number follows.
+// workerName is the prefix of the names of Envoy's worker threads; their number follows.
 const workerName = "wrk:worker_"
 
-// Read reads a running Envoy's.
+// Read reads the threads of a running Envoy.
 func Read(pid int) (CPU, error) { return read("/proc", pid) }
 
 func read(proc string, pid int) (c CPU, err error) {
@@ -64,7 +64,7 @@ func (c *CPU) add(main bool, name string, used time.Duration) {
 
 const mostWorkers = 1024
 
-// Sub is what was used since before.
+// Sub returns the difference to an earlier value.
 func (c CPU) Sub(before CPU) CPU {
 	out := CPU{Main: c.Main - before.Main, Others: c.Others - before.Others}
 	for i, used := range c.Workers {
@@ -76,7 +76,7 @@ func (c CPU) Sub(before CPU) CPU {
 	return out
 }
 
-// Add is the sum of both.
+// Add returns the sum of both.
 func (c CPU) Add(o CPU) CPU {
 	out := CPU{Main: c.Main + o.Main, Others: c.Others + o.Others, Workers: make([]time.Duration, max(len(c.Workers), len(o.Workers)))}
 	copy(out.Workers, c.Workers)
@@ -86,10 +86,10 @@ func (c CPU) Add(o CPU) CPU {
 	return out
 }
 
-// Total is all of it.
+// Total returns the sum of all threads.
 func (c CPU) Total() time.Duration { return c.Main + c.Others + c.AllWorkers() }
 
-// AllWorkers is what the workers have used.
+// AllWorkers returns the sum of the workers.
 func (c CPU) AllWorkers() (sum time.Duration) {
 	for _, used := range c.Workers {
 		sum += used

@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
-// Shorten makes phases as short as can be, leaves fixed rates out, and has pairs looked at when they are ready.
+// Shorten makes phases as short as possible, leaves fixed rates out, and calls look with each pair when it is ready.
 func Shorten(e *experiment.Experiment, look func(name string, p *pair.Pair) error) {
 	for i := range e.Variants {
 		start, name := e.Variants[i].Start, e.Variants[i].Name

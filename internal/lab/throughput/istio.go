@@ -11,9 +11,9 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
-// What Istio's default installation has in each sidecar and Moonsail's default has not, as far as
-// stock Envoy can be told to have it. What only Istio's own build of Envoy has (its filters of ALPN
-// and of statistics) is left out: the comparison must not gain by a guess.
+// What Istio's default installation has in each sidecar and Moonsail's default has not, as far as stock Envoy can be
+// configured so. The parts of Istio's build of Envoy (its filters of ALPN and of statistics) are left out, so that the
+// comparison does not gain by a guess.
 
 // Peer is what Istio would generate by default for the same Envoy.
 func Peer() pair.Setup {
@@ -23,18 +23,18 @@ func Peer() pair.Setup {
 	}
 }
 
-// withoutLog is Istio's default profile: the log is of the report that is repeated here.
+// withoutLog is Istio's default profile: the log is that of the report that is repeated here.
 func withoutLog() pair.Setup {
 	s := Peer()
 	s.Objects = s.Objects[1:]
 	return s
 }
 
-// grpcStats is a filter that Istio has in each sidecar.
+// grpcStats is a filter of Istio in each sidecar.
 var grpcStats = pair.BeforeRouter("grpc-stats", "envoy.filters.http.grpc_stats", `        typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.grpc_stats.v3.FilterConfig, emit_filter_state: true, stats_for_all_methods: false}`)
 
-// counted has routers count clusters' answers by code, as Istio's do: no statistics of that are kept by
-// default, in Istio neither, but they are looked up.
+// counted makes routers count clusters' responses by code, as Istio's do. No statistics of that are kept by default, in
+// Istio neither, but they are looked up.
 var counted = pair.Patches("counted", `  - applyTo: HTTP_FILTER
     match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.router}}}}}
     patch:
@@ -43,8 +43,8 @@ var counted = pair.Patches("counted", `  - applyTo: HTTP_FILTER
         typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router, dynamic_stats: true}
 `)
 
-// traced: enableTracing is on unless the mesh's configuration turns it off, and samples 1 %. Where no
-// tracer is configured nothing is sent, but each request is decided on, and its span's tags are made.
+// traced is enableTracing, which is on unless the mesh's configuration turns it off, and samples 1 %. Without a tracer
+// nothing is sent, but each request needs a decision and the tags of its span.
 var traced = pair.Patches("traced", `  - applyTo: NETWORK_FILTER
     match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager}}}}
     patch:
@@ -68,7 +68,7 @@ var traced = pair.Patches("traced", `  - applyTo: NETWORK_FILTER
             - {tag: istio.namespace, literal: {value: $NAMESPACE}}
 `)
 
-// atServers: inbound listeners have the filters of faults and CORS, too.
+// atServers adds the filters of faults and CORS to inbound listeners.
 var atServers = pair.Patches("at-servers", inboundFilter("envoy.filters.http.fault", "envoy.extensions.filters.http.fault.v3.HTTPFault")+
 	inboundFilter("envoy.filters.http.cors", "envoy.extensions.filters.http.cors.v3.Cors"))
 
@@ -81,14 +81,14 @@ func inboundFilter(name, message string) string {
 `, name, message)
 }
 
-// Sidecars of Istio tell each other who they are in two headers of each request and of its answer.
+// Sidecars of Istio exchange their identities in two headers of each request and response.
 const (
 	exchangedID   = "x-envoy-peer-metadata-id"
 	exchangedPeer = "x-envoy-peer-metadata"
 )
 
-// exchange has these headers sent and taken away again. That Istio's filter makes a workload of them,
-// and keeps it with each request, is not in it; Moonsail's own header, which is shorter, stays.
+// exchange sends and removes these headers. Istio's filter also decodes them and stores the workload with each request,
+// which is left out. Moonsail's header, which is shorter, stays.
 func exchange() string {
 	return pair.Patches("exchange", mutation("SIDECAR_OUTBOUND", "request_mutations", "response_mutations", "client")+
 		mutation("SIDECAR_INBOUND", "response_mutations", "request_mutations", "server"))
@@ -116,7 +116,7 @@ func mutation(context, adds, removes, workload string) string {
 		removes, remove(exchangedID), remove(exchangedPeer))
 }
 
-// peerMetadata is what Istio's header says of a workload of a Deployment, in its encoding.
+// peerMetadata is Istio's header for a workload of a Deployment, in its encoding.
 func peerMetadata(workload string) string {
 	text := func(v string) *structpb.Value { return structpb.NewStringValue(v) }
 	labels := &structpb.Struct{Fields: map[string]*structpb.Value{

@@ -12,14 +12,14 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
-// The mesh of the workload whose memory counts, and what it sees of it.
+// The mesh of the workload whose memory is measured, and the hosts that it sees.
 const (
 	meshServices = 1000
 	scopedHosts  = 10
 )
 
-// barConnections are those whose balance counts.
-const barConnections = 64
+// targetConnections is the number of connections in the target of balance.
+const targetConnections = 64
 
 // Names of variants that only targets need.
 var (
@@ -27,9 +27,9 @@ var (
 	Workers = fmt.Sprintf("server, %d workers", balance.DefaultOptions().Workers)
 )
 
-// services are those of the mesh beside the pairs.
+// services is the number of services in the mesh besides the pairs.
 func (l *lab) services() int {
-	if l.Bars {
+	if l.TargetsOnly {
 		return meshServices
 	}
 	return 0
@@ -59,13 +59,13 @@ func (l *lab) targets(e *experiment.Experiment) {
 	}
 	e.Targets = append(e.Targets,
 		experiment.Target{What: fmt.Sprintf("Envoy's RSS beyond an empty one's, %d of %d services", scopedHosts, meshServices), Metric: "rss", Variant: Scoped, Base: Empty, Limit: 30},
-		experiment.Target{What: fmt.Sprintf("busiest worker's connections to the mean, of %d", barConnections), Metric: balance.Uneven, Variant: Workers, Limit: 1.1})
+		experiment.Target{What: fmt.Sprintf("busiest worker's connections to the mean, of %d", targetConnections), Metric: balance.Uneven, Variant: Workers, Limit: 1.1})
 	e.Plots = l.plots()
 }
 
-// scoped is the pair whose memory counts.
+// scoped is the pair whose memory is measured.
 func (l *lab) scoped(s pair.Setup) experiment.Variant {
-	v := l.variant(Scoped, "a workload whose Sidecar sees few services: its memory", l.first, false, s)
+	v := l.variant(Scoped, "memory of a workload whose Sidecar resource selects few services", l.first, false, s)
 	start := v.Start
 	v.Start = func(ctx context.Context) (experiment.Subject, error) {
 		s, err := start(ctx)
@@ -77,7 +77,7 @@ func (l *lab) scoped(s pair.Setup) experiment.Variant {
 	return v
 }
 
-// scopedPair tells how many clusters its client has, too.
+// scopedPair also measures the number of clusters of its client.
 type scopedPair struct{ *pair.Subject }
 
 // Measure implements experiment.Subject.
@@ -93,7 +93,7 @@ func (s *scopedPair) Measure(ctx context.Context, r experiment.Round) (experimen
 	return out, err
 }
 
-// balance is a server's sidecar that many connections come to.
+// balance is a server's sidecar with many connections.
 func (l *lab) balance(ctx context.Context) (experiment.Subject, error) {
-	return balance.Alone(ctx, l.mesh, balance.DefaultOptions().Workers, barConnections, l.phases.Closed)
+	return balance.Alone(ctx, l.mesh, balance.DefaultOptions().Workers, targetConnections, l.phases.Closed)
 }

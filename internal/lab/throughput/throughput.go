@@ -24,10 +24,10 @@ type Options struct {
 	Connections int
 	Rates       []int
 	Quick       bool
-	// Bars measures only what the targets need, and that more often: fixed rates in an open loop, a workload that
+	// TargetsOnly measures only what the targets need, and that more often: fixed rates in an open loop, a workload that
 	// sees few services of a large mesh, balance of connections.
-	Bars   bool
-	Defect bool // adds a slow filter to the sidecars of the targets, to test that the report shows it
+	TargetsOnly bool
+	Defect      bool // adds a slow filter to the sidecars of the targets, to test that the report shows it
 }
 
 // DefaultOptions returns the sizes of docs/performance.md.
@@ -35,9 +35,9 @@ func DefaultOptions() Options {
 	return Options{Concurrency: []int{2, 4, 6, 0}, Connections: 64, Rates: []int{1000, 3000}}
 }
 
-// BarsOptions returns options for about 30 rounds in 20 minutes.
-func BarsOptions() Options {
-	return Options{Concurrency: []int{2}, Connections: 64, Rates: []int{1000}, Bars: true}
+// TargetsOptions returns options for about 30 rounds in 20 minutes.
+func TargetsOptions() Options {
+	return Options{Concurrency: []int{2}, Connections: 64, Rates: []int{1000}, TargetsOnly: true}
 }
 
 // QuickOptions returns options for a run of less than two minutes.
@@ -79,7 +79,7 @@ func workers(n int) string {
 	return fmt.Sprintf("%d workers", n)
 }
 
-// lab is one experiment in the making.
+// lab is one experiment under construction.
 type lab struct {
 	Options
 	mesh   *pair.Mesh
@@ -87,28 +87,28 @@ type lab struct {
 	first  int // the concurrency of latencies and targets
 }
 
-// New makes the experiment.
+// New returns the experiment.
 func New(o Options) *experiment.Experiment {
 	l := &lab{Options: o, first: o.Concurrency[0]}
 	l.phases = pair.Phases{Connections: o.Connections, Closed: 3 * time.Second, Rates: o.Rates, Fixed: 4 * time.Second, RateConnections: 16}
 	rounds := 9
-	if o.Bars {
+	if o.TargetsOnly {
 		l.phases.Closed, l.phases.Fixed, l.phases.OpenLoop, rounds = 2*time.Second, 6*time.Second, true, 30
 	}
 	if o.Quick {
 		l.phases.Closed, l.phases.Fixed, rounds = time.Second, 1500*time.Millisecond, 5
 	}
 	e := &experiment.Experiment{
-		Name: "throughput", Title: "What sidecars take of throughput and latency", About: about, Quick: o.Quick,
+		Name: "throughput", Title: "Throughput and latency with sidecars", About: about, Quick: o.Quick,
 		Envoy: o.Envoy, Rounds: rounds, Before: l.start, Metrics: l.phases.Metrics(None),
 		Facts: []string{
-			fmt.Sprintf("Fortio (1.66) on HTTP/1.1 with answers of 1 KB, from and to loopback: %d connections as fast as they go for %s, then %d at fixed rates for %s each",
+			fmt.Sprintf("Fortio (1.66) over HTTP/1.1 on loopback, responses of 1 KB: %d connections at the highest rate for %s, then %d at fixed rates for %s each",
 				l.phases.Connections, l.phases.Closed, l.phases.RateConnections, l.phases.Fixed),
 			loops(l.phases.OpenLoop),
 			"The load, both Envoys and the application share the CPUs",
 		},
 	}
-	if o.Bars {
+	if o.TargetsOnly {
 		l.targets(e)
 		return e
 	}
@@ -120,18 +120,17 @@ func New(o Options) *experiment.Experiment {
 
 func loops(open bool) string {
 	if open {
-		return "Fixed rates are an open loop of the lab's own, not Fortio's: requests are sent at fixed times, and latencies count from these"
+		return "At fixed rates the lab sends requests at fixed times (an open loop, without Fortio). Latencies count from these times"
 	}
-	return "At fixed rates Fortio sends the next request of a connection when the last one was answered"
+	return "At fixed rates Fortio sends the next request of a connection after the last response"
 }
 
-const about = "A load calls an application that answers at once: without sidecars, through the server's, and through both; " +
-	"in plain text and with mutual TLS, by the number of Envoy's worker threads. Sidecars are Moonsail's own, started by moonsail agent and " +
-	"configured by moonsail serve. Istio's defaults are the same sidecars on the same Envoy, told to speak HTTP/1.1 between them, to leave the choice " +
-	"of workers to the kernel, to write Istio's access log as text (to /dev/null: to collect it is not in it), and to have what else Istio has in each sidecar " +
-	"as far as stock Envoy has it: filters of gRPC statistics, faults and CORS, the headers by which " +
-	"sidecars tell who they are, tracing without a tracer, and answers counted by cluster and code; " +
-	"metrics of requests are made by the same logger in both."
+const about = "A load calls an application that answers at once: without sidecars, through the server's sidecar, and through both; " +
+	"in plain text and with mutual TLS, by the number of Envoy's worker threads. moonsail agent starts Moonsail's sidecars, and moonsail serve " +
+	"configures them. Istio's defaults are the same sidecars and the same Envoy with these differences: HTTP/1.1 between sidecars; the kernel chooses " +
+	"workers; Istio's access log as text, to /dev/null, so that collecting it does not count; and Istio's other default features, as far as stock Envoy " +
+	"has them: filters of gRPC statistics, faults and CORS, headers by which sidecars exchange their identities, tracing without a tracer, and " +
+	"responses counted by cluster and code. The same logger counts requests in both."
 
 func (l *lab) start(ctx context.Context) (stop func(), err error) {
 	l.mesh, err = pair.Start(ctx, pair.Options{Programs: l.Programs, Envoy: l.Envoy, MeshConfig: pair.LogProviders, Services: l.services()})
@@ -165,7 +164,7 @@ func (l *lab) variants(e *experiment.Experiment) {
 }
 
 func (l *lab) empty() experiment.Variant {
-	return experiment.Variant{Name: Empty, About: "without listeners and clusters: its memory", Start: func(ctx context.Context) (experiment.Subject, error) {
+	return experiment.Variant{Name: Empty, About: "memory of an Envoy without listeners and clusters", Start: func(ctx context.Context) (experiment.Subject, error) {
 		return pair.StartEmpty(ctx, l.Envoy, l.first)
 	}}
 }
@@ -179,7 +178,7 @@ func (l *lab) ours() pair.Setup {
 	return s
 }
 
-// variant is a pair; only some are measured at fixed rates, too.
+// variant returns a pair; only some are measured at fixed rates, too.
 func (l *lab) variant(name, about string, n int, fixed bool, s pair.Setup) experiment.Variant {
 	phases := l.phases
 	if !fixed {

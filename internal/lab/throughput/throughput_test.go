@@ -28,15 +28,15 @@ import (
 
 func TestMain(m *testing.M) { labtest.Main(m) }
 
-// TestDefect runs the experiment on real parts, with a slow filter in Moonsail's sidecars: the
-// report says so, and the bars are missed.
+// TestDefect runs the experiment with a slow filter in Moonsail's sidecars. The report must show it, and the targets
+// must be missed.
 func TestDefect(t *testing.T) {
 	labtest.Temporary(t)
 	o := throughput.QuickOptions()
 	o.Programs, o.Envoy = labtest.Sidecars(t)
 	o.Defect, o.Connections, o.Rates = true, 8, []int{50}
 	e := throughput.New(o)
-	e.Budget = 20 * time.Minute // a bound; it is far shorter
+	e.Budget = 20 * time.Minute // an upper bound; it takes far less
 	throughput.Shorten(e, func(string, *pair.Pair) error { return nil })
 	r, err := experiment.Run(t.Context(), e)
 	require.NoError(t, err)
@@ -56,16 +56,16 @@ func TestDefect(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
-// TestBars: what bars need is measured, with a slow filter in the sidecars that they are about:
-// those that compare are missed, the others hold.
-func TestBars(t *testing.T) {
+// TestTargets checks that the variants of all targets are measured, with a slow filter in Moonsail's sidecars. Targets
+// that compare throughput and CPU are missed, the others met.
+func TestTargets(t *testing.T) {
 	labtest.Long(t)
 	labtest.Temporary(t)
-	o := throughput.BarsOptions()
+	o := throughput.TargetsOptions()
 	o.Programs, o.Envoy = labtest.Sidecars(t)
 	o.Defect, o.Rates = true, []int{50}
 	e := throughput.New(o)
-	e.Rounds, e.Budget = 5, 20*time.Minute // a bound; it is far shorter
+	e.Rounds, e.Budget = 5, 20*time.Minute // an upper bound; it takes far less
 	looked := map[string]bool{}
 	throughput.Shorten(e, func(name string, p *pair.Pair) error {
 		if len(p.Sidecars()) != 2 {
@@ -95,8 +95,8 @@ func TestBars(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
-// marks are what listeners have of Istio's defaults, and Moonsail's have not: those of the client that
-// are for calls, and those of the server that are for callers.
+// marks are texts in listeners with Istio's defaults that Moonsail's do not have: those of the client for calls, those
+// of the server for callers.
 var marks = map[string][]string{
 	"OUTBOUND": {`"istio.canonical_revision"`, `"x-envoy-peer-metadata"`, `"emit_filter_state":true`},
 	"INBOUND": {
@@ -105,8 +105,8 @@ var marks = map[string][]string{
 	},
 }
 
-// compared reports whether both sidecars of a pair have what Istio has by default, or none of it, and
-// whether that reaches who calls.
+// compared returns an error unless both sidecars of a pair have all of Istio's defaults, or none of them. Neither may
+// reach the caller.
 func compared(ctx context.Context, p *pair.Pair, istio bool) error {
 	for direction, s := range map[string]*pair.Sidecar{"OUTBOUND": p.Client, "INBOUND": p.Server} {
 		text, err := listeners(ctx, s, direction)
@@ -125,7 +125,7 @@ func compared(ctx context.Context, p *pair.Pair, istio bool) error {
 	return hidden(ctx, p)
 }
 
-// listeners are those of a direction, as JSON without spaces.
+// listeners returns those of a direction, as JSON without spaces.
 func listeners(ctx context.Context, s *pair.Sidecar, direction string) (string, error) {
 	admin := envoy.NewAdmin(s.Admin)
 	defer admin.Close()
@@ -146,13 +146,13 @@ func listeners(ctx context.Context, s *pair.Sidecar, direction string) (string, 
 			return "", err
 		}
 		if strings.Contains(text.String(), `"traffic_direction":"`+direction+`"`) {
-			_, _ = text.WriteTo(&out) // into memory
+			_, _ = text.WriteTo(&out) // writes to memory do not fail
 		}
 	}
 	return out.String(), nil
 }
 
-// hidden reports whether what sidecars tell each other stays between them.
+// hidden returns an error if headers that sidecars exchange reach the caller.
 func hidden(ctx context.Context, p *pair.Pair) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL, http.NoBody)
 	if err != nil {
@@ -170,8 +170,7 @@ func hidden(ctx context.Context, p *pair.Pair) error {
 	return nil
 }
 
-// TestInterrupted: who interrupts an experiment gets a report that says so, and finds nothing
-// left of it.
+// TestInterrupted checks that an interrupted experiment writes a report that states it, and leaves nothing behind.
 func TestInterrupted(t *testing.T) {
 	out, temporary := t.TempDir(), t.TempDir()
 	self, err := os.Executable()
