@@ -50,8 +50,8 @@ spec: {hosts: [a.example.com], http: [{match: [{uri: {regex: "("}}], route: [{de
 	require.Contains(t, out, "2 errors")
 }
 
-// TestAnalyzeWithFewRights: who may not read a cluster is told which rights it takes, and who may read all but Secrets
-// which of them were not looked at.
+// TestAnalyzeWithFewRights checks that analyze names the rights that a user lacks, and the Secrets that it did not
+// analyze if the user may read all but Secrets.
 func TestAnalyzeWithFewRights(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)

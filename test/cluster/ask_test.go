@@ -18,7 +18,7 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// ask runs a command line and gives its exit status and what it wrote.
+// ask runs a command line and returns its exit status and output.
 func ask(t *testing.T, args ...string) (status int, out string) {
 	t.Helper()
 	return askUntil(t.Context(), args...)
@@ -42,17 +42,16 @@ func askUntil(ctx context.Context, args ...string) (status int, out string) {
 	return 0, written.String()
 }
 
-// version is that of a resource which the proxy has ACKed.
+// version returns the version of a resource that the proxy has ACKed.
 func (p *proxy) version(t resource.Type, name string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held[t][name]
 }
 
-// TestWaitForWhatWasApplied: what an API server makes of a file is known to be that file,
-// right after it was applied, and the wait ends when the proxies have it; while the API
-// server is paused it says that the change was not seen.
-func TestWaitForWhatWasApplied(t *testing.T) {
+// TestWaitForAppliedFile checks that "moonsail wait" recognizes an applied file in what the API server makes of it,
+// and ends when all proxies have it. While the API server is paused, it must report that the change was not seen.
+func TestWaitForAppliedFile(t *testing.T) {
 	c := kubetest.Alone(t)
 	ns := c.Namespace(t)
 	xds, url := serve(t, c)
@@ -84,7 +83,7 @@ spec: {host: reviews, trafficPolicy: {connectionPool: {tcp: {maxConnections: %[2
 		require.Len(t, versions, i+1, "the proxy has it when the wait ends")
 	}
 
-	// Nothing comes through a paused API server: what is asked about was not seen.
+	// A paused API server sends no events, so the change cannot be seen.
 	c.Pause(t)
 	defer c.Resume(t)
 	text, err := os.ReadFile(path)

@@ -17,7 +17,7 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// database is a ServiceEntry of a TCP port without addresses; with is more of its spec.
+// database is a ServiceEntry of a TCP port without addresses. with is added to its spec.
 func database(name, with string) string {
 	return fmt.Sprintf(`
 apiVersion: networking.istio.io/v1
@@ -32,7 +32,7 @@ spec:
 `, name, with)
 }
 
-// given are the addresses that an object's status tells, by host, and the object's version.
+// given returns the addresses in an object's status by host, and the object's version.
 func given(o *unstructured.Unstructured) (all map[string][]string, version string) {
 	all = map[string][]string{}
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "addresses")
@@ -45,7 +45,7 @@ func given(o *unstructured.Unstructured) (all map[string][]string, version strin
 	return all, o.GetResourceVersion()
 }
 
-// awaitGiven waits until an object's status has addresses that will do, and gives them.
+// awaitGiven waits until an object's status has suitable addresses, and returns them.
 func awaitGiven(t *testing.T, c *kubetest.Cluster, ns, name string, will func(list []string) bool) (list []string, version string) {
 	t.Helper()
 	c.Eventually(t, "addresses of "+name, func(ctx context.Context) error {
@@ -67,7 +67,7 @@ func bothFamilies(list []string) bool {
 	return len(list) == 2 && usual.V4.Contains(netip.MustParseAddr(list[0])) && usual.V6.Contains(netip.MustParseAddr(list[1]))
 }
 
-// tell writes the addresses of a status, as another control plane would.
+// tell writes addresses into a status, as another control plane would.
 func tell(t *testing.T, c *kubetest.Cluster, ns, name string, list ...string) {
 	t.Helper()
 	var all []string
@@ -80,8 +80,8 @@ func tell(t *testing.T, c *kubetest.Cluster, ns, name string, list ...string) {
 	require.NoError(t, err)
 }
 
-// TestAddressesOfServiceEntries: they are written into statuses, stay through restarts, and are honoured when they are read;
-// of two that have the same the older one keeps it.
+// TestAddressesOfServiceEntries checks that addresses are written into statuses, survive restarts, and are used when
+// they are read. Of two ServiceEntries with the same address the older one keeps it.
 func TestAddressesOfServiceEntries(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
@@ -94,7 +94,7 @@ func TestAddressesOfServiceEntries(t *testing.T) {
 	plain := connect(t, first.addr, ns)
 	c.Eventually(t, "a listener of the port", listening(plain, "0.0.0.0_3306"))
 
-	// What another has written counts.
+	// An address that another control plane wrote is used.
 	tell(t, c, ns, "db", "240.240.77.77", "2001:2::77")
 	c.Eventually(t, "a listener at the new address", listening(capturing, "240.240.77.77_3306"))
 	first.stop()
@@ -102,7 +102,7 @@ func TestAddressesOfServiceEntries(t *testing.T) {
 	capturing = connectWith(t, second.addr, ns, "client", "10.9.9.9", map[string]any{"DNS_CAPTURE": "true"})
 	c.Eventually(t, "a listener at the address of before", listening(capturing, "240.240.77.77_3306"))
 
-	// Two with the same address: the younger one, by name where they are of one second, gets another.
+	// Of two with the same address, the younger one gets another; names decide if both are of the same second.
 	c.Apply(t, ns, database("younger", ""))
 	awaitGiven(t, c, ns, "younger", bothFamilies)
 	tell(t, c, ns, "younger", "240.240.77.77", "2001:2::78")
@@ -110,7 +110,7 @@ func TestAddressesOfServiceEntries(t *testing.T) {
 	require.Equal(t, "2001:2::78", list[1], "a unique address stays")
 	c.Eventually(t, "a listener at each address", listening(capturing, "240.240.77.77_3306", list[0]+"_3306"))
 
-	// Who gives addresses of their own has those alone.
+	// A ServiceEntry that states its addresses gets no others.
 	c.Apply(t, ns, database("younger", "addresses: [240.240.77.80]"))
 	awaitGiven(t, c, ns, "younger", func(list []string) bool { return len(list) == 0 })
 	c.Eventually(t, "a listener at its own address", listening(capturing, "240.240.77.80_3306"))
@@ -135,15 +135,15 @@ func listening(p *proxy, names ...string) func(context.Context) error {
 	}
 }
 
-// TestNoAddressesOfServiceEntries: with PILOT_ENABLE_IP_AUTOALLOCATE=false nothing is written, and what is there has no effect
-// but for proxies that ask for it.
+// TestNoAddressesOfServiceEntries checks that with PILOT_ENABLE_IP_AUTOALLOCATE=false no address is written, and that
+// existing ones affect only proxies that request them.
 func TestNoAddressesOfServiceEntries(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	c.Apply(t, ns, database("db", "")+"---"+database("told", "")+"---"+web+"---"+route(badHeader))
 	tell(t, c, ns, "told", "240.240.88.88")
 	control := runControl(t, c, func(o *controlplane.Options) { o.Mesh.AutoAddresses.Off = true })
-	awaitReconciled(t, c, ns, "VirtualService", "web", "False", "Invalid") // after a look at all
+	awaitReconciled(t, c, ns, "VirtualService", "web", "False", "Invalid") // after all objects were processed
 	o, err := object(t.Context(), c, ns, "ServiceEntry", "db")
 	require.NoError(t, err)
 	all, _ := given(o)

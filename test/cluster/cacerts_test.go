@@ -26,14 +26,14 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// signer is a certificate authority of an operator's.
+// signer is an operator's certificate authority.
 type signer struct {
 	cert         *x509.Certificate
 	key          *ecdsa.PrivateKey
 	pem, private []byte
 }
 
-// newSigner makes one that a parent has signed; nil: a root.
+// newSigner creates an authority that parent signs; nil: a root.
 func newSigner(t *testing.T, name string, parent *signer) *signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -56,7 +56,7 @@ func newSigner(t *testing.T, name string, parent *signer) *signer {
 	return out
 }
 
-// authority is what a control plane says of what it signs with.
+// authority returns the state of a control plane's authority.
 func authority(ctx context.Context, addr string) (*ca.State, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/debug/ca", http.NoBody)
 	if err != nil {
@@ -71,9 +71,10 @@ func authority(ctx context.Context, addr string) (*ca.State, error) {
 	return &page.CA, json.NewDecoder(resp.Body).Decode(&page)
 }
 
-// TestGivenAuthority: an operator's Secret cacerts goes before the one that was made here. Where it is deleted what was
-// in force goes on, and that is told; one in cert-manager's form takes its place while the control plane runs.
-func TestGivenAuthority(t *testing.T) {
+// TestOperatorsAuthority checks that an operator's Secret cacerts takes precedence over the authority that Moonsail
+// created. If it is deleted, the authority in force stays and a warning follows. A Secret in cert-manager's form
+// replaces it while the control plane runs.
+func TestOperatorsAuthority(t *testing.T) {
 	c := kubetest.Alone(t)
 	ns, secrets := c.Namespace(t), c.Client.CoreV1().Secrets("istio-system")
 	c.Apply(t, ns, accounts)

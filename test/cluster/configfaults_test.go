@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// subscribe asks for a resource besides those that every proxy asks for.
+// subscribe subscribes to a resource in addition to those of every proxy.
 func (p *proxy) subscribe(t *testing.T, typ resource.Type, name string) {
 	t.Helper()
 	p.mu.Lock() // no other goroutine sends meanwhile
@@ -18,10 +18,10 @@ func (p *proxy) subscribe(t *testing.T, typ resource.Type, name string) {
 	require.NoError(t, p.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: typ.URL(), ResourceNamesSubscribe: []string{name}}))
 }
 
-// TestConfigAndWhyWhileFaultsAreOn: on a real API server, too, 'proxy-config' says how far each
-// resource has come to a proxy that does not answer, refuses or is cut off, and 'why' says that the
-// proxy may do otherwise meanwhile; while the API server is paused both tell what is known.
-func TestConfigAndWhyWhileFaultsAreOn(t *testing.T) {
+// TestConfigAndWhyDuringFaults checks on a real API server that 'proxy-config' shows how far each resource has come
+// to a proxy that does not answer, refuses, or is cut off. 'why' must warn that such a proxy may act differently. While
+// the API server is paused, both must show what is known.
+func TestConfigAndWhyDuringFaults(t *testing.T) {
 	c := kubetest.Alone(t)
 	a, url, healthy, faulty := startAsked(t, c, "faulty")
 	status, out := a.wait("1m")
@@ -44,20 +44,20 @@ func TestConfigAndWhyWhileFaultsAreOn(t *testing.T) {
 	a.says(why(faulty), "outbound|80||reviews."+a.ns, "10.1.2.1:8080")
 	neither(why(faulty), doubt)
 
-	// Stopped: it was sent the cluster, and says nothing.
+	// Stopped: the proxy was sent the cluster and does not answer.
 	faulty.mu.Lock()
 	a.rule(2)
 	a.says(clusters(faulty), "sent")
 	a.says(why(faulty), doubt)
 	a.says(clusters(healthy), "ACKed")
 	neither(why(healthy), doubt)
-	a.endpoint(2) // waits behind it, or is under way
+	a.endpoint(2) // waits behind it, or is in flight
 	a.says(why(faulty), "10.1.2.2:8080", doubt)
 	faulty.mu.Unlock()
 	a.says(clusters(faulty), "ACKed")
 	a.says(why(healthy), "10.1.2.2:8080")
 
-	// Refused: with the proxy's words.
+	// Refused: with Envoy's message.
 	refuse := func(name string) {
 		faulty.mu.Lock()
 		defer faulty.mu.Unlock()
@@ -73,12 +73,12 @@ func TestConfigAndWhyWhileFaultsAreOn(t *testing.T) {
 	a.says(clusters(faulty), "ACKed")
 	neither(clusters(faulty), "refused")
 
-	// Cut off: nothing is known of it.
+	// Cut off: nothing is known about the proxy.
 	faulty.cut()
 	a.says(clusters(faulty), "is not connected")
 	a.says(why(faulty), "is not connected")
 
-	// The API server does not answer: what came before is known.
+	// The API server does not answer: what arrived before is known.
 	c.Pause(t)
 	defer c.Resume(t)
 	a.says(clusters(healthy), "ACKed")

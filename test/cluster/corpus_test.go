@@ -26,30 +26,28 @@ import (
 // corpus is where the tests of configurations are.
 const corpus = "../meshtest/testdata/*.txtar"
 
-// refused are the objects of the corpus that the API server does not take, by file, with a
-// part of what it says. They are left out on both sides.
+// refused are the objects of the corpus that the API server refuses, by file, with a part of its message. Both sides
+// leave them out.
 var refused = map[string]map[string]string{
-	// A misspelt field: files are told the same by the decoder.
+	// A misspelt field: the decoder reports the same for files.
 	"problems": {"VirtualService/default/unknown": ".spec.http[0].rout: field not declared in schema"},
-	// Of the experimental channel; the cluster has the standard one's definitions.
+	// Experimental channel; the cluster has the definitions of the standard channel.
 	"gateway-kubernetes-filters": {"HTTPRoute/shop/a": ".spec.rules[0].filters[0].externalAuth: field not declared in schema"},
 }
 
-// TestCorpusThroughACluster writes each case of the corpus into a real API server, lets its
-// controllers do with it what they do, and reads it from there. Every proxy must get what it
-// gets from the case's files, byte for byte.
+// TestCorpusThroughACluster writes each case of the corpus into a real API server, lets its controllers act, and reads
+// the objects from there. Every proxy must get the same bytes as from the case's files.
 //
-// Where a case leaves things out, as none in a cluster can be, they are filled in: containers
-// of Pods, whose addresses the cluster's kubelet is told. Slices that the cluster makes count
-// only for services that have none of their own in the case. Creation times are the case's: an API
-// server sets them itself.
+// What no case states but a cluster needs is filled in: the containers of Pods, whose addresses are passed to the
+// kubelet. EndpointSlices that the cluster creates count only for services without slices in the case. Creation times
+// are those of the case, because an API server sets them itself.
 func TestCorpusThroughACluster(t *testing.T) {
 	files, err := filepath.Glob(corpus)
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	c := kubetest.Start(t, "--service-cidr=10.0.0.0/12,fd00:96::/112")
 	bareNodes(t, c)
-	followers := map[string]*store.Store{} // by what of a mesh they go by
+	followers := map[string]*store.Store{} // by the fields of the mesh that they depend on
 	for _, file := range files {
 		f, err := meshtest.Load(file)
 		require.NoError(t, err)
@@ -61,7 +59,7 @@ func TestCorpusThroughACluster(t *testing.T) {
 	}
 }
 
-// bareNodes takes the localities of nodes away: the corpus says where Pods are by labels.
+// bareNodes removes the localities of nodes: in the corpus, labels of Pods state them.
 func bareNodes(t *testing.T, c *kubetest.Cluster) {
 	t.Helper()
 	nodes, err := c.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -95,14 +93,12 @@ func throughCluster(t *testing.T, c *kubetest.Cluster, file string, f *meshtest.
 	require.Fail(t, "the cluster gives other resources than the files", diff)
 }
 
-// fromFiles are the case's objects as files give them, without those that the API server
-// has refused.
+// fromFiles returns the case's objects as files give them, without those that the API server refused.
 func (k *trial) fromFiles() []model.Object {
 	return slices.DeleteFunc(slices.Clone(k.file.Objects), func(o model.Object) bool { return !k.keys[o.Metadata().Key] })
 }
 
-// fromCluster are the case's objects as the cluster gives them, with what its controllers
-// have made of them.
+// fromCluster returns the case's objects as the cluster gives them, with what its controllers made of them.
 func (k *trial) fromCluster(snap *store.Snapshot) []model.Object {
 	created := map[model.Key]time.Time{}
 	for _, o := range k.file.Objects {
@@ -121,7 +117,7 @@ func (k *trial) fromCluster(snap *store.Snapshot) []model.Object {
 			}
 		}
 	}
-	for _, o := range k.file.Objects { // ConfigMaps with CAs have a reader of their own, which is not looked at here
+	for _, o := range k.file.Objects { // ConfigMaps with CAs have a separate reader, which this test does not cover
 		if s, ok := o.(*model.Secret); ok && k.keys[s.Key] {
 			out = append(out, s)
 		}
@@ -129,14 +125,14 @@ func (k *trial) fromCluster(snap *store.Snapshot) []model.Object {
 	return out
 }
 
-// copied is another object with the same content: those of the store never change.
+// copied returns another object with the same content: objects of the store never change.
 func copied(o model.Object) model.Object {
 	c := reflect.New(reflect.TypeOf(o).Elem())
 	c.Elem().Set(reflect.ValueOf(o).Elem())
 	return c.Interface().(model.Object)
 }
 
-// tables are the resources of the case's proxies.
+// tables returns the resources of the case's proxies.
 func (k *trial) tables(objects []model.Object) map[string]map[resource.Type][]*resource.Encoded {
 	out := map[string]map[resource.Type][]*resource.Encoded{}
 	for _, p := range k.file.Proxies {
@@ -145,7 +141,7 @@ func (k *trial) tables(objects []model.Object) map[string]map[resource.Type][]*r
 	return out
 }
 
-// compare gives the first differences.
+// compare returns the first differences.
 func compare(want, got map[string]map[resource.Type][]*resource.Encoded) string {
 	var diff []string
 	for proxy := range want {

@@ -61,7 +61,7 @@ spec:
   workloadSelector: {matchLabels: {app: web}}
   trafficPolicy: {tls: {mode: MUTUAL, credentialName: api-client}}`
 
-// mayReadSecret lets an account get one Secret.
+// mayReadSecret permits an account to get one Secret.
 const mayReadSecret = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -84,7 +84,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
 subjects: [{kind: ServiceAccount, name: moonsail, namespace: istio-system}]`, role)
 }
 
-// newPair is a certificate that has signed itself, and its key.
+// newPair returns a self-signed certificate and its key.
 func newPair(t *testing.T) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -97,7 +97,7 @@ func newPair(t *testing.T) (certPEM, keyPEM []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// secretOf is a Secret with a new certificate, and a part of its key.
+// secretOf returns a Secret with a new certificate, and a part of its key.
 func secretOf(t *testing.T, name string) (document, secret string) {
 	t.Helper()
 	certPEM, keyPEM := newPair(t)
@@ -110,14 +110,14 @@ type: kubernetes.io/tls
 data: {tls.crt: %s, tls.key: %s, ca.crt: %[2]s}`, name, encode(certPEM), encode(keyPEM)), strings.Split(string(keyPEM), "\n")[1]
 }
 
-// storedSecret is one as the control plane has it.
+// storedSecret is a Secret in the control plane's store.
 type storedSecret struct {
 	Certificate, CA, PrivateKey, Problem, CAProblem string
 	Readers                                         []string
 }
 
-// TestCredentials: of all Secrets the control plane reads those that a rule names, and knows
-// who may have their keys, also when that changes; it has no more rights than it is given.
+// TestCredentials checks that the control plane reads only the Secrets that a rule names, and follows who may have
+// their keys. It must need no rights beyond those given.
 func TestCredentials(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
@@ -161,7 +161,7 @@ spec:
   host: api.example.com
   trafficPolicy: {tls: {mode: SIMPLE, credentialName: "configmap://NAMESPACE/roots"}}`
 
-// TestConfigMapsWithCAs: of all ConfigMaps the control plane reads those that a rule names.
+// TestConfigMapsWithCAs checks that the control plane reads only the ConfigMaps that a rule names.
 func TestConfigMapsWithCAs(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
@@ -189,8 +189,8 @@ func TestConfigMapsWithCAs(t *testing.T) {
 	w.untilUnnamed()
 }
 
-// watchSecrets starts a control plane with the rights that it is given, and looks at the Secrets that it
-// has of a namespace.
+// watchSecrets starts a control plane with the rights of the manifests, and follows the Secrets of a namespace in its
+// store.
 func watchSecrets(t *testing.T, c *kubetest.Cluster, ns string) *secretWatcher {
 	t.Helper()
 	pages := make(chan string, 1)
@@ -240,7 +240,7 @@ func (w *secretWatcher) until(what string, is func(storedSecret) bool) {
 	})
 }
 
-// untilUnnamed waits until the control plane does not know the Secret that was named.
+// untilUnnamed waits until the Secret that was named has left the store.
 func (w *secretWatcher) untilUnnamed() {
 	w.t.Helper()
 	w.c.Eventually(w.t, "no object names it any more", func(context.Context) error {

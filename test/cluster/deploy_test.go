@@ -32,7 +32,7 @@ import (
 	"github.com/moonsail/moonsail/test/labtest"
 )
 
-// manifest is what "moonsail manifest" prints.
+// manifest is the output of "moonsail manifest".
 type manifest struct {
 	text       string
 	config     corev1.ConfigMap
@@ -64,7 +64,7 @@ func readManifest(t *testing.T, revision string) *manifest {
 	return m
 }
 
-// args are the manifest's, at ports of this machine.
+// args returns the manifest's arguments, with ports of this machine.
 func (m *manifest) args(t *testing.T) []string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")
@@ -77,7 +77,7 @@ func (m *manifest) args(t *testing.T) []string {
 	return out
 }
 
-// serving is a control plane as a process; at has where it listens, by what it serves.
+// serving is a control plane in a process. at has its addresses, by service.
 type serving struct {
 	cmd *exec.Cmd
 	at  map[string]string
@@ -85,7 +85,7 @@ type serving struct {
 
 var listens = regexp.MustCompile(`msg="serving ([^"]*)" .*?(?:addr|url)=(\S+)`)
 
-// runManifest runs the control plane as the manifest does, as its service account.
+// runManifest runs the control plane with the arguments and the service account of the manifest.
 func runManifest(t *testing.T, c *kubetest.Cluster, m *manifest) *serving {
 	t.Helper()
 	self, err := os.Executable()
@@ -115,9 +115,9 @@ func runManifest(t *testing.T, c *kubetest.Cluster, m *manifest) *serving {
 	return s
 }
 
-// TestManifest runs what "moonsail manifest" prints on a real API server, with the rights that it gives: whom it
-// injects gets a certificate there by what is injected. A second control plane, of another revision, is beside the first one
-// and signs by the same authority.
+// TestManifest applies the output of "moonsail manifest" to a real API server and runs the control plane with the
+// rights that it gives. Injected Pods must get certificates with the injected settings. A second control plane of
+// another revision must run beside the first, and sign with the same authority.
 func TestManifest(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
@@ -126,7 +126,7 @@ func TestManifest(t *testing.T) {
 	var roots *x509.CertPool
 	for _, revision := range []string{model.DefaultRevision, "canary"} {
 		m := readManifest(t, revision)
-		// Nothing serves the Services here: the API server is to ask about nothing.
+		// Nothing serves the Services here, so that the API server must not call them.
 		c.Apply(t, "", strings.ReplaceAll(m.text, "failurePolicy: Fail", "failurePolicy: Ignore"))
 		t.Cleanup(func() { m.away(c) })
 		s := runManifest(t, c, m)
@@ -144,7 +144,7 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// away takes away what other tests would see.
+// away removes what other tests would see.
 func (m *manifest) away(c *kubetest.Cluster) {
 	ctx, hooks, name := context.Background(), c.Client.AdmissionregistrationV1(), m.deployment.Name
 	suffix := strings.TrimPrefix(name, "moonsail")
@@ -154,7 +154,7 @@ func (m *manifest) away(c *kubetest.Cluster) {
 	_ = c.Client.CoreV1().Services("istio-system").Delete(ctx, m.service.Name, metav1.DeleteOptions{})
 }
 
-// answersReady waits until a control plane says that it is ready.
+// answersReady waits until a control plane reports that it is ready.
 func answersReady(t *testing.T, c *kubetest.Cluster, s *serving) {
 	t.Helper()
 	c.Eventually(t, "it is ready", func(context.Context) error {
@@ -170,7 +170,7 @@ func answersReady(t *testing.T, c *kubetest.Cluster, s *serving) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestManifestFits holds that what is injected leads to what the manifest serves.
+// TestManifestFits checks that injected sidecars connect to the addresses that the manifest serves.
 func TestManifestFits(t *testing.T) {
 	for revision, service := range map[string]string{model.DefaultRevision: controlplane.DefaultPeerService, "canary": "moonsail-canary"} {
 		m := readManifest(t, revision)
@@ -202,8 +202,8 @@ metadata: {name: large}
 spec: {selector: {matchLabels: {app: ownlarge}}, environmentVariables: {SIZE: large}, image: {imageType: debug}}
 `
 
-// TestProxyConfigOnACluster: Pods that a real API server has injected are as ProxyConfigs say that
-// are there then.
+// TestProxyConfigOnACluster checks that a real API server injects Pods with the settings of the ProxyConfigs that exist
+// at that time.
 func TestProxyConfigOnACluster(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t, "istio-injection=enabled")

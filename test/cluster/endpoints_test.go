@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// ofPods are services of the same Pods: of those that are ready, of all, and of one family before the other.
+// ofPods are services of the same Pods: with ready Pods only, with all Pods, and with one IP family preferred.
 const ofPods = `
 apiVersion: v1
 kind: Service
@@ -38,7 +38,7 @@ metadata: {name: six}
 spec: {ports: [{name: http, port: 80}], selector: {app: web}, ipFamilyPolicy: RequireDualStack, ipFamilies: [IPv6, IPv4]}
 `
 
-// podAt is one whose containers end an hour after they are told to.
+// podAt is a Pod whose containers end an hour after its deletion.
 func podAt(name, ips string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -48,7 +48,7 @@ spec: {terminationGracePeriodSeconds: 7200, containers: [{name: a, image: a}]}
 `, name, kubetest.AnnotationIP, ips, kubetest.AnnotationStopAfter)
 }
 
-// sliceBesides is a slice that somebody else makes for the service web.
+// sliceBesides is an EndpointSlice of the service web that a user wrote.
 const sliceBesides = `
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -61,7 +61,7 @@ endpoints:
 - {addresses: [10.97.0.9], conditions: {ready: true}}
 `
 
-// endpointsOf follows what a proxy is sent of services of a namespace.
+// endpointsOf follows the endpoints of a namespace that a proxy is sent.
 type endpointsOf struct {
 	t  *testing.T
 	c  *kubetest.Cluster
@@ -69,7 +69,7 @@ type endpointsOf struct {
 	of map[string]*assigned
 }
 
-// holds waits until the endpoints of a service are these.
+// holds waits until a service has these endpoints.
 func (e *endpointsOf) holds(service string, want ...string) {
 	e.t.Helper()
 	e.c.Eventually(e.t, fmt.Sprintf("%s has endpoints %v", service, want), func(context.Context) error {
@@ -91,8 +91,8 @@ func (e *endpointsOf) ready(pod string, ready bool) {
 	require.NoError(e.t, err)
 }
 
-// TestEndpointsOfPods: what the cluster's controller makes of Pods that become ready and not ready, are named by two
-// slices, have addresses of both families, and end.
+// TestEndpointsOfPods checks endpoints while Pods become ready and not ready, are listed in two EndpointSlices, have
+// addresses of both families, and terminate.
 func TestEndpointsOfPods(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
@@ -113,7 +113,7 @@ func TestEndpointsOfPods(t *testing.T) {
 	e.holds("early", a, b)
 	e.holds("six", "fd97::2")
 	c.Apply(t, ns, sliceBesides)
-	e.holds("web", a, b, besides) // once each, and the better state counts
+	e.holds("web", a, b, besides) // each once, in the better state
 	c.Delete(t, ns, sliceBesides)
 	e.holds("web", b)
 
@@ -122,7 +122,7 @@ func TestEndpointsOfPods(t *testing.T) {
 	require.NoError(t, c.Client.CoreV1().Pods(ns).Delete(t.Context(), "b", metav1.DeleteOptions{}))
 	e.holds("web", a)
 	e.ready("a", false)
-	e.holds("web", b) // it ends, and serves: that is better than nothing
+	e.holds("web", b) // it terminates and still serves, and there is no other
 	e.ready("b", false)
 	e.holds("web")
 }

@@ -37,7 +37,7 @@ func TestExamplesInACluster(t *testing.T) {
 	}
 }
 
-// manifests is the YAML that kubectl reads from a folder.
+// manifests returns the YAML that kubectl reads from a folder.
 func manifests(t *testing.T, folder string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))

@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// asked is a control plane on a cluster that is asked about one service of it.
+// asked is a control plane on a cluster, and the service that questions are about.
 type asked struct {
 	t       *testing.T
 	c       *kubetest.Cluster
@@ -23,7 +23,8 @@ type asked struct {
 	file    string
 }
 
-// startAsked has a control plane serve two proxies, one of them by another name, which have a cluster.
+// startAsked starts a control plane with two proxies, one of which has another name, that have a cluster of the
+// service.
 func startAsked(t *testing.T, c *kubetest.Cluster, other string) (a *asked, url string, healthy, second *proxy) {
 	t.Helper()
 	a = &asked{t: t, c: c, ns: c.Namespace(t), file: filepath.Join(t.TempDir(), "rule.yaml")}
@@ -49,13 +50,13 @@ ports: [{name: http, port: 8080}]
 endpoints: [{addresses: [10.1.2.%[2]d], conditions: {ready: true}}]
 `
 
-// endpoint has the service have one endpoint.
+// endpoint replaces the service's endpoints by one.
 func (a *asked) endpoint(last int) {
 	a.t.Helper()
 	a.c.Apply(a.t, a.ns, fmt.Sprintf(askedService, a.ns, last))
 }
 
-// rule changes the service's DestinationRule, and the file that is asked about.
+// rule changes the service's DestinationRule, and the file that questions are about.
 func (a *asked) rule(connections int) {
 	a.t.Helper()
 	text := fmt.Sprintf(`apiVersion: networking.istio.io/v1
@@ -67,13 +68,13 @@ spec: {host: reviews, trafficPolicy: {connectionPool: {tcp: {maxConnections: %d}
 	a.c.Apply(a.t, a.ns, text)
 }
 
-// wait asks until when the proxies have the file.
+// wait runs "moonsail wait" for the file.
 func (a *asked) wait(timeout string, more ...string) (status int, out string) {
 	a.t.Helper()
 	return ask(a.t, append([]string{"wait", a.file, "--timeout", timeout, "--address", a.url}, more...)...)
 }
 
-// says asks until the answer has all of these.
+// says repeats a question until the answer contains all parts.
 func (a *asked) says(args []string, parts ...string) {
 	a.t.Helper()
 	a.c.Eventually(a.t, strings.Join(args, " "), func(ctx context.Context) error {
@@ -87,10 +88,9 @@ func (a *asked) says(args []string, parts ...string) {
 	})
 }
 
-// TestAskingAClusterWhileFaultsAreOn: on a real API server, too, answers name the proxy that does not
-// answer, that refuses or that is cut off, with the reason; and while the API server is paused what
-// is known is told.
-func TestAskingAClusterWhileFaultsAreOn(t *testing.T) {
+// TestAnswersDuringFaultsOnCluster checks on a real API server that answers name the proxy that does not answer,
+// refuses, or is cut off, and the reason. While the API server is paused, answers must contain what is known.
+func TestAnswersDuringFaultsOnCluster(t *testing.T) {
 	c := kubetest.Alone(t)
 	a, url, healthy, stopped := startAsked(t, c, "stopped")
 	status, out := a.wait("1m")
@@ -98,7 +98,7 @@ func TestAskingAClusterWhileFaultsAreOn(t *testing.T) {
 	require.Contains(t, out, "distributed to 2 of 2 proxies (100 %)")
 	explain := []string{"explain", "destinationrule/reviews", "-n", a.ns}
 
-	// Stopped: it neither answers nor goes away.
+	// Stopped: the proxy does not answer and stays connected.
 	stopped.mu.Lock()
 	a.rule(2)
 	status, out = a.wait("1m", "--for", "distribution=50%")

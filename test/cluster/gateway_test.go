@@ -42,8 +42,8 @@ spec:
     hosts: ["*"]
     tls: {mode: SIMPLE, credentialName: api-client}`
 
-// TestSecretsOfGateways: the key of a Secret that a Gateway names is for the account of the Pods
-// that it selects, which need no right of their own, as long as the Gateway is there.
+// TestSecretsOfGateways checks that Pods that a Gateway selects get the key of the Secret that it names, without rights
+// to read it, as long as the Gateway exists.
 func TestSecretsOfGateways(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
@@ -91,8 +91,8 @@ spec:
   from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: shop}]
   to: [{group: "", kind: Service}]`
 
-// TestGatewayAPI: its objects are read from an API server under kinds of their own, and its
-// Gateways' Secrets are for their routers.
+// TestGatewayAPI checks that objects of the Gateway API are read from an API server, and that the routers of its
+// Gateways get their Secrets.
 func TestGatewayAPI(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)

@@ -64,13 +64,13 @@ spec:
 `, host, backend)
 }
 
-// gatewayResource is one of the Gateway API's.
+// gatewayResource is a resource of the Gateway API.
 func gatewayResource(plural string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: plural}
 }
 
-// awaitConditions waits until an object's conditions say, for the object as it is now, what is wanted:
-// "Type=Status/Reason" each. in gives the part of the object whose conditions they are.
+// awaitConditions waits until an object has the wanted conditions, "Type=Status/Reason", for its current generation. in
+// returns the part of the object with the conditions.
 func awaitConditions(t *testing.T, c *kubetest.Cluster, ns, plural, name string, in func(*unstructured.Unstructured) map[string]any, want ...string) *unstructured.Unstructured {
 	t.Helper()
 	var out *unstructured.Unstructured
@@ -112,7 +112,7 @@ func statusOf(o *unstructured.Unstructured) map[string]any {
 	return s
 }
 
-// entryWith is the entry of a list of the status that has a value in a field.
+// entryWith returns the entry of a list of the status with a value in a field.
 func entryWith(list, field, value string) func(*unstructured.Unstructured) map[string]any {
 	return func(o *unstructured.Unstructured) map[string]any {
 		for _, e := range listOf(statusOf(o), list) {
@@ -124,7 +124,7 @@ func entryWith(list, field, value string) func(*unstructured.Unstructured) map[s
 	}
 }
 
-// awaitGateway waits until the status of the Gateway web is as wanted.
+// awaitGateway waits until the Gateway web has the wanted conditions.
 func awaitGateway(t *testing.T, c *kubetest.Cluster, ns string, wanted func(*unstructured.Unstructured) bool) {
 	t.Helper()
 	c.Eventually(t, "the status of the Gateway is as wanted", func(ctx context.Context) error {
@@ -136,7 +136,7 @@ func awaitGateway(t *testing.T, c *kubetest.Cluster, ns string, wanted func(*uns
 	})
 }
 
-// attached: the listener http has so many routes.
+// attached returns a check that the listener http has n routes.
 func attached(n int64) func(*unstructured.Unstructured) bool {
 	return func(o *unstructured.Unstructured) bool {
 		return entryWith("listeners", "name", "http")(o)["attachedRoutes"] == n
@@ -145,7 +145,7 @@ func attached(n int64) func(*unstructured.Unstructured) bool {
 
 var ofUs = entryWith("parents", "controllerName", "moonsail.dev/gateway-controller")
 
-// asDeployed has a control plane run with the rights that deploy/rbac.yaml gives it.
+// asDeployed runs a control plane with the rights of deploy/rbac.yaml.
 func asDeployed(t *testing.T, c *kubetest.Cluster) *control {
 	t.Helper()
 	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
@@ -154,7 +154,7 @@ func asDeployed(t *testing.T, c *kubetest.Cluster) *control {
 	return runControl(t, c, func(o *controlplane.Options) { o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail") })
 }
 
-// TestStatusesOfTheGatewayAPI are written with the rights that the manifests give.
+// TestStatusesOfTheGatewayAPI checks that the rights of the manifests suffice to write statuses.
 func TestStatusesOfTheGatewayAPI(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
@@ -191,7 +191,7 @@ func TestStatusesOfTheGatewayAPI(t *testing.T) {
 	awaitConditions(t, c, ns, "gateways", "web", statusOf, "Programmed=False/NoResources")
 }
 
-// connectRouter gives a router of the Gateway web that refuses listeners which hold a text.
+// connectRouter connects a router of the Gateway web that refuses listeners which contain a text.
 func connectRouter(t *testing.T, addr, ns, text string) {
 	t.Helper()
 	stream := openStream(t, addr)
@@ -203,8 +203,8 @@ func connectRouter(t *testing.T, addr, ns, text string) {
 	stream.reading.Go(r.read)
 }
 
-// TestNACKsOfRoutersComeBackToTheirGateway: Programmed says so, until they have accepted it.
-func TestNACKsOfRoutersComeBackToTheirGateway(t *testing.T) {
+// TestRouterNACKIsReportedOnGateway checks that Programmed is false until the routers have accepted the Gateway.
+func TestRouterNACKIsReportedOnGateway(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	s := asDeployed(t, c)

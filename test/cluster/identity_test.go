@@ -32,8 +32,8 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// issuing starts control planes at once, with no more rights than the shipped manifests give,
-// and tells where they give certificates.
+// issuing starts control planes at the same time with the rights of the shipped manifests, and returns where they issue
+// certificates.
 func issuing(t *testing.T, c *kubetest.Cluster, count int, more ...func(*controlplane.Options)) []string {
 	t.Helper()
 	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
@@ -90,7 +90,7 @@ func poolOf(t *testing.T, roots string) *x509.CertPool {
 	return pool
 }
 
-// tokenOf has the API server make a token of a service account for an audience.
+// tokenOf requests a token of a service account for an audience from the API server.
 func tokenOf(t *testing.T, c *kubetest.Cluster, ns, account string, audiences ...string) string {
 	t.Helper()
 	r, err := c.Client.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), account,
@@ -99,7 +99,7 @@ func tokenOf(t *testing.T, c *kubetest.Cluster, ns, account string, audiences ..
 	return r.Status.Token
 }
 
-// certificate asks a control plane for a certificate.
+// certificate requests a certificate from a control plane.
 func certificate(t *testing.T, addr string, roots *x509.CertPool, token string) (*x509.Certificate, error) {
 	t.Helper()
 	c, err := keyAndCertificate(t, addr, roots, token)
@@ -115,7 +115,7 @@ func keyAndCertificate(t *testing.T, addr string, roots *x509.CertPool, token st
 	return certificateOver(t, dialIstiod(t, addr, roots), token)
 }
 
-// certificateOver is the same over a connection.
+// certificateOver is certificate over an existing connection.
 func certificateOver(t *testing.T, conn *grpc.ClientConn, token string) (*tls.Certificate, error) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -138,13 +138,13 @@ func certificateOver(t *testing.T, conn *grpc.ClientConn, token string) (*tls.Ce
 	return out, nil
 }
 
-// dialIstiod connects to a control plane by the name of istiod, with TLS, until the test ends.
+// dialIstiod connects to a control plane by the name istiod, with TLS, until the test ends.
 func dialIstiod(t *testing.T, addr string, roots *x509.CertPool, own ...tls.Certificate) *grpc.ClientConn {
 	t.Helper()
 	return dialNamed(t, addr, "istiod.istio-system.svc", roots, own...)
 }
 
-// dialNamed is dialIstiod by another name.
+// dialNamed is dialIstiod with another name.
 func dialNamed(t *testing.T, addr, name string, roots *x509.CertPool, own ...tls.Certificate) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(
@@ -160,8 +160,8 @@ kind: ServiceAccount
 metadata: {name: web}
 `
 
-// TestIdentities: two control planes that start at once agree on one root, which each
-// namespace is told, and give certificates to whom the API server knows.
+// TestIdentities checks that two control planes that start at the same time use one root, write it into each namespace,
+// and issue certificates to accounts that the API server confirms.
 func TestIdentities(t *testing.T) {
 	c := kubetest.Alone(t)
 	ns := c.Namespace(t)
@@ -188,7 +188,7 @@ func TestIdentities(t *testing.T) {
 	requireRefused(t, c, addrs[0], roots, ns)
 }
 
-// requireRefused shows tokens that must not get a certificate.
+// requireRefused checks that some tokens get no certificate.
 func requireRefused(t *testing.T, c *kubetest.Cluster, addr string, roots *x509.CertPool, ns string) {
 	t.Helper()
 	_, err := certificate(t, addr, roots, tokenOf(t, c, ns, "web", "vault"))
@@ -200,8 +200,8 @@ func requireRefused(t *testing.T, c *kubetest.Cluster, addr string, roots *x509.
 	require.Equal(t, codes.Unauthenticated, status.Code(err), err)
 }
 
-// TestRootsAreKept: what somebody changes or takes away comes back.
-func TestRootsAreKept(t *testing.T) {
+// TestRootsAreRestored checks that changed or deleted roots are restored.
+func TestRootsAreRestored(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	issuing(t, c, 1)

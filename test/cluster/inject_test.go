@@ -20,8 +20,7 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// shipped is deploy/injector.yaml, for one namespace alone and led to an address of this machine. It
-// is removed with the test.
+// shipped is deploy/injector.yaml for one namespace, with an address of this machine. The test removes it.
 func shipped(t *testing.T, c *kubetest.Cluster, ns, addr string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "injector.yaml"))
@@ -63,8 +62,8 @@ metadata: {name: %s, labels: {app: own%s}, annotations: {%s}}
 spec: {containers: [{name: app, image: own:1}]}
 `
 
-// runInjector runs a control plane that injects Pods of a namespace, as what is shipped has it asked, and
-// waits until the API server asks it.
+// runInjector runs a control plane that injects Pods of a namespace, with the shipped webhook, and waits until the API
+// server calls it.
 func runInjector(t *testing.T, c *kubetest.Cluster, ns string) {
 	t.Helper()
 	addr := webhookAddr()
@@ -84,8 +83,8 @@ func runInjector(t *testing.T, c *kubetest.Cluster, ns string) {
 	})
 }
 
-// TestInjection: a real API server has Pods of a Deployment injected, and not those that do
-// not want it; what is wrong with a Pod refuses it.
+// TestInjection checks that a real API server injects Pods of a Deployment unless they opt out, and refuses a Pod with
+// an invalid annotation.
 func TestInjection(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t, "istio-injection=enabled")
@@ -132,8 +131,8 @@ func names(list []corev1.Container) []string {
 	return out
 }
 
-// TestRightsToInject holds that the shipped manifests are enough, and are objects that there are.
-func TestRightsToInject(t *testing.T) {
+// TestManifestsGiveInjectionRights checks that the shipped manifests are valid and give the rights that injection needs.
+func TestManifestsGiveInjectionRights(t *testing.T) {
 	c := kubetest.Shared(t)
 	read := func(file string) string {
 		b, err := os.ReadFile(filepath.Join("..", "..", "deploy", file))
@@ -141,7 +140,7 @@ func TestRightsToInject(t *testing.T) {
 		return string(b)
 	}
 	c.Apply(t, "", read("rbac.yaml"))
-	// Nothing serves the Service here: the API server is to ask about nothing.
+	// Nothing serves the Service here, so that the API server must not call it.
 	c.Apply(t, "", strings.ReplaceAll(read("injector.yaml"), "  failurePolicy: Fail\n", "  failurePolicy: Ignore\n"))
 	hooks := c.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	t.Cleanup(func() { _ = hooks.Delete(context.Background(), "moonsail-injector", metav1.DeleteOptions{}) }) // the cluster may be gone

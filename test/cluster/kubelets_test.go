@@ -20,17 +20,17 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// kubelets run what the Pods of a Deployment are made of, as kubelets do: an application and its
-// sidecar; of one that is deleted the preStop hook, and when that has ended SIGTERM for all.
+// kubelets run the Pods of a Deployment as kubelets do: an application and its sidecar. When a Pod is deleted, its
+// preStop hook runs, and then all containers get SIGTERM.
 type kubelets struct {
 	t       *testing.T
 	c       *kubetest.Cluster
 	ns, xds string
 	running sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	started map[types.UID]*pod
-	hooks   []string // what preStop hooks said
+	hooks   []string // output of preStop hooks
 }
 
 type pod struct {
@@ -38,7 +38,7 @@ type pod struct {
 	app      *http.Server
 	stop     context.CancelFunc
 	once     sync.Once
-	up       chan struct{} // closed when the fields above are there
+	up       chan struct{} // closed when the fields above are set
 	ended    chan struct{}
 }
 
@@ -46,7 +46,7 @@ type pod struct {
 func (p *kubelets) run(ctx context.Context) {
 	w, err := p.c.Client.CoreV1().Pods(p.ns).Watch(ctx, metav1.ListOptions{LabelSelector: "app=web"})
 	if err != nil {
-		return // the test fails as no Pod becomes ready
+		return // the test fails because no Pod becomes ready
 	}
 	defer w.Stop()
 	for {
@@ -78,7 +78,7 @@ func (p *kubelets) see(ctx context.Context, o *corev1.Pod) {
 	}
 }
 
-// start runs a Pod; it is ready when its sidecar is.
+// start runs a Pod, which is ready when its sidecar is.
 func (p *kubelets) start(ctx context.Context, o *pod) {
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("%s:%d", o.ip, replicaAppPort))
 	if err != nil {
@@ -121,7 +121,7 @@ func answers(ctx context.Context, url string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// end does what a kubelet does with a Pod that is deleted.
+// end ends a deleted Pod as a kubelet does.
 func (p *kubelets) end(ctx context.Context, o *pod) {
 	select {
 	case <-o.up:
@@ -143,7 +143,7 @@ func (p *kubelets) annotate(ctx context.Context, name, annotation, value string)
 	_, _ = p.c.Client.CoreV1().Pods(p.ns).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}) // the Pod may be gone
 }
 
-// stopAll ends all that runs still.
+// stopAll ends all Pods that still run.
 func (p *kubelets) stopAll() {
 	p.mu.Lock()
 	for _, o := range p.started {
@@ -151,7 +151,7 @@ func (p *kubelets) stopAll() {
 		case <-o.up:
 			o.stop()
 			_ = o.app.Close()
-		default: // it never came up
+		default: // it never became ready
 		}
 	}
 	p.mu.Unlock()

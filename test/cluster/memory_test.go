@@ -31,9 +31,9 @@ var pods = flag.Int("pods", 1000, "Pods of the memory test")
 
 const podsOfService = 40
 
-// TestMemory loads a control plane with Pods, each with what they have in real clusters:
-// environment, volumes, annotations, conditions, managedFields. It prints what is kept of one,
-// and how much is in use while all are listed.
+// TestMemory loads a control plane with Pods that have what Pods of real clusters have: environment, volumes,
+// annotations, conditions, managedFields. It logs the memory for each and the peak while all are listed, and limits the
+// former.
 func TestMemory(t *testing.T) {
 	c := kubetest.Start(t)
 	ns := c.Namespace(t)
@@ -52,7 +52,7 @@ func TestMemory(t *testing.T) {
 	kept := heapInUse() - heap
 	t.Logf("%d Pods, %d EndpointSlices: ready after %s; heap %.1f MB kept (%.1f kB a Pod), %.1f MB at its peak",
 		*pods, *pods/podsOfService, took.Round(10*time.Millisecond), mb(kept), mb(kept)*1000/float64(*pods), mb(peak))
-	// As client-go holds it, a Pod of this test takes three times as much.
+	// In client-go's types, a Pod of this test takes three times as much.
 	require.Less(t, int(kept), 3_000_000+4500**pods)
 }
 
@@ -66,8 +66,8 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// serve runs a control plane on a cluster until the test ends, and gives the addresses of
-// its streams and its debug pages.
+// serve runs a control plane on a cluster until the test ends, and returns the addresses of its streams and its debug
+// pages.
 func serve(t *testing.T, c *kubetest.Cluster) (xds, url string) {
 	t.Helper()
 	urls := make(chan [2]string, 1)
@@ -98,8 +98,8 @@ func ready(t *testing.T, url string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// fill makes Pods that have run for a while, on no node, so that no controller looks after
-// them, and slices that name them.
+// fill creates Pods with the state of running ones but without a node, so that no controller changes them, and
+// EndpointSlices that list them.
 func fill(t *testing.T, client kubernetes.Interface, ns string, n int) {
 	t.Helper()
 	const writers = 16

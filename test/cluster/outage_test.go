@@ -51,8 +51,7 @@ metadata: {name: s%[1]d}
 spec: {host: s%[1]d, trafficPolicy: {connectionPool: {tcp: {maxConnections: %[2]d}}}}
 `
 
-// churn changes a namespace until ctx ends; what fails while the API server is away is let
-// go.
+// churn changes a namespace until ctx ends. It ignores errors while the API server is down.
 func churn(ctx context.Context, c *kubetest.Cluster, ns string, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for ctx.Err() == nil {
@@ -71,9 +70,8 @@ func churn(ctx context.Context, c *kubetest.Cluster, ns string, seed uint64) {
 	}
 }
 
-// TestProxiesThroughOutages kills the API server under churn, as often as told, with proxies
-// connected. None of them may lose a cluster that was not deleted, and in the end each must
-// hold what a new list of the cluster gives.
+// TestProxiesThroughOutages kills the API server several times during churn, with proxies connected. No proxy may lose
+// a cluster that was not deleted. At the end each must have what a new list of the cluster gives.
 func TestProxiesThroughOutages(t *testing.T) {
 	c := kubetest.Alone(t)
 	quiet, busy := c.Namespace(t), c.Namespace(t)
@@ -109,7 +107,7 @@ func TestProxiesThroughOutages(t *testing.T) {
 	}
 }
 
-// settle waits until each proxy holds what it should.
+// settle waits until each proxy has what it should.
 func settle(t *testing.T, c *kubetest.Cluster, proxies []*proxy) {
 	t.Helper()
 	client, err := kube.Connect(kube.Cluster{Kubeconfig: c.Kubeconfig()})

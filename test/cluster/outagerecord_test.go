@@ -21,7 +21,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// record is what proxies were sent that they should not have been.
+// record collects responses that proxies should not have received.
 type record struct {
 	mu        sync.Mutex // guards all below
 	responses int
@@ -29,17 +29,17 @@ type record struct {
 	lost      []string
 }
 
-// firstLosses are told.
+// firstLosses is how many are described.
 const firstLosses = 20
 
-// note is called with the lock.
+// note requires the lock.
 func (r *record) note(format string, args ...any) {
 	if len(r.lost) < firstLosses {
 		r.lost = append(r.lost, fmt.Sprintf(format, args...))
 	}
 }
 
-// take looks at a response to a proxy.
+// take checks a response to a proxy.
 func (r *record) take(proxy string, k fleet.Kind, b []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *record) take(proxy string, k fleet.Kind, b []byte) {
 	}
 }
 
-// count is called with the lock.
+// count requires the lock.
 func (r *record) count(proxy string, res *discovery.Resource) {
 	var list endpoint.ClusterLoadAssignment
 	if err := res.Resource.UnmarshalTo(&list); err != nil {
@@ -84,21 +84,21 @@ func (r *record) count(proxy string, res *discovery.Resource) {
 	}
 }
 
-// told is what was found.
+// told returns the findings.
 func (r *record) told() (lost []string, fewest, responses int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lost, r.fewest - 1, r.responses
 }
 
-// settle waits until each proxy holds what comes of a new list of the API server.
+// settle waits until each proxy has what a new list of the API server gives.
 func (o *outage) settle() {
 	o.t.Helper()
 	client, err := kube.Connect(kube.Cluster{Kubeconfig: o.c.Kubeconfig()})
 	require.NoError(o.t, err)
 	defer client.Close()
 	mesh := model.DefaultMesh()
-	var last error // a difference says more than that the time is up
+	var last error // a difference explains more than the end of the time
 	o.c.Eventually(o.t, "proxies hold what the API server says", func(ctx context.Context) error {
 		content, err := client.Read(ctx, config.Decoder{}, mesh.RootNamespace)
 		if err != nil {
@@ -109,9 +109,9 @@ func (o *outage) settle() {
 	})
 }
 
-// unlike is a difference between a proxy and what comes of a list of the API server.
+// unlike returns a difference between a proxy and what a list of the API server gives.
 func (o *outage) unlike(mesh *model.Mesh, content *kube.Content) error {
-	want := map[string]map[resource.Type][]*resource.Encoded{} // by namespace: nothing else tells these proxies apart
+	want := map[string]map[resource.Type][]*resource.Encoded{} // by namespace: these proxies differ in nothing else
 	for _, p := range o.fleet.Proxies {
 		if want[p.Namespace] == nil {
 			want[p.Namespace], _ = engine.Compile(mesh, content.Objects, modelOf(p))
@@ -130,13 +130,13 @@ func modelOf(p *fleet.Proxy) *model.Proxy {
 	}
 }
 
-// forms are the types in whose form a fleet's proxies have each kind.
+// forms maps the kinds of a fleet's proxies to types.
 var forms = map[fleet.Kind]resource.Type{
 	fleet.CDS: resource.Cluster, fleet.EDS: resource.Endpoints, fleet.LDS: resource.Listener,
 	fleet.RDS: resource.VHDSRouteConfig, fleet.VHDS: resource.VirtualHost,
 }
 
-// unlike compares what a proxy holds with what it should, all kinds; empty: it is the same.
+// unlike compares what a proxy has with what it should have, of all kinds; "": they are equal.
 func unlike(has fleet.Holdings, want map[resource.Type][]*resource.Encoded) string {
 	for k, typ := range forms {
 		list := byName(want[typ])

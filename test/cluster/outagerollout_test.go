@@ -49,8 +49,8 @@ metadata: {name: %[1]s}
 spec: {hosts: [%[1]s], http: [{headers: {request: {set: {x-version: "%[2]d"}}}, route: [{destination: {host: %[1]s}}]}]}
 `
 
-// outage is a mesh of real Deployments that restart while routes change, whose API server is
-// killed, and proxies that are connected all the while.
+// outage is a mesh of real Deployments that restart while routes change and the API server is killed, with connected
+// proxies.
 type outage struct {
 	t    *testing.T
 	c    *kubetest.Cluster
@@ -61,14 +61,13 @@ type outage struct {
 
 	fleet    *fleet.Fleet
 	record   record
-	restarts atomic.Int64 // that the API server has taken
+	restarts atomic.Int64 // that the API server has accepted
 	routes   atomic.Int64 // as above
 }
 
-// TestRolloutsThroughOutages kills the API server again and again while Deployments restart and
-// routes change. No proxy may ever lose a cluster, a listener, a route or a virtual host that nobody
-// deleted, nor all endpoints of a service: none of them is ever without. In the end each holds what
-// the API server says, routes included, and what a proxy gets that connects then.
+// TestRolloutsThroughOutages kills the API server repeatedly while Deployments restart and routes change. No proxy may
+// lose a cluster, listener, route or virtual host that was not deleted, nor all endpoints of a service, since none is
+// ever without. At the end each must have what the API server has, and the same as a proxy that connects then.
 func TestRolloutsThroughOutages(t *testing.T) {
 	size, err := rollout.ParseSize(*outageSize)
 	require.NoError(t, err)
@@ -121,13 +120,13 @@ func (o *outage) deploy() {
 	o.rolledOut()
 }
 
-// mayGo begins the names of services that are deleted.
+// mayGo is the prefix of services that are deleted.
 const mayGo = "goes-"
 
 const outageGone = "{apiVersion: v1, kind: Service, metadata: {name: %s}, spec: {ports: [{name: http, port: 80}]}}"
 
-// restartMissing starts the API server again, and changes and deletes what nothing else touches as
-// soon as it takes that: before the control plane has come back, so that no watch tells of it.
+// restartMissing starts the API server again and at once changes and deletes objects, before the control plane has
+// reconnected, so that no watch reports the changes.
 func (o *outage) restartMissing(n int) {
 	o.t.Helper()
 	var missing sync.WaitGroup
@@ -148,7 +147,7 @@ func (o *outage) restartMissing(n int) {
 	missing.Wait()
 }
 
-// rolledOut waits until all pods are of the newest template, ready, and all that there are in slices.
+// rolledOut waits until all pods have the newest template, are ready, and are listed in slices.
 func (o *outage) rolledOut() {
 	o.t.Helper()
 	for i := range o.size.Deployments {
@@ -170,8 +169,8 @@ func (o *outage) rolledOut() {
 	}
 }
 
-// connect has n proxies connect, by turns in the Deployments' namespace and in another one, and
-// returns when each has all that it asks for.
+// connect connects n proxies, in turn in the Deployments' namespace and another one, and returns when each has all its
+// resources.
 func (o *outage) connect(c *fleet.Catalog, n int) *fleet.Fleet {
 	o.t.Helper()
 	var ids []fleet.Identity
@@ -195,8 +194,8 @@ func (o *outage) awaitAll(round *fleet.Round) {
 	}
 }
 
-// change restarts Deployments and changes the routes of all but the last one, by the clock, until
-// ctx ends. What fails while the API server is away is let go.
+// change restarts Deployments and changes the routes of all but the last one at fixed intervals, until ctx ends. It
+// ignores errors while the API server is down.
 func (o *outage) change(ctx context.Context) {
 	random := rand.New(rand.NewPCG(o.seed, 1))
 	tick := time.NewTicker(*outageEvery)
@@ -224,7 +223,7 @@ func (o *outage) restart(ctx context.Context, name string, n int) error {
 	return err
 }
 
-// progress waits until the API server has taken changes, and proxies were sent as many as that.
+// progress waits until the API server has accepted changes, and proxies have received as many.
 func (o *outage) progress() {
 	o.t.Helper()
 	routes, restarts, before := o.routes.Load(), o.restarts.Load(), fleet.Total(o.fleet.Traffic()).Messages
@@ -234,8 +233,8 @@ func (o *outage) progress() {
 	}, patience, 10*time.Millisecond)
 }
 
-// duringOutage has proxies connect while there is no API server: new ones get what the others
-// have, and in each second outage all others connect again.
+// duringOutage connects proxies while the API server is down: new ones must get what the others have. In each second
+// outage all others reconnect.
 func (o *outage) duringOutage(n int) {
 	o.t.Helper()
 	if n%2 == 1 {
@@ -246,7 +245,7 @@ func (o *outage) duringOutage(n int) {
 	o.likeFresh()
 }
 
-// likeFresh compares proxies with such that connect now.
+// likeFresh compares proxies with new ones.
 func (o *outage) likeFresh() {
 	o.t.Helper()
 	fresh := o.connect(o.fleet.Catalog, 2)

@@ -22,8 +22,9 @@ spec:
 `, name, port)
 }
 
-// TestNACKOfAListenerComesBackToThePeerAuthentication that was changed before it, and to no other.
-func TestNACKOfAListenerComesBackToThePeerAuthentication(t *testing.T) {
+// TestListenerNACKIsReportedOnPeerAuthentication checks that a refused listener is attributed to the
+// PeerAuthentication that changed before it, and to no other.
+func TestListenerNACKIsReportedOnPeerAuthentication(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	s := runControl(t, c, nil)

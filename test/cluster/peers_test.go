@@ -38,17 +38,17 @@ ports: [{name: https-dns, port: %[1]s}]
 endpoints: [{addresses: [127.0.0.1], conditions: {ready: false}}]
 `
 
-// jsonCodec is gRPC's messages as JSON.
+// jsonCodec encodes gRPC's messages as JSON.
 type jsonCodec struct{}
 
 func (jsonCodec) Marshal(v any) ([]byte, error)   { return json.Marshal(v) }
 func (jsonCodec) Unmarshal(b []byte, v any) error { return json.Unmarshal(b, v) }
 func (jsonCodec) Name() string                    { return "json" }
 
-// TestAStoppedControlPlaneIsNamed: of two control planes that find one another by their Service,
-// and believe one another by the mesh's authority, the process of one is stopped. Who leaves is told
-// so within the bound, and waits for it again when it goes on.
-func TestAStoppedControlPlaneIsNamed(t *testing.T) {
+// TestDeregistrationNamesStoppedControlPlane stops one of two control planes that find each other by their Service and
+// authenticate with the mesh's authority. A workload that deregisters must get an answer that names it within the
+// bound, and must wait for it again when it continues.
+func TestDeregistrationNamesStoppedControlPlane(t *testing.T) {
 	c := kubetest.Alone(t)
 	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
 	require.NoError(t, err)
@@ -109,9 +109,9 @@ func TestAStoppedControlPlaneIsNamed(t *testing.T) {
 	})
 }
 
-// TestNACKsOfOtherControlPlanes: the one that writes statuses tells what proxies refuse that are
-// connected to another one, and that they accept it afterwards.
-func TestNACKsOfOtherControlPlanes(t *testing.T) {
+// TestNACKsOfOtherControlPlanesAreReported checks that the control plane that writes statuses reports what proxies of the other
+// one refuse, and that they accept it later.
+func TestNACKsOfOtherControlPlanesAreReported(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	other := runControl(t, c, func(o *controlplane.Options) { o.Status = false })

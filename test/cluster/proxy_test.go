@@ -19,20 +19,20 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// held are the types that a simulated proxy asks for.
+// held are the types that a simulated proxy subscribes to.
 var held = []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener}
 
-// proxy is a simulated sidecar on a delta stream. It takes all clusters and listeners, and
-// the endpoints of all clusters.
+// proxy is a simulated sidecar on a delta stream. It subscribes to all clusters and listeners, and the endpoints of all
+// clusters.
 type proxy struct {
 	model  *model.Proxy
 	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 
 	cut      context.CancelFunc                  // ends its stream
-	mu       sync.Mutex                          // guards all below; while somebody has it, nothing is answered
-	refuses  string                              // responses with a resource of this name are refused
+	mu       sync.Mutex                          // guards the fields below; while it is locked, the proxy answers nothing
+	refuses  string                              // the proxy refuses responses with a resource of this name
 	held     map[resource.Type]map[string]string // versions by name
-	removed  map[string]bool                     // clusters that were taken away, ever
+	removed  map[string]bool                     // all clusters that were ever removed
 	answered int
 	failed   error
 }
@@ -76,7 +76,7 @@ func connectWith(t *testing.T, addr, ns, name, ip string, metadata map[string]an
 type openedStream struct {
 	discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 	cut     context.CancelFunc
-	reading sync.WaitGroup // who reads; the test's end waits for it
+	reading sync.WaitGroup // readers; the test's end waits for them
 }
 
 func openStream(t *testing.T, addr string) *openedStream {
@@ -95,7 +95,7 @@ func openStream(t *testing.T, addr string) *openedStream {
 	return out
 }
 
-// read takes responses and ACKs them until the stream ends.
+// read receives responses and ACKs them until the stream ends.
 func (p *proxy) read() {
 	for {
 		resp, err := p.stream.Recv()
@@ -152,7 +152,7 @@ func (p *proxy) answer(resp *discovery.DeltaDiscoveryResponse) error {
 	return p.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resp.TypeUrl, ResponseNonce: resp.Nonce})
 }
 
-// diff compares what the proxy holds with what it should.
+// diff compares what the proxy has with what it should have.
 func (p *proxy) diff(want map[resource.Type][]*resource.Encoded) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,14 +182,14 @@ func (p *proxy) listens(name string) bool {
 	return p.held[resource.Listener][name] != ""
 }
 
-// changes is how many responses have been answered.
+// changes returns how many responses were answered.
 func (p *proxy) changes() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.answered
 }
 
-// gone are the clusters that were taken away, ever.
+// gone returns all clusters that were ever removed.
 func (p *proxy) gone() map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,16 +16,16 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// refuser is a simulated proxy that refuses resources which hold a text.
+// refuser is a simulated proxy that refuses resources which contain a text.
 type refuser struct {
 	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 	text   string
 	until  string // in routes
 	once   sync.Once
-	ready  chan struct{} // closed when it has accepted routes that hold that
+	ready  chan struct{} // closed when it has accepted routes that contain until
 }
 
-// connectRefuser gives a proxy that has accepted routes which hold the text until.
+// connectRefuser connects a refuser. It has accepted routes that contain until when it returns.
 func connectRefuser(t *testing.T, addr, ns, text, until string) {
 	t.Helper()
 	stream := openStream(t, addr)
@@ -82,7 +82,7 @@ func (r *refuser) answer(resp *discovery.DeltaDiscoveryResponse) error {
 	return r.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resp.TypeUrl, ResponseNonce: resp.Nonce})
 }
 
-func TestNACKComesBackToTheObjectThatCausedIt(t *testing.T) {
+func TestNACKIsReportedOnItsObject(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	s := runControl(t, c, nil)

@@ -29,8 +29,8 @@ const (
 	clientPort     = 15080
 )
 
-// restarted is a Deployment whose Pods do not become ready, or end, by themselves: kubelets
-// see to that. Retries are off: each call that goes wrong is seen.
+// restarted is a Deployment whose Pods become ready and end only through kubelets. Retries are off, so that each failed
+// call shows.
 const restarted = `
 apiVersion: v1
 kind: Service
@@ -81,13 +81,13 @@ spec:
     hosts: ["./*"]
 `
 
-// calls are a client's, one after the other.
+// calls are the calls of a client, one after the other.
 type calls struct {
 	url, host string
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	total  int
-	fresh  map[string]int // answers by Pod, since they were taken
+	fresh  map[string]int // answers by Pod since they were last taken
 	failed []string
 }
 
@@ -127,7 +127,7 @@ func (l *calls) call(transport *http.Transport) (string, error) {
 	return string(body), err
 }
 
-// answered are the Pods that have answered since it was asked last.
+// answered returns the Pods that have answered since its last call.
 func (l *calls) answered() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,8 +150,8 @@ ports: [{name: grpc-xds, port: %[1]s}]
 endpoints: [{addresses: [127.0.0.1], conditions: {ready: true}}]
 `
 
-// TestRollingRestartLosesNoCall: Pods of a Deployment are replaced on a real API server, of two
-// control planes that find one another by their Service. Callers are connected to both.
+// TestRollingRestartLosesNoCall replaces the Pods of a Deployment on a real API server, with two control planes that
+// find each other by their Service. Callers are connected to both. No call may fail.
 func TestRollingRestartLosesNoCall(t *testing.T) {
 	c := kubetest.Start(t, "--pod-cidr=127.81.0.0/16")
 	ns := c.Namespace(t)
@@ -204,7 +204,7 @@ func TestRollingRestartLosesNoCall(t *testing.T) {
 	t.Logf("%d calls, none failed: %v", total, p.hooks)
 }
 
-// replicated is a control plane that finds others by their Service.
+// replicated starts a control plane that finds others by their Service.
 func replicated(t *testing.T, c *kubetest.Cluster, log io.Writer) *control {
 	return runControl(t, c, func(o *controlplane.Options) {
 		o.Status, o.Absence, o.Log = false, time.Millisecond, slog.New(slog.NewTextHandler(log, nil))
@@ -228,7 +228,7 @@ func (p *kubelets) client(ctx context.Context, name, ip, xds string) *calls {
 	return l
 }
 
-// deployed waits until three Pods answer all clients, none of which is of those before.
+// deployed waits until three Pods that were not there before answer all clients.
 func (p *kubelets) deployed(all []*calls, before map[string]int) map[string]int {
 	p.t.Helper()
 	now := map[string]int{}

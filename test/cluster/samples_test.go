@@ -24,9 +24,9 @@ import (
 
 var samples = flag.String("samples", "", "folder samples of Istio's repository, which this one has no copy of")
 
-// TestIstioSamples gives an API server Istio's own samples, file by file. Real Envoys with the
-// identities of their Pods, and two routers, must take what comes of each without a refusal and
-// without being connected anew; and where a file says how calls go, calls through them go so.
+// TestIstioSamples applies Istio's own samples to an API server, file by file. Real Envoys with the identities of their
+// Pods, and two routers, must accept the result without a refusal or a new connection. Where a file routes calls, calls
+// must take those routes.
 func TestIstioSamples(t *testing.T) {
 	if *samples == "" {
 		t.Skip("name the samples of a checkout of Istio: go test ./test/cluster -run TestIstioSamples -samples=istio/samples")
@@ -68,14 +68,14 @@ type trialOfSamples struct {
 	xds     string               // where sidecars get certificates and configuration
 	url     string               // of the debug pages
 	roots   string               // file
-	client  string               // where the sidecar of the Pod curl takes calls of its application
+	client  string               // where the sidecar of the Pod curl accepts calls of its application
 	ingress string               // address of the router that Istio's Gateways select
-	streams map[string]time.Time // when each proxy was connected, by name.namespace
+	streams map[string]time.Time // when each proxy connected, by name.namespace
 
-	unchecked map[string][]expectation // of checkedSamples, what is still to be served
+	unchecked map[string][]expectation // samples of checkedSamples that are still to be applied
 }
 
-// files are the samples that match, by their names below the folder.
+// files returns the samples that match, by their names below the folder.
 func (s *trialOfSamples) files(patterns ...string) []string {
 	var out []string
 	for _, p := range patterns {
@@ -93,7 +93,7 @@ func (s *trialOfSamples) files(patterns ...string) []string {
 	return out
 }
 
-// apply gives the API server a file, and waits until all proxies have it.
+// apply applies a file and waits until all proxies have it.
 func (s *trialOfSamples) apply(file string) {
 	text, err := os.ReadFile(filepath.Join(*samples, file))
 	require.NoError(s.t, err)
@@ -106,7 +106,7 @@ func (s *trialOfSamples) apply(file string) {
 	require.Zero(s.t, status, file)
 }
 
-// serve applies a file, and checks what it is to come to.
+// serve applies a file and checks its effects.
 func (s *trialOfSamples) serve(file string) {
 	s.apply(file)
 	s.c.Eventually(s.t, file+" is at all proxies, of which none refuses anything or was away", func(context.Context) error { return s.settled() })
@@ -116,7 +116,7 @@ func (s *trialOfSamples) serve(file string) {
 	delete(s.unchecked, file)
 }
 
-// settled tells what is amiss with the proxies; nil: nothing.
+// settled returns what is wrong with the proxies, or nil.
 func (s *trialOfSamples) settled() error {
 	var list debug.ProxyList
 	if err := s.page("/debug/proxies", &list); err != nil {
@@ -151,7 +151,7 @@ func (s *trialOfSamples) settled() error {
 
 func nameOf(p *server.ProxyState) string { return p.Name + "." + p.Namespace }
 
-// same: each Envoy has what it is to have.
+// same checks that each Envoy has the expected resources.
 func (s *trialOfSamples) same() {
 	for name := range s.streams {
 		status, out := ask(s.t, "proxy-config", "all", name, "--address", s.url)
@@ -161,7 +161,7 @@ func (s *trialOfSamples) same() {
 	}
 }
 
-// forget deletes all objects of kinds: the samples of two APIs say how the same calls go.
+// forget deletes all objects of kinds: the samples of two APIs route the same calls.
 func (s *trialOfSamples) forget(kinds ...string) {
 	for _, kind := range kinds {
 		r := schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: kind}
@@ -169,8 +169,8 @@ func (s *trialOfSamples) forget(kinds ...string) {
 	}
 }
 
-// placed is a sample in the namespace, as samples name none, and with Gateways at an address of
-// their router, as those of others on this machine may have the same ports.
+// placed returns a sample with the namespace, which samples do not name. Gateways get the address of their router,
+// because others on this machine may use the same ports.
 func (s *trialOfSamples) placed(text string) string {
 	text = strings.ReplaceAll(text, "\n  servers:\n  - port:", "\n  servers:\n  - bind: "+s.ingress+"\n    port:")
 	docs := strings.Split("\n"+text, "\n---")

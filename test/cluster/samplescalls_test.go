@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// jason is the user that bookinfo's samples treat in ways of his own.
+// jason is the user whose calls bookinfo's samples treat differently.
 const jason = "jason"
 
 // kubernetesGateways is the router of the Gateway API's Gateway of bookinfo.
 const kubernetesGateways = "gateway-api"
 
-// expectation is who answers calls, once a sample is applied.
+// expectation describes who answers calls once a sample is applied.
 type expectation struct {
-	gateway    string   // port of the ingress that the call comes to, or kubernetesGateways; "": the client makes it, through its sidecar
-	host, path string   // "/" where there is none
+	gateway    string   // port of the ingress that the call goes to, or kubernetesGateways; "": the client calls through its sidecar
+	host, path string   // "": "/"
 	user       string   // header end-user
 	by         []string // applications with their version, or statuses: each answers, and no other
-	percent    []int    // of each of these, where that is said
+	percent    []int    // share of each, if stated
 	after      time.Duration
 }
 
-// check makes calls until the right ones have answered, and no other has.
+// check makes calls until the expected applications have answered. No other may answer.
 func (s *trialOfSamples) check(file string, e expectation) {
 	var heard map[string]int
 	s.c.Eventually(s.t, fmt.Sprintf("%s: %+v", file, e), func(ctx context.Context) error {
@@ -49,7 +49,7 @@ func (s *trialOfSamples) check(file string, e expectation) {
 	s.t.Logf("%s: %+v: %v", file, e, heard)
 }
 
-// calls is how many report whether it is so: by chance it is otherwise less than once in a million.
+// calls returns how many calls prove the expectation with an error of less than one in a million.
 func (e *expectation) calls() int {
 	switch {
 	case e.after > 0:
@@ -62,7 +62,7 @@ func (e *expectation) calls() int {
 	return 5
 }
 
-// missing tells who has answered too seldom, or too often.
+// missing reports who has answered too seldom or too often.
 func (e *expectation) missing(heard map[string]int) error {
 	for i, who := range e.by {
 		if heard[who] == 0 {
@@ -80,7 +80,7 @@ func (e *expectation) missing(heard map[string]int) error {
 	return nil
 }
 
-// call gives who answered.
+// call returns who answered.
 func (s *trialOfSamples) call(ctx context.Context, e expectation) (string, error) {
 	to := s.client
 	switch {
@@ -110,7 +110,7 @@ func (s *trialOfSamples) call(ctx context.Context, e expectation) (string, error
 
 func answeredBy(host string, by ...string) expectation { return expectation{host: host, by: by} }
 
-// split is how calls are spread over two, in percent.
+// split expects calls to be spread over two applications, in percent.
 func split(host, a, b string, percent int) expectation {
 	return expectation{host: host, by: []string{a, b}, percent: []int{percent, 100 - percent}}
 }
@@ -119,15 +119,15 @@ func forJason(host string, by ...string) expectation {
 	return expectation{host: host, user: jason, by: by}
 }
 
-// checkedSamples are what samples say of calls, by file. Those that have no endpoints for what they
-// name (a second version of ratings and details is not deployed) come to a 503.
+// checkedSamples are the expectations by file. A sample that names something without endpoints (a second version of
+// ratings and details is not deployed) gives a 503.
 var checkedSamples = map[string][]expectation{
 	"bookinfo/networking/bookinfo-gateway.yaml": {
 		{gateway: ":8080", path: "productpage", by: []string{"productpage-v1"}},
 		{gateway: ":8080", path: "static/x", by: []string{"productpage-v1"}},
 		{gateway: ":8080", path: "reviews", by: []string{"404"}},
 	},
-	// The applications here speak no TLS.
+	// The applications of this test do not speak TLS.
 	"bookinfo/networking/destination-rule-all-mtls.yaml": {answeredBy("reviews:9080", "503"), answeredBy("details:9080", "503")},
 	"bookinfo/networking/destination-rule-all.yaml":      {answeredBy("reviews:9080", "reviews-v1", "reviews-v2", "reviews-v3"), answeredBy("details:9080", "details-v1")},
 	"bookinfo/networking/destination-rule-reviews.yaml":  {answeredBy("reviews:9080", "reviews-v1", "reviews-v2", "reviews-v3")},

@@ -26,7 +26,7 @@ import (
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
-// ingress is what an installer of Istio adds: its gateway, and one for the Gateway API's.
+// ingress is what an installer of Istio adds: its gateway, and one for the Gateway API.
 const ingress = `
 apiVersion: v1
 kind: Pod
@@ -39,7 +39,7 @@ metadata: {name: bookinfo-gateway, labels: {gateway.networking.k8s.io/gateway-na
 spec: {containers: [{name: istio-proxy, image: auto}]}
 `
 
-// callsOfCurl lets curl call its sidecar, without interception.
+// callsOfCurl permits curl to call its sidecar without interception.
 const callsOfCurl = `
 apiVersion: networking.istio.io/v1
 kind: Sidecar
@@ -49,10 +49,10 @@ spec:
   egress: [{port: {number: 9080, name: http, protocol: HTTP}, bind: %s, captureMode: NONE, hosts: ["./*"]}]
 `
 
-// withSidecar are the Deployments' Pods whose sidecars are real, by label app and version.
+// withSidecar are the Deployments whose Pods have real sidecars, by labels app and version.
 var withSidecar = []string{"productpage-v1", "reviews-v1", "ratings-v1", "details-v1", "curl-"}
 
-// controlPlane runs one that gives certificates and writes statuses.
+// controlPlane runs a control plane that issues certificates and writes statuses.
 func (s *trialOfSamples) controlPlane() {
 	var log logtext.Buffer
 	s.t.Cleanup(func() {
@@ -89,7 +89,7 @@ func (s *trialOfSamples) page(path string, into any) error {
 	return json.NewDecoder(resp.Body).Decode(into)
 }
 
-// metric is the lines of a metric of the control plane that are not 0.
+// metric returns the lines of a metric of the control plane that are not 0.
 func (s *trialOfSamples) metric(name string) []string {
 	resp, err := http.Get(s.url + "/metrics")
 	require.NoError(s.t, err)
@@ -105,8 +105,7 @@ func (s *trialOfSamples) metric(name string) []string {
 	return out
 }
 
-// deploy runs what the Pods are made of: an application in each, which says who it is, and the
-// sidecars and gateways of some.
+// deploy runs the Pods: an application in each, which answers with its name, and the sidecars and gateways of some.
 func (s *trialOfSamples) deploy() {
 	s.c.Apply(s.t, s.ns, ingress)
 	pods := s.pods()
@@ -147,7 +146,7 @@ func (s *trialOfSamples) deploy() {
 	})
 }
 
-// pods are all that run, by labels app and version, or by name where they have none.
+// pods returns the running Pods, by labels app and version, or by name if they have none.
 func (s *trialOfSamples) pods() map[string]*corev1.Pod {
 	out := map[string]*corev1.Pod{}
 	s.c.Eventually(s.t, "all Pods run", func(ctx context.Context) error {
@@ -181,7 +180,7 @@ func (s *trialOfSamples) pods() map[string]*corev1.Pod {
 	return out
 }
 
-// application says who it is to every caller, until the test ends.
+// application answers every caller with its name, until the test ends.
 func (s *trialOfSamples) application(name, address string) {
 	ln, err := (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", address)
 	require.NoError(s.t, err)

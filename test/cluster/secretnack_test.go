@@ -14,15 +14,16 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// trusted is what trusting is about.
+// trusted is the service that trusting is about.
 const trusted = `
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: api}
 spec: {hosts: [api.example.com], resolution: DNS, ports: [{number: 443, name: http, protocol: HTTP}]}`
 
-// TestNACKOfASecretComesBackToWhatNamesIt: here CAs, which are for everybody who is told to use them.
-func TestNACKOfASecretComesBackToWhatNamesIt(t *testing.T) {
+// TestSecretNACKIsReportedOnReferences checks that a refused Secret with CAs, which any proxy may have, is
+// attributed to the objects that name it.
+func TestSecretNACKIsReportedOnReferences(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	cert, _ := newPair(t)

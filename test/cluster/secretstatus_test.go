@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// notPEM is a Secret that the API server takes and no proxy can use.
+// notPEM is a Secret that the API server accepts and no proxy can use.
 const notPEM = `
 apiVersion: v1
 kind: Secret
@@ -32,7 +32,7 @@ spec:
   gatewayClassName: moonsail
   listeners: [{name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: api-client}]}}]`
 
-// warnings are those of "moonsail analyze" about a namespace.
+// warnings returns those of "moonsail analyze" about a namespace.
 func warnings(t *testing.T, c *kubetest.Cluster, ns string) string {
 	t.Helper()
 	out, _ := analyze(t, c.Kubeconfig(), "warning") // other tests' namespaces may have errors
@@ -45,8 +45,9 @@ func warnings(t *testing.T, c *kubetest.Cluster, ns string) string {
 	return strings.Join(about, "\n")
 }
 
-// TestSecretsThatCannotBeUsed are told of at the Gateways that name them, before there is a router and after.
-func TestSecretsThatCannotBeUsed(t *testing.T) {
+// TestInvalidSecretsAreReported checks that Gateways report the invalid Secrets that they name, before and after a router
+// exists.
+func TestInvalidSecretsAreReported(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	asDeployed(t, c)

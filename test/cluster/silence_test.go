@@ -19,8 +19,8 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// wire forwards connections. Those that there are when it is cut stay, and nothing comes through any
-// more, neither a reset nor an end; later ones work.
+// wire forwards connections. When it is cut, existing connections stay open but pass nothing, neither a reset nor an
+// end. Later ones work.
 type wire struct {
 	net.Listener
 	to      string
@@ -67,7 +67,7 @@ func (w *wire) accept() {
 	}
 }
 
-// forward reads to the end, and writes until the cut: the sender sees nothing of it.
+// forward reads to the end, and writes until the cut: the sender does not notice it.
 func (w *wire) forward(to, from net.Conn, begun int64) {
 	for buffer := make([]byte, 32<<10); ; {
 		n, err := from.Read(buffer)
@@ -82,8 +82,8 @@ func (w *wire) forward(to, from net.Conn, begun int64) {
 	}
 }
 
-// TestSilentConnection: a connection to the API server on which nothing arrives any more, and that
-// nobody ends, is given up, and changes come over another one.
+// TestSilentConnection checks that a connection to the API server that has fallen silent without an end is given up,
+// and that changes arrive over another one.
 func TestSilentConnection(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")

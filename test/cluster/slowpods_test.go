@@ -26,19 +26,19 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// slowPods stands before a real API server. While it is told to, it tells nothing of Pods: it ends watches
-// of them, answers new ones with 410 Gone, and lets who lists them wait.
+// slowPods is a proxy of a real API server. While it holds Pods back, it ends watches of Pods, answers new ones with
+// 410 Gone, and delays lists.
 type slowPods struct {
 	proxy *httputil.ReverseProxy
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	release chan struct{}
 	ctx     context.Context // of watches of Pods
 	cut     context.CancelFunc
 	waiting int // lists
 }
 
-// beforeCluster runs one until the test ends, and writes a kubeconfig of it.
+// beforeCluster runs one until the test ends, and writes a kubeconfig for it.
 func beforeCluster(t *testing.T, c *kubetest.Cluster) (s *slowPods, kubeconfig string) {
 	t.Helper()
 	s = &slowPods{proxy: c.Proxy(t)}
@@ -95,7 +95,7 @@ func (s *slowPods) wait(ctx context.Context) bool {
 	}
 }
 
-// keep has nothing told of Pods.
+// keep holds Pods back.
 func (s *slowPods) keep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,10 +120,10 @@ func (s *slowPods) listing() int {
 	return s.waiting
 }
 
-// assigned keeps every list of endpoints that a proxy is sent of one cluster: whether callers speak
-// mutual TLS to it, by address.
+// assigned collects every list of endpoints of one cluster that a proxy is sent: whether callers use mutual TLS, by
+// address.
 type assigned struct {
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	lists  []map[string]bool
 	failed error
 }
@@ -181,7 +181,7 @@ func (a *assigned) take(resp *discovery.DeltaDiscoveryResponse) error {
 	return nil
 }
 
-// now is the newest list, and how many there were.
+// now returns the newest list, and how many there were.
 func (a *assigned) now() (map[string]bool, int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -191,7 +191,7 @@ func (a *assigned) now() (map[string]bool, int) {
 	return a.lists[len(a.lists)-1], len(a.lists)
 }
 
-// newest is the newest list, and what has ended the stream.
+// newest returns the newest list, and the error that ended the stream.
 func (a *assigned) newest() (map[string]bool, error) {
 	list, _ := a.now()
 	a.mu.Lock()
@@ -202,8 +202,7 @@ func (a *assigned) newest() (map[string]bool, error) {
 // shopInMesh is shop with sidecars.
 var shopInMesh = strings.Replace(shop, "metadata: {labels: {app: web}}", "metadata: {labels: {app: web, security.istio.io/tlsMode: istio}}", 1)
 
-// replaced waits until a service's endpoints are three ready ones, none of which was there before, and
-// gives their addresses.
+// replaced waits until a service has three ready endpoints, all of them new, and returns their addresses.
 func replaced(t *testing.T, c *kubetest.Cluster, ns string, before []string) []string {
 	t.Helper()
 	var out []string
@@ -226,10 +225,10 @@ func replaced(t *testing.T, c *kubetest.Cluster, ns string, before []string) []s
 	return out
 }
 
-// TestPodsThatAreListedLate replaces all replicas while the control plane hears of their slices and
-// nothing of Pods, as after an outage of their watch: an endpoint whose Pod is not known yet gets no calls,
-// which would be plaintext; those that are gone go at once; and in the end nothing is lost.
-func TestPodsThatAreListedLate(t *testing.T) {
+// TestUnknownPodsGetNoCalls replaces all replicas while the control plane receives their slices but no Pods, as after
+// an outage of their watch. An endpoint whose Pod is unknown must get no calls, which would be plaintext. Removed
+// endpoints must go at once. At the end all endpoints must be there.
+func TestUnknownPodsGetNoCalls(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	c.Apply(t, ns, shopInMesh)
@@ -261,7 +260,7 @@ func TestPodsThatAreListedLate(t *testing.T) {
 	_, err := c.Client.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{})
 	require.NoError(t, err)
 	second := replaced(t, c, ns, first)
-	holds(nil) // those that went are gone, and of the others nothing is known
+	holds(nil) // the old ones are gone, and the new ones are unknown
 	slow.tell()
 	holds(second)
 

@@ -33,7 +33,7 @@ type control struct {
 	stop func()
 }
 
-// runControl runs a control plane on a cluster; with changes options before it starts.
+// runControl runs a control plane on a cluster. with changes its options.
 func runControl(t *testing.T, c *kubetest.Cluster, with func(*controlplane.Options)) *control {
 	t.Helper()
 	o := controlplane.Options{
@@ -78,7 +78,7 @@ func object(ctx context.Context, c *kubetest.Cluster, ns, kind, name string) (*u
 	return c.Dynamic.Resource(gvr).Namespace(ns).Get(ctx, name, metav1.GetOptions{})
 }
 
-// condition is one of an object's; nil where it has none of that type.
+// condition returns an object's condition of a type, or nil.
 func condition(o *unstructured.Unstructured, typ string) map[string]any {
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, e := range list {
@@ -89,8 +89,8 @@ func condition(o *unstructured.Unstructured, typ string) map[string]any {
 	return nil
 }
 
-// awaitReconciled waits until an object's condition has a status and a reason, for the
-// object as it is now, and gives its message.
+// awaitReconciled waits until an object's condition has a status and a reason for its current generation, and returns
+// its message.
 func awaitReconciled(t *testing.T, c *kubetest.Cluster, ns, kind, name, truth, reason string) string {
 	t.Helper()
 	var message string
@@ -109,7 +109,7 @@ func awaitReconciled(t *testing.T, c *kubetest.Cluster, ns, kind, name, truth, r
 	return message
 }
 
-// saysOf reports whether the message of an object's condition has a text.
+// saysOf reports whether the message of an object's condition contains a text.
 func saysOf(c *kubetest.Cluster, ns, kind, name, text string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		o, err := object(ctx, c, ns, kind, name)
@@ -143,10 +143,10 @@ spec:
 `, fault)
 }
 
-// Istio's schema lets it pass: the header's name is none.
+// Istio's schema accepts it although the header's name is invalid.
 const badHeader = `headers: {request: {set: {"no header": "1"}}}`
 
-func TestInvalidObjectSaysSo(t *testing.T) {
+func TestInvalidObjectHasCondition(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	runControl(t, c, nil)
@@ -181,7 +181,7 @@ func TestInvalidObjectSaysSo(t *testing.T) {
 	require.Contains(t, awaitReconciled(t, c, ns, "VirtualService", "web", "False", statuses.ReasonInvalid), "its last valid version stays in force")
 }
 
-func TestWhatDoesNotFitIsAWarning(t *testing.T) {
+func TestMistakesAreWarnings(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	runControl(t, c, nil)

@@ -19,8 +19,8 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// authorized is an AuthorizationPolicy of a namespace's workloads about a caller: a proxy without services has chains
-// of connections only.
+// authorized is an AuthorizationPolicy about a caller of a namespace's workloads. A proxy without services has filter
+// chains for connections only.
 func authorized(name, caller string) string {
 	return fmt.Sprintf(`
 apiVersion: security.istio.io/v1
@@ -30,7 +30,7 @@ spec: {rules: [{from: [{source: {principals: [cluster.local/ns/%s/sa/default]}}]
 `, name, caller)
 }
 
-// cable is what a control plane reaches the API server by; it can be cut.
+// cable connects a control plane with the API server; it can be cut.
 type cable struct {
 	listener net.Listener
 	to       string
@@ -85,7 +85,7 @@ func (w *cable) accept(carrying *sync.WaitGroup) {
 	}
 }
 
-// hold remembers connections; of a cable that is cut they are closed.
+// hold registers connections. If the cable is cut, it closes them.
 func (w *cable) hold(conns ...net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,7 +108,7 @@ func (w *cable) cut() {
 	}
 }
 
-// holder is the control plane that writes statuses; empty: none does.
+// holder returns the control plane that writes statuses; "": none.
 func holder(ctx context.Context, c *kubetest.Cluster) (string, error) {
 	l, err := c.Client.CoordinationV1().Leases("istio-system").Get(ctx, statuses.LeaseName, metav1.GetOptions{})
 	if err != nil || l.Spec.HolderIdentity == nil {
@@ -117,8 +117,9 @@ func holder(ctx context.Context, c *kubetest.Cluster) (string, error) {
 	return *l.Spec.HolderIdentity, nil
 }
 
-// TestOneWritesAndAnotherTakesOver cuts the leader off: it cannot let go of its Lease.
-func TestOneWritesAndAnotherTakesOver(t *testing.T) {
+// TestStatusWriterTakeover cuts the leader off, so that it cannot release its Lease. Another control plane must
+// take over.
+func TestStatusWriterTakeover(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	file, wire := through(t, c)

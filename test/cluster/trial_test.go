@@ -32,10 +32,10 @@ type trial struct {
 	says    map[string]string // parts of refusals, by object
 	applied []string          // documents
 	keys    map[model.Key]bool
-	sliced  map[string]bool // services with slices of their own, as namespace/name
+	sliced  map[string]bool // services with slices in the case, as namespace/name
 }
 
-// documents are the objects of a case.
+// documents returns the objects of a case.
 func documents(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	a, err := txtar.ParseFile(file)
@@ -64,8 +64,7 @@ func documents(t *testing.T, file string) []*unstructured.Unstructured {
 	return out
 }
 
-// apply writes the documents; those that are refused must be so for the reason that is
-// listed.
+// apply writes the documents. A refusal must have the listed reason.
 func (k *trial) apply(t *testing.T, docs []*unstructured.Unstructured) {
 	k.keys, k.sliced = map[model.Key]bool{}, map[string]bool{}
 	k.namespaces(t, docs)
@@ -82,7 +81,7 @@ func (k *trial) apply(t *testing.T, docs []*unstructured.Unstructured) {
 			said[id] = err.Error()
 			continue
 		}
-		if o.GetKind() != "Namespace" { // it stays: one that ends takes nothing new, and the next case may have it
+		if o.GetKind() != "Namespace" { // it stays: a terminating namespace accepts no new objects, and the next case may use it
 			k.applied = append(k.applied, string(text))
 		}
 		k.keys[model.Key{Kind: model.Kind(o.GetKind()), Namespace: o.GetNamespace(), Name: o.GetName()}] = true
@@ -100,7 +99,7 @@ func (k *trial) apply(t *testing.T, docs []*unstructured.Unstructured) {
 	}
 }
 
-// namespaces makes those that the documents are in, ready for Pods.
+// namespaces creates those of the documents, ready for Pods.
 func (k *trial) namespaces(t *testing.T, docs []*unstructured.Unstructured) {
 	for _, o := range docs {
 		ns := o.GetNamespace()
@@ -126,7 +125,7 @@ func (k *trial) namespaces(t *testing.T, docs []*unstructured.Unstructured) {
 	}
 }
 
-// plain takes away what a case says of a namespace.
+// plain removes the case's labels and annotations from a namespace.
 func (k *trial) plain(t *testing.T, name string) {
 	t.Helper()
 	client := k.c.Client.CoreV1().Namespaces()
@@ -142,8 +141,7 @@ func (k *trial) plain(t *testing.T, name string) {
 	})
 }
 
-// complete fills in what an API server wants of a Pod, and tells the kubelet what the case
-// says of its status.
+// complete adds what an API server requires of a Pod, and passes the case's status to the kubelet.
 func complete(o *unstructured.Unstructured) {
 	if o.GetKind() != "Pod" {
 		return
@@ -195,7 +193,7 @@ func notReady(o *unstructured.Unstructured) bool {
 	})
 }
 
-// remove deletes what the case has brought and waits until it is gone, from the store, too.
+// remove deletes the case's objects and waits until they are gone, also from the store.
 func (k *trial) remove(t *testing.T, m *store.Store) {
 	now := int64(0)
 	var namespaces []string

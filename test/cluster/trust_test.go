@@ -19,7 +19,7 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// page is a debug page's status and body.
+// page returns a debug page's status and body.
 func page(ctx context.Context, addr, path string) (int, string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, http.NoBody)
 	if err != nil {
@@ -34,9 +34,9 @@ func page(ctx context.Context, addr, path string) (int, string, error) {
 	return resp.StatusCode, string(body), err
 }
 
-// TestReadyOnceTrusted: a control plane is ready when the API server can call its webhook. Where it is not to be, it is ready
-// all the same, and says so.
-func TestReadyOnceTrusted(t *testing.T) {
+// TestReadyWhenWebhookIsTrusted checks that a control plane is ready when the API server trusts its webhook. If its certificate
+// cannot be written, the control plane must be ready all the same and report the reason.
+func TestReadyWhenWebhookIsTrusted(t *testing.T) {
 	c := kubetest.Shared(t)
 	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestReadyOnceTrusted(t *testing.T) {
 	}{
 		"told":      {own, "", ""},
 		"not there": {"not-installed", "", "deploy/injector.yaml"},
-		"no rights": {own, "moonsail", "deploy/rbac.yaml"}, // which are for one configuration alone
+		"no rights": {own, "moonsail", "deploy/rbac.yaml"}, // which are for one webhook configuration only
 	} {
 		t.Run(name, func(t *testing.T) {
 			pages := make(chan string, 1)

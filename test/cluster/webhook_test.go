@@ -26,8 +26,7 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// webhookFor asks a control plane about Istio's objects of one namespace. It is removed with
-// the test.
+// webhookFor makes the API server call a control plane about Istio's objects of one namespace. The test removes it.
 func webhookFor(t *testing.T, c *kubetest.Cluster, ns, addr string) string {
 	t.Helper()
 	url, none, fail := "https://"+addr+"/validate", registrationv1.SideEffectClassNone, registrationv1.Fail
@@ -52,7 +51,7 @@ func webhookFor(t *testing.T, c *kubetest.Cluster, ns, addr string) string {
 	return ns
 }
 
-// heard collects what the API server warns of.
+// heard collects the API server's warnings.
 type heard struct{ warnings []string }
 
 // HandleWarningHeader implements rest.WarningHandler.
@@ -60,8 +59,8 @@ func (h *heard) HandleWarningHeader(_ int, _, text string) { h.warnings = append
 
 var webhooks atomic.Uint32
 
-// webhookAddr is where nothing else listens, in this or a concurrent run, though it is known before
-// anybody listens there: the kernel gives out no ports below 32768.
+// webhookAddr is an address where nothing else listens, in this or a concurrent run: the kernel assigns no ports below
+// 32768.
 func webhookAddr() string {
 	pid := os.Getpid()
 	return fmt.Sprintf("127.83.%d.%d:%d", pid/250%250, pid%250+1, 20000+webhooks.Add(1))
@@ -72,7 +71,7 @@ func TestWebhookRefusesAndWarns(t *testing.T) {
 	ns := c.Namespace(t)
 	addr := webhookAddr()
 	name := webhookFor(t, c, ns, addr)
-	for range 2 { // each adds its certificate to the other's; one of them is asked
+	for range 2 { // each adds its certificate to the other's; one of them is called
 		runControl(t, c, func(o *controlplane.Options) {
 			o.Status = false
 			o.Webhook.Addr, o.Webhook.Config = addr, name
@@ -114,7 +113,7 @@ spec: {hosts: [web], http: [{route: [{destination: {host: nowhere}}]}]}
 		return strings.Join(said.warnings, "\n")
 	}
 	require.Contains(t, create("virtualservices", lost), "nowhere")
-	c.Eventually(t, "no warning of a service that is there", func(context.Context) error { // who is asked sees it a little later
+	c.Eventually(t, "no warning of a service that is there", func(context.Context) error { // the webhook sees it a little later
 		text := create("destinationrules", "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: fine}\nspec: {host: web}\n")
 		if text != "" {
 			return errors.New(text)
@@ -136,8 +135,8 @@ func as(t *testing.T, c *kubetest.Cluster, ns, account string) string {
 	return file
 }
 
-// TestRightsToTellUsers holds that the shipped manifests are enough.
-func TestRightsToTellUsers(t *testing.T) {
+// TestManifestsGiveWebhookRights checks that the shipped manifests give the rights that the webhook needs.
+func TestManifestsGiveWebhookRights(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	read := func(file string) string {
@@ -146,7 +145,7 @@ func TestRightsToTellUsers(t *testing.T) {
 		return string(b)
 	}
 	c.Apply(t, "", read("rbac.yaml"))
-	// Nothing serves that Service here: the API server is to ask about nothing.
+	// Nothing serves that Service here, so that the API server must not call it.
 	before, rest, found := strings.Cut(read("webhook.yaml"), "  failurePolicy: Ignore\n")
 	require.True(t, found)
 	c.Apply(t, "", before+"  failurePolicy: Ignore\n  namespaceSelector: {matchLabels: {no: namespace}}\n"+rest)

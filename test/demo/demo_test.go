@@ -1,5 +1,5 @@
-// Package demo runs the demo itself, with few workloads, on real Envoys. The processes
-// that it starts are this test's own binary: with -race all of them are checked.
+// Package demo runs the demo with few workloads and real Envoys. The processes that it starts are this test's binary,
+// so that -race checks all of them.
 package demo
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// TestMain is moonsail where it is started as such: tests are started with flags only.
+// TestMain acts as moonsail if the arguments begin with a command: tests have flags only.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.Contains([]string{"serve", "agent", "demo", "explain"}, os.Args[1]) {
 		os.Exit(cli.Execute())
@@ -35,9 +35,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// output is what the demo prints. It tells when a text has come.
+// output is what the demo prints. It reports when a text has appeared.
 type output struct {
-	mu   sync.Mutex // guards all below
+	mu   sync.Mutex // guards the fields below
 	text bytes.Buffer
 	want string
 	come chan struct{}
@@ -75,7 +75,7 @@ func small(t *testing.T, out *output) demo.Options {
 	}
 }
 
-// left are the processes that run in a directory.
+// left returns the processes that run in a directory.
 func left(t *testing.T, dir string) []string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cwd")
@@ -93,7 +93,7 @@ func left(t *testing.T, dir string) []string {
 	return out
 }
 
-// checkLogs looks for what no process may say.
+// checkLogs searches the logs for messages that no process may write.
 func checkLogs(t *testing.T, dir string) {
 	t.Helper()
 	logs, err := filepath.Glob(filepath.Join(dir, "logs", "*.log"))
@@ -157,7 +157,7 @@ func TestInterruptLeavesNothingBehind(t *testing.T) {
 	require.Empty(t, left(t, o.Dir))
 }
 
-// TestKillLeavesNothingBehind kills the demo so that it cannot end anything itself.
+// TestKillLeavesNothingBehind kills the demo, so that it cannot end its processes itself.
 func TestKillLeavesNothingBehind(t *testing.T) {
 	out := newOutput("requests per second:")
 	o := small(t, out)
@@ -178,7 +178,7 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 		"processes outlive the demo")
 }
 
-// TestCrashEndsTheDemo kills a sidecar behind the demo's back.
+// TestCrashEndsTheDemo kills a sidecar of the demo.
 func TestCrashEndsTheDemo(t *testing.T) {
 	out := newOutput("requests per second:")
 	o := small(t, out)

@@ -14,8 +14,8 @@ import (
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
-// TestConnectionAge: Envoys and agents whose connections to the control plane are ended for their age come back.
-// Calls go on, changes arrive, and nobody is told that they left.
+// TestConnectionAge checks that Envoys and agents reconnect when the control plane ends their connections because of
+// their age. Calls continue, changes arrive, and no drain begins.
 func TestConnectionAge(t *testing.T) {
 	for _, transport := range []server.Transport{server.TransportGRPC, server.TransportHTTP2} {
 		t.Run(string(transport), func(t *testing.T) { connectionAge(t, transport) })

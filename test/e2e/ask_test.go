@@ -20,8 +20,8 @@ import (
 	"github.com/moonsail/moonsail/test/halt"
 )
 
-// ask runs a command line against the control plane, and gives its exit status and what it
-// wrote to its standard output. The status of an error is 1.
+// ask runs a command line against the control plane, and returns its exit status and standard output. The status of an
+// error is 1.
 func (m *mesh) ask(args ...string) (status int, out string) {
 	m.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -54,9 +54,9 @@ func (m *mesh) explained(object string, as func(*explain.Explanation) bool) *exp
 	return e
 }
 
-// TestAskingWhileFaultsAreOn: a proxy that is stopped, one that refuses a resource and one
-// that is cut off are each named, with the reason.
-func TestAskingWhileFaultsAreOn(t *testing.T) {
+// TestAnswersDuringFaults checks that answers name the proxy that is stopped, the one that refuses a resource, and
+// the one that is cut off, with the reason.
+func TestAnswersDuringFaults(t *testing.T) {
 	for name, sotw := range map[string]bool{"delta": false, "sotw": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +81,7 @@ func askWhileFaultsAreOn(t *testing.T, sotw bool) {
 	requireAnswers(t, m, healthy)
 	requireReason(t, m, other)
 
-	// Stopped: it neither answers nor goes away.
+	// Stopped: it does not answer and stays connected.
 	halt.Process(t, stopped.process.Pid())
 	resume := func() { _ = stopped.process.Signal(syscall.SIGCONT) }
 	t.Cleanup(resume)
@@ -103,7 +103,7 @@ func askWhileFaultsAreOn(t *testing.T, sotw bool) {
 	status, out = m.ask("wait", "vs/web", "-n", "shop", "--timeout", "30s")
 	require.Zero(t, status, out)
 
-	// Refused: nobody but Envoy knows that the file is not there.
+	// Refused: only Envoy knows that the file does not exist.
 	m.write("tls.yaml", tlsTo("other", "/nonexistent/roots.pem"))
 	status, out = m.ask("wait", filepath.Join(m.dir, "tls.yaml"), "--timeout", "30s")
 	require.Equal(t, 4, status, out)
@@ -115,7 +115,7 @@ func askWhileFaultsAreOn(t *testing.T, sotw bool) {
 	require.Regexp(t, `(?m)^other\.shop\.svc\.cluster\.local +15080 +- +outbound +EDS +other\.shop +refused +differs$`, out)
 	m.write("tls.yaml")
 
-	// Cut off: its stream has ended, and it has not come back.
+	// Cut off: its stream has ended, and it has not reconnected.
 	m.explained("dr/other", func(e *explain.Explanation) bool { return e.Operation == "deleted" && e.Counts.Behind == 0 })
 	stopped.process.Kill()
 	eventually(t, "it is gone", func() bool { return m.proxy("stopped") == nil }, nil)
@@ -128,7 +128,7 @@ func askWhileFaultsAreOn(t *testing.T, sotw bool) {
 	require.Equal(t, distribution.CauseDisconnected, e.Proxies[0].Reasons[0].Cause)
 }
 
-// requireAnswers: what the proxy is to have, what it was sent and what it has are the same.
+// requireAnswers checks that the proxy has what it should have and what it was sent.
 func requireAnswers(t *testing.T, m *mesh, c *client) {
 	t.Helper()
 	for _, section := range []string{"listeners", "routes", "clusters", "endpoints", "all"} {
@@ -143,7 +143,8 @@ func requireAnswers(t *testing.T, m *mesh, c *client) {
 	}
 }
 
-// requireReason: the call goes where it really goes, and the objects that decide it are named.
+// requireReason checks that the predicted endpoint is the one that the call reaches, and that the answer names the
+// objects that decide it.
 func requireReason(t *testing.T, m *mesh, to *app) {
 	t.Helper()
 	status, out := m.ask("why", "healthy.shop", "http://web/hello", "-H", "end-user: jason")
@@ -163,7 +164,7 @@ func requireReason(t *testing.T, m *mesh, to *app) {
 	require.Contains(t, out, `proxy "absent.shop" is not connected`)
 }
 
-// requireStale: the stopped proxy holds an endpoint that is gone, until it goes on.
+// requireStale checks that the stopped proxy is reported with a removed endpoint until it continues.
 func requireStale(t *testing.T, m *mesh, base []string, resume func(), gone *app) {
 	t.Helper()
 	m.write("mesh.yaml", append(base[:2:2], service("web"), base[3])...) // no endpoints of web

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestAudit: what a policy of action AUDIT matches is marked in Envoy's metadata, which access logs can tell,
-// and passes as all else.
+// TestAudit checks that requests that a policy of action AUDIT matches pass, and are marked in Envoy's metadata, which
+// access logs can print.
 func TestAudit(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "access.log")
 	g := startGuarded(t, fmt.Sprintf(`apiVersion: v1

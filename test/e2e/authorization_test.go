@@ -37,7 +37,7 @@ func TestAuthorization(t *testing.T) {
 	g.given(authorization("allow", "{rules: [{to: [{operation: {methods: [GET]}}]}]}"))
 	g.requireStatus(200, "GET", "/")
 	g.requireStatus(403, "POST", "/")
-	g.requireGreets(false, "127.0.0.1") // what allows requests only allows no bytes
+	g.requireGreets(false, "127.0.0.1") // a policy that allows requests only allows no other bytes
 
 	g.given(authorization("deny", "{action: DENY, rules: [{to: [{operation: {paths: [/admin*], ports: [\"8080\"]}}]}]}"))
 	g.requireStatus(403, "GET", "/admin/x")
@@ -75,7 +75,7 @@ func TestAuthorization(t *testing.T) {
 	g.requireGreets(true, "127.0.0.7")
 }
 
-// checker is an external authorizer over gRPC, which asks for a header.
+// checker is an external authorizer over gRPC, which requires a header.
 type checker struct {
 	authv3.UnimplementedAuthorizationServer
 }
@@ -138,7 +138,7 @@ data:
 	code, header := g.answer("GET", "/closed/x", "x-key", "open")
 	require.Equal(t, 200, code)
 	require.Equal(t, "/check/closed/x", header.Get("x-checked"))
-	g.requireGreets(true, "127.0.0.1") // bytes are not for an authorizer of requests
+	g.requireGreets(true, "127.0.0.1") // an authorizer of requests does not see other bytes
 
 	g.given(authorization("ask", "{action: CUSTOM, provider: {name: rpc}, rules: [{}]}"))
 	g.requireStatus(http.StatusPaymentRequired, "GET", "/")
@@ -149,5 +149,5 @@ data:
 	g.requireGreets(true, "127.0.0.8")
 
 	rpc.Stop()
-	g.requireStatus(403, "GET", "/", "x-key", "open") // without an answer nothing passes
+	g.requireStatus(403, "GET", "/", "x-key", "open") // without an answer every request is refused
 }

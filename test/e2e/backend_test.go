@@ -14,21 +14,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// backend is an application that remembers what reached it. It answers as the call's
-// headers ask: with the status of x-answer, and with x-hang not before release is closed
-// or the caller gives up.
+// backend is an application that records the requests that reach it. It answers as the headers of a call request: with
+// the status of x-answer, and with x-hang only once release is closed or the caller gives up.
 type backend struct {
 	app
 	tls     *tls.Config
 	broken  bool // answers by 500
 	release chan struct{}
 
-	mu          sync.Mutex // guards all below
+	mu          sync.Mutex // guards the fields below
 	seen        []seen
 	connections int
 }
 
-// seen is a request as it reached a backend.
+// seen is a request that reached a backend.
 type seen struct {
 	method, host, path string
 	header             http.Header
@@ -101,14 +100,14 @@ func (b *backend) remember(r *http.Request) {
 	b.seen = append(b.seen, s)
 }
 
-// requests are those that reached the backend.
+// requests returns those that reached the backend.
 func (b *backend) requests() []seen {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.seen)
 }
 
-// last is the newest request; there must be one.
+// last returns the newest request; there must be one.
 func (b *backend) last(t *testing.T) seen {
 	t.Helper()
 	all := b.requests()
@@ -122,7 +121,7 @@ func (b *backend) connectionCount() int {
 	return b.connections
 }
 
-// startGreeter is an application that says its version to every client that connects, and closes.
+// startGreeter starts an application that sends its version to every client that connects, and closes.
 func startGreeter(t *testing.T, name, version string) *app {
 	t.Helper()
 	a := &app{name: name, version: version, ip: ownIP()}
@@ -145,7 +144,7 @@ func startGreeter(t *testing.T, name, version string) *app {
 	return a
 }
 
-// overheard is a listener that keeps all that its connections bring.
+// overheard is a listener that records all bytes of its connections.
 type overheard struct {
 	net.Listener
 
@@ -162,7 +161,7 @@ func (o *overheard) Accept() (net.Conn, error) {
 	return &overheardConn{conn, o}, nil
 }
 
-// said is all that came.
+// said returns all bytes so far.
 func (o *overheard) said() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

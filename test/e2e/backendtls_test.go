@@ -30,8 +30,8 @@ spec:
   validation: {hostname: %s, caCertificateRefs: [{group: "", kind: ConfigMap, name: backends}]}`, hostname)
 }
 
-// backendOf speaks TLS, with a certificate of an authority for certificateHost. It counts the requests, and keeps for what
-// name it was asked last.
+// backendOf returns a backend with TLS and a certificate of an authority for certificateHost. It counts requests, and
+// records the name of the last TLS handshake.
 func backendOf(t *testing.T, root *catest.Root) (s *httptest.Server, requests *atomic.Int64, asked *atomic.Value) {
 	t.Helper()
 	pair, err := root.Pair(time.Hour, nil, []string{certificateHost})
@@ -49,8 +49,8 @@ func backendOf(t *testing.T, root *catest.Root) (s *httptest.Server, requests *a
 	return s, requests, asked
 }
 
-// TestBackendTLSPolicy: a gateway speaks TLS to a backend that a policy targets, and takes its certificate if it is of the CAs and
-// the name that the policy says. Without CAs, or with another name, nothing is sent.
+// TestBackendTLSPolicy checks that a gateway uses TLS to a backend that a policy targets, and accepts its certificate
+// if it matches the CAs and the name of the policy. Without CAs, or with another name, the gateway must send nothing.
 func TestBackendTLSPolicy(t *testing.T) {
 	e := startEdge(t)
 	root, err := catest.NewRoot("backends")

@@ -22,11 +22,10 @@ type behaviour struct {
 	transport *http.Transport
 }
 
-// tcpPort is where the client's sidecar listens for TCP.
+// tcpPort is where the client's sidecar accepts TCP.
 const tcpPort = 15090
 
-// TestBehaviour writes rules, and looks at what they do to calls, where they arrive and at
-// the caller's.
+// TestBehaviour applies rules, and checks their effects on calls, at the backend and at the caller.
 func TestBehaviour(t *testing.T) {
 	b := startBehaviour(t)
 	for _, test := range []struct {
@@ -63,8 +62,8 @@ func startBehaviour(t *testing.T) *behaviour {
 	return b
 }
 
-// given adds a file to the configuration, and waits until the client has it. Services that
-// share an application bring its Pod more than once: it is written once.
+// given adds a file to the configuration, and waits until the client has it. A Pod that several services share is
+// written once.
 func (b *behaviour) given(t *testing.T, documents ...string) {
 	t.Helper()
 	m := *b.mesh
@@ -80,14 +79,14 @@ func (b *behaviour) given(t *testing.T, documents ...string) {
 	m.awaitChange(before)
 }
 
-// answer is what the client's application gets.
+// answer is the response to the client's application.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// call gets a path of a host, with the given headers: names and values in turn.
+// call requests a path of a host, with headers: names and values in turn.
 func (b *behaviour) call(t *testing.T, host, path string, headers ...string) answer {
 	t.Helper()
 	a, err := b.try(http.MethodGet, host, path, headers...)
@@ -116,7 +115,7 @@ func (b *behaviour) try(method, host, path string, headers ...string) (answer, e
 	return answer{status: resp.StatusCode, header: resp.Header, body: string(body)}, err
 }
 
-// dial connects to the client's TCP port, and gives all that comes.
+// dial connects to the client's TCP port, and returns all that it receives.
 func (b *behaviour) dial(t *testing.T) string {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", fmt.Sprintf("%s:%d", b.client.ip, tcpPort))
@@ -127,7 +126,7 @@ func (b *behaviour) dial(t *testing.T) string {
 	return string(text)
 }
 
-// only is the value of a statistic; 0 while there is none.
+// only returns the value of the only statistic; 0 if there is none.
 func only(stats map[string]uint64) uint64 {
 	for _, n := range stats {
 		return n

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// changedPolicy: a policy in use changes, and goes. A changed cluster takes its place once it
-// has endpoints, which is after its ACK.
+// changedPolicy changes and removes a policy in use. A changed cluster replaces the old one once it has endpoints,
+// which is after its ACK.
 func changedPolicy(t *testing.T, b *behaviour) {
 	web := startBackend(t, "fickle", "v1")
 	connections := func() int {
@@ -29,7 +29,7 @@ func changedPolicy(t *testing.T, b *behaviour) {
 	}
 }
 
-// changedLabels: a Pod moves from one subset to the other, and back.
+// changedLabels moves a Pod from one subset to another, and back.
 func changedLabels(t *testing.T, b *behaviour) {
 	one, two := startBackend(t, "move", "v1"), startBackend(t, "move", "v2")
 	both := service("move", &one.app, &two.app)
@@ -56,7 +56,7 @@ func changedLabels(t *testing.T, b *behaviour) {
 	}
 }
 
-// chained: a rule that delegates, and one that leads to another service's name.
+// chained checks a rule that delegates, and one that leads to the name of another service.
 func chained(t *testing.T, b *behaviour) {
 	front, back := startBackend(t, "front", "v1"), startBackend(t, "back", "v1")
 	b.given(t, service("front", &front.app), service("back", &back.app),
@@ -77,7 +77,7 @@ spec:
 	require.Equal(t, "front", back.last(t).host)
 }
 
-// staticEntries: an entry with addresses, also of a wildcard host, and of workloads.
+// staticEntries checks ServiceEntries with addresses, also of a wildcard host, and of workloads.
 func staticEntries(t *testing.T, b *behaviour) {
 	web, vm := startBackend(t, "static", "v1"), startBackend(t, "vm", "v1")
 	entry := func(name, host, rest string) string {
@@ -113,7 +113,7 @@ spec:
 	require.NotEqual(t, 418, b.call(t, "static.example.com", "/rule").status)
 }
 
-// balanced: endpoints take turns.
+// balanced checks that endpoints take turns.
 func balanced(t *testing.T, b *behaviour) {
 	one, two, three := startBackend(t, "even", "v1"), startBackend(t, "even", "v2"), startBackend(t, "even", "v3")
 	b.given(t, service("even", &one.app, &two.app, &three.app), policy("even", "{loadBalancer: {simple: ROUND_ROBIN}}"))

@@ -56,7 +56,7 @@ func tlsOrigination(t *testing.T, b *behaviour) {
 	require.Len(t, secure.requests(), 2)
 }
 
-// http2: what the port's name says, and what a policy upgrades.
+// http2 checks ports whose name selects HTTP/2, and policies that upgrade.
 func http2(t *testing.T, b *behaviour) {
 	web := startBackend(t, "rpc", "v1")
 	b.given(t, strings.ReplaceAll(service("rpc", &web.app), "name: http,", "name: grpc-rpc,"),
@@ -95,12 +95,12 @@ func outlierDetection(t *testing.T, b *behaviour) {
 	require.Len(t, bad.requests(), before)
 }
 
-// overflow: one call is under way, one waits for its connection, there is no place for a third.
+// overflow checks limits: one call is in progress, one waits for its connection, and a third one fails.
 func overflow(t *testing.T, b *behaviour) {
 	narrow(t, b, "narrow", policy("narrow", "{connectionPool: {tcp: {maxConnections: 1}, http: {http1MaxPendingRequests: 1}}}"))
 }
 
-// TestDefaultTrafficPolicy: the mesh's limits hold for a host whose DestinationRule says something else.
+// TestDefaultTrafficPolicy checks that the mesh's limits apply to a host whose DestinationRule sets something else.
 func TestDefaultTrafficPolicy(t *testing.T) {
 	b := startBehaviour(t)
 	narrow(t, b, "wide", meshConfig("defaultTrafficPolicy: {connectionPool: {tcp: {maxConnections: 1}, http: {http1MaxPendingRequests: 1}}}"),
@@ -139,7 +139,7 @@ func narrow(t *testing.T, b *behaviour, host string, rules ...string) {
 	require.Equal(t, 1, web.connectionCount())
 }
 
-// tcpSplit: the tolerance is six standard deviations.
+// tcpSplit has a tolerance of six standard deviations.
 func tcpSplit(t *testing.T, b *behaviour) {
 	one, two := startGreeter(t, "greet", "v1"), startGreeter(t, "greet", "v2")
 	tcp := strings.NewReplacer("name: http,", "name: tcp,", fmt.Sprintf("port: %d}", meshPort), fmt.Sprintf("port: %d}", tcpPort))
@@ -158,7 +158,7 @@ spec:
 	require.Equal(t, 200, got["v1"]+got["v2"], "%v", got)
 }
 
-// dnsEntry: the name is of a host outside, and is resolved by Envoy.
+// dnsEntry checks a host outside of the mesh, which Envoy resolves.
 func dnsEntry(t *testing.T, b *behaviour) {
 	web := startBackend(t, "outside", "v1", func(b *backend) { b.ip = "127.0.0.1" })
 	b.given(t, fmt.Sprintf(`apiVersion: networking.istio.io/v1

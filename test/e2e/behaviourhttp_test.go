@@ -32,17 +32,17 @@ func perTryTimeout(t *testing.T, b *behaviour) {
 	b.given(t, service("pertry", &slow.app),
 		routes("pertry", toWith("pertry", "retries: {attempts: 1, perTryTimeout: 100ms, retryOn: 5xx}")))
 	require.Equal(t, 504, b.call(t, "pertry", "/", "x-hang", "1").status)
-	eventually(t, "both attempts have come", func() bool { return len(slow.requests()) == 2 }, nil) // after their time, maybe
+	eventually(t, "both attempts have come", func() bool { return len(slow.requests()) == 2 }, nil) // probably after the timeout
 }
 
-// routeTimeout: the backend would not answer at all.
+// routeTimeout checks a timeout with a backend that never answers.
 func routeTimeout(t *testing.T, b *behaviour) {
 	slow := startBackend(t, "slow", "v1")
 	b.given(t, service("slow", &slow.app), routes("slow", toWith("slow", "timeout: 150ms")))
 	start := time.Now()
 	require.Equal(t, 504, b.call(t, "slow", "/", "x-hang", "1").status)
 	require.Greater(t, time.Since(start), 140*time.Millisecond)                               // Envoy's timers may be a little early
-	eventually(t, "the call has come", func() bool { return len(slow.requests()) == 1 }, nil) // after its time, maybe
+	eventually(t, "the call has come", func() bool { return len(slow.requests()) == 1 }, nil) // probably after the timeout
 	require.Equal(t, 200, b.call(t, "slow", "/").status)
 }
 
@@ -67,7 +67,7 @@ func mirror(t *testing.T, b *behaviour) {
 	require.Empty(t, idle.requests())
 }
 
-// weights: the tolerance is six standard deviations.
+// weights has a tolerance of six standard deviations.
 func weights(t *testing.T, b *behaviour) {
 	one, two := startBackend(t, "split", "v1"), startBackend(t, "split", "v2")
 	b.given(t, service("split", &one.app, &two.app), subsets("split", "v1", "v2"), routes("split",

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// defaultRetries: a connection that fails is tried at another endpoint, a 503 of the
-// application is not tried again.
+// defaultRetries checks that a failed connection is retried at another endpoint, and that a 503 of the application is
+// not retried.
 func defaultRetries(t *testing.T, b *behaviour) {
 	live, dead := startBackend(t, "half", "v1"), &app{name: "half", version: "v2", ip: ownIP()}
 	require.NoError(t, dead.listen(t).Close())
@@ -28,7 +28,7 @@ func defaultRetries(t *testing.T, b *behaviour) {
 	require.Len(t, live.requests(), before+1)
 }
 
-// hostNames: all the names of a service, and no others.
+// hostNames checks that all names of a service are routed, and no others.
 func hostNames(t *testing.T, b *behaviour) {
 	web := startBackend(t, "named", "v1")
 	b.given(t, service("named", &web.app), routes("named", toWith("named", "headers: {response: {set: {x-rule: mine}}}")))
@@ -44,7 +44,7 @@ func hostNames(t *testing.T, b *behaviour) {
 	require.Len(t, web.requests(), before)
 }
 
-// matches: the first rule that matches counts.
+// matches checks that the first rule that matches applies.
 func matches(t *testing.T, b *behaviour) {
 	rule := func(name, match string) string {
 		return fmt.Sprintf("{match: [%s], directResponse: {status: 200, body: {string: %s}}}", match, name)
@@ -80,7 +80,7 @@ func matches(t *testing.T, b *behaviour) {
 	require.Equal(t, "authority", b.call(t, "matched.shop", "/").body)
 }
 
-// policyOfSubset: a subset's policy and a port's are in place of the host's.
+// policyOfSubset checks that the policy of a subset or port replaces that of the host.
 func policyOfSubset(t *testing.T, b *behaviour) {
 	one, two := startBackend(t, "nested", "v1"), startBackend(t, "nested", "v2")
 	port := startBackend(t, "ported", "v1")
@@ -121,7 +121,7 @@ func mutualTLS(t *testing.T, b *behaviour) {
 	require.Len(t, secure.requests(), 1)
 }
 
-// cookieHash: the sidecar gives out the cookie that makes calls stick.
+// cookieHash checks that the sidecar sets the cookie that makes calls sticky.
 func cookieHash(t *testing.T, b *behaviour) {
 	one, two := startBackend(t, "baked", "v1"), startBackend(t, "baked", "v2")
 	b.given(t, service("baked", &one.app, &two.app),
@@ -139,7 +139,7 @@ func cookieHash(t *testing.T, b *behaviour) {
 	}
 }
 
-// webSocket: connections that are upgraded carry bytes in both directions.
+// webSocket checks that upgraded connections carry bytes in both directions.
 func webSocket(t *testing.T, b *behaviour) {
 	up := startGreeterHTTP(t)
 	b.given(t, service("socket", up))

@@ -25,7 +25,7 @@ spec:
 `, name, value)
 }
 
-// bootstrapOf is what an Envoy says that it was started with.
+// bootstrapOf returns the bootstrap that an Envoy reports.
 func (m *mutual) bootstrapOf(b *member) (out struct {
 	StatsFlushInterval string `json:"stats_flush_interval"`
 	StaticResources    struct {
@@ -53,7 +53,7 @@ func (m *mutual) bootstrapOf(b *member) (out struct {
 	return out
 }
 
-// sidecar runs a further sidecar of the server's account, which asks for its bootstrap.
+// sidecar runs another sidecar of the server's account, which requests its bootstrap patches.
 func (m *mutual) sidecar(t *testing.T, name string) *member {
 	t.Helper()
 	w := newMember(name)
@@ -70,8 +70,8 @@ func (m *mutual) awaitLog(t *testing.T, w *member, text string) {
 	eventually(t, text, func() bool { return strings.Contains(w.log.String(), text) }, w.log.String)
 }
 
-// TestBootstrapFilters: a sidecar starts with what EnvoyFilters make of its bootstrap, but for what its
-// Envoy would not start with, which the control plane is told; and says when they are changed.
+// TestBootstrapFilters checks that a sidecar starts with the bootstrap that EnvoyFilters patch, without patches that
+// Envoy would refuse. The sidecar must report those to the control plane, and log later changes.
 func TestBootstrapFilters(t *testing.T) {
 	m := startMutual(t)
 	const flush = `{stats_flush_interval: 7s, static_resources: {clusters: [{name: mine, type: STATIC, load_assignment: {cluster_name: mine}}]}}`
@@ -98,8 +98,9 @@ func TestBootstrapFilters(t *testing.T) {
 	m.awaitLog(t, w, "the bootstrap matches the EnvoyFilters again")
 }
 
-// TestBootstrapThatDoesNotStart: what only a start shows to be wrong is left out after it.
-func TestBootstrapThatDoesNotStart(t *testing.T) {
+// TestStartsWithoutPatchesThatEnvoyRefuses checks that the sidecar starts again without the patches if Envoy does not start with
+// them.
+func TestStartsWithoutPatchesThatEnvoyRefuses(t *testing.T) {
 	m := startMutual(t)
 	m.apply(m.config("server", bootstrapFilter("elsewhere",
 		`{static_resources: {listeners: [{name: x, address: {socket_address: {address: 203.0.113.1, port_value: 81}}, filter_chains: [{}]}]}}`))...)
@@ -110,7 +111,8 @@ func TestBootstrapThatDoesNotStart(t *testing.T) {
 	m.awaitRefusal(t)
 }
 
-// TestBootstrapWithoutControlPlane: who cannot be asked is not waited for for long.
+// TestBootstrapWithoutControlPlane checks that a sidecar starts after a short wait if it cannot reach the control
+// plane.
 func TestBootstrapWithoutControlPlane(t *testing.T) {
 	m := startMutual(t)
 	w := newMember("alone")

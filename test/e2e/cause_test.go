@@ -74,9 +74,9 @@ data: {mesh: "{defaultProviders: {accessLogging: [file]}, extensionProviders: [{
 	return out
 }
 
-// TestObjectOfARefusedListenerIsFound checks that, of the objects that contribute to a listener, the one is reported
+// TestRefusedListenerIsAttributed checks that, of the objects that contribute to a listener, the one is reported
 // that Envoy refuses.
-func TestObjectOfARefusedListenerIsFound(t *testing.T) {
+func TestRefusedListenerIsAttributed(t *testing.T) {
 	c := newClient("client")
 	m := startMesh(t, server.RoutesAuto, policiesOfEveryKind(c, nil)...)
 	c.start(t, m, false)

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// selfSigned is a certificate for localhost, and the authority that signed it.
+// selfSigned is a certificate for localhost and its authority.
 type selfSigned struct {
 	tls             tls.Certificate
 	certPEM, keyPEM []byte

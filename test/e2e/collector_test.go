@@ -14,19 +14,19 @@ import (
 	"google.golang.org/grpc"
 )
 
-// collector is where sidecars send spans, over OTLP, and access logs, by Envoy's service.
+// collector receives spans of sidecars over OTLP, and access logs over Envoy's service.
 type collector struct {
 	collectorv1.UnimplementedTraceServiceServer
 	accesslogservicev3.UnimplementedAccessLogServiceServer
 	app
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards the fields below
 	spans []sentSpan
 	http  []*datalogv3.HTTPAccessLogEntry
 	tcp   []*datalogv3.TCPAccessLogEntry
 }
 
-// sentSpan is a span, and whose it is said to be.
+// sentSpan is a span and the service that it names.
 type sentSpan struct {
 	*tracev1.Span
 	service string
@@ -49,7 +49,7 @@ func startCollector(t *testing.T) *collector {
 	return c
 }
 
-// document is the collector as a service out of the mesh.
+// document is the collector as a service outside of the mesh.
 func (c *collector) document() string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -95,7 +95,7 @@ func (c *collector) StreamAccessLogs(stream accesslogservicev3.AccessLogService_
 	}
 }
 
-// span is the one of a trace that a service sent; nil: there is none yet.
+// span returns the span of a trace that a service sent, or nil.
 func (c *collector) span(trace []byte, service string) *tracev1.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *collector) span(trace []byte, service string) *tracev1.Span {
 	return nil
 }
 
-// logged are the entries of requests, and of connections.
+// logged returns the entries of requests, and of connections.
 func (c *collector) logged() (http []*datalogv3.HTTPAccessLogEntry, tcp []*datalogv3.TCPAccessLogEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,9 +16,9 @@ import (
 	"github.com/moonsail/moonsail/test/meshtest"
 )
 
-// ways are how resources reach a proxy. Routers' worlds are walked through where one Envoy can be both:
-// a sidecar that has had scopes keeps a listener for them that a router does not have, and by the state of the
-// world Envoy is not told that a Secret is missing, but waits for 15 s.
+// ways are how resources reach a proxy. Routers are included where one Envoy can be both a sidecar and a router. With
+// scopes it cannot: a sidecar that has had scopes keeps a listener for them that a router does not have. With
+// state-of-the-world xDS it cannot either: Envoy does not learn that a Secret is missing, and waits for 15 s.
 var ways = []struct {
 	name     string
 	strategy server.RouteStrategy
@@ -31,10 +31,10 @@ var ways = []struct {
 	{"sotw", server.RoutesAuto, true, false},
 }
 
-// TestCorpusOnEnvoy gives everything that the corpus of the translation generates to real
-// Envoys. They accept all of it, and hold what was compiled, no more and no less.
+// TestCorpusOnEnvoy serves everything that the corpus of the translation generates to real Envoys. They must accept all
+// of it, and have exactly what was compiled.
 func TestCorpusOnEnvoy(t *testing.T) {
-	// Those that name certificates in files of the sidecar, which its agent reads, are package meshtest/live's alone.
+	// Package meshtest/live covers those that name certificates in files of the sidecar, which its agent reads.
 	files := slices.DeleteFunc(corpus(t), func(f *meshtest.File) bool { return f.Name == "sidecar-tls" || f.Name == "files" })
 	t.Run("fresh", func(t *testing.T) {
 		for _, f := range files {
@@ -81,21 +81,21 @@ func TestCorpusOnEnvoy(t *testing.T) {
 	}
 }
 
-// withoutAgent is a proxy of a file that gets no certificates: it would wait for them. Package
-// meshtest/live has them served.
+// withoutAgent returns a proxy of a file without certificates, because it would wait for them. Package meshtest/live
+// serves them.
 func withoutAgent(f *meshtest.File, p *meshtest.Proxy) *model.Proxy {
 	out := p.Model(f.Mesh.Domain)
 	out.Identity = false
 	return out
 }
 
-// walker is the identity of an Envoy that is given one world after the other.
+// walker is the identity of an Envoy that gets one world after the other.
 var walker = &model.Proxy{
 	Name: "walker", Namespace: "default", IPs: []string{"10.99.0.1"},
 	DNSDomain: "default.svc.cluster.local", Interception: model.InterceptRedirect,
 }
 
-// requireHolds waits until an Envoy holds exactly what it should, and nothing was refused.
+// requireHolds waits until an Envoy has exactly the resources r, and nothing was refused.
 func requireHolds(t *testing.T, w *world, e *bareEnvoy, r resources) {
 	t.Helper()
 	want := r.compiled(t)
@@ -105,7 +105,7 @@ func requireHolds(t *testing.T, w *world, e *bareEnvoy, r resources) {
 		if list := w.server.Proxies(); len(list) != 1 || !idle(list[0]) {
 			return false
 		}
-		if text := e.text(t); !bytes.Equal(text, seen) { // to read it takes longer than Envoy does
+		if text := e.text(t); !bytes.Equal(text, seen) { // Envoy's dump takes longer to parse than to write
 			seen, diff = text, read(t, text).differences(want)
 		}
 		return len(diff) == 0
@@ -114,7 +114,7 @@ func requireHolds(t *testing.T, w *world, e *bareEnvoy, r resources) {
 	require.Empty(t, e.rejected(t))
 }
 
-// requireQuiet: what Envoy warns of, users would ask us about.
+// requireQuiet checks that Envoy logs no warnings: users would ask about them.
 func requireQuiet(t *testing.T, e *bareEnvoy) {
 	t.Helper()
 	require.Empty(t, lines(e.log.String(), "[warning]", "[error]", "[critical]"))

@@ -22,8 +22,7 @@ import (
 
 const apiHost = "api.example.com"
 
-// partner is a service outside of the mesh that takes calls of those alone who show a
-// certificate of its authority.
+// partner is a service outside of the mesh that requires client certificates of its authority.
 type partner struct {
 	root    *catest.Root
 	backend *backend
@@ -44,7 +43,7 @@ func startPartner(t *testing.T) *partner {
 	return p
 }
 
-// documents are the partner as the mesh knows it, for calls of the client.
+// documents returns the partner as a service of the mesh, for calls of the client.
 func (p *partner) documents() string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -66,7 +65,7 @@ spec:
 		apiHost, serviceHTTP, p.backend.port, p.backend.ip)
 }
 
-// secret is one with a new certificate for a name.
+// secret returns a Secret with a new certificate for a name.
 func (p *partner) secret(t *testing.T, name string) string {
 	t.Helper()
 	pair, err := p.root.Pair(time.Hour, []string{"spiffe://partner/" + name}, nil)
@@ -76,8 +75,7 @@ func (p *partner) secret(t *testing.T, name string) string {
 	return document
 }
 
-// tlsSecret is one of a namespace with a certificate, its key and the CA of its root; keyPEM is the
-// key as it is in there.
+// tlsSecret returns a Secret with a certificate, its key and the CA of its root. keyPEM is the key in it.
 func tlsSecret(t *testing.T, root *catest.Root, pair *tls.Certificate, namespace, name string) (document string, keyPEM []byte) {
 	t.Helper()
 	cert, keyPEM := pemOf(t, pair)
@@ -89,7 +87,7 @@ type: kubernetes.io/tls
 data: {tls.crt: %s, tls.key: %s, ca.crt: %s}`, name, namespace, encode(cert), encode(keyPEM), encode(root.PEM())), keyPEM
 }
 
-// pemOf are a certificate and its key.
+// pemOf returns a certificate and its key.
 func pemOf(t *testing.T, pair *tls.Certificate) (certificate, keyPEM []byte) {
 	t.Helper()
 	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey.(*ecdsa.PrivateKey))
@@ -98,8 +96,8 @@ func pemOf(t *testing.T, pair *tls.Certificate) (certificate, keyPEM []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
 }
 
-// TestCredentials: the client shows the certificate of a Secret that its rule names, a new one
-// without a new cluster, and none where there is no Secret, which holds up nothing else.
+// TestCredentials checks that the client presents the certificate of the Secret that its rule names. A new certificate
+// must not need a new cluster. Without the Secret the client must present none, and everything else must work.
 func TestCredentials(t *testing.T) {
 	m, p := startMutual(t), startPartner(t)
 	m.apply(m.config("server", p.documents())...)
@@ -122,7 +120,7 @@ func TestCredentials(t *testing.T) {
 	m.requireUnseen(t, p)
 }
 
-// caller is whom the partner was called by last, by the certificate.
+// caller returns the name in the last caller's certificate.
 func (p *partner) caller(t *testing.T) string {
 	t.Helper()
 	return strings.TrimPrefix(p.backend.last(t).peer, "spiffe://partner/")
@@ -138,7 +136,7 @@ func (m *mutual) requirePartner(t *testing.T, p *partner, name string) {
 	require.Equal(t, apiHost, p.backend.last(t).sni)
 }
 
-// clusterVersion is that of the partner's cluster, as the control plane has it.
+// clusterVersion returns the version of the partner's cluster in the control plane.
 func (m *mutual) clusterVersion() string {
 	m.t.Helper()
 	var answer struct {
@@ -161,7 +159,7 @@ func (m *mutual) clustersTaken(t *testing.T) uint64 {
 	return stats["cluster_manager.cluster_added"] + stats["cluster_manager.cluster_modified"]
 }
 
-// requireUnseen looks for keys where people look.
+// requireUnseen checks that no key appears on debug pages, in logs and in dumps.
 func (m *mutual) requireUnseen(t *testing.T, p *partner) {
 	t.Helper()
 	texts := map[string]string{"the control plane's log": m.log.String(), "the agent's log": m.client.log.String()}
@@ -192,9 +190,9 @@ func (m *mutual) page(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestSecretsAreForThoseWhoShowThatTheyMayHaveThem: who asks for a Secret by its name, saying
-// of itself what it likes, gets it only by a certificate of the Secret's namespace.
-func TestSecretsAreForThoseWhoShowThatTheyMayHaveThem(t *testing.T) {
+// TestSecretNeedsCertificateOfItsNamespace checks that a proxy gets a Secret by name only with a certificate of
+// the Secret's namespace, whatever its node metadata claims.
+func TestSecretNeedsCertificateOfItsNamespace(t *testing.T) {
 	m, p := startMutual(t), startPartner(t)
 	m.apply(m.config("server", p.documents(), p.secret(t, "one"))...)
 	own := m.credentials(m.pair(m.root, spiffeID("client")))

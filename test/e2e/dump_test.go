@@ -26,14 +26,14 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// holdings are what an Envoy holds, or should hold: "CDS name" -> message. Virtual hosts
-// are kept by themselves, as in VHDS, and endpoints as their addresses.
+// holdings are the resources that an Envoy has or should have: "CDS name" -> message. Virtual hosts are separate, as in
+// VHDS, and endpoints are their addresses.
 type holdings map[string]proto.Message
 
 // dump is an Envoy's /config_dump.
 type dump struct {
 	holdings
-	unfinished []string // what warms, drains or has failed
+	unfinished []string // resources that warm, drain or have failed
 }
 
 func (e *bareEnvoy) dump(t *testing.T) dump {
@@ -41,7 +41,7 @@ func (e *bareEnvoy) dump(t *testing.T) dump {
 	return read(t, e.text(t))
 }
 
-// text is the dump as it comes.
+// text returns the dump unparsed.
 func (e *bareEnvoy) text(t *testing.T) []byte {
 	t.Helper()
 	body, err := e.admin.ConfigDump(t.Context(), url.Values{"include_eds": {""}})
@@ -49,7 +49,7 @@ func (e *bareEnvoy) text(t *testing.T) []byte {
 	return body
 }
 
-// read leaves the bootstrap out: it lists all of Envoy's extensions, and would be most of the work.
+// read leaves the bootstrap out, which lists all of Envoy's extensions and would take most of the time.
 func read(t *testing.T, body []byte) dump {
 	t.Helper()
 	var all struct{ Configs []json.RawMessage }
@@ -63,7 +63,7 @@ func read(t *testing.T, body []byte) dump {
 		require.NoError(t, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, &part))
 		d.add(t, unpack(t, &part))
 	}
-	// The dump lists the endpoints of all clusters; the others' are part of the cluster.
+	// The dump lists the endpoints of all clusters; those of other clusters are part of the cluster.
 	for name := range d.holdings {
 		cluster, isEndpoints := strings.CutPrefix(name, "EDS ")
 		c, _ := d.holdings["CDS "+cluster].(*clusterv3.Cluster)
@@ -128,7 +128,7 @@ func unpack(t *testing.T, a *anypb.Any) proto.Message {
 	return m
 }
 
-// put adds a resource in the form that can be compared.
+// put adds a resource in a form that can be compared.
 func (h holdings) put(typ resource.Type, m proto.Message) {
 	switch m := m.(type) {
 	case *clusterv3.Cluster:
@@ -155,7 +155,7 @@ func (h holdings) put(typ resource.Type, m proto.Message) {
 
 var privateKeys = regexp.MustCompile(`"privateKey": ?\{[^}]*\}`)
 
-// withoutKeys: Envoy does not show private keys, nor where they are.
+// withoutKeys removes what Envoy hides: private keys and their file names.
 func withoutKeys(c *clusterv3.Cluster) *clusterv3.Cluster {
 	if c.TransportSocket == nil && len(c.TransportSocketMatches) == 0 {
 		return c
@@ -171,7 +171,7 @@ func withoutKeys(c *clusterv3.Cluster) *clusterv3.Cluster {
 	return out
 }
 
-// onlyAddresses: Envoy's dump of endpoints is made of its hosts, and leaves out most else.
+// onlyAddresses keeps the addresses: Envoy's dump of endpoints is made from its hosts, and leaves out most else.
 func onlyAddresses(a *endpointv3.ClusterLoadAssignment) *endpointv3.ClusterLoadAssignment {
 	var at []string
 	for _, l := range a.Endpoints {
@@ -184,8 +184,8 @@ func onlyAddresses(a *endpointv3.ClusterLoadAssignment) *endpointv3.ClusterLoadA
 	return &endpointv3.ClusterLoadAssignment{ClusterName: strings.Join(slices.Compact(at), " ")}
 }
 
-// compiled is what a proxy should hold of these resources. Endpoints come for clusters
-// that are discovered, route configurations to listeners that ask for them.
+// compiled returns what a proxy should have of these resources: endpoints of clusters that discover them, route
+// configurations that listeners subscribe to.
 func (r resources) compiled(t *testing.T) holdings {
 	t.Helper()
 	h := holdings{}
@@ -200,7 +200,7 @@ func (r resources) compiled(t *testing.T) holdings {
 	return h
 }
 
-// spare are the route configurations that are split, and for which no listener asks whole.
+// spare returns the route configurations that are split, and that no listener subscribes to as a whole.
 func (r resources) spare() map[string]bool {
 	out := map[string]bool{}
 	for _, e := range r[resource.Scope] {
@@ -221,7 +221,7 @@ func decode(t *testing.T, e *resource.Encoded) proto.Message {
 	return unpack(t, &a)
 }
 
-// differences says what the dump lacks, has too much or has otherwise than wanted.
+// differences describes what the dump lacks, has in addition, or has with other content.
 func (d dump) differences(want holdings) []string {
 	out := slices.Clone(d.unfinished)
 	for _, name := range slices.Sorted(maps.Keys(want)) {

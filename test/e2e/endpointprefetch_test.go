@@ -11,20 +11,20 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// TestNewServiceInOneTrip has a control plane hear nothing of a proxy while it gets a service
-// that it has never heard of, and a route to it: cluster, endpoints and route come in one go
-// and are in use. Once the proxy is heard, its subscription is answered by nothing.
-func TestNewServiceInOneTrip(t *testing.T) {
+// TestNewServiceTakesOneRoundTrip blocks a proxy's messages to the control plane while the mesh gets a new service and a route
+// to it. Cluster, endpoints and route must arrive together and be in use. When the subscription arrives, the control
+// plane must not answer it.
+func TestNewServiceTakesOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	web, other := startApp(t, "web", "v1"), startApp(t, "other", "v1")
 	c := newClient("client")
 	base := []string{c.sidecar("./*"), service("web", web)}
 	m := startMesh(t, server.RoutesAuto, base...)
-	var hold sync.RWMutex // locked: the control plane hears nothing
+	var hold sync.RWMutex // locked: the control plane receives nothing
 	c.startAt(t, m, fmt.Sprintf("127.0.0.1:%d", heldRelay(t, m.xds, &hold)), false)
 	calls := startTraffic(t, c, "web")
 
-	base = append(base, service("first", startApp(t, "first", "v1"))) // shows that the proxy looks for endpoints at once
+	base = append(base, service("first", startApp(t, "first", "v1"))) // shows that the proxy subscribes to endpoints at once
 	m.apply(base...)
 	before, pushed := m.newest().Revision, endpointsPushed(m)
 	hold.Lock()
@@ -44,7 +44,7 @@ func TestNewServiceInOneTrip(t *testing.T) {
 	noRefusals(t, m, c)
 }
 
-// endpointsPushed is the number of EDS responses ever.
+// endpointsPushed returns the number of EDS responses so far.
 func endpointsPushed(m *mesh) (n int) {
 	m.t.Helper()
 	const sample = `pilot_xds_pushes{type="eds"} `

@@ -18,7 +18,7 @@ import (
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
-// envoyOptions say what a bare Envoy (one without an agent) is like.
+// envoyOptions configure a bare Envoy, one without an agent.
 type envoyOptions struct {
 	proxy *model.Proxy
 	xds   string // the control plane: a path, or host:port
@@ -28,8 +28,8 @@ type envoyOptions struct {
 	workers int // threads; 0: one
 }
 
-// bareEnvoy is an Envoy with the agent's bootstrap, but for ports: its admin interface is
-// a Unix socket, so that any number of them run at once.
+// bareEnvoy is an Envoy with the agent's bootstrap. Its admin interface is a Unix socket, so that any number can run at
+// once.
 type bareEnvoy struct {
 	admin   *envoy.Admin
 	socket  string // of the admin interface
@@ -97,7 +97,7 @@ func bootstrap(t *testing.T, o envoyOptions, admin string) []byte {
 	return out
 }
 
-// stats are counters and gauges; empty while Envoy does not answer.
+// stats returns counters and gauges; empty while Envoy does not answer.
 func (e *bareEnvoy) stats(t *testing.T, filter string) map[string]uint64 {
 	t.Helper()
 	stats, err := e.admin.Stats(t.Context(), filter)
@@ -107,8 +107,8 @@ func (e *bareEnvoy) stats(t *testing.T, filter string) map[string]uint64 {
 	return stats
 }
 
-// awaitLive waits until Envoy serves: it has taken the configuration that it began with,
-// and its workers listen, which it is called live before.
+// awaitLive waits until Envoy serves: it has its first configuration, and its workers listen. The state "live" alone
+// comes earlier.
 func (e *bareEnvoy) awaitLive(t *testing.T, why func() string) {
 	t.Helper()
 	eventually(t, "Envoy goes live", func() bool {
@@ -116,7 +116,7 @@ func (e *bareEnvoy) awaitLive(t *testing.T, why func() string) {
 	}, why)
 }
 
-// rejected are the counters of refused updates that are not zero.
+// rejected returns the counters of refused updates that are not zero.
 func (e *bareEnvoy) rejected(t *testing.T) map[string]uint64 {
 	t.Helper()
 	stats, err := e.admin.Stats(t.Context(), `update_rejected$`)

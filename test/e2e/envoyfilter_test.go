@@ -13,8 +13,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// TestEnvoyFilter changes what sidecars do with calls, under traffic: a filter comes, goes
-// on beside patches that cannot be applied, survives one that Envoy refuses, and goes.
+// TestEnvoyFilter changes, under traffic, what sidecars do with calls: a filter is added, stays in force beside patches
+// that cannot be applied and one that Envoy refuses, and is removed.
 func TestEnvoyFilter(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -48,8 +48,8 @@ func envoyFilter(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 	change := m.apply(with(lua("added", "yes"), blocked, lua("broken", "' not Lua '"), service("new", other), routes("other", to("web")))...)
 	require.Equal(t, changelog.Proxies{Concerned: 1, Nacked: 1}, change.Proxies)
 	requireHeldAll(t, m, c, "script load error")
-	c.requireReply(t, reply{200, "yes"}, "web", "/") // what was there stays
-	bank.requireOnly("web-v1")                       // what came with it
+	c.requireReply(t, reply{200, "yes"}, "web", "/") // the earlier filter stays
+	bank.requireOnly("web-v1")                       // a change in the same batch
 
 	m.apply(with(blocked)...)
 	c.requireReply(t, reply{200, ""}, "web", "/")
@@ -59,7 +59,7 @@ func envoyFilter(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 	calls.requireOnly("web-v1")
 }
 
-// reply is what a call was answered with.
+// reply is the response to a call.
 type reply struct {
 	status int
 	lua    string // the header that the filter adds
@@ -77,7 +77,7 @@ func (c *client) ask(t *testing.T, host, path string) reply {
 	return reply{resp.StatusCode, resp.Header.Get("x-lua")}
 }
 
-// requireReply waits for a reply: Envoy ACKs before its workers have what is new.
+// requireReply waits for a reply: Envoy ACKs before its workers use the new configuration.
 func (c *client) requireReply(t *testing.T, want reply, host, path string) {
 	t.Helper()
 	var got reply
@@ -87,12 +87,12 @@ func (c *client) requireReply(t *testing.T, want reply, host, path string) {
 	}, func() string { return fmt.Sprintf("%+v instead of %+v", got, want) })
 }
 
-// lua is a filter that adds a header to answers.
+// lua is a filter that adds a header to responses.
 func lua(name, value string) string {
 	return luaFilter(name, fmt.Sprintf("function envoy_on_response(h) h:headers():add('x-lua', '%s') end", value))
 }
 
-// luaFilter is a script before the client's router.
+// luaFilter adds a script in front of the client's router.
 func luaFilter(name, script string) string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
@@ -144,7 +144,7 @@ spec:
   - applyTo: CLUSTER
     patch: {operation: MERGE, value: {connect_timeout: -1s}}`
 
-// requireHeldAll: resources are held back, and all for one reason.
+// requireHeldAll checks that resources are held back, all for one reason.
 func requireHeldAll(t *testing.T, m *mesh, c *client, says string) {
 	t.Helper()
 	h := held(*m.proxy(c.name))

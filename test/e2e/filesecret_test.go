@@ -44,7 +44,7 @@ func (v *volume) fill(files map[string][]byte) {
 	}
 }
 
-// pairFiles are a new certificate of a name for hosts, with its key and the root.
+// pairFiles returns a new certificate for a name and hosts, with its key and the root.
 func pairFiles(t *testing.T, root *catest.Root, name string, hosts ...string) (files map[string][]byte, pair *tls.Certificate) {
 	t.Helper()
 	pair, err := root.Pair(time.Hour, []string{"spiffe://partner/" + name}, hosts)
@@ -53,15 +53,15 @@ func pairFiles(t *testing.T, root *catest.Root, name string, hosts ...string) (f
 	return map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": root.PEM()}, pair
 }
 
-// inFiles has the client show what is in a volume, and check the partner by it.
+// inFiles returns a rule by which the client presents the certificate in a volume, and checks the partner with its CA.
 func (p *partner) inFiles(v *volume) string {
 	return strings.Replace(p.documents(), "credentialName: api-client",
 		fmt.Sprintf("clientCertificate: %s, privateKey: %s, caCertificates: %s", v.path("tls.crt"), v.path("tls.key"), v.path("ca.crt")), 1)
 }
 
-// TestCertificatesInFiles: the client's agent gives its Envoy what is in the files that a rule names. Files that are
-// not there hold up nothing else and are refused by nobody; new ones are shown without a failed call or another
-// cluster; broken ones are told, and what was good stays.
+// TestCertificatesInFiles checks that the client's agent serves its Envoy the files that a rule names. Missing files
+// must delay nothing else and cause no refusal. New files must apply without a failed call or a new cluster. Broken
+// files must be reported, and the last valid ones stay.
 func TestCertificatesInFiles(t *testing.T) {
 	m, p, v := startMutual(t), startPartner(t), newVolume(t)
 	m.apply(m.config("server", p.inFiles(v))...)
@@ -97,7 +97,7 @@ func TestCertificatesInFiles(t *testing.T) {
 	m.requireNothingHeld()
 }
 
-// clientSecrets are the secrets that the client's Envoy has, as people ask for them.
+// clientSecrets returns the secrets of the client's Envoy, as a command prints them.
 func (m *mutual) clientSecrets() string {
 	m.t.Helper()
 	status, out := m.ask("proxy-config", "secrets", "client.shop")
@@ -105,7 +105,7 @@ func (m *mutual) clientSecrets() string {
 	return out
 }
 
-// inFiles has the gateway show what is in a volume, and refuse clients that are on its list.
+// inFiles returns a Gateway that presents the certificate in a volume, and refuses the clients of its revocation list.
 func (e *edge) inFiles(v *volume) string {
 	files := fmt.Sprintf("serverCertificate: %s, privateKey: %s", v.path("tls.crt"), v.path("tls.key"))
 	text := strings.Replace(e.documents(), "{mode: SIMPLE, credentialName: web}", "{mode: SIMPLE, "+files+"}", 1)
@@ -113,8 +113,8 @@ func (e *edge) inFiles(v *volume) string {
 		fmt.Sprintf("{mode: MUTUAL, %s, caCertificates: %s, caCrl: %s}", files, v.path("ca.crt"), v.path("ca.crl")), 1)
 }
 
-// TestGatewayCertificatesInFiles: the same for the certificate of a gateway, and by what it checks its clients, with a list of
-// revoked ones beside the CAs.
+// TestGatewayCertificatesInFiles checks the same for a gateway's certificate, and for the CAs and the revocation list
+// that it checks clients with.
 func TestGatewayCertificatesInFiles(t *testing.T) {
 	e, v := startEdge(t), newVolume(t)
 	client, err := e.outside.Pair(time.Hour, []string{"spiffe://outside/client"}, nil)

@@ -25,7 +25,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// Ports of the gateway. It has no Service, so that they are those of its Gateway.
+// Ports of the gateway. It has no Service, so they are those of its Gateway.
 const gatewayHTTP, gatewayHTTPS = 18090, 18443
 
 const (
@@ -90,10 +90,10 @@ spec:
 		e.gateway.ip, gatewayHTTP, gatewayHTTPS, webHost, mutualHost, serviceHTTP)
 }
 
-// secret has a new certificate for the gateway's hosts, and the CA of clients.
+// secret returns a Secret with a new certificate for the gateway's hosts, and the CA of clients.
 func (e *edge) secret(t *testing.T, name string) string { return webSecret(t, e.outside, "edge", name) }
 
-// webSecret is one with a new certificate for hosts of the web, and the CA of clients.
+// webSecret returns a Secret with a new certificate for hosts of the web, and the CA of clients.
 func webSecret(t *testing.T, root *catest.Root, namespace, name string) string {
 	t.Helper()
 	pair, err := root.Pair(time.Hour, []string{"spiffe://outside/" + name}, []string{webHost, mutualHost})
@@ -102,21 +102,21 @@ func webSecret(t *testing.T, root *catest.Root, namespace, name string) string {
 	return document
 }
 
-// fromOutside is what a client outside of the mesh got.
+// fromOutside is the response to a client outside of the mesh.
 type fromOutside struct {
 	status       int
 	location, by string // by: the URI of the gateway's certificate
 	err          error
 }
 
-// call calls a host through the gateway, on a separate connection.
+// call calls a host through the gateway on a separate connection.
 func (e *edge) call(scheme, host, path string, cert *tls.Certificate) fromOutside {
 	e.t.Helper()
 	port := map[string]int{"http": gatewayHTTP, "https": gatewayHTTPS}[scheme]
 	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, fmt.Sprintf("%s://%s:%d%s", scheme, e.gateway.ip, port, path), http.NoBody)
 	require.NoError(e.t, err)
 	req.Host, req.Close = host, true
-	req.Header.Set("X-Forwarded-Client-Cert", "URI="+spiffeID("client")) // what anybody could say
+	req.Header.Set("X-Forwarded-Client-Cert", "URI="+spiffeID("client")) // a client can claim anything
 	req.Header.Set("X-Forwarded-For", "192.0.2.99")
 	roots := x509.NewCertPool()
 	roots.AddCert(e.outside.Cert)
@@ -141,8 +141,8 @@ func (e *edge) call(scheme, host, path string, cert *tls.Certificate) fromOutsid
 	return out
 }
 
-// requireAnswer waits for an answer by TLS: the gateway ACKs a listener before it has the listener's
-// secrets and routes.
+// requireAnswer waits for a response over TLS: the gateway ACKs a listener before it has the listener's secrets and
+// routes.
 func (e *edge) requireAnswer(want int, path string) {
 	e.t.Helper()
 	var got fromOutside
@@ -152,8 +152,8 @@ func (e *edge) requireAnswer(want int, path string) {
 	}, func() string { return fmt.Sprintf("%+v\n%s", got, e.gateway.log) })
 }
 
-// TestGateway: calls from outside come by TLS to a gateway, and by the mesh's mutual TLS to a
-// sidecar; a new certificate needs no new listener.
+// TestGateway checks that calls from outside reach a gateway with TLS, and a sidecar with mutual TLS of the mesh. A new
+// certificate must not need a new listener.
 func TestGateway(t *testing.T) {
 	e := startEdge(t)
 	require.Error(t, e.call("http", webHost, "/", nil).err, "nothing listens")
@@ -194,9 +194,9 @@ func TestGateway(t *testing.T) {
 	e.requireNothingHeld()
 }
 
-// TestRefusedGateway: a file that the router does not have is nothing that the control plane could know, and a path
-// with a "~" has the router's Envoy read it itself. What
-// the router refuses is told of the Gateway, also where another object came with it, and of nothing else.
+// TestRefusedGateway checks resources that only the router can refuse: a file that it does not have, and a path with
+// "~", which its Envoy reads itself. The status of the Gateway must report the refusal, also if another object changed
+// in the same batch, and no other status may.
 func TestRefusedGateway(t *testing.T) {
 	e := startEdge(t)
 	fromFiles := strings.Replace(e.documents(), "{mode: SIMPLE, credentialName: web}", "{mode: SIMPLE, serverCertificate: /nonexistent/~cert.pem, privateKey: /nonexistent/~key.pem}", 1)
@@ -221,9 +221,9 @@ func (e *edge) listenersTaken(t *testing.T) uint64 {
 	return stats["listener_manager.listener_added"] + stats["listener_manager.listener_modified"] + stats["listener_manager.listener_in_place_updated"]
 }
 
-// TestSecretsOfGatewaysAreForThem: nobody else gets them who asks by name, whatever it says of
-// itself.
-func TestSecretsOfGatewaysAreForThem(t *testing.T) {
+// TestGatewaySecretsAreForTheirRouters checks that no other proxy gets the Secrets of a gateway by name, whatever its node
+// metadata claims.
+func TestGatewaySecretsAreForTheirRouters(t *testing.T) {
 	e := startEdge(t)
 	e.apply(e.config("server", e.documents(), e.secret(t, "one"))...)
 	own := e.credentials(e.pair(e.root, gatewayID))
@@ -255,7 +255,7 @@ func TestSecretsOfGatewaysAreForThem(t *testing.T) {
 	}
 }
 
-// asking is a proxy that asks for one secret.
+// asking is a proxy that subscribes to one secret.
 type asking struct {
 	kind, namespace, account string
 	labels                   map[string]any

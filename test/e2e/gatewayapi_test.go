@@ -24,7 +24,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// Ports of the Gateway API's listeners, which have no address of their own.
+// Ports of the Gateway API's listeners, which have no addresses.
 const listenerCalls, listenerTLS = 18191, 18544
 
 // certificateHost is in the certificate of the backend that speaks TLS.
@@ -46,7 +46,7 @@ ports: [{name: %[2]s, port: %[4]d}]
 endpoints: [{addresses: [%[3]s]}]`, name, protocol, tcp.IP, tcp.Port)
 }
 
-// gatewayOfAPI has one listener for calls and one for TLS that is passed on.
+// gatewayOfAPI has one listener for calls, and one for TLS that is passed through.
 func gatewayOfAPI() string {
 	return fmt.Sprintf(`apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -92,7 +92,7 @@ func serveHealth(t *testing.T) net.Addr {
 	return ln.Addr()
 }
 
-// TestRoutesOfTheGatewayAPI: a GRPCRoute leads calls by their method, and a TLSRoute connections by SNI.
+// TestRoutesOfTheGatewayAPI checks that a GRPCRoute routes calls by method, and a TLSRoute connections by SNI.
 func TestRoutesOfTheGatewayAPI(t *testing.T) {
 	e := startEdge(t)
 	secret := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))

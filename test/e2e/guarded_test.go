@@ -17,8 +17,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// guarded is a workload with a sidecar that policies are about: requests and bytes come to
-// the sidecar's own address.
+// guarded is a workload whose sidecar applies policies. Requests and bytes are sent to the sidecar's address.
 type guarded struct {
 	*client
 	t    *testing.T
@@ -49,7 +48,7 @@ spec:
 	return g
 }
 
-// startSpeaker is an application that says something to every client that connects.
+// startSpeaker starts an application that sends something to every client that connects.
 func startSpeaker(t *testing.T) int {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -70,7 +69,7 @@ func startSpeaker(t *testing.T) int {
 	return ln.Addr().(*net.TCPAddr).Port
 }
 
-// hears is what the application says to a client that keeps silent, for a while at most.
+// hears returns what the application sends to a silent client within silence.
 func (g *guarded) hears() string {
 	g.t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(g.t.Context(), "tcp", fmt.Sprintf("%s:%d", g.ip, guardedSays))
@@ -81,14 +80,13 @@ func (g *guarded) hears() string {
 	return string(b)
 }
 
-// silence is how long a client keeps silent: servers of this machine speak within milliseconds.
+// silence is how long a client sends nothing: servers of this machine answer within milliseconds.
 const silence = 300 * time.Millisecond
 
-// relay listens on 127.0.0.1, where a sidecar's application has to be, for an application of
-// another address.
+// relay listens on 127.0.0.1, where a sidecar expects its application, for an application at another address.
 func relay(t *testing.T, to string) int { return heldRelay(t, to, nil) }
 
-// heldRelay is a relay whose callers are not heard while somebody has hold locked.
+// heldRelay is a relay that passes nothing of its callers on while hold is locked.
 func heldRelay(t *testing.T, to string, hold *sync.RWMutex) int {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -127,13 +125,13 @@ func (h holdable) Write(b []byte) (int, error) {
 	return h.Writer.Write(b)
 }
 
-// given puts policies in force.
+// given applies policies.
 func (g *guarded) given(policies ...string) {
 	g.t.Helper()
 	g.mesh.apply(append(append([]string{}, g.base...), policies...)...)
 }
 
-// ask gives the status of a request; headers are pairs.
+// ask returns the status of a request; headers are pairs.
 func (g *guarded) ask(method, path string, headers ...string) int {
 	g.t.Helper()
 	code, _ := g.answer(method, path, headers...)
@@ -154,8 +152,7 @@ func (g *guarded) answer(method, path string, headers ...string) (int, http.Head
 	return resp.StatusCode, resp.Header
 }
 
-// greets reports whether bytes from an address get through. (They are a request, which the
-// sidecar does not know of.)
+// greets reports whether bytes from an address get through. (They are a request, which the sidecar does not recognize.)
 func (g *guarded) greets(from string) bool {
 	g.t.Helper()
 	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -168,7 +165,7 @@ func (g *guarded) greets(from string) bool {
 	return strings.Contains(string(b), "web-v1")
 }
 
-// requireStatus waits for a status: Envoy ACKs before its workers have what is new.
+// requireStatus waits for a status: Envoy ACKs before its workers use the new configuration.
 func (g *guarded) requireStatus(want int, method, path string, headers ...string) {
 	g.t.Helper()
 	got := 0
@@ -178,7 +175,7 @@ func (g *guarded) requireStatus(want int, method, path string, headers ...string
 	}, func() string { return fmt.Sprintf("%d instead of %d", got, want) })
 }
 
-// requireGreets waits until bytes from an address get through, or do not any more.
+// requireGreets waits until bytes from an address get through, or no longer do.
 func (g *guarded) requireGreets(want bool, from string) {
 	g.t.Helper()
 	eventually(g.t, fmt.Sprintf("bytes from %s get through: %t", from, want), func() bool { return g.greets(from) == want }, nil)

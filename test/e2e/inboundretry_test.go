@@ -19,23 +19,22 @@ import (
 	"github.com/moonsail/moonsail/test/halt"
 )
 
-// Ports of a served's sidecar.
+// Ports of the sidecar of a served.
 const (
 	servedHTTP = 18080
 	servedGRPC = 18081
 )
 
-// served is a workload whose sidecar leads to an application that the test plays by hand.
+// served is a workload with a sidecar whose application the test controls step by step.
 type served struct {
 	*client
 	app net.Listener
 
 	requests atomic.Int64      // that the application has read
-	open     chan *net.TCPConn // where it has answered
+	open     chan *net.TCPConn // connections on which the application has answered
 }
 
-// startServed runs the sidecar, and the application that answers each request and leaves the connection to
-// the test.
+// startServed runs the sidecar, and an application that answers each request and passes the connection to the test.
 func startServed(t *testing.T, config ...string) *served {
 	t.Helper()
 	s := &served{client: newClient("served"), open: make(chan *net.TCPConn, 16)}
@@ -81,7 +80,7 @@ func (s *served) serve(conn *net.TCPConn) {
 	}
 }
 
-// document is the Sidecar: requests and gRPC go to the one application.
+// document returns the Sidecar: requests and gRPC lead to the same application.
 func (s *served) document() string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: Sidecar
@@ -109,7 +108,7 @@ func (s *served) dial(t *testing.T, port int) *caller {
 	return &caller{t: t, conn: conn, in: bufio.NewReader(conn)}
 }
 
-// ask sends a request that must not be made twice.
+// ask sends a request that must not be repeated.
 func (c *caller) ask(header string) {
 	c.t.Helper()
 	_, err := io.WriteString(c.conn, "POST / HTTP/1.1\r\nHost: served\r\nContent-Length: 2\r\n"+header+"\r\nhi")
@@ -132,21 +131,21 @@ func (c *caller) call(header string) int {
 	return c.answer()
 }
 
-// tries is how often the sidecar has failed to connect, and how often it has made requests again, for a port.
+// tries returns how often the sidecar has failed to connect, and how often it has repeated requests, for a port.
 func (s *served) tries(t *testing.T, port int) [2]uint64 {
 	t.Helper()
 	of := fmt.Sprintf(`^cluster\.inbound\|%d.*\.`, port)
 	return [2]uint64{only(s.stats(t, of+"upstream_cx_connect_fail$")), only(s.stats(t, of+"upstream_rq_retry$"))}
 }
 
-// halt stops the sidecar's threads, all of them, until the test has it go on.
+// halt stops all of the sidecar's threads, until the test lets it continue.
 func (s *served) halt(t *testing.T) {
 	t.Helper()
 	halt.Process(t, s.process.Pid())
 }
 
-// idleEnds makes a call that the sidecar reads before it reads that the application has closed the idle
-// connection which it sends the call on.
+// idleEnds makes a call that the sidecar reads before it reads that the application has closed the idle connection on
+// which it sends the call.
 func (s *served) idleEnds(t *testing.T) int {
 	t.Helper()
 	c := s.dial(t, servedHTTP)
@@ -162,8 +161,8 @@ func (s *served) idleEnds(t *testing.T) int {
 	return c.answer()
 }
 
-// TestInboundRetries: what could not be sent to the application is tried three times in all, as in Istio, but on
-// ports of gRPC; what was sent is not sent again.
+// TestInboundRetries checks that a request that could not be sent to the application is tried three times in all, as in
+// Istio, except on ports of gRPC. A request that was sent is not sent again.
 func TestInboundRetries(t *testing.T) {
 	s := startServed(t)
 	require.Equal(t, http.StatusServiceUnavailable, s.dial(t, servedHTTP).call("X-Reset: yes\r\n"))
@@ -179,7 +178,7 @@ func TestInboundRetries(t *testing.T) {
 	require.Equal(t, [2]uint64{1, 0}, s.tries(t, servedGRPC))
 }
 
-// resetsToo has what may have been sent made again, too.
+// resetsToo repeats requests that may have been sent, too.
 const resetsToo = `apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
 metadata: {name: resets, namespace: shop}
@@ -190,8 +189,8 @@ spec:
     match: {context: SIDECAR_INBOUND}
     patch: {operation: MERGE, value: {route: {retry_policy: {retry_on: reset}}}}`
 
-// TestInboundRetriesOfResets: where an EnvoyFilter asks for reset, an application that closes a connection just
-// when the sidecar sends a request on it costs the caller nothing.
+// TestInboundRetriesOfResets checks that, if an EnvoyFilter adds reset, callers notice nothing when an application
+// closes a connection just as the sidecar sends a request on it.
 func TestInboundRetriesOfResets(t *testing.T) {
 	s := startServed(t, resetsToo)
 	require.Equal(t, http.StatusOK, s.idleEnds(t))

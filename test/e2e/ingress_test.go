@@ -15,11 +15,11 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
 )
 
-// memberTLS is the port of the server's sidecar for TLS of clients without one.
+// memberTLS is the port of the server's sidecar for TLS of clients without a sidecar.
 const memberTLS = 18443
 
-// withIngressTLS is the mesh with a listener of the server's sidecar that ends the TLS of clients with
-// certificates of an authority, which a Secret has.
+// withIngressTLS is the mesh with a listener of the server's sidecar that terminates TLS. It requires client
+// certificates of an authority in a Secret.
 func (m *mutual) withIngressTLS(secret string) []string {
 	listener := fmt.Sprintf(`  - port: {number: %d, name: https, protocol: HTTPS}
     captureMode: NONE
@@ -37,13 +37,13 @@ spec: {selector: {matchLabels: {app: server}}, portLevelMtls: {%d: {mode: DISABL
 	return out
 }
 
-// callIngress calls the server's listener with a certificate; nil: none.
+// callIngress calls the server's listener with a certificate; nil: without.
 func (m *mutual) callIngress(root *catest.Root, cert *tls.Certificate) fromOutside {
 	m.t.Helper()
 	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, fmt.Sprintf("https://%s:%d/", m.server.ip, memberTLS), http.NoBody)
 	require.NoError(m.t, err)
 	req.Host, req.Close = webHost, true
-	req.Header.Set("X-Forwarded-Client-Cert", "URI="+spiffeID("client")) // what anybody could say
+	req.Header.Set("X-Forwarded-Client-Cert", "URI="+spiffeID("client")) // a client can claim anything
 	config := &tls.Config{ServerName: webHost, RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	config.RootCAs.AddCert(root.Cert)
 	if cert != nil {
@@ -58,8 +58,8 @@ func (m *mutual) callIngress(root *catest.Root, cert *tls.Certificate) fromOutsi
 	return fromOutside{status: resp.StatusCode, by: resp.TLS.PeerCertificates[0].URIs[0].String(), err: err}
 }
 
-// TestIngressTLS: a sidecar ends the TLS of clients without one, with the certificate of a Secret, at a port
-// where mutual TLS is switched off.
+// TestIngressTLS checks that a sidecar terminates TLS of clients without a sidecar, with the certificate of a Secret,
+// at a port where mutual TLS is disabled.
 func TestIngressTLS(t *testing.T) {
 	m := startMutual(t)
 	outside, err := catest.NewRoot("outside")
@@ -68,7 +68,7 @@ func TestIngressTLS(t *testing.T) {
 
 	m.apply(m.withIngressTLS(webSecret(t, outside, "shop", "one"))...)
 	var got fromOutside
-	eventually(t, "the listener answers", func() bool { // it is ACKed before it has its secrets
+	eventually(t, "the listener answers", func() bool { // Envoy ACKs it before it has its secrets
 		got = m.callIngress(outside, client)
 		return got.status == http.StatusOK
 	}, func() string { return fmt.Sprint(got.err) + m.server.log.String() })
@@ -108,8 +108,8 @@ func TestIngressTLS(t *testing.T) {
 	m.requireNothingHeld()
 }
 
-// requireRevocation checks that clients whose certificates a Secret's list revokes are refused, and that nothing
-// changes when the Secret gets a list that cannot be read, which no Envoy is sent.
+// requireRevocation checks that clients on the revocation list of a Secret are refused. An invalid list must change
+// nothing, and reach no Envoy.
 func (m *mutual) requireRevocation(root *catest.Root, client *tls.Certificate) {
 	m.t.Helper()
 	list, err := root.Revoked(client)

@@ -17,7 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// page is the text of a page of the control plane's.
+// page returns the text of a page of the control plane.
 func (m *mesh) page(path string) string {
 	m.t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -29,8 +29,8 @@ func (m *mesh) page(path string) string {
 	return string(text)
 }
 
-// TestInUse: by way of the control plane and its agent, a sidecar's Envoy tells what it uses;
-// the report of it has what it has; and the time from ACK to use is sampled.
+// TestInUse checks that a sidecar's Envoy reports what it uses, through the control plane and its agent, that the
+// report has it, and that the time from ACK to use is sampled.
 func TestInUse(t *testing.T) {
 	o := &rollout{t: t, protocol: "http", change: func(*agent.Config) {}}
 	o.mesh = startMeshWith(t, server.RoutesAuto, func(o *controlplane.Options) { o.SampleInUse = time.Millisecond }, o.config()...)
@@ -52,7 +52,7 @@ func TestInUse(t *testing.T) {
 	_, out = m.ask("proxies", "--workers", name)
 	require.Regexp(t, `(?m)^`+regexp.QuoteMeta(name)+` +[1-9]\d* +\d+.*%`, out, "each worker's connections and CPU, by its agent")
 
-	// A policy changes filter chains alone.
+	// A policy changes filter chains only.
 	m.apply(append(o.config(), authorization("anybody", "{rules: [{}]}"))...)
 	eventually(t, "Envoy uses the policy", func() bool {
 		_, out := m.ask("explain", "authorizationpolicy/anybody", "-n", "shop")
@@ -64,14 +64,14 @@ func TestInUse(t *testing.T) {
 	require.Zero(t, status, out)
 	require.NotContains(t, out, "not read proxies/", "all of its agent's pages answer")
 
-	// Each change is a listener more; some of them are sampled.
+	// Each change adds a listener; some of them are sampled.
 	for i := 1; !strings.Contains(m.page("/metrics"), `moonsail_in_use_samples_total{result="in_use"}`); i++ {
 		require.Less(t, i, 100, m.page("/metrics"))
 		m.apply(withIngress(o.config(), replicaPort+10+i)...)
 	}
 }
 
-// withIngress lets the replicas' sidecars listen at one port more.
+// withIngress adds a port at which the replicas' sidecars listen.
 func withIngress(docs []string, port int) []string {
 	const before = "  egress: [{hosts: [\"~/*\"]}]"
 	more := fmt.Sprintf("  - port: {number: %d, name: http-more, protocol: HTTP}\n    captureMode: NONE\n    defaultEndpoint: 0.0.0.0:%d\n", port, replicaAppPort)
@@ -81,9 +81,9 @@ func withIngress(docs []string, port int) []string {
 	return docs
 }
 
-// TestLeavingSurvivesARestart: a control plane that starts while a workload drains is told
-// that it leaves.
-func TestLeavingSurvivesARestart(t *testing.T) {
+// TestDrainNoticeSurvivesRestart checks that a control plane that starts while a workload drains receives its drain
+// notice.
+func TestDrainNoticeSurvivesRestart(t *testing.T) {
 	abort := make(chan struct{})
 	o := &rollout{t: t, protocol: "http", change: func(c *agent.Config) {
 		c.Reannounce, c.MinDrain, c.Abort = 10*time.Millisecond, time.Hour, abort

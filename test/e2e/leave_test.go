@@ -44,7 +44,7 @@ type replica struct {
 	err      error
 }
 
-// startReplica runs an application and its sidecar, and waits until that is ready.
+// startReplica runs an application and its sidecar, and waits until the sidecar is ready.
 func startReplica(t *testing.T, m *mesh, name string, change func(*agent.Config)) *replica {
 	t.Helper()
 	r := &replica{name: name, ip: ownIP(), log: &logtext.Buffer{}, ended: make(chan error, 1)}
@@ -83,7 +83,7 @@ func (r *replica) serve(t *testing.T) {
 	serveHTTP(t, ln, r.app)
 }
 
-// end ends the sidecar as SIGTERM does, and then the application, at once.
+// end ends the sidecar with SIGTERM, and then the application at once.
 func (r *replica) end() error {
 	r.once.Do(func() {
 		r.cancel()
@@ -110,7 +110,7 @@ func (o *rollout) add() {
 	o.replicas = append(o.replicas, startReplica(o.t, o.mesh, fmt.Sprintf("web-%d", o.started), o.change))
 }
 
-// config is the mesh with those replicas that are listed.
+// config returns the mesh with the listed replicas.
 func (o *rollout) config() []string {
 	docs := append(slices.Clone(o.fixed), fmt.Sprintf(`apiVersion: v1
 kind: Service
@@ -136,7 +136,7 @@ status: {podIP: %s}`, r.name, r.ip))
 	return docs
 }
 
-// load is calls of a client that go on until they are stopped.
+// load is calls of a client that continue until they are stopped.
 type load interface {
 	stop()
 	failed() (calls int, failures []string)
@@ -167,7 +167,7 @@ func startRollout(t *testing.T, protocol string, change func(*agent.Config), pla
 	return o, calls
 }
 
-// restarts is how many replicas are replaced: a few, or as many as $E2E_RESTARTS says.
+// restarts returns how many replicas are replaced: a few, or $E2E_RESTARTS.
 func restarts(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("E2E_RESTARTS")
@@ -181,8 +181,8 @@ func restarts(t *testing.T) int {
 
 var leftLine = regexp.MustCompile(`msg="deregistered: (\d+) proxies ACKed in ([^"]+)"`)
 
-// TestRollingRestarts replaces replicas under constant calls, with retries switched off. The
-// source goes on listing each that ends until it has ended. No call fails.
+// TestRollingRestarts replaces replicas under constant calls without retries. The source lists each replica until it
+// has ended. No call may fail.
 func TestRollingRestarts(t *testing.T) {
 	for _, protocol := range []string{"http", "http2", "grpc"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -218,8 +218,8 @@ func TestRollingRestarts(t *testing.T) {
 	}
 }
 
-// TestFixedSleepFails is the same as others do it: the source says at once that a replica
-// ends, which waits for a while and ends. The while is shorter than the news takes.
+// TestFixedSleepFails shows why a fixed sleep is not enough: the source removes a replica when it begins to end, and
+// the replica ends after a sleep. If the sleep is shorter than the change takes, calls fail.
 func TestFixedSleepFails(t *testing.T) {
 	sleep := func(c *agent.Config) {
 		none, short := time.Duration(0), 100*time.Millisecond
@@ -229,7 +229,7 @@ func TestFixedSleepFails(t *testing.T) {
 		o.Debounce = engine.Debounce{After: time.Second, Max: time.Second}
 	})
 	failed := 0
-	for range 5 { // on a busy machine a replica may take longer to end than the news does
+	for range 5 { // on a busy machine a replica may take longer to end than the change does
 		o.add()
 		o.mesh.apply(o.config()...)
 		oldest := o.replicas[0]
@@ -248,7 +248,7 @@ func TestFixedSleepFails(t *testing.T) {
 	}
 	for _, l := range calls {
 		l.stop()
-		_, failures := l.failed() // they are wanted
+		_, failures := l.failed() // failures are expected
 		failed += len(failures)
 	}
 	require.NotZero(t, failed, "a sleep that is too short costs calls")

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slowCalls makes calls at the same time that the server holds until so many of them are there or refused; it
-// gives their statuses, sorted. What waits for a connection is neither.
+// slowCalls makes n calls at the same time, which the server delays until settled of them have arrived or failed. It
+// returns their statuses, sorted. A call that waits for a connection has done neither.
 func (m *mutual) slowCalls(n, settled int) []int {
 	m.t.Helper()
 	before := len(m.server.backend.requests())
@@ -45,7 +45,7 @@ func (m *mutual) slowCalls(n, settled int) []int {
 	}
 }
 
-// hang is a call that the server's application does not answer before a signal; 0: it failed.
+// hang makes a call that the server's application does not answer before a signal. It returns the status; 0: it failed.
 func (m *mutual) hang() int {
 	ctx, cancel := context.WithTimeout(m.t.Context(), callLimit)
 	defer cancel()
@@ -63,9 +63,9 @@ func (m *mutual) hang() int {
 	return resp.StatusCode
 }
 
-// TestLimitsOfConnections: where connections are limited the sidecars speak HTTP/1.1 between them, so that who
-// finds neither a connection nor a place to wait for one is refused; unless HTTP/2 is asked for. They hold at the
-// server, too, unless its Sidecar says what it has.
+// TestLimitsOfConnections checks that sidecars use HTTP/1.1 between them if connections are limited, so that a call
+// fails if neither a connection nor a place in the queue is free. A policy can select HTTP/2. The limits also apply at
+// the server, unless its Sidecar sets others.
 func TestLimitsOfConnections(t *testing.T) {
 	m := startMutual(t)
 	limits := func(more string) string {

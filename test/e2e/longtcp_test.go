@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBytesOfLongConnections: what a connection carries is counted while it goes on, on both sides, and once.
+// TestBytesOfLongConnections checks that both sides count the bytes of a connection while it is open, each byte once.
 func TestBytesOfLongConnections(t *testing.T) {
 	m := startMutual(t, `apiVersion: telemetry.istio.io/v1
 kind: Telemetry

@@ -22,13 +22,13 @@ import (
 	"github.com/moonsail/moonsail/test/meshtest"
 )
 
-// compile is everything that a proxy of a test file gets.
+// compile returns everything that a proxy of a test file gets.
 func compile(t *testing.T, f *meshtest.File, p *model.Proxy) resources {
 	t.Helper()
 	return compileKeeping(t, f, p, "")
 }
 
-// compileKeeping is compile of a proxy that has had some route configurations in buckets.
+// compileKeeping is compile for a proxy that has had some route configurations in route shards.
 func compileKeeping(t *testing.T, f *meshtest.File, p *model.Proxy, kept derive.ShardedRoutes) resources {
 	t.Helper()
 	r, failures := engine.CompileSharded(f.Mesh, f.Objects, p, fewBuckets(1), kept)
@@ -51,7 +51,7 @@ func (r resources) rewrite(t *testing.T, typ resource.Type, change func(proto.Me
 	}
 }
 
-// joinRoutes leaves in route configurations the virtual hosts that are there by themselves.
+// joinRoutes puts virtual hosts that are served separately into their route configurations.
 func (r resources) joinRoutes(t *testing.T) {
 	t.Helper()
 	r.rewrite(t, resource.RouteConfig, func(m proto.Message) {
@@ -62,12 +62,11 @@ func (r resources) joinRoutes(t *testing.T) {
 	})
 }
 
-// loopback makes listeners bindable on any machine: the two that interception leads to
-// take a free port on loopback, those that applications connect to by themselves are
-// reached through these as well.
+// loopback makes listeners bindable on any machine: the two targets of interception get a free port on loopback, and
+// lead to the listeners that applications connect to themselves.
 func (r resources) loopback(t *testing.T) {
 	t.Helper()
-	// Clusters of users' TLS settings name files, and Envoy refuses those that are not there.
+	// Clusters with users' TLS settings name files, and Envoy refuses missing ones.
 	r.rewrite(t, resource.Cluster, func(m proto.Message) {
 		if text := text(m); strings.Contains(text, `"filename"`) {
 			require.NoError(t, protojson.Unmarshal([]byte(fileNames.ReplaceAllStringFunc(text, ownFile(t))), m))
@@ -91,7 +90,7 @@ func address(ip string, port uint32) *corev3.Address {
 
 var fileNames = regexp.MustCompile(`"filename": ?"[^"]*"`)
 
-// ownFile leads to a file of ours: a key or a certificate, as the name says.
+// ownFile returns the test's key or certificate for a file name, by the name.
 func ownFile(t *testing.T) func(string) string {
 	t.Helper()
 	return func(field string) string {

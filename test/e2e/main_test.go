@@ -1,9 +1,8 @@
-// Package e2e tests the mesh on real Envoys: what the control plane generates is accepted
-// and does to calls what it should, and no request is lost while it changes.
+// Package e2e tests the mesh on real Envoys: they accept what the control plane generates, it has the intended effect
+// on calls, and no request is lost while it changes.
 //
-// Two arrangements are used. In the corpus tests an xDS server serves compiled resources,
-// slightly rewritten so that they work on one machine without interception (see loopback
-// and harness). In the mesh tests everything is as users run it: a directory of YAML, the
+// In the corpus tests an xDS server serves compiled resources, rewritten so that they work on one machine without
+// interception (see loopback and harness). In the mesh tests everything is as users run it: a directory of YAML, the
 // whole control plane, agents with their Envoys, applications.
 package e2e
 
@@ -25,8 +24,8 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// patience is for conditions that come soon, on a busy machine later. Nothing is
-// concluded from how long anything took.
+// patience is the time limit of conditions, long enough for a busy machine. No test draws conclusions from how long
+// something took.
 const (
 	patience = 3 * time.Minute
 	lookAt   = 10 * time.Millisecond
@@ -37,8 +36,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// transport is what a control plane serves streams on. With whole route configurations
-// that is the other transport than with the rest of the tests, so that both meet Envoy.
+// transport is the server of a control plane's streams. Tests with whole route configurations use the other one than
+// the rest, so that both are tested with Envoy.
 func transport(s server.RouteStrategy) server.Transport {
 	if t := os.Getenv("E2E_XDS_TRANSPORT"); t != "" {
 		return server.Transport(t)
@@ -49,7 +48,7 @@ func transport(s server.RouteStrategy) server.Transport {
 	return server.TransportHTTP2
 }
 
-// envoyBinary is the Envoy to run. Tests fail without one.
+// envoyBinary returns the Envoy to run. Tests fail without one.
 func envoyBinary(t *testing.T) string {
 	t.Helper()
 	b, err := envoy.Find("")
@@ -57,7 +56,7 @@ func envoyBinary(t *testing.T) string {
 	return b.Path
 }
 
-// shortDir is a folder whose path is short enough for Unix sockets.
+// shortDir returns a folder whose path is short enough for Unix sockets.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "e2e-")
@@ -95,7 +94,7 @@ func eventually(t *testing.T, what string, condition func() bool, why func() str
 	}
 }
 
-// corpus is all tests of the translation, in the order of their names.
+// corpus returns all tests of the translation, in the order of their names.
 func corpus(t *testing.T) []*meshtest.File {
 	t.Helper()
 	paths, err := filepath.Glob("../meshtest/testdata/*.txtar")
@@ -110,7 +109,7 @@ func corpus(t *testing.T) []*meshtest.File {
 	return out
 }
 
-// lines are the lines of a text that contain any of some words.
+// lines returns the lines of a text that contain any of some words.
 func lines(text string, words ...string) []string {
 	var out []string
 	for line := range strings.SplitSeq(text, "\n") {

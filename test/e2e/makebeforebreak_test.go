@@ -7,9 +7,9 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// TestMakeBeforeBreak changes where a host's calls go, under traffic and in one write each,
-// so that what is new and what refers to it come together, and what goes with what referred
-// to it. No call fails, however resources reach the proxy.
+// TestMakeBeforeBreak changes, under traffic, where a host's calls go. Each change is one write that adds destinations
+// together with references to them, and removes old ones together with theirs. No call may fail, however resources
+// reach the proxy.
 func TestMakeBeforeBreak(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -37,7 +37,7 @@ func makeBeforeBreak(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 		m.apply(with(service(name, one, two), subsets(name, "v1", "v2"), routes("web", to(name+"/v2")))...)
 		calls.requireOnly("other-v2") // a subset that came with the route
 		m.apply(with(service(name, one, two), subsets(name, "v1"), routes("web", to(name+"/v1")))...)
-		calls.requireOnly("other-v1") // the other subset is gone
+		calls.requireOnly("other-v1") // the other subset is removed
 		m.apply(with(service(name, one, two), service("old", old), subsets(name, "v1"),
 			routes("web", fmt.Sprintf("{route: [{destination: {host: old}, weight: 50}, {destination: {host: %s, subset: v1}, weight: 50}]}", name)))...)
 		calls.requireOnly("old-v1", "other-v1")
@@ -49,7 +49,7 @@ func makeBeforeBreak(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 	noRefusals(t, m, c)
 }
 
-// noRefusals: nothing was refused on the way.
+// noRefusals checks that nothing was refused.
 func noRefusals(t *testing.T, m *mesh, c *client) {
 	t.Helper()
 	p := m.proxy(c.name)
@@ -64,8 +64,8 @@ func noRefusals(t *testing.T, m *mesh, c *client) {
 	}
 }
 
-// TestEndpointsComeAndGo takes endpoints away under traffic: once every proxy has ACKed,
-// those that went get no call any more, and none fails.
+// TestEndpointsComeAndGo removes endpoints under traffic. Once every proxy has ACKed, removed endpoints must get no
+// calls. No call may fail.
 func TestEndpointsComeAndGo(t *testing.T) {
 	t.Parallel()
 	apps := []*app{startApp(t, "web", "v1"), startApp(t, "web", "v2"), startApp(t, "web", "v3")}

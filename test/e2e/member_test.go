@@ -25,8 +25,8 @@ import (
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
-// Ports of a member: of its sidecar for requests, bytes and either, of its applications, and of
-// its service, where its own application calls the same ports of others.
+// Ports of a member: of its sidecar for requests, bytes and either, of its applications, and of its service, where its
+// application calls the same ports of others.
 const (
 	memberHTTP, memberTCP, memberAuto    = 18080, 18081, 18082
 	memberHTTPApp, memberTCPApp          = 19080, 19081
@@ -39,8 +39,8 @@ type member struct {
 	log         *logtext.Buffer
 	backend     *backend
 	annotations map[string]string
-	heard       *overheard   // what reaches the application that answers requests
-	called      atomic.Int64 // connections to the application that welcomes who connects
+	heard       *overheard   // requests that reach the HTTP application
+	called      atomic.Int64 // connections to the application that greets its clients
 	admin       *envoy.Admin
 }
 
@@ -48,10 +48,10 @@ func spiffeID(account string) string {
 	return model.Identity{TrustDomain: model.DefaultTrustDomain, Namespace: "shop", ServiceAccount: account}.String()
 }
 
-// newMember makes the name and address of one, so that the mesh can be written.
+// newMember creates the name and address of a member, so that the mesh can be written.
 func newMember(name string) *member { return &member{name: name, ip: ownIP(), log: &logtext.Buffer{}} }
 
-// config is the member's sidecar, which shows a token to the control plane and goes by the
+// config returns the configuration of the member's sidecar, which presents a token to the control plane and trusts the
 // roots that it publishes.
 func (w *member) config(t *testing.T, m *mutual, token string) agent.Config {
 	t.Helper()
@@ -88,7 +88,7 @@ func (w *member) run(t *testing.T, c agent.Config) {
 	t.Cleanup(func() {
 		close(abort)
 		cancel()
-		await.From(t, ended) //nolint:errcheck // it was told to end, and says no more than that
+		await.From(t, ended) //nolint:errcheck // it was told to end, and returns no other error
 		w.admin.Close()
 		if t.Failed() {
 			t.Logf("%s's log:\n%s", w.name, w.log)
@@ -96,8 +96,8 @@ func (w *member) run(t *testing.T, c agent.Config) {
 	})
 }
 
-// configured is how often the member's Envoy has taken clusters from the control plane; ok is
-// false while it does not answer.
+// configured returns how often the member's Envoy has received clusters from the control plane; ok is false while it
+// does not answer.
 func (w *member) configured(t *testing.T) (n uint64, ok bool) {
 	t.Helper()
 	const name = "cluster_manager.cds.update_success"
@@ -109,7 +109,7 @@ func (w *member) configured(t *testing.T) (n uint64, ok bool) {
 	return n, ok
 }
 
-// applications runs one that answers requests and one that welcomes who connects.
+// applications runs an HTTP application and one that greets its clients.
 func (w *member) applications(t *testing.T) {
 	t.Helper()
 	w.backend = &backend{app: app{name: w.name, version: "v1", ip: w.ip}, release: make(chan struct{})}
@@ -131,7 +131,7 @@ func (w *member) applications(t *testing.T) {
 			}
 			w.called.Add(1)
 			_, _ = io.WriteString(conn, "welcome\n")      // it speaks first
-			_, _ = bufio.NewReader(conn).ReadString('\n') // what is left unread would have the connection reset
+			_, _ = bufio.NewReader(conn).ReadString('\n') // unread bytes would reset the connection
 			_ = conn.Close()
 		}
 	}()
@@ -141,7 +141,7 @@ func (w *member) applications(t *testing.T) {
 	})
 }
 
-// serve answers requests; upgrades are echoed.
+// serve answers requests; it echoes upgraded connections.
 func (w *member) serve(out http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") == "" {
 		w.backend.answer(out, r)
@@ -160,7 +160,7 @@ func (w *member) serve(out http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// documents are the member's Pod, of a service account, its service and Sidecar.
+// documents returns the member's Pod, with a service account, its service and Sidecar.
 func (w *member) documents(account string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Service

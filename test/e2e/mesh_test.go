@@ -44,7 +44,7 @@ func startMesh(t *testing.T, strategy server.RouteStrategy, config ...string) *m
 	return startMeshWith(t, strategy, nil, config...)
 }
 
-// startMeshWith runs one that was told something else.
+// startMeshWith is startMesh with changed options.
 func startMeshWith(t *testing.T, strategy server.RouteStrategy, change func(*controlplane.Options), config ...string) *mesh {
 	t.Helper()
 	at := ownIP() + ":0" // the ports stay free until it is started again
@@ -60,14 +60,14 @@ func startMeshWith(t *testing.T, strategy server.RouteStrategy, change func(*con
 	return m
 }
 
-// startMeshSplit is startMesh with a number of virtual hosts from which on scopes are used; for other
-// tests it is 1 with server.RoutesScoped.
+// startMeshSplit is startMesh with the number of virtual hosts from which scopes are used; in other tests it is 1 with
+// server.RoutesScoped.
 func startMeshSplit(t *testing.T, strategy server.RouteStrategy, split int, config ...string) *mesh {
 	t.Helper()
 	return startMeshWith(t, strategy, func(o *controlplane.Options) { o.Split = fewBuckets(split) }, config...)
 }
 
-// fewBuckets has route configurations split from some number of virtual hosts on.
+// fewBuckets splits route configurations with at least from virtual hosts.
 func fewBuckets(from int) derive.Sharding { return derive.Sharding{From: from, Bits: 4} }
 
 func (m *mesh) start() {
@@ -107,8 +107,7 @@ func (m *mesh) stop() {
 	require.NoError(m.t, await.From(m.t, m.ended))
 }
 
-// write makes documents a file of the configuration, as editors do it: at once. Without
-// documents the file goes.
+// write replaces a file of the configuration in one step, as editors do. Without documents it removes the file.
 func (m *mesh) write(name string, documents ...string) {
 	m.t.Helper()
 	path := filepath.Join(m.dir, name)
@@ -121,7 +120,7 @@ func (m *mesh) write(name string, documents ...string) {
 	require.NoError(m.t, os.Rename(next, path))
 }
 
-// apply writes the mesh's one file, and waits until every proxy has what changed.
+// apply writes the mesh's one file, and waits until every proxy has the change.
 func (m *mesh) apply(documents ...string) changelog.Change {
 	m.t.Helper()
 	before := m.newest().Revision
@@ -129,7 +128,7 @@ func (m *mesh) apply(documents ...string) changelog.Change {
 	return m.awaitChange(before)
 }
 
-// awaitChange waits until a revision after another is done with.
+// awaitChange waits until a revision after another one is settled.
 func (m *mesh) awaitChange(after model.Revision) changelog.Change {
 	m.t.Helper()
 	var c changelog.Change
@@ -140,7 +139,7 @@ func (m *mesh) awaitChange(after model.Revision) changelog.Change {
 	return c
 }
 
-// newest is the newest change.
+// newest returns the newest change.
 func (m *mesh) newest() changelog.Change {
 	m.t.Helper()
 	var answer struct{ Changes []changelog.Change }
@@ -158,7 +157,7 @@ func (m *mesh) proxies() []server.ProxyState {
 	return answer.Proxies
 }
 
-// proxy is one proxy's state; nil while it is not connected.
+// proxy returns one proxy's state; nil while it is not connected.
 func (m *mesh) proxy(name string) *server.ProxyState {
 	m.t.Helper()
 	for _, p := range m.proxies() {
@@ -184,19 +183,19 @@ func (m *mesh) get(path string, into any) {
 type client struct {
 	*bareEnvoy
 	name, ip string
-	drain    time.Duration // of listeners that change; meanwhile they hold what they used
+	drain    time.Duration // of changed listeners; meanwhile they keep what they used
 	workers  int           // threads of its Envoy; 0: one
-	version  string        // of Istio, as it says; empty: the agent's
-	at       string        // where its calls go; empty: to meshPort
+	version  string        // Istio's, in its metadata; "": the agent's
+	at       string        // where its calls go; "": to meshPort
 }
 
-// meshPort is where sidecars listen for their applications' calls, each at its own address.
+// meshPort is where sidecars accept their applications' calls, each at another address.
 const meshPort = 15080
 
-// newClient makes the name and address of a client, so that its Sidecar can be written.
+// newClient creates the name and address of a client, so that its Sidecar can be written.
 func newClient(name string) *client { return &client{name: name, ip: ownIP()} }
 
-// start runs the client's Envoy until the test ends, and waits for it to serve.
+// start runs the client's Envoy until the test ends, and waits until it serves.
 func (c *client) start(t *testing.T, m *mesh, sotw bool) {
 	t.Helper()
 	c.startAt(t, m, m.xds, sotw)
@@ -212,10 +211,10 @@ func (c *client) startAt(t *testing.T, m *mesh, xds string, sotw bool) {
 	c.awaitLive(t, func() string { return describe(m.proxies()) })
 }
 
-// url is where the client's application sends its calls.
+// url returns where the client's application sends its calls.
 func (c *client) url() string { return cmp.Or(c.at, fmt.Sprintf("http://%s:%d/", c.ip, meshPort)) }
 
-// sidecar is the client's Sidecar: all HTTP services of the given hosts at one port.
+// sidecar returns the client's Sidecar: all HTTP services of the given hosts at one port.
 func (c *client) sidecar(hosts ...string) string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: Sidecar

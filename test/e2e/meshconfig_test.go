@@ -20,7 +20,7 @@ func meshConfig(said string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata: {mesh: %q}", said)
 }
 
-// requireHeaders checks that sidecars set the headers that the mesh's proxyHeaders say, and those alone.
+// requireHeaders checks that sidecars set the headers of the mesh's proxyHeaders, and no others.
 func (m *mutual) requireHeaders() {
 	m.t.Helper()
 	in, out := m.spoken()
@@ -35,7 +35,7 @@ func (m *mutual) requireHeaders() {
 
 	m.apply(m.config("server", meshConfig(`defaultConfig: {proxyHeaders: {server: {value: web}, setCurrentClientCertDetails: {subject: false, cert: true},
   requestId: {disabled: true}, attemptCount: {disabled: true}, envoyDebugHeaders: {disabled: true}, xForwardedPort: {enabled: true}}}`))...)
-	eventually(m.t, "headers are as the mesh says", func() bool { // the callee's, when the connection between the two has gone
+	eventually(m.t, "headers are as the mesh says", func() bool { // the server's, when the connection between the two is gone
 		in, out = m.spoken()
 		return out.Get("Server") == "web" && strings.Contains(in.Get("X-Forwarded-Client-Cert"), "Cert=")
 	}, func() string { return fmt.Sprint(in, out) })
@@ -56,8 +56,8 @@ func (m *mutual) requireHeaders() {
 	}, func() string { return fmt.Sprint(in) })
 }
 
-// requireCase checks that names of headers reach the application and its caller as they are written, by two sidecars
-// that speak HTTP/2 to one another by default, and that the application receives the host that a route replaced.
+// requireCase checks that names of headers reach the application and its caller as they were written, through two
+// sidecars that use HTTP/2 between them by default, and that the application receives the host that a route replaced.
 func (m *mutual) requireCase() {
 	m.t.Helper()
 	rewrite := routes("server", "{rewrite: {authority: other.example.com}, route: [{destination: {host: server}}]}")
@@ -83,7 +83,7 @@ func (m *mutual) requireCase() {
 	}, nil)
 }
 
-// raw is the answer, byte for byte, to a request by mutual TLS with more headers, each of them a line.
+// raw returns the response, byte for byte, to a request over mutual TLS with more headers, one a line.
 func (m *mutual) raw(headers string) string {
 	m.t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(m.t.Context(), "tcp", fmt.Sprintf("%s:%d", m.client.ip, serviceHTTP))
@@ -96,7 +96,8 @@ func (m *mutual) raw(headers string) string {
 	return string(text)
 }
 
-// spoken are the headers that the server's application gets by mutual TLS, and those that its caller gets.
+// spoken returns the headers that the server's application receives over mutual TLS, and those that its caller
+// receives.
 func (m *mutual) spoken() (in, out http.Header) {
 	m.t.Helper()
 	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, fmt.Sprintf("http://%s:%d/", m.client.ip, serviceHTTP), http.NoBody)
@@ -111,7 +112,7 @@ func (m *mutual) spoken() (in, out http.Header) {
 	return m.server.backend.last(m.t).header, resp.Header
 }
 
-// requireTLSDefaults checks that a gateway whose server says nothing of TLS's details takes what the mesh says.
+// requireTLSDefaults checks that a gateway whose server states no details of TLS uses those of the mesh.
 func (e *edge) requireTLSDefaults() {
 	e.t.Helper()
 	const usual, other = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
@@ -136,7 +137,7 @@ func (e *edge) requireTLSDefaults() {
 	require.NoError(e.t, curve(tls.X25519))
 }
 
-// hello shakes hands with the gateway.
+// hello does a TLS handshake with the gateway.
 func (e *edge) hello(config *tls.Config) error {
 	config.ServerName, config.RootCAs = webHost, x509.NewCertPool()
 	config.RootCAs.AddCert(e.outside.Cert)
@@ -147,7 +148,7 @@ func (e *edge) hello(config *tls.Config) error {
 	return conn.Close()
 }
 
-// TestTLSDefaults: calls to servers that are not the mesh's offer what the mesh says.
+// TestTLSDefaults checks that calls to servers outside of the mesh offer the mesh's TLS settings.
 func TestTLSDefaults(t *testing.T) {
 	b := startBehaviour(t)
 	pair, err := certificate()

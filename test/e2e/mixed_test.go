@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mixed is a service with an endpoint at the server, and one that has no sidecar.
+// mixed is a service with an endpoint at the server, and one without a sidecar.
 func (m *mutual) mixed() string {
 	slice := func(pod, ip string, port uint32) string {
 		return fmt.Sprintf(`
@@ -26,8 +26,8 @@ metadata: {name: mixed, namespace: shop}
 spec: {ports: [{name: http, port: %d}]}`, serviceHTTP) + slice("server", m.server.ip, memberHTTP) + slice("plain-v1", m.plain.ip, m.plain.port)
 }
 
-// TestMixedEndpoints: of one service those endpoints get mutual TLS that speak it, and no others, also
-// while it changes which do.
+// TestMixedEndpoints checks that, of one service, exactly the endpoints that support mutual TLS get it, also while that
+// changes.
 func TestMixedEndpoints(t *testing.T) {
 	m := startMutual(t)
 	client := spiffeID("client")

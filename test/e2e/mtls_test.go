@@ -30,7 +30,7 @@ metadata: {name: server, namespace: shop}
 spec: {host: server, trafficPolicy: {tls: {mode: %s}}}`, mode)
 }
 
-// TestMutualTLS holds what each mode lets in, and how callers call.
+// TestMutualTLS checks what each mode lets in, and how callers connect.
 func TestMutualTLS(t *testing.T) {
 	m := startMutual(t)
 	client := spiffeID("client")
@@ -75,7 +75,7 @@ func TestMutualTLS(t *testing.T) {
 	m.requireNothingHeld()
 }
 
-// portsOfServer are modes of some of its ports; the others are as its namespace says.
+// portsOfServer has the modes of some of its ports; the others use that of the namespace.
 var portsOfServer = fmt.Sprintf(`apiVersion: security.istio.io/v1
 kind: PeerAuthentication
 metadata: {name: server, namespace: shop}
@@ -83,7 +83,7 @@ spec:
   selector: {matchLabels: {app: server}}
   portLevelMtls: {%d: {mode: DISABLE}, %d: {mode: PERMISSIVE}}`, memberTCP, memberAuto)
 
-// requirePorts checks that each port lets in what its own mode says, and that callers know.
+// requirePorts checks that each port lets in what its mode permits, and that callers follow it.
 func (m *mutual) requirePorts(plain func() (int, string)) {
 	m.t.Helper()
 	m.requireStatus(0, "the port of HTTP is as the namespace says", plain)
@@ -94,8 +94,8 @@ func (m *mutual) requirePorts(plain func() (int, string)) {
 	}
 }
 
-// requireVersions checks that old versions of TLS are taken until the mesh says otherwise, and with which
-// cipher suites.
+// requireVersions checks that old versions of TLS are accepted until the mesh's configuration forbids them, and with
+// which cipher suites.
 func (m *mutual) requireVersions(client string) {
 	m.t.Helper()
 	old := func(suite uint16) error {
@@ -120,7 +120,7 @@ data: {mesh: "meshMTLS: {%s}"}`, said))...)
 	m.requireMutual(client)
 }
 
-// requireStatus waits until a call has a status: Envoys ACK before what came is in use.
+// requireStatus waits until a call has a status: Envoys ACK before the new configuration is in use.
 func (m *mutual) requireStatus(want int, why string, call func() (int, string)) {
 	m.t.Helper()
 	got := ""
@@ -131,7 +131,7 @@ func (m *mutual) requireStatus(want int, why string, call func() (int, string)) 
 	}, func() string { return got })
 }
 
-// requireMutual waits until the client gets to the server by mutual TLS on each port.
+// requireMutual waits until the client reaches the server with mutual TLS on each port.
 func (m *mutual) requireMutual(client string) {
 	m.t.Helper()
 	for _, port := range []int{serviceHTTP, serviceAuto} {
@@ -146,7 +146,7 @@ func (m *mutual) requireMutual(client string) {
 	m.requireUpgrade()
 }
 
-// requireUpgrade checks that upgrades get through, whatever is spoken between the sidecars.
+// requireUpgrade checks that upgrades get through with any protocol between the sidecars.
 func (m *mutual) requireUpgrade() {
 	m.t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(m.t.Context(), "tcp", fmt.Sprintf("%s:%d", m.client.ip, serviceHTTP))
@@ -164,7 +164,7 @@ func (m *mutual) requireUpgrade() {
 	require.Equal(m.t, "hello\n", line)
 }
 
-// requireStrict checks who is kept out.
+// requireStrict checks who is refused.
 func (m *mutual) requireStrict() {
 	m.t.Helper()
 	for _, port := range []int{memberHTTP, memberAuto} {
@@ -188,9 +188,9 @@ func (m *mutual) requireStrict() {
 	require.Equal(m.t, http.StatusOK, status, "whatever it offers")
 }
 
-// TestIdentityDecides: who cannot show that they are who they say get neither a certificate nor
-// configuration, and the rest of the mesh goes on.
-func TestIdentityDecides(t *testing.T) {
+// TestUnprovenIdentityGetsNothing checks that a workload that cannot prove its identity gets neither a certificate nor
+// configuration, while the rest of the mesh works.
+func TestUnprovenIdentityGetsNothing(t *testing.T) {
 	m := startMutual(t)
 	n, _ := m.client.configured(t)
 	require.NotZero(t, n)

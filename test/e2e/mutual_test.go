@@ -23,11 +23,11 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// mutual is a mesh of two members, and a service without a sidecar. Its control plane signs
-// certificates for who shows a token of the file.
+// mutual is a mesh of two members, and a service without a sidecar. Its control plane issues certificates for tokens of
+// a file.
 type mutual struct {
 	*mesh
-	secure, caDir  string // where certificates and configuration are had, and what is signed with
+	secure, caDir  string // where certificates and configuration are served, and the authority
 	root           *catest.Root
 	client, server *member
 	plain          *app
@@ -35,17 +35,17 @@ type mutual struct {
 
 const tokens = "client-token,shop,client\nserver-token,shop,server\ngateway-token,edge,gateway\n"
 
-// longDrain keeps an Envoy's replaced listeners for longer than any test: with little CPU compiling a plugin's module
-// may hold up its main thread for more than the usual 45 s, and then it ends them, with connections that are new, at once.
+// longDrain keeps an Envoy's replaced listeners for longer than any test. With little CPU, compiling a plugin's module
+// may block the main thread for more than the usual 45 s. Envoy then ends them, and new connections, at once.
 const longDrain = "drainDuration: 3600s"
 
-// startMutual runs one, with what else there is in its configuration.
+// startMutual starts a mutual with additional configuration.
 func startMutual(t *testing.T, more ...string) *mutual {
 	t.Helper()
 	return startMutualWith(t, func(*controlplane.Options) {}, more...)
 }
 
-// startMutualWith changes how its control plane is run.
+// startMutualWith changes the options of its control plane.
 func startMutualWith(t *testing.T, change func(*controlplane.Options), more ...string) *mutual {
 	t.Helper()
 	m := &mutual{client: newMember("client"), server: newMember("server"), plain: startApp(t, "plain", "v1"),
@@ -66,7 +66,7 @@ func startMutualWith(t *testing.T, change func(*controlplane.Options), more ...s
 	return m
 }
 
-// requireNothingHeld checks that Envoys took all that they were sent.
+// requireNothingHeld checks that Envoys accepted all resources.
 func (m *mutual) requireNothingHeld() {
 	m.t.Helper()
 	for _, p := range m.proxies() {
@@ -74,7 +74,7 @@ func (m *mutual) requireNothingHeld() {
 	}
 }
 
-// authority is the control plane's, to sign what it would not.
+// authority is the control plane's, to sign what it would refuse.
 func (m *mutual) authority() *catest.Root {
 	m.t.Helper()
 	cert, err := os.ReadFile(filepath.Join(m.caDir, ca.CertFile))
@@ -86,7 +86,7 @@ func (m *mutual) authority() *catest.Root {
 	return root
 }
 
-// config is the mesh, the server's Pod being of an account, and what else there is.
+// config returns the mesh, with the account of the server's Pod and additional configuration.
 func (m *mutual) config(account string, more ...string) []string {
 	plain := strings.ReplaceAll(service("plain", m.plain), fmt.Sprint("port: ", meshPort), fmt.Sprint("port: ", serviceHTTP))
 	return append(more, m.client.documents("client"), m.server.documents(account), plain)
@@ -104,7 +104,7 @@ func (m *mutual) get1(url, host string) (status int, body string) {
 	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, url, http.NoBody)
 	require.NoError(m.t, err)
 	req.Host, req.Close = host, true
-	req.Header.Set("X-Forwarded-Client-Cert", "URI="+spiffeID("anybody")) // which must not be trusted
+	req.Header.Set("X-Forwarded-Client-Cert", "URI="+spiffeID("anybody")) // must not be trusted
 	resp, err := (&http.Client{Timeout: callLimit}).Do(req)
 	if err != nil {
 		return 0, err.Error()
@@ -115,13 +115,13 @@ func (m *mutual) get1(url, host string) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// directly calls a port of the server in plain text, past the client's sidecar.
+// directly calls a port of the server in plain text, without the client's sidecar.
 func (m *mutual) directly(port int) (status int, body string) {
 	m.t.Helper()
 	return m.get1(fmt.Sprintf("http://%s:%d/", m.server.ip, port), "server")
 }
 
-// line is what comes of a connection; "": nothing did.
+// line returns what a connection receives; "": nothing.
 func (m *mutual) line(address string, port int) string {
 	m.t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(m.t.Context(), "tcp", fmt.Sprintf("%s:%d", address, port))
@@ -133,13 +133,13 @@ func (m *mutual) line(address string, port int) string {
 	return text
 }
 
-// handshake calls the server's port for requests with a certificate; nil: none.
+// handshake calls the server's HTTP port with a certificate; nil: without.
 func (m *mutual) handshake(cert *tls.Certificate, alpn ...string) (int, error) {
 	m.t.Helper()
 	return m.handshakeBy(&tls.Config{MaxVersion: tls.VersionTLS13}, cert, alpn...)
 }
 
-// handshakeBy speaks TLS of the versions, and with the cipher suites, of a configuration.
+// handshakeBy does a TLS handshake with the versions and cipher suites of a configuration.
 func (m *mutual) handshakeBy(config *tls.Config, cert *tls.Certificate, alpn ...string) (int, error) {
 	m.t.Helper()
 	config.InsecureSkipVerify, config.NextProtos = true, alpn // the server is not what is tested
@@ -170,8 +170,7 @@ func (m *mutual) pair(signer *catest.Root, id string) *tls.Certificate {
 	return c
 }
 
-// peer is whom the server's application was told that the last request came from; "": nobody
-// that is known.
+// peer returns the caller of the last request by the header that the server's application received; "": unknown.
 func (m *mutual) peer() string {
 	m.t.Helper()
 	for part := range strings.SplitSeq(m.server.backend.last(m.t).header.Get("X-Forwarded-Client-Cert"), ";") {

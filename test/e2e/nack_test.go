@@ -10,9 +10,9 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// TestRefusedResourceIsHeld: a certificate file that the sidecar does not have is nothing
-// that the control plane could know. Envoy refuses that one cluster; what it says is shown,
-// and everything else goes on, in the same write and after it.
+// TestRefusedResourceIsHeld checks a certificate file that the sidecar does not have, which the control plane cannot
+// know. Envoy refuses that one cluster. Its message must be shown, and everything else must apply, in the same write
+// and later.
 func TestRefusedResourceIsHeld(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -34,12 +34,12 @@ func refusedResourceIsHeld(t *testing.T, strategy server.RouteStrategy, sotw boo
 	change := m.apply(c.sidecar("./*"), service("web", web), service("bank", other), refused,
 		service("new", other), routes("web", to("new")))
 	require.Equal(t, changelog.Proxies{Concerned: 1, Nacked: 1}, change.Proxies)
-	calls.requireOnly("other-v1") // what came with it
-	bank.requireOnly("other-v1")  // the last good form stays in force
+	calls.requireOnly("other-v1") // a change in the same write
+	bank.requireOnly("other-v1")  // the last valid version stays in force
 	requireHeld(t, m, c, "outbound|15080||bank.shop.svc.cluster.local", "/nonexistent/roots.pem")
 
 	m.apply(c.sidecar("./*"), service("web", web), service("bank", other), refused, service("new", other), routes("web", to("web")))
-	calls.requireOnly("web-v1") // what came after it
+	calls.requireOnly("web-v1") // a later change
 	requireHeld(t, m, c, "outbound|15080||bank.shop.svc.cluster.local", "/nonexistent/roots.pem")
 	nacks := c.rejected(t)["cluster_manager.cds.update_rejected"]
 
@@ -56,7 +56,7 @@ metadata: {name: %[1]s, namespace: shop}
 spec: {host: %[1]s, trafficPolicy: {tls: {mode: SIMPLE, caCertificates: %[2]s}}}`, host, roots)
 }
 
-// requireHeld: one resource is held back, and Envoy's message names what is wrong.
+// requireHeld checks that one resource is held back, and that Envoy's message names the problem.
 func requireHeld(t *testing.T, m *mesh, c *client, name, says string) {
 	t.Helper()
 	h := held(*m.proxy(c.name))

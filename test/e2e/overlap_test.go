@@ -15,11 +15,10 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// TestBucketsAreKept has the routes of an Envoy split, and takes away whatever had them split: the
-// number of hosts, by the mesh and by the Sidecar, another Sidecar, a filter for which they must be
-// whole, and a control plane that knows what was. Connections of before stay with the listener that
-// drains, and their calls go on, by the routes as they are: none fails.
-func TestBucketsAreKept(t *testing.T) {
+// TestRouteShardsAreKept splits the routes of an Envoy, and removes the reasons for it: the number of hosts, by the mesh
+// and by the Sidecar; another Sidecar; a filter that needs them whole; and a control plane that knows the past. Earlier
+// connections stay with the draining listener, and their calls continue with the current routes. No call may fail.
+func TestRouteShardsAreKept(t *testing.T) {
 	t.Parallel()
 	c := newClient("client")
 	c.drain = time.Hour // whatever is left alone stays
@@ -80,8 +79,8 @@ func TestBucketsAreKept(t *testing.T) {
 	noRefusals(t, m, c)
 }
 
-// TestSidecarWidens brings a proxy from a scope with few hosts to one that is split, at once.
-// Connections of before go on with the whole.
+// TestSidecarWidens moves a proxy from a Sidecar with few hosts to one whose routes are split. Earlier connections must
+// continue with all routes.
 func TestSidecarWidens(t *testing.T) {
 	t.Parallel()
 	c := newClient("client")
@@ -103,9 +102,9 @@ func TestSidecarWidens(t *testing.T) {
 	noRefusals(t, m, c)
 }
 
-// TestBucketsComeBack takes the route configuration away that an Envoy has in buckets, and brings it
-// back with few hosts: by another Sidecar, in the same batch or later. Connections of before find it.
-func TestBucketsComeBack(t *testing.T) {
+// TestRouteShardsReturn removes the route configuration that an Envoy has in route shards, and restores it with few
+// hosts: with another Sidecar, in the same batch or later. Earlier connections must find it.
+func TestRouteShardsReturn(t *testing.T) {
 	t.Parallel()
 	for _, batches := range []int{1, 2} {
 		t.Run(fmt.Sprint(batches, " batches"), func(t *testing.T) {
@@ -114,7 +113,7 @@ func TestBucketsComeBack(t *testing.T) {
 			c.drain = time.Hour
 			_, size := growing(t, c)
 			const from = 8
-			ofAll := func(hosts string) string { // the Sidecar of workloads without their own
+			ofAll := func(hosts string) string { // the Sidecar of workloads without a more specific one
 				s := strings.Replace(c.sidecar(hosts), "{name: client,", "{name: default,", 1)
 				return strings.Replace(s, "  workloadSelector: {labels: {app: client}}\n", "", 1)
 			}
@@ -134,9 +133,9 @@ func TestBucketsComeBack(t *testing.T) {
 	}
 }
 
-// TestStrategiesChange has an Envoy meet control planes that split its routes and others that do not, of
-// two listeners, and a mesh that has shrunk meanwhile. Each time connections of before stay with the
-// listeners that drain, and none of their calls fails, nor others.
+// TestStrategiesChange connects an Envoy to control planes that split the routes of two listeners and to others that do
+// not, and to a mesh that has shrunk meanwhile. Each time, earlier connections stay with the draining listeners. No
+// call may fail.
 func TestStrategiesChange(t *testing.T) {
 	t.Parallel()
 	c := newClient("client")
@@ -191,7 +190,7 @@ func TestStrategiesChange(t *testing.T) {
 var changesHost = luaFilter("host", "function envoy_on_request(h) local host = h:headers():get('x-host') "+
 	"if host then h:headers():replace(':authority', host) h:clearRouteCache() end end")
 
-// requireHostChanges: where the filter is, a request has the route of the host that it is changed to.
+// requireHostChanges checks that, with the filter, a request takes the route of its new host.
 func requireHostChanges(t *testing.T, c *client, filtered bool) {
 	t.Helper()
 	want := "web-v1"
@@ -215,7 +214,7 @@ func requireHostChanges(t *testing.T, c *client, filtered bool) {
 	}, func() string { return got })
 }
 
-// chainsDraining is the number of filter chains that have been replaced, and have connections still.
+// chainsDraining returns the number of replaced filter chains that still have connections.
 func chainsDraining(t *testing.T, c *client) uint64 {
 	t.Helper()
 	stats, err := c.admin.Stats(t.Context(), `listener_manager\.total_(filter_chains|listeners)_draining$`)
@@ -223,8 +222,8 @@ func chainsDraining(t *testing.T, c *client) uint64 {
 	return stats["listener_manager.total_filter_chains_draining"] + stats["listener_manager.total_listeners_draining"]
 }
 
-// heldConnections were made before something happened. Envoy asks for the end of one whose
-// listener drains with the next answer on it, so that each is good for one call.
+// heldConnections were made before a change. Envoy ends a connection of a draining listener with the next response on
+// it, so that each is good for one call.
 type heldConnections struct {
 	t     *testing.T
 	url   string
@@ -245,8 +244,7 @@ func holdConnections(t *testing.T, url, host string) *heldConnections {
 	return h
 }
 
-// await makes calls until one is answered by who: Envoy's workers have what it ACKed a moment
-// later. None may fail.
+// await makes calls until who answers one: Envoy's workers use a configuration a moment after its ACK. None may fail.
 func (h *heldConnections) await(who string) {
 	h.t.Helper()
 	eventually(h.t, "calls on held connections go to "+who, func() bool { return h.call() == who }, nil)

@@ -11,10 +11,10 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// TestWorkersHaveTheirOwnPools: with a limit of one connection each worker opens one, since its pool
-// has none, and no more; what 'why' says of a limit.
+// TestWorkersHaveTheirOwnPools checks that, with a limit of one connection, each worker opens one, since its pool has
+// none, and no more. 'why' states the same.
 func TestWorkersHaveTheirOwnPools(t *testing.T) {
-	const workers, calls = 2, 24 // which the kernel spreads over the workers by a hash
+	const workers, calls = 2, 24 // the kernel spreads them over the workers by a hash
 	pool := startBackend(t, "pool", "v1")
 	c := newClient("caller")
 	c.workers = workers

@@ -19,9 +19,9 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// TestProfile samples a sidecar's Envoy that works, found through the control plane and its
-// agent: its workers are told, with classes of Envoy. Where there is no perf, or the kernel does
-// not permit it, the error says so, and what to do.
+// TestProfile profiles a sidecar's Envoy under load, through the control plane and its agent. The result must list its
+// workers, with classes of Envoy. Without perf, or if the kernel forbids it, the error must state the reason and what
+// to do.
 func TestProfile(t *testing.T) {
 	o := &rollout{t: t, protocol: "http", change: func(*agent.Config) {}}
 	o.mesh = startMesh(t, server.RoutesAuto, o.config()...)
@@ -50,7 +50,7 @@ func TestProfile(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "plane", "profile.svg"))
 }
 
-// checkProfile holds the table, the stacks and each other against what must be in them.
+// checkProfile compares the table with the stacks, and both with what must be in them.
 func checkProfile(t *testing.T, out, dir string) {
 	t.Helper()
 	var p profile.Profile
@@ -82,7 +82,7 @@ func checkProfile(t *testing.T, out, dir string) {
 	require.True(t, connection, "no stack is in Envoy's HTTP/1.1 codec")
 }
 
-// callUntilStopped calls a sidecar again and again.
+// callUntilStopped repeats calls of a sidecar.
 func callUntilStopped(t *testing.T, url string) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})

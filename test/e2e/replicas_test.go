@@ -11,8 +11,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// startReplicated is a rollout with three control planes: replicas are connected to the first, and
-// of the clients one to each. peers: the first knows the others.
+// startReplicated starts a rollout with three control planes. Replicas are connected to the first, and one client to
+// each. If peers is set, the first knows the others.
 func startReplicated(t *testing.T, peers bool) (*rollout, []load) {
 	t.Helper()
 	clients := []*client{newClient("one"), newClient("two"), newClient("three")}
@@ -51,7 +51,7 @@ func startReplicated(t *testing.T, peers bool) (*rollout, []load) {
 	return o, calls
 }
 
-// replace replaces the oldest replica; it is listed until it has ended.
+// replace replaces the oldest replica, which is listed until it has ended.
 func (o *rollout) replace() {
 	o.t.Helper()
 	o.add()
@@ -63,7 +63,7 @@ func (o *rollout) replace() {
 	o.mesh.apply(o.config()...)
 }
 
-// failures of all calls.
+// failures returns those of all calls.
 func failures(calls []load) (total int, out []string) {
 	for _, l := range calls {
 		l.stop()
@@ -73,8 +73,8 @@ func failures(calls []load) (total int, out []string) {
 	return total, out
 }
 
-// TestRollingRestartsWithSeveralControlPlanes: a replica ends when the callers that are connected to
-// other control planes know that it does, too.
+// TestRollingRestartsWithSeveralControlPlanes checks that a replica ends only when callers that are connected to other
+// control planes know it, too.
 func TestRollingRestartsWithSeveralControlPlanes(t *testing.T) {
 	o, calls := startReplicated(t, true)
 	for range 3 {
@@ -84,9 +84,9 @@ func TestRollingRestartsWithSeveralControlPlanes(t *testing.T) {
 	require.Empty(t, failed, "of %d calls", total)
 }
 
-// TestControlPlanesThatDoNotKnowOneAnother is the same where only the first control plane's
-// callers are asked: the others call a replica that has ended.
-func TestControlPlanesThatDoNotKnowOneAnother(t *testing.T) {
+// TestUnconnectedControlPlanesLoseCalls shows that, if only the callers of the first control plane are informed, the
+// others call a replica that has ended.
+func TestUnconnectedControlPlanesLoseCalls(t *testing.T) {
 	o, calls := startReplicated(t, false)
 	oldest := o.replicas[0]
 	require.NoError(t, oldest.end(), oldest.log)

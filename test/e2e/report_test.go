@@ -12,10 +12,10 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// TestPatchesOfAReport: the EnvoyFilters of a report on Istio 1.8, which name filters of Istio's own Envoy, are
-// told of and refused by no sidecar of that version; filters that this Envoy has take effect by the same
-// matches, on both sides, and for no other version.
-func TestPatchesOfAReport(t *testing.T) {
+// TestEnvoyFiltersForOldIstio applies the EnvoyFilters of a user's report about Istio 1.8, which name filters of Istio's own
+// Envoy. No sidecar of that version may receive or refuse them. With filters that this Envoy has, the same matches must
+// apply, on both sides, and for no other version.
+func TestEnvoyFiltersForOldIstio(t *testing.T) {
 	text, err := os.ReadFile("testdata/envoyfilters-1.8.yaml")
 	require.NoError(t, err)
 	stats, exchange, ok := strings.Cut(string(text), "---\n")
@@ -49,7 +49,7 @@ func TestPatchesOfAReport(t *testing.T) {
 	noRefusals(t, m, now)
 }
 
-// withLua gives one of the report's EnvoyFilters a filter that marks answers, in place of the existing one.
+// withLua replaces the filter of one of the report's EnvoyFilters by one that marks responses.
 func withLua(t *testing.T, filter, mark string) string {
 	t.Helper()
 	head, _, ok := strings.Cut(filter, "type_url:")

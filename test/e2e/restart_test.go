@@ -10,10 +10,10 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// TestRestart ends the control plane under traffic and starts it again: no call fails, and
-// only what differs is sent.
+// TestRestart ends the control plane under traffic and starts it again. No call may fail, and only differences may be
+// sent.
 func TestRestart(t *testing.T) {
-	for _, way := range ways[:3] { // state-of-the-world clients tell nothing of what they have
+	for _, way := range ways[:3] { // state-of-the-world clients do not list their versions
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			restart(t, way.strategy)
@@ -37,7 +37,7 @@ func restart(t *testing.T, strategy server.RouteStrategy) {
 	awaitConnected(t, m, c)
 	m.apply(c.sidecar("./*"), service("web", apps[0]), service("other", apps[1]), routes("web", to("web")))
 	calls.requireOnly("web-v1")
-	// One endpoint of one service went after the restart: that alone was sent.
+	// One endpoint of one service was removed after the restart: the control plane must have sent only that.
 	require.Equal(t, map[string]uint64{"cluster.outbound|15080||other.shop.svc.cluster.local;": 1}, difference(updates(t, c), before))
 
 	before = updates(t, c)
@@ -60,8 +60,7 @@ func awaitConnected(t *testing.T, m *mesh, c *client) {
 	}, func() string { return describe(m.proxies()) })
 }
 
-// settled reports whether a proxy that was known before has asked for all that it had, and
-// nothing is under way to it.
+// settled reports whether a proxy that reconnected has subscribed to all its resources, and nothing is in flight.
 func settled(p server.ProxyState) bool {
 	asked := map[string]bool{}
 	for _, s := range p.Types {
@@ -74,7 +73,7 @@ func settled(p server.ProxyState) bool {
 		(p.Strategy != server.RoutesScoped || asked["SRDS"])
 }
 
-// updates counts, for each subscription of an Envoy, the updates that it took.
+// updates returns, for each subscription of an Envoy, the number of updates.
 func updates(t *testing.T, c *client) map[string]uint64 {
 	t.Helper()
 	out := map[string]uint64{}

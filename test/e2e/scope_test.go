@@ -9,8 +9,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// TestScopeChanges moves a running proxy into other scopes by Sidecar resources, under
-// traffic: its new world is whole, the old one gone, and what is in both is never missed.
+// TestScopeChanges moves a running proxy to other proxy groups with Sidecar resources, under traffic. It must get all
+// new resources, lose the old ones, and never miss those in both.
 func TestScopeChanges(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -25,7 +25,7 @@ func scopeChanges(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 	c := newClient("client")
 	services := []string{service("web", web), service("other", other), service("third", other)}
 	with := func(docs ...string) []string { return append(services[:3:3], docs...) }
-	// The namespace's Sidecar, and one for the client alone that goes before it.
+	// The namespace's Sidecar, and one for the client only, which takes precedence.
 	all := strings.Replace(strings.Replace(c.sidecar("./*"), "name: client", "name: default", 1),
 		"  workloadSelector: {labels: {app: client}}\n", "", 1)
 	narrow := c.sidecar("./web.shop.svc.cluster.local")
@@ -45,7 +45,7 @@ func scopeChanges(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 	noRefusals(t, m, c)
 }
 
-// requireClusters: the client's Envoy has clusters and virtual hosts of these services.
+// requireClusters checks that the client's Envoy has clusters and virtual hosts of exactly these services.
 func requireClusters(t *testing.T, c *client, services ...string) {
 	t.Helper()
 	var want []string
@@ -66,7 +66,7 @@ func requireClusters(t *testing.T, c *client, services ...string) {
 	}, func() string { return strings.Join(slices.Sorted(maps.Keys(c.dump(t).holdings)), "\n") })
 }
 
-// trimRoutes is a virtual host's name without its route configuration.
+// trimRoutes returns a virtual host's name without its route configuration.
 func trimRoutes(name string) string {
 	name = strings.TrimPrefix(name, "VHDS ")
 	return name[strings.LastIndexByte(name, '/')+1:]

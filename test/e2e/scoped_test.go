@@ -12,8 +12,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// TestScopes lets a mesh grow across the size at which its route configuration is split, and
-// shrink, with routes that change at each size, under traffic. No call fails.
+// TestScopes grows a mesh beyond the size at which its route configuration is split, and shrinks it, with changes of
+// routes at each size, under traffic. No call may fail.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	c := newClient("client")
@@ -29,8 +29,8 @@ func TestScopes(t *testing.T) {
 	requireHosts(t, c)
 	noRefusals(t, m, c)
 
-	// An Envoy lists virtual hosts, too, that it has dropped with their parts. Once it is told
-	// that they are gone, nothing differs.
+	// An Envoy also lists virtual hosts that it dropped with their shards. After it learns that they are removed,
+	// nothing differs.
 	m.stop()
 	m.start()
 	awaitConnected(t, m, c)
@@ -49,7 +49,7 @@ func TestScopes(t *testing.T) {
 	noRefusals(t, m, c)
 }
 
-// growing gives a mesh of any number of services, with further documents: web, other, and more that
+// growing returns a function that gives a mesh any number of services, and further documents: web, other, and more that
 // other answers for.
 func growing(t *testing.T, c *client) (other *app, size func(n int, docs ...string) []string) {
 	t.Helper()
@@ -63,13 +63,13 @@ func growing(t *testing.T, c *client) (other *app, size func(n int, docs ...stri
 	}
 }
 
-// routesChange changes routes and services within a size, under traffic. A listener that is
-// replaced closes connections, so that there is no traffic when the size changes.
+// routesChange changes routes and services at one size, under traffic. A replaced listener closes connections, so that
+// there is no traffic when the size changes.
 func routesChange(t *testing.T, m *mesh, c *client, size func(int, ...string) []string, n int) {
 	calls := startTraffic(t, c, "web")
 	only := func(who string) {
 		t.Helper()
-		// Envoy answers before its workers have what came.
+		// Envoy ACKs before its workers use the new configuration.
 		eventually(t, "calls go to "+who, func() bool { got := calls.take(20); return got[who] > 0 && len(got) == 1 }, nil)
 	}
 	only("web-v1")
@@ -81,7 +81,7 @@ func routesChange(t *testing.T, m *mesh, c *client, size func(int, ...string) []
 	}
 }
 
-// requireSplit: the Envoy has the parts of its route configuration.
+// requireSplit checks that the Envoy has the shards of its route configuration.
 func requireSplit(t *testing.T, c *client) {
 	t.Helper()
 	scopes := 0
@@ -96,7 +96,7 @@ func requireSplit(t *testing.T, c *client) {
 	}, func() string { return fmt.Sprint(scopes) })
 }
 
-// requireHosts: however a host is written, it is found where its service is.
+// requireHosts checks that a host is found however it is written.
 func requireHosts(t *testing.T, c *client) {
 	t.Helper()
 	for _, host := range []string{"web", "WEB", "Web.Shop:15080", "web.shop.svc.cluster.local", "web.shop.svc.cluster.local.:15080"} {
@@ -110,7 +110,7 @@ func requireHosts(t *testing.T, c *client) {
 	}
 }
 
-// anotherPort is a second listener of a client, with its own services.
+// anotherPort is a second listener of a client, with other services.
 func anotherPort(c *client, a *app) []string {
 	docs := []string{strings.Replace(c.sidecar("./*"), "captureMode: NONE\n    hosts: [\"./*\"]",
 		fmt.Sprintf("captureMode: NONE\n    hosts: [\"./*\"]\n  - {port: {number: 15081, name: http, protocol: HTTP}, bind: %s, captureMode: NONE, hosts: [\"./*\"]}", c.ip), 1)}

@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSeriesAreBounded: who calls with ever other names of workloads uses up what the server's Envoy
-// keeps for its callers, and no more: series that are known count on, those of what the server's own
-// workload calls come as before, and the sidecar says so.
+// TestSeriesAreBounded checks the limit of metric series when a caller claims ever new workload names. Existing series
+// must continue, series of the server's own calls must be added as before, and the sidecar must log it.
 func TestSeriesAreBounded(t *testing.T) {
 	const bound, names = 2000, 3000
 	m := startMutual(t, peerAuthentication("STRICT"))
@@ -36,12 +35,11 @@ func TestSeriesAreBounded(t *testing.T) {
 	m.server.requireSample(t, "istio_requests_total", map[string]string{"reporter": "source", "destination_service_name": "plain"}, 1)
 }
 
-// callAsMany makes requests with a certificate of the mesh, each by another workload's name, on one
-// connection.
+// callAsMany makes requests with a certificate of the mesh on one connection, each with the name of another workload.
 func (m *mutual) callAsMany(t *testing.T, n int) {
 	t.Helper()
 	transport := &http.Transport{MaxConnsPerHost: 1, TLSClientConfig: &tls.Config{
-		InsecureSkipVerify: true, //nolint:gosec // the server is not what is tested
+		InsecureSkipVerify: true, //nolint:gosec // the server is not under test
 		Certificates:       []tls.Certificate{*m.pair(m.root, spiffeID("client"))},
 	}}
 	defer transport.CloseIdleConnections()

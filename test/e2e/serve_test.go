@@ -60,7 +60,7 @@ func serveWorld(t *testing.T, strategy server.RouteStrategy) *world {
 	return w
 }
 
-// set makes the world be r: what differs is committed at once.
+// set replaces the world by r. It commits the differences at once.
 func (w *world) set(r resources) {
 	var updates []table.Update
 	for typ := range resource.NumTypes {
@@ -84,7 +84,7 @@ func (w *world) set(r resources) {
 	w.server.Publish(w.rev, []*table.Table{w.table})
 }
 
-// header is a route configuration without its virtual hosts: the table puts it together.
+// header returns a route configuration without its virtual hosts, which the table adds.
 func header(t *testing.T, e *resource.Encoded) *resource.Encoded {
 	t.Helper()
 	m := decode(t, e).(*routev3.RouteConfiguration)
@@ -94,7 +94,7 @@ func header(t *testing.T, e *resource.Encoded) *resource.Encoded {
 	return out
 }
 
-// idle reports whether a proxy has asked for listeners and nothing is under way to it.
+// idle reports whether a proxy has subscribed to listeners, and nothing is in flight.
 func idle(p server.ProxyState) bool {
 	listeners := false
 	for _, s := range p.Types {
@@ -106,7 +106,7 @@ func idle(p server.ProxyState) bool {
 	return listeners
 }
 
-// held are the resources that proxies refused.
+// held returns the resources that a proxy refused.
 func held(p server.ProxyState) []server.Held {
 	var out []server.Held
 	for _, s := range p.Types {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// app is an application's process, at its own address.
+// app is an application's process, at a separate address.
 type app struct {
 	name    string
 	version string
@@ -22,7 +22,7 @@ type app struct {
 	port    uint32
 	served  atomic.Int64
 
-	// handle answers; nil: the application's name.
+	// handle answers requests; nil: answer with the application's name.
 	handle http.HandlerFunc
 }
 
@@ -39,7 +39,7 @@ func (a *app) serve(t *testing.T) {
 	serveHTTP(t, a.listen(t), &http.Server{Handler: a}) //nolint:gosec // of a test
 }
 
-// listen takes a free port at the application's address.
+// listen opens a free port at the application's address.
 func (a *app) listen(t *testing.T) net.Listener {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(a.ip, "0"))
@@ -73,8 +73,8 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, a.name+"-"+a.version)
 }
 
-// service is a Service of port meshPort with the given applications behind it, one Pod and one
-// EndpointSlice each, since each has its own port.
+// service is a Service of port meshPort with the given applications, one Pod and one EndpointSlice each, since each has
+// another port.
 func service(name string, apps ...*app) string {
 	docs := []string{fmt.Sprintf(`apiVersion: v1
 kind: Service

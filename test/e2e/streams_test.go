@@ -34,8 +34,7 @@ func echoServer() *grpc.Server {
 	}))
 }
 
-// streams are gRPC streams to one host, some at once, one after the other. Each lasts for a
-// while, so that replicas end while some are under way.
+// streams are gRPC streams to one host, several at a time. Each lasts long enough that replicas end during it.
 type streams struct {
 	t      *testing.T
 	cancel context.CancelFunc
@@ -46,7 +45,7 @@ type streams struct {
 	failures []string
 }
 
-// Each stream sends so many messages, one each so often.
+// Each stream sends this many messages, at this interval.
 const (
 	streamMessages = 20
 	streamPause    = 5 * time.Millisecond
@@ -74,7 +73,7 @@ func startStreams(t *testing.T, c *client, host string) *streams {
 	return l
 }
 
-// stream is one stream from its beginning to its end; it is not cut off when the test ends.
+// stream is one complete stream; the end of the test does not cut it off.
 func stream(conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// targeting are policies of namespace edge that name the Gateway: one that refuses a path, one that
-// looks at tokens, and a patch that adds a header to answers.
+// targeting are policies of namespace edge that name the Gateway: one refuses a path, one checks tokens, and a patch
+// adds a header to responses.
 func targeting(keys string) string {
 	const refs = "targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: edge}]"
 	return fmt.Sprintf(`apiVersion: security.istio.io/v1
@@ -44,7 +44,7 @@ spec:
           default_source_code: {inline_string: "function envoy_on_response(h) h:headers():add('x-lua', 'gateway') end"}`, refs, keys)
 }
 
-// redirecting is a route that needs no backend.
+// redirecting is a route without a backend.
 const redirecting = `apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: redirect, namespace: edge}
@@ -52,7 +52,7 @@ spec:
   parentRefs: [{name: edge}]
   rules: [{filters: [{type: RequestRedirect, requestRedirect: {hostname: there.example.com}}]}]`
 
-// gatewayReply calls the Gateway's listener for calls, on a separate connection.
+// gatewayReply calls the Gateway's HTTP listener on a separate connection.
 func (e *edge) gatewayReply(path, token string) (reply, error) {
 	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, fmt.Sprintf("http://%s:%d%s", e.gateway.ip, listenerCalls, path), http.NoBody)
 	require.NoError(e.t, err)
@@ -77,7 +77,8 @@ func (e *edge) requireGatewayReply(want reply, path, token string) {
 	}, func() string { return fmt.Sprintf("%v %v\n%s", got, err, e.gateway.log) })
 }
 
-// TestTargetRefs: policies that name a Gateway of the Gateway API count for its router, come and go.
+// TestTargetRefs checks that policies that name a Gateway of the Gateway API apply to its router, and can be added and
+// removed.
 func TestTargetRefs(t *testing.T) {
 	e, i := startEdge(t), startIssuer(t)
 	forged := i.token(t, map[string]any{"iss": "https://b.example.com", "sub": "jane"})

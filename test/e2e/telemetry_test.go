@@ -48,9 +48,8 @@ spec:
   - {providers: [{name: spans}]}`}
 }
 
-// TestTelemetry: what two sidecars tell of one request and of one connection: metrics with both
-// workloads' names, logs to those whom a Telemetry names and to no others, and spans that are each
-// other's parents.
+// TestTelemetry checks what two sidecars report about one request and one connection: metrics with the names of both
+// workloads, logs for the workloads that a Telemetry selects and no others, and spans that are parent and child.
 func TestTelemetry(t *testing.T) {
 	c, logs := startCollector(t), shortDir(t)
 	m := startMutual(t, observed(logs, c)...)
@@ -63,7 +62,7 @@ func TestTelemetry(t *testing.T) {
 	m.requireNothingHeld()
 }
 
-// callOnce makes one request, with a body of five bytes, as a part of a trace.
+// callOnce makes one request with a body of five bytes, as part of a trace.
 func (m *mutual) callOnce(t *testing.T) (trace, parent []byte) {
 	t.Helper()
 	const traceID, parentID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -85,7 +84,7 @@ func (m *mutual) callOnce(t *testing.T) (trace, parent []byte) {
 	return trace, parent
 }
 
-// requireMetrics waits until each of Istio's standard metrics has the value of one call on each side.
+// requireMetrics waits until each of Istio's standard metrics counts one call on each side.
 func (m *mutual) requireMetrics(t *testing.T) {
 	for _, side := range []struct {
 		of       *member
@@ -122,7 +121,7 @@ func (m *mutual) requireMetrics(t *testing.T) {
 		} {
 			side.of.requireSample(t, want.metric, want.labels, want.value)
 		}
-		// Envoy's histograms keep values by two digits.
+		// Envoy's histograms keep two significant digits.
 		require.InEpsilon(t, len("hello"), side.of.sample(t, "istio_request_bytes_sum", request), 0.1)
 		require.InEpsilon(t, len("server-v1"), side.of.sample(t, "istio_response_bytes_sum", request), 0.1)
 	}
@@ -132,15 +131,14 @@ func (m *mutual) requireMetrics(t *testing.T) {
 	require.Zero(t, m.client.sample(t, "istio_requests_total", map[string]string{"response_flags": "-"}), "the label is removed")
 }
 
-// requireSample waits until samples with some labels have a value: Envoy's workers give theirs to
-// who scrapes it in a moment.
+// requireSample waits until samples with some labels have a value: Envoy's workers report with a short delay.
 func (w *member) requireSample(t *testing.T, metric string, labels map[string]string, want float64) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s's %s is %g", w.name, metric, want), func() bool { return w.sample(t, metric, labels) == want },
 		func() string { return strings.Join(lines(w.metrics(t), metric), "\n") })
 }
 
-// sample is the sum of a metric's samples that have some labels, as the member's agent serves them.
+// sample returns the sum of a metric's samples with some labels, as the member's agent serves them.
 func (w *member) sample(t *testing.T, metric string, labels map[string]string) float64 {
 	t.Helper()
 	sum := 0.
@@ -162,7 +160,7 @@ line:
 	return sum
 }
 
-// metrics is what Prometheus gets of a member.
+// metrics returns what Prometheus gets from a member.
 func (w *member) metrics(t *testing.T) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+w.ip+":15020/stats/prometheus", http.NoBody)
@@ -175,7 +173,7 @@ func (w *member) metrics(t *testing.T) string {
 	return string(text)
 }
 
-// requireLogs waits for what both sidecars log of the request and of the connection.
+// requireLogs waits for what both sidecars log about the request and the connection.
 func requireLogs(t *testing.T, dir string, c *collector) {
 	t.Helper()
 	const want = "POST 200 9\n"
@@ -203,8 +201,8 @@ func requireLogs(t *testing.T, dir string, c *collector) {
 	require.True(t, err != nil || len(b) == 0, "the Telemetry names other providers than the mesh: %s", b)
 }
 
-// requireSpans waits for both sidecars' spans: the client's is the caller's child, and the server's
-// the client's; the application receives the server's.
+// requireSpans waits for both sidecars' spans: the client's is the caller's child, and the server's is the client's
+// child. The application receives the server's.
 func (m *mutual) requireSpans(t *testing.T, c *collector, trace, parent []byte) {
 	t.Helper()
 	for _, service := range []string{"client.shop", "server.shop"} {
@@ -220,7 +218,7 @@ func (m *mutual) requireSpans(t *testing.T, c *collector, trace, parent []byte) 
 	require.False(t, tagged(server))
 }
 
-// ownTracing is what the client's Pod says of traces: all are told, with a tag.
+// ownTracing is the annotation of the client's Pod: all traces are sampled, with a tag.
 const ownTracing = "tracing: {sampling: 100, customTags: {said-by: {literal: {value: the Pod}}}}"
 
 func tagged(s *tracev1.Span) bool {

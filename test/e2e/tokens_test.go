@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// issuer makes tokens and serves its keys, which may be others from now on.
+// issuer issues tokens and serves its keys, which can be replaced.
 type issuer struct {
 	*httptest.Server
 	key   *ecdsa.PrivateKey
@@ -78,7 +78,7 @@ func TestTokens(t *testing.T) {
 	g := startGuarded(t)
 	later := time.Now().Add(time.Hour).Unix()
 	good := i.token(t, map[string]any{"iss": "https://a.example.com", "sub": "jane", "exp": later})
-	// The policy names what a token must say; there is one for each set of keys.
+	// The policy states what a token must contain; there is one for each set of keys.
 	with := func(uri string) {
 		t.Helper()
 		g.given(authentication("a", fmt.Sprintf("{issuer: \"https://a.example.com\", jwksUri: %q}", uri)),

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// behindProxies is the mesh's configuration where two proxies are before its gateways: one that tells of its
-// clients in X-Forwarded-For, and one that does by the PROXY protocol.
+// behindProxies is the mesh's configuration with two proxies in front of its gateways: one states its clients in
+// X-Forwarded-For, the other with the PROXY protocol.
 const behindProxies = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: istio, namespace: istio-system}
@@ -23,7 +23,7 @@ data:
     defaultConfig:
       gatewayTopology: {numTrustedProxies: 1, forwardClientCertDetails: ALWAYS_FORWARD_ONLY, proxyProtocol: {}}`
 
-// requireTopology checks that a gateway believes what proxies before it say, as far as it is told to.
+// requireTopology checks that a gateway trusts the statements of the proxies before it exactly as configured.
 func (e *edge) requireTopology() {
 	e.t.Helper()
 	e.apply(append(e.config("server", e.documents(), e.secret(e.t, "two")), behindProxies)...)
@@ -40,7 +40,7 @@ func (e *edge) requireTopology() {
 	require.Contains(e.t, seen.Get("X-Forwarded-Client-Cert"), spiffeID("client"))
 }
 
-// proxied calls by TLS over a connection that a proxy makes for a client; "": it does not say so.
+// proxied calls over TLS on a connection that a proxy makes for a client; "": it does not state the client.
 func (e *edge) proxied(client string) (status int, err error) {
 	e.t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(e.t.Context(), "tcp", fmt.Sprintf("%s:%d", e.gateway.ip, gatewayHTTPS))

@@ -15,11 +15,11 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// traceSink is a collector whose protocol is not looked into: it keeps what it is sent.
+// traceSink is a collector that records what it receives without decoding it.
 type traceSink struct {
 	app
 
-	mu   sync.Mutex // guards all below
+	mu   sync.Mutex // guards the fields below
 	sent map[string][]byte
 	keys []string // that come with it
 }
@@ -33,7 +33,7 @@ func (s *traceSink) keep(where string, body []byte, keys ...string) {
 	s.sent[where], s.keys = append(s.sent[where], body...), append(s.keys, keys...)
 }
 
-// told: something that was sent there has all of these in it.
+// told reports whether a message at a path contained all words.
 func (s *traceSink) told(where string, words ...string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *traceSink) told(where string, words ...string) bool {
 	return true
 }
 
-// toldKey: that key came with something.
+// toldKey reports whether a message came with that key.
 func (s *traceSink) toldKey(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func startDatadog(t *testing.T) *traceSink {
 	return s
 }
 
-// startSkyWalking is SkyWalking's receiver.
+// startSkyWalking starts SkyWalking's receiver.
 func startSkyWalking(t *testing.T) *traceSink {
 	t.Helper()
 	s := &traceSink{app: app{name: "skywalking", ip: ownIP()}}
@@ -85,7 +85,7 @@ func startSkyWalking(t *testing.T) *traceSink {
 		method, _ := grpc.MethodFromServerStream(stream)
 		md, _ := metadata.FromIncomingContext(stream.Context())
 		for {
-			m := &emptypb.Empty{} // keeps what it does not know
+			m := &emptypb.Empty{} // keeps unknown fields
 			if err := stream.RecvMsg(m); err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func startSkyWalking(t *testing.T) *traceSink {
 	return s
 }
 
-// document is the collector as a service out of the mesh.
+// document is the collector as a service outside of the mesh.
 func (s *traceSink) document(port int, protocol string) string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -111,7 +111,8 @@ spec:
   endpoints: [{address: %[5]s}]`, s.name, port, protocol, s.port, s.ip)
 }
 
-// TestTracers: spans of calls come to collectors of Datadog and of SkyWalking, as those of the workload that made them.
+// TestTracers checks that collectors of Datadog and SkyWalking receive the spans of calls with the names of their
+// workloads.
 func TestTracers(t *testing.T) {
 	datadog, sky := startDatadog(t), startSkyWalking(t)
 	m := startMutual(t)
@@ -138,7 +139,7 @@ extensionProviders:
 	tell("sky")
 	has(sky, "/skywalking.v3.TraceSegmentReportService/collect",
 		"\"\x0bclient.shop", "\"\x0bserver.shop", // whose segments they are
-		"*\x0bclient.shop") // the caller that one of them tells of
+		"*\x0bclient.shop") // the caller that one of them names
 	require.True(t, sky.toldKey("secret"))
 	m.requireNothingHeld()
 }

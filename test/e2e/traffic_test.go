@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// traffic is constant calls of one host, from some connections at once.
+// traffic is constant calls of one host, on several connections.
 type traffic struct {
 	t      *testing.T
 	url    string
@@ -22,7 +22,7 @@ type traffic struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 
-	mu       sync.Mutex     // guards all below
+	mu       sync.Mutex     // guards the fields below
 	calls    int            // that have ended
 	round    int            // of take
 	fresh    int            // calls that began in this round and have ended
@@ -76,7 +76,7 @@ func (l *traffic) run(ctx context.Context) {
 	}
 }
 
-// call makes one call; it is not cut off when the test ends.
+// call makes one call; the end of the test does not cut it off.
 func (l *traffic) call(last bool) {
 	l.mu.Lock()
 	start, round := time.Now(), l.round
@@ -95,7 +95,7 @@ func (l *traffic) call(last bool) {
 	}
 }
 
-// get is a call that must be answered by 200. last ends its connection.
+// get makes a call that must be answered with 200. last ends its connection.
 func get(c *http.Client, url, host string, last bool) (string, error) {
 	return getWith(context.Background(), c, url, host, last)
 }
@@ -124,7 +124,7 @@ func (l *traffic) stop() {
 	l.ended.Wait()
 }
 
-// failed takes the failures so far; they are no failures of the test then.
+// failed returns and forgets the failures so far, which then do not fail the test.
 func (l *traffic) failed() (calls int, failures []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,15 +132,15 @@ func (l *traffic) failed() (calls int, failures []string) {
 	return l.calls, failures
 }
 
-// take gives the answers of at least n calls that began after it was called. The first few
-// do not count: Envoy ACKs before all its workers have what is new.
+// take returns the answers of at least n calls that began after it was called. The first few do not count: Envoy ACKs
+// before all its workers use the new configuration.
 func (l *traffic) take(n int) map[string]int {
 	l.t.Helper()
 	l.next(callers)
 	return l.next(n)
 }
 
-// next gives the answers of at least n calls that began after it was called.
+// next returns the answers of at least n calls that began after it was called.
 func (l *traffic) next(n int) map[string]int {
 	l.t.Helper()
 	l.mu.Lock()
@@ -157,7 +157,7 @@ func (l *traffic) next(n int) map[string]int {
 	return maps.Clone(l.answers)
 }
 
-// requireOnly: from now on all calls are answered by these, and each of them answers some.
+// requireOnly checks that from now on exactly these answer calls.
 func (l *traffic) requireOnly(who ...string) {
 	l.t.Helper()
 	got := l.take(40)

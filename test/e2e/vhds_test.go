@@ -13,13 +13,12 @@ import (
 	"github.com/moonsail/moonsail/test/meshtest"
 )
 
-// TestVirtualHostsComeAndGo takes route configurations apart and together again: by single
-// virtual hosts, down to none, and whole with their listener. However its routes came to
-// be, Envoy holds what was compiled, and nothing warms for ever.
+// TestVirtualHostsComeAndGo splits and joins route configurations: by single virtual hosts, down to none, and as a
+// whole with their listener. Envoy must have what was compiled on every way, and nothing may stay warming.
 func TestVirtualHostsComeAndGo(t *testing.T) {
 	for _, way := range ways {
 		if way.strategy == server.RoutesScoped {
-			continue // a part of a route configuration is never gone alone
+			continue // one shard of a route configuration is never removed alone
 		}
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
@@ -37,7 +36,7 @@ func TestVirtualHostsComeAndGo(t *testing.T) {
 			w.set(empty)
 			e := startEnvoy(t, envoyOptions{proxy: proxy, xds: w.socket, sotw: way.sotw})
 			e.awaitLive(t, func() string { return describe(w.server.Proxies()) })
-			requireHolds(t, w, e, empty) // it began with route configurations of nothing
+			requireHolds(t, w, e, empty) // it began with empty route configurations
 			for range 2 {
 				for n := range names { // one more each time
 					missing := names[n+1:]
@@ -47,7 +46,7 @@ func TestVirtualHostsComeAndGo(t *testing.T) {
 					w.set(r)
 					requireHolds(t, w, e, r)
 				}
-				for _, rc := range whole[resource.VHDSRouteConfig] { // one gone, and back
+				for _, rc := range whole[resource.VHDSRouteConfig] { // one removed, and restored
 					r := whole.without(t, belongsTo(t, whole, rc.Name))
 					w.set(r)
 					requireHolds(t, w, e, r)
@@ -62,8 +61,8 @@ func TestVirtualHostsComeAndGo(t *testing.T) {
 	}
 }
 
-// TestCatchAllChanges lets the namespace's outbound policy change, under traffic: the
-// virtual host for unknown hosts makes room for another of the same domain.
+// TestCatchAllChanges changes the namespace's outbound policy under traffic: another virtual host of the same domain
+// replaces the one for unknown hosts.
 func TestCatchAllChanges(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -81,7 +80,7 @@ func catchAllChanges(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 	calls := startTraffic(t, c, "web")
 	strict := c.sidecar("./*") + "\n  outboundTrafficPolicy: {mode: REGISTRY_ONLY}"
 	second := fmt.Sprintf("\n  - {port: {number: 15081, name: http, protocol: HTTP}, bind: %s, captureMode: NONE, hosts: [\"./*\"]}", c.ip)
-	// It keeps its virtual hosts until the listener is gone.
+	// It keeps its virtual hosts until the listener is removed.
 	also := func(n int) string {
 		return strings.ReplaceAll(service(fmt.Sprint("also", n), other), "port: 15080}", "port: 15081}")
 	}
@@ -91,7 +90,7 @@ func catchAllChanges(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 		{strict, service("web", web), service("new", other)}, // with a cluster to wait for
 		{c.sidecar("./*"), service("web", web), service("newer", other)},
 		{c.sidecar("./*") + second, service("web", web), also(1), also(2)},
-		{strict, service("web", web), also(1), also(2)}, // with a route configuration that goes
+		{strict, service("web", web), also(1), also(2)}, // with a route configuration that is removed
 		{c.sidecar("./*") + second, service("web", web), also(1), also(2)},
 		{strict, service("web", web)},
 	} {
@@ -101,7 +100,7 @@ func catchAllChanges(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 	}
 }
 
-// without is everything but what drop says.
+// without returns everything except what drop selects.
 func (r resources) without(t *testing.T, drop func(resource.Type, string) bool) resources {
 	t.Helper()
 	out := resources{}
@@ -116,7 +115,7 @@ func (r resources) without(t *testing.T, drop func(resource.Type, string) bool) 
 	return out
 }
 
-// belongsTo tells what goes with a route configuration.
+// belongsTo returns a function that selects the resources of a route configuration.
 func belongsTo(t *testing.T, r resources, rc string) func(resource.Type, string) bool {
 	t.Helper()
 	users := map[string]bool{}

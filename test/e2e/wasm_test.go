@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// buildWasm gives testdata's filter, compiled, in a file of the test's own.
+// buildWasm compiles testdata's filter and writes it into a separate file.
 func buildWasm(t *testing.T) (file string) {
 	t.Helper()
 	module, err := compiledWasm()
@@ -57,7 +57,7 @@ spec:
 %s`, name, file, more)
 }
 
-// answer is what comes of a call through the client's sidecar; its body is to be closed.
+// answer returns the response to a call through the client's sidecar. The caller closes its body.
 func (m *mutual) answer(host string) (*http.Response, error) {
 	m.t.Helper()
 	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, fmt.Sprintf("http://%s:%d/", m.client.ip, serviceHTTP), http.NoBody)
@@ -66,7 +66,7 @@ func (m *mutual) answer(host string) (*http.Response, error) {
 	return (&http.Client{Timeout: callLimit}).Do(req)
 }
 
-// headers are those of the response to a call through the client's sidecar.
+// headers returns those of the response to a call through the client's sidecar.
 func (m *mutual) headers(host string) (int, http.Header) {
 	m.t.Helper()
 	resp, err := m.answer(host)
@@ -75,8 +75,8 @@ func (m *mutual) headers(host string) (int, http.Header) {
 	return resp.StatusCode, resp.Header
 }
 
-// TestWasmPlugins: real modules run on both sides of a call, each in its place, with their
-// configuration and environment, until they are taken away.
+// TestWasmPlugins checks that real modules run on both sides of a call, in their order, with their configuration and
+// environment, until they are removed.
 func TestWasmPlugins(t *testing.T) {
 	file := buildWasm(t)
 	m := startMutual(t)
@@ -106,8 +106,7 @@ func TestWasmPlugins(t *testing.T) {
 	})
 }
 
-// await waits until calls are answered as they are to be: listeners take up modules once they
-// have them.
+// await waits until calls get the expected answer: listeners use modules once they have them.
 func (m *mutual) await(t *testing.T, is func(int, http.Header) bool) {
 	t.Helper()
 	var status int

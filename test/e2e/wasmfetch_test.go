@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// modules is where plugins' modules are fetched: "filter.wasm" and "broken.wasm", which begins like
-// a module and is none.
+// modules is the server of plugins' modules: "filter.wasm" and "broken.wasm", which begins like a module and is
+// invalid.
 type modules struct {
 	*httptest.Server
 	down atomic.Bool
@@ -48,10 +48,10 @@ func startModules(t *testing.T, file string) *modules {
 	return m
 }
 
-// startRegistry serves images, of which there is one: "filter:v1" with a module.
+// startRegistry serves one image: "filter:v1" with a module.
 func startRegistry(t *testing.T, file string) (host string, private *atomic.Bool) {
 	t.Helper()
-	private = &atomic.Bool{} // it wants to know who asks: me, with a password
+	private = &atomic.Bool{} // it requires a password
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); private.Load() && (user != "me" || password != "secret-password") {
@@ -79,7 +79,7 @@ func fetchedPlugin(name, url, more string) string {
 	return strings.ReplaceAll(wasmPlugin(name, "", more), "file://", url)
 }
 
-// refusals are what agents say of plugins.
+// refusals returns what agents report about plugins.
 func (m *mutual) refusals() string {
 	var out []string
 	for _, p := range m.proxies() {
@@ -103,8 +103,8 @@ func (m *mutual) awaitRefusal(t *testing.T, parts ...string) {
 	}, func() string { return m.refusals() + m.server.log.String() })
 }
 
-// TestFetchedWasmPlugins: modules come from a server and from a registry; one that cannot be had
-// leaves in force what was, else it is what failStrategy says, and the control plane knows why.
+// TestFetchedWasmPlugins checks that modules are fetched from a server and from a registry. If one cannot be fetched,
+// the last one stays in force, otherwise failStrategy decides, and the control plane must report the reason.
 func TestFetchedWasmPlugins(t *testing.T) {
 	file := buildWasm(t)
 	shelf := startModules(t, file)
@@ -140,9 +140,9 @@ func TestFetchedWasmPlugins(t *testing.T) {
 	m.awaitRefusal(t)
 }
 
-// TestModulesThatCannotBeHad: what is new is what its failStrategy says, whether the module is not
-// there, not the one that is wanted, or none that Envoy takes; a better version is taken.
-func TestModulesThatCannotBeHad(t *testing.T) {
+// TestFailStrategyOfMissingModules checks that failStrategy decides for new plugins whose module is missing, has another
+// hash, or is refused by Envoy. A corrected version must be used.
+func TestFailStrategyOfMissingModules(t *testing.T) {
 	file := buildWasm(t)
 	shelf := startModules(t, file)
 	m := startMutual(t)
@@ -166,8 +166,8 @@ func TestModulesThatCannotBeHad(t *testing.T) {
 	}
 }
 
-// TestModulesOfPrivateRegistries: an agent shows the registry the credentials of imagePullSecret, and
-// nobody can read them on debug pages.
+// TestModulesOfPrivateRegistries checks that an agent presents the credentials of imagePullSecret to the registry, and
+// that no debug page shows them.
 func TestModulesOfPrivateRegistries(t *testing.T) {
 	images, private := startRegistry(t, buildWasm(t))
 	private.Store(true)

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBrokenModulesLeaveListenersAlone: Envoy refuses a module, and takes changes of listeners that name its plugin
-// all the same, whether what was in force stays or the plugin is new to them; while the listeners before these
-// drain, they hold on to what Envoy knows of the plugin.
-func TestBrokenModulesLeaveListenersAlone(t *testing.T) {
+// TestBrokenModulesBlockNoListeners checks that Envoy refuses a module but still accepts changes of listeners that
+// name its plugin, whether an earlier module stays in force or the plugin is new to them. Listeners that drain keep the
+// configuration of the plugin.
+func TestBrokenModulesBlockNoListeners(t *testing.T) {
 	file := buildWasm(t)
 	shelf := startModules(t, file)
 	m := startMutual(t)
@@ -73,9 +73,9 @@ func TestBrokenModulesLeaveListenersAlone(t *testing.T) {
 	}
 }
 
-// TestRefusedListenersAreTriedAgain: Envoy refuses a listener whose plugin's module is broken; once it is not, the
-// listener is taken without a change of the mesh.
-func TestRefusedListenersAreTriedAgain(t *testing.T) {
+// TestRefusedListenersAreRetried checks that a listener that Envoy refused because of a broken module is accepted
+// when the module is replaced, without a change of the mesh.
+func TestRefusedListenersAreRetried(t *testing.T) {
 	good, file := buildWasm(t), filepath.Join(t.TempDir(), "filter.wasm")
 	require.NoError(t, os.WriteFile(file, []byte("\x00asm\x01\x00\x00\x00 and no more"), 0o600))
 	m := startMutual(t)

@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ofConnections is a plugin of connections.
+// ofConnections is a plugin for connections.
 func ofConnections(plugin string) string { return plugin + "\n  type: NETWORK" }
 
-// statusLine is the first line of the answer to a call through the client's sidecar, without the
-// protocol; or why there was none.
+// statusLine returns the first line of the response to a call through the client's sidecar, without the protocol, or
+// the error.
 func (m *mutual) statusLine(host string) string {
 	m.t.Helper()
 	resp, err := m.answer(host)
@@ -29,7 +29,7 @@ func (m *mutual) statusLine(host string) string {
 	return resp.Status
 }
 
-// awaitText waits until something is said.
+// awaitText waits until get returns a text.
 func (m *mutual) awaitText(t *testing.T, want string, get func() string) {
 	t.Helper()
 	var got string
@@ -39,9 +39,9 @@ func (m *mutual) awaitText(t *testing.T, want string, get func() string) {
 	}, func() string { return got + m.server.log.String() + m.client.log.String() })
 }
 
-// TestNetworkPlugins: modules see the bytes of connections, in front of HTTP on one side and of TCP
-// inside mutual TLS on the other; what cannot be had closes connections, or lets them pass, and a
-// plugin may become one of requests without being refused.
+// TestNetworkPlugins checks that modules see the bytes of connections: before HTTP on one side, and of TCP inside
+// mutual TLS on the other. A missing module closes connections or lets them pass. A plugin may become one for requests
+// without a refusal.
 func TestNetworkPlugins(t *testing.T) {
 	file := buildWasm(t)
 	shelf := startModules(t, file)
@@ -83,9 +83,8 @@ func TestNetworkPlugins(t *testing.T) {
 	}
 }
 
-// requireHeld has a plugin of connections, which it is given with its configuration, make new ones wait: while it
-// has not let one pass nobody behind it is called, though the caller's certificate is known by then; and once it
-// has, the server is.
+// requireHeld checks a plugin that delays new connections. Until it lets one pass, the server is not called, although
+// the caller's certificate is known. After that, it is.
 func (m *mutual) requireHeld(t *testing.T, configured func(string) string) {
 	t.Helper()
 	m.apply(m.config("server", configured("release-hold"))...)
@@ -98,8 +97,8 @@ func (m *mutual) requireHeld(t *testing.T, configured func(string) string) {
 	m.awaitRefusal(t)
 }
 
-// unasked is what comes of a connection through the client's sidecar on which the client keeps silent: what it
-// hears, or why it ended, or nothing for a while.
+// unasked returns what a silent client receives on a connection through the client's sidecar, or why the connection
+// ended; "": nothing for a while.
 func (m *mutual) unasked(port int) string {
 	m.t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(m.t.Context(), "tcp", fmt.Sprintf("%s:%d", m.client.ip, port))

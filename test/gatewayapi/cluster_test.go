@@ -27,16 +27,16 @@ const (
 	serviceCIDR = "10.96.0.0/16"
 )
 
-// cluster is the API server, with those who talk to it.
+// cluster is the API server and its clients.
 type cluster struct {
 	client     client.Client
 	kube       kubernetes.Interface
 	kubeconfig string
-	dir        string // of logs, the report, and what else is to stay
+	dir        string // of logs, the report, and what stays after the test
 	work       string // of what goes with the test
 }
 
-// startCluster starts the API server, with the controllers of Deployments, and a kubelet that runs nothing.
+// startCluster starts the API server with the controllers of Deployments, and a kubelet that runs no containers.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{dir: os.Getenv("CONFORMANCE_DIR"), work: t.TempDir()}
@@ -60,7 +60,7 @@ func startCluster(t *testing.T) *cluster {
 	return c
 }
 
-// start starts a process that ends with the test; what it says on standard error is kept.
+// start starts a process that ends with the test, and records its standard error.
 func start(t *testing.T, c *cluster, name string, cmd *exec.Cmd) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(c.dir, name+".log"))
@@ -73,7 +73,7 @@ func start(t *testing.T, c *cluster, name string, cmd *exec.Cmd) {
 	})
 }
 
-// end asks a process to end, and ends it by force after 5 s.
+// end sends a process SIGTERM, and kills it after 5 s.
 func end(cmd *exec.Cmd) {
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	timer := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
@@ -81,7 +81,7 @@ func end(cmd *exec.Cmd) {
 	timer.Stop()
 }
 
-// startControlPlane starts `moonsail serve`, and makes the class.
+// startControlPlane starts `moonsail serve`, and creates the class.
 func startControlPlane(t *testing.T, c *cluster) {
 	t.Helper()
 	ip(t, "link", "add", "br0", "type", "bridge")
@@ -100,7 +100,7 @@ func startControlPlane(t *testing.T, c *cluster) {
 
 func (c *cluster) rootsFile() string { return filepath.Join(c.work, "root-cert.pem") }
 
-// writeRoots writes whom routers are to trust, as the control plane says in each namespace.
+// writeRoots writes the roots that routers trust, from the control plane's ConfigMap in each namespace.
 func (c *cluster) writeRoots(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -116,7 +116,7 @@ func moonsailVersion(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// ip runs a command of iproute2 that has to go well.
+// ip runs a command of iproute2, which must succeed.
 func ip(t *testing.T, args ...string) {
 	t.Helper()
 	require.NoError(t, tryIP(args...))

@@ -1,6 +1,6 @@
-// Package gatewayapi runs the Gateway API's own conformance tests: against a real API server, `moonsail serve`,
-// a router (agent and Envoy) for each Gateway, and the suite's own backends, each Pod in a network namespace of its
-// own. The script run starts it.
+// Package gatewayapi runs the Gateway API's conformance tests with a real API server, `moonsail serve`, a router (agent
+// and Envoy) for each Gateway, and the suite's backends, each Pod in a separate network namespace. The script run
+// starts it.
 package gatewayapi
 
 import (
@@ -29,11 +29,11 @@ func TestConformance(t *testing.T) {
 	conformance.RunConformanceWithOptions(t, optionsFor(t, c))
 }
 
-// optionsFor are those of flags, with what is left out put in.
+// optionsFor returns the options of the flags, with defaults.
 func optionsFor(t *testing.T, c *cluster) suite.ConformanceOptions {
 	t.Helper()
 	o := conformance.DefaultOptions(t)
-	o.GatewayClassName, o.CleanupBaseResources = className, false // everything goes at the end
+	o.GatewayClassName, o.CleanupBaseResources = className, false // the cluster ends with the test
 	if len(o.ConformanceProfiles) == 0 {
 		o.ConformanceProfiles = []suite.ConformanceProfileName{
 			suite.GatewayHTTPConformanceProfileName, suite.GatewayGRPCConformanceProfileName,
@@ -52,7 +52,7 @@ func optionsFor(t *testing.T, c *cluster) suite.ConformanceOptions {
 	return o
 }
 
-// tell says how a test ended as soon as it has.
+// tell reports the result of a test as soon as it has ended.
 func tell(t *testing.T, test suite.ConformanceTest, _ *suite.ConformanceTestSuite) {
 	result := "passed"
 	switch {

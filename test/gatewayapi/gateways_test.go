@@ -19,8 +19,8 @@ const (
 	labelName   = "gateway.networking.k8s.io/gateway-name"
 )
 
-// gateways has a router run for each Gateway of the class, as an operator of Moonsail would: a Deployment, and a
-// Service that has the router's address.
+// gateways runs a router for each Gateway of the class, as an operator of Moonsail would: a Deployment, and a Service
+// with the router's address.
 func (m *machine) gateways(ctx context.Context) error {
 	var list gatewayv1.GatewayList
 	if err := m.client.List(ctx, &list); err != nil {
@@ -38,7 +38,7 @@ func (m *machine) gateways(ctx context.Context) error {
 func (m *machine) gateway(ctx context.Context, g *gatewayv1.Gateway) error {
 	meta := metav1.ObjectMeta{
 		Name: "router-" + g.Name, Namespace: g.Namespace, Labels: map[string]string{labelName: g.Name},
-		// with the Gateway it goes
+		// it is deleted with the Gateway
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(g, schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: "Gateway"})},
 	}
 	ports := portsOf(g)
@@ -62,7 +62,7 @@ func (m *machine) gateway(ctx context.Context, g *gatewayv1.Gateway) error {
 	return m.publish(ctx, service)
 }
 
-// portsOf are the ports of a Gateway's listeners, each once.
+// portsOf returns the ports of a Gateway's listeners, each once.
 func portsOf(g *gatewayv1.Gateway) []corev1.ServicePort {
 	var out []corev1.ServicePort
 	seen := map[int32]bool{}
@@ -100,7 +100,7 @@ func deployment(meta metav1.ObjectMeta) *appsv1.Deployment {
 	}}
 }
 
-// publish gives a Service the address of its router, as a load balancer would.
+// publish writes the address of a router into its Service's status, as a load balancer would.
 func (m *machine) publish(ctx context.Context, service *corev1.Service) error {
 	var pods corev1.PodList
 	if err := m.client.List(ctx, &pods, client.InNamespace(service.Namespace), client.MatchingLabels(service.Spec.Selector)); err != nil {

@@ -20,12 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podLog is what a Pod has said, line by line, which is also written to a file.
+// podLog is the output of a Pod, line by line, which is also written to a file.
 type podLog struct {
 	file *os.File
 
-	mu    sync.Mutex // guards all below
-	rest  []byte     // of a line that has not ended
+	mu    sync.Mutex // guards the fields below
+	rest  []byte     // of an incomplete line
 	lines []logLine
 }
 
@@ -48,7 +48,7 @@ func (l *podLog) Write(p []byte) (int, error) {
 	}
 }
 
-// since writes the lines of a time and later, which has whole seconds as in Kubernetes.
+// since writes the lines of a time and later. The time has whole seconds, as in Kubernetes.
 func (l *podLog) since(t time.Time, w io.Writer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,9 +59,9 @@ func (l *podLog) since(t time.Time, w io.Writer) {
 	}
 }
 
-// podLogs are those of the Pods that run, by "namespace/name".
+// podLogs are the logs of running Pods, by "namespace/name".
 type podLogs struct {
-	mu sync.Mutex // guards of
+	mu sync.Mutex // guards logs
 	of map[string]*podLog
 }
 
@@ -95,10 +95,10 @@ func (p *podLogs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.since(since, w)
 }
 
-// kubeletPort is where the API server asks for logs.
+// kubeletPort is where the API server requests logs.
 const kubeletPort = 10250
 
-// serveLogs has the API server find the logs here. It skips names of nodes, which cannot be resolved.
+// serveLogs serves logs to the API server, which skips names of nodes that cannot be resolved.
 func serveLogs(t *testing.T, c *cluster) *podLogs {
 	t.Helper()
 	logs := &podLogs{of: map[string]*podLog{}}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// machine runs what Pods are to run, and has a router run for each Gateway. Its loop's goroutine has all of it.
+// machine runs the processes of Pods, and a router for each Gateway. Only the goroutine of its loop uses it.
 type machine struct {
 	*cluster
 	t    *testing.T
@@ -24,7 +24,7 @@ type machine struct {
 	next int // number of the next Pod's link
 }
 
-// running is a Pod with its process; cmd is nil for one of an image that is not known.
+// running is a Pod with its process; cmd is nil if the image is unknown.
 type running struct {
 	host string // the network namespace
 	cmd  *exec.Cmd
@@ -45,7 +45,7 @@ func startMachine(t *testing.T, c *cluster) {
 	t.Cleanup(func() { stop(); <-ended })
 }
 
-// loop looks several times a second what there is to do, until ctx ends.
+// loop compares several times a second what should run with what runs, until ctx ends.
 func (m *machine) loop(ctx context.Context) {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
@@ -61,7 +61,7 @@ func (m *machine) loop(ctx context.Context) {
 	}
 }
 
-// run starts what is to run and does not, and ends what is to end.
+// run starts missing processes and ends unwanted ones.
 func (m *machine) run(ctx context.Context) error {
 	var list corev1.PodList
 	if err := m.client.List(ctx, &list); err != nil {
@@ -113,7 +113,7 @@ func (m *machine) start(ctx context.Context, pod *corev1.Pod) error {
 	return m.setReady(ctx, pod)
 }
 
-// connect makes a network namespace with an address on the bridge.
+// connect creates a network namespace with an address on the bridge.
 func (m *machine) connect(host, address string) error {
 	port := "p" + host
 	for _, args := range [][]string{
@@ -132,10 +132,10 @@ func (m *machine) connect(host, address string) error {
 	return nil
 }
 
-// annotationReady keeps a Pod from being ready while it says "false".
+// annotationReady keeps a Pod from being ready while it is "false".
 const annotationReady = "kubelet.moonsail.dev/ready"
 
-// setReady has a router be ready, whose process has been started.
+// setReady makes a router ready whose process has been started.
 func (m *machine) setReady(ctx context.Context, pod *corev1.Pod) error {
 	if pod.Annotations[annotationReady] != "false" {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// command is what a Pod runs; nil: the image is unknown here.
+// command returns the command of a Pod; nil: the image is unknown.
 func (m *machine) command(ctx context.Context, pod *corev1.Pod) (*exec.Cmd, error) {
 	container := &pod.Spec.Containers[0]
 	switch {
@@ -25,7 +25,7 @@ func (m *machine) command(ctx context.Context, pod *corev1.Pod) (*exec.Cmd, erro
 	return nil, nil
 }
 
-// echo is the suite's backend, with the environment and volumes of its Pod.
+// echo runs the suite's backend, with the environment and volumes of its Pod.
 func (m *machine) echo(ctx context.Context, pod *corev1.Pod, container *corev1.Container) (*exec.Cmd, error) {
 	paths, err := m.volumes(ctx, pod, container)
 	if err != nil {
@@ -39,7 +39,7 @@ func (m *machine) echo(ctx context.Context, pod *corev1.Pod, container *corev1.C
 	return cmd, nil
 }
 
-// valueOf resolves what an environment variable refers to.
+// valueOf resolves the reference of an environment variable.
 func valueOf(pod *corev1.Pod, e *corev1.EnvVar) string {
 	if e.ValueFrom == nil || e.ValueFrom.FieldRef == nil {
 		return e.Value
@@ -55,7 +55,7 @@ func valueOf(pod *corev1.Pod, e *corev1.EnvVar) string {
 	return ""
 }
 
-// volumes writes the volumes of a container to folders, and tells where they are in place of where they would be.
+// volumes writes the volumes of a container to folders, and returns the folders by mount path.
 func (m *machine) volumes(ctx context.Context, pod *corev1.Pod, container *corev1.Container) (*strings.Replacer, error) {
 	var moved []string
 	for _, mount := range container.VolumeMounts {
@@ -76,7 +76,7 @@ func (m *machine) volumes(ctx context.Context, pod *corev1.Pod, container *corev
 func (m *machine) writeSecret(ctx context.Context, dir, namespace string, v *corev1.SecretVolumeSource) error {
 	var secret corev1.Secret
 	if err := m.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v.SecretName}, &secret); err != nil {
-		return err // it may come
+		return err // it may be created later
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (m *machine) writeSecret(ctx context.Context, dir, namespace string, v *cor
 	return nil
 }
 
-// router is an agent with its Envoy, which the control plane knows by a token of the Pod's service account.
+// router runs an agent with its Envoy, which authenticates with a token of the Pod's service account.
 func (m *machine) router(ctx context.Context, pod *corev1.Pod) (*exec.Cmd, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"istio-ca"}}}
 	token, err := m.kube.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// asDeployed makes a kubeconfig with the rights that deploy/rbac.yaml gives the control plane, and those to read
-// Secrets and ConfigMaps, which an operator binds.
+// asDeployed writes a kubeconfig with the rights of deploy/rbac.yaml, and those to read Secrets and ConfigMaps, which
+// an operator binds.
 func (c *cluster) asDeployed(t *testing.T) string {
 	t.Helper()
 	file, err := os.Open(filepath.Join("..", "..", "deploy", "rbac.yaml"))
@@ -47,7 +47,7 @@ func (c *cluster) asDeployed(t *testing.T) string {
 	return c.kubeconfigOf(t, "istio-system", "moonsail")
 }
 
-// kubeconfigOf is the access of a service account.
+// kubeconfigOf writes the kubeconfig of a service account.
 func (c *cluster) kubeconfigOf(t *testing.T, namespace, name string) string {
 	t.Helper()
 	token, err := c.kube.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})

@@ -1,6 +1,5 @@
-// Package h2spec runs h2spec's cases, all of them and strictly, against the control
-// plane's own HTTP/2 server. It is a separate module, so that what h2spec needs is not
-// ours.
+// Package h2spec runs all cases of h2spec, in strict mode, against the control plane's HTTP/2 server. It is a separate
+// module, so that the main module does not depend on h2spec.
 package h2spec
 
 import (
@@ -18,7 +17,7 @@ import (
 	server "github.com/moonsail/moonsail/internal/xds/http2"
 )
 
-// TestConforms has every case pass; those that h2spec skips are told.
+// TestConforms checks that every case passes. It logs the cases that h2spec skips.
 func TestConforms(t *testing.T) {
 	s := server.New(nil, server.Options{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -40,7 +39,7 @@ func TestConforms(t *testing.T) {
 	require.Greater(t, passed, 140, "there are that many cases")
 }
 
-// report tells what did not pass.
+// report reports the cases that did not pass.
 func report(t *testing.T, g *spec.TestGroup) {
 	for _, c := range append(g.Tests, g.StrictTests...) {
 		switch {

@@ -1,4 +1,4 @@
-// Package halt stops processes where they are, for tests of what answers no more.
+// Package halt stops processes where they are, for tests of processes that no longer answer.
 package halt
 
 import (
@@ -16,8 +16,8 @@ import (
 // patience is how long threads may go on until the test fails.
 const patience = time.Minute
 
-// Process stops all threads of a process until it gets SIGCONT, and returns when they stand still: the signal alone
-// returns before, and a thread that runs may answer still. Where there is no /proc, the signal has to do.
+// Process stops all threads of a process until it gets SIGCONT, and returns when none runs. The signal alone returns
+// earlier, and a running thread may still answer. Without /proc it only sends the signal.
 func Process(t testing.TB, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -26,7 +26,7 @@ func Process(t testing.TB, pid int) {
 	require.Eventually(t, func() bool { return still(pid) }, patience, time.Millisecond, "process %d stands still", pid)
 }
 
-// still says whether no thread of a process runs or waits to run; one that has ended does neither.
+// still reports whether no thread of a process runs or waits to run. A thread that has ended does neither.
 func still(pid int) bool {
 	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is well formed
 	for _, path := range stats {

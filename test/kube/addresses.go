@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// addresses gives pods an address of each of some ranges. An address that was given back
-// is not given out again before all others were.
+// addresses assigns pods an address of each of some ranges. An address that was released is assigned again only after
+// all others.
 type addresses struct {
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards the fields below
 	pools []pool
 	pods  map[types.UID][]netip.Addr
 	taken map[netip.Addr]types.UID
@@ -49,7 +49,7 @@ func (a *addresses) give(pod types.UID) ([]netip.Addr, error) {
 	return list, nil
 }
 
-// next is the free address that comes next after the one given out last.
+// next returns the next free address after the one assigned last.
 func (a *addresses) next(p *pool) (netip.Addr, error) {
 	start := p.after(p.last)
 	for addr := start; ; {
@@ -63,7 +63,7 @@ func (a *addresses) next(p *pool) (netip.Addr, error) {
 	}
 }
 
-// after goes round the range. Its first address is left out.
+// after continues at the start of the range, whose first address is left out.
 func (p *pool) after(addr netip.Addr) netip.Addr {
 	if next := addr.Next(); p.Contains(next) {
 		return next
@@ -80,7 +80,7 @@ func (a *addresses) have(pod types.UID, list []netip.Addr) {
 	}
 }
 
-// record is called with the lock.
+// record requires the lock.
 func (a *addresses) record(pod types.UID, list []netip.Addr) {
 	a.pods[pod] = list
 	for _, addr := range list {
@@ -88,7 +88,7 @@ func (a *addresses) record(pod types.UID, list []netip.Addr) {
 	}
 }
 
-// release makes a pod's addresses free.
+// release frees a pod's addresses.
 func (a *addresses) release(pod types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

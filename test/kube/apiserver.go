@@ -22,13 +22,12 @@ const issuer = "https://kubernetes.default.svc.cluster.local"
 // apiServer is the running API server.
 type apiServer struct {
 	addr  string
-	ended chan error // is sent why, when the server has ended, and closed
+	ended chan error // receives the reason when the server has ended, and is closed
 }
 
 func (s *apiServer) url() string { return "https://" + s.addr }
 
-// flags are those of kube-apiserver that make this one: those that say where things are,
-// and those that make it start faster on a machine that it has for itself.
+// flags returns the flags of kube-apiserver: locations, and settings that make it start faster on one machine.
 func flags(c config, st *state, port int, etcd string) []string {
 	return []string{
 		"--etcd-servers=" + etcd,
@@ -36,7 +35,7 @@ func flags(c config, st *state, port int, etcd string) []string {
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(port),
-		// The kubernetes Service has no endpoints: no pod of this cluster looks for it.
+		// The kubernetes Service has no endpoints: no pod of this cluster uses it.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + c.serviceCIDR,
 		"--allow-privileged=true",
@@ -50,9 +49,8 @@ func flags(c config, st *state, port int, etcd string) []string {
 		"--service-account-key-file=" + st.serviceAccounts.certFile,
 		"--service-account-signing-key-file=" + st.serviceAccounts.keyFile,
 
-		// All other plugins that are on by default stay on, those for webhooks among them.
-		// The taint keeps pods off new nodes until the node lifecycle controller, which is
-		// not here, takes it away.
+		// All other plugins that are on by default stay on, including those for webhooks. The taint would keep pods off
+		// new nodes until the node lifecycle controller removes it, which does not run here.
 		"--disable-admission-plugins=TaintNodesByCondition",
 		"--enable-admission-plugins=MutatingAdmissionWebhook,ValidatingAdmissionWebhook",
 
@@ -114,7 +112,7 @@ func complete(ctx context.Context, listener net.Listener, args []string) (option
 	return done, utilerrors.NewAggregate(done.Validate())
 }
 
-// waitReady waits until the server says that it is.
+// waitReady waits until the server reports that it is ready.
 func (s *apiServer) waitReady(ctx context.Context, client kubernetes.Interface) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {

@@ -12,11 +12,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// lastWait is how long the parts have to end in order; what they have written is safe
-// however they end.
+// lastWait is how long the parts may take to end in order. What they have written is safe however they end.
 const lastWait = 5 * time.Second
 
-// cluster is the parts that run, in the order in which they are started.
+// cluster has the running parts, in the order in which they are started.
 type cluster struct {
 	config
 	state       *state
@@ -27,8 +26,8 @@ type cluster struct {
 	cancelAPI, cancelControllers context.CancelFunc
 }
 
-// start returns when pods can be made and custom resources are served. The parts run
-// until stop, not until the context ends: they end in order.
+// start returns when pods can be created and custom resources are served. The parts run until stop, not until the
+// context ends, so that they end in order.
 func (k *cluster) start(ctx context.Context) (err error) {
 	if k.etcd, err = startEtcd(ctx, k.state); err != nil {
 		return err
@@ -59,8 +58,7 @@ func (k *cluster) start(ctx context.Context) (err error) {
 	return k.state.writeKubeconfig(k.api.url())
 }
 
-// clientConfig is that of the parts that are the API server's clients: administrators,
-// without a limit of their own.
+// clientConfig configures the parts that are clients of the API server: administrators without a rate limit.
 func (k *cluster) clientConfig() *rest.Config {
 	return &rest.Config{
 		Host: k.api.addr,
@@ -102,7 +100,7 @@ func (k *cluster) startControllers(ctx context.Context) error {
 	return nil
 }
 
-// waitServiceAccount waits until pods can be made in a namespace.
+// waitServiceAccount waits until pods can be created in a namespace.
 func waitServiceAccount(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
@@ -114,7 +112,7 @@ func waitServiceAccount(ctx context.Context, client kubernetes.Interface, namesp
 	return nil
 }
 
-// stop ends the parts in the reverse order, as far as they were started.
+// stop ends the started parts in reverse order.
 func (k *cluster) stop() {
 	done := make(chan struct{})
 	go func() {

@@ -34,11 +34,11 @@ import (
 	satoken "k8s.io/kubernetes/pkg/serviceaccount"
 )
 
-// workers is how many objects of a kind a controller, or the kubelet, works on at once.
+// workers is how many objects of a kind a controller or the kubelet processes at the same time.
 const workers = 10
 
-// controllers are those of kube-controller-manager that Deployments, Services, namespaces
-// and service accounts need. All run until the context of start ends.
+// controllers are the controllers of kube-controller-manager that Deployments, Services, namespaces and service
+// accounts need. All run until the context of start ends.
 type controllers struct {
 	rest     *rest.Config
 	client   kubernetes.Interface
@@ -54,7 +54,7 @@ func newControllers(config *rest.Config) (*controllers, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The metadata client has its own encoding.
+	// The metadata client uses another encoding.
 	plain := rest.CopyConfig(config)
 	plain.ContentConfig = rest.ContentConfig{}
 	meta, err := metadata.NewForConfig(plain)
@@ -67,7 +67,7 @@ func newControllers(config *rest.Config) (*controllers, error) {
 	}, nil
 }
 
-// withoutManagedFields drops what no controller reads.
+// withoutManagedFields drops a field that no controller reads.
 func withoutManagedFields(obj any) (any, error) {
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetManagedFields(nil)
@@ -77,8 +77,7 @@ func withoutManagedFields(obj any) (any, error) {
 
 func (c *controllers) add(run func(context.Context)) { c.runs = append(c.runs, run) }
 
-// start runs the controllers that were added, and returns when their informers have the
-// cluster's state.
+// start runs the added controllers, and returns when their informers have the cluster's state.
 func (c *controllers) start(ctx context.Context) error {
 	for _, run := range c.runs {
 		c.running.Go(func() { run(ctx) })
@@ -98,7 +97,7 @@ func (c *controllers) wait() {
 	c.shared.Shutdown()
 }
 
-// addWorkloads adds what makes Pods and their EndpointSlices.
+// addWorkloads adds the controllers that create Pods and their EndpointSlices.
 func (c *controllers) addWorkloads(ctx context.Context) error {
 	apps, core, disc := c.shared.Apps().V1(), c.shared.Core().V1(), c.shared.Discovery().V1()
 	deployments, err := deployment.NewDeploymentController(ctx, apps.Deployments(), apps.ReplicaSets(), core.Pods(), c.client)
@@ -115,16 +114,15 @@ func (c *controllers) addWorkloads(ctx context.Context) error {
 	return nil
 }
 
-// addNamespaces adds what fills and empties namespaces.
+// addNamespaces adds the controllers that fill and empty namespaces.
 func (c *controllers) addNamespaces(ctx context.Context) {
 	namespaces := namespace.NewNamespaceController(ctx, c.client, c.metadata, c.client.Discovery().ServerPreferredNamespacedResources,
 		c.shared.Core().V1().Namespaces(), 5*time.Minute, v1.FinalizerKubernetes)
 	c.add(func(ctx context.Context) { namespaces.Run(ctx, workers) })
 }
 
-// addServiceAccounts adds the default service accounts, the tokens of Secrets that ask for
-// one, the ConfigMap with the cluster's root certificate, and the roles that are made of
-// others (view, edit, admin).
+// addServiceAccounts adds the controllers of default service accounts, of tokens in Secrets, of the ConfigMap with the
+// cluster's root certificate, and of aggregated roles (view, edit, admin).
 func (c *controllers) addServiceAccounts(ctx context.Context, creds credentials) error {
 	log, core := klog.FromContext(ctx), c.shared.Core().V1()
 	accounts, err := serviceaccount.NewServiceAccountsController(log, core.ServiceAccounts(), core.Namespaces(), c.client, serviceaccount.DefaultServiceAccountsControllerOptions())
@@ -163,8 +161,8 @@ func tokenGenerator(keyFile string) (satoken.TokenGenerator, error) {
 	return satoken.JWTTokenGenerator(satoken.LegacyIssuer, key)
 }
 
-// addGarbageCollector adds what deletes objects whose owners are gone. It looks for new
-// types of objects every so often.
+// addGarbageCollector adds the controller that deletes objects whose owners are gone. It looks for new types of objects
+// at intervals.
 func (c *controllers) addGarbageCollector(ctx context.Context) error {
 	const refresh = 30 * time.Second
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))

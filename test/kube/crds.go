@@ -20,8 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// installCRDs makes the CustomResourceDefinitions of a folder be as its files say, and
-// waits until their objects are accepted.
+// installCRDs applies the CustomResourceDefinitions of a folder, and waits until their objects are accepted.
 func installCRDs(ctx context.Context, config *rest.Config, dir string) error {
 	if dir == "" {
 		return nil
@@ -64,7 +63,7 @@ func readCRDs(dir string) (crds []*apiextensionsv1.CustomResourceDefinition, err
 	return crds, nil
 }
 
-// decodeCRDs appends those of one file; objects of other kinds are passed over.
+// decodeCRDs appends those of one file. It skips objects of other kinds.
 func decodeCRDs(crds []*apiextensionsv1.CustomResourceDefinition, b []byte) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	dec := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(b), 4096)
 	for {

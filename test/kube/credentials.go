@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// credentials are the cluster's own, made once for a state folder.
+// credentials are the cluster's, created once for a state folder.
 type credentials struct {
 	ca, serving, admin pair
 	serviceAccounts    pair // a key alone: it signs service accounts' tokens
@@ -31,7 +31,7 @@ type pair struct {
 
 const validity = 10 * 365 * 24 * time.Hour
 
-// openCredentials reads the credentials in dir, and makes them if they are not all there.
+// openCredentials reads the credentials in dir, and creates them if any is missing.
 func openCredentials(dir string) (credentials, error) {
 	c := credentials{ca: files(dir, "ca"), serving: files(dir, "serving"), admin: files(dir, "admin"), serviceAccounts: files(dir, "service-accounts")}
 	all := []*pair{&c.ca, &c.serving, &c.admin, &c.serviceAccounts}
@@ -106,7 +106,7 @@ func template(name string) *x509.Certificate {
 	}
 }
 
-// sign fills the pair with a new key and its certificate; without a parent it signs itself.
+// sign fills the pair with a new key and its certificate; without a parent it is self-signed.
 func (p *pair) sign(t, parent *x509.Certificate, parentKey crypto.Signer) (*x509.Certificate, crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// startEtcd runs etcd on loopback ports of the kernel's choice. It does not wait for the
-// disk (UnsafeNoFsync): what it wrote survives the end of this process, however sudden,
-// though not the machine's.
+// startEtcd runs etcd on loopback ports of the kernel's choice. It does not wait for the disk (UnsafeNoFsync): what it
+// wrote survives a crash of this process, but not of the machine.
 func startEtcd(ctx context.Context, st *state) (*embed.Etcd, error) {
 	anyPort := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	cfg := embed.NewConfig()
@@ -22,7 +21,7 @@ func startEtcd(ctx context.Context, st *state) (*embed.Etcd, error) {
 	cfg.EnableGRPCGateway = false // it would look for its server at the advertised port
 	cfg.LogLevel = "warn"
 	cfg.LogOutputs = []string{st.path("etcd.log")}
-	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // 0 warns of each request
+	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // 0 would warn about each request
 	cfg.QuotaBackendBytes = 4 << 30
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {

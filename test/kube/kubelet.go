@@ -21,22 +21,21 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Annotations of pods that say how the kubelet treats them.
+// Annotations of pods that change how the kubelet treats them.
 const (
-	// annotationIP is the pod's address or addresses, with commas between, in place of
-	// ones from the pods' range.
+	// annotationIP is the pod's address, or addresses separated by commas, in place of ones from the pods' range.
 	annotationIP = "kubelet.moonsail.dev/ip"
-	// annotationReady is "false" while the containers are to be not ready.
+	// annotationReady is "false" while the containers are not ready.
 	annotationReady = "kubelet.moonsail.dev/ready"
 	// annotationReadyAfter is how long after their start the containers become ready.
 	annotationReadyAfter = "kubelet.moonsail.dev/ready-after"
-	// annotationStopAfter is how long the containers go on running when the pod is
-	// deleted, in place of --stop-after; the grace period bounds it.
+	// annotationStopAfter is how long the containers continue to run after the pod is deleted, in place of
+	// --stop-after. The grace period bounds it.
 	annotationStopAfter = "kubelet.moonsail.dev/stop-after"
 )
 
-// kubelet is that of all nodes. It runs nothing: it says of pods that their containers
-// run, and, when they are deleted, that these have ended.
+// kubelet is the kubelet of all nodes. It runs no containers: it reports that those of pods run, and, after a pod's
+// deletion, that they have ended.
 type kubelet struct {
 	client    kubernetes.Interface
 	pods      corelisters.PodLister
@@ -47,10 +46,10 @@ type kubelet struct {
 	stopAfter time.Duration
 
 	mu    sync.Mutex              // guards times
-	times map[types.UID]*podTimes // of the pods that there are
+	times map[types.UID]*podTimes // of existing pods
 }
 
-// podTimes are kept here, as Kubernetes keeps whole seconds only.
+// podTimes are stored here because Kubernetes stores whole seconds only.
 type podTimes struct{ started, stopping time.Time }
 
 func newKubelet(c config, client kubernetes.Interface, shared informers.SharedInformerFactory) (*kubelet, error) {
@@ -71,7 +70,7 @@ func newKubelet(c config, client kubernetes.Interface, shared informers.SharedIn
 	return k, err
 }
 
-// seen takes note of the addresses that a pod has, before any other can be given them.
+// seen records the addresses that a pod has, before others are assigned.
 func (k *kubelet) seen(pod *v1.Pod) {
 	var list []netip.Addr
 	for _, ip := range pod.Status.PodIPs {
@@ -97,7 +96,7 @@ func (k *kubelet) forget(obj any) {
 	}
 }
 
-// run works on pods until the context ends. All pods must have been seen when it starts.
+// run processes pods until the context ends. All pods must have been seen when it starts.
 func (k *kubelet) run(ctx context.Context) {
 	var working sync.WaitGroup
 	for range workers {
@@ -133,8 +132,7 @@ func (k *kubelet) work(ctx context.Context) bool {
 	return true
 }
 
-// sync brings one pod a step further, and says after how long it wants to be called again
-// (0: when the pod changes).
+// sync advances one pod, and returns after how long to call it again (0: when the pod changes).
 func (k *kubelet) sync(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	pod, err := k.pods.Pods(key.Namespace).Get(key.Name)
 	switch {
@@ -161,7 +159,7 @@ func finished(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
-// look finds out how a pod does now, and after how long that will change by itself.
+// look returns how a pod is now, and after how long that changes without an event.
 func (k *kubelet) look(pod *v1.Pod) (r podRun, again time.Duration, err error) {
 	r = podRun{now: time.Now()}
 	node, err := k.nodes.Get(pod.Spec.NodeName)
@@ -188,7 +186,7 @@ func (k *kubelet) look(pod *v1.Pod) (r podRun, again time.Duration, err error) {
 	return r, max(untilEnd, 0), err
 }
 
-// untilEnd is for how long the containers of a deleted pod go on running.
+// untilEnd is how long the containers of a deleted pod continue to run.
 func (k *kubelet) untilEnd(pod *v1.Pod, times podTimes, now time.Time) (time.Duration, error) {
 	after, err := duration(pod, annotationStopAfter, k.stopAfter)
 	if err != nil {
@@ -209,7 +207,7 @@ func duration(pod *v1.Pod, annotation string, otherwise time.Duration) (time.Dur
 	return d, nil
 }
 
-// timesOf is since when a pod runs and is to stop.
+// timesOf returns since when a pod runs and stops.
 func (k *kubelet) timesOf(pod *v1.Pod, now time.Time) podTimes {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -248,9 +246,9 @@ func (k *kubelet) addrsOf(pod *v1.Pod, host string) (list []netip.Addr, err erro
 	return list, nil
 }
 
-// report writes a pod's status if it differs from the one that it has.
+// report writes a pod's status if it differs from the present one.
 func (k *kubelet) report(ctx context.Context, pod *v1.Pod, status v1.PodStatus) error {
-	start := status.StartTime.Rfc3339Copy() // as it will come back
+	start := status.StartTime.Rfc3339Copy() // with the precision in which it is stored
 	status.StartTime = &start
 	if same(pod.Status, status) {
 		return nil
@@ -264,14 +262,14 @@ func (k *kubelet) report(ctx context.Context, pod *v1.Pod, status v1.PodStatus) 
 	return err
 }
 
-// same compares what makes a difference to anybody.
+// same compares the fields that matter to readers.
 func same(a, b v1.PodStatus) bool {
 	return a.Phase == b.Phase && equality.Semantic.DeepEqual(a.PodIPs, b.PodIPs) &&
 		equality.Semantic.DeepEqual(a.Conditions, b.Conditions)
 }
 
-// remove has the API server forget a deleted pod whose containers have ended. One that has
-// finished by itself stays until it is deleted.
+// remove makes the API server remove a deleted pod whose containers have ended. A pod that has finished stays until it
+// is deleted.
 func (k *kubelet) remove(ctx context.Context, pod *v1.Pod) error {
 	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 {
 		return nil // the latter waits for finalizers

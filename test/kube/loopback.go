@@ -28,10 +28,9 @@ import (
 	discoveryrest "k8s.io/kubernetes/pkg/registry/discovery/rest"
 )
 
-// This file joins the three API servers (Kubernetes' types, custom resources, the
-// aggregator) as kube-apiserver's own app.CreateServerChain and controlplane.New do, with
-// one difference: EndpointSlices may hold loopback addresses. So real sidecars can run
-// for the pods of this cluster, each on its own address, without root.
+// This file joins the three API servers (Kubernetes' types, custom resources, the aggregator) as kube-apiserver's
+// app.CreateServerChain and controlplane.New do, with one difference: EndpointSlices may contain loopback addresses.
+// Real sidecars can therefore run for the pods of this cluster, each on a separate address, without root.
 
 func build(opts options.CompletedOptions) (*aggregatorapiserver.APIAggregator, error) {
 	config, err := app.NewConfig(opts)
@@ -81,7 +80,7 @@ func kubeAPIs(c controlplane.CompletedConfig, next genericapiserver.DelegationTa
 	return server, addServiceHooks(c, server.GenericAPIServer, client)
 }
 
-// addServiceHooks has the kubernetes Service and the range of services' addresses made.
+// addServiceHooks adds hooks that create the kubernetes Service and the range of services' addresses.
 func addServiceHooks(c controlplane.CompletedConfig, server *genericapiserver.GenericAPIServer, client *kubernetes.Clientset) error {
 	_, port, err := c.ControlPlane.Generic.SecureServing.HostPort()
 	if err != nil {
@@ -110,8 +109,8 @@ func addServiceHooks(c controlplane.CompletedConfig, server *genericapiserver.Ge
 	return nil
 }
 
-// priorities order API groups in discovery. kube-apiserver's own list is not to be had;
-// this one has the same groups, and what most names without a group mean first.
+// priorities orders API groups in discovery. kube-apiserver's list is not exported. This one has the same groups, and
+// those that names without a group usually mean come first.
 func priorities() map[schema.GroupVersion]controlplaneapiserver.APIServicePriority {
 	all := controlplaneapiserver.DefaultGenericAPIServicePriorities()
 	groups := []string{"", "apps", "autoscaling", "batch", "networking.k8s.io", "policy"}
@@ -130,7 +129,7 @@ func priorities() map[schema.GroupVersion]controlplaneapiserver.APIServicePriori
 	return all
 }
 
-// discoveryStorage is that of discovery.k8s.io, without a rule.
+// discoveryStorage is the storage of discovery.k8s.io without one validation rule.
 type discoveryStorage struct {
 	controlplaneapiserver.RESTStorageProvider
 }

@@ -1,6 +1,6 @@
-// Command kube is a Kubernetes cluster in one process, for tests and for trying things
-// out: etcd, the API server and the controllers that make Deployments and Services work,
-// all of them the real ones, and a kubelet that only says that its containers run.
+// Command kube is a Kubernetes cluster in one process, for tests and trials: etcd, the API server and the controllers
+// that Deployments and Services need, all of them the real ones, and a kubelet that only reports that its containers
+// run.
 package main
 
 import (
@@ -17,19 +17,19 @@ import (
 	"time"
 )
 
-// config is what the flags say.
+// config has the values of the flags.
 type config struct {
 	dir         string         // the state; empty: a temporary one, removed at the end
 	port        int            // of the API server, on loopback; 0: the kernel's choice
-	kubeconfig  string         // is written there, too; empty: only to the state's folder
+	kubeconfig  string         // also written there; empty: only to the state's folder
 	crds        string         // a folder of CustomResourceDefinitions, installed at start
-	namespaces  []string       // made at start
-	nodes       int            // how many nodes there are at least
-	podCIDRs    []netip.Prefix // one for each family that pods have addresses of
+	namespaces  []string       // created at start
+	nodes       int            // the least number of nodes
+	podCIDRs    []netip.Prefix // one for each IP family of pods
 	serviceCIDR string
-	stopAfter   time.Duration // how long a deleted pod's containers go on running
+	stopAfter   time.Duration // how long a deleted pod's containers continue to run
 	verbosity   int
-	untilEOF    bool // end when standard input does, so as not to outlive a parent
+	untilEOF    bool // end when standard input ends, so as not to outlive the parent
 }
 
 func parse(args []string, out io.Writer) (config, error) {
@@ -100,7 +100,7 @@ func main() {
 	}
 }
 
-// ready is what is printed when the cluster is. Programs read its first line.
+// ready is printed when the cluster is ready. Programs read its first line.
 const ready = `ready server=%[1]s kubeconfig=%[2]s took=%[3]s
 
   export KUBECONFIG=%[2]s
@@ -110,7 +110,7 @@ const ready = `ready server=%[1]s kubeconfig=%[2]s took=%[3]s
 Pods run as far as Kubernetes knows; no container is started. Ctrl-C ends the cluster.
 `
 
-// run is the cluster's life: it starts the parts, says that they are ready, and ends them.
+// run starts the parts, reports that they are ready, and ends them.
 func run(ctx context.Context, c config, began time.Time, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -129,7 +129,7 @@ func run(ctx context.Context, c config, began time.Time, out io.Writer) error {
 	defer k.stop()
 	if err := k.start(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // it was told to end before it was ready
+			return nil // it was interrupted before it was ready
 		}
 		return fmt.Errorf("%w\nmore may be said in %s", err, st.path("kube.log"))
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// makeNamespaces makes those that an installer of a mesh would. What is there stays as it is.
+// makeNamespaces creates the namespaces that an installer of a mesh would. Existing ones stay as they are.
 func makeNamespaces(ctx context.Context, client kubernetes.Interface, names []string) error {
 	for _, name := range names {
 		ns := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -14,8 +14,8 @@ import (
 // zones is how many zones the nodes are spread over, in turn.
 const zones = 3
 
-// makeNodes makes nodes node-1, node-2 and so on, ready, in one region and three zones.
-// Nodes that are there stay as they are, so that labels that a user gave them last.
+// makeNodes creates nodes node-1, node-2 and so on, ready, in one region and three zones. Existing nodes stay as they
+// are, so that a user's labels last.
 func makeNodes(ctx context.Context, client kubernetes.Interface, count int) error {
 	for i := 1; i <= count; i++ {
 		n, err := client.CoreV1().Nodes().Create(ctx, node(i), metav1.CreateOptions{})
@@ -69,7 +69,7 @@ func nodeStatus(i int) v1.NodeStatus {
 // nodeIP is an address of the range that RFC 2544 sets aside for benchmarks.
 func nodeIP(i int) string { return fmt.Sprintf("198.18.%d.%d", i/250, i%250+1) }
 
-// addressOf is where a node is; empty for one that is unknown.
+// addressOf returns the address of a node; "": the node is unknown.
 func addressOf(n *v1.Node) string {
 	if n != nil {
 		for _, a := range n.Status.Addresses {

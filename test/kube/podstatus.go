@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// podRun is what the kubelet knows of a pod beyond the pod itself.
+// podRun is what the kubelet knows about a pod beyond the pod itself.
 type podRun struct {
 	addrs  []netip.Addr
 	hostIP string
@@ -19,7 +19,7 @@ type podRun struct {
 	now    time.Time
 }
 
-// podStatus is the status of a pod: a pure function of it and its run.
+// podStatus returns the status of a pod, as a pure function of the pod and its run.
 func podStatus(pod *v1.Pod, r podRun) v1.PodStatus {
 	s := *pod.Status.DeepCopy()
 	s.Phase = v1.PodRunning
@@ -46,7 +46,7 @@ func podStatus(pod *v1.Pod, r podRun) v1.PodStatus {
 	return s
 }
 
-// containerStatus is that of a container that runs, or has done so once and is done.
+// containerStatus is the status of a container that runs, or, if done is set, has ended.
 func containerStatus(c v1.Container, r podRun, done bool) v1.ContainerStatus {
 	start, over := metav1.NewTime(r.since), done || r.ended
 	running := !over
@@ -78,7 +78,7 @@ func isTrue(conditions []v1.PodCondition, typ v1.PodConditionType) bool {
 	return slices.ContainsFunc(conditions, func(c v1.PodCondition) bool { return c.Type == typ && c.Status == v1.ConditionTrue })
 }
 
-// setCondition keeps the time of the last transition where there is none.
+// setCondition sets the time of the last transition to now if the condition has none.
 func setCondition(s *v1.PodStatus, typ v1.PodConditionType, is bool, now time.Time) {
 	status := v1.ConditionFalse
 	if is {

@@ -15,8 +15,8 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 )
 
-// scheduler gives pods nodes in turn, of those that the pod's nodeSelector matches and that
-// are not cordoned. It knows nothing else: no affinity, no taints, no resources.
+// scheduler assigns pods to nodes in turn, among those that match the pod's nodeSelector and are not cordoned. It
+// supports nothing else: no affinity, no taints, no resources.
 type scheduler struct {
 	client kubernetes.Interface
 	nodes  corelisters.NodeLister
@@ -34,7 +34,7 @@ func (s *scheduler) bind(ctx context.Context, pod *v1.Pod) error {
 		Target:     v1.ObjectReference{Kind: "Node", Name: node},
 	}, metav1.CreateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // it has a node, or is gone; an event says so
+		return nil // it has a node, or is gone; an event reports it
 	}
 	return err
 }

@@ -13,8 +13,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// state is the folder that outlives the process: etcd's data and the credentials. A
-// process that finds them there goes on where the last one was ended, however that was.
+// state is the folder that outlives the process: etcd's data and the credentials. The next process continues with it,
+// however the last one ended.
 type state struct {
 	dir        string
 	temporary  bool
@@ -55,7 +55,7 @@ func (st *state) makeDir() (err error) {
 	return os.MkdirAll(st.dir, 0o700)
 }
 
-// openLog sends what the parts log to one file: on the terminal it would be noise.
+// openLog writes the logs of all parts to one file, to keep them off the terminal.
 func (st *state) openLog(verbosity int) (err error) {
 	st.log, err = os.OpenFile(st.path("kube.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -72,7 +72,7 @@ func (st *state) openLog(verbosity int) (err error) {
 	return err
 }
 
-// close removes what would be of no use afterwards.
+// close removes what is useless afterwards.
 func (st *state) close() {
 	klog.Flush()
 	if !st.temporary || st.dir == "" {
@@ -83,7 +83,7 @@ func (st *state) close() {
 	}
 }
 
-// writeKubeconfig gives its reader an administrator's rights. It appears whole or not at all.
+// writeKubeconfig writes a kubeconfig with an administrator's rights, in one step.
 func (st *state) writeKubeconfig(server string) error {
 	kc := clientcmdapi.NewConfig()
 	kc.Clusters["moonsail"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: st.ca.certPEM}

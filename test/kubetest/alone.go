@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// alone are the clusters that tests have given back.
+// alone are the clusters that tests have returned.
 var alone struct {
 	mu   sync.Mutex // guards idle
 	idle []*Cluster
 }
 
-// Alone is a cluster that a test has for itself, to kill, pause or look at as a whole. A test that passes
-// gives it back, running, for the next one: to start one takes 10 s of a CPU. That one finds the namespaces
-// of others gone, and nothing of a mesh in the root namespace; what has no namespace stays.
+// Alone returns a cluster that no other test uses, to kill, pause or inspect as a whole. A test that passes returns it,
+// running, for the next one, because a start takes 10 s of CPU time. The next test finds no namespaces of others, and
+// no objects of a mesh in the root namespace; cluster-scoped objects stay.
 func Alone(t testing.TB) *Cluster {
 	t.Helper()
 	c := takeIdle()
@@ -60,19 +60,19 @@ func giveBack(c *Cluster) {
 	alone.idle = append(alone.idle, c)
 }
 
-// ownNamespaces are there when a cluster starts.
+// ownNamespaces exist when a cluster starts.
 var ownNamespaces = []string{rootNamespace, metav1.NamespaceDefault, "kube-node-lease", metav1.NamespacePublic, metav1.NamespaceSystem}
 
 // rootNamespace is the mesh's.
 const rootNamespace = "istio-system"
 
-// ofMeshes are the resources by which a mesh's root namespace differs from one in which none was yet.
+// ofMeshes are the resources that a mesh leaves in its root namespace.
 var ofMeshes = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "secrets"}, {Version: "v1", Resource: "configmaps"}, {Version: "v1", Resource: "services"},
 	{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}, {Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
 }
 
-// sweep takes away what other tests have left.
+// sweep removes what other tests have left.
 func (c *Cluster) sweep(t testing.TB) {
 	t.Helper()
 	c.Eventually(t, "nothing is left of other tests", func(ctx context.Context) error {
@@ -93,7 +93,7 @@ func (c *Cluster) sweep(t testing.TB) {
 	})
 }
 
-// deleteAll deletes all objects of a kind in the root namespace; Services have to be deleted one by one.
+// deleteAll deletes all objects of a kind in the root namespace. Services must be deleted one by one.
 func (c *Cluster) deleteAll(ctx context.Context, kind schema.GroupVersionResource) error {
 	in := c.Dynamic.Resource(kind).Namespace(rootNamespace)
 	list, err := in.List(ctx, metav1.ListOptions{})
@@ -102,7 +102,7 @@ func (c *Cluster) deleteAll(ctx context.Context, kind schema.GroupVersionResourc
 	}
 	var errs []error
 	for _, o := range list.Items {
-		if o.GetName() != "kube-root-ca.crt" { // it comes again at once
+		if o.GetName() != "kube-root-ca.crt" { // a controller creates it again at once
 			errs = append(errs, in.Delete(ctx, o.GetName(), metav1.DeleteOptions{}))
 		}
 	}

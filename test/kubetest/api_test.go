@@ -26,8 +26,8 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// TestCustomResources applies an object of several types, as it should be and with a
-// mistake that the type's schema knows.
+// TestCustomResources applies a valid object of several types, and one with a mistake that the type's schema must
+// refuse.
 func TestCustomResources(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
@@ -79,7 +79,7 @@ func TestCustomResources(t *testing.T) {
 	}
 }
 
-// TestGatewayAPIType makes an object from the module's own Go type.
+// TestGatewayAPIType creates an object with the module's Go type.
 func TestGatewayAPIType(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
@@ -100,7 +100,7 @@ func TestGatewayAPIType(t *testing.T) {
 	require.Error(t, c.TryApply(t.Context(), ns, string(b)), "two listeners of one name")
 }
 
-// podToken is a token for an audience that is bound to the pod web-1.
+// podToken returns a token for an audience that is bound to the pod web-1.
 func podToken(t *testing.T, c *kubetest.Cluster, ns, audience string) string {
 	t.Helper()
 	pod, err := c.Client.CoreV1().Pods(ns).Get(t.Context(), "web-1", metav1.GetOptions{})
@@ -144,7 +144,7 @@ func TestTokenReview(t *testing.T) {
 	require.False(t, got.Authenticated, "the token is for istio-ca alone")
 }
 
-// withToken is a client that shows a token, or nothing.
+// withToken returns a client that presents a token, or nothing.
 func withToken(t *testing.T, c *kubetest.Cluster, token string) kubernetes.Interface {
 	t.Helper()
 	config := rest.AnonymousClientConfig(c.REST(t))
@@ -176,7 +176,7 @@ subjects: [{kind: ServiceAccount, name: default, namespace: %s}]
 	c.Eventually(t, "the right to list", func(context.Context) error { return list(token) })
 }
 
-// TestValidatingWebhook has a webhook refuse ConfigMaps of one namespace.
+// TestValidatingWebhook checks that a webhook can refuse the ConfigMaps of one namespace.
 func TestValidatingWebhook(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t, "refused=yes")
@@ -215,7 +215,7 @@ func TestValidatingWebhook(t *testing.T) {
 	})
 }
 
-// refuse answers every AdmissionReview with no.
+// refuse denies every AdmissionReview.
 func refuse(w http.ResponseWriter, r *http.Request) {
 	var review admissionv1.AdmissionReview
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Proxy forwards requests to the API server as its administrator, and answers 502 while it is away.
+// Proxy forwards requests to the API server as its administrator, and answers 502 while the server is down.
 func (c *Cluster) Proxy(t testing.TB) *httputil.ReverseProxy {
 	t.Helper()
 	config := c.REST(t)
@@ -31,8 +31,8 @@ func (c *Cluster) Proxy(t testing.TB) *httputil.ReverseProxy {
 	return p
 }
 
-// StandBefore serves what stands before an API server until the test ends, and writes a kubeconfig of
-// it. end must have requests end that it has begun to answer.
+// StandBefore serves h in front of an API server until the test ends, and writes a kubeconfig for it. end must end
+// requests that are in progress.
 func StandBefore(t testing.TB, h http.Handler, end func()) (kubeconfig string) {
 	t.Helper()
 	server := httptest.NewServer(h)

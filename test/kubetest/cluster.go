@@ -1,9 +1,8 @@
-// Package kubetest runs the Kubernetes API server of test/kube for tests: the real one,
-// with the controllers that Deployments and Services need, and a kubelet that only says
-// that its containers run.
+// Package kubetest runs the Kubernetes API server of test/kube for tests: the real one, with the controllers that
+// Deployments and Services need, and a kubelet that only reports that its containers run.
 //
-// A cluster takes some seconds to start and some hundred megabytes, so the tests of a
-// package share one, each in separate namespaces:
+// A cluster takes some seconds to start and some hundred megabytes, so the tests of a package share one, each in
+// separate namespaces:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(kubetest.Main(m)) }
 //
@@ -13,8 +12,8 @@
 //		c.Apply(t, ns, "apiVersion: v1\nkind: Service\n...")
 //	}
 //
-// A test that kills or stops its cluster, or looks at all of it, has one for itself (Alone); one that
-// configures it starts its own.
+// A test that kills or stops its cluster, or inspects all of it, uses one that no other test uses (Alone). A test that
+// configures its cluster starts one (Start).
 package kubetest
 
 import (
@@ -41,7 +40,7 @@ import (
 
 // Cluster is a running (or killed, or paused) API server and its state.
 type Cluster struct {
-	// Client and Dynamic are administrators without a limit of requests.
+	// Client and Dynamic are administrators without a rate limit.
 	Client  kubernetes.Interface
 	Dynamic dynamic.Interface
 
@@ -53,11 +52,11 @@ type Cluster struct {
 	http    *http.Client
 
 	mu     sync.Mutex      // guards mapper
-	mapper meta.RESTMapper // of the kinds that there were when it was made; nil before
+	mapper meta.RESTMapper // of the kinds that existed when it was made; nil before
 }
 
-// Start starts a cluster for one test, with further flags of the binary (see `kube
-// --help`), as --nodes=5 or --pod-cidr=127.20.0.0/16. It ends with the test.
+// Start starts a cluster for one test, with further flags of the binary (see `kube --help`), for example --nodes=5 or
+// --pod-cidr=127.20.0.0/16. The cluster ends with the test.
 func Start(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	c, err := start(args)
@@ -90,8 +89,8 @@ func start(args []string) (*Cluster, error) {
 	return c, nil
 }
 
-// keptPort is a free port that the kernel does not give to processes that ask for any port, so that a cluster that was
-// killed finds its own free. They are below 32768, where such ports begin.
+// keptPort returns a free port that the kernel does not assign to processes that request any port, so that a killed
+// cluster can use its port again. Such ports are below 32768.
 func keptPort() string {
 	for range 100 {
 		port := strconv.Itoa(21_000 + rand.IntN(11_000))
@@ -145,14 +144,13 @@ func (c *Cluster) config() (*rest.Config, error) {
 	return config, err
 }
 
-// Kubeconfig is the file with an administrator's access. It stays valid when the cluster
-// is started again.
+// Kubeconfig returns the file with an administrator's access. It stays valid when the cluster is started again.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
-// Server is the API server's URL. It stays the same when the cluster is started again.
+// Server returns the API server's URL. It stays the same when the cluster is started again.
 func (c *Cluster) Server() string { return "https://" + net.JoinHostPort("127.0.0.1", c.port) }
 
-// REST is the configuration of a client that is an administrator.
+// REST returns the configuration of an administrator's client.
 func (c *Cluster) REST(t testing.TB) *rest.Config {
 	t.Helper()
 	config, err := c.config()
@@ -162,10 +160,10 @@ func (c *Cluster) REST(t testing.TB) *rest.Config {
 	return config
 }
 
-// Pid is the process that runs now, or ran last.
+// Pid returns the process that runs now, or ran last.
 func (c *Cluster) Pid() int { return c.process.cmd.Process.Pid }
 
-// Log is the end of what the cluster has logged.
+// Log returns the end of the cluster's log.
 func (c *Cluster) Log() string {
 	b, err := os.ReadFile(filepath.Join(c.dir, "kube.log"))
 	if err != nil {
@@ -177,8 +175,7 @@ func (c *Cluster) Log() string {
 // Kill ends the process as a crash does. The state stays.
 func (c *Cluster) Kill() { c.process.kill() }
 
-// Restart starts the cluster again with its state, on its port; it kills the process first
-// if it still runs.
+// Restart starts the cluster again with its state, on its port. It kills the process first if it still runs.
 func (c *Cluster) Restart(t testing.TB) {
 	t.Helper()
 	c.Kill()
@@ -188,15 +185,15 @@ func (c *Cluster) Restart(t testing.TB) {
 	t.Logf("Kubernetes API server %s started again in %s, pid %d", c.Server(), c.took, c.Pid())
 }
 
-// Pause stops the process where it is: connections stay, nothing answers.
+// Pause stops the process where it is: connections stay, and nothing answers.
 func (c *Cluster) Pause(t testing.TB) {
 	t.Helper()
 	paused := c.process.cmd.Process
-	t.Cleanup(func() { _ = paused.Signal(syscall.SIGCONT) }) // else cleanups that ask it would wait for ever, where the test fails before Resume
+	t.Cleanup(func() { _ = paused.Signal(syscall.SIGCONT) }) // otherwise cleanups would wait forever if the test fails before Resume
 	halt.Process(t, c.Pid())
 }
 
-// Resume lets a paused process go on.
+// Resume continues a paused process.
 func (c *Cluster) Resume(t testing.TB) {
 	t.Helper()
 	if err := c.process.cmd.Process.Signal(syscall.SIGCONT); err != nil {
@@ -204,7 +201,7 @@ func (c *Cluster) Resume(t testing.TB) {
 	}
 }
 
-// Close ends the cluster and removes its state. Start sees to it by itself.
+// Close ends the cluster and removes its state. After Start the test does this itself.
 func (c *Cluster) Close() {
 	if c.process != nil {
 		c.process.kill()
@@ -222,7 +219,7 @@ var shared struct {
 	err     error
 }
 
-// Shared is the cluster that all tests of a package use. Main ends it.
+// Shared returns the cluster that all tests of a package use. Main ends it.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	shared.once.Do(func() {

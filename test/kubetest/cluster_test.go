@@ -23,7 +23,7 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// seen is the names of ConfigMaps that an informer has told of.
+// seen has the names of ConfigMaps that an informer has reported.
 type seen struct {
 	mu    sync.Mutex // guards names
 	names map[string]bool
@@ -61,7 +61,7 @@ func (s *seen) set(obj any, is bool) {
 	s.names[obj.(*corev1.ConfigMap).Name] = is
 }
 
-// has waits until a ConfigMap is seen, or seen no more.
+// has waits until a ConfigMap is seen, or no longer seen.
 func (s *seen) has(t *testing.T, c *kubetest.Cluster, name string, is bool) {
 	t.Helper()
 	c.Eventually(t, "event of "+name, func(context.Context) error {
@@ -87,7 +87,7 @@ func TestKilledClusterComesBack(t *testing.T) {
 		c := kubetest.Alone(t)
 		ns = c.Namespace(t)
 		killAndRestart(t, c, ns)
-		pauseAndResume(t, c, ns) // the same cluster, as one takes seconds to start
+		pauseAndResume(t, c, ns) // the same cluster, because a start takes seconds
 		c.Apply(t, "istio-system", "{apiVersion: v1, kind: Secret, metadata: {name: left}}")
 		pid = c.Pid()
 	})
@@ -146,7 +146,7 @@ func TestPodsMayBeOnLoopback(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(svc.Spec.ClusterIP, "127.22.0."), svc.Spec.ClusterIP)
 
-	// One pod more takes the last address, and the next one waits until that is given back.
+	// One more pod takes the last address, and the next one waits until that is released.
 	c.Apply(t, ns, fmt.Sprintf(webPod, ""))
 	waitAddress(t, c, ns, "web-1", "127.21.0.3")
 	c.Apply(t, ns, strings.Replace(fmt.Sprintf(webPod, ""), "web-1", "web-2", 1))
@@ -154,12 +154,13 @@ func TestPodsMayBeOnLoopback(t *testing.T) {
 	waitAddress(t, c, ns, "web-2", "127.21.0.3")
 }
 
-// TestRootNamespace: it is there as an installer of a mesh leaves it, and Pods can be made in it.
+// TestRootNamespace checks that the root namespace exists as an installer of a mesh leaves it, and that Pods can be
+// created in it.
 func TestRootNamespace(t *testing.T) {
 	require.Equal(t, "default", rootNamespace(t, kubetest.Shared(t)))
 }
 
-// rootNamespace is the account of its Pods; "": there is no such namespace.
+// rootNamespace returns the account of its Pods; "": the namespace does not exist.
 func rootNamespace(t *testing.T, c *kubetest.Cluster) string {
 	t.Helper()
 	account, err := c.Client.CoreV1().ServiceAccounts("istio-system").Get(t.Context(), "default", metav1.GetOptions{})
@@ -180,7 +181,7 @@ func waitAddress(t *testing.T, c *kubetest.Cluster, ns, name, want string) {
 	})
 }
 
-// TestInterruptedClusterCleansUp runs the binary as a person does.
+// TestInterruptedClusterCleansUp runs the binary as a user does, and interrupts it.
 func TestInterruptedClusterCleansUp(t *testing.T) {
 	tmp, kubeconfig := t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
 	cmd := exec.Command("../../.tools/kube/kube", "--kubeconfig", kubeconfig)

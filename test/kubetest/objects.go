@@ -23,12 +23,11 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// Annotations of pods that say how the cluster's kubelet treats them.
+// Annotations of pods that change how the cluster's kubelet treats them.
 const (
-	// AnnotationIP is the pod's address, or addresses with commas between; loopback ones
-	// are allowed.
+	// AnnotationIP is the pod's address, or addresses separated by commas. Loopback addresses are allowed.
 	AnnotationIP = "kubelet.moonsail.dev/ip"
-	// AnnotationReady is "false" while the pod's containers are to be not ready.
+	// AnnotationReady is "false" while the pod's containers are not ready.
 	AnnotationReady = "kubelet.moonsail.dev/ready"
 	// AnnotationReadyAfter is a duration from the containers' start until they are ready.
 	AnnotationReadyAfter = "kubelet.moonsail.dev/ready-after"
@@ -45,7 +44,7 @@ var (
 	notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// Namespace makes a namespace for a test, ready for pods, and has it deleted afterwards.
+// Namespace creates a namespace for a test, ready for pods. It is deleted after the test.
 func (c *Cluster) Namespace(t testing.TB, labels ...string) string {
 	t.Helper()
 	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
@@ -70,8 +69,7 @@ func (c *Cluster) Namespace(t testing.TB, labels ...string) string {
 	return name
 }
 
-// Eventually waits until look returns no error; if it never does, the test fails with the
-// last one.
+// Eventually waits until look returns no error. After the time limit the test fails with the last error.
 func (c *Cluster) Eventually(t testing.TB, what string, look func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -93,8 +91,8 @@ func (c *Cluster) Eventually(t testing.TB, what string, look func(context.Contex
 	}
 }
 
-// Apply makes the objects of a YAML text be as it says, as `kubectl apply --server-side`
-// does: in the namespace given where they name none.
+// Apply applies the objects of a YAML text as `kubectl apply --server-side` does, in the given namespace unless they
+// name one.
 func (c *Cluster) Apply(t testing.TB, namespace, text string) {
 	t.Helper()
 	if err := c.TryApply(t.Context(), namespace, text); err != nil {
@@ -121,7 +119,7 @@ func (c *Cluster) Delete(t testing.TB, namespace, text string) {
 	}
 }
 
-// each calls do with every object of a YAML text, until it fails.
+// each calls do with every object of a YAML text until one call fails.
 func (c *Cluster) each(namespace, text string, do func(dynamic.ResourceInterface, *unstructured.Unstructured) error) error {
 	for dec := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(text)), 4096); ; {
 		obj := &unstructured.Unstructured{}
@@ -143,7 +141,7 @@ func (c *Cluster) each(namespace, text string, do func(dynamic.ResourceInterface
 	}
 }
 
-// resource is where an object goes.
+// resource returns the client for an object's resource.
 func (c *Cluster) resource(namespace string, obj *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	mapping, err := c.mapping(obj.GroupVersionKind())
 	if err != nil {
@@ -159,8 +157,7 @@ func (c *Cluster) resource(namespace string, obj *unstructured.Unstructured) (dy
 	return res.Namespace(obj.GetNamespace()), nil
 }
 
-// mapping is how the API server calls a kind. It is asked once, and again for kinds that
-// have come since.
+// mapping returns the API server's resource for a kind. It asks once, and again for kinds that were added since.
 func (c *Cluster) mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +174,7 @@ func (c *Cluster) mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error
 	return c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 }
 
-// Endpoints are those of a service, of all its EndpointSlices, by address.
+// Endpoints returns the endpoints in all EndpointSlices of a service, by address.
 func (c *Cluster) Endpoints(ctx context.Context, namespace, service string) (map[string]discoveryv1.Endpoint, error) {
 	list, err := c.Client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: discoveryv1.LabelServiceName + "=" + service,

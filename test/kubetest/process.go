@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// patience is for conditions that come soon, on a busy machine later.
+// patience is the time limit of conditions, long enough for a busy machine.
 const patience = 2 * time.Minute
 
-// startPatience is for an API server to start: half a minute of a CPU that others may want too.
+// startPatience is the time limit of an API server's start, which takes half a minute of CPU time.
 const startPatience = 5 * time.Minute
 
-// modulePath tells this repository's root from other modules'.
+// modulePath distinguishes this repository's root from other modules.
 const modulePath = "module github.com/moonsail/moonsail\n"
 
-// binary finds the API server that `make kube-build` has built.
+// binary returns the API server that `make kube-build` has built.
 func binary() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -80,8 +80,7 @@ func startProcess(args ...string) (*process, error) {
 	return p, nil
 }
 
-// attend reads what the process prints until it has ended. It sends the line that says
-// that it is ready.
+// attend reads what the process prints until it has ended. It sends the line that reports that the process is ready.
 func (p *process) attend(r *os.File) {
 	defer close(p.done)
 	defer r.Close()
@@ -96,14 +95,14 @@ func (p *process) attend(r *os.File) {
 	p.err = p.cmd.Wait()
 }
 
-// said is what the process has printed so far.
+// said returns what the process has printed so far.
 func (p *process) said() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.output.String()
 }
 
-// waitReady waits until the process says that it is, and returns what it says of itself.
+// waitReady waits until the process reports that it is ready, and returns the values of that line.
 func (p *process) waitReady() (map[string]string, error) {
 	timeout := time.NewTimer(startPatience)
 	defer timeout.Stop()
@@ -123,7 +122,7 @@ func (p *process) waitReady() (map[string]string, error) {
 	}
 }
 
-// kill ends the process at once, also one that is stopped, and waits for its end.
+// kill ends the process at once, even a stopped one, and waits for its end.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.done

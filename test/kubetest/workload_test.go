@@ -58,7 +58,7 @@ spec:
   ports: [{name: http, port: 80, targetPort: http}]
 `
 
-// ready is the addresses of ready endpoints, sorted.
+// ready returns the addresses of ready endpoints, sorted.
 func ready(endpoints map[string]discoveryv1.Endpoint) (list []string) {
 	for a, e := range endpoints {
 		if *e.Conditions.Ready {
@@ -69,7 +69,7 @@ func ready(endpoints map[string]discoveryv1.Endpoint) (list []string) {
 	return list
 }
 
-// podIPs is the addresses of the pods that run and are not being deleted, sorted.
+// podIPs returns the addresses of the pods that run and are not being deleted, sorted.
 func podIPs(ctx context.Context, c *kubetest.Cluster, ns string) (list []string, err error) {
 	pods, err := c.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -84,7 +84,7 @@ func podIPs(ctx context.Context, c *kubetest.Cluster, ns string) (list []string,
 	return list, nil
 }
 
-// waitReady waits until the Service web leads to count pods, and to no other, and returns their addresses.
+// waitReady waits until the Service web has exactly count pods, and returns their addresses.
 func waitReady(t *testing.T, c *kubetest.Cluster, ns string, count int) (ips []string) {
 	t.Helper()
 	c.Eventually(t, "ready endpoints", func(ctx context.Context) error {
@@ -126,8 +126,8 @@ func TestDeploymentHasEndpoints(t *testing.T) {
 	require.True(t, netip.MustParsePrefix("10.96.0.0/16").Contains(netip.MustParseAddr(svc.Spec.ClusterIP)), svc.Spec.ClusterIP)
 }
 
-// watchSlice watches the only EndpointSlice of a namespace. The function that it returns
-// says how few ready endpoints there have ever been since.
+// watchSlice watches the only EndpointSlice of a namespace. The returned function returns the lowest number of ready
+// endpoints since.
 func watchSlice(t *testing.T, c *kubetest.Cluster, ns string) func() int {
 	t.Helper()
 	now := func() (string, *discoveryv1.EndpointSlice) {
@@ -213,7 +213,7 @@ func annotate(t *testing.T, c *kubetest.Cluster, ns, annotation, value string) {
 	require.NoError(t, err)
 }
 
-// TestDeletedPodTerminates uses a loopback address, too: Kubernetes itself refuses those.
+// TestDeletedPodTerminates also uses a loopback address, which Kubernetes itself refuses.
 func TestDeletedPodTerminates(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)

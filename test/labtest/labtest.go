@@ -1,5 +1,5 @@
-// Package labtest is what tests of experiments share, and others that start moonsail in processes. The test binary
-// itself acts as moonsail and moonsail-lab, so that tests run the code under test without building it first.
+// Package labtest has what tests of experiments share with others that start moonsail in processes. The test binary
+// acts as moonsail and moonsail-lab, so that tests run the code under test without a separate build.
 package labtest
 
 import (
@@ -41,7 +41,7 @@ func isLab(args []string) bool {
 	return err == nil && cmd.HasParent()
 }
 
-// Programs are the command lines of moonsail and moonsail-lab, for children of this test.
+// Programs returns the command lines of moonsail and moonsail-lab, for children of this test.
 func Programs(t *testing.T) child.Programs {
 	t.Helper()
 	t.Setenv(asMoonsail, "1")
@@ -50,11 +50,10 @@ func Programs(t *testing.T) child.Programs {
 	return child.Programs{Moonsail: []string{self}, Lab: []string{self}}
 }
 
-// Full reports whether tests are run in full, as by make e2e-full, and not for each change alone.
+// Full reports whether tests run in full, as in make e2e-full.
 func Full() bool { return os.Getenv("E2E_FULL") != "" }
 
-// Long leaves a test out where tests are not run in full: it puts load on real sidecars or a real API server for
-// half a minute and more, of two CPUs.
+// Long skips a test unless tests run in full: it uses two CPUs for half a minute or more.
 func Long(t *testing.T) {
 	t.Helper()
 	if !Full() {
@@ -62,7 +61,7 @@ func Long(t *testing.T) {
 	}
 }
 
-// Sidecars are the command lines of Programs, and Envoy's path.
+// Sidecars returns the command lines of Programs, and Envoy's path.
 func Sidecars(t *testing.T) (programs child.Programs, path string) {
 	t.Helper()
 	binary, err := envoy.Find("")
@@ -76,7 +75,7 @@ func Temporary(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 }
 
-// LeftOver are the temporary files that there are.
+// LeftOver returns the existing temporary files.
 func LeftOver(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))

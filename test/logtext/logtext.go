@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Buffer keeps all that is written to it. It may be used by several goroutines at a time.
+// Buffer records what is written to it. Several goroutines may use it at the same time.
 type Buffer struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer
@@ -19,7 +19,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// String is what was written so far.
+// String returns what was written so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

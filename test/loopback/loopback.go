@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Pair is both ends of a TCP connection on 127.0.0.1. The test's end closes other, and mine where nobody has.
+// Pair returns both ends of a TCP connection on 127.0.0.1. The end of the test closes other, and mine unless it is
+// closed.
 func Pair(t *testing.T) (mine, other net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,7 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
-// Case is one call with what is wanted of it.
+// Case is one call with its expected result.
 type Case struct {
 	Name  string
 	Proxy string // name; the first one where empty
@@ -22,7 +22,7 @@ type Case struct {
 	Want  any
 }
 
-// Request is a call as tests write it.
+// Request is a call in the notation of tests.
 type Request struct {
 	URL           string
 	simulate.Call `yaml:",inline"`
@@ -49,7 +49,7 @@ func (r *Request) UnmarshalYAML(n *yaml.Node) error {
 // elsewhere is the address of all unknown names.
 const elsewhere = "198.51.100.7"
 
-// prepare turns the URL into the call that an application would make.
+// prepare converts the URL into the call that an application would make.
 func (f *File) prepare(c *Case) error {
 	p, err := f.proxy(c.Proxy)
 	if err != nil {
@@ -85,13 +85,12 @@ func (f *File) prepare(c *Case) error {
 	if _, err := netip.ParseAddr(u.Hostname()); err != nil && (u.Scheme == "tls" || u.Scheme == "https") {
 		set(&call.SNI, u.Hostname())
 	}
-	// Without interception applications are told to call their sidecar. Routers are called by
-	// their own address.
+	// Without interception, applications call their sidecar directly. Routers are called at their own address.
 	call.Direct = call.Direct || p.Type == model.ProxyRouter || p.Interception == model.InterceptNone && !call.Inbound
 	return nil
 }
 
-// resolve does what the resolver of an application in p's pod would do.
+// resolve acts as the resolver of an application in p's pod.
 func (f *File) resolve(p *Proxy, name string) string {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return name
@@ -121,7 +120,7 @@ func (f *File) resolve(p *Proxy, name string) string {
 	return elsewhere
 }
 
-// names are what the DNS proxy of a sidecar is told.
+// names returns the names in the DNS proxy of a sidecar.
 func (f *File) names(p *Proxy) map[string]*ir.Names {
 	d := f.derive()
 	proxy := p.Model(f.Mesh.Domain)
@@ -130,7 +129,7 @@ func (f *File) names(p *Proxy) map[string]*ir.Names {
 	return d.Open(names).Names
 }
 
-// address is what DNS says of a service's host.
+// address returns the address of a service's host in DNS.
 func (f *File) address(h model.Host) string {
 	for _, o := range f.Objects {
 		switch o := o.(type) {
@@ -149,7 +148,7 @@ func (f *File) address(h model.Host) string {
 	return ""
 }
 
-// serviceAddress is the cluster IP, or the first endpoint of a headless service.
+// serviceAddress returns the cluster IP, or the first endpoint of a headless service.
 func (f *File) serviceAddress(s *model.Service) string {
 	if len(s.Addresses) > 0 {
 		return s.Addresses[0].Addr().String()
@@ -163,7 +162,7 @@ func (f *File) serviceAddress(s *model.Service) string {
 	return ""
 }
 
-// String names the call in reports.
+// String describes the call in reports.
 func (r *Request) String() string {
 	return fmt.Sprintf("%s %s to %s", r.Method, r.URL, r.To)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// expectations is the file of an example's folder with the parts of a test that are not applied: what else the
-// cluster has, and calls with what becomes of them.
+// expectations is the file of an example's folder with the parts of a test that are not applied: other objects of the
+// cluster, and calls with their results.
 const expectations = "expect.txtar"
 
 // LoadExample reads an example: the YAML of base and of dir, applied in this order, and expectations of dir. The
@@ -61,7 +61,7 @@ func LoadExample(base, dir string) (*File, error) {
 	return f, f.finishExample()
 }
 
-// finishExample prepares the calls, and drops the proxies that none of them names.
+// finishExample prepares the calls, and drops the proxies that no call names.
 func (f *File) finishExample() error {
 	named := map[string]bool{}
 	for i := range f.Calls {
@@ -174,7 +174,7 @@ func identity(doc map[string]any) [4]string {
 	return [4]string{str(doc, "apiVersion"), str(doc, "kind"), str(doc, "metadata", "namespace"), str(doc, "metadata", "name")}
 }
 
-// text is everything as YAML.
+// text returns all documents as YAML.
 func (c *kubeCluster) text() ([]byte, error) {
 	var out []map[string]any
 	for _, doc := range c.documents {
@@ -200,7 +200,7 @@ func (c *kubeCluster) text() ([]byte, error) {
 	return text.Bytes(), e.Close()
 }
 
-// scale makes the Pods of a Deployment, as its controller and the injector do.
+// scale returns the Pods of a Deployment, as its controller and the injector create them.
 func (c *kubeCluster) scale(deployment map[string]any) []map[string]any {
 	template := field(deployment, "spec", "template")
 	labels := labelsOf(template, "metadata", "labels")
@@ -235,7 +235,7 @@ func (c *kubeCluster) scale(deployment map[string]any) []map[string]any {
 	return out
 }
 
-// slice is the EndpointSlice of a Service: the Pods that have the labels of its selector.
+// slice returns the EndpointSlice of a Service: the Pods that match its selector.
 func (c *kubeCluster) slice(service map[string]any) map[string]any {
 	name, namespace := str(service, "metadata", "name"), str(service, "metadata", "namespace")
 	endpoints := []any{}
@@ -268,7 +268,7 @@ func selects(selector, labels map[string]string) bool {
 	return len(selector) > 0
 }
 
-// field is the map at path; an empty one where there is none.
+// field returns the map at path; an empty one if there is none.
 func field(doc map[string]any, path ...string) map[string]any {
 	for _, name := range path {
 		next, ok := doc[name].(map[string]any)
@@ -280,7 +280,7 @@ func field(doc map[string]any, path ...string) map[string]any {
 	return doc
 }
 
-// str is the text at path; empty where there is none.
+// str returns the text at path; "" if there is none.
 func str(doc map[string]any, path ...string) string {
 	last := len(path) - 1
 	text, _ := field(doc, path[:last]...)[path[last]].(string)

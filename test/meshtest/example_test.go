@@ -17,7 +17,7 @@ const (
 	shopDir     = examplesDir + "/shop" // the base of all others
 )
 
-// examples are the folders of the repository's examples.
+// examples returns the repository's examples.
 func examples(t *testing.T) []*File {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(examplesDir, "*", "*.yaml"))
@@ -64,7 +64,7 @@ func TestExamplesHaveNoProblems(t *testing.T) {
 	}
 }
 
-// TestExamplesAreListed finds each example in the table of all of them, with a README that names its files.
+// TestExamplesAreListed checks that the table of examples names each one, and that its README names its files.
 func TestExamplesAreListed(t *testing.T) {
 	table, err := os.ReadFile(filepath.Join(examplesDir, "README.md"))
 	require.NoError(t, err)

@@ -14,9 +14,10 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// TestExplainFindsWhatAnObjectMade checks on the whole corpus that a query about an object finds exactly the resources
-// whose origins have it, for proxies that connect after the object's last change and for proxies that were connected.
-func TestExplainFindsWhatAnObjectMade(t *testing.T) {
+// TestExplainFindsResourcesOfObject checks on the whole corpus that a query about an object finds exactly the resources
+// whose origins contain it, for proxies that connect after the object's last change and for proxies that were
+// connected.
+func TestExplainFindsResourcesOfObject(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
 	found := map[model.Kind]bool{}
@@ -47,7 +48,7 @@ func TestExplainFindsWhatAnObjectMade(t *testing.T) {
 	}
 }
 
-// changedAgain is a table to which one batch of changes brought everything that a table has.
+// changedAgain returns a table that one batch of changes filled with everything in tab.
 func changedAgain(tab *table.Table) *table.Table {
 	out := table.NewFor(tab.Name(), tab.Group())
 	out.Commit(1, []table.Update{{Type: resource.Cluster, Name: "before", Resource: resource.EncodeBytes(resource.Cluster, "before", nil)}})
@@ -61,7 +62,7 @@ func changedAgain(tab *table.Table) *table.Table {
 	return out
 }
 
-// madeFrom are the resources of a table that an object is an origin of, or groups.
+// madeFrom returns the resources of a table whose origins or group contain an object.
 func madeFrom(tab *table.Table, k model.Key) map[resourceKey]bool {
 	all, out := map[resourceKey]*table.Entry{}, map[resourceKey]bool{}
 	for typ := range resource.NumTypes {
@@ -77,7 +78,7 @@ func madeFrom(tab *table.Table, k model.Key) map[resourceKey]bool {
 	return out
 }
 
-// queried are the resources of a table that a query is about.
+// queried returns the resources of a table that a query is about.
 func queried(tab *table.Table, q *distribution.Query) map[resourceKey]bool {
 	out := map[resourceKey]bool{}
 	for typ := range resource.NumTypes {

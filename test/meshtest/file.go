@@ -103,7 +103,7 @@ func (f *File) addGolden(i int, name string) error {
 // fromCluster is the part with objects as a Kubernetes API server gives them.
 const fromCluster = "input-cluster.yaml"
 
-// decode reads the documents of one part through the same decoder as all sources.
+// decode reads the documents of one part with the decoder that all sources use.
 func (f *File) decode(name string, data []byte) error {
 	docs := yaml.NewDecoder(bytes.NewReader(data))
 	for i := 0; ; i++ {
@@ -144,7 +144,7 @@ func strict(data []byte, into any) error {
 	return nil
 }
 
-// addMesh lays differences over the default mesh configuration.
+// addMesh applies differences to the default mesh configuration.
 func (f *File) addMesh(data []byte) error {
 	var m struct {
 		Domain        string

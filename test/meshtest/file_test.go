@@ -104,8 +104,8 @@ func TestLoadRefusesMistakes(t *testing.T) {
 	}
 }
 
-// TestCorpusIsValid holds the tests themselves to what they say: input decodes without
-// errors but those that a test is about, and each call wants something.
+// TestCorpusIsValid checks the tests themselves: input decodes without errors except those that a test expects, and
+// each call expects something.
 func TestCorpusIsValid(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)

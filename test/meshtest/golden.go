@@ -30,7 +30,7 @@ func messages[M proto.Message](list []M) []proto.Message {
 	return out
 }
 
-// resourceText is YAML, sorted by name, with the keys of maps in order.
+// resourceText returns YAML, sorted by name, with the keys of maps in order.
 func resourceText(list []proto.Message) (string, error) {
 	texts := make([]string, len(list))
 	for i, m := range list {
@@ -53,7 +53,7 @@ func item(text string) string {
 	return "- " + strings.Join(lines, "\n  ") + "\n"
 }
 
-// nameLine is the line of an element's own name.
+// nameLine returns the line with the name of an element.
 func nameLine(text string) string {
 	for line := range strings.SplitSeq(text, "\n") {
 		if name, ok := strings.CutPrefix(line[min(2, len(line)):], "name: "); ok {

@@ -13,8 +13,8 @@ import (
 	"github.com/moonsail/moonsail/test/meshtest/live"
 )
 
-// TestCorpusOnEnvoy makes the corpus' calls on a real Envoy: the simulator, and so every
-// want, is held against what Envoy does.
+// TestCorpusOnEnvoy makes the corpus' calls with a real Envoy, whose results must equal those of the simulator, and
+// therefore every want.
 func TestCorpusOnEnvoy(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
@@ -26,7 +26,7 @@ func TestCorpusOnEnvoy(t *testing.T) {
 }
 
 func (f *File) onEnvoys(t *testing.T) {
-	t.Parallel() // they wait for Envoy, and for listeners that wait for clients to speak
+	t.Parallel() // they wait for Envoy, and for listeners that wait for clients
 	for _, p := range f.Proxies {
 		f.onEnvoy(t, p)
 	}
@@ -56,8 +56,8 @@ func (f *File) onEnvoy(t *testing.T, p *Proxy) {
 	}
 }
 
-// callOften calls until each cluster with a good share must have been met: that one of 20
-// percent is not, in 100 calls, happens once in five billion.
+// callOften calls until each cluster with a good share must have received a call. In 100 calls, a cluster with 20
+// percent is missed once in five billion runs.
 func callOften(m *live.Mesh, c simulate.Call, want *simulate.Result) []string {
 	met := map[string]bool{}
 	for range map[bool]int{false: 1, true: 100}[len(want.Clusters) > 1] {
@@ -80,7 +80,7 @@ func callOften(m *live.Mesh, c simulate.Call, want *simulate.Result) []string {
 	return nil
 }
 
-// byChance reports whether one call cannot show what is right, or takes too long.
+// byChance reports whether a single call cannot show that the result is right, or takes too long.
 func byChance(r *simulate.Result) bool {
 	if r.Status == 0 && r.Clusters[ir.UnknownService] > 0 {
 		return true

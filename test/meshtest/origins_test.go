@@ -91,7 +91,7 @@ func (f *File) checkOriginsOf(t *testing.T, p *model.Proxy) {
 	}
 }
 
-// compileFor compiles objects for a proxy. group are the objects that group it with others.
+// compileFor compiles objects for a proxy. group are the objects that decide its proxy group.
 func (f *File) compileFor(objects []model.Object, p *model.Proxy) (out map[resourceKey]*table.Entry, group *model.Origins) {
 	out = map[resourceKey]*table.Entry{}
 	tables, _ := engine.CompileTables(f.Mesh, objects, p, derive.Sharding{}, "")
@@ -131,7 +131,7 @@ func spares(typ resource.Type, kind model.Kind) bool {
 	return slices.Contains(spare[typ.String()], kind)
 }
 
-// originsOf are those of an entry, and of the virtual hosts of a whole route configuration.
+// originsOf returns the origins of an entry, and of the virtual hosts of a whole route configuration.
 func originsOf(at resourceKey, all map[resourceKey]*table.Entry) *model.Origins {
 	out := all[at].MadeFrom()
 	if at.typ != resource.RouteConfig {

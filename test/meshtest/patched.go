@@ -14,7 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/route"
 )
 
-// patched translates views, and applies a scope's patches as the engine does.
+// patched translates an IR, and applies the patches of a proxy group as the engine does.
 type patched struct{ set *envoyfilter.Set }
 
 func (p patched) cluster(v *ir.Cluster) (*clusterv3.Cluster, bool, error) {

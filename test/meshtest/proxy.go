@@ -8,29 +8,29 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Proxy is a sidecar or router of a test, in the words of its file.
+// Proxy is a sidecar or router of a test, in the notation of its file.
 type Proxy struct {
-	Type           model.ProxyType // sidecar where empty
+	Type           model.ProxyType // "": sidecar
 	Name           string
 	Namespace      string
 	IP             string
 	OtherIPs       []string `yaml:"otherIPs"` // of the other IP family
 	Labels         map[string]string
 	ServiceAccount string             `yaml:"serviceAccount"`
-	Interception   model.Interception // REDIRECT where empty
+	Interception   model.Interception // "": REDIRECT
 	Locality       string
 	Ports          map[string]uint32 // named container ports
 	Identity       bool              // it has certificates
 	Files          bool              // its agent reads files with certificates
-	Uncounted      bool              // it keeps no statistics of answers by code
-	DNSCapture     bool              `yaml:"dnsCapture"` // its applications ask a DNS proxy of ours
-	Topology       struct {          // of a router: what is before it, as it says
+	Uncounted      bool              // it has no statistics of responses by code
+	DNSCapture     bool              `yaml:"dnsCapture"` // its applications use a DNS proxy of the mesh
+	Topology       struct {          // of a router: the proxies in front of it, as it states them
 		Said           bool
 		TrustedProxies uint32 `yaml:"trustedProxies"`
 	}
 }
 
-// Model is the proxy as it would connect.
+// Model returns the proxy as it would connect.
 func (p *Proxy) Model(domain string) *model.Proxy {
 	dns := p.Namespace + ".svc." + domain
 	return &model.Proxy{
@@ -92,7 +92,7 @@ func (p *Proxy) setDefaults(i int) {
 	set((*string)(&p.Interception), string(model.InterceptRedirect))
 }
 
-// proxy finds a proxy by name; the first one where the name is empty.
+// proxy returns a proxy by name; without a name the first one.
 func (f *File) proxy(name string) (*Proxy, error) {
 	for _, p := range f.Proxies {
 		if name == "" || p.Name == name {

@@ -56,7 +56,7 @@ func (f *File) run(t *testing.T) {
 	f.compareScoped(t, worlds)
 }
 
-// compareScoped: calls go the same way where route configurations are split into buckets.
+// compareScoped checks that calls have the same results if route configurations are split into route shards.
 func (f *File) compareScoped(t *testing.T, whole map[string]*simulate.World) {
 	split := map[string]*simulate.World{}
 	for _, p := range f.Proxies {
@@ -85,7 +85,7 @@ func (f *File) compareScoped(t *testing.T, whole map[string]*simulate.World) {
 	}
 }
 
-// inWhole is a result with the names of whole route configurations.
+// inWhole returns a result with the names of whole route configurations.
 func inWhole(r *simulate.Result) string {
 	if rc := routeshard.RouteConfig(r.RouteConfig); rc != r.RouteConfig {
 		r.VirtualHost = rc + strings.TrimPrefix(r.VirtualHost, r.RouteConfig)
@@ -111,7 +111,7 @@ func (f *File) runCase(t *testing.T, c Case, worlds map[string]*simulate.World) 
 	}
 }
 
-// same wants as many findings as expected, each with its text.
+// same checks that there are as many findings as expected, each with its text.
 func same(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	ok := len(got) == len(want)

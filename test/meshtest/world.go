@@ -15,11 +15,11 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/route"
 )
 
-// World is everything that a proxy gets, from scratch, through the real stages: store,
-// derive, translate. Routes come as they do by VHDS.
+// World returns everything that a proxy gets, computed from scratch by the real stages: store, derive, translate.
+// Routes are those of VHDS.
 func (f *File) World(p *Proxy) (*simulate.World, error) { return f.world(p, false) }
 
-// world is World; scoped: all route configurations are split into buckets.
+// world is World. With scoped, all route configurations are split into route shards.
 func (f *File) world(p *Proxy, scoped bool) (*simulate.World, error) {
 	d := f.derive()
 	proxy := p.Model(f.Mesh.Domain)
@@ -34,7 +34,7 @@ func (f *File) world(p *Proxy, scoped bool) (*simulate.World, error) {
 	return w, nil
 }
 
-// derive is a deriver that knows the objects.
+// derive returns a deriver that has the objects.
 func (f *File) derive() *derive.Deriver {
 	events := make([]store.Event, len(f.Objects))
 	for i, o := range f.Objects {
@@ -85,7 +85,7 @@ func each[V any, M proto.Message](views map[string]*V, into *[]M, translate func
 	return nil
 }
 
-// present are the names of what is there, sorted; nil stands for what is gone.
+// present returns the names of existing values, sorted; nil stands for a removed one.
 func present[V any](views map[string]*V) []string {
 	names := slices.Sorted(maps.Keys(views))
 	return slices.DeleteFunc(names, func(n string) bool { return views[n] == nil })

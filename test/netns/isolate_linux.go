@@ -28,8 +28,8 @@ func Isolate() {
 	}
 }
 
-// isolate does not return if it succeeds. The kernel gives the namespace to the thread that asks; that thread
-// becomes the process when it executes the binary.
+// isolate does not return if it succeeds. The kernel assigns the namespace to the calling thread, which becomes the
+// process when it executes the binary.
 func isolate() error {
 	self, err := os.Executable()
 	if err != nil {

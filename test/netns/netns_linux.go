@@ -1,5 +1,4 @@
-// Package netns gives tests network namespaces: hosts of their own on this machine, joined by
-// a bridge. It takes root.
+// Package netns gives tests network namespaces: hosts on this machine, joined by a bridge. It needs root.
 package netns
 
 import (
@@ -19,8 +18,7 @@ import (
 // RequireVariable is a variable that, set to anything, makes tests fail which would be skipped without root.
 const RequireVariable = "MOONSAIL_TEST_ROOT"
 
-// RequireRoot skips a test that cannot run here, and says so loudly. Continuous integration
-// does not let it be skipped.
+// RequireRoot skips a test that cannot run here, with a note. Continuous integration does not permit that.
 func RequireRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -30,7 +28,7 @@ func RequireRoot(t testing.TB) {
 	}
 }
 
-// RequireCommand is RequireRoot for a program that a test runs, of a package of Debian's.
+// RequireCommand is RequireRoot for a program of a Debian package that a test runs.
 func RequireCommand(t testing.TB, name, debian string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -64,7 +62,7 @@ type Network struct {
 
 var networks atomic.Uint32
 
-// New makes a network that goes with the test.
+// New creates a network that ends with the test.
 func New(t testing.TB, ipv6 bool) *Network {
 	t.Helper()
 	RequireRoot(t)
@@ -115,8 +113,8 @@ func (n *Network) ip(args ...string) {
 // Gateway is an address of the bridge, which hosts reach as a neighbour.
 func (n *Network) Gateway() netip.Addr { return netip.MustParseAddr("10.91.0.1") }
 
-// Do runs f in the host's network namespace: sockets that it opens, and processes that it
-// starts, are there. They stay there afterwards.
+// Do runs f in the host's network namespace: sockets that it opens and processes that it starts are there, and stay
+// there.
 func (h *Host) Do(t testing.TB, f func()) {
 	t.Helper()
 	if err := h.Try(f); err != nil {
@@ -124,11 +122,11 @@ func (h *Host) Do(t testing.TB, f func()) {
 	}
 }
 
-// Try is Do for those who are not the test's own goroutine.
+// Try is Do for other goroutines than the test's.
 func (h *Host) Try(f func()) error {
 	failed := make(chan error, 1)
 	go func() {
-		// The thread ends with the goroutine, as it is not unlocked.
+		// The thread ends with the goroutine because it is not unlocked.
 		runtime.LockOSThread()
 		err := enter(h.Name)
 		if err == nil {
@@ -151,7 +149,7 @@ func enter(name string) error {
 	return unix.Setns(int(file.Fd()), unix.CLONE_NEWNET)
 }
 
-// Command is a command that will run on the host, with this process's standard of all else.
+// Command returns a command that will run on the host, with this process's standard streams.
 func (h *Host) Command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	return exec.CommandContext(t.Context(), "ip", append([]string{"netns", "exec", h.Name, name}, args...)...)

@@ -20,7 +20,7 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// external is a database out of the mesh, at a host, which has no address.
+// external is a database outside of the mesh, on a host, without an address in its ServiceEntry.
 func external(name string, h *netns.Host) string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -32,8 +32,8 @@ spec:
   endpoints: [{address: %[2]s}]`, name, h.IP)
 }
 
-// TestServicesOfOnePort: external TCP services of one port, without addresses, are told apart by the addresses that the
-// sidecar's DNS proxy tells, which stay when others come.
+// TestServicesOfOnePort checks that external TCP services of one port, without addresses, are distinguished by the
+// addresses that the sidecar's DNS proxy returns. Those must stay when others are added.
 func TestServicesOfOnePort(t *testing.T) {
 	m := startMesh(t, shop)
 	others, servers := m.net.Host(), map[string]*netns.Host{}
@@ -64,7 +64,7 @@ func TestServicesOfOnePort(t *testing.T) {
 	require.NoError(t, client.agent.end(t))
 }
 
-// reachByName connects to a database by its name, until its server greets, and gives the address that the name has.
+// reachByName connects to a database by name until its server greets, and returns the address of the name.
 func reachByName(t *testing.T, w *workload, asks *net.Resolver, name string, server *netns.Host) (address string) {
 	t.Helper()
 	eventually(t, name+" answers", func() error {
@@ -84,7 +84,7 @@ func reachByName(t *testing.T, w *workload, asks *net.Resolver, name string, ser
 		}
 		defer conn.Close()
 		deadline, _ := ctx.Deadline()
-		_ = conn.SetDeadline(deadline) // of a connection of TCP
+		_ = conn.SetDeadline(deadline) // of a TCP connection
 		line, err := bufio.NewReader(conn).ReadString('\n')
 		if err == nil && strings.TrimSpace(line) != at(server, 6379) {
 			err = fmt.Errorf("%s answers, not %s", strings.TrimSpace(line), at(server, 6379))

@@ -17,10 +17,10 @@ import (
 	"github.com/moonsail/moonsail/internal/demo"
 )
 
-// An edge is who calls whom.
+// An edge is a caller and the service that it calls.
 type edge struct{ from, to string }
 
-// counts are what the metrics of both ends say of calls: how many there were with a code.
+// counts are the metrics of both ends of calls: how many there were with a code.
 type counts struct {
 	source, destination map[edge]map[string]int
 }
@@ -51,7 +51,7 @@ func (m *shopMesh) requests() (counts, error) {
 	return out, nil
 }
 
-// noSidecar is who calls with a certificate, and does not say who they are.
+// noSidecar is a caller that presents a certificate, but no metadata.
 const noSidecar = "unknown"
 
 func (c counts) add(w *member, l map[string]string, n int) error {
@@ -79,7 +79,7 @@ func (c counts) add(w *member, l map[string]string, n int) error {
 	return nil
 }
 
-// since is what was counted since before.
+// since returns the counts since before.
 func (c counts) since(before counts) counts {
 	less := func(now, then map[edge]map[string]int) map[edge]map[string]int {
 		out := map[edge]map[string]int{}
@@ -98,7 +98,7 @@ func (c counts) since(before counts) counts {
 	return counts{less(c.source, before.source), less(c.destination, before.destination)}
 }
 
-// steady waits until nothing is counted any more.
+// steady waits until the counts stop changing.
 func (m *shopMesh) steady() counts {
 	m.t.Helper()
 	var last counts
@@ -113,7 +113,7 @@ func (m *shopMesh) steady() counts {
 	return last
 }
 
-// logged is how many lines of access logs about inbound requests with an id a service's sidecars wrote.
+// logged returns how many lines a service's sidecars wrote to access logs about inbound requests with an id.
 func (m *shopMesh) logged(service, id string) int {
 	n := 0
 	for _, w := range m.of(service) {
@@ -126,8 +126,7 @@ func (m *shopMesh) logged(service, id string) int {
 	return n
 }
 
-// requireCounted makes requests, and checks that both ends of each call that came of them
-// have counted and logged it.
+// requireCounted makes requests, and checks that both ends of each resulting call have counted and logged it.
 func (m *shopMesh) requireCounted(t *testing.T) {
 	t.Helper()
 	const asked = 30
@@ -142,7 +141,7 @@ func (m *shopMesh) requireCounted(t *testing.T) {
 		want[e] = map[string]int{"200": asked}
 	}
 	var now counts
-	var rated int // two of the three versions of reviews ask for ratings
+	var rated int // two of the three versions of reviews call ratings
 	eventually(t, "both ends to have counted the calls", func() error {
 		var err error
 		if now, err = m.requests(); err != nil {
@@ -168,7 +167,7 @@ func (m *shopMesh) requireCounted(t *testing.T) {
 	m.requireLogged(now.since(before), id)
 }
 
-// requireLogged checks that there is a line of access logs for each request with an id that was counted.
+// requireLogged checks that access logs have a line for each counted request with an id.
 func (m *shopMesh) requireLogged(now counts, id string) {
 	m.t.Helper()
 	for _, service := range demo.Services {

@@ -11,9 +11,9 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/intercept"
 )
 
-// TestCrashesWithDefaultRetries: with Istio's default of retries, which does not make a request again
-// that may have been answered, and several workers, what a crash loses is what was under way when the
-// Envoy died, or until its callers' had read that, and no request that came later. All are intercepted by iptables.
+// TestCrashesWithDefaultRetries checks crashes of Envoys with several workers and Istio's default retries, which do not
+// repeat a request that may have been processed. Only requests may fail that were in progress when the Envoy died, or
+// began before their caller's Envoy had read the end of the connection. All are intercepted with iptables.
 func TestCrashesWithDefaultRetries(t *testing.T) {
 	common, policy := []string{}, 0
 	for line := range strings.Lines(shopCommon) {

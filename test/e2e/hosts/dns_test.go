@@ -50,7 +50,7 @@ ports: [{name: tcp, port: 8080}]
 endpoints: [{addresses: [10.9.0.1]}, {addresses: [10.9.0.2]}, {addresses: [10.9.0.3], conditions: {ready: false}}]
 `
 
-// serveOthers answers every question at a host's port 53, until the test ends, with one address.
+// serveOthers answers every DNS question to a host, until the test ends, with one address.
 func serveOthers(t *testing.T, h *netns.Host, address string) {
 	t.Helper()
 	handler := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
@@ -60,7 +60,7 @@ func serveOthers(t *testing.T, h *netns.Host, address string) {
 				Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 1}, A: net.ParseIP(address),
 			}}
 		}
-		_ = w.WriteMsg(m) // who asked has gone
+		_ = w.WriteMsg(m) // the client has gone
 	})
 	var packets net.PacketConn
 	var connections net.Listener
@@ -79,7 +79,7 @@ func serveOthers(t *testing.T, h *netns.Host, address string) {
 	}
 }
 
-// resolver is what an application on a host asks: Go's, with the server of its resolv.conf.
+// resolver is the resolver of an application on a host: Go's, with the server of its resolv.conf.
 func resolver(h *netns.Host, server netip.AddrPort, network string) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
 		if e := h.Try(func() { conn, err = (&net.Dialer{}).DialContext(ctx, network, server.String()) }); e != nil {
@@ -89,8 +89,8 @@ func resolver(h *netns.Host, server netip.AddrPort, network string) *net.Resolve
 	}}
 }
 
-// TestDNS: an application asks the server of its resolv.conf, and gets names of the mesh that this
-// one does not know from its sidecar, and all others from it.
+// TestDNS checks that the sidecar answers an application's DNS questions about names of the mesh, and passes all others
+// to the server of its resolv.conf.
 func TestDNS(t *testing.T) {
 	m := startMesh(t, shop, namesOnly)
 	others := m.net.Host()

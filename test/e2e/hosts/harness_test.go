@@ -24,14 +24,14 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// patience is for conditions that come soon, on a busy machine later. Nothing is concluded
-// from how long anything took.
+// patience is the time limit of conditions, long enough for a busy machine. No test draws conclusions from how long
+// something took.
 const (
 	patience = 3 * time.Minute
 	lookAt   = 20 * time.Millisecond
 )
 
-// eventually waits until look finds nothing wrong.
+// eventually waits until look returns no error.
 func eventually(t *testing.T, what string, look func() error) {
 	t.Helper()
 	deadline := time.NewTimer(patience)
@@ -51,15 +51,15 @@ func eventually(t *testing.T, what string, look func() error) {
 	}
 }
 
-// process is moonsail on a host.
+// process is a moonsail process on a host.
 type process struct {
 	cmd  *exec.Cmd
 	log  *logtext.Buffer
 	done chan struct{}
-	err  error // once done is closed
+	err  error // set once done is closed
 }
 
-// run starts moonsail on a host. It is ended with the test.
+// run starts moonsail on a host. The test ends it.
 func run(t *testing.T, h *netns.Host, args ...string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], args...) // it is ended by start
@@ -67,11 +67,11 @@ func run(t *testing.T, h *netns.Host, args ...string) *process {
 	return start(t, h, cmd)
 }
 
-// start starts a process of moonsail on a host. It is ended with the test.
+// start starts a process of moonsail on a host. The test ends it.
 func start(t *testing.T, h *netns.Host, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{cmd: cmd, log: &logtext.Buffer{}, done: make(chan struct{})}
-	h.Do(t, func() { // a process is where the thread is that starts it
+	h.Do(t, func() { // a process runs in the namespace of the thread that starts it
 		cmd.Stdout, cmd.Stderr = p.log, p.log
 		p.err = cmd.Start()
 	})
@@ -90,7 +90,7 @@ func start(t *testing.T, h *netns.Host, cmd *exec.Cmd) *process {
 	return p
 }
 
-// end tells a process to end, and gives how it did.
+// end sends a process SIGTERM, and returns how it ended.
 func (p *process) end(t *testing.T) error {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
@@ -139,7 +139,7 @@ func at(h *netns.Host, port int) string {
 	return netip.AddrPortFrom(h.IP, uint16(port)).String()
 }
 
-// write makes documents a file of the configuration, at once.
+// write writes documents to a file of the configuration in one step.
 func (m *mesh) write(name string, documents ...string) {
 	m.t.Helper()
 	next := filepath.Join(m.t.TempDir(), name)
@@ -163,8 +163,7 @@ func (m *mesh) workload(app string, flags ...string) *workload {
 	return m.workloadAt(app, func(h *netns.Host) netip.Addr { return h.IP }, flags...)
 }
 
-// workloadAt is workload with a choice of the addresses that the mesh knows of the host: what
-// it gives is that of its Pod and endpoint.
+// workloadAt is workload with a choice of the host's addresses: of returns the address of the Pod and its endpoint.
 func (m *mesh) workloadAt(app string, of func(*netns.Host) netip.Addr, flags ...string) *workload {
 	m.t.Helper()
 	w := &workload{Host: m.net.Host(), name: app + "-1"}
@@ -204,7 +203,7 @@ func (w *workload) start(m *mesh, flags ...string) {
 	m.awaitReady(w)
 }
 
-// awaitReady waits until a workload's sidecar is.
+// awaitReady waits until a workload's sidecar is ready.
 func (m *mesh) awaitReady(w *workload) {
 	m.t.Helper()
 	eventually(m.t, w.name+" is ready", func() error {

@@ -21,7 +21,7 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// headlessDB is a service that is called by its Pods' addresses.
+// headlessDB is a service that is called at the addresses of its Pods.
 const headlessDB = `apiVersion: v1
 kind: Service
 metadata: {name: db, namespace: shop}
@@ -39,7 +39,7 @@ type dbs struct {
 	server *netns.Host
 }
 
-// pod is the address of the i-th.
+// pod is the address of the i-th Pod.
 func pod(i int) string { return netip.AddrFrom4([4]byte{10, 91, 0, byte(100 + i)}).String() + ":6379" }
 
 func startDBs(t *testing.T, all int) *dbs {
@@ -60,7 +60,7 @@ func startDBs(t *testing.T, all int) *dbs {
 	return d
 }
 
-// greet says at port 6379 of all addresses, before it is asked, which one was called, and says again what it is told.
+// greet sends at port 6379 of every address which one was called, and then echoes.
 func greet(t *testing.T, h *netns.Host) {
 	t.Helper()
 	var ln net.Listener
@@ -89,7 +89,7 @@ func greet(t *testing.T, h *netns.Host) {
 	})
 }
 
-// list has the service have Pods from one to before another, all of them ready but some.
+// list lists the Pods from one to before another in the service, all ready except some.
 func (d *dbs) list(from, to int, but map[int]string) {
 	d.t.Helper()
 	text := ""
@@ -105,7 +105,7 @@ ports: [{name: tcp, port: 6379}]
 endpoints:`+text)
 }
 
-// calls are connections of the caller to a Pod by cluster, as its Envoy says.
+// calls returns the caller's connections to a Pod by cluster, from Envoy's statistics.
 func (d *dbs) calls(address string) map[string]string {
 	_, text, err := get(d.client.Host, "http://127.0.0.1:15000/clusters", "")
 	require.NoError(d.t, err)
@@ -118,7 +118,7 @@ func (d *dbs) calls(address string) map[string]string {
 	return out
 }
 
-// listeners are what Envoy says of changes of its listeners.
+// listeners returns Envoy's counters of changed listeners.
 func (d *dbs) listeners() map[string]int {
 	d.t.Helper()
 	_, text, err := get(d.client.Host, "http://127.0.0.1:15000/stats?filter=^listener_manager", "")
@@ -133,7 +133,7 @@ func (d *dbs) listeners() map[string]int {
 	return out
 }
 
-// open is a connection that the server greeted on.
+// open is a connection that the server has greeted.
 type open struct {
 	net.Conn
 	in *bufio.Reader
@@ -163,7 +163,7 @@ func (o *open) line() (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// works reports whether the connection is as it was.
+// works reports whether the connection still works.
 func (o *open) works() error {
 	if _, err := fmt.Fprintln(o, "still there"); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (o *open) works() error {
 	return err
 }
 
-// reach calls a Pod until the call goes by a cluster.
+// reach calls a Pod until the call uses a cluster.
 func (d *dbs) reach(address, cluster string) *open {
 	d.t.Helper()
 	var out *open
@@ -195,10 +195,10 @@ func (d *dbs) reach(address, cluster string) *open {
 	return out
 }
 
-// TestHeadlessChurn replaces all 50 Pods of a headless service, some at a time, under open connections. Pods come
-// before they are ready, and are not ready for a while before they go: of all that listeners are told only
-// that they are there, and that they are gone, and no connection to one that is there ends. New Pods are the service's, and
-// those that went are nobody's.
+// TestHeadlessChurn replaces all 50 Pods of a headless service in groups, under open connections. Pods are listed
+// before they are ready, and are not ready for a while before they are removed. Listeners may change only when a Pod is
+// added or removed, and no connection to a listed Pod may end. Calls to new Pods must use the service's cluster, and
+// calls to removed ones none.
 func TestHeadlessChurn(t *testing.T) {
 	const pods, some = 50, 10
 	d := startDBs(t, 2*pods)
@@ -232,7 +232,7 @@ func TestHeadlessChurn(t *testing.T) {
 	}
 }
 
-// requireListeners checks how many of Envoy's listeners have come and gone, and that no other was replaced.
+// requireListeners checks how many of Envoy's listeners were added and removed, and that no other was replaced.
 func (d *dbs) requireListeners(before map[string]int, added, removed int) {
 	d.t.Helper()
 	now := d.listeners()

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestInjectedPod runs what injection makes of a Pod as a kubelet would: the init container sets
-// the rules, also for questions of DNS, and ends; then the sidecar runs without any rights.
+// TestInjectedPod runs an injected Pod as a kubelet would: the init container sets the rules, also for DNS, and ends.
+// Then the sidecar runs without any rights.
 func TestInjectedPod(t *testing.T) {
 	m := startMesh(t, shop, namesOnly)
 	others := m.net.Host()

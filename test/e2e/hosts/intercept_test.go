@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// excludedPort of every application is not intercepted where a test says so.
+// excludedPort of every application is not intercepted in tests that exclude it.
 const excludedPort = 9090
 
 // shop is a service for each of client and web, with addresses that no host has.
@@ -37,7 +37,7 @@ spec:
 ---
 ` + webRoute
 
-// webRoute marks what goes through the mesh.
+// webRoute marks requests that go through the mesh.
 const webRoute = `apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: web, namespace: shop}
@@ -54,10 +54,10 @@ const (
 	clientURL = "http://10.96.0.2/"
 )
 
-// byEnvoy is whose connection it is that comes to an application by its sidecar.
+// byEnvoy is the source address of connections from a sidecar to its application.
 const byEnvoy = "127.0.0.6"
 
-// tables are the tables of nftables on a host.
+// tables returns the tables of nftables on a host.
 func tables(t *testing.T, h *netns.Host) []string {
 	t.Helper()
 	var names []string
@@ -93,7 +93,7 @@ func TestRedirectedBothWays(t *testing.T) {
 	require.Equal(t, byEnvoy, self.From)
 	require.Equal(t, client.IP.String(), call(t, client.Host, "http://"+at(client.Host, appPort), "").From, "and by its own address, without a sidecar")
 
-	// A host without a sidecar comes in by the server's all the same.
+	// A host without a sidecar is intercepted by the server's sidecar too.
 	intruder := m.net.Host()
 	got = call(t, intruder, "http://"+at(web.Host, appPort), "")
 	require.Equal(t, byEnvoy, got.From)
@@ -101,15 +101,15 @@ func TestRedirectedBothWays(t *testing.T) {
 
 	m.requireAtLoopback(t, web, client)
 
-	// What runs as Envoy's user is Envoy.
+	// What runs as Envoy's user is not intercepted.
 	require.Equal(t, []string{"moonsail"}, tables(t, web.Host))
 	require.NoError(t, web.agent.end(t))
 	require.Empty(t, tables(t, web.Host), "the agent takes its rules away")
 	require.Equal(t, intruder.IP.String(), call(t, intruder, "http://"+at(web.Host, appPort), "").From)
 }
 
-// requireAtLoopback checks that an application that listens at the loopback address alone is called there as soon as
-// the mesh says so.
+// requireAtLoopback checks that an application that listens only at the loopback address is called there as soon as the
+// mesh's configuration requires it.
 func (m *mesh) requireAtLoopback(t *testing.T, web, client *workload) {
 	t.Helper()
 	const port, url = 8085, "http://10.96.0.3/"
@@ -138,7 +138,7 @@ data: {mesh: "inboundTrafficPolicy: {mode: LOCALHOST}"}`)
 	require.Equal(t, "web-1", call(t, client.Host, webURL, "web.shop.svc.cluster.local").App, "so does what listens everywhere")
 }
 
-// TestExcludedPorts has sidecars listen elsewhere, too, as the mesh's configuration says.
+// TestExcludedPorts checks that sidecars also listen at the ports of the mesh's configuration.
 func TestExcludedPorts(t *testing.T) {
 	m := startMesh(t, shop, `apiVersion: v1
 kind: ConfigMap
@@ -155,7 +155,7 @@ data: {mesh: "{proxyListenPort: 16001, proxyInboundListenPort: 16006}"}`)
 	require.Equal(t, byEnvoy, got.From)
 }
 
-// TestTProxy: the application sees its caller's address, though its sidecar is between.
+// TestTProxy checks that the application sees its caller's address although its sidecar is in between.
 func TestTProxy(t *testing.T) {
 	m := startMesh(t, shop)
 	web := m.workload("web", "--interception-mode", "TPROXY")
@@ -174,8 +174,8 @@ func TestTProxy(t *testing.T) {
 	require.Empty(t, tables(t, web.Host))
 }
 
-// TestRulesOfADeadAgent: nobody could take them away; a command does.
-func TestRulesOfADeadAgent(t *testing.T) {
+// TestRulesOfKilledAgentAreRemoved checks that a command removes the rules that an agent left when it was killed.
+func TestRulesOfKilledAgentAreRemoved(t *testing.T) {
 	m := startMesh(t, shop)
 	web, client := m.workload("web"), m.net.Host()
 	require.NoError(t, web.agent.cmd.Process.Kill())
@@ -192,7 +192,7 @@ func TestRulesOfADeadAgent(t *testing.T) {
 	require.Empty(t, tables(t, web.Host))
 	require.Equal(t, client.IP.String(), call(t, client, "http://"+at(web.Host, appPort), "").From)
 
-	// An init container sets them for a sidecar that cannot: again, and with the same outcome.
+	// An init container sets them for a sidecar that cannot. A second run has the same result.
 	for range 2 {
 		set := run(t, web.Host, "agent", "intercept")
 		await.From(t, set.done)

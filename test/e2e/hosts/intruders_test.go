@@ -23,7 +23,7 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// newAuthority makes what certificates are signed with, somewhere else.
+// newAuthority creates a certificate authority that the mesh does not know.
 func newAuthority(t *testing.T) ca.Files {
 	t.Helper()
 	store := ca.Dir{Path: filepath.Join(t.TempDir(), "ca")}
@@ -39,7 +39,7 @@ func readAuthority(t *testing.T, dir string) ca.Files {
 	return c.Files
 }
 
-// certificate is what an authority would give to an account of the shop.
+// certificate returns a certificate of an authority for an account of the shop.
 func certificate(t *testing.T, by ca.Files, account string) *tls.Certificate {
 	t.Helper()
 	root, err := catest.ReadRoot(by[ca.CertFile], by[ca.KeyFile])
@@ -49,7 +49,7 @@ func certificate(t *testing.T, by ca.Files, account string) *tls.Certificate {
 	return pair
 }
 
-// present asks a workload for a page with a certificate; nil: with none.
+// present requests a page of a workload with a certificate; nil: without.
 func present(t *testing.T, from *netns.Host, to *member, cert *tls.Certificate) (status int, err error) {
 	t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"istio-http/1.1", "istio"}} //nolint:gosec // the server is not what is tested
@@ -72,8 +72,8 @@ func present(t *testing.T, from *netns.Host, to *member, cert *tls.Certificate) 
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// requireIntrudersRefused has a host without a sidecar, and one whose sidecar has no right to
-// be there, call the shop.
+// requireIntrudersRefused checks that a host without a sidecar, and one whose sidecar has no right to be there, cannot
+// call the shop.
 func (m *shopMesh) requireIntrudersRefused(t *testing.T) {
 	t.Helper()
 	plain := m.net.Host()
@@ -98,8 +98,8 @@ func (m *shopMesh) requireIntrudersRefused(t *testing.T) {
 	m.requireTokenRefused(t)
 }
 
-// requireTokenRefused has a sidecar begin with an unknown token: it gets neither a
-// certificate nor configuration, and lets nothing out.
+// requireTokenRefused checks that a sidecar with an unknown token gets neither a certificate nor configuration, and
+// lets no call out.
 func (m *shopMesh) requireTokenRefused(t *testing.T) {
 	t.Helper()
 	w := &member{Workload: demo.Workload{Name: "frontend-9", App: "frontend", Version: "v1"},

@@ -33,13 +33,13 @@ const (
 	byEnvoy6 = "::6"
 )
 
-// TestIPv6 has a server of IPv6 alone, and clients of IPv6 alone and of both families.
+// TestIPv6 checks a server with IPv6 only, and clients with IPv6 only and with both families.
 func TestIPv6(t *testing.T) {
 	m := startMeshOn(t, netns.New(t, true), shop6)
 	six := func(h *netns.Host) netip.Addr { return h.IP6 }
 	m.workloadAt("web", six)
 	only := m.workloadAt("only", six)
-	both := m.workloadAt("both", func(h *netns.Host) netip.Addr { return h.IP }, "--ip", "fd91::e") // that of the fourth host
+	both := m.workloadAt("both", func(h *netns.Host) netip.Addr { return h.IP }, "--ip", "fd91::e") // the address of the fourth host
 	require.Equal(t, "fd91::e", both.IP6.String())
 
 	for _, client := range []*workload{only, both} {
@@ -63,7 +63,8 @@ func TestIPv6(t *testing.T) {
 	require.NotContains(t, left, netip.MustParseAddr(byEnvoy6), "and its address")
 }
 
-// TestProbesOfIPv6: the kubelet's probe of an injected Pod of IPv6 alone goes by its agent past its Envoy, which lets in nothing.
+// TestProbesOfIPv6 checks that the kubelet's probe of an injected Pod with IPv6 only passes through its agent and
+// bypasses its Envoy, which lets nothing in.
 func TestProbesOfIPv6(t *testing.T) {
 	m := startMeshOn(t, netns.New(t, true), shop6, `apiVersion: security.istio.io/v1
 kind: PeerAuthentication
@@ -88,7 +89,7 @@ spec: {containers: [{name: app, image: app, livenessProbe: {httpGet: {path: /, p
 	require.Equal(t, http.StatusOK, status, text)
 }
 
-// addresses are those of the network namespace that the thread is in.
+// addresses returns those of the network namespace of the thread.
 func addresses(t *testing.T) (out []netip.Addr) {
 	list, err := net.InterfaceAddrs()
 	if err != nil {

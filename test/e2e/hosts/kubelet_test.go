@@ -24,8 +24,8 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// kubelet runs the containers of one injected Pod that are moonsail's on a host, as their
-// arguments, environment and users are in the Pod. Files are in a separate folder.
+// kubelet runs moonsail's containers of one injected Pod on a host, with the arguments, environment and users of the
+// Pod. Files are in a separate folder.
 type kubelet struct {
 	t    *testing.T
 	host *netns.Host
@@ -34,7 +34,7 @@ type kubelet struct {
 	dir  string
 }
 
-// inject runs "moonsail inject" on a Pod that is to run on a host.
+// inject runs "moonsail inject" on a Pod that will run on a host.
 func inject(t *testing.T, h *netns.Host, pod, config string) *kubelet {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "injection.yaml")
@@ -55,17 +55,17 @@ func inject(t *testing.T, h *netns.Host, pod, config string) *kubelet {
 	return k
 }
 
-// readableDir is a folder that every user can read, as containers run as users of their own.
+// readableDir returns a folder that every user can read: containers run as different users.
 func readableDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "moonsail-pod")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // that is what it is for
+	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // required, as the comment above explains
 	return dir
 }
 
-// place puts a program where every user can run it.
+// place copies a program to where every user can run it.
 func (k *kubelet) place(from, name string) {
 	k.t.Helper()
 	src, err := os.Open(from)
@@ -78,7 +78,7 @@ func (k *kubelet) place(from, name string) {
 	require.NoError(k.t, dst.Close())
 }
 
-// writeInfo writes what a downwardAPI volume has of the Pod.
+// writeInfo writes the files of a downwardAPI volume.
 func (k *kubelet) writeInfo(name string, values map[string]string) {
 	k.t.Helper()
 	var text bytes.Buffer
@@ -88,7 +88,7 @@ func (k *kubelet) writeInfo(name string, values map[string]string) {
 	require.NoError(k.t, os.WriteFile(filepath.Join(k.dir, name), text.Bytes(), 0o644)) //nolint:gosec // as above
 }
 
-// container finds one of the Pod's.
+// container returns a container of the Pod.
 func (k *kubelet) container(name string) *corev1.Container {
 	k.t.Helper()
 	for _, c := range append(k.pod.Spec.InitContainers, k.pod.Spec.Containers...) {
@@ -100,7 +100,7 @@ func (k *kubelet) container(name string) *corev1.Container {
 	return nil
 }
 
-// start runs a container; flags are beside its arguments, for paths that are images' and volumes'.
+// start runs a container. flags are added to its arguments, for paths in images and volumes.
 func (k *kubelet) start(name string, flags ...string) *process {
 	k.t.Helper()
 	c := k.container(name)
@@ -115,7 +115,7 @@ func (k *kubelet) start(name string, flags ...string) *process {
 	return start(k.t, k.host, cmd)
 }
 
-// valueOf resolves what the environment refers to.
+// valueOf resolves a reference of an environment variable.
 func (k *kubelet) valueOf(e *corev1.EnvVar) string {
 	k.t.Helper()
 	switch {
@@ -132,8 +132,8 @@ func (k *kubelet) valueOf(e *corev1.EnvVar) string {
 	return v
 }
 
-// startPod runs the containers of a Pod that are moonsail's: the rules are set, and the sidecar is ready when it
-// returns. flags are more of the sidecar's.
+// startPod runs moonsail's containers of a Pod. When it returns, the rules are set and the sidecar is ready. flags are
+// more of the sidecar's.
 func (m *mesh) startPod(k *kubelet, flags ...string) *workload {
 	m.t.Helper()
 	rules := k.start("istio-init")

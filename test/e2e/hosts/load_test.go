@@ -30,15 +30,15 @@ const (
 type load struct {
 	t    *testing.T
 	host *netns.Host
-	stop func() // ends it, and waits for what is under way
+	stop func() // ends it, and waits for requests in progress
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	made     int
-	requests []request // that have been answered, or failed, since the last look
+	requests []request // answered or failed since the last look
 	failures []request // those of them that failed
 }
 
-// request is when one was under way.
+// request is the time during which one was in progress.
 type request struct {
 	began, ended time.Time
 	err          error
@@ -48,7 +48,7 @@ func (r request) String() string {
 	return fmt.Sprintf("from %s for %s: %v", r.began.Format("15:04:05.000"), r.ended.Sub(r.began), r.err)
 }
 
-// startLoad begins to ask a host for a page.
+// startLoad starts requests of a page from a host.
 func startLoad(t *testing.T, h *netns.Host, url, host string) *load {
 	t.Helper()
 	l := &load{t: t, host: h}
@@ -126,7 +126,7 @@ func (l *load) count() int {
 	return l.made
 }
 
-// more waits until each caller may have made some more requests.
+// more waits until each caller has had time for some more requests.
 func (l *load) more(n int) {
 	l.t.Helper()
 	from := l.count()
@@ -138,7 +138,7 @@ func (l *load) more(n int) {
 	})
 }
 
-// requireNoneLost checks that since the last look all requests were answered with 200.
+// requireNoneLost checks that all requests since the last look were answered with 200.
 func (l *load) requireNoneLost(during string) {
 	l.t.Helper()
 	l.more(5)
@@ -149,12 +149,12 @@ func (l *load) requireNoneLost(during string) {
 	l.made, l.requests = 0, nil
 }
 
-// heardWithin is for callers to learn that connections were closed: an Envoy may send a request on one
-// that it keeps until its worker has read the end of it, which the kernel has given it.
+// heardWithin is how long callers may take to notice closed connections: an Envoy may send a request on an idle
+// connection until its worker has read the end of it, which the kernel has received.
 const heardWithin = 250 * time.Millisecond
 
-// requireOthersAnswered checks that since the last look all requests were answered with 200 that were
-// not under way between two moments, or until callers had heard of the second.
+// requireOthersAnswered checks that all requests since the last look were answered with 200, except those in progress
+// between two moments, or until callers had noticed the second.
 func (l *load) requireOthersAnswered(during string, from, to time.Time) {
 	l.t.Helper()
 	l.more(5)

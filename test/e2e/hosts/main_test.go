@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package hosts tests the mesh on hosts of their own: each workload is in a network namespace,
-// with an application, an agent that sets the rules of interception, and a real Envoy. The
-// control plane is on another one. It takes root (see package netns).
+// Package hosts tests the mesh on hosts in network namespaces: each has one workload with an application, an agent that
+// sets the rules of interception, and a real Envoy. The control plane has another host. The tests need root (see
+// package netns).
 package hosts
 
 import (

@@ -18,7 +18,7 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// serve answers requests at a port of a host, until the test ends, with what reached it.
+// serve answers requests at a port of a host, until the test ends, with a description of the request.
 func serve(t *testing.T, h *netns.Host, port int, name string) {
 	t.Helper()
 	serveAt(t, h, fmt.Sprint(":", port), name)
@@ -46,19 +46,19 @@ func serveAt(t *testing.T, h *netns.Host, address, name string) {
 	})
 }
 
-// reached is what an application says of a request.
+// reached is an application's description of a request.
 type reached struct {
 	App    string
-	From   string // whose connection it was
+	From   string // source address of the connection
 	Header http.Header
 }
 
-// get asks from a host, on a separate connection.
+// get requests a page from a host, on a separate connection.
 func get(h *netns.Host, url, host string) (status int, text string, err error) {
 	return getAs(h, url, host, "")
 }
 
-// getAs is get with an id of the request; empty: none.
+// getAs is get with an id of the request; "": none.
 func getAs(h *netns.Host, url, host, id string) (status int, text string, err error) {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		return dialFrom(ctx, h, network, address)
@@ -83,7 +83,7 @@ func getAs(h *netns.Host, url, host, id string) (status int, text string, err er
 	return resp.StatusCode, string(body), err
 }
 
-// call asks from a host until it is answered with 200: what was configured is on its way.
+// call repeats a request from a host until it is answered with 200, because configuration may still be on its way.
 func call(t *testing.T, h *netns.Host, url, host string) reached {
 	t.Helper()
 	var out reached

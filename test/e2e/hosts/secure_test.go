@@ -23,10 +23,9 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
 )
 
-// TestShop: in a shop where nothing but mutual TLS is spoken both ends of each call count and log it,
-// intruders get nowhere, and no request is lost while everything changes or fails that should
-// not matter to those who shop: certificates are renewed all the time, the control plane is away, Envoys die, one
-// of them while it is. One workload is intercepted by nftables, the next by iptables.
+// TestShop runs a shop in which all connections use mutual TLS. Both ends of each call must count and log it, and
+// intruders must be refused. No request may be lost while certificates are renewed constantly, the control plane is
+// down, and Envoys crash, one of them during that outage. Workloads are intercepted with nftables and iptables in turn.
 func TestShop(t *testing.T) {
 	m := startShop(t)
 	m.requireInterceptedBy(t)
@@ -52,7 +51,7 @@ func TestShop(t *testing.T) {
 	m.requireCounted(t)
 }
 
-// certs are the serial numbers of what a member's Envoy shows, and of what it checks others by.
+// certs returns the serial numbers of the certificate that a member's Envoy presents, and of those that it trusts.
 func (w *member) certs() (leaves, roots []string, err error) {
 	status, text, err := get(w.Host, "http://127.0.0.1:15000/certs", "")
 	if err != nil || status != http.StatusOK {
@@ -83,7 +82,7 @@ func (w *member) certs() (leaves, roots []string, err error) {
 		serials(func(i int) list { return certs.Certificates[i].CACert }), nil
 }
 
-// identity is what a member's agent has.
+// identity returns the identity of a member's agent.
 func (w *member) identity() (st identity.State, err error) {
 	status, text, err := get(w.Host, "http://127.0.0.1:15020/debug/identity", "")
 	if err == nil && status != http.StatusOK {
@@ -103,7 +102,7 @@ func (m *shopMesh) each(what string, look func(*member) error) {
 	}
 }
 
-// renewed waits until each Envoy has shown more certificates.
+// renewed waits until each Envoy has presented more certificates.
 func (m *shopMesh) renewed(more int) {
 	m.t.Helper()
 	seen := map[string]bool{}
@@ -140,7 +139,8 @@ func principals(accounts ...string) string {
 	return fmt.Sprintf(catalogPolicy, strings.Join(accounts, ", "))
 }
 
-// requireCatalogAnswers waits until the catalog answers the shopper itself so, some times in turn.
+// requireCatalogAnswers waits until the catalog answers the shopper directly with a status, several times in
+// succession.
 func (m *shopMesh) requireCatalogAnswers(want int) {
 	m.t.Helper()
 	inTurn := 0
@@ -160,8 +160,8 @@ func (m *shopMesh) requireCatalogAnswers(want int) {
 	})
 }
 
-// requirePrincipalsDecide lets only those call the catalog that have to, by the names in their
-// certificates. Both ends count who was refused.
+// requirePrincipalsDecide permits calls of the catalog only from those that need them, by the names in their
+// certificates. Both ends must count the refused ones.
 func (m *shopMesh) requirePrincipalsDecide(t *testing.T) {
 	t.Helper()
 	m.requireCatalogAnswers(http.StatusOK)
@@ -180,8 +180,8 @@ func (m *shopMesh) requirePrincipalsDecide(t *testing.T) {
 	})
 }
 
-// changeRoot replaces the mesh's root as an operator does: all trust both before anything is
-// signed under the new one, and have something of that before the old one goes.
+// changeRoot replaces the mesh's root as an operator does: all must trust both before anything is signed under the new
+// one, and use the new one before the old one is removed.
 func (m *shopMesh) changeRoot(t *testing.T) {
 	t.Helper()
 	old, next := readAuthority(t, m.caDir), newAuthority(t)
@@ -205,7 +205,7 @@ func (m *shopMesh) changeRoot(t *testing.T) {
 	m.trust(next[ca.RootFile], 1)
 }
 
-// trust has everybody trust roots, and waits until each Envoy does.
+// trust makes the mesh trust roots, and waits until each Envoy does.
 func (m *shopMesh) trust(roots []byte, n int) {
 	m.t.Helper()
 	m.replace(ca.RootFile, roots)
@@ -229,7 +229,7 @@ func (m *shopMesh) trust(roots []byte, n int) {
 	})
 }
 
-// replace writes a file of the authority as a whole.
+// replace replaces a file of the authority in one step.
 func (m *shopMesh) replace(name string, content []byte) {
 	m.t.Helper()
 	next := filepath.Join(m.caDir, ".next")

@@ -25,29 +25,29 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// shopMesh is the demo's shop, each workload on a separate host. Nothing but mutual TLS is
-// let in anywhere; certificates come from the control plane's authority.
+// shopMesh is the demo's shop, each workload on a separate host. All inbound connections require mutual TLS. The
+// control plane's authority issues certificates.
 type shopMesh struct {
 	*mesh
 	caDir   string
 	plane   *process
 	members []*member
 	workers int            // threads of each Envoy
-	counted int            // how often calls were compared with what was counted of them
-	direct  map[string]int // calls of the shopper to the catalog, by what came of them
+	counted int            // how often calls were compared with their metrics
+	direct  map[string]int // calls of the shopper to the catalog, by outcome
 }
 
 // member is a workload of the shop.
 type member struct {
 	*workload
 	demo.Workload
-	by intercept.Backend // what sets its rules; empty: whatever can
+	by intercept.Backend // which tool sets its rules; "": the agent's choice
 }
 
-// replicas of a service each, but of reviews, which has a version each.
+// replicas of each service except reviews, which has one of each version.
 const replicas = 2
 
-// shopWorkloads are the shop's, with as many instances of a service as there are replicas.
+// shopWorkloads returns the shop's workloads, replicas of each service.
 func shopWorkloads() []demo.Workload {
 	var out []demo.Workload
 	for _, w := range demo.Shop(2 * demo.MinWorkloads) {
@@ -88,8 +88,8 @@ func startShop(t *testing.T) *shopMesh {
 	return startShopWith(t, shopCommon, 1, intercept.NFTables, intercept.IPTables)
 }
 
-// startShopWith runs one with what is common to all, and so many worker threads in each Envoy; workloads are
-// intercepted in one way and the other, in turn.
+// startShopWith starts a shop with configuration that all share, and a number of worker threads in each Envoy. by are
+// the tools that intercept workloads, in turn.
 func startShopWith(t *testing.T, common string, workers int, by ...intercept.Backend) *shopMesh {
 	t.Helper()
 	netns.RequireRoot(t)
@@ -121,7 +121,7 @@ func startShopWith(t *testing.T, common string, workers int, by ...intercept.Bac
 
 func (m *shopMesh) tokenFile() string { return m.caDir + "-tokens" }
 
-// tokens are what the control plane knows workloads by.
+// tokens returns the file of tokens by which the control plane authenticates workloads.
 func (m *shopMesh) tokens() string {
 	text := ""
 	for _, w := range m.members {
@@ -130,7 +130,7 @@ func (m *shopMesh) tokens() string {
 	return text
 }
 
-// serviceDocuments are a service, and its workloads.
+// serviceDocuments returns a service and its workloads.
 func (m *shopMesh) serviceDocuments(service string, number int) []string {
 	endpoints := ""
 	var pods []string
@@ -159,7 +159,7 @@ ports: [{name: http, port: %[2]d}]
 endpoints: %[3]s`, service, appPort, endpoints))
 }
 
-// anyService is an address of the mesh's: sidecars go by the host that is asked for.
+// anyService is an address in the mesh: sidecars route by the Host header.
 const anyService = "10.96.1.1:80"
 
 // startPlane starts the control plane, and waits until it is ready.
@@ -196,23 +196,23 @@ func (m *shopMesh) agentArgs(w *member, token string) []string {
 		"agent", "--intercept", "--intercept-with", string(cmp.Or(w.by, intercept.Auto)), "--name", w.name, "--namespace", "shop", "--service-account", w.App, "--ip", w.IP.String(),
 		"--workload-name", w.App + "-" + w.Version, "--labels", "app=" + w.App + ",version=" + w.Version + ",security.istio.io/tlsMode=istio",
 		"--xds-plaintext=false", "--xds-address", at(m.control, 15012), "--xds-root-cert", filepath.Join(m.caDir, ca.RootFile), "--token-file", file,
-		// They live for long and are renewed each 2 s: on a machine that has no time none expires.
+		// Certificates are valid for long and renewed every 2 s, so that none expires on a slow machine.
 		"--cert-ttl", "10m", "--cert-grace-period-ratio", "0.997",
 		"--envoy", binary.Path, "--concurrency", strconv.Itoa(m.workers),
 	}
 }
 
-// of are the workloads of a service.
+// of returns the workloads of a service.
 func (m *shopMesh) of(service string) []*member {
 	return slices.DeleteFunc(slices.Clone(m.members), func(w *member) bool { return w.App != service })
 }
 
-// shopper has no application: it is where calls are made from.
+// shopper has no application: tests make calls from its host.
 func (m *shopMesh) shopper() *member { return m.of("shopper")[0] }
 
 var readyPid = regexp.MustCompile(`msg="sidecar ready".* pid=(\d+)`)
 
-// envoys are the process ids of a member's Envoys that became ready, one after the other.
+// envoys returns the process IDs of a member's Envoys that became ready, in order.
 func (w *member) envoys(t *testing.T) []int {
 	t.Helper()
 	var out []int
@@ -224,7 +224,7 @@ func (w *member) envoys(t *testing.T) []int {
 	return out
 }
 
-// requireInterceptedBy checks that rules were set in the way that was asked for, on each host.
+// requireInterceptedBy checks that each host has the rules of the intended tool.
 func (m *shopMesh) requireInterceptedBy(t *testing.T) {
 	t.Helper()
 	for _, w := range m.members {
@@ -233,10 +233,10 @@ func (m *shopMesh) requireInterceptedBy(t *testing.T) {
 	}
 }
 
-// front asks the front page from the shopper's host on a separate connection.
+// front requests the front page from the shopper's host on a separate connection.
 func (m *shopMesh) front() error { return m.frontAs("") }
 
-// frontAs is front with an id of the request, which services pass on; empty: Envoy makes one.
+// frontAs is front with an id of the request, which services pass on; "": Envoy creates one.
 func (m *shopMesh) frontAs(id string) error {
 	status, text, err := getAs(m.shopper().Host, "http://"+anyService+"/", "frontend", id)
 	if err == nil && status != http.StatusOK {

@@ -15,9 +15,9 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// losePlane kills the control plane until it is missed: no certificate is renewed. Meanwhile an Envoy
-// dies, whose next one has nobody to configure it. Once the control plane is back, it has, and what has changed
-// comes into force.
+// losePlane kills the control plane for long enough that no certificate is renewed. Meanwhile an Envoy crashes, and the
+// control plane is not there to configure its successor. After the control plane is back, all must be configured and
+// changes must apply.
 func (m *shopMesh) losePlane(t *testing.T, l *load) {
 	t.Helper()
 	require.NoError(t, m.plane.cmd.Process.Kill())
@@ -49,7 +49,7 @@ func (m *shopMesh) losePlane(t *testing.T, l *load) {
 	})
 }
 
-// killEnvoy has an Envoy crash, and waits for the next one.
+// killEnvoy kills an Envoy, and waits for its successor.
 func (m *shopMesh) killEnvoy(t *testing.T, w *member) (from, to time.Time) {
 	t.Helper()
 	had := len(w.envoys(t))
@@ -58,7 +58,7 @@ func (m *shopMesh) killEnvoy(t *testing.T, w *member) (from, to time.Time) {
 	return from, to
 }
 
-// awaitEnvoy waits until so many Envoys of a member have become ready, one after the other.
+// awaitEnvoy waits until n Envoys of a member have become ready, one after the other.
 func (m *shopMesh) awaitEnvoy(t *testing.T, w *member, n int) {
 	t.Helper()
 	eventually(t, "another Envoy of "+w.name, func() error {
@@ -69,8 +69,7 @@ func (m *shopMesh) awaitEnvoy(t *testing.T, w *member, n int) {
 	})
 }
 
-// crash has an Envoy end at once. It died between two moments: at the second the kernel had closed its
-// connections.
+// crash kills an Envoy. It died between the returned times: at the second one the kernel had closed its connections.
 func (m *shopMesh) crash(t *testing.T, w *member) (from, to time.Time) {
 	t.Helper()
 	envoys := w.envoys(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// aboveShop is a service on a port that everybody may listen on.
+// aboveShop is a service on an unprivileged port.
 const aboveShop = `apiVersion: v1
 kind: Service
 metadata: {name: above, namespace: shop}
@@ -33,8 +33,8 @@ addressType: IPv4
 ports: [{name: http, port: 8080}]
 endpoints: [{addresses: ["%s"], conditions: {ready: true}, targetRef: {kind: Pod, name: web-1, namespace: shop}}]`
 
-// TestPrivilegedPorts: a sidecar without any rights is not asked to listen on ports that it may not listen on,
-// which it would refuse, where applications connect to its listeners themselves.
+// TestPrivilegedPorts checks that a sidecar without rights, whose applications connect to its listeners themselves, is
+// not sent listeners at privileged ports, which its Envoy would refuse.
 func TestPrivilegedPorts(t *testing.T) {
 	m := startMesh(t, shop)
 	web := m.workload("web")
@@ -78,7 +78,7 @@ spec:
 	return w
 }
 
-// held are the names of what a proxy has refused.
+// held returns the names of the resources that a proxy has refused.
 func (m *mesh) held(name string) []string {
 	m.t.Helper()
 	var out []string
@@ -94,7 +94,7 @@ func (m *mesh) held(name string) []string {
 	return out
 }
 
-// proxies are what the control plane knows of its proxies.
+// proxies returns the control plane's view of its proxies.
 func (m *mesh) proxies() []server.ProxyState {
 	m.t.Helper()
 	status, text, err := get(m.control, "http://127.0.0.1:15014/debug/proxies?local", "")

@@ -1,9 +1,9 @@
-// Package live runs a proxy's resources on a real Envoy, unprivileged and on loopback, and
-// makes calls through it: what the simulator says is held against what Envoy does.
+// Package live runs a proxy's resources on a real Envoy, unprivileged and on loopback, and makes calls through it, to
+// compare the simulator's results with Envoy's.
 //
-// Interception is played by the PROXY protocol: a client says where it was going, and
-// Envoy hands the connection on as if it had been redirected. Upstreams are played by one
-// echo server a cluster, which tells what reached it.
+// The PROXY protocol stands for interception: a client states its destination, and Envoy passes the connection on as if
+// it had been redirected. One echo server for each cluster stands for its upstreams, and reports the requests that
+// reach it.
 package live
 
 import (
@@ -25,12 +25,12 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 )
 
-// silence is how long listeners for silent clients wait for what these do not say, so that they do not hold up the
-// tests. Who speaks is waited for as long as for a call: on a busy machine that takes more than a moment.
+// silence is how long listeners for silent clients wait for them. It is short so that they do not delay the tests.
+// Listeners for other clients wait as long as for a call, which takes more than a moment on a busy machine.
 const silence = 200 * time.Millisecond
 
-// bootstrap makes a static configuration of a world. echo gives the address of a cluster's
-// upstream; clusters without one have no endpoints. Listeners wait that long for what clients say.
+// bootstrap returns a static configuration of a world. echo has the ports of upstreams by cluster; clusters without one
+// have no endpoints. wait is how long listeners wait for a client's first bytes.
 func bootstrap(w *simulate.World, echo map[string]uint32, a *authority, wait time.Duration) (*bootstrapv3.Bootstrap, error) {
 	out := &bootstrapv3.Bootstrap{
 		Node:            &corev3.Node{Id: "live", Cluster: "live"},
@@ -50,8 +50,8 @@ func bootstrap(w *simulate.World, echo map[string]uint32, a *authority, wait tim
 	return out, nil
 }
 
-// deferAccept has the kernel give Envoy a connection when its first bytes have come: those that say where it was
-// going are there then, however short the time is that begins with it.
+// deferAccept makes the kernel give Envoy a connection when its first bytes have arrived, which state its destination.
+// Envoy then has them at once, however short the wait is.
 var deferAccept = &corev3.SocketOption{
 	Description: "TCP_DEFER_ACCEPT", Level: 6, Name: 9, State: corev3.SocketOption_STATE_PREBIND,
 	Value: &corev3.SocketOption_IntValue{IntValue: int64(patience / time.Second)},
@@ -63,7 +63,7 @@ func loopback(port uint32) *corev3.Address {
 	}}}
 }
 
-// playedCluster keeps what shapes requests, and sends them to an echo server.
+// playedCluster keeps what affects requests, and sends them to an echo server.
 func playedCluster(c *clusterv3.Cluster, echo map[string]uint32) *clusterv3.Cluster {
 	out := proto.CloneOf(c)
 	out.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
@@ -83,8 +83,8 @@ func playedCluster(c *clusterv3.Cluster, echo map[string]uint32) *clusterv3.Clus
 	return out
 }
 
-// playedListener has its routes inside. Listeners that accept connections do so on
-// loopback, at a port of the kernel's choice, from clients that say where they were going.
+// playedListener contains its routes. Listeners that accept connections do so on loopback, at a port of the kernel's
+// choice, from clients that state their destination.
 func playedListener(w *simulate.World, l *listenerv3.Listener, a *authority, wait time.Duration) (*listenerv3.Listener, error) {
 	out := proto.CloneOf(l)
 	var filters []*listenerv3.ListenerFilter
@@ -126,7 +126,7 @@ func playedListener(w *simulate.World, l *listenerv3.Listener, a *authority, wai
 	return out, nil
 }
 
-// inlineRoutes puts route configurations where RDS and VHDS would have brought them.
+// inlineRoutes inserts the route configurations that RDS and VHDS would serve.
 func inlineRoutes(w *simulate.World, f *listenerv3.Filter) error {
 	hcm := &hcmv3.HttpConnectionManager{}
 	if f.GetTypedConfig().UnmarshalTo(hcm) != nil || hcm.GetRds() == nil {

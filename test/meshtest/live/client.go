@@ -15,10 +15,10 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 )
 
-// patience bounds one call; nothing waits for it where all is well.
+// patience bounds one call, which normally takes far less.
 const patience = time.Minute
 
-// Answer is what a client got.
+// Answer is the response to a client.
 type Answer struct {
 	Closed   bool
 	Status   int
@@ -28,7 +28,7 @@ type Answer struct {
 	Seen     *seen // where an upstream answered
 }
 
-// dial connects to where the call would be intercepted, and says where it was going.
+// dial connects to where the call would be intercepted, and states its destination.
 func dial(ctx context.Context, to string, c simulate.Call) (net.Conn, error) {
 	from, err := netip.ParseAddrPort(c.From)
 	if err != nil {
@@ -49,7 +49,7 @@ func dial(ctx context.Context, to string, c simulate.Call) (net.Conn, error) {
 	return conn, err
 }
 
-// proxyHeader says who calls whom, in the PROXY protocol. It cannot mix IP families.
+// proxyHeader states caller and destination in the PROXY protocol, which cannot mix IP families.
 func proxyHeader(from, to netip.AddrPort) string {
 	family := "TCP4"
 	if to.Addr().Is6() {
@@ -84,7 +84,7 @@ func callHTTP(ctx context.Context, address string, c simulate.Call) (*Answer, er
 	return exchange(ctx, c, "http://", t)
 }
 
-// exchange makes the call's request, and reads the answer.
+// exchange makes the call's request, and reads the response.
 func exchange(ctx context.Context, c simulate.Call, scheme string, t *http.Transport) (*Answer, error) {
 	defer t.CloseIdleConnections()
 	req, err := httpRequest(ctx, c, scheme)
@@ -153,8 +153,8 @@ func callBytes(ctx context.Context, address string, c simulate.Call) (*Answer, e
 	case !c.Silent:
 		_, err = conn.Write([]byte("0 bytes that are no protocol\n"))
 	default:
-		// An upstream that speaks first would do so now; the echo server waits for one
-		// byte, which comes once the listener has given up waiting.
+		// An upstream that speaks first would do so now. The echo server waits for one byte, which arrives after the
+		// listener has stopped waiting.
 		time.AfterFunc(2*silence, func() { _, _ = conn.Write([]byte("0")) })
 	}
 	if err != nil {
@@ -170,7 +170,7 @@ func callBytes(ctx context.Context, address string, c simulate.Call) (*Answer, e
 	return &Answer{Closed: true}, nil
 }
 
-// hello is a TLS client's first flight.
+// hello returns a TLS client's first flight.
 func hello(c simulate.Call) []byte {
 	r, w := net.Pipe()
 	go func() {

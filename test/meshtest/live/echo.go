@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// seen is what an echo server says of a request.
+// seen is an echo server's description of a request.
 type seen struct {
 	Cluster   string
 	Path      string
@@ -19,7 +19,7 @@ type seen struct {
 	Headers   map[string]string // lower-case names
 }
 
-// echoHeader marks answers of echo servers.
+// echoHeader marks responses of echo servers.
 const echoHeader = "X-Echo-Cluster"
 
 // upstreams are the echo servers of all clusters, one address each.
@@ -44,7 +44,7 @@ func startUpstreams(clusters []string) (*upstreams, error) {
 	return u, nil
 }
 
-// serve answers HTTP and anything else on one listener until that is closed.
+// serve answers HTTP and other bytes on one listener until it is closed.
 func (u *upstreams) serve(cluster string, l net.Listener) {
 	web := make(chanListener)
 	server := &http.Server{Handler: echo(cluster), Protocols: new(http.Protocols)}
@@ -73,9 +73,8 @@ func (u *upstreams) stop() {
 	u.running.Wait()
 }
 
-// dispatch looks at the first byte: HTTP starts with a letter, TLS does not, and what the
-// tests send as bytes starts with a digit. Silent clients have nothing to be answered by
-// HTTP either.
+// dispatch decides by the first byte: HTTP starts with a letter, TLS does not, and the tests' bytes start with a digit.
+// Silent clients cannot get an HTTP response either.
 func dispatch(cluster string, c net.Conn, web chanListener) {
 	b := bufio.NewReader(c)
 	first, err := b.Peek(1)
@@ -107,7 +106,7 @@ type peeked struct {
 
 func (p peeked) Read(b []byte) (int, error) { return p.r.Read(b) }
 
-// chanListener gives the connections that are sent to it.
+// chanListener accepts the connections that are sent to it.
 type chanListener chan net.Conn
 
 // Accept waits for a connection.

@@ -33,11 +33,11 @@ type Mesh struct {
 	exited    chan error
 	addresses map[string]string // of listeners that accept connections, by name
 	dir       string
-	wait      time.Duration // of listeners, for what clients say
+	wait      time.Duration // ports of listeners, by the wait for clients
 	silent    *Mesh         // the same for silent clients, once there was one
 }
 
-// Start runs a world. dir takes its files. Stop must be called.
+// Start runs a world. It writes files into dir. The caller must call Stop.
 func Start(w *simulate.World, dir string) (*Mesh, error) { return start(w, dir, patience) }
 
 func start(w *simulate.World, dir string, wait time.Duration) (*Mesh, error) {
@@ -62,7 +62,7 @@ func start(w *simulate.World, dir string, wait time.Duration) (*Mesh, error) {
 	return m, nil
 }
 
-// reachable are the clusters that have somewhere to send calls.
+// reachable returns the clusters that have endpoints.
 func reachable(w *simulate.World) []string {
 	var out []string
 	for _, c := range w.Clusters {
@@ -98,7 +98,7 @@ func (m *Mesh) start(binary string) error {
 	return m.await(admin)
 }
 
-// await waits until all listeners are up, or Envoy has refused its configuration.
+// await waits until all listeners are ready, or Envoy has refused its configuration.
 func (m *Mesh) await(admin string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -127,7 +127,7 @@ func ready(ctx context.Context, admin string) bool {
 	return err == nil && strings.TrimSpace(string(b)) == "LIVE"
 }
 
-// listening asks where the listeners accept connections.
+// listening returns where the listeners accept connections.
 func listening(ctx context.Context, admin string) (map[string]string, error) {
 	b, err := get(ctx, admin, "/listeners?format=json")
 	if err != nil {
@@ -181,7 +181,7 @@ func (m *Mesh) Stop() {
 	m.upstreams.stop()
 }
 
-// Call makes a call for real, in the way that the world would have it intercepted.
+// Call makes a real call, with the interception of the world.
 func (m *Mesh) Call(c simulate.Call) (*Answer, error) {
 	if c.Silent && m.wait != silence {
 		quick, err := m.forSilent()
@@ -208,7 +208,7 @@ func (m *Mesh) Call(c simulate.Call) (*Answer, error) {
 	return call(address, c)
 }
 
-// forSilent is the Mesh for silent clients.
+// forSilent returns the Mesh for silent clients.
 func (m *Mesh) forSilent() (*Mesh, error) {
 	if m.silent != nil {
 		return m.silent, nil
@@ -225,7 +225,7 @@ func (m *Mesh) forSilent() (*Mesh, error) {
 	return quick, nil
 }
 
-// Differences holds an answer against the simulator's result.
+// Differences compares an answer with the simulator's result.
 func Differences(want *simulate.Result, got *Answer) []string {
 	var out []string
 	addf := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }

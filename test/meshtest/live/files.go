@@ -16,8 +16,8 @@ import (
 
 var fileNames = regexp.MustCompile(`"filename":\s*"([^"]+)"`)
 
-// withFiles makes up the certificates that a configuration refers to: Envoy reads them, and
-// those of a test are nowhere. A name with "key" in it is a private key.
+// withFiles creates the certificates that a configuration names, because Envoy reads them and a test has none. A name
+// that contains "key" is a private key.
 func withFiles(config []byte, dir string) ([]byte, error) {
 	certificate, key, err := keyPair()
 	if err != nil {
@@ -42,7 +42,7 @@ func withFiles(config []byte, dir string) ([]byte, error) {
 	}), nil
 }
 
-// keyPair is a self-signed certificate with its key, in PEM.
+// keyPair returns a self-signed certificate with its key, in PEM.
 func keyPair() (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -4,13 +4,13 @@ import (
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	// Messages that configurations may hold in an Any.
+	// Messages that an Any in a configuration may contain.
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
 )
 
 const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-// withoutAutoSNI takes out what only makes sense with TLS, which echo servers do not speak.
+// withoutAutoSNI removes options that require TLS, which echo servers do not support.
 func withoutAutoSNI(packed *anypb.Any) *anypb.Any {
 	o := &httpv3.HttpProtocolOptions{}
 	if packed.UnmarshalTo(o) != nil {

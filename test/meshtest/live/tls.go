@@ -25,8 +25,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 )
 
-// authority signs the certificates of both sides: those that the control plane, or an agent,
-// would have served.
+// authority signs the certificates of both sides, which the control plane or an agent would serve.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -50,7 +49,7 @@ func newAuthority() (*authority, error) {
 	return &authority{c, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, err
 }
 
-// issue makes a certificate with its key; uri may be empty.
+// issue returns a certificate with its key; uri may be empty.
 func (a *authority) issue(uri string) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -73,7 +72,7 @@ func (a *authority) issue(uri string) (certificate, key []byte, err error) {
 		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: text}), err
 }
 
-// playTLS has a chain that ends TLS do it with certificates of ours. Whom it takes stays.
+// playTLS replaces the certificates of a chain that terminates TLS. The clients that it accepts stay the same.
 func (a *authority) playTLS(chain *listenerv3.FilterChain) error {
 	context := &tlsv3.DownstreamTlsContext{}
 	if chain.GetTransportSocket().GetTypedConfig().UnmarshalTo(context) != nil {
@@ -103,7 +102,7 @@ func inline(text []byte) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: text}}
 }
 
-// client is the TLS side of a call.
+// client returns the client's TLS configuration of a call.
 func (a *authority) client(c simulate.Call) (*tls.Config, error) {
 	out := &tls.Config{ServerName: c.SNI, NextProtos: c.ALPN, InsecureSkipVerify: true} //nolint:gosec // clients' certificates are what is tested
 	if c.Principal == "" {
@@ -118,7 +117,7 @@ func (a *authority) client(c simulate.Call) (*tls.Config, error) {
 	return out, err
 }
 
-// callTLS makes a call whose TLS ends in Envoy.
+// callTLS makes a call with TLS that Envoy terminates.
 func (a *authority) callTLS(address string, c simulate.Call) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -18,8 +18,8 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
-// Validate asks Envoy whether it takes a world's clusters and listeners just as they are.
-// Start does the same for routes. dir takes the configuration.
+// Validate reports whether Envoy accepts a world's unchanged clusters and listeners. Start does the same for routes. It
+// writes the configuration into dir.
 func Validate(w *simulate.World, dir string) error {
 	binary, err := envoy.Find("")
 	if err != nil {
