@@ -64,7 +64,7 @@ func newLoop[T any]() (*Loop[T], error) {
 		_ = syscall.Close(fd)
 		return nil, err
 	}
-	l := &Loop[T]{file: os.NewFile(uintptr(fd), "epoll")} //nolint:gosec //nolint:gosec // it is not negative
+	l := &Loop[T]{file: os.NewFile(uintptr(fd), "epoll")} //nolint:gosec // it is not negative
 	l.poll = l.pollOnce
 	l.raw, err = l.file.SyscallConn()
 	if err == nil {
@@ -78,7 +78,7 @@ func newLoop[T any]() (*Loop[T], error) {
 
 // Next returns the loops in turn.
 func (ls *Loops[T]) Next() *Loop[T] {
-	return ls.all[ls.turn.Add(1)%uint32(len(ls.all))] //nolint:gosec //nolint:gosec // there are few
+	return ls.all[ls.turn.Add(1)%uint32(len(ls.all))] //nolint:gosec // there are few
 }
 
 // Stop makes Wait return false, and waits for the goroutines. For nil it does nothing.
@@ -98,7 +98,7 @@ func (l *Loop[T]) Wait() bool { return l.raw.Read(l.poll) == nil && l.err == nil
 // pollOnce collects events; false: there are none.
 func (l *Loop[T]) pollOnce(epoll uintptr) bool {
 	for {
-		l.n, l.err = syscall.EpollWait(int(epoll), l.events[:], 0) //nolint:gosec //nolint:gosec // descriptors are small
+		l.n, l.err = syscall.EpollWait(int(epoll), l.events[:], 0) //nolint:gosec // descriptors are small
 		if l.err != syscall.EINTR {
 			return l.n != 0
 		}
@@ -165,7 +165,7 @@ func (l *Loop[T]) Left() []*T {
 
 func (l *Loop[T]) control(op, fd int, events uint32) (err error) {
 	closed := l.raw.Control(func(epoll uintptr) {
-		err = syscall.EpollCtl(int(epoll), op, fd, &syscall.EpollEvent{Events: events, Fd: int32(fd)}) //nolint:gosec //nolint:gosec // descriptors are small
+		err = syscall.EpollCtl(int(epoll), op, fd, &syscall.EpollEvent{Events: events, Fd: int32(fd)}) //nolint:gosec // descriptors are small
 	})
 	if closed != nil {
 		return closed
@@ -177,7 +177,7 @@ func (l *Loop[T]) control(op, fd int, events uint32) (err error) {
 func Duplicate(raw syscall.RawConn) (fd int, err error) {
 	closed := raw.Control(func(old uintptr) {
 		n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, old, syscall.F_DUPFD_CLOEXEC, 0)
-		if fd = int(n); errno != 0 { //nolint:gosec //nolint:gosec // descriptors are small
+		if fd = int(n); errno != 0 { //nolint:gosec // descriptors are small
 			err = errno
 		}
 	})
@@ -186,3 +186,9 @@ func Duplicate(raw syscall.RawConn) (fd int, err error) {
 	}
 	return fd, err
 }
+
+// Receive reads from a non-blocking socket, like read(2).
+func Receive(fd int, b []byte) (int, error) { return syscall.Read(fd, b) }
+
+// Send writes to a non-blocking socket, like write(2).
+func Send(fd int, b []byte) (int, error) { return syscall.Write(fd, b) }

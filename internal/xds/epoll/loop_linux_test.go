@@ -16,15 +16,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// told is the owner of one end of a socket.
-type told struct{ events chan uint32 }
+// owner is the T of one end of a socket.
+type owner struct{ events chan uint32 }
 
-// tell starts loops that send owners their events.
-func tell(t *testing.T) *Loops[told] {
+// startLoops starts loops that send owners their events.
+func startLoops(t *testing.T) *Loops[owner] {
 	t.Helper()
-	ls := Start(func(l *Loop[told]) {
+	ls := Start(func(l *Loop[owner]) {
 		for l.Wait() {
-			l.Each(func(o *told, events uint32) { o.events <- events })
+			l.Each(func(o *owner, events uint32) { o.events <- events })
 		}
 		for _, o := range l.Left() {
 			close(o.events)
@@ -48,12 +48,12 @@ func pair(t *testing.T) (int, net.Conn) {
 	return fd, other
 }
 
-func TestTellsEachOwner(t *testing.T) {
-	ls := tell(t)
+func TestEventsReachTheirOwner(t *testing.T) {
+	ls := startLoops(t)
 	defer ls.Stop()
 	for range 3 {
 		fd, other := pair(t)
-		l, o := ls.Next(), &told{make(chan uint32, 1)}
+		l, o := ls.Next(), &owner{make(chan uint32, 1)}
 		require.NoError(t, l.Add(fd, o, syscall.EPOLLOUT|syscall.EPOLLONESHOT))
 		require.EqualValues(t, syscall.EPOLLOUT, await.From(t, o.events))
 		require.NoError(t, l.Modify(fd, syscall.EPOLLRDHUP|syscall.EPOLLONESHOT))
@@ -63,14 +63,14 @@ func TestTellsEachOwner(t *testing.T) {
 	}
 }
 
-// TestStopGivesWhatIsLeft: Left returns neither owners that were dropped nor owners that could not
+// TestLeftReturnsOwners: Left returns neither owners that were dropped nor owners that could not
 // be added.
-func TestStopGivesWhatIsLeft(t *testing.T) {
-	ls := tell(t)
+func TestLeftReturnsOwners(t *testing.T) {
+	ls := startLoops(t)
 	l := ls.Next()
 	first, _ := pair(t)
 	second, _ := pair(t)
-	dropped, left := &told{make(chan uint32)}, &told{make(chan uint32)}
+	dropped, left := &owner{make(chan uint32)}, &owner{make(chan uint32)}
 	require.NoError(t, l.Add(first, dropped, 0))
 	require.NoError(t, l.Add(second, left, 0))
 	l.Drop(first)
@@ -86,14 +86,14 @@ func TestStopGivesWhatIsLeft(t *testing.T) {
 		t.Error("it was dropped")
 	default:
 	}
-	(*Loops[told])(nil).Stop()
+	(*Loops[owner])(nil).Stop()
 }
 
-// TestStopClosesAll: all descriptors are closed.
-func TestStopClosesAll(t *testing.T) {
-	tell(t).Stop() // the runtime now has its own epoll instance
+// TestStopClosesDescriptors: all descriptors are closed.
+func TestStopClosesDescriptors(t *testing.T) {
+	startLoops(t).Stop() // the runtime now has its own epoll instance
 	before := descriptors(t)
-	tell(t).Stop()
+	startLoops(t).Stop()
 	require.Equal(t, before, descriptors(t))
 }
 

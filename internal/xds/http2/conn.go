@@ -1,8 +1,11 @@
 package http2
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -10,6 +13,7 @@ import (
 	"time"
 
 	xhttp2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 // conn is one connection. Its reader runs Receivers: either a goroutine, called the connection's, or
@@ -38,10 +42,10 @@ type conn struct {
 
 	// mu guards what follows, the fields of output, and the fields of streams and lifetime
 	// that say so.
-	mu      sync.Mutex
-	streams []*Stream  // open ones, few
-	first   [1]*Stream // streams begins in it, and is seldom longer
-	agreed  bool       // the handshake is over, and wake may be called; the reader sets it
+	mu            sync.Mutex
+	streams       []*Stream  // open ones, few
+	first         [1]*Stream // streams begins in it, and is seldom longer
+	handshakeDone bool       // the handshake is over, and wake may be called; the reader sets it
 }
 
 var (
@@ -68,11 +72,84 @@ func newConn(s *Server, nc net.Conn) *conn {
 
 // serve is the connection's first goroutine.
 func (c *conn) serve() {
-	err := c.begin()
+	err := c.handshake()
 	if err == nil {
 		c.socket.waits = false
 	}
 	c.run(err)
+}
+
+// handshake does the TLS handshake, and exchanges the HTTP/2 prefaces.
+func (c *conn) handshake() error {
+	if err := c.socket.SetReadDeadline(time.Now().Add(c.server.opts.Handshake)); err != nil {
+		return err
+	}
+	if c.tls != nil {
+		if err := c.tlsHandshake(); err != nil {
+			return err
+		}
+	}
+	c.reader.unauthenticated = c.server.opts.LimitUnauthenticated && (c.tls == nil || len(c.tls.ConnectionState().VerifiedChains) == 0)
+	c.output.greet()
+	if err := c.reader.readPreface(); err != nil {
+		return err
+	}
+	c.reader.framer = newFramer(&c.reader.in)
+	if err := c.reader.readSettings(); err != nil {
+		return err
+	}
+	c.moveToLoop(c.server.loops)
+	c.mu.Lock()
+	c.handshakeDone = true
+	c.mu.Unlock()
+	return c.handleWake() // for what happened during the handshake
+}
+
+// tlsHandshake does the TLS handshake. What follows it is read by input, which does not wait in TLS.
+func (c *conn) tlsHandshake() error {
+	if err := c.tls.HandshakeContext(c.server.ctx); err != nil {
+		return err
+	}
+	if p := c.tls.ConnectionState().NegotiatedProtocol; p != "h2" {
+		return fmt.Errorf("the peer does not offer HTTP/2 with ALPN, but %q", p)
+	}
+	c.socket.waits, c.reader.in.tls = false, c.tls
+	c.lifetime.noteExpiry()
+	return nil
+}
+
+// readPreface reads the client's preface.
+func (fr *frameReader) readPreface() error {
+	preface := make([]byte, len(xhttp2.ClientPreface))
+	if _, err := io.ReadFull(&fr.in, preface); err != nil {
+		return err
+	}
+	if !bytes.Equal(preface, []byte(xhttp2.ClientPreface)) {
+		return errPreface
+	}
+	return nil
+}
+
+func newFramer(from io.Reader) *xhttp2.Framer {
+	f := xhttp2.NewFramer(nil, from)
+	f.SetMaxReadFrameSize(maxFrame)
+	f.SetReuseFrames()
+	f.MaxHeaderListSize = maxHeaderList
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	return f
+}
+
+// readSettings reads the first frame of the client, after its preface.
+func (fr *frameReader) readSettings() error {
+	f, err := fr.framer.ReadFrame()
+	if err != nil {
+		return err
+	}
+	s, ok := f.(*xhttp2.SettingsFrame)
+	if !ok || s.IsAck() {
+		return xhttp2.ConnectionError(xhttp2.ErrCodeProtocol)
+	}
+	return fr.settings(s)
 }
 
 // run reads, in the connection's goroutine, until the connection is idle or ends.
@@ -81,7 +158,7 @@ func (c *conn) run(err error) {
 		err = c.reader.readFrames()
 	}
 	for err == errIdle {
-		if c.rest() {
+		if c.becomeIdle() {
 			return
 		}
 		err = c.reader.readFrames()
@@ -105,7 +182,7 @@ func (c *conn) beforeWait(in *input) {
 // handshake. It clears the deadline first and checks for work afterwards. A concurrent wake is either
 // seen by the checks, or sets the deadline after it was cleared, which interrupts the next wait.
 func (c *conn) handleWake() error {
-	if !c.agreed {
+	if !c.handshakeDone {
 		return errSilent
 	}
 	if err := c.socket.clearDeadline(); err != nil {
@@ -121,7 +198,7 @@ func (c *conn) handleWake() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lifetime.leaving == told && len(c.streams) == 0 {
+	if c.lifetime.leaving == sentLastGoAway && len(c.streams) == 0 {
 		return errLeft
 	}
 	return nil

@@ -13,12 +13,16 @@
 // writing are pooled, and held only while there is something in them. Responses to requests that
 // arrived together go in one write.
 //
-//	server.go   the API: Handler, Receiver, Server
-//	conn.go     a connection; its parts are frames.go (reading), output.go (writing) and
-//	            leave.go (age, keep-alive and end)
-//	stream.go   a stream, and its queue
-//	rest.go     idle connections: what an event loop does, and what a goroutine does
-//	socket.go   non-blocking reads and writes, also below TLS
+//	server.go     the API: Handler, Receiver, BatchReceiver, Server
+//	eventloop.go  idle connections: what an event loop reads, and when a goroutine takes over
+//	reader.go     from bytes to messages: DATA frames, and the end of a batch of messages
+//	headers.go    how a stream begins; frames.go has the other frames
+//	output.go     what a connection sends, and how it is encoded
+//	stream.go     a stream, and its queue
+//	conn.go       a connection, and its handshake
+//	lifetime.go   age, keep-alive and end of a connection
+//	socket.go     non-blocking reads and writes, also below TLS
+//	limits.go     limits for peers, and stricter ones for unauthenticated peers
 //
 // Locks: Stream.Send may be called with the caller's locks held. Below these is conn.mu, and below
 // that socket.mu. Receivers are called without any.

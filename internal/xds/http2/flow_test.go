@@ -181,8 +181,8 @@ func TestStalledPeer(t *testing.T) {
 	require.LessOrEqual(t, rest, 2*len(writeBuffer{}), "framed bytes that the kernel did not take")
 }
 
-// TestStalledPeerReadsOn: queued messages arrive complete and in order.
-func TestStalledPeerReadsOn(t *testing.T) {
+// TestStalledPeerContinues: queued messages arrive complete and in order.
+func TestStalledPeerContinues(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: maxWindow})
 	require.NoError(t, p.fr.WriteWindowUpdate(0, maxWindow-firstWindow))

@@ -7,49 +7,6 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// frameReader reads frames and processes them. It belongs to the connection's reader.
-type frameReader struct {
-	*conn
-	in     input
-	framer *xhttp2.Framer
-
-	lastID              uint32  // of the peer's newest stream
-	credit              int     // bytes of DATA that the peer may still send
-	unacknowledgedBytes int     // bytes read, for which no window update was sent
-	gathering           *Stream // the last one that received a message since the last wait; nil: none did
-	unauthenticated     bool    // the peer has not authenticated: stricter limits apply
-}
-
-// readFrames processes frames until the connection is idle or ends, and returns why.
-func (fr *frameReader) readFrames() error {
-	for {
-		fr.in.whole, fr.in.quota = true, maxBlock
-		// Waiting here and not below the Framer keeps the stack of an idle connection under a
-		// quarter of 8 KB, so that a garbage collection shrinks it to 4 KB.
-		if err := fr.in.ready(); err != nil {
-			return err
-		}
-		fh, err := fr.framer.ReadFrameHeader()
-		if err == nil {
-			if fh.Type == xhttp2.FrameData {
-				err = fr.data(fh)
-			} else {
-				err = fr.frame(fh)
-			}
-		}
-		var se xhttp2.StreamError
-		switch {
-		case err == nil:
-		case errors.As(err, &se):
-			if err := fr.streamError(se); err != nil {
-				return err
-			}
-		default:
-			return err
-		}
-	}
-}
-
 // spendBudget takes one frame from the budget of expensive frames.
 func (fr *frameReader) spendBudget() error {
 	if fr.budget.Add(-1) < 0 {

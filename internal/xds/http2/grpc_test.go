@@ -100,8 +100,8 @@ func TestGRPCUnary(t *testing.T) {
 	require.Equal(t, codes.ResourceExhausted, status.Code(c.Invoke(ctx, echo, &in, &out)))
 }
 
-// TestGRPCClientGoesElsewhere: a client of a server that stops may try again.
-func TestGRPCClientGoesElsewhere(t *testing.T) {
+// TestGRPCClientRetriesElsewhere: a client of a server that stops may try again.
+func TestGRPCClientRetriesElsewhere(t *testing.T) {
 	v := serve(t, Options{})
 	st, err := v.grpc(nil).NewStream(context.Background(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, hold)
 	require.NoError(t, err)

@@ -43,7 +43,7 @@ func (fr *frameReader) headers(f *xhttp2.MetaHeadersFrame) error {
 func (fr *frameReader) admit() bool {
 	fr.mu.Lock()
 	defer fr.mu.Unlock()
-	return fr.lifetime.parting == nil && len(fr.streams) < int(fr.mostStreams()) && (fr.lifetime.leaving != told || fr.lastID <= fr.lifetime.goneAt)
+	return fr.lifetime.parting == nil && len(fr.streams) < int(fr.mostStreams()) && (fr.lifetime.leaving != sentLastGoAway || fr.lastID <= fr.lifetime.goneAt)
 }
 
 // request has the header fields of a request.
@@ -92,7 +92,7 @@ func (r *request) field(name, value string) bool {
 		r.authorization = value
 	case "content-length":
 		n, err := strconv.ParseUint(value, 10, 62)
-		if err != nil || r.length >= 0 && r.length != int64(n) { //nolint:gosec //nolint:gosec // it has 62 bits
+		if err != nil || r.length >= 0 && r.length != int64(n) { //nolint:gosec // it has 62 bits
 			return false
 		}
 		r.length = int64(n) //nolint:gosec // as above

@@ -27,31 +27,16 @@ func startLoops(yield func()) *loops {
 	return epoll.Start(func(l *loop) {
 		for l.Wait() {
 			yield()
-			l.Each((*conn).event)
+			l.Each(func(c *conn, events uint32) {
+				c.handleEvent(events&writable != 0, events&readable != 0, events&ending != 0)
+			})
 		}
 	})
 }
 
-// event is called in the loop.
-func (c *conn) event(events uint32) {
-	s := c.socket
-	if events&writable != 0 && s.polled.full.Load() {
-		s.flushMore()
-	}
-	if events&ending != 0 {
-		s.polled.over.Store(true)
-		if end := s.polled.gone.Load(); end != nil {
-			(*end)()
-		}
-	}
-	if events&(readable|ending) != 0 && s.polled.wake() {
-		c.turn()
-	}
-}
-
-// hand makes a loop wait for a connection on plain TCP from now on. If that fails, the connection
+// moveToLoop makes a loop wait for a connection on plain TCP from now on. If that fails, the connection
 // keeps its goroutine. No other goroutine may read the connection.
-func (c *conn) hand(ls *loops) {
+func (c *conn) moveToLoop(ls *loops) {
 	s := c.socket
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,8 @@ func startLoops(func()) *loops { return nil }
 // Stop does nothing.
 func (*loops) Stop() {}
 
-// hand does nothing: connections have their goroutines.
-func (*conn) hand(*loops) {}
+// moveToLoop does nothing: connections have their goroutines.
+func (*conn) moveToLoop(*loops) {}
 
 func (*polled) shut(int) error { return errors.ErrUnsupported }
 

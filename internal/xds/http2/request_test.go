@@ -153,8 +153,8 @@ func TestHeaderTableChanges(t *testing.T) {
 	require.Equal(t, "12", p.answer(id).trailer["grpc-status"])
 }
 
-// TestTooLargeATable: a table larger than the limit ends the connection.
-func TestTooLargeATable(t *testing.T) {
+// TestHeaderTableTooLarge: a table larger than the limit ends the connection.
+func TestHeaderTableTooLarge(t *testing.T) {
 	p := serve(t, Options{}).connect()
 	require.NoError(t, p.fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x3f, 0xe2, 0x1f}, EndHeaders: true}))
 	p.goneWith(xhttp2.ErrCodeCompression)

@@ -27,13 +27,22 @@ type Receiver interface {
 	End()
 }
 
-// Gatherer is a Receiver that may delay its work until it has all messages that arrived: a peer
-// that was sent several messages at once answers them at once.
-type Gatherer interface {
+// BatchReceiver is a Receiver that answers all messages that arrived together at once: a peer that
+// was sent several messages at once answers them at once.
+type BatchReceiver interface {
 	Receiver
-	// Gathered is called after one or more calls of Receive, before the connection waits for more,
+	// EndBatch is called after one or more calls of Receive, before the connection waits for more,
 	// and before the stream ends without an error. An error has the effect of an error of Receive.
-	Gathered() error
+	EndBatch() error
+}
+
+// Quick is a Receiver some of whose messages an event loop may process. The loop serves other
+// connections too.
+type Quick interface {
+	Receiver
+	// Quick reports whether Receive, and EndBatch after it, process a message without waiting. It
+	// is called in the connection's goroutine, before Receive and perhaps more than once.
+	Quick(message []byte) bool
 }
 
 // Finisher is a Receiver that answers after the peer has ended its side, with Stream.Finish. End is
@@ -265,7 +274,7 @@ func (s *Server) keep() {
 // ticks returns how often each ticks pass within a time, plus one, as the first tick may be short.
 func (s *Server) ticks(d time.Duration, each int) uint32 {
 	t := s.opts.Tick * time.Duration(each)
-	return uint32(min((d+t-1)/t, 1<<30)) + 1 //nolint:gosec //nolint:gosec // it is limited
+	return uint32(min((d+t-1)/t, 1<<30)) + 1 //nolint:gosec // it is limited
 }
 
 // paths returns the paths of the methods, sorted.

@@ -102,7 +102,7 @@ func framedSize(parts [][]byte) int {
 
 // appendPrefix appends the prefix of a message of n bytes.
 func appendPrefix(b []byte, n int) []byte {
-	return binary.BigEndian.AppendUint32(append(b, 0), uint32(n)) //nolint:gosec //nolint:gosec // messages have less than 4 GB
+	return binary.BigEndian.AppendUint32(append(b, 0), uint32(n)) //nolint:gosec // messages have less than 4 GB
 }
 
 // push appends a message to the queue. conn.mu is held.
@@ -198,7 +198,7 @@ func (c *conn) remove(st *Stream) {
 	}
 	st.gone, st.queue, st.trailers = true, nil, nil
 	c.streams = slices.DeleteFunc(c.streams, func(x *Stream) bool { return x == st })
-	if c.lifetime.leaving == told && len(c.streams) == 0 {
+	if c.lifetime.leaving == sentLastGoAway && len(c.streams) == 0 {
 		c.wake()
 	}
 }

@@ -120,8 +120,8 @@ func TestKeepAlive(t *testing.T) {
 	})
 }
 
-// TestStalledPeerDies: a peer that reads and sends nothing is closed, and its queue is dropped.
-func TestStalledPeerDies(t *testing.T) {
+// TestStalledPeerIsClosed: a peer that reads and sends nothing is closed, and its queue is dropped.
+func TestStalledPeerIsClosed(t *testing.T) {
 	withTime(t, func(enough time.Duration) bool {
 		v := serve(t, Options{Tick: time.Millisecond, Keepalive: 20 * time.Millisecond, PingTimeout: enough})
 		c, stalled := tryStall(v, 0, []byte(long(1<<20)))
@@ -277,7 +277,7 @@ func TestGracefulStop(t *testing.T) {
 	await.From(t, stopped)
 }
 
-func TestGracefulStopIsNotForever(t *testing.T) {
+func TestGracefulStopEndsWithContext(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect()
 	p.open(hold)

@@ -1,10 +1,13 @@
 package ledger
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 // Handle processes a request: the ACK or NACK of the response in flight, and changes of the
@@ -69,6 +72,100 @@ func (l *Ledger) accept(k kind, f *flight) {
 	if k == rds {
 		l.hosts.routesAccepted(f)
 	}
+}
+
+// Settle returns the newest revision up to which everything that concerns the stream is ACKed or
+// held, and whether the proxy refused something since the last call. The revision never decreases.
+func (l *Ledger) Settle() (rev model.Revision, refused bool) {
+	floor, heldUp := l.newest(), l.onlyHeldRemain()
+	for k := range kinds {
+		if l.off(k) {
+			continue
+		}
+		if heldUp && k <= eds && !l.watches[k].firstPending {
+			floor = min(floor, l.changesCompleteUpTo(k))
+		} else {
+			floor = min(floor, l.completeUpTo(k, false))
+		}
+	}
+	if l.ordering.blocks() {
+		floor = min(floor, l.ordering.openUpTo())
+	}
+	l.settled = max(l.settled, floor)
+	refused, l.nacked = l.nacked, false
+	return l.settled, refused
+}
+
+// Settled returns the revision that Settle returned last.
+func (l *Ledger) Settled() model.Revision { return l.settled }
+
+// completeUpTo returns the revision up to which everything of a type is ACKed or held; always if
+// nothing is outstanding. With strict, held resources count as outstanding.
+func (st *streamState) completeUpTo(k kind, strict bool) model.Revision {
+	w := &st.watches[k]
+	switch {
+	case !w.on:
+		return always
+	case w.firstPending:
+		return 0
+	}
+	floor := min(st.changesCompleteUpTo(k), w.removalsCompleteUpTo(&st.states))
+	if w.toRemove != nil {
+		floor = min(floor, max(w.pendingSince, 1)-1)
+	}
+	if strict {
+		for _, h := range w.held {
+			floor = min(floor, h.since)
+		}
+	}
+	return floor
+}
+
+// changesCompleteUpTo is completeUpTo without removals that were not sent.
+func (st *streamState) changesCompleteUpTo(k kind) model.Revision {
+	w, floor := &st.watches[k], always
+	if !w.on {
+		return always
+	}
+	if w.toSend != nil || len(w.groups) > 0 || w.flight != nil && w.flight.explicit || k == vhds && st.toLoad != nil {
+		floor = max(w.pendingSince, 1) - 1
+	}
+	for i, s := range st.states {
+		if c := w.acked(i); s.LastChanged(w.typ) > c.add {
+			floor = min(floor, c.firm)
+		}
+	}
+	return floor
+}
+
+// removalsCompleteUpTo returns the revision up to which removals are ACKed.
+func (w *watch) removalsCompleteUpTo(states *[MaxTables]*table.State) model.Revision {
+	floor := always
+	for i, s := range states {
+		c := w.acked(i)
+		if s.LastRemoved(w.typ) > c.rem {
+			floor = min(floor, c.rem)
+		}
+		if c.wait > 0 {
+			floor = min(floor, c.wait-1)
+		}
+	}
+	return floor
+}
+
+// acked returns the cursor of what the proxy is known to have accepted.
+func (w *watch) acked(i int) cursor {
+	if w.flight != nil {
+		return w.flight.from[i]
+	}
+	return w.at[i]
+}
+
+// onlyHeldRemain reports whether removals of clusters, and with them of endpoints, wait only for
+// resources that are held. Like these, they then count as settled.
+func (st *streamState) onlyHeldRemain() bool {
+	return st.refused > 0 && len(st.watches[cds].held)+len(st.watches[lds].held)+len(st.watches[rds].held)+len(st.watches[vhds].held) > 0 &&
+		min(st.completeUpTo(lds, false), st.completeUpTo(rds, false), st.completeUpTo(vhds, false)) == always
 }
 
 // refuse processes a NACK. since is the oldest revision that the resources of the proxy may have.
@@ -153,27 +250,44 @@ func (w *watch) hold(name string, f *flight, message string, since model.Revisio
 	}
 }
 
-// Settle returns the newest revision up to which everything that concerns the stream is ACKed or
-// held, and whether the proxy refused something since the last call. The revision never decreases.
-func (l *Ledger) Settle() (rev model.Revision, refused bool) {
-	floor, heldUp := l.newest(), l.onlyHeldRemain()
-	for k := range kinds {
-		if l.off(k) {
+// Retry sends refused resources again, one by one, although they did not change: the reason of the refusal
+// may have disappeared. It applies to resources whose message the function may accepts, and sends only if
+// send is set. It retries a resource up to most times, and holds it until the answer. It reports
+// whether there are such resources. Sotw streams are not retried, as each response has everything.
+func (l *Ledger) Retry(t resource.Type, send bool, most int, may func(message string) bool) bool {
+	k, ok := l.watchOf(t)
+	if !ok || l.protocol == Sotw || len(l.watches[k].held) == 0 {
+		return false
+	}
+	w := &l.watches[k]
+	var due []string
+	found := false
+	for name, h := range w.held {
+		if h.tries == most || !may(h.Message) {
 			continue
 		}
-		if heldUp && k <= eds && !l.watches[k].firstPending {
-			floor = min(floor, l.changesCompleteUpTo(k))
-		} else {
-			floor = min(floor, l.completeUpTo(k, false))
+		found = true
+		if send && !h.retry {
+			due = append(due, name)
 		}
 	}
-	if l.ordering.blocks() {
-		floor = min(floor, l.ordering.openUpTo())
+	if len(due) == 0 {
+		return found
 	}
-	l.settled = max(l.settled, floor)
-	refused, l.nacked = l.nacked, false
-	return l.settled, refused
+	slices.Sort(due)
+	for _, name := range due {
+		retried := *w.held[name]
+		retried.retry = true
+		retried.tries++
+		w.held[name] = &retried
+		w.groups = append(w.groups, []string{name})
+	}
+	w.notePending(l.newest())
+	return true
 }
 
-// Settled returns the revision that Settle returned last.
-func (l *Ledger) Settled() model.Revision { return l.settled }
+// isRepeated reports whether a response has only one resource, which was refused before.
+func (w *watch) isRepeated(f *flight) bool {
+	all := f.names()
+	return len(all) == 1 && w.held[all[0]] != nil && w.held[all[0]].retry
+}

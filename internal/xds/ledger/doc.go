@@ -11,13 +11,14 @@
 //
 //	plan.go    what the next response of a type contains, and what has to wait
 //	send.go    Next sends plans; a response in flight; what sending changes for other types
-//	answer.go  Handle, ACK, NACK, and Settle
+//	answer.go  Handle, ACK, Settle, NACK, and Retry
 //
 // What has to wait is decided in ordering.go (clusters before routes, and back), prefetch.go
 // (endpoints before they are requested), scopes.go (SRDS) and vhds.go (VHDS). Each is a struct with the
 // state of its waits. They share the subscriptions and cursors in state.go and watch.go. Types and
 // their relations are rows of resource.Types. The other files are variants: sotw.go, reconnect.go (what
-// a proxy has from an earlier stream), rebind.go (other tables) and retry.go. Reports are in status.go.
+// a proxy has from an earlier stream) and rebind.go (other tables). nackmessage.go finds the refused
+// resources in Envoy's message. Reports are in status.go.
 //
 // Invariants, each with a transcript in testdata:
 //

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReasonOfALongMessageIsKept: Envoy prints the resource before the reason.
-func TestReasonOfALongMessageIsKept(t *testing.T) {
+// TestShortenedKeepsTheReason: Envoy prints the resource before the reason.
+func TestShortenedKeepsTheReason(t *testing.T) {
 	long := Shortened("Error adding/updating listener(s) x: " + strings.Repeat("a", 4*maxMessage) + ": the reason")
 	require.Len(t, long, maxMessage)
 	require.True(t, strings.HasPrefix(long, "Error adding/updating listener(s) x: aaa"), long)
@@ -16,9 +16,9 @@ func TestReasonOfALongMessageIsKept(t *testing.T) {
 	require.Equal(t, "short", Shortened("short"))
 }
 
-// TestReasonsAreAttributedToTheirResources: Envoy reports all refused resources of a response in
+// TestMessageForEachResource: Envoy reports all refused resources of a response in
 // one message.
-func TestReasonsAreAttributedToTheirResources(t *testing.T) {
+func TestMessageForEachResource(t *testing.T) {
 	const message = "Error adding/updating listener(s) 10.0.0.0_80: access log of 0.0.0.0_80\n0.0.0.0_80: bad\npath: x\nvirtualInbound: wasm\n"
 	all := []string{"0.0.0.0_80", "10.0.0.0_80", "virtualInbound"}
 	require.Equal(t, "10.0.0.0_80: access log of 0.0.0.0_80", messageFor(message, "10.0.0.0_80", all))

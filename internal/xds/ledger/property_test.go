@@ -242,9 +242,9 @@ func seeds() uint64 {
 	return 100
 }
 
-// TestEveryProxyEndsRight: after any history, a proxy has what the tables have, and its routes
+// TestEveryProxyConverges: after any history, a proxy has what the tables have, and its routes
 // never refer to a cluster that it lacks.
-func TestEveryProxyEndsRight(t *testing.T) {
+func TestEveryProxyConverges(t *testing.T) {
 	for _, s := range []*Strategy{WholeRoutes, VirtualHosts, ScopedRoutes} {
 		for _, bad := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s,bad=%t", s.Name, bad), func(t *testing.T) {

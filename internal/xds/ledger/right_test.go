@@ -72,14 +72,14 @@ func (x *run) requireSameAsTables() {
 	}
 	for n, l := range e.listeners {
 		if e.active[n].version != l.version && !x.outbound[0].bad {
-			x.fail("listener " + n + " waits for ever")
+			x.fail("listener " + n + " waits forever")
 		}
 	}
 	compare(lds, "listener", both(resource.Listener), resource.Listener, e.listeners)
 	x.requireRoutes(both)
 	for n := range e.warming {
 		if c, ok := both(resource.Cluster)[n]; ok && !c.bad && !both(resource.Endpoints)[n].bad {
-			x.fail("cluster " + n + " waits for endpoints for ever")
+			x.fail("cluster " + n + " waits for endpoints forever")
 		}
 	}
 	if rev, _ := x.ledger.Settle(); rev != x.ledger.newest() {
@@ -99,7 +99,7 @@ func (x *run) requireRoutes(both func(resource.Type) map[string]content) {
 				bad = bad && (table.RouteConfigOf(v) != n || c.bad)
 			}
 			if !bad {
-				x.fail("route configuration " + n + " waits for virtual hosts for ever")
+				x.fail("route configuration " + n + " waits for virtual hosts forever")
 			}
 		}
 		if x.strategy == WholeRoutes {

@@ -50,8 +50,8 @@ func (x *translator) response(e *envoy, r Response) Response {
 	return r
 }
 
-// TestEverySotwProxyEndsRight is TestEveryProxyEndsRight for state-of-the-world streams.
-func TestEverySotwProxyEndsRight(t *testing.T) {
+// TestEverySotwProxyConverges is TestEveryProxyConverges for state-of-the-world streams.
+func TestEverySotwProxyConverges(t *testing.T) {
 	for _, bad := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sotw,bad=%t", bad), func(t *testing.T) {
 			for seed := range seeds() {

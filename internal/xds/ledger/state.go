@@ -173,52 +173,6 @@ func (st *streamState) skipUnchanged(w *watch) (moved bool) {
 	return moved
 }
 
-// completeUpTo returns the revision up to which everything of a type is ACKed or held; always if
-// nothing is outstanding. With strict, held resources count as outstanding.
-func (st *streamState) completeUpTo(k kind, strict bool) model.Revision {
-	w := &st.watches[k]
-	switch {
-	case !w.on:
-		return always
-	case w.firstPending:
-		return 0
-	}
-	floor := min(st.changesCompleteUpTo(k), w.removalsCompleteUpTo(&st.states))
-	if w.toRemove != nil {
-		floor = min(floor, max(w.pendingSince, 1)-1)
-	}
-	if strict {
-		for _, h := range w.held {
-			floor = min(floor, h.since)
-		}
-	}
-	return floor
-}
-
-// changesCompleteUpTo is completeUpTo without removals that were not sent.
-func (st *streamState) changesCompleteUpTo(k kind) model.Revision {
-	w, floor := &st.watches[k], always
-	if !w.on {
-		return always
-	}
-	if w.toSend != nil || len(w.groups) > 0 || w.flight != nil && w.flight.explicit || k == vhds && st.toLoad != nil {
-		floor = max(w.pendingSince, 1) - 1
-	}
-	for i, s := range st.states {
-		if c := w.acked(i); s.LastChanged(w.typ) > c.add {
-			floor = min(floor, c.firm)
-		}
-	}
-	return floor
-}
-
-// onlyHeldRemain reports whether removals of clusters, and with them of endpoints, wait only for
-// resources that are held. Like these, they then count as settled.
-func (st *streamState) onlyHeldRemain() bool {
-	return st.refused > 0 && len(st.watches[cds].held)+len(st.watches[lds].held)+len(st.watches[rds].held)+len(st.watches[vhds].held) > 0 &&
-		min(st.completeUpTo(lds, false), st.completeUpTo(rds, false), st.completeUpTo(vhds, false)) == always
-}
-
 // Sent returns the newest revision of which everything that may be sent was sent, ACKed or not.
 func (st *streamState) Sent() model.Revision {
 	sent := st.newest()

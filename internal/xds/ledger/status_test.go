@@ -6,8 +6,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// requireStatuses compares statuses with what the proxy has, at any moment. If quiet, nothing is
-// under way, and no status may say so.
+// requireStatuses compares statuses with what the proxy has, at any moment. If quiet, no message is
+// under way, and every status must be final.
 func (x *run) requireStatuses(quiet bool) {
 	e, l := x.envoy, x.ledger
 	look := func(t resource.Type, has func(name string) (version string)) {

@@ -84,29 +84,6 @@ func (w *watch) holds(e *table.Entry) bool {
 	return h != nil && h.Version == e.Version && !h.retry
 }
 
-// acked returns the cursor of what the proxy is known to have accepted.
-func (w *watch) acked(i int) cursor {
-	if w.flight != nil {
-		return w.flight.from[i]
-	}
-	return w.at[i]
-}
-
-// removalsCompleteUpTo returns the revision up to which removals are ACKed.
-func (w *watch) removalsCompleteUpTo(states *[MaxTables]*table.State) model.Revision {
-	floor := always
-	for i, s := range states {
-		c := w.acked(i)
-		if s.LastRemoved(w.typ) > c.rem {
-			floor = min(floor, c.rem)
-		}
-		if c.wait > 0 {
-			floor = min(floor, c.wait-1)
-		}
-	}
-	return floor
-}
-
 // idle reports whether nothing is pending or in flight besides what the cursors describe.
 func (w *watch) idle() bool {
 	return w.toSend == nil && w.toRemove == nil && len(w.groups) == 0 && (w.flight == nil || !w.flight.explicit)

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSetsAreMapsOfNames compares random histories with maps. Equal sets must be identical, however
+// TestSetsBehaveLikeMaps compares random histories with maps. Equal sets must be identical, however
 // they were made.
-func TestSetsAreMapsOfNames(t *testing.T) {
+func TestSetsBehaveLikeMaps(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	p := NewPool()
 	seen := map[string]*Set{}
@@ -52,9 +52,9 @@ func TestSetsAreMapsOfNames(t *testing.T) {
 	}
 }
 
-// TestStepsTakenAgain repeats steps from the same sets: more steps than are kept, and after sets
+// TestRepeatedSteps repeats steps from the same sets: more steps than are kept, and after sets
 // were collected.
-func TestStepsTakenAgain(t *testing.T) {
+func TestRepeatedSteps(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	p := NewPool()
 	bases := []*Set{nil, p.Of("1"), p.Of("1", "2", "3"), p.Of("12", "3")}
@@ -96,7 +96,7 @@ func TestUnionAndMinus(t *testing.T) {
 	require.Same(t, p.Of("x"), p.Of("x", "x"), "duplicates count once")
 }
 
-func TestForgottenSetsAreSwept(t *testing.T) {
+func TestUnusedSetsAreSwept(t *testing.T) {
 	p := NewPool()
 	for i := range 20_000 {
 		p.Of(fmt.Sprint(i))

@@ -12,7 +12,7 @@ var entries = []Entry{
 	{Host: "web.shop.svc.cluster.local", Addresses: []string{"10.0.0.1", "fd00::1"}, Registry: Kubernetes, ShortName: "web", Namespace: "shop"},
 }
 
-func TestWhatIsEncodedIsDecoded(t *testing.T) {
+func TestEncodeAndDecode(t *testing.T) {
 	b := Encode(entries[1], entries[0])
 	got, err := Decode(b)
 	require.NoError(t, err)
@@ -25,9 +25,9 @@ func TestWhatIsEncodedIsDecoded(t *testing.T) {
 	}
 }
 
-// TestForm compares the bytes with Istio's message: field 1 is a map from string to a message with
+// TestIstioFormat compares the bytes with Istio's message: field 1 is a map from string to a message with
 // the fields ips, registry, shortname and namespace.
-func TestForm(t *testing.T) {
+func TestIstioFormat(t *testing.T) {
 	b := Encode(Entry{Host: "a", Addresses: []string{"1.1.1.1"}, Registry: "r", ShortName: "s", Namespace: "n"})
 	require.Equal(t, "0a17"+"0a0161"+"1212"+"0a07312e312e312e31"+"120172"+"1a0173"+"22016e", hex.EncodeToString(b))
 }

@@ -37,7 +37,7 @@ func TestEncodedReadsAsXDS(t *testing.T) {
 	require.True(t, proto.Equal(want, &got))
 }
 
-func TestVersionIsTheContents(t *testing.T) {
+func TestVersionDependsOnContent(t *testing.T) {
 	a := encode(t, &clusterv3.Cluster{Name: "a"})
 	require.Equal(t, a.Version, encode(t, &clusterv3.Cluster{Name: "a"}).Version)
 	require.NotEqual(t, a.Version, encode(t, &clusterv3.Cluster{Name: "a", AltStatName: "b"}).Version)
@@ -62,8 +62,8 @@ func TestInternerSharesAndForgets(t *testing.T) {
 	runtime.KeepAlive(other)
 }
 
-// TestTypesAreTheirIndexes: code that indexes by Type relies on it.
-func TestTypesAreTheirIndexes(t *testing.T) {
+// TestTypesMatchTheirIndexes: code that indexes by Type relies on it.
+func TestTypesMatchTheirIndexes(t *testing.T) {
 	for i, info := range Types {
 		require.Equal(t, Type(i), info.Type)
 		require.NotEmpty(t, info.Short)

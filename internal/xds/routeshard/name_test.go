@@ -22,7 +22,7 @@ func TestRouteConfigOfShardNames(t *testing.T) {
 	}
 }
 
-func TestKeyIsTheShardsName(t *testing.T) {
+func TestKeyIsShardName(t *testing.T) {
 	for _, rc := range []string{"80", "50%"} {
 		key, ok := Key(KeyFormat(rc, 4), "Reviews.shop:9080")
 		require.True(t, ok)
@@ -34,8 +34,8 @@ func TestKeyIsTheShardsName(t *testing.T) {
 	}
 }
 
-// TestDomainsTakeTheirHosts: the shard of a host contains every domain that matches the host.
-func TestDomainsTakeTheirHosts(t *testing.T) {
+// TestDomainsMatchShardsOfHosts: the shard of a host contains every domain that matches the host.
+func TestDomainsMatchShardsOfHosts(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	const letters = "abz019.-:[]"
 	for range 2_000 {

@@ -20,9 +20,9 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// TestCarrierLeaves: streams end with a status and not with a broken connection, calls in progress
+// TestGracefulStopOfCarriers: streams end with a status and not with a broken connection, calls in progress
 // are answered, and the client connects to the next carrier at once.
-func TestCarrierLeaves(t *testing.T) { overEach(t, carrierLeaves) }
+func TestGracefulStopOfCarriers(t *testing.T) { overEach(t, carrierLeaves) }
 
 func carrierLeaves(t *testing.T, on Transport) {
 	held, answer := make(chan struct{}), make(chan struct{})

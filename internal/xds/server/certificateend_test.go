@@ -46,7 +46,7 @@ func inTime(t *testing.T, enough time.Duration, try func(time.Duration) error) {
 		}
 		t.Log(enough, "was not enough:", err)
 	}
-	require.Fail(t, "no time is enough")
+	require.Fail(t, "the streams end too early")
 }
 
 // requireOver waits for the end of a stream. Package http2 gives the reason.
@@ -61,7 +61,7 @@ func requireOver(t *testing.T, on Transport, st discoveryv3.AggregatedDiscoveryS
 			require.ErrorContains(t, err, why)
 		}
 	case <-time.After(2 * patient):
-		require.Fail(t, "the stream goes on")
+		require.Fail(t, "the stream continues")
 	}
 }
 

@@ -19,13 +19,13 @@ type unacked struct {
 // stream ends. Later messages queue up behind it, at most one for each type.
 type delivery struct {
 	*stream
-	flying  uint16                     // bits: the types of which a response is unanswered
-	waiter  bool                       // the goroutine runs
-	backlog []message                  // at most one for each type
-	unacked [resource.NumTypes]unacked // meaningful for types in flying
+	unanswered uint16                     // bits: the types of which a response is unanswered
+	waiter     bool                       // the goroutine runs
+	backlog    []message                  // at most one for each type
+	unacked    [resource.NumTypes]unacked // meaningful for types in unanswered
 }
 
-var _ [16 - resource.NumTypes]struct{} // flying has a bit for each type
+var _ [16 - resource.NumTypes]struct{} // unanswered has a bit for each type
 
 // send sends the responses of a step, in one write if the transport supports that. The goroutine
 // sends what could block.
@@ -54,11 +54,11 @@ func (d *delivery) send(responses []ledger.Response, now time.Time) {
 	}
 }
 
-// landed records which responses were answered.
-func (d *delivery) landed() {
+// clearAnswered records which responses were answered.
+func (d *delivery) clearAnswered() {
 	for t := range resource.NumTypes {
-		if d.flying&(1<<t) != 0 && !d.ledger.InFlight(t) {
-			d.flying &^= 1 << t
+		if d.unanswered&(1<<t) != 0 && !d.ledger.InFlight(t) {
+			d.unanswered &^= 1 << t
 		}
 	}
 }
@@ -66,8 +66,8 @@ func (d *delivery) landed() {
 // sent records a response that is going to be sent.
 func (d *delivery) sent(r *ledger.Response, bytes int, now time.Time) {
 	d.server.opts.Meter.Pushed(r.Type, bytes, r.Whole)
-	d.unacked[r.Type], d.flying = unacked{bytes: bytes, since: now}, d.flying|1<<r.Type
-	d.account.newest = max(d.account.newest, r.Newest)
+	d.unacked[r.Type], d.unanswered = unacked{bytes: bytes, since: now}, d.unanswered|1<<r.Type
+	d.pending.newest = max(d.pending.newest, r.Newest)
 }
 
 // meter reports how long a write took, for the types of its responses.
@@ -104,7 +104,7 @@ func (d *delivery) blocks() bool {
 
 // inFlight returns the unanswered response of a type; zero: there is none.
 func (d *delivery) inFlight(t resource.Type) unacked {
-	if d.flying&(1<<t) == 0 {
+	if d.unanswered&(1<<t) == 0 {
 		return unacked{}
 	}
 	return d.unacked[t]

@@ -36,7 +36,7 @@ func (d *disconnectedProxies) add(st *stream, now time.Time) {
 		ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, IPs: st.proxy.IPs, Since: now}}
 	st.mu.Lock()
 	if st.ledger != nil {
-		p.Settled = max(st.ledger.Settled(), st.account.before)
+		p.Settled = max(st.ledger.Settled(), st.pending.before)
 	}
 	for _, t := range st.tables {
 		p.tables = append(p.tables, t.Name())

@@ -96,9 +96,9 @@ func (q *distributionQuery) syncStatus(st *stream) (distribution.ProxySyncStatus
 	w.Superseded = sum.superseded
 	settled := st.ledger.Settled() >= q.Revision
 	switch {
-	case sum.behind, !settled && sum.newerBehind, st.account.isPublished(q.Revision) && (sum.follows || sum.partly):
+	case sum.behind, !settled && sum.newerBehind, st.pending.isPublished(q.Revision) && (sum.follows || sum.partly):
 		w.Position, w.Superseded, w.Reasons = distribution.StateBehind, false, st.reasons(sum.types)
-	case !settled && sum.partly && st.account.isPending(q.Revision):
+	case !settled && sum.partly && st.pending.has(q.Revision):
 		w.Position, w.Reasons = distribution.StateBehind, st.reasons(sum.types)
 	case sum.follows:
 		w.Position = distribution.StateACKed

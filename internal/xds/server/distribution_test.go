@@ -217,7 +217,7 @@ func TestDisconnectedProxiesAreBounded(t *testing.T) {
 	}
 	require.Len(t, d.all(), maxDisconnected)
 	require.Equal(t, fmt.Sprint(2*maxDisconnected), d.all()[0].ID)
-	for range 5 * maxDisconnected { // a proxy that comes and goes
+	for range 5 * maxDisconnected { // the proxy connects and disconnects
 		st.proxy = &model.Proxy{ID: "flapping"}
 		d.add(st, noon)
 		d.back("flapping")

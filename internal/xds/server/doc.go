@@ -6,15 +6,20 @@
 // work does not grow with the mesh: a change wakes the streams that are bound to the changed tables,
 // and each sends what is after its cursor.
 //
-//	server.go        Server, and how a stream is bound to tables
-//	stream.go        requests, steps and the end of a stream
-//	sender.go        how published changes reach streams
-//	delivery.go      how responses are sent; assemble.go encodes them
-//	account.go       published revisions that a stream has not settled
-//	distribution.go  which proxies have a change; stale.go, refusals.go and resources.go
-//	                 answer other questions
-//	transport.go     the interface of transports: http2.go and grpc.go
-//	retry.go         the watchdog: waits that take too long, and refusals that are retried
+//	server.go            Server, and how a stream is bound to tables
+//	request.go           from a request's bytes to its answer
+//	stream.go            a stream: its steps, and its end
+//	pendingrevisions.go  published revisions that a stream has not settled
+//	delivery.go          how responses are sent; assemble.go encodes them
+//	sender.go            how published changes reach streams
+//	nack.go              refused resources: log, retries, reports
+//	watchdog.go          waits that take too long
+//	routestrategy.go     how routes reach a proxy
+//	distribution.go      which proxies have a change; stale.go and proxies.go answer other
+//	                     questions
+//	transport.go         the interface of transports: http2.go and grpc.go
+//
+// The way of an ACK through this package is in the comment of package xds.
 //
 // Locks: Server.publishing and a stream's mu may be held while one of the others is taken. Those are
 // never held together: the locks of inbox, registry, sender and disconnectedProxies. Observers and

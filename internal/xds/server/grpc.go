@@ -15,6 +15,8 @@ import (
 	protocodec "google.golang.org/grpc/encoding/proto" // registers the codec that rawCodec delegates to
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/moonsail/moonsail/internal/xds/ledger"
@@ -188,14 +190,14 @@ func (c *grpcCarrier) intercept(srv any, ss grpc.ServerStream, _ *grpc.StreamSer
 	return handler(srv, ss)
 }
 
-// told is how long a GOAWAY may take before streams end: gRPC does not report when it was sent.
-const told = 20 * time.Millisecond
+// goAwayTime is how long a GOAWAY may take before streams end: gRPC does not report when it was sent.
+const goAwayTime = 20 * time.Millisecond
 
 // GracefulStop implements Carrier.
 func (c *grpcCarrier) GracefulStop(ctx context.Context) {
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); c.Server.GracefulStop() }()
-	later := time.AfterFunc(told, c.leave)
+	later := time.AfterFunc(goAwayTime, c.leave)
 	defer later.Stop()
 	select {
 	case <-stopped:
@@ -254,4 +256,19 @@ type expiringConn struct {
 func (c expiringConn) Close() error {
 	c.timer.Stop()
 	return c.Conn.Close()
+}
+
+// grpcPeer returns the peer of a stream or call on grpc-go.
+func grpcPeer(ctx context.Context) *Peer {
+	out := &Peer{}
+	if p, ok := peer.FromContext(ctx); ok {
+		out.Address = p.Addr.String()
+		if t, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			out.Certificates = t.State.PeerCertificates
+		}
+	}
+	if v := metadata.ValueFromIncomingContext(ctx, "authorization"); len(v) > 0 {
+		out.Authorization = v[len(v)-1]
+	}
+	return out
 }

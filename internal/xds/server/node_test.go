@@ -30,7 +30,7 @@ func (c *client) end() error {
 	return nil
 }
 
-func TestBadNodesAreRefusedWithTheReason(t *testing.T) {
+func TestBadNodesAreRefused(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		for id, want := range map[string]string{
@@ -116,7 +116,7 @@ func TestNodeOfLaterRequestsIsSkipped(t *testing.T) {
 	})
 }
 
-func TestRequestThatIsNoRequest(t *testing.T) {
+func TestUnknownTypeIsIgnored(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")

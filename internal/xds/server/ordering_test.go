@@ -2,6 +2,7 @@ package server
 
 import (
 	"testing"
+	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-func TestListenersWaitForNewClustersAndTheirEndpoints(t *testing.T) {
+func TestListenersWaitForNewClusters(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
@@ -62,6 +63,71 @@ func TestRebindingSendsDifferencesInOrder(t *testing.T) {
 
 		h.commit(listener("l1", "no stream is bound to it")) // the old table
 		h.commitTo(other, listener("l2", "2"))
+		c.take(resource.Listener, "l2")
+	})
+}
+
+func TestClustersAreRemovedOnceUnused(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		h.commit(remove(resource.Cluster, "c1"), remove(resource.Endpoints, "c1"), listener("l1", "without c1"))
+		r := c.expect(resource.Listener, "l1")
+		c.quiet() // as long as the listener is not ACKed
+		c.ack(r)
+		c.take(resource.Cluster, "-c1")
+	})
+}
+
+func TestRefusedListenerKeepsClusters(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		rev := h.commit(remove(resource.Cluster, "c1"), remove(resource.Endpoints, "c1"), listener("l1", "refused, without c1"))
+		c.nack(c.expect(resource.Listener, "l1"), "no")
+		c.quiet()
+		h.eventually("it counts as settled", func() bool { return h.observer.outcomes(rev)[distribution.NACKed] == 1 })
+		h.commit(listener("l1", "good, without c1"))
+		c.take(resource.Listener, "l1")
+		c.take(resource.Cluster, "-c1")
+	})
+}
+
+func TestRemovedAndAddedAgainIsAnUpdate(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		h.commit(listener("l1", "2"))
+		r := c.expect(resource.Listener, "l1")
+		h.commit(remove(resource.Listener, "l1"))
+		h.commit(listener("l1", "3"))
+		c.ack(r)
+		c.take(resource.Listener, "l1")
+		c.quiet()
+	})
+}
+
+// TestWatchdogEndsWaits: a proxy that never requests the endpoints of a cluster receives its listeners after
+// some time, even if the watchdog saw before that nothing waits.
+func TestWatchdogEndsWaits(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		st := h.server.streams.all()[0]
+		waits := func() bool {
+			st.check(time.Now())
+			st.mu.Lock()
+			defer st.mu.Unlock()
+			return !st.wait.IsZero()
+		}
+		h.eventually("nothing waits", func() bool { return !waits() })
+		h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
+		c.take(resource.Cluster, "c2")
+		c.take(resource.Endpoints, "c2")
+		h.eventually("the listener waits", waits)
+		st.check(time.Now().Add(endpointsTimeout / 2))
+		c.quiet()
+		st.check(time.Now().Add(endpointsTimeout + time.Second))
 		c.take(resource.Listener, "l2")
 	})
 }

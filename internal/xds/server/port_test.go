@@ -174,6 +174,20 @@ func portAuthorizes(t *testing.T, on Transport) {
 	require.Equal(t, "web.bank is not of shop", status.Convert(err).Message())
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	require.Len(t, h.proxies, 1, "who is refused is not bound")
+	require.Len(t, h.proxies, 1, "a refused proxy is not bound")
 	require.Equal(t, "known", h.proxies[0].ServiceAccount)
+}
+
+// TestDisconnectWhileBinding: if a proxy disconnects while its tables are computed, the computation ends.
+func TestDisconnectWhileBinding(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		h.loading = make(chan context.Context)
+		c := h.connect("")
+		require.NoError(t, c.stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: c.node, TypeUrl: resource.ClusterURL}))
+		present := await.From(t, h.loading)
+		require.NoError(t, present.Err())
+		c.cancel()
+		await.From(t, present.Done())
+	})
 }

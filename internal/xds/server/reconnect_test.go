@@ -77,7 +77,7 @@ func TestResubscribedNameIsSentAgain(t *testing.T) {
 	})
 }
 
-func TestNamesThatDoNotExistBlockNothing(t *testing.T) {
+func TestMissingNamesBlockNothing(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,7 +109,7 @@ func (s *Server) open(st *stream, node []byte) error {
 	if st.release = release; release == nil {
 		st.release = func() {}
 	}
-	st.account.before = s.disconnected.back(p.ID)
+	st.pending.before = s.disconnected.back(p.ID)
 	s.streams.add(st, tables)
 	st.begin()
 	s.opts.Meter.Connected(p.IstioVersion, 1)
@@ -140,26 +139,4 @@ func (st *stream) authorize(p *model.Proxy) error {
 		st.server.log.Warn("proxy refused", "proxy", p.ID, "peer", peer.Address, "error", status.Convert(err).Message())
 	}
 	return err
-}
-
-// Proxies returns the connected proxies, sorted by name.
-func (s *Server) Proxies() []ProxyState {
-	var out []ProxyState
-	for _, st := range s.streams.all() {
-		out = append(out, st.state())
-	}
-	slices.SortFunc(out, func(a, b ProxyState) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Stream, b.Stream))
-	})
-	return out
-}
-
-// Proxy returns the newest stream of a proxy, by node ID or "name.namespace", or by name alone if
-// no other namespace has a proxy of that name.
-func (s *Server) Proxy(id string) (ProxyState, bool) {
-	newest := s.find(id)
-	if newest == nil {
-		return ProxyState{}, false
-	}
-	return newest.state(), true
 }

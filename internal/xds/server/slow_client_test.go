@@ -14,10 +14,10 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// TestSlowClientDelaysNoOther: a client that reads nothing, with more sent than fits its
+// TestSlowClientDelaysNoOthers: a client that reads nothing, with more sent than fits its
 // windows, has at most one response of each type waiting. Others receive everything at once, and so
 // does the client when it reads again.
-func TestSlowClientDelaysNoOther(t *testing.T) {
+func TestSlowClientDelaysNoOthers(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{Senders: 1})
 		var big []table.Update
@@ -89,7 +89,7 @@ func TestPendingRevisionsAreBounded(t *testing.T) {
 		for i := range maxPending + 10 {
 			h.commit(endpoints("c1", fmt.Sprint(i)))
 		}
-		h.eventually("the oldest is given up", func() bool { return h.observer.outcomes(first)[distribution.Gone] == 1 })
+		h.eventually("the oldest revision is reported as gone", func() bool { return h.observer.outcomes(first)[distribution.Gone] == 1 })
 		c.cancel()
 		h.eventually("all are accounted for", func() bool {
 			h.observer.mu.Lock()

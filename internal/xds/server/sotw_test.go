@@ -119,7 +119,7 @@ func (h *harness) warmSotw() (c *sotwClient, last map[resource.Type]*discoveryv3
 	return c, last
 }
 
-func TestSotwSendsClustersAndListenersWholeAndTheRestByName(t *testing.T) {
+func TestSotwResponses(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c, last := h.warmSotw()
@@ -141,10 +141,10 @@ func TestSotwSendsClustersAndListenersWholeAndTheRestByName(t *testing.T) {
 	})
 }
 
-// TestSotwVersionsAreOfTheContent: another control plane, or this one later, gives the same content
+// TestSotwVersionsDependOnContent: another control plane, or this one later, gives the same content
 // the same version. It sends it nevertheless: a proxy that refused something may have more or less
 // than its version.
-func TestSotwVersionsAreOfTheContent(t *testing.T) {
+func TestSotwVersionsDependOnContent(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		_, last := h.warmSotw()
@@ -156,7 +156,7 @@ func TestSotwVersionsAreOfTheContent(t *testing.T) {
 	})
 }
 
-func TestSotwKeepsClustersUntilNothingRefersToThem(t *testing.T) {
+func TestSotwKeepsClustersInUse(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c, last := h.warmSotw()
@@ -172,7 +172,7 @@ func TestSotwKeepsClustersUntilNothingRefersToThem(t *testing.T) {
 	})
 }
 
-func TestSotwNACKIsNotAnsweredUntilTheContentDiffers(t *testing.T) {
+func TestSotwNACKWaitsForAChange(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c, _ := h.warmSotw()

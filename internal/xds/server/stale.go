@@ -83,11 +83,11 @@ func (l *staleSearch) holders(st *stream) []distribution.Holder {
 	var out []distribution.Holder
 	for i := len(l.gone) - 1; i >= 0; i-- {
 		g := &l.gone[i]
-		if g.Revision <= st.ledger.Settled() && st.account.before == 0 {
+		if g.Revision <= st.ledger.Settled() && st.pending.before == 0 {
 			break
 		}
 		// A proxy that connected later has it only if it had it before.
-		if st.connected.After(g.Since) && (st.account.before == 0 || st.account.before >= g.Revision) {
+		if st.connected.After(g.Since) && (st.pending.before == 0 || st.pending.before >= g.Revision) {
 			continue
 		}
 		for _, cluster := range l.clustersWith(st, g) {

@@ -1,17 +1,11 @@
 package server
 
 import (
-	"strings"
-	"sync"
 	"time"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
-	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -40,78 +34,22 @@ type stream struct {
 	ledger   *ledger.Ledger
 	tables   []*table.Table
 	bound    [MaxTables]*table.Table // memory of tables
-	account  account
+	pending  pendingRevisions
 	delivery delivery
-	wait     time.Time // since when something waits for the proxy's endpoints; zero: nothing waits
-	moved    bool      // the ledger changed since the watchdog saw that nothing waits
-	again    *retry    // nil: no refusal is temporary
+	wait     time.Time      // since when something waits for the proxy's endpoints; zero: nothing waits
+	moved    bool           // the ledger changed since the watchdog saw that nothing waits
+	retry    *retrySchedule // nil: no refusal is temporary
 	closed   bool
 }
 
-// requests is a pool: between requests a stream needs none.
-var requests = sync.Pool{New: func() any { return new(request) }}
-
-// take handles one request, and answers it.
-func (st *stream) take(b []byte) error {
-	if err := st.handle(b); err != nil {
-		return err
-	}
-	return st.answer()
-}
-
-// handle handles one request. The caller must call answer, or handle for another request.
-func (st *stream) handle(b []byte) error {
-	r := requests.Get().(*request)
-	defer requests.Put(r)
-	defer r.reset()
-	if err := r.parse(st.protocol, b); err != nil {
-		return status.Errorf(codes.InvalidArgument, "the request is not a valid %s discovery request: %v", st.protocol, err)
-	}
-	if st.proxy == nil {
-		if err := st.server.open(st, r.node); err != nil {
-			return err
-		}
-	}
-	if err := st.keep(r); err != nil {
-		return err
-	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.moved = true
-	if r.Error != nil {
-		st.reject(r)
-	}
-	if !st.ledger.Handle(&r.Request) {
-		st.server.log.Debug("type is not served", "proxy", st.proxy.ID, "type", string(r.TypeURL))
-	}
-	return nil
-}
-
-// answer sends what may be sent after requests.
-func (st *stream) answer() error {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.ledger == nil {
-		return nil // the only request was refused
-	}
-	st.delivery.landed()
-	st.step()
-	if err := st.ledger.Err(); err != nil {
-		return status.Error(codes.Unavailable, err.Error())
-	}
-	return nil
-}
-
-// reject reports a NACK.
-func (st *stream) reject(r *request) {
-	st.server.log.Warn("proxy refused configuration", "proxy", st.proxy.ID,
-		"type", strings.TrimPrefix(string(r.TypeURL), "type.googleapis.com/"), "message", ledger.Shortened(r.Error.Message))
-	for t := range resource.Types {
-		if resource.Types[t].URL == string(r.TypeURL) {
-			st.server.opts.Meter.Rejected(resource.Type(t))
-			return // types with the same URL count as the first
-		}
-	}
+// newStream begins a stream. The caller passes requests to handle, one after the other, calls answer
+// after one or more of them, and then end.
+func (s *Server) newStream(p ledger.Protocol, port *Port, t transport) *stream {
+	st := &stream{server: s, port: port, transport: t, protocol: p, connected: time.Now()}
+	st.pending.stream, st.delivery.stream = st, st
+	st.mu.then = st.catchUp
+	st.inbox.published, st.pending.revisions = st.inbox.room[:0], st.pending.room[:0]
+	return st
 }
 
 // begin creates the ledger, after the stream was added to the registry: later commits wake the
@@ -123,12 +61,62 @@ func (st *stream) begin() {
 	st.ledger = ledger.New(st.protocol, st.strategy, st.server.pool, st.states(&[MaxTables]*table.State{}))
 }
 
+// bindTo binds the stream to tables, at most MaxTables.
+func (st *stream) bindTo(tables []*table.Table) {
+	st.tables = st.bound[:copy(st.bound[:], tables)]
+}
+
 // states returns the newest states of the stream's tables.
 func (st *stream) states(into *[MaxTables]*table.State) []*table.State {
 	for i, t := range st.tables {
 		into[i] = t.State()
 	}
 	return into[:len(st.tables)]
+}
+
+// step brings the ledger up to date and sends what may be sent.
+func (st *stream) step() {
+	published := st.refresh()
+	var room [5]ledger.Response
+	responses := st.ledger.Next(room[:0])
+	var now time.Time
+	if len(responses) > 0 || len(st.pending.revisions) > 0 {
+		now = time.Now()
+	}
+	if !published.IsZero() {
+		st.server.opts.Meter.Queued(now.Sub(published))
+	}
+	st.delivery.send(responses, now)
+	st.pending.settle(now)
+}
+
+// refresh brings the ledger up to date; published is that of readInbox.
+func (st *stream) refresh() (published time.Time) {
+	published, st.moved = st.readInbox(), true
+	var states [MaxTables]*table.State
+	st.ledger.Update(st.states(&states))
+	return published
+}
+
+// readInbox reads the inbox. published is when the oldest revision in it was published.
+func (st *stream) readInbox() (published time.Time) {
+	in := &st.inbox
+	in.mu.Lock()
+	if len(in.published) > 0 {
+		published = in.since
+	}
+	st.pending.revisions = append(st.pending.revisions, in.published...)
+	in.published = in.published[:0]
+	st.mu.news.Store(false)
+	rebound := in.rebound
+	in.rebound = false
+	in.mu.Unlock()
+	if rebound {
+		if t := st.server.streams.tables(st); t != nil {
+			st.bindTo(t)
+		}
+	}
+	return published
 }
 
 // advance is called by the sender. It does not wait: if the lock is taken, its holder catches up.
@@ -159,56 +147,6 @@ func (st *stream) stepIfLive() bool {
 	return true
 }
 
-// refresh brings the ledger up to date; published is that of readInbox.
-func (st *stream) refresh() (published time.Time) {
-	published, st.moved = st.readInbox(), true
-	var states [MaxTables]*table.State
-	st.ledger.Update(st.states(&states))
-	return published
-}
-
-// step brings the ledger up to date and sends what may be sent.
-func (st *stream) step() {
-	published := st.refresh()
-	var room [5]ledger.Response
-	responses := st.ledger.Next(room[:0])
-	var now time.Time
-	if len(responses) > 0 || len(st.account.pendingRevisions) > 0 {
-		now = time.Now()
-	}
-	if !published.IsZero() {
-		st.server.opts.Meter.Queued(now.Sub(published))
-	}
-	st.delivery.send(responses, now)
-	st.account.settle(now)
-}
-
-// readInbox reads the inbox. published is when the oldest revision in it was published.
-func (st *stream) readInbox() (published time.Time) {
-	in := &st.inbox
-	in.mu.Lock()
-	if len(in.published) > 0 {
-		published = in.since
-	}
-	st.account.pendingRevisions = append(st.account.pendingRevisions, in.published...)
-	in.published = in.published[:0]
-	st.mu.news.Store(false)
-	rebound := in.rebound
-	in.rebound = false
-	in.mu.Unlock()
-	if rebound {
-		if t := st.server.streams.tables(st); t != nil {
-			st.bindTo(t)
-		}
-	}
-	return published
-}
-
-// bindTo binds the stream to tables, at most MaxTables.
-func (st *stream) bindTo(tables []*table.Table) {
-	st.tables = st.bound[:copy(st.bound[:], tables)]
-}
-
 // end ends the stream.
 func (st *stream) end() {
 	if st.release == nil {
@@ -221,7 +159,7 @@ func (st *stream) end() {
 	st.mu.Lock()
 	st.readInbox()
 	st.closed = true
-	st.account.report(len(st.account.pendingRevisions), distribution.Gone, time.Now())
+	st.pending.report(len(st.pending.revisions), distribution.Gone, time.Now())
 	st.mu.Unlock()
 	if !st.proxy.Extensions { // such a stream is an agent's: it sends no requests to workloads
 		st.server.disconnected.add(st, time.Now())

@@ -2,19 +2,18 @@ package server
 
 import (
 	"context"
-	"errors"
-	"io"
+	"crypto/tls"
+	"crypto/x509"
 	"maps"
 	"net"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/http2"
-	"github.com/moonsail/moonsail/internal/xds/ledger"
 )
 
 // transport sends the messages of a stream. http2.go and grpc.go implement it.
@@ -38,43 +37,6 @@ type transport interface {
 // sendMargin is for the framing of messages.
 const sendMargin = 1 << 10
 
-// puller is a transport from which messages are read.
-type puller interface {
-	transport
-	// receive returns the next message; free returns its bytes.
-	receive() (b []byte, free func(), err error)
-}
-
-// newStream begins a stream. The caller passes requests to take, one after the other, and then
-// calls end.
-func (s *Server) newStream(p ledger.Protocol, port *Port, t transport) *stream {
-	st := &stream{server: s, port: port, transport: t, protocol: p, connected: time.Now()}
-	st.account.stream, st.delivery.stream = st, st
-	st.mu.then = st.catchUp
-	st.inbox.published, st.account.pendingRevisions = st.inbox.room[:0], st.account.room[:0]
-	return st
-}
-
-// pull serves one stream until it ends.
-func (s *Server) pull(p ledger.Protocol, port *Port, t puller) error {
-	st := s.newStream(p, port, t)
-	defer st.end()
-	for {
-		b, free, err := t.receive()
-		if errors.Is(err, io.EOF) {
-			return nil // the peer has ended its side
-		}
-		if err != nil {
-			return err
-		}
-		err = st.take(b)
-		free()
-		if err != nil {
-			return err
-		}
-	}
-}
-
 // Transport is an implementation of gRPC.
 type Transport string
 
@@ -85,6 +47,41 @@ const (
 	// TransportHTTP2 is package http2, the default.
 	TransportHTTP2 Transport = "http2"
 )
+
+// Port has the settings of one address that serves xDS. The zero value is plain text without
+// authentication.
+type Port struct {
+	TLS *tls.Config // nil: plain text
+	// Methods are served in addition to those of Options, and override them.
+	Methods map[string]Unary
+	// Authorize decides whether a peer may be the proxy that its node describes, and adds what the
+	// node lacks. Its errors are gRPC statuses. nil: every node is accepted.
+	Authorize func(*Peer, *model.Proxy) error
+}
+
+// Peer is the other end of a stream or call.
+type Peer struct {
+	Address string
+	// Certificates is the peer's verified chain, its own certificate first; nil: none.
+	Certificates []*x509.Certificate
+	// Authorization is the header of that name. Only calls of a Unary have it.
+	Authorization string
+}
+
+type peerKey struct{}
+
+// WithPeer returns the context of a call from p.
+func WithPeer(ctx context.Context, p *Peer) context.Context {
+	return context.WithValue(ctx, peerKey{}, p)
+}
+
+// PeerOf returns the caller of a Unary from its context; never nil.
+func PeerOf(ctx context.Context) *Peer {
+	if p, ok := ctx.Value(peerKey{}).(*Peer); ok {
+		return p
+	}
+	return &Peer{}
+}
 
 // Carrier accepts connections and serves their streams.
 type Carrier interface {
@@ -99,13 +96,6 @@ type Carrier interface {
 
 // ending is the status of streams that end with their carrier.
 var ending = status.Error(codes.Unavailable, "this control plane stops: connect again, or to another one")
-
-// http2Carrier is a carrier of package http2.
-type http2Carrier struct{ *http2.Server }
-
-func (c http2Carrier) GracefulStop(ctx context.Context) {
-	c.Server.GracefulStop(ctx, toHTTP2(status.Convert(ending)))
-}
 
 // Carry returns a carrier for the service at a port.
 func (s *Server) Carry(t Transport, port Port) Carrier {

@@ -13,10 +13,10 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// TestManySelectAtOnce: streams that make the same selection at the same time share a batch, and
+// TestConcurrentSelections: streams that make the same selection at the same time share a batch, and
 // one copy of its bytes. Each gets its selection, also if there are more selections than a state
 // remembers.
-func TestManySelectAtOnce(t *testing.T) {
+func TestConcurrentSelections(t *testing.T) {
 	tab, last := New("t"), model.Revision(2*maxBatches)
 	for rev := range last {
 		tab.Commit(rev+1, []Update{put(resource.Endpoints, fmt.Sprint("e", rev+1), "1")})
@@ -52,8 +52,8 @@ func TestManySelectAtOnce(t *testing.T) {
 	require.Equal(t, maxBatches, shared)
 }
 
-// TestNothingIsRemembered: empty selections take no place, and do not displace others.
-func TestNothingIsRemembered(t *testing.T) {
+// TestEmptySelectionsAreNotKept: empty selections take no place, and do not displace others.
+func TestEmptySelectionsAreNotKept(t *testing.T) {
 	pool, s := names.NewPool(), New("in").State()
 	for i := range 2 * maxBatches {
 		b := s.Select(Selection{Type: resource.Endpoints, Upto: 1, Names: pool.Of(strconv.Itoa(i))})

@@ -9,8 +9,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// TestOriginsAreNoContent: an entry has the newest origins, and remains the same entry.
-func TestOriginsAreNoContent(t *testing.T) {
+// TestOriginsDoNotChangeEntries: an entry has the newest origins, and remains the same entry.
+func TestOriginsDoNotChangeEntries(t *testing.T) {
 	rule := model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "rule"}
 	other := model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "other"}
 	for _, typ := range []resource.Type{resource.Cluster, resource.RouteConfig} {
@@ -41,8 +41,8 @@ func TestOriginsAreNoContent(t *testing.T) {
 	}
 }
 
-// TestOriginsOfOneContent: tables share the bytes of a resource, and each has its own origins.
-func TestOriginsOfOneContent(t *testing.T) {
+// TestOriginsOfSharedBytes: tables share the bytes of a resource, and each has its own origins.
+func TestOriginsOfSharedBytes(t *testing.T) {
 	a := model.Key{Kind: model.KindService, Namespace: "shop", Name: "a"}
 	b := model.Key{Kind: model.KindService, Namespace: "shop", Name: "b"}
 	shared := resource.EncodeBytes(resource.Cluster, "c", []byte("text"))

@@ -112,9 +112,9 @@ func versions(s *State) (out [resource.NumTypes]map[string]string) {
 	return out
 }
 
-// TestCursorsReachTheState commits at random. Clients that catch up from any cursor to any state,
+// TestCursorsConverge commits at random. Clients that catch up from any cursor to any state,
 // including old ones, have what the state has.
-func TestCursorsReachTheState(t *testing.T) {
+func TestCursorsConverge(t *testing.T) {
 	seeds := uint64(30)
 	if testing.Short() { // with the race detector, which is ten times slower
 		seeds = 5

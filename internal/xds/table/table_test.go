@@ -94,8 +94,8 @@ func TestTombstonesAreBounded(t *testing.T) {
 	require.Len(t, removedNames(s, resource.Endpoints, lost), len(s.columns[resource.Endpoints].graves))
 }
 
-// TestOneCommitsRemovalsAreRememberedWhole: otherwise every stream would have to start over.
-func TestOneCommitsRemovalsAreRememberedWhole(t *testing.T) {
+// TestRemovalsOfACommitAreForgottenTogether: a stream that misses some of them must start over.
+func TestRemovalsOfACommitAreForgottenTogether(t *testing.T) {
 	tab := New("t")
 	var add, drop []Update
 	for i := range 5 * minGraves {
@@ -186,7 +186,7 @@ func BenchmarkCommitVirtualHost(b *testing.B) {
 	}
 }
 
-func TestTouchedTellsWhatARevisionDid(t *testing.T) {
+func TestTouched(t *testing.T) {
 	tab := New("t")
 	tab.Commit(3, []Update{put(resource.Cluster, "a", "1"), put(resource.Cluster, "b", "1")})
 	tab.Commit(5, []Update{put(resource.Cluster, "a", "2"), gone(resource.Cluster, "b"), put(resource.Cluster, "c", "1")})

@@ -2,6 +2,7 @@ package server
 
 import (
 	"strings"
+	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
@@ -9,6 +10,54 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
+
+// reportNACK logs and counts a NACK.
+func (st *stream) reportNACK(r *request) {
+	st.server.log.Warn("proxy refused configuration", "proxy", st.proxy.ID,
+		"type", strings.TrimPrefix(string(r.TypeURL), "type.googleapis.com/"), "message", ledger.Shortened(r.Error.Message))
+	for t := range resource.Types {
+		if resource.Types[t].URL == string(r.TypeURL) {
+			st.server.opts.Meter.Rejected(resource.Type(t))
+			return // types with the same URL count as the first
+		}
+	}
+}
+
+// maxTries is how often a temporary refusal is retried: after 2 s, 4 s, 8 s and so on, two minutes in
+// all.
+const maxTries = 6
+
+// isTemporary reports whether Envoy may accept a refused listener later without a change. Envoy 1.40 refuses a
+// listener with a plugin while the last module that its agent served for the plugin is invalid. The
+// agent may then serve another module, or the module is a file that may be corrected.
+func isTemporary(message string) bool {
+	return strings.Contains(message, "Unable to create Wasm plugin")
+}
+
+// retrySchedule is when a stream sends refused listeners again.
+type retrySchedule struct {
+	tries int
+	next  time.Time
+}
+
+// retryRefused sends refused listeners again when it is time. The watchdog calls it, with the stream's
+// lock held.
+func (st *stream) retryRefused(now time.Time) {
+	r := st.retry
+	due := r != nil && !now.Before(r.next)
+	if st.closed || st.ledger == nil || !st.ledger.Retry(resource.Listener, due, maxTries, isTemporary) {
+		st.retry = nil
+		return
+	}
+	switch {
+	case r == nil:
+		st.retry = &retrySchedule{next: now.Add(watchEvery)}
+	case due:
+		r.tries++
+		r.next = now.Add(watchEvery << r.tries)
+		st.step()
+	}
+}
 
 // maxAbout bounds how many parts of a refused response are listed.
 const maxAbout = 64

@@ -17,15 +17,15 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// atRest waits until a connection has no reader.
-func atRest(t *testing.T, c *conn) {
+// awaitIdle waits until a connection has no reader.
+func awaitIdle(t *testing.T, c *conn) {
 	t.Helper()
-	eventually(t, "the connection is at rest", func() bool { return c.socket.polled.state.Load() == resting })
+	eventually(t, "the connection is idle", func() bool { return c.socket.polled.state.Load() == idle })
 }
 
-// TestAtRest: an idle connection has no goroutine, whatever it received, and the next message is
+// TestIdleConnection: an idle connection has no goroutine, whatever it received, and the next message is
 // processed.
-func TestAtRest(t *testing.T) {
+func TestIdleConnection(t *testing.T) {
 	conf := certificates(t)
 	for name, o := range map[string]Options{"plain": {}, "TLS": {TLS: conf.server}} {
 		t.Run(name, func(t *testing.T) {
@@ -42,12 +42,12 @@ func TestAtRest(t *testing.T) {
 					require.NoError(t, p.fr.WriteData(id, false, b[:min(len(b), maxFrame)]))
 				}
 				require.Equal(t, m, string(p.message(id)))
-				atRest(t, c)
+				awaitIdle(t, c)
 			}
-			require.False(t, reads())
+			eventually(t, "no connection has a goroutine", func() bool { return !reads() }) // it ends right after the connection is idle
 			p.half(id)
 			require.Equal(t, "0", p.answer(id).trailer["grpc-status"])
-			atRest(t, c)
+			awaitIdle(t, c)
 		})
 	}
 }
@@ -55,12 +55,12 @@ func TestAtRest(t *testing.T) {
 // reads reports whether any connection has a goroutine.
 func reads() bool {
 	b := make([]byte, 1<<20)
-	return strings.Contains(string(b[:runtime.Stack(b, true)]), "carryOn")
+	return strings.Contains(string(b[:runtime.Stack(b, true)]), "http2.(*conn).run(")
 }
 
-// TestPiecesAtRest: frames that arrive in pieces are joined. Each piece arrives after the previous
+// TestPartialFrames: frames that arrive in pieces are joined. Each piece arrives after the previous
 // one was read.
-func TestPiecesAtRest(t *testing.T) {
+func TestPartialFrames(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect()
 	id := p.open(echo)
@@ -69,9 +69,9 @@ func TestPiecesAtRest(t *testing.T) {
 	data(t, &b, id, false, "one", "two")
 	whole := b.Bytes()
 	for n := 1; n < len(whole); n++ {
-		atRest(t, c)
+		awaitIdle(t, c)
 		p.raw(string(whole[:n]))
-		eventually(t, "the piece was taken", func() bool { s := c.socket.polled.state.Load(); return s == waiting || s == resting })
+		eventually(t, "the piece was read", func() bool { s := c.socket.polled.state.Load(); return s == waiting || s == idle })
 		p.raw(string(whole[n:]))
 		require.Equal(t, "one", string(p.message(id)), "%d bytes first", n)
 		require.Equal(t, "two", string(p.message(id)), "%d bytes first", n)
@@ -96,24 +96,24 @@ func TestWaitingReceiversDelayNoOthers(t *testing.T) {
 		others[n].open(echo)
 		p := v.connect()
 		id := p.open(wait)
-		atRest(t, await.From(t, begun).conn)
+		awaitIdle(t, await.From(t, begun).conn)
 		p.send(id, "x")
 	}
 	for n, p := range others {
-		atRest(t, v.call(n).conn)
+		awaitIdle(t, v.call(n).conn)
 		p.send(p.id, "x")
 		require.Equal(t, "x", string(p.message(p.id)))
 	}
 }
 
-// TestEndAtRest: idle connections notice their end, and the end of their peer.
-func TestEndAtRest(t *testing.T) {
+// TestIdleConnectionsEnd: idle connections notice their end, and the end of their peer.
+func TestIdleConnectionsEnd(t *testing.T) {
 	v := serve(t, Options{})
 	p, other := v.connect(), v.connect()
 	p.open(hold)
 	other.open(hold)
 	for n := range 2 {
-		atRest(t, v.call(n).conn)
+		awaitIdle(t, v.call(n).conn)
 	}
 	require.NoError(t, p.c.Close())
 	eventually(t, "its stream has ended", func() bool { return v.call(0).over() != v.call(1).over() })
@@ -128,17 +128,17 @@ func TestBusyHasGoroutine(t *testing.T) {
 	p := v.connect()
 	id := p.open(hold)
 	c := v.call(0).conn
-	atRest(t, c)
+	awaitIdle(t, c)
 	var b bytes.Buffer
 	for range 200 {
 		data(t, &b, id, false, long(100))
 	}
 	require.Greater(t, b.Len(), quickMost)
 	p.raw(b.String())
-	eventually(t, "all has come", func() bool { return len(v.call(0).got()) == 200 })
+	eventually(t, "everything has arrived", func() bool { return len(v.call(0).got()) == 200 })
 	require.NoError(t, p.fr.WritePing(false, [8]byte{1}))
 	require.True(t, p.frame(xhttp2.FramePing).(*xhttp2.PingFrame).IsAck())
-	atRest(t, c)
+	awaitIdle(t, c)
 }
 
 // TestLoopsYield: loops read nothing before Yield returns, and everything afterwards.
@@ -157,7 +157,7 @@ func TestLoopsYield(t *testing.T) {
 	p := v.connect()
 	id := p.open(echo)
 	c := v.call(0)
-	atRest(t, c.conn)
+	awaitIdle(t, c.conn)
 	urgent.Store(true)
 	// A loop may have left Yield before, with an event that it has not reported yet. The test sends
 	// until one waits.
@@ -165,19 +165,19 @@ func TestLoopsYield(t *testing.T) {
 		return p.fr.WriteWindowUpdate(0, 1) == nil && yields.Load() > 0
 	})
 	p.send(id, "one")
-	require.Equal(t, resting, c.conn.socket.polled.state.Load())
+	require.Equal(t, idle, c.conn.socket.polled.state.Load())
 	require.Empty(t, c.got())
 	finish()
 	require.Equal(t, "one", string(p.message(id)))
 }
 
-// patientOne is a Receiver that waits until its peer has gone.
-type patientOne struct {
+// waitsForEnd is a Receiver that waits until its peer has gone.
+type waitsForEnd struct {
 	*Stream
 	waits, done chan struct{}
 }
 
-func (s patientOne) Receive([]byte) error {
+func (s waitsForEnd) Receive([]byte) error {
 	ctx, cancel := s.Present()
 	defer cancel()
 	close(s.waits)
@@ -186,7 +186,7 @@ func (s patientOne) Receive([]byte) error {
 	return nil
 }
 
-func (s patientOne) End() {}
+func (s waitsForEnd) End() {}
 
 // TestPresent: a waiting Receiver notices that the peer has gone, with or without ending its side.
 func TestPresent(t *testing.T) {
@@ -199,7 +199,7 @@ func TestPresent(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			one := patientOne{waits: make(chan struct{}), done: make(chan struct{})}
+			one := waitsForEnd{waits: make(chan struct{}), done: make(chan struct{})}
 			v := serve(t, Options{}, map[string]Handler{wait: func(st *Stream) Receiver { one.Stream = st; return one }})
 			p := v.connect()
 			p.send(p.open(wait), "x")

@@ -1,9 +1,13 @@
 package server
 
 import (
+	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
@@ -39,30 +43,6 @@ func TestOneChangeIsOneSmallMessage(t *testing.T) {
 	})
 }
 
-func TestRefusedResourceIsHeldUntilItDiffers(t *testing.T) {
-	overEach(t, func(t *testing.T, on Transport) {
-		h := newHarness(t, on, Options{})
-		c := h.warm("")
-		h.commit(listener("l1", "bad"))
-		c.nack(c.expect(resource.Listener, "l1"), "bad listener")
-		h.commit(listener("l2", "good"))
-		c.take(resource.Listener, "l2")
-
-		p, ok := h.server.Proxy("app-1.shop")
-		require.True(t, ok)
-		held := p.Types[2].Held
-		require.Len(t, held, 1)
-		require.Equal(t, Held{Name: "l1", Version: h.out.State().Get(resource.Listener, "l1").Version, Message: "bad listener"}, held[0])
-
-		h.commit(listener("l1", "good again"))
-		c.take(resource.Listener, "l1")
-		h.eventually("nothing is held", func() bool {
-			p, _ := h.server.Proxy(nodeID)
-			return len(p.Types[2].Held) == 0
-		})
-	})
-}
-
 func TestOutcomesAreCountedOnceForEachStream(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
@@ -93,5 +73,87 @@ func TestOutcomesAreCountedOnceForEachStream(t *testing.T) {
 		rev = h.commitTo(h.in, listener("virtualInbound", "1"))
 		h.eventually("the one that is left settles", func() bool { return h.observer.outcomes(rev)[distribution.NotConcerned] == 1 })
 		require.Equal(t, 1, h.observer.published[rev])
+	})
+}
+
+func TestStaleNoncesAreIgnored(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		h.commit(endpoints("c1", "2"))
+		old := c.take(resource.Endpoints, "c1")
+		h.commit(endpoints("c1", "3"))
+		now := c.expect(resource.Endpoints, "c1")
+		h.commit(endpoints("c1", "4"))
+		c.ack(old)
+		c.nack(old, "too late")
+		for _, nonce := range []string{"", "999", "not a number", "-1", "18446744073709551616"} {
+			c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResponseNonce: nonce})
+		}
+		c.subscribe(resource.Cluster, "c1") // its answer shows that nothing else was sent
+		c.take(resource.Cluster, "c1")
+		c.ack(now)
+		c.take(resource.Endpoints, "c1")
+	})
+}
+
+// TestSubscriptionsOfStaleRequestsCount: delta requests do not repeat subscriptions.
+func TestSubscriptionsOfStaleRequestsCount(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		h.commit(endpoints("c2", "1"))
+		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResponseNonce: "999", ResourceNamesSubscribe: []string{"c2"}})
+		c.take(resource.Endpoints, "c2")
+	})
+}
+
+// meter records its calls.
+type meter struct {
+	unmetered
+	mu        sync.Mutex // guards the fields
+	pushed    []string
+	queued    int
+	took      int
+	delivered int
+}
+
+func (m *meter) Pushed(t resource.Type, _ int, whole bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pushed = append(m.pushed, fmt.Sprint(t, " ", whole))
+}
+
+func (m *meter) Queued(time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queued++
+}
+
+func (m *meter) Took(resource.Type, time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.took++
+}
+
+func (m *meter) Delivered(time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.delivered++
+}
+
+func TestPushesAreMetered(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		m := &meter{}
+		h := newHarness(t, on, Options{Meter: m})
+		c := h.warm("")
+		h.commit(endpoints("c1", "2"))
+		c.take(resource.Endpoints, "c1")
+		h.eventually("everything is counted", func() bool {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.took == 4 && m.delivered == 4 && m.queued == 1
+		})
+		require.Equal(t, []string{"CDS true", "EDS true", "LDS true", "EDS false"}, m.pushed)
 	})
 }

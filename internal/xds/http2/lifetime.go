@@ -41,9 +41,9 @@ type lifetime struct {
 type leaving uint8
 
 const (
-	staying leaving = iota
-	warned          // the first GOAWAY and the ping were sent
-	told            // the second GOAWAY was sent; the connection ends with its last stream
+	staying        leaving = iota
+	sentGoAway             // the first GOAWAY and the ping were sent
+	sentLastGoAway         // the second GOAWAY was sent; the connection ends with its last stream
 )
 
 // gracePing is the ping between the two GOAWAYs; keepPing checks whether the peer is alive.
@@ -84,7 +84,7 @@ func (o *Options) oldFrom(now time.Time) time.Time {
 	if o.MaxAge <= 0 {
 		return time.Time{}
 	}
-	spread := (2*rand.Float64() - 1) * ageSpread //nolint:gosec //nolint:gosec // need not be secret
+	spread := (2*rand.Float64() - 1) * ageSpread //nolint:gosec // need not be secret
 	return now.Add(o.MaxAge + time.Duration(spread*float64(o.MaxAge)))
 }
 
@@ -178,7 +178,7 @@ func (lt *lifetime) goAway() {
 	if lt.leaving != staying {
 		return
 	}
-	lt.leaving = warned
+	lt.leaving = sentGoAway
 	lt.output.control = appendGoAway(lt.output.control, maxWindow, xhttp2.ErrCodeNo, "")
 	lt.output.control = appendPing(lt.output.control, 0, gracePing)
 	lt.output.pump()
@@ -188,10 +188,10 @@ func (lt *lifetime) goAway() {
 func (lt *lifetime) lastStream() error {
 	lt.mu.Lock()
 	defer lt.mu.Unlock()
-	if lt.leaving != warned {
+	if lt.leaving != sentGoAway {
 		return nil
 	}
-	lt.leaving, lt.goneAt = told, lt.reader.lastID
+	lt.leaving, lt.goneAt = sentLastGoAway, lt.reader.lastID
 	lt.output.control = appendGoAway(lt.output.control, lt.reader.lastID, xhttp2.ErrCodeNo, "")
 	lt.output.pump()
 	if len(lt.streams) == 0 {
@@ -208,7 +208,7 @@ func (lt *lifetime) dismiss(status *Status) {
 	if lt.parting != nil || status == nil {
 		return
 	}
-	if lt.parting = status; lt.agreed {
+	if lt.parting = status; lt.handshakeDone {
 		lt.wake()
 	}
 }

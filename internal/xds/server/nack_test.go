@@ -1,0 +1,168 @@
+package server
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+func TestRefusedResourceIsHeldUntilItDiffers(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		h.commit(listener("l1", "bad"))
+		c.nack(c.expect(resource.Listener, "l1"), "bad listener")
+		h.commit(listener("l2", "good"))
+		c.take(resource.Listener, "l2")
+
+		p, ok := h.server.Proxy("app-1.shop")
+		require.True(t, ok)
+		held := p.Types[2].Held
+		require.Len(t, held, 1)
+		require.Equal(t, Held{Name: "l1", Version: h.out.State().Get(resource.Listener, "l1").Version, Message: "bad listener"}, held[0])
+
+		h.commit(listener("l1", "good again"))
+		c.take(resource.Listener, "l1")
+		h.eventually("nothing is held", func() bool {
+			p, _ := h.server.Proxy(nodeID)
+			return len(p.Types[2].Held) == 0
+		})
+	})
+}
+
+// TestLongMessagesAreShortenedInLogs: a request may have a message of 32 MB.
+func TestLongMessagesAreShortenedInLogs(t *testing.T) {
+	var log bytes.Buffer
+	st := &stream{server: &Server{log: slog.New(slog.NewTextHandler(&log, nil))}, proxy: &model.Proxy{ID: "a"}}
+	r := &request{}
+	r.Error = &ledger.Error{Message: "first" + strings.Repeat(" word", 1<<20) + " last"}
+	st.reportNACK(r)
+	require.Less(t, log.Len(), 2000)
+	require.Contains(t, log.String(), "first word")
+	require.Contains(t, log.String(), "word last")
+}
+
+// later runs the watchdog's check of all streams, at a later time.
+func (h *harness) later(d time.Duration) {
+	for _, st := range h.server.streams.all() {
+		st.check(time.Now().Add(d))
+	}
+}
+
+// TestTemporaryRefusalsAreRetried: a listener that Envoy refuses because of a plugin's module is
+// sent again, at growing intervals and a limited number of times. It is held back until it is
+// accepted, and no other listener is sent again.
+func TestTemporaryRefusalsAreRetried(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		h.commit(listener("l1", "bad"))
+		c.nack(c.expect(resource.Listener, "l1"), "no such filter")
+		h.eventually("it is held back", func() bool { return len(h.server.Refusals()) == 1 })
+		h.later(time.Hour)
+		h.later(time.Hour)
+
+		const words = "Error adding/updating listener(s) l1: Unable to create Wasm plugin p"
+		rev := h.commit(listener("l1", "worse"))
+		c.nack(c.expect(resource.Listener, "l1"), words)
+		h.eventually("it is settled", func() bool { return h.observer.outcomes(rev)[distribution.NACKed] == 1 })
+		h.later(0)
+		h.later(watchEvery - time.Second)
+		refused := func() bool { return len(h.server.Refusals()) == 1 && h.server.Refusals()[0].Message == words }
+		for n := range maxTries {
+			h.later(time.Duration(n+1) * time.Hour)
+			again := c.expect(resource.Listener, "l1")
+			require.True(t, refused(), "until it is accepted")
+			c.nack(again, words)
+			h.eventually("it is held back", func() bool { return !h.inFlight() })
+		}
+		require.True(t, refused())
+		h.later(100 * time.Hour)
+		require.False(t, h.inFlight(), "it was retried maxTries times")
+		require.Equal(t, map[distribution.Outcome]int{distribution.NACKed: 1}, h.observer.outcomes(rev), "the outcome of the change is reported once")
+
+		h.commit(listener("l1", "worst"))
+		c.nack(c.expect(resource.Listener, "l1"), words)
+		h.eventually("it is held back", func() bool { return !h.inFlight() })
+		h.later(0)
+		h.later(time.Hour)
+		c.take(resource.Listener, "l1")
+		h.eventually("it is accepted", func() bool { return len(h.server.Refusals()) == 0 })
+		h.later(time.Hour)
+		require.False(t, h.inFlight())
+	})
+}
+
+// inFlight reports whether a listener is unanswered.
+func (h *harness) inFlight() bool {
+	for _, st := range h.server.streams.all() {
+		st.mu.Lock()
+		flies := st.ledger != nil && st.ledger.InFlight(resource.Listener)
+		st.mu.Unlock()
+		if flies {
+			return true
+		}
+	}
+	return false
+}
+
+// abouts returns the names of the resources that a refusal may be about.
+func abouts(r *distribution.Refusal) (out []string) {
+	for _, p := range r.About {
+		out = append(out, p.Type.String()+" "+p.Entry.Name)
+	}
+	return out
+}
+
+func TestRefusalsCountProxies(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		one := h.warm("")
+		two := h.connectAs("sidecar~10.0.0.2~app-2.shop~shop.svc.cluster.local", "")
+		two.subscribe(resource.Listener)
+		two.take(resource.Listener, "l1")
+		require.Empty(t, h.server.Refusals())
+
+		h.commit(listener("l1", "bad"))
+		one.nack(one.expect(resource.Listener, "l1"), "worse")
+		two.nack(two.expect(resource.Listener, "l1"), "bad")
+		h.eventually("both are counted", func() bool {
+			all := h.server.Refusals()
+			return len(all) == 1 && all[0].Proxies == 2
+		})
+		r := h.server.Refusals()[0]
+		require.Equal(t, "l1", r.Name)
+		require.Equal(t, "bad", r.Message, "the first message in alphabetical order")
+		require.Equal(t, []string{"LDS l1"}, abouts(r))
+		require.Equal(t, "shop", r.About[0].Proxy.Namespace, "it is one of the proxies that refuse")
+
+		h.commit(listener("l1", "good"))
+		require.Empty(t, h.server.Refusals(), "the table no longer has what they refused")
+		one.take(resource.Listener, "l1")
+		two.take(resource.Listener, "l1")
+	})
+}
+
+func TestRefusalListsNewVirtualHosts(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{RouteStrategy: RoutesRDS})
+		h.commit(append(routeConfig("80"), virtualHost("80/a", "c1"), virtualHost("80/b", "c1"))...)
+		c := h.warm("")
+		c.subscribe(resource.RouteConfig, "80")
+		c.take(resource.RouteConfig, "80")
+		h.commit(virtualHost("80/b", "c2"))
+		c.nack(c.expect(resource.RouteConfig, "80"), "no")
+		h.eventually("it is counted", func() bool { return len(h.server.Refusals()) == 1 })
+		require.Equal(t, "80", h.server.Refusals()[0].Name)
+		require.Equal(t, []string{"VHDS 80/b"}, abouts(h.server.Refusals()[0]))
+	})
+}

@@ -1,0 +1,254 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/wire"
+)
+
+// http2Receiver receives the requests of a stream on package http2.
+type http2Receiver struct{ st *stream }
+
+// Receive implements http2.Receiver: the ledger processes a request. EndBatch answers it.
+func (r http2Receiver) Receive(b []byte) error {
+	if err := r.st.handle(b); err != nil {
+		return http2Status(err)
+	}
+	r.st.transport.(http2Transport).stream.Trust()
+	return nil
+}
+
+// Quick implements http2.Quick. The first request binds the proxy, and a request that lists
+// resources may add route shards: these may wait.
+func (r http2Receiver) Quick(b []byte) bool {
+	if r.st.proxy == nil {
+		return false
+	}
+	for len(b) > 0 {
+		num, _, rest, err := wire.Next(b)
+		if err != nil || num == initialVersions && r.st.protocol == ledger.Delta {
+			return false
+		}
+		b = rest
+	}
+	return true
+}
+
+// requests is a pool: between requests a stream needs none.
+var requests = sync.Pool{New: func() any { return new(request) }}
+
+// handle passes one request to the ledger. The caller must call answer, or handle for another
+// request.
+func (st *stream) handle(b []byte) error {
+	r := requests.Get().(*request)
+	defer requests.Put(r)
+	defer r.reset()
+	if err := r.parse(st.protocol, b); err != nil {
+		return status.Errorf(codes.InvalidArgument, "the request is not a valid %s discovery request: %v", st.protocol, err)
+	}
+	if st.proxy == nil {
+		if err := st.server.open(st, r.node); err != nil {
+			return err
+		}
+	}
+	if err := st.keepShards(r); err != nil {
+		return err
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.moved = true
+	if r.Error != nil {
+		st.reportNACK(r)
+	}
+	if !st.ledger.Handle(&r.Request) {
+		st.server.log.Debug("type is not served", "proxy", st.proxy.ID, "type", string(r.TypeURL))
+	}
+	return nil
+}
+
+// EndBatch implements http2.BatchReceiver: one step answers all requests that arrived together.
+func (r http2Receiver) EndBatch() error { return http2Status(r.st.answer()) }
+
+// answer sends what may be sent after requests.
+func (st *stream) answer() error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ledger == nil {
+		return nil // the only request was refused
+	}
+	st.delivery.clearAnswered()
+	st.step()
+	if err := st.ledger.Err(); err != nil {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	return nil
+}
+
+// End implements http2.Receiver.
+func (r http2Receiver) End() { r.st.end() }
+
+// pullTransport is a transport from which messages are read, as from grpc-go.
+type pullTransport interface {
+	transport
+	// receive returns the next message; free returns its bytes.
+	receive() (b []byte, free func(), err error)
+}
+
+// pull reads and serves one stream until it ends.
+func (s *Server) pull(p ledger.Protocol, port *Port, t pullTransport) error {
+	st := s.newStream(p, port, t)
+	defer st.end()
+	for {
+		b, free, err := t.receive()
+		if errors.Is(err, io.EOF) {
+			return nil // the peer has ended its side
+		}
+		if err != nil {
+			return err
+		}
+		err = st.handle(b)
+		if err == nil {
+			err = st.answer()
+		}
+		free()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Requests are scanned and not unmarshalled. An ACK of 60 bytes then needs no memory, and a node
+// that Envoy repeats in each request (61 KB) costs no more than skipping it.
+
+// request is a parsed request and its node.
+type request struct {
+	ledger.Request
+	node []byte // encoded; empty: none
+}
+
+// reset clears the request, and keeps its memory.
+func (r *request) reset() {
+	clear(r.Subscribe)
+	clear(r.Unsubscribe)
+	clear(r.Initial)
+	clear(r.Names)
+	*r = request{Request: ledger.Request{Subscribe: r.Subscribe[:0], Unsubscribe: r.Unsubscribe[:0], Initial: r.Initial[:0], Names: r.Names[:0]}}
+}
+
+// parse scans a request of a protocol. The request points into b.
+func (r *request) parse(p ledger.Protocol, b []byte) error {
+	r.reset()
+	field := r.deltaField
+	if p == ledger.Sotw {
+		field = r.sotwField
+	}
+	return wire.Fields(b, field)
+}
+
+// initialVersions is the field initial_resource_versions of DeltaDiscoveryRequest.
+const initialVersions = 5
+
+// Field numbers of DeltaDiscoveryRequest.
+func (r *request) deltaField(num protowire.Number, v []byte) error {
+	switch num {
+	case 1:
+		r.node = v
+	case 2:
+		r.TypeURL = v
+	case 3:
+		return appendName(&r.Subscribe, v)
+	case 4:
+		return appendName(&r.Unsubscribe, v)
+	case initialVersions:
+		return r.initial(v)
+	case 6:
+		r.Nonce = v
+	case 7:
+		return r.error(v)
+	}
+	return nil
+}
+
+// Field numbers of DiscoveryRequest.
+func (r *request) sotwField(num protowire.Number, v []byte) error {
+	switch num {
+	case 2:
+		r.node = v
+	case 3:
+		return appendName(&r.Names, v)
+	case 4:
+		r.TypeURL = v
+	case 5:
+		r.Nonce = v
+	case 6:
+		return r.error(v)
+	}
+	return nil
+}
+
+func appendName(to *[][]byte, v []byte) error {
+	if !utf8.Valid(v) {
+		return fmt.Errorf("resource name %q is not UTF-8", v)
+	}
+	*to = append(*to, v)
+	return nil
+}
+
+// initial parses an entry of initial_resource_versions.
+func (r *request) initial(b []byte) error {
+	var nv ledger.NameVersion
+	err := wire.Fields(b, func(num protowire.Number, v []byte) error {
+		switch num {
+		case 1:
+			nv.Name = v
+		case 2:
+			nv.Version = v
+		}
+		return nil
+	})
+	r.Initial = append(r.Initial, nv)
+	return err
+}
+
+// error parses a google.rpc.Status.
+func (r *request) error(b []byte) error {
+	e := &ledger.Error{}
+	r.Error = e
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		b = b[n:]
+		switch {
+		case num == 1 && typ == protowire.VarintType:
+			v, n := protowire.ConsumeVarint(b)
+			if n < 0 {
+				return protowire.ParseError(n)
+			}
+			e.Code, b = int32(v), b[n:]
+		case num == 2 && typ == protowire.BytesType:
+			v, n := protowire.ConsumeBytes(b)
+			if n < 0 {
+				return protowire.ParseError(n)
+			}
+			e.Message, b = string(v), b[n:]
+		default:
+			n := protowire.ConsumeFieldValue(num, typ, b)
+			if n < 0 {
+				return protowire.ParseError(n)
+			}
+			b = b[n:]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package server
+
+import "time"
+
+// endpointsTimeout is how long listeners wait for a proxy that does not request the endpoints of its
+// clusters. It is shorter than Envoy's own wait.
+const (
+	endpointsTimeout = 10 * time.Second
+	watchEvery       = 2 * time.Second
+)
+
+// watch is the watchdog: it checks all streams until Close.
+func (s *Server) watch() {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case now := <-tick.C:
+			for _, st := range s.streams.all() {
+				st.check(now)
+			}
+		}
+	}
+}
+
+// check ends a wait that takes too long, and retries refused listeners.
+func (st *stream) check(now time.Time) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.retryRefused(now)
+	switch {
+	case st.closed || !st.moved:
+	case !st.ledger.Waiting():
+		st.wait, st.moved = time.Time{}, false
+	case st.wait.IsZero():
+		st.wait = now
+	case now.Sub(st.wait) >= endpointsTimeout:
+		st.server.log.Warn("proxy does not request endpoints of its clusters: its listeners and routes are sent without them", "proxy", st.proxy.ID)
+		st.wait = time.Time{}
+		st.ledger.StopWaiting()
+		st.step()
+	}
+}
