@@ -1,8 +1,6 @@
 package ledger
 
 import (
-	"bytes"
-
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -99,7 +97,7 @@ func (v *virtualHosts) loadUnclaimed() {
 // routeConfigsOf returns the route configurations of virtual hosts, most of them once.
 func routeConfigsOf(hosts []NameVersion) (of []string) {
 	for _, nv := range hosts {
-		rc := nv.Name[:max(bytes.LastIndexByte(nv.Name, '/'), 0)]
+		rc := table.RouteConfigOf(nv.Name)
 		if len(of) == 0 || of[len(of)-1] != string(rc) {
 			of = append(of, string(rc))
 		}

@@ -14,7 +14,6 @@ package table
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"sync/atomic"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -140,6 +139,11 @@ func (w *commit) finish() {
 
 // RouteConfigOf returns the route configuration of a virtual host's resource name: everything before
 // the last slash, as in Envoy.
-func RouteConfigOf(virtualHost string) string {
-	return virtualHost[:max(strings.LastIndexByte(virtualHost, '/'), 0)]
+func RouteConfigOf[N string | []byte](virtualHost N) N {
+	for i := len(virtualHost) - 1; i >= 0; i-- {
+		if virtualHost[i] == '/' {
+			return virtualHost[:i]
+		}
+	}
+	return virtualHost[:0]
 }
