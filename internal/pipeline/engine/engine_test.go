@@ -87,6 +87,21 @@ func TestBindWaitsForSources(t *testing.T) {
 	require.NotNil(t, tables[0].State().Get(resource.Cluster, "outbound|80||a.shop.svc.cluster.local"))
 }
 
+// TestEndpointsHaveHost checks that endpoints have their service as a field. The xDS server finds the
+// holders of removed endpoints by it.
+func TestEndpointsHaveHost(t *testing.T) {
+	e, in, r := start(t)
+	in.Put(service("a", 80))
+	in.Synced("test")
+	await.From(t, r)
+	tables, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
+	require.NoError(t, err)
+	defer release()
+	entry := tables[0].State().Get(resource.Endpoints, "outbound|80||a.shop.svc.cluster.local")
+	require.NotNil(t, entry)
+	require.Equal(t, "a.shop.svc.cluster.local", entry.Resource().Host)
+}
+
 func TestChangePublishesTheTablesThatDiffer(t *testing.T) {
 	e, in, r := start(t)
 	in.Put(service("a", 80))

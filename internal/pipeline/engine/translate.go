@@ -177,7 +177,9 @@ func (t *translation) endpoints(values map[string]*ir.Endpoints, memo *batchMemo
 			t.fail(resource.Endpoints, name, notTranslated, err)
 			continue
 		}
-		enc = t.intern.Intern(resource.Endpoints, resource.EncodeBytes(resource.Endpoints, name, value))
+		enc = resource.EncodeBytes(resource.Endpoints, name, value)
+		enc.Host = string(v.Host)
+		enc = t.intern.Intern(resource.Endpoints, enc)
 		t.add(resource.Endpoints, name, enc, v.Origins)
 		memo.mu.Lock()
 		memo.endpoints[v] = enc

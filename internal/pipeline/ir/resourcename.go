@@ -9,8 +9,8 @@ import (
 
 // The names of Envoy's resources are Istio's: users' EnvoyFilters and dashboards refer to them. Only this file
 // writes them; the lab has a copy for its expectations. Code of the pipeline does not parse a name: what it is made of is
-// in fields beside it. Names are parsed where Envoy or a user hands one back: in xds/server/stale.go, envoyfilter, doctor
-// and the tables of proxy-config.
+// in fields beside it. Names are parsed where Envoy or a user hands one back: in envoyfilter, doctor and the tables of
+// proxy-config.
 
 // ClusterName is "direction|port|subset|host".
 func ClusterName(direction string, port uint32, subset string, h model.Host) string {

@@ -22,6 +22,8 @@ type Encoded struct {
 	// RouteConfigs are the route configurations that a listener requests by name. They follow from
 	// the content, so that interned equals have the same.
 	RouteConfigs []string
+	// Host is the service that endpoints belong to; empty for other types. It follows from the name.
+	Host string
 
 	// delta is a field of DeltaDiscoveryResponse: tag and length of `resources`, and the discovery
 	// Resource {name, version, Any}.

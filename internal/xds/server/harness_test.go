@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -131,9 +132,15 @@ func edsCluster(name, variant string) table.Update {
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}})
 }
 
+// endpoints are those of a cluster. The part of its name after the last "|" is their host.
 func endpoints(cluster, variant string) table.Update {
-	return encode(resource.Endpoints, cluster, &endpointv3.ClusterLoadAssignment{ClusterName: cluster,
-		Endpoints: []*endpointv3.LocalityLbEndpoints{{Locality: &corev3.Locality{Zone: variant}}}})
+	return encodeEndpoints(cluster, &endpointv3.LocalityLbEndpoints{Locality: &corev3.Locality{Zone: variant}})
+}
+
+func encodeEndpoints(cluster string, of *endpointv3.LocalityLbEndpoints) table.Update {
+	u := encode(resource.Endpoints, cluster, &endpointv3.ClusterLoadAssignment{ClusterName: cluster, Endpoints: []*endpointv3.LocalityLbEndpoints{of}})
+	u.Resource.Host = cluster[strings.LastIndexByte(cluster, '|')+1:]
+	return u
 }
 
 func listener(name, variant string) table.Update {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -20,10 +19,10 @@ func (s *Server) Holders(gone []distribution.GoneEndpoint) []distribution.Holder
 	if len(gone) == 0 {
 		return nil
 	}
-	look := &staleSearch{gone: gone, names: map[*table.Table]map[string][]string{}, listed: map[*table.Entry]map[string]bool{}}
+	search := &staleSearch{gone: gone, names: map[*table.Table]map[string][]string{}, listed: map[*table.Entry]map[string]bool{}}
 	var out []distribution.Holder
 	for _, st := range s.streams.all() {
-		out = append(out, look.holders(st)...)
+		out = append(out, search.holders(st)...)
 	}
 	return out
 }
@@ -31,7 +30,7 @@ func (s *Server) Holders(gone []distribution.GoneEndpoint) []distribution.Holder
 // staleSearch answers one query.
 type staleSearch struct {
 	gone   []distribution.GoneEndpoint
-	names  map[*table.Table]map[string][]string // host -> EDS resources
+	names  map[*table.Table]map[string][]string // EDS resources by host
 	listed map[*table.Entry]map[string]bool     // addresses that receive requests
 }
 
@@ -41,7 +40,7 @@ func (l *staleSearch) of(t *table.Table, host string) []string {
 	if byHost == nil {
 		byHost = map[string][]string{}
 		for e := range t.State().All(resource.Endpoints) {
-			h := e.Name[strings.LastIndexByte(e.Name, '|')+1:]
+			h := e.Resource().Host
 			byHost[h] = append(byHost[h], e.Name)
 		}
 		l.names[t] = byHost
@@ -56,14 +55,15 @@ func (l *staleSearch) lists(e *table.Entry, address string) bool {
 		have = map[string]bool{}
 		a := &endpointv3.ClusterLoadAssignment{}
 		if proto.Unmarshal(e.Resource().Value(), a) == nil {
-			takers(a, have)
+			receivers(a, have)
 		}
 		l.listed[e] = have
 	}
 	return have[address]
 }
 
-func takers(a *endpointv3.ClusterLoadAssignment, into map[string]bool) {
+// receivers adds the addresses that receive requests.
+func receivers(a *endpointv3.ClusterLoadAssignment, into map[string]bool) {
 	for _, l := range a.GetEndpoints() {
 		for _, e := range l.GetLbEndpoints() {
 			if h := e.GetHealthStatus(); h == corev3.HealthStatus_UNKNOWN || h == corev3.HealthStatus_HEALTHY {

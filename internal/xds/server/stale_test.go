@@ -22,7 +22,7 @@ func addressesAt(cluster string, addresses ...string) table.Update {
 		l.LbEndpoints = append(l.LbEndpoints, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{
 			Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: a, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 80}}}}}}})
 	}
-	return encode(resource.Endpoints, cluster, &endpointv3.ClusterLoadAssignment{ClusterName: cluster, Endpoints: []*endpointv3.LocalityLbEndpoints{l}})
+	return encodeEndpoints(cluster, l)
 }
 
 func TestHoldersOfGoneEndpoints(t *testing.T) {
@@ -49,10 +49,10 @@ func TestHoldersOfGoneEndpoints(t *testing.T) {
 		require.Equal(t, distribution.CauseUnanswered, holders[0].Reasons[0].Cause)
 		require.False(t, h.server.OldestUnanswered().IsZero())
 		back := []distribution.GoneEndpoint{{Revision: rev, Since: time.Now(), Hosts: []string{"ratings"}, Address: "10.0.0.2"}}
-		require.Empty(t, h.server.Holders(back), "it is listed: it came again")
+		require.Empty(t, h.server.Holders(back), "it is listed again")
 		c.ack(r)
 		h.eventually("the proxy has ACKed the removal", func() bool { return len(h.server.Holders(gone)) == 0 })
-		h.eventually("the other's answer is known", func() bool { return h.server.OldestUnanswered().IsZero() })
+		h.eventually("the other proxy has answered", func() bool { return h.server.OldestUnanswered().IsZero() })
 
 		// Another change is on its way; the endpoint is known to be gone nevertheless.
 		h.commit(addressesAt(ratings, "10.0.0.2", "10.0.0.3"))
@@ -80,7 +80,7 @@ func TestHoldersAcrossReconnects(t *testing.T) {
 		c.take(resource.Cluster, ratings)
 		h.becomes(had, "app-1", distribution.StateACKed)
 		c.cancel()
-		h.eventually("it has left", func() bool { return len(h.server.Disconnected()) == 1 })
+		h.eventually("it has disconnected", func() bool { return len(h.server.Disconnected()) == 1 })
 		rev := h.commit(addressesAt(ratings, "10.0.0.2"))
 		gone := []distribution.GoneEndpoint{{Revision: rev, Since: time.Now(), Hosts: []string{"ratings"}, Address: "10.0.0.1"}}
 
