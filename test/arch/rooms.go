@@ -31,6 +31,7 @@ var Rooms = []Room{
 		"k8s.io", "sigs.k8s.io/yaml",
 	}},
 	{"demo", 9, "the demonstration mesh", nil},
+	{"deploy", 9, "Kubernetes manifests of the control plane", []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml"}},
 	{"terminal", 8, "what command lines share: errors, output, progress", []string{"github.com/spf13", "golang.org/x/term", "sigs.k8s.io/yaml"}},
 	{"controlplane", 8, "the running control plane: wiring, status, webhooks, debug pages, peers", []string{
 		"github.com/go-logr/logr", "github.com/prometheus/client_golang", "go.opentelemetry.io/otel", "google.golang.org/grpc", "k8s.io",
@@ -67,7 +68,6 @@ var Rooms = []Room{
 	}},
 	{"model", 1, "domain types", nil},
 	{"version", 0, "which build this is", nil},
-	{"deploy", 9, "Kubernetes manifests of the control plane", []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml"}},
 }
 
 // Folder is the path of the room in the repository.
