@@ -46,7 +46,7 @@ func TestAlertsUseExistingMetrics(t *testing.T) {
 	m.Rejected(resource.Cluster)
 	m.WatchAPIServer(func() changelog.APIServer {
 		health := kube.Health{Kinds: []kube.KindHealth{{Kind: "Pod"}}, Heartbeat: time.Now()}
-		return heard(health, time.Now())
+		return apiServerMetrics(health, time.Now())
 	})
 	families, err := m.Registry.Gather()
 	require.NoError(t, err)

@@ -28,12 +28,12 @@ type Options struct {
 	HTTPAccess       debugauth.Policy // who may read it from other machines
 	Mesh             *model.Mesh
 	RouteStrategy    server.RouteStrategy
-	Split            derive.Sharding  // which route configurations are sharded; the zero value: SplitOf(RouteStrategy)
+	Sharding         derive.Sharding  // which route configurations are sharded; the zero value: ShardingOf(RouteStrategy)
 	Transport        server.Transport // empty: server.TransportHTTP2
 	MaxConnectionAge time.Duration    // maximum age of proxies' connections; 0: until their certificates expire
 	ConnectionGrace  time.Duration    // time for what is in progress on such a connection; 0: 10 s
-	// ScopesPerIdentity limits the proxy groups that proxies of one identity open; 0: no limit.
-	ScopesPerIdentity int
+	// GroupsPerIdentity limits the proxy groups that proxies of one identity open; 0: no limit.
+	GroupsPerIdentity int
 	Debounce          engine.Debounce // the zero value delays no event
 	Senders           int             // concurrent pushes; 0: one per CPU
 	Status            bool            // write problems of Istio objects into their status
@@ -62,23 +62,67 @@ type Options struct {
 //	source -> intake -> engine -> xDS server -> proxies
 //	                       |          |
 //	                       +-> change log -> log lines, metrics, debug pages
+//
+// First, assemble makes the parts, connects them and opens the ports. Then the core starts, and after it the parts at the
+// edges: sources, ports and what asks others. When ctx ends or a part at the edges fails, they all end together. The core
+// ends after them, from the last part to the first: no proxy binds to an engine that has ended, and the change log has
+// everything that the others reported.
 func Run(ctx context.Context, o Options) error {
-	p, err := join(ctx, o)
-	if err != nil {
+	p, err := assemble(ctx, o)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil // ctx ended while it waited
+	case err != nil:
 		return err
 	}
-	if p == nil {
-		return nil // ctx ended while it waited
-	}
-	// The stages at the edges end first, so that no proxy binds to an engine that has ended. The change log
-	// ends last, with everything that the other stages reported.
-	defer background(p.traces)()
-	defer background(p.changes.Run)()
-	defer background(func(ctx context.Context) { p.pipeline.Run(ctx, p.xds) })()
-	defer p.xds.Close()
+	defer startInOrder(
+		p.exportTraces,
+		p.changes.Run,
+		func(ctx context.Context) { p.pipeline.Run(ctx, p.xds) },
+	)()
+	defer p.xds.Close() // ends the senders
 
-	g := newGroup(ctx)
-	p.start(g, p.stages(ctx))
-	announce(o, p.xdsListener, p.httpListener)
-	return g.wait()
+	edges := newGroup(ctx)
+	for _, e := range p.edges() {
+		if e.on {
+			edges.run(e.name, e.run)
+		}
+	}
+	p.announce()
+	return edges.wait()
+}
+
+// edge is a part at the edges of the control plane, which runs in a goroutine.
+type edge struct {
+	name string // in the error of the part
+	on   bool   // by the options
+	run  func(context.Context) error
+}
+
+// edges are the parts that end together. Each ends with its context, and owns the goroutines that it starts.
+func (p *parts) edges() []edge {
+	o, synced := &p.opts, p.pipeline.Synced
+	return []edge{
+		{p.source.name, true, p.source.run},
+		{"keys of tokens", true, endless(func(ctx context.Context) { p.keys.Run(ctx, synced) })},
+		{"credentials", p.secrets != nil, func(ctx context.Context) error { return p.secrets.Run(ctx, synced) }},
+		{"other control planes", true, endless(func(ctx context.Context) { p.peers.Run(ctx, synced) })},
+		{"drain notices", true, endless(p.drains.Run)},
+		{"statuses", o.Status, func(ctx context.Context) error { return p.statuses.Run(ctx) }},
+		{"samples of what is in use", o.SampleInUse > 0, endless(func(ctx context.Context) { p.sampler.Run(ctx) })},
+		{"debug pages", p.httpListener != nil, p.serveDebugPages},
+		{"webhook", p.webhook != nil, p.serveWebhook},
+		{"xDS", p.xdsListener != nil, p.servePlaintext},
+		{"certificate authority", p.secure != nil, endless(func(ctx context.Context) { p.secure.authority.Run(ctx) })},
+		{"xDS with TLS", p.secure != nil, p.serveTLS},
+		{"root certificates", p.secure != nil && p.source.client != nil, p.writeRoots},
+	}
+}
+
+// endless adapts a part that cannot fail.
+func endless(run func(context.Context)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		run(ctx)
+		return nil
+	}
 }

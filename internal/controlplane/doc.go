@@ -13,6 +13,6 @@
 //	agents     asks agents what their Envoys have and use
 //	tracing    changes as OpenTelemetry traces
 //
-// Start reading at Run in controlplane.go, then parts.go, which makes and connects the parts. bind.go binds
-// proxies to the engine; identity.go is the port with TLS; peers.go connects replicas.
+// Start reading at Run in controlplane.go, which lists what runs, then parts.go, which makes and connects the parts. bind.go
+// binds proxies to the engine; listen.go has the ports; identity.go is the one with TLS; peers.go connects replicas.
 package controlplane

@@ -3,27 +3,37 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 )
 
-// background runs f until its result is called, which waits for the end of f.
-func background(f func(context.Context)) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var ended sync.WaitGroup
-	ended.Go(func() { f(ctx) })
+// startInOrder starts a goroutine for each function. stop ends them in reverse order: each when the ones after it have
+// ended.
+func startInOrder(functions ...func(context.Context)) (stop func()) {
+	var stops []func()
+	for _, f := range functions {
+		ctx, cancel := context.WithCancel(context.Background())
+		var ended sync.WaitGroup
+		ended.Go(func() { f(ctx) })
+		stops = append(stops, func() {
+			cancel()
+			ended.Wait()
+		})
+	}
 	return func() {
-		cancel()
-		ended.Wait()
+		for _, stop := range slices.Backward(stops) {
+			stop()
+		}
 	}
 }
 
-// group runs stages until its context ends. The first that fails ends all.
+// group runs parts until its context ends. The first that fails ends all.
 type group struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	stages sync.WaitGroup
+	parts  sync.WaitGroup
 	once   sync.Once // guards err
-	err    error     // of the first stage that failed
+	err    error     // of the first part that failed
 }
 
 func newGroup(ctx context.Context) *group {
@@ -33,7 +43,7 @@ func newGroup(ctx context.Context) *group {
 }
 
 func (g *group) run(name string, f func(context.Context) error) {
-	g.stages.Go(func() {
+	g.parts.Go(func() {
 		if err := f(g.ctx); err != nil {
 			g.once.Do(func() { g.err = fmt.Errorf("%s: %w", name, err) })
 			g.cancel()
@@ -41,10 +51,10 @@ func (g *group) run(name string, f func(context.Context) error) {
 	})
 }
 
-// wait returns the error of the stage that failed first; nil if the context ended.
+// wait waits for all parts. It returns the error of the one that failed first; nil if the context ended.
 func (g *group) wait() error {
 	<-g.ctx.Done()
-	g.stages.Wait()
+	g.parts.Wait()
 	g.cancel()
 	return g.err
 }

@@ -42,6 +42,12 @@ type secure struct {
 	snapshot  func() *store.Snapshot
 }
 
+// addSecure opens the port with TLS and the authority, if they are on.
+func (p *parts) addSecure(ctx context.Context) (err error) {
+	p.secure, err = newSecure(ctx, p.opts, p.source, p.metrics, p.pipeline.Snapshot)
+	return err
+}
+
 // newSecure opens the address and the authority; nil if they are off. snapshot is called after the source
 // has started.
 func newSecure(ctx context.Context, o Options, s *source, m *changelog.Metrics, snapshot func() *store.Snapshot) (*secure, error) {
@@ -138,22 +144,21 @@ func (s *secure) port(p *parts) server.Port {
 	return server.Port{TLS: s.authority.ServerTLS(s.names()), Authorize: s.callers.Authorize, Methods: methods}
 }
 
-// run starts the parts of the port.
-func (s *secure) run(g *group, p *parts) {
-	o := &s.opts
-	g.run("certificate authority", func(ctx context.Context) error { s.authority.Run(ctx); return nil })
-	g.run("xDS with TLS", func(ctx context.Context) error { return serveXDS(ctx, p.xds.Carry(o.Transport, s.port(p)), s.listener) })
-	if s.client != nil {
-		keeper := &kube.RootCerts{
-			Client: s.client, Roots: s.authority.Roots, Log: o.Log,
-			Namespaces: func() ([]string, bool) { return s.namespaces(), p.pipeline.Synced() },
-		}
-		g.run("root certificates", keeper.Run)
+// close closes the port if it is not served.
+func (s *secure) close() {
+	if s != nil {
+		s.listener.Close()
 	}
-	o.Log.Info("serving xDS and certificates with TLS", "addr", s.listener.Addr().String(), "authority", s.authority.State().Where)
-	if o.Identity.Listening != nil {
-		o.Identity.Listening(s.listener.Addr())
+}
+
+// writeRoots keeps the roots in ConfigMaps of the namespaces.
+func (p *parts) writeRoots(ctx context.Context) error {
+	s := p.secure
+	roots := &kube.RootCerts{
+		Client: s.client, Roots: s.authority.Roots, Log: s.opts.Log,
+		Namespaces: func() ([]string, bool) { return s.namespaces(), p.pipeline.Synced() },
 	}
+	return roots.Run(ctx)
 }
 
 // withoutRoots are Kubernetes' own namespaces, which have no workloads. Istio has the same list.

@@ -6,49 +6,97 @@ import (
 	"net"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-func listen(ctx context.Context, o Options) (xds, http net.Listener, err error) {
-	open := func(flag, addr string) net.Listener {
-		if addr == "" || err != nil {
-			return nil
-		}
-		ln, failed := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
-		if failed != nil {
-			err = fmt.Errorf("--%s: %w", flag, failed)
-			return nil
-		}
-		return ln
+// openPorts opens the ports without TLS, and the webhook's. newSecure opens the one with TLS.
+func (p *parts) openPorts(ctx context.Context) (err error) {
+	o := &p.opts
+	if p.xdsListener, err = listen(ctx, "xds-plaintext-addr", o.XDSPlaintextAddr); err != nil {
+		return err
 	}
-	xds = open("xds-plaintext-addr", o.XDSPlaintextAddr)
-	http = open("http-addr", o.HTTPAddr)
-	if err != nil && xds != nil {
-		xds.Close()
+	if p.httpListener, err = listen(ctx, "http-addr", o.HTTPAddr); err != nil {
+		return err
 	}
-	return xds, http, err
+	p.webhook, err = newWebhook(ctx, *o)
+	return err
 }
 
-func closeAll(listeners ...net.Listener) {
-	for _, ln := range listeners {
+// listen opens the address of a flag; empty: the result is nil.
+func listen(ctx context.Context, flag, addr string) (net.Listener, error) {
+	if addr == "" {
+		return nil, nil
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	return ln, nil
+}
+
+// closePorts closes ports that are open and not served.
+func (p *parts) closePorts() {
+	for _, ln := range []net.Listener{p.xdsListener, p.httpListener} {
 		if ln != nil {
 			ln.Close()
 		}
 	}
+	p.webhook.close()
+	p.secure.close()
 }
 
-// leaveTime is the time for proxies to read that the server ends.
-const leaveTime = time.Second
+// announce logs the addresses, and calls the functions of the options.
+func (p *parts) announce() {
+	o := &p.opts
+	var xds, http net.Addr
+	if p.secure != nil {
+		at := p.secure.listener.Addr()
+		o.Log.Info("serving xDS and certificates with TLS", "addr", at.String(), "authority", p.secure.authority.State().Where)
+		if o.Identity.Listening != nil {
+			o.Identity.Listening(at)
+		}
+	}
+	if p.xdsListener != nil {
+		xds = p.xdsListener.Addr()
+		o.Log.Info("serving xDS in plain text", "addr", xds.String())
+	}
+	if p.httpListener != nil {
+		http = p.httpListener.Addr()
+		o.Log.Info("serving metrics and debug pages", "url", fmt.Sprintf("http://%s/debug", http))
+	}
+	if o.Listening != nil {
+		o.Listening(xds, http)
+	}
+}
 
-// serveXDS serves streams until ctx ends. Then it tells proxies to connect elsewhere, and closes the
-// connections of those that do not react in time.
+// servePlaintext serves xDS in plain text.
+func (p *parts) servePlaintext(ctx context.Context) error {
+	return serveXDS(ctx, p.xds.Carry(p.opts.Transport, server.Port{Methods: p.plainMethods()}), p.xdsListener)
+}
+
+// serveTLS serves xDS and the certificate authority with TLS.
+func (p *parts) serveTLS(ctx context.Context) error {
+	return serveXDS(ctx, p.xds.Carry(p.opts.Transport, p.secure.port(p)), p.secure.listener)
+}
+
+// serveDebugPages serves metrics and debug pages.
+func (p *parts) serveDebugPages(ctx context.Context) error {
+	return debug.NewServer(p.debugPages(ctx), p.opts.HTTPAccess, p.opts.Log).Serve(ctx, p.httpListener)
+}
+
+// goodbyeTime is the time for proxies to read that the server ends.
+const goodbyeTime = time.Second
+
+// serveXDS serves streams until ctx ends. Then it asks proxies to connect elsewhere, and closes the connections of those
+// that do not react in time.
 func serveXDS(ctx context.Context, xds server.Carrier, ln net.Listener) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+		goodbye, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbyeTime)
 		defer cancel()
-		xds.GracefulStop(leave)
+		xds.GracefulStop(goodbye)
 	})
 	err := xds.Serve(ln)
 	if stop() {
@@ -57,19 +105,4 @@ func serveXDS(ctx context.Context, xds server.Carrier, ln net.Listener) error {
 	}
 	<-stopped
 	return nil
-}
-
-func announce(o Options, xds, http net.Listener) {
-	var x, h net.Addr
-	if xds != nil {
-		x = xds.Addr()
-		o.Log.Info("serving xDS in plain text", "addr", x.String())
-	}
-	if http != nil {
-		h = http.Addr()
-		o.Log.Info("serving metrics and debug pages", "url", fmt.Sprintf("http://%s/debug", h))
-	}
-	if o.Listening != nil {
-		o.Listening(x, h)
-	}
 }

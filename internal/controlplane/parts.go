@@ -10,6 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/controlplane/drain"
 	"github.com/moonsail/moonsail/internal/controlplane/peers"
+	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
@@ -19,83 +20,72 @@ import (
 	"github.com/moonsail/moonsail/internal/source/jwks"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
-	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// parts are the parts of a control plane, connected and not started.
+// parts are the parts of a control plane. assemble makes them, in the order of the fields.
 type parts struct {
-	opts      Options
-	metrics   *changelog.Metrics
-	changes   *changelog.Log
-	source    *source
-	traces    func(context.Context)
-	pipeline  *engine.Engine
-	keys      *jwks.Cache
-	secrets   *kube.Credentials // nil: the source is not Kubernetes
-	peers     *peers.Peers
-	drains    *drain.Registry
-	xds       *server.Server
-	explainer *explain.Explainer
-	asker     *agents.Client
+	opts    Options
+	metrics *changelog.Metrics
+	changes *changelog.Log
+	source  *source
+
+	exportTraces func(context.Context)
 
 	xdsListener, httpListener net.Listener   // nil: off
 	webhook                   *webhookServer // nil: off
-	secure                    *secure        // nil: off
+
+	pipeline *engine.Engine
+	keys     *jwks.Cache
+	secrets  *kube.Credentials // nil: the source is not Kubernetes
+	secure   *secure           // nil: off
+
+	drains    *drain.Registry
+	peers     *peers.Peers
+	xds       *server.Server
+	explainer *explain.Explainer
+	agents    *agents.Client
+	sampler   *agents.Sampler // nil: off
+	statuses  *status.Writer  // nil: off
 }
 
-// join makes the parts, and opens what can fail to open. It returns nil if ctx ended meanwhile.
-func join(ctx context.Context, o Options) (p *parts, err error) {
-	p = &parts{opts: o, metrics: changelog.NewMetrics()}
+// assemble makes the parts, connects them and opens the ports. It starts no part.
+func assemble(ctx context.Context, o Options) (*parts, error) {
+	p := &parts{opts: o, metrics: changelog.NewMetrics()}
 	p.changes = changelog.New(changelog.DefaultChanges, o.Log, p.metrics)
-	if p.source, err = newSource(o, p.metrics); err != nil {
-		return nil, err
-	}
-	if p.traces, err = newTraces(ctx, o, p.changes, p.metrics); err != nil {
-		return nil, err
-	}
-	if p.xdsListener, p.httpListener, err = listen(ctx, o); err != nil {
-		return nil, err
-	}
-	if p.webhook, err = newWebhook(ctx, o); err != nil {
-		closeAll(p.xdsListener, p.httpListener)
-		return nil, err
-	}
-	observer := p.joinPipeline()
-	if p.secure, err = newSecure(ctx, o, p.source, p.metrics, p.pipeline.Snapshot); err != nil {
-		p.webhook.close()
-		closeAll(p.xdsListener, p.httpListener)
-		if ctx.Err() != nil {
-			return nil, nil
+	for _, add := range []func(context.Context) error{
+		p.addSource, p.addTraces, p.openPorts, p.addPipeline, p.addSecure, p.addServer,
+	} {
+		if err := add(ctx); err != nil {
+			p.closePorts()
+			return nil, err
 		}
-		return nil, err
 	}
-	p.joinServer(observer)
 	return p, nil
 }
 
-// SplitOf returns which route configurations are sharded with a strategy.
-func SplitOf(s server.RouteStrategy) derive.Sharding {
+// ShardingOf returns which route configurations are sharded with a strategy.
+func ShardingOf(s server.RouteStrategy) derive.Sharding {
 	if s == server.RoutesScoped {
 		return derive.ScopedSharding
 	}
 	return derive.AutoSharding
 }
 
-// joinPipeline makes the engine, and the observer of its changes.
-func (p *parts) joinPipeline() distribution.Observer {
-	o := p.opts
-	recorder, observer := follow(o, p.changes)
+// addPipeline makes the engine, and what adds keys and Secrets to its objects.
+func (p *parts) addPipeline(context.Context) error {
+	o := &p.opts
+	recorder, _ := p.recorders()
 	p.pipeline = engine.New(engine.Options{
-		Mesh: o.Mesh, Intake: p.source.intake, Recorder: recorder, Removed: p.changes.Removed, Debounce: o.Debounce, Sharding: cmp.Or(o.Split, SplitOf(o.RouteStrategy)), Log: o.Log,
-		Applied: p.applied, GroupsPerIdentity: o.ScopesPerIdentity,
+		Mesh: o.Mesh, Intake: p.source.intake, Recorder: recorder, Removed: p.changes.Removed, Debounce: o.Debounce,
+		Sharding: cmp.Or(o.Sharding, ShardingOf(o.RouteStrategy)), Applied: p.applied, GroupsPerIdentity: o.GroupsPerIdentity, Log: o.Log,
 	})
 	p.keys = jwks.New(p.source.intake, p.pipeline.Snapshot, o.Log)
 	if p.source.client != nil {
 		p.secrets = kube.NewCredentials(p.source.client, decoderOf(o), p.source.intake, p.pipeline.Snapshot, o.Log)
 		p.secrets.Recheck = o.RecheckReaders
 	}
-	return observer
+	return nil
 }
 
 // applied is called with each batch once it is in the store.
@@ -106,24 +96,27 @@ func (p *parts) applied(c []store.Change) {
 	}
 }
 
-// joinServer makes the xDS server, and what answers questions about proxies.
-func (p *parts) joinServer(observer distribution.Observer) {
-	o := p.opts
+// addServer makes the xDS server, and what answers questions about proxies.
+func (p *parts) addServer(context.Context) error {
+	o := &p.opts
 	p.drains = drain.New(p.source.intake, p.changes, o.Log)
 	p.peers = p.newPeers()
-	p.xds = server.New(binder{p.pipeline, p.drains, p.keys, p.secrets, &p.opts, p.metrics}, observer, o.Log, server.Options{
-		RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: p.metrics, Witness: witness(o, p.changes),
+	_, observer := p.recorders()
+	p.xds = server.New(binder{p.pipeline, p.drains, p.keys, p.secrets, o, p.metrics}, observer, o.Log, server.Options{
+		RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: p.metrics, Witness: p.settlements(),
 		Unfollowed: o.NoChangeLog, MaxConnectionAge: o.MaxConnectionAge, ConnectionGrace: o.ConnectionGrace,
 		Methods: map[string]server.Unary{agentapi.DeregisterMethod: p.drains.Deregister},
 	})
 	p.drains.Proxies, p.drains.Lists, p.drains.ReconnectGrace = p.xds, p.pipeline.Listed, o.Absence
 	p.drains.Peers = p.peers
-	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: p.opts.Mesh, Changes: p.changes, Proxies: p.xds, Problems: p.problemsOf}
-	p.asker = agents.New(p.xds, p.explainer, o.AgentTokenFile)
-	watchProxies(p.metrics, p.explainer)
-	watch(p.metrics, p.pipeline, p.source.intake)
-	p.metrics.Gauge("moonsail_webhooks_untrusted", "Webhook configurations that do not have this control plane's certificate.",
-		func() float64 { return float64(p.webhook.trusted().Lacking()) })
+	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: o.Mesh, Changes: p.changes, Proxies: p.xds, Problems: p.problemsOf}
+	p.agents = agents.New(p.xds, p.explainer, o.AgentTokenFile)
+	p.addSampler()
+	if o.Status {
+		p.statuses = newStatusWriter(p)
+	}
+	p.addGauges()
+	return nil
 }
 
 // problemsOf returns an object's problems in the source.
@@ -137,15 +130,15 @@ func (p *parts) problemsOf(key model.Key) []string {
 	return out
 }
 
-// stages returns what debug pages show.
-func (p *parts) stages(ctx context.Context) debug.Stages {
+// debugPages returns what the debug pages show.
+func (p *parts) debugPages(ctx context.Context) debug.Stages {
 	s := debug.Stages{
 		Ready:    ready(p.source, p.pipeline, p.webhook.trusted()),
 		Problems: problems(p.source, p.pipeline, p.keys, p.webhook.trusted()),
 		Snapshot: p.pipeline.Snapshot,
 		Scopes:   func() any { return p.pipeline.ProxyGroups(ctx) },
-		Changes:  p.changes, Proxies: p.xds, Gatherer: p.metrics.Registry, Explain: p.explainer, Sidecars: p.asker,
-		Peers: p.others(),
+		Changes:  p.changes, Proxies: p.xds, Gatherer: p.metrics.Registry, Explain: p.explainer, Sidecars: p.agents,
+		Peers: p.configuredPeers(),
 	}
 	if health := p.source.health; health != nil {
 		s.Source = func() any { return health() }
@@ -154,36 +147,4 @@ func (p *parts) stages(ctx context.Context) debug.Stages {
 		s.CA = func() any { return p.secure.authority.State() }
 	}
 	return s
-}
-
-// start starts everything that ends together.
-func (p *parts) start(g *group, s debug.Stages) {
-	o := p.opts
-	g.run("samples of what is in use", newSampler(o, p.changes, p.asker, p.metrics))
-	g.run("keys of tokens", func(ctx context.Context) error { p.keys.Run(ctx, p.pipeline.Synced); return nil })
-	if p.secrets != nil {
-		g.run("credentials", func(ctx context.Context) error { return p.secrets.Run(ctx, p.pipeline.Synced) })
-	}
-	g.run("other control planes", func(ctx context.Context) error { p.peers.Run(ctx, p.pipeline.Synced); return nil })
-	g.run("drain notices", func(ctx context.Context) error { p.drains.Run(ctx); return nil })
-	g.run(p.source.name, p.source.run)
-	if p.httpListener != nil {
-		g.run("debug pages", func(ctx context.Context) error {
-			return debug.NewServer(s, o.HTTPAccess, o.Log).Serve(ctx, p.httpListener)
-		})
-	}
-	if p.xdsListener != nil {
-		g.run("xDS", func(ctx context.Context) error {
-			return serveXDS(ctx, p.xds.Carry(o.Transport, server.Port{Methods: p.plainMethods()}), p.xdsListener)
-		})
-	}
-	if p.secure != nil {
-		p.secure.run(g, p)
-	}
-	if o.Status {
-		g.run("statuses", newStatusWriter(p).Run)
-	}
-	if p.webhook != nil {
-		g.run("webhook", p.webhook.serve(o, p.source, p.pipeline, p.metrics))
-	}
 }

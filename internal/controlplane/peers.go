@@ -73,8 +73,8 @@ func (p *parts) listedPeers() []string {
 	return append(out, endpointsOf(p.pipeline.Snapshot(), model.Key{Namespace: p.opts.Mesh.RootNamespace, Name: r.Service}, name, own)...)
 }
 
-// others returns the peers; nil if peers are off.
-func (p *parts) others() *peers.Peers {
+// configuredPeers returns the peers; nil: none are configured.
+func (p *parts) configuredPeers() *peers.Peers {
 	r := &p.opts.Replicas
 	if len(r.Addresses) == 0 && (r.Service == "" || p.opts.Kubernetes == nil) {
 		return nil
@@ -108,8 +108,8 @@ func endpointsOf(snapshot *store.Snapshot, service model.Key, name, number strin
 // peerMethods are the methods between control planes.
 func (p *parts) peerMethods() map[string]server.Unary {
 	reporter := &status.Reporter{Snapshot: p.pipeline.Snapshot, Refusals: p.xds.Refusals, Explain: p.explainer.Object, Causes: p.explainer.Causes}
-	teller := &debug.PeerQueries{Explain: p.explainer, Proxies: p.xds, Changes: p.changes}
-	out := teller.Methods()
+	queries := &debug.PeerQueries{Explain: p.explainer, Proxies: p.xds, Changes: p.changes}
+	out := queries.Methods()
 	maps.Copy(out, map[string]server.Unary{
 		status.MethodReport:      reporter.Report,
 		peers.MethodHello:        p.peers.Hello,
@@ -128,9 +128,9 @@ func (p *parts) plainMethods() map[string]server.Unary {
 		return methods
 	}
 	for path := range methods {
-		methods[path] = withTLS("requests of control planes")
+		methods[path] = onlyWithTLS("requests of control planes")
 	}
-	methods[agentapi.DeregisterMethod] = withTLS("workloads leave")
+	methods[agentapi.DeregisterMethod] = onlyWithTLS("workloads leave")
 	return methods
 }
 
@@ -172,8 +172,8 @@ func (s *secure) peerName() string {
 	return ca.PeerName(s.trustDomains()[0], s.opts.Mesh.RootNamespace)
 }
 
-// withTLS rejects in plain text what requires TLS.
-func withTLS(what string) server.Unary {
+// onlyWithTLS rejects in plain text what requires TLS.
+func onlyWithTLS(what string) server.Unary {
 	return func(context.Context, []byte) ([]byte, error) {
 		return nil, server.Denied("%s: only with TLS (--xds-addr), not in plain text", what)
 	}

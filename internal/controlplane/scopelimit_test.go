@@ -42,7 +42,7 @@ func TestLimitOfProxyGroups(t *testing.T) {
 
 func startWithLimit(t *testing.T, transport server.Transport, limit int) *identityPlane {
 	t.Helper()
-	return startIdentities(t, t.TempDir()+"/ca", func(o *Options) { o.Transport, o.ScopesPerIdentity = transport, limit })
+	return startIdentities(t, t.TempDir()+"/ca", func(o *Options) { o.Transport, o.GroupsPerIdentity = transport, limit })
 }
 
 // holdStream opens a stream as a proxy with a label, and keeps it until the test ends.

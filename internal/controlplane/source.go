@@ -28,7 +28,13 @@ type source struct {
 	board  *status.Board      // nil: statuses are not written
 }
 
-func newSource(o Options, m *changelog.Metrics) (*source, error) {
+// addSource makes the source. It does not wait for it.
+func (p *parts) addSource(context.Context) (err error) {
+	p.source, err = newSource(&p.opts, p.metrics)
+	return err
+}
+
+func newSource(o *Options, m *changelog.Metrics) (*source, error) {
 	decoder := decoderOf(o)
 	if o.Kubernetes == nil {
 		intake := store.NewIntake(file.SourceName)
@@ -51,7 +57,7 @@ func newSource(o Options, m *changelog.Metrics) (*source, error) {
 	}
 	out := &source{name: "Kubernetes source", intake: intake, run: run, problems: s.Problems, waiting: s.Waiting, client: client}
 	out.health = s.Health
-	m.WatchAPIServer(func() changelog.APIServer { return heard(s.Health(), time.Now()) })
+	m.WatchAPIServer(func() changelog.APIServer { return apiServerMetrics(s.Health(), time.Now()) })
 	if o.Status {
 		out.board = status.NewBoard()
 		s.Observer = out.board
@@ -60,12 +66,12 @@ func newSource(o Options, m *changelog.Metrics) (*source, error) {
 }
 
 // decoderOf returns the decoder of a control plane.
-func decoderOf(o Options) config.Decoder {
+func decoderOf(o *Options) config.Decoder {
 	return config.Decoder{Domain: o.Mesh.Domain, NoAutoAddresses: o.Mesh.AutoAddresses.Off, Revision: o.Revision}
 }
 
-// heard updates the metrics of the API server's delay.
-func heard(h kube.Health, now time.Time) changelog.APIServer {
+// apiServerMetrics returns what the metrics show of the API server.
+func apiServerMetrics(h kube.Health, now time.Time) changelog.APIServer {
 	out := changelog.APIServer{Failing: map[string]time.Duration{}, Beats: !h.Heartbeat.IsZero()}
 	for i := range h.Kinds {
 		out.Failing[h.Kinds[i].Kind] = h.Kinds[i].FailingFor(now)

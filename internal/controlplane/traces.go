@@ -12,44 +12,47 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// newTraces makes the exporter of traces, if a collector is configured. run is the exporter's goroutine.
-func newTraces(ctx context.Context, o Options, changes *changelog.Log, m *changelog.Metrics) (run func(context.Context), err error) {
+// addTraces makes the exporter of traces. Without a collector it does nothing.
+func (p *parts) addTraces(ctx context.Context) error {
+	o := &p.opts
+	p.exportTraces = func(context.Context) {}
 	if !o.Traces.On() {
-		return func(context.Context) {}, nil
-	}
-	e, err := tracing.New(ctx, o.Traces, m, o.Log)
-	if err != nil {
-		return nil, err
-	}
-	changes.Tracers = append(changes.Tracers, e)
-	o.Log.Info("changes are exported as traces", "to", o.Traces.String())
-	return e.Run, nil
-}
-
-// newSampler makes the sampler of what is in use, if it is on. run is the sampler's goroutine.
-func newSampler(o Options, changes *changelog.Log, a *agents.Client, m *changelog.Metrics) (run func(context.Context) error) {
-	if o.SampleInUse <= 0 {
-		return func(context.Context) error { return nil }
-	}
-	s := agents.NewSampler(a, o.SampleInUse, m)
-	changes.Tracers = append(changes.Tracers, s)
-	return func(ctx context.Context) error { s.Run(ctx); return nil }
-}
-
-// witness returns the function that gets settlements; nil if traces are off.
-func witness(o Options, changes *changelog.Log) func(distribution.Settlement) {
-	if !o.Traces.On() && o.SampleInUse <= 0 {
 		return nil
 	}
-	return changes.Witness
+	e, err := tracing.New(ctx, o.Traces, p.metrics, o.Log)
+	if err != nil {
+		return err
+	}
+	p.exportTraces = e.Run
+	p.changes.Tracers = append(p.changes.Tracers, e)
+	o.Log.Info("changes are exported as traces", "to", o.Traces.String())
+	return nil
 }
 
-// follow returns the recorders of changes: the change log, or for an experiment none.
-func follow(o Options, changes *changelog.Log) (engine.ChangeRecorder, distribution.Observer) {
-	if o.NoChangeLog {
+// addSampler makes the sampler of what proxies use, if it is on.
+func (p *parts) addSampler() {
+	if p.opts.SampleInUse <= 0 {
+		return
+	}
+	p.sampler = agents.NewSampler(p.agents, p.opts.SampleInUse, p.metrics)
+	p.changes.Tracers = append(p.changes.Tracers, p.sampler)
+}
+
+// settlements returns the function that receives what proxies settle; nil: nothing needs it.
+func (p *parts) settlements() func(distribution.Settlement) {
+	if !p.opts.Traces.On() && p.opts.SampleInUse <= 0 {
+		return nil
+	}
+	return p.changes.Witness
+}
+
+// recorders returns what records changes in the pipeline and at the xDS server: the change log, or for an experiment
+// nothing.
+func (p *parts) recorders() (engine.ChangeRecorder, distribution.Observer) {
+	if p.opts.NoChangeLog {
 		return noRecorder{}, noRecorder{}
 	}
-	return changes, changes
+	return p.changes, p.changes
 }
 
 // noRecorder records nothing.

@@ -8,8 +8,6 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/controlplane/webhook"
-	"github.com/moonsail/moonsail/internal/pipeline/changelog"
-	"github.com/moonsail/moonsail/internal/pipeline/engine"
 )
 
 // webhookServer is the webhook with its open address.
@@ -54,18 +52,18 @@ func (w *webhookServer) close() {
 	}
 }
 
-func (w *webhookServer) serve(o Options, s *source, e *engine.Engine, m *changelog.Metrics) func(context.Context) error {
+// serveWebhook serves until ctx ends.
+func (p *parts) serveWebhook(ctx context.Context) error {
+	o, w := p.opts, p.webhook
 	handler := &webhook.Handler{
-		Decoder: decoderOf(o), Snapshot: e.Snapshot, RootNamespace: o.Mesh.RootNamespace, Count: m.Admission, Log: o.Log,
+		Decoder: decoderOf(&o), Snapshot: p.pipeline.Snapshot, RootNamespace: o.Mesh.RootNamespace, Count: p.metrics.Admission, Log: o.Log,
 	}
 	o.Webhook.Trust = w.trust
-	return func(ctx context.Context) error {
-		server, err := webhook.NewServer(o.Webhook, handler, s.client)
-		if err != nil {
-			w.listener.Close()
-			return err
-		}
-		o.Log.Info("serving the validating webhook", "addr", w.listener.Addr().String(), "path", webhook.Path)
-		return server.Serve(ctx, w.listener)
+	server, err := webhook.NewServer(o.Webhook, handler, p.source.client)
+	if err != nil {
+		w.listener.Close()
+		return err
 	}
+	o.Log.Info("serving the validating webhook", "addr", w.listener.Addr().String(), "path", webhook.Path)
+	return server.Serve(ctx, w.listener)
 }

@@ -64,7 +64,7 @@ func startMeshWith(t *testing.T, strategy server.RouteStrategy, change func(*con
 // server.RoutesScoped.
 func startMeshSplit(t *testing.T, strategy server.RouteStrategy, split int, config ...string) *mesh {
 	t.Helper()
-	return startMeshWith(t, strategy, func(o *controlplane.Options) { o.Split = fewBuckets(split) }, config...)
+	return startMeshWith(t, strategy, func(o *controlplane.Options) { o.Sharding = fewBuckets(split) }, config...)
 }
 
 // fewBuckets splits route configurations with at least from virtual hosts.
@@ -82,7 +82,7 @@ func (m *mesh) start() {
 		Listening: func(xds, http net.Addr) { listening <- [2]string{xds.String(), http.String()} },
 	}
 	if m.strategy == server.RoutesScoped {
-		o.Split = fewBuckets(1)
+		o.Sharding = fewBuckets(1)
 	}
 	if m.change != nil {
 		m.change(&o)

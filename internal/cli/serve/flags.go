@@ -116,12 +116,12 @@ func (f *flags) addXDSFlags(cmd *cobra.Command) {
 	fs, o := cmd.Flags(), &f.options
 	fs.StringVar(&f.strategy, "route-strategy", string(server.RoutesAuto),
 		fmt.Sprintf("`STRATEGY` with which routes reach proxies: auto (VHDS for Envoy sidecars on delta xDS, else RDS; route shards from %d virtual hosts, for Envoy 1.40 and newer), rds, vhds, or scoped (auto, with route shards from %d virtual hosts, for Envoy 1.34 and newer)",
-			controlplane.SplitOf(server.RoutesAuto).From, controlplane.SplitOf(server.RoutesScoped).From))
+			controlplane.ShardingOf(server.RoutesAuto).From, controlplane.ShardingOf(server.RoutesScoped).From))
 	fs.StringVar(&f.transport, "xds-transport", string(server.TransportHTTP2),
 		"`SERVER` of xDS streams: http2 (Moonsail's own, with less CPU and memory) or grpc (grpc-go)")
 	fs.DurationVar(&o.MaxConnectionAge, "max-connection-age", defaultConnectionAge,
 		"maximum age of a proxy connection (plus or minus 10 %); the proxy then reconnects and authenticates again; 0: until its certificate expires")
-	fs.IntVar(&o.ScopesPerIdentity, "max-scopes-per-identity", engine.DefaultGroupsPerIdentity,
+	fs.IntVar(&o.GroupsPerIdentity, "max-scopes-per-identity", engine.DefaultGroupsPerIdentity,
 		"maximum number of proxy groups of one service account at --xds-addr; 0: no limit")
 	terminal.Offer(cmd, "route-strategy", routeStrategies...)
 	terminal.Offer(cmd, "xds-transport", transports...)
