@@ -111,8 +111,8 @@ func (k GroupKey) traits() []trait {
 		{k.Tracing != "", "tracing=" + string(k.Tracing)},
 		{k.Topology.Said, k.Topology.String()},
 		{k.ScopedRoutes, "scoped"},
-		{k.Sharded != "", "split=" + strings.ReplaceAll(string(k.Sharded), " ", ",")},
-		{k.Cohort > 0, fmt.Sprintf("generation=%d", k.Cohort)},
+		{k.Sharded != "", "sharded=" + strings.ReplaceAll(string(k.Sharded), " ", ",")},
+		{k.Cohort > 0, fmt.Sprintf("cohort=%d", k.Cohort)},
 	}
 }
 
