@@ -13,7 +13,7 @@ import (
 
 // accept decodes and checks the CA's answer: the certificate, intermediates, and last the roots, as Istio's CA sends
 // them.
-func (k *Renewer) accept(key crypto.Signer, answer []string) (*Secrets, error) {
+func (r *Renewer) accept(key crypto.Signer, answer []string) (*Secrets, error) {
 	if len(answer) == 0 {
 		return nil, errors.New("no certificate")
 	}
@@ -36,11 +36,11 @@ func (k *Renewer) accept(key crypto.Signer, answer []string) (*Secrets, error) {
 		return nil, err
 	}
 	s := &Secrets{
-		Chain: encodeCertificates(chain), Key: encoded, Roots: unite(k.fileRoots, roots), answerRoots: roots,
+		Chain: encodeCertificates(chain), Key: encoded, Roots: unite(r.fileRoots, roots), answerRoots: roots,
 		pair: pairOf(chain, key), got: time.Now(),
 	}
 	s.pool = poolOf(s.Roots)
-	return s, k.check(s, chain)
+	return s, r.check(s, chain)
 }
 
 func pairOf(chain []*x509.Certificate, key crypto.PrivateKey) *tls.Certificate {
@@ -52,7 +52,7 @@ func pairOf(chain []*x509.Certificate, key crypto.PrivateKey) *tls.Certificate {
 }
 
 // check requires that the certificate has this key and identity, is valid, and chains to the roots.
-func (k *Renewer) check(s *Secrets, chain []*x509.Certificate) error {
+func (r *Renewer) check(s *Secrets, chain []*x509.Certificate) error {
 	leaf, key := chain[0], s.pair.PrivateKey.(crypto.Signer)
 	if public, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(key.Public()) {
 		return errors.New("the certificate is for another key")
@@ -67,18 +67,18 @@ func (k *Renewer) check(s *Secrets, chain []*x509.Certificate) error {
 	if _, err := leaf.Verify(x509.VerifyOptions{Roots: s.pool, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 		return fmt.Errorf("the certificate does not chain to the mesh's roots: %w", err)
 	}
-	return k.checkName(leaf)
+	return r.checkName(leaf)
 }
 
-func (k *Renewer) checkName(leaf *x509.Certificate) error {
-	suffix := fmt.Sprintf("/ns/%s/sa/%s", k.Namespace, k.ServiceAccount)
+func (r *Renewer) checkName(leaf *x509.Certificate) error {
+	suffix := fmt.Sprintf("/ns/%s/sa/%s", r.Namespace, r.ServiceAccount)
 	var ids []string
 	for _, u := range leaf.URIs {
 		ids = append(ids, u.String())
 	}
 	if !slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(id, "spiffe://") && strings.HasSuffix(id, suffix) }) {
 		return fmt.Errorf("the certificate is for %s, but this workload has namespace %s and service account %s: "+
-			"correct --token-file, --namespace or --service-account", orNone(ids), k.Namespace, k.ServiceAccount)
+			"correct --token-file, --namespace or --service-account", orNone(ids), r.Namespace, r.ServiceAccount)
 	}
 	return nil
 }

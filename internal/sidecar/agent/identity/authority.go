@@ -26,27 +26,27 @@ const callTimeout = 10 * time.Second
 const maxToken = 64 << 10
 
 // obtain gets a certificate for a new key, or reads the mounted files.
-func (k *Renewer) obtain(ctx context.Context) (*Secrets, error) {
-	if k.FilesDir != "" {
-		return k.readFiles()
+func (r *Renewer) obtain(ctx context.Context) (*Secrets, error) {
+	if r.FilesDir != "" {
+		return r.readFiles()
 	}
-	key, err := newKey(k.RSABits)
+	key, err := newKey(r.RSABits)
 	if err != nil {
 		return nil, err
 	}
-	csr, err := newCSR(key, spiffeID(k.TrustDomain, k.Namespace, k.ServiceAccount))
+	csr, err := newCSR(key, spiffeID(r.TrustDomain, r.Namespace, r.ServiceAccount))
 	if err != nil {
 		return nil, err
 	}
 	start := time.Now()
-	chain, err := k.call(ctx, csr)
-	k.Metrics.called(time.Since(start), err)
+	chain, err := r.call(ctx, csr)
+	r.Metrics.called(time.Since(start), err)
 	if err != nil {
 		return nil, err
 	}
-	s, err := k.accept(key, chain)
+	s, err := r.accept(key, chain)
 	if err != nil {
-		return nil, fmt.Errorf("%s sent an invalid answer: %w", k.place(), err)
+		return nil, fmt.Errorf("%s sent an invalid answer: %w", r.place(), err)
 	}
 	return s, nil
 }
@@ -54,21 +54,21 @@ func (k *Renewer) obtain(ctx context.Context) (*Secrets, error) {
 // call authenticates with the token. If the CA does not accept the token, or cannot check it, call authenticates with
 // the certificate that is to be renewed. Tokens of machines expire earlier, and an API server may be unavailable for
 // long.
-func (k *Renewer) call(ctx context.Context, csr []byte) ([]string, error) {
-	token, cert, err := k.credentials()
+func (r *Renewer) call(ctx context.Context, csr []byte) ([]string, error) {
+	token, cert, err := r.credentials()
 	if err != nil {
 		return nil, err
 	}
-	chain, err := k.ask(ctx, csr, token, cert)
+	chain, err := r.ask(ctx, csr, token, cert)
 	if err == nil || token == "" {
 		return chain, err
 	}
-	s, _ := k.Secrets()
+	s, _ := r.Secrets()
 	if cert = s.valid(time.Now()); cert == nil || !undecided(err) {
 		return nil, err
 	}
-	if chain, failed := k.ask(ctx, csr, "", cert); failed == nil {
-		k.Log.Warn("renewed with the present certificate instead of the token", "error", err)
+	if chain, failed := r.ask(ctx, csr, "", cert); failed == nil {
+		r.Log.Warn("renewed with the present certificate instead of the token", "error", err)
 		return chain, nil
 	}
 	return nil, err
@@ -82,42 +82,42 @@ func undecided(err error) bool {
 
 // ask sends one CreateCertificate on a new connection, which verifies the CA by the present roots, and may reach
 // another control plane. token may be empty, or cert nil.
-func (k *Renewer) ask(ctx context.Context, csr []byte, token string, cert *tls.Certificate) ([]string, error) {
+func (r *Renewer) ask(ctx context.Context, csr []byte, token string, cert *tls.Certificate) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	security, target := insecure.NewCredentials(), k.Address
+	security, target := insecure.NewCredentials(), r.Address
 	if !strings.HasPrefix(target, "unix:") {
-		s, _ := k.Secrets()
-		security, target = credentials.NewTLS(clientTLS(s.pool, cert, k.ServerNames)), "dns:///"+target
+		s, _ := r.Secrets()
+		security, target = credentials.NewTLS(clientTLS(s.pool, cert, r.ServerNames)), "dns:///"+target
 	}
 	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(security), grpc.WithNoProxy())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", k.place(), err)
+		return nil, fmt.Errorf("%s: %w", r.place(), err)
 	}
 	defer func() { _ = conn.Close() }()
-	ctx = metadata.AppendToOutgoingContext(ctx, "ClusterID", k.ClusterID)
+	ctx = metadata.AppendToOutgoingContext(ctx, "ClusterID", r.ClusterID)
 	if token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 	}
 	resp, err := caapi.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx,
-		&caapi.IstioCertificateRequest{Csr: string(csr), ValidityDuration: int64(k.TTL.Seconds())})
+		&caapi.IstioCertificateRequest{Csr: string(csr), ValidityDuration: int64(r.TTL.Seconds())})
 	if err != nil {
-		return nil, k.explain(err, token != "")
+		return nil, r.explain(err, token != "")
 	}
 	return resp.GetCertChain(), nil
 }
 
 // credentials returns the token; without one, the certificate that is to be renewed.
-func (k *Renewer) credentials() (token string, cert *tls.Certificate, err error) {
-	token, err = readToken(k.TokenFile)
+func (r *Renewer) credentials() (token string, cert *tls.Certificate, err error) {
+	token, err = readToken(r.TokenFile)
 	if err == nil {
 		return token, nil, nil
 	}
-	s, _ := k.Secrets()
+	s, _ := r.Secrets()
 	if cert = s.valid(time.Now()); cert != nil {
 		return "", cert, nil
 	}
-	return "", nil, fmt.Errorf("no credentials for %s: %w: correct --token-file", k.place(), err)
+	return "", nil, fmt.Errorf("no credentials for %s: %w: correct --token-file", r.place(), err)
 }
 
 func readToken(file string) (string, error) {
@@ -143,28 +143,28 @@ func readToken(file string) (string, error) {
 }
 
 // explain adds advice to an error of the CA.
-func (k *Renewer) explain(err error, byToken bool) error {
+func (r *Renewer) explain(err error, byToken bool) error {
 	st := status.Convert(err)
 	shown := "its certificate"
 	if byToken {
-		shown = "the token in " + k.TokenFile
+		shown = "the token in " + r.TokenFile
 	}
 	advice := "is the CA running there? See --ca-address"
 	switch st.Code() {
 	case codes.Unauthenticated:
 		advice = shown + " was not accepted: is it of this mesh and still valid? See --token-file"
 	case codes.PermissionDenied:
-		advice = fmt.Sprintf("%s may not have a certificate of namespace %s, service account %s", shown, k.Namespace, k.ServiceAccount)
+		advice = fmt.Sprintf("%s may not have a certificate of namespace %s, service account %s", shown, r.Namespace, r.ServiceAccount)
 	case codes.InvalidArgument:
 		advice = "see --cert-ttl, --rsa-key-size and --trust-domain"
 	case codes.Unimplemented:
 		advice = "the server issues no certificates: correct --ca-address"
 	case codes.Unavailable:
 		if strings.Contains(st.Message(), "x509: ") {
-			advice = "its certificate does not match the roots in " + k.RootsFile + ", or its name: correct --xds-root-cert or --xds-server-name"
+			advice = "its certificate does not match the roots in " + r.RootsFile + ", or its name: correct --xds-root-cert or --xds-server-name"
 		}
 	}
-	return &refusal{st.Code(), fmt.Sprintf("%s: %s: %s (%s)", k.place(), st.Code(), st.Message(), advice)}
+	return &refusal{st.Code(), fmt.Sprintf("%s: %s: %s (%s)", r.place(), st.Code(), st.Message(), advice)}
 }
 
 // refusal is an error of the CA with advice.

@@ -17,24 +17,24 @@ const (
 )
 
 // readFiles reads a certificate that another program renews.
-func (k *Renewer) readFiles() (*Secrets, error) {
+func (r *Renewer) readFiles() (*Secrets, error) {
 	var content [3][]byte
 	for i, name := range []string{chainFile, keyFile, rootFile} {
 		var err error
-		if content[i], err = os.ReadFile(filepath.Join(k.FilesDir, name)); err != nil {
-			k.Metrics.fileFailure()
+		if content[i], err = os.ReadFile(filepath.Join(r.FilesDir, name)); err != nil {
+			r.Metrics.fileFailure()
 			return nil, fmt.Errorf("%w: correct --mounted-certs", err)
 		}
 	}
-	s, err := k.fromFiles(content[0], content[1], content[2])
+	s, err := r.fromFiles(content[0], content[1], content[2])
 	if err != nil {
-		k.Metrics.fileFailure()
-		return nil, fmt.Errorf("%s: %w", k.place(), err)
+		r.Metrics.fileFailure()
+		return nil, fmt.Errorf("%s: %w", r.place(), err)
 	}
 	return s, nil
 }
 
-func (k *Renewer) fromFiles(chainText, keyText, rootsText []byte) (*Secrets, error) {
+func (r *Renewer) fromFiles(chainText, keyText, rootsText []byte) (*Secrets, error) {
 	chain, err := certificates(chainText)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", chainFile, err)
@@ -48,14 +48,14 @@ func (k *Renewer) fromFiles(chainText, keyText, rootsText []byte) (*Secrets, err
 	}
 	s := &Secrets{Chain: unite(chainText), Key: keyText, Roots: unite(rootsText), pair: pairOf(chain, pair.PrivateKey), got: time.Now()}
 	s.pool = poolOf(s.Roots)
-	return s, k.check(s, chain)
+	return s, r.check(s, chain)
 }
 
 // filesChanged reports whether a file differs from the present secrets.
-func (k *Renewer) filesChanged() bool {
-	s, _ := k.Secrets()
+func (r *Renewer) filesChanged() bool {
+	s, _ := r.Secrets()
 	for name, have := range map[string][]byte{chainFile: s.Chain, keyFile: s.Key, rootFile: s.Roots} {
-		content, err := os.ReadFile(filepath.Join(k.FilesDir, name))
+		content, err := os.ReadFile(filepath.Join(r.FilesDir, name))
 		if err != nil {
 			return false // the change may be incomplete
 		}
@@ -70,11 +70,11 @@ func (k *Renewer) filesChanged() bool {
 }
 
 // write writes the secrets into files. Each file is replaced atomically, and only the owner may read it.
-func (k *Renewer) write(s *Secrets) error {
-	if k.OutputDir == "" || s.pair == nil {
+func (r *Renewer) write(s *Secrets) error {
+	if r.OutputDir == "" || s.pair == nil {
 		return nil
 	}
-	if err := os.MkdirAll(k.OutputDir, 0o700); err != nil {
+	if err := os.MkdirAll(r.OutputDir, 0o700); err != nil {
 		return err
 	}
 	// The key comes first: a reader between the writes finds that it does not match the chain, and reads again.
@@ -82,7 +82,7 @@ func (k *Renewer) write(s *Secrets) error {
 		name    string
 		content []byte
 	}{{keyFile, s.Key}, {chainFile, s.Chain}, {rootFile, s.Roots}} {
-		if err := replaceFile(filepath.Join(k.OutputDir, f.name), f.content); err != nil {
+		if err := replaceFile(filepath.Join(r.OutputDir, f.name), f.content); err != nil {
 			return err
 		}
 	}

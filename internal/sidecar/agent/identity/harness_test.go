@@ -55,31 +55,31 @@ func write(t *testing.T, path, content string) {
 
 func run(t *testing.T, o Options) *Renewer {
 	t.Helper()
-	k, err := New(o)
+	renewer, err := New(o)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		k.Run(ctx)
+		renewer.Run(ctx)
 	}()
 	t.Cleanup(func() { cancel(); <-done })
-	return k
+	return renewer
 }
 
 // await waits until the secrets satisfy ok.
-func await(t *testing.T, k *Renewer, what string, ok func(*Secrets) bool) *Secrets {
+func await(t *testing.T, renewer *Renewer, what string, ok func(*Secrets) bool) *Secrets {
 	t.Helper()
 	end := time.After(patience)
 	for {
-		s, changed := k.Secrets()
+		s, changed := renewer.Secrets()
 		if ok(s) {
 			return s
 		}
 		select {
 		case <-changed:
 		case <-end:
-			t.Fatalf("waiting for %s: %+v", what, k.State())
+			t.Fatalf("waiting for %s: %+v", what, renewer.State())
 		}
 	}
 }

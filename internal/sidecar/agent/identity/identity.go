@@ -86,74 +86,74 @@ type Renewer struct {
 
 // New reads the roots and checks the options. Run gets the certificate.
 func New(o Options) (*Renewer, error) {
-	k := &Renewer{Options: o, secrets: &Secrets{}, changed: make(chan struct{})}
-	if k.TTL == 0 {
-		k.TTL = DefaultTTL
+	r := &Renewer{Options: o, secrets: &Secrets{}, changed: make(chan struct{})}
+	if r.TTL == 0 {
+		r.TTL = DefaultTTL
 	}
-	if k.GraceRatio == 0 {
-		k.GraceRatio = DefaultGraceRatio
+	if r.GraceRatio == 0 {
+		r.GraceRatio = DefaultGraceRatio
 	}
-	if err := k.checkTimes(); err != nil {
+	if err := r.checkTimes(); err != nil {
 		return nil, err
 	}
-	if bits := k.RSABits; bits != 0 && (bits < 2048 || bits > 8192) {
+	if bits := r.RSABits; bits != 0 && (bits < 2048 || bits > 8192) {
 		return nil, fmt.Errorf("invalid RSA key size %d: use 2048 to 8192: correct --rsa-key-size", bits)
 	}
-	if k.FilesDir != "" || k.RootsFile == "" {
-		return k, nil
+	if r.FilesDir != "" || r.RootsFile == "" {
+		return r, nil
 	}
-	roots, err := readRoots(k.RootsFile)
+	roots, err := readRoots(r.RootsFile)
 	if err != nil {
 		return nil, fmt.Errorf("%w: correct --xds-root-cert", err)
 	}
-	k.fileRoots = roots
-	k.setRoots(roots)
-	return k, nil
+	r.fileRoots = roots
+	r.setRoots(roots)
+	return r, nil
 }
 
-func (k *Renewer) checkTimes() error {
+func (r *Renewer) checkTimes() error {
 	switch {
-	case k.TTL < time.Minute && k.poll == 0:
-		return fmt.Errorf("invalid lifetime of certificates %s: use a minute or more: correct --cert-ttl", k.TTL)
-	case k.GraceRatio <= 0 || k.GraceRatio >= 1:
-		return fmt.Errorf("invalid grace ratio %g: use a number between 0 and 1: correct --cert-grace-period-ratio", k.GraceRatio)
-	case time.Duration(float64(k.TTL)*(1-k.GraceRatio)) < time.Second && k.poll == 0:
-		return fmt.Errorf("certificates that live for %s and are renewed with %g of that left would be renewed all the time: lower --cert-grace-period-ratio", k.TTL, k.GraceRatio)
+	case r.TTL < time.Minute && r.poll == 0:
+		return fmt.Errorf("invalid lifetime of certificates %s: use a minute or more: correct --cert-ttl", r.TTL)
+	case r.GraceRatio <= 0 || r.GraceRatio >= 1:
+		return fmt.Errorf("invalid grace ratio %g: use a number between 0 and 1: correct --cert-grace-period-ratio", r.GraceRatio)
+	case time.Duration(float64(r.TTL)*(1-r.GraceRatio)) < time.Second && r.poll == 0:
+		return fmt.Errorf("certificates that live for %s and are renewed with %g of that left would be renewed all the time: lower --cert-grace-period-ratio", r.TTL, r.GraceRatio)
 	}
 	return nil
 }
 
 // Secrets returns the present secrets, and a channel that is closed when they change.
-func (k *Renewer) Secrets() (*Secrets, <-chan struct{}) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.secrets, k.changed
+func (r *Renewer) Secrets() (*Secrets, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.secrets, r.changed
 }
 
 // Problem returns why there is no certificate yet; nil if there is one.
-func (k *Renewer) Problem() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (r *Renewer) Problem() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
-	case k.secrets.pair != nil:
+	case r.secrets.pair != nil:
 		return nil
-	case k.problem != nil:
-		return fmt.Errorf("no certificate yet: %w", k.problem)
+	case r.problem != nil:
+		return fmt.Errorf("no certificate yet: %w", r.problem)
 	}
-	return fmt.Errorf("no certificate yet: %s has not answered", k.place())
+	return fmt.Errorf("no certificate yet: %s has not answered", r.place())
 }
 
 // place describes the source of certificates in messages.
-func (k *Renewer) place() string {
-	if k.FilesDir != "" {
-		return "folder " + k.FilesDir
+func (r *Renewer) place() string {
+	if r.FilesDir != "" {
+		return "folder " + r.FilesDir
 	}
-	return "the CA at " + k.Address
+	return "the CA at " + r.Address
 }
 
 // ClientTLS is TLS to the control plane: it trusts the mesh's roots, and presents the certificate while that is valid.
-func (k *Renewer) ClientTLS(names []string) *tls.Config {
-	s, _ := k.Secrets()
+func (r *Renewer) ClientTLS(names []string) *tls.Config {
+	s, _ := r.Secrets()
 	return clientTLS(s.pool, s.valid(time.Now()), names)
 }
 
@@ -166,34 +166,34 @@ func (s *Secrets) valid(now time.Time) *tls.Certificate {
 }
 
 // set publishes new secrets, and writes the files of OutputDir.
-func (k *Renewer) set(s *Secrets) {
-	k.mu.Lock()
-	old := k.secrets
+func (r *Renewer) set(s *Secrets) {
+	r.mu.Lock()
+	old := r.secrets
 	same := bytes.Equal(old.Chain, s.Chain) && bytes.Equal(old.Roots, s.Roots) && bytes.Equal(old.Key, s.Key)
 	if !same {
-		k.secrets = s
-		close(k.changed)
-		k.changed = make(chan struct{})
+		r.secrets = s
+		close(r.changed)
+		r.changed = make(chan struct{})
 	}
-	k.mu.Unlock()
+	r.mu.Unlock()
 	if same {
 		return
 	}
-	k.Metrics.observe(s)
-	err := k.write(s)
-	if k.unwritten = err != nil; k.unwritten {
-		k.Metrics.fileFailure()
-		k.Log.Error("certificates not written; the next attempt follows", "folder", k.OutputDir, "error", err)
+	r.Metrics.observe(s)
+	err := r.write(s)
+	if r.unwritten = err != nil; r.unwritten {
+		r.Metrics.fileFailure()
+		r.Log.Error("certificates not written; the next attempt follows", "folder", r.OutputDir, "error", err)
 	}
 }
 
 // writeAgain writes files that could not be written before, for example on a full disk.
-func (k *Renewer) writeAgain() {
-	if !k.unwritten {
+func (r *Renewer) writeAgain() {
+	if !r.unwritten {
 		return
 	}
-	if s, _ := k.Secrets(); k.write(s) == nil {
-		k.unwritten = false
-		k.Log.Info("certificates written", "folder", k.OutputDir)
+	if s, _ := r.Secrets(); r.write(s) == nil {
+		r.unwritten = false
+		r.Log.Info("certificates written", "folder", r.OutputDir)
 	}
 }

@@ -33,10 +33,10 @@ func TestFirstCertificate(t *testing.T) {
 	o.OutputDir = filepath.Join(t.TempDir(), "out")
 	log := &logtext.Buffer{}
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
-	k := run(t, o)
-	s := await(t, k, "a certificate", issued)
-	require.NoError(t, k.Problem())
-	require.Equal(t, shopWeb, k.State().ID)
+	renewer := run(t, o)
+	s := await(t, renewer, "a certificate", issued)
+	require.NoError(t, renewer.Problem())
+	require.Equal(t, shopWeb, renewer.State().ID)
 	require.IsType(t, &ecdsa.PublicKey{}, s.Leaf().PublicKey)
 	require.Equal(t, string(r.PEM()), string(s.Roots), "once, although the file and the CA have it")
 
@@ -89,9 +89,9 @@ func over(s *Secrets) bool { return time.Now().After(s.Leaf().NotAfter) }
 // TestRenewal renews certificates of a few seconds. Each has a key of its own, and none expires.
 func TestRenewal(t *testing.T) {
 	withLife(t, 4*time.Second, func(t *testing.T, _ *catest.Server, o Options) bool {
-		k := run(t, o)
-		first := await(t, k, "a certificate", issued)
-		second := await(t, k, "another", func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 })
+		renewer := run(t, o)
+		first := await(t, renewer, "a certificate", issued)
+		second := await(t, renewer, "another", func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 })
 		inTime := !over(first)
 		require.NotEqual(t, first.Key, second.Key)
 		return inTime
@@ -102,15 +102,15 @@ func TestRenewal(t *testing.T) {
 // sleep.
 func TestRenewalByTheClock(t *testing.T) {
 	r := root(t, "one")
-	k := run(t, options(t, authority(t, r), r))
-	first := await(t, k, "a certificate", issued)
-	require.Eventually(t, func() bool { return time.Until(k.State().RenewAt) > 20*time.Minute }, patience, time.Millisecond)
-	at := k.State().RenewAt
+	renewer := run(t, options(t, authority(t, r), r))
+	first := await(t, renewer, "a certificate", issued)
+	require.Eventually(t, func() bool { return time.Until(renewer.State().RenewAt) > 20*time.Minute }, patience, time.Millisecond)
+	at := renewer.State().RenewAt
 	require.Equal(t, at.Round(0), at, "wall clock, not monotonic time")
-	k.mu.Lock()
-	k.renewAt = at.Add(-time.Hour)
-	k.mu.Unlock()
-	await(t, k, "another", func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 })
+	renewer.mu.Lock()
+	renewer.renewAt = at.Add(-time.Hour)
+	renewer.mu.Unlock()
+	await(t, renewer, "another", func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 })
 }
 
 // TestFilesAreWrittenLater checks that files follow once the disk accepts them.
@@ -119,8 +119,8 @@ func TestFilesAreWrittenLater(t *testing.T) {
 	o := options(t, authority(t, r), r)
 	o.OutputDir = filepath.Join(t.TempDir(), "out")
 	require.NoError(t, os.WriteFile(o.OutputDir, nil, 0o600)) // a file where a folder is needed
-	k := run(t, o)
-	s := await(t, k, "a certificate", issued)
+	renewer := run(t, o)
+	s := await(t, renewer, "a certificate", issued)
 	require.Eventually(t, func() bool { return testutil.ToFloat64(o.Metrics.files) == 1 }, patience, time.Millisecond)
 	require.NoError(t, os.Remove(o.OutputDir))
 	require.Eventually(t, func() bool {
@@ -132,8 +132,8 @@ func TestFilesAreWrittenLater(t *testing.T) {
 // TestRenewalWithoutToken checks that the certificate itself authenticates a renewal, and that a later token is used.
 func TestRenewalWithoutToken(t *testing.T) {
 	withLife(t, 2*time.Second, func(t *testing.T, server *catest.Server, o Options) bool {
-		k := run(t, o)
-		await(t, k, "a certificate", issued)
+		renewer := run(t, o)
+		await(t, renewer, "a certificate", issued)
 		require.NoError(t, os.Remove(o.TokenFile))
 		called := func(token, peer string) bool {
 			c := server.Calls()
@@ -142,7 +142,7 @@ func TestRenewalWithoutToken(t *testing.T) {
 		}
 		late := false
 		require.Eventually(t, func() bool {
-			s, _ := k.Secrets()
+			s, _ := renewer.Secrets()
 			late = over(s)
 			return late || called("", shopWeb)
 		}, patience, time.Millisecond)
@@ -158,13 +158,13 @@ func TestRenewalWithoutToken(t *testing.T) {
 // TestRenewalWithARefusedToken checks that the certificate authenticates a renewal instead, unless it has expired.
 func TestRenewalWithARefusedToken(t *testing.T) {
 	withLife(t, 3*time.Second, func(t *testing.T, server *catest.Server, o Options) bool {
-		k := run(t, o)
-		first := await(t, k, "a certificate", issued)
+		renewer := run(t, o)
+		first := await(t, renewer, "a certificate", issued)
 		write(t, o.TokenFile, "ended")
 		another := func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 }
 		late := false
 		require.Eventually(t, func() bool {
-			s, _ := k.Secrets()
+			s, _ := renewer.Secrets()
 			late = !another(s) && over(s)
 			return late || another(s)
 		}, patience, time.Millisecond)
@@ -224,10 +224,10 @@ func TestProblems(t *testing.T) {
 			server := authority(t, r)
 			o := options(t, server, r)
 			tc.wrong(t, &o, server)
-			k := run(t, o)
-			require.Eventually(t, func() bool { return k.State().Problem != "" }, patience, time.Millisecond)
+			renewer := run(t, o)
+			require.Eventually(t, func() bool { return renewer.State().Problem != "" }, patience, time.Millisecond)
 			for _, w := range tc.want {
-				require.ErrorContains(t, k.Problem(), w)
+				require.ErrorContains(t, renewer.Problem(), w)
 			}
 			if o.Address != server.Address || o.ServerNames[0] != catest.ControlPlaneName {
 				return
@@ -235,8 +235,8 @@ func TestProblems(t *testing.T) {
 			write(t, o.TokenFile, "web-token")
 			write(t, o.RootsFile, string(r.PEM()))
 			server.Change(func(c *catest.Settings) { c.Err, c.IDs = nil, map[string]string{"Bearer web-token": shopWeb} })
-			await(t, k, "the certificate after the corrections", issued)
-			require.NoError(t, k.Problem())
+			await(t, renewer, "the certificate after the corrections", issued)
+			require.NoError(t, renewer.Problem())
 		})
 	}
 }
@@ -253,7 +253,7 @@ func TestInvalidAnswers(t *testing.T) {
 		require.NoError(t, err)
 		return string(cert)
 	}
-	k := &Renewer{Options: Options{Namespace: "shop", ServiceAccount: "web"}, fileRoots: r.PEM()}
+	renewer := &Renewer{Options: Options{Namespace: "shop", ServiceAccount: "web"}, fileRoots: r.PEM()}
 	good := sign(r, key.Public(), time.Hour, shopWeb)
 	for _, tc := range []struct {
 		answer []string
@@ -271,7 +271,7 @@ func TestInvalidAnswers(t *testing.T) {
 		{[]string{sign(r, key.Public(), time.Hour, "spiffe://mesh.test/ns/shop/sa/web2")}, "sa/web2"},
 		{[]string{sign(r, key.Public(), time.Hour, "https://mesh.test/ns/shop/sa/web")}, "https://"},
 	} {
-		_, err := k.accept(key, tc.answer)
+		_, err := renewer.accept(key, tc.answer)
 		if tc.want == "" {
 			require.NoError(t, err)
 			continue
@@ -285,8 +285,8 @@ func TestRootRotation(t *testing.T) {
 	old, next := root(t, "old"), root(t, "next")
 	server := authority(t, old)
 	o := options(t, server, old)
-	k := run(t, o)
-	await(t, k, "a certificate", issued)
+	renewer := run(t, o)
+	await(t, renewer, "a certificate", issued)
 	trusts := func(want ...*catest.Root) func(*Secrets) bool {
 		return func(s *Secrets) bool {
 			list, _ := certificates(s.Roots)
@@ -304,19 +304,19 @@ func TestRootRotation(t *testing.T) {
 		}
 	}
 	write(t, o.RootsFile, string(old.PEM())+string(next.PEM()))
-	await(t, k, "both roots", trusts(old, next))
+	await(t, renewer, "both roots", trusts(old, next))
 	server.Change(func(s *catest.Settings) { s.Roots = []*catest.Root{old, next} })
 	server.Change(func(s *catest.Settings) { s.Signer = next })
 	write(t, o.RootsFile, string(next.PEM())+string(old.PEM()))
-	s := await(t, k, "a certificate of the new root", func(s *Secrets) bool { return s.Leaf().Issuer.CommonName == "next" })
+	s := await(t, renewer, "a certificate of the new root", func(s *Secrets) bool { return s.Leaf().Issuer.CommonName == "next" })
 	require.True(t, trusts(old, next)(s))
 	server.Change(func(s *catest.Settings) { s.Roots = []*catest.Root{next} })
 	write(t, o.RootsFile, string(next.PEM()))
-	await(t, k, "the old root gone", trusts(next))
+	await(t, renewer, "the old root gone", trusts(next))
 
 	write(t, o.RootsFile, "garbage")
 	server.Change(func(s *catest.Settings) { s.Err = errors.New("away") })
-	s, _ = k.Secrets()
+	s, _ = renewer.Secrets()
 	require.True(t, trusts(next)(s), "an unreadable file changes nothing")
 }
 
@@ -334,13 +334,13 @@ func TestMountedCertificates(t *testing.T) {
 		write(t, filepath.Join(dir, keyFile), string(text))
 		write(t, filepath.Join(dir, chainFile), string(cert))
 	}
-	k := run(t, Options{Namespace: "shop", ServiceAccount: "web", FilesDir: dir, Log: slog.New(slog.DiscardHandler), poll: time.Millisecond})
-	require.Eventually(t, func() bool { return strings.Contains(k.State().Problem, "--mounted-certs") }, patience, time.Millisecond)
+	renewer := run(t, Options{Namespace: "shop", ServiceAccount: "web", FilesDir: dir, Log: slog.New(slog.DiscardHandler), poll: time.Millisecond})
+	require.Eventually(t, func() bool { return strings.Contains(renewer.State().Problem, "--mounted-certs") }, patience, time.Millisecond)
 	place("spiffe://elsewhere.test/ns/shop/sa/web")
-	first := await(t, k, "the certificate of the files", issued)
+	first := await(t, renewer, "the certificate of the files", issued)
 	place(shopWeb)
-	await(t, k, "the next one", func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 })
-	require.NotEmpty(t, k.State().RenewAt)
+	await(t, renewer, "the next one", func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 })
+	require.NotEmpty(t, renewer.State().RenewAt)
 }
 
 func TestOptionErrors(t *testing.T) {

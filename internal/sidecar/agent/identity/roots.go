@@ -71,9 +71,9 @@ func poolOf(roots []byte) *x509.CertPool {
 }
 
 // setRoots replaces the roots only.
-func (k *Renewer) setRoots(roots []byte) {
-	old, _ := k.Secrets()
+func (r *Renewer) setRoots(roots []byte) {
+	old, _ := r.Secrets()
 	next := *old
 	next.Roots, next.pool = roots, poolOf(roots)
-	k.set(&next)
+	r.set(&next)
 }

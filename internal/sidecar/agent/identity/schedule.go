@@ -47,8 +47,8 @@ func (s *Secrets) retryBound(now time.Time) time.Duration {
 }
 
 // Run gets and renews the certificate until ctx ends. Call it once.
-func (k *Renewer) Run(ctx context.Context) {
-	poll := time.NewTicker(orDefault(k.poll, pollEvery))
+func (r *Renewer) Run(ctx context.Context) {
+	poll := time.NewTicker(orDefault(r.poll, pollEvery))
 	defer poll.Stop()
 	renew := time.NewTimer(0)
 	defer renew.Stop()
@@ -57,96 +57,96 @@ func (k *Renewer) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-renew.C:
-			renew.Reset(k.renew(ctx))
+			renew.Reset(r.renew(ctx))
 		case <-poll.C:
-			if wait, ok := k.checkFiles(); ok {
-				renew.Reset(k.plan(min(wait, k.untilNext())))
-			} else if k.late() {
+			if wait, ok := r.checkFiles(); ok {
+				renew.Reset(r.plan(min(wait, r.untilNext())))
+			} else if r.late() {
 				renew.Reset(0)
 			}
-			k.writeAgain()
+			r.writeAgain()
 		}
 	}
 }
 
 // renew makes one attempt, and returns the time until the next.
-func (k *Renewer) renew(ctx context.Context) time.Duration {
-	s, err := k.obtain(ctx)
+func (r *Renewer) renew(ctx context.Context) time.Duration {
+	s, err := r.obtain(ctx)
 	if ctx.Err() != nil {
 		return time.Hour // Run ends
 	}
 	if err != nil {
-		return k.failed(err)
+		return r.failed(err)
 	}
-	k.backoff = backoff{}
-	k.mu.Lock()
-	k.problem, k.attempts = nil, 0
-	k.mu.Unlock()
-	k.set(s)
-	wait := k.plan(renewal(time.Now(), s.Leaf().NotAfter, k.GraceRatio))
-	k.Log.Info("certificate", "id", s.id(), "until", s.Leaf().NotAfter.Format(time.RFC3339), "from", k.place(), "renewed in", wait.Round(time.Second))
+	r.backoff = backoff{}
+	r.mu.Lock()
+	r.problem, r.attempts = nil, 0
+	r.mu.Unlock()
+	r.set(s)
+	wait := r.plan(renewal(time.Now(), s.Leaf().NotAfter, r.GraceRatio))
+	r.Log.Info("certificate", "id", s.id(), "until", s.Leaf().NotAfter.Format(time.RFC3339), "from", r.place(), "renewed in", wait.Round(time.Second))
 	return wait
 }
 
-func (k *Renewer) failed(err error) time.Duration {
-	s, _ := k.Secrets()
+func (r *Renewer) failed(err error) time.Duration {
+	s, _ := r.Secrets()
 	now := time.Now()
-	wait := k.backoff.wait(s.retryBound(now))
-	k.mu.Lock()
-	k.problem = err
-	k.attempts++
-	k.mu.Unlock()
+	wait := r.backoff.wait(s.retryBound(now))
+	r.mu.Lock()
+	r.problem = err
+	r.attempts++
+	r.mu.Unlock()
 	switch c := s.Leaf(); {
 	case c == nil:
-		k.Log.Warn("no certificate yet", "error", err, "next attempt in", wait.Round(time.Millisecond))
+		r.Log.Warn("no certificate yet", "error", err, "next attempt in", wait.Round(time.Millisecond))
 	case now.After(c.NotAfter):
-		k.Log.Error("the certificate has expired: peers refuse this workload", "since", c.NotAfter.Format(time.RFC3339), "error", err, "next attempt in", wait.Round(time.Millisecond))
+		r.Log.Error("the certificate has expired: peers refuse this workload", "since", c.NotAfter.Format(time.RFC3339), "error", err, "next attempt in", wait.Round(time.Millisecond))
 	default:
-		k.Log.Warn("certificate not renewed", "good until", c.NotAfter.Format(time.RFC3339), "error", err, "next attempt in", wait.Round(time.Millisecond))
+		r.Log.Warn("certificate not renewed", "good until", c.NotAfter.Format(time.RFC3339), "error", err, "next attempt in", wait.Round(time.Millisecond))
 	}
-	return k.plan(wait)
+	return r.plan(wait)
 }
 
 // plan sets the time of the next attempt by the wall clock, like the expiry of certificates.
-func (k *Renewer) plan(wait time.Duration) time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.renewAt = time.Now().Round(0).Add(wait)
+func (r *Renewer) plan(wait time.Duration) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.renewAt = time.Now().Round(0).Add(wait)
 	return wait
 }
 
 // late reports whether the time of the next attempt has passed although its timer has not fired. Timers stand still
 // while a machine sleeps, and do not follow a changed clock.
-func (k *Renewer) late() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return !k.renewAt.IsZero() && time.Now().After(k.renewAt)
+func (r *Renewer) late() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.renewAt.IsZero() && time.Now().After(r.renewAt)
 }
 
 // untilNext returns the time until the next attempt. A change of roots does not postpone it.
-func (k *Renewer) untilNext() time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return max(0, time.Until(k.renewAt))
+func (r *Renewer) untilNext() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(0, time.Until(r.renewAt))
 }
 
 // checkFiles reads files that may have changed. If ok, the next attempt is after wait.
-func (k *Renewer) checkFiles() (wait time.Duration, ok bool) {
-	if k.FilesDir != "" {
-		return 0, k.filesChanged()
+func (r *Renewer) checkFiles() (wait time.Duration, ok bool) {
+	if r.FilesDir != "" {
+		return 0, r.filesChanged()
 	}
-	if k.RootsFile == "" {
+	if r.RootsFile == "" {
 		return 0, false
 	}
-	roots, err := readRoots(k.RootsFile)
-	if err != nil || string(roots) == string(k.fileRoots) {
+	roots, err := readRoots(r.RootsFile)
+	if err != nil || string(roots) == string(r.fileRoots) {
 		return 0, false // an unreadable file may be an incomplete change: the last valid roots stay
 	}
-	k.Log.Info("the mesh's roots have changed", "file", k.RootsFile)
-	s, _ := k.Secrets()
-	k.fileRoots = roots
-	k.setRoots(unite(roots, s.answerRoots))
-	return rand.N(orDefault(k.spread, rootsSpread)), true
+	r.Log.Info("the mesh's roots have changed", "file", r.RootsFile)
+	s, _ := r.Secrets()
+	r.fileRoots = roots
+	r.setRoots(unite(roots, s.answerRoots))
+	return rand.N(orDefault(r.spread, rootsSpread)), true
 }
 
 func orDefault(v, fallback time.Duration) time.Duration {

@@ -29,20 +29,20 @@ type Root struct {
 }
 
 // State returns the present state.
-func (k *Renewer) State() State {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	st := State{From: k.place(), RenewAt: k.renewAt, Attempts: k.attempts, ID: k.secrets.id(), Got: k.secrets.got}
-	if k.problem != nil {
-		st.Problem = k.problem.Error()
+func (r *Renewer) State() State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	st := State{From: r.place(), RenewAt: r.renewAt, Attempts: r.attempts, ID: r.secrets.id(), Got: r.secrets.got}
+	if r.problem != nil {
+		st.Problem = r.problem.Error()
 	}
-	if c := k.secrets.Leaf(); c != nil {
+	if c := r.secrets.Leaf(); c != nil {
 		st.Issuer = c.Issuer.String()
 		st.Serial, st.Key, st.NotBefore, st.NotAfter = serial(c), c.PublicKeyAlgorithm.String(), c.NotBefore, c.NotAfter
 	}
-	roots, _ := certificates(k.secrets.Roots)
-	for _, r := range roots {
-		st.Roots = append(st.Roots, Root{Subject: r.Subject.String(), Serial: serial(r), Until: r.NotAfter})
+	roots, _ := certificates(r.secrets.Roots)
+	for _, root := range roots {
+		st.Roots = append(st.Roots, Root{Subject: root.Subject.String(), Serial: serial(root), Until: root.NotAfter})
 	}
 	return st
 }
