@@ -18,7 +18,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config/schema"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the code does into the golden files")
+var update = flag.Bool("update", false, "write the results to testdata")
 
 // The sections of a golden file.
 const (
@@ -72,7 +72,7 @@ func golden(t *testing.T, file string) {
 	for _, p := range problems {
 		list.WriteString(p.String() + "\n")
 	}
-	if *rewrite {
+	if *update {
 		out := &txtar.Archive{Comment: a.Comment, Files: []txtar.File{{Name: sectionInput, Data: section(a, sectionInput)}}}
 		out.Files = appendSection(out.Files, sectionModel, model.String())
 		out.Files = appendSection(out.Files, sectionProblems, list.String())

@@ -13,7 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-var update = flag.Bool("update", false, "write the goldens of whole resources anew")
+var update = flag.Bool("update", false, "write the golden files of whole resources")
 
 // Run runs every test file of a directory.
 func Run(t *testing.T, dir string) {

@@ -20,7 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the code does into the golden files")
+var update = flag.Bool("update", false, "write the results to testdata")
 
 // TestGolden checks the objects of each testdata/*.txtar, which have no problems of
 // their own, against each other.
@@ -34,7 +34,7 @@ func TestGolden(t *testing.T) {
 			require.NoError(t, err)
 			require.NotEmpty(t, a.Files)
 			got := check(t, a.Files[0].Data)
-			if *rewrite {
+			if *update {
 				a.Files = append(a.Files[:1:1], txtar.File{Name: "problems.txt", Data: []byte(got)})
 				require.NoError(t, os.WriteFile(file, txtar.Format(a), 0o644))
 				return

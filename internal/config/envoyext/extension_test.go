@@ -22,7 +22,7 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
-var update = flag.Bool("update", false, "write what the Envoy says as the table, and the imports of its types")
+var update = flag.Bool("update", false, "write the table of Envoy's extensions, and the imports of their types")
 
 // reportedByEnvoy starts the pinned Envoy, which reports its extensions in its node.
 func reportedByEnvoy(t *testing.T) []string {

@@ -23,7 +23,7 @@ import (
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the code does into the golden files")
+var updateGolden = flag.Bool("update", false, "write the results to testdata")
 
 // readWorld decodes documents like an API server's, and gives the watched ones to the board.
 func readWorld(t *testing.T, b *Board, text string) *store.Snapshot {
@@ -75,7 +75,7 @@ func TestGatewayStatuses(t *testing.T) {
 			b := NewBoard()
 			judgeAll(b, readWorld(t, b, string(a.Files[0].Data)))
 			got := b.judgements()
-			if *rewrite {
+			if *updateGolden {
 				a.Files = append(a.Files[:1], txtar.File{Name: "statuses.txt", Data: []byte(got)})
 				require.NoError(t, os.WriteFile(file, txtar.Format(a), 0o644))
 			} else {

@@ -22,7 +22,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
+var update = flag.Bool("update", false, "write the results to testdata")
 
 // findEnvoy fails the test, with advice, if there is no Envoy.
 func findEnvoy(t *testing.T) string {
@@ -85,13 +85,13 @@ var testdata, _ = filepath.Abs("testdata")
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join(testdata, name)
-	if *rewrite {
+	if *update {
 		require.NoError(t, os.WriteFile(path, got, 0o644))
 		return
 	}
 	want, err := os.ReadFile(path)
-	require.NoError(t, err, "run the test with -rewrite once")
-	require.Empty(t, cmp.Diff(string(want), string(got)), "%s (-want +got); if intended, run the test with -rewrite", name)
+	require.NoError(t, err, "run the test with -update once")
+	require.Empty(t, cmp.Diff(string(want), string(got)), "%s (-want +got); if intended, run the test with -update", name)
 }
 
 func TestEnvoyAcceptsBootstraps(t *testing.T) {

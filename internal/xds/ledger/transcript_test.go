@@ -18,7 +18,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what happens into testdata")
+var update = flag.Bool("update", false, "write the results to testdata")
 
 // TestTranscripts plays testdata/*.txt. Each block is a command, and below it what the ledger does.
 // The commands are:
@@ -42,7 +42,7 @@ func TestTranscripts(t *testing.T) {
 			b, err := os.ReadFile(f)
 			require.NoError(t, err)
 			got := play(t, string(b))
-			if *rewrite {
+			if *update {
 				require.NoError(t, os.WriteFile(f, []byte(got), 0o644))
 				return
 			}

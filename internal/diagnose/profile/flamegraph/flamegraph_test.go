@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "rewrite golden files")
+var update = flag.Bool("update", false, "write the results to testdata")
 
 // TestGolden draws folded stacks.
 func TestGolden(t *testing.T) {
