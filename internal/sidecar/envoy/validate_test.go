@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestValidated: a crash after Envoy has said that a configuration is valid does not count; one
-// before, or over another file, does.
+// TestValidated checks that a crash does not count after Envoy has accepted the configuration. One before, or with another
+// file, does.
 func TestValidated(t *testing.T) {
 	crash := errors.New("signal: segmentation fault")
 	for _, tc := range []struct {
@@ -20,7 +20,7 @@ func TestValidated(t *testing.T) {
 		{"warning\nconfiguration '/a.json' OK\nbacktrace\n", crash, true},
 		{"backtrace\n", crash, false},
 		{"configuration '/b.json' OK\n", crash, false},
-		{"error initializing configuration '/a.json': no such thing\n", errors.New("exit status 1"), false},
+		{"error initializing configuration '/a.json': no such file\n", errors.New("exit status 1"), false},
 	} {
 		require.Equal(t, tc.want, Validated([]byte(tc.out), tc.ended, "/a.json"), "%q", tc.out)
 	}

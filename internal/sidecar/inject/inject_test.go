@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "write what comes out as what is wanted")
+var update = flag.Bool("update", false, "write the results to testdata")
 
 // configFor is testdata's configuration for an input, or the default.
 func configFor(t *testing.T, input string) *Config {
@@ -68,9 +68,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestTwiceIsOnce: what has been injected, and is again, stays as it is; also with another
-// configuration in between.
-func TestTwiceIsOnce(t *testing.T) {
+// TestInjectsOnce checks that a second injection changes nothing, also after one with another configuration.
+func TestInjectsOnce(t *testing.T) {
 	for _, file := range inputs(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			text, err := os.ReadFile(file)
@@ -89,7 +88,7 @@ func TestTwiceIsOnce(t *testing.T) {
 	}
 }
 
-// pods are the pods of testdata.
+// pods returns the pods of testdata.
 func pods(t *testing.T) map[string]*corev1.Pod {
 	t.Helper()
 	out := map[string]*corev1.Pod{}
@@ -108,7 +107,7 @@ func pods(t *testing.T) map[string]*corev1.Pod {
 	return out
 }
 
-// TestPatch: the patch makes of the pod what injection gives, and of an injected pod nothing.
+// TestPatch checks that the patch has the result of the injection, and is empty for an injected pod.
 func TestPatch(t *testing.T) {
 	for name, pod := range pods(t) {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +139,7 @@ func applied(t *testing.T, pod *corev1.Pod, patch []byte) *corev1.Pod {
 	return out
 }
 
-// TestInjectDoesNotChangeItsInput holds that a caller may compare with it.
+// TestInjectDoesNotChangeItsInput checks that callers can compare with the pod that they passed.
 func TestInjectDoesNotChangeItsInput(t *testing.T) {
 	for name, pod := range pods(t) {
 		before := pod.DeepCopy()
@@ -173,9 +172,9 @@ alwaysInjectSelector: [{matchLabels: {always: "yes"}}]
 		name    string
 		change  func(*corev1.Pod)
 		on, off bool   // by policy
-		why     string // of off
+		why     string // the reason if off
 	}{
-		{"nothing said", func(*corev1.Pod) {}, true, false, "the policy is disabled"},
+		{"no label or annotation", func(*corev1.Pod) {}, true, false, "the policy is disabled"},
 		{"label true", func(p *corev1.Pod) { p.Labels[labelInject] = "true" }, true, true, ""},
 		{"label false", func(p *corev1.Pod) { p.Labels[labelInject] = "false" }, false, false, "its label sidecar.istio.io/inject is false"},
 		{"annotation false", func(p *corev1.Pod) { p.Annotations[annotationInject] = "false" }, false, false, "its annotation"},
@@ -198,7 +197,7 @@ alwaysInjectSelector: [{matchLabels: {always: "yes"}}]
 	}
 }
 
-// TestMistakesAreNamed: what a user got wrong is told with the annotation.
+// TestMistakesAreNamed checks that errors name the annotation.
 func TestMistakesAreNamed(t *testing.T) {
 	for annotation, value := range map[string]string{
 		annotationCPU: "much", annotationMemoryLimit: "1GiB x", annotationNative: "sure", annotationUserVolume: "[1]",
@@ -215,7 +214,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// TestSidecarOfAnotherUser: the rules know whom the sidecar runs as.
+// TestSidecarOfAnotherUser checks that the rules exempt the user that the sidecar runs as.
 func TestSidecarOfAnotherUser(t *testing.T) {
 	user, group := int64(2000), int64(3000)
 	pod := func(mode string) *corev1.Pod {
@@ -241,7 +240,7 @@ func TestSidecarOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestProbesOfTheAgentStay: what asks the agent already would have it ask itself.
+// TestProbesOfTheAgentStay checks that probes of the agent are not redirected to the agent, which would probe itself.
 func TestProbesOfTheAgentStay(t *testing.T) {
 	probe := func() *corev1.Probe {
 		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz/ready", Port: intstr.FromInt32(defaultStatus)}}}
@@ -253,7 +252,7 @@ func TestProbesOfTheAgentStay(t *testing.T) {
 	require.Equal(t, probe(), injected.Spec.Containers[0].StartupProbe)
 }
 
-// TestMetricsThatAreNotToBeScraped: all ways of saying no count.
+// TestMetricsThatAreNotToBeScraped checks each value that disables scraping.
 func TestMetricsThatAreNotToBeScraped(t *testing.T) {
 	for _, no := range []string{"false", "False", "0"} {
 		p := &corev1.Pod{}
@@ -302,7 +301,8 @@ func TestBadDocuments(t *testing.T) {
 	}
 }
 
-// FuzzInject: whatever pod comes, injecting ends, twice is once, and the patch does it.
+// FuzzInject checks with arbitrary pods that injection ends, that a second one changes nothing, and that the patch has the
+// result.
 func FuzzInject(f *testing.F) {
 	for _, file := range []string{"testdata/annotations.yaml", "testdata/override.yaml", "testdata/none.yaml", "testdata/templates.yaml"} {
 		text, err := os.ReadFile(file)

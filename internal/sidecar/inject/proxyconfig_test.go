@@ -22,8 +22,8 @@ func proxyConfig(ns, name string, selector map[string]string, concurrency int32,
 	return p
 }
 
-// TestProxyConfigs holds Istio's order: the mesh's defaults, the root namespace's, the
-// namespace's, the annotation's, that of who selects the pod.
+// TestProxyConfigs checks Istio's order of precedence, from the lowest: the mesh's defaults, the ProxyConfig of the root
+// namespace, that of the namespace, the annotation, the ProxyConfig that selects the pod.
 func TestProxyConfigs(t *testing.T) {
 	web := map[string]string{"app": "web"}
 	all := proxyConfig("istio-system", "all", nil, 3, map[string]string{"A": "root", "B": "root"}, "debug")
@@ -40,8 +40,8 @@ func TestProxyConfigs(t *testing.T) {
 		"of the root namespace":    {[]*model.ProxyConfig{all}, "", `"concurrency":3`, "", "A=root B=root Z=mesh", "moonsail-debug"},
 		"of the namespace":         {[]*model.ProxyConfig{all, own, late}, "", `"concurrency":4`, "", "A=root B=own C=own Z=mesh", "moonsail-debug"},
 		"the annotation":           {[]*model.ProxyConfig{all, own}, "concurrency: 5\nproxyMetadata: {C: pod}", `"concurrency":4`, "", "A=root B=own C=pod Z=mesh", "moonsail-debug"},
-		"who selects the pod":      {[]*model.ProxyConfig{all, own, selecting}, "concurrency: 5\nproxyMetadata: {C: pod, E: pod}", `"concurrency":4`, "--concurrency=0", "A=root B=own C=web D=web E=pod Z=mesh", "moonsail-distroless"},
-		"who selects others":       {[]*model.ProxyConfig{proxyConfig("shop", "x", map[string]string{"app": "x"}, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
+		"one that selects the pod": {[]*model.ProxyConfig{all, own, selecting}, "concurrency: 5\nproxyMetadata: {C: pod, E: pod}", `"concurrency":4`, "--concurrency=0", "A=root B=own C=web D=web E=pod Z=mesh", "moonsail-distroless"},
+		"one that selects others":  {[]*model.ProxyConfig{proxyConfig("shop", "x", map[string]string{"app": "x"}, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
 		"of another namespace":     {[]*model.ProxyConfig{proxyConfig("bank", "x", nil, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
 		"of the root, with labels": {[]*model.ProxyConfig{proxyConfig("istio-system", "x", web, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
 	} {
@@ -61,7 +61,7 @@ func TestProxyConfigs(t *testing.T) {
 	}
 }
 
-// TestPortsOfTheMesh: the rules lead to where sidecars listen, as MeshConfig has it, and templates know.
+// TestPortsOfTheMesh checks that rules and templates use the ports of MeshConfig.
 func TestPortsOfTheMesh(t *testing.T) {
 	c := Default()
 	c.Templates = map[string]string{"ports": "metadata: {annotations: {ports: \"{{ .MeshConfig.ProxyListenPort }} {{ .MeshConfig.ProxyInboundListenPort }}\"}}"}

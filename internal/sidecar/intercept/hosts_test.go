@@ -25,10 +25,10 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// patience is for connections that come to something; nothing is concluded from it.
+// patience bounds waits that succeed. No test waits for it to end.
 const patience = time.Minute
 
-// listen answers connections of a host with a word and their original destination.
+// listen answers connections to a host with a word and their original destination.
 func listen(t *testing.T, h *netns.Host, address, word string, transparent bool) {
 	t.Helper()
 	var ln net.Listener
@@ -72,7 +72,7 @@ func listen(t *testing.T, h *netns.Host, address, word string, transparent bool)
 	}()
 }
 
-// original is where a connection was to go.
+// original returns the destination of a connection before its redirection.
 func original(c net.Conn) string {
 	raw, err := c.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -102,7 +102,7 @@ func swap(p uint16) uint16 {
 	return binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, p))
 }
 
-// call connects from a host and gives what it hears.
+// call connects from a host and returns the answer.
 func call(t *testing.T, h *netns.Host, to string) string {
 	t.Helper()
 	var conn net.Conn
@@ -120,17 +120,16 @@ func call(t *testing.T, h *netns.Host, to string) string {
 	return string(text)
 }
 
-// ways are what rules are set with. There are two forms of iptables: its rules are the kernel's own
-// tables, or those of nftables.
-var ways = []struct {
+// backends set rules. iptables has two forms, which use the kernel's own tables or those of nftables.
+var backends = []struct {
 	backend Backend
 	form    string // of iptables
 }{{NFTables, ""}, {IPTables, "legacy"}, {IPTables, "nft"}}
 
-// eachWay runs a test with each of them.
-func eachWay(t *testing.T, test func(*testing.T, Backend)) {
+// overBackends runs a test with each of them.
+func overBackends(t *testing.T, test func(*testing.T, Backend)) {
 	t.Helper()
-	for _, w := range ways {
+	for _, w := range backends {
 		t.Run(strings.TrimSuffix(string(w.backend)+"-"+w.form, "-"), func(t *testing.T) {
 			if w.form != "" {
 				useIPTables(t, w.form)
@@ -140,7 +139,7 @@ func eachWay(t *testing.T, test func(*testing.T, Backend)) {
 	}
 }
 
-// useIPTables has the commands of iptables be of a form until the test ends.
+// useIPTables makes the commands of iptables those of one form until the test ends.
 func useIPTables(t *testing.T, form string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -162,7 +161,7 @@ func apply(t *testing.T, h *netns.Host, b Backend, change func(*Settings)) {
 	change(&s)
 	c, err := s.Parse()
 	require.NoError(t, err)
-	for range 2 { // the second finds what the first has set
+	for range 2 { // the second finds the rules of the first
 		h.Do(t, func() {
 			c.IPv6 = HasIPv6()
 			_, err = Apply(context.Background(), c, b)
@@ -180,7 +179,7 @@ func undo(t *testing.T, h *netns.Host) {
 
 func at(a netip.Addr, port int) string { return net.JoinHostPort(a.String(), strconv.Itoa(port)) }
 
-// onHost is what a program says that runs on a host.
+// onHost runs a program on a host and returns its output.
 func onHost(t *testing.T, h *netns.Host, name string, args ...string) string {
 	t.Helper()
 	out, err := h.Command(t, name, args...).CombinedOutput()
@@ -188,12 +187,12 @@ func onHost(t *testing.T, h *netns.Host, name string, args ...string) string {
 	return string(out)
 }
 
-// callAs is call from a process of the sidecar's user.
+// callAs calls as another user.
 func callAs(t *testing.T, h *netns.Host, uid int, to string) string {
 	t.Helper()
 	var text string
 	h.Do(t, func() {
-		// Of this thread alone, which ends.
+		// The change concerns only this thread, which ends.
 		if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); e != 0 {
 			text = e.Error()
 			return
@@ -205,8 +204,8 @@ func callAs(t *testing.T, h *netns.Host, uid int, to string) string {
 		}
 		defer conn.Close()
 		_ = conn.SetDeadline(time.Now().Add(patience))
-		heard, _ := io.ReadAll(conn)
-		text = string(heard)
+		answer, _ := io.ReadAll(conn)
+		text = string(answer)
 	})
 	return text
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-func TestRedirect(t *testing.T) { eachWay(t, testRedirect) }
+func TestRedirect(t *testing.T) { overBackends(t, testRedirect) }
 
 func testRedirect(t *testing.T, b Backend) {
 	n := netns.New(t, true)
@@ -65,9 +65,9 @@ func testRedirect(t *testing.T, b Backend) {
 	require.Equal(t, "other for "+at(other.IP, 8080)+" from "+own.IP.String(), call(t, own, at(other.IP, 8080)))
 }
 
-func TestTProxyKeepsAddresses(t *testing.T) { eachWay(t, testTProxy) }
+func TestTProxyKeepsAddresses(t *testing.T) { overBackends(t, testTProxy) }
 
-// testTProxy has Envoy listen elsewhere, as MeshConfig can say.
+// testTProxy uses other ports of Envoy, as MeshConfig can set them.
 func testTProxy(t *testing.T, b Backend) {
 	n := netns.New(t, true)
 	own, other := n.Host(), n.Host()
@@ -88,7 +88,7 @@ func testTProxy(t *testing.T, b Backend) {
 	}
 }
 
-// rules counts our rules in the kernel, by chain; nil: there is no table of ours.
+// rules counts our rules in the kernel, by chain; nil: the table does not exist.
 func rules(t *testing.T, h *netns.Host) map[string]int {
 	t.Helper()
 	var out map[string]int
@@ -112,8 +112,8 @@ func rules(t *testing.T, h *netns.Host) map[string]int {
 	return out
 }
 
-// TestKernelHasThePlan: each setting's rules are taken by the kernel as planned, replace those
-// before them, and leave nothing behind.
+// TestKernelHasThePlan checks that the kernel has the planned rules of each setting, that they replace earlier ones, and
+// that removal leaves none.
 func TestKernelHasThePlan(t *testing.T) {
 	h := netns.New(t, true).Host()
 	for name, change := range cases {
@@ -137,10 +137,10 @@ func TestKernelHasThePlan(t *testing.T) {
 	}
 	undo(t, h)
 	require.Nil(t, rules(t, h))
-	undo(t, h) // there is nothing to do
+	undo(t, h) // again, without rules
 }
 
-// sameAsText compares what the kernel has with what nft makes of the text.
+// sameAsText compares the rules in the kernel with those that nft makes from the text.
 func sameAsText(t *testing.T, h *netns.Host, plan *Ruleset) {
 	t.Helper()
 	if len(plan.Chains) == 0 {
@@ -154,7 +154,7 @@ func sameAsText(t *testing.T, h *netns.Host, plan *Ruleset) {
 	require.Equal(t, onHost(t, h, "nft", "-s", "-n", "list", "table", "inet", tableName), before)
 }
 
-// TestIPTablesIsReplaced: rules that are not wanted any more go, and others' stay.
+// TestIPTablesIsReplaced checks that rules of earlier settings are removed, and foreign rules stay.
 func TestIPTablesIsReplaced(t *testing.T) {
 	for _, form := range []string{"legacy", "nft"} {
 		t.Run(form, func(t *testing.T) { useIPTables(t, form); testReplaced(t) })
@@ -183,7 +183,7 @@ func testReplaced(t *testing.T) {
 	require.Contains(t, onHost(t, h, "iptables-save", "-t", "nat"), "--dport 1 -j RETURN")
 }
 
-// TestWithoutRights says what is missing.
+// TestWithoutRights checks that the error names the missing capability.
 func TestWithoutRights(t *testing.T) {
 	h := netns.New(t, false).Host()
 	c, err := func() (*Config, error) { s := Default(); return s.Parse() }()

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-var update = flag.Bool("update", false, "write what comes out as what is wanted")
+var update = flag.Bool("update", false, "write the results to testdata")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -50,7 +50,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestWithoutIPv6: packets of IPv6 are left alone, and no rule is about its addresses.
+// TestWithoutIPv6 checks that no rule concerns IPv6.
 func TestWithoutIPv6(t *testing.T) {
 	c, err := func() (*Config, error) { s := Default(); return s.Parse() }()
 	require.NoError(t, err)
@@ -81,8 +81,8 @@ func golden(t *testing.T, name, got string) {
 	require.Equal(t, string(want), got)
 }
 
-// TestIPTablesText: what is there is not added again, and what is not wanted goes, in an order
-// that the kernel takes.
+// TestIPTablesText checks that existing rules are not added again, and that others of ours are removed in an order that
+// the kernel accepts.
 func TestIPTablesText(t *testing.T) {
 	s := &Ruleset{Chains: []Chain{{Table: NAT, Name: "nat_output", Hook: Output, Rules: []Rule{{Do: returns}}}}}
 	first := s.IPTables(IP4, "")
@@ -93,7 +93,7 @@ func TestIPTablesText(t *testing.T) {
 	require.Empty(t, (&Ruleset{}).IPTables(IP4, "*nat\n:OUTPUT ACCEPT [0:0]\n-A OUTPUT -j RETURN\nCOMMIT\n"))
 }
 
-// TestChainNamesAreShort: iptables takes 28 characters.
+// TestChainNamesAreShort checks the limit of iptables, 28 characters.
 func TestChainNamesAreShort(t *testing.T) {
 	for _, change := range cases {
 		s := Default()
@@ -141,7 +141,7 @@ func TestSettingsAreChecked(t *testing.T) {
 
 func TestAnnotations(t *testing.T) {
 	s := Default().Annotated(map[string]string{
-		"traffic.sidecar.istio.io/includeInboundPorts": "", // said: none
+		"traffic.sidecar.istio.io/includeInboundPorts": "", // set: no port
 		"traffic.sidecar.istio.io/excludeInterfaces":   "net1",
 		"traffic.sidecar.istio.io/kubevirtInterfaces":  "old",
 		"istio.io/reroute-virtual-interfaces":          "new",
@@ -152,7 +152,7 @@ func TestAnnotations(t *testing.T) {
 	require.Equal(t, want, s)
 }
 
-// FuzzSettings: whatever is accepted makes rules without anything that a rule cannot hold.
+// FuzzSettings checks that accepted settings make well-formed rules.
 func FuzzSettings(f *testing.F) {
 	f.Add("*", "80", "10.0.0.0/8", "eth0")
 	f.Add("80,443", "", "fd00::/8,::1", "")

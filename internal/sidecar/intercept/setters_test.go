@@ -11,66 +11,66 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refuses is a kernel that takes rules one way or none, and what it was asked for.
-type refuses struct {
+// fakeKernel accepts rules of one backend or none, and records the requests.
+type fakeKernel struct {
 	nft, tables error
-	left        bool // rules of nftables are there from before
-	asked       []string
+	left        bool     // nftables has rules of an earlier run
+	requests    []string // "BACKEND true": to set rules; false: to remove them
 }
 
-func (r *refuses) setters() setters {
-	say := func(what string, s *Ruleset) {
-		r.asked = append(r.asked, fmt.Sprint(what, " ", len(s.Chains) > 0))
+func (r *fakeKernel) setters() setters {
+	record := func(what string, s *Ruleset) {
+		r.requests = append(r.requests, fmt.Sprint(what, " ", len(s.Chains) > 0))
 	}
 	return setters{
-		nft:         func(s *Ruleset) error { say("nft", s); return r.nft },
-		tables:      func(_ context.Context, s *Ruleset) error { say("iptables", s); return r.tables },
+		nft:         func(s *Ruleset) error { record("nft", s); return r.nft },
+		tables:      func(_ context.Context, s *Ruleset) error { record("iptables", s); return r.tables },
 		nftThere:    func() (bool, error) { return r.left, nil },
 		tablesThere: func(context.Context) bool { return false },
 	}
 }
 
-// TestFallBack: Auto goes over to iptables whatever nftables cannot do, and to nothing where the
-// process may not set rules at all. Who names a way gets that or an error.
+// TestFallBack checks that Auto falls back to iptables on any failure of nftables, except if the process may not set
+// rules at all. A backend that is chosen explicitly is used or fails.
 func TestFallBack(t *testing.T) {
-	missing := fmt.Errorf("conn.Receive: netlink receive: %w", syscall.ENOENT) // of an expression whose module is not there
+	missing := fmt.Errorf("conn.Receive: netlink receive: %w", syscall.ENOENT) // the module of an expression is missing
 	for name, tc := range map[string]struct {
-		kernel refuses
+		kernel fakeKernel
 		wanted Backend
 		used   Backend
 		asked  []string
-		says   string
+		want   string // in the error; empty: none
 	}{
-		"nftables":                  {refuses{}, Auto, NFTables, []string{"nft true"}, ""},
-		"no nftables":               {refuses{nft: syscall.EPROTONOSUPPORT}, Auto, IPTables, []string{"nft true", "iptables true"}, ""},
-		"an expression is refused":  {refuses{nft: missing}, Auto, IPTables, []string{"nft true", "iptables true"}, ""},
-		"nor iptables":              {refuses{nft: missing, tables: exec.ErrNotFound}, Auto, IPTables, []string{"nft true", "iptables true"}, "nft_redir"},
-		"rules of before":           {refuses{left: true}, Auto, NFTables, []string{"nft true"}, ""},
-		"not allowed":               {refuses{nft: syscall.EPERM}, Auto, NFTables, []string{"nft true"}, "CAP_NET_ADMIN"},
-		"nftables was named":        {refuses{nft: missing}, NFTables, NFTables, []string{"nft true"}, "nftables"},
-		"iptables was named":        {refuses{}, IPTables, IPTables, []string{"iptables true"}, ""},
-		"iptables was named, fails": {refuses{tables: errors.New("no chain")}, IPTables, IPTables, []string{"iptables true"}, "no chain"},
+		"nftables":                  {fakeKernel{}, Auto, NFTables, []string{"nft true"}, ""},
+		"no nftables":               {fakeKernel{nft: syscall.EPROTONOSUPPORT}, Auto, IPTables, []string{"nft true", "iptables true"}, ""},
+		"an expression is refused":  {fakeKernel{nft: missing}, Auto, IPTables, []string{"nft true", "iptables true"}, ""},
+		"nor iptables":              {fakeKernel{nft: missing, tables: exec.ErrNotFound}, Auto, IPTables, []string{"nft true", "iptables true"}, "nft_redir"},
+		"an earlier run":            {fakeKernel{left: true}, Auto, NFTables, []string{"nft true"}, ""},
+		"not allowed":               {fakeKernel{nft: syscall.EPERM}, Auto, NFTables, []string{"nft true"}, "CAP_NET_ADMIN"},
+		"nftables is chosen":        {fakeKernel{nft: missing}, NFTables, NFTables, []string{"nft true"}, "nftables"},
+		"iptables is chosen":        {fakeKernel{}, IPTables, IPTables, []string{"iptables true"}, ""},
+		"iptables is chosen, fails": {fakeKernel{tables: errors.New("no chain")}, IPTables, IPTables, []string{"iptables true"}, "no chain"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			used, err := tc.kernel.setters().set(t.Context(), &Ruleset{Chains: []Chain{{}}}, tc.wanted)
 			require.Equal(t, tc.used, used)
-			require.Equal(t, tc.asked, tc.kernel.asked)
-			if tc.says == "" {
+			require.Equal(t, tc.asked, tc.kernel.requests)
+			if tc.want == "" {
 				require.NoError(t, err)
 				return
 			}
-			require.ErrorContains(t, explain(err), tc.says)
+			require.ErrorContains(t, explain(err), tc.want)
 		})
 	}
 }
 
-// TestOneSetOfRules: what was set by nftables goes once iptables has the rules, and not before.
+// TestOneSetOfRules checks that rules of nftables are removed once iptables has the rules, and not before.
 func TestOneSetOfRules(t *testing.T) {
 	for failed, asked := range map[error][]string{
 		nil:                   {"nft true", "iptables true", "nft false"},
 		errors.New("refused"): {"nft true", "iptables true"},
 	} {
-		k := refuses{left: true, tables: failed}
+		k := fakeKernel{left: true, tables: failed}
 		s, first := k.setters(), true
 		set := s.nft
 		s.nft = func(r *Ruleset) error {
@@ -82,6 +82,6 @@ func TestOneSetOfRules(t *testing.T) {
 		}
 		_, err := s.set(t.Context(), &Ruleset{Chains: []Chain{{}}}, Auto)
 		require.Equal(t, failed != nil, err != nil)
-		require.Equal(t, asked, k.asked)
+		require.Equal(t, asked, k.requests)
 	}
 }

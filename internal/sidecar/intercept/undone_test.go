@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// netfilter is a kernel that keeps what it is told, and refuses what it is to refuse.
+// netfilter is a fake kernel that keeps rules, and fails on request.
 type netfilter struct {
-	nft, routes bool                // they are set
+	nft, routes bool                // whether such rules are set
 	tables      map[string][]string // lines as iptables-save writes them, by command and table
-	fails       map[string]error    // by command: nft (to set), nft-delete, routes, and iptables'
-	meanwhile   func()              // is called when a command fails
+	fails       map[string]error    // errors by command: nft (to set), nft-delete, routes, and those of iptables
+	meanwhile   func()              // called when a command fails
 }
 
 func newNetfilter() *netfilter {
@@ -28,23 +28,23 @@ func (n *netfilter) setters() setters {
 	return setters{
 		nft: func(s *Ruleset) error {
 			if len(s.Chains) == 0 {
-				return n.say("nft-delete", &n.nft, false)
+				return n.set("nft-delete", &n.nft, false)
 			}
-			return n.say("nft", &n.nft, true)
+			return n.set("nft", &n.nft, true)
 		},
 		nftThere: func() (bool, error) { return n.nft, nil },
 		tables:   runner(n.run).restore, tablesThere: runner(n.run).there,
 		routes: func(s *Ruleset) error {
 			if len(s.Chains) == 0 {
-				return n.say("routes-delete", &n.routes, false)
+				return n.set("routes-delete", &n.routes, false)
 			}
-			n.routes = true // a part of them
-			return n.say("routes", &n.routes, true)
+			n.routes = true // a part of them is set before the failure
+			return n.set("routes", &n.routes, true)
 		},
 	}
 }
 
-func (n *netfilter) say(command string, what *bool, to bool) error {
+func (n *netfilter) set(command string, what *bool, to bool) error {
 	if err := n.fails[command]; err != nil {
 		n.meanwhile()
 		return err
@@ -53,7 +53,7 @@ func (n *netfilter) say(command string, what *bool, to bool) error {
 	return nil
 }
 
-// run is iptables-save and iptables-restore, and those of IPv6.
+// run stands for iptables-save, iptables-restore and their commands for IPv6.
 func (n *netfilter) run(ctx context.Context, in, name string, _ ...string) (string, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
@@ -88,7 +88,7 @@ func (n *netfilter) saved(command string) string {
 	return b.String()
 }
 
-// restored is a table's lines after one of iptables-restore --noflush.
+// restored returns the lines of a table after iptables-restore --noflush reads one line.
 func restored(lines []string, line string) []string {
 	what, rest, _ := strings.Cut(line, " ")
 	empty := func(chain string) []string {
@@ -114,8 +114,8 @@ func restored(lines []string, line string) []string {
 	return lines
 }
 
-// has are the ways by which rules of ours are in force, and what goes with them.
-func (n *netfilter) has() []string {
+// inForce lists the backends with rules of ours, and the routes that belong to them.
+func (n *netfilter) inForce() []string {
 	out := []string{}
 	for _, c := range commands {
 		if strings.Contains(n.saved(c.name), chainPrefix) {
@@ -140,24 +140,24 @@ func planned(t *testing.T, ipv6 bool) *Ruleset {
 	return Plan(c)
 }
 
-// TestAllRulesOrNone: where a part of the rules is refused the others go, too, and so do those of
-// before: nobody may be there to take the connections.
+// TestAllRulesOrNone checks that no rules are left if the kernel refuses a part of them, not even older ones: without a
+// sidecar, nothing would accept the redirected connections.
 func TestAllRulesOrNone(t *testing.T) {
 	refused := errors.New("refused")
 	for name, tc := range map[string]struct {
 		by    Backend
 		fails []string
-		nft   bool // rules of nftables are there from before
-		says  string
+		nft   bool   // nftables has rules of an earlier run
+		want  string // in the error
 		left  []string
 	}{
-		"IPv6 after IPv4":                 {IPTables, []string{"ip6tables-restore"}, false, "refused", nil},
-		"IPv6 cannot be read":             {IPTables, []string{"ip6tables-save"}, false, "refused", nil},
-		"Auto, IPv6 after IPv4":           {Auto, []string{"nft", "ip6tables-restore"}, false, "refused", nil},
-		"routes":                          {NFTables, []string{"routes"}, false, "refused", nil},
-		"nftables, with those of before":  {NFTables, []string{"nft"}, true, "refused", nil},
-		"those of nftables do not go":     {IPTables, []string{"nft-delete"}, true, "some rules may be left", []string{"nftables"}},
-		"Auto, those of before do not go": {Auto, []string{"nft", "nft-delete"}, true, "some rules may be left", []string{"nftables"}},
+		"IPv6 after IPv4":                {IPTables, []string{"ip6tables-restore"}, false, "refused", nil},
+		"IPv6 cannot be read":            {IPTables, []string{"ip6tables-save"}, false, "refused", nil},
+		"Auto, IPv6 after IPv4":          {Auto, []string{"nft", "ip6tables-restore"}, false, "refused", nil},
+		"routes":                         {NFTables, []string{"routes"}, false, "refused", nil},
+		"nftables, after an earlier run": {NFTables, []string{"nft"}, true, "refused", nil},
+		"nftables' rules stay":           {IPTables, []string{"nft-delete"}, true, "some rules may be left", []string{"nftables"}},
+		"Auto, nftables' rules stay":     {Auto, []string{"nft", "nft-delete"}, true, "some rules may be left", []string{"nftables"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newNetfilter()
@@ -166,16 +166,16 @@ func TestAllRulesOrNone(t *testing.T) {
 				k.fails[f] = refused
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			k.meanwhile = cancel // the process is told to end
+			k.meanwhile = cancel // the process gets a signal to end
 			_, err := k.setters().apply(ctx, planned(t, true), tc.by)
 			require.ErrorIs(t, err, refused)
-			require.ErrorContains(t, err, tc.says)
-			require.ElementsMatch(t, tc.left, k.has())
+			require.ErrorContains(t, err, tc.want)
+			require.ElementsMatch(t, tc.left, k.inForce())
 		})
 	}
 }
 
-// TestForbiddenOnce: who may not set rules may take none away, and is told so once.
+// TestForbiddenOnce checks that a process without the right to set rules gets one error, and none for the removal.
 func TestForbiddenOnce(t *testing.T) {
 	k := newNetfilter()
 	k.fails = map[string]error{"nft": syscall.EPERM, "routes": syscall.EPERM, "routes-delete": syscall.EPERM}
@@ -183,7 +183,7 @@ func TestForbiddenOnce(t *testing.T) {
 	require.Equal(t, syscall.EPERM, err)
 }
 
-// TestOneWay: rules replace those that were set another way, or for another family.
+// TestOneWay checks that rules replace those of another backend or another family.
 func TestOneWay(t *testing.T) {
 	k := newNetfilter()
 	others := []string{":PREROUTING ACCEPT [0:0]", "-A PREROUTING -p tcp -m tcp --dport 1 -j RETURN"}
@@ -192,7 +192,7 @@ func TestOneWay(t *testing.T) {
 		t.Helper()
 		used, err := k.setters().apply(t.Context(), planned(t, ipv6), b)
 		require.NoError(t, err)
-		require.Equal(t, append(want, "routes"), k.has())
+		require.Equal(t, append(want, "routes"), k.inForce())
 		require.Equal(t, used == NFTables, k.nft)
 	}
 	set(NFTables, true, "nftables")
@@ -204,6 +204,6 @@ func TestOneWay(t *testing.T) {
 	k.fails["nft"] = syscall.EOPNOTSUPP
 	set(Auto, true, "iptables", "ip6tables")
 	require.NoError(t, k.setters().undo(t.Context()))
-	require.Empty(t, k.has())
+	require.Empty(t, k.inForce())
 	require.Equal(t, others, k.tables["iptables nat"])
 }
