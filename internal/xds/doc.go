@@ -6,6 +6,7 @@
 // server sends it.
 //
 //	resource     resource types, in one table, and encoded resources
+//	resourcename writes and parses the structured names of resources
 //	names        immutable sets of names that streams share
 //	table        versioned resources, and what changed after a revision
 //	ledger       what may be sent next on one stream; pure

@@ -22,7 +22,7 @@ func (p patched) cluster(v *ir.Cluster) (*clusterv3.Cluster, bool, error) {
 	if err != nil || v.Added != nil {
 		return m, true, err
 	}
-	m, there, _ := p.set.Cluster(v.Service.Host, m)
+	m, there, _ := p.set.Cluster(v, m)
 	return m, there, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // summary is the table of a section, with istioctl's columns.
@@ -134,7 +135,7 @@ func routeRows(r *comparedResource) ([][]string, error) {
 		return [][]string{{r.Name}}, err
 	}
 	if r.Type == "VHDS" {
-		config, _, _ := strings.Cut(r.Name, "/")
+		config, _ := resourcename.CutVirtualHost(r.Name)
 		return hostRows(config, v), nil
 	}
 	var rows [][]string
@@ -210,21 +211,19 @@ func routeAction(route any) string {
 
 // originOf returns the object in Istio's metadata, as "name.namespace".
 func originOf(v any) string {
-	path := strings.Split(text(v, "metadata", "filterMetadata", "istio", "config"), "/")
-	if n := len(path); n >= 4 {
-		return path[n-1] + "." + path[n-3]
+	namespace, _, name, ok := resourcename.CutConfigPath(text(v, "metadata", "filterMetadata", "istio", "config"))
+	if !ok {
+		return ""
 	}
-	return ""
+	return name + "." + namespace
 }
 
 func clusterRows(r *comparedResource) ([][]string, error) {
 	v, err := generic(r)
 	direction, port, subset, host := "-", "-", "-", r.Name
-	if p := strings.SplitN(r.Name, "|", 4); len(p) == 4 {
-		direction, port, subset, host = p[0], p[1], p[2], p[3]
-	}
-	if host == "" { // inbound
-		host = "-"
+	if c, ok := resourcename.ParseCluster(r.Name); ok {
+		direction, port, subset = string(c.Direction), fmt.Sprint(c.Port), terminal.OrDash(c.Subset)
+		host = terminal.OrDash(string(c.Host)) // inbound clusters have none
 	}
 	typ := text(v, "type")
 	if typ == "" {
@@ -233,7 +232,7 @@ func clusterRows(r *comparedResource) ([][]string, error) {
 	if typ == "" {
 		typ = "STATIC"
 	}
-	return [][]string{{host, port, terminal.OrDash(subset), direction, typ, terminal.OrDash(originOf(v))}}, err
+	return [][]string{{host, port, subset, direction, typ, terminal.OrDash(originOf(v))}}, err
 }
 
 func endpointRows(r *comparedResource) ([][]string, error) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 var watchdogMissed = regexp.MustCompile(`(^|\.)watchdog_(miss|mega_miss)$`)
@@ -43,10 +45,11 @@ var (
 func (p *proxy) unusedServices() verdict {
 	all, used := map[string]bool{}, map[string]bool{}
 	for i := range p.Hosts {
-		if c := p.Hosts[i].Cluster; strings.HasPrefix(c, "outbound|") {
-			all[c] = true
+		name := p.Hosts[i].Cluster
+		if c, ok := resourcename.ParseCluster(name); ok && c.Direction == resourcename.Outbound {
+			all[name] = true
 			if p.Hosts[i].Connects > 0 {
-				used[c] = true
+				used[name] = true
 			}
 		}
 	}

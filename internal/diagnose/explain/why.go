@@ -13,6 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // Call is a call as a user writes it.
@@ -277,11 +278,9 @@ func (s *sourceList) add(key model.Key, decides string) {
 
 // path adds the object of "/apis/GROUP/VERSION/namespaces/NAMESPACE/KIND/NAME".
 func (s *sourceList) path(path, decides string) {
-	parts := strings.Split(path, "/")
-	if n := len(parts); n >= 4 {
-		if kind := model.KindOfConfig(parts[n-2]); kind != "" {
-			s.add(model.Key{Kind: kind, Namespace: parts[n-3], Name: parts[n-1]}, decides)
-		}
+	namespace, config, name, _ := resourcename.CutConfigPath(path)
+	if kind := model.KindOfConfig(config); kind != "" {
+		s.add(model.Key{Kind: kind, Namespace: namespace, Name: name}, decides)
 	}
 }
 

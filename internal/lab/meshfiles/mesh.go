@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/moonsail/moonsail/internal/lab/fleet"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // Shape is the size of a mesh.
@@ -79,11 +82,13 @@ func (m *Mesh) Service(i int) string { return fmt.Sprintf("svc-%05d", i) }
 func Host(service string) string { return service + "." + Namespace + ".svc.cluster.local" }
 
 // ClusterName is Istio's name of a service's cluster, and of its endpoints.
-func ClusterName(service string) string { return fmt.Sprintf("outbound|%d||%s", Port, Host(service)) }
+func ClusterName(service string) string {
+	return ir.OutboundCluster(Port, "", model.Host(Host(service)))
+}
 
 // VirtualHostName is the name of a service's virtual host as a resource.
 func VirtualHostName(service string) string {
-	return fmt.Sprintf("%s/%s:%d", RouteConfigName, Host(service), Port)
+	return resourcename.VirtualHost(RouteConfigName, resourcename.HostPort(model.Host(Host(service)), Port))
 }
 
 // RouteConfigName is the name of the route configuration of all services.

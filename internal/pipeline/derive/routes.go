@@ -9,6 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/derive/outbound"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/policy"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // routeUses are the listeners' uses of route configurations. A route configuration exists as long as a listener uses it.
@@ -68,7 +69,7 @@ func (g *proxyGroup) serveRoutes(mesh *model.Mesh, k ir.ListenerKey, use outboun
 func (g *proxyGroup) serveRouteConfig(mesh *model.Mesh, of ir.RouteConfigKey) {
 	name := of.Name
 	for _, host := range []string{outbound.AllowAny, outbound.BlockAll} {
-		g.out.VirtualHosts[name+"/"+host] = nil
+		g.out.VirtualHosts[resourcename.VirtualHost(name, host)] = nil
 	}
 	users := g.routes.users[name]
 	if users.Total() == 0 {

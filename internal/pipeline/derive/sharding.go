@@ -11,6 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/derive/outbound"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/policy"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
@@ -129,12 +130,6 @@ func (p *sharder) of(routeConfig string) *shardedRoutes {
 	return r
 }
 
-// cutName cuts the resource name of a virtual host. The sharder has no other record of a virtual host that is gone.
-func cutName(name string) (routeConfig, host string) {
-	i := strings.LastIndexByte(name, '/')
-	return name[:i], name[i+1:]
-}
-
 // recount counts the virtual hosts of a delta, and returns the route configurations that listeners use otherwise than
 // before. The value is whether they are also served otherwise.
 func (p *sharder) recount(out map[string]*ir.VirtualHost, whole bool) (otherwise map[string]bool) {
@@ -146,7 +141,7 @@ func (p *sharder) recount(out map[string]*ir.VirtualHost, whole bool) (otherwise
 		}
 	}
 	for name, v := range out {
-		rc, host := cutName(name)
+		rc, host := resourcename.CutVirtualHost(name)
 		if !isServiceHost(host) {
 			continue
 		}
@@ -186,8 +181,9 @@ func (g *proxyGroup) reshard(x *index.Index) {
 	for rc, reformed := range otherwise {
 		again := map[model.Host]bool{}
 		for name := range g.shards.routes[rc].hosts {
-			if _, host := cutName(name); reformed && isServiceHost(host) {
-				again[model.Host(host[:strings.LastIndexByte(host, ':')])] = true
+			if _, host := resourcename.CutVirtualHost(name); reformed && isServiceHost(host) {
+				h, _, _ := resourcename.CutHostPort(host)
+				again[h] = true
 			}
 		}
 		for h := range again {
@@ -253,7 +249,7 @@ func putShards(d *Delta, of ir.RouteConfigKey, bits int, there bool, made ir.Mad
 // cutHost puts a virtual host out: whole and, if its route configuration is split, in the shards of its domains. In each
 // shard it has only the domains that are looked for there.
 func (p *sharder) cutHost(d *Delta, name string, v *ir.VirtualHost) {
-	rc, host := cutName(name)
+	rc, host := resourcename.CutVirtualHost(name)
 	r := p.of(rc)
 	had, there := r.hosts[name]
 	if isUnknownHosts(host) && v != nil {
@@ -263,7 +259,7 @@ func (p *sharder) cutHost(d *Delta, name string, v *ir.VirtualHost) {
 		r.rest = v
 	}
 	for k := range had.In(p.Bits) {
-		d.VirtualHosts[routeshard.Name(rc, p.Bits, k)+"/"+host] = nil
+		d.VirtualHosts[resourcename.VirtualHost(routeshard.Name(rc, p.Bits, k), host)] = nil
 	}
 	d.VirtualHosts[name] = v
 	switch {
@@ -296,7 +292,7 @@ func cutDomains(d *Delta, v *ir.VirtualHost, bits int) (in routeshard.Set) {
 // forget records that a virtual host's route configuration is out in its new form. If nothing of it is left, it keeps only
 // that the route configuration was in shards.
 func (p *sharder) forget(name string) {
-	rc, _ := cutName(name)
+	rc, _ := resourcename.CutVirtualHost(name)
 	r := p.routes[rc]
 	if r == nil {
 		return

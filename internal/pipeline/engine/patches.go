@@ -54,7 +54,7 @@ func (t *translation) cluster(v *ir.Cluster) (proto.Message, error) {
 	if err != nil || v.Added != nil {
 		return signed(m, v.Added, err)
 	}
-	m, present, problems := t.patches.Cluster(v.Service.Host, m)
+	m, present, problems := t.patches.Cluster(v, m)
 	t.leftOut(resource.Cluster.String(), v.Name, problems)
 	return messageIf(present, m)
 }

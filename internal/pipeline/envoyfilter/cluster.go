@@ -1,29 +1,29 @@
 package envoyfilter
 
 import (
+	"cmp"
 	"slices"
-	"strconv"
-	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
-// Cluster patches a cluster of a service; service is empty if it has none. Not present: a patch removes it.
-func (s *Set) Cluster(service model.Host, m *clusterv3.Cluster) (out *clusterv3.Cluster, present bool, problems []Problem) {
-	if !s.any(model.PatchCluster) || !slices.ContainsFunc(s.by[model.PatchCluster], func(p *patch) bool { return p.matchesCluster(service, m) }) {
+// Cluster patches a cluster. v is the IR of m. Not present: a patch removes it.
+func (s *Set) Cluster(v *ir.Cluster, m *clusterv3.Cluster) (out *clusterv3.Cluster, present bool, problems []Problem) {
+	if !s.any(model.PatchCluster) || !slices.ContainsFunc(s.by[model.PatchCluster], func(p *patch) bool { return p.matchesCluster(v) }) {
 		return m, true, nil
 	}
-	return run(s, m, func(w *work, c *clusterv3.Cluster) bool { return w.cluster(service, c) }, checkCluster)
+	return run(s, m, func(w *work, c *clusterv3.Cluster) bool { return w.cluster(v, c) }, checkCluster)
 }
 
-func (w *work) cluster(service model.Host, c *clusterv3.Cluster) bool {
+func (w *work) cluster(v *ir.Cluster, c *clusterv3.Cluster) bool {
 	for _, p := range w.of(model.PatchCluster) {
 		switch {
-		case !p.matchesCluster(service, c):
+		case !p.matchesCluster(v):
 		case p.Operation == model.PatchRemove:
 			return false
 		case p.Operation.Merges():
@@ -57,28 +57,16 @@ func (w *work) mergeCluster(p *patch, c *clusterv3.Cluster) {
 	}
 }
 
-// matchesCluster reports whether a patch is for a cluster. With a name, nothing else is compared.
-func (p *patch) matchesCluster(service model.Host, c *clusterv3.Cluster) bool {
+// matchesCluster reports whether a patch is for a cluster. With a name, nothing else is compared. Names of inbound clusters
+// have no host: these match by the host of their service, as in Istio.
+func (p *patch) matchesCluster(v *ir.Cluster) bool {
 	m := p.Cluster
 	switch {
 	case m == nil:
 		return true
 	case m.Name != "":
-		return m.Name == c.Name
+		return m.Name == v.Name
 	}
-	port, subset, host := clusterParts(c.Name)
-	if host == "" {
-		host = service
-	}
-	return (m.Service == "" || m.Service == host) && (m.Subset == "" || m.Subset == subset) && (m.Port == 0 || m.Port == port)
-}
-
-// clusterParts splits "direction|port|subset|host".
-func clusterParts(name string) (port uint32, subset string, host model.Host) {
-	parts := strings.Split(name, "|")
-	if len(parts) != 4 {
-		return 0, "", ""
-	}
-	n, _ := strconv.ParseUint(parts[1], 10, 32)
-	return uint32(n), parts[2], model.Host(parts[3])
+	host := cmp.Or(v.Of.Host, v.Service.Host)
+	return (m.Service == "" || m.Service == host) && (m.Subset == "" || m.Subset == v.Of.Subset) && (m.Port == 0 || m.Port == v.Of.Port)
 }

@@ -205,7 +205,7 @@ spec: {configPatches: [{applyTo: %s, match: %s, patch: {operation: %s, value: %s
 	file := func(s string) txtar.File { return txtar.File{Name: target, Data: typed(s)} }
 	switch target {
 	case "CLUSTER":
-		return ofCluster(set.Cluster("", read(t, file("{name: own, type: STATIC, lbSubsetConfig: {subsetSelectors: [{keys: [old]}]}}"), &clusterv3.Cluster{})))
+		return ofCluster(set.Cluster(&ir.Cluster{Name: "own"}, read(t, file("{name: own, type: STATIC, lbSubsetConfig: {subsetSelectors: [{keys: [old]}]}}"), &clusterv3.Cluster{})))
 	case "ROUTE_CONFIGURATION":
 		r, problems := set.RouteConfig(ir.RouteConfigKey{Name: "r"}, read(t, file("{name: r, requestHeadersToRemove: [old]}"), &routev3.RouteConfiguration{}))
 		return fmt.Sprint(r.RequestHeadersToRemove) + textsOf(problems)

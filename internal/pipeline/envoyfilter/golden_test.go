@@ -20,6 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 var update = flag.Bool("update", false, "write the results to testdata")
@@ -108,7 +109,9 @@ func patched(t *testing.T, set *Set, f txtar.File) string {
 	case ".cluster":
 		m := read(t, f, &clusterv3.Cluster{})
 		before := proto.Clone(m)
-		out, present, problems = set.Cluster("web.shop.svc.cluster.local", m)
+		of, _ := resourcename.ParseCluster(m.Name)
+		v := &ir.Cluster{Name: m.Name, Of: of, Service: ir.ServiceRef{Host: "web.shop.svc.cluster.local"}}
+		out, present, problems = set.Cluster(v, m)
 		require.True(t, proto.Equal(before, m), "the original message must not change")
 	case ".vhost":
 		m := read(t, f, &routev3.VirtualHost{})

@@ -145,7 +145,7 @@ func (p *patch) matchesListener(l *listenerv3.Listener) bool {
 }
 
 func isVirtual(l *listenerv3.Listener) bool {
-	return l.Name == "virtualInbound" || l.Name == "virtualOutbound"
+	return l.Name == ir.VirtualInbound || l.Name == ir.VirtualOutbound
 }
 
 // matchesChain reports whether a patch is for a filter chain of a matching listener.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // Discovery is how Envoy finds a cluster's endpoints.
@@ -43,15 +44,13 @@ type Cluster struct {
 
 	Added *Patch // if an EnvoyFilter adds it: then only Name and Inbound count
 
-	Name      string // "outbound|80|v1|reviews.shop.svc.cluster.local"
+	Name string // "outbound|80|v1|reviews.shop.svc.cluster.local"
+	// Of is what Name is made of; zero for the fixed clusters. EnvoyFilters match it.
+	Of        resourcename.Cluster
 	AltStat   string // alt_stat_name; empty: Name
 	Discovery Discovery
 	Inbound   bool
 
-	Host     model.Host // the service; empty for the fixed clusters
-	Port     uint32     // service port
-	PortName string
-	Subset   string
 	Service  ServiceRef
 	Protocol model.Protocol // upstream protocol of the port
 
@@ -83,11 +82,11 @@ type Cluster struct {
 	SourceAddress string
 	// SourceAddress6 is the one for IPv6 addresses of dual-stack proxies; empty: none.
 	SourceAddress6 string
-	// Origin is the DestinationRule of the cluster, "namespace/name"; empty: none. It goes to the metadata "istio.config",
-	// for readers of config dumps.
-	Origin string
-	// TLSOrigin is the BackendTLSPolicy that Policy.TLS comes from, in the same form. It has another field of the metadata.
-	TLSOrigin string
+	// Origin is the DestinationRule of the cluster; zero: none. It goes to the metadata "istio.config", for readers of
+	// config dumps.
+	Origin model.Key
+	// TLSOrigin is the BackendTLSPolicy that Policy.TLS comes from; zero: none. It has another field of the metadata.
+	TLSOrigin model.Key
 }
 
 // MeshTLS reports whether connections use the mesh's own TLS.

@@ -5,25 +5,30 @@ import (
 	"strconv"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
-// The names of Envoy's resources are Istio's: users' EnvoyFilters and dashboards refer to them. Only this file
-// writes them; the lab has a copy for its expectations. Code of the pipeline does not parse a name: what it is made of is
-// in fields beside it. Names are parsed where Envoy or a user hands one back: in envoyfilter, doctor and the tables of
-// proxy-config.
-
-// ClusterName is "direction|port|subset|host".
-func ClusterName(direction string, port uint32, subset string, h model.Host) string {
-	return fmt.Sprintf("%s|%d|%s|%s", direction, port, subset, h)
-}
+// Only this file and package resourcename write the names of Envoy's resources. Code of the pipeline does not parse a name:
+// what it is made of is in fields beside it. Names that Envoy returns are parsed by package resourcename.
 
 // OutboundCluster names the cluster of a service's port, or of a subset of it.
 func OutboundCluster(port uint32, subset string, h model.Host) string {
-	return ClusterName("outbound", port, subset, h)
+	return resourcename.Cluster{Direction: resourcename.Outbound, Port: port, Subset: subset, Host: h}.String()
 }
 
 // InboundCluster names the cluster of a port of the workload itself.
-func InboundCluster(port uint32) string { return ClusterName("inbound", port, "", "") }
+func InboundCluster(port uint32) string {
+	return resourcename.Cluster{Direction: resourcename.Inbound, Port: port}.String()
+}
+
+// InboundVirtualHost names the virtual host of a service's port in the inbound listener.
+func InboundVirtualHost(port uint32) string { return fmt.Sprintf("inbound|http|%d", port) }
+
+// Names of the listeners that receive redirected connections.
+const (
+	VirtualInbound  = "virtualInbound"
+	VirtualOutbound = "virtualOutbound"
+)
 
 // ListenerKey is where a listener listens.
 type ListenerKey struct {
@@ -58,7 +63,7 @@ func PortRoutes(port uint32) RouteConfigKey {
 
 // HostRoutes belongs to one port of one service, whose listener does not know the protocol.
 func HostRoutes(h model.Host, port uint32) RouteConfigKey {
-	return RouteConfigKey{Name: fmt.Sprintf("%s:%d", h, port), Port: port}
+	return RouteConfigKey{Name: resourcename.HostPort(h, port), Port: port}
 }
 
 // AddressRoutes belongs to an egress listener with an address of its own.

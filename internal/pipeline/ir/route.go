@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // RouteConfig is a route configuration without its virtual hosts.
@@ -51,7 +52,7 @@ type VirtualHost struct {
 
 // ResourceName is the name of the virtual host as a VHDS resource. VirtualHost.name
 // in Envoy must be the same, or removals are ignored.
-func (v *VirtualHost) ResourceName() string { return v.RouteConfig + "/" + v.Name }
+func (v *VirtualHost) ResourceName() string { return resourcename.VirtualHost(v.RouteConfig, v.Name) }
 
 // Route is one rule. Exactly one of Backends, Redirect and DirectResponse is set.
 type Route struct {
@@ -73,9 +74,7 @@ type Route struct {
 	StatPrefix string
 	// Operation names the route in traces ("reviews.shop.svc.cluster.local:80/*").
 	Operation string
-	Origin    string // the VirtualService, "namespace/name"; empty: none
-	// OriginKind: Origin is a route of the Gateway API, of this kind.
-	OriginKind model.Kind
+	Origin    model.Key // the VirtualService or route of the Gateway API; zero: none
 }
 
 // Match is one HTTPMatch of a route without the parts that derive decides (port, sources, gateways).

@@ -18,6 +18,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // Table has the resources of a proxy group.
@@ -140,10 +141,6 @@ func (w *commit) finish() {
 // RouteConfigOf returns the route configuration of a virtual host's resource name: everything before
 // the last slash, as in Envoy.
 func RouteConfigOf[N string | []byte](virtualHost N) N {
-	for i := len(virtualHost) - 1; i >= 0; i-- {
-		if virtualHost[i] == '/' {
-			return virtualHost[:i]
-		}
-	}
-	return virtualHost[:0]
+	rc, _ := resourcename.CutVirtualHost(virtualHost)
+	return rc
 }

@@ -1,13 +1,13 @@
 package gateway
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/outbound"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // VirtualHost makes the virtual host of one host at a route configuration, of all virtual services that are bound to its
@@ -20,7 +20,7 @@ func VirtualHost(r *index.Reader, p *Plan, routeConfig string, h model.Host) (v 
 	}
 	headers := r.Headers(r.Mesh())
 	out := &ir.VirtualHost{
-		RouteConfig: routeConfig, Of: plan.Key, Host: h, Name: fmt.Sprintf("%s:%d", h, plan.servers[0].server.Port.Number),
+		RouteConfig: routeConfig, Of: plan.Key, Host: h, Name: resourcename.HostPort(h, plan.servers[0].server.Port.Number),
 		Domains: []string{string(h)}, IncludeAttempts: !headers.NoAttempts, ForwardHost: headers.ForwardHost,
 		HidesPeer: true,
 	}

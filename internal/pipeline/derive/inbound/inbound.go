@@ -14,6 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/policy"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // Output is everything inbound of a group, by resource name.
@@ -99,8 +100,9 @@ func addPassthrough(r *index.Reader, out *Output) {
 }
 
 func cluster(client *index.Client, mesh *model.Mesh, p *port) *ir.Cluster {
+	of := resourcename.Cluster{Direction: resourcename.Inbound, Port: p.number}
 	c := &ir.Cluster{
-		Name: ir.InboundCluster(p.number), Inbound: true, Port: p.port, Protocol: p.protocol,
+		Name: of.String(), Of: of, Inbound: true, Protocol: p.protocol,
 		Service: p.service, ConnectTimeout: mesh.ConnectTimeout, Keepalive: mesh.Keepalive, KeepCase: client.Headers(mesh).KeepCase,
 		Policy: model.TrafficPolicy{ConnectionPool: p.pool},
 	}
@@ -159,7 +161,7 @@ func httpChain(p *port) *ir.HTTPChain {
 		Inline: &ir.InlineRoutes{
 			RouteConfig: ir.RouteConfig{Name: name, Of: routes, Inbound: true},
 			VirtualHosts: []ir.VirtualHost{{
-				RouteConfig: name, Of: routes, Name: fmt.Sprintf("inbound|http|%d", p.port), Domains: []string{"*"},
+				RouteConfig: name, Of: routes, Name: ir.InboundVirtualHost(p.port), Domains: []string{"*"},
 				Routes: []ir.Route{{
 					Name:      "default",
 					Retry:     p.retry,
@@ -181,9 +183,9 @@ func tcpChain(cluster string) *ir.TCPChain {
 // virtualInbound is the listener that receives redirected inbound connections.
 func virtualInbound(c *index.Client, mesh *model.Mesh, t serverTLS, ports []port, chains []ir.FilterChain) *ir.Listener {
 	l := &ir.Listener{
-		Name: "virtualInbound", Address: c.Any(), Port: mesh.InboundPort, Inbound: true,
+		Name: ir.VirtualInbound, Address: c.Any(), Port: mesh.InboundPort, Inbound: true,
 		BindToPort: true, ReadOriginalDst: true, ExactBalance: !c.Key.AnyWorker,
-		Chains: append([]ir.FilterChain{policy.ClosingChain("virtualInbound-blackhole", mesh.InboundPort)}, chains...),
+		Chains: append([]ir.FilterChain{policy.ClosingChain(ir.VirtualInbound+"-blackhole", mesh.InboundPort)}, chains...),
 	}
 	t.catchAll(l, ports, tcpChain(ir.InboundPassthroughCluster))
 	inspect(l)

@@ -179,7 +179,7 @@ func refusal() *ir.TCPChain {
 // see policy.ClosingChain), then all others. If some chain ends TLS, these are chains like others, and there is no default
 // chain: it would receive what a port's chains refuse, such as plain text where only TLS is allowed.
 func (t serverTLS) catchAll(l *ir.Listener, served []port, tcp *ir.TCPChain) {
-	const name = "virtualInbound-catchall"
+	const name = ir.VirtualInbound + "-catchall"
 	for _, number := range slices.Sorted(maps.Keys(t.Ports)) {
 		if number == l.Port || slices.ContainsFunc(served, func(p port) bool { return p.number == number }) {
 			continue

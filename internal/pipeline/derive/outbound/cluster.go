@@ -6,6 +6,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/policy"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // clusters makes a cluster for each port of a service, and for each subset of it.
@@ -46,7 +47,8 @@ func addCluster(r *index.Reader, svc *model.Service, port *model.ServicePort, su
 	mesh := r.Mesh()
 	traffic = policy.WithBaseline(mesh, traffic, port.Protocol)
 	c := &ir.Cluster{
-		Host: svc.Hostname, Port: port.Number, PortName: port.Name, Protocol: port.Protocol,
+		Of:              resourcename.Cluster{Direction: resourcename.Outbound, Port: port.Number, Host: svc.Hostname},
+		Protocol:        port.Protocol,
 		Service:         ir.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
 		Discovery:       discovery(r.Client, svc, traffic),
 		Policy:          traffic,
@@ -68,15 +70,15 @@ func addCluster(r *index.Reader, svc *model.Service, port *model.ServicePort, su
 		plan.From = from.rule
 	}
 	if sub != nil {
-		c.Subset, plan.Labels = sub.Name, sub.Labels
+		c.Of.Subset, plan.Labels = sub.Name, sub.Labels
 	}
 	if rule != nil {
-		c.Origin = rule.Namespace + "/" + rule.Name
+		c.Origin = rule.Key
 	}
 	if backendTLS != nil {
-		c.TLSOrigin = backendTLS.Namespace + "/" + backendTLS.Name
+		c.TLSOrigin = backendTLS.Key
 	}
-	c.Name = ir.OutboundCluster(port.Number, c.Subset, svc.Hostname)
+	c.Name = c.Of.String()
 	plan.Cluster = c.Name
 	c.LocalityWeighted = plan.Distributes()
 	policy.Secure(r, svc, c, rule)

@@ -26,9 +26,9 @@ func VirtualOutbound(c *index.Client, mesh *model.Mesh, filters *policy.Filters)
 		return nil
 	}
 	l := &ir.Listener{
-		Name: "virtualOutbound", Address: c.Any(), Port: mesh.OutboundPort,
+		Name: ir.VirtualOutbound, Address: c.Any(), Port: mesh.OutboundPort,
 		BindToPort: true, UseOriginalDst: true,
-		Chains:  []ir.FilterChain{policy.ClosingChain("virtualOutbound-blackhole", mesh.OutboundPort)},
+		Chains:  []ir.FilterChain{policy.ClosingChain(ir.VirtualOutbound+"-blackhole", mesh.OutboundPort)},
 		Default: unknownChain(c, mesh),
 	}
 	policy.ListenOnBoth(c, l)
@@ -44,7 +44,7 @@ func unknownChain(c *index.Client, mesh *model.Mesh) *ir.FilterChain {
 	if p := c.EgressProxy(); p != nil && c.UnknownCluster(mesh) == ir.PassthroughCluster {
 		chain.TCP.Backends[0].Cluster = ir.OutboundCluster(p.Port, p.Subset, p.Host)
 	}
-	chain.Name = "virtualOutbound-catchall-tcp"
+	chain.Name = ir.VirtualOutbound + "-catchall-tcp"
 	return chain
 }
 

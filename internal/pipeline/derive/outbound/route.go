@@ -125,10 +125,7 @@ func (rt *Routing) route(v *model.VirtualService, rule *model.HTTPRoute, m condi
 		Redirect: rt.redirect(rule.Redirect), DirectResponse: rule.DirectResponse, Rewrite: rule.Rewrite,
 		Fault: rule.Fault, CORS: rule.CORS, Headers: rule.Headers,
 		Retry:  rt.retry(rule.Retry),
-		Origin: v.Namespace + "/" + v.Name,
-	}
-	if v.Kind.IsKubernetesRoute() {
-		out.OriginKind = v.Kind
+		Origin: v.Key,
 	}
 	if rule.Timeout != nil {
 		out.Timeout = *rule.Timeout

@@ -1,13 +1,13 @@
 package outbound
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // virtualHost makes the virtual host of one host on one port. svc is nil for a host that is not a service.
@@ -18,7 +18,7 @@ func virtualHost(r *index.Reader, at placement, h model.Host, svc *model.Service
 		RouteConfig:     at.routes.Name,
 		Of:              at.routes,
 		Host:            h,
-		Name:            fmt.Sprintf("%s:%d", h, port.Number),
+		Name:            resourcename.HostPort(h, port.Number),
 		Domains:         hostDomains(r.Client, h, svc),
 		IncludeAttempts: !headers.NoAttempts,
 		ForwardHost:     headers.ForwardHost,

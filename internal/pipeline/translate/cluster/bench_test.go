@@ -6,6 +6,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 func manyEndpoints(n int) *ir.Endpoints {
@@ -37,7 +38,8 @@ func BenchmarkEndpoints(b *testing.B) {
 
 func BenchmarkCluster(b *testing.B) {
 	v := &ir.Cluster{
-		Name: "outbound|80||reviews.shop.svc.cluster.local", Host: "reviews.shop.svc.cluster.local", Port: 80,
+		Name:     "outbound|80||reviews.shop.svc.cluster.local",
+		Of:       resourcename.Cluster{Direction: resourcename.Outbound, Port: 80, Host: "reviews.shop.svc.cluster.local"},
 		Service:  ir.ServiceRef{Host: "reviews.shop.svc.cluster.local", Name: "reviews", Namespace: "shop"},
 		Protocol: model.ProtocolHTTP,
 	}

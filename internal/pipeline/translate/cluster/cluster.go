@@ -22,6 +22,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // Translate translates a cluster.
@@ -70,14 +71,14 @@ func clusterMetadata(v *ir.Cluster) *corev3.Metadata {
 	if text := serviceText(v); text != "" {
 		fields["service"] = structpb.NewStringValue(text)
 	}
-	if v.Origin != "" {
-		fields["config"] = envoyproto.ConfigPath("destination-rule", v.Origin)
+	if v.Origin != (model.Key{}) {
+		fields["config"] = structpb.NewStringValue(resourcename.ConfigPath(v.Origin))
 	}
-	if v.TLSOrigin != "" {
-		fields["backend_tls"] = envoyproto.ConfigPath(model.KindBackendTLSPolicy.ConfigName(), v.TLSOrigin)
+	if v.TLSOrigin != (model.Key{}) {
+		fields["backend_tls"] = structpb.NewStringValue(resourcename.ConfigPath(v.TLSOrigin))
 	}
-	if v.Subset != "" {
-		fields["subset"] = structpb.NewStringValue(v.Subset)
+	if v.Of.Subset != "" {
+		fields["subset"] = structpb.NewStringValue(v.Of.Subset)
 	}
 	if v.External {
 		fields["external"] = structpb.NewBoolValue(true)

@@ -152,7 +152,7 @@ func meshTLS(v *ir.Cluster, t *model.ClientTLS) *tlsv3.UpstreamTlsContext {
 		CommonTlsContext: security.MeshContext(security.SubjectAltNames(sansOf(v, t)), upstreamALPN(v)), Sni: t.SNI,
 	}
 	if out.Sni == "" && v.Discovery != ir.DiscoverDynamicDNS {
-		out.Sni = fmt.Sprintf("outbound_.%d_.%s_.%s", v.Port, v.Subset, v.Host)
+		out.Sni = fmt.Sprintf("outbound_.%d_.%s_.%s", v.Of.Port, v.Of.Subset, v.Of.Host)
 	}
 	return out
 }

@@ -76,12 +76,6 @@ func IstioMetadata(fields map[string]*structpb.Value) *corev3.Metadata {
 	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{istioMetadata: {Fields: fields}}}
 }
 
-// ConfigPath is Istio's name of an object in metadata: its path at the API server. origin is "namespace/name".
-func ConfigPath(kebabKind, origin string) *structpb.Value {
-	namespace, name, _ := strings.Cut(origin, "/")
-	return structpb.NewStringValue("/apis/networking.istio.io/v1/namespaces/" + namespace + "/" + kebabKind + "/" + name)
-}
-
 // StatDelimiter ends names in statistics, as in Istio. Names contain dots, and the tags in the bootstrap must
 // find the end of a name.
 const StatDelimiter = ";"

@@ -44,7 +44,7 @@ func richHost(n int) *ir.VirtualHost {
 			Headers: model.Headers{Request: model.HeaderOps{
 				Set: []model.HeaderValue{{Name: "x-client", Value: "%DOWNSTREAM_REMOTE_ADDRESS%"}},
 			}},
-			Origin: "shop/reviews",
+			Origin: model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"},
 		})
 	}
 	return v

@@ -26,7 +26,7 @@ func (rt *routing) setForwarding(v *ir.Route, out *routev3.Route, authority stri
 		Timeout:           envoyproto.NoDuration,
 		MaxStreamDuration: grpcTimeout,
 	}
-	if v.OriginKind == model.KindHTTPRoute {
+	if v.Origin.Kind == model.KindHTTPRoute {
 		action.ClusterNotFoundResponseCode = routev3.RouteAction_INTERNAL_SERVER_ERROR // as the Gateway API requires
 	}
 	if v.Timeout != 0 {

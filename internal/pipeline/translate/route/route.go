@@ -1,7 +1,6 @@
 package route
 
 import (
-	"cmp"
 	"fmt"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -10,6 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // routing is what routes inherit from their virtual host.
@@ -30,9 +30,8 @@ func (rt *routing) route(v *ir.Route) (*routev3.Route, error) {
 	if v.Operation != "" {
 		out.Decorator = &routev3.Decorator{Operation: v.Operation}
 	}
-	if v.Origin != "" {
-		kind := cmp.Or(v.OriginKind, model.KindVirtualService)
-		out.Metadata = envoyproto.IstioMetadata(map[string]*structpb.Value{"config": envoyproto.ConfigPath(kind.ConfigName(), v.Origin)})
+	if v.Origin != (model.Key{}) {
+		out.Metadata = envoyproto.IstioMetadata(map[string]*structpb.Value{"config": structpb.NewStringValue(resourcename.ConfigPath(v.Origin))})
 	}
 	if out.TypedPerFilterConfig, err = filterConfigs(v); err != nil {
 		return nil, err

@@ -7,7 +7,6 @@
 package route
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -70,8 +69,8 @@ func refuseInvalid(v *ir.VirtualHost, out *routev3.VirtualHost, refused []error)
 // send them elsewhere. It fails if the match of the route cannot be translated.
 func refusedRoute(v *ir.Route) (*routev3.Route, error) {
 	return (&routing{}).route(&ir.Route{
-		Name: v.Name, Match: v.Match, StatPrefix: v.StatPrefix, Origin: v.Origin, OriginKind: v.OriginKind,
-		DirectResponse: model.NoBackend(v.OriginKind),
+		Name: v.Name, Match: v.Match, StatPrefix: v.StatPrefix, Origin: v.Origin,
+		DirectResponse: model.NoBackend(v.Origin.Kind),
 	})
 }
 
@@ -125,8 +124,8 @@ func routeLabel(v *ir.Route, i int) string {
 	if v.Name != "" {
 		label += fmt.Sprintf(" %q", v.Name)
 	}
-	if v.Origin != "" {
-		label += fmt.Sprintf(" of %s %s", cmp.Or(v.OriginKind, model.KindVirtualService), v.Origin)
+	if v.Origin != (model.Key{}) {
+		label += fmt.Sprintf(" of %s %s/%s", v.Origin.Kind, v.Origin.Namespace, v.Origin.Name)
 	}
 	return label
 }

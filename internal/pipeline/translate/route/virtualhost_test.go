@@ -14,7 +14,7 @@ import (
 func TestRefusedRoute(t *testing.T) {
 	to := func(name, path string) ir.Route {
 		return ir.Route{
-			Name: name, Origin: "shop/" + name, Backends: []ir.Backend{{Cluster: name, Weight: 1}},
+			Name: name, Origin: model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: name}, Backends: []ir.Backend{{Cluster: name, Weight: 1}},
 			Match: &ir.Match{URI: &model.StringMatch{Kind: model.MatchPrefix, Value: path}},
 		}
 	}
@@ -30,7 +30,7 @@ func TestRefusedRoute(t *testing.T) {
 			bad := to("bad", "/admin")
 			breakIt(&bad)
 			call := to("call", "/shop.Orders/")
-			call.OriginKind = model.KindGRPCRoute
+			call.Origin.Kind = model.KindGRPCRoute
 			breakIt(&call)
 			v := &ir.VirtualHost{RouteConfig: "80", Name: "a:80", Domains: []string{"*"}, Routes: []ir.Route{to("first", "/first"), bad, call, to("last", "/")}}
 			m, refused, err := VirtualHost(v)
