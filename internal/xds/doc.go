@@ -15,6 +15,7 @@
 //	epoll        goroutines that wait for many sockets, on Linux
 //	distribution what the server reports, and the interface for questions about proxies
 //	routeshard   the division of large route configurations into shards
+//	callstats    how Envoys count calls, for the control plane and agents
 //	agentapi     the API between agents and control planes beside xDS
 //	wire         fields of encoded protobuf messages
 //	nametable    the name table that agents resolve names with

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
 // TestSeriesAreBounded checks the limit of metric series when a caller claims ever new workload names. Existing series
@@ -46,7 +48,7 @@ func (m *mutual) callAsMany(t *testing.T, n int) {
 	for i := range n {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://%s:%d/", m.server.ip, memberHTTP), http.NoBody)
 		require.NoError(t, err)
-		req.Header.Set("x-moonsail-workload", fmt.Sprintf("w%d;shop;w;v1;Kubernetes", i))
+		req.Header.Set(callstats.PeerHeader, fmt.Sprintf("w%d;shop;w;v1;Kubernetes", i))
 		resp, err := transport.RoundTrip(req)
 		require.NoError(t, err)
 		_, err = io.Copy(io.Discard, resp.Body)

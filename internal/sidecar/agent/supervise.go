@@ -13,6 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/agent/envoylog"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/istiometrics"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
 // Backoff of restarts after a crash: it doubles from firstBackoff to maxBackoff. It starts at firstBackoff again after an
@@ -200,7 +201,7 @@ func ending(err error) string {
 }
 
 // metricsWorkload describes the sidecar's workload in labels of metrics.
-func (s *settings) metricsWorkload() *istiometrics.Workload {
+func (s *settings) metricsWorkload() *callstats.Workload {
 	w := &s.Workload
 	return istiometrics.Of(cmp.Or(w.WorkloadName, w.Name), w.Namespace, s.ClusterID, w.Labels)
 }
@@ -210,12 +211,12 @@ func (s *settings) metricsWorkload() *istiometrics.Workload {
 func (s *settings) telemetryEnv() []string {
 	own := s.metricsWorkload()
 	env := []string{
-		"MOONSAIL_WORKLOAD=" + own.Text(),
-		"MOONSAIL_CANONICAL_SERVICE=" + own.Service,
-		"MOONSAIL_CANONICAL_REVISION=" + cmp.Or(own.Revision, "latest"),
-		"MOONSAIL_CLUSTER_ID=" + s.ClusterID,
-		"MOONSAIL_MESH_ID=" + s.MeshID,
-		"MOONSAIL_NAMESPACE=" + own.Namespace,
+		callstats.EnvWorkload + "=" + own.Text(),
+		callstats.EnvCanonicalService + "=" + own.Service,
+		callstats.EnvCanonicalRevision + "=" + cmp.Or(own.Revision, callstats.Latest),
+		callstats.EnvClusterID + "=" + s.ClusterID,
+		callstats.EnvMeshID + "=" + s.MeshID,
+		callstats.EnvNamespace + "=" + own.Namespace,
 	}
 	for name, value := range map[string]string{
 		"OTEL_RESOURCE_ATTRIBUTES": "service.name=" + s.node.Cluster,

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
-	"github.com/moonsail/moonsail/internal/pipeline/translate/telemetry"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
 // Mesh is a running Envoy with its upstreams.
@@ -89,7 +89,7 @@ func (m *Mesh) start(binary string) error {
 	m.process = exec.Command(binary, "--config-path", file, "--admin-address-path", admin, "--disable-hot-restart",
 		"--concurrency", "1", "--log-level", "warning", "--base-id-path", filepath.Join(m.dir, "base"), "--use-dynamic-base-id")
 	// The simulator does not know the environment and sends the format itself. So does Envoy here.
-	m.process.Env = append(os.Environ(), telemetry.PeerVariable+"=%ENVIRONMENT("+telemetry.PeerVariable+"):400%")
+	m.process.Env = append(os.Environ(), callstats.EnvWorkload+"=%ENVIRONMENT("+callstats.EnvWorkload+"):400%")
 	m.process.Stdout, m.process.Stderr = m.output, m.output
 	if err := m.process.Start(); err != nil {
 		return err

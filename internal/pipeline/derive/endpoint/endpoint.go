@@ -12,6 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
 // Plan says how to choose the endpoints of one cluster.
@@ -147,27 +148,7 @@ func endpointOf(e *model.Endpoint, port uint32) ir.Endpoint {
 	return ir.Endpoint{
 		Address: e.Address, Port: port, Weight: max(e.Weight, 1), Health: model.Healthy,
 		Workload: e.Workload, Namespace: e.Namespace, MTLS: e.SpeaksMTLS(port),
-		Canonical: canonicalName(e), Revision: canonicalRevision(e.Labels),
+		Canonical: callstats.CanonicalService(e.Labels, e.Workload), Revision: callstats.CanonicalRevision(e.Labels),
 		App: e.Labels["app"], Version: e.Labels["version"],
 	}
-}
-
-// canonicalName is the name of a workload's service in telemetry, as in Istio.
-func canonicalName(e *model.Endpoint) string {
-	for _, k := range []string{"service.istio.io/canonical-name", "app.kubernetes.io/name", "app"} {
-		if v := e.Labels[k]; v != "" {
-			return v
-		}
-	}
-	return e.Workload
-}
-
-// canonicalRevision is the version of a workload in telemetry, as in Istio.
-func canonicalRevision(labels map[string]string) string {
-	for _, k := range []string{"service.istio.io/canonical-revision", "app.kubernetes.io/version", "version"} {
-		if v := labels[k]; v != "" {
-			return v
-		}
-	}
-	return ""
 }

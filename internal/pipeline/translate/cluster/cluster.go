@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -22,6 +21,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
@@ -86,19 +86,16 @@ func clusterMetadata(v *ir.Cluster) *corev3.Metadata {
 	return envoyproto.IstioMetadata(fields)
 }
 
-// serviceText names the service of a cluster for statistics: its host, and its name and namespace unless they
-// are parts of the host. Package telemetry reads it from the metadata.
+// serviceText names the service of a cluster for statistics; empty: none. Package telemetry reads it from the metadata.
 func serviceText(v *ir.Cluster) string {
 	s := v.Service
 	switch {
 	case v.Name == ir.BlackHoleCluster || v.Name == ir.PassthroughCluster || v.Name == ir.InboundPassthroughCluster:
-		return ";" + v.Name + ";"
+		return callstats.ServiceText("", v.Name, "")
 	case s.Host == "":
 		return ""
-	case strings.HasPrefix(string(s.Host), s.Name+"."+s.Namespace+".svc."):
-		return string(s.Host)
 	}
-	return string(s.Host) + ";" + cmp.Or(s.Name, string(s.Host)) + ";" + s.Namespace
+	return callstats.ServiceText(string(s.Host), s.Name, s.Namespace)
 }
 
 // serviceList is a list of one service, in the form that Istio's statistics read.

@@ -12,6 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
 // Endpoints translates an EDS resource. It leaves out endpoints whose address is neither an IP address nor the
@@ -169,19 +170,14 @@ func endpointMetadata(e *ir.Endpoint, tellPlain bool) *corev3.Metadata {
 	return out
 }
 
-// workloadMetadata is Istio's "workload;namespace;service;revision;cluster", from which clients take the labels of
-// the destination in their statistics. The labels app and version follow if they differ from service and revision.
+// workloadMetadata is the metadata from which clients take the labels of the destination in their statistics.
 func workloadMetadata(e *ir.Endpoint) *corev3.Metadata {
 	if e.Workload == "" && e.Namespace == "" && e.Canonical == "" {
 		return nil
 	}
-	revision := e.Revision
-	if revision == "latest" {
-		revision = ""
+	w := callstats.Workload{
+		Name: e.Workload, Namespace: e.Namespace, Service: e.Canonical, Revision: e.Revision, Cluster: e.Cluster,
+		App: e.App, Version: e.Version,
 	}
-	text := e.Workload + ";" + e.Namespace + ";" + e.Canonical + ";" + revision + ";" + e.Cluster
-	if e.App != e.Canonical || e.Version != e.Revision {
-		text += ";" + e.App + ";" + e.Version
-	}
-	return envoyproto.IstioMetadata(map[string]*structpb.Value{"workload": structpb.NewStringValue(text)})
+	return envoyproto.IstioMetadata(map[string]*structpb.Value{"workload": structpb.NewStringValue(w.EndpointText())})
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
-	"github.com/moonsail/moonsail/internal/pipeline/translate/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
 // Config translates a route configuration without its virtual hosts. With vhds Envoy requests them by VHDS; else the
@@ -29,7 +29,7 @@ func Config(v ir.RouteConfig, vhds bool) *routev3.RouteConfiguration {
 		out.RequestHeadersToRemove = []string{ScopeHeader}
 	}
 	if v.Inbound {
-		out.RequestHeadersToRemove = []string{telemetry.PeerHeader}
+		out.RequestHeadersToRemove = []string{callstats.PeerHeader}
 	}
 	return out
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
-	"github.com/moonsail/moonsail/internal/pipeline/translate/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
 // VirtualHost translates a virtual host, for VHDS or for a route configuration that is served whole. Its name is that
@@ -45,7 +45,7 @@ func addedVirtualHost(v *ir.VirtualHost) (*routev3.VirtualHost, error) {
 	}
 	out.Name, out.Domains = v.ResourceName(), v.Domains
 	if v.HidesPeer {
-		out.RequestHeadersToRemove = append(out.RequestHeadersToRemove, telemetry.PeerHeader)
+		out.RequestHeadersToRemove = append(out.RequestHeadersToRemove, callstats.PeerHeader)
 	}
 	return out, nil
 }
@@ -88,7 +88,7 @@ func virtualHost(v *ir.VirtualHost, name string, retry *routev3.RetryPolicy) (ou
 		IncludeRequestAttemptCount: v.IncludeAttempts,
 	}
 	if v.HidesPeer {
-		out.RequestHeadersToRemove = []string{telemetry.PeerHeader}
+		out.RequestHeadersToRemove = []string{callstats.PeerHeader}
 	}
 	if v.RequireTLS {
 		out.RequireTls = routev3.VirtualHost_ALL

@@ -8,19 +8,14 @@ import (
 
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
 // A server's statistics name the calling workload, but its certificate has only namespace and service account. So the
 // caller's sidecar sends the workload in a header. The server's sidecar reads it from callers with a certificate,
 // keeps it for statistics, and removes it before the application. The agent compares it with the certificate when
 // the server is scraped.
-const (
-	PeerHeader = "x-moonsail-workload"
-	peerState  = "moonsail.workload"
-	// PeerVariable is the variable of Envoy's environment in which the agent sets the workload, in the form of Istio's
-	// endpoint metadata.
-	PeerVariable = "MOONSAIL_WORKLOAD"
-)
+const peerState = "moonsail.workload"
 
 // keepPeer copies the header into filter state, where statistics find it after its removal. The limit of 400 bytes fits 4
 // names of Kubernetes and 2 labels.
@@ -29,7 +24,7 @@ var keepPeer = envoyproto.MustHTTPFilter("envoy.filters.http.set_filter_state", 
 		Key:        &setfilterstatecommonv3.FilterStateValue_ObjectKey{ObjectKey: peerState},
 		FactoryKey: "envoy.string",
 		Value: &setfilterstatecommonv3.FilterStateValue_FormatString{FormatString: &corev3.SubstitutionFormatString{
-			Format: &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: envoyproto.InlineString("%REQ(" + PeerHeader + "):400%")},
+			Format: &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: envoyproto.InlineString("%REQ(" + callstats.PeerHeader + "):400%")},
 		}},
 		SkipIfEmpty: true,
 	}},
@@ -37,7 +32,7 @@ var keepPeer = envoyproto.MustHTTPFilter("envoy.filters.http.set_filter_state", 
 
 // SetPeerHeader replaces the header in outgoing requests. The listener sets it, not each virtual host: Envoy parses the
 // format again for all virtual hosts whenever one of them changes, which takes a fifth of the time of that change.
-var SetPeerHeader = envoyproto.OverwriteHeader(PeerHeader, "%ENVIRONMENT("+PeerVariable+"):400%")
+var SetPeerHeader = envoyproto.OverwriteHeader(callstats.PeerHeader, "%ENVIRONMENT("+callstats.EnvWorkload+"):400%")
 
 // PeerFilters precede all others, so that refused requests are counted too.
 func PeerFilters(v *ir.HTTPChain) []*hcmv3.HttpFilter {

@@ -15,17 +15,10 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
-// Labels of Istio's standard metrics. Package istiometrics of the agent reads them.
-const (
-	statsLogger = "envoy.access_loggers.stats"
-	// CallTag has these parts, separated by "|": reporter, protocol, response code, gRPC status, response flags,
-	// service, own principal, principal of the peer, peer.
-	CallTag = "__call"
-	// RemovedTag lists the standard labels that are left out, separated by commas.
-	RemovedTag = "__removed"
-)
+const statsLogger = "envoy.access_loggers.stats"
 
 // Statistics scopes are shared by all listeners of a direction, so that counts survive a change of listeners. They are
 // bounded, because callers choose some labels. Callers can use up the server's scope, but not the client's.
@@ -39,13 +32,9 @@ var (
 func statsScope(name string) *typev3.Scope {
 	return &typev3.Scope{
 		Prefix: "istio", SharingName: name,
-		MaxCounters: wrapperspb.UInt32(maxSeries), MaxHistograms: wrapperspb.UInt32(3 * maxSeries),
+		MaxCounters: wrapperspb.UInt32(callstats.MaxSeries), MaxHistograms: wrapperspb.UInt32(3 * callstats.MaxSeries),
 	}
 }
-
-// maxSeries bounds the combinations of labels of a direction. A histogram takes some kilobytes. The agent exports their
-// number (istiometrics.MaxSeries).
-const maxSeries = 2000
 
 // liveScope has a gauge for each open connection, of the bytes so far. A counter would add the totals that Envoy logs
 // periodically. The agent adds up the gauges when it is scraped (package istiometrics). Gauges of closed
@@ -58,14 +47,8 @@ func liveScope(name string) *typev3.Scope {
 // maxLive bounds the connections of a direction whose bytes count before they end.
 const maxLive = 1000
 
-const (
-	// LiveSuffix replaces "_total" in the metrics of one connection.
-	LiveSuffix = "_live"
-	// ConnectionTag has the id of the connection. It is the last tag.
-	ConnectionTag = "__cx"
-	// noBytes is a format that is 0 for connections: a gauge does not accept a constant.
-	noBytes = "%RESPONSE_CODE%"
-)
+// noBytes is a format that is 0 for connections: a gauge does not accept a constant.
+const noBytes = "%RESPONSE_CODE%"
 
 // metricNames are the names of the metrics, after "istio_".
 var metricNames = map[model.Metric]string{
@@ -79,26 +62,26 @@ var metricNames = map[model.Metric]string{
 	model.MetricTCPReceived:  "tcp_received_bytes_total",
 }
 
-// Formats of parts of CallTag: the service is in the metadata of clusters, the workload in that of endpoints.
+// Formats of parts of a call: the service is in the metadata of clusters, the workload in that of endpoints.
 const (
 	serviceFormat  = "%METADATA(CLUSTER:istio:service)%"
 	endpointFormat = "%METADATA(UPSTREAM_HOST:istio:workload)%"
 	peerFormat     = "%FILTER_STATE(" + peerState + ":PLAIN)%"
 )
 
-// callParts are the parts of CallTag that differ between metrics.
+// callParts are the parts of a call whose formats differ between metrics.
 type callParts struct {
 	protocol, code, grpc string
 	peer                 string
 	flags                string // empty: those of the response
 }
 
-// callFormat returns the format of CallTag. Parts whose labels are removed are empty.
+// callFormat returns the format of callstats.CallTag. Parts whose labels are removed are empty.
 func callFormat(t *ir.Telemetry, p callParts, removed []string) string {
-	reporter, own, other, peer := "source", "%UPSTREAM_LOCAL_URI_SAN%", "%UPSTREAM_PEER_URI_SAN%", endpointFormat
+	reporter, own, other, peer := callstats.Source, "%UPSTREAM_LOCAL_URI_SAN%", "%UPSTREAM_PEER_URI_SAN%", endpointFormat
 	ownLabel, otherLabel := "source_principal", "destination_principal"
 	if t.Server {
-		reporter, own, other, peer = "destination", "%DOWNSTREAM_LOCAL_URI_SAN%", "%DOWNSTREAM_PEER_URI_SAN%", p.peer
+		reporter, own, other, peer = callstats.Destination, "%DOWNSTREAM_LOCAL_URI_SAN%", "%DOWNSTREAM_PEER_URI_SAN%", p.peer
 		ownLabel, otherLabel = otherLabel, ownLabel
 	}
 	part := func(label, format string) string {
@@ -107,10 +90,12 @@ func callFormat(t *ir.Telemetry, p callParts, removed []string) string {
 		}
 		return format
 	}
-	return strings.Join([]string{
-		reporter, p.protocol, part("response_code", p.code), part("grpc_response_status", p.grpc),
-		part("response_flags", cmp.Or(p.flags, "%RESPONSE_FLAGS%")), serviceFormat, part(ownLabel, own), part(otherLabel, other), peer,
-	}, "|")
+	call := callstats.Call{
+		Reporter: reporter, Protocol: p.protocol, Code: part("response_code", p.code), GRPC: part("grpc_response_status", p.grpc),
+		Flags: part("response_flags", cmp.Or(p.flags, "%RESPONSE_FLAGS%")), Service: serviceFormat,
+		Principal: part(ownLabel, own), PeerPrincipal: part(otherLabel, other), Peer: peer,
+	}
+	return call.Text()
 }
 
 // statistics configures the stats logger for the enabled metrics.
@@ -135,9 +120,9 @@ func (s *statistics) stat(metric model.Metric) *statsv3.Config_Stat {
 		return nil
 	}
 	m := &s.telemetry.Metrics[i]
-	tags := []*statsv3.Config_Tag{{Name: CallTag, ValueFormat: callFormat(s.telemetry, s.parts, m.Removed)}}
+	tags := []*statsv3.Config_Tag{{Name: callstats.CallTag, ValueFormat: callFormat(s.telemetry, s.parts, m.Removed)}}
 	if len(m.Removed) > 0 {
-		tags = append(tags, &statsv3.Config_Tag{Name: RemovedTag, ValueFormat: strings.Join(m.Removed, ",")})
+		tags = append(tags, &statsv3.Config_Tag{Name: callstats.RemovedTag, ValueFormat: strings.Join(m.Removed, ",")})
 	}
 	for _, t := range m.Tags {
 		tags = append(tags, &statsv3.Config_Tag{Name: t.Name, ValueFormat: t.Format})
@@ -164,8 +149,8 @@ func (s *statistics) live(metric model.Metric, at dataaccesslogv3.AccessLogType,
 	if stat == nil {
 		return
 	}
-	stat.Name = strings.TrimSuffix(stat.Name, "_total") + LiveSuffix
-	stat.Tags = append(stat.Tags, &statsv3.Config_Tag{Name: ConnectionTag, ValueFormat: "%CONNECTION_ID%"})
+	stat.Name = strings.TrimSuffix(stat.Name, "_total") + callstats.LiveSuffix
+	stat.Tags = append(stat.Tags, &statsv3.Config_Tag{Name: callstats.ConnectionTag, ValueFormat: "%CONNECTION_ID%"})
 	s.config.Gauges = append(s.config.Gauges, &statsv3.Config_Gauge{
 		Stat: stat, ValueFormat: format, Set: &statsv3.Config_Gauge_Set{LogType: at},
 	})

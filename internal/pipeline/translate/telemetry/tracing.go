@@ -18,6 +18,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
 // collectorTimeout is the timeout of collectors over HTTP, which Envoy requires.
@@ -134,11 +135,11 @@ func collectorOverHTTP(v *ir.Tracing) *corev3.HttpService {
 
 // istioTags are Istio's tags of all spans. The agent sets their values in Envoy's environment.
 var istioTags = []*tagv3.CustomTag{
-	environmentTag("istio.canonical_revision", "MOONSAIL_CANONICAL_REVISION", ""),
-	environmentTag("istio.canonical_service", "MOONSAIL_CANONICAL_SERVICE", ""),
-	environmentTag("istio.cluster_id", "MOONSAIL_CLUSTER_ID", ""),
-	environmentTag("istio.mesh_id", "MOONSAIL_MESH_ID", ""),
-	environmentTag("istio.namespace", "MOONSAIL_NAMESPACE", ""),
+	environmentTag("istio.canonical_revision", callstats.EnvCanonicalRevision, ""),
+	environmentTag("istio.canonical_service", callstats.EnvCanonicalService, ""),
+	environmentTag("istio.cluster_id", callstats.EnvClusterID, ""),
+	environmentTag("istio.mesh_id", callstats.EnvMeshID, ""),
+	environmentTag("istio.namespace", callstats.EnvNamespace, ""),
 }
 
 func environmentTag(tag, variable, fallback string) *tagv3.CustomTag {

@@ -7,19 +7,18 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
 // Envoy has a gauge for each open connection with the bytes that it has carried. The gauge is 0 when the counter with
-// its labels contains the bytes; see package translate.
+// its labels contains the bytes; see package translate/telemetry.
 var (
 	livePrefix = []byte(envoyPrefix + "tcp_")
-	liveMark   = []byte("_live{")
+	liveMark   = []byte(callstats.LiveSuffix + "{")
 )
 
-const (
-	liveSuffix    = "_live"
-	connectionTag = `,__cx="`
-)
+const connectionLabel = "," + callstats.ConnectionTag + `="`
 
 // Live adds the bytes of open connections to the counters of one Envoy. A counter never decreases: a scrape may come
 // between the moments at which the gauge becomes 0 and the counter increases.
@@ -29,7 +28,7 @@ type Live struct {
 }
 
 // maxTold bounds the remembered counters. Envoy has fewer.
-const maxTold = 4 * 2 * MaxSeries
+const maxTold = 4 * 2 * callstats.MaxSeries
 
 // atLeast returns the value of a counter, or the value of the last scrape if that was higher.
 func (l *Live) atLeast(key string, value float64) float64 {
@@ -52,7 +51,7 @@ func (l *Live) atLeast(key string, value float64) float64 {
 func isLive(line []byte) bool {
 	if rest, ok := bytes.CutPrefix(line, typePrefix); ok {
 		name, _, _ := bytes.Cut(rest, []byte(" "))
-		return bytes.HasPrefix(rest, []byte("tcp_")) && bytes.HasSuffix(name, []byte(liveSuffix))
+		return bytes.HasPrefix(rest, []byte("tcp_")) && bytes.HasSuffix(name, []byte(callstats.LiveSuffix))
 	}
 	return bytes.HasPrefix(line, livePrefix) && bytes.Contains(line, liveMark)
 }
@@ -66,11 +65,11 @@ func (c *converter) carried(text []byte) map[string]float64 {
 		}
 		name, labels, value, ok := splitLine(line)
 		n, err := strconv.ParseFloat(strings.TrimSpace(string(value)), 64)
-		i := bytes.LastIndex(labels, []byte(connectionTag))
+		i := bytes.LastIndex(labels, []byte(connectionLabel))
 		if !ok || err != nil || i < 0 || n == 0 {
 			continue
 		}
-		counter := strings.TrimSuffix(string(name[len("envoy_"):]), liveSuffix) + "_total"
+		counter := strings.TrimSuffix(string(name[len("envoy_"):]), callstats.LiveSuffix) + "_total"
 		out[counter+"{"+c.labels(labels[:i])+"}"] += n
 	}
 	return out

@@ -9,6 +9,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
 // envoyPrefix begins the names of Envoy's metrics.
@@ -16,7 +18,7 @@ const envoyPrefix = "envoy_istio_"
 
 // Rewrite copies Envoy's metrics in Prometheus's text format. It gives Istio's metrics their names and labels, and
 // copies other lines unchanged. memory belongs to the Envoy of text.
-func Rewrite(w io.Writer, text []byte, own *Workload, memory *Live) error {
+func Rewrite(w io.Writer, text []byte, own *callstats.Workload, memory *Live) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	c := &converter{own: own, out: out, known: map[string]string{}, at: map[string]int{}, memory: memory}
 	c.live = c.carried(text)
@@ -33,7 +35,7 @@ func Rewrite(w io.Writer, text []byte, own *Workload, memory *Live) error {
 // converter collects the samples of one metric. Two of Envoy's samples may become one of Istio's: they differ in labels
 // that are removed or not trusted.
 type converter struct {
-	own     *Workload
+	own     *callstats.Workload
 	out     *bufio.Writer      // errors come from Flush
 	known   map[string]string  // Envoy's labels without "le" -> Istio's; a histogram repeats them twenty times
 	samples []sample           // in order of appearance
@@ -127,7 +129,7 @@ func (c *converter) labels(text []byte) string {
 		if !valid {
 			return string(text)
 		}
-		converted = c.own.labels(list)
+		converted = istioLabels(c.own, list)
 		if len(c.known) < maxKnown {
 			c.known[string(own)] = converted
 		}

@@ -5,9 +5,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
-var own = &Workload{Name: "web-v1", Namespace: "shop", Service: "web", Revision: "v1", Cluster: "Kubernetes", App: "web", Version: "v1"}
+var own = &callstats.Workload{Name: "web-v1", Namespace: "shop", Service: "web", Revision: "v1", Cluster: "Kubernetes", App: "web", Version: "v1"}
 
 func rewrite(t *testing.T, text string) string {
 	t.Helper()
@@ -139,10 +141,10 @@ func TestUntrustedCallersAreOneSample(t *testing.T) {
 
 // TestTextRoundTrip decodes what another sidecar encodes.
 func TestTextRoundTrip(t *testing.T) {
-	for _, w := range []Workload{*own, {Name: "a", Namespace: "b", Service: "c", App: "d"}, {}} {
-		require.Equal(t, w, parseWorkload(w.Text()))
+	for _, w := range []callstats.Workload{*own, {Name: "a", Namespace: "b", Service: "c", App: "d"}, {}} {
+		require.Equal(t, w, callstats.ParseWorkload(w.Text()))
 	}
-	require.Equal(t, Workload{}, parseWorkload("a;b"))
+	require.Equal(t, callstats.Workload{}, callstats.ParseWorkload("a;b"))
 }
 
 func FuzzRewrite(f *testing.F) {

@@ -1,12 +1,13 @@
 package istiometrics
 
-import "bytes"
+import (
+	"bytes"
 
-// MaxSeries bounds the series that Envoy keeps of a side's calls; see package translate.
-const MaxSeries = 2000
+	"github.com/moonsail/moonsail/internal/xds/callstats"
+)
 
 // Sides are the values of the label reporter.
-var Sides = []string{"source", "destination"}
+var Sides = []string{callstats.Source, callstats.Destination}
 
 var (
 	counterType = []byte(" counter\n")
@@ -25,7 +26,7 @@ func Series(text []byte) map[string]int {
 			continue
 		}
 		for _, side := range Sides {
-			if bytes.Contains(line, []byte(callLabel+`="`+side+"|")) {
+			if bytes.Contains(line, []byte(callstats.CallTag+`="`+side+callstats.Separator)) {
 				out[side]++
 			}
 		}

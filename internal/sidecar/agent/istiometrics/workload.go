@@ -1,20 +1,11 @@
 package istiometrics
 
-import "cmp"
+import "github.com/moonsail/moonsail/internal/xds/callstats"
 
 // Of returns the workload of a sidecar. name is that of its Deployment or other owner.
-func Of(name, namespace, cluster string, labels map[string]string) *Workload {
-	first := func(keys ...string) string {
-		for _, k := range keys {
-			if v := labels[k]; v != "" {
-				return v
-			}
-		}
-		return ""
-	}
-	return &Workload{
+func Of(name, namespace, cluster string, labels map[string]string) *callstats.Workload {
+	return &callstats.Workload{
 		Name: name, Namespace: namespace, Cluster: cluster, App: labels["app"], Version: labels["version"],
-		Service:  cmp.Or(first("service.istio.io/canonical-name", "app.kubernetes.io/name", "app"), name),
-		Revision: first("service.istio.io/canonical-revision", "app.kubernetes.io/version", "version"),
+		Service: callstats.CanonicalService(labels, name), Revision: callstats.CanonicalRevision(labels),
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/sidecar/agent/istiometrics"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
 // Paths of the status port.
@@ -30,7 +31,7 @@ const maxConcurrent = 8
 type Options struct {
 	Registry *prometheus.Registry // the agent's metrics; New adds its own
 	Admin    *envoy.Admin
-	Workload *istiometrics.Workload // the sidecar's, for labels of Istio's metrics
+	Workload *callstats.Workload // the sidecar's, for labels of Istio's metrics
 	App      App
 	Bind     string // address of the sidecar's ports; the application is asked there if it is a loopback address
 	// OwnPorts serve the sidecar's metrics. If App.Port is one of them, the application has no metrics.
@@ -148,11 +149,11 @@ func (m *Merger) countSeries(fromEnvoy []byte) {
 	for i, side := range istiometrics.Sides {
 		n := series[side]
 		m.series.WithLabelValues(side).Set(float64(n))
-		if n < istiometrics.MaxSeries*9/10 || m.warned[i].Swap(true) {
+		if n < callstats.MaxSeries*9/10 || m.warned[i].Swap(true) {
 			continue
 		}
 		m.Log.Warn("Envoy has almost reached its limit of series for calls and will not count calls with new labels: "+
 			"remove labels with a Telemetry's tagOverrides, or find out which callers use many names",
-			"reporter", side, "series", n, "limit", istiometrics.MaxSeries)
+			"reporter", side, "series", n, "limit", callstats.MaxSeries)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/sidecar/agent/istiometrics"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 	"github.com/moonsail/moonsail/test/await"
 )
 
@@ -91,7 +91,7 @@ func TestCountsSeriesOfCompleteScrapes(t *testing.T) {
 			fails.Store(false)
 			m := New(Options{
 				Registry: prometheus.NewRegistry(), Admin: envoy.NewAdmin(strings.TrimPrefix(admin.URL, "http://")),
-				Workload: &istiometrics.Workload{}, Log: slog.New(slog.DiscardHandler),
+				Workload: &callstats.Workload{}, Log: slog.New(slog.DiscardHandler),
 			})
 			t.Cleanup(m.Admin.Close)
 			scrape := func(url string) {
