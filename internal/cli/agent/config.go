@@ -17,7 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// asUsage makes an error in the configuration, which comes from flags, a usage error.
+// asUsage makes an error of the configuration a usage error: the configuration comes from flags.
 func asUsage(err error) error {
 	var wrong sidecar.ConfigError
 	if errors.As(err, &wrong) {
@@ -95,7 +95,7 @@ func (f *flags) buildWorkload(labels map[string]string) (w workload.Workload, er
 	return w, nil
 }
 
-// completeFromEnvironment adds what the environment tells about a workload that is described already.
+// completeFromEnvironment adds facts from the environment to a workload that is described already.
 func completeFromEnvironment(environ []string, c *sidecar.Config) (err error) {
 	if c.CA.MountedCerts == "" {
 		if c.CA.MountedCerts, err = sidecar.FindMountedCerts(environ); err != nil {

@@ -82,10 +82,10 @@ func (p *Peer) noteHeard(id string) {
 
 func (p *Peer) noteProblem(err error) {
 	p.mu.Lock()
-	told := p.problem != nil || p.refused
+	reported := p.problem != nil || p.refused
 	p.problem = err
 	p.mu.Unlock()
-	if !told {
+	if !reported {
 		p.all.opts.Log.Warn("another control plane does not answer", "peer", p.Address, "error", err)
 	}
 }

@@ -196,10 +196,10 @@ func (s *Peers) addresses(ctx context.Context) []string {
 	slices.Sort(out)
 	over := max(0, len(out)-Max)
 	s.mu.Lock()
-	told := s.over
+	reported := s.over
 	s.over = over
 	s.mu.Unlock()
-	if over > 0 && told != over {
+	if over > 0 && reported != over {
 		s.opts.Log.Warn("more control planes are listed than the limit: the others are not asked", "listed", len(out), "asked", Max)
 	}
 	return out[:len(out)-over]

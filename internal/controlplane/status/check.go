@@ -37,7 +37,7 @@ type checker struct {
 	analyzed      model.Revision // revision of the analysis on the board
 	gatewayObject int            // count of Gateway API objects in it
 	due           time.Time      // time of the next analysis
-	told          map[model.Key]refusal
+	reported      map[model.Key]refusal
 	recount       time.Time // time of the next update of numbers of proxies
 }
 
@@ -143,11 +143,11 @@ func (c *checker) refused(snap *store.Snapshot, reports []*report, now time.Time
 		c.recount = now.Add(recountEvery)
 	}
 	for k, r := range out {
-		if old, told := c.told[k]; told && !recount && old.what == r.what && old.message == r.message {
+		if old, found := c.reported[k]; found && !recount && old.what == r.what && old.message == r.message {
 			out[k] = old
 		}
 	}
-	c.told = out
+	c.reported = out
 	return out
 }
 

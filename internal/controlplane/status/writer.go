@@ -46,10 +46,10 @@ type writer struct {
 	// failed is set after the log has a line about failing writes.
 	failed bool
 	pause  time.Duration // pause before the next write, if the last one failed
-	// forbidden is how long a resource is set aside if its statuses may not be written. told has the
+	// forbidden is how long a resource is set aside if its statuses may not be written. logged has the
 	// resources that the log has a line about.
 	forbidden time.Duration
-	told      map[schema.GroupVersionResource]bool
+	logged    map[schema.GroupVersionResource]bool
 	aside     map[schema.GroupVersionResource]*time.Timer
 }
 
@@ -63,7 +63,7 @@ const (
 
 // run writes what is queued until ctx ends.
 func (w *writer) run(ctx context.Context) {
-	w.told, w.aside = map[schema.GroupVersionResource]bool{}, map[schema.GroupVersionResource]*time.Timer{}
+	w.logged, w.aside = map[schema.GroupVersionResource]bool{}, map[schema.GroupVersionResource]*time.Timer{}
 	defer w.releaseAll()
 	for {
 		k, ok := w.board.next(ctx)
@@ -102,8 +102,8 @@ func (w *writer) setAside(k model.Key, err error) {
 	if !ok {
 		return
 	}
-	if !w.told[r] {
-		w.told[r] = true
+	if !w.logged[r] {
+		w.logged[r] = true
 		w.log.Warn("no permission to write statuses of a resource, retrying: apply deploy/rbac.yaml",
 			"resource", r.GroupResource().String(), "object", k.String(), "error", err)
 	}

@@ -98,7 +98,7 @@ func (k *keeper) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	told := ""
+	logged := ""
 	for {
 		err := k.keep(ctx, read, time.Now())
 		if ctx.Err() == nil && k.trust != nil {
@@ -108,10 +108,10 @@ func (k *keeper) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			told = ""
+			logged = ""
 		case apierrors.IsConflict(err):
-		case told != err.Error():
-			told = err.Error()
+		case logged != err.Error():
+			logged = err.Error()
 			k.log.Warn("the API server does not trust the webhook, retrying", "config", k.name, "error", err)
 		}
 		select {

@@ -61,8 +61,8 @@ func (p *proxy) matching(pattern *regexp.Regexp) map[string]float64 {
 	return out
 }
 
-// told formats statistics with their values: the largest first, and only a few.
-func told(values map[string]float64) []string {
+// formatted returns a few statistics with their values, the largest first.
+func formatted(values map[string]float64) []string {
 	const few = 5
 	names := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
 		return cmp.Or(cmp.Compare(values[b], values[a]), strings.Compare(a, b))
@@ -99,7 +99,7 @@ var updateRejected = regexp.MustCompile(`^(listener_manager\.lds|cluster_manager
 func (p *proxy) refusedUpdates() verdict {
 	if list := p.matching(updateRejected); len(list) > 0 {
 		return well(Finding{
-			Severity: Ill, What: "Envoy refused configuration, and keeps the previous one", Evidence: append(told(list), p.subject.Seen),
+			Severity: Ill, What: "Envoy refused configuration, and keeps the previous one", Evidence: append(formatted(list), p.subject.Seen),
 			Cure: []string{"see Envoy's log at level warning for the reason, or moonsail proxies, or istioctl proxy-status"},
 		})
 	}
@@ -125,7 +125,7 @@ func (p *proxy) deadEndpoints() verdict {
 		return well()
 	}
 	return well(Finding{
-		Severity: Ill, What: "calls go to endpoints that refuse every connection", Evidence: told(dead),
+		Severity: Ill, What: "calls go to endpoints that refuse every connection", Evidence: formatted(dead),
 		Cure: []string{
 			"check that these Pods exist (kubectl get endpointslices): if they are gone, the control plane is late or this Envoy is cut off from it",
 			"until then, outlierDetection in a DestinationRule and retries keep calls away from them",

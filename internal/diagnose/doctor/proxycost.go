@@ -14,7 +14,7 @@ func (p *proxy) eventLoops() verdict {
 	if list := p.matching(watchdogMissed); len(list) > 0 {
 		return well(Finding{
 			Severity: Risk, What: "threads of Envoy were blocked for 200 ms and more: all their connections waited",
-			Evidence: append(told(list), p.subject.Seen),
+			Evidence: append(formatted(list), p.subject.Seen),
 			Cure:     []string{"set a CPU limit that does not throttle bursts; reduce large route tables with Sidecar resources; find the cause with moonsail profile"},
 		})
 	}
@@ -26,7 +26,7 @@ var overflow = regexp.MustCompile(`^cluster\..*\.(upstream_cx_overflow|upstream_
 func (p *proxy) limits() verdict {
 	if list := p.matching(overflow); len(list) > 0 {
 		return well(Finding{
-			Severity: Ill, What: "circuit breakers reject calls (503, flag UO)", Evidence: append(told(list), p.subject.Seen),
+			Severity: Ill, What: "circuit breakers reject calls (503, flag UO)", Evidence: append(formatted(list), p.subject.Seen),
 			Cure: []string{"DestinationRule connectionPool: maxConnections, http1MaxPendingRequests, http2MaxRequests, maxRetries; or more endpoints"},
 		})
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Failure is a resource that could not be translated, as a whole or in part. The proxies keep its last
-// valid version, unless the kind of the failure says otherwise.
+// valid version, unless the kind of the failure has another rule.
 type Failure struct {
 	Group string `json:"scope"` // name of the proxy group
 	Type  string `json:"type"`
@@ -28,7 +28,7 @@ type failureKind uint8
 const (
 	notTranslated failureKind = iota // the last valid version stays in force
 	patchLeftOut                     // the resource is served without a patch of an EnvoyFilter
-	notFetched                       // a plugin without its module does what its failStrategy says
+	notFetched                       // without its module a plugin follows its failStrategy
 	routesRefused                    // the resource is served; some of its routes answer with an error
 )
 
@@ -66,7 +66,7 @@ func newFailures(log *slog.Logger) *failures {
 	return &failures{log: log, list: map[failureKey]Failure{}}
 }
 
-// replace removes the failures of what a translation has made anew, adds its own, and logs these.
+// replace removes the failures of the resources that a translation replaces, and adds and logs its own failures.
 func (f *failures) replace(t *translation) {
 	if t.repatched {
 		f.forget(t.key, envoyFilters)

@@ -39,7 +39,7 @@ type Stream struct {
 	first    *discoveryv3.DeltaDiscoveryResponse
 	versions map[string]string // by name; versions of the control plane's patches without refused ones
 	used     map[string]string // by name; versions of the patches in Envoy's bootstrap
-	told     bool              // the log has reported that the two differ
+	logged   bool              // the log has reported that the two differ
 
 	mu      sync.Mutex // guards the fields below
 	refused map[string]refusal
@@ -246,13 +246,13 @@ func (t *Stream) compare() {
 	defer t.mu.Unlock()
 	differs := !maps.Equal(t.used, t.versions)
 	switch {
-	case differs == t.told:
+	case differs == t.logged:
 	case differs:
 		t.log.Warn("the EnvoyFilters that patch the bootstrap have changed: restart the sidecar to apply them", "filters", t.differing())
 	default:
 		t.log.Info("the bootstrap matches the EnvoyFilters again")
 	}
-	t.told = differs
+	t.logged = differs
 }
 
 // differing returns the EnvoyFilters whose patches differ. mu is held.

@@ -23,12 +23,12 @@ const connectionLabel = "," + callstats.ConnectionTag + `="`
 // Live adds the bytes of open connections to the counters of one Envoy. A counter never decreases: a scrape may come
 // between the moments at which the gauge becomes 0 and the counter increases.
 type Live struct {
-	mu   sync.Mutex // guards the field below
-	told map[string]float64
+	mu       sync.Mutex // guards the field below
+	reported map[string]float64
 }
 
-// maxTold bounds the remembered counters. Envoy has fewer.
-const maxTold = 4 * 2 * callstats.MaxSeries
+// maxReported bounds the remembered counters. Envoy has fewer.
+const maxReported = 4 * 2 * callstats.MaxSeries
 
 // atLeast returns the value of a counter, or the value of the last scrape if that was higher.
 func (l *Live) atLeast(key string, value float64) float64 {
@@ -37,12 +37,12 @@ func (l *Live) atLeast(key string, value float64) float64 {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.told == nil {
-		l.told = map[string]float64{}
+	if l.reported == nil {
+		l.reported = map[string]float64{}
 	}
-	last, known := l.told[key]
-	if value = max(value, last); known || len(l.told) < maxTold {
-		l.told[key] = value
+	last, known := l.reported[key]
+	if value = max(value, last); known || len(l.reported) < maxReported {
+		l.reported[key] = value
 	}
 	return value
 }

@@ -22,7 +22,7 @@ type Feed struct {
 	Log   *slog.Logger
 
 	versions map[string]string // of the resources in the table, one for each host
-	told     bool              // the log has reported the lost connection
+	logged   bool              // the log has reported the lost connection
 }
 
 // Backoff between two streams.
@@ -40,8 +40,8 @@ func (f *Feed) Run(ctx context.Context) {
 		if received {
 			wait = againFirst
 		}
-		if ctx.Err() == nil && !f.told {
-			f.told = true
+		if ctx.Err() == nil && !f.logged {
+			f.logged = true
 			f.Log.Warn("no names from the control plane; the known ones stay", "names", f.Table.Len(), "error", err)
 		}
 		select {
@@ -100,8 +100,8 @@ func (f *Feed) take(r *discoveryv3.DeltaDiscoveryResponse) *discoveryv3.DeltaDis
 		delete(f.versions, name)
 	}
 	f.Table.Update(all, r.RemovedResources)
-	if f.told {
-		f.told = false
+	if f.logged {
+		f.logged = false
 		f.Log.Info("names come from the control plane again", "names", f.Table.Len())
 	}
 	return out

@@ -14,7 +14,7 @@ import (
 // It outlives streams, and ends with run.
 type attempt struct {
 	plugin *plugin
-	late   bool // the control plane was told that the fetch goes on, and needs the result
+	late   bool // the control plane knows that the fetch continues, and needs the result
 	cancel context.CancelFunc
 	done   chan struct{} // closed at the end
 	err    error         // valid after done is closed
@@ -166,34 +166,34 @@ func (f *feed) dropAll() {
 }
 
 // lacks reports whether nothing is in force, or only another version's failStrategy.
-func (k *ModuleCache) lacks(p *plugin) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := k.served[p.name]
+func (c *ModuleCache) lacks(p *plugin) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.served[p.name]
 	return now == nil || now.version != p.version && (now.standIn || now.refused && now.before == nil)
 }
 
 // put serves a plugin when its module is there. If the module cannot be fetched and nothing is in force, its
 // failStrategy applies.
-func (k *ModuleCache) put(ctx context.Context, p *plugin) error {
-	if said := k.refusalOf(p.name, p.version); said != "" {
+func (c *ModuleCache) put(ctx context.Context, p *plugin) error {
+	if said := c.refusalOf(p.name, p.version); said != "" {
 		return errors.New(said)
 	}
 	fallback, err := p.without()
 	if err != nil {
 		return err
 	}
-	path, release, err := k.Cache.Get(ctx, p.module)
+	path, release, err := c.Cache.Get(ctx, p.module)
 	switch {
 	case ctx.Err() != nil && err != nil: // the plugin has changed or is gone
 		return err
 	case err != nil:
-		if k.lacks(p) {
-			k.serve(p.name, &served{version: p.version, config: fallback, fallback: fallback, standIn: true})
+		if c.lacks(p) {
+			c.serve(p.name, &served{version: p.version, config: fallback, fallback: fallback, standIn: true})
 		}
 		return fmt.Errorf("module %s is not there: %w", p.module.URL, err)
 	}
-	if now, _ := k.get(p.name); now != nil && !now.standIn && now.version == p.version {
+	if now, _ := c.get(p.name); now != nil && !now.standIn && now.version == p.version {
 		release() // it was sent again because another one was refused
 		return nil
 	}
@@ -202,6 +202,6 @@ func (k *ModuleCache) put(ctx context.Context, p *plugin) error {
 		release()
 		return err
 	}
-	k.serve(p.name, &served{version: p.version, config: config, fallback: fallback, release: release})
+	c.serve(p.name, &served{version: p.version, config: config, fallback: fallback, release: release})
 	return nil
 }

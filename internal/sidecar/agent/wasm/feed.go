@@ -22,7 +22,7 @@ type feed struct {
 	failed   map[string]*failure // plugins that could not be served, until they are or change
 	wait     time.Duration       // until the next retry
 	patience time.Duration       // how long the answer to a response waits for its modules
-	told     bool                // the log has reported the lost connection
+	logged   bool                // the log has reported the lost connection
 }
 
 // Intervals between two streams, and between retries of failed fetches.
@@ -49,8 +49,8 @@ func (f *feed) run(ctx context.Context) {
 		if received {
 			wait = againFirst
 		}
-		if ctx.Err() == nil && err != errAgain && !f.told {
-			f.told = true
+		if ctx.Err() == nil && err != errAgain && !f.logged {
+			f.logged = true
 			f.cache.Log.Warn("no plugins from the control plane; the known ones stay", "plugins", len(f.versions), "error", err)
 		}
 		select {
@@ -145,8 +145,8 @@ func (f *feed) retryIn() time.Duration {
 
 // take applies a response. It returns the ACK, or the NACK with the plugins that failed.
 func (f *feed) take(ctx context.Context, r *discoveryv3.DeltaDiscoveryResponse) *discoveryv3.DeltaDiscoveryRequest {
-	if f.told {
-		f.told = false
+	if f.logged {
+		f.logged = false
 		f.cache.Log.Info("plugins come from the control plane again")
 	}
 	for _, name := range r.RemovedResources {

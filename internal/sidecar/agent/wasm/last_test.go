@@ -19,7 +19,7 @@ import (
 // failStrategy.
 func TestRefusedModuleFallsBackToAcceptedOne(t *testing.T) {
 	s := newShelf(t, map[string][]byte{"a": module("a"), "b": module("b"), "c": module("c"), "d": module("d")})
-	k, p, agentAt := newModuleCache(t, time.Hour)
+	cache, p, agentAt := newModuleCache(t, time.Hour)
 	conn := dial(t, agentAt)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	subscribe := func() *envoy {
@@ -31,9 +31,9 @@ func TestRefusedModuleFallsBackToAcceptedOne(t *testing.T) {
 	}
 	e := subscribe()
 	await.From(t, p.asked)
-	path := func(name string) string { return k.Cache.path(sha(module(name))) }
+	path := func(name string) string { return cache.Cache.path(sha(module(name))) }
 	tell := func(version, name string) {
-		p.reply(t, version, told(t, version, s.URL+"/"+name, wasmv3.FailurePolicy_FAIL_CLOSED))
+		p.reply(t, version, sentPlugin(t, version, s.URL+"/"+name, wasmv3.FailurePolicy_FAIL_CLOSED))
 		require.Equal(t, path(name), e.gets())
 	}
 	refuse := func(gets string) {
@@ -52,10 +52,10 @@ func TestRefusedModuleFallsBackToAcceptedOne(t *testing.T) {
 	require.NoError(t, again.stream.CloseSend())
 	tell("3", "c")
 	refuse(path("a"))
-	require.Equal(t, 1, usersOf(k, "a"), "the accepted version keeps its file")
+	require.Equal(t, 1, usersOf(cache, "a"), "the accepted version keeps its file")
 	tell("4", "d")
 	e.say("")
-	require.Eventually(t, func() bool { return usersOf(k, "a") == 0 && usersOf(k, "d") == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return usersOf(cache, "a") == 0 && usersOf(cache, "d") == 1 }, time.Minute, time.Millisecond)
 
 	await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: "5", RemovedResources: []string{"plugin"}})
 	await.From(t, p.asked)
@@ -64,7 +64,7 @@ func TestRefusedModuleFallsBackToAcceptedOne(t *testing.T) {
 	await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: "7", RemovedResources: []string{"plugin"}})
 	await.From(t, p.asked)
 	for _, name := range []string{"a", "b", "c", "d"} {
-		require.Zero(t, usersOf(k, name), name)
+		require.Zero(t, usersOf(cache, name), name)
 	}
 }
 
@@ -74,45 +74,51 @@ func TestAnswersAfterReplacement(t *testing.T) {
 	fallback := &anypb.Any{TypeUrl: "fallback"}
 	for _, test := range []struct {
 		name    string
-		answer  func(k *ModuleCache, first, second *served)
+		answer  func(cache *ModuleCache, first, second *served)
 		want    string
 		release []string
 	}{
-		{"accepted late", func(k *ModuleCache, first, second *served) { k.accept(first); k.refuse("plugin", second, "bad") }, "1", nil},
-		{"accepted after its successor was refused", func(k *ModuleCache, first, second *served) { k.refuse("plugin", second, "bad"); k.accept(first) }, "1", nil},
-		{"refused late", func(k *ModuleCache, first, second *served) {
-			k.refuse("plugin", first, "bad")
-			k.refuse("plugin", second, "bad")
+		{"accepted late", func(cache *ModuleCache, first, second *served) {
+			cache.accept(first)
+			cache.refuse("plugin", second, "bad")
+		}, "1", nil},
+		{"accepted after its successor was refused", func(cache *ModuleCache, first, second *served) {
+			cache.refuse("plugin", second, "bad")
+			cache.accept(first)
+		}, "1", nil},
+		{"refused late", func(cache *ModuleCache, first, second *served) {
+			cache.refuse("plugin", first, "bad")
+			cache.refuse("plugin", second, "bad")
 		}, "fallback", []string{"1"}},
-		{"not answered", func(k *ModuleCache, _, second *served) { k.refuse("plugin", second, "bad") }, "fallback", nil},
-		{"successor accepted", func(k *ModuleCache, first, second *served) { k.accept(first); k.accept(second) }, "2", []string{"1"}},
+		{"not answered", func(cache *ModuleCache, _, second *served) { cache.refuse("plugin", second, "bad") }, "fallback", nil},
+		{"successor accepted", func(cache *ModuleCache, first, second *served) { cache.accept(first); cache.accept(second) }, "2", []string{"1"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			k := New(Options{Log: slog.New(slog.DiscardHandler)})
+			cache := New(Options{Log: slog.New(slog.DiscardHandler)})
 			var released []string
 			serve := func(version string) *served {
 				s := &served{version: version, config: &anypb.Any{TypeUrl: version}, fallback: fallback, release: func() { released = append(released, version) }}
-				k.serve("plugin", s)
-				now, _, _ := k.give("plugin", true)
+				cache.serve("plugin", s)
+				now, _, _ := cache.give("plugin", true)
 				require.Same(t, s, now)
 				return s
 			}
 			first := serve("1")
-			test.answer(k, first, serve("2"))
-			_, config, _ := k.give("plugin", false)
+			test.answer(cache, first, serve("2"))
+			_, config, _ := cache.give("plugin", false)
 			require.Equal(t, test.want, config.TypeUrl)
 			require.Equal(t, test.release, released)
-			k.serve("plugin", nil)
+			cache.serve("plugin", nil)
 			require.ElementsMatch(t, []string{"1", "2"}, released)
 		})
 	}
 }
 
 // usersOf is who uses a module's file.
-func usersOf(k *ModuleCache, name string) int {
-	k.Cache.mu.Lock()
-	defer k.Cache.mu.Unlock()
-	if f := k.Cache.files[sha(module(name))]; f != nil {
+func usersOf(cache *ModuleCache, name string) int {
+	cache.Cache.mu.Lock()
+	defer cache.Cache.mu.Unlock()
+	if f := cache.Cache.files[sha(module(name))]; f != nil {
 		return f.users
 	}
 	return 0

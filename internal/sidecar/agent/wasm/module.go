@@ -91,7 +91,7 @@ func (p *plugin) with(file string) (*anypb.Any, error) {
 	return p.packed(c)
 }
 
-// without returns what replaces the plugin without a module: as its failStrategy says, it passes or denies requests or
+// without returns what replaces the plugin without a module: by its failStrategy, it passes or denies requests or
 // connections.
 func (p *plugin) without() (*anypb.Any, error) {
 	_, network := p.config.(*networkwasmv3.Wasm)

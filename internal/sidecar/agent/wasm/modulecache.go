@@ -44,7 +44,7 @@ type ModuleCache struct {
 type served struct {
 	version  string // of the control plane's resource
 	config   *anypb.Any
-	fallback *anypb.Any // what failStrategy says; equal to config without a module
+	fallback *anypb.Any // the effect of failStrategy; equal to config without a module
 	standIn  bool       // there is no module
 	release  func()     // releases the module; nil: there is none
 
@@ -55,7 +55,7 @@ type served struct {
 
 // inForce returns the configuration for Envoy. After a NACK Envoy 1.40 keeps the refused configuration and refuses each
 // new listener that names the plugin, because it stores the subscription's last configuration before trying it. It
-// therefore gets the version that it accepted before, else what failStrategy says.
+// therefore gets the version that it accepted before, else the effect of failStrategy.
 func (s *served) inForce() *anypb.Any {
 	if !s.refused {
 		return s.config
@@ -85,53 +85,53 @@ type refusal struct{ version, message string }
 
 // New returns a ModuleCache without plugins.
 func New(o Options) *ModuleCache {
-	k := &ModuleCache{
+	c := &ModuleCache{
 		Options: o, wanted: make(chan struct{}), again: make(chan struct{}, 1),
 		served: map[string]*served{}, changed: make(chan struct{}), refused: map[string]refusal{},
 	}
-	k.feed = feed{
-		cache: k, patience: fetchPatience, ended: make(chan struct{}, 1),
+	c.feed = feed{
+		cache: c, patience: fetchPatience, ended: make(chan struct{}, 1),
 		versions: map[string]string{}, fetching: map[string]*attempt{}, failed: map[string]*failure{},
 	}
-	return k
+	return c
 }
 
 // Run works until ctx ends. It connects to the control plane when Envoy requests a plugin: most sidecars have none.
-func (k *ModuleCache) Run(ctx context.Context) {
+func (c *ModuleCache) Run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-k.wanted:
-		k.feed.run(ctx)
+	case <-c.wanted:
+		c.feed.run(ctx)
 	}
 }
 
 // want starts Run's work.
-func (k *ModuleCache) want() { k.ask.Do(func() { close(k.wanted) }) }
+func (c *ModuleCache) want() { c.ask.Do(func() { close(c.wanted) }) }
 
 // get returns the version that is served under a name, nil if there is none, and a channel that is closed at the next
 // change.
-func (k *ModuleCache) get(name string) (*served, <-chan struct{}) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.served[name], k.changed
+func (c *ModuleCache) get(name string) (*served, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.served[name], c.changed
 }
 
 // give is get for Envoy, with the configuration in force. With offer, the caller sends that configuration.
-func (k *ModuleCache) give(name string, offer bool) (s *served, config *anypb.Any, changed <-chan struct{}) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if s = k.served[name]; s != nil {
+func (c *ModuleCache) give(name string, offer bool) (s *served, config *anypb.Any, changed <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s = c.served[name]; s != nil {
 		config = s.inForce()
 		s.offered = s.offered || offer
 	}
-	return s, config, k.changed
+	return s, config, c.changed
 }
 
 // serve replaces the version under a name. nil removes it, and a later version then has no predecessor.
-func (k *ModuleCache) serve(name string, s *served) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if old := k.served[name]; old != nil {
+func (c *ModuleCache) serve(name string, s *served) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.served[name]; old != nil {
 		if s != nil && !s.standIn {
 			s.before = old.predecessor()
 		} else {
@@ -139,12 +139,12 @@ func (k *ModuleCache) serve(name string, s *served) {
 		}
 	}
 	if s == nil {
-		delete(k.served, name)
-		delete(k.refused, name)
+		delete(c.served, name)
+		delete(c.refused, name)
 	} else {
-		k.served[name] = s
+		c.served[name] = s
 	}
-	k.tell()
+	c.wake()
 }
 
 // predecessor returns the version that a successor of s falls back to, nil if there is none, and frees the versions
@@ -160,16 +160,16 @@ func (s *served) predecessor() *served {
 	return out
 }
 
-// tell wakes the streams that wait for a change. The lock is held.
-func (k *ModuleCache) tell() {
-	close(k.changed)
-	k.changed = make(chan struct{})
+// wake wakes the streams that wait for a change. The lock is held.
+func (c *ModuleCache) wake() {
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 // accept records Envoy's ACK of a version and frees the versions before it.
-func (k *ModuleCache) accept(s *served) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (c *ModuleCache) accept(s *served) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if s.taken {
 		return
 	}
@@ -178,14 +178,14 @@ func (k *ModuleCache) accept(s *served) {
 		s.before.free()
 		s.before = nil
 	}
-	k.tell() // a refused successor falls back to it
+	c.wake() // a refused successor falls back to it
 }
 
 // refusalOf returns Envoy's error for a version of a plugin; empty: none.
-func (k *ModuleCache) refusalOf(name, version string) string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if r := k.refused[name]; r.version == version {
+func (c *ModuleCache) refusalOf(name, version string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.refused[name]; r.version == version {
 		return r.message
 	}
 	return ""
@@ -193,21 +193,21 @@ func (k *ModuleCache) refusalOf(name, version string) string {
 
 // refuse records Envoy's NACK of a version, and makes Run report it to the control plane. A successor does not fall
 // back to that version.
-func (k *ModuleCache) refuse(name string, s *served, message string) {
-	k.mu.Lock()
+func (c *ModuleCache) refuse(name string, s *served, message string) {
+	c.mu.Lock()
 	s.refused = true
-	k.refused[name] = refusal{s.version, message}
-	for next := k.served[name]; next != nil; next = next.before {
+	c.refused[name] = refusal{s.version, message}
+	for next := c.served[name]; next != nil; next = next.before {
 		if next.before == s {
 			next.before = s.before
 			s.before = nil
 			s.free()
 		}
 	}
-	k.tell()
-	k.mu.Unlock()
+	c.wake()
+	c.mu.Unlock()
 	select {
-	case k.again <- struct{}{}:
+	case c.again <- struct{}{}:
 	default: // the pending report covers it
 	}
 }

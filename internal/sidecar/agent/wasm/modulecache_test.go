@@ -88,8 +88,8 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
-// told returns a plugin as the control plane sends it.
-func told(t *testing.T, version, url string, policy wasmv3.FailurePolicy) *discoveryv3.Resource {
+// sentPlugin returns a plugin as the control plane sends it.
+func sentPlugin(t *testing.T, version, url string, policy wasmv3.FailurePolicy) *discoveryv3.Resource {
 	return toldOf(t, version, &wasmfilterv3.Wasm{Config: configOf(version, url, policy)})
 }
 
@@ -144,20 +144,20 @@ func (e *envoy) gets() string {
 }
 
 // newModuleCache runs a ModuleCache with a control plane, and returns the address for Envoys.
-func newModuleCache(t *testing.T, patience time.Duration) (k *ModuleCache, p *plane, agentAt string) {
+func newModuleCache(t *testing.T, patience time.Duration) (cache *ModuleCache, p *plane, agentAt string) {
 	p = &plane{asked: make(chan *discoveryv3.DeltaDiscoveryRequest), says: make(chan *discoveryv3.DeltaDiscoveryResponse)}
 	planeAt := serve(t, func(g *grpc.Server) { discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, p) })
-	k = New(Options{
+	cache = New(Options{
 		Dial: func() (*grpc.ClientConn, error) { return dial(t, planeAt), nil }, Node: &corev3.Node{Id: "me"},
 		Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler),
 	})
-	k.feed.patience = patience
-	agentAt = serve(t, func(g *grpc.Server) { k.Register(g) })
+	cache.feed.patience = patience
+	agentAt = serve(t, func(g *grpc.Server) { cache.Register(g) })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { defer close(ended); k.Run(ctx) }()
+	go func() { defer close(ended); cache.Run(ctx) }()
 	t.Cleanup(func() { cancel(); await.From(t, ended) })
-	return k, p, agentAt
+	return cache, p, agentAt
 }
 
 // reply sends plugins, and returns the error of a NACK.
@@ -170,8 +170,8 @@ func (p *plane) reply(t *testing.T, nonce string, r ...*discoveryv3.Resource) st
 
 func TestModuleCache(t *testing.T) {
 	s := newShelf(t, map[string][]byte{"a": module("a"), "b": module("b")})
-	k, p, agentAt := newModuleCache(t, time.Hour)
-	cache := k.Cache
+	modules, p, agentAt := newModuleCache(t, time.Hour)
+	cache := modules.Cache
 	conn := dial(t, agentAt)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	stream, err := extensionv3.NewExtensionConfigDiscoveryServiceClient(conn).StreamExtensionConfigs(await.Context(t))
@@ -181,13 +181,13 @@ func TestModuleCache(t *testing.T) {
 
 	require.Equal(t, "me", await.From(t, p.asked).Node.Id, "the agent connects once Envoy requests a plugin")
 	reply := func(nonce string, r ...*discoveryv3.Resource) string { return p.reply(t, nonce, r...) }
-	require.Contains(t, reply("1", told(t, "1", s.URL+"/none", wasmv3.FailurePolicy_FAIL_CLOSED)), "plugin: module "+s.URL+"/none is not there")
+	require.Contains(t, reply("1", sentPlugin(t, "1", s.URL+"/none", wasmv3.FailurePolicy_FAIL_CLOSED)), "plugin: module "+s.URL+"/none is not there")
 	require.Equal(t, "deny", e.gets())
 	e.say("")
-	require.Contains(t, reply("2", told(t, "2", s.URL+"/none", wasmv3.FailurePolicy_FAIL_OPEN)), "404")
+	require.Contains(t, reply("2", sentPlugin(t, "2", s.URL+"/none", wasmv3.FailurePolicy_FAIL_OPEN)), "404")
 	require.Equal(t, "allow", e.gets())
 	e.say("")
-	require.Empty(t, reply("3", told(t, "3", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)))
+	require.Empty(t, reply("3", sentPlugin(t, "3", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)))
 	require.Equal(t, cache.path(sha(module("a"))), e.gets())
 
 	e.say("bad module")
@@ -195,25 +195,25 @@ func TestModuleCache(t *testing.T) {
 	e.say("")
 	again := await.From(t, p.asked)
 	require.Empty(t, again.InitialResourceVersions, "the control plane sends the refused plugin again")
-	require.Contains(t, reply("1", told(t, "3", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)), "plugin: Envoy refuses it: bad module")
-	require.Empty(t, reply("2", told(t, "4", s.URL+"/b", wasmv3.FailurePolicy_FAIL_CLOSED)))
+	require.Contains(t, reply("1", sentPlugin(t, "3", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)), "plugin: Envoy refuses it: bad module")
+	require.Empty(t, reply("2", sentPlugin(t, "4", s.URL+"/b", wasmv3.FailurePolicy_FAIL_CLOSED)))
 	require.Equal(t, cache.path(sha(module("b"))), e.gets())
 	e.say("")
-	require.Contains(t, reply("3", told(t, "5", s.URL+"/none", wasmv3.FailurePolicy_FAIL_OPEN)), "404")
-	now, _ := k.get("plugin")
+	require.Contains(t, reply("3", sentPlugin(t, "5", s.URL+"/none", wasmv3.FailurePolicy_FAIL_OPEN)), "404")
+	now, _ := modules.get("plugin")
 	require.Equal(t, "4", now.version, "the version before stays")
 
 	remove := func(nonce string) {
 		await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: nonce, RemovedResources: []string{"plugin"}})
 		await.From(t, p.asked)
-		now, _ = k.get("plugin")
+		now, _ = modules.get("plugin")
 		require.Nil(t, now)
 	}
 	remove("4")
-	require.Contains(t, reply("5", told(t, "6", s.URL+"/none", wasmv3.FailurePolicy_FAIL_OPEN)), "404")
+	require.Contains(t, reply("5", sentPlugin(t, "6", s.URL+"/none", wasmv3.FailurePolicy_FAIL_OPEN)), "404")
 	require.Equal(t, "allow", e.gets())
 	e.say("")
-	require.Empty(t, reply("6", told(t, "7", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)))
+	require.Empty(t, reply("6", sentPlugin(t, "7", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)))
 	require.Equal(t, cache.path(sha(module("a"))), e.gets())
 	e.say("bad module")
 	require.Equal(t, "deny", e.gets(), "a stand-in applies to its own version only")
@@ -255,9 +255,9 @@ func TestPluginsOfConnections(t *testing.T) {
 func TestRetry(t *testing.T) {
 	s := newShelf(t, map[string][]byte{"a": module("a")})
 	s.down.Store(true)
-	k := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
-	f := &k.feed
-	nack := f.take(t.Context(), &discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{told(t, "1", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)}})
+	cache := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
+	f := &cache.feed
+	nack := f.take(t.Context(), &discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{sentPlugin(t, "1", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)}})
 	require.Contains(t, nack.ErrorDetail.Message, "503")
 	retried := func() bool {
 		f.retry(t.Context())
@@ -269,7 +269,7 @@ func TestRetry(t *testing.T) {
 	s.down.Store(false)
 	require.True(t, retried())
 	require.Equal(t, map[string]string{"plugin": "1"}, f.versions, "a new stream reports it")
-	now, _ := k.get("plugin")
+	now, _ := cache.get("plugin")
 	require.False(t, now.standIn)
 	require.Equal(t, fetchMost, f.retryIn(), "nothing is left to retry")
 }
@@ -304,15 +304,15 @@ func named(t *testing.T, name string, r *discoveryv3.Resource) *discoveryv3.Reso
 func TestSlowServersDelayNothing(t *testing.T) {
 	s := newShelf(t, map[string][]byte{"a": module("a")})
 	url, goOn := hanging(t)
-	k, p, _ := newModuleCache(t, time.Millisecond)
-	k.want()
+	cache, p, _ := newModuleCache(t, time.Millisecond)
+	cache.want()
 	await.From(t, p.asked)
-	late := named(t, "late", told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED))
+	late := named(t, "late", sentPlugin(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED))
 	require.Equal(t, "late: module "+url+" is not there: it is still being fetched", p.reply(t, "1", late))
-	now, _ := k.get("late")
+	now, _ := cache.get("late")
 	require.Nil(t, now, "its listener waits")
-	p.reply(t, "2", told(t, "1", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED))
-	for now, changed := k.get("plugin"); now == nil; now, changed = k.get("plugin") {
+	p.reply(t, "2", sentPlugin(t, "1", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED))
+	for now, changed := cache.get("plugin"); now == nil; now, changed = cache.get("plugin") {
 		<-changed
 	}
 
@@ -323,7 +323,7 @@ func TestSlowServersDelayNothing(t *testing.T) {
 			break
 		}
 	}
-	now, _ = k.get("late")
+	now, _ = cache.get("late")
 	require.False(t, now.standIn)
 }
 
@@ -331,36 +331,36 @@ func TestSlowServersDelayNothing(t *testing.T) {
 func TestAnAttemptEndsWithItsPlugin(t *testing.T) {
 	s := newShelf(t, map[string][]byte{"a": module("a")})
 	url, _ := hanging(t)
-	k := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
-	f := &k.feed
+	cache := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
+	f := &cache.feed
 	f.patience = time.Nanosecond
 	take := func(r ...*discoveryv3.Resource) string {
 		return f.take(t.Context(), &discoveryv3.DeltaDiscoveryResponse{Resources: r}).ErrorDetail.GetMessage()
 	}
-	require.Contains(t, take(told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED)), "it is still being fetched")
+	require.Contains(t, take(sentPlugin(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED)), "it is still being fetched")
 	first := f.fetching["plugin"]
-	require.Contains(t, take(told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED)), "it is still being fetched")
+	require.Contains(t, take(sentPlugin(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED)), "it is still being fetched")
 	require.Same(t, first, f.fetching["plugin"], "it continues")
 	f.patience = time.Hour
-	require.Empty(t, take(told(t, "2", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)))
+	require.Empty(t, take(sentPlugin(t, "2", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)))
 	require.ErrorIs(t, first.err, context.Canceled)
-	now, _ := k.get("plugin")
+	now, _ := cache.get("plugin")
 	require.Equal(t, "2", now.version)
 
 	f.patience = time.Nanosecond
-	require.NotEmpty(t, take(told(t, "3", url, wasmv3.FailurePolicy_FAIL_CLOSED)))
+	require.NotEmpty(t, take(sentPlugin(t, "3", url, wasmv3.FailurePolicy_FAIL_CLOSED)))
 	f.take(t.Context(), &discoveryv3.DeltaDiscoveryResponse{RemovedResources: []string{"plugin"}})
 	require.Empty(t, f.fetching)
-	now, _ = k.get("plugin")
+	now, _ = cache.get("plugin")
 	require.Nil(t, now)
 }
 
 // TestKnownFailuresAreAnsweredAtOnce checks that the control plane gets a known failure without a request to a server.
 func TestKnownFailuresAreAnsweredAtOnce(t *testing.T) {
 	s := newShelf(t, nil)
-	k := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
-	f := &k.feed
-	r := &discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{told(t, "1", s.URL+"/none", wasmv3.FailurePolicy_FAIL_CLOSED)}}
+	cache := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
+	f := &cache.feed
+	r := &discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{sentPlugin(t, "1", s.URL+"/none", wasmv3.FailurePolicy_FAIL_CLOSED)}}
 	a, err := f.begin(t.Context(), r.Resources[0])
 	require.NoError(t, err)
 	a.late = true

@@ -21,8 +21,8 @@ type service struct {
 }
 
 // Register adds the service to a server.
-func (k *ModuleCache) Register(s grpc.ServiceRegistrar) {
-	extensionv3.RegisterExtensionConfigDiscoveryServiceServer(s, &service{cache: k})
+func (c *ModuleCache) Register(s grpc.ServiceRegistrar) {
+	extensionv3.RegisterExtensionConfigDiscoveryServiceServer(s, &service{cache: c})
 }
 
 // stream is one subscription. Envoy opens one for each plugin.
