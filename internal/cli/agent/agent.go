@@ -82,8 +82,8 @@ Signals:
   within --leave-timeout, draining takes at least --drain-time. A second signal ends the agent at
   once. SIGHUP and SIGUSR1 (reopen access logs) go to Envoy.
 
-  In Kubernetes, set 'moonsail agent drain' as preStop command of the application's container, or
-  end the application after the sidecar.
+  In an injected Pod the application's containers end after every proxy has ACKed the removal.
+  Elsewhere, run 'moonsail agent drain' first, or end the application after the sidecar.
 
 Exit status: 0 drained, 1 failed to start, 2 wrong flags, 3 ended by force.`
 

@@ -24,8 +24,8 @@ func newDrainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain",
 		Short: "Drain a running sidecar and wait until every proxy has ACKed",
-		Long: `Drain the sidecar of this machine or Pod, as a preStop command. The sidecar's readiness fails, the
-control plane removes its endpoints, and the command returns when every proxy has ACKed the removal.
+		Long: `Drain the sidecar of this machine or Pod, as a preStop command. The control plane removes
+its endpoints, and the command returns when every proxy has ACKed the removal.
 The application can then finish its requests and end. The sidecar runs on until it is stopped.
 
 Exit status: 0 every proxy has ACKed, 1 the sidecar does not answer, 3 some proxy has not ACKed.`,

@@ -62,7 +62,7 @@ type agent struct {
 	deregistration *deregister.Client
 
 	quitOnce sync.Once
-	draining atomic.Bool
+	draining condition
 	wasReady atomic.Bool // it was ready once, so that it may receive calls
 }
 
@@ -73,6 +73,7 @@ func newAgent(s *settings, binary string) *agent {
 		bootstrap:    &bootstrapFile{settings: s, binary: binary},
 		controlPlane: &controlPlane{settings: s},
 		metrics:      newMetrics(),
+		draining:     newCondition(),
 		quit:         make(chan struct{}),
 	}
 	a.scrapes = scrape.New(scrape.Options{

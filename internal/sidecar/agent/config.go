@@ -72,6 +72,9 @@ type Config struct {
 	LeaveTimeout *time.Duration
 	// BootstrapTimeout bounds the wait for EnvoyFilters that patch the bootstrap, before Envoy starts. 0: do not ask.
 	BootstrapTimeout time.Duration
+	// StayReady keeps the sidecar ready during the drain, for a kubelet, which removes a Pod that ends from its Services by
+	// itself and reports each probe that fails meanwhile.
+	StayReady bool
 	// Reannounce is how often a drained workload repeats its deregistration; 0: every 5 s.
 	Reannounce time.Duration
 

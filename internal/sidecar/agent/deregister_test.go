@@ -153,6 +153,15 @@ func TestAbortEndsADeregistration(t *testing.T) {
 	require.ErrorIs(t, s.ended(), ErrForced)
 
 	s, _ = startReady(t, never, nil)
+	drained := make(chan int, 1)
+	go func() { drained <- s.post(DrainPath) }() // as a preStop command
+	await.From(t, asked)
+	s.cancel()
+	close(s.abort)
+	require.ErrorIs(t, s.ended(), ErrForced)
+	require.Equal(t, http.StatusGatewayTimeout, await.From(t, drained))
+
+	s, _ = startReady(t, never, nil)
 	s.cancel()
 	await.From(t, asked)
 	require.Equal(t, http.StatusOK, s.post("/quitquitquit"))
@@ -167,6 +176,46 @@ func (s *sidecar) post(path string) int {
 	require.NoError(s.t, err)
 	defer res.Body.Close()
 	return res.StatusCode
+}
+
+// TestHoldsAContainer checks that the preStop hook of a container is answered only when every proxy has ACKed.
+func TestHoldsAContainer(t *testing.T) {
+	asked, release := make(chan struct{}, 1), make(chan struct{})
+	s, _ := startReady(t, func(context.Context, *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
+		asked <- struct{}{}
+		<-release
+		return &agentapi.DeregisterResponse{ACKed: 2}, nil
+	}, func(c *Config) { c.StayReady = true })
+	held := make(chan int, 1)
+	go func() {
+		status, _ := s.get(DefaultStatusPort, "/app-lifecycle/app/prestopz")
+		held <- status
+	}()
+	drained := make(chan int, 1)
+	go func() { drained <- s.post(DrainPath) }()
+	await.From(t, asked)
+	require.Empty(t, held)
+	status, _ := s.get(DefaultHealthPort, "/healthz/ready")
+	require.Equal(t, http.StatusOK, status, "a kubelet reports each probe that fails while a Pod ends")
+	close(release)
+	require.Equal(t, http.StatusOK, await.From(t, held))
+	require.Equal(t, http.StatusOK, await.From(t, drained))
+	status, _ = s.get(DefaultStatusPort, "/app-lifecycle/app/prestopz")
+	require.Equal(t, http.StatusOK, status, "a later hook is answered as well")
+	s.cancel()
+	require.NoError(t, s.ended())
+}
+
+// TestHoldsNoContainerForever checks that a hook is answered although no drain starts, and starts none.
+func TestHoldsNoContainerForever(t *testing.T) {
+	s, _ := startReady(t, nil, nil)
+	status, _ := s.get(DefaultStatusPort, "/app-lifecycle/app/prestopz")
+	require.Equal(t, http.StatusOK, status)
+	status, _ = s.get(DefaultHealthPort, "/healthz/ready")
+	require.Equal(t, http.StatusOK, status)
+	require.NotContains(t, s.log.String(), "deregist")
+	s.cancel()
+	require.NoError(t, s.ended())
 }
 
 // TestDrainOnRequest checks that the sidecar runs on after a preStop command, and does not deregister again at its end.

@@ -31,8 +31,7 @@ const (
 // accepts new connections, because a worker of a client's Envoy applies an update after the ACK. The drain is over when
 // no connection is left and none came meanwhile, or after the drain time.
 func (a *agent) drain(p *envoy.Process) error {
-	a.draining.Store(true)
-	a.metrics.setReady(false)
+	a.startDrain()
 	acked, outcome := a.awaitDeregistered(p)
 	if outcome == drainDone {
 		least := a.MinDrain
@@ -55,6 +54,12 @@ func (a *agent) drain(p *envoy.Process) error {
 	return a.stop(p)
 }
 
+// startDrain marks the workload as draining. From then on it is not ready, unless StayReady.
+func (a *agent) startDrain() {
+	a.draining.set()
+	a.metrics.setReady(false)
+}
+
 // awaitDeregistered deregisters the workload. The outcome is drainDone unless something interrupted the wait.
 func (a *agent) awaitDeregistered(p *envoy.Process) (acked bool, outcome drainOutcome) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -64,7 +69,7 @@ func (a *agent) awaitDeregistered(p *envoy.Process) (acked bool, outcome drainOu
 		acked, _ := a.deregistration.Deregister(ctx)
 		done <- acked
 	})
-	defer asking.Wait()
+	defer asking.Wait() // it ends with ctx
 	defer cancel()
 	for {
 		select {

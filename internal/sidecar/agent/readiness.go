@@ -32,7 +32,10 @@ const probeTimeout = 2500 * time.Millisecond
 
 // ready returns nil if the sidecar is ready, else the reason that both status ports answer with.
 func (a *agent) ready(ctx context.Context) error {
-	if a.draining.Load() {
+	if a.draining.isSet() {
+		if a.StayReady {
+			return nil
+		}
 		return errors.New("the sidecar is draining")
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)

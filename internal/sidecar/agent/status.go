@@ -21,16 +21,18 @@ import (
 // They run as long as the agent, longer than any Envoy.
 type statusServers struct {
 	servers []*http.Server
-	done    chan struct{} // receives one value for each server that has ended
+	cancel  context.CancelFunc // of the requests
+	done    chan struct{}      // receives one value for each server that has ended
 }
 
 // serveStatus binds both ports and serves them until stop.
 func (a *agent) serveStatus(ctx context.Context) (stop func(), err error) {
-	status, health, err := a.statusPages(ctx)
+	status, health, err := a.statusPages()
 	if err != nil {
 		return nil, err
 	}
-	s := &statusServers{done: make(chan struct{}, 2)}
+	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &statusServers{cancel: cancel, done: make(chan struct{}, 2)}
 	for _, p := range []struct {
 		port    uint16
 		flag    string
@@ -42,6 +44,7 @@ func (a *agent) serveStatus(ctx context.Context) (stop func(), err error) {
 			return nil, listenError(err, p.flag)
 		}
 		server := newStatusServer(p.handler)
+		server.BaseContext = func(net.Listener) context.Context { return requests }
 		s.servers = append(s.servers, server)
 		go func() {
 			_ = server.Serve(l)
@@ -51,19 +54,19 @@ func (a *agent) serveStatus(ctx context.Context) (stop func(), err error) {
 	return s.close, nil
 }
 
-func (a *agent) statusPages(ctx context.Context) (status, health *http.ServeMux, err error) {
+func (a *agent) statusPages() (status, health *http.ServeMux, err error) {
 	status, health = http.NewServeMux(), http.NewServeMux()
 	for _, mux := range []*http.ServeMux{status, health} {
 		mux.HandleFunc("GET /healthz/ready", a.handleReady)
 	}
 	a.scrapes.Register(status)
-	if err := appprobe.Register(status, a.Workload.IPs[0]); err != nil {
+	if err := appprobe.Register(status, a.Workload.IPs[0], a.hold); err != nil {
 		return nil, nil, err
 	}
 	status.Handle("GET "+inspect.PathIdentity, a.protected(a.handleIdentity))
 	status.Handle("GET "+inspect.PathWorkers, a.protected(a.handleWorkers))
 	status.HandleFunc("POST /quitquitquit", a.handleQuit)
-	status.HandleFunc("POST "+DrainPath, a.handleDrain(ctx))
+	status.HandleFunc("POST "+DrainPath, a.handleDrain)
 	status.Handle("GET /debug/", inspect.Pages(a.admin, a.logTail, a.debugAccess(), a.log))
 	return status, health, nil
 }
@@ -73,6 +76,7 @@ const (
 	statusHeaderTimeout = 5 * time.Second
 	statusIdleTimeout   = 2 * time.Minute // longer than the time between two scrapes
 	statusWriteTimeout  = time.Minute     // for a client that does not read the answer
+	statusCloseTimeout  = time.Second     // for requests that do not end with their context
 )
 
 func newStatusServer(h http.Handler) *http.Server {
@@ -87,10 +91,15 @@ func listenError(err error, flag string) error {
 		"(any of 127.0.0.0/8 on one machine) or %s", err, flag)
 }
 
-// close ends the servers and waits for their end.
+// close ends the requests and the servers, and waits for their end.
 func (s *statusServers) close() {
+	s.cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), statusCloseTimeout)
+	defer cancel()
 	for _, server := range s.servers {
-		_ = server.Close() // an error about connections that end anyway
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close() // an error about connections that end anyway
+		}
 		<-s.done
 	}
 }
@@ -107,25 +116,25 @@ func (a *agent) handleReady(w http.ResponseWriter, r *http.Request) {
 const DrainPath = "/drain"
 
 // handleDrain deregisters the workload, starts the drain of inbound connections, and answers then. After the answer the
-// application may end; the sidecar runs until it is stopped. A client that disconnects does not cancel the drain, which
-// is why handleDrain uses the agent's context.
-func (a *agent) handleDrain(agentCtx context.Context) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !fromThisHost(r) {
-			http.Error(w, "only requests from this host are allowed", http.StatusForbidden)
-			return
-		}
-		// The deregistration may take longer than statusWriteTimeout.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
-		a.draining.Store(true)
-		a.metrics.setReady(false)
-		acked, text := a.deregistration.Deregister(context.WithoutCancel(agentCtx))
-		a.beginDrain()
-		if !acked {
-			w.WriteHeader(http.StatusGatewayTimeout)
-		}
-		fmt.Fprintln(w, text)
+// application may end; the sidecar runs until it is stopped. A client that disconnects does not cancel the drain.
+func (a *agent) handleDrain(w http.ResponseWriter, r *http.Request) {
+	if !fromThisHost(r) {
+		http.Error(w, "only requests from this host are allowed", http.StatusForbidden)
+		return
 	}
+	// The deregistration may take longer than statusWriteTimeout.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	a.startDrain()
+	acked, text := a.deregistration.Deregister(context.WithoutCancel(r.Context()))
+	select {
+	case <-a.deregistration.Done():
+		a.beginDrain()
+	default: // the sidecar ends
+	}
+	if !acked {
+		w.WriteHeader(http.StatusGatewayTimeout)
+	}
+	fmt.Fprintln(w, text)
 }
 
 // handleQuit ends the sidecar at once, for a job that has finished. Only programs of the same host or Pod may request it.

@@ -58,6 +58,7 @@ type Config struct {
 	TrustDomain        string                      `json:"trustDomain,omitempty"`
 	NativeSidecar      bool                        `json:"nativeSidecar"`
 	HoldApplication    bool                        `json:"holdApplicationUntilProxyStarts,omitempty"`
+	HoldUntilDrained   bool                        `json:"holdApplicationUntilDrained"` // until every proxy has ACKed that it ends
 	RewriteProbes      bool                        `json:"rewriteAppHTTPProbers"`
 	MergeMetrics       bool                        `json:"enablePrometheusMerge"`
 	ExcludedNamespaces []string                    `json:"excludedNamespaces,omitempty"`
@@ -79,7 +80,7 @@ func Default() *Config {
 		Policy: PolicyEnabled, DefaultTemplates: []string{SidecarTemplate},
 		Image: "moonsail", XDSAddress: "istiod.istio-system.svc:15012",
 		ClusterID: "Kubernetes", Domain: "cluster.local", TrustDomain: "cluster.local",
-		NativeSidecar: true, RewriteProbes: true, MergeMetrics: true,
+		NativeSidecar: true, HoldUntilDrained: true, RewriteProbes: true, MergeMetrics: true,
 		ExcludedNamespaces: []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"},
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: quantity("100m"), corev1.ResourceMemory: quantity("128Mi")},

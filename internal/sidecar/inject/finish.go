@@ -16,7 +16,7 @@ func (r *request) finish(pod, original, injected *corev1.Pod) error {
 	r.order(pod)
 	if sidecar := sidecarOf(pod); sidecar != nil {
 		r.keepRoot(sidecar)
-		if err := r.moveProbes(pod, sidecar); err != nil {
+		if err := r.moveHandlers(pod, sidecar); err != nil {
 			return err
 		}
 		if err := r.moveMetrics(pod, sidecar); err != nil {
@@ -123,7 +123,7 @@ func restore(pod *corev1.Pod) (*corev1.Pod, error) {
 	}
 	out := pod.DeepCopy()
 	if sidecar := sidecarOf(out); sidecar != nil {
-		if err := restoreProbes(out, sidecar); err != nil {
+		if err := restoreHandlers(out, sidecar); err != nil {
 			return nil, err
 		}
 		if err := restoreMetrics(out, sidecar); err != nil {

@@ -201,7 +201,7 @@ alwaysInjectSelector: [{matchLabels: {always: "yes"}}]
 func TestMistakesAreNamed(t *testing.T) {
 	for annotation, value := range map[string]string{
 		annotationCPU: "much", annotationMemoryLimit: "1GiB x", annotationNative: "sure", annotationUserVolume: "[1]",
-		annotationUserMount: `{"a": {}}`, annotationStatusPort: "0x", annotationPeriod: "-1", annotationRewrite: "maybe",
+		annotationUserMount: `{"a": {}}`, annotationStatusPort: "0x", annotationPeriod: "-1", annotationRewrite: "maybe", annotationHoldUntilDrained: "perhaps",
 		annotationMerge: "?", annotationProxyConfig: "concurrency: many", annotationTemplates: "unknown", metricsPort: "http",
 		annotationStatus: "broken", "sidecar.istio.io/interceptionMode": "SOMETIMES", "traffic.sidecar.istio.io/excludeInboundPorts": "80;81",
 	} {

@@ -37,6 +37,9 @@ const (
 	annotationLogs          = "kubectl.kubernetes.io/default-logs-container"
 )
 
+// annotationHoldUntilDrained, "false", removes the preStop hooks that hold the application's containers.
+const annotationHoldUntilDrained = "moonsail.dev/hold-until-drained"
+
 // Containers, volumes and paths.
 const (
 	proxyContainer = "istio-proxy"

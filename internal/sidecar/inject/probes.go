@@ -20,6 +20,7 @@ type prober struct {
 	HTTPGet        *corev1.HTTPGetAction   `json:"httpGet,omitempty"`
 	TCPSocket      *corev1.TCPSocketAction `json:"tcpSocket,omitempty"`
 	GRPC           *corev1.GRPCAction      `json:"grpc,omitempty"`
+	Sleep          *corev1.SleepAction     `json:"sleep,omitempty"` // Istio has none
 	TimeoutSeconds int32                   `json:"timeoutSeconds,omitempty"`
 }
 
@@ -70,8 +71,25 @@ func eachHandler(pod *corev1.Pod, do func(*corev1.Container, handler)) {
 	}
 }
 
-// moveProbes makes the kubelet probe the agent, and stores the original probes for the agent.
-func (r *request) moveProbes(pod *corev1.Pod, sidecar *corev1.Container) error {
+// moveHandlers makes the agent answer the kubelet's probes and hooks, and stores the original ones for the agent.
+func (r *request) moveHandlers(pod *corev1.Pod, sidecar *corev1.Container) error {
+	moved := map[string]*prober{}
+	if err := r.moveProbes(pod, moved); err != nil {
+		return err
+	}
+	if err := r.holdUntilDrained(pod, moved); err != nil {
+		return err
+	}
+	if len(moved) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(moved)
+	sidecar.Env = append(sidecar.Env, corev1.EnvVar{Name: envProbers, Value: string(text)})
+	return err
+}
+
+// moveProbes makes the kubelet probe the agent, and adds the original probes to moved, by path.
+func (r *request) moveProbes(pod *corev1.Pod, moved map[string]*prober) error {
 	rewrite := r.RewriteProbes
 	if v, ok := pod.Annotations[annotationRewrite]; ok {
 		var err error
@@ -82,18 +100,12 @@ func (r *request) moveProbes(pod *corev1.Pod, sidecar *corev1.Container) error {
 	if !rewrite {
 		return nil
 	}
-	moved := map[string]*prober{}
 	eachHandler(pod, func(c *corev1.Container, h handler) {
 		if p := r.moveProbe(c, h); p != nil {
 			moved[h.path] = p
 		}
 	})
-	if len(moved) == 0 {
-		return nil
-	}
-	text, err := json.Marshal(moved)
-	sidecar.Env = append(sidecar.Env, corev1.EnvVar{Name: envProbers, Value: string(text)})
-	return err
+	return nil
 }
 
 // moveProbe changes one handler to the agent. It returns nil if the handler stays: it is a command, its port is a name
@@ -142,12 +154,13 @@ func number(c *corev1.Container, port *intstr.IntOrString) bool {
 	return false
 }
 
-// restoreProbes restores the handlers that moveProbes changed.
-func restoreProbes(pod *corev1.Pod, sidecar *corev1.Container) error {
+// restoreHandlers restores the handlers that moveHandlers changed.
+func restoreHandlers(pod *corev1.Pod, sidecar *corev1.Container) error {
 	moved := map[string]*prober{}
 	if _, err := fromEnv(sidecar, envProbers, &moved); err != nil {
 		return err
 	}
+	releaseContainers(pod, moved)
 	eachHandler(pod, func(_ *corev1.Container, h handler) {
 		p := moved[h.path]
 		if p == nil || *h.http == nil || !strings.HasPrefix((*h.http).Path, h.path) {

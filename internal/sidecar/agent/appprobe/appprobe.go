@@ -1,5 +1,5 @@
-// Package appprobe answers the kubelet's probes for applications. The injector replaces the probes of a Pod by HTTP
-// probes of the agent, which the agent answers by probing the application past Envoy.
+// Package appprobe answers the kubelet's probes and lifecycle hooks for applications. The injector replaces those of a
+// Pod by HTTP requests to the agent, which probes the application past Envoy.
 package appprobe
 
 import (
@@ -31,7 +31,7 @@ const ProbersVariable = "ISTIO_KUBE_APP_PROBERS"
 // LocalProbesVariable is "true" if Envoy calls applications at the loopback address. The name is Istio's.
 const LocalProbesVariable = "REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION"
 
-// probe is one probe of an application. Exactly one of HTTPGet, TCPSocket and GRPC is set.
+// probe is one probe or hook of an application. Exactly one of HTTPGet, TCPSocket, GRPC and Sleep is set.
 type probe struct {
 	HTTPGet *struct {
 		Path    string `json:"path"`
@@ -49,7 +49,10 @@ type probe struct {
 		Port    uint16  `json:"port"`
 		Service *string `json:"service"`
 	} `json:"grpc"`
-	TimeoutSeconds int `json:"timeoutSeconds"` // 0: 1, Kubernetes' default
+	Sleep *struct { // only a preStop hook; a field of ours
+		Seconds int64 `json:"seconds"`
+	} `json:"sleep"`
+	TimeoutSeconds int `json:"timeoutSeconds"` // 0: 1, Kubernetes' default; hooks have none
 }
 
 // kinds counts the kinds of probe that are set.
@@ -57,7 +60,7 @@ func (p *probe) kinds() (n int) {
 	if p == nil {
 		return 0
 	}
-	for _, set := range []bool{p.HTTPGet != nil, p.TCPSocket != nil, p.GRPC != nil} {
+	for _, set := range []bool{p.HTTPGet != nil, p.TCPSocket != nil, p.GRPC != nil, p.Sleep != nil} {
 		if set {
 			n++
 		}
@@ -65,43 +68,92 @@ func (p *probe) kinds() (n int) {
 	return n
 }
 
-// prefixes begin the paths of probes and of lifecycle hooks.
-var prefixes = []string{"/app-health/", "/app-lifecycle/"}
+// Paths of probes and of lifecycle hooks, Istio's: PREFIX CONTAINER "/" NAME.
+const (
+	probePrefix     = "/app-health/"
+	lifecyclePrefix = "/app-lifecycle/"
+	preStopSuffix   = "/prestopz"
+)
+
+var prefixes = []string{probePrefix, lifecyclePrefix}
 
 // Register adds the probes of ProbersVariable to mux. podIP is the address of the applications, unless
-// LocalProbesVariable is "true".
-func Register(mux *http.ServeMux, podIP string) error {
-	text := os.Getenv(ProbersVariable)
-	if text == "" {
-		return nil
-	}
-	probes := map[string]*probe{}
-	if err := json.Unmarshal([]byte(text), &probes); err != nil {
-		return fmt.Errorf("environment variable %s: not a JSON object of probes by path: %w", ProbersVariable, err)
+// LocalProbesVariable is "true". A preStop hook of any container is answered when hold has returned, and then runs the
+// container's own, if ProbersVariable has one.
+func Register(mux *http.ServeMux, podIP string, hold func(context.Context)) error {
+	probes, err := read()
+	if err != nil {
+		return err
 	}
 	host := podIP
 	if local, _ := strconv.ParseBool(os.Getenv(LocalProbesVariable)); local {
 		host = loopback(host)
 	}
-	for path, p := range probes {
-		if !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) {
-			return fmt.Errorf("environment variable %s: invalid path %q: begin it with %s", ProbersVariable, path, strings.Join(prefixes, " or "))
-		}
-		if p.kinds() != 1 {
-			return fmt.Errorf("environment variable %s: %s: set exactly one of httpGet, tcpSocket, grpc", ProbersVariable, path)
-		}
-	}
-	answer := func(w http.ResponseWriter, r *http.Request) {
-		if p := probes[r.URL.Path]; p != nil {
-			p.answer(w, r, host)
-		} else {
-			http.NotFound(w, r)
-		}
-	}
 	for _, prefix := range prefixes { // not the paths themselves: a mux panics if one is an invalid pattern
-		mux.HandleFunc("GET "+prefix, answer)
+		mux.HandleFunc("GET "+prefix, func(w http.ResponseWriter, r *http.Request) {
+			switch p := probes[r.URL.Path]; {
+			case isPreStop(r.URL.Path):
+				preStop(w, r, p, host, hold)
+			case p != nil:
+				p.answer(w, r, host)
+			default:
+				http.NotFound(w, r)
+			}
+		})
 	}
 	return nil
+}
+
+// isPreStop reports whether path is that of a container's preStop hook.
+func isPreStop(path string) bool {
+	rest, ok := strings.CutPrefix(path, lifecyclePrefix)
+	container, ok2 := strings.CutSuffix(rest, preStopSuffix)
+	return ok && ok2 && container != "" && !strings.Contains(container, "/")
+}
+
+// preStop holds the application. A hook that sleeps sleeps meanwhile. Another one, which may end the application's
+// listener, runs afterwards. p is nil if the container has none.
+func preStop(w http.ResponseWriter, r *http.Request, p *probe, host string, hold func(context.Context)) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the kubelet limits hooks; tests' writers have no deadline
+	var least time.Duration
+	if p != nil && p.Sleep != nil {
+		least = time.Duration(p.Sleep.Seconds) * time.Second
+	}
+	sleep := time.NewTimer(least)
+	defer sleep.Stop()
+	hold(r.Context())
+	select {
+	case <-sleep.C:
+	case <-r.Context().Done():
+		return
+	}
+	if p != nil && p.Sleep == nil {
+		p.answer(w, r, host)
+	}
+}
+
+// read decodes and checks ProbersVariable.
+func read() (map[string]*probe, error) {
+	probes := map[string]*probe{}
+	text := os.Getenv(ProbersVariable)
+	if text == "" {
+		return probes, nil
+	}
+	if err := json.Unmarshal([]byte(text), &probes); err != nil {
+		return nil, fmt.Errorf("environment variable %s: not a JSON object of probes by path: %w", ProbersVariable, err)
+	}
+	for path, p := range probes {
+		if !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) {
+			return nil, fmt.Errorf("environment variable %s: invalid path %q: begin it with %s", ProbersVariable, path, strings.Join(prefixes, " or "))
+		}
+		if p.kinds() != 1 {
+			return nil, fmt.Errorf("environment variable %s: %s: set exactly one of httpGet, tcpSocket, grpc, sleep", ProbersVariable, path)
+		}
+		if p.Sleep != nil && !isPreStop(path) {
+			return nil, fmt.Errorf("environment variable %s: %s: only a preStop hook can sleep: set httpGet, tcpSocket or grpc", ProbersVariable, path)
+		}
+	}
+	return probes, nil
 }
 
 // loopback returns the loopback address of address's family.
@@ -114,8 +166,12 @@ func loopback(address string) string {
 
 func (p *probe) answer(w http.ResponseWriter, r *http.Request, host string) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the probe has a timeout; tests' writers have no deadline
-	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(max(p.TimeoutSeconds, 1))*time.Second)
-	defer cancel()
+	ctx := r.Context()
+	if !strings.HasPrefix(r.URL.Path, lifecyclePrefix) { // the kubelet limits hooks
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(max(p.TimeoutSeconds, 1))*time.Second)
+		defer cancel()
+	}
 	var err error
 	switch {
 	case p.HTTPGet != nil:

@@ -1,6 +1,7 @@
 package appprobe
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -25,7 +26,7 @@ func startServer(t *testing.T, probers string) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
 	t.Setenv(ProbersVariable, probers)
-	require.NoError(t, Register(mux, "127.0.0.1"))
+	require.NoError(t, Register(mux, "127.0.0.1", func(context.Context) {}))
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	return s
@@ -38,7 +39,7 @@ func TestProbesAtTheLoopbackAddress(t *testing.T) {
 	t.Setenv(ProbersVariable, `{"/app-health/a/livez":{"httpGet":{"port":`+portOf(app.URL)+`}}}`)
 	ask := func() int {
 		mux, w := http.NewServeMux(), httptest.NewRecorder()
-		require.NoError(t, Register(mux, "127.0.0.9"))
+		require.NoError(t, Register(mux, "127.0.0.9", nil))
 		mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/app-health/a/livez", http.NoBody))
 		return w.Code
 	}
@@ -147,11 +148,11 @@ func TestInvalidProbers(t *testing.T) {
 		`{"/app-health/a/livez":{"tcpSocket":{"port":"http"}}}`:            ProbersVariable,
 	} {
 		t.Setenv(ProbersVariable, text)
-		err := Register(http.NewServeMux(), "127.0.0.1")
+		err := Register(http.NewServeMux(), "127.0.0.1", nil)
 		require.ErrorContains(t, err, want, text)
 	}
 	t.Setenv(ProbersVariable, "")
-	require.NoError(t, Register(http.NewServeMux(), "127.0.0.1"))
+	require.NoError(t, Register(http.NewServeMux(), "127.0.0.1", nil))
 }
 
 // TestPathsAreNotPatterns checks that a path may contain characters with a meaning in a mux's pattern.

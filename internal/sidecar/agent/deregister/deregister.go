@@ -47,11 +47,16 @@ type Options struct {
 // Client deregisters one workload.
 type Client struct {
 	Options
-	once  sync.Once // guards the two fields below
-	acked bool      // every proxy has ACKed
-	text  string    // the outcome, for logs and people
+	acked bool          // every proxy has ACKed; known when done is closed
+	text  string        // the outcome, for logs and people; known when done is closed
+	done  chan struct{} // closed when the outcome is known
 
-	repeat repetition
+	mu      sync.Mutex         // guards started and closed's closing
+	started bool               // the goroutine runs, or has ended
+	closed  chan struct{}      // closed by Close
+	ctx     context.Context    // of the goroutine, which outlives the callers of Deregister
+	cancel  context.CancelFunc // of ctx
+	ended   sync.WaitGroup     // the goroutine
 }
 
 // New returns a Client. Close ends its goroutine.
@@ -59,28 +64,63 @@ func New(o Options) *Client {
 	if o.Interval <= 0 {
 		o.Interval = defaultInterval
 	}
-	return &Client{Options: o}
+	c := &Client{Options: o, done: make(chan struct{}), closed: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
 }
 
-// Deregister removes the workload's endpoints from the mesh. It waits until every proxy has ACKed that, or for the
-// timeout. It runs once; all callers get its outcome. From then on the client repeats the deregistration until Close.
+// Deregister removes the workload's endpoints from the mesh. It waits until every proxy has ACKed that, for the timeout,
+// for ctx, or for Close. The removal itself runs once, independently of ctx; all callers get its outcome. From then on
+// the client repeats the deregistration until Close.
 func (c *Client) Deregister(ctx context.Context) (acked bool, text string) {
-	c.once.Do(func() {
-		c.acked, c.text = c.try(ctx)
-		if c.acked {
-			c.Log.Info(c.text)
-		} else {
-			c.Log.Warn(c.text)
-		}
-		if c.WasReady() && c.Timeout > 0 {
-			c.repeat.start(c.reannounce)
-		}
-	})
-	return c.acked, c.text
+	c.start()
+	select {
+	case <-c.done:
+		return c.acked, c.text
+	case <-c.closed:
+	case <-ctx.Done():
+	}
+	return false, "the outcome of the deregistration is unknown: the wait was interrupted"
 }
 
-// Close ends the repetition of the deregistration, and waits for its goroutine.
-func (c *Client) Close() { c.repeat.stop() }
+// start starts the goroutine, unless it was started before or the client is closed.
+func (c *Client) start() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.started || c.ctx.Err() != nil {
+		return
+	}
+	c.started = true
+	c.ended.Go(c.run)
+}
+
+// run deregisters once, then repeats that until Close.
+func (c *Client) run() {
+	c.acked, c.text = c.try(c.ctx)
+	if c.acked {
+		c.Log.Info(c.text)
+	} else {
+		c.Log.Warn(c.text)
+	}
+	close(c.done)
+	if c.WasReady() && c.Timeout > 0 {
+		c.reannounce(c.ctx)
+	}
+}
+
+// Done is closed when Deregister has its outcome.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Close ends the deregistration and its repetition, and waits for the goroutine.
+func (c *Client) Close() {
+	c.mu.Lock()
+	if c.ctx.Err() == nil {
+		c.cancel()
+		close(c.closed)
+	}
+	c.mu.Unlock()
+	c.ended.Wait()
+}
 
 func (c *Client) try(ctx context.Context) (acked bool, text string) {
 	start := time.Now()
@@ -175,36 +215,6 @@ func (c *Client) reannounce(ctx context.Context) {
 		}
 		cancel()
 	}
-}
-
-// repetition runs at most one goroutine, once.
-type repetition struct {
-	mu     sync.Mutex // guards the fields below
-	cancel context.CancelFunc
-	over   bool // start does nothing
-	ended  sync.WaitGroup
-}
-
-func (r *repetition) start(f func(context.Context)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.over || r.cancel != nil {
-		return
-	}
-	var ctx context.Context
-	ctx, r.cancel = context.WithCancel(context.Background())
-	r.ended.Go(func() { f(ctx) })
-}
-
-// stop ends the goroutine and waits for it.
-func (r *repetition) stop() {
-	r.mu.Lock()
-	r.over = true
-	if r.cancel != nil {
-		r.cancel()
-	}
-	r.mu.Unlock()
-	r.ended.Wait()
 }
 
 // JSONCodec encodes gRPC messages as JSON.

@@ -1,0 +1,55 @@
+package appprobe
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/test/await"
+)
+
+// TestPreStopHooks checks that each container is held, and that its own hook runs after that.
+func TestPreStopHooks(t *testing.T) {
+	events := make(chan string, 2)
+	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { events <- "hook" }))
+	t.Cleanup(app.Close)
+	t.Setenv(ProbersVariable, `{"/app-lifecycle/http/prestopz":{"httpGet":{"path":"/","port":`+portOf(app.URL)+`}},`+
+		`"/app-lifecycle/sleeps/prestopz":{"sleep":{"seconds":1}}}`)
+	for _, tc := range []struct {
+		container string
+		want      []string
+	}{{"none", []string{"held"}}, {"http", []string{"held", "hook"}}, {"sleeps", []string{"held"}}} {
+		t.Run(tc.container, func(t *testing.T) {
+			mux := http.NewServeMux()
+			require.NoError(t, Register(mux, "127.0.0.1", func(context.Context) { events <- "held" }))
+			s := httptest.NewServer(mux)
+			defer s.Close()
+			start := time.Now()
+			require.Equal(t, http.StatusOK, statusAt(t, s.URL+"/app-lifecycle/"+tc.container+"/prestopz"))
+			for _, want := range tc.want {
+				require.Equal(t, want, await.From(t, events))
+			}
+			if tc.container == "sleeps" {
+				require.GreaterOrEqual(t, time.Since(start), time.Second)
+			}
+		})
+	}
+}
+
+// TestOtherHooksAreNotHeld checks paths that are no preStop hook of a container.
+func TestOtherHooksAreNotHeld(t *testing.T) {
+	s := startServer(t, "")
+	for _, path := range []string{"/app-lifecycle/a/poststartz", "/app-lifecycle/a/b/prestopz", "/app-health/a/prestopz"} {
+		require.Equal(t, http.StatusNotFound, statusAt(t, s.URL+path), path)
+	}
+}
+
+// TestOnlyPreStopHooksSleep checks the answer to a probe that sleeps.
+func TestOnlyPreStopHooksSleep(t *testing.T) {
+	t.Setenv(ProbersVariable, `{"/app-health/a/livez":{"sleep":{"seconds":1}}}`)
+	require.ErrorContains(t, Register(http.NewServeMux(), "127.0.0.1", nil), "only a preStop hook can sleep")
+}

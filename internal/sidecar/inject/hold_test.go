@@ -1,0 +1,75 @@
+package inject
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// TestHoldUntilDrained checks which containers get a preStop hook at the agent, and that another injection without hooks
+// restores their own.
+func TestHoldUntilDrained(t *testing.T) {
+	held := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/app-lifecycle/app/prestopz", Port: intstr.FromInt32(defaultStatus)}}
+	exec := &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"stop"}}}
+	http := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/stop", Port: intstr.FromInt32(8080)}}
+	for _, tc := range []struct {
+		name      string
+		own, want *corev1.LifecycleHandler
+		agentRuns string // envProbers
+		annotate  map[string]string
+	}{
+		{name: "no hook", want: held},
+		{name: "sleep", own: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 7}}, want: held,
+			agentRuns: `{"/app-lifecycle/app/prestopz":{"sleep":{"seconds":7}}}`},
+		{name: "HTTP", own: http, want: held, agentRuns: `{"/app-lifecycle/app/prestopz":{"httpGet":{"path":"/stop","port":8080}}}`},
+		{name: "HTTP that is not rewritten", own: http, want: http, annotate: map[string]string{annotationRewrite: "false"}},
+		{name: "command", own: exec, want: exec},
+		{name: "disabled", annotate: map[string]string{annotationHoldUntilDrained: "false"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := &corev1.Pod{}
+			p.Name, p.Annotations = "p", tc.annotate
+			p.Spec.Containers = []corev1.Container{{Name: "app"}}
+			if tc.own != nil {
+				p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: tc.own}
+			}
+			before := p.DeepCopy()
+			once, err := Default().Inject(p, OwnerOf(p))
+			require.NoError(t, err)
+			require.Equal(t, before, p)
+			got := find(once.Spec.Containers, "app").Lifecycle
+			if tc.want == nil {
+				require.Nil(t, got)
+			} else {
+				require.Equal(t, tc.want, got.PreStop)
+			}
+			require.Equal(t, tc.agentRuns, valueOf(sidecarOf(once), envProbers))
+
+			restored, err := restore(once)
+			require.NoError(t, err)
+			require.Equal(t, before.Spec.Containers, restored.Spec.Containers)
+		})
+	}
+}
+
+// TestHoldsOnlyWithTheBuiltInSidecar checks that a sidecar of another image gets no hook that its agent may not know.
+func TestHoldsOnlyWithTheBuiltInSidecar(t *testing.T) {
+	c, err := Load([]byte("templates: {sidecar: 'spec: {containers: [{name: istio-proxy, image: other}]}'}"))
+	require.NoError(t, err)
+	p := &corev1.Pod{}
+	p.Spec.Containers = []corev1.Container{{Name: "app"}}
+	injected, err := c.Inject(p, OwnerOf(p))
+	require.NoError(t, err)
+	require.Nil(t, find(injected.Spec.Containers, "app").Lifecycle)
+}
+
+func valueOf(c *corev1.Container, variable string) string {
+	for _, e := range c.Env {
+		if e.Name == variable {
+			return e.Value
+		}
+	}
+	return ""
+}
