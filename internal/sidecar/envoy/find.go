@@ -20,7 +20,7 @@ const modulePath = "github.com/moonsail/moonsail"
 // Binary is an Envoy that was found.
 type Binary struct {
 	Path   string // absolute
-	Source string // "--envoy", "MOONSAIL_ENVOY", "checkout", "cache" or "PATH"
+	Source string // "--envoy", "MOONSAIL_ENVOY", "checkout", "beside the executable", "cache" or "PATH"
 }
 
 // NotFoundError lists where Find searched, and how to install Envoy.
@@ -35,7 +35,7 @@ func (e *NotFoundError) Error() string {
 }
 
 // Find returns the Envoy to run. It tries in this order: the given path (a flag, may be empty), $MOONSAIL_ENVOY, the
-// tool folder of the checkout around the working directory or the executable, the user's cache, and $PATH if its
+// tool folder of the checkout around the working directory or the executable, the folder of the executable, the user's cache, and $PATH if its
 // version is the pinned one. A path that was given explicitly may have any version; if it does not exist, Find returns
 // an error.
 func Find(explicit string) (Binary, error) {
@@ -50,6 +50,9 @@ func Find(explicit string) (Binary, error) {
 		if b, ok := installed(toolDir(dir), "checkout", missing); ok {
 			return b, nil
 		}
+	}
+	if b, ok := besideExecutable(missing); ok {
+		return b, nil
 	}
 	if cache, err := os.UserCacheDir(); err == nil {
 		if b, ok := installed(cacheDir(cache), "cache", missing); ok {
@@ -77,6 +80,18 @@ func installed(dir, source string, missing *NotFoundError) (Binary, bool) {
 		return Binary{}, false
 	}
 	return Binary{Path: path, Source: source}, true
+}
+
+// besideExecutable looks in the folder of the executable, as in the image. There, PATH may be unset.
+func besideExecutable(missing *NotFoundError) (Binary, bool) {
+	exe, err := os.Executable()
+	if err != nil {
+		return Binary{}, false
+	}
+	if resolved, err := filepath.EvalSymlinks(exe); err == nil {
+		exe = resolved
+	}
+	return installed(filepath.Dir(exe), "beside the executable", missing)
 }
 
 func onPath(missing *NotFoundError) (Binary, error) {
