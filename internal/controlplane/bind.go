@@ -39,16 +39,16 @@ func (b binder) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.T
 		}
 	}
 	tables, release, err := b.Engine.Bind(ctx, p, rebind)
-	return tables, release, b.bounded(p, err)
+	return tables, release, b.noteLimit(p, err)
 }
 
 // Keep implements server.Binder.
 func (b binder) Keep(ctx context.Context, p *model.Proxy, routeConfigs []string) error {
-	return b.bounded(p, b.Engine.Keep(ctx, p, routeConfigs))
+	return b.noteLimit(p, b.Engine.Keep(ctx, p, routeConfigs))
 }
 
-// bounded counts and logs proxies whose identity has reached its limit of groups, and returns a gRPC status.
-func (b binder) bounded(p *model.Proxy, err error) error {
+// noteLimit counts and logs proxies whose identity has reached its limit of groups, and returns a gRPC status.
+func (b binder) noteLimit(p *model.Proxy, err error) error {
 	var many *engine.TooManyGroups
 	if !errors.As(err, &many) {
 		return err

@@ -138,7 +138,7 @@ func leaveByCertificate(t *testing.T, transport server.Transport) {
 	plain, err := grpc.NewClient(p.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = plain.Close() })
-	requireStatus(t, leave(plain, cart1), codes.PermissionDenied, "workloads leave: only with TLS")
+	requireStatus(t, leave(plain, cart1), codes.PermissionDenied, "deregistrations: only with TLS")
 	requireStatus(t, leave(teller, cart1), codes.PermissionDenied, `"bank"`, `"shop"`)
 	requireStatus(t, leave(web, cart1), codes.PermissionDenied, "shop/cart")
 	requireStatus(t, leave(web, "sidecar~10.1.1.1~web-1.shop~shop.svc.cluster.local"), codes.PermissionDenied, "shop/cart")

@@ -130,7 +130,7 @@ func (p *parts) plainMethods() map[string]server.Unary {
 	for path := range methods {
 		methods[path] = onlyWithTLS("requests of control planes")
 	}
-	methods[agentapi.DeregisterMethod] = onlyWithTLS("workloads leave")
+	methods[agentapi.DeregisterMethod] = onlyWithTLS("deregistrations")
 	return methods
 }
 

@@ -75,13 +75,13 @@ type PeerQueries struct {
 }
 
 // Methods are the methods for peers.
-func (t *PeerQueries) Methods() map[string]server.Unary {
+func (pq *PeerQueries) Methods() map[string]server.Unary {
 	return map[string]server.Unary{
-		MethodExplain:   answering(MethodExplain, t.explain),
-		MethodProxies:   answering(MethodProxies, func(*struct{}) any { return t.proxies() }),
-		MethodProxy:     answering(MethodProxy, t.proxy),
-		MethodStale:     answering(MethodStale, func(*struct{}) any { return t.stale() }),
-		MethodConnected: answering(MethodConnected, func(q *nodeIDs) any { return nodeIDs{t.Explain.Proxies.Connected(q.IDs)} }),
+		MethodExplain:   answering(MethodExplain, pq.explain),
+		MethodProxies:   answering(MethodProxies, func(*struct{}) any { return pq.proxies() }),
+		MethodProxy:     answering(MethodProxy, pq.proxy),
+		MethodStale:     answering(MethodStale, func(*struct{}) any { return pq.stale() }),
+		MethodConnected: answering(MethodConnected, func(q *nodeIDs) any { return nodeIDs{pq.Explain.Proxies.Connected(q.IDs)} }),
 	}
 }
 
@@ -96,8 +96,8 @@ func answering[T any](name string, answer func(*T) any) server.Unary {
 	}
 }
 
-func (t *PeerQueries) explain(q *explainQuestion) any {
-	e, err := t.Explain.Object(q.Object, explain.Ask{All: q.All, Max: max(0, min(q.Max, maxProxies)), Apart: true})
+func (pq *PeerQueries) explain(q *explainQuestion) any {
+	e, err := pq.Explain.Object(q.Object, explain.Ask{All: q.All, Max: max(0, min(q.Max, maxProxies)), Apart: true})
 	if err != nil { // the object is absent, which a control plane that deleted it wants to know
 		return &explain.Explanation{Now: time.Now(), Object: q.Object, State: changelog.Distributed}
 	}
@@ -109,25 +109,25 @@ func (t *PeerQueries) explain(q *explainQuestion) any {
 	return e
 }
 
-func (t *PeerQueries) proxies() *ProxyList {
-	out := &ProxyList{Now: time.Now(), Proxies: connected(t.Proxies, t.Changes)}
+func (pq *PeerQueries) proxies() *ProxyList {
+	out := &ProxyList{Now: time.Now(), Proxies: connected(pq.Proxies, pq.Changes)}
 	out.Proxies, out.LeftOut = fitting(out.Proxies, maxTold)
 	return out
 }
 
-func (t *PeerQueries) proxy(q *proxyQuestion) any {
-	p, ok := t.Proxies.Proxy(q.Proxy)
+func (pq *PeerQueries) proxy(q *proxyQuestion) any {
+	p, ok := pq.Proxies.Proxy(q.Proxy)
 	if !ok {
 		return proxyAnswer{}
 	}
-	date(t.Changes, &p)
+	date(pq.Changes, &p)
 	return proxyAnswer{&ProxyDetail{time.Now(), p, p.Proxy}}
 }
 
-func (t *PeerQueries) stale() *explain.Stale {
-	t.turn.Lock()
-	defer t.turn.Unlock()
-	s := t.Explain.Stale()
+func (pq *PeerQueries) stale() *explain.Stale {
+	pq.turn.Lock()
+	defer pq.turn.Unlock()
+	s := pq.Explain.Stale()
 	var holders, away int
 	s.Holders, holders = fitting(s.Holders, maxTold)
 	s.Away, away = fitting(s.Away, maxTold)

@@ -12,31 +12,31 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// acks waits for the ACKs of the proxies of this control plane, for one request.
-type acks struct {
+// ackWaiter waits for the ACKs of the proxies of this control plane, for one request.
+type ackWaiter struct {
 	*Registry
 	workload *model.Proxy // that drains
 	notice   *notice
 }
 
 // awaitAll waits until no proxy is left to wait for, or ctx ends.
-func (k *acks) awaitAll(ctx context.Context) *response {
-	k.notices.markAnswered(k.notice)
-	revs := k.revisions()
+func (w *ackWaiter) awaitAll(ctx context.Context) *response {
+	w.notices.markAnswered(w.notice)
+	revs := w.revisions()
 	for _, rev := range revs {
-		if k.Changes.Await(ctx, rev) != nil {
+		if w.Changes.Await(ctx, rev) != nil {
 			break // ctx has ended: await lists the proxies that lack it
 		}
 	}
-	return k.await(ctx, revs)
+	return w.await(ctx, revs)
 }
 
 // revisions lists those that removed the workload's endpoints: the notice's, and earlier ones of
 // the source itself that may still be on their way.
-func (k *acks) revisions() []model.Revision {
-	n := k.notice
+func (w *ackWaiter) revisions() []model.Revision {
+	n := w.notice
 	out := []model.Revision{n.rev}
-	for _, r := range k.Changes.RemovedEndpoints(0) {
+	for _, r := range w.Changes.RemovedEndpoints(0) {
 		if r.Revision < n.rev && slices.Contains(n.object.Addresses, r.Address) && n.since.Sub(r.Observed) < MaxWait {
 			out = append(out, r.Revision)
 		}
@@ -49,12 +49,12 @@ func (k *acks) revisions() []model.Revision {
 const pollInterval = 10 * time.Millisecond
 
 // await counts the proxies that have the revisions, until none is left to wait for or ctx ends.
-func (k *acks) await(ctx context.Context, revs []model.Revision) *response {
+func (w *ackWaiter) await(ctx context.Context, revs []model.Revision) *response {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		a := k.count(revs)
-		if !a.Pending && k.settledPeers() {
+		a := w.count(revs)
+		if !a.Pending && w.settledPeers() {
 			return a
 		}
 		select {
@@ -65,15 +65,15 @@ func (k *acks) await(ctx context.Context, revs []model.Revision) *response {
 	}
 }
 
-func (k *acks) count(revs []model.Revision) *response {
+func (w *ackWaiter) count(revs []model.Revision) *response {
 	a := &response{}
-	for _, s := range k.syncStatus(revs) {
+	for _, s := range w.syncStatus(revs) {
 		disconnected := s.Position == distribution.StateDisconnected
 		switch {
 		case s.Position == distribution.StateACKed:
 			a.ACKed++
 		case s.Position == distribution.StateNotConcerned:
-		case disconnected && !k.mayReconnect(&s):
+		case disconnected && !w.mayReconnect(&s):
 			a.Disconnected++
 		default:
 			a.Pending = a.Pending || disconnected || s.Position == distribution.StateBehind
@@ -85,17 +85,17 @@ func (k *acks) count(revs []model.Revision) *response {
 }
 
 // mayReconnect reports whether a disconnected proxy is waited for.
-func (k *acks) mayReconnect(s *distribution.ProxySyncStatus) bool {
-	return len(s.Reasons) > 0 && time.Since(s.Reasons[0].Since) < k.reconnectGrace()
+func (w *ackWaiter) mayReconnect(s *distribution.ProxySyncStatus) bool {
+	return len(s.Reasons) > 0 && time.Since(s.Reasons[0].Since) < w.reconnectGrace()
 }
 
 // syncStatus returns the state of each proxy by node id: the worst one, if the revisions differ.
 // It leaves out the workload and the proxies that have drained themselves.
-func (k *acks) syncStatus(revs []model.Revision) map[string]distribution.ProxySyncStatus {
+func (w *ackWaiter) syncStatus(revs []model.Revision) map[string]distribution.ProxySyncStatus {
 	out := map[string]distribution.ProxySyncStatus{}
 	for _, rev := range revs {
-		for _, s := range k.Proxies.Distribution(&distribution.Query{Revision: rev}) {
-			if s.ID == k.workload.ID || s.Position == distribution.StateDisconnected && k.notices.draining(s.Namespace, s.Name) {
+		for _, s := range w.Proxies.Distribution(&distribution.Query{Revision: rev}) {
+			if s.ID == w.workload.ID || s.Position == distribution.StateDisconnected && w.notices.draining(s.Namespace, s.Name) {
 				continue
 			}
 			if old, ok := out[s.ID]; !ok || rank[s.Position] > rank[old.Position] {

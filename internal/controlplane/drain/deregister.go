@@ -14,13 +14,13 @@ import (
 )
 
 // Deregister serves agentapi.DeregisterMethod for callers that are believed.
-func (k *Registry) Deregister(ctx context.Context, request []byte) ([]byte, error) {
-	return k.DeregisterIf(func(context.Context, *model.Proxy) error { return nil })(ctx, request)
+func (r *Registry) Deregister(ctx context.Context, request []byte) ([]byte, error) {
+	return r.DeregisterIf(func(context.Context, *model.Proxy) error { return nil })(ctx, request)
 }
 
 // DeregisterIf serves agentapi.DeregisterMethod for callers that may allows. The proxy that may
 // gets has all addresses of the workload. Its errors are gRPC statuses.
-func (k *Registry) DeregisterIf(may func(context.Context, *model.Proxy) error) server.Unary {
+func (r *Registry) DeregisterIf(may func(context.Context, *model.Proxy) error) server.Unary {
 	return func(ctx context.Context, request []byte) ([]byte, error) {
 		q, p, err := decode(request)
 		if err == nil {
@@ -29,21 +29,21 @@ func (k *Registry) DeregisterIf(may func(context.Context, *model.Proxy) error) s
 		if err != nil {
 			return nil, err
 		}
-		return k.answer(ctx, q, p)
+		return r.answer(ctx, q, p)
 	}
 }
 
-func (k *Registry) answer(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy) ([]byte, error) {
+func (r *Registry) answer(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy) ([]byte, error) {
 	if q.Stay {
-		return k.withdrawFromAll(ctx, q, p)
+		return r.withdrawFromAll(ctx, q, p)
 	}
-	n, fresh, err := k.admit(p, time.Now())
+	n, fresh, err := r.admit(p, time.Now())
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, waitOf(q))
 	defer cancel()
-	a, err := k.deregister(ctx, q, p, n, fresh)
+	a, err := r.deregister(ctx, q, p, n, fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -51,35 +51,35 @@ func (k *Registry) answer(ctx context.Context, q *agentapi.DeregisterRequest, p 
 }
 
 // admit adds the notice of p, unless another instance of p is connected.
-func (k *Registry) admit(p *model.Proxy, since time.Time) (n *notice, fresh bool, err error) {
-	if s, ok := k.Proxies.Proxy(p.ID); ok && s.Proxy.Instance != p.Instance {
+func (r *Registry) admit(p *model.Proxy, since time.Time) (n *notice, fresh bool, err error) {
+	if s, ok := r.Proxies.Proxy(p.ID); ok && s.Proxy.Instance != p.Instance {
 		return nil, false, server.Refused("another instance of %s is connected: an instance can deregister itself only", p)
 	}
-	return k.notices.add(p, since)
+	return r.notices.add(p, since)
 }
 
 // withdrawFromAll ends the notice of p here and on all peers that answer.
-func (k *Registry) withdrawFromAll(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy) ([]byte, error) {
+func (r *Registry) withdrawFromAll(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, waitOf(q))
 	defer cancel()
-	k.notices.cancel(p, "its sidecar has withdrawn it")
-	a := &(<-k.forward(ctx, q, p)).response
+	r.notices.cancel(p, "its sidecar has withdrawn it")
+	a := &(<-r.forward(ctx, q, p)).response
 	a.Pending = false
 	return json.Marshal(a)
 }
 
 // deregister waits until every proxy, here and on all peers, has ACKed the notice.
-func (k *Registry) deregister(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy, n *notice, fresh bool) (*response, error) {
+func (r *Registry) deregister(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy, n *notice, fresh bool) (*response, error) {
 	start := time.Now()
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
-	peers := k.forward(asking, q, p) // first, so that the peers wait at the same time
-	if err := k.begin(ctx, n, fresh); err != nil {
+	peers := r.forward(asking, q, p) // first, so that the peers wait at the same time
+	if err := r.begin(ctx, n, fresh); err != nil {
 		cancel()
 		<-peers
 		return nil, err
 	}
-	a, err := k.awaitAll(ctx, q, p, n, peers)
+	a, err := r.awaitAll(ctx, q, p, n, peers)
 	if err != nil {
 		return nil, err
 	}
@@ -90,18 +90,18 @@ func (k *Registry) deregister(ctx context.Context, q *agentapi.DeregisterRequest
 	if fresh {
 		level = slog.LevelInfo
 	}
-	k.Log.Log(ctx, level, "workload drains", "workload", p.String(), "rev", n.rev, "acked", a.ACKed, "lacking", a.LackCount,
+	r.Log.Log(ctx, level, "workload drains", "workload", p.String(), "rev", n.rev, "acked", a.ACKed, "lacking", a.LackCount,
 		"disconnected", a.Disconnected, "peers", a.Peers, "took", time.Since(start).Round(10*time.Microsecond))
 	return a, nil
 }
 
 // awaitAll joins the answers for the proxies of all control planes. It returns when there is no
 // proxy left to wait for, or when ctx ends.
-func (k *Registry) awaitAll(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy, n *notice, others <-chan *peersAnswer) (*response, error) {
+func (r *Registry) awaitAll(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy, n *notice, others <-chan *peersAnswer) (*response, error) {
 	for {
-		a, o := (&acks{k, p, n}).awaitAll(ctx), <-others
+		a, o := (&ackWaiter{r, p, n}).awaitAll(ctx), <-others
 		if o.refused != nil {
-			k.notices.withdraw(n, "another instance has connected to another control plane")
+			r.notices.withdraw(n, "another instance has connected to another control plane")
 			return nil, o.refused
 		}
 		a.LackCount = len(a.Lacking)
@@ -115,7 +115,7 @@ func (k *Registry) awaitAll(ctx context.Context, q *agentapi.DeregisterRequest, 
 		case <-time.After(pollInterval):
 		case <-ctx.Done(): // the next round returns
 		}
-		others = k.forward(ctx, q, p)
+		others = r.forward(ctx, q, p)
 	}
 }
 
@@ -127,17 +127,17 @@ func unknownFirst(l *agentapi.LackingProxy) int {
 }
 
 // begin waits until the notice has a revision.
-func (k *Registry) begin(ctx context.Context, n *notice, fresh bool) error {
+func (r *Registry) begin(ctx context.Context, n *notice, fresh bool) error {
 	if fresh {
-		f := k.Changes.Follow(n.object.Key)
+		f := r.Changes.Follow(n.object.Key)
 		defer f.Stop()
-		k.notices.put(n)
+		r.notices.put(n)
 		select {
 		case n.rev = <-f.Began():
 			close(n.began)
 		case <-n.withdrawn:
 		case <-ctx.Done():
-			k.notices.withdraw(n, "the pipeline did not take it in time")
+			r.notices.withdraw(n, "the pipeline did not take it in time")
 		}
 	}
 	select {

@@ -41,7 +41,7 @@ const (
 const positionUnknown = "unknown"
 
 // Forwarded serves MethodForward. The port that serves it admits control planes only.
-func (k *Registry) Forwarded(ctx context.Context, request []byte) ([]byte, error) {
+func (r *Registry) Forwarded(ctx context.Context, request []byte) ([]byte, error) {
 	in := &forwarded{}
 	if err := json.Unmarshal(request, in); err != nil {
 		return nil, server.Invalid("%s: %v", MethodForward, err)
@@ -51,21 +51,21 @@ func (k *Registry) Forwarded(ctx context.Context, request []byte) ([]byte, error
 		return nil, err
 	}
 	if in.Stay {
-		k.notices.cancel(p, "its sidecar has withdrawn it, at another control plane")
+		r.notices.cancel(p, "its sidecar has withdrawn it, at another control plane")
 		return json.Marshal(&response{})
 	}
-	n, fresh, err := k.admit(p, time.Now())
+	n, fresh, err := r.admit(p, time.Now())
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, waitOf(&in.DeregisterRequest))
 	defer cancel()
-	if err := k.begin(ctx, n, fresh); err != nil {
+	if err := r.begin(ctx, n, fresh); err != nil {
 		return nil, err
 	}
 	waiting, stop := context.WithTimeout(ctx, max(time.Millisecond, time.Duration(in.RoundMillis)*time.Millisecond))
 	defer stop()
-	a := (&acks{k, p, n}).awaitAll(waiting)
+	a := (&ackWaiter{r, p, n}).awaitAll(waiting)
 	a.LackCount = len(a.Lacking)
 	a.Lacking = a.Lacking[:min(maxListedProxies, len(a.Lacking))]
 	return json.Marshal(a)
@@ -94,19 +94,19 @@ type peersAnswer struct {
 }
 
 // forward asks all peers, once they are known, in a goroutine that ends with ctx.
-func (k *Registry) forward(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy) <-chan *peersAnswer {
+func (r *Registry) forward(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy) <-chan *peersAnswer {
 	out := make(chan *peersAnswer, 1)
-	go func() { out <- k.callPeers(ctx, q, p) }()
+	go func() { out <- r.callPeers(ctx, q, p) }()
 	return out
 }
 
-func (k *Registry) callPeers(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy) *peersAnswer {
-	out := &peersAnswer{settled: k.settledPeers()}
-	if k.Peers == nil {
+func (r *Registry) callPeers(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy) *peersAnswer {
+	out := &peersAnswer{settled: r.settledPeers()}
+	if r.Peers == nil {
 		return out
 	}
 	select {
-	case <-k.Peers.Looked():
+	case <-r.Peers.Looked():
 	case <-ctx.Done():
 		out.Pending, out.LackCount = true, 1
 		out.Lacking = []agentapi.LackingProxy{{
@@ -114,8 +114,8 @@ func (k *Registry) callPeers(ctx context.Context, q *agentapi.DeregisterRequest,
 		}}
 		return out
 	}
-	answers := peers.Each(ctx, k.Peers.All(), func(ctx context.Context, peer *peers.Peer) *peersAnswer {
-		return k.callPeer(ctx, peer, q, p)
+	answers := peers.Each(ctx, r.Peers.All(), func(ctx context.Context, peer *peers.Peer) *peersAnswer {
+		return r.callPeer(ctx, peer, q, p)
 	})
 	for _, a := range answers {
 		out.add(&a.response)
@@ -127,9 +127,9 @@ func (k *Registry) callPeers(ctx context.Context, q *agentapi.DeregisterRequest,
 }
 
 // callPeer asks one peer, unless it has been silent for too long to wait for it.
-func (k *Registry) callPeer(ctx context.Context, peer *peers.Peer, q *agentapi.DeregisterRequest, p *model.Proxy) *peersAnswer {
+func (r *Registry) callPeer(ctx context.Context, peer *peers.Peer, q *agentapi.DeregisterRequest, p *model.Proxy) *peersAnswer {
 	if _, over, why := peer.Silent(); over && !q.Stay {
-		return k.unknownProxies(peer, why, false)
+		return r.unknownProxies(peer, why, false)
 	}
 	in := &forwarded{
 		DeregisterRequest: agentapi.DeregisterRequest{Node: q.Node, Instance: q.Instance, Addresses: p.IPs, Stay: q.Stay},
@@ -139,7 +139,7 @@ func (k *Registry) callPeer(ctx context.Context, peer *peers.Peer, q *agentapi.D
 		in.WaitMillis = max(1, (time.Until(end) - answerMargin).Milliseconds())
 	}
 	out := &peersAnswer{}
-	err := k.callWhileAlive(ctx, peer, in, &out.response)
+	err := r.callWhileAlive(ctx, peer, in, &out.response)
 	switch {
 	case err == nil:
 		out.Peers++
@@ -147,13 +147,13 @@ func (k *Registry) callPeer(ctx context.Context, peer *peers.Peer, q *agentapi.D
 		out.refused = server.Refused("%s: %s", peer.Address, status.Convert(err).Message())
 	case peer.Gone():
 	default:
-		return k.unknownProxies(peer, status.Convert(err).Message(), true)
+		return r.unknownProxies(peer, status.Convert(err).Message(), true)
 	}
 	return out
 }
 
 // callWhileAlive calls a peer, and ends the call if the peer is silent for too long.
-func (k *Registry) callWhileAlive(ctx context.Context, peer *peers.Peer, in *forwarded, answer *response) error {
+func (r *Registry) callWhileAlive(ctx context.Context, peer *peers.Peer, in *forwarded, answer *response) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -174,7 +174,7 @@ func (k *Registry) callWhileAlive(ctx context.Context, peer *peers.Peer, in *for
 }
 
 // unknownProxies stands for the proxies of a peer that does not answer.
-func (k *Registry) unknownProxies(peer *peers.Peer, why string, pending bool) *peersAnswer {
+func (r *Registry) unknownProxies(peer *peers.Peer, why string, pending bool) *peersAnswer {
 	out := &peersAnswer{}
 	out.Pending, out.LackCount = pending, 1
 	out.Lacking = []agentapi.LackingProxy{{
@@ -186,9 +186,9 @@ func (k *Registry) unknownProxies(peer *peers.Peer, why string, pending bool) *p
 
 // settledPeers reports that every proxy had the time to connect again: after a start of this
 // control plane, and after the loss of another one.
-func (k *Registry) settledPeers() bool {
-	if time.Since(k.started) < k.reconnectGrace() {
+func (r *Registry) settledPeers() bool {
+	if time.Since(r.started) < r.reconnectGrace() {
 		return false
 	}
-	return k.Peers == nil || time.Since(k.Peers.Lost()) >= k.reconnectGrace()
+	return r.Peers == nil || time.Since(r.Peers.Lost()) >= r.reconnectGrace()
 }

@@ -44,9 +44,9 @@ const (
 
 // Wait waits after a start until the peers' notices are in the store. A proxy that comes from
 // another control plane has them already, and must not be sent the endpoints again.
-func (k *Registry) Wait(ctx context.Context) error {
+func (r *Registry) Wait(ctx context.Context) error {
 	select {
-	case <-k.settled:
+	case <-r.settled:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -54,31 +54,31 @@ func (k *Registry) Wait(ctx context.Context) error {
 }
 
 // learn takes over the notices of all peers, within learnTimeout.
-func (k *Registry) learn(ctx context.Context) {
-	defer close(k.settled)
-	if k.Peers == nil {
+func (r *Registry) learn(ctx context.Context) {
+	defer close(r.settled)
+	if r.Peers == nil {
 		return
 	}
 	select {
-	case <-k.Peers.Looked():
+	case <-r.Peers.Looked():
 	case <-ctx.Done():
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
 	defer cancel()
-	peers.Each(ctx, k.Peers.All(), func(ctx context.Context, p *peers.Peer) struct{} {
-		k.learnFrom(ctx, p)
+	peers.Each(ctx, r.Peers.All(), func(ctx context.Context, p *peers.Peer) struct{} {
+		r.learnFrom(ctx, p)
 		return struct{}{}
 	})
 }
 
-func (k *Registry) learnFrom(ctx context.Context, peer *peers.Peer) {
+func (r *Registry) learnFrom(ctx context.Context, peer *peers.Peer) {
 	tick := time.NewTicker(answerMargin)
 	defer tick.Stop()
 	for {
 		var answer noticeList
 		if peer.Call(ctx, MethodDrainNotices, struct{}{}, &answer) == nil {
-			k.addAll(ctx, peer, &answer)
+			r.addAll(ctx, peer, &answer)
 			return
 		}
 		if _, over, _ := peer.Silent(); over || peer.Gone() {
@@ -86,7 +86,7 @@ func (k *Registry) learnFrom(ctx context.Context, peer *peers.Peer) {
 		}
 		select {
 		case <-ctx.Done():
-			k.Log.Warn("another control plane does not answer with its drain notices", "peer", peer.Address)
+			r.Log.Warn("another control plane does not answer with its drain notices", "peer", peer.Address)
 			return
 		case <-tick.C:
 		}
@@ -94,7 +94,7 @@ func (k *Registry) learnFrom(ctx context.Context, peer *peers.Peer) {
 }
 
 // addAll adds the notices of a peer, and waits until they are in the store.
-func (k *Registry) addAll(ctx context.Context, peer *peers.Peer, l *noticeList) {
+func (r *Registry) addAll(ctx context.Context, peer *peers.Peer, l *noticeList) {
 	if len(l.Requests) == 0 || len(l.AgesMillis) != len(l.Requests) {
 		return
 	}
@@ -104,32 +104,32 @@ func (k *Registry) addAll(ctx context.Context, peer *peers.Peer, l *noticeList) 
 		room <- struct{}{}
 		working.Go(func() {
 			defer func() { <-room }()
-			k.addOne(ctx, &l.Requests[i], time.Duration(l.AgesMillis[i])*time.Millisecond)
+			r.addOne(ctx, &l.Requests[i], time.Duration(l.AgesMillis[i])*time.Millisecond)
 		})
 	}
 	working.Wait()
-	k.Log.Info("took over drain notices of another control plane", "peer", peer.Address, "workloads", len(l.Requests))
+	r.Log.Info("took over drain notices of another control plane", "peer", peer.Address, "workloads", len(l.Requests))
 }
 
-func (k *Registry) addOne(ctx context.Context, q *agentapi.DeregisterRequest, age time.Duration) {
+func (r *Registry) addOne(ctx context.Context, q *agentapi.DeregisterRequest, age time.Duration) {
 	p, err := proxyOf(q)
 	if err != nil {
 		return // control planes send no such request
 	}
-	n, fresh, err := k.admit(p, time.Now().Add(-age))
-	if err != nil || k.begin(ctx, n, fresh) != nil {
+	n, fresh, err := r.admit(p, time.Now().Add(-age))
+	if err != nil || r.begin(ctx, n, fresh) != nil {
 		return // the workload is back, or the time is over
 	}
-	k.notices.markAnswered(n)
+	r.notices.markAnswered(n)
 }
 
 // DrainNotices serves MethodDrainNotices.
-func (k *Registry) DrainNotices(context.Context, []byte) ([]byte, error) {
-	return json.Marshal(k.notices.list())
+func (r *Registry) DrainNotices(context.Context, []byte) ([]byte, error) {
+	return json.Marshal(r.notices.list())
 }
 
 // Returned serves MethodReturned.
-func (k *Registry) Returned(_ context.Context, request []byte) ([]byte, error) {
+func (r *Registry) Returned(_ context.Context, request []byte) ([]byte, error) {
 	var in, out noticeList
 	if err := json.Unmarshal(request, &in); err != nil {
 		return nil, server.Invalid("%s: %v", MethodReturned, err)
@@ -139,7 +139,7 @@ func (k *Registry) Returned(_ context.Context, request []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if k.returned(p) {
+		if r.returned(p) {
 			out.Requests = append(out.Requests, in.Requests[i])
 		}
 	}
@@ -147,12 +147,12 @@ func (k *Registry) Returned(_ context.Context, request []byte) ([]byte, error) {
 }
 
 // returned reports whether another instance is connected in place of p.
-func (k *Registry) returned(p *model.Proxy) bool {
-	if s, ok := k.Proxies.Proxy(p.ID); ok && s.Proxy.Instance != p.Instance {
+func (r *Registry) returned(p *model.Proxy) bool {
+	if s, ok := r.Proxies.Proxy(p.ID); ok && s.Proxy.Instance != p.Instance {
 		return true
 	}
 	for _, a := range p.IPs {
-		if id, ok := k.Proxies.ProxyAt(a); ok && id != p.ID {
+		if id, ok := r.Proxies.ProxyAt(a); ok && id != p.ID {
 			return true
 		}
 	}
@@ -160,29 +160,29 @@ func (k *Registry) returned(p *model.Proxy) bool {
 }
 
 // findReturned withdraws the notices of workloads that have connected to another control plane.
-func (k *Registry) findReturned(ctx context.Context) {
-	all := k.notices.list().Requests
-	if k.Peers == nil || len(all) == 0 {
+func (r *Registry) findReturned(ctx context.Context) {
+	all := r.notices.list().Requests
+	if r.Peers == nil || len(all) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, returnedTimeout)
 	defer cancel()
 	for ; len(all) > 0; all = all[min(maxRequests, len(all)):] {
 		query := &noticeList{Requests: all[:min(maxRequests, len(all))]}
-		peers.Each(ctx, k.Peers.All(), func(ctx context.Context, peer *peers.Peer) struct{} {
+		peers.Each(ctx, r.Peers.All(), func(ctx context.Context, peer *peers.Peer) struct{} {
 			var back noticeList
 			if peer.Call(ctx, MethodReturned, query, &back) == nil {
-				k.withdrawReturned(&back, peer.Address)
+				r.withdrawReturned(&back, peer.Address)
 			}
 			return struct{}{}
 		})
 	}
 }
 
-func (k *Registry) withdrawReturned(l *noticeList, peer string) {
+func (r *Registry) withdrawReturned(l *noticeList, peer string) {
 	for i := range l.Requests {
 		if p, err := proxyOf(&l.Requests[i]); err == nil {
-			k.notices.cancel(p, "another instance has connected to the control plane "+peer)
+			r.notices.cancel(p, "another instance has connected to the control plane "+peer)
 		}
 	}
 }

@@ -48,18 +48,18 @@ func New(in *store.Intake, changes *changelog.Log, log *slog.Logger) *Registry {
 
 // Connected ends the notices that a new connection proves wrong: another instance runs by the
 // same name or at the same address. The server calls it for each proxy that connects.
-func (k *Registry) Connected(p *model.Proxy) {
-	for _, n := range k.notices.at(p) {
+func (r *Registry) Connected(p *model.Proxy) {
+	for _, n := range r.notices.at(p) {
 		if n.object.Origin+n.instance != p.ID+p.Instance {
-			k.notices.withdraw(n, "another instance has connected: "+p.ID)
+			r.notices.withdraw(n, "another instance has connected: "+p.ID)
 		}
 	}
 }
 
 // Run ends notices that have served their purpose, until ctx ends: no source lists their
 // addresses, or they are too old, or their workload has connected to another control plane.
-func (k *Registry) Run(ctx context.Context) {
-	k.learn(ctx)
+func (r *Registry) Run(ctx context.Context) {
+	r.learn(ctx)
 	sweep := time.NewTicker(sweepInterval)
 	defer sweep.Stop()
 	returned := time.NewTicker(returnedInterval)
@@ -69,20 +69,20 @@ func (k *Registry) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-sweep.C:
-			k.sweep(ctx, now)
+			r.sweep(ctx, now)
 		case <-returned.C:
-			k.findReturned(ctx)
+			r.findReturned(ctx)
 		}
 	}
 }
 
-func (k *Registry) sweep(ctx context.Context, now time.Time) {
-	old, addresses := k.notices.old(now)
+func (r *Registry) sweep(ctx context.Context, now time.Time) {
+	old, addresses := r.notices.old(now)
 	if len(old) == 0 {
 		return
 	}
 	listed := map[string]bool{}
-	for _, a := range k.Lists(ctx, addresses) {
+	for _, a := range r.Lists(ctx, addresses) {
 		listed[a] = true
 	}
 	if ctx.Err() != nil {
@@ -91,13 +91,13 @@ func (k *Registry) sweep(ctx context.Context, now time.Time) {
 	for _, n := range old {
 		switch {
 		case now.Sub(n.since) > maxAge:
-			k.notices.withdraw(n, "its endpoints are still listed after "+maxAge.String())
+			r.notices.withdraw(n, "its endpoints are still listed after "+maxAge.String())
 		case !slices.ContainsFunc(n.object.Addresses, func(a string) bool { return listed[a] }):
-			k.notices.withdraw(n, "no source lists its endpoints")
+			r.notices.withdraw(n, "no source lists its endpoints")
 		}
 	}
 }
 
-func (k *Registry) reconnectGrace() time.Duration {
-	return cmp.Or(k.ReconnectGrace, DefaultReconnectGrace)
+func (r *Registry) reconnectGrace() time.Duration {
+	return cmp.Or(r.ReconnectGrace, DefaultReconnectGrace)
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
-// keeper keeps the authority's certificate in a webhook configuration, so that the API server trusts this
+// caBundle keeps the authority's certificate in a webhook configuration, so that the API server trusts this
 // process. Each control plane adds its own certificate to those of others.
-type keeper struct {
+type caBundle struct {
 	name      string
 	kind      func(*kube.Client) (configurations, error)
 	authority *authority
@@ -93,16 +93,16 @@ func pause(err error) time.Duration {
 const maxTrusted = 16
 
 // run keeps it until ctx ends.
-func (k *keeper) run(ctx context.Context) error {
-	read, err := k.kind(k.client)
+func (b *caBundle) run(ctx context.Context) error {
+	read, err := b.kind(b.client)
 	if err != nil {
 		return err
 	}
 	logged := ""
 	for {
-		err := k.keep(ctx, read, time.Now())
-		if ctx.Err() == nil && k.trust != nil {
-			k.trust.note(k.name, err)
+		err := b.keep(ctx, read, time.Now())
+		if ctx.Err() == nil && b.trust != nil {
+			b.trust.note(b.name, err)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -112,7 +112,7 @@ func (k *keeper) run(ctx context.Context) error {
 		case apierrors.IsConflict(err):
 		case logged != err.Error():
 			logged = err.Error()
-			k.log.Warn("the API server does not trust the webhook, retrying", "config", k.name, "error", err)
+			b.log.Warn("the API server does not trust the webhook, retrying", "config", b.name, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -123,19 +123,19 @@ func (k *keeper) run(ctx context.Context) error {
 }
 
 // keep looks once, and writes where something is missing.
-func (k *keeper) keep(ctx context.Context, read configurations, now time.Time) error {
+func (b *caBundle) keep(ctx context.Context, read configurations, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	clients, update, err := read(ctx, k.name)
+	clients, update, err := read(ctx, b.name)
 	if err != nil {
 		return err
 	}
-	if err := k.authority.issue(namesOf(clients), now); err != nil {
+	if err := b.authority.issue(namesOf(clients), now); err != nil {
 		return err
 	}
 	changed := false
 	for _, c := range clients {
-		bundle := trusting(c.CABundle, k.authority.PEM, now)
+		bundle := trusting(c.CABundle, b.authority.PEM, now)
 		changed = changed || !bytes.Equal(bundle, c.CABundle)
 		c.CABundle = bundle
 	}
@@ -145,7 +145,7 @@ func (k *keeper) keep(ctx context.Context, read configurations, now time.Time) e
 	if err := update(); err != nil {
 		return err // another control plane may have been first
 	}
-	k.log.Info("the API server trusts this webhook now", "config", k.name)
+	b.log.Info("the API server trusts this webhook now", "config", b.name)
 	return nil
 }
 

@@ -35,7 +35,7 @@ type Options struct {
 // Server serves the webhook.
 type Server struct {
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	keepers     []*keeper
+	bundles     []*caBundle
 	handler     http.Handler
 	log         *slog.Logger
 }
@@ -62,10 +62,10 @@ func NewServer(o Options, h *Handler, client *kube.Client) (*Server, error) {
 		return nil, err
 	}
 	s.certificate = a.certificate
-	for _, k := range []keeper{{name: o.Config, kind: validating}, {name: o.InjectConfig, kind: mutating}} {
-		if k.name != "" {
-			k.authority, k.client, k.log, k.trust = a, client, h.Log, o.Trust
-			s.keepers = append(s.keepers, &k)
+	for _, b := range []caBundle{{name: o.Config, kind: validating}, {name: o.InjectConfig, kind: mutating}} {
+		if b.name != "" {
+			b.authority, b.client, b.log, b.trust = a, client, h.Log, o.Trust
+			s.bundles = append(s.bundles, &b)
 		}
 	}
 	return s, nil
@@ -90,10 +90,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 // waits for the end, and returns the failure.
 func (s *Server) keep(ctx context.Context, cancel context.CancelFunc) (ended func() error) {
 	var keeping sync.WaitGroup
-	failed := make(chan error, len(s.keepers))
-	for _, k := range s.keepers {
+	failed := make(chan error, len(s.bundles))
+	for _, b := range s.bundles {
 		keeping.Go(func() {
-			if err := k.run(ctx); err != nil {
+			if err := b.run(ctx); err != nil {
 				failed <- err
 				cancel()
 			}
@@ -106,7 +106,7 @@ func (s *Server) keep(ctx context.Context, cancel context.CancelFunc) (ended fun
 	}
 }
 
-// answer is Serve without the keepers, which end with it.
+// answer is Serve without the bundles, which end with it.
 func (s *Server) answer(ctx context.Context, cancel context.CancelFunc, ln net.Listener) error {
 	server := &http.Server{
 		Handler:     s.handler,

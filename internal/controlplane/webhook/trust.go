@@ -30,7 +30,7 @@ type trusted struct {
 	err  error // of the last check; nil: not checked yet, or it has the certificate
 }
 
-// newTrust returns a Trust of the configurations of some keepers.
+// newTrust returns a Trust of webhook configurations, by name; an empty name is skipped.
 func newTrust(begun time.Time, names ...string) *Trust {
 	t := &Trust{begun: begun, states: map[string]*trusted{}}
 	for _, n := range names {
