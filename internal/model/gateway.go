@@ -143,6 +143,13 @@ func KubernetesGatewayName(namespace, name, listener string, port uint32) string
 	return out
 }
 
+// IsParent reports whether a name that a route uses (KubernetesGatewayName) is of the Gateway, or of one of its listeners,
+// which need not exist.
+func (g *Gateway) IsParent(name string) bool {
+	rest, ok := strings.CutPrefix(name, g.FullName())
+	return ok && (rest == "" || g.Kind == KindKubernetesGateway && (rest[0] == '/' || rest[0] == ':'))
+}
+
 // Takes reports whether routes of a kind may attach.
 func (s *GatewayServer) Takes(kind Kind) bool {
 	if s.Routes == nil {
@@ -231,27 +238,6 @@ func (t *ServerTLS) CAResource() string {
 		ca = strings.TrimSuffix(ca, SuffixCA)
 	}
 	return CredentialURL(ca) + SuffixCA
-}
-
-// Conflict returns why two servers cannot share a port and an address; "": they can. Plain HTTP servers can share them,
-// and TLS servers for different hosts.
-func (s *GatewayServer) Conflict(o *GatewayServer) string {
-	switch {
-	case (s.TLS == nil) != (o.TLS == nil):
-		return "one of the two is TLS, the other is not"
-	case s.TLS == nil && (!s.IsHTTP() || !o.IsHTTP()):
-		return "connections cannot be told apart"
-	case s.TLS == nil:
-		return ""
-	}
-	for _, a := range s.Hosts {
-		for _, b := range o.Hosts {
-			if a.Host == b.Host {
-				return "both are for " + string(a.Host)
-			}
-		}
-	}
-	return ""
 }
 
 // CommonHosts returns the hosts that two lists have in common: the narrower one of each overlapping pair.

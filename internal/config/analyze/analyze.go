@@ -44,8 +44,10 @@ func CheckOne(o model.Object, others []model.Object, domain string) problem.List
 func (c *checker) object(o model.Object) {
 	switch o := o.(type) {
 	case *model.VirtualService:
-		if o.Kind == model.KindVirtualService { // what is wrong with an HTTPRoute is said by its fields
+		if o.Kind == model.KindVirtualService {
 			routeChecks{c}.virtualService(o)
+		} else {
+			gatewayChecks{c}.attached(o)
 		}
 	case *model.DestinationRule:
 		ruleChecks{c}.destinationRule(o)
@@ -130,10 +132,12 @@ type index struct {
 	services  []*model.Service // one a host
 	byHost    map[model.Host][]*model.Service
 	workloads map[string][]*model.Workload // by namespace
-	rules     map[model.Host][]*model.DestinationRule
-	virtuals  map[model.Key]*model.VirtualService
-	sidecars  map[string][]*model.Sidecar // by namespace
-	secrets   map[model.Key]*model.Secret
+	// namespaces are the objects. A namespace may have none, and its labels are unknown then.
+	namespaces map[string]*model.Namespace
+	rules      map[model.Host][]*model.DestinationRule
+	virtuals   map[model.Key]*model.VirtualService
+	sidecars   map[string][]*model.Sidecar // by namespace
+	secrets    map[model.Key]*model.Secret
 	// backendPolicies are in the order of their keys.
 	backendPolicies []*model.BackendTLSPolicy
 	gateways        gateways
@@ -144,12 +148,13 @@ type index struct {
 
 func newIndex(objects []model.Object) *index {
 	x := &index{
-		byHost:    map[model.Host][]*model.Service{},
-		workloads: map[string][]*model.Workload{},
-		rules:     map[model.Host][]*model.DestinationRule{},
-		virtuals:  map[model.Key]*model.VirtualService{},
-		sidecars:  map[string][]*model.Sidecar{},
-		secrets:   map[model.Key]*model.Secret{},
+		byHost:     map[model.Host][]*model.Service{},
+		workloads:  map[string][]*model.Workload{},
+		namespaces: map[string]*model.Namespace{},
+		rules:      map[model.Host][]*model.DestinationRule{},
+		virtuals:   map[model.Key]*model.VirtualService{},
+		sidecars:   map[string][]*model.Sidecar{},
+		secrets:    map[model.Key]*model.Secret{},
 	}
 	for _, o := range objects {
 		x.add(o)
@@ -170,6 +175,8 @@ func (x *index) add(o model.Object) {
 		}
 	case *model.Workload:
 		x.workloads[ns] = append(x.workloads[ns], o)
+	case *model.Namespace:
+		x.namespaces[o.Name] = o
 	case *model.BackendTLSPolicy:
 		x.backendPolicies = append(x.backendPolicies, o)
 	case *model.DestinationRule:

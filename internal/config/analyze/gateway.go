@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -12,15 +13,15 @@ import (
 type gateways struct {
 	byName map[string]*model.Gateway // "namespace/name"
 	list   []*model.Gateway
-	api    map[model.Key]bool // those of the Gateway API
+	api    map[model.Key]*model.Gateway // those of the Gateway API
 }
 
 func (g *gateways) add(o *model.Gateway) {
 	if g.byName == nil {
-		g.byName, g.api = map[string]*model.Gateway{}, map[model.Key]bool{}
+		g.byName, g.api = map[string]*model.Gateway{}, map[model.Key]*model.Gateway{}
 	}
 	if o.Kind != model.KindGateway {
-		g.api[o.Key] = true
+		g.api[o.Key] = o
 		return
 	}
 	g.byName[o.FullName()] = o
@@ -39,12 +40,42 @@ func (c gatewayChecks) boundTo(v *model.VirtualService) {
 			c.warnf(v, field, "there is no Gateway %s, so the routes have no effect there; write it, or correct the name", name)
 			continue
 		}
-		if !slices.ContainsFunc(g.Servers, func(s model.GatewayServer) bool {
-			return len(model.CommonHosts(s.HostsFor(v.Namespace), v.Hosts)) > 0
-		}) {
+		if !slices.ContainsFunc(g.Servers, func(s model.GatewayServer) bool { return g.Attach(&s, v).Reason == model.Attached }) {
 			c.warnf(v, field, "no server of Gateway %s takes any of the hosts for namespace %s, so the routes have no effect there; add them to its hosts", name, v.Namespace)
 		}
 	}
+}
+
+// attached reports parents of a route of the Gateway API that take it at no listener. Gateways that do not exist are not
+// reported: they may be of another controller.
+func (c gatewayChecks) attached(v *model.VirtualService) {
+	for _, k := range slices.SortedFunc(maps.Keys(c.gateways.api), model.Key.Compare) {
+		g := c.gateways.api[k]
+		for _, name := range v.Gateways {
+			if !g.IsParent(name) {
+				continue
+			}
+			if reason := c.closest(g, name, v); reason != model.Attached {
+				parent := g.Namespace + "/" + g.Name + strings.TrimPrefix(name, g.FullName())
+				c.warnf(v, "spec.parentRefs", "Gateway %s: %s", parent, reason.Advice(v.Key))
+			}
+		}
+	}
+}
+
+// closest returns the reason of the listener that comes closest to taking a route by one of its parents. Selectors of
+// namespaces take routes of a namespace whose labels are not known.
+func (c gatewayChecks) closest(g *model.Gateway, parent string, v *model.VirtualService) model.AttachReason {
+	route := &model.VirtualService{Meta: v.Meta, Gateways: []string{parent}, Hosts: v.Hosts}
+	ns, reason := c.namespaces[v.Namespace], model.NoMatchingParent
+	for i := range g.Servers {
+		server := &g.Servers[i]
+		if server.Namespaces != nil && (ns == nil || server.Namespaces.Matches(ns.Labels)) {
+			server = server.Admit([]string{v.Namespace})
+		}
+		reason = max(reason, g.Attach(server, route).Reason)
+	}
+	return reason
 }
 
 func (c gatewayChecks) gateway(g *model.Gateway) {
@@ -123,6 +154,9 @@ func (c gatewayChecks) serverConflicts(g *model.Gateway) {
 	for _, other := range c.sameRouters(g) {
 		for i := range other.Servers {
 			s := &other.Servers[i]
+			if !s.IsServed(true) {
+				continue
+			}
 			reason := conflict(placed, s)
 			if reason == "" {
 				placed = append(placed, placedServer{other, s})
@@ -155,8 +189,8 @@ func conflict(placed []placedServer, s *model.GatewayServer) string {
 		if p.server.Port.Number != s.Port.Number || p.server.Bind != s.Bind {
 			continue
 		}
-		if reason := p.server.Conflict(s); reason != "" {
-			return fmt.Sprintf("%s (port %s) has port %d, too, and %s", p.of.Key, p.server.Port.Name, s.Port.Number, reason)
+		if c := p.server.Conflict(s); c.Reason != "" {
+			return fmt.Sprintf("%s (port %s) has port %d, too, and %s", p.of.Key, p.server.Port.Name, s.Port.Number, c.Text)
 		}
 	}
 	return ""

@@ -17,7 +17,7 @@ func (c securityChecks) policyTargets(o model.Selecting) {
 	ns := o.Metadata().Namespace
 	for _, name := range names {
 		router := func(w *model.Workload) bool { return w.Labels[model.LabelGatewayName] == name }
-		if c.gateways.api[model.Key{Kind: model.KindKubernetesGateway, Namespace: ns, Name: name}] || slices.ContainsFunc(c.workloads[ns], router) {
+		if c.gateways.api[model.Key{Kind: model.KindKubernetesGateway, Namespace: ns, Name: name}] != nil || slices.ContainsFunc(c.workloads[ns], router) {
 			continue
 		}
 		c.warnf(o, "spec.targetRefs", "namespace %s has no Gateway %s of a class that is served here, so nothing is done for it; write it, or correct the name", ns, name)

@@ -39,48 +39,41 @@ func Gateway(in convert.Cluster, o *gatewayv1.Gateway) (*model.Gateway, problem.
 	if spec.TLS != nil {
 		c.Warnf(at.Field("tls"), "has no effect in Moonsail yet: clients' certificates are not asked for")
 	}
+	refs := listenerRefs(o)
+	conflicts := refs.Conflicts()
 	for i := range spec.Listeners {
-		if s, ok := c.listener(at.Field("listeners").Index(i), &spec.Listeners[i]); ok {
-			g.Servers = append(g.Servers, s)
+		at := at.Field("listeners").Index(i)
+		server, ok := c.listener(at, &spec.Listeners[i], &refs.Listeners[i])
+		if conflicts[i].Reason != "" {
+			c.Warnf(at, "has no effect: %s; change its port or hostname", conflicts[i].Text)
+		} else if ok {
+			g.Servers = append(g.Servers, server)
 		}
 	}
 	return g, c.Problems
 }
 
-func (c *conv) listener(at problem.Path, l *gatewayv1.Listener) (model.GatewayServer, bool) {
-	out := model.GatewayServer{Port: model.GatewayPort{Number: uint32(l.Port), Name: string(l.Name)}}
+// listener returns false for a listener that cannot be served.
+func (c *conv) listener(at problem.Path, l *gatewayv1.Listener, ref *ListenerRef) (model.GatewayServer, bool) {
+	out := *ref.Server(c.Meta.Namespace)
 	c.CheckPort(at.Field("port"), out.Port.Number)
 	if !convert.IsLabel(string(l.Name)) {
 		c.Errorf(at.Field("name"), "%q cannot be a listener's name, which is part of others: leave out dots, and use at most 63 characters", l.Name)
 	}
-	ref := listenerRef(at, c.Meta.Namespace, l)
-	switch l.Protocol {
-	case gatewayv1.HTTPProtocolType:
-		out.Port.Protocol = model.ProtocolHTTP
-	case gatewayv1.HTTPSProtocolType:
-		out.Port.Protocol = model.ProtocolHTTPS
-		out.TLS = c.listenerTLS(at.Field("tls"), l.TLS, &ref)
-	case gatewayv1.TLSProtocolType:
-		out.Port.Protocol = model.ProtocolTLS
-		if ref.TLSMode == string(gatewayv1.TLSModePassthrough) {
-			out.TLS = &model.ServerTLS{Mode: model.ServerPassthrough}
-		} else {
-			out.TLS = c.listenerTLS(at.Field("tls"), l.TLS, &ref)
-		}
-	case gatewayv1.TCPProtocolType:
-		out.Port.Protocol = model.ProtocolTCP
-	default:
+	if out.Port.Protocol == "" {
 		c.Warnf(at.Field("protocol"), "%s has no effect in Moonsail yet; use HTTP, HTTPS, TLS or TCP", l.Protocol)
 		return out, false
 	}
-	c.checkKinds(&ref)
+	encrypted := out.TLS != nil
+	if encrypted && !ref.Passes() {
+		out.TLS = c.listenerTLS(at.Field("tls"), l.TLS, ref)
+	}
+	c.checkKinds(ref)
 	if l.Hostname != nil && *l.Hostname != "" {
 		c.CheckHost(at.Field("hostname"), string(*l.Hostname), true)
 	}
-	c.checkNamespaces(at.Field("allowedRoutes").Field("namespaces").Field("selector"), &ref)
-	taking := ref.Server(c.Meta.Namespace)
-	out.Routes, out.Hosts, out.Namespaces = taking.Routes, taking.Hosts, taking.Namespaces
-	return out, out.TLS != nil || l.Protocol == gatewayv1.HTTPProtocolType || l.Protocol == gatewayv1.TCPProtocolType
+	c.checkNamespaces(at.Field("allowedRoutes").Field("namespaces").Field("selector"), ref)
+	return out, encrypted == (out.TLS != nil)
 }
 
 // checkKinds warns of kinds of routes that a listener cannot take.

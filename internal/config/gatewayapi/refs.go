@@ -1,6 +1,7 @@
 package gatewayapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -149,14 +150,18 @@ func classRef(o *gatewayv1.GatewayClass) *Refs {
 }
 
 func gatewayRef(o *gatewayv1.Gateway) *Refs {
-	out := &GatewayRef{Controller: gatewayClasses[o.Spec.GatewayClassName]}
-	if out.Controller == "" {
+	if gatewayClasses[o.Spec.GatewayClassName] == "" {
 		return nil
 	}
+	return &Refs{Gateway: listenerRefs(o)}
+}
+
+func listenerRefs(o *gatewayv1.Gateway) *GatewayRef {
+	out := &GatewayRef{Controller: gatewayClasses[o.Spec.GatewayClassName]}
 	for i := range o.Spec.Listeners {
 		out.Listeners = append(out.Listeners, listenerRef(problem.Path("spec.listeners").Index(i), o.Namespace, &o.Spec.Listeners[i]))
 	}
-	return &Refs{Gateway: out}
+	return out
 }
 
 func listenerRef(at problem.Path, ns string, l *gatewayv1.Listener) ListenerRef {
@@ -318,8 +323,9 @@ func (l *ListenerRef) Possible() []model.Kind {
 	return nil
 }
 
-// Server returns what decides which routes the listener of a Gateway in a namespace takes: names, port, kinds,
-// hostname and namespaces. The decoded Gateway and statuses share it.
+// Server returns what decides which routes the listener of a Gateway in a namespace takes, and with which listeners it
+// conflicts: names, port, protocol, kinds, hostname, namespaces and the mode of TLS. The decoded Gateway and statuses share
+// it. Port.Protocol is empty if the protocol is not supported.
 func (l *ListenerRef) Server(namespace string) *model.GatewayServer {
 	routes, _ := l.Routes()
 	from := convert.ExportNone
@@ -330,13 +336,62 @@ func (l *ListenerRef) Server(namespace string) *model.GatewayServer {
 		from = namespace
 	}
 	out := &model.GatewayServer{
-		Port: model.GatewayPort{Number: l.Port, Name: l.Name}, Routes: routes,
+		Port: model.GatewayPort{Number: l.Port, Name: l.Name, Protocol: protocols[gatewayv1.ProtocolType(l.Protocol)]}, Routes: routes,
 		Hosts: []model.HostSelector{{Namespace: from, Host: l.Hostname}},
 	}
 	if l.From == string(gatewayv1.NamespacesFromSelector) {
 		out.Namespaces = l.Namespaces
 	}
+	switch {
+	case !out.Port.Protocol.IsTLS():
+	case l.Passes():
+		out.TLS = &model.ServerTLS{Mode: model.ServerPassthrough}
+	default:
+		out.TLS = &model.ServerTLS{Mode: model.ServerTLSMode(cmp.Or(l.Terminate, string(model.ServerSimple)))}
+	}
 	return out
+}
+
+// protocols are the supported protocols of listeners.
+var protocols = map[gatewayv1.ProtocolType]model.Protocol{
+	gatewayv1.HTTPProtocolType: model.ProtocolHTTP, gatewayv1.HTTPSProtocolType: model.ProtocolHTTPS,
+	gatewayv1.TLSProtocolType: model.ProtocolTLS, gatewayv1.TCPProtocolType: model.ProtocolTCP,
+}
+
+// Passes reports whether the listener forwards TLS connections without decrypting them.
+func (l *ListenerRef) Passes() bool {
+	return l.Protocol == string(gatewayv1.TLSProtocolType) && l.TLSMode == string(gatewayv1.TLSModePassthrough)
+}
+
+// Conflicts returns why each listener of the Gateway cannot be served beside an earlier one. The first of conflicting
+// listeners is served. Only what is written counts: a listener keeps its place without its Secrets. Listeners of
+// unsupported protocols have no conflicts.
+func (g *GatewayRef) Conflicts() []model.ServerConflict {
+	out := make([]model.ServerConflict, len(g.Listeners))
+	var served []*model.GatewayServer
+	for i := range g.Listeners {
+		server := g.Listeners[i].Server("")
+		if server.Port.Protocol == "" {
+			continue
+		}
+		if out[i] = conflictWith(served, server); out[i].Reason == "" {
+			served = append(served, server)
+		}
+	}
+	return out
+}
+
+func conflictWith(served []*model.GatewayServer, server *model.GatewayServer) model.ServerConflict {
+	for _, o := range served {
+		if o.Port.Number != server.Port.Number {
+			continue
+		}
+		if conflict := o.Conflict(server); conflict.Reason != "" {
+			conflict.Text = fmt.Sprintf("listener %s has port %d too, and %s", o.Port.Name, o.Port.Number, conflict.Text)
+			return conflict
+		}
+	}
+	return model.ServerConflict{}
 }
 
 // Routes are the kinds of routes that it takes, with those that it says and cannot take.

@@ -15,7 +15,6 @@ import (
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/pipeline/derive/gateway"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
@@ -106,7 +105,7 @@ func attachedServers(w *gatewayWorld, g *model.Gateway, route *model.VirtualServ
 		if server.Namespaces != nil && server.Namespaces.Matches(w.labelsOf(route.Namespace)) {
 			server = server.Admit([]string{route.Namespace})
 		}
-		if slices.Contains(route.Gateways, one.Gateways[0]) && gateway.Attach(g.ServerNames(server), server, &one).Reason == gateway.Attached {
+		if slices.Contains(route.Gateways, one.Gateways[0]) && g.Attach(server, &one).Reason == model.Attached {
 			out = append(out, server.Port.Name)
 		}
 	}

@@ -7,7 +7,7 @@
 //	board.go       what the API server has of each object; findings.go: its problems; queue.go: whose status should differ
 //	check.go       finds problems between objects, and what proxies refuse; peers.go asks the other control planes
 //	verdict.go     what a status should be; condition.go: the patch that makes it so
-//	gateway*.go    statuses of the Gateway API. gateway.Attach of derive decides which routes attach to which listeners
+//	gateway*.go    statuses of the Gateway API. model.Gateway.Attach decides which routes attach to which listeners
 //	writer.go      writes, at a limited rate; leader.go elects the one control plane that writes
 //
 // Invariants:

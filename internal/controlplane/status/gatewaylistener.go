@@ -26,8 +26,9 @@ type listenerConditions struct {
 func (w *gatewayWorld) gateway(k model.Key, o gatewayObject) *judgement {
 	out := &judgement{generation: o.generation, gateway: &gatewayConditions{}}
 	routers, served, bad := w.routers[name{k.Namespace, k.Name}], 0, []string(nil)
+	conflicts := o.Gateway.Conflicts()
 	for i := range o.Gateway.Listeners {
-		l := w.listener(k, o.Gateway.Listeners, i, len(routers) > 0 && !o.problems.HasErrors())
+		l := w.listener(k, &o.Gateway.Listeners[i], conflicts[i], len(routers) > 0 && !o.problems.HasErrors())
 		out.gateway.listeners = append(out.gateway.listeners, l)
 		if l.conditions[0].ok {
 			served++
@@ -61,8 +62,7 @@ func programmed(k model.Key, ok bool, routers int, pending string) condition {
 }
 
 // listener judges a listener. Its first condition is Accepted.
-func (w *gatewayWorld) listener(k model.Key, all []gatewayapi.ListenerRef, i int, running bool) listenerConditions {
-	l := &all[i]
+func (w *gatewayWorld) listener(k model.Key, l *gatewayapi.ListenerRef, with model.ServerConflict, running bool) listenerConditions {
 	kinds, wrong := l.Routes()
 	refs := &complaints{}
 	for _, ref := range wrong {
@@ -70,7 +70,7 @@ func (w *gatewayWorld) listener(k model.Key, all []gatewayapi.ListenerRef, i int
 	}
 	w.certificates(k, l, refs)
 	resolved := refs.resolved()
-	conflict := conflictOf(all[:i], l)
+	conflict := conflicted(with)
 	taken := acceptedListener(l)
 	out := listenerConditions{name: l.Name, kinds: kinds, attached: w.attached[listenerKey{k.Namespace + "/" + k.Name, l.Name}]}
 	works := condition{typeProgrammed, true, "Programmed", ""}
@@ -118,27 +118,12 @@ func (w *gatewayWorld) certificates(k model.Key, l *gatewayapi.ListenerRef, wron
 	}
 }
 
-// conflictOf reports whether a listener conflicts with an earlier one.
-func conflictOf(before []gatewayapi.ListenerRef, l *gatewayapi.ListenerRef) condition {
-	for i := range before {
-		o := &before[i]
-		switch {
-		case o.Port != l.Port || len(o.Possible()) == 0 || len(l.Possible()) == 0:
-		case layer(o) != layer(l):
-			return condition{typeConflicted, true, "ProtocolConflict", fmt.Sprintf("listener %s has port %d as well, with protocol %s", o.Name, o.Port, o.Protocol)}
-		case o.Hostname == l.Hostname:
-			return condition{typeConflicted, true, "HostnameConflict", fmt.Sprintf("listener %s has port %d and hostname %s as well", o.Name, o.Port, o.Hostname)}
-		}
+// conflicted returns the condition of that type.
+func conflicted(c model.ServerConflict) condition {
+	if c.Reason == "" {
+		return condition{typeConflicted, false, "NoConflicts", ""}
 	}
-	return condition{typeConflicted, false, "NoConflicts", ""}
-}
-
-// layer is what separates connections to listeners with one port.
-func layer(l *gatewayapi.ListenerRef) string {
-	if l.Protocol == "HTTPS" || l.Protocol == "TLS" {
-		return "TLS"
-	}
-	return l.Protocol
+	return condition{typeConflicted, true, string(c.Reason), c.Text}
 }
 
 // addresses returns those of the routers' Services: of load balancers, or else their names in the cluster.

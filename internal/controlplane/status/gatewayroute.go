@@ -7,7 +7,6 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/pipeline/derive/gateway"
 )
 
 // routeConditions is the status of a route for its parents, or of a policy for its ancestors.
@@ -58,8 +57,8 @@ func (w *gatewayWorld) parent(k model.Key, o gatewayObject, p *gatewayapi.Parent
 		return "", taken
 	}
 	listeners, reason := w.attach(k, o.Route, p, of.Gateway)
-	if reason != gateway.Attached {
-		return of.Gateway.Controller, condition{typeAccepted, false, reason.String(), notAttached(reason, k)}
+	if reason != model.Attached {
+		return of.Gateway.Controller, condition{typeAccepted, false, reason.String(), reason.Advice(k)}
 	}
 	if !taken.ok {
 		return of.Gateway.Controller, taken
@@ -95,8 +94,7 @@ func (w *gatewayWorld) serviceParent(k model.Key, o gatewayObject, p *gatewayapi
 }
 
 // attach returns the listeners of a Gateway that take a route; if none does, the reason of the one that came closest.
-// derive decides it.
-func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi.ParentRef, g *gatewayapi.GatewayRef) (listeners []string, reason gateway.AttachReason) {
+func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi.ParentRef, g *gatewayapi.GatewayRef) (listeners []string, reason model.AttachReason) {
 	parent := &model.Gateway{Meta: model.Meta{Key: model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}}}
 	route := &model.VirtualService{Meta: model.Meta{Key: k}, Gateways: []string{p.GatewayName()}, Hosts: r.Hostnames}
 	for i := range g.Listeners {
@@ -104,23 +102,12 @@ func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi
 		if server.Namespaces != nil && server.Namespaces.Matches(w.labelsOf(k.Namespace)) {
 			server = server.Admit([]string{k.Namespace})
 		}
-		a := gateway.Attach(parent.ServerNames(server), server, route)
-		if reason = max(reason, a.Reason); a.Reason == gateway.Attached {
+		a := parent.Attach(server, route)
+		if reason = max(reason, a.Reason); a.Reason == model.Attached {
 			listeners = append(listeners, g.Listeners[i].Name)
 		}
 	}
 	return listeners, reason
-}
-
-// notAttached returns the message about a route that no listener takes.
-func notAttached(reason gateway.AttachReason, route model.Key) string {
-	switch reason {
-	case gateway.NotAllowedByListeners:
-		return fmt.Sprintf("no listener takes routes of kind %s from namespace %s: change allowedRoutes of the Gateway", route.Kind, route.Namespace)
-	case gateway.NoMatchingListenerHostname:
-		return "no hostname of the route matches a listener: change hostnames, or the listener's hostname"
-	}
-	return "the Gateway has no such listener: correct sectionName and port of the parentRef"
 }
 
 func (w *gatewayWorld) labelsOf(namespace string) map[string]string {

@@ -8,19 +8,16 @@ import (
 
 // Listeners of one Gateway of the Gateway API that share a port are isolated. A request belongs to the listener with the
 // narrowest matching hostname, even if none of its routes matches. Envoy chooses the narrowest virtual host. Each virtual
-// host therefore has the routes of the narrowest listener for it, and a listener has a virtual host of its own name if
+// host therefore has the routes of the narrowest listener for it, and a listener has a virtual host of its hostname if
 // otherwise a wider one would take its requests. Listeners that end TLS have a route configuration each; requests for
 // another listener get status 421, so that clients use another connection. Istio's servers are not isolated.
 
 // misdirectedRequest is the status of requests on another listener's connection.
 const misdirectedRequest = 421
 
-// isolated reports whether a server is a listener of the Gateway API.
-func (b boundServer) isolated() bool { return b.server.Routes != nil }
-
 // sibling reports whether both are listeners of one Gateway.
 func (b boundServer) sibling(o boundServer) bool {
-	return b.isolated() && o.isolated() && b.gateways[0] == o.gateways[0]
+	return b.server.IsListener() && o.server.IsListener() && b.gateways[0] == o.gateways[0]
 }
 
 // wider reports whether b matches each name of o, and not the other way round.
@@ -39,7 +36,7 @@ func (p *PlannedRoutes) leaves(b boundServer, h model.Host) bool {
 // holds reports whether a listener needs a virtual host of its name, with or without routes.
 func (p *PlannedRoutes) holds(h model.Host) bool {
 	return slices.ContainsFunc(p.servers, func(o boundServer) bool {
-		return o.isolated() && o.server.Hosts[0].Host == h && p.anyListener(func(b boundServer) bool {
+		return o.server.IsListener() && o.server.Hosts[0].Host == h && p.anyListener(func(b boundServer) bool {
 			return b.sibling(o) && b.wider(o)
 		})
 	})
@@ -59,7 +56,7 @@ func (p *PlannedRoutes) anyListener(f func(boundServer) bool) bool {
 func (p *Plan) isolate() {
 	for _, l := range p.Listeners {
 		for _, b := range l.servers {
-			if !l.tls || b.routes == "" || !b.isolated() {
+			if !l.tls || b.routes == "" || !b.server.IsListener() {
 				continue
 			}
 			r := p.Routes[b.routes]

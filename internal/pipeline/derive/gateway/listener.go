@@ -168,7 +168,7 @@ func (m *maker) boundL4(b boundServer) []*model.VirtualService {
 	seen := map[*model.VirtualService]bool{}
 	for _, gateway := range b.gateways {
 		for _, v := range m.BoundTo(gateway) {
-			if len(v.TCP)+len(v.TLS) > 0 && v.Visibility.Sees(m.Key.Namespace) && !seen[v] && attachBound(b.server, v).Reason == Attached {
+			if len(v.TCP)+len(v.TLS) > 0 && v.Visibility.Sees(m.Key.Namespace) && !seen[v] && b.server.AttachBound(v).Reason == model.Attached {
 				out, seen[v] = append(out, v), true
 			}
 		}

@@ -171,7 +171,7 @@ func (p *Plan) add(r *index.Reader, mark int, g *model.Gateway, server *model.Ga
 	if k.Address == "" {
 		k.Address = r.Any()
 	}
-	if !canServe(&r.Key, server) || !p.fits(k, server) {
+	if !server.IsServed(r.Key.Identity) || !p.fits(k, server) {
 		return
 	}
 	routes := routesOf(g, server, port)
@@ -194,19 +194,10 @@ func (p *Plan) add(r *index.Reader, mark int, g *model.Gateway, server *model.Ga
 	p.Routes[b.routes].servers = append(p.Routes[b.routes].servers, b)
 }
 
-// canServe reports whether the clients have the certificates of a server. Envoy would wait for the mesh's certificates if
-// they are not served.
-func canServe(k *index.GroupKey, server *model.GatewayServer) bool {
-	if server.TLS == nil {
-		return true
-	}
-	return server.TLS.Mode != model.ServerAutoPassthrough && (server.TLS.Mode != model.ServerIstioMutual || k.Identity)
-}
-
 // fits reports whether a server can share a listener with the servers that it has.
 func (p *Plan) fits(k ir.ListenerKey, server *model.GatewayServer) bool {
 	l := p.Listeners[k]
-	return l == nil || !slices.ContainsFunc(l.servers, func(b boundServer) bool { return b.server.Conflict(server) != "" })
+	return l == nil || !slices.ContainsFunc(l.servers, func(b boundServer) bool { return b.server.Conflict(server).Reason != "" })
 }
 
 // routesOf is the route configuration of a server; without a name: the server reads no requests. port is the one that the
@@ -239,7 +230,7 @@ func (p *PlannedRoutes) EachHost(c *index.Client, boundTo func(gateway string) [
 		f(o.server.Hosts[0].Host)
 	}
 	for _, b := range p.servers {
-		if b.server.HTTPSRedirect || b.isolated() {
+		if b.server.HTTPSRedirect || b.server.IsListener() {
 			for _, h := range b.server.Hosts {
 				f(h.Host)
 			}
@@ -257,20 +248,16 @@ func (b boundServer) eachHost(c *index.Client, v *model.VirtualService, f func(m
 	if !v.Visibility.Sees(c.Key.Namespace) {
 		return
 	}
-	for _, h := range model.CommonHosts(b.server.HostsFor(v.Namespace), v.Hosts) {
+	for _, h := range b.server.AttachBound(v).Hosts {
 		f(h)
 	}
-}
-
-func (b boundServer) isBound(v *model.VirtualService) bool {
-	return slices.ContainsFunc(b.gateways, func(g string) bool { return slices.Contains(v.Gateways, g) })
 }
 
 // Concerns calls host for each virtual host, and listener for each listener, that a change of a virtual service concerns.
 func (p *Plan) Concerns(c *index.Client, v *model.VirtualService, host func(routeConfig string, h model.Host), listener func(ir.ListenerKey)) {
 	for name, routes := range p.Routes {
 		for _, b := range routes.servers {
-			if b.isBound(v) {
+			if v.BoundTo(b.gateways) {
 				b.eachHost(c, v, func(h model.Host) { host(name, h) })
 			}
 		}
@@ -279,7 +266,7 @@ func (p *Plan) Concerns(c *index.Client, v *model.VirtualService, host func(rout
 		return
 	}
 	for k, l := range p.Listeners {
-		if slices.ContainsFunc(l.servers, func(b boundServer) bool { return b.isBound(v) && !b.server.IsHTTP() }) {
+		if slices.ContainsFunc(l.servers, func(b boundServer) bool { return v.BoundTo(b.gateways) && !b.server.IsHTTP() }) {
 			listener(k)
 		}
 	}

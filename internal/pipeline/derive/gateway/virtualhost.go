@@ -101,7 +101,7 @@ func boundTo(r *index.Reader, b boundServer, h model.Host) []*model.VirtualServi
 	var out []*model.VirtualService
 	for _, c := range h.Covering() {
 		for _, v := range r.BoundAt(b.gateways, c) {
-			if v.Visibility.Sees(r.Key.Namespace) && !slices.Contains(out, v) && slices.Contains(attachBound(b.server, v).Hosts, h) {
+			if v.Visibility.Sees(r.Key.Namespace) && !slices.Contains(out, v) && slices.Contains(b.server.AttachBound(v).Hosts, h) {
 				out = append(out, v)
 			}
 		}

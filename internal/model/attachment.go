@@ -1,0 +1,126 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+)
+
+// An AttachReason is why a route attaches to a server of a Gateway, or why not. Reasons are ordered: of several servers,
+// the one with the greatest reason came closest to taking the route.
+type AttachReason uint8
+
+// The reasons. Their texts are the Gateway API's reasons of the condition Accepted.
+const (
+	NoMatchingParent           AttachReason = iota // the route names another Gateway, listener or port
+	NotAllowedByListeners                          // the listener accepts no routes of the kind or namespace
+	NoMatchingListenerHostname                     // the route has no hostname of the listener
+	Attached
+)
+
+// String returns the reason by its name in the Gateway API.
+func (r AttachReason) String() string {
+	return [...]string{"NoMatchingParent", "NotAllowedByListeners", "NoMatchingListenerHostname", "Accepted"}[r]
+}
+
+// Advice returns the message about a route that no listener of a Gateway takes. The reason is that of the listener that
+// came closest.
+func (r AttachReason) Advice(route Key) string {
+	switch r {
+	case NotAllowedByListeners:
+		return fmt.Sprintf("no listener takes routes of kind %s from namespace %s: change allowedRoutes of the Gateway", route.Kind, route.Namespace)
+	case NoMatchingListenerHostname:
+		return "no hostname of the route matches a listener: change hostnames, or the listener's hostname"
+	}
+	return "the Gateway has no such listener: correct sectionName and port of the parentRef"
+}
+
+// An Attachment is the decision whether a route attaches to a server of a Gateway.
+type Attachment struct {
+	Reason AttachReason
+	Hosts  []Host // of the route at the server: the narrower of each pair that overlaps; empty unless Attached
+}
+
+// Attach decides whether a route attaches to a server of the Gateway, which is a listener of the Gateway API or a server of
+// Istio's Gateway. Only the route's key, Gateways and Hosts count. The server has admitted the namespaces that it selects
+// (GatewayServer.Admit).
+//
+// Attach and AttachBound, its second half for routes whose Gateway is known, are the only judgement: for listeners and
+// virtual hosts of gateways, for statuses of routes and Gateways, and for findings of analysis.
+func (g *Gateway) Attach(server *GatewayServer, route *VirtualService) Attachment {
+	if !route.BoundTo(g.ServerNames(server)) {
+		return Attachment{Reason: NoMatchingParent}
+	}
+	return server.AttachBound(route)
+}
+
+// AttachBound is Attach for a route that is known to name the server.
+func (s *GatewayServer) AttachBound(route *VirtualService) Attachment {
+	allowed := s.HostsFor(route.Namespace)
+	if !s.Takes(route.Kind) || len(allowed) == 0 {
+		return Attachment{Reason: NotAllowedByListeners}
+	}
+	hosts := CommonHosts(allowed, route.Hosts)
+	if len(hosts) == 0 {
+		return Attachment{Reason: NoMatchingListenerHostname}
+	}
+	return Attachment{Reason: Attached, Hosts: hosts}
+}
+
+// BoundTo reports whether the route names one of the servers' names (Gateway.ServerNames).
+func (v *VirtualService) BoundTo(names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(v.Gateways, name) })
+}
+
+// A ServerConflict is why one of two servers cannot be served at an address and port. The zero value: both can.
+type ServerConflict struct {
+	Reason ConflictReason
+	Text   string // for messages, about both servers
+}
+
+// A ConflictReason is the Gateway API's reason of the condition Conflicted; "": there is no conflict.
+type ConflictReason string
+
+// The reasons.
+const (
+	ProtocolConflict ConflictReason = "ProtocolConflict" // nothing separates the connections of the two
+	HostnameConflict ConflictReason = "HostnameConflict" // both are for one host
+)
+
+// Conflict decides whether two servers can share an address and port. TLS servers can, for different hosts. Plain HTTP
+// servers can, but listeners of the Gateway API with one port number must have different hosts.
+//
+// It is the only judgement: for listeners of gateways, for statuses, and for findings of analysis. The server that comes
+// first is served: among Gateways the older, in one Gateway the one that is listed first.
+func (s *GatewayServer) Conflict(o *GatewayServer) ServerConflict {
+	switch {
+	case (s.TLS == nil) != (o.TLS == nil):
+		return ServerConflict{ProtocolConflict, "one of the two is TLS, the other is not"}
+	case s.TLS == nil && (!s.IsHTTP() || !o.IsHTTP()):
+		return ServerConflict{ProtocolConflict, "their connections cannot be distinguished"}
+	case s.TLS == nil && !(s.IsListener() && o.IsListener() && s.Port.Number == o.Port.Number):
+		return ServerConflict{}
+	}
+	for _, a := range s.Hosts {
+		for _, b := range o.Hosts {
+			if a.Host == b.Host {
+				return ServerConflict{HostnameConflict, fmt.Sprintf("both are for %s", a.Host)}
+			}
+		}
+	}
+	return ServerConflict{}
+}
+
+// IsListener reports whether the server is a listener of the Gateway API.
+func (s *GatewayServer) IsListener() bool { return s.Routes != nil }
+
+// IsServed reports whether proxies with or without the mesh's certificates can serve the server: Envoy would wait for
+// certificates that it does not get. A server that is not served conflicts with no other.
+func (s *GatewayServer) IsServed(meshCertificates bool) bool {
+	switch {
+	case s.TLS == nil:
+		return true
+	case s.TLS.Mode == ServerIstioMutual:
+		return meshCertificates
+	}
+	return s.TLS.Mode != ServerAutoPassthrough
+}
