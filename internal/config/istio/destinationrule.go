@@ -64,11 +64,10 @@ func (c destinationConv) trafficPolicy(at problem.Path, p *networking.TrafficPol
 	if p == nil {
 		return out, nil
 	}
-	if p.LoadBalancer == nil && p.ConnectionPool == nil && p.OutlierDetection == nil && p.Tls == nil &&
-		p.PortLevelSettings == nil && p.Tunnel == nil && p.ProxyProtocol == nil && p.RetryBudget == nil {
+	if !setsParts(p) && p.PortLevelSettings == nil && p.Tunnel == nil && p.ProxyProtocol == nil && p.RetryBudget == nil {
 		c.Errorf(at, "is empty; set at least one of loadBalancer, connectionPool, outlierDetection, tls and portLevelSettings, or remove it")
 	}
-	out = c.policyParts(at, p.LoadBalancer, p.ConnectionPool, p.OutlierDetection, p.Tls)
+	out = c.policyParts(at, p)
 	out.Tunnel = c.tunnel(at.Field("tunnel"), p.Tunnel)
 	if v := p.ProxyProtocol; v != nil {
 		out.ProxyProtocol = uint32(v.Version) + 1
@@ -80,15 +79,24 @@ func (c destinationConv) trafficPolicy(at problem.Path, p *networking.TrafficPol
 	return out, c.portPolicies(at.Field("portLevelSettings"), p.PortLevelSettings)
 }
 
-// policyParts converts what whole services and single ports have in common.
-func (c destinationConv) policyParts(at problem.Path, lb *networking.LoadBalancerSettings, pool *networking.ConnectionPoolSettings,
-	outlier *networking.OutlierDetection, tls *networking.ClientTLSSettings,
-) model.TrafficPolicy {
+// policyParts are the fields that policies of whole services and of single ports have in common.
+type policyParts interface {
+	GetLoadBalancer() *networking.LoadBalancerSettings
+	GetConnectionPool() *networking.ConnectionPoolSettings
+	GetOutlierDetection() *networking.OutlierDetection
+	GetTls() *networking.ClientTLSSettings
+}
+
+func setsParts(p policyParts) bool {
+	return p.GetLoadBalancer() != nil || p.GetConnectionPool() != nil || p.GetOutlierDetection() != nil || p.GetTls() != nil
+}
+
+func (c destinationConv) policyParts(at problem.Path, p policyParts) model.TrafficPolicy {
 	return model.TrafficPolicy{
-		LoadBalancer:     c.loadBalancer(at.Field("loadBalancer"), lb, outlier != nil),
-		ConnectionPool:   c.connectionPool(at.Field("connectionPool"), pool),
-		OutlierDetection: c.outlierDetection(at.Field("outlierDetection"), outlier),
-		TLS:              c.clientTLS(at.Field("tls"), tls),
+		LoadBalancer:     c.loadBalancer(at.Field("loadBalancer"), p.GetLoadBalancer(), p.GetOutlierDetection() != nil),
+		ConnectionPool:   c.connectionPool(at.Field("connectionPool"), p.GetConnectionPool()),
+		OutlierDetection: c.outlierDetection(at.Field("outlierDetection"), p.GetOutlierDetection()),
+		TLS:              c.clientTLS(at.Field("tls"), p.GetTls()),
 	}
 }
 
@@ -108,10 +116,10 @@ func (c destinationConv) portPolicies(at problem.Path, list []*networking.Traffi
 		if _, twice := out[number]; twice {
 			c.Warnf(at.Field("port").Field("number"), "port %d is listed twice, and the last entry counts; merge the two", number)
 		}
-		if p.LoadBalancer == nil && p.ConnectionPool == nil && p.OutlierDetection == nil && p.Tls == nil {
+		if !setsParts(p) {
 			c.Errorf(at, "sets nothing; give at least one of loadBalancer, connectionPool, outlierDetection and tls")
 		}
-		out[number] = c.policyParts(at, p.LoadBalancer, p.ConnectionPool, p.OutlierDetection, p.Tls)
+		out[number] = c.policyParts(at, p)
 	}
 	return out
 }

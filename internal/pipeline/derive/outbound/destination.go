@@ -118,5 +118,5 @@ func (rt *Routing) hashPolicy(d model.Destination) *model.HashPolicy {
 	if rule == nil {
 		return nil
 	}
-	return policy.HashOf(rule, rt.destinationPort(d), d.Subset)
+	return policy.HashOf(rule, d.Subset, rt.destinationPort(d))
 }

@@ -68,20 +68,11 @@ func PoolFor(pool *model.ConnectionPool, p model.Protocol) *model.ConnectionPool
 }
 
 // HashOf is the hash policy of a rule for a port of a subset; nil: it does not hash.
-func HashOf(rule *model.DestinationRule, port uint32, subset string) *model.HashPolicy {
-	traffic := ForPort(rule, port)
-	for _, sub := range rule.Subsets {
-		if sub.Name == subset {
-			traffic = traffic.Merge(sub.Policy)
-			if p, ok := sub.Ports[port]; ok {
-				traffic = overridePort(traffic, p)
-			}
-		}
+func HashOf(rule *model.DestinationRule, subset string, port uint32) *model.HashPolicy {
+	if lb := ForSubset(rule, subset, port).LoadBalancer; lb != nil {
+		return lb.Hash
 	}
-	if traffic.LoadBalancer == nil {
-		return nil
-	}
-	return traffic.LoadBalancer.Hash
+	return nil
 }
 
 // WithBackendTLS adds the BackendTLSPolicy that counts for a port to its policy, and returns it; nil: none counts. The TLS
