@@ -1,6 +1,9 @@
 package istio
 
 import (
+	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -9,6 +12,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -159,4 +163,223 @@ func (c policyConv) checkAllowed(at problem.Path, a model.Attribute, action mode
 	if action == model.AuthorizeCustom && (a.FromPeer() || a.FromToken()) {
 		c.Errorf(at, "%s cannot be used with action CUSTOM; leave it to the provider, or use DENY", a)
 	}
+}
+
+// whenKeys are the keys of conditions without brackets.
+var whenKeys = []model.Attribute{
+	model.AttributePrincipal, model.AttributeNamespace, model.AttributeServiceAccount, model.AttributeTrustDomain,
+	model.AttributeSourceIP, model.AttributeRemoteIP, model.AttributeRequestPrincipal, model.AttributeAudiences,
+	model.AttributePresenter, model.AttributeDestinationIP, model.AttributeDestinationPort, model.AttributeSNI,
+}
+
+// bracketKeys are those with a name in brackets.
+var bracketKeys = []model.Attribute{model.AttributeHeaders, model.AttributeClaims, model.AttributeFilterMetadata}
+
+// replacedKeys are Istio's old ones, with what to use.
+var replacedKeys = map[string]string{
+	"destination.namespace": "metadata.namespace says which workloads the policy is for",
+	"destination.labels":    "use selector",
+	"destination.name":      "use selector",
+	"destination.user":      "use selector",
+}
+
+// when reads one condition.
+func (c policyConv) when(at problem.Path, w *security.Condition) (model.AuthorizationCondition, bool) {
+	cond, ok := c.whenKey(at.Field("key"), w.GetKey())
+	if !ok {
+		return cond, false
+	}
+	cond.Values, cond.Not = w.GetValues(), w.GetNotValues()
+	if len(cond.Values)+len(cond.Not) == 0 {
+		c.Errorf(at, "compares %s with nothing; give values or notValues", w.GetKey())
+	}
+	c.attributeValues(at.Field("values"), cond.Attribute, cond.Values)
+	c.attributeValues(at.Field("notValues"), cond.Attribute, cond.Not)
+	return cond, true
+}
+
+func (c policyConv) whenKey(at problem.Path, key string) (model.AuthorizationCondition, bool) {
+	if i := slices.Index(whenKeys, model.Attribute(key)); i >= 0 {
+		return model.AuthorizationCondition{Attribute: whenKeys[i]}, true
+	}
+	for _, a := range bracketKeys {
+		if rest, ok := strings.CutPrefix(key, string(a)); ok {
+			names, ok := c.bracketNames(at, key, rest, a)
+			return model.AuthorizationCondition{Attribute: a, Names: names}, ok
+		}
+	}
+	bare, _, _ := strings.Cut(key, "[")
+	if use, ok := replacedKeys[bare]; ok {
+		c.Errorf(at, "%q is not an attribute any more: %s", key, use)
+		return model.AuthorizationCondition{}, false
+	}
+	known := make([]string, 0, len(whenKeys)+len(bracketKeys))
+	for _, a := range slices.Concat(whenKeys, bracketKeys) {
+		known = append(known, string(a))
+	}
+	c.Errorf(at, "%q is not an attribute%s", key, spelling.DidYouMean(key, known))
+	return model.AuthorizationCondition{}, false
+}
+
+// bracketNames reads "[header]", "[claim][within it]" and "name[key]".
+func (c policyConv) bracketNames(at problem.Path, key, rest string, a model.Attribute) ([]string, bool) {
+	var names []string
+	if a == model.AttributeFilterMetadata {
+		filter, tail, _ := strings.Cut(rest, "[")
+		names, rest = append(names, "envoy.filters."+filter), "["+tail
+		if filter == "" {
+			rest = ""
+		}
+	}
+	inner, ok := strings.CutPrefix(rest, "[")
+	inner, closed := strings.CutSuffix(inner, "]")
+	if !ok || !closed || inner == "" {
+		c.Errorf(at, "%q is not of the form %s[NAME]", key, strings.TrimSuffix(key, rest))
+		return nil, false
+	}
+	if parts := strings.Split(inner, "]["); a == model.AttributeClaims && !slices.Contains(parts, "") {
+		return append(names, parts...), true
+	}
+	if a == model.AttributeHeaders {
+		c.HeaderName(at, inner)
+	}
+	return append(names, inner), true
+}
+
+// attributeValues checks what an attribute is compared with.
+func (c policyConv) attributeValues(at problem.Path, a model.Attribute, values []string) {
+	for i, v := range values {
+		if v == "" {
+			c.Errorf(at.Index(i), "is empty; write what it is compared with, or \"*\" for any")
+			continue
+		}
+		c.attributeValue(at.Index(i), a, v)
+	}
+	if a == model.AttributeServiceAccount && len(values) > maxServiceAccounts {
+		c.Errorf(at, "has %d entries; %d is the limit", len(values), maxServiceAccounts)
+	}
+}
+
+// Limits, as Istio's.
+const (
+	maxServiceAccounts = 16
+	maxServiceAccount  = 320 // characters
+)
+
+func (c policyConv) attributeValue(at problem.Path, a model.Attribute, v string) {
+	switch a {
+	case model.AttributeSourceIP, model.AttributeRemoteIP, model.AttributeDestinationIP:
+		c.Prefix(at, v)
+		return
+	case model.AttributeDestinationPort:
+		if n, err := strconv.ParseUint(v, 10, 16); err != nil || n == 0 {
+			c.Errorf(at, "%q is not a port; use 1 to 65535", v)
+		}
+		return
+	case model.AttributeServiceAccount:
+		c.serviceAccount(at, v)
+		return
+	case model.AttributeNamespace: // wildcards anywhere
+		return
+	case model.AttributeTrustDomain:
+		if strings.Contains(v, "/") {
+			c.Errorf(at, "%q is not a trust domain: it has no \"/\"; use principals for what is behind it", v)
+		} else if strings.Contains(strings.Trim(v, "*"), "*") || strings.Count(v, "*") > 1 {
+			c.Errorf(at, "%q is not a pattern; one * can be at the beginning or at the end", v)
+		}
+		return
+	case model.AttributePath:
+		if IsPathTemplate(v) || strings.ContainsAny(v, "{}") {
+			c.pathTemplate(at, v)
+			return
+		}
+	}
+	c.pattern(at, a, v)
+}
+
+func (c policyConv) serviceAccount(at problem.Path, v string) {
+	ns, name, both := strings.Cut(v, "/")
+	switch {
+	case strings.Contains(v, "*"):
+		c.Errorf(at, "%q has a wildcard, which service accounts cannot have; use principals", v)
+	case len(v) > maxServiceAccount:
+		c.Errorf(at, "is longer than %d characters", maxServiceAccount)
+	case both && (ns == "" || name == "" || strings.Contains(name, "/")):
+		c.Errorf(at, "%q is not of the form NAME or NAMESPACE/NAME", v)
+	}
+}
+
+// pattern warns of values that can never be met.
+func (c policyConv) pattern(at problem.Path, a model.Attribute, v string) {
+	inner := strings.TrimSuffix(v, "*")
+	if inner == v {
+		inner = strings.TrimPrefix(v, "*")
+	}
+	switch {
+	case a == model.AttributePrincipal && strings.HasPrefix(v, "spiffe://"):
+		c.Warnf(at, "%q never matches: principals are written without spiffe://", v)
+	case strings.Contains(inner, "*") && a != model.AttributeHeaders:
+		c.Warnf(at, "in %q a * is taken literally: only one at the beginning or at the end is a wildcard", v)
+	case a == model.AttributeMethod && strings.ToUpper(v) != v:
+		c.Warnf(at, "%q never matches: methods are in upper case", v)
+	case a == model.AttributePath && !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*"):
+		c.Warnf(at, "%q never matches: paths begin with \"/\"", v)
+	case a == model.AttributePath && strings.ContainsAny(v, "?#"):
+		c.Warnf(at, "%q never matches: what follows a \"?\" or \"#\" is not part of the path", v)
+	}
+}
+
+// Operators of path templates: one segment, and any number of them.
+const (
+	templateOne = "{*}"
+	templateAny = "{**}"
+)
+
+// maxTemplate is how long a template may be for Envoy, in bytes, where {*} is "*" and {**} is "**". Envoy refuses
+// the whole listener for a longer one, with all policies that are in it.
+const maxTemplate = 256
+
+// literalSegment is RFC 3986's pchar, as far as Envoy takes it in templates.
+var literalSegment = regexp.MustCompile(`^[a-zA-Z0-9-._~%!$&'()+,;:@=]+$`)
+
+// IsPathTemplate reports whether a path is compared as a template.
+func IsPathTemplate(p string) bool {
+	return strings.Contains(p, templateOne) || strings.Contains(p, templateAny)
+}
+
+// pathTemplate checks a template: each segment is an operator or literal, and nothing follows
+// {**} but literals.
+func (c policyConv) pathTemplate(at problem.Path, p string) {
+	if msg := templateError(p); msg != "" {
+		c.Errorf(at, "%q is not a path template: %s", p, msg)
+	}
+}
+
+func templateError(p string) string {
+	if !IsPathTemplate(p) {
+		return "braces are only for {*} and {**}"
+	}
+	if !strings.HasPrefix(p, "/") {
+		return "it must begin with \"/\""
+	}
+	if n := len(p) - strings.Count(p, "{") - strings.Count(p, "}"); n > maxTemplate {
+		return fmt.Sprintf("it is longer than %d characters", maxTemplate)
+	}
+	rest := false
+	for s := range strings.SplitSeq(strings.TrimSuffix(strings.TrimPrefix(p, "/"), "/"), "/") {
+		switch {
+		case (s == templateOne || s == templateAny) && rest:
+			return "{**} must be the last operator"
+		case s == templateAny:
+			rest = true
+		case s == templateOne:
+		case strings.ContainsAny(s, "{}"):
+			return "{*} and {**} stand for whole segments, between two \"/\""
+		case s == "":
+			return "it has an empty segment"
+		case !literalSegment.MatchString(s):
+			return "segment \"" + s + "\" has characters that templates cannot have"
+		}
+	}
+	return ""
 }
