@@ -1,11 +1,3 @@
-// Package ir has the values that derive produces and translate reads: the configuration of a proxy group in the mesh's own
-// terms, with every decision made. They are the whole input of translate, which therefore cannot depend on anything that
-// derive did not declare.
-//
-// Values are immutable. They contain no time, no pointer to the store, and no map whose order could reach the output: equal
-// values give equal Envoy resources.
-//
-// Start reading at Cluster, Listener and VirtualHost. The names of resources are written in resourcename.go.
 package ir
 
 import (
@@ -137,4 +129,14 @@ type Endpoint struct {
 	App       string // label app
 	Version   string // label version
 	Cluster   string
+}
+
+// Names is what the DNS proxies of sidecars answer for one host.
+type Names struct {
+	Made
+
+	Host      model.Host
+	Addresses []string
+	// Of Kubernetes Services: their shorter names.
+	Service, Namespace string
 }
