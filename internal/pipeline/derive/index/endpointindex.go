@@ -13,11 +13,11 @@ import (
 type endpointIndex struct {
 	slices    map[name]map[model.Key]*model.EndpointSlice // by service
 	workloads map[model.Key]*model.Workload
-	entries   map[string]int                            // WorkloadEntries by namespace
+	entries   entryCounts
 	byPair    map[pairKey]map[model.Key]*model.Workload // workloads by each of their labels
 	selecting map[pairKey]map[serviceKey]*model.Service // services by one label of their selector
 	kube      map[name]*model.Service                   // Kubernetes services by name
-	podSlices map[name]map[name]int                     // pod -> services whose slices name it
+	podSlices podServices
 	nodes     nodeIndex
 	sets      map[serviceKey]*EndpointSet
 	at        addressIndex
@@ -25,7 +25,7 @@ type endpointIndex struct {
 
 	// accepts is what the sidecar of a workload accepts, by its namespace and labels. It adds the policies that decide it.
 	accepts    func(string, map[string]string, *model.OriginList) *model.PeerTLS
-	speaking   int // workloads and inline endpoints that may speak mutual TLS
+	speaking   speakingCount
 	identities map[serviceKey]*Identities
 }
 
@@ -51,11 +51,11 @@ func newEndpointIndex() *endpointIndex {
 	return &endpointIndex{
 		slices:    map[name]map[model.Key]*model.EndpointSlice{},
 		workloads: map[model.Key]*model.Workload{},
-		entries:   map[string]int{},
+		entries:   entryCounts{},
 		byPair:    map[pairKey]map[model.Key]*model.Workload{},
 		selecting: map[pairKey]map[serviceKey]*model.Service{},
 		kube:      map[name]*model.Service{},
-		podSlices: map[name]map[name]int{},
+		podSlices: podServices{},
 		nodes:     newNodeIndex(),
 		sets:      map[serviceKey]*EndpointSet{},
 		at:        newAddressIndex(),
@@ -85,14 +85,14 @@ func (x *endpointIndex) addService(s *model.Service, touched *Touched) {
 		touched.Facts.add(selectingFact(s.Namespace, pair))
 	}
 	x.draining.listInline(s)
-	x.countInline(s, 1)
+	x.speaking.addInline(s, 1)
 	x.touch(s, touched)
 	touched.members[keyOf(s)] = struct{}{}
 }
 
 func (x *endpointIndex) removeService(s *model.Service, touched *Touched) {
 	x.draining.unlistInline(s)
-	x.countInline(s, -1)
+	x.speaking.addInline(s, -1)
 	if s.IsKubernetes() {
 		delete(x.kube, nameOf(s))
 	}
@@ -109,14 +109,14 @@ func (x *endpointIndex) removeService(s *model.Service, touched *Touched) {
 func (x *endpointIndex) replaceSlice(old, now *model.EndpointSlice, touched *Touched) {
 	if old != nil {
 		take(x.slices, name{old.Namespace, old.Service}, old.Key)
-		x.countPods(old, -1)
+		x.podSlices.add(old, -1)
 		x.draining.unlist(old.Key, addressesOfSlice(old))
 		x.nodes.countSlice(old, -1)
 		x.touchListed(old, samePods(old, now), touched)
 	}
 	if now != nil {
 		insert(x.slices, name{now.Namespace, now.Service}, now.Key, now)
-		x.countPods(now, 1)
+		x.podSlices.add(now, 1)
 		x.draining.list(now.Key, addressesOfSlice(now), now)
 		x.nodes.countSlice(now, 1)
 		x.touchListed(now, samePods(old, now), touched)
@@ -135,11 +135,14 @@ func (x *endpointIndex) touchListed(slice *model.EndpointSlice, samePods bool, t
 	}
 }
 
-func (x *endpointIndex) countPods(s *model.EndpointSlice, by int) {
+// podServices counts, by Pod, how often the slices of a service name it.
+type podServices map[name]map[name]int
+
+func (c podServices) add(s *model.EndpointSlice, by int) {
 	service := name{s.Namespace, s.Service}
 	for i := range s.Members {
 		if pod := (name{s.Namespace, s.Members[i].Pod}); pod.name != "" {
-			countService(x.podSlices, pod, service, by)
+			countService(c, pod, service, by)
 		}
 	}
 }
@@ -160,8 +163,8 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *Touch
 	x.touchServices(old, now, touched)
 	if old != nil {
 		delete(x.workloads, old.Key)
-		x.countEntry(old, -1)
-		x.countSpeaking(old.Labels, -1)
+		x.entries.add(old, -1)
+		x.speaking.add(old.Labels, -1)
 		x.draining.unlist(old.Key, old.Addresses)
 		take(x.nodes.workloads, old.Node, old.Key)
 		for k, v := range old.Labels {
@@ -170,8 +173,8 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *Touch
 	}
 	if now != nil {
 		x.workloads[now.Key] = now
-		x.countEntry(now, 1)
-		x.countSpeaking(now.Labels, 1)
+		x.entries.add(now, 1)
+		x.speaking.add(now.Labels, 1)
 		x.draining.list(now.Key, now.Addresses, now)
 		x.nodes.put(now)
 		for k, v := range now.Labels {
@@ -180,12 +183,15 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *Touch
 	}
 }
 
-func (x *endpointIndex) countEntry(w *model.Workload, by int) {
+// entryCounts are the numbers of WorkloadEntries by namespace.
+type entryCounts map[string]int
+
+func (c entryCounts) add(w *model.Workload, by int) {
 	if w.Kind == model.KindPod {
 		return
 	}
-	if x.entries[w.Namespace] += by; x.entries[w.Namespace] == 0 {
-		delete(x.entries, w.Namespace)
+	if c[w.Namespace] += by; c[w.Namespace] == 0 {
+		delete(c, w.Namespace)
 	}
 }
 

@@ -177,15 +177,17 @@ func (x *endpointIndex) settle(touched *Touched) {
 	}
 }
 
-// countSpeaking counts workloads and inline endpoints that may speak mutual TLS.
-func (x *endpointIndex) countSpeaking(labels map[string]string, by int) {
+// speakingCount is the number of workloads and inline endpoints that may speak mutual TLS.
+type speakingCount int
+
+func (c *speakingCount) add(labels map[string]string, by int) {
 	if model.SpeaksMTLS(labels) {
-		x.speaking += by
+		*c += speakingCount(by)
 	}
 }
 
-func (x *endpointIndex) countInline(s *model.Service, by int) {
+func (c *speakingCount) addInline(s *model.Service, by int) {
 	for i := range s.Inline {
-		x.countSpeaking(s.Inline[i].Labels, by)
+		c.add(s.Inline[i].Labels, by)
 	}
 }
