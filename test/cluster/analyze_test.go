@@ -64,5 +64,5 @@ func TestAnalyzeWithFewRights(t *testing.T) {
 	require.ErrorAs(t, err, &told)
 	require.Contains(t, told.Next, "the ClusterRole moonsail of deploy/rbac.yaml")
 	out, _ := analyze(t, as(t, c, "istio-system", "moonsail"), "info") // other tests' namespaces may have errors
-	require.Contains(t, out, "Secret/"+ns+"/api-client: is not looked at: secrets \"api-client\" is forbidden")
+	require.Contains(t, out, "Secret/"+ns+"/api-client: is not read: secrets \"api-client\" is forbidden")
 }

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder is an intake that remembers.
+// recorder is an intake that keeps what it gets.
 type recorder struct {
 	mu      sync.Mutex // guards all below
 	batches [][]store.Event
@@ -53,14 +53,14 @@ func (r *recorder) Synced(string) {
 	r.synced = len(r.batches) + 1
 }
 
-// syncs is not 0 once the source has said that it has loaded.
+// syncs is not 0 once the source has called Synced.
 func (r *recorder) syncs() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.synced
 }
 
-// label is what namespaces of the tests carry: their version.
+// label returns the version of a namespace of the tests.
 func label(o model.Object) string { return o.Metadata().Labels["v"] }
 
 // String is "name=version ..." of what is in force, sorted.
@@ -75,12 +75,12 @@ func (r *recorder) String() string {
 	return strings.Join(out, " ")
 }
 
-// told lists the events since a batch: "name=version", or "-name".
-func (r *recorder) told(since int) string {
+// since lists the events from a batch on: "name=version", or "-name".
+func (r *recorder) since(batch int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []string
-	for _, b := range r.batches[since:] {
+	for _, b := range r.batches[batch:] {
 		for _, e := range b {
 			if e.Object == nil {
 				out = append(out, "-"+e.Key.Name)
@@ -99,7 +99,7 @@ func (r *recorder) count() int {
 	return len(r.batches)
 }
 
-// fixture is a source that runs on a directory of its own.
+// fixture is a source that runs on a separate directory.
 type fixture struct {
 	*recorder
 	t   *testing.T

@@ -98,5 +98,5 @@ func (s *Source) heldProblems() problem.List {
 	return out
 }
 
-const hidden = "may have policies that cannot be read, of which no earlier version is known: " +
-	"nothing is served until it is corrected or taken away, and sidecars go on with what they have"
+const hidden = "may have policies that cannot be read, and no earlier version is known: " +
+	"nothing is served until the file is corrected or removed; sidecars keep their configuration"

@@ -49,7 +49,7 @@ func (l *lists) items(n *yaml.Node) (*yaml.Node, error) {
 	}
 	switch {
 	case items == nil && kind.Value == "List":
-		return nil, fmt.Errorf("is missing; put the objects of the List there, or write them as documents of their own, with --- between them")
+		return nil, fmt.Errorf("is missing; put the objects of the List there, or write them as separate documents, with --- between them")
 	case items == nil:
 		return nil, nil // another kind with such a name
 	case items.Kind == yaml.ScalarNode && items.ShortTag() == "!!null":
@@ -57,9 +57,9 @@ func (l *lists) items(n *yaml.Node) (*yaml.Node, error) {
 	case items.Kind != yaml.SequenceNode:
 		return nil, fmt.Errorf(`must be a list of objects; put "- " before each of them`)
 	case slices.Contains(l.above, items):
-		return nil, fmt.Errorf("has the List itself in it, by an alias; write the objects out")
+		return nil, fmt.Errorf("contains the List itself, by an alias; write the objects out")
 	case l.opened >= maxLists:
-		return nil, fmt.Errorf("is a List beyond the %d that one document may have, as aliases count; write the objects as documents of their own", maxLists)
+		return nil, fmt.Errorf("is one List more than the %d that a document may have, counting aliases; write the objects as separate documents", maxLists)
 	}
 	return items, nil
 }

@@ -21,7 +21,7 @@ func keysOf(p parsed) (out []string) {
 	return out
 }
 
-// TestListsAreOpened wherever aliases and merges have their kind and items from.
+// TestListsAreOpened also covers Lists whose kind and items come from aliases and merges.
 func TestListsAreOpened(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
@@ -43,8 +43,8 @@ func TestListsAreOpened(t *testing.T) {
 	}
 }
 
-// TestListsThatCannotBeOpenedAreTold, with file and line; what else is in the file is read.
-func TestListsThatCannotBeOpenedAreTold(t *testing.T) {
+// TestListsThatCannotBeOpenedAreReported checks that problems have file and line, and that the rest of the file is read.
+func TestListsThatCannotBeOpenedAreReported(t *testing.T) {
 	multiplied := "x0: &l0 [" + shopNS + "]\n"
 	for i := range 12 {
 		multiplied += fmt.Sprintf("x%d: &l%d [%s]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("{kind: List, items: *l%d},", i), 10))
@@ -52,20 +52,20 @@ func TestListsThatCannotBeOpenedAreTold(t *testing.T) {
 	for name, c := range map[string]struct{ text, problem string }{
 		"no items":   {"apiVersion: v1\nkind: List\n", "a.yaml:1: error: items: is missing; put the objects"},
 		"an object":  {"kind: List\nitems: " + shopNS + "\n", `a.yaml:2: error: items: must be a list of objects; put "- " before each`},
-		"itself":     {"kind: List\nitems: &loop\n- kind: List\n  items: *loop\n", "a.yaml:4: error: items: has the List itself in it"},
-		"multiplied": {multiplied + "kind: List\nitems: *l12\n", "is a List beyond the 1000 that one document may have"},
+		"itself":     {"kind: List\nitems: &loop\n- kind: List\n  items: *loop\n", "a.yaml:4: error: items: contains the List itself, by an alias"},
+		"multiplied": {multiplied + "kind: List\nitems: *l12\n", "is one List more than the 1000 that a document may have"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := parse("a.yaml", []byte(c.text+"---\n"+shopNS+"\n"), config.Decoder{})
-			require.True(t, p.nameless, "what was in it before stays in force")
-			var told []string
+			require.True(t, p.nameless, "its previous objects stay in force")
+			var got []string
 			for _, d := range p.docs {
 				for _, problem := range d.problems {
-					told = append(told, problem.String())
+					got = append(got, problem.String())
 				}
 			}
-			require.Len(t, told, 1)
-			require.Contains(t, told[0], c.problem)
+			require.Len(t, got, 1)
+			require.Contains(t, got[0], c.problem)
 			names := keysOf(p)
 			require.Equal(t, "shop", names[len(names)-1])
 		})

@@ -17,7 +17,7 @@ import (
 )
 
 // A file that looks unfinished is read again after recheck, until two reads are equal. A writer may just have emptied, cut
-// off or moved away such a file to write it anew. Only a later change distinguishes it from a finished one.
+// off or moved away such a file to write it again. Only a later change distinguishes it from a finished one.
 const (
 	recheck     = 20 * time.Millisecond
 	maxRechecks = 50 // of one file that changes each time
@@ -80,7 +80,7 @@ func (s *Source) load(path string, why cause, now time.Time) []store.Event {
 	return s.take(path, data, next, now)
 }
 
-// missing removes a file that is gone. One that was moved away may be written anew soon.
+// missing removes a file that is gone. A file that was moved away may be written again soon.
 func (s *Source) missing(path string, moved bool, now time.Time) []store.Event {
 	delete(s.broken, path)
 	if moved && s.doubtful(path, 0, now) {
@@ -111,7 +111,7 @@ func (s *Source) take(path string, data []byte, next seen, now time.Time) []stor
 
 // stays adds the consequence to a problem of a whole file whose earlier content may be in force.
 func stays(p problem.Problem) problem.Problem {
-	p.Message += "; what it said before stays in force"
+	p.Message += "; its previous objects stay in force"
 	return p
 }
 

@@ -30,14 +30,13 @@ func (f *fixture) rules() int {
 	return len(f.state[model.Key{Kind: model.KindAuthorizationPolicy, Namespace: "shop", Name: "allow"}].(*model.AuthorizationPolicy).Rules)
 }
 
-// TestErrorInAPolicyOpensNothing follows a policy that is edited into an error, through a restart, until
-// it is good again.
+// TestErrorInAPolicyOpensNothing follows a policy that gets an error, through a restart, until it is valid again.
 func TestErrorInAPolicyOpensNothing(t *testing.T) {
 	f := start(t, map[string]string{"allow.yaml": allow("v1", "10.0.0.0/8")})
 	f.write("allow.yaml", allow("v2", "10.0.0.0/88"))
 	f.complains("allow.yaml:4: error: AuthorizationPolicy/shop/allow: spec.rules[0].from[0].source.ipBlocks[0]")
 	f.becomes("allow=v1")
-	require.Equal(t, 2, f.rules(), "the last good version stays whole")
+	require.Equal(t, 2, f.rules(), "the last valid version stays whole")
 
 	again := &fixture{recorder: &recorder{state: map[model.Key]model.Object{}}, t: t, dir: f.dir}
 	again.run(f.dir)
@@ -46,7 +45,7 @@ func TestErrorInAPolicyOpensNothing(t *testing.T) {
 	again.complains(meanwhile, "allow.yaml:4: error")
 	again.write("allow.yaml", allow("v3", "10.0.0.0/99"))
 	again.becomes("allow=v3")
-	require.Equal(t, 1, again.rules(), "it never was good, and is not kept for another part of it")
+	require.Equal(t, 1, again.rules(), "the policy was never valid as a whole, so it is not kept")
 	again.write("allow.yaml", allow("v3", "10.0.0.0/99")+"---\n{")
 	again.complains(meanwhile, "allow.yaml:4: error", "allow.yaml:6: error: is not valid YAML")
 	again.becomes("allow=v3")
@@ -55,13 +54,13 @@ func TestErrorInAPolicyOpensNothing(t *testing.T) {
 	again.becomes("allow=v4")
 	require.Equal(t, 2, again.rules())
 	again.complains()
-	require.NotContains(t, again.told(0), "-")
+	require.NotContains(t, again.since(0), "-")
 	again.write("allow.yaml", allow("v5", "here"))
 	again.complains("allow.yaml:4: error")
 	again.becomes("allow=v4")
 }
 
-// TestWholePoliciesGoBeforeParts holds that a mistake in one file takes nothing from another.
+// TestWholePoliciesGoBeforeParts checks that a mistake in one file removes nothing of another.
 func TestWholePoliciesGoBeforeParts(t *testing.T) {
 	f := start(t, map[string]string{"b.yaml": allow("v1", "10.0.0.0/8")})
 	f.write("a.yaml", allow("v2", "here"))
@@ -73,8 +72,8 @@ func TestWholePoliciesGoBeforeParts(t *testing.T) {
 	f.becomes("allow=v3")
 }
 
-// TestPoliciesThatCannotBeReadHoldUpTheStart: of a file that is in the way no earlier state is known. Once
-// all have been read, mistakes hold up nothing.
+// TestPoliciesThatCannotBeReadHoldUpTheStart checks that an unreadable file without a known earlier state delays the start.
+// After all files were read once, mistakes delay nothing.
 func TestPoliciesThatCannotBeReadHoldUpTheStart(t *testing.T) {
 	const unclosed, namespace = "spec: {rules: [", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {v: v1}}\n"
 	good := allow("v1", "10.0.0.0/8")
@@ -98,7 +97,7 @@ spec: {selector: {matchLabels: 1}, jwtRules: [{issuer: a}]}
 			f.becomes("shop=v1")
 			f.complains("a.yaml: error: may have policies that cannot be read", c.problem)
 			require.Zero(t, f.syncs(), "nothing is served")
-			f.until(func() bool { return f.src.Waiting() != nil }, "waiting") // which is known once problems are told
+			f.until(func() bool { return f.src.Waiting() != nil }, "waiting") // known once problems are reported
 			require.ErrorContains(t, f.src.Waiting(), "a.yaml")
 			f.write("a.yaml", good)
 			f.until(func() bool { return f.syncs() > 0 }, "synced")
@@ -117,8 +116,8 @@ spec: {selector: {matchLabels: 1}, jwtRules: [{issuer: a}]}
 	f.until(func() bool { return f.syncs() > 0 }, "synced, though something else cannot be read")
 }
 
-// TestUnreadablePathsHoldUpTheStart, be it a file or a directory, until they are taken away: by themselves, or
-// with what they are in.
+// TestUnreadablePathsHoldUpTheStart checks that unreadable files and directories delay the start until they are removed,
+// alone or with their parent directory.
 func TestUnreadablePathsHoldUpTheStart(t *testing.T) {
 	link := func(path string) error { return os.Symlink(path, path) }
 	pipe := func(path string) error { return syscall.Mkfifo(path, 0o600) }

@@ -43,14 +43,14 @@ func TestOnlyWhatChangedIsTold(t *testing.T) {
 	f := start(t, map[string]string{"a.yaml": docs(ns("a", "v1"), ns("b", "v1"))})
 	f.write("a.yaml", docs("# moved\n"+ns("b", "v1"), ns("a", "v2")))
 	f.becomes("a=v2 b=v1")
-	require.Equal(t, "a=v2 |", f.told(1))
+	require.Equal(t, "a=v2 |", f.since(1))
 }
 
 func TestRenameOver(t *testing.T) {
 	f := start(t, map[string]string{"a.yaml": docs(ns("a", "v1"), ns("b", "v1"))})
 	f.replace("a.yaml", docs(ns("a", "v2"), ns("c", "v1")))
 	f.becomes("a=v2 c=v1")
-	require.Equal(t, "a=v2 -b c=v1 |", f.told(1), "all changes of a file are one batch")
+	require.Equal(t, "a=v2 -b c=v1 |", f.since(1), "all changes of a file are one batch")
 }
 
 func TestBackupThenWriteDeletesNothing(t *testing.T) {
@@ -58,7 +58,7 @@ func TestBackupThenWriteDeletesNothing(t *testing.T) {
 	require.NoError(t, os.Rename(f.path("a.yaml"), f.path("a.yaml~")))
 	f.write("a.yaml", ns("a", "v2"))
 	f.becomes("a=v2")
-	require.Equal(t, "a=v2 |", f.told(1))
+	require.Equal(t, "a=v2 |", f.since(1))
 }
 
 func TestPartialWriteKeepsLastGood(t *testing.T) {
@@ -66,12 +66,12 @@ func TestPartialWriteKeepsLastGood(t *testing.T) {
 	whole := docs(ns("a", "v2"), ns("b", "v2"))
 	f.write("a.yaml", strings.TrimSuffix(whole, "}\n")) // not YAML
 	f.complains("a.yaml:11: error: is not valid YAML")
-	require.Contains(t, f.src.Problems()[0].Message, "; what it said before stays in force")
-	f.becomes("a=v2 b=v1") // what is whole is used, what is not stays
+	require.Contains(t, f.src.Problems()[0].Message, "; its previous objects stay in force")
+	f.becomes("a=v2 b=v1") // complete documents are used; the previous objects of others stay
 	f.write("a.yaml", whole)
 	f.becomes("a=v2 b=v2")
 	f.complains()
-	require.NotContains(t, f.told(1), "-")
+	require.NotContains(t, f.since(1), "-")
 }
 
 func TestTruncationDeletesNothing(t *testing.T) {
@@ -84,19 +84,19 @@ func TestTruncationDeletesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
 	f.becomes("a=v2 b=v2")
-	require.NotContains(t, f.told(1), "-")
+	require.NotContains(t, f.since(1), "-")
 }
 
 func TestObjectRemovedInPlace(t *testing.T) {
 	f := start(t, map[string]string{"a.yaml": docs(ns("a", "v1"), ns("b", "v1"))})
 	f.write("a.yaml", ns("b", "v1"))
 	f.becomes("b=v1")
-	require.Equal(t, "-a |", f.told(1))
+	require.Equal(t, "-a |", f.since(1))
 	f.write("a.yaml", "")
 	f.becomes("")
 }
 
-// TestRelabelled: an object that is given to another revision is gone from this one.
+// TestRelabelled checks that an object with another revision's label leaves this revision.
 func TestRelabelled(t *testing.T) {
 	const rule = "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: web, labels: {v: v1%s}}\nspec: {host: web}\n"
 	f := start(t, map[string]string{"a.yaml": docs(ns("b", "v1"), fmt.Sprintf(rule, ""))})
@@ -116,7 +116,7 @@ func TestFileRemovedAndMoved(t *testing.T) {
 	f.becomes("b=v1 c=v2")
 	require.NoError(t, os.Rename(f.path("z.yaml"), f.path("z.txt")))
 	f.becomes("c=v2")
-	require.Equal(t, 1, strings.Count(f.told(before), "-b"), "moving a file within the tree deletes nothing")
+	require.Equal(t, 1, strings.Count(f.since(before), "-b"), "moving a file within the tree deletes nothing")
 }
 
 func TestDirectories(t *testing.T) {
@@ -147,7 +147,7 @@ func TestDuplicateFirstPathWins(t *testing.T) {
 	require.NoError(t, os.Remove(f.path("b.yaml")))
 	f.becomes("x=c")
 	f.complains()
-	require.NotContains(t, f.told(0), "-")
+	require.NotContains(t, f.since(0), "-")
 }
 
 func TestDuplicateInOneFile(t *testing.T) {
@@ -162,11 +162,11 @@ func TestBrokenDocumentKeepsLastGood(t *testing.T) {
 	f.write("a.yaml", docs(broken, ns("b", "v2"), ns("c", "v1")))
 	f.becomes("a=v1 b=v2 c=v1")
 	f.complains(`a.yaml:5: error: Namespace/a: metadata.lables: unknown field; did you mean "labels"?`)
-	require.Equal(t, "b=v2 |", f.told(1))
+	require.Equal(t, "b=v2 |", f.since(1))
 
 	misspelt := strings.Replace(ns("a", "v2"), "Namespace", "Namespce", 1)
 	f.write("a.yaml", docs(misspelt, ns("b", "v3")))
-	f.becomes("a=v1 b=v3 c=v1") // the document may be a or c: neither goes
+	f.becomes("a=v1 b=v3 c=v1") // the document may be a or c, so neither is removed
 	f.complains(`a.yaml:2: error: kind: v1 has no kind "Namespce"; did you mean "Namespace"?`)
 
 	f.write("a.yaml", docs(ns("a", "v2"), ns("b", "v3")))
@@ -201,7 +201,7 @@ func TestConfigMapSwap(t *testing.T) {
 	swap("..2")
 	require.NoError(t, os.RemoveAll(f.path("..1")))
 	f.becomes("a=v2 b=v2")
-	require.Equal(t, "a=v2 b=v2 -gone |", f.told(1), "a swap is one batch")
+	require.Equal(t, "a=v2 b=v2 -gone |", f.since(1), "a swap is one batch")
 
 	f.write("..3/a.yaml", ns("a", "v3"))
 	f.write("..3/b.yaml", ns("b", "v2"))
@@ -237,7 +237,7 @@ func TestDirectoryGoneKeepsEverything(t *testing.T) {
 	f.complains()
 	f.write("x/a.yaml", ns("a", "v2"))
 	f.becomes("a=v2")
-	require.NotContains(t, f.told(0), "-")
+	require.NotContains(t, f.since(0), "-")
 }
 
 func TestPipesAreNotRead(t *testing.T) {
@@ -247,8 +247,7 @@ func TestPipesAreNotRead(t *testing.T) {
 	f.becomes("a=v1")
 }
 
-// TestCatalogOrder holds that what is in force depends on the files alone, not on the
-// order in which they came.
+// TestCatalogOrder checks that the objects in force depend only on the files, not on the order of their arrival.
 func TestCatalogOrder(t *testing.T) {
 	contents := map[string][]string{
 		"a": {docs(ns("x", "v1"), ns("y", "v1")), ns("y", "v2"), "a: [", "kind: Broken\n"},
@@ -263,7 +262,7 @@ func TestCatalogOrder(t *testing.T) {
 		return out
 	}
 	for _, order := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "a", "c", "a", "b"}} {
-		c, told := newCatalog(), map[model.Key]string{}
+		c, state := newCatalog(), map[model.Key]string{}
 		for round := range 4 {
 			for _, path := range order {
 				versions := contents[path]
@@ -274,15 +273,15 @@ func TestCatalogOrder(t *testing.T) {
 				}
 				for _, e := range events {
 					if e.Object == nil {
-						delete(told, e.Key)
+						delete(state, e.Key)
 					} else {
-						told[e.Key] = label(e.Object)
+						state[e.Key] = label(e.Object)
 					}
 				}
-				require.Equal(t, inForce(c), told)
+				require.Equal(t, inForce(c), state)
 			}
 		}
-		require.Equal(t, "v2", told[model.Key{Kind: model.KindNamespace, Name: "y"}])
+		require.Equal(t, "v2", state[model.Key{Kind: model.KindNamespace, Name: "y"}])
 	}
 }
 
@@ -310,7 +309,7 @@ func TestAnalyze(t *testing.T) {
 	require.Error(t, err)
 }
 
-// still is a source whose goroutine the test is.
+// still is a source without a goroutine: the test calls it.
 func still(t *testing.T, f *fixture) *Source {
 	t.Helper()
 	s := &Source{Dir: f.dir, Intake: f.recorder, Log: slog.New(slog.DiscardHandler)}
@@ -322,14 +321,15 @@ func still(t *testing.T, f *fixture) *Source {
 	return s
 }
 
-// A file in doubt that cannot be read any more is looked at when something happens to it, and not all the time.
+// TestUnreadableFileIsNotInDoubt checks that an unfinished file that cannot be read any more is read again after an event,
+// and not all the time.
 func TestUnreadableFileIsNotInDoubt(t *testing.T) {
 	f := prepare(t, map[string]string{"a.yaml": ns("a", "v1")})
 	s := still(t, f)
 	now := time.Now()
 	f.write("a.yaml", "kind: [")
 	s.handle([]fsnotify.Event{{Name: f.path("a.yaml"), Op: fsnotify.Write}}, now)
-	require.Less(t, s.untilDue(), time.Minute, "it may be half written")
+	require.Less(t, s.untilDue(), time.Minute, "the file may be half written")
 	require.NoError(t, os.Remove(f.path("a.yaml")))
 	require.NoError(t, os.Symlink("/dev/null", f.path("a.yaml")))
 	s.look(now.Add(time.Second))
@@ -337,8 +337,8 @@ func TestUnreadableFileIsNotInDoubt(t *testing.T) {
 	require.Equal(t, "a=v1", f.String())
 }
 
-// Where events were lost, what looks as it did is read all the same.
-func TestLostEventsHaveEverythingRead(t *testing.T) {
+// TestEverythingIsReadAfterLostEvents checks that after lost events a file that looks unchanged is read too.
+func TestEverythingIsReadAfterLostEvents(t *testing.T) {
 	f := prepare(t, map[string]string{"a.yaml": ns("a", "v1")})
 	s := still(t, f)
 	info, err := os.Stat(f.path("a.yaml"))
@@ -346,7 +346,7 @@ func TestLostEventsHaveEverythingRead(t *testing.T) {
 	f.write("a.yaml", ns("a", "v2"))
 	require.NoError(t, os.Chtimes(f.path("a.yaml"), info.ModTime(), info.ModTime()))
 	s.scan(s.Dir, time.Now())
-	require.Equal(t, "a=v1", f.String(), "it looks as it did")
+	require.Equal(t, "a=v1", f.String(), "the file looks unchanged")
 	s.readAgain(time.Now())
 	require.Equal(t, "a=v2", f.String())
 }

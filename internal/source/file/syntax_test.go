@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLineOfBrokenYAML: the line is the one that a person would look at.
+// TestLineOfBrokenYAML checks that the problem has the line with the mistake.
 func TestLineOfBrokenYAML(t *testing.T) {
 	const doc = "a: 1\nb: 2\n---\n"
 	for _, tc := range []struct {

@@ -65,12 +65,12 @@ func (l *listing) entry(path string, e fs.DirEntry, depth int, above []os.FileIn
 		info, err := os.Stat(path)
 		switch {
 		case os.IsNotExist(err):
-			return // a dangling link is no file
+			return // a dangling link
 		case err != nil && !isConfig(path):
 			l.fail(path, err) // it may be a directory
 			return
 		}
-		dir = err == nil && info.IsDir() // else reading it tells what is wrong
+		dir = err == nil && info.IsDir() // else reading it returns the error
 	}
 	switch {
 	case dir:
@@ -81,13 +81,13 @@ func (l *listing) entry(path string, e fs.DirEntry, depth int, above []os.FileIn
 }
 
 func (l *listing) fail(path string, err error) {
-	if !os.IsNotExist(err) { // it went away while we looked; there will be an event
+	if !os.IsNotExist(err) { // the file was removed meanwhile; an event follows
 		l.errs[path] = err
 	}
 }
 
-// isConfig reports whether a file is one to read, by its name. Kustomize's own file is
-// not: it needs no apiVersion and says nothing to a mesh.
+// isConfig reports whether a file is read, by its name. Kustomize's own file is not: it has no apiVersion, and configures
+// no mesh.
 func isConfig(path string) bool {
 	base := strings.ToLower(filepath.Base(path))
 	if strings.HasPrefix(base, ".") || base == "kustomization.yaml" || base == "kustomization.yml" {

@@ -86,8 +86,8 @@ func addUnlisted(paths map[string]cause, dir, path string) {
 	}
 }
 
-// noteErrors tells of what cannot be looked into, in place of what was so at dir and below it. Nothing
-// that is there is known, unless it was looked into before.
+// noteErrors records the paths that cannot be read, in place of earlier ones at dir and below it. Their content is unknown
+// unless it was read before.
 func (s *Source) noteErrors(dir string, errs map[string]error) {
 	delete(s.broken, dir)
 	for path := range s.unseen {
@@ -103,8 +103,8 @@ func (s *Source) noteErrors(dir string, errs map[string]error) {
 	}
 }
 
-// forget ends the watches of directories that are gone, or whose names others have
-// taken. The watcher would go on telling of them under their old names.
+// forget ends the watches of directories that are gone, or whose names belong to others now. The watcher would continue to
+// report them under their old names.
 func (s *Source) forget(dir string) {
 	for d, old := range s.dirs {
 		if d != dir && !below(dir, d) {

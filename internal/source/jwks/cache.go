@@ -139,7 +139,7 @@ func (k *Cache) settle(after time.Duration) {
 func (k *Cache) isSettled() bool {
 	snap := k.Snapshot()
 	for _, s := range k.sources {
-		if s.told == nil || snap.Get(s.told.Key) == nil {
+		if s.sent == nil || snap.Get(s.sent.Key) == nil {
 			return false
 		}
 	}

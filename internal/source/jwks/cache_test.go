@@ -120,7 +120,7 @@ func TestKeysAreFetchedAndRotated(t *testing.T) {
 	uri := i.URL + "/keys"
 	b := start(t, 20*time.Millisecond, model.JWTRule{Issuer: "x", KeysURI: uri})
 	require.NoError(t, b.Wait(t.Context()))
-	require.Equal(t, keysA, b.keySet(uri).Keys, "the first keys are there when proxies come")
+	require.Equal(t, keysA, b.keySet(uri).Keys, "the first keys are present when proxies connect")
 
 	i.body.Store(keysB)
 	b.await(uri, has(keysB))
@@ -155,7 +155,7 @@ func TestWhatIsNoKeySetIsRefused(t *testing.T) {
 	} {
 		i.body.Store(body)
 		b := start(t, 0, model.JWTRule{KeysURI: uri})
-		require.NoError(t, b.Wait(t.Context()), "proxies are let in without keys, too")
+		require.NoError(t, b.Wait(t.Context()), "proxies may connect without keys")
 		k := b.keySet(uri)
 		require.Empty(t, k.Keys)
 		require.Contains(t, k.Problem, want)

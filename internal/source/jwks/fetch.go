@@ -27,9 +27,9 @@ func newClient() *http.Client {
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			switch {
 			case len(via) > maxRedirects:
-				return errors.New("it redirects too often")
+				return errors.New("too many redirects")
 			case via[0].URL.Scheme == "https" && req.URL.Scheme != "https":
-				return errors.New("it redirects to a place without TLS")
+				return errors.New("redirects to a URL without TLS")
 			}
 			return nil
 		},
@@ -66,10 +66,10 @@ func (k *Cache) discover(ctx context.Context, from string) (string, error) {
 		Keys string `json:"jwks_uri"`
 	}
 	if err := json.Unmarshal(body, &document); err != nil {
-		return "", fmt.Errorf("%s: it is not a document of OpenID discovery: %w", from, err)
+		return "", fmt.Errorf("%s: not a document of OpenID discovery: %w", from, err)
 	}
 	if document.Keys == "" {
-		return "", fmt.Errorf("%s: it has no jwks_uri", from)
+		return "", fmt.Errorf("%s: no jwks_uri", from)
 	}
 	return document.Keys, nil
 }
@@ -92,11 +92,11 @@ func (k *Cache) get(ctx context.Context, from string) ([]byte, error) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: it answers %s", from, resp.Status)
+		return nil, fmt.Errorf("%s: answers %s", from, resp.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err == nil && len(body) > maxBody {
-		err = fmt.Errorf("%s: it has more than %d bytes", from, maxBody)
+		err = fmt.Errorf("%s: more than %d bytes", from, maxBody)
 	}
 	return body, err
 }

@@ -24,7 +24,7 @@ type source struct {
 	rank      int    // number of sources of that namespace with precedence
 	failures  int    // since the last success
 	keys      string
-	told      *model.KeySet // the last object in the intake; nil: none
+	sent      *model.KeySet // the last object in the intake; nil: none
 }
 
 // result is the result of a fetch.
@@ -112,8 +112,8 @@ func want(wanted map[string]*source, r *model.JWTRule) (name string) {
 func (k *Cache) forget(name string, s *source) {
 	delete(k.sources, name)
 	k.setProblem(name, "")
-	if s.told != nil {
-		k.Intake.Put(store.Event{Key: s.told.Key, Observed: time.Now()})
+	if s.sent != nil {
+		k.Intake.Put(store.Event{Key: s.sent.Key, Observed: time.Now()})
 	}
 }
 
@@ -167,29 +167,29 @@ func (k *Cache) take(r result) {
 		s.failures++
 		s.due = time.Now().Add(min(retryMost, retryFirst<<min(s.failures-1, 10)))
 		k.Log.Warn("keys of tokens cannot be fetched", "from", r.name, "error", r.err, "stale", s.keys != "")
-		k.tell(r.name, s, r.err.Error())
+		k.send(r.name, s, r.err.Error())
 		return
 	}
 	every := cmp.Or(k.Refresh, refreshEvery)
 	s.failures, s.keys = 0, r.keys
 	s.due = time.Now().Add(every - rand.N(every/10+1))
-	k.tell(r.name, s, "")
+	k.send(r.name, s, "")
 }
 
-// tell puts changed keys into the intake.
-func (k *Cache) tell(name string, s *source, problem string) {
+// send puts changed keys into the intake.
+func (k *Cache) send(name string, s *source, problem string) {
 	k.setProblem(name, problem)
-	if s.told != nil && s.told.Keys == s.keys && s.told.Problem == problem {
+	if s.sent != nil && s.sent.Keys == s.keys && s.sent.Problem == problem {
 		return
 	}
 	k.serial++
-	s.told = &model.KeySet{
+	s.sent = &model.KeySet{
 		Meta: model.Meta{
 			Key: model.Key{Kind: model.KindKeySet, Name: name}, ResourceVersion: strconv.FormatUint(k.serial, 10), Origin: name,
 		},
 		Keys: s.keys, Problem: problem,
 	}
-	k.Intake.Put(store.Event{Key: s.told.Key, Object: s.told, Observed: time.Now()})
+	k.Intake.Put(store.Event{Key: s.sent.Key, Object: s.sent, Observed: time.Now()})
 }
 
 // next returns the time until the next fetch; without room, until one ends.

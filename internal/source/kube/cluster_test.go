@@ -103,8 +103,8 @@ func (m *mirror) readyMembers(ns, service string) int {
 	return n
 }
 
-// TestMistakesInACluster holds that what the API server accepts and the mesh does not leaves
-// the last good state in force, and is told.
+// TestMistakesInACluster checks objects that the API server accepts and the mesh does not: the last valid state stays in
+// force, and the problem is reported.
 func TestMistakesInACluster(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
@@ -141,7 +141,7 @@ func problemsOf(all []problem.Problem, ns string) []problem.Problem {
 	return out
 }
 
-// TestMeasuresTheAPIServer holds that each write of the heartbeat is seen again.
+// TestMeasuresTheAPIServer checks that each write of the heartbeat is received again.
 func TestMeasuresTheAPIServer(t *testing.T) {
 	c := kubetest.Shared(t)
 	c.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n")
@@ -163,8 +163,7 @@ func TestMeasuresTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestMeshConfigInACluster holds that the configuration of the mesh, and it alone of all
-// ConfigMaps, is read.
+// TestMeshConfigInACluster checks that of all ConfigMaps only the mesh's configuration is read.
 func TestMeshConfigInACluster(t *testing.T) {
 	c := kubetest.Shared(t)
 	c.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n")

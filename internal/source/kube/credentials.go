@@ -15,7 +15,7 @@ import (
 )
 
 // Credentials reads Secrets, and ConfigMaps with CAs: only those to which a DestinationRule, BackendTLSPolicy, Sidecar,
-// Gateway or WasmPlugin refers, each with a watch of its own, so that the control plane needs no permission for others. It
+// Gateway or WasmPlugin refers, each with a separate watch, so that the control plane needs no permission for others. It
 // determines which service accounts may read each one, and puts both into the intake. A missing or unreadable one goes
 // into the intake with its problem. Run's goroutine does all work except where noted.
 type Credentials struct {
@@ -215,12 +215,12 @@ func (c *Credentials) tellAll(ctx context.Context) {
 	}
 	c.reviews.renew(ctx, questions)
 	for _, key := range known {
-		c.tell(key, c.watches[key])
+		c.send(key, c.watches[key])
 	}
 }
 
-// tell puts a Secret into the intake if it has changed.
-func (c *Credentials) tell(key model.Key, w *secretWatch) {
+// send puts a Secret into the intake if it has changed.
+func (c *Credentials) send(key model.Key, w *secretWatch) {
 	secret, problem, _ := w.get()
 	now := &model.Secret{Meta: model.Meta{Key: key, Origin: "kubernetes"}}
 	switch {
@@ -235,13 +235,13 @@ func (c *Credentials) tell(key model.Key, w *secretWatch) {
 		}
 	}
 	now.Readers = c.readers(key, w)
-	if w.told != nil && same(w.told, now) {
+	if w.sent != nil && same(w.sent, now) {
 		return
 	}
 	// The readers are not part of the API server's version.
 	w.serial++
 	now.ResourceVersion += "." + strconv.FormatUint(w.serial, 10)
-	w.told = now
+	w.sent = now
 	c.Intake.Put(store.Event{Key: key, Object: now, Observed: time.Now()})
 }
 
@@ -262,7 +262,7 @@ func (c *Credentials) forget(key model.Key, w *secretWatch) {
 	c.reviews.forget(key)
 	w.stop()
 	<-w.ended
-	if w.told != nil {
+	if w.sent != nil {
 		c.Intake.Put(store.Event{Key: key, Observed: time.Now()})
 	}
 }
@@ -291,7 +291,7 @@ func (c *Credentials) settle(anyhow bool) {
 func (c *Credentials) isSettled() bool {
 	snap := c.Snapshot()
 	for key, w := range c.watches {
-		if w.told == nil || !reflect.DeepEqual(snap.Get(key), model.Object(w.told)) {
+		if w.sent == nil || !reflect.DeepEqual(snap.Get(key), model.Object(w.sent)) {
 			return false
 		}
 	}

@@ -24,8 +24,8 @@ func credentialKey(kind model.Kind, name string) model.Key {
 	return model.Key{Kind: kind, Namespace: "shop", Name: name}
 }
 
-// TestConfigMapsKeepOutNoSecrets: whoever may name ConfigMaps takes no Secrets away from others, and the log
-// tells once which are left out.
+// TestConfigMapsKeepOutNoSecrets checks that references to ConfigMaps displace no watches of Secrets, and that the log names
+// once what is left out.
 func TestConfigMapsKeepOutNoSecrets(t *testing.T) {
 	var log bytes.Buffer
 	c := NewCredentials(nil, config.Decoder{}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
@@ -44,10 +44,10 @@ func TestConfigMapsKeepOutNoSecrets(t *testing.T) {
 	log.Reset()
 	wanted[credentialKey(model.KindSecret, "later")] = &secretWatch{}
 	require.Equal(t, []model.Key{credentialKey(model.KindSecret, "later")}, c.unwatched(wanted))
-	require.Empty(t, log.String(), "it was told")
+	require.Empty(t, log.String(), "it was logged before")
 }
 
-// TestMeshConfigIsNoCredential: it would be overwritten by what is told of one.
+// TestMeshConfigIsNoCredential checks that no object can name the mesh's ConfigMap as a credential, which would overwrite it.
 func TestMeshConfigIsNoCredential(t *testing.T) {
 	wanted := map[model.Key]*secretWatch{}
 	for _, name := range []string{model.MeshConfigName, model.MeshConfigName + model.SuffixCA} {
@@ -57,19 +57,20 @@ func TestMeshConfigIsNoCredential(t *testing.T) {
 	require.Contains(t, wanted, credentialKey(model.KindConfigMap, "istio-cacert"))
 }
 
-// TestForbiddenNamesTheRole: the right to ConfigMaps is not tied to that to Secrets.
+// TestForbiddenNamesTheRole checks that messages name the role. The right to ConfigMaps is separate from that to Secrets.
 func TestForbiddenNamesTheRole(t *testing.T) {
 	c := NewCredentials(nil, config.Decoder{}, nil, nil, slog.New(slog.DiscardHandler))
 	for kind, role := range map[model.Kind]string{model.KindSecret: "moonsail-credentials", model.KindConfigMap: "moonsail-authorities"} {
 		w := &secretWatch{key: credentialKey(kind, "a")}
-		c.heard(w, apierrors.NewForbidden(schema.GroupResource{Resource: "a"}, "a", nil))
+		c.record(w, apierrors.NewForbidden(schema.GroupResource{Resource: "a"}, "a", nil))
 		_, problem, _ := w.get()
 		require.Contains(t, problem, role+" to its service account in namespace shop")
 	}
 }
 
-// TestNobodyAsksAboutAccountsThatAreGone: with an old answer about one, something would be due for ever.
-func TestNobodyAsksAboutAccountsThatAreGone(t *testing.T) {
+// TestAccountsThatAreGoneAreNotReviewed checks that the answer about a removed account is forgotten. Otherwise its review would
+// be due for ever.
+func TestAccountsThatAreGoneAreNotReviewed(t *testing.T) {
 	c := NewCredentials(nil, config.Decoder{}, nil, nil, slog.New(slog.DiscardHandler))
 	c.reviews = newReviews(func(context.Context, model.Key, string) (bool, error) { return true, nil }, time.Hour)
 	key := credentialKey(model.KindSecret, "web")
@@ -82,8 +83,9 @@ func TestNobodyAsksAboutAccountsThatAreGone(t *testing.T) {
 	require.Equal(t, time.Hour, c.reviews.next(time.Now().Add(2*time.Hour)))
 }
 
-// TestManyAreAskedAboutAtOnce: but not all, and nobody is asked about whom the last answer counts for.
-func TestManyAreAskedAboutAtOnce(t *testing.T) {
+// TestReviewsRunInParallel checks that a limited number of reviews runs at once, and none of an account whose last answer is
+// still valid.
+func TestReviewsRunInParallel(t *testing.T) {
 	all, asked := make(chan struct{}), make(chan string, 3*maxReviews)
 	var begun, running atomic.Int32
 	ask := func(_ context.Context, _ model.Key, account string) (bool, error) {
@@ -91,7 +93,7 @@ func TestManyAreAskedAboutAtOnce(t *testing.T) {
 		assert.LessOrEqual(t, running.Add(1), int32(maxReviews))
 		defer running.Add(-1)
 		if begun.Add(1) == maxReviews {
-			close(all) // so many come while none is answered
+			close(all) // this many arrive before the first is answered
 		}
 		select {
 		case <-all:
@@ -113,7 +115,7 @@ func TestManyAreAskedAboutAtOnce(t *testing.T) {
 	for _, q := range questions {
 		require.Equal(t, q.account != "a0" && q.account != "a1", r.mayRead(key, q.account), q.account)
 	}
-	require.LessOrEqual(t, r.next(time.Now()), reviewAgain, "of whom there was no answer")
+	require.LessOrEqual(t, r.next(time.Now()), reviewAgain, "an account without an answer")
 	require.Len(t, asked, len(questions))
 	r.renew(t.Context(), append(questions, question{key, "new"}))
 	require.Len(t, asked, len(questions)+1)

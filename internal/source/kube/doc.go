@@ -1,9 +1,10 @@
 // Package kube is the source of a Kubernetes cluster: it lists and watches an API server.
 //
 // client.go connects to the API server, and kinds.go lists the kinds to read; discovery.go finds the installed ones.
-// reflect.go runs one client-go Reflector for each kind, which keeps a sink up to date. entry.go decodes each object once,
-// and sink.go detects changes and feeds the intake. written.go and heartbeat.go measure delays. credentials.go and the
-// files named after it read Secrets; rootcerts.go writes the mesh's roots.
+// source.go runs one client-go Reflector for each kind, which keeps a sink up to date. entry.go decodes each object once,
+// and sink.go detects changes and feeds the intake. sink.go and heartbeat.go measure delays; status.go describes the
+// connection. credentials.go and the files named after it read Secrets; rootcerts.go writes the mesh's roots. read.go
+// lists everything once, without watches.
 //
 // Invariants:
 //   - No Kubernetes object outlives its decoding: a sink holds resource versions and the model's objects, which the store

@@ -12,8 +12,8 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// TestSecretsOfGateways: a Secret is read in the namespaces of the Pods that a Gateway selects,
-// and without asking goes to those alone of the Gateway's own namespace.
+// TestSecretsOfGateways checks that a Secret is read in the namespaces of the Pods that a Gateway selects. Only Pods of the
+// Gateway's namespace get it without a review.
 func TestSecretsOfGateways(t *testing.T) {
 	meta := func(kind model.Kind, ns, name string, labels map[string]string) model.Meta {
 		return model.Meta{Key: model.Key{Kind: kind, Namespace: ns, Name: name}, ResourceVersion: "1", Labels: labels}
@@ -52,12 +52,12 @@ func TestSecretsOfGateways(t *testing.T) {
 		"edge/foreign":    {{"gateway"}, nil},
 		"shop/foreign":    {{"shop-gateway"}, {"shop-gateway"}},
 		"edge/all":        {{"gateway", "other"}, nil},
-		"bank/none":       {nil, nil}, // there is no router, and it is looked at
+		"bank/none":       {nil, nil}, // without a router it is only checked
 	}, got)
 }
 
-// TestSecretsThatAreGranted: a Gateway of the Gateway API has its routers get Secrets of other namespaces that
-// grants there let it refer to, and no others are looked at.
+// TestSecretsThatAreGranted checks that routers of the Gateway API get Secrets of other namespaces if a ReferenceGrant there
+// allows the Gateway to refer to them. Others are not read.
 func TestSecretsThatAreGranted(t *testing.T) {
 	meta := func(kind model.Kind, ns, name string) model.Meta {
 		return model.Meta{Key: model.Key{Kind: kind, Namespace: ns, Name: name}, ResourceVersion: "1"}
@@ -95,9 +95,9 @@ func TestSecretsThatAreGranted(t *testing.T) {
 	}
 }
 
-// TestWhatNamesSecretsIsLookedAt: each kind of objects that decides which Secrets are read, and who gets
-// them, has that found out anew when one changes.
-func TestWhatNamesSecretsIsLookedAt(t *testing.T) {
+// TestChangesOfReferencesAreNoticed checks each kind that decides which Secrets are read and which proxies get them: after a
+// change both are computed again.
+func TestChangesOfReferencesAreNoticed(t *testing.T) {
 	for _, kind := range []model.Kind{
 		model.KindGateway, model.KindKubernetesGateway, model.KindDestinationRule, model.KindSidecar, model.KindWasmPlugin,
 		model.KindPod, model.KindWorkloadEntry, model.KindReferenceGrant, model.KindBackendTLSPolicy,
@@ -110,8 +110,8 @@ func TestWhatNamesSecretsIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestSecretsOfSidecars: a Secret that a Sidecar's own listener needs is read in the Sidecar's namespace, for
-// the workloads that it selects, each of which is asked about.
+// TestSecretsOfSidecars checks that a Secret of a Sidecar's listener is read in the Sidecar's namespace, for the workloads
+// that it selects. Each of their accounts is reviewed.
 func TestSecretsOfSidecars(t *testing.T) {
 	meta := func(kind model.Kind, ns, name string, labels map[string]string) model.Meta {
 		return model.Meta{Key: model.Key{Kind: kind, Namespace: ns, Name: name}, ResourceVersion: "1", Labels: labels}
@@ -140,7 +140,8 @@ func TestSecretsOfSidecars(t *testing.T) {
 	require.True(t, concerns(model.KindSidecar))
 }
 
-// TestConfigMapsThatAreRead checks that only ConfigMaps are read that rules without a selector, or Gateways of routers, name.
+// TestConfigMapsThatAreRead checks that only ConfigMaps are read that rules without a selector, or Gateways with routers,
+// name.
 func TestConfigMapsThatAreRead(t *testing.T) {
 	meta := func(kind model.Kind, name string) model.Meta {
 		return model.Meta{Key: model.Key{Kind: kind, Namespace: "shop", Name: name}, ResourceVersion: "1"}
@@ -163,7 +164,7 @@ func TestConfigMapsThatAreRead(t *testing.T) {
 	require.ElementsMatch(t, []string{"ConfigMap/shop/servers", "ConfigMap/trust/clients", "Secret/shop/web"}, got)
 }
 
-// TestKindsOfOneName: what is listed of one must not be taken for the other.
+// TestKindsOfOneName checks that objects of one kind are not mistaken for those of another with the same name.
 func TestKindsOfOneName(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range customKinds() {

@@ -18,8 +18,8 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// forgetful stands before a real API server. While it is told to, it ends every watch, and
-// answers new ones as an API server does that no longer knows the version they ask for.
+// forgetful is a proxy of a real API server. After forget it ends every watch, and answers new ones like an API server
+// that no longer has the version they ask for.
 type forgetful struct {
 	proxy *httputil.ReverseProxy
 
@@ -35,8 +35,7 @@ type forgetful struct {
 // goner answers a watch whose version is gone.
 type goner func(f *forgetful, w http.ResponseWriter, r *http.Request)
 
-// gonePlain is the answer to a watch whose version is too old, goneEvent what ends one that
-// has begun.
+// gonePlain is the answer to a watch whose version is too old. goneEvent ends a watch that has begun.
 const (
 	gonePlain = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old resource version: 1 (2)"}`
 	goneEvent = `{"type":"ERROR","object":` + gonePlain + "}\n"
@@ -53,8 +52,8 @@ func byEvent(_ *forgetful, w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, goneEvent)
 }
 
-// really asks the API server for the first version that there ever was, of which one that was started again says
-// itself that it has it no more.
+// really asks the API server for the first version that ever existed. A restarted API server refuses it, because it no
+// longer has it.
 func really(f *forgetful, w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	q.Set("resourceVersion", "1")
@@ -71,7 +70,7 @@ func really(f *forgetful, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// before runs one before a cluster until the test ends, and writes a kubeconfig of it.
+// before runs a forgetful proxy of a cluster until the test ends, and writes a kubeconfig for it.
 func before(t *testing.T, c *kubetest.Cluster) (f *forgetful, kubeconfig string) {
 	t.Helper()
 	f = &forgetful{proxy: c.Proxy(t)}
@@ -88,7 +87,7 @@ func (f *forgetful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// enter notes a request. A watch that may run gets a context that forget ends.
+// enter records a request. A watch that may run gets a context that forget ends.
 func (f *forgetful) enter(r *http.Request) (context.Context, goner) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,7 +106,7 @@ func (f *forgetful) enter(r *http.Request) (context.Context, goner) {
 	return f.ctx, nil
 }
 
-// forget has watches end, and be refused.
+// forget ends watches, and refuses new ones.
 func (f *forgetful) forget(how goner) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,9 +128,9 @@ func (f *forgetful) counted(path string) (refused, lists int) {
 	return f.refused[path], f.lists[path]
 }
 
-// TestVersionsThatAreGone changes things while watches are broken, and has the watches that
-// follow refused with 410 Gone, in both of its forms: everything is listed again, what went
-// meanwhile goes, what stayed is never missed, and it does not count as an outage.
+// TestVersionsThatAreGone changes objects while watches are broken, and refuses the next watches with 410 Gone, in both of
+// its forms. Everything is listed again: objects that were deleted meanwhile go, all others stay without a gap, and it does
+// not count as an outage.
 func TestVersionsThatAreGone(t *testing.T) {
 	for name, how := range map[string]goner{"answer": plainly, "event": byEvent} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +139,7 @@ func TestVersionsThatAreGone(t *testing.T) {
 	}
 }
 
-// versionsGone gives how many watches the API server itself has refused.
+// versionsGone returns how many watches the API server itself has refused.
 func versionsGone(t *testing.T, c *kubetest.Cluster, how goner) int {
 	t.Helper()
 	ns := c.Namespace(t)
@@ -165,7 +164,7 @@ func versionsGone(t *testing.T, c *kubetest.Cluster, how goner) int {
 	m.eventually(t, "what went meanwhile", func() bool {
 		return m.get(model.KindService, ns, "s0") == nil && m.get(model.KindService, ns, "s3") != nil
 	})
-	c.Apply(t, ns, fmt.Sprintf(churned, 1, 81)) // is heard by a watch
+	c.Apply(t, ns, fmt.Sprintf(churned, 1, 81)) // a watch receives it
 	m.eventually(t, "a change", func() bool { return m.get(model.KindService, ns, "s1").(*model.Service).Ports[0].Number == 81 })
 
 	m.eventually(t, "none that fails, of a server that may be slow", func() bool { return m.failingKinds() == 0 })

@@ -65,7 +65,7 @@ func (s *Source) beat(ctx context.Context) {
 }
 
 func (s *Source) keepBeating(ctx context.Context, h *heartbeat, client rest.Interface) {
-	told := ""
+	logged := ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -75,9 +75,9 @@ func (s *Source) keepBeating(ctx context.Context, h *heartbeat, client rest.Inte
 		err := h.write(ctx, client, s.RootNamespace)
 		switch {
 		case err == nil:
-			told = ""
-		case ctx.Err() == nil && told == "":
-			told = err.Error()
+			logged = ""
+		case ctx.Err() == nil && logged == "":
+			logged = err.Error()
 			s.Log.Warn("the heartbeat cannot be written, so the API server's delay is not measured", "namespace", s.RootNamespace, "error", err)
 		}
 	}

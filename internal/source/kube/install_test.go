@@ -17,7 +17,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// unconnected is a source whose API server nobody runs.
+// unconnected is a source whose API server does not run.
 func unconnected(t *testing.T) (*Source, *store.Intake) {
 	t.Helper()
 	config := &rest.Config{Host: "http://127.0.0.1:1"}
@@ -31,8 +31,8 @@ func unconnected(t *testing.T) (*Source, *store.Intake) {
 	return s, in
 }
 
-// TestMissingKinds holds that objects outlive their kind's absence for a while: an API server
-// that starts does not know custom kinds yet.
+// TestMissingKinds checks that objects outlive their kind's absence for a while: a starting API server does not know custom
+// kinds yet.
 func TestMissingKinds(t *testing.T) {
 	s, in := unconnected(t)
 	s.status.begin(nil, func() { in.Synced(SourceName) })
@@ -41,7 +41,7 @@ func TestMissingKinds(t *testing.T) {
 
 	s.install(t.Context(), there, watched, now)
 	require.Len(t, watched, 1)
-	require.ErrorContains(t, s.Waiting(), "VirtualService", "what the search has found must be listed first")
+	require.ErrorContains(t, s.Waiting(), "VirtualService", "found kinds must be listed first")
 	k := watched["VirtualService.networking.istio.io"].sink
 	require.NoError(t, k.Replace([]any{raw(t, "1", `{"hosts":["web"],"http":[{"route":[{"destination":{"host":"web"}}]}]}`)}, ""))
 	require.NoError(t, s.Waiting())
@@ -52,7 +52,7 @@ func TestMissingKinds(t *testing.T) {
 	s.install(t.Context(), there, watched, now.Add(goneAfter))
 	s.install(t.Context(), served{}, watched, now.Add(goneAfter+time.Second))
 	s.install(t.Context(), served{}, watched, now.Add(2*goneAfter))
-	require.Empty(t, in.Take(), "it was there in between")
+	require.Empty(t, in.Take(), "it was present in between")
 	s.install(t.Context(), served{}, watched, now.Add(2*goneAfter+time.Second))
 	require.Empty(t, watched)
 	events := in.Take()
@@ -61,8 +61,8 @@ func TestMissingKinds(t *testing.T) {
 	require.Equal(t, model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "web"}, events[0].Key)
 }
 
-// TestOtherVersions holds that a kind is followed from one version to another, with what is held: only what
-// the other version says otherwise is news.
+// TestOtherVersions checks that a kind is followed from one version to another, with its objects. Only objects that differ
+// in the other version are changes.
 func TestOtherVersions(t *testing.T) {
 	s, in := unconnected(t)
 	s.status.begin(nil, func() {})
@@ -85,9 +85,9 @@ func TestOtherVersions(t *testing.T) {
 	s.install(t.Context(), having(old, now), watched, time.Now())
 	await.From(t, ended)
 	require.Same(t, w, watched["VirtualService.networking.istio.io"])
-	require.Equal(t, "v1", w.sink.resource.version, "it is the better one")
+	require.Equal(t, "v1", w.sink.resource.version, "the preferred version")
 	require.Empty(t, in.Take(), "all stays in force")
-	// That version has a field more.
+	// That version has one more field.
 	require.NoError(t, w.sink.Replace([]any{raw(t, "1", strings.Replace(spec, `"route"`, `"timeout":"3s","route"`, 1)), other}, ""))
 	events := in.Take()
 	require.Len(t, events, 1)
@@ -97,25 +97,25 @@ func TestOtherVersions(t *testing.T) {
 	require.Len(t, in.Take(), 2)
 }
 
-// TestUnservedKinds holds that a kind which is not served as it was is a failure, which is told once, but
-// not while an API server starts.
+// TestUnservedKinds checks that an installed kind that is not served any more is a failure. It is logged once, and not while
+// an API server starts.
 func TestUnservedKinds(t *testing.T) {
 	var text bytes.Buffer
 	s := &status{log: slog.New(slog.NewTextHandler(&text, nil))}
 	s.begin(nil, func() {})
 	lost := apierrors.NewNotFound(schema.GroupResource{}, "virtualservices")
-	s.heard("VirtualService", lost)
+	s.record("VirtualService", lost)
 	require.Error(t, s.failing["VirtualService"].err)
 	require.Empty(t, text.String())
 	since := s.failing["VirtualService"].since
-	s.heard("VirtualService", lost)
+	s.record("VirtualService", lost)
 	require.Equal(t, since, s.failing["VirtualService"].since, "it fails since the first failure")
 	require.Equal(t, []KindHealth{{Kind: "VirtualService", Failing: since, Error: lost.Error()}}, s.health())
 	for range 2 {
 		s.unknown("VirtualService", lost, time.Now().Add(unservedAfter))
 	}
 	require.Equal(t, 1, strings.Count(text.String(), "does not serve"))
-	s.heard("VirtualService", nil)
+	s.record("VirtualService", nil)
 	require.Empty(t, s.failing)
 	require.Empty(t, s.unserved)
 	require.Zero(t, s.health()[0].Failing)

@@ -136,8 +136,8 @@ func (c *Client) restOf(gv schema.GroupVersion, scheme *runtime.Scheme) (*rest.R
 	return rest.RESTClientForConfigAndClient(config, c.http)
 }
 
-// listWatch lists and watches a resource. heard gets the result of each request.
-func (c *Client) listWatch(r *resource, heard func(error)) (*cache.ListWatch, error) {
+// listWatch lists and watches a resource, and calls record with the result of each request.
+func (c *Client) listWatch(r *resource, record func(error)) (*cache.ListWatch, error) {
 	client, err := c.rest(r)
 	if err != nil {
 		return nil, err
@@ -150,13 +150,13 @@ func (c *Client) listWatch(r *resource, heard func(error)) (*cache.ListWatch, er
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := request(true, o).Do(ctx).Get()
-			heard(err)
+			record(err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
 			w, err := request(false, o).Watch(ctx)
-			heard(err)
+			record(err)
 			return w, err
 		},
 	}, nil

@@ -19,7 +19,7 @@ import (
 
 const patience = 2 * time.Minute
 
-// mirror is a source with a store that takes up what it says.
+// mirror is a source with a store that applies its events.
 type mirror struct {
 	*Source
 	counts *counts
@@ -59,7 +59,7 @@ func followWith(t *testing.T, kubeconfig string) *mirror {
 }
 
 func (m *mirror) take(ctx context.Context, in *store.Intake) {
-	for told := false; ; {
+	for reported := false; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -70,8 +70,8 @@ func (m *mirror) take(ctx context.Context, in *store.Intake) {
 		m.mu.Lock()
 		m.changes = append(m.changes, changes...)
 		m.mu.Unlock()
-		if synced && !told {
-			told = true
+		if synced && !reported {
+			reported = true
 			close(m.synced)
 		}
 	}
@@ -96,7 +96,7 @@ func (m *mirror) get(kind model.Kind, ns, name string) model.Object {
 	return m.store.Snapshot().Get(model.Key{Kind: kind, Namespace: ns, Name: name})
 }
 
-// count is how many objects of a kind a namespace has.
+// count is the number of objects of a kind in a namespace.
 func (m *mirror) count(kind model.Kind, ns string) int {
 	n := 0
 	for o := range m.store.Snapshot().All(kind) {
@@ -107,7 +107,7 @@ func (m *mirror) count(kind model.Kind, ns string) int {
 	return n
 }
 
-// requireSame waits until the store is as a new list of everything says.
+// requireSame waits until the store equals a new list of everything.
 func (m *mirror) requireSame(t *testing.T) {
 	t.Helper()
 	var diff string
@@ -153,7 +153,7 @@ func (m *mirror) diff(t *testing.T) string {
 	return ""
 }
 
-// alike compares all but resource versions: one that differs alone is no news.
+// alike compares everything except resource versions: a new version alone is not a change.
 func alike(a, b model.Object) bool {
 	m := b.Metadata()
 	m.ResourceVersion = a.Metadata().ResourceVersion

@@ -19,8 +19,8 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// churn changes a namespace's services, routes and replicas until it is told to stop.
-// While the API server is away its requests fail, and it goes on.
+// churn changes a namespace's services, routes and replicas until it is stopped. It ignores requests that fail while the
+// API server is away.
 type churn struct {
 	c       *kubetest.Cluster
 	ns      string
@@ -80,9 +80,8 @@ func (c *churn) step(ctx context.Context) {
 	}
 }
 
-// TestOutages kills the API server, and stops it where it is, while everything changes. In
-// the end the store must be as a new list says, and nothing may have gone in between that
-// nobody deleted.
+// TestOutages kills the API server, and pauses it, while everything changes. In the end the store must equal a new list,
+// and no object may have been missing in between unless it was deleted.
 func TestOutages(t *testing.T) {
 	c := kubetest.Alone(t)
 	quiet, busy := c.Namespace(t), c.Namespace(t)
@@ -127,7 +126,7 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// failingKinds is how many kinds are not heard of.
+// failingKinds is the number of kinds whose requests fail.
 func (m *mirror) failingKinds() (n int) {
 	for _, k := range m.Health().Kinds {
 		if k.FailingFor(time.Now()) > 0 {
@@ -141,8 +140,7 @@ func (m *mirror) revision() model.Revision { return m.store.Snapshot().Revision 
 
 var crds = filepath.Join("..", "..", "..", ".tools", "kube", "crds")
 
-// TestKindsThatComeAndGo starts without Istio's kinds, installs them, has one served in another version,
-// and takes one away.
+// TestKindsThatComeAndGo starts without Istio's kinds, installs them, serves one in another version, and removes one.
 func TestKindsThatComeAndGo(t *testing.T) {
 	some := t.TempDir()
 	const other = "gateway.networking.k8s.io_referencegrants.yaml"
@@ -171,8 +169,8 @@ metadata: {name: %s}
 spec: {parentRefs: [{name: web}], hostnames: [%s], rules: [{backendRefs: [{name: web, port: 443}]}]}
 `
 
-// otherVersion upgrades a definition to one that does not serve the version that is watched: what there is
-// stays, and what changes then is heard of.
+// otherVersion upgrades a definition to one that does not serve the watched version: existing objects stay, and later
+// changes are received.
 func (m *mirror) otherVersion(t *testing.T, c *kubetest.Cluster, ns string) {
 	t.Helper()
 	apply := func(version, name, host string) {

@@ -18,7 +18,7 @@ func security(t *testing.T, kind model.Kind, version, spec string) *rawObject {
 	return o
 }
 
-// answers is what the rules of a route answer by themselves; 0: they forward.
+// answers are the statuses of a route's direct responses; 0: the rule forwards.
 func answers(o model.Object) []uint32 {
 	var out []uint32
 	for _, r := range o.(*model.VirtualService).HTTP {
@@ -30,14 +30,14 @@ func answers(o model.Object) []uint32 {
 	return out
 }
 
-// lastSeen is an observer that remembers what it saw last.
+// lastSeen is an observer that keeps what it saw last.
 type lastSeen struct{ seen *Seen }
 
 func (l *lastSeen) Seen(s *Seen)   { l.seen = s }
 func (l *lastSeen) Gone(model.Key) { l.seen = nil }
 
-// TestErrorsOpenNothing holds for each kind whose objects may count in part that an edit into an error leaves the
-// last good version in force, and that what is good of it is in force after a restart, when nobody knows that one.
+// TestErrorsOpenNothing covers each kind whose valid parts apply. After an edit with an error the last valid version stays in
+// force. After a restart, when that version is unknown, the valid parts apply.
 func TestErrorsOpenNothing(t *testing.T) {
 	for _, c := range []struct {
 		kind      model.Kind
@@ -59,7 +59,7 @@ func TestErrorsOpenNothing(t *testing.T) {
 			func(t *testing.T, o model.Object) {
 				p := o.(*model.AuthorizationPolicy)
 				require.Equal(t, model.AuthorizeDeny, p.Action)
-				require.Empty(t, p.Selector, "it is not known for whom, so it counts for all of the namespace")
+				require.Empty(t, p.Selector, "the selector is unknown, so the policy applies to the whole namespace")
 				require.Len(t, p.Rules, 1)
 			},
 		},
@@ -102,7 +102,7 @@ func TestErrorsOpenNothing(t *testing.T) {
 			require.NoError(t, k.Add(security(t, c.kind, "1", c.good)))
 			require.Len(t, in.Take(), 1)
 			require.NoError(t, k.Update(security(t, c.kind, "2", c.bad)))
-			require.Empty(t, in.Take(), "the last good version stays in force")
+			require.Empty(t, in.Take(), "the last valid version stays in force")
 			require.Len(t, k.Problems(), 1)
 			require.True(t, observer.seen.InForce)
 
@@ -124,7 +124,7 @@ func TestErrorsOpenNothing(t *testing.T) {
 			require.Empty(t, k.Problems())
 			require.False(t, observer.seen.Partial)
 			require.NoError(t, k.Update(security(t, c.kind, "4", c.bad)))
-			require.Empty(t, in.Take(), "now there is a good version")
+			require.Empty(t, in.Take(), "now a valid version is known")
 		})
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// TestSecretsOfPlugins: a Secret that a plugin's module is fetched with is read in the plugin's
-// namespace, for the accounts of the workloads there that it selects.
+// TestSecretsOfPlugins checks that the Secret for fetching a plugin's module is read in the plugin's namespace, for the
+// accounts of the workloads there that the plugin selects.
 func TestSecretsOfPlugins(t *testing.T) {
 	meta := func(kind model.Kind, ns, name string, labels map[string]string) model.Meta {
 		return model.Meta{Key: model.Key{Kind: kind, Namespace: ns, Name: name}, ResourceVersion: "1", Labels: labels}

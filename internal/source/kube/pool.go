@@ -21,7 +21,7 @@ type pool struct {
 }
 
 // maxPooled bounds each part of a pool. A full part is emptied: objects keep what they share, and later objects share
-// anew.
+// again.
 const maxPooled = 16384
 
 func newPool() *pool {

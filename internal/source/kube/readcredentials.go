@@ -35,7 +35,7 @@ func (c *Client) ReadCredentials(ctx context.Context, d config.Decoder, o *Conte
 		switch {
 		case apierrors.IsForbidden(err):
 			o.Problems = append(o.Problems, problem.Problem{
-				Object: key, Severity: problem.SeverityInfo, Message: "is not looked at: " + err.Error(),
+				Object: key, Severity: problem.SeverityInfo, Message: "is not read: " + err.Error(),
 			})
 		case err != nil:
 			return err

@@ -9,8 +9,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// TestRelabelled: an object that is given to another revision is gone from this one, whose statuses leave it alone,
-// and it is there again when it is given back.
+// TestRelabelled checks that an object with another revision's label leaves this revision, which writes no status for it,
+// and returns with the label.
 func TestRelabelled(t *testing.T) {
 	k, in, _ := testSink(t, model.KindDestinationRule)
 	k.decoder.Revision = "default"
@@ -30,7 +30,7 @@ func TestRelabelled(t *testing.T) {
 	events := in.Take()
 	require.Len(t, events, 1)
 	require.Nil(t, events[0].Object)
-	require.Empty(t, k.Problems(), "they are the other's to tell")
+	require.Empty(t, k.Problems(), "the other revision reports them")
 	require.Nil(t, observer.seen)
 
 	require.NoError(t, k.Update(labelled("3", `"istio.io/rev":"default"`, `"web"`)))

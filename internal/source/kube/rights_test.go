@@ -16,7 +16,7 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// TestDenied holds that an API server which denies access is named as what is waited for.
+// TestDenied checks that the error about waiting names denied access.
 func TestDenied(t *testing.T) {
 	c := kubetest.Shared(t)
 	file := as(t, c, c.Namespace(t), "default")
@@ -28,7 +28,7 @@ func TestDenied(t *testing.T) {
 	require.Zero(t, m.revision()-1)
 }
 
-// TestRights holds that the shipped roles are enough.
+// TestRights checks that the shipped roles suffice.
 func TestRights(t *testing.T) {
 	c := kubetest.Shared(t)
 	roles, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "rbac.yaml"))
@@ -42,8 +42,8 @@ func TestRights(t *testing.T) {
 	require.Empty(t, m.status.failing)
 }
 
-// TestRightsToStatuses holds that the shipped role may write the statuses of exactly those kinds whose
-// conditions are written, by the names that an API server has for them.
+// TestRightsToStatuses checks that the shipped role may write the statuses of exactly those kinds whose conditions are
+// written, by their names in an API server.
 func TestRightsToStatuses(t *testing.T) {
 	roles, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "rbac.yaml"))
 	require.NoError(t, err)

@@ -48,9 +48,9 @@ type RootCerts struct {
 // due is the time of the next write to a namespace. If another writer keeps changing the ConfigMap, the two must not
 // flood the API server.
 type due struct {
-	next  time.Time
-	delay time.Duration
-	told  bool
+	next   time.Time
+	delay  time.Duration
+	logged bool
 }
 
 // Timing.
@@ -72,7 +72,7 @@ func (r *RootCerts) Run(ctx context.Context) error {
 		Resource: config.Resource{Kind: "ConfigMap"}, version: "v1", plural: "configmaps", example: &corev1.ConfigMap{},
 		field: "metadata.name=" + RootCertName,
 	}
-	lw, err := r.Client.listWatch(kind, r.heard())
+	lw, err := r.Client.listWatch(kind, r.record())
 	if err != nil {
 		return err
 	}
@@ -87,14 +87,14 @@ func (r *RootCerts) Run(ctx context.Context) error {
 	return nil
 }
 
-// heard logs once that the ConfigMaps cannot be read. Only the Reflector calls it.
-func (r *RootCerts) heard() func(error) {
-	told := false
+// record logs once that the ConfigMaps cannot be read. Only the Reflector calls the result.
+func (r *RootCerts) record() func(error) {
+	logged := false
 	return func(err error) {
-		if err != nil && !told && apierrors.IsForbidden(err) {
-			r.Log.Warn("namespaces are not told whom to trust: ConfigMaps of that name cannot be read", "name", RootCertName, "error", err)
+		if err != nil && !logged && apierrors.IsForbidden(err) {
+			r.Log.Warn("namespaces do not get the mesh's roots: ConfigMaps of this name cannot be read; allow it in a ClusterRole", "name", RootCertName, "error", err)
 		}
-		told = err != nil
+		logged = err != nil
 	}
 }
 
@@ -167,14 +167,14 @@ func (r *RootCerts) write(ctx context.Context, ns, roots string, d *due) {
 	err := r.put(ctx, ns, roots)
 	switch {
 	case err == nil:
-		if d.delay > rootsLongest/4 && !d.told {
-			d.told = true
-			r.Log.Warn("somebody else writes other roots into this ConfigMap; is there another certificate authority?", "namespace", ns, "name", RootCertName)
+		if d.delay > rootsLongest/4 && !d.logged {
+			d.logged = true
+			r.Log.Warn("another writer keeps changing this ConfigMap to other roots; look for a second certificate authority", "namespace", ns, "name", RootCertName)
 		}
 	case ctx.Err() != nil, apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-	case !d.told:
-		d.told = true
-		r.Log.Warn("a namespace is not told whom to trust; it is tried again", "namespace", ns, "name", RootCertName, "error", err)
+	case !d.logged:
+		d.logged = true
+		r.Log.Warn("a namespace did not get the mesh's roots; the write is repeated", "namespace", ns, "name", RootCertName, "error", err)
 	}
 }
 

@@ -20,7 +20,7 @@ type secretWatch struct {
 	keyAsked bool            // a rule needs its key
 	readers  map[string]bool // service accounts of workloads that need the key
 	trusted  map[string]bool // of these, those that need no review
-	told     *model.Secret   // the last object in the intake; nil: none
+	sent     *model.Secret   // the last object in the intake; nil: none
 	serial   uint64
 	stop     context.CancelFunc
 	ended    chan struct{}
@@ -44,9 +44,9 @@ func (c *Credentials) watch(ctx context.Context, key model.Key) *secretWatch {
 	}
 	go func() {
 		defer close(w.ended)
-		lw, err := c.Client.listWatch(kind, func(err error) { c.heard(w, err) })
+		lw, err := c.Client.listWatch(kind, func(err error) { c.record(w, err) })
 		if err != nil {
-			c.heard(w, err)
+			c.record(w, err)
 			return
 		}
 		quiet := logr.Discard()
@@ -56,9 +56,9 @@ func (c *Credentials) watch(ctx context.Context, key model.Key) *secretWatch {
 	return w
 }
 
-// heard records the result of a request. The last content stays in force while the API server does not answer, but not
+// record records the result of a request. The last content stays in force while the API server does not answer, but not
 // without permission.
-func (c *Credentials) heard(w *secretWatch, err error) {
+func (c *Credentials) record(w *secretWatch, err error) {
 	if !apierrors.IsForbidden(err) {
 		return
 	}

@@ -97,7 +97,7 @@ func TestSinkTellsOnlyNews(t *testing.T) {
 	require.Len(t, events, 1)
 	w := events[0].Object.(*model.Workload)
 	require.Equal(t, []string{"10.0.0.1"}, w.Addresses)
-	require.Empty(t, w.Annotations, "they are of no use to anybody but the sidecar")
+	require.Empty(t, w.Annotations, "only the sidecar uses them")
 	require.False(t, events[0].Observed.IsZero())
 
 	require.NoError(t, k.Update(pod("a", "1", "10.0.0.1")))
@@ -114,8 +114,8 @@ func TestSinkTellsOnlyNews(t *testing.T) {
 	events = in.Take()
 	require.Len(t, events, 1)
 	require.Nil(t, events[0].Object)
-	require.True(t, events[0].Urgent, "an endpoint goes away")
-	require.NoError(t, k.Delete(pod("a", "4", "")), "what is not there can go")
+	require.True(t, events[0].Urgent, "an endpoint is removed")
+	require.NoError(t, k.Delete(pod("a", "4", "")), "removing an absent object is allowed")
 	require.Empty(t, in.Take())
 	require.Equal(t, []int{1, 1, 1}, []int{c.of("Pods add"), c.of("Pods update"), c.of("Pods delete")})
 }
@@ -124,7 +124,7 @@ func TestSinkReplaces(t *testing.T) {
 	k, in, _ := testSink(t, model.KindPod)
 	require.NoError(t, k.Replace([]any{pod("a", "1", "10.0.0.1"), pod("b", "1", "10.0.0.2"), pod("c", "1", "10.0.0.3")}, "1"))
 	require.Len(t, in.Take(), 3)
-	// c changed and b went while nobody watched; d is new; a is as it was.
+	// Without a watch, c changed and b was deleted; d is new; a is unchanged.
 	entry, err := k.Transformer()(pod("c", "2", "10.0.0.9"))
 	require.NoError(t, err)
 	require.NoError(t, k.Replace([]any{pod("a", "1", "10.0.0.1"), entry, pod("d", "2", "10.0.0.4")}, "2"))
@@ -139,7 +139,7 @@ func TestSinkReplaces(t *testing.T) {
 	require.Equal(t, []string{"-b", "c", "d"}, names)
 }
 
-// TestEntriesAreKeyed holds what client-go's temporary stores need of decoded objects.
+// TestEntriesAreKeyed checks what client-go's temporary stores need of decoded objects.
 func TestEntriesAreKeyed(t *testing.T) {
 	k, _, _ := testSink(t, model.KindPod)
 	o, err := k.Transformer()(pod("a", "1", "10.0.0.1"))
@@ -172,34 +172,33 @@ func TestMistakesLeaveTheLastGoodState(t *testing.T) {
 			in.Take()
 			require.Empty(t, k.Problems())
 			require.NoError(t, k.Update(raw(t, name+"2", bad.spec)))
-			require.Empty(t, in.Take(), "it stays in force")
+			require.Empty(t, in.Take(), "the object stays in force")
 			problems := k.Problems()
 			require.Len(t, problems, 1)
 			require.Equal(t, bad.field, problems[0].Field)
 			require.Equal(t, "VirtualService/shop/web", problems[0].Object.String())
 
 			require.NoError(t, k.Replace([]any{raw(t, name+"2", bad.spec)}, ""))
-			require.Empty(t, in.Take(), "also where everything is listed again")
+			require.Empty(t, in.Take(), "also if everything is listed again")
 			require.NoError(t, k.Update(raw(t, name+"3", `{"hosts":["web"],"http":[{"timeout":"3s","route":[{"destination":{"host":"web"}}]}]}`)))
 			require.Len(t, in.Take(), 1)
 			require.Empty(t, k.Problems())
 			require.NoError(t, k.Update(raw(t, name+"4", bad.spec)))
 			require.NoError(t, k.Delete(raw(t, name+"5", bad.spec)))
-			require.Empty(t, k.Problems(), "what is gone has none")
+			require.Empty(t, k.Problems(), "a removed object has no problems")
 			require.Len(t, in.Take(), 1)
 		})
 	}
 }
 
-// TestNewerVersionsOfIstio holds that a field which is not known here is let pass, as Istio
-// does.
+// TestNewerVersionsOfIstio checks that an unknown field is ignored, as in Istio.
 func TestNewerVersionsOfIstio(t *testing.T) {
 	k, in, _ := testSink(t, model.KindVirtualService)
 	require.NoError(t, k.Add(raw(t, "1", `{"hosts":["web"],"later":true,"http":[{"route":[{"destination":{"host":"web"}}]}]}`)))
 	require.Len(t, in.Take(), 1)
 }
 
-// TestKindsWithoutEffect holds that the user is told of policies that do nothing.
+// TestKindsWithoutEffect checks that policies without effect are reported.
 func TestKindsWithoutEffect(t *testing.T) {
 	later := config.Resource{Group: "extensions.istio.io", Kind: "TrafficExtension", Custom: true}
 	s := &Source{Intake: store.NewIntake(), Meter: newCounts(), Log: slog.New(slog.DiscardHandler)}
@@ -240,7 +239,7 @@ func TestPoolShares(t *testing.T) {
 	require.Equal(t, map[string]string{"networking.istio.io/exportTo": "."}, e.object.Metadata().Annotations)
 }
 
-// TestSlicesOfNoService holds that they are nobody's mistake.
+// TestSlicesOfNoService checks that a slice without a service is not reported.
 func TestSlicesOfNoService(t *testing.T) {
 	k, in, _ := testSink(t, model.KindEndpointSlice)
 	slice := &discoveryv1.EndpointSlice{

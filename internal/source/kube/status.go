@@ -29,7 +29,7 @@ type status struct {
 	denied  map[string]bool      // kinds without permission to read; logged once each
 	// unserved are kinds that the API server has but answers as unknown, and since when.
 	unserved map[string]time.Time
-	toldOf   map[string]bool // those that were logged
+	logged   map[string]bool // those that were logged
 	away     bool            // the log has reported that the API server does not answer
 	missing  string          // kinds that are not installed, as logged
 	searched bool            // the search for custom kinds is over
@@ -49,7 +49,7 @@ func (s *status) begin(kinds []*resource, synced func()) {
 	defer s.mu.Unlock()
 	s.pending, s.synced = map[string]struct{}{searching: {}}, synced
 	s.answers, s.failing, s.denied = map[string]time.Time{}, map[string]failure{}, map[string]bool{}
-	s.unserved, s.toldOf = map[string]time.Time{}, map[string]bool{}
+	s.unserved, s.logged = map[string]time.Time{}, map[string]bool{}
 	for _, r := range kinds {
 		s.pending[r.title()] = struct{}{}
 	}
@@ -80,17 +80,17 @@ func (s *status) listed(kind string) {
 // discovered records the kinds that are not installed, after each search.
 func (s *status) discovered(missing string) {
 	s.mu.Lock()
-	told := s.searched && s.missing == missing
+	logged := s.searched && s.missing == missing
 	s.searched, s.missing = true, missing
 	s.mu.Unlock()
-	if !told && missing != "" {
-		s.log.Info("these kinds are not installed in the cluster; they are read once they are", "kinds", missing)
+	if !logged && missing != "" {
+		s.log.Info("kinds are not installed in the cluster; they are read once they are installed", "kinds", missing)
 	}
 	s.listed(searching)
 }
 
-// heard records the result of a request for a kind.
-func (s *status) heard(kind string, err error) {
+// record records the result of a request for a kind.
+func (s *status) record(kind string, err error) {
 	if errors.Is(err, context.Canceled) {
 		return // the source ends
 	}
@@ -113,7 +113,7 @@ func (s *status) heard(kind string, err error) {
 	default:
 		if !s.away {
 			s.away = true
-			s.log.Warn("the API server does not answer; what is known stays in force, and it is asked again", "kind", kind, "error", err)
+			s.log.Warn("the API server does not answer; known objects stay in force, and requests are repeated", "kind", kind, "error", err)
 		}
 	}
 }
@@ -129,9 +129,9 @@ func (s *status) unknown(kind string, err error, now time.Time) {
 		s.unserved[kind] = now
 		return
 	}
-	if now.Sub(since) >= unservedAfter && !s.toldOf[kind] {
-		s.toldOf[kind] = true
-		s.log.Warn("the API server does not serve a kind as it did; what is known of it stays in force, and nothing new is heard of", "kind", kind, "error", err)
+	if now.Sub(since) >= unservedAfter && !s.logged[kind] {
+		s.logged[kind] = true
+		s.log.Warn("the API server does not serve an installed kind any more; its known objects stay in force, and changes are not received", "kind", kind, "error", err)
 	}
 }
 
@@ -164,7 +164,7 @@ func (s *status) answered(kind string, now time.Time) {
 	delete(s.failing, kind)
 	delete(s.denied, kind)
 	delete(s.unserved, kind)
-	delete(s.toldOf, kind)
+	delete(s.logged, kind)
 	for k := range s.failing {
 		if _, unserved := s.unserved[k]; !unserved && !s.denied[k] {
 			return
@@ -206,4 +206,57 @@ func (l *problemLog) problems(list problem.List) {
 		}
 		l.log.Log(context.Background(), p.Severity.LogLevel(), "configuration problem", p.Attrs()...)
 	}
+}
+
+// Health describes the connection to the API server.
+type Health struct {
+	Kinds []KindHealth `json:"kinds"` // what is listed and watched, by name
+	// Heartbeat is when a write of the heartbeat was last received, or the source's start; zero if none is written.
+	Heartbeat time.Time `json:"heartbeat,omitzero"`
+}
+
+// KindHealth describes the requests for a kind. During failures the objects stay in force.
+type KindHealth struct {
+	Kind     string    `json:"kind"`
+	Answered time.Time `json:"answered,omitzero"` // the last answer; a running watch counts as one
+	Failing  time.Time `json:"failing,omitzero"`  // start of the failures; zero: the last request succeeded
+	Error    string    `json:"error,omitempty"`
+}
+
+// FailingFor returns the duration of the failures; 0: the last request succeeded.
+func (k *KindHealth) FailingFor(now time.Time) time.Duration {
+	if k.Failing.IsZero() {
+		return 0
+	}
+	return now.Sub(k.Failing)
+}
+
+// Health returns the present health. It is safe for concurrent use.
+func (s *Source) Health() Health {
+	out := Health{Kinds: s.status.health()}
+	if at := s.beaten.Load(); at != 0 {
+		out.Heartbeat = time.Unix(0, at)
+	}
+	return out
+}
+
+func (s *status) health() []KindHealth {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]KindHealth, 0, len(s.answers)+len(s.failing))
+	for kind, at := range s.answers {
+		out = append(out, KindHealth{Kind: kind, Answered: at})
+	}
+	for kind := range s.failing {
+		if _, ok := s.answers[kind]; !ok {
+			out = append(out, KindHealth{Kind: kind})
+		}
+	}
+	for i := range out {
+		if f, ok := s.failing[out[i].Kind]; ok {
+			out[i].Failing, out[i].Error = f.since, f.err.Error()
+		}
+	}
+	slices.SortFunc(out, func(a, b KindHealth) int { return strings.Compare(a.Kind, b.Kind) })
+	return out
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// TestWhenObjectsWereWritten holds what is taken for the time of an event, which is all that a delay is
-// measured from: never that of another version's write.
+// TestWhenObjectsWereWritten checks the time of an event, from which delays are measured. It is never the time of another
+// version's write.
 func TestWhenObjectsWereWritten(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	ago := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(-d)} }
@@ -47,7 +47,7 @@ func TestWhenObjectsWereWritten(t *testing.T) {
 			wrote(last)(o)
 			require.NoError(t, k.Replace([]any{o}, "1"))
 			in.Take()
-			require.Empty(t, c.delay(DelayObject), "a list tells nothing of delays")
+			require.Empty(t, c.delay(DelayObject), "a list measures no delays")
 			o = o.DeepCopy()
 			o.ResourceVersion, o.Status.PodIP = "2", "10.0.0.2"
 			tt.change(o)
