@@ -26,7 +26,7 @@ func TestOriginsSets(t *testing.T) {
 	}
 }
 
-// TestOriginListParts: what was read before a mark counts for what is made after it only if it is read again.
+// TestOriginListParts checks that objects read before a mark are origins of a later value only if they are read again.
 func TestOriginListParts(t *testing.T) {
 	a, b := Key{KindService, "shop", "a"}, Key{KindService, "shop", "b"}
 	var l OriginList

@@ -24,7 +24,7 @@ func TestIdentity(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, id, i.String())
 	}
-	for id, says := range map[string]string{
+	for id, problem := range map[string]string{
 		"https://cluster.local/ns/shop/sa/web":      "not a SPIFFE id",
 		"spiffe://cluster.local/ns/shop":            "form",
 		"spiffe://cluster.local/ns/shop/sa/web/x":   "form",
@@ -39,6 +39,6 @@ func TestIdentity(t *testing.T) {
 		"spiffe://cluster.local/ns/shop/sa/web\x00": "is not a valid service account",
 	} {
 		_, err := ParseIdentity(id)
-		require.ErrorContains(t, err, says, id)
+		require.ErrorContains(t, err, problem, id)
 	}
 }

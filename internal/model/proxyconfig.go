@@ -107,12 +107,12 @@ type CertificateDetails struct {
 var DefaultCertificateDetails = CertificateDetails{Subject: true, DNS: true, URI: true}
 
 // ProxyHeadersOf decodes proxyHeaders; nil: unset. A value of a wrong type is unset.
-func ProxyHeadersOf(said map[string]any) ProxyHeaders {
-	if said == nil {
+func ProxyHeadersOf(set map[string]any) ProxyHeaders {
+	if set == nil {
 		return ProxyHeaders{}
 	}
 	flag := func(field, name string, otherwise bool) bool {
-		part, _ := said[field].(map[string]any)
+		part, _ := set[field].(map[string]any)
 		if v, ok := part[name].(bool); ok {
 			return v
 		}
@@ -129,12 +129,12 @@ func ProxyHeadersOf(said map[string]any) ProxyHeaders {
 			Cert: flag(details, "cert", false), Chain: flag(details, "chain", false),
 		},
 	}
-	out.KeepCase, _ = said["preserveHttp1HeaderCase"].(bool)
-	if server, ok := said["server"].(map[string]any); ok {
+	out.KeepCase, _ = set["preserveHttp1HeaderCase"].(bool)
+	if server, ok := set["server"].(map[string]any); ok {
 		out.ServerSaid = true
 		out.Server, _ = server["value"].(string)
 	}
-	if cert, _ := said["forwardedClientCert"].(string); cert != "UNDEFINED" {
+	if cert, _ := set["forwardedClientCert"].(string); cert != "UNDEFINED" {
 		out.ClientCertificates = cert
 	}
 	return out
@@ -165,13 +165,13 @@ var TracingFields = []string{"customTags", "enableIstioTags", "maxPathTagLength"
 const maxProxyTracing = 16 << 10
 
 // ProxyTracingOf decodes the setting; nil, or a text that is too long: unset.
-func ProxyTracingOf(said map[string]any) ProxyTracing {
-	if said == nil {
+func ProxyTracingOf(set map[string]any) ProxyTracing {
+	if set == nil {
 		return ""
 	}
-	said = maps.Clone(said)
-	maps.DeleteFunc(said, func(field string, _ any) bool { return !slices.Contains(TracingFields, field) })
-	text, err := json.Marshal(said)
+	set = maps.Clone(set)
+	maps.DeleteFunc(set, func(field string, _ any) bool { return !slices.Contains(TracingFields, field) })
+	text, err := json.Marshal(set)
 	if err != nil || len(text) > maxProxyTracing {
 		return ""
 	}
@@ -184,25 +184,25 @@ func (p ProxyTracing) Over(mesh *MeshTelemetry) *MeshTelemetry {
 	if p == "" {
 		return mesh
 	}
-	var said map[string]any
-	_ = json.Unmarshal([]byte(p), &said) // cannot fail: it was encoded as JSON
+	var set map[string]any
+	_ = json.Unmarshal([]byte(p), &set) // cannot fail: it was encoded as JSON
 	out := *mesh
-	out.Sampling, out.MaxTagLength, out.Tags = DefaultMeshTelemetry().Sampling, 0, proxyTags(said["customTags"])
-	if s, _ := said["sampling"].(float64); s > 0 && s <= 100 {
+	out.Sampling, out.MaxTagLength, out.Tags = DefaultMeshTelemetry().Sampling, 0, proxyTags(set["customTags"])
+	if s, _ := set["sampling"].(float64); s > 0 && s <= 100 {
 		out.Sampling = s
 	}
-	if n, _ := said["maxPathTagLength"].(float64); n >= 1 && n <= 1<<31 {
+	if n, _ := set["maxPathTagLength"].(float64); n >= 1 && n <= 1<<31 {
 		out.MaxTagLength = uint32(n)
 	}
-	istio, ok := said["enableIstioTags"].(bool)
+	istio, ok := set["enableIstioTags"].(bool)
 	out.NoIstioTags = ok && !istio
 	return &out
 }
 
 func proxyTags(v any) map[string]TraceTag {
-	said, _ := v.(map[string]any)
-	out := make(map[string]TraceTag, len(said))
-	for name, v := range said {
+	set, _ := v.(map[string]any)
+	out := make(map[string]TraceTag, len(set))
+	for name, v := range set {
 		tag := TraceTag{
 			Literal: textAt(v, "literal", "value"), Header: textAt(v, "header", "name"), Environment: textAt(v, "environment", "name"),
 			Default: textAt(v, "header", "defaultValue") + textAt(v, "environment", "defaultValue"),

@@ -24,9 +24,9 @@ func TestProxyHeadersOf(t *testing.T) {
 		`{"xForwardedHost": {"enabled": false}, "preserveHttp1HeaderCase": "true"}`: {Said: true, Details: usual},
 		`{"server": 5, "requestId": {"disabled": "yes"}, "forwardedClientCert": 1}`: {Said: true, Details: usual},
 	} {
-		var said map[string]any
-		require.NoError(t, json.Unmarshal([]byte(text), &said))
-		require.Equal(t, want, ProxyHeadersOf(said), text)
+		var set map[string]any
+		require.NoError(t, json.Unmarshal([]byte(text), &set))
+		require.Equal(t, want, ProxyHeadersOf(set), text)
 	}
 	require.Equal(t, DefaultCertificateDetails, ProxyHeaders{}.CertificateDetails())
 }
@@ -46,9 +46,9 @@ func TestProxyTracing(t *testing.T) {
 			"e": {"environment": {"name": "Z"}}, "nothing": {}, "wrong": 1, "": {"literal": {"value": "x"}}}}`: {Sampling: 1, Tags: map[string]TraceTag{
 			"l": {Literal: "x"}, "h": {Header: "y", Default: "d"}, "e": {Environment: "Z"}}},
 	} {
-		var said map[string]any
-		require.NoError(t, json.Unmarshal([]byte(text), &said))
-		got := ProxyTracingOf(said).Over(&mesh)
+		var set map[string]any
+		require.NoError(t, json.Unmarshal([]byte(text), &set))
+		got := ProxyTracingOf(set).Over(&mesh)
 		require.Equal(t, MeshTelemetry{Sampling: want.Sampling, MaxTagLength: want.MaxTagLength, NoIstioTags: want.NoIstioTags, Tags: want.Tags},
 			MeshTelemetry{Sampling: got.Sampling, MaxTagLength: got.MaxTagLength, NoIstioTags: got.NoIstioTags, Tags: got.Tags}, text)
 		require.Equal(t, mesh.Providers, got.Providers)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCredentialsOfConfigMaps: none is taken for another one, least of all for the mesh's configuration.
+// TestCredentialsOfConfigMaps checks that no reference means another ConfigMap, and none the mesh's configuration.
 func TestCredentialsOfConfigMaps(t *testing.T) {
 	for _, name := range []string{"roots", "roots-cacert", "istio-cacert", "istio-cacert-cacert"} {
 		c, ok := ParseCredential("configmap://trust/" + name)
@@ -20,7 +20,7 @@ func TestCredentialsOfConfigMaps(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestCAResource: of Secrets there are pairs, with and without the suffix, which are called alike.
+// TestCAResource checks the SDS names: a Secret with the suffix and one without share a name.
 func TestCAResource(t *testing.T) {
 	for ca, want := range map[string]string{
 		"clients":                        "kubernetes://clients-cacert",

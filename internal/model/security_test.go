@@ -20,7 +20,7 @@ func TestEffectivePeerTLS(t *testing.T) {
 		policies []*PeerAuthentication
 		want     PeerTLS
 	}{
-		"nothing said":               {nil, PeerTLS{Mode: MTLSPermissive}},
+		"nothing set":                {nil, PeerTLS{Mode: MTLSPermissive}},
 		"the mesh's":                 {[]*PeerAuthentication{mesh}, PeerTLS{Mode: MTLSStrict}},
 		"the namespace's":            {[]*PeerAuthentication{mesh, shop}, PeerTLS{Mode: MTLSDisable}},
 		"unset inherits":             {[]*PeerAuthentication{mesh, peer("shop", nil, MTLSUnset, nil), peer("shop", web, MTLSUnset, nil)}, PeerTLS{Mode: MTLSStrict}},

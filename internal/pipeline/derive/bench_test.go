@@ -54,7 +54,7 @@ func BenchmarkGroup(b *testing.B) {
 				d := New(model.DefaultMesh(), 1)
 				d.Apply(manyServices(services, protocol))
 				warm := GroupKey{Namespace: "warm", Type: model.ProxySidecar, Domain: "cluster.local"}
-				d.Open(warm) // the index makes endpoints when somebody first asks
+				d.Open(warm) // the index computes endpoints when they are first used
 				d.Close(warm)
 				var kept uint64
 				n := 0

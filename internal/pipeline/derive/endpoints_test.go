@@ -86,7 +86,7 @@ func TestHostsAt(t *testing.T) {
 	require.False(t, d.Index().Lists("10.9.9.9"))
 }
 
-// headlessChurn is a service without an address of its own whose Pods come and go, and what callers are sent.
+// headlessChurn adds and removes Pods of a headless service, and collects what callers are sent.
 type headlessChurn struct {
 	d     *Deriver
 	st    *store.Store
@@ -129,7 +129,7 @@ func (h *headlessChurn) pods(version string, addresses ...string) *Delta {
 	return h.apply(s).Deltas[h.key]
 }
 
-// TestHeadlessRequests: requests go to where they were going, so that callers are told nothing of Pods that come and go.
+// TestHeadlessRequests checks that requests keep their original destination, so that changes of Pods send nothing to callers.
 func TestHeadlessRequests(t *testing.T) {
 	h := newHeadless(t, model.ProtocolHTTP)
 	require.Equal(t, ir.DiscoverOriginalDst, h.had.Clusters[headlessCluster].Discovery)
@@ -140,8 +140,8 @@ func TestHeadlessRequests(t *testing.T) {
 
 var bytesOrEither = []model.Protocol{model.ProtocolTCP, model.ProtocolAuto}
 
-// TestHeadlessBytes: a headless service for bytes, or for either, has a listener for each Pod, and what comes or goes
-// adds or removes these alone.
+// TestHeadlessBytes checks that a headless service of TCP, or of an unknown protocol, has a listener for each Pod, and that
+// changes of Pods add or remove only these.
 func TestHeadlessBytes(t *testing.T) {
 	for _, protocol := range bytesOrEither {
 		h := newHeadless(t, protocol)
@@ -151,8 +151,8 @@ func TestHeadlessBytes(t *testing.T) {
 	}
 }
 
-// TestHeadlessReadiness: a Pod has its listener from when it is there until it is gone, whatever becomes of it between, as
-// connections end with the listener that they came by.
+// TestHeadlessReadiness checks that a Pod has its listener for its whole life, ready or not: connections end with their
+// listener.
 func TestHeadlessReadiness(t *testing.T) {
 	for _, protocol := range bytesOrEither {
 		h := newHeadless(t, protocol)
@@ -197,8 +197,8 @@ func requireAsBefore[V any](t *testing.T, had, now map[string]*V) {
 	}
 }
 
-// TestPodsComeAndGo follows an endpoint through the life of its Pod, which comes after the slice that names
-// it and goes before.
+// TestPodsComeAndGo follows an endpoint through the life of its Pod, which arrives after the slice that names it and goes
+// before it.
 func TestPodsComeAndGo(t *testing.T) {
 	st, d := store.New(), New(model.DefaultMesh(), 1)
 	held := newDelta()
@@ -247,13 +247,13 @@ func nodeAt(locality string) *model.Node {
 	}
 }
 
-// TestWhereProxiesAre holds that a proxy which does not say where it is, is where its Pod's
-// node is, and belongs to another scope when that changes.
+// TestWhereProxiesAre checks that a proxy without a locality has that of its Pod's node, and belongs to another group when that
+// changes.
 func TestWhereProxiesAre(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
 	pod := &model.Workload{Meta: model.Meta{Key: model.Key{Kind: model.KindPod, Namespace: "shop", Name: "web-1"}}, Node: "node-1"}
 	silent := &model.Proxy{Type: model.ProxySidecar, Namespace: "shop", Name: "web-1"}
-	telling := &model.Proxy{Type: model.ProxySidecar, Namespace: "shop", Name: "web-1", Locality: model.Locality{Region: "told"}}
+	located := &model.Proxy{Type: model.ProxySidecar, Namespace: "shop", Name: "web-1", Locality: model.Locality{Region: "own"}}
 	other := &model.Proxy{Type: model.ProxySidecar, Namespace: "shop", Name: "web-2"}
 	where := func(p *model.Proxy) string {
 		outbound, _ := d.Index().Keys(p)
@@ -267,7 +267,7 @@ func TestWhereProxiesAre(t *testing.T) {
 	put(d, nil, ruleFor("1", 0, model.TrafficPolicy{
 		LoadBalancer: &model.LoadBalancer{Locality: &model.LocalityLB{Failover: []model.LocalityFailover{{From: "r1", To: "r2"}}}},
 	}, nil))
-	require.Equal(t, []string{"r1/z1", "told", ""}, []string{where(silent), where(telling), where(other)})
+	require.Equal(t, []string{"r1/z1", "own", ""}, []string{where(silent), where(located), where(other)})
 
 	second := nodeAt("r2/z1")
 	rekey := put(d, first, second).Rekey

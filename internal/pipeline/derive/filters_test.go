@@ -81,7 +81,7 @@ func filterOf(namespace, name string, priority int32, patches ...model.EnvoyPatc
 	}
 }
 
-// TestPatchOrder: by priority, then the root namespace first, then by age and name.
+// TestPatchOrder checks the order of patches: by priority, then the root namespace first, then by age and name.
 func TestPatchOrder(t *testing.T) {
 	out, in := patched(&model.Proxy{Type: model.ProxySidecar, Namespace: "a"},
 		filterOf("a", "late", 1, model.EnvoyPatch{}),
@@ -95,8 +95,8 @@ func TestPatchOrder(t *testing.T) {
 	require.Equal(t, []string{"a/early[0]", "istio-system/y[0]", "a/own[0]", "a/own[1]", "a/late[0]"}, in)
 }
 
-// TestPatchesForSomeProxies: by version, by the node's metadata and by labels. Proxies share
-// groups as long as no EnvoyFilter asks for these.
+// TestPatchesForSomeProxies checks selection by version, by the node's metadata and by labels. Proxies share groups as long as
+// no EnvoyFilter uses these.
 func TestPatchesForSomeProxies(t *testing.T) {
 	old := &model.Proxy{Type: model.ProxySidecar, Namespace: "a", IstioVersion: "1.8.3", Labels: map[string]string{"app": "x"}}
 	now := &model.Proxy{Type: model.ProxySidecar, Namespace: "a", IstioVersion: "1.31.1", Metadata: map[string]string{"TEAM": "blue"}}
@@ -116,9 +116,9 @@ func TestPatchesForSomeProxies(t *testing.T) {
 	}
 }
 
-// TestPatchesReachTheirScopesAlone: a changed EnvoyFilter has nothing derived for workloads
-// that it does not select, and of those that it does no more than it concerns.
-func TestPatchesReachTheirScopesAlone(t *testing.T) {
+// TestPatchesReachTheirGroupsAlone checks that a changed EnvoyFilter derives nothing for workloads that it does not select,
+// and only what it concerns for the others.
+func TestPatchesReachTheirGroupsAlone(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
 	d.Apply([]store.Change{changeOf(&model.Service{
 		Meta:     model.Meta{Key: model.Key{Kind: model.KindService, Namespace: "a", Name: "x"}},
@@ -140,7 +140,7 @@ func TestPatchesReachTheirScopesAlone(t *testing.T) {
 
 func changeOf(o model.Object) store.Change { return store.Change{Key: o.Metadata().Key, New: o} }
 
-// patches are those in force, as far as the delta says.
+// patches are those in force according to the delta.
 func (d *Delta) patches() []ir.Patch {
 	if d.Patches == nil {
 		return nil
@@ -208,9 +208,9 @@ func (w *world) meshTelemetry() *model.MeshTelemetry {
 	return &t
 }
 
-// TestTelemetryIsForWhomItSelects: a Telemetry with a selector changes the listeners of the
-// workloads that it selects, and of no others.
-func TestTelemetryIsForWhomItSelects(t *testing.T) {
+// TestTelemetryOfSelectedWorkloads checks that a Telemetry with a selector changes only the listeners of the workloads that it
+// selects.
+func TestTelemetryOfSelectedWorkloads(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
 	proxy := func(app string) *model.Proxy {
 		return &model.Proxy{
@@ -244,7 +244,7 @@ func TestTelemetryIsForWhomItSelects(t *testing.T) {
 	require.Empty(t, d.Open(otherOut).Listeners["virtualOutbound"].Default.TCP.Telemetry.Logs)
 }
 
-// TestCollectorIsKept: a Sidecar that imports nothing leaves the cluster that spans go to.
+// TestCollectorIsKept checks that a Sidecar that imports nothing keeps the cluster that receives spans.
 func TestCollectorIsKept(t *testing.T) {
 	mesh := model.DefaultMesh()
 	mesh.Telemetry.Providers = append(mesh.Telemetry.Providers,
@@ -270,7 +270,8 @@ func TestCollectorIsKept(t *testing.T) {
 	require.Nil(t, delta.Listeners["virtualOutbound"].Default.TCP.Telemetry.Tracing)
 }
 
-// TestFetchedPlugins: agents are told of what selects their workload; listeners only who has it.
+// TestFetchedPlugins checks that agents get the plugins that select their workload, and that only listeners of agents with the
+// module use it.
 func TestFetchedPlugins(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
 	plugin := func(version string) *model.WasmPlugin {
@@ -287,7 +288,7 @@ func TestFetchedPlugins(t *testing.T) {
 	name := "extenstions.istio.io/wasmplugin/shop.auth"
 	require.Equal(t, 1, got.Len(), "plugins and nothing else")
 	require.Equal(t, "oci://example.com/auth", got.Extensions[name].Module.URL)
-	require.Equal(t, "1", got.Extensions[name].Version, "it is fetched anew for each version")
+	require.Equal(t, "1", got.Extensions[name].Version, "it is fetched again for each version")
 	other := *agent
 	other.Labels = map[string]string{"app": "db"}
 	otherKey, _ := d.Index().Keys(&other)
@@ -321,8 +322,8 @@ func TestUnfetchedPlugins(t *testing.T) {
 	require.Empty(t, deltas[old].Unfetched)
 }
 
-// TestPullSecrets: credentials for registries go to those of the plugin's namespace whose service
-// account may read them, and shows that it is theirs; to nobody else.
+// TestPullSecrets checks that credentials for registries go only to workloads of the plugin's namespace whose authenticated
+// service account may read them.
 func TestPullSecrets(t *testing.T) {
 	plugin := func(ns string) *model.WasmPlugin {
 		return &model.WasmPlugin{

@@ -63,9 +63,9 @@ func ruleFor(version string, port uint32, p model.TrafficPolicy, selector map[st
 	return d
 }
 
-// TestOnlyWhatIsAskedForTellsScopesApart follows the labels and localities of clients: they
-// matter from the first rule that asks to the last, and a rule's update is no news.
-func TestOnlyWhatIsAskedForTellsScopesApart(t *testing.T) {
+// TestOnlyUsedFieldsSplitGroups follows the labels and localities of clients. They split groups from the first rule that uses
+// them to the last. An update of such a rule changes no keys.
+func TestOnlyUsedFieldsSplitGroups(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
 	p := &model.Proxy{
 		Type: model.ProxySidecar, Namespace: "shop", Labels: map[string]string{"app": "web", "version": "v1", "pod": "7"},

@@ -13,8 +13,8 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// TestIngressTellsService: what a Sidecar says of a port does not hide whose it is.
-func TestIngressTellsService(t *testing.T) {
+// TestIngressKeepsService checks that a port of a Sidecar's ingress listener still belongs to its service.
+func TestIngressKeepsService(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
 	st := store.New()
 	apply := func(events ...store.Event) map[GroupKey]*Delta {
@@ -41,8 +41,8 @@ func TestIngressTellsService(t *testing.T) {
 	require.Empty(t, delta.Clusters["inbound|9090||"].Service, "no service reaches the workload there")
 }
 
-// TestAnyWorker: connections are spread over a sidecar's workers unless it says that they need not
-// be, by which outbound scopes do not differ.
+// TestAnyWorker checks that connections are balanced over a sidecar's workers unless the proxy turns that off. Outbound groups
+// do not depend on it.
 func TestAnyWorker(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
 	key := func(anyWorker bool) (outbound, inbound GroupKey) {
@@ -59,7 +59,7 @@ func TestAnyWorker(t *testing.T) {
 	require.Equal(t, first, second)
 }
 
-// TestMeshConnections: what the mesh says of connections reaches clusters and listeners that are there.
+// TestMeshConnections checks that the mesh's settings of connections reach existing clusters and listeners.
 func TestMeshConnections(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
 	put(d, nil, &model.Service{
@@ -98,7 +98,7 @@ func TestMeshConnections(t *testing.T) {
 	require.False(t, put(d, some, nil).Deltas[outbound].Listeners["10.9.0.1_80"].InspectForever)
 }
 
-// TestBaseline: the mesh's traffic policy holds for calls, and at the other end, where no DestinationRule says something.
+// TestBaseline checks that the mesh's traffic policy applies to clients and servers where no DestinationRule sets a field.
 func TestBaseline(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
 	put(d, nil, webOf("web"))
@@ -157,20 +157,20 @@ func webOf(name string) *model.Service {
 	}
 }
 
-// TestProxyHeaders: the mesh's reach listeners and virtual hosts that are there, but those of proxies that say so
-// themselves.
+// TestProxyHeaders checks that the mesh's setting reaches existing listeners and virtual hosts, except those of proxies with
+// their own setting.
 func TestProxyHeaders(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
 	put(d, nil, webOf("web"))
 	own := webProxy("shop", "web", true)
-	said := model.ProxyHeaders{Said: true, NoRequestIDs: true, ForwardHost: true, KeepCase: true}
-	own.Headers = said
+	set := model.ProxyHeaders{Said: true, NoRequestIDs: true, ForwardHost: true, KeepCase: true}
+	own.Headers = set
 	outbound, inbound := d.Index().Keys(webProxy("shop", "web", true))
 	ownOutbound, ownInbound := d.Index().Keys(own)
 	d.Open(outbound)
 	d.Open(inbound)
-	requireHeaders(t, said, d.Open(ownOutbound))
-	requireHeaders(t, said, d.Open(ownInbound))
+	requireHeaders(t, set, d.Open(ownOutbound))
+	requireHeaders(t, set, d.Open(ownInbound))
 	config := &model.MeshConfig{
 		Meta:    model.Meta{Key: model.Key{Kind: model.KindMeshConfig, Namespace: "istio-system", Name: model.MeshConfigName}},
 		Headers: &model.ProxyHeaders{Said: true, NoAttempts: true, KeepCase: true},
@@ -181,7 +181,7 @@ func TestProxyHeaders(t *testing.T) {
 	require.Contains(t, deltas[outbound].VirtualHosts, "80/web.shop.svc.cluster.local:80")
 	for _, own := range []GroupKey{ownOutbound, ownInbound} {
 		if delta := deltas[own]; delta != nil && len(delta.Listeners) > 0 {
-			requireHeaders(t, said, delta)
+			requireHeaders(t, set, delta)
 		}
 	}
 }

@@ -59,8 +59,8 @@ func lives(n uint64) uint64 {
 	return n
 }
 
-// TestIncrementalEqualsFromScratch is what makes the engine trustworthy: after any sequence
-// of events, in any batches, each group equals one that is derived from nothing.
+// TestIncrementalEqualsFromScratch checks the main invariant of derive: after any sequence of events, in any batches, each
+// group equals one that is derived from scratch.
 func TestIncrementalEqualsFromScratch(t *testing.T) {
 	for seed := range lives(80) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -146,8 +146,7 @@ func requireScratch(t *testing.T, snap *store.Snapshot, have map[GroupKey]*Delta
 	}
 }
 
-// TestNoDuplicateDomains holds what Envoy would refuse: two virtual hosts of a route
-// configuration with one domain.
+// TestNoDuplicateDomains checks that no two virtual hosts of a route configuration have one domain, which Envoy refuses.
 func TestNoDuplicateDomains(t *testing.T) {
 	for seed := range lives(25) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 2)), secrets: seed%2 == 0, gateways: seed%3 == 0}

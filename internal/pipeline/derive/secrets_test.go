@@ -70,8 +70,8 @@ func putSecret(st *store.Store, d *Deriver, s *model.Secret) Update {
 	return d.Apply(changes)
 }
 
-// TestSecretsGoToThoseWhoMayReadThem checks that no other proxy has them.
-func TestSecretsGoToThoseWhoMayReadThem(t *testing.T) {
+// TestSecretsGoOnlyToReaders checks that only proxies whose service account may read a Secret have it.
+func TestSecretsGoOnlyToReaders(t *testing.T) {
 	st, d := credentialMesh(t)
 	putSecret(st, d, secretOf("1", []string{"web"}))
 	require.Equal(t, map[string]string{keyOfAPI: "key 1", casOfAPI: "ca"}, has(d, webProxy("shop", "web", true)))
@@ -83,7 +83,7 @@ func TestSecretsGoToThoseWhoMayReadThem(t *testing.T) {
 	require.Empty(t, has(d, other), "the rule does not select it")
 }
 
-// TestASecretThatChangesLeavesClustersAlone: a new cluster would lose its connections.
+// TestASecretThatChangesLeavesClustersAlone checks that clusters stay unchanged: a new cluster would lose its connections.
 func TestASecretThatChangesLeavesClustersAlone(t *testing.T) {
 	st, d := credentialMesh(t)
 	k, _ := d.Index().Keys(webProxy("shop", "web", true))
@@ -98,7 +98,7 @@ func TestASecretThatChangesLeavesClustersAlone(t *testing.T) {
 	require.Nil(t, delta.Secrets[keyOfAPI], "it was taken from its reader")
 }
 
-// TestASecretOfCAsTakesPrecedence as in Istio.
+// TestASecretOfCAsTakesPrecedence checks the precedence of Istio.
 func TestASecretOfCAsTakesPrecedence(t *testing.T) {
 	st, d := credentialMesh(t)
 	putSecret(st, d, secretOf("1", nil))
@@ -109,7 +109,8 @@ func TestASecretOfCAsTakesPrecedence(t *testing.T) {
 	require.Equal(t, "other ca", has(d, webProxy("shop", "web", true))[casOfAPI])
 }
 
-// TestASecretOfCAsThatDoesNotExist checks that it does not precede the key's, while one that cannot be read does.
+// TestASecretOfCAsThatDoesNotExist checks that a missing Secret of CAs does not precede the key's, and that an unreadable one
+// does.
 func TestASecretOfCAsThatDoesNotExist(t *testing.T) {
 	st, d := credentialMesh(t)
 	putSecret(st, d, secretOf("1", nil))
@@ -162,7 +163,7 @@ func TestAuthoritiesOfConfigMaps(t *testing.T) {
 	require.Nil(t, delta.Secrets[name])
 }
 
-// TestAConfigMapIsNotTheOneWithoutItsSuffix: of two ConfigMaps a rule and a router's server get the one they name.
+// TestAConfigMapIsNotTheOneWithoutItsSuffix checks that of two ConfigMaps a rule and a router's server get the one they name.
 func TestAConfigMapIsNotTheOneWithoutItsSuffix(t *testing.T) {
 	st, d := credentialMesh(t)
 	rule := ruleOfAPI(st)
@@ -186,7 +187,7 @@ func TestAConfigMapIsNotTheOneWithoutItsSuffix(t *testing.T) {
 	}
 }
 
-// TestSecretsOfOtherNamespacesAreGranted: a Gateway's routers have them as long as a ReferenceGrant says so.
+// TestSecretsOfOtherNamespacesAreGranted checks that a Gateway's routers have them as long as a ReferenceGrant allows it.
 func TestSecretsOfOtherNamespacesAreGranted(t *testing.T) {
 	const given = "kubernetes://shop/api-client"
 	st, d := credentialMesh(t)

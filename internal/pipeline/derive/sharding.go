@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-// Sharding says which route configurations are split: those with From virtual hosts or more, without the one for unknown
+// Sharding selects the route configurations that are split: those with From virtual hosts or more, without the one for unknown
 // hosts. They are split into 2^Bits shards for names and as many for addresses. When a route configuration crosses From,
 // the listeners that use it are replaced.
 //
@@ -41,7 +41,7 @@ var (
 // configuration, by its name, because a proxy may have only that listener, and is to keep it.
 type sharder struct {
 	Sharding
-	told   ShardedRoutes // by the key: these are split whatever their size
+	known  ShardedRoutes // by the key: these are split whatever their size
 	never  bool          // by the key: no others are, and listeners use only whole ones
 	whole  bool          // listeners use only whole ones
 	routes map[string]*shardedRoutes
@@ -65,7 +65,7 @@ func newSharder(by Sharding, k *GroupKey) *sharder {
 	if !k.ScopedRoutes && k.Sharded == "" {
 		return nil
 	}
-	p := &sharder{Sharding: by, told: k.Sharded, never: !k.ScopedRoutes, routes: map[string]*shardedRoutes{}, split: map[string]bool{}}
+	p := &sharder{Sharding: by, known: k.Sharded, never: !k.ScopedRoutes, routes: map[string]*shardedRoutes{}, split: map[string]bool{}}
 	for _, name := range k.Sharded.List() {
 		p.add(name)
 	}
@@ -105,7 +105,7 @@ func (p *sharder) keeps() bool {
 
 // splits reports whether a route configuration is to be split, independent of its past.
 func (p *sharder) splits(name string, r *shardedRoutes) bool {
-	return p.told.Has(name) || !p.whole && r.count >= p.From && p.pays(r)
+	return p.known.Has(name) || !p.whole && r.count >= p.From && p.pays(r)
 }
 
 // pays reports whether shards are worth the copies of wildcards.

@@ -68,11 +68,10 @@ func joined(t *testing.T, d *Delta, bits int) *Delta {
 }
 
 // TestPartsAreTheWhole checks that each whole route configuration equals that of a group without shards. In shards a host
-// has the same routes, and each domain is in exactly the shards in which Envoy looks for hosts that it matches. What was
-// in shards stays in shards until it goes. Where
-// nothing was, all is as where none is split.
+// has the same routes, and each domain is in exactly the shards in which Envoy looks for hosts that it matches. A split
+// route configuration stays split until it is removed. Without split route configurations, the group equals one without shards.
 func TestPartsAreTheWhole(t *testing.T) {
-	split, kept, told, untouched := 0, 0, 0, 0
+	split, kept, known, untouched := 0, 0, 0, 0
 	for seed := range lives(16) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 5))}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
@@ -90,7 +89,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 			}
 			open(w, d, have)
 			if w.chance(0.2) {
-				told += openTold(w, d, have)
+				known += openKnown(w, d, have)
 			}
 		}
 		for k, got := range have {
@@ -115,7 +114,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 	}
 	require.NotZero(t, split)
 	require.NotZero(t, kept)
-	require.NotZero(t, told)
+	require.NotZero(t, known)
 	require.NotZero(t, untouched)
 }
 
@@ -129,9 +128,9 @@ func requireWholeUsed(t *testing.T, v *Delta) {
 	}
 }
 
-// openTold opens a group of a proxy that has had route configurations in shards, whether or not
+// openKnown opens a group of a proxy that has had route configurations in shards, whether or not
 // others are split now.
-func openTold(w *world, d *Deriver, have map[GroupKey]*Delta) int {
+func openKnown(w *world, d *Deriver, have map[GroupKey]*Delta) int {
 	k, _ := d.Index().Keys(w.proxy())
 	if !k.ScopedRoutes {
 		return 0
@@ -182,8 +181,8 @@ func requireWhole(t *testing.T, k GroupKey, want, got *Delta) (split int) {
 	return split
 }
 
-// TestListenersThatLookForTheWhole: those with filters of users do, and those that EnvoyFilters name
-// parts of. What they looked for before stays.
+// TestListenersThatLookForTheWhole checks the listeners that use whole route configurations: those with users' filters, and those
+// whose parts EnvoyFilters name. What a listener looked for before stays.
 func TestListenersThatLookForTheWhole(t *testing.T) {
 	patched := func(target model.PatchTarget, context model.PatchContext) model.Object {
 		return &model.EnvoyFilter{

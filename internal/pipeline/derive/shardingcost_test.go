@@ -38,8 +38,8 @@ func bitsOf(l *ir.Listener) int {
 	return -1
 }
 
-// TestSplitCostsWhatChanges: a new service puts out its own parts, and nothing of others but where
-// the route configuration comes to be split. What shrinks stays split.
+// TestSplitCostsWhatChanges checks that a new service writes only its own virtual hosts, except when the route configuration
+// becomes split. A split route configuration that shrinks stays split.
 func TestSplitCostsWhatChanges(t *testing.T) {
 	d, st := New(model.DefaultMesh(), 1), store.New()
 	d.SetSharding(Sharding{From: 40, Bits: 4})
@@ -60,7 +60,7 @@ func TestSplitCostsWhatChanges(t *testing.T) {
 	require.Empty(t, got.Scopes)
 	require.Empty(t, got.RouteConfigs)
 	requireOnlyOf(t, got, 40)
-	require.NotNil(t, got.VirtualHosts["80/svc-40.shop.svc.cluster.local:80"], "the whole one goes on")
+	require.NotNil(t, got.VirtualHosts["80/svc-40.shop.svc.cluster.local:80"], "the whole route configuration stays")
 
 	grown(d, st, 41, 42) // of a single one the route configuration would be made
 	var gone []store.Event
@@ -75,8 +75,8 @@ func TestSplitCostsWhatChanges(t *testing.T) {
 	require.True(t, d.Keeps(out))
 }
 
-// TestSplitComesBack: a route configuration that was split and went is split when it comes back,
-// and so is what listeners look for.
+// TestSplitComesBack checks that a split route configuration that was removed is split when it returns, and that listeners
+// look for its shards.
 func TestSplitComesBack(t *testing.T) {
 	d, st := New(model.DefaultMesh(), 1), store.New()
 	d.SetSharding(Sharding{From: 3, Bits: splitSoon.Bits})
@@ -93,7 +93,7 @@ func TestSplitComesBack(t *testing.T) {
 	require.Empty(t, have.Scopes)
 	require.Nil(t, have.RouteConfigs["80"])
 	require.Equal(t, index.ShardedRoutesOf("80").Asking(), d.ShardedIn(out))
-	require.False(t, d.Keeps(out), "nothing is there for anybody")
+	require.False(t, d.Keeps(out), "there are no shards")
 
 	merge(have, grown(d, st, 0, 1)[out])
 	require.Len(t, have.Scopes, routeshard.Count(splitSoon.Bits))
@@ -111,9 +111,8 @@ func requireOnlyOf(t *testing.T, d *Delta, service int) {
 	}
 }
 
-// TestWildcardsAreNotCopiedInVain: each bucket has all wildcards, so that a route configuration with many
-// of them is not split, until there are so many others that it is worth it. What was split stays so, for
-// whom it was.
+// TestWildcardsAreNotCopiedInVain checks that a route configuration with many wildcards is split only once it has enough other
+// hosts, because each shard has all wildcards. In groups in which it was split, it stays split.
 func TestWildcardsAreNotCopiedInVain(t *testing.T) {
 	d, st := New(model.DefaultMesh(), 1), store.New()
 	d.SetSharding(Sharding{From: 4, Bits: 2, Copies: 2})

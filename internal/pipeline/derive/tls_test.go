@@ -12,8 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// TestBackendTLSNeedsAuthorities: a policy is in force whether or not there are CAs, and without them nobody is
-// connected to.
+// TestBackendTLSNeedsAuthorities checks that a policy is in force with or without CAs. Without them connections fail.
 func TestBackendTLSNeedsAuthorities(t *testing.T) {
 	const cluster = "outbound|80||web.shop.svc.cluster.local"
 	meta := func(kind model.Kind, name string) model.Meta {
@@ -56,7 +55,7 @@ func TestBackendTLSNeedsAuthorities(t *testing.T) {
 	require.Nil(t, tls(policy.Key, nil, k))
 }
 
-// TestTLSDefaults: the mesh's reach clusters, routers' servers and Sidecars' listeners that are there.
+// TestTLSDefaults checks that the mesh's defaults reach existing clusters, servers of routers and listeners of Sidecars.
 func TestTLSDefaults(t *testing.T) {
 	_, d := ingressMesh(t, "shop", nil, &model.Gateway{
 		Meta: model.Meta{Key: model.Key{Kind: model.KindGateway, Namespace: "shop", Name: "edge"}, ResourceVersion: "1"},
@@ -123,8 +122,8 @@ func ingressMesh(t *testing.T, ns string, selector map[string]string, more ...mo
 	return st, d
 }
 
-// TestSecretsOfSidecars go to workloads of the Sidecar's namespace that it selects, and whose service
-// account may read them.
+// TestSecretsOfSidecars checks that Secrets go to workloads of the Sidecar's namespace that it selects, if their service account
+// may read them.
 func TestSecretsOfSidecars(t *testing.T) {
 	both := map[string]string{keyOfAPI: "key 1", casOfAPI: "ca"}
 	web := map[string]string{"app": "web"}
@@ -150,7 +149,7 @@ func TestSecretsOfSidecars(t *testing.T) {
 	}
 }
 
-// TestASidecarThatChangesChangesItsSecrets checks open groups, and that nothing is left.
+// TestASidecarThatChangesChangesItsSecrets checks the Secrets of open groups, and that none is left over.
 func TestASidecarThatChangesChangesItsSecrets(t *testing.T) {
 	st, d := ingressMesh(t, "shop", nil, secretOf("1", nil))
 	k, _ := d.Index().Keys(webProxy("shop", "web", true))
@@ -166,10 +165,11 @@ func TestASidecarThatChangesChangesItsSecrets(t *testing.T) {
 	require.Nil(t, delta.Secrets[keyOfAPI])
 	require.Empty(t, d.groups[k].secrets)
 	without, _ := d.Index().Keys(webProxy("shop", "web", true))
-	require.Empty(t, without.Account, "service accounts tell proxies apart no more")
+	require.Empty(t, without.Account, "service accounts do not split groups any more")
 }
 
-// TestIngressTLSEndsWhereMutualTLSIsOff: elsewhere the two could not be told apart.
+// TestIngressTLSEndsWhereMutualTLSIsOff checks that TLS of an ingress listener works only without mutual TLS: Envoy could not
+// distinguish the two.
 func TestIngressTLSEndsWhereMutualTLSIsOff(t *testing.T) {
 	for mode, ends := range map[model.MTLSMode]bool{model.MTLSDisable: true, model.MTLSPermissive: false, model.MTLSStrict: false} {
 		for _, identity := range []bool{true, false} {
@@ -210,9 +210,9 @@ func endsFor(l *ir.Listener, port uint32) bool {
 	return found && !others
 }
 
-// TestWhoCallsIsTold: where proxies say who calls, virtual hosts hide it that lead out of the mesh, and no others do.
-// Only proxies say it whose certificate makes it believed, and whose agent knows it.
-func TestWhoCallsIsTold(t *testing.T) {
+// TestPeerHeader checks which proxies name the caller in a header: those with a certificate, whose agent has the modules.
+// Virtual hosts that lead out of the mesh hide the header, and only these.
+func TestPeerHeader(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
 	object := func(o model.Object) { d.Apply([]store.Change{{Key: o.Metadata().Key, New: o}}) }
 	ports := []model.ServicePort{{Name: "http", Number: 80, Protocol: model.ProtocolHTTP}}
@@ -229,16 +229,16 @@ func TestWhoCallsIsTold(t *testing.T) {
 		identity, modules bool
 	}{{"agent", true, true}, {"no certificate", false, true}, {"no agent", true, false}} {
 		t.Run(c.name, func(t *testing.T) {
-			tells := c.identity && c.modules
+			names := c.identity && c.modules
 			out, _ := d.Index().Keys(&model.Proxy{
 				Type: model.ProxySidecar, Namespace: "a", IPs: []string{"10.0.0.1"}, DNSDomain: "a.svc.cluster.local",
 				Interception: model.InterceptRedirect, Identity: c.identity, Modules: c.modules,
 			})
 			state := d.Open(out)
-			require.Equal(t, tells, state.Listeners["0.0.0.0_80"].Chains[0].HTTP.Telemetry.TellsPeer)
+			require.Equal(t, names, state.Listeners["0.0.0.0_80"].Chains[0].HTTP.Telemetry.TellsPeer)
 			require.False(t, state.VirtualHosts["80/web.a.svc.cluster.local:80"].HidesPeer)
-			require.Equal(t, tells, state.VirtualHosts["80/api.example.com:80"].HidesPeer)
-			require.Equal(t, tells, state.VirtualHosts["80/allow_any"].HidesPeer)
+			require.Equal(t, names, state.VirtualHosts["80/api.example.com:80"].HidesPeer)
+			require.Equal(t, names, state.VirtualHosts["80/allow_any"].HidesPeer)
 		})
 	}
 }

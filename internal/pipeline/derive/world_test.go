@@ -23,7 +23,7 @@ type world struct {
 	gateways bool
 }
 
-// worldOf is the world of a seed, which says what there is in it. Each test has a stream of random numbers of its own.
+// worldOf returns the world of a seed. Each test has a separate stream of random numbers.
 func worldOf(seed, stream uint64) *world {
 	return &world{Rand: rand.New(rand.NewPCG(seed, stream)), telemetries: seed%2 == 1, secrets: seed%4 < 2, gateways: seed%3 == 0}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
-// Plan says how to choose the endpoints of one cluster.
+// Plan is the choice of endpoints for one cluster.
 type Plan struct {
 	Cluster      string
 	Port         *model.ServicePort // of the service

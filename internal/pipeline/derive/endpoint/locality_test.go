@@ -40,8 +40,8 @@ func TestPriorities(t *testing.T) {
 	}{
 		"no outlier detection":                        {client: "r1/z1/s1", endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
 		"nearest first":                               {client: "r1/z1/s1", outlier: true, endpoints: near, want: []uint32{0, 1, 2, 3, 3}},
-		"told to":                                     {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Enabled: &on}, endpoints: near, want: []uint32{0, 1, 2, 3, 3}},
-		"told not to":                                 {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
+		"enabled":                                     {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Enabled: &on}, endpoints: near, want: []uint32{0, 1, 2, 3, 3}},
+		"disabled":                                    {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
 		"a client of nowhere":                         {outlier: true, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
 		"the region named goes before":                {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Failover: []model.LocalityFailover{{From: "r1", To: "r3"}}}, endpoints: near, want: []uint32{0, 1, 2, 4, 3}},
 		"another region's failover":                   {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Failover: []model.LocalityFailover{{From: "r2", To: "r3"}}}, endpoints: near, want: []uint32{0, 1, 2, 3, 3}},

@@ -264,7 +264,7 @@ func (c *Client) TellsPeer(mesh *model.Mesh) bool {
 	return c.Key.Identity && c.Key.Modules && len(mesh.Telemetry.Metrics) > 0
 }
 
-// EgressProxy is where the Sidecar sends traffic to unknown destinations; nil: it does not say.
+// EgressProxy is where the Sidecar sends traffic to unknown destinations; nil: it sets none.
 func (c *Client) EgressProxy() *model.Destination {
 	if c.Sidecar == nil {
 		return nil

@@ -8,8 +8,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// TestEgressExclusions holds that an excluding entry wins wherever it stands, and that
-// alone it selects nothing.
+// TestEgressExclusions checks that an excluding entry wins in any position, and that alone it selects nothing.
 func TestEgressExclusions(t *testing.T) {
 	all := model.HostSelector{Namespace: "*", Host: "*"}
 	notShop := model.HostSelector{Namespace: "shop", Host: "*", Exclude: true}

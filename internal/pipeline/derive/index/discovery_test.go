@@ -81,15 +81,15 @@ func TestDefaultExportTo(t *testing.T) {
 			Visibility: v,
 		}
 	}
-	said := service("said", model.Visibility{Public: true})
+	public := service("public", model.Visibility{Public: true})
 	silent := service("silent", model.Visibility{})
 	private := service("private", model.Visibility{Private: true, Namespaces: []string{"b"}})
-	for _, s := range []*model.Service{said, silent, private} {
+	for _, s := range []*model.Service{public, silent, private} {
 		put(x, nil, s)
 	}
 	seen := func(ns string) []string {
 		var out []string
-		for _, s := range []*model.Service{said, silent, private} {
+		for _, s := range []*model.Service{public, silent, private} {
 			for _, indexed := range x.services[s.Hostname] {
 				if indexed.Visibility.Sees(ns) {
 					out = append(out, s.Name)
@@ -105,11 +105,11 @@ func TestDefaultExportTo(t *testing.T) {
 		}
 		return c
 	}
-	require.Equal(t, []string{"said", "silent", "private"}, seen("b"))
+	require.Equal(t, []string{"public", "silent", "private"}, seen("b"))
 	first := config(".")
 	put(x, nil, first)
-	require.Equal(t, []string{"said", "private"}, seen("b"))
-	require.Equal(t, []string{"said", "silent"}, seen("a"))
+	require.Equal(t, []string{"public", "private"}, seen("b"))
+	require.Equal(t, []string{"public", "silent"}, seen("a"))
 	require.True(t, silent.Visibility.IsDefault(), "the store's objects stay as they are")
 
 	late := service("late", model.Visibility{})
@@ -120,13 +120,13 @@ func TestDefaultExportTo(t *testing.T) {
 
 	second := config("b", ".")
 	put(x, first, second)
-	require.Equal(t, []string{"said", "silent", "private"}, seen("b"))
-	require.Equal(t, []string{"said", "silent"}, seen("a"))
-	require.Equal(t, []string{"said"}, seen("c"))
+	require.Equal(t, []string{"public", "silent", "private"}, seen("b"))
+	require.Equal(t, []string{"public", "silent"}, seen("a"))
+	require.Equal(t, []string{"public"}, seen("c"))
 	put(x, second, config("~"))
-	require.Equal(t, []string{"said"}, seen("a"))
+	require.Equal(t, []string{"public"}, seen("a"))
 	put(x, second, nil)
-	require.Equal(t, []string{"said", "silent"}, seen("c"))
+	require.Equal(t, []string{"public", "silent"}, seen("c"))
 }
 
 // TestConfigMapsAreNoMeshConfig checks that other ConfigMaps do not change the mesh's configuration.

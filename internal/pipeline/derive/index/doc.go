@@ -2,7 +2,7 @@
 // cover a host, and decides which proxies share a group.
 //
 //	index.go, objects.go   the tables, and how a batch of changes goes into them
-//	client.go              what is known of the proxies of one group: their key, labels, Sidecar and addresses
+//	client.go              the proxies of one group: their key, labels, Sidecar and addresses
 //	reader.go, rules.go,   the questions that a unit may ask
 //	policies.go
 //	facts.go               the names of the questions, and which units asked them

@@ -112,7 +112,7 @@ func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice,
 	return e, true
 }
 
-// behind is what is known of the workload of a slice's member. It returns false if the Pod has not arrived yet, or is gone:
+// behind returns the workload of a slice's member, as an endpoint. It returns false if the Pod has not arrived yet, or is gone:
 // callers would speak plain text to such an endpoint, and would not find it in any subset.
 func (x *endpointIndex) behind(slice *model.EndpointSlice, m *model.SliceEndpoint) (model.Endpoint, bool) {
 	e := model.Endpoint{Namespace: slice.Namespace}

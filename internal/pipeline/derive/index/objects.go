@@ -19,7 +19,7 @@ func (x *Index) replaceMesh(now *model.Mesh, touched *Touched) {
 	touched.labels = x.localityUsage.countMesh(old, -1) || touched.labels
 }
 
-// servicesOf lists the services that an object stands for.
+// servicesOf lists the services of a Service or ServiceEntry.
 func servicesOf(o model.Object) []*model.Service {
 	switch o := o.(type) {
 	case *model.Service:

@@ -49,7 +49,7 @@ func unknownChain(c *index.Client, mesh *model.Mesh) *ir.FilterChain {
 }
 
 // ScopesListener makes Envoy subscribe to scopes as long as the listener exists. Listeners that use scopes come and go.
-// Envoy 1.40 tells the server neither when the last one goes nor when another comes, which then waits for scopes for ever.
+// Envoy 1.40 reports neither the removal of the last one nor a later one, which then waits for scopes for ever.
 // The listener's address is reserved for documentation, and is not bound.
 func ScopesListener() *ir.Listener {
 	return &ir.Listener{

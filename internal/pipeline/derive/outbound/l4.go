@@ -75,7 +75,7 @@ func (rt *Routing) chain(match ir.ChainMatch, backends []ir.Backend, to []model.
 	return ir.FilterChain{Match: match, TCP: tcp}
 }
 
-// poolSettings sets what a destination's policy says about whole connections.
+// poolSettings sets the fields of a destination's policy that concern whole connections.
 func (rt *Routing) poolSettings(d model.Destination, tcp *ir.TCPChain) {
 	svc := rt.destination(d.Host)
 	if svc == nil {

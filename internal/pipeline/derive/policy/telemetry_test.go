@@ -27,7 +27,7 @@ func names(list []ir.Metric) []model.Metric {
 	return out
 }
 
-// TestMetrics: later rules go over earlier ones, each side for itself.
+// TestMetrics checks that later rules override earlier ones, separately for each side.
 func TestMetrics(t *testing.T) {
 	rules := func(list ...model.MetricsRule) []*model.Telemetry {
 		var out []*model.Telemetry
@@ -47,7 +47,7 @@ func TestMetrics(t *testing.T) {
 	}
 	require.Equal(t, model.DefaultReporting, every(override()))
 	second, third := model.MetricsRule{Every: 2 * time.Second}, model.MetricsRule{Every: 3 * time.Second}
-	require.Equal(t, 3*time.Second, every(second, third, override()), "the last that says something")
+	require.Equal(t, 3*time.Second, every(second, third, override()), "the last one that is set")
 	require.Equal(t, 2*time.Second, every(second, model.MetricsRule{Providers: []string{"missing"}, Every: time.Second}, model.MetricsRule{Providers: []string{"prometheus"}}))
 	require.Equal(t, model.Metrics, names(get(model.SideClient)), "on by default")
 	require.Empty(t, get(model.SideClient, model.MetricsRule{Providers: []string{"missing"}}))
@@ -64,7 +64,7 @@ func TestMetrics(t *testing.T) {
 	require.Len(t, got[1].Tags, 2)
 }
 
-// TestLogs: the last Telemetry that names providers decides which ones count.
+// TestLogs checks that the last Telemetry that names providers selects them.
 func TestLogs(t *testing.T) {
 	mesh := model.DefaultMesh()
 	mesh.Telemetry.Providers = append(mesh.Telemetry.Providers, model.Provider{Name: "other", Kind: model.ProviderFileLog})
@@ -101,7 +101,7 @@ func TestLogs(t *testing.T) {
 	require.Equal(t, map[string]string{"other": ""}, get(model.SideClient))
 }
 
-// TestTracing: each rule changes what it names.
+// TestTracing checks that each rule changes only what it names.
 func TestTracing(t *testing.T) {
 	mesh := model.DefaultMesh()
 	mesh.Telemetry.Providers = append(mesh.Telemetry.Providers,

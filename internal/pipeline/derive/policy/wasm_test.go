@@ -41,8 +41,8 @@ func TestPluginsOfAChain(t *testing.T) {
 	require.Equal(t, []string{"authn shop.tokens", "stats shop.client", "last shop.everywhere"}, names(false, 80))
 }
 
-// TestPluginsOfConnections checks that they are on chains of bytes and of requests, except for connections of applications
-// to unknown destinations.
+// TestPluginsOfConnections checks that chains of bytes and of requests have them, except for connections of applications to
+// unknown destinations.
 func TestPluginsOfConnections(t *testing.T) {
 	plugin := func(name string, network bool, phase model.WasmPhase, ports ...uint32) *model.WasmPlugin {
 		return &model.WasmPlugin{
