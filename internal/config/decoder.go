@@ -35,10 +35,10 @@ func (d Decoder) cluster() convert.Cluster {
 type Decoded struct {
 	Key      model.Key       // zero where kind or name are not known
 	Object   model.Object    // nil where the kind is not read, or where there are errors
-	Salvaged *salvage.Result // what is good of it, where there are errors; nil: nothing
+	Salvaged *salvage.Result // the valid part of an object with errors; nil: none
 	Content  []byte          // the document as JSON with sorted keys: its identity
 	Problems problem.List
-	// OtherRevision tells that it is for the control planes of another revision: there is nothing of it but its key.
+	// OtherRevision: it is for the control planes of another revision, and only its key is set.
 	OtherRevision bool
 }
 
@@ -146,7 +146,7 @@ func header(r *problem.Report, top map[string]any) (apiKind, bool) {
 	return k, true
 }
 
-// keyOf reads the name and the namespace, which is the decoder's where none is given.
+// keyOf reads the name and the namespace; the default is the decoder's namespace.
 func (d Decoder) keyOf(kind apiKind, top map[string]any) model.Key {
 	meta, _ := top["metadata"].(map[string]any)
 	name, _ := meta["name"].(string)

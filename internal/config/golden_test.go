@@ -38,8 +38,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestBroken holds the messages of broken input: each file of testdata/broken must
-// have an error, and nothing that has one becomes an object.
+// TestBroken checks the messages of broken input: each file of testdata/broken must have an error, and no object with an error
+// is used.
 func TestBroken(t *testing.T) {
 	files, err := filepath.Glob("testdata/broken/*.txtar")
 	require.NoError(t, err)

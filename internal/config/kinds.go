@@ -10,13 +10,13 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// use tells what the mesh does with a kind.
+// use is what the mesh does with a kind.
 type use uint8
 
 const (
 	useRead    use = iota // becomes a model object
 	useLater              // Istio reads it, this mesh does not yet: a warning
-	useNothing            // nothing to do with the mesh: silence, but for what unserved tells
+	useNothing            // nothing to do with the mesh: no message, except those of unserved
 )
 
 // apiKind is a row of the table of known kinds.
@@ -128,7 +128,7 @@ var builtinGroups = map[string][]string{
 	"kustomize.config.k8s.io":      nil,
 }
 
-// lookupKind finds what to do with an apiVersion and kind. The error says what to write.
+// lookupKind finds what to do with an apiVersion and kind. The error advises what to write.
 func lookupKind(apiVersion, kind string) (apiKind, error) {
 	group, version, found := strings.Cut(apiVersion, "/")
 	if !found {
@@ -163,8 +163,8 @@ func (k apiKind) apiVersions() string {
 	return strings.Join(out, ", ")
 }
 
-// unknownKind tells a misspelling from a custom resource of somebody else's, which
-// is let pass: its group is a domain that is not near any known one.
+// unknownKind distinguishes a misspelling from a custom resource of another product, which is ignored: its group is a domain
+// unlike any known one.
 func unknownKind(apiVersion, group, kind string) (apiKind, error) {
 	groups, kinds := knownNames(group)
 	near := spelling.Nearest(group, groups)

@@ -18,9 +18,9 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// TestEachMeshFieldIsReadOrTold sets each field of MeshConfig, and of what is in it, alone: it makes a difference to
-// the model, or a problem names it. Fields of defaultConfig that agents read are for their tests.
-func TestEachMeshFieldIsReadOrTold(t *testing.T) {
+// TestEachMeshFieldIsReadOrReported sets each field of MeshConfig, also nested ones, alone: it changes the model, or a problem
+// names it. The tests of agents cover the fields of defaultConfig that agents read.
+func TestEachMeshFieldIsReadOrReported(t *testing.T) {
 	count := map[string]int{}
 	var silent []string
 	leaves((&meshconfig.MeshConfig{}).ProtoReflect().Descriptor(), nil, func(at []string, values []any) {

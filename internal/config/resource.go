@@ -44,9 +44,8 @@ func Resources() []Resource {
 }
 
 // FromRaw decodes an object of one of Resources from the JSON of an API server, which has
-// checked it against a schema already. So it is read as Istio reads it: fields that are not
-// known here are those of newer versions, and let pass. Only what cannot be decoded is
-// checked field by field, to find the one that is wrong.
+// checked it against a schema already. As in Istio, unknown fields are those of newer
+// versions, and are ignored. Only an object that cannot be decoded is checked field by field, to find the invalid one.
 func (d Decoder) FromRaw(r Resource, raw []byte) Decoded {
 	if !r.Read {
 		return d.fromDocument(raw)
@@ -73,7 +72,7 @@ func (d Decoder) fromDocument(raw []byte) Decoded {
 	return d.FromNode(&n)
 }
 
-// undecodable says what is wrong with an object that does not fit its type.
+// undecodable reports the problems of an object that does not fit its type.
 func (d Decoder) undecodable(r Resource, raw []byte, err error) Decoded {
 	out := d.fromDocument(raw)
 	if out.OtherRevision {
@@ -84,7 +83,7 @@ func (d Decoder) undecodable(r Resource, raw []byte, err error) Decoded {
 		return out
 	}
 	var meta metav1.PartialObjectMetadata
-	_ = json.Unmarshal(raw, &meta) // without a name it is still told what is wrong
+	_ = json.Unmarshal(raw, &meta) // the problems are reported without a name too
 	rep := &problem.Report{Object: model.Key{Kind: r.Model, Namespace: meta.Namespace, Name: meta.Name}}
 	rep.Errorf("", "cannot be decoded: %v", err)
 	return Decoded{Key: rep.Object, Problems: append(out.Problems, rep.Problems...)}

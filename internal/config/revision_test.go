@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestRevisions: what is labelled for another revision is not read, be it right or wrong; Kubernetes' own kinds
-// may have that label for other purposes.
+// TestRevisions checks that objects labelled for another revision are not read, valid or not. Kubernetes' own kinds may have
+// that label for other purposes.
 func TestRevisions(t *testing.T) {
 	const service = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop"%s},"spec":{"ports":[{"port":80}]}}`
 	const rule = `{"apiVersion":"networking.istio.io/v1","kind":"DestinationRule","metadata":{"name":"web","namespace":"shop"%s},"spec":{"host":"web"}}`

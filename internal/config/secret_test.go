@@ -122,8 +122,8 @@ func requireHidden(t *testing.T, s *model.Secret, secrets ...string) {
 	}
 }
 
-// TestAuthoritiesOfConfigMaps: they are read where there are certificates, and with what is wrong where
-// somebody names them; that of the mesh's configuration has none.
+// TestAuthoritiesOfConfigMaps checks that ConfigMaps with certificates are read, and others with their problem if an object
+// names them. The mesh's ConfigMap has no CAs.
 func TestAuthoritiesOfConfigMaps(t *testing.T) {
 	cert, key := pairPEM(t)
 	configMap := func(name string, data map[string]string) *corev1.ConfigMap {
@@ -150,7 +150,7 @@ func TestAuthoritiesOfConfigMaps(t *testing.T) {
 	require.Contains(t, s.CAProblem, "neither ca.crt nor cacert")
 }
 
-// TestSecretsThatAreNoCredentials are not even kept.
+// TestSecretsThatAreNoCredentials checks that such Secrets are not kept.
 func TestSecretsThatAreNoCredentials(t *testing.T) {
 	s := secretWith(map[string]string{"token": "hunter2", "ca.crt": "x"})
 	s.Type = corev1.SecretTypeServiceAccountToken

@@ -53,7 +53,7 @@ var typedKinds = map[model.Kind]typedKind{
 	model.KindTCPRoute:          typed(gatewayapi.TCPRoute),
 	model.KindReferenceGrant:    typed(gatewayapi.ReferenceGrant),
 	model.KindBackendTLSPolicy:  typed(gatewayapi.BackendTLSPolicy),
-	// Its name, which Gateways have, says enough.
+	// Gateways use only its name.
 	model.KindGatewayClass: {empty[gatewayv1.GatewayClass], func(convert.Cluster, metav1.Object) (model.Object, problem.List) { return nil, nil }},
 }
 

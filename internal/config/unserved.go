@@ -13,7 +13,7 @@ const (
 	annotationIngressClass = "kubernetes.io/ingress.class"
 )
 
-// unserved tells of an object of a kind that is Kubernetes' own, where Istio would serve it and this mesh does not.
+// unserved reports objects of Kubernetes' kinds that Istio serves and this mesh does not.
 func unserved(r *problem.Report, kind apiKind, top map[string]any) {
 	if kind.group != "networking.k8s.io" {
 		return

@@ -1,9 +1,8 @@
 // Package analyze finds problems between objects, such as a route to a subset that no DestinationRule
 // defines. Packages istio, gatewayapi and kube find the problems of single objects.
 //
-// It is pure. The problems do not keep an object from being used. An error means that requests fail or go
-// elsewhere than written, a warning that something has no effect, and an info that something can be written
-// better.
+// It is pure. The problems do not keep an object from being used. An error means that requests fail or are
+// routed differently than written, a warning that something has no effect, and an info that something can be improved.
 package analyze
 
 import (
@@ -28,8 +27,7 @@ func Check(objects []model.Object, domain string) problem.List {
 	return c.problems
 }
 
-// CheckOne finds what is wrong between one object and the others, among which it takes the
-// place of the one that has its key.
+// CheckOne returns the problems between one object and the others, in which it replaces the object with its key.
 func CheckOne(o model.Object, others []model.Object, domain string) problem.List {
 	key := o.Metadata().Key
 	all := slices.DeleteFunc(slices.Clone(others), func(other model.Object) bool { return other.Metadata().Key == key })
@@ -205,8 +203,8 @@ func (x *index) addService(s *model.Service) {
 	x.byHost[s.Hostname] = append(x.byHost[s.Hostname], s)
 }
 
-// find gives the services that a host means, which a wildcard may cover; hidden tells
-// that there are some, but none that namespace ns may see.
+// find returns the services of a host, which may be services of a wildcard. hidden reports that services exist, but none that
+// namespace ns may see.
 func (x *index) find(h model.Host, ns string) (found []*model.Service, hidden bool) {
 	for _, covering := range h.Covering() {
 		for _, s := range x.byHost[covering] {
@@ -223,7 +221,7 @@ func (x *index) find(h model.Host, ns string) (found []*model.Service, hidden bo
 	return nil, hidden
 }
 
-// rulesFor gives the destination rules that apply to a host.
+// rulesFor returns the DestinationRules that apply to a host.
 func (x *index) rulesFor(h model.Host, ns string) []*model.DestinationRule {
 	var out []*model.DestinationRule
 	for _, covering := range h.Covering() {
@@ -236,9 +234,8 @@ func (x *index) rulesFor(h model.Host, ns string) []*model.DestinationRule {
 	return out
 }
 
-// members are the workloads of a service; known is false where the configuration
-// does not tell: it has no workloads of that namespace, as where only Deployments are
-// written down.
+// members are the workloads of a service; known is false if they are unknown: the
+// configuration has no workloads of that namespace, for example only Deployments.
 func (x *index) members(s *model.Service) (labels []map[string]string, known bool) {
 	for _, e := range s.Inline {
 		labels, known = append(labels, e.Labels), true

@@ -30,7 +30,7 @@ func (c gatewayChecks) backendTLS(p *model.BackendTLSPolicy) {
 	for _, k := range p.CAs {
 		secret := c.secrets[k]
 		if secret == nil && !c.whole {
-			continue // it is read once somebody names it
+			continue // it is read once an object names it
 		}
 		if msg := unusable(k, secret, false); msg != "" {
 			c.warnf(p, "spec.validation.caCertificateRefs", "%s", msg)

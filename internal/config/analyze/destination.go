@@ -23,7 +23,7 @@ func (c destinationChecks) destination(o model.Object, field string, d model.Des
 	}
 }
 
-// noHost says that a host does not exist, and which one may have been meant.
+// noHost is the message that a host does not exist, with the one that may have been meant.
 func (c destinationChecks) noHost(h model.Host, ns string, hidden bool) string {
 	if hidden {
 		return fmt.Sprintf("%s is not exported to namespace %s; add it to the service's exportTo", h, ns)

@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// ingress reports what is wrong with the TLS of a Sidecar's own listeners.
+// ingress reports problems with the TLS of a Sidecar's own listeners.
 func (c gatewayChecks) ingress(s *model.Sidecar) {
 	for i := range s.Ingress {
 		in, field := &s.Ingress[i], fmt.Sprintf("spec.ingress[%d].tls", i)
@@ -52,7 +52,7 @@ func (c gatewayChecks) selected(s *model.Sidecar) []*model.Workload {
 	return out
 }
 
-// unreadIngress tells which workloads may not have the keys of their own listeners.
+// unreadIngress reports workloads that may not have the keys of their own listeners.
 func (c gatewayChecks) unreadIngress(s *model.Sidecar, field string, t *model.ServerTLS) {
 	for _, need := range t.Credentials(s.Namespace) {
 		secret := c.secrets[need.Key]

@@ -12,17 +12,17 @@ import (
 // credentials reports Secrets that are not there, that cannot be used, or that workloads may
 // not have: their calls fail.
 func (c secretChecks) credentials(r *model.DestinationRule) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	eachTLS(r, func(field string, t *model.ClientTLS) {
 		msg := c.credential(r, t)
-		if msg != "" && !told[msg] {
-			told[msg] = true
+		if msg != "" && !reported[msg] {
+			reported[msg] = true
 			c.warnf(r, field+".credentialName", "%s", msg)
 		}
 	})
 }
 
-// credential is what is wrong with one; empty: nothing.
+// credential returns the problem with one; empty: none.
 func (c secretChecks) credential(r *model.DestinationRule, t *model.ClientTLS) string {
 	credential, ok := model.ParseCredential(t.CredentialName)
 	key, own := credential.In(r.Namespace)
@@ -57,7 +57,7 @@ func (c secretChecks) withCAs(key model.Key, s *model.Secret) (model.Key, *model
 	return key, s
 }
 
-// unusable tells why a Secret has no key, or no CAs.
+// unusable returns why a Secret has no key, or no CAs; empty: it has.
 func unusable(key model.Key, s *model.Secret, pair bool) string {
 	if s == nil || s.Problem == model.NoSecret && s.CAProblem == model.NoSecret {
 		return fmt.Sprintf("there is no %s %s in namespace %s, so calls fail; create it, or correct the name", key.Kind, key.Name, key.Namespace)
@@ -72,7 +72,7 @@ func unusable(key model.Key, s *model.Secret, pair bool) string {
 	return fmt.Sprintf("the %s %s cannot be used, so calls fail: %s", key.Kind, key.Name, problem)
 }
 
-// unread tells which workloads may not have a key.
+// unread returns a message about workloads that may not have a key; empty: all may.
 func (c secretChecks) unread(r *model.DestinationRule, s *model.Secret) string {
 	missing := map[string]bool{}
 	for _, w := range c.workloads[r.Namespace] {

@@ -43,7 +43,7 @@ func (s *security) root() string {
 	return model.DefaultMesh().RootNamespace
 }
 
-// noMesh says that nothing is known of the mesh's providers.
+// noMesh is the message that the mesh's providers are unknown.
 func (c securityChecks) noMesh() string {
 	return fmt.Sprintf("the mesh's configuration (ConfigMap istio of namespace %s) is not among the objects", c.security.root())
 }

@@ -144,7 +144,7 @@ func (c routeChecks) unusedDelegate(v *model.VirtualService) {
 	c.warnf(v, "spec", "has no hosts, and no VirtualService delegates to it, so it has no effect; add hosts, or delegate to it")
 }
 
-// ownHosts tells of hosts of the cluster that no service has. Others may be anything.
+// ownHosts reports hosts of the cluster that no service has. Other hosts may be anything.
 func (c routeChecks) ownHosts(v *model.VirtualService) {
 	if !v.InMesh() {
 		return

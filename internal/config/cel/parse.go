@@ -12,7 +12,7 @@ import (
 // maxDepth bounds how deep expressions nest; Envoy's own bound is 250.
 const maxDepth = 100
 
-// Check tells what is wrong with an expression about calls. Attributes are Envoy's.
+// Check checks an expression about calls. Attributes are Envoy's.
 func Check(text string) error {
 	tokens, err := scan(text)
 	if err != nil {
@@ -45,7 +45,7 @@ func (p *parser) next() token {
 	return t
 }
 
-// take goes on if the next token is one of some operators.
+// take consumes the next token if it is one of some operators.
 func (p *parser) take(operators ...string) bool {
 	t := p.peek()
 	if t.kind != operatorToken || !slices.Contains(operators, t.text) {
@@ -237,7 +237,7 @@ func isField(tokens []token) bool {
 	return n > 2 && tokens[n-1].kind == nameToken && tokens[n-2].text == "."
 }
 
-// list reads expressions up to an operator, and tells how many there are.
+// list reads expressions up to an operator, and returns their number.
 func (p *parser) list(end string) (n int, err error) {
 	for ; !p.take(end); n++ {
 		if err := p.expression(); err != nil {

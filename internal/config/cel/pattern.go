@@ -28,8 +28,8 @@ func checkPattern(arguments []token) error {
 	return nil
 }
 
-// patternSize is about how many instructions RE2 makes of an expression: those of Go, with as many for a character or
-// a class as it takes to tell their bytes.
+// patternSize is about how many instructions RE2 makes of an expression: those of Go, with one for each byte of a character
+// or class that RE2 must distinguish.
 func patternSize(pattern string) int {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -56,7 +56,7 @@ func patternSize(pattern string) int {
 	return n
 }
 
-// beyondASCII is what it takes to tell all characters of several bytes.
+// beyondASCII is the number of instructions that match all characters of several bytes.
 const beyondASCII = 6
 
 // classSize takes pairs of a first and a last character; a single one is a character without regard to case.

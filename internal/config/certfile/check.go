@@ -17,8 +17,8 @@ import (
 
 // No error of these checks has a part of what was checked.
 
-// CheckPair tells what is wrong with a certificate, with its chain, and its key, in PEM. refused: they belong
-// together, but the key is of a kind that Envoy does not take.
+// CheckPair checks a certificate with its chain and its key, in PEM. refused is set if they belong together, but the key is of
+// a kind that Envoy does not accept.
 func CheckPair(certificate, key []byte) (refused string, err error) {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
@@ -30,7 +30,7 @@ func CheckPair(certificate, key []byte) (refused string, err error) {
 // minRSA is how many bits Envoy wants of an RSA key.
 const minRSA = 2048
 
-// refusedKey tells which kind of key it is that Envoy does not take; empty: it does.
+// refusedKey describes a key that Envoy does not accept; empty: it does.
 func refusedKey(key crypto.PrivateKey) string {
 	switch k := key.(type) {
 	case *rsa.PrivateKey:
@@ -55,7 +55,7 @@ func withoutContent(err error) string {
 	return msg
 }
 
-// CheckAuthorities tells what is wrong with the certificates of CAs, in PEM.
+// CheckAuthorities checks the certificates of CAs, in PEM.
 func CheckAuthorities(text []byte) error {
 	found := false
 	for rest := text; ; found = true {

@@ -1,6 +1,6 @@
 // Package certfile is what the control plane and the sidecars' agents agree on about certificates that
-// are in files of a proxy: how Envoy asks its agent for them, under Istio's names. It also tells what Envoy would not
-// take of certificates, wherever they come from. It is pure.
+// are in files of a proxy: how Envoy asks its agent for them, under Istio's names. It also checks certificates of any source for
+// what Envoy does not accept. It is pure.
 package certfile
 
 import (
@@ -27,7 +27,7 @@ type Secret struct {
 	Revoked          string // beside CAs; empty: no list
 }
 
-// Pair is the name of a certificate with its key. It is not ok where their paths cannot be told apart in it.
+// Pair is the name of a certificate with its key. It is not ok if their paths cannot be separated in it.
 func Pair(certificate, key string) (name string, ok bool) {
 	return pairPrefix + certificate + separator + key, plain(certificate, key)
 }

@@ -30,7 +30,7 @@ var (
 // IsLabel reports whether s is a DNS label, in letters of either case.
 func IsLabel(s string) bool { return len(s) <= maxLabel && labelPattern.MatchString(s) }
 
-// HostError says what is wrong with a host name; wild allows a wildcard in front.
+// HostError describes an invalid host name; empty: it is valid. wild allows a wildcard in front.
 func HostError(host string, wild bool) string {
 	switch {
 	case host == "":

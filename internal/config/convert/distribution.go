@@ -17,7 +17,7 @@ var distributions = map[string]model.Distribution{
 	"prefersamenode": model.DistributeSameNode,
 }
 
-// AnnotatedDistribution is what an annotation says.
+// AnnotatedDistribution is the value of an annotation.
 func (c *Converter) AnnotatedDistribution(annotations map[string]string) model.Distribution {
 	return c.Distribution(problem.Path("metadata").Field("annotations").Key(annotationDistribution), annotations[annotationDistribution])
 }

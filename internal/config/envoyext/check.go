@@ -96,7 +96,7 @@ func (c *checker) single(at string, v *structpb.Value, fd protoreflect.FieldDesc
 	c.message(at, v, fd.Message())
 }
 
-// message checks a message, of which some have a JSON form of their own.
+// message checks a message. Some messages have a special JSON form.
 func (c *checker) message(at string, v *structpb.Value, d protoreflect.MessageDescriptor) {
 	switch d.FullName() {
 	case "google.protobuf.Any":
@@ -220,13 +220,12 @@ func (c *checker) typeOf(at, name string) protoreflect.MessageDescriptor {
 	return t.Descriptor()
 }
 
-// isEnvoys tells types that extensions may be configured by from those of protobuf and xDS,
-// which are parts of others.
+// isEnvoys reports whether extensions may be configured by a type. Types of protobuf and xDS are only parts of others.
 func isEnvoys(name string) bool {
 	return !strings.HasPrefix(name, "google.protobuf.") && !strings.HasPrefix(name, "xds.")
 }
 
-// describe tells what a value is, in a person's words.
+// describe returns what a value is, for messages.
 func describe(v *structpb.Value) string {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StructValue:

@@ -48,7 +48,7 @@ func unmarshal(value *structpb.Struct, into proto.Message) error {
 	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, into)
 }
 
-// reason is what protojson says, without the place in a text that the user has not seen.
+// reason returns protojson's message without the position, which is in a text that the user has not seen.
 func reason(err error) string {
 	text := strings.ReplaceAll(err.Error(), " ", " ") // protobuf's errors have such a space at times
 	text = strings.TrimPrefix(text, "proto: ")
@@ -60,8 +60,7 @@ func reason(err error) string {
 	return text
 }
 
-// checker compares a value with a type of message. It tells of everything, not only of the
-// first.
+// checker compares a value with a type of message. It collects all findings, not only the first.
 type checker struct{ findings []Finding }
 
 // maxFindings limits the findings for one message. More would not be read.

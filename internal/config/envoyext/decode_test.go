@@ -22,7 +22,7 @@ func value(t *testing.T, text string) *structpb.Struct {
 	return s
 }
 
-// TestFindings: each row is a value for a message, and what is wrong with it.
+// TestFindings checks values of messages, each with its findings.
 func TestFindings(t *testing.T) {
 	for name, row := range map[string]struct {
 		value string
@@ -99,7 +99,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestTypedStructsAreUnpacked also inside of each other.
+// TestTypedStructsAreUnpacked also covers structs inside of each other.
 func TestTypedStructsAreUnpacked(t *testing.T) {
 	filter := &hcmv3.HttpFilter{}
 	findings := Decode(value(t, `{name: a, typed_config: {'@type': type.googleapis.com/udpa.type.v1.TypedStruct,

@@ -71,7 +71,7 @@ func reportedByEnvoy(t *testing.T) []string {
 	return lines
 }
 
-// TestTableIsEnvoys compares the table with what the real Envoy is built with.
+// TestTableIsEnvoys compares the table with the extensions of a real Envoy.
 func TestTableIsEnvoys(t *testing.T) {
 	lines := reportedByEnvoy(t)
 	require.Greater(t, len(lines), 400)
@@ -105,7 +105,7 @@ func writeTypes(t *testing.T, lines []string) {
 	require.NoError(t, os.WriteFile("types.go", []byte(b.String()), 0o644))
 }
 
-// TestTypesAreKnown holds that whatever Envoy has can be written.
+// TestTypesAreKnown checks that every extension of Envoy can be configured.
 func TestTypesAreKnown(t *testing.T) {
 	for name := range parsed().types {
 		_, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(name))

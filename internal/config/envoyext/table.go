@@ -37,8 +37,7 @@ var parsed = sync.OnceValue(func() *table {
 	return t
 })
 
-// HasType reports whether Envoy has an extension that is configured by a type, which is given
-// by its full name or its URL.
+// HasType reports whether Envoy has an extension that is configured by a type. name is the type's full name or its URL.
 func HasType(name string) bool { return parsed().types[typeName(name)] }
 
 // HasName reports whether Envoy has an extension of a category ("envoy.wasm.runtime").

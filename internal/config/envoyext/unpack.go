@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// isTypedStruct tells a message that is packed as a struct. The two types have the same fields.
+// isTypedStruct reports whether a message is packed as a struct. The two types have the same fields.
 func isTypedStruct(url string) bool {
 	name := typeName(url)
 	return name == "udpa.type.v1.TypedStruct" || name == "xds.type.v3.TypedStruct"

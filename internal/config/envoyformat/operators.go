@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// operand says whether a substitution takes an argument in parentheses.
+// operand states whether a substitution takes an argument in parentheses.
 type operand uint8
 
 const (
@@ -138,8 +138,8 @@ func Check(value string) error {
 	}
 }
 
-// Forms lists all that may stand between percent signs, in order, so that an Envoy can be
-// asked whether it agrees. argument gives an argument for a name.
+// Forms lists all substitutions, in order, so that a test can compare them with Envoy. argument returns an argument for a
+// name.
 func Forms(argument func(name string) string) []string {
 	var out []string
 	for name := range plainSubstitutions {

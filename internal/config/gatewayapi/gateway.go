@@ -22,7 +22,7 @@ const (
 	optionCipherSuites = "gateway.istio.io/tls-cipher-suites"  // separated by commas
 )
 
-// Gateway decodes a Gateway of the Gateway API; nil for one that is somebody else's.
+// Gateway decodes a Gateway of the Gateway API; nil for one of another controller.
 func Gateway(in convert.Cluster, o *gatewayv1.Gateway) (*model.Gateway, problem.List) {
 	c := start(in, model.KindKubernetesGateway, &o.ObjectMeta)
 	at, spec := problem.Path("spec"), &o.Spec
@@ -120,7 +120,7 @@ func (c *conv) listenerTLS(at problem.Path, tls *gatewayv1.ListenerTLSConfig, l 
 	return out
 }
 
-// listenerOptions honours Istio's options, and tells of others.
+// listenerOptions honours Istio's options, and warns of others.
 func (c *conv) listenerOptions(at problem.Path, options map[gatewayv1.AnnotationKey]gatewayv1.AnnotationValue, out *model.ServerTLS) {
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		switch name {

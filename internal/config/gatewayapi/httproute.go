@@ -12,9 +12,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// HTTPRoute decodes an HTTPRoute of the Gateway API into what a VirtualService becomes: for the
-// hosts and gateways of its parents, or for the mesh where these are Services. nil: it has no
-// parent here.
+// HTTPRoute decodes an HTTPRoute of the Gateway API into the model of VirtualServices: for the hosts and gateways of its
+// parents, or for the mesh if these are Services. nil: it has no parent here.
 func HTTPRoute(in convert.Cluster, o *gatewayv1.HTTPRoute) (*model.VirtualService, problem.List) {
 	c, spec := start(in, model.KindHTTPRoute, &o.ObjectMeta), &o.Spec
 	v := c.route(problem.Path("spec"), spec.ParentRefs, spec.Hostnames)
@@ -52,7 +51,7 @@ func (c *conv) route(at problem.Path, parents []gatewayv1.ParentReference, hostn
 	return v
 }
 
-// parents fills in the gateways, and gives the hosts of Services.
+// parents sets the gateways, and returns the hosts of Services.
 func (c *conv) parents(at problem.Path, refs []gatewayv1.ParentReference, v *model.VirtualService) (services []model.Host) {
 	for i := range refs {
 		ref := parentRef(at.Index(i), c.Meta.Namespace, &refs[i])
@@ -222,7 +221,7 @@ func (c *conv) backendRefs(at problem.Path, list []gatewayv1.HTTPBackendRef) []m
 		backend.Destination, backend.Grant = c.backend(at.Index(i), &b.BackendObjectReference)
 		for j := range b.Filters {
 			if !c.headerFilter(at.Index(i).Field("filters").Index(j), &b.Filters[j], &backend.Headers) {
-				backend.Grant = nobodyGrants(string(b.Name))
+				backend.Grant = neverGranted(string(b.Name))
 			}
 		}
 		out = append(out, backend)
@@ -237,7 +236,7 @@ func (c *conv) backend(at problem.Path, b *gatewayv1.BackendObjectReference) (mo
 	switch {
 	case ref.IsHostname():
 		if d.Host = model.Host(strings.ToLower(ref.Name)); !c.CheckHost(at.Field("name"), ref.Name, false) {
-			return d, nobodyGrants(ref.Name)
+			return d, neverGranted(ref.Name)
 		}
 		if b.Namespace != nil {
 			c.Warnf(at.Field("namespace"), "has no effect on a Hostname, which is the same in all namespaces; remove it")
@@ -249,7 +248,7 @@ func (c *conv) backend(at problem.Path, b *gatewayv1.BackendObjectReference) (mo
 		}
 	default:
 		c.Warnf(at.Field("kind"), "%s gets no requests: they fail; only Services do, and hosts (group %s, kind Hostname)", ref.KindText(), groupIstio)
-		return d, nobodyGrants(ref.Name)
+		return d, neverGranted(ref.Name)
 	}
 	if b.Port == nil {
 		c.Errorf(at.Field("port"), "is missing; give a port of the %s", ref.Kind)
@@ -259,8 +258,8 @@ func (c *conv) backend(at problem.Path, b *gatewayv1.BackendObjectReference) (mo
 	return d, key
 }
 
-// nobodyGrants returns a grantor that never grants: requests for the backend fail.
-func nobodyGrants(name string) *model.Key { return &model.Key{Kind: model.KindService, Name: name} }
+// neverGranted returns a grantor that never grants: requests for the backend fail.
+func neverGranted(name string) *model.Key { return &model.Key{Kind: model.KindService, Name: name} }
 
 // compareMatches is the order of rules in the Gateway API; those that are alike stay.
 func compareMatches(a, b []model.HTTPMatch) int { return specificity(a).Compare(specificity(b)) }

@@ -60,7 +60,7 @@ type ListenerRef struct {
 // RouteRef is of a route of any kind.
 type RouteRef struct {
 	Parents   []ParentRef
-	Hostnames []model.Host // "*" alone: it says none
+	Hostnames []model.Host // only "*": it names none
 	Backends  []ObjectRef
 }
 
@@ -394,7 +394,7 @@ func conflictWith(served []*model.GatewayServer, server *model.GatewayServer) mo
 	return model.ServerConflict{}
 }
 
-// Routes are the kinds of routes that it takes, with those that it says and cannot take.
+// Routes are the kinds of routes that it takes, and the references in allowedRoutes to kinds that it cannot take.
 func (l *ListenerRef) Routes() (taken []model.Kind, wrong []ObjectRef) {
 	possible := l.Possible()
 	if len(l.Kinds) == 0 {

@@ -134,7 +134,7 @@ func (c policyConv) operations(at problem.Path, o *security.Operation) model.Aut
 	})
 }
 
-// comparisons reads pairs of fields, of which there must be one.
+// comparisons reads pairs of fields. At least one must be set.
 func (c policyConv) comparisons(at problem.Path, all []comparison) model.AuthorizationMatch {
 	var out model.AuthorizationMatch
 	for _, f := range all {
@@ -157,8 +157,8 @@ func (c policyConv) checkMatch(at problem.Path, m model.AuthorizationMatch, acti
 	}
 }
 
-// checkAllowed reports what an external authorizer cannot be asked by: it is asked before
-// tokens are looked at, and Istio's identities are left to it.
+// checkAllowed reports attributes that cannot select the calls for an external authorizer: it is asked before tokens are
+// checked, and decides about identities itself, as in Istio.
 func (c policyConv) checkAllowed(at problem.Path, a model.Attribute, action model.AuthorizationAction) {
 	if action == model.AuthorizeCustom && (a.FromPeer() || a.FromToken()) {
 		c.Errorf(at, "%s cannot be used with action CUSTOM; leave it to the provider, or use DENY", a)

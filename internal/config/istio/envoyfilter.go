@@ -199,7 +199,7 @@ var matchOf = map[model.PatchTarget]string{
 	model.PatchCluster: "cluster",
 }
 
-// fits reports whether a target can have a match of a kind. An extension's is not looked at.
+// fits reports whether a target can have a match of a kind. The match of an extension is not checked.
 func (c patchConv) fits(at problem.Path, target model.PatchTarget, kind string) bool {
 	want, some := matchOf[target]
 	if some && want != kind {
@@ -272,8 +272,7 @@ func clusterMatch(m *networking.EnvoyFilter_ClusterMatch) *model.ClusterMatch {
 	return &model.ClusterMatch{Name: m.GetName(), Service: model.Host(m.GetService()), Subset: m.GetSubset(), Port: m.GetPortNumber()}
 }
 
-// ownNames are those that the mesh gives to listeners and clusters. What is added may not
-// have them.
+// ownNames are the mesh's names of listeners and clusters. Added resources may not have them.
 var ownNames = regexp.MustCompile(`^(virtualInbound|virtualOutbound|scopes|BlackHoleCluster|PassthroughCluster|InboundPassthroughCluster|(in|out)bound\|.*|\[?[0-9a-fA-F.:]+\]?_[0-9]+)$`)
 
 // packPatch encodes a patch's message.

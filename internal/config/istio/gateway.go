@@ -150,7 +150,7 @@ func hasServerFiles(t *networking.ServerTLSSettings) bool {
 	return t.ServerCertificate != "" || t.PrivateKey != "" || t.CaCertificates != "" || len(t.TlsCertificates) > 0
 }
 
-// serverTLS converts what a server says of TLS connections.
+// serverTLS converts a server's TLS settings.
 func (c gatewayConv) serverTLS(at problem.Path, t *networking.ServerTLSSettings) *model.ServerTLS {
 	out := &model.ServerTLS{
 		Mode: model.ServerTLSMode(t.Mode.String()), CACertificates: t.CaCertificates, CRL: t.CaCrl,

@@ -25,8 +25,8 @@ const (
 	meshConfigEntry = "mesh"
 )
 
-// MeshConfig decodes the ConfigMap of the mesh's configuration; nil for all others. Fields
-// that are not known here are let pass with a warning: they are those of newer versions.
+// MeshConfig decodes the ConfigMap of the mesh's configuration; nil for all others. Unknown
+// fields are those of newer versions, and get a warning.
 func MeshConfig(in convert.Cluster, o *corev1.ConfigMap) (*model.MeshConfig, problem.List) {
 	text, ok := o.Data[meshConfigEntry]
 	if o.Name != MeshConfigName || !ok {
@@ -182,8 +182,7 @@ func (c meshConv) outboundMode(at problem.Path, m meshconfig.MeshConfig_Outbound
 	return &mode
 }
 
-// readMesh reads the text, and tells which fields it gives, in their JSON spelling; proxies is
-// its defaultConfig.
+// readMesh reads the text, and returns the fields that it sets, in their JSON spelling; proxies is its defaultConfig.
 func (c meshConv) readMesh(at problem.Path, text string) (said *meshconfig.MeshConfig, given map[string]bool, proxies string) {
 	said, given = &meshconfig.MeshConfig{}, map[string]bool{}
 	var n yaml.Node
@@ -243,8 +242,8 @@ func (c meshConv) labelSelectors(at problem.Path, list []*meshconfig.LabelSelect
 	return out
 }
 
-// readMeshFields are the fields of MeshConfig that have an effect here or in agents, beside telemetryFields; and of
-// those of which only a part has one, that part.
+// readMeshFields are the fields of MeshConfig that have an effect here or in agents, beside telemetryFields. The values
+// are the parts with an effect; nil: all.
 var readMeshFields = map[string][]string{
 	"accessLogFile": nil, "connectTimeout": nil, "defaultDestinationRuleExportTo": nil, "defaultHttpRetryPolicy": nil,
 	"defaultTrafficPolicy":   nil,
@@ -257,7 +256,7 @@ var readMeshFields = map[string][]string{
 // readTracing are the fields of defaultConfig.tracing that have an effect.
 var readTracing = []string{"customTags", "enableIstioTags", "maxPathTagLength", "sampling", "zipkin"}
 
-// asItIs reports for fields that are not read whether their value is what holds anyway.
+// asItIs reports, for fields that are not read, whether their value describes what the mesh does anyway.
 var asItIs = map[string]func(said *meshconfig.MeshConfig, namespace string) bool{
 	"rootNamespace": func(m *meshconfig.MeshConfig, ns string) bool { return m.RootNamespace == ns },
 	"ingressControllerMode": func(m *meshconfig.MeshConfig, _ string) bool {
@@ -266,11 +265,11 @@ var asItIs = map[string]func(said *meshconfig.MeshConfig, namespace string) bool
 	"enableEnvoyAccessLogService": func(m *meshconfig.MeshConfig, _ string) bool { return !m.EnableEnvoyAccessLogService },
 	"disableEnvoyListenerLog":     func(m *meshconfig.MeshConfig, _ string) bool { return !m.DisableEnvoyListenerLog },
 	"verifyCertificateAtClient":   func(m *meshconfig.MeshConfig, _ string) bool { return m.VerifyCertificateAtClient.GetValue() }, //nolint:staticcheck // still in use
-	// Settings for calls to other clusters, of which there are none.
+	// Settings for calls to other clusters, which do not exist.
 	"serviceSettings": func(*meshconfig.MeshConfig, string) bool { return true },
 }
 
-// insteadOf says what to do about fields that are not read.
+// insteadOf is the advice for fields that are not read.
 var insteadOf = map[string]string{
 	"rootNamespace":               "set the root namespace with --root-namespace",
 	"ingressClass":                noIngress,
@@ -284,7 +283,7 @@ var insteadOf = map[string]string{
 
 const noIngress = "Kubernetes' Ingress is not served; use a Gateway"
 
-// unreadMesh warns of each field that says something that does nothing here.
+// unreadMesh warns of each field whose value has no effect here.
 func (c meshConv) unreadMesh(at problem.Path, tree any, s *schema.Schema, said *meshconfig.MeshConfig) {
 	given := s.Known(tree)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -318,7 +317,7 @@ func (c meshConv) unreadPart(at problem.Path, tree any, s *schema.Schema, read, 
 }
 
 // unreadNetworks warns of gateways between networks, which installers write beside the mesh's configuration; "networks:
-// {}" says that there are none.
+// {}" means that there are none.
 func (c meshConv) unreadNetworks(text string) {
 	var said struct {
 		Networks map[string]any `yaml:"networks"`

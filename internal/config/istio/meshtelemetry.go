@@ -20,8 +20,7 @@ var telemetryFields = []string{
 	"extensionProviders",
 }
 
-// meshTelemetry converts what the mesh's configuration says of telemetry; nil where it says
-// nothing. Providers that the mesh names are beside the default ones.
+// meshTelemetry converts the mesh's settings of telemetry; nil: there are none. Providers that the mesh names are beside the default ones.
 func (c telemetryConv) meshTelemetry(at problem.Path, said *meshconfig.MeshConfig, given map[string]bool) *model.MeshTelemetry {
 	asked := false
 	for _, f := range telemetryFields {

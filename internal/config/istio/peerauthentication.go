@@ -47,7 +47,7 @@ func mtlsMode(m *security.PeerAuthentication_MutualTLS) model.MTLSMode {
 	return model.MTLSMode(m.GetMode().String())
 }
 
-// meshIdentity converts what the mesh's configuration says of identities and mutual TLS.
+// meshIdentity converts the mesh's settings of identities and mutual TLS.
 func (c meshConv) meshIdentity(at problem.Path, said *meshconfig.MeshConfig, given map[string]bool, out *model.MeshConfig) {
 	if said.TrustDomain != "" {
 		c.trustDomain(at.Field("trustDomain"), said.TrustDomain)

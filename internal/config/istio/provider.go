@@ -24,7 +24,7 @@ type collector interface {
 }
 
 // provider converts one of extensionProviders; nil for those that are not about telemetry,
-// and for those that have no effect here, of which it warns.
+// and for those without effect here, which get a warning.
 func (c providerConv) provider(at problem.Path, p *meshconfig.MeshConfig_ExtensionProvider) *model.Provider {
 	out := &model.Provider{Name: p.GetName()}
 	switch v := p.GetProvider().(type) {
@@ -157,8 +157,7 @@ func (c providerConv) collectorHeaders(at problem.Path, list []*meshconfig.MeshC
 	return out
 }
 
-// defaultTracing takes what defaultConfig says of tracing, which is Istio's way before it had
-// providers: enableTracing sends spans to zipkin, and the rest are defaults for all providers.
+// defaultTracing converts the tracing of defaultConfig, Istio's way before it had providers: enableTracing sends spans to zipkin, and the rest are defaults for all providers.
 func (c providerConv) defaultTracing(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshTelemetry) {
 	t := said.GetDefaultConfig().GetTracing()
 	out.MaxTagLength = t.GetMaxPathTagLength()

@@ -65,7 +65,7 @@ func (c policyConv) jwtRule(at problem.Path, r *security.JWTRule) model.JWTRule 
 	return out
 }
 
-// keySet checks where keys come from, and gives those that are written down.
+// keySet checks the source of keys, and returns keys that are written in the rule.
 func (c policyConv) keySet(at problem.Path, r *security.JWTRule) string {
 	switch {
 	case r.Jwks != "":

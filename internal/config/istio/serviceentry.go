@@ -58,7 +58,7 @@ func assignedAddresses(s *networking.ServiceEntryStatus) []model.HostAddress {
 	return out
 }
 
-// AssignedAddress is one that the status of a ServiceEntry tells; false: it is none.
+// AssignedAddress is an address in the status of a ServiceEntry; false: it is invalid.
 func AssignedAddress(host, value string) (model.HostAddress, bool) {
 	ip, err := netip.ParseAddr(value)
 	if err != nil || host == "" || ip.Zone() != "" || ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast() {
@@ -194,7 +194,7 @@ func (c entryConv) entryDynamicDNS(at problem.Path, spec *networking.ServiceEntr
 }
 
 // entryAddresses checks which resolutions can have CIDR blocks, and that TCP ports
-// can be told apart. auto reports whether the mesh gives it addresses.
+// can be distinguished. auto reports whether the mesh gives it addresses.
 func (c entryConv) entryAddresses(at problem.Path, spec *networking.ServiceEntry, auto bool) {
 	cidrs := spec.Resolution == networking.ServiceEntry_NONE || spec.Resolution == networking.ServiceEntry_STATIC
 	for i, a := range spec.Addresses {
@@ -220,7 +220,7 @@ func (c entryConv) entryAddresses(at problem.Path, spec *networking.ServiceEntry
 	}
 }
 
-// tcpHosts reports several hosts on a port where nothing tells them apart.
+// tcpHosts reports several hosts on a port on which nothing distinguishes them.
 func (c entryConv) tcpHosts(at problem.Path, spec *networking.ServiceEntry) {
 	if spec.Resolution == networking.ServiceEntry_NONE || len(spec.Hosts) < 2 {
 		return

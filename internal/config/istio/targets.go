@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// scoped is a spec that says which workloads it is for, as policies do.
+// scoped is a spec that selects workloads, as those of policies do.
 type scoped interface {
 	GetSelector() *typev1beta1.WorkloadSelector
 	GetTargetRef() *typev1beta1.PolicyTargetReference

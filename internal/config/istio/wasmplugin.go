@@ -82,7 +82,7 @@ func (c pluginConv) wasmPlace(at problem.Path, text string, into *model.WasmPlug
 	}
 }
 
-// isHostPort tells "example.com:5000/filter:v1", an image, whose host looks like a scheme.
+// isHostPort reports whether the text is an image such as "example.com:5000/filter:v1", whose host looks like a scheme.
 func isHostPort(text string) bool {
 	host, rest, ok := strings.Cut(text, ":")
 	return ok && strings.Contains(host, ".") && !strings.Contains(host, "/") && !strings.HasPrefix(rest, "//") || strings.HasPrefix(text, "localhost:")
@@ -91,8 +91,8 @@ func isHostPort(text string) bool {
 // imagePath is a repository, then a tag or a digest, or both.
 var imagePath = regexp.MustCompile(`^/[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
 
-// wasmImage is an image of a registry. One whose tag may move is looked up anew for each version
-// of the object, as in Istio.
+// wasmImage is an image of a registry. An image whose tag may move is looked up again for each
+// version of the object, as in Istio.
 func (c pluginConv) wasmImage(at problem.Path, u *url.URL, into *model.WasmPlugin) {
 	if !imagePath.MatchString(u.Path) || u.RawQuery != "" || u.Fragment != "" {
 		c.Errorf(at, "%q is not an image; write oci://host/repository:tag, or @sha256: and the digest for the tag", u.String())

@@ -92,7 +92,7 @@ func (c *conv) addPorts(out map[string]uint32, at problem.Path, containers []cor
 }
 
 // podReady goes by the Ready condition. A pod written by hand, without conditions,
-// is ready unless its phase says otherwise.
+// is ready unless its phase contradicts that.
 func podReady(o *corev1.Pod) bool {
 	for _, cond := range o.Status.Conditions {
 		if cond.Type == corev1.PodReady {

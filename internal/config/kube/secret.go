@@ -31,7 +31,7 @@ func Secret(in convert.Cluster, o *corev1.Secret) (*model.Secret, problem.List) 
 	switch o.Type {
 	case corev1.SecretTypeOpaque, corev1.SecretTypeTLS, corev1.SecretTypeDockerConfigJson, "":
 	default:
-		if !hasCredential(o) { // somebody's token: it is not even kept
+		if !hasCredential(o) { // another kind of token, which is not kept
 			return nil, c.Problems
 		}
 	}

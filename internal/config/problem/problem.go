@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Severity tells what a problem means for the object that has it.
+// Severity is what a problem means for its object.
 type Severity string
 
 // The severities. An object with an error is not used: what was in force before
@@ -54,7 +54,7 @@ type Problem struct {
 	Message  string    `json:"message"`
 }
 
-// Attrs are what a log says of it: as much of where it is as is known, and the message.
+// Attrs are the attributes for a log: what is known of the place, and the message.
 func (p Problem) Attrs() []any {
 	var out []any
 	for _, a := range []struct{ key, value string }{{"where", p.Where()}, {"object", p.objectName()}, {"field", p.Field}} {
@@ -102,7 +102,7 @@ type List []Problem
 // HasErrors reports whether the object must not be used.
 func (ps List) HasErrors() bool { return ps.Count(SeverityError) > 0 }
 
-// Count tells how many problems have the severity.
+// Count returns the number of problems of a severity.
 func (ps List) Count(s Severity) int {
 	n := 0
 	for _, p := range ps {

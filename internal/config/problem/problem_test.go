@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// TestProblemsAreSortedByPlace: file, object, line, field, and only then how grave they are.
+// TestProblemsAreSortedByPlace checks the order: file, object, line, field, and then severity.
 func TestProblemsAreSortedByPlace(t *testing.T) {
 	web := model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "web"}
 	api := model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "api"}
@@ -39,7 +39,7 @@ func TestProblemsAreSortedByPlace(t *testing.T) {
 	}
 }
 
-// TestAttrs: a log says what is known, and has no empty words.
+// TestAttrs checks that a log has only attributes with a value.
 func TestAttrs(t *testing.T) {
 	key := model.Key{Kind: model.KindService, Namespace: "shop", Name: "a"}
 	require.Equal(t, []any{"where", "a.yaml:3", "problem", "is not valid YAML"}, Problem{File: "a.yaml", Line: 3, Message: "is not valid YAML"}.Attrs())

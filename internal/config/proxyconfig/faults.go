@@ -33,7 +33,7 @@ func faults(at string, tree any, d protoreflect.MessageDescriptor) (out []string
 	return out
 }
 
-// inField tells what is wrong with the value of a field.
+// inField describes the faults in the value of a field.
 func inField(at string, value any, f protoreflect.FieldDescriptor) []string {
 	if fits(f, value) {
 		return nil
@@ -69,7 +69,7 @@ func inMap(at string, value any, f protoreflect.FieldDescriptor) (out []string) 
 	return out
 }
 
-// ofKind tells what is wrong with one value of a field, of a list or of a map.
+// ofKind describes the faults in one value of a field, of a list or of a map.
 func ofKind(at string, value any, f protoreflect.FieldDescriptor) []string {
 	if f.Message() != nil && f.Message().ParentFile().Package() != "google.protobuf" {
 		return faults(at, value, f.Message())
@@ -131,7 +131,7 @@ func names(d protoreflect.MessageDescriptor) (out []string) {
 	return out
 }
 
-// hint says which field was probably meant: one that is spelt alike, or one of that name inside of another.
+// hint returns the field that was probably meant: one with a similar name, or one of that name inside of another.
 func hint(name string, d protoreflect.MessageDescriptor) string {
 	if near := spelling.DidYouMean(name, names(d)); near != "" {
 		return near

@@ -36,10 +36,10 @@ func parse(text, where string, how protojson.UnmarshalOptions) (*meshconfig.Prox
 	return pc, nil
 }
 
-// shown is how many faults an error tells.
+// shown is the number of faults in an error.
 const shown = 5
 
-// explain tells what is wrong with a document field by field; err is what the parser said.
+// explain describes the faults of a document field by field; err is the parser's error.
 func explain(document []byte, err error) string {
 	var tree any
 	_ = json.Unmarshal(document, &tree) // it was made from YAML
@@ -53,7 +53,7 @@ func explain(document []byte, err error) string {
 	return strings.Join(list, "; ")
 }
 
-// clean drops the prefix that says which parser spoke, with its non-breaking spaces.
+// clean drops the prefix with the parser's name, and its non-breaking spaces.
 func clean(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
 	text = strings.TrimPrefix(text, "proto: ")

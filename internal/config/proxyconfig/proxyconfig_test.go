@@ -20,8 +20,8 @@ func TestParse(t *testing.T) {
 	require.Equal(t, int32(2), pc.GetConcurrency().GetValue())
 }
 
-// TestMistakesAreToldByField, and not in the parser's words.
-func TestMistakesAreToldByField(t *testing.T) {
+// TestMistakesAreReportedByField checks that messages name fields, without the parser's text.
+func TestMistakesAreReportedByField(t *testing.T) {
 	for text, want := range map[string]string{
 		"concurency: 2":                                 `concurency: unknown field; did you mean "concurrency"?`,
 		"samplin: 1\nsampling: 2":                       `samplin: unknown field; known are availabilityZone, binaryPath, caCertificatesPem, concurrency, configPath, connectionSettings, controlPlaneAuthPolicy, customConfigFile, ...; sampling: unknown field; did you mean "tracing.sampling"?`,

@@ -9,8 +9,8 @@ type cutOut struct{}
 
 func isCut(node any) bool { return node == cutOut{} }
 
-// cut gives node without what at leads to, or without the last thing on the way that there is. It
-// leaves a mark in lists and maps, so that indices stay as they are until sweep.
+// cut returns node without the value at a path, or without the last existing value on that path. It leaves a mark in lists
+// and maps, so that indices stay valid until sweep.
 func cut(node any, at []problem.Step) any {
 	if len(at) == 0 {
 		return cutOut{}

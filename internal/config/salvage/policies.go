@@ -56,9 +56,8 @@ func onlyCloses(kind model.Kind, spec map[string]any) bool {
 	return false
 }
 
-// salvageAuthorization keeps the good rules of ALLOW alone, as Istio does; where none is left nothing is
-// allowed. Rules of other actions lose what has errors, and so hold for more, as Istio's do. A policy
-// whose action cannot be read allows nothing.
+// salvageAuthorization keeps only the valid rules of ALLOW, as Istio does; if none is left, nothing is allowed. Rules of other
+// actions lose their invalid parts and so match more, as in Istio. A policy with an unreadable action allows nothing.
 func salvageAuthorization(spec map[string]any, errors [][]problem.Step) {
 	for _, at := range errors {
 		switch at[0].Name {
@@ -91,7 +90,7 @@ func actionOf(spec map[string]any) model.AuthorizationAction {
 	return model.AuthorizeAllow
 }
 
-// salvageProvider gives a CUSTOM policy without a valid provider one that does not exist, so its calls are refused.
+// salvageProvider sets a provider that does not exist for a CUSTOM policy without a valid one, so its calls are refused.
 func salvageProvider(spec map[string]any) {
 	if actionOf(spec) == model.AuthorizeCustom {
 		spec["provider"] = map[string]any{"name": "(none)"}

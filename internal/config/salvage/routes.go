@@ -16,14 +16,14 @@ import (
 // requests that match it are answered with an error, as the Gateway API requires for rules without a backend, and
 // the other rules apply. Such requests must not fall through to a later rule, which is usually wider and may lead
 // past the purpose of the invalid rule, for example to /admin. If a condition of a match is invalid, the rule
-// applies to all requests that meet the other conditions of that match. If these say next to nothing, the object is
-// not used at all, because the rule would answer everything.
+// applies to all requests that meet the other conditions of that match. If these match almost everything, the object is
+// not used at all, because the rule would answer every request.
 
 // routeFields is how a kind of routes writes down its rules of HTTP.
 type routeFields struct {
 	rules, match string // lists: in spec, and in a rule
 	path         string // the condition on paths
-	// narrow are the conditions of which one at least must be left.
+	// narrow are conditions; at least one of them must remain.
 	narrow []string
 	// refuse are the fields of a rule that answers with an error.
 	refuse map[string]any
@@ -110,7 +110,7 @@ func (f *routeFields) refusing(rule map[string]any) map[string]any {
 	return out
 }
 
-// widen marks a condition with errors in one of a rule's matches as cut out, and what cannot be told apart from it.
+// widen marks a condition with errors in one of a rule's matches as cut out, with all that cannot be separated from it.
 func (f *routeFields) widen(rule map[string]any, way []problem.Step) (match map[string]any, ok bool) {
 	matches, _ := rule[f.match].([]any)
 	if len(way) < 2 {

@@ -13,17 +13,15 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Result is what is good of an object of security, or of a route, that has errors. It counts as long as no
-// version of the object was ever good: were there nothing in its place, a policy with a mistake would let pass
-// what it is there to refuse, and a route's good rules would be gone when the control plane starts again. Where
-// something can be read in two ways it is the one that lets less pass.
+// Result is the valid part of a security policy, or of a route, that has errors. It applies as long as no version of the
+// object was ever valid. Without it, a policy with a mistake would allow what it should refuse, and a route's valid rules
+// would be missing after a restart of the control plane. Of two readings the stricter one applies.
 type Result struct {
 	Object model.Object
-	Note   problem.Problem // a warning that says what is in force
+	Note   problem.Problem // a warning that describes what is in force
 }
 
-// salvagers take what has errors out of a document, by kind. Objects of other kinds are used whole or not
-// at all.
+// salvagers remove the invalid parts of a document, by kind. Objects of other kinds are used whole or not at all.
 var salvagers = map[model.Kind]func(spec map[string]any, errors [][]problem.Step){
 	model.KindAuthorizationPolicy:   salvageAuthorization,
 	model.KindPeerAuthentication:    salvagePeerAuthentication,
@@ -125,7 +123,7 @@ func meanwhile(o model.Object) string {
 	return "invalid rules accept no token, unless the error concerns only how tokens are found and forwarded"
 }
 
-// whom says which workloads an object counts for that names none, or not all labels that it meant.
+// whom describes the workloads that an object applies to if its selector is missing or incomplete.
 func whom(o model.Object) string {
 	var labels map[string]string
 	switch o := o.(type) {

@@ -239,7 +239,7 @@ func (s *Schema) noun() string {
 	return "a string"
 }
 
-// describe tells what a node is, in a person's words.
+// describe returns what a node is, for messages.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -7,8 +7,8 @@ import (
 	"github.com/moonsail/moonsail/internal/config/spelling"
 )
 
-// hintField says which field was probably meant: one of the same object that is
-// spelt alike, or one of the objects inside it that has this very name.
+// hintField returns the field that was probably meant: a field of the same object with a similar name, or a field of this
+// name in an object inside it.
 func hintField(name string, s *Schema) string {
 	names := s.names()
 	if hint := spelling.DidYouMean(name, names); hint != "" {
