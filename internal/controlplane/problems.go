@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
@@ -32,9 +31,7 @@ type Problems struct {
 
 func problems(s *source, e *engine.Engine, k *jwks.Cache, t *webhook.Trust) func() any {
 	return func() any {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		return Problems{Config: joined(s.problems(), k.Problems(), lacking(e), untrusted(t)), Translation: e.Failures(ctx)}
+		return Problems{Config: joined(s.problems(), k.Problems(), lacking(e), untrusted(t)), Translation: e.Failures()}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
 )
@@ -51,10 +52,12 @@ const (
 	wasmPlugins  = "WasmPlugin"  // plugins that the proxies of the group cannot have
 )
 
-// failures is the list of what cannot be translated at the moment. Run's goroutine owns it.
+// failures is the list of what cannot be translated at the moment. Run's goroutine owns it; any goroutine may call sorted.
 type failures struct {
-	log  *slog.Logger
-	list map[failureKey]Failure
+	log     *slog.Logger
+	list    map[failureKey]Failure
+	changed bool                      // since the last publish
+	public  atomic.Pointer[[]Failure] // sorted
 }
 
 type failureKey struct {
@@ -76,7 +79,7 @@ func (f *failures) replace(t *translation) {
 	}
 	if len(f.list) > 0 {
 		for _, u := range t.updates {
-			delete(f.list, failureKey{t.key, u.Type.String(), u.Name})
+			f.remove(failureKey{t.key, u.Type.String(), u.Name})
 		}
 	}
 	added := map[failureKey]bool{}
@@ -84,6 +87,26 @@ func (f *failures) replace(t *translation) {
 		f.add(one, added)
 		f.log.Warn(one.kind.message(), "group", one.Group, "type", one.Type, "name", one.Name, "error", one.Error)
 	}
+	f.publish()
+}
+
+func (f *failures) remove(k failureKey) {
+	if _, ok := f.list[k]; ok {
+		delete(f.list, k)
+		f.changed = true
+	}
+}
+
+// publish shows the list to other goroutines.
+func (f *failures) publish() {
+	if !f.changed {
+		return
+	}
+	f.changed = false
+	list := slices.SortedFunc(maps.Values(f.list), func(a, b Failure) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name))
+	})
+	f.public.Store(&list)
 }
 
 // add replaces the older failures of a resource. Those of the same translation are joined.
@@ -92,22 +115,32 @@ func (f *failures) add(one Failure, added map[failureKey]bool) {
 	if added[k] {
 		one.Error = f.list[k].Error + "; " + one.Error
 	}
-	f.list[k], added[k] = one, true
+	f.list[k], added[k], f.changed = one, true, true
 }
 
 // forget removes the failures of one type of a proxy group.
 func (f *failures) forget(k derive.GroupKey, typ string) {
-	maps.DeleteFunc(f.list, func(f failureKey, _ Failure) bool { return f.group == k && f.typ == typ })
+	f.removeAll(func(f failureKey) bool { return f.group == k && f.typ == typ })
 }
 
 // forgetGroup removes all failures of a proxy group.
 func (f *failures) forgetGroup(k derive.GroupKey) {
-	maps.DeleteFunc(f.list, func(f failureKey, _ Failure) bool { return f.group == k })
+	f.removeAll(func(f failureKey) bool { return f.group == k })
+	f.publish()
 }
 
-// sorted lists all failures by proxy group, type and name.
+func (f *failures) removeAll(gone func(failureKey) bool) {
+	for k := range f.list {
+		if gone(k) {
+			f.remove(k)
+		}
+	}
+}
+
+// sorted lists all failures by proxy group, type and name, as of the last translation. Callers must not change the list.
 func (f *failures) sorted() []Failure {
-	return slices.SortedFunc(maps.Values(f.list), func(a, b Failure) int {
-		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name))
-	})
+	if list := f.public.Load(); list != nil {
+		return *list
+	}
+	return nil
 }

@@ -8,13 +8,14 @@ import (
 )
 
 // This file answers questions about the engine's state. All methods may be called from any goroutine.
-// They return nothing once the engine has stopped or ctx has ended.
+// Those with a ctx return nothing once the engine has stopped or ctx has ended.
 
 // ProxyGroups lists the open proxy groups by name.
 func (e *Engine) ProxyGroups(ctx context.Context) []GroupInfo { return ask(ctx, e, e.groups.infos) }
 
-// Failures lists what cannot be translated, by proxy group, type and name.
-func (e *Engine) Failures(ctx context.Context) []Failure { return ask(ctx, e, e.failures.sorted) }
+// Failures lists what cannot be translated, by proxy group, type and name, as of the last batch, also while the engine
+// works. Callers must not change the list.
+func (e *Engine) Failures() []Failure { return e.failures.sorted() }
 
 // Listed returns those of some addresses that are endpoints, or may become endpoints.
 func (e *Engine) Listed(ctx context.Context, addresses []string) []string {

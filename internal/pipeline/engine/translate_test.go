@@ -103,7 +103,7 @@ func TestRouteConfigsOfPatchedListeners(t *testing.T) {
 	} {
 		in.Put(c.filter)
 		await.From(t, r)
-		require.Empty(t, e.Failures(context.Background()), c.name)
+		require.Empty(t, e.Failures(), c.name)
 		got := tables[0].State().Get(resource.Listener, c.listener)
 		require.NotNil(t, got, c.name)
 		require.Equal(t, c.want, got.Resource().RouteConfigs, c.name)
@@ -160,7 +160,7 @@ func TestRefusedRouteOfASharedHost(t *testing.T) {
 	in.Put(answers("a", "/a", 9), answers("b", "/b", 203))
 	<-r
 	expect(500, 203)
-	failures := e.Failures(context.Background())
+	failures := e.Failures()
 	require.Len(t, failures, 1)
 	require.Equal(t, name, failures[0].Name)
 	require.Contains(t, failures[0].Error, "of VirtualService shop/a: directResponse.status 9")
@@ -168,11 +168,11 @@ func TestRefusedRouteOfASharedHost(t *testing.T) {
 	in.Put(store.Event{Key: answers("b", "/b", 0).Key})
 	<-r
 	expect(500)
-	require.Len(t, e.Failures(context.Background()), 1)
+	require.Len(t, e.Failures(), 1)
 	in.Put(answers("a", "/a", 204))
 	<-r
 	expect(204)
-	require.Empty(t, e.Failures(context.Background()))
+	require.Empty(t, e.Failures())
 }
 
 // TestFailuresOfOneResource checks that several failures of one resource are joined, and replaced when it
