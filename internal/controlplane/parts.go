@@ -49,7 +49,8 @@ type parts struct {
 	statuses  *status.Writer  // nil: off
 }
 
-// assemble makes the parts, connects them and opens the ports. It starts no part.
+// assemble makes the parts, connects them and opens the ports. Of the parts, only the xDS server has goroutines from the
+// beginning; its Close ends them.
 func assemble(ctx context.Context, o Options) (*parts, error) {
 	p := &parts{opts: o, metrics: changelog.NewMetrics()}
 	p.changes = changelog.New(changelog.DefaultChanges, o.Log, p.metrics)

@@ -24,15 +24,15 @@ func (a address) compare(b address) int {
 	return cmp.Or(strings.Compare(a.Host, b.Host), strings.Count(a.Value, ":")-strings.Count(b.Value, ":"), strings.Compare(a.Value, b.Value))
 }
 
-// given has the addresses that a ServiceEntry's status should have, and those that it had when they were
+// assigned has the addresses that a ServiceEntry's status should have, and those that it had when they were
 // computed. They influence the result, so that a status that has changed since must be computed again.
-type given struct{ want, from []address }
+type assigned struct{ want, from []address }
 
 // addresses returns what the statuses of a snapshot's ServiceEntries should have.
-func addresses(snap *store.Snapshot, all map[model.Key]map[model.Host][]netip.Addr) map[model.Key]*given {
-	out := make(map[model.Key]*given, len(all))
+func addresses(snap *store.Snapshot, all map[model.Key]map[model.Host][]netip.Addr) map[model.Key]*assigned {
+	out := make(map[model.Key]*assigned, len(all))
 	for k, hosts := range all {
-		g := &given{want: []address{}}
+		g := &assigned{want: []address{}}
 		for h, list := range hosts {
 			for _, a := range list {
 				g.want = append(g.want, addressOf(h, a))
@@ -51,15 +51,15 @@ func addresses(snap *store.Snapshot, all map[model.Key]map[model.Host][]netip.Ad
 }
 
 // lacks reports whether addresses must be written into the status.
-func (c *current) lacks(g *given) bool {
+func (c *current) lacks(g *assigned) bool {
 	return g != nil && (c.junk || !slices.Equal(c.addresses, g.want)) && slices.Equal(c.addresses, g.from)
 }
 
 // setAddresses sets the addresses of all ServiceEntries whose statuses should have some.
-func (b *Board) setAddresses(all map[model.Key]*given) {
+func (b *Board) setAddresses(all map[model.Key]*assigned) {
 	b.each(func(k model.Key, o *object) bool {
-		was := o.given
-		o.given = all[k]
-		return !reflect.DeepEqual(was, o.given)
+		was := o.assigned
+		o.assigned = all[k]
+		return !reflect.DeepEqual(was, o.assigned)
 	})
 }

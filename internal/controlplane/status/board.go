@@ -26,17 +26,17 @@ type Board struct {
 	gatewayObject int
 }
 
-// object is what is known of one object.
+// object has the facts about one object.
 type object struct {
 	seen   kube.Seen // its Status is in have
 	have   written
 	queued bool
 	// judged is what the status of a Gateway API object should be; nil: not computed yet.
-	judged *judgement
-	across problem.List
-	refuse *refusal
-	given  *given // addresses of a ServiceEntry; nil: its status needs none
-	// accepted is set if proxies accepted what they refused before, or its newer form.
+	judged   *judgement
+	across   problem.List
+	refuse   *refusal
+	assigned *assigned // addresses of a ServiceEntry; nil: its status needs none
+	// accepted is set if proxies accepted the object after they had refused it or an earlier form of it.
 	accepted bool
 	judges   func(model.Key) bool // called with the board's mu held
 }
@@ -116,19 +116,19 @@ type patcher func(now time.Time) ([]byte, error)
 func (c *current) plan(o *object) patcher {
 	f := facts{o.seen.Problems, o.seen.InForce, o.seen.Partial, o.across, o.refuse}
 	v := f.judge()
-	stays := c.says(&v, o.seen.Generation) || v.ok && c.refused() && !o.accepted
-	lacks := c.lacks(o.given)
+	stays := c.isUpToDate(&v, o.seen.Generation) || v.ok && c.refused() && !o.accepted
+	lacks := c.lacks(o.assigned)
 	if stays && !lacks {
 		return nil
 	}
-	version, generation, given := o.seen.Version, o.seen.Generation, o.given
+	version, generation, assigned := o.seen.Version, o.seen.Generation, o.assigned
 	return func(now time.Time) ([]byte, error) {
 		status := map[string]any{}
 		if !stays {
 			c.judged(status, &v, generation, now)
 		}
 		if lacks {
-			status["addresses"] = given.want
+			status["addresses"] = assigned.want
 		}
 		return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version}, "status": status})
 	}

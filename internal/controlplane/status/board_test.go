@@ -189,21 +189,21 @@ func TestRefusalsOfSeveralControlPlanes(t *testing.T) {
 	require.Equal(t, 5, all[o.Key].proxies)
 
 	c := &checker{}
-	here := standing{Content: "x", Known: true, Counts: explain.Counts{Acked: 1}, Concerned: 1}
+	here := objectState{Content: "x", Known: true, Counts: explain.Counts{Acked: 1}, Concerned: 1}
 	there := here
-	require.True(t, c.accepted(doubtful{}, []standing{here, there}))
+	require.True(t, c.accepted(doubtful{}, []objectState{here, there}))
 	there.Counts.Refused = 1
-	require.False(t, c.accepted(doubtful{}, []standing{here, there}))
+	require.False(t, c.accepted(doubtful{}, []objectState{here, there}))
 	there = here
 	there.Content = "y"
-	require.False(t, c.accepted(doubtful{}, []standing{here, there}), "it has not seen what this one has")
-	require.False(t, c.accepted(doubtful{}, []standing{here, {Content: "x"}}))
-	none := standing{Content: "x", Known: true}
-	require.False(t, c.accepted(doubtful{}, []standing{none, none}))
-	require.True(t, c.accepted(doubtful{changed: true}, []standing{none, none}))
+	require.False(t, c.accepted(doubtful{}, []objectState{here, there}), "it has not seen what this one has")
+	require.False(t, c.accepted(doubtful{}, []objectState{here, {Content: "x"}}))
+	none := objectState{Content: "x", Known: true}
+	require.False(t, c.accepted(doubtful{}, []objectState{none, none}))
+	require.True(t, c.accepted(doubtful{changed: true}, []objectState{none, none}))
 	there = here
 	there.Counts.Behind = 1
-	require.False(t, c.accepted(doubtful{}, []standing{here, there}))
+	require.False(t, c.accepted(doubtful{}, []objectState{here, there}))
 	there.AgeMillis = answerWithin.Milliseconds()
-	require.True(t, c.accepted(doubtful{}, []standing{here, there}))
+	require.True(t, c.accepted(doubtful{}, []objectState{here, there}))
 }

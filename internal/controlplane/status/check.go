@@ -69,11 +69,11 @@ func (c *checker) look(ctx context.Context, now time.Time) {
 	}
 	c.board.setRefused(c.refused(snap, reports, now))
 	for i, k := range q.Doubtful {
-		if all && c.accepted(doubts[i], c.stand(snap, k, i, reports)) {
+		if all && c.accepted(doubts[i], c.states(snap, k, i, reports)) {
 			c.board.accept(k)
 		}
 	}
-	if (snap.Revision != c.analyzed || c.board.outlinesSeen() != c.gatewayObject) && !now.Before(c.due) {
+	if (snap.Revision != c.analyzed || c.board.gatewayObjectsSeen() != c.gatewayObject) && !now.Before(c.due) {
 		c.analyze(snap)
 		c.due = now.Add(max(lookEvery, analyzeShare*time.Since(now)))
 	}
@@ -82,17 +82,17 @@ func (c *checker) look(ctx context.Context, now time.Time) {
 func (c *checker) analyze(snap *store.Snapshot) {
 	if snap.Revision != c.analyzed {
 		problems := across(snap, c.mesh.Domain)
-		given, lacking := index.AutoAddresses(c.mesh, snap)
+		assigned, lacking := index.AutoAddresses(c.mesh, snap)
 		for _, l := range lacking {
 			problems[l.Entry] = append(problems[l.Entry], problem.Problem{Severity: problem.SeverityWarning, Object: l.Entry, Message: l.String()})
 		}
 		c.board.setAcross(problems)
 		if !c.mesh.AutoAddresses.Off {
-			c.board.setAddresses(addresses(snap, given))
+			c.board.setAddresses(addresses(snap, assigned))
 		}
 		c.analyzed = snap.Revision
 	}
-	objects, count := c.board.outlines()
+	objects, count := c.board.gatewayObjects()
 	c.board.setJudged(judgeGateways(snap, objects))
 	c.gatewayObject = count
 }
@@ -105,9 +105,9 @@ func (c *checker) ask(ctx context.Context, q *question) (reports []*report, all 
 	return c.others.ask(ctx, q)
 }
 
-// stand returns the state of an object here and on each of the other control planes.
-func (c *checker) stand(snap *store.Snapshot, k model.Key, i int, reports []*report) []standing {
-	out := []standing{c.here.standing(snap, k)}
+// states returns the state of an object here and on each of the other control planes.
+func (c *checker) states(snap *store.Snapshot, k model.Key, i int, reports []*report) []objectState {
+	out := []objectState{c.here.objectState(snap, k)}
 	for _, r := range reports {
 		out = append(out, r.Stand[i])
 	}
@@ -166,11 +166,11 @@ func joined(a, b refusal) refusal {
 
 // accepted reports whether proxies accepted an object that was refused: some of them if it did not change,
 // and otherwise all that answer.
-func (c *checker) accepted(d doubtful, stand []standing) bool {
+func (c *checker) accepted(d doubtful, states []objectState) bool {
 	acked, concerned := 0, 0
-	for i := range stand {
-		s := &stand[i]
-		if !s.Known || s.Content != stand[0].Content || s.Counts.Refused > 0 {
+	for i := range states {
+		s := &states[i]
+		if !s.Known || s.Content != states[0].Content || s.Counts.Refused > 0 {
 			return false
 		}
 		if s.Counts.Behind > 0 && time.Duration(s.AgeMillis)*time.Millisecond < answerWithin {

@@ -76,8 +76,8 @@ func isOurs(m map[string]any) bool {
 	return ours(name)
 }
 
-// says reports whether the status is as it should be.
-func (c *current) says(v *verdict, generation int64) bool {
+// isUpToDate reports whether the status is as it should be.
+func (c *current) isUpToDate(v *verdict, generation int64) bool {
 	cond := c.reconciled()
 	if cond == nil {
 		return v.silent() && !c.touched()

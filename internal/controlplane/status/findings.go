@@ -8,7 +8,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// setAcross takes what is wrong between objects: of all of them.
+// setAcross replaces the problems between objects, for all objects.
 func (b *Board) setAcross(all map[model.Key]problem.List) {
 	b.each(func(k model.Key, o *object) bool {
 		was := o.across
@@ -28,8 +28,8 @@ func (b *Board) each(take func(model.Key, *object) bool) {
 	}
 }
 
-// outlines returns the objects of the Gateway API. count changes when they may have changed.
-func (b *Board) outlines() (all map[model.Key]gatewayObject, count int) {
+// gatewayObjects returns the objects of the Gateway API. count changes when they may have changed.
+func (b *Board) gatewayObjects() (all map[model.Key]gatewayObject, count int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all = map[model.Key]gatewayObject{}
@@ -41,8 +41,8 @@ func (b *Board) outlines() (all map[model.Key]gatewayObject, count int) {
 	return all, b.gatewayObject
 }
 
-// outlinesSeen returns the count of outlines.
-func (b *Board) outlinesSeen() int {
+// gatewayObjectsSeen returns the count of gatewayObjects.
+func (b *Board) gatewayObjectsSeen() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.gatewayObject

@@ -59,7 +59,7 @@ func readWorld(t *testing.T, b *Board, text string) *store.Snapshot {
 
 // judgeAll gives the board the wanted statuses.
 func judgeAll(b *Board, snap *store.Snapshot) {
-	objects, _ := b.outlines()
+	objects, _ := b.gatewayObjects()
 	b.setJudged(judgeGateways(snap, objects))
 }
 

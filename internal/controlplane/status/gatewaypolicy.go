@@ -13,7 +13,7 @@ import (
 // policy judges a BackendTLSPolicy for the Gateways whose routes lead to its targets, and for the targets,
 // which sidecars call.
 func (w *gatewayWorld) policy(k model.Key, o gatewayObject) *judgement {
-	taken, resolved := w.believed(o)
+	taken, resolved := w.valid(o)
 	gateways, services := map[model.Key]condition{}, []parentConditions(nil)
 	for i := range o.Policy.Targets {
 		t := &o.Policy.Targets[i]
@@ -42,8 +42,8 @@ func gatewayRef(k model.Key) json.RawMessage {
 	return out
 }
 
-// believed reports whether a policy is valid, and whether all its references have CAs.
-func (w *gatewayWorld) believed(o gatewayObject) (taken, resolved condition) {
+// valid reports whether a policy is valid, and whether all its references have CAs.
+func (w *gatewayWorld) valid(o gatewayObject) (taken, resolved condition) {
 	wrong, good := &complaints{}, 0
 	for i := range o.Policy.Certificates {
 		ref := &o.Policy.Certificates[i]
@@ -120,7 +120,7 @@ func (w *gatewayWorld) readPolicies() {
 }
 
 // ancestors returns those of other controllers unchanged, and ours as far as they fit.
-func (d *drawing) ancestors(have []map[string]any) []any {
+func (d *statusBuilder) ancestors(have []map[string]any) []any {
 	others := 0
 	for _, a := range have {
 		if !d.made(a, ancestorRef) {

@@ -84,8 +84,8 @@ func (w *gatewayWorld) serviceParent(k model.Key, o gatewayObject, p *gatewayapi
 		reason, message = "NoMatchingParent", "Service: not found"
 	case p.Port != 0:
 		reason, message = "UnsupportedValue", "port: not supported by Moonsail: the route is for all ports of the Service"
-	case taken.ok && w.obeyed[s.Hostname] != nil && w.obeyed[s.Hostname].Key != k:
-		reason, message = "UnsupportedValue", fmt.Sprintf("no effect: the older %s is for the same Service", w.obeyed[s.Hostname].Key)
+	case taken.ok && w.effective[s.Hostname] != nil && w.effective[s.Hostname].Key != k:
+		reason, message = "UnsupportedValue", fmt.Sprintf("no effect: the older %s is for the same Service", w.effective[s.Hostname].Key)
 	}
 	if reason != "" {
 		taken = condition{typeAccepted, false, reason, message}

@@ -74,7 +74,7 @@ func (s gatewayStatus) plan(o *object) patcher {
 	if j == nil || j.generation != o.seen.Generation {
 		return nil
 	}
-	d := drawing{
+	d := statusBuilder{
 		judgement: j, refuse: o.refuse, doubtful: s.refused() && o.refuse == nil && !o.accepted,
 		namespace: o.seen.Key.Namespace, judges: o.judges,
 	}
@@ -103,8 +103,8 @@ func isEmpty(v any) bool {
 	return v == nil || ok && len(list) == 0
 }
 
-// drawing makes our parts of a status.
-type drawing struct {
+// statusBuilder makes our parts of a status.
+type statusBuilder struct {
 	*judgement
 	refuse *refusal
 	// doubtful is set if proxies refused it and it is unknown whether they accept it now: the condition
@@ -116,7 +116,7 @@ type drawing struct {
 	judges    func(model.Key) bool
 }
 
-func (d *drawing) status(have gatewayStatus) gatewayStatus {
+func (d *statusBuilder) status(have gatewayStatus) gatewayStatus {
 	if d.route != nil {
 		return gatewayStatus{"parents": d.referring(items(have, "parents"), d.route.parents, parentRef)}
 	}
@@ -170,7 +170,7 @@ func inPlace(have []map[string]any, n int, replaces func(int, map[string]any) bo
 	return out
 }
 
-func (d *drawing) listeners(have []map[string]any) []any {
+func (d *statusBuilder) listeners(have []map[string]any) []any {
 	list := d.gateway.listeners
 	return inPlace(have, len(list),
 		func(i int, old map[string]any) bool { return old["name"] == list[i].name },
@@ -178,7 +178,7 @@ func (d *drawing) listeners(have []map[string]any) []any {
 		func(map[string]any) bool { return false })
 }
 
-func (d *drawing) listener(old map[string]any, l *listenerConditions) map[string]any {
+func (d *statusBuilder) listener(old map[string]any, l *listenerConditions) map[string]any {
 	kinds := []any{}
 	for _, k := range l.kinds {
 		kinds = append(kinds, map[string]any{"group": gatewayapi.Group, "kind": string(k)})
@@ -196,7 +196,7 @@ const (
 )
 
 // referring returns the entries of other controllers unchanged, and ours, each with its reference.
-func (d *drawing) referring(have []map[string]any, list []parentConditions, field string) []any {
+func (d *statusBuilder) referring(have []map[string]any, list []parentConditions, field string) []any {
 	return inPlace(have, len(list),
 		func(i int, old map[string]any) bool {
 			return old["controllerName"] == list[i].controller && reflect.DeepEqual(old[field], any(parsed(list[i].ref.Ref)))
@@ -212,7 +212,7 @@ func (d *drawing) referring(have []map[string]any, list []parentConditions, fiel
 
 // made reports whether a parent or ancestor is ours. Istio's control plane uses one of our controller names
 // for Gateways of other classes.
-func (d *drawing) made(parent map[string]any, field string) bool {
+func (d *statusBuilder) made(parent map[string]any, field string) bool {
 	if parent["controllerName"] != gatewayapi.ControllerIstio {
 		return isOurController(parent["controllerName"])
 	}
@@ -233,14 +233,14 @@ func parsed(raw json.RawMessage) map[string]any {
 
 // merged returns the wanted conditions, in the places of existing ones of their types. The condition of
 // type refusing reports what proxies refuse.
-func (d *drawing) merged(have []map[string]any, want []condition, refusing string) []any {
+func (d *statusBuilder) merged(have []map[string]any, want []condition, refusing string) []any {
 	return inPlace(have, len(want),
 		func(i int, old map[string]any) bool { return old["type"] == want[i].kind },
 		func(i int, old map[string]any) map[string]any { return d.drawn(old, want[i], refusing) },
 		func(old map[string]any) bool { return old["type"] != typePartiallyInvalid })
 }
 
-func (d *drawing) drawn(old map[string]any, c condition, refusing string) map[string]any {
+func (d *statusBuilder) drawn(old map[string]any, c condition, refusing string) map[string]any {
 	if c.ok && c.kind == refusing {
 		if d.doubtful && old["reason"] == ReasonRefused {
 			return old
@@ -254,7 +254,7 @@ func (d *drawing) drawn(old map[string]any, c condition, refusing string) map[st
 	return d.written(old, &c)
 }
 
-func (d *drawing) written(old map[string]any, c *condition) map[string]any {
+func (d *statusBuilder) written(old map[string]any, c *condition) map[string]any {
 	out := maps.Clone(old)
 	if out == nil {
 		out = map[string]any{}

@@ -56,8 +56,8 @@ type gatewayWorld struct {
 	routers map[name][]*model.Workload         // by Gateway
 	// services are the Services with selectors, by namespace.
 	services map[string][]*model.Service
-	// obeyed are the routes that sidecars use, by the host of a Service: the oldest of each.
-	obeyed map[model.Host]*model.VirtualService
+	// effective are the routes that sidecars use, by the host of a Service: the oldest of each.
+	effective map[model.Host]*model.VirtualService
 	// attached counts routes by listener.
 	attached map[listenerKey]int
 	// reached are the Gateways whose routes lead to a Service.
@@ -74,7 +74,7 @@ type listenerKey struct{ gateway, listener string }
 func judgeGateways(snap *store.Snapshot, objects map[model.Key]gatewayObject) map[model.Key]*judgement {
 	w := &gatewayWorld{
 		snap: snap, objects: objects, grants: map[string][]*model.ReferenceGrant{}, routers: map[name][]*model.Workload{},
-		services: map[string][]*model.Service{}, obeyed: map[model.Host]*model.VirtualService{}, attached: map[listenerKey]int{},
+		services: map[string][]*model.Service{}, effective: map[model.Host]*model.VirtualService{}, attached: map[listenerKey]int{},
 		reached: map[name]map[model.Key]bool{}, policies: map[model.BackendTarget]*model.BackendTLSPolicy{},
 	}
 	w.read()
@@ -127,8 +127,8 @@ func (w *gatewayWorld) read() {
 
 func (w *gatewayWorld) obey(v *model.VirtualService) {
 	for _, h := range v.Hosts {
-		if other := w.obeyed[h]; other == nil || model.Older(v, other) {
-			w.obeyed[h] = v
+		if other := w.effective[h]; other == nil || model.Older(v, other) {
+			w.effective[h] = v
 		}
 	}
 }

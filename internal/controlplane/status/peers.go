@@ -38,7 +38,7 @@ type question struct {
 // report is what one control plane knows from its proxies.
 type report struct {
 	Refused []refusedObject `json:"refused,omitempty"`
-	Stand   []standing      `json:"stand,omitempty"` // state of the doubtful objects, in their order
+	Stand   []objectState   `json:"stand,omitempty"` // state of the doubtful objects, in their order
 }
 
 // refusedObject is an object with what proxies refuse of it.
@@ -55,8 +55,8 @@ type refusedObject struct {
 	Changed bool      `json:"changed,omitempty"`
 }
 
-// standing is the state of an object on one control plane.
-type standing struct {
+// objectState is the state of an object on one control plane.
+type objectState struct {
 	Content   string         `json:"content"`
 	Known     bool           `json:"known"`     // the fields below are known
 	AgeMillis int64          `json:"ageMs"`     // age of its last change
@@ -93,7 +93,7 @@ func (r *Reporter) report(q *question) *report {
 		})
 	}
 	for _, k := range q.Doubtful {
-		out.Stand = append(out.Stand, r.standing(snap, k))
+		out.Stand = append(out.Stand, r.objectState(snap, k))
 	}
 	return out
 }
@@ -130,8 +130,8 @@ func (r *Reporter) refused(snap *store.Snapshot) map[model.Key]refusal {
 	return out
 }
 
-func (r *Reporter) standing(snap *store.Snapshot, k model.Key) standing {
-	out := standing{Content: contentOf(snap, k)}
+func (r *Reporter) objectState(snap *store.Snapshot, k model.Key) objectState {
+	out := objectState{Content: contentOf(snap, k)}
 	e, err := r.Explain(k, explain.Ask{})
 	if err != nil || e.State == changelog.Building {
 		return out

@@ -27,7 +27,7 @@ type facts struct {
 	refused  *refusal     // nil: no proxy refuses it
 }
 
-// refusal is what proxies refused of what is made from an object.
+// refusal is a refusal by proxies of resources that are made from an object.
 type refusal struct {
 	what    string // "CDS outbound|80||web.shop.svc.cluster.local"
 	message string

@@ -85,7 +85,7 @@ func (w *writer) run(ctx context.Context) {
 		default:
 			w.count(resultFailed)
 			w.board.again(k)
-			w.rest(ctx, err)
+			w.backOff(ctx, err)
 		}
 	}
 }
@@ -118,8 +118,8 @@ func (w *writer) releaseAll() {
 	}
 }
 
-// rest pauses after a failure, longer after each.
-func (w *writer) rest(ctx context.Context, err error) {
+// backOff pauses after a failure, longer after each.
+func (w *writer) backOff(ctx context.Context, err error) {
 	if !w.failed {
 		w.failed = true
 		w.log.Warn("status not written, retrying", "error", err)
