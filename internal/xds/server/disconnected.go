@@ -1,6 +1,7 @@
 package server
 
 import (
+	"container/list"
 	"slices"
 	"sync"
 	"time"
@@ -12,28 +13,30 @@ import (
 // disconnectedProxy is a proxy whose stream ended, and the tables that the stream was bound to.
 type disconnectedProxy struct {
 	distribution.Disconnected
-	proxy  *model.Proxy
-	tables []string // names
+	proxy  *model.Proxy // only what Query.Selects reads: type, name, namespace and labels
+	tables []string     // names
+	size   int          // bytes of its own strings, about
 }
 
 // Bounds for the proxies that are remembered. A proxy that stays away for rememberFor is not
 // expected back.
 const (
-	maxDisconnected = 4096
-	rememberFor     = time.Hour
+	maxDisconnected      = 4096
+	maxDisconnectedBytes = 32 << 20
+	rememberFor          = time.Hour
 )
 
-// disconnectedProxies has the newest maxDisconnected proxies that disconnected.
+// disconnectedProxies has the newest proxies that disconnected, each once, within the bounds.
 type disconnectedProxies struct {
 	mu    sync.Mutex // guards the fields
-	byID  map[string]*disconnectedProxy
-	order []*disconnectedProxy // oldest first, at most 2*maxDisconnected; some are no longer in byID
+	byID  map[string]*list.Element
+	order list.List // of *disconnectedProxy, oldest first
+	bytes int       // sum of their sizes
 }
 
 // add records the end of a stream.
 func (d *disconnectedProxies) add(st *stream, now time.Time) {
-	p := &disconnectedProxy{proxy: st.proxy, Disconnected: distribution.Disconnected{
-		ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, IPs: st.proxy.IPs, Since: now}}
+	p := newDisconnected(st.proxy, now)
 	st.mu.Lock()
 	if st.ledger != nil {
 		p.Settled = max(st.ledger.Settled(), st.pending.before)
@@ -45,28 +48,45 @@ func (d *disconnectedProxies) add(st *stream, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.byID == nil {
-		d.byID = map[string]*disconnectedProxy{}
+		d.byID = map[string]*list.Element{}
 	}
-	d.byID[p.ID] = p
-	d.order = append(d.order, p)
+	d.remove(d.byID[p.ID])
+	d.byID[p.ID] = d.order.PushBack(p)
+	d.bytes += p.size
 	d.forget(now)
 }
 
-// forget drops the oldest proxies that are too many or too old.
-func (d *disconnectedProxies) forget(now time.Time) {
-	for len(d.order) > 0 {
-		oldest := d.order[0]
-		there := d.byID[oldest.ID] == oldest
-		if there && len(d.byID) <= maxDisconnected && now.Sub(oldest.Since) <= rememberFor {
-			break
-		}
-		if there {
-			delete(d.byID, oldest.ID)
-		}
-		d.order = d.order[1:]
+// newDisconnected returns what is remembered of a proxy.
+func newDisconnected(p *model.Proxy, now time.Time) *disconnectedProxy {
+	out := &disconnectedProxy{
+		Disconnected: distribution.Disconnected{ID: p.ID, Name: p.Name, Namespace: p.Namespace, IPs: p.IPs, Since: now},
+		proxy:        &model.Proxy{Type: p.Type, Name: p.Name, Namespace: p.Namespace, Labels: p.Labels},
 	}
-	if len(d.order) >= 2*maxDisconnected {
-		d.order = slices.DeleteFunc(d.order, func(p *disconnectedProxy) bool { return d.byID[p.ID] != p })
+	out.size = len(p.ID) + len(p.Name) + len(p.Namespace) + textSize(p.Labels)
+	for _, a := range p.IPs {
+		out.size += len(a)
+	}
+	return out
+}
+
+// remove forgets a proxy; nil: there is nothing to forget. The caller holds mu.
+func (d *disconnectedProxies) remove(e *list.Element) {
+	if e == nil {
+		return
+	}
+	p := d.order.Remove(e).(*disconnectedProxy)
+	delete(d.byID, p.ID)
+	d.bytes -= p.size
+}
+
+// forget drops the oldest proxies that are too many, too large together, or too old.
+func (d *disconnectedProxies) forget(now time.Time) {
+	for e := d.order.Front(); e != nil; e = d.order.Front() {
+		old := now.Sub(e.Value.(*disconnectedProxy).Since) > rememberFor
+		if !old && d.order.Len() <= maxDisconnected && d.bytes <= maxDisconnectedBytes {
+			return
+		}
+		d.remove(e)
 	}
 }
 
@@ -75,23 +95,21 @@ func (d *disconnectedProxies) forget(now time.Time) {
 func (d *disconnectedProxies) back(id string) model.Revision {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p := d.byID[id]
-	if p == nil {
+	e := d.byID[id]
+	if e == nil {
 		return 0
 	}
-	delete(d.byID, id)
-	return p.Settled
+	d.remove(e)
+	return e.Value.(*disconnectedProxy).Settled
 }
 
 // all returns the proxies in the order in which they disconnected.
 func (d *disconnectedProxies) all() []*disconnectedProxy {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := make([]*disconnectedProxy, 0, len(d.byID))
-	for _, p := range d.order {
-		if d.byID[p.ID] == p {
-			out = append(out, p)
-		}
+	out := make([]*disconnectedProxy, 0, d.order.Len())
+	for e := d.order.Front(); e != nil; e = e.Next() {
+		out = append(out, e.Value.(*disconnectedProxy))
 	}
 	return out
 }

@@ -207,6 +207,30 @@ func TestDistributionOfPartOfABatch(t *testing.T) {
 	})
 }
 
+// TestDisconnectedProxiesKeepLittle: one proxy that connects and disconnects keeps one entry, without its
+// metadata, and proxies with many labels leave fewer of them.
+func TestDisconnectedProxiesKeepLittle(t *testing.T) {
+	var d disconnectedProxies
+	large := strings.Repeat("x", maxKept)
+	labeled := func(id string) *stream {
+		return &stream{proxy: &model.Proxy{ID: id, Labels: map[string]string{"app": large}, Metadata: map[string]string{"KEY": large}}}
+	}
+	for range 3 {
+		d.add(labeled("flapping"), noon)
+	}
+	require.Equal(t, 1, d.order.Len())
+	require.Nil(t, d.all()[0].proxy.Metadata)
+	for i := range maxDisconnected {
+		d.add(labeled(fmt.Sprint(i)), noon)
+	}
+	require.LessOrEqual(t, d.bytes, maxDisconnectedBytes)
+	require.Equal(t, fmt.Sprint(maxDisconnected-1), d.all()[d.order.Len()-1].ID)
+	for i := range maxDisconnected {
+		d.back(fmt.Sprint(i))
+	}
+	require.Zero(t, d.bytes)
+}
+
 func TestDisconnectedProxiesAreBounded(t *testing.T) {
 	var d disconnectedProxies
 	st := &stream{proxy: &model.Proxy{}}
@@ -222,7 +246,7 @@ func TestDisconnectedProxiesAreBounded(t *testing.T) {
 		d.add(st, noon)
 		d.back("flapping")
 	}
-	require.LessOrEqual(t, len(d.order), 2*maxDisconnected)
+	require.LessOrEqual(t, d.order.Len(), maxDisconnected)
 	st.proxy = &model.Proxy{ID: "later"}
 	d.add(st, noon.Add(2*rememberFor))
 	require.Len(t, d.all(), 1)

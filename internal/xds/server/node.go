@@ -22,11 +22,26 @@ import (
 // idForm is the form of a node ID, for error messages.
 const idForm = `"<sidecar|router>~<IP address>~<pod>.<namespace>~<namespace>.svc.<cluster domain>"`
 
+// Bounds of a node. Real ones stay far below them: Envoy's own part, mostly its list of extensions, has
+// 61 KB, and Kubernetes bounds names to 253 bytes. Only a part of a node is kept.
+const (
+	maxNode    = 256 << 10 // bytes
+	maxKept    = 64 << 10  // bytes of labels and of metadata with text values
+	maxID      = 1 << 10   // bytes
+	maxName    = 253       // bytes of a name, namespace or service account
+	maxLabels  = 1024
+	maxIPs     = 256
+	longestIPs = 64 * maxIPs // bytes of INSTANCE_IPS
+)
+
 // parseNode returns the proxy that the node of a stream's first request describes. userAgent is the
 // program's name ("envoy").
 func parseNode(b []byte) (p *model.Proxy, userAgent string, err error) {
 	if len(b) == 0 {
 		return nil, "", status.Errorf(codes.InvalidArgument, "the first request of a stream must have a node, with the id %s", idForm)
+	}
+	if len(b) > maxNode {
+		return nil, "", Invalid("node: it has %d bytes: the limit is %d", len(b), maxNode)
 	}
 	var n corev3.Node
 	if err := proto.Unmarshal(b, &n); err != nil {
@@ -39,7 +54,9 @@ func parseNode(b []byte) (p *model.Proxy, userAgent string, err error) {
 	if l := n.Locality; l != nil {
 		p.Locality = model.Locality{Region: l.Region, Zone: l.Zone, Subzone: l.SubZone}
 	}
-	fillMetadata(p, n.Metadata.GetFields())
+	if err := fillMetadata(p, n.Metadata.GetFields()); err != nil {
+		return nil, "", Invalid("node %s: %v", p, err)
+	}
 	p.EnvoyVersion, p.NoShards = buildVersion(&n), !supportsShards(n.Extensions)
 	return p, n.UserAgentName, nil
 }
@@ -78,6 +95,9 @@ func ParseID(id string) (*model.Proxy, error) {
 }
 
 func parseID(id string) (*model.Proxy, error) {
+	if len(id) > maxID {
+		return nil, fmt.Errorf("it has %d bytes, and the limit is %d", len(id), maxID)
+	}
 	parts := strings.Split(id, "~")
 	if len(parts) != 4 {
 		return nil, fmt.Errorf("it has %d parts separated by ~ instead of 4", len(parts))
@@ -93,14 +113,25 @@ func parseID(id string) (*model.Proxy, error) {
 	if dot <= 0 || dot == len(parts[2])-1 {
 		return nil, fmt.Errorf("%q is not <pod>.<namespace>", parts[2])
 	}
-	return &model.Proxy{
+	p := &model.Proxy{
 		ID: id, Type: typ, IPs: []string{parts[1]},
 		Name: parts[2][:dot], Namespace: parts[2][dot+1:], DNSDomain: parts[3],
-	}, nil
+	}
+	return p, checkNames(p)
+}
+
+// checkNames returns an error for a name that no object of Kubernetes can have.
+func checkNames(p *model.Proxy) error {
+	for _, n := range [...]struct{ of, name string }{{"name", p.Name}, {"namespace", p.Namespace}, {"service account", p.ServiceAccount}} {
+		if len(n.name) > maxName {
+			return fmt.Errorf("the %s has %d bytes, and the limit is %d", n.of, len(n.name), maxName)
+		}
+	}
+	return nil
 }
 
 // fillMetadata applies Istio's node metadata. Fields that it lacks keep the values of the node ID.
-func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
+func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) (err error) {
 	text := func(key string, into *string) {
 		if v := m[key].GetStringValue(); v != "" {
 			*into = v
@@ -145,8 +176,25 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	for k, v := range m["LABELS"].GetStructValue().GetFields() {
 		p.Labels[k] = v.GetStringValue()
 	}
-	p.IPs = addresses(p.IPs[0], m["INSTANCE_IPS"].GetStringValue())
 	p.NamedPorts = namedPorts(m["POD_PORTS"])
+	if p.IPs, err = addresses(p.IPs[0], m["INSTANCE_IPS"].GetStringValue()); err != nil {
+		return err
+	}
+	if len(p.Labels) > maxLabels {
+		return fmt.Errorf("it has %d labels: the limit is %d", len(p.Labels), maxLabels)
+	}
+	if n := textSize(p.Labels) + textSize(p.Metadata); n > maxKept {
+		return fmt.Errorf("its labels and text metadata have %d bytes: the limit is %d", n, maxKept)
+	}
+	return checkNames(p)
+}
+
+// textSize returns the bytes of the keys and values of m.
+func textSize(m map[string]string) (n int) {
+	for k, v := range m {
+		n += len(k) + len(v)
+	}
+	return n
 }
 
 // topologyOf parses a gatewayTopology in JSON form.
@@ -179,14 +227,25 @@ func texts(m map[string]*structpb.Value) map[string]string {
 }
 
 // addresses returns the address of the node ID and those of a comma-separated list.
-func addresses(first, list string) []string {
+func addresses(first, list string) ([]string, error) {
+	if len(list) > longestIPs {
+		return nil, fmt.Errorf("INSTANCE_IPS has %d bytes: the limit is %d", len(list), longestIPs)
+	}
 	out := []string{first}
 	for a := range strings.SplitSeq(list, ",") {
-		if a = strings.TrimSpace(a); a != "" && a != first {
+		a = strings.TrimSpace(a)
+		switch {
+		case a == "" || a == first:
+		case !model.IsIP(a):
+			return nil, fmt.Errorf("INSTANCE_IPS: %q is not an IP address", a)
+		default:
 			out = append(out, a)
 		}
 	}
-	return out
+	if len(out) > maxIPs {
+		return nil, fmt.Errorf("it has %d IP addresses: the limit is %d", len(out), maxIPs)
+	}
+	return out, nil
 }
 
 // namedPorts parses POD_PORTS: a list, or a list in a string, as Istio's agent sends it.

@@ -1,7 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +58,53 @@ func TestBadNodesAreRefused(t *testing.T) {
 		c.subscribe(resource.Cluster)
 		require.ErrorContains(t, c.end(), "the first request of a stream must have a node")
 		require.Empty(t, h.server.Proxies())
+	})
+}
+
+// TestLargeNodesAreRefused: a node costs memory as long as its stream lives, and labels longer.
+func TestLargeNodesAreRefused(t *testing.T) {
+	many := func(n int, of func(i int) string) string {
+		var list []string
+		for i := range n {
+			list = append(list, of(i))
+		}
+		return strings.Join(list, ",")
+	}
+	labels := func(n int) map[string]any {
+		out := map[string]any{}
+		for i := range n {
+			out[fmt.Sprint("label", i)] = "v"
+		}
+		return map[string]any{"LABELS": out}
+	}
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		for want, node := range map[string]struct {
+			id       string
+			metadata map[string]any
+		}{
+			"bytes: the limit is 262144":                                   {metadata: map[string]any{"OWNER": map[string]any{"x": strings.Repeat("x", maxNode)}}},
+			"its labels and text metadata have 65541 bytes":                {metadata: map[string]any{"OWNER": strings.Repeat("x", maxKept)}},
+			"it has 1025 labels: the limit is 1024":                        {metadata: labels(maxLabels + 1)},
+			`INSTANCE_IPS: "somewhere" is not an IP address`:               {metadata: map[string]any{"INSTANCE_IPS": "10.0.0.7, somewhere"}},
+			"it has 257 IP addresses: the limit is 256":                    {metadata: map[string]any{"INSTANCE_IPS": many(maxIPs, func(i int) string { return fmt.Sprint("10.1.0.", i) })}},
+			"INSTANCE_IPS has 16385 bytes: the limit is 16384":             {metadata: map[string]any{"INSTANCE_IPS": strings.Repeat(" ", longestIPs+1)}},
+			"the name has 254 bytes, and the limit is 253":                 {metadata: map[string]any{"NAME": strings.Repeat("n", maxName+1)}},
+			"the namespace has 254 bytes, and the limit is 253":            {metadata: map[string]any{"NAMESPACE": strings.Repeat("n", maxName+1)}},
+			"the service account has 254 bytes, and the limit is 253":      {metadata: map[string]any{"SERVICE_ACCOUNT": strings.Repeat("n", maxName+1)}},
+			"it has 1025 bytes, and the limit is 1024; expected " + idForm: {id: "sidecar~10.0.0.1~a.b~" + strings.Repeat("d", maxID-20)},
+		} {
+			metadata, err := structpb.NewStruct(node.metadata)
+			require.NoError(t, err)
+			c := h.connect("")
+			c.node.Id, c.node.Metadata = cmp.Or(node.id, nodeID), metadata
+			c.subscribe(resource.Cluster)
+			err = c.end()
+			require.Equal(t, codes.InvalidArgument, status.Code(err), want)
+			require.ErrorContains(t, err, want)
+		}
+		require.Empty(t, h.server.Proxies())
+		require.Empty(t, h.server.Disconnected())
 	})
 }
 
