@@ -23,7 +23,7 @@ type DeregisterRequest struct {
 	Addresses []string `json:"addresses,omitempty"`
 	// WaitMillis bounds the answer; 0: the control plane's own bound.
 	WaitMillis int64 `json:"waitMs,omitempty"`
-	// Stay withdraws an earlier request: the workload goes on.
+	// Stay withdraws an earlier request: the workload continues.
 	Stay bool `json:"stay,omitempty"`
 }
 
@@ -49,7 +49,7 @@ type DeregisterResponse struct {
 // LackingProxy is a proxy that has not ACKed, and why.
 type LackingProxy struct {
 	Proxy    string `json:"proxy"`    // name.namespace
-	Position string `json:"position"` // a server.SyncState, or "unknown"
+	Position string `json:"position"` // a distribution.SyncState, or "unknown"
 	Reason   string `json:"reason,omitempty"`
 }
 

@@ -21,7 +21,7 @@ import (
 type polled struct {
 	loop   *loop
 	state  atomic.Uint32 // of the reader: one of the constants below
-	over   atomic.Bool   // the kernel has reported the end of the input: reading goes on until it is reached
+	over   atomic.Bool   // the kernel has reported the end of the input: reading continues until it is reached
 	closed atomic.Bool
 	full   atomic.Bool // there is something to write when the kernel accepts bytes again
 	woken  atomic.Bool
@@ -37,7 +37,7 @@ type polled struct {
 // States of the reader. An event is reported once, so an event during a read must be recorded.
 const (
 	running  uint32 = iota
-	notified        // it runs, and there was an event meanwhile
+	notified        // it runs, and there was an event since it began
 	waiting         // it is a goroutine that waits for the signal
 	idle            // there is no reader
 )
@@ -101,7 +101,7 @@ func (c *conn) turn() {
 }
 
 // takeTurn reads in an event loop. It returns errIdle if the connection is idle again, and nil if a
-// goroutine must go on.
+// goroutine must continue.
 func (c *conn) takeTurn() error {
 	for reads := 0; ; {
 		n, err := c.reader.in.receive()

@@ -171,7 +171,7 @@ func TestLoopsYield(t *testing.T) {
 	require.Equal(t, "one", string(p.message(id)))
 }
 
-// waitsForEnd is a Receiver that waits until its peer has gone.
+// waitsForEnd is a Receiver that waits until its peer disconnects.
 type waitsForEnd struct {
 	*Stream
 	waits, done chan struct{}
@@ -188,7 +188,7 @@ func (s waitsForEnd) Receive([]byte) error {
 
 func (s waitsForEnd) End() {}
 
-// TestPresent: a waiting Receiver notices that the peer has gone, with or without ending its side.
+// TestPresent: a waiting Receiver notices that the peer disconnects, with or without ending its side.
 func TestPresent(t *testing.T) {
 	const wait = "/test.Service/Present"
 	for name, leave := range map[string]func(*peer){

@@ -48,7 +48,7 @@ func (fr *frameReader) frame(fh xhttp2.FrameHeader) error {
 // so that later frames of it are not taken for frames of an idle stream.
 func (fr *frameReader) refuseHeaders(fh xhttp2.FrameHeader, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) && fr.in.err == nil {
-		return protocolError() // the content is shorter than the flags require; the connection goes on
+		return protocolError() // the content is shorter than the flags require; the peer has not ended the connection
 	}
 	var se xhttp2.StreamError
 	if fh.Type == xhttp2.FrameHeaders && errors.As(err, &se) {

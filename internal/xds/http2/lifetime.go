@@ -29,7 +29,7 @@ type lifetime struct {
 
 	// Guarded by conn.mu.
 	leaving leaving
-	parting *Status // with which the streams must end; nil: they may go on
+	parting *Status // with which the streams must end; nil: they may continue
 	goneAt  uint32  // streams above it are refused after GOAWAY
 	quiet   uint32  // sweeps without a byte
 	pinged  bool    // during these
@@ -200,7 +200,7 @@ func (lt *lifetime) lastStream() error {
 	return nil
 }
 
-// dismiss makes all streams end with a status, and refuses new ones; nil: they may go on. The peer
+// dismiss makes all streams end with a status, and refuses new ones; nil: they may continue. The peer
 // must have received a GOAWAY. Only the first status counts.
 func (lt *lifetime) dismiss(status *Status) {
 	lt.mu.Lock()
@@ -257,8 +257,8 @@ func (c *conn) logEnd(err error) {
 	}
 }
 
-// announceEnd sends the reason for the end, if the peer still reads. It then discards for a moment what
-// the peer sent meanwhile: with unread bytes the kernel would discard the reason.
+// announceEnd sends the reason for the end, if the peer still reads. It then reads and discards for a
+// moment what the peer sends: with unread bytes the kernel would discard the reason.
 func (c *conn) announceEnd(err error) {
 	code := xhttp2.ErrCodeNo
 	var ce xhttp2.ConnectionError
@@ -270,7 +270,7 @@ func (c *conn) announceEnd(err error) {
 	case errors.Is(err, errPreface), errors.Is(err, errSilent):
 		code = xhttp2.ErrCodeProtocol
 	case !errors.Is(err, errLeft):
-		return // the peer has gone
+		return // the peer has closed the connection
 	}
 	c.mu.Lock()
 	if !c.output.greeted {
@@ -295,7 +295,7 @@ func (c *conn) detail(err error) string {
 
 func (c *conn) linger() {
 	if c.tls != nil {
-		_ = c.tls.CloseWrite() // fails if the peer has gone
+		_ = c.tls.CloseWrite() // fails if the peer has closed the connection
 	}
 	if w, ok := c.socket.Conn.(interface{ CloseWrite() error }); !c.socket.shut(syscall.SHUT_WR) && (!ok || w.CloseWrite() != nil) {
 		return

@@ -128,7 +128,7 @@ func TestLargestMessage(t *testing.T) {
 	id := p.open(hold)
 	text := long(2 << 20)
 	sent := make(chan struct{})
-	go func() { // window updates arrive meanwhile and must be read
+	go func() { // reads the window updates that arrive at the same time
 		defer close(sent)
 		p.sendWithin(id, framed([]byte(text)))
 	}()

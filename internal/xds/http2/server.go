@@ -143,7 +143,7 @@ func (s *Server) Serve(ln net.Listener) error {
 }
 
 // temporary reports whether accepting may succeed later: there are too many open files, or the peer
-// has gone.
+// has closed the connection.
 func temporary(err error) bool {
 	var e interface{ Temporary() bool }
 	return errors.As(err, &e) && e.Temporary()

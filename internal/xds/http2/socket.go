@@ -106,8 +106,8 @@ func (s *socket) tryRead(fd uintptr) bool {
 	return !again
 }
 
-// again is the error for TLS if there is nothing to read. A later read goes on where this one
-// stopped.
+// again is the error for TLS if there is nothing to read. A later read continues where this
+// one stopped.
 type again struct{}
 
 func (again) Error() string   { return "nothing to read now" }

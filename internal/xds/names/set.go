@@ -210,7 +210,7 @@ func (p *Pool) find(want sum) *Set {
 	return p.known[want].Value()
 }
 
-// put adds s to the known sets, unless an equal one was added meanwhile.
+// put adds s to the known sets, unless another goroutine has added an equal one.
 func (p *Pool) put(s *Set) *Set {
 	p.mu.Lock()
 	defer p.mu.Unlock()

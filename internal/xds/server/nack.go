@@ -27,9 +27,9 @@ func (st *stream) reportNACK(r *request) {
 // all.
 const maxTries = 6
 
-// isTemporary reports whether Envoy may accept a refused listener later without a change. Envoy 1.40 refuses a
-// listener with a plugin while the last module that its agent served for the plugin is invalid. The
-// agent may then serve another module, or the module is a file that may be corrected.
+// isTemporary reports whether Envoy may accept a refused listener later without a change. Envoy 1.40
+// refuses a listener with a plugin while the last module that its agent served for the plugin is
+// invalid. The agent may then serve another module, or the module is a file that may be corrected.
 func isTemporary(message string) bool {
 	return strings.Contains(message, "Unable to create Wasm plugin")
 }

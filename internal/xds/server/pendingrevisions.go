@@ -46,8 +46,8 @@ func (p *pendingRevisions) settle(now time.Time) {
 	}
 }
 
-// outcome returns how a settled revision ended, for this stream. It compares revisions, as a stream may settle one
-// before it is published.
+// outcome returns how a settled revision ended, for this stream. It compares revisions, as a stream may
+// settle one before it is published.
 func (p *pendingRevisions) outcome(rev model.Revision) distribution.Outcome {
 	switch {
 	case rev <= p.refused:

@@ -83,7 +83,7 @@ func call(ctx context.Context, conn *grpc.ClientConn, method, in string) (string
 	return out, err
 }
 
-// TestPortMethods: calls know their peer, run concurrently, and notice that their caller has gone.
+// TestPortMethods: calls know their peer, run concurrently, and notice the end of their caller.
 // A port's methods override those of all ports.
 func TestPortMethods(t *testing.T) { overEach(t, portMethods) }
 

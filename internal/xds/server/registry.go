@@ -26,7 +26,7 @@ func (r *registry) init() {
 	r.byTable = map[*table.Table][]*stream{}
 }
 
-// add adds a stream. If it was rebound meanwhile, it gets those tables.
+// add adds a stream. If the engine has rebound it before, it gets those tables.
 func (r *registry) add(st *stream, tables []*table.Table) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

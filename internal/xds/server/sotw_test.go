@@ -141,9 +141,9 @@ func TestSotwResponses(t *testing.T) {
 	})
 }
 
-// TestSotwVersionsDependOnContent: another control plane, or this one later, gives the same content
-// the same version. It sends it nevertheless: a proxy that refused something may have more or less
-// than its version.
+// TestSotwVersionsDependOnContent: equal content has equal versions on every control plane. A new
+// stream is sent everything even if its version is equal: a proxy that refused a response may have more
+// or less than the content of its version.
 func TestSotwVersionsDependOnContent(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})

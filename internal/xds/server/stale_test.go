@@ -54,7 +54,7 @@ func TestHoldersOfGoneEndpoints(t *testing.T) {
 		h.eventually("the proxy has ACKed the removal", func() bool { return len(h.server.Holders(gone)) == 0 })
 		h.eventually("the other proxy has answered", func() bool { return h.server.OldestUnanswered().IsZero() })
 
-		// Another change is on its way; the endpoint is known to be gone nevertheless.
+		// Another change is unanswered. The proxy has ACKed the removal before it.
 		h.commit(addressesAt(ratings, "10.0.0.2", "10.0.0.3"))
 		r = c.expect(resource.Endpoints, ratings)
 		require.Empty(t, h.server.Holders(gone))

@@ -89,7 +89,7 @@ func (u *unaryStream) RemoteClosed() {
 	})
 }
 
-// End implements http2.Receiver: the caller has gone.
+// End implements http2.Receiver: the caller has disconnected.
 func (u *unaryStream) End() { u.cancel() }
 
 // Invalid returns the error of a Unary for an invalid request.

@@ -6,7 +6,7 @@ import "time"
 // clusters. It is shorter than Envoy's own wait.
 const (
 	endpointsTimeout = 10 * time.Second
-	watchEvery       = 2 * time.Second
+	watchEvery       = 2 * time.Second // between two checks of a stream
 )
 
 // watch is the watchdog: it checks all streams until Close.
