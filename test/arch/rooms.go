@@ -25,7 +25,7 @@ var Rooms = []Room{
 	{"cli", 10, "the commands of moonsail", []string{
 		"github.com/spf13", "golang.org/x/sync", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
 	}},
-	{"lab", 9, "experiments, and the commands of moonsail-lab", []string{
+	{"lab", 10, "experiments, and the commands of moonsail-lab", []string{
 		"fortio.org", "github.com/envoyproxy/go-control-plane/envoy", "github.com/fsnotify/fsnotify", "github.com/google/pprof",
 		"github.com/spf13", "golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys", "google.golang.org/grpc", "google.golang.org/protobuf",
 		"k8s.io", "sigs.k8s.io/yaml",
