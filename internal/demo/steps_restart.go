@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // restart kills the control plane and starts it again. Nothing else changes.
@@ -29,7 +31,7 @@ func (d *demo) changeWhileDown(ctx context.Context) error {
 	d.beginStep("Change weights while the control plane is down")
 	total := newCounts()
 	total.merge(d.load.Next())
-	note, err := d.replacePlane(ctx, &total, func() error { return d.write(canaryManifest(50, 50)) })
+	note, err := d.replacePlane(ctx, &total, func() error { return d.write(canaryManifest(75, 25)) })
 	if err != nil {
 		return err
 	}
@@ -38,9 +40,9 @@ func (d *demo) changeWhileDown(ctx context.Context) error {
 		return err
 	}
 	got := 100 * c.Share(reviews, "v2", "v1", "v2")
-	d.logf("  intended 50/50, measured %.1f/%.1f in %d requests", 100-got, got, c.Requests)
-	if math.Abs(got-50) > tolerance(50, c.Requests) {
-		return fmt.Errorf("reviews v2: got %.1f %% of the requests, instead of 50 %%, after a change while the control plane was down", got)
+	d.logf("  intended 75/25, measured %.1f/%.1f in %d requests", 100-got, got, c.Requests)
+	if math.Abs(got-25) > tolerance(25, c.Requests) {
+		return fmt.Errorf("reviews v2: got %.1f %% of the requests, instead of 25 %%, after a change while the control plane was down", got)
 	}
 	d.printTraffic(total)
 	d.addRow("changed while it was down", note, total)
@@ -91,9 +93,15 @@ var explainCommands = [][]string{
 	{"explain", "endpointslice/" + reviews + "-1", "-n", Namespace},
 }
 
-// explain runs `moonsail explain` for changes of the demo.
+// explain runs `moonsail explain` for changes of the demo. It changes the VirtualService first: the control plane
+// that runs now knows earlier changes of it only as a part of its start.
 func (d *demo) explain(ctx context.Context) error {
-	d.beginStep("Explain the changes")
+	d.beginStep("Change weights once more, and explain the changes")
+	changed, err := d.rewrite(ctx, model.KindVirtualService, reviews, canaryManifest(50, 50))
+	if err != nil {
+		return err
+	}
+	d.printChange(changed)
 	for _, q := range explainCommands {
 		fmt.Fprintf(d.out, "\n%s\n", d.style.Bold("$ moonsail "+strings.Join(q, " ")))
 		var failed bytes.Buffer

@@ -122,6 +122,7 @@ func TestDemo(t *testing.T) {
 		"spec.http[0].timeout",
 		"still in force: v1/v2 0/100",
 		"$ moonsail explain virtualservice/reviews -n shop",
+		"VirtualService/shop/reviews  updated, in ",
 		"last proxy answered",
 		"proxies (100 %)",
 		"re-sent:",
@@ -133,6 +134,7 @@ func TestDemo(t *testing.T) {
 	} {
 		require.Contains(t, out.String(), want)
 	}
+	require.NotContains(t, out.String(), "created together with", "explain shows a change, not the start of a control plane")
 	require.NotContains(t, out.String(), "\x1b", "colours are for terminals")
 	require.Empty(t, left(t, o.Dir))
 	checkLogs(t, o.Dir)
