@@ -3,6 +3,7 @@ package file
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -37,6 +38,9 @@ func syntaxProblem(path string, data []byte, err error) problem.Problem {
 	if line > 0 && ofGrammar(text) {
 		line = lineOfGrammar(data, line, text)
 	}
+	if at := tabLine(data, line, text); at > 0 {
+		line, text = at, fmt.Sprintf("%s: line %d is indented with a tab: use spaces", text, at)
+	}
 	return problem.Problem{Severity: problem.SeverityError, File: path, Line: max(line, 1), Message: schema.SyntaxMessage(errors.New(text))}
 }
 
@@ -60,6 +64,27 @@ func ofGrammar(text string) bool {
 		"did not find expected <", "did not find expected node content", "did not find expected key", "did not find expected '-' indicator",
 		"did not find expected ',' or ", "found undefined tag handle", "found incompatible YAML document", "found duplicate %",
 	}, func(begin string) bool { return strings.HasPrefix(text, begin) })
+}
+
+// tabLine returns the line with a tab in its indentation that an error is about; 0: none. If the tab violates the
+// indentation of a block, the parser names this line or the one before.
+func tabLine(data []byte, named int, text string) int {
+	last := named
+	switch text {
+	case "found character that cannot start any token":
+	case "found a tab character that violates indentation":
+		last++
+	default:
+		return 0
+	}
+	lines := bytes.Split(data, []byte("\n"))
+	for at := max(named, 1); at <= min(last, len(lines)); at++ {
+		line := lines[at-1]
+		if indent := line[:len(line)-len(bytes.TrimLeft(line, " \t"))]; bytes.ContainsRune(indent, '\t') {
+			return at
+		}
+	}
+	return 0
 }
 
 // lineOfGrammar returns the line with the error. named is the line before a map or list that does not continue correctly,
