@@ -22,7 +22,7 @@ a broken VirtualService, and kills the control plane. For each change it shows t
 stage until the last proxy has it.
 
 Exit status: 0 every step succeeded and no request failed, except those that fault injection
-aborted; 1 otherwise. Ctrl-C ends all processes.`,
+aborted; 1 otherwise; 2 wrong usage; 130 interrupted. Ctrl-C ends all processes.`,
 		Example: `  # Run the demo, for about a minute
   moonsail demo
 

@@ -18,9 +18,10 @@ import (
 
 // Exit statuses.
 const (
-	ExitOK     = 0
-	ExitFailed = 1
-	ExitUsage  = 2 // wrong flags or arguments
+	ExitOK          = 0
+	ExitFailed      = 1
+	ExitUsage       = 2   // wrong flags or arguments
+	ExitInterrupted = 130 // by Ctrl-C or a signal, as shells report it: 128 + SIGINT
 )
 
 // Execute runs the command in the arguments of the process and returns the exit status.
@@ -44,7 +45,7 @@ func Run(ctx context.Context, root *cobra.Command) int {
 	case errors.As(err, &exit):
 		return int(exit)
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		return ExitFailed // interrupted by the user: no message
+		return ExitInterrupted // the user knows why: no message
 	}
 	w := cmd.ErrOrStderr()
 	if isUsage(cmd, err) {

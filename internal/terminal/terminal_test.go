@@ -59,7 +59,7 @@ func TestInterruptPrintsNothing(t *testing.T) {
 	var errOut bytes.Buffer
 	root.SetErr(&errOut)
 	root.SetArgs([]string{"idle"})
-	require.Equal(t, 1, Run(ctx, root))
+	require.Equal(t, ExitInterrupted, Run(ctx, root))
 	require.Empty(t, errOut.String())
 }
 

@@ -23,7 +23,7 @@ This page lists every command with its flags, environment variables and examples
 
 - A flag on the command line takes precedence over its environment variable.
 - ` + "`-o json` and `-o yaml`" + ` print results for programs. Results go to standard output; progress, logs and errors go to standard error.
-- Exit status 0 is success, 1 a failure, and 2 a wrong flag or argument. Commands with other statuses list them.
+- Exit status 0 is success, 1 a failure, 2 a wrong flag or argument, and 130 an interruption (Ctrl-C). Commands with other statuses list them.
 
 `)
 	for _, root := range commandTrees() {

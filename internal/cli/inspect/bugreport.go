@@ -57,6 +57,8 @@ manifest.json lists the files, the number of removals, and what could not be rea
 plane or proxy does not answer, only its part is missing. If nothing can be read, or a named proxy
 is unknown, the command writes no archive and fails.
 
+Exit status: 0 written, 1 failed, 2 wrong usage, 130 interrupted: no archive is written.
+
 Read the archive before you share it: it contains names, addresses and routes.`,
 		Example: `  # Collect data of the control plane on this machine
   moonsail bug-report
@@ -133,6 +135,9 @@ func (f *bugReportFlags) write(ctx context.Context, items []bugreport.Item, o bu
 	}
 	defer func() { _ = os.Remove(out.Name()) }() // it was renamed if all went well
 	m, err := bugreport.Write(ctx, out, items, o)
+	if err == nil {
+		err = ctx.Err() // an interrupted report is incomplete
+	}
 	if err == nil && len(m.Files)-m.Failed <= 1 { // only client.json
 		err = &terminal.UserError{What: "nothing can be read", Where: f.client.Address, Err: errors.New(firstFailure(m)),
 			Next: "set --address to the control plane, or --kubeconfig to the cluster"}
@@ -142,9 +147,6 @@ func (f *bugReportFlags) write(ctx context.Context, items []bugreport.Item, o bu
 	}
 	if closed := out.Close(); err == nil {
 		err = closed
-	}
-	if err == nil {
-		err = ctx.Err() // an interrupted report is incomplete
 	}
 	if err == nil {
 		err = os.Rename(out.Name(), f.file)

@@ -44,7 +44,8 @@ Counters cover the time since the start of a process. With --over, they cover th
 Without --sidecar the command examines the control plane at --address; with --sidecar alone, these
 Envoys; with both flags, both.
 
-Exit status: 0 nothing is ill, 1 something is ill or cannot be read, 2 wrong usage.`,
+Exit status: 0 nothing is ill, 1 something is ill or cannot be read, 2 wrong usage,
+130 interrupted.`,
 		Example: `  # Diagnose the control plane on this machine
   moonsail doctor
 

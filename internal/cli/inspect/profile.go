@@ -54,7 +54,9 @@ them. 'moonsail profile control-plane' profiles the control plane, from any mach
 
 Envoy's releases are stripped. Virtual functions have the name of their class and their place in its
 table (Envoy::Http::ConnectionManagerImpl::v#12). Others have module and offset, which are the same
-in each profile. The output has the share of samples with names.`,
+in each profile. The output has the share of samples with names.
+
+Exit status: 0 profiled, 1 failed, 2 wrong usage, 130 interrupted.`,
 		Example: `  # Profile a sidecar
   moonsail profile reviews-v1-1.shop
 

@@ -29,7 +29,7 @@ retries, limits, statistics, logs. --own adds a choice of yours, for example an 
 
 Choices: ` + strings.Join(d.Names(), "; ") + `.
 
-Exit status: 0 measured, 1 failed or interrupted (complete rounds are reported), 2 wrong flags.`,
+Exit status: 0 measured, 1 failed, 2 wrong flags, 130 interrupted (complete rounds are reported).`,
 		Example: `  moonsail-lab choices --quick
   moonsail-lab choices --out report/
   moonsail-lab choices --only buffers,windows,again

@@ -21,7 +21,7 @@ differ: no filter, request metrics by Envoy's own logger, the same metrics by a 
 filter, access logs as text and as JSON. The Go toolchain in PATH builds the WASM filter; without
 it, this variant is marked as not measured.
 
-Exit status: 0 measured, 1 failed or interrupted (complete rounds are reported), 2 wrong flags.`,
+Exit status: 0 measured, 1 failed, 2 wrong flags, 130 interrupted (complete rounds are reported).`,
 		Example: `  moonsail-lab filters --quick
   moonsail-lab filters --out report/`,
 		Args: cobra.NoArgs,

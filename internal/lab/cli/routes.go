@@ -50,7 +50,7 @@ Layouts:
 	for _, l := range routes.Layouts() {
 		fmt.Fprintf(&b, "  %-14s %s\n", l.Name, l.About)
 	}
-	b.WriteString("\nExit status: 0 measured and every route correct, 1 failed, interrupted or a route was wrong, 2 wrong flags.")
+	b.WriteString("\nExit status: 0 measured and every route correct, 1 failed or a route was wrong, 2 wrong flags, 130 interrupted.")
 	return b.String()
 }
 

@@ -26,7 +26,7 @@ compare with it.
 open loop, memory is that of a workload that sees 10 of 1000 services, and targets compare with
 Istio's defaults with and without an access log.
 
-Exit status: 0 measured, 1 failed or interrupted (complete rounds are reported), 2 wrong flags.`,
+Exit status: 0 measured, 1 failed, 2 wrong flags, 130 interrupted (complete rounds are reported).`,
 		Example: `  moonsail-lab throughput --quick
   moonsail-lab throughput --out report/
   moonsail-lab throughput --bars --out report/
