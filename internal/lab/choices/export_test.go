@@ -19,7 +19,7 @@ func Shorten(e *experiment.Experiment, look func(name string, p *pair.Pair) erro
 			if !ok || err != nil {
 				return s, err
 			}
-			p.Phases.Closed, p.Phases.Fixed, p.Phases.Connections = 100*time.Millisecond, 100*time.Millisecond, 4
+			p.Phases.Closed, p.Phases.Fixed, p.Phases.Connections, p.Phases.Rest = 100*time.Millisecond, 100*time.Millisecond, 4, 20*time.Millisecond
 			return p, look(v.Name, p.Pair)
 		}
 	}

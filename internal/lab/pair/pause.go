@@ -1,6 +1,7 @@
 package pair
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,8 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 )
 
-// resumeTime is how long a resumed Envoy has for its timers, and for streams that ended meanwhile.
-const resumeTime = 500 * time.Millisecond
+// restTime is the default of Phases.Rest.
+const restTime = 500 * time.Millisecond
 
 // Pause implements experiment.Pauser. It stops the Envoys, which otherwise run timers and flush statistics, for
 // milliseconds at a time with a thousand clusters. Agents continue, which keeps streams to the control plane.
@@ -22,7 +23,7 @@ func (s *Subject) Resume(ctx context.Context) error {
 	if err := s.signal("resume", syscall.SIGCONT); err != nil || len(s.Sidecars()) == 0 {
 		return err
 	}
-	if err := experiment.Wait(ctx, resumeTime); err != nil {
+	if err := experiment.Wait(ctx, cmp.Or(s.Phases.Rest, restTime)); err != nil {
 		return err
 	}
 	return s.await(ctx)

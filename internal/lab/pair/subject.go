@@ -21,6 +21,9 @@ type Phases struct {
 	OpenLoop bool
 	// RateConnections is the number of connections at fixed rates, low enough that no request waits for another.
 	RateConnections int
+	// Rest is how long a resumed Envoy has before it is measured, for its timers and for streams that ended while it was
+	// paused; 0: half a second.
+	Rest time.Duration
 }
 
 // Metrics returns the metrics of a pair. none is the variant without sidecars that others are compared with.
