@@ -1,7 +1,6 @@
-// Command istiod is Istio's control plane as a dependency, so that "make bench-istiod" can
-// measure it beside Moonsail in one run. It adds nothing but the namespace that istiod
-// keeps its certificates and locks in: environment KUBECONFIG_OF_NAMESPACE names the file
-// that tells where, POD_NAMESPACE which.
+// Command istiod is Istio's control plane as a dependency, so that "make bench-istiod" can measure it and Moonsail in one
+// run. It only adds the namespace in which istiod stores its certificates and locks: POD_NAMESPACE, in the cluster of the
+// kubeconfig KUBECONFIG_OF_NAMESPACE.
 package main
 
 import (
@@ -28,7 +27,7 @@ func main() {
 	}
 }
 
-// makeNamespace makes the namespace, unless it is there or nobody asked for it.
+// makeNamespace creates the namespace if it does not exist. Without a kubeconfig it does nothing.
 func makeNamespace(kubeconfig, name string) error {
 	if kubeconfig == "" {
 		return nil

@@ -106,13 +106,12 @@ func (f *File) compileFor(objects []model.Object, p *model.Proxy) (out map[resou
 	return out, group
 }
 
-// spare are the kinds by type of which an origin may change nothing, since something else would give
-// the same bytes:
-//
-//   - a Service or ServiceEntry that a route leads to, where the name alone gives the same cluster;
-//   - a rule, route or Gateway in whose place another one comes, or which sets what is the default;
-//   - one of several objects that ask for a Secret, or for a cluster outside of a Sidecar's egress;
-//   - a slice of Pods that are known without it, or are not ready.
+// spare are the kinds of origins, by type of resource, without which the resource may stay the same, because something
+// else gives the same bytes:
+//   - a Service or ServiceEntry that a route leads to, if the name alone gives the same cluster;
+//   - a rule, route or Gateway that another one replaces, or that sets a default;
+//   - one of several objects that need a Secret, or a cluster outside of a Sidecar's egress;
+//   - an EndpointSlice of Pods that are known without it, or are not ready.
 var spare = map[string][]model.Kind{
 	"CDS":  {model.KindDestinationRule, model.KindService, model.KindVirtualService},
 	"EDS":  {model.KindDestinationRule, model.KindService, model.KindVirtualService, model.KindEndpointSlice, model.KindWorkloadEntry},

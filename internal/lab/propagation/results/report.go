@@ -29,7 +29,7 @@ type Report struct {
 	Peer *PeerReport `json:"peer,omitempty"`
 }
 
-// Drawing says what the plots of a scenario's results show.
+// Drawing has the texts of the plots of a scenario's results.
 type Drawing struct {
 	Reached string    // what proxies do over time; "": "have the change"
 	Lines   [2]string // names of the lines of Subject and Baseline, if Baseline is not the baseline server
