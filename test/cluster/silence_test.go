@@ -3,7 +3,6 @@ package cluster
 import (
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -90,10 +90,15 @@ func TestSilentConnection(t *testing.T) {
 	c := kubetest.Alone(t)
 	ns := c.Namespace(t)
 	w := startWire(t, strings.TrimPrefix(c.Server(), "https://"))
-	text, err := os.ReadFile(c.Kubeconfig())
+	// Clients with equal TLS settings share a transport, which keeps the timeouts with which the first of them created
+	// it: after other tests those are 30 and 15 s. DisableCompression is part of these settings.
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
 	require.NoError(t, err)
+	for _, cluster := range config.Clusters {
+		cluster.Server, cluster.DisableCompression = "https://"+w.Addr().String(), true
+	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), c.Server(), "https://"+w.Addr().String())), 0o600))
+	require.NoError(t, clientcmd.WriteToFile(*config, path))
 	s := runControl(t, c, func(o *controlplane.Options) { o.Kubernetes, o.Status = &kube.Cluster{Kubeconfig: path}, false })
 	p := connect(t, s.addr, ns)
 	service := func(name string) {
