@@ -106,7 +106,7 @@ func requireHolds(t *testing.T, w *world, e *bareEnvoy, r resources) {
 			return false
 		}
 		if text := e.text(t); !bytes.Equal(text, seen) { // Envoy's dump takes longer to parse than to write
-			seen, diff = text, read(t, text).differences(want)
+			seen, diff = text, e.read(t, text).differences(want)
 		}
 		return len(diff) == 0
 	}, func() string { return strings.Join(diff, "\n") + "\nproxies: " + describe(w.server.Proxies()) })

@@ -38,7 +38,7 @@ type dump struct {
 
 func (e *bareEnvoy) dump(t *testing.T) dump {
 	t.Helper()
-	return read(t, e.text(t))
+	return e.read(t, e.text(t))
 }
 
 // text returns the dump unparsed.
@@ -49,20 +49,29 @@ func (e *bareEnvoy) text(t *testing.T) []byte {
 	return body
 }
 
-// read leaves the bootstrap out, which lists all of Envoy's extensions and would take most of the time.
-func read(t *testing.T, body []byte) dump {
+// read leaves the bootstrap out, which lists all of Envoy's extensions and would take most of the time. It parses only the
+// parts, one for each type, that differ from the last dump.
+func (e *bareEnvoy) read(t *testing.T, body []byte) dump {
 	t.Helper()
 	var all struct{ Configs []json.RawMessage }
 	require.NoError(t, json.Unmarshal(body, &all))
-	d := dump{holdings: holdings{}}
+	d, parts := dump{holdings: holdings{}}, map[string]dump{}
 	for _, text := range all.Configs {
 		if bytes.Contains(text[:min(len(text), 200)], []byte(".BootstrapConfigDump")) {
 			continue
 		}
-		var part anypb.Any
-		require.NoError(t, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, &part))
-		d.add(t, unpack(t, &part))
+		part, known := e.parts[string(text)]
+		if !known {
+			var packed anypb.Any
+			require.NoError(t, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, &packed))
+			part.holdings = holdings{}
+			part.add(t, unpack(t, &packed))
+		}
+		parts[string(text)] = part
+		maps.Copy(d.holdings, part.holdings)
+		d.unfinished = append(d.unfinished, part.unfinished...)
 	}
+	e.parts = parts
 	// The dump lists the endpoints of all clusters; those of other clusters are part of the cluster.
 	for name := range d.holdings {
 		cluster, isEndpoints := strings.CutPrefix(name, "EDS ")

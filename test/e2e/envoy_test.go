@@ -35,6 +35,7 @@ type bareEnvoy struct {
 	socket  string // of the admin interface
 	process *envoy.Process
 	log     *logtext.Buffer
+	parts   map[string]dump // of the last dump, by text; for one goroutine
 }
 
 // startEnvoy runs an Envoy until the test ends.

@@ -141,17 +141,15 @@ func (w *member) requireSample(t *testing.T, metric string, labels map[string]st
 // sample returns the sum of a metric's samples with some labels, as the member's agent serves them.
 func (w *member) sample(t *testing.T, metric string, labels map[string]string) float64 {
 	t.Helper()
+	var wanted []*regexp.Regexp
+	for name, value := range labels {
+		wanted = append(wanted, regexp.MustCompile(`(^|,)`+name+`="`+regexp.QuoteMeta(value)+`"`))
+	}
 	sum := 0.
-line:
 	for line := range strings.Lines(w.metrics(t)) {
 		text, ok := strings.CutPrefix(strings.TrimSpace(line), metric+"{")
-		if !ok {
+		if !ok || slices.ContainsFunc(wanted, func(label *regexp.Regexp) bool { return !label.MatchString(text) }) {
 			continue
-		}
-		for name, value := range labels {
-			if !regexp.MustCompile(`(^|,)` + name + `="` + regexp.QuoteMeta(value) + `"`).MatchString(text) {
-				continue line
-			}
 		}
 		n, err := strconv.ParseFloat(text[strings.LastIndexByte(text, ' ')+1:], 64)
 		require.NoError(t, err, line)
