@@ -113,7 +113,7 @@ type ServicePort struct {
 type Service struct {
 	Meta
 	Hostname   Host
-	Addresses  []netip.Prefix // cluster IPs or ServiceEntry addresses; empty: none of its own
+	Addresses  []netip.Prefix // cluster IPs or ServiceEntry addresses; empty: none
 	Auto       []netip.Addr   // of a ServiceEntry without addresses: those that the mesh gives it, IPv4 first
 	Ports      []ServicePort
 	Resolution Resolution
@@ -153,7 +153,7 @@ func (s *Service) Port(number uint32) *ServicePort {
 // IsKubernetes reports whether the service is a Kubernetes Service.
 func (s *Service) IsKubernetes() bool { return s.Kind == KindService }
 
-// ServiceEntry adds services of its own hosts to the mesh.
+// ServiceEntry adds services with its hosts to the mesh.
 type ServiceEntry struct {
 	Meta
 	Hosts []Host

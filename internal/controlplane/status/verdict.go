@@ -20,7 +20,7 @@ const (
 
 // facts are the known problems of an object.
 type facts struct {
-	problems problem.List // of its own
+	problems problem.List // of the object itself
 	inForce  bool         // an earlier version is in force
 	partial  bool         // its valid parts are in force
 	across   problem.List // problems between it and others

@@ -66,7 +66,7 @@ func HostRoutes(h model.Host, port uint32) RouteConfigKey {
 	return RouteConfigKey{Name: resourcename.HostPort(h, port), Port: port}
 }
 
-// AddressRoutes belongs to an egress listener with an address of its own.
+// AddressRoutes belongs to an egress listener with an address.
 func AddressRoutes(address string, port uint32) RouteConfigKey {
 	return RouteConfigKey{Name: fmt.Sprintf("%s_%d", address, port)}
 }

@@ -211,7 +211,7 @@ func (c *Client) Listen(e *Egress, port uint32) (ir.ListenerKey, bool) {
 	return k, true
 }
 
-// Taken reports whether an egress listener with a port of its own listens at an address. Only its hosts are served there.
+// Taken reports whether an egress listener with a port listens at an address. Only its hosts are served there.
 func (c *Client) Taken(k ir.ListenerKey) bool {
 	return slices.ContainsFunc(c.Egress, func(e Egress) bool { return e.Port != nil && e.at == k })
 }

@@ -92,7 +92,7 @@ func (e *exports) replace(c store.Change) store.Change {
 	return c
 }
 
-// withVisibility returns a copy of an object without a visibility of its own; nil for other objects.
+// withVisibility returns a copy of an object that sets no visibility; nil for other objects.
 func withVisibility(o model.Object, v model.Visibility) model.Object {
 	switch o := o.(type) {
 	case *model.Service:

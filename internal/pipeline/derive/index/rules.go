@@ -72,7 +72,7 @@ func (r *Reader) ruleAmong(h model.Host, serviceNS string, counts func(*model.De
 	return nil
 }
 
-// selectedBy reports whether a rule is for the clients. A rule with a selector is only for workloads of its own
+// selectedBy reports whether a rule is for the clients. A rule with a selector is only for workloads of its
 // namespace.
 func (c *Client) selectedBy(d *model.DestinationRule) bool {
 	if len(d.WorkloadSelector) == 0 {

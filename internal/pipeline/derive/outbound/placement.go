@@ -17,7 +17,7 @@ type placement struct {
 	// prefixes are the service's addresses if other services use the listeners, too. They match its connections.
 	prefixes []netip.Prefix
 	shared   bool // other services use the same listeners
-	bound    bool // the egress listener has an address or a port of its own
+	bound    bool // the egress listener has an address or a port
 	sniffed  bool // the route configuration belongs to the service alone, and takes any host
 }
 
@@ -62,7 +62,7 @@ func addressesOf(c *index.Client, e *index.Egress, svc *model.Service, port *mod
 	return at
 }
 
-// placeBound places a port at an egress listener that has an address or a port of its own.
+// placeBound places a port at an egress listener that has an address or a port.
 func placeBound(c *index.Client, e *index.Egress, port *model.ServicePort) placement {
 	at := placement{routes: e.Routes, shared: true, bound: true}
 	number := port.Number
@@ -97,7 +97,7 @@ func placePods(r *index.Reader, svc *model.Service, port *model.ServicePort, p m
 	return at
 }
 
-// taken reports whether an egress listener with a port of its own listens where e would, which takes all ports.
+// taken reports whether an egress listener with a port listens where e would, which takes all ports.
 func taken(c *index.Client, e *index.Egress, at placement) bool {
 	return e.Port == nil && slices.ContainsFunc(at.keys, c.Taken)
 }
