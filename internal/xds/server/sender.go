@@ -10,8 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// sender sends changes to its share of the streams. A stream is in its queue at most once, so the
-// number of streams bounds the queue.
+// sender sends changes to its share of the streams. A stream is in its queue at most once (stream.queued), so
+// the number of streams bounds the queue.
 type sender struct {
 	wake chan struct{} // capacity 1: the queue has streams
 
@@ -21,10 +21,15 @@ type sender struct {
 	queue []*stream
 }
 
-func (s *sender) enqueue(st *stream) {
+// enqueue adds a stream, unless it is in the queue. The inbox must have its news before.
+func (s *sender) enqueue(st *stream) (added bool) {
+	if !st.queued.CompareAndSwap(false, true) {
+		return false
+	}
 	s.mu.Lock()
 	s.queue = append(s.queue, st)
 	s.mu.Unlock()
+	return true
 }
 
 func (s *sender) kick() {
@@ -61,6 +66,7 @@ func (s *sender) send(batch []*stream) {
 		defer s.batch.Store(nil)
 	}
 	for i, st := range batch {
+		st.queued.Store(false) // before advance reads the inbox: later news enqueue the stream again
 		st.advance()
 		batch[i] = nil
 	}
@@ -90,7 +96,7 @@ type inbox struct {
 // handover is a lock that calls a function after it is released, if there is news.
 type handover struct {
 	sync.Mutex
-	news atomic.Bool // the inbox has something, and the stream is in its sender's queue; written with the inbox's lock held
+	news atomic.Bool // the inbox has something; written with the inbox's lock held
 	then func()      // read-only; called without the lock
 }
 
@@ -106,7 +112,7 @@ func (h *handover) Unlock() {
 func (st *stream) publish(rev model.Revision, now time.Time) {
 	in := &st.inbox
 	in.mu.Lock()
-	closed, queued := in.closed, st.mu.news.Load()
+	closed := in.closed
 	if !closed {
 		if len(in.published) == 0 {
 			in.since = now
@@ -117,12 +123,11 @@ func (st *stream) publish(rev model.Revision, now time.Time) {
 		st.mu.news.Store(true)
 	}
 	in.mu.Unlock()
-	switch {
-	case closed:
+	if closed {
 		st.server.obs.Settled(rev-1, rev, distribution.Gone, now)
-	case !queued:
-		st.sender.enqueue(st)
+		return
 	}
+	st.sender.enqueue(st)
 }
 
 // rebind is the function that Binder.Bind receives.
@@ -131,13 +136,12 @@ func (st *stream) rebind(tables []*table.Table) {
 	in := &st.inbox
 	in.mu.Lock()
 	in.rebound = true
-	enqueue := !in.closed && !st.mu.news.Load()
-	if enqueue {
+	closed := in.closed
+	if !closed {
 		st.mu.news.Store(true)
 	}
 	in.mu.Unlock()
-	if enqueue {
-		st.sender.enqueue(st)
+	if !closed && st.sender.enqueue(st) {
 		st.sender.kick()
 	}
 }

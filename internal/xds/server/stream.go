@@ -1,6 +1,7 @@
 package server
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -28,7 +29,8 @@ type stream struct {
 	places   [MaxTables]place
 	counted  model.Revision // newest revision that the registry counted the stream for
 
-	inbox inbox
+	inbox  inbox
+	queued atomic.Bool // the stream is in its sender's queue
 
 	mu       handover // guards what follows
 	ledger   *ledger.Ledger
