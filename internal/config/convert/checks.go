@@ -1,22 +1,25 @@
 package convert
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/moonsail/moonsail/internal/config/envoyformat"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 // Limits, as Istio's.
 const (
-	MaxRegex  = 1024 // bytes; stands for RE2's program size
+	MaxRegex  = 1024 // bytes
 	MaxDomain = 255
 	maxLabel  = 63
 )
@@ -164,19 +167,36 @@ func (r *Converter) Count(at problem.Path, v int32) uint32 {
 	return uint32(v)
 }
 
-// Regex checks an RE2 expression.
-func (r *Converter) Regex(at problem.Path, re string) {
+// Regex reports whether Envoy takes an RE2 expression, and adds an error if it does not.
+func (r *Converter) Regex(at problem.Path, re string) bool {
 	switch {
 	case re == "":
 		r.Errorf(at, "is empty; write a regular expression, or leave the match out")
 	case len(re) > MaxRegex:
 		r.Errorf(at, "the regular expression has %d characters; %d is the limit", len(re), MaxRegex)
 	default:
-		if _, err := regexp.Compile(re); err != nil {
-			r.Errorf(at, "%v; expressions are RE2's (https://github.com/google/re2/wiki/Syntax)",
-				strings.TrimPrefix(err.Error(), "error parsing regexp: "))
-		}
+		return r.RegexProgram(at, re)
 	}
+	return false
+}
+
+// RegexProgram is Regex for an expression of any length: it checks the syntax and the size of the program.
+func (r *Converter) RegexProgram(at problem.Path, re string) bool {
+	err := envoyformat.CheckRegex(re)
+	var syntaxError *syntax.Error
+	switch {
+	case errors.As(err, &syntaxError):
+		r.Errorf(at, "%v; expressions are RE2's (https://github.com/google/re2/wiki/Syntax)",
+			strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	case err != nil:
+		r.Errorf(at, "%v", err)
+	}
+	return err == nil
+}
+
+// Pattern checks a text with wildcards ("*"), which becomes a regular expression for Envoy.
+func (r *Converter) Pattern(at problem.Path, text string) {
+	r.RegexProgram(at, strings.ReplaceAll(regexp.QuoteMeta(text), `\*`, ".*"))
 }
 
 // Protocols are the names that ports of Istio objects may have, in lower case.

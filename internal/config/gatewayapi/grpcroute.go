@@ -65,10 +65,14 @@ func (c *conv) methodMatch(at problem.Path, m *gatewayv1.GRPCMethodMatch) *model
 	case service == "" && method == "":
 		return nil
 	case m.Type != nil && *m.Type == gatewayv1.GRPCMethodMatchRegularExpression:
-		c.nameRegex(at.Field("service"), service)
-		c.nameRegex(at.Field("method"), method)
-		return methodRegex(service, method)
+		match := methodRegex(service, method)
+		serviceOK, methodOK := c.nameRegex(at.Field("service"), service), c.nameRegex(at.Field("method"), method)
+		if serviceOK && methodOK {
+			c.RegexProgram(at, match.Value)
+		}
+		return match
 	case service == "":
+		c.Pattern(at.Field("method"), method)
 		return methodRegex("", regexp.QuoteMeta(method))
 	case method == "":
 		return &model.StringMatch{Kind: model.MatchPathPrefix, Value: "/" + service}
@@ -76,11 +80,7 @@ func (c *conv) methodMatch(at problem.Path, m *gatewayv1.GRPCMethodMatch) *model
 	return &model.StringMatch{Kind: model.MatchExact, Value: "/" + service + "/" + method}
 }
 
-func (c *conv) nameRegex(at problem.Path, re string) {
-	if re != "" {
-		c.Regex(at, re)
-	}
-}
+func (c *conv) nameRegex(at problem.Path, re string) bool { return re == "" || c.Regex(at, re) }
 
 func methodRegex(service, method string) *model.StringMatch {
 	part := func(s string) string {

@@ -196,6 +196,7 @@ func (c *conv) pathMatch(at problem.Path, m *gatewayv1.HTTPPathMatch) *model.Str
 		c.Regex(at.Field("value"), *m.Value)
 		out.Kind = model.MatchRegex
 	default:
+		c.Pattern(at.Field("value"), *m.Value) // for replacePrefixMatch
 		out.Kind, out.Value = model.MatchPathPrefix, strings.TrimRight(*m.Value, "/")
 		if out.Value == "" {
 			return nil

@@ -78,7 +78,11 @@ func (c *conv) corsFilter(at problem.Path, f *gatewayv1.HTTPCORSFilter) *model.C
 			c.Errorf(at.Field("allowOrigins").Index(i), "is empty; name an origin, or \"*\" for all")
 			continue
 		}
-		out.AllowOrigins = append(out.AllowOrigins, originMatch(string(o)))
+		match := originMatch(string(o))
+		if match.Kind == model.MatchRegex {
+			c.RegexProgram(at.Field("allowOrigins").Index(i), match.Value)
+		}
+		out.AllowOrigins = append(out.AllowOrigins, match)
 	}
 	for _, m := range f.AllowMethods {
 		out.AllowMethods = append(out.AllowMethods, string(m))

@@ -267,6 +267,7 @@ const (
 )
 
 func (c policyConv) attributeValue(at problem.Path, a model.Attribute, v string) {
+	c.Pattern(at, v)
 	switch a {
 	case model.AttributeSourceIP, model.AttributeRemoteIP, model.AttributeDestinationIP:
 		c.Prefix(at, v)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
@@ -13,11 +14,13 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/moonsail/moonsail/internal/config/envoyformat"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/translate/cluster"
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
@@ -62,6 +65,34 @@ func TestEnvoyRefuses(t *testing.T) {
 	out, err := validate(t, b.message())
 	require.Error(t, err, out)
 	require.Contains(t, out, "no.such.predicate")
+}
+
+// TestEnvoyLimitsRegexes checks that Envoy takes large expressions that envoyformat takes, and refuses larger ones.
+func TestEnvoyLimitsRegexes(t *testing.T) {
+	routes := func(patterns ...string) *bootstrap {
+		b, host := newBootstrap(), &routev3.VirtualHost{Name: "a", Domains: []string{"*"}}
+		for _, p := range patterns {
+			host.Routes = append(host.Routes, &routev3.Route{
+				Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: p}}},
+				Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: 200}},
+			})
+		}
+		b.add(t, "regexes", host)
+		return b
+	}
+	accepted := []string{
+		`\pL{17}`, `(\pL|.){17}`, `(?i:\pL){17}`, `\PL{18}`, `\p{Han}{99}`, `[^/]{1000}`, `.{1000}.{1000}`, `(?:a?|b*){1000}`,
+		`(?:^a$|\bb\B){50}`, strings.Repeat("a", 28000), `(?:(?i:straße)|\p{Greek}|\s){120}`,
+	}
+	for _, p := range accepted {
+		require.NoError(t, envoyformat.CheckRegex(p), p)
+	}
+	requireValid(t, routes(accepted...).message())
+	large := `(` + strings.Repeat(`\pL`, 16) + `){1000}`
+	require.Error(t, envoyformat.CheckRegex(large))
+	out, err := validate(t, routes(large).message())
+	require.Error(t, err)
+	require.Contains(t, out, "RE2 program size of 114004")
 }
 
 func requireValid(t *testing.T, m proto.Message) {

@@ -167,12 +167,13 @@ func stringMatcher(m *model.StringMatch) (*matcherv3.StringMatcher, error) {
 	return nil, nil
 }
 
-// regex checks that text has the syntax of RE2, which Go uses too.
+// regex checks that Envoy takes an expression. An expression that is too large would freeze the routes of everyone
+// who shares the proxy.
 func regex(text string) (*matcherv3.RegexMatcher, error) {
 	if text == "" {
 		return nil, errors.New("empty regular expression: leave it out, or write .*")
 	}
-	if _, err := regexp.Compile(text); err != nil {
+	if err := envoyformat.CheckRegex(text); err != nil {
 		return nil, fmt.Errorf("invalid RE2 regular expression %q: %w", text, err)
 	}
 	return &matcherv3.RegexMatcher{Regex: text}, nil
