@@ -11,11 +11,15 @@ import (
 )
 
 // Handle processes a request: the ACK or NACK of the response in flight, and changes of the
-// subscription. It reports whether the mesh serves the request's type.
+// subscription. It reports whether the mesh serves the request's type. Err returns an error if the
+// request has too many names.
 func (l *Ledger) Handle(r *Request) bool {
 	k, ok := l.kindOf(r.TypeURL)
 	if !ok {
 		return false
+	}
+	if !l.admits(k, r) {
+		return true
 	}
 	w := &l.watches[k]
 	nonce := parseNonce(r.Nonce)
@@ -38,6 +42,9 @@ func (l *Ledger) Handle(r *Request) bool {
 		l.reconnecting = l.reconnecting && !(l.watches[rds].on && (l.watches[vhds].on || !l.strategy.VirtualHosts))
 	} else if len(r.Nonce) == 0 || nonce == w.nonce {
 		l.subscribeSotw(k, r)
+	}
+	if len(r.Subscribe)+len(r.Names) > 0 {
+		l.checkSubscriptions()
 	}
 	return true
 }

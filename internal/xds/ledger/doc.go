@@ -18,7 +18,7 @@
 // state of its waits. They share the subscriptions and cursors in state.go and watch.go. Types and
 // their relations are rows of resource.Types. The other files are variants: sotw.go, reconnect.go (what
 // a proxy has from an earlier stream) and rebind.go (other tables). nackmessage.go finds the refused
-// resources in Envoy's message. Reports are in status.go.
+// resources in Envoy's message. Reports are in status.go, and bounds in limits.go.
 //
 // Invariants, each with a transcript in testdata:
 //

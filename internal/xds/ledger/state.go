@@ -27,6 +27,10 @@ type streamState struct {
 	resend  *names.Set // changed clusters whose endpoints the proxy does not subscribe to yet
 	refused uint64     // NACKs ever
 	err     error
+
+	// Names that the proxy listed on reconnecting, and those of them that no table has. They are
+	// looked up only once there are too many.
+	listed, unknown amountOfNames
 }
 
 var noTable = table.New("none").State()

@@ -16,6 +16,7 @@ import (
 type Set struct {
 	id   uint64 // number of the set in its pool, from 1; never reused
 	sum  sum
+	size int // bytes of the names
 	tree *iradix.Tree[string]
 }
 
@@ -40,6 +41,14 @@ func (s *Set) Len() int {
 		return 0
 	}
 	return s.tree.Len()
+}
+
+// Size returns the bytes of the names.
+func (s *Set) Size() int {
+	if s == nil {
+		return 0
+	}
+	return s.size
 }
 
 // Has reports whether name is a member.
@@ -112,14 +121,14 @@ func (p *Pool) with(s *Set, add List) *Set {
 	if known := p.find(want); known != nil {
 		return known
 	}
-	txn, exact := s.txn(), s.exact()
+	txn, exact, size := s.txn(), s.exact(), s.Size()
 	for i := range add.Len() {
 		name := string(add.at(i))
 		if _, old := txn.Insert([]byte(name), name); !old {
-			exact = exact.plus(add.at(i))
+			exact, size = exact.plus(add.at(i)), size+len(name)
 		}
 	}
-	return p.put(&Set{sum: exact, tree: txn.CommitOnly()})
+	return p.put(&Set{sum: exact, size: size, tree: txn.CommitOnly()})
 }
 
 // Without returns s without the given names; nil if none is left.
@@ -141,17 +150,17 @@ func (p *Pool) without(s *Set, drop List) *Set {
 	if known := p.find(want); known != nil {
 		return known
 	}
-	txn, exact := s.txn(), s.sum
+	txn, exact, size := s.txn(), s.sum, s.size
 	for i := range drop.Len() {
 		if _, old := txn.Delete(drop.at(i)); old {
-			exact = exact.minus(drop.at(i))
+			exact, size = exact.minus(drop.at(i)), size-len(drop.at(i))
 		}
 	}
 	tree := txn.CommitOnly()
 	if tree.Len() == 0 {
 		return nil
 	}
-	return p.put(&Set{sum: exact, tree: tree})
+	return p.put(&Set{sum: exact, size: size, tree: tree})
 }
 
 // Union returns the names that are in a or in b.

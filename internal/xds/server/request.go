@@ -72,7 +72,20 @@ func (st *stream) handle(b []byte) error {
 	if !st.ledger.Handle(&r.Request) {
 		st.server.log.Debug("type is not served", "proxy", st.proxy.ID, "type", string(r.TypeURL))
 	}
-	return nil
+	return st.ledgerError()
+}
+
+// ledgerError returns the status of a stream whose ledger must end it. The stream's lock is held.
+func (st *stream) ledgerError() error {
+	err := st.ledger.Err()
+	var many *ledger.TooManyNamesError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &many):
+		return Exhausted("%s: %v", st.proxy, err)
+	}
+	return status.Error(codes.Unavailable, err.Error())
 }
 
 // EndBatch implements http2.BatchReceiver: one step answers all requests that arrived together.
@@ -87,10 +100,7 @@ func (st *stream) answer() error {
 	}
 	st.delivery.clearAnswered()
 	st.step()
-	if err := st.ledger.Err(); err != nil {
-		return status.Error(codes.Unavailable, err.Error())
-	}
-	return nil
+	return st.ledgerError()
 }
 
 // End implements http2.Receiver.
@@ -195,7 +205,13 @@ func (r *request) sotwField(num protowire.Number, v []byte) error {
 	return nil
 }
 
+// maxNameLength bounds the bytes of a resource's name. Names of Secrets may contain two paths.
+const maxNameLength = 16 << 10
+
 func appendName(to *[][]byte, v []byte) error {
+	if len(v) > maxNameLength {
+		return fmt.Errorf("a resource name has %d bytes: the limit is %d", len(v), maxNameLength)
+	}
 	if !utf8.Valid(v) {
 		return fmt.Errorf("resource name %q is not UTF-8", v)
 	}

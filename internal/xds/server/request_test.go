@@ -44,6 +44,27 @@ func TestQuick(t *testing.T) {
 	require.False(t, http2Receiver{&stream{proxy: &model.Proxy{}}}.Quick([]byte{0x1a, 0xff}), "malformed")
 }
 
+// TestTooManyNames: a stream that subscribes to too many names ends, and its error names the limit.
+func TestTooManyNames(t *testing.T) {
+	many := make([]string, 1<<16+1)
+	for i := range many {
+		many[i] = fmt.Sprint("outbound|80||host-", i)
+	}
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		c.subscribe(resource.Endpoints, many...)
+		err := c.end()
+		require.Equal(t, codes.ResourceExhausted, status.Code(err))
+		require.ErrorContains(t, err, "app-1.shop: subscriptions of one request: 65537 names")
+		c = h.connect("")
+		c.subscribe(resource.Endpoints, string(bytes.Repeat([]byte("x"), maxNameLength+1)))
+		err = c.end()
+		require.Equal(t, codes.InvalidArgument, status.Code(err))
+		require.ErrorContains(t, err, "a resource name has 16385 bytes: the limit is 16384")
+	})
+}
+
 // FuzzParseRequest compares the scanner with protobuf's decoder, and passes what it accepts to a
 // ledger.
 func FuzzParseRequest(f *testing.F) {
