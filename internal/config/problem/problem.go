@@ -99,6 +99,23 @@ func (p Problem) String() string {
 // List is a list of them.
 type List []Problem
 
+// Solved returns the problems that a later list lacks. The line may differ: other lines may have been added above it.
+func (ps List) Solved(later List) (out List) {
+	left := make(map[Problem]struct{}, len(later))
+	for _, p := range later {
+		p.Line = 0
+		left[p] = struct{}{}
+	}
+	for _, p := range ps {
+		anyLine := p
+		anyLine.Line = 0
+		if _, ok := left[anyLine]; !ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // HasErrors reports whether the object must not be used.
 func (ps List) HasErrors() bool { return ps.Count(SeverityError) > 0 }
 

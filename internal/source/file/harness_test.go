@@ -3,6 +3,7 @@ package file
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/test/await"
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -105,6 +107,7 @@ type fixture struct {
 	t   *testing.T
 	dir string
 	src *Source
+	log logtext.Buffer
 }
 
 // start writes files, "name" -> content, and runs a source on them.
@@ -133,7 +136,7 @@ func (f *fixture) run(dir string) {
 // watch runs a source, and does not wait for it.
 func (f *fixture) watch(dir string) {
 	f.t.Helper()
-	f.src = &Source{Dir: dir, Intake: f.recorder, Decoder: config.Decoder{Revision: model.DefaultRevision}}
+	f.src = &Source{Dir: dir, Intake: f.recorder, Decoder: config.Decoder{Revision: model.DefaultRevision}, Log: slog.New(slog.NewTextHandler(&f.log, nil))}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- f.src.Run(ctx) }()

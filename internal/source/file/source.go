@@ -192,7 +192,7 @@ func below(dir, path string) bool {
 	return err == nil && rel != "." && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// report publishes the problems, and logs new ones.
+// report publishes the problems, and logs solved and new ones, so that the log ends with what is wrong at present.
 func (s *Source) report() {
 	all := s.catalog.problems()
 	for _, p := range s.broken {
@@ -204,6 +204,11 @@ func (s *Source) report() {
 	old := s.problems.Swap((*problem.List)(&list))
 	if old != nil && slices.Equal(*old, all) {
 		return
+	}
+	if old != nil {
+		for _, p := range old.Solved(all) {
+			s.Log.Info("configuration problem solved", p.Attrs()...)
+		}
 	}
 	shown := make(map[problem.Problem]struct{}, len(all))
 	for _, p := range all {

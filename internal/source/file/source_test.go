@@ -74,6 +74,25 @@ func TestPartialWriteKeepsLastGood(t *testing.T) {
 	require.NotContains(t, f.since(1), "-")
 }
 
+// TestSolvedProblemIsLogged: the log ends with what is wrong at present.
+func TestSolvedProblemIsLogged(t *testing.T) {
+	f := start(t, map[string]string{"a.yaml": ns("a", "v1")})
+	f.write("a.yaml", ns("a", "v1")+"  lables: {}\n")
+	f.complains("a.yaml:6: error: Namespace/a: metadata.lables")
+	f.write("a.yaml", "# comment\n"+ns("a", "v1")+"  lables: {}\n")
+	f.complains("a.yaml:7: error: Namespace/a: metadata.lables")
+	require.NotContains(t, f.log.String(), "solved", "it has only moved")
+	f.write("a.yaml", "kind: Namespce\n")
+	f.complains("a.yaml:1: error: has no apiVersion")
+	f.until(func() bool { return strings.Contains(f.log.String(), "has no apiVersion") }, "logged")
+	require.Regexp(t, `level=INFO msg="configuration problem solved" where=\S*a.yaml:7 object=Namespace/a field=metadata.lables .*\n`+
+		`.*level=ERROR msg="configuration problem" where=\S*a.yaml:1 .*has no apiVersion.*\n$`, f.log.String())
+	require.NoError(t, os.Remove(f.path("a.yaml")))
+	f.until(func() bool {
+		return strings.Contains(f.log.String(), `solved" where=`+f.path("a.yaml")+`:1 problem="has no apiVersion`)
+	}, "logged")
+}
+
 func TestTruncationDeletesNothing(t *testing.T) {
 	f := start(t, map[string]string{"a.yaml": docs(ns("a", "v1"), ns("b", "v1"))})
 	file, err := os.OpenFile(f.path("a.yaml"), os.O_WRONLY|os.O_TRUNC, 0)

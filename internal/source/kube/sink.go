@@ -24,7 +24,7 @@ type sink struct {
 	put      func(events ...store.Event)
 	meter    Meter
 	listed   func() // called after each complete list
-	problem  func(problem.List)
+	problem  func(problemNews)
 	observer Observer // nil: none
 
 	mu sync.Mutex // guards the fields below: the Reflector writes, Problems reads
@@ -32,7 +32,7 @@ type sink struct {
 	held map[name]held
 	// problems are those of objects with problems.
 	problems map[name]problem.List
-	untold   problem.List // not logged yet
+	untold   problemNews // not logged yet
 }
 
 type name struct{ namespace, name string }
@@ -140,7 +140,8 @@ func (r *resource) event() string {
 // note stores an object's problems. mu is held.
 func (k *sink) note(e *entry) {
 	if !slices.Equal(k.problems[e.name], e.problems) {
-		k.untold = append(k.untold, e.problems...)
+		k.untold.found = append(k.untold.found, e.problems...)
+		k.solved(e.name, e.problems)
 	}
 	delete(k.problems, e.name)
 	if len(e.problems) > 0 {
@@ -148,11 +149,16 @@ func (k *sink) note(e *entry) {
 	}
 }
 
-// news returns the problems that were not logged yet. mu is held.
-func (k *sink) news() problem.List {
-	list := k.untold
-	k.untold = nil
-	return list
+// solved notes the problems of an object that a later list lacks. mu is held.
+func (k *sink) solved(n name, later problem.List) {
+	k.untold.solved = append(k.untold.solved, k.problems[n].Solved(later)...)
+}
+
+// news returns the changes of problems that were not logged yet. mu is held.
+func (k *sink) news() problemNews {
+	news := k.untold
+	k.untold = problemNews{}
+	return news
 }
 
 // same reports whether two versions of an object are equal for the mesh: they differ in the status, an unread field, or
@@ -174,7 +180,9 @@ func (k *sink) Delete(o any) error {
 	}
 	k.mu.Lock()
 	event, ok := k.drop(nameOf(m), time.Now())
+	news := k.news()
 	k.mu.Unlock()
+	k.problem(news)
 	if ok {
 		k.put(event)
 	}
@@ -198,6 +206,7 @@ func (k *sink) become(r *resource) {
 func (k *sink) drop(n name, now time.Time) (store.Event, bool) {
 	old := k.held[n]
 	delete(k.held, n)
+	k.solved(n, nil)
 	delete(k.problems, n)
 	if old.object == nil {
 		return store.Event{}, false
@@ -228,7 +237,7 @@ func (k *sink) Replace(list []any, _ string) error {
 	return nil
 }
 
-func (k *sink) replace(entries []*entry, now time.Time) (events []store.Event, gone []name, news problem.List) {
+func (k *sink) replace(entries []*entry, now time.Time) (events []store.Event, gone []name, news problemNews) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	there := make(map[name]bool, len(entries))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 // counts is a Meter that counts.
@@ -189,6 +191,29 @@ func TestMistakesLeaveTheLastGoodState(t *testing.T) {
 			require.Len(t, in.Take(), 1)
 		})
 	}
+}
+
+// TestSolvedProblemsAreLogged: a corrected or removed object ends its problems in the log.
+func TestSolvedProblemsAreLogged(t *testing.T) {
+	k, _, _ := testSink(t, model.KindVirtualService)
+	var log logtext.Buffer
+	k.problem = (&problemLog{slog.New(slog.NewTextHandler(&log, nil))}).problems
+	const bad, good = `{"hosts":["web"],"http":[{"timeout":{"a":1}}]}`, `{"hosts":["web"],"http":[{"route":[{"destination":{"host":"web"}}]}]}`
+	solved := func() int {
+		return strings.Count(log.String(), `level=INFO msg="configuration problem solved" object=VirtualService/shop/web field=spec.http[0].timeout`)
+	}
+	require.NoError(t, k.Add(raw(t, "1", bad)))
+	require.Contains(t, log.String(), `level=ERROR msg="configuration problem" object=VirtualService/shop/web field=spec.http[0].timeout`)
+	require.NoError(t, k.Update(raw(t, "2", bad)))
+	require.Zero(t, solved())
+	require.NoError(t, k.Update(raw(t, "3", good)))
+	require.Equal(t, 1, solved())
+	require.NoError(t, k.Update(raw(t, "4", bad)))
+	require.NoError(t, k.Delete(raw(t, "5", bad)))
+	require.Equal(t, 2, solved())
+	require.NoError(t, k.Add(raw(t, "6", bad)))
+	require.NoError(t, k.Replace(nil, ""))
+	require.Equal(t, 3, solved())
 }
 
 // TestNewerVersionsOfIstio checks that an unknown field is ignored, as in Istio.

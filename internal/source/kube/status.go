@@ -198,10 +198,21 @@ type problemLog struct{ log *slog.Logger }
 // maxLogged is how many problems of one list are logged; /debug/problems has all.
 const maxLogged = 20
 
-func (l *problemLog) problems(list problem.List) {
-	for i, p := range list {
+// problemNews are changes of the problems of objects.
+type problemNews struct{ found, solved problem.List }
+
+// problems logs solved problems first, so that the log ends with what is wrong at present.
+func (l *problemLog) problems(news problemNews) {
+	for i, p := range news.solved {
 		if i == maxLogged {
-			l.log.Warn("there are more configuration problems; see /debug/problems", "more", len(list)-i)
+			l.log.Info("more configuration problems are solved; see /debug/problems", "more", len(news.solved)-i)
+			break
+		}
+		l.log.Info("configuration problem solved", p.Attrs()...)
+	}
+	for i, p := range news.found {
+		if i == maxLogged {
+			l.log.Warn("there are more configuration problems; see /debug/problems", "more", len(news.found)-i)
 			return
 		}
 		l.log.Log(context.Background(), p.Severity.LogLevel(), "configuration problem", p.Attrs()...)
