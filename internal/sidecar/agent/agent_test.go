@@ -111,7 +111,7 @@ func TestEndsWithoutAControlPlane(t *testing.T) {
 	s := startSidecar(t, ownIP(), "127.0.0.1:9", func(c *Config) { c.DrainTime = ptr(time.Hour) })
 	s.await("Envoy's start", func() bool {
 		_, body := s.get(DefaultHealthPort, "/healthz/ready")
-		return body == "no connection to the control plane at 127.0.0.1:9 (is it running there?)\n"
+		return body == "no connection to the control plane at 127.0.0.1:9 (is it running there? if the address speaks TLS, set --xds-plaintext=false)\n"
 	})
 	s.cancel()
 	require.NoError(t, s.ended())

@@ -36,7 +36,7 @@ func (a *agent) ready(ctx context.Context) error {
 		if a.StayReady {
 			return nil
 		}
-		return errors.New("the sidecar is draining")
+		return errors.New("the " + a.noun() + " is draining")
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -52,7 +52,7 @@ func (a *agent) checkReady(ctx context.Context) (answered bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	err = readiness(stats, a.XDS.Address)
+	err = readiness(stats, &a.XDS)
 	if err == nil && a.names != nil && !a.names.Loaded() {
 		err = errors.New("the control plane has not sent the names of the mesh yet")
 	}
@@ -64,7 +64,7 @@ func (a *agent) checkReady(ctx context.Context) (answered bool, err error) {
 	return true, err
 }
 
-func readiness(stats map[string]uint64, xds string) error {
+func readiness(stats map[string]uint64, xds *XDS) error {
 	if stats[statCDSSuccess] == 0 || stats[statLDSSuccess] == 0 {
 		return missingConfig(stats, xds)
 	}
@@ -80,7 +80,7 @@ func readiness(stats map[string]uint64, xds string) error {
 	return nil
 }
 
-func missingConfig(stats map[string]uint64, xds string) error {
+func missingConfig(stats map[string]uint64, xds *XDS) error {
 	rejected := stats[statCDSRejected] + stats[statLDSRejected]
 	counts := fmt.Sprintf("clusters: %d accepted, %d rejected; listeners: %d accepted, %d rejected",
 		stats[statCDSSuccess], stats[statCDSRejected], stats[statLDSSuccess], stats[statLDSRejected])
@@ -88,9 +88,13 @@ func missingConfig(stats map[string]uint64, xds string) error {
 	case rejected > 0:
 		return fmt.Errorf("configuration of the control plane: rejected by Envoy (%s): see Envoy's log", counts)
 	case stats[statXDSConnections] == 0 && stats[statCDSSuccess] == 0:
-		return fmt.Errorf("no connection to the control plane at %s (is it running there?)", xds)
+		hint := "is it running there?"
+		if xds.Plaintext {
+			hint += " if the address speaks TLS, set --xds-plaintext=false"
+		}
+		return fmt.Errorf("no connection to the control plane at %s (%s)", xds.Address, hint)
 	}
-	return fmt.Errorf("the control plane at %s has not sent everything yet (%s)", xds, counts)
+	return fmt.Errorf("the control plane at %s has not sent everything yet (%s)", xds.Address, counts)
 }
 
 func stateName(state uint64) string {
@@ -141,11 +145,11 @@ func (a *agent) watchUntilReady(ctx context.Context, p *envoy.Process, w *watch)
 			a.metrics.setReady(true)
 			a.wasReady.Store(true)
 			a.metrics.startup.Set(time.Since(start).Seconds())
-			a.log.Info("sidecar ready", "after", time.Since(start).Round(time.Millisecond), "pid", p.Pid())
+			a.log.Info(a.noun()+" ready", "after", time.Since(start).Round(time.Millisecond), "pid", p.Pid())
 			return
 		}
 		if waited := time.Since(start); waited >= remind && ctx.Err() == nil {
-			a.log.Warn("sidecar not ready", "for", waited.Round(time.Second), "reason", err)
+			a.log.Warn(a.noun()+" not ready", "for", waited.Round(time.Second), "reason", err)
 			remind += readyRemind
 		}
 		select {

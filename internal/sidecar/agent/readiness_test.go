@@ -31,7 +31,7 @@ func TestReadiness(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := readiness(tt.stats, "cp:1")
+			err := readiness(tt.stats, &XDS{Address: "cp:1"})
 			if tt.want == "" {
 				require.NoError(t, err)
 				return
@@ -39,4 +39,12 @@ func TestReadiness(t *testing.T) {
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
+}
+
+// TestHintOfTLS: an agent that speaks plain text, its default, may be given the address for TLS.
+func TestHintOfTLS(t *testing.T) {
+	none := map[string]uint64{statState: 3}
+	require.EqualError(t, readiness(none, &XDS{Address: "cp:1"}), "no connection to the control plane at cp:1 (is it running there?)")
+	require.EqualError(t, readiness(none, &XDS{Address: "cp:1", Plaintext: true}), "no connection to the control plane at cp:1 "+
+		"(is it running there? if the address speaks TLS, set --xds-plaintext=false)")
 }
