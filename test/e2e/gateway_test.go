@@ -51,7 +51,7 @@ func startEdge(t *testing.T) *edge {
 	c.Type, c.Workload.Namespace, c.Workload.Labels = model.ProxyRouter, "edge", map[string]string{"istio": "ingressgateway", model.LabelGatewayName: "edge"}
 	e.gateway.run(t, c)
 	eventually(t, "the gateway is ready, though it has nothing to listen for yet", func() bool {
-		return strings.Contains(e.gateway.log.String(), "sidecar ready")
+		return strings.Contains(e.gateway.log.String(), "gateway ready")
 	}, func() string { return e.gateway.log.String() + describe(e.proxies()) })
 	return e
 }

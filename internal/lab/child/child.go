@@ -122,7 +122,7 @@ func (p *Process) line(text string) {
 	switch {
 	case rec.Addr != "" && (strings.HasPrefix(rec.Msg, "serving xDS") || rec.Msg == "serving requests"):
 		p.addr = rec.Addr
-	case rec.Pid != 0 && rec.Msg == "sidecar ready":
+	case rec.Pid != 0 && (rec.Msg == "sidecar ready" || rec.Msg == "gateway ready"):
 		p.proxy = rec.Pid
 	case rec.URL != "" && strings.HasPrefix(rec.Msg, "serving metrics"):
 		if u, err := url.Parse(rec.URL); err == nil {

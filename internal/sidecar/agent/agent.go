@@ -108,7 +108,7 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	defer stop()
 	defer a.deregistration.Close()
-	a.log.Info("sidecar starting", "node", a.node.ID, "cluster", a.node.Cluster, "envoy", a.bootstrap.binary,
+	a.log.Info(a.noun()+" starting", "node", a.node.ID, "cluster", a.node.Cluster, "envoy", a.bootstrap.binary,
 		"xds", a.XDS.Address, "concurrency", a.concurrency, "because", a.because, "admin", a.adminAddr, "bind", a.bind)
 	err = a.supervise(ctx)
 	undo() // Envoy has ended and accepts no connections

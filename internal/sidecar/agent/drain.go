@@ -2,9 +2,11 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/sidecar/agent/bootstrap"
@@ -90,7 +92,12 @@ func (a *agent) awaitDeregistered(p *envoy.Process) (acked bool, outcome drainOu
 func (a *agent) beginDrain() {
 	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	defer cancel()
-	if err := a.admin.FailHealthCheck(ctx); err != nil {
+	err := a.admin.FailHealthCheck(ctx)
+	if errors.Is(err, syscall.ECONNREFUSED) && !a.wasReady.Load() {
+		a.log.Info("Envoy does not listen yet: there is nothing to drain")
+		return
+	}
+	if err != nil {
 		a.log.Warn("cannot make Envoy fail its health checks", "error", err)
 	}
 	// Inbound only: the application may call other services until it ends. A router has no application.
@@ -153,7 +160,7 @@ func (a *agent) stop(p *envoy.Process) error {
 		a.log.Warn("Envoy did not end after SIGTERM and was killed", "after", stopGrace)
 		return ErrForced
 	}
-	a.log.Info("sidecar ended", "took", time.Since(start).Round(time.Millisecond))
+	a.log.Info(a.noun()+" ended", "took", time.Since(start).Round(time.Millisecond))
 	return nil
 }
 

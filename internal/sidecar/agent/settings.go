@@ -150,3 +150,11 @@ func (s *settings) resolveType() error {
 }
 
 func (s *settings) isRouter() bool { return s.Type == model.ProxyRouter }
+
+// noun is how messages call the proxy.
+func (s *settings) noun() string {
+	if s.isRouter() {
+		return "gateway"
+	}
+	return "sidecar"
+}

@@ -30,6 +30,7 @@ type Forwarder struct {
 	level   slog.Level // of the last line with a level; a line without one continues that line
 	tail    []string
 	away    time.Time // of the last record that the control plane is unreachable
+	ending  bool      // Envoy has received SIGTERM
 }
 
 // New returns a Forwarder to log.
@@ -79,8 +80,9 @@ func (f *Forwarder) emit(line string) {
 			f.level, logger, message = level, parts[1], parts[2]
 		}
 	}
+	f.ending = f.ending || message == "caught ENVOY_SIGTERM"
 	level := f.level
-	if message == "caught ENVOY_SIGTERM" || f.repeatsAway(message) {
+	if message == "caught ENVOY_SIGTERM" || f.ending && strings.Contains(message, configStream) || f.repeatsAway(message) {
 		level = slog.LevelDebug // a warning about the agent's own signal, or a repeated one
 	}
 	if f.tail = append(f.tail, message); len(f.tail) > tailLines {
@@ -89,10 +91,13 @@ func (f *Forwarder) emit(line string) {
 	f.log.Log(context.Background(), level, message, "envoy", cmp.Or(logger, "output"))
 }
 
+// configStream is a part of Envoy's messages about the end of a stream of configuration or secrets.
+const configStream = " gRPC config stream to "
+
 // repeatsAway reports whether a message only repeats, within awayEvery, that the control plane is unreachable. f.mu is
 // held.
 func (f *Forwarder) repeatsAway(message string) bool {
-	if !strings.Contains(message, " gRPC config stream to ") || !strings.Contains(message, " closed since ") {
+	if !strings.Contains(message, configStream) || !strings.Contains(message, " closed since ") {
 		return false
 	}
 	now := f.now()

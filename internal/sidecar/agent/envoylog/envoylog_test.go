@@ -52,6 +52,18 @@ func TestLogsAnUnreachableControlPlaneOnceAMinute(t *testing.T) {
 	require.Contains(t, out.String(), "unauthenticated", "another error")
 }
 
+// TestEndOfStreamsAtTheEnd: streams that end because Envoy ends are no warning.
+func TestEndOfStreamsAtTheEnd(t *testing.T) {
+	const closed = "warning\tconfig\tStreamSecrets gRPC config stream to sds-grpc closed: 13, connection_termination\n"
+	var out bytes.Buffer
+	f := New(slog.New(slog.NewTextHandler(&out, nil)))
+	_, _ = f.Write([]byte(closed))
+	require.Equal(t, 1, strings.Count(out.String(), "StreamSecrets"))
+	_, _ = f.Write([]byte("warning\tmain\tcaught ENVOY_SIGTERM\n" + closed + "warning\tmain\tother\n"))
+	require.Equal(t, 1, strings.Count(out.String(), "StreamSecrets"))
+	require.Contains(t, out.String(), "level=WARN msg=other")
+}
+
 func TestForwarderIsBounded(t *testing.T) {
 	f := New(slog.New(slog.DiscardHandler))
 	_, _ = f.Write([]byte(strings.Repeat("x", 3*maxLine+5)))
