@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/demo"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 func newDemoCommand() *cobra.Command {
@@ -30,12 +33,15 @@ aborted; 1 otherwise; 2 wrong usage; 130 interrupted. Ctrl-C ends all processes.
   moonsail demo --keep --dir shop/`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkDemo(&o); err != nil {
+				return err
+			}
 			binary, err := os.Executable()
 			if err != nil {
 				return err
 			}
 			o.Binary, o.Out = binary, cmd.OutOrStdout()
-			return demo.Run(cmd.Context(), o)
+			return client.NoEnvoy(demo.Run(cmd.Context(), o))
 		},
 	}
 	fs := cmd.Flags()
@@ -46,6 +52,17 @@ aborted; 1 otherwise; 2 wrong usage; 130 interrupted. Ctrl-C ends all processes.
 	fs.StringVar(&o.Envoy, "envoy", "", "`PATH` of Envoy (default: see 'moonsail envoy which'; fetched if missing)")
 	cmd.AddCommand(newDemoAppCommand())
 	return cmd
+}
+
+// checkDemo refuses zeros, which mean the default in demo.Options.
+func checkDemo(o *demo.Options) error {
+	switch {
+	case o.Workloads == 0:
+		return terminal.UsageError{Err: fmt.Errorf("--workloads 0: out of range: use %d to %d", demo.MinWorkloads, demo.MaxWorkloads)}
+	case o.Rate == 0:
+		return terminal.UsageError{Err: fmt.Errorf("--rate 0: out of range: use 1 to %d", demo.MaxRate)}
+	}
+	return nil
 }
 
 // newDemoAppCommand returns the hidden command that the demo runs for each application.

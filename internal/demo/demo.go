@@ -47,9 +47,9 @@ func (o *Options) check() error {
 	}
 	switch {
 	case o.Workloads < MinWorkloads || o.Workloads > MaxWorkloads:
-		return fmt.Errorf("--workloads %d: out of range: use %d to %d", o.Workloads, MinWorkloads, MaxWorkloads)
+		return terminal.UsageError{Err: fmt.Errorf("--workloads %d: out of range: use %d to %d", o.Workloads, MinWorkloads, MaxWorkloads)}
 	case o.Rate < 1 || o.Rate > MaxRate:
-		return fmt.Errorf("--rate %d: out of range: use 1 to %d", o.Rate, MaxRate)
+		return terminal.UsageError{Err: fmt.Errorf("--rate %d: out of range: use 1 to %d", o.Rate, MaxRate)}
 	case o.Sample < 1 || o.Flips < 1:
 		return errors.New("sizes of samples: must be positive")
 	}

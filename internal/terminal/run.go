@@ -49,7 +49,7 @@ func Run(ctx context.Context, root *cobra.Command) int {
 	}
 	w := cmd.ErrOrStderr()
 	if isUsage(cmd, err) {
-		reportError(w, &UserError{What: err.Error(), Next: fmt.Sprintf("see '%s --help'", cmd.CommandPath())})
+		reportError(w, usageText(cmd, err))
 		return ExitUsage
 	}
 	reportError(w, err)
@@ -62,6 +62,23 @@ func isUsage(cmd *cobra.Command, err error) bool {
 	var usage UsageError
 	var refused interface{ RefusedAsWrong() bool }
 	return errors.As(err, &usage) || errors.As(err, &refused) && refused.RefusedAsWrong() || lacksFlag(cmd, err)
+}
+
+// usageText returns a usage error in the form that users see.
+func usageText(cmd *cobra.Command, err error) *UserError {
+	shown := &UserError{What: err.Error()}
+	var ue *UserError
+	switch {
+	case errors.As(err, &ue):
+		copied := *ue
+		shown = &copied
+	case lacksFlag(cmd, err):
+		shown.What = missingFlags(cmd)
+	}
+	if shown.Next == "" {
+		shown.Next = fmt.Sprintf("see '%s --help'", cmd.CommandPath())
+	}
+	return shown
 }
 
 // SetUp makes a command the root of a command line: Run prints its errors, and environment variables set flags that
@@ -77,6 +94,8 @@ func SetUp(root *cobra.Command) {
 // command that cobra adds keeps the output of the root at this moment.
 func prepare(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	refuseUnknownTopics(root)
 	for _, cmd := range root.Commands() {
 		if !cmd.Runnable() {
 			cmd.Args = cobra.NoArgs

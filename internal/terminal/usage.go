@@ -43,6 +43,46 @@ func missingArgs(cmd *cobra.Command, args []string) string {
 	return strings.Join(words, " and ") + " are"
 }
 
+// missingFlags names the required flags that the command line lacks.
+func missingFlags(cmd *cobra.Command) string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, required := f.Annotations[cobra.BashCompOneRequiredFlag]; required && !f.Changed {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	verb := "is"
+	if len(names) > 1 {
+		verb = "are"
+	}
+	return fmt.Sprintf("%s %s missing: use '%s'", strings.Join(names, " and "), verb, cmd.UseLine())
+}
+
+// refuseUnknownTopics makes `help` fail for a command that does not exist. By default, cobra prints the help of the
+// root with exit status 0.
+func refuseUnknownTopics(root *cobra.Command) {
+	for _, help := range root.Commands() {
+		if help.Name() != "help" {
+			continue
+		}
+		help.Run, help.RunE = nil, func(_ *cobra.Command, topic []string) error {
+			about, rest, err := root.Find(topic)
+			if err != nil || len(rest) > 0 {
+				return UsageError{Err: fmt.Errorf("unknown command %q%s", strings.Join(topic, " "), nearCommand(about, rest))}
+			}
+			return about.Help()
+		}
+	}
+}
+
+// nearCommand suggests the subcommand whose name is nearest to the first of the unknown words.
+func nearCommand(cmd *cobra.Command, unknown []string) string {
+	if cmd == nil || len(unknown) == 0 {
+		return ""
+	}
+	return spelling.DidYouMean(unknown[0], commandNames(cmd))
+}
+
 func firstExample(cmd *cobra.Command) string {
 	for line := range strings.Lines(cmd.Example) {
 		command, _, _ := strings.Cut(line, "#") // the rest is a comment

@@ -23,7 +23,7 @@ func asUsage(err error) error {
 	if errors.As(err, &wrong) {
 		return terminal.UsageError{Err: err}
 	}
-	return err
+	return client.NoEnvoy(err)
 }
 
 // build makes the agent's configuration of flags, Pod and environment.

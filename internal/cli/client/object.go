@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -19,6 +20,7 @@ type Object struct {
 	Namespace string
 
 	client *ControlPlane
+	unseen bool // no namespace has the object: Key assumed the default one
 }
 
 // AddFlag adds --namespace to cmd. client finds the namespace of objects if the flag is not set.
@@ -104,11 +106,22 @@ func (o *Object) findNamespace(ctx context.Context, key model.Key) (model.Key, e
 	case 1:
 		key.Namespace = in[0]
 	case 0:
-		key.Namespace = "default"
+		key.Namespace, o.unseen = "default", true
 	default:
 		return key, terminal.UsageError{Err: fmt.Errorf("%s %s: exists in several namespaces (%s): choose one with --namespace", key.Kind, key.Name, strings.Join(in, ", "))}
 	}
 	return key, nil
+}
+
+// Explain completes the error of a page about the object of Key.
+func (o *Object) Explain(key model.Key, err error) error {
+	var ue *terminal.UserError
+	if !o.unseen || !IsNotFound(err) || !errors.As(err, &ue) || !strings.HasPrefix(ue.What, key.String()+": not found") {
+		return err
+	}
+	copied := *ue
+	copied.What = fmt.Sprintf("%s %s: not found in any namespace", key.Kind, key.Name)
+	return &copied
 }
 
 // userKinds returns the kinds that users write. The control plane makes the others.

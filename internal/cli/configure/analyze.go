@@ -125,13 +125,22 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if a.nothing && !f.empty {
-		return &terminal.UserError{What: "no objects", Where: strings.Join(args, " "),
-			Next: "name files with objects that end in .yaml, .yml or .json, or allow none with --allow-empty"}
+		return noObjects(args)
 	}
 	if a.Errors > 0 {
 		return terminal.ExitCode(terminal.ExitFailed)
 	}
 	return nil
+}
+
+// noObjects returns the error for files, directories or a standard input without objects.
+func noObjects(args []string) error {
+	if len(args) == 1 && args[0] == file.Stdin {
+		return &terminal.UserError{What: "no objects", Where: "standard input",
+			Next: "write YAML or JSON of objects to it, or allow none with --allow-empty"}
+	}
+	return &terminal.UserError{What: "no objects", Where: strings.Join(args, " "),
+		Next: "name files with objects that end in .yaml, .yml or .json, or allow none with --allow-empty"}
 }
 
 // severities returns the severities from level up.

@@ -156,7 +156,7 @@ func TestExplainFindsTheNamespace(t *testing.T) {
 	require.Contains(t, errOut, "exists in several namespaces (other, shop): choose one with --namespace")
 	status, _, errOut = moonsail(t, "explain", "vs/nothing", "--address", s.url)
 	require.Equal(t, terminal.ExitFailed, status)
-	require.Contains(t, errOut, "VirtualService/default/nothing: not found")
+	require.Contains(t, errOut, "error: VirtualService nothing: not found in any namespace\n")
 	require.Contains(t, errOut, "next:")
 	status, _, errOut = moonsail(t, "explain", "workloadgroup/x", "--address", s.url)
 	require.Equal(t, terminal.ExitUsage, status)

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
@@ -129,7 +131,7 @@ func (f *waitFlags) run(cmd *cobra.Command, arg string) error {
 	started := time.Now()
 	outcome, err := f.await(ctx, cmd.ErrOrStderr(), list)
 	if err != nil {
-		return err
+		return f.object.Explain(list[0].key, err)
 	}
 	return f.report(cmd, list, outcome, time.Since(started))
 }
@@ -157,8 +159,10 @@ func (f *waitFlags) objects(ctx context.Context, arg string) ([]*awaited, error)
 	if err != nil {
 		return nil, &terminal.UserError{What: "cannot read it", Where: arg, Err: err, Next: "give a file or directory of YAML, or KIND/NAME"}
 	}
-	if tree.Problems.HasErrors() {
-		return nil, &terminal.UserError{What: "it has errors, so the control plane will not use it", Where: arg, Next: "see 'moonsail analyze " + arg + "'"}
+	for _, p := range tree.Problems {
+		if p.Severity == problem.SeverityError {
+			return nil, hasErrors(arg, p)
+		}
 	}
 	var out []*awaited
 	for _, o := range tree.Objects {
@@ -168,6 +172,15 @@ func (f *waitFlags) objects(ctx context.Context, arg string) ([]*awaited, error)
 		return nil, &terminal.UserError{What: "it has no object that the mesh reads", Where: arg, Next: "use one of " + client.KindNames()}
 	}
 	return out, nil
+}
+
+// hasErrors returns the error for a file or directory whose first error is p.
+func hasErrors(arg string, p problem.Problem) error {
+	where := cmp.Or(p.Where(), arg)
+	p.File, p.Line = "", 0
+	first := strings.TrimPrefix(p.String(), string(p.Severity)+": ")
+	return &terminal.UserError{What: "it has errors, so the control plane will not use it", Where: where, Err: errors.New(first),
+		Next: "see 'moonsail analyze " + arg + "' for all problems"}
 }
 
 // waitOutcome is the result of a wait.

@@ -36,7 +36,8 @@ func TestPrintWhy(t *testing.T) {
 			},
 			Objects: []explain.Source{{Object: vs, Origin: "a.yaml:3", Decides: "route jason"}, {Object: dr, Decides: "policy"}},
 		},
-		Inbound: []*explain.Passage{{Proxy: "reviews-1.shop", Result: &simulate.Result{Listener: "virtualInbound", Closed: "no filter chain matches"}}},
+		Inbound: []*explain.Passage{{Proxy: "reviews-1.shop", Result: &simulate.Result{Listener: "virtualInbound", Closed: "no filter chain matches"}},
+			{Proxy: "reviews-2.shop", Result: &simulate.Result{Listener: "virtualInbound", Status: 403}}},
 	}
 	var b strings.Builder
 	require.NoError(t, printWhy(&b, w))
@@ -61,6 +62,10 @@ leaves web-1.shop
 arrives at reviews-1.shop
   listener      virtualInbound
   closed: no filter chain matches
+
+arrives at reviews-2.shop
+  listener      virtualInbound
+  the proxy answers: 403
 `, b.String())
 }
 
@@ -73,8 +78,7 @@ func TestRefusedQuestion(t *testing.T) {
 	defer server.Close()
 	status, _, errOut := moonsail(t, "why", "a.shop", "foo://b", "--address", server.URL)
 	require.Equal(t, terminal.ExitUsage, status)
-	require.Contains(t, errOut, "the scheme is one of http, tcp")
-	require.Contains(t, errOut, "next:  see 'moonsail why --help'")
+	require.Regexp(t, "^error: the scheme is one of http, tcp\n  where: http://.*\n  next:  see 'moonsail why --help'\n$", errOut)
 }
 
 // TestDecisionText checks the text of each kind of decision.

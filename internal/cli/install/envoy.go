@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
@@ -72,7 +73,7 @@ func newEnvoyWhichCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found, err := envoy.Find("")
 			if err != nil {
-				return err
+				return client.NoEnvoy(err)
 			}
 			if v, err := envoy.VersionOf(cmd.Context(), found.Path); err != nil {
 				return err

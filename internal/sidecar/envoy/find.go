@@ -34,6 +34,21 @@ func (e *NotFoundError) Error() string {
 		"or set its path with --envoy or %s. Searched:\n  %s", Version, PathVariable, strings.Join(e.Looked, "\n  "))
 }
 
+// UnusableError is about a path that a user has given, by a flag or a variable.
+type UnusableError struct {
+	Source string // "--envoy", or the variable
+	Path   string
+	Err    error
+}
+
+// Error returns all of it on one line.
+func (e *UnusableError) Error() string {
+	return fmt.Sprintf("%s=%s: not an executable file: %v: correct it, or unset it and run `moonsail envoy install`", e.Source, e.Path, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *UnusableError) Unwrap() error { return e.Err }
+
 // Find returns the Envoy to run. It tries in this order: the given path (a flag, may be empty), $MOONSAIL_ENVOY, the
 // tool folder of the checkout around the working directory or the executable, the folder of the executable, the user's cache, and $PATH if its
 // version is the pinned one. A path that was given explicitly may have any version; if it does not exist, Find returns
@@ -66,8 +81,7 @@ func named(path, source string) (Binary, error) {
 	if resolved, err := exec.LookPath(path); err == nil {
 		path = resolved
 	} else {
-		return Binary{}, fmt.Errorf("%s=%s: not an executable file: %w: correct it, or unset it and run `moonsail envoy install`",
-			source, path, errors.Unwrap(err))
+		return Binary{}, &UnusableError{Source: source, Path: path, Err: errors.Unwrap(err)}
 	}
 	abs, err := filepath.Abs(path)
 	return Binary{Path: abs, Source: source}, err
