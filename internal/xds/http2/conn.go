@@ -31,6 +31,7 @@ type conn struct {
 	inLoop   bool        // the reader's: it is an event loop, for a turn
 	output   output
 	lifetime lifetime
+	patience patience
 
 	// Shared by the reader and the keeper.
 	active  atomic.Bool   // bytes arrived since the keeper checked
@@ -60,6 +61,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c.reader = frameReader{conn: c, credit: connWindow}
 	c.output = output{conn: c, window: firstWindow, initial: firstWindow, largest: maxFrame}
 	c.lifetime = lifetime{conn: c, old: s.opts.oldFrom(time.Now()), phase: rand.Uint32N(sweep)} //nolint:gosec // need not be secret
+	c.patience.conn = c
 	c.socket = newSocket(nc, c.output.flushed)
 	c.reader.in.conn, c.reader.in.whole, c.reader.in.quota = c, true, maxBlock
 	c.streams = c.first[:0]
@@ -90,6 +92,9 @@ func (c *conn) handshake() error {
 		}
 	}
 	c.reader.unauthenticated = c.server.opts.LimitUnauthenticated && (c.tls == nil || len(c.tls.ConnectionState().VerifiedChains) == 0)
+	if c.reader.unauthenticated {
+		c.patience.begin()
+	}
 	c.output.greet()
 	if err := c.reader.readPreface(); err != nil {
 		return err

@@ -57,6 +57,7 @@ func (lt *lifetime) check(now time.Time, tick uint32) {
 	if lt.endOfTime(now) {
 		return
 	}
+	lt.patience.check(now)
 	if at := lt.soonest.Load(); at != 0 && now.UnixNano() >= at {
 		lt.wake()
 	}

@@ -20,8 +20,8 @@ const (
 
 // Stricter limits for unauthenticated peers, with Options.LimitUnauthenticated.
 const (
-	unauthenticatedStreams = 10      // open at the same time on a connection
-	unauthenticatedMessage = 1 << 20 // bytes of unfinished and kept messages, on all streams of a connection
+	unauthenticatedStreams = 10       // open at the same time on a connection
+	unauthenticatedMessage = 64 << 10 // bytes of unfinished and kept messages, on all streams of a connection: a token and a certificate request need less
 )
 
 // A connection has a budget of frames that cost the server more than the peer: pings, settings,
@@ -36,16 +36,17 @@ const (
 
 // Bounds in time.
 const (
-	defaultHandshake   = 10 * time.Second // until TLS, preface and settings are done
-	defaultKeepalive   = 30 * time.Second // without a byte, until a ping
-	defaultPingTimeout = 20 * time.Second // without a byte after it, until the end
-	defaultFrameTime   = 20 * time.Second // for a header block, or another frame that is not DATA
-	refusedTime        = 10 * time.Second // for the rest of a refused request
-	lingerTime         = time.Second      // for reading what the peer sent before it learned of the end
-	lingerBytes        = 1 << 20
-	defaultTick        = time.Second
-	sweep              = 4 // ticks, in which each connection is checked closely once
-	defaultMaxMessage  = 32 << 20
+	defaultHandshake    = 10 * time.Second // until TLS, preface and settings are done
+	defaultKeepalive    = 30 * time.Second // without a byte, until a ping
+	defaultPingTimeout  = 20 * time.Second // without a byte after it, until the end
+	defaultFirstRequest = 10 * time.Second // for the first message of an unauthenticated peer, and of each of its streams
+	defaultFrameTime    = 20 * time.Second // for a header block, or another frame that is not DATA
+	refusedTime         = 10 * time.Second // for the rest of a refused request
+	lingerTime          = time.Second      // for reading what the peer sent before it learned of the end
+	lingerBytes         = 1 << 20
+	defaultTick         = time.Second
+	sweep               = 4 // ticks, in which each connection is checked closely once
+	defaultMaxMessage   = 32 << 20
 )
 
 // Trust lifts the stricter limits for unauthenticated peers. The Handler or the Receiver calls it,
@@ -56,6 +57,7 @@ func (st *Stream) Trust() {
 		return
 	}
 	c.reader.unauthenticated = false
+	c.patience.trust()
 	// An error means that the connection is about to end.
 	_ = c.output.sendControl(func(b []byte) []byte {
 		return appendSettings(b, xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: maxStreams})

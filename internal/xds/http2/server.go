@@ -61,6 +61,7 @@ type Options struct {
 	Handshake            time.Duration // until TLS, preface and settings are done
 	Keepalive            time.Duration // without a byte from the peer, until a ping
 	PingTimeout          time.Duration // without a byte after the ping, until the connection is closed
+	FirstRequest         time.Duration // for the first message of an unauthenticated peer, and of each of its streams, with LimitUnauthenticated
 	FrameTime            time.Duration // for the rest of a frame or header block
 	MaxAge               time.Duration // until a connection must go away, plus or minus 10 %; 0: until its peer's certificate expires
 	MaxAgeGrace          time.Duration // after that, until its streams are ended and it is closed; 0: until its streams have ended
@@ -74,6 +75,7 @@ func (o *Options) fill() {
 	o.Handshake = cmp.Or(o.Handshake, defaultHandshake)
 	o.Keepalive = cmp.Or(o.Keepalive, defaultKeepalive)
 	o.PingTimeout = cmp.Or(o.PingTimeout, defaultPingTimeout)
+	o.FirstRequest = cmp.Or(o.FirstRequest, defaultFirstRequest)
 	o.FrameTime = cmp.Or(o.FrameTime, defaultFrameTime)
 	o.Tick = cmp.Or(o.Tick, defaultTick)
 	if o.Yield == nil {

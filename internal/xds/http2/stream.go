@@ -36,6 +36,7 @@ type Stream struct {
 	room         [1]outgoing // queue begins in it, and is seldom longer
 	head         []byte      // header block to begin with; nil: responseHead
 	expires      time.Time   // zero: never
+	firstBy      time.Time   // when patience ends; zero: the stream has a message, or its peer is authenticated
 
 	path          string // read-only
 	authorization string // while the Handler runs

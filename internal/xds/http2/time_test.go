@@ -29,6 +29,29 @@ func TestHandshakeInTime(t *testing.T) {
 	p.gone()
 }
 
+// TestFirstRequestInTime: an unauthenticated peer is cut if it, or one of its streams, has no complete
+// message in time. A stream that has one may stay, and so may the streams of a peer that is trusted.
+func TestFirstRequestInTime(t *testing.T) {
+	v := serveUnauthenticated(t, Options{Tick: time.Millisecond, FirstRequest: 50 * time.Millisecond})
+	v.connect().gone()
+	p := v.connect()
+	p.announce(p.open(hold), 1000)
+	p.gone()
+
+	later := serveUnauthenticated(t, Options{Tick: time.Millisecond, FirstRequest: 500 * time.Millisecond})
+	p = later.connect()
+	p.send(p.open(hold), "first")
+	require.Never(t, func() bool { return later.s.open() == 0 }, 700*time.Millisecond, 50*time.Millisecond)
+	p.announce(p.open(hold), 1000)
+	p.gone()
+
+	p = later.connect()
+	p.send(p.open(trust), "it is me")
+	p.announce(p.open(hold), 1000)
+	require.Never(t, func() bool { return later.s.open() == 0 }, 700*time.Millisecond, 50*time.Millisecond)
+	p.lives()
+}
+
 // givesUp waits until the server announces the end to a peer.
 func givesUp(t *testing.T, o Options, dial func(*service) *peer) {
 	t.Helper()
