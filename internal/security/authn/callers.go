@@ -164,12 +164,12 @@ func (c *Callers) Authorize(peer *server.Peer, p *model.Proxy) error {
 	}
 	for _, ns := range []string{byID.Namespace, p.Namespace} {
 		if ns != id.Namespace {
-			return server.Denied("%s may not be the proxy %s: its identity has namespace %q, the node %q", id, p.ID, id.Namespace, ns)
+			return server.Denied("%s may not be the proxy %q: its identity has namespace %q, the node %q", id, server.ShortID(p.ID), id.Namespace, ns)
 		}
 	}
 	if p.ServiceAccount = cmp.Or(p.ServiceAccount, id.ServiceAccount); p.ServiceAccount != id.ServiceAccount {
-		return server.Denied("%s may not be the proxy %s: its identity has service account %q, the node (SERVICE_ACCOUNT) %q",
-			id, p.ID, id.ServiceAccount, p.ServiceAccount)
+		return server.Denied("%s may not be the proxy %q: its identity has service account %q, the node (SERVICE_ACCOUNT) %q",
+			id, server.ShortID(p.ID), id.ServiceAccount, p.ServiceAccount)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@
 //	pendingrevisions.go  published revisions that a stream has not settled
 //	delivery.go          how responses are sent; assemble.go encodes them
 //	sender.go            how published changes reach streams
+//	refusedlog.go        the log of refused proxies
 //	nack.go              refused resources: log, retries, reports
 //	watchdog.go          waits that take too long
 //	routestrategy.go     how routes reach a proxy

@@ -89,7 +89,7 @@ func supportsShards(has []*corev3.Extension) bool {
 func ParseID(id string) (*model.Proxy, error) {
 	p, err := parseID(id)
 	if err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "node id %q: %v; expected %s", id, err, idForm)
+		return nil, status.Errorf(codes.InvalidArgument, "node id %q: %v; expected %s", ShortID(id), err, idForm)
 	}
 	return p, nil
 }
@@ -104,14 +104,14 @@ func parseID(id string) (*model.Proxy, error) {
 	}
 	typ := model.ProxyType(parts[0])
 	if typ != model.ProxySidecar && typ != model.ProxyRouter {
-		return nil, fmt.Errorf("the proxy type %q is neither sidecar nor router", parts[0])
+		return nil, fmt.Errorf("the proxy type %q is neither sidecar nor router", ShortID(parts[0]))
 	}
 	if _, err := netip.ParseAddr(parts[1]); err != nil {
-		return nil, fmt.Errorf("%q is not an IP address", parts[1])
+		return nil, fmt.Errorf("%q is not an IP address", ShortID(parts[1]))
 	}
 	dot := strings.LastIndexByte(parts[2], '.')
 	if dot <= 0 || dot == len(parts[2])-1 {
-		return nil, fmt.Errorf("%q is not <pod>.<namespace>", parts[2])
+		return nil, fmt.Errorf("%q is not <pod>.<namespace>", ShortID(parts[2]))
 	}
 	p := &model.Proxy{
 		ID: id, Type: typ, IPs: []string{parts[1]},
@@ -237,7 +237,7 @@ func addresses(first, list string) ([]string, error) {
 		switch {
 		case a == "" || a == first:
 		case !model.IsIP(a):
-			return nil, fmt.Errorf("INSTANCE_IPS: %q is not an IP address", a)
+			return nil, fmt.Errorf("INSTANCE_IPS: %q is not an IP address", ShortID(a))
 		default:
 			out = append(out, a)
 		}

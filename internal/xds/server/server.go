@@ -41,6 +41,7 @@ type Server struct {
 
 	streams      registry
 	disconnected disconnectedProxies
+	refused      refusedLog
 	turn         atomic.Uint64 // number of the next sender
 
 	publishing sync.Mutex // guards concerned
@@ -136,7 +137,7 @@ func (st *stream) authorize(p *model.Proxy) error {
 	err := st.port.Authorize(peer, p)
 	p.Verified = err == nil && p.ServiceAccount != ""
 	if err != nil {
-		st.server.log.Warn("proxy refused", "proxy", p.ID, "peer", peer.Address, "error", status.Convert(err).Message())
+		st.server.refused.log(st.server.log, time.Now(), p.ID, peer.Address, err)
 	}
 	return err
 }
