@@ -10,10 +10,31 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
+// authorize decides whether a peer may connect as a proxy. If the mesh has a Pod with the proxy's name, the
+// peer must have the Pod's service account.
+func (s *secure) authorize(peer *server.Peer, p *model.Proxy) error {
+	if err := s.callers.Authorize(peer, p); err != nil {
+		return err
+	}
+	byID, err := server.ParseID(p.ID)
+	if err != nil {
+		return err
+	}
+	snapshot := s.snapshot()
+	for _, name := range []string{byID.Name, p.Name} {
+		pod, ok := snapshot.Get(model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: name}).(*model.Workload)
+		if ok && accountOf(pod) != p.ServiceAccount {
+			return server.Denied("%s/%s may not be the proxy %q: the service account of %s is %s/%s",
+				p.Namespace, p.ServiceAccount, server.ShortID(p.ID), pod.Key, pod.Namespace, accountOf(pod))
+		}
+	}
+	return nil
+}
+
 // mayDeregister decides whether a caller may deregister a workload. The workload must be of the caller's
 // namespace and service account, and so must every object with one of its addresses.
 func (s *secure) mayDeregister(ctx context.Context, p *model.Proxy) error {
-	if err := s.callers.Authorize(server.PeerOf(ctx), p); err != nil {
+	if err := s.authorize(server.PeerOf(ctx), p); err != nil {
 		return err
 	}
 	own := model.Identity{TrustDomain: s.trustDomains()[0], Namespace: p.Namespace, ServiceAccount: p.ServiceAccount}

@@ -141,7 +141,7 @@ func (s *secure) port(p *parts) server.Port {
 	methods := s.onlyPeers(p.peerMethods())
 	methods[ca.Method] = s.service.CreateCertificate
 	methods[agentapi.DeregisterMethod] = p.drains.DeregisterIf(s.mayDeregister)
-	return server.Port{TLS: s.authority.ServerTLS(s.names()), Authorize: s.callers.Authorize, Methods: methods}
+	return server.Port{TLS: s.authority.ServerTLS(s.names()), Authorize: s.authorize, Methods: methods}
 }
 
 // close closes the port if it is not served.

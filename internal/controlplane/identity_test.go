@@ -93,6 +93,20 @@ func configurationByCertificate(t *testing.T, transport server.Transport) {
 	requireStatus(t, err, codes.Unavailable)
 }
 
+// TestPodsOfOtherServiceAccounts checks that a workload cannot connect as a Pod of another service account
+// in its namespace, by its node ID or by its metadata.
+func TestPodsOfOtherServiceAccounts(t *testing.T) { overEach(t, podsOfOtherServiceAccounts) }
+
+func podsOfOtherServiceAccounts(t *testing.T, transport server.Transport) {
+	p := startWithIdentities(t, transport)
+	require.NoError(t, p.proxyNamed(p.dial(p.must("cart-token")), "cart-1.shop", "cart", ""))
+	web := p.dial(p.must("web-token"))
+	refused := []string{"shop/web may not be the proxy", "the service account of Pod/shop/cart-1 is shop/cart"}
+	requireStatus(t, p.proxyNamed(web, "cart-1.shop", "web", ""), codes.PermissionDenied, refused...)
+	requireStatus(t, p.proxyNamed(web, "cart-1.shop", "", "web-1"), codes.PermissionDenied, refused...)
+	requireStatus(t, p.proxyNamed(web, "web-1.shop", "", "cart-1"), codes.PermissionDenied, refused...)
+}
+
 // TestCertificateExpiresOnAConnection checks that a connection cannot request anything new after its
 // certificate has expired.
 func TestCertificateExpiresOnAConnection(t *testing.T) { overEach(t, expiresOnAConnection) }

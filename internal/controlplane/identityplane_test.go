@@ -153,17 +153,22 @@ func (p *identityPlane) must(token string) *tls.Certificate {
 // proxy opens a stream as a proxy and waits for its clusters.
 func (p *identityPlane) proxy(conn *grpc.ClientConn, ns, account string) error {
 	p.t.Helper()
+	return p.proxyNamed(conn, "web-1."+ns, account, "")
+}
+
+// proxyNamed is proxy with a node ID's "name.namespace", and with another name in the metadata unless that
+// is empty.
+func (p *identityPlane) proxyNamed(conn *grpc.ClientConn, id, account, name string) error {
+	p.t.Helper()
 	ctx, cancel := context.WithCancel(await.Context(p.t))
 	defer cancel()
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
 		return err
 	}
-	node := &core.Node{Id: "sidecar~10.1.0.1~web-1." + ns + "~" + ns + ".svc.cluster.local"}
-	if account != "" {
-		node.Metadata, err = structpb.NewStruct(map[string]any{"SERVICE_ACCOUNT": account})
-		require.NoError(p.t, err)
-	}
+	node := &core.Node{Id: "sidecar~10.1.0.1~" + id + "~shop.svc.cluster.local"}
+	node.Metadata, err = structpb.NewStruct(map[string]any{"SERVICE_ACCOUNT": account, "NAME": name})
+	require.NoError(p.t, err)
 	_ = stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: resource.Cluster.URL()})
 	_, err = stream.Recv()
 	return err
