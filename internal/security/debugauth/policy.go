@@ -8,18 +8,20 @@ import (
 	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
 )
 
-// Policy describes the credentials for clients on other machines. Clients on loopback addresses need none. Files are
-// read for each use, so that they can be replaced.
+// Policy describes the credentials for clients on other machines. Clients on loopback addresses need none, except
+// web pages of other sites (Local). Files are read for each use, so that they can be replaced.
 type Policy struct {
 	// Flags begins the flags in messages: "--http" of --http-token-file.
 	Flags string
@@ -125,9 +127,12 @@ type Refuse func(w http.ResponseWriter, status int, what, next string)
 // Guard protects a handler.
 func (p Policy) Guard(next http.Handler, refuse Refuse, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		foreign := Local(r)
 		switch {
-		case fromLoopback(r), slices.Contains(p.Open, r.URL.Path), p.known(r, log):
+		case foreign == nil, slices.Contains(p.Open, r.URL.Path), p.known(r, log):
 			next.ServeHTTP(w, r)
+		case fromLoopback(r):
+			refuse(w, http.StatusForbidden, foreign.Error(), "open http://localhost with the port of this server")
 		case p.Credentials():
 			w.Header().Set("WWW-Authenticate", `Bearer realm="moonsail"`)
 			refuse(w, http.StatusUnauthorized, "this page needs credentials",
@@ -137,6 +142,40 @@ func (p Policy) Guard(next http.Handler, refuse Refuse, log *slog.Logger) http.H
 				fmt.Sprintf("use that machine, for example with kubectl port-forward, or set %s-token-file", p.Flags))
 		}
 	})
+}
+
+// Local returns nil if a client on this machine made a request that no other web site caused. A browser on this machine
+// sends requests of any site, and a name of that site may resolve to a loopback address (DNS rebinding).
+func Local(r *http.Request) error {
+	if !fromLoopback(r) {
+		return errors.New("only requests from this host are allowed")
+	}
+	if !localName(r.Host) {
+		return fmt.Errorf("host %q is not allowed: only localhost and IP addresses are allowed without credentials", r.Host)
+	}
+	if origin := r.Header.Get("Origin"); origin != "" {
+		u, err := url.Parse(origin)
+		if err != nil || u.Host != r.Host {
+			return fmt.Errorf("requests of the web site %q are not allowed", origin)
+		}
+	}
+	if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+		return errors.New("requests of other web sites are not allowed")
+	}
+	return nil
+}
+
+// localName reports whether a Host header cannot be the name of another web site. Only HTTP/1.0 has none.
+func localName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	_, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	return err == nil
 }
 
 func fromLoopback(r *http.Request) bool {

@@ -86,7 +86,7 @@ func TestGuard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := slog.New(slog.DiscardHandler)
 			r := httptest.NewRequest(http.MethodGet, c.path, nil)
-			r.RemoteAddr = c.from
+			r.RemoteAddr, r.Host = c.from, "localhost:15014"
 			if c.who != "" {
 				r.Header.Set("Authorization", c.who)
 			}
@@ -97,6 +97,45 @@ func TestGuard(t *testing.T) {
 				require.Contains(t, w.Header().Get("WWW-Authenticate"), "Bearer")
 				require.Contains(t, w.Body.String(), "--token-file")
 			}
+		})
+	}
+}
+
+// TestOtherWebSites checks that a browser on this machine reads nothing for other web sites.
+func TestOtherWebSites(t *testing.T) {
+	with := Policy{Flags: "--http", TokenFile: writeFile(t, "tokens", token), Open: scrapeable}
+	for name, c := range map[string]struct {
+		path, host, header, value string
+		status                    int
+	}{
+		"localhost":              {"/debug/store", "localhost:15014", "", "", 200},
+		"localhost, upper case":  {"/debug/store", "LocalHost.:15014", "", "", 200},
+		"a name of localhost":    {"/debug/store", "mesh.localhost:15014", "", "", 200},
+		"an IPv4 address":        {"/debug/store", "127.0.0.1:15014", "", "", 200},
+		"an IPv6 address":        {"/debug/store", "[::1]:15014", "", "", 200},
+		"an address, no port":    {"/debug/store", "[::1]", "", "", 200},
+		"no host":                {"/debug/store", "", "", "", 200},
+		"same origin":            {"/debug/store", "localhost:1", "Origin", "http://localhost:1", 200},
+		"a rebound name":         {"/debug/store", "evil.example:15014", "", "", 403},
+		"a rebound name, 2":      {"/debug/store", "localhost.evil.example", "", "", 403},
+		"a rebound name, 3":      {"/debug/store", "evillocalhost", "", "", 403},
+		"a rebound name, open":   {"/metrics", "evil.example:15014", "", "", 200},
+		"with a token":           {"/debug/store", "istiod.istio-system:15014", "Authorization", "Bearer " + token, 200},
+		"another origin":         {"/debug/store", "localhost:1", "Origin", "https://evil.example", 403},
+		"another port":           {"/debug/store", "localhost:1", "Origin", "http://localhost:2", 403},
+		"a sandbox":              {"/debug/store", "localhost:1", "Origin", "null", 403},
+		"an image of a web site": {"/debug/store", "127.0.0.1:1", "Sec-Fetch-Site", "cross-site", 403},
+		"the page itself":        {"/debug/store", "127.0.0.1:1", "Sec-Fetch-Site", "same-origin", 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, c.path, nil)
+			r.RemoteAddr, r.Host = "127.0.0.1:9", c.host
+			if c.header != "" {
+				r.Header.Set(c.header, c.value)
+			}
+			w := httptest.NewRecorder()
+			with.Guard(pages, refuse, slog.New(slog.DiscardHandler)).ServeHTTP(w, r)
+			require.Equal(t, c.status, w.Code, w.Body.String())
 		})
 	}
 }

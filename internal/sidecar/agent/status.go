@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"syscall"
 	"time"
@@ -112,14 +111,15 @@ func (a *agent) handleReady(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "ready")
 }
 
-// DrainPath of the status port starts the drain. Only programs of the same host or Pod may request it.
+// DrainPath of the status port starts the drain. Only programs of the same host or Pod may request it, and no web site
+// (debugauth.Local).
 const DrainPath = "/drain"
 
 // handleDrain deregisters the workload, starts the drain of inbound connections, and answers then. After the answer the
 // application may end; the sidecar runs until it is stopped. A client that disconnects does not cancel the drain.
 func (a *agent) handleDrain(w http.ResponseWriter, r *http.Request) {
-	if !fromThisHost(r) {
-		http.Error(w, "only requests from this host are allowed", http.StatusForbidden)
+	if err := debugauth.Local(r); err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
 	// The deregistration may take longer than statusWriteTimeout.
@@ -137,19 +137,15 @@ func (a *agent) handleDrain(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, text)
 }
 
-// handleQuit ends the sidecar at once, for a job that has finished. Only programs of the same host or Pod may request it.
+// handleQuit ends the sidecar at once, for a job that has finished. Only programs of the same host or Pod may request it, and no web site
+// (debugauth.Local).
 func (a *agent) handleQuit(w http.ResponseWriter, r *http.Request) {
-	if !fromThisHost(r) {
-		http.Error(w, "only requests from this host are allowed", http.StatusForbidden)
+	if err := debugauth.Local(r); err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
 	fmt.Fprintln(w, "OK")
 	a.quitOnce.Do(func() { close(a.quit) })
-}
-
-func fromThisHost(r *http.Request) bool {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && from.Addr().Unmap().IsLoopback()
 }
 
 // debugAccess allows the debug pages for this host or Pod, and for other hosts with a token.

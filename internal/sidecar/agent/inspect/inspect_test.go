@@ -137,7 +137,7 @@ func TestWhatPagesRefuse(t *testing.T) {
 	pages := Pages(admin, &Tail{}, debugauth.Policy{Flags: "--debug"}, slog.New(slog.DiscardHandler))
 	ask := func(path, from string) (int, string) {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
-		r.RemoteAddr = from
+		r.RemoteAddr, r.Host = from, "localhost"
 		pages.ServeHTTP(w, r)
 		return w.Code, w.Body.String()
 	}
@@ -177,7 +177,7 @@ func TestLevelsAreReadOnly(t *testing.T) {
 	pages := Pages(admin, &Tail{}, debugauth.Policy{}, slog.New(slog.DiscardHandler))
 	for method, want := range map[string]int{http.MethodGet: http.StatusOK, http.MethodPost: http.StatusMethodNotAllowed} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(method, PathLogging+"?level=trace", nil)
-		r.RemoteAddr = "127.0.0.1:4"
+		r.RemoteAddr, r.Host = "127.0.0.1:4", "localhost"
 		pages.ServeHTTP(w, r)
 		require.Equal(t, want, w.Code)
 		if want == http.StatusOK {
