@@ -46,6 +46,7 @@ type Proxy struct {
 	NoShards       bool              // an Envoy built without an extension that route shards need
 	NamedPorts     map[string]uint32
 	Instance       string // new with each start of the sidecar; empty: unknown
+	Peer           string // IP address that it connects from; empty: unknown
 	// StatusPort is the agent's port with debug pages; 0: none.
 	StatusPort uint16
 	// Identity: the agent serves certificates to the proxy, so it can use mutual TLS.

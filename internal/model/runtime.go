@@ -34,7 +34,8 @@ const (
 // the Pod's.
 type DrainNotice struct {
 	Meta
-	Addresses []string // of the workload
+	Addresses      []string // of the workload
+	ServiceAccount string   // of the workload; empty: unknown
 }
 
 // Concerns reports whether the notice applies to an endpoint at one of its addresses. pod is the name of the Pod behind

@@ -59,7 +59,7 @@ func proxyOf(q *agentapi.DeregisterRequest) (*model.Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Instance = q.Instance
+	p.Instance, p.ServiceAccount = q.Instance, q.ServiceAccount
 	for _, a := range q.Addresses {
 		if !model.IsIP(a) {
 			return nil, server.Invalid("%s: address %q of %s: not an IP address", agentapi.DeregisterMethod, a, p)

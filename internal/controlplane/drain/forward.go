@@ -132,7 +132,7 @@ func (r *Registry) callPeer(ctx context.Context, peer *peers.Peer, q *agentapi.D
 		return r.unknownProxies(peer, why, false)
 	}
 	in := &forwarded{
-		DeregisterRequest: agentapi.DeregisterRequest{Node: q.Node, Instance: q.Instance, Addresses: p.IPs, Stay: q.Stay},
+		DeregisterRequest: agentapi.DeregisterRequest{Node: q.Node, Instance: q.Instance, Addresses: p.IPs, ServiceAccount: p.ServiceAccount, Stay: q.Stay},
 		RoundMillis:       forwardRound.Milliseconds(),
 	}
 	if end, ok := ctx.Deadline(); ok {

@@ -56,7 +56,8 @@ func (s *notices) add(p *model.Proxy, since time.Time) (n *notice, fresh bool, e
 	}
 	s.serial++
 	n = &notice{
-		object:   &model.DrainNotice{Meta: model.Meta{Key: key, ResourceVersion: strconv.FormatUint(s.serial, 10), Origin: p.ID}, Addresses: p.IPs},
+		object: &model.DrainNotice{Meta: model.Meta{Key: key, ResourceVersion: strconv.FormatUint(s.serial, 10), Origin: p.ID},
+			Addresses: p.IPs, ServiceAccount: p.ServiceAccount},
 		instance: p.Instance, since: since, began: make(chan struct{}), withdrawn: make(chan struct{}),
 	}
 	s.all[key] = n
@@ -116,7 +117,8 @@ func (s *notices) list() *noticeList {
 	defer s.mu.Unlock()
 	out := &noticeList{}
 	for _, n := range s.all {
-		out.Requests = append(out.Requests, agentapi.DeregisterRequest{Node: n.object.Origin, Instance: n.instance, Addresses: n.object.Addresses})
+		out.Requests = append(out.Requests, agentapi.DeregisterRequest{
+			Node: n.object.Origin, Instance: n.instance, Addresses: n.object.Addresses, ServiceAccount: n.object.ServiceAccount})
 		out.AgesMillis = append(out.AgesMillis, time.Since(n.since).Milliseconds())
 	}
 	return out

@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -148,15 +149,17 @@ func (r *Registry) Returned(_ context.Context, request []byte) ([]byte, error) {
 
 // returned reports whether another instance is connected in place of p.
 func (r *Registry) returned(p *model.Proxy) bool {
-	if s, ok := r.Proxies.Proxy(p.ID); ok && s.Proxy.Instance != p.Instance {
+	replaced := func(id string) bool {
+		s, ok := r.Proxies.Proxy(id)
+		return ok && s.Proxy.ID+s.Proxy.Instance != p.ID+p.Instance && replaces(s.Proxy, p.Namespace, p.ServiceAccount, p.IPs)
+	}
+	if replaced(p.ID) {
 		return true
 	}
-	for _, a := range p.IPs {
-		if id, ok := r.Proxies.ProxyAt(a); ok && id != p.ID {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.IPs, func(a string) bool {
+		id, ok := r.Proxies.ProxyAt(a)
+		return ok && replaced(id)
+	})
 }
 
 // findReturned withdraws the notices of workloads that have connected to another control plane.

@@ -50,10 +50,19 @@ func New(in *store.Intake, changes *changelog.Log, log *slog.Logger) *Registry {
 // same name or at the same address. The server calls it for each proxy that connects.
 func (r *Registry) Connected(p *model.Proxy) {
 	for _, n := range r.notices.at(p) {
-		if n.object.Origin+n.instance != p.ID+p.Instance {
+		d := n.object
+		if d.Origin+n.instance != p.ID+p.Instance && replaces(p, d.Namespace, d.ServiceAccount, d.Addresses) {
 			r.notices.withdraw(n, "another instance has connected: "+p.ID)
 		}
 	}
+}
+
+// replaces reports whether a proxy with the name or an address of a workload that drains shows that the
+// workload is back, or that another one has its address. A proxy may claim any address, so it must have
+// the identity of the workload or connect from the address.
+func replaces(p *model.Proxy, namespace, account string, addresses []string) bool {
+	same := p.Namespace == namespace && (account == "" || p.ServiceAccount == account)
+	return same || slices.Contains(addresses, p.Peer)
 }
 
 // Run ends notices that have served their purpose, until ctx ends: no source lists their

@@ -122,18 +122,34 @@ func TestWithdrawn(t *testing.T) {
 	proxy := func(id, instance string, ips ...string) *model.Proxy {
 		p, err := server.ParseID(id)
 		require.NoError(t, err)
-		p.Instance, p.IPs = instance, append(p.IPs, ips...)
+		p.Instance, p.IPs, p.ServiceAccount = instance, append(p.IPs, ips...), "web"
 		return p
 	}
-	other := "sidecar~10.1.0.7~web-7.shop~shop.svc.cluster.local"
+	other, evil := "sidecar~10.1.0.7~web-7.shop~shop.svc.cluster.local", "sidecar~10.1.0.8~bad-1.evil~evil.svc.cluster.local"
 	for name, tc := range map[string]struct {
 		event func(*fixture)
 		left  int
 	}{
-		"the same one connects again": {func(f *fixture) { f.Connected(proxy(node, "first")) }, 1},
-		"the next one by that name":   {func(f *fixture) { f.Connected(proxy(node, "second")) }, 0},
-		"another with its address":    {func(f *fixture) { f.Connected(proxy(other, "second", "10.1.0.1")) }, 0},
-		"another one":                 {func(f *fixture) { f.Connected(proxy(other, "second")) }, 1},
+		"the same one connects again":          {func(f *fixture) { f.Connected(proxy(node, "first")) }, 1},
+		"the next one by that name":            {func(f *fixture) { f.Connected(proxy(node, "second")) }, 0},
+		"another with its address":             {func(f *fixture) { f.Connected(proxy(other, "second", "10.1.0.1")) }, 0},
+		"another one":                          {func(f *fixture) { f.Connected(proxy(other, "second")) }, 1},
+		"another namespace claims its address": {func(f *fixture) { f.Connected(proxy(evil, "second", "10.1.0.1")) }, 1},
+		"another account claims its address": {func(f *fixture) {
+			p := proxy(other, "second", "10.1.0.1")
+			p.ServiceAccount = "bad"
+			f.Connected(p)
+		}, 1},
+		"another account claims its name": {func(f *fixture) {
+			p := proxy(node, "second")
+			p.ServiceAccount = "bad"
+			f.Connected(p)
+		}, 1},
+		"another account connects from its address": {func(f *fixture) {
+			p := proxy(evil, "second", "10.1.0.1")
+			p.ServiceAccount, p.Peer = "bad", "10.1.0.1"
+			f.Connected(p)
+		}, 0},
 		"it stays": {func(f *fixture) {
 			require.NoError(t, await.From(t, f.ask(agentapi.DeregisterRequest{Node: node, Instance: "first", Stay: true})).err)
 		}, 0},
@@ -151,12 +167,33 @@ func TestWithdrawn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.run()
-			require.NoError(t, await.From(t, f.ask(agentapi.DeregisterRequest{})).err)
+			require.NoError(t, await.From(t, f.ask(agentapi.DeregisterRequest{Node: node, Instance: "first", ServiceAccount: "web"})).err)
 			require.Equal(t, 1, f.noticeCount())
 			tc.event(f)
 			require.Eventually(t, func() bool { return f.noticeCount() == tc.left }, time.Minute, time.Millisecond)
 			require.Equal(t, tc.left == 1, f.notices.draining("shop", "web-1"))
 		})
+	}
+}
+
+// TestReturned checks which connected proxies show peers that a workload is back.
+func TestReturned(t *testing.T) {
+	f := newFixture(t)
+	drained, err := server.ParseID(node)
+	require.NoError(t, err)
+	drained.Instance, drained.ServiceAccount = "first", "web"
+	for name, c := range map[string]struct {
+		by   model.Proxy
+		want bool
+	}{
+		"itself":            {model.Proxy{ID: node, Instance: "first", Namespace: "shop", ServiceAccount: "web"}, false},
+		"the next instance": {model.Proxy{ID: node, Instance: "second", Namespace: "shop", ServiceAccount: "web"}, true},
+		"another account":   {model.Proxy{ID: node, Instance: "second", Namespace: "shop", ServiceAccount: "bad"}, false},
+		"another namespace": {model.Proxy{ID: node, Instance: "second", Namespace: "evil", ServiceAccount: "web"}, false},
+		"at its address":    {model.Proxy{ID: node, Instance: "second", Namespace: "evil", Peer: "10.1.0.1"}, true},
+	} {
+		f.connected = &server.ProxyState{Proxy: &c.by}
+		require.Equal(t, c.want, f.returned(drained), name)
 	}
 }
 

@@ -21,6 +21,8 @@ type DeregisterRequest struct {
 	Instance string `json:"instance,omitempty"`
 	// Addresses of the workload, besides that of the node ID.
 	Addresses []string `json:"addresses,omitempty"`
+	// ServiceAccount of the workload. An agent need not send it: it must be that of its certificate.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// WaitMillis bounds the answer; 0: the control plane's own bound.
 	WaitMillis int64 `json:"waitMs,omitempty"`
 	// Stay withdraws an earlier request: the workload continues.

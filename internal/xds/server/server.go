@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -98,7 +99,7 @@ func (s *Server) open(st *stream, node []byte) error {
 	if err := st.authorize(p); err != nil {
 		return err
 	}
-	st.proxy = p
+	st.proxy, p.Peer = p, peerIP(st.transport.peer())
 	st.strategy, p.ScopedRoutes = s.strategy(st.protocol, p, agent)
 	st.sender = s.senders[s.turn.Add(1)%uint64(len(s.senders))]
 	present, leave := st.transport.present() // computing the tables may take long
@@ -116,6 +117,15 @@ func (s *Server) open(st *stream, node []byte) error {
 	s.opts.Meter.Connected(p.IstioVersion, 1)
 	s.log.Debug("proxy connected", "proxy", p.ID, "protocol", st.protocol.String(), "routes", st.strategy.Name)
 	return nil
+}
+
+// peerIP returns the IP address of a peer; empty: it has none.
+func peerIP(address string) string {
+	a, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return ""
+	}
+	return a.Addr().Unmap().String()
 }
 
 // bindError returns the status of a stream that cannot be bound: that of the error, or else
