@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -23,9 +22,9 @@ func (s *secure) authorize(peer *server.Peer, p *model.Proxy) error {
 	snapshot := s.snapshot()
 	for _, name := range []string{byID.Name, p.Name} {
 		pod, ok := snapshot.Get(model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: name}).(*model.Workload)
-		if ok && accountOf(pod) != p.ServiceAccount {
+		if ok && pod.Account() != p.ServiceAccount {
 			return server.Denied("%s/%s may not be the proxy %q: the service account of %s is %s/%s",
-				p.Namespace, p.ServiceAccount, server.ShortID(p.ID), pod.Key, pod.Namespace, accountOf(pod))
+				p.Namespace, p.ServiceAccount, server.ShortID(p.ID), pod.Key, pod.Namespace, pod.Account())
 		}
 	}
 	return nil
@@ -61,7 +60,7 @@ func ownedBy(snapshot *store.Snapshot, own model.Identity, p *model.Proxy) (owne
 			if !named && i < 0 {
 				continue
 			}
-			if account := accountOf(w); w.Namespace != own.Namespace || account != own.ServiceAccount {
+			if account := w.Account(); w.Namespace != own.Namespace || account != own.ServiceAccount {
 				return nil, server.Denied("%s may not deregister %s: the service account of %s is %s/%s", own, p, w.Key, w.Namespace, account)
 			}
 			for _, a := range w.Addresses {
@@ -71,9 +70,6 @@ func ownedBy(snapshot *store.Snapshot, own model.Identity, p *model.Proxy) (owne
 	}
 	return owned, nil
 }
-
-// accountOf returns a workload's service account. The default is Kubernetes' default account.
-func accountOf(w *model.Workload) string { return cmp.Or(w.ServiceAccount, "default") }
 
 // listedBy returns an error for addresses that objects of another namespace list and no workload has.
 func listedBy(snapshot *store.Snapshot, own model.Identity, addresses []string) error {

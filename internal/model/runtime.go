@@ -38,8 +38,10 @@ type DrainNotice struct {
 	ServiceAccount string   // of the workload; empty: unknown
 }
 
-// Concerns reports whether the notice applies to an endpoint at one of its addresses. pod is the name of the Pod behind
-// the endpoint, in the namespace ns; empty: unknown. Another Pod may have got the address.
-func (d *DrainNotice) Concerns(ns, pod string) bool {
-	return pod == "" || d.Namespace == ns && d.Name == pod
+// Concerns reports whether the notice applies to an endpoint at one of its addresses. It applies in its own namespace
+// only: the caller that made it may have claimed an address that another namespace lists, now or later. pod and account
+// are the name and service account of the workload behind the endpoint; empty: unknown. Another Pod may have got the
+// address.
+func (d *DrainNotice) Concerns(ns, pod, account string) bool {
+	return d.Namespace == ns && (pod == "" || d.Name == pod) && (account == "" || d.ServiceAccount == "" || d.ServiceAccount == account)
 }

@@ -36,6 +36,8 @@ const (
 	minAge = 30 * time.Second
 	// maxNotices bounds the notices at one time.
 	maxNotices = 1 << 16
+	// maxNoticesOfNamespace bounds those of one namespace, so that no tenant uses up all.
+	maxNoticesOfNamespace = maxNotices / 4
 	// maxAddresses bounds the addresses of one workload.
 	maxAddresses = 16
 	// maxListedProxies bounds the proxies that a response lists.

@@ -22,11 +22,12 @@ type notices struct {
 	mu        sync.Mutex // guards the fields below
 	all       map[model.Key]*notice
 	byAddress map[string]*notice
+	counts    map[string]int // by namespace
 	serial    uint64
 }
 
 func newNotices(in *store.Intake, log *slog.Logger) *notices {
-	return &notices{intake: in, log: log, all: map[model.Key]*notice{}, byAddress: map[string]*notice{}}
+	return &notices{intake: in, log: log, all: map[model.Key]*notice{}, byAddress: map[string]*notice{}, counts: map[string]int{}}
 }
 
 // notice is a workload that drains.
@@ -54,6 +55,9 @@ func (s *notices) add(p *model.Proxy, since time.Time) (n *notice, fresh bool, e
 	if len(s.all) >= maxNotices {
 		return nil, false, server.Unavailable("%d workloads drain at the same time, which is the limit: try again later", maxNotices)
 	}
+	if s.counts[p.Namespace] >= maxNoticesOfNamespace {
+		return nil, false, server.Unavailable("%d workloads of the namespace %s drain at the same time, which is the limit: try again later", maxNoticesOfNamespace, p.Namespace)
+	}
 	s.serial++
 	n = &notice{
 		object: &model.DrainNotice{Meta: model.Meta{Key: key, ResourceVersion: strconv.FormatUint(s.serial, 10), Origin: p.ID},
@@ -61,6 +65,7 @@ func (s *notices) add(p *model.Proxy, since time.Time) (n *notice, fresh bool, e
 		instance: p.Instance, since: since, began: make(chan struct{}), withdrawn: make(chan struct{}),
 	}
 	s.all[key] = n
+	s.counts[key.Namespace]++
 	for _, a := range p.IPs {
 		s.byAddress[a] = n
 	}
@@ -74,6 +79,9 @@ func keyOf(p *model.Proxy) model.Key {
 // remove removes a notice from the registry. The caller holds mu.
 func (s *notices) remove(n *notice) {
 	delete(s.all, n.object.Key)
+	if s.counts[n.object.Namespace]--; s.counts[n.object.Namespace] == 0 {
+		delete(s.counts, n.object.Namespace)
+	}
 	for _, a := range n.object.Addresses {
 		if s.byAddress[a] == n {
 			delete(s.byAddress, a)

@@ -176,6 +176,22 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
+// TestNoticesOfOneNamespaceAreBounded checks that a tenant leaves room for others.
+func TestNoticesOfOneNamespaceAreBounded(t *testing.T) {
+	f := newFixture(t)
+	add := func(ns string, i int) error {
+		_, _, err := f.notices.add(&model.Proxy{Namespace: ns, Name: fmt.Sprint("p", i)}, time.Now())
+		return err
+	}
+	for i := range maxNoticesOfNamespace {
+		require.NoError(t, add("evil", i))
+	}
+	require.ErrorContains(t, add("evil", -1), "16384 workloads of the namespace evil drain at the same time")
+	require.NoError(t, add("shop", 0))
+	f.notices.cancel(&model.Proxy{Namespace: "evil", Name: "p0"}, "test")
+	require.NoError(t, add("evil", -1))
+}
+
 // TestReturned checks which connected proxies show peers that a workload is back.
 func TestReturned(t *testing.T) {
 	f := newFixture(t)

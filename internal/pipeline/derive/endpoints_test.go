@@ -33,7 +33,11 @@ func drainingMesh(named bool) *Deriver {
 }
 
 func drainNotice(pod, address string) *model.DrainNotice {
-	return &model.DrainNotice{Meta: model.Meta{Key: model.Key{Kind: model.KindDrainNotice, Namespace: "shop", Name: pod}}, Addresses: []string{address}}
+	return noticeOf("shop", pod, address)
+}
+
+func noticeOf(ns, pod, address string) *model.DrainNotice {
+	return &model.DrainNotice{Meta: model.Meta{Key: model.Key{Kind: model.KindDrainNotice, Namespace: ns, Name: pod}}, Addresses: []string{address}}
 }
 
 // callable are the addresses of endpoints that proxies call.
@@ -59,6 +63,8 @@ func TestDrainNotice(t *testing.T) {
 		"its endpoint is not called":     {true, []*model.DrainNotice{drainNotice("web-a", "10.1.0.1")}, []string{"10.1.0.2"}},
 		"slices without Pods":            {false, []*model.DrainNotice{drainNotice("web-a", "10.1.0.1")}, []string{"10.1.0.2"}},
 		"another Pod has the address":    {true, []*model.DrainNotice{drainNotice("old", "10.1.0.1")}, both},
+		"another namespace":              {true, []*model.DrainNotice{noticeOf("evil", "web-a", "10.1.0.1")}, both},
+		"another namespace, no Pods":     {false, []*model.DrainNotice{noticeOf("evil", "web-a", "10.1.0.1")}, both},
 		"unknown address":                {true, []*model.DrainNotice{drainNotice("web-a", "10.9.9.9")}, both},
 		"the last ones are still called": {true, []*model.DrainNotice{drainNotice("web-a", "10.1.0.1"), drainNotice("web-b", "10.1.0.2")}, both},
 	} {
@@ -80,9 +86,10 @@ func TestDrainNotice(t *testing.T) {
 
 func TestHostsAt(t *testing.T) {
 	d := drainingMesh(true)
-	require.Equal(t, []model.Host{"web.shop.svc.cluster.local"}, d.Index().HostsAt("10.1.0.1"))
+	require.Equal(t, []model.Host{"web.shop.svc.cluster.local"}, d.Index().HostsAt("10.1.0.1", "shop"))
 	require.True(t, d.Index().Lists("10.1.0.2"))
-	require.Empty(t, d.Index().HostsAt("10.9.9.9"))
+	require.Empty(t, d.Index().HostsAt("10.9.9.9", "shop"))
+	require.Empty(t, d.Index().HostsAt("10.1.0.1", "evil"))
 	require.False(t, d.Index().Lists("10.9.9.9"))
 }
 

@@ -93,9 +93,9 @@ func removedEndpoints(rev model.Revision, changes []store.Change) []changelog.Re
 	return out
 }
 
-// drainingEndpoints lists the endpoints of workloads that drain. hostsAt returns the hosts that have an
-// endpoint at an address.
-func drainingEndpoints(rev model.Revision, changes []store.Change, hostsAt func(address string) []model.Host) []changelog.RemovedEndpoint {
+// drainingEndpoints lists the endpoints of workloads that drain. hostsAt returns the hosts of
+// a namespace that have an endpoint at an address.
+func drainingEndpoints(rev model.Revision, changes []store.Change, hostsAt func(address, ns string) []model.Host) []changelog.RemovedEndpoint {
 	var out []changelog.RemovedEndpoint
 	for i := range changes {
 		d, ok := changes[i].New.(*model.DrainNotice)
@@ -104,7 +104,7 @@ func drainingEndpoints(rev model.Revision, changes []store.Change, hostsAt func(
 		}
 		for _, a := range d.Addresses {
 			out = append(out, changelog.RemovedEndpoint{
-				Revision: rev, Observed: changes[i].Event.Observed, Object: d.Key, Address: a, Hosts: hostsAt(a),
+				Revision: rev, Observed: changes[i].Event.Observed, Object: d.Key, Address: a, Hosts: hostsAt(a, d.Namespace),
 			})
 		}
 	}

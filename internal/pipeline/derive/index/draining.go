@@ -23,28 +23,32 @@ func newDrainIndex() drainIndex {
 }
 
 // health is that of an endpoint, and Draining if a notice names its workload: then it is called only if there are no
-// others. pod is the Pod behind the endpoint; empty: unknown.
-func (d *drainIndex) health(of model.Health, address, ns, pod string) model.Health {
+// others. ns is the namespace of the object that lists the endpoint; pod and account are those of DrainNotice.Concerns.
+func (d *drainIndex) health(of model.Health, address, ns, pod, account string) model.Health {
 	if of != model.Healthy {
 		return of
 	}
 	for _, n := range d.notices[address] {
-		if n.Concerns(ns, pod) {
+		if n.Concerns(ns, pod, account) {
 			return model.Draining
 		}
 	}
 	return of
 }
 
-// inlineHealths are endpoints that a service lists itself, in their current health.
-func (d *drainIndex) inlineHealths(list []model.Endpoint) []model.Endpoint {
-	drains := func(e model.Endpoint) bool { return d.health(e.Health, e.Address, "", "") != e.Health }
+// inlineHealths are the endpoints that a service lists itself, in their current health.
+func (d *drainIndex) inlineHealths(s *model.Service) []model.Endpoint {
+	list := s.Inline
+	health := func(e *model.Endpoint) model.Health {
+		return d.health(e.Health, e.Address, s.Namespace, "", e.ServiceAccount)
+	}
+	drains := func(e model.Endpoint) bool { return health(&e) != e.Health }
 	if len(d.notices) == 0 || !slices.ContainsFunc(list, drains) {
 		return list
 	}
 	out := slices.Clone(list)
 	for i := range out {
-		out[i].Health = d.health(out[i].Health, out[i].Address, "", "")
+		out[i].Health = health(&out[i])
 	}
 	return out
 }
@@ -88,26 +92,26 @@ func (x *endpointIndex) replaceDrainNotice(old, now *model.DrainNotice, touched 
 	if old != nil {
 		for _, a := range old.Addresses {
 			take(x.draining.notices, a, old.Key)
-			x.touchAddress(a, touched)
+			x.touchAddress(a, old.Namespace, touched)
 		}
 	}
 	if now != nil {
 		for _, a := range now.Addresses {
 			insert(x.draining.notices, a, now.Key, now)
-			x.touchAddress(a, touched)
+			x.touchAddress(a, now.Namespace, touched)
 		}
 	}
 }
 
-// touchAddress touches the services that may have an endpoint at an address.
-func (x *endpointIndex) touchAddress(address string, touched *Touched) {
-	for _, s := range x.servicesAt(address) {
+// touchAddress touches the services of a namespace that may have an endpoint at an address.
+func (x *endpointIndex) touchAddress(address, ns string, touched *Touched) {
+	for _, s := range x.servicesAt(address, ns) {
 		x.touch(s, touched)
 	}
 }
 
-// servicesAt lists services that may have an endpoint at an address, in no order, some more than once.
-func (x *endpointIndex) servicesAt(address string) []*model.Service {
+// servicesAt lists services of a namespace that may have an endpoint at an address, in no order, some more than once.
+func (x *endpointIndex) servicesAt(address, ns string) []*model.Service {
 	var out []*model.Service
 	for _, o := range x.draining.listed[address] {
 		switch o := o.(type) {
@@ -122,7 +126,7 @@ func (x *endpointIndex) servicesAt(address string) []*model.Service {
 	for _, s := range x.draining.inline[address] {
 		out = append(out, s)
 	}
-	return out
+	return slices.DeleteFunc(out, func(s *model.Service) bool { return s.Namespace != ns })
 }
 
 // Lists reports whether some object has an address that is an endpoint, or may become one.
@@ -131,10 +135,10 @@ func (x *Index) Lists(address string) bool {
 	return len(d.listed[address])+len(d.inline[address]) > 0
 }
 
-// HostsAt lists the hosts of services that may have an endpoint at an address.
-func (x *Index) HostsAt(address string) []model.Host {
+// HostsAt lists the hosts of a namespace's services that may have an endpoint at an address.
+func (x *Index) HostsAt(address, ns string) []model.Host {
 	var out []model.Host
-	for _, s := range x.endpoints.servicesAt(address) {
+	for _, s := range x.endpoints.servicesAt(address, ns) {
 		out = append(out, s.Hostname)
 	}
 	slices.Sort(out)

@@ -108,8 +108,16 @@ func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice,
 		e.Locality.Zone = m.Zone
 	}
 	e.Address = m.Addresses[0]
-	e.Health = x.draining.health(health, e.Address, slice.Namespace, m.Pod)
+	e.Health = x.draining.health(health, e.Address, slice.Namespace, m.Pod, accountBehind(&e, m.Pod))
 	return e, true
+}
+
+// accountBehind returns the service account of a Pod's endpoint; empty: there is no Pod.
+func accountBehind(e *model.Endpoint, pod string) string {
+	if pod == "" {
+		return ""
+	}
+	return cmp.Or(e.ServiceAccount, "default")
 }
 
 // behind returns the workload of a slice's member, as an endpoint. It returns false if the Pod has not arrived yet, or is gone:
@@ -168,7 +176,7 @@ func (x *endpointIndex) fromWorkloads(s *model.Service, pods bool) []model.Endpo
 		}
 		e := x.endpointOf(w)
 		e.Address, e.Weight, e.Ports = w.Address(), w.Weight, portsOf(s, w)
-		e.Health = x.draining.health(health, e.Address, w.Namespace, pod)
+		e.Health = x.draining.health(health, e.Address, w.Namespace, pod, w.Account())
 		out = append(out, e)
 	}
 	return out

@@ -66,7 +66,7 @@ func (x *endpointIndex) members(s *model.Service) *model.Origins {
 // sorted by address. It adds the policies that decide what the sidecars accept.
 func (x *endpointIndex) compute(s *model.Service, policies *model.OriginList) []*model.Endpoint {
 	if s.Inline != nil {
-		return pointersTo(x.encryptAll(x.draining.inlineHealths(s.Inline), policies))
+		return pointersTo(x.encryptAll(x.draining.inlineHealths(s), policies))
 	}
 	out := x.list(s)
 	for i := range out {
