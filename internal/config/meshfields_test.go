@@ -30,8 +30,8 @@ func TestEachMeshFieldIsReadOrReported(t *testing.T) {
 		for _, value := range values {
 			after, problems := decodeMesh(t, base(at, value))
 			switch {
-			case told(problems, beforeProblems, at):
-				what = "told"
+			case reported(problems, beforeProblems, at):
+				what = "reported"
 			case byAgents(name):
 				what = "agents"
 			case before != after:
@@ -59,8 +59,8 @@ func byAgents(name string) bool {
 	return ok && slices.Contains(model.ProxyConfigFields, first) && !slices.Contains([]string{"tracing", "proxyHeaders", "gatewayTopology"}, first)
 }
 
-// told: some problem says that what the field is in has no effect; or one that was not there before names the field.
-func told(now, before problem.List, at []string) bool {
+// reported: some problem states that what the field is in has no effect; or one that was not there before names the field.
+func reported(now, before problem.List, at []string) bool {
 	field := "data.mesh." + strings.ReplaceAll(strings.Join(at, "."), "[]", "")
 	last := strings.TrimSuffix(at[len(at)-1], "[]")
 	return slices.ContainsFunc(now, func(p problem.Problem) bool {

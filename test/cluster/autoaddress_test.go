@@ -140,8 +140,8 @@ func listening(p *proxy, names ...string) func(context.Context) error {
 func TestNoAddressesOfServiceEntries(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
-	c.Apply(t, ns, database("db", "")+"---"+database("told", "")+"---"+web+"---"+route(badHeader))
-	tell(t, c, ns, "told", "240.240.88.88")
+	c.Apply(t, ns, database("db", "")+"---"+database("written", "")+"---"+web+"---"+route(badHeader))
+	tell(t, c, ns, "written", "240.240.88.88")
 	control := runControl(t, c, func(o *controlplane.Options) { o.Mesh.AutoAddresses.Off = true })
 	awaitReconciled(t, c, ns, "VirtualService", "web", "False", "Invalid") // after all objects were processed
 	o, err := object(t.Context(), c, ns, "ServiceEntry", "db")

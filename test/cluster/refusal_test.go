@@ -123,7 +123,7 @@ metadata: {name: web}
 `)
 	c.Apply(t, ns, authorized("bad", "x-refused"))
 	message = awaitReconciled(t, c, ns, "AuthorizationPolicy", "bad", "False", statuses.ReasonRefused)
-	require.Contains(t, message, "2 proxies refuse LDS virtualInbound, and what they accepted last stays in force", "nothing else changed: it is the cause")
+	require.Contains(t, message, "2 proxies refuse LDS virtualInbound, and their last accepted version stays in force", "nothing else changed: it is the cause")
 	for kind, name := range map[string]string{"VirtualService": "other", "AuthorizationPolicy": "fine"} {
 		o, err := object(t.Context(), c, ns, kind, name)
 		require.NoError(t, err)

@@ -211,7 +211,7 @@ func (s *trialOfSamples) proxy(p *corev1.Pod, more ...string) {
 	running.Go(func() {
 		status, out := askUntil(ctx, args...)
 		if s.t.Failed() || status != 0 {
-			s.t.Logf("%s ended with status %d and said:\n%s", p.Name, status, out)
+			s.t.Logf("%s ended with status %d; its output:\n%s", p.Name, status, out)
 		}
 	})
 	s.t.Cleanup(func() { cancel(); running.Wait() })

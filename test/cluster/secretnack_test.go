@@ -42,7 +42,7 @@ func TestSecretNACKIsReportedOnReferences(t *testing.T) {
 
 	c.Apply(t, ns, roots("x-refused"))
 	message := awaitReconciled(t, c, ns, "DestinationRule", "api", "False", status.ReasonRefused)
-	require.Contains(t, message, "1 proxy refuses SDS "+name+", and what they accepted last stays in force: ")
+	require.Contains(t, message, "1 proxy refuses SDS "+name+", and their last accepted version stays in force: ")
 	require.Contains(t, message, "I do not like x-refused")
 	c.Apply(t, ns, roots("fine again"))
 	awaitReconciled(t, c, ns, "DestinationRule", "api", "True", status.ReasonAccepted)

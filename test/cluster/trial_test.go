@@ -129,7 +129,7 @@ func (k *trial) namespaces(t *testing.T, docs []*unstructured.Unstructured) {
 func (k *trial) plain(t *testing.T, name string) {
 	t.Helper()
 	client := k.c.Client.CoreV1().Namespaces()
-	k.c.Eventually(t, "namespace "+name+" without what was said of it", func(ctx context.Context) error {
+	k.c.Eventually(t, "namespace "+name+" without the labels of the trial", func(ctx context.Context) error {
 		ns, err := client.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -47,7 +47,7 @@ func TestReadyWhenWebhookIsTrusted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		config, account, problem string
 	}{
-		"told":      {own, "", ""},
+		"trusted":   {own, "", ""},
 		"not there": {"not-installed", "", "deploy/injector.yaml"},
 		"no rights": {own, "moonsail", "deploy/rbac.yaml"}, // which are for one webhook configuration only
 	} {
@@ -76,13 +76,13 @@ func TestReadyWhenWebhookIsTrusted(t *testing.T) {
 				require.NoError(t, err)
 				require.NotEmpty(t, config.Webhooks)
 				for _, w := range config.Webhooks {
-					require.Contains(t, string(w.ClientConfig.CABundle), "BEGIN CERTIFICATE", "it was told before")
+					require.Contains(t, string(w.ClientConfig.CABundle), "BEGIN CERTIFICATE", "written before ready")
 				}
 			}
 			c.Eventually(t, "what is wrong", func(ctx context.Context) error {
 				_, body, err := page(ctx, addr, "/debug/problems")
 				if err == nil && strings.Contains(body, "certificate not written") != (tc.problem != "") || !strings.Contains(body, tc.problem) {
-					err = fmt.Errorf("told: %s", body)
+					err = fmt.Errorf("problems: %s", body)
 				}
 				return err
 			})

@@ -50,7 +50,7 @@ func (m *mutual) requireHeaders() {
 	}
 
 	m.apply(m.config("server", meshConfig("defaultConfig: {proxyHeaders: {forwardedClientCert: SANITIZE}}"))...)
-	eventually(m.t, "applications are told of no certificate", func() bool {
+	eventually(m.t, "applications receive no certificate", func() bool {
 		in, _ = m.spoken()
 		return in.Get("X-Forwarded-Client-Cert") == ""
 	}, func() string { return fmt.Sprint(in) })

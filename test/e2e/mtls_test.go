@@ -59,13 +59,13 @@ func TestMutualTLS(t *testing.T) {
 
 	secure := func() (int, string) { return m.call("server", serviceHTTP) }
 	m.apply(m.config("server", peerAuthentication("STRICT"), clientTLS("DISABLE"))...)
-	m.requireStatus(http.StatusServiceUnavailable, "the client speaks plain text, as it was told", secure)
+	m.requireStatus(http.StatusServiceUnavailable, "the client speaks plain text as configured", secure)
 
 	m.apply(m.config("server", peerAuthentication("STRICT"), clientTLS("ISTIO_MUTUAL"))...)
 	m.requireMutual(client)
 
-	m.apply(m.config("somebody-else", peerAuthentication("STRICT"))...)
-	m.requireStatus(http.StatusServiceUnavailable, "the server is not whom the client takes its workloads for", secure)
+	m.apply(m.config("another", peerAuthentication("STRICT"))...)
+	m.requireStatus(http.StatusServiceUnavailable, "the server has another identity than the client expects", secure)
 
 	m.apply(m.config("server", peerAuthentication("DISABLE"))...)
 	eventually(t, "callers know that mutual TLS is off", func() bool {
@@ -204,10 +204,10 @@ func TestUnprovenIdentityGetsNothing(t *testing.T) {
 		"certificate wanted for another namespace": {"client-token", func(c *agent.Config) {
 			c.Workload.Namespace, c.Workload.ServiceAccount = "bank", "client"
 		}, "correct --token-file, --namespace or --service-account"},
-		"another namespace said of the node": {"client-token", func(c *agent.Config) {
+		"another namespace in the node": {"client-token", func(c *agent.Config) {
 			c.Workload.ServiceAccount, c.Metadata = "client", map[string]any{"NAMESPACE": "bank"}
 		}, "may not be the proxy"},
-		"another account said of the node": {"client-token", func(c *agent.Config) {
+		"another account in the node": {"client-token", func(c *agent.Config) {
 			c.Workload.ServiceAccount, c.Metadata = "client", map[string]any{"SERVICE_ACCOUNT": "server"}
 		}, "may not be the proxy"},
 		"roots of another authority": {"client-token", func(c *agent.Config) {

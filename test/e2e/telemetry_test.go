@@ -217,8 +217,8 @@ func (m *mutual) requireSpans(t *testing.T, c *collector, trace, parent []byte) 
 }
 
 // ownTracing is the annotation of the client's Pod: all traces are sampled, with a tag.
-const ownTracing = "tracing: {sampling: 100, customTags: {said-by: {literal: {value: the Pod}}}}"
+const ownTracing = "tracing: {sampling: 100, customTags: {set-by: {literal: {value: the Pod}}}}"
 
 func tagged(s *tracev1.Span) bool {
-	return slices.ContainsFunc(s.Attributes, func(a *commonv1.KeyValue) bool { return a.Key == "said-by" && a.Value.GetStringValue() == "the Pod" })
+	return slices.ContainsFunc(s.Attributes, func(a *commonv1.KeyValue) bool { return a.Key == "set-by" && a.Value.GetStringValue() == "the Pod" })
 }

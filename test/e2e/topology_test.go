@@ -27,7 +27,7 @@ data:
 func (e *edge) requireTopology() {
 	e.t.Helper()
 	e.apply(append(e.config("server", e.documents(), e.secret(e.t, "two")), behindProxies)...)
-	eventually(e.t, "who does not say whom it calls for is not heard", func() bool {
+	eventually(e.t, "a connection without a PROXY header is rejected", func() bool {
 		_, err := e.proxied("")
 		return err != nil
 	}, e.gateway.log.String)

@@ -85,7 +85,7 @@ func startAPIServer(ctx context.Context, c config, st *state, etcd string) (*api
 		if err := prepared.Run(ctx); err != nil {
 			s.ended <- err
 		} else {
-			s.ended <- errors.New("it says no reason")
+			s.ended <- errors.New("it has ended without an error")
 		}
 	}()
 	return s, nil

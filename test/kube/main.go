@@ -131,7 +131,7 @@ func run(ctx context.Context, c config, began time.Time, out io.Writer) error {
 		if ctx.Err() != nil {
 			return nil // it was interrupted before it was ready
 		}
-		return fmt.Errorf("%w\nmore may be said in %s", err, st.path("kube.log"))
+		return fmt.Errorf("%w\nsee also %s", err, st.path("kube.log"))
 	}
 	fmt.Fprintf(out, ready, k.api.url(), st.kubeconfig, time.Since(began).Round(time.Millisecond))
 	select {

@@ -116,9 +116,9 @@ func (p *process) waitReady() (map[string]string, error) {
 		}
 		return said, nil
 	case <-p.done:
-		return nil, fmt.Errorf("the Kubernetes API server has ended (%w) and said:\n%s", p.err, p.said())
+		return nil, fmt.Errorf("the Kubernetes API server has ended (%w); its output:\n%s", p.err, p.said())
 	case <-timeout.C:
-		return nil, fmt.Errorf("the Kubernetes API server is not ready after %s and said:\n%s", startPatience, p.said())
+		return nil, fmt.Errorf("the Kubernetes API server is not ready after %s; its output:\n%s", startPatience, p.said())
 	}
 }
 

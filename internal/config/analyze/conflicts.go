@@ -37,7 +37,7 @@ func (c serviceChecks) sharedHosts() {
 				continue
 			}
 			c.errorf(v, fmt.Sprintf("spec.hosts[%d]", slices.Index(v.Hosts, h)),
-				"%s is already routed by %s, so these routes are not obeyed; merge the two", h, list[j].Key)
+				"%s is already routed by %s, so these routes have no effect; merge the two", h, list[j].Key)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (c serviceChecks) sharedRules() {
 				return o.Namespace == r.Namespace && maps.Equal(o.WorkloadSelector, r.WorkloadSelector)
 			})
 			if j >= 0 {
-				c.warnf(r, "spec.host", "%s already has %s, whose traffic policy is the one that is used; merge the two", h, list[j].Key)
+				c.warnf(r, "spec.host", "%s already has %s, whose traffic policy is used; merge the two", h, list[j].Key)
 			}
 		}
 	}

@@ -135,7 +135,7 @@ func (c gatewayChecks) serverSecret(o model.Object, field, name, ns string, pair
 	credential, _ := model.ParseCredential(name)
 	key, own := credential.In(ns)
 	if !own {
-		c.warnf(o, field, "the Secret is of namespace %s, and proxies of %s are given those of their own namespace alone", credential.Namespace, ns)
+		c.warnf(o, field, "the Secret is of namespace %s, and proxies of %s get only Secrets of their own namespace", credential.Namespace, ns)
 		return
 	}
 	secret := c.secrets[key]

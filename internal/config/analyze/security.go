@@ -159,7 +159,7 @@ func (c securityChecks) provider(p *model.AuthorizationPolicy) {
 	found = slices.DeleteFunc(slices.Clone(found), func(s *model.Service) bool { return a.Namespace != "" && s.Namespace != a.Namespace })
 	switch {
 	case len(found) == 0:
-		c.errorf(p, "spec.provider.name", "the provider's service cannot be asked, %s: %s", refused, destinationChecks(c).noHost(a.Host, p.Namespace, hidden))
+		c.errorf(p, "spec.provider.name", "the provider's service cannot be called, %s: %s", refused, destinationChecks(c).noHost(a.Host, p.Namespace, hidden))
 	case found[0].Port(a.Port) == nil:
 		c.errorf(p, "spec.provider.name", "the provider's service %s has no port %d, %s; it has %s", a.Host, a.Port, refused, ports(found[0]))
 	}

@@ -11,7 +11,7 @@ func (c serviceChecks) service(s *model.Service) {
 	for i, p := range s.Ports {
 		if p.Protocol == model.ProtocolAuto {
 			c.infof(s, fmt.Sprintf("spec.ports[%d].name", i),
-				"port %d does not say its protocol, so Envoy has to look at the first bytes; name it http-..., grpc-..., tcp-..., or set appProtocol", p.Number)
+				"port %d has no protocol, so Envoy detects it from the first bytes; name it http-..., grpc-..., tcp-..., or set appProtocol", p.Number)
 		}
 	}
 	if len(s.Selector) == 0 {

@@ -133,7 +133,7 @@ func (p *parser) member() error {
 	case !p.take("("):
 		return nil
 	case slices.Contains(macros, name.text):
-		return fmt.Errorf("%q goes through lists, which Envoy does not do: use the operator in, or compare each", name.text)
+		return fmt.Errorf("%q iterates over lists, which Envoy does not support: use the operator in, or compare each", name.text)
 	case !slices.Contains(methods, name.text):
 		return fmt.Errorf("%q is not a method: use one of %s", name.text, strings.Join(methods, ", "))
 	}

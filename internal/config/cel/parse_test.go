@@ -30,7 +30,7 @@ func TestCheck(t *testing.T) {
 		`request.headers["x-user"] == 'a"b' ? "yes" : 'no'`:                                       "",
 		"{'a': 1u, 'b': -0x1F}.size() > .5e3":                                                     "",
 		`request.url_path.matches('^/a\\d("x")?\'$') && request.host.matches(request.path)`:       "",
-		"[1, 2].exists(x, x == response.code)":                                                    `"exists" goes through lists`,
+		"[1, 2].exists(x, x == response.code)":                                                    `"exists" iterates over lists`,
 		`request.url_path.matches('/a(')`:                                                         "no RE2 regular expression",
 		`request.url_path.matches("/a" + '(')`:                                                    "",
 		`request.url_path.matches(R'\d(')`:                                                        "no RE2 regular expression",
@@ -51,7 +51,7 @@ func TestCheck(t *testing.T) {
 		"request. == 1":                     "a name is missing",
 		"{'a' 1}":                           `":" is missing`,
 		"a.all(1, true)":                    `"a" is not an attribute`,
-		"[1].all(1, true)":                  `"all" goes through lists`,
+		"[1].all(1, true)":                  `"all" iterates over lists`,
 		strings.Repeat("(", 200) + "1" + strings.Repeat(")", 200): "nests deeper",
 	} {
 		err := Check(text)

@@ -66,7 +66,7 @@ func (c *Converter) Selector(at problem.Path, field string, labels map[string]st
 	}
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		if k == "" {
-			c.Errorf(at.Field(field), "a label without a name cannot be selected; give it a name")
+			c.Errorf(at.Field(field), "a label without a name cannot be selected; add the name")
 		}
 		if strings.Contains(k, "*") || strings.Contains(labels[k], "*") {
 			c.Errorf(at.Field(field).Key(k), "wildcards cannot be used in selectors; write out %s=%s", k, labels[k])

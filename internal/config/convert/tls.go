@@ -30,7 +30,7 @@ func (c *Converter) ConfigMapName(at problem.Path, name string) bool {
 // ServerCredential checks the name of a Secret with a server's certificate and key.
 func (c *Converter) ServerCredential(at problem.Path, name string) {
 	if model.IsConfigMap(name) {
-		c.Errorf(at, "a ConfigMap has CAs alone, and here a certificate with its key is needed; use a Secret")
+		c.Errorf(at, "a ConfigMap has only CAs, but a certificate and its key are needed here; use a Secret")
 		return
 	}
 	if credential, ok := model.ParseCredential(name); !ok || !IsName(credential.Name) {

@@ -20,7 +20,7 @@ func BackendTLSPolicy(in convert.Cluster, o *gatewayv1.BackendTLSPolicy) (*model
 	out := &model.BackendTLSPolicy{Meta: c.Meta, SNI: strings.ToLower(string(v.Hostname))}
 	out.Targets = c.backendTargets(problem.Path("spec.targetRefs"), o.Spec.TargetRefs)
 	if v.Hostname == "" {
-		c.Errorf(at.Field("hostname"), "is missing; give the name that servers are asked for, and that their certificates have")
+		c.Errorf(at.Field("hostname"), "is missing; set the name that is sent as SNI and that the servers' certificates have")
 	} else {
 		c.CheckHost(at.Field("hostname"), string(v.Hostname), false)
 	}
@@ -83,7 +83,7 @@ func (c *conv) backendCAs(at problem.Path, v *gatewayv1.BackendTLSPolicyValidati
 		}
 	}
 	if len(out.CAs) > 1 {
-		c.Warnf(at.Field("caCertificateRefs"), "the first that can be used counts alone; write all CAs into one ConfigMap")
+		c.Warnf(at.Field("caCertificateRefs"), "only the first valid one has an effect; write all CAs into one ConfigMap")
 	}
 }
 

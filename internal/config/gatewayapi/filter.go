@@ -66,7 +66,7 @@ func (c *conv) headerFilter(at problem.Path, f *gatewayv1.HTTPRouteFilter, out *
 	case f.ResponseHeaderModifier != nil:
 		out.Response = c.headerChanges(at.Field("responseHeaderModifier"), f.ResponseHeaderModifier)
 	default:
-		c.Warnf(at.Field("type"), "Moonsail has no %s here yet, so the requests that it is for are answered with an error, as the Gateway API says; remove it to let them pass without", f.Type)
+		c.Warnf(at.Field("type"), "Moonsail has no %s here yet, so its requests get an error, as the Gateway API requires; remove it to let them pass", f.Type)
 		return false
 	}
 	return true

@@ -37,7 +37,7 @@ func Gateway(in convert.Cluster, o *gatewayv1.Gateway) (*model.Gateway, problem.
 		c.Warnf(at.Field("addresses"), "has no effect; run a router with the label %s: %s in this namespace", model.LabelGatewayName, o.Name)
 	}
 	if spec.TLS != nil {
-		c.Warnf(at.Field("tls"), "has no effect in Moonsail yet: clients' certificates are not asked for")
+		c.Warnf(at.Field("tls"), "has no effect in Moonsail yet: client certificates are not requested")
 	}
 	refs := listenerRefs(o)
 	conflicts := refs.Conflicts()

@@ -65,7 +65,7 @@ func (c *conv) parents(at problem.Path, refs []gatewayv1.ParentReference, v *mod
 		case ref.IsServiceEntry():
 			c.Warnf(at.Index(i), "routes for a ServiceEntry have no effect in Moonsail yet; write a VirtualService for its hosts")
 		case ref.Kind == "Service":
-			c.Warnf(at.Index(i).Field("group"), "%s is nothing that routes can have as a parent; write group: \"\" for a Service of Kubernetes", ref.KindText())
+			c.Warnf(at.Index(i).Field("group"), "%s cannot be a parent of routes; write group: \"\" for a Service of Kubernetes", ref.KindText())
 		}
 	}
 	return services
@@ -252,7 +252,7 @@ func (c *conv) backend(at problem.Path, b *gatewayv1.BackendObjectReference) (mo
 		return d, neverGranted(ref.Name)
 	}
 	if b.Port == nil {
-		c.Errorf(at.Field("port"), "is missing; give a port of the %s", ref.Kind)
+		c.Errorf(at.Field("port"), "is missing; set a port of the %s", ref.Kind)
 	} else if c.CheckPort(at.Field("port"), ref.Port) {
 		d.Port = ref.Port
 	}

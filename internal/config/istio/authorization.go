@@ -146,7 +146,7 @@ func (c policyConv) comparisons(at problem.Path, all []comparison) model.Authori
 		out = append(out, model.AuthorizationCondition{Attribute: f.attribute, Values: f.values, Not: f.not})
 	}
 	if len(out) == 0 {
-		c.Errorf(at, "is empty; say what it must be like, or remove it")
+		c.Errorf(at, "is empty; add a condition, or remove it")
 	}
 	return out
 }
@@ -177,7 +177,7 @@ var bracketKeys = []model.Attribute{model.AttributeHeaders, model.AttributeClaim
 
 // replacedKeys are Istio's old ones, with what to use.
 var replacedKeys = map[string]string{
-	"destination.namespace": "metadata.namespace says which workloads the policy is for",
+	"destination.namespace": "metadata.namespace selects the workloads of the policy",
 	"destination.labels":    "use selector",
 	"destination.name":      "use selector",
 	"destination.user":      "use selector",
@@ -191,7 +191,7 @@ func (c policyConv) when(at problem.Path, w *security.Condition) (model.Authoriz
 	}
 	cond.Values, cond.Not = w.GetValues(), w.GetNotValues()
 	if len(cond.Values)+len(cond.Not) == 0 {
-		c.Errorf(at, "compares %s with nothing; give values or notValues", w.GetKey())
+		c.Errorf(at, "compares %s with nothing; set values or notValues", w.GetKey())
 	}
 	c.attributeValues(at.Field("values"), cond.Attribute, cond.Values)
 	c.attributeValues(at.Field("notValues"), cond.Attribute, cond.Not)

@@ -68,10 +68,10 @@ func (c destinationConv) httpPool(at problem.Path, p *networking.ConnectionPoolS
 	if ka := p.Http2KeepAlive; ka != nil {
 		at := at.Field("http2KeepAlive")
 		if ka.Interval == nil {
-			c.Errorf(at.Field("interval"), "is missing; say how often to ping, such as 30s")
+			c.Errorf(at.Field("interval"), "is missing; set the time between pings, such as 30s")
 		}
 		if ka.Timeout == nil {
-			c.Errorf(at.Field("timeout"), "is missing; say how long to wait for an answer, such as 5s")
+			c.Errorf(at.Field("timeout"), "is missing; set the time to wait for an answer, such as 5s")
 		}
 		out.HTTP2Keepalive = &model.HTTP2Keepalive{
 			Interval: c.Duration(at.Field("interval"), ka.Interval),

@@ -109,7 +109,7 @@ func (c destinationConv) portPolicies(at problem.Path, list []*networking.Traffi
 		at := at.Index(i)
 		number := p.GetPort().GetNumber()
 		if p.Port == nil {
-			c.Errorf(at.Field("port"), "is missing; give the service's port, as port: {number: 80}")
+			c.Errorf(at.Field("port"), "is missing; set the service's port, as port: {number: 80}")
 		} else {
 			c.CheckPort(at.Field("port").Field("number"), number)
 		}
@@ -117,7 +117,7 @@ func (c destinationConv) portPolicies(at problem.Path, list []*networking.Traffi
 			c.Warnf(at.Field("port").Field("number"), "port %d is listed twice, and the last entry counts; merge the two", number)
 		}
 		if !setsParts(p) {
-			c.Errorf(at, "sets nothing; give at least one of loadBalancer, connectionPool, outlierDetection and tls")
+			c.Errorf(at, "is empty; set at least one of loadBalancer, connectionPool, outlierDetection and tls")
 		}
 		out[number] = c.policyParts(at, p)
 	}
@@ -183,7 +183,7 @@ func (c destinationConv) credential(at problem.Path, t *networking.ClientTLSSett
 	case !ok || !convert.IsName(credential.Name):
 		c.Errorf(at, "%q is not the name of a Secret; write its name, or kubernetes://NAME", t.CredentialName)
 	case !own:
-		c.Errorf(at, "the Secret is of namespace %s, and workloads are given those of their own namespace alone; copy it to %s", credential.Namespace, c.Meta.Namespace)
+		c.Errorf(at, "the Secret is of namespace %s, and workloads get only Secrets of their own namespace; copy it to %s", credential.Namespace, c.Meta.Namespace)
 	case t.Mode == networking.ClientTLSSettings_MUTUAL && strings.HasSuffix(credential.Name, model.SuffixCA):
 		c.Errorf(at, "a name that ends with %s is that of a Secret of CAs, without a key; name the other one", model.SuffixCA)
 	}
@@ -195,9 +195,9 @@ func (c destinationConv) configMapCredential(at problem.Path, t *networking.Clie
 	switch {
 	case !c.ConfigMapName(at, t.CredentialName):
 	case credential.Namespace != c.Meta.Namespace:
-		c.Errorf(at, "the ConfigMap is of namespace %s, and rules name those of their own namespace alone; copy it to %s", credential.Namespace, c.Meta.Namespace)
+		c.Errorf(at, "the ConfigMap is of namespace %s, and a rule can name only ConfigMaps of the namespace of the rule; copy it to %s", credential.Namespace, c.Meta.Namespace)
 	case t.Mode == networking.ClientTLSSettings_MUTUAL:
-		c.Errorf(at, "a ConfigMap has CAs alone, and MUTUAL needs a certificate with its key; use a Secret, or mode SIMPLE")
+		c.Errorf(at, "a ConfigMap has only CAs, and MUTUAL needs a certificate with its key; use a Secret, or mode SIMPLE")
 	}
 }
 

@@ -45,7 +45,7 @@ func (c patchConv) envoyPatch(at problem.Path, i int, p *networking.EnvoyFilter_
 		c.Errorf(at.Field("applyTo"), "is missing; name what to change, such as HTTP_FILTER")
 		return out, false
 	case p.Patch == nil || p.Patch.Operation == networking.EnvoyFilter_Patch_INVALID:
-		c.Errorf(at.Field("patch").Field("operation"), "is missing; give one, such as MERGE or INSERT_BEFORE")
+		c.Errorf(at.Field("patch").Field("operation"), "is missing; set one, such as MERGE or INSERT_BEFORE")
 		return out, false
 	}
 	operation, ok := c.patchOperation(at, out.Target, model.PatchOperation(p.Patch.Operation.String()), p.Match)
@@ -55,7 +55,7 @@ func (c patchConv) envoyPatch(at problem.Path, i int, p *networking.EnvoyFilter_
 		if out.Context != model.PatchGateway {
 			out.Context = model.PatchAnywhere // a bootstrap has no sides
 		}
-		c.Add(problem.SeverityInfo, at.Field("applyTo"), "counts for sidecars that start from now on; those that run need a restart to take it")
+		c.Add(problem.SeverityInfo, at.Field("applyTo"), "applies to sidecars that start from now on; restart running sidecars to apply it")
 	}
 	return out, c.patchValue(at.Field("patch").Field("value"), p.Patch, &out) && ok
 }
@@ -115,7 +115,7 @@ func (c patchConv) namesFilter(target model.PatchTarget, op model.PatchOperation
 // patchValue reads the message that a patch applies.
 func (c patchConv) patchValue(at problem.Path, p *networking.EnvoyFilter_Patch, out *model.EnvoyPatch) bool {
 	if p.FilterClass != networking.EnvoyFilter_Patch_UNSPECIFIED {
-		c.Warnf(problem.Path(strings.TrimSuffix(string(at), "value")+"filterClass"), "has no effect; give the place by an operation and a match")
+		c.Warnf(problem.Path(strings.TrimSuffix(string(at), "value")+"filterClass"), "has no effect; set the place by an operation and a match")
 	}
 	if out.Operation == model.PatchRemove {
 		return true
@@ -294,7 +294,7 @@ func (c patchConv) packPatch(at problem.Path, m proto.Message, out *model.EnvoyP
 		}
 	}
 	if (out.Target == model.PatchListener || out.Target == model.PatchCluster) && ownNames.MatchString(out.Name) {
-		c.Warnf(at.Field("name"), "%q is a name that the mesh gives itself; use MERGE, or another name; the patch is left out", out.Name)
+		c.Warnf(at.Field("name"), "%q is reserved by the mesh; use MERGE, or another name; the patch is left out", out.Name)
 		return false
 	}
 	return true

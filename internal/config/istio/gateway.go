@@ -30,7 +30,7 @@ func Gateway(in convert.Cluster, o *networkingv1.Gateway) (*model.Gateway, probl
 		c.Add(problem.SeverityInfo, at.Field("selector"), "is missing, so every router of the mesh serves this gateway; name labels of one")
 	}
 	if len(spec.Servers) == 0 {
-		c.Errorf(at.Field("servers"), "is missing; give at least one, with port and hosts")
+		c.Errorf(at.Field("servers"), "is missing; add at least one, with port and hosts")
 	}
 	names := map[string]bool{}
 	for i, s := range spec.Servers {
@@ -56,10 +56,10 @@ func (c gatewayConv) gatewayServer(at problem.Path, s *networking.Server) (model
 	}
 	sidecarConv(c).bindIP(at.Field("bind"), s.Bind)
 	if s.DefaultEndpoint != "" {
-		c.Warnf(at.Field("defaultEndpoint"), "has no effect; a VirtualService that is bound to the gateway says where calls go")
+		c.Warnf(at.Field("defaultEndpoint"), "has no effect; set the destination in a VirtualService that is bound to the gateway")
 	}
 	if s.Port == nil {
-		c.Errorf(at.Field("port"), "is missing; give number, name and protocol")
+		c.Errorf(at.Field("port"), "is missing; set number, name and protocol")
 		return out, false
 	}
 	out.Port = c.gatewayPort(at.Field("port"), s.Port)
@@ -73,7 +73,7 @@ func (c gatewayConv) gatewayPort(at problem.Path, p *networking.Port) model.Gate
 	c.CheckPort(at.Field("number"), p.Number)
 	c.CheckPortName(at.Field("name"), p.Name)
 	if p.TargetPort > 0 { //nolint:staticcheck // to report it
-		c.Errorf(at.Field("targetPort"), "has no effect here; the router's Service says its target port")
+		c.Errorf(at.Field("targetPort"), "has no effect here; set targetPort in the router's Service")
 	}
 	out := model.GatewayPort{Number: p.Number, Name: p.Name, Protocol: c.Protocol(at.Field("protocol"), p.Protocol)}
 	switch out.Protocol {
@@ -110,7 +110,7 @@ func (c gatewayConv) gatewayHosts(at problem.Path, s *networking.Server) []model
 			continue
 		}
 		if s.Tls != nil && strings.HasPrefix(host, "*") && host != "*" && !strings.HasPrefix(host, "*.") {
-			c.Errorf(at.Index(i), "%q is a partial wildcard, which cannot be told by SNI; leave whole parts open, as in *.example.com", host)
+			c.Errorf(at.Index(i), "%q is a partial wildcard, which SNI cannot match; leave whole parts open, as in *.example.com", host)
 			continue
 		}
 		sel.Host = model.Host(strings.ToLower(strings.TrimSuffix(host, ".")))
@@ -127,7 +127,7 @@ func (c gatewayConv) gatewayHosts(at problem.Path, s *networking.Server) []model
 func (c gatewayConv) gatewayTLS(at problem.Path, p model.Protocol, t *networking.ServerTLSSettings) *model.ServerTLS {
 	switch {
 	case t == nil && p.IsTLS():
-		c.Errorf(at, "is missing, which %s needs; give mode, and credentialName for SIMPLE and MUTUAL", p)
+		c.Errorf(at, "is missing, which %s needs; set mode, and credentialName for SIMPLE and MUTUAL", p)
 		return nil
 	case t == nil:
 		return nil
@@ -180,7 +180,7 @@ func (c gatewayConv) serverTLS(at problem.Path, t *networking.ServerTLSSettings)
 	}
 	out.CipherSuites = c.CipherSuites(at.Field("cipherSuites"), t.CipherSuites)
 	if old := out.MinVersion == "TLSv1_0" || out.MinVersion == "TLSv1_1"; old && len(out.CipherSuites) == 0 {
-		c.Warnf(at.Field("minProtocolVersion"), "clients of such old versions find no cipher suite among the default ones; give cipherSuites")
+		c.Warnf(at.Field("minProtocolVersion"), "the default cipher suites have none for such old versions; set cipherSuites")
 	}
 	return out
 }
@@ -220,7 +220,7 @@ func (c gatewayConv) serverCertificates(at problem.Path, t *networking.ServerTLS
 		c.Errorf(at.Field("caCertificates"), "is missing; %s needs the file with the CAs of clients, or credentialName", t.Mode)
 	}
 	if t.CaCrl != "" && (hasServerCredential(t) || !out.AsksClients()) {
-		c.Errorf(at.Field("caCrl"), "goes with caCertificates and mode MUTUAL only; with credentialName the Secret has it, as ca.crl")
+		c.Errorf(at.Field("caCrl"), "needs caCertificates and mode MUTUAL; with credentialName, put it into the Secret as ca.crl")
 	}
 }
 
@@ -241,10 +241,10 @@ func (c gatewayConv) serverCredentials(at problem.Path, t *networking.ServerTLSS
 
 func (c gatewayConv) serverFiles(at problem.Path, certificate, key string, out *model.ServerTLS) {
 	if certificate == "" {
-		c.Errorf(at.Field("serverCertificate"), "is missing; name a file of the proxy, or give credentialName")
+		c.Errorf(at.Field("serverCertificate"), "is missing; name a file of the proxy, or set credentialName")
 	}
 	if key == "" {
-		c.Errorf(at.Field("privateKey"), "is missing; name a file of the proxy, or give credentialName")
+		c.Errorf(at.Field("privateKey"), "is missing; name a file of the proxy, or set credentialName")
 	}
 	out.Certificates = append(out.Certificates, model.CertificateFiles{Certificate: certificate, PrivateKey: key})
 }

@@ -64,7 +64,7 @@ func (c *routeConv) retryOn(at problem.Path, s string) string {
 			continue
 		}
 		if !slices.Contains(retryConditions, words[i]) {
-			c.Errorf(at, "%q is not a reason to retry%s; use Envoy's words, such as 5xx or connect-failure, and HTTP status codes",
+			c.Errorf(at, "%q is not a reason to retry%s; use Envoy's conditions, such as 5xx or connect-failure, and HTTP status codes",
 				words[i], spelling.DidYouMean(words[i], retryConditions))
 		}
 	}
@@ -77,7 +77,7 @@ func (c *routeConv) fault(at problem.Path, f *networking.HTTPFaultInjection) *mo
 	}
 	out := &model.Fault{}
 	if f.Delay == nil && f.Abort == nil {
-		c.Errorf(at, "does nothing; give delay, abort or both")
+		c.Errorf(at, "does nothing; set delay, abort or both")
 	}
 	if f.Delay != nil {
 		c.delay(at.Field("delay"), f.Delay, out)
@@ -95,7 +95,7 @@ func (c *routeConv) delay(at problem.Path, d *networking.HTTPFaultInjection_Dela
 	case *networking.HTTPFaultInjection_Delay_ExponentialDelay:
 		c.Errorf(at.Field("exponentialDelay"), "is not supported; use fixedDelay")
 	default:
-		c.Warnf(at.Field("fixedDelay"), "is missing, so nothing is delayed; say how long to wait, such as 2s")
+		c.Warnf(at.Field("fixedDelay"), "is missing, so nothing is delayed; set a duration, such as 2s")
 	}
 	switch old := d.Percent; { //nolint:staticcheck // still in use
 	case d.Percentage != nil:
@@ -127,7 +127,7 @@ func (c *routeConv) abort(at problem.Path, a *networking.HTTPFaultInjection_Abor
 	case *networking.HTTPFaultInjection_Abort_Http2Error:
 		c.Errorf(at.Field("http2Error"), "is not supported; use httpStatus or grpcStatus")
 	default:
-		c.Warnf(at, "aborts nothing, since neither httpStatus nor grpcStatus is given")
+		c.Warnf(at, "aborts nothing, since neither httpStatus nor grpcStatus is set")
 	}
 }
 
@@ -209,7 +209,7 @@ func (c *routeConv) origins(at problem.Path, p *networking.CorsPolicy) []model.S
 	for i, o := range p.AllowOrigins {
 		m := virtualServiceConv{c.Converter}.match(at.Field("allowOrigins").Index(i), o)
 		if m.Value == "" {
-			c.Errorf(at.Field("allowOrigins").Index(i), "matches nothing; give one of exact, prefix and regex, not empty")
+			c.Errorf(at.Field("allowOrigins").Index(i), "matches nothing; set one of exact, prefix and regex to a value")
 		}
 		out = append(out, m)
 	}

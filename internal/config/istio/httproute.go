@@ -66,7 +66,7 @@ func (c *routeConv) oneAction(at problem.Path, r *networking.HTTPRoute) {
 	}
 	switch {
 	case len(set) == 0:
-		c.Errorf(at, "does nothing; give one of route, redirect, directResponse and delegate")
+		c.Errorf(at, "does nothing; set one of route, redirect, directResponse and delegate")
 	case len(set) > 1:
 		c.Errorf(at.Field(set[1]), "cannot be combined with %s; split the rule in two", set[0])
 	case r.Delegate != nil && c.delegate:
@@ -88,7 +88,7 @@ func (c *routeConv) oneAction(at problem.Path, r *networking.HTTPRoute) {
 func (c *routeConv) delegateKey(at problem.Path, d *networking.Delegate) *model.Key {
 	key := &model.Key{Kind: model.KindVirtualService, Namespace: cmp.Or(d.Namespace, c.Meta.Namespace), Name: d.Name}
 	if !convert.IsName(key.Name) {
-		c.Errorf(at.Field("name"), "%q is not the name of a VirtualService; give one", d.Name)
+		c.Errorf(at.Field("name"), "%q is not the name of a VirtualService; correct it", d.Name)
 	}
 	if !convert.IsLabel(key.Namespace) {
 		c.Errorf(at.Field("namespace"), "%q is not a namespace", d.Namespace)
@@ -133,7 +133,7 @@ func (c *routeConv) redirect(at problem.Path, r *networking.HTTPRedirect, matche
 		c.Errorf(at.Field("prefixRewrite"), "cannot be combined with uri; remove one of the two")
 	}
 	if r.Uri == "" && r.PrefixRewrite == "" && r.Authority == "" && r.RedirectPort == nil && r.Scheme == "" {
-		c.Errorf(at, "redirects to the same place; give at least one of uri, prefixRewrite, authority, port, derivePort and scheme")
+		c.Errorf(at, "redirects to the same place; set at least one of uri, prefixRewrite, authority, port, derivePort and scheme")
 	}
 	if r.PrefixRewrite != "" {
 		c.prefixMatches(at.Field("prefixRewrite"), matches)
@@ -187,14 +187,14 @@ func (c *routeConv) rewrite(at problem.Path, r *networking.HTTPRewrite) *model.R
 		at := at.Field("uriRegexRewrite")
 		c.Regex(at.Field("match"), re.Match)
 		if re.Rewrite == "" {
-			c.Errorf(at.Field("rewrite"), "is missing; give what replaces the match")
+			c.Errorf(at.Field("rewrite"), "is missing; set the replacement of the match")
 		}
 		c.groups(at.Field("rewrite"), re.Match, re.Rewrite)
 		if r.Uri != "" {
 			c.Errorf(at, "cannot be combined with uri; remove one of the two")
 		}
 	} else if r.Uri == "" && r.Authority == "" {
-		c.Errorf(at, "changes nothing; give uri, uriRegexRewrite or authority")
+		c.Errorf(at, "changes nothing; set uri, uriRegexRewrite or authority")
 	}
 	return out
 }
@@ -273,7 +273,7 @@ func (c *routeConv) stringMatch(at problem.Path, m *networking.StringMatch, empt
 	}
 	out := virtualServiceConv{c.Converter}.match(at, m)
 	if out.Kind == model.MatchPrefix && out.Value == "" && !emptyPrefix {
-		c.Errorf(at.Field("prefix"), "is empty, which matches everything; leave the match out, or give a prefix")
+		c.Errorf(at.Field("prefix"), "is empty, which matches everything; leave the match out, or set a prefix")
 	}
 	return &out
 }
@@ -317,7 +317,7 @@ func (c *routeConv) headerMatchName(at problem.Path, name string) {
 		c.Errorf(at, "claims of tokens can be matched at gateways only; bind the VirtualService to one and not to \"mesh\", or match a header")
 	case model.IsClaim(name):
 		if model.ClaimNames(name) == nil {
-			c.Errorf(at, "%q names no claim; write %s[NAME], and [NAME][INNER] for what is within another", name, model.ClaimPrefix)
+			c.Errorf(at, "%q does not name a claim; write %s[NAME], and [NAME][INNER] for a nested claim", name, model.ClaimPrefix)
 		}
 	case slices.Contains([]string{":method", ":scheme", ":authority", ":path"}, name):
 	default:

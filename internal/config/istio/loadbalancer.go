@@ -141,7 +141,7 @@ func (c destinationConv) warmup(at problem.Path, lb *networking.LoadBalancerSett
 			Aggression:     w.Aggression.GetValue(),
 		}
 		if w.Duration == nil {
-			c.Errorf(at.Field("duration"), "is missing; say how long to warm up, such as 60s")
+			c.Errorf(at.Field("duration"), "is missing; set a duration, such as 60s")
 		}
 		if w.Aggression != nil && out.Aggression <= 0 {
 			c.Errorf(at.Field("aggression"), "%v cannot be used; use a number above 0", out.Aggression)

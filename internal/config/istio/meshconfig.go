@@ -109,7 +109,7 @@ func (c meshConv) meshPorts(at problem.Path, said *meshconfig.MeshConfig, out *m
 		switch port := uint32(row.port); {
 		case port == 0:
 		case slices.Contains(sidecarPorts, port):
-			c.Errorf(at.Field(row.field), "%d is a port that sidecars have for something else; use another one", port)
+			c.Errorf(at.Field(row.field), "%d is a port that sidecars use for another purpose; use another one", port)
 		case c.CheckPort(at.Field(row.field), port):
 			*row.into = &port
 		}
@@ -278,7 +278,7 @@ var insteadOf = map[string]string{
 	"ingressService":              noIngress,
 	"enableEnvoyAccessLogService": "name a provider of kind envoyHttpAls in defaultProviders.accessLogging",
 	"zoneAwareLbSetting":          "use localityLbSetting",
-	"caCertificates":              "give the CA's roots with its certificate, in the Secret cacerts",
+	"caCertificates":              "put the CA's roots beside its certificate, in the Secret cacerts",
 }
 
 const noIngress = "Kubernetes' Ingress is not served; use a Gateway"

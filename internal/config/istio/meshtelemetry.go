@@ -74,7 +74,7 @@ func (c telemetryConv) meshLogFormat(at problem.Path, said *meshconfig.MeshConfi
 	object := map[string]any{}
 	err := json.Unmarshal([]byte(text), &object)
 	if err != nil {
-		c.Errorf(field, "is not an object of JSON, which accessLogEncoding asks for: %v", err)
+		c.Errorf(field, "is not an object of JSON, which accessLogEncoding requires: %v", err)
 		return model.LogFormat{}
 	}
 	fields, err := structpb.NewStruct(object)

@@ -126,7 +126,7 @@ func (c providerConv) openTelemetry(at problem.Path, v *meshconfig.MeshConfig_Ex
 	out.Environment = v.GetResourceDetectors().GetEnvironment() != nil ||
 		v.ServiceAttributeEnrichment == meshconfig.MeshConfig_ExtensionProvider_OTEL_SEMANTIC_CONVENTIONS
 	if v.Sampling != nil {
-		c.Warnf(at.Field("dynatraceSampler"), "has no effect in Moonsail; sampling goes by randomSamplingPercentage")
+		c.Warnf(at.Field("dynatraceSampler"), "has no effect in Moonsail; use randomSamplingPercentage")
 	}
 	if v.GetResourceDetectors().GetDynatrace() != nil {
 		c.Warnf(at.Field("resourceDetectors").Field("dynatrace"), "has no effect in Moonsail; it is left out")
@@ -203,7 +203,7 @@ func (c providerConv) proxyTags(at problem.Path, tags map[string]*meshconfig.Tra
 			Default: t.GetHeader().GetDefaultValue() + t.GetEnvironment().GetDefaultValue(),
 		}
 		if tag.Literal == "" && tag.Header == "" && tag.Environment == "" {
-			c.Errorf(at.Key(name), "has no value; give one of literal, environment and header")
+			c.Errorf(at.Key(name), "has no value; set one of literal, environment and header")
 		}
 		out[name] = tag
 	}
@@ -232,7 +232,7 @@ func (c providerConv) externalAuthorizers(at problem.Path, list []*meshconfig.Me
 		}
 		c.providerName(at.Field("name"), p.GetName())
 		if out[p.GetName()] != nil {
-			c.Errorf(at.Field("name"), "%q is the name of a provider before; choose another", p.GetName())
+			c.Errorf(at.Field("name"), "%q is the name of an earlier provider; choose another", p.GetName())
 		}
 		if c.Problems.Count(problem.SeverityError) > before {
 			continue
@@ -277,7 +277,7 @@ func (c providerConv) authorizer(at problem.Path, p authorizer) *model.ExternalA
 	}
 	if b := p.GetIncludeRequestBodyInCheck(); b != nil {
 		if b.MaxRequestBytes == 0 {
-			c.Errorf(at.Field("includeRequestBodyInCheck").Field("maxRequestBytes"), "is missing; give the most bytes that are sent")
+			c.Errorf(at.Field("includeRequestBodyInCheck").Field("maxRequestBytes"), "is missing; set the maximum number of bytes to send")
 		}
 		out.Body = &model.AuthorizerBody{MaxBytes: b.MaxRequestBytes, Partial: b.AllowPartialMessage, AsBytes: b.PackAsBytes}
 	}

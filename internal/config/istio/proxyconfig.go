@@ -46,7 +46,7 @@ func ProxyConfig(in convert.Cluster, o *networkingv1beta1.ProxyConfig) (*model.P
 		c.Errorf(at.Field("image").Field("imageType"), "%q cannot be part of an image's name; use default, debug or distroless", p.ImageType)
 	}
 	if p.Concurrency == nil && len(p.Environment) == 0 && p.ImageType == "" {
-		c.Warnf(at, "says nothing; give at least one of concurrency, environmentVariables and image")
+		c.Warnf(at, "is empty; set at least one of concurrency, environmentVariables and image")
 	}
 	return p, c.Problems
 }

@@ -78,9 +78,9 @@ func (c policyConv) keySet(at problem.Path, r *security.JWTRule) string {
 			c.Errorf(at.Field("jwksUri"), "%q is not an http or https URL", r.JwksUri)
 		}
 	case r.Issuer == "":
-		c.Errorf(at.Field("issuer"), "is missing; give issuer, jwksUri or jwks")
+		c.Errorf(at.Field("issuer"), "is missing; set issuer, jwksUri or jwks")
 	case !isWebAddress(r.Issuer):
-		c.Warnf(at.Field("issuer"), "%q is not an http or https URL, so its keys cannot be found and every token is refused; give jwksUri or jwks", r.Issuer)
+		c.Warnf(at.Field("issuer"), "%q is not an http or https URL, so its keys cannot be found and every token is refused; set jwksUri or jwks", r.Issuer)
 	}
 	return ""
 }
@@ -97,7 +97,7 @@ func (c policyConv) inlineKeys(at problem.Path, text string) string {
 		return text
 	}
 	if set.HasPrivate() {
-		c.Warnf(at, "has a private key, which is not needed to check tokens and which everybody can read here; replace it by the public one")
+		c.Warnf(at, "has a private key, which is not needed to check tokens and which every reader of this object can see; replace it by the public one")
 	}
 	return set.Public()
 }

@@ -164,7 +164,7 @@ func (c entryConv) entryResolution(at problem.Path, spec *networking.ServiceEntr
 func (c entryConv) entryDNS(at problem.Path, spec *networking.ServiceEntry) {
 	for i, h := range spec.Hosts {
 		if len(spec.Endpoints) == 0 && spec.WorkloadSelector == nil && strings.Contains(h, "*") && convert.HostError(h, true) == "" {
-			c.Errorf(at.Field("hosts").Index(i), "%q cannot be resolved: give endpoints, or use resolution NONE or DYNAMIC_DNS", h)
+			c.Errorf(at.Field("hosts").Index(i), "%q cannot be resolved: add endpoints, or use resolution NONE or DYNAMIC_DNS", h)
 		}
 	}
 	if spec.Resolution == networking.ServiceEntry_DNS_ROUND_ROBIN && len(spec.Endpoints) > 1 {
@@ -199,7 +199,7 @@ func (c entryConv) entryAddresses(at problem.Path, spec *networking.ServiceEntry
 	cidrs := spec.Resolution == networking.ServiceEntry_NONE || spec.Resolution == networking.ServiceEntry_STATIC
 	for i, a := range spec.Addresses {
 		if strings.Contains(a, "/") && !cidrs {
-			c.Errorf(at.Field("addresses").Index(i), "CIDR blocks are for resolution NONE and STATIC; give single addresses")
+			c.Errorf(at.Field("addresses").Index(i), "CIDR blocks are for resolution NONE and STATIC; use single addresses")
 		}
 	}
 	if len(spec.Addresses) > 0 {
@@ -212,10 +212,10 @@ func (c entryConv) entryAddresses(at problem.Path, spec *networking.ServiceEntry
 		case auto:
 			c.Add(problem.SeverityInfo, at.Field("ports").Index(i).Field("protocol"),
 				"from callers whose DNS is not captured every connection to port %d that nothing else claims is taken for the service; "+
-					"set ISTIO_META_DNS_CAPTURE in their proxyMetadata, or give addresses", p.Number)
+					"set ISTIO_META_DNS_CAPTURE in their proxyMetadata, or add addresses", p.Number)
 		default:
 			c.Warnf(at.Field("ports").Index(i).Field("protocol"),
-				"the service has no addresses, so every connection to port %d that nothing else claims is taken for it; give addresses", p.Number)
+				"the service has no addresses, so every connection to port %d that nothing else claims is taken for it; add addresses", p.Number)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func (c entryConv) tcpHosts(at problem.Path, spec *networking.ServiceEntry) {
 		proto := convert.Protocols[strings.ToLower(p.Protocol)]
 		if proto != "" && !proto.IsHTTP() && !proto.IsTLS() {
 			c.Errorf(at.Field("ports").Index(i).Field("protocol"),
-				"several hosts cannot be told apart on a port that is neither HTTP nor TLS; make a ServiceEntry for each host")
+				"several hosts cannot be distinguished on a port that is neither HTTP nor TLS; write a ServiceEntry for each host")
 			return
 		}
 	}

@@ -29,7 +29,7 @@ func Sidecar(in convert.Cluster, o *networkingv1.Sidecar) (*model.Sidecar, probl
 		s.Selector = c.Selector(at.Field("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
 	}
 	if len(spec.Egress) == 0 && len(spec.Ingress) == 0 && spec.OutboundTrafficPolicy == nil && spec.InboundConnectionPool == nil {
-		c.Errorf(at, "is empty; give at least one of egress, ingress, outboundTrafficPolicy and inboundConnectionPool")
+		c.Errorf(at, "is empty; set at least one of egress, ingress, outboundTrafficPolicy and inboundConnectionPool")
 	}
 	s.Ingress = c.ingress(at.Field("ingress"), spec.Ingress)
 	s.Egress = c.egress(at.Field("egress"), spec.Egress)
@@ -49,7 +49,7 @@ func (c sidecarConv) outboundPolicy(at problem.Path, p *networking.OutboundTraff
 		c.Errorf(at.Field("egressProxy"), "has no effect unless mode is ALLOW_ANY; set mode")
 	}
 	if p.EgressProxy.Port == nil {
-		c.Errorf(at.Field("egressProxy").Field("port"), "is missing; give the port of the egress proxy, as port: {number: 443}")
+		c.Errorf(at.Field("egressProxy").Field("port"), "is missing; set the port of the egress proxy, as port: {number: 443}")
 	}
 	dest := virtualServiceConv(c).destination(at.Field("egressProxy"), p.EgressProxy)
 	s.EgressProxy = &dest
@@ -61,7 +61,7 @@ func (c sidecarConv) ingress(at problem.Path, list []*networking.IstioIngressLis
 	for i, l := range list {
 		at := at.Index(i)
 		if l.Port == nil {
-			c.Errorf(at.Field("port"), "is missing; give number and protocol")
+			c.Errorf(at.Field("port"), "is missing; set number and protocol")
 			continue
 		}
 		port := c.sidecarPort(at.Field("port"), l.Port)
@@ -94,7 +94,7 @@ func (c sidecarConv) ingressTLS(at problem.Path, p model.Protocol, t *networking
 		c.Errorf(at, "is not for %s; set port.protocol to HTTPS where requests are inside, or to TLS", p)
 		return nil
 	case t.Mode == networking.ServerTLSSettings_ISTIO_MUTUAL || t.Mode == networking.ServerTLSSettings_AUTO_PASSTHROUGH:
-		c.Errorf(at.Field("mode"), "%s is not for Sidecars; use SIMPLE or MUTUAL (where the mesh's own TLS is taken a PeerAuthentication says)", t.Mode)
+		c.Errorf(at.Field("mode"), "%s is not for Sidecars; use SIMPLE or MUTUAL (a PeerAuthentication sets the mode of the mesh's own TLS)", t.Mode)
 		return nil
 	}
 	if t.HttpsRedirect {
@@ -155,7 +155,7 @@ func (c sidecarConv) egress(at problem.Path, list []*networking.IstioEgressListe
 		}
 		if l.Port == nil {
 			if i != len(list)-1 {
-				c.Errorf(at.Field("port"), "is missing; only the last listener can be for all ports: move it to the end, or give a port")
+				c.Errorf(at.Field("port"), "is missing; only the last listener can be for all ports: move it to the end, or set a port")
 			}
 			c.bindIP(at.Field("bind"), l.Bind)
 		} else {
@@ -174,7 +174,7 @@ func (c sidecarConv) egressPort(at problem.Path, l *networking.IstioEgressListen
 	if l.Port.Number == 0 {
 		key = l.Bind
 		if !strings.HasPrefix(l.Bind, convert.UnixPrefix) {
-			c.Errorf(at.Field("port").Field("number"), "is missing; give 1 to 65535, or bind to unix:///path")
+			c.Errorf(at.Field("port").Field("number"), "is missing; use 1 to 65535, or bind to unix:///path")
 			return
 		}
 		c.CheckUnix(at.Field("bind"), l.Bind)

@@ -78,11 +78,11 @@ func (c policyConv) targetsGateway(at problem.Path, ref *typev1beta1.PolicyTarge
 	case ref.GetName() == "":
 		c.Errorf(at.Field("name"), "is missing; name a Gateway")
 	case ref.GetNamespace() != "" && ref.GetNamespace() != c.Meta.Namespace:
-		c.Errorf(at.Field("namespace"), "cannot be another one than the object's own; move the object to namespace %s", ref.GetNamespace())
+		c.Errorf(at.Field("namespace"), "must be the object's own namespace; move the object to namespace %s", ref.GetNamespace())
 	case slices.Contains(ofWaypoints, kind):
 		c.Warnf(at, "the mesh has no waypoints, so a reference to %s %s has no effect; use selector for sidecars", ref.GetKind(), ref.GetName())
 	case kind != gatewayv1.GroupName+"/Gateway":
-		c.Errorf(at, "%s is nothing that can be referred to; use kind Gateway of group %s, or selector", kind, gatewayv1.GroupName)
+		c.Errorf(at, "%s cannot be a target; use kind Gateway of group %s, or selector", kind, gatewayv1.GroupName)
 	default:
 		return true
 	}

@@ -63,7 +63,7 @@ func (c telemetryConv) metricsRule(at problem.Path, m *telemetry.Metrics) model.
 	out := model.MetricsRule{Providers: c.providerRefs(at.Field("providers"), m.Providers)}
 	if every := c.OptionalDuration(at.Field("reportingInterval"), m.ReportingInterval); every != nil {
 		if out.Every = *every; out.Every < time.Millisecond {
-			c.Errorf(at.Field("reportingInterval"), "%s is too short; give a millisecond at least", out.Every)
+			c.Errorf(at.Field("reportingInterval"), "%s is too short; use 1ms or more", out.Every)
 		}
 	}
 	for i, o := range m.Overrides {
@@ -110,7 +110,7 @@ func (c telemetryConv) tagOverride(at problem.Path, name string, o *telemetry.Me
 	case out.Remove && value != "":
 		c.Errorf(at.Field("value"), "has no meaning for REMOVE; remove it, or make operation UPSERT")
 	case !out.Remove && value == "":
-		c.Errorf(at.Field("value"), "is missing; give an expression, such as request.host or \"'text'\"")
+		c.Errorf(at.Field("value"), "is missing; set an expression, such as request.host or \"'text'\"")
 	case !out.Remove:
 		out.Format = c.expressionFormat(at.Field("value"), value)
 	}
@@ -171,7 +171,7 @@ func (c telemetryConv) traceTags(at problem.Path, tags map[string]*telemetry.Tra
 	out := make(map[string]model.TraceTag, len(tags))
 	for _, name := range slices.Sorted(maps.Keys(tags)) {
 		if name == "" {
-			c.Errorf(at, "a tag without a name cannot be set; give it a name")
+			c.Errorf(at, "a tag without a name cannot be set; add the name")
 		}
 		out[name] = c.traceTag(at.Key(name), tags[name])
 	}
@@ -202,7 +202,7 @@ func (c telemetryConv) traceTag(at problem.Path, t *telemetry.Tracing_CustomTag)
 			c.Errorf(at.Field("formatter.value"), "%v", err)
 		}
 	default:
-		c.Errorf(at, "has no value; give one of literal, environment, header and formatter")
+		c.Errorf(at, "has no value; set one of literal, environment, header and formatter")
 	}
 	return out
 }

@@ -28,7 +28,7 @@ func VirtualService(in convert.Cluster, o *networkingv1.VirtualService) (*model.
 	}
 	v.Hosts = c.virtualHosts(at.Field("hosts"), spec.Hosts, len(spec.Gateways) == 0 || v.InMesh())
 	if len(spec.Http) == 0 && len(spec.Tls) == 0 && len(spec.Tcp) == 0 {
-		c.Errorf(at, "has no routes; give at least one of http, tls and tcp")
+		c.Errorf(at, "has no routes; set at least one of http, tls and tcp")
 	}
 	rc := &routeConv{Converter: c.Converter, delegate: delegate, hosts: v.Hosts, gateway: len(v.Gateways) > 0 && !v.InMesh()}
 	for i, r := range spec.Http {

@@ -74,7 +74,7 @@ func (c pluginConv) wasmPlace(at problem.Path, text string, into *model.WasmPlug
 	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "oci":
 		c.Errorf(at, "%q cannot be fetched; use http://, https://, oci:// or file:///path", text)
 	case u.Host == "" || u.User != nil:
-		c.Errorf(at, "%q does not name a host alone; write %s://host/path", u.Redacted(), u.Scheme)
+		c.Errorf(at, "%q has more or less than a host before the path; write %s://host/path", u.Redacted(), u.Scheme)
 	case u.Scheme == "oci":
 		c.wasmImage(at, u, into)
 	default:
@@ -151,7 +151,7 @@ func (c pluginConv) wasmEnv(at problem.Path, vm *extensions.VmConfig, into *mode
 		case !variableName.MatchString(e.Name):
 			c.Errorf(at.Field("name"), "%q is not the name of an environment variable", e.Name)
 		case seen[e.Name]:
-			c.Errorf(at.Field("name"), "%q is given twice; keep one", e.Name)
+			c.Errorf(at.Field("name"), "%q is set twice; keep one", e.Name)
 		case len(e.Value) > maxEnvironment:
 			c.Errorf(at.Field("value"), "has %d characters; %d is the limit", len(e.Value), maxEnvironment)
 		case e.ValueFrom == extensions.EnvValueSource_HOST && e.Value != "":

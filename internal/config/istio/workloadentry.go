@@ -92,7 +92,7 @@ func (c entryConv) endpointAddress(at problem.Path, we *networking.WorkloadEntry
 	addr, field := we.Address, at.Field("address")
 	switch {
 	case addr == "" && we.Network == "":
-		c.Errorf(field, "is missing; give an IP address%s", orName(rules.fqdn))
+		c.Errorf(field, "is missing; set an IP address%s", orName(rules.fqdn))
 	case addr == "":
 		c.Warnf(field, "is missing, so the endpoint is reached through the gateway of network %q only", we.Network)
 	case strings.HasPrefix(addr, convert.UnixPrefix) && !rules.noUnix:
@@ -105,7 +105,7 @@ func (c entryConv) endpointAddress(at problem.Path, we *networking.WorkloadEntry
 		return c.CheckUnix(field, addr)
 	case model.IsIP(addr):
 	case !rules.fqdn:
-		c.Errorf(field, "%q is not an IP address; give one, or use resolution DNS", addr)
+		c.Errorf(field, "%q is not an IP address; set one, or use resolution DNS", addr)
 	case convert.HostError(addr, false) != "":
 		c.Errorf(field, "%q is neither an IP address nor a DNS name", addr)
 	}

@@ -158,7 +158,7 @@ func fieldNames(data map[string]string) string {
 func HideSecrets(list problem.List) {
 	for i, p := range list {
 		if strings.HasPrefix(p.Field, "data") || strings.HasPrefix(p.Field, "stringData") {
-			list[i].Message = "is not what belongs there: each field of data is a string in base64, each of stringData a string"
+			list[i].Message = "has the wrong form: each field of data is a string in base64, each of stringData a string"
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (c checker) object(at problem.Path, n *yaml.Node, s *Schema) {
 			return
 		}
 		if old, dup := seen[f.name]; dup && old != key.Value {
-			c.Errorf(at.Field(f.name), "is given twice, as %q and as %q; keep one", old, key.Value)
+			c.Errorf(at.Field(f.name), "is set twice, as %q and as %q; keep one", old, key.Value)
 		}
 		seen[f.name] = key.Value
 		c.value(at.Field(f.name), val, f.schema())
@@ -104,7 +104,7 @@ func (c checker) pairs(at problem.Path, n *yaml.Node, visit func(key, val *yaml.
 			continue
 		}
 		if line, dup := seen[key.Value]; dup {
-			c.Errorf(at.Key(key.Value), "is given twice, on lines %d and %d; keep one", line, key.Line)
+			c.Errorf(at.Key(key.Value), "is set twice, on lines %d and %d; keep one", line, key.Line)
 		}
 		seen[key.Value] = key.Line
 		visit(key, val)

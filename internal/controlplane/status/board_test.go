@@ -53,12 +53,12 @@ func TestWhatAStatusShouldSay(t *testing.T) {
 		want string
 	}{
 		{"correct, without a status", func(b *Board) { see(b, 1, "") }, ""},
-		{"fine, and only others have said something", func(b *Board) { see(b, 1, `{"conditions":[{"type":"Other"}]}`) }, ""},
+		{"fine, with conditions of others only", func(b *Board) { see(b, 1, `{"conditions":[{"type":"Other"}]}`) }, ""},
 		{"an info", func(b *Board) { see(b, 1, "", info) }, ""},
 		{"an error", func(b *Board) { see(b, 1, "", warning, bad) }, ReasonInvalid},
 		{"a warning", func(b *Board) { see(b, 1, "", warning) }, ReasonWarnings},
-		{"fine, as is said", func(b *Board) { see(b, 1, ours) }, ""},
-		{"fine, but of an earlier generation it is said", func(b *Board) { see(b, 2, ours) }, ReasonAccepted},
+		{"fine, with that status", func(b *Board) { see(b, 1, ours) }, ""},
+		{"fine, with the status of an earlier generation", func(b *Board) { see(b, 2, ours) }, ReasonAccepted},
 		{"it does not fit", func(b *Board) {
 			see(b, 1, "")
 			b.setAcross(map[model.Key]problem.List{key("web"): {bad}})
@@ -161,11 +161,11 @@ func TestRefusalsOfOneObjectAreJoined(t *testing.T) {
 	want := refusal{what: "CDS a", message: "no", proxies: 3, others: 1}
 	require.Equal(t, want, joined(joined(refusal{}, a), b))
 	require.Equal(t, want, joined(joined(refusal{}, b), a))
-	require.Equal(t, "3 proxies refuse CDS a and 1 more, and what they accepted last stays in force: no", want.String())
+	require.Equal(t, "3 proxies refuse CDS a and 1 more, and their last accepted version stays in force: no", want.String())
 	for r, says := range map[refusal]string{
-		{doubt: true}:                           " (this object may be meant)",
-		{doubt: true, mesh: true}:               " (this object may be meant, or the mesh's configuration)",
-		{doubt: true, changed: true, shared: 2}: " (this object was changed since they accepted that last, and may be meant, or one of 2 others)",
+		{doubt: true}:                           " (this object may be the cause)",
+		{doubt: true, mesh: true}:               " (this object may be the cause, or the mesh's configuration)",
+		{doubt: true, changed: true, shared: 2}: " (this object was changed since their last accepted version, and may be the cause, or one of 2 others)",
 	} {
 		require.Equal(t, says, r.doubts())
 	}

@@ -167,7 +167,7 @@ func (r *refusal) String() string {
 	if r.others > 0 {
 		what += fmt.Sprintf(" and %d more", r.others)
 	}
-	return fmt.Sprintf("%s %s, and what they accepted last stays in force: %s", who, what+r.doubts(), r.message)
+	return fmt.Sprintf("%s %s, and their last accepted version stays in force: %s", who, what+r.doubts(), r.message)
 }
 
 // doubts names what else may be meant.
@@ -175,9 +175,9 @@ func (r *refusal) doubts() string {
 	if r.shared == 0 && !r.doubt {
 		return ""
 	}
-	out := " (this object may be meant"
+	out := " (this object may be the cause"
 	if r.changed {
-		out = " (this object was changed since they accepted that last, and may be meant"
+		out = " (this object was changed since their last accepted version, and may be the cause"
 	}
 	if r.shared > 0 {
 		out += fmt.Sprintf(", or one of %d others", r.shared)

@@ -73,7 +73,7 @@ func TestReviews(t *testing.T) {
 			true, nil, "nowhere"},
 		{"a bad one of this revision", reviewOf("CREATE", `,"labels":{"istio.io/rev":"default"}`, bad), false, []string{"spec.http[0]"}, ""},
 		{"a bad one of another", reviewOf("CREATE", `,"labels":{"istio.io/rev":"canary"}`, bad), true, nil, ""},
-		{"somebody else's", strings.ReplaceAll(reviewOf("CREATE", "", bad), "networking.istio.io", "example.com"), true, nil, ""},
+		{"of another API group", strings.ReplaceAll(reviewOf("CREATE", "", bad), "networking.istio.io", "example.com"), true, nil, ""},
 		{"a kind that has no effect", strings.ReplaceAll(reviewOf("CREATE", "", `{}`), "VirtualService", "EnvoyFilter"), true, nil, "no effect"},
 	}
 	for _, tt := range tests {

@@ -122,7 +122,7 @@ func TestSecretsAreRemoved(t *testing.T) {
 		}
 	}
 	for _, f := range m.Files {
-		require.True(t, f.Redacted > 0 || f.Error != "", "%s: it is said that something was taken out", f.Name)
+		require.True(t, f.Redacted > 0 || f.Error != "", "%s: reports that values were removed", f.Name)
 	}
 	require.Contains(t, files["report/a variable"], "/bin")
 	require.Contains(t, files["report/envoy's inline key"], "public")

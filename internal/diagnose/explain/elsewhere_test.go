@@ -26,8 +26,8 @@ func TestSameForm(t *testing.T) {
 	}{
 		"the same":                        {Explanation{Exists: true, Revision: 9, ResourceVersion: "81"}, true},
 		"another":                         {Explanation{Exists: true, Revision: 4, ResourceVersion: "80", Origin: "kubernetes", Content: "b"}, false},
-		"a version that says the same":    {Explanation{Exists: true, ResourceVersion: "80", Origin: "kubernetes", Content: "a"}, true},
-		"files are told by their version": {Explanation{Exists: true, ResourceVersion: "80", Origin: "a.yaml:1", Content: "a"}, false},
+		"a version with the same content": {Explanation{Exists: true, ResourceVersion: "80", Origin: "kubernetes", Content: "a"}, true},
+		"files differ in version":         {Explanation{Exists: true, ResourceVersion: "80", Origin: "a.yaml:1", Content: "a"}, false},
 		"none":                            {Explanation{}, false},
 	} {
 		require.Equal(t, tc.same, sameForm(&mine, &tc.other), name)

@@ -55,7 +55,7 @@ func TestInForce(t *testing.T) {
 	o := decode(t, reviews)
 	o.Metadata().ResourceVersion = "hash"
 	require.True(t, InForce(o, &Explanation{Origin: "mesh/a.yaml:1", ResourceVersion: "hash", Content: Content(o)}))
-	require.False(t, InForce(o, &Explanation{Origin: "mesh/a.yaml:1", ResourceVersion: "older", Content: Content(o)}), "files are told apart by all that they say")
+	require.False(t, InForce(o, &Explanation{Origin: "mesh/a.yaml:1", ResourceVersion: "older", Content: Content(o)}), "files differ in their whole content")
 	require.True(t, InForce(o, &Explanation{Origin: "kubernetes", ResourceVersion: "81", Content: Content(o)}))
 	require.False(t, InForce(o, &Explanation{Origin: "kubernetes", ResourceVersion: "81", Content: "older"}))
 

@@ -18,7 +18,7 @@ func (w *Why) enter(world *proxyWorld, call *simulate.Call) {
 	call.Direct, call.From = true, net.JoinHostPort(elsewhere, "40000")
 	call.To = net.JoinHostPort(firstIP(world.proxy), port)
 	if l, err := world.Entry(*call); err == nil && l == "" {
-		w.Notes = append(w.Notes, "the router listens only at "+strings.Join(world.Outbound(), ", ")+": give the port that its Service leads to")
+		w.Notes = append(w.Notes, "the router listens only at "+strings.Join(world.Outbound(), ", ")+": use the port to which its Service leads")
 	}
 }
 

@@ -86,7 +86,7 @@ func TestResultTextIsStable(t *testing.T) {
 func TestMismatchesAreStrictAboutShares(t *testing.T) {
 	r := &Result{Status: 404, Clusters: map[string]float64{"a": 90, "b": 10}}
 	require.Empty(t, r.Mismatches(map[string]any{"status": 404}))
-	require.NotEmpty(t, r.Mismatches(map[string]any{"clusters": map[string]any{"a": 90}}), "b is not told")
+	require.NotEmpty(t, r.Mismatches(map[string]any{"clusters": map[string]any{"a": 90}}), "b receives nothing")
 	require.NotEmpty(t, r.Mismatches(map[string]any{"status": nil}))
 	require.NotEmpty(t, r.Mismatches(map[string]any{"route": "x"}))
 }

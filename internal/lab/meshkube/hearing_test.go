@@ -71,7 +71,7 @@ func TestHearing(t *testing.T) {
 	silent, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := h.Next(silent)
-	require.ErrorIs(t, err, context.Canceled, "nothing is there that was not told")
+	require.ErrorIs(t, err, context.Canceled, "every object was received")
 
 	w.Delete(sliceNamed("a"))
 	_, err = h.Next(t.Context())

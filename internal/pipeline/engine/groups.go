@@ -175,6 +175,6 @@ type TooManyGroups struct {
 
 func (e *TooManyGroups) Error() string {
 	return fmt.Sprintf("service account %s in namespace %s: its proxies have %d proxy groups open, which is the limit: "+
-		"give them fewer different labels, localities or nodes, or raise --max-scopes-per-identity",
+		"use fewer different labels, localities or nodes, or raise --max-scopes-per-identity",
 		e.Account, e.Namespace, e.Limit)
 }

@@ -225,7 +225,7 @@ func TestClientCertificates(t *testing.T) {
 	self, err := tls.LoadX509KeyPair(certificate(t, nil, nil))
 	require.NoError(t, err)
 	status, err = ask(self)
-	require.True(t, err != nil || status == 401, "a certificate of somebody else's: %d", status)
+	require.True(t, err != nil || status == 401, "a certificate of another CA: %d", status)
 }
 
 // farther makes requests come from another machine.

@@ -209,7 +209,7 @@ func TestNodeLocality(t *testing.T) {
 		{map[string]string{"istio-locality": "eu.eu-1"}, model.Locality{}, "eu/eu-1"},
 		{map[string]string{"topology.istio.io/locality": "us/a/b", "istio-locality": "eu"}, model.Locality{}, "us/a/b"},
 		{map[string]string{"topology.kubernetes.io/region": "r", "topology.kubernetes.io/zone": "z"}, model.Locality{}, "r/z"},
-		{map[string]string{"istio-locality": "eu"}, model.ParseLocality("said/z"), "said/z"},
+		{map[string]string{"istio-locality": "eu"}, model.ParseLocality("node/z"), "node/z"},
 	}
 	for _, tt := range tests {
 		c := minimal()

@@ -174,7 +174,7 @@ func TestDoesNotFetchFromCloudMetadata(t *testing.T) {
 }
 
 func TestDiscoveryThatLeadsNowhere(t *testing.T) {
-	for issuer, want := range map[string]string{"somebody@example.com": "not an http", "http://127.0.0.1:1": "refused"} {
+	for issuer, want := range map[string]string{"alice@example.com": "not an http", "http://127.0.0.1:1": "refused"} {
 		r := model.JWTRule{Issuer: issuer}
 		b := start(t, 0, r)
 		b.await(r.KeySource(), func(k *model.KeySet) bool { return k != nil && strings.Contains(k.Problem, want) })

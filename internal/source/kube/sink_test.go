@@ -255,7 +255,7 @@ func TestPoolShares(t *testing.T) {
 	s, _, _ := testSink(t, model.KindService)
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "shop", ResourceVersion: "1", Annotations: map[string]string{
-			"networking.istio.io/exportTo": ".", "example.org/owner": "somebody",
+			"networking.istio.io/exportTo": ".", "example.org/owner": "alice",
 		}},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 	}
