@@ -31,7 +31,7 @@ func TestRoot(t *testing.T) {
 	}{
 		{[]string{}, 0, "Available Commands:", ""},
 		{[]string{"--help"}, 0, "moonsail serve --config DIR", ""},
-		{[]string{"version"}, 0, "moonsail devel", ""},
+		{[]string{"version"}, 0, "moonsail 0.1.0-dev", ""},
 		{[]string{"version", "-o", "json"}, 0, `"platform": "`, ""},
 		{[]string{"version", "-o", "yaml"}, 0, "platform: ", ""},
 		{[]string{"version", "-o", "xml"}, 2, "", "unknown format \"xml\": use table, json or yaml\n  next:  see 'moonsail version --help'"},

@@ -12,7 +12,7 @@ import (
 
 // Info describes a build.
 type Info struct {
-	Version  string `json:"version"`            // the build's tag, else "devel"
+	Version  string `json:"version"`            // the build's tag, else as "0.1.0-dev+1a2b3c4d5e6f"
 	Commit   string `json:"commit,omitempty"`   // full hash
 	Time     string `json:"time,omitempty"`     // of the commit, RFC 3339
 	Modified bool   `json:"modified,omitempty"` // built from a tree with uncommitted changes
@@ -37,16 +37,19 @@ func Of(file string) (Info, error) {
 	return info, nil
 }
 
+// next is the version that CHANGELOG.md prepares. A build without a tag comes before it.
+const next = "0.1.0"
+
+// shortCommit is the number of digits of a commit in a version.
+const shortCommit = 12
+
 // pseudo begins the version that Go generates for a tree without a tag. The commit is more precise.
 const pseudo = "v0.0.0-"
 
 func from(bi *debug.BuildInfo) Info {
-	info := Info{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info := Info{Version: next + "-dev", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if bi == nil {
 		return info
-	}
-	if v := bi.Main.Version; v != "" && v != "(devel)" && !strings.HasPrefix(v, pseudo) {
-		info.Version = v
 	}
 	for _, s := range bi.Settings {
 		switch s.Key {
@@ -58,18 +61,28 @@ func from(bi *debug.BuildInfo) Info {
 			info.Modified = s.Value == "true"
 		}
 	}
+	if v := bi.Main.Version; v != "" && v != "(devel)" && !strings.HasPrefix(v, pseudo) {
+		info.Version = v
+	} else if info.Commit != "" {
+		info.Version += "+" + info.short()
+	}
 	return info
 }
 
-// String returns one line: "devel (1a2b3c4d5e6f, modified) go1.26.0 linux/amd64".
+func (i Info) short() string { return i.Commit[:min(shortCommit, len(i.Commit))] }
+
+// String returns one line: "0.1.0-dev+1a2b3c4d5e6f (modified) go1.26.0 linux/amd64".
 func (i Info) String() string {
+	var notes []string
+	if i.Commit != "" && !strings.HasSuffix(i.Version, "+"+i.short()) {
+		notes = append(notes, i.short())
+	}
+	if i.Modified {
+		notes = append(notes, "modified")
+	}
 	s := i.Version
-	if i.Commit != "" {
-		short := i.Commit[:min(12, len(i.Commit))]
-		if i.Modified {
-			short += ", modified"
-		}
-		s += " (" + short + ")"
+	if len(notes) > 0 {
+		s += " (" + strings.Join(notes, ", ") + ")"
 	}
 	return fmt.Sprintf("%s %s %s", s, i.Go, i.Platform)
 }

@@ -1,6 +1,7 @@
 package version
 
 import (
+	"os"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -16,21 +17,29 @@ func TestFrom(t *testing.T) {
 	}}
 	bi.Main.Version = "(devel)"
 	got := from(bi)
-	require.Equal(t, "devel", got.Version)
+	require.Equal(t, "0.1.0-dev+0123456789ab", got.Version)
 	require.Equal(t, "0123456789abcdef0123", got.Commit)
 	require.Equal(t, "2026-01-02T03:04:05Z", got.Time)
 	require.True(t, got.Modified)
-	require.True(t, strings.HasPrefix(got.String(), "devel (0123456789ab, modified) go"), got.String())
+	require.True(t, strings.HasPrefix(got.String(), "0.1.0-dev+0123456789ab (modified) go"), got.String())
 
 	bi.Main.Version = "v0.0.0-20260102030405-0123456789ab+dirty"
-	require.Equal(t, "devel", from(bi).Version)
+	require.Equal(t, "0.1.0-dev+0123456789ab", from(bi).Version)
 
 	bi.Main.Version = "v1.2.3"
 	require.Equal(t, "v1.2.3", from(bi).Version)
+	require.True(t, strings.HasPrefix(from(bi).String(), "v1.2.3 (0123456789ab, modified) go"), from(bi).String())
+}
+
+// TestNextVersion checks that the changelog prepares the same version.
+func TestNextVersion(t *testing.T) {
+	log, err := os.ReadFile("../../CHANGELOG.md")
+	require.NoError(t, err)
+	require.Contains(t, string(log), "version will be "+next+".")
 }
 
 func TestNoBuildInfo(t *testing.T) {
 	got := from(nil)
-	require.Equal(t, "devel", got.Version)
+	require.Equal(t, "0.1.0-dev", got.Version)
 	require.NotContains(t, got.String(), "(")
 }

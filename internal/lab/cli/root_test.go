@@ -45,7 +45,7 @@ func TestRoot(t *testing.T) {
 		out, errOut string // substrings
 	}{
 		{[]string{}, 0, "Available Commands:", ""},
-		{[]string{"--version"}, 0, "moonsail-lab version devel", ""},
+		{[]string{"--version"}, 0, "moonsail-lab version 0.1.0-dev", ""},
 		{[]string{"balanec"}, 2, "", `unknown command "balanec" for "moonsail-lab"; did you mean "balance"?`},
 		{[]string{"throughput", "--concurrency", "1,a"}, 2, "", `--concurrency "1,a": not a whole number`},
 		{[]string{"balance", "--quick", "--out", "/dev/null/x"}, 1, "", "cannot write reports: mkdir /dev/null: not a directory\n  where: --out /dev/null/x\n"},
