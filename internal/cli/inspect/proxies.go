@@ -39,7 +39,9 @@ back). For each type of resource, the state is one of
   -           the proxy does not subscribe to this type
 
 Types are CDS (clusters), EDS (endpoints), LDS (listeners), RDS (route configurations) and VHDS
-(virtual hosts).
+(virtual hosts). PROTOCOL is delta or state-of-the-world xDS. ROUTES is how the proxy gets its routes: rds,
+vhds, or scoped (large route configurations are split). SETTLED is a revision: the proxy has ACKed,
+or refused, all up to it that concerns it.
 
 With several control planes, the list covers the proxies of all. CONTROL PLANE is the address of the
 one that serves the proxy, to which its revisions belong. Control planes that do not answer are named.
