@@ -3,6 +3,7 @@ package cli
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
@@ -111,9 +112,26 @@ func TestHelp(t *testing.T) {
 			}
 			require.NotEmpty(t, sub.Short, sub.CommandPath())
 			require.Contains(t, sub.Example, sub.CommandPath(), "%q has no example", sub.CommandPath())
+			checkWidth(t, strings.Fields(sub.CommandPath())[1:])
 		}
 	}
 	root := NewRootCommand()
 	root.InitDefaultHelpCmd()
 	walk(root)
+}
+
+// checkWidth checks that the help of a command fits a terminal of 80 columns, besides examples, which are not wrapped.
+func checkWidth(t *testing.T, command []string) {
+	t.Helper()
+	status, out, _ := moonsail(t, append(command, "--help")...)
+	require.Zero(t, status)
+	section := ""
+	for line := range strings.Lines(out) {
+		if line = strings.TrimRight(line, "\n"); strings.HasSuffix(line, ":") && !strings.HasPrefix(line, " ") {
+			section = line
+		}
+		if section != "Examples:" {
+			require.LessOrEqual(t, utf8.RuneCountInString(line), 80, "%v: %s", command, line)
+		}
+	}
 }

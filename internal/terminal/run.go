@@ -49,7 +49,7 @@ func Run(ctx context.Context, root *cobra.Command) int {
 	}
 	w := cmd.ErrOrStderr()
 	if isUsage(cmd, err) {
-		reportError(w, usageText(cmd, err))
+		reportError(w, wrongUsage(cmd, err))
 		return ExitUsage
 	}
 	reportError(w, err)
@@ -64,8 +64,8 @@ func isUsage(cmd *cobra.Command, err error) bool {
 	return errors.As(err, &usage) || errors.As(err, &refused) && refused.RefusedAsWrong() || lacksFlag(cmd, err)
 }
 
-// usageText returns a usage error in the form that users see.
-func usageText(cmd *cobra.Command, err error) *UserError {
+// wrongUsage returns a usage error in the form that users see.
+func wrongUsage(cmd *cobra.Command, err error) *UserError {
 	shown := &UserError{What: err.Error()}
 	var ue *UserError
 	switch {
@@ -87,6 +87,8 @@ func SetUp(root *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return flagsFromEnv(cmd, os.LookupEnv) }
 	root.SetFlagErrorFunc(wrongFlag)
+	root.SetHelpFunc(printHelp)
+	root.SetUsageFunc(printUsage)
 }
 
 // prepare turns wrong arguments into usage errors. By default, if a command only has subcommands,

@@ -70,6 +70,8 @@ func refuseUnknownTopics(root *cobra.Command) {
 			if err != nil || len(rest) > 0 {
 				return UsageError{Err: fmt.Errorf("unknown command %q%s", strings.Join(topic, " "), nearCommand(about, rest))}
 			}
+			about.InitDefaultHelpFlag()
+			about.InitDefaultVersionFlag()
 			return about.Help()
 		}
 	}

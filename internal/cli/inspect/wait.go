@@ -52,9 +52,12 @@ func newWaitCommand() *cobra.Command {
 		Long: `Wait until a share of the connected proxies that need an object have its newest version, for pipelines.
 The exit status is the result:
 
-  0  reached          3    not reached within --timeout; the output lists the proxies and reasons
-  1  failed           4    refused by a proxy; the output has Envoy's message
-  2  wrong usage      130  interrupted
+  0    reached
+  1    failed
+  2    wrong usage
+  3    not reached within --timeout; the output lists the proxies and reasons
+  4    refused by a proxy; the output has Envoy's message
+  130  interrupted
 
 For a file or directory, the command waits until the control plane has the objects in it, and then for
 the proxies. It may therefore run right after 'cp' or 'kubectl apply'. As in kubectl, --namespace
