@@ -44,8 +44,10 @@ type Options struct {
 	NoChangeLog       bool           // do not follow changes, to measure the cost of it
 	Identity          Identity       // the zero value: workloads have no certificates
 	Replicas          Replicas       // the zero value: this control plane is alone
-	RecheckReaders    time.Duration  // interval of checking who may read a Secret; 0: one minute
-	Log               *slog.Logger
+	// FetchAllowLoopback allows keys (jwksUri) of servers on this machine.
+	FetchAllowLoopback bool
+	RecheckReaders     time.Duration // interval of checking who may read a Secret; 0: one minute
+	Log                *slog.Logger
 
 	// Absence is how long a draining workload waits for disconnected proxies; 0:
 	// drain.DefaultReconnectGrace.

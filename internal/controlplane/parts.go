@@ -17,6 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/security/safedial"
 	"github.com/moonsail/moonsail/internal/source/jwks"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
@@ -81,7 +82,7 @@ func (p *parts) addPipeline(context.Context) error {
 		Mesh: o.Mesh, Intake: p.source.intake, Recorder: recorder, Removed: p.changes.Removed, Debounce: o.Debounce,
 		Sharding: cmp.Or(o.Sharding, ShardingOf(o.RouteStrategy)), Applied: p.applied, GroupsPerIdentity: o.GroupsPerIdentity, Log: o.Log,
 	})
-	p.keys = jwks.New(p.source.intake, p.pipeline.Snapshot, o.Log)
+	p.keys = jwks.New(p.source.intake, p.pipeline.Snapshot, safedial.Dialer{AllowLoopback: o.FetchAllowLoopback}, o.Log)
 	if p.source.client != nil {
 		p.secrets = kube.NewCredentials(p.source.client, decoderOf(o), p.source.intake, p.pipeline.Snapshot, o.Log)
 		p.secrets.Recheck = o.RecheckReaders

@@ -85,7 +85,7 @@ func (m *mesh) write(files ...manifest) error {
 
 // startPlane starts the control plane.
 func (m *mesh) startPlane() (err error) {
-	m.plane, err = m.start("control-plane", "serve", "--config", m.config,
+	m.plane, err = m.start("control-plane", "serve", "--fetch-allow-loopback", "--config", m.config,
 		"--xds-addr", m.control.xds, "--http-addr", m.control.http,
 		"--ca-dir", m.authority(), "--token-auth-file", m.tokens())
 	return err

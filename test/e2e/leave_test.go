@@ -52,7 +52,7 @@ func startReplica(t *testing.T, m *mesh, name string, change func(*agent.Config)
 	c := agent.Config{
 		Workload:     workload.Workload{Name: name, Namespace: "shop", IPs: []string{r.ip}, Labels: map[string]string{"app": "web"}},
 		Interception: model.InterceptNone, XDS: agent.XDS{Address: m.xds, Plaintext: true}, EnvoyPath: envoyBinary(t),
-		Concurrency: new(int), WorkDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		FetchAllowLoopback: true, Concurrency: new(int), WorkDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	}
 	*c.Concurrency = 1
 	change(&c)

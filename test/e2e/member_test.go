@@ -63,9 +63,10 @@ func (w *member) config(t *testing.T, m *mutual, token string) agent.Config {
 			Annotations: w.annotations,
 		},
 		Interception: model.InterceptNone, EnvoyPath: envoyBinary(t), Concurrency: &concurrency, WorkDir: shortDir(t),
-		XDS: agent.XDS{Address: m.secure, RootCert: filepath.Join(m.caDir, ca.RootFile)},
-		CA:  agent.CA{TokenFile: fileWith(t, "token", []byte(token))},
-		Log: slog.New(slog.NewTextHandler(w.log, nil)),
+		FetchAllowLoopback: true,
+		XDS:                agent.XDS{Address: m.secure, RootCert: filepath.Join(m.caDir, ca.RootFile)},
+		CA:                 agent.CA{TokenFile: fileWith(t, "token", []byte(token))},
+		Log:                slog.New(slog.NewTextHandler(w.log, nil)),
 	}
 }
 

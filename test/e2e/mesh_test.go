@@ -76,7 +76,7 @@ func (m *mesh) start() {
 	listening, ended := make(chan [2]string, 1), make(chan error, 1)
 	m.cancel, m.ended = cancel, ended
 	o := controlplane.Options{
-		ConfigDir: m.dir, XDSPlaintextAddr: m.xds, HTTPAddr: m.http, Mesh: model.DefaultMesh(), RouteStrategy: m.strategy,
+		ConfigDir: m.dir, XDSPlaintextAddr: m.xds, HTTPAddr: m.http, Mesh: model.DefaultMesh(), RouteStrategy: m.strategy, FetchAllowLoopback: true,
 		Transport: transport(m.strategy),
 		Log:       slog.New(slog.NewTextHandler(m.log, nil)),
 		Listening: func(xds, http net.Addr) { listening <- [2]string{xds.String(), http.String()} },

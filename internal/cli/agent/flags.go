@@ -94,6 +94,7 @@ func (f *flags) addProxyFlags(cmd *cobra.Command) {
 	fs.StringVar(&c.WorkDir, "work-dir", "", "`DIR` for Envoy's bootstrap (default: a temporary one)")
 	fs.DurationVar(&c.BootstrapTimeout, "bootstrap-timeout", sidecar.DefaultBootstrapTimeout, "maximum time to wait, before Envoy starts, for EnvoyFilters that patch its bootstrap; 0: start without them")
 	fs.StringVar(&c.WasmCacheDir, "wasm-cache-dir", "", "`DIR` for fetched modules of WasmPlugins (default: in --work-dir)")
+	fs.BoolVar(&c.FetchAllowLoopback, "fetch-allow-loopback", false, "allow WasmPlugins to name servers on this machine, for local development")
 	fs.BoolVar(&f.print, "print-bootstrap", false, "print Envoy's bootstrap and exit")
 }
 

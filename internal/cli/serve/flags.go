@@ -135,6 +135,7 @@ func (f *flags) addMeshFlags(cmd *cobra.Command) {
 	fs.StringVar(&f.options.Revision, "revision", model.DefaultRevision,
 		"`REVISION` of the control plane; it ignores Istio and Gateway API objects whose label istio.io/rev names another; empty: it reads all")
 	fs.StringVar(&f.mesh.AccessLogFile, "access-log-file", "", "`FILE` of the sidecars' access logs, for example /dev/stdout (default: off)")
+	fs.BoolVar(&f.options.FetchAllowLoopback, "fetch-allow-loopback", false, "allow jwksUri to name servers on this machine, for local development")
 	fs.BoolVar(&f.registry, "outbound-registry-only", false, "block requests to destinations outside the mesh (Istio's REGISTRY_ONLY)")
 }
 

@@ -11,20 +11,30 @@ import (
 func TestBlockedAddresses(t *testing.T) {
 	for _, address := range []string{
 		"169.254.169.254:80", "[::ffff:169.254.169.254]:80", "[fe80::1%lo]:80", "[fd00:ec2::254]:80", "100.100.100.200:80", "168.63.129.16:80", "[ff02::1]:80",
+		"192.0.0.192:80", "[64:ff9b::169.254.169.254]:80", "[64:ff9b::6464:64c8]:80",
 	} {
-		_, err := Dial(t.Context(), "tcp", address)
-		require.ErrorContains(t, err, "address not allowed", address)
+		for _, d := range []Dialer{{}, {AllowLoopback: true}} {
+			_, err := d.Dial(t.Context(), "tcp", address)
+			require.ErrorContains(t, err, "address not allowed", address)
+		}
 	}
-	for _, address := range []string{"10.0.0.1:443", "[fd00::1]:443", "203.0.113.1:443", "127.0.0.1:80", "[::1]:80"} {
-		require.NoError(t, control("tcp", address, nil), address)
+	for _, address := range []string{"10.0.0.1:443", "[fd00::1]:443", "203.0.113.1:443", "[64:ff9b::203.0.113.1]:443", "192.0.0.193:80"} {
+		require.NoError(t, Dialer{}.control("tcp", address, nil), address)
 	}
 }
 
-func TestOthersAreReached(t *testing.T) {
+// TestLoopback checks that servers on this machine are reached only if that is allowed.
+func TestLoopback(t *testing.T) {
+	for _, address := range []string{
+		"127.0.0.1:80", "127.8.8.8:80", "[::1]:80", "[::ffff:127.0.0.1]:80", "0.0.0.0:80", "0.1.2.3:80", "[::]:80", "[64:ff9b::127.0.0.1]:80", "localhost:80",
+	} {
+		_, err := Dialer{}.Dial(t.Context(), "tcp", address)
+		require.ErrorContains(t, err, "loopback addresses are blocked", address)
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
-	conn, err := Dial(t.Context(), "tcp", ln.Addr().String())
+	conn, err := Dialer{AllowLoopback: true}.Dial(t.Context(), "tcp", ln.Addr().String())
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
 }

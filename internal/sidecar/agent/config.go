@@ -89,6 +89,8 @@ type Config struct {
 	ComponentLogLevel string // of Envoy; empty: "misc:error"
 	WorkDir           string // for the bootstrap and the socket; empty: a temporary folder
 	WasmCacheDir      string // for Wasm modules; empty: in WorkDir
+	// FetchAllowLoopback allows Wasm modules of servers on this machine.
+	FetchAllowLoopback bool
 
 	// DebugTokenFile holds bearer tokens that give access to the status port's debug pages from other hosts and Pods.
 	// Empty: token authentication is disabled.

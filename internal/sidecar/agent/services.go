@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/security/safedial"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/nameserver"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/sds"
@@ -121,7 +122,7 @@ func (a *agent) startModules(ctx context.Context) (register []func(grpc.ServiceR
 	if err != nil {
 		return nil, nil, err
 	}
-	cache, err := wasm.NewCache(cmp.Or(a.WasmCacheDir, filepath.Join(a.workDir, "wasm")), wasm.NewMetrics(a.metrics.registry))
+	cache, err := wasm.NewCache(cmp.Or(a.WasmCacheDir, filepath.Join(a.workDir, "wasm")), safedial.Dialer{AllowLoopback: a.FetchAllowLoopback}, wasm.NewMetrics(a.metrics.registry))
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: correct --wasm-cache-dir or --work-dir", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/security/safedial"
 )
 
 const (
@@ -52,9 +53,9 @@ type Cache struct {
 }
 
 // New returns a Cache. Call Run once.
-func New(in *store.Intake, snapshot func() *store.Snapshot, log *slog.Logger) *Cache {
+func New(in *store.Intake, snapshot func() *store.Snapshot, dialer safedial.Dialer, log *slog.Logger) *Cache {
 	return &Cache{
-		Intake: in, Snapshot: snapshot, Log: log, client: newClient(),
+		Intake: in, Snapshot: snapshot, Log: log, client: newClient(dialer),
 		wake: make(chan struct{}, 1), settled: make(chan struct{}), results: make(chan result, together),
 		sources: map[string]*source{}, busy: map[string]int{}, problems: map[string]string{},
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/security/safedial"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -66,7 +67,7 @@ type bench struct {
 func start(t *testing.T, refresh time.Duration, rules ...model.JWTRule) *bench {
 	t.Helper()
 	b := &bench{t: t, intake: store.NewIntake(), store: store.New()}
-	b.Cache = New(b.intake, b.store.Snapshot, slog.New(slog.DiscardHandler))
+	b.Cache = New(b.intake, b.store.Snapshot, safedial.Dialer{AllowLoopback: true}, slog.New(slog.DiscardHandler))
 	b.Refresh = refresh
 	b.set(rules...)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -190,4 +191,19 @@ func TestOneSourceIsFetchedOnce(t *testing.T) {
 	b.set(model.JWTRule{Issuer: "z", KeysURI: uri})
 	require.NoError(t, b.Wait(t.Context()))
 	require.EqualValues(t, 1, i.asked.Load())
+}
+
+// TestErrorsQuoteNoAnswer checks that an author of rules cannot read the answers of servers that only this machine
+// reaches.
+func TestErrorsQuoteNoAnswer(t *testing.T) {
+	for _, body := range []string{"secret", `{"keys": "secret"}`, `{"keys": [{"kty": "secret"}]}`, `{"keys": [{"kty": "RSA", "n": "secret"}]}`, `{"jwks_uri": "secret"}`} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
+		t.Cleanup(s.Close)
+		for _, r := range []model.JWTRule{{KeysURI: s.URL}, {Issuer: s.URL}} {
+			b := start(t, 0, r)
+			b.await(r.KeySource(), func(k *model.KeySet) bool { return k != nil && k.Problem != "" })
+			require.NotContains(t, b.keySet(r.KeySource()).Problem, "secret")
+			require.NotContains(t, b.keySet(r.KeySource()).Problem, "'s'")
+		}
+	}
 }

@@ -21,9 +21,9 @@ const (
 	maxRedirects   = 3
 )
 
-func newClient() *http.Client {
+func newClient(dialer safedial.Dialer) *http.Client {
 	return &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: safedial.Dial, ForceAttemptHTTP2: true, DisableKeepAlives: true},
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dialer.Dial, ForceAttemptHTTP2: true, DisableKeepAlives: true},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			switch {
 			case len(via) > maxRedirects:
@@ -50,8 +50,11 @@ func (k *Cache) fetch(ctx context.Context, from string, discovers bool) (string,
 		return "", err
 	}
 	set, err := jwt.Parse(body)
-	if err != nil {
+	switch {
+	case errors.Is(err, jwt.ErrNoKeys):
 		return "", fmt.Errorf("%s: %w", from, err)
+	case err != nil: // the error quotes the body
+		return "", fmt.Errorf("%s: not a JSON Web Key Set, as in {\"keys\": [...]}, or with an invalid key", from)
 	}
 	return set.Public(), nil
 }
@@ -65,22 +68,33 @@ func (k *Cache) discover(ctx context.Context, from string) (string, error) {
 	var document struct {
 		Keys string `json:"jwks_uri"`
 	}
-	if err := json.Unmarshal(body, &document); err != nil {
-		return "", fmt.Errorf("%s: not a document of OpenID discovery: %w", from, err)
+	if json.Unmarshal(body, &document) != nil { // the error quotes the body
+		return "", fmt.Errorf("%s: not a document of OpenID discovery", from)
 	}
 	if document.Keys == "" {
 		return "", fmt.Errorf("%s: no jwks_uri", from)
 	}
+	if checkURL(document.Keys) != nil {
+		return "", fmt.Errorf("%s: jwks_uri is not an http or https URL", from)
+	}
 	return document.Keys, nil
 }
 
-func (k *Cache) get(ctx context.Context, from string) ([]byte, error) {
-	u, err := url.Parse(from)
+// checkURL returns an error for a URL that cannot be fetched.
+func checkURL(text string) error {
+	u, err := url.Parse(text)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("%q is not an http or https URL", from)
+		return fmt.Errorf("%q is not an http or https URL", text)
+	}
+	return nil
+}
+
+func (k *Cache) get(ctx context.Context, from string) ([]byte, error) {
+	if err := checkURL(from); err != nil {
+		return nil, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
@@ -92,7 +106,7 @@ func (k *Cache) get(ctx context.Context, from string) ([]byte, error) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: answers %s", from, resp.Status)
+		return nil, fmt.Errorf("%s: answers %d %s", from, resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err == nil && len(body) > maxBody {

@@ -11,13 +11,14 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/security/safedial"
 	"github.com/moonsail/moonsail/test/await"
 )
 
 // full returns a Cache with room for one more fetch, and two that are due.
 func full(t *testing.T) *Cache {
 	t.Helper()
-	k := New(store.NewIntake(), store.New().Snapshot, slog.New(slog.DiscardHandler))
+	k := New(store.NewIntake(), store.New().Snapshot, safedial.Dialer{AllowLoopback: true}, slog.New(slog.DiscardHandler))
 	close(k.settled)
 	k.running = together - 1
 	now := time.Now()
@@ -55,7 +56,7 @@ func asks(namespace string, sources int) store.Event {
 // TestNamespacesKeepTheirShares checks that a namespace takes neither the places nor the turns of others.
 func TestNamespacesKeepTheirShares(t *testing.T) {
 	s := store.New()
-	k := New(store.NewIntake(), s.Snapshot, slog.New(slog.DiscardHandler))
+	k := New(store.NewIntake(), s.Snapshot, safedial.Dialer{AllowLoopback: true}, slog.New(slog.DiscardHandler))
 	close(k.settled)
 	s.Apply([]store.Event{asks("a-lot", maxSources)})
 	k.look()

@@ -56,13 +56,13 @@ type kept struct {
 }
 
 // NewCache creates a folder, or uses the modules that an earlier cache left in it.
-func NewCache(dir string, metrics *Metrics) (*Cache, error) {
+func NewCache(dir string, dialer safedial.Dialer, metrics *Metrics) (*Cache, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // Envoy may be another user
 		return nil, fmt.Errorf("folder for modules: %w", err)
 	}
 	transport, _ := http.DefaultTransport.(*http.Transport)
 	transport = transport.Clone()
-	transport.MaxConnsPerHost, transport.DialContext = maxFetches, safedial.Dial
+	transport.MaxConnsPerHost, transport.DialContext = maxFetches, dialer.Dial
 	c := &Cache{
 		dir: dir, transport: transport, metrics: metrics, maxModule: maxModule, maxCache: maxCache,
 		attempts: 3, attemptTime: 30 * time.Second, pause: 500 * time.Millisecond,

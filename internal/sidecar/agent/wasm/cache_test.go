@@ -28,6 +28,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/security/safedial"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,7 +41,7 @@ func sha(b []byte) string { s := sha256.Sum256(b); return hex.EncodeToString(s[:
 
 func newCache(t *testing.T, dir string) *Cache {
 	t.Helper()
-	c, err := NewCache(dir, NewMetrics(prometheus.NewRegistry()))
+	c, err := NewCache(dir, safedial.Dialer{AllowLoopback: true}, NewMetrics(prometheus.NewRegistry()))
 	require.NoError(t, err)
 	c.pause = time.Millisecond
 	t.Cleanup(c.Close)

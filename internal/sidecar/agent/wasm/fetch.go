@@ -103,7 +103,7 @@ func (c *Cache) openURL(ctx context.Context, m Module) (io.ReadCloser, error) {
 		return resp.Body, nil
 	}
 	resp.Body.Close()
-	err = fmt.Errorf("the server answers %s", resp.Status)
+	err = fmt.Errorf("the server answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	if resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusTooManyRequests {
 		err = temporary{err}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -112,16 +113,35 @@ func moduleIn(l v1.Layer) (io.ReadCloser, error) {
 	}{file, body}, nil
 }
 
+// registryCodes are codes of the OCI distribution specification. Other texts in an answer are not shown: authors of
+// objects must not read the answers of servers that only this machine reaches.
+var registryCodes = []transport.ErrorCode{
+	transport.BlobUnknownErrorCode, transport.DeniedErrorCode, transport.ManifestInvalidErrorCode, transport.ManifestUnknownErrorCode,
+	transport.NameInvalidErrorCode, transport.NameUnknownErrorCode, transport.TooManyRequestsErrorCode, transport.UnauthorizedErrorCode,
+	transport.UnsupportedErrorCode,
+}
+
 // registryError marks errors that a retry may resolve.
 func registryError(err error) error {
 	var answer *transport.Error
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &answer) && !answer.Temporary():
-		return fmt.Errorf("the registry answers: %w", err)
+	case !errors.As(err, &answer):
+		return temporary{err}
 	}
-	return temporary{err}
+	retry := answer.Temporary()
+	text := http.StatusText(answer.StatusCode)
+	for _, e := range answer.Errors {
+		if slices.Contains(registryCodes, e.Code) {
+			text += ", " + string(e.Code)
+		}
+	}
+	err = fmt.Errorf("the registry answers: %d %s", answer.StatusCode, text)
+	if retry {
+		err = temporary{err}
+	}
+	return err
 }
 
 // of returns the credentials for a registry.
