@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -120,8 +121,14 @@ func (s *ProxyEvidence) look(ctx context.Context) error {
 	s.Filters = map[string]int{}
 	for _, part := range []string{"static_listeners", "dynamic_listeners", "ecds_filters"} {
 		dump, err := admin.ConfigDump(ctx, url.Values{"resource": {part}})
-		if err != nil {
+		switch {
+		case errors.Is(err, envoy.ErrNotFound):
 			continue // an Envoy without these filters has no such entries
+		case ctx.Err() != nil:
+			return fmt.Errorf("sidecar %s: %w", s.Address, err)
+		case err != nil:
+			s.NoFilters = err.Error()
+			continue
 		}
 		var any any
 		if err := json.Unmarshal(dump, &any); err != nil {

@@ -27,6 +27,7 @@ type ProxyEvidence struct {
 	Over        time.Duration // between the two readings
 	Hosts       []Host
 	Filters     map[string]int // number of listeners' filters that run a program, by type URL
+	NoFilters   string         // why Filters is incomplete; empty: it is complete
 }
 
 // Host is an endpoint of a cluster, as Envoy knows it. Its counters begin when Envoy learns of it.

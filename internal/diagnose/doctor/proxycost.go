@@ -101,6 +101,12 @@ func (p *proxy) filters() verdict {
 			})
 		}
 	}
+	if p.NoFilters != "" {
+		f = append(f, Finding{
+			Severity: Blind, What: "unknown which filters run a program on each request", Evidence: []string{p.NoFilters},
+			Cure: []string{"ask again: Envoy did not return its configuration"},
+		})
+	}
 	return well(f...)
 }
 

@@ -3,6 +3,7 @@ package envoy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -197,10 +198,21 @@ func (a *Admin) do(ctx context.Context, method, path string) ([]byte, error) {
 		return nil, fmt.Errorf("admin interface of Envoy, %s %s: %w", method, path, err)
 	}
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("admin interface of Envoy, %s %s: %s: %s", method, path, res.Status, firstLine(body))
+		err := fmt.Errorf("admin interface of Envoy, %s %s: %s: %s", method, path, res.Status, firstLine(body))
+		if res.StatusCode == http.StatusNotFound {
+			err = notFound{err}
+		}
+		return nil, err
 	}
 	return body, nil
 }
+
+// ErrNotFound is the error of a page or a resource that Envoy does not have.
+var ErrNotFound = errors.New("not found")
+
+type notFound struct{ error }
+
+func (notFound) Is(target error) bool { return target == ErrNotFound }
 
 func decode(body []byte, into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
