@@ -184,6 +184,7 @@ func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 	w := &l.watches[k]
 	l.nacked = l.nacked || !w.isRepeated(f)
 	l.refused++
+	defer w.number(l.refused)
 	message := e.Message
 	all := f.names()
 	switch {
@@ -209,6 +210,15 @@ func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 		w.notePending(since + 1)
 	} else if w.idle() {
 		w.pendingSince = 0
+	}
+}
+
+// number numbers the resources that the newest NACK refused.
+func (w *watch) number(nack uint64) {
+	for _, h := range w.held {
+		if h.nack == 0 {
+			h.nack = nack
+		}
 	}
 }
 

@@ -71,12 +71,16 @@ type Held struct {
 	// since is the newest revision of which the proxy may have the resource: it may refer to
 	// everything that existed then.
 	since model.Revision
-	retry bool // it is to be sent once more, or was, and is not answered
-	tries int  // number of retries
+	nack  uint64 // number of the NACK on the stream
+	retry bool   // it is to be sent once more, or was, and is not answered
+	tries int    // number of retries
 }
 
 // Since returns the newest revision of which the proxy may have the resource.
 func (h *Held) Since() model.Revision { return h.since }
+
+// NACK returns the number of the NACK that refused the resource, among those of all types on the stream.
+func (h *Held) NACK() uint64 { return h.nack }
 
 // holds reports whether an entry is held back.
 func (w *watch) holds(e *table.Entry) bool {

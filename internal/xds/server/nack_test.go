@@ -13,6 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestRefusedResourceIsHeldUntilItDiffers(t *testing.T) {
@@ -36,6 +37,26 @@ func TestRefusedResourceIsHeldUntilItDiffers(t *testing.T) {
 			p, _ := h.server.Proxy(nodeID)
 			return len(p.Types[2].Held) == 0
 		})
+	})
+}
+
+// TestSettlementNamesTheNewestRefusal: a resource of another type that is held since an older revision is
+// not the reason.
+func TestSettlementNamesTheNewestRefusal(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		texts := make(chan string, 10)
+		h := newHarness(t, on, Options{Witness: func(s distribution.Settlement) {
+			if s.Outcome == distribution.NACKed {
+				texts <- s.Text
+			}
+		}})
+		c := h.warm("")
+		h.commit(edsCluster("c2", "bad"))
+		c.nack(c.expect(resource.Cluster, "c2"), "bad cluster")
+		require.Equal(t, "CDS c2: bad cluster", await.From(t, texts))
+		h.commit(listener("l1", "bad"))
+		c.nack(c.expect(resource.Listener, "l1"), "bad listener")
+		require.Equal(t, "LDS l1: bad listener", await.From(t, texts))
 	})
 }
 

@@ -86,17 +86,21 @@ func (p *pendingRevisions) report(n int, outcome distribution.Outcome, now time.
 	p.sent = max(p.sent-n, 0)
 }
 
-// refusal returns the proxy's message about a resource that is held back, if the outcome is a NACK.
+// refusal returns the proxy's message about a resource that the newest NACK refused and that is held
+// back, if the outcome is a NACK. Others may be held since an older revision.
 func (p *pendingRevisions) refusal(outcome distribution.Outcome) string {
 	if outcome != distribution.NACKed {
 		return ""
 	}
+	text, newest := "", uint64(0)
 	for _, t := range p.ledger.Types() {
 		for _, h := range t.Held {
-			return t.Type.String() + " " + h.Name + ": " + h.Message
+			if h.NACK() > newest {
+				newest, text = h.NACK(), t.Type.String()+" "+h.Name+": "+h.Message
+			}
 		}
 	}
-	return ""
+	return text
 }
 
 // count returns how many published revisions the stream has not settled, including those that it
