@@ -45,28 +45,61 @@ func (w *ackWaiter) revisions() []model.Revision {
 	return slices.Compact(out)
 }
 
-// pollInterval is how often await looks for disconnected proxies that are back.
-const pollInterval = 10 * time.Millisecond
+// Intervals of await. Each count takes the lock of every stream, so the list of disconnected proxies is
+// looked at instead while they are all that it waits for.
+const (
+	pollInterval    = 10 * time.Millisecond
+	maxPollInterval = 160 * time.Millisecond
+)
 
 // await counts the proxies that have the revisions, until none is left to wait for or ctx ends.
 func (w *ackWaiter) await(ctx context.Context, revs []model.Revision) *response {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		a := w.count(revs)
+	for next := pollInterval; ; next = min(2*next, maxPollInterval) {
+		a, away := w.count(revs)
 		if !a.Pending && w.settledPeers() {
 			return a
 		}
-		select {
-		case <-ctx.Done():
+		if len(away.ids) > 0 && w.sleepWhileAway(ctx, away) {
+			next = pollInterval
+		}
+		if !sleep(ctx, next) {
 			return a
-		case <-tick.C:
 		}
 	}
 }
 
-func (w *ackWaiter) count(revs []model.Revision) *response {
-	a := &response{}
+// away are the disconnected proxies that are waited for, if no others are.
+type away struct {
+	ids   []string
+	until time.Time // end of the earliest grace
+}
+
+// sleepWhileAway waits until one of the proxies has connected again, or is not waited for any more. It
+// reports whether it waited for that.
+func (w *ackWaiter) sleepWhileAway(ctx context.Context, a away) (waited bool) {
+	for time.Now().Before(a.until) && w.Proxies.Away(a.ids) {
+		if waited = true; !sleep(ctx, pollInterval) {
+			return true
+		}
+	}
+	return waited
+}
+
+// sleep returns false if ctx ends.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// count counts the proxies by what they have of the revisions.
+func (w *ackWaiter) count(revs []model.Revision) (*response, away) {
+	a, gone, behind := &response{}, away{}, false
 	for _, s := range w.syncStatus(revs) {
 		disconnected := s.Position == distribution.StateDisconnected
 		switch {
@@ -76,12 +109,26 @@ func (w *ackWaiter) count(revs []model.Revision) *response {
 		case disconnected && !w.mayReconnect(&s):
 			a.Disconnected++
 		default:
-			a.Pending = a.Pending || disconnected || s.Position == distribution.StateBehind
+			if disconnected {
+				gone.add(s.ID, s.Reasons[0].Since.Add(w.reconnectGrace()))
+			}
+			behind = behind || s.Position == distribution.StateBehind
 			a.Lacking = append(a.Lacking, agentapi.LackingProxy{Proxy: s.Name + "." + s.Namespace, Position: string(s.Position), Reason: reason(&s)})
 		}
 	}
+	a.Pending = behind || len(gone.ids) > 0
+	if behind {
+		gone = away{}
+	}
 	slices.SortFunc(a.Lacking, func(a, b agentapi.LackingProxy) int { return strings.Compare(a.Proxy, b.Proxy) })
-	return a
+	return a, gone
+}
+
+func (a *away) add(id string, until time.Time) {
+	a.ids = append(a.ids, id)
+	if a.until.IsZero() || until.Before(a.until) {
+		a.until = until
+	}
 }
 
 // mayReconnect reports whether a disconnected proxy is waited for.

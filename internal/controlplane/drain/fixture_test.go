@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ type fixture struct {
 	mu        sync.Mutex // guards the fields below
 	connected *server.ProxyState
 	where     []distribution.ProxySyncStatus
+	counted   int // calls of Distribution
 	streams   int // proxies that each change concerns, and that a test answers for
 }
 
@@ -63,7 +65,20 @@ func (f *fixture) ProxyAt(string) (string, bool) { return "", false }
 func (f *fixture) Distribution(*distribution.Query) []distribution.ProxySyncStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.counted++
 	return f.where
+}
+
+// Away implements Proxies.
+func (f *fixture) Away(ids []string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.where {
+		if slices.Contains(ids, s.ID) && s.Position != distribution.StateDisconnected {
+			return false
+		}
+	}
+	return true
 }
 
 func (f *fixture) setStatus(where ...distribution.ProxySyncStatus) {

@@ -20,6 +20,7 @@ type Proxies interface {
 	Proxy(id string) (server.ProxyState, bool)
 	ProxyAt(ip string) (id string, ok bool)
 	Distribution(*distribution.Query) []distribution.ProxySyncStatus
+	Away(ids []string) bool
 }
 
 // Registry keeps the drain notices of this control plane and answers the requests that make them.

@@ -114,6 +114,15 @@ func (d *disconnectedProxies) all() []*disconnectedProxy {
 	return out
 }
 
+// Away reports whether all of the node IDs are those of remembered proxies: none has connected again. It
+// takes no stream's lock.
+func (s *Server) Away(ids []string) bool {
+	d := &s.disconnected
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !slices.ContainsFunc(ids, func(id string) bool { return d.byID[id] == nil })
+}
+
 // Disconnected implements distribution.Proxies.
 func (s *Server) Disconnected() []distribution.Disconnected {
 	gone := s.notConnected()
