@@ -41,6 +41,7 @@ func TestFirstRequestInTime(t *testing.T) {
 	later := serveUnauthenticated(t, Options{Tick: time.Millisecond, FirstRequest: 500 * time.Millisecond})
 	p = later.connect()
 	p.send(p.open(hold), "first")
+	p.lives() // the server has accepted the connection
 	require.Never(t, func() bool { return later.s.open() == 0 }, 700*time.Millisecond, 50*time.Millisecond)
 	p.announce(p.open(hold), 1000)
 	p.gone()
@@ -48,6 +49,7 @@ func TestFirstRequestInTime(t *testing.T) {
 	p = later.connect()
 	p.send(p.open(trust), "it is me")
 	p.announce(p.open(hold), 1000)
+	p.lives()
 	require.Never(t, func() bool { return later.s.open() == 0 }, 700*time.Millisecond, 50*time.Millisecond)
 	p.lives()
 }
