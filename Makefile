@@ -23,7 +23,7 @@ KUBEFLAGS ?=
 BENCH     ?= .
 LABFLAGS  ?=
 FUZZTIME  ?= 3s
-IMAGE     ?= moonsail
+IMAGE     ?= moonsail:latest
 FUZZPKGS  ?=
 JAVATRANSPORTS ?= http2,grpc
 CONFORMANCEFLAGS ?=
@@ -123,10 +123,11 @@ $(ISTIOD): bench/istiod/go.mod bench/istiod/go.sum bench/istiod/main.go
 	@echo "==> building istiod, pinned in bench/istiod/go.mod (minutes the first time)"
 	@mkdir -p $(dir $@) && cd bench/istiod && go build -ldflags "-s -w" -o "$(CURDIR)/$@" .
 
-image: ## build the image of control planes and sidecars (IMAGE=moonsail), with docker, podman or buildah
-	@builder=$$(command -v docker || command -v podman || command -v buildah) || { echo "error: no docker, podman or buildah: install one" >&2; exit 1; }; \
-	  echo "==> building the image $(IMAGE) with $$builder (minutes the first time)"; \
-	  $$builder build -f deploy/Dockerfile -t $(IMAGE) .
+image: envoy ## write the image of control planes and sidecars to dist/image, for this machine's architecture (IMAGE=moonsail:latest)
+	@echo "==> building the image $(IMAGE)"
+	@mkdir -p dist/image
+	@CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -buildvcs=$(BUILDVCS) -o dist/image/moonsail ./cmd/moonsail
+	@go run ./cmd/moonsail-image --name $(IMAGE)
 
 pictures: envoy lab-build ## draw docs/images from real runs: needs chromium, some 4 minutes on an idle machine
 	@go run -C tools ./pictures -root "$(CURDIR)"

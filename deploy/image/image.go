@@ -1,0 +1,120 @@
+// Package image builds the container image of control planes, sidecars and gateways, without a container runtime or a
+// registry. The image holds moonsail, Envoy, the libraries that Envoy is linked to, and root certificates. It has no
+// shell and no package manager. Equal inputs make equal images.
+package image
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// User is the user and group of the image's processes. The rules of interception exempt it.
+const User = "1337:1337"
+
+// bin is the folder of programs, and the image's PATH.
+const bin = "usr/local/bin"
+
+// Options of Build.
+type Options struct {
+	Moonsail, Envoy string // files of programs for Linux; Moonsail is statically linked
+	Roots           string // file with root certificates, PEM
+	Architecture    string // GOARCH of both programs
+	Version         string // for the image's labels
+	Revision        string // commit, for the image's labels; may be empty
+	Created         time.Time
+}
+
+// Build returns the image. Errors name the file.
+func Build(o Options) (v1.Image, error) {
+	libraries, err := libraries(o.Envoy)
+	if err != nil {
+		return nil, err
+	}
+	base, err := baseFiles(o.Roots)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range libraries {
+		base = append(base, file{name: l, from: l, mode: 0o755})
+	}
+	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)
+	// What changes most often comes last, so that an upgrade of moonsail transfers one layer.
+	for _, files := range [][]file{
+		base,
+		{{name: bin + "/envoy", from: o.Envoy, mode: 0o755}},
+		{{name: bin + "/moonsail", from: o.Moonsail, mode: 0o755}},
+	} {
+		l, err := layer(files)
+		if err != nil {
+			return nil, err
+		}
+		if img, err = mutate.Append(img, mutate.Addendum{Layer: l, MediaType: types.OCILayer}); err != nil {
+			return nil, err
+		}
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = "linux", o.Architecture, v1.Time{Time: o.Created}
+	config.Config = v1.Config{
+		User: User, Entrypoint: []string{"/" + bin + "/moonsail"}, Env: []string{"PATH=/" + bin}, WorkingDir: "/",
+		Labels: labels(o),
+	}
+	return mutate.ConfigFile(img, config)
+}
+
+// labels are those of the OCI's image specification.
+func labels(o Options) map[string]string {
+	out := map[string]string{
+		"org.opencontainers.image.title":       "moonsail",
+		"org.opencontainers.image.description": "control plane, sidecar and gateway of the service mesh Moonsail",
+		"org.opencontainers.image.licenses":    "Apache-2.0",
+		"org.opencontainers.image.version":     o.Version,
+	}
+	if o.Revision != "" {
+		out["org.opencontainers.image.revision"] = o.Revision
+	}
+	return out
+}
+
+// rootBundles are the files with root certificates of common distributions.
+var rootBundles = []string{
+	"/etc/ssl/certs/ca-certificates.crt", // Debian, Ubuntu, Alpine, Arch
+	"/etc/pki/tls/certs/ca-bundle.crt",   // Fedora, RHEL
+	"/etc/ssl/ca-bundle.pem",             // openSUSE
+}
+
+// FindRoots returns this machine's file with root certificates.
+func FindRoots() (string, error) {
+	for _, path := range rootBundles {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("this machine has no root certificates at %s: install ca-certificates", rootBundles[0])
+}
+
+// baseFiles are the files that programs expect, and root certificates where Go and Envoy look for them.
+func baseFiles(roots string) ([]file, error) {
+	pem, err := os.ReadFile(filepath.Clean(roots))
+	if err != nil {
+		return nil, err
+	}
+	return []file{
+		{name: "etc/passwd", content: []byte("root:x:0:0:root:/:/none\nmoonsail:x:1337:1337:moonsail:/:/none\n"), mode: 0o644},
+		{name: "etc/group", content: []byte("root:x:0:\nmoonsail:x:1337:\n"), mode: 0o644},
+		{name: "etc/nsswitch.conf", content: []byte("hosts: files dns\n"), mode: 0o644},
+		{name: "etc/ssl/certs/ca-certificates.crt", content: pem, mode: 0o644},
+		{name: "tmp/", mode: 0o1777},
+	}, nil
+}

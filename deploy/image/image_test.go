@@ -1,0 +1,131 @@
+package image
+
+import (
+	"archive/tar"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/stretchr/testify/require"
+)
+
+// options uses two programs of this machine: one that is statically linked, and one with libraries.
+func options(t *testing.T) Options {
+	t.Helper()
+	dynamic, err := exec.LookPath("cat")
+	require.NoError(t, err)
+	static := filepath.Join(t.TempDir(), "moonsail")
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, os.Link(self, static))
+	roots := filepath.Join(t.TempDir(), "roots.pem")
+	require.NoError(t, os.WriteFile(roots, []byte("roots"), 0o600))
+	return Options{Moonsail: static, Envoy: dynamic, Roots: roots, Architecture: runtime.GOARCH, Version: "1.2.3", Revision: "abc", Created: time.Unix(1, 0).UTC()}
+}
+
+// contents returns the modes of an image's files and folders, by name.
+func contents(t *testing.T, img v1.Image) map[string]int64 {
+	t.Helper()
+	out := map[string]int64{}
+	r := mutate.Extract(img)
+	defer r.Close()
+	for archive := tar.NewReader(r); ; {
+		h, err := archive.Next()
+		if err == io.EOF {
+			return out
+		}
+		require.NoError(t, err)
+		require.Zero(t, h.Uid)
+		out[h.Name] = h.Mode
+	}
+}
+
+func TestImage(t *testing.T) {
+	o := options(t)
+	img, err := Build(o)
+	require.NoError(t, err)
+	config, err := img.ConfigFile()
+	require.NoError(t, err)
+	require.Equal(t, "linux/"+runtime.GOARCH, config.OS+"/"+config.Architecture)
+	require.Equal(t, []string{"/usr/local/bin/moonsail"}, config.Config.Entrypoint)
+	require.Equal(t, []string{"PATH=/usr/local/bin"}, config.Config.Env)
+	require.Equal(t, "1337:1337", config.Config.User)
+	require.Equal(t, "1.2.3", config.Config.Labels["org.opencontainers.image.version"])
+
+	files := contents(t, img)
+	require.Equal(t, int64(0o755), files["usr/local/bin/moonsail"])
+	require.Equal(t, int64(0o755), files["usr/local/bin/envoy"])
+	require.Equal(t, int64(0o644), files["etc/ssl/certs/ca-certificates.crt"])
+	require.Equal(t, int64(0o1777), files["tmp"])
+	for name := range files {
+		require.NotRegexp(t, `/(sh|bash|busybox|apt|dpkg)$`, name, "an image without a shell")
+	}
+
+	again, err := Build(o)
+	require.NoError(t, err)
+	first, err := img.Digest()
+	require.NoError(t, err)
+	second, err := again.Digest()
+	require.NoError(t, err)
+	require.Equal(t, first, second, "equal inputs make equal images")
+}
+
+// TestProgramsRunInTheImage checks that the image has every library of a program: the program starts in a folder that
+// holds nothing else.
+func TestProgramsRunInTheImage(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("chroot needs root")
+	}
+	img, err := Build(options(t))
+	require.NoError(t, err)
+	root := t.TempDir()
+	extract(t, img, root)
+	cmd := exec.CommandContext(t.Context(), "chroot", root, "/usr/local/bin/envoy", "/etc/nsswitch.conf") // it is cat
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Equal(t, "hosts: files dns\n", string(out))
+}
+
+func extract(t *testing.T, img v1.Image, root string) {
+	t.Helper()
+	r := mutate.Extract(img)
+	defer r.Close()
+	for archive := tar.NewReader(r); ; {
+		h, err := archive.Next()
+		if err == io.EOF {
+			return
+		}
+		require.NoError(t, err)
+		path := filepath.Join(root, h.Name)
+		if h.Typeflag == tar.TypeDir {
+			require.NoError(t, os.MkdirAll(path, 0o755))
+			continue
+		}
+		content, err := io.ReadAll(archive)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, content, os.FileMode(h.Mode))) //nolint:gosec // a program
+	}
+}
+
+func TestErrorsNameTheFile(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"no Envoy":        func(o *Options) { o.Envoy = "/nonexistent/envoy" },
+		"Envoy of text":   func(o *Options) { o.Envoy = o.Roots },
+		"no moonsail":     func(o *Options) { o.Moonsail = "/nonexistent/moonsail" },
+		"no certificates": func(o *Options) { o.Roots = "/nonexistent/roots.pem" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t)
+			change(&o)
+			_, err := Build(o)
+			require.Error(t, err)
+			require.Contains(t, err.Error(), map[bool]string{true: "/nonexistent/", false: o.Roots}[name != "Envoy of text"])
+		})
+	}
+}
