@@ -135,11 +135,11 @@ func (p *parts) problemsOf(key model.Key) []string {
 // debugPages returns what the debug pages show.
 func (p *parts) debugPages(ctx context.Context) debug.Stages {
 	s := debug.Stages{
-		Ready:    ready(p.source, p.pipeline, p.webhook.trusted()),
-		Problems: problems(p.source, p.pipeline, p.keys, p.webhook.trusted()),
-		Snapshot: p.pipeline.Snapshot,
-		Scopes:   func() any { return p.pipeline.ProxyGroups(ctx) },
-		Changes:  p.changes, Proxies: p.xds, Gatherer: p.metrics.Registry, Explain: p.explainer, Sidecars: p.agents,
+		Ready:       ready(p.source, p.pipeline, p.webhook.trusted()),
+		Problems:    problems(p.source, p.pipeline, p.keys, p.webhook.trusted()),
+		Snapshot:    p.pipeline.Snapshot,
+		ProxyGroups: func() any { return p.pipeline.ProxyGroups(ctx) },
+		Changes:     p.changes, Proxies: p.xds, Gatherer: p.metrics.Registry, Explain: p.explainer, Sidecars: p.agents,
 		Peers: p.configuredPeers(),
 	}
 	if health := p.source.health; health != nil {

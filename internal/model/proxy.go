@@ -188,7 +188,7 @@ func notOfIdentity(r rune) bool { return !strings.ContainsRune(identityLetters, 
 
 // Topology describes what is between clients and a gateway: Istio's gatewayTopology. It is comparable.
 type Topology struct {
-	Said bool // else unset: Istio's defaults apply
+	Set bool // else unset: Istio's defaults apply
 	// TrustedProxies is the number of proxies before the gateway whose entries in X-Forwarded-For are trusted: the
 	// client's address is that many from the end.
 	TrustedProxies uint32

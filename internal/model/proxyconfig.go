@@ -82,10 +82,10 @@ var ProxyHeadersFields = []string{
 // ProxyHeaders determines the headers that proxies set: Istio's proxyHeaders. It is comparable. The zero value is
 // unset.
 type ProxyHeaders struct {
-	Said bool // else unset
-	// ServerSaid: responses have Server as their header; with KeepServer they keep the application's.
-	ServerSaid, KeepServer bool
-	Server                 string // empty: Istio's
+	Set bool // else unset
+	// ServerSet: responses have Server as their header; with KeepServer they keep the application's.
+	ServerSet, KeepServer bool
+	Server                string // empty: Istio's
 	// ClientCertificates is the handling of X-Forwarded-Client-Cert in requests to a sidecar's application, in Istio's
 	// words; empty: APPEND_FORWARD.
 	ClientCertificates string
@@ -120,7 +120,7 @@ func ProxyHeadersOf(set map[string]any) ProxyHeaders {
 	}
 	const details = "setCurrentClientCertDetails"
 	out := ProxyHeaders{
-		Said: true, KeepServer: flag("server", "disabled", false),
+		Set: true, KeepServer: flag("server", "disabled", false),
 		NoRequestIDs: flag("requestId", "disabled", false), NoAttempts: flag("attemptCount", "disabled", false),
 		NoDebug: flag("envoyDebugHeaders", "disabled", false), ForwardPort: flag("xForwardedPort", "enabled", false),
 		ForwardHost: flag("xForwardedHost", "enabled", false),
@@ -131,7 +131,7 @@ func ProxyHeadersOf(set map[string]any) ProxyHeaders {
 	}
 	out.KeepCase, _ = set["preserveHttp1HeaderCase"].(bool)
 	if server, ok := set["server"].(map[string]any); ok {
-		out.ServerSaid = true
+		out.ServerSet = true
 		out.Server, _ = server["value"].(string)
 	}
 	if cert, _ := set["forwardedClientCert"].(string); cert != "UNDEFINED" {
@@ -142,7 +142,7 @@ func ProxyHeadersOf(set map[string]any) ProxyHeaders {
 
 // CertificateDetails returns the details that apply.
 func (h ProxyHeaders) CertificateDetails() CertificateDetails {
-	if !h.Said {
+	if !h.Set {
 		return DefaultCertificateDetails
 	}
 	return h.Details
@@ -150,7 +150,7 @@ func (h ProxyHeaders) CertificateDetails() CertificateDetails {
 
 // String returns a short text that distinguishes values.
 func (h ProxyHeaders) String() string {
-	return fmt.Sprintf("headers=%t,%t,%s,%s,%v,%t,%t,%t,%t,%t,%t", h.ServerSaid, h.KeepServer, h.Server, h.ClientCertificates, h.Details,
+	return fmt.Sprintf("headers=%t,%t,%s,%s,%v,%t,%t,%t,%t,%t,%t", h.ServerSet, h.KeepServer, h.Server, h.ClientCertificates, h.Details,
 		h.NoRequestIDs, h.NoAttempts, h.NoDebug, h.ForwardPort, h.ForwardHost, h.KeepCase)
 }
 

@@ -11,18 +11,18 @@ func TestProxyHeadersOf(t *testing.T) {
 	usual := CertificateDetails{Subject: true, DNS: true, URI: true}
 	for text, want := range map[string]ProxyHeaders{
 		`null`:                                 {},
-		`{}`:                                   {Said: true, Details: usual},
-		`{"server": {"disabled": true}}`:       {Said: true, Details: usual, ServerSaid: true, KeepServer: true},
-		`{"server": {"value": "web"}}`:         {Said: true, Details: usual, ServerSaid: true, Server: "web"},
-		`{"forwardedClientCert": "UNDEFINED"}`: {Said: true, Details: usual},
-		`{"forwardedClientCert": "SANITIZE"}`:  {Said: true, Details: usual, ClientCertificates: "SANITIZE"},
-		`{"setCurrentClientCertDetails": {"subject": false, "cert": true, "chain": true}}`: {Said: true, Details: CertificateDetails{Cert: true, Chain: true, DNS: true, URI: true}},
-		`{"requestId": {"disabled": true}, "attemptCount": {"disabled": false}}`:           {Said: true, Details: usual, NoRequestIDs: true},
+		`{}`:                                   {Set: true, Details: usual},
+		`{"server": {"disabled": true}}`:       {Set: true, Details: usual, ServerSet: true, KeepServer: true},
+		`{"server": {"value": "web"}}`:         {Set: true, Details: usual, ServerSet: true, Server: "web"},
+		`{"forwardedClientCert": "UNDEFINED"}`: {Set: true, Details: usual},
+		`{"forwardedClientCert": "SANITIZE"}`:  {Set: true, Details: usual, ClientCertificates: "SANITIZE"},
+		`{"setCurrentClientCertDetails": {"subject": false, "cert": true, "chain": true}}`: {Set: true, Details: CertificateDetails{Cert: true, Chain: true, DNS: true, URI: true}},
+		`{"requestId": {"disabled": true}, "attemptCount": {"disabled": false}}`:           {Set: true, Details: usual, NoRequestIDs: true},
 		`{"attemptCount": {"disabled": true}, "envoyDebugHeaders": {"disabled": true}, "xForwardedPort": {"enabled": true}}`: {
-			Said: true, Details: usual, NoAttempts: true, NoDebug: true, ForwardPort: true},
-		`{"xForwardedHost": {"enabled": true}, "preserveHttp1HeaderCase": true}`:    {Said: true, Details: usual, ForwardHost: true, KeepCase: true},
-		`{"xForwardedHost": {"enabled": false}, "preserveHttp1HeaderCase": "true"}`: {Said: true, Details: usual},
-		`{"server": 5, "requestId": {"disabled": "yes"}, "forwardedClientCert": 1}`: {Said: true, Details: usual},
+			Set: true, Details: usual, NoAttempts: true, NoDebug: true, ForwardPort: true},
+		`{"xForwardedHost": {"enabled": true}, "preserveHttp1HeaderCase": true}`:    {Set: true, Details: usual, ForwardHost: true, KeepCase: true},
+		`{"xForwardedHost": {"enabled": false}, "preserveHttp1HeaderCase": "true"}`: {Set: true, Details: usual},
+		`{"server": 5, "requestId": {"disabled": "yes"}, "forwardedClientCert": 1}`: {Set: true, Details: usual},
 	} {
 		var set map[string]any
 		require.NoError(t, json.Unmarshal([]byte(text), &set))

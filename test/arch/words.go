@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,7 +18,7 @@ type RetiredName struct {
 	In       string // the folder where Old is retired; "": everywhere
 }
 
-// RetiredNames lists them. Case counts, except that of the first letter.
+// RetiredNames lists them. Case counts, except that of the first letter. "json:" stands before names of JSON fields.
 var RetiredNames = []RetiredName{
 	{"ScopeKey", "derive.GroupKey", "internal/pipeline"},
 	{"scopeOf", "groupOf", "internal/pipeline/derive"},
@@ -42,6 +43,14 @@ var RetiredNames = []RetiredName{
 	{"causeWorld", "what it sets up", ""},
 	{"requireRight", "what it checks", ""},
 	{"ChangeLog", "changelog.Log", "internal/pipeline"},
+	{"sortWhereabouts", "sortSyncStatuses", ""},
+	{"json:oldestOwed", "oldestPending", ""},
+	{"Outline", "GatewayRefs", "internal/source"},
+	{"Outline", "GatewayRefs", "internal/controlplane/status"},
+	{"Said", "Set, or a name by meaning", "internal/model"},
+	{"Said", "Reply, or a name by meaning", "internal/controlplane/peers"},
+	{"Scopes", "ProxyGroups", "internal/controlplane/debug"},
+	{"json:scope", "group", ""},
 }
 
 // RetiredPackages are folders that must not come back, with their successors.
@@ -98,6 +107,12 @@ func parseGo(name string) (*goFile, error) {
 		switch n := n.(type) {
 		case *ast.Ident:
 			f.identifiers = append(f.identifiers, n.Name)
+		case *ast.Field:
+			if n.Tag != nil {
+				tag := reflect.StructTag(strings.Trim(n.Tag.Value, "`"))
+				name, _, _ := strings.Cut(tag.Get("json"), ",")
+				f.identifiers = append(f.identifiers, "json:"+name)
+			}
 		case *ast.BasicLit:
 			if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
 				f.text = append(f.text, text)

@@ -25,7 +25,7 @@ type Proxy struct {
 	Uncounted      bool              // it has no statistics of responses by code
 	DNSCapture     bool              `yaml:"dnsCapture"` // its applications use a DNS proxy of the mesh
 	Topology       struct {          // of a router: the proxies in front of it, as it states them
-		Said           bool
+		Set            bool
 		TrustedProxies uint32 `yaml:"trustedProxies"`
 	}
 }
@@ -51,7 +51,7 @@ func (p *Proxy) Model(domain string) *model.Proxy {
 		Files:          p.Files,
 		Uncounted:      p.Uncounted,
 		DNSCapture:     p.DNSCapture,
-		Topology:       model.Topology{Said: p.Topology.Said, TrustedProxies: p.Topology.TrustedProxies},
+		Topology:       model.Topology{Set: p.Topology.Set, TrustedProxies: p.Topology.TrustedProxies},
 	}
 }
 

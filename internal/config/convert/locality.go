@@ -15,19 +15,19 @@ const (
 
 // LabelLocality returns the locality that labels name.
 func (c *Converter) LabelLocality(at problem.Path, labels map[string]string) model.Locality {
-	said := labels[labelLocality]
-	if said == "" {
+	locality := labels[labelLocality]
+	if locality == "" {
 		return model.Locality{Region: labels[model.LabelRegion], Zone: labels[model.LabelZone], Subzone: labels[model.LabelSubzone]}
 	}
-	if !strings.Contains(said, "/") {
-		said = strings.ReplaceAll(said, ".", "/") // labels cannot have slashes
+	if !strings.Contains(locality, "/") {
+		locality = strings.ReplaceAll(locality, ".", "/") // labels cannot have slashes
 	}
-	return c.Locality(at.Key(labelLocality), said)
+	return c.Locality(at.Key(labelLocality), locality)
 }
 
 // Locality reads "region/zone/subzone". A locality with more parts matches only an equal one.
-func (c *Converter) Locality(at problem.Path, said string) model.Locality {
-	l := model.ParseLocality(said)
+func (c *Converter) Locality(at problem.Path, locality string) model.Locality {
+	l := model.ParseLocality(locality)
 	if err := l.Check(); err != nil {
 		c.Warnf(at, "%v", err)
 	}

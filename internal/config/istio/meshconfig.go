@@ -34,47 +34,47 @@ func MeshConfig(in convert.Cluster, o *corev1.ConfigMap) (*model.MeshConfig, pro
 	}
 	c := meshConv{convert.Start(in, model.KindMeshConfig, &o.ObjectMeta)}
 	at := problem.Path("data").Field(meshConfigEntry)
-	said, given, defaults := c.readMesh(at, text)
+	settings, given, defaults := c.readMesh(at, text)
 	c.unreadNetworks(o.Data["meshNetworks"])
 	if c.Problems.HasErrors() {
 		return nil, c.Problems
 	}
 	out := &model.MeshConfig{Meta: c.Meta, ProxyDefaults: defaults}
-	if said.OutboundTrafficPolicy != nil {
-		out.Outbound = c.outboundMode(at.Field("outboundTrafficPolicy").Field("mode"), said.OutboundTrafficPolicy.Mode)
+	if settings.OutboundTrafficPolicy != nil {
+		out.Outbound = c.outboundMode(at.Field("outboundTrafficPolicy").Field("mode"), settings.OutboundTrafficPolicy.Mode)
 	}
-	if p := said.InboundTrafficPolicy; p != nil {
+	if p := settings.InboundTrafficPolicy; p != nil {
 		local := p.Mode == meshconfig.MeshConfig_InboundTrafficPolicy_LOCALHOST
 		out.LocalInbound = &local
 	}
-	c.meshPorts(at, said, out)
+	c.meshPorts(at, settings, out)
 	if given["accessLogFile"] {
-		out.AccessLogFile = &said.AccessLogFile
+		out.AccessLogFile = &settings.AccessLogFile
 	}
-	c.meshConnections(at, said, out)
-	out.DefaultRetry = (&routeConv{Converter: c.Converter}).retry(at.Field("defaultHttpRetryPolicy"), said.DefaultHttpRetryPolicy)
-	out.Paths = pathNormalization(said.PathNormalization)
-	out.Headers = proxyHeaders(said.GetDefaultConfig().GetProxyHeaders())
-	out.Topology = topology(said.GetDefaultConfig().GetGatewayTopology())
+	c.meshConnections(at, settings, out)
+	out.DefaultRetry = (&routeConv{Converter: c.Converter}).retry(at.Field("defaultHttpRetryPolicy"), settings.DefaultHttpRetryPolicy)
+	out.Paths = pathNormalization(settings.PathNormalization)
+	out.Headers = proxyHeaders(settings.GetDefaultConfig().GetProxyHeaders())
+	out.Topology = topology(settings.GetDefaultConfig().GetGatewayTopology())
 	// Each destination rule decides whether outlier detection accompanies failover.
-	out.Locality = destinationConv(c).localityLB(at.Field("localityLbSetting"), said.LocalityLbSetting, true)
-	out.Baseline = c.defaultTrafficPolicy(at.Field("defaultTrafficPolicy"), said.DefaultTrafficPolicy)
-	c.meshIdentity(at, said, given, out)
-	out.OnlyTLS13, out.CipherSuites = c.meshMTLS(at.Field("meshMTLS"), said.MeshMTLS)
-	out.TLSDefaults = c.tlsDefaults(at.Field("tlsDefaults"), said.TlsDefaults)
-	out.Telemetry = telemetryConv(c).meshTelemetry(at, said, given)
-	out.Authorizers = providerConv(c).externalAuthorizers(at.Field("extensionProviders"), said.ExtensionProviders)
-	out.Discovery = c.labelSelectors(at.Field("discoverySelectors"), said.DiscoverySelectors)
-	c.meshExports(at, said, out)
+	out.Locality = destinationConv(c).localityLB(at.Field("localityLbSetting"), settings.LocalityLbSetting, true)
+	out.Baseline = c.defaultTrafficPolicy(at.Field("defaultTrafficPolicy"), settings.DefaultTrafficPolicy)
+	c.meshIdentity(at, settings, given, out)
+	out.OnlyTLS13, out.CipherSuites = c.meshMTLS(at.Field("meshMTLS"), settings.MeshMTLS)
+	out.TLSDefaults = c.tlsDefaults(at.Field("tlsDefaults"), settings.TlsDefaults)
+	out.Telemetry = telemetryConv(c).meshTelemetry(at, settings, given)
+	out.Authorizers = providerConv(c).externalAuthorizers(at.Field("extensionProviders"), settings.ExtensionProviders)
+	out.Discovery = c.labelSelectors(at.Field("discoverySelectors"), settings.DiscoverySelectors)
+	c.meshExports(at, settings, out)
 	return out, c.Problems
 }
 
 // meshExports converts the default visibility of objects without exportTo.
-func (c meshConv) meshExports(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
+func (c meshConv) meshExports(at problem.Path, settings *meshconfig.MeshConfig, out *model.MeshConfig) {
 	for kind, list := range map[model.Kind][]string{
-		model.KindService:         c.defaultExportTo(at.Field("defaultServiceExportTo"), said.DefaultServiceExportTo),
-		model.KindVirtualService:  c.defaultExportTo(at.Field("defaultVirtualServiceExportTo"), said.DefaultVirtualServiceExportTo),
-		model.KindDestinationRule: c.defaultExportTo(at.Field("defaultDestinationRuleExportTo"), said.DefaultDestinationRuleExportTo),
+		model.KindService:         c.defaultExportTo(at.Field("defaultServiceExportTo"), settings.DefaultServiceExportTo),
+		model.KindVirtualService:  c.defaultExportTo(at.Field("defaultVirtualServiceExportTo"), settings.DefaultVirtualServiceExportTo),
+		model.KindDestinationRule: c.defaultExportTo(at.Field("defaultDestinationRuleExportTo"), settings.DefaultDestinationRuleExportTo),
 	} {
 		if len(list) == 0 {
 			continue
@@ -86,7 +86,7 @@ func (c meshConv) meshExports(at problem.Path, said *meshconfig.MeshConfig, out 
 	}
 }
 
-// defaultTrafficPolicy is nil where nothing is said.
+// defaultTrafficPolicy is nil where nothing is settings.
 func (c meshConv) defaultTrafficPolicy(at problem.Path, p *meshconfig.MeshConfig_DefaultTrafficPolicy) *model.TrafficPolicy {
 	if p == nil {
 		return nil
@@ -99,13 +99,13 @@ func (c meshConv) defaultTrafficPolicy(at problem.Path, p *meshconfig.MeshConfig
 
 // meshPorts converts where connections are redirected to. Ports that a sidecar has for other things would leave it
 // without one of the two listeners.
-func (c meshConv) meshPorts(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
+func (c meshConv) meshPorts(at problem.Path, settings *meshconfig.MeshConfig, out *model.MeshConfig) {
 	base := model.DefaultMesh()
 	for _, row := range []struct {
 		field string
 		port  int32
 		into  **uint32
-	}{{"proxyListenPort", said.ProxyListenPort, &out.OutboundPort}, {"proxyInboundListenPort", said.ProxyInboundListenPort, &out.InboundPort}} {
+	}{{"proxyListenPort", settings.ProxyListenPort, &out.OutboundPort}, {"proxyInboundListenPort", settings.ProxyInboundListenPort, &out.InboundPort}} {
 		switch port := uint32(row.port); {
 		case port == 0:
 		case slices.Contains(sidecarPorts, port):
@@ -122,19 +122,19 @@ func (c meshConv) meshPorts(at problem.Path, said *meshconfig.MeshConfig, out *m
 // sidecarPorts are those of Istio's sidecars: Envoy's administration, debugging, tunnels, the agent's status, readiness, DNS and metrics.
 var sidecarPorts = []uint32{15000, 15004, 15008, 15020, 15021, 15053, 15090}
 
-// meshConnections converts what is said of connections of all services.
-func (c meshConv) meshConnections(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
-	out.ConnectTimeout = c.OptionalDuration(at.Field("connectTimeout"), said.ConnectTimeout)
-	out.Keepalive = destinationConv(c).keepalive(at.Field("tcpKeepalive"), said.TcpKeepalive)
-	out.DNSRefresh = c.OptionalDuration(at.Field("dnsRefreshRate"), said.DnsRefreshRate)
-	if d := said.ProtocolDetectionTimeout; d != nil && d.AsDuration() == 0 {
+// meshConnections converts what is settings of connections of all services.
+func (c meshConv) meshConnections(at problem.Path, settings *meshconfig.MeshConfig, out *model.MeshConfig) {
+	out.ConnectTimeout = c.OptionalDuration(at.Field("connectTimeout"), settings.ConnectTimeout)
+	out.Keepalive = destinationConv(c).keepalive(at.Field("tcpKeepalive"), settings.TcpKeepalive)
+	out.DNSRefresh = c.OptionalDuration(at.Field("dnsRefreshRate"), settings.DnsRefreshRate)
+	if d := settings.ProtocolDetectionTimeout; d != nil && d.AsDuration() == 0 {
 		out.DetectionTimeout = new(time.Duration)
 	} else {
 		out.DetectionTimeout = c.OptionalDuration(at.Field("protocolDetectionTimeout"), d)
 	}
 }
 
-// pathNormalization is nil where nothing is said.
+// pathNormalization is nil where nothing is settings.
 func pathNormalization(n *meshconfig.MeshConfig_ProxyPathNormalization) *model.PathNormalization {
 	if n.GetNormalization() == meshconfig.MeshConfig_ProxyPathNormalization_DEFAULT {
 		return nil
@@ -143,24 +143,24 @@ func pathNormalization(n *meshconfig.MeshConfig_ProxyPathNormalization) *model.P
 	return &out
 }
 
-// proxyHeaders is nil where nothing is said.
+// proxyHeaders is nil where nothing is settings.
 func proxyHeaders(h *meshconfig.ProxyConfig_ProxyHeaders) *model.ProxyHeaders {
 	if h == nil {
 		return nil
 	}
-	var said map[string]any
+	var settings map[string]any
 	text, _ := protojson.Marshal(h) // it was decoded from JSON
-	_ = json.Unmarshal(text, &said)
-	out := model.ProxyHeadersOf(said)
+	_ = json.Unmarshal(text, &settings)
+	out := model.ProxyHeadersOf(settings)
 	return &out
 }
 
-// topology is nil where nothing is said.
+// topology is nil where nothing is settings.
 func topology(t *meshconfig.Topology) *model.Topology {
 	if t == nil {
 		return nil
 	}
-	out := &model.Topology{Said: true, TrustedProxies: t.NumTrustedProxies, ProxyProtocol: t.ProxyProtocol != nil}
+	out := &model.Topology{Set: true, TrustedProxies: t.NumTrustedProxies, ProxyProtocol: t.ProxyProtocol != nil}
 	if t.ForwardClientCertDetails != meshconfig.ForwardClientCertDetails_UNDEFINED {
 		out.ClientCertificates = t.ForwardClientCertDetails.String()
 	}
@@ -183,25 +183,25 @@ func (c meshConv) outboundMode(at problem.Path, m meshconfig.MeshConfig_Outbound
 }
 
 // readMesh reads the text, and returns the fields that it sets, in their JSON spelling; proxies is its defaultConfig.
-func (c meshConv) readMesh(at problem.Path, text string) (said *meshconfig.MeshConfig, given map[string]bool, proxies string) {
-	said, given = &meshconfig.MeshConfig{}, map[string]bool{}
+func (c meshConv) readMesh(at problem.Path, text string) (settings *meshconfig.MeshConfig, given map[string]bool, proxies string) {
+	settings, given = &meshconfig.MeshConfig{}, map[string]bool{}
 	var n yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
 		c.Errorf(at, "%s", schema.SyntaxMessage(err))
-		return said, given, ""
+		return settings, given, ""
 	}
 	tree, err := schema.Tree(&n)
 	if err != nil || tree == nil {
 		if err != nil {
 			c.Errorf(at, "cannot be read: %v", err)
 		}
-		return said, given, ""
+		return settings, given, ""
 	}
-	s := schema.OfMessage(said.ProtoReflect().Descriptor())
+	s := schema.OfMessage(settings.ProtoReflect().Descriptor())
 	c.checkMesh(at, &n, s)
 	document, err := json.Marshal(tree)
 	if err == nil && !c.Problems.HasErrors() {
-		err = json.Unmarshal(document, said)
+		err = json.Unmarshal(document, settings)
 	}
 	if err != nil {
 		c.Errorf(at, "cannot be decoded: %v", err)
@@ -209,8 +209,8 @@ func (c meshConv) readMesh(at problem.Path, text string) (said *meshconfig.MeshC
 	for name, value := range s.Known(tree) {
 		given[name] = value != nil
 	}
-	c.unreadMesh(at, tree, s, said)
-	return said, given, proxyDefaults(tree)
+	c.unreadMesh(at, tree, s, settings)
+	return settings, given, proxyDefaults(tree)
 }
 
 // checkMesh compares the text with the shape of a MeshConfig.
@@ -257,7 +257,7 @@ var readMeshFields = map[string][]string{
 var readTracing = []string{"customTags", "enableIstioTags", "maxPathTagLength", "sampling", "zipkin"}
 
 // asItIs reports, for fields that are not read, whether their value describes what the mesh does anyway.
-var asItIs = map[string]func(said *meshconfig.MeshConfig, namespace string) bool{
+var asItIs = map[string]func(settings *meshconfig.MeshConfig, namespace string) bool{
 	"rootNamespace": func(m *meshconfig.MeshConfig, ns string) bool { return m.RootNamespace == ns },
 	"ingressControllerMode": func(m *meshconfig.MeshConfig, _ string) bool {
 		return m.IngressControllerMode == meshconfig.MeshConfig_OFF
@@ -284,7 +284,7 @@ var insteadOf = map[string]string{
 const noIngress = "Kubernetes' Ingress is not served; use a Gateway"
 
 // unreadMesh warns of each field whose value has no effect here.
-func (c meshConv) unreadMesh(at problem.Path, tree any, s *schema.Schema, said *meshconfig.MeshConfig) {
+func (c meshConv) unreadMesh(at problem.Path, tree any, s *schema.Schema, settings *meshconfig.MeshConfig) {
 	given := s.Known(tree)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		part, read := readMeshFields[name]
@@ -293,7 +293,7 @@ func (c meshConv) unreadMesh(at problem.Path, tree any, s *schema.Schema, said *
 		case read && part != nil:
 			c.unreadPart(at.Field(name), given[name], s.Field(name), part, readTracing)
 		case read, slices.Contains(telemetryFields, name), given[name] == nil:
-		case same != nil && same(said, c.Meta.Namespace):
+		case same != nil && same(settings, c.Meta.Namespace):
 		default:
 			c.unread(at.Field(name), insteadOf[name])
 		}
@@ -319,10 +319,10 @@ func (c meshConv) unreadPart(at problem.Path, tree any, s *schema.Schema, read, 
 // unreadNetworks warns of gateways between networks, which installers write beside the mesh's configuration; "networks:
 // {}" means that there are none.
 func (c meshConv) unreadNetworks(text string) {
-	var said struct {
+	var settings struct {
 		Networks map[string]any `yaml:"networks"`
 	}
-	if err := yaml.Unmarshal([]byte(text), &said); err != nil || len(said.Networks) > 0 {
+	if err := yaml.Unmarshal([]byte(text), &settings); err != nil || len(settings.Networks) > 0 {
 		c.unread(problem.Path("data").Field("meshNetworks"), "endpoints of all networks are called at their own addresses")
 	}
 }

@@ -21,7 +21,7 @@ var telemetryFields = []string{
 }
 
 // meshTelemetry converts the mesh's settings of telemetry; nil: there are none. Providers that the mesh names are beside the default ones.
-func (c telemetryConv) meshTelemetry(at problem.Path, said *meshconfig.MeshConfig, given map[string]bool) *model.MeshTelemetry {
+func (c telemetryConv) meshTelemetry(at problem.Path, settings *meshconfig.MeshConfig, given map[string]bool) *model.MeshTelemetry {
 	asked := false
 	for _, f := range telemetryFields {
 		asked = asked || given[f]
@@ -30,21 +30,21 @@ func (c telemetryConv) meshTelemetry(at problem.Path, said *meshconfig.MeshConfi
 		return nil
 	}
 	out := model.DefaultMeshTelemetry()
-	out.AccessLog = c.meshLogFormat(at, said)
-	for i, p := range said.ExtensionProviders {
+	out.AccessLog = c.meshLogFormat(at, settings)
+	for i, p := range settings.ExtensionProviders {
 		if provider := providerConv(c).provider(at.Field("extensionProviders").Index(i), p); provider != nil {
 			out.Providers = append([]model.Provider{*provider}, out.Providers...)
 		}
 	}
 	if given["defaultProviders"] {
-		d := said.DefaultProviders
+		d := settings.DefaultProviders
 		out.Metrics, out.Logging, out.Tracing = d.GetMetrics(), d.GetAccessLogging(), d.GetTracing()
 		c.defaultProviders(at.Field("defaultProviders"), &out)
 	}
-	if m := said.EnablePrometheusMerge; m != nil {
+	if m := settings.EnablePrometheusMerge; m != nil {
 		out.PrometheusMerge = m.Value
 	}
-	providerConv(c).defaultTracing(at.Field("defaultConfig").Field("tracing"), said, &out)
+	providerConv(c).defaultTracing(at.Field("defaultConfig").Field("tracing"), settings, &out)
 	return &out
 }
 
@@ -63,9 +63,9 @@ func (c telemetryConv) defaultProviders(at problem.Path, t *model.MeshTelemetry)
 }
 
 // meshLogFormat is the format of accessLogFile: a text, or an object of formats as JSON.
-func (c telemetryConv) meshLogFormat(at problem.Path, said *meshconfig.MeshConfig) model.LogFormat {
-	text, field := said.AccessLogFormat, at.Field("accessLogFormat")
-	if said.AccessLogEncoding == meshconfig.MeshConfig_TEXT {
+func (c telemetryConv) meshLogFormat(at problem.Path, settings *meshconfig.MeshConfig) model.LogFormat {
+	text, field := settings.AccessLogFormat, at.Field("accessLogFormat")
+	if settings.AccessLogEncoding == meshconfig.MeshConfig_TEXT {
 		return model.LogFormat{Text: c.logText(field, text)}
 	}
 	if text == "" {

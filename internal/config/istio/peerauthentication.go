@@ -48,28 +48,28 @@ func mtlsMode(m *security.PeerAuthentication_MutualTLS) model.MTLSMode {
 }
 
 // meshIdentity converts the mesh's settings of identities and mutual TLS.
-func (c meshConv) meshIdentity(at problem.Path, said *meshconfig.MeshConfig, given map[string]bool, out *model.MeshConfig) {
-	if said.TrustDomain != "" {
-		c.trustDomain(at.Field("trustDomain"), said.TrustDomain)
-		out.TrustDomain = &said.TrustDomain
+func (c meshConv) meshIdentity(at problem.Path, settings *meshconfig.MeshConfig, given map[string]bool, out *model.MeshConfig) {
+	if settings.TrustDomain != "" {
+		c.trustDomain(at.Field("trustDomain"), settings.TrustDomain)
+		out.TrustDomain = &settings.TrustDomain
 	}
-	for i, alias := range said.TrustDomainAliases {
+	for i, alias := range settings.TrustDomainAliases {
 		c.trustDomain(at.Field("trustDomainAliases").Index(i), alias)
 	}
-	out.TrustDomainAliases = said.TrustDomainAliases
-	if auto := said.EnableAutoMtls; auto != nil {
+	out.TrustDomainAliases = settings.TrustDomainAliases
+	if auto := settings.EnableAutoMtls; auto != nil {
 		out.AutoMTLS = &auto.Value
 	}
 	if given["h2UpgradePolicy"] {
 		upgrade := model.H2UpgradeNever
-		if said.H2UpgradePolicy == meshconfig.MeshConfig_UPGRADE {
+		if settings.H2UpgradePolicy == meshconfig.MeshConfig_UPGRADE {
 			upgrade = model.H2UpgradeAlways
 		}
 		out.MeshHTTP2 = &upgrade
 	}
 }
 
-// meshMTLS is what servers of the mesh take. onlyTLS13 is nil where nothing is said of versions.
+// meshMTLS is what servers of the mesh take. onlyTLS13 is nil where nothing is settings of versions.
 func (c meshConv) meshMTLS(at problem.Path, t *meshconfig.MeshConfig_TLSConfig) (onlyTLS13 *bool, suites []string) {
 	suites = c.CipherSuites(at.Field("cipherSuites"), t.GetCipherSuites())
 	if len(t.GetEcdhCurves()) > 0 {
@@ -82,7 +82,7 @@ func (c meshConv) meshMTLS(at problem.Path, t *meshconfig.MeshConfig_TLSConfig) 
 	return &only, suites
 }
 
-// tlsDefaults is nil where nothing is said.
+// tlsDefaults is nil where nothing is settings.
 func (c meshConv) tlsDefaults(at problem.Path, t *meshconfig.MeshConfig_TLSConfig) *model.TLSDefaults {
 	if t == nil {
 		return nil

@@ -158,8 +158,8 @@ func (c providerConv) collectorHeaders(at problem.Path, list []*meshconfig.MeshC
 }
 
 // defaultTracing converts the tracing of defaultConfig, Istio's way before it had providers: enableTracing sends spans to zipkin, and the rest are defaults for all providers.
-func (c providerConv) defaultTracing(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshTelemetry) {
-	t := said.GetDefaultConfig().GetTracing()
+func (c providerConv) defaultTracing(at problem.Path, settings *meshconfig.MeshConfig, out *model.MeshTelemetry) {
+	t := settings.GetDefaultConfig().GetTracing()
 	out.MaxTagLength = t.GetMaxPathTagLength()
 	if s := t.GetSampling(); s != 0 {
 		if s < 0 || s > 100 {
@@ -169,7 +169,7 @@ func (c providerConv) defaultTracing(at problem.Path, said *meshconfig.MeshConfi
 	}
 	out.NoIstioTags = t.GetEnableIstioTags() != nil && !t.EnableIstioTags.Value
 	out.Tags = c.proxyTags(at.Field("customTags"), t.GetCustomTags())
-	if !said.EnableTracing {
+	if !settings.EnableTracing {
 		return
 	}
 	zipkin := t.GetZipkin()

@@ -67,11 +67,11 @@ func (c meshConv) environment(at problem.Path, env map[string]string) {
 // proxyDefaults is the mesh's defaultConfig as JSON, for who adds sidecars.
 func proxyDefaults(tree any) string {
 	top, _ := tree.(map[string]any)
-	said, ok := top["defaultConfig"]
-	if !ok || said == nil {
+	settings, ok := top["defaultConfig"]
+	if !ok || settings == nil {
 		return ""
 	}
-	text, err := json.Marshal(said)
+	text, err := json.Marshal(settings)
 	if err != nil {
 		return ""
 	}

@@ -14,7 +14,7 @@ import (
 type Severity string
 
 // The severities. An object with an error is not used: what was in force before
-// stays in force; of an object of security or a route that never was good see Partial. Warnings and
+// stays in force; of an object of security or a route that never was good see Salvaged. Warnings and
 // infos change nothing.
 const (
 	SeverityError   Severity = "error"

@@ -47,10 +47,10 @@ type Stages struct {
 	Source func() any
 	// Snapshot returns the newest state of the store.
 	Snapshot func() *store.Snapshot
-	// Scopes returns each proxy group, with its number of proxies and its size.
-	Scopes  func() any
-	Changes Changes
-	Proxies Proxies
+	// ProxyGroups returns each proxy group, with its number of proxies and its size.
+	ProxyGroups func() any
+	Changes     Changes
+	Proxies     Proxies
 	// Explain answers questions about the stages.
 	Explain  *explain.Explainer
 	Sidecars Sidecars

@@ -67,13 +67,13 @@ func whole(t *testing.T) Stages {
 		log.Published(rev, int(rev)-1, time.Now())
 	}
 	return Stages{
-		Ready:    func() error { return nil },
-		Problems: func() any { return []string{"one"} },
-		Snapshot: st.Snapshot,
-		Scopes:   func() any { return []string{"two"} },
-		CA:       func() any { return []string{"a root"} },
-		Source:   func() any { return []string{"a kind"} },
-		Changes:  log,
+		Ready:       func() error { return nil },
+		Problems:    func() any { return []string{"one"} },
+		Snapshot:    st.Snapshot,
+		ProxyGroups: func() any { return []string{"two"} },
+		CA:          func() any { return []string{"a root"} },
+		Source:      func() any { return []string{"a kind"} },
+		Changes:     log,
 		Proxies: someProxies{{ID: reviewsID, Name: "reviews-1", Namespace: "shop",
 			Proxy: &model.Proxy{DNSDomain: "shop.svc.cluster.local"}}},
 		Explain:  &explain.Explainer{Snapshot: st.Snapshot, Changes: log, Proxies: noneConcerned{}},
@@ -216,7 +216,7 @@ func TestOnlyReads(t *testing.T) {
 
 func TestPageThatPanics(t *testing.T) {
 	var log bytes.Buffer
-	h := Handler(Stages{Scopes: func() any { panic("broken") }}, slog.New(slog.NewTextHandler(&log, nil)))
+	h := Handler(Stages{ProxyGroups: func() any { panic("broken") }}, slog.New(slog.NewTextHandler(&log, nil)))
 	status, body := get(h, "/debug/scopes")
 	require.Equal(t, 500, status)
 	require.Contains(t, body, "broken")
@@ -224,7 +224,7 @@ func TestPageThatPanics(t *testing.T) {
 }
 
 func TestStateThatIsNotJSON(t *testing.T) {
-	h := Handler(Stages{Scopes: func() any { return func() {} }}, slog.New(slog.DiscardHandler))
+	h := Handler(Stages{ProxyGroups: func() any { return func() {} }}, slog.New(slog.DiscardHandler))
 	status, body := get(h, "/debug/scopes")
 	require.Equal(t, 500, status)
 	require.Contains(t, body, "cannot be encoded as JSON")

@@ -89,7 +89,7 @@ func (h *handler) pages() []page {
 		{"/debug/source", "health of the Kubernetes API server: the last answer for each kind, since when requests fail, and the last heartbeat", h.source},
 		{"/debug/store", "number of objects of each kind", h.store},
 		{"/debug/store/{key...}", "the objects of a kind (Service), or one object (Service/shop/reviews)", h.object},
-		{"/debug/scopes", "proxy groups: proxies with the same configuration", h.scopes},
+		{"/debug/scopes", "proxy groups: proxies with the same configuration", h.proxyGroups},
 		{"/debug/ca", "the certificate authority: its signing certificate and roots, with expiry", h.ca},
 		{"/debug/pprof/", "profiles: heap, goroutine, mutex, block, ...", pprof.Index},
 		{"/debug/pprof/profile", "CPU profile; ?seconds= duration", pprof.Profile},
@@ -119,7 +119,9 @@ func (h *handler) problems(w http.ResponseWriter, _ *http.Request) {
 	dump(w, "problems", h.stages.Problems)
 }
 
-func (h *handler) scopes(w http.ResponseWriter, _ *http.Request) { dump(w, "scopes", h.stages.Scopes) }
+func (h *handler) proxyGroups(w http.ResponseWriter, _ *http.Request) {
+	dump(w, "scopes", h.stages.ProxyGroups)
+}
 
 func (h *handler) source(w http.ResponseWriter, _ *http.Request) {
 	if h.stages.Source == nil {

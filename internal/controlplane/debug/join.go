@@ -34,7 +34,7 @@ func askAll[T any](ctx context.Context, patience time.Duration, all *peers.Peers
 	defer cancel()
 	var out []explain.PeerReply[T]
 	for _, a := range peers.Ask[T](ctx, all, method, question) {
-		out = append(out, explain.PeerReply[T]{PeerQuery: explain.PeerQuery{ControlPlane: a.Address, Silent: a.Why}, Answer: a.Said})
+		out = append(out, explain.PeerReply[T]{PeerQuery: explain.PeerQuery{ControlPlane: a.Address, Silent: a.Why}, Answer: a.Reply})
 	}
 	return out
 }

@@ -24,7 +24,7 @@ func Each[T any](ctx context.Context, list []*Peer, ask func(context.Context, *P
 // Answer is the answer of a peer.
 type Answer[T any] struct {
 	Address string
-	Said    *T     // nil: none
+	Reply   *T     // nil: none
 	Why     string // the peer did not answer
 }
 
@@ -37,11 +37,11 @@ func Ask[T any](ctx context.Context, all *Peers, method string, question any) []
 			out.Why = p.Unanswered(why)
 			return out
 		}
-		said := new(T)
-		err := p.Call(ctx, method, question, said)
+		reply := new(T)
+		err := p.Call(ctx, method, question, reply)
 		switch {
 		case err == nil:
-			out.Said = said
+			out.Reply = reply
 		case p.Gone():
 			return nil
 		default:

@@ -56,18 +56,18 @@ func (b *Board) Seen(s *kube.Seen) {
 		b.objects[s.Key] = o
 	}
 	o.see(s.Version, s.Generation, s.Status)
-	o.seen.Resource, o.seen.Problems, o.seen.InForce, o.seen.Partial = s.Resource, s.Problems, s.InForce, s.Partial
-	if o.seen.Outline != nil || s.Outline != nil {
+	o.seen.Resource, o.seen.Problems, o.seen.InForce, o.seen.Salvaged = s.Resource, s.Problems, s.InForce, s.Salvaged
+	if o.seen.GatewayRefs != nil || s.GatewayRefs != nil {
 		b.gatewayObject++
 	}
-	o.seen.Outline = s.Outline
+	o.seen.GatewayRefs = s.GatewayRefs
 	b.review(s.Key, o)
 }
 
 // judges reports whether this control plane writes a Gateway's status. The caller holds mu.
 func (b *Board) judges(k model.Key) bool {
 	o := b.objects[k]
-	return o != nil && o.seen.Outline != nil
+	return o != nil && o.seen.GatewayRefs != nil
 }
 
 // see takes the form of an object on the API server.
@@ -92,7 +92,7 @@ func (b *Board) Gone(k model.Key) {
 		if o.queued {
 			b.unqueue(k)
 		}
-		if o.seen.Outline != nil {
+		if o.seen.GatewayRefs != nil {
 			b.gatewayObject++
 		}
 	}
@@ -114,7 +114,7 @@ type patcher func(now time.Time) ([]byte, error)
 
 // plan implements written.
 func (c *current) plan(o *object) patcher {
-	f := facts{o.seen.Problems, o.seen.InForce, o.seen.Partial, o.across, o.refuse}
+	f := facts{o.seen.Problems, o.seen.InForce, o.seen.Salvaged, o.across, o.refuse}
 	v := f.judge()
 	stays := c.isUpToDate(&v, o.seen.Generation) || v.ok && c.refused() && !o.accepted
 	lacks := c.lacks(o.assigned)

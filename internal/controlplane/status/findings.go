@@ -34,8 +34,8 @@ func (b *Board) gatewayObjects() (all map[model.Key]gatewayObject, count int) {
 	defer b.mu.Unlock()
 	all = map[model.Key]gatewayObject{}
 	for k, o := range b.objects {
-		if o.seen.Outline != nil {
-			all[k] = gatewayObject{o.seen.Outline, o.seen.Generation, o.seen.Problems, o.seen.Partial}
+		if o.seen.GatewayRefs != nil {
+			all[k] = gatewayObject{o.seen.GatewayRefs, o.seen.Generation, o.seen.Problems, o.seen.Salvaged}
 		}
 	}
 	return all, b.gatewayObject

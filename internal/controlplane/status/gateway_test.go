@@ -51,7 +51,7 @@ func readWorld(t *testing.T, b *Board, text string) *store.Snapshot {
 			st.Apply([]store.Event{{Key: out.Key, Object: out.Object}})
 		}
 		if gatewayapi.HasRefs(out.Key.Kind) {
-			b.Seen(&kube.Seen{Key: out.Key, Version: "1", Generation: 1, Problems: out.Problems, Partial: out.Salvaged != nil, Outline: gatewayapi.RefsOf(out.Key.Kind, raw)})
+			b.Seen(&kube.Seen{Key: out.Key, Version: "1", Generation: 1, Problems: out.Problems, Salvaged: out.Salvaged != nil, GatewayRefs: gatewayapi.RefsOf(out.Key.Kind, raw)})
 		}
 	}
 	return st.Snapshot()
@@ -240,8 +240,8 @@ func TestStatusesAreForTheJudgedGeneration(t *testing.T) {
 	b := NewBoard()
 	snap := readWorld(t, b, smallWorld)
 	judgeAll(b, snap)
-	outline := b.objects[routeKey].seen.Outline
-	b.Seen(&kube.Seen{Key: routeKey, Version: "2", Generation: 2, Outline: outline})
+	gatewayRefs := b.objects[routeKey].seen.GatewayRefs
+	b.Seen(&kube.Seen{Key: routeKey, Version: "2", Generation: 2, GatewayRefs: gatewayRefs})
 	u, err := b.update(routeKey, time.Unix(1, 0))
 	require.NoError(t, err)
 	require.Nil(t, u)
@@ -249,7 +249,7 @@ func TestStatusesAreForTheJudgedGeneration(t *testing.T) {
 	parents := items(settle(t, b, routeKey, 1), "parents")
 	require.InDelta(t, 2, items(parents[0], "conditions")[0]["observedGeneration"], 0)
 
-	b.Seen(&kube.Seen{Key: routeKey, Version: "3", Generation: 3, Outline: &gatewayapi.Refs{Route: &gatewayapi.RouteRef{}}})
+	b.Seen(&kube.Seen{Key: routeKey, Version: "3", Generation: 3, GatewayRefs: &gatewayapi.Refs{Route: &gatewayapi.RouteRef{}}})
 	judgeAll(b, snap)
 	u, err = b.update(routeKey, time.Unix(1, 0))
 	require.NoError(t, err)

@@ -166,7 +166,7 @@ func (o *Others) ask(ctx context.Context, q *question) (out []*report, all bool)
 	said := map[string]*report{}
 	all = true
 	for _, a := range answers {
-		r := a.Said
+		r := a.Reply
 		if r == nil || len(r.Stand) != len(q.Doubtful) {
 			all, r = false, o.last[a.Address]
 		}

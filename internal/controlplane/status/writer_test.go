@@ -239,7 +239,7 @@ func TestForbiddenResourceDelaysNoOther(t *testing.T) {
 	s.mu.Unlock()
 	b.Seen(&kube.Seen{
 		Key: gatewayKey, Resource: schema.GroupVersionResource{Resource: "gateways"}, Version: "1", Generation: 1,
-		Outline: &gatewayapi.Refs{Gateway: &gatewayapi.GatewayRef{}},
+		GatewayRefs: &gatewayapi.Refs{Gateway: &gatewayapi.GatewayRef{}},
 	})
 	b.setJudged(map[model.Key]*judgement{gatewayKey: {generation: 1, conditions: []condition{{typeAccepted, true, "Accepted", ""}}}})
 	eventually(t, "the status of another resource", func() bool { return s.wrote() == 1 })

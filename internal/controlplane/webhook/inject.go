@@ -28,10 +28,10 @@ const (
 // Injector answers reviews of Pods with a patch that adds a sidecar.
 type Injector struct {
 	Config *inject.Config
-	// Said returns the mesh's settings for sidecars; nil: none.
-	Said  func() *model.ProxyConfigs
-	Count func(result string)
-	Log   *slog.Logger
+	// ProxyConfigs returns the mesh's settings for sidecars; nil: none.
+	ProxyConfigs func() *model.ProxyConfigs
+	Count        func(result string)
+	Log          *slog.Logger
 }
 
 // ServeHTTP implements http.Handler.
@@ -72,8 +72,8 @@ func (i *Injector) unreadable(w http.ResponseWriter, code int, text string) {
 func (i *Injector) configFor(path string) (*inject.Config, error) {
 	words := strings.Split(strings.Trim(strings.TrimPrefix(path, InjectPath), "/"), "/")
 	config := *i.Config
-	if i.Said != nil {
-		config.ProxyConfigs = i.Said()
+	if i.ProxyConfigs != nil {
+		config.ProxyConfigs = i.ProxyConfigs()
 	}
 	if len(words) == 1 && words[0] == "" {
 		return &config, nil

@@ -136,7 +136,7 @@ func TestInjectionUsesProxyConfigs(t *testing.T) {
 	st, config := store.New(), inject.Default()
 	require.NoError(t, config.Prepare())
 	h := &Handler{Snapshot: st.Snapshot, RootNamespace: "istio-system"}
-	i := &Injector{Config: config, Said: h.proxyConfigs, Count: func(string) {}, Log: slog.New(slog.DiscardHandler)}
+	i := &Injector{Config: config, ProxyConfigs: h.proxyConfigs, Count: func(string) {}, Log: slog.New(slog.DiscardHandler)}
 	patch := func() string {
 		w := httptest.NewRecorder()
 		i.ServeHTTP(w, httptest.NewRequest(http.MethodPost, InjectPath, strings.NewReader(podReview(plainPod))))

@@ -44,7 +44,7 @@ type Server struct {
 func NewServer(o Options, h *Handler, client *kube.Client) (*Server, error) {
 	s := &Server{handler: h, log: h.Log}
 	if o.Inject != nil {
-		s.handler = Routes(h, &Injector{Config: o.Inject, Said: h.proxyConfigs, Count: h.Count, Log: h.Log})
+		s.handler = Routes(h, &Injector{Config: o.Inject, ProxyConfigs: h.proxyConfigs, Count: h.Count, Log: h.Log})
 	}
 	if o.CertFile != "" {
 		f := &files{cert: o.CertFile, key: o.KeyFile}

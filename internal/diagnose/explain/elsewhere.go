@@ -125,7 +125,7 @@ func (e *Explanation) Join(said []PeerReply[Explanation], connected map[string]b
 	gone := once(away, connected, func(w *distribution.ProxySyncStatus) string { return w.ID })
 	e.Counts.Disconnected += len(gone)
 	e.Proxies = append(e.Proxies, gone...)
-	sortWhereabouts(e.Proxies)
+	sortSyncStatuses(e.Proxies)
 	if over := len(e.Proxies) - ask.Max; over > 0 {
 		e.Proxies, e.LeftOut = e.Proxies[:ask.Max], e.LeftOut+over
 	}

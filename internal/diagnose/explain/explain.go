@@ -202,7 +202,7 @@ func (e *Explanation) distribute(all []distribution.ProxySyncStatus, ask Ask) {
 			e.Proxies = append(e.Proxies, w)
 		}
 	}
-	sortWhereabouts(e.Proxies)
+	sortSyncStatuses(e.Proxies)
 	if e.State == changelog.Distributed && e.Counts.Behind > 0 {
 		e.State = changelog.Distributing // they connected since
 	}

@@ -13,7 +13,7 @@ var gravity = map[distribution.SyncState]int{
 	distribution.StateACKed: 3, distribution.StateNotConcerned: 4,
 }
 
-func sortWhereabouts(list []distribution.ProxySyncStatus) {
+func sortSyncStatuses(list []distribution.ProxySyncStatus) {
 	slices.SortFunc(list, func(a, b distribution.ProxySyncStatus) int {
 		return cmp.Or(cmp.Compare(gravity[a.Position], gravity[b.Position]),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))

@@ -163,7 +163,7 @@ func TestProxyHeaders(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
 	put(d, nil, webOf("web"))
 	own := webProxy("shop", "web", true)
-	set := model.ProxyHeaders{Said: true, NoRequestIDs: true, ForwardHost: true, KeepCase: true}
+	set := model.ProxyHeaders{Set: true, NoRequestIDs: true, ForwardHost: true, KeepCase: true}
 	own.Headers = set
 	outbound, inbound := d.Index().Keys(webProxy("shop", "web", true))
 	ownOutbound, ownInbound := d.Index().Keys(own)
@@ -173,7 +173,7 @@ func TestProxyHeaders(t *testing.T) {
 	requireHeaders(t, set, d.Open(ownInbound))
 	config := &model.MeshConfig{
 		Meta:    model.Meta{Key: model.Key{Kind: model.KindMeshConfig, Namespace: "istio-system", Name: model.MeshConfigName}},
-		Headers: &model.ProxyHeaders{Said: true, NoAttempts: true, KeepCase: true},
+		Headers: &model.ProxyHeaders{Set: true, NoAttempts: true, KeepCase: true},
 	}
 	deltas := put(d, nil, config).Deltas
 	requireHeaders(t, *config.Headers, deltas[outbound])

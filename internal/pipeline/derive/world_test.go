@@ -130,7 +130,7 @@ func (w *world) meshConfig() model.Object {
 	}
 	if w.chance(0.3) {
 		yes := true
-		c.LocalInbound, c.Headers = &yes, &model.ProxyHeaders{Said: true, NoAttempts: w.chance(0.5), NoDebug: w.chance(0.5)}
+		c.LocalInbound, c.Headers = &yes, &model.ProxyHeaders{Set: true, NoAttempts: w.chance(0.5), NoDebug: w.chance(0.5)}
 	}
 	c.Authorizers = w.authorizers()
 	if w.chance(0.5) {

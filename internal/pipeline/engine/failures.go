@@ -14,7 +14,7 @@ import (
 // Failure is a resource that could not be translated, as a whole or in part. The proxies keep its last
 // valid version, unless the kind of the failure has another rule.
 type Failure struct {
-	Group string `json:"scope"` // name of the proxy group
+	Group string `json:"group"` // name of the proxy group
 	Type  string `json:"type"`
 	Name  string `json:"name"`
 	Error string `json:"error"`

@@ -30,10 +30,10 @@ type entry struct {
 	problems  problem.List
 
 	// For the observer alone.
-	elsewhere  bool // another revision's object
-	generation int64
-	status     json.RawMessage
-	outline    *gatewayapi.Refs
+	elsewhere   bool // another revision's object
+	generation  int64
+	status      json.RawMessage
+	gatewayRefs *gatewayapi.Refs
 }
 
 // GetObjectMeta identifies the entry for client-go.
@@ -73,7 +73,7 @@ func (k *sink) decode(o any) (*entry, error) {
 	if raw, ok := o.(*rawObject); ok && k.observer != nil {
 		e.generation, e.status = raw.Generation, statusOf(raw.document)
 		if gatewayapi.HasRefs(k.resource.Model) {
-			e.outline = gatewayapi.RefsOf(k.resource.Model, raw.document)
+			e.gatewayRefs = gatewayapi.RefsOf(k.resource.Model, raw.document)
 		}
 	}
 	return e, nil

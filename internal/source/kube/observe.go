@@ -22,15 +22,15 @@ type Observer interface {
 
 // Seen is the present state of an object in the API server.
 type Seen struct {
-	Key        model.Key
-	Resource   schema.GroupVersionResource
-	Version    string // the resource version
-	Generation int64
-	Status     json.RawMessage  // nil: it has none
-	Problems   problem.List     // if they include errors, the object is not used
-	InForce    bool             // an earlier version is in force
-	Partial    bool             // the valid part of it, or of an earlier version, is in force; no version was valid
-	Outline    *gatewayapi.Refs // of the mesh's Gateway API objects
+	Key         model.Key
+	Resource    schema.GroupVersionResource
+	Version     string // the resource version
+	Generation  int64
+	Status      json.RawMessage  // nil: it has none
+	Problems    problem.List     // if they include errors, the object is not used
+	InForce     bool             // an earlier version is in force
+	Salvaged    bool             // the valid part of it, or of an earlier version, is in force; no version was valid
+	GatewayRefs *gatewayapi.Refs // of the mesh's Gateway API objects
 }
 
 // REST returns the configuration for other clients of the same API server.
@@ -67,7 +67,7 @@ func (k *sink) observe(e *entry) {
 	k.observer.Seen(&Seen{
 		Key: k.key(e.name), Resource: k.resource.gv().WithResource(k.resource.plural),
 		Version: e.version, Generation: e.generation, Status: e.status, Problems: problems,
-		InForce: e.object == nil && held.object != nil && !held.partial, Partial: held.partial, Outline: e.outline,
+		InForce: e.object == nil && held.object != nil && !held.partial, Salvaged: held.partial, GatewayRefs: e.gatewayRefs,
 	})
 }
 

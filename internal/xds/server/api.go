@@ -111,7 +111,7 @@ type ProxyState struct {
 	// Pending is how many published revisions the proxy has not settled. OldestPending is the first
 	// of them.
 	Pending       int            `json:"owed,omitempty"`
-	OldestPending model.Revision `json:"oldestOwed,omitempty"`
+	OldestPending model.Revision `json:"oldestPending,omitempty"`
 	// BehindSince is when that was published. The server does not set it; debug pages do.
 	BehindSince time.Time `json:"behindSince,omitzero"`
 	// Unread: the proxy does not read its responses.

@@ -204,7 +204,7 @@ func topologyOf(v *structpb.Value) model.Topology {
 		return model.Topology{}
 	}
 	f := topology.GetFields()
-	out := model.Topology{Said: true, ProxyProtocol: f["proxyProtocol"].GetStructValue() != nil}
+	out := model.Topology{Set: true, ProxyProtocol: f["proxyProtocol"].GetStructValue() != nil}
 	if n := f["numTrustedProxies"].GetNumberValue(); n >= 1 && n <= math.MaxUint32 {
 		out.TrustedProxies = uint32(n)
 	}

@@ -148,8 +148,8 @@ func TestNodeBecomesProxy(t *testing.T) {
 		ClusterID: "Kubernetes", Network: "n1", Locality: model.Locality{Region: "r", Zone: "z", Subzone: "s"}, DNSDomain: "shop.svc.cluster.local",
 		Interception: model.InterceptNone, IstioVersion: "1.31.0", NamedPorts: map[string]uint32{"http": 9080}, AnyWorker: true,
 		DNSCapture: true, AutoAllocate: true,
-		Topology: model.Topology{Said: true, TrustedProxies: 2, ClientCertificates: "FORWARD_ONLY", ProxyProtocol: true},
-		Headers:  model.ProxyHeaders{Said: true, Details: model.DefaultCertificateDetails, NoAttempts: true},
+		Topology: model.Topology{Set: true, TrustedProxies: 2, ClientCertificates: "FORWARD_ONLY", ProxyProtocol: true},
+		Headers:  model.ProxyHeaders{Set: true, Details: model.DefaultCertificateDetails, NoAttempts: true},
 		Tracing:  `{"enableIstioTags":false,"sampling":5}`,
 	}, p)
 }

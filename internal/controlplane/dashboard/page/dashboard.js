@@ -167,7 +167,7 @@ function showProblems(p) {
       x.message
     );
   });
-  for (const x of p.problems.translation ?? []) rows.push(row(el("span", "bad", "error"), x.name, x.scope, x.error));
+  for (const x of p.problems.translation ?? []) rows.push(row(el("span", "bad", "error"), x.name, x.group, x.error));
   byId("problems-section").hidden = rows.length === 0;
   byId("problems").replaceChildren(table(["", "object", "field", "what"], rows));
 }

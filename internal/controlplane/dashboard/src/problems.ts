@@ -19,7 +19,7 @@ export function showProblems(p: Problems): void {
       x.message,
     );
   });
-  for (const x of p.problems.translation ?? []) rows.push(row(el("span", "bad", "error"), x.name, x.scope, x.error));
+  for (const x of p.problems.translation ?? []) rows.push(row(el("span", "bad", "error"), x.name, x.group, x.error));
   byId("problems-section").hidden = rows.length === 0;
   byId("problems").replaceChildren(table(["", "object", "field", "what"], rows));
 }

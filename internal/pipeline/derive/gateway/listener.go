@@ -49,7 +49,7 @@ type maker struct {
 
 // topology is what is before the gateway: by its own setting, else by the mesh's.
 func (m *maker) topology() model.Topology {
-	if m.Key.Topology.Said {
+	if m.Key.Topology.Set {
 		return m.Key.Topology
 	}
 	return m.Mesh().Topology

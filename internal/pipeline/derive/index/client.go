@@ -230,7 +230,7 @@ func (c *Client) Reserved(mesh *model.Mesh, k ir.ListenerKey) bool {
 
 // Headers are the headers that the proxies set: by their own settings, else by the mesh's.
 func (c *Client) Headers(mesh *model.Mesh) model.ProxyHeaders {
-	if c.Key.Headers.Said {
+	if c.Key.Headers.Set {
 		return c.Key.Headers
 	}
 	return mesh.Headers

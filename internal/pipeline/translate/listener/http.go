@@ -225,7 +225,7 @@ const istioServer = "istio-envoy"
 func setHeaders(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) {
 	h := v.Headers
 	switch {
-	case !h.ServerSaid:
+	case !h.ServerSet:
 	case h.KeepServer:
 		out.ServerHeaderTransformation = hcmv3.HttpConnectionManager_PASS_THROUGH
 	default:
