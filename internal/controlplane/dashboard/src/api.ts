@@ -75,7 +75,7 @@ export interface Problem {
 }
 
 export interface Problems {
-  problems: { config: Problem[] | null; translation: { scope: string; name: string; error: string }[] | null };
+  problems: { config: Problem[] | null; translation: { group: string; name: string; error: string }[] | null };
 }
 
 // Unauthorized is thrown if the page needs a token.

@@ -47,5 +47,5 @@ test("the worst proxies come first", () => {
 
 test("problems of both kinds are counted", () => {
   assert.equal(count({ problems: { config: null, translation: null } }), 0);
-  assert.equal(count({ problems: { config: [{ severity: "error", message: "m" }], translation: [{ scope: "s", name: "n", error: "e" }] } }), 2);
+  assert.equal(count({ problems: { config: [{ severity: "error", message: "m" }], translation: [{ group: "s", name: "n", error: "e" }] } }), 2);
 });
