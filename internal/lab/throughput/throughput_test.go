@@ -192,7 +192,7 @@ func TestInterrupted(t *testing.T) {
 	require.NoError(t, err)
 	var exit *exec.ExitError
 	require.ErrorAs(t, cmd.Wait(), &exit)
-	require.Equal(t, 1, exit.ExitCode())
+	require.Equal(t, 130, exit.ExitCode())
 	text, err := os.ReadFile(filepath.Join(out, experiment.JSONFile))
 	require.NoError(t, err)
 	var r experiment.Report
