@@ -6,15 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"time"
-
-	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/moonsail/moonsail/deploy/image"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
@@ -33,30 +26,15 @@ func main() {
 }
 
 func run(tag, out, program string) error {
-	ref, err := name.NewTag(tag)
-	if err != nil {
-		return fmt.Errorf("--name: %w", err)
-	}
 	o, err := options(program)
 	if err != nil {
 		return err
 	}
-	img, err := image.Build(o)
+	archive, err := image.Write(o, tag, out)
 	if err != nil {
 		return err
 	}
-	archive := filepath.Join(out, "moonsail-"+o.Architecture+".tar")
-	if err := tarball.WriteToFile(archive, ref, img); err != nil {
-		return err
-	}
-	if err := writeLayout(filepath.Join(out, "oci"), img, ref); err != nil {
-		return err
-	}
-	digest, err := img.Digest()
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%s %s\n%s: docker load -i, podman load -i, ctr images import, kind load image-archive\n", ref, digest, archive)
+	fmt.Fprintf(os.Stdout, "%s: docker load -i, podman load -i, ctr images import, kind load image-archive\n", archive)
 	return nil
 }
 
@@ -81,16 +59,4 @@ func options(program string) (image.Options, error) {
 		Moonsail: program, Envoy: binary.Path, Roots: roots, Architecture: runtime.GOARCH,
 		Version: build.Version, Revision: build.Commit, Created: created.UTC(),
 	}, nil
-}
-
-// writeLayout replaces the OCI image layout in a folder.
-func writeLayout(dir string, img v1.Image, ref name.Tag) error {
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	path, err := layout.Write(dir, empty.Index)
-	if err != nil {
-		return err
-	}
-	return path.AppendImage(img, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": ref.Name()}))
 }

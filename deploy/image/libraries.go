@@ -37,7 +37,7 @@ func addLibraries(path string, found map[string]bool) error {
 	if err != nil {
 		return fmt.Errorf("%s: is not a program for Linux: %w", path, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it is only read
 	if linker := interpreter(f); linker != "" {
 		found[linker] = true
 	}

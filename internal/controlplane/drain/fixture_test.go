@@ -35,6 +35,7 @@ type fixture struct {
 	connected *server.ProxyState
 	where     []distribution.ProxySyncStatus
 	counted   int // calls of Distribution
+	polled    int // calls of Away
 	streams   int // proxies that each change concerns, and that a test answers for
 }
 
@@ -73,6 +74,7 @@ func (f *fixture) Distribution(*distribution.Query) []distribution.ProxySyncStat
 func (f *fixture) Away(ids []string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.polled++
 	for _, s := range f.where {
 		if slices.Contains(ids, s.ID) && s.Position != distribution.StateDisconnected {
 			return false

@@ -86,11 +86,12 @@ func TestWaitsForReconnectingProxies(t *testing.T) {
 	f.setStatus(at("a", distribution.StateDisconnected, distribution.Reason{Cause: distribution.CauseDisconnected, Since: time.Now()}))
 	replies := f.ask(agentapi.DeregisterRequest{})
 	require.Eventually(t, func() bool { return f.notices.draining("shop", "web-1") && f.Changes.Newest() > 0 }, time.Minute, time.Millisecond)
-	counts := func() int { f.mu.Lock(); defer f.mu.Unlock(); return f.counted }
-	require.Eventually(t, func() bool { return counts() > 0 }, time.Minute, time.Millisecond)
-	before := counts()
-	time.Sleep(300 * time.Millisecond)
-	require.LessOrEqual(t, counts(), before+1, "a count takes the lock of every stream")
+	calls := func() (counted, polled int) { f.mu.Lock(); defer f.mu.Unlock(); return f.counted, f.polled }
+	require.Eventually(t, func() bool { _, polled := calls(); return polled > 0 }, time.Minute, time.Millisecond)
+	before, first := calls()
+	require.Eventually(t, func() bool { _, polled := calls(); return polled >= first+20 }, time.Minute, time.Millisecond)
+	counted, _ := calls()
+	require.LessOrEqual(t, counted, before+1, "a count takes the lock of every stream")
 	f.setStatus(at("a", distribution.StateBehind))
 	require.Empty(t, replies)
 	f.setStatus(at("a", distribution.StateACKed))
