@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/moonsail/moonsail/internal/sidecar/agent/deregister"
@@ -54,14 +53,13 @@ type agent struct {
 	controlPlane *controlPlane
 	identity     *identity.Renewer // nil: the workload has no identity
 	names        *nameserver.Table // nil: DNS questions are not captured
-	quit         chan struct{}     // closed by POST /quitquitquit
 
 	metrics        *metrics
 	scrapes        *scrape.Merger
 	workers        *workers.Watch
 	deregistration *deregister.Client
 
-	quitOnce sync.Once
+	quit     condition // POST /quitquitquit was called
 	draining condition
 	wasReady atomic.Bool // it was ready once, so that it may receive calls
 }
@@ -74,7 +72,7 @@ func newAgent(s *settings, binary string) *agent {
 		controlPlane: &controlPlane{settings: s},
 		metrics:      newMetrics(),
 		draining:     newCondition(),
-		quit:         make(chan struct{}),
+		quit:         newCondition(),
 	}
 	a.scrapes = scrape.New(scrape.Options{
 		Registry: a.metrics.registry, Admin: a.admin, Workload: s.metricsWorkload(), App: s.AppMetrics, Bind: s.bind,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -64,24 +63,17 @@ func (a *agent) startDrain() {
 
 // awaitDeregistered deregisters the workload. The outcome is drainDone unless something interrupted the wait.
 func (a *agent) awaitDeregistered(p *envoy.Process) (acked bool, outcome drainOutcome) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan bool, 1)
-	var asking sync.WaitGroup
-	asking.Go(func() {
-		acked, _ := a.deregistration.Deregister(ctx)
-		done <- acked
-	})
-	defer asking.Wait() // it ends with ctx
-	defer cancel()
+	a.deregistration.Start()
 	for {
 		select {
-		case acked := <-done:
+		case <-a.deregistration.Done():
+			acked, _, _ := a.deregistration.Wait()
 			return acked, drainDone
 		case <-p.Done():
 			return false, drainCrashed
 		case <-a.Abort:
 			return false, drainAborted
-		case <-a.quit:
+		case <-a.quit.done:
 			return false, drainQuit
 		case sig := <-a.Signals:
 			a.forward(p, sig)
@@ -139,7 +131,7 @@ func (a *agent) awaitDrained(p *envoy.Process, least time.Duration) drainOutcome
 			return drainCrashed
 		case <-a.Abort:
 			return drainAborted
-		case <-a.quit:
+		case <-a.quit.done:
 			return drainDone
 		case sig := <-a.Signals:
 			a.forward(p, sig)

@@ -125,11 +125,10 @@ func (a *agent) handleDrain(w http.ResponseWriter, r *http.Request) {
 	// The deregistration may take longer than statusWriteTimeout.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	a.startDrain()
-	acked, text := a.deregistration.Deregister(context.WithoutCancel(r.Context()))
-	select {
-	case <-a.deregistration.Done():
+	a.deregistration.Start()
+	acked, text, known := a.deregistration.Wait()
+	if known { // otherwise the sidecar ends
 		a.beginDrain()
-	default: // the sidecar ends
 	}
 	if !acked {
 		w.WriteHeader(http.StatusGatewayTimeout)
@@ -145,7 +144,7 @@ func (a *agent) handleQuit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, "OK")
-	a.quitOnce.Do(func() { close(a.quit) })
+	a.quit.set()
 }
 
 // debugAccess allows the debug pages for this host or Pod, and for other hosts with a token.

@@ -130,7 +130,7 @@ func (a *agent) wait(ctx context.Context, c *child) (ended bool, err error) {
 			a.forward(c.process, sig)
 		case <-a.Abort:
 			return true, a.force(c.process)
-		case <-a.quit:
+		case <-a.quit.done:
 			a.log.Info("quit requested; ending Envoy without a drain")
 			return true, a.stop(c.process)
 		case <-ctx.Done():
@@ -162,7 +162,7 @@ func (a *agent) pause(ctx context.Context, d time.Duration) error {
 		case <-a.Signals: // no Envoy runs
 		case <-a.Abort:
 			return ErrForced
-		case <-a.quit:
+		case <-a.quit.done:
 			return errStop
 		case <-ctx.Done():
 			return errStop

@@ -51,10 +51,9 @@ type Client struct {
 	text  string        // the outcome, for logs and people; known when done is closed
 	done  chan struct{} // closed when the outcome is known
 
-	mu      sync.Mutex         // guards started and closed's closing
+	mu      sync.Mutex         // guards started, and orders Start before Close
 	started bool               // the goroutine runs, or has ended
-	closed  chan struct{}      // closed by Close
-	ctx     context.Context    // of the goroutine, which outlives the callers of Deregister
+	ctx     context.Context    // of the goroutine; Close ends it
 	cancel  context.CancelFunc // of ctx
 	ended   sync.WaitGroup     // the goroutine
 }
@@ -64,27 +63,14 @@ func New(o Options) *Client {
 	if o.Interval <= 0 {
 		o.Interval = defaultInterval
 	}
-	c := &Client{Options: o, done: make(chan struct{}), closed: make(chan struct{})}
+	c := &Client{Options: o, done: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
 
-// Deregister removes the workload's endpoints from the mesh. It waits until every proxy has ACKed that, for the timeout,
-// for ctx, or for Close. The removal itself runs once, independently of ctx; all callers get its outcome. From then on
-// the client repeats the deregistration until Close.
-func (c *Client) Deregister(ctx context.Context) (acked bool, text string) {
-	c.start()
-	select {
-	case <-c.done:
-		return c.acked, c.text
-	case <-c.closed:
-	case <-ctx.Done():
-	}
-	return false, "the outcome of the deregistration is unknown: the wait was interrupted"
-}
-
-// start starts the goroutine, unless it was started before or the client is closed.
-func (c *Client) start() {
+// Start removes the workload's endpoints from the mesh. It runs once and does not wait. From then on the client repeats
+// the deregistration until Close. After Close, Start does nothing.
+func (c *Client) Start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.started || c.ctx.Err() != nil {
@@ -92,6 +78,17 @@ func (c *Client) start() {
 	}
 	c.started = true
 	c.ended.Go(c.run)
+}
+
+// Wait returns the outcome of the deregistration: every proxy has ACKed it, or the timeout is over. known is false if
+// Close came first.
+func (c *Client) Wait() (acked bool, text string, known bool) {
+	select {
+	case <-c.done:
+		return c.acked, c.text, true
+	case <-c.ctx.Done():
+		return false, "the outcome of the deregistration is unknown: the wait was interrupted", false
+	}
 }
 
 // run deregisters once, then repeats that until Close.
@@ -108,16 +105,13 @@ func (c *Client) run() {
 	}
 }
 
-// Done is closed when Deregister has its outcome.
+// Done is closed when the outcome is known.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
 // Close ends the deregistration and its repetition, and waits for the goroutine.
 func (c *Client) Close() {
 	c.mu.Lock()
-	if c.ctx.Err() == nil {
-		c.cancel()
-		close(c.closed)
-	}
+	c.cancel()
 	c.mu.Unlock()
 	c.ended.Wait()
 }
