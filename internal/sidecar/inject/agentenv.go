@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/moonsail/moonsail/internal/sidecar/agent/appprobe"
 )
 
 // env returns the agent's environment: facts about the Pod, and the mesh's ProxyConfig.
@@ -37,7 +39,7 @@ func (r *request) env() ([]corev1.EnvVar, error) {
 		{"ISTIO_META_OWNER", r.owner.uri()},
 		{"ISTIO_META_MESH_ID", first(r.MeshID, r.TrustDomain)},
 		{"TRUST_DOMAIN", r.TrustDomain},
-		{envLocal, r.localProbes()},
+		{appprobe.LocalProbesVariable, r.localProbes()},
 	} {
 		if row[1] != "" {
 			out = append(out, corev1.EnvVar{Name: row[0], Value: row[1]})

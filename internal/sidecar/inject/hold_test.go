@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/moonsail/moonsail/internal/sidecar/agent/appprobe"
 )
 
 // TestHoldUntilDrained checks which containers get a preStop hook at the agent, and that another injection without hooks
@@ -17,7 +19,7 @@ func TestHoldUntilDrained(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		own, want *corev1.LifecycleHandler
-		agentRuns string // envProbers
+		agentRuns string // appprobe.ProbersVariable
 		annotate  map[string]string
 	}{
 		{name: "no hook", want: held},
@@ -45,7 +47,7 @@ func TestHoldUntilDrained(t *testing.T) {
 			} else {
 				require.Equal(t, tc.want, got.PreStop)
 			}
-			require.Equal(t, tc.agentRuns, valueOf(sidecarOf(once), envProbers))
+			require.Equal(t, tc.agentRuns, valueOf(sidecarOf(once), appprobe.ProbersVariable))
 
 			restored, err := restore(once)
 			require.NoError(t, err)

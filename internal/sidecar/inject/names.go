@@ -48,8 +48,6 @@ const (
 	// autoImage in a user's container with an injected container's name: the injected image.
 	autoImage = "auto"
 
-	envProbers = "ISTIO_KUBE_APP_PROBERS"
-	envLocal   = "REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION"
 	envMetrics = "ISTIO_PROMETHEUS_ANNOTATIONS"
 
 	binary = "moonsail" // in the image's PATH

@@ -6,14 +6,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/moonsail/moonsail/internal/sidecar/agent/appprobe"
 )
 
 // The kubelet is outside of the mesh: strict mutual TLS would refuse its probes, and TCP probes would reach the sidecar
-// instead of the application. So it probes the agent by HTTP, which probes the application. The paths are Istio's.
-const (
-	healthPrefix    = "/app-health/"
-	lifecyclePrefix = "/app-lifecycle/"
-)
+// instead of the application. So it probes the agent by HTTP, which probes the application (package appprobe).
 
 // prober is a probe that the agent makes, in Istio's form.
 type prober struct {
@@ -41,18 +39,18 @@ func handlers(c *corev1.Container) []handler {
 		probe *corev1.Probe
 	}{{"readyz", c.ReadinessProbe}, {"livez", c.LivenessProbe}, {"startupz", c.StartupProbe}} {
 		if p.probe != nil {
-			out = append(out, handler{healthPrefix + c.Name + "/" + p.name, &p.probe.HTTPGet, &p.probe.TCPSocket, &p.probe.GRPC, p.probe.TimeoutSeconds})
+			out = append(out, handler{appprobe.HealthPrefix + c.Name + "/" + p.name, &p.probe.HTTPGet, &p.probe.TCPSocket, &p.probe.GRPC, p.probe.TimeoutSeconds})
 		}
 	}
 	if c.Lifecycle == nil {
 		return out
 	}
 	for _, l := range []struct {
-		name string
+		path string
 		hook *corev1.LifecycleHandler
-	}{{"prestopz", c.Lifecycle.PreStop}, {"poststartz", c.Lifecycle.PostStart}} {
+	}{{appprobe.PreStopPath(c.Name), c.Lifecycle.PreStop}, {appprobe.LifecyclePrefix + c.Name + "/poststartz", c.Lifecycle.PostStart}} {
 		if l.hook != nil {
-			out = append(out, handler{lifecyclePrefix + c.Name + "/" + l.name, &l.hook.HTTPGet, &l.hook.TCPSocket, nil, 0})
+			out = append(out, handler{l.path, &l.hook.HTTPGet, &l.hook.TCPSocket, nil, 0})
 		}
 	}
 	return out
@@ -84,7 +82,7 @@ func (r *request) moveHandlers(pod *corev1.Pod, sidecar *corev1.Container) error
 		return nil
 	}
 	text, err := json.Marshal(moved)
-	sidecar.Env = append(sidecar.Env, corev1.EnvVar{Name: envProbers, Value: string(text)})
+	sidecar.Env = append(sidecar.Env, corev1.EnvVar{Name: appprobe.ProbersVariable, Value: string(text)})
 	return err
 }
 
@@ -157,7 +155,7 @@ func number(c *corev1.Container, port *intstr.IntOrString) bool {
 // restoreHandlers restores the handlers that moveHandlers changed.
 func restoreHandlers(pod *corev1.Pod, sidecar *corev1.Container) error {
 	moved := map[string]*prober{}
-	if _, err := fromEnv(sidecar, envProbers, &moved); err != nil {
+	if _, err := fromEnv(sidecar, appprobe.ProbersVariable, &moved); err != nil {
 		return err
 	}
 	releaseContainers(pod, moved)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/intercept"
+	"github.com/moonsail/moonsail/internal/xds/callstats"
 )
 
 // sidecar is the built-in template of sidecars.
@@ -43,11 +44,11 @@ func (r *request) sidecar() (*corev1.Pod, error) {
 
 func (r *request) labels() map[string]string {
 	l := r.pod.Labels
-	name := first(l[labelCanonicalName], l["app.kubernetes.io/name"], l["app"], r.owner.Name, r.pod.Name)
+	name := callstats.CanonicalService(l, first(r.owner.Name, r.pod.Name))
 	return map[string]string{
 		labelTLSMode:           first(l[labelTLSMode], "istio"),
 		labelCanonicalName:     strings.Trim(name[:min(len(name), 63)], "-_."),
-		labelCanonicalRevision: first(l[labelCanonicalRevision], l["app.kubernetes.io/version"], l["version"], "latest"),
+		labelCanonicalRevision: first(callstats.CanonicalRevision(l), callstats.Latest),
 	}
 }
 

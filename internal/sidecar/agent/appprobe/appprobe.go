@@ -70,12 +70,15 @@ func (p *probe) kinds() (n int) {
 
 // Paths of probes and of lifecycle hooks, Istio's: PREFIX CONTAINER "/" NAME.
 const (
-	probePrefix     = "/app-health/"
-	lifecyclePrefix = "/app-lifecycle/"
+	HealthPrefix    = "/app-health/"
+	LifecyclePrefix = "/app-lifecycle/"
 	preStopSuffix   = "/prestopz"
 )
 
-var prefixes = []string{probePrefix, lifecyclePrefix}
+// PreStopPath returns the path of a container's preStop hook.
+func PreStopPath(container string) string { return LifecyclePrefix + container + preStopSuffix }
+
+var prefixes = []string{HealthPrefix, LifecyclePrefix}
 
 // Register adds the probes of ProbersVariable to mux. podIP is the address of the applications, unless
 // LocalProbesVariable is "true". A preStop hook of any container is answered when hold has returned, and then runs the
@@ -106,7 +109,7 @@ func Register(mux *http.ServeMux, podIP string, hold func(context.Context)) erro
 
 // isPreStop reports whether path is that of a container's preStop hook.
 func isPreStop(path string) bool {
-	rest, ok := strings.CutPrefix(path, lifecyclePrefix)
+	rest, ok := strings.CutPrefix(path, LifecyclePrefix)
 	container, ok2 := strings.CutSuffix(rest, preStopSuffix)
 	return ok && ok2 && container != "" && !strings.Contains(container, "/")
 }
@@ -167,7 +170,7 @@ func loopback(address string) string {
 func (p *probe) answer(w http.ResponseWriter, r *http.Request, host string) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the probe has a timeout; tests' writers have no deadline
 	ctx := r.Context()
-	if !strings.HasPrefix(r.URL.Path, lifecyclePrefix) { // the kubelet limits hooks
+	if !strings.HasPrefix(r.URL.Path, LifecyclePrefix) { // the kubelet limits hooks
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(max(p.TimeoutSeconds, 1))*time.Second)
 		defer cancel()
