@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,12 +25,7 @@ func libraries(program string) ([]string, error) {
 	if err := addLibraries(program, found); err != nil {
 		return nil, err
 	}
-	var out []string
-	for path := range found {
-		out = append(out, path)
-	}
-	slices.Sort(out)
-	return out, nil
+	return slices.Sorted(maps.Keys(found)), nil
 }
 
 func addLibraries(path string, found map[string]bool) error {

@@ -53,6 +53,22 @@ func (g *Gateway) Attach(server *GatewayServer, route *VirtualService) Attachmen
 	return server.AttachBound(route)
 }
 
+// AttachAny decides for all servers of the Gateway. It returns those that take the route, and the reason of the server
+// that came closest. admits reports whether a server's selector of namespaces selects the route's namespace.
+func (g *Gateway) AttachAny(route *VirtualService, admits func(*LabelSelector) bool) (takes []*GatewayServer, reason AttachReason) {
+	for i := range g.Servers {
+		server := &g.Servers[i]
+		if server.Namespaces != nil && admits(server.Namespaces) {
+			server = server.Admit([]string{route.Namespace})
+		}
+		a := g.Attach(server, route)
+		if reason = max(reason, a.Reason); a.Reason == Attached {
+			takes = append(takes, server)
+		}
+	}
+	return takes, reason
+}
+
 // AttachBound is Attach for a route that is known to name the server.
 func (s *GatewayServer) AttachBound(route *VirtualService) Attachment {
 	allowed := s.HostsFor(route.Namespace)
@@ -77,7 +93,7 @@ type ServerConflict struct {
 	Text   string // for messages, about both servers
 }
 
-// A ConflictReason is the Gateway API's reason of the condition Conflicted; "": there is no conflict.
+// A ConflictReason is the Gateway API's reason of the condition Conflicted. It is empty without a conflict.
 type ConflictReason string
 
 // The reasons.

@@ -67,14 +67,8 @@ func (c gatewayChecks) attached(v *model.VirtualService) {
 // namespaces take routes of a namespace whose labels are not known.
 func (c gatewayChecks) closest(g *model.Gateway, parent string, v *model.VirtualService) model.AttachReason {
 	route := &model.VirtualService{Meta: v.Meta, Gateways: []string{parent}, Hosts: v.Hosts}
-	ns, reason := c.namespaces[v.Namespace], model.NoMatchingParent
-	for i := range g.Servers {
-		server := &g.Servers[i]
-		if server.Namespaces != nil && (ns == nil || server.Namespaces.Matches(ns.Labels)) {
-			server = server.Admit([]string{v.Namespace})
-		}
-		reason = max(reason, g.Attach(server, route).Reason)
-	}
+	ns := c.namespaces[v.Namespace]
+	_, reason := g.AttachAny(route, func(s *model.LabelSelector) bool { return ns == nil || s.Matches(ns.Labels) })
 	return reason
 }
 

@@ -98,14 +98,11 @@ func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi
 	parent := &model.Gateway{Meta: model.Meta{Key: model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}}}
 	route := &model.VirtualService{Meta: model.Meta{Key: k}, Gateways: []string{p.GatewayName()}, Hosts: r.Hostnames}
 	for i := range g.Listeners {
-		server := g.Listeners[i].Server(p.Namespace)
-		if server.Namespaces != nil && server.Namespaces.Matches(w.labelsOf(k.Namespace)) {
-			server = server.Admit([]string{k.Namespace})
-		}
-		a := parent.Attach(server, route)
-		if reason = max(reason, a.Reason); a.Reason == model.Attached {
-			listeners = append(listeners, g.Listeners[i].Name)
-		}
+		parent.Servers = append(parent.Servers, *g.Listeners[i].Server(p.Namespace))
+	}
+	takes, reason := parent.AttachAny(route, func(s *model.LabelSelector) bool { return s.Matches(w.labelsOf(k.Namespace)) })
+	for _, server := range takes {
+		listeners = append(listeners, server.Port.Name)
 	}
 	return listeners, reason
 }

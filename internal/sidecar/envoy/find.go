@@ -98,14 +98,23 @@ func installed(dir, source string, missing *NotFoundError) (Binary, bool) {
 
 // besideExecutable looks in the folder of the executable, as in the image. There, PATH may be unset.
 func besideExecutable(missing *NotFoundError) (Binary, bool) {
-	exe, err := os.Executable()
+	dir, err := executableDir()
 	if err != nil {
 		return Binary{}, false
+	}
+	return installed(dir, "beside the executable", missing)
+}
+
+// executableDir returns the folder of the executable, without symbolic links if they can be resolved.
+func executableDir() (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return "", err
 	}
 	if resolved, err := filepath.EvalSymlinks(exe); err == nil {
 		exe = resolved
 	}
-	return installed(filepath.Dir(exe), "beside the executable", missing)
+	return filepath.Dir(exe), nil
 }
 
 func onPath(missing *NotFoundError) (Binary, error) {
@@ -156,11 +165,8 @@ func checkouts() []string {
 	if wd, err := os.Getwd(); err == nil {
 		add(wd)
 	}
-	if exe, err := os.Executable(); err == nil {
-		if resolved, err := filepath.EvalSymlinks(exe); err == nil {
-			exe = resolved
-		}
-		add(filepath.Dir(exe))
+	if dir, err := executableDir(); err == nil {
+		add(dir)
 	}
 	return found
 }

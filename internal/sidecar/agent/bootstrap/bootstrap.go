@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/moonsail/moonsail/internal/config/envoyformat"
 	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
@@ -170,7 +171,7 @@ func overloadManager() *overloadv3.OverloadManager {
 // flag.
 func (o *Options) runtime() *bootstrapv3.LayeredRuntime {
 	flags := map[string]any{
-		"re2.max_program_size.error_level":                               32768,
+		"re2.max_program_size.error_level":                               envoyformat.MaxRegexProgram,
 		"envoy.reloadable_features.http_reject_path_with_fragment":       false,
 		"envoy.reloadable_features.fixed_heap_use_allocated":             true,
 		"envoy.reloadable_features.coalesce_lb_rebuilds_on_batch_update": false, // envoyproxy/envoy#45212: rings not rebuilt
