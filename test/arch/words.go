@@ -75,7 +75,12 @@ var retiredInDocs = regexp.MustCompile(`\b(istioapi|ScopeKey|RouteConfigShell|Ki
 	`units? of derivation|misfits?|yardsticks?|amendments?)\b`)
 
 // bannedPhrases are turns of English that readers had to read twice.
-var bannedPhrases = regexp.MustCompile(`(?i)\b(tells? whether|whoever|nobody|says so|say so|of its own|goes for|comes to|came to nothing|likewise|told|said|somebody|whom|heard|(there )?is no [a-z]+)\b`)
+var bannedPhrases = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
+	"tells? whether", "says so", "say so", "told", "said", "heard",
+	"whoever", "whom", "nobody", "somebody",
+	"of its own", "goes for", "comes to", "came to nothing", "likewise",
+	"(there )?is no [a-z]+",
+}, "|") + `)\b`)
 
 // harmless are matches of bannedPhrases that are plain English, as is "there is no".
 var harmless = map[string]bool{"is no longer": true, "is no such": true, "is no more": true}

@@ -122,7 +122,7 @@ func TestEndpointsOfPods(t *testing.T) {
 	require.NoError(t, c.Client.CoreV1().Pods(ns).Delete(t.Context(), "b", metav1.DeleteOptions{}))
 	e.holds("web", a)
 	e.ready("a", false)
-	e.holds("web", b) // it terminates and still serves, and there is no other
+	e.holds("web", b) // the only endpoint: it terminates, but still serves
 	e.ready("b", false)
 	e.holds("web")
 }

@@ -63,8 +63,8 @@ func growing(t *testing.T, c *client) (other *app, size func(n int, docs ...stri
 	}
 }
 
-// routesChange changes routes and services at one size, under traffic. A replaced listener closes connections, so that
-// there is no traffic when the size changes.
+// routesChange changes routes and services at one size, under traffic. A replaced listener closes connections, so
+// traffic pauses when the size changes.
 func routesChange(t *testing.T, m *mesh, c *client, size func(int, ...string) []string, n int) {
 	calls := startTraffic(t, c, "web")
 	only := func(who string) {

@@ -317,7 +317,7 @@ func (c meshConv) unreadPart(at problem.Path, tree any, s *schema.Schema, read, 
 }
 
 // unreadNetworks warns of gateways between networks, which installers write beside the mesh's configuration; "networks:
-// {}" means that there are none.
+// {}" means none.
 func (c meshConv) unreadNetworks(text string) {
 	var settings struct {
 		Networks map[string]any `yaml:"networks"`

@@ -20,7 +20,7 @@ var telemetryFields = []string{
 	"extensionProviders",
 }
 
-// meshTelemetry converts the mesh's settings of telemetry; nil: there are none. Providers that the mesh names are beside the default ones.
+// meshTelemetry converts the mesh's settings of telemetry. It returns nil without settings. Providers that the mesh names are beside the default ones.
 func (c telemetryConv) meshTelemetry(at problem.Path, settings *meshconfig.MeshConfig, given map[string]bool) *model.MeshTelemetry {
 	asked := false
 	for _, f := range telemetryFields {

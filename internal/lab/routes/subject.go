@@ -49,8 +49,8 @@ func startSubject(ctx context.Context, o *Options, l Layout, hosts int, up *upst
 	return s, nil
 }
 
-// startProduct starts a subject whose resources the product makes. Unknown hosts are blocked: without interception
-// there is no original destination.
+// startProduct starts a subject whose resources the product makes. Unknown hosts are blocked: without interception,
+// Envoy does not know the original destination.
 func (s *subject) startProduct(ctx context.Context, o *Options, strategy string, up *upstream) (err error) {
 	s.unknown = "502 "
 	if s.product, err = startProduct(ctx, o, strategy, s.mesh, up); err != nil {

@@ -267,7 +267,7 @@ type record struct {
 	count    int             // of all objects
 	observed time.Time
 	kinds    []kindSeen
-	answers  *answers // nil: there is no Tracer
+	answers  *answers // nil without a Tracer
 
 	ends      [NumStages]instant // of the stages
 	published instant

@@ -104,8 +104,7 @@ func addAccounts(snap *store.Snapshot, namespace string, selector map[string]str
 // addGateways adds the Secrets that routers need: those of the Gateways that select them, in the routers' namespace. If the
 // Gateway is in that namespace too, its author could also mount the Secret into the router. A Gateway of another namespace
 // gives a router only what the router's service account may read. Secrets of other namespaces need a ReferenceGrant for
-// the Gateway. Without a router there is no reader of the key, but the Gateway's status reports whether the Secret is
-// valid.
+// the Gateway. Without a router no proxy gets the key, but the Gateway's status reports whether the Secret is valid.
 func addGateways(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 	for _, kind := range []model.Kind{model.KindGateway, model.KindKubernetesGateway} {
 		for o := range snap.All(kind) {

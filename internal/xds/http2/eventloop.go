@@ -39,7 +39,7 @@ const (
 	running  uint32 = iota
 	notified        // it runs, and there was an event since it began
 	waiting         // it is a goroutine that waits for the signal
-	idle            // there is no reader
+	idle            // nothing reads the connection
 )
 
 // handleEvent handles an event of the socket, in the loop. ending: the peer has ended its side, or the

@@ -6,7 +6,7 @@ import (
 )
 
 // patience bounds how long an unauthenticated peer may take: from its handshake to its first complete
-// message, and from the begin of a stream to the stream's first complete message.
+// message, and from the beginning of a stream to the stream's first complete message.
 type patience struct {
 	*conn
 

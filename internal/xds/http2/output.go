@@ -261,7 +261,7 @@ func (m *outgoing) append(b []byte, n int) []byte {
 }
 
 // Sending needs no HPACK state: header blocks consist of entries of the static table and of
-// literals. There is no encoder to keep, and no table size to agree on.
+// literals. So the connection keeps no encoder and negotiates no table size.
 
 // tableUpdate sets the size of the dynamic table, which is not used, to 0. It must be at the
 // beginning of the first block after the peer lowered its limit.

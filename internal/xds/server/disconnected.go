@@ -15,7 +15,7 @@ type disconnectedProxy struct {
 	distribution.Disconnected
 	proxy  *model.Proxy // only what Query.Selects reads: type, name, namespace and labels
 	tables []string     // names
-	size   int          // bytes of its own strings, about
+	size   int          // approximate bytes of its strings
 }
 
 // Bounds for the proxies that are remembered. A proxy that stays away for rememberFor is not
@@ -69,7 +69,7 @@ func newDisconnected(p *model.Proxy, now time.Time) *disconnectedProxy {
 	return out
 }
 
-// remove forgets a proxy; nil: there is nothing to forget. The caller holds mu.
+// remove forgets a proxy. It does nothing for nil. The caller holds mu.
 func (d *disconnectedProxies) remove(e *list.Element) {
 	if e == nil {
 		return
@@ -114,8 +114,8 @@ func (d *disconnectedProxies) all() []*disconnectedProxy {
 	return out
 }
 
-// Away reports whether all of the node IDs are those of remembered proxies: none has connected again. It
-// takes no stream's lock.
+// Away reports whether none of these proxies has connected again since it disconnected. It takes no
+// stream's lock.
 func (s *Server) Away(ids []string) bool {
 	d := &s.disconnected
 	d.mu.Lock()

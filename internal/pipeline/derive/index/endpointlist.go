@@ -112,7 +112,7 @@ func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice,
 	return e, true
 }
 
-// accountBehind returns the service account of a Pod's endpoint; empty: there is no Pod.
+// accountBehind returns the service account of a Pod's endpoint. It returns nothing for endpoints without a Pod.
 func accountBehind(e *model.Endpoint, pod string) string {
 	if pod == "" {
 		return ""
