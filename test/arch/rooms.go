@@ -52,7 +52,7 @@ var Rooms = []Room{
 	{"source", 6, "where objects come from", []string{
 		"github.com/cespare/xxhash/v2", "github.com/fsnotify/fsnotify", "github.com/go-logr/logr", "go.yaml.in/yaml/v3", "k8s.io",
 	}},
-	{"pipeline", 5, "the way of a change, a package per stage", []string{
+	{"pipeline", 5, "the path of a change, a package per stage", []string{
 		"github.com/cespare/xxhash/v2", "github.com/envoyproxy/go-control-plane/envoy", "github.com/hashicorp/go-immutable-radix/v2",
 		"github.com/prometheus/client_golang", "go.opentelemetry.io/proto/otlp/common/v1", "golang.org/x/net/http/httpguts",
 		"google.golang.org/genproto/googleapis/rpc/code", "google.golang.org/protobuf", "istio.io/api",

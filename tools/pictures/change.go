@@ -25,8 +25,8 @@ func (s stages) rounded() stages {
 	return stages{length(s.StoreMs), length(s.DeriveMs), length(s.TranslateMs), length(s.SendMs), length(s.AckMs), before}
 }
 
-// wayOfAChange draws the stages with their times, for light and dark pages.
-func wayOfAChange(s stages, proxies int) []byte {
+// pathOfAChange draws the stages with their times, for light and dark pages.
+func pathOfAChange(s stages, proxies int) []byte {
 	const (
 		step, width, height, top = 160, 138, 66, 34
 		style                    = `.bg{fill:#fff}.box{fill:#eef4fb;stroke:#3b6ea5}.t{fill:#12324f;font-size:17px;font-weight:600}.s{fill:#4a5b6b;font-size:11px}.n{fill:#12324f;font-size:13px}.l{stroke:#3b6ea5;fill:none;stroke-width:1.6}.a{fill:#3b6ea5}
@@ -42,7 +42,7 @@ func wayOfAChange(s stages, proxies int) []byte {
 		{"Envoy", "ACK or NACK", "ack " + millis(s.AckMs)},
 	}
 	var b strings.Builder
-	b.WriteString(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 964 200" font-family="system-ui, sans-serif" role="img" aria-label="The way of a change: source, store, derive, translate, send, Envoy. One revision goes through all stages, to the last ACK.">` + "\n")
+	b.WriteString(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 964 200" font-family="system-ui, sans-serif" role="img" aria-label="The path of a change: source, store, derive, translate, send, Envoy. One revision goes through all stages, to the last ACK.">` + "\n")
 	b.WriteString("<style>\n" + style + "\n</style>\n")
 	b.WriteString(`<defs><marker id="m" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto"><path class="a" d="M0 0L10 5L0 10z"/></marker></defs>` + "\n")
 	b.WriteString(`<rect class="bg" width="964" height="200" rx="8"/>` + "\n")

@@ -124,7 +124,7 @@ func (a *artist) drawChange(ctx context.Context, file string) error {
 	if err := json.Unmarshal(out, &explained); err != nil {
 		return err
 	}
-	return a.write("way-of-a-change.svg", wayOfAChange(explained.Change.Stages, explained.Change.Proxies.Acked))
+	return a.write("path-of-a-change.svg", pathOfAChange(explained.Change.Stages, explained.Change.Proxies.Acked))
 }
 
 var weight = regexp.MustCompile(`weight: \d+`)

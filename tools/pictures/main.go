@@ -1,7 +1,7 @@
 // Command pictures draws the pictures of docs/images from real runs:
 //
 //	demo.svg                  a terminal recording of "moonsail demo"
-//	way-of-a-change.svg       the stages of one change in that demo, with their times
+//	path-of-a-change.svg       the stages of one change in that demo, with their times
 //	dashboard-light.png, dashboard-dark.png   the dashboard of that demo
 //	lab-report.png            a report of moonsail-lab
 //

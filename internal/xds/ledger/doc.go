@@ -32,7 +32,7 @@
 //     routes follow them at once, so that a new service takes one round trip.
 //  3. A refused resource is held back until it differs, or Retry sends it again. The other
 //     resources of its response are sent again without it. If Envoy's message does not name
-//     the resource, halves are sent until it is found. A held resource counts as settled, but
+//     the resource, the response is bisected to find it. A held resource counts as settled, but
 //     no cluster is removed that it may refer to.
 //  4. After a reconnect only the differences from initial_resource_versions are sent. A proxy may
 //     request endpoints last: listeners and routes wait until it did, and has what it lacked.
