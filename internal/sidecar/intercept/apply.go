@@ -35,6 +35,15 @@ func Apply(ctx context.Context, c *Config, b Backend) (Backend, error) {
 	return used, explain(err)
 }
 
+// InForce reports whether the network namespace of this process has rules that Apply set, with either backend.
+func InForce(ctx context.Context) (bool, error) {
+	there, err := ofKernel.nftThere()
+	if err != nil && !unsupported(err) {
+		return false, fmt.Errorf("cannot read the rules of interception: %w", err)
+	}
+	return there || ofKernel.tablesThere(ctx), nil
+}
+
 // Undo removes everything that Apply may have set, with either backend.
 func Undo(ctx context.Context) error { return explain(ofKernel.undo(ctx)) }
 

@@ -159,6 +159,9 @@ func (p *planner) planOutbound() {
 	p.hooked(NAT, Output,
 		Rule{Family: IP4, Out: loopback, Source: inboundSource4, Do: returns},
 		Rule{Family: IP6, Out: loopback, Source: inboundSource6, Do: returns})
+	if p.Probe {
+		p.redirectProbe()
+	}
 	for _, id := range p.UIDs {
 		p.own(func(r *Rule, c Cond[uint32]) { r.UID = c }, id)
 	}
@@ -175,6 +178,15 @@ func (p *planner) planOutbound() {
 		p.hooked(NAT, Output, Rule{Family: family(r), Dest: is(r), Do: returns})
 	}
 	p.selectOutbound()
+}
+
+// redirectProbe redirects the connection of Check, of any user. The rules before it, and the mark of Envoy's
+// connections in mode TPROXY, keep Envoy from calling itself if an application calls the address.
+func (p *planner) redirectProbe() {
+	p.hooked(NAT, Output, Rule{
+		Family: IP4, Proto: TCP, Dest: is(netip.PrefixFrom(probe.Addr(), probe.Addr().BitLen())), DestPort: is(probe.Port()),
+		Mark: not[uint32](inboundMark), Do: redirect(p.InboundPort),
+	})
 }
 
 // own plans connections of the sidecar, by the id of their owner:

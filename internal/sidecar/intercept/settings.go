@@ -145,6 +145,7 @@ type Config struct {
 	NotInterfaces             []string
 	Kubevirt                  []string
 	DropInvalid, CaptureDNS   bool
+	Probe                     bool         // redirect the connection of Check, which proves to an unprivileged process that the rules are in force
 	IPv6                      bool         // the namespace has IPv6 addresses, and Envoy listens there
 	DNSServers                []netip.Addr // servers whose questions are redirected; none: all servers
 }
