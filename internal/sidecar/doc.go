@@ -2,6 +2,7 @@
 //
 //	inject     adds a sidecar to Pods and to objects with Pod templates
 //	intercept  redirects a workload's connections to its sidecar, with rules of nftables or iptables
+//	cni        sets these rules as a CNI plugin, so that Pods need no privileges
 //	envoy      finds, fetches and starts Envoy, and calls its admin interface; ENVOY_VERSION pins the version
 //	agent      one sidecar: configures and supervises its Envoy
 //

@@ -44,7 +44,7 @@ var Rooms = []Room{
 		"go.yaml.in/yaml/v3", "google.golang.org/protobuf", "sigs.k8s.io/yaml",
 	}},
 	{"sidecar", 6, "what runs next to an application", []string{
-		"github.com/envoyproxy/go-control-plane/envoy", "github.com/fsnotify/fsnotify", "github.com/google/go-containerregistry",
+		"github.com/containernetworking/cni/pkg", "github.com/envoyproxy/go-control-plane/envoy", "github.com/fsnotify/fsnotify", "github.com/google/go-containerregistry",
 		"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/miekg/dns", "github.com/prometheus",
 		"go.yaml.in/yaml/v3", "golang.org/x/sys", "google.golang.org/genproto/googleapis", "google.golang.org/grpc",
 		"google.golang.org/protobuf", "istio.io/api", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml",

@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -99,7 +101,7 @@ func parseID(flag, text string) (uint32, error) {
 // newInterceptCommand returns the command `moonsail agent intercept`.
 func newInterceptCommand() *cobra.Command {
 	f := &interceptFlags{}
-	var undo, dry bool
+	var undo, dry, check bool
 	var ipv6 string
 	cmd := &cobra.Command{
 		Use:   "intercept",
@@ -112,6 +114,10 @@ Inbound connections go to port 15006 and outbound connections to port 15001, as 
 proxyInboundListenPort and proxyListenPort. Exempt are connections of Envoy's user and group,
 connections to loopback addresses, the sidecar's ports 15020, 15021, 15090 and 15008, and what the
 flags exclude.
+
+With --check, the command sets nothing. It waits up to 5 s until rules of a CNI plugin are in force,
+and needs no privileges. If they are not, its exit status is 126, as that of Istio's
+istio-validation.
 
 The command needs CAP_NET_ADMIN. It sets all nftables rules at once, without another program. If
 the kernel has no nftables, it runs iptables-restore and ip6tables-restore.`,
@@ -132,6 +138,9 @@ the kernel has no nftables, it runs iptables-restore and ip6tables-restore.`,
 			if err != nil {
 				return err
 			}
+			if check {
+				return checkInForce(cmd, c)
+			}
 			if dry {
 				return writeRules(cmd.OutOrStdout(), c, intercept.Backend(f.backend))
 			}
@@ -145,10 +154,30 @@ the kernel has no nftables, it runs iptables-restore and ip6tables-restore.`,
 	}
 	cmd.Flags().BoolVar(&undo, "undo", false, "remove all rules that the command has set")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print the rules without setting them")
+	cmd.Flags().BoolVar(&check, "check", false, "check that the rules of a CNI plugin are in force, without setting any")
 	cmd.Flags().StringVar(&ipv6, "ipv6", "auto", "intercept IPv6: true, false, or auto for true if the host has an IPv6 address")
 	f.add(cmd)
 	terminal.EnvFlags(cmd)
 	return cmd
+}
+
+// Of --check, as in Istio.
+const (
+	exitNotInForce terminal.ExitCode = 126
+	checkWithin                      = 5 * time.Second
+)
+
+// checkInForce waits until rules that something else sets are in force.
+func checkInForce(cmd *cobra.Command, c *intercept.Config) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), checkWithin)
+	defer cancel()
+	err := intercept.Check(ctx, c)
+	if err == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "interception is on (mode %s)\n", c.Mode)
+		return nil
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "error: %v within %v: check that a Pod of the CNI plugin's DaemonSet runs on this node; it repairs this Pod\n", err, checkWithin)
+	return exitNotInForce
 }
 
 func (f *interceptFlags) config(ipv6 string) (*intercept.Config, error) {

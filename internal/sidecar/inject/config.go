@@ -63,6 +63,7 @@ type Config struct {
 	MergeMetrics       bool                        `json:"enablePrometheusMerge"`
 	ExcludedNamespaces []string                    `json:"excludedNamespaces,omitempty"`
 	Resources          corev1.ResourceRequirements `json:"resources,omitempty"`
+	CNI                CNI                         `json:"cni,omitzero"`
 	// ProxyConfig is the base, and ProxyConfigs those of the mesh; nil: none. They come from the mesh's configuration,
 	// not from the file.
 	ProxyConfig  *meshconfig.ProxyConfig `json:"-"`
@@ -71,6 +72,21 @@ type Config struct {
 	parsed map[string]*template.Template
 	never  []labels.Selector
 	always []labels.Selector
+}
+
+// CNI describes the CNI plugin that sets the rules of interception.
+type CNI struct {
+	// Enabled means that a plugin sets them, Moonsail's or Istio's. Sidecars then need no privileges, and pass the Pod Security Standard
+	// restricted, except in mode TPROXY. values.pilot.cni.enabled has the same effect.
+	Enabled bool `json:"enabled,omitempty"`
+}
+
+// cniInValues reports whether Istio's values enable a CNI plugin.
+func (c *Config) cniInValues() bool {
+	pilot, _ := c.Values["pilot"].(map[string]any)
+	plugin, _ := pilot["cni"].(map[string]any)
+	enabled, _ := plugin["enabled"].(bool)
+	return enabled
 }
 
 // Default returns the defaults of a configuration.
@@ -112,6 +128,7 @@ func (c *Config) Prepare() error {
 	if c.Image == "" || c.XDSAddress == "" {
 		return errors.New("image and xdsAddress: both must be set")
 	}
+	c.CNI.Enabled = c.CNI.Enabled || c.cniInValues()
 	c.parsed = map[string]*template.Template{}
 	for name, text := range c.Templates {
 		t, err := template.New(name).Funcs(functions).Parse(text)

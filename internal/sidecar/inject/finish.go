@@ -50,17 +50,18 @@ func sidecarOf(pod *corev1.Pod) *corev1.Container {
 	return find(pod.Spec.InitContainers, proxyContainer)
 }
 
-// order orders the containers. A native sidecar comes first, after the rules, so that init containers are part of the
+// order orders the containers. The check of a CNI plugin's rules comes first. A native sidecar comes first, after the rules, so that init containers are part of the
 // mesh. Otherwise the rules come last, so that init containers have connections, and the sidecar is the last container,
 // unless the application waits for it.
 func (r *request) order(pod *corev1.Pod) {
-	if find(pod.Spec.InitContainers, proxyContainer) != nil {
+	native := find(pod.Spec.InitContainers, proxyContainer) != nil
+	if native {
 		move(pod.Spec.InitContainers, proxyContainer, true)
-		move(pod.Spec.InitContainers, initContainer, true)
-		return
+	} else {
+		move(pod.Spec.Containers, proxyContainer, r.hold)
 	}
-	move(pod.Spec.InitContainers, initContainer, false)
-	move(pod.Spec.Containers, proxyContainer, r.hold)
+	move(pod.Spec.InitContainers, initContainer, native)
+	move(pod.Spec.InitContainers, validationContainer, true)
 }
 
 // move moves a container to the front or the end.

@@ -12,6 +12,9 @@ import (
 // inject.istio.io/templates selects it, as in Istio. A configuration may replace it.
 const GatewayTemplate = "gateway"
 
+// routerFlag is the agent's argument in gateways.
+const routerFlag = "--type=router"
+
 // makeRouter sets the request up for a router. It is the Pod's only container, and receives only connections to its own
 // address.
 func (r *request) makeRouter() {
@@ -27,7 +30,7 @@ func (r *request) gateway() (*corev1.Pod, error) {
 	}
 	delete(out.Labels, labelTLSMode) // Gateways determine its listeners
 	proxy := &out.Spec.Containers[0]
-	proxy.Args = append(proxy.Args, "--type=router")
+	proxy.Args = append(proxy.Args, routerFlag)
 	// Listeners may have any port without privileges.
 	out.Spec.SecurityContext = &corev1.PodSecurityContext{
 		Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},

@@ -103,7 +103,7 @@ func pods(t *testing.T) map[string]*corev1.Pod {
 			}
 		}
 	}
-	require.Len(t, out, 4)
+	require.Len(t, out, 8)
 	return out
 }
 

@@ -33,6 +33,7 @@ const (
 	annotationInitialDelay  = "readiness.status.sidecar.istio.io/initialDelaySeconds"
 	annotationPeriod        = "readiness.status.sidecar.istio.io/periodSeconds"
 	annotationFailures      = "readiness.status.sidecar.istio.io/failureThreshold"
+	annotationMode          = "sidecar.istio.io/interceptionMode"
 	annotationContainer     = "kubectl.kubernetes.io/default-container"
 	annotationLogs          = "kubectl.kubernetes.io/default-logs-container"
 )
@@ -40,10 +41,16 @@ const (
 // annotationHoldUntilDrained, "false", removes the preStop hooks that hold the application's containers.
 const annotationHoldUntilDrained = "moonsail.dev/hold-until-drained"
 
+// ValidationContainer is the init container that fails until a CNI plugin has set the rules.
+const ValidationContainer = "istio-validation"
+
 // Containers, volumes and paths.
 const (
 	proxyContainer = "istio-proxy"
 	initContainer  = "istio-init"
+
+	// validationContainer takes the place of initContainer if a CNI plugin sets the rules.
+	validationContainer = ValidationContainer
 
 	// autoImage in a user's container with an injected container's name: the injected image.
 	autoImage = "auto"

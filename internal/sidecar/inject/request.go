@@ -121,17 +121,10 @@ func (r *request) readStatusPort() error {
 }
 
 // readUser reads the user of the sidecar from a container of the Pod that changes the sidecar. Its connections belong
-// to that user. Root does not identify the sidecar, and with TPROXY the sidecar is always root.
+// to that user.
 func (r *request) readUser() {
-	c := sidecarOf(r.pod)
-	if c == nil || c.SecurityContext == nil {
-		return
-	}
-	if u := c.SecurityContext.RunAsUser; u != nil && *u != 0 && r.settings.Mode != intercept.ModeTProxy {
-		r.settings.ProxyUID = strconv.FormatInt(*u, 10)
-	}
-	if g := c.SecurityContext.RunAsGroup; g != nil && *g != 0 {
-		r.settings.ProxyGID = strconv.FormatInt(*g, 10)
+	if c := sidecarOf(r.pod); c != nil {
+		setUser(&r.settings, c.SecurityContext)
 	}
 }
 

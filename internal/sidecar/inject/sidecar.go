@@ -22,7 +22,11 @@ func (r *request) sidecar() (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.settings.Mode != intercept.ModeNone {
+	switch {
+	case r.settings.Mode == intercept.ModeNone:
+	case r.CNI.Enabled:
+		out.Spec.InitContainers = append(out.Spec.InitContainers, r.validationContainer(resources))
+	default:
 		out.Spec.InitContainers = append(out.Spec.InitContainers, r.initContainer(resources))
 	}
 	proxy, err := r.proxy(resources)
@@ -54,6 +58,9 @@ func (r *request) labels() map[string]string {
 
 func (r *request) annotations() map[string]string {
 	out := map[string]string{model.LabelRevision: first(r.Revision, model.DefaultRevision)}
+	if r.CNI.Enabled && r.settings.Mode != intercept.ModeRedirect { // istio-cni reads it
+		out[annotationMode] = r.settings.Mode
+	}
 	for _, c := range r.pod.Spec.Containers {
 		if c.Name == proxyContainer {
 			continue
@@ -119,8 +126,8 @@ func (r *request) image() string {
 	return r.Image + "-" + kind
 }
 
-// initContainer sets the rules of interception and ends.
-func (r *request) initContainer(resources corev1.ResourceRequirements) corev1.Container {
+// interceptArgs are the arguments with the settings of the rules.
+func (r *request) interceptArgs() []string {
 	args := []string{"agent", "intercept"}
 	defaults := intercept.Default()
 	for _, row := range intercept.List() {
@@ -128,9 +135,47 @@ func (r *request) initContainer(resources corev1.ResourceRequirements) corev1.Co
 			args = append(args, "--"+row.Flag+"="+v)
 		}
 	}
+	return args
+}
+
+// validationContainer fails until the rules of a CNI plugin are in force. It has the sidecar's user, whose connections
+// istio-cni's rules redirect. The plugin reads the settings from its arguments.
+func (r *request) validationContainer(resources corev1.ResourceRequirements) corev1.Container {
+	user, group, no, yes := idOf(r.settings.ProxyUID), idOf(r.settings.ProxyGID), false, true
+	return corev1.Container{
+		Name: validationContainer, Image: r.image(), ImagePullPolicy: r.ImagePullPolicy, Args: append(r.interceptArgs(), "--check"),
+		Env: r.metadataEnv(), Resources: resources,
+		SecurityContext: &corev1.SecurityContext{
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			AllowPrivilegeEscalation: &no, Privileged: &no, ReadOnlyRootFilesystem: &yes,
+			RunAsUser: &user, RunAsGroup: &group, RunAsNonRoot: &yes, SeccompProfile: r.seccomp(),
+		},
+	}
+}
+
+// idOf returns the user or group of settings that name one; else the default.
+func idOf(text string) int64 {
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n == 0 {
+		return proxyID
+	}
+	return int64(n)
+}
+
+// seccomp is the profile that the Pod Security Standard restricted requires. Pods that are not meant to pass it keep the
+// profile of their node.
+func (r *request) seccomp() *corev1.SeccompProfile {
+	if !r.CNI.Enabled {
+		return nil
+	}
+	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+}
+
+// initContainer sets the rules of interception and ends.
+func (r *request) initContainer(resources corev1.ResourceRequirements) corev1.Container {
 	root, no, yes := int64(0), false, true
 	return corev1.Container{
-		Name: initContainer, Image: r.image(), ImagePullPolicy: r.ImagePullPolicy, Args: args, Env: r.metadataEnv(), Resources: resources,
+		Name: initContainer, Image: r.image(), ImagePullPolicy: r.ImagePullPolicy, Args: r.interceptArgs(), Env: r.metadataEnv(), Resources: resources,
 		SecurityContext: &corev1.SecurityContext{
 			Capabilities:             &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}, Drop: []corev1.Capability{"ALL"}},
 			AllowPrivilegeEscalation: &no, Privileged: &no, ReadOnlyRootFilesystem: &yes,
@@ -208,7 +253,7 @@ func (r *request) security() *corev1.SecurityContext {
 	s := &corev1.SecurityContext{
 		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		AllowPrivilegeEscalation: &no, Privileged: &no, ReadOnlyRootFilesystem: &yes,
-		RunAsUser: &user, RunAsGroup: &group, RunAsNonRoot: &yes,
+		RunAsUser: &user, RunAsGroup: &group, RunAsNonRoot: &yes, SeccompProfile: r.seccomp(),
 	}
 	if r.settings.Mode == intercept.ModeTProxy {
 		user = 0

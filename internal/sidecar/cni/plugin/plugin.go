@@ -1,0 +1,215 @@
+// Package plugin is the CNI plugin that sets the rules of interception for a Pod. The container runtime runs it after the
+// plugins that connect the Pod, with a command in CNI_COMMAND and the configuration on standard input.
+//
+//	ADD     asks the node agent about the Pod, and sets the rules in its network namespace
+//	CHECK   asks again, and checks that the rules are there
+//	DEL     does nothing: the rules end with the namespace
+//	GC      does nothing, for the same reason
+//	STATUS  is always good. Otherwise the node would count as not ready while its agent restarts, and lose its Pods
+//
+// The result of the plugins before passes through unchanged.
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/moonsail/moonsail/internal/sidecar/cni"
+	"github.com/moonsail/moonsail/internal/sidecar/intercept"
+	build "github.com/moonsail/moonsail/internal/version"
+)
+
+// config is the plugin's entry in the list of plugins, and what the runtime adds to it.
+type config struct {
+	cni.Entry
+	CNIVersion string          `json:"cniVersion"`
+	PrevResult json.RawMessage `json:"prevResult"`
+}
+
+// Codes of errors, beside those of the CNI specification.
+const (
+	codeRules   = 100 // the rules could not be set, or are not there
+	codeInvalid = 101 // the Pod's annotations are invalid
+)
+
+// Waiting for the node agent. After that the kubelet starts another attempt.
+var (
+	patience = 15 * time.Second
+	again    = 200 * time.Millisecond
+)
+
+// Main runs the command of the environment, and exits with status 1 if it fails. The error is on standard output, as
+// JSON.
+func Main() {
+	skel.PluginMainFuncs(skel.CNIFuncs{
+		Add:    func(args *skel.CmdArgs) error { return add(args, os.Stdout) },
+		Check:  check,
+		Del:    func(*skel.CmdArgs) error { return nil },
+		GC:     func(*skel.CmdArgs) error { return nil },
+		Status: func(*skel.CmdArgs) error { return nil },
+	}, version.PluginSupports("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"),
+		"CNI plugin "+cni.PluginName+" "+build.Get().String()+": redirects the connections of Pods to their sidecars")
+}
+
+// kubernetesArgs are the arguments in CNI_ARGS. Their names are those of container runtimes.
+type kubernetesArgs struct {
+	types.CommonArgs
+	K8S_POD_NAMESPACE types.UnmarshallableString //nolint:revive,staticcheck // the name is the key
+	K8S_POD_NAME      types.UnmarshallableString //nolint:revive,staticcheck // the name is the key
+	K8S_POD_UID       types.UnmarshallableString //nolint:revive,staticcheck // the name is the key
+}
+
+// read decodes the configuration, and the Pod; its name is empty if the runtime does not run it for Kubernetes.
+func read(args *skel.CmdArgs) (*config, cni.Pod, error) {
+	c := &config{}
+	if err := json.Unmarshal(args.StdinData, c); err != nil {
+		return nil, cni.Pod{}, types.NewError(types.ErrDecodingFailure, cni.PluginName+": invalid configuration", err.Error())
+	}
+	if c.Socket == "" {
+		c.Socket = cni.Socket
+	}
+	k := kubernetesArgs{CommonArgs: types.CommonArgs{IgnoreUnknown: true}}
+	if err := types.LoadArgs(args.Args, &k); err != nil {
+		return nil, cni.Pod{}, types.NewError(types.ErrInvalidEnvironmentVariables, cni.PluginName+": invalid CNI_ARGS", err.Error())
+	}
+	return c, cni.Pod{Namespace: string(k.K8S_POD_NAMESPACE), Name: string(k.K8S_POD_NAME), UID: string(k.K8S_POD_UID)}, nil
+}
+
+// exempt reports whether a Pod starts without asking the node agent.
+func (c *config) exempt(pod cni.Pod) bool {
+	return pod.Name == "" || pod.Namespace == "" || slices.Contains(c.ExcludeNamespaces, pod.Namespace) ||
+		c.AgentPods != "" && strings.HasPrefix(pod.String(), c.AgentPods)
+}
+
+// add sets the rules of a Pod that needs them, and prints the result of the plugins before.
+func add(args *skel.CmdArgs, out io.Writer) error {
+	c, pod, err := read(args)
+	if err != nil {
+		return err
+	}
+	if !c.exempt(pod) {
+		if err := c.redirect(pod, args.Netns); err != nil {
+			return err
+		}
+	}
+	result := c.PrevResult
+	if len(result) == 0 {
+		result = fmt.Appendf(nil, "{\"cniVersion\":%q}", c.CNIVersion)
+	}
+	_, err = out.Write(append(result, '\n'))
+	return err
+}
+
+// redirect asks about a Pod, and sets its rules.
+func (c *config) redirect(pod cni.Pod, netns string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	call, err := c.ask(ctx, cni.Question{Pod: pod})
+	if err != nil || call == nil {
+		return err
+	}
+	defer call.Close()
+	backend, err := Set(context.Background(), netns, call.Answer.Settings)
+	result := cni.Result{Backend: backend}
+	if err != nil {
+		result.Problem = err.Error()
+	}
+	_ = call.Report(result) // for the agent's log and metrics
+	if err != nil {
+		return types.NewError(codeRules, fmt.Sprintf("%s: Pod %s", cni.PluginName, pod), err.Error())
+	}
+	return nil
+}
+
+// ask asks the node agent until it answers or ctx ends. The call is nil if the Pod needs no rules.
+func (c *config) ask(ctx context.Context, q cni.Question) (*cni.Call, error) {
+	tick := time.NewTicker(again)
+	defer tick.Stop()
+	for {
+		call, err := cni.Ask(ctx, c.Socket, q)
+		if err == nil {
+			return decided(call, q.Pod)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, types.NewError(types.ErrTryAgainLater, fmt.Sprintf("%s: Pod %s waits for the node agent", cni.PluginName, q.Pod),
+				fmt.Sprintf("%v: check that a Pod of the DaemonSet runs on this node", err))
+		case <-tick.C:
+		}
+	}
+}
+
+// decided returns the call if the Pod needs rules.
+func decided(call *cni.Call, pod cni.Pod) (*cni.Call, error) {
+	a := &call.Answer
+	if a.Problem == "" && a.Redirect {
+		return call, nil
+	}
+	call.Close()
+	switch {
+	case a.Problem == "":
+		return nil, nil
+	case a.Invalid:
+		return nil, types.NewError(codeInvalid, fmt.Sprintf("%s: Pod %s", cni.PluginName, pod), a.Problem)
+	}
+	return nil, types.NewError(types.ErrTryAgainLater, fmt.Sprintf("%s: Pod %s", cni.PluginName, pod), a.Problem)
+}
+
+// Set sets the rules for settings in a network namespace. IPv6 is intercepted if the namespace has such an address.
+func Set(ctx context.Context, netns string, settings intercept.Settings) (used intercept.Backend, err error) {
+	rules, err := settings.Parse()
+	if err != nil {
+		return "", err
+	}
+	rules.Probe = true
+	err = intercept.Within(netns, func() error {
+		rules.IPv6 = intercept.HasIPv6()
+		var err error
+		used, err = intercept.Apply(ctx, rules, intercept.Auto)
+		return err
+	})
+	return used, err
+}
+
+// check reports an error if a Pod lacks rules that it needs.
+func check(args *skel.CmdArgs) error {
+	c, pod, err := read(args)
+	if err != nil || c.exempt(pod) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	call, err := c.ask(ctx, cni.Question{Pod: pod, Check: true})
+	if err != nil || call == nil {
+		return err
+	}
+	defer call.Close()
+	there, err := InForce(ctx, args.Netns)
+	switch {
+	case err != nil:
+		return types.NewError(codeRules, fmt.Sprintf("%s: Pod %s", cni.PluginName, pod), err.Error())
+	case !there:
+		return types.NewError(codeRules, fmt.Sprintf("%s: Pod %s", cni.PluginName, pod), "its network namespace has no rules of interception: delete the Pod")
+	}
+	return nil
+}
+
+// InForce reports whether a network namespace has rules of interception.
+func InForce(ctx context.Context, netns string) (there bool, err error) {
+	err = intercept.Within(netns, func() error {
+		var err error
+		there, err = intercept.InForce(ctx)
+		return err
+	})
+	return there, err
+}
