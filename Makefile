@@ -13,6 +13,8 @@ TYPESCRIPT := 5.9.3
 KUBE := .tools/kube/kube
 CRDS := .tools/kube/crds/istio.yaml
 ISTIOD := .tools/istiod/istiod
+# Where a cluster's programs and state are. It must not be on overlayfs.
+KUBERNETES ?= .tools/kubernetes
 
 # Settings, for example `make test TESTFLAGS=-v PKGS=./internal/pipeline/store/...`.
 PKGS      ?= ./...
@@ -20,6 +22,9 @@ TESTFLAGS ?=
 GOTEST    ?= go test
 DEMOFLAGS ?=
 KUBEFLAGS ?=
+CLUSTER   ?= moonsail
+NODES     ?= 2
+ARCHIVES  ?= dist/image/*.tar
 BENCH     ?= .
 LABFLAGS  ?=
 FUZZTIME  ?= 3s
@@ -36,7 +41,7 @@ RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_E
 # By default a process with the race detector sleeps for a second before it ends. The lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build fetcher envoy demo kube kube-build test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance fuzz bench bench-istiod image pictures dashboard dashboard-test lint clean
+.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance fuzz bench bench-istiod image pictures dashboard dashboard-test lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -70,6 +75,23 @@ kube-build: $(KUBE) $(CRDS) ## build that API server into .tools if it is missin
 $(KUBE): test/kube/build test/kube/go.mod test/kube/go.sum $(wildcard test/kube/*.go)
 	@echo "==> building the Kubernetes API server (about 4 minutes the first time)"
 	@test/kube/build $(dir $@)
+
+KCLUSTER = $(KUBERNETES)/cluster -dir $(KUBERNETES) -name $(CLUSTER) -nodes $(NODES) -kubeconfig bin/kubeconfig$(if $(filter-out moonsail,$(CLUSTER)),-$(CLUSTER))
+
+cluster: cluster-program ## run a real Kubernetes of NODES (2) nodes until Ctrl-C, as root; bin/kubeconfig gives access to it (CLUSTER=name for another one)
+	@$(KCLUSTER) up
+
+cluster-build: cluster-program ## build what the cluster runs into .tools/kubernetes: 10 to 20 minutes the first time
+	@$(KCLUSTER) build
+
+cluster-load: cluster-program ## import images (ARCHIVES=dist/image/*.tar) into each node of the cluster
+	@$(KCLUSTER) load $(ARCHIVES)
+
+cluster-down: cluster-program ## stop the cluster, and remove what a killed one left behind
+	@$(KCLUSTER) down
+
+cluster-program:
+	@mkdir -p $(KUBERNETES) && cd test/kubernetes && go build -buildvcs=false -o "$(abspath $(KUBERNETES))/cluster" ./cmd/cluster
 
 $(CRDS): test/kube/crds go.mod
 	@echo "==> copying Istio's and the Gateway API's custom resource definitions"
