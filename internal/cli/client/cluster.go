@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,14 +42,20 @@ func (c *Cluster) Choose(files string, given bool) (*kube.Cluster, error) {
 		return nil, terminal.UsageError{Err: fmt.Errorf("no configuration: give %s, or --kubeconfig (not needed in a Pod)", files)}
 	}
 	chosen := c.Cluster
-	chosen.UserAgent = "moonsail/" + version.Get().Version
+	chosen.UserAgent = userAgent()
 	return &chosen, nil
 }
 
+func userAgent() string { return "moonsail/" + version.Get().Version }
+
 // Explain adds the flag and the next step to an error of an API server.
 func (c *Cluster) Explain(err error) error {
-	where := "--kubeconfig " + c.Kubeconfig
-	if c.Kubeconfig == "" {
+	where, check := "--kubeconfig "+c.Kubeconfig, "check with 'kubectl --kubeconfig FILE get namespaces'"
+	switch {
+	case c.Kubeconfig != "":
+	case len(c.Files) > 0:
+		where, check = "kubeconfig "+strings.Join(c.Files, string(filepath.ListSeparator)), "check with 'kubectl get namespaces', or set --address to a control plane"
+	default:
 		where = "this Pod's service account"
 	}
 	const name = "name the file that kubectl uses, for example ~/.kube/config"
@@ -58,7 +65,7 @@ func (c *Cluster) Explain(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &terminal.UserError{What: "no such file", Where: where, Next: name}
 	}
-	next := "check with 'kubectl --kubeconfig FILE get namespaces'"
+	next := check
 	if apierrors.IsForbidden(err) {
 		next = "grant this user the ClusterRole moonsail of deploy/rbac.yaml, or use another --kubeconfig"
 	}

@@ -1,17 +1,20 @@
 // Package client is what commands share to reach what they ask about: the debug pages of a control plane
 // (ControlPlane), the API server of a cluster (Cluster), objects by name (Object), and files of YAML.
 //
+// find.go chooses the control plane: an address, or the Pods of a cluster. replica.go asks one of its replicas.
+//
 // Each type has the flags that configure it and turns failures into errors that name the flag and the next step.
 package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,18 +23,26 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// ControlPlane is a client of the debug pages of a running control plane.
+// ControlPlane is a client of the debug pages of a running control plane, which may have several replicas.
 type ControlPlane struct {
-	Address string // host:port or a URL
+	Cluster        // where to look for it without an address
+	Address string // host:port or a URL; empty: see Replicas
 
+	// WithCluster allows an address beside the flags of a cluster, for commands that read both.
+	WithCluster bool
+
+	namespace, revision                  string // of the control plane in a cluster; empty: the defaults
 	tokenFile, caFile, certFile, keyFile string
 	http                                 http.Client
 	local                                bool // ask only this control plane, not its peers
 
-	mu sync.Mutex // guards others
+	mu       sync.Mutex // guards the rest
+	replicas []*Replica // empty: not chosen yet
+	notes    []string   // to print at the end
 	// others is the number of control planes that the last answer leaves out; empty: none.
 	others string
 }
@@ -44,16 +55,27 @@ const (
 	maxAnswer = 256 << 20 // bytes
 )
 
-// AddFlags adds --address and the flags for credentials to cmd. Call it after RunE is set: it adds a note to stderr when an answer
-// leaves out other control planes.
+const addressEnv = "MOONSAIL_ADDRESS"
+
+// AddFlags adds the flags that choose a control plane, and those for credentials, to cmd. Call it after RunE is set: it adds notes to
+// stderr, for example when an answer leaves out other control planes.
 func (c *ControlPlane) AddFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.Address, "address", DefaultAddress, "`ADDRESS` of the control plane's --http-addr, as host:port or a URL")
-	terminal.EnvFlag(cmd, "address", "MOONSAIL_ADDRESS")
+	fs := cmd.Flags()
+	fs.StringVar(&c.Address, "address", "", "`ADDRESS` of a control plane's --http-addr, as host:port or a URL (default: "+DefaultAddress+
+		" if something listens there, else the Pods in the cluster)")
+	terminal.EnvFlag(cmd, "address", addressEnv)
+	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster (default: $KUBECONFIG, ~/.kube/config, or in a Pod its cluster)")
+	_ = cmd.MarkFlagFilename("kubeconfig") // the only error is a flag that does not exist
+	fs.StringVar(&c.Context, "context", "", "`NAME` of the kubeconfig's context (default: its current one)")
+	fs.StringVarP(&c.namespace, "istioNamespace", "i", "", "`NAMESPACE` of the control plane in the cluster (default: "+model.DefaultMesh().RootNamespace+")")
+	fs.StringVar(&c.revision, "revision", "", "`REVISION` of the control plane in the cluster (default: "+model.DefaultRevision+", or the only one)")
 	c.addCredentials(cmd)
-	terminal.Group(cmd, "Connection to a control plane", "address", "token-file", "ca-file", "cert-file", "key-file")
+	terminal.Group(cmd, "Connection to a control plane",
+		"address", "kubeconfig", "context", "istioNamespace", "revision", "token-file", "ca-file", "cert-file", "key-file")
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			defer c.printOthers(cmd.ErrOrStderr())
+			defer c.close()
+			defer c.printNotes(cmd.ErrOrStderr())
 			return run(cmd, args)
 		}
 	}
@@ -61,7 +83,7 @@ func (c *ControlPlane) AddFlags(cmd *cobra.Command) {
 
 // AddLocalFlag adds --local to cmd. Commands with it build their paths with Scoped.
 func (c *ControlPlane) AddLocalFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&c.local, "local", false, "report only the proxies of the control plane at --address, not those of its peers")
+	cmd.Flags().BoolVar(&c.local, "local", false, "report only the proxies of the control plane that is asked, not those of its peers")
 }
 
 // Scoped returns the path of a page that covers all control planes, or one with --local.
@@ -75,12 +97,36 @@ func (c *ControlPlane) Scoped(page string) string {
 	return page + "?local"
 }
 
-func (c *ControlPlane) printOthers(out io.Writer) {
+// IsChosen reports whether a flag, or its environment variable, chooses the control plane.
+func (c *ControlPlane) IsChosen() bool { return c.Address != "" || c.choosesCluster() }
+
+func (c *ControlPlane) choosesCluster() bool {
+	return c.Kubeconfig != "" || c.Context != "" || c.namespace != "" || c.revision != ""
+}
+
+func (c *ControlPlane) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.others != "" {
-		fmt.Fprintf(out, "note: this covers only the proxies of the control plane at %s; %s more serve this mesh: ask them with --address\n", c.Address, c.others)
+	for _, r := range c.replicas {
+		r.close()
 	}
+}
+
+// printNotes prints what an answer does not cover.
+func (c *ControlPlane) printNotes(out io.Writer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.notes {
+		fmt.Fprintf(out, "note: %s\n", n)
+	}
+	if n, _ := strconv.Atoi(c.others); n > 0 && len(c.replicas) > 0 && n >= len(c.replicas) {
+		fmt.Fprintf(out, "note: this covers only the proxies of the control plane at %s; %s more serve this mesh: ask them with --address\n", c.replicas[0].Name, c.others)
+	}
+}
+
+// note adds a note. The caller holds mu.
+func (c *ControlPlane) note(format string, args ...any) {
+	c.notes = append(c.notes, fmt.Sprintf(format, args...))
 }
 
 func (c *ControlPlane) noteOthers(others string) {
@@ -89,102 +135,92 @@ func (c *ControlPlane) noteOthers(others string) {
 	c.others = others
 }
 
-// Get reads the JSON of a debug page into answer.
+// Get reads the JSON of a debug page into answer. If a replica cannot be reached, it asks the next one. The one that answers
+// is asked first from then on, since revisions are numbers of each replica.
 func (c *ControlPlane) Get(ctx context.Context, path string, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	resp, err := c.open(ctx, path)
+	return c.try(ctx, isUnreachable, func(r *Replica) error { return r.Get(ctx, path, answer) })
+}
+
+// Text reads a page unchanged. Only ctx bounds the time. If a replica cannot be reached or has no such page, for example for lack
+// of a proxy, it asks the next one.
+func (c *ControlPlane) Text(ctx context.Context, path string) (text []byte, err error) {
+	err = c.try(ctx, elsewhere, func(r *Replica) error {
+		text, err = r.Text(ctx, path)
+		return err
+	})
+	return text, err
+}
+
+func isUnreachable(err error) bool {
+	var u unreachableError
+	return errors.As(err, &u)
+}
+
+// elsewhere reports whether another replica may have what this one has not.
+func elsewhere(err error) bool { return IsNotFound(err) || isUnreachable(err) }
+
+// try asks replicas in turn, until one succeeds or fails with an error for which another one may not. It returns the
+// first error if all fail.
+func (c *ControlPlane) try(ctx context.Context, another func(error) bool, ask func(*Replica) error) error {
+	replicas, err := c.Replicas(ctx)
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	c.noteOthers(resp.Header.Get(debug.HeaderOthers))
-	if resp.StatusCode != http.StatusOK {
-		return refused(c.url(path), resp)
+	var first error
+	for _, r := range replicas {
+		err := ask(r)
+		if err == nil || !another(err) {
+			c.prefer(r)
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(answer); err != nil {
-		return &terminal.UserError{What: "invalid answer", Where: c.url(path), Err: err,
-			Next: "check that --address is a Moonsail control plane of this version (moonsail version)"}
+	return first
+}
+
+// Each asks all replicas at the same time. A replica that cannot be reached becomes a note, unless no replica answers.
+// Otherwise, the error is that of the first replica that has one. ask gets the number of the replica.
+func (c *ControlPlane) Each(ctx context.Context, ask func(i int, r *Replica) error) error {
+	replicas, err := c.Replicas(ctx)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(replicas))
+	var wg sync.WaitGroup
+	for i, r := range replicas {
+		wg.Go(func() { errs[i] = ask(i, r) })
+	}
+	wg.Wait()
+	if !slices.ContainsFunc(errs, func(err error) bool { return !isUnreachable(err) }) {
+		return errs[0]
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, err := range errs {
+		switch {
+		case isUnreachable(err):
+			if note := "this leaves out a control plane: " + err.Error(); !slices.Contains(c.notes, note) {
+				c.notes = append(c.notes, note)
+			}
+		case err != nil:
+			return err
+		}
 	}
 	return nil
 }
 
-// Text reads a page unchanged. Only ctx bounds the time.
-func (c *ControlPlane) Text(ctx context.Context, path string) ([]byte, error) {
-	resp, err := c.open(ctx, path)
-	if err != nil {
-		return nil, err
+// prefer makes a replica the first one to ask.
+func (c *ControlPlane) prefer(r *Replica) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.replicas, r); i > 0 {
+		c.replicas = slices.Insert(slices.Delete(c.replicas, i, i+1), 0, r)
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, refused(c.url(path), resp)
-	}
-	return io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-}
-
-// open requests a page. The caller closes the body.
-func (c *ControlPlane) open(ctx context.Context, path string) (*http.Response, error) {
-	page := c.url(path)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
-	if err != nil {
-		return nil, terminal.UsageError{Err: fmt.Errorf("--address %q: invalid address: %w", c.Address, err)}
-	}
-	if err := c.authorize(req); err != nil {
-		return nil, err
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, unreachable(page, err)
-	}
-	return resp, nil
-}
-
-func (c *ControlPlane) url(path string) string {
-	if strings.Contains(c.Address, "://") {
-		return strings.TrimSuffix(c.Address, "/") + path
-	}
-	return "http://" + c.Address + path
-}
-
-func unreachable(page string, err error) error {
-	if errors.Is(err, context.Canceled) {
-		return err
-	}
-	var cause *url.Error
-	if errors.As(err, &cause) {
-		err = cause.Err // without the method and address: Where has them
-	}
-	return &terminal.UserError{What: "no control plane answers", Where: page, Err: err,
-		Next: "start one (see 'moonsail serve --help'), or set --address"}
-}
-
-// refused returns the error for an answer that is not 200.
-func refused(page string, resp *http.Response) error {
-	var f debug.Failure
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&f); err != nil || f.Error == "" {
-		f = debug.Failure{Error: "the control plane answered " + resp.Status, Next: "check that --address is Moonsail's --http-addr"}
-	}
-	return answerError{&terminal.UserError{What: f.Error, Where: page, Next: f.Next}, resp.StatusCode}
-}
-
-// answerError is an answer that is not 200.
-type answerError struct {
-	*terminal.UserError
-	status int
-}
-
-// Unwrap returns the error that users see.
-func (e answerError) Unwrap() error { return e.UserError }
-
-// RefusedAsWrong reports whether the control plane could not parse the request, for example its URL.
-func (e answerError) RefusedAsWrong() bool {
-	return e.status == http.StatusBadRequest && e.Next == ""
-}
-
-// IsNotFound reports whether the control plane answered 404.
-func IsNotFound(err error) bool {
-	var answer answerError
-	return errors.As(err, &answer) && answer.status == http.StatusNotFound
 }
 
 // PodName accepts kubectl's and istioctl's form of a proxy's name, too: pod/web-1.shop.
@@ -196,11 +232,12 @@ func PodName(name string) string {
 	return name
 }
 
-// GetProxy reads a page about one proxy, named by node id or name. The path is prefix, the name, and rest. If no such proxy
-// exists, the error suggests the nearest name.
+// GetProxy reads a page about one proxy, named by node id or name. The path is prefix, the name, and rest. It asks each replica
+// until one knows the proxy. If none does, the error suggests the nearest name.
 func (c *ControlPlane) GetProxy(ctx context.Context, prefix, proxy, rest string, answer any) error {
 	proxy = PodName(proxy)
-	err := c.Get(ctx, prefix+url.PathEscape(proxy)+rest, answer)
+	path := prefix + url.PathEscape(proxy) + rest
+	err := c.try(ctx, elsewhere, func(r *Replica) error { return r.Get(ctx, path, answer) })
 	var absent answerError
 	if !IsNotFound(err) || !errors.As(err, &absent) {
 		return err
@@ -222,7 +259,7 @@ func (c *ControlPlane) GetProxy(ctx context.Context, prefix, proxy, rest string,
 func (c *ControlPlane) ProxyNames(arguments int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var list debug.ProxyList
-		if len(args) >= arguments || c.Get(cmd.Context(), "/debug/proxies?local", &list) != nil {
+		if len(args) >= arguments || c.Get(cmd.Context(), "/debug/proxies", &list) != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var names []cobra.Completion

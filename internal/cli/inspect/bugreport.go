@@ -31,7 +31,6 @@ import (
 // bugReportFlags are the values of the flags of `moonsail bug-report`.
 type bugReportFlags struct {
 	client  client.ControlPlane
-	cluster client.Cluster
 	file    string
 	sample  int
 	changes int
@@ -50,28 +49,30 @@ func newBugReportCommand() *cobra.Command {
   control plane  version, flags, debug pages, metrics, change log, problems, profiles
   proxies        intended and actual configuration, statistics and logs, of the proxies that are
                  named, or of some, those that are behind first
-  cluster        with --kubeconfig: the Kubernetes objects that the mesh reads
+  cluster        with --kubeconfig, or if the control plane runs in a cluster: the Kubernetes objects
+                 that the mesh reads
 
 Private keys, tokens, passwords, data of Secrets, and texts that look like them, are removed.
-manifest.json lists the files, the number of removals, and what could not be read. If a control
+manifest.json lists the files, the number of removals, and what could not be read. Further replicas of
+the control plane have folders below control-planes/. If a control
 plane or proxy does not answer, only its part is missing. If nothing can be read, or a named proxy
 is unknown, the command writes no archive and fails.
 
 Exit status: 0 written, 1 failed, 2 wrong usage, 130 interrupted: no archive is written.
 
 Read the archive before you share it: it contains names, addresses and routes.`,
-		Example: `  # Collect data of the control plane on this machine
+		Example: `  # Collect data of the control plane on this machine or in the cluster
   moonsail bug-report
 
   # Include a proxy and a CPU profile
   moonsail bug-report reviews-v1-1.shop --cpu 10s --file report.tar.gz
 
-  # Include the objects of the cluster
+  # Ask an address, and include the objects of the cluster
   moonsail bug-report --kubeconfig ~/.kube/config --address https://mesh.example:15014 --token-file token`,
 		RunE: f.run,
 	}
+	f.client.WithCluster = true
 	f.client.AddFlags(cmd)
-	f.cluster.AddFlags(cmd)
 	fs := cmd.Flags()
 	fs.StringVarP(&f.file, "file", "f", "", "`FILE` to write (default: moonsail-bug-report-TIME.tar.gz)")
 	fs.IntVar(&f.sample, "proxies", 5, "maximum number of proxies, if none are named")
@@ -139,7 +140,7 @@ func (f *bugReportFlags) write(ctx context.Context, items []bugreport.Item, o bu
 		err = ctx.Err() // an interrupted report is incomplete
 	}
 	if err == nil && len(m.Files)-m.Failed <= 1 { // only client.json
-		err = &terminal.UserError{What: "nothing can be read", Where: f.client.Address, Err: errors.New(firstFailure(m)),
+		err = &terminal.UserError{What: "nothing can be read", Err: errors.New(firstFailure(m)),
 			Next: "set --address to the control plane, or --kubeconfig to the cluster"}
 	}
 	if err == nil {
@@ -212,21 +213,49 @@ func (f *bugReportFlags) items(ctx context.Context, proxies []string) []bugrepor
 	for _, p := range f.chooseProxies(ctx, proxies) {
 		items = append(items, f.proxyItems(p)...)
 	}
+	items = append(items, f.replicaItems(ctx)...)
 	for _, k := range model.Kinds {
 		items = append(items, f.page("store/"+string(k)+".json", "/debug/store/"+string(k), "objects of this kind in the control plane", false))
 	}
 	return append(items, f.clusterItems(ctx)...)
 }
 
+// replicaItems returns the files of the replicas after the first one.
+func (f *bugReportFlags) replicaItems(ctx context.Context) (items []bugreport.Item) {
+	replicas, err := f.client.Replicas(ctx)
+	if err != nil {
+		return nil // the other files have the error
+	}
+	for _, r := range replicas[1:] {
+		for _, p := range []struct {
+			name, path, about string
+			binary            bool
+		}{
+			{"version.json", "/version", "version of this replica", false},
+			{"ready.json", "/ready", "readiness", false},
+			{"proxies.json", "/debug/proxies?local", "its proxies", false},
+			{"changes.json", fmt.Sprintf("/debug/changes?n=%d", f.changes), "its change log, newest first", false},
+			{"metrics.txt", "/metrics", "metrics", false},
+			{"goroutines.txt", "/debug/pprof/goroutine?debug=2", "stacks of goroutines", false},
+			{"heap.pb.gz", "/debug/pprof/heap", "memory in use", true},
+		} {
+			items = append(items, bugreport.Item{Name: "control-planes/" + r.Name + "/" + p.name, About: p.about, Binary: p.binary,
+				Read: func(ctx context.Context) ([]byte, error) { return r.Text(ctx, p.path) }})
+		}
+	}
+	return items
+}
+
 // clusterItems returns the files with objects of the cluster, or one with the error.
 func (f *bugReportFlags) clusterItems(ctx context.Context) []bugreport.Item {
-	if f.cluster.Kubeconfig == "" {
+	access, ok := f.client.ClusterOf()
+	if !ok {
 		return nil
 	}
 	failed := func(err error) []bugreport.Item {
 		return []bugreport.Item{{Name: "kubernetes", About: "objects of the cluster", Read: func(context.Context) ([]byte, error) { return nil, err }}}
 	}
-	api, err := kube.Connect(f.cluster.Cluster)
+	api, err := kube.Connect(access)
 	if err != nil {
 		return failed(err)
 	}

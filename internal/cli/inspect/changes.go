@@ -43,7 +43,10 @@ of changed objects on its way to the proxies:
   TOTAL      the sum
 
 PROXIES has the number of proxies with the change, of the connected proxies that it concerns. A *
-after the revision marks a change that went out with a newer one.`,
+after the revision marks a change that went out with a newer one.
+
+Each replica of a control plane in a cluster counts its own revisions and proxies. With several, each
+has a row for a change, and CONTROL PLANE names it.`,
 		Example: `  # List the newest 20 changes
   moonsail changes
 
@@ -68,40 +71,98 @@ after the revision marks a change that went out with a newer one.`,
 }
 
 func (f *changesFlags) run(ctx context.Context, w io.Writer) error {
-	list, err := f.fetch(ctx, f.count, 0)
+	if f.watch {
+		return f.follow(ctx, w)
+	}
+	replicas, err := f.client.Replicas(ctx)
 	if err != nil {
 		return err
 	}
-	if !f.watch {
-		return f.out.Print(w, list, func(w io.Writer) error { return printChanges(w, list) })
+	lists := make([]debug.ChangeList, len(replicas))
+	err = f.client.Each(ctx, func(i int, r *client.Replica) (err error) {
+		lists[i], err = fetchChanges(ctx, r, f.count, 0)
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	return f.follow(ctx, w, list)
+	list := joinChanges(replicas, lists)
+	return f.out.Print(w, list, func(w io.Writer) error { return printChanges(w, list) })
 }
 
-func (f *changesFlags) fetch(ctx context.Context, n uint, after model.Revision) (debug.ChangeList, error) {
+func fetchChanges(ctx context.Context, r *client.Replica, n uint, after model.Revision) (debug.ChangeList, error) {
 	var list debug.ChangeList
-	err := f.client.Get(ctx, fmt.Sprintf("/debug/changes?n=%d&after=%d", n, after), &list)
+	err := r.Get(ctx, fmt.Sprintf("/debug/changes?n=%d&after=%d", n, after), &list)
 	return list, err
 }
 
-// changeColumns are the headings of the table, and the widths with --watch, which prints rows before it
-// knows the next ones.
-var changeColumns = []struct {
+// changeList is a debug.ChangeList of several control planes.
+type changeList struct {
+	Now     time.Time      `json:"now"`
+	Newest  model.Revision `json:"newest"`  // the highest
+	Changes []listedChange `json:"changes"` // newest first
+}
+
+type listedChange struct {
+	changelog.Change
+	ControlPlane string `json:"controlPlane,omitempty"` // empty: there is only one
+}
+
+// joinChanges joins the answers of replicas.
+func joinChanges(replicas []*client.Replica, lists []debug.ChangeList) changeList {
+	out := changeList{Changes: []listedChange{}}
+	for i := range lists {
+		if lists[i].Now.After(out.Now) {
+			out.Now = lists[i].Now
+		}
+		out.Newest = max(out.Newest, lists[i].Newest)
+		for _, c := range lists[i].Changes {
+			out.Changes = append(out.Changes, listedChange{c, planeOf(replicas, i)})
+		}
+	}
+	if len(lists) > 1 { // one list has the order of its revisions
+		slices.SortStableFunc(out.Changes, func(a, b listedChange) int { return b.Observed.Compare(a.Observed) })
+	}
+	return out
+}
+
+// planeOf returns the name of a replica if there are several.
+func planeOf(replicas []*client.Replica, i int) string {
+	if len(replicas) < 2 {
+		return ""
+	}
+	return replicas[i].Name
+}
+
+// changeColumn is a heading of the table, and its width with --watch, which prints rows before it knows the next ones.
+type changeColumn struct {
 	heading string
 	width   int
-}{
+}
+
+// changeColumns are those of one control plane. planeColumn comes before the last one if there are several.
+var changeColumns = []changeColumn{
 	{"REV", 6}, {"TIME", 12}, {"STORE", 7}, {"DERIVE", 7}, {"TRANSLATE", 9}, {"SEND", 7}, {"ACK", 7}, {"TOTAL", 8},
 	{"PROXIES", 9}, {"BYTES", 8}, {"OBJECTS", 0},
 }
 
-func printChanges(w io.Writer, list debug.ChangeList) error {
+var planeColumn = changeColumn{"CONTROL PLANE", 28}
+
+func columnsOf(several bool) []changeColumn {
+	if !several {
+		return changeColumns
+	}
+	return slices.Insert(slices.Clone(changeColumns), len(changeColumns)-1, planeColumn)
+}
+
+func printChanges(w io.Writer, list changeList) error {
 	if len(list.Changes) == 0 {
 		_, err := fmt.Fprintln(w, "no changes yet")
 		return err
 	}
-	headings := make([]string, len(changeColumns))
-	for i, c := range changeColumns {
-		headings[i] = c.heading
+	var headings []string
+	for _, c := range columnsOf(list.Changes[0].ControlPlane != "") {
+		headings = append(headings, c.heading)
 	}
 	t := terminal.NewTable(headings...)
 	style := terminal.StyleFor(w)
@@ -114,14 +175,17 @@ func printChanges(w io.Writer, list debug.ChangeList) error {
 // listedObjects is the number of objects that a row names.
 const listedObjects = 2
 
-func changeRow(style terminal.Style, c *changelog.Change, now time.Time) []string {
+func changeRow(style terminal.Style, c *listedChange, now time.Time) []string {
 	stages, total := c.Timeline.Split(tableUnit)
-	row := []string{revision(c), c.Observed.Local().Format("15:04:05.000")}
+	row := []string{revision(&c.Change), c.Observed.Local().Format("15:04:05.000")}
 	for _, s := range changelog.Stages {
 		row = append(row, millis(stages[s]))
 	}
-	return append(row, style.Bold(millis(total)), changeProxies(style, c, now),
-		strconv.FormatInt(c.Bytes, 10), c.Summary(listedObjects))
+	row = append(row, style.Bold(millis(total)), changeProxies(style, &c.Change, now), strconv.FormatInt(c.Bytes, 10))
+	if c.ControlPlane != "" {
+		row = append(row, c.ControlPlane)
+	}
+	return append(row, c.Summary(listedObjects))
 }
 
 // tableUnit is the precision of the table. The stages add up to the total.
@@ -228,22 +292,49 @@ func (cw *changeWatch) after() model.Revision {
 	return after
 }
 
-// follow prints list, and then further changes until ctx ends.
-func (f *changesFlags) follow(ctx context.Context, w io.Writer, list debug.ChangeList) error {
-	headings := make([]string, len(changeColumns))
-	for i, c := range changeColumns {
+// follow prints the newest changes, and then further ones until ctx ends.
+func (f *changesFlags) follow(ctx context.Context, w io.Writer) error {
+	replicas, err := f.client.Replicas(ctx)
+	if err != nil {
+		return err
+	}
+	columns := columnsOf(len(replicas) > 1)
+	headings := make([]string, len(columns))
+	for i, c := range columns {
 		headings[i] = terminal.StyleFor(w).Bold(c.heading)
 	}
-	if err := writeFixed(w, headings); err != nil {
+	if err := writeFixed(w, columns, headings); err != nil {
 		return err
 	}
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	var cw changeWatch
-	for {
-		for _, c := range cw.next(list) {
-			if err := writeFixed(w, changeRow(terminal.StyleFor(w), &c, list.Now)); err != nil {
-				return err
+	watches := make([]changeWatch, len(replicas))
+	lists := make([]debug.ChangeList, len(replicas))
+	for first := true; ; first = false {
+		err := f.client.Each(ctx, func(i int, r *client.Replica) (err error) {
+			lists[i] = debug.ChangeList{}
+			if first {
+				lists[i], err = fetchChanges(ctx, r, f.count, 0)
+			} else {
+				lists[i], err = watches[i].poll(ctx, r)
+			}
+			return err
+		})
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		for i := range lists {
+			if lists[i].Now.IsZero() { // no answer
+				continue
+			}
+			for _, c := range watches[i].next(lists[i]) {
+				row := changeRow(terminal.StyleFor(w), &listedChange{c, planeOf(replicas, i)}, lists[i].Now)
+				if err := writeFixed(w, columns, row); err != nil {
+					return err
+				}
 			}
 		}
 		select {
@@ -251,28 +342,22 @@ func (f *changesFlags) follow(ctx context.Context, w io.Writer, list debug.Chang
 			return nil
 		case <-tick.C:
 		}
-		var err error
-		if list, err = f.poll(ctx, &cw); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
 	}
 }
 
-func (f *changesFlags) poll(ctx context.Context, cw *changeWatch) (debug.ChangeList, error) {
-	list, err := f.fetch(ctx, watched, cw.after())
+// poll fetches the changes after those that were printed.
+func (cw *changeWatch) poll(ctx context.Context, r *client.Replica) (debug.ChangeList, error) {
+	list, err := fetchChanges(ctx, r, watched, cw.after())
 	if err == nil && list.Newest < cw.newest { // restarted: its revisions are lower
-		return f.fetch(ctx, watched, 0)
+		return fetchChanges(ctx, r, watched, 0)
 	}
 	return list, err
 }
 
-// writeFixed writes a row with the widths of changeColumns.
-func writeFixed(w io.Writer, row []string) error {
-	width := make([]int, len(changeColumns))
-	for i, c := range changeColumns {
+// writeFixed writes a row with the widths of columns.
+func writeFixed(w io.Writer, columns []changeColumn, row []string) error {
+	width := make([]int, len(columns))
+	for i, c := range columns {
 		width[i] = c.width
 	}
 	return terminal.WriteRow(w, row, width)

@@ -39,7 +39,7 @@ func TestNewestChange(t *testing.T) {
 
 func TestNoChanges(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, printChanges(&b, debug.ChangeList{}))
+	require.NoError(t, printChanges(&b, changeList{}))
 	require.Equal(t, "no changes yet\n", b.String())
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,18 +42,17 @@ finding has its evidence and the setting that cures it.
 
 Counters cover the time since the start of a process. With --over, they cover the given time.
 
-Without --sidecar the command examines the control plane at --address; with --sidecar alone, these
-Envoys; with both flags, both.
+Without --sidecar the command examines the control plane, all its replicas in a cluster; with --sidecar
+alone, these Envoys; with --sidecar and a flag that chooses a control plane, both.
 
 Exit status: 0 nothing is ill, 1 something is ill or cannot be read, 2 wrong usage,
 130 interrupted.`,
-		Example: `  # Diagnose the control plane on this machine
+		Example: `  # Diagnose the control plane on this machine or in the cluster, Moonsail or istiod
   moonsail doctor
 
-  # Diagnose istiod and a sidecar for a minute
-  kubectl -n istio-system port-forward deploy/istiod 15014 &
+  # Diagnose it and a sidecar for a minute
   kubectl -n shop port-forward reviews-v1-1 15000 &
-  moonsail doctor --address 127.0.0.1:15014 --sidecar 127.0.0.1:15000 --over 1m
+  moonsail doctor -i istio-system --sidecar 127.0.0.1:15000 --over 1m
 
   # Select fields of the findings
   moonsail doctor -o json | jq '.findings[] | {severity, what, cure}'`,
@@ -70,18 +70,12 @@ func (f *doctorFlags) run(cmd *cobra.Command, _ []string) error {
 	if f.over < 0 || f.over > longestDoctorWatch {
 		return terminal.UsageError{Err: fmt.Errorf("--over %s: out of range: use 0 to %s", f.over, longestDoctorWatch)}
 	}
-	o := doctor.Options{Sidecars: f.sidecars, Over: f.over, Address: f.client.Address}
-	if len(f.sidecars) == 0 || f.client.Address != client.DefaultAddress || cmd.Flags().Changed("address") {
-		o.Metrics = f.metrics
-	}
 	progress := terminal.StartProgress(cmd.ErrOrStderr(), "examining")
-	o.Watching = func() { progress.Update(fmt.Sprintf("watching for %s", f.over)) }
-	evidence, err := doctor.Collect(cmd.Context(), o)
+	report, err := f.examine(cmd.Context(), func() { progress.Update(fmt.Sprintf("watching for %s", f.over)) })
 	progress.Done()
 	if err != nil {
 		return err
 	}
-	report := doctor.Examine(evidence)
 	if err := f.out.Print(cmd.OutOrStdout(), report, func(w io.Writer) error { return printDoctor(w, report) }); err != nil {
 		return err
 	}
@@ -91,14 +85,49 @@ func (f *doctorFlags) run(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
+// examine examines the replicas of the control plane, and the sidecars together with the first of them.
+func (f *doctorFlags) examine(ctx context.Context, watching func()) (*doctor.Report, error) {
+	if len(f.sidecars) > 0 && !f.client.IsChosen() {
+		return examine(ctx, doctor.Options{Sidecars: f.sidecars, Over: f.over, Watching: watching})
+	}
+	replicas, err := f.client.Replicas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reports := make([]*doctor.Report, len(replicas))
+	err = f.client.Each(ctx, func(i int, r *client.Replica) (err error) {
+		o := doctor.Options{Over: f.over, Address: r.Name, Metrics: metricsOf(r)}
+		if i == 0 {
+			o.Sidecars, o.Watching = f.sidecars, watching
+		}
+		reports[i], err = examine(ctx, o)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	reports = slices.DeleteFunc(reports, func(r *doctor.Report) bool { return r == nil })
+	return doctor.Join(reports), nil
+}
+
+func examine(ctx context.Context, o doctor.Options) (*doctor.Report, error) {
+	evidence, err := doctor.Collect(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return doctor.Examine(evidence), nil
+}
+
 // metricsTimeout is longer than that of other pages: an overloaded control plane answers late.
 const metricsTimeout = time.Minute
 
-// metrics reads the metrics of the control plane, Moonsail's or istiod's.
-func (f *doctorFlags) metrics(ctx context.Context) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
-	defer cancel()
-	return f.client.Text(ctx, "/metrics")
+// metricsOf reads the metrics of a control plane, Moonsail's or istiod's.
+func metricsOf(r *client.Replica) func(context.Context) ([]byte, error) {
+	return func(ctx context.Context) ([]byte, error) {
+		ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
+		defer cancel()
+		return r.Text(ctx, "/metrics")
+	}
 }
 
 func printDoctor(w io.Writer, r *doctor.Report) error {

@@ -49,7 +49,7 @@ has a newer version.
 
 With several control planes, the list covers the proxies of all, and names control planes that have
 another version or do not answer. The stages, the revision, and the Envoys that are asked belong to
-the control plane at --address. --local covers it alone.`,
+the control plane that answers. --local covers it alone.`,
 		Example: `  # Explain a VirtualService
   moonsail explain virtualservice/reviews -n shop
 

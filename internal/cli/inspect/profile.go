@@ -85,7 +85,7 @@ func newProfileControlPlaneCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "control-plane",
 		Short: "Profile the CPU of the control plane",
-		Long: `Take a CPU profile of the control plane at --address, and print the CPU by the function that started the
+		Long: `Take a CPU profile of a control plane, in a cluster of one replica, and print the CPU by the function that started the
 goroutine, and by the function that used it. --out writes profile.svg (a flame graph),
 stacks.folded, profile.json and cpu.pprof (for 'go tool pprof') to a directory.`,
 		Example: `  # Profile the control plane on this machine
@@ -187,7 +187,11 @@ func (f *profileFlags) runControlPlane(cmd *cobra.Command, _ []string) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	subject := "the control plane at " + f.client.Address
+	replicas, err := f.client.Replicas(cmd.Context())
+	if err != nil {
+		return err
+	}
+	subject := replicas[0].String()
 	progress := terminal.StartProgress(cmd.ErrOrStderr(), fmt.Sprintf("sampling %s for %s", subject, f.duration))
 	raw, err := f.cpuProfile(cmd.Context())
 	progress.Done()

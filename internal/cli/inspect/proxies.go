@@ -45,7 +45,7 @@ or refused, all up to it that concerns it.
 
 With several control planes, the list covers the proxies of all. CONTROL PLANE is the address of the
 one that serves the proxy, to which its revisions belong. Control planes that do not answer are named.
---local lists the proxies of the control plane at --address alone.
+--local lists the proxies of one control plane alone.
 
 --workers lists the worker threads of these proxies' Envoys, with connections and CPU. NOTE reports a
 worker with much more to do than the others.`,

@@ -27,7 +27,7 @@ Then the list has disconnected proxies: while their processes run, they keep the
 had. Proxies whose own Pod or endpoint is gone are left out.
 
 With several control planes, the list covers the proxies of all, and names control planes that do not
-answer. --local lists the proxies of the control plane at --address alone.
+answer. --local lists the proxies of one control plane alone.
 
 The metric moonsail_stale_proxies counts the same for one control plane, from one second on.`,
 		Example: `  # List stale proxies

@@ -69,7 +69,7 @@ reported, and get the change when they reconnect.
 
 With several control planes, all of them must have the same version, and the proxies of all count. The
 command waits for a control plane that does not answer, whatever the share, and names it at the end.
---local asks the control plane at --address alone.`,
+--local asks one control plane alone.`,
 		Example: `  # Wait for the objects in a file
   kubectl apply -f reviews.yaml && moonsail wait reviews.yaml --timeout 30s
 

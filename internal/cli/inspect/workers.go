@@ -1,15 +1,17 @@
 package inspect
 
 import (
+	"context"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/workers"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -29,14 +31,10 @@ const askedAtOnce = 8
 // row with the error.
 func (f *proxiesFlags) listWorkers(cmd *cobra.Command, names []string) error {
 	if len(names) == 0 {
-		var list debug.ProxyList
-		if err := f.client.Get(cmd.Context(), "/debug/proxies?local", &list); err != nil {
+		var err error
+		if names, err = f.connectedNames(cmd.Context()); err != nil {
 			return err
 		}
-		for _, p := range list.Proxies {
-			names = append(names, p.Name+"."+p.Namespace)
-		}
-		slices.Sort(names)
 	}
 	out := make([]proxyWorkers, len(names))
 	g, ctx := errgroup.WithContext(cmd.Context())
@@ -45,7 +43,7 @@ func (f *proxiesFlags) listWorkers(cmd *cobra.Command, names []string) error {
 		g.Go(func() error {
 			out[i].Proxy = name
 			var r workers.Report
-			if err := f.client.Get(ctx, "/debug/proxies/"+url.PathEscape(name)+"/envoy/workers", &r); err != nil {
+			if err := f.client.GetProxy(ctx, "/debug/proxies/", name, "/envoy/workers", &r); err != nil {
 				out[i].Error = err.Error()
 			} else {
 				out[i].Report = &r
@@ -57,6 +55,26 @@ func (f *proxiesFlags) listWorkers(cmd *cobra.Command, names []string) error {
 		return err
 	}
 	return f.out.Print(cmd.OutOrStdout(), map[string]any{"proxies": out}, func(w io.Writer) error { return printWorkers(w, out) })
+}
+
+// connectedNames returns the names of the proxies of all replicas, sorted.
+func (f *proxiesFlags) connectedNames(ctx context.Context) ([]string, error) {
+	var mu sync.Mutex
+	var names []string
+	err := f.client.Each(ctx, func(_ int, r *client.Replica) error {
+		var list debug.ProxyList
+		if err := r.Get(ctx, "/debug/proxies?local", &list); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, p := range list.Proxies {
+			names = append(names, p.Name+"."+p.Namespace)
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
 }
 
 func printWorkers(w io.Writer, list []proxyWorkers) error {

@@ -84,11 +84,28 @@ func Examine(e *Evidence) *Report {
 			r.add(&s.subject, c.name, c.looksFor, c.look(s))
 		}
 	}
+	r.sort()
+	return r
+}
+
+// Join returns one report with the contents of several, at least one.
+func Join(reports []*Report) *Report {
+	r := *reports[0]
+	for _, other := range reports[1:] {
+		r.Subjects = append(r.Subjects, other.Subjects...)
+		r.Findings = append(r.Findings, other.Findings...)
+		r.Well = append(r.Well, other.Well...)
+	}
+	r.sort()
+	return &r
+}
+
+// sort puts the worst findings first.
+func (r *Report) sort() {
 	order := []Severity{Ill, Risk, Blind}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 	})
-	return r
 }
 
 // IsIll reports whether there is a finding that users notice.

@@ -18,8 +18,9 @@ import (
 
 // Cluster is the access to an API server.
 type Cluster struct {
-	Kubeconfig string // path; empty: the access of a Pod in the cluster
-	Context    string // in the file; empty: the current one
+	Kubeconfig string   // path; empty: Files
+	Files      []string // paths of a merged configuration, as in $KUBECONFIG; empty: the access of a Pod in the cluster
+	Context    string   // in the file; empty: the current one
 	UserAgent  string
 }
 
@@ -53,13 +54,15 @@ func Connect(c Cluster) (*Client, error) {
 }
 
 func (c Cluster) config() (*rest.Config, error) {
-	if c.Kubeconfig == "" {
+	if c.Kubeconfig == "" && len(c.Files) == 0 {
 		return rest.InClusterConfig()
 	}
-	if _, err := os.Stat(c.Kubeconfig); err != nil {
-		return nil, err
+	if c.Kubeconfig != "" {
+		if _, err := os.Stat(c.Kubeconfig); err != nil {
+			return nil, err
+		}
 	}
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig}
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig, Precedence: c.Files}
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context})
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
@@ -69,6 +72,17 @@ func (c Cluster) config() (*rest.Config, error) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	return config, nil
+}
+
+// UserFiles returns the files that kubectl reads by default, if any of them exists: those of $KUBECONFIG, or ~/.kube/config.
+func UserFiles() []string {
+	files := clientcmd.NewDefaultClientConfigLoadingRules().GetLoadingPrecedence()
+	for _, f := range files {
+		if _, err := os.Stat(f); err == nil {
+			return files
+		}
+	}
+	return nil
 }
 
 // InCluster reports whether this process runs in a Pod of a cluster.

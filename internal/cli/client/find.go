@@ -1,0 +1,218 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+// probeTime bounds how long a control plane on this machine may take to accept a connection.
+const probeTime = 500 * time.Millisecond
+
+// Replicas returns the control planes to ask: the one at --address, or all Pods of one in a cluster. The first one is the
+// one that Get asks. The choice is made once.
+func (c *ControlPlane) Replicas(ctx context.Context) ([]*Replica, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.replicas) == 0 {
+		found, err := c.find(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.replicas = found
+	}
+	return slices.Clone(c.replicas), nil
+}
+
+// find chooses where to ask, in the order that the help of --address describes. The caller holds mu.
+func (c *ControlPlane) find(ctx context.Context) ([]*Replica, error) {
+	inCluster := c.choosesCluster()
+	given := c.Address != "" && c.Address != os.Getenv(addressEnv) // a flag precedes the variable
+	switch {
+	case given && inCluster && !c.WithCluster:
+		return nil, terminal.UsageError{Err: errors.New("--address excludes --kubeconfig, --context, --istioNamespace and --revision: give either")}
+	case given, c.Address != "" && !inCluster:
+		return []*Replica{c.replicaAt(c.Address)}, nil
+	}
+	access, known := c.access()
+	if !inCluster && (listens(ctx, DefaultAddress) || !known) {
+		if len(access.Files) > 0 {
+			c.note("asked the control plane on this machine (%s); --context or --istioNamespace selects the cluster", DefaultAddress)
+		}
+		return []*Replica{c.replicaAt(DefaultAddress)}, nil
+	}
+	if !known {
+		return nil, terminal.UsageError{Err: errors.New("no cluster: give --kubeconfig, or create ~/.kube/config (not needed in a Pod)")}
+	}
+	return c.findPods(ctx, access)
+}
+
+// ClusterOf returns the cluster that flags choose, or in which the control plane was found, if there is one.
+func (c *ControlPlane) ClusterOf() (access kube.Cluster, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	inPod := len(c.replicas) > 0 && c.replicas[0].pod != nil
+	if access, ok = c.access(); !ok || !inPod && !c.choosesCluster() {
+		return kube.Cluster{}, false
+	}
+	access.UserAgent = userAgent()
+	return access, true
+}
+
+// access returns the API server to ask, if any is known.
+func (c *ControlPlane) access() (access kube.Cluster, known bool) {
+	if c.Kubeconfig == "" {
+		c.Files = kube.UserFiles()
+	}
+	return c.Cluster.Cluster, c.Kubeconfig != "" || len(c.Files) > 0 || kube.InCluster()
+}
+
+func listens(ctx context.Context, address string) bool {
+	d := net.Dialer{Timeout: probeTime}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
+// findPods returns the control planes in a cluster, the ready ones first.
+func (c *ControlPlane) findPods(ctx context.Context, access kube.Cluster) ([]*Replica, error) {
+	access.UserAgent = userAgent()
+	cluster, err := kube.Connect(access)
+	if err != nil {
+		return nil, c.Cluster.Explain(err)
+	}
+	namespace := cmp.Or(c.namespace, model.DefaultMesh().RootNamespace)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	pods, err := cluster.Pods(ctx, namespace)
+	switch {
+	case kube.IsForbidden(err):
+		return nil, &terminal.UserError{What: "cannot look for the control plane", Where: "namespace " + namespace, Err: err,
+			Next: "grant this user the rights to list pods and to create pods/portforward there, or give --address"}
+	case err != nil:
+		return nil, c.Cluster.Explain(err)
+	}
+	chosen, err := c.choose(namespace, pods)
+	if err != nil {
+		return nil, err
+	}
+	var out []*Replica
+	for i := range chosen {
+		r, err := c.replicaIn(cluster, &chosen[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// choose returns the Pods of one control plane, the ready ones first. Moonsail's take precedence over istiod's, and those
+// of the default revision over others.
+func (c *ControlPlane) choose(namespace string, pods []kube.Pod) ([]kube.Pod, error) {
+	var running, down []kube.Pod
+	for i := range pods {
+		switch p := &pods[i]; {
+		case !isControlPlane(p):
+		case p.Running:
+			running = append(running, *p)
+		default:
+			down = append(down, *p)
+		}
+	}
+	if slices.ContainsFunc(running, isMoonsail) && c.revision == "" {
+		running = slices.DeleteFunc(running, func(p kube.Pod) bool { return !isMoonsail(p) })
+	}
+	revisions := revisionsOf(running)
+	revision := cmp.Or(c.revision, model.DefaultRevision)
+	if c.revision == "" && len(revisions) > 0 && !slices.Contains(revisions, revision) {
+		if len(revisions) > 1 {
+			return nil, terminal.UsageError{Err: fmt.Errorf("several control planes run in namespace %s, with the revisions %s: choose one with --revision", namespace, strings.Join(revisions, ", "))}
+		}
+		revision = revisions[0]
+	}
+	if c.revision == "" && len(revisions) > 1 {
+		others := slices.DeleteFunc(revisions, func(r string) bool { return r == revision })
+		c.note("this covers the revision %s; the namespace has others too (%s): select one with --revision", revision, strings.Join(others, ", "))
+	}
+	chosen := slices.DeleteFunc(running, func(p kube.Pod) bool { return revisionOf(&p) != revision })
+	if len(chosen) == 0 {
+		return nil, c.noPods(namespace, revisions, down)
+	}
+	slices.SortFunc(chosen, func(a, b kube.Pod) int {
+		if a.Ready != b.Ready {
+			return map[bool]int{true: -1, false: 1}[a.Ready]
+		}
+		return cmp.Compare(a.Name, b.Name)
+	})
+	return chosen, nil
+}
+
+// noPods returns the error for a namespace without a control plane to ask.
+func (c *ControlPlane) noPods(namespace string, revisions []string, down []kube.Pod) error {
+	where := "namespace " + namespace
+	switch {
+	case len(revisions) > 0:
+		return &terminal.UserError{What: "no control plane has revision " + c.revision, Where: where,
+			Next: "use one of " + strings.Join(revisions, ", ")}
+	case len(down) > 0:
+		return &terminal.UserError{What: "no Pod of the control plane runs", Where: where,
+			Next: fmt.Sprintf("see 'kubectl -n %s describe pod %s'", namespace, down[0].Name)}
+	}
+	return &terminal.UserError{What: "no control plane found", Where: where,
+		Next: "install one (see 'moonsail manifest --help'), or name its namespace with --istioNamespace, another cluster with --context, or its --address"}
+}
+
+// containerName is the name of the control plane's container, Moonsail's and istiod's.
+const containerName = "discovery"
+
+func isControlPlane(p *kube.Pod) bool {
+	return slices.ContainsFunc(p.Containers, func(c kube.Container) bool { return c.Name == containerName })
+}
+
+// isMoonsail reports whether a control plane is Moonsail's.
+func isMoonsail(p kube.Pod) bool {
+	return slices.ContainsFunc(p.Containers, func(c kube.Container) bool {
+		return c.Name == containerName && slices.Contains(c.Args, "serve")
+	})
+}
+
+// revisionOf returns the revision of a control plane: its label, or its flag.
+func revisionOf(p *kube.Pod) string {
+	if r := p.Labels[model.LabelRevision]; r != "" {
+		return r
+	}
+	for _, c := range p.Containers {
+		for i, arg := range c.Args {
+			if r, ok := strings.CutPrefix(arg, "--revision="); ok {
+				return r
+			}
+			if arg == "--revision" && i+1 < len(c.Args) {
+				return c.Args[i+1]
+			}
+		}
+	}
+	return model.DefaultRevision
+}
+
+func revisionsOf(pods []kube.Pod) []string {
+	var out []string
+	for i := range pods {
+		out = append(out, revisionOf(&pods[i]))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,198 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+// Replica is one control plane that commands ask: the one at an address, or a Pod of a cluster.
+type Replica struct {
+	Name string // the Pod's name, or the address
+
+	plane  *ControlPlane
+	base   string // URL without a path
+	http   *http.Client
+	pod    *kube.Pod    // nil: not in a cluster
+	tunnel *kube.Tunnel // to the Pod
+}
+
+// DefaultPort is the port of debug pages.
+const DefaultPort = 15014
+
+// portName is the name of this port in Pods, as in istiod's.
+const portName = "http-monitoring"
+
+// replicaAt returns the control plane at an address: host:port or a URL.
+func (c *ControlPlane) replicaAt(address string) *Replica {
+	base := "http://" + address
+	if strings.Contains(address, "://") {
+		base = strings.TrimSuffix(address, "/")
+	}
+	return &Replica{Name: address, plane: c, base: base, http: &c.http}
+}
+
+// replicaIn returns the control plane in a Pod. Each connection is a stream to the Pod's loopback address.
+func (c *ControlPlane) replicaIn(cluster *kube.Client, pod *kube.Pod) (*Replica, error) {
+	port := int32(DefaultPort)
+	for _, container := range pod.Containers {
+		if p := container.Ports[portName]; p != 0 {
+			port = p
+		}
+	}
+	tunnel, err := cluster.Tunnel(pod.Namespace, pod.Name, port)
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return tunnel.Dial(ctx) }}
+	return &Replica{
+		Name: pod.Name, plane: c, base: fmt.Sprintf("http://localhost:%d", port), http: &http.Client{Transport: transport}, pod: pod, tunnel: tunnel,
+	}, nil
+}
+
+// String names the control plane in a sentence.
+func (r *Replica) String() string {
+	if r.pod == nil {
+		return "the control plane at " + r.Name
+	}
+	return "the control plane " + r.pod.Name + "." + r.pod.Namespace
+}
+
+func (r *Replica) close() {
+	if r.tunnel != nil {
+		r.http.CloseIdleConnections()
+		r.tunnel.Close()
+	}
+}
+
+// where names a page for users.
+func (r *Replica) where(path string) string {
+	if r.pod == nil {
+		return r.base + path
+	}
+	return "control plane " + r.pod.Name + "." + r.pod.Namespace
+}
+
+// Get reads the JSON of a debug page into answer.
+func (r *Replica) Get(ctx context.Context, path string, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	resp, err := r.open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	r.plane.noteOthers(resp.Header.Get(debug.HeaderOthers))
+	if resp.StatusCode != http.StatusOK {
+		return r.refused(path, resp)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(answer); err != nil {
+		return &terminal.UserError{What: "invalid answer", Where: r.where(path), Err: err,
+			Next: "check that it is a Moonsail control plane of this version (moonsail version)"}
+	}
+	return nil
+}
+
+// Text reads a page unchanged. Only ctx bounds the time.
+func (r *Replica) Text(ctx context.Context, path string) ([]byte, error) {
+	resp, err := r.open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, r.refused(path, resp)
+	}
+	return io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+}
+
+// open requests a page. The caller closes the body.
+func (r *Replica) open(ctx context.Context, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+path, http.NoBody)
+	if err != nil {
+		return nil, terminal.UsageError{Err: fmt.Errorf("--address %q: invalid address: %w", r.Name, err)}
+	}
+	if err := r.plane.authorize(req); err != nil {
+		return nil, err
+	}
+	resp, err := r.http.Do(req)
+	if err != nil {
+		return nil, r.unreachable(path, err)
+	}
+	return resp, nil
+}
+
+// unreachableError is the error of a control plane that does not answer.
+type unreachableError struct{ *terminal.UserError }
+
+// Unwrap returns the error that users see.
+func (e unreachableError) Unwrap() error { return e.UserError }
+
+func (r *Replica) unreachable(path string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	var cause *url.Error
+	if errors.As(err, &cause) {
+		err = cause.Err // without the method and address: Where has them
+	}
+	if r.pod != nil {
+		return unreachableError{&terminal.UserError{What: "no answer from this Pod", Where: r.where(path), Err: err, Next: r.nextForPod(err)}}
+	}
+	return unreachableError{&terminal.UserError{What: "no control plane answers", Where: r.where(path), Err: err,
+		Next: "start one (see 'moonsail serve --help'), or set --address"}}
+}
+
+// nextForPod returns what to do if a Pod cannot be asked.
+func (r *Replica) nextForPod(err error) string {
+	if strings.Contains(err.Error(), "forbidden") { // the answer to an upgrade is only a text
+		return "grant this user the right to create pods/portforward in namespace " + r.pod.Namespace + ", or ask an --address"
+	}
+	return fmt.Sprintf("check with 'kubectl -n %s logs %s'", r.pod.Namespace, r.pod.Name)
+}
+
+// refused returns the error for an answer that is not 200.
+func (r *Replica) refused(path string, resp *http.Response) error {
+	var f debug.Failure
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // part of the answer is as good as none
+	if err := json.Unmarshal(text, &f); err != nil || f.Error == "" {
+		f = debug.Failure{Error: "the control plane answered " + resp.Status, Next: "check that --address is Moonsail's --http-addr"}
+		switch {
+		case strings.Contains(string(text), "HTTP request to an HTTPS server"):
+			f = debug.Failure{Error: "the control plane serves these pages with TLS only (--http-cert)", Next: "use --address https://HOST:PORT with --ca-file"}
+		case r.pod != nil && resp.StatusCode == http.StatusNotFound:
+			f = debug.Failure{Error: "it has no such page", Next: "check that it is a Moonsail control plane of this version (moonsail version): istiod answers only 'moonsail doctor'"}
+		}
+	}
+	return answerError{&terminal.UserError{What: f.Error, Where: r.where(path), Next: f.Next}, resp.StatusCode}
+}
+
+// answerError is an answer that is not 200.
+type answerError struct {
+	*terminal.UserError
+	status int
+}
+
+// Unwrap returns the error that users see.
+func (e answerError) Unwrap() error { return e.UserError }
+
+// RefusedAsWrong reports whether the control plane could not parse the request, for example its URL.
+func (e answerError) RefusedAsWrong() bool {
+	return e.status == http.StatusBadRequest && e.Next == ""
+}
+
+// IsNotFound reports whether the control plane answered 404.
+func IsNotFound(err error) bool {
+	var answer answerError
+	return errors.As(err, &answer) && answer.status == http.StatusNotFound
+}

@@ -1,0 +1,64 @@
+package kube
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Pod is what commands need to know about a Pod.
+type Pod struct {
+	Namespace, Name string
+	Labels          map[string]string
+	Running         bool // and not ending
+	Ready           bool
+	Containers      []Container
+}
+
+// Container is a container of a Pod.
+type Container struct {
+	Name  string
+	Args  []string
+	Ports map[string]int32 // by name
+}
+
+// Pods lists the Pods of a namespace.
+func (c *Client) Pods(ctx context.Context, namespace string) ([]Pod, error) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	client, err := c.restOf(corev1.SchemeGroupVersion, scheme)
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.PodList
+	if err := client.Get().Namespace(namespace).Resource("pods").Do(ctx).Into(&list); err != nil {
+		return nil, err
+	}
+	out := make([]Pod, 0, len(list.Items))
+	for i := range list.Items {
+		out = append(out, podOf(&list.Items[i]))
+	}
+	return out, nil
+}
+
+func podOf(p *corev1.Pod) Pod {
+	out := Pod{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Running: p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			out.Ready = c.Status == corev1.ConditionStatus(metav1.ConditionTrue)
+		}
+	}
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		ports := map[string]int32{}
+		for _, port := range c.Ports {
+			ports[port.Name] = port.ContainerPort
+		}
+		out.Containers = append(out.Containers, Container{Name: c.Name, Args: c.Args, Ports: ports})
+	}
+	return out
+}
