@@ -12,7 +12,7 @@ import (
 
 // ours are names of objects, and a label, that differ for each revision. All revisions share the Leases, and write
 // different values into them.
-var ours = []string{"moonsail", "moonsail-validator", "moonsail-injector", "moonsail-injection", "moonsail-credentials", "moonsail-authorities"}
+var ours = []string{"moonsail", "moonsail-validator", "moonsail-injector", "moonsail-injection", "moonsail-credentials", "moonsail-authorities", "moonsail-gateways"}
 
 // istiod is the Service of the default control plane, or of Istio.
 const istiod = "istiod"
