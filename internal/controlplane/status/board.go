@@ -22,8 +22,10 @@ type Board struct {
 	objects map[model.Key]*object
 	queue   []model.Key // keys of queued objects, each once, here or in aside
 	aside   map[schema.GroupVersionResource][]model.Key
-	// gatewayObject counts changes of Gateway API objects.
+	// gatewayObject counts changes of Gateway API objects and of deployments.
 	gatewayObject int
+	// deployments are those of Gateways that this control plane deploys. The map is replaced, not changed.
+	deployments map[model.Key]*Deployment
 }
 
 // object has the facts about one object.

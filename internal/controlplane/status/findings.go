@@ -35,7 +35,7 @@ func (b *Board) gatewayObjects() (all map[model.Key]gatewayObject, count int) {
 	all = map[model.Key]gatewayObject{}
 	for k, o := range b.objects {
 		if o.seen.GatewayRefs != nil {
-			all[k] = gatewayObject{o.seen.GatewayRefs, o.seen.Generation, o.seen.Problems, o.seen.Salvaged}
+			all[k] = gatewayObject{o.seen.GatewayRefs, o.seen.Generation, o.seen.Problems, o.seen.Salvaged, b.deployments[k]}
 		}
 	}
 	return all, b.gatewayObject

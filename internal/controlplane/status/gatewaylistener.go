@@ -41,22 +41,33 @@ func (w *gatewayWorld) gateway(k model.Key, o gatewayObject) *judgement {
 		taken.ok, taken.reason = served > 0, "ListenersNotValid"
 		taken.message = shorten([]string{fmt.Sprintf("listeners without effect: %v", bad), taken.message})
 	}
-	addresses, pending := w.addresses(k.Namespace, routers)
-	out.conditions = []condition{taken, programmed(k, taken.ok, len(routers), pending)}
+	addresses, pending := w.addresses(k.Namespace, routers, o.deployment)
+	works := programmed(k, taken.ok, len(routers), pending, o.deployment)
+	if d := o.deployment; d != nil && d.Parameters != "" { // routers that exist stay
+		taken.ok, taken.reason, taken.message = false, "InvalidParameters", shorten([]string{d.Parameters})
+	}
+	out.conditions = []condition{taken, works}
 	out.gateway.addresses = addresses
 	return out
 }
 
-// programmed returns the condition of that type. pending is a Service that waits for its load balancer.
-func programmed(k model.Key, ok bool, routers int, pending string) condition {
-	switch {
-	case !ok:
+// programmed returns the condition of that type. pending is why the Gateway has no address yet. deployment is nil if others run the
+// routers.
+func programmed(k model.Key, ok bool, routers int, pending string, deployment *Deployment) condition {
+	if !ok {
 		return condition{typeProgrammed, false, "Invalid", "not accepted"}
-	case routers == 0:
+	}
+	if trouble, is := deployment.troubled(); is {
+		return trouble
+	}
+	switch {
+	case routers == 0 && deployment == nil:
 		return condition{typeProgrammed, false, "NoResources", fmt.Sprintf(
 			"no Pod or WorkloadEntry of this namespace has the label %s: %s: run a router with it", model.LabelGatewayName, k.Name)}
 	case pending != "":
-		return condition{typeProgrammed, false, "AddressNotAssigned", fmt.Sprintf("Service %s: its load balancer has no address yet", pending)}
+		return condition{typeProgrammed, false, "AddressNotAssigned", pending}
+	case routers == 0:
+		return condition{typeProgrammed, false, "Pending", fmt.Sprintf("Deployment %s: it has no Pod yet", deployment.Name)}
 	}
 	return condition{typeProgrammed, true, "Programmed", ""}
 }
@@ -126,24 +137,28 @@ func conflicted(c model.ServerConflict) condition {
 	return condition{typeConflicted, true, string(c.Reason), c.Text}
 }
 
-// addresses returns those of the routers' Services: of load balancers, or else their names in the cluster.
-// If a load balancer has none and no other one has, there is none, and pending is its Service.
-func (w *gatewayWorld) addresses(ns string, routers []*model.Workload) (list []string, pending string) {
+// addresses returns those of the routers' Services, and of the one of the deployment: of load balancers, or else their names in the
+// cluster. If a load balancer has none and no other one has, there is none, and pending is why.
+func (w *gatewayWorld) addresses(ns string, routers []*model.Workload, deployment *Deployment) (list []string, pending string) {
 	var outside, inside []string
+	balancer := "" // the first Service with a load balancer
 	for _, s := range w.services[ns] {
-		if !slices.ContainsFunc(routers, func(r *model.Workload) bool { return model.SelectorMatches(s.Selector, r.Labels) }) {
+		deployed := deployment != nil && s.Name == deployment.Name
+		if !deployed && !slices.ContainsFunc(routers, func(r *model.Workload) bool { return model.SelectorMatches(s.Selector, r.Labels) }) {
 			continue
 		}
 		outside, inside = append(outside, s.Outside...), append(inside, string(s.Hostname))
-		if s.Balanced && (pending == "" || s.Name < pending) {
-			pending = s.Name
+		if s.Balanced && (balancer == "" || s.Name < balancer) {
+			balancer = s.Name
 		}
 	}
 	switch {
 	case len(outside) > 0:
 		inside = outside
-	case pending != "":
-		return nil, pending
+	case balancer != "":
+		return nil, fmt.Sprintf("Service %s: its load balancer has no address yet", balancer)
+	case deployment != nil && len(inside) == 0:
+		return nil, fmt.Sprintf("Service %s: it does not exist yet", deployment.Name)
 	}
 	slices.Sort(inside)
 	inside = slices.Compact(inside)

@@ -15,7 +15,8 @@ type gatewayObject struct {
 	*gatewayapi.Refs
 	generation int64
 	problems   problem.List
-	partial    bool // a route whose valid rules are used
+	partial    bool        // a route whose valid rules are used
+	deployment *Deployment // of a Gateway; nil: this control plane does not deploy it
 }
 
 // condition is a wanted condition.

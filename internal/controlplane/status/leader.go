@@ -51,6 +51,8 @@ type Writer struct {
 	Meter     Meter
 	Log       *slog.Logger
 	Election  election.Timing // the zero value is election.DefaultTiming
+	// Beside runs while this control plane leads, from when everything has been read; nil: nothing.
+	Beside func(context.Context)
 
 	dynamic dynamic.Interface
 	mu      sync.Mutex // guards leading
@@ -117,6 +119,9 @@ func (w *Writer) lead(ctx context.Context) {
 	}
 	var working sync.WaitGroup
 	defer working.Wait()
+	if w.Beside != nil {
+		working.Go(func() { w.Beside(ctx) })
+	}
 	check.run(ctx, func() { working.Go(func() { write.run(ctx) }) })
 	w.Log.Info("this control plane stops writing statuses")
 }

@@ -1,0 +1,91 @@
+package status
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const worldWithoutRouter = `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: shop}
+spec:
+  gatewayClassName: moonsail
+  listeners: [{name: http, port: 80, protocol: HTTP}]`
+
+const (
+	routerPod = `
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: router, namespace: shop, labels: {gateway.networking.k8s.io/gateway-name: web}}`
+	routerService = `
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web-moonsail, namespace: shop}
+spec: {type: ClusterIP, selector: {gateway.networking.k8s.io/gateway-name: web}, ports: [{port: 80}]}`
+	balancedService = `
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web-moonsail, namespace: shop}
+spec: {type: LoadBalancer, selector: {gateway.networking.k8s.io/gateway-name: web}, ports: [{port: 80}]}`
+	addressedService = balancedService + `
+status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}`
+)
+
+// TestStatusesOfDeployedGateways checks the conditions and addresses of Gateways that the control plane deploys.
+func TestStatusesOfDeployedGateways(t *testing.T) {
+	for name, c := range map[string]struct {
+		world      string
+		deployment *Deployment
+		accepted   string
+		programmed string
+		addresses  []string
+	}{
+		"others run its routers": {worldWithoutRouter, nil, "Accepted", "NoResources no Pod or WorkloadEntry of this namespace has the label " +
+			"gateway.networking.k8s.io/gateway-name: web: run a router with it", nil},
+		"nothing exists yet":     {worldWithoutRouter, &Deployment{Name: "web-moonsail"}, "Accepted", "AddressNotAssigned Service web-moonsail: it does not exist yet", nil},
+		"no address":             {worldWithoutRouter + balancedService + routerPod, &Deployment{Name: "web-moonsail"}, "Accepted", "AddressNotAssigned Service web-moonsail: its load balancer has no address yet", nil},
+		"no Pod":                 {worldWithoutRouter + addressedService, &Deployment{Name: "web-moonsail"}, "Accepted", "Pending Deployment web-moonsail: it has no Pod yet", []string{"192.0.2.1"}},
+		"all is there":           {worldWithoutRouter + addressedService + routerPod, &Deployment{Name: "web-moonsail"}, "Accepted", "Programmed", []string{"192.0.2.1"}},
+		"without load balancer":  {worldWithoutRouter + routerService + routerPod, &Deployment{Name: "web-moonsail"}, "Accepted", "Programmed", []string{"web-moonsail.shop.svc.cluster.local"}},
+		"a conflict":             {worldWithoutRouter, &Deployment{Name: "web-moonsail", Conflicts: []string{"Service web-moonsail: rename it"}}, "Accepted", "DeploymentConflict Service web-moonsail: rename it", nil},
+		"a failure":              {worldWithoutRouter, &Deployment{Failure: "Service web-moonsail: not written"}, "Accepted", "DeploymentFailed Service web-moonsail: not written", nil},
+		"parameters":             {worldWithoutRouter, &Deployment{Parameters: "no such ConfigMap"}, "InvalidParameters no such ConfigMap", "AddressNotAssigned", nil},
+		"parameters, it runs on": {worldWithoutRouter + routerService + routerPod, &Deployment{Name: "web-moonsail", Parameters: "no such ConfigMap"}, "InvalidParameters no such ConfigMap", "Programmed", []string{"web-moonsail.shop.svc.cluster.local"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewBoard()
+			snap := readWorld(t, b, c.world)
+			before := b.gatewayObjectsSeen()
+			b.SetDeployment(gatewayKey, c.deployment)
+			require.Equal(t, c.deployment != nil, b.gatewayObjectsSeen() != before, "statuses are computed again")
+			judgeAll(b, snap)
+			j := b.objects[gatewayKey].judged
+			require.Equal(t, c.accepted, explained(j.conditions[0]))
+			require.Contains(t, explained(j.conditions[1]), c.programmed)
+			require.Equal(t, c.addresses, j.gateway.addresses)
+		})
+	}
+}
+
+func explained(c condition) string {
+	if c.message == "" {
+		return c.reason
+	}
+	return c.reason + " " + c.message
+}
+
+// TestDeploymentsAreForgotten checks that statuses do not report what another control plane deploys.
+func TestDeploymentsAreForgotten(t *testing.T) {
+	b := NewBoard()
+	readWorld(t, b, worldWithoutRouter)
+	b.SetDeployment(gatewayKey, &Deployment{Name: "web-moonsail"})
+	objects, _ := b.gatewayObjects()
+	require.NotNil(t, objects[gatewayKey].deployment)
+	b.ClearDeployments()
+	objects, _ = b.gatewayObjects()
+	require.Nil(t, objects[gatewayKey].deployment)
+}
