@@ -131,14 +131,14 @@ func (o object) inject(revision string) {
 	o["webhooks"] = hooks
 }
 
-// serve adapts the control plane to the revision. Only the default revision writes statuses: two writers would
-// overwrite each other's.
+// serve adapts the control plane to the revision. Only the default revision writes statuses and deploys gateways:
+// two writers would overwrite each other's.
 func (o object) serve(revision string) {
 	containers, _ := o.at("spec", "template", "spec")["containers"].([]any)
 	c := object(containers[0].(map[string]any))
 	args, _ := c["args"].([]any)
 	service := named("moonsail", revision)
-	args = slices.DeleteFunc(args, func(a any) bool { return a == "--status" || a == "--peer-service="+istiod })
+	args = slices.DeleteFunc(args, func(a any) bool { return a == "--status" || a == "--deploy-gateways" || a == "--peer-service="+istiod })
 	c["args"] = append(args, "--revision="+revision, "--peer-service="+service, "--xds-cert-names="+host(revision))
 }
 

@@ -37,6 +37,7 @@ type Options struct {
 	Debounce          engine.Debounce // the zero value delays no event
 	Senders           int             // concurrent pushes; 0: one per CPU
 	Status            bool            // write problems of Istio objects into their status
+	DeployGateways    bool            // deploy Gateways of the Gateway API, while it writes statuses; needs Webhook.Inject
 	Webhook           webhook.Options
 	Traces            tracing.Config // the zero value: changes are not traced
 	AgentTokenFile    string         // file with the token for agents' debug pages; empty: none

@@ -9,6 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/agents"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/controlplane/drain"
+	"github.com/moonsail/moonsail/internal/controlplane/gatewaydeploy"
 	"github.com/moonsail/moonsail/internal/controlplane/peers"
 	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
@@ -46,8 +47,9 @@ type parts struct {
 	xds       *server.Server
 	explainer *explain.Explainer
 	agents    *agents.Client
-	sampler   *agents.Sampler // nil: off
-	statuses  *status.Writer  // nil: off
+	sampler   *agents.Sampler           // nil: off
+	statuses  *status.Writer            // nil: off
+	gateways  *gatewaydeploy.Controller // nil: off
 }
 
 // assemble makes the parts, connects them and opens the ports. Of the parts, only the xDS server has goroutines from the
@@ -96,6 +98,9 @@ func (p *parts) applied(c []store.Change) {
 	if p.secrets != nil {
 		p.secrets.Applied(c)
 	}
+	if p.gateways != nil {
+		p.gateways.Applied(c)
+	}
 }
 
 // addServer makes the xDS server, and what answers questions about proxies.
@@ -116,6 +121,10 @@ func (p *parts) addServer(context.Context) error {
 	p.addSampler()
 	if o.Status {
 		p.statuses = newStatusWriter(p)
+	}
+	if o.DeployGateways {
+		p.gateways = newGatewayController(p)
+		p.statuses.Beside = p.gateways.Run
 	}
 	p.addGauges()
 	return nil

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"github.com/moonsail/moonsail/internal/controlplane/gatewaydeploy"
 	"github.com/moonsail/moonsail/internal/controlplane/status"
+	"github.com/moonsail/moonsail/internal/controlplane/webhook"
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // newStatusWriter returns the writer of statuses, and registers its gauges.
@@ -24,4 +27,16 @@ func newStatusWriter(p *parts) *status.Writer {
 	p.metrics.Gauge("moonsail_status_queue", "Objects whose status is to be written by the leader.",
 		func() float64 { return float64(s.board.Queued()) })
 	return w
+}
+
+// newGatewayController returns the controller of gateways, which the writer of statuses runs while it leads, and registers its gauge.
+func newGatewayController(p *parts) *gatewaydeploy.Controller {
+	o := p.opts
+	c := &gatewaydeploy.Controller{
+		Client: p.source.client, RootNamespace: o.Mesh.RootNamespace, Revision: o.Revision, Inject: o.Webhook.Inject,
+		ProxyConfigs: func() *model.ProxyConfigs { return webhook.ProxyConfigs(p.pipeline.Snapshot(), o.Mesh.RootNamespace) },
+		Statuses:     p.source.board, Log: o.Log,
+	}
+	p.metrics.Gauge("moonsail_gateway_deployments_queue", "Gateways that wait until the leader deploys them.", func() float64 { return float64(c.Queued()) })
+	return c
 }

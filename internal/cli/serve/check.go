@@ -96,6 +96,13 @@ func (f *flags) checkWebhook() error {
 	if err := f.inject.into(w, o.Kubernetes != nil); err != nil {
 		return err
 	}
+	switch {
+	case !o.DeployGateways:
+	case !o.Status:
+		return errors.New("--deploy-gateways: only the writer of statuses deploys gateways: give --status too")
+	case !f.inject.on:
+		return errors.New("--deploy-gateways: injection is off, which makes the Pods: give --inject too")
+	}
 	service := "moonsail." + f.mesh.RootNamespace
 	w.Names = []string{"127.0.0.1", "::1", "localhost", service, service + ".svc", service + ".svc." + f.mesh.Domain}
 	return nil

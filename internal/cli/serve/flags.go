@@ -40,6 +40,8 @@ func (f *flags) addFlags(cmd *cobra.Command) {
 	f.addAccessFlags(cmd)
 	fs.BoolVar(&o.Status, "status", false,
 		"write problems of Istio objects to their status (condition Reconciled); costs writes to the API server")
+	fs.BoolVar(&o.DeployGateways, "deploy-gateways", false,
+		"deploy the Gateways of the Gateway API: a Deployment of routers, a Service and a ServiceAccount for each; needs --status and --inject")
 	f.addWebhookFlags(cmd)
 	f.addXDSFlags(cmd)
 	f.addMeshFlags(cmd)

@@ -78,6 +78,14 @@ var istiodVariables = []istiodVariable{
 		o.Mesh.AutoAddresses.V6, err = parsePrefix(v, 128)
 		return "ServiceEntries without addresses get one from " + v, err
 	}},
+	{name: "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER", apply: func(v string, o *controlplane.Options) (string, error) {
+		on, err := strconv.ParseBool(v)
+		if on {
+			return "", err
+		}
+		o.DeployGateways = false
+		return "Gateways of the Gateway API are not deployed; existing Deployments stay", err
+	}, why: "--deploy-gateways decides"},
 	{name: "PILOT_ENABLE_CDS_CACHE", apply: ignoreBool, why: "there is no such cache: a cluster is encoded once for each change, and all proxies share it"},
 	{name: "PILOT_ENABLE_RDS_CACHE", apply: ignoreBool, why: "there is no such cache: a route is encoded once for each change, and all proxies share it"},
 	{name: "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS", apply: ignoreBool, why: "pilot_worker_queue_depth, _latency and _duration are always on"},

@@ -52,12 +52,14 @@ func TestIstiodVariables(t *testing.T) {
 			given: model.AutoAddresses{Off: true, V4: usual.V4, V6: usual.V6}},
 		"other ranges": {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.9.1.0/16", "PILOT_IP_AUTOALLOCATE_IPV6_PREFIX": "fd00:9::/64"},
 			given: model.AutoAddresses{V4: netip.MustParsePrefix("10.9.0.0/16"), V6: netip.MustParsePrefix("fd00:9::/64")}, logs: []string{honoured, "one from 10.9.1.0/16", "one from fd00:9::/64"}},
-		"not a range":       {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.9.1.0"}, fails: "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX=10.9.1.0: not an address range"},
-		"range too small":   {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.9.1.0/31"}, fails: "the range is too small"},
-		"other IP family":   {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV6_PREFIX": "10.9.1.0/24"}, fails: "wrong IP family"},
-		"not a duration":    {env: map[string]string{"PILOT_DEBOUNCE_AFTER": "soon"}, fails: "PILOT_DEBOUNCE_AFTER=soon"},
-		"negative duration": {env: map[string]string{"PILOT_DEBOUNCE_AFTER": "-1s"}, fails: "negative duration"},
-		"not a boolean":     {env: map[string]string{"PILOT_ENABLE_RDS_CACHE": "maybe"}, fails: "PILOT_ENABLE_RDS_CACHE=maybe"},
+		"gateways are not deployed": {env: map[string]string{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false"}, logs: []string{honoured, "are not deployed"}},
+		"gateways by flag":          {env: map[string]string{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "true"}, logs: []string{ignored, "--deploy-gateways decides"}},
+		"not a range":               {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.9.1.0"}, fails: "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX=10.9.1.0: not an address range"},
+		"range too small":           {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.9.1.0/31"}, fails: "the range is too small"},
+		"other IP family":           {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV6_PREFIX": "10.9.1.0/24"}, fails: "wrong IP family"},
+		"not a duration":            {env: map[string]string{"PILOT_DEBOUNCE_AFTER": "soon"}, fails: "PILOT_DEBOUNCE_AFTER=soon"},
+		"negative duration":         {env: map[string]string{"PILOT_DEBOUNCE_AFTER": "-1s"}, fails: "negative duration"},
+		"not a boolean":             {env: map[string]string{"PILOT_ENABLE_RDS_CACHE": "maybe"}, fails: "PILOT_ENABLE_RDS_CACHE=maybe"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer

@@ -3,13 +3,18 @@ package webhook
 import (
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // proxyConfigs returns the mesh's current settings for sidecars.
 func (h *Handler) proxyConfigs() *model.ProxyConfigs {
-	snap := h.Snapshot()
-	out := &model.ProxyConfigs{RootNamespace: h.RootNamespace}
-	key := model.Key{Kind: model.KindMeshConfig, Namespace: h.RootNamespace, Name: istio.MeshConfigName}
+	return ProxyConfigs(h.Snapshot(), h.RootNamespace)
+}
+
+// ProxyConfigs returns the mesh's settings for sidecars and gateways in a snapshot.
+func ProxyConfigs(snap *store.Snapshot, rootNamespace string) *model.ProxyConfigs {
+	out := &model.ProxyConfigs{RootNamespace: rootNamespace}
+	key := model.Key{Kind: model.KindMeshConfig, Namespace: rootNamespace, Name: istio.MeshConfigName}
 	if m, ok := snap.Get(key).(*model.MeshConfig); ok {
 		out.TakeMesh(m)
 	}

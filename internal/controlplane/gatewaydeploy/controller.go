@@ -1,0 +1,175 @@
+package gatewaydeploy
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/moonsail/moonsail/internal/controlplane/status"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/sidecar/inject"
+	"github.com/moonsail/moonsail/internal/source/kube"
+)
+
+// Statuses takes what the statuses of Gateways report: *status.Board.
+type Statuses interface {
+	// SetDeployment sets the state of a Gateway's deployment; nil: it has none.
+	SetDeployment(model.Key, *status.Deployment)
+	// ClearDeployments forgets all states: this control plane does not deploy any more.
+	ClearDeployments()
+}
+
+// Controller deploys Gateways while this control plane leads. Its exported fields are set before the first Run.
+type Controller struct {
+	Client        *kube.Client
+	RootNamespace string         // of the ConfigMaps with defaults of classes
+	Revision      string         // Gateways with the label of another revision are ignored; empty: none are
+	Inject        *inject.Config // renders the routers
+	// ProxyConfigs returns the mesh's settings for proxies.
+	ProxyConfigs func() *model.ProxyConfigs
+	Statuses     Statuses
+	Log          *slog.Logger
+
+	mu      sync.Mutex // guards current
+	current *term      // nil: it does not run
+}
+
+// revision returns the revision that labels name.
+func (c *Controller) revision() string { return cmp.Or(c.Revision, model.DefaultRevision) }
+
+// controllerVersion is the version of Istio's controller whose names and labels this one uses. A Gateway with the annotation of a later
+// version belongs to another controller.
+const controllerVersion = 5
+
+// isMine reports whether a Gateway is not for another revision or a later controller.
+func (c *Controller) isMine(g *gateway) bool {
+	if text, ok := g.Annotations[annotationVersion]; ok {
+		if n, err := strconv.Atoi(text); err != nil || n > controllerVersion {
+			return false
+		}
+	}
+	rev := g.Labels[model.LabelRevision]
+	return c.Revision == "" || rev == "" || rev == c.Revision
+}
+
+// Waits of a Gateway after failures: the first, and the longest.
+const (
+	firstRetry   = 200 * time.Millisecond
+	longestRetry = time.Minute
+)
+
+// queue has the Gateways and GatewayClasses to reconcile.
+type queue = workqueue.TypedRateLimitingInterface[name]
+
+// term is one lead.
+type term struct {
+	*Controller
+	dynamic   dynamic.Interface
+	queue     queue
+	inventory *inventory
+	watching  sync.WaitGroup // the goroutines of watches
+	lists     *lists
+	logged    map[name]string // the last error of a Gateway in the log
+}
+
+// Run deploys until ctx ends. All that it started has ended then.
+func (c *Controller) Run(ctx context.Context) {
+	config, http := c.Client.REST()
+	client, err := dynamic.NewForConfigAndClient(config, http)
+	if err != nil {
+		c.Log.Error("gateways are not deployed: no client of the API server", "error", err)
+		return
+	}
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[name](firstRetry, longestRetry)
+	t := &term{
+		Controller: c, dynamic: client, queue: workqueue.NewTypedRateLimitingQueue(limiter), inventory: newInventory(),
+		lists: newLists(), logged: map[name]string{},
+	}
+	c.setCurrent(t)
+	defer c.Statuses.ClearDeployments()
+	defer t.watching.Wait()
+	defer c.setCurrent(nil)
+	stop := context.AfterFunc(ctx, t.queue.ShutDown)
+	defer stop()
+	t.watch(ctx)
+	if !t.lists.wait(ctx) {
+		return
+	}
+	t.ensureClasses()
+	for t.next(ctx) {
+	}
+}
+
+func (c *Controller) setCurrent(t *term) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current = t
+}
+
+// Queued returns the number of Gateways that wait to be reconciled.
+func (c *Controller) Queued() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == nil {
+		return 0
+	}
+	return c.current.queue.Len()
+}
+
+// Applied queues all Gateways if a batch of changes contains settings of proxies. It does not block.
+func (c *Controller) Applied(batch []store.Change) {
+	c.mu.Lock()
+	t := c.current
+	c.mu.Unlock()
+	if t == nil {
+		return
+	}
+	for i := range batch {
+		if k := batch[i].Key.Kind; k == model.KindMeshConfig || k == model.KindProxyConfig {
+			t.add(t.inventory.gatewaysWith(func(name, seenGateway) bool { return true }))
+			return
+		}
+	}
+}
+
+func (t *term) add(all []name) {
+	for _, n := range all {
+		t.queue.Add(n)
+	}
+}
+
+// next reconciles one Gateway or GatewayClass. It returns false if ctx ends.
+func (t *term) next(ctx context.Context) bool {
+	n, down := t.queue.Get()
+	if down {
+		return false
+	}
+	defer t.queue.Done(n)
+	again, err := t.reconcile(ctx, n)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil || again:
+		t.warn(n, err)
+		t.queue.AddRateLimited(n)
+	default:
+		delete(t.logged, n)
+		t.queue.Forget(n)
+	}
+	return ctx.Err() == nil
+}
+
+// warn logs an error of a Gateway once.
+func (t *term) warn(n name, err error) {
+	if err == nil || t.logged[n] == err.Error() {
+		return
+	}
+	t.logged[n] = err.Error()
+	t.Log.Warn("gateway not deployed, retrying", "namespace", n.namespace, "gateway", n.name, "error", err)
+}

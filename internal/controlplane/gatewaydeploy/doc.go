@@ -1,0 +1,24 @@
+// Package gatewaydeploy deploys the Gateways of the Gateway API: each gets a Deployment of routers, a Service, a
+// ServiceAccount and, if they are configured, a HorizontalPodAutoscaler and a PodDisruptionBudget.
+//
+//	watches -> queue of Gateways -> reconcile: read -> plan -> render -> overlay -> apply, delete what is left over
+//
+// Names, labels and annotations are those of Istio's gateway deployment controller.
+//
+// Files:
+//
+//	controller.go  runs the parts; queue and retries
+//	watch.go       watches that queue Gateways; inventory.go: which objects belong to which Gateway
+//	reconcile.go   one Gateway: what it should have, and what to do about it
+//	plan.go        names, labels and ports of a Gateway; parameters.go: ConfigMaps that change its objects
+//	render.go      the objects; overlay.go: changes to them
+//	apply.go       writes, and refuses to write objects of others
+//
+// Invariants:
+//   - Only the leader of the statuses runs it: its conflicts are part of the Gateway's status.
+//   - An object is written or deleted only if it has the label gateway.istio.io/managed and is owned by the Gateway. The
+//     Gateway owns each object, so that Kubernetes deletes them with it.
+//   - Watches only queue. A reconciliation reads the Gateway and its objects from the API server, so that an old event
+//     cannot write old content.
+//   - The queue has a Gateway at most once. A failed one waits, twice as long after each failure, up to a minute.
+package gatewaydeploy

@@ -1,0 +1,274 @@
+package gatewaydeploy
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
+)
+
+// watched is a set of objects that is watched.
+type watched struct {
+	resource                  schema.GroupVersionResource
+	namespace, labels, fields string // restrictions; empty: none
+	upsert                    func(*unstructured.Unstructured)
+	remove                    func(name)
+	listed                    func() // called after each list
+}
+
+// watch starts all watches. They end with ctx.
+func (t *term) watch(ctx context.Context) {
+	all := []*watched{t.gatewayWatch(ctx), t.classWatch(), {
+		resource: configMaps, namespace: t.RootNamespace, labels: labelClassDefaults, listed: t.lists.await("configmaps"),
+		upsert: func(*unstructured.Unstructured) { t.addDeployed() }, remove: func(name) { t.addDeployed() },
+	}}
+	for i := range kinds {
+		all = append(all, t.children(kinds[i].resource))
+	}
+	for _, w := range all { // after all lists are awaited
+		t.start(ctx, w)
+	}
+}
+
+// gatewayWatch watches Gateways, and starts and ends the watches of their ConfigMaps.
+func (t *term) gatewayWatch(ctx context.Context) *watched {
+	parameters := &parameterWatches{term: t, running: map[name]context.CancelFunc{}}
+	return &watched{
+		resource: gateways, listed: t.lists.await("gateways"),
+		upsert: func(o *unstructured.Unstructured) {
+			if t.inventory.seeGateway(o) {
+				t.queue.Add(nameOf(o))
+				parameters.follow(ctx)
+			}
+		},
+		remove: func(n name) {
+			t.inventory.forgetGateway(n)
+			t.queue.Add(n)
+			parameters.follow(ctx)
+		},
+	}
+}
+
+// classWatch creates deleted GatewayClasses again.
+func (t *term) classWatch() *watched {
+	return &watched{
+		resource: gatewayClasses, listed: t.lists.await("gatewayclasses"), upsert: func(*unstructured.Unstructured) {},
+		remove: func(n name) {
+			if gatewayapi.ControllerOf(n.name) != "" {
+				t.queue.Add(n)
+			}
+		},
+	}
+}
+
+// addDeployed queues the Gateways of our classes: the defaults of a class changed.
+func (t *term) addDeployed() {
+	t.add(t.inventory.gatewaysWith(func(_ name, g seenGateway) bool { return gatewayapi.ControllerOf(g.class) != "" }))
+}
+
+// children watches the objects of Gateways of one kind.
+func (t *term) children(r schema.GroupVersionResource) *watched {
+	return &watched{
+		resource: r, labels: labelManaged, listed: t.lists.await(r.Resource),
+		upsert: func(o *unstructured.Unstructured) {
+			if of, changed := t.inventory.seeChild(r, o); changed {
+				t.queue.Add(of)
+			}
+		},
+		remove: func(n name) {
+			t.inventory.forgetChild(childKey{r, n.namespace, n.name})
+			// Its name is free for each Gateway of the namespace, and several may have shared a ServiceAccount.
+			t.add(t.inventory.gatewaysWith(func(g name, _ seenGateway) bool { return g.namespace == n.namespace }))
+		},
+	}
+}
+
+// parameterWatches are the watches of ConfigMaps that Gateways name, one for each. Only the watch of Gateways calls it.
+type parameterWatches struct {
+	*term
+	running map[name]context.CancelFunc
+}
+
+// follow starts and ends watches, as Gateways name ConfigMaps now.
+func (w *parameterWatches) follow(ctx context.Context) {
+	named := w.inventory.parameters()
+	for n, stop := range w.running {
+		if !named[n] {
+			stop()
+			delete(w.running, n)
+		}
+	}
+	for n := range named {
+		if w.running[n] != nil {
+			continue
+		}
+		ctx, stop := context.WithCancel(ctx)
+		w.running[n] = stop
+		changed := func() {
+			w.add(w.inventory.gatewaysWith(func(g name, s seenGateway) bool { return g.namespace == n.namespace && s.parameters == n.name }))
+		}
+		w.start(ctx, &watched{
+			resource: configMaps, namespace: n.namespace, fields: "metadata.name=" + n.name, listed: func() {},
+			upsert: func(*unstructured.Unstructured) { changed() }, remove: func(name) { changed() },
+		})
+	}
+}
+
+// backoff is the wait between attempts to list or watch: the Gateway API may not be installed, or the rights are missing.
+func backoff() *wait.Backoff {
+	return &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 30 * time.Second, Steps: 10, Factor: 2, Jitter: 0.5}
+}
+
+// start runs a watch until ctx ends.
+func (t *term) start(ctx context.Context, w *watched) {
+	api := t.dynamic.Resource(w.resource).Namespace(w.namespace)
+	failing := &failure{term: t, resource: w.resource}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector, o.FieldSelector = w.labels, w.fields
+			list, err := api.List(ctx, o)
+			failing.record(ctx, err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector, o.FieldSelector = w.labels, w.fields
+			stream, err := api.Watch(ctx, o)
+			failing.record(ctx, err)
+			return stream, err
+		},
+	}
+	quiet := logr.Discard()
+	options := cache.ReflectorOptions{Name: w.resource.Resource, TypeDescription: w.resource.Resource, Logger: &quiet, Backoff: backoff()}
+	reflector := cache.NewReflectorWithOptions(lw, &unstructured.Unstructured{}, &sink{watched: w, known: map[name]bool{}}, options)
+	t.watching.Go(func() { reflector.RunWithContext(logr.NewContext(ctx, quiet)) })
+}
+
+// failure logs an error of a watch once, until a request succeeds.
+type failure struct {
+	*term
+	resource schema.GroupVersionResource
+	mu       sync.Mutex // guards last
+	last     string
+}
+
+func (f *failure) record(ctx context.Context, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case err == nil:
+		f.last = ""
+		return
+	case ctx.Err() != nil, f.last == err.Error(), apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+		return
+	}
+	f.last = err.Error()
+	switch {
+	case apierrors.IsNotFound(err):
+		f.Log.Info("gateways are not deployed until the Gateway API is installed", "resource", f.resource.GroupResource().String())
+	case apierrors.IsForbidden(err):
+		f.Log.Warn("no permission to deploy gateways, retrying: apply deploy/rbac.yaml", "resource", f.resource.GroupResource().String(), "error", err)
+	default:
+		f.Log.Warn("objects of gateways cannot be watched, retrying", "resource", f.resource.GroupResource().String(), "error", err)
+	}
+}
+
+// sink is a cache.ReflectorStore. Only its Reflector calls it.
+type sink struct {
+	*watched
+	known map[name]bool
+}
+
+// Add implements cache.ReflectorStore.
+func (s *sink) Add(o any) error {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return errors.New("not an unstructured object")
+	}
+	s.known[nameOf(u)] = true
+	s.upsert(u)
+	return nil
+}
+
+// Update implements cache.ReflectorStore.
+func (s *sink) Update(o any) error { return s.Add(o) }
+
+// Delete implements cache.ReflectorStore.
+func (s *sink) Delete(o any) error {
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return err
+	}
+	delete(s.known, nameOf(m))
+	s.remove(nameOf(m))
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (s *sink) Replace(list []any, _ string) error {
+	gone := s.known
+	s.known = map[name]bool{}
+	for _, o := range list {
+		if err := s.Add(o); err != nil {
+			return err
+		}
+	}
+	for n := range gone {
+		if !s.known[n] {
+			s.remove(n)
+		}
+	}
+	s.listed()
+	return nil
+}
+
+// Resync implements cache.ReflectorStore; there is nothing to do.
+func (s *sink) Resync() error { return nil }
+
+// lists waits until everything was listed once.
+type lists struct {
+	mu      sync.Mutex // guards missing
+	missing map[string]bool
+	done    chan struct{} // closed when nothing is missing
+}
+
+func newLists() *lists { return &lists{missing: map[string]bool{}, done: make(chan struct{})} }
+
+// await adds a list, and returns the function to call when it is complete. All are added before the first is complete.
+func (l *lists) await(what string) (listed func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.missing[what] = true
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !l.missing[what] {
+			return
+		}
+		if delete(l.missing, what); len(l.missing) == 0 {
+			close(l.done)
+		}
+	}
+}
+
+// wait returns false if ctx ends first.
+func (l *lists) wait(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-l.done:
+		return true
+	}
+}
