@@ -33,8 +33,8 @@ func Gateway(in convert.Cluster, o *gatewayv1.Gateway) (*model.Gateway, problem.
 		c.Errorf(problem.Path("metadata").Field("name"), "%q cannot be a Gateway's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
 	}
 	g := &model.Gateway{Meta: c.Meta, OwnNamespace: true, Selector: map[string]string{model.LabelGatewayName: o.Name}}
-	if len(spec.Addresses) > 0 {
-		c.Warnf(at.Field("addresses"), "has no effect; run a router with the label %s: %s in this namespace", model.LabelGatewayName, o.Name)
+	if n := len(spec.Addresses); n > 1 || n == 1 && spec.Addresses[0].Type != nil && *spec.Addresses[0].Type == gatewayv1.NamedAddressType {
+		c.Warnf(at.Field("addresses"), "no routers are deployed for a Gateway with them; run a router with the label %s: %s in this namespace", model.LabelGatewayName, o.Name)
 	}
 	if spec.TLS != nil {
 		c.Warnf(at.Field("tls"), "has no effect in Moonsail yet: client certificates are not requested")

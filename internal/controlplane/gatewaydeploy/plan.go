@@ -51,8 +51,8 @@ type gateway struct {
 }
 
 type address struct {
-	Type  *string `json:"type"` // nil: IPAddress
-	Value string  `json:"value"`
+	Type  string `json:"type"`
+	Value string `json:"value"`
 }
 
 type infrastructure struct {
@@ -86,14 +86,11 @@ func (g *gateway) key() model.Key {
 // deployed reports whether the Gateway's routers are deployed here. An address of a Service, or several addresses, mean that
 // others run them.
 func (g *gateway) deployed() bool {
-	switch {
-	case gatewayapi.ControllerOf(g.Spec.GatewayClassName) == "":
-		return false
-	case len(g.Spec.Addresses) == 0:
-		return true
+	var types []string
+	for _, a := range g.Spec.Addresses {
+		types = append(types, a.Type)
 	}
-	t := g.Spec.Addresses[0].Type
-	return len(g.Spec.Addresses) == 1 && (t == nil || *t == "IPAddress")
+	return gatewayapi.ControllerOf(g.Spec.GatewayClassName) != "" && gatewayapi.Deployable(types...)
 }
 
 // parameters returns the ConfigMap that parametersRef names; empty: none.
