@@ -1,0 +1,207 @@
+// Package install puts the CNI plugin on a node: the program into the folder of CNI plugins, and an entry as the last
+// plugin of the node's network, as istio-cni's installer does. It keeps both there while other programs change these
+// folders.
+//
+// conflist.go edits the configuration of a network, replace.go replaces files, install.go has the life of an installation.
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/moonsail/moonsail/internal/sidecar/cni"
+)
+
+// Installer installs the plugin on one node. Its fields are set before use.
+type Installer struct {
+	NetDir  string // with networks, /etc/cni/net.d of the node
+	BinDir  string // with plugins, /opt/cni/bin of the node
+	Network string // name of the file in NetDir; empty: the one that the container runtime uses
+	Program string // file of the plugin
+	Entry   cni.Entry
+	Log     *slog.Logger
+	// Checked is called after each check, with the reason why the plugin is not installed; nil if it is.
+	Checked func(error)
+
+	logged string // the last problem
+}
+
+// ErrProgram means that the program could not be copied.
+var ErrProgram = errors.New("the CNI plugin could not be copied")
+
+// Install puts the program and the entry in place, unless they are there. It returns the changed files.
+func (i *Installer) Install() (changed []string, err error) {
+	copied, err := i.copyProgram()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProgram, err)
+	}
+	if copied {
+		changed = append(changed, filepath.Join(i.BinDir, cni.PluginName))
+	}
+	file, skipped, err := choose(i.NetDir, i.Network)
+	if err != nil {
+		return changed, errors.Join(append([]error{err}, skipped...)...)
+	}
+	for _, s := range skipped {
+		i.Log.Warn("an invalid file comes before the node's network; the container runtime may refuse both", "error", s)
+	}
+	name := listName(file)
+	edited := false
+	if name == file {
+		edited, err = edit(file, func(text []byte) ([]byte, error) { return with(text, &i.Entry) })
+	} else {
+		edited, err = true, i.convert(file, name)
+	}
+	if edited && err == nil {
+		changed = append(changed, name)
+	}
+	return changed, err
+}
+
+// convert makes a list of a file for one plugin, and removes that file: it would come before the list.
+func (i *Installer) convert(file, list string) error {
+	old, err := os.ReadFile(filepath.Clean(file))
+	if err != nil {
+		return err
+	}
+	text, err := with(old, &i.Entry)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	if err := place(list, text, info.Mode().Perm()); err != nil {
+		return err
+	}
+	return os.Remove(file)
+}
+
+// copyProgram copies the plugin if the node has none, or another one.
+func (i *Installer) copyProgram() (bool, error) {
+	text, err := os.ReadFile(filepath.Clean(i.Program))
+	if err != nil {
+		return false, err
+	}
+	target := filepath.Join(i.BinDir, cni.PluginName)
+	if old, err := os.ReadFile(filepath.Clean(target)); err == nil && bytes.Equal(old, text) {
+		return false, nil
+	}
+	return true, place(target, text, 0o755)
+}
+
+// Remove removes the entry from all networks, then the program, which they would miss.
+func (i *Installer) Remove() error {
+	entries, err := os.ReadDir(i.NetDir)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, e := range entries {
+		file := filepath.Join(i.NetDir, e.Name())
+		if e.IsDir() || !slices.Contains(extensions, filepath.Ext(file)) {
+			continue
+		}
+		if text, err := os.ReadFile(filepath.Clean(file)); err != nil || !bytes.Contains(text, []byte(cni.PluginName)) {
+			continue
+		}
+		_, err := edit(file, without)
+		failed = append(failed, err)
+	}
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(i.BinDir, cni.PluginName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Intervals of Run.
+const (
+	settle   = 50 * time.Millisecond // from an event to the check: programs write in several steps
+	maxPause = 30 * time.Second
+	recheck  = 30 * time.Second // without events
+)
+
+// pause is the wait after a change, doubled while another program undoes each one.
+var pause = time.Second
+
+// Run installs, and repairs the installation after changes by others, until ctx ends.
+func (i *Installer) Run(ctx context.Context) error {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	defer w.Close() //nolint:errcheck // nothing is left to watch
+	for _, dir := range []string{i.NetDir, i.BinDir} {
+		if err := w.Add(dir); err != nil {
+			return fmt.Errorf("%s: cannot watch it: %w", dir, err)
+		}
+	}
+	delay := pause
+	for last := time.Now(); ; {
+		changed, err := i.Install()
+		i.note(changed, err)
+		wait := settle
+		if len(changed) > 0 {
+			if time.Since(last) > maxPause {
+				delay = pause
+			}
+			wait, last = delay, time.Now()
+			delay = min(2*delay, maxPause)
+		}
+		if !next(ctx, w, wait) {
+			return nil
+		}
+	}
+}
+
+// next waits for an event and its successors, but at least for a time. It returns false if ctx ends.
+func next(ctx context.Context, w *fsnotify.Watcher, wait time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-w.Events:
+	case <-w.Errors: // events were lost
+	case <-time.After(recheck):
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-w.Events:
+		case <-w.Errors:
+		case <-timer.C:
+			return true
+		}
+	}
+}
+
+// note logs a change, and each problem once.
+func (i *Installer) note(changed []string, err error) {
+	for _, file := range changed {
+		i.Log.Info("installed the CNI plugin", "file", file)
+	}
+	problem := ""
+	if err != nil {
+		problem = err.Error()
+	}
+	if problem != i.logged && problem != "" {
+		i.Log.Warn("the CNI plugin is not installed; Pods of this node start without it", "error", err)
+	}
+	i.logged = problem
+	i.Checked(err)
+}
