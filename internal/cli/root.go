@@ -2,6 +2,7 @@
 //
 //   - serve runs the control plane
 //   - agent runs a sidecar or a gateway
+//   - cni runs what is around the CNI plugin
 //   - configure checks and changes users' YAML
 //   - inspect asks a running mesh; proxyconfig has its largest command
 //   - install makes manifests and installs Envoy
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/cli/agent"
+	"github.com/moonsail/moonsail/internal/cli/cni"
 	"github.com/moonsail/moonsail/internal/cli/configure"
 	"github.com/moonsail/moonsail/internal/cli/inspect"
 	"github.com/moonsail/moonsail/internal/cli/install"
@@ -51,7 +53,7 @@ a running mesh.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	terminal.SetUp(root)
-	root.AddCommand(serve.NewCommand(), agent.NewCommand(), proxyconfig.NewCommand(), newDemoCommand(), newVersionCommand())
+	root.AddCommand(serve.NewCommand(), agent.NewCommand(), cni.NewCommand(), proxyconfig.NewCommand(), newDemoCommand(), newVersionCommand())
 	root.AddCommand(configure.Commands()...)
 	root.AddCommand(inspect.Commands()...)
 	root.AddCommand(install.Commands()...)

@@ -42,7 +42,8 @@ var metricMakers = map[string]struct {
 // TestMetricsReference holds docs/reference/metrics.md to the metrics that the code declares.
 func TestMetricsReference(t *testing.T) {
 	control := metricsIn(t, "internal/controlplane", "internal/pipeline", "internal/xds", "internal/source", "internal/security")
-	agent := metricsIn(t, "internal/sidecar")
+	agent := metricsIn(t, "internal/sidecar/agent")
+	plugin := metricsIn(t, "internal/sidecar/cni")
 	requireRegistered(t, control, changelog.NewMetrics().Registry)
 	r := prometheus.NewRegistry()
 	identity.NewMetrics(r)
@@ -71,6 +72,13 @@ The metrics of the Go runtime and the process have the prefix ` + "`istio_agent_
 
 `)
 	metricTable(&b, agent)
+	b.WriteString(`
+## CNI agent
+
+At ` + "`/metrics`" + ` of ` + "`--http-addr`" + ` (port 15014) of ` + "`moonsail cni agent`" + `, with the metrics of the Go runtime and the process.
+
+`)
+	metricTable(&b, plugin)
 	holdReference(t, "metrics.md", b.String())
 }
 

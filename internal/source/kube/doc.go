@@ -4,7 +4,8 @@
 // source.go runs one client-go Reflector for each kind, which keeps a sink up to date. entry.go decodes each object once,
 // and sink.go detects changes and feeds the intake. sink.go and heartbeat.go measure delays; status.go describes the
 // connection. credentials.go and the files named after it read Secrets; rootcerts.go writes the mesh's roots. read.go
-// lists everything once, without watches.
+// lists everything once, without watches. copy.go keeps Pods and Nodes for the programs around the CNI plugin, nodeagent.go
+// and taintednodes.go.
 //
 // Invariants:
 //   - No Kubernetes object outlives its decoding: a sink holds resource versions and the model's objects, which the store

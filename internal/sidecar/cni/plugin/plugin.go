@@ -25,7 +25,6 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/moonsail/moonsail/internal/sidecar/cni"
-	"github.com/moonsail/moonsail/internal/sidecar/intercept"
 	build "github.com/moonsail/moonsail/internal/version"
 )
 
@@ -119,7 +118,7 @@ func (c *config) redirect(pod cni.Pod, netns string) error {
 		return err
 	}
 	defer call.Close()
-	backend, err := Set(context.Background(), netns, call.Answer.Settings)
+	backend, err := cni.SetRules(context.Background(), netns, call.Answer.Settings)
 	result := cni.Result{Backend: backend}
 	if err != nil {
 		result.Problem = err.Error()
@@ -165,22 +164,6 @@ func decided(call *cni.Call, pod cni.Pod) (*cni.Call, error) {
 	return nil, types.NewError(types.ErrTryAgainLater, fmt.Sprintf("%s: Pod %s", cni.PluginName, pod), a.Problem)
 }
 
-// Set sets the rules for settings in a network namespace. IPv6 is intercepted if the namespace has such an address.
-func Set(ctx context.Context, netns string, settings intercept.Settings) (used intercept.Backend, err error) {
-	rules, err := settings.Parse()
-	if err != nil {
-		return "", err
-	}
-	rules.Probe = true
-	err = intercept.Within(netns, func() error {
-		rules.IPv6 = intercept.HasIPv6()
-		var err error
-		used, err = intercept.Apply(ctx, rules, intercept.Auto)
-		return err
-	})
-	return used, err
-}
-
 // check reports an error if a Pod lacks rules that it needs.
 func check(args *skel.CmdArgs) error {
 	c, pod, err := read(args)
@@ -194,7 +177,7 @@ func check(args *skel.CmdArgs) error {
 		return err
 	}
 	defer call.Close()
-	there, err := InForce(ctx, args.Netns)
+	there, err := cni.RulesInForce(ctx, args.Netns)
 	switch {
 	case err != nil:
 		return types.NewError(codeRules, fmt.Sprintf("%s: Pod %s", cni.PluginName, pod), err.Error())
@@ -202,14 +185,4 @@ func check(args *skel.CmdArgs) error {
 		return types.NewError(codeRules, fmt.Sprintf("%s: Pod %s", cni.PluginName, pod), "its network namespace has no rules of interception: delete the Pod")
 	}
 	return nil
-}
-
-// InForce reports whether a network namespace has rules of interception.
-func InForce(ctx context.Context, netns string) (there bool, err error) {
-	err = intercept.Within(netns, func() error {
-		var err error
-		there, err = intercept.InForce(ctx)
-		return err
-	})
-	return there, err
 }

@@ -216,7 +216,7 @@ func TestPodsWithoutRules(t *testing.T) {
 			require.NoError(t, add(&skel.CmdArgs{Netns: fileOf(h), Args: tc.args, StdinData: a.input(t, tc.entry)}, &out))
 			require.Equal(t, previous+"\n", out.String())
 			require.Equal(t, tc.asks, len(a.asked) == 1)
-			there, err := InForce(t.Context(), fileOf(h))
+			there, err := cni.RulesInForce(t.Context(), fileOf(h))
 			require.NoError(t, err)
 			require.False(t, there)
 		})

@@ -1,0 +1,206 @@
+// Package node is the node agent of the CNI plugin, a Pod of a DaemonSet. It answers the plugin's questions about Pods,
+// installs the plugin, and repairs Pods that started without it.
+//
+// agent.go has the life of the agent, answer.go its answers, repair.go and netns.go the repair.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/moonsail/moonsail/internal/sidecar/cni"
+	"github.com/moonsail/moonsail/internal/sidecar/cni/install"
+)
+
+// Cluster is the access to the API server: *kube.NodeAgent.
+type Cluster interface {
+	// Run keeps a copy of the node's Pods until ctx ends. It calls the agent's PodChanged and PodGone.
+	Run(ctx context.Context) error
+	Get(namespace, name string) *corev1.Pod // of the copy; nil: it has none
+	Read(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	Delete(ctx context.Context, pod *corev1.Pod) error
+	Label(ctx context.Context, pod *corev1.Pod, key, value string) error
+	Event(ctx context.Context, pod *corev1.Pod, kind, reason, message string) error
+	// Own returns the DaemonSet of the agent.
+	Own(ctx context.Context) (*appsv1.DaemonSet, error)
+}
+
+// Agent is the node agent. Its fields are set before Run.
+type Agent struct {
+	Cluster   Cluster
+	Installer *install.Installer
+	Socket    string // where the plugin calls
+	HTTP      string // address of /ready and /metrics
+	Repair    Repair
+	Log       *slog.Logger
+
+	metrics  *metrics
+	repairer *repairer
+	ready    atomic.Pointer[string] // why the agent is not ready; nil: it is
+}
+
+// Prepare prepares the agent for PodChanged and Run.
+func (a *Agent) Prepare() {
+	a.metrics = newMetrics()
+	a.repairer = newRepairer(a)
+	a.checked(errors.New("the CNI plugin is not installed yet"))
+	a.Installer.Checked = a.checked
+}
+
+// PodChanged is called with each Pod of the node that is new or has changed.
+func (a *Agent) PodChanged(pod *corev1.Pod) { a.repairer.add(pod) }
+
+// PodGone is called with each Pod that has left the node.
+func (a *Agent) PodGone(pod *corev1.Pod) { a.repairer.forget(pod.UID) }
+
+// checked records whether the plugin is installed.
+func (a *Agent) checked(err error) {
+	a.metrics.installed(err)
+	if err == nil {
+		a.ready.Store(nil)
+		return
+	}
+	why := err.Error()
+	a.ready.Store(&why)
+}
+
+// Run answers, installs and repairs until ctx ends, or one of these fails. Then it removes the plugin if the DaemonSet
+// was removed. Otherwise, as during an upgrade, the plugin stays, and Pods wait for the next agent.
+func (a *Agent) Run(ctx context.Context) error {
+	ln, err := listen(a.Socket)
+	if err != nil {
+		return err
+	}
+	server := &cni.Server{Answer: a.answer, Done: a.done}
+	err = all(ctx,
+		func(ctx context.Context) error { return server.Serve(ctx, ln) },
+		a.Cluster.Run, a.repairer.run, a.serveHTTP, a.Installer.Run,
+	)
+	//nolint:contextcheck // ctx has ended
+	if a.removed(context.Background()) {
+		a.Log.Info("the DaemonSet was removed: removing the CNI plugin")
+		return errors.Join(err, a.Installer.Remove())
+	}
+	a.Log.Info("the CNI plugin stays, and new Pods of this node wait for the next agent")
+	return err
+}
+
+// all runs functions until the first one fails or ctx ends, and waits for all.
+func all(ctx context.Context, functions ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make([]error, len(functions))
+	var running sync.WaitGroup
+	for i, f := range functions {
+		running.Go(func() {
+			if failed[i] = f(ctx); failed[i] != nil {
+				cancel()
+			}
+		})
+	}
+	running.Wait()
+	return errors.Join(failed...)
+}
+
+// listen opens the socket. Only root may call it. A socket that an earlier agent left is replaced.
+func listen(socket string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	ln.SetUnlinkOnClose(false) // the next agent may listen there already
+	if err := os.Chmod(socket, 0o600); err != nil {
+		_ = ln.Close()
+		return nil, err
+	}
+	return ln, nil
+}
+
+// Limits of the pages.
+const (
+	headerTimeout = 5 * time.Second
+	pageTimeout   = 30 * time.Second
+	closeTimeout  = time.Second
+)
+
+// serveHTTP serves /ready and /metrics.
+func (a *Agent) serveHTTP(ctx context.Context) error {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {
+		if why := a.ready.Load(); why != nil {
+			http.Error(w, *why, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.HTTP)
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.HTTP, err)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, WriteTimeout: pageTimeout}
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		if server.Shutdown(within) != nil {
+			_ = server.Close()
+		}
+	})
+	err = server.Serve(ln)
+	if !stop() {
+		<-closed
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// Attempts to read the DaemonSet when the agent ends: less than the grace period of its Pod.
+const (
+	removedAttempts = 3
+	removedEvery    = time.Second
+	removedTimeout  = 3 * time.Second
+)
+
+// removed reports whether the DaemonSet was removed, or the agent's rights with it. If the API server does not answer,
+// as when a node shuts down, it was not: the plugin must be there when the node starts again.
+func (a *Agent) removed(ctx context.Context) bool {
+	for attempt := range removedAttempts {
+		if attempt > 0 {
+			time.Sleep(removedEvery)
+		}
+		within, cancel := context.WithTimeout(ctx, removedTimeout)
+		set, err := a.Cluster.Own(within)
+		cancel()
+		switch {
+		case err == nil:
+			return set.DeletionTimestamp != nil
+		case apierrors.IsNotFound(err), apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
+			return true
+		}
+	}
+	return false
+}
