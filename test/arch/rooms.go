@@ -31,8 +31,8 @@ var Rooms = []Room{
 		"k8s.io", "sigs.k8s.io/yaml",
 	}},
 	{"demo", 9, "the demonstration mesh", nil},
-	{"deploy", 9, "Kubernetes manifests of the control plane, and the container image", []string{
-		"github.com/google/go-containerregistry", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
+	{"deploy", 9, "Helm charts and their objects, and the container image", []string{
+		"github.com/google/go-containerregistry", "helm.sh/helm/v3", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
 	}},
 	{"terminal", 8, "what command lines share: errors, output, progress", []string{"github.com/spf13", "golang.org/x/term", "sigs.k8s.io/yaml"}},
 	{"controlplane", 8, "the running control plane: wiring, status, webhooks, debug pages, peers", []string{

@@ -1,12 +1,12 @@
-// Package install holds the commands that bring Moonsail into a cluster and Envoy onto a machine: `moonsail manifest` and
-// `moonsail envoy`.
+// Package install holds the commands that bring Moonsail into a cluster and Envoy onto a machine.
 package install
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/deploy"
-	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
@@ -16,13 +16,16 @@ func Commands() []*cobra.Command {
 }
 
 func newManifestCommand() *cobra.Command {
-	var o deploy.Options
+	var c chosen
+	var chart, name string
 	cmd := &cobra.Command{
 		Use:   "manifest --image IMAGE",
 		Short: "Print the Kubernetes objects of a control plane",
 		Long: `Print the Kubernetes objects of a control plane for 'kubectl apply': its account and rights, webhooks
 that check objects and inject sidecars, Services and a Deployment, in the namespace istio-system,
-which must exist. 'kubectl delete' with the same objects removes the control plane.
+which must exist. 'kubectl delete' with the same objects removes the control plane. The objects are
+those of the Helm chart deploy/charts/moonsail, and --set and --values set its values. --chart base
+prints the resource definitions, and --chart gateway a gateway.
 
 With --revision the control plane runs beside another one, for example Istio's. Its objects have
 other names. It injects sidecars only where the label istio.io/rev of a Namespace or Pod names it,
@@ -31,25 +34,54 @@ authority, so that their sidecars call each other with mutual TLS. docs/migrate-
 describes a migration.`,
 		Example: `  # Install a control plane
   kubectl create namespace istio-system
+  moonsail manifest --chart base | kubectl apply --server-side -f -
   moonsail manifest --image registry.example.com/moonsail:1.0 | kubectl apply -f -
+
+  # The same with a value of the chart
+  moonsail manifest --image registry.example.com/moonsail:1.0 --set autoscaleEnabled=true
 
   # Install a control plane beside Istio, and move a namespace to it
   moonsail manifest --image registry.example.com/moonsail:1.0 --revision moonsail | kubectl apply -f -
-  kubectl label namespace shop istio-injection- istio.io/rev=moonsail --overwrite`,
+  kubectl label namespace shop istio-injection- istio.io/rev=moonsail --overwrite
+
+  # Install a gateway
+  moonsail manifest --chart gateway --name istio-ingressgateway -n istio-ingress | kubectl apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := deploy.Manifest(o)
+			release, err := c.release(cmd, chart, name)
 			if err != nil {
-				return &terminal.UserError{What: "cannot make the manifest", Err: err, Next: "see 'moonsail manifest --help'"}
+				return wrongManifest(err)
+			}
+			text, err := release.Manifest()
+			if err != nil {
+				return wrongManifest(err)
 			}
 			_, err = cmd.OutOrStdout().Write(text)
 			return err
 		},
 	}
+	c.addFlags(cmd)
 	fs := cmd.Flags()
-	fs.StringVar(&o.Image, "image", "", "`IMAGE` of the control plane and the sidecars, as 'make image' builds it")
-	fs.StringVar(&o.Revision, "revision", model.DefaultRevision, "`REVISION` of the control plane; with another than the default one it can run beside Istio")
-	fs.IntVar(&o.Replicas, "replicas", 2, "number of control planes")
-	_ = cmd.MarkFlagRequired("image") // the only error is a flag that does not exist
+	fs.StringVar(&chart, "chart", deploy.ControlPlaneChart, "`CHART` to print: moonsail, base or gateway")
+	fs.StringVar(&name, "name", "", "`NAME` of the gateway (default: gateway)")
+	terminal.Offer(cmd, "chart", deploy.ControlPlaneChart, deploy.BaseChart, deploy.GatewayChart)
 	return cmd
+}
+
+// release returns the release of one chart.
+func (c *chosen) release(cmd *cobra.Command, chart, name string) (deploy.Release, error) {
+	if chart == deploy.ControlPlaneChart {
+		_, release, err := c.releases(cmd)
+		return release, err
+	}
+	values, err := c.values(cmd.InOrStdin())
+	return deploy.Release{Chart: chart, Name: name, Namespace: c.Namespace, Values: values}, err
+}
+
+// wrongManifest adds what to do to an error of the charts.
+func wrongManifest(err error) error {
+	if usage := (terminal.UsageError{}); errors.As(err, &usage) {
+		return err
+	}
+	return &terminal.UserError{What: "cannot make the manifest", Err: err, Next: "see 'moonsail manifest --help'"}
 }

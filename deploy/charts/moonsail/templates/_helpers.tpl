@@ -1,0 +1,124 @@
+{{/* The revision; "default" if the value is empty, as in Istio. */}}
+{{- define "moonsail.revision" -}}
+{{ .Values.revision | default "default" }}
+{{- end }}
+
+{{/* What the names of a revision's objects end with. */}}
+{{- define "moonsail.suffix" -}}
+{{- $revision := include "moonsail.revision" . }}
+{{- if ne $revision "default" }}-{{ $revision }}{{ end }}
+{{- end }}
+
+{{- define "moonsail.name" -}}
+moonsail{{ include "moonsail.suffix" . }}
+{{- end }}
+
+{{/* The Service to which proxies connect. That of the default revision has the name that Istio's proxies know. */}}
+{{- define "moonsail.xdsService" -}}
+{{- if include "moonsail.suffix" . }}{{ include "moonsail.name" . }}{{ else }}istiod{{ end }}
+{{- end }}
+
+{{/* An image: a whole reference as it is, else hub/image:tag. */}}
+{{- define "moonsail.reference" -}}
+{{- $v := .context.Values }}
+{{- if regexMatch "[/:@]" .image }}{{ .image }}
+{{- else }}{{ with $v.hub | default $v.global.hub }}{{ . }}/{{ end }}{{ .image }}:{{ $v.tag | default $v.global.tag | default .context.Chart.AppVersion }}
+{{- end }}
+{{- end }}
+
+{{- define "moonsail.image" -}}
+{{ include "moonsail.reference" (dict "context" . "image" .Values.image) }}
+{{- end }}
+
+{{- define "moonsail.labels" -}}
+app: {{ include "moonsail.name" . }}
+app.kubernetes.io/name: moonsail
+app.kubernetes.io/part-of: moonsail
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+istio.io/rev: {{ include "moonsail.revision" . }}
+{{- end }}
+
+{{/* The webhooks of injection: those of a revision or tag, and those of the default one. "name" is the revision or tag. */}}
+{{- define "moonsail.injectionWebhook" -}}
+- name: {{ .prefix }}sidecar-injector.moonsail.dev
+  clientConfig:
+    service: {name: {{ include "moonsail.name" .context }}, namespace: {{ .context.Release.Namespace }}, path: /inject, port: 443}
+  rules:
+  - {apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [CREATE]}
+  namespaceSelector:
+    matchExpressions:
+    {{- .namespace | nindent 4 }}
+  objectSelector:
+    matchExpressions:
+    {{- .object | nindent 4 }}
+  failurePolicy: {{ .context.Values.sidecarInjectorWebhook.failurePolicy }}
+  reinvocationPolicy: {{ .context.Values.sidecarInjectorWebhook.reinvocationPolicy }}
+  timeoutSeconds: 10
+  sideEffects: None
+  admissionReviewVersions: [v1]
+{{- end }}
+
+{{- define "moonsail.injectionWebhooks" }}
+{{- $name := .name }}
+{{- if eq $name "default" }}
+{{ include "moonsail.injectionWebhook" (dict "context" .context "prefix" "namespace."
+  "namespace" "- {key: istio-injection, operator: In, values: [enabled]}"
+  "object" "- {key: sidecar.istio.io/inject, operator: NotIn, values: [\"false\"]}") }}
+{{ include "moonsail.injectionWebhook" (dict "context" .context "prefix" "object."
+  "namespace" "- {key: istio-injection, operator: DoesNotExist}\n- {key: istio.io/rev, operator: DoesNotExist}"
+  "object" "- {key: sidecar.istio.io/inject, operator: In, values: [\"true\"]}\n- {key: istio.io/rev, operator: DoesNotExist}") }}
+{{- end }}
+{{ include "moonsail.injectionWebhook" (dict "context" .context "prefix" "rev.namespace."
+  "namespace" (printf "- {key: istio.io/rev, operator: In, values: [%q]}\n- {key: istio-injection, operator: DoesNotExist}" $name)
+  "object" "- {key: sidecar.istio.io/inject, operator: NotIn, values: [\"false\"]}") }}
+{{ include "moonsail.injectionWebhook" (dict "context" .context "prefix" "rev.object."
+  "namespace" "- {key: istio.io/rev, operator: DoesNotExist}\n- {key: istio-injection, operator: DoesNotExist}"
+  "object" (printf "- {key: sidecar.istio.io/inject, operator: NotIn, values: [\"false\"]}\n- {key: istio.io/rev, operator: In, values: [%q]}" $name)) }}
+{{- if and (eq $name "default") .context.Values.sidecarInjectorWebhook.enableNamespacesByDefault }}
+{{ include "moonsail.injectionWebhook" (dict "context" .context "prefix" "auto."
+  "namespace" "- {key: istio-injection, operator: DoesNotExist}\n- {key: istio.io/rev, operator: DoesNotExist}\n- {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, kube-public, kube-node-lease, local-path-storage]}"
+  "object" "- {key: sidecar.istio.io/inject, operator: DoesNotExist}\n- {key: istio.io/rev, operator: DoesNotExist}") }}
+{{- end }}
+{{- end }}
+
+{{- define "moonsail.xdsPorts" -}}
+- {name: https-dns, port: 15012, targetPort: 15012, protocol: TCP}
+- {name: http-monitoring, port: 15014, targetPort: 15014}
+{{- end }}
+
+{{/* How the Services use IP families, as in Istio. */}}
+{{- define "moonsail.ipFamilies" -}}
+{{- with .Values.ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .Values.ipFamilies }}
+ipFamilies: {{ toJson . }}
+{{- end }}
+{{- end }}
+
+{{/* The configuration of injection, as for `moonsail inject`. */}}
+{{- define "moonsail.injection" -}}
+{{- $v := .Values }}
+{{- $w := $v.sidecarInjectorWebhook }}
+{{- $image := .Values.image }}
+{{- with $v.global.proxy.image }}{{ $image = . }}{{ end }}
+{{- $config := dict
+  "image" (include "moonsail.reference" (dict "context" . "image" $image))
+  "xdsAddress" (printf "%s.%s.svc:15012" (include "moonsail.xdsService" .) .Release.Namespace) }}
+{{- if include "moonsail.suffix" . }}{{ $_ := set $config "revision" $v.revision }}{{ end }}
+{{- with $v.global.imagePullPolicy }}{{ $_ := set $config "imagePullPolicy" . }}{{ end }}
+{{- with $v.global.imagePullSecrets }}{{ $_ := set $config "imagePullSecrets" . }}{{ end }}
+{{- with $v.global.meshID }}{{ $_ := set $config "meshID" . }}{{ end }}
+{{- with $v.global.network }}{{ $_ := set $config "network" . }}{{ end }}
+{{- with $v.global.multiCluster.clusterName }}{{ $_ := set $config "clusterID" . }}{{ end }}
+{{- with $v.global.proxy.clusterDomain }}{{ $_ := set $config "domain" . }}{{ end }}
+{{- with $v.global.proxy.resources }}{{ $_ := set $config "resources" . }}{{ end }}
+{{- with $v.meshConfig.trustDomain }}{{ $_ := set $config "trustDomain" . }}{{ end }}
+{{- with $w.neverInjectSelector }}{{ $_ := set $config "neverInjectSelector" . }}{{ end }}
+{{- with $w.alwaysInjectSelector }}{{ $_ := set $config "alwaysInjectSelector" . }}{{ end }}
+{{- with $w.injectedAnnotations }}{{ $_ := set $config "injectedAnnotations" . }}{{ end }}
+{{- with $w.templates }}{{ $_ := set $config "templates" . }}{{ end }}
+{{- with $w.defaultTemplates }}{{ $_ := set $config "defaultTemplates" . }}{{ end }}
+{{- if not $w.rewriteAppHTTPProbe }}{{ $_ := set $config "rewriteAppHTTPProbers" false }}{{ end }}
+{{- toYaml (mergeOverwrite $config (deepCopy $v.injection)) }}
+{{- end }}

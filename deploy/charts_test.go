@@ -1,0 +1,252 @@
+package deploy
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "rewrite generated files")
+
+// requireFile holds a file to its text; -update writes it.
+func requireFile(t *testing.T, file, text string) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+		return
+	}
+	have, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.True(t, text == string(have), "%s is out of date: run: go test ./deploy -update", file)
+}
+
+const (
+	generated = "# Code generated from deploy/charts/moonsail by go test ./deploy -update; DO NOT EDIT.\n"
+	namespace = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: istio-system\n---\n"
+)
+
+// TestDefaults holds the files that show the defaults of the chart moonsail to what it renders.
+func TestDefaults(t *testing.T) {
+	files, err := Release{Chart: ControlPlaneChart, Namespace: DefaultNamespace, Values: map[string]any{"image": "moonsail:latest"}}.Render()
+	require.NoError(t, err)
+	written := 0
+	for _, f := range files {
+		text := string(f.Text)
+		if f.Name == "rbac.yaml" {
+			text = namespace + text
+		}
+		for _, name := range manifestOrder {
+			if f.Name == name {
+				requireFile(t, name, generated+text)
+				written++
+			}
+		}
+	}
+	require.Len(t, manifestOrder, written)
+}
+
+// TestCopies holds files of the charts to what they are copies of.
+func TestCopies(t *testing.T) {
+	alerts, err := os.ReadFile("alerts.yaml")
+	require.NoError(t, err)
+	requireFile(t, "charts/moonsail/files/alerts.yaml", string(alerts))
+
+	read := func(file string) string {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		return string(text)
+	}
+	dir := func(module string) string {
+		out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+		require.NoError(t, err)
+		return strings.TrimSpace(string(out))
+	}
+	requireFile(t, "charts/base/files/istio.yaml", read(filepath.Join(dir("istio.io/api"), "kubernetes", "customresourcedefinitions.gen.yaml")))
+	crds, err := filepath.Glob(filepath.Join(dir("sigs.k8s.io/gateway-api"), "config", "crd", "standard", "gateway.networking.k8s.io_*s.yaml"))
+	require.NoError(t, err)
+	copied, err := filepath.Glob("charts/base/files/gateway-api/*.yaml")
+	require.NoError(t, err)
+	n := 0
+	for _, file := range crds {
+		if text := read(file); strings.Contains(text, "kind: CustomResourceDefinition") {
+			requireFile(t, filepath.Join("charts/base/files/gateway-api", strings.TrimPrefix(filepath.Base(file), "gateway.networking.k8s.io_")), text)
+			n++
+		}
+	}
+	require.Len(t, copied, n, "a resource definition is gone: remove its copy")
+}
+
+// TestLint checks the charts as 'helm lint' does.
+func TestLint(t *testing.T) {
+	for _, name := range []string{BaseChart, ControlPlaneChart, GatewayChart} {
+		t.Run(name, func(t *testing.T) {
+			kube, err := chartutil.ParseKubeVersion(KubeVersion)
+			require.NoError(t, err)
+			for _, m := range lint.AllWithKubeVersion(filepath.Join("charts", name), nil, DefaultNamespace, kube).Messages {
+				if m.Severity >= support.WarningSev {
+					t.Errorf("%s", m)
+				}
+			}
+		})
+	}
+}
+
+// TestEveryValue renders each chart with each documented value set to another than its default. Each must change an
+// object, and the result must be valid.
+func TestEveryValue(t *testing.T) {
+	for _, name := range []string{BaseChart, ControlPlaneChart, GatewayChart} {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("testdata", name+".values.yaml"))
+			require.NoError(t, err)
+			var cases map[string]any // dotted name -> value, or a map of values if others are needed with it
+			require.NoError(t, yaml.Unmarshal(text, &cases))
+			chart, err := loadChart(name)
+			require.NoError(t, err)
+			defaults, err := Release{Chart: name, Namespace: DefaultNamespace}.Render()
+			require.NoError(t, err)
+			for _, value := range leaves("", chart.Values) {
+				require.Contains(t, cases, value, "add a value to testdata/%s.values.yaml", name)
+			}
+			for value, to := range cases {
+				t.Run(value, func(t *testing.T) { requireEffect(t, name, value, to, defaults) })
+			}
+		})
+	}
+}
+
+// requireEffect sets one value and what it needs.
+func requireEffect(t *testing.T, chart, value string, to any, defaults []Rendered) {
+	values := map[string]any{}
+	set := func(name string, to any) {
+		at := values
+		parts := strings.Split(name, ".")
+		for _, p := range parts[:len(parts)-1] {
+			if at[p] == nil {
+				at[p] = map[string]any{}
+			}
+			at = at[p].(map[string]any)
+		}
+		at[parts[len(parts)-1]] = to
+	}
+	base := defaults
+	if m, ok := to.(map[string]any); ok && m["with"] != nil {
+		for other, v := range m["with"].(map[string]any) {
+			set(other, v)
+		}
+		var err error
+		base, err = Release{Chart: chart, Namespace: DefaultNamespace, Values: values}.Render()
+		require.NoError(t, err)
+		to = m["set"]
+	}
+	set(value, to)
+	r := Release{Chart: chart, Namespace: DefaultNamespace, Values: values}
+	objects, err := r.Objects()
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, o := range objects {
+		require.NotEmpty(t, o.GetKind())
+		require.NotEmpty(t, o.GetName())
+		require.False(t, seen[o.GetKind()+o.GetName()], "%s %s twice", o.GetKind(), o.GetName())
+		seen[o.GetKind()+o.GetName()] = true
+	}
+	files, err := r.Render()
+	require.NoError(t, err)
+	require.NotEqual(t, texts(base), texts(files), "it has no effect")
+	for _, f := range files {
+		if f.Name == "crds.yaml" { // large, and Objects has read it
+			continue
+		}
+		for doc := range bytes.SplitSeq(f.Text, []byte(separator)) {
+			var o map[string]any
+			require.NoError(t, yaml.UnmarshalStrict(doc, &o), "%s", doc)
+		}
+	}
+}
+
+func texts(files []Rendered) string {
+	var b strings.Builder
+	for _, f := range files {
+		fmt.Fprintf(&b, "%s\n%s", f.Name, f.Text)
+	}
+	return b.String()
+}
+
+// leaves returns the dotted names of all values. An empty map is a value.
+func leaves(prefix string, values map[string]any) []string {
+	var out []string
+	for k, v := range values {
+		m, ok := v.(map[string]any)
+		if ok && len(m) > 0 && !wholes[prefix+k] {
+			out = append(out, leaves(prefix+k+".", m)...)
+		} else {
+			out = append(out, prefix+k)
+		}
+	}
+	return out
+}
+
+// wholes are maps that users write as they are in Kubernetes.
+var wholes = map[string]bool{
+	"resources": true, "securityContext": true, "containerSecurityContext": true, "seccompProfile": true, "podAnnotations": true,
+}
+
+func TestWrongValues(t *testing.T) {
+	for want, values := range map[string]map[string]any{
+		"replicaCont":            {"replicaCont": 3},
+		"at '/replicaCount'":     {"replicaCount": "three"},
+		"at '/revision'":         {"revision": "A"},
+		"at '/global/proxy'":     {"global": map[string]any{"proxy": map[string]any{"logLevel": "debug"}}},
+		"at '/image'":            {"image": "a\nkind: Secret"},
+		"at '/revisionTags/0'":   {"revisionTags": []any{""}},
+		"moonsail/values.yaml":   {"nothing": true},
+		"at '/validatingWebhook": {"validatingWebhook": map[string]any{"failurePolicy": "Never"}},
+	} {
+		_, err := Release{Chart: ControlPlaneChart, Namespace: DefaultNamespace, Values: values}.Render()
+		require.ErrorContains(t, err, want)
+	}
+	_, err := Release{Chart: ControlPlaneChart, Namespace: DefaultNamespace, KubeVersion: "v1.20.1"}.Render()
+	require.ErrorContains(t, err, "Kubernetes v1.20.1 is not supported")
+}
+
+// TestKubeVersions checks that the version of a provider's cluster is no reason to refuse it.
+func TestKubeVersions(t *testing.T) {
+	for _, version := range []string{"v1.29.3-gke.1286000", "v1.30.4-eks-a737599", "v1.31.2+k3s1", "1.36"} {
+		_, err := Release{Chart: ControlPlaneChart, Namespace: DefaultNamespace, KubeVersion: version}.Render()
+		require.NoError(t, err, version)
+	}
+}
+
+func TestOrder(t *testing.T) {
+	var list []*unstructured.Unstructured
+	for _, kind := range []string{"MutatingWebhookConfiguration", "Deployment", "ServiceMonitor", "ValidatingWebhookConfiguration", "Role", "CustomResourceDefinition", "Namespace"} {
+		o := &unstructured.Unstructured{}
+		o.SetKind(kind)
+		list = append(list, o)
+	}
+	SortForInstall(list)
+	var kinds []string
+	for _, o := range list {
+		kinds = append(kinds, o.GetKind())
+	}
+	require.Equal(t, []string{"Namespace", "CustomResourceDefinition", "Role", "Deployment", "ServiceMonitor", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}, kinds)
+}
+
+func TestValues(t *testing.T) {
+	v, err := Values([][]byte{[]byte("a: 1\nb: {c: 2, d: 3}\n"), []byte("b: {c: 4}\n")}, []string{"b.e=5,f=g", "h[0]=i"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"a": 1.0, "b": map[string]any{"c": 4.0, "d": 3.0, "e": int64(5)}, "f": "g", "h": []any{"i"}}, v)
+	_, err = Values(nil, []string{"a"})
+	require.ErrorContains(t, err, "--set a")
+}
