@@ -1,5 +1,5 @@
-// Package version reports the build, from the information that the Go toolchain writes into the binary. The linker sets
-// nothing.
+// Package version reports the build, from the information that the Go toolchain writes into the binary. Only a release sets
+// more: its version.
 package version
 
 import (
@@ -9,6 +9,9 @@ import (
 	"runtime/debug"
 	"strings"
 )
+
+// release is the version of a release, which `make release` sets with the linker.
+var release string
 
 // Info describes a build.
 type Info struct {
@@ -23,7 +26,11 @@ type Info struct {
 // Get returns the running binary's build information.
 func Get() Info {
 	bi, _ := debug.ReadBuildInfo()
-	return from(bi)
+	info := from(bi)
+	if release != "" {
+		info.Version = release
+	}
+	return info
 }
 
 // Of returns the build information of the Go binary in a file.

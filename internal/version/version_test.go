@@ -31,6 +31,13 @@ func TestFrom(t *testing.T) {
 	require.True(t, strings.HasPrefix(from(bi).String(), "v1.2.3 (0123456789ab, modified) go"), from(bi).String())
 }
 
+// TestRelease checks that the version that the linker sets precedes that of the build information.
+func TestRelease(t *testing.T) {
+	release = "0.1.0"
+	defer func() { release = "" }()
+	require.Equal(t, "0.1.0", Get().Version)
+}
+
 // TestNextVersion checks that the changelog prepares the same version.
 func TestNextVersion(t *testing.T) {
 	log, err := os.ReadFile("../../CHANGELOG.md")

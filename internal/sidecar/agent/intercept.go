@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -84,7 +83,7 @@ func setGroup(gid int) error {
 	if gid == os.Getegid() {
 		return nil
 	}
-	if err := syscall.Setresgid(-1, gid, -1); err != nil {
+	if err := setEffectiveGroup(gid); err != nil {
 		return fmt.Errorf("cannot change to group %d, which distinguishes the agent's connections from the workload's: %w: "+
 			"run the agent as root, or as the user of --proxy-uid", gid, err)
 	}
