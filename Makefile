@@ -29,6 +29,11 @@ BENCH     ?= .
 LABFLAGS  ?=
 FUZZTIME  ?= 3s
 IMAGE     ?= moonsail:latest
+PLATFORMS ?= linux/$(shell go env GOARCH)
+IMAGEFLAGS ?=
+VERSION   ?=
+RELEASEFLAGS ?=
+comma     := ,
 FUZZPKGS  ?=
 JAVATRANSPORTS ?= http2,grpc
 CONFORMANCEFLAGS ?=
@@ -41,7 +46,7 @@ RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_E
 # By default a process with the race detector sleeps for a second before it ends. The lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance fuzz bench bench-istiod image pictures dashboard dashboard-test lint clean
+.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance fuzz bench bench-istiod image release release-test pictures dashboard dashboard-test lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -145,11 +150,20 @@ $(ISTIOD): bench/istiod/go.mod bench/istiod/go.sum bench/istiod/main.go
 	@echo "==> building istiod, pinned in bench/istiod/go.mod (minutes the first time)"
 	@mkdir -p $(dir $@) && cd bench/istiod && go build -ldflags "-s -w" -o "$(CURDIR)/$@" .
 
-image: envoy ## write the image of control planes and sidecars to dist/image, for this machine's architecture (IMAGE=moonsail:latest)
-	@echo "==> building the image $(IMAGE)"
+image: envoy ## write the image of control planes and sidecars to dist/image (IMAGE=moonsail:latest PLATFORMS=linux/amd64,linux/arm64; default: this machine's)
+	@echo "==> building the image $(IMAGE) for $(PLATFORMS)"
 	@mkdir -p dist/image
-	@CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -buildvcs=$(BUILDVCS) -o dist/image/moonsail ./cmd/moonsail
-	@go run ./cmd/moonsail-image --name $(IMAGE)
+	@for p in $(subst $(comma), ,$(PLATFORMS)); do \
+	  GOOS=linux GOARCH=$${p#*/} CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -buildvcs=$(BUILDVCS) -o dist/image/moonsail-$${p#*/} ./cmd/moonsail; \
+	done
+	@go run ./cmd/moonsail-image --name $(IMAGE) --platforms $(PLATFORMS) $(IMAGEFLAGS)
+
+release: envoy ## write programs, charts, images, a bill of materials and checksums to dist/release (VERSION=0.1.0; RELEASEFLAGS=-dirty)
+	@go run -C tools ./release -root "$(CURDIR)" -version "$(VERSION)" $(RELEASEFLAGS)
+
+release-test: ## check that two releases of a small repository are equal, and that their bill of materials is valid
+	@echo "==> testing the release tool"
+	@cd tools && go test $(TESTFLAGS) ./release
 
 pictures: envoy lab-build ## draw docs/images from real runs: needs chromium, some 4 minutes on an idle machine
 	@go run -C tools ./pictures -root "$(CURDIR)"

