@@ -66,6 +66,7 @@ var readKinds = []apiKind{
 	{group: groupNetworking, kind: "Sidecar", versions: istioVersions},
 	{group: groupNetworking, kind: "Gateway", versions: istioVersions},
 	{group: gatewayapi.Group, kind: "Gateway", versions: gatewayVersions, as: model.KindKubernetesGateway},
+	{group: gatewayapi.Group, kind: "ListenerSet", versions: []string{"v1"}},
 	{group: gatewayapi.Group, kind: "GatewayClass", versions: gatewayVersions, cluster: true},
 	{group: gatewayapi.Group, kind: "HTTPRoute", versions: gatewayVersions},
 	{group: gatewayapi.Group, kind: "GRPCRoute", versions: []string{"v1"}},
@@ -91,7 +92,7 @@ var laterKinds = map[string][]string{
 	groupExtensions:               {"TrafficExtension"},
 	"install.istio.io":            {"IstioOperator"},
 	"config.istio.io":             nil,
-	gatewayapi.Group:              {"UDPRoute", "ListenerSet"},
+	gatewayapi.Group:              {"UDPRoute"},
 	"inference.networking.k8s.io": nil,
 }
 

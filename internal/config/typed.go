@@ -47,6 +47,7 @@ var typedKinds = map[model.Kind]typedKind{
 	model.KindRequestAuthentication: typed(istio.RequestAuthentication),
 
 	model.KindKubernetesGateway: typed(gatewayapi.Gateway),
+	model.KindListenerSet:       typed(gatewayapi.ListenerSet),
 	model.KindHTTPRoute:         typed(gatewayapi.HTTPRoute),
 	model.KindGRPCRoute:         typed(gatewayapi.GRPCRoute),
 	model.KindTLSRoute:          typed(gatewayapi.TLSRoute),

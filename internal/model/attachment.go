@@ -22,16 +22,16 @@ func (r AttachReason) String() string {
 	return [...]string{"NoMatchingParent", "NotAllowedByListeners", "NoMatchingListenerHostname", "Accepted"}[r]
 }
 
-// Advice returns the message about a route that no listener of a Gateway takes. The reason is that of the listener that
-// came closest.
-func (r AttachReason) Advice(route Key) string {
+// Advice returns the message about a route that no listener of a parent, a Gateway or ListenerSet, takes. The reason is that
+// of the listener that came closest.
+func (r AttachReason) Advice(parent string, route Key) string {
 	switch r {
 	case NotAllowedByListeners:
-		return fmt.Sprintf("no listener takes routes of kind %s from namespace %s: change allowedRoutes of the Gateway", route.Kind, route.Namespace)
+		return fmt.Sprintf("no listener takes routes of kind %s from namespace %s: change allowedRoutes of the %s", route.Kind, route.Namespace, parent)
 	case NoMatchingListenerHostname:
 		return "no hostname of the route matches a listener: change hostnames, or the listener's hostname"
 	}
-	return "the Gateway has no such listener: correct sectionName and port of the parentRef"
+	return fmt.Sprintf("the %s has no such listener: correct sectionName and port of the parentRef", parent)
 }
 
 // An Attachment is the decision whether a route attaches to a server of a Gateway.
@@ -80,6 +80,63 @@ func (s *GatewayServer) AttachBound(route *VirtualService) Attachment {
 		return Attachment{Reason: NoMatchingListenerHostname}
 	}
 	return Attachment{Reason: Attached, Hosts: hosts}
+}
+
+// AttachSet decides whether a ListenerSet belongs to the Gateway. admits reports whether a selector of namespaces selects
+// the set's namespace. It is the only judgement.
+func (g *Gateway) AttachSet(set *Gateway, admits func(*LabelSelector) bool) bool {
+	from := g.ListenerSets
+	switch {
+	case set.Parent != g.Key || from == nil:
+		return false
+	case from.Namespace != "":
+		return from.Namespace == "*" || from.Namespace == set.Namespace
+	}
+	return from.Selector != nil && admits(from.Selector)
+}
+
+// Displaced returns the listeners without effect of a Gateway and its ListenerSets: an owner that comes first has one that
+// takes their place. owners are the Gateway, then its ListenerSets, the oldest first. Conflicts inside one owner are
+// decided already.
+//
+// It is the only judgement: for listeners of gateways, for statuses, and for findings of analysis.
+func Displaced(owners []*Gateway) map[*GatewayServer]ServerConflict {
+	var out map[*GatewayServer]ServerConflict
+	var placed []*GatewayServer
+	for _, g := range owners {
+		before := len(placed)
+		for i := range g.Servers {
+			s := &g.Servers[i]
+			if conflict := s.conflictWith(placed[:before]); conflict.Reason == "" {
+				placed = append(placed, s)
+			} else if out == nil {
+				out = map[*GatewayServer]ServerConflict{s: conflict}
+			} else {
+				out[s] = conflict
+			}
+		}
+		for i := range g.Reserved {
+			if s := &g.Reserved[i]; s.conflictWith(placed[:before]).Reason == "" {
+				placed = append(placed, s)
+			}
+		}
+	}
+	return out
+}
+
+// conflictWith returns the first conflict of a listener with others of its port number. The text leaves out to which
+// ListenerSet the other belongs, which its author need not know.
+func (s *GatewayServer) conflictWith(placed []*GatewayServer) ServerConflict {
+	for _, o := range placed {
+		if o.Port.Number != s.Port.Number {
+			continue
+		}
+		if conflict := o.Conflict(s); conflict.Reason != "" {
+			conflict.Text = fmt.Sprintf("another listener of the Gateway has port %d too, and %s", s.Port.Number, conflict.Text)
+			return conflict
+		}
+	}
+	return ServerConflict{}
 }
 
 // BoundTo reports whether the route names one of the servers' names (Gateway.ServerNames).

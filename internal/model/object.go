@@ -48,7 +48,7 @@ var Kinds = []Kind{
 	KindPeerAuthentication, KindAuthorizationPolicy, KindRequestAuthentication, KindKeySet,
 	KindEnvoyFilter, KindSecret, KindProxyConfig, KindWasmPlugin, KindGateway,
 	KindKubernetesGateway, KindHTTPRoute, KindReferenceGrant, KindGRPCRoute, KindTLSRoute, KindTCPRoute,
-	KindBackendTLSPolicy,
+	KindBackendTLSPolicy, KindListenerSet,
 }
 
 // Key names one source object.

@@ -117,8 +117,8 @@ var spare = map[string][]model.Kind{
 	"EDS":  {model.KindDestinationRule, model.KindService, model.KindVirtualService, model.KindEndpointSlice, model.KindWorkloadEntry},
 	"SDS":  {model.KindDestinationRule, model.KindService, model.KindBackendTLSPolicy},
 	"NDS":  {model.KindEndpointSlice},
-	"LDS":  append([]model.Kind{model.KindGateway, model.KindKubernetesGateway, model.KindTLSRoute}, spareRoutes...),
-	"RDS":  append([]model.Kind{model.KindGateway, model.KindKubernetesGateway}, spareRoutes...),
+	"LDS":  append([]model.Kind{model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet, model.KindTLSRoute}, spareRoutes...),
+	"RDS":  append([]model.Kind{model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet}, spareRoutes...),
 	"VHDS": spareRoutes,
 }
 

@@ -37,7 +37,7 @@ func (o *Object) AddFlag(cmd *cobra.Command, client *ControlPlane) {
 var shortKinds = map[string]model.Kind{
 	"ns": model.KindNamespace, "svc": model.KindService, "po": model.KindPod, "vs": model.KindVirtualService,
 	"dr": model.KindDestinationRule, "se": model.KindServiceEntry, "we": model.KindWorkloadEntry,
-	"gw": model.KindGateway, "gtw": model.KindKubernetesGateway, "ap": model.KindAuthorizationPolicy,
+	"gw": model.KindGateway, "gtw": model.KindKubernetesGateway, "lset": model.KindListenerSet, "ap": model.KindAuthorizationPolicy,
 	"pa": model.KindPeerAuthentication, "ra": model.KindRequestAuthentication, "cm": model.KindConfigMap, "no": model.KindNode,
 }
 

@@ -73,8 +73,11 @@ func (c *checker) object(o model.Object) {
 	case *model.ProxyConfig:
 		serviceChecks{c}.proxyConfig(o)
 	case *model.Gateway:
-		if o.Kind == model.KindGateway {
+		switch o.Kind {
+		case model.KindGateway:
 			gatewayChecks{c}.gateway(o)
+		case model.KindListenerSet:
+			gatewayChecks{c}.listenerSet(o)
 		}
 	}
 }

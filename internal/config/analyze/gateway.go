@@ -13,7 +13,7 @@ import (
 type gateways struct {
 	byName map[string]*model.Gateway // "namespace/name"
 	list   []*model.Gateway
-	api    map[model.Key]*model.Gateway // those of the Gateway API
+	api    map[model.Key]*model.Gateway // those of the Gateway API, and ListenerSets
 }
 
 func (g *gateways) add(o *model.Gateway) {
@@ -56,8 +56,9 @@ func (c gatewayChecks) attached(v *model.VirtualService) {
 				continue
 			}
 			if reason := c.closest(g, name, v); reason != model.Attached {
+				kind := g.GrantFrom().Kind
 				parent := g.Namespace + "/" + g.Name + strings.TrimPrefix(name, g.FullName())
-				c.warnf(v, "spec.parentRefs", "Gateway %s: %s", parent, reason.Advice(v.Key))
+				c.warnf(v, "spec.parentRefs", "%s %s: %s", kind, parent, reason.Advice(kind, v.Key))
 			}
 		}
 	}
@@ -67,9 +68,45 @@ func (c gatewayChecks) attached(v *model.VirtualService) {
 // namespaces take routes of a namespace whose labels are not known.
 func (c gatewayChecks) closest(g *model.Gateway, parent string, v *model.VirtualService) model.AttachReason {
 	route := &model.VirtualService{Meta: v.Meta, Gateways: []string{parent}, Hosts: v.Hosts}
-	ns := c.namespaces[v.Namespace]
-	_, reason := g.AttachAny(route, func(s *model.LabelSelector) bool { return ns == nil || s.Matches(ns.Labels) })
+	_, reason := g.AttachAny(route, c.admits(v.Namespace))
 	return reason
+}
+
+// admits returns which selectors select a namespace. They select one whose labels are not known.
+func (c gatewayChecks) admits(namespace string) func(*model.LabelSelector) bool {
+	ns := c.namespaces[namespace]
+	return func(s *model.LabelSelector) bool { return ns == nil || s.Matches(ns.Labels) }
+}
+
+// listenerSet reports a ListenerSet that its Gateway does not accept, and listeners for which earlier ones leave no place.
+// A Gateway that does not exist is not reported: it may be of another controller.
+func (c gatewayChecks) listenerSet(set *model.Gateway) {
+	parent := c.gateways.api[set.Parent]
+	if parent == nil {
+		return
+	}
+	if !parent.AttachSet(set, c.admits(set.Namespace)) {
+		c.warnf(set, "spec.parentRef", "has no effect: Gateway %s/%s accepts no ListenerSets of namespace %s; change its allowedListeners", parent.Namespace, parent.Name, set.Namespace)
+		return
+	}
+	displaced := model.Displaced(append([]*model.Gateway{parent}, c.listenerSetsOf(parent)...))
+	for i := range set.Servers {
+		if conflict := displaced[&set.Servers[i]]; conflict.Reason != "" {
+			c.warnf(set, "spec.listeners", "listener %s has no effect: %s; change its port or hostname", set.Servers[i].Port.Name, conflict.Text)
+		}
+	}
+}
+
+// listenerSetsOf are those that a Gateway accepts, the oldest first.
+func (c gatewayChecks) listenerSetsOf(parent *model.Gateway) []*model.Gateway {
+	var out []*model.Gateway
+	for _, o := range c.gateways.api {
+		if parent.AttachSet(o, c.admits(o.Namespace)) {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, byAge)
+	return out
 }
 
 func (c gatewayChecks) gateway(g *model.Gateway) {

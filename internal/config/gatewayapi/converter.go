@@ -8,9 +8,12 @@ import (
 )
 
 // conv converts and checks one object.
-type conv struct{ *convert.Converter }
+type conv struct {
+	*convert.Converter
+	Routers string // the namespace of the routers of a Gateway or ListenerSet
+}
 
 // start begins the conversion of an object.
 func start(in convert.Cluster, kind model.Kind, o *metav1.ObjectMeta) *conv {
-	return &conv{convert.Start(in, kind, o)}
+	return &conv{Converter: convert.Start(in, kind, o), Routers: o.Namespace}
 }

@@ -40,17 +40,29 @@ func Gateway(in convert.Cluster, o *gatewayv1.Gateway) (*model.Gateway, problem.
 		c.Warnf(at.Field("tls"), "has no effect in Moonsail yet: client certificates are not requested")
 	}
 	refs := listenerRefs(o)
+	g.ListenerSets = refs.ListenerSets
+	if s := g.ListenerSets; s != nil {
+		c.checkSelection(at.Field("allowedListeners").Field("namespaces").Field("selector"), s.Namespace == "", s.Selector)
+	}
+	c.listeners(g, refs, spec.Listeners)
+	return g, c.Problems
+}
+
+// listeners adds the listeners of a Gateway or ListenerSet.
+func (c *conv) listeners(g *model.Gateway, refs *GatewayRef, list []gatewayv1.Listener) {
 	conflicts := refs.Conflicts()
-	for i := range spec.Listeners {
-		at := at.Field("listeners").Index(i)
-		server, ok := c.listener(at, &spec.Listeners[i], &refs.Listeners[i])
-		if conflicts[i].Reason != "" {
+	for i := range list {
+		at := problem.Path("spec.listeners").Index(i)
+		server, ok := c.listener(at, &list[i], &refs.Listeners[i])
+		switch {
+		case conflicts[i].Reason != "":
 			c.Warnf(at, "has no effect: %s; change its port or hostname", conflicts[i].Text)
-		} else if ok {
+		case ok:
 			g.Servers = append(g.Servers, server)
+		case server.Port.Protocol != "":
+			g.Reserved = append(g.Reserved, *refs.Listeners[i].Server(c.Meta.Namespace))
 		}
 	}
-	return g, c.Problems
 }
 
 // listener returns false for a listener that cannot be served.
@@ -72,7 +84,7 @@ func (c *conv) listener(at problem.Path, l *gatewayv1.Listener, ref *ListenerRef
 	if l.Hostname != nil && *l.Hostname != "" {
 		c.CheckHost(at.Field("hostname"), string(*l.Hostname), true)
 	}
-	c.checkNamespaces(at.Field("allowedRoutes").Field("namespaces").Field("selector"), ref)
+	c.checkSelection(at.Field("allowedRoutes").Field("namespaces").Field("selector"), ref.From == string(gatewayv1.NamespacesFromSelector), ref.Namespaces)
 	return out, encrypted == (out.TLS != nil)
 }
 
@@ -84,18 +96,19 @@ func (c *conv) checkKinds(l *ListenerRef) {
 	}
 }
 
-// checkNamespaces checks the selector of namespaces whose routes a listener takes.
-func (c *conv) checkNamespaces(at problem.Path, l *ListenerRef) {
+// checkSelection checks the selector of namespaces whose routes a listener takes, or whose ListenerSets a Gateway takes.
+// selected: the selector counts.
+func (c *conv) checkSelection(at problem.Path, selected bool, s *model.LabelSelector) {
 	switch {
-	case l.From != string(gatewayv1.NamespacesFromSelector):
+	case !selected:
 		return
-	case l.Namespaces == nil:
-		c.Warnf(at, "is missing, so that no route is taken; select namespaces, or use Same or All")
+	case s == nil:
+		c.Warnf(at, "is missing, so no namespace is selected; select namespaces, or use Same or All")
 		return
 	}
-	c.Labels(at.Field("matchLabels"), l.Namespaces.Labels)
-	for i := range l.Namespaces.Expressions {
-		c.LabelExpression(at.Field("matchExpressions").Index(i), &l.Namespaces.Expressions[i])
+	c.Labels(at.Field("matchLabels"), s.Labels)
+	for i := range s.Expressions {
+		c.LabelExpression(at.Field("matchExpressions").Index(i), &s.Expressions[i])
 	}
 }
 
@@ -147,7 +160,7 @@ func (c *conv) listenerCertificates(at problem.Path, l *ListenerRef, out *model.
 			continue
 		}
 		name := ref.Name
-		if ref.Namespace != c.Meta.Namespace { // counts where a ReferenceGrant lets it
+		if ref.Namespace != c.Routers || ref.Namespace != c.Meta.Namespace { // may need a ReferenceGrant
 			name = model.CredentialURL(ref.Namespace + "/" + name)
 		}
 		c.ServerCredential(at.Field("name"), name)

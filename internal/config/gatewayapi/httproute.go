@@ -56,7 +56,7 @@ func (c *conv) parents(at problem.Path, refs []gatewayv1.ParentReference, v *mod
 	for i := range refs {
 		ref := parentRef(at.Index(i), c.Meta.Namespace, &refs[i])
 		switch {
-		case ref.IsGateway():
+		case ref.IsListener():
 			v.Gateways = append(v.Gateways, ref.GatewayName())
 		case ref.IsService() && ref.Namespace != c.Meta.Namespace:
 			c.Warnf(at.Index(i), "routes for the Service of another namespace have no effect in Moonsail yet; write the %s in namespace %s", c.Meta.Kind, ref.Namespace)

@@ -37,10 +37,13 @@ type ClassRef struct {
 	Counts     bool // Gateways of its name count
 }
 
-// GatewayRef is of a Gateway of a class of ours.
+// GatewayRef is of a Gateway of a class of ours, or of a ListenerSet of any Gateway.
 type GatewayRef struct {
-	Controller string
+	Controller string    // empty for a ListenerSet: its Gateway's
+	Parent     model.Key // the Gateway of a ListenerSet; zero for others
 	Listeners  []ListenerRef
+	// ListenerSets are the namespaces whose ListenerSets may add listeners; nil: none.
+	ListenerSets *model.NamespaceSelection
 }
 
 // ListenerRef is one listener.
@@ -71,8 +74,12 @@ type ParentRef struct {
 	Ref     json.RawMessage // as it is written
 }
 
-// GatewayName returns the name by which model.VirtualService.Gateways names the listeners of the parent, a Gateway.
+// GatewayName returns the name by which model.VirtualService.Gateways names the listeners of the parent, a Gateway or a
+// ListenerSet.
 func (p *ParentRef) GatewayName() string {
+	if p.IsListenerSet() {
+		return model.ListenerSetName(p.Namespace, p.Name, p.Section, p.Port)
+	}
 	return model.KubernetesGatewayName(p.Namespace, p.Name, p.Section, p.Port)
 }
 
@@ -94,7 +101,7 @@ type ObjectRef struct {
 // HasRefs reports whether objects of a kind have one.
 func HasRefs(kind model.Kind) bool {
 	switch kind {
-	case model.KindGatewayClass, model.KindKubernetesGateway, model.KindBackendTLSPolicy:
+	case model.KindGatewayClass, model.KindKubernetesGateway, model.KindListenerSet, model.KindBackendTLSPolicy:
 		return true
 	}
 	return kind.IsKubernetesRoute()
@@ -107,6 +114,8 @@ func RefsOf(kind model.Kind, raw []byte) *Refs {
 		return readRefs(raw, classRef)
 	case model.KindKubernetesGateway:
 		return readRefs(raw, gatewayRef)
+	case model.KindListenerSet:
+		return readRefs(raw, func(o *gatewayv1.ListenerSet) *Refs { return &Refs{Gateway: listenerSetRefs(o)} })
 	case model.KindHTTPRoute:
 		return readRefs(raw, func(o *gatewayv1.HTTPRoute) *Refs {
 			return routeRef(o.Namespace, o.Spec.ParentRefs, o.Spec.Hostnames, httpBackends(o.Namespace, o.Spec.Rules))
@@ -158,8 +167,51 @@ func gatewayRef(o *gatewayv1.Gateway) *Refs {
 
 func listenerRefs(o *gatewayv1.Gateway) *GatewayRef {
 	out := &GatewayRef{Controller: gatewayClasses[o.Spec.GatewayClassName]}
-	for i := range o.Spec.Listeners {
-		out.Listeners = append(out.Listeners, listenerRef(problem.Path("spec.listeners").Index(i), o.Namespace, &o.Spec.Listeners[i]))
+	if a := o.Spec.AllowedListeners; a != nil && a.Namespaces != nil && a.Namespaces.From != nil {
+		out.ListenerSets = namespaceSelection(*a.Namespaces.From, o.Namespace, a.Namespaces.Selector)
+	}
+	out.addListeners(o.Namespace, o.Spec.Listeners)
+	return out
+}
+
+func (g *GatewayRef) addListeners(ns string, list []gatewayv1.Listener) {
+	for i := range list {
+		g.Listeners = append(g.Listeners, listenerRef(problem.Path("spec.listeners").Index(i), ns, &list[i]))
+	}
+}
+
+// namespaceSelection returns nil for no namespace.
+func namespaceSelection(from gatewayv1.FromNamespaces, own string, selector *metav1.LabelSelector) *model.NamespaceSelection {
+	switch from {
+	case gatewayv1.NamespacesFromAll:
+		return &model.NamespaceSelection{Namespace: convert.ExportAll}
+	case gatewayv1.NamespacesFromSame:
+		return &model.NamespaceSelection{Namespace: own}
+	case gatewayv1.NamespacesFromSelector:
+		return &model.NamespaceSelection{Selector: labelSelector(selector)}
+	}
+	return nil
+}
+
+// AsGateway returns what decides which routes and ListenerSets belong to the Gateway or ListenerSet, with all listeners.
+func (g *GatewayRef) AsGateway(k model.Key) *model.Gateway {
+	out := &model.Gateway{Meta: model.Meta{Key: k}, Parent: g.Parent, ListenerSets: g.ListenerSets}
+	for i := range g.Listeners {
+		out.Servers = append(out.Servers, *g.Listeners[i].Server(k.Namespace))
+	}
+	return out
+}
+
+// Placed returns the AsGateway without listeners of unsupported protocols, and without those that conflict with an earlier
+// one: the input of model.Displaced.
+func (g *GatewayRef) Placed(k model.Key) *model.Gateway {
+	out, conflicts := g.AsGateway(k), g.Conflicts()
+	all := out.Servers
+	out.Servers = nil
+	for i := range all {
+		if all[i].Port.Protocol != "" && conflicts[i].Reason == "" {
+			out.Servers = append(out.Servers, all[i])
+		}
 	}
 	return out
 }
@@ -281,6 +333,23 @@ func (r *ObjectRef) KindText() string {
 
 // IsGateway reports whether it is a Gateway of the Gateway API.
 func (r *ObjectRef) IsGateway() bool { return r.Kind == "Gateway" && r.Group == Group }
+
+// IsListenerSet reports whether it is a ListenerSet.
+func (r *ObjectRef) IsListenerSet() bool {
+	return r.Kind == string(model.KindListenerSet) && r.Group == Group
+}
+
+// IsListener reports whether it is a Gateway or a ListenerSet: a parent with listeners.
+func (r *ObjectRef) IsListener() bool { return r.IsGateway() || r.IsListenerSet() }
+
+// Key returns the key of the Gateway or ListenerSet in the model.
+func (r *ObjectRef) Key() model.Key {
+	kind := model.KindKubernetesGateway
+	if r.IsListenerSet() {
+		kind = model.KindListenerSet
+	}
+	return model.Key{Kind: kind, Namespace: r.Namespace, Name: r.Name}
+}
 
 // IsService reports whether it is a Service of Kubernetes.
 func (r *ObjectRef) IsService() bool { return r.Kind == "Service" && r.Group == "" }

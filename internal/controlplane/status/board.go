@@ -66,10 +66,14 @@ func (b *Board) Seen(s *kube.Seen) {
 	b.review(s.Key, o)
 }
 
-// judges reports whether this control plane writes a Gateway's status. The caller holds mu.
+// judges reports whether this control plane writes the status of a Gateway or ListenerSet. The caller holds mu.
 func (b *Board) judges(k model.Key) bool {
 	o := b.objects[k]
-	return o != nil && o.seen.GatewayRefs != nil
+	if o == nil || o.seen.GatewayRefs == nil {
+		return false
+	}
+	g := o.seen.GatewayRefs.Gateway
+	return g == nil || g.Parent.Name == "" || b.judges(g.Parent)
 }
 
 // see takes the form of an object on the API server.

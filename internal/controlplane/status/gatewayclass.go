@@ -37,6 +37,7 @@ var supportedFeatures = []string{
 	"HTTPRouteRequestTimeout",
 	"HTTPRouteResponseHeaderModification",
 	"HTTPRouteSchemeRedirect",
+	"ListenerSet",
 	"ReferenceGrant",
 	"TCPRoute",
 	"TLSRoute",

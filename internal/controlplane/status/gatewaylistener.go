@@ -13,6 +13,7 @@ import (
 type gatewayConditions struct {
 	addresses []string
 	listeners []listenerConditions
+	sets      *int // how many ListenerSets are attached to a Gateway; nil: it is a ListenerSet
 }
 
 type listenerConditions struct {
@@ -77,13 +78,13 @@ func (w *gatewayWorld) listener(k model.Key, l *gatewayapi.ListenerRef, with mod
 	kinds, wrong := l.Routes()
 	refs := &complaints{}
 	for _, ref := range wrong {
-		refs.add("InvalidRouteKinds", ref.Field, "%s: not a kind of route for listeners of protocol %s", ref.KindText(), l.Protocol)
+		refs.add(invalidRouteKinds, ref.Field, "%s: not a kind of route for listeners of protocol %s", ref.KindText(), l.Protocol)
 	}
 	w.certificates(k, l, refs)
 	resolved := refs.resolved()
 	conflict := conflicted(with)
 	taken := acceptedListener(l)
-	out := listenerConditions{name: l.Name, kinds: kinds, attached: w.attached[listenerKey{k.Namespace + "/" + k.Name, l.Name}]}
+	out := listenerConditions{name: l.Name, kinds: kinds, attached: w.attached[listenerOf(k, l.Name)]}
 	works := condition{typeProgrammed, true, "Programmed", ""}
 	switch {
 	case !taken.ok || !resolved.ok || conflict.ok:
@@ -93,6 +94,9 @@ func (w *gatewayWorld) listener(k model.Key, l *gatewayapi.ListenerRef, with mod
 	}
 	if conflict.ok && taken.ok {
 		taken = condition{typeAccepted, false, "PortUnavailable", conflict.message}
+	}
+	if conflict.ok && k.Kind == model.KindListenerSet { // the Gateway API's reasons for entries of ListenerSets
+		taken.reason, works.reason, works.message = conflict.reason, conflict.reason, conflict.message
 	}
 	out.conditions = []condition{taken, resolved, works, conflict}
 	return out
@@ -112,6 +116,7 @@ func (w *gatewayWorld) certificates(k model.Key, l *gatewayapi.ListenerRef, wron
 		return
 	}
 	const invalid = "InvalidCertificateRef"
+	from := (&model.Gateway{Meta: model.Meta{Key: k}}).GrantFrom()
 	if len(l.Certificates) == 0 {
 		wrong.add(invalid, "tls.certificateRefs", "empty: name a Secret")
 	}
@@ -121,8 +126,8 @@ func (w *gatewayWorld) certificates(k model.Key, l *gatewayapi.ListenerRef, wron
 		switch {
 		case !ref.IsSecret():
 			wrong.add(invalid, ref.Field, "%s: use a Secret", ref.KindText())
-		case !w.granted(model.GrantFrom{Kind: "Gateway", Namespace: k.Namespace}, ref):
-			wrong.add("RefNotPermitted", ref.Field, "not permitted: add a ReferenceGrant to namespace %s for Gateways of %s", ref.Namespace, k.Namespace)
+		case !w.granted(from, ref):
+			wrong.add("RefNotPermitted", ref.Field, "not permitted: add a ReferenceGrant to namespace %s for %ss of %s", ref.Namespace, from.Kind, k.Namespace)
 		case secret != nil && secret.Problem != "": // nil: not read yet
 			wrong.add(invalid, ref.Field, "Secret %s: cannot be used: %s", ref.Name, secret.Problem)
 		}

@@ -51,23 +51,34 @@ func (w *gatewayWorld) parent(k model.Key, o gatewayObject, p *gatewayapi.Parent
 	if p.IsService() {
 		return w.serviceParent(k, o, p, taken)
 	}
-	parent := model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}
+	parent := p.Key()
 	of := w.objects[parent].Refs
-	if !p.IsGateway() || of == nil || of.Gateway == nil {
+	if !p.IsListener() || of == nil || of.Gateway == nil {
 		return "", taken
+	}
+	gateway := parent
+	if parent.Kind == model.KindListenerSet {
+		gateway = of.Gateway.Parent
+		if w.objects[gateway].Refs == nil || w.objects[gateway].Gateway == nil {
+			return "", taken
+		}
+	}
+	controller := w.objects[gateway].Gateway.Controller
+	if gateway != parent && !slices.Contains(w.sets[gateway], parent) {
+		return controller, condition{typeAccepted, false, model.NoMatchingParent.String(), "the ListenerSet is not accepted: see its status"}
 	}
 	listeners, reason := w.attach(k, o.Route, p, of.Gateway)
 	if reason != model.Attached {
-		return of.Gateway.Controller, condition{typeAccepted, false, reason.String(), reason.Advice(k)}
+		return controller, condition{typeAccepted, false, reason.String(), reason.Advice(p.Kind, k)}
 	}
 	if !taken.ok {
-		return of.Gateway.Controller, taken
+		return controller, taken
 	}
 	for _, l := range listeners {
-		attached[listenerKey{p.Namespace + "/" + p.Name, l}] = true
+		attached[listenerOf(parent, l)] = true
 	}
-	w.reach(k, o.Route, parent)
-	return of.Gateway.Controller, taken
+	w.reach(k, o.Route, gateway)
+	return controller, taken
 }
 
 // serviceParent judges a route for a Service, which is for sidecars of the mesh.
@@ -78,7 +89,7 @@ func (w *gatewayWorld) serviceParent(k model.Key, o gatewayObject, p *gatewayapi
 		reason, message = "UnsupportedValue", fmt.Sprintf("%ss for Services: not supported by Moonsail", k.Kind)
 	case p.Namespace != k.Namespace:
 		reason, message = "UnsupportedValue", "routes for Services of another namespace: not supported by Moonsail"
-	case slices.ContainsFunc(o.Route.Parents, func(p gatewayapi.ParentRef) bool { return p.IsGateway() }):
+	case slices.ContainsFunc(o.Route.Parents, func(p gatewayapi.ParentRef) bool { return p.IsListener() }):
 		reason, message = "UnsupportedValue", "no effect in a route that also has a Gateway: add a separate route for the Service"
 	case s == nil:
 		reason, message = "NoMatchingParent", "Service: not found"
@@ -93,14 +104,10 @@ func (w *gatewayWorld) serviceParent(k model.Key, o gatewayObject, p *gatewayapi
 	return gatewayapi.ControllerMesh, taken
 }
 
-// attach returns the listeners of a Gateway that take a route; if none does, the reason of the one that came closest.
+// attach returns the listeners of a Gateway or ListenerSet that take a route; if none does, the reason of the one that came closest.
 func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi.ParentRef, g *gatewayapi.GatewayRef) (listeners []string, reason model.AttachReason) {
-	parent := &model.Gateway{Meta: model.Meta{Key: model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}}}
 	route := &model.VirtualService{Meta: model.Meta{Key: k}, Gateways: []string{p.GatewayName()}, Hosts: r.Hostnames}
-	for i := range g.Listeners {
-		parent.Servers = append(parent.Servers, *g.Listeners[i].Server(p.Namespace))
-	}
-	takes, reason := parent.AttachAny(route, func(s *model.LabelSelector) bool { return s.Matches(w.labelsOf(k.Namespace)) })
+	takes, reason := g.AsGateway(p.Key()).AttachAny(route, func(s *model.LabelSelector) bool { return s.Matches(w.labelsOf(k.Namespace)) })
 	for _, server := range takes {
 		listeners = append(listeners, server.Port.Name)
 	}

@@ -129,7 +129,10 @@ func (d *statusBuilder) status(have gatewayStatus) gatewayStatus {
 	}
 	if d.gateway != nil {
 		out["listeners"] = d.listeners(items(have, "listeners"))
-		out["addresses"] = addressList(d.gateway.addresses)
+		if d.gateway.sets != nil {
+			out["addresses"] = addressList(d.gateway.addresses)
+			out["attachedListenerSets"] = float64(*d.gateway.sets)
+		}
 	}
 	return out
 }
@@ -218,6 +221,9 @@ func (d *statusBuilder) made(parent map[string]any, field string) bool {
 	}
 	ref, _ := parent[field].(map[string]any)
 	k := model.Key{Kind: model.KindKubernetesGateway, Namespace: d.namespace}
+	if ref["kind"] == string(model.KindListenerSet) {
+		k.Kind = model.KindListenerSet
+	}
 	if ns, ok := ref["namespace"].(string); ok {
 		k.Namespace = ns
 	}

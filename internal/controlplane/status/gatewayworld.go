@@ -32,7 +32,7 @@ type condition struct {
 type judgement struct {
 	generation int64
 	conditions []condition
-	gateway    *gatewayConditions
+	gateway    *gatewayConditions // of a ListenerSet too
 	route      *routeConditions
 	policy     *routeConditions // its ancestors
 	features   []string         // of a GatewayClass
@@ -65,10 +65,17 @@ type gatewayWorld struct {
 	reached map[name]map[model.Key]bool
 	// policies are the effective BackendTLSPolicies, by target.
 	policies map[model.BackendTarget]*model.BackendTLSPolicy
+	// sets are the ListenerSets that belong to a Gateway, the oldest first.
+	sets map[model.Key][]model.Key
+	// claims are all ListenerSets that name a Gateway.
+	claims map[model.Key][]model.Key
+	// displaced are their listeners for which an earlier listener leaves no place.
+	displaced map[listenerKey]model.ServerConflict
 }
 
 type name struct{ namespace, name string }
 
+// listenerKey is a listener of a Gateway or ListenerSet (FullName).
 type listenerKey struct{ gateway, listener string }
 
 // judgeGateways returns the wanted statuses of all Gateway API objects.
@@ -77,6 +84,7 @@ func judgeGateways(snap *store.Snapshot, objects map[model.Key]gatewayObject) ma
 		snap: snap, objects: objects, grants: map[string][]*model.ReferenceGrant{}, routers: map[name][]*model.Workload{},
 		services: map[string][]*model.Service{}, effective: map[model.Host]*model.VirtualService{}, attached: map[listenerKey]int{},
 		reached: map[name]map[model.Key]bool{}, policies: map[model.BackendTarget]*model.BackendTLSPolicy{},
+		sets: map[model.Key][]model.Key{}, claims: map[model.Key][]model.Key{}, displaced: map[listenerKey]model.ServerConflict{},
 	}
 	w.read()
 	out := map[model.Key]*judgement{}
@@ -90,8 +98,9 @@ func judgeGateways(snap *store.Snapshot, objects map[model.Key]gatewayObject) ma
 	}
 	for k, o := range objects { // after the routes have been counted
 		switch {
-		case o.Gateway != nil:
+		case o.Gateway != nil && k.Kind == model.KindKubernetesGateway:
 			out[k] = w.gateway(k, o)
+			w.listenerSets(k, out)
 		case o.Policy != nil:
 			out[k] = w.policy(k, o)
 		}
@@ -101,6 +110,7 @@ func judgeGateways(snap *store.Snapshot, objects map[model.Key]gatewayObject) ma
 
 func (w *gatewayWorld) read() {
 	w.readPolicies()
+	w.readListenerSets()
 	for k, o := range w.objects {
 		if v, ok := w.snap.Get(k).(*model.VirtualService); ok && o.Route != nil && slices.Contains(v.Gateways, model.GatewayMesh) {
 			w.obey(v)

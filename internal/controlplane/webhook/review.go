@@ -22,7 +22,7 @@ var compared = []model.Kind{
 	model.KindService, model.KindServiceEntry, model.KindPod, model.KindWorkloadEntry,
 	model.KindVirtualService, model.KindDestinationRule, model.KindSidecar, model.KindEnvoyFilter,
 	model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication, model.KindMeshConfig, model.KindProxyConfig, model.KindWasmPlugin, model.KindGateway,
-	model.KindKubernetesGateway, model.KindHTTPRoute, model.KindGRPCRoute, model.KindTLSRoute, model.KindTCPRoute, model.KindReferenceGrant, model.KindBackendTLSPolicy,
+	model.KindKubernetesGateway, model.KindListenerSet, model.KindHTTPRoute, model.KindGRPCRoute, model.KindTLSRoute, model.KindTCPRoute, model.KindReferenceGrant, model.KindBackendTLSPolicy,
 }
 
 // maxWarnings bounds the warnings of one answer. The API server drops everything beyond 4 KB.
@@ -65,17 +65,19 @@ func (h *Handler) concerns(kind config.Resource, raw []byte) bool {
 	if kind.Group == gatewayapi.Group && !kind.Read {
 		return false
 	}
-	if !kind.Model.IsKubernetesRoute() {
+	if !kind.Model.IsKubernetesRoute() && kind.Model != model.KindListenerSet {
 		return true
 	}
 	outline := gatewayapi.RefsOf(kind.Model, raw)
-	if outline == nil || outline.Route == nil {
-		return true // it cannot be decoded, which is an error
-	}
 	snap := h.Snapshot()
+	switch {
+	case outline == nil:
+		return true // it cannot be decoded, which is an error
+	case outline.Gateway != nil:
+		return snap.Get(outline.Gateway.Parent) != nil
+	}
 	return slices.ContainsFunc(outline.Route.Parents, func(p gatewayapi.ParentRef) bool {
-		gateway := model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}
-		return p.IsService() || p.IsGateway() && snap.Get(gateway) != nil
+		return p.IsService() || p.IsListener() && snap.Get(p.Key()) != nil
 	})
 }
 

@@ -180,7 +180,7 @@ func names(o model.Object, namespace string, key model.Key, isCA bool) bool {
 		for _, n := range o.Credentials(namespace) {
 			list = append(list, n.Key)
 		}
-		list = append(list, o.GrantsNeeded()...)
+		list = append(list, o.SecretsElsewhere(func(model.Key) bool { return true })...)
 	case interface{ Credentials() []model.NeededSecret }:
 		for _, n := range o.Credentials() {
 			list = append(list, n.Key)

@@ -225,3 +225,47 @@ func TestSecretsOfOtherNamespacesAreGranted(t *testing.T) {
 	other.Type, other.Labels = model.ProxyRouter, labels
 	require.Empty(t, has(d, other), "another account")
 }
+
+// TestSecretsOfListenerSets checks that routers have the Secrets of a ListenerSet's namespace as long as their Gateway
+// accepts the set, and others only with a ReferenceGrant for ListenerSets.
+func TestSecretsOfListenerSets(t *testing.T) {
+	const given = "kubernetes://shop/api-client"
+	st, d := credentialMesh(t)
+	meta := func(kind model.Kind, ns, version string) model.Meta {
+		return model.Meta{Key: model.Key{Kind: kind, Namespace: ns, Name: "web"}, ResourceVersion: version}
+	}
+	labels := map[string]string{model.LabelGatewayName: "web"}
+	gateway := &model.Gateway{Meta: meta(model.KindKubernetesGateway, "edge", "1"), OwnNamespace: true, Selector: labels}
+	set := func(ns string) *model.Gateway {
+		return &model.Gateway{
+			Meta: meta(model.KindListenerSet, ns, "1"), OwnNamespace: true, Selector: labels, Parent: gateway.Key, Servers: []model.GatewayServer{{
+				Port: model.GatewayPort{Number: 443, Protocol: model.ProtocolTCP}, Hosts: []model.HostSelector{{Namespace: "*", Host: "*"}},
+				TLS: &model.ServerTLS{Mode: model.ServerSimple, CredentialNames: []string{given}}, Routes: []model.Kind{model.KindTCPRoute},
+			}},
+		}
+	}
+	apply := func(k model.Key, o model.Object) {
+		_, changes := st.Apply([]store.Event{{Key: k, Object: o}})
+		d.Apply(changes)
+	}
+	router := webProxy("edge", "gateway", true)
+	router.Type, router.Labels = model.ProxyRouter, labels
+	apply(gateway.Key, gateway)
+	putSecret(st, d, secretOf("1", []string{"edge/gateway"}))
+	apply(set("shop").Key, set("shop"))
+	require.Empty(t, has(d, router), "the Gateway accepts no sets")
+	accepting := *gateway
+	accepting.Meta, accepting.ListenerSets = meta(model.KindKubernetesGateway, "edge", "2"), &model.NamespaceSelection{Namespace: "*"}
+	apply(gateway.Key, &accepting)
+	require.Contains(t, has(d, router), given)
+	apply(set("shop").Key, nil)
+	apply(set("bank").Key, set("bank"))
+	require.Empty(t, has(d, router), "the Secret is of another namespace than the set")
+	grant := &model.ReferenceGrant{
+		Meta: meta(model.KindReferenceGrant, "shop", "1"), From: []model.GrantFrom{{Kind: "ListenerSet", Namespace: "bank"}}, To: []model.GrantTo{{Kind: "Secret"}},
+	}
+	apply(grant.Key, grant)
+	require.Contains(t, has(d, router), given)
+	apply(gateway.Key, gateway)
+	require.Empty(t, has(d, router), "the Gateway does not accept sets any more")
+}

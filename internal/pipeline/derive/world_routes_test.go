@@ -297,6 +297,18 @@ func (w *world) kubernetesGateway() model.Object {
 			t.CredentialNames = t.CredentialNames[w.IntN(2):]
 		}
 	}
+	if w.chance(0.6) {
+		g.ListenerSets = pick(w, []*model.NamespaceSelection{{Namespace: "*"}, {Namespace: g.Namespace}, {Selector: w.namespaceSelector()}})
+	}
+	return g
+}
+
+// listenerSet has further listeners for a Gateway of the Gateway API.
+func (w *world) listenerSet() model.Object {
+	g := w.kubernetesGateway().(*model.Gateway)
+	g.Meta = w.meta(model.KindListenerSet)
+	g.Parent = model.Key{Kind: model.KindKubernetesGateway, Namespace: pick(w, worldNamespaces), Name: pick(w, worldNames)}
+	g.ListenerSets, g.OwnNamespace = nil, true
 	return g
 }
 
@@ -319,7 +331,8 @@ func (w *world) kubernetesRoute() model.Object {
 	if len(v.Hosts) == 0 {
 		v.Hosts = []model.Host{"*"}
 	}
-	v.Gateways = []string{model.KubernetesGatewayName(pick(w, worldNamespaces), pick(w, worldNames), pick(w, []string{"", "s0", "s1"}), pick(w, []uint32{0, 80, 443}))}
+	name := pick(w, []func(namespace, name, listener string, port uint32) string{model.KubernetesGatewayName, model.ListenerSetName})
+	v.Gateways = []string{name(pick(w, worldNamespaces), pick(w, worldNames), pick(w, []string{"", "s0", "s1"}), pick(w, []uint32{0, 80, 443}))}
 	for i := range v.HTTP {
 		for j := range v.HTTP[i].Backends {
 			if w.chance(0.3) {
@@ -333,7 +346,7 @@ func (w *world) kubernetesRoute() model.Object {
 func (w *world) referenceGrant() model.Object {
 	if w.chance(0.5) {
 		return &model.ReferenceGrant{
-			Meta: w.meta(model.KindReferenceGrant), From: []model.GrantFrom{{Kind: "Gateway", Namespace: pick(w, worldNamespaces)}},
+			Meta: w.meta(model.KindReferenceGrant), From: []model.GrantFrom{{Kind: pick(w, []string{"Gateway", "ListenerSet"}), Namespace: pick(w, worldNamespaces)}},
 			To: []model.GrantTo{{Kind: string(model.KindSecret), Name: pick(w, append(worldNames, ""))}},
 		}
 	}

@@ -74,6 +74,19 @@ func TestSecretsThatAreGranted(t *testing.T) {
 		Meta: meta(model.KindReferenceGrant, "shop", "edge"), From: []model.GrantFrom{{Kind: "Gateway", Namespace: "edge"}},
 		To: []model.GrantTo{{Kind: "Secret", Name: "given"}},
 	}
+	set := &model.Gateway{
+		Meta: meta(model.KindListenerSet, "shop", "set"), OwnNamespace: true, Selector: router.Labels, Parent: gateway.Key,
+		Servers: []model.GatewayServer{{TLS: &model.ServerTLS{Mode: model.ServerSimple, CredentialNames: []string{
+			"kubernetes://shop/set", "kubernetes://edge/own", "kubernetes://bank/given",
+		}}}},
+	}
+	grantToSet := &model.ReferenceGrant{
+		Meta: meta(model.KindReferenceGrant, "bank", "shop"), From: []model.GrantFrom{{Kind: "ListenerSet", Namespace: "shop"}}, To: []model.GrantTo{{Kind: "Secret"}},
+	}
+	accepting := *gateway
+	accepting.Servers, accepting.ListenerSets = nil, &model.NamespaceSelection{Namespace: "*"}
+	closed := accepting
+	closed.ListenerSets = nil
 	istio := *gateway
 	istio.Key, istio.OwnNamespace = model.Key{Kind: model.KindGateway, Namespace: "edge", Name: "istio"}, false
 	for name, c := range map[string]struct {
@@ -83,6 +96,9 @@ func TestSecretsThatAreGranted(t *testing.T) {
 		"granted":        {[]model.Object{router, gateway, grant}, map[string][]string{"edge/own": {"gateway"}, "shop/given": {"edge/gateway"}}},
 		"not granted":    {[]model.Object{router, gateway}, map[string][]string{"edge/own": {"gateway"}}},
 		"without Pods":   {[]model.Object{gateway, grant}, map[string][]string{"edge/own": nil, "shop/given": nil}},
+		"of a set":       {[]model.Object{router, &accepting, set}, map[string][]string{"shop/set": {"edge/gateway"}}},
+		"given to a set": {[]model.Object{router, &accepting, set, grantToSet}, map[string][]string{"shop/set": {"edge/gateway"}, "bank/given": {"edge/gateway"}}},
+		"a set alone":    {[]model.Object{router, &closed, set, grantToSet}, map[string][]string{}},
 		"one of Istio's": {[]model.Object{router, &istio, grant}, map[string][]string{"edge/own": {"gateway"}}},
 	} {
 		got := map[string][]string{}
@@ -99,7 +115,7 @@ func TestSecretsThatAreGranted(t *testing.T) {
 // change both are computed again.
 func TestChangesOfReferencesAreNoticed(t *testing.T) {
 	for _, kind := range []model.Kind{
-		model.KindGateway, model.KindKubernetesGateway, model.KindDestinationRule, model.KindSidecar, model.KindWasmPlugin,
+		model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet, model.KindNamespace, model.KindDestinationRule, model.KindSidecar, model.KindWasmPlugin,
 		model.KindPod, model.KindWorkloadEntry, model.KindReferenceGrant, model.KindBackendTLSPolicy,
 	} {
 		c := NewCredentials(nil, config.Decoder{}, nil, nil, nil)

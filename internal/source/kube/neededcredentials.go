@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"slices"
-
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
@@ -106,7 +104,7 @@ func addAccounts(snap *store.Snapshot, namespace string, selector map[string]str
 // gives a router only what the router's service account may read. Secrets of other namespaces need a ReferenceGrant for
 // the Gateway. Without a router no proxy gets the key, but the Gateway's status reports whether the Secret is valid.
 func addGateways(snap *store.Snapshot, into map[model.Key]*secretWatch) {
-	for _, kind := range []model.Kind{model.KindGateway, model.KindKubernetesGateway} {
+	for _, kind := range []model.Kind{model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet} {
 		for o := range snap.All(kind) {
 			addGateway(snap, o, into)
 		}
@@ -115,10 +113,13 @@ func addGateways(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 
 func addGateway(snap *store.Snapshot, o model.Object, into map[model.Key]*secretWatch) {
 	g, ok := o.(*model.Gateway)
-	if !ok || len(g.Credentials(g.Namespace))+len(g.GrantsNeeded()) == 0 {
+	if !ok || g.Kind == model.KindListenerSet && !attached(snap, g) {
 		return
 	}
-	granted := grantedTo(snap, g)
+	granted := g.SecretsElsewhere(func(k model.Key) bool { return grantedTo(snap, g, k) })
+	if len(granted)+len(g.Credentials(g.Namespace)) == 0 {
+		return
+	}
 	served := false
 	for w := range snap.All(model.KindPod) {
 		if pod, ok := w.(*model.Workload); ok && servesGateway(pod, g) {
@@ -137,24 +138,38 @@ func addGateway(snap *store.Snapshot, o model.Object, into map[model.Key]*secret
 	}
 }
 
-// grantedTo returns the Secrets of other namespaces to which a Gateway may refer.
-func grantedTo(snap *store.Snapshot, g *model.Gateway) []model.Key {
-	return slices.DeleteFunc(g.GrantsNeeded(), func(k model.Key) bool {
-		for o := range snap.All(model.KindReferenceGrant) {
-			if grant, ok := o.(*model.ReferenceGrant); ok && grant.Namespace == k.Namespace &&
-				grant.Allows(g.GrantFrom(), model.GrantTo{Kind: string(k.Kind), Name: k.Name}) {
-				return false
-			}
+// attached reports whether the Gateway of a ListenerSet accepts it.
+func attached(snap *store.Snapshot, set *model.Gateway) bool {
+	parent, ok := snap.Get(set.Parent).(*model.Gateway)
+	return ok && parent.AttachSet(set, func(s *model.LabelSelector) bool {
+		labels := model.ImpliedLabels(set.Namespace)
+		if ns, ok := snap.Get(model.Key{Kind: model.KindNamespace, Name: set.Namespace}).(*model.Namespace); ok {
+			labels = ns.Labels
 		}
-		return true
+		return s.Matches(labels)
 	})
+}
+
+// grantedTo reports whether a Gateway or ListenerSet may refer to a Secret of another namespace.
+func grantedTo(snap *store.Snapshot, g *model.Gateway, k model.Key) bool {
+	for o := range snap.All(model.KindReferenceGrant) {
+		if grant, ok := o.(*model.ReferenceGrant); ok && grant.Namespace == k.Namespace &&
+			grant.Allows(g.GrantFrom(), model.GrantTo{Kind: string(k.Kind), Name: k.Name}) {
+			return true
+		}
+	}
+	return false
 }
 
 // servesGateway reports whether a Pod may be a router of a Gateway. A Gateway without a selector applies to all
 // routers; it counts only in its own namespace, because its routers are unknown.
 func servesGateway(pod *model.Workload, g *model.Gateway) bool {
-	if len(g.Selector) == 0 || g.OwnNamespace && pod.Namespace != g.Namespace {
-		return len(g.Selector) == 0 && pod.Namespace == g.Namespace
+	ns := g.Namespace
+	if g.Kind == model.KindListenerSet {
+		ns = g.Parent.Namespace
+	}
+	if len(g.Selector) == 0 || g.OwnNamespace && pod.Namespace != ns {
+		return len(g.Selector) == 0 && pod.Namespace == ns
 	}
 	return model.SelectorMatches(g.Selector, pod.Labels)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Listeners of one Gateway of the Gateway API that share a port are isolated. A request belongs to the listener with the
+// Listeners of one Gateway of the Gateway API and its ListenerSets that share a port are isolated. A request belongs to the listener with the
 // narrowest matching hostname, even if none of its routes matches. Envoy chooses the narrowest virtual host. Each virtual
 // host therefore has the routes of the narrowest listener for it, and a listener has a virtual host of its hostname if
 // otherwise a wider one would take its requests. Listeners that end TLS have a route configuration each; requests for
@@ -15,9 +15,9 @@ import (
 // misdirectedRequest is the status of requests on another listener's connection.
 const misdirectedRequest = 421
 
-// sibling reports whether both are listeners of one Gateway.
+// sibling reports whether both are listeners of one Gateway or its ListenerSets.
 func (b boundServer) sibling(o boundServer) bool {
-	return b.server.IsListener() && o.server.IsListener() && b.gateways[0] == o.gateways[0]
+	return b.server.IsListener() && o.server.IsListener() && b.root == o.root
 }
 
 // wider reports whether b matches each name of o, and not the other way round.
@@ -33,13 +33,23 @@ func (p *PlannedRoutes) leaves(b boundServer, h model.Host) bool {
 	})
 }
 
-// holds reports whether a listener needs a virtual host of its name, with or without routes.
-func (p *PlannedRoutes) holds(h model.Host) bool {
-	return slices.ContainsFunc(p.servers, func(o boundServer) bool {
-		return o.server.IsListener() && o.server.Hosts[0].Host == h && p.anyListener(func(b boundServer) bool {
-			return b.sibling(o) && b.wider(o)
-		})
-	})
+// holders are the listeners that need a virtual host of their name, with or without routes, and the wider ones that would
+// take their requests. Without such listeners the list is empty.
+func (p *PlannedRoutes) holders(h model.Host) []boundServer {
+	var out []boundServer
+	for _, o := range p.servers {
+		if !o.server.IsListener() || o.server.Hosts[0].Host != h {
+			continue
+		}
+		for _, list := range [][]boundServer{p.servers, p.others} {
+			for _, b := range list {
+				if b.sibling(o) && b.wider(o) {
+					out = append(out, o, b)
+				}
+			}
+		}
+	}
+	return out
 }
 
 // misdirected reports whether requests for a host belong to another listener with TLS.

@@ -37,7 +37,8 @@ type PlannedRoutes struct {
 
 // boundServer is a server with the names by which virtual services are bound to it.
 type boundServer struct {
-	gateways []string // its Gateway's name first
+	root     string   // the name of the Gateway; of a ListenerSet that of its Gateway
+	gateways []string // its Gateway's or ListenerSet's name first
 	server   *model.GatewayServer
 	routes   string // the route configuration; empty: it reads no requests
 	from     *model.Origins
@@ -66,7 +67,7 @@ func NewPlan() *Plan {
 	return &Plan{Listeners: map[ir.ListenerKey]*PlannedListener{}, Routes: map[string]*PlannedRoutes{}, Granted: map[string]bool{}}
 }
 
-// MakePlan joins the Gateways that select the clients.
+// MakePlan joins the Gateways that select the clients, each with its ListenerSets.
 func MakePlan(r *index.Reader) *Plan {
 	p := NewPlan()
 	target := targetPorts(r)
@@ -74,17 +75,42 @@ func MakePlan(r *index.Reader) *Plan {
 		if g.OwnNamespace && g.Namespace != r.Key.Namespace {
 			continue
 		}
-		for i := range g.Servers {
-			mark := r.Mark()
-			r.Use(g)
-			if server := p.resolve(r, g, &g.Servers[i]); server != nil {
-				p.add(r, mark, g, server, target)
+		owners := append([]*model.Gateway{g}, listenerSets(r, g)...)
+		displaced := model.Displaced(owners)
+		for _, owner := range owners {
+			for i := range owner.Servers {
+				if server := &owner.Servers[i]; displaced[server].Reason == "" {
+					p.addServer(r, g, owner, server, target)
+				}
 			}
-			r.Unread(mark)
 		}
 	}
 	p.isolate()
 	return p
+}
+
+// listenerSets lists the ListenerSets that belong to a Gateway, the oldest first.
+func listenerSets(r *index.Reader, g *model.Gateway) []*model.Gateway {
+	if g.ListenerSets == nil {
+		return nil
+	}
+	return slices.DeleteFunc(r.ListenerSets(), func(set *model.Gateway) bool {
+		return !g.AttachSet(set, func(s *model.LabelSelector) bool { return slices.Contains(r.Namespaces(s), set.Namespace) })
+	})
+}
+
+// addServer adds a server of a Gateway, or of one of its ListenerSets, which is the owner.
+func (p *Plan) addServer(r *index.Reader, g, owner *model.Gateway, server *model.GatewayServer, target map[uint32]targetedPort) {
+	mark := r.Mark()
+	r.Use(g)
+	if owner != g {
+		r.Use(owner)
+	}
+	if resolved := p.resolve(r, owner, server); resolved != nil {
+		b := boundServer{root: g.FullName(), gateways: owner.ServerNames(server), server: resolved}
+		p.add(r, mark, owner, b, target)
+	}
+	r.Unread(mark)
 }
 
 // targetedPort is where a Service leads a port of a Gateway.
@@ -131,7 +157,7 @@ func (p *Plan) resolve(r *index.Reader, g *model.Gateway, server *model.GatewayS
 		server = server.Admit(r.Namespaces(server.Namespaces))
 	}
 	t := server.TLS
-	if !t.EndsTLS() || !slices.ContainsFunc(t.CredentialNames, func(name string) bool { _, needs := g.NeedsGrant(name); return needs }) {
+	if !t.EndsTLS() || !slices.ContainsFunc(t.CredentialNames, func(name string) bool { c, _ := model.ParseCredential(name); return c.Namespace != "" }) {
 		return server
 	}
 	granted := *server
@@ -141,17 +167,16 @@ func (p *Plan) resolve(r *index.Reader, g *model.Gateway, server *model.GatewayS
 	return &granted
 }
 
-// grantedTLS leaves out the Secrets that the Gateway may not refer to, and records in the plan the others that need a grant.
-// The CAs of clients stay those of the first Secret: if that is not granted, no client is accepted.
+// grantedTLS leaves out the Secrets that the Gateway may not refer to, and records in the plan the others that are not in
+// the routers' namespace. The CAs of clients stay those of the first Secret: if that is not granted, no client is accepted.
 func (p *Plan) grantedTLS(r *index.Reader, g *model.Gateway, t *model.ServerTLS) *model.ServerTLS {
 	out := *t
 	out.CACredentialName, out.CredentialNames = t.CACredential(), nil
 	for _, name := range t.CredentialNames {
-		k, needs := g.NeedsGrant(name)
-		if needs && !r.Granted(g.GrantFrom(), k) {
+		if k, needs := g.NeedsGrant(name); needs && !r.Granted(g.GrantFrom(), k) {
 			continue
 		}
-		if needs {
+		if c, _ := model.ParseCredential(name); g.IsKubernetes() && c.Namespace != "" && c.Namespace != r.Key.Namespace {
 			p.Granted[model.CredentialURL(name)] = true
 		}
 		out.CredentialNames = append(out.CredentialNames, name)
@@ -161,7 +186,8 @@ func (p *Plan) grantedTLS(r *index.Reader, g *model.Gateway, t *model.ServerTLS)
 
 // add adds a server to the plan, unless earlier servers conflict with it: as in Istio the older Gateway wins. The objects
 // since mark are its origins.
-func (p *Plan) add(r *index.Reader, mark int, g *model.Gateway, server *model.GatewayServer, target map[uint32]targetedPort) {
+func (p *Plan) add(r *index.Reader, mark int, g *model.Gateway, b boundServer, target map[uint32]targetedPort) {
+	server := b.server
 	port := server.Port.Number
 	if t := target[port]; t.number != 0 {
 		port = t.number
@@ -175,7 +201,7 @@ func (p *Plan) add(r *index.Reader, mark int, g *model.Gateway, server *model.Ga
 		return
 	}
 	routes := routesOf(g, server, port)
-	b := boundServer{gateways: g.ServerNames(server), server: server, routes: routes.Name, from: r.Used.Since(mark)}
+	b.routes, b.from = routes.Name, r.Used.Since(mark)
 	l := p.Listeners[k]
 	if l == nil {
 		l = &PlannedListener{tls: server.TLS != nil}

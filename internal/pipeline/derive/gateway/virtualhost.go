@@ -42,8 +42,7 @@ func VirtualHost(r *index.Reader, p *Plan, routeConfig string, h model.Host) (v 
 // collect adds the routes of all servers, and reports whether the virtual host is needed.
 func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Host) (found, dynamic bool) {
 	refs := &outbound.Result{}
-	found = p.holds(h)
-	if found || p.mixesPorts() {
+	if p.mixesPorts() {
 		r.Used.AddAll(originsOf(p.servers))
 	}
 	var seen []seenRoutes
@@ -59,10 +58,10 @@ func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Ho
 			out.RequireTLS, found = true, true
 		}
 		for _, bound := range list {
-			if found = true; slices.Contains(seen, seenRoutes{b.gateways[0], bound.Key}) {
+			if found = true; slices.Contains(seen, seenRoutes{b.root, bound.Key}) {
 				continue
 			}
-			seen = append(seen, seenRoutes{b.gateways[0], bound.Key})
+			seen = append(seen, seenRoutes{b.root, bound.Key})
 			r.Use(bound)
 			rt := &outbound.Routing{Reader: r, Host: h, Port: serverPort(b.server), Out: refs, Gateway: b.gateways[0]}
 			out.Routes = append(out.Routes, rt.Routes(bound)...)
@@ -73,6 +72,10 @@ func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Ho
 		slices.SortStableFunc(out.Routes, moreSpecific)
 	}
 	out.Routes = catchAllLast(out.Routes)
+	if holders := p.holders(h); !found && len(holders) > 0 {
+		r.Used.AddAll(originsOf(holders))
+		found = true
+	}
 	return found, refs.Dynamic
 }
 

@@ -15,12 +15,13 @@ type policyKey struct {
 	pair      string // "key=value"; empty: all workloads of the namespace
 }
 
-// keysOfPolicy are where an object is found, one key for each of its selectors. Keys of Gateways have no namespace, because
-// a Gateway may select gateways of all namespaces.
+// keysOfPolicy are where an object is found, one key for each of its selectors. Keys of Gateways and ListenerSets have no
+// namespace, because these may select gateways of all namespaces.
 func keysOfPolicy(o model.Selecting) []policyKey {
 	m, out := o.Metadata(), []policyKey(nil)
 	ns := m.Namespace
-	if m.Kind == model.KindGateway || m.Kind == model.KindKubernetesGateway {
+	switch m.Kind {
+	case model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet:
 		ns = ""
 	}
 	for _, labels := range model.Selectors(o) {
@@ -116,6 +117,11 @@ func appendPolicies[T model.Selecting](out []T, r *Reader, kind model.Kind, ns s
 func (r *Reader) Gateways() []*model.Gateway {
 	list := appendPolicies[*model.Gateway](nil, r, model.KindGateway, "", r.Labels)
 	return appendPolicies(list, r, model.KindKubernetesGateway, "", r.Labels)
+}
+
+// ListenerSets lists the ListenerSets of Gateways that may select the clients, the oldest first.
+func (r *Reader) ListenerSets() []*model.Gateway {
+	return appendPolicies[*model.Gateway](nil, r, model.KindListenerSet, "", r.Labels)
 }
 
 // Granted reports whether a ReferenceGrant lets objects refer to an object of another namespace. The grant becomes an
