@@ -196,6 +196,7 @@ type ClientTLS struct {
 	CACertificates     string
 	CRL                string
 	CredentialName     string
+	CertificateName    string // a Secret with the client's certificate, if CredentialName has only CAs
 	SubjectAltNames    []string
 	SNI                string
 	InsecureSkipVerify bool

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,8 +45,51 @@ type Gateway struct {
 	Reserved []GatewayServer
 	// Parent is the Gateway of a ListenerSet; zero for others.
 	Parent Key
+	// ClientValidations are how clients of HTTPS listeners are verified, by port, also those of ListenerSets; 0: all other
+	// ports. A port without CAs verifies none.
+	ClientValidations map[uint32]ClientValidation
+	// ClientCertificate is the credential for servers that a BackendTLSPolicy names; empty: none.
+	ClientCertificate string
 	// ListenerSets are the namespaces whose ListenerSets may add listeners; nil: none.
 	ListenerSets *NamespaceSelection
+}
+
+// ClientValidation is how certificates of clients are verified.
+type ClientValidation struct {
+	// CAs are ConfigMaps. The first usable one applies; without a usable one the listener is not served.
+	CAs []Key
+	// Insecure accepts clients without a certificate, and with one that no CA signed.
+	Insecure bool
+	// Required is set if certificates are verified.
+	Required bool
+}
+
+// ValidationAt returns how clients of a listener of the Gateway or of its ListenerSets are verified; false: they are not.
+func (g *Gateway) ValidationAt(s *GatewayServer) (ClientValidation, bool) {
+	if s.Port.Protocol != ProtocolHTTPS || !s.TLS.EndsTLS() || s.TLS.Mode == ServerIstioMutual {
+		return ClientValidation{}, false
+	}
+	v, ok := g.ClientValidations[s.Port.Number]
+	if !ok {
+		v = g.ClientValidations[0]
+	}
+	return v, v.Required
+}
+
+// Verifying returns the TLS of a listener that verifies clients; nil: no CA is usable. usable reports whether the Gateway
+// may refer to a ConfigMap, and whether it has CAs.
+func (v ClientValidation) Verifying(t *ServerTLS, usable func(Key) bool) *ServerTLS {
+	i := slices.IndexFunc(v.CAs, usable)
+	if i < 0 {
+		return nil
+	}
+	out := *t
+	out.Mode, out.AcceptUntrusted = ServerMutual, v.Insecure
+	if v.Insecure {
+		out.Mode = ServerOptionalMutual
+	}
+	out.CACredentialName = schemeConfigMap + v.CAs[i].Namespace + "/" + v.CAs[i].Name
+	return &out
 }
 
 // NamespaceSelection is a choice of namespaces: all, one by name, or those that a selector selects.
@@ -106,6 +150,8 @@ type ServerTLS struct {
 	ECDHCurves       []string // the mesh's default; empty: Envoy's
 	// InsecureSkipVerify accepts any client certificate.
 	InsecureSkipVerify bool
+	// AcceptUntrusted accepts client certificates that fail verification, too.
+	AcceptUntrusted bool
 }
 
 // CertificateFiles are a certificate and its key.
@@ -268,6 +314,25 @@ func (g *Gateway) Credentials(namespace string) []NeededSecret {
 			}
 		}
 	}
+	if c, ok := ParseCredential(g.ClientCertificate); ok {
+		if key, own := c.In(g.Namespace); own {
+			out = append(out, NeededSecret{key, true})
+		}
+	}
+	for _, ca := range g.clientCAs() {
+		if ca.Namespace == g.Namespace {
+			out = append(out, NeededSecret{ca, false})
+		}
+	}
+	return out
+}
+
+// clientCAs lists the ConfigMaps that verify clients, in the order of ports.
+func (g *Gateway) clientCAs() []Key {
+	var out []Key
+	for _, port := range slices.Sorted(maps.Keys(g.ClientValidations)) {
+		out = append(out, g.ClientValidations[port].CAs...)
+	}
 	return out
 }
 
@@ -347,7 +412,8 @@ func (g *Gateway) elsewhere(credential string) (Key, bool) {
 	return c.Key(), true
 }
 
-// SecretsElsewhere returns the Secrets that servers name with their namespace. granted reports whether a ReferenceGrant
+// SecretsElsewhere returns the Secrets that servers name with their namespace, a certificate for backends, and ConfigMaps
+// with CAs of clients. granted reports whether a ReferenceGrant
 // allows one of another namespace than the Gateway's or ListenerSet's.
 func (g *Gateway) SecretsElsewhere(granted func(Key) bool) []Key {
 	var out []Key
@@ -358,6 +424,14 @@ func (g *Gateway) SecretsElsewhere(granted func(Key) bool) []Key {
 					out = append(out, k)
 				}
 			}
+		}
+	}
+	if k, needs := g.NeedsGrant(g.ClientCertificate); needs && granted(k) {
+		out = append(out, k)
+	}
+	for _, ca := range g.clientCAs() {
+		if ca.Namespace != g.Namespace && granted(ca) {
+			out = append(out, ca)
 		}
 	}
 	return out

@@ -115,7 +115,7 @@ func (f *File) compileFor(objects []model.Object, p *model.Proxy) (out map[resou
 var spare = map[string][]model.Kind{
 	"CDS":  {model.KindDestinationRule, model.KindService, model.KindVirtualService},
 	"EDS":  {model.KindDestinationRule, model.KindService, model.KindVirtualService, model.KindEndpointSlice, model.KindWorkloadEntry},
-	"SDS":  {model.KindDestinationRule, model.KindService, model.KindBackendTLSPolicy},
+	"SDS":  {model.KindDestinationRule, model.KindService, model.KindBackendTLSPolicy, model.KindKubernetesGateway, model.KindListenerSet},
 	"NDS":  {model.KindEndpointSlice},
 	"LDS":  append([]model.Kind{model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet, model.KindTLSRoute}, spareRoutes...),
 	"RDS":  append([]model.Kind{model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet}, spareRoutes...),

@@ -76,6 +76,8 @@ func (c *checker) object(o model.Object) {
 		switch o.Kind {
 		case model.KindGateway:
 			gatewayChecks{c}.gateway(o)
+		case model.KindKubernetesGateway:
+			gatewayChecks{c}.kubernetesGateway(o)
 		case model.KindListenerSet:
 			gatewayChecks{c}.listenerSet(o)
 		}
@@ -141,6 +143,7 @@ type index struct {
 	secrets    map[model.Key]*model.Secret
 	// backendPolicies are in the order of their keys.
 	backendPolicies []*model.BackendTLSPolicy
+	grants          map[string][]*model.ReferenceGrant // by namespace
 	gateways        gateways
 	proxies         model.ProxyConfigs
 	security        security
@@ -156,6 +159,7 @@ func newIndex(objects []model.Object) *index {
 		virtuals:   map[model.Key]*model.VirtualService{},
 		sidecars:   map[string][]*model.Sidecar{},
 		secrets:    map[model.Key]*model.Secret{},
+		grants:     map[string][]*model.ReferenceGrant{},
 	}
 	for _, o := range objects {
 		x.add(o)
@@ -178,6 +182,8 @@ func (x *index) add(o model.Object) {
 		x.workloads[ns] = append(x.workloads[ns], o)
 	case *model.Namespace:
 		x.namespaces[o.Name] = o
+	case *model.ReferenceGrant:
+		x.grants[ns] = append(x.grants[ns], o)
 	case *model.BackendTLSPolicy:
 		x.backendPolicies = append(x.backendPolicies, o)
 	case *model.DestinationRule:

@@ -78,6 +78,47 @@ func (c gatewayChecks) admits(namespace string) func(*model.LabelSelector) bool 
 	return func(s *model.LabelSelector) bool { return ns == nil || s.Matches(ns.Labels) }
 }
 
+// kubernetesGateway reports CAs of clients, and a certificate for backends, that cannot be used.
+func (c gatewayChecks) kubernetesGateway(g *model.Gateway) {
+	for _, port := range slices.Sorted(maps.Keys(g.ClientValidations)) {
+		for _, k := range g.ClientValidations[port].CAs {
+			c.gatewayRef(g, "spec.tls.frontend", k, k.Namespace != g.Namespace)
+		}
+	}
+	if g.ClientCertificate == "" {
+		return
+	}
+	credential, _ := model.ParseCredential(g.ClientCertificate)
+	k, own := credential.In(g.Namespace)
+	if !own {
+		k = credential.Key()
+	}
+	c.gatewayRef(g, "spec.tls.backend", k, !own)
+}
+
+// gatewayRef reports a Secret or ConfigMap that a Gateway may not refer to, or that cannot be used. If the input has none
+// at all, it has none on purpose.
+func (c gatewayChecks) gatewayRef(g *model.Gateway, field string, k model.Key, foreign bool) {
+	if foreign && !c.granted(g.GrantFrom(), k) {
+		c.warnf(g, field, "has no effect: %s is of another namespace; add a ReferenceGrant to namespace %s for Gateways of %s", k, k.Namespace, g.Namespace)
+		return
+	}
+	secret := c.secrets[k]
+	if len(c.secrets) == 0 || secret == nil && !c.whole {
+		return // it is read once an object names it
+	}
+	if msg := unusable(k, secret, k.Kind == model.KindSecret); msg != "" {
+		c.warnf(g, field, "%s", msg)
+	}
+}
+
+// granted reports whether a ReferenceGrant allows a reference to an object of another namespace.
+func (c gatewayChecks) granted(from model.GrantFrom, to model.Key) bool {
+	return slices.ContainsFunc(c.grants[to.Namespace], func(g *model.ReferenceGrant) bool {
+		return g.Allows(from, model.GrantTo{Kind: string(to.Kind), Name: to.Name})
+	})
+}
+
 // listenerSet reports a ListenerSet that its Gateway does not accept, and listeners for which earlier ones leave no place.
 // A Gateway that does not exist is not reported: it may be of another controller.
 func (c gatewayChecks) listenerSet(set *model.Gateway) {

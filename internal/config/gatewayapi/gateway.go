@@ -36,16 +36,58 @@ func Gateway(in convert.Cluster, o *gatewayv1.Gateway) (*model.Gateway, problem.
 	if n := len(spec.Addresses); n > 1 || n == 1 && spec.Addresses[0].Type != nil && *spec.Addresses[0].Type == gatewayv1.NamedAddressType {
 		c.Warnf(at.Field("addresses"), "no routers are deployed for a Gateway with them; run a router with the label %s: %s in this namespace", model.LabelGatewayName, o.Name)
 	}
-	if spec.TLS != nil {
-		c.Warnf(at.Field("tls"), "has no effect in Moonsail yet: client certificates are not requested")
-	}
 	refs := listenerRefs(o)
+	c.gatewayTLS(g, refs)
 	g.ListenerSets = refs.ListenerSets
 	if s := g.ListenerSets; s != nil {
 		c.checkSelection(at.Field("allowedListeners").Field("namespaces").Field("selector"), s.Namespace == "", s.Selector)
 	}
 	c.listeners(g, refs, spec.Listeners)
 	return g, c.Problems
+}
+
+// gatewayTLS takes how clients are verified, and the certificate for backends.
+func (c *conv) gatewayTLS(g *model.Gateway, refs *GatewayRef) {
+	for _, port := range slices.Sorted(maps.Keys(refs.Validations)) {
+		v := refs.Validations[port]
+		if g.ClientValidations == nil {
+			g.ClientValidations = map[uint32]model.ClientValidation{}
+		}
+		g.ClientValidations[port] = model.ClientValidation{CAs: c.clientCAs(v.CAs), Insecure: v.Insecure, Required: v.Required}
+	}
+	ref := refs.ClientCertificate
+	switch {
+	case ref == nil:
+	case !ref.IsSecret():
+		c.Warnf(problem.Path(ref.Field), "%s has no effect; only Secrets do", ref.KindText())
+	default:
+		g.ClientCertificate = ref.Name
+		if ref.Namespace != c.Meta.Namespace {
+			g.ClientCertificate = model.CredentialURL(ref.Namespace + "/" + ref.Name)
+		}
+		c.ServerCredential(problem.Path(ref.Field).Field("name"), g.ClientCertificate)
+	}
+}
+
+// clientCAs are the ConfigMaps with CAs of clients. The first usable one applies.
+func (c *conv) clientCAs(refs []ObjectRef) []model.Key {
+	var out []model.Key
+	for i := range refs {
+		ref := &refs[i]
+		at := problem.Path(ref.Field)
+		switch {
+		case !ref.IsConfigMap():
+			c.Warnf(at.Field("kind"), "%s has no effect; only ConfigMaps do", ref.KindText())
+		case !convert.IsName(ref.Name) || ref.Name == model.MeshConfigName:
+			c.Errorf(at.Field("name"), "%q is not the name of a ConfigMap with CAs", ref.Name)
+		default:
+			out = append(out, model.Key{Kind: model.KindConfigMap, Namespace: ref.Namespace, Name: ref.Name})
+		}
+	}
+	if len(out) > 1 {
+		c.Warnf(problem.Path(refs[0].Field), "only the first valid ConfigMap has an effect; write all CAs into one")
+	}
+	return out
 }
 
 // listeners adds the listeners of a Gateway or ListenerSet.

@@ -44,6 +44,29 @@ type GatewayRef struct {
 	Listeners  []ListenerRef
 	// ListenerSets are the namespaces whose ListenerSets may add listeners; nil: none.
 	ListenerSets *model.NamespaceSelection
+	// Validations are how clients of HTTPS listeners are verified, by port; 0: all other ports.
+	Validations map[uint32]ValidationRef
+	// ClientCertificate is the certificate for backends; nil: none.
+	ClientCertificate *ObjectRef
+}
+
+// ValidationRef is how clients are verified. It is zero for a port where they are not.
+type ValidationRef struct {
+	CAs      []ObjectRef
+	Required bool
+	Insecure bool // clients with other certificates, or without one, are accepted too
+}
+
+// ValidationAt returns how clients of a listener are verified; false: they are not.
+func (g *GatewayRef) ValidationAt(l *ListenerRef) (ValidationRef, bool) {
+	if l.Protocol != string(gatewayv1.HTTPSProtocolType) || l.Terminate == string(model.ServerIstioMutual) {
+		return ValidationRef{}, false
+	}
+	v, ok := g.Validations[l.Port]
+	if !ok {
+		v = g.Validations[0]
+	}
+	return v, v.Required
 }
 
 // ListenerRef is one listener.
@@ -171,6 +194,43 @@ func listenerRefs(o *gatewayv1.Gateway) *GatewayRef {
 		out.ListenerSets = namespaceSelection(*a.Namespaces.From, o.Namespace, a.Namespaces.Selector)
 	}
 	out.addListeners(o.Namespace, o.Spec.Listeners)
+	out.addTLS(o)
+	return out
+}
+
+// addTLS adds the references of spec.tls.
+func (g *GatewayRef) addTLS(o *gatewayv1.Gateway) {
+	tls := o.Spec.TLS
+	if tls == nil {
+		return
+	}
+	at := problem.Path("spec.tls")
+	if b := tls.Backend; b != nil && b.ClientCertificateRef != nil {
+		r := b.ClientCertificateRef
+		ref := refOf(at.Field("backend").Field("clientCertificateRef"), o.Namespace, "", string(model.KindSecret), r.Group, r.Kind, r.Namespace, r.Name)
+		g.ClientCertificate = &ref
+	}
+	if f := tls.Frontend; f != nil {
+		at := at.Field("frontend")
+		g.Validations = map[uint32]ValidationRef{0: validationRef(at.Field("default"), o.Namespace, &f.Default)}
+		for i := range f.PerPort {
+			p := &f.PerPort[i]
+			g.Validations[uint32(p.Port)] = validationRef(at.Field("perPort").Index(i).Field("tls"), o.Namespace, &p.TLS)
+		}
+	}
+}
+
+func validationRef(at problem.Path, ns string, tls *gatewayv1.TLSConfig) ValidationRef {
+	v := tls.Validation
+	if v == nil {
+		return ValidationRef{}
+	}
+	out := ValidationRef{Required: true, Insecure: v.Mode == gatewayv1.AllowInsecureFallback}
+	for i := range v.CACertificateRefs {
+		r := &v.CACertificateRefs[i]
+		at := at.Field("validation").Field("caCertificateRefs").Index(i)
+		out.CAs = append(out.CAs, refOf(at, ns, "", "", &r.Group, &r.Kind, r.Namespace, r.Name))
+	}
 	return out
 }
 

@@ -29,7 +29,7 @@ func (w *gatewayWorld) gateway(k model.Key, o gatewayObject) *judgement {
 	routers, served, bad := w.routers[name{k.Namespace, k.Name}], 0, []string(nil)
 	conflicts := o.Gateway.Conflicts()
 	for i := range o.Gateway.Listeners {
-		l := w.listener(k, &o.Gateway.Listeners[i], conflicts[i], len(routers) > 0 && !o.problems.HasErrors())
+		l := w.listener(k, o.Gateway, &o.Gateway.Listeners[i], conflicts[i], len(routers) > 0 && !o.problems.HasErrors())
 		out.gateway.listeners = append(out.gateway.listeners, l)
 		if l.conditions[0].ok {
 			served++
@@ -48,6 +48,7 @@ func (w *gatewayWorld) gateway(k model.Key, o gatewayObject) *judgement {
 		taken.ok, taken.reason, taken.message = false, "InvalidParameters", shorten([]string{d.Parameters})
 	}
 	out.conditions = []condition{taken, works}
+	out.conditions = append(out.conditions, w.gatewayTLS(k, o.Gateway)...)
 	out.gateway.addresses = addresses
 	return out
 }
@@ -73,17 +74,20 @@ func programmed(k model.Key, ok bool, routers int, pending string, deployment *D
 	return condition{typeProgrammed, true, "Programmed", ""}
 }
 
-// listener judges a listener. Its first condition is Accepted.
-func (w *gatewayWorld) listener(k model.Key, l *gatewayapi.ListenerRef, with model.ServerConflict, running bool) listenerConditions {
+// listener judges a listener of a Gateway, or of a ListenerSet with the key k. Its first condition is Accepted.
+func (w *gatewayWorld) listener(k model.Key, g *gatewayapi.GatewayRef, l *gatewayapi.ListenerRef, with model.ServerConflict, running bool) listenerConditions {
 	kinds, wrong := l.Routes()
 	refs := &complaints{}
 	for _, ref := range wrong {
 		refs.add(invalidRouteKinds, ref.Field, "%s: not a kind of route for listeners of protocol %s", ref.KindText(), l.Protocol)
 	}
 	w.certificates(k, l, refs)
+	taken := acceptedListener(l)
+	if verified := w.clientCAs(k, g, l, refs); taken.ok && !verified.ok {
+		taken = verified
+	}
 	resolved := refs.resolved()
 	conflict := conflicted(with)
-	taken := acceptedListener(l)
 	out := listenerConditions{name: l.Name, kinds: kinds, attached: w.attached[listenerOf(k, l.Name)]}
 	works := condition{typeProgrammed, true, "Programmed", ""}
 	switch {

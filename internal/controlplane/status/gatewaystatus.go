@@ -243,8 +243,11 @@ func (d *statusBuilder) merged(have []map[string]any, want []condition, refusing
 	return inPlace(have, len(want),
 		func(i int, old map[string]any) bool { return old["type"] == want[i].kind },
 		func(i int, old map[string]any) map[string]any { return d.drawn(old, want[i], refusing) },
-		func(old map[string]any) bool { return old["type"] != typePartiallyInvalid })
+		func(old map[string]any) bool { return !slices.Contains(passing, old["type"]) })
 }
+
+// passing are the types of conditions that end, instead of turning False.
+var passing = []any{typePartiallyInvalid, typeInsecureFrontend, typeResolvedRefs}
 
 func (d *statusBuilder) drawn(old map[string]any, c condition, refusing string) map[string]any {
 	if c.ok && c.kind == refusing {

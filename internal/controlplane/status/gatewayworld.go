@@ -44,8 +44,9 @@ const (
 	typeProgrammed   = "Programmed"
 	typeResolvedRefs = "ResolvedRefs"
 	typeConflicted   = "Conflicted"
-	// typePartiallyInvalid exists only if it is true.
+	// typePartiallyInvalid and typeInsecureFrontend exist only if they are true.
 	typePartiallyInvalid = "PartiallyInvalid"
+	typeInsecureFrontend = "InsecureFrontendValidationMode"
 )
 
 // gatewayWorld has the input of judgements: Gateway API objects as the API server has them, and other

@@ -108,7 +108,7 @@ func (w *gatewayWorld) entries(k model.Key, o gatewayObject, running bool, out *
 		if conflict.Reason == "" {
 			conflict = w.displaced[listenerOf(k, ref.Name)]
 		}
-		l := w.listener(k, ref, conflict, running)
+		l := w.listener(k, w.objects[o.Gateway.Parent].Gateway, ref, conflict, running)
 		out.gateway.listeners = append(out.gateway.listeners, l)
 		if taken, resolved := l.conditions[0], l.conditions[1]; taken.ok && (resolved.ok || resolved.reason == invalidRouteKinds) {
 			served++

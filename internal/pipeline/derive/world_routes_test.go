@@ -297,10 +297,24 @@ func (w *world) kubernetesGateway() model.Object {
 			t.CredentialNames = t.CredentialNames[w.IntN(2):]
 		}
 	}
+	if w.chance(0.5) {
+		g.ClientValidations = map[uint32]model.ClientValidation{0: w.clientValidation(), 443: w.clientValidation()}
+	}
+	if w.chance(0.5) {
+		g.ClientCertificate = pick(w, []string{pick(w, worldNames), model.CredentialURL(pick(w, worldNamespaces) + "/" + pick(w, worldNames))})
+	}
 	if w.chance(0.6) {
 		g.ListenerSets = pick(w, []*model.NamespaceSelection{{Namespace: "*"}, {Namespace: g.Namespace}, {Selector: w.namespaceSelector()}})
 	}
 	return g
+}
+
+func (w *world) clientValidation() model.ClientValidation {
+	v := model.ClientValidation{Required: w.chance(0.6), Insecure: w.chance(0.3)}
+	for range w.IntN(3) {
+		v.CAs = append(v.CAs, model.Key{Kind: model.KindConfigMap, Namespace: pick(w, worldNamespaces), Name: pick(w, worldNames)})
+	}
+	return v
 }
 
 // listenerSet has further listeners for a Gateway of the Gateway API.
@@ -308,7 +322,7 @@ func (w *world) listenerSet() model.Object {
 	g := w.kubernetesGateway().(*model.Gateway)
 	g.Meta = w.meta(model.KindListenerSet)
 	g.Parent = model.Key{Kind: model.KindKubernetesGateway, Namespace: pick(w, worldNamespaces), Name: pick(w, worldNames)}
-	g.ListenerSets, g.OwnNamespace = nil, true
+	g.ListenerSets, g.ClientValidations, g.ClientCertificate, g.OwnNamespace = nil, nil, "", true
 	return g
 }
 
@@ -347,7 +361,7 @@ func (w *world) referenceGrant() model.Object {
 	if w.chance(0.5) {
 		return &model.ReferenceGrant{
 			Meta: w.meta(model.KindReferenceGrant), From: []model.GrantFrom{{Kind: pick(w, []string{"Gateway", "ListenerSet"}), Namespace: pick(w, worldNamespaces)}},
-			To: []model.GrantTo{{Kind: string(model.KindSecret), Name: pick(w, append(worldNames, ""))}},
+			To: []model.GrantTo{{Kind: string(pick(w, []model.Kind{model.KindSecret, model.KindConfigMap})), Name: pick(w, append(worldNames, ""))}},
 		}
 	}
 	return &model.ReferenceGrant{

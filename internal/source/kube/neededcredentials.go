@@ -176,6 +176,10 @@ func servesGateway(pod *model.Workload, g *model.Gateway) bool {
 
 func addRouter(g *model.Gateway, pod *model.Workload, granted []model.Key, into map[model.Key]*secretWatch) {
 	for _, key := range granted { // the author of the grant trusts the Gateway's namespace
+		if key.Kind == model.KindConfigMap {
+			wantSecret(into, model.NeededSecret{Key: key})
+			continue
+		}
 		w, account := wantSecret(into, model.NeededSecret{Key: key, PrivateKey: true}), pod.Namespace+"/"+pod.Account()
 		w.readers[account], w.trusted[account] = true, true
 	}

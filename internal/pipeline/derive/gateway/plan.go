@@ -77,6 +77,7 @@ func MakePlan(r *index.Reader) *Plan {
 		}
 		owners := append([]*model.Gateway{g}, listenerSets(r, g)...)
 		displaced := model.Displaced(owners)
+		p.grant(r, g, g.ClientCertificate)
 		for _, owner := range owners {
 			for i := range owner.Servers {
 				if server := &owner.Servers[i]; displaced[server].Reason == "" {
@@ -106,7 +107,7 @@ func (p *Plan) addServer(r *index.Reader, g, owner *model.Gateway, server *model
 	if owner != g {
 		r.Use(owner)
 	}
-	if resolved := p.resolve(r, owner, server); resolved != nil {
+	if resolved := verifying(r, g, p.resolve(r, owner, server)); resolved != nil {
 		b := boundServer{root: g.FullName(), gateways: owner.ServerNames(server), server: resolved}
 		p.add(r, mark, owner, b, target)
 	}
@@ -173,13 +174,47 @@ func (p *Plan) grantedTLS(r *index.Reader, g *model.Gateway, t *model.ServerTLS)
 	out := *t
 	out.CACredentialName, out.CredentialNames = t.CACredential(), nil
 	for _, name := range t.CredentialNames {
-		if k, needs := g.NeedsGrant(name); needs && !r.Granted(g.GrantFrom(), k) {
-			continue
+		if p.grant(r, g, name) {
+			out.CredentialNames = append(out.CredentialNames, name)
 		}
-		if c, _ := model.ParseCredential(name); g.IsKubernetes() && c.Namespace != "" && c.Namespace != r.Key.Namespace {
-			p.Granted[model.CredentialURL(name)] = true
+	}
+	return &out
+}
+
+// grant reports whether the Gateway may refer to a Secret, and records it in the plan if it is not in the routers' namespace.
+func (p *Plan) grant(r *index.Reader, g *model.Gateway, name string) bool {
+	if k, needs := g.NeedsGrant(name); needs && !r.Granted(g.GrantFrom(), k) {
+		return false
+	}
+	if c, _ := model.ParseCredential(name); g.IsKubernetes() && c.Namespace != "" && c.Namespace != r.Key.Namespace {
+		p.Granted[model.CredentialURL(name)] = true
+	}
+	return true
+}
+
+// verifying returns a server that verifies clients as the Gateway demands; nil: it has no usable CAs. nil passes.
+func verifying(r *index.Reader, g *model.Gateway, server *model.GatewayServer) *model.GatewayServer {
+	if server == nil {
+		return nil
+	}
+	v, ok := g.ValidationAt(server)
+	if !ok {
+		return server
+	}
+	out := *server
+	out.TLS = v.Verifying(server.TLS, func(k model.Key) bool {
+		mark := r.Mark()
+		if k.Namespace != g.Namespace && !r.Granted(g.GrantFrom(), k) {
+			return false
 		}
-		out.CredentialNames = append(out.CredentialNames, name)
+		if secret := r.Secret(k); secret == nil || secret.CAProblem != "" {
+			r.Unread(mark)
+			return false
+		}
+		return true
+	})
+	if out.TLS == nil {
+		return nil
 	}
 	return &out
 }

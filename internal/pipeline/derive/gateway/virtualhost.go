@@ -26,6 +26,7 @@ func VirtualHost(r *index.Reader, p *Plan, routeConfig string, h model.Host) (v 
 	}
 	mark := r.Mark()
 	if plan.misdirected(h) {
+		r.Used.AddAll(originsOf(plan.servers))
 		r.Used.AddAll(originsOf(plan.others))
 		out.Routes = []ir.Route{{DirectResponse: &model.DirectResponse{Status: misdirectedRequest}}}
 		out.Made = r.MadeSince(mark)

@@ -40,14 +40,14 @@ func SortSecretRefs(list []SecretRef) []SecretRef {
 
 // ClientSecrets are the names of the secrets that a cluster asks for, as translate writes them.
 func ClientSecrets(t *model.ClientTLS) []string {
-	if t == nil || t.CredentialName == "" {
+	if t == nil {
 		return nil
 	}
 	var out []string
-	if t.Mode == model.TLSMutual {
-		out = append(out, model.CredentialURL(t.CredentialName))
+	if name := cmp.Or(t.CertificateName, t.CredentialName); t.Mode == model.TLSMutual && name != "" {
+		out = append(out, model.CredentialURL(name))
 	}
-	if !t.InsecureSkipVerify {
+	if t.CredentialName != "" && !t.InsecureSkipVerify {
 		out = append(out, model.CredentialURL(t.CredentialName)+model.SuffixCA)
 	}
 	return out

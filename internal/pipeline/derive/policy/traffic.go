@@ -100,8 +100,30 @@ func WithBackendTLS(r *index.Reader, traffic model.TrafficPolicy, rule *model.De
 			return true
 		})
 		r.Use(p)
+		if name := clientCertificate(r); name != "" {
+			traffic.TLS.Mode, traffic.TLS.CertificateName = model.TLSMutual, name
+		}
 	}
 	return traffic, p
+}
+
+// clientCertificate returns the credential that the Gateway of the Gateway API has for backends; empty: none, or it may not
+// refer to it.
+func clientCertificate(r *index.Reader) string {
+	if !r.Key.IsRouter() {
+		return ""
+	}
+	for _, g := range r.Gateways() {
+		if g.ClientCertificate == "" || g.Namespace != r.Key.Namespace {
+			continue
+		}
+		if k, needs := g.NeedsGrant(g.ClientCertificate); needs && !r.Granted(g.GrantFrom(), k) {
+			continue
+		}
+		r.Use(g)
+		return g.ClientCertificate
+	}
+	return ""
 }
 
 // servedTLS leaves Secrets out of a rule that selects no workloads, because they are not served. Decoding warns of it.

@@ -94,8 +94,8 @@ func clientParams(d *model.TLSDefaults) *tlsv3.TlsParameters {
 }
 
 func setClientCertificate(common *tlsv3.CommonTlsContext, v *ir.Cluster, t *model.ClientTLS) error {
-	if t.CredentialName != "" {
-		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{security.Credential(t.CredentialName, "")}
+	if name := cmp.Or(t.CertificateName, t.CredentialName); name != "" {
+		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{security.Credential(name, "")}
 		return nil
 	}
 	if t.ClientCertificate == "" || t.PrivateKey == "" {

@@ -151,6 +151,9 @@ func setClientVerification(common *tlsv3.CommonTlsContext, v *ir.ServerTLS) {
 		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: context}
 		return
 	}
+	if t.AcceptUntrusted {
+		context.TrustChainVerification = tlsv3.CertificateValidationContext_ACCEPT_UNTRUSTED
+	}
 	if t.CACredential() != "" {
 		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
