@@ -154,7 +154,9 @@ image: envoy ## write the image of control planes and sidecars to dist/image (IM
 	@echo "==> building the image $(IMAGE) for $(PLATFORMS)"
 	@mkdir -p dist/image
 	@for p in $(subst $(comma), ,$(PLATFORMS)); do \
-	  GOOS=linux GOARCH=$${p#*/} CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -buildvcs=$(BUILDVCS) -o dist/image/moonsail-$${p#*/} ./cmd/moonsail; \
+	  for program in moonsail moonsail-cni; do \
+	    GOOS=linux GOARCH=$${p#*/} CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -buildvcs=$(BUILDVCS) -o dist/image/$$program-$${p#*/} ./cmd/$$program; \
+	  done; \
 	done
 	@go run ./cmd/moonsail-image --name $(IMAGE) --platforms $(PLATFORMS) $(IMAGEFLAGS)
 

@@ -29,6 +29,7 @@ const (
 	BaseChart         = "base"     // resource definitions and roles, once a cluster
 	ControlPlaneChart = "moonsail" // a control plane
 	GatewayChart      = "gateway"  // a gateway for Gateways of Istio
+	CNIChart          = "cni"      // the CNI plugin, once a cluster
 )
 
 // KubeVersion is the version of Kubernetes for which charts are rendered without a cluster.
@@ -155,7 +156,7 @@ func loadChart(name string) (*chart.Chart, error) {
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("unknown chart %q: use %s, %s or %s", name, BaseChart, ControlPlaneChart, GatewayChart)
+		return nil, fmt.Errorf("unknown chart %q: use %s, %s, %s or %s", name, BaseChart, ControlPlaneChart, GatewayChart, CNIChart)
 	}
 	if err != nil {
 		return nil, err

@@ -90,7 +90,7 @@ func TestCopies(t *testing.T) {
 
 // TestLint checks the charts as 'helm lint' does.
 func TestLint(t *testing.T) {
-	for _, name := range []string{BaseChart, ControlPlaneChart, GatewayChart} {
+	for _, name := range []string{BaseChart, ControlPlaneChart, GatewayChart, CNIChart} {
 		t.Run(name, func(t *testing.T) {
 			kube, err := chartutil.ParseKubeVersion(KubeVersion)
 			require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestLint(t *testing.T) {
 // TestEveryValue renders each chart with each documented value set to another than its default. Each must change an
 // object, and the result must be valid.
 func TestEveryValue(t *testing.T) {
-	for _, name := range []string{BaseChart, ControlPlaneChart, GatewayChart} {
+	for _, name := range []string{BaseChart, ControlPlaneChart, GatewayChart, CNIChart} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata", name+".values.yaml"))
 			require.NoError(t, err)
@@ -199,7 +199,7 @@ func leaves(prefix string, values map[string]any) []string {
 
 // wholes are maps that users write as they are in Kubernetes.
 var wholes = map[string]bool{
-	"resources": true, "securityContext": true, "containerSecurityContext": true, "seccompProfile": true, "podAnnotations": true,
+	"resources": true, "securityContext": true, "containerSecurityContext": true, "seccompProfile": true, "podAnnotations": true, "updateStrategy": true,
 }
 
 func TestWrongValues(t *testing.T) {

@@ -34,7 +34,7 @@ type flags struct {
 func main() {
 	var f flags
 	flag.StringVar(&f.name, "name", "moonsail:latest", "`NAME` of the image, with its tag")
-	flag.StringVar(&f.out, "out", "dist/image", "`DIR` for the archives and the layout; it has moonsail-ARCH for each architecture, built with CGO_ENABLED=0")
+	flag.StringVar(&f.out, "out", "dist/image", "`DIR` for the archives and the layout; it has moonsail-ARCH and moonsail-cni-ARCH for each architecture, built with CGO_ENABLED=0")
 	flag.StringVar(&f.platforms, "platforms", "linux/"+runtime.GOARCH, "`PLATFORMS` separated by commas: linux/amd64, linux/arm64")
 	flag.StringVar(&f.libraries, "libraries", "", "source of Envoy's libraries: machine, debian, or a `DIR` with a folder for each architecture (default: machine for its own architecture, else debian)")
 	flag.StringVar(&f.cache, "cache", ".tools", "`DIR` for Envoy and libraries of other architectures")
@@ -91,7 +91,7 @@ func (f *flags) options(ctx context.Context, arch string) (image.Options, error)
 		created = time.Unix(0, 0)
 	}
 	o := image.Options{
-		Moonsail: program, Architecture: arch, EnvoyVersion: envoy.Version,
+		Moonsail: program, Plugin: filepath.Join(f.out, "moonsail-cni-"+arch), Architecture: arch, EnvoyVersion: envoy.Version,
 		Version: cmp.Or(f.version, build.Version), Revision: build.Commit, Created: created.UTC(),
 	}
 	if o.Roots, err = image.FindRoots(); err != nil {

@@ -1,5 +1,5 @@
 // Package image builds the container image of control planes, sidecars and gateways, without a container runtime or a
-// registry. The image holds moonsail, Envoy, the libraries that Envoy is linked to, and root certificates. It has no
+// registry. The image holds moonsail, its CNI plugin, Envoy, the libraries that Envoy is linked to, and root certificates. It has no
 // shell and no package manager. Equal inputs make equal images.
 package image
 
@@ -25,6 +25,7 @@ const bin = "usr/local/bin"
 // Options of Build.
 type Options struct {
 	Moonsail, Envoy string // files of programs for Linux; Moonsail is statically linked
+	Plugin          string // file of the CNI plugin, statically linked: it runs on nodes
 	Roots           string // file with root certificates, PEM
 	Libraries       string // folder that takes the place of / for the libraries of Envoy; empty: this machine's
 	LibraryPackage  string // their package, for the list of contents; empty: not known
@@ -54,6 +55,7 @@ func Build(o Options) (v1.Image, error) {
 	for _, files := range [][]file{
 		base,
 		{{name: bin + "/envoy", from: o.Envoy, mode: 0o755}},
+		{{name: bin + "/moonsail-cni", from: o.Plugin, mode: 0o755}},
 		{{name: bin + "/moonsail", from: o.Moonsail, mode: 0o755}},
 	} {
 		l, err := layer(files)

@@ -30,7 +30,7 @@ func options(t *testing.T) Options {
 	require.NoError(t, os.Link(self, static))
 	roots := filepath.Join(t.TempDir(), "roots.pem")
 	require.NoError(t, os.WriteFile(roots, []byte("roots"), 0o600))
-	return Options{Moonsail: static, Envoy: dynamic, Roots: roots, Architecture: runtime.GOARCH, Version: "1.2.3", Revision: "abc", Created: time.Unix(1, 0).UTC()}
+	return Options{Moonsail: static, Plugin: static, Envoy: dynamic, Roots: roots, Architecture: runtime.GOARCH, Version: "1.2.3", Revision: "abc", Created: time.Unix(1, 0).UTC()}
 }
 
 // contents returns the modes of an image's files and folders, by name.
@@ -64,6 +64,7 @@ func TestImage(t *testing.T) {
 
 	files := contents(t, img)
 	require.Equal(t, int64(0o755), files["usr/local/bin/moonsail"])
+	require.Equal(t, int64(0o755), files["usr/local/bin/moonsail-cni"])
 	require.Equal(t, int64(0o755), files["usr/local/bin/envoy"])
 	require.Equal(t, int64(0o644), files["etc/ssl/certs/ca-certificates.crt"])
 	require.Equal(t, int64(0o1777), files["tmp"])

@@ -201,8 +201,14 @@ func (r *release) images(ctx context.Context) error {
 		return err
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
-		if err := copyFile(r.program("moonsail", platform{"linux", arch}), filepath.Join(dir, "moonsail-"+arch)); err != nil {
+		p := platform{"linux", arch}
+		if err := r.build(ctx, "moonsail-cni", p); err != nil { // only images have it
 			return err
+		}
+		for _, program := range []string{"moonsail", "moonsail-cni"} {
+			if err := copyFile(r.program(program, p), filepath.Join(dir, program+"-"+arch)); err != nil {
+				return err
+			}
 		}
 	}
 	err := r.command(ctx, []string{"GOFLAGS=", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH}, "go", "run", "./cmd/moonsail-image", "--name", r.image+":"+r.version, "--out", dir,

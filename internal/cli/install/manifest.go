@@ -62,9 +62,9 @@ describes a migration.`,
 	}
 	c.addFlags(cmd)
 	fs := cmd.Flags()
-	fs.StringVar(&chart, "chart", deploy.ControlPlaneChart, "`CHART` to print: moonsail, base or gateway")
+	fs.StringVar(&chart, "chart", deploy.ControlPlaneChart, "`CHART` to print: moonsail, base, gateway or cni")
 	fs.StringVar(&name, "name", "", "`NAME` of the gateway (default: gateway)")
-	terminal.Offer(cmd, "chart", deploy.ControlPlaneChart, deploy.BaseChart, deploy.GatewayChart)
+	terminal.Offer(cmd, "chart", deploy.ControlPlaneChart, deploy.BaseChart, deploy.GatewayChart, deploy.CNIChart)
 	return cmd
 }
 

@@ -134,15 +134,19 @@ func (c *config) redirect(pod cni.Pod, netns string) error {
 func (c *config) ask(ctx context.Context, q cni.Question) (*cni.Call, error) {
 	tick := time.NewTicker(again)
 	defer tick.Stop()
+	var why error
 	for {
 		call, err := cni.Ask(ctx, c.Socket, q)
 		if err == nil {
 			return decided(call, q.Pod)
 		}
+		if why == nil || ctx.Err() == nil { // otherwise the error is the end of ctx
+			why = err
+		}
 		select {
 		case <-ctx.Done():
 			return nil, types.NewError(types.ErrTryAgainLater, fmt.Sprintf("%s: Pod %s waits for the node agent", cni.PluginName, q.Pod),
-				fmt.Sprintf("%v: check that a Pod of the DaemonSet runs on this node", err))
+				fmt.Sprintf("%v: check that a Pod of the DaemonSet runs on this node", why))
 		case <-tick.C:
 		}
 	}
