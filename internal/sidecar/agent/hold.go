@@ -30,6 +30,16 @@ func (a *agent) hold(ctx context.Context) {
 	wait(ctx, nil, holdMargin)
 }
 
+// released reports whether the application is no longer held, and may have ended.
+func (a *agent) released() bool {
+	select {
+	case <-a.deregistration.Done():
+		return a.draining.isSet()
+	default:
+		return false
+	}
+}
+
 // wait waits for c, for at most limit, and reports whether c is closed.
 func wait(ctx context.Context, c <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -20,8 +21,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
 // ProbersVariable holds the probes of the Pod's applications, a JSON object of probes by path. The injector sets it, in
@@ -80,10 +83,19 @@ func PreStopPath(container string) string { return LifecyclePrefix + container +
 
 var prefixes = []string{HealthPrefix, LifecyclePrefix}
 
+// Draining is what probes and hooks need to know of the sidecar's drain.
+type Draining struct {
+	// Hold returns when an application may end.
+	Hold func(context.Context)
+	// Released reports whether applications may have ended. From then on a probe of one that has closed its port
+	// succeeds: the kubelet probes readiness until the whole Pod has ended, and would report each failure.
+	Released func() bool
+}
+
 // Register adds the probes of ProbersVariable to mux. podIP is the address of the applications, unless
-// LocalProbesVariable is "true". A preStop hook of any container is answered when hold has returned, and then runs the
+// LocalProbesVariable is "true". A preStop hook of any container is answered when Hold has returned, and then runs the
 // container's own, if ProbersVariable has one.
-func Register(mux *http.ServeMux, podIP string, hold func(context.Context)) error {
+func Register(mux *http.ServeMux, podIP string, draining Draining) error {
 	probes, err := read()
 	if err != nil {
 		return err
@@ -96,9 +108,9 @@ func Register(mux *http.ServeMux, podIP string, hold func(context.Context)) erro
 		mux.HandleFunc("GET "+prefix, func(w http.ResponseWriter, r *http.Request) {
 			switch p := probes[r.URL.Path]; {
 			case isPreStop(r.URL.Path):
-				preStop(w, r, p, host, hold)
+				preStop(w, r, p, host, draining.Hold)
 			case p != nil:
-				p.answer(w, r, host)
+				p.answer(w, r, host, draining.Released)
 			default:
 				http.NotFound(w, r)
 			}
@@ -131,7 +143,7 @@ func preStop(w http.ResponseWriter, r *http.Request, p *probe, host string, hold
 		return
 	}
 	if p != nil && p.Sleep == nil {
-		p.answer(w, r, host)
+		p.answer(w, r, host, func() bool { return false })
 	}
 }
 
@@ -167,7 +179,7 @@ func loopback(address string) string {
 	return "127.0.0.1"
 }
 
-func (p *probe) answer(w http.ResponseWriter, r *http.Request, host string) {
+func (p *probe) answer(w http.ResponseWriter, r *http.Request, host string, released func() bool) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the probe has a timeout; tests' writers have no deadline
 	ctx := r.Context()
 	if !strings.HasPrefix(r.URL.Path, LifecyclePrefix) { // the kubelet limits hooks
@@ -188,9 +200,15 @@ func (p *probe) answer(w http.ResponseWriter, r *http.Request, host string) {
 	default:
 		err = p.askGRPC(ctx, host)
 	}
-	if err != nil {
+	if err != nil && !(released() && hasEnded(err)) {
 		http.Error(w, "application: "+err.Error(), http.StatusInternalServerError)
 	}
+}
+
+// hasEnded reports whether the error of a probe is that of an application that has closed its port.
+func hasEnded(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) ||
+		status.Code(err) == codes.Unavailable // gRPC hides the cause
 }
 
 // source4 and source6 are the source addresses of probes. Interception skips connections from them, although the agent

@@ -21,12 +21,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// never is the state of a sidecar that does not drain.
+var never = Draining{Hold: func(context.Context) {}, Released: func() bool { return false }}
+
 // startServer serves probes for applications on this host.
 func startServer(t *testing.T, probers string) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
 	t.Setenv(ProbersVariable, probers)
-	require.NoError(t, Register(mux, "127.0.0.1", func(context.Context) {}))
+	require.NoError(t, Register(mux, "127.0.0.1", never))
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	return s
@@ -39,7 +42,7 @@ func TestProbesAtTheLoopbackAddress(t *testing.T) {
 	t.Setenv(ProbersVariable, `{"/app-health/a/livez":{"httpGet":{"port":`+portOf(app.URL)+`}}}`)
 	ask := func() int {
 		mux, w := http.NewServeMux(), httptest.NewRecorder()
-		require.NoError(t, Register(mux, "127.0.0.9", nil))
+		require.NoError(t, Register(mux, "127.0.0.9", never))
 		mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/app-health/a/livez", http.NoBody))
 		return w.Code
 	}
@@ -148,11 +151,11 @@ func TestInvalidProbers(t *testing.T) {
 		`{"/app-health/a/livez":{"tcpSocket":{"port":"http"}}}`:            ProbersVariable,
 	} {
 		t.Setenv(ProbersVariable, text)
-		err := Register(http.NewServeMux(), "127.0.0.1", nil)
+		err := Register(http.NewServeMux(), "127.0.0.1", never)
 		require.ErrorContains(t, err, want, text)
 	}
 	t.Setenv(ProbersVariable, "")
-	require.NoError(t, Register(http.NewServeMux(), "127.0.0.1", nil))
+	require.NoError(t, Register(http.NewServeMux(), "127.0.0.1", never))
 }
 
 // TestPathsAreNotPatterns checks that a path may contain characters with a meaning in a mux's pattern.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ func TestPreStopHooks(t *testing.T) {
 	}{{"none", []string{"held"}}, {"http", []string{"held", "hook"}}, {"sleeps", []string{"held"}}} {
 		t.Run(tc.container, func(t *testing.T) {
 			mux := http.NewServeMux()
-			require.NoError(t, Register(mux, "127.0.0.1", func(context.Context) { events <- "held" }))
+			require.NoError(t, Register(mux, "127.0.0.1", Draining{Hold: func(context.Context) { events <- "held" }, Released: never.Released}))
 			s := httptest.NewServer(mux)
 			defer s.Close()
 			start := time.Now()
@@ -51,5 +52,38 @@ func TestOtherHooksAreNotHeld(t *testing.T) {
 // TestOnlyPreStopHooksSleep checks the answer to a probe that sleeps.
 func TestOnlyPreStopHooksSleep(t *testing.T) {
 	t.Setenv(ProbersVariable, `{"/app-health/a/livez":{"sleep":{"seconds":1}}}`)
-	require.ErrorContains(t, Register(http.NewServeMux(), "127.0.0.1", nil), "only a preStop hook can sleep")
+	require.ErrorContains(t, Register(http.NewServeMux(), "127.0.0.1", never), "only a preStop hook can sleep")
+}
+
+// TestEndedApplications checks that probes of an application that has closed its port fail until it may end.
+func TestEndedApplications(t *testing.T) {
+	app := httptest.NewServer(http.NotFoundHandler())
+	port := portOf(app.URL)
+	t.Setenv(ProbersVariable, `{"/app-health/http/readyz":{"httpGet":{"path":"/","port":`+port+`}},`+
+		`"/app-health/tcp/readyz":{"tcpSocket":{"port":`+port+`}},"/app-health/grpc/readyz":{"grpc":{"port":`+port+`}}}`)
+	var released atomic.Bool
+	mux := http.NewServeMux()
+	require.NoError(t, Register(mux, "127.0.0.1", Draining{Hold: never.Hold, Released: released.Load}))
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	for _, tc := range []struct {
+		name            string
+		ended, released bool
+		want            int
+	}{
+		{"answers what it answers", false, true, http.StatusNotFound},
+		{"ended too early", true, false, http.StatusInternalServerError},
+		{"may end", true, true, http.StatusOK},
+	} {
+		if tc.ended {
+			app.Close()
+		}
+		released.Store(tc.released)
+		for _, probe := range []string{"http", "tcp", "grpc"} {
+			if !tc.ended && probe != "http" {
+				continue
+			}
+			require.Equal(t, tc.want, statusAt(t, s.URL+"/app-health/"+probe+"/readyz"), tc.name+": "+probe)
+		}
+	}
 }
