@@ -46,7 +46,7 @@ RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_E
 # By default a process with the race detector sleeps for a second before it ends. The lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance fuzz bench bench-istiod image release release-test pictures dashboard dashboard-test lint clean
+.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance fuzz bench bench-istiod image release release-test pictures dashboard dashboard-test lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -94,6 +94,11 @@ cluster-load: cluster-program ## import images (ARCHIVES=dist/image/*.tar) into 
 
 cluster-down: cluster-program ## stop the cluster, and remove what a killed one left behind
 	@$(KCLUSTER) down
+
+cluster-e2e: cluster-build kube-build ## tests with real Pods in a cluster of their own, as root, about 10 minutes (ALLOW_SKIP=1 skips them without root)
+	@$(MAKE) --no-print-directory image IMAGE=moonsail:e2e
+	@echo "==> testing with real Pods"
+	@cd test/kubernetes && go test -count 1 -timeout 30m -v $(TESTFLAGS) ./e2e
 
 cluster-program:
 	@mkdir -p $(KUBERNETES) && cd test/kubernetes && go build -buildvcs=false -o "$(abspath $(KUBERNETES))/cluster" ./cmd/cluster

@@ -121,7 +121,7 @@ failSwapOn: false
 oomScoreAdj: 0
 volumePluginDir: /var/lib/kubelet/volume-plugins # /usr is read-only
 imageGCHighThresholdPercent: 100
-evictionHard: {memory.available: 100Mi, nodefs.available: "1%", imagefs.available: "1%", nodefs.inodesFree: "1%"}
+evictionHard: {memory.available: 100Mi, nodefs.available: 200Mi, imagefs.available: 200Mi, nodefs.inodesFree: "1%"}
 nodeStatusUpdateFrequency: 5s
 syncFrequency: 10s
 END

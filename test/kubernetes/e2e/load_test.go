@@ -1,0 +1,153 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// echoYAML is a Deployment of three with Services: echo, whose callers retry as Istio does by default, and once, whose
+// callers do not retry.
+const echoYAML = `
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec: {selector: {app: echo}, ports: [{name: http, port: 8080}, {name: grpc, port: 9000}, {name: tcp, port: 9001}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: once}
+spec: {selector: {app: echo}, ports: [{name: http, port: 8080}, {name: grpc, port: 9000}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: once}
+spec:
+  hosts: [once]
+  http:
+  - match: [{port: 8080}]
+    route: [{destination: {host: once, port: {number: 8080}}}]
+    retries: {attempts: 0}
+  - match: [{port: 9000}]
+    route: [{destination: {host: once, port: {number: 9000}}}]
+    retries: {attempts: 0}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: echo}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: echo}}
+  template:
+    metadata: {labels: {app: echo}}
+    spec:
+      containers:
+      - name: app
+        image: localhost/app:1
+        args: [serve]
+        readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 2}
+`
+
+// clients are the clients of a load, by name: URL of each.
+var clients = map[string]string{
+	"http":      "http://echo:8080/",
+	"http-once": "http://once:8080/",
+	"grpc-once": "grpc://once:9000",
+	"tcp":       "tcp://echo:9001",
+}
+
+// clientRate is the rate of each client, in calls a second.
+const clientRate = 20
+
+// load is a Pod with clients, a container each, that call at a constant rate.
+type load struct {
+	t     *testing.T
+	ns    string
+	names []string
+	began time.Time
+}
+
+// stats are the results of one client, as the application reports them.
+type stats struct {
+	Calls    int           `json:"calls"`
+	Failed   int           `json:"failed"`
+	Slowest  time.Duration `json:"slowest"`
+	Failures []struct {
+		Began time.Time `json:"began"`
+		Error string    `json:"error"`
+	} `json:"failures"`
+}
+
+// startLoad starts the clients on a node, or on any. It returns when each has made calls.
+func startLoad(t *testing.T, ns, node string, clients map[string]string) *load {
+	t.Helper()
+	l := &load{t: t, ns: ns, names: slices.Sorted(maps.Keys(clients))}
+	var containers strings.Builder
+	for i, name := range l.names {
+		fmt.Fprintf(&containers, "\n  - {name: %s, image: \"localhost/app:1\", args: [load, -rate=%d, \"-report=127.0.0.1:%d\", %q]}",
+			name, clientRate, 8090+i, clients[name])
+	}
+	if node != "" {
+		node = "\n  nodeName: " + node
+	}
+	apply(t, ns, `
+apiVersion: v1
+kind: Pod
+metadata: {name: load, labels: {app: load}}
+spec:`+node+`
+  containers:`+containers.String())
+	kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "pod/load", "--timeout=2m")
+	// Calls before the client's proxy has the endpoints may fail. The load starts when none has failed for a second.
+	eventually(t, time.Minute, func() error {
+		l.reset()
+		time.Sleep(time.Second)
+		for name, s := range l.take("stats") {
+			if s.Calls == 0 || s.Failed > 0 {
+				return fmt.Errorf("client %s: %+v", name, s)
+			}
+		}
+		return nil
+	})
+	l.reset()
+	return l
+}
+
+func (l *load) take(path string) map[string]stats {
+	l.t.Helper()
+	out := map[string]stats{}
+	for i, name := range l.names {
+		text := kubectl(l.t, "-n", l.ns, "exec", "load", "-c", name, "--", "/app", "get", fmt.Sprintf("http://127.0.0.1:%d/%s", 8090+i, path))
+		var s stats
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			l.t.Fatal(err)
+		}
+		out[name] = s
+	}
+	return out
+}
+
+func (l *load) reset() {
+	l.t.Helper()
+	l.take("reset")
+	l.began = time.Now()
+}
+
+// requireNone fails the test if a call has failed since the last reset, or if clients made fewer calls than they should.
+// what names what happened meanwhile.
+func (l *load) requireNone(what string) {
+	l.t.Helper()
+	took := time.Since(l.began)
+	for name, s := range l.take("stats") {
+		l.t.Logf("%s: client %s: %d requests in %.0f s, %d failed, slowest %s", what, name, s.Calls, took.Seconds(), s.Failed, s.Slowest.Round(time.Millisecond))
+		for _, f := range s.Failures {
+			l.t.Errorf("%s: client %s: %s: %s", what, name, f.Began.Format("15:04:05.000"), f.Error)
+		}
+		if least := int(took.Seconds()*clientRate) / 2; s.Calls < least {
+			l.t.Errorf("%s: client %s made %d calls: expected at least %d", what, name, s.Calls, least)
+		}
+	}
+}
