@@ -1,13 +1,18 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // echoYAML is a Deployment of three with Services: echo, whose callers retry as Istio does by default, and once, whose
@@ -67,6 +72,7 @@ const clientRate = 20
 type load struct {
 	t     *testing.T
 	ns    string
+	ip    string // of the Pod
 	names []string
 	began time.Time
 }
@@ -88,7 +94,7 @@ func startLoad(t *testing.T, ns, node string, clients map[string]string) *load {
 	l := &load{t: t, ns: ns, names: slices.Sorted(maps.Keys(clients))}
 	var containers strings.Builder
 	for i, name := range l.names {
-		fmt.Fprintf(&containers, "\n  - {name: %s, image: \"localhost/app:1\", args: [load, -rate=%d, \"-report=127.0.0.1:%d\", %q]}",
+		fmt.Fprintf(&containers, "\n  - {name: %s, image: \"localhost/app:1\", args: [load, -rate=%d, \"-report=:%d\", %q]}",
 			name, clientRate, 8090+i, clients[name])
 	}
 	if node != "" {
@@ -97,10 +103,14 @@ func startLoad(t *testing.T, ns, node string, clients map[string]string) *load {
 	apply(t, ns, `
 apiVersion: v1
 kind: Pod
-metadata: {name: load, labels: {app: load}}
+metadata:
+  name: load
+  labels: {app: load}
+  annotations: {traffic.sidecar.istio.io/excludeInboundPorts: "8090,8091,8092,8093"} # of reports
 spec:`+node+`
   containers:`+containers.String())
 	kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "pod/load", "--timeout=2m")
+	l.ip = get[corev1.Pod](t, "-n", ns, "pod", "load").Status.PodIP
 	// Calls before the client's proxy has the endpoints may fail. The load starts when none has failed for a second.
 	eventually(t, time.Minute, func() error {
 		l.reset()
@@ -116,14 +126,29 @@ spec:`+node+`
 	return l
 }
 
+// take asks each client for its results, past the sidecar.
 func (l *load) take(path string) map[string]stats {
 	l.t.Helper()
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			return testCluster.Dial(ctx, "node1", address)
+		},
+	}}
 	out := map[string]stats{}
 	for i, name := range l.names {
-		text := kubectl(l.t, "-n", l.ns, "exec", "load", "-c", name, "--", "/app", "get", fmt.Sprintf("http://127.0.0.1:%d/%s", 8090+i, path))
-		var s stats
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
+		request, err := http.NewRequestWithContext(l.t.Context(), http.MethodGet, fmt.Sprintf("http://%s:%d/%s", l.ip, 8090+i, path), nil)
+		if err != nil {
 			l.t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		var s stats
+		err = json.NewDecoder(response.Body).Decode(&s)
+		if closeErr := response.Body.Close(); err != nil || closeErr != nil {
+			l.t.Fatal(err, closeErr)
 		}
 		out[name] = s
 	}
