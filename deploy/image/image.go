@@ -5,6 +5,7 @@ package image
 
 import (
 	"cmp"
+	"debug/elf"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,8 +37,30 @@ type Options struct {
 	Created         time.Time
 }
 
+// machines are the architectures of programs in their files.
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// check reports a program of another architecture than the image's.
+func (o *Options) check() error {
+	for _, program := range []string{o.Moonsail, o.Envoy} {
+		f, err := elf.Open(program)
+		if err != nil {
+			return fmt.Errorf("%s: is not a program for Linux: %w", program, err)
+		}
+		machine := f.Machine
+		_ = f.Close() // it was only read
+		if want, known := machines[o.Architecture]; known && machine != want {
+			return fmt.Errorf("%s: is a program for %s, and the image is for %s", program, machine, o.Architecture)
+		}
+	}
+	return nil
+}
+
 // Build returns the image. Errors name the file.
 func Build(o Options) (v1.Image, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	libraries, err := sysroot(cmp.Or(o.Libraries, "/")).libraries(o.Envoy)
 	if err != nil {
 		return nil, err

@@ -188,6 +188,17 @@ func extract(t *testing.T, img v1.Image, root string) {
 	}
 }
 
+// TestRefusesAnotherArchitecture checks that programs are for the image's architecture.
+func TestRefusesAnotherArchitecture(t *testing.T) {
+	o := options(t)
+	o.Architecture = map[string]string{"amd64": "arm64"}[runtime.GOARCH]
+	if o.Architecture == "" {
+		o.Architecture = "amd64"
+	}
+	_, err := Build(o)
+	require.ErrorContains(t, err, o.Moonsail+": is a program for ")
+}
+
 func TestErrorsNameTheFile(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"no Envoy":        func(o *Options) { o.Envoy = "/nonexistent/envoy" },

@@ -1,6 +1,8 @@
 package client_test
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,6 +21,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/util/httpstream/spdy"
+
+	"github.com/moonsail/moonsail/internal/cli/inspect"
+	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/test/clitest"
 )
 
 // apiServer is an API server and kubelets: it lists Pods, and forwards connections to their ports to debug pages.
@@ -261,6 +267,50 @@ func TestChoiceOfTheControlPlane(t *testing.T) {
 			require.Equal(t, name == "default first", strings.Contains(errOut, "note: this covers the revision default; the namespace has others too (canary)"), errOut)
 		})
 	}
+}
+
+// TestDashboard checks that the command forwards a port to a Pod until it is interrupted.
+func TestDashboard(t *testing.T) {
+	s := newAPIServer(t)
+	useKubeconfig(t, s)
+	s.add("one", "serve", nil)
+	pages := s.pages["one"]
+	s.pages["one"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/dashboard" {
+			_, _ = io.WriteString(w, "<html>")
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, w := io.Pipe()
+	root := clitest.Root(inspect.Commands()...)
+	root.SetOut(w)
+	root.SetErr(io.Discard)
+	root.SetArgs([]string{"dashboard"})
+	ended := make(chan int, 1)
+	go func() { ended <- terminal.Run(ctx, root) }()
+	url, err := bufio.NewReader(r).ReadString('\n')
+	require.NoError(t, err)
+	require.Regexp(t, `^http://127.0.0.1:\d+/dashboard\n$`, url)
+	for range 2 {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSpace(url), http.NoBody)
+		require.NoError(t, err)
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, "<html>", string(text))
+	}
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	require.Zero(t, <-ended)
+
+	status, out, errOut := moonsail(t, "dashboard", "--port", "1", "--address", s.URL)
+	require.Equal(t, 1, status, out)
+	require.Contains(t, errOut, s.URL+"/dashboard")
 }
 
 // TestControlPlaneOnThisMachine checks that a control plane at the default address precedes the cluster, with a note.

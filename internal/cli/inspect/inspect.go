@@ -10,7 +10,7 @@ import "github.com/spf13/cobra"
 // Commands returns the commands of this package.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
-		newBugReportCommand(), newChangesCommand(), newDoctorCommand(), newExplainCommand(), newProfileCommand(),
+		newBugReportCommand(), newChangesCommand(), newDashboardCommand(), newDoctorCommand(), newExplainCommand(), newProfileCommand(),
 		newProxiesCommand(), newStaleCommand(), newWaitCommand(), newWhyCommand(),
 	}
 }
