@@ -85,19 +85,12 @@ func (r *release) charts(context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := pack(filepath.Join(r.out, chartName(filepath.Base(dir))+"-"+r.version+".tgz"), entries); err != nil {
+		// A chart's folder has its name, as Helm requires.
+		if err := pack(filepath.Join(r.out, filepath.Base(dir)+"-"+r.version+".tgz"), entries); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// chartName returns the name of a chart's archive, which begins with moonsail: all files of a release lie in one folder.
-func chartName(name string) string {
-	if strings.HasPrefix(name, "moonsail") {
-		return name + "-chart"
-	}
-	return "moonsail-" + name + "-chart"
 }
 
 func (r *release) chart(dir string) (out []entry, err error) {

@@ -98,7 +98,7 @@ func TestReproducible(t *testing.T) {
 	first := r.make(t)
 	for _, name := range []string{
 		"moonsail-1.2.3-linux-amd64.tar.gz", "moonsail-lab-1.2.3-linux-amd64.tar.gz", "moonsail-1.2.3-darwin-arm64.tar.gz",
-		"moonsail-base-chart-1.2.3.tgz", "moonsail-chart-1.2.3.tgz", "moonsail-1.2.3.spdx.json",
+		"base-1.2.3.tgz", "moonsail-1.2.3.tgz", "moonsail-1.2.3.spdx.json",
 	} {
 		if first[name] == "" {
 			t.Errorf("%s is missing: %v", name, first)
@@ -114,10 +114,10 @@ func TestReproducible(t *testing.T) {
 			t.Errorf("%s differs", name)
 		}
 	}
-	if chart := unpack(t, filepath.Join(r.out, "moonsail-base-chart-1.2.3.tgz")); chart["base/Chart.yaml"] != "name: base\nversion: \"1.2.3\"\nappVersion: \"1.2.3\"\n" || chart["base/templates/crd.yaml"] == "" {
+	if chart := unpack(t, filepath.Join(r.out, "base-1.2.3.tgz")); chart["base/Chart.yaml"] != "name: base\nversion: \"1.2.3\"\nappVersion: \"1.2.3\"\n" || chart["base/templates/crd.yaml"] == "" {
 		t.Errorf("chart: %v", chart)
 	}
-	if chart := unpack(t, filepath.Join(r.out, "moonsail-chart-1.2.3.tgz")); !strings.Contains(chart["moonsail/charts/sub/Chart.yaml"], "7.0.0") || len(chart) != 2 {
+	if chart := unpack(t, filepath.Join(r.out, "moonsail-1.2.3.tgz")); !strings.Contains(chart["moonsail/charts/sub/Chart.yaml"], "7.0.0") || len(chart) != 2 {
 		t.Errorf("a chart within a chart keeps its version: %v", chart)
 	}
 	if out, err := exec.Command("sh", "-c", "cd "+r.out+" && sha256sum --check --quiet SHA256SUMS").CombinedOutput(); err != nil {
