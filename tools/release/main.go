@@ -128,8 +128,10 @@ func (r *release) prepare(ctx context.Context) (err error) {
 	}
 	r.time = r.time.UTC()
 	if r.only == "" {
-		if err := os.RemoveAll(r.out); err != nil {
-			return err
+		for _, old := range []string{r.out, r.stage()} {
+			if err := os.RemoveAll(old); err != nil {
+				return err
+			}
 		}
 	}
 	return os.MkdirAll(r.out, 0o755)

