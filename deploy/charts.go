@@ -182,6 +182,11 @@ func Values(files [][]byte, set []string) (map[string]any, error) {
 	return out, nil
 }
 
+// MergeValues merges values; those of over take precedence.
+func MergeValues(over, under map[string]any) map[string]any {
+	return chartutil.CoalesceTables(chartutil.Values(over).AsMap(), under)
+}
+
 // SplitValues returns the values of the chart base and those of the chart moonsail. The two have different names, but
 // for global. A name that neither has goes to the chart moonsail, whose schema refuses it.
 func SplitValues(values map[string]any) (base, controlPlane map[string]any, err error) {
@@ -229,13 +234,18 @@ func onlyComments(doc []byte) bool {
 func Decode(text []byte) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
 	for doc := range bytes.SplitSeq(append([]byte("\n"), text...), []byte(separator)) {
-		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(doc, &o.Object); err != nil {
+		if onlyComments(doc) {
+			continue
+		}
+		text, err := yaml.YAMLToJSON(doc)
+		if err != nil {
 			return nil, err
 		}
-		if len(o.Object) > 0 {
-			out = append(out, o)
+		o := &unstructured.Unstructured{}
+		if err := o.UnmarshalJSON(text); err != nil { // whole numbers as int64
+			return nil, err
 		}
+		out = append(out, o)
 	}
 	return out, nil
 }

@@ -12,7 +12,10 @@ import (
 
 // Commands returns the commands of this package.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newManifestCommand(), newEnvoyCommand()}
+	return []*cobra.Command{
+		newInstallCommand(), newUpgradeCommand(), newUninstallCommand(), newPrecheckCommand(), newTagCommand(),
+		newManifestCommand(), newEnvoyCommand(),
+	}
 }
 
 func newManifestCommand() *cobra.Command {
@@ -71,7 +74,7 @@ describes a migration.`,
 // release returns the release of one chart.
 func (c *chosen) release(cmd *cobra.Command, chart, name string) (deploy.Release, error) {
 	if chart == deploy.ControlPlaneChart {
-		_, release, err := c.releases(cmd)
+		_, release, err := c.releases(cmd, nil)
 		return release, err
 	}
 	values, err := c.values(cmd.InOrStdin())

@@ -61,8 +61,12 @@ func read(name string, stdin io.Reader) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// releases returns the releases of the charts base and moonsail. Values of both may be in the same file.
-func (c *chosen) releases(cmd *cobra.Command) (base, controlPlane deploy.Release, err error) {
+// releases returns the releases of the charts base and moonsail. Values of both may be in the same file. Values of an
+// installed version, if there is one, apply where none are given.
+func (c *chosen) releases(cmd *cobra.Command, installed *state) (base, controlPlane deploy.Release, err error) {
+	if cmd.Flags().Changed("replicas") && c.Replicas < 1 {
+		return base, controlPlane, terminal.UsageError{Err: fmt.Errorf("--replicas %d: use 1 or more", c.Replicas)}
+	}
 	values, err := c.values(cmd.InOrStdin())
 	if err != nil {
 		return base, controlPlane, err
@@ -72,12 +76,12 @@ func (c *chosen) releases(cmd *cobra.Command) (base, controlPlane deploy.Release
 			c.Revision = model.DefaultRevision
 		}
 	}
-	if cmd.Flags().Changed("replicas") && c.Replicas < 1 {
-		return base, controlPlane, terminal.UsageError{Err: fmt.Errorf("--replicas %d: use 1 or more", c.Replicas)}
-	}
 	baseValues, values, err := deploy.SplitValues(values)
 	if err != nil {
 		return base, controlPlane, err
+	}
+	if installed != nil {
+		baseValues, values = deploy.MergeValues(baseValues, installed.Base), deploy.MergeValues(values, installed.Values)
 	}
 	if c.Image == "" && !namesImage(values) {
 		return base, controlPlane, terminal.UsageError{Err: errors.New("no image: give --image, or the value image or hub")}

@@ -27,6 +27,7 @@ type Options struct {
 	// InjectConfig is the MutatingWebhookConfiguration that gets it.
 	InjectConfig string
 	Inject       *inject.Config // nil: no injection
+	Revision     string         // of the control plane: the webhooks of its tags get the certificate, too; empty: it has none
 	// Names are the names in the certificate if there is no Config.
 	Names []string
 	Trust *Trust // trust in the configurations; nil: not tracked
@@ -36,6 +37,7 @@ type Options struct {
 type Server struct {
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	bundles     []*caBundle
+	tags        *tagBundles // nil: there are none
 	handler     http.Handler
 	log         *slog.Logger
 }
@@ -68,6 +70,9 @@ func NewServer(o Options, h *Handler, client *kube.Client) (*Server, error) {
 			s.bundles = append(s.bundles, &b)
 		}
 	}
+	if o.InjectConfig != "" && o.Revision != "" {
+		s.tags = &tagBundles{like: s.bundles[len(s.bundles)-1], revision: o.Revision}
+	}
 	return s, nil
 }
 
@@ -90,7 +95,15 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 // waits for the end, and returns the failure.
 func (s *Server) keep(ctx context.Context, cancel context.CancelFunc) (ended func() error) {
 	var keeping sync.WaitGroup
-	failed := make(chan error, len(s.bundles))
+	failed := make(chan error, len(s.bundles)+1)
+	if s.tags != nil {
+		keeping.Go(func() {
+			if err := s.tags.run(ctx); err != nil {
+				failed <- err
+				cancel()
+			}
+		})
+	}
 	for _, b := range s.bundles {
 		keeping.Go(func() {
 			if err := b.run(ctx); err != nil {

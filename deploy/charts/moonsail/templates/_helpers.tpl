@@ -35,7 +35,7 @@ app: {{ include "moonsail.name" . }}
 app.kubernetes.io/name: moonsail
 app.kubernetes.io/part-of: moonsail
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-istio.io/rev: {{ include "moonsail.revision" . }}
+istio.io/rev: {{ include "moonsail.revision" . | quote }}
 {{- end }}
 
 {{/* The webhooks of injection: those of a revision or tag, and those of the default one. "name" is the revision or tag. */}}

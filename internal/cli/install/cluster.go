@@ -1,0 +1,74 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/moonsail/moonsail/internal/cli/client"
+	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/version"
+)
+
+// objects is the access to a cluster.
+type objects interface {
+	Get(ctx context.Context, r schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error)
+	List(ctx context.Context, r schema.GroupVersionResource, namespace, selector string) ([]unstructured.Unstructured, error)
+	Apply(ctx context.Context, r schema.GroupVersionResource, o *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error)
+	Update(ctx context.Context, r schema.GroupVersionResource, o *unstructured.Unstructured) (*unstructured.Unstructured, error)
+	Delete(ctx context.Context, r schema.GroupVersionResource, namespace, name string) error
+	Allowed(ctx context.Context, verb string, r schema.GroupVersionResource, namespace string) (bool, error)
+	Version(ctx context.Context) (string, error)
+}
+
+// fieldManager owns the fields that these commands write.
+const fieldManager = "moonsail-install"
+
+// access holds the flags that choose a cluster, with the defaults of kubectl.
+type access struct{ client.Cluster }
+
+func (a *access) addFlags(cmd *cobra.Command) {
+	a.AddFlags(cmd)
+	cmd.Flags().Lookup("kubeconfig").Usage = "kubeconfig `FILE` of the cluster (default: $KUBECONFIG, else ~/.kube/config, else in a Pod: that cluster)"
+}
+
+// connect returns the objects of the cluster. It sends no request yet. The caller must call done.
+func (a *access) connect() (o objects, done func(), err error) {
+	if a.Kubeconfig == "" {
+		a.Files = kube.UserFiles()
+	}
+	if a.Kubeconfig == "" && len(a.Files) == 0 && !kube.InCluster() {
+		return nil, nil, terminal.UsageError{Err: errors.New("no cluster: give --kubeconfig, or set KUBECONFIG")}
+	}
+	a.UserAgent = "moonsail/" + version.Get().Version
+	c, err := kube.Connect(a.Cluster.Cluster)
+	if err != nil {
+		return nil, nil, a.Explain(err)
+	}
+	all, err := kube.NewObjects(c, fieldManager)
+	if err != nil {
+		c.Close()
+		return nil, nil, a.Explain(err)
+	}
+	return all, c.Close, nil
+}
+
+// refused explains an error of the API server about one object.
+func refused(verb string, o *unstructured.Unstructured, err error) error {
+	e := &terminal.UserError{What: "cannot " + verb + " the object", Where: titleOf(o), Err: err}
+	switch {
+	case apierrors.IsForbidden(err):
+		e.Next = "use an account with the ClusterRole cluster-admin; 'moonsail precheck' lists what is missing"
+	case apierrors.IsNotFound(err):
+		e.Next = fmt.Sprintf("install the kind %s of %s, or leave the object out with --set", o.GetKind(), o.GroupVersionKind().Group)
+	case apierrors.IsInvalid(err):
+		e.Next = "correct the values; fields that Kubernetes does not change need an uninstallation first"
+	}
+	return e
+}

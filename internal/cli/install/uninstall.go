@@ -1,0 +1,243 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/moonsail/moonsail/deploy"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+// tagChart is the value of labelChart of the objects of revision tags.
+const tagChart = "tag"
+
+func newUninstallCommand() *cobra.Command {
+	var o operation
+	var purge bool
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Remove a control plane from a cluster",
+		Long: `Remove a control plane that 'moonsail install' installed, with its webhooks, roles and revision tags.
+The command shows what it removes, and asks. Pods keep their sidecars, which keep their
+configuration, until they are created anew.
+
+Resource definitions with all their objects, the certificate authority, the certificates of the mesh
+in each namespace, and the namespace remain. --purge removes them, too, and the control planes of all
+revisions: nothing that 'moonsail install' or a control plane created remains. The namespace and
+resource definitions remain if something else created them.`,
+		Example: `  # Remove the control plane
+  moonsail uninstall
+
+  # Remove a revision, without a question
+  moonsail uninstall --revision canary --yes
+
+  # Remove everything, with all VirtualServices and other objects of Istio's kinds
+  moonsail uninstall --purge`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.with(cmd, func(ctx context.Context) error { return o.uninstall(ctx, purge) })
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVarP(&o.Namespace, "namespace", "n", deploy.DefaultNamespace, "`NAMESPACE` of the control plane")
+	fs.StringVar(&o.Revision, "revision", model.DefaultRevision, "`REVISION` of the control plane")
+	fs.BoolVar(&purge, "purge", false, "remove all revisions, resource definitions with their objects, and the certificate authority")
+	o.addRunFlags(cmd)
+	o.addYes(cmd)
+	cmd.MarkFlagsMutuallyExclusive("purge", "revision")
+	return cmd
+}
+
+func (o *operation) uninstall(ctx context.Context, purge bool) error {
+	list, err := o.toRemove(ctx, purge)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return &terminal.UserError{What: "nothing is installed", Where: "revision " + o.Revision, Next: "'helm list -n " + o.Namespace + "' shows an installation of Helm; remove one of kubectl with 'moonsail manifest | kubectl delete -f -'"}
+	}
+	var changes []change
+	for _, one := range list {
+		changes = append(changes, change{Action: removed, Object: titleOf(one), object: one})
+	}
+	if !o.dryRun && !o.yes {
+		if err := o.showRemoval(ctx, changes, list); err != nil {
+			return err
+		}
+		if err := o.confirm("Remove them?"); err != nil {
+			return err
+		}
+	}
+	if !o.dryRun {
+		progress := terminal.StartProgress(o.notes, "removing")
+		defer progress.Done()
+		note := func(one *unstructured.Unstructured) { progress.Update("removing " + titleOf(one)) }
+		if err := deleteAll(ctx, o.cluster, list, note); err != nil {
+			return err
+		}
+		if purge {
+			// While it ended, the control plane may have written some of them again.
+			again, err := o.written(ctx)
+			if err != nil {
+				return err
+			}
+			if err := deleteAll(ctx, o.cluster, again, note); err != nil {
+				return err
+			}
+		}
+	}
+	r := result{Revision: o.Revision, Namespace: o.Namespace, DryRun: o.dryRun, Changes: changes}
+	return o.out.Print(o.cmd.OutOrStdout(), r, func(w io.Writer) error {
+		if o.dryRun {
+			return o.show(w, changes)
+		}
+		_, err := fmt.Fprintf(w, "removed %s\n", terminal.Count(len(changes), "object"))
+		return err
+	})
+}
+
+// toRemove lists what an uninstallation removes, in order. The last revision takes with it what all share.
+func (o *operation) toRemove(ctx context.Context, purge bool) ([]*unstructured.Unstructured, error) {
+	revision := o.Revision
+	if purge {
+		revision = ""
+	}
+	var list []*unstructured.Unstructured
+	for _, chart := range []string{tagChart, deploy.ControlPlaneChart} {
+		more, err := inventory(ctx, o.cluster, chart, revision)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, more...)
+	}
+	if purge {
+		written, err := o.written(ctx)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, written...)
+	}
+	others, err := inventory(ctx, o.cluster, deploy.ControlPlaneChart, "")
+	if err != nil {
+		return nil, err
+	}
+	last := !slices.ContainsFunc(others, func(other *unstructured.Unstructured) bool {
+		return revision != "" && other.GetLabels()[labelRevision] != revision
+	})
+	if !last {
+		return list, nil
+	}
+	shared, err := inventory(ctx, o.cluster, deploy.BaseChart, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range shared {
+		if purge || one.GetKind() != definitions.name && one.GetKind() != namespaces.name {
+			list = append(list, one)
+		}
+	}
+	return list, nil
+}
+
+// Objects that control planes write.
+const (
+	rootConfigMap = "istio-ca-root-cert"
+	caSecret      = "istio-ca-secret"
+)
+
+var ourLeases = []string{"moonsail-heartbeat", "moonsail-status-leader"}
+
+// written lists the objects that control planes wrote. They stay if istiod shares the authority.
+func (o *operation) written(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	add := func(k kind, namespace, name string) error {
+		live, err := o.cluster.Get(ctx, k.GroupVersionResource, namespace, name)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil {
+			live.SetGroupVersionKind(k.GroupVersion().WithKind(k.name))
+			out = append(out, live)
+		}
+		return err
+	}
+	for _, name := range ourLeases {
+		if err := add(leases, o.Namespace, name); err != nil {
+			return nil, err
+		}
+	}
+	istio, err := o.cluster.List(ctx, deployments.GroupVersionResource, "", "app=istiod")
+	if err != nil || len(istio) > 0 {
+		return out, err
+	}
+	if err := add(secrets, o.Namespace, caSecret); err != nil {
+		return nil, err
+	}
+	list, err := o.cluster.List(ctx, namespaces.GroupVersionResource, "", "")
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if err := add(configMaps, list[i].GetName(), rootConfigMap); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// showRemoval shows what is removed, and what depends on it.
+func (o *operation) showRemoval(ctx context.Context, changes []change, list []*unstructured.Unstructured) error {
+	for _, c := range changes {
+		fmt.Fprintln(o.notes, terminal.StyleFor(o.notes).Bad("- "+c.Object))
+	}
+	for _, one := range list {
+		if one.GetKind() != definitions.name {
+			continue
+		}
+		if n := o.instances(ctx, one); n > 0 {
+			fmt.Fprintf(o.notes, "  with %s of kind %s\n", terminal.Count(n, "object"), kindDefined(one))
+		}
+	}
+	injected, err := o.injectedPods(ctx)
+	if err == nil && injected > 0 {
+		fmt.Fprintf(o.notes, "%s with sidecars get no more configuration. Remove the labels istio-injection and istio.io/rev of their namespaces, and restart them.\n", terminal.Count(injected, "Pod"))
+	}
+	return err
+}
+
+func kindDefined(definition *unstructured.Unstructured) string {
+	name, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+	return name
+}
+
+// instances counts the objects of a defined kind; 0 if they cannot be read.
+func (o *operation) instances(ctx context.Context, definition *unstructured.Unstructured) int {
+	plural, group, _ := strings.Cut(definition.GetName(), ".")
+	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	for _, v := range versions {
+		m, _ := v.(map[string]any)
+		if m["storage"] != true {
+			continue
+		}
+		version, _ := m["name"].(string)
+		list, err := o.cluster.List(ctx, builtIn(group, version, plural, "", true).GroupVersionResource, "", "")
+		if err == nil {
+			return len(list)
+		}
+	}
+	return 0
+}
+
+// injectedPods counts Pods with sidecars.
+func (o *operation) injectedPods(ctx context.Context) (int, error) {
+	list, err := o.cluster.List(ctx, pods.GroupVersionResource, "", "security.istio.io/tlsMode=istio")
+	return len(list), err
+}
