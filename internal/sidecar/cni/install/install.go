@@ -134,21 +134,24 @@ const (
 	recheck  = 30 * time.Second // without events
 )
 
+// poll is the interval of checks if the folders cannot be watched.
+var poll = time.Second
+
+// newWatcher makes a watcher of folders.
+var newWatcher = fsnotify.NewWatcher
+
 // pause is the wait after a change, doubled while another program undoes each one.
 var pause = time.Second
 
 // Run installs, and repairs the installation after changes by others, until ctx ends.
 func (i *Installer) Run(ctx context.Context) error {
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return err
-	}
-	defer w.Close() //nolint:errcheck // nothing is left to watch
 	for _, dir := range []string{i.NetDir, i.BinDir} {
-		if err := w.Add(dir); err != nil {
-			return fmt.Errorf("%s: cannot watch it: %w", dir, err)
+		if _, err := os.Stat(dir); err != nil {
+			return err
 		}
 	}
+	events, stop := i.watch()
+	defer stop()
 	delay := pause
 	for last := time.Now(); ; {
 		changed, err := i.Install()
@@ -161,20 +164,44 @@ func (i *Installer) Run(ctx context.Context) error {
 			wait, last = delay, time.Now()
 			delay = min(2*delay, maxPause)
 		}
-		if !next(ctx, w, wait) {
+		if !events.next(ctx, wait) {
 			return nil
 		}
 	}
 }
 
+// events are changes of the node's folders.
+type events struct {
+	changes <-chan fsnotify.Event
+	lost    <-chan error
+	recheck time.Duration // without events
+}
+
+// watch watches the node's folders. All programs of a node share the kernel's limit of watchers; without one, the
+// folders are read often.
+func (i *Installer) watch() (e events, stop func()) {
+	w, err := newWatcher()
+	if err == nil {
+		err = errors.Join(w.Add(i.NetDir), w.Add(i.BinDir))
+	}
+	if err == nil {
+		return events{w.Events, w.Errors, recheck}, func() { _ = w.Close() }
+	}
+	i.Log.Warn("the node's folders cannot be watched; they are read often instead: raise fs.inotify.max_user_instances on the node", "error", err)
+	if w != nil {
+		_ = w.Close()
+	}
+	return events{recheck: poll}, func() {}
+}
+
 // next waits for an event and its successors, but at least for a time. It returns false if ctx ends.
-func next(ctx context.Context, w *fsnotify.Watcher, wait time.Duration) bool {
+func (e *events) next(ctx context.Context, wait time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-w.Events:
-	case <-w.Errors: // events were lost
-	case <-time.After(recheck):
+	case <-e.changes:
+	case <-e.lost:
+	case <-time.After(e.recheck):
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -182,8 +209,8 @@ func next(ctx context.Context, w *fsnotify.Watcher, wait time.Duration) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-w.Events:
-		case <-w.Errors:
+		case <-e.changes:
+		case <-e.lost:
 		case <-timer.C:
 			return true
 		}

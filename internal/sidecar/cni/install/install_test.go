@@ -3,6 +3,7 @@ package install
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -250,8 +252,17 @@ func TestExchangeInSteps(t *testing.T) {
 // TestRun checks that an installation follows the node: the network comes late, is rewritten, is replaced by another
 // one; the program is removed.
 func TestRun(t *testing.T) {
-	defer func(p time.Duration) { pause = p }(pause)
-	pause = time.Millisecond
+	defer func(p, q time.Duration) { pause, poll = p, q }(pause, poll)
+	pause, poll = time.Millisecond, time.Millisecond
+	t.Run("with a watcher", testRun)
+	t.Run("without a watcher", func(t *testing.T) {
+		defer func(f func() (*fsnotify.Watcher, error)) { newWatcher = f }(newWatcher)
+		newWatcher = func() (*fsnotify.Watcher, error) { return nil, errors.New("too many open files") }
+		testRun(t)
+	})
+}
+
+func testRun(t *testing.T) {
 	i := newInstaller(t)
 	var state atomic.Value
 	i.Checked = func(err error) { state.Store(fmt.Sprint(err)) }
