@@ -86,6 +86,24 @@ func repaired(t *testing.T, a *Agent, kind, result string, n float64) {
 		patience, time.Millisecond, "%s %s", kind, result)
 }
 
+// waiting is the number of Pods that wait for a repair.
+func waiting(a *Agent) int {
+	a.repairer.mu.Lock()
+	defer a.repairer.mu.Unlock()
+	return len(a.repairer.pending)
+}
+
+// settled waits until a Pod's state is dealt with.
+func settled(t *testing.T, a *Agent, p *corev1.Pod) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		a.repairer.mu.Lock()
+		defer a.repairer.mu.Unlock()
+		_, done := a.repairer.done[p.UID]
+		return done
+	}, patience, time.Millisecond)
+}
+
 // TestRepairRules repairs Pods in network namespaces: one whose check failed, and one whose check runs.
 func TestRepairRules(t *testing.T) {
 	n := netns.New(t, true)
@@ -109,21 +127,24 @@ func TestRepairRules(t *testing.T) {
 		a.PodChanged(first)
 		repaired(t, a, "repair", "success", 1)
 		require.True(t, there(failing))
+		settled(t, a, first)
 
-		a.PodChanged(pod(checking, "checking", isRunning, isNew))
+		second := pod(checking, "checking", isRunning, isNew)
+		a.PodChanged(second)
 		repaired(t, a, "repair", "success", 2)
+		settled(t, a, second)
 		require.True(t, there(checking))
 
 		known := pod(good, "good", isRunning, isNew)
 		a.done(cni.Pod{Namespace: "shop", Name: "good", UID: string(known.UID)}, cni.Result{Backend: "nftables"})
 		a.PodChanged(known) // the plugin has set its rules
 		a.PodChanged(first) // nothing has changed
-		require.Empty(t, a.repairer.pending)
+		require.Zero(t, waiting(a))
 
 		excluded := pod(good, "excluded", isWaiting, exited(126))
 		excluded.Namespace = "kube-system"
 		a.PodChanged(excluded)
-		require.Empty(t, a.repairer.pending)
+		require.Zero(t, waiting(a))
 	})
 	require.False(t, there(good))
 	require.Equal(t, []string{"event failing RepairedPod", "event checking RepairedPod"}, c.did())
@@ -144,11 +165,12 @@ func TestOtherWays(t *testing.T) {
 		c := &cluster{}
 		withRepair(t, c, func(a *Agent) { a.Repair.Way = way }, func(a *Agent) {
 			a.PodChanged(validation(injected(t, "checking"), isRunning, isNew, 0))
-			require.Empty(t, a.repairer.pending)
+			require.Zero(t, waiting(a))
 			a.PodChanged(broken("cart"))
 			repaired(t, a, way, "success", 1)
+			settled(t, a, broken("cart"))
 			a.PodChanged(broken("cart"))
-			require.Empty(t, a.repairer.pending)
+			require.Zero(t, waiting(a))
 			if way == RepairLabel {
 				labelled := broken("labelled")
 				labelled.Labels["broken"] = "yes"
@@ -160,7 +182,7 @@ func TestOtherWays(t *testing.T) {
 	}
 	withRepair(t, &cluster{}, func(a *Agent) { a.Repair.Way = RepairOff }, func(a *Agent) {
 		a.PodChanged(broken("cart"))
-		require.Empty(t, a.repairer.pending)
+		require.Zero(t, waiting(a))
 	})
 }
 
@@ -182,5 +204,5 @@ func TestRepairIsRepeated(t *testing.T) {
 	require.Empty(t, a.repairer.failed)
 	a.PodGone(p)
 	require.Empty(t, a.repairer.done)
-	require.Empty(t, a.repairer.pending)
+	require.Zero(t, waiting(a))
 }
