@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,7 +97,7 @@ func awaitNone(t *testing.T, c *kubetest.Cluster, ns, name string) {
 			},
 		} {
 			if _, err := get(); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%s: %v", what, err)
+				return fmt.Errorf("%s is there: %w", what, cmp.Or(err, errors.New("found")))
 			}
 		}
 		return nil
@@ -233,7 +234,7 @@ func TestParametersOfGateways(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("the autoscaler: %v", err)
+		return fmt.Errorf("the autoscaler is there: %w", cmp.Or(err, errors.New("found")))
 	})
 	c.Apply(t, "istio-system", `
 apiVersion: v1
