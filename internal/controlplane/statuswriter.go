@@ -33,7 +33,7 @@ func newStatusWriter(p *parts) *status.Writer {
 func newGatewayController(p *parts) *gatewaydeploy.Controller {
 	o := p.opts
 	c := &gatewaydeploy.Controller{
-		Client: p.source.client, RootNamespace: o.Mesh.RootNamespace, Revision: o.Revision, Inject: o.Webhook.Inject,
+		Client: p.source.client, RootNamespace: o.Mesh.RootNamespace, Revision: o.Revision, Inject: o.Webhook.Inject, Snapshot: p.pipeline.Snapshot,
 		ProxyConfigs: func() *model.ProxyConfigs { return webhook.ProxyConfigs(p.pipeline.Snapshot(), o.Mesh.RootNamespace) },
 		Statuses:     p.source.board, Log: o.Log,
 	}

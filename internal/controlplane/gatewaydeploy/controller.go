@@ -32,6 +32,7 @@ type Controller struct {
 	RootNamespace string         // of the ConfigMaps with defaults of classes
 	Revision      string         // Gateways with the label of another revision are ignored; empty: none are
 	Inject        *inject.Config // renders the routers
+	Snapshot      func() *store.Snapshot
 	// ProxyConfigs returns the mesh's settings for proxies.
 	ProxyConfigs func() *model.ProxyConfigs
 	Statuses     Statuses
@@ -123,7 +124,7 @@ func (c *Controller) Queued() int {
 	return c.current.queue.Len()
 }
 
-// Applied queues all Gateways if a batch of changes contains settings of proxies. It does not block.
+// Applied queues the Gateways that a batch of changes concerns: settings of proxies, and ListenerSets. It does not block.
 func (c *Controller) Applied(batch []store.Change) {
 	c.mu.Lock()
 	t := c.current
@@ -131,11 +132,13 @@ func (c *Controller) Applied(batch []store.Change) {
 	if t == nil {
 		return
 	}
+	snap := c.Snapshot()
 	for i := range batch {
-		if k := batch[i].Key.Kind; k == model.KindMeshConfig || k == model.KindProxyConfig {
-			t.add(t.inventory.gatewaysWith(func(name, seenGateway) bool { return true }))
-			return
+		which, all := concerned(snap, &batch[i])
+		if all {
+			which = t.inventory.gatewaysWith(func(name, seenGateway) bool { return true })
 		}
+		t.add(which)
 	}
 }
 

@@ -116,13 +116,13 @@ type plan struct {
 	ports               []corev1.ServicePort
 }
 
-// planOf computes the plan of a Gateway that is deployed. Errors name the field.
-func planOf(g *gateway) (*plan, error) {
+// planOf computes the plan of a Gateway that is deployed, with its listeners and those of its ListenerSets. Errors name the field.
+func planOf(g *gateway, listeners []listener) (*plan, error) {
 	usual := g.Name + "-" + g.Spec.GatewayClassName
 	p := &plan{
 		gateway: g, name: cmp.Or(g.Annotations[annotationName], usual), account: cmp.Or(g.Annotations[annotationAccount], usual),
 		foreignAccount: g.Annotations[annotationAccount] != "", labels: g.objectLabels(), annotations: g.objectAnnotations(),
-		serviceType: corev1.ServiceTypeLoadBalancer, ports: servicePorts(g.Spec.Listeners),
+		serviceType: corev1.ServiceTypeLoadBalancer, ports: servicePorts(listeners),
 	}
 	if t, ok := g.Annotations[annotationServiceType]; ok {
 		p.serviceType = corev1.ServiceType(t)

@@ -62,7 +62,7 @@ func (t *term) reconcile(ctx context.Context, n name) (again bool, err error) {
 func (t *term) deploy(ctx context.Context, g *gateway) (again bool, err error) {
 	state := &status.Deployment{}
 	defer func() { t.report(g.key(), state) }()
-	p, err := planOf(g)
+	p, err := planOf(g, withListenerSets(t.Snapshot(), g))
 	if err != nil {
 		state.Failure = err.Error()
 		return false, nil // until the Gateway changes

@@ -55,7 +55,7 @@ func renderedText(g *gateway, config *inject.Config, overlays []overlay) (string
 			return "", err
 		}
 	}
-	p, err := planOf(g)
+	p, err := planOf(g, g.Spec.Listeners)
 	if err != nil {
 		return "", err
 	}
@@ -151,7 +151,7 @@ func TestEntriesOfListsAreDistinct(t *testing.T) {
 	g.Name, g.Namespace, g.Spec.GatewayClassName = "web", "shop", "istio"
 	config := inject.Default()
 	require.NoError(t, config.Prepare())
-	p, err := planOf(g)
+	p, err := planOf(g, g.Spec.Listeners)
 	require.NoError(t, err)
 	pod, err := p.pod(config)
 	require.NoError(t, err)
