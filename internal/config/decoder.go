@@ -85,7 +85,6 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *problem.Report) D
 		return Decoded{Key: r.Object, OtherRevision: true}
 	}
 	if kind.use == useNothing {
-		unserved(r, kind, top)
 		return Decoded{Problems: r.Problems}
 	}
 	if kind.use == useLater {

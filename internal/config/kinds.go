@@ -16,7 +16,7 @@ type use uint8
 const (
 	useRead    use = iota // becomes a model object
 	useLater              // Istio reads it, this mesh does not yet: a warning
-	useNothing            // nothing to do with the mesh: no message, except those of unserved
+	useNothing            // nothing to do with the mesh: no message
 )
 
 // apiKind is a row of the table of known kinds.
@@ -46,6 +46,9 @@ const (
 	groupNetworking = "networking.istio.io"
 	groupSecurity   = "security.istio.io"
 	groupDiscovery  = "discovery.k8s.io"
+
+	groupKubernetesNetworking = "networking.k8s.io"
+
 	groupTelemetry  = "telemetry.istio.io"
 	groupExtensions = "extensions.istio.io"
 )
@@ -59,6 +62,8 @@ var readKinds = []apiKind{
 	{group: "", kind: "ConfigMap", versions: []string{"v1"}},
 	{group: "", kind: "Secret", versions: []string{"v1"}},
 	{group: groupDiscovery, kind: "EndpointSlice", versions: []string{"v1"}},
+	{group: groupKubernetesNetworking, kind: "Ingress", versions: []string{"v1"}},
+	{group: groupKubernetesNetworking, kind: "IngressClass", versions: []string{"v1"}, cluster: true},
 	{group: groupNetworking, kind: "ServiceEntry", versions: istioVersions},
 	{group: groupNetworking, kind: "WorkloadEntry", versions: istioVersions},
 	{group: groupNetworking, kind: "VirtualService", versions: istioVersions},

@@ -20,7 +20,7 @@ type Resource struct {
 	Group, Kind string
 	Model       model.Kind // of the objects that it becomes
 	Versions    []string   // that can be decoded, the best first; empty: any
-	Custom      bool       // defined by a CustomResourceDefinition, which may not be there
+	Custom      bool       // read as JSON, in the best version of the API server, which may not have the kind
 	Read        bool       // becomes a model object; the user is warned about the other kinds, which Istio reads
 }
 
@@ -28,7 +28,7 @@ type Resource struct {
 func Resources() []Resource {
 	var out []Resource
 	for _, k := range readKinds {
-		custom := strings.HasSuffix(k.group, "istio.io") || k.group == gatewayapi.Group
+		custom := strings.HasSuffix(k.group, "istio.io") || k.group == gatewayapi.Group || k.group == groupKubernetesNetworking
 		out = append(out, Resource{Group: k.group, Kind: k.kind, Model: k.model(), Versions: k.versions, Custom: custom, Read: true})
 	}
 	read := len(out)

@@ -32,6 +32,9 @@ var typedKinds = map[model.Kind]typedKind{
 	model.KindSecret:        typed(kube.Secret),
 	model.KindEndpointSlice: typed(kube.EndpointSlice),
 
+	model.KindIngress:      typed(kube.Ingress),
+	model.KindIngressClass: typed(kube.IngressClass),
+
 	model.KindServiceEntry:          typed(istio.ServiceEntry),
 	model.KindWorkloadEntry:         typed(istio.WorkloadEntry),
 	model.KindVirtualService:        typed(istio.VirtualService),

@@ -11,6 +11,7 @@ import (
 type MeshConfig struct {
 	Meta
 	Outbound       *OutboundMode
+	Ingress        *IngressSettings
 	LocalInbound   *bool
 	OutboundPort   *uint32
 	InboundPort    *uint32
@@ -52,6 +53,7 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	}
 	m := *base
 	set(&m.Outbound, c.Outbound)
+	set(&m.Ingress, c.Ingress)
 	set(&m.LocalInbound, c.LocalInbound)
 	set(&m.OutboundPort, c.OutboundPort)
 	set(&m.InboundPort, c.InboundPort)
@@ -150,6 +152,7 @@ type Mesh struct {
 	Domain         string // of the cluster: "cluster.local"
 	RootNamespace  string // its Sidecar and DestinationRules are defaults for all namespaces
 	Outbound       OutboundMode
+	Ingress        IngressSettings
 	ConnectTimeout time.Duration
 	AccessLogFile  string // empty: none
 	Telemetry      MeshTelemetry
@@ -221,6 +224,7 @@ func DefaultMesh() *Mesh {
 		Domain:         "cluster.local",
 		RootNamespace:  "istio-system",
 		Outbound:       OutboundAllowAny,
+		Ingress:        DefaultIngress(),
 		ConnectTimeout: 10 * time.Second,
 		DefaultRetry: Retry{
 			Attempts: 2,

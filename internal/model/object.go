@@ -48,7 +48,7 @@ var Kinds = []Kind{
 	KindPeerAuthentication, KindAuthorizationPolicy, KindRequestAuthentication, KindKeySet,
 	KindEnvoyFilter, KindSecret, KindProxyConfig, KindWasmPlugin, KindGateway,
 	KindKubernetesGateway, KindHTTPRoute, KindReferenceGrant, KindGRPCRoute, KindTLSRoute, KindTCPRoute,
-	KindBackendTLSPolicy, KindListenerSet,
+	KindBackendTLSPolicy, KindListenerSet, KindIngress, KindIngressClass,
 }
 
 // Key names one source object.
@@ -89,6 +89,7 @@ type Meta struct {
 var configNames = map[Kind]string{
 	KindVirtualService: "virtual-service", KindHTTPRoute: "http-route", KindGRPCRoute: "grpc-route", KindDestinationRule: "destination-rule",
 	KindTLSRoute: "tls-route", KindTCPRoute: "tcp-route", KindBackendTLSPolicy: "backend-tls-policy",
+	KindIngress: "ingress",
 }
 
 // ConfigName returns the kind's name in the metadata of resources; empty: none.
@@ -144,8 +145,8 @@ type Revision uint64
 // nil is the empty set. Equal sets of one process share their memory.
 //
 // An origin is an object whose content went into the result, or whose presence decided it. An
-// object that was looked for and not found is none. The mesh's configuration, namespaces, nodes
-// and Pods are never among them: they shape everything, or are too many.
+// object that was looked for and not found is none. The mesh's configuration, namespaces, nodes,
+// Pods and classes of Ingresses are never among them: they shape everything, or are too many.
 type Origins struct {
 	keys []Key // in the order of Key.Compare, each once
 }
@@ -300,7 +301,7 @@ func (k Key) IsOrigin() bool {
 	return !k.IsMeshConfig() && !slices.Contains(unrecorded, k.Kind)
 }
 
-var unrecorded = []Kind{KindPod, KindNode, KindNamespace, KindDrainNotice, KindKeySet}
+var unrecorded = []Kind{KindPod, KindNode, KindNamespace, KindDrainNotice, KindKeySet, KindIngressClass}
 
 // LabelRevision names the control plane that uses an object of Istio or the Gateway API, and the one that injects the
 // Pods of a namespace. All control planes use an object without it.

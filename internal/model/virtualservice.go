@@ -29,6 +29,8 @@ type Destination struct {
 	Host   Host
 	Subset string
 	Port   uint32
+	// PortName is the name of a port of a Service, if Port is 0: only Ingresses have it.
+	PortName string
 }
 
 // HTTPRoute is one rule. Exactly one of Redirect, DirectResponse, Delegate and

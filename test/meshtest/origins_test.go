@@ -117,8 +117,8 @@ var spare = map[string][]model.Kind{
 	"EDS":  {model.KindDestinationRule, model.KindService, model.KindVirtualService, model.KindEndpointSlice, model.KindWorkloadEntry},
 	"SDS":  {model.KindDestinationRule, model.KindService, model.KindBackendTLSPolicy, model.KindKubernetesGateway, model.KindListenerSet},
 	"NDS":  {model.KindEndpointSlice},
-	"LDS":  append([]model.Kind{model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet, model.KindTLSRoute}, spareRoutes...),
-	"RDS":  append([]model.Kind{model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet}, spareRoutes...),
+	"LDS":  append([]model.Kind{model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet, model.KindIngress, model.KindTLSRoute}, spareRoutes...),
+	"RDS":  append([]model.Kind{model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet, model.KindIngress}, spareRoutes...),
 	"VHDS": spareRoutes,
 }
 

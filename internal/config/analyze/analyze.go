@@ -72,6 +72,8 @@ func (c *checker) object(o model.Object) {
 		telemetryChecks{c}.telemetry(o)
 	case *model.ProxyConfig:
 		serviceChecks{c}.proxyConfig(o)
+	case *model.Ingress:
+		gatewayChecks{c}.kubernetesIngress(o)
 	case *model.Gateway:
 		switch o.Kind {
 		case model.KindGateway:
@@ -145,6 +147,8 @@ type index struct {
 	backendPolicies []*model.BackendTLSPolicy
 	grants          map[string][]*model.ReferenceGrant // by namespace
 	gateways        gateways
+	classes         map[string]*model.IngressClass
+	mesh            *model.MeshConfig // nil: none
 	proxies         model.ProxyConfigs
 	security        security
 	peers           peerPolicies
@@ -160,6 +164,7 @@ func newIndex(objects []model.Object) *index {
 		sidecars:   map[string][]*model.Sidecar{},
 		secrets:    map[model.Key]*model.Secret{},
 		grants:     map[string][]*model.ReferenceGrant{},
+		classes:    map[string]*model.IngressClass{},
 	}
 	for _, o := range objects {
 		x.add(o)
@@ -182,6 +187,8 @@ func (x *index) add(o model.Object) {
 		x.workloads[ns] = append(x.workloads[ns], o)
 	case *model.Namespace:
 		x.namespaces[o.Name] = o
+	case *model.IngressClass:
+		x.classes[o.Name] = o
 	case *model.ReferenceGrant:
 		x.grants[ns] = append(x.grants[ns], o)
 	case *model.BackendTLSPolicy:
@@ -203,7 +210,7 @@ func (x *index) add(o model.Object) {
 	case *model.PeerAuthentication:
 		x.peers.list = append(x.peers.list, o)
 	case *model.MeshConfig:
-		x.peers.root = ns
+		x.peers.root, x.mesh = ns, o
 	}
 }
 

@@ -47,6 +47,7 @@ func MeshConfig(in convert.Cluster, o *corev1.ConfigMap) (*model.MeshConfig, pro
 		local := p.Mode == meshconfig.MeshConfig_InboundTrafficPolicy_LOCALHOST
 		out.LocalInbound = &local
 	}
+	out.Ingress = ingressSettings(settings, given)
 	c.meshPorts(at, settings, out)
 	if given["accessLogFile"] {
 		out.AccessLogFile = &settings.AccessLogFile
@@ -67,6 +68,28 @@ func MeshConfig(in convert.Cluster, o *corev1.ConfigMap) (*model.MeshConfig, pro
 	out.Discovery = c.labelSelectors(at.Field("discoverySelectors"), settings.DiscoverySelectors)
 	c.meshExports(at, settings, out)
 	return out, c.Problems
+}
+
+// ingressSettings returns nil if no field is given.
+func ingressSettings(m *meshconfig.MeshConfig, given map[string]bool) *model.IngressSettings {
+	if !given["ingressClass"] && !given["ingressControllerMode"] && !given["ingressSelector"] && !given["ingressService"] {
+		return nil
+	}
+	out := model.DefaultIngress()
+	switch m.IngressControllerMode {
+	case meshconfig.MeshConfig_OFF:
+		out.Mode = model.IngressOff
+	case meshconfig.MeshConfig_DEFAULT:
+		out.Mode = model.IngressDefault
+	}
+	if given["ingressClass"] {
+		out.Class = m.IngressClass
+	}
+	if given["ingressService"] {
+		out.Service = m.IngressService
+	}
+	out.Selector = m.IngressSelector
+	return &out
 }
 
 // meshExports converts the default visibility of objects without exportTo.
@@ -248,7 +271,7 @@ var readMeshFields = map[string][]string{
 	"accessLogFile": nil, "connectTimeout": nil, "defaultDestinationRuleExportTo": nil, "defaultHttpRetryPolicy": nil,
 	"defaultTrafficPolicy":   nil,
 	"defaultServiceExportTo": nil, "defaultVirtualServiceExportTo": nil, "discoverySelectors": nil, "dnsRefreshRate": nil,
-	"enableAutoMtls": nil, "extensionProviders": nil, "h2UpgradePolicy": nil, "inboundTrafficPolicy": nil, "localityLbSetting": nil, "meshMTLS": nil,
+	"enableAutoMtls": nil, "extensionProviders": nil, "ingressClass": nil, "ingressControllerMode": nil, "ingressSelector": nil, "ingressService": nil, "h2UpgradePolicy": nil, "inboundTrafficPolicy": nil, "localityLbSetting": nil, "meshMTLS": nil,
 	"outboundTrafficPolicy": {"mode"}, "pathNormalization": nil, "protocolDetectionTimeout": nil, "proxyInboundListenPort": nil, "proxyListenPort": nil, "tcpKeepalive": nil,
 	"tlsDefaults": nil, "trustDomain": nil, "trustDomainAliases": nil, "defaultConfig": model.ProxyConfigFields,
 }
@@ -258,10 +281,7 @@ var readTracing = []string{"customTags", "enableIstioTags", "maxPathTagLength", 
 
 // asItIs reports, for fields that are not read, whether their value describes what the mesh does anyway.
 var asItIs = map[string]func(settings *meshconfig.MeshConfig, namespace string) bool{
-	"rootNamespace": func(m *meshconfig.MeshConfig, ns string) bool { return m.RootNamespace == ns },
-	"ingressControllerMode": func(m *meshconfig.MeshConfig, _ string) bool {
-		return m.IngressControllerMode == meshconfig.MeshConfig_OFF
-	},
+	"rootNamespace":               func(m *meshconfig.MeshConfig, ns string) bool { return m.RootNamespace == ns },
 	"enableEnvoyAccessLogService": func(m *meshconfig.MeshConfig, _ string) bool { return !m.EnableEnvoyAccessLogService },
 	"disableEnvoyListenerLog":     func(m *meshconfig.MeshConfig, _ string) bool { return !m.DisableEnvoyListenerLog },
 	"verifyCertificateAtClient":   func(m *meshconfig.MeshConfig, _ string) bool { return m.VerifyCertificateAtClient.GetValue() }, //nolint:staticcheck // still in use
@@ -272,16 +292,10 @@ var asItIs = map[string]func(settings *meshconfig.MeshConfig, namespace string) 
 // insteadOf is the advice for fields that are not read.
 var insteadOf = map[string]string{
 	"rootNamespace":               "set the root namespace with --root-namespace",
-	"ingressClass":                noIngress,
-	"ingressControllerMode":       noIngress,
-	"ingressSelector":             noIngress,
-	"ingressService":              noIngress,
 	"enableEnvoyAccessLogService": "name a provider of kind envoyHttpAls in defaultProviders.accessLogging",
 	"zoneAwareLbSetting":          "use localityLbSetting",
 	"caCertificates":              "put the CA's roots beside its certificate, in the Secret cacerts",
 }
-
-const noIngress = "Kubernetes' Ingress is not served; use a Gateway"
 
 // unreadMesh warns of each field whose value has no effect here.
 func (c meshConv) unreadMesh(at problem.Path, tree any, s *schema.Schema, settings *meshconfig.MeshConfig) {

@@ -38,6 +38,7 @@ type object struct {
 	across   problem.List
 	refuse   *refusal
 	assigned *assigned // addresses of a ServiceEntry; nil: its status needs none
+	balancer []string  // addresses of an Ingress of the mesh; nil: it is of another controller
 	// accepted is set if proxies accepted the object after they had refused it or an earlier form of it.
 	accepted bool
 	judges   func(model.Key) bool // called with the board's mu held
@@ -82,9 +83,12 @@ func (o *object) see(version string, generation int64, status json.RawMessage) {
 		o.accepted = false
 	}
 	o.seen.Version, o.seen.Generation = version, generation
-	if gatewayapi.HasRefs(o.seen.Key.Kind) {
+	switch {
+	case o.seen.Key.Kind == model.KindIngress:
+		o.have = parseIngressStatus(status)
+	case gatewayapi.HasRefs(o.seen.Key.Kind):
 		o.have = parseGatewayStatus(status)
-	} else {
+	default:
 		have := parse(status)
 		o.have = &have
 	}

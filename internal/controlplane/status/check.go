@@ -92,6 +92,7 @@ func (c *checker) analyze(snap *store.Snapshot) {
 		}
 		c.analyzed = snap.Revision
 	}
+	c.board.setBalancers(balancers(snap, c.mesh))
 	objects, count := c.board.gatewayObjects()
 	c.board.setJudged(judgeGateways(snap, objects))
 	c.gatewayObject = count

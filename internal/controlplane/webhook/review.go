@@ -81,10 +81,13 @@ func (h *Handler) concerns(kind config.Resource, raw []byte) bool {
 	})
 }
 
+// groupKubernetes has kinds that the webhook is not for: other controllers have Ingresses, too.
+const groupKubernetes = "networking.k8s.io"
+
 // lookup finds a kind among those that the mesh knows.
 func lookup(k metav1.GroupVersionKind) (config.Resource, bool) {
 	for _, r := range config.Resources() {
-		if r.Group == k.Group && r.Kind == k.Kind && r.Custom {
+		if r.Group == k.Group && r.Kind == k.Kind && r.Custom && r.Group != groupKubernetes {
 			return r, true
 		}
 	}

@@ -29,7 +29,7 @@ func (s *sourceList) gateways(w *proxyWorld, r *simulate.Result) {
 		return
 	}
 	routes := w.routedBy(r)
-	for _, k := range w.madeFrom(resource.Listener, r.Listener, model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet) {
+	for _, k := range w.madeFrom(resource.Listener, r.Listener, model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet, model.KindIngress) {
 		if routes == nil || routes.Has(k) {
 			s.add(k, "listener "+r.Listener)
 		}

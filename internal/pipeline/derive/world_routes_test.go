@@ -326,6 +326,39 @@ func (w *world) listenerSet() model.Object {
 	return g
 }
 
+// ingress is of some class. Routers of the world have no label "istio", except by its settings.
+func (w *world) ingress() model.Object {
+	i := &model.Ingress{Meta: w.meta(model.KindIngress), Class: pick(w, append(worldNames, ""))}
+	if w.chance(0.3) {
+		i.Annotation = &pick(w, [][]string{{"istio"}, {"nginx"}})[0]
+	}
+	i.Servers = []model.GatewayServer{{
+		Port: model.GatewayPort{Number: 80, Name: "http", Protocol: model.ProtocolHTTP}, Hosts: []model.HostSelector{{Namespace: "*", Host: "*"}},
+	}}
+	if w.chance(0.5) {
+		i.Servers = append(i.Servers, model.GatewayServer{
+			Port: model.GatewayPort{Number: 443, Name: "https", Protocol: model.ProtocolHTTPS}, Hosts: []model.HostSelector{{Namespace: "*", Host: pick(w, w.hosts(3))}},
+			TLS: &model.ServerTLS{Mode: model.ServerSimple, CredentialNames: []string{pick(w, worldNames)}},
+		})
+	}
+	for n, h := range w.hosts(2) {
+		if n > 0 && h == i.Rules[0].Hosts[0] {
+			continue
+		}
+		i.Rules = append(i.Rules, &model.VirtualService{
+			Meta: i.Meta, Hosts: []model.Host{h}, Gateways: []string{model.IngressGatewayName(i.Namespace, i.Name)},
+			HTTP: []model.HTTPRoute{{Backends: []model.Backend{{Weight: 100, Destination: model.Destination{Host: pick(w, w.hosts(3)), PortName: pick(w, []string{"http", "p0"})}}}}},
+		})
+	}
+	return i
+}
+
+func (w *world) ingressClass() model.Object {
+	m := w.meta(model.KindIngressClass)
+	m.Namespace = ""
+	return &model.IngressClass{Meta: m, Istio: w.chance(0.6)}
+}
+
 func (w *world) namespaceSelector() *model.LabelSelector {
 	return pick(w, []*model.LabelSelector{
 		{}, {Labels: map[string]string{"team": pick(w, worldNames)}}, {Labels: model.ImpliedLabels(pick(w, worldNamespaces))},

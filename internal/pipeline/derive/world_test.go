@@ -169,7 +169,7 @@ func (w *world) event() store.Event {
 		makers = append(makers, w.telemetry)
 	}
 	if w.gateways {
-		makers = append(makers, w.gateway, w.gateway, w.boundService, w.boundService, w.boundService, w.kubernetesGateway, w.listenerSet, w.kubernetesRoute, w.kubernetesRoute, w.referenceGrant)
+		makers = append(makers, w.gateway, w.gateway, w.boundService, w.boundService, w.boundService, w.kubernetesGateway, w.listenerSet, w.ingress, w.ingress, w.ingressClass, w.kubernetesRoute, w.kubernetesRoute, w.referenceGrant)
 	}
 	o := pick(w, makers)()
 	e := store.Event{Key: o.Metadata().Key, Object: o}

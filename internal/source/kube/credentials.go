@@ -66,7 +66,7 @@ func (c *Credentials) Applied(changes []store.Change) {
 func concerns(k model.Kind) bool {
 	switch k {
 	case model.KindDestinationRule, model.KindBackendTLSPolicy, model.KindSidecar, model.KindWasmPlugin, model.KindGateway, model.KindKubernetesGateway,
-		model.KindListenerSet, model.KindNamespace, model.KindReferenceGrant, model.KindPod, model.KindWorkloadEntry, model.KindSecret, model.KindConfigMap:
+		model.KindListenerSet, model.KindIngress, model.KindIngressClass, model.KindNamespace, model.KindReferenceGrant, model.KindPod, model.KindWorkloadEntry, model.KindSecret, model.KindConfigMap:
 		return true
 	}
 	return false

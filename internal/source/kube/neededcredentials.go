@@ -109,6 +109,27 @@ func addGateways(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 			addGateway(snap, o, into)
 		}
 	}
+	settings := ingressSettings(snap)
+	for o := range snap.All(model.KindIngress) {
+		i, ok := o.(*model.Ingress)
+		if !ok {
+			continue
+		}
+		class, _ := snap.Get(model.Key{Kind: model.KindIngressClass, Name: i.Class}).(*model.IngressClass)
+		if settings.Serves(i, class) {
+			addGateway(snap, i.Gateway(settings), into)
+		}
+	}
+}
+
+// ingressSettings are those of the mesh's configuration.
+func ingressSettings(snap *store.Snapshot) model.IngressSettings {
+	for o := range snap.All(model.KindMeshConfig) {
+		if m, ok := o.(*model.MeshConfig); ok && m.Ingress != nil {
+			return *m.Ingress
+		}
+	}
+	return model.DefaultIngress()
 }
 
 func addGateway(snap *store.Snapshot, o model.Object, into map[model.Key]*secretWatch) {

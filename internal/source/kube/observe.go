@@ -14,7 +14,7 @@ import (
 )
 
 // Observer gets the parts of objects that statuses need and the model does not have, for the kinds of Istio and the
-// Gateway API. One goroutine for each kind calls it, in the order of the kind's events. It must not block.
+// Gateway API, and Ingresses. One goroutine for each kind calls it, in the order of the kind's events. It must not block.
 type Observer interface {
 	Seen(*Seen)
 	Gone(model.Key)
@@ -38,7 +38,7 @@ func (c *Client) REST() (*rest.Config, *http.Client) { return rest.CopyConfig(c.
 
 // observed reports whether a status may be written for the objects.
 func (r *resource) observed() bool {
-	return r.Custom && r.Read && (strings.HasSuffix(r.Group, "istio.io") || gatewayapi.HasRefs(r.Model))
+	return r.Custom && r.Read && (strings.HasSuffix(r.Group, "istio.io") || gatewayapi.HasRefs(r.Model) || r.Model == model.KindIngress)
 }
 
 // statusOf returns the status in a document; nil: none.

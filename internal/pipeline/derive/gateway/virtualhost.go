@@ -52,10 +52,11 @@ func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Ho
 			continue
 		}
 		list := boundTo(r, b, h)
-		if len(list) > 0 || hasHost(b.server, h) {
+		redirects := b.server.HTTPSRedirect && (len(list) > 0 || hasHost(b.server, h))
+		if len(list) > 0 || redirects {
 			r.Used.AddAll(b.from)
 		}
-		if b.server.HTTPSRedirect && (len(list) > 0 || hasHost(b.server, h)) {
+		if redirects {
 			out.RequireTLS, found = true, true
 		}
 		for _, bound := range list {
@@ -69,7 +70,9 @@ func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Ho
 			out.HidesPeer = !r.TellsPeer(r.Mesh()) || !rt.AllOfMesh(out.Routes)
 		}
 	}
-	if slices.ContainsFunc(seen, func(o seenRoutes) bool { return o.service.Kind.IsKubernetesRoute() }) {
+	if slices.ContainsFunc(seen, func(o seenRoutes) bool {
+		return o.service.Kind.IsKubernetesRoute() || o.service.Kind == model.KindIngress
+	}) {
 		slices.SortStableFunc(out.Routes, moreSpecific)
 	}
 	out.Routes = catchAllLast(out.Routes)

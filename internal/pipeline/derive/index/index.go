@@ -29,6 +29,7 @@ type Index struct {
 	secrets    map[model.Key]*model.Secret
 	disabling  int // policies that switch mutual TLS off somewhere
 
+	ingresses     ingresses
 	endpoints     *endpointIndex
 	labels        labelUse
 	proxies       proxyUse
@@ -55,6 +56,7 @@ func New(mesh *model.Mesh) *Index {
 		policies:      map[policyKey][]model.Selecting{},
 		keySets:       map[string]*model.KeySet{},
 		secrets:       map[model.Key]*model.Secret{},
+		ingresses:     newIngresses(),
 		endpoints:     newEndpointIndex(),
 		labels:        labelUse{},
 		proxies:       proxyUse{metadata: labelUse{}},
@@ -129,6 +131,10 @@ func (x *Index) apply(c store.Change, touched *Touched) {
 			return
 		}
 		x.replaceMesh(as[*model.MeshConfig](c.New).Over(x.base), touched)
+	case model.KindIngress:
+		x.replaceIngress(c.Key, as[*model.Ingress](c.New), touched)
+	case model.KindIngressClass:
+		x.replaceIngressClass(c.Key.Name, as[*model.IngressClass](c.New), touched)
 	case model.KindDrainNotice:
 		x.endpoints.replaceDrainNotice(as[*model.DrainNotice](c.Old), as[*model.DrainNotice](c.New), touched)
 	case model.KindNode:

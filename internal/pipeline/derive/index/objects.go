@@ -17,6 +17,9 @@ func (x *Index) replaceMesh(now *model.Mesh, touched *Touched) {
 	touched.labels = x.labels.countPriority(old.Locality, -1) || touched.labels
 	touched.labels = x.localityUsage.countMesh(now, 1) || touched.labels
 	touched.labels = x.localityUsage.countMesh(old, -1) || touched.labels
+	if old.Ingress != now.Ingress {
+		x.serveIngresses(touched, func(*model.Ingress) bool { return true })
+	}
 }
 
 // servicesOf lists the services of a Service or ServiceEntry.

@@ -21,7 +21,7 @@ func keysOfPolicy(o model.Selecting) []policyKey {
 	m, out := o.Metadata(), []policyKey(nil)
 	ns := m.Namespace
 	switch m.Kind {
-	case model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet:
+	case model.KindGateway, model.KindKubernetesGateway, model.KindListenerSet, model.KindIngress:
 		ns = ""
 	}
 	for _, labels := range model.Selectors(o) {
@@ -113,9 +113,11 @@ func appendPolicies[T model.Selecting](out []T, r *Reader, kind model.Kind, ns s
 	return out
 }
 
-// Gateways lists the Gateways that select the clients: Istio's, then those of the Gateway API, in each the oldest first.
+// Gateways lists the Gateways that select the clients: Istio's, then those that Ingresses are, then those of the Gateway
+// API, in each the oldest first.
 func (r *Reader) Gateways() []*model.Gateway {
 	list := appendPolicies[*model.Gateway](nil, r, model.KindGateway, "", r.Labels)
+	list = appendPolicies(list, r, model.KindIngress, "", r.Labels)
 	return appendPolicies(list, r, model.KindKubernetesGateway, "", r.Labels)
 }
 

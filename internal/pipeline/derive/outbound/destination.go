@@ -83,10 +83,25 @@ func (rt *Routing) destinationPort(d model.Destination) uint32 {
 	if d.Port != 0 {
 		return d.Port
 	}
+	if d.PortName != "" {
+		return rt.namedPort(d)
+	}
 	if svc := rt.destination(d.Host); svc != nil && len(svc.Ports) == 1 {
 		return svc.Ports[0].Number
 	}
 	return rt.Port.Number
+}
+
+// namedPort is the port with the destination's name; 0: the service has none.
+func (rt *Routing) namedPort(d model.Destination) uint32 {
+	if svc := rt.destination(d.Host); svc != nil {
+		for i := range svc.Ports {
+			if svc.Ports[i].Name == d.PortName {
+				return svc.Ports[i].Number
+			}
+		}
+	}
+	return 0
 }
 
 // addHash adds the hash policy of a destination's load balancer.
