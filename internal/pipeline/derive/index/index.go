@@ -162,7 +162,7 @@ func (x *Index) Rekey(t *Touched) func(*model.Proxy) bool {
 	switch {
 	case t.labels || t.Sidecars[x.mesh.RootNamespace]:
 		return func(*model.Proxy) bool { return true }
-	case x.localityUsage.localities == 0 && len(t.Sidecars)+len(t.addresses) == 0:
+	case x.localityUsage.localities+x.localityUsage.nodes == 0 && len(t.Sidecars)+len(t.addresses) == 0:
 		return nil // no object depends on where Pods are
 	case len(t.Sidecars)+len(t.addresses)+len(t.pods) > 0:
 		return func(p *model.Proxy) bool {
