@@ -60,11 +60,11 @@ func (m *machine) volumes(ctx context.Context, pod *corev1.Pod, container *corev
 	var moved []string
 	for _, mount := range container.VolumeMounts {
 		for _, v := range pod.Spec.Volumes {
-			if v.Name != mount.Name || v.Secret == nil {
+			if v.Name != mount.Name || v.Secret == nil && v.ConfigMap == nil {
 				continue
 			}
 			dir := filepath.Join(m.work, string(pod.UID), v.Name)
-			if err := m.writeSecret(ctx, dir, pod.Namespace, v.Secret); err != nil {
+			if err := m.writeVolume(ctx, dir, pod.Namespace, &v); err != nil {
 				return nil, err
 			}
 			moved = append(moved, mount.MountPath, dir)
@@ -73,16 +73,31 @@ func (m *machine) volumes(ctx context.Context, pod *corev1.Pod, container *corev
 	return strings.NewReplacer(moved...), nil
 }
 
-func (m *machine) writeSecret(ctx context.Context, dir, namespace string, v *corev1.SecretVolumeSource) error {
-	var secret corev1.Secret
-	if err := m.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v.SecretName}, &secret); err != nil {
-		return err // it may be created later
+// writeVolume writes the named items of a Secret or ConfigMap. Either may be created later, which is an error until then.
+func (m *machine) writeVolume(ctx context.Context, dir, namespace string, v *corev1.Volume) error {
+	files := map[string][]byte{}
+	if v.Secret != nil {
+		var secret corev1.Secret
+		if err := m.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v.Secret.SecretName}, &secret); err != nil {
+			return err
+		}
+		for _, item := range v.Secret.Items {
+			files[item.Path] = secret.Data[item.Key]
+		}
+	} else {
+		var configMap corev1.ConfigMap
+		if err := m.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v.ConfigMap.Name}, &configMap); err != nil {
+			return err
+		}
+		for _, item := range v.ConfigMap.Items {
+			files[item.Path] = []byte(configMap.Data[item.Key])
+		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for _, item := range v.Items {
-		if err := os.WriteFile(filepath.Join(dir, item.Path), secret.Data[item.Key], 0o600); err != nil {
+	for path, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, path), content, 0o600); err != nil {
 			return err
 		}
 	}
