@@ -36,37 +36,39 @@ type configurations func(ctx context.Context, name string) (
 func validating(c *kube.Client) (configurations, error) {
 	api, err := kube.NewAPI[registrationv1.ValidatingWebhookConfiguration](c,
 		registrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations"), registrationv1.AddToScheme)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, name string) (clients []*registrationv1.WebhookClientConfig, update func() error, err error) {
-		config, err := api.Get(ctx, "", name)
-		if err != nil {
-			return nil, nil, err
-		}
+	return configurationsOf(api, func(config *registrationv1.ValidatingWebhookConfiguration) (clients []*registrationv1.WebhookClientConfig) {
 		for i := range config.Webhooks {
 			clients = append(clients, &config.Webhooks[i].ClientConfig)
 		}
-		return clients, func() error { _, err := api.Update(ctx, config); return err }, nil
-	}, nil
+		return clients
+	}), err
 }
 
 func mutating(c *kube.Client) (configurations, error) {
 	api, err := kube.NewAPI[registrationv1.MutatingWebhookConfiguration](c,
 		registrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"), registrationv1.AddToScheme)
-	if err != nil {
-		return nil, err
-	}
+	return configurationsOf(api, func(config *registrationv1.MutatingWebhookConfiguration) (clients []*registrationv1.WebhookClientConfig) {
+		for i := range config.Webhooks {
+			clients = append(clients, &config.Webhooks[i].ClientConfig)
+		}
+		return clients
+	}), err
+}
+
+// webhookAPI is a kube.API of one kind of configuration.
+type webhookAPI[T any] interface {
+	Get(ctx context.Context, namespace, name string) (T, error)
+	Update(ctx context.Context, config T) (T, error)
+}
+
+func configurationsOf[T any](api webhookAPI[T], clientsOf func(T) []*registrationv1.WebhookClientConfig) configurations {
 	return func(ctx context.Context, name string) (clients []*registrationv1.WebhookClientConfig, update func() error, err error) {
 		config, err := api.Get(ctx, "", name)
 		if err != nil {
 			return nil, nil, err
 		}
-		for i := range config.Webhooks {
-			clients = append(clients, &config.Webhooks[i].ClientConfig)
-		}
-		return clients, func() error { _, err := api.Update(ctx, config); return err }, nil
-	}, nil
+		return clientsOf(config), func() error { _, err := api.Update(ctx, config); return err }, nil
+	}
 }
 
 // Intervals of checks of the configuration.

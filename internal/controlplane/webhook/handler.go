@@ -4,21 +4,16 @@
 // An error in an object itself rejects it. A problem between objects is a warning, because the other object
 // may come next.
 //
-// Start reading at Handler.ServeHTTP and Injector.ServeHTTP. bundle.go and trust.go make the API server
-// trust the webhooks.
+// Start reading at admission.serve, which both share, then Handler.review and Injector.review. bundle.go and
+// trust.go make the API server trust the webhooks.
 package webhook
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -26,16 +21,6 @@ import (
 
 // Path is the path of reviews.
 const Path = "/validate"
-
-// maxBody bounds a review, in bytes: etcd accepts objects up to 1.5 MB, and an update has two.
-const maxBody = 3 << 20
-
-// Results, for metrics.
-const (
-	resultAllowed    = "allowed"
-	resultRefused    = "refused"
-	resultUnreadable = "unreadable"
-)
 
 // Handler answers reviews.
 type Handler struct {
@@ -49,30 +34,17 @@ type Handler struct {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			h.Log.Error("panic in a review", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			h.unreadable(w, http.StatusInternalServerError, "review failed: see the control plane's log")
+	admission{name: "review", count: h.Count, log: h.Log}.serve(w, r, func(path string) (decide, error) {
+		if path != Path {
+			return nil, errors.New("not found: send reviews to " + Path)
 		}
-	}()
-	if r.URL.Path != Path {
-		http.Error(w, "not found: send reviews to "+Path, http.StatusNotFound)
-		return
-	}
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		h.unreadable(w, http.StatusMethodNotAllowed, "method not allowed: send an AdmissionReview by POST")
-		return
-	}
-	review, code, err := read(w, r)
-	if err != nil {
-		h.unreadable(w, code, err.Error())
-		return
-	}
-	response := h.review(review.Request)
-	h.Count(resultOf(response))
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response}) // the caller is gone
+		return h.decide, nil
+	})
+}
+
+func (h *Handler) decide(r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string) {
+	response := h.review(r)
+	return response, resultOf(response)
 }
 
 func resultOf(r *admissionv1.AdmissionResponse) string {
@@ -80,43 +52,4 @@ func resultOf(r *admissionv1.AdmissionResponse) string {
 		return resultAllowed
 	}
 	return resultRefused
-}
-
-func (h *Handler) unreadable(w http.ResponseWriter, code int, text string) {
-	h.Count(resultUnreadable)
-	http.Error(w, text, code)
-}
-
-// read reads a request's review, and returns the HTTP status of an error.
-func read(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReview, int, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("body: more than %d bytes", maxBody)
-	case err != nil:
-		return nil, http.StatusBadRequest, fmt.Errorf("body: %w", err)
-	}
-	review := &admissionv1.AdmissionReview{}
-	if err := json.Unmarshal(body, review); err != nil {
-		return nil, http.StatusBadRequest, fmt.Errorf("body: not an AdmissionReview: %w", err)
-	}
-	if want := admissionv1.SchemeGroupVersion.String(); review.APIVersion != want || review.Kind != "AdmissionReview" {
-		return nil, http.StatusBadRequest, fmt.Errorf("body: %q of %q: send an AdmissionReview of %s", review.Kind, review.APIVersion, want)
-	}
-	if review.Request == nil || review.Request.UID == "" {
-		return nil, http.StatusBadRequest, errors.New("AdmissionReview: no request, or no uid in it")
-	}
-	return review, http.StatusOK, nil
-}
-
-// allow is an answer without remarks.
-func allow(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	return &admissionv1.AdmissionResponse{UID: r.UID, Allowed: true}
-}
-
-func refuse(r *admissionv1.AdmissionRequest, text string) *admissionv1.AdmissionResponse {
-	return &admissionv1.AdmissionResponse{UID: r.UID, Result: &metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: text,
-	}}
 }

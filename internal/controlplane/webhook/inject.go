@@ -1,11 +1,11 @@
 package webhook
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -36,36 +36,12 @@ type Injector struct {
 
 // ServeHTTP implements http.Handler.
 func (i *Injector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			i.Log.Error("panic in an injection", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			i.unreadable(w, http.StatusInternalServerError, "injection failed: see the control plane's log")
-		}
-	}()
-	config, err := i.configFor(r.URL.Path)
-	if err != nil {
-		i.unreadable(w, http.StatusNotFound, err.Error())
-		return
-	}
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		i.unreadable(w, http.StatusMethodNotAllowed, "method not allowed: send an AdmissionReview by POST")
-		return
-	}
-	review, code, err := read(w, r)
-	if err != nil {
-		i.unreadable(w, code, err.Error())
-		return
-	}
-	response, result := i.review(config, review.Request)
-	i.Count(result)
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response}) // the caller is gone
-}
-
-func (i *Injector) unreadable(w http.ResponseWriter, code int, text string) {
-	i.Count(resultUnreadable)
-	http.Error(w, text, code)
+	admission{name: "injection", count: i.Count, log: i.Log}.serve(w, r, func(path string) (decide, error) {
+		config, err := i.configFor(path)
+		return func(r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string) {
+			return i.review(config, r)
+		}, err
+	})
 }
 
 // configFor returns the configuration with the settings of a path.
@@ -98,7 +74,7 @@ func (i *Injector) review(c *inject.Config, r *admissionv1.AdmissionRequest) (re
 		return refuse(r, fmt.Sprintf("Pod: %v", err)), resultRefused
 	}
 	pod.ManagedFields = nil
-	name := first(pod.Name, pod.GenerateName)
+	name := cmp.Or(pod.Name, pod.GenerateName)
 	// The API server sends the namespace beside the object.
 	own := pod.Namespace
 	pod.Namespace = r.Namespace
@@ -123,13 +99,6 @@ func (i *Injector) review(c *inject.Config, r *admissionv1.AdmissionRequest) (re
 	}
 	i.Log.Info("sidecar added to pod", "pod", name, "namespace", r.Namespace)
 	return response, resultInjected
-}
-
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // Routes serves both webhooks on one port. injector may be nil.
