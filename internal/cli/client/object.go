@@ -115,11 +115,11 @@ func (o *Object) findNamespace(ctx context.Context, key model.Key) (model.Key, e
 
 // Explain completes the error of a page about the object of Key.
 func (o *Object) Explain(key model.Key, err error) error {
-	var ue *terminal.UserError
-	if !o.unseen || !IsNotFound(err) || !errors.As(err, &ue) || !strings.HasPrefix(ue.What, key.String()+": not found") {
+	var answer answerError
+	if !o.unseen || !errors.As(err, &answer) || answer.missing != key.String() {
 		return err
 	}
-	copied := *ue
+	copied := *answer.UserError
 	copied.What = fmt.Sprintf("%s %s: not found in any namespace", key.Kind, key.Name)
 	return &copied
 }

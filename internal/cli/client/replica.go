@@ -174,13 +174,14 @@ func (r *Replica) refused(path string, resp *http.Response) error {
 			f = debug.Failure{Error: "it has no such page", Next: "check that it is a Moonsail control plane of this version (moonsail version): istiod answers only 'moonsail doctor'"}
 		}
 	}
-	return answerError{&terminal.UserError{What: f.Error, Where: r.where(path), Next: f.Next}, resp.StatusCode}
+	return answerError{&terminal.UserError{What: f.Error, Where: r.where(path), Next: f.Next}, resp.StatusCode, f.Missing}
 }
 
 // answerError is an answer that is not 200.
 type answerError struct {
 	*terminal.UserError
-	status int
+	status  int
+	missing string // the object that the control plane does not have; empty: the answer is not about that
 }
 
 // Unwrap returns the error that users see.

@@ -36,7 +36,7 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
 	ask := explain.Ask{All: r.URL.Query().Has("all"), Max: int(min(most, maxProxies)), Apart: h.everywhere(r)}
 	e, err := h.stages.Explain.Object(key, ask)
 	if err != nil {
-		fail(w, http.StatusNotFound, err.Error(), fmt.Sprintf("run 'moonsail analyze' to find why an object is not used; see GET /debug/store/%s for objects in use", key.Kind))
+		missing(w, key, err.Error(), "run 'moonsail analyze' to find why an object is not used; ")
 		return
 	}
 	if ask.Apart {

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/moonsail/moonsail/internal/controlplane/dashboard"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/version"
 )
 
@@ -187,10 +188,18 @@ func (h *handler) recovering(next http.Handler) http.Handler {
 type Failure struct {
 	Error string `json:"error"`
 	Next  string `json:"next,omitempty"` // advice for the reader
+	// Missing is the object that the request names and the control plane does not have.
+	Missing string `json:"missing,omitempty"`
 }
 
 func fail(w http.ResponseWriter, status int, what, next string) {
-	write(w, status, Failure{what, next})
+	write(w, status, Failure{Error: what, Next: next})
+}
+
+// missing answers that an object does not exist. The advice precedes the way to a list of those that do.
+func missing(w http.ResponseWriter, key model.Key, what, advice string) {
+	next := advice + fmt.Sprintf("see GET /debug/store/%s for objects in use", key.Kind)
+	write(w, http.StatusNotFound, Failure{Error: what, Next: next, Missing: key.String()})
 }
 
 func absent(w http.ResponseWriter, what string) {

@@ -41,7 +41,7 @@ func (h *handler) inUse(w http.ResponseWriter, r *http.Request) {
 	}
 	e, err := h.stages.Explain.Object(key, explain.Ask{All: true, Max: chosenProxies})
 	if err != nil {
-		fail(w, http.StatusNotFound, err.Error(), fmt.Sprintf("see GET /debug/store/%s for objects in use", key.Kind))
+		missing(w, key, err.Error(), "")
 		return
 	}
 	aboutAll(w) // the answer names the proxies that were asked

@@ -57,7 +57,7 @@ func (h *handler) object(w http.ResponseWriter, r *http.Request) {
 	}
 	o := snap.Get(key)
 	if o == nil {
-		fail(w, http.StatusNotFound, fmt.Sprintf("%s: not found", key), fmt.Sprintf("see GET /debug/store/%s for objects in use", key.Kind))
+		missing(w, key, fmt.Sprintf("%s: not found", key), "")
 		return
 	}
 	reply(w, o)

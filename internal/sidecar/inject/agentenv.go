@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -34,10 +35,10 @@ func (r *request) env() ([]corev1.EnvVar, error) {
 		{"ISTIO_META_APP_CONTAINERS", strings.Join(r.applications(), ",")},
 		{"ISTIO_META_CLUSTER_ID", r.ClusterID},
 		{"ISTIO_META_INTERCEPTION_MODE", r.settings.Mode},
-		{"ISTIO_META_NETWORK", first(r.pod.Labels[labelNetwork], r.Network)},
-		{"ISTIO_META_WORKLOAD_NAME", first(r.pod.Labels[labelWorkloadName], r.owner.Name)},
+		{"ISTIO_META_NETWORK", cmp.Or(r.pod.Labels[labelNetwork], r.Network)},
+		{"ISTIO_META_WORKLOAD_NAME", cmp.Or(r.pod.Labels[labelWorkloadName], r.owner.Name)},
 		{"ISTIO_META_OWNER", r.owner.uri()},
-		{"ISTIO_META_MESH_ID", first(r.MeshID, r.TrustDomain)},
+		{"ISTIO_META_MESH_ID", cmp.Or(r.MeshID, r.TrustDomain)},
 		{"TRUST_DOMAIN", r.TrustDomain},
 		{appprobe.LocalProbesVariable, r.localProbes()},
 	} {

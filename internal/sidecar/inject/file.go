@@ -3,6 +3,7 @@ package inject
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,7 +114,7 @@ func (c *Config) object(o map[string]any, skipped Skipped) (changed bool, err er
 	}
 	version, _ := o["apiVersion"].(string)
 	owner := Owner{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, Namespace: meta.Namespace, Name: meta.Name}
-	name := fmt.Sprintf("%s %s", kind, first(meta.Name, meta.GenerateName))
+	name := fmt.Sprintf("%s %s", kind, cmp.Or(meta.Name, meta.GenerateName))
 	changed, err = c.template(o, path, owner, func(why string) { skipped(name, why) })
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", name, err)
@@ -139,7 +140,7 @@ func (c *Config) template(o map[string]any, path []string, owner Owner, skip fun
 		owner = OwnerOf(pod)
 	}
 	own := pod.Namespace
-	pod.Namespace = first(pod.Namespace, owner.Namespace)
+	pod.Namespace = cmp.Or(pod.Namespace, owner.Namespace)
 	if ok, why := c.Decide(pod); !ok {
 		skip(why)
 		return false, nil

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -35,6 +36,6 @@ func (r *request) gateway() (*corev1.Pod, error) {
 	out.Spec.SecurityContext = &corev1.PodSecurityContext{
 		Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
 	}
-	out.ObjectMeta = metav1.ObjectMeta{Labels: out.Labels, Annotations: map[string]string{model.LabelRevision: first(r.Revision, model.DefaultRevision)}}
+	out.ObjectMeta = metav1.ObjectMeta{Labels: out.Labels, Annotations: map[string]string{model.LabelRevision: cmp.Or(r.Revision, model.DefaultRevision)}}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -26,7 +27,7 @@ func (o *Owner) uri() string {
 	if o.Name == "" || o.APIVersion == "" || o.Kind == "" {
 		return ""
 	}
-	return fmt.Sprintf("kubernetes://apis/%s/namespaces/%s/%ss/%s", o.APIVersion, first(o.Namespace, "default"), strings.ToLower(o.Kind), o.Name)
+	return fmt.Sprintf("kubernetes://apis/%s/namespaces/%s/%ss/%s", o.APIVersion, cmp.Or(o.Namespace, "default"), strings.ToLower(o.Kind), o.Name)
 }
 
 // OwnerOf returns a Pod's owner. For a ReplicaSet of a Deployment it is the Deployment, whose name the hash of the
@@ -146,7 +147,7 @@ type status struct {
 }
 
 func statusOf(overlay *corev1.Pod, revision string) string {
-	s := status{Revision: first(revision, model.DefaultRevision)}
+	s := status{Revision: cmp.Or(revision, model.DefaultRevision)}
 	for _, c := range overlay.Spec.InitContainers {
 		s.InitContainers = append(s.InitContainers, c.Name)
 	}

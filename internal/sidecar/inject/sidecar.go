@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -48,16 +49,16 @@ func (r *request) sidecar() (*corev1.Pod, error) {
 
 func (r *request) labels() map[string]string {
 	l := r.pod.Labels
-	name := callstats.CanonicalService(l, first(r.owner.Name, r.pod.Name))
+	name := callstats.CanonicalService(l, cmp.Or(r.owner.Name, r.pod.Name))
 	return map[string]string{
-		labelTLSMode:           first(l[labelTLSMode], "istio"),
+		labelTLSMode:           cmp.Or(l[labelTLSMode], "istio"),
 		labelCanonicalName:     strings.Trim(name[:min(len(name), 63)], "-_."),
-		labelCanonicalRevision: first(callstats.CanonicalRevision(l), callstats.Latest),
+		labelCanonicalRevision: cmp.Or(callstats.CanonicalRevision(l), callstats.Latest),
 	}
 }
 
 func (r *request) annotations() map[string]string {
-	out := map[string]string{model.LabelRevision: first(r.Revision, model.DefaultRevision)}
+	out := map[string]string{model.LabelRevision: cmp.Or(r.Revision, model.DefaultRevision)}
 	if r.CNI.Enabled && r.settings.Mode != intercept.ModeRedirect { // istio-cni reads it
 		out[annotationMode] = r.settings.Mode
 	}
@@ -73,16 +74,6 @@ func (r *request) annotations() map[string]string {
 		break
 	}
 	return out
-}
-
-// first returns the first value that is not empty.
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 // resources returns the resources in annotations, else those of the configuration.
@@ -119,7 +110,7 @@ func (r *request) image() string {
 	if i := r.pod.Annotations[annotationImage]; i != "" {
 		return i
 	}
-	kind := first(r.pod.Annotations[annotationImageType], r.proxyConfig.GetImage().GetImageType())
+	kind := cmp.Or(r.pod.Annotations[annotationImageType], r.proxyConfig.GetImage().GetImageType())
 	if kind == "" || kind == "default" {
 		return r.Image
 	}
@@ -264,7 +255,7 @@ func (r *request) security() *corev1.SecurityContext {
 }
 
 func (r *request) args() []string {
-	args := []string{"agent", "--xds-address=" + first(r.proxyConfig.GetDiscoveryAddress(), r.XDSAddress), "--xds-plaintext=" + strconv.FormatBool(r.XDSPlaintext),
+	args := []string{"agent", "--xds-address=" + cmp.Or(r.proxyConfig.GetDiscoveryAddress(), r.XDSAddress), "--xds-plaintext=" + strconv.FormatBool(r.XDSPlaintext),
 		"--domain=" + r.Domain, "--work-dir=" + workDir, "--pod-info=" + podInfoDir}
 	if n := r.configs.selecting.GetConcurrency(); n != nil { // a flag, because the annotation, which the agent reads, has lower precedence
 		args = append(args, "--concurrency="+strconv.Itoa(int(n.Value)))
