@@ -66,7 +66,7 @@ var Rooms = []Room{
 	}},
 	{"xds", 2, "resources, versions, and their delivery to Envoy", []string{
 		"github.com/cespare/xxhash/v2", "github.com/envoyproxy/go-control-plane/envoy", "github.com/hashicorp/go-immutable-radix/v2",
-		"golang.org/x/net/http2", "golang.org/x/sys", "google.golang.org/grpc", "google.golang.org/protobuf",
+		"golang.org/x/net/http2", "golang.org/x/sys", "golang.org/x/time/rate", "google.golang.org/grpc", "google.golang.org/protobuf",
 	}},
 	{"model", 1, "domain types", nil},
 	{"version", 0, "which build this is", nil},

@@ -2,9 +2,10 @@ package server
 
 import (
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/status"
 )
 
@@ -24,31 +25,19 @@ const refusedPerSecond = 10
 
 // refusedLog logs refused proxies, and counts those that it leaves out.
 type refusedLog struct {
-	mu     sync.Mutex // guards the fields
-	second int64
-	lines  int // in this second
-	hidden int // since the last line
+	limit  *rate.Limiter
+	hidden atomic.Int64 // lines left out since the last one
 }
 
-// log writes a line, unless there were too many in this second.
+func newRefusedLog() *refusedLog {
+	return &refusedLog{limit: rate.NewLimiter(refusedPerSecond, refusedPerSecond)}
+}
+
+// log writes a line, unless there were too many in the last second.
 func (r *refusedLog) log(to *slog.Logger, now time.Time, id, peer string, err error) {
-	if hidden, ok := r.next(now); ok {
-		to.Warn("proxy refused", "proxy", ShortID(id), "peer", peer, "error", status.Convert(err).Message(), "omitted", hidden)
+	if !r.limit.AllowN(now, 1) {
+		r.hidden.Add(1)
+		return
 	}
-}
-
-// next reports whether a line may be written, and how many were not since the last one.
-func (r *refusedLog) next(now time.Time) (hidden int, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s := now.Unix(); s != r.second {
-		r.second, r.lines = s, 0
-	}
-	if r.lines == refusedPerSecond {
-		r.hidden++
-		return 0, false
-	}
-	r.lines++
-	hidden, r.hidden = r.hidden, 0
-	return hidden, true
+	to.Warn("proxy refused", "proxy", ShortID(id), "peer", peer, "error", status.Convert(err).Message(), "omitted", r.hidden.Swap(0))
 }

@@ -14,7 +14,7 @@ import (
 // likes.
 func TestRefusedProxiesDoNotFloodTheLog(t *testing.T) {
 	var out strings.Builder
-	r, log := &refusedLog{}, slog.New(slog.NewTextHandler(&out, nil))
+	r, log := newRefusedLog(), slog.New(slog.NewTextHandler(&out, nil))
 	long := strings.Repeat("x", 1<<20)
 	for range 1000 {
 		r.log(log, noon, long, "10.0.0.1:1", errors.New("no"))

@@ -42,7 +42,7 @@ type Server struct {
 
 	streams      registry
 	disconnected disconnectedProxies
-	refused      refusedLog
+	refused      *refusedLog
 	turn         atomic.Uint64 // number of the next sender
 
 	publishing sync.Mutex // guards concerned
@@ -56,7 +56,7 @@ func New(binder Binder, obs distribution.Observer, log *slog.Logger, opts Option
 		opts.Meter = unmetered{}
 	}
 	opts.Senders = cmp.Or(opts.Senders, runtime.GOMAXPROCS(0))
-	s := &Server{binder: binder, obs: obs, log: log, opts: opts, pool: names.NewPool(), stop: make(chan struct{})}
+	s := &Server{binder: binder, obs: obs, log: log, opts: opts, pool: names.NewPool(), refused: newRefusedLog(), stop: make(chan struct{})}
 	s.streams.init()
 	for range opts.Senders {
 		snd := &sender{wake: make(chan struct{}, 1)}
