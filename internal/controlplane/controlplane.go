@@ -104,12 +104,12 @@ type edge struct {
 
 // edges are the parts that end together. Each ends with its context, and owns the goroutines that it starts.
 func (p *parts) edges() []edge {
-	o, synced := &p.opts, p.pipeline.Synced
+	o, loaded := &p.opts, p.pipeline.Loaded()
 	return []edge{
 		{p.source.name, true, p.source.run},
-		{"keys of tokens", true, endless(func(ctx context.Context) { p.keys.Run(ctx, synced) })},
-		{"credentials", p.secrets != nil, func(ctx context.Context) error { return p.secrets.Run(ctx, synced) }},
-		{"other control planes", true, endless(func(ctx context.Context) { p.peers.Run(ctx, synced) })},
+		{"keys of tokens", true, endless(func(ctx context.Context) { p.keys.Run(ctx, loaded) })},
+		{"credentials", p.secrets != nil, func(ctx context.Context) error { return p.secrets.Run(ctx, loaded) }},
+		{"other control planes", true, endless(func(ctx context.Context) { p.peers.Run(ctx, loaded) })},
 		{"drain notices", true, endless(p.drains.Run)},
 		{"statuses", o.Status, func(ctx context.Context) error { return p.statuses.Run(ctx) }},
 		{"samples of what is in use", o.SampleInUse > 0, endless(func(ctx context.Context) { p.sampler.Run(ctx) })},

@@ -15,7 +15,7 @@ func newStatusWriter(p *parts) *status.Writer {
 	o, s := p.opts, p.source
 	w := &status.Writer{
 		Board: s.board, Client: s.client, Namespace: o.Mesh.RootNamespace, Identity: fmt.Sprintf("%s_%x", identity(), rand.Uint64()), Mesh: o.Mesh,
-		Explain: p.explainer, Proxies: p.xds, Others: &status.Others{Peers: p.peers}, Synced: p.pipeline.Synced, Meter: p.metrics, Log: o.Log,
+		Explain: p.explainer, Proxies: p.xds, Others: &status.Others{Peers: p.peers}, Loaded: p.pipeline.Loaded(), Meter: p.metrics, Log: o.Log,
 		Election: o.Election,
 	}
 	p.metrics.Gauge("moonsail_status_leader", "Whether this control plane writes the statuses of Istio objects.", func() float64 {

@@ -74,34 +74,32 @@ func New(o Options) *Peers {
 // ID returns this control plane's name among its peers.
 func (s *Peers) ID() string { return s.id }
 
-// Run keeps the list until ctx ends. begin reports whether Listed may be called yet; nil: at once.
-func (s *Peers) Run(ctx context.Context, begin func() bool) {
+// Run keeps the list until ctx ends. It begins when begin is closed; nil: at once.
+func (s *Peers) Run(ctx context.Context, begin <-chan struct{}) {
 	tick := time.NewTicker(s.opts.Every)
 	defer tick.Stop()
 	var living sync.WaitGroup
 	defer living.Wait()
 	defer s.forget()
-	for first := true; ; {
-		if begin == nil || begin() {
-			s.look(ctx, &living)
-			if first {
-				close(s.looked)
-			}
-			first, begin = false, nil
+	if begin != nil {
+		select {
+		case <-begin:
+		case <-ctx.Done():
+			return
 		}
-		wait := tick.C
-		if begin != nil {
-			wait = time.After(beginEvery)
+	}
+	for first := true; ; first = false {
+		s.look(ctx, &living)
+		if first {
+			close(s.looked)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-wait:
+		case <-tick.C:
 		}
 	}
 }
-
-const beginEvery = 10 * time.Millisecond
 
 // Looked returns a channel that is closed when the peers are known.
 func (s *Peers) Looked() <-chan struct{} { return s.looked }

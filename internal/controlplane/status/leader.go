@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/flowcontrol"
@@ -46,8 +45,8 @@ type Writer struct {
 	Mesh      *model.Mesh // of the start
 	Explain   *explain.Explainer
 	Proxies   Proxies
-	Others    *Others     // nil: this control plane is alone
-	Synced    func() bool // reports whether everything has been read
+	Others    *Others         // nil: this control plane is alone
+	Loaded    <-chan struct{} // closed when everything has been read
 	Meter     Meter
 	Log       *slog.Logger
 	Election  election.Timing // the zero value is election.DefaultTiming
@@ -129,14 +128,9 @@ func (w *Writer) lead(ctx context.Context) {
 // loaded waits until everything has been read: partial state would give wrong statuses. It returns false if
 // ctx ended.
 func (w *Writer) loaded(ctx context.Context) bool {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for !w.Synced() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-tick.C:
-		}
+	select {
+	case <-w.Loaded:
+	case <-ctx.Done():
 	}
 	return ctx.Err() == nil
 }

@@ -93,10 +93,9 @@ type Engine struct {
 	bindings  *bindings
 	failures  *failures
 
-	// loaded is set when everything that the sources had at their start is in the store. Run's goroutine
-	// sets it, any goroutine reads it.
-	loaded atomic.Bool
-	// lacking lists the hosts for which no address is left; written and read like loaded.
+	// loaded is closed when everything that the sources had at their start is in the store.
+	loaded chan struct{}
+	// lacking lists the hosts for which no address is left. Run's goroutine sets it, any goroutine reads it.
 	lacking atomic.Pointer[[]index.Lack]
 }
 
@@ -117,6 +116,7 @@ func New(opts Options) *Engine {
 		intern:   resource.NewInterner(),
 		calls:    make(chan func(), 64),
 		done:     make(chan struct{}),
+		loaded:   make(chan struct{}),
 		deriver:  newDeriver(&opts),
 		failures: newFailures(opts.Log),
 	}
@@ -128,8 +128,19 @@ func New(opts Options) *Engine {
 // Snapshot returns the newest state of the store.
 func (e *Engine) Snapshot() *store.Snapshot { return e.store.Snapshot() }
 
-// Synced reports whether proxies are served: all sources have loaded, and what they had is in the store.
-func (e *Engine) Synced() bool { return e.loaded.Load() }
+// Loaded returns a channel that is closed when proxies are served: all sources have loaded, and what they
+// had is in the store.
+func (e *Engine) Loaded() <-chan struct{} { return e.loaded }
+
+// Synced reports whether Loaded is closed.
+func (e *Engine) Synced() bool {
+	select {
+	case <-e.loaded:
+		return true
+	default:
+		return false
+	}
+}
 
 // Run works until ctx ends. It announces each revision to publisher, with the tables that changed.
 func (e *Engine) Run(ctx context.Context, publisher Publisher) {
@@ -158,7 +169,7 @@ func (e *Engine) Run(ctx context.Context, publisher Publisher) {
 
 // takeWhenDue takes the next batch, or sets the timer to when it is due.
 func (e *Engine) takeWhenDue(timer *time.Timer) {
-	if e.loaded.Load() {
+	if e.Synced() {
 		if wait := e.opts.Debounce.wait(time.Now(), e.opts.Intake.Waiting()); wait > 0 {
 			timer.Reset(wait)
 			return
@@ -170,7 +181,7 @@ func (e *Engine) takeWhenDue(timer *time.Timer) {
 // take processes the next batch. Before the sources have loaded it does nothing. A source puts
 // everything that it has before it reports that it is synced, so the first batch contains all of it.
 func (e *Engine) take() {
-	if e.loaded.Load() {
+	if e.Synced() {
 		e.batch(e.opts.Intake.Take())
 		return
 	}
@@ -178,7 +189,7 @@ func (e *Engine) take() {
 		return
 	}
 	e.batch(e.opts.Intake.TakeAll())
-	e.loaded.Store(true)
+	close(e.loaded)
 	e.bindWaiting()
 }
 

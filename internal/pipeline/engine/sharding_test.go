@@ -23,7 +23,7 @@ func shardingEngine(services int) *Engine {
 	e := New(Options{Sharding: derive.Sharding{From: 3, Bits: 2}, Recorder: noRecorder{}, Workers: 1})
 	e.publisher = noRecorder{}
 	e.batch(servicesFrom(0, services))
-	e.loaded.Store(true)
+	close(e.loaded)
 	return e
 }
 

@@ -82,9 +82,12 @@ func (k *Cache) Wait(ctx context.Context) error {
 	}
 }
 
-// Run works until ctx ends. synced reports whether the store has the sources' first objects.
-func (k *Cache) Run(ctx context.Context, synced func() bool) {
-	k.awaitSync(ctx, synced)
+// Run works until ctx ends. loaded is closed when the store has the sources' first objects.
+func (k *Cache) Run(ctx context.Context, loaded <-chan struct{}) {
+	select {
+	case <-loaded:
+	case <-ctx.Done():
+	}
 	begun := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -109,20 +112,8 @@ func (k *Cache) Run(ctx context.Context, synced func() bool) {
 	}
 }
 
-// syncEvery is how often Run checks whether the store is loaded and has the keys.
+// syncEvery is how often Run checks whether the store has the keys that it put into the intake.
 const syncEvery = 10 * time.Millisecond
-
-func (k *Cache) awaitSync(ctx context.Context, synced func() bool) {
-	tick := time.NewTicker(syncEvery)
-	defer tick.Stop()
-	for !synced() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
 
 // settle admits proxies once the store has the first keys, or the reasons why there are none.
 func (k *Cache) settle(after time.Duration) {

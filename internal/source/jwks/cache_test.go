@@ -71,8 +71,10 @@ func start(t *testing.T, refresh time.Duration, rules ...model.JWTRule) *bench {
 	b.Refresh = refresh
 	b.set(rules...)
 	ctx, cancel := context.WithCancel(context.Background())
+	loaded := make(chan struct{})
+	close(loaded)
 	var running sync.WaitGroup
-	running.Go(func() { b.Run(ctx, func() bool { return true }) })
+	running.Go(func() { b.Run(ctx, loaded) })
 	running.Go(func() {
 		for {
 			select {

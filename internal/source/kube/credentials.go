@@ -89,8 +89,8 @@ func (c *Credentials) Wait(ctx context.Context) error {
 	}
 }
 
-// Run works until ctx ends. synced reports whether the store has the sources' first objects.
-func (c *Credentials) Run(ctx context.Context, synced func() bool) error {
+// Run works until ctx ends. loaded is closed when the store has the sources' first objects.
+func (c *Credentials) Run(ctx context.Context, loaded <-chan struct{}) error {
 	defer c.stopAll()
 	defer c.settle(true)
 	asks, err := c.Client.accessReviews()
@@ -98,10 +98,10 @@ func (c *Credentials) Run(ctx context.Context, synced func() bool) error {
 		return err
 	}
 	c.reviews = newReviews(asks, c.Recheck)
-	for !synced() {
-		if !pause(ctx, 10*time.Millisecond) {
-			return nil
-		}
+	select {
+	case <-loaded:
+	case <-ctx.Done():
+		return nil
 	}
 	c.begun = time.Now()
 	for {
