@@ -114,9 +114,11 @@ unit: envoy kube-build ## all tests, with the race detector if there is a C comp
 	@echo "==> testing $(PKGS) $(RACE)"
 	@$(GOTEST) $(RACE) $(RACE:-race=-short) -timeout 40m $(TESTFLAGS) $(PKGS)
 
-properties: ## property tests in full; with the race detector they are short
+properties: ## property tests and the corpus in full; with the race detector they are short
+	@[ -d .tools/envoy ] || $(MAKE) --no-print-directory envoy
 	@echo "==> testing properties"
-	@go test -vet=off -timeout 30m ./internal/pipeline/derive ./internal/xds/ledger ./internal/xds/table
+	@go test -vet=off -timeout 30m ./internal/pipeline/derive ./internal/xds/ledger ./internal/xds/table ./test/meshtest
+	@go test -vet=off -timeout 30m -run '^TestCorpusOnEnvoy$$' ./test/e2e
 
 e2e: envoy kube-build ## only the tests with real Envoys and a real API server, in full; needs root (ALLOW_SKIP=1 skips what needs it)
 	@echo "==> testing with Envoy"
