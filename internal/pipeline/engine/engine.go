@@ -63,8 +63,9 @@ type Options struct {
 	// IdleGroup is how long a proxy group is kept after its last proxy has disconnected, so that a
 	// proxy that reconnects finds it; 0: a minute.
 	IdleGroup time.Duration
-	// GroupsPerIdentity limits the proxy groups that proxies of one verified identity may have open;
-	// 0 or less: no limit.
+	// GroupsPerIdentity limits the proxy groups that proxies of one verified identity may have open when
+	// they connect; 0 or less: no limit. A change that splits groups moves connected proxies to new ones
+	// beyond the limit, since they would otherwise keep a configuration that is not theirs.
 	GroupsPerIdentity int
 }
 
