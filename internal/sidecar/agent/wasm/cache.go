@@ -127,13 +127,22 @@ func (c *Cache) find(m Module) string {
 	if f == nil {
 		return ""
 	}
-	if c.known[key(m)].sum == "" && !holds(c.path(sum), sum) {
-		delete(c.files, sum)
+	f.users++ // it stays while it is read
+	if c.known[key(m)].sum == "" && !c.intact(sum) {
+		if f.users--; f.users == 0 {
+			delete(c.files, sum)
+		}
 		return ""
 	}
-	f.users++
 	c.use(m, sum)
 	return sum
+}
+
+// intact reads a file of up to maxModule bytes. mu is held, except while it reads.
+func (c *Cache) intact(sum string) bool {
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	return holds(c.path(sum), sum)
 }
 
 // key is equal for modules that can replace each other.
