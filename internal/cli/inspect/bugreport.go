@@ -265,9 +265,10 @@ func (f *bugReportFlags) clusterItems(ctx context.Context) []bugreport.Item {
 	if err != nil {
 		return failed(err)
 	}
+	about := fmt.Sprintf("objects of this kind in the API server, at most %d", kube.MaxListed)
 	var items []bugreport.Item
 	for _, l := range lists {
-		items = append(items, bugreport.Item{Name: "kubernetes/" + l.Kind + ".json", About: "objects of this kind in the API server", Read: l.Read})
+		items = append(items, bugreport.Item{Name: "kubernetes/" + l.Kind + ".json", About: about, Read: l.Read})
 	}
 	slices.SortFunc(items, func(a, b bugreport.Item) int { return len(a.Name) - len(b.Name) })
 	return items

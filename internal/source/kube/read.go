@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/moonsail/moonsail/internal/config"
@@ -86,7 +87,7 @@ type Listing struct {
 
 // Bounds of a Listing.
 const (
-	maxListed      = 5000 // objects
+	MaxListed      = 5000 // objects; metadata.remainingItemCount of the list counts the others
 	maxListedBytes = 64 << 20
 )
 
@@ -106,15 +107,21 @@ func (c *Client) Listings(ctx context.Context, rootNamespace string) ([]Listing,
 }
 
 func (c *Client) list(ctx context.Context, r *resource) ([]byte, error) {
-	prefix := "/apis/" + r.gv().String()
+	url, _, err := rest.DefaultServerUrlFor(c.config)
+	if err != nil {
+		return nil, err
+	}
 	if r.gv().Group == "" {
-		prefix = "/api/" + r.gv().Version
+		url = url.JoinPath("api", r.gv().Version)
+	} else {
+		url = url.JoinPath("apis", r.gv().Group, r.gv().Version)
 	}
 	if r.namespace != "" {
-		prefix += "/namespaces/" + r.namespace
+		url = url.JoinPath("namespaces", r.namespace)
 	}
-	url := fmt.Sprintf("%s%s/%s?limit=%d", c.config.Host, prefix, r.plural, maxListed)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	url = url.JoinPath(r.plural)
+	url.RawQuery = fmt.Sprintf("limit=%d", MaxListed)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url.String(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -127,5 +134,9 @@ func (c *Client) list(ctx context.Context, r *resource) ([]byte, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the API server answered %s for %s", resp.Status, r.plural)
 	}
-	return io.ReadAll(io.LimitReader(resp.Body, maxListedBytes))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxListedBytes+1))
+	if len(text) > maxListedBytes { // half a list cannot be parsed, nor searched for secrets
+		return nil, fmt.Errorf("%s: the list has more than %d MB", r.plural, maxListedBytes>>20)
+	}
+	return text, err
 }
