@@ -68,6 +68,9 @@ var clients = map[string]string{
 // clientRate is the rate of each client, in calls a second.
 const clientRate = 20
 
+// callTimeout is how long a client waits for an answer, the application's default.
+const callTimeout = 10 * time.Second
+
 // load is a Pod with clients, a container each, that call at a constant rate.
 type load struct {
 	t     *testing.T
