@@ -161,9 +161,16 @@ spec:
   host: api.example.com
   trafficPolicy: {tls: {mode: SIMPLE, credentialName: "configmap://NAMESPACE/roots"}}`
 
-// TestConfigMapsWithCAs checks that the control plane reads only the ConfigMaps that a rule names.
+// gatewayRights are the rights of --deploy-gateways, which include all ConfigMaps.
+const gatewayRights = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: moonsail-gateways}`
+
+// TestConfigMapsWithCAs checks that the control plane reads only the ConfigMaps that a rule names, and needs a binding
+// for them if it does not deploy gateways.
 func TestConfigMapsWithCAs(t *testing.T) {
-	c := kubetest.Shared(t)
+	c := kubetest.Alone(t) // others use gatewayRights
 	ns := c.Namespace(t)
 	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
 	require.NoError(t, err)
@@ -172,6 +179,7 @@ func TestConfigMapsWithCAs(t *testing.T) {
 		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {ca.crt: %q}", name, cert)
 	}
 	c.Apply(t, "", string(rights))
+	c.Delete(t, "", gatewayRights)
 	c.Apply(t, ns, strings.ReplaceAll(trusting, "NAMESPACE", ns)+"\n---\n"+configMap("other"))
 	w := watchSecrets(t, c, ns)
 	w.object = "ConfigMap/" + ns + "/roots"
