@@ -45,7 +45,7 @@ func TestRoot(t *testing.T) {
 		{[]string{"envoy"}, 0, "install", ""},
 		{[]string{"envoy", "find"}, 2, "", `unknown command "find"`},
 		{[]string{"inject"}, 2, "", "error: --file is missing: use 'moonsail inject -f FILE [flags]'\n  next:  see 'moonsail inject --help'"},
-		{[]string{"manifest"}, 2, "", "error: --image is missing: use 'moonsail manifest --image IMAGE [flags]'\n  next:  see 'moonsail manifest --help'"},
+		{[]string{"manifest"}, 2, "", "error: --image is missing: use --image IMAGE, or set the value image or hub\n  next:  see 'moonsail manifest --help'"},
 		{[]string{"help", "bogus"}, 2, "", "error: unknown command \"bogus\"\n  next:  see 'moonsail help --help'"},
 		{[]string{"help", "chanegs"}, 2, "", `unknown command "chanegs"; did you mean "changes"?`},
 		{[]string{"help", "envoy", "which"}, 0, "moonsail envoy which", ""},

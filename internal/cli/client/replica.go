@@ -146,6 +146,10 @@ func (r *Replica) unreachable(path string, err error) error {
 	if errors.As(err, &cause) {
 		err = cause.Err // without the method and address: Where has them
 	}
+	var port kube.UnreachableError
+	if errors.As(err, &port) {
+		err = port // without what net/http was doing
+	}
 	if r.pod != nil {
 		return unreachableError{&terminal.UserError{What: "no answer from this Pod", Where: r.where(path), Err: err, Next: r.nextForPod(err)}}
 	}

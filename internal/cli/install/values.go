@@ -84,7 +84,7 @@ func (c *chosen) releases(cmd *cobra.Command, installed *state) (base, controlPl
 		baseValues, values = deploy.MergeValues(baseValues, installed.Base), deploy.MergeValues(values, installed.Values)
 	}
 	if c.Image == "" && !namesImage(values) {
-		return base, controlPlane, terminal.UsageError{Err: errors.New("no image: give --image, or the value image or hub")}
+		return base, controlPlane, terminal.UsageError{Err: errors.New("--image is missing: use --image IMAGE, or set the value image or hub")}
 	}
 	c.Values = values
 	if controlPlane, err = c.Release(); err != nil {

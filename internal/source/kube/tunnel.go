@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -29,6 +28,11 @@ type Tunnel struct {
 	conn    httpstream.Connection // to the API server; nil: none yet
 	request int                   // number of the last connection to the Pod
 }
+
+// UnreachableError is the kubelet's reason why the port of a Pod cannot be reached.
+type UnreachableError string
+
+func (e UnreachableError) Error() string { return string(e) }
 
 // IsForbidden reports whether the API server refused a request for lack of rights.
 func IsForbidden(err error) bool { return apierrors.IsForbidden(err) }
@@ -150,7 +154,7 @@ func (c *tunnelConn) readProblem() {
 	}
 }
 
-// Read returns the kubelet's error if the port cannot be reached.
+// Read returns an UnreachableError if the port cannot be reached.
 func (c *tunnelConn) Read(p []byte) (int, error) {
 	n, err := c.Stream.Read(p)
 	if n > 0 || err == nil {
@@ -159,7 +163,7 @@ func (c *tunnelConn) Read(p []byte) (int, error) {
 	select {
 	case <-c.failed:
 		if c.problem != "" {
-			return 0, errors.New(c.problem)
+			return 0, UnreachableError(c.problem)
 		}
 	case <-time.After(problemWait):
 	}
