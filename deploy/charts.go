@@ -110,7 +110,7 @@ func (r Release) values(c *chart.Chart) (chartutil.Values, error) {
 	}
 	kube, err := chartutil.ParseKubeVersion(version)
 	if err != nil {
-		return nil, fmt.Errorf("Kubernetes version %q: %w", version, err)
+		return nil, fmt.Errorf("version %q of Kubernetes: %w", version, err)
 	}
 	if !chartutil.IsCompatibleRange(c.Metadata.KubeVersion, kube.Version) {
 		return nil, fmt.Errorf("chart %s: Kubernetes %s is not supported: use a version %s", r.Chart, kube.Version, c.Metadata.KubeVersion)

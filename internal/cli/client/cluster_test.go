@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
-	"k8s.io/apimachinery/pkg/util/httpstream/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	"github.com/moonsail/moonsail/internal/cli/inspect"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -106,12 +106,12 @@ func (s *apiServer) forward(w http.ResponseWriter, r *http.Request, pod string) 
 	if conn == nil {
 		return
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	listener := &streamListener{conns: make(chan net.Conn), done: make(chan struct{})}
 	if pages := s.pages[pod]; pages != nil {
 		server := &http.Server{Handler: pages, ReadHeaderTimeout: time.Minute}
 		go func() { _ = server.Serve(listener) }()
-		defer server.Close()
+		defer func() { _ = server.Close() }()
 	}
 	var problems httpstream.Stream
 	for {
@@ -315,7 +315,7 @@ func TestDashboard(t *testing.T) {
 
 // TestControlPlaneOnThisMachine checks that a control plane at the default address precedes the cluster, with a note.
 func TestControlPlaneOnThisMachine(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:15014") //nolint:noctx // it accepts at once
+	listener, err := net.Listen("tcp", "127.0.0.1:15014")
 	if err != nil {
 		t.Skip("the port is in use: ", err) // without root, tests have no network of their own
 	}

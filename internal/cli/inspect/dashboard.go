@@ -48,15 +48,12 @@ changes and proxies of this replica.`,
 }
 
 func (f *dashboardFlags) run(cmd *cobra.Command, _ []string) error {
-	replicas, err := f.client.Replicas(cmd.Context())
-	if err != nil {
-		return err
-	}
 	// Fails early, with a reason, if the page cannot be read.
 	if _, err := f.client.Text(cmd.Context(), dashboardPage); err != nil {
 		return err
 	}
-	if replicas, err = f.client.Replicas(cmd.Context()); err != nil { // the one that answered is the first
+	replicas, err := f.client.Replicas(cmd.Context()) // the one that answered is the first
+	if err != nil {
 		return err
 	}
 	r := replicas[0]

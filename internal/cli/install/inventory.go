@@ -110,7 +110,7 @@ func readRecord(ctx context.Context, c objects, namespace, revision string) (*re
 	text, _, _ := unstructured.NestedString(secret.Object, "data", recordKey)
 	r := &record{}
 	if err := r.decode(text); err != nil {
-		return nil, fmt.Errorf("Secret %s/%s: %w", namespace, secret.GetName(), err)
+		return nil, fmt.Errorf("record of the installation: Secret %s/%s: %w", namespace, secret.GetName(), err)
 	}
 	return r, nil
 }

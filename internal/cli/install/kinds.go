@@ -27,7 +27,6 @@ var (
 	configMaps  = builtIn("", "v1", "configmaps", "ConfigMap", true)
 	services    = builtIn("", "v1", "services", "Service", true)
 	pods        = builtIn("", "v1", "pods", "Pod", true)
-	events      = builtIn("", "v1", "events", "Event", true)
 	leases      = builtIn("coordination.k8s.io", "v1", "leases", "Lease", true)
 	deployments = builtIn("apps", "v1", "deployments", "Deployment", true)
 	definitions = builtIn("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false)

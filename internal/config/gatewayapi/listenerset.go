@@ -32,9 +32,7 @@ func ListenerSet(in convert.Cluster, o *gatewayv1.ListenerSet) (*model.Gateway, 
 func listenersOf(o *gatewayv1.ListenerSet) []gatewayv1.Listener {
 	out := make([]gatewayv1.Listener, 0, len(o.Spec.Listeners))
 	for _, l := range o.Spec.Listeners {
-		out = append(out, gatewayv1.Listener{
-			Name: l.Name, Hostname: l.Hostname, Port: l.Port, Protocol: l.Protocol, TLS: l.TLS, AllowedRoutes: l.AllowedRoutes,
-		})
+		out = append(out, gatewayv1.Listener(l))
 	}
 	return out
 }

@@ -128,7 +128,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 
 // serve answers one plugin.
 func (s *Server) serve(ctx context.Context, conn net.Conn) {
-	defer conn.Close() //nolint:errcheck // the plugin has ended, or sees the end
+	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	var q Question

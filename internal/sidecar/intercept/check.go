@@ -31,7 +31,7 @@ func Check(ctx context.Context, c *Config) error {
 	if err != nil {
 		return fmt.Errorf("cannot check the rules of interception: %w", err)
 	}
-	defer ln.Close() //nolint:errcheck // the result is known
+	defer ln.Close()
 	accepted := acceptAll(ln)
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
@@ -75,7 +75,7 @@ func probeOnce(ctx context.Context, accepted <-chan string) bool {
 	if err != nil {
 		return false
 	}
-	defer c.Close() //nolint:errcheck // nothing was written
+	defer c.Close()
 	for {
 		select {
 		case <-ctx.Done():

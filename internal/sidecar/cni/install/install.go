@@ -55,7 +55,7 @@ func (i *Installer) Install() (changed []string, err error) {
 		i.Log.Warn("an invalid file comes before the node's network; the container runtime may refuse both", "error", s)
 	}
 	name := listName(file)
-	edited := false
+	var edited bool
 	if name == file {
 		edited, err = edit(file, func(text []byte) ([]byte, error) { return with(text, &i.Entry) })
 	} else {
@@ -200,7 +200,7 @@ func (e *events) next(ctx context.Context, wait time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	case <-e.changes:
-	case <-e.lost:
+	case <-e.lost: //nolint:errcheck // the folder is read again
 	case <-time.After(e.recheck):
 	}
 	timer := time.NewTimer(wait)
@@ -210,7 +210,7 @@ func (e *events) next(ctx context.Context, wait time.Duration) bool {
 		case <-ctx.Done():
 			return false
 		case <-e.changes:
-		case <-e.lost:
+		case <-e.lost: //nolint:errcheck // the folder is read again
 		case <-timer.C:
 			return true
 		}

@@ -190,7 +190,11 @@ const (
 func (a *Agent) removed(ctx context.Context) bool {
 	for attempt := range removedAttempts {
 		if attempt > 0 {
-			time.Sleep(removedEvery)
+			select {
+			case <-ctx.Done():
+				return false
+			case <-time.After(removedEvery):
+			}
 		}
 		within, cancel := context.WithTimeout(ctx, removedTimeout)
 		set, err := a.Cluster.Own(within)

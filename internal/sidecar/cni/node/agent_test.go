@@ -234,7 +234,7 @@ func freeAddress(t *testing.T) string {
 
 func page(address, path string) string {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get("http://" + address + path) //nolint:noctx // bounded by the test
+	resp, err := client.Get("http://" + address + path)
 	if err != nil {
 		return err.Error()
 	}

@@ -233,7 +233,7 @@ func (r *repairer) setRules(ctx context.Context, pod *corev1.Pod, settings inter
 	if err != nil {
 		return err
 	}
-	defer namespace.Close() //nolint:errcheck // it was only read
+	defer namespace.Close()
 	there, err := r.inForce(ctx, fileOf(namespace))
 	if err != nil || there {
 		return err

@@ -63,9 +63,9 @@ func Main() {
 // kubernetesArgs are the arguments in CNI_ARGS. Their names are those of container runtimes.
 type kubernetesArgs struct {
 	types.CommonArgs
-	K8S_POD_NAMESPACE types.UnmarshallableString //nolint:revive,staticcheck // the name is the key
-	K8S_POD_NAME      types.UnmarshallableString //nolint:revive,staticcheck // the name is the key
-	K8S_POD_UID       types.UnmarshallableString //nolint:revive,staticcheck // the name is the key
+	K8S_POD_NAMESPACE types.UnmarshallableString
+	K8S_POD_NAME      types.UnmarshallableString
+	K8S_POD_UID       types.UnmarshallableString
 }
 
 // read decodes the configuration, and the Pod; its name is empty if the runtime does not run it for Kubernetes.
