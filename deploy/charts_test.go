@@ -220,7 +220,7 @@ func TestWrongValues(t *testing.T) {
 	require.ErrorContains(t, err, "Kubernetes v1.20.1 is not supported")
 }
 
-// TestKubeVersions checks that the version of a provider's cluster is no reason to refuse it.
+// TestKubeVersions checks that the charts accept the versions of providers' clusters.
 func TestKubeVersions(t *testing.T) {
 	for _, version := range []string{"v1.29.3-gke.1286000", "v1.30.4-eks-a737599", "v1.31.2+k3s1", "1.36"} {
 		_, err := Release{Chart: ControlPlaneChart, Namespace: DefaultNamespace, KubeVersion: version}.Render()

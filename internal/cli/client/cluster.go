@@ -46,6 +46,15 @@ func (c *Cluster) Choose(files string, given bool) (*kube.Cluster, error) {
 	return &chosen, nil
 }
 
+// Default returns the cluster that kubectl would use, if any is known: that of the flags, of the user's files, or of this Pod.
+func (c *Cluster) Default() (access kube.Cluster, known bool) {
+	if c.Kubeconfig == "" {
+		c.Files = kube.UserFiles()
+	}
+	c.UserAgent = userAgent()
+	return c.Cluster, c.Kubeconfig != "" || len(c.Files) > 0 || kube.InCluster()
+}
+
 func userAgent() string { return "moonsail/" + version.Get().Version }
 
 // Explain adds the flag and the next step to an error of an API server.

@@ -44,7 +44,7 @@ func (c *ControlPlane) find(ctx context.Context) ([]*Replica, error) {
 	case given, c.Address != "" && !inCluster:
 		return []*Replica{c.replicaAt(c.Address)}, nil
 	}
-	access, known := c.access()
+	access, known := c.Default()
 	if !inCluster && (listens(ctx, DefaultAddress) || !known) {
 		if len(access.Files) > 0 {
 			c.note("asked the control plane on this machine (%s); --context or --istioNamespace selects the cluster", DefaultAddress)
@@ -62,19 +62,10 @@ func (c *ControlPlane) ClusterOf() (access kube.Cluster, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	inPod := len(c.replicas) > 0 && c.replicas[0].pod != nil
-	if access, ok = c.access(); !ok || !inPod && !c.choosesCluster() {
+	if access, ok = c.Default(); !ok || !inPod && !c.choosesCluster() {
 		return kube.Cluster{}, false
 	}
-	access.UserAgent = userAgent()
 	return access, true
-}
-
-// access returns the API server to ask, if any is known.
-func (c *ControlPlane) access() (access kube.Cluster, known bool) {
-	if c.Kubeconfig == "" {
-		c.Files = kube.UserFiles()
-	}
-	return c.Cluster.Cluster, c.Kubeconfig != "" || len(c.Files) > 0 || kube.InCluster()
 }
 
 func listens(ctx context.Context, address string) bool {
@@ -89,7 +80,6 @@ func listens(ctx context.Context, address string) bool {
 
 // findPods returns the control planes in a cluster, the ready ones first.
 func (c *ControlPlane) findPods(ctx context.Context, access kube.Cluster) ([]*Replica, error) {
-	access.UserAgent = userAgent()
 	cluster, err := kube.Connect(access)
 	if err != nil {
 		return nil, c.Cluster.Explain(err)

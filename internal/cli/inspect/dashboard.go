@@ -70,7 +70,7 @@ func (f *dashboardFlags) run(cmd *cobra.Command, _ []string) error {
 	return r.Forward(cmd.Context(), l)
 }
 
-// open prints the address, and opens it if wanted. A machine without a browser is no error.
+// open prints the address, and opens it if wanted. It ignores a browser that does not start.
 func (f *dashboardFlags) open(cmd *cobra.Command, url string, r *client.Replica) {
 	fmt.Fprintln(cmd.OutOrStdout(), url)
 	if r.InCluster() {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/moonsail/moonsail/deploy"
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // What a change does to an object.
@@ -36,25 +37,21 @@ type change struct {
 // plan compares objects with those of the cluster. Objects of the inventory that the list does not have are removed.
 func plan(ctx context.Context, c objects, list, have []*unstructured.Unstructured) ([]change, error) {
 	var out []change
-	wanted := map[string]bool{}
 	for _, o := range list {
-		wanted[titleOf(o)] = true
 		one, err := compare(ctx, c, o)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, one)
 	}
-	for _, o := range have {
-		if !wanted[titleOf(o)] && o.GetName() != "" && !isRecord(o) {
-			out = append(out, change{Action: removed, Object: titleOf(o), object: o})
-		}
+	for _, o := range surplus(have, list) {
+		out = append(out, change{Action: removed, Object: titleOf(o), object: o})
 	}
 	return out, nil
 }
 
 func isRecord(o *unstructured.Unstructured) bool {
-	return o.GetKind() == secrets.name && strings.HasPrefix(o.GetName(), recordName("default"))
+	return o.GetKind() == secrets.name && strings.HasPrefix(o.GetName(), recordName(model.DefaultRevision))
 }
 
 // compare applies an object without storing it.
@@ -212,13 +209,9 @@ func until(ctx context.Context, check func() (bool, error)) error {
 // definitionsToApply returns the resource definitions of the chart base that are new or ours. Those of another
 // installation stay as they are: it may need a later version.
 func definitionsToApply(ctx context.Context, c objects, list []*unstructured.Unstructured) (apply []*unstructured.Unstructured, others []change, err error) {
-	have := map[string]*unstructured.Unstructured{}
-	live, err := c.List(ctx, definitions.GroupVersionResource, "", "")
+	have, err := definitionsByName(ctx, c)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list %s: %w", definitions.Resource, err)
-	}
-	for i := range live {
-		have[live[i].GetName()] = &live[i]
+		return nil, nil, err
 	}
 	for _, o := range list {
 		other := have[o.GetName()]
@@ -229,6 +222,19 @@ func definitionsToApply(ctx context.Context, c objects, list []*unstructured.Uns
 		others = append(others, change{Action: kept, Object: titleOf(o), object: o})
 	}
 	return apply, others, nil
+}
+
+// definitionsByName reads the cluster's resource definitions.
+func definitionsByName(ctx context.Context, c objects) (map[string]*unstructured.Unstructured, error) {
+	live, err := c.List(ctx, definitions.GroupVersionResource, "", "")
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", definitions.Resource, err)
+	}
+	out := map[string]*unstructured.Unstructured{}
+	for i := range live {
+		out[live[i].GetName()] = &live[i]
+	}
+	return out, nil
 }
 
 // awaitEstablished waits until the API server serves resource definitions.

@@ -13,7 +13,6 @@ import (
 	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/terminal"
-	"github.com/moonsail/moonsail/internal/version"
 )
 
 // objects is the access to a cluster.
@@ -40,14 +39,11 @@ func (a *access) addFlags(cmd *cobra.Command) {
 
 // connect returns the objects of the cluster. It sends no request yet. The caller must call done.
 func (a *access) connect() (o objects, done func(), err error) {
-	if a.Kubeconfig == "" {
-		a.Files = kube.UserFiles()
-	}
-	if a.Kubeconfig == "" && len(a.Files) == 0 && !kube.InCluster() {
+	chosen, known := a.Default()
+	if !known {
 		return nil, nil, terminal.UsageError{Err: errors.New("no cluster: give --kubeconfig, or set KUBECONFIG")}
 	}
-	a.UserAgent = "moonsail/" + version.Get().Version
-	c, err := kube.Connect(a.Cluster.Cluster)
+	c, err := kube.Connect(chosen)
 	if err != nil {
 		return nil, nil, a.Explain(err)
 	}

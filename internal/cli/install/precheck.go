@@ -249,17 +249,11 @@ func serviceOf(config *unstructured.Unstructured) string {
 	hooks, _, _ := unstructured.NestedSlice(config.Object, "webhooks")
 	for _, h := range hooks {
 		m, _ := h.(map[string]any)
-		service, _, _ := unstructured.NestedStringMap(m, "clientConfig", "service")
-		if service == nil { // it has a port, too
-			s, _, _ := unstructured.NestedMap(m, "clientConfig", "service")
-			name, _ := s["name"].(string)
-			namespace, _ := s["namespace"].(string)
-			if name != "" {
-				return namespace + "/" + name
-			}
-			continue
+		name, _, _ := unstructured.NestedString(m, "clientConfig", "service", "name")
+		namespace, _, _ := unstructured.NestedString(m, "clientConfig", "service", "namespace")
+		if name != "" {
+			return namespace + "/" + name
 		}
-		return service["namespace"] + "/" + service["name"]
 	}
 	return ""
 }
@@ -296,13 +290,9 @@ func (o *operation) checkDefinitions(ctx context.Context) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := o.cluster.List(ctx, definitions.GroupVersionResource, "", "")
+	have, err := definitionsByName(ctx, o.cluster)
 	if err != nil {
 		return nil, err
-	}
-	have := map[string]*unstructured.Unstructured{}
-	for i := range list {
-		have[list[i].GetName()] = &list[i]
 	}
 	var out []finding
 	others := 0

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/deploy"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
@@ -128,7 +129,7 @@ func (o *operation) rollback(ctx context.Context) error {
 	if to == nil {
 		return &terminal.UserError{What: "no version before this one is known", Where: "revision " + o.Revision, Next: "use 'moonsail upgrade' with the values of that version, or its own 'moonsail upgrade'"}
 	}
-	have, err := inventory(ctx, o.cluster, "moonsail", o.Revision)
+	have, err := inventory(ctx, o.cluster, deploy.ControlPlaneChart, o.Revision)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func (c gatewayChecks) kubernetesIngress(i *model.Ingress) {
 	}
 	if !settings.Serves(i, c.classes[i.Class]) {
 		if i.Class == settings.Class && i.Annotation == nil && settings.Mode != model.IngressOff {
-			c.warnf(i, "spec.ingressClassName", "has no effect: there is no IngressClass %s of the controller istio.io/ingress-controller; write it, or use the annotation kubernetes.io/ingress.class", i.Class)
+			c.warnf(i, "spec.ingressClassName", "no IngressClass %s has the controller istio.io/ingress-controller, so this Ingress has no effect: create the class, or use the annotation kubernetes.io/ingress.class", i.Class)
 		}
 		return
 	}

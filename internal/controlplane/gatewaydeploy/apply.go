@@ -111,10 +111,7 @@ func (t *term) dropFieldsOfIstiod(ctx context.Context, p *plan, o *object) (*uns
 // prune deletes the objects of a Gateway that it should not have any more.
 func (t *term) prune(ctx context.Context, uid types.UID, want []object) error {
 	for k, c := range t.inventory.of(uid) {
-		needed := slices.ContainsFunc(want, func(o object) bool {
-			return o.resource == k.resource && o.GetName() == k.name && o.GetNamespace() == k.namespace
-		})
-		if needed || !c.ours {
+		if k.in(want) || !c.ours {
 			continue
 		}
 		background := metav1.DeletePropagationBackground

@@ -26,6 +26,11 @@ type childKey struct {
 	namespace, name string
 }
 
+// in reports whether a list has the object.
+func (k childKey) in(list []object) bool {
+	return slices.ContainsFunc(list, func(o object) bool { return k == childKey{o.resource, o.GetNamespace(), o.GetName()} })
+}
+
 // child is the state of such an object.
 type child struct {
 	uid     types.UID
@@ -55,7 +60,7 @@ type seenGateway struct {
 	parameters string // ConfigMap of its namespace; empty: none
 }
 
-// written is what this controller wrote into an object last: the event of its own write needs no reconciliation.
+// written is the content that this controller wrote last. An event with this content causes no reconciliation.
 type written struct {
 	owner   types.UID
 	content contentHash
@@ -127,7 +132,7 @@ func (i *inventory) parameters() map[name]bool {
 	return out
 }
 
-// ownerOf returns the Gateway that owns an object; nil: there is none.
+// ownerOf returns the Gateway that owns an object; nil: none owns it.
 func ownerOf(o metav1.Object) *metav1.OwnerReference {
 	refs := o.GetOwnerReferences()
 	at := slices.IndexFunc(refs, func(r metav1.OwnerReference) bool {
@@ -182,9 +187,7 @@ func (i *inventory) keepWritten(owner types.UID, want []object) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	maps.DeleteFunc(i.written, func(k childKey, w written) bool {
-		return w.owner == owner && !slices.ContainsFunc(want, func(o object) bool {
-			return o.resource == k.resource && o.GetNamespace() == k.namespace && o.GetName() == k.name
-		})
+		return w.owner == owner && !k.in(want)
 	})
 }
 

@@ -17,7 +17,7 @@ func withListenerSets(snap *store.Snapshot, g *gateway) []listener {
 	var sets []*model.Gateway
 	for o := range snap.All(model.KindListenerSet) {
 		set, ok := o.(*model.Gateway)
-		if ok && parent.AttachSet(set, func(s *model.LabelSelector) bool { return s.Matches(namespaceLabels(snap, set.Namespace)) }) {
+		if ok && parent.AttachSet(set, func(s *model.LabelSelector) bool { return s.Matches(snap.NamespaceLabels(set.Namespace)) }) {
 			sets = append(sets, set)
 		}
 	}
@@ -30,13 +30,6 @@ func withListenerSets(snap *store.Snapshot, g *gateway) []listener {
 		}
 	}
 	return out
-}
-
-func namespaceLabels(snap *store.Snapshot, ns string) map[string]string {
-	if n, ok := snap.Get(model.Key{Kind: model.KindNamespace, Name: ns}).(*model.Namespace); ok {
-		return n.Labels
-	}
-	return model.ImpliedLabels(ns)
 }
 
 // concerned returns the Gateways whose objects a changed object may change, as the store has them now; all: all of them.

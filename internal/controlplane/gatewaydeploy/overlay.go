@@ -82,7 +82,7 @@ func unchanged(before, after map[string]any) error {
 	return nil
 }
 
-// at returns the value of a field; nil: there is none.
+// at returns the value of a field; nil if it is not set.
 func at(fields map[string]any, path []string) any {
 	var v any = fields
 	for _, p := range path {

@@ -51,7 +51,7 @@ func (t *term) overlays(ctx context.Context, g *gateway) ([]overlay, error) {
 	return out, nil
 }
 
-// classDefaults returns the oldest ConfigMap with the defaults of a class; nil: there is none.
+// classDefaults returns the oldest ConfigMap with the defaults of a class; nil if the class has no defaults.
 func (t *term) classDefaults(ctx context.Context, class string) (*corev1.ConfigMap, error) {
 	list, err := t.dynamic.Resource(configMaps).Namespace(t.RootNamespace).List(ctx, metav1.ListOptions{LabelSelector: labelClassDefaults + "=" + class})
 	if err != nil || len(list.Items) == 0 {

@@ -102,7 +102,7 @@ func attachedServers(w *gatewayWorld, g *model.Gateway, route *model.VirtualServ
 	one.Gateways = []string{p.GatewayName()}
 	for i := range g.Servers {
 		server := &g.Servers[i]
-		if server.Namespaces != nil && server.Namespaces.Matches(w.labelsOf(route.Namespace)) {
+		if server.Namespaces != nil && server.Namespaces.Matches(w.snap.NamespaceLabels(route.Namespace)) {
 			server = server.Admit([]string{route.Namespace})
 		}
 		if slices.Contains(route.Gateways, one.Gateways[0]) && g.Attach(server, &one).Reason == model.Attached {

@@ -107,18 +107,11 @@ func (w *gatewayWorld) serviceParent(k model.Key, o gatewayObject, p *gatewayapi
 // attach returns the listeners of a Gateway or ListenerSet that take a route; if none does, the reason of the one that came closest.
 func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi.ParentRef, g *gatewayapi.GatewayRef) (listeners []string, reason model.AttachReason) {
 	route := &model.VirtualService{Meta: model.Meta{Key: k}, Gateways: []string{p.GatewayName()}, Hosts: r.Hostnames}
-	takes, reason := g.AsGateway(p.Key()).AttachAny(route, func(s *model.LabelSelector) bool { return s.Matches(w.labelsOf(k.Namespace)) })
+	takes, reason := g.AsGateway(p.Key()).AttachAny(route, func(s *model.LabelSelector) bool { return s.Matches(w.snap.NamespaceLabels(k.Namespace)) })
 	for _, server := range takes {
 		listeners = append(listeners, server.Port.Name)
 	}
 	return listeners, reason
-}
-
-func (w *gatewayWorld) labelsOf(namespace string) map[string]string {
-	if ns, ok := w.snap.Get(model.Key{Kind: model.KindNamespace, Name: namespace}).(*model.Namespace); ok {
-		return ns.Labels
-	}
-	return model.ImpliedLabels(namespace)
 }
 
 // backends reports whether all backends of a route exist.

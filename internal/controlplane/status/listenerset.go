@@ -53,7 +53,7 @@ func (w *gatewayWorld) readListenerSets() {
 
 // accepts reports whether a Gateway accepts a ListenerSet.
 func (w *gatewayWorld) accepts(g *gatewayapi.GatewayRef, k model.Key, set *model.Gateway) bool {
-	return g.AsGateway(k).AttachSet(set, func(s *model.LabelSelector) bool { return s.Matches(w.labelsOf(set.Namespace)) })
+	return g.AsGateway(k).AttachSet(set, func(s *model.LabelSelector) bool { return s.Matches(w.snap.NamespaceLabels(set.Namespace)) })
 }
 
 // listenerSets judges the ListenerSets that name a Gateway, and counts those that are attached in the Gateway's status.

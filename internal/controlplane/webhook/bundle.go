@@ -100,25 +100,35 @@ func (b *caBundle) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	logged := ""
-	for {
+	log := b.log.With("config", b.name)
+	repeat(ctx, func() error {
 		err := b.keep(ctx, read, time.Now())
 		if ctx.Err() == nil && b.trust != nil {
 			b.trust.note(b.name, err)
 		}
+		return err
+	}, func(err error) { log.Warn("the API server does not trust the webhook, retrying", "error", err) })
+	return nil
+}
+
+// repeat calls keep until ctx ends, and failed with each new error. A conflict with another control plane is not reported.
+func repeat(ctx context.Context, keep func() error, failed func(error)) {
+	logged := ""
+	for {
+		err := keep()
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return
 		case err == nil:
 			logged = ""
 		case apierrors.IsConflict(err):
 		case logged != err.Error():
 			logged = err.Error()
-			b.log.Warn("the API server does not trust the webhook, retrying", "config", b.name, "error", err)
+			failed(err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-time.After(pause(err)):
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	registrationv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -33,25 +32,10 @@ func (t *tagBundles) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	logged := ""
-	for {
-		err := t.keep(ctx, all, read)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil:
-			logged = ""
-		case apierrors.IsConflict(err):
-		case logged != err.Error():
-			logged = err.Error()
-			t.like.log.Warn("the webhooks of revision tags have no certificate of this control plane, retrying: see 'moonsail tag list'", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause(err)):
-		}
-	}
+	repeat(ctx, func() error { return t.keep(ctx, all, read) }, func(err error) {
+		t.like.log.Warn("the webhooks of revision tags have no certificate of this control plane, retrying: see 'moonsail tag list'", "error", err)
+	})
+	return nil
 }
 
 // keep looks at each tag once, and returns the first error.

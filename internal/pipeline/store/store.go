@@ -51,6 +51,14 @@ func (s *Snapshot) All(kind model.Kind) iter.Seq[model.Object] {
 	}
 }
 
+// NamespaceLabels returns the labels of a namespace. Without an object they are those that Kubernetes sets.
+func (s *Snapshot) NamespaceLabels(name string) map[string]string {
+	if ns, ok := s.Get(model.Key{Kind: model.KindNamespace, Name: name}).(*model.Namespace); ok {
+		return ns.Labels
+	}
+	return model.ImpliedLabels(name)
+}
+
 // Len returns the number of objects of a kind.
 func (s *Snapshot) Len(kind model.Kind) int {
 	if t := s.tables[kind]; t != nil {

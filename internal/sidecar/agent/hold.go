@@ -30,7 +30,7 @@ func (a *agent) hold(ctx context.Context) {
 	wait(ctx, nil, holdMargin)
 }
 
-// released reports whether the application is no longer held, and may have ended.
+// released reports whether the agent has let the application end.
 func (a *agent) released() bool {
 	select {
 	case <-a.deregistration.Done():

@@ -162,13 +162,7 @@ func addGateway(snap *store.Snapshot, o model.Object, into map[model.Key]*secret
 // attached reports whether the Gateway of a ListenerSet accepts it.
 func attached(snap *store.Snapshot, set *model.Gateway) bool {
 	parent, ok := snap.Get(set.Parent).(*model.Gateway)
-	return ok && parent.AttachSet(set, func(s *model.LabelSelector) bool {
-		labels := model.ImpliedLabels(set.Namespace)
-		if ns, ok := snap.Get(model.Key{Kind: model.KindNamespace, Name: set.Namespace}).(*model.Namespace); ok {
-			labels = ns.Labels
-		}
-		return s.Matches(labels)
-	})
+	return ok && parent.AttachSet(set, func(s *model.LabelSelector) bool { return s.Matches(snap.NamespaceLabels(set.Namespace)) })
 }
 
 // grantedTo reports whether a Gateway or ListenerSet may refer to a Secret of another namespace.

@@ -63,7 +63,7 @@ func typeOf(plugin []byte) (string, error) {
 		return "", err
 	}
 	if p.Type == "" {
-		return "", errors.New("there is no type")
+		return "", errors.New("type is missing: set it to the plugin's name")
 	}
 	return p.Type, nil
 }

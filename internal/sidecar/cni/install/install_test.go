@@ -57,8 +57,8 @@ func TestEntry(t *testing.T) {
 		"not JSON":                  {`{"cniVersion":`, "", "not JSON"},
 		"an empty file":             {``, "", "not JSON"},
 		"no plugins":                {`{"cniVersion":"1.0.0","plugins":[]}`, "", "the list is empty"},
-		"a plugin without a type":   {list(bridge, `{}`), "", "plugins[1]: there is no type"},
-		"neither list nor a plugin": {`{"name":"n"}`, "", "there is no type"},
+		"a plugin without a type":   {list(bridge, `{}`), "", "plugins[1]: type is missing"},
+		"neither list nor a plugin": {`{"name":"n"}`, "", "type is missing"},
 		"plugins that are no list":  {`{"plugins":{}}`, "", "plugins"},
 	} {
 		t.Run(name, func(t *testing.T) {
