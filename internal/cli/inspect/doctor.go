@@ -79,7 +79,7 @@ func (f *doctorFlags) run(cmd *cobra.Command, _ []string) error {
 	if err := f.out.Print(cmd.OutOrStdout(), report, func(w io.Writer) error { return printDoctor(w, report) }); err != nil {
 		return err
 	}
-	if report.IsIll() {
+	if report.HasCritical() {
 		return terminal.ExitCode(terminal.ExitFailed)
 	}
 	return nil
@@ -142,14 +142,14 @@ func printDoctor(w io.Writer, r *doctor.Report) error {
 		for _, e := range x.Evidence {
 			fmt.Fprintf(&b, "      %s\n", e)
 		}
-		for _, c := range x.Cure {
+		for _, c := range x.Advice {
 			fmt.Fprintf(&b, "   -> %s\n", c)
 		}
 	}
 	b.WriteByte('\n')
 	for _, x := range r.Subjects {
 		var names []string
-		for _, h := range r.Well {
+		for _, h := range r.Healthy {
 			if h.Subject == x.Name {
 				names = append(names, h.Check)
 			}
@@ -165,9 +165,9 @@ func printDoctor(w io.Writer, r *doctor.Report) error {
 func paintSeverity(s terminal.Style, severity doctor.Severity) string {
 	text := fmt.Sprintf("%-5s", severity)
 	switch severity {
-	case doctor.Ill:
+	case doctor.Critical:
 		return s.Bad(text)
-	case doctor.Risk:
+	case doctor.Warning:
 		return s.Warn(text)
 	}
 	return text

@@ -18,20 +18,20 @@ func (p *plane) convergence() verdict {
 	}
 	text := late("pilot_proxy_convergence_time", h, when, feltFrom)
 	if text == "" {
-		return well()
+		return checked()
 	}
 	evidence, most := p.stages()
 	f := Finding{
-		Severity: Ill, What: "changes reach proxies late",
-		Evidence: append([]string{text}, evidence...), Cure: found(stageCures[most]),
+		Severity: Critical, What: "changes reach proxies late",
+		Evidence: append([]string{text}, evidence...), Advice: found(stageCures[most]),
 	}
 	if p.istiod() {
 		f.Evidence = append(f.Evidence, "istiod counts from the end of the debounce on: changes take longer than this")
-		f.Cure = append(f.Cure, "check proxies for missing CPU, which makes them read late (container_cpu_cfs_throttled_seconds_total)")
+		f.Advice = append(f.Advice, "check proxies for missing CPU, which makes them read late (container_cpu_cfs_throttled_seconds_total)")
 	} else {
-		f.Cure = append(f.Cure, "see moonsail changes for the stages of each change, and moonsail explain for proxies that were late")
+		f.Advice = append(f.Advice, "see moonsail changes for the stages of each change, and moonsail explain for proxies that were late")
 	}
-	return well(f)
+	return checked(f)
 }
 
 // stage is a stage of a change's way.
@@ -75,28 +75,28 @@ func (p *plane) debounce() verdict {
 		if !p.istiod() {
 			return nothing
 		}
-		return well(Finding{
-			Severity: Blind, What: "unknown how long changes wait for the debounce",
+		return checked(Finding{
+			Severity: Unknown, What: "unknown how long changes wait for the debounce",
 			Evidence: []string{"metric pilot_debounce_time: missing"},
-			Cure:     []string{"upgrade istiod for the metric; until then add PILOT_DEBOUNCE_AFTER (100ms), or under constant changes PILOT_DEBOUNCE_MAX (10s), to all measurements"},
+			Advice:   []string{"upgrade istiod for the metric; until then add PILOT_DEBOUNCE_AFTER (100ms), or under constant changes PILOT_DEBOUNCE_MAX (10s), to all measurements"},
 		})
 	}
 	text := late("pilot_debounce_time", h, when, slowFrom)
 	if text == "" {
-		return well()
+		return checked()
 	}
-	return well(Finding{
+	return checked(Finding{
 		Severity: severe(h), What: "changes wait for a timer before istiod handles them",
-		Evidence: []string{text}, Cure: []string{stageCures["debounce"], "PILOT_ENABLE_EDS_DEBOUNCE=false exempts endpoints from the debounce"},
+		Evidence: []string{text}, Advice: []string{stageCures["debounce"], "PILOT_ENABLE_EDS_DEBOUNCE=false exempts endpoints from the debounce"},
 	})
 }
 
-// severe returns Ill if users notice the p99.
+// severe returns Critical if users notice the p99.
 func severe(h *Histogram) Severity {
 	if v, _ := h.Quantile(worst); v > feltFrom {
-		return Ill
+		return Critical
 	}
-	return Risk
+	return Warning
 }
 
 func (p *plane) pushQueue() verdict {
@@ -106,11 +106,11 @@ func (p *plane) pushQueue() verdict {
 	}
 	text := late("pilot_proxy_queue_time", h, when, slowFrom)
 	if text == "" {
-		return well()
+		return checked()
 	}
-	return well(Finding{
+	return checked(Finding{
 		Severity: severe(h), What: "proxies wait until other proxies are pushed to",
-		Evidence: []string{text}, Cure: []string{stageCures["push queue"], stageCures["generating"]},
+		Evidence: []string{text}, Advice: []string{stageCures["push queue"], stageCures["generating"]},
 	})
 }
 
@@ -121,11 +121,11 @@ func (p *plane) pushContext() verdict {
 	}
 	text := late("pilot_pushcontext_init_seconds", h, when, slowFrom)
 	if text == "" {
-		return well()
+		return checked()
 	}
-	return well(Finding{
+	return checked(Finding{
 		Severity: severe(h), What: "each change recomputes the configuration of the whole mesh, and the next change waits for that",
-		Evidence: []string{text}, Cure: []string{stageCures["push context"]},
+		Evidence: []string{text}, Advice: []string{stageCures["push context"]},
 	})
 }
 
@@ -134,20 +134,20 @@ func (p *plane) apiServerDelay() verdict {
 	h, when := p.histogram(metric)
 	switch {
 	case h == nil && p.istiod():
-		return well(Finding{
-			Severity: Blind, What: "unknown how late the API server reports changes",
+		return checked(Finding{
+			Severity: Unknown, What: "unknown how late the API server reports changes",
 			Evidence: []string{"istiod has no metric for it"},
-			Cure:     []string{"compare the times of the audit log with istiod's log at debug level; Moonsail measures it (" + metric + ")"},
+			Advice:   []string{"compare the times of the audit log with istiod's log at debug level; Moonsail measures it (" + metric + ")"},
 		})
 	case h == nil || h.Count == 0:
 		return nothing
 	}
 	text := late(metric, h, when, feltFrom)
 	if text == "" {
-		return well()
+		return checked()
 	}
-	return well(Finding{
-		Severity: Ill, What: "the API server reports changes late", Evidence: []string{text},
-		Cure: []string{"check the latency of the API server and etcd (apiserver_request_duration_seconds, etcd_disk_wal_fsync_duration_seconds), and other clients with many watches"},
+	return checked(Finding{
+		Severity: Critical, What: "the API server reports changes late", Evidence: []string{text},
+		Advice: []string{"check the latency of the API server and etcd (apiserver_request_duration_seconds, etcd_disk_wal_fsync_duration_seconds), and other clients with many watches"},
 	})
 }

@@ -19,9 +19,9 @@ type Severity string
 
 // Severities, the worst first.
 const (
-	Ill   Severity = "ill"   // users notice it
-	Risk  Severity = "risk"  // it costs resources, or becomes a problem under load
-	Blind Severity = "blind" // the evidence for the check is missing
+	Critical Severity = "ill"   // users notice it
+	Warning  Severity = "risk"  // it costs resources, or becomes a problem under load
+	Unknown  Severity = "blind" // the evidence for the check is missing
 )
 
 // Finding is a problem, with its evidence and advice.
@@ -31,7 +31,7 @@ type Finding struct {
 	Subject  string   `json:"subject"` // the subject's name
 	What     string   `json:"what"`
 	Evidence []string `json:"evidence"`
-	Cure     []string `json:"cure"`
+	Advice   []string `json:"cure"`
 }
 
 // Subject is a process that was examined.
@@ -57,7 +57,7 @@ type Report struct {
 	At       time.Time `json:"at"`
 	Subjects []Subject `json:"subjects"`
 	Findings []Finding `json:"findings"` // the worst first
-	Well     []Healthy `json:"well"`
+	Healthy  []Healthy `json:"well"`
 }
 
 // Healthy is a check without findings.
@@ -69,7 +69,7 @@ type Healthy struct {
 
 // Examine runs all checks on the evidence.
 func Examine(e *Evidence) *Report {
-	r := &Report{At: e.At, Subjects: []Subject{}, Findings: []Finding{}, Well: []Healthy{}}
+	r := &Report{At: e.At, Subjects: []Subject{}, Findings: []Finding{}, Healthy: []Healthy{}}
 	if e.ControlPlane != nil {
 		p := newPlane(e.ControlPlane, e.At)
 		r.Subjects = append(r.Subjects, p.subject)
@@ -94,7 +94,7 @@ func Join(reports []*Report) *Report {
 	for _, other := range reports[1:] {
 		r.Subjects = append(r.Subjects, other.Subjects...)
 		r.Findings = append(r.Findings, other.Findings...)
-		r.Well = append(r.Well, other.Well...)
+		r.Healthy = append(r.Healthy, other.Healthy...)
 	}
 	r.sort()
 	return &r
@@ -102,15 +102,15 @@ func Join(reports []*Report) *Report {
 
 // sort puts the worst findings first.
 func (r *Report) sort() {
-	order := []Severity{Ill, Risk, Blind}
+	order := []Severity{Critical, Warning, Unknown}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 	})
 }
 
-// IsIll reports whether there is a finding that users notice.
-func (r *Report) IsIll() bool {
-	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Ill })
+// HasCritical reports whether there is a finding that users notice.
+func (r *Report) HasCritical() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Critical })
 }
 
 // verdict is the result of a check: its findings, if it had something to look at.
@@ -120,7 +120,7 @@ type verdict struct {
 }
 
 // well is the verdict of a check that had something to look at.
-func well(findings ...Finding) verdict { return verdict{findings, true} }
+func checked(findings ...Finding) verdict { return verdict{findings, true} }
 
 // nothing is the verdict of a check that does not apply.
 var nothing = verdict{}
@@ -131,6 +131,6 @@ func (r *Report) add(s *Subject, name, looksFor string, v verdict) {
 		r.Findings = append(r.Findings, f)
 	}
 	if v.looked && len(v.findings) == 0 {
-		r.Well = append(r.Well, Healthy{name, s.Name, looksFor})
+		r.Healthy = append(r.Healthy, Healthy{name, s.Name, looksFor})
 	}
 }

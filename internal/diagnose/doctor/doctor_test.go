@@ -43,7 +43,7 @@ func findings(t *testing.T, e *doctor.PlaneEvidence) (map[string]doctor.Finding,
 	for _, f := range r.Findings {
 		require.NotEmpty(t, f.What, f.Check)
 		require.NotEmpty(t, f.Evidence, f.Check)
-		require.NotEmpty(t, f.Cure, f.Check)
+		require.NotEmpty(t, f.Advice, f.Check)
 		out[f.Check] = f
 	}
 	return out, r
@@ -61,41 +61,41 @@ func TestFindings(t *testing.T) {
 			"convergence", istiod,
 			histogram("pilot_proxy_convergence_time", "", 100, 3, 5, 400) + histogram("pilot_proxy_queue_time", "", 100, 1, 3, 200) +
 				histogram("pilot_pushcontext_init_seconds", "", 10, 0.01, 0.1, 0.5),
-			doctor.Ill, "pilot_proxy_convergence_time: p99 5s, mean 4s, of 100, since it started", "PILOT_PUSH_THROTTLE",
+			doctor.Critical, "pilot_proxy_convergence_time: p99 5s, mean 4s, of 100, since it started", "PILOT_PUSH_THROTTLE",
 		},
-		{"convergence", moonsail, histogram("pilot_proxy_convergence_time", "", 100, 3, 30, 2000), doctor.Ill, "p99 30s", "moonsail changes"},
-		{"debounce", istiod, histogram("pilot_debounce_time", "", 10, 0.5, 1, 7), doctor.Risk, "p99 995ms", "PILOT_DEBOUNCE_AFTER"},
-		{"debounce", istiod, histogram("pilot_debounce_time", "", 10, 5, 10, 70), doctor.Ill, "p99 10s", "PILOT_DEBOUNCE_MAX"},
-		{"debounce", istiod, "", doctor.Blind, "pilot_debounce_time: missing", "upgrade istiod"},
-		{"push-queue", istiod, histogram("pilot_proxy_queue_time", "", 10, 1, 3, 20), doctor.Ill, "pilot_proxy_queue_time: p99 3s", "PILOT_PUSH_THROTTLE"},
-		{"push-context", istiod, histogram("pilot_pushcontext_init_seconds", "", 10, 0.3, 0.5, 4), doctor.Risk, "p99 498ms", "exportTo"},
+		{"convergence", moonsail, histogram("pilot_proxy_convergence_time", "", 100, 3, 30, 2000), doctor.Critical, "p99 30s", "moonsail changes"},
+		{"debounce", istiod, histogram("pilot_debounce_time", "", 10, 0.5, 1, 7), doctor.Warning, "p99 995ms", "PILOT_DEBOUNCE_AFTER"},
+		{"debounce", istiod, histogram("pilot_debounce_time", "", 10, 5, 10, 70), doctor.Critical, "p99 10s", "PILOT_DEBOUNCE_MAX"},
+		{"debounce", istiod, "", doctor.Unknown, "pilot_debounce_time: missing", "upgrade istiod"},
+		{"push-queue", istiod, histogram("pilot_proxy_queue_time", "", 10, 1, 3, 20), doctor.Critical, "pilot_proxy_queue_time: p99 3s", "PILOT_PUSH_THROTTLE"},
+		{"push-context", istiod, histogram("pilot_pushcontext_init_seconds", "", 10, 0.3, 0.5, 4), doctor.Warning, "p99 498ms", "exportTo"},
 		{
 			"push-size", istiod, histogram("pilot_xds_config_size_bytes", `type="type.googleapis.com/envoy.config.cluster.v3.Cluster",`, 10, 100000, 1e6, 5e6),
-			doctor.Risk, `Cluster"}: 500 KB at the mean of 10`, "Sidecar resource",
+			doctor.Warning, `Cluster"}: 500 KB at the mean of 10`, "Sidecar resource",
 		},
-		{"cache", istiod, "# TYPE xds_cache_reads counter\nxds_cache_reads{type=\"hit\"} 100\nxds_cache_reads{type=\"miss\"} 2000\n", doctor.Risk, "2000 of 2100 missed", "PILOT_ENABLE_RDS_CACHE"},
-		{"rejects", istiod, "# TYPE pilot_total_xds_rejects counter\npilot_total_xds_rejects{type=\"lds\"} 3\n", doctor.Ill, `pilot_total_xds_rejects{type="lds"} 3`, "istioctl proxy-status"},
-		{"rejects", moonsail, "# TYPE pilot_total_xds_rejects counter\npilot_total_xds_rejects{type=\"lds\"} 3\n", doctor.Ill, `pilot_total_xds_rejects{type="lds"} 3`, "moonsail proxies"},
-		{"send-errors", istiod, "# TYPE pilot_xds_write_timeout counter\npilot_xds_write_timeout 2\n", doctor.Ill, "pilot_xds_write_timeout 2", "throttled sidecars"},
-		{"intake-queue", istiod, "", doctor.Blind, "pilot_worker_queue_depth: missing", "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS=true"},
+		{"cache", istiod, "# TYPE xds_cache_reads counter\nxds_cache_reads{type=\"hit\"} 100\nxds_cache_reads{type=\"miss\"} 2000\n", doctor.Warning, "2000 of 2100 missed", "PILOT_ENABLE_RDS_CACHE"},
+		{"rejects", istiod, "# TYPE pilot_total_xds_rejects counter\npilot_total_xds_rejects{type=\"lds\"} 3\n", doctor.Critical, `pilot_total_xds_rejects{type="lds"} 3`, "istioctl proxy-status"},
+		{"rejects", moonsail, "# TYPE pilot_total_xds_rejects counter\npilot_total_xds_rejects{type=\"lds\"} 3\n", doctor.Critical, `pilot_total_xds_rejects{type="lds"} 3`, "moonsail proxies"},
+		{"send-errors", istiod, "# TYPE pilot_xds_write_timeout counter\npilot_xds_write_timeout 2\n", doctor.Critical, "pilot_xds_write_timeout 2", "throttled sidecars"},
+		{"intake-queue", istiod, "", doctor.Unknown, "pilot_worker_queue_depth: missing", "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS=true"},
 		{
 			"intake-queue", istiod, "# TYPE pilot_worker_queue_depth gauge\npilot_worker_queue_depth{queueID=\"endpoints\"} 20000\npilot_worker_queue_depth{queueID=\"nodes\"} 1\n",
-			doctor.Risk, `pilot_worker_queue_depth{queueID="endpoints"} 20000`, "PILOT_PUSH_THROTTLE",
+			doctor.Warning, `pilot_worker_queue_depth{queueID="endpoints"} 20000`, "PILOT_PUSH_THROTTLE",
 		},
-		{"intake-queue", moonsail, "# TYPE pilot_worker_queue_depth gauge\npilot_worker_queue_depth 1\n" + histogram("pilot_worker_queue_latency", "", 5, 1, 5, 10), doctor.Ill, "pilot_worker_queue_latency: p99 5s", "pilot_k8s_reg_events"},
-		{"api-server-delay", istiod, "", doctor.Blind, "no metric", "audit log"},
-		{"api-server-delay", moonsail, histogram("moonsail_apiserver_delay_seconds", "", 5, 1, 5, 10), doctor.Ill, "p99 5s", "etcd"},
-		{"stale-endpoints", istiod, "", doctor.Blind, "does not track", "--sidecar"},
-		{"stale-endpoints", moonsail, "# TYPE moonsail_stale_proxies gauge\nmoonsail_stale_proxies 2\n", doctor.Ill, "moonsail_stale_proxies 2", "moonsail stale"},
-		{"conflicts", istiod, "# TYPE pilot_vservice_dup_domain gauge\npilot_vservice_dup_domain{} 1\n", doctor.Risk, "pilot_vservice_dup_domain 1", "moonsail analyze"},
-		{"root-certificate", istiod, "# TYPE citadel_server_root_cert_expiry_timestamp gauge\ncitadel_server_root_cert_expiry_timestamp 1864000\n", doctor.Ill, "in 10 days", "overlap"},
+		{"intake-queue", moonsail, "# TYPE pilot_worker_queue_depth gauge\npilot_worker_queue_depth 1\n" + histogram("pilot_worker_queue_latency", "", 5, 1, 5, 10), doctor.Critical, "pilot_worker_queue_latency: p99 5s", "pilot_k8s_reg_events"},
+		{"api-server-delay", istiod, "", doctor.Unknown, "no metric", "audit log"},
+		{"api-server-delay", moonsail, histogram("moonsail_apiserver_delay_seconds", "", 5, 1, 5, 10), doctor.Critical, "p99 5s", "etcd"},
+		{"stale-endpoints", istiod, "", doctor.Unknown, "does not track", "--sidecar"},
+		{"stale-endpoints", moonsail, "# TYPE moonsail_stale_proxies gauge\nmoonsail_stale_proxies 2\n", doctor.Critical, "moonsail_stale_proxies 2", "moonsail stale"},
+		{"conflicts", istiod, "# TYPE pilot_vservice_dup_domain gauge\npilot_vservice_dup_domain{} 1\n", doctor.Warning, "pilot_vservice_dup_domain 1", "moonsail analyze"},
+		{"root-certificate", istiod, "# TYPE citadel_server_root_cert_expiry_timestamp gauge\ncitadel_server_root_cert_expiry_timestamp 1864000\n", doctor.Critical, "in 10 days", "overlap"},
 	} {
 		t.Run(c.check, func(t *testing.T) {
 			found, _ := findings(t, &doctor.PlaneEvidence{Address: "istiod", Now: metrics(t, c.plane+c.text)})
 			f := found[c.check]
 			require.Equal(t, c.severity, f.Severity)
 			require.Contains(t, strings.Join(f.Evidence, "\n"), c.evidence)
-			require.Contains(t, strings.Join(f.Cure, "\n"), c.cure)
+			require.Contains(t, strings.Join(f.Advice, "\n"), c.cure)
 		})
 	}
 }
@@ -105,16 +105,16 @@ func TestHealthy(t *testing.T) {
 	quick := histogram("pilot_proxy_convergence_time", "", 100, 0.001, 0.01, 0.5) + histogram("pilot_debounce_time", "", 5, 0, 0.001, 0.001)
 	found, r := findings(t, &doctor.PlaneEvidence{Address: "here", Now: metrics(t, moonsail+quick)})
 	require.Empty(t, found)
-	require.False(t, r.IsIll())
+	require.False(t, r.HasCritical())
 	var well []string
-	for _, h := range r.Well {
+	for _, h := range r.Healthy {
 		well = append(well, h.Check)
 	}
 	require.Subset(t, well, []string{"convergence", "debounce", "rejects", "stale-endpoints"})
 	require.NotContains(t, well, "intake-queue")
 	require.NotContains(t, well, "cpu", "it takes two looks")
 	found, r = findings(t, &doctor.PlaneEvidence{Now: metrics(t, istiod+quick)})
-	require.False(t, r.IsIll())
+	require.False(t, r.HasCritical())
 	require.Len(t, found, 3, "what istiod does not tell: %v", found)
 }
 
@@ -159,11 +159,11 @@ func TestWorkers(t *testing.T) {
 		stats[fmt.Sprintf("listener.0.0.0.0_15006.worker_%d.downstream_cx_active", worker)] = n
 	}
 	f := proxyFindings(doctor.ProxyEvidence{Concurrency: 4, Now: stats})["worker-balance"]
-	require.Equal(t, doctor.Ill, f.Severity)
+	require.Equal(t, doctor.Critical, f.Severity)
 	require.Equal(t, []string{"listener 0.0.0.0_15006: 11500 of 14500 connections on one of 4 workers, 3.2 times the mean"}, f.Evidence)
 	stats["listener.0.0.0.0_15006.worker_0.downstream_cx_active"] = 1100
 	require.Empty(t, proxyFindings(doctor.ProxyEvidence{Concurrency: 4, Now: stats}))
-	require.Equal(t, doctor.Blind, proxyFindings(doctor.ProxyEvidence{Concurrency: 4, Now: map[string]uint64{}})["worker-balance"].Severity)
+	require.Equal(t, doctor.Unknown, proxyFindings(doctor.ProxyEvidence{Concurrency: 4, Now: map[string]uint64{}})["worker-balance"].Severity)
 	require.Empty(t, proxyFindings(doctor.ProxyEvidence{Concurrency: 1, Now: map[string]uint64{}}))
 }
 

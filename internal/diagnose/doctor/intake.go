@@ -11,21 +11,21 @@ func (p *plane) intakeQueue() verdict {
 		if !p.istiod() {
 			return nothing
 		}
-		return well(Finding{
-			Severity: Blind, What: "unknown how many changes wait in istiod's queues",
+		return checked(Finding{
+			Severity: Unknown, What: "unknown how many changes wait in istiod's queues",
 			Evidence: []string{"metric pilot_worker_queue_depth: missing"},
-			Cure:     []string{"set ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS=true on istiod"},
+			Advice:   []string{"set ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS=true on istiod"},
 		})
 	}
 	evidence := listed("pilot_worker_queue_depth", label, p.now.By("pilot_worker_queue_depth", label), deepQueue)
-	severity := Risk
+	severity := Warning
 	h, when := p.histogram("pilot_worker_queue_latency")
 	if text := late("pilot_worker_queue_latency", h, when, slowFrom); text != "" {
 		evidence = append(evidence, text)
 		severity = severe(h)
 	}
 	if len(evidence) == 0 {
-		return well()
+		return checked()
 	}
 	if h, when := p.histogram("pilot_worker_queue_duration"); h != nil && h.Count > 0 {
 		evidence = append(evidence, fmt.Sprintf("pilot_worker_queue_duration: %s at the mean of %.0f, %s", seconds(h.Mean()), h.Count, when))
@@ -34,5 +34,5 @@ func (p *plane) intakeQueue() verdict {
 	if p.istiod() {
 		cure = "lower PILOT_PUSH_THROTTLE: pushes hold the lock that endpoints wait for; " + cure
 	}
-	return well(Finding{Severity: severity, What: "changes wait in the intake queue", Evidence: evidence, Cure: []string{cure}})
+	return checked(Finding{Severity: severity, What: "changes wait in the intake queue", Evidence: evidence, Advice: []string{cure}})
 }

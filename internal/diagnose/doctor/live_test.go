@@ -121,13 +121,13 @@ func TestRealEnvoy(t *testing.T) {
 		found[f.Check] = f
 	}
 	require.Contains(t, found["dead-endpoints"].Evidence[0], gone)
-	require.Equal(t, doctor.Ill, found["dead-endpoints"].Severity)
-	require.Equal(t, doctor.Ill, found["connected"].Severity)
+	require.Equal(t, doctor.Critical, found["dead-endpoints"].Severity)
+	require.Equal(t, doctor.Critical, found["connected"].Severity)
 	require.Equal(t, []string{"1 filters of envoy.extensions.filters.http.lua.v3.Lua"}, found["filters"].Evidence)
 	require.Len(t, found, 3, "%+v", r.Findings)
-	require.True(t, r.IsIll())
+	require.True(t, r.HasCritical())
 	var wells []string
-	for _, w := range r.Well {
+	for _, w := range r.Healthy {
 		wells = append(wells, w.Check)
 	}
 	require.Subset(t, wells, []string{"refused-updates", "worker-balance", "limits", "series"})

@@ -86,11 +86,11 @@ func (p *proxy) connected() verdict {
 		return nothing
 	}
 	if state == 1 {
-		return well()
+		return checked()
 	}
-	return well(Finding{
-		Severity: Ill, What: "Envoy has no connection to its control plane: it keeps endpoints that are gone",
-		Evidence: []string{gauge + " 0"}, Cure: []string{"see its log for the reason; check the control plane's address, its Pods, and the certificate"},
+	return checked(Finding{
+		Severity: Critical, What: "Envoy has no connection to its control plane: it keeps endpoints that are gone",
+		Evidence: []string{gauge + " 0"}, Advice: []string{"see its log for the reason; check the control plane's address, its Pods, and the certificate"},
 	})
 }
 
@@ -98,12 +98,12 @@ var updateRejected = regexp.MustCompile(`^(listener_manager\.lds|cluster_manager
 
 func (p *proxy) refusedUpdates() verdict {
 	if list := p.matching(updateRejected); len(list) > 0 {
-		return well(Finding{
-			Severity: Ill, What: "Envoy refused configuration, and keeps the previous one", Evidence: append(formatted(list), p.subject.Seen),
-			Cure: []string{"see Envoy's log at level warning for the reason, or moonsail proxies, or istioctl proxy-status"},
+		return checked(Finding{
+			Severity: Critical, What: "Envoy refused configuration, and keeps the previous one", Evidence: append(formatted(list), p.subject.Seen),
+			Advice: []string{"see Envoy's log at level warning for the reason, or moonsail proxies, or istioctl proxy-status"},
 		})
 	}
-	return well()
+	return checked()
 }
 
 // triedOften is the number of refused connections above which an endpoint counts as dead.
@@ -122,11 +122,11 @@ func (p *proxy) deadEndpoints() verdict {
 		}
 	}
 	if len(dead) == 0 {
-		return well()
+		return checked()
 	}
-	return well(Finding{
-		Severity: Ill, What: "calls go to endpoints that refuse every connection", Evidence: formatted(dead),
-		Cure: []string{
+	return checked(Finding{
+		Severity: Critical, What: "calls go to endpoints that refuse every connection", Evidence: formatted(dead),
+		Advice: []string{
 			"check that these Pods exist (kubectl get endpointslices): if they are gone, the control plane is late or this Envoy is cut off from it",
 			"until then, outlierDetection in a DestinationRule and retries keep calls away from them",
 		},
@@ -153,10 +153,10 @@ func (p *proxy) workerBalance() verdict {
 		}
 	}
 	if len(listeners) == 0 {
-		return well(Finding{
-			Severity: Blind, What: "unknown how connections are distributed over worker threads",
+		return checked(Finding{
+			Severity: Unknown, What: "unknown how connections are distributed over worker threads",
 			Evidence: []string{"statistics listener.*.worker_*.downstream_cx_active: missing"},
-			Cure:     []string{`annotate the Pod: sidecar.istio.io/statsInclusionRegexps: "listener\\..*\\.worker_.*\\.downstream_cx_active"`},
+			Advice:   []string{`annotate the Pod: sidecar.istio.io/statsInclusionRegexps: "listener\\..*\\.worker_.*\\.downstream_cx_active"`},
 		})
 	}
 	var evidence []string
@@ -166,11 +166,11 @@ func (p *proxy) workerBalance() verdict {
 		}
 	}
 	if len(evidence) == 0 {
-		return well()
+		return checked()
 	}
-	return well(Finding{
-		Severity: Ill, What: "few worker threads have most connections, while others are idle", Evidence: evidence,
-		Cure: []string{
+	return checked(Finding{
+		Severity: Critical, What: "few worker threads have most connections, while others are idle", Evidence: evidence,
+		Advice: []string{
 			"balance new connections over workers: connection_balance_config exact_balance on the inbound listener (Moonsail's default; in Istio an EnvoyFilter on the listener)",
 			"clients with few HTTP/2 connections use few workers even when balanced: use more connections, or more and smaller Pods",
 		},

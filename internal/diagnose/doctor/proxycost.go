@@ -12,25 +12,25 @@ var watchdogMissed = regexp.MustCompile(`(^|\.)watchdog_(miss|mega_miss)$`)
 
 func (p *proxy) eventLoops() verdict {
 	if list := p.matching(watchdogMissed); len(list) > 0 {
-		return well(Finding{
-			Severity: Risk, What: "threads of Envoy were blocked for 200 ms and more: all their connections waited",
+		return checked(Finding{
+			Severity: Warning, What: "threads of Envoy were blocked for 200 ms and more: all their connections waited",
 			Evidence: append(formatted(list), p.subject.Seen),
-			Cure:     []string{"set a CPU limit that does not throttle bursts; reduce large route tables with Sidecar resources; find the cause with moonsail profile"},
+			Advice:   []string{"set a CPU limit that does not throttle bursts; reduce large route tables with Sidecar resources; find the cause with moonsail profile"},
 		})
 	}
-	return well()
+	return checked()
 }
 
 var overflow = regexp.MustCompile(`^cluster\..*\.(upstream_cx_overflow|upstream_cx_pool_overflow|upstream_rq_pending_overflow|upstream_rq_retry_overflow)$`)
 
 func (p *proxy) limits() verdict {
 	if list := p.matching(overflow); len(list) > 0 {
-		return well(Finding{
-			Severity: Ill, What: "circuit breakers reject calls (503, flag UO)", Evidence: append(formatted(list), p.subject.Seen),
-			Cure: []string{"DestinationRule connectionPool: maxConnections, http1MaxPendingRequests, http2MaxRequests, maxRetries; or more endpoints"},
+		return checked(Finding{
+			Severity: Critical, What: "circuit breakers reject calls (503, flag UO)", Evidence: append(formatted(list), p.subject.Seen),
+			Advice: []string{"DestinationRule connectionPool: maxConnections, http1MaxPendingRequests, http2MaxRequests, maxRetries; or more endpoints"},
 		})
 	}
-	return well()
+	return checked()
 }
 
 var (
@@ -62,7 +62,7 @@ func (p *proxy) unusedServices() verdict {
 		return nothing
 	}
 	if float64(len(used)) > fewUsed*float64(len(all)) {
-		return well()
+		return checked()
 	}
 	const few = 8
 	names := sortedKeys(used)
@@ -71,13 +71,13 @@ func (p *proxy) unusedServices() verdict {
 		more = fmt.Sprintf(" and %d more", len(names)-few)
 		names = names[:few]
 	}
-	return well(Finding{
-		Severity: Risk, What: "most of this Envoy's configuration is for services that it never called",
+	return checked(Finding{
+		Severity: Warning, What: "most of this Envoy's configuration is for services that it never called",
 		Evidence: []string{
 			fmt.Sprintf("%d of %d clusters with endpoints were ever used", len(used), len(all)),
 			"used: " + strings.Join(names, ", ") + more,
 		},
-		Cure: []string{"add a Sidecar resource with the used services as egress hosts: changes of other services then cost nothing here"},
+		Advice: []string{"add a Sidecar resource with the used services as egress hosts: changes of other services then cost nothing here"},
 	})
 }
 
@@ -96,18 +96,18 @@ func (p *proxy) filters() verdict {
 	for _, url := range sortedKeys(costly) {
 		if n := p.Filters[url]; n > 0 {
 			f = append(f, Finding{
-				Severity: Risk, What: "a program runs on each request", Evidence: []string{fmt.Sprintf("%d filters of %s", n, strings.TrimPrefix(url, "type.googleapis.com/"))},
-				Cure: []string{costly[url]},
+				Severity: Warning, What: "a program runs on each request", Evidence: []string{fmt.Sprintf("%d filters of %s", n, strings.TrimPrefix(url, "type.googleapis.com/"))},
+				Advice: []string{costly[url]},
 			})
 		}
 	}
 	if p.NoFilters != "" {
 		f = append(f, Finding{
-			Severity: Blind, What: "unknown which filters run a program on each request", Evidence: []string{p.NoFilters},
-			Cure: []string{"ask again: Envoy did not return its configuration"},
+			Severity: Unknown, What: "unknown which filters run a program on each request", Evidence: []string{p.NoFilters},
+			Advice: []string{"ask again: Envoy did not return its configuration"},
 		})
 	}
-	return well(f...)
+	return checked(f...)
 }
 
 // manySeries is the number of statistics from which on a scrape takes hundreds of milliseconds of Envoy's
@@ -123,10 +123,10 @@ func (p *proxy) series() verdict {
 		evidence = append(evidence, fmt.Sprintf("server.stats_overflow_counter %d: no room for new statistics", n))
 	}
 	if len(evidence) == 0 {
-		return well()
+		return checked()
 	}
-	return well(Finding{
-		Severity: Risk, What: "Envoy has too many statistics for a scrape", Evidence: evidence,
-		Cure: []string{"narrow proxyStatsMatcher (sidecar.istio.io/statsInclusion… annotations), and tagOverrides of the Telemetry API; Sidecar resources remove statistics of clusters"},
+	return checked(Finding{
+		Severity: Warning, What: "Envoy has too many statistics for a scrape", Evidence: evidence,
+		Advice: []string{"narrow proxyStatsMatcher (sidecar.istio.io/statsInclusion… annotations), and tagOverrides of the Telemetry API; Sidecar resources remove statistics of clusters"},
 	})
 }

@@ -26,17 +26,17 @@ func (p *plane) pushSize() verdict {
 		}
 	}
 	if len(evidence) == 0 {
-		return well()
+		return checked()
 	}
 	if p.over > 0 {
 		evidence = append(evidence, fmt.Sprintf("%s a second to all proxies", size(total/p.over.Seconds())))
 	} else {
 		evidence = append(evidence, "includes the first configurations of proxies: use --over 1m for changes only")
 	}
-	return well(Finding{
-		Severity: Risk, What: "responses are far larger than the change: proxies get everything that they may see",
+	return checked(Finding{
+		Severity: Warning, What: "responses are far larger than the change: proxies get everything that they may see",
 		Evidence: evidence,
-		Cure: []string{
+		Advice: []string{
 			"a Sidecar resource for each namespace, with the egress hosts that it calls (see the sidecars below, if any were examined)",
 			"exportTo on Services, VirtualServices and DestinationRules that others do not need",
 			"delta xDS: ISTIO_DELTA_XDS=true in proxies' metadata, the default of newer releases",
@@ -58,15 +58,15 @@ func (p *plane) cache() verdict {
 		return nothing
 	}
 	if reads["miss"] < manyMiss*all {
-		return well()
+		return checked()
 	}
-	return well(Finding{
-		Severity: Risk, What: "istiod generates the same configuration repeatedly",
+	return checked(Finding{
+		Severity: Warning, What: "istiod generates the same configuration repeatedly",
 		Evidence: []string{
 			fmt.Sprintf("%s: %.0f of %.0f missed, %s", metric, reads["miss"], all, p.subject.Seen),
 			fmt.Sprintf("xds_cache_evictions %.0f, xds_cache_size %.0f", p.counted.Sum("xds_cache_evictions"), p.now.Sum("xds_cache_size")),
 		},
-		Cure: []string{"PILOT_ENABLE_CDS_CACHE=true and PILOT_ENABLE_RDS_CACHE=true, and a larger PILOT_XDS_CACHE_SIZE if there are evictions"},
+		Advice: []string{"PILOT_ENABLE_CDS_CACHE=true and PILOT_ENABLE_RDS_CACHE=true, and a larger PILOT_XDS_CACHE_SIZE if there are evictions"},
 	})
 }
 
@@ -77,14 +77,14 @@ func (p *plane) rejects() verdict {
 		evidence = listed(metric, "type", p.counted.By(metric, "type"), 0)
 	}
 	if len(evidence) == 0 {
-		return well()
+		return checked()
 	}
 	cure := "find the proxy and Envoy's message in istiod's log (\"ADS:… REJECT\"), or with istioctl proxy-status"
 	if !p.istiod() {
 		cure = "find the proxy and Envoy's message with moonsail proxies; objects that are the cause have a condition"
 	}
-	return well(Finding{
-		Severity: Ill, What: "Envoys refuse configuration, and keep the previous one", Evidence: append(evidence, p.subject.Seen), Cure: []string{cure},
+	return checked(Finding{
+		Severity: Critical, What: "Envoys refuse configuration, and keep the previous one", Evidence: append(evidence, p.subject.Seen), Advice: []string{cure},
 	})
 }
 
@@ -96,10 +96,10 @@ func (p *plane) sendErrors() verdict {
 		}
 	}
 	if len(evidence) == 0 {
-		return well()
+		return checked()
 	}
-	return well(Finding{
-		Severity: Ill, What: "pushes fail: those proxies keep the previous configuration", Evidence: evidence,
-		Cure: []string{"check for throttled sidecars, which do not read, and for networks that drop idle connections; see PILOT_XDS_SEND_TIMEOUT"},
+	return checked(Finding{
+		Severity: Critical, What: "pushes fail: those proxies keep the previous configuration", Evidence: evidence,
+		Advice: []string{"check for throttled sidecars, which do not read, and for networks that drop idle connections; see PILOT_XDS_SEND_TIMEOUT"},
 	})
 }

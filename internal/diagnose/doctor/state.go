@@ -10,10 +10,10 @@ const longUnacked = 10
 
 func (p *plane) staleEndpoints() verdict {
 	if p.istiod() {
-		return well(Finding{
-			Severity: Blind, What: "unknown which proxies still have endpoints that are gone",
+		return checked(Finding{
+			Severity: Unknown, What: "unknown which proxies still have endpoints that are gone",
 			Evidence: []string{"istiod does not track what proxies have"},
-			Cure:     []string{"examine sidecars, too (--sidecar), to find endpoints that refuse all connections; Moonsail tracks it (moonsail stale, moonsail_stale_proxies)"},
+			Advice:   []string{"examine sidecars, too (--sidecar), to find endpoints that refuse all connections; Moonsail tracks it (moonsail stale, moonsail_stale_proxies)"},
 		})
 	}
 	var evidence []string
@@ -24,11 +24,11 @@ func (p *plane) staleEndpoints() verdict {
 		evidence = append(evidence, "moonsail_oldest_unacked_seconds "+seconds(s))
 	}
 	if len(evidence) == 0 {
-		return well()
+		return checked()
 	}
-	return well(Finding{
-		Severity: Ill, What: "proxies do not have the current configuration, and may call endpoints that are gone", Evidence: evidence,
-		Cure: []string{"find the proxies and the reasons with moonsail stale, or for one object with moonsail explain OBJECT"},
+	return checked(Finding{
+		Severity: Critical, What: "proxies do not have the current configuration, and may call endpoints that are gone", Evidence: evidence,
+		Advice: []string{"find the proxies and the reasons with moonsail stale, or for one object with moonsail explain OBJECT"},
 	})
 }
 
@@ -50,15 +50,15 @@ func (p *plane) conflicts() verdict {
 		looked = looked || p.now.Has(metric)
 		if n := p.now.Sum(metric); n > 0 {
 			f = append(f, Finding{
-				Severity: Risk, What: contradictions[metric], Evidence: []string{fmt.Sprintf("%s %.0f", metric, n)},
-				Cure: []string{"find the objects with moonsail analyze, in a directory or a cluster (istioctl analyze finds some)"},
+				Severity: Warning, What: contradictions[metric], Evidence: []string{fmt.Sprintf("%s %.0f", metric, n)},
+				Advice: []string{"find the objects with moonsail analyze, in a directory or a cluster (istioctl analyze finds some)"},
 			})
 		}
 	}
 	if !looked {
 		return nothing
 	}
-	return well(f...)
+	return checked(f...)
 }
 
 // busyFrom is the share of its CPUs from which on a control plane has no reserve for a storm of changes.
@@ -71,12 +71,12 @@ func (p *plane) cpu() verdict {
 	}
 	used := p.counted.Sum("process_cpu_seconds_total") / p.over.Seconds()
 	if used < busyFrom*limit {
-		return well()
+		return checked()
 	}
-	return well(Finding{
-		Severity: Ill, What: "the control plane's CPUs are busy, which delays all stages above",
+	return checked(Finding{
+		Severity: Critical, What: "the control plane's CPUs are busy, which delays all stages above",
 		Evidence: []string{fmt.Sprintf("process_cpu_seconds_total: %.1f CPUs of %.0f (go_sched_gomaxprocs_threads), %s", used, limit, p.subject.Seen)},
-		Cure:     []string{"raise the CPU limit to what storms of changes need; find the cause with " + p.profileCommand()},
+		Advice:   []string{"raise the CPU limit to what storms of changes need; find the cause with " + p.profileCommand()},
 	})
 }
 
@@ -99,11 +99,11 @@ func (p *plane) rootCertificate() verdict {
 	}
 	left := time.Unix(int64(at), 0).Sub(p.at)
 	if left > soonEnds {
-		return well()
+		return checked()
 	}
-	return well(Finding{
-		Severity: Ill, What: "the root certificate expires soon: mutual TLS fails after that",
+	return checked(Finding{
+		Severity: Critical, What: "the root certificate expires soon: mutual TLS fails after that",
 		Evidence: []string{fmt.Sprintf("%s: in %.0f days", metric, left.Hours()/24)},
-		Cure:     []string{"rotate the root with an overlap of old and new (cacerts, or docs/upgrade.md)"},
+		Advice:   []string{"rotate the root with an overlap of old and new (cacerts, or docs/upgrade.md)"},
 	})
 }
