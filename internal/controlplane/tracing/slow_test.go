@@ -89,7 +89,7 @@ func TestSlowestAnswersAreKept(t *testing.T) {
 			outcome = distribution.NACKed
 		}
 		when := at(float64(2 + (i*7)%200))
-		l.Witness(distribution.Settlement{Proxy: &model.Proxy{}, From: 0, To: 1, Outcome: outcome, At: when})
+		l.RecordSettlement(distribution.Settlement{Proxy: &model.Proxy{}, From: 0, To: 1, Outcome: outcome, At: when})
 		l.Settled(0, 1, outcome, when)
 	}
 	var acked, refused []time.Time

@@ -107,11 +107,11 @@ func (e *Exporter) Run(ctx context.Context) {
 
 // send exports a change, and with it waiting changes, up to a batch.
 func (e *Exporter) send(ctx context.Context, t changelog.Trace) {
-	e.spell(&t)
+	e.recordSpans(&t)
 	for len(e.spans.ended) < maxBatch {
 		select {
 		case t = <-e.queue:
-			e.spell(&t)
+			e.recordSpans(&t)
 			continue
 		default:
 		}

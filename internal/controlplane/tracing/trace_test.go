@@ -129,7 +129,7 @@ func tell(l *changelog.Log, rev model.Revision) {
 		text    string
 	}{{distribution.NotConcerned, 0.8, ""}, {distribution.ACKed, 2, ""}, {distribution.ACKed, 3.1, ""}, {distribution.NACKed, 2.5, "LDS a: no"}, {distribution.Gone, 2.7, ""}, {distribution.ACKed, 1.5, ""}} {
 		p := &model.Proxy{ID: "node" + string(rune('0'+i)), Name: "web" + string(rune('0'+i)), Namespace: "shop"}
-		l.Witness(distribution.Settlement{Proxy: p, From: rev - 1, To: rev, Outcome: o.outcome, At: at(o.at), Text: o.text})
+		l.RecordSettlement(distribution.Settlement{Proxy: p, From: rev - 1, To: rev, Outcome: o.outcome, At: at(o.at), Text: o.text})
 		l.Settled(rev-1, rev, o.outcome, at(o.at))
 	}
 }

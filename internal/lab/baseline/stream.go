@@ -45,10 +45,10 @@ func (s *server) DeltaAggregatedResources(g discoveryv3.AggregatedDiscoveryServi
 
 // write answers and broadcasts, one message in flight.
 func (s *stream) write(end <-chan error) error {
-	flying := false
+	inFlight := false
 	for {
 		wake := s.wake
-		if flying {
+		if inFlight {
 			wake = nil
 		}
 		select {
@@ -59,7 +59,7 @@ func (s *stream) write(end <-chan error) error {
 				return err
 			}
 		case <-s.acks:
-			flying = false
+			inFlight = false
 			s.kick()
 		case <-wake:
 			m, to, err := s.server.hub.since(s.grpc, s.cursor)
@@ -69,7 +69,7 @@ func (s *stream) write(end <-chan error) error {
 			if m == nil {
 				continue
 			}
-			s.cursor, flying = to, true
+			s.cursor, inFlight = to, true
 			if err := s.grpc.SendMsg(m); err != nil {
 				return err
 			}

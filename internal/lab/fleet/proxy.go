@@ -151,8 +151,8 @@ func (p *Proxy) flush() error {
 		p.goals.round.Record(p.index)
 		p.goals.round = nil
 	}
-	if p.state.ready && !p.state.told {
-		p.state.told = true
+	if p.state.ready && !p.state.reported {
+		p.state.reported = true
 		p.join()
 		if h := p.fleet.opening.Load(); h != nil {
 			h.Record(p.index)

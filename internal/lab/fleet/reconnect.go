@@ -16,7 +16,7 @@ func (s *state) forget() { *s = state{ready: true, bare: true} }
 // reconnect returns the first requests of a stream, which list the proxy's versions.
 func (s *state) reconnect(c *Catalog) []request {
 	if s.bare {
-		s.ready, s.told, s.probing = false, false, true
+		s.ready, s.reported, s.probing = false, false, true
 		s.asked = [Kinds]bool{CDS: true, LDS: true, RDS: true}
 		return []request{newRequest(EDS).text(fieldSubscribe, Probe)}
 	}
@@ -27,7 +27,7 @@ func (s *state) reconnect(c *Catalog) []request {
 	}
 	scoped := s.asked[SRDS]
 	s.asked = [Kinds]bool{}
-	s.ready, s.told, s.probing = false, false, true
+	s.ready, s.reported, s.probing = false, false, true
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var out []request

@@ -8,15 +8,15 @@ import (
 // state is what a proxy has and waits for. It is pure: it returns requests and sends nothing. The proxy's lock guards
 // it.
 type state struct {
-	held    [Kinds][]held // by the name's id
-	asked   [Kinds]bool   // on this stream
-	waiting [Kinds]int    // names without an answer
-	hosts   map[int]bool  // route configurations without virtual hosts
-	scopes  bool          // the first answer to the subscription of scopes is missing
-	probing bool          // it has reconnected and waits for the probe's answer
-	ready   bool          // it has all that it subscribed to
-	told    bool          // and the fleet knows it
-	bare    bool          // it subscribes to the probe only
+	held     [Kinds][]held // by the name's id
+	asked    [Kinds]bool   // on this stream
+	waiting  [Kinds]int    // names without an answer
+	hosts    map[int]bool  // route configurations without virtual hosts
+	scopes   bool          // the first answer to the subscription of scopes is missing
+	probing  bool          // it has reconnected and waits for the probe's answer
+	ready    bool          // it has all that it subscribed to
+	reported bool          // and the fleet knows it
+	bare     bool          // it subscribes to the probe only
 }
 
 func (s *state) get(k Kind, id int) held {

@@ -22,10 +22,10 @@ type Options struct {
 	// RootTTL is the lifetime of a generated root; 0: ten years.
 	RootTTL time.Duration
 	Every   time.Duration // interval of reading the Store; 0: ReadEvery
-	// Patient: Open retries while the Store cannot be read, for example because it is on another machine.
-	Patient bool
-	Log     *slog.Logger
-	Now     func() time.Time // nil: time.Now
+	// RetryOpen: Open retries while the Store cannot be read, for example because it is on another machine.
+	RetryOpen bool
+	Log       *slog.Logger
+	Now       func() time.Time // nil: time.Now
 }
 
 // Istio's lifetimes.
@@ -39,8 +39,8 @@ const (
 	ReadEvery = 5 * time.Second
 	// readTimeout bounds reading the Store.
 	readTimeout = 10 * time.Second
-	// patience is the time between attempts to open a Store that cannot be read.
-	patience = 2 * time.Second
+	// openRetryInterval is the time between attempts to open a Store that cannot be read.
+	openRetryInterval = 2 * time.Second
 	// attempts bounds how often Open tries to create or read a root, while others do the same.
 	attempts = 5
 )
@@ -71,14 +71,14 @@ func Open(ctx context.Context, o Options) (*Authority, error) {
 		a.now = time.Now
 	}
 	c, err := a.readOrCreate(ctx)
-	for told := ""; err != nil && o.Patient && ctx.Err() == nil; c, err = a.readOrCreate(ctx) {
-		if told != err.Error() {
-			told = err.Error()
+	for last := ""; err != nil && o.RetryOpen && ctx.Err() == nil; c, err = a.readOrCreate(ctx) {
+		if last != err.Error() {
+			last = err.Error()
 			o.Log.Warn("cannot read the certificate authority; the next attempt follows", "where", o.Store.Place(), "error", err)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(patience):
+		case <-time.After(openRetryInterval):
 		}
 	}
 	if err != nil {
@@ -121,7 +121,7 @@ func (a *Authority) take(s *signer) {
 	}
 	a.mu.Unlock()
 	a.opts.Log.Info("the certificate authority signs certificates", "by", s.cert.Subject.String(), "from", s.contents.Where, "own", s.contents.Own,
-		"expires", s.lasts().Format(time.RFC3339), "roots", len(s.roots))
+		"expires", s.expiry().Format(time.RFC3339), "roots", len(s.roots))
 }
 
 // Run reads the Store periodically until ctx ends, and renews a generated root.
@@ -207,4 +207,4 @@ func (a *Authority) Now() time.Time { return a.now() }
 func (a *Authority) RootExpiry() time.Time { return a.signer.Load().roots[0].NotAfter }
 
 // ChainExpiry returns the first expiry of the signing certificate and the certificates between it and its root.
-func (a *Authority) ChainExpiry() time.Time { return a.signer.Load().lasts() }
+func (a *Authority) ChainExpiry() time.Time { return a.signer.Load().expiry() }

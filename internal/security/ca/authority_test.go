@@ -246,7 +246,7 @@ func TestStoreThatFails(t *testing.T) {
 
 	place := &memory{gone: 1}
 	said := &logtext.Buffer{}
-	a := open(t, Options{Store: place, Patient: true, Log: slog.New(slog.NewTextHandler(said, nil))})
+	a := open(t, Options{Store: place, RetryOpen: true, Log: slog.New(slog.NewTextHandler(said, nil))})
 	require.Contains(t, said.String(), "cannot read the certificate authority")
 	place.mu.Lock()
 	place.c = nil
@@ -257,7 +257,7 @@ func TestStoreThatFails(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = Open(ctx, Options{Store: &memory{gone: 100}, Patient: true, Log: quiet()})
+	_, err = Open(ctx, Options{Store: &memory{gone: 100}, RetryOpen: true, Log: quiet()})
 	require.Error(t, err, "it does not wait for ever")
 }
 

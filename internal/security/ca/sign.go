@@ -70,9 +70,9 @@ func (o *Options) ttl(seconds int64) (time.Duration, error) {
 
 // leaf returns the template of certificates. They do not outlive the signing certificate.
 func (s *signer) leaf(ttl time.Duration, now time.Time) (*x509.Certificate, error) {
-	end := s.lasts()
+	end := s.expiry()
 	if !now.Before(end) {
-		return nil, fmt.Errorf("%s expired at %s", s.expires(), end.Format(time.RFC3339))
+		return nil, fmt.Errorf("%s expired at %s", s.expiringFile(), end.Format(time.RFC3339))
 	}
 	serial, err := newSerial()
 	if err != nil {

@@ -52,15 +52,15 @@ func newSigner(c *Contents, now time.Time) (*signer, error) {
 	if err := s.takeChain(c.Files, now); err != nil {
 		return nil, fmt.Errorf("%s: %w", ChainFile, err)
 	}
-	if err := s.tryOut(now); err != nil {
+	if err := s.verifyIssued(now); err != nil {
 		return nil, fmt.Errorf("%s: peers would refuse the certificates that it signs: %w", CertFile, err)
 	}
 	return s, nil
 }
 
-// tryOut signs a workload's certificate and verifies it as peers do. A CA may chain to a root without the right to sign
+// verifyIssued signs a workload's certificate and verifies it as peers do. A CA may chain to a root without the right to sign
 // certificates for clients or servers, or any certificate below it (a path length of 0 further up).
-func (s *signer) tryOut(now time.Time) error {
+func (s *signer) verifyIssued(now time.Time) error {
 	template, err := s.leaf(time.Hour, now)
 	if err != nil {
 		return err
@@ -163,17 +163,19 @@ func poolOf(list []*x509.Certificate) *x509.CertPool {
 
 func selfSigned(c *x509.Certificate) bool { return c.CheckSignatureFrom(c) == nil }
 
-// lasts returns the time until which a certificate that is signed now can be verified.
-func (s *signer) lasts() time.Time { return endOf(append(s.chain[:len(s.chain):len(s.chain)], s.root)) }
+// expiry returns the time until which a certificate that is signed now can be verified.
+func (s *signer) expiry() time.Time {
+	return endOf(append(s.chain[:len(s.chain):len(s.chain)], s.root))
+}
 
 // endOf returns the first expiry of a chain.
 func endOf(chain []*x509.Certificate) time.Time {
 	return slices.MinFunc(chain, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
 }
 
-// expires names the file with the certificate that expires at lasts.
-func (s *signer) expires() string {
-	switch end := s.lasts(); {
+// expiringFile names the file with the certificate that expires at expiry.
+func (s *signer) expiringFile() string {
+	switch end := s.expiry(); {
 	case end.Equal(s.cert.NotAfter):
 		return CertFile
 	case end.Equal(s.root.NotAfter):

@@ -14,12 +14,12 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// spell turns a change into a trace.
+// recordSpans turns a change into a trace.
 //
 // The root is the change, from its first event to the last answer. Its children are the stages: each begins
 // where the one before ends, so that their sum is the root. Below the stage "ack" are proxies, from the
 // first response on.
-func (e *Exporter) spell(t *changelog.Trace) {
+func (e *Exporter) recordSpans(t *changelog.Trace) {
 	stages, total := t.Timeline.Split(time.Nanosecond)
 	ctx, root := e.tracer.Start(context.Background(), "change "+t.Summary(1), trace.WithNewRoot(),
 		trace.WithTimestamp(t.Observed), trace.WithAttributes(attributesOf(&t.Change)...))
@@ -31,7 +31,7 @@ func (e *Exporter) spell(t *changelog.Trace) {
 		}
 		c, s := e.tracer.Start(ctx, stage.String(), trace.WithTimestamp(at))
 		if stage == changelog.StageAck {
-			e.spellAnswers(c, at, t.Answers)
+			e.recordAnswers(c, at, t.Answers)
 		}
 		at = at.Add(took)
 		s.End(trace.WithTimestamp(at))
@@ -42,7 +42,7 @@ func (e *Exporter) spell(t *changelog.Trace) {
 	root.End(trace.WithTimestamp(t.Observed.Add(total)))
 }
 
-func (e *Exporter) spellAnswers(ctx context.Context, sent time.Time, answers []changelog.Answer) {
+func (e *Exporter) recordAnswers(ctx context.Context, sent time.Time, answers []changelog.Answer) {
 	for i := range answers {
 		a := &answers[i]
 		_, s := e.tracer.Start(ctx, "proxy "+a.Name, trace.WithTimestamp(sent), trace.WithAttributes(
