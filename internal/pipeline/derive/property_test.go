@@ -201,7 +201,7 @@ func requireSound(t *testing.T, k GroupKey, v *Delta) {
 		require.False(t, c.MeshTLS() && !k.Identity, "%s: %s waits for certificates that are not served", k, c.Name)
 		if c.Discovery == 0 && !c.Inbound {
 			require.Contains(t, v.Endpoints, c.Name, k.String())
-			require.False(t, c.AutoTLS && !v.Endpoints[c.Name].TellPlain, "%s: %s: endpoints without a sidecar get TLS", k, c.Name)
+			require.False(t, c.AutoTLS && !v.Endpoints[c.Name].MarksPlaintext, "%s: %s: endpoints without a sidecar get TLS", k, c.Name)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (g *proxyGroup) derive(x *index.Index, memo *endpoint.Memo) *Delta {
 	out := g.out
 	g.out = newDelta()
 	if g.shards != nil {
-		g.shards.cut(out)
+		g.shards.shardDelta(out)
 	}
 	return out
 }

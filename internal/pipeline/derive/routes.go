@@ -79,7 +79,7 @@ func (g *proxyGroup) serveRouteConfig(mesh *model.Mesh, of ir.RouteConfigKey) {
 	}
 	made := ir.Made{Origins: users.Common()}
 	g.out.RouteConfigs[name] = &ir.RouteConfig{Made: made, Name: name, Of: of}
-	if g.serveAddedHosts(of, made.Origins, g.TellsPeer(mesh)) || len(g.domains[outbound.DomainKey{RouteConfig: name, Domain: "*"}]) > 0 {
+	if g.serveAddedHosts(of, made.Origins, g.SendsPeerHeader(mesh)) || len(g.domains[outbound.DomainKey{RouteConfig: name, Domain: "*"}]) > 0 {
 		return
 	}
 	unknown := outbound.UnknownHosts(g.Client, mesh, of, users.bound > 0)
@@ -165,7 +165,7 @@ func (g *proxyGroup) serveAddedHosts(of ir.RouteConfigKey, from *model.Origins, 
 		if !p.MatchesRoutes(g.patches.now.Gateway, of) {
 			continue
 		}
-		v := &ir.VirtualHost{RouteConfig: of.Name, Of: of, Name: addedHost + plainName(p.Name), Added: p, HidesPeer: hidePeer}
+		v := &ir.VirtualHost{RouteConfig: of.Name, Of: of, Name: addedHost + plainName(p.Name), Added: p, RemovesPeerHeader: hidePeer}
 		var made model.OriginList
 		made.Add(p.Origin)
 		made.AddAll(from)

@@ -41,11 +41,11 @@ var (
 // configuration, by its name, because a proxy may have only that listener, and is to keep it.
 type sharder struct {
 	Sharding
-	known  ShardedRoutes // by the key: these are split whatever their size
-	never  bool          // by the key: no others are, and listeners use only whole ones
-	whole  bool          // listeners use only whole ones
-	routes map[string]*shardedRoutes
-	split  map[string]bool // route configurations to serve in shards, too, whenever they exist; never shrinks
+	known    ShardedRoutes // by the key: these are split whatever their size
+	disabled bool          // by the key: no others are, and listeners use only whole ones
+	whole    bool          // listeners use only whole ones
+	routes   map[string]*shardedRoutes
+	split    map[string]bool // route configurations to serve in shards, too, whenever they exist; never shrinks
 }
 
 // shardedRoutes is one route configuration.
@@ -65,7 +65,7 @@ func newSharder(by Sharding, k *GroupKey) *sharder {
 	if !k.ScopedRoutes && k.Sharded == "" {
 		return nil
 	}
-	p := &sharder{Sharding: by, known: k.Sharded, never: !k.ScopedRoutes, routes: map[string]*shardedRoutes{}, split: map[string]bool{}}
+	p := &sharder{Sharding: by, known: k.Sharded, disabled: !k.ScopedRoutes, routes: map[string]*shardedRoutes{}, split: map[string]bool{}}
 	for _, name := range k.Sharded.List() {
 		p.add(name)
 	}
@@ -133,7 +133,7 @@ func (p *sharder) of(routeConfig string) *shardedRoutes {
 // recount counts the virtual hosts of a delta, and returns the route configurations that listeners use otherwise than
 // before. The value is whether they are also served otherwise.
 func (p *sharder) recount(out map[string]*ir.VirtualHost, whole bool) (otherwise map[string]bool) {
-	whole = whole || p.never
+	whole = whole || p.disabled
 	touched, turned := map[string]bool{}, whole != p.whole
 	if p.whole = whole; turned {
 		for rc := range p.routes {
@@ -197,27 +197,27 @@ func (g *proxyGroup) reshard(x *index.Index) {
 	}
 }
 
-// cut makes a delta with shards of a delta of whole route configurations.
-func (p *sharder) cut(d *Delta) {
+// shardDelta makes a delta with shards out of a delta of whole route configurations.
+func (p *sharder) shardDelta(d *Delta) {
 	whole := d.RouteConfigs
 	d.RouteConfigs = make(map[string]*ir.RouteConfig, len(whole))
 	for name, v := range whole {
-		p.cutRouteConfig(d, name, v, d.Patches != nil)
+		p.shardRouteConfig(d, name, v, d.Patches != nil)
 	}
 	hosts := d.VirtualHosts
 	d.VirtualHosts = make(map[string]*ir.VirtualHost, len(hosts))
 	for name, v := range hosts {
-		p.cutHost(d, name, v)
+		p.shardHost(d, name, v)
 	}
 	for name := range hosts {
 		p.forget(name)
 	}
 }
 
-// cutRouteConfig puts a route configuration out, with its shards if it is split, and takes back shards that existed before;
+// shardRouteConfig puts a route configuration out, with its shards if it is split, and takes back shards that existed before;
 // nil takes everything back. Only patches change route configurations, while listeners serve them again and again: without
 // patches they are put out once.
-func (p *sharder) cutRouteConfig(d *Delta, name string, v *ir.RouteConfig, patched bool) {
+func (p *sharder) shardRouteConfig(d *Delta, name string, v *ir.RouteConfig, patched bool) {
 	r := p.of(name)
 	before := r.there && !patched && v != nil && v.Origins.Equal(r.from)
 	r.there = v != nil
@@ -246,9 +246,9 @@ func putShards(d *Delta, of ir.RouteConfigKey, bits int, there bool, made ir.Mad
 	}
 }
 
-// cutHost puts a virtual host out: whole and, if its route configuration is split, in the shards of its domains. In each
+// shardHost puts a virtual host out: whole and, if its route configuration is split, in the shards of its domains. In each
 // shard it has only the domains that are looked for there.
-func (p *sharder) cutHost(d *Delta, name string, v *ir.VirtualHost) {
+func (p *sharder) shardHost(d *Delta, name string, v *ir.VirtualHost) {
 	rc, host := resourcename.CutVirtualHost(name)
 	r := p.of(rc)
 	had, there := r.hosts[name]

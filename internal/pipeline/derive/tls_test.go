@@ -235,10 +235,10 @@ func TestPeerHeader(t *testing.T) {
 				Interception: model.InterceptRedirect, Identity: c.identity, Modules: c.modules,
 			})
 			state := d.Open(out)
-			require.Equal(t, names, state.Listeners["0.0.0.0_80"].Chains[0].HTTP.Telemetry.TellsPeer)
-			require.False(t, state.VirtualHosts["80/web.a.svc.cluster.local:80"].HidesPeer)
-			require.Equal(t, names, state.VirtualHosts["80/api.example.com:80"].HidesPeer)
-			require.Equal(t, names, state.VirtualHosts["80/allow_any"].HidesPeer)
+			require.Equal(t, names, state.Listeners["0.0.0.0_80"].Chains[0].HTTP.Telemetry.SendsPeerHeader)
+			require.False(t, state.VirtualHosts["80/web.a.svc.cluster.local:80"].RemovesPeerHeader)
+			require.Equal(t, names, state.VirtualHosts["80/api.example.com:80"].RemovesPeerHeader)
+			require.Equal(t, names, state.VirtualHosts["80/allow_any"].RemovesPeerHeader)
 		})
 	}
 }

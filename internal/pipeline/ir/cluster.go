@@ -100,10 +100,10 @@ type Endpoints struct {
 	Cluster    string
 	Host       model.Host          // the service
 	Localities []LocalityEndpoints // sorted by priority and locality
-	// TellPlain: the cluster may use mutual TLS for those of its endpoints that speak it, so that the others must state that
+	// MarksPlaintext: the cluster may use mutual TLS for those of its endpoints that speak it, so that the others must state that
 	// they do not. It does not depend on the current cluster, because Envoy may have endpoints that are newer than their
 	// cluster.
-	TellPlain bool
+	MarksPlaintext bool
 }
 
 // LocalityEndpoints are the endpoints of one locality.

@@ -30,7 +30,7 @@ type Scope struct {
 type VirtualHost struct {
 	Made
 
-	Added *Patch // if an EnvoyFilter adds it: then only names, Domains and HidesPeer count
+	Added *Patch // if an EnvoyFilter adds it: then only names, Domains and RemovesPeerHeader count
 
 	RouteConfig string         // by its name in Envoy
 	Of          RouteConfigKey // the whole route configuration
@@ -43,9 +43,9 @@ type VirtualHost struct {
 	IncludeAttempts bool
 	// ForwardHost sets x-forwarded-host if a route gives requests another host.
 	ForwardHost bool
-	// HidesPeer removes the header that names the caller: not all destinations belong to the mesh, or the header comes from a
+	// RemovesPeerHeader removes the header that names the caller: not all destinations belong to the mesh, or the header comes from a
 	// client of a gateway.
-	HidesPeer bool
+	RemovesPeerHeader bool
 	// RequireTLS redirects requests in plain text to https.
 	RequireTLS bool
 }

@@ -13,9 +13,9 @@ type Telemetry struct {
 	Every   time.Duration // how often open connections report their bytes
 	Logs    []AccessLog
 	Tracing *Tracing // nil: none
-	// TellsPeer makes the caller's sidecar name the caller in a header. Virtual hosts hide the header if they lead out of the
+	// SendsPeerHeader makes the caller's sidecar name the caller in a header. Virtual hosts hide the header if they lead out of the
 	// mesh.
-	TellsPeer bool
+	SendsPeerHeader bool
 }
 
 // Metric is one of Istio's standard metrics.

@@ -64,7 +64,7 @@ func (m *Memo) Get(c *index.Client, svc *model.Service, set *index.EndpointSet, 
 	defer m.mu.Unlock()
 	v := m.values[k]
 	if v == nil {
-		v = &ir.Endpoints{Cluster: plan.Cluster, Host: svc.Hostname, TellPlain: k.statePlain, Localities: Localities(c, svc, set.Get(), plan)}
+		v = &ir.Endpoints{Cluster: plan.Cluster, Host: svc.Hostname, MarksPlaintext: k.statePlain, Localities: Localities(c, svc, set.Get(), plan)}
 		v.Origins = plan.From.Union(set.Origins())
 		m.values[k] = v
 	}

@@ -22,7 +22,7 @@ func VirtualHost(r *index.Reader, p *Plan, routeConfig string, h model.Host) (v 
 	out := &ir.VirtualHost{
 		RouteConfig: routeConfig, Of: plan.Key, Host: h, Name: resourcename.HostPort(h, plan.servers[0].server.Port.Number),
 		Domains: []string{string(h)}, IncludeAttempts: !headers.NoAttempts, ForwardHost: headers.ForwardHost,
-		HidesPeer: true,
+		RemovesPeerHeader: true,
 	}
 	mark := r.Mark()
 	if plan.misdirected(h) {
@@ -67,7 +67,7 @@ func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Ho
 			r.Use(bound)
 			rt := &outbound.Routing{Reader: r, Host: h, Port: serverPort(b.server), Out: refs, Gateway: b.gateways[0]}
 			out.Routes = append(out.Routes, rt.Routes(bound)...)
-			out.HidesPeer = !r.TellsPeer(r.Mesh()) || !rt.AllOfMesh(out.Routes)
+			out.RemovesPeerHeader = !r.SendsPeerHeader(r.Mesh()) || !rt.AllOfMesh(out.Routes)
 		}
 	}
 	if slices.ContainsFunc(seen, func(o seenRoutes) bool {

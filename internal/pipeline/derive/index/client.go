@@ -258,9 +258,9 @@ func (c *Client) NamedPorts() map[string]uint32 {
 	return named
 }
 
-// TellsPeer reports whether the proxies state in a header who calls. The mesh's metrics must need it. The proxies must have
+// SendsPeerHeader reports whether the proxies state in a header who calls. The mesh's metrics must need it. The proxies must have
 // certificates, because servers believe no others, and agents that know the answer.
-func (c *Client) TellsPeer(mesh *model.Mesh) bool {
+func (c *Client) SendsPeerHeader(mesh *model.Mesh) bool {
 	return c.Key.Identity && c.Key.Modules && len(mesh.Telemetry.Metrics) > 0
 }
 

@@ -40,7 +40,7 @@ func virtualHost(r *index.Reader, at placement, h model.Host, svc *model.Service
 	if len(v.Routes) == 0 && svc != nil {
 		v.Routes = []ir.Route{rt.defaultRoute()}
 	}
-	v.HidesPeer = r.TellsPeer(r.Mesh()) && (svc == nil || !rt.AllOfMesh(v.Routes))
+	v.RemovesPeerHeader = r.SendsPeerHeader(r.Mesh()) && (svc == nil || !rt.AllOfMesh(v.Routes))
 	return v
 }
 
@@ -111,7 +111,7 @@ func UnknownHosts(c *index.Client, mesh *model.Mesh, of ir.RouteConfigKey, bound
 		v.Routes = []ir.Route{{Name: BlockAll, DirectResponse: &model.DirectResponse{Status: 502}}}
 		return v
 	}
-	v.Name, v.HidesPeer = AllowAny, c.TellsPeer(mesh)
+	v.Name, v.RemovesPeerHeader = AllowAny, c.SendsPeerHeader(mesh)
 	v.Routes = []ir.Route{{Name: AllowAny, Backends: []ir.Backend{{Cluster: cluster, Weight: 1}}}}
 	return v
 }

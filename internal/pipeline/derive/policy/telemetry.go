@@ -15,7 +15,7 @@ func Telemetry(r *index.Reader) (out *ir.Telemetry, collectors []model.Host) {
 	if r.Key.Inbound {
 		side = model.SideServer
 	}
-	out = &ir.Telemetry{Server: r.Key.Inbound, TellsPeer: !r.Key.Inbound && r.TellsPeer(r.Mesh())}
+	out = &ir.Telemetry{Server: r.Key.Inbound, SendsPeerHeader: !r.Key.Inbound && r.SendsPeerHeader(r.Mesh())}
 	out.Metrics, out.Every = metricsOf(rules, r.Mesh(), side)
 	for _, l := range logsOf(rules, r.Mesh(), side) {
 		if host, ok := resolveLog(r, &l); ok {

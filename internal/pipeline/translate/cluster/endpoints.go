@@ -19,7 +19,7 @@ import (
 // path of a Unix socket: Envoy resolves no names in EDS and would refuse the whole message. Proxies receive the
 // bytes of EncodeEndpoints, which are the same.
 func Endpoints(v *ir.Endpoints) *endpointv3.ClusterLoadAssignment {
-	return assignment(v.Cluster, v.Localities, v.TellPlain, isReachable)
+	return assignment(v.Cluster, v.Localities, v.MarksPlaintext, isReachable)
 }
 
 // assignment has the endpoints whose address is usable.

@@ -14,7 +14,7 @@ import (
 // endpoints, and each change of one encodes all of them again. So there is no message for each: its address is
 // written here, and the rest is encoded once for all endpoints that share it.
 func EncodeEndpoints(v *ir.Endpoints) ([]byte, error) {
-	e := endpointsEncoder{scale: scaleOf(v.Localities), tellPlain: v.TellPlain, traits: map[ir.Endpoint][]byte{}}
+	e := endpointsEncoder{scale: scaleOf(v.Localities), tellPlain: v.MarksPlaintext, traits: map[ir.Endpoint][]byte{}}
 	out := e.message(nil, &endpointv3.ClusterLoadAssignment{ClusterName: v.Cluster})
 	for i := range v.Localities {
 		e.locality(&v.Localities[i])

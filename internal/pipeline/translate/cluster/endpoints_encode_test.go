@@ -50,7 +50,7 @@ func TestEncodeEndpointsError(t *testing.T) {
 
 // anyEndpoints varies everything in which endpoints may differ. Few values, so that successive endpoints share some.
 func anyEndpoints(r *rand.Rand) *ir.Endpoints {
-	v := &ir.Endpoints{Cluster: pick(r, "outbound|80||reviews.shop.svc.cluster.local", ""), TellPlain: r.IntN(2) == 0}
+	v := &ir.Endpoints{Cluster: pick(r, "outbound|80||reviews.shop.svc.cluster.local", ""), MarksPlaintext: r.IntN(2) == 0}
 	for range r.IntN(4) {
 		l := ir.LocalityEndpoints{Priority: pick[uint32](r, 0, 1, 300), Weight: pick[uint32](r, 0, 1, 200, 1<<32-1)}
 		l.Locality = model.Locality{Region: pick(r, "", "eu"), Zone: pick(r, "", "a"), Subzone: pick(r, "", "1")}

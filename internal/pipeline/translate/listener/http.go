@@ -313,7 +313,7 @@ func setEarly(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) error {
 	if v.ShardBits > 0 {
 		list = append(list, envoyproto.OverwriteHeader(route.ScopeHeader, routeshard.KeyFormat(v.RouteConfig, v.ShardBits)))
 	}
-	if v.Telemetry != nil && v.Telemetry.TellsPeer {
+	if v.Telemetry != nil && v.Telemetry.SendsPeerHeader {
 		list = append(list, telemetry.SetPeerHeader)
 	}
 	if len(list) == 0 {

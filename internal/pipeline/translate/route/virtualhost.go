@@ -44,7 +44,7 @@ func addedVirtualHost(v *ir.VirtualHost) (*routev3.VirtualHost, error) {
 		return nil, err
 	}
 	out.Name, out.Domains = v.ResourceName(), v.Domains
-	if v.HidesPeer {
+	if v.RemovesPeerHeader {
 		out.RequestHeadersToRemove = append(out.RequestHeadersToRemove, callstats.PeerHeader)
 	}
 	return out, nil
@@ -87,7 +87,7 @@ func virtualHost(v *ir.VirtualHost, name string, retry *routev3.RetryPolicy) (ou
 		RetryPolicy:                rt.retry,
 		IncludeRequestAttemptCount: v.IncludeAttempts,
 	}
-	if v.HidesPeer {
+	if v.RemovesPeerHeader {
 		out.RequestHeadersToRemove = []string{callstats.PeerHeader}
 	}
 	if v.RequireTLS {
