@@ -23,9 +23,9 @@ type source struct {
 	problems func() []problem.Problem
 	waiting  func() error // why it has not loaded yet, as far as it knows
 
-	health func() kube.Health // health of the API server; nil: the source is not Kubernetes
-	client *kube.Client       // nil: the source is not Kubernetes
-	board  *status.Board      // nil: statuses are not written
+	health   func() kube.Health // health of the API server; nil: the source is not Kubernetes
+	client   *kube.Client       // nil: the source is not Kubernetes
+	statuses *status.Tracker    // nil: statuses are not written
 }
 
 // addSource makes the source. It does not wait for it.
@@ -59,8 +59,8 @@ func newSource(o *Options, m *changelog.Metrics) (*source, error) {
 	out.health = s.Health
 	m.WatchAPIServer(func() changelog.APIServer { return apiServerMetrics(s.Health(), time.Now()) })
 	if o.Status {
-		out.board = status.NewBoard()
-		s.Observer = out.board
+		out.statuses = status.NewTracker()
+		s.Observer = out.statuses
 	}
 	return out, nil
 }

@@ -14,7 +14,7 @@ import (
 func newStatusWriter(p *parts) *status.Writer {
 	o, s := p.opts, p.source
 	w := &status.Writer{
-		Board: s.board, Client: s.client, Namespace: o.Mesh.RootNamespace, Identity: fmt.Sprintf("%s_%x", identity(), rand.Uint64()), Mesh: o.Mesh,
+		Tracker: s.statuses, Client: s.client, Namespace: o.Mesh.RootNamespace, Identity: fmt.Sprintf("%s_%x", identity(), rand.Uint64()), Mesh: o.Mesh,
 		Explain: p.explainer, Proxies: p.xds, Others: &status.Others{Peers: p.peers}, Loaded: p.pipeline.Loaded(), Meter: p.metrics, Log: o.Log,
 		Election: o.Election,
 	}
@@ -25,7 +25,7 @@ func newStatusWriter(p *parts) *status.Writer {
 		return 0
 	})
 	p.metrics.Gauge("moonsail_status_queue", "Objects whose status is to be written by the leader.",
-		func() float64 { return float64(s.board.Queued()) })
+		func() float64 { return float64(s.statuses.Queued()) })
 	return w
 }
 
@@ -35,7 +35,7 @@ func newGatewayController(p *parts) *gatewaydeploy.Controller {
 	c := &gatewaydeploy.Controller{
 		Client: p.source.client, RootNamespace: o.Mesh.RootNamespace, Revision: o.Revision, Inject: o.Webhook.Inject, Snapshot: p.pipeline.Snapshot,
 		ProxyConfigs: func() *model.ProxyConfigs { return webhook.ProxyConfigs(p.pipeline.Snapshot(), o.Mesh.RootNamespace) },
-		Statuses:     p.source.board, Log: o.Log,
+		Statuses:     p.source.statuses, Log: o.Log,
 	}
 	p.metrics.Gauge("moonsail_gateway_deployments_queue", "Gateways that wait until the leader deploys them.", func() float64 { return float64(c.Queued()) })
 	return c

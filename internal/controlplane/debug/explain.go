@@ -28,7 +28,7 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error(), "")
 		return
 	}
-	patience, err := within(r)
+	timeout, err := within(r)
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error(), "")
 		return
@@ -41,7 +41,7 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
 	}
 	if ask.Apart {
 		aboutAll(w)
-		h.joinExplanation(r.Context(), patience, e, ask)
+		h.joinExplanation(r.Context(), timeout, e, ask)
 	}
 	reply(w, e)
 }

@@ -24,13 +24,13 @@ const (
 const unlisted = "(others)"
 
 // askAll asks all peers the same question. Replies name the peers that do not answer.
-func askAll[T any](ctx context.Context, patience time.Duration, all *peers.Peers, method string, question any) []explain.PeerReply[T] {
+func askAll[T any](ctx context.Context, timeout time.Duration, all *peers.Peers, method string, question any) []explain.PeerReply[T] {
 	select {
 	case <-all.Looked():
 	default:
 		return []explain.PeerReply[T]{{PeerQuery: explain.PeerQuery{ControlPlane: unlisted, Silent: "the other control planes are not known yet"}}}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var out []explain.PeerReply[T]
 	for _, a := range peers.Ask[T](ctx, all, method, question) {
@@ -40,14 +40,14 @@ func askAll[T any](ctx context.Context, patience time.Duration, all *peers.Peers
 }
 
 // returned returns the proxies that are connected to any control plane.
-func (h *handler) returned(ctx context.Context, patience time.Duration, ids []string) map[string]bool {
+func (h *handler) returned(ctx context.Context, timeout time.Duration, ids []string) map[string]bool {
 	out := map[string]bool{}
 	if len(ids) == 0 {
 		return out
 	}
 	ids = ids[:min(len(ids), maxMissing)]
 	found := h.stages.Explain.Proxies.Connected(ids)
-	for _, s := range askAll[nodeIDs](ctx, patience, h.stages.Peers, MethodConnected, nodeIDs{ids}) {
+	for _, s := range askAll[nodeIDs](ctx, timeout, h.stages.Peers, MethodConnected, nodeIDs{ids}) {
 		if s.Answer != nil {
 			found = append(found, s.Answer.IDs...)
 		}
@@ -72,22 +72,22 @@ func within(r *http.Request) (time.Duration, error) {
 }
 
 // joinExplanation adds what other control planes know of an object.
-func (h *handler) joinExplanation(ctx context.Context, patience time.Duration, e *explain.Explanation, ask explain.Ask) {
-	said := askAll[explain.Explanation](ctx, patience, h.stages.Peers, MethodExplain, explainQuestion{e.Object, ask.All, ask.Max})
-	e.Join(said, h.returned(ctx, patience, e.Missing(said)), ask)
+func (h *handler) joinExplanation(ctx context.Context, timeout time.Duration, e *explain.Explanation, ask explain.Ask) {
+	replies := askAll[explain.Explanation](ctx, timeout, h.stages.Peers, MethodExplain, explainQuestion{e.Object, ask.All, ask.Max})
+	e.Join(replies, h.returned(ctx, timeout, e.Missing(replies)), ask)
 }
 
 // joinStale adds proxies of other control planes with endpoints that are gone.
 func (h *handler) joinStale(ctx context.Context, s *explain.Stale) {
-	said := askAll[explain.Stale](ctx, askTimeout, h.stages.Peers, MethodStale, struct{}{})
-	s.Join(said, h.returned(ctx, askTimeout, s.Missing(said)))
+	replies := askAll[explain.Stale](ctx, askTimeout, h.stages.Peers, MethodStale, struct{}{})
+	s.Join(replies, h.returned(ctx, askTimeout, s.Missing(replies)))
 }
 
 // join adds proxies of other control planes. Times are converted to the local clock.
-func (l *ProxyList) join(said []explain.PeerReply[ProxyList]) {
+func (l *ProxyList) join(replies []explain.PeerReply[ProxyList]) {
 	l.Now = time.Now()
-	for i := range said {
-		s := &said[i]
+	for i := range replies {
+		s := &replies[i]
 		if s.Answer != nil {
 			s.LeftOut = s.Answer.LeftOut
 			for j := range s.Answer.Proxies {

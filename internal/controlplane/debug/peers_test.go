@@ -25,7 +25,7 @@ func ask[T any](t *testing.T, s *Stages, method string, question any) *T {
 	return out
 }
 
-func TestTellsPeers(t *testing.T) {
+func TestListsPeers(t *testing.T) {
 	s := whole(t)
 	key := model.Key{Kind: model.KindService, Namespace: "shop", Name: "reviews"}
 	e := ask[explain.Explanation](t, &s, MethodExplain, explainQuestion{key, true, 10})

@@ -18,7 +18,7 @@ import (
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
-// Statuses takes what the statuses of Gateways report: *status.Board.
+// Statuses takes what the statuses of Gateways report: *status.Tracker.
 type Statuses interface {
 	// SetDeployment sets the state of a Gateway's deployment; nil: it has none.
 	SetDeployment(model.Key, *status.Deployment)

@@ -56,8 +56,8 @@ func (c *current) lacks(g *assigned) bool {
 }
 
 // setAddresses sets the addresses of all ServiceEntries whose statuses should have some.
-func (b *Board) setAddresses(all map[model.Key]*assigned) {
-	b.each(func(k model.Key, o *object) bool {
+func (t *Tracker) setAddresses(all map[model.Key]*assigned) {
+	t.each(func(k model.Key, o *object) bool {
 		was := o.assigned
 		o.assigned = all[k]
 		return !reflect.DeepEqual(was, o.assigned)

@@ -48,7 +48,7 @@ func TestAddressesOfServiceEntries(t *testing.T) {
 				`"observedGeneration":1,"lastTransitionTime":"1970-01-01T00:00:00Z"}],"validationMessages":[{"level":"WARNING","type":{"code":"MSL0001","name":"MoonsailWarning"}}]}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := NewBoard()
+			b := NewTracker()
 			see(b, 1, "")
 			s := &kube.Seen{Key: k, Version: "7", Generation: 1, Status: json.RawMessage(c.status)}
 			if c.problem != "" {
@@ -85,8 +85,8 @@ func TestAddressesOfServiceEntries(t *testing.T) {
 func TestNoAddressLeft(t *testing.T) {
 	mesh := model.DefaultMesh()
 	mesh.AutoAddresses.V4 = netip.MustParsePrefix("240.240.0.0/30")
-	b, st := NewBoard(), store.New()
-	c := &checker{board: b, mesh: mesh}
+	b, st := NewTracker(), store.New()
+	c := &checker{tracker: b, mesh: mesh}
 	var last model.Key
 	for i, name := range []string{"a", "b", "c"} {
 		e := &model.ServiceEntry{Meta: model.Meta{Key: model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: name}, Created: time.Unix(int64(i), 0)}}

@@ -89,8 +89,8 @@ func (s *apiServer) wrote() int {
 	return s.writes
 }
 
-// apply makes a generation of an object, and updates the board.
-func (s *apiServer) apply(b *Board, k model.Key, problem string) {
+// apply makes a generation of an object, and updates the Tracker.
+func (s *apiServer) apply(b *Tracker, k model.Key, problem string) {
 	s.mu.Lock()
 	o := s.have[k]
 	if o == nil {
@@ -104,7 +104,7 @@ func (s *apiServer) apply(b *Board, k model.Key, problem string) {
 	tell(b, k, &c, problem)
 }
 
-func tell(b *Board, k model.Key, o *live, message string) {
+func tell(b *Tracker, k model.Key, o *live, message string) {
 	seen := &kube.Seen{Key: k, Resource: virtualServices, Version: o.version, Generation: o.generation, Status: o.status}
 	if message != "" {
 		seen.Problems = problem.List{{Severity: problem.SeverityError, Object: k, Field: "spec", Message: message}}

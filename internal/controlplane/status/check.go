@@ -29,12 +29,12 @@ const (
 
 // checker finds problems between objects, and what proxies refuse.
 type checker struct {
-	board  *Board
-	here   *Reporter
-	others *Others     // nil: this control plane is alone
-	mesh   *model.Mesh // of the start
+	tracker *Tracker
+	here    *Reporter
+	others  *Others     // nil: this control plane is alone
+	mesh    *model.Mesh // of the start
 
-	analyzed      model.Revision // revision of the analysis on the board
+	analyzed      model.Revision // revision of the analysis on the Tracker
 	gatewayObject int            // count of Gateway API objects in it
 	due           time.Time      // time of the next analysis
 	reported      map[model.Key]refusal
@@ -58,7 +58,7 @@ func (c *checker) run(ctx context.Context, first func()) {
 }
 
 func (c *checker) look(ctx context.Context, now time.Time) {
-	snap, doubts := c.here.Snapshot(), c.board.doubtful()
+	snap, doubts := c.here.Snapshot(), c.tracker.doubtful()
 	q := &question{}
 	for _, d := range doubts[:min(len(doubts), maxReported)] {
 		q.Doubtful = append(q.Doubtful, d.key)
@@ -67,13 +67,13 @@ func (c *checker) look(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	c.board.setRefused(c.refused(snap, reports, now))
+	c.tracker.setRefused(c.refused(snap, reports, now))
 	for i, k := range q.Doubtful {
 		if all && c.accepted(doubts[i], c.states(snap, k, i, reports)) {
-			c.board.accept(k)
+			c.tracker.accept(k)
 		}
 	}
-	if (snap.Revision != c.analyzed || c.board.gatewayObjectsSeen() != c.gatewayObject) && !now.Before(c.due) {
+	if (snap.Revision != c.analyzed || c.tracker.gatewayObjectsSeen() != c.gatewayObject) && !now.Before(c.due) {
 		c.analyze(snap)
 		c.due = now.Add(max(lookEvery, analyzeShare*time.Since(now)))
 	}
@@ -81,20 +81,20 @@ func (c *checker) look(ctx context.Context, now time.Time) {
 
 func (c *checker) analyze(snap *store.Snapshot) {
 	if snap.Revision != c.analyzed {
-		problems := across(snap, c.mesh.Domain)
+		problems := crossCheck(snap, c.mesh.Domain)
 		assigned, lacking := index.AutoAddresses(c.mesh, snap)
 		for _, l := range lacking {
 			problems[l.Entry] = append(problems[l.Entry], problem.Problem{Severity: problem.SeverityWarning, Object: l.Entry, Message: l.String()})
 		}
-		c.board.setAcross(problems)
+		c.tracker.setCrossChecks(problems)
 		if !c.mesh.AutoAddresses.Off {
-			c.board.setAddresses(addresses(snap, assigned))
+			c.tracker.setAddresses(addresses(snap, assigned))
 		}
 		c.analyzed = snap.Revision
 	}
-	c.board.setBalancers(balancers(snap, c.mesh))
-	objects, count := c.board.gatewayObjects()
-	c.board.setJudged(judgeGateways(snap, objects))
+	c.tracker.setBalancers(balancers(snap, c.mesh))
+	objects, count := c.tracker.gatewayObjects()
+	c.tracker.setJudged(judgeGateways(snap, objects))
 	c.gatewayObject = count
 }
 
@@ -115,8 +115,8 @@ func (c *checker) states(snap *store.Snapshot, k model.Key, i int, reports []*re
 	return out
 }
 
-// across analyzes all objects, and returns warnings and errors by object.
-func across(snap *store.Snapshot, domain string) map[model.Key]problem.List {
+// crossCheck analyzes all objects, and returns warnings and errors by object.
+func crossCheck(snap *store.Snapshot, domain string) map[model.Key]problem.List {
 	var objects []model.Object
 	for _, kind := range model.Kinds {
 		for o := range snap.All(kind) {

@@ -22,29 +22,29 @@ const (
 )
 
 // SetDeployment sets the state of a Gateway's deployment; nil: it has none.
-func (b *Board) SetDeployment(k model.Key, d *Deployment) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if reflect.DeepEqual(b.deployments[k], d) {
+func (t *Tracker) SetDeployment(k model.Key, d *Deployment) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if reflect.DeepEqual(t.deployments[k], d) {
 		return
 	}
-	next := maps.Clone(b.deployments) // the checker reads the old map
+	next := maps.Clone(t.deployments) // the checker reads the old map
 	if next == nil {
 		next = map[model.Key]*Deployment{}
 	}
 	if next[k] = d; d == nil {
 		delete(next, k)
 	}
-	b.deployments = next
-	b.gatewayObject++
+	t.deployments = next
+	t.gatewayObject++
 }
 
 // ClearDeployments forgets the states of all deployments.
-func (b *Board) ClearDeployments() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.deployments = nil
-	b.gatewayObject++
+func (t *Tracker) ClearDeployments() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.deployments = nil
+	t.gatewayObject++
 }
 
 // troubled returns the condition Programmed of a deployed Gateway whose objects are not as they should be; false: they are.

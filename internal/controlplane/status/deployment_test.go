@@ -57,7 +57,7 @@ func TestStatusesOfDeployedGateways(t *testing.T) {
 		"parameters, it runs on": {worldWithoutRouter + routerService + routerPod, &Deployment{Name: "web-moonsail", Parameters: "no such ConfigMap"}, "InvalidParameters no such ConfigMap", "Programmed", []string{"web-moonsail.shop.svc.cluster.local"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := NewBoard()
+			b := NewTracker()
 			snap := readWorld(t, b, c.world)
 			before := b.gatewayObjectsSeen()
 			b.SetDeployment(gatewayKey, c.deployment)
@@ -80,7 +80,7 @@ func explained(c condition) string {
 
 // TestDeploymentsAreForgotten checks that statuses do not report what another control plane deploys.
 func TestDeploymentsAreForgotten(t *testing.T) {
-	b := NewBoard()
+	b := NewTracker()
 	readWorld(t, b, worldWithoutRouter)
 	b.SetDeployment(gatewayKey, &Deployment{Name: "web-moonsail"})
 	objects, _ := b.gatewayObjects()

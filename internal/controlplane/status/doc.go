@@ -4,7 +4,7 @@
 //
 // Start reading at checker.look in check.go. Files:
 //
-//	board.go       what the API server has of each object; findings.go: its problems; queue.go: whose status should differ
+//	tracker.go       what the API server has of each object; findings.go: its problems; queue.go: whose status should differ
 //	check.go       finds problems between objects, and what proxies refuse; peers.go asks the other control planes
 //	verdict.go     what a status should be; condition.go: the patch that makes it so
 //	gateway*.go    statuses of the Gateway API. model.Gateway.Attach decides which routes attach to which listeners

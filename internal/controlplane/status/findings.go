@@ -8,49 +8,49 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// setAcross replaces the problems between objects, for all objects.
-func (b *Board) setAcross(all map[model.Key]problem.List) {
-	b.each(func(k model.Key, o *object) bool {
-		was := o.across
-		o.across = all[k]
-		return !slices.Equal(was, o.across)
+// setCrossChecks replaces the problems between objects, for all objects.
+func (t *Tracker) setCrossChecks(all map[model.Key]problem.List) {
+	t.each(func(k model.Key, o *object) bool {
+		was := o.crossChecks
+		o.crossChecks = all[k]
+		return !slices.Equal(was, o.crossChecks)
 	})
 }
 
 // each applies take to each object, and reviews those for which it returns true: their findings changed.
-func (b *Board) each(take func(model.Key, *object) bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for k, o := range b.objects {
+func (t *Tracker) each(take func(model.Key, *object) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, o := range t.objects {
 		if take(k, o) {
-			b.review(k, o)
+			t.review(k, o)
 		}
 	}
 }
 
 // gatewayObjects returns the objects of the Gateway API. count changes when they may have changed.
-func (b *Board) gatewayObjects() (all map[model.Key]gatewayObject, count int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (t *Tracker) gatewayObjects() (all map[model.Key]gatewayObject, count int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	all = map[model.Key]gatewayObject{}
-	for k, o := range b.objects {
+	for k, o := range t.objects {
 		if o.seen.GatewayRefs != nil {
-			all[k] = gatewayObject{o.seen.GatewayRefs, o.seen.Generation, o.seen.Problems, o.seen.Salvaged, b.deployments[k]}
+			all[k] = gatewayObject{o.seen.GatewayRefs, o.seen.Generation, o.seen.Problems, o.seen.Salvaged, t.deployments[k]}
 		}
 	}
-	return all, b.gatewayObject
+	return all, t.gatewayObject
 }
 
 // gatewayObjectsSeen returns the count of gatewayObjects.
-func (b *Board) gatewayObjectsSeen() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.gatewayObject
+func (t *Tracker) gatewayObjectsSeen() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.gatewayObject
 }
 
 // setJudged sets what the statuses of all Gateway API objects should be.
-func (b *Board) setJudged(all map[model.Key]*judgement) {
-	b.each(func(k model.Key, o *object) bool {
+func (t *Tracker) setJudged(all map[model.Key]*judgement) {
+	t.each(func(k model.Key, o *object) bool {
 		was := o.judged
 		o.judged = all[k]
 		return !reflect.DeepEqual(was, o.judged)
@@ -58,8 +58,8 @@ func (b *Board) setJudged(all map[model.Key]*judgement) {
 }
 
 // setRefused sets everything that proxies refuse.
-func (b *Board) setRefused(all map[model.Key]refusal) {
-	b.each(func(k model.Key, o *object) bool {
+func (t *Tracker) setRefused(all map[model.Key]refusal) {
+	t.each(func(k model.Key, o *object) bool {
 		now, is := all[k]
 		switch {
 		case !is && o.refuse == nil, is && o.refuse != nil && *o.refuse == now:
@@ -80,11 +80,11 @@ type doubtful struct {
 }
 
 // doubtful lists the objects for which it must be found out whether proxies accept them.
-func (b *Board) doubtful() []doubtful {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (t *Tracker) doubtful() []doubtful {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var out []doubtful
-	for k, o := range b.objects {
+	for k, o := range t.objects {
 		if o.refuse == nil && !o.accepted && o.have.refused() {
 			out = append(out, doubtful{k, o.have.generation() != o.seen.Generation})
 		}
@@ -93,11 +93,11 @@ func (b *Board) doubtful() []doubtful {
 }
 
 // accept records that an object is accepted.
-func (b *Board) accept(k model.Key) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if o := b.objects[k]; o != nil && o.refuse == nil {
+func (t *Tracker) accept(k model.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.objects[k]; o != nil && o.refuse == nil {
 		o.accepted = true
-		b.review(k, o)
+		t.review(k, o)
 	}
 }

@@ -8,47 +8,47 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// setAside holds back all objects of an object's resource, and queues this object among them.
-func (b *Board) setAside(k model.Key) (r schema.GroupVersionResource, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	o := b.objects[k]
+// suspend holds back all objects of an object's resource, and queues this object among them.
+func (t *Tracker) suspend(k model.Key) (r schema.GroupVersionResource, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.objects[k]
 	if o == nil {
 		return r, false
 	}
 	r = o.seen.Resource
-	b.aside[r] = nil
-	b.review(k, o)
+	t.suspended[r] = nil
+	t.review(k, o)
 	return r, true
 }
 
 // holdBack reports whether an object from the queue waits for its resource. The caller holds mu.
-func (b *Board) holdBack(k model.Key, o *object) bool {
-	held, is := b.aside[o.seen.Resource]
+func (t *Tracker) holdBack(k model.Key, o *object) bool {
+	held, is := t.suspended[o.seen.Resource]
 	if is {
-		b.aside[o.seen.Resource] = append(held, k)
+		t.suspended[o.seen.Resource] = append(held, k)
 	}
 	return is
 }
 
-// release queues the objects of a resource that were set aside.
-func (b *Board) release(r schema.GroupVersionResource) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	held := b.aside[r]
-	delete(b.aside, r)
-	b.queue = append(b.queue, held...)
+// resume queues the objects of a suspended resource.
+func (t *Tracker) resume(r schema.GroupVersionResource) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	held := t.suspended[r]
+	delete(t.suspended, r)
+	t.queue = append(t.queue, held...)
 	select {
-	case b.wake <- struct{}{}:
+	case t.wake <- struct{}{}:
 	default:
 	}
 }
 
 // unqueue removes an object from the queue. The caller holds mu.
-func (b *Board) unqueue(k model.Key) {
+func (t *Tracker) unqueue(k model.Key) {
 	is := func(q model.Key) bool { return q == k }
-	b.queue = slices.DeleteFunc(b.queue, is)
-	for r, held := range b.aside {
-		b.aside[r] = slices.DeleteFunc(held, is)
+	t.queue = slices.DeleteFunc(t.queue, is)
+	for r, held := range t.suspended {
+		t.suspended[r] = slices.DeleteFunc(held, is)
 	}
 }

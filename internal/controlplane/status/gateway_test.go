@@ -25,8 +25,8 @@ import (
 
 var updateGolden = flag.Bool("update", false, "write the results to testdata")
 
-// readWorld decodes documents like an API server's, and gives the watched ones to the board.
-func readWorld(t *testing.T, b *Board, text string) *store.Snapshot {
+// readWorld decodes documents like an API server's, and gives the watched ones to the Tracker.
+func readWorld(t *testing.T, b *Tracker, text string) *store.Snapshot {
 	t.Helper()
 	st := store.New()
 	for _, doc := range strings.Split(text, "\n---\n") {
@@ -57,8 +57,8 @@ func readWorld(t *testing.T, b *Board, text string) *store.Snapshot {
 	return st.Snapshot()
 }
 
-// judgeAll gives the board the wanted statuses.
-func judgeAll(b *Board, snap *store.Snapshot) {
+// judgeAll gives the Tracker the wanted statuses.
+func judgeAll(b *Tracker, snap *store.Snapshot) {
 	objects, _ := b.gatewayObjects()
 	b.setJudged(judgeGateways(snap, objects))
 }
@@ -72,7 +72,7 @@ func TestGatewayStatuses(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			a, err := txtar.ParseFile(file)
 			require.NoError(t, err)
-			b := NewBoard()
+			b := NewTracker()
 			judgeAll(b, readWorld(t, b, string(a.Files[0].Data)))
 			got := b.judgements()
 			if *updateGolden {
@@ -86,10 +86,10 @@ func TestGatewayStatuses(t *testing.T) {
 }
 
 // judgements returns those of all objects as text.
-func (b *Board) judgements() string {
+func (t *Tracker) judgements() string {
 	var out strings.Builder
-	for _, k := range slices.SortedFunc(maps.Keys(b.objects), model.Key.Compare) {
-		j := b.objects[k].judged
+	for _, k := range slices.SortedFunc(maps.Keys(t.objects), model.Key.Compare) {
+		j := t.objects[k].judged
 		if j == nil {
 			fmt.Fprintf(&out, "%s: nothing\n", k)
 			continue
@@ -147,7 +147,7 @@ var (
 )
 
 // settle writes an object's status at a time, and returns it.
-func settle(t *testing.T, b *Board, k model.Key, at int64) gatewayStatus {
+func settle(t *testing.T, b *Tracker, k model.Key, at int64) gatewayStatus {
 	t.Helper()
 	u, err := b.update(k, time.Unix(at, 0))
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func reasonOf(list []map[string]any, kind string) string {
 
 // TestRefusedGateway checks that Programmed reports a NACK until proxies have accepted the Gateway again.
 func TestRefusedGateway(t *testing.T) {
-	b := NewBoard()
+	b := NewTracker()
 	snap := readWorld(t, b, smallWorld)
 	judgeAll(b, snap)
 	require.Equal(t, "Programmed", reasonOf(items(settle(t, b, gatewayKey, 10), "conditions"), typeProgrammed))
@@ -188,7 +188,7 @@ func TestRefusedGateway(t *testing.T) {
 
 // TestPartsOfOtherWritersStay covers parents of other controllers and conditions of other types.
 func TestPartsOfOtherWritersStay(t *testing.T) {
-	b := NewBoard()
+	b := NewTracker()
 	snap := readWorld(t, b, smallWorld)
 	judgeAll(b, snap)
 	theirs := `{"parents":[{"parentRef":{"name":"web"},"controllerName":"example.com/theirs","conditions":[{"type":"Accepted","status":"False"}]},` +
@@ -211,7 +211,7 @@ func TestPartsOfOtherWritersStay(t *testing.T) {
 // rules.
 func TestPartlyValidRoute(t *testing.T) {
 	const broken = "\nspec:\n  parentRefs: [{name: web}]\n  rules:\n  - {matches: [{path: {value: /a}}], backendRefs: [{name: a}]}\n  - {backendRefs: [{name: b, port: 80}]}"
-	b := NewBoard()
+	b := NewTracker()
 	judgeAll(b, readWorld(t, b, strings.Replace(smallWorld, "\nspec: {parentRefs: [{name: web}]}", broken, 1)))
 	conditions := items(items(settle(t, b, routeKey, 1), "parents")[0], "conditions")
 	require.Equal(t, "True", find(conditions, "type", typeAccepted)["status"])
@@ -237,7 +237,7 @@ func mustJSON(t *testing.T, v any) json.RawMessage {
 
 // TestStatusesAreForTheJudgedGeneration checks that a newer generation waits for its own judgement.
 func TestStatusesAreForTheJudgedGeneration(t *testing.T) {
-	b := NewBoard()
+	b := NewTracker()
 	snap := readWorld(t, b, smallWorld)
 	judgeAll(b, snap)
 	gatewayRefs := b.objects[routeKey].seen.GatewayRefs
@@ -276,7 +276,7 @@ spec: {parentRefs: [{name: web, sectionName: http}]}`
 // TestIstioStatusesStay checks that we keep the words of Istio's control plane, its Gateways, and
 // the order of entries.
 func TestIstioStatusesStay(t *testing.T) {
-	b := NewBoard()
+	b := NewTracker()
 	judgeAll(b, readWorld(t, b, besideIstio))
 	planned := func(k model.Key, status string) bool {
 		require.True(t, b.found(k, &live{version: "2", generation: 1, status: json.RawMessage(status)}))

@@ -76,7 +76,7 @@ func (s gatewayStatus) plan(o *object) patcher {
 	}
 	d := statusBuilder{
 		judgement: j, refuse: o.refuse, doubtful: s.refused() && o.refuse == nil && !o.accepted,
-		namespace: o.seen.Key.Namespace, judges: o.judges,
+		namespace: o.seen.Key.Namespace, writesStatusOf: o.writesStatusOf,
 	}
 	if d.status(s).same(s) {
 		return nil
@@ -112,8 +112,8 @@ type statusBuilder struct {
 	doubtful bool
 	now      string // time for conditions whose status changes
 	// namespace is the object's namespace.
-	namespace string
-	judges    func(model.Key) bool
+	namespace      string
+	writesStatusOf func(model.Key) bool
 }
 
 func (d *statusBuilder) status(have gatewayStatus) gatewayStatus {
@@ -228,7 +228,7 @@ func (d *statusBuilder) made(parent map[string]any, field string) bool {
 		k.Namespace = ns
 	}
 	k.Name, _ = ref["name"].(string)
-	return d.judges(k)
+	return d.writesStatusOf(k)
 }
 
 func parsed(raw json.RawMessage) map[string]any {

@@ -95,8 +95,8 @@ func balancers(snap *store.Snapshot, base *model.Mesh) map[model.Key][]string {
 }
 
 // setBalancers sets the addresses that statuses of Ingresses should have.
-func (b *Board) setBalancers(all map[model.Key][]string) {
-	b.each(func(k model.Key, o *object) bool {
+func (t *Tracker) setBalancers(all map[model.Key][]string) {
+	t.each(func(k model.Key, o *object) bool {
 		was := o.balancer
 		o.balancer = all[k]
 		return (was == nil) != (o.balancer == nil) || !slices.Equal(was, o.balancer)

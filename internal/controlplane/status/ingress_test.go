@@ -21,7 +21,7 @@ func TestIngressAddresses(t *testing.T) {
 		Meta:    model.Meta{Key: model.Key{Kind: model.KindService, Namespace: "istio-system", Name: "istio-ingressgateway"}},
 		Outside: []string{"lb.example.com", "192.0.2.1"},
 	}
-	st, b := store.New(), NewBoard()
+	st, b := store.New(), NewTracker()
 	for _, o := range []model.Object{own, theirs, class} {
 		st.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
 	}

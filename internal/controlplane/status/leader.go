@@ -38,7 +38,7 @@ type Meter interface {
 
 // Writer writes statuses while it leads. Its fields are set before Run.
 type Writer struct {
-	Board     *Board
+	Tracker   *Tracker
 	Client    *kube.Client
 	Namespace string      // namespace of the Lease
 	Identity  string      // name among control planes
@@ -110,11 +110,11 @@ func (w *Writer) lead(ctx context.Context) {
 		return
 	}
 	write := &writer{
-		board: w.Board, api: cluster{w.dynamic}, count: w.Meter.StatusWrite, log: w.Log,
+		tracker: w.Tracker, api: cluster{w.dynamic}, count: w.Meter.StatusWrite, log: w.Log,
 		limit: flowcontrol.NewTokenBucketRateLimiter(DefaultPerSecond, DefaultBurst), forbidden: longest,
 	}
 	check := &checker{
-		board: w.Board, here: w.Reporter(), others: w.Others, mesh: w.Mesh,
+		tracker: w.Tracker, here: w.Reporter(), others: w.Others, mesh: w.Mesh,
 	}
 	var working sync.WaitGroup
 	defer working.Wait()

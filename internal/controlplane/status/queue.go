@@ -7,41 +7,41 @@ import (
 )
 
 // review queues an object whose status should differ. The caller holds mu.
-func (b *Board) review(k model.Key, o *object) {
+func (t *Tracker) review(k model.Key, o *object) {
 	if o.queued || o.have.plan(o) == nil {
 		return
 	}
 	o.queued = true
-	b.queue = append(b.queue, k)
+	t.queue = append(t.queue, k)
 	select {
-	case b.wake <- struct{}{}:
+	case t.wake <- struct{}{}:
 	default:
 	}
 }
 
 // next waits for an object whose status should differ, and removes it from the queue. It returns false if
 // ctx ends.
-func (b *Board) next(ctx context.Context) (model.Key, bool) {
+func (t *Tracker) next(ctx context.Context) (model.Key, bool) {
 	for {
-		if k, ok := b.pop(); ok {
+		if k, ok := t.pop(); ok {
 			return k, true
 		}
 		select {
 		case <-ctx.Done():
 			return model.Key{}, false
-		case <-b.wake:
+		case <-t.wake:
 		}
 	}
 }
 
-func (b *Board) pop() (model.Key, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for len(b.queue) > 0 {
-		k := b.queue[0]
-		b.queue = b.queue[1:]
-		o := b.objects[k]
-		if b.holdBack(k, o) {
+func (t *Tracker) pop() (model.Key, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.queue) > 0 {
+		k := t.queue[0]
+		t.queue = t.queue[1:]
+		o := t.objects[k]
+		if t.holdBack(k, o) {
 			continue
 		}
 		o.queued = false
@@ -53,20 +53,20 @@ func (b *Board) pop() (model.Key, bool) {
 }
 
 // again queues an object whose status could not be written.
-func (b *Board) again(k model.Key) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if o := b.objects[k]; o != nil {
-		b.review(k, o)
+func (t *Tracker) again(k model.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.objects[k]; o != nil {
+		t.review(k, o)
 	}
 }
 
 // Queued returns the number of objects in the queue.
-func (b *Board) Queued() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := len(b.queue)
-	for _, held := range b.aside {
+func (t *Tracker) Queued() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := len(t.queue)
+	for _, held := range t.suspended {
 		n += len(held)
 	}
 	return n

@@ -20,11 +20,11 @@ const (
 
 // facts are the known problems of an object.
 type facts struct {
-	problems problem.List // of the object itself
-	inForce  bool         // an earlier version is in force
-	partial  bool         // its valid parts are in force
-	across   problem.List // problems between it and others
-	refused  *refusal     // nil: no proxy refuses it
+	problems    problem.List // of the object itself
+	inForce     bool         // an earlier version is in force
+	partial     bool         // its valid parts are in force
+	crossChecks problem.List // problems between it and others
+	refused     *refusal     // nil: no proxy refuses it
 }
 
 // refusal is a refusal by proxies of resources that are made from an object.
@@ -53,10 +53,10 @@ type message struct{ name, code, url, level string }
 
 // Types of messages. The first one is Istio's, with its meaning.
 var (
-	messageInvalid = message{"SchemaValidationError", "IST0106", "https://istio.io/docs/reference/config/analysis/ist0106/", levelError}
-	messageWarning = message{"MoonsailWarning", "MSL0001", "", levelWarning}
-	messageAcross  = message{"MoonsailAnalysis", "MSL0002", "", levelError}
-	messageRefused = message{"MoonsailRefused", "MSL0003", "", levelError}
+	messageInvalid    = message{"SchemaValidationError", "IST0106", "https://istio.io/docs/reference/config/analysis/ist0106/", levelError}
+	messageWarning    = message{"MoonsailWarning", "MSL0001", "", levelWarning}
+	messageCrossCheck = message{"MoonsailAnalysis", "MSL0002", "", levelError}
+	messageRefused    = message{"MoonsailRefused", "MSL0003", "", levelError}
 )
 
 // Levels of Istio's API.
@@ -68,7 +68,7 @@ const (
 // ours reports whether a message is of this package.
 func ours(name string) bool {
 	switch name {
-	case messageInvalid.name, messageWarning.name, messageAcross.name, messageRefused.name:
+	case messageInvalid.name, messageWarning.name, messageCrossCheck.name, messageRefused.name:
 		return true
 	}
 	return false
@@ -97,7 +97,7 @@ func (f *facts) judge() verdict {
 		texts = append(texts, text(p))
 		v.messages = append(v.messages, own(p.Severity))
 	}
-	for _, p := range concerning(f.across) {
+	for _, p := range concerning(f.crossChecks) {
 		texts = append(texts, text(p))
 		v.messages = append(v.messages, between(p.Severity))
 	}
@@ -133,7 +133,7 @@ func own(s problem.Severity) message {
 }
 
 func between(s problem.Severity) message {
-	m := messageAcross
+	m := messageCrossCheck
 	if s != problem.SeverityError {
 		m.level = levelWarning
 	}

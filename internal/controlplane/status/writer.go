@@ -38,19 +38,19 @@ type api interface {
 
 // writer writes statuses, one after the other.
 type writer struct {
-	board *Board
-	api   api
-	limit limiter
-	count func(result string)
-	log   *slog.Logger
+	tracker *Tracker
+	api     api
+	limit   limiter
+	count   func(result string)
+	log     *slog.Logger
 	// failed is set after the log has a line about failing writes.
 	failed bool
 	pause  time.Duration // pause before the next write, if the last one failed
-	// forbidden is how long a resource is set aside if its statuses may not be written. logged has the
+	// forbidden is how long a resource is suspended if its statuses may not be written. logged has the
 	// resources that the log has a line about.
 	forbidden time.Duration
 	logged    map[schema.GroupVersionResource]bool
-	aside     map[schema.GroupVersionResource]*time.Timer
+	suspended map[schema.GroupVersionResource]*time.Timer
 }
 
 // Bounds of what a failing API server costs.
@@ -63,16 +63,16 @@ const (
 
 // run writes what is queued until ctx ends.
 func (w *writer) run(ctx context.Context) {
-	w.logged, w.aside = map[schema.GroupVersionResource]bool{}, map[schema.GroupVersionResource]*time.Timer{}
-	defer w.releaseAll()
+	w.logged, w.suspended = map[schema.GroupVersionResource]bool{}, map[schema.GroupVersionResource]*time.Timer{}
+	defer w.resumeAll()
 	for {
-		k, ok := w.board.next(ctx)
+		k, ok := w.tracker.next(ctx)
 		if !ok {
 			return
 		}
 		switch err := w.write(ctx, k); {
 		case ctx.Err() != nil:
-			w.board.again(k)
+			w.tracker.again(k)
 			return
 		case err == nil:
 			w.failed, w.pause = false, 0
@@ -81,10 +81,10 @@ func (w *writer) run(ctx context.Context) {
 			w.log.Warn("status rejected by the API server", "object", k.String(), "error", err)
 		case apierrors.IsForbidden(err):
 			w.count(resultFailed)
-			w.setAside(k, err)
+			w.suspend(k, err)
 		default:
 			w.count(resultFailed)
-			w.board.again(k)
+			w.tracker.again(k)
 			w.backOff(ctx, err)
 		}
 	}
@@ -96,9 +96,9 @@ func lasting(err error) bool {
 		apierrors.IsMethodNotSupported(err)
 }
 
-// setAside skips the resource of an object for a while, because its statuses may not be written.
-func (w *writer) setAside(k model.Key, err error) {
-	r, ok := w.board.setAside(k)
+// suspend skips the resource of an object for a while, because its statuses may not be written.
+func (w *writer) suspend(k model.Key, err error) {
+	r, ok := w.tracker.suspend(k)
 	if !ok {
 		return
 	}
@@ -107,14 +107,14 @@ func (w *writer) setAside(k model.Key, err error) {
 		w.log.Warn("no permission to write statuses of a resource, retrying: apply deploy/rbac.yaml",
 			"resource", r.GroupResource().String(), "object", k.String(), "error", err)
 	}
-	w.aside[r] = time.AfterFunc(w.forbidden, func() { w.board.release(r) })
+	w.suspended[r] = time.AfterFunc(w.forbidden, func() { w.tracker.resume(r) })
 }
 
-// releaseAll releases everything that was set aside, for the next leader.
-func (w *writer) releaseAll() {
-	for r, timer := range w.aside {
+// resumeAll resumes all suspended resources, for the next leader.
+func (w *writer) resumeAll() {
+	for r, timer := range w.suspended {
 		timer.Stop()
-		w.board.release(r)
+		w.tracker.resume(r)
 	}
 }
 
@@ -138,7 +138,7 @@ func (w *writer) write(ctx context.Context, k model.Key) error {
 		if err := w.limit.Wait(ctx); err != nil {
 			return err
 		}
-		u, err := w.board.update(k, time.Now())
+		u, err := w.tracker.update(k, time.Now())
 		if u == nil || err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (w *writer) write(ctx context.Context, k model.Key) error {
 		switch {
 		case err == nil:
 			w.count(resultWritten)
-			w.board.found(k, have)
+			w.tracker.found(k, have)
 			return nil
 		case apierrors.IsNotFound(err):
 			w.count(resultGone)
@@ -171,7 +171,7 @@ func (w *writer) refresh(ctx context.Context, u *update) (bool, error) {
 	} else if err != nil {
 		return false, err
 	}
-	return w.board.found(u.key, have), nil
+	return w.tracker.found(u.key, have), nil
 }
 
 // cluster is the API server.

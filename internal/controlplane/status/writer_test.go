@@ -54,16 +54,16 @@ func (r *results) of(result string) int {
 	return r.seen[result]
 }
 
-func start(t *testing.T, b *Board, s *apiServer, l limiter) *results {
+func start(t *testing.T, b *Tracker, s *apiServer, l limiter) *results {
 	t.Helper()
 	return startWith(t, b, s, l, time.Millisecond)
 }
 
-// startWith sets resources aside whose statuses may not be written for a while.
-func startWith(t *testing.T, b *Board, s *apiServer, l limiter, forbidden time.Duration) *results {
+// startWith suspends resources for a while whose statuses may not be written.
+func startWith(t *testing.T, b *Tracker, s *apiServer, l limiter, forbidden time.Duration) *results {
 	t.Helper()
 	r := &results{seen: map[string]int{}}
-	w := &writer{board: b, api: s, limit: l, count: r.count, log: slog.New(slog.DiscardHandler), forbidden: forbidden}
+	w := &writer{tracker: b, api: s, limit: l, count: r.count, log: slog.New(slog.DiscardHandler), forbidden: forbidden}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { w.run(ctx) })
@@ -80,7 +80,7 @@ func eventually(t *testing.T, what string, look func() bool) {
 }
 
 func TestWritesOfOneObjectCoalesce(t *testing.T) {
-	b, s, l := NewBoard(), newServer(), make(tokens)
+	b, s, l := NewTracker(), newServer(), make(tokens)
 	start(t, b, s, l)
 	for i := range 1000 {
 		s.apply(b, key("web"), fmt.Sprintf("problem %d", i))
@@ -93,7 +93,7 @@ func TestWritesOfOneObjectCoalesce(t *testing.T) {
 }
 
 func TestEachWriteTakesItsTurn(t *testing.T) {
-	b, s, l := NewBoard(), newServer(), make(tokens)
+	b, s, l := NewTracker(), newServer(), make(tokens)
 	start(t, b, s, l)
 	for i := range 10 {
 		s.apply(b, key(fmt.Sprintf("web-%d", i)), "bad")
@@ -136,7 +136,7 @@ func (r atRate) Wait(ctx context.Context) error {
 }
 
 func TestRateOfWrites(t *testing.T) {
-	b, s, clock := NewBoard(), newServer(), &stopped{now: time.Unix(1000, 0)}
+	b, s, clock := NewTracker(), newServer(), &stopped{now: time.Unix(1000, 0)}
 	for i := range 250 {
 		s.apply(b, key(fmt.Sprintf("web-%d", i)), "bad")
 	}
@@ -167,7 +167,7 @@ func always(t *testing.T) tokens {
 }
 
 func TestConflictTakesTheNewestAndKeepsOthersConditions(t *testing.T) {
-	b, s := NewBoard(), newServer()
+	b, s := NewTracker(), newServer()
 	s.meet = func() { // another writer is between the event and the write
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -190,7 +190,7 @@ func TestConflictTakesTheNewestAndKeepsOthersConditions(t *testing.T) {
 }
 
 func TestNewerGenerationIsNotJudgedByAnOlder(t *testing.T) {
-	b, s := NewBoard(), newServer()
+	b, s := NewTracker(), newServer()
 	s.meet = func() { // the user corrects it meanwhile, and its event has not come
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -207,7 +207,7 @@ func TestNewerGenerationIsNotJudgedByAnOlder(t *testing.T) {
 }
 
 func TestObjectThatIsGoneIsForgotten(t *testing.T) {
-	b, s := NewBoard(), newServer()
+	b, s := NewTracker(), newServer()
 	r := start(t, b, s, always(t))
 	tell(b, key("gone"), &live{version: "1", generation: 1}, "bad")
 	eventually(t, "an answer", func() bool { return r.of(resultGone) == 1 })
@@ -216,7 +216,7 @@ func TestObjectThatIsGoneIsForgotten(t *testing.T) {
 }
 
 func TestFailedWriteIsTriedAgain(t *testing.T) {
-	b, s := NewBoard(), newServer()
+	b, s := NewTracker(), newServer()
 	s.fail = []error{errors.New("connection refused"), apierrors.NewForbidden(virtualServices.GroupResource(), "web", errors.New("no"))}
 	r := start(t, b, s, always(t))
 	s.apply(b, key("web"), "bad")
@@ -227,7 +227,7 @@ func TestFailedWriteIsTriedAgain(t *testing.T) {
 // TestForbiddenResourceDelaysNoOther checks that other resources are written, and that this one
 // is retried.
 func TestForbiddenResourceDelaysNoOther(t *testing.T) {
-	b, s := NewBoard(), newServer()
+	b, s := NewTracker(), newServer()
 	s.fail = []error{apierrors.NewForbidden(virtualServices.GroupResource(), "web-0", errors.New("no"))}
 	r := startWith(t, b, s, always(t), time.Hour)
 	for i := range 3 {
@@ -246,6 +246,6 @@ func TestForbiddenResourceDelaysNoOther(t *testing.T) {
 	require.Equal(t, 3, b.Queued())
 	b.Gone(key("web-1"))
 	require.Equal(t, 2, b.Queued())
-	b.release(virtualServices)
+	b.resume(virtualServices)
 	eventually(t, "those that were set aside", func() bool { return s.wrote() == 3 })
 }

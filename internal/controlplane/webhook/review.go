@@ -54,7 +54,7 @@ func (h *Handler) review(r *admissionv1.AdmissionRequest) *admissionv1.Admission
 		return response
 	}
 	response := allow(r)
-	response.Warnings = warnings(append(out.Problems, h.across(out.Object)...), problem.SeverityError, problem.SeverityWarning)
+	response.Warnings = warnings(append(out.Problems, h.crossCheck(out.Object)...), problem.SeverityError, problem.SeverityWarning)
 	return response
 }
 
@@ -94,8 +94,8 @@ func lookup(k metav1.GroupVersionKind) (config.Resource, bool) {
 	return config.Resource{}, false
 }
 
-// across returns the problems between an object and the others, as warnings.
-func (h *Handler) across(o model.Object) problem.List {
+// crossCheck returns the problems between an object and the others, as warnings.
+func (h *Handler) crossCheck(o model.Object) problem.List {
 	if o == nil {
 		return nil
 	}

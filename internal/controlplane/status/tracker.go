@@ -13,15 +13,15 @@ import (
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
-// Board has the problems of each object, and the objects whose status should differ. It is the Kubernetes
+// Tracker has the problems of each object, and the objects whose status should differ. It is the Kubernetes
 // source's Observer. Its methods may be called by many goroutines.
-type Board struct {
+type Tracker struct {
 	wake chan struct{} // capacity one: an object was queued
 
-	mu      sync.Mutex // guards the fields below
-	objects map[model.Key]*object
-	queue   []model.Key // keys of queued objects, each once, here or in aside
-	aside   map[schema.GroupVersionResource][]model.Key
+	mu        sync.Mutex // guards the fields below
+	objects   map[model.Key]*object
+	queue     []model.Key // keys of queued objects, each once, here or in suspended
+	suspended map[schema.GroupVersionResource][]model.Key
 	// gatewayObject counts changes of Gateway API objects and of deployments.
 	gatewayObject int
 	// deployments are those of Gateways that this control plane deploys. The map is replaced, not changed.
@@ -34,47 +34,47 @@ type object struct {
 	have   written
 	queued bool
 	// judged is what the status of a Gateway API object should be; nil: not computed yet.
-	judged   *judgement
-	across   problem.List
-	refuse   *refusal
-	assigned *assigned // addresses of a ServiceEntry; nil: its status needs none
-	balancer []string  // addresses of an Ingress of the mesh; nil: it is of another controller
+	judged      *judgement
+	crossChecks problem.List
+	refuse      *refusal
+	assigned    *assigned // addresses of a ServiceEntry; nil: its status needs none
+	balancer    []string  // addresses of an Ingress of the mesh; nil: it is of another controller
 	// accepted is set if proxies accepted the object after they had refused it or an earlier form of it.
-	accepted bool
-	judges   func(model.Key) bool // called with the board's mu held
+	accepted       bool
+	writesStatusOf func(model.Key) bool // called with the Tracker's mu held
 }
 
-// NewBoard returns an empty board.
-func NewBoard() *Board {
-	return &Board{wake: make(chan struct{}, 1), objects: map[model.Key]*object{}, aside: map[schema.GroupVersionResource][]model.Key{}}
+// NewTracker returns an empty Tracker.
+func NewTracker() *Tracker {
+	return &Tracker{wake: make(chan struct{}, 1), objects: map[model.Key]*object{}, suspended: map[schema.GroupVersionResource][]model.Key{}}
 }
 
 // Seen implements kube.Observer.
-func (b *Board) Seen(s *kube.Seen) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	o := b.objects[s.Key]
+func (t *Tracker) Seen(s *kube.Seen) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.objects[s.Key]
 	if o == nil {
-		o = &object{seen: kube.Seen{Key: s.Key}, judges: b.judges}
-		b.objects[s.Key] = o
+		o = &object{seen: kube.Seen{Key: s.Key}, writesStatusOf: t.writesStatusOf}
+		t.objects[s.Key] = o
 	}
 	o.see(s.Version, s.Generation, s.Status)
 	o.seen.Resource, o.seen.Problems, o.seen.InForce, o.seen.Salvaged = s.Resource, s.Problems, s.InForce, s.Salvaged
 	if o.seen.GatewayRefs != nil || s.GatewayRefs != nil {
-		b.gatewayObject++
+		t.gatewayObject++
 	}
 	o.seen.GatewayRefs = s.GatewayRefs
-	b.review(s.Key, o)
+	t.review(s.Key, o)
 }
 
-// judges reports whether this control plane writes the status of a Gateway or ListenerSet. The caller holds mu.
-func (b *Board) judges(k model.Key) bool {
-	o := b.objects[k]
+// writesStatusOf reports whether this control plane writes the status of a Gateway or ListenerSet. The caller holds mu.
+func (t *Tracker) writesStatusOf(k model.Key) bool {
+	o := t.objects[k]
 	if o == nil || o.seen.GatewayRefs == nil {
 		return false
 	}
 	g := o.seen.GatewayRefs.Gateway
-	return g == nil || g.Parent.Name == "" || b.judges(g.Parent)
+	return g == nil || g.Parent.Name == "" || t.writesStatusOf(g.Parent)
 }
 
 // see takes the form of an object on the API server.
@@ -95,18 +95,18 @@ func (o *object) see(version string, generation int64, status json.RawMessage) {
 }
 
 // Gone implements kube.Observer.
-func (b *Board) Gone(k model.Key) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if o := b.objects[k]; o != nil {
+func (t *Tracker) Gone(k model.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.objects[k]; o != nil {
 		if o.queued {
-			b.unqueue(k)
+			t.unqueue(k)
 		}
 		if o.seen.GatewayRefs != nil {
-			b.gatewayObject++
+			t.gatewayObject++
 		}
 	}
-	delete(b.objects, k)
+	delete(t.objects, k)
 }
 
 // written is a current status, in Istio's form or the Gateway API's.
@@ -124,7 +124,7 @@ type patcher func(now time.Time) ([]byte, error)
 
 // plan implements written.
 func (c *current) plan(o *object) patcher {
-	f := facts{o.seen.Problems, o.seen.InForce, o.seen.Salvaged, o.across, o.refuse}
+	f := facts{o.seen.Problems, o.seen.InForce, o.seen.Salvaged, o.crossChecks, o.refuse}
 	v := f.judge()
 	stays := c.isUpToDate(&v, o.seen.Generation) || v.ok && c.refused() && !o.accepted
 	lacks := c.lacks(o.assigned)
@@ -161,10 +161,10 @@ type live struct {
 }
 
 // update returns what to write for an object now; nil: nothing.
-func (b *Board) update(k model.Key, now time.Time) (*update, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	o := b.objects[k]
+func (t *Tracker) update(k model.Key, now time.Time) (*update, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.objects[k]
 	if o == nil {
 		return nil, nil
 	}
@@ -178,10 +178,10 @@ func (b *Board) update(k model.Key, now time.Time) (*update, error) {
 
 // found takes the form of an object on the API server, before its event. It returns false for another
 // generation, whose event is still to come.
-func (b *Board) found(k model.Key, l *live) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	o := b.objects[k]
+func (t *Tracker) found(k model.Key, l *live) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.objects[k]
 	if o == nil || o.seen.Generation != l.generation {
 		return false
 	}

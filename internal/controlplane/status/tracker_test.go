@@ -16,8 +16,8 @@ import (
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
-// see gives the board a version of an object.
-func see(b *Board, generation int64, status string, problems ...problem.Problem) {
+// see gives the Tracker a version of an object.
+func see(b *Tracker, generation int64, status string, problems ...problem.Problem) {
 	s := &kube.Seen{Key: key("web"), Resource: virtualServices, Version: fmt.Sprint(generation), Generation: generation, Problems: problems}
 	if status != "" {
 		s.Status = json.RawMessage(status)
@@ -30,7 +30,7 @@ func problemOf(s problem.Severity, text string) problem.Problem {
 }
 
 // planned returns the reason that an object's status should have; empty: it stays as it is.
-func planned(t *testing.T, b *Board) string {
+func planned(t *testing.T, b *Tracker) string {
 	t.Helper()
 	u, err := b.update(key("web"), time.Unix(0, 0))
 	require.NoError(t, err)
@@ -49,48 +49,48 @@ func TestWhatAStatusShouldSay(t *testing.T) {
 	bad, warning, info := problemOf(problem.SeverityError, "bad"), problemOf(problem.SeverityWarning, "odd"), problemOf(problem.SeverityInfo, "so so")
 	tests := []struct {
 		name string
-		do   func(*Board)
+		do   func(*Tracker)
 		want string
 	}{
-		{"correct, without a status", func(b *Board) { see(b, 1, "") }, ""},
-		{"fine, with conditions of others only", func(b *Board) { see(b, 1, `{"conditions":[{"type":"Other"}]}`) }, ""},
-		{"an info", func(b *Board) { see(b, 1, "", info) }, ""},
-		{"an error", func(b *Board) { see(b, 1, "", warning, bad) }, ReasonInvalid},
-		{"a warning", func(b *Board) { see(b, 1, "", warning) }, ReasonWarnings},
-		{"fine, with that status", func(b *Board) { see(b, 1, ours) }, ""},
-		{"fine, with the status of an earlier generation", func(b *Board) { see(b, 2, ours) }, ReasonAccepted},
-		{"it does not fit", func(b *Board) {
+		{"correct, without a status", func(b *Tracker) { see(b, 1, "") }, ""},
+		{"fine, with conditions of others only", func(b *Tracker) { see(b, 1, `{"conditions":[{"type":"Other"}]}`) }, ""},
+		{"an info", func(b *Tracker) { see(b, 1, "", info) }, ""},
+		{"an error", func(b *Tracker) { see(b, 1, "", warning, bad) }, ReasonInvalid},
+		{"a warning", func(b *Tracker) { see(b, 1, "", warning) }, ReasonWarnings},
+		{"fine, with that status", func(b *Tracker) { see(b, 1, ours) }, ""},
+		{"fine, with the status of an earlier generation", func(b *Tracker) { see(b, 2, ours) }, ReasonAccepted},
+		{"it does not fit", func(b *Tracker) {
 			see(b, 1, "")
-			b.setAcross(map[model.Key]problem.List{key("web"): {bad}})
+			b.setCrossChecks(map[model.Key]problem.List{key("web"): {bad}})
 		}, ReasonWarnings},
-		{"it fits again", func(b *Board) {
+		{"it fits again", func(b *Tracker) {
 			see(b, 1, "")
-			b.setAcross(map[model.Key]problem.List{key("web"): {bad}})
-			b.setAcross(nil)
+			b.setCrossChecks(map[model.Key]problem.List{key("web"): {bad}})
+			b.setCrossChecks(nil)
 		}, ""},
-		{"refused", func(b *Board) {
+		{"refused", func(b *Tracker) {
 			see(b, 1, "")
 			b.setRefused(map[model.Key]refusal{key("web"): {what: "CDS x", message: "no", proxies: 2}})
 		}, ReasonRefused},
-		{"refused, and its next generation is invalid", func(b *Board) {
+		{"refused, and its next generation is invalid", func(b *Tracker) {
 			see(b, 1, "", bad)
 			b.setRefused(map[model.Key]refusal{key("web"): {what: "CDS x", message: "no", proxies: 2}})
 		}, ReasonInvalid},
-		{"was refused, and it is unknown whether it is accepted", func(b *Board) { see(b, 2, refused) }, ""},
-		{"was refused, and is accepted", func(b *Board) {
+		{"was refused, and it is unknown whether it is accepted", func(b *Tracker) { see(b, 2, refused) }, ""},
+		{"was refused, and is accepted", func(b *Tracker) {
 			see(b, 2, refused)
 			b.accept(key("web"))
 		}, ReasonAccepted},
-		{"was accepted, and is changed again", func(b *Board) {
+		{"was accepted, and is changed again", func(b *Tracker) {
 			see(b, 2, refused)
 			b.accept(key("web"))
 			see(b, 3, refused)
 		}, ""},
-		{"was refused, and is invalid now", func(b *Board) { see(b, 2, refused, bad) }, ReasonInvalid},
+		{"was refused, and is invalid now", func(b *Tracker) { see(b, 2, refused, bad) }, ReasonInvalid},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := NewBoard()
+			b := NewTracker()
 			tt.do(b)
 			require.Equal(t, tt.want, planned(t, b))
 			_, queued := b.pop()
@@ -100,7 +100,7 @@ func TestWhatAStatusShouldSay(t *testing.T) {
 }
 
 func TestDoubtfulAreThoseThatWereRefused(t *testing.T) {
-	b := NewBoard()
+	b := NewTracker()
 	see(b, 2, `{"conditions":[{"type":"Reconciled","status":"False","reason":"RefusedByProxies","observedGeneration":1}]}`)
 	require.Equal(t, []doubtful{{key("web"), true}}, b.doubtful())
 	b.setRefused(map[model.Key]refusal{key("web"): {what: "CDS x", proxies: 1}})
@@ -111,7 +111,7 @@ func TestDoubtfulAreThoseThatWereRefused(t *testing.T) {
 }
 
 func TestQueueIsBoundedByObjects(t *testing.T) {
-	b := NewBoard()
+	b := NewTracker()
 	for range 100 {
 		see(b, 1, "", problemOf(problem.SeverityError, "bad"))
 		b.Gone(key("web"))
