@@ -42,9 +42,9 @@ func (b binder) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.T
 	return tables, release, b.noteLimit(p, err)
 }
 
-// Keep implements server.Binder.
-func (b binder) Keep(ctx context.Context, p *model.Proxy, routeConfigs []string) error {
-	return b.noteLimit(p, b.Engine.Keep(ctx, p, routeConfigs))
+// AddShards implements server.Binder.
+func (b binder) AddShards(ctx context.Context, p *model.Proxy, routeConfigs []string) error {
+	return b.noteLimit(p, b.Engine.AddShards(ctx, p, routeConfigs))
 }
 
 // noteLimit counts and logs proxies whose identity has reached its limit of groups, and returns a gRPC status.

@@ -107,7 +107,7 @@ func (s *secure) open(ctx context.Context) (err error) {
 	}
 	s.authority, err = ca.Open(ctx, ca.Options{
 		Store: place, TTL: o.TTL, MaxTTL: o.MaxTTL, Every: o.ReadEvery, Organization: s.opts.Mesh.TrustDomain,
-		Patient: o.CADir == "", Log: s.opts.Log,
+		RetryOpen: o.CADir == "", Log: s.opts.Log,
 	})
 	return err
 }

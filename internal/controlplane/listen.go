@@ -72,12 +72,12 @@ func (p *parts) announce() {
 
 // servePlaintext serves xDS in plain text.
 func (p *parts) servePlaintext(ctx context.Context) error {
-	return serveXDS(ctx, p.xds.Carry(p.opts.Transport, server.Port{Methods: p.plainMethods()}), p.xdsListener)
+	return serveXDS(ctx, p.xds.NewPortServer(p.opts.Transport, server.Port{Methods: p.plainMethods()}), p.xdsListener)
 }
 
 // serveTLS serves xDS and the certificate authority with TLS.
 func (p *parts) serveTLS(ctx context.Context) error {
-	return serveXDS(ctx, p.xds.Carry(p.opts.Transport, p.secure.port(p)), p.secure.listener)
+	return serveXDS(ctx, p.xds.NewPortServer(p.opts.Transport, p.secure.port(p)), p.secure.listener)
 }
 
 // serveDebugPages serves metrics and debug pages.
@@ -90,7 +90,7 @@ const goodbyeTime = time.Second
 
 // serveXDS serves streams until ctx ends. Then it asks proxies to connect elsewhere, and closes the connections of those
 // that do not react in time.
-func serveXDS(ctx context.Context, xds server.Carrier, ln net.Listener) error {
+func serveXDS(ctx context.Context, xds server.PortServer, ln net.Listener) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)

@@ -110,8 +110,8 @@ func (p *parts) addServer(context.Context) error {
 	p.peers = p.newPeers()
 	_, observer := p.recorders()
 	p.xds = server.New(binder{p.pipeline, p.drains, p.keys, p.secrets, o, p.metrics}, observer, o.Log, server.Options{
-		RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: p.metrics, Witness: p.settlements(),
-		Unfollowed: o.NoChangeLog, MaxConnectionAge: o.MaxConnectionAge, ConnectionGrace: o.ConnectionGrace,
+		RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: p.metrics, OnSettled: p.settlements(),
+		DisableTracking: o.NoChangeLog, MaxConnectionAge: o.MaxConnectionAge, ConnectionGrace: o.ConnectionGrace,
 		Methods: map[string]server.Unary{agentapi.DeregisterMethod: p.drains.Deregister},
 	})
 	p.drains.Proxies, p.drains.Lists, p.drains.ReconnectGrace = p.xds, p.pipeline.Listed, o.Absence

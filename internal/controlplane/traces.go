@@ -43,7 +43,7 @@ func (p *parts) settlements() func(distribution.Settlement) {
 	if !p.opts.Traces.On() && p.opts.SampleInUse <= 0 {
 		return nil
 	}
-	return p.changes.Witness
+	return p.changes.RecordSettlement
 }
 
 // recorders returns what records changes in the pipeline and at the xDS server: the change log, or for an experiment

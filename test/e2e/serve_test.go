@@ -34,7 +34,7 @@ type world struct {
 	have map[resource.Type]map[string]*resource.Encoded
 }
 
-func (*world) Keep(context.Context, *model.Proxy, []string) error { return nil }
+func (*world) AddShards(context.Context, *model.Proxy, []string) error { return nil }
 
 // Bind implements server.Binder.
 func (w *world) Bind(context.Context, *model.Proxy, func([]*table.Table)) ([]*table.Table, func(), error) {
@@ -47,13 +47,13 @@ func serveWorld(t *testing.T, strategy server.RouteStrategy) *world {
 	w := &world{t: t, table: table.New("world"), have: map[resource.Type]map[string]*resource.Encoded{}}
 	w.socket = filepath.Join(shortDir(t), "xds")
 	w.server = server.New(w, silent{}, slog.New(slog.DiscardHandler), server.Options{RouteStrategy: strategy, Senders: 1})
-	carrier := w.server.Carry(transport(strategy), server.Port{})
+	xds := w.server.NewPortServer(transport(strategy), server.Port{})
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", w.socket)
 	require.NoError(t, err)
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = carrier.Serve(ln) })
+	serving.Go(func() { _ = xds.Serve(ln) })
 	t.Cleanup(func() {
-		carrier.Stop()
+		xds.Stop()
 		serving.Wait()
 		w.server.Close()
 	})

@@ -43,9 +43,9 @@ type answers struct {
 	notable []Answer   // the first refusals and ends of streams, oldest first
 }
 
-// Witness receives which proxy settled revisions, before Settled is called. It has an effect only with a
+// RecordSettlement receives which proxy settled revisions, before Settled is called. It has an effect only with a
 // Tracer.
-func (l *Log) Witness(s distribution.Settlement) {
+func (l *Log) RecordSettlement(s distribution.Settlement) {
 	if s.Outcome == distribution.NotConcerned {
 		return
 	}

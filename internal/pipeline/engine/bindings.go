@@ -131,9 +131,9 @@ func (e *Engine) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.
 	}
 }
 
-// Keep makes the tables of a bound proxy contain some route configurations in shards, because another
-// stream of the proxy has them in shards. If the proxy must move for that, Keep returns when it was rebound.
-func (e *Engine) Keep(ctx context.Context, p *model.Proxy, routeConfigs []string) error {
+// AddShards makes the tables of a bound proxy contain some route configurations in shards, because another
+// stream of the proxy has them in shards. If the proxy must move for that, AddShards returns when it was rebound.
+func (e *Engine) AddShards(ctx context.Context, p *model.Proxy, routeConfigs []string) error {
 	done := make(chan error, 1)
 	err := e.call(ctx, func() {
 		var err error

@@ -192,8 +192,8 @@ func TestMovedProxyKeepsItsShards(t *testing.T) {
 	}
 }
 
-// TestKeepWaitsForTheTables checks that Keep returns after the proxy was rebound.
-func TestKeepWaitsForTheTables(t *testing.T) {
+// TestAddShardsWaitsForTheTables checks that AddShards returns after the proxy was rebound.
+func TestAddShardsWaitsForTheTables(t *testing.T) {
 	e, in, _ := start(t)
 	in.Put(service("a", 80))
 	in.Synced("test")
@@ -202,9 +202,9 @@ func TestKeepWaitsForTheTables(t *testing.T) {
 	_, release, err := e.Bind(context.Background(), p, func(tables []*table.Table) { moved <- tables })
 	require.NoError(t, err)
 	defer release()
-	require.NoError(t, e.Keep(context.Background(), p, []string{"80"}))
+	require.NoError(t, e.AddShards(context.Background(), p, []string{"80"}))
 	require.Equal(t, routeshard.Count(routeshard.Bits), await.From(t, moved)[0].State().Len(resource.Scope))
-	require.NoError(t, e.Keep(context.Background(), p, []string{"80"}))
+	require.NoError(t, e.AddShards(context.Background(), p, []string{"80"}))
 	require.Empty(t, moved, "nothing to do")
 	require.True(t, slices.ContainsFunc(e.ProxyGroups(context.Background()), func(s GroupInfo) bool { return s.Key.Sharded == index.ShardedRoutesOf("80").Asking() }))
 }

@@ -75,7 +75,7 @@ func client(c net.Conn) {
 type counting struct{ got chan<- struct{} }
 
 func (c counting) Receive([]byte) error { c.got <- struct{}{}; return nil }
-func (c counting) Quick([]byte) bool    { return true }
+func (c counting) IsInline([]byte) bool { return true }
 func (c counting) End()                 {}
 
 // BenchmarkFanOut sends a message to each of many connections and waits for the answers. ns/op is

@@ -27,14 +27,14 @@ type conn struct {
 	socket *socket
 	tls    *tls.Conn // nil: plain text
 
-	reader   frameReader // the reader's
-	inLoop   bool        // the reader's: it is an event loop, for a turn
-	output   output
-	lifetime lifetime
-	patience patience
+	reader       frameReader // the reader's
+	inLoop       bool        // the reader's: it is an event loop, for a turn
+	output       output
+	lifetime     lifetime
+	firstRequest firstRequestTimer
 
-	// Shared by the reader and the keeper.
-	active  atomic.Bool   // bytes arrived since the keeper checked
+	// Shared by the reader and the lifetime goroutine.
+	active  atomic.Bool   // bytes arrived since the lifetime goroutine checked
 	busy    atomic.Bool   // the reader does not wait for bytes
 	budget  atomic.Int32  // expensive frames that the peer may still send
 	behind  atomic.Uint32 // tick since which the rest of a frame is awaited; 0: none is
@@ -61,11 +61,11 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c.reader = frameReader{conn: c, credit: connWindow}
 	c.output = output{conn: c, window: firstWindow, initial: firstWindow, largest: maxFrame}
 	c.lifetime = lifetime{conn: c, old: s.opts.oldFrom(time.Now()), phase: rand.Uint32N(sweep)} //nolint:gosec // need not be secret
-	c.patience.conn = c
+	c.firstRequest.conn = c
 	c.socket = newSocket(nc, c.output.flushed)
 	c.reader.in.conn, c.reader.in.whole, c.reader.in.quota = c, true, maxBlock
 	c.streams = c.first[:0]
-	c.budget.Store(budgetMost)
+	c.budget.Store(maxBudget)
 	if s.opts.TLS != nil {
 		c.tls = tls.Server(c.socket, s.opts.TLS)
 	}
@@ -93,7 +93,7 @@ func (c *conn) handshake() error {
 	}
 	c.reader.unauthenticated = c.server.opts.LimitUnauthenticated && (c.tls == nil || len(c.tls.ConnectionState().VerifiedChains) == 0)
 	if c.reader.unauthenticated {
-		c.patience.begin()
+		c.firstRequest.begin()
 	}
 	c.output.greet()
 	if err := c.reader.readPreface(); err != nil {

@@ -180,19 +180,19 @@ func (fr *frameReader) quickFrame(b []byte) bool {
 		if st == nil || b[4] != 0 || st.message.begun() {
 			return false
 		}
-		q, ok := st.receiver.(Quick)
-		return ok && quickMessages(q, b[frameHead:])
+		q, ok := st.receiver.(InlineReceiver)
+		return ok && inlineMessages(q, b[frameHead:])
 	}
 	return false
 }
 
-func quickMessages(q Quick, b []byte) bool {
+func inlineMessages(q InlineReceiver, b []byte) bool {
 	for len(b) > 0 {
 		if len(b) < prefixLen {
 			return false
 		}
 		n := prefixLen + int(binary.BigEndian.Uint32(b[1:prefixLen]))
-		if len(b) < n || !q.Quick(b[prefixLen:n]) {
+		if len(b) < n || !q.IsInline(b[prefixLen:n]) {
 			return false
 		}
 		b = b[n:]
@@ -253,10 +253,10 @@ func (p *polled) pause() {
 	}
 }
 
-// Present returns a context for a Receiver that waits, which keeps its connection from being read.
+// RequestContext returns a context for a Receiver that waits, which keeps its connection from being read.
 // The context ends with the server, and, if event loops are in use, when the peer closes the
 // connection. It must be canceled before Receive returns.
-func (st *Stream) Present() (context.Context, context.CancelFunc) {
+func (st *Stream) RequestContext() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(st.Context())
 	p := st.conn.socket.polled
 	if p == nil {

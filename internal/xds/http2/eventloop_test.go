@@ -178,7 +178,7 @@ type waitsForEnd struct {
 }
 
 func (s waitsForEnd) Receive([]byte) error {
-	ctx, cancel := s.Present()
+	ctx, cancel := s.RequestContext()
 	defer cancel()
 	close(s.waits)
 	<-ctx.Done()
@@ -188,8 +188,8 @@ func (s waitsForEnd) Receive([]byte) error {
 
 func (s waitsForEnd) End() {}
 
-// TestPresent: a waiting Receiver notices that the peer disconnects, with or without ending its side.
-func TestPresent(t *testing.T) {
+// TestRequestContext: a waiting Receiver notices that the peer disconnects, with or without ending its side.
+func TestRequestContext(t *testing.T) {
 	const wait = "/test.Service/Present"
 	for name, leave := range map[string]func(*peer){
 		"closed": func(p *peer) { p.c.Close() },

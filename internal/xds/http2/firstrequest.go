@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// patience bounds how long an unauthenticated peer may take: from its handshake to its first complete
+// firstRequestTimer bounds how long an unauthenticated peer may take: from its handshake to its first complete
 // message, and from the beginning of a stream to the stream's first complete message.
-type patience struct {
+type firstRequestTimer struct {
 	*conn
 
 	// ends is the earliest end of these times, or before it, in Unix nanoseconds; 0: none is running.
@@ -18,7 +18,7 @@ type patience struct {
 }
 
 // begin starts the time of the connection.
-func (p *patience) begin() {
+func (p *firstRequestTimer) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.first = time.Now().Add(p.server.opts.FirstRequest)
@@ -26,22 +26,22 @@ func (p *patience) begin() {
 }
 
 // opened starts the time of a stream. conn.mu is held.
-func (p *patience) opened(st *Stream) {
+func (p *firstRequestTimer) opened(st *Stream) {
 	if p.reader.unauthenticated {
 		st.firstBy = time.Now().Add(p.server.opts.FirstRequest)
 		p.note(st.firstBy)
 	}
 }
 
-// note records an end for the keeper. conn.mu is held.
-func (p *patience) note(end time.Time) {
+// note records an end for the lifetime goroutine. conn.mu is held.
+func (p *firstRequestTimer) note(end time.Time) {
 	if at := p.ends.Load(); !end.IsZero() && (at == 0 || end.UnixNano() < at) {
 		p.ends.Store(end.UnixNano())
 	}
 }
 
 // received records that a message of a stream is complete.
-func (p *patience) received(st *Stream) {
+func (p *firstRequestTimer) received(st *Stream) {
 	if p.ends.Load() == 0 {
 		return
 	}
@@ -51,7 +51,7 @@ func (p *patience) received(st *Stream) {
 }
 
 // trust ends all times.
-func (p *patience) trust() {
+func (p *firstRequestTimer) trust() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.first = time.Time{}
@@ -61,8 +61,8 @@ func (p *patience) trust() {
 	p.ends.Store(0)
 }
 
-// check cuts the connection if a time is over. The keeper calls it, each tick.
-func (p *patience) check(now time.Time) {
+// check cuts the connection if a time is over. The lifetime goroutine calls it, each tick.
+func (p *firstRequestTimer) check(now time.Time) {
 	if at := p.ends.Load(); at == 0 || now.UnixNano() < at {
 		return
 	}

@@ -68,8 +68,8 @@ func (c *call) Receive(b []byte) error {
 	return nil
 }
 
-// Quick leaves all messages to loops, except "slow".
-func (c *call) Quick(b []byte) bool { return string(b) != "slow" }
+// IsInline leaves all messages to loops, except "slow".
+func (c *call) IsInline(b []byte) bool { return string(b) != "slow" }
 
 func (c *call) End() {
 	c.mu.Lock()

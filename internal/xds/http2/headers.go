@@ -115,7 +115,7 @@ func (fr *frameReader) open(f *xhttp2.MetaHeadersFrame, r *request) error {
 	fr.mu.Lock()
 	st.window = fr.output.initial
 	fr.streams = append(fr.streams, st)
-	fr.patience.opened(st)
+	fr.firstRequest.opened(st)
 	fr.mu.Unlock()
 	if code, text := fr.refusal(f, r); code != 0 {
 		fr.refuse(st, code, text)

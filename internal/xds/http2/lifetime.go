@@ -20,7 +20,7 @@ type lifetime struct {
 	*conn
 
 	// Read-only.
-	phase uint32    // the keeper's tick, in every sweep, in which the connection is checked closely
+	phase uint32    // the lifetime goroutine's tick, in every sweep, in which the connection is checked closely
 	old   time.Time // when the server starts to close the connection; zero: never
 
 	// expires is when the peer's certificate expires, in Unix seconds, as nanoseconds end in 2262;
@@ -52,12 +52,12 @@ var (
 	keepPing  = [8]byte{'a', 'l', 'i', 'v', 'e'}
 )
 
-// check is called by the keeper, each tick.
+// check is called by the lifetime goroutine, each tick.
 func (lt *lifetime) check(now time.Time, tick uint32) {
 	if lt.endOfTime(now) {
 		return
 	}
-	lt.patience.check(now)
+	lt.firstRequest.check(now)
 	if at := lt.soonest.Load(); at != 0 && now.UnixNano() >= at {
 		lt.wake()
 	}
@@ -142,9 +142,9 @@ func (lt *lifetime) overdue(since, grace time.Duration, status *Status) bool {
 
 // refill adds to the budget of expensive frames.
 func (lt *lifetime) refill() {
-	if have := lt.budget.Load(); have < budgetMost {
+	if have := lt.budget.Load(); have < maxBudget {
 		more := int32(max(1, sweep*budgetRefill*lt.server.opts.Tick/time.Second)) //nolint:gosec // some hundreds
-		lt.budget.Add(min(more, budgetMost-have))
+		lt.budget.Add(min(more, maxBudget-have))
 	}
 }
 

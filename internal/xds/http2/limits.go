@@ -28,7 +28,7 @@ const (
 // resets, empty DATA, new streams, small window updates. It refills over time, so that years of
 // keep-alive do not exhaust it.
 const (
-	budgetMost   = 1000 // maximum
+	maxBudget    = 1000 // maximum
 	budgetRefill = 200  // per second
 	smallCredit  = 512  // bytes: a smaller WINDOW_UPDATE spends the budget
 	maxControl   = 64 << 10
@@ -57,7 +57,7 @@ func (st *Stream) Trust() {
 		return
 	}
 	c.reader.unauthenticated = false
-	c.patience.trust()
+	c.firstRequest.trust()
 	// An error means that the connection is about to end.
 	_ = c.output.sendControl(func(b []byte) []byte {
 		return appendSettings(b, xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: maxStreams})

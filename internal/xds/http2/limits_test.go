@@ -55,7 +55,7 @@ func TestFloods(t *testing.T) {
 				defer close(read)
 				p.goneWith(xhttp2.ErrCodeEnhanceYourCalm)
 			}()
-			for range 3 * budgetMost {
+			for range 3 * maxBudget {
 				if flood(p) != nil {
 					break
 				}
@@ -84,12 +84,12 @@ func TestBudgetIsARate(t *testing.T) {
 	p.open(hold)
 	c := v.call(0).conn
 	for range 20 {
-		for range budgetMost / 10 {
+		for range maxBudget / 10 {
 			require.NoError(t, p.fr.WritePing(false, [8]byte{1}))
 		}
 		p.lives()
 		c.lifetime.refill() // as after a tick
-		require.LessOrEqual(t, c.budget.Load(), int32(budgetMost))
+		require.LessOrEqual(t, c.budget.Load(), int32(maxBudget))
 	}
 }
 

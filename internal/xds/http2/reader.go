@@ -304,7 +304,7 @@ func (fr *frameReader) messages(st *Stream, b []byte) {
 			return
 		}
 		m.n = 0
-		fr.patience.received(st)
+		fr.firstRequest.received(st)
 		fr.beginBatch(st)
 		if err := st.receiver.Receive(whole); err != nil {
 			fr.endBatch()

@@ -36,13 +36,13 @@ type BatchReceiver interface {
 	EndBatch() error
 }
 
-// Quick is a Receiver some of whose messages an event loop may process. The loop serves other
+// InlineReceiver is a Receiver some of whose messages an event loop may process. The loop serves other
 // connections too.
-type Quick interface {
+type InlineReceiver interface {
 	Receiver
-	// Quick reports whether Receive, and EndBatch after it, process a message without waiting. It
+	// IsInline reports whether Receive, and EndBatch after it, process a message without waiting. It
 	// is called in the connection's goroutine, before Receive and perhaps more than once.
-	Quick(message []byte) bool
+	IsInline(message []byte) bool
 }
 
 // Finisher is a Receiver that answers after the peer has ended its side, with Stream.Finish. End is
@@ -91,7 +91,7 @@ func (o *Options) fill() {
 }
 
 // Server serves methods. Its goroutines are: Serve's, which accepts connections; the loops, which
-// wait for idle connections; one for each connection that is not idle; and the keeper, which checks
+// wait for idle connections; one for each connection that is not idle; and the lifetime goroutine, which checks
 // the time of connections. Without loops each connection has a goroutine, and another one while the
 // kernel does not take what was written. Stop ends all of them.
 type Server struct {
@@ -99,8 +99,8 @@ type Server struct {
 	methods map[string]Handler
 	ctx     context.Context // of all streams; ends with Stop
 	cancel  context.CancelFunc
-	tick    atomic.Uint32  // the keeper's clock; begins at 1
-	running sync.WaitGroup // the keeper, connections, and functions of Stream.Go
+	tick    atomic.Uint32  // the lifetime goroutine's clock; begins at 1
+	running sync.WaitGroup // the lifetime goroutine, connections, and functions of Stream.Go
 	loops   *loops         // nil: there are none
 
 	mu        sync.Mutex // guards what follows

@@ -8,15 +8,17 @@ import "syscall"
 const nonBlocking = true
 
 // readOnce reads what there is. again reports that there is nothing.
-func readOnce(fd uintptr, b []byte) (n int, again bool, err error) { return once(syscall.Read, fd, b) }
+func readOnce(fd uintptr, b []byte) (n int, again bool, err error) {
+	return retryEINTR(syscall.Read, fd, b)
+}
 
 // writeOnce writes what the kernel takes. again reports that it takes nothing.
 func writeOnce(fd uintptr, b []byte) (n int, again bool, err error) {
-	return once(syscall.Write, fd, b)
+	return retryEINTR(syscall.Write, fd, b)
 }
 
-// once repeats a system call while it is interrupted.
-func once(do func(int, []byte) (int, error), fd uintptr, b []byte) (n int, again bool, err error) {
+// retryEINTR repeats a system call while it is interrupted.
+func retryEINTR(do func(int, []byte) (int, error), fd uintptr, b []byte) (n int, again bool, err error) {
 	for {
 		n, err = do(int(fd), b) //nolint:gosec // descriptors are small
 		switch err {

@@ -36,7 +36,7 @@ type Stream struct {
 	room         [1]outgoing // queue begins in it, and is seldom longer
 	head         []byte      // header block to begin with; nil: responseHead
 	expires      time.Time   // zero: never
-	firstBy      time.Time   // when patience ends; zero: the stream has a message, or its peer is authenticated
+	firstBy      time.Time   // end of the time for the first message; zero: the stream has a message, or its peer is authenticated
 
 	path          string // read-only
 	authorization string // while the Handler runs
@@ -263,7 +263,7 @@ func (c *conn) expire(st *Stream, at time.Time) {
 	c.noteSoonest(st)
 }
 
-// noteSoonest records a stream's deadline for the keeper. conn.mu is held.
+// noteSoonest records a stream's deadline for the lifetime goroutine. conn.mu is held.
 func (c *conn) noteSoonest(st *Stream) {
 	if st.expires.IsZero() {
 		return
@@ -274,7 +274,7 @@ func (c *conn) noteSoonest(st *Stream) {
 }
 
 // expired returns the streams whose deadline is over, and records the deadlines of the others for
-// the keeper.
+// the lifetime goroutine.
 func (c *conn) expired(now time.Time) (out []*Stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

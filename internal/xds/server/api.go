@@ -22,10 +22,10 @@ type Binder interface {
 	// release is called once, when the stream has ended.
 	Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.Table)) (tables []*table.Table, release func(), err error)
 
-	// Keep adds shards of the given route configurations to the tables of p, which is bound. The
-	// proxy has these shards from an earlier stream. If this needs other tables, Keep calls rebind
+	// AddShards adds shards of the given route configurations to the tables of p, which is bound. The
+	// proxy has these shards from an earlier stream. If this needs other tables, AddShards calls rebind
 	// before it returns.
-	Keep(ctx context.Context, p *model.Proxy, routeConfigs []string) error
+	AddShards(ctx context.Context, p *model.Proxy, routeConfigs []string) error
 }
 
 // RouteStrategy selects how virtual hosts reach proxies.
@@ -51,12 +51,12 @@ type Options struct {
 	RouteStrategy RouteStrategy // empty: RoutesAuto
 	Senders       int           // goroutines that send published changes; 0: GOMAXPROCS
 	Meter         Meter         // nil: nothing is counted
-	// Witness receives which proxy settled what, before the Observer counts it. Like an Observer it
+	// OnSettled receives which proxy settled what, before the Observer counts it. Like an Observer it
 	// must be fast and must not call the Server. nil: not called.
-	Witness func(distribution.Settlement)
-	// Unfollowed streams do not record which revisions are pending, and report no outcomes. It is
+	OnSettled func(distribution.Settlement)
+	// DisableTracking: streams do not record which revisions are pending, and report no outcomes. It is
 	// for experiments.
-	Unfollowed bool
+	DisableTracking bool
 	// MaxConnectionAge is the maximum age of a connection, plus or minus 10 %. The peer then has to
 	// authenticate again. 0: until its certificate expires.
 	MaxConnectionAge time.Duration

@@ -55,7 +55,7 @@ func (l *loopback) answer(m message) {
 	l.requests <- b
 }
 
-func (l *loopback) present() (context.Context, context.CancelFunc) {
+func (l *loopback) requestContext() (context.Context, context.CancelFunc) {
 	return context.Background(), func() {}
 }
 
@@ -76,7 +76,7 @@ func (s silent) Settled(_, _ model.Revision, o distribution.Outcome, _ time.Time
 
 type oneTable struct{ t *table.Table }
 
-func (oneTable) Keep(context.Context, *model.Proxy, []string) error { return nil }
+func (oneTable) AddShards(context.Context, *model.Proxy, []string) error { return nil }
 
 func (b oneTable) Bind(context.Context, *model.Proxy, func([]*table.Table)) ([]*table.Table, func(), error) {
 	return []*table.Table{b.t}, nil, nil

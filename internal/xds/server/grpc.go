@@ -161,14 +161,16 @@ func (t grpcTransport) window() int { return 64 << 10 }
 
 func (t grpcTransport) pending() int { return 0 }
 
-func (t grpcTransport) present() (context.Context, context.CancelFunc) { return t.Context(), func() {} }
+func (t grpcTransport) requestContext() (context.Context, context.CancelFunc) {
+	return t.Context(), func() {}
+}
 
 func (t grpcTransport) peer() string { return t.caller().Address }
 
 func (t grpcTransport) caller() *Peer { return grpcPeer(t.Context()) }
 
-// grpcCarrier is a grpc.Server that ends the streams of the discovery service when it stops.
-type grpcCarrier struct {
+// grpcPortServer is a grpc.Server that ends the streams of the discovery service when it stops.
+type grpcPortServer struct {
 	*grpc.Server
 	leaving context.Context
 	leave   context.CancelFunc
@@ -180,8 +182,8 @@ type statusWriter interface {
 	WriteStatus(*status.Status) error
 }
 
-// intercept ends a stream with the carrier.
-func (c *grpcCarrier) intercept(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+// intercept ends a stream when the server stops.
+func (c *grpcPortServer) intercept(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if w, ok := grpc.ServerTransportStreamFromContext(ss.Context()).(statusWriter); ok {
 		defer context.AfterFunc(c.leaving, func() {
 			_ = w.WriteStatus(status.Convert(ending)) // an error means that the stream has ended
@@ -193,8 +195,8 @@ func (c *grpcCarrier) intercept(srv any, ss grpc.ServerStream, _ *grpc.StreamSer
 // goAwayTime is how long a GOAWAY may take before streams end: gRPC does not report when it was sent.
 const goAwayTime = 20 * time.Millisecond
 
-// GracefulStop implements Carrier.
-func (c *grpcCarrier) GracefulStop(ctx context.Context) {
+// GracefulStop implements PortServer.
+func (c *grpcPortServer) GracefulStop(ctx context.Context) {
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); c.Server.GracefulStop() }()
 	later := time.AfterFunc(goAwayTime, c.leave)
@@ -207,8 +209,8 @@ func (c *grpcCarrier) GracefulStop(ctx context.Context) {
 	<-stopped
 }
 
-// Stop implements Carrier.
-func (c *grpcCarrier) Stop() {
+// Stop implements PortServer.
+func (c *grpcPortServer) Stop() {
 	c.Server.Stop()
 	c.leave()
 }

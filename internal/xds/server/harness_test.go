@@ -54,12 +54,11 @@ func newHarness(t *testing.T, on Transport, opts Options) *harness {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	h.addr = l.Addr().String()
-	carrier := h.server.Carry(on, Port{})
-	served := make(chan struct{})
-	go func() { defer close(served); _ = carrier.Serve(l) }()
+	server, done := h.server.NewPortServer(on, Port{}), make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(l) }()
 	t.Cleanup(func() {
-		await.End(t, carrier.Stop)
-		await.From(t, served)
+		await.End(t, server.Stop)
+		await.From(t, done)
 		await.End(t, h.server.Close)
 	})
 	return h
@@ -89,8 +88,8 @@ func (h *harness) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table
 	return []*table.Table{h.out, h.in}, func() { h.mu.Lock(); h.closed++; h.mu.Unlock() }, nil
 }
 
-// Keep implements Binder. It records what to keep, and the tables stay.
-func (h *harness) Keep(_ context.Context, _ *model.Proxy, routeConfigs []string) error {
+// AddShards implements Binder. It records the route configurations, and the tables stay.
+func (h *harness) AddShards(_ context.Context, _ *model.Proxy, routeConfigs []string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.kept = append(h.kept, routeConfigs...)

@@ -31,10 +31,10 @@ func (o *Options) http2Options() http2.Options {
 	}
 }
 
-// http2Carrier is a carrier of package http2.
-type http2Carrier struct{ *http2.Server }
+// http2PortServer is a PortServer of package http2.
+type http2PortServer struct{ *http2.Server }
 
-func (c http2Carrier) GracefulStop(ctx context.Context) {
+func (c http2PortServer) GracefulStop(ctx context.Context) {
 	c.Server.GracefulStop(ctx, toHTTP2(status.Convert(ending)))
 }
 
@@ -62,7 +62,9 @@ func (t http2Transport) window() int { return 0 }
 
 func (t http2Transport) pending() int { return t.stream.Pending() }
 
-func (t http2Transport) present() (context.Context, context.CancelFunc) { return t.stream.Present() }
+func (t http2Transport) requestContext() (context.Context, context.CancelFunc) {
+	return t.stream.RequestContext()
+}
 
 func (t http2Transport) peer() string { return t.stream.Peer() }
 

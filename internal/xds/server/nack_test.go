@@ -45,7 +45,7 @@ func TestRefusedResourceIsHeldUntilItDiffers(t *testing.T) {
 func TestSettlementNamesTheNewestRefusal(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		texts := make(chan string, 10)
-		h := newHarness(t, on, Options{Witness: func(s distribution.Settlement) {
+		h := newHarness(t, on, Options{OnSettled: func(s distribution.Settlement) {
 			if s.Outcome == distribution.NACKed {
 				texts <- s.Text
 			}

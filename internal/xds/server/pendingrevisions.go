@@ -76,8 +76,8 @@ func (p *pendingRevisions) report(n int, outcome distribution.Outcome, now time.
 		for to+1 < n && p.revisions[to+1] == p.revisions[to]+1 {
 			to++
 		}
-		if witness := p.server.opts.Witness; witness != nil {
-			witness(distribution.Settlement{Proxy: p.proxy, From: p.revisions[from] - 1, To: p.revisions[to], Outcome: outcome, At: now, Text: p.refusal(outcome)})
+		if onSettled := p.server.opts.OnSettled; onSettled != nil {
+			onSettled(distribution.Settlement{Proxy: p.proxy, From: p.revisions[from] - 1, To: p.revisions[to], Outcome: outcome, At: now, Text: p.refusal(outcome)})
 		}
 		p.server.obs.Settled(p.revisions[from]-1, p.revisions[to], outcome, now)
 		from = to + 1

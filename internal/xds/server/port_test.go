@@ -66,13 +66,13 @@ func (h *harness) serveAt(on Transport, port Port, client *tls.Config) *grpc.Cli
 	h.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(h.t, err)
-	carrier, served := h.carryAt(on, port, l)
+	server, done := h.servePort(on, port, l)
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(client)))
 	require.NoError(h.t, err)
 	h.t.Cleanup(func() {
 		_ = conn.Close()
-		await.End(h.t, carrier.Stop)
-		await.From(h.t, served)
+		await.End(h.t, server.Stop)
+		await.From(h.t, done)
 	})
 	return conn
 }

@@ -15,8 +15,8 @@ type registry struct {
 	byTable map[*table.Table][]*stream
 }
 
-// place is the position of a stream in the list of a table.
-type place struct {
+// tableSlot is the position of a stream in the list of a table.
+type tableSlot struct {
 	table *table.Table
 	index int
 }
@@ -36,7 +36,7 @@ func (r *registry) add(st *stream, tables []*table.Table) {
 	if st.bindNext == nil {
 		st.bindNext = tables
 	}
-	r.place(st)
+	r.link(st)
 }
 
 // rebind moves a stream to other tables.
@@ -45,8 +45,8 @@ func (r *registry) rebind(st *stream, tables []*table.Table) {
 	defer r.mu.Unlock()
 	st.bindNext = tables
 	if r.streams[st.number] == st {
-		r.unplace(st)
-		r.place(st)
+		r.unlink(st)
+		r.link(st)
 	}
 }
 
@@ -64,21 +64,21 @@ func (r *registry) remove(st *stream) {
 	defer r.mu.Unlock()
 	if r.streams[st.number] == st {
 		delete(r.streams, st.number)
-		r.unplace(st)
+		r.unlink(st)
 	}
 }
 
-func (r *registry) place(st *stream) {
+func (r *registry) link(st *stream) {
 	for i, t := range st.bindNext {
 		if i < MaxTables && t != nil {
-			st.places[i] = place{t, len(r.byTable[t])}
+			st.slots[i] = tableSlot{t, len(r.byTable[t])}
 			r.byTable[t] = append(r.byTable[t], st)
 		}
 	}
 }
 
-func (r *registry) unplace(st *stream) {
-	for i, p := range st.places {
+func (r *registry) unlink(st *stream) {
+	for i, p := range st.slots {
 		if p.table == nil {
 			continue
 		}
@@ -86,15 +86,15 @@ func (r *registry) unplace(st *stream) {
 		last := list[len(list)-1]
 		list[p.index] = last
 		list[len(list)-1] = nil
-		for j := range last.places {
-			if last.places[j] == (place{p.table, len(list) - 1}) {
-				last.places[j].index = p.index
+		for j := range last.slots {
+			if last.slots[j] == (tableSlot{p.table, len(list) - 1}) {
+				last.slots[j].index = p.index
 			}
 		}
 		if r.byTable[p.table] = list[:len(list)-1]; len(list) == 1 {
 			delete(r.byTable, p.table)
 		}
-		st.places[i] = place{}
+		st.slots[i] = tableSlot{}
 	}
 }
 

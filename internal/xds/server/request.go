@@ -27,9 +27,9 @@ func (r http2Receiver) Receive(b []byte) error {
 	return nil
 }
 
-// Quick implements http2.Quick. The first request binds the proxy, and a request that lists
+// IsInline implements http2.InlineReceiver. The first request binds the proxy, and a request that lists
 // resources may add route shards: these may wait.
-func (r http2Receiver) Quick(b []byte) bool {
+func (r http2Receiver) IsInline(b []byte) bool {
 	if r.st.proxy == nil {
 		return false
 	}
@@ -60,7 +60,7 @@ func (st *stream) handle(b []byte) error {
 			return err
 		}
 	}
-	if err := st.keepShards(r); err != nil {
+	if err := st.addKnownShards(r); err != nil {
 		return err
 	}
 	st.mu.Lock()

@@ -24,8 +24,8 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// TestQuick: event loops process no requests that may wait for the engine.
-func TestQuick(t *testing.T) {
+// TestIsInline: event loops process no requests that may wait for the engine.
+func TestIsInline(t *testing.T) {
 	quick := func(p ledger.Protocol, bound bool, m proto.Message) bool {
 		st := &stream{protocol: p}
 		if bound {
@@ -33,7 +33,7 @@ func TestQuick(t *testing.T) {
 		}
 		b, err := proto.Marshal(m)
 		require.NoError(t, err)
-		return http2Receiver{st}.Quick(b)
+		return http2Receiver{st}.IsInline(b)
 	}
 	ack := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResponseNonce: "7", ResourceNamesSubscribe: []string{"a"}}
 	require.True(t, quick(ledger.Delta, true, ack))
@@ -41,7 +41,7 @@ func TestQuick(t *testing.T) {
 	has := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.ScopeURL, InitialResourceVersions: map[string]string{"a": "1"}}
 	require.False(t, quick(ledger.Delta, true, has))
 	require.True(t, quick(ledger.Sotw, true, &discoveryv3.DiscoveryRequest{TypeUrl: resource.ClusterURL, ResponseNonce: "7"}))
-	require.False(t, http2Receiver{&stream{proxy: &model.Proxy{}}}.Quick([]byte{0x1a, 0xff}), "malformed")
+	require.False(t, http2Receiver{&stream{proxy: &model.Proxy{}}}.IsInline([]byte{0x1a, 0xff}), "malformed")
 }
 
 // TestTooManyNames: a stream that subscribes to too many names ends, and its error names the limit.

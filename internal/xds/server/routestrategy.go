@@ -14,7 +14,7 @@ import (
 // other streams get whole routes.
 //
 // Sidecars that may have scopes from another control plane, or from another strategy, keep them
-// under each of these, see keepShards.
+// under each of these, see addKnownShards.
 var strategies = []struct {
 	option   RouteStrategy
 	typ      model.ProxyType // empty: any
@@ -70,11 +70,11 @@ func (s *Server) strategy(protocol ledger.Protocol, p *model.Proxy, agent string
 	return ledger.WholeRoutes, false
 }
 
-// keepShards adds to the stream's tables the route shards that a proxy has which connects again:
+// addKnownShards adds to the stream's tables the route shards that a proxy has which connects again:
 // listeners that it drains may still use them. It does the same for the listener that makes Envoy
 // request scopes: Envoy does not report when that is removed, and would not request scopes again.
 // The ledger uses these tables when it compares what the proxy has.
-func (st *stream) keepShards(r *request) error {
+func (st *stream) addKnownShards(r *request) error {
 	if !st.strategy.Scopes || len(r.Initial) == 0 {
 		return nil
 	}
@@ -82,9 +82,9 @@ func (st *stream) keepShards(r *request) error {
 	if len(lacks) == 0 {
 		return nil
 	}
-	present, leave := st.transport.present()
-	defer leave()
-	if err := st.server.binder.Keep(present, st.proxy, lacks); err != nil {
+	ctx, cancel := st.transport.requestContext()
+	defer cancel()
+	if err := st.server.binder.AddShards(ctx, st.proxy, lacks); err != nil {
 		return bindError(st.proxy, err)
 	}
 	st.mu.Lock()

@@ -117,7 +117,7 @@ func (st *stream) publish(rev model.Revision, now time.Time) {
 		if len(in.published) == 0 {
 			in.since = now
 		}
-		if !st.server.opts.Unfollowed {
+		if !st.server.opts.DisableTracking {
 			in.published = append(in.published, rev)
 		}
 		st.mu.news.Store(true)

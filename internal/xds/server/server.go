@@ -67,7 +67,7 @@ func New(binder Binder, obs distribution.Observer, log *slog.Logger, opts Option
 	return s
 }
 
-// Close ends the senders and the watchdog. The carriers must have been stopped.
+// Close ends the senders and the watchdog. The port servers must have been stopped.
 func (s *Server) Close() {
 	close(s.stop)
 	s.ended.Wait()
@@ -102,9 +102,9 @@ func (s *Server) open(st *stream, node []byte) error {
 	st.proxy, p.Peer = p, peerIP(st.transport.peer())
 	st.strategy, p.ScopedRoutes = s.strategy(st.protocol, p, agent)
 	st.sender = s.senders[s.turn.Add(1)%uint64(len(s.senders))]
-	present, leave := st.transport.present() // computing the tables may take long
-	defer leave()
-	tables, release, err := s.binder.Bind(present, p, st.rebind)
+	ctx, cancel := st.transport.requestContext() // computing the tables may take long
+	defer cancel()
+	tables, release, err := s.binder.Bind(ctx, p, st.rebind)
 	if err != nil {
 		return bindError(p, err)
 	}

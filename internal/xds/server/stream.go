@@ -26,7 +26,7 @@ type stream struct {
 
 	// Guarded by the registry's lock.
 	bindNext []*table.Table // tables that the stream is bound to, until it has read them
-	places   [MaxTables]place
+	slots    [MaxTables]tableSlot
 	counted  model.Revision // newest revision that the registry counted the stream for
 
 	inbox  inbox

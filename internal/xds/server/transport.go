@@ -27,9 +27,9 @@ type transport interface {
 	window() int
 	// pending returns the number of queued messages.
 	pending() int
-	// present returns a context that ends with the stream or its connection, and with the server.
+	// requestContext returns a context that ends with the stream or its connection, and with the server.
 	// It must be canceled before the request is answered.
-	present() (context.Context, context.CancelFunc)
+	requestContext() (context.Context, context.CancelFunc)
 	peer() string
 	caller() *Peer
 }
@@ -83,8 +83,8 @@ func PeerOf(ctx context.Context) *Peer {
 	return &Peer{}
 }
 
-// Carrier accepts connections and serves their streams.
-type Carrier interface {
+// PortServer accepts the connections of one port and serves their streams.
+type PortServer interface {
 	// Serve accepts connections until Stop is called, or until it fails. It closes the listener.
 	Serve(net.Listener) error
 	// GracefulStop accepts no new connections, asks peers to connect elsewhere, ends their streams
@@ -94,19 +94,19 @@ type Carrier interface {
 	Stop()
 }
 
-// ending is the status of streams that end with their carrier.
+// ending is the status of streams whose server stops.
 var ending = status.Error(codes.Unavailable, "this control plane stops: connect again, or to another one")
 
-// Carry returns a carrier for the service at a port.
-func (s *Server) Carry(t Transport, port Port) Carrier {
+// NewPortServer returns a server of the service at a port.
+func (s *Server) NewPortServer(t Transport, port Port) PortServer {
 	port.Methods = s.methods(port)
 	if t != TransportGRPC {
 		o := s.opts.http2Options()
 		o.TLS, o.Log, o.LimitUnauthenticated = port.TLS, s.log, port.Authorize != nil
 		o.Yield = s.yield
-		return http2Carrier{http2.New(s.http2Methods(&port), o)}
+		return http2PortServer{http2.New(s.http2Methods(&port), o)}
 	}
-	c := &grpcCarrier{}
+	c := &grpcPortServer{}
 	c.leaving, c.leave = context.WithCancel(context.Background())
 	options := append(s.opts.grpcOptions(), grpc.WaitForHandlers(true), grpc.StreamInterceptor(c.intercept))
 	if port.TLS != nil {

@@ -20,11 +20,11 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// TestGracefulStopOfCarriers: streams end with a status and not with a broken connection, calls in progress
-// are answered, and the client connects to the next carrier at once.
-func TestGracefulStopOfCarriers(t *testing.T) { overEach(t, carrierLeaves) }
+// TestGracefulStopOfPortServers: streams end with a status and not with a broken connection, calls in progress
+// are answered, and the client connects to the next server at once.
+func TestGracefulStopOfPortServers(t *testing.T) { overEach(t, portServerLeaves) }
 
-func carrierLeaves(t *testing.T, on Transport) {
+func portServerLeaves(t *testing.T, on Transport) {
 	held, answer := make(chan struct{}), make(chan struct{})
 	h := newHarness(t, on, Options{Methods: map[string]Unary{
 		"/t.S/Hold": func(context.Context, []byte) ([]byte, error) { close(held); <-answer; return []byte("done"), nil },
@@ -34,7 +34,7 @@ func carrierLeaves(t *testing.T, on Transport) {
 	h.commit(edsCluster("a", "1"))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	first, served := h.carryAt(on, Port{}, l)
+	first, served := h.servePort(on, Port{}, l)
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
@@ -61,7 +61,7 @@ func carrierLeaves(t *testing.T, on Transport) {
 	require.Equal(t, status.Convert(ending).Message(), status.Convert(err).Message())
 	again, err := net.Listen("tcp", l.Addr().String())
 	require.NoError(t, err)
-	second, servedAgain := h.carryAt(on, Port{}, again)
+	second, servedAgain := h.servePort(on, Port{}, again)
 	st = open()
 	finish()
 	require.NoError(t, await.From(t, called))
@@ -87,9 +87,9 @@ func TestHalfClose(t *testing.T) {
 	})
 }
 
-// carryAt serves a harness's server at a listener. The channel is closed when that ends.
-func (h *harness) carryAt(on Transport, port Port, l net.Listener) (Carrier, chan struct{}) {
-	carrier, served := h.server.Carry(on, port), make(chan struct{})
-	go func() { defer close(served); _ = carrier.Serve(l) }()
-	return carrier, served
+// servePort serves a harness's server at a listener. The channel is closed when that ends.
+func (h *harness) servePort(on Transport, port Port, l net.Listener) (PortServer, chan struct{}) {
+	server, done := h.server.NewPortServer(on, port), make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(l) }()
+	return server, done
 }
