@@ -30,7 +30,7 @@ const (
 )
 
 // ownershipOf decides about an existing object that a Gateway should have. It returns what to do about a conflict.
-func (c *Controller) ownershipOf(p *plan, want *object, have *unstructured.Unstructured) (is ownership, cure string) {
+func (c *Controller) ownershipOf(p *plan, want *object, have *unstructured.Unstructured) (is ownership, advice string) {
 	mine := slices.ContainsFunc(have.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == p.UID })
 	_, managed := have.GetLabels()[labelManaged]
 	switch {
@@ -68,11 +68,11 @@ func (t *term) apply(ctx context.Context, p *plan, want *object) (trouble string
 		return "", err
 	}
 	if have != nil {
-		switch is, cure := t.ownershipOf(p, want, have); is {
+		switch is, advice := t.ownershipOf(p, want, have); is {
 		case released:
 			return "", nil
 		case conflict:
-			return fmt.Sprintf("%s: %s", want.title(), cure), nil
+			return fmt.Sprintf("%s: %s", want.title(), advice), nil
 		}
 		// The write fails if the object has changed since, perhaps its owner or its label.
 		want.SetResourceVersion(have.GetResourceVersion())

@@ -55,7 +55,7 @@ func TestFindings(t *testing.T) {
 	for _, c := range []struct {
 		check, plane, text string
 		severity           doctor.Severity
-		evidence, cure     string
+		evidence, advice   string
 	}{
 		{
 			"convergence", istiod,
@@ -95,7 +95,7 @@ func TestFindings(t *testing.T) {
 			f := found[c.check]
 			require.Equal(t, c.severity, f.Severity)
 			require.Contains(t, strings.Join(f.Evidence, "\n"), c.evidence)
-			require.Contains(t, strings.Join(f.Advice, "\n"), c.cure)
+			require.Contains(t, strings.Join(f.Advice, "\n"), c.advice)
 		})
 	}
 }

@@ -14,8 +14,8 @@ import (
 // TestFiltersThatCannotBeRead checks that only Envoy's "not found" counts as an Envoy without filters.
 func TestFiltersThatCannotBeRead(t *testing.T) {
 	for name, c := range map[string]struct {
-		dump  http.HandlerFunc
-		blind bool
+		dump    http.HandlerFunc
+		unknown bool
 	}{
 		"none": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "ecds_filters not found in config dump", http.StatusNotFound)
@@ -32,11 +32,11 @@ func TestFiltersThatCannotBeRead(t *testing.T) {
 			e, err := doctor.Collect(t.Context(), doctor.Options{Sidecars: []string{strings.TrimPrefix(s.URL, "http://")}})
 			require.NoError(t, err)
 			require.Len(t, e.Sidecars, 1)
-			require.Equal(t, c.blind, e.Sidecars[0].NoFilters != "")
+			require.Equal(t, c.unknown, e.Sidecars[0].NoFilters != "")
 			found := proxyFindings(e.Sidecars[0])
 			f, ok := found["filters"]
-			require.Equal(t, c.blind, ok, found)
-			if c.blind {
+			require.Equal(t, c.unknown, ok, found)
+			if c.unknown {
 				require.Equal(t, doctor.Unknown, f.Severity)
 			}
 		})

@@ -30,9 +30,9 @@ func (p *plane) intakeQueue() verdict {
 	if h, when := p.histogram("pilot_worker_queue_duration"); h != nil && h.Count > 0 {
 		evidence = append(evidence, fmt.Sprintf("pilot_worker_queue_duration: %s at the mean of %.0f, %s", seconds(h.Mean()), h.Count, when))
 	}
-	cure := "add CPU to the control plane, and find the source of the changes: pilot_k8s_reg_events and pilot_k8s_cfg_events by type"
+	advice := "add CPU to the control plane, and find the source of the changes: pilot_k8s_reg_events and pilot_k8s_cfg_events by type"
 	if p.istiod() {
-		cure = "lower PILOT_PUSH_THROTTLE: pushes hold the lock that endpoints wait for; " + cure
+		advice = "lower PILOT_PUSH_THROTTLE: pushes hold the lock that endpoints wait for; " + advice
 	}
-	return checked(Finding{Severity: severity, What: "changes wait in the intake queue", Evidence: evidence, Advice: []string{cure}})
+	return checked(Finding{Severity: severity, What: "changes wait in the intake queue", Evidence: evidence, Advice: []string{advice}})
 }

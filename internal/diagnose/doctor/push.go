@@ -79,12 +79,12 @@ func (p *plane) rejects() verdict {
 	if len(evidence) == 0 {
 		return checked()
 	}
-	cure := "find the proxy and Envoy's message in istiod's log (\"ADS:… REJECT\"), or with istioctl proxy-status"
+	advice := "find the proxy and Envoy's message in istiod's log (\"ADS:… REJECT\"), or with istioctl proxy-status"
 	if !p.istiod() {
-		cure = "find the proxy and Envoy's message with moonsail proxies; objects that are the cause have a condition"
+		advice = "find the proxy and Envoy's message with moonsail proxies; objects that are the cause have a condition"
 	}
 	return checked(Finding{
-		Severity: Critical, What: "Envoys refuse configuration, and keep the previous one", Evidence: append(evidence, p.subject.Seen), Advice: []string{cure},
+		Severity: Critical, What: "Envoys refuse configuration, and keep the previous one", Evidence: append(evidence, p.subject.Seen), Advice: []string{advice},
 	})
 }
 

@@ -169,7 +169,7 @@ func TestStalledPeer(t *testing.T) {
 		require.NoError(t, c.Send([][]byte{message}))
 	}
 	require.GreaterOrEqual(t, c.Pending(), 100)
-	for end := time.Now().Add(patient); runtime.NumGoroutine() > before+2 && time.Now().Before(end); {
+	for end := time.Now().Add(testTimeout); runtime.NumGoroutine() > before+2 && time.Now().Before(end); {
 		runtime.Gosched() // a goroutine that looked for the call may not have ended yet
 	}
 	require.LessOrEqual(t, runtime.NumGoroutine(), before+2, "the connection's goroutine, and the one that writes")

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patient is how long a test waits for something that must happen.
-const patient = time.Minute
+// testTimeout is how long a test waits for something that must happen.
+const testTimeout = time.Minute
 
 // Methods of the test server.
 const (
@@ -145,5 +145,5 @@ func (v *service) begun() int {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, patient, time.Millisecond, what)
+	require.Eventually(t, ok, testTimeout, time.Millisecond, what)
 }

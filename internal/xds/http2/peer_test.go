@@ -36,7 +36,7 @@ func (v *service) dial() *peer {
 
 func newPeer(t *testing.T, c net.Conn) *peer {
 	t.Cleanup(func() { _ = c.Close() })
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(patient)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(testTimeout)))
 	p := &peer{t: t, c: c}
 	p.fr = xhttp2.NewFramer(c, c)
 	p.fr.AllowIllegalWrites = true

@@ -74,7 +74,7 @@ func givesUp(t *testing.T, o Options, dial func(*service) *peer) {
 // with too little, the connection closes before both sides have sent everything.
 func withTime(t *testing.T, try func(enough time.Duration) bool) {
 	t.Helper()
-	for enough := 200 * time.Millisecond; enough < patient/2; enough *= 2 {
+	for enough := 200 * time.Millisecond; enough < testTimeout/2; enough *= 2 {
 		if try(enough) {
 			return
 		}

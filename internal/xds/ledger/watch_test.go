@@ -21,14 +21,14 @@ func TestFlightsAreShared(t *testing.T) {
 		l.Update([]*table.State{out.State()})
 		require.Len(t, l.Next(nil), 1)
 	}
-	flying := second.watches[eds].flight
-	require.Same(t, flying, first.watches[eds].flight)
-	before := *flying
+	shared := second.watches[eds].flight
+	require.Same(t, shared, first.watches[eds].flight)
+	before := *shared
 	other := table.New("other")
 	other.Commit(3, benchUpdates(1))
 	first.Update([]*table.State{other.State()})
-	require.NotSame(t, flying, first.watches[eds].flight)
+	require.NotSame(t, shared, first.watches[eds].flight)
 	require.True(t, first.watches[eds].flight.explicit)
-	require.Same(t, flying, second.watches[eds].flight)
-	require.Equal(t, before, *flying)
+	require.Same(t, shared, second.watches[eds].flight)
+	require.Equal(t, before, *shared)
 }

@@ -103,7 +103,7 @@ func BenchmarkFanOut(b *testing.B) {
 				l.requests <- first
 				served.Go(func() { _ = s.pull(ledger.Delta, &Port{}, l) })
 			}
-			require.Eventually(b, func() bool { return len(s.Proxies()) == streams }, patient, time.Millisecond)
+			require.Eventually(b, func() bool { return len(s.Proxies()) == streams }, testTimeout, time.Millisecond)
 			b.ReportAllocs()
 			rev := model.Revision(1)
 			for n := 0; b.Loop(); n++ {
@@ -188,7 +188,7 @@ func BenchmarkDistribution(b *testing.B) {
 		l.requests <- first
 		served.Go(func() { _ = s.pull(ledger.Delta, &Port{}, l) })
 	}
-	require.Eventually(b, func() bool { return len(s.Proxies()) == streams }, patient, time.Millisecond)
+	require.Eventually(b, func() bool { return len(s.Proxies()) == streams }, testTimeout, time.Millisecond)
 	settled.Add(streams)
 	t.Commit(2, []table.Update{endpoints("c1", "2")})
 	s.Publish(2, []*table.Table{t})

@@ -20,7 +20,7 @@ import (
 // opened opens a stream and receives its clusters, within a bounded time.
 func opened(t *testing.T, conn *grpc.ClientConn) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patient)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*testTimeout)
 	t.Cleanup(cancel)
 	st, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
@@ -39,7 +39,7 @@ func opened(t *testing.T, conn *grpc.ClientConn) (discoveryv3.AggregatedDiscover
 // them.
 func inTime(t *testing.T, enough time.Duration, try func(time.Duration) error) {
 	t.Helper()
-	for ; enough < patient; enough *= 2 {
+	for ; enough < testTimeout; enough *= 2 {
 		err := try(enough)
 		if err == nil {
 			return
@@ -60,7 +60,7 @@ func requireOver(t *testing.T, on Transport, st discoveryv3.AggregatedDiscoveryS
 		if on == TransportHTTP2 {
 			require.ErrorContains(t, err, why)
 		}
-	case <-time.After(2 * patient):
+	case <-time.After(2 * testTimeout):
 		require.Fail(t, "the stream continues")
 	}
 }

@@ -106,7 +106,7 @@ func (c *client) expect(t resource.Type, names ...string) *discoveryv3.DeltaDisc
 		return r
 	case err := <-c.ended:
 		c.t.Fatalf("the stream has ended: %v", err)
-	case <-time.After(patient):
+	case <-time.After(testTimeout):
 		c.t.Fatalf("no %s response", t)
 	}
 	return nil

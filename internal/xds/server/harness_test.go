@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patient is how long a test waits for something that must happen.
-const patient = time.Minute
+// testTimeout is how long a test waits for something that must happen.
+const testTimeout = time.Minute
 
 // harness is a server on a real connection, with two tables, in the role of the engine.
 type harness struct {
@@ -115,7 +115,7 @@ func (h *harness) commitTo(t *table.Table, updates ...table.Update) model.Revisi
 // eventually waits for a condition.
 func (h *harness) eventually(what string, ok func() bool) {
 	h.t.Helper()
-	require.Eventually(h.t, ok, patient, time.Millisecond, what)
+	require.Eventually(h.t, ok, testTimeout, time.Millisecond, what)
 }
 
 func encode(t resource.Type, name string, m proto.Message) table.Update {

@@ -27,7 +27,7 @@ func (c *client) end() error {
 		return err
 	case r := <-c.got:
 		c.t.Fatalf("a response instead of the end: %v", r)
-	case <-time.After(patient):
+	case <-time.After(testTimeout):
 		c.t.Fatal("the stream does not end")
 	}
 	return nil

@@ -78,7 +78,7 @@ func (c *sotwClient) expect(t resource.Type, names ...string) *discoveryv3.Disco
 		require.Equal(c.t, t.URL(), r.TypeUrl)
 		require.ElementsMatch(c.t, names, sotwNames(c.t, r))
 		return r
-	case <-time.After(patient):
+	case <-time.After(testTimeout):
 		c.t.Fatalf("no %s response", t)
 	}
 	return nil

@@ -23,14 +23,14 @@ func Endpoints(v *ir.Endpoints) *endpointv3.ClusterLoadAssignment {
 }
 
 // assignment has the endpoints whose address is usable.
-func assignment(cluster string, localities []ir.LocalityEndpoints, tellPlain bool, usable func(string) bool) *endpointv3.ClusterLoadAssignment {
+func assignment(cluster string, localities []ir.LocalityEndpoints, marksPlaintext bool, usable func(string) bool) *endpointv3.ClusterLoadAssignment {
 	out := &endpointv3.ClusterLoadAssignment{ClusterName: cluster}
 	if len(localities) > 0 {
 		out.Endpoints = make([]*endpointv3.LocalityLbEndpoints, 0, len(localities))
 	}
 	s := scaleOf(localities)
 	for i := range localities {
-		out.Endpoints = append(out.Endpoints, locality(&localities[i], s, tellPlain, usable))
+		out.Endpoints = append(out.Endpoints, locality(&localities[i], s, marksPlaintext, usable))
 	}
 	return out
 }
@@ -61,7 +61,7 @@ func scaleOf(localities []ir.LocalityEndpoints) scale {
 
 func (s scale) of(weight uint32) uint32 { return max(weight>>s, 1) }
 
-func locality(l *ir.LocalityEndpoints, s scale, tellPlain bool, usable func(string) bool) *endpointv3.LocalityLbEndpoints {
+func locality(l *ir.LocalityEndpoints, s scale, marksPlaintext bool, usable func(string) bool) *endpointv3.LocalityLbEndpoints {
 	out := &endpointv3.LocalityLbEndpoints{
 		Locality:    localityName(l.Locality),
 		Priority:    l.Priority,
@@ -79,7 +79,7 @@ func locality(l *ir.LocalityEndpoints, s scale, tellPlain bool, usable func(stri
 		weight := s.of(e.Weight)
 		sum += weight
 		if of == nil || !sameWorkload(e, of) {
-			metadata, of = endpointMetadata(e, tellPlain), e
+			metadata, of = endpointMetadata(e, marksPlaintext), e
 		}
 		out.LbEndpoints = append(out.LbEndpoints, parts[i].assemble(e, weight, metadata))
 	}
@@ -158,9 +158,9 @@ func sameWorkload(a, b *ir.Endpoint) bool {
 
 // endpointMetadata names the workload, and marks an endpoint that does not accept mesh TLS. Metadata is most of the
 // bytes of an endpoint, and of Envoy's time for it.
-func endpointMetadata(e *ir.Endpoint, tellPlain bool) *corev3.Metadata {
+func endpointMetadata(e *ir.Endpoint, marksPlaintext bool) *corev3.Metadata {
 	out := workloadMetadata(e)
-	if e.MTLS || !tellPlain {
+	if e.MTLS || !marksPlaintext {
 		return out
 	}
 	if out == nil {

@@ -14,7 +14,7 @@ import (
 // endpoints, and each change of one encodes all of them again. So there is no message for each: its address is
 // written here, and the rest is encoded once for all endpoints that share it.
 func EncodeEndpoints(v *ir.Endpoints) ([]byte, error) {
-	e := endpointsEncoder{scale: scaleOf(v.Localities), tellPlain: v.MarksPlaintext, traits: map[ir.Endpoint][]byte{}}
+	e := endpointsEncoder{scale: scaleOf(v.Localities), marksPlaintext: v.MarksPlaintext, traits: map[ir.Endpoint][]byte{}}
 	out := e.message(nil, &endpointv3.ClusterLoadAssignment{ClusterName: v.Cluster})
 	for i := range v.Localities {
 		e.locality(&v.Localities[i])
@@ -36,9 +36,9 @@ const (
 // endpointsEncoder encodes one assignment. Fields of a message may be encoded separately and concatenated. The
 // bytes are those of the whole message if fields are in the order of their numbers, with those of a oneof last.
 type endpointsEncoder struct {
-	scale     scale
-	tellPlain bool
-	err       error // the first; the bytes are invalid then
+	scale          scale
+	marksPlaintext bool
+	err            error // the first; the bytes are invalid then
 
 	traits map[ir.Endpoint][]byte // by the endpoint without its address and port
 	last   ir.Endpoint            // the last key of traits: successive endpoints usually share it
@@ -91,7 +91,7 @@ func (e *endpointsEncoder) traitsOf(v *ir.Endpoint) []byte {
 	b, known := e.traits[key]
 	if !known {
 		m := &endpointv3.LbEndpoint{}
-		setTraits(m, v, e.scale.of(v.Weight), endpointMetadata(v, e.tellPlain))
+		setTraits(m, v, e.scale.of(v.Weight), endpointMetadata(v, e.marksPlaintext))
 		b = e.message([]byte{}, m)
 		e.traits[key] = b
 	}
