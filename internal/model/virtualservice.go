@@ -19,6 +19,8 @@ type VirtualService struct {
 	TLS        []TLSRoute
 	TCP        []TCPRoute
 	Visibility Visibility
+	// Parents are the Services and ServiceEntries of a route of the Gateway API that is for sidecars, too.
+	Parents []MeshParent
 }
 
 // InMesh reports whether the virtual service applies to sidecars.

@@ -23,7 +23,7 @@ func (c serviceChecks) conflicts() {
 func (c serviceChecks) sharedHosts() {
 	byHost := map[model.Host][]*model.VirtualService{}
 	for _, v := range c.virtuals {
-		for _, h := range v.Hosts {
+		for _, h := range v.MeshHosts() {
 			if v.InMesh() {
 				byHost[h] = append(byHost[h], v)
 			}
@@ -32,7 +32,9 @@ func (c serviceChecks) sharedHosts() {
 	for h, list := range byHost {
 		slices.SortFunc(list, byAge)
 		for i, v := range list {
-			j := slices.IndexFunc(list[:i], func(o *model.VirtualService) bool { return sharesClients(v, o) && hides(o, v) })
+			j := slices.IndexFunc(list[:i], func(o *model.VirtualService) bool {
+				return sharesClients(v, o) && hides(o, v) && !keepsClients(v, o, h)
+			})
 			if j < 0 {
 				continue
 			}
@@ -54,6 +56,12 @@ func sharesClients(a, b *model.VirtualService) bool {
 	return !a.Visibility.Private || slices.ContainsFunc(a.Visibility.Namespaces, func(ns string) bool {
 		return b.Visibility.Sees(ns) && (a.Namespace == ns) == (b.Namespace == ns)
 	})
+}
+
+// keepsClients reports whether clients obey v for host h although o is older. Routes of the Gateway API merge, those of the
+// client's namespace precede others, and those of other namespaces than the host's are for their own namespace only.
+func keepsClients(v, o *model.VirtualService, h model.Host) bool {
+	return v.Kind.IsKubernetesRoute() || !o.ForClients("", h) || !o.ForPort(h, 0)
 }
 
 // hides reports whether rules of b match calls that a decides already, for every client.

@@ -146,7 +146,7 @@ func (c routeChecks) unusedDelegate(v *model.VirtualService) {
 
 // ownHosts reports hosts of the cluster that no service has. Other hosts may be anything.
 func (c routeChecks) ownHosts(v *model.VirtualService) {
-	if !v.InMesh() {
+	if !v.InMesh() || v.Kind.IsKubernetesRoute() { // statuses report missing parents of routes
 		return
 	}
 	for i, h := range v.Hosts {

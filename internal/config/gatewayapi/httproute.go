@@ -12,8 +12,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// HTTPRoute decodes an HTTPRoute of the Gateway API into the model of VirtualServices: for the hosts and gateways of its
-// parents, or for the mesh if these are Services. nil: it has no parent here.
+// HTTPRoute decodes an HTTPRoute of the Gateway API into the model of VirtualServices: for its hosts at Gateways, and in the
+// mesh for the hosts of Services and ServiceEntries. nil: it has no parent here.
 func HTTPRoute(in convert.Cluster, o *gatewayv1.HTTPRoute) (*model.VirtualService, problem.List) {
 	c, spec := start(in, model.KindHTTPRoute, &o.ObjectMeta), &o.Spec
 	v := c.route(problem.Path("spec"), spec.ParentRefs, spec.Hostnames)
@@ -35,40 +35,33 @@ func (c *conv) rules(v *model.VirtualService, n int, rule func(problem.Path, int
 // route is a route without its rules; nil: it has no parent here.
 func (c *conv) route(at problem.Path, parents []gatewayv1.ParentReference, hostnames []gatewayv1.Hostname) *model.VirtualService {
 	v := &model.VirtualService{Meta: c.Meta}
-	services := c.parents(at.Field("parentRefs"), parents, v)
-	switch {
-	case len(services) > 0 && len(v.Gateways) > 0:
-		c.Warnf(at.Field("parentRefs"), "has both Gateways and Services; the Services have no effect: write another %s for them", c.Meta.Kind)
-	case len(services) > 0:
-		v.Gateways, v.Hosts = []string{model.GatewayMesh}, services
-	}
+	c.parents(at.Field("parentRefs"), parents, v)
 	if len(v.Gateways) == 0 {
 		return nil
 	}
-	if len(v.Hosts) == 0 {
-		v.Hosts = c.routeHosts(at.Field("hostnames"), hostnames)
-	}
+	v.Hosts = c.routeHosts(at.Field("hostnames"), hostnames)
 	return v
 }
 
-// parents sets the gateways, and returns the hosts of Services.
-func (c *conv) parents(at problem.Path, refs []gatewayv1.ParentReference, v *model.VirtualService) (services []model.Host) {
+// parents sets the gateways, and the Services and ServiceEntries.
+func (c *conv) parents(at problem.Path, refs []gatewayv1.ParentReference, v *model.VirtualService) {
 	for i := range refs {
 		ref := parentRef(at.Index(i), c.Meta.Namespace, &refs[i])
 		switch {
 		case ref.IsListener():
 			v.Gateways = append(v.Gateways, ref.GatewayName())
-		case ref.IsService() && ref.Namespace != c.Meta.Namespace:
-			c.Warnf(at.Index(i), "routes for the Service of another namespace have no effect in Moonsail yet; write the %s in namespace %s", c.Meta.Kind, ref.Namespace)
 		case ref.IsService():
-			services = append(services, model.ResolveHost(ref.Name, ref.Namespace, c.Domain))
+			v.Parents = append(v.Parents, model.MeshParent{Host: model.ResolveHost(ref.Name, ref.Namespace, c.Domain), Namespace: ref.Namespace, Port: ref.Port})
 		case ref.IsServiceEntry():
-			c.Warnf(at.Index(i), "routes for a ServiceEntry have no effect in Moonsail yet; write a VirtualService for its hosts")
+			entry := ref.Key()
+			v.Parents = append(v.Parents, model.MeshParent{Namespace: ref.Namespace, Entry: &entry, Port: ref.Port})
 		case ref.Kind == "Service":
 			c.Warnf(at.Index(i).Field("group"), "%s cannot be a parent of routes; write group: \"\" for a Service of Kubernetes", ref.KindText())
 		}
 	}
-	return services
+	if len(v.Parents) > 0 {
+		v.Gateways = append(v.Gateways, model.GatewayMesh)
+	}
 }
 
 func (c *conv) routeHosts(at problem.Path, list []gatewayv1.Hostname) []model.Host {

@@ -19,7 +19,7 @@ import (
 const (
 	ControllerMoonsail = "moonsail.dev/gateway-controller"
 	ControllerIstio    = "istio.io/gateway-controller"  // of the class istio, as Istio calls itself
-	ControllerMesh     = "moonsail.dev/mesh-controller" // of routes of Services
+	ControllerMesh     = "moonsail.dev/mesh-controller" // of routes of Services and ServiceEntries
 )
 
 // Refs are the references of an object of the Gateway API that its status reports on, valid or not. The model object
@@ -402,17 +402,23 @@ func (r *ObjectRef) IsListenerSet() bool {
 // IsListener reports whether it is a Gateway or a ListenerSet: a parent with listeners.
 func (r *ObjectRef) IsListener() bool { return r.IsGateway() || r.IsListenerSet() }
 
-// Key returns the key of the Gateway or ListenerSet in the model.
+// Key returns the key of the Gateway, ListenerSet or ServiceEntry in the model.
 func (r *ObjectRef) Key() model.Key {
 	kind := model.KindKubernetesGateway
-	if r.IsListenerSet() {
+	switch {
+	case r.IsListenerSet():
 		kind = model.KindListenerSet
+	case r.IsServiceEntry():
+		kind = model.KindServiceEntry
 	}
 	return model.Key{Kind: kind, Namespace: r.Namespace, Name: r.Name}
 }
 
 // IsService reports whether it is a Service of Kubernetes.
 func (r *ObjectRef) IsService() bool { return r.Kind == "Service" && r.Group == "" }
+
+// IsOfMesh reports whether it is a Service or ServiceEntry: a parent of routes for sidecars.
+func (r *ObjectRef) IsOfMesh() bool { return r.IsService() || r.IsServiceEntry() }
 
 // IsServiceEntry reports whether it is a ServiceEntry of Istio.
 func (r *ObjectRef) IsServiceEntry() bool {

@@ -28,15 +28,11 @@ func TCPRoute(in convert.Cluster, o *gatewayv1.TCPRoute) (*model.VirtualService,
 	return v, c.Problems
 }
 
-// streamRoute is a route of connections with the backends of its first rule; nil: it has no Gateway.
+// streamRoute is a route of connections with the backends of its first rule; nil: it has no parent here.
 func (c *conv) streamRoute(parents []gatewayv1.ParentReference, hostnames []gatewayv1.Hostname, rules []gatewayv1.HTTPRouteRule) (*model.VirtualService, []model.Backend) {
 	at := problem.Path("spec")
 	v := c.route(at, parents, hostnames)
 	if v == nil {
-		return nil, nil
-	}
-	if v.InMesh() {
-		c.Warnf(at.Field("parentRefs"), "%ss of Services have no effect in Moonsail yet; name a Gateway", c.Meta.Kind)
 		return nil, nil
 	}
 	var backends []model.Backend

@@ -21,11 +21,15 @@ type parentConditions struct {
 // route judges a route for each parent of ours, and counts it for the listeners that take it.
 func (w *gatewayWorld) route(k model.Key, o gatewayObject) *routeConditions {
 	out := &routeConditions{}
-	resolved := w.backends(k, o.Route)
+	atGateway, inMesh := w.backends(k, o.Route, true), w.backends(k, o.Route, false)
 	attached := map[listenerKey]bool{} // several parents may name one listener, which counts the route once
 	for i := range o.Route.Parents {
 		p := &o.Route.Parents[i]
 		controller, taken := w.parent(k, o, p, attached)
+		resolved := atGateway
+		if p.IsOfMesh() {
+			resolved = inMesh
+		}
 		if controller != "" {
 			out.parents = append(out.parents, parentConditions{p, controller, o.partly([]condition{taken, resolved})})
 		}
@@ -48,8 +52,8 @@ func (o *gatewayObject) partly(list []condition) []condition {
 // parent of another controller.
 func (w *gatewayWorld) parent(k model.Key, o gatewayObject, p *gatewayapi.ParentRef, attached map[listenerKey]bool) (string, condition) {
 	taken := accepted(o, "UnsupportedValue")
-	if p.IsService() {
-		return w.serviceParent(k, o, p, taken)
+	if p.IsOfMesh() {
+		return gatewayapi.ControllerMesh, w.meshParent(k, p, taken)
 	}
 	parent := p.Key()
 	of := w.objects[parent].Refs
@@ -81,27 +85,54 @@ func (w *gatewayWorld) parent(k model.Key, o gatewayObject, p *gatewayapi.Parent
 	return controller, taken
 }
 
-// serviceParent judges a route for a Service, which is for sidecars of the mesh.
-func (w *gatewayWorld) serviceParent(k model.Key, o gatewayObject, p *gatewayapi.ParentRef, taken condition) (string, condition) {
-	reason, message, s := "", "", w.service(&p.ObjectRef)
+// meshParent judges a route for a Service or ServiceEntry, which is for sidecars of the mesh.
+func (w *gatewayWorld) meshParent(k model.Key, p *gatewayapi.ParentRef, taken condition) condition {
+	reason, message := "", ""
+	hosts, port := w.parentHosts(p)
 	switch {
-	case k.Kind == model.KindTLSRoute || k.Kind == model.KindTCPRoute:
-		reason, message = "UnsupportedValue", fmt.Sprintf("%ss for Services: not supported by Moonsail", k.Kind)
-	case p.Namespace != k.Namespace:
-		reason, message = "UnsupportedValue", "routes for Services of another namespace: not supported by Moonsail"
-	case slices.ContainsFunc(o.Route.Parents, func(p gatewayapi.ParentRef) bool { return p.IsListener() }):
-		reason, message = "UnsupportedValue", "no effect in a route that also has a Gateway: add a separate route for the Service"
-	case s == nil:
-		reason, message = "NoMatchingParent", "Service: not found"
-	case p.Port != 0:
-		reason, message = "UnsupportedValue", "port: not supported by Moonsail: the route is for all ports of the Service"
-	case taken.ok && w.effective[s.Hostname] != nil && w.effective[s.Hostname].Key != k:
-		reason, message = "UnsupportedValue", fmt.Sprintf("no effect: the older %s is for the same Service", w.effective[s.Hostname].Key)
+	case len(hosts) == 0:
+		reason, message = model.NoMatchingParent.String(), fmt.Sprintf("%s: not found", p.Kind)
+	case !port:
+		reason, message = model.NoMatchingParent.String(), fmt.Sprintf("%s: no port %d", p.Kind, p.Port)
+	case taken.ok && k.Kind == model.KindTCPRoute:
+		if older := w.olderStream(k, hosts, p.Port); older != nil {
+			reason, message = "UnsupportedValue", fmt.Sprintf("no effect: the older %s is for the same %s", older.Key, p.Kind)
+		}
 	}
 	if reason != "" {
-		taken = condition{typeAccepted, false, reason, message}
+		return condition{typeAccepted, false, reason, message}
 	}
-	return gatewayapi.ControllerMesh, taken
+	return taken
+}
+
+// parentHosts are the hosts of a Service or ServiceEntry; none: it does not exist. port reports whether it has the port that
+// the parent names, if any.
+func (w *gatewayWorld) parentHosts(p *gatewayapi.ParentRef) (hosts []model.Host, port bool) {
+	if p.IsService() {
+		s := w.service(&p.ObjectRef)
+		if s == nil {
+			return nil, false
+		}
+		return []model.Host{s.Hostname}, p.Port == 0 || s.Port(p.Port) != nil
+	}
+	e, ok := w.snap.Get(p.Key()).(*model.ServiceEntry)
+	if !ok {
+		return nil, false
+	}
+	return e.Hosts, p.Port == 0 || e.Template.Port(p.Port) != nil
+}
+
+// olderStream returns an older TCPRoute of the namespace that takes all connections to the hosts and port; nil: there is
+// none.
+func (w *gatewayWorld) olderStream(k model.Key, hosts []model.Host, port uint32) *model.VirtualService {
+	own, _ := w.snap.Get(k).(*model.VirtualService)
+	for _, o := range w.streams {
+		takes := func(h model.Host) bool { return o.ForPort(h, 0) || port != 0 && o.ForPort(h, port) }
+		if own != nil && o.Key != k && o.Namespace == k.Namespace && model.Older(o, own) && slices.ContainsFunc(hosts, takes) {
+			return o
+		}
+	}
+	return nil
 }
 
 // attach returns the listeners of a Gateway or ListenerSet that take a route; if none does, the reason of the one that came closest.
@@ -114,8 +145,8 @@ func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi
 	return listeners, reason
 }
 
-// backends reports whether all backends of a route exist.
-func (w *gatewayWorld) backends(k model.Key, r *gatewayapi.RouteRef) condition {
+// backends reports whether all backends of a route exist, and whether ReferenceGrants allow them: sidecars need none.
+func (w *gatewayWorld) backends(k model.Key, r *gatewayapi.RouteRef, needGrants bool) condition {
 	wrong := &complaints{}
 	for i := range r.Backends {
 		ref := &r.Backends[i]
@@ -124,7 +155,7 @@ func (w *gatewayWorld) backends(k model.Key, r *gatewayapi.RouteRef) condition {
 			w.hostname(ref, wrong)
 		case !ref.IsService():
 			wrong.add("InvalidKind", ref.Field, "%s: use a Service", ref.KindText())
-		case !w.granted(model.GrantFrom{Kind: string(k.Kind), Namespace: k.Namespace}, ref):
+		case needGrants && !w.granted(model.GrantFrom{Kind: string(k.Kind), Namespace: k.Namespace}, ref):
 			wrong.add("RefNotPermitted", ref.Field, "not permitted: add a ReferenceGrant to namespace %s for %ss of %s", ref.Namespace, k.Kind, k.Namespace)
 		case s == nil:
 			wrong.add("BackendNotFound", ref.Field, "Service %s: not found in namespace %s", ref.Name, ref.Namespace)

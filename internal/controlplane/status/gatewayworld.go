@@ -58,8 +58,8 @@ type gatewayWorld struct {
 	routers map[name][]*model.Workload         // by Gateway
 	// services are the Services with selectors, by namespace.
 	services map[string][]*model.Service
-	// effective are the routes that sidecars use, by the host of a Service: the oldest of each.
-	effective map[model.Host]*model.VirtualService
+	// streams are the TCPRoutes that sidecars use, with the hosts of ServiceEntries.
+	streams []*model.VirtualService
 	// attached counts routes by listener.
 	attached map[listenerKey]int
 	// reached are the Gateways whose routes lead to a Service.
@@ -83,7 +83,7 @@ type listenerKey struct{ gateway, listener string }
 func judgeGateways(snap *store.Snapshot, objects map[model.Key]gatewayObject) map[model.Key]*judgement {
 	w := &gatewayWorld{
 		snap: snap, objects: objects, grants: map[string][]*model.ReferenceGrant{}, routers: map[name][]*model.Workload{},
-		services: map[string][]*model.Service{}, effective: map[model.Host]*model.VirtualService{}, attached: map[listenerKey]int{},
+		services: map[string][]*model.Service{}, attached: map[listenerKey]int{},
 		reached: map[name]map[model.Key]bool{}, policies: map[model.BackendTarget]*model.BackendTLSPolicy{},
 		sets: map[model.Key][]model.Key{}, claims: map[model.Key][]model.Key{}, displaced: map[listenerKey]model.ServerConflict{},
 	}
@@ -113,8 +113,8 @@ func (w *gatewayWorld) read() {
 	w.readPolicies()
 	w.readListenerSets()
 	for k, o := range w.objects {
-		if v, ok := w.snap.Get(k).(*model.VirtualService); ok && o.Route != nil && slices.Contains(v.Gateways, model.GatewayMesh) {
-			w.obey(v)
+		if v, ok := w.snap.Get(k).(*model.VirtualService); ok && o.Route != nil && k.Kind == model.KindTCPRoute && v.InMesh() {
+			w.streams = append(w.streams, v.InEntries(w.entryHosts))
 		}
 	}
 	for o := range w.snap.All(model.KindReferenceGrant) {
@@ -137,12 +137,11 @@ func (w *gatewayWorld) read() {
 	}
 }
 
-func (w *gatewayWorld) obey(v *model.VirtualService) {
-	for _, h := range v.Hosts {
-		if other := w.effective[h]; other == nil || model.Older(v, other) {
-			w.effective[h] = v
-		}
+func (w *gatewayWorld) entryHosts(k model.Key) []model.Host {
+	if e, ok := w.snap.Get(k).(*model.ServiceEntry); ok {
+		return e.Hosts
 	}
+	return nil
 }
 
 // granted reports whether objects of a kind and namespace may refer to another one.

@@ -77,7 +77,7 @@ func (h *Handler) concerns(kind config.Resource, raw []byte) bool {
 		return snap.Get(outline.Gateway.Parent) != nil
 	}
 	return slices.ContainsFunc(outline.Route.Parents, func(p gatewayapi.ParentRef) bool {
-		return p.IsService() || p.IsListener() && snap.Get(p.Key()) != nil
+		return p.IsOfMesh() || p.IsListener() && snap.Get(p.Key()) != nil
 	})
 }
 

@@ -108,7 +108,7 @@ func (g *proxyGroup) touch(t *index.Touched) {
 		if g.Key.Names || !g.ImportsRoutes(v) {
 			continue
 		}
-		for _, h := range v.Hosts {
+		for _, h := range v.MeshHosts() {
 			g.mark(hostUnit(h))
 		}
 	}

@@ -73,9 +73,9 @@ func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Ho
 	if slices.ContainsFunc(seen, func(o seenRoutes) bool {
 		return o.service.Kind.IsKubernetesRoute() || o.service.Kind == model.KindIngress
 	}) {
-		slices.SortStableFunc(out.Routes, moreSpecific)
+		out.Routes = outbound.BySpecificity(out.Routes)
 	}
-	out.Routes = catchAllLast(out.Routes)
+	out.Routes = outbound.CatchAllLast(out.Routes)
 	if holders := p.holders(h); !found && len(holders) > 0 {
 		r.Used.AddAll(originsOf(holders))
 		found = true
@@ -115,23 +115,4 @@ func boundTo(r *index.Reader, b boundServer, h model.Host) []*model.VirtualServi
 	}
 	sortByRank(r.Client, out)
 	return out
-}
-
-// catchAllLast puts routes for everything behind those of other virtual services, and drops all after the first of them.
-func catchAllLast(list []ir.Route) []ir.Route {
-	out := slices.DeleteFunc(slices.Clone(list), func(r ir.Route) bool { return r.Match == nil })
-	if i := slices.IndexFunc(list, func(r ir.Route) bool { return r.Match == nil }); i >= 0 {
-		out = append(out, list[i])
-	}
-	return out
-}
-
-// moreSpecific orders routes as the Gateway API does. Equally specific routes stay in the order of their objects' age.
-func moreSpecific(a, b ir.Route) int { return specificity(a.Match).Compare(specificity(b.Match)) }
-
-func specificity(m *ir.Match) model.Specificity {
-	if m == nil {
-		return model.Specificity{}
-	}
-	return model.SpecificityOf(m.URI, m.Method, m.Headers, m.QueryParams)
 }

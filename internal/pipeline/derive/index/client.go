@@ -145,7 +145,7 @@ func (c *Client) ImportsRoutes(v *model.VirtualService) bool {
 		return false
 	}
 	for i := range c.Egress {
-		if c.Egress[i].ImportsAny(v.Namespace, v.Hosts) {
+		if c.Egress[i].ImportsAny(v.Namespace, v.MeshHosts()) {
 			return true
 		}
 	}
@@ -153,11 +153,13 @@ func (c *Client) ImportsRoutes(v *model.VirtualService) bool {
 }
 
 // Rank orders virtual services of one host, as Istio does: 0 for those of the client's namespace that are not public, 1
-// for those that others share with this namespace, and 2 for public ones.
+// for those that others share with this namespace, 2 for its public routes of the Gateway API, and 3 for other public ones.
 func (c *Client) Rank(v *model.VirtualService) int {
 	switch {
-	case !v.Visibility.Private:
+	case !v.Visibility.Private && v.Kind.IsKubernetesRoute() && v.Namespace == c.Key.Namespace:
 		return 2
+	case !v.Visibility.Private:
+		return 3
 	case v.Namespace == c.Key.Namespace:
 		return 0
 	}

@@ -30,6 +30,7 @@ type Index struct {
 	disabling  int // policies that switch mutual TLS off somewhere
 
 	ingresses     ingresses
+	entryRoutes   entryRoutes
 	endpoints     *endpointIndex
 	labels        labelUse
 	proxies       proxyUse
@@ -57,6 +58,7 @@ func New(mesh *model.Mesh) *Index {
 		keySets:       map[string]*model.KeySet{},
 		secrets:       map[model.Key]*model.Secret{},
 		ingresses:     newIngresses(),
+		entryRoutes:   newEntryRoutes(),
 		endpoints:     newEndpointIndex(),
 		labels:        labelUse{},
 		proxies:       proxyUse{metadata: labelUse{}},
@@ -113,8 +115,13 @@ func (x *Index) apply(c store.Change, touched *Touched) {
 	switch c.Key.Kind {
 	case model.KindService, model.KindServiceEntry:
 		x.replaceServices(servicesOf(c.Old), servicesOf(c.New), touched)
-	case model.KindVirtualService, model.KindHTTPRoute, model.KindGRPCRoute, model.KindTLSRoute, model.KindTCPRoute:
+		if c.Key.Kind == model.KindServiceEntry {
+			x.replaceEntry(c.Key, as[*model.ServiceEntry](c.New), touched)
+		}
+	case model.KindVirtualService:
 		x.replaceVirtualService(as[*model.VirtualService](c.Old), as[*model.VirtualService](c.New), touched)
+	case model.KindHTTPRoute, model.KindGRPCRoute, model.KindTLSRoute, model.KindTCPRoute:
+		x.replaceRoute(c.Key, as[*model.VirtualService](c.Old), as[*model.VirtualService](c.New), touched)
 	case model.KindDestinationRule:
 		x.replaceRule(as[*model.DestinationRule](c.Old), as[*model.DestinationRule](c.New), touched)
 	case model.KindBackendTLSPolicy:
@@ -215,6 +222,7 @@ func (x *Index) Sizes() map[string]int {
 	out := map[string]int{
 		"services": len(x.services), "rules": len(x.rules), "backendTLS": len(x.backendTLS), "routes": len(x.routes), "bound": len(x.bound),
 		"delegate": len(x.delegate), "sidecars": len(x.sidecars), "labels": len(x.labels), "policies": len(x.policies), "secrets": len(x.secrets),
+		"entryRoutes.all": len(x.entryRoutes.all), "entryRoutes.served": len(x.entryRoutes.served), "entryRoutes.hosts": len(x.entryRoutes.hosts),
 		"keySets": len(x.keySets), "credentials": len(x.credentials), "pulls": len(x.pulls), "disabling": x.disabling,
 		"proxies.versions": x.proxies.versions, "proxies.metadata": len(x.proxies.metadata),
 		"localityUsage.localities": x.localityUsage.localities, "localityUsage.nodes": x.localityUsage.nodes,

@@ -107,7 +107,7 @@ func (x *Index) eachRouteHost(v *model.VirtualService, f func(model.Host), touch
 		return
 	}
 	touched.Routes = append(touched.Routes, v)
-	for _, h := range v.Hosts {
+	for _, h := range v.MeshHosts() {
 		f(h)
 		touched.Facts.add(virtualServiceFact(h))
 	}

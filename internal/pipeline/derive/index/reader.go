@@ -122,22 +122,26 @@ func compareServices(a, b *model.Service) int {
 }
 
 // VirtualServices finds those that govern h: of the most specific host all that the clients import, by rank, then oldest
-// first. A request obeys the first that has a rule for it; a connection obeys all, one after the other.
+// first. A request obeys the first that has a rule for it; a connection obeys all, one after the other. Routes of the
+// Gateway API do not keep those of wider hosts from being used: they may be for other ports.
 func (r *Reader) VirtualServices(h model.Host) []*model.VirtualService {
 	r.facts.add(virtualServiceFact(h))
+	var out []*model.VirtualService
 	for _, c := range h.Covering() {
-		if list := r.virtualServicesOf(c); len(list) > 0 {
-			return list
+		out = append(out, r.virtualServicesOf(c, h)...)
+		if slices.ContainsFunc(out, func(v *model.VirtualService) bool { return !v.Kind.IsKubernetesRoute() }) {
+			break
 		}
 	}
-	return nil
+	return out
 }
 
-// virtualServicesOf finds those of exactly host h. The caller has recorded the fact.
-func (r *Reader) virtualServicesOf(h model.Host) []*model.VirtualService {
+// virtualServicesOf finds those of exactly host h that count for host to, which h covers. Routes of the Gateway API are for
+// the hosts of their parents alone. The caller has recorded the fact.
+func (r *Reader) virtualServicesOf(h, to model.Host) []*model.VirtualService {
 	var out []*model.VirtualService
 	for _, v := range r.index.routes[h] {
-		if r.ImportsRoutes(v) {
+		if r.ImportsRoutes(v) && v.ForClients(r.Key.Namespace, to) {
 			out = append(out, v)
 		}
 	}

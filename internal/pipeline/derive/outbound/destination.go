@@ -36,9 +36,10 @@ func (rt *Routing) grantedNone(list []model.Backend) bool {
 	return len(list) > 0 && !slices.ContainsFunc(list, func(b model.Backend) bool { return rt.granted(b.Grant) })
 }
 
-// granted reports whether a ReferenceGrant allows a reference; nil: none is needed.
+// granted reports whether a ReferenceGrant allows a reference; nil: none is needed. As in Istio, sidecars need none: the
+// application could call the Service itself. A key without a namespace is never granted.
 func (rt *Routing) granted(k *model.Key) bool {
-	return k == nil || rt.Reader.Granted(rt.Of, *k)
+	return k == nil || rt.Gateway == "" && k.Namespace != "" || rt.Reader.Granted(rt.Of, *k)
 }
 
 // GrantsFor is a virtual service as ReferenceGrants name it.

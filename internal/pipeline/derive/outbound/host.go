@@ -56,6 +56,9 @@ func Host(r *index.Reader, h model.Host, needed *index.OriginCounts) *Result {
 		return alias(r, svc, target, routes, needed).finish()
 	}
 	wanted := svc != nil && (visible || needed.Total() > 0)
+	if !visible { // as in Istio, routes of the Gateway API are for services only
+		routes = slices.DeleteFunc(slices.Clone(routes), func(v *model.VirtualService) bool { return v.Kind.IsKubernetesRoute() })
+	}
 	routed := !visible && len(routes) > 0 && slices.Contains(routes[0].Hosts, h)
 	if !wanted && !routed {
 		return nil

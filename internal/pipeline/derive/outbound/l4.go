@@ -16,6 +16,7 @@ import (
 func l4Chains(r *index.Reader, svc *model.Service, port *model.ServicePort, p model.Protocol, routes []*model.VirtualService, at placement, out *Result) []ir.FilterChain {
 	rt := &Routing{Reader: r, Host: svc.Hostname, service: svc, Port: port, Out: out}
 	var chains []ir.FilterChain
+	routes = slices.DeleteFunc(slices.Clone(routes), func(v *model.VirtualService) bool { return !rt.parentOf(v) })
 	for i := 0; i < len(routes) && (p.IsTLS() || p == model.ProtocolAuto); i++ {
 		chains = append(chains, rt.UseL4(routes[i], rt.tlsChains(routes[i], at))...)
 	}
@@ -30,9 +31,7 @@ func l4Chains(r *index.Reader, svc *model.Service, port *model.ServicePort, p mo
 		return chains
 	}
 	if len(chains) == 0 {
-		for _, keeps := range routes { // wider virtual services from being used
-			r.Use(keeps)
-		}
+		useKeeping(r, routes)
 	}
 	return append(chains, rt.serviceChain(p, at))
 }
@@ -98,12 +97,38 @@ func (rt *Routing) tlsChains(v *model.VirtualService, at placement) []ir.FilterC
 		route := &v.TLS[i]
 		for j := range route.Matches {
 			m := &route.Matches[j]
-			if !rt.AppliesL4(m) || !slices.ContainsFunc(m.SNIHosts, func(h model.Host) bool { return h.Overlaps(rt.Host) }) {
+			names := rt.sniHosts(v, m)
+			if !rt.AppliesL4(m) || len(names) == 0 {
 				continue
 			}
-			match := ir.ChainMatch{ServerNames: ServerNames(m.SNIHosts), Destinations: subnets(m, at)}
-			out = append(out, rt.RouteChain(match, route.Backends)...)
+			match := ir.ChainMatch{ServerNames: ServerNames(names), Destinations: subnets(m, at)}
+			out = append(out, rt.meshChain(v, match, route.Backends)...)
 		}
+	}
+	return out
+}
+
+// sniHosts are the SNI of a match for connections to the host; none if the match is for others. A TLSRoute without
+// hostnames has the host as SNI. It may have other hostnames than its parent.
+func (rt *Routing) sniHosts(v *model.VirtualService, m *model.L4Match) []model.Host {
+	related := slices.DeleteFunc(slices.Clone(m.SNIHosts), func(h model.Host) bool { return !h.Overlaps(rt.Host) })
+	switch {
+	case !v.Kind.IsKubernetesRoute() && len(related) > 0:
+		return m.SNIHosts
+	case v.Kind.IsKubernetesRoute() && slices.Contains(m.SNIHosts, "*"):
+		return []model.Host{rt.Host}
+	case v.Kind.IsKubernetesRoute() && len(related) == 0:
+		return m.SNIHosts
+	}
+	return related
+}
+
+// meshChain is RouteChain for a sidecar. As in Istio, connections that a route of the Gateway API leaves without a backend
+// are closed.
+func (rt *Routing) meshChain(v *model.VirtualService, match ir.ChainMatch, list []model.Backend) []ir.FilterChain {
+	out := rt.RouteChain(match, list)
+	if len(out) == 0 && v.Kind.IsKubernetesRoute() {
+		return []ir.FilterChain{rt.chain(match, []ir.Backend{{Cluster: ir.BlackHoleCluster, Weight: 1}}, []model.Destination{{}})}
 	}
 	return out
 }
@@ -113,12 +138,12 @@ func (rt *Routing) tcpChains(v *model.VirtualService, at placement) []ir.FilterC
 	for i := range v.TCP {
 		route := &v.TCP[i]
 		if len(route.Matches) == 0 {
-			return append(out, rt.RouteChain(ir.ChainMatch{Destinations: at.prefixes}, route.Backends)...)
+			return append(out, rt.meshChain(v, ir.ChainMatch{Destinations: at.prefixes}, route.Backends)...)
 		}
 		for j := range route.Matches {
 			m := &route.Matches[j]
 			if rt.AppliesL4(m) {
-				out = append(out, rt.RouteChain(ir.ChainMatch{Destinations: subnets(m, at)}, route.Backends)...)
+				out = append(out, rt.meshChain(v, ir.ChainMatch{Destinations: subnets(m, at)}, route.Backends)...)
 			}
 		}
 	}

@@ -27,21 +27,65 @@ func virtualHost(r *index.Reader, at placement, h model.Host, svc *model.Service
 		v.Domains = []string{"*"}
 	}
 	for i := 0; i < len(routes) && len(v.Routes) == 0; i++ {
-		mark := r.Mark()
-		if v.Routes = rt.Routes(routes[i]); len(v.Routes) == 0 {
-			r.Unread(mark)
-		}
+		v.Routes = rt.merged(routes[i:])
 	}
 	if len(v.Routes) == 0 {
-		for _, keeps := range routes { // wider virtual services from being used
-			r.Use(keeps)
-		}
+		useKeeping(r, routes)
 	}
 	if len(v.Routes) == 0 && svc != nil {
 		v.Routes = []ir.Route{rt.defaultRoute()}
 	}
 	v.RemovesPeerHeader = r.SendsPeerHeader(r.Mesh()) && (svc == nil || !rt.AllOfMesh(v.Routes))
 	return v
+}
+
+// useKeeping adds virtual services without a route for the port to the origins: they keep wider ones from being used.
+func useKeeping(r *index.Reader, list []*model.VirtualService) {
+	for _, v := range list {
+		if !v.Kind.IsKubernetesRoute() {
+			r.Use(v)
+		}
+	}
+}
+
+// merged makes the routes of the first virtual service, and of those that merge with it. It returns none if the first has
+// none for the port.
+func (rt *Routing) merged(list []*model.VirtualService) []ir.Route {
+	var out []ir.Route
+	several := false
+	for i, v := range list {
+		if i > 0 && !list[0].Merges(v) {
+			continue
+		}
+		mark := rt.Mark()
+		routes := rt.meshRoutes(v)
+		switch {
+		case len(routes) == 0:
+			rt.Unread(mark)
+		case len(out) > 0:
+			several = true
+		}
+		if out = append(out, routes...); len(out) == 0 {
+			return nil
+		}
+	}
+	if several {
+		out = BySpecificity(out)
+	}
+	return out
+}
+
+// meshRoutes are the routes of a virtual service for calls to the host and port; none if it is not for the port.
+func (rt *Routing) meshRoutes(v *model.VirtualService) []ir.Route {
+	if !rt.parentOf(v) {
+		return nil
+	}
+	return rt.Routes(v)
+}
+
+// parentOf reports whether a virtual service is for the host and port. A host that is an alias can have its target's.
+func (rt *Routing) parentOf(v *model.VirtualService) bool {
+	return v.ForPort(rt.Host, rt.Port.Number) || rt.service != nil && v.ForPort(rt.service.Hostname, rt.Port.Number)
 }
 
 // hostDomains are the names under which the clients call a host, the full name first. Envoy ignores ports when it matches
