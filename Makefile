@@ -46,7 +46,7 @@ RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_E
 # By default a process with the race detector sleeps for a second before it ends. The lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance fuzz bench bench-istiod image release release-test pictures dashboard dashboard-test lint clean
+.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance conformance-mesh fuzz bench bench-istiod image release release-test pictures dashboard dashboard-test lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -140,6 +140,10 @@ javaclient: build ## a grpc-java client against moonsail serve on both transport
 
 conformance: build envoy kube-build ## the Gateway API's conformance tests; needs root, takes 5 minutes; report in dist/conformance (CONFORMANCEFLAGS=-run-test=HTTPRouteWeight)
 	@test/gatewayapi/run $(CONFORMANCEFLAGS)
+
+conformance-mesh: cluster-build kube-build ## the Gateway API's conformance tests for sidecars with real Pods; needs root, takes 5 minutes; report in dist/conformance-mesh
+	@$(MAKE) --no-print-directory image IMAGE=moonsail:conformance
+	@KUBERNETES="$(abspath $(KUBERNETES))" test/gatewayapi/run-mesh $(CONFORMANCEFLAGS)
 
 fuzz: ## each fuzz target, or those of FUZZPKGS, for FUZZTIME (3s)
 	@tools/fuzz $(FUZZTIME) $(FUZZPKGS)
