@@ -38,6 +38,8 @@ type Decoded struct {
 	Salvaged *salvage.Result // the valid part of an object with errors; nil: none
 	Content  []byte          // the document as JSON with sorted keys: its identity
 	Problems problem.List
+	// Template is the workload that a Deployment or another owner of Pods makes; nil for other kinds.
+	Template *model.Workload
 	// OtherRevision: it is for the control planes of another revision, and only its key is set.
 	OtherRevision bool
 }
@@ -85,7 +87,11 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *problem.Report) D
 		return Decoded{Key: r.Object, OtherRevision: true}
 	}
 	if kind.use == useNothing {
-		return Decoded{Problems: r.Problems}
+		out := Decoded{Problems: r.Problems}
+		if at := kube.TemplateOf(kind.group, kind.kind); at != nil {
+			out.Template = kube.Template(r.Object, top, at)
+		}
+		return out
 	}
 	if kind.use == useLater {
 		r.Warnf("", "%s of %s has no effect in Moonsail yet; it is ignored", kind.kind, kind.group)

@@ -164,7 +164,7 @@ func (f *analyzeFlags) analyzeFiles(stdin io.Reader, paths []string, keep []prob
 		}
 		return analysis{}, e
 	}
-	across := analyze.Check(tree.Objects, f.domain)
+	across := analyze.CheckAll(analyze.Input{Objects: tree.Objects, Templates: tree.Templates, Raw: tree.Raw}, f.domain)
 	tree.Locate(across)
 	all := append(tree.Problems, across...)
 	a := newAnalysis(all, keep)
@@ -214,7 +214,7 @@ func printAnalysis(w io.Writer, a analysis) error {
 			line = s.Bold(w) + ": " + line
 		}
 		if p.Object.Name != "" {
-			line += p.Object.String() + ": "
+			line += userKey(p.Object).String() + ": "
 		}
 		if p.Field != "" {
 			line += s.Dim(p.Field) + ": "
@@ -229,6 +229,14 @@ func printAnalysis(w io.Writer, a analysis) error {
 	}
 	_, err := fmt.Fprintf(w, "%s, %s: %s\n", read, terminal.Count(a.Objects, "object"), verdict(s, a))
 	return err
+}
+
+// userKey returns a key with the kind that users write.
+func userKey(k model.Key) model.Key {
+	if k.Kind == model.KindKubernetesGateway {
+		k.Kind = model.KindGateway
+	}
+	return k
 }
 
 func verdict(s terminal.Style, a analysis) string {

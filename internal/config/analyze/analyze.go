@@ -13,16 +13,39 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
+// Input is a configuration without a running mesh.
+type Input struct {
+	Objects []model.Object
+	// Templates are the workloads that Deployments and other owners of Pods make.
+	Templates []*model.Workload
+	// Raw are the objects of the Gateway API as JSON, also those that are not used.
+	Raw map[model.Key][]byte
+}
+
 // Check returns the problems between objects. Problems name object and field; the caller knows the files and
 // lines.
 func Check(objects []model.Object, domain string) problem.List {
-	objects = slices.Clone(objects)
+	return CheckAll(Input{Objects: objects}, domain)
+}
+
+// CheckAll is Check for all that files have.
+func CheckAll(in Input, domain string) problem.List {
+	objects := slices.Clone(in.Objects)
 	slices.SortFunc(objects, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })
-	c := &checker{index: newIndex(objects), domain: domain, whole: true}
+	c := &checker{index: newIndex(objects), domain: domain, whole: true, onlyFiles: len(in.Raw)+len(in.Templates) > 0}
+	templates := slices.Clone(in.Templates)
+	slices.SortFunc(templates, func(a, b *model.Workload) int { return a.Key.Compare(b.Key) })
+	for _, w := range templates {
+		c.workloads[w.Namespace] = append(c.workloads[w.Namespace], w)
+	}
 	for _, o := range objects {
 		c.object(o)
 	}
 	serviceChecks{c}.conflicts()
+	apiChecks{checker: c, raw: in.Raw}.all()
+	for _, w := range templates {
+		injectionChecks{c}.template(w)
+	}
 	c.problems.Sort()
 	return c.problems
 }
@@ -44,6 +67,7 @@ func (c *checker) object(o model.Object) {
 	case *model.VirtualService:
 		if o.Kind == model.KindVirtualService {
 			routeChecks{c}.virtualService(o)
+			silentChecks{c}.virtualService(o)
 		} else {
 			gatewayChecks{c}.attached(o)
 		}
@@ -51,16 +75,22 @@ func (c *checker) object(o model.Object) {
 		ruleChecks{c}.destinationRule(o)
 	case *model.BackendTLSPolicy:
 		gatewayChecks{c}.backendTLS(o)
+	case *model.Namespace:
+		injectionChecks{c}.namespace(o)
+	case *model.Workload:
+		injectionChecks{c}.labels(o)
 	case *model.Sidecar:
 		ruleChecks{c}.sidecar(o)
 	case *model.Service:
 		serviceChecks{c}.service(o)
 	case *model.ServiceEntry:
 		serviceChecks{c}.serviceEntry(o)
+		silentChecks{c}.serviceEntry(o)
 	case *model.EndpointSlice:
 		serviceChecks{c}.endpointSlice(o)
 	case *model.AuthorizationPolicy:
 		securityChecks{c}.authorizationPolicy(o)
+		silentChecks{c}.authorizationPolicy(o)
 	case *model.RequestAuthentication:
 		securityChecks{c}.requestAuthentication(o)
 	case *model.PeerAuthentication:
@@ -89,15 +119,19 @@ func (c *checker) object(o model.Object) {
 // checker collects problems.
 type checker struct {
 	*index
-	domain   string
-	whole    bool // there are no objects but those that are known
-	problems problem.List
+	domain string
+	whole  bool // there are no objects but those that are known
+	// onlyFiles: the objects come from files, so that running workloads and other owners' objects are not among them.
+	onlyFiles bool
+	problems  problem.List
 }
 
 func (c *checker) add(s problem.Severity, o model.Object, field, format string, args ...any) {
-	c.problems = append(c.problems, problem.Problem{
-		Severity: s, Object: o.Metadata().Key, Field: field, Message: fmt.Sprintf(format, args...),
-	})
+	c.report(s, o.Metadata().Key, field, format, args...)
+}
+
+func (c *checker) report(s problem.Severity, k model.Key, field, format string, args ...any) {
+	c.problems = append(c.problems, problem.Problem{Severity: s, Object: k, Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 func (c *checker) errorf(o model.Object, field, format string, args ...any) {
@@ -128,6 +162,10 @@ type (
 	secretChecks struct{ *checker }
 	// serviceChecks are about Services, ServiceEntries and objects that concern the same host.
 	serviceChecks struct{ *checker }
+	// silentChecks are about fields of one object that have another effect than they seem to have.
+	silentChecks struct{ *checker }
+	// injectionChecks are about labels and annotations of injection.
+	injectionChecks struct{ *checker }
 	// telemetryChecks are about Telemetries.
 	telemetryChecks struct{ *checker }
 )

@@ -152,7 +152,7 @@ func (c gatewayChecks) listenerSetsOf(parent *model.Gateway) []*model.Gateway {
 
 func (c gatewayChecks) gateway(g *model.Gateway) {
 	routers := c.routers(g)
-	if len(routers) == 0 && len(g.Selector) > 0 && len(c.workloads) > 0 {
+	if len(routers) == 0 && len(g.Selector) > 0 && len(c.workloads) > 0 && !c.onlyFiles {
 		c.infof(g, "spec.selector", "no Pod has %s; unless a gateway outside of the cluster has these labels, no proxy serves this Gateway", labelText(g.Selector))
 	}
 	for i := range g.Servers {

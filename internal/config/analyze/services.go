@@ -32,7 +32,7 @@ func (c serviceChecks) service(s *model.Service) {
 func (c serviceChecks) hasNamedPort(s *model.Service, name string) bool {
 	known := false
 	for _, w := range c.workloads[s.Namespace] {
-		if w.Kind != model.KindPod || !model.SelectorMatches(s.Selector, w.Labels) {
+		if w.Kind == model.KindWorkloadEntry || !model.SelectorMatches(s.Selector, w.Labels) {
 			continue
 		}
 		if known = true; w.NamedPorts[name] != 0 {

@@ -3,7 +3,6 @@ package status
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/model"
@@ -148,41 +147,33 @@ func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi
 // backends reports whether all backends of a route exist, and whether ReferenceGrants allow them: sidecars need none.
 func (w *gatewayWorld) backends(k model.Key, r *gatewayapi.RouteRef, needGrants bool) condition {
 	wrong := &complaints{}
-	for i := range r.Backends {
-		ref := &r.Backends[i]
-		switch s := w.service(ref); {
-		case ref.IsHostname():
-			w.hostname(ref, wrong)
-		case !ref.IsService():
-			wrong.add("InvalidKind", ref.Field, "%s: use a Service", ref.KindText())
-		case needGrants && !w.granted(model.GrantFrom{Kind: string(k.Kind), Namespace: k.Namespace}, ref):
-			wrong.add("RefNotPermitted", ref.Field, "not permitted: add a ReferenceGrant to namespace %s for %ss of %s", ref.Namespace, k.Kind, k.Namespace)
-		case s == nil:
-			wrong.add("BackendNotFound", ref.Field, "Service %s: not found in namespace %s", ref.Name, ref.Namespace)
-		case s.ExternalName == "" && s.Port(ref.Port) == nil:
-			wrong.add("BackendNotFound", ref.Field, "Service %s: no port %d", ref.Name, ref.Port)
-		}
+	known := gatewayapi.Known{
+		Service: func(namespace, name string) *model.Service {
+			return w.service(&gatewayapi.ObjectRef{Namespace: namespace, Name: name})
+		},
+		Hosts: w.hosts,
+	}
+	if needGrants {
+		known.Grants = func(namespace string) []*model.ReferenceGrant { return w.grants[namespace] }
+	}
+	for _, u := range r.UnresolvedBackends(k, known) {
+		wrong.add(u.Reason, u.Field, "%s", u.Text)
 	}
 	return wrong.resolved()
 }
 
-// hostname reports a host that the mesh does not have.
-func (w *gatewayWorld) hostname(ref *gatewayapi.ObjectRef, wrong *complaints) {
-	host, ports := model.Host(strings.ToLower(ref.Name)), []*model.Service(nil)
+// hosts returns the services of a host.
+func (w *gatewayWorld) hosts(host model.Host) []*model.Service {
+	var out []*model.Service
 	for o := range w.snap.All(model.KindServiceEntry) {
 		if e, ok := o.(*model.ServiceEntry); ok && slices.ContainsFunc(e.Hosts, func(h model.Host) bool { return h.Matches(host) }) {
-			ports = append(ports, &e.Template)
+			out = append(out, &e.Template)
 		}
 	}
 	for o := range w.snap.All(model.KindService) {
 		if s, ok := o.(*model.Service); ok && s.Hostname == host {
-			ports = append(ports, s)
+			out = append(out, s)
 		}
 	}
-	switch {
-	case len(ports) == 0:
-		wrong.add("BackendNotFound", ref.Field, "host %s: no Service or ServiceEntry", host)
-	case !slices.ContainsFunc(ports, func(s *model.Service) bool { return s.Port(ref.Port) != nil }):
-		wrong.add("BackendNotFound", ref.Field, "host %s: no port %d", host, ref.Port)
-	}
+	return out
 }

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -22,7 +23,13 @@ type Tree struct {
 	Files    int
 	// Documents counts the non-empty documents, including objects that the mesh does not read.
 	Documents int
-	nodes     map[string]*yaml.Node // by origin
+	// Templates are the workloads that Deployments and other owners of Pods make.
+	Templates []*model.Workload
+	// Raw are the objects of the Gateway API as JSON, also those that are not used.
+	Raw   map[model.Key][]byte
+	nodes map[string]*yaml.Node // by origin
+	// others are the origins of what is not among Objects.
+	others map[model.Key]string
 }
 
 // Stdin among the paths of AnalyzeAll is standard input.
@@ -41,7 +48,7 @@ func AnalyzeAll(d config.Decoder, stdin io.Reader, paths ...string) (*Tree, erro
 	}
 	slices.Sort(l.files)
 	l.files = slices.Compact(l.files)
-	t := &Tree{Files: len(l.files), nodes: map[string]*yaml.Node{}}
+	t := &Tree{Files: len(l.files), nodes: map[string]*yaml.Node{}, Raw: map[model.Key][]byte{}, others: map[model.Key]string{}}
 	c := newCatalog()
 	for _, path := range l.files {
 		data, err := content(path, stdin)
@@ -92,12 +99,33 @@ func (t *Tree) parse(path string, data []byte, d config.Decoder) parsed {
 			t.nodes[o.Metadata().Origin] = doc.node
 		}
 	}
+	for _, doc := range slices.Concat(p.docs, p.unread) {
+		if isGatewayAPI(doc.key.Kind) && len(doc.content) > 0 {
+			t.Raw[doc.key] = doc.content
+			t.other(path, doc.key, doc.node)
+		}
+	}
+	for _, w := range p.templates {
+		t.Templates = append(t.Templates, w.Workload)
+		t.other(path, w.Key, w.node)
+	}
 	return p
+}
+
+// isGatewayAPI reports whether kind is one of the Gateway API whose references are checked.
+func isGatewayAPI(kind model.Kind) bool {
+	return kind.IsKubernetesRoute() || kind == model.KindKubernetesGateway || kind == model.KindListenerSet || kind == model.KindGatewayClass
+}
+
+// other stores the location of what is not among Objects.
+func (t *Tree) other(path string, k model.Key, n *yaml.Node) {
+	origin := fmt.Sprintf("%s:%d", path, schema.LineOf(n, ""))
+	t.others[k], t.nodes[origin] = origin, n
 }
 
 // Locate adds file and line to problems of objects in the tree.
 func (t *Tree) Locate(problems problem.List) {
-	origins := make(map[model.Key]string, len(t.Objects))
+	origins := maps.Clone(t.others)
 	for _, o := range t.Objects {
 		origins[o.Metadata().Key] = o.Metadata().Origin
 	}

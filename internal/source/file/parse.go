@@ -24,6 +24,7 @@ type document struct {
 	key      model.Key
 	object   model.Object // nil: it has errors, or its kind is not read
 	partial  *salvage.Result
+	content  []byte // JSON
 	node     *yaml.Node
 	problems problem.List
 }
@@ -36,11 +37,21 @@ func (d *document) usable() model.Object {
 	return d.object
 }
 
+// template is a workload that is not there yet, with the document that makes it.
+type template struct {
+	*model.Workload
+	node *yaml.Node
+}
+
 // parsed is the content of a file.
 type parsed struct {
 	docs []document
+	// unread are the documents that the mesh has no use for.
+	unread []document
 	// written counts the non-empty documents, including kinds that are not read.
 	written int
+	// templates are the workloads that Deployments and other owners of Pods make.
+	templates []template
 	// syntax is set if the file could not be read to its end; missing objects may exist.
 	syntax problem.List
 	// nameless: a document has errors and no known name. It may be any of the missing objects.
@@ -87,10 +98,14 @@ func (p *parsed) decode(path string, n *yaml.Node, d config.Decoder) {
 		got.Problems[i].File = path
 		got.Problems[i].Line = schema.LineOf(n, got.Problems[i].Field)
 	}
+	if got.Template != nil {
+		p.templates = append(p.templates, template{got.Template, n})
+	}
 	if got.Object == nil && len(got.Problems) == 0 {
+		p.unread = append(p.unread, document{key: got.Key, content: got.Content, node: n})
 		return
 	}
-	doc := document{key: got.Key, object: got.Object, partial: got.Salvaged, node: n, problems: got.Problems}
+	doc := document{content: got.Content, key: got.Key, object: got.Object, partial: got.Salvaged, node: n, problems: got.Problems}
 	if o := doc.usable(); o != nil {
 		m := o.Metadata()
 		m.ResourceVersion = strconv.FormatUint(xxhash.Sum64(got.Content), 16)

@@ -1,0 +1,233 @@
+package analyze
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/config/spelling"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// apiChecks are about references of the Gateway API, also of objects that have no effect.
+type apiChecks struct {
+	*checker
+	raw map[model.Key][]byte
+}
+
+// all checks the objects in the order of their keys.
+func (c apiChecks) all() {
+	for _, k := range slices.SortedFunc(maps.Keys(c.raw), model.Key.Compare) {
+		switch {
+		case k.Kind == model.KindKubernetesGateway:
+			c.class(k)
+			c.certificates(k)
+		case k.Kind == model.KindListenerSet:
+			c.certificates(k)
+		case k.Kind.IsKubernetesRoute():
+			c.route(k)
+		}
+	}
+}
+
+func (c apiChecks) warnf(k model.Key, field, format string, args ...any) {
+	c.report(problem.SeverityWarning, k, field, format, args...)
+}
+
+func (c apiChecks) infof(k model.Key, field, format string, args ...any) {
+	c.report(problem.SeverityInfo, k, field, format, args...)
+}
+
+// otherClasses are those of Istio that have a meaning of their own.
+var otherClasses = []string{"istio-remote", "istio-waypoint", "istio-east-west"}
+
+// class reports a GatewayClass that does not exist.
+func (c apiChecks) class(k model.Key) {
+	var g gatewayv1.Gateway
+	if json.Unmarshal(c.raw[k], &g) != nil {
+		return
+	}
+	name := string(g.Spec.GatewayClassName)
+	if gatewayapi.ControllerOf(name) != "" || slices.Contains(otherClasses, name) || c.raw[model.Key{Kind: model.KindGatewayClass, Name: name}] != nil {
+		return
+	}
+	if near := spelling.Nearest(name, gatewayapi.Classes()); near != "" {
+		c.warnf(k, "spec.gatewayClassName", "there is no GatewayClass %q, so the Gateway is not served; did you mean %q?", name, near)
+	} else if name == "" {
+		c.warnf(k, "spec.gatewayClassName", "is missing, so the Gateway is not served; name a GatewayClass: %s", strings.Join(gatewayapi.Classes(), ", "))
+	}
+}
+
+// certificates reports Secrets of listeners that are missing, cannot be used, or need a ReferenceGrant. If the input has
+// no Secrets at all, it has none on purpose.
+func (c apiChecks) certificates(k model.Key) {
+	g := c.gateways.api[k]
+	refs := gatewayapi.RefsOf(k.Kind, c.raw[k])
+	if g == nil || refs == nil || refs.Gateway == nil {
+		return
+	}
+	for i := range refs.Gateway.Listeners {
+		l := &refs.Gateway.Listeners[i]
+		if !l.NeedsSecret() {
+			continue
+		}
+		for j := range l.Certificates {
+			if ref := &l.Certificates[j]; ref.IsSecret() {
+				key := model.Key{Kind: model.KindSecret, Namespace: ref.Namespace, Name: ref.Name}
+				gatewayChecks{c.checker}.gatewayRef(g, ref.Field, key, ref.Namespace != k.Namespace)
+			}
+		}
+	}
+}
+
+// route reports parents and backends that do not exist, and rules that lead nowhere.
+func (c apiChecks) route(k model.Key) {
+	refs := gatewayapi.RefsOf(k.Kind, c.raw[k])
+	if refs == nil || refs.Route == nil || !c.concerns(refs.Route) {
+		return
+	}
+	for i := range refs.Route.Parents {
+		c.parent(k, &refs.Route.Parents[i])
+	}
+	known := gatewayapi.Known{
+		Service: func(namespace, name string) *model.Service {
+			return gatewayChecks{c.checker}.kubernetesService(model.ResolveHost(name, namespace, c.domain))
+		},
+		Hosts: func(h model.Host) []*model.Service { found, _ := c.find(h, k.Namespace); return found },
+	}
+	if slices.ContainsFunc(refs.Route.Parents, func(p gatewayapi.ParentRef) bool { return p.IsListener() }) {
+		known.Grants = func(namespace string) []*model.ReferenceGrant { return c.grants[namespace] }
+	}
+	for _, u := range refs.Route.UnresolvedBackends(k, known) {
+		c.backend(k, refs.Route, u)
+	}
+	c.leadNowhere(k)
+}
+
+// backend reports a backend, unless decoding the route does.
+func (c apiChecks) backend(k model.Key, r *gatewayapi.RouteRef, u gatewayapi.Unresolved) {
+	ref := &r.Backends[slices.IndexFunc(r.Backends, func(ref gatewayapi.ObjectRef) bool { return ref.Field == u.Field })]
+	switch {
+	case !ref.IsService() && !ref.IsHostname() || ref.Port == 0:
+	case u.Reason == gatewayapi.ReasonNotPermitted:
+		c.warnf(k, u.Field, "requests for the Service fail: %s", u.Text)
+	default:
+		c.warnf(k, u.Field, "%s, so requests for it fail%s", u.Text, c.backendHint(ref))
+	}
+}
+
+// concerns reports whether a route is for the mesh: not if all its parents are Gateways of other controllers.
+func (c apiChecks) concerns(r *gatewayapi.RouteRef) bool {
+	return len(r.Parents) == 0 || slices.ContainsFunc(r.Parents, func(p gatewayapi.ParentRef) bool {
+		return !p.IsListener() || c.raw[p.Key()] == nil || c.gateways.api[p.Key()] != nil
+	})
+}
+
+// parent reports a Gateway or a Service that does not exist. Other parts of the configuration may be elsewhere: a missing
+// Gateway is reported if the input has Gateways.
+func (c apiChecks) parent(k model.Key, p *gatewayapi.ParentRef) {
+	if p.IsService() {
+		if (gatewayChecks{c.checker}).kubernetesService(model.ResolveHost(p.Name, p.Namespace, c.domain)) == nil {
+			c.warnf(k, p.Field, "there is no Service %s in namespace %s, so the route has no effect there; write it, or correct the name", p.Name, p.Namespace)
+		}
+		return
+	}
+	if !p.IsListener() || c.raw[p.Key()] != nil || c.gateways.api[p.Key()] != nil {
+		return
+	}
+	var near, elsewhere []string
+	for other := range c.raw {
+		if other.Kind != p.Key().Kind {
+			continue
+		}
+		if other.Namespace == p.Namespace {
+			near = append(near, other.Name)
+		}
+		if other.Name == p.Name {
+			elsewhere = append(elsewhere, other.Namespace)
+		}
+	}
+	slices.Sort(elsewhere)
+	switch n := spelling.Nearest(p.Name, near); {
+	case len(elsewhere) > 0:
+		c.warnf(k, p.Field, "there is no %s %s in namespace %s, so the route has no effect there; it is in namespace %s: set namespace", p.Kind, p.Name, p.Namespace, elsewhere[0])
+	case n != "":
+		c.warnf(k, p.Field, "there is no %s %s in namespace %s, so the route has no effect there; did you mean %s?", p.Kind, p.Name, p.Namespace, n)
+	default:
+		c.infof(k, p.Field, "the %s %s of namespace %s is not among the objects; check its name", p.Kind, p.Name, p.Namespace)
+	}
+}
+
+// backendHint names the Service or port that was probably meant.
+func (c apiChecks) backendHint(ref *gatewayapi.ObjectRef) string {
+	if !ref.IsService() {
+		return ""
+	}
+	if s := (gatewayChecks{c.checker}).kubernetesService(model.ResolveHost(ref.Name, ref.Namespace, c.domain)); s != nil {
+		if s.Port(ref.Port) == nil && len(s.Ports) > 0 {
+			return fmt.Sprintf("; it has %s", ports(s))
+		}
+		return ""
+	}
+	var same, elsewhere []string
+	for _, s := range c.services {
+		if s.IsKubernetes() && s.Namespace == ref.Namespace {
+			same = append(same, s.Name)
+		} else if s.IsKubernetes() && s.Name == ref.Name {
+			elsewhere = append(elsewhere, s.Namespace)
+		}
+	}
+	if near := spelling.Nearest(ref.Name, same); near != "" {
+		return fmt.Sprintf("; did you mean %s?", near)
+	}
+	if slices.Sort(elsewhere); len(elsewhere) > 0 {
+		return fmt.Sprintf("; namespace %s has one: set namespace, and add a ReferenceGrant there", elsewhere[0])
+	}
+	return "; write it, or correct the name"
+}
+
+// routeRules are the parts of rules that are the same in all kinds of routes, and paths of HTTPRoutes.
+type routeRules struct {
+	Spec struct {
+		Rules []struct {
+			BackendRefs []any                   `json:"backendRefs"`
+			Filters     []struct{ Type string } `json:"filters"`
+			Matches     []struct {
+				Path struct{ Type string } `json:"path"`
+			} `json:"matches"`
+		} `json:"rules"`
+	} `json:"spec"`
+}
+
+// pathTypes are the types of matches of paths.
+var pathTypes = []string{string(gatewayv1.PathMatchExact), string(gatewayv1.PathMatchPathPrefix), string(gatewayv1.PathMatchRegularExpression)}
+
+// leadNowhere reports rules without a backend, a redirect or another answer, and unknown types of paths.
+func (c apiChecks) leadNowhere(k model.Key) {
+	var o routeRules
+	if json.Unmarshal(c.raw[k], &o) != nil {
+		return
+	}
+	if len(o.Spec.Rules) == 0 {
+		c.warnf(k, "spec.rules", "are missing, so requests are answered with an error; add a rule with backendRefs")
+	}
+	for i, r := range o.Spec.Rules {
+		for j, m := range r.Matches {
+			if t := m.Path.Type; t != "" && !slices.Contains(pathTypes, t) {
+				c.warnf(k, fmt.Sprintf("spec.rules[%d].matches[%d].path.type", i, j), "%q is not a type of paths, so Kubernetes refuses the route; use %s", t, strings.Join(pathTypes, ", "))
+			}
+		}
+		answers := slices.ContainsFunc(r.Filters, func(f struct{ Type string }) bool {
+			return f.Type == string(gatewayv1.HTTPRouteFilterRequestRedirect) || f.Type == string(gatewayv1.HTTPRouteFilterExtensionRef)
+		})
+		if len(r.BackendRefs) == 0 && !answers {
+			c.warnf(k, fmt.Sprintf("spec.rules[%d]", i), "has no backendRefs and no redirect, so what it matches is answered with an error; add backendRefs")
+		}
+	}
+}

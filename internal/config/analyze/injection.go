@@ -1,0 +1,77 @@
+package analyze
+
+import (
+	"maps"
+	"slices"
+
+	"istio.io/api/annotation"
+
+	"github.com/moonsail/moonsail/internal/config/kube"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/config/spelling"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// labelInjection is the label of namespaces that switches injection on or off.
+const labelInjection = "istio-injection"
+
+// namespace reports labels of injection without the intended effect.
+func (c injectionChecks) namespace(n *model.Namespace) {
+	value, set := n.Labels[labelInjection]
+	field := string(problem.Path("metadata.labels").Key(labelInjection))
+	switch {
+	case set && value != "enabled" && value != "disabled":
+		c.warnf(n, field, "%q switches nothing on or off, so no sidecar is injected; write enabled or disabled", value)
+	case set && n.Labels[model.LabelRevision] != "":
+		c.warnf(n, field, "%s has no effect beside %s; keep one of the two labels", model.LabelRevision, labelInjection)
+	}
+	if _, wrong := n.Labels[kube.LabelInject]; wrong {
+		c.warnf(n, string(problem.Path("metadata.labels").Key(kube.LabelInject)), "has no effect on a namespace; write %s: enabled", labelInjection)
+	}
+}
+
+// template reports labels and annotations of a template of Pods.
+func (c injectionChecks) template(w *model.Workload) {
+	c.labelsAt(w, "spec.template.metadata")
+}
+
+// labels reports labels and annotations of a Pod.
+func (c injectionChecks) labels(w *model.Workload) {
+	if w.Kind == model.KindPod {
+		c.labelsAt(w, "metadata")
+	}
+}
+
+func (c injectionChecks) labelsAt(w *model.Workload, at problem.Path) {
+	if value, set := w.Labels[kube.LabelInject]; set && value != "true" && value != "false" {
+		c.warnf(w, string(at.Field("labels").Key(kube.LabelInject)), "%q is neither \"true\" nor \"false\", so it has no effect; write one of them", value)
+	}
+	if _, wrong := w.Labels[labelInjection]; wrong {
+		c.warnf(w, string(at.Field("labels").Key(labelInjection)), "has no effect on Pods; write %s: \"true\", or set the label on the namespace", kube.LabelInject)
+	}
+	known := istioAnnotations()
+	for _, name := range slices.Sorted(maps.Keys(w.Annotations)) {
+		if !isIstioAnnotation(name) || slices.Contains(known, name) {
+			continue
+		}
+		c.warnf(w, string(at.Field("annotations").Key(name)), "is not an annotation of Istio, so it has no effect%s", spelling.DidYouMean(name, known))
+	}
+}
+
+// isIstioAnnotation reports whether a name is in a domain of which all annotations are known.
+func isIstioAnnotation(name string) bool {
+	for _, domain := range []string{"sidecar.istio.io/", "proxy.istio.io/", "inject.istio.io/", "traffic.sidecar.istio.io/"} {
+		if len(name) > len(domain) && name[:len(domain)] == domain {
+			return true
+		}
+	}
+	return false
+}
+
+func istioAnnotations() []string {
+	var out []string
+	for _, a := range annotation.AllResourceAnnotations() {
+		out = append(out, a.Name)
+	}
+	return append(out, "sidecar.istio.io/statsHistogramBuckets", "proxy.istio.io/overrides", "sidecar.istio.io/nativeSidecar")
+}
