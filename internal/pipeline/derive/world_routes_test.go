@@ -380,6 +380,9 @@ func (w *world) kubernetesRoute() model.Object {
 	}
 	name := pick(w, []func(namespace, name, listener string, port uint32) string{model.KubernetesGatewayName, model.ListenerSetName})
 	v.Gateways = []string{name(pick(w, worldNamespaces), pick(w, worldNames), pick(w, []string{"", "s0", "s1"}), pick(w, []uint32{0, 80, 443}))}
+	if w.chance(0.6) {
+		w.addParents(v)
+	}
 	for i := range v.HTTP {
 		for j := range v.HTTP[i].Backends {
 			if w.chance(0.3) {
@@ -388,6 +391,23 @@ func (w *world) kubernetesRoute() model.Object {
 		}
 	}
 	return v
+}
+
+// addParents makes a route one for sidecars, sometimes for them alone.
+func (w *world) addParents(v *model.VirtualService) {
+	if w.chance(0.7) {
+		v.Gateways = nil
+	}
+	v.Gateways = append(v.Gateways, model.GatewayMesh)
+	for range 1 + w.IntN(3) {
+		p := model.MeshParent{Namespace: pick(w, worldNamespaces), Port: pick(w, []uint32{0, 0, 80, 443, 9000})}
+		if w.chance(0.4) {
+			p.Entry = &model.Key{Kind: model.KindServiceEntry, Namespace: p.Namespace, Name: pick(w, worldNames)}
+		} else {
+			p.Host = pick(w, w.hosts(3))
+		}
+		v.Parents = append(v.Parents, p)
+	}
 }
 
 func (w *world) referenceGrant() model.Object {
