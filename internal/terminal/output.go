@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +12,10 @@ import (
 )
 
 // Output is the flag -o: table for people, json and yaml for programs.
-type Output struct{ format string }
+type Output struct {
+	format string
+	more   []string // formats of one command
+}
 
 const (
 	formatTable = "table"
@@ -20,12 +24,26 @@ const (
 )
 
 // AddFlag adds -o/--output to cmd.
-func (o *Output) AddFlag(cmd *cobra.Command) {
-	cmd.Flags().VarP(o, "output", "o", "output `FORMAT`: table, json or yaml")
+func (o *Output) AddFlag(cmd *cobra.Command) { o.AddFlagWith(cmd) }
+
+// AddFlagWith adds -o/--output with more formats, which the command writes itself (Is).
+func (o *Output) AddFlagWith(cmd *cobra.Command, more ...string) {
+	o.more = more
+	cmd.Flags().VarP(o, "output", "o", "output `FORMAT`: "+o.formats())
 	o.format = formatTable
 	cmd.Flags().Lookup("output").DefValue = formatTable
-	Offer(cmd, "output", formatTable, formatJSON, formatYAML)
+	Offer(cmd, "output", append([]string{formatTable, formatJSON, formatYAML}, more...)...)
 }
+
+// formats lists the formats for help and errors.
+func (o *Output) formats() string {
+	list := append([]string{formatTable, formatJSON, formatYAML}, o.more...)
+	last := len(list) - 1
+	return strings.Join(list[:last], ", ") + " or " + list[last]
+}
+
+// Is reports whether the output has one of the formats of AddFlagWith.
+func (o *Output) Is(format string) bool { return o.format == format }
 
 // String implements pflag.Value.
 func (o *Output) String() string { return o.format }
@@ -35,12 +53,12 @@ func (o *Output) Type() string { return "FORMAT" }
 
 // Set implements pflag.Value.
 func (o *Output) Set(s string) error {
-	switch s {
-	case formatTable, formatJSON, formatYAML:
+	switch {
+	case s == formatTable, s == formatJSON, s == formatYAML, slices.Contains(o.more, s):
 		o.format = s
 		return nil
 	}
-	return fmt.Errorf("unknown format %q: use table, json or yaml", s)
+	return fmt.Errorf("unknown format %q: use %s", s, o.formats())
 }
 
 // IsTable reports whether the output is for people.

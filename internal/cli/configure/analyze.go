@@ -47,6 +47,7 @@ type analyzeFlags struct {
 	domain  string
 	root    string
 	level   string
+	fail    string
 	empty   bool
 	cluster client.Cluster
 }
@@ -69,12 +70,16 @@ destinations, subsets, ports, hosts that are routed twice, rules that never matc
 are one mesh. Without arguments, the command checks the cluster of --kubeconfig, else of $KUBECONFIG,
 else, in a Pod, its own.
 
-Exit status: 0 no errors, 1 errors, or no objects (see --allow-empty), 2 wrong usage.`,
+Exit status: 0 no errors, 1 errors (see --failure-threshold), or no objects (see --allow-empty),
+2 wrong usage.`,
 		Example: `  # Check a directory
   moonsail analyze config/
 
   # Report only errors and warnings
   moonsail analyze config/ --level warning
+
+  # Annotate a pull request of GitHub, and fail on warnings too
+  moonsail analyze config/ -o github --failure-threshold warning
 
   # Check the result of a program
   kubectl kustomize overlays/prod | moonsail analyze -
@@ -84,12 +89,14 @@ Exit status: 0 no errors, 1 errors, or no objects (see --allow-empty), 2 wrong u
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.out.AddFlag(cmd)
+	f.out.AddFlagWith(cmd, formatGitHub)
 	mesh := model.DefaultMesh()
 	cmd.Flags().StringVar(&f.domain, "domain", mesh.Domain, "DNS `DOMAIN` of the cluster")
 	cmd.Flags().StringVar(&f.root, "root-namespace", mesh.RootNamespace, "`NAMESPACE` of MeshConfig and of mesh-wide defaults")
 	cmd.Flags().StringVar(&f.level, "level", string(problem.SeverityInfo), "lowest `LEVEL` to report: info, warning or error")
 	terminal.Offer(cmd, "level", levels...)
+	cmd.Flags().StringVar(&f.fail, "failure-threshold", string(problem.SeverityError), "lowest `LEVEL` of a reported problem that makes the command fail: info, warning or error")
+	terminal.Offer(cmd, "failure-threshold", levels...)
 	cmd.Flags().BoolVar(&f.empty, "allow-empty", false, "exit with 0 if there are no objects")
 	f.cluster.AddFlags(cmd)
 	return cmd
@@ -99,7 +106,11 @@ Exit status: 0 no errors, 1 errors, or no objects (see --allow-empty), 2 wrong u
 var levels = []string{string(problem.SeverityInfo), string(problem.SeverityWarning), string(problem.SeverityError)}
 
 func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
-	keep, err := severities(f.level)
+	keep, err := severities("level", f.level)
+	if err != nil {
+		return terminal.UsageError{Err: err}
+	}
+	failing, err := severities("failure-threshold", f.fail)
 	if err != nil {
 		return terminal.UsageError{Err: err}
 	}
@@ -121,16 +132,24 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.out.Print(cmd.OutOrStdout(), a, func(w io.Writer) error { return printAnalysis(w, a) }); err != nil {
+	if err := f.print(cmd.OutOrStdout(), a); err != nil {
 		return err
 	}
 	if a.nothing && !f.empty {
 		return noObjects(args)
 	}
-	if a.Errors > 0 {
+	if slices.ContainsFunc(a.Problems, func(p problem.Problem) bool { return slices.Contains(failing, p.Severity) }) {
 		return terminal.ExitCode(terminal.ExitFailed)
 	}
 	return nil
+}
+
+// print writes the answer in the chosen format.
+func (f *analyzeFlags) print(w io.Writer, a analysis) error {
+	if f.out.Is(formatGitHub) {
+		return printGitHub(w, a.Problems)
+	}
+	return f.out.Print(w, a, func(w io.Writer) error { return printAnalysis(w, a) })
 }
 
 // noObjects returns the error for files, directories or a standard input without objects.
@@ -143,12 +162,12 @@ func noObjects(args []string) error {
 		Next: "name files with objects that end in .yaml, .yml or .json, or allow none with --allow-empty"}
 }
 
-// severities returns the severities from level up.
-func severities(level string) ([]problem.Severity, error) {
+// severities returns the severities from level up. flag names the flag in errors.
+func severities(flag, level string) ([]problem.Severity, error) {
 	all := []problem.Severity{problem.SeverityError, problem.SeverityWarning, problem.SeverityInfo}
 	i := slices.Index(all, problem.Severity(level))
 	if i < 0 {
-		return nil, fmt.Errorf("--level %q: unknown level: use info, warning or error", level)
+		return nil, fmt.Errorf("--%s %q: unknown level: use info, warning or error", flag, level)
 	}
 	return all[:i+1], nil
 }

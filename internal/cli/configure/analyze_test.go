@@ -155,6 +155,23 @@ func TestAnalyzeJSON(t *testing.T) {
 	require.Contains(t, out, "problems: []")
 }
 
+// TestAnalyzeForPullRequests checks annotations of GitHub, and the level that fails.
+func TestAnalyzeForPullRequests(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bad.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(badYAML), 0o600))
+	status, out, _ := moonsail(t, "analyze", path, "-o", "github", "--level", "error")
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Equal(t, "::error file="+path+",line=14,title=VirtualService/shop/reviews::spec.http[0].route[0].destination.host: "+
+		"there is no service reveiws.shop.svc.cluster.local; did you mean reviews.shop.svc.cluster.local?\n"+
+		"::error file="+path+",line=22,title=VirtualService/shop/typo::spec.http[0].timout: unknown field; did you mean \"timeout\"?\n", out)
+
+	require.NoError(t, os.WriteFile(path, []byte(goodYAML), 0o600))
+	for level, want := range map[string]int{"error": 0, "warning": 0, "info": terminal.ExitFailed, "all": 2} {
+		status, _, _ = moonsail(t, "analyze", path, "--failure-threshold", level)
+		require.Equal(t, want, status, level)
+	}
+}
+
 func TestAnalyzeUsage(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	status, _, errOut := moonsail(t, "analyze", filepath.Join(t.TempDir(), "none"))

@@ -41,7 +41,34 @@ func syntaxProblem(path string, data []byte, err error) problem.Problem {
 	if at := tabLine(data, line, text); at > 0 {
 		line, text = at, fmt.Sprintf("%s: line %d is indented with a tab: use spaces", text, at)
 	}
+	if at, cause := unfinishedLine(data, line); at > 0 {
+		line, text = at, fmt.Sprintf("%s (%s)", cause, text)
+	}
 	return problem.Problem{Severity: problem.SeverityError, File: path, Line: max(line, 1), Message: schema.SyntaxMessage(errors.New(text))}
+}
+
+// unfinishedLine returns the line of text that is not YAML yet, and what to do with it; 0: none. named is the parser's line.
+// A conflict of git is the cause wherever it is, and a template of Helm if it is not behind the error.
+func unfinishedLine(data []byte, named int) (line int, cause string) {
+	if bytes.IndexByte(data, 0) >= 0 {
+		return 1, "the file is not text: write YAML or JSON in UTF-8"
+	}
+	template, at := 0, 0
+	for text := range bytes.Lines(data) {
+		at++
+		switch {
+		case bytes.HasPrefix(text, []byte("<<<<<<< ")):
+			return at, fmt.Sprintf("line %d is a conflict marker of git: resolve the conflict", at)
+		case template == 0 && at <= named+1 && bytes.Contains(text, []byte("{{")):
+			template = at
+		case at == named && bytes.ContainsRune(text, '\u00a0'):
+			return at, fmt.Sprintf("line %d has a non-breaking space: replace it by a space", at)
+		}
+	}
+	if template == 0 {
+		return 0, ""
+	}
+	return template, fmt.Sprintf("line %d is a template of Helm: render it first, for example helm template . | moonsail analyze -", template)
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
