@@ -13,7 +13,7 @@ const GatewayMesh = "mesh"
 // VirtualService routes the traffic of its hosts. Hosts are full names.
 type VirtualService struct {
 	Meta
-	Hosts      []Host   // empty for a delegate
+	Hosts      []Host   // empty for a delegate; only of Gateways, if there are Parents
 	Gateways   []string // "mesh", or "namespace/name"; never empty but for a delegate
 	HTTP       []HTTPRoute
 	TLS        []TLSRoute
