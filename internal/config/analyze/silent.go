@@ -31,7 +31,11 @@ func (c silentChecks) match(v *model.VirtualService, field string, m *model.HTTP
 		c.warnf(v, field+".uri", "%q never matches: paths begin with a slash; write %q", u.Value, "/"+u.Value)
 	}
 	if len(m.SourceLabels) > 0 && len(c.workloads) > 0 && !c.anyWorkload(v, m.SourceLabels) {
-		c.warnf(v, field+".sourceLabels", "no workload has %s, so this never matches; correct the labels", labelText(m.SourceLabels))
+		if c.onlyFiles { // clients may be of other files
+			c.infof(v, field+".sourceLabels", "no workload among the objects has %s, so this may never match; check the labels", labelText(m.SourceLabels))
+		} else {
+			c.warnf(v, field+".sourceLabels", "no workload has %s, so this never matches; correct the labels", labelText(m.SourceLabels))
+		}
 	}
 	if i := slices.IndexFunc(m.Headers, func(h model.HeaderMatch) bool { return model.IsClaim(h.Name) }); i >= 0 && len(c.security.tokens) == 0 {
 		c.warnf(v, field+".headers", "compares %s, but there is no RequestAuthentication, so this never matches; write one", m.Headers[i].Name)

@@ -243,6 +243,9 @@ func (s *Schema) noun() string {
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
+		if len(n.Content) == 2 && n.Content[0].Kind == yaml.MappingNode { // {{ name }}
+			return "a template that is not rendered: use for example helm template . | moonsail analyze -"
+		}
 		return "an object"
 	case yaml.SequenceNode:
 		return "a list"
