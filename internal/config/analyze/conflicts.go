@@ -13,6 +13,7 @@ import (
 func (c serviceChecks) conflicts() {
 	c.sharedHosts()
 	c.sharedRules()
+	c.sharedPorts()
 	for _, ns := range slices.Sorted(maps.Keys(c.sidecars)) {
 		c.namespaceSidecars(c.sidecars[ns])
 	}
@@ -89,6 +90,30 @@ func (c serviceChecks) sharedRules() {
 			})
 			if j >= 0 {
 				c.warnf(r, "spec.host", "%s already has %s, whose traffic policy is used; merge the two", h, list[j].Key)
+			}
+		}
+	}
+}
+
+// sharedPorts reports Services with one selector of which one has HTTP at a port of the workloads and the other has not.
+func (c serviceChecks) sharedPorts() {
+	type place struct{ namespace, selector, port string }
+	first := map[place]*model.Service{}
+	http := map[place]bool{}
+	for _, s := range c.services {
+		if !s.IsKubernetes() || len(s.Selector) == 0 {
+			continue
+		}
+		for i := range s.Ports {
+			p := &s.Ports[i]
+			if p.Protocol == model.ProtocolAuto || p.Protocol == model.ProtocolUDP {
+				continue
+			}
+			at := place{s.Namespace, labelText(s.Selector), cmp.Or(p.TargetName, fmt.Sprint(workloadPort(p)))}
+			if other := first[at]; other == nil {
+				first[at], http[at] = s, p.Protocol.IsHTTP()
+			} else if http[at] != p.Protocol.IsHTTP() {
+				c.warnf(s, fmt.Sprintf("spec.ports[%d]", i), "has protocol %s, but %s has another one for port %s of the same workloads, and their sidecars serve one of the two; use one protocol", p.Protocol, other.Key, at.port)
 			}
 		}
 	}
