@@ -41,7 +41,7 @@ func (v *VirtualService) ForPort(h Host, port uint32) bool {
 	})
 }
 
-// Merges reports whether the rules of two virtual services for one host apply together, as those of the Gateway API's routes
+// Merges reports whether the HTTP rules of two virtual services for one host apply together, as those of the Gateway API's routes
 // do. Otherwise only one of the two applies to a request.
 func (v *VirtualService) Merges(o *VirtualService) bool {
 	return v.Kind.IsKubernetesRoute() && o.Kind.IsKubernetesRoute() && v.Namespace == o.Namespace
