@@ -174,6 +174,7 @@ type (
 type index struct {
 	services  []*model.Service // one a host
 	byHost    map[model.Host][]*model.Service
+	byPlace   map[string][]*model.Service  // by namespace
 	workloads map[string][]*model.Workload // by namespace
 	// namespaces are the objects. A namespace may have none, and its labels are unknown then.
 	namespaces map[string]*model.Namespace
@@ -195,6 +196,7 @@ type index struct {
 func newIndex(objects []model.Object) *index {
 	x := &index{
 		byHost:     map[model.Host][]*model.Service{},
+		byPlace:    map[string][]*model.Service{},
 		workloads:  map[string][]*model.Workload{},
 		namespaces: map[string]*model.Namespace{},
 		rules:      map[model.Host][]*model.DestinationRule{},
@@ -255,6 +257,7 @@ func (x *index) add(o model.Object) {
 func (x *index) addService(s *model.Service) {
 	x.services = append(x.services, s)
 	x.byHost[s.Hostname] = append(x.byHost[s.Hostname], s)
+	x.byPlace[s.Namespace] = append(x.byPlace[s.Namespace], s)
 }
 
 // find returns the services of a host, which may be services of a wildcard. hidden reports that services exist, but none that

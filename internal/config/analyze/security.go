@@ -197,8 +197,8 @@ func (c securityChecks) bytes(p *model.AuthorizationPolicy, field string, r *mod
 func (c securityChecks) bytePorts(p *model.AuthorizationPolicy, only map[string]bool) []string {
 	const most = 3
 	var out []string
-	for _, s := range c.services {
-		if p.Namespace != c.security.root() && s.Namespace != p.Namespace || !c.selects(p, s) {
+	for _, s := range c.servicesFor(p) {
+		if !c.selects(p, s) {
 			continue
 		}
 		for i := range s.Ports {
@@ -218,6 +218,14 @@ func (c securityChecks) bytePorts(p *model.AuthorizationPolicy, only map[string]
 		}
 	}
 	return out
+}
+
+// servicesFor returns the services whose workloads a policy may select: those of its namespace, or all.
+func (c securityChecks) servicesFor(p *model.AuthorizationPolicy) []*model.Service {
+	if p.Namespace == c.security.root() {
+		return c.services
+	}
+	return c.byPlace[p.Namespace]
 }
 
 // selects reports whether a workload of a service is selected.

@@ -158,8 +158,8 @@ func (c silentChecks) servicePorts(p *model.AuthorizationPolicy, field string, c
 // servicePort returns the Service with a port number that leads to another number at workloads of the policy, unless a
 // Service leads to the number itself. target is 0 if there is none.
 func (c silentChecks) servicePort(p *model.AuthorizationPolicy, number uint32) (name string, target uint32) {
-	for _, s := range c.services {
-		if p.Namespace != c.security.root() && s.Namespace != p.Namespace || !securityChecks(c).selects(p, s) {
+	for _, s := range securityChecks(c).servicesFor(p) {
+		if !securityChecks(c).selects(p, s) {
 			continue
 		}
 		for i := range s.Ports {
