@@ -66,7 +66,7 @@ func (v *VirtualService) InEntries(hosts func(Key) []Host) *VirtualService {
 	return &out
 }
 
-// HasEntries reports whether a ServiceEntry is a parent.
+// HasEntries reports whether a ServiceEntry is a parent of the route.
 func (v *VirtualService) HasEntries() bool {
 	return slices.ContainsFunc(v.Parents, func(p MeshParent) bool { return p.Entry != nil })
 }
