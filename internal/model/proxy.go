@@ -249,12 +249,13 @@ type Endpoint struct {
 	Node     string // empty: unknown
 	Weight   uint32 // 0 means 1
 	Health   Health
+	Sidecar  bool // it has a sidecar with an identity
 	Network  string
 
 	Workload       string // name of the workload, for telemetry
 	Namespace      string
 	ServiceAccount string
-	// TLS is what its sidecar accepts; nil: no sidecar with mutual TLS.
+	// TLS is what its sidecar accepts; nil: it has none.
 	TLS *PeerTLS
 }
 
@@ -311,6 +312,15 @@ func (w *Workload) Address() string {
 		return ""
 	}
 	return w.Addresses[0]
+}
+
+// SpeaksMTLS reports whether the workload has a sidecar with an identity. All Pods have a service account, so only their
+// label counts.
+func (w *Workload) SpeaksMTLS() bool {
+	if w.Kind == KindWorkloadEntry {
+		return EntrySpeaksMTLS(w.Labels, w.ServiceAccount)
+	}
+	return w.Labels[LabelTLSMode] == TLSModeLabelIstio
 }
 
 // Account returns the workload's service account.

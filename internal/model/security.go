@@ -13,8 +13,14 @@ const (
 	TLSModeLabelIstio = "istio"
 )
 
-// SpeaksMTLS reports whether a workload with these labels has a sidecar with an identity.
-func SpeaksMTLS(labels map[string]string) bool { return labels[LabelTLSMode] == TLSModeLabelIstio }
+// EntrySpeaksMTLS reports whether a WorkloadEntry, or an endpoint of a ServiceEntry, has a sidecar with an identity. Without
+// the label, a service account means that it has one, as in Istio.
+func EntrySpeaksMTLS(labels map[string]string, account string) bool {
+	if mode, ok := labels[LabelTLSMode]; ok {
+		return mode == TLSModeLabelIstio
+	}
+	return account != ""
+}
 
 // MTLSMode is what a workload's sidecar accepts.
 type MTLSMode string

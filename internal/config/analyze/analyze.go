@@ -291,22 +291,28 @@ func (x *index) rulesFor(h model.Host, ns string) []*model.DestinationRule {
 	return out
 }
 
+// member is a workload of a service.
+type member struct {
+	labels  map[string]string
+	sidecar bool // with an identity
+}
+
 // members are the workloads of a service; known is false if they are unknown: the
 // configuration has no workloads of that namespace, for example only Deployments.
-func (x *index) members(s *model.Service) (labels []map[string]string, known bool) {
-	for _, e := range s.Inline {
-		labels, known = append(labels, e.Labels), true
+func (x *index) members(s *model.Service) (out []member, known bool) {
+	for i := range s.Inline {
+		out, known = append(out, member{s.Inline[i].Labels, s.Inline[i].Sidecar}), true
 	}
 	if len(s.Selector) == 0 {
-		return labels, known
+		return out, known
 	}
 	list := x.workloads[s.Namespace]
 	for _, w := range list {
 		if model.SelectorMatches(s.Selector, w.Labels) {
-			labels = append(labels, w.Labels)
+			out = append(out, member{w.Labels, w.SpeaksMTLS()})
 		}
 	}
-	return labels, known || len(list) > 0
+	return out, known || len(list) > 0
 }
 
 // hosts lists every host that namespace ns can see, for suggestions.

@@ -85,20 +85,20 @@ func (c securityChecks) modeOfPort(r *model.DestinationRule, field string, t *mo
 	if t == nil {
 		return
 	}
-	labels, _ := c.members(s)
-	for _, l := range labels {
-		if !model.SelectorMatches(subset, l) {
+	members, _ := c.members(s)
+	for _, m := range members {
+		if !model.SelectorMatches(subset, m.labels) {
 			continue
 		}
-		accepted, mutual := c.peers.of(s.Namespace, l).Of(workloadPort(p)), t.Mode == model.TLSIstioMutual
+		accepted, mutual := c.peers.of(s.Namespace, m.labels).Of(workloadPort(p)), t.Mode == model.TLSIstioMutual
 		switch {
-		case mutual && !model.SpeaksMTLS(l):
+		case mutual && !m.sidecar:
 			c.errorf(r, field, "ISTIO_MUTUAL, but port %d of %s has workloads without a sidecar that speaks it, and calls of them fail; leave the mode out", p.Number, s.Hostname)
 			return
 		case mutual && accepted == model.MTLSDisable:
 			c.errorf(r, field, "ISTIO_MUTUAL, but a PeerAuthentication switches it off at port %d of %s, so calls fail; leave the mode out", p.Number, s.Hostname)
 			return
-		case t.Mode == model.TLSDisable && model.SpeaksMTLS(l) && accepted == model.MTLSStrict:
+		case t.Mode == model.TLSDisable && m.sidecar && accepted == model.MTLSStrict:
 			c.errorf(r, field, "DISABLE, but a PeerAuthentication asks for mutual TLS at port %d of %s, so calls fail; use ISTIO_MUTUAL, or leave the mode out", p.Number, s.Hostname)
 			return
 		}

@@ -30,10 +30,10 @@ func (c ruleChecks) subset(r *model.DestinationRule, field string, s model.Subse
 		if !r.Host.Matches(svc.Hostname) {
 			continue
 		}
-		labels, k := c.members(svc)
+		members, k := c.members(svc)
 		known = known || k
-		total += len(labels)
-		if slices.ContainsFunc(labels, func(l map[string]string) bool { return model.SelectorMatches(s.Labels, l) }) {
+		total += len(members)
+		if slices.ContainsFunc(members, func(m member) bool { return model.SelectorMatches(s.Labels, m.labels) }) {
 			return
 		}
 	}

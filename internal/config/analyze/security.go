@@ -233,11 +233,11 @@ func (c securityChecks) selects(p *model.AuthorizationPolicy, s *model.Service) 
 	if len(s.Selector) == 0 {
 		return false
 	}
-	labels, known := c.members(s)
+	members, known := c.members(s)
 	if !known {
 		return model.Selects(p, s.Selector)
 	}
-	return slices.ContainsFunc(labels, func(l map[string]string) bool { return model.Selects(p, l) })
+	return slices.ContainsFunc(members, func(m member) bool { return model.Selects(p, m.labels) })
 }
 
 // policyTargets reports target Gateways that do not exist, unless a router has their name. Decoding the policy

@@ -81,6 +81,7 @@ func (c entryConv) endpoint(at problem.Path, we *networking.WorkloadEntry, rules
 		Labels:         we.Labels,
 		Locality:       c.endpointLocality(at, we),
 		Weight:         we.Weight,
+		Sidecar:        model.EntrySpeaksMTLS(we.Labels, we.ServiceAccount),
 		Network:        cmp.Or(we.Network, we.Labels[convert.LabelNetwork]),
 		Workload:       c.Meta.Name,
 		Namespace:      c.Meta.Namespace,

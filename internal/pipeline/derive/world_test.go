@@ -299,11 +299,13 @@ func (w *world) serviceEntry() model.Object {
 		e.Template.Selector = w.selector()
 	case 2:
 		for range 1 + w.IntN(3) {
-			e.Template.Inline = append(e.Template.Inline, model.Endpoint{
+			in := model.Endpoint{
 				Address: pick(w, []string{"192.0.2.1", "10.1.0.9", "one.example.net"}), Locality: pick(w, worldLocalities),
-				Labels: map[string]string{"version": pick(w, worldVersions)},
-			})
-			w.speakMTLS(e.Template.Inline[len(e.Template.Inline)-1].Labels)
+				Labels: map[string]string{"version": pick(w, worldVersions)}, ServiceAccount: pick(w, append(worldNames, "", "")),
+			}
+			w.speakMTLS(in.Labels)
+			in.Sidecar = model.EntrySpeaksMTLS(in.Labels, in.ServiceAccount)
+			e.Template.Inline = append(e.Template.Inline, in)
 		}
 	}
 	return e

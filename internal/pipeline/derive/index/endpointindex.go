@@ -164,7 +164,7 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *Touch
 	if old != nil {
 		delete(x.workloads, old.Key)
 		x.entries.add(old, -1)
-		x.speaking.add(old.Labels, -1)
+		x.speaking.add(old.SpeaksMTLS(), -1)
 		x.draining.unlist(old.Key, old.Addresses)
 		take(x.nodes.workloads, old.Node, old.Key)
 		for k, v := range old.Labels {
@@ -174,7 +174,7 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *Touch
 	if now != nil {
 		x.workloads[now.Key] = now
 		x.entries.add(now, 1)
-		x.speaking.add(now.Labels, 1)
+		x.speaking.add(now.SpeaksMTLS(), 1)
 		x.draining.list(now.Key, now.Addresses, now)
 		x.nodes.put(now)
 		for k, v := range now.Labels {

@@ -248,6 +248,7 @@ func (x *endpointIndex) endpointOf(w *model.Workload) model.Endpoint {
 	return model.Endpoint{
 		Labels: w.Labels, Locality: x.where(w), Node: w.Node, Network: w.Network,
 		Workload: cmp.Or(w.Owner, w.Name), Namespace: w.Namespace, ServiceAccount: w.ServiceAccount,
+		Sidecar: w.SpeaksMTLS(),
 	}
 }
 

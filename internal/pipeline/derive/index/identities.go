@@ -93,7 +93,7 @@ func (x *endpointIndex) addMember(m *members, w *model.Workload) {
 		return
 	}
 	var tls *model.PeerTLS
-	if model.SpeaksMTLS(w.Labels) {
+	if w.SpeaksMTLS() {
 		tls = x.accepts(w.Namespace, w.Labels, &m.origins)
 	}
 	if w.IsOrigin() {
@@ -138,14 +138,14 @@ func samePods(old, now *model.EndpointSlice) bool {
 
 // encrypt sets what an endpoint's sidecar accepts, and adds the policies that decide it.
 func (x *endpointIndex) encrypt(e *model.Endpoint, policies *model.OriginList) {
-	if model.SpeaksMTLS(e.Labels) {
+	if e.Sidecar {
 		e.TLS = x.accepts(e.Namespace, e.Labels, policies)
 	}
 }
 
 // encryptAll sets what the sidecars of endpoints accept. It does not change the given list, which may be an object's.
 func (x *endpointIndex) encryptAll(list []model.Endpoint, policies *model.OriginList) []model.Endpoint {
-	if !slices.ContainsFunc(list, func(e model.Endpoint) bool { return model.SpeaksMTLS(e.Labels) }) {
+	if !slices.ContainsFunc(list, func(e model.Endpoint) bool { return e.Sidecar }) {
 		return list
 	}
 	out := slices.Clone(list)
@@ -180,14 +180,14 @@ func (x *endpointIndex) settle(touched *Touched) {
 // speakingCount is the number of workloads and inline endpoints that may speak mutual TLS.
 type speakingCount int
 
-func (c *speakingCount) add(labels map[string]string, by int) {
-	if model.SpeaksMTLS(labels) {
+func (c *speakingCount) add(speaks bool, by int) {
+	if speaks {
 		*c += speakingCount(by)
 	}
 }
 
 func (c *speakingCount) addInline(s *model.Service, by int) {
 	for i := range s.Inline {
-		c.add(s.Inline[i].Labels, by)
+		c.add(s.Inline[i].Sidecar, by)
 	}
 }
