@@ -183,7 +183,7 @@ func (f *analyzeFlags) analyzeFiles(stdin io.Reader, paths []string, keep []prob
 		}
 		return analysis{}, e
 	}
-	across := analyze.CheckAll(analyze.Input{Objects: tree.Objects, Templates: tree.Templates, Raw: tree.Raw}, f.domain)
+	across := analyze.CheckAll(analyze.Input{Objects: tree.Objects, Templates: tree.Templates, Raw: tree.Raw, Files: true}, f.domain)
 	tree.Locate(across)
 	all := append(tree.Problems, across...)
 	a := newAnalysis(all, keep)

@@ -20,6 +20,8 @@ type Input struct {
 	Templates []*model.Workload
 	// Raw are the objects of the Gateway API as JSON, also those that are not used.
 	Raw map[model.Key][]byte
+	// Files: the objects come from files, so that others may be elsewhere.
+	Files bool
 }
 
 // Check returns the problems between objects. Problems name object and field; the caller knows the files and
@@ -32,7 +34,7 @@ func Check(objects []model.Object, domain string) problem.List {
 func CheckAll(in Input, domain string) problem.List {
 	objects := slices.Clone(in.Objects)
 	slices.SortFunc(objects, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })
-	c := &checker{index: newIndex(objects), domain: domain, whole: true, onlyFiles: len(in.Raw)+len(in.Templates) > 0}
+	c := &checker{index: newIndex(objects), domain: domain, whole: true, onlyFiles: in.Files}
 	templates := slices.Clone(in.Templates)
 	slices.SortFunc(templates, func(a, b *model.Workload) int { return a.Key.Compare(b.Key) })
 	for _, w := range templates {
@@ -124,6 +126,7 @@ type checker struct {
 	// onlyFiles: the objects come from files, so that running workloads and other owners' objects are not among them.
 	onlyFiles bool
 	problems  problem.List
+	mentioned map[mention]bool // what elsewhere has reported
 }
 
 func (c *checker) add(s problem.Severity, o model.Object, field, format string, args ...any) {

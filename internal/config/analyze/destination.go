@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -14,13 +15,32 @@ func (c destinationChecks) destination(o model.Object, field string, d model.Des
 	ns := o.Metadata().Namespace
 	services, hidden := c.find(d.Host, ns)
 	if len(services) == 0 {
-		c.errorf(o, field+".host", "%s", c.noHost(d.Host, ns, hidden))
+		c.missing(problem.SeverityError, o, field+".host", d.Host, hidden, "")
 		return
 	}
 	c.destinationPort(o, field, d, services[0])
 	if d.Subset != "" {
 		c.destinationSubset(o, field, d)
 	}
+}
+
+// missing reports a host that no service has, with the consequence before the reason. hidden: there are services that the
+// object may not see.
+func (c destinationChecks) missing(s problem.Severity, o model.Object, field string, h model.Host, hidden bool, consequence string) {
+	ns := o.Metadata().Namespace
+	if !hidden && c.serviceElsewhere(h) && c.similarHost(h, ns) == "" {
+		c.hostElsewhere(o.Metadata().Key, field, h)
+		return
+	}
+	c.add(s, o, field, "%s%s", consequence, c.noHost(h, ns, hidden))
+}
+
+// similarHost is the service that was probably meant: with the host as a name without domain, or with a similar name.
+func (c destinationChecks) similarHost(h model.Host, ns string) model.Host {
+	if full := model.Host(string(h) + ".svc." + c.domain); c.byHost[full] != nil {
+		return full
+	}
+	return model.Host(c.nearHost(h, ns))
 }
 
 // noHost is the message that a host does not exist, with the one that may have been meant.
@@ -57,6 +77,9 @@ func (c destinationChecks) nearHost(h model.Host, ns string) string {
 	}
 	if len(same) > 0 {
 		return same[0]
+	}
+	if _, inCluster := c.namespaceOf(h); inCluster {
+		return "" // names of two services of different namespaces are not similar because their domains are
 	}
 	return spelling.Nearest(string(h), c.hosts(ns))
 }

@@ -36,6 +36,10 @@ func (c gatewayChecks) boundTo(v *model.VirtualService) {
 		}
 		field := fmt.Sprintf("spec.gateways[%d]", i)
 		g := c.gateways.byName[name]
+		if ns, _, _ := strings.Cut(name, "/"); g == nil && c.onlyFiles && !c.istioGatewaysIn(ns) {
+			c.elsewhere(v.Key, field, "Gateway "+name, "other Gateways of namespace "+ns)
+			continue
+		}
 		if g == nil {
 			c.warnf(v, field, "there is no Gateway %s, so the routes have no effect there; write it, or correct the name", name)
 			continue
@@ -266,4 +270,9 @@ func conflict(placed []placedServer, s *model.GatewayServer) string {
 		}
 	}
 	return ""
+}
+
+// istioGatewaysIn reports whether a namespace has Gateways of Istio.
+func (c gatewayChecks) istioGatewaysIn(ns string) bool {
+	return slices.ContainsFunc(c.gateways.list, func(g *model.Gateway) bool { return g.Namespace == ns })
 }

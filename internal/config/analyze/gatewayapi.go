@@ -113,13 +113,29 @@ func (c apiChecks) route(k model.Key) {
 // backend reports a backend, unless decoding the route does.
 func (c apiChecks) backend(k model.Key, r *gatewayapi.RouteRef, u gatewayapi.Unresolved) {
 	ref := &r.Backends[slices.IndexFunc(r.Backends, func(ref gatewayapi.ObjectRef) bool { return ref.Field == u.Field })]
+	host := model.ResolveHost(ref.Name, ref.Namespace, c.domain)
 	switch {
 	case !ref.IsService() && !ref.IsHostname() || ref.Port == 0:
+	case c.missingBackend(ref, host) && c.serviceElsewhere(host) && !c.serviceNamed(ref.Name):
+		c.hostElsewhere(k, u.Field, host)
 	case u.Reason == gatewayapi.ReasonNotPermitted:
 		c.warnf(k, u.Field, "requests for the Service fail: %s", u.Text)
 	default:
 		c.warnf(k, u.Field, "%s, so requests for it fail%s", u.Text, c.backendHint(ref))
 	}
+}
+
+// missingBackend reports whether no service has the host of a backend.
+func (c apiChecks) missingBackend(ref *gatewayapi.ObjectRef, h model.Host) bool {
+	if ref.IsService() {
+		return gatewayChecks{c.checker}.kubernetesService(h) == nil
+	}
+	return len(c.byHost[h]) == 0
+}
+
+// serviceNamed reports whether a namespace has a Service with a name.
+func (c apiChecks) serviceNamed(name string) bool {
+	return slices.ContainsFunc(c.services, func(s *model.Service) bool { return s.IsKubernetes() && s.Name == name })
 }
 
 // concerns reports whether a route is for the mesh: not if all its parents are Gateways of other controllers.
@@ -133,7 +149,11 @@ func (c apiChecks) concerns(r *gatewayapi.RouteRef) bool {
 // Gateway is reported if the input has Gateways.
 func (c apiChecks) parent(k model.Key, p *gatewayapi.ParentRef) {
 	if p.IsService() {
-		if (gatewayChecks{c.checker}).kubernetesService(model.ResolveHost(p.Name, p.Namespace, c.domain)) == nil {
+		switch host := model.ResolveHost(p.Name, p.Namespace, c.domain); {
+		case gatewayChecks{c.checker}.kubernetesService(host) != nil:
+		case c.serviceElsewhere(host):
+			c.hostElsewhere(k, p.Field, host)
+		default:
 			c.warnf(k, p.Field, "there is no Service %s in namespace %s, so the route has no effect there; write it, or correct the name", p.Name, p.Namespace)
 		}
 		return

@@ -36,6 +36,10 @@ func (c gatewayChecks) kubernetesIngress(i *model.Ingress) {
 // ingressBackend reports a Service that does not exist, or does not have the port.
 func (c gatewayChecks) ingressBackend(i *model.Ingress, d model.Destination) {
 	svc := c.kubernetesService(d.Host)
+	if svc == nil && c.serviceElsewhere(d.Host) {
+		c.hostElsewhere(i.Key, "spec.rules", d.Host)
+		return
+	}
 	if svc == nil {
 		c.warnf(i, "spec.rules", "no Service has the host %s, so requests for it fail", d.Host)
 		return

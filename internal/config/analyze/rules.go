@@ -6,13 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 func (c ruleChecks) destinationRule(r *model.DestinationRule) {
 	if !routeChecks(c).matchesAny(r.Host) {
 		_, hidden := c.find(r.Host, r.Namespace)
-		c.warnf(r, "spec.host", "the rule has no effect: %s", destinationChecks(c).noHost(r.Host, r.Namespace, hidden))
+		destinationChecks(c).missing(problem.SeverityWarning, r, "spec.host", r.Host, hidden, "the rule has no effect: ")
 		return
 	}
 	for i, s := range r.Subsets {
@@ -72,7 +73,11 @@ func (c ruleChecks) sidecar(s *model.Sidecar) {
 			if h.Namespace == "~" || h.Exclude || c.selectsService(s, e, h) {
 				continue
 			}
-			c.warnf(s, fmt.Sprintf("spec.egress[%d].hosts[%d]", i, j), "%s", c.noSelection(s, e, h))
+			if field := fmt.Sprintf("spec.egress[%d].hosts[%d]", i, j); c.selectionElsewhere(s, h) {
+				c.elsewhere(s.Key, field, h.Namespace+"/"+string(h.Host), "services of its namespace")
+			} else {
+				c.warnf(s, field, "%s", c.noSelection(s, e, h))
+			}
 		}
 	}
 	if d := s.EgressProxy; d != nil {
@@ -83,10 +88,17 @@ func (c ruleChecks) sidecar(s *model.Sidecar) {
 
 // selectsAny reports whether a workload has the labels, or whether none is known at all.
 func (c ruleChecks) selectsAny(ns string, selector map[string]string) bool {
-	list := c.workloads[ns]
-	return len(list) == 0 || slices.ContainsFunc(list, func(w *model.Workload) bool {
+	return !c.workloadsKnown(ns) || slices.ContainsFunc(c.workloads[ns], func(w *model.Workload) bool {
 		return model.SelectorMatches(selector, w.Labels)
 	})
+}
+
+// selectionElsewhere reports whether the services that an entry selects may be in other files.
+func (c ruleChecks) selectionElsewhere(s *model.Sidecar, h model.HostSelector) bool {
+	if !c.onlyFiles || len(c.byHost[h.Host]) > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(c.services, func(svc *model.Service) bool { return c.takesFrom(s, h, svc.Namespace) && !c.isGatewayService(svc) })
 }
 
 func (c ruleChecks) selectsService(s *model.Sidecar, e model.EgressListener, h model.HostSelector) bool {

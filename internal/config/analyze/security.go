@@ -158,6 +158,8 @@ func (c securityChecks) provider(p *model.AuthorizationPolicy) {
 	found, hidden := c.find(a.Host, p.Namespace)
 	found = slices.DeleteFunc(slices.Clone(found), func(s *model.Service) bool { return a.Namespace != "" && s.Namespace != a.Namespace })
 	switch {
+	case len(found) == 0 && !hidden && c.serviceElsewhere(a.Host):
+		c.hostElsewhere(p.Key, "spec.provider.name", a.Host)
 	case len(found) == 0:
 		c.errorf(p, "spec.provider.name", "the provider's service cannot be called, %s: %s", refused, destinationChecks(c).noHost(a.Host, p.Namespace, hidden))
 	case found[0].Port(a.Port) == nil:
@@ -254,6 +256,20 @@ func (c securityChecks) policyTargets(o model.Selecting) {
 		if c.gateways.api[model.Key{Kind: model.KindKubernetesGateway, Namespace: ns, Name: name}] != nil || slices.ContainsFunc(c.workloads[ns], router) {
 			continue
 		}
+		if c.onlyFiles && !c.gatewaysIn(ns) {
+			c.elsewhere(o.Metadata().Key, "spec.targetRefs", "Gateway "+name, "other Gateways of namespace "+ns)
+			continue
+		}
 		c.warnf(o, "spec.targetRefs", "namespace %s has no Gateway %s of a class that is served here, so nothing is done for it; write it, or correct the name", ns, name)
 	}
+}
+
+// gatewaysIn reports whether a namespace has Gateways of the Gateway API.
+func (c securityChecks) gatewaysIn(ns string) bool {
+	for k := range c.gateways.api {
+		if k.Namespace == ns && k.Kind == model.KindKubernetesGateway {
+			return true
+		}
+	}
+	return false
 }

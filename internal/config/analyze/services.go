@@ -59,6 +59,10 @@ func (c serviceChecks) endpointSlice(s *model.EndpointSlice) {
 	found := slices.ContainsFunc(c.services, func(svc *model.Service) bool {
 		return svc.IsKubernetes() && svc.Namespace == s.Namespace && svc.Name == s.Service
 	})
+	if host := model.ResolveHost(s.Service, s.Namespace, c.domain); !found && c.serviceElsewhere(host) {
+		c.hostElsewhere(s.Key, "metadata.labels", host)
+		return
+	}
 	if !found {
 		c.warnf(s, "metadata.labels", "there is no Service %s in namespace %s, so the endpoints are not used; correct the label kubernetes.io/service-name",
 			s.Service, s.Namespace)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -49,11 +50,23 @@ func (c routeChecks) httpRoute(v *model.VirtualService, field string, r *model.H
 		return
 	}
 	switch d := c.virtuals[*r.Delegate]; {
+	case d == nil && c.onlyFiles && !c.routesIn(r.Delegate.Namespace, v.Key):
+		c.elsewhere(v.Key, field+".delegate", r.Delegate.String(), "other VirtualServices of namespace "+r.Delegate.Namespace)
 	case d == nil:
 		c.errorf(v, field+".delegate", "there is no %s; write it, or correct name and namespace", r.Delegate)
 	case len(d.Hosts) > 0:
 		c.errorf(v, field+".delegate", "%s has hosts, so it cannot be delegated to; remove its hosts", r.Delegate)
 	}
+}
+
+// routesIn reports whether a namespace has VirtualServices besides one.
+func (c routeChecks) routesIn(ns string, besides model.Key) bool {
+	for k := range c.virtuals {
+		if k.Namespace == ns && k != besides {
+			return true
+		}
+	}
+	return false
 }
 
 // unreachableHTTP reports rules behind one that takes everything they would match.
@@ -154,7 +167,7 @@ func (c routeChecks) ownHosts(v *model.VirtualService) {
 			continue
 		}
 		_, hidden := c.find(h, v.Namespace)
-		c.warnf(v, fmt.Sprintf("spec.hosts[%d]", i), "%s", destinationChecks(c).noHost(h, v.Namespace, hidden))
+		destinationChecks(c).missing(problem.SeverityWarning, v, fmt.Sprintf("spec.hosts[%d]", i), h, hidden, "")
 	}
 }
 
