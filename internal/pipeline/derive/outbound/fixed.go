@@ -41,9 +41,6 @@ func VirtualOutbound(c *index.Client, mesh *model.Mesh, filters *policy.Filters)
 // unknownChain takes connections to addresses without a listener.
 func unknownChain(c *index.Client, mesh *model.Mesh) *ir.FilterChain {
 	chain := passthroughChain(c, mesh)
-	if p := c.EgressProxy(); p != nil && c.UnknownCluster(mesh) == ir.PassthroughCluster {
-		chain.TCP.Backends[0].Cluster = ir.OutboundCluster(p.Port, p.Subset, p.Host)
-	}
 	chain.Name = ir.VirtualOutbound + "-catchall-tcp"
 	return chain
 }

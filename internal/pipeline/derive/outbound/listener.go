@@ -152,12 +152,16 @@ func addHTTP(c *index.Client, l *ir.Listener, manager *ir.HTTPChain) {
 // passthroughChain takes connections that no service on the listener's port wants.
 func passthroughChain(c *index.Client, mesh *model.Mesh) *ir.FilterChain {
 	cluster := c.UnknownCluster(mesh)
+	to := cluster
+	if p := c.EgressProxy(); p != nil && cluster == ir.PassthroughCluster {
+		to = ir.OutboundCluster(p.Port, p.Subset, p.Host)
+	}
 	return &ir.FilterChain{
 		Made: c.UnknownMade(),
 		Name: cluster,
 		TCP: &ir.TCPChain{
 			StatPrefix: cluster,
-			Backends:   []ir.Backend{{Cluster: cluster, Weight: 1}},
+			Backends:   []ir.Backend{{Cluster: to, Weight: 1}},
 		},
 	}
 }
