@@ -35,7 +35,7 @@ func newGatewayController(p *parts) *gatewaydeploy.Controller {
 	c := &gatewaydeploy.Controller{
 		Client: p.source.client, RootNamespace: o.Mesh.RootNamespace, Revision: o.Revision, Inject: o.Webhook.Inject, Snapshot: p.pipeline.Snapshot,
 		ProxyConfigs: func() *model.ProxyConfigs { return webhook.ProxyConfigs(p.pipeline.Snapshot(), o.Mesh.RootNamespace) },
-		Statuses:     p.source.statuses, Log: o.Log,
+		Statuses:     p.source.statuses, Log: o.Log, Panicked: func() { p.metrics.Panicked("gateway") },
 	}
 	p.metrics.Gauge("moonsail_gateway_deployments_queue", "Gateways that wait until the leader deploys them.", func() float64 { return float64(c.Queued()) })
 	return c

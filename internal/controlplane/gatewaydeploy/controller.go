@@ -3,7 +3,9 @@ package gatewaydeploy
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -36,6 +38,7 @@ type Controller struct {
 	// ProxyConfigs returns the mesh's settings for proxies.
 	ProxyConfigs func() *model.ProxyConfigs
 	Statuses     Statuses
+	Panicked     func() // called after a panic of a reconciliation, for a metric
 	Log          *slog.Logger
 
 	mu      sync.Mutex // guards current
@@ -155,7 +158,7 @@ func (t *term) next(ctx context.Context) bool {
 		return false
 	}
 	defer t.queue.Done(n)
-	again, err := t.reconcile(ctx, n)
+	again, err := t.safely(func() (bool, error) { return t.reconcile(ctx, n) })
 	switch {
 	case ctx.Err() != nil:
 	case err != nil || again:
@@ -166,6 +169,25 @@ func (t *term) next(ctx context.Context) bool {
 		t.queue.Forget(n)
 	}
 	return ctx.Err() == nil
+}
+
+// panicError is a panic during a reconciliation: a bug. Its Gateway gets the error, and the other Gateways are deployed.
+type panicError struct{ cause string }
+
+func (e *panicError) Error() string {
+	return "internal error: " + e.cause + ": report this bug, with the log of the control plane"
+}
+
+// safely calls a function, and turns a panic into an error.
+func (t *term) safely(f func() (again bool, err error)) (again bool, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			t.Panicked()
+			t.Log.Error("panic while a gateway is deployed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			again, err = false, &panicError{fmt.Sprint(cause)}
+		}
+	}()
+	return f()
 }
 
 // warn logs an error of a Gateway once.

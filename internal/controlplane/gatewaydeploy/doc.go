@@ -22,4 +22,5 @@
 //   - Watches only queue. A reconciliation reads the Gateway and its objects from the API server, so that an old event
 //     cannot write old content.
 //   - The queue has a Gateway at most once. A failed one waits, twice as long after each failure, up to a minute.
+//   - A panic is the error of one Gateway: its status reports it, moonsail_panics_total counts it, and the others are deployed.
 package gatewaydeploy

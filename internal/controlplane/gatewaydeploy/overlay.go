@@ -54,7 +54,7 @@ func (k *kind) overlaid(fields map[string]any, overlays []overlay) (out map[stri
 			patch = map[string]any{}
 		}
 		before := runtime.DeepCopyJSON(fields) // the merge changes fields
-		if fields, err = strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(fields, patch, meta); err != nil {
+		if fields, err = mergePatch(fields, patch, meta); err != nil {
 			return nil, false, unusable("%s: cannot be applied to a %s: %w", where, k.kind, err)
 		}
 		if err := unchanged(before, fields); err != nil {
@@ -63,6 +63,45 @@ func (k *kind) overlaid(fields map[string]any, overlays []overlay) (out map[stri
 		changed = true
 	}
 	return fields, changed, nil
+}
+
+// mergePatch applies a strategic merge patch. Kubernetes' function panics for some patches, for example if a list has null or
+// elements of several types. Users write the patches, so a panic is an error about the patch.
+func mergePatch(fields, patch map[string]any, meta strategicpatch.LookupPatchMeta) (out map[string]any, err error) {
+	if err := checkLists("", patch); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if cause := recover(); cause != nil {
+			out, err = nil, fmt.Errorf("not a strategic merge patch: %v", cause)
+		}
+	}()
+	return strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(fields, patch, meta)
+}
+
+// checkLists returns an error for a list with null or with elements of several types.
+func checkLists(path string, v any) error {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			if err := checkLists(strings.TrimPrefix(path+"."+k, "."), v[k]); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for i, e := range v {
+			switch {
+			case e == nil:
+				return fmt.Errorf("%s[%d]: null: remove it", path, i)
+			case reflect.TypeOf(e) != reflect.TypeOf(v[0]):
+				return fmt.Errorf("%s[%d]: not of the type of the other elements", path, i)
+			}
+			if err := checkLists(fmt.Sprintf("%s[%d]", path, i), e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // fixed are fields that overlays may not change: they identify an object, and its owner.

@@ -205,9 +205,11 @@ func portName(of string, port int32, others []corev1.ServicePort) string {
 	if name != "" && !taken(name) {
 		return name
 	}
-	for suffix := "-" + strconv.Itoa(int(port)); ; suffix += "x" {
+	suffix := "-" + strconv.Itoa(int(port))
+	for n := 2; ; n++ { // ends: there are finitely many others, and a suffix of numbers is shorter than a name
 		if out := strings.Trim(name[:min(len(name), maxPortName-len(suffix))]+suffix, "-"); !taken(out) {
 			return out
 		}
+		suffix = fmt.Sprintf("-%d-%d", port, n)
 	}
 }

@@ -58,10 +58,20 @@ func (t *term) reconcile(ctx context.Context, n name) (again bool, err error) {
 	return t.deploy(ctx, g)
 }
 
-// deploy applies the objects of a Gateway, and reports to its status.
+// deploy applies the objects of a Gateway, and reports to its status, also after a panic.
 func (t *term) deploy(ctx context.Context, g *gateway) (again bool, err error) {
 	state := &status.Deployment{}
-	defer func() { t.report(g.key(), state) }()
+	again, err = t.safely(func() (bool, error) { return t.update(ctx, g, state) })
+	var panicked *panicError
+	if errors.As(err, &panicked) {
+		state.Failure = err.Error()
+	}
+	t.report(g.key(), state)
+	return again, err
+}
+
+// update applies the objects of a Gateway, and records in the state what failed.
+func (t *term) update(ctx context.Context, g *gateway, state *status.Deployment) (again bool, err error) {
 	p, err := planOf(g, withListenerSets(t.Snapshot(), g))
 	if err != nil {
 		state.Failure = err.Error()

@@ -16,6 +16,7 @@ type controlPlaneMetrics struct {
 	apiDelay   *prometheus.HistogramVec // moonsail_apiserver_delay_seconds
 	statuses   *prometheus.CounterVec   // moonsail_status_writes_total
 	admissions *prometheus.CounterVec   // moonsail_admissions_total
+	panics     *prometheus.CounterVec   // moonsail_panics_total
 }
 
 func newControlPlaneMetrics(r registry) controlPlaneMetrics {
@@ -32,6 +33,8 @@ func newControlPlaneMetrics(r registry) controlPlaneMetrics {
 		statuses: r.counterVec("moonsail_status_writes_total",
 			"Writes of Istio objects' statuses. result=conflict: another writer was faster, and the object was read again.", "result"),
 		admissions: r.counterVec("moonsail_admissions_total", "Objects that the validating webhook checked.", "result"),
+		panics: r.counterVec("moonsail_panics_total",
+			"Panics that ended the work on one object or request: bugs. in=gateway: a deployment of a Gateway.", "in"),
 	}
 }
 
@@ -54,6 +57,9 @@ func (m *controlPlaneMetrics) StatusWrite(result string) { m.statuses.WithLabelV
 
 // Admission counts an answer of the validating webhook: allowed, refused or unreadable.
 func (m *controlPlaneMetrics) Admission(result string) { m.admissions.WithLabelValues(result).Inc() }
+
+// Panicked counts a panic in a part of the control plane: gateway.
+func (m *controlPlaneMetrics) Panicked(in string) { m.panics.WithLabelValues(in).Inc() }
 
 // Inventory registers gauges of the mesh's content: services as the derived state counts them, and the
 // source objects of each kind.
