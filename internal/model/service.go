@@ -1,6 +1,7 @@
 package model
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -86,6 +87,11 @@ func VisibilityOf(exportTo []string, ns string) Visibility {
 	return v
 }
 
+// Equal reports whether the same proxies may use both objects.
+func (v Visibility) Equal(o Visibility) bool {
+	return v.Private == o.Private && slices.Equal(v.Namespaces, o.Namespaces)
+}
+
 // Sees reports whether a proxy of namespace ns may use the object.
 func (v Visibility) Sees(ns string) bool {
 	if !v.Private {
@@ -138,6 +144,9 @@ type Service struct {
 	Inline []Endpoint
 	// SubjectAltNames to verify at upstreams (ServiceEntry).
 	SubjectAltNames []string
+	// Parts are the services of its namespace that have the same host, if there are several. The index of derive sets
+	// it, in copies of the first part.
+	Parts []*Service
 }
 
 // Port returns a port by number; nil: none.
@@ -148,6 +157,34 @@ func (s *Service) Port(number uint32) *ServicePort {
 		}
 	}
 	return nil
+}
+
+// IsResolved reports whether Envoy resolves the names of endpoints.
+func (s *Service) IsResolved() bool {
+	return s.Resolution == ResolutionDNS || s.Resolution == ResolutionDNSRoundRobin
+}
+
+// ResolvesHost reports whether the service has no endpoints, so that Envoy resolves its host.
+func (s *Service) ResolvesHost() bool {
+	return s.IsResolved() && len(s.Inline) == 0 && len(s.Selector) == 0 && !s.Hostname.IsWildcard()
+}
+
+// CannotTakeIn returns what keeps the ports of a service with the same host and namespace from being ports of s; empty:
+// nothing.
+func (s *Service) CannotTakeIn(o *Service) string {
+	switch {
+	case s.Kind != o.Kind:
+		return "kind"
+	case s.Resolution != o.Resolution:
+		return "spec.resolution"
+	case !maps.Equal(s.Labels, o.Labels):
+		return "metadata.labels"
+	case !maps.Equal(s.Selector, o.Selector):
+		return "spec.workloadSelector"
+	case !s.Visibility.Equal(o.Visibility):
+		return "spec.exportTo"
+	}
+	return ""
 }
 
 // IsKubernetes reports whether the service is a Kubernetes Service.

@@ -43,15 +43,45 @@ func (c serviceChecks) hasNamedPort(s *model.Service, name string) bool {
 }
 
 func (c serviceChecks) serviceEntry(e *model.ServiceEntry) {
-	for i, h := range e.Hosts {
-		for _, s := range c.byHost[h] {
-			if s.IsKubernetes() {
-				c.warnf(e, fmt.Sprintf("spec.hosts[%d]", i), "%s is already the host of %s; choose another host", h, s.Key)
-			}
-		}
+	for i := range e.Hosts {
+		c.sharedHost(e, i)
 	}
 	if sel := e.Template.Selector; len(sel) > 0 && !ruleChecks(c).selectsAny(e.Namespace, sel) {
 		c.infof(e, "spec.workloadSelector", "no workload of namespace %s has %s, so the service has no endpoints", e.Namespace, labelText(sel))
+	}
+}
+
+// sharedHost reports what a ServiceEntry loses because another object has its host. ServiceEntries of one namespace are
+// merged.
+func (c serviceChecks) sharedHost(e *model.ServiceEntry, i int) {
+	own, h, field := e.Services()[i], e.Hosts[i], fmt.Sprintf("spec.hosts[%d]", i)
+	var first *model.Service
+	for _, s := range c.byHost[h] {
+		switch {
+		case s.IsKubernetes() && s.Namespace == e.Namespace:
+			c.warnf(e, field, "%s is already the host of %s, to which this ServiceEntry only adds endpoints; choose another host", h, s.Key)
+			return
+		case s.IsKubernetes():
+			c.warnf(e, field, "%s is already the host of %s; choose another host", h, s.Key)
+			return
+		case s.Namespace == e.Namespace && (first == nil || model.Older(s, first)):
+			first = s
+		}
+	}
+	if first == nil || first.Key == e.Key {
+		return
+	}
+	if differs := first.CannotTakeIn(own); differs != "" {
+		c.warnf(e, field, "%s is already the host of %s, whose %s differs, so ports that only this one has cannot be called; make the two alike, or choose another host",
+			h, first.Key, differs)
+		return
+	}
+	for j := range own.Ports {
+		p, is := &own.Ports[j], first.Port(own.Ports[j].Number)
+		if is != nil && is.Name != p.Name && !first.IsResolved() {
+			c.warnf(e, fmt.Sprintf("spec.ports[%d].name", j), "%s calls port %d of %s %q, so this endpoint list does not count for the port; use that name",
+				first.Key, p.Number, h, is.Name)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@
 package dns
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -16,19 +17,30 @@ func Names(r *index.Reader, svc *model.Service) *ir.Names {
 	if svc.IsKubernetes() {
 		out.Service, out.Namespace = svc.Name, svc.Namespace
 	}
-	for _, a := range r.Addresses(svc) {
+	for _, a := range addresses(r, svc) {
 		if a.IsSingleIP() {
 			out.Addresses = append(out.Addresses, a.Addr().String())
 		}
 	}
 	if svc.Headless && svc.ExternalName == "" {
-		out.Addresses = podAddresses(r.EndpointsOf(svc), svc.PublishNotReady)
+		out.Addresses = podAddresses(r.EndpointsOf(svc, nil), svc.PublishNotReady)
 	}
 	if len(out.Addresses) == 0 {
 		return nil
 	}
 	out.Made = r.MadeSince(0)
 	return out
+}
+
+// addresses are those of a Service alone, although ServiceEntries may have the same host.
+func addresses(r *index.Reader, svc *model.Service) []netip.Prefix {
+	if svc.IsKubernetes() {
+		return svc.Addresses
+	}
+	for _, p := range r.PartsOf(svc) {
+		r.Use(p)
+	}
+	return r.Addresses(svc)
 }
 
 func podAddresses(list []*model.Endpoint, all bool) []string {

@@ -65,7 +65,7 @@ func (m *Memo) Get(c *index.Client, svc *model.Service, set *index.EndpointSet, 
 	v := m.values[k]
 	if v == nil {
 		v = &ir.Endpoints{Cluster: plan.Cluster, Host: svc.Hostname, MarksPlaintext: k.statePlain, Localities: Localities(c, svc, set.Get(), plan)}
-		v.Origins = plan.From.Union(set.Origins())
+		v.Origins = plan.From.Union(set.Origins(plan.Port))
 		m.values[k] = v
 	}
 	return v

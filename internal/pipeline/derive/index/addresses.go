@@ -77,7 +77,15 @@ func (x *endpointIndex) addresses(s *model.Service) []string {
 
 // places computes Reader.Places.
 func (x *endpointIndex) places(s *model.Service) []string {
-	out := x.addresses(s)
+	var out []string
+	for _, p := range s.Parts {
+		out = append(out, x.places(p)...)
+	}
+	if s.Parts != nil {
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	out = x.addresses(s)
 	pods := !s.IsKubernetes() || len(x.slices[nameOf(s)]) == 0
 	for w := range x.selected(s.Namespace, s.Selector) {
 		if model.IsIP(w.Address()) && (w.Kind != model.KindPod || pods && !hasEnded(w)) {

@@ -136,7 +136,10 @@ func (c *Client) precedes(a, b *model.Service) bool {
 	if a.IsKubernetes() != b.IsKubernetes() {
 		return a.IsKubernetes()
 	}
-	return a.Namespace == ns && b.Namespace != ns
+	if x, y := a.Namespace == ns, b.Namespace == ns; x != y {
+		return x
+	}
+	return a.Visibility.Private && !b.Visibility.Private
 }
 
 // ImportsRoutes reports whether a virtual service counts for the clients.
@@ -238,8 +241,23 @@ func (c *Client) Headers(mesh *model.Mesh) model.ProxyHeaders {
 	return mesh.Headers
 }
 
+// PartsOf lists the parts of a service that the clients see: the service itself if it has no parts.
+func (c *Client) PartsOf(svc *model.Service) []*model.Service {
+	if svc.Parts == nil {
+		return []*model.Service{svc}
+	}
+	return slices.DeleteFunc(slices.Clone(svc.Parts), func(p *model.Service) bool { return !c.Sees(p) })
+}
+
 // Addresses are those at which the clients reach a service.
 func (c *Client) Addresses(svc *model.Service) []netip.Prefix {
+	if svc.Parts != nil {
+		var out []netip.Prefix
+		for _, p := range c.PartsOf(svc) {
+			out = append(out, c.Addresses(p)...)
+		}
+		return out
+	}
 	if len(svc.Addresses) > 0 || len(svc.Auto) == 0 || !c.Key.AutoAddress {
 		return svc.Addresses
 	}

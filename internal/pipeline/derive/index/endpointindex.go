@@ -20,6 +20,7 @@ type endpointIndex struct {
 	podSlices podServices
 	nodes     nodeIndex
 	sets      map[serviceKey]*EndpointSet
+	merged    map[hostIn][]*model.Service // of hosts that several services of a namespace have
 	at        addressIndex
 	draining  drainIndex
 
@@ -58,6 +59,7 @@ func newEndpointIndex() *endpointIndex {
 		podSlices: podServices{},
 		nodes:     newNodeIndex(),
 		sets:      map[serviceKey]*EndpointSet{},
+		merged:    map[hostIn][]*model.Service{},
 		at:        newAddressIndex(),
 		draining:  newDrainIndex(),
 
@@ -69,10 +71,28 @@ func newEndpointIndex() *endpointIndex {
 func (x *endpointIndex) touch(s *model.Service, touched *Touched) {
 	touched.Facts.add(endpointsFact(s.Hostname))
 	x.indexAddresses(keyOf(s), s, touched)
+	x.renew(s)
+	for _, m := range x.merged[hostOf(s)] {
+		x.renew(m)
+	}
+}
+
+// renew makes a new set. That of a merged service takes the place of its first part's.
+func (x *endpointIndex) renew(s *model.Service) {
 	x.sets[keyOf(s)] = &EndpointSet{
 		service: s,
 		compute: func(policies *model.OriginList) []*model.Endpoint { return x.compute(s, policies) },
 		list:    func() *model.Origins { return x.members(s) },
+
+		listPort: func(p *model.ServicePort) *model.Origins { return x.membersWith(s, p) },
+	}
+}
+
+// touchMembers makes the identities of a service's workloads be computed again.
+func (x *endpointIndex) touchMembers(s *model.Service, touched *Touched) {
+	touched.members[keyOf(s)] = struct{}{}
+	for _, m := range x.merged[hostOf(s)] {
+		touched.members[keyOf(m)] = struct{}{}
 	}
 }
 
@@ -87,7 +107,7 @@ func (x *endpointIndex) addService(s *model.Service, touched *Touched) {
 	x.draining.listInline(s)
 	x.speaking.addInline(s, 1)
 	x.touch(s, touched)
-	touched.members[keyOf(s)] = struct{}{}
+	x.touchMembers(s, touched)
 }
 
 func (x *endpointIndex) removeService(s *model.Service, touched *Touched) {
@@ -102,7 +122,7 @@ func (x *endpointIndex) removeService(s *model.Service, touched *Touched) {
 	}
 	x.indexAddresses(keyOf(s), nil, touched)
 	delete(x.sets, keyOf(s))
-	touched.members[keyOf(s)] = struct{}{}
+	x.touchMembers(s, touched)
 	touched.Facts.add(endpointsFact(s.Hostname))
 }
 
@@ -131,7 +151,7 @@ func (x *endpointIndex) touchListed(slice *model.EndpointSlice, samePods bool, t
 	}
 	x.touch(s, touched)
 	if !samePods {
-		touched.members[keyOf(s)] = struct{}{}
+		x.touchMembers(s, touched)
 	}
 }
 
@@ -207,7 +227,7 @@ func (x *endpointIndex) touchServices(old, now *model.Workload, touched *Touched
 				x.touch(s, touched)
 			}
 			if !sameMember(old, now) {
-				touched.members[keyOf(s)] = struct{}{}
+				x.touchMembers(s, touched)
 			}
 		}
 	}

@@ -24,6 +24,8 @@ type EndpointSet struct {
 	listing sync.Once
 	list    func() *model.Origins
 	listed  *model.Origins // see Members
+
+	listPort func(*model.ServicePort) *model.Origins // of a merged service
 }
 
 // Get lists the endpoints.
@@ -38,14 +40,24 @@ func (s *EndpointSet) Members() *model.Origins {
 	return s.listed
 }
 
-// Origins are what the endpoints are made from.
-func (s *EndpointSet) Origins() *model.Origins {
+// Origins are what the endpoints for a port are made from; nil: those of all ports.
+func (s *EndpointSet) Origins(port *model.ServicePort) *model.Origins {
 	s.Get()
-	return s.Members().Union(s.policies.Since(0))
+	members := s.Members()
+	if port != nil && s.service.Parts != nil {
+		members = s.listPort(port)
+	}
+	return members.Union(s.policies.Since(0))
 }
 
 func (x *endpointIndex) members(s *model.Service) *model.Origins {
 	var out model.OriginList
+	for _, p := range s.Parts {
+		out.AddAll(x.members(p))
+	}
+	if s.Parts != nil {
+		return out.Since(0)
+	}
 	out.Add(s.Key)
 	if s.IsKubernetes() {
 		for k := range x.slices[nameOf(s)] {
@@ -65,6 +77,9 @@ func (x *endpointIndex) members(s *model.Service) *model.Origins {
 // compute lists a service's endpoints with what their sidecars accept. Inline endpoints stay in their order, others are
 // sorted by address. It adds the policies that decide what the sidecars accept.
 func (x *endpointIndex) compute(s *model.Service, policies *model.OriginList) []*model.Endpoint {
+	if s.Parts != nil {
+		return x.mergedEndpoints(s, policies)
+	}
 	if s.Inline != nil {
 		return pointersTo(x.encryptAll(x.draining.inlineHealths(s), policies))
 	}

@@ -71,13 +71,24 @@ func (m *members) identities() *Identities {
 // identify looks at all workloads of a service.
 func (x *endpointIndex) identify(s *model.Service) *Identities {
 	m := &members{accounts: map[Account]struct{}{}}
+	for _, p := range s.Parts {
+		x.addWorkloads(m, p)
+	}
+	if s.Parts == nil {
+		x.addWorkloads(m, s)
+	}
+	return m.identities()
+}
+
+// addWorkloads adds the workloads of a service that is not merged.
+func (x *endpointIndex) addWorkloads(m *members, s *model.Service) {
 	for i := range s.Inline {
 		e := s.Inline[i]
 		x.encrypt(&e, &m.origins)
 		m.add(e.TLS, Account{e.Namespace, e.ServiceAccount})
 	}
 	if s.Inline != nil {
-		return m.identities()
+		return
 	}
 	for w := range x.selected(s.Namespace, s.Selector) {
 		x.addMember(m, w)
@@ -85,7 +96,6 @@ func (x *endpointIndex) identify(s *model.Service) *Identities {
 	if s.IsKubernetes() {
 		x.addSlices(m, s)
 	}
-	return m.identities()
 }
 
 func (x *endpointIndex) addMember(m *members, w *model.Workload) {

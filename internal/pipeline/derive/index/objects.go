@@ -51,6 +51,7 @@ func (x *Index) replaceServices(old, now []*model.Service, touched *Touched) {
 	for _, s := range slices.Concat(old, now) {
 		touched.Facts.add(serviceFact(s.Hostname))
 		touched.Services = append(touched.Services, s)
+		x.mergeServices(hostOf(s), touched)
 	}
 }
 

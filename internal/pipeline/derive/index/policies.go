@@ -200,7 +200,7 @@ func (x *Index) touchEndpoints(ns string, touched *Touched) {
 		for _, s := range list {
 			if s.Namespace == ns || ns == x.mesh.RootNamespace {
 				x.endpoints.touch(s, touched)
-				touched.members[keyOf(s)] = struct{}{}
+				x.endpoints.touchMembers(s, touched)
 			}
 		}
 	}

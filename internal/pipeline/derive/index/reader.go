@@ -45,8 +45,9 @@ func (r *Reader) Use(o model.Object) { r.Used.Add(o.Metadata().Key) }
 func (r *Reader) Mesh() *model.Mesh { return r.index.mesh }
 
 // Service finds the service that a host means for the clients. Services that they import precede others that are exported
-// to them. Then Kubernetes services precede those of ServiceEntries, the client's namespace precedes others, and older
-// ones precede. It returns nil if none is exported to them.
+// to them. Then Kubernetes services precede those of ServiceEntries, the client's namespace precedes others, those that
+// are exported to some namespaces only precede public ones, and older ones precede. Services of its namespace with the same
+// host are parts of it. It returns nil if none is exported to them.
 func (r *Reader) Service(h model.Host) *model.Service {
 	r.facts.add(serviceFact(h))
 	return r.usedService(r.serviceOf(h))
@@ -68,7 +69,10 @@ func (r *Reader) serviceOf(h model.Host) *model.Service {
 			best = s
 		}
 	}
-	return best
+	if best == nil {
+		return nil
+	}
+	return r.index.endpoints.withParts(best)
 }
 
 // CoveringService finds the service of h itself or, without one, of the most specific wildcard that covers it.
@@ -212,10 +216,10 @@ func (r *Reader) Endpoints(s *model.Service) *EndpointSet {
 	return r.index.endpoints.sets[keyOf(s)]
 }
 
-// EndpointsOf lists a service's endpoints, whose objects become origins.
-func (r *Reader) EndpointsOf(s *model.Service) []*model.Endpoint {
+// EndpointsOf lists a service's endpoints. The objects of those for a port become origins; nil: those of all.
+func (r *Reader) EndpointsOf(s *model.Service, port *model.ServicePort) []*model.Endpoint {
 	set := r.Endpoints(s)
-	r.Used.AddAll(set.Origins())
+	r.Used.AddAll(set.Origins(port))
 	return set.Get()
 }
 

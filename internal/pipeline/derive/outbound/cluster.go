@@ -1,6 +1,8 @@
 package outbound
 
 import (
+	"slices"
+
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/endpoint"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
@@ -69,6 +71,10 @@ func addCluster(r *index.Reader, svc *model.Service, port *model.ServicePort, su
 	if sub != nil || plan.Outlier || plan.LoadBalancer != nil && plan.LoadBalancer.Locality != nil {
 		plan.From = from.rule
 	}
+	if p := partWith(svc, port); p != nil {
+		r.Use(p)
+		plan.From = replaceOrigin(plan.From, svc.Key, p.Key)
+	}
 	if sub != nil {
 		c.Of.Subset, plan.Labels = sub.Name, sub.Labels
 	}
@@ -86,11 +92,33 @@ func addCluster(r *index.Reader, svc *model.Service, port *model.ServicePort, su
 	case ir.DiscoverEDS:
 		out.Endpoints = append(out.Endpoints, plan)
 	case ir.DiscoverStatic, ir.DiscoverStrictDNS, ir.DiscoverLogicalDNS:
-		c.Localities = endpoint.Localities(r.Client, svc, staticEndpoints(r, svc), plan)
+		c.Localities = endpoint.Localities(r.Client, svc, staticEndpoints(r, svc, port), plan)
 	}
 	c.Made = r.MadeSince(from.mark)
 	r.Unread(from.ruled)
 	out.Clusters = append(out.Clusters, c)
+}
+
+// partWith is the part that a port of a merged service comes from; nil: the first part, or the service is not merged.
+func partWith(svc *model.Service, port *model.ServicePort) *model.Service {
+	var first, taken *model.Service
+	for _, p := range svc.Parts {
+		switch {
+		case p.Key == svc.Key:
+			first = p
+		case taken == nil && p.Port(port.Number) != nil && svc.CannotTakeIn(p) == "":
+			taken = p
+		}
+	}
+	if first == nil || first.Port(port.Number) != nil {
+		return nil
+	}
+	return taken
+}
+
+func replaceOrigin(o *model.Origins, old, now model.Key) *model.Origins {
+	keys := slices.DeleteFunc(slices.Clone(o.Keys()), func(k model.Key) bool { return k == old })
+	return model.OriginsOf(append(keys, now)...)
 }
 
 // discovery is how Envoy finds the endpoints of a service.
@@ -118,11 +146,11 @@ func discovery(c *index.Client, svc *model.Service, traffic model.TrafficPolicy)
 }
 
 // staticEndpoints are those of a DNS cluster: the service's endpoints or, without any, its own host.
-func staticEndpoints(r *index.Reader, svc *model.Service) []*model.Endpoint {
+func staticEndpoints(r *index.Reader, svc *model.Service, port *model.ServicePort) []*model.Endpoint {
 	if svc.ExternalName != "" {
 		return []*model.Endpoint{{Address: string(svc.ExternalName)}}
 	}
-	list := r.EndpointsOf(svc)
+	list := r.EndpointsOf(svc, port)
 	if len(list) == 0 && len(svc.Selector) == 0 && !svc.Hostname.IsWildcard() {
 		return []*model.Endpoint{{Address: string(svc.Hostname)}}
 	}

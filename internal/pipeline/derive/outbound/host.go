@@ -173,23 +173,26 @@ func throughEgress(r *index.Reader, e *index.Egress, svc *model.Service, routes 
 	if !e.Imports(svc.Namespace, svc.Hostname) {
 		return
 	}
-	for i := range svc.Ports {
-		port := &svc.Ports[i]
-		if port.Protocol == model.ProtocolUDP || e.Port != nil && e.Port.Number != port.Number {
-			continue
+	for _, part := range r.PartsOf(svc) {
+		for i := range part.Ports {
+			port := &part.Ports[i]
+			if port.Protocol == model.ProtocolUDP || e.Port != nil && e.Port.Number != port.Number {
+				continue
+			}
+			servePort(r, e, svc, part, port, routes, out)
 		}
-		servePort(r, e, svc, port, routes, out)
 	}
 }
 
-// servePort serves one port by its protocol: as requests, as connections, or by what the first bytes show.
-func servePort(r *index.Reader, e *index.Egress, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *Result) {
+// servePort serves one port of a part of a service by its protocol: as requests, as connections, or by what the first bytes
+// show.
+func servePort(r *index.Reader, e *index.Egress, svc, part *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *Result) {
 	protocol, mark := e.Protocol(port), r.Mark()
-	r.Use(svc)
+	r.Use(part)
 	useEgress(r, e)
-	at := place(r, e, svc, port, protocol)
-	if svc.Headless && !protocol.IsHTTP() && !at.bound {
-		at = placePods(r, svc, port, protocol)
+	at := place(r, e, part, port, protocol)
+	if part.Headless && !protocol.IsHTTP() && !at.bound {
+		at = placePods(r, part, port, protocol)
 	}
 	if len(at.keys) == 0 || taken(r.Client, e, at) {
 		return
@@ -204,7 +207,7 @@ func servePort(r *index.Reader, e *index.Egress, svc *model.Service, port *model
 		r.Unread(read)
 	}
 	for _, key := range at.keys {
-		d := out.demand(key, svc, e.CaptureNone(r.Key.Interception))
+		d := out.demand(key, part, e.CaptureNone(r.Key.Interception))
 		d.From = d.From.Union(from)
 		d.chains = append(d.chains, chains...)
 		if protocol.IsHTTP() || protocol == model.ProtocolAuto {
