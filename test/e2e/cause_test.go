@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -50,6 +52,22 @@ func (m *mesh) awaitBlamed(n int) (got []blamed) {
 	return got
 }
 
+// awaitKeys waits for the outcome of a fetch of keys, which is a change after another one. Together with a change in one
+// revision it makes the policy that names the keys' source a possible cause of a refusal.
+func (m *mesh) awaitKeys(after model.Revision) {
+	m.t.Helper()
+	eventually(m.t, "the outcome of a fetch of keys has reached every proxy", func() bool {
+		var answer struct{ Changes []changelog.Change }
+		m.get("/debug/changes?n=20", &answer)
+		return slices.ContainsFunc(answer.Changes, func(c changelog.Change) bool {
+			return c.Revision > after && c.State == changelog.Distributed &&
+				slices.ContainsFunc(c.Objects, func(o changelog.ChangedObject) bool {
+					return o.Kind == model.KindKeySet && o.Operation != changelog.Deleted
+				})
+		})
+	}, func() string { return fmt.Sprintf("%+v", m.newest()) })
+}
+
 // policiesOfEveryKind returns a client with a listener for calls to it, and a valid policy of every kind. other replaces
 // the policies of some kinds or adds kinds.
 func policiesOfEveryKind(c *client, other map[string]string) []string {
@@ -80,6 +98,7 @@ func TestRefusedListenerIsAttributed(t *testing.T) {
 	c := newClient("client")
 	m := startMesh(t, server.RoutesAuto, policiesOfEveryKind(c, nil)...)
 	c.start(t, m, false)
+	m.awaitKeys(0)
 	require.Empty(t, m.blamed())
 	for _, bad := range []struct {
 		kind, spec, says string
@@ -95,8 +114,11 @@ func TestRefusedListenerIsAttributed(t *testing.T) {
 		require.Contains(t, got[0].Message, bad.says)
 		require.Zero(t, got[0].Shared, bad.kind)
 		require.Equal(t, bad.doubt, got[0].Doubt, bad.kind)
-		m.apply(policiesOfEveryKind(c, nil)...)
+		corrected := m.apply(policiesOfEveryKind(c, nil)...)
 		m.awaitBlamed(0)
+		if bad.kind == "RequestAuthentication" { // its source of keys was gone meanwhile
+			m.awaitKeys(corrected.Revision - 1)
+		}
 	}
 	requireMeshsMistakesLeaveDoubt(t, c, m)
 }

@@ -55,7 +55,7 @@ func (c *Causes) Of(r *distribution.Refusal) Cause {
 		return Cause{Objects: logging, Mesh: true}
 	}
 	news := slices.DeleteFunc(slices.Clone(all), func(k model.Key) bool { return !c.changed(r, k) })
-	mesh := r.Since == 0 || c.meshChangedSince(r.Since)
+	mesh := r.Since == 0 || c.meshChanged(r)
 	switch own := r.Type == resource.Extension || r.Type == resource.Bootstrap; {
 	case own: // the resource belongs to one object and does not depend on the mesh's configuration
 		return Cause{Objects: written(all), Sure: r.Name != "" && len(written(all)) == 1}
@@ -74,7 +74,7 @@ func (c *Causes) originsOf(r *distribution.Refusal) []model.Key {
 	for _, part := range r.About {
 		out.AddAll(part.Entry.MadeFrom())
 		for _, k := range part.Group.Keys() { // if its content is part of the resource, it is an origin of it as well
-			if r.Since > 0 && c.changedSince(k, r.Since) {
+			if r.Since > 0 && c.changedSince(r, k) {
 				out.Add(k)
 			}
 		}
@@ -98,7 +98,7 @@ var deployed = []model.Kind{model.KindService, model.KindEndpointSlice, model.Ki
 // changed reports whether an origin is new to the proxies that refuse a resource: it changed since they
 // accepted the resource, or it became an origin since then.
 func (c *Causes) changed(r *distribution.Refusal, k model.Key) bool {
-	if c.changedSince(k, r.Since) {
+	if c.changedSince(r, k) {
 		return true
 	}
 	return r.Since > 0 && slices.ContainsFunc(r.About, func(p distribution.Part) bool {
@@ -118,29 +118,42 @@ func (c *Causes) cameWith(r *distribution.Refusal, k model.Key) bool {
 	})
 }
 
-// changedSince reports whether an object changed after a revision, or something that it names and that is
-// not recorded as an origin: providers of the mesh's configuration, and the keys of tokens.
-func (c *Causes) changedSince(k model.Key, since model.Revision) bool {
-	if last, known := c.changes.LastChange(k); known && last.Revision > since {
+// changedSince reports whether an object changed since the proxies accepted the resources, or something that it names
+// and that is not recorded as an origin: providers of the mesh's configuration, and the keys of tokens.
+func (c *Causes) changedSince(r *distribution.Refusal, k model.Key) bool {
+	if c.affects(r, k) {
 		return true
 	}
 	if a, ok := c.snap.Get(k).(*model.RequestAuthentication); ok {
 		return slices.ContainsFunc(a.Rules, func(rule model.JWTRule) bool {
-			last, known := c.changes.LastChange(model.Key{Kind: model.KindKeySet, Name: rule.KeySource()})
-			return known && last.Revision > since
+			return c.affects(r, model.Key{Kind: model.KindKeySet, Name: rule.KeySource()})
 		})
 	}
-	return c.usesMesh(k) && c.meshChangedSince(since)
+	return c.usesMesh(k) && c.meshChanged(r)
 }
 
-// meshChangedSince reports whether the mesh's configuration changed after a revision.
-func (c *Causes) meshChangedSince(since model.Revision) bool {
+// meshChanged reports whether the mesh's configuration changed since the proxies accepted the resources.
+func (c *Causes) meshChanged(r *distribution.Refusal) bool {
 	for o := range c.snap.All(model.KindMeshConfig) {
-		if last, known := c.changes.LastChange(o.Metadata().Key); known && last.Revision > since {
+		if c.affects(r, o.Metadata().Key) {
 			return true
 		}
 	}
 	return false
+}
+
+// affects reports whether the last change of an object came after the proxies accepted the resources and may have
+// changed them. A change that differed in no resource did not, if the resources existed before it.
+func (c *Causes) affects(r *distribution.Refusal, k model.Key) bool {
+	last, known := c.changes.LastChange(k)
+	if !known || last.Revision <= r.Since {
+		return false
+	}
+	change, known := c.changes.Change(last.Revision)
+	if !known || change.Times.Translated.IsZero() || change.Resources > 0 {
+		return true
+	}
+	return slices.ContainsFunc(r.About, func(p distribution.Part) bool { return p.Entry.Added >= last.Revision })
 }
 
 // usesMesh reports whether an object names providers of the mesh's configuration.

@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,7 +17,12 @@ import (
 // changed is a change log with the revisions of objects' last changes.
 type changed struct {
 	Changes
-	at map[model.Key]model.Revision
+	at    map[model.Key]model.Revision
+	empty model.Revision // changed no resource; the log has dropped all others
+}
+
+func (c *changed) Change(rev model.Revision) (changelog.Change, bool) {
+	return changelog.Change{Times: changelog.Times{Translated: time.Unix(1, 0)}}, rev == c.empty
 }
 
 func (c *changed) LastChange(k model.Key) (changelog.LastChange, bool) {
@@ -135,6 +141,14 @@ func TestCausesWhatObjectsName(t *testing.T) {
 	cause := w.causes().Of(refused)
 	require.Equal(t, []string{"RequestAuthentication/shop/ours"}, texts(cause.Objects))
 	require.False(t, cause.Sure, "it did not change itself")
+
+	// The listener is in its table from revision 11 on.
+	w.log.empty = 12
+	cause = w.causes().Of(refused)
+	require.True(t, cause.Mesh && !cause.Changed && len(cause.Objects) > 1, "the keys changed no resource")
+	w.log.at[model.Key{Kind: model.KindKeySet, Name: "https://example.com/"}], w.log.empty = 11, 11
+	require.True(t, w.causes().Of(refused).Changed, "the table may not have existed when the keys changed")
+	w.log.empty = 0
 
 	mesh := decode(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata: {mesh: 'accessLogFile: /dev/null'}")
 	w.put(mesh)
