@@ -40,6 +40,8 @@ type Listener struct {
 	// Uninspected are destination ports that need no inspection: servers that speak first do not wait for the timeout
 	// there. Sorted.
 	Uninspected []uint32
+	// UninspectedHTTP are those that InspectHTTP leaves out. Sorted.
+	UninspectedHTTP []uint32
 
 	Chains  []FilterChain // in order; matches are disjoint
 	Default *FilterChain  // if none matches; nil: the connection is closed

@@ -95,7 +95,7 @@ func addPassthrough(r *index.Reader, out *Output) {
 	}
 	out.Clusters[ir.InboundPassthroughCluster] = withSource(r.Client, &ir.Cluster{
 		Name: ir.InboundPassthroughCluster, Discovery: ir.DiscoverOriginalDst, Inbound: true,
-		ConnectTimeout: r.Mesh().ConnectTimeout, Keepalive: r.Mesh().Keepalive,
+		ConnectTimeout: r.Mesh().ConnectTimeout, Keepalive: r.Mesh().Keepalive, KeepCase: r.Headers(r.Mesh()).KeepCase,
 	})
 }
 
@@ -154,9 +154,21 @@ func retryOf(mesh *model.Mesh, p model.Protocol) *model.Retry {
 
 func httpChain(p *port) *ir.HTTPChain {
 	routes := ir.InboundRoutes(p.number)
+	return requestsTo(routes.Name, routes, fmt.Sprintf("inbound_0.0.0.0_%d", p.number), p)
+}
+
+// passthroughHTTP sends requests to the port that they came for, which no service has.
+func passthroughHTTP(mesh *model.Mesh, number uint32) *ir.HTTPChain {
+	const name = ir.InboundPassthroughCluster
+	p := &port{protocol: model.ProtocolAuto, retry: retryOf(mesh, model.ProtocolAuto)}
+	return requestsTo(name, ir.RouteConfigKey{Name: name, Port: number}, name, p)
+}
+
+// requestsTo sends all requests of a port to a cluster.
+func requestsTo(cluster string, routes ir.RouteConfigKey, statPrefix string, p *port) *ir.HTTPChain {
 	name := routes.Name
 	return &ir.HTTPChain{
-		StatPrefix: fmt.Sprintf("inbound_0.0.0.0_%d", p.number), Inbound: true,
+		StatPrefix: statPrefix, Inbound: true,
 		GRPCWeb: p.protocol == model.ProtocolGRPCWeb,
 		Inline: &ir.InlineRoutes{
 			RouteConfig: ir.RouteConfig{Name: name, Of: routes, Inbound: true},
@@ -165,7 +177,7 @@ func httpChain(p *port) *ir.HTTPChain {
 				Routes: []ir.Route{{
 					Name:      "default",
 					Retry:     p.retry,
-					Backends:  []ir.Backend{{Cluster: name, Weight: 1}},
+					Backends:  []ir.Backend{{Cluster: cluster, Weight: 1}},
 					Operation: fmt.Sprintf("%s:%d/*", p.service.Host, p.port),
 				}},
 			}},
@@ -187,10 +199,13 @@ func virtualInbound(c *index.Client, mesh *model.Mesh, t serverTLS, ports []port
 		BindToPort: true, ReadOriginalDst: true, ExactBalance: !c.Key.AnyWorker,
 		Chains: append([]ir.FilterChain{policy.ClosingChain(ir.VirtualInbound+"-blackhole", mesh.InboundPort)}, chains...),
 	}
-	t.catchAll(l, ports, tcpChain(ir.InboundPassthroughCluster))
+	t.catchAll(mesh, l, ports)
 	inspect(l)
-	if l.InspectTLS && (t.server != nil || t.endsAny(ports)) {
+	if l.InspectTLS {
 		l.Uninspected = t.uninspected(ports)
+	}
+	if l.InspectHTTP {
+		l.UninspectedHTTP = undetected(ports)
 	}
 	return l
 }

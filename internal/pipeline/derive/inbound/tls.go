@@ -176,22 +176,36 @@ func refusal() *ir.TCPChain {
 }
 
 // catchAll makes the chains for ports without a service: ports for which the policy has a mode (except the listener's own,
-// see policy.ClosingChain), then all others. If some chain ends TLS, these are chains like others, and there is no default
-// chain: it would receive what a port's chains refuse, such as plain text where only TLS is allowed.
-func (t serverTLS) catchAll(l *ir.Listener, served []port, tcp *ir.TCPChain) {
+// see policy.ClosingChain), then all others. As in Istio the first bytes decide whether a connection has requests, so that
+// policies about requests apply to these ports, too. If some chain ends TLS, these are chains like others, and there is no
+// default chain: it would receive what a port's chains refuse, such as plain text where only TLS is allowed.
+func (t serverTLS) catchAll(mesh *model.Mesh, l *ir.Listener, served []port) {
 	const name = ir.VirtualInbound + "-catchall"
+	tcp := tcpChain(ir.InboundPassthroughCluster)
 	for _, number := range slices.Sorted(maps.Keys(t.Ports)) {
 		if number == l.Port || slices.ContainsFunc(served, func(p port) bool { return p.number == number }) {
 			continue
 		}
-		l.Chains = append(l.Chains, t.build(fmt.Sprintf("%s|%d", name, number), number, readBytes, nil, tcp)...)
+		l.Chains = append(l.Chains, t.build(fmt.Sprintf("%s|%d", name, number), number, readEither, passthroughHTTP(mesh, number), tcp)...)
 	}
-	rest := t.build(name, 0, readBytes, nil, tcp)
+	rest := t.build(name, 0, readEither, passthroughHTTP(mesh, 0), tcp)
 	if t.plain(served) {
-		rest[0].Name, l.Default = name, &rest[0]
-		return
+		last := &rest[len(rest)-1]
+		last.Name, l.Default, rest = name, last, rest[:len(rest)-1]
 	}
 	l.Chains = append(l.Chains, rest...)
+}
+
+// undetected are the ports whose protocol services declare: bytes do not decide whether a connection has requests.
+func undetected(ports []port) []uint32 {
+	var out []uint32
+	for i := range ports {
+		if p := &ports[i]; p.own == nil && readingOf(p.protocol) != readEither {
+			out = append(out, p.number)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // uninspected are the ports whose connections need no inspection.

@@ -156,7 +156,7 @@ func listenerFilters(v *ir.Listener) []*listenerv3.ListenerFilter {
 		out = append(out, exceptFor(v.Uninspected, inspectTLS))
 	}
 	if v.InspectHTTP {
-		out = append(out, exceptFor(v.Uninspected, inspectHTTP))
+		out = append(out, exceptFor(v.UninspectedHTTP, inspectHTTP))
 	}
 	return out
 }
