@@ -190,13 +190,19 @@ func servePort(r *index.Reader, e *index.Egress, svc, part *model.Service, port 
 	protocol, mark := e.Protocol(port), r.Mark()
 	r.Use(part)
 	useEgress(r, e)
-	at := place(r, e, part, port, protocol)
-	if part.Headless && !protocol.IsHTTP() && !at.bound {
-		at = placePods(r, part, port, protocol)
+	list := place(r, e, part, port, protocol)
+	if part.Headless && !protocol.IsHTTP() && e.Port == nil && !e.CaptureNone(r.Key.Interception) {
+		list = placePods(r, e, part, port, protocol)
 	}
-	if len(at.keys) == 0 || taken(r.Client, e, at) {
-		return
+	for _, at := range list {
+		serveAt(r, e, svc, part, port, routes, at, mark, out)
 	}
+	r.Unread(mark)
+}
+
+// serveAt serves a port at some listeners. The objects since mark are origins.
+func serveAt(r *index.Reader, e *index.Egress, svc, part *model.Service, port *model.ServicePort, routes []*model.VirtualService, at placement, mark int, out *Result) {
+	protocol := e.Protocol(port)
 	var chains []ir.FilterChain
 	read, from := r.Mark(), r.Used.Since(mark)
 	if !protocol.IsHTTP() {
@@ -218,9 +224,9 @@ func servePort(r *index.Reader, e *index.Egress, svc, part *model.Service, port 
 	if protocol.IsHTTP() || protocol == model.ProtocolAuto {
 		v := virtualHost(r, at, svc.Hostname, svc, port, routes, out)
 		v.Made = r.MadeSince(mark)
+		r.Unread(read)
 		out.addVirtualHost(v)
 	}
-	r.Unread(mark)
 }
 
 // useEgress adds the Sidecar to the origins if its egress listener decides where the proxies listen.
@@ -259,11 +265,15 @@ func routesOnPort(r *index.Reader, mark int, e *index.Egress, h model.Host, port
 	if !port.Protocol.IsHTTP() {
 		return
 	}
-	at, read := place(r, e, nil, port, port.Protocol), r.Mark()
+	list, read := place(r, e, nil, port, port.Protocol), r.Mark()
+	if len(list) == 0 {
+		return
+	}
+	at := list[0]
 	v := virtualHost(r, at, h, nil, port, routes, out)
 	v.Made = r.MadeSince(mark)
 	r.Unread(read)
-	if len(v.Routes) == 0 || len(at.keys) == 0 || taken(r.Client, e, at) {
+	if len(v.Routes) == 0 {
 		return
 	}
 	for _, key := range at.keys {
@@ -306,10 +316,14 @@ func aliasPort(r *index.Reader, e *index.Egress, svc, target *model.Service, por
 	if !protocol.IsHTTP() && protocol != model.ProtocolAuto || target.Headless && !protocol.IsHTTP() {
 		return
 	}
-	at := place(r, e, target, port, protocol)
-	if at.sniffed || len(at.keys) == 0 || taken(r.Client, e, at) {
-		return // the target's own route configuration takes any host
+	for _, at := range place(r, e, target, port, protocol) {
+		if !at.sniffed { // else the target's own route configuration takes any host
+			aliasAt(r, e, svc, target, port, routes, at, out)
+		}
 	}
+}
+
+func aliasAt(r *index.Reader, e *index.Egress, svc, target *model.Service, port *model.ServicePort, routes []*model.VirtualService, at placement, out *Result) {
 	mark := r.Mark()
 	useEgress(r, e)
 	from := r.Used.Since(0)

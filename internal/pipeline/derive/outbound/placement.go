@@ -17,54 +17,52 @@ type placement struct {
 	// prefixes are the service's addresses if other services use the listeners, too. They match its connections.
 	prefixes []netip.Prefix
 	shared   bool // other services use the same listeners
-	bound    bool // the egress listener has an address or a port
 	sniffed  bool // the route configuration belongs to the service alone, and takes any host
 }
 
 // place finds the listeners for a port. As in Istio it leaves out addresses of the sidecar itself.
-func place(r *index.Reader, e *index.Egress, svc *model.Service, port *model.ServicePort, p model.Protocol) placement {
-	at := addressesOf(r.Client, e, svc, port, p)
-	at.keys = slices.DeleteFunc(at.keys, func(k ir.ListenerKey) bool { return r.Reserved(r.Mesh(), k) })
-	return at
+func place(r *index.Reader, e *index.Egress, svc *model.Service, port *model.ServicePort, p model.Protocol) []placement {
+	out := placements(r.Client, e, svc, port, p)
+	for i := range out {
+		out[i].keys = slices.DeleteFunc(out[i].keys, func(k ir.ListenerKey) bool { return r.Reserved(r.Mesh(), k) })
+	}
+	return slices.DeleteFunc(out, func(at placement) bool { return len(at.keys) == 0 || taken(r.Client, e, at) })
 }
 
-// addressesOf finds listener addresses as Istio does. HTTP ports of one number share a listener. Other ports have one for
-// each of the service's addresses, if it has any.
-func addressesOf(c *index.Client, e *index.Egress, svc *model.Service, port *model.ServicePort, p model.Protocol) placement {
+// placements finds listener addresses as Istio does. HTTP ports of one number share a listener. Other ports have one for
+// each of the service's addresses, if it has any, and share one for its address ranges.
+func placements(c *index.Client, e *index.Egress, svc *model.Service, port *model.ServicePort, p model.Protocol) []placement {
 	if e.Port != nil || e.CaptureNone(c.Key.Interception) {
-		return placeBound(c, e, port)
+		return []placement{placeBound(c, e, port)}
 	}
-	at := placement{routes: ir.PortRoutes(port.Number), shared: true}
-	var own []netip.Prefix
-	if !p.IsHTTP() && svc != nil {
-		own = c.Addresses(svc)
+	shared := placement{routes: ir.PortRoutes(port.Number), shared: true}
+	shared.keys = []ir.ListenerKey{{Address: c.Any(), Port: port.Number}}
+	if p.IsHTTP() || svc == nil {
+		return []placement{shared}
 	}
-	if len(own) == 0 {
-		at.keys = []ir.ListenerKey{{Address: c.Any(), Port: port.Number}}
-		return at
+	own := placement{routes: shared.routes}
+	if p == model.ProtocolAuto {
+		own.sniffed, own.routes = true, ir.HostRoutes(svc.Hostname, port.Number)
 	}
-	for _, a := range own {
+	for _, a := range c.Addresses(svc) {
 		if a.IsSingleIP() {
-			at.keys = append(at.keys, ir.ListenerKey{Address: a.Addr().String(), Port: port.Number})
+			own.keys = append(own.keys, ir.ListenerKey{Address: a.Addr().String(), Port: port.Number})
 		} else {
-			at.prefixes = append(at.prefixes, a)
+			shared.prefixes = append(shared.prefixes, a)
 		}
 	}
-	if len(at.prefixes) > 0 {
-		at.keys = append(at.keys, ir.ListenerKey{Address: c.Any(), Port: port.Number})
-		return at
+	switch {
+	case len(own.keys) == 0:
+		return []placement{shared}
+	case len(shared.prefixes) == 0:
+		return []placement{own}
 	}
-	at.shared = false
-	at.sniffed = p == model.ProtocolAuto
-	if at.sniffed {
-		at.routes = ir.HostRoutes(svc.Hostname, port.Number)
-	}
-	return at
+	return []placement{own, shared}
 }
 
 // placeBound places a port at an egress listener that has an address or a port.
 func placeBound(c *index.Client, e *index.Egress, port *model.ServicePort) placement {
-	at := placement{routes: e.Routes, shared: true, bound: true}
+	at := placement{routes: e.Routes, shared: true}
 	number := port.Number
 	if e.Port != nil {
 		number = e.Port.Number
@@ -85,7 +83,7 @@ func placeBound(c *index.Client, e *index.Egress, port *model.ServicePort) place
 // placePods places a port of a headless service at a listener for each Pod: clients choose a Pod by its address, and other
 // services may have the same port. The listener stays as long as the Pod, ready or not, because Envoy closes the
 // connections of a listener that goes.
-func placePods(r *index.Reader, svc *model.Service, port *model.ServicePort, p model.Protocol) placement {
+func placePods(r *index.Reader, e *index.Egress, svc *model.Service, port *model.ServicePort, p model.Protocol) []placement {
 	at := placement{routes: ir.PortRoutes(port.Number)}
 	r.Used.AddAll(r.Endpoints(svc).Members())
 	for _, a := range r.Places(svc) {
@@ -94,7 +92,10 @@ func placePods(r *index.Reader, svc *model.Service, port *model.ServicePort, p m
 	if p == model.ProtocolAuto {
 		at.sniffed, at.routes = true, ir.HostRoutes(svc.Hostname, port.Number)
 	}
-	return at
+	if len(at.keys) == 0 || taken(r.Client, e, at) {
+		return nil
+	}
+	return []placement{at}
 }
 
 // taken reports whether an egress listener with a port listens where e would, which takes all ports.
