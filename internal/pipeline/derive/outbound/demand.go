@@ -20,12 +20,13 @@ type Demand struct {
 	routes  ir.RouteConfigKey // without a name: no HTTP
 	grpcWeb bool              // some port speaks it
 	dynamic bool              // routes may lead to a host that Envoy resolves for each request
+	sniffed bool              // Envoy detects the protocol: chains are for what is not HTTP
 	chains  []ir.FilterChain
 }
 
 // Same reports whether a demand gives the same listener as o, which may be nil.
 func (d *Demand) Same(o *Demand) bool {
-	return o != nil && d.bound == o.bound && d.routes == o.routes && d.grpcWeb == o.grpcWeb && d.dynamic == o.dynamic &&
+	return o != nil && d.bound == o.bound && d.routes == o.routes && d.grpcWeb == o.grpcWeb && d.dynamic == o.dynamic && d.sniffed == o.sniffed &&
 		model.CompareAge(d.owner, o.owner) == 0 && d.From == o.From && reflect.DeepEqual(d.chains, o.chains)
 }
 
@@ -116,6 +117,24 @@ func (d *Demands) first() *Demand {
 		}
 	}
 	return &Demand{}
+}
+
+// used returns the demands with chains, in order. As in Istio, the first service that reads requests decides what becomes
+// of other bytes: chains of a later one count only if its protocol is declared. made are the objects for which chains do
+// not count.
+func (d *Demands) used() (list []*Demand, made *model.Origins) {
+	list = inOrder(d.withChains)
+	if d.bound > 0 || !slices.ContainsFunc(list, func(o *Demand) bool { return o.sniffed }) {
+		return list, nil
+	}
+	first := d.first()
+	return slices.DeleteFunc(list, func(o *Demand) bool {
+		hidden := o.sniffed && o != first
+		if hidden {
+			made = first.From
+		}
+		return hidden
+	}), made
 }
 
 // requests are the objects without which no requests would be read; nil if several objects ask for that.

@@ -219,6 +219,7 @@ func serveAt(r *index.Reader, e *index.Egress, svc, part *model.Service, port *m
 		if protocol.IsHTTP() || protocol == model.ProtocolAuto {
 			d.routes = at.routes
 			d.grpcWeb = d.grpcWeb || protocol == model.ProtocolGRPCWeb
+			d.sniffed = protocol == model.ProtocolAuto
 		}
 	}
 	if protocol.IsHTTP() || protocol == model.ProtocolAuto {

@@ -23,7 +23,8 @@ type RouteUse struct {
 func Listener(c *index.Client, mesh *model.Mesh, k ir.ListenerKey, demands *Demands, shardBits func(string) int, filters *policy.Filters) (*ir.Listener, RouteUse) {
 	routes := demands.routeConfig()
 	l := &ir.Listener{Name: k.Name(), Address: k.Address, Port: k.Port, BindToPort: demands.bound > 0}
-	l.Chains, l.Default = join(inOrder(demands.withChains))
+	used, hiding := demands.used()
+	l.Chains, l.Default = join(used)
 	if routes.Name != "" {
 		addHTTP(c, l, &ir.HTTPChain{
 			StatPrefix:   "outbound_" + l.Name,
@@ -48,6 +49,7 @@ func Listener(c *index.Client, mesh *model.Mesh, k ir.ListenerKey, demands *Dema
 	policy.Finish(c, mesh, l)
 	var from model.OriginList
 	demands.origins(&from)
+	from.AddAll(hiding)
 	filters.AddTo(c, l, &from)
 	l.Origins = from.Since(0)
 	return l, RouteUse{routes, l.BindToPort, demands.requests()}
