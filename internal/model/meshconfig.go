@@ -195,6 +195,9 @@ type Mesh struct {
 	DetectionTimeout *time.Duration
 
 	AutoAddresses AutoAddresses // of ServiceEntries without addresses
+	// SeveralAuthorizers: policies of one workload may name different authorizers. Otherwise what these policies match is
+	// refused.
+	SeveralAuthorizers bool
 
 	// Locality applies to services without a setting in a DestinationRule or the service. nil: failover by locality if
 	// outlier detection is on.

@@ -150,6 +150,8 @@ func (f *File) addMesh(data []byte) error {
 		Domain        string
 		RootNamespace string             `yaml:"rootNamespace"`
 		Outbound      model.OutboundMode `yaml:"outboundTrafficPolicy"`
+		// Several are external authorizers of one workload.
+		Several bool `yaml:"severalAuthorizers"`
 	}
 	if err := strict(data, &m); err != nil {
 		return err
@@ -162,5 +164,6 @@ func (f *File) addMesh(data []byte) error {
 	set(&f.Mesh.Domain, m.Domain)
 	set(&f.Mesh.RootNamespace, m.RootNamespace)
 	set((*string)(&f.Mesh.Outbound), string(m.Outbound))
+	f.Mesh.SeveralAuthorizers = m.Several
 	return nil
 }

@@ -86,6 +86,14 @@ var istiodVariables = []istiodVariable{
 		o.DeployGateways = false
 		return "Gateways of the Gateway API are not deployed; existing Deployments stay", err
 	}, why: "--deploy-gateways decides"},
+	{name: "PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS", apply: func(v string, o *controlplane.Options) (string, error) {
+		on, err := strconv.ParseBool(v)
+		o.Mesh.SeveralAuthorizers = on
+		if on {
+			return "CUSTOM policies of one workload may name different providers, and each is asked", err
+		}
+		return "calls that match CUSTOM policies of a workload are refused if the policies name different providers; this is the default", err
+	}},
 	{name: "PILOT_ENABLE_CDS_CACHE", apply: ignoreBool, why: "there is no such cache: a cluster is encoded once for each change, and all proxies share it"},
 	{name: "PILOT_ENABLE_RDS_CACHE", apply: ignoreBool, why: "there is no such cache: a route is encoded once for each change, and all proxies share it"},
 	{name: "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS", apply: ignoreBool, why: "pilot_worker_queue_depth, _latency and _duration are always on"},

@@ -54,6 +54,8 @@ func TestIstiodVariables(t *testing.T) {
 			given: model.AutoAddresses{V4: netip.MustParsePrefix("10.9.0.0/16"), V6: netip.MustParsePrefix("fd00:9::/64")}, logs: []string{honoured, "one from 10.9.1.0/16", "one from fd00:9::/64"}},
 		"gateways are not deployed": {env: map[string]string{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false"}, logs: []string{honoured, "are not deployed"}},
 		"gateways by flag":          {env: map[string]string{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "true"}, logs: []string{ignored, "--deploy-gateways decides"}},
+		"one authorizer":            {env: map[string]string{"PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS": "false"}, logs: []string{honoured, "this is the default"}},
+		"many authorizers":          {env: map[string]string{"PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS": "true"}, logs: []string{honoured, "each is asked"}},
 		"not a range":               {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.9.1.0"}, fails: "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX=10.9.1.0: not an address range"},
 		"range too small":           {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.9.1.0/31"}, fails: "the range is too small"},
 		"other IP family":           {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV6_PREFIX": "10.9.1.0/24"}, fails: "wrong IP family"},

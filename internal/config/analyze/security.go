@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 type security struct {
 	mesh       *model.MeshConfig // nil: not known
 	tokens     []*model.RequestAuthentication
+	custom     []*model.AuthorizationPolicy // of action CUSTOM
 	keySets    map[string]*model.KeySet
 	namespaces map[string]bool // that something is in
 	listed     bool            // namespaces are objects, so that all are known
@@ -28,6 +30,10 @@ func (s *security) add(o model.Object) {
 		s.mesh = o
 	case *model.RequestAuthentication:
 		s.tokens = append(s.tokens, o)
+	case *model.AuthorizationPolicy:
+		if o.Action == model.AuthorizeCustom {
+			s.custom = append(s.custom, o)
+		}
 	case *model.KeySet:
 		s.keySets[o.Name] = o
 	case *model.Namespace:
@@ -52,6 +58,7 @@ func (c securityChecks) authorizationPolicy(p *model.AuthorizationPolicy) {
 	c.policySelector(p)
 	if p.Action == model.AuthorizeCustom {
 		c.provider(p)
+		c.severalProviders(p)
 	}
 	for i := range p.Rules {
 		field := fmt.Sprintf("spec.rules[%d]", i)
@@ -165,6 +172,36 @@ func (c securityChecks) provider(p *model.AuthorizationPolicy) {
 	case found[0].Port(a.Port) == nil:
 		c.errorf(p, "spec.provider.name", "the provider's service %s has no port %d, %s; it has %s", a.Host, a.Port, refused, ports(found[0]))
 	}
+}
+
+// severalProviders reports another policy for the same workload that names another external authorizer.
+func (c securityChecks) severalProviders(p *model.AuthorizationPolicy) {
+	for _, other := range c.security.custom {
+		if other.Provider == p.Provider {
+			continue
+		}
+		if w := c.selectedByBoth(p, other); w != "" {
+			c.warnf(p, "spec.provider.name", "%s also selects %s and names %q, so what either policy matches is refused, unless "+
+				"PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS is true for the control plane; use one provider", other.Key, w, other.Provider)
+			return
+		}
+	}
+}
+
+// selectedByBoth returns a workload that two policies select; empty: none is known.
+func (c securityChecks) selectedByBoth(p, other *model.AuthorizationPolicy) string {
+	root := c.security.root()
+	for _, ns := range slices.Sorted(maps.Keys(c.workloads)) {
+		if !slices.Contains([]string{ns, root}, p.Namespace) || !slices.Contains([]string{ns, root}, other.Namespace) {
+			continue
+		}
+		for _, w := range c.workloads[ns] {
+			if model.IsFor(p, ns, w.Labels, root) && model.IsFor(other, ns, w.Labels, root) {
+				return w.Key.String()
+			}
+		}
+	}
+	return ""
 }
 
 // bytes reports rules that need requests where workloads have ports for bytes.

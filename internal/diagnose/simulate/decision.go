@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
@@ -45,7 +46,10 @@ type Decision struct {
 }
 
 // istioPolicy matches Istio's names of policies in RBAC filters.
-var istioPolicy = regexp.MustCompile(`ns\[([^]]*)\]-policy\[([^]]*)\]-rule\[(\d+)\]$`)
+var istioPolicy = regexp.MustCompile(`ns\[([^]]*)\]-policy\[([^]]*)\]-rule\[(\d+)\](` + severalProviders + `|-deny-due-to-bad-CUSTOM-action)?$`)
+
+// severalProviders ends the names of policies whose workload has policies of several providers, which is not allowed.
+const severalProviders = "-several-providers"
 
 // istioAuthorizer matches the names for action CUSTOM. A filter that itself refuses has no provider.
 var istioAuthorizer = regexp.MustCompile(`^istio-ext-authz-(.+?)-ns\[`)
@@ -124,6 +128,9 @@ func (r *Result) note(rules *rbacv3.RBAC, policy string, passes, dryRun bool) {
 	if m := istioAuthorizer.FindStringSubmatch(policy); m != nil && rules.GetAction() == rbacv3.RBAC_DENY {
 		d.Action = "CUSTOM"
 		d.Cause = fmt.Sprintf("external authorizer %q: not found: add it to extensionProviders, with a service and port that exist", m[1])
+		if strings.HasSuffix(policy, severalProviders) {
+			d.Cause = fmt.Sprintf("external authorizer %q: other policies of the workload name other providers: use one, or set PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS=true", m[1])
+		}
 	}
 	r.Decisions = append(r.Decisions, d)
 }

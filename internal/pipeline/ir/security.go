@@ -17,9 +17,11 @@ type Authorization struct {
 // ExternalAuthorization asks a provider about the calls that its policies match.
 type ExternalAuthorization struct {
 	Name     string                    // of the provider
-	Provider *model.ExternalAuthorizer // nil: it does not exist, and such calls are refused
-	Cluster  string                    // of the provider
-	Policies []*model.AuthorizationPolicy
+	Provider *model.ExternalAuthorizer // nil: it does not exist or Conflicts, and such calls are refused
+	// Conflicts: other policies of the workload name other providers, which the mesh does not allow.
+	Conflicts bool
+	Cluster   string // of the provider
+	Policies  []*model.AuthorizationPolicy
 }
 
 // JWT are the rules for tokens of requests. A request without a token passes.

@@ -61,6 +61,10 @@ func authorization(r *index.Reader) *ir.Authorization {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(custom)) {
+		if len(custom) > 1 && !r.Mesh().SeveralAuthorizers {
+			out.Custom = append(out.Custom, ir.ExternalAuthorization{Name: name, Policies: custom[name], Conflicts: true})
+			continue
+		}
 		out.Custom = append(out.Custom, externalAuthorization(r, name, custom[name]))
 	}
 	return out

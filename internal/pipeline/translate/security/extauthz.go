@@ -30,6 +30,9 @@ func providerPrefix(provider string) string { return "istio-ext-authz-" + provid
 // provider. nil: no policy is in force.
 func customRules(v *ir.Authorization, c *ir.ExternalAuthorization, tcp bool) *rbacv3.RBAC {
 	r := &rules{trustDomains: v.TrustDomains, tcp: tcp, prefix: providerPrefix(c.Name)}
+	if c.Conflicts {
+		r.suffix = "-several-providers"
+	}
 	return r.rbac(rbacv3.RBAC_DENY, c.Policies, false)
 }
 

@@ -13,13 +13,13 @@ type rules struct {
 	trustDomains []string
 	// tcp: only attributes of connections can be compared.
 	tcp bool
-	// prefix precedes the names of policies.
-	prefix string
+	// prefix precedes the names of policies, and suffix follows them.
+	prefix, suffix string
 }
 
 // policyName is Istio's name of a policy in logs and metadata.
 func (r *rules) policyName(p *model.AuthorizationPolicy, rule int) string {
-	return fmt.Sprintf("%sns[%s]-policy[%s]-rule[%d]", r.prefix, p.Namespace, p.Name, rule)
+	return fmt.Sprintf("%sns[%s]-policy[%s]-rule[%d]%s", r.prefix, p.Namespace, p.Name, rule, r.suffix)
 }
 
 // nothing never matches. It stands for an AuthorizationPolicy without rules.
