@@ -42,6 +42,8 @@ type Cluster struct {
 	AltStat   string // alt_stat_name; empty: Name
 	Discovery Discovery
 	Inbound   bool
+	// UpstreamPort replaces the port of the original destination; 0: it stays.
+	UpstreamPort uint32
 
 	Service  ServiceRef
 	Protocol model.Protocol // upstream protocol of the port

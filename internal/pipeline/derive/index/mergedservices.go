@@ -165,7 +165,11 @@ func newPorts(s, part *model.Service, e *model.Endpoint, seen map[mergedPort]boo
 		p := &part.Ports[i]
 		n, ok := EndpointPort(part, e, p)
 		name := partPort(s, p)
-		if k := (mergedPort{e.Address, name, n}); ok && !seen[k] {
+		k := mergedPort{e.Address, name, n}
+		if s.Resolution == model.ResolutionDNSRoundRobin { // Envoy takes one name for a port
+			k = mergedPort{name: name}
+		}
+		if ok && !seen[k] {
 			seen[k], out[name] = true, n
 		}
 	}

@@ -61,6 +61,7 @@ func addCluster(r *index.Reader, svc *model.Service, port *model.ServicePort, su
 		AgentFiles:      r.Key.Files,
 		KeepCase:        r.Headers(mesh).KeepCase,
 		External:        svc.External,
+		UpstreamPort:    upstreamPort(svc, port),
 		Router:          r.Key.IsRouter(),
 		SubjectAltNames: svc.SubjectAltNames,
 	}
@@ -97,6 +98,14 @@ func addCluster(r *index.Reader, svc *model.Service, port *model.ServicePort, su
 	c.Made = r.MadeSince(from.mark)
 	r.Unread(from.ruled)
 	out.Clusters = append(out.Clusters, c)
+}
+
+// upstreamPort is the target port of a service whose endpoints are original destinations; 0: it has none.
+func upstreamPort(svc *model.Service, port *model.ServicePort) uint32 {
+	if svc.IsKubernetes() || svc.Resolution != model.ResolutionNone {
+		return 0
+	}
+	return port.TargetPort
 }
 
 // partWith is the part that a port of a merged service comes from; nil: the first part, or the service is not merged.

@@ -9,6 +9,7 @@ import (
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
 	dfpclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dynamic_forward_proxy/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
@@ -80,6 +81,11 @@ func setDiscovery(v *ir.Cluster, c *clusterv3.Cluster) error {
 		return setSingleEndpoint(v, c)
 	case ir.DiscoverOriginalDst:
 		c.ClusterDiscoveryType = originalDst
+		if v.UpstreamPort != 0 {
+			c.LbConfig = &clusterv3.Cluster_OriginalDstLbConfig_{OriginalDstLbConfig: &clusterv3.Cluster_OriginalDstLbConfig{
+				UpstreamPortOverride: wrapperspb.UInt32(v.UpstreamPort),
+			}}
+		}
 		if v.Inbound && v.Name != ir.InboundPassthroughCluster {
 			c.CleanupInterval = noCleanup
 		}
