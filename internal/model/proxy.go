@@ -111,6 +111,15 @@ const (
 // String returns "ipv4", "ipv6" or "dual-stack".
 func (f Families) String() string { return [...]string{"ipv4", "ipv6", "dual-stack"}[f] }
 
+// OnLoopback reports whether its first address is a loopback address: the mesh runs on one machine.
+func (p *Proxy) OnLoopback() bool {
+	if len(p.IPs) == 0 {
+		return false
+	}
+	ip, err := netip.ParseAddr(p.IPs[0])
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
 // Families returns the families of its addresses.
 func (p *Proxy) Families() Families {
 	var four, six bool

@@ -46,6 +46,7 @@ func (c serviceChecks) serviceEntry(e *model.ServiceEntry) {
 	for i := range e.Hosts {
 		c.sharedHost(e, i)
 	}
+	c.ownHost(e)
 	if sel := e.Template.Selector; len(sel) > 0 && !ruleChecks(c).selectsAny(e.Namespace, sel) {
 		c.infof(e, "spec.workloadSelector", "no workload of namespace %s has %s, so the service has no endpoints", e.Namespace, labelText(sel))
 	}
@@ -81,6 +82,21 @@ func (c serviceChecks) sharedHost(e *model.ServiceEntry, i int) {
 		if is != nil && is.Name != p.Name && !first.IsResolved() {
 			c.warnf(e, fmt.Sprintf("spec.ports[%d].name", j), "%s calls port %d of %s %q, so this endpoint list does not count for the port; use that name",
 				first.Key, p.Number, h, is.Name)
+		}
+	}
+}
+
+// ownHost reports endpoints on the host of the proxy that calls them, which only proxies of the entry's namespace use.
+func (c serviceChecks) ownHost(e *model.ServiceEntry) {
+	v := e.Template.Visibility
+	if e.Namespace == c.security.root() || v.Private && (len(v.Namespaces) == 0 || slices.Equal(v.Namespaces, []string{e.Namespace})) {
+		return
+	}
+	for i := range e.Template.Inline {
+		if a := e.Template.Inline[i].Address; model.IsOwnHost(a) {
+			c.warnf(e, fmt.Sprintf("spec.endpoints[%d].address", i),
+				"%s is on the host of the proxy that calls it, so only proxies of namespace %s use it; set exportTo: [\".\"], or an address that others reach",
+				a, e.Namespace)
 		}
 	}
 }

@@ -79,6 +79,7 @@ func newProxyGroup(k GroupKey, sidecar *model.Sidecar, by Sharding) *proxyGroup 
 // derive works until nothing is dirty, and returns what differs. The order of units of one kind does not matter: each
 // depends only on the index and on the kinds before.
 func (g *proxyGroup) derive(x *index.Index, memo *endpoint.Memo) *Delta {
+	g.Root = x.Mesh().RootNamespace
 	if g.Key.Names || g.Key.Extensions {
 		return g.deriveForAgent(x)
 	}

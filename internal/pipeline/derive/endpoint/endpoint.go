@@ -5,6 +5,7 @@
 package endpoint
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -45,6 +46,7 @@ type memoKey struct {
 	outlier      bool
 	statePlain   bool
 	from         *model.Origins
+	calls        string // which clients have these endpoints, if some are on the clients' own host
 }
 
 // NewMemo makes an empty memo.
@@ -59,6 +61,9 @@ func (m *Memo) Get(c *index.Client, svc *model.Service, set *index.EndpointSet, 
 	}
 	if set, _, _ := plan.locality(); slices.Contains(set.FailoverPriority, model.LabelNode) {
 		k.node = c.Key.Node
+	}
+	if set.HasOwnHost() {
+		k.calls = fmt.Sprintf("%t %t", c.Trusts(svc), c.Key.Loopback)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,7 +81,7 @@ func statesPlain(c *index.Client, svc *model.Service) bool { return c.Key.Identi
 
 // Localities chooses a cluster's endpoints among all of its service, and groups them by locality.
 func Localities(c *index.Client, svc *model.Service, all []*model.Endpoint, plan Plan) []ir.LocalityEndpoints {
-	chosen := choose(svc, all, plan)
+	chosen := choose(c, svc, all, plan)
 	groups := group(chosen, priorities(c, chosen, plan))
 	out := make([]ir.LocalityEndpoints, 0, len(groups))
 	for g, list := range groups {
@@ -121,15 +126,15 @@ func group(list []*model.Endpoint, priority []uint32) map[groupKey]*endpointGrou
 	return out
 }
 
-// choose keeps the endpoints of the subset that have the port. Draining endpoints serve only if there are no others.
-func choose(svc *model.Service, all []*model.Endpoint, plan Plan) []*model.Endpoint {
+// choose keeps the endpoints of the subset that have the port and that the clients may call. Draining endpoints serve only if there are no others.
+func choose(c *index.Client, svc *model.Service, all []*model.Endpoint, plan Plan) []*model.Endpoint {
 	healthy := make([]*model.Endpoint, 0, len(all))
 	var draining []*model.Endpoint
 	for _, e := range all {
 		if !model.SelectorMatches(plan.Labels, e.Labels) {
 			continue
 		}
-		if _, ok := index.EndpointPort(svc, e, plan.Port); !ok {
+		if port, ok := index.EndpointPort(svc, e, plan.Port); !ok || !c.MayCall(svc, e.Address, port) {
 			continue
 		}
 		if e.Health == model.Draining {

@@ -16,6 +16,7 @@ type Client struct {
 	Labels  map[string]string // Key.Labels, parsed
 	Sidecar *model.Sidecar    // that selects the proxies; nil: none
 	Egress  []Egress          // the Sidecar's egress listeners; without a Sidecar one that imports everything
+	Root    string            // the root namespace
 }
 
 // NewClient describes the proxies of a group.
@@ -191,6 +192,25 @@ func (c *Client) Local() string {
 		return localAddress6
 	}
 	return localAddress
+}
+
+// MayCall reports whether the clients may call an endpoint of a service. On their own host are Envoy's admin interface, the agent and
+// the socket with the workload's key. So an endpoint there needs an author whom the clients trust: of their own namespace, or of the
+// root namespace. Clients with loopback addresses may call other loopback addresses. A name may resolve to an address of the host, so
+// ports of Envoy and of the agent are refused there.
+func (c *Client) MayCall(svc *model.Service, address string, port uint32) bool {
+	switch {
+	case c.Trusts(svc):
+		return true
+	case model.IsOwnHost(address):
+		return c.Key.Loopback && model.IsLoopback(address)
+	}
+	return !model.IsOwnPort(port) || model.IsIP(address)
+}
+
+// Trusts reports whether a service may have endpoints on the clients' own host.
+func (c *Client) Trusts(svc *model.Service) bool {
+	return svc.Namespace == c.Key.Namespace || svc.Namespace == c.Root
 }
 
 // Opens reports whether the proxies can listen at an address. If they cannot, Envoy would refuse the listener; as in

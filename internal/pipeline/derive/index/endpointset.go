@@ -18,6 +18,9 @@ type EndpointSet struct {
 	endpoints []*model.Endpoint
 	policies  model.OriginList // that decide what the sidecars accept
 
+	ownHosts sync.Once
+	ownHost  bool // see HasOwnHost
+
 	placing sync.Once
 	places  []string // see Reader.Places
 
@@ -32,6 +35,14 @@ type EndpointSet struct {
 func (s *EndpointSet) Get() []*model.Endpoint {
 	s.once.Do(func() { s.endpoints, s.compute = s.compute(&s.policies), nil })
 	return s.endpoints
+}
+
+// HasOwnHost reports whether some endpoint is on the host of the proxy that calls it.
+func (s *EndpointSet) HasOwnHost() bool {
+	s.ownHosts.Do(func() {
+		s.ownHost = slices.ContainsFunc(s.Get(), func(e *model.Endpoint) bool { return model.IsOwnHost(e.Address) })
+	})
+	return s.ownHost
 }
 
 // Members are the service, its slices and its WorkloadEntries.

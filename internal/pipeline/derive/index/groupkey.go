@@ -23,6 +23,7 @@ type GroupKey struct {
 	IP           string             // inbound: if listeners are bound to it, or services name it; of gateways: only the latter
 	Ports        string             // inbound, and of gateways: named ports, "name=number,..."
 	Families     model.Families     // of the proxies' addresses
+	Loopback     bool               // the proxies have loopback addresses: the mesh runs on one machine
 	Identity     bool               // the proxies have certificates
 	Account      string             // outbound: the verified service account, if Secrets are for some accounts
 	Version      string             // of the proxies, if EnvoyFilters ask for it
@@ -99,6 +100,7 @@ type trait struct {
 func (k GroupKey) traits() []trait {
 	return []trait{
 		{k.Families != model.IPv4, k.Families.String()},
+		{k.Loopback, "loopback"},
 		{k.Account != "", "account=" + k.Account},
 		{k.Identity, "identity"},
 		{k.Modules, "modules"},

@@ -93,7 +93,9 @@ func addCluster(r *index.Reader, svc *model.Service, port *model.ServicePort, su
 	case ir.DiscoverEDS:
 		out.Endpoints = append(out.Endpoints, plan)
 	case ir.DiscoverStatic, ir.DiscoverStrictDNS, ir.DiscoverLogicalDNS:
-		c.Localities = endpoint.Localities(r.Client, svc, staticEndpoints(r, svc, port), plan)
+		if c.Localities = endpoint.Localities(r.Client, svc, staticEndpoints(r, svc, port), plan); len(c.Localities) == 0 && c.Discovery == ir.DiscoverLogicalDNS {
+			c.Discovery = ir.DiscoverStatic // Envoy refuses a logical name without an endpoint
+		}
 	}
 	c.Made = r.MadeSince(from.mark)
 	r.Unread(from.ruled)
