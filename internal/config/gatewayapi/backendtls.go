@@ -13,9 +13,12 @@ import (
 )
 
 // BackendTLSPolicy decodes a BackendTLSPolicy. Missing CAs are not an error: the policy is in force, as the Gateway
-// API requires, and connections fail instead of using plaintext.
+// API requires, and connections fail instead of using plaintext. An ignored policy has no targets.
 func BackendTLSPolicy(in convert.Cluster, o *gatewayv1.BackendTLSPolicy) (*model.BackendTLSPolicy, problem.List) {
 	c := start(in, model.KindBackendTLSPolicy, &o.ObjectMeta)
+	if isIgnored(&o.ObjectMeta) {
+		return &model.BackendTLSPolicy{Meta: c.Meta}, c.Problems
+	}
 	at, v := problem.Path("spec.validation"), &o.Spec.Validation
 	out := &model.BackendTLSPolicy{Meta: c.Meta, SNI: strings.ToLower(string(v.Hostname))}
 	out.Targets = c.backendTargets(problem.Path("spec.targetRefs"), o.Spec.TargetRefs)

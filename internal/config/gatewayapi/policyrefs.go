@@ -2,14 +2,24 @@ package gatewayapi
 
 import (
 	"encoding/json"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/moonsail/moonsail/internal/config/problem"
 )
 
+// AnnotationIgnorePolicy excludes a policy from the mesh if it is "true": the policy is for another implementation of the
+// Gateway API.
+const AnnotationIgnorePolicy = "istio.io/ignore-policy-attachment"
+
+func isIgnored(o *metav1.ObjectMeta) bool {
+	return strings.EqualFold(o.Annotations[AnnotationIgnorePolicy], "true")
+}
+
 func policyRef(o *gatewayv1.BackendTLSPolicy) *Refs {
-	out, v := &PolicyRef{}, &o.Spec.Validation
+	out, v := &PolicyRef{Ignored: isIgnored(&o.ObjectMeta)}, &o.Spec.Validation
 	for i := range o.Spec.TargetRefs {
 		out.Targets = append(out.Targets, policyTarget(problem.Path("spec.targetRefs").Index(i), o.Namespace, &o.Spec.TargetRefs[i]))
 	}

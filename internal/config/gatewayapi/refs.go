@@ -111,6 +111,7 @@ type PolicyRef struct {
 	Targets      []ParentRef // with the names of ports as sections
 	Certificates []ObjectRef // of CAs
 	WellKnown    string      // CAs that need no reference; empty: none are named
+	Ignored      bool        // see AnnotationIgnorePolicy
 }
 
 // ObjectRef names an object, or a kind; what is left out has been put in. Group is empty for Kubernetes'

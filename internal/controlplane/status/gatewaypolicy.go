@@ -13,6 +13,9 @@ import (
 // policy judges a BackendTLSPolicy for the Gateways whose routes lead to its targets, and for the targets,
 // which sidecars call.
 func (w *gatewayWorld) policy(k model.Key, o gatewayObject) *judgement {
+	if o.Policy.Ignored {
+		return ignoredPolicy(o)
+	}
 	taken, resolved := w.valid(o)
 	gateways, services := map[model.Key]condition{}, []parentConditions(nil)
 	for i := range o.Policy.Targets {
@@ -34,6 +37,16 @@ func (w *gatewayWorld) policy(k model.Key, o gatewayObject) *judgement {
 		out.policy.parents = append(out.policy.parents, parentConditions{ref, w.objects[g].Gateway.Controller, []condition{gateways[g], resolved}})
 	}
 	out.policy.parents = append(out.policy.parents, services...)
+	return out
+}
+
+// ignoredPolicy is the judgement of a policy that its owner excludes from the mesh, with Istio's reason.
+func ignoredPolicy(o gatewayObject) *judgement {
+	out := &judgement{generation: o.generation, policy: &routeConditions{}}
+	ignored := condition{typeAccepted, false, "IgnoredByIstio", gatewayapi.AnnotationIgnorePolicy + " is true: the policy has no effect on proxies of the mesh"}
+	for i := range o.Policy.Targets {
+		out.policy.parents = append(out.policy.parents, parentConditions{&o.Policy.Targets[i], gatewayapi.ControllerMesh, []condition{ignored}})
+	}
 	return out
 }
 
