@@ -63,7 +63,7 @@ type IngressListener struct {
 	Port     SidecarPort
 	Bind     string
 	Capture  CaptureMode
-	Endpoint string // "address:port" or "unix:///path"; empty: 127.0.0.1 and the listener's port
+	Endpoint string // "address:port" or "unix:///path"; empty: the original destination
 	Pool     *ConnectionPool
 	// TLS is for clients without sidecars, on ports with disabled mutual TLS; nil: none.
 	TLS *ServerTLS

@@ -8,6 +8,7 @@ package inbound
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -114,6 +115,9 @@ func cluster(client *index.Client, mesh *model.Mesh, p *port) *ir.Cluster {
 	c.Localities = []ir.LocalityEndpoints{{Endpoints: []ir.Endpoint{{
 		Address: p.address, Port: p.appPort, Weight: 1,
 	}}}}
+	if ip, err := netip.ParseAddr(p.address); err == nil && !ip.IsLoopback() {
+		return withSource(client, c) // interception would send the connection back to the sidecar
+	}
 	return c
 }
 

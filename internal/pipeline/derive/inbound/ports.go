@@ -2,6 +2,7 @@ package inbound
 
 import (
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,16 +136,20 @@ func ingressPorts(c *index.Client, served []port) []port {
 		p.address, p.appPort = application(c, in)
 		if in.Capture == model.CaptureNone || in.Capture == model.CaptureDefault && c.Key.Interception == model.InterceptNone {
 			p.own = in
+			if in.Endpoint == "" { // there is no original destination
+				p.address, p.appPort = c.Local(), p.number
+			}
 		}
 		out = append(out, p)
 	}
 	return out
 }
 
-// application is where an ingress listener sends requests. 0.0.0.0 means the workload's address.
+// application is where an ingress listener sends requests: an empty address is the original destination, 0.0.0.0 means the
+// workload's address, and the loopback address is that of the proxies' family.
 func application(c *index.Client, in *model.IngressListener) (string, uint32) {
 	if in.Endpoint == "" {
-		return c.Local(), in.Port.Number
+		return "", 0
 	}
 	if path, ok := strings.CutPrefix(in.Endpoint, "unix://"); ok {
 		return path, 0
@@ -153,8 +158,11 @@ func application(c *index.Client, in *model.IngressListener) (string, uint32) {
 	if err != nil {
 		return c.Local(), in.Port.Number
 	}
-	if host == index.AnyAddress || host == index.AnyAddress6 {
+	switch ip, _ := netip.ParseAddr(host); {
+	case ip.IsUnspecified():
 		host = c.Key.IP
+	case ip.IsLoopback() && c.Key.Families != model.DualStack:
+		host = c.Local()
 	}
 	n, _ := strconv.ParseUint(text, 10, 32)
 	return host, uint32(n)
