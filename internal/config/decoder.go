@@ -9,7 +9,9 @@ import (
 	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/config/kube"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/salvage"
@@ -49,7 +51,7 @@ type Decoded struct {
 func (d Decoder) FromYAML(doc []byte) (model.Object, problem.List) {
 	var n yaml.Node
 	if err := yaml.Unmarshal(doc, &n); err != nil {
-		return nil, problem.List{{Severity: problem.SeverityError, Message: schema.SyntaxMessage(err)}}
+		return nil, problem.List{{Severity: problem.SeverityError, Code: code.InvalidYAML, Message: schema.SyntaxMessage(err)}}
 	}
 	out := d.FromNode(&n)
 	for i := range out.Problems {
@@ -63,7 +65,7 @@ func (d Decoder) FromNode(n *yaml.Node) Decoded {
 	r := &problem.Report{}
 	tree, err := schema.Tree(n)
 	if err != nil {
-		r.Errorf("", "cannot be read: %v", err)
+		r.Errorf(code.Unreadable, "", "cannot be read: %v", err)
 		return Decoded{Problems: r.Problems}
 	}
 	if tree == nil {
@@ -71,7 +73,7 @@ func (d Decoder) FromNode(n *yaml.Node) Decoded {
 	}
 	top, ok := tree.(map[string]any)
 	if !ok {
-		r.Errorf("", "is not an object; a document starts with apiVersion and kind")
+		r.Errorf(code.NotAnObject, "", "is not an object; a document starts with apiVersion and kind")
 		return Decoded{Problems: r.Problems}
 	}
 	return d.fromTree(n, top, r)
@@ -94,7 +96,7 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *problem.Report) D
 		return out
 	}
 	if kind.use == useLater {
-		r.Warnf("", "%s of %s has no effect in Moonsail yet; it is ignored", kind.kind, kind.group)
+		r.Warnf(code.KindNotSupported, "", "%s of %s has no effect in Moonsail yet; it is ignored", kind.kind, kind.group)
 		return Decoded{Problems: r.Problems}
 	}
 	out := d.checked(kind, n, top, r)
@@ -116,14 +118,18 @@ func (d Decoder) checked(kind apiKind, n *yaml.Node, top map[string]any, r *prob
 	}
 	out := Decoded{Key: r.Object, Content: content}
 	if err != nil {
-		r.Errorf("", "cannot be decoded: %v", err)
+		r.Errorf(code.Unreadable, "", "cannot be decoded: %v", err)
 	}
 	if r.Problems.HasErrors() {
 		out.Problems = r.Problems
 		return out
 	}
+	if r.Object.Kind == model.KindAuthorizationPolicy {
+		istio.EmptyRules(r, top)
+	}
 	typed.SetNamespace(r.Object.Namespace)
-	out.Object, out.Problems = d.FromTyped(typed)
+	object, problems := d.FromTyped(typed)
+	out.Object, out.Problems = object, append(problems, r.Problems...)
 	return out
 }
 
@@ -136,7 +142,7 @@ func header(r *problem.Report, top map[string]any) (apiKind, bool) {
 		if apiVersion != "" {
 			missing = "kind"
 		}
-		r.Errorf("", "has no %s; every document needs apiVersion and kind, such as networking.istio.io/v1 and VirtualService", missing)
+		r.Errorf(code.NotAnObject, "", "has no %s; every document needs apiVersion and kind, such as networking.istio.io/v1 and VirtualService", missing)
 		return apiKind{}, false
 	}
 	k, err := lookupKind(apiVersion, kind)
@@ -145,7 +151,7 @@ func header(r *problem.Report, top map[string]any) (apiKind, bool) {
 		if strings.Contains(err.Error(), "has no kind") {
 			at = "kind"
 		}
-		r.Errorf(at, "%v", err)
+		r.Errorf(code.UnknownKind, at, "%v", err)
 		return apiKind{}, false
 	}
 	return k, true

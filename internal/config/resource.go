@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/schema"
@@ -67,7 +68,7 @@ func (d Decoder) FromRaw(r Resource, raw []byte) Decoded {
 func (d Decoder) fromDocument(raw []byte) Decoded {
 	var n yaml.Node
 	if err := yaml.Unmarshal(raw, &n); err != nil {
-		return Decoded{Problems: problem.List{{Severity: problem.SeverityError, Message: schema.SyntaxMessage(err)}}}
+		return Decoded{Problems: problem.List{{Severity: problem.SeverityError, Code: code.InvalidYAML, Message: schema.SyntaxMessage(err)}}}
 	}
 	return d.FromNode(&n)
 }
@@ -85,6 +86,6 @@ func (d Decoder) undecodable(r Resource, raw []byte, err error) Decoded {
 	var meta metav1.PartialObjectMetadata
 	_ = json.Unmarshal(raw, &meta) // the problems are reported without a name too
 	rep := &problem.Report{Object: model.Key{Kind: r.Model, Namespace: meta.Namespace, Name: meta.Name}}
-	rep.Errorf("", "cannot be decoded: %v", err)
+	rep.Errorf(code.Unreadable, "", "cannot be decoded: %v", err)
 	return Decoded{Key: rep.Object, Problems: append(out.Problems, rep.Problems...)}
 }

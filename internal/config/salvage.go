@@ -5,6 +5,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/salvage"
 	"github.com/moonsail/moonsail/internal/config/schema"
@@ -16,7 +17,7 @@ func (d Decoder) salvageNode(kind apiKind, r *problem.Report, content []byte, pr
 	return salvage.Document(kind.model(), content, problems, func(document []byte) (model.Object, problem.List) {
 		var n yaml.Node
 		if err := yaml.Unmarshal(document, &n); err != nil {
-			return nil, problem.List{{Severity: problem.SeverityError, Message: schema.SyntaxMessage(err)}}
+			return nil, problem.List{{Severity: problem.SeverityError, Code: code.InvalidYAML, Message: schema.SyntaxMessage(err)}}
 		}
 		var top map[string]any
 		_ = json.Unmarshal(document, &top) // it was written a moment ago
@@ -30,7 +31,7 @@ func (d Decoder) salvageRaw(r Resource, raw []byte, problems problem.List) *salv
 	return salvage.Document(r.Model, raw, problems, func(document []byte) (model.Object, problem.List) {
 		typed := newTyped(r.Model)
 		if err := json.Unmarshal(document, typed); err != nil {
-			return nil, problem.List{{Severity: problem.SeverityError, Message: err.Error()}}
+			return nil, problem.List{{Severity: problem.SeverityError, Code: code.Unreadable, Message: err.Error()}}
 		}
 		return d.FromTyped(typed)
 	})

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/config/istio"
@@ -95,7 +96,7 @@ func newTyped(kind model.Kind) metav1.Object { return typedKinds[kind].empty() }
 func (d Decoder) FromTyped(o metav1.Object) (model.Object, problem.List) {
 	row, ok := typedRows[reflect.TypeOf(o)]
 	if !ok {
-		return nil, problem.List{{Severity: problem.SeverityError, Message: fmt.Sprintf("%T is not a type that the mesh reads", o)}}
+		return nil, problem.List{{Severity: problem.SeverityError, Code: code.Unreadable, Message: fmt.Sprintf("%T is not a type that the mesh reads", o)}}
 	}
 	return row.decode(d.cluster(), o)
 }

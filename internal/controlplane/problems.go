@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/controlplane/webhook"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
@@ -46,7 +47,7 @@ func lacking(e *engine.Engine) problem.List {
 	var out problem.List
 	list := e.Lacking()
 	for _, l := range list[:min(len(list), maxLacking)] {
-		out = append(out, problem.Problem{Severity: problem.SeverityWarning, Object: l.Entry, Message: l.String()})
+		out = append(out, problem.Problem{Severity: problem.SeverityWarning, Code: code.AddressesExhausted, Object: l.Entry, Message: l.String()})
 	}
 	return out
 }

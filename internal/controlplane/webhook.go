@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/controlplane/webhook"
 )
@@ -40,7 +41,7 @@ func (w *webhookServer) trusted() *webhook.Trust {
 func untrusted(t *webhook.Trust) problem.List {
 	var out problem.List
 	for _, text := range t.Problems(time.Now()) {
-		out = append(out, problem.Problem{Severity: problem.SeverityError, Message: text})
+		out = append(out, problem.Problem{Severity: problem.SeverityError, Code: code.WebhookUntrusted, Message: text})
 	}
 	return out
 }

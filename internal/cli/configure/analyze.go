@@ -2,20 +2,15 @@
 package configure
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/cli/client"
-	"github.com/moonsail/moonsail/internal/config"
-	"github.com/moonsail/moonsail/internal/config/analyze"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
@@ -28,28 +23,20 @@ func Commands() []*cobra.Command {
 	return []*cobra.Command{newAnalyzeCommand(), newInjectCommand()}
 }
 
-// analysis is the result of `moonsail analyze`.
-type analysis struct {
-	Files    int          `json:"files"`
-	Cluster  string       `json:"cluster,omitempty"` // the API server, if there are no files
-	Objects  int          `json:"objects"`
-	Errors   int          `json:"errors"`
-	Warnings int          `json:"warnings"`
-	Infos    int          `json:"infos"`
-	Problems problem.List `json:"problems"`
-
-	nothing bool // the files have no objects
-}
-
 // analyzeFlags are the values of the flags of `moonsail analyze`.
 type analyzeFlags struct {
-	out     terminal.Output
-	domain  string
-	root    string
-	level   string
-	fail    string
-	empty   bool
-	cluster client.Cluster
+	out       terminal.Output
+	domain    string
+	root      string
+	level     string
+	fail      string
+	empty     bool
+	recursive bool
+	namespace string
+	all       bool
+	explain   string
+	suppress  []string
+	cluster   client.Cluster
 }
 
 func newAnalyzeCommand() *cobra.Command {
@@ -67,8 +54,13 @@ server, which the command only reads.
 
 The command checks each object as 'moonsail serve' does, and then all objects together:
 destinations, subsets, ports, hosts that are routed twice, rules that never match. Several arguments
-are one mesh. Without arguments, the command checks the cluster of --kubeconfig, else of $KUBECONFIG,
-else, in a Pod, its own.
+are one mesh. With --kubeconfig or --context, the cluster has everything else, and only problems of
+the files are reported. Without arguments, the command checks the whole cluster of --kubeconfig, else
+of kubectl's files, else, in a Pod, its own.
+
+Each message ends with its code. --explain CODE describes cause and remedy. --suppress, or the
+annotation galley.istio.io/analyze-suppress of an object, with a list of codes or *, leaves it out.
+Codes of istioctl analyze (IST0101) are taken, too.
 
 Exit status: 0 no errors, 1 errors (see --failure-threshold), or no objects (see --allow-empty),
 2 wrong usage.`,
@@ -84,50 +76,91 @@ Exit status: 0 no errors, 1 errors (see --failure-threshold), or no objects (see
   # Check the result of a program
   kubectl kustomize overlays/prod | moonsail analyze -
 
+  # Check files against what the cluster has
+  moonsail analyze route.yaml --context prod
+
   # Check a cluster
-  moonsail analyze --kubeconfig ~/.kube/config`,
+  moonsail analyze
+
+  # Look up a code, and suppress it for the routes of a namespace
+  moonsail analyze --explain MS1204
+  moonsail analyze config/ --suppress 'MS1204=VirtualService/*.shop'
+`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.out.AddFlagWith(cmd, formatGitHub)
-	mesh := model.DefaultMesh()
-	cmd.Flags().StringVar(&f.domain, "domain", mesh.Domain, "DNS `DOMAIN` of the cluster")
-	cmd.Flags().StringVar(&f.root, "root-namespace", mesh.RootNamespace, "`NAMESPACE` of MeshConfig and of mesh-wide defaults")
-	cmd.Flags().StringVar(&f.level, "level", string(problem.SeverityInfo), "lowest `LEVEL` to report: info, warning or error")
-	terminal.Offer(cmd, "level", levels...)
-	cmd.Flags().StringVar(&f.fail, "failure-threshold", string(problem.SeverityError), "lowest `LEVEL` of a reported problem that makes the command fail: info, warning or error")
-	terminal.Offer(cmd, "failure-threshold", levels...)
-	cmd.Flags().BoolVar(&f.empty, "allow-empty", false, "exit with 0 if there are no objects")
-	f.cluster.AddFlags(cmd)
+	f.addFlags(cmd)
 	return cmd
+}
+
+func (f *analyzeFlags) addFlags(cmd *cobra.Command) {
+	f.out.AddFlagWith(cmd, formatGitHub, formatSARIF)
+	mesh, fs := model.DefaultMesh(), cmd.Flags()
+	fs.StringVar(&f.domain, "domain", mesh.Domain, "DNS `DOMAIN` of the cluster")
+	fs.StringVar(&f.root, "root-namespace", mesh.RootNamespace, "`NAMESPACE` of MeshConfig and of mesh-wide defaults")
+	fs.StringVar(&f.level, "level", string(problem.SeverityInfo), "lowest `LEVEL` to report: info, warning or error")
+	terminal.Offer(cmd, "level", levels...)
+	fs.StringVar(&f.fail, "failure-threshold", string(problem.SeverityError), "lowest `LEVEL` of a reported problem that makes the command fail: info, warning or error")
+	terminal.Offer(cmd, "failure-threshold", levels...)
+	fs.BoolVar(&f.empty, "allow-empty", false, "exit with 0 if there are no objects")
+	fs.BoolVarP(&f.recursive, "recursive", "R", true, "read the folders inside of directories, too")
+	fs.StringVarP(&f.namespace, "namespace", "n", "", "report only objects of this `NAMESPACE`; objects of files without a namespace are of it")
+	fs.BoolVarP(&f.all, "all-namespaces", "A", false, "report objects of all namespaces (the default)")
+	fs.StringArrayVarP(&f.suppress, "suppress", "S", nil, "leave out a message: `CODE`, or CODE=KIND/NAME.NAMESPACE, with * for any text; may be repeated")
+	fs.StringVar(&f.explain, "explain", "", "print the description of a `CODE`, or of all codes (all), and end")
+	f.cluster.AddFlags(cmd)
 }
 
 // levels are the values of --level.
 var levels = []string{string(problem.SeverityInfo), string(problem.SeverityWarning), string(problem.SeverityError)}
 
+// selection is which problems are reported, and which of them fail.
+type selection struct {
+	keep, failing []problem.Severity
+	namespace     string // "": all
+	suppressed    []suppression
+}
+
+func (f *analyzeFlags) selection() (s selection, err error) {
+	if s.keep, err = severities("level", f.level); err != nil {
+		return s, err
+	}
+	if s.failing, err = severities("failure-threshold", f.fail); err != nil {
+		return s, err
+	}
+	if f.all && f.namespace != "" {
+		return s, errors.New("--namespace and --all-namespaces exclude each other: give one of them")
+	}
+	s.namespace = f.namespace
+	for _, text := range f.suppress {
+		one, err := parseSuppression(text)
+		if err != nil {
+			return s, fmt.Errorf("--suppress %q: %w", text, err)
+		}
+		s.suppressed = append(s.suppressed, one)
+	}
+	return s, nil
+}
+
 func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
-	keep, err := severities("level", f.level)
+	if f.explain != "" {
+		return explainCode(cmd.OutOrStdout(), f.explain)
+	}
+	s, err := f.selection()
 	if err != nil {
 		return terminal.UsageError{Err: err}
 	}
-	failing, err := severities("failure-threshold", f.fail)
-	if err != nil {
-		return terminal.UsageError{Err: err}
-	}
-	if len(args) == 0 && f.cluster.Kubeconfig == "" {
-		f.cluster.Kubeconfig = os.Getenv("KUBECONFIG") // as kubectl and istioctl do
-	}
-	cluster, err := f.cluster.Choose("a directory or file", len(args) > 0)
+	cluster, err := f.chooseCluster(len(args) > 0)
 	if err != nil {
 		return err
 	}
 	var a analysis
 	if cluster != nil {
 		progress := terminal.StartProgress(cmd.ErrOrStderr(), "reading the cluster")
-		a, err = f.analyzeCluster(cmd.Context(), *cluster, keep)
+		a, err = f.analyzeCluster(cmd, *cluster, args, s)
 		progress.Done()
 	} else {
-		a, err = f.analyzeFiles(cmd.InOrStdin(), args, keep)
+		a, err = f.analyzeFiles(cmd.InOrStdin(), args, s)
 	}
 	if err != nil {
 		return err
@@ -138,16 +171,31 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	if a.nothing && !f.empty {
 		return noObjects(args)
 	}
-	if slices.ContainsFunc(a.Problems, func(p problem.Problem) bool { return slices.Contains(failing, p.Severity) }) {
+	if slices.ContainsFunc(a.Problems, func(p problem.Problem) bool { return slices.Contains(s.failing, p.Severity) }) {
 		return terminal.ExitCode(terminal.ExitFailed)
 	}
 	return nil
 }
 
+// chooseCluster returns the cluster to read; nil: none. Files are checked against a cluster only if a flag names one.
+func (f *analyzeFlags) chooseCluster(files bool) (*kube.Cluster, error) {
+	if files && f.cluster.Kubeconfig == "" && f.cluster.Context == "" {
+		return nil, nil
+	}
+	access, known := f.cluster.Default()
+	if !known {
+		return nil, terminal.UsageError{Err: errors.New("no configuration: give a directory or file, or --kubeconfig (not needed in a Pod)")}
+	}
+	return &access, nil
+}
+
 // print writes the answer in the chosen format.
 func (f *analyzeFlags) print(w io.Writer, a analysis) error {
-	if f.out.Is(formatGitHub) {
+	switch {
+	case f.out.Is(formatGitHub):
 		return printGitHub(w, a.Problems)
+	case f.out.Is(formatSARIF):
+		return printSARIF(w, a.Problems)
 	}
 	return f.out.Print(w, a, func(w io.Writer) error { return printAnalysis(w, a) })
 }
@@ -170,100 +218,4 @@ func severities(flag, level string) ([]problem.Severity, error) {
 		return nil, fmt.Errorf("--%s %q: unknown level: use info, warning or error", flag, level)
 	}
 	return all[:i+1], nil
-}
-
-// analyzeFiles checks directories, files, and standard input.
-func (f *analyzeFlags) analyzeFiles(stdin io.Reader, paths []string, keep []problem.Severity) (analysis, error) {
-	tree, err := file.AnalyzeAll(config.Decoder{Domain: f.domain}, stdin, paths...)
-	if err != nil {
-		e := &terminal.UserError{What: "cannot read the objects", Where: strings.Join(paths, " "), Err: err, Next: "give a directory, a file of YAML, or - for standard input"}
-		var at *fs.PathError
-		if errors.As(err, &at) {
-			e.Where, e.Err = at.Path, at.Err
-		}
-		return analysis{}, e
-	}
-	across := analyze.CheckAll(analyze.Input{Objects: tree.Objects, Templates: tree.Templates, Raw: tree.Raw, Files: true}, f.domain)
-	tree.Locate(across)
-	all := append(tree.Problems, across...)
-	a := newAnalysis(all, keep)
-	a.Files, a.Objects, a.nothing = tree.Files, len(tree.Objects), tree.Documents == 0 && len(all) == 0
-	return a, nil
-}
-
-func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, keep []problem.Severity) (analysis, error) {
-	client, err := kube.Connect(c)
-	if err != nil {
-		return analysis{}, f.cluster.Explain(err)
-	}
-	defer client.Close()
-	decoder := config.Decoder{Domain: f.domain}
-	content, err := client.Read(ctx, decoder, f.root)
-	if err == nil {
-		err = client.ReadCredentials(ctx, decoder, content)
-	}
-	if err != nil {
-		return analysis{}, f.cluster.Explain(err)
-	}
-	a := newAnalysis(append(content.Problems, analyze.Check(content.Objects, f.domain)...), keep)
-	a.Cluster, a.Objects = client.Address(), len(content.Objects)
-	return a, nil
-}
-
-func newAnalysis(all problem.List, keep []problem.Severity) analysis {
-	all = slices.DeleteFunc(all, func(p problem.Problem) bool { return !slices.Contains(keep, p.Severity) })
-	all.Sort()
-	return analysis{
-		Problems: append(problem.List{}, all...),
-		Errors:   all.Count(problem.SeverityError),
-		Warnings: all.Count(problem.SeverityWarning),
-		Infos:    all.Count(problem.SeverityInfo),
-	}
-}
-
-// printAnalysis prints one line for each problem, as compilers do, and the counts.
-func printAnalysis(w io.Writer, a analysis) error {
-	s := terminal.StyleFor(w)
-	paint := map[problem.Severity]func(string) string{
-		problem.SeverityError: s.Bad, problem.SeverityWarning: s.Warn, problem.SeverityInfo: s.Dim,
-	}
-	for _, p := range a.Problems {
-		line := paint[p.Severity](string(p.Severity)) + ": "
-		if w := p.Where(); w != "" {
-			line = s.Bold(w) + ": " + line
-		}
-		if p.Object.Name != "" {
-			line += userKey(p.Object).String() + ": "
-		}
-		if p.Field != "" {
-			line += s.Dim(p.Field) + ": "
-		}
-		if _, err := fmt.Fprintln(w, line+p.Message); err != nil {
-			return err
-		}
-	}
-	read := terminal.Count(a.Files, "file")
-	if a.Cluster != "" {
-		read = a.Cluster
-	}
-	_, err := fmt.Fprintf(w, "%s, %s: %s\n", read, terminal.Count(a.Objects, "object"), verdict(s, a))
-	return err
-}
-
-// userKey returns a key with the kind that users write.
-func userKey(k model.Key) model.Key {
-	if k.Kind == model.KindKubernetesGateway {
-		k.Kind = model.KindGateway
-	}
-	return k
-}
-
-func verdict(s terminal.Style, a analysis) string {
-	switch {
-	case a.nothing:
-		return s.Warn("no objects to check")
-	case len(a.Problems) == 0:
-		return s.Good("no problems")
-	}
-	return fmt.Sprintf("%s, %s, %s", terminal.Count(a.Errors, "error"), terminal.Count(a.Warnings, "warning"), terminal.Count(a.Infos, "info"))
 }

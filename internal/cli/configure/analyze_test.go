@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/test/clitest"
 )
@@ -64,8 +65,8 @@ func TestAnalyze(t *testing.T) {
 	require.NoError(t, os.WriteFile(bad, []byte(badYAML), 0o600))
 	const (
 		unknown = `bad.yaml:14: error: VirtualService/shop/reviews: spec.http[0].route[0].destination.host: ` +
-			`there is no service reveiws.shop.svc.cluster.local; did you mean reviews.shop.svc.cluster.local?`
-		typo = `bad.yaml:22: error: VirtualService/shop/typo: spec.http[0].timout: unknown field; did you mean "timeout"?`
+			`there is no service reveiws.shop.svc.cluster.local; did you mean reviews.shop.svc.cluster.local? [MS1201]`
+		typo = `bad.yaml:22: error: VirtualService/shop/typo: spec.http[0].timout: unknown field; did you mean "timeout"? [MS1101]`
 	)
 	for _, tc := range []struct {
 		args   []string
@@ -150,6 +151,7 @@ func TestAnalyzeJSON(t *testing.T) {
 	require.Equal(t, 22, got.Problems[1].Line)
 	require.Equal(t, "typo", got.Problems[1].Object.Name)
 	require.Equal(t, "spec.http[0].timout", got.Problems[1].Field)
+	require.Equal(t, code.UnknownField, got.Problems[1].Code)
 
 	status, out, _ = moonsail(t, "analyze", t.TempDir(), "-o", "yaml")
 	require.Equal(t, terminal.ExitFailed, status, "no objects")
@@ -162,9 +164,9 @@ func TestAnalyzeForPullRequests(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(badYAML), 0o600))
 	status, out, _ := moonsail(t, "analyze", path, "-o", "github", "--level", "error")
 	require.Equal(t, terminal.ExitFailed, status)
-	require.Equal(t, "::error file="+path+",line=14,title=VirtualService/shop/reviews::spec.http[0].route[0].destination.host: "+
+	require.Equal(t, "::error file="+path+",line=14,title=MS1201 VirtualService/shop/reviews::spec.http[0].route[0].destination.host: "+
 		"there is no service reveiws.shop.svc.cluster.local; did you mean reviews.shop.svc.cluster.local?\n"+
-		"::error file="+path+",line=22,title=VirtualService/shop/typo::spec.http[0].timout: unknown field; did you mean \"timeout\"?\n", out)
+		"::error file="+path+",line=22,title=MS1101 VirtualService/shop/typo::spec.http[0].timout: unknown field; did you mean \"timeout\"?\n", out)
 
 	require.NoError(t, os.WriteFile(path, []byte(goodYAML), 0o600))
 	for level, want := range map[string]int{"error": 0, "warning": 0, "info": terminal.ExitFailed, "all": 2} {
@@ -174,6 +176,7 @@ func TestAnalyzeForPullRequests(t *testing.T) {
 }
 
 func TestAnalyzeUsage(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
 	t.Setenv("KUBECONFIG", "")
 	status, _, errOut := moonsail(t, "analyze", filepath.Join(t.TempDir(), "none"))
 	require.Equal(t, 1, status)
@@ -183,11 +186,12 @@ func TestAnalyzeUsage(t *testing.T) {
 	t.Setenv("KUBECONFIG", broken)
 	status, _, errOut = moonsail(t, "analyze")
 	require.Equal(t, 1, status)
-	require.Contains(t, errOut, "error: not a kubeconfig\n  where: --kubeconfig "+broken)
+	require.Contains(t, errOut, "error: not a kubeconfig\n  where: kubeconfig "+broken)
 	status, _, _ = moonsail(t, "analyze", t.TempDir(), "--allow-empty")
 	require.Zero(t, status, "with arguments, the cluster is not read")
 	t.Setenv("KUBECONFIG", "")
-	for _, args := range [][]string{{"analyze"}, {"analyze", ".", "--level", "all"}} {
+	for _, args := range [][]string{{"analyze"}, {"analyze", ".", "--level", "all"}, {"analyze", ".", "-A", "-n", "shop"}, {"analyze", ".", "-S", "MS1999"},
+		{"analyze", ".", "-S", "MS1101=reviews"}, {"analyze", "--explain", "MS9"}} {
 		status, _, errOut = moonsail(t, args...)
 		require.Equal(t, 2, status)
 		require.Contains(t, errOut, "see 'moonsail analyze --help'")

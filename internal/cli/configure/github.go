@@ -36,9 +36,11 @@ func printGitHub(w io.Writer, problems problem.List) error {
 		if p.Field != "" {
 			text = p.Field + ": " + text
 		}
+		title := string(p.Code)
 		if p.Object.Name != "" {
-			properties = append(properties, "title="+gitHubProperty.Replace(userKey(p.Object).String()))
+			title += " " + userKey(p.Object).String()
 		}
+		properties = append(properties, "title="+gitHubProperty.Replace(title))
 		if _, err := fmt.Fprintf(w, "::%s %s::%s\n", gitHubLevels[p.Severity], strings.Join(properties, ","), gitHubText.Replace(text)); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -129,24 +130,24 @@ type checker struct {
 	mentioned map[mention]bool // what elsewhere has reported
 }
 
-func (c *checker) add(s problem.Severity, o model.Object, field, format string, args ...any) {
-	c.report(s, o.Metadata().Key, field, format, args...)
+func (c *checker) add(id code.Code, s problem.Severity, o model.Object, field, format string, args ...any) {
+	c.report(id, s, o.Metadata().Key, field, format, args...)
 }
 
-func (c *checker) report(s problem.Severity, k model.Key, field, format string, args ...any) {
-	c.problems = append(c.problems, problem.Problem{Severity: s, Object: k, Field: field, Message: fmt.Sprintf(format, args...)})
+func (c *checker) report(id code.Code, s problem.Severity, k model.Key, field, format string, args ...any) {
+	c.problems = append(c.problems, problem.Problem{Severity: s, Code: id, Object: k, Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-func (c *checker) errorf(o model.Object, field, format string, args ...any) {
-	c.add(problem.SeverityError, o, field, format, args...)
+func (c *checker) errorf(id code.Code, o model.Object, field, format string, args ...any) {
+	c.add(id, problem.SeverityError, o, field, format, args...)
 }
 
-func (c *checker) warnf(o model.Object, field, format string, args ...any) {
-	c.add(problem.SeverityWarning, o, field, format, args...)
+func (c *checker) warnf(id code.Code, o model.Object, field, format string, args ...any) {
+	c.add(id, problem.SeverityWarning, o, field, format, args...)
 }
 
-func (c *checker) infof(o model.Object, field, format string, args ...any) {
-	c.add(problem.SeverityInfo, o, field, format, args...)
+func (c *checker) infof(id code.Code, o model.Object, field, format string, args ...any) {
+	c.add(id, problem.SeverityInfo, o, field, format, args...)
 }
 
 // Checks of one topic each. They add to the problems of the one checker that they share.

@@ -3,6 +3,7 @@ package analyze
 import (
 	"slices"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -13,13 +14,13 @@ func (c gatewayChecks) backendTLS(p *model.BackendTLSPolicy) {
 		svc := c.kubernetesService(t.Host)
 		switch {
 		case svc == nil:
-			c.warnf(p, field, "no Service has the host %s", t.Host)
+			c.warnf(code.BackendNotFound, p, field, "no Service has the host %s", t.Host)
 		case t.Port != "" && !slices.ContainsFunc(svc.Ports, func(port model.ServicePort) bool { return port.Name == t.Port }):
-			c.warnf(p, field, "the Service %s has no port with the name %s, so there is no effect on it", svc.Name, t.Port)
+			c.warnf(code.PortNotFound, p, field, "the Service %s has no port with the name %s, so there is no effect on it", svc.Name, t.Port)
 		}
 		for _, o := range c.backendPolicies {
 			if o.Key != p.Key && slices.Contains(o.Targets, t) && model.Older(o, p) {
-				c.warnf(p, field, "has no effect on %s, which the older %s is for, too", t.Host, o.Key)
+				c.warnf(code.TargetTwice, p, field, "has no effect on %s, which the older %s is for, too", t.Host, o.Key)
 				break
 			}
 		}
@@ -33,7 +34,7 @@ func (c gatewayChecks) backendTLS(p *model.BackendTLSPolicy) {
 			continue // it is read once an object names it
 		}
 		if msg := unusable(k, secret, false); msg != "" {
-			c.warnf(p, "spec.validation.caCertificateRefs", "%s", msg)
+			c.warnf(code.SecretUnusable, p, "spec.validation.caCertificateRefs", "%s", msg)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -39,7 +40,7 @@ func (c serviceChecks) sharedHosts() {
 			if j < 0 {
 				continue
 			}
-			c.errorf(v, fmt.Sprintf("spec.hosts[%d]", slices.Index(v.Hosts, h)),
+			c.errorf(code.HostRoutedTwice, v, fmt.Sprintf("spec.hosts[%d]", slices.Index(v.Hosts, h)),
 				"%s is already routed by %s, so these routes have no effect; merge the two", h, list[j].Key)
 		}
 	}
@@ -89,7 +90,7 @@ func (c serviceChecks) sharedRules() {
 				return o.Namespace == r.Namespace && maps.Equal(o.WorkloadSelector, r.WorkloadSelector)
 			})
 			if j >= 0 {
-				c.warnf(r, "spec.host", "%s already has %s, whose traffic policy is used; merge the two", h, list[j].Key)
+				c.warnf(code.TargetTwice, r, "spec.host", "%s already has %s, whose traffic policy is used; merge the two", h, list[j].Key)
 			}
 		}
 	}
@@ -113,7 +114,7 @@ func (c serviceChecks) sharedPorts() {
 			if other := first[at]; other == nil {
 				first[at], http[at] = s, p.Protocol.IsHTTP()
 			} else if http[at] != p.Protocol.IsHTTP() {
-				c.warnf(s, fmt.Sprintf("spec.ports[%d]", i), "has protocol %s, but %s has another one for port %s of the same workloads, and their sidecars serve one of the two; use one protocol", p.Protocol, other.Key, at.port)
+				c.warnf(code.TwoProtocols, s, fmt.Sprintf("spec.ports[%d]", i), "has protocol %s, but %s has another one for port %s of the same workloads, and their sidecars serve one of the two; use one protocol", p.Protocol, other.Key, at.port)
 			}
 		}
 	}
@@ -128,6 +129,6 @@ func (c serviceChecks) namespaceSidecars(list []*model.Sidecar) {
 			continue
 		}
 		what := cmp.Or(labelText(s.Selector), "the whole namespace")
-		c.errorf(s, "spec", "%s is already for %s, so this one is not used; merge the two", list[j].Key, what)
+		c.errorf(code.TargetTwice, s, "spec", "%s is already for %s, so this one is not used; merge the two", list[j].Key, what)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/model"
@@ -32,7 +33,11 @@ func (c destinationChecks) missing(s problem.Severity, o model.Object, field str
 		c.hostElsewhere(o.Metadata().Key, field, h)
 		return
 	}
-	c.add(s, o, field, "%s%s", consequence, c.noHost(h, ns, hidden))
+	id := code.HostNotFound
+	if hidden {
+		id = code.HostNotExported
+	}
+	c.add(id, s, o, field, "%s%s", consequence, c.noHost(h, ns, hidden))
 }
 
 // similarHost is the service that was probably meant: with the host as a name without domain, or with a similar name.
@@ -87,9 +92,9 @@ func (c destinationChecks) nearHost(h model.Host, ns string) string {
 func (c destinationChecks) destinationPort(o model.Object, field string, d model.Destination, s *model.Service) {
 	switch {
 	case d.Port != 0 && s.Port(d.Port) == nil:
-		c.errorf(o, field+".port.number", "%s has no port %d; it has %s", s.Hostname, d.Port, ports(s))
+		c.errorf(code.PortNotFound, o, field+".port.number", "%s has no port %d; it has %s", s.Hostname, d.Port, ports(s))
 	case d.Port == 0 && len(s.Ports) > 1:
-		c.warnf(o, field+".port", "%s has the ports %s, and requests go to the one that the client called; name a port", s.Hostname, ports(s))
+		c.warnf(code.PortAmbiguous, o, field+".port", "%s has the ports %s, and requests go to the one that the client called; name a port", s.Hostname, ports(s))
 	}
 }
 
@@ -115,10 +120,10 @@ func (c destinationChecks) destinationSubset(o model.Object, field string, d mod
 	field += ".subset"
 	switch near := spelling.Nearest(d.Subset, names); {
 	case near != "":
-		c.errorf(o, field, "%s has no subset %q; did you mean %q?", d.Host, d.Subset, near)
+		c.errorf(code.SubsetNotFound, o, field, "%s has no subset %q; did you mean %q?", d.Host, d.Subset, near)
 	case len(names) > 0:
-		c.errorf(o, field, "%s has no subset %q; it has %s", d.Host, d.Subset, strings.Join(names, ", "))
+		c.errorf(code.SubsetNotFound, o, field, "%s has no subset %q; it has %s", d.Host, d.Subset, strings.Join(names, ", "))
 	default:
-		c.errorf(o, field, "%s has no subsets; write a DestinationRule for it that defines %q", d.Host, d.Subset)
+		c.errorf(code.SubsetNotFound, o, field, "%s has no subsets; write a DestinationRule for it that defines %q", d.Host, d.Subset)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"istio.io/api/annotation"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -77,7 +78,7 @@ func (c *checker) elsewhere(o model.Key, field, what, siblings string) {
 		c.mentioned = map[mention]bool{}
 	}
 	c.mentioned[m] = true
-	c.report(problem.SeverityInfo, o, field, "%s is not among the objects, and neither are %s; check the name, or analyze them too", what, siblings)
+	c.report(code.NotAmongObjects, problem.SeverityInfo, o, field, "%s is not among the objects, and neither are %s; check the name, or analyze them too", what, siblings)
 }
 
 // hostElsewhere is elsewhere for a host.

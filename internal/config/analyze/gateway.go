@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -41,11 +42,11 @@ func (c gatewayChecks) boundTo(v *model.VirtualService) {
 			continue
 		}
 		if g == nil {
-			c.warnf(v, field, "there is no Gateway %s, so the routes have no effect there; write it, or correct the name", name)
+			c.warnf(code.GatewayNotFound, v, field, "there is no Gateway %s, so the routes have no effect there; write it, or correct the name", name)
 			continue
 		}
 		if !slices.ContainsFunc(g.Servers, func(s model.GatewayServer) bool { return g.Attach(&s, v).Reason == model.Attached }) {
-			c.warnf(v, field, "no server of Gateway %s takes any of the hosts for namespace %s, so the routes have no effect there; add them to its hosts", name, v.Namespace)
+			c.warnf(code.GatewayTakesNoHost, v, field, "no server of Gateway %s takes any of the hosts for namespace %s, so the routes have no effect there; add them to its hosts", name, v.Namespace)
 		}
 	}
 }
@@ -62,7 +63,7 @@ func (c gatewayChecks) attached(v *model.VirtualService) {
 			if reason := c.closest(g, name, v); reason != model.Attached {
 				kind := g.GrantFrom().Kind
 				parent := g.Namespace + "/" + g.Name + strings.TrimPrefix(name, g.FullName())
-				c.warnf(v, "spec.parentRefs", "%s %s: %s", kind, parent, reason.Advice(kind, v.Key))
+				c.warnf(code.RouteRefused, v, "spec.parentRefs", "%s %s: %s", kind, parent, reason.Advice(kind, v.Key))
 			}
 		}
 	}
@@ -104,7 +105,7 @@ func (c gatewayChecks) kubernetesGateway(g *model.Gateway) {
 // at all, it has none on purpose.
 func (c gatewayChecks) gatewayRef(g *model.Gateway, field string, k model.Key, foreign bool) {
 	if foreign && !c.granted(g.GrantFrom(), k) {
-		c.warnf(g, field, "has no effect: %s is of another namespace; add a ReferenceGrant to namespace %s for Gateways of %s", k, k.Namespace, g.Namespace)
+		c.warnf(code.ReferenceGrantMissing, g, field, "has no effect: %s is of another namespace; add a ReferenceGrant to namespace %s for Gateways of %s", k, k.Namespace, g.Namespace)
 		return
 	}
 	secret := c.secrets[k]
@@ -112,7 +113,7 @@ func (c gatewayChecks) gatewayRef(g *model.Gateway, field string, k model.Key, f
 		return // it is read once an object names it
 	}
 	if msg := unusable(k, secret, k.Kind == model.KindSecret); msg != "" {
-		c.warnf(g, field, "%s", msg)
+		c.warnf(code.SecretUnusable, g, field, "%s", msg)
 	}
 }
 
@@ -131,13 +132,13 @@ func (c gatewayChecks) listenerSet(set *model.Gateway) {
 		return
 	}
 	if !parent.AttachSet(set, c.admits(set.Namespace)) {
-		c.warnf(set, "spec.parentRef", "has no effect: Gateway %s/%s accepts no ListenerSets of namespace %s; change its allowedListeners", parent.Namespace, parent.Name, set.Namespace)
+		c.warnf(code.RouteRefused, set, "spec.parentRef", "has no effect: Gateway %s/%s accepts no ListenerSets of namespace %s; change its allowedListeners", parent.Namespace, parent.Name, set.Namespace)
 		return
 	}
 	displaced := model.Displaced(append([]*model.Gateway{parent}, c.listenerSetsOf(parent)...))
 	for i := range set.Servers {
 		if conflict := displaced[&set.Servers[i]]; conflict.Reason != "" {
-			c.warnf(set, "spec.listeners", "listener %s has no effect: %s; change its port or hostname", set.Servers[i].Port.Name, conflict.Text)
+			c.warnf(code.ServerConflict, set, "spec.listeners", "listener %s has no effect: %s; change its port or hostname", set.Servers[i].Port.Name, conflict.Text)
 		}
 	}
 }
@@ -157,7 +158,7 @@ func (c gatewayChecks) listenerSetsOf(parent *model.Gateway) []*model.Gateway {
 func (c gatewayChecks) gateway(g *model.Gateway) {
 	routers := c.routers(g)
 	if len(routers) == 0 && len(g.Selector) > 0 && len(c.workloads) > 0 && !c.onlyFiles {
-		c.infof(g, "spec.selector", "no Pod has %s; unless a gateway outside of the cluster has these labels, no proxy serves this Gateway", labelText(g.Selector))
+		c.infof(code.GatewayWithoutRouter, g, "spec.selector", "no Pod has %s; unless a gateway outside of the cluster has these labels, no proxy serves this Gateway", labelText(g.Selector))
 	}
 	for i := range g.Servers {
 		c.serverSecrets(g, fmt.Sprintf("spec.servers[%d].tls", i), &g.Servers[i], routers)
@@ -211,7 +212,7 @@ func (c gatewayChecks) serverSecret(o model.Object, field, name, ns string, pair
 	credential, _ := model.ParseCredential(name)
 	key, own := credential.In(ns)
 	if !own {
-		c.warnf(o, field, "the Secret is of namespace %s, and proxies of %s get only Secrets of their own namespace", credential.Namespace, ns)
+		c.warnf(code.SecretUnusable, o, field, "the Secret is of namespace %s, and proxies of %s get only Secrets of their own namespace", credential.Namespace, ns)
 		return
 	}
 	secret := c.secrets[key]
@@ -219,7 +220,7 @@ func (c gatewayChecks) serverSecret(o model.Object, field, name, ns string, pair
 		key, secret = secretChecks(c).withCAs(key, secret)
 	}
 	if msg := unusable(key, secret, pair); msg != "" {
-		c.warnf(o, field, "%s", msg)
+		c.warnf(code.SecretUnusable, o, field, "%s", msg)
 	}
 }
 
@@ -237,7 +238,7 @@ func (c gatewayChecks) serverConflicts(g *model.Gateway) {
 			if reason == "" {
 				placed = append(placed, placedServer{other, s})
 			} else if other == g {
-				c.warnf(g, fmt.Sprintf("spec.servers[%d]", i), "has no effect: %s", reason)
+				c.warnf(code.ServerConflict, g, fmt.Sprintf("spec.servers[%d]", i), "has no effect: %s", reason)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/spelling"
@@ -36,12 +37,12 @@ func (c apiChecks) all() {
 	}
 }
 
-func (c apiChecks) warnf(k model.Key, field, format string, args ...any) {
-	c.report(problem.SeverityWarning, k, field, format, args...)
+func (c apiChecks) warnf(id code.Code, k model.Key, field, format string, args ...any) {
+	c.report(id, problem.SeverityWarning, k, field, format, args...)
 }
 
-func (c apiChecks) infof(k model.Key, field, format string, args ...any) {
-	c.report(problem.SeverityInfo, k, field, format, args...)
+func (c apiChecks) infof(id code.Code, k model.Key, field, format string, args ...any) {
+	c.report(id, problem.SeverityInfo, k, field, format, args...)
 }
 
 // otherClasses are those of Istio that have a meaning of their own.
@@ -58,9 +59,9 @@ func (c apiChecks) class(k model.Key) {
 		return
 	}
 	if near := spelling.Nearest(name, gatewayapi.Classes()); near != "" {
-		c.warnf(k, "spec.gatewayClassName", "there is no GatewayClass %q, so the Gateway is not served; did you mean %q?", name, near)
+		c.warnf(code.ClassNotFound, k, "spec.gatewayClassName", "there is no GatewayClass %q, so the Gateway is not served; did you mean %q?", name, near)
 	} else if name == "" {
-		c.warnf(k, "spec.gatewayClassName", "is missing, so the Gateway is not served; name a GatewayClass: %s", strings.Join(gatewayapi.Classes(), ", "))
+		c.warnf(code.ClassNotFound, k, "spec.gatewayClassName", "is missing, so the Gateway is not served; name a GatewayClass: %s", strings.Join(gatewayapi.Classes(), ", "))
 	}
 }
 
@@ -119,9 +120,9 @@ func (c apiChecks) backend(k model.Key, r *gatewayapi.RouteRef, u gatewayapi.Unr
 	case c.missingBackend(ref, host) && c.serviceElsewhere(host) && !c.serviceNamed(ref.Name):
 		c.hostElsewhere(k, u.Field, host)
 	case u.Reason == gatewayapi.ReasonNotPermitted:
-		c.warnf(k, u.Field, "requests for the Service fail: %s", u.Text)
+		c.warnf(code.ReferenceGrantMissing, k, u.Field, "requests for the Service fail: %s", u.Text)
 	default:
-		c.warnf(k, u.Field, "%s, so requests for it fail%s", u.Text, c.backendHint(ref))
+		c.warnf(code.BackendNotFound, k, u.Field, "%s, so requests for it fail%s", u.Text, c.backendHint(ref))
 	}
 }
 
@@ -154,7 +155,7 @@ func (c apiChecks) parent(k model.Key, p *gatewayapi.ParentRef) {
 		case c.serviceElsewhere(host):
 			c.hostElsewhere(k, p.Field, host)
 		default:
-			c.warnf(k, p.Field, "there is no Service %s in namespace %s, so the route has no effect there; write it, or correct the name", p.Name, p.Namespace)
+			c.warnf(code.ParentNotFound, k, p.Field, "there is no Service %s in namespace %s, so the route has no effect there; write it, or correct the name", p.Name, p.Namespace)
 		}
 		return
 	}
@@ -176,11 +177,11 @@ func (c apiChecks) parent(k model.Key, p *gatewayapi.ParentRef) {
 	slices.Sort(elsewhere)
 	switch n := spelling.Nearest(p.Name, near); {
 	case len(elsewhere) > 0:
-		c.warnf(k, p.Field, "there is no %s %s in namespace %s, so the route has no effect there; it is in namespace %s: set namespace", p.Kind, p.Name, p.Namespace, elsewhere[0])
+		c.warnf(code.ParentNotFound, k, p.Field, "there is no %s %s in namespace %s, so the route has no effect there; it is in namespace %s: set namespace", p.Kind, p.Name, p.Namespace, elsewhere[0])
 	case n != "":
-		c.warnf(k, p.Field, "there is no %s %s in namespace %s, so the route has no effect there; did you mean %s?", p.Kind, p.Name, p.Namespace, n)
+		c.warnf(code.ParentNotFound, k, p.Field, "there is no %s %s in namespace %s, so the route has no effect there; did you mean %s?", p.Kind, p.Name, p.Namespace, n)
 	default:
-		c.infof(k, p.Field, "the %s %s of namespace %s is not among the objects; check its name", p.Kind, p.Name, p.Namespace)
+		c.infof(code.NotAmongObjects, k, p.Field, "the %s %s of namespace %s is not among the objects; check its name", p.Kind, p.Name, p.Namespace)
 	}
 }
 
@@ -235,19 +236,19 @@ func (c apiChecks) leadNowhere(k model.Key) {
 		return
 	}
 	if len(o.Spec.Rules) == 0 {
-		c.warnf(k, "spec.rules", "are missing, so requests are answered with an error; add a rule with backendRefs")
+		c.warnf(code.RuleLeadsNowhere, k, "spec.rules", "are missing, so requests are answered with an error; add a rule with backendRefs")
 	}
 	for i, r := range o.Spec.Rules {
 		for j, m := range r.Matches {
 			if t := m.Path.Type; t != "" && !slices.Contains(pathTypes, t) {
-				c.warnf(k, fmt.Sprintf("spec.rules[%d].matches[%d].path.type", i, j), "%q is not a type of paths, so Kubernetes refuses the route; use %s", t, strings.Join(pathTypes, ", "))
+				c.warnf(code.UnknownValue, k, fmt.Sprintf("spec.rules[%d].matches[%d].path.type", i, j), "%q is not a type of paths, so Kubernetes refuses the route; use %s", t, strings.Join(pathTypes, ", "))
 			}
 		}
 		answers := slices.ContainsFunc(r.Filters, func(f struct{ Type string }) bool {
 			return f.Type == string(gatewayv1.HTTPRouteFilterRequestRedirect) || f.Type == string(gatewayv1.HTTPRouteFilterExtensionRef)
 		})
 		if len(r.BackendRefs) == 0 && !answers {
-			c.warnf(k, fmt.Sprintf("spec.rules[%d]", i), "has no backendRefs and no redirect, so what it matches is answered with an error; add backendRefs")
+			c.warnf(code.RuleLeadsNowhere, k, fmt.Sprintf("spec.rules[%d]", i), "has no backendRefs and no redirect, so what it matches is answered with an error; add backendRefs")
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -17,7 +18,7 @@ func (c gatewayChecks) ingress(s *model.Sidecar) {
 			continue
 		}
 		if mode := c.mutualAt(s, in.Port.Number); mode != "" {
-			c.warnf(s, field, "has no effect at workloads that take mutual TLS (%[1]s) at port %[2]d; write a PeerAuthentication for them with portLevelMtls {%[2]d: {mode: DISABLE}}", mode, in.Port.Number)
+			c.warnf(code.IngressBehindMutualTLS, s, field, "has no effect at workloads that take mutual TLS (%[1]s) at port %[2]d; write a PeerAuthentication for them with portLevelMtls {%[2]d: {mode: DISABLE}}", mode, in.Port.Number)
 		}
 		if len(c.secrets) == 0 {
 			continue // the input has no Secrets on purpose
@@ -66,7 +67,7 @@ func (c gatewayChecks) unreadIngress(s *model.Sidecar, field string, t *model.Se
 			}
 		}
 		if len(missing) > 0 {
-			c.warnf(s, field, "workloads that the Sidecar selects may not have the key of Secret %s, so calls of them fail: allow their service accounts (%s) to get it",
+			c.warnf(code.SecretUnreadable, s, field, "workloads that the Sidecar selects may not have the key of Secret %s, so calls of them fail: allow their service accounts (%s) to get it",
 				secret.Name, strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"istio.io/api/annotation"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/kube"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/spelling"
@@ -21,12 +22,12 @@ func (c injectionChecks) namespace(n *model.Namespace) {
 	field := string(problem.Path("metadata.labels").Key(labelInjection))
 	switch {
 	case set && value != "enabled" && value != "disabled":
-		c.warnf(n, field, "%q switches nothing on or off, so no sidecar is injected; write enabled or disabled", value)
+		c.warnf(code.InjectionLabelValue, n, field, "%q switches nothing on or off, so no sidecar is injected; write enabled or disabled", value)
 	case set && n.Labels[model.LabelRevision] != "":
-		c.warnf(n, field, "%s has no effect beside %s; keep one of the two labels", model.LabelRevision, labelInjection)
+		c.warnf(code.InjectionLabelConflict, n, field, "%s has no effect beside %s; keep one of the two labels", model.LabelRevision, labelInjection)
 	}
 	if _, wrong := n.Labels[kube.LabelInject]; wrong {
-		c.warnf(n, string(problem.Path("metadata.labels").Key(kube.LabelInject)), "has no effect on a namespace; write %s: enabled", labelInjection)
+		c.warnf(code.InjectionLabelMisplaced, n, string(problem.Path("metadata.labels").Key(kube.LabelInject)), "has no effect on a namespace; write %s: enabled", labelInjection)
 	}
 }
 
@@ -44,17 +45,17 @@ func (c injectionChecks) labels(w *model.Workload) {
 
 func (c injectionChecks) labelsAt(w *model.Workload, at problem.Path) {
 	if value, set := w.Labels[kube.LabelInject]; set && value != "true" && value != "false" {
-		c.warnf(w, string(at.Field("labels").Key(kube.LabelInject)), "%q is neither \"true\" nor \"false\", so it has no effect; write one of them", value)
+		c.warnf(code.InjectionLabelValue, w, string(at.Field("labels").Key(kube.LabelInject)), "%q is neither \"true\" nor \"false\", so it has no effect; write one of them", value)
 	}
 	if _, wrong := w.Labels[labelInjection]; wrong {
-		c.warnf(w, string(at.Field("labels").Key(labelInjection)), "has no effect on Pods; write %s: \"true\", or set the label on the namespace", kube.LabelInject)
+		c.warnf(code.InjectionLabelMisplaced, w, string(at.Field("labels").Key(labelInjection)), "has no effect on Pods; write %s: \"true\", or set the label on the namespace", kube.LabelInject)
 	}
 	known := istioAnnotations()
 	for _, name := range slices.Sorted(maps.Keys(w.Annotations)) {
 		if !isIstioAnnotation(name) || slices.Contains(known, name) {
 			continue
 		}
-		c.warnf(w, string(at.Field("annotations").Key(name)), "is not an annotation of Istio, so it has no effect%s", spelling.DidYouMean(name, known))
+		c.warnf(code.UnknownAnnotation, w, string(at.Field("annotations").Key(name)), "is not an annotation of Istio, so it has no effect%s", spelling.DidYouMean(name, known))
 	}
 }
 

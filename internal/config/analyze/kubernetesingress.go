@@ -3,6 +3,7 @@ package analyze
 import (
 	"fmt"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -15,12 +16,12 @@ func (c gatewayChecks) kubernetesIngress(i *model.Ingress) {
 	}
 	if !settings.Serves(i, c.classes[i.Class]) {
 		if i.Class == settings.Class && i.Annotation == nil && settings.Mode != model.IngressOff {
-			c.warnf(i, "spec.ingressClassName", "no IngressClass %s has the controller istio.io/ingress-controller, so this Ingress has no effect: create the class, or use the annotation kubernetes.io/ingress.class", i.Class)
+			c.warnf(code.ClassNotFound, i, "spec.ingressClassName", "no IngressClass %s has the controller istio.io/ingress-controller, so this Ingress has no effect: create the class, or use the annotation kubernetes.io/ingress.class", i.Class)
 		}
 		return
 	}
 	for _, n := range i.Notes {
-		c.warnf(i, n.Field, "%s", n.Text)
+		c.warnf(code.NoEffect, i, n.Field, "%s", n.Text)
 	}
 	reported := map[model.Destination]bool{}
 	for _, v := range i.Rules {
@@ -41,7 +42,7 @@ func (c gatewayChecks) ingressBackend(i *model.Ingress, d model.Destination) {
 		return
 	}
 	if svc == nil {
-		c.warnf(i, "spec.rules", "no Service has the host %s, so requests for it fail", d.Host)
+		c.warnf(code.BackendNotFound, i, "spec.rules", "no Service has the host %s, so requests for it fail", d.Host)
 		return
 	}
 	if svc.ExternalName != "" {
@@ -56,5 +57,5 @@ func (c gatewayChecks) ingressBackend(i *model.Ingress, d model.Destination) {
 	if d.Port != 0 {
 		port = fmt.Sprint(d.Port)
 	}
-	c.warnf(i, "spec.rules", "the Service %s has no port %s, so requests for it fail", svc.Name, port)
+	c.warnf(code.BackendNotFound, i, "spec.rules", "the Service %s has no port %s, so requests for it fail", svc.Name, port)
 }

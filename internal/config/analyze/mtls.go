@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -35,10 +36,10 @@ func (p *peerPolicies) of(ns string, labels map[string]string) *model.PeerTLS {
 func (c securityChecks) peerAuthentication(p *model.PeerAuthentication) {
 	switch {
 	case len(p.Selector) > 0 && p.Namespace == c.peers.root:
-		c.warnf(p, "spec.selector", "has no effect in the root namespace: policies for workloads belong into the workloads' namespace")
+		c.warnf(code.RootNamespaceSelector, p, "spec.selector", "has no effect in the root namespace: policies for workloads belong into the workloads' namespace")
 		return
 	case len(p.Selector) > 0 && !ruleChecks(c).selectsAny(p.Namespace, p.Selector):
-		c.warnf(p, "spec.selector", "no workload of namespace %s has %s, so the policy has no effect; correct the labels", p.Namespace, labelText(p.Selector))
+		c.warnf(code.SelectorMatchesNothing, p, "spec.selector", "no workload of namespace %s has %s, so the policy has no effect; correct the labels", p.Namespace, labelText(p.Selector))
 		return
 	}
 	for _, other := range c.peers.list {
@@ -46,7 +47,7 @@ func (c securityChecks) peerAuthentication(p *model.PeerAuthentication) {
 			return
 		}
 		if other.Namespace == p.Namespace && maps.Equal(other.Selector, p.Selector) {
-			c.warnf(p, "spec", "has no effect: %s is older and for the same workloads; merge the two", other.Key)
+			c.warnf(code.TargetTwice, p, "spec", "has no effect: %s is older and for the same workloads; merge the two", other.Key)
 			return
 		}
 	}
@@ -93,13 +94,13 @@ func (c securityChecks) modeOfPort(r *model.DestinationRule, field string, t *mo
 		accepted, mutual := c.peers.of(s.Namespace, m.labels).Of(workloadPort(p)), t.Mode == model.TLSIstioMutual
 		switch {
 		case mutual && !m.sidecar:
-			c.errorf(r, field, "ISTIO_MUTUAL, but port %d of %s has workloads without a sidecar that speaks it, and calls of them fail; leave the mode out", p.Number, s.Hostname)
+			c.errorf(code.ConflictingMutualTLS, r, field, "ISTIO_MUTUAL, but port %d of %s has workloads without a sidecar that speaks it, and calls of them fail; leave the mode out", p.Number, s.Hostname)
 			return
 		case mutual && accepted == model.MTLSDisable:
-			c.errorf(r, field, "ISTIO_MUTUAL, but a PeerAuthentication switches it off at port %d of %s, so calls fail; leave the mode out", p.Number, s.Hostname)
+			c.errorf(code.ConflictingMutualTLS, r, field, "ISTIO_MUTUAL, but a PeerAuthentication switches it off at port %d of %s, so calls fail; leave the mode out", p.Number, s.Hostname)
 			return
 		case t.Mode == model.TLSDisable && m.sidecar && accepted == model.MTLSStrict:
-			c.errorf(r, field, "DISABLE, but a PeerAuthentication asks for mutual TLS at port %d of %s, so calls fail; use ISTIO_MUTUAL, or leave the mode out", p.Number, s.Hostname)
+			c.errorf(code.ConflictingMutualTLS, r, field, "DISABLE, but a PeerAuthentication asks for mutual TLS at port %d of %s, so calls fail; use ISTIO_MUTUAL, or leave the mode out", p.Number, s.Hostname)
 			return
 		}
 	}

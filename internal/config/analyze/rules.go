@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -39,7 +40,7 @@ func (c ruleChecks) subset(r *model.DestinationRule, field string, s model.Subse
 		}
 	}
 	if known && total > 0 {
-		c.warnf(r, field, "none of the %d workloads of %s has %s, so requests to subset %q fail; correct the labels",
+		c.warnf(code.SubsetWithoutWorkloads, r, field, "none of the %d workloads of %s has %s, so requests to subset %q fail; correct the labels",
 			total, r.Host, labelText(s.Labels), s.Name)
 	}
 }
@@ -57,7 +58,7 @@ func (c ruleChecks) portPolicies(r *model.DestinationRule) {
 	for _, number := range slices.Sorted(maps.Keys(r.Ports)) {
 		for _, s := range c.byHost[r.Host] {
 			if s.Port(number) == nil {
-				c.warnf(r, "spec.trafficPolicy.portLevelSettings", "%s has no port %d; it has %s", s.Hostname, number, ports(s))
+				c.warnf(code.PortNotFound, r, "spec.trafficPolicy.portLevelSettings", "%s has no port %d; it has %s", s.Hostname, number, ports(s))
 			}
 		}
 	}
@@ -65,7 +66,7 @@ func (c ruleChecks) portPolicies(r *model.DestinationRule) {
 
 func (c ruleChecks) sidecar(s *model.Sidecar) {
 	if len(s.Selector) > 0 && !c.selectsAny(s.Namespace, s.Selector) {
-		c.warnf(s, "spec.workloadSelector", "no workload of namespace %s has %s, so the Sidecar has no effect; correct the labels",
+		c.warnf(code.SelectorMatchesNothing, s, "spec.workloadSelector", "no workload of namespace %s has %s, so the Sidecar has no effect; correct the labels",
 			s.Namespace, labelText(s.Selector))
 	}
 	for i, e := range s.Egress {
@@ -76,7 +77,7 @@ func (c ruleChecks) sidecar(s *model.Sidecar) {
 			if field := fmt.Sprintf("spec.egress[%d].hosts[%d]", i, j); c.selectionElsewhere(s, h) {
 				c.elsewhere(s.Key, field, h.Namespace+"/"+string(h.Host), "services of its namespace")
 			} else {
-				c.warnf(s, field, "%s", c.noSelection(s, e, h))
+				c.warnf(code.EgressSelectsNothing, s, field, "%s", c.noSelection(s, e, h))
 			}
 		}
 	}

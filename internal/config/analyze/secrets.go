@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -17,7 +18,7 @@ func (c secretChecks) credentials(r *model.DestinationRule) {
 		msg := c.credential(r, t)
 		if msg != "" && !reported[msg] {
 			reported[msg] = true
-			c.warnf(r, field+".credentialName", "%s", msg)
+			c.warnf(code.SecretUnusable, r, field+".credentialName", "%s", msg)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -80,7 +81,7 @@ func (c securityChecks) requestAuthentication(a *model.RequestAuthentication) {
 		if k.Keys != "" {
 			consequence = "the last ones are still used"
 		}
-		c.errorf(a, fmt.Sprintf("spec.jwtRules[%d]", i), "the keys cannot be fetched, so %s: %s", consequence, k.Problem)
+		c.errorf(code.KeysUnavailable, a, fmt.Sprintf("spec.jwtRules[%d]", i), "the keys cannot be fetched, so %s: %s", consequence, k.Problem)
 	}
 }
 
@@ -94,7 +95,7 @@ func (c securityChecks) policySelector(o model.Selecting) {
 	if len(selector) == 0 || ns == c.security.root() || ruleChecks(c).selectsAny(ns, selector) {
 		return
 	}
-	c.warnf(o, "spec.selector", "no workload of namespace %s has %s, so the policy has no effect; correct the labels", ns, labelText(selector))
+	c.warnf(code.SelectorMatchesNothing, o, "spec.selector", "no workload of namespace %s has %s, so the policy has no effect; correct the labels", ns, labelText(selector))
 }
 
 func (c securityChecks) eachCondition(r *model.AuthorizationRule, visit func(*model.AuthorizationCondition)) {
@@ -108,14 +109,14 @@ func (c securityChecks) eachCondition(r *model.AuthorizationRule, visit func(*mo
 // condition reports what cannot hold.
 func (c securityChecks) condition(p *model.AuthorizationPolicy, field string, cond *model.AuthorizationCondition) {
 	if cond.Attribute.FromToken() && len(cond.Values) > 0 && !c.checksTokens(p) {
-		c.warnf(p, field, "compares %s, but no RequestAuthentication checks tokens there, so the rule never matches; write one", cond.Attribute)
+		c.warnf(code.TokensNotChecked, p, field, "compares %s, but no RequestAuthentication checks tokens there, so the rule never matches; write one", cond.Attribute)
 	}
 	if cond.Attribute != model.AttributeNamespace || !c.security.listed {
 		return
 	}
 	for _, ns := range cond.Values {
 		if !strings.Contains(ns, "*") && !c.security.namespaces[ns] {
-			c.warnf(p, field, "there is no namespace %s, so no call comes from it; correct the name", ns)
+			c.warnf(code.NamespaceNotFound, p, field, "there is no namespace %s, so no call comes from it; correct the name", ns)
 		}
 	}
 }
@@ -154,12 +155,12 @@ func contradict(a, b map[string]string) bool {
 func (c securityChecks) provider(p *model.AuthorizationPolicy) {
 	const refused = "so what the policy matches is refused"
 	if c.security.mesh == nil { // it may be elsewhere
-		c.infof(p, "spec.provider.name", "%s, %s unless it has an external authorizer %q in extensionProviders", c.noMesh(), refused, p.Provider)
+		c.infof(code.ProviderNotFound, p, "spec.provider.name", "%s, %s unless it has an external authorizer %q in extensionProviders", c.noMesh(), refused, p.Provider)
 		return
 	}
 	a := c.security.mesh.Authorizers[p.Provider]
 	if a == nil {
-		c.errorf(p, "spec.provider.name", "the mesh has no external authorizer %q, %s; add it to extensionProviders", p.Provider, refused)
+		c.errorf(code.ProviderNotFound, p, "spec.provider.name", "the mesh has no external authorizer %q, %s; add it to extensionProviders", p.Provider, refused)
 		return
 	}
 	found, hidden := c.find(a.Host, p.Namespace)
@@ -168,9 +169,9 @@ func (c securityChecks) provider(p *model.AuthorizationPolicy) {
 	case len(found) == 0 && !hidden && c.serviceElsewhere(a.Host):
 		c.hostElsewhere(p.Key, "spec.provider.name", a.Host)
 	case len(found) == 0:
-		c.errorf(p, "spec.provider.name", "the provider's service cannot be called, %s: %s", refused, destinationChecks(c).noHost(a.Host, p.Namespace, hidden))
+		c.errorf(code.ProviderNotFound, p, "spec.provider.name", "the provider's service cannot be called, %s: %s", refused, destinationChecks(c).noHost(a.Host, p.Namespace, hidden))
 	case found[0].Port(a.Port) == nil:
-		c.errorf(p, "spec.provider.name", "the provider's service %s has no port %d, %s; it has %s", a.Host, a.Port, refused, ports(found[0]))
+		c.errorf(code.ProviderNotFound, p, "spec.provider.name", "the provider's service %s has no port %d, %s; it has %s", a.Host, a.Port, refused, ports(found[0]))
 	}
 }
 
@@ -181,7 +182,7 @@ func (c securityChecks) severalProviders(p *model.AuthorizationPolicy) {
 			continue
 		}
 		if w := c.selectedByBoth(p, other); w != "" {
-			c.warnf(p, "spec.provider.name", "%s also selects %s and names %q, so what either policy matches is refused, unless "+
+			c.warnf(code.ConflictingProviders, p, "spec.provider.name", "%s also selects %s and names %q, so what either policy matches is refused, unless "+
 				"PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS is true for the control plane; use one provider", other.Key, w, other.Provider)
 			return
 		}
@@ -225,10 +226,10 @@ func (c securityChecks) bytes(p *model.AuthorizationPolicy, field string, r *mod
 	}
 	list := strings.Join(where, ", ")
 	if p.Action == model.AuthorizeAllow {
-		c.infof(p, field, "compares what only HTTP requests have, so it allows no connections to %s; use a rule of ports for them", list)
+		c.infof(code.HTTPConditionOnTCP, p, field, "compares what only HTTP requests have, so it allows no connections to %s; use a rule of ports for them", list)
 		return
 	}
-	c.warnf(p, field, "compares what only HTTP requests have; that part is left out at %s, so that it holds for more connections there; name the ports that the rule is for", list)
+	c.warnf(code.HTTPConditionOnTCP, p, field, "compares what only HTTP requests have; that part is left out at %s, so that it holds for more connections there; name the ports that the rule is for", list)
 }
 
 // bytePorts are the ports of services, of workloads that the policy selects, that are not
@@ -297,7 +298,7 @@ func (c securityChecks) policyTargets(o model.Selecting) {
 			c.elsewhere(o.Metadata().Key, "spec.targetRefs", "Gateway "+name, "other Gateways of namespace "+ns)
 			continue
 		}
-		c.warnf(o, "spec.targetRefs", "namespace %s has no Gateway %s of a class that is served here, so nothing is done for it; write it, or correct the name", ns, name)
+		c.warnf(code.GatewayNotFound, o, "spec.targetRefs", "namespace %s has no Gateway %s of a class that is served here, so nothing is done for it; write it, or correct the name", ns, name)
 	}
 }
 

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 func (c serviceChecks) service(s *model.Service) {
 	for i, p := range s.Ports {
 		if p.Protocol == model.ProtocolAuto {
-			c.infof(s, fmt.Sprintf("spec.ports[%d].name", i),
+			c.infof(code.PortWithoutProtocol, s, fmt.Sprintf("spec.ports[%d].name", i),
 				"port %d has no protocol, so Envoy detects it from the first bytes; name it http-..., grpc-..., tcp-..., or set appProtocol", p.Number)
 		}
 	}
@@ -18,12 +19,12 @@ func (c serviceChecks) service(s *model.Service) {
 		return
 	}
 	if !ruleChecks(c).selectsAny(s.Namespace, s.Selector) {
-		c.infof(s, "spec.selector", "no workload of namespace %s has %s, so the service has no endpoints", s.Namespace, labelText(s.Selector))
+		c.infof(code.SelectorMatchesNothing, s, "spec.selector", "no workload of namespace %s has %s, so the service has no endpoints", s.Namespace, labelText(s.Selector))
 		return
 	}
 	for i, p := range s.Ports {
 		if p.TargetName != "" && !c.hasNamedPort(s, p.TargetName) {
-			c.warnf(s, fmt.Sprintf("spec.ports[%d].targetPort", i), "none of its workloads has a container port named %q; name it there, or use a number", p.TargetName)
+			c.warnf(code.TargetPortNotFound, s, fmt.Sprintf("spec.ports[%d].targetPort", i), "none of its workloads has a container port named %q; name it there, or use a number", p.TargetName)
 		}
 	}
 }
@@ -48,7 +49,7 @@ func (c serviceChecks) serviceEntry(e *model.ServiceEntry) {
 	}
 	c.ownHost(e)
 	if sel := e.Template.Selector; len(sel) > 0 && !ruleChecks(c).selectsAny(e.Namespace, sel) {
-		c.infof(e, "spec.workloadSelector", "no workload of namespace %s has %s, so the service has no endpoints", e.Namespace, labelText(sel))
+		c.infof(code.SelectorMatchesNothing, e, "spec.workloadSelector", "no workload of namespace %s has %s, so the service has no endpoints", e.Namespace, labelText(sel))
 	}
 }
 
@@ -60,10 +61,10 @@ func (c serviceChecks) sharedHost(e *model.ServiceEntry, i int) {
 	for _, s := range c.byHost[h] {
 		switch {
 		case s.IsKubernetes() && s.Namespace == e.Namespace:
-			c.warnf(e, field, "%s is already the host of %s, to which this ServiceEntry only adds endpoints; choose another host", h, s.Key)
+			c.warnf(code.HostTaken, e, field, "%s is already the host of %s, to which this ServiceEntry only adds endpoints; choose another host", h, s.Key)
 			return
 		case s.IsKubernetes():
-			c.warnf(e, field, "%s is already the host of %s; choose another host", h, s.Key)
+			c.warnf(code.HostTaken, e, field, "%s is already the host of %s; choose another host", h, s.Key)
 			return
 		case s.Namespace == e.Namespace && (first == nil || model.Older(s, first)):
 			first = s
@@ -73,14 +74,14 @@ func (c serviceChecks) sharedHost(e *model.ServiceEntry, i int) {
 		return
 	}
 	if differs := first.CannotTakeIn(own); differs != "" {
-		c.warnf(e, field, "%s is already the host of %s, whose %s differs, so ports that only this one has cannot be called; make the two alike, or choose another host",
+		c.warnf(code.HostTaken, e, field, "%s is already the host of %s, whose %s differs, so ports that only this one has cannot be called; make the two alike, or choose another host",
 			h, first.Key, differs)
 		return
 	}
 	for j := range own.Ports {
 		p, is := &own.Ports[j], first.Port(own.Ports[j].Number)
 		if is != nil && is.Name != p.Name && !first.IsResolved() {
-			c.warnf(e, fmt.Sprintf("spec.ports[%d].name", j), "%s calls port %d of %s %q, so this endpoint list does not count for the port; use that name",
+			c.warnf(code.HostTaken, e, fmt.Sprintf("spec.ports[%d].name", j), "%s calls port %d of %s %q, so this endpoint list does not count for the port; use that name",
 				first.Key, p.Number, h, is.Name)
 		}
 	}
@@ -94,7 +95,7 @@ func (c serviceChecks) ownHost(e *model.ServiceEntry) {
 	}
 	for i := range e.Template.Inline {
 		if a := e.Template.Inline[i].Address; model.IsOwnHost(a) {
-			c.warnf(e, fmt.Sprintf("spec.endpoints[%d].address", i),
+			c.warnf(code.EndpointOnOwnHost, e, fmt.Sprintf("spec.endpoints[%d].address", i),
 				"%s is on the host of the proxy that calls it, so only proxies of namespace %s use it; set exportTo: [\".\"], or an address that others reach",
 				a, e.Namespace)
 		}
@@ -110,7 +111,7 @@ func (c serviceChecks) endpointSlice(s *model.EndpointSlice) {
 		return
 	}
 	if !found {
-		c.warnf(s, "metadata.labels", "there is no Service %s in namespace %s, so the endpoints are not used; correct the label kubernetes.io/service-name",
+		c.warnf(code.EndpointsWithoutService, s, "metadata.labels", "there is no Service %s in namespace %s, so the endpoints are not used; correct the label kubernetes.io/service-name",
 			s.Service, s.Namespace)
 	}
 }
@@ -118,7 +119,7 @@ func (c serviceChecks) endpointSlice(s *model.EndpointSlice) {
 // proxyConfig reports a ProxyConfig without effect: one that selects no workload, or that stands beside an older one.
 func (c serviceChecks) proxyConfig(p *model.ProxyConfig) {
 	if len(p.Selector) > 0 && !ruleChecks(c).selectsAny(p.Namespace, p.Selector) {
-		c.warnf(p, "spec.selector", "no workload of namespace %s has %s, so the ProxyConfig has no effect; correct the labels",
+		c.warnf(code.SelectorMatchesNothing, p, "spec.selector", "no workload of namespace %s has %s, so the ProxyConfig has no effect; correct the labels",
 			p.Namespace, labelText(p.Selector))
 	}
 	if len(p.Selector) > 0 {
@@ -126,7 +127,7 @@ func (c serviceChecks) proxyConfig(p *model.ProxyConfig) {
 	}
 	for _, other := range c.proxies.List {
 		if other.Namespace == p.Namespace && len(other.Selector) == 0 && model.Older(other, p) {
-			c.warnf(p, "spec", "%s is for all of namespace %s, too, and is older, so this one has no effect; merge the two", other.Name, p.Namespace)
+			c.warnf(code.TargetTwice, p, "spec", "%s is for all of namespace %s, too, and is older, so this one has no effect; merge the two", other.Name, p.Namespace)
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -15,7 +16,7 @@ func (c silentChecks) virtualService(v *model.VirtualService) {
 	for i := range v.HTTP {
 		r, field := &v.HTTP[i], fmt.Sprintf("spec.http[%d]", i)
 		if r.Timeout != nil && *r.Timeout > 0 && r.Retry != nil && r.Retry.PerTryTimeout > *r.Timeout {
-			c.warnf(v, field+".retries.perTryTimeout", "%s is longer than the timeout of the route, %s, so no try can use it; shorten it", r.Retry.PerTryTimeout, r.Timeout)
+			c.warnf(code.TryLongerThanTimeout, v, field+".retries.perTryTimeout", "%s is longer than the timeout of the route, %s, so no try can use it; shorten it", r.Retry.PerTryTimeout, r.Timeout)
 		}
 		for j := range r.Matches {
 			c.match(v, fmt.Sprintf("%s.match[%d]", field, j), &r.Matches[j])
@@ -28,17 +29,17 @@ func (c silentChecks) virtualService(v *model.VirtualService) {
 // match reports conditions that no request fulfils.
 func (c silentChecks) match(v *model.VirtualService, field string, m *model.HTTPMatch) {
 	if u := m.URI; u != nil && (u.Kind == model.MatchPrefix || u.Kind == model.MatchExact) && u.Value != "" && !strings.HasPrefix(u.Value, "/") && !strings.HasPrefix(u.Value, "*") {
-		c.warnf(v, field+".uri", "%q never matches: paths begin with a slash; write %q", u.Value, "/"+u.Value)
+		c.warnf(code.PathWithoutSlash, v, field+".uri", "%q never matches: paths begin with a slash; write %q", u.Value, "/"+u.Value)
 	}
 	if len(m.SourceLabels) > 0 && len(c.workloads) > 0 && !c.anyWorkload(v, m.SourceLabels) {
 		if c.onlyFiles { // clients may be of other files
-			c.infof(v, field+".sourceLabels", "no workload among the objects has %s, so this may never match; check the labels", labelText(m.SourceLabels))
+			c.infof(code.SelectorMatchesNothing, v, field+".sourceLabels", "no workload among the objects has %s, so this may never match; check the labels", labelText(m.SourceLabels))
 		} else {
-			c.warnf(v, field+".sourceLabels", "no workload has %s, so this never matches; correct the labels", labelText(m.SourceLabels))
+			c.warnf(code.SelectorMatchesNothing, v, field+".sourceLabels", "no workload has %s, so this never matches; correct the labels", labelText(m.SourceLabels))
 		}
 	}
 	if i := slices.IndexFunc(m.Headers, func(h model.HeaderMatch) bool { return model.IsClaim(h.Name) }); i >= 0 && len(c.security.tokens) == 0 {
-		c.warnf(v, field+".headers", "compares %s, but there is no RequestAuthentication, so this never matches; write one", m.Headers[i].Name)
+		c.warnf(code.TokensNotChecked, v, field+".headers", "compares %s, but there is no RequestAuthentication, so this never matches; write one", m.Headers[i].Name)
 	}
 }
 
@@ -61,7 +62,7 @@ func (c silentChecks) shadowed(v *model.VirtualService, i int) {
 		}
 		for k := range v.HTTP[:i] {
 			if slices.ContainsFunc(v.HTTP[k].Matches, func(m model.HTTPMatch) bool { return v.HTTP[k].Delegate == nil && takesPaths(&m, u.Value) }) {
-				c.warnf(v, fmt.Sprintf("spec.http[%d].match[%d]", i, j), "is never used: %s takes all paths that begin with it; move this rule before that", ruleName(v, k))
+				c.warnf(code.RuleNeverUsed, v, fmt.Sprintf("spec.http[%d].match[%d]", i, j), "is never used: %s takes all paths that begin with it; move this rule before that", ruleName(v, k))
 				break
 			}
 		}
@@ -89,7 +90,7 @@ func (c silentChecks) httpOnTCP(v *model.VirtualService) {
 			}) {
 				continue
 			}
-			c.warnf(v, fmt.Sprintf("spec.hosts[%d]", i), "the http routes have no effect: no port of %s is HTTP (port %s has protocol %s); rename the port to http-..., or write tcp routes", h, ports(s), s.Ports[0].Protocol)
+			c.warnf(code.HTTPRoutesOnTCP, v, fmt.Sprintf("spec.hosts[%d]", i), "the http routes have no effect: no port of %s is HTTP (port %s has protocol %s); rename the port to http-..., or write tcp routes", h, ports(s), s.Ports[0].Protocol)
 		}
 	}
 }
@@ -101,7 +102,7 @@ func (c silentChecks) visibility(o model.Object, v model.Visibility) {
 	}
 	for _, ns := range v.Namespaces {
 		if !c.security.namespaces[ns] {
-			c.warnf(o, "spec.exportTo", "there is no namespace %s, so nothing is exported there; correct the name", ns)
+			c.warnf(code.NamespaceNotFound, o, "spec.exportTo", "there is no namespace %s, so nothing is exported there; correct the name", ns)
 		}
 	}
 }
@@ -111,32 +112,23 @@ func (c silentChecks) serviceEntry(e *model.ServiceEntry) {
 	c.visibility(e, e.Template.Visibility)
 	t := &e.Template
 	if len(t.Ports) == 0 {
-		c.warnf(e, "spec.ports", "are missing, so nothing can be called; add the ports of the service")
+		c.warnf(code.ServiceEntryWithoutPort, e, "spec.ports", "are missing, so nothing can be called; add the ports of the service")
 	}
 	if t.Resolution == model.ResolutionStatic && len(t.Inline) == 0 && len(t.Selector) == 0 {
-		c.warnf(e, "spec.resolution", "STATIC, but there are no endpoints and no workloadSelector, so calls fail; add endpoints, or use DNS")
+		c.warnf(code.StaticWithoutEndpoints, e, "spec.resolution", "STATIC, but there are no endpoints and no workloadSelector, so calls fail; add endpoints, or use DNS")
 	}
 }
 
-// authorizationPolicy reports rules for ports of Services instead of workloads, and rules that allow every call.
+// authorizationPolicy reports rules for ports of Services instead of workloads.
 func (c silentChecks) authorizationPolicy(p *model.AuthorizationPolicy) {
 	for i := range p.Rules {
 		r, field := &p.Rules[i], fmt.Sprintf("spec.rules[%d]", i)
-		if p.Action == model.AuthorizeAllow && (len(r.From)+len(r.To) > 0) && allCalls(r) {
-			c.warnf(p, field, "has an empty from or to, so it allows every call; fill it in, or write {} for a rule that allows all")
-		}
 		for _, to := range r.To {
 			for j := range to {
 				c.servicePorts(p, field, &to[j])
 			}
 		}
 	}
-}
-
-// allCalls reports whether a rule has no conditions although it has a from or a to.
-func allCalls(r *model.AuthorizationRule) bool {
-	empty := func(m model.AuthorizationMatch) bool { return len(m) == 0 }
-	return len(r.When) == 0 && (len(r.From) == 0 || slices.ContainsFunc(r.From, empty)) && (len(r.To) == 0 || slices.ContainsFunc(r.To, empty))
 }
 
 // servicePorts reports ports that only Services of the selected workloads have.
@@ -150,7 +142,7 @@ func (c silentChecks) servicePorts(p *model.AuthorizationPolicy, field string, c
 			continue
 		}
 		if name, target := c.servicePort(p, uint32(number)); target != 0 {
-			c.warnf(p, field+".to", "port %d is the port of Service %s, and policies are about the port of the workload, so the rule never matches; write %d", number, name, target)
+			c.warnf(code.PortOfServiceInPolicy, p, field+".to", "port %d is the port of Service %s, and policies are about the port of the workload, so the rule never matches; write %d", number, name, target)
 		}
 	}
 }

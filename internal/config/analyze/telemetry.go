@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -32,11 +33,11 @@ func (c telemetryChecks) providers(t *model.Telemetry, field string, names []str
 		at := fmt.Sprintf("%s.providers[%d].name", field, i)
 		switch p := mesh.Provider(name); {
 		case p == nil && c.security.mesh == nil:
-			c.infof(t, at, "%s, so nothing is done for the provider unless %q is one of its extensionProviders", securityChecks(c).noMesh(), name)
+			c.infof(code.ProviderNotFound, t, at, "%s, so nothing is done for the provider unless %q is one of its extensionProviders", securityChecks(c).noMesh(), name)
 		case p == nil:
-			c.warnf(t, at, "the mesh has no provider %q, so nothing is done for it; add it to extensionProviders%s", name, named(mesh, what, fits))
+			c.warnf(code.ProviderNotFound, t, at, "the mesh has no provider %q, so nothing is done for it; add it to extensionProviders%s", name, named(mesh, what, fits))
 		case !fits(p.Kind):
-			c.warnf(t, at, "the provider %q (%s) is not for %s, so nothing is done for it%s", name, p.Kind, what, named(mesh, what, fits))
+			c.warnf(code.ProviderNotFound, t, at, "the provider %q (%s) is not for %s, so nothing is done for it%s", name, p.Kind, what, named(mesh, what, fits))
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -41,7 +42,7 @@ func (c routeChecks) httpRoute(v *model.VirtualService, field string, r *model.H
 	for i, m := range r.Matches {
 		for j, g := range m.Gateways {
 			if !slices.Contains(v.Gateways, g) && len(v.Hosts) > 0 {
-				c.warnf(v, fmt.Sprintf("%s.match[%d].gateways[%d]", field, i, j),
+				c.warnf(code.MatchOfOtherGateway, v, fmt.Sprintf("%s.match[%d].gateways[%d]", field, i, j),
 					"%s is not one of spec.gateways, so this never matches; add it there", g)
 			}
 		}
@@ -53,9 +54,9 @@ func (c routeChecks) httpRoute(v *model.VirtualService, field string, r *model.H
 	case d == nil && c.onlyFiles && !c.routesIn(r.Delegate.Namespace, v.Key):
 		c.elsewhere(v.Key, field+".delegate", r.Delegate.String(), "other VirtualServices of namespace "+r.Delegate.Namespace)
 	case d == nil:
-		c.errorf(v, field+".delegate", "there is no %s; write it, or correct name and namespace", r.Delegate)
+		c.errorf(code.DelegateNotFound, v, field+".delegate", "there is no %s; write it, or correct name and namespace", r.Delegate)
 	case len(d.Hosts) > 0:
-		c.errorf(v, field+".delegate", "%s has hosts, so it cannot be delegated to; remove its hosts", r.Delegate)
+		c.errorf(code.InvalidDelegate, v, field+".delegate", "%s has hosts, so it cannot be delegated to; remove its hosts", r.Delegate)
 	}
 }
 
@@ -76,12 +77,12 @@ func (c routeChecks) unreachableHTTP(v *model.VirtualService) {
 		r := &v.HTTP[i]
 		field := fmt.Sprintf("spec.http[%d]", i)
 		if all >= 0 {
-			c.warnf(v, field, "is never used: %s takes all requests; move that to the end", ruleName(v, all))
+			c.warnf(code.RuleNeverUsed, v, field, "is never used: %s takes all requests; move that to the end", ruleName(v, all))
 			continue
 		}
 		for j := range r.Matches {
 			if other := sameMatch(v, i, &r.Matches[j]); other >= 0 {
-				c.warnf(v, fmt.Sprintf("%s.match[%d]", field, j), "is never used: %s has the same match; remove one", ruleName(v, other))
+				c.warnf(code.RuleNeverUsed, v, fmt.Sprintf("%s.match[%d]", field, j), "is never used: %s has the same match; remove one", ruleName(v, other))
 			}
 		}
 		if takesAll(r) {
@@ -135,7 +136,7 @@ func (c routeChecks) unreachableTCP(v *model.VirtualService) {
 	all := -1
 	for i, r := range v.TCP {
 		if all >= 0 {
-			c.warnf(v, fmt.Sprintf("spec.tcp[%d]", i), "is never used: tcp[%d] takes all connections; move that to the end", all)
+			c.warnf(code.RuleNeverUsed, v, fmt.Sprintf("spec.tcp[%d]", i), "is never used: tcp[%d] takes all connections; move that to the end", all)
 		} else if len(r.Matches) == 0 || slices.ContainsFunc(r.Matches, func(m model.L4Match) bool { return reflect.ValueOf(m).IsZero() }) {
 			all = i
 		}
@@ -154,7 +155,7 @@ func (c routeChecks) unusedDelegate(v *model.VirtualService) {
 			}
 		}
 	}
-	c.warnf(v, "spec", "has no hosts, and no VirtualService delegates to it, so it has no effect; add hosts, or delegate to it")
+	c.warnf(code.InvalidDelegate, v, "spec", "has no hosts, and no VirtualService delegates to it, so it has no effect; add hosts, or delegate to it")
 }
 
 // ownHosts reports hosts of the cluster that no service has. Other hosts may be anything.

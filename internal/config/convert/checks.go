@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/envoyformat"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -84,7 +85,7 @@ func hostAdvice(host, label string) string {
 func (r *Converter) CheckHost(at problem.Path, host string, wild bool) bool {
 	msg := HostError(host, wild)
 	if msg != "" {
-		r.Errorf(at, "%s", msg)
+		r.Errorf(code.InvalidHost, at, "%s", msg)
 	}
 	return msg == ""
 }
@@ -92,7 +93,7 @@ func (r *Converter) CheckHost(at problem.Path, host string, wild bool) bool {
 // CheckPort reports whether port is 1 to 65535, and adds an error if it is not.
 func (r *Converter) CheckPort(at problem.Path, port uint32) bool {
 	if port < 1 || port > 65535 {
-		r.Errorf(at, "%d is not a port; use 1 to 65535", port)
+		r.Errorf(code.InvalidNumber, at, "%d is not a port; use 1 to 65535", port)
 		return false
 	}
 	return true
@@ -103,13 +104,13 @@ func (r *Converter) Prefix(at problem.Path, s string) (netip.Prefix, bool) {
 	if strings.Contains(s, "/") {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
-			r.Errorf(at, "%q is not a CIDR block; write one such as 10.1.0.0/16", s)
+			r.Errorf(code.InvalidFormat, at, "%q is not a CIDR block; write one such as 10.1.0.0/16", s)
 		}
 		return p, err == nil
 	}
 	a, err := netip.ParseAddr(s)
 	if err != nil {
-		r.Errorf(at, "%q is not an IP address; write one such as 10.1.2.3, or a CIDR block", s)
+		r.Errorf(code.InvalidFormat, at, "%q is not an IP address; write one such as 10.1.2.3, or a CIDR block", s)
 		return netip.Prefix{}, false
 	}
 	return netip.PrefixFrom(a, a.BitLen()), true
@@ -134,9 +135,9 @@ func (r *Converter) Duration(at problem.Path, d *durationpb.Duration) time.Durat
 	v := d.AsDuration()
 	switch {
 	case v < time.Millisecond:
-		r.Errorf(at, "%s is too short; use 1ms or more, or leave it out", v)
+		r.Errorf(code.InvalidDuration, at, "%s is too short; use 1ms or more, or leave it out", v)
 	case v%time.Millisecond != 0:
-		r.Errorf(at, "%s is too fine; use whole milliseconds", v)
+		r.Errorf(code.InvalidDuration, at, "%s is too fine; use whole milliseconds", v)
 	}
 	return v
 }
@@ -153,7 +154,7 @@ func (r *Converter) OptionalDuration(at problem.Path, d *durationpb.Duration) *t
 // Percent checks 0 to 100.
 func (r *Converter) Percent(at problem.Path, v float64) float64 {
 	if v < 0 || v > 100 {
-		r.Errorf(at, "%v is not a percentage; use 0 to 100", v)
+		r.Errorf(code.InvalidNumber, at, "%v is not a percentage; use 0 to 100", v)
 	}
 	return v
 }
@@ -161,7 +162,7 @@ func (r *Converter) Percent(at problem.Path, v float64) float64 {
 // Count checks a number that cannot be negative.
 func (r *Converter) Count(at problem.Path, v int32) uint32 {
 	if v < 0 {
-		r.Errorf(at, "%d is negative; use 0 or more", v)
+		r.Errorf(code.InvalidNumber, at, "%d is negative; use 0 or more", v)
 		return 0
 	}
 	return uint32(v)
@@ -171,9 +172,9 @@ func (r *Converter) Count(at problem.Path, v int32) uint32 {
 func (r *Converter) Regex(at problem.Path, re string) bool {
 	switch {
 	case re == "":
-		r.Errorf(at, "is empty; write a regular expression, or leave the match out")
+		r.Errorf(code.EmptyValue, at, "is empty; write a regular expression, or leave the match out")
 	case len(re) > MaxRegex:
-		r.Errorf(at, "the regular expression has %d characters; %d is the limit", len(re), MaxRegex)
+		r.Errorf(code.InvalidText, at, "the regular expression has %d characters; %d is the limit", len(re), MaxRegex)
 	default:
 		return r.RegexProgram(at, re)
 	}
@@ -186,10 +187,10 @@ func (r *Converter) RegexProgram(at problem.Path, re string) bool {
 	var syntaxError *syntax.Error
 	switch {
 	case errors.As(err, &syntaxError):
-		r.Errorf(at, "%v; expressions are RE2's (https://github.com/google/re2/wiki/Syntax)",
+		r.Errorf(code.InvalidExpression, at, "%v; expressions are RE2's (https://github.com/google/re2/wiki/Syntax)",
 			strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	case err != nil:
-		r.Errorf(at, "%v", err)
+		r.Errorf(code.InvalidExpression, at, "%v", err)
 	}
 	return err == nil
 }
@@ -212,7 +213,7 @@ var Protocols = map[string]model.Protocol{
 func (r *Converter) Protocol(at problem.Path, s string) model.Protocol {
 	p, ok := Protocols[strings.ToLower(s)]
 	if !ok {
-		r.Errorf(at, "%q is not a protocol; use HTTP, HTTP2, GRPC, GRPC-WEB, HTTPS, TLS, TCP, MONGO, MYSQL or REDIS", s)
+		r.Errorf(code.UnknownValue, at, "%q is not a protocol; use HTTP, HTTP2, GRPC, GRPC-WEB, HTTPS, TLS, TCP, MONGO, MYSQL or REDIS", s)
 	}
 	return p
 }
@@ -221,9 +222,9 @@ func (r *Converter) Protocol(at problem.Path, s string) model.Protocol {
 func (r *Converter) CheckPortName(at problem.Path, name string) {
 	switch {
 	case name == "":
-		r.Errorf(at, "is missing; name the port, such as \"http\"")
+		r.Errorf(code.MissingField, at, "is missing; name the port, such as \"http\"")
 	case !IsLabel(name):
-		r.Errorf(at, "%q is not a port name: use at most 63 letters, digits and '-'", name)
+		r.Errorf(code.InvalidName, at, "%q is not a port name: use at most 63 letters, digits and '-'", name)
 	}
 }
 
@@ -234,7 +235,7 @@ const UnixPrefix = "unix://"
 func (r *Converter) CheckUnix(at problem.Path, address string) string {
 	p := strings.TrimPrefix(address, UnixPrefix)
 	if !strings.HasPrefix(p, "@") && (!strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/")) {
-		r.Errorf(at, "%q is not a socket; write unix:// and an absolute path, such as unix:///var/run/app.sock", address)
+		r.Errorf(code.InvalidFormat, at, "%q is not a socket; write unix:// and an absolute path, such as unix:///var/run/app.sock", address)
 	}
 	return p
 }

@@ -3,6 +3,7 @@ package convert
 import (
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -26,7 +27,7 @@ func (c *Converter) AnnotatedDistribution(annotations map[string]string) model.D
 func (c *Converter) Distribution(at problem.Path, value string) model.Distribution {
 	d := distributions[strings.ToLower(value)]
 	if d == model.DistributionUnset && value != "" {
-		c.Warnf(at, "%q is not known and has no effect; use PreferSameZone (or PreferClose, its older name) or PreferSameNode", value)
+		c.Warnf(code.UnknownValue, at, "%q is not known and has no effect; use PreferSameZone (or PreferClose, its older name) or PreferSameNode", value)
 	}
 	return d
 }

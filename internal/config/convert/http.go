@@ -3,6 +3,7 @@ package convert
 import (
 	"regexp"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 )
 
@@ -13,9 +14,9 @@ var headerPattern = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")
 func (r *Converter) HeaderName(at problem.Path, name string) {
 	switch {
 	case name == "":
-		r.Errorf(at, "a header needs a name")
+		r.Errorf(code.MissingField, at, "a header needs a name")
 	case !headerPattern.MatchString(name):
-		r.Errorf(at, "%q is not a header name: use letters, digits and '-'", name)
+		r.Errorf(code.InvalidName, at, "%q is not a header name: use letters, digits and '-'", name)
 	}
 }
 
@@ -23,12 +24,12 @@ func (r *Converter) HeaderName(at problem.Path, name string) {
 func (r *Converter) PlainText(at problem.Path, v string) bool {
 	for _, b := range []byte(v) {
 		if b < 0x20 && b != '\t' || b == 0x7f {
-			r.Errorf(at, "the value has a control character (%#02x); remove it", b)
+			r.Errorf(code.InvalidText, at, "the value has a control character (%#02x); remove it", b)
 			return false
 		}
 	}
 	if len(v) > maxHeader {
-		r.Errorf(at, "the value has %d bytes; %d is the limit", len(v), maxHeader)
+		r.Errorf(code.InvalidText, at, "the value has %d bytes; %d is the limit", len(v), maxHeader)
 	}
 	return true
 }
@@ -37,25 +38,25 @@ func (r *Converter) PlainText(at problem.Path, v string) bool {
 const maxHeader = 16384
 
 // RedirectCode checks the HTTP status of a redirect.
-func (r *Converter) RedirectCode(at problem.Path, code uint32) {
-	switch code {
+func (r *Converter) RedirectCode(at problem.Path, status uint32) {
+	switch status {
 	case 301, 302, 303, 307, 308:
 	default:
-		r.Errorf(at, "%d is not a redirection; use 301, 302, 303, 307 or 308", code)
+		r.Errorf(code.InvalidNumber, at, "%d is not a redirection; use 301, 302, 303, 307 or 308", status)
 	}
 }
 
 // RedirectScheme checks the scheme of a redirect.
 func (r *Converter) RedirectScheme(at problem.Path, scheme string) {
 	if scheme != "http" && scheme != "https" {
-		r.Errorf(at, "%q is not a scheme; use http or https", scheme)
+		r.Errorf(code.UnknownValue, at, "%q is not a scheme; use http or https", scheme)
 	}
 }
 
 // Weight of a destination; a single one gets everything.
 func (r *Converter) Weight(at problem.Path, w int32) uint32 {
 	if w < 0 {
-		r.Errorf(at, "%d is negative; use a weight of 0 or more", w)
+		r.Errorf(code.InvalidNumber, at, "%d is negative; use a weight of 0 or more", w)
 		return 0
 	}
 	return uint32(w)

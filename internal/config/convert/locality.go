@@ -3,6 +3,7 @@ package convert
 import (
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -29,7 +30,7 @@ func (c *Converter) LabelLocality(at problem.Path, labels map[string]string) mod
 func (c *Converter) Locality(at problem.Path, locality string) model.Locality {
 	l := model.ParseLocality(locality)
 	if err := l.Check(); err != nil {
-		c.Warnf(at, "%v", err)
+		c.Warnf(code.InvalidFormat, at, "%v", err)
 	}
 	return l
 }

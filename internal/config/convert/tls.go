@@ -3,6 +3,7 @@ package convert
 import (
 	"slices"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/model"
@@ -21,7 +22,7 @@ func (c *Converter) CaCredential(at problem.Path, name string) {
 func (c *Converter) ConfigMapName(at problem.Path, name string) bool {
 	credential, ok := model.ParseCredential(name)
 	if !ok || !IsName(credential.Name) || !IsName(credential.Namespace) {
-		c.Errorf(at, "%q is not the name of a ConfigMap with CAs; write configmap://NAMESPACE/NAME", name)
+		c.Errorf(code.InvalidName, at, "%q is not the name of a ConfigMap with CAs; write configmap://NAMESPACE/NAME", name)
 		return false
 	}
 	return true
@@ -30,11 +31,11 @@ func (c *Converter) ConfigMapName(at problem.Path, name string) bool {
 // ServerCredential checks the name of a Secret with a server's certificate and key.
 func (c *Converter) ServerCredential(at problem.Path, name string) {
 	if model.IsConfigMap(name) {
-		c.Errorf(at, "a ConfigMap has only CAs, but a certificate and its key are needed here; use a Secret")
+		c.Errorf(code.NotAllowedHere, at, "a ConfigMap has only CAs, but a certificate and its key are needed here; use a Secret")
 		return
 	}
 	if credential, ok := model.ParseCredential(name); !ok || !IsName(credential.Name) {
-		c.Errorf(at, "%q is not the name of a Secret; write the name of one in the proxy's namespace", name)
+		c.Errorf(code.InvalidName, at, "%q is not the name of a Secret; write the name of one in the proxy's namespace", name)
 	}
 }
 
@@ -60,9 +61,9 @@ func (c *Converter) KnownToEnvoy(at problem.Path, list []string, what string, kn
 	for i, s := range list {
 		switch {
 		case !slices.Contains(known, s):
-			c.Warnf(at.Index(i), "%q is not %s that Envoy knows, and is left out%s", s, what, spelling.DidYouMean(s, known))
+			c.Warnf(code.UnknownValue, at.Index(i), "%q is not %s that Envoy knows, and is left out%s", s, what, spelling.DidYouMean(s, known))
 		case slices.Contains(out, s):
-			c.Warnf(at.Index(i), "%q is listed twice; remove one", s)
+			c.Warnf(code.ListedTwice, at.Index(i), "%q is listed twice; remove one", s)
 		default:
 			out = append(out, s)
 		}

@@ -7,6 +7,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/envoyformat"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -28,7 +29,7 @@ func (c *conv) routeFilter(at problem.Path, f *gatewayv1.HTTPRouteFilter, out *m
 		m := model.Mirror{Percent: 100}
 		var grant *model.Key
 		if m.Destination, grant = c.backend(at.Field("requestMirror").Field("backendRef"), &f.RequestMirror.BackendRef); grant != nil {
-			c.Warnf(at.Field("requestMirror"), "mirroring to another namespace has no effect in Moonsail yet")
+			c.Warnf(code.NotSupported, at.Field("requestMirror"), "mirroring to another namespace has no effect in Moonsail yet")
 			return true
 		}
 		m.Percent = c.mirrorShare(at.Field("requestMirror"), f.RequestMirror)
@@ -48,7 +49,7 @@ func (c *conv) mirrorShare(at problem.Path, f *gatewayv1.HTTPRequestMirrorFilter
 			of = *f.Fraction.Denominator
 		}
 		if of < 1 || f.Fraction.Numerator < 0 || f.Fraction.Numerator > of {
-			c.Errorf(at.Field("fraction"), "%d of %d is not a fraction; use 0 of 100 to 100 of 100", f.Fraction.Numerator, of)
+			c.Errorf(code.InvalidNumber, at.Field("fraction"), "%d of %d is not a fraction; use 0 of 100 to 100 of 100", f.Fraction.Numerator, of)
 			return 0
 		}
 		return 100 * float64(f.Fraction.Numerator) / float64(of)
@@ -66,7 +67,7 @@ func (c *conv) headerFilter(at problem.Path, f *gatewayv1.HTTPRouteFilter, out *
 	case f.ResponseHeaderModifier != nil:
 		out.Response = c.headerChanges(at.Field("responseHeaderModifier"), f.ResponseHeaderModifier)
 	default:
-		c.Warnf(at.Field("type"), "Moonsail has no %s here yet, so its requests get an error, as the Gateway API requires; remove it to let them pass", f.Type)
+		c.Warnf(code.NotSupported, at.Field("type"), "Moonsail has no %s here yet, so its requests get an error, as the Gateway API requires; remove it to let them pass", f.Type)
 		return false
 	}
 	return true

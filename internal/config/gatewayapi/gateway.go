@@ -8,6 +8,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -30,11 +31,11 @@ func Gateway(in convert.Cluster, o *gatewayv1.Gateway) (*model.Gateway, problem.
 		return nil, nil
 	}
 	if !convert.IsLabel(o.Name) {
-		c.Errorf(problem.Path("metadata").Field("name"), "%q cannot be a Gateway's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
+		c.Errorf(code.InvalidName, problem.Path("metadata").Field("name"), "%q cannot be a Gateway's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
 	}
 	g := &model.Gateway{Meta: c.Meta, OwnNamespace: true, Selector: map[string]string{model.LabelGatewayName: o.Name}}
 	if n := len(spec.Addresses); n > 1 || n == 1 && spec.Addresses[0].Type != nil && *spec.Addresses[0].Type == gatewayv1.NamedAddressType {
-		c.Warnf(at.Field("addresses"), "no routers are deployed for a Gateway with them; run a router with the label %s: %s in this namespace", model.LabelGatewayName, o.Name)
+		c.Warnf(code.NoEffect, at.Field("addresses"), "no routers are deployed for a Gateway with them; run a router with the label %s: %s in this namespace", model.LabelGatewayName, o.Name)
 	}
 	refs := listenerRefs(o)
 	c.gatewayTLS(g, refs)
@@ -59,7 +60,7 @@ func (c *conv) gatewayTLS(g *model.Gateway, refs *GatewayRef) {
 	switch {
 	case ref == nil:
 	case !ref.IsSecret():
-		c.Warnf(problem.Path(ref.Field), "%s has no effect; only Secrets do", ref.KindText())
+		c.Warnf(code.NoEffect, problem.Path(ref.Field), "%s has no effect; only Secrets do", ref.KindText())
 	default:
 		g.ClientCertificate = ref.Name
 		if ref.Namespace != c.Meta.Namespace {
@@ -77,15 +78,15 @@ func (c *conv) clientCAs(refs []ObjectRef) []model.Key {
 		at := problem.Path(ref.Field)
 		switch {
 		case !ref.IsConfigMap():
-			c.Warnf(at.Field("kind"), "%s has no effect; only ConfigMaps do", ref.KindText())
+			c.Warnf(code.NoEffect, at.Field("kind"), "%s has no effect; only ConfigMaps do", ref.KindText())
 		case !convert.IsName(ref.Name) || ref.Name == model.MeshConfigName:
-			c.Errorf(at.Field("name"), "%q is not the name of a ConfigMap with CAs", ref.Name)
+			c.Errorf(code.InvalidName, at.Field("name"), "%q is not the name of a ConfigMap with CAs", ref.Name)
 		default:
 			out = append(out, model.Key{Kind: model.KindConfigMap, Namespace: ref.Namespace, Name: ref.Name})
 		}
 	}
 	if len(out) > 1 {
-		c.Warnf(problem.Path(refs[0].Field), "only the first valid ConfigMap has an effect; write all CAs into one")
+		c.Warnf(code.NotAllowedHere, problem.Path(refs[0].Field), "only the first valid ConfigMap has an effect; write all CAs into one")
 	}
 	return out
 }
@@ -98,7 +99,7 @@ func (c *conv) listeners(g *model.Gateway, refs *GatewayRef, list []gatewayv1.Li
 		server, ok := c.listener(at, &list[i], &refs.Listeners[i])
 		switch {
 		case conflicts[i].Reason != "":
-			c.Warnf(at, "has no effect: %s; change its port or hostname", conflicts[i].Text)
+			c.Warnf(code.NoEffect, at, "has no effect: %s; change its port or hostname", conflicts[i].Text)
 		case ok:
 			g.Servers = append(g.Servers, server)
 		case server.Port.Protocol != "":
@@ -112,10 +113,10 @@ func (c *conv) listener(at problem.Path, l *gatewayv1.Listener, ref *ListenerRef
 	out := *ref.Server(c.Meta.Namespace)
 	c.CheckPort(at.Field("port"), out.Port.Number)
 	if !convert.IsLabel(string(l.Name)) {
-		c.Errorf(at.Field("name"), "%q cannot be a listener's name, which is part of others: leave out dots, and use at most 63 characters", l.Name)
+		c.Errorf(code.InvalidName, at.Field("name"), "%q cannot be a listener's name, which is part of others: leave out dots, and use at most 63 characters", l.Name)
 	}
 	if out.Port.Protocol == "" {
-		c.Warnf(at.Field("protocol"), "%s has no effect in Moonsail yet; use HTTP, HTTPS, TLS or TCP", l.Protocol)
+		c.Warnf(code.NotSupported, at.Field("protocol"), "%s has no effect in Moonsail yet; use HTTP, HTTPS, TLS or TCP", l.Protocol)
 		return out, false
 	}
 	encrypted := out.TLS != nil
@@ -134,7 +135,7 @@ func (c *conv) listener(at problem.Path, l *gatewayv1.Listener, ref *ListenerRef
 func (c *conv) checkKinds(l *ListenerRef) {
 	_, wrong := l.Routes()
 	for i := range wrong {
-		c.Warnf(problem.Path(wrong[i].Field), "%s: not a kind of route for listeners of protocol %s", wrong[i].KindText(), l.Protocol)
+		c.Warnf(code.NoEffect, problem.Path(wrong[i].Field), "%s: not a kind of route for listeners of protocol %s", wrong[i].KindText(), l.Protocol)
 	}
 }
 
@@ -145,7 +146,7 @@ func (c *conv) checkSelection(at problem.Path, selected bool, s *model.LabelSele
 	case !selected:
 		return
 	case s == nil:
-		c.Warnf(at, "is missing, so no namespace is selected; select namespaces, or use Same or All")
+		c.Warnf(code.MissingField, at, "is missing, so no namespace is selected; select namespaces, or use Same or All")
 		return
 	}
 	c.Labels(at.Field("matchLabels"), s.Labels)
@@ -160,12 +161,12 @@ var terminateModes = []string{string(model.ServerSimple), string(model.ServerMut
 // listenerTLS is nil where the listener cannot be served.
 func (c *conv) listenerTLS(at problem.Path, tls *gatewayv1.ListenerTLSConfig, l *ListenerRef) *model.ServerTLS {
 	if l.TLSMode != string(gatewayv1.TLSModeTerminate) {
-		c.Errorf(at.Field("mode"), "%s needs mode Terminate, and certificateRefs", l.Protocol)
+		c.Errorf(code.NotAllowedHere, at.Field("mode"), "%s needs mode Terminate, and certificateRefs", l.Protocol)
 		return nil
 	}
 	out := &model.ServerTLS{Mode: model.ServerTLSMode(cmp.Or(l.Terminate, string(model.ServerSimple)))}
 	if !slices.Contains(terminateModes, string(out.Mode)) {
-		c.Errorf(at.Field("options").Key(optionTerminate), "%q is not one of %s", l.Terminate, strings.Join(terminateModes, ", "))
+		c.Errorf(code.UnknownValue, at.Field("options").Key(optionTerminate), "%q is not one of %s", l.Terminate, strings.Join(terminateModes, ", "))
 		return nil
 	}
 	c.listenerOptions(at.Field("options"), tls.Options, out)
@@ -187,7 +188,7 @@ func (c *conv) listenerOptions(at problem.Path, options map[gatewayv1.Annotation
 			}
 			out.CipherSuites = c.CipherSuites(at.Key(string(name)), list)
 		default:
-			c.Warnf(at.Key(string(name)), "has no effect; the options that have are %s and %s", optionTerminate, optionCipherSuites)
+			c.Warnf(code.NoEffect, at.Key(string(name)), "has no effect; the options that have are %s and %s", optionTerminate, optionCipherSuites)
 		}
 	}
 }
@@ -198,7 +199,7 @@ func (c *conv) listenerCertificates(at problem.Path, l *ListenerRef, out *model.
 		ref := &l.Certificates[i]
 		at := problem.Path(ref.Field)
 		if !ref.IsSecret() {
-			c.Warnf(at, "only Secrets have an effect")
+			c.Warnf(code.NoEffect, at, "only Secrets have an effect")
 			continue
 		}
 		name := ref.Name
@@ -209,7 +210,7 @@ func (c *conv) listenerCertificates(at problem.Path, l *ListenerRef, out *model.
 		out.CredentialNames = append(out.CredentialNames, name)
 	}
 	if len(out.CredentialNames) == 0 {
-		c.Warnf(at.Field("certificateRefs"), "has no Secret, so the listener has no effect; name one")
+		c.Warnf(code.MissingField, at.Field("certificateRefs"), "has no Secret, so the listener has no effect; name one")
 		return false
 	}
 	return true

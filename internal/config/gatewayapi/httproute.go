@@ -7,6 +7,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -56,7 +57,7 @@ func (c *conv) parents(at problem.Path, refs []gatewayv1.ParentReference, v *mod
 			entry := ref.Key()
 			v.Parents = append(v.Parents, model.MeshParent{Namespace: ref.Namespace, Entry: &entry, Port: ref.Port})
 		case ref.Kind == "Service":
-			c.Warnf(at.Index(i).Field("group"), "%s cannot be a parent of routes; write group: \"\" for a Service of Kubernetes", ref.KindText())
+			c.Warnf(code.NotAllowedHere, at.Index(i).Field("group"), "%s cannot be a parent of routes; write group: \"\" for a Service of Kubernetes", ref.KindText())
 		}
 	}
 	if len(v.Parents) > 0 {
@@ -196,7 +197,7 @@ func (c *conv) pathMatch(at problem.Path, m *gatewayv1.HTTPPathMatch) *model.Str
 		}
 	}
 	if out.Kind != model.MatchRegex && !strings.HasPrefix(*m.Value, "/") {
-		c.Errorf(at.Field("value"), "%q does not begin with \"/\"", *m.Value)
+		c.Errorf(code.InvalidFormat, at.Field("value"), "%q does not begin with \"/\"", *m.Value)
 	}
 	return out
 }
@@ -233,7 +234,7 @@ func (c *conv) backend(at problem.Path, b *gatewayv1.BackendObjectReference) (mo
 			return d, neverGranted(ref.Name)
 		}
 		if b.Namespace != nil {
-			c.Warnf(at.Field("namespace"), "has no effect on a Hostname, which is the same in all namespaces; remove it")
+			c.Warnf(code.NoEffect, at.Field("namespace"), "has no effect on a Hostname, which is the same in all namespaces; remove it")
 		}
 	case ref.IsService():
 		d.Host = model.ResolveHost(ref.Name, ref.Namespace, c.Domain)
@@ -241,11 +242,11 @@ func (c *conv) backend(at problem.Path, b *gatewayv1.BackendObjectReference) (mo
 			key = &model.Key{Kind: model.KindService, Namespace: ref.Namespace, Name: ref.Name}
 		}
 	default:
-		c.Warnf(at.Field("kind"), "%s gets no requests: they fail; only Services do, and hosts (group %s, kind Hostname)", ref.KindText(), groupIstio)
+		c.Warnf(code.NoEffect, at.Field("kind"), "%s gets no requests: they fail; only Services do, and hosts (group %s, kind Hostname)", ref.KindText(), groupIstio)
 		return d, neverGranted(ref.Name)
 	}
 	if b.Port == nil {
-		c.Errorf(at.Field("port"), "is missing; set a port of the %s", ref.Kind)
+		c.Errorf(code.MissingField, at.Field("port"), "is missing; set a port of the %s", ref.Kind)
 	} else if c.CheckPort(at.Field("port"), ref.Port) {
 		d.Port = ref.Port
 	}

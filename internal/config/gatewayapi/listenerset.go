@@ -3,6 +3,7 @@ package gatewayapi
 import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -14,11 +15,11 @@ func ListenerSet(in convert.Cluster, o *gatewayv1.ListenerSet) (*model.Gateway, 
 	c := start(in, model.KindListenerSet, &o.ObjectMeta)
 	refs := listenerSetRefs(o)
 	if refs.Parent.Name == "" {
-		c.Warnf(problem.Path("spec.parentRef"), "is not a Gateway, so the ListenerSet has no effect")
+		c.Warnf(code.NoEffect, problem.Path("spec.parentRef"), "is not a Gateway, so the ListenerSet has no effect")
 		return nil, c.Problems
 	}
 	if !convert.IsLabel(o.Name) {
-		c.Errorf(problem.Path("metadata").Field("name"), "%q cannot be a ListenerSet's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
+		c.Errorf(code.InvalidName, problem.Path("metadata").Field("name"), "%q cannot be a ListenerSet's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
 	}
 	c.Routers = refs.Parent.Namespace
 	g := &model.Gateway{

@@ -8,6 +8,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -35,7 +36,7 @@ func (c *conv) rulePolicy(at problem.Path, r *gatewayv1.HTTPRouteRule, out *mode
 		out.Timeout = try
 	}
 	if r.SessionPersistence != nil {
-		c.Warnf(at.Field("sessionPersistence"), "has no effect in Moonsail yet")
+		c.Warnf(code.NotSupported, at.Field("sessionPersistence"), "has no effect in Moonsail yet")
 	}
 }
 
@@ -46,7 +47,7 @@ func (c *conv) ruleDuration(at problem.Path, text *gatewayv1.Duration) *time.Dur
 	}
 	d, err := time.ParseDuration(string(*text))
 	if err != nil || d < 0 {
-		c.Errorf(at, "%q is not a duration; write one such as 10s", *text)
+		c.Errorf(code.InvalidDuration, at, "%q is not a duration; write one such as 10s", *text)
 		return nil
 	}
 	return &d
@@ -75,7 +76,7 @@ func (c *conv) corsFilter(at problem.Path, f *gatewayv1.HTTPCORSFilter) *model.C
 	out := &model.CORS{AllowCredentials: f.AllowCredentials, ForwardUnmatched: &no}
 	for i, o := range f.AllowOrigins {
 		if o == "" {
-			c.Errorf(at.Field("allowOrigins").Index(i), "is empty; name an origin, or \"*\" for all")
+			c.Errorf(code.EmptyValue, at.Field("allowOrigins").Index(i), "is empty; name an origin, or \"*\" for all")
 			continue
 		}
 		match := originMatch(string(o))

@@ -3,6 +3,7 @@ package gatewayapi
 import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -38,7 +39,7 @@ func (c *conv) streamRoute(parents []gatewayv1.ParentReference, hostnames []gate
 	var backends []model.Backend
 	for i := range rules {
 		if i > 0 {
-			c.Warnf(at.Field("rules").Index(i), "has no effect: the first rule takes all connections")
+			c.Warnf(code.NoEffect, at.Field("rules").Index(i), "has no effect: the first rule takes all connections")
 			continue
 		}
 		backends = c.backendRefs(at.Field("rules").Index(i).Field("backendRefs"), rules[i].BackendRefs)

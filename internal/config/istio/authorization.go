@@ -10,6 +10,7 @@ import (
 	security "istio.io/api/security/v1beta1"
 	securityv1 "istio.io/client-go/pkg/apis/security/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/spelling"
@@ -38,7 +39,7 @@ func AuthorizationPolicy(in convert.Cluster, o *securityv1.AuthorizationPolicy) 
 	c.checkAction(at, spec)
 	for i, r := range spec.Rules {
 		if r == nil {
-			c.Errorf(at.Field("rules").Index(i), "is empty; write {} for a rule that matches everything, or remove it")
+			c.Errorf(code.EmptyValue, at.Field("rules").Index(i), "is empty; write {} for a rule that matches everything, or remove it")
 			continue
 		}
 		p.Rules = append(p.Rules, c.authorizationRule(at.Field("rules").Index(i), r, p.Action))
@@ -55,9 +56,9 @@ func (c policyConv) dryRun(action model.AuthorizationAction) bool {
 	dry, err := strconv.ParseBool(text)
 	switch {
 	case err != nil:
-		c.Errorf(at, "%q is neither \"true\" nor \"false\"", text)
+		c.Errorf(code.UnknownValue, at, "%q is neither \"true\" nor \"false\"", text)
 	case dry && (action == model.AuthorizeCustom || action == model.AuthorizeAudit):
-		c.Warnf(at, "a policy of action %s cannot be tried: it has no effect until the annotation is removed", action)
+		c.Warnf(code.NotAllowedHere, at, "a policy of action %s cannot be tried: it has no effect until the annotation is removed", action)
 	}
 	return dry
 }
@@ -67,12 +68,12 @@ func (c policyConv) checkAction(at problem.Path, spec *security.AuthorizationPol
 	custom := spec.Action == security.AuthorizationPolicy_CUSTOM
 	switch {
 	case custom && spec.GetProvider().GetName() == "":
-		c.Errorf(at.Field("provider").Field("name"), "is missing; name one of the mesh's extensionProviders")
+		c.Errorf(code.MissingField, at.Field("provider").Field("name"), "is missing; name one of the mesh's extensionProviders")
 	case !custom && spec.GetProvider() != nil:
-		c.Errorf(at.Field("provider"), "is only for action CUSTOM, not for %s; remove it", spec.Action)
+		c.Errorf(code.NotAllowedHere, at.Field("provider"), "is only for action CUSTOM, not for %s; remove it", spec.Action)
 	}
 	if len(spec.Rules) == 0 && (custom || spec.Action == security.AuthorizationPolicy_DENY) {
-		c.Errorf(at.Field("rules"), "is missing, so the policy never does anything; write an empty rule, \"- {}\", for every request")
+		c.Errorf(code.MissingField, at.Field("rules"), "is missing, so the policy never does anything; write an empty rule, \"- {}\", for every request")
 	}
 }
 
@@ -112,7 +113,7 @@ func notField(field string) string { return "not" + strings.ToUpper(field[:1]) +
 func (c policyConv) callers(at problem.Path, s *security.Source) model.AuthorizationMatch {
 	if len(s.GetServiceAccounts())+len(s.GetNotServiceAccounts()) > 0 &&
 		len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces()) > 0 {
-		c.Errorf(at.Field("serviceAccounts"), "cannot be combined with namespaces or principals; use two sources")
+		c.Errorf(code.ExclusiveFields, at.Field("serviceAccounts"), "cannot be combined with namespaces or principals; use two sources")
 	}
 	return c.comparisons(at, []comparison{
 		{model.AttributePrincipal, "principals", s.GetPrincipals(), s.GetNotPrincipals()},
@@ -146,7 +147,7 @@ func (c policyConv) comparisons(at problem.Path, all []comparison) model.Authori
 		out = append(out, model.AuthorizationCondition{Attribute: f.attribute, Values: f.values, Not: f.not})
 	}
 	if len(out) == 0 {
-		c.Errorf(at, "is empty; add a condition, or remove it")
+		c.Errorf(code.EmptyValue, at, "is empty; add a condition, or remove it")
 	}
 	return out
 }
@@ -161,7 +162,7 @@ func (c policyConv) checkMatch(at problem.Path, m model.AuthorizationMatch, acti
 // checked, and decides about identities itself, as in Istio.
 func (c policyConv) checkAllowed(at problem.Path, a model.Attribute, action model.AuthorizationAction) {
 	if action == model.AuthorizeCustom && (a.FromPeer() || a.FromToken()) {
-		c.Errorf(at, "%s cannot be used with action CUSTOM; leave it to the provider, or use DENY", a)
+		c.Errorf(code.NotAllowedHere, at, "%s cannot be used with action CUSTOM; leave it to the provider, or use DENY", a)
 	}
 }
 
@@ -191,7 +192,7 @@ func (c policyConv) when(at problem.Path, w *security.Condition) (model.Authoriz
 	}
 	cond.Values, cond.Not = w.GetValues(), w.GetNotValues()
 	if len(cond.Values)+len(cond.Not) == 0 {
-		c.Errorf(at, "compares %s with nothing; set values or notValues", w.GetKey())
+		c.Errorf(code.EmptyValue, at, "compares %s with nothing; set values or notValues", w.GetKey())
 	}
 	c.attributeValues(at.Field("values"), cond.Attribute, cond.Values)
 	c.attributeValues(at.Field("notValues"), cond.Attribute, cond.Not)
@@ -210,14 +211,14 @@ func (c policyConv) whenKey(at problem.Path, key string) (model.AuthorizationCon
 	}
 	bare, _, _ := strings.Cut(key, "[")
 	if use, ok := replacedKeys[bare]; ok {
-		c.Errorf(at, "%q is not an attribute any more: %s", key, use)
+		c.Errorf(code.Deprecated, at, "%q is not an attribute any more: %s", key, use)
 		return model.AuthorizationCondition{}, false
 	}
 	known := make([]string, 0, len(whenKeys)+len(bracketKeys))
 	for _, a := range slices.Concat(whenKeys, bracketKeys) {
 		known = append(known, string(a))
 	}
-	c.Errorf(at, "%q is not an attribute%s", key, spelling.DidYouMean(key, known))
+	c.Errorf(code.UnknownValue, at, "%q is not an attribute%s", key, spelling.DidYouMean(key, known))
 	return model.AuthorizationCondition{}, false
 }
 
@@ -234,7 +235,7 @@ func (c policyConv) bracketNames(at problem.Path, key, rest string, a model.Attr
 	inner, ok := strings.CutPrefix(rest, "[")
 	inner, closed := strings.CutSuffix(inner, "]")
 	if !ok || !closed || inner == "" {
-		c.Errorf(at, "%q is not of the form %s[NAME]", key, strings.TrimSuffix(key, rest))
+		c.Errorf(code.InvalidFormat, at, "%q is not of the form %s[NAME]", key, strings.TrimSuffix(key, rest))
 		return nil, false
 	}
 	if parts := strings.Split(inner, "]["); a == model.AttributeClaims && !slices.Contains(parts, "") {
@@ -250,13 +251,13 @@ func (c policyConv) bracketNames(at problem.Path, key, rest string, a model.Attr
 func (c policyConv) attributeValues(at problem.Path, a model.Attribute, values []string) {
 	for i, v := range values {
 		if v == "" {
-			c.Errorf(at.Index(i), "is empty; write what it is compared with, or \"*\" for any")
+			c.Errorf(code.EmptyValue, at.Index(i), "is empty; write what it is compared with, or \"*\" for any")
 			continue
 		}
 		c.attributeValue(at.Index(i), a, v)
 	}
 	if a == model.AttributeServiceAccount && len(values) > maxServiceAccounts {
-		c.Errorf(at, "has %d entries; %d is the limit", len(values), maxServiceAccounts)
+		c.Errorf(code.InvalidText, at, "has %d entries; %d is the limit", len(values), maxServiceAccounts)
 	}
 }
 
@@ -274,7 +275,7 @@ func (c policyConv) attributeValue(at problem.Path, a model.Attribute, v string)
 		return
 	case model.AttributeDestinationPort:
 		if n, err := strconv.ParseUint(v, 10, 16); err != nil || n == 0 {
-			c.Errorf(at, "%q is not a port; use 1 to 65535", v)
+			c.Errorf(code.InvalidNumber, at, "%q is not a port; use 1 to 65535", v)
 		}
 		return
 	case model.AttributeServiceAccount:
@@ -284,9 +285,9 @@ func (c policyConv) attributeValue(at problem.Path, a model.Attribute, v string)
 		return
 	case model.AttributeTrustDomain:
 		if strings.Contains(v, "/") {
-			c.Errorf(at, "%q is not a trust domain: it has no \"/\"; use principals for what is behind it", v)
+			c.Errorf(code.InvalidFormat, at, "%q is not a trust domain: it has no \"/\"; use principals for what is behind it", v)
 		} else if strings.Contains(strings.Trim(v, "*"), "*") || strings.Count(v, "*") > 1 {
-			c.Errorf(at, "%q is not a pattern; one * can be at the beginning or at the end", v)
+			c.Errorf(code.InvalidExpression, at, "%q is not a pattern; one * can be at the beginning or at the end", v)
 		}
 		return
 	case model.AttributePath:
@@ -302,11 +303,11 @@ func (c policyConv) serviceAccount(at problem.Path, v string) {
 	ns, name, both := strings.Cut(v, "/")
 	switch {
 	case strings.Contains(v, "*"):
-		c.Errorf(at, "%q has a wildcard, which service accounts cannot have; use principals", v)
+		c.Errorf(code.NeverMatches, at, "%q has a wildcard, which service accounts cannot have; use principals", v)
 	case len(v) > maxServiceAccount:
-		c.Errorf(at, "is longer than %d characters", maxServiceAccount)
+		c.Errorf(code.InvalidText, at, "is longer than %d characters", maxServiceAccount)
 	case both && (ns == "" || name == "" || strings.Contains(name, "/")):
-		c.Errorf(at, "%q is not of the form NAME or NAMESPACE/NAME", v)
+		c.Errorf(code.InvalidName, at, "%q is not of the form NAME or NAMESPACE/NAME", v)
 	}
 }
 
@@ -318,15 +319,15 @@ func (c policyConv) pattern(at problem.Path, a model.Attribute, v string) {
 	}
 	switch {
 	case a == model.AttributePrincipal && strings.HasPrefix(v, "spiffe://"):
-		c.Warnf(at, "%q never matches: principals are written without spiffe://", v)
+		c.Warnf(code.NeverMatches, at, "%q never matches: principals are written without spiffe://", v)
 	case strings.Contains(inner, "*") && a != model.AttributeHeaders:
-		c.Warnf(at, "in %q a * is taken literally: only one at the beginning or at the end is a wildcard", v)
+		c.Warnf(code.NeverMatches, at, "in %q a * is taken literally: only one at the beginning or at the end is a wildcard", v)
 	case a == model.AttributeMethod && strings.ToUpper(v) != v:
-		c.Warnf(at, "%q never matches: methods are in upper case", v)
+		c.Warnf(code.NeverMatches, at, "%q never matches: methods are in upper case", v)
 	case a == model.AttributePath && !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*"):
-		c.Warnf(at, "%q never matches: paths begin with \"/\"", v)
+		c.Warnf(code.NeverMatches, at, "%q never matches: paths begin with \"/\"", v)
 	case a == model.AttributePath && strings.ContainsAny(v, "?#"):
-		c.Warnf(at, "%q never matches: what follows a \"?\" or \"#\" is not part of the path", v)
+		c.Warnf(code.NeverMatches, at, "%q never matches: what follows a \"?\" or \"#\" is not part of the path", v)
 	}
 }
 
@@ -352,7 +353,7 @@ func IsPathTemplate(p string) bool {
 // {**} but literals.
 func (c policyConv) pathTemplate(at problem.Path, p string) {
 	if msg := templateError(p); msg != "" {
-		c.Errorf(at, "%q is not a path template: %s", p, msg)
+		c.Errorf(code.InvalidExpression, at, "%q is not a path template: %s", p, msg)
 	}
 }
 

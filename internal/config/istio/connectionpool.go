@@ -3,6 +3,7 @@ package istio
 import (
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -18,7 +19,7 @@ func (c destinationConv) connectionPool(at problem.Path, p *networking.Connectio
 		return nil
 	}
 	if p.Tcp == nil && p.Http == nil {
-		c.Errorf(at, "is empty; set tcp, http or both, or remove it")
+		c.Errorf(code.EmptyValue, at, "is empty; set tcp, http or both, or remove it")
 	}
 	out := &model.ConnectionPool{}
 	if p.Tcp != nil {
@@ -37,7 +38,7 @@ func (c destinationConv) tcpPool(at problem.Path, p *networking.ConnectionPoolSe
 	if p.IdleTimeout.AsDuration() != 0 {
 		out.TCPIdleTimeout = c.Duration(at.Field("idleTimeout"), p.IdleTimeout)
 	} else if p.IdleTimeout != nil {
-		c.Warnf(at.Field("idleTimeout"), "0s, which means no timeout, is not supported yet; the default stays")
+		c.Warnf(code.NotSupported, at.Field("idleTimeout"), "0s, which means no timeout, is not supported yet; the default stays")
 	}
 	out.Keepalive = c.keepalive(at.Field("tcpKeepalive"), p.TcpKeepalive)
 }
@@ -63,15 +64,15 @@ func (c destinationConv) httpPool(at problem.Path, p *networking.ConnectionPoolS
 	out.UseClientProtocol = p.UseClientProtocol
 	out.MaxConcurrentStreams = c.Count(at.Field("maxConcurrentStreams"), p.MaxConcurrentStreams)
 	if out.Upgrade == model.H2UpgradeAlways && p.UseClientProtocol {
-		c.Errorf(at.Field("useClientProtocol"), "contradicts h2UpgradePolicy UPGRADE; remove one of the two")
+		c.Errorf(code.ExclusiveFields, at.Field("useClientProtocol"), "contradicts h2UpgradePolicy UPGRADE; remove one of the two")
 	}
 	if ka := p.Http2KeepAlive; ka != nil {
 		at := at.Field("http2KeepAlive")
 		if ka.Interval == nil {
-			c.Errorf(at.Field("interval"), "is missing; set the time between pings, such as 30s")
+			c.Errorf(code.MissingField, at.Field("interval"), "is missing; set the time between pings, such as 30s")
 		}
 		if ka.Timeout == nil {
-			c.Errorf(at.Field("timeout"), "is missing; set the time to wait for an answer, such as 5s")
+			c.Errorf(code.MissingField, at.Field("timeout"), "is missing; set the time to wait for an answer, such as 5s")
 		}
 		out.HTTP2Keepalive = &model.HTTP2Keepalive{
 			Interval: c.Duration(at.Field("interval"), ka.Interval),
@@ -95,7 +96,7 @@ func (c destinationConv) outlierDetection(at problem.Path, o *networking.Outlier
 	if v := o.ConsecutiveLocalOriginFailures; v != nil {
 		out.ConsecutiveLocalOriginFailures = &v.Value
 		if !o.SplitExternalLocalOriginErrors && v.Value > 0 {
-			c.Errorf(at.Field("consecutiveLocalOriginFailures"), "has no effect unless splitExternalLocalOriginErrors is true; set it")
+			c.Errorf(code.NotAllowedHere, at.Field("consecutiveLocalOriginFailures"), "has no effect unless splitExternalLocalOriginErrors is true; set it")
 		}
 	}
 	if v := o.ConsecutiveGatewayErrors; v != nil {
@@ -105,11 +106,11 @@ func (c destinationConv) outlierDetection(at problem.Path, o *networking.Outlier
 		out.Consecutive5xx = &v.Value
 	}
 	if old := o.ConsecutiveErrors; old != 0 { //nolint:staticcheck // still in use
-		c.Warnf(at.Field("consecutiveErrors"), "is deprecated and has no effect; write consecutive5xxErrors: %d", old)
+		c.Warnf(code.Deprecated, at.Field("consecutiveErrors"), "is deprecated and has no effect; write consecutive5xxErrors: %d", old)
 	}
-	for i, code := range o.OutlierDetectionHttpErrorCodes {
-		if code < 100 || code > 599 {
-			c.Errorf(at.Field("outlierDetectionHttpErrorCodes").Index(i), "%d is not an HTTP status; use 100 to 599", code)
+	for i, status := range o.OutlierDetectionHttpErrorCodes {
+		if status < 100 || status > 599 {
+			c.Errorf(code.InvalidNumber, at.Field("outlierDetectionHttpErrorCodes").Index(i), "%d is not an HTTP status; use 100 to 599", status)
 		}
 	}
 	return out

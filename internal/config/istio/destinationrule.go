@@ -6,6 +6,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -24,13 +25,13 @@ func DestinationRule(in convert.Cluster, o *networkingv1.DestinationRule) (*mode
 		r.WorkloadSelector = c.Selector(at.Field("workloadSelector"), "matchLabels", sel.MatchLabels)
 		for i, e := range spec.ExportTo {
 			if e != convert.ExportHere && e != c.Meta.Namespace {
-				c.Errorf(at.Field("exportTo").Index(i), "a rule with a workloadSelector is for its own namespace; use \".\", or remove exportTo")
+				c.Errorf(code.NotAllowedHere, at.Field("exportTo").Index(i), "a rule with a workloadSelector is for its own namespace; use \".\", or remove exportTo")
 			}
 		}
 	}
 	r.Subsets = c.subsets(at.Field("subsets"), spec.Subsets)
 	if len(r.WorkloadSelector) == 0 && model.NeedsSecrets(r.Credentials()) {
-		c.Warnf(at.Field("workloadSelector"), "is missing, so credentialName has no effect: no client certificate is shown, and servers are verified against the system's CAs; select the workloads that may have the secret")
+		c.Warnf(code.MissingField, at.Field("workloadSelector"), "is missing, so credentialName has no effect: no client certificate is shown, and servers are verified against the system's CAs; select the workloads that may have the secret")
 	}
 	return r, c.Problems
 }
@@ -42,16 +43,16 @@ func (c destinationConv) subsets(at problem.Path, list []*networking.Subset) []m
 		at := at.Index(i)
 		switch {
 		case s.Name == "":
-			c.Errorf(at.Field("name"), "is missing; name the subset, such as \"v1\"")
+			c.Errorf(code.MissingField, at.Field("name"), "is missing; name the subset, such as \"v1\"")
 		case !convert.IsLabel(s.Name):
-			c.Errorf(at.Field("name"), "%q is not a subset's name: use at most 63 letters, digits and '-'", s.Name)
+			c.Errorf(code.InvalidName, at.Field("name"), "%q is not a subset's name: use at most 63 letters, digits and '-'", s.Name)
 		case seen[s.Name]:
-			c.Errorf(at.Field("name"), "%q is the name of two subsets; rename one", s.Name)
+			c.Errorf(code.ListedTwice, at.Field("name"), "%q is the name of two subsets; rename one", s.Name)
 		}
 		seen[s.Name] = true
 		c.Labels(at.Field("labels"), s.Labels)
 		if len(s.Labels) == 0 {
-			c.Warnf(at.Field("labels"), "are missing, so the subset is the whole service; name labels of its workloads")
+			c.Warnf(code.MissingField, at.Field("labels"), "are missing, so the subset is the whole service; name labels of its workloads")
 		}
 		policy, ports := c.trafficPolicy(at.Field("trafficPolicy"), s.TrafficPolicy)
 		out = append(out, model.Subset{Name: s.Name, Labels: s.Labels, Policy: policy, Ports: ports})
@@ -65,14 +66,14 @@ func (c destinationConv) trafficPolicy(at problem.Path, p *networking.TrafficPol
 		return out, nil
 	}
 	if !setsParts(p) && p.PortLevelSettings == nil && p.Tunnel == nil && p.ProxyProtocol == nil && p.RetryBudget == nil {
-		c.Errorf(at, "is empty; set at least one of loadBalancer, connectionPool, outlierDetection, tls and portLevelSettings, or remove it")
+		c.Errorf(code.EmptyValue, at, "is empty; set at least one of loadBalancer, connectionPool, outlierDetection, tls and portLevelSettings, or remove it")
 	}
 	out = c.policyParts(at, p)
 	out.Tunnel = c.tunnel(at.Field("tunnel"), p.Tunnel)
 	if v := p.ProxyProtocol; v != nil {
 		out.ProxyProtocol = uint32(v.Version) + 1
 		if p.Tunnel != nil {
-			c.Errorf(at.Field("proxyProtocol"), "cannot be combined with tunnel; remove one of the two")
+			c.Errorf(code.ExclusiveFields, at.Field("proxyProtocol"), "cannot be combined with tunnel; remove one of the two")
 		}
 	}
 	out.RetryBudget = c.retryBudget(at.Field("retryBudget"), p.RetryBudget)
@@ -109,15 +110,15 @@ func (c destinationConv) portPolicies(at problem.Path, list []*networking.Traffi
 		at := at.Index(i)
 		number := p.GetPort().GetNumber()
 		if p.Port == nil {
-			c.Errorf(at.Field("port"), "is missing; set the service's port, as port: {number: 80}")
+			c.Errorf(code.MissingField, at.Field("port"), "is missing; set the service's port, as port: {number: 80}")
 		} else {
 			c.CheckPort(at.Field("port").Field("number"), number)
 		}
 		if _, twice := out[number]; twice {
-			c.Warnf(at.Field("port").Field("number"), "port %d is listed twice, and the last entry counts; merge the two", number)
+			c.Warnf(code.ListedTwice, at.Field("port").Field("number"), "port %d is listed twice, and the last entry counts; merge the two", number)
 		}
 		if !setsParts(p) {
-			c.Errorf(at, "is empty; set at least one of loadBalancer, connectionPool, outlierDetection and tls")
+			c.Errorf(code.EmptyValue, at, "is empty; set at least one of loadBalancer, connectionPool, outlierDetection and tls")
 		}
 		out[number] = c.policyParts(at, p)
 	}
@@ -129,7 +130,7 @@ func (c destinationConv) tunnel(at problem.Path, t *networking.TrafficPolicy_Tun
 		return nil
 	}
 	if t.Protocol != "" && t.Protocol != "CONNECT" && t.Protocol != "POST" {
-		c.Errorf(at.Field("protocol"), "%q cannot be used; use CONNECT or POST", t.Protocol)
+		c.Errorf(code.UnknownValue, at.Field("protocol"), "%q cannot be used; use CONNECT or POST", t.Protocol)
 	}
 	if !model.IsIP(t.TargetHost) {
 		c.CheckHost(at.Field("targetHost"), t.TargetHost, false)
@@ -161,9 +162,9 @@ func (c destinationConv) clientTLS(at problem.Path, t *networking.ClientTLSSetti
 	}
 	c.tlsFiles(at, t)
 	if len(t.Sni) > convert.MaxDomain {
-		c.Errorf(at.Field("sni"), "is longer than %d characters", convert.MaxDomain)
+		c.Errorf(code.InvalidText, at.Field("sni"), "is longer than %d characters", convert.MaxDomain)
 	} else if t.Sni != "" && convert.HostError(t.Sni, false) != "" {
-		c.Warnf(at.Field("sni"), "%q is not a host name, which servers expect as SNI; correct it", t.Sni)
+		c.Warnf(code.InvalidHost, at.Field("sni"), "%q is not a host name, which servers expect as SNI; correct it", t.Sni)
 	}
 	return &model.ClientTLS{
 		Mode: model.TLSMode(t.Mode.String()), ClientCertificate: t.ClientCertificate,
@@ -181,11 +182,11 @@ func (c destinationConv) credential(at problem.Path, t *networking.ClientTLSSett
 	case model.IsConfigMap(t.CredentialName):
 		c.configMapCredential(at, t, credential)
 	case !ok || !convert.IsName(credential.Name):
-		c.Errorf(at, "%q is not the name of a Secret; write its name, or kubernetes://NAME", t.CredentialName)
+		c.Errorf(code.InvalidName, at, "%q is not the name of a Secret; write its name, or kubernetes://NAME", t.CredentialName)
 	case !own:
-		c.Errorf(at, "the Secret is of namespace %s, and workloads get only Secrets of their own namespace; copy it to %s", credential.Namespace, c.Meta.Namespace)
+		c.Errorf(code.NotAllowedHere, at, "the Secret is of namespace %s, and workloads get only Secrets of their own namespace; copy it to %s", credential.Namespace, c.Meta.Namespace)
 	case t.Mode == networking.ClientTLSSettings_MUTUAL && strings.HasSuffix(credential.Name, model.SuffixCA):
-		c.Errorf(at, "a name that ends with %s is that of a Secret of CAs, without a key; name the other one", model.SuffixCA)
+		c.Errorf(code.NotAllowedHere, at, "a name that ends with %s is that of a Secret of CAs, without a key; name the other one", model.SuffixCA)
 	}
 }
 
@@ -195,9 +196,9 @@ func (c destinationConv) configMapCredential(at problem.Path, t *networking.Clie
 	switch {
 	case !c.ConfigMapName(at, t.CredentialName):
 	case credential.Namespace != c.Meta.Namespace:
-		c.Errorf(at, "the ConfigMap is of namespace %s, and a rule can name only ConfigMaps of the namespace of the rule; copy it to %s", credential.Namespace, c.Meta.Namespace)
+		c.Errorf(code.NotAllowedHere, at, "the ConfigMap is of namespace %s, and a rule can name only ConfigMaps of the namespace of the rule; copy it to %s", credential.Namespace, c.Meta.Namespace)
 	case t.Mode == networking.ClientTLSSettings_MUTUAL:
-		c.Errorf(at, "a ConfigMap has only CAs, and MUTUAL needs a certificate with its key; use a Secret, or mode SIMPLE")
+		c.Errorf(code.NotAllowedHere, at, "a ConfigMap has only CAs, and MUTUAL needs a certificate with its key; use a Secret, or mode SIMPLE")
 	}
 }
 
@@ -208,22 +209,22 @@ func (c destinationConv) tlsFiles(at problem.Path, t *networking.ClientTLSSettin
 	switch {
 	case verifies && t.CredentialName != "":
 		if files {
-			c.Errorf(at.Field("credentialName"), "cannot be combined with files of certificates; remove one of the two")
+			c.Errorf(code.ExclusiveFields, at.Field("credentialName"), "cannot be combined with files of certificates; remove one of the two")
 		}
 	case t.Mode == networking.ClientTLSSettings_MUTUAL:
 		if t.ClientCertificate == "" {
-			c.Errorf(at.Field("clientCertificate"), "is missing; MUTUAL needs the file of the client's certificate, or credentialName")
+			c.Errorf(code.MissingField, at.Field("clientCertificate"), "is missing; MUTUAL needs the file of the client's certificate, or credentialName")
 		}
 		if t.PrivateKey == "" {
-			c.Errorf(at.Field("privateKey"), "is missing; MUTUAL needs the file of the client's key, or credentialName")
+			c.Errorf(code.MissingField, at.Field("privateKey"), "is missing; MUTUAL needs the file of the client's key, or credentialName")
 		}
 	case t.Mode == networking.ClientTLSSettings_ISTIO_MUTUAL && (files || t.CredentialName != ""):
-		c.Warnf(at, "ISTIO_MUTUAL uses the mesh's own certificates, so the others have no effect; remove them, or use MUTUAL")
+		c.Warnf(code.NoEffect, at, "ISTIO_MUTUAL uses the mesh's own certificates, so the others have no effect; remove them, or use MUTUAL")
 	case t.Mode == networking.ClientTLSSettings_DISABLE && (files || t.CredentialName != ""):
-		c.Warnf(at, "mode is DISABLE, so the certificates have no effect; set mode to SIMPLE or MUTUAL")
+		c.Warnf(code.NoEffect, at, "mode is DISABLE, so the certificates have no effect; set mode to SIMPLE or MUTUAL")
 	}
 	if t.InsecureSkipVerify.GetValue() && verifies && (t.CaCertificates != "" || len(t.SubjectAltNames) > 0) {
-		c.Errorf(at.Field("insecureSkipVerify"), "contradicts caCertificates and subjectAltNames; remove one or the other")
+		c.Errorf(code.ExclusiveFields, at.Field("insecureSkipVerify"), "contradicts caCertificates and subjectAltNames; remove one or the other")
 	}
 	if t.CredentialName != "" && verifies {
 		c.credential(at.Field("credentialName"), t)

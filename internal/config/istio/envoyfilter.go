@@ -8,6 +8,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 	networkingv1alpha3 "istio.io/client-go/pkg/apis/networking/v1alpha3"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/envoyext"
 	"github.com/moonsail/moonsail/internal/config/problem"
@@ -26,7 +27,7 @@ func EnvoyFilter(in convert.Cluster, o *networkingv1alpha3.EnvoyFilter) (*model.
 	}
 	f.Targets = policyConv(c).targets(at.Field("targetRefs"), spec.TargetRefs, spec.WorkloadSelector != nil)
 	if len(spec.ConfigPatches) == 0 {
-		c.Warnf(at.Field("configPatches"), "is empty, so the object has no effect")
+		c.Warnf(code.EmptyValue, at.Field("configPatches"), "is empty, so the object has no effect")
 	}
 	for i, p := range spec.ConfigPatches {
 		out, ok := c.envoyPatch(at.Field("configPatches").Index(i), i, p)
@@ -42,10 +43,10 @@ func (c patchConv) envoyPatch(at problem.Path, i int, p *networking.EnvoyFilter_
 	out := model.EnvoyPatch{Index: i, Target: model.PatchTarget(p.GetApplyTo().String())}
 	switch {
 	case p.GetApplyTo() == networking.EnvoyFilter_INVALID:
-		c.Errorf(at.Field("applyTo"), "is missing; name what to change, such as HTTP_FILTER")
+		c.Errorf(code.MissingField, at.Field("applyTo"), "is missing; name what to change, such as HTTP_FILTER")
 		return out, false
 	case p.Patch == nil || p.Patch.Operation == networking.EnvoyFilter_Patch_INVALID:
-		c.Errorf(at.Field("patch").Field("operation"), "is missing; set one, such as MERGE or INSERT_BEFORE")
+		c.Errorf(code.MissingField, at.Field("patch").Field("operation"), "is missing; set one, such as MERGE or INSERT_BEFORE")
 		return out, false
 	}
 	operation, ok := c.patchOperation(at, out.Target, model.PatchOperation(p.Patch.Operation.String()), p.Match)
@@ -55,7 +56,7 @@ func (c patchConv) envoyPatch(at problem.Path, i int, p *networking.EnvoyFilter_
 		if out.Context != model.PatchGateway {
 			out.Context = model.PatchAnywhere // a bootstrap has no sides
 		}
-		c.Add(problem.SeverityInfo, at.Field("applyTo"), "applies to sidecars that start from now on; restart running sidecars to apply it")
+		c.Add(code.PatchLeftOut, problem.SeverityInfo, at.Field("applyTo"), "applies to sidecars that start from now on; restart running sidecars to apply it")
 	}
 	return out, c.patchValue(at.Field("patch").Field("value"), p.Patch, &out) && ok
 }
@@ -85,12 +86,12 @@ func (c patchConv) patchOperation(at problem.Path, target model.PatchTarget, op 
 	}
 	for _, no := range noEffect[target] {
 		if op == no {
-			c.Warnf(at.Field("patch").Field("operation"), "%s has no effect on %s; the patch is left out", op, target)
+			c.Warnf(code.PatchLeftOut, at.Field("patch").Field("operation"), "%s has no effect on %s; the patch is left out", op, target)
 			return op, false
 		}
 	}
 	if !c.namesFilter(target, op, match.GetListener()) {
-		c.Warnf(at.Field("match"), "%s of %s needs the name of the filter that it is for; the patch is left out", op, target)
+		c.Warnf(code.PatchLeftOut, at.Field("match"), "%s of %s needs the name of the filter that it is for; the patch is left out", op, target)
 		return op, false
 	}
 	return op, true
@@ -115,26 +116,26 @@ func (c patchConv) namesFilter(target model.PatchTarget, op model.PatchOperation
 // patchValue reads the message that a patch applies.
 func (c patchConv) patchValue(at problem.Path, p *networking.EnvoyFilter_Patch, out *model.EnvoyPatch) bool {
 	if p.FilterClass != networking.EnvoyFilter_Patch_UNSPECIFIED {
-		c.Warnf(problem.Path(strings.TrimSuffix(string(at), "value")+"filterClass"), "has no effect; set the place by an operation and a match")
+		c.Warnf(code.NoEffect, problem.Path(strings.TrimSuffix(string(at), "value")+"filterClass"), "has no effect; set the place by an operation and a match")
 	}
 	if out.Operation == model.PatchRemove {
 		return true
 	}
 	if p.Value == nil {
-		c.Errorf(at, "is missing; %s needs one", out.Operation)
+		c.Errorf(code.MissingField, at, "is missing; %s needs one", out.Operation)
 		return false
 	}
 	m := envoyext.Message(string(out.Target))
 	ok := true
 	for _, f := range envoyext.Decode(p.Value, m) {
 		ok = ok && !f.Fatal
-		c.Warnf(at.Join(f.Path), "%s%s", f.Message, leftOut(f.Fatal))
+		c.Warnf(code.PatchLeftOut, at.Join(f.Path), "%s%s", f.Message, leftOut(f.Fatal))
 	}
 	if !ok {
 		return false
 	}
 	if err := envoyext.Validate(m); err != nil && !out.Operation.Merges() {
-		c.Warnf(at, "Envoy would refuse it: %v; the patch is left out", err)
+		c.Warnf(code.PatchLeftOut, at, "Envoy would refuse it: %v; the patch is left out", err)
 		return false
 	}
 	return c.packPatch(at, m, out)
@@ -167,7 +168,7 @@ func (c patchConv) patchMatch(at problem.Path, m *networking.EnvoyFilter_EnvoyCo
 	}
 	switch m.Context {
 	case networking.EnvoyFilter_WAYPOINT:
-		c.Warnf(at.Field("context"), "the mesh has no waypoints; the patch is left out")
+		c.Warnf(code.PatchLeftOut, at.Field("context"), "the mesh has no waypoints; the patch is left out")
 		return false
 	case networking.EnvoyFilter_ANY:
 	default:
@@ -185,7 +186,7 @@ func (c patchConv) patchMatch(at problem.Path, m *networking.EnvoyFilter_EnvoyCo
 		out.Cluster = clusterMatch(of.Cluster)
 		return c.fits(at.Field("cluster"), out.Target, "cluster")
 	case *networking.EnvoyFilter_EnvoyConfigObjectMatch_Waypoint:
-		c.Warnf(at.Field("waypoint"), "the mesh has no waypoints; the patch is left out")
+		c.Warnf(code.PatchLeftOut, at.Field("waypoint"), "the mesh has no waypoints; the patch is left out")
 		return false
 	}
 	return true
@@ -203,7 +204,7 @@ var matchOf = map[model.PatchTarget]string{
 func (c patchConv) fits(at problem.Path, target model.PatchTarget, kind string) bool {
 	want, some := matchOf[target]
 	if some && want != kind {
-		c.Errorf(at, "cannot be used with applyTo %s; match by %s", target, want)
+		c.Errorf(code.NotAllowedHere, at, "cannot be used with applyTo %s; match by %s", target, want)
 		return false
 	}
 	return true
@@ -222,7 +223,7 @@ func (c patchConv) listenerMatch(at problem.Path, m *networking.EnvoyFilter_List
 		out.Listener.ApplicationProtocols = strings.Split(p, ",")
 	}
 	if m.GetPortName() != "" {
-		c.Warnf(at.Field("portName"), "has no effect; match by portNumber")
+		c.Warnf(code.NoEffect, at.Field("portName"), "has no effect; match by portNumber")
 	}
 	return c.filterMatch(at.Field("filterChain").Field("filter"), chain.GetFilter(), out.Target)
 }
@@ -232,10 +233,10 @@ func (c patchConv) filterMatch(at problem.Path, m *networking.EnvoyFilter_Listen
 	case m == nil:
 		return true
 	case m.Name == "":
-		c.Errorf(at.Field("name"), "is missing; name the network filter")
+		c.Errorf(code.MissingField, at.Field("name"), "is missing; name the network filter")
 		return false
 	case target == model.PatchListener || target == model.PatchFilterChain:
-		c.Warnf(at, "has no effect with applyTo %s", target)
+		c.Warnf(code.NoEffect, at, "has no effect with applyTo %s", target)
 	}
 	if m.SubFilter == nil {
 		return true
@@ -243,11 +244,11 @@ func (c patchConv) filterMatch(at problem.Path, m *networking.EnvoyFilter_Listen
 	at = at.Field("subFilter")
 	switch {
 	case target != model.PatchHTTPFilter:
-		c.Errorf(at, "can be used with applyTo HTTP_FILTER only")
+		c.Errorf(code.NotAllowedHere, at, "can be used with applyTo HTTP_FILTER only")
 	case envoyext.Canonical(m.Name) != "envoy.filters.network.http_connection_manager":
-		c.Errorf(at, "needs a filter that has HTTP filters; name envoy.filters.network.http_connection_manager")
+		c.Errorf(code.NotAllowedHere, at, "needs a filter that has HTTP filters; name envoy.filters.network.http_connection_manager")
 	case m.SubFilter.Name == "":
-		c.Errorf(at.Field("name"), "is missing; name the HTTP filter")
+		c.Errorf(code.MissingField, at.Field("name"), "is missing; name the HTTP filter")
 	default:
 		return true
 	}
@@ -279,7 +280,7 @@ var ownNames = regexp.MustCompile(`^(virtualInbound|virtualOutbound|scopes|Black
 func (c patchConv) packPatch(at problem.Path, m proto.Message, out *model.EnvoyPatch) bool {
 	var err error
 	if out.Value, err = envoyext.Pack(m); err != nil {
-		c.Warnf(at, "cannot be encoded: %v; the patch is left out", err)
+		c.Warnf(code.PatchLeftOut, at, "cannot be encoded: %v; the patch is left out", err)
 		return false
 	}
 	out.Name, out.Domains = envoyext.NameOf(m), envoyext.DomainsOf(m)
@@ -289,12 +290,12 @@ func (c patchConv) packPatch(at problem.Path, m proto.Message, out *model.EnvoyP
 	switch out.Target {
 	case model.PatchListener, model.PatchCluster, model.PatchVirtualHost, model.PatchExtensionConfig:
 		if out.Name == "" {
-			c.Warnf(at.Field("name"), "is missing; what is added needs a name; the patch is left out")
+			c.Warnf(code.PatchLeftOut, at.Field("name"), "is missing; what is added needs a name; the patch is left out")
 			return false
 		}
 	}
 	if (out.Target == model.PatchListener || out.Target == model.PatchCluster) && ownNames.MatchString(out.Name) {
-		c.Warnf(at.Field("name"), "%q is reserved by the mesh; use MERGE, or another name; the patch is left out", out.Name)
+		c.Warnf(code.PatchLeftOut, at.Field("name"), "%q is reserved by the mesh; use MERGE, or another name; the patch is left out", out.Name)
 		return false
 	}
 	return true

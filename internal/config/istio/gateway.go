@@ -11,6 +11,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -22,22 +23,22 @@ func Gateway(in convert.Cluster, o *networkingv1.Gateway) (*model.Gateway, probl
 	at, spec := problem.Path("spec"), &o.Spec
 	g := &model.Gateway{Meta: c.Meta}
 	if !convert.IsLabel(o.Name) {
-		c.Errorf(problem.Path("metadata").Field("name"), "%q cannot be a Gateway's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
+		c.Errorf(code.InvalidName, problem.Path("metadata").Field("name"), "%q cannot be a Gateway's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
 	}
 	if len(spec.Selector) > 0 {
 		g.Selector = c.Selector(at, "selector", spec.Selector)
 	} else {
-		c.Add(problem.SeverityInfo, at.Field("selector"), "is missing, so every router of the mesh serves this gateway; name labels of one")
+		c.Add(code.MissingField, problem.SeverityInfo, at.Field("selector"), "is missing, so every router of the mesh serves this gateway; name labels of one")
 	}
 	if len(spec.Servers) == 0 {
-		c.Errorf(at.Field("servers"), "is missing; add at least one, with port and hosts")
+		c.Errorf(code.MissingField, at.Field("servers"), "is missing; add at least one, with port and hosts")
 	}
 	names := map[string]bool{}
 	for i, s := range spec.Servers {
 		at := at.Field("servers").Index(i)
 		if name := s.GetPort().GetName(); name != "" {
 			if names[name] {
-				c.Errorf(at.Field("port").Field("name"), "%q is the name of two ports; rename one", name)
+				c.Errorf(code.ListedTwice, at.Field("port").Field("name"), "%q is the name of two ports; rename one", name)
 			}
 			names[name] = true
 		}
@@ -51,15 +52,15 @@ func Gateway(in convert.Cluster, o *networkingv1.Gateway) (*model.Gateway, probl
 func (c gatewayConv) gatewayServer(at problem.Path, s *networking.Server) (model.GatewayServer, bool) {
 	out := model.GatewayServer{Name: s.Name, Bind: s.Bind}
 	if strings.HasPrefix(s.Bind, convert.UnixPrefix) {
-		c.Warnf(at.Field("bind"), "Unix sockets are not supported, so this server has no effect; use a port")
+		c.Warnf(code.NotSupported, at.Field("bind"), "Unix sockets are not supported, so this server has no effect; use a port")
 		return out, false
 	}
 	sidecarConv(c).bindIP(at.Field("bind"), s.Bind)
 	if s.DefaultEndpoint != "" {
-		c.Warnf(at.Field("defaultEndpoint"), "has no effect; set the destination in a VirtualService that is bound to the gateway")
+		c.Warnf(code.NoEffect, at.Field("defaultEndpoint"), "has no effect; set the destination in a VirtualService that is bound to the gateway")
 	}
 	if s.Port == nil {
-		c.Errorf(at.Field("port"), "is missing; set number, name and protocol")
+		c.Errorf(code.MissingField, at.Field("port"), "is missing; set number, name and protocol")
 		return out, false
 	}
 	out.Port = c.gatewayPort(at.Field("port"), s.Port)
@@ -73,16 +74,16 @@ func (c gatewayConv) gatewayPort(at problem.Path, p *networking.Port) model.Gate
 	c.CheckPort(at.Field("number"), p.Number)
 	c.CheckPortName(at.Field("name"), p.Name)
 	if p.TargetPort > 0 { //nolint:staticcheck // to report it
-		c.Errorf(at.Field("targetPort"), "has no effect here; set targetPort in the router's Service")
+		c.Errorf(code.NotAllowedHere, at.Field("targetPort"), "has no effect here; set targetPort in the router's Service")
 	}
 	out := model.GatewayPort{Number: p.Number, Name: p.Name, Protocol: c.Protocol(at.Field("protocol"), p.Protocol)}
 	switch out.Protocol {
 	case model.ProtocolAuto:
 		if p.Protocol == "" {
-			c.Errorf(at.Field("protocol"), "is missing; use HTTP, HTTPS, GRPC, HTTP2, TLS or TCP")
+			c.Errorf(code.MissingField, at.Field("protocol"), "is missing; use HTTP, HTTPS, GRPC, HTTP2, TLS or TCP")
 		}
 	case model.ProtocolUDP:
-		c.Errorf(at.Field("protocol"), "UDP is not for gateways; use HTTP, HTTPS, GRPC, HTTP2, TLS or TCP")
+		c.Errorf(code.NotAllowedHere, at.Field("protocol"), "UDP is not for gateways; use HTTP, HTTPS, GRPC, HTTP2, TLS or TCP")
 	}
 	return out
 }
@@ -90,7 +91,7 @@ func (c gatewayConv) gatewayPort(at problem.Path, p *networking.Port) model.Gate
 // gatewayHosts reads hosts, with or without a namespace. They are full names.
 func (c gatewayConv) gatewayHosts(at problem.Path, s *networking.Server) []model.HostSelector {
 	if len(s.Hosts) == 0 {
-		c.Errorf(at, "is missing; name hosts, or \"*\" for all")
+		c.Errorf(code.MissingField, at, "is missing; name hosts, or \"*\" for all")
 	}
 	var out []model.HostSelector
 	for i, text := range s.Hosts {
@@ -103,19 +104,19 @@ func (c gatewayConv) gatewayHosts(at problem.Path, s *networking.Server) []model
 			sel.Namespace = c.Meta.Namespace
 		}
 		if sel.Namespace != convert.ExportAll && !convert.IsLabel(sel.Namespace) {
-			c.Errorf(at.Index(i), "%q is not a namespace; write host, ./host, */host or namespace/host", sel.Namespace)
+			c.Errorf(code.InvalidName, at.Index(i), "%q is not a namespace; write host, ./host, */host or namespace/host", sel.Namespace)
 			continue
 		}
 		if !c.CheckHost(at.Index(i), host, true) {
 			continue
 		}
 		if s.Tls != nil && strings.HasPrefix(host, "*") && host != "*" && !strings.HasPrefix(host, "*.") {
-			c.Errorf(at.Index(i), "%q is a partial wildcard, which SNI cannot match; leave whole parts open, as in *.example.com", host)
+			c.Errorf(code.InvalidHost, at.Index(i), "%q is a partial wildcard, which SNI cannot match; leave whole parts open, as in *.example.com", host)
 			continue
 		}
 		sel.Host = model.Host(strings.ToLower(strings.TrimSuffix(host, ".")))
 		if slices.Contains(out, sel) {
-			c.Warnf(at.Index(i), "%q is listed twice; remove one", text)
+			c.Warnf(code.ListedTwice, at.Index(i), "%q is listed twice; remove one", text)
 			continue
 		}
 		out = append(out, sel)
@@ -127,21 +128,21 @@ func (c gatewayConv) gatewayHosts(at problem.Path, s *networking.Server) []model
 func (c gatewayConv) gatewayTLS(at problem.Path, p model.Protocol, t *networking.ServerTLSSettings) *model.ServerTLS {
 	switch {
 	case t == nil && p.IsTLS():
-		c.Errorf(at, "is missing, which %s needs; set mode, and credentialName for SIMPLE and MUTUAL", p)
+		c.Errorf(code.MissingField, at, "is missing, which %s needs; set mode, and credentialName for SIMPLE and MUTUAL", p)
 		return nil
 	case t == nil:
 		return nil
 	case p.IsHTTP():
 		if t.Mode != networking.ServerTLSSettings_PASSTHROUGH || hasServerFiles(t) {
-			c.Errorf(at, "is not for ports in plain text, where only httpsRedirect has a meaning; set port.protocol to HTTPS")
+			c.Errorf(code.NotAllowedHere, at, "is not for ports in plain text, where only httpsRedirect has a meaning; set port.protocol to HTTPS")
 		}
 		return nil
 	case !p.IsTLS():
-		c.Errorf(at, "is not for %s; set port.protocol to TLS, or to HTTPS", p)
+		c.Errorf(code.NotAllowedHere, at, "is not for %s; set port.protocol to TLS, or to HTTPS", p)
 		return nil
 	}
 	if t.HttpsRedirect {
-		c.Warnf(at.Field("httpsRedirect"), "has no effect on TLS connections; set it at a server whose port.protocol is HTTP")
+		c.Warnf(code.NoEffect, at.Field("httpsRedirect"), "has no effect on TLS connections; set it at a server whose port.protocol is HTTP")
 	}
 	return c.serverTLS(at, t)
 }
@@ -161,26 +162,26 @@ func (c gatewayConv) serverTLS(at problem.Path, t *networking.ServerTLSSettings)
 	c.fingerprints(at, t)
 	switch {
 	case out.Mode == model.ServerAutoPassthrough:
-		c.Warnf(at.Field("mode"), "AUTO_PASSTHROUGH has no effect in Moonsail yet: the server does not listen; use PASSTHROUGH with tls routes")
+		c.Warnf(code.NotSupported, at.Field("mode"), "AUTO_PASSTHROUGH has no effect in Moonsail yet: the server does not listen; use PASSTHROUGH with tls routes")
 		return &model.ServerTLS{Mode: out.Mode}
 	case !out.EndsTLS():
 		if hasServerFiles(t) || hasServerCredential(t) {
-			c.Warnf(at, "%s does not decrypt, so the certificates have no effect; remove them, or set mode to SIMPLE", t.Mode)
+			c.Warnf(code.NoEffect, at, "%s does not decrypt, so the certificates have no effect; remove them, or set mode to SIMPLE", t.Mode)
 		}
 		return &model.ServerTLS{Mode: out.Mode}
 	case out.Mode == model.ServerIstioMutual:
 		if hasServerFiles(t) || hasServerCredential(t) {
-			c.Errorf(at, "ISTIO_MUTUAL uses the mesh's own certificates; remove the others, or set mode to MUTUAL")
+			c.Errorf(code.ExclusiveFields, at, "ISTIO_MUTUAL uses the mesh's own certificates; remove the others, or set mode to MUTUAL")
 		}
 	default:
 		c.serverCertificates(at, t, out)
 	}
 	if out.MinVersion > out.MaxVersion && out.MaxVersion != "" {
-		c.Errorf(at.Field("minProtocolVersion"), "is later than maxProtocolVersion; swap the two")
+		c.Errorf(code.ExclusiveFields, at.Field("minProtocolVersion"), "is later than maxProtocolVersion; swap the two")
 	}
 	out.CipherSuites = c.CipherSuites(at.Field("cipherSuites"), t.CipherSuites)
 	if old := out.MinVersion == "TLSv1_0" || out.MinVersion == "TLSv1_1"; old && len(out.CipherSuites) == 0 {
-		c.Warnf(at.Field("minProtocolVersion"), "the default cipher suites have none for such old versions; set cipherSuites")
+		c.Warnf(code.NoEffect, at.Field("minProtocolVersion"), "the default cipher suites have none for such old versions; set cipherSuites")
 	}
 	return out
 }
@@ -202,7 +203,7 @@ func (c gatewayConv) serverCertificates(at problem.Path, t *networking.ServerTLS
 	}
 	switch {
 	case places > 1:
-		c.Errorf(at, "has certificates from several places; keep one of credentialName, credentialNames, serverCertificate with privateKey, and tlsCertificates")
+		c.Errorf(code.ExclusiveFields, at, "has certificates from several places; keep one of credentialName, credentialNames, serverCertificate with privateKey, and tlsCertificates")
 	case hasServerCredential(t):
 		c.serverCredentials(at, t, out)
 	case len(t.TlsCertificates) > 0:
@@ -210,17 +211,17 @@ func (c gatewayConv) serverCertificates(at problem.Path, t *networking.ServerTLS
 			at := at.Field("tlsCertificates").Index(i)
 			c.serverFiles(at, f.ServerCertificate, f.PrivateKey, out)
 			if f.CaCertificates != "" {
-				c.Warnf(at.Field("caCertificates"), "has no effect; name the file with the CAs of clients in caCertificates of tls")
+				c.Warnf(code.NoEffect, at.Field("caCertificates"), "has no effect; name the file with the CAs of clients in caCertificates of tls")
 			}
 		}
 	default:
 		c.serverFiles(at, t.ServerCertificate, t.PrivateKey, out)
 	}
 	if needsCA := out.AsksClients() && !out.InsecureSkipVerify; needsCA && out.CACredential() == "" && t.CaCertificates == "" {
-		c.Errorf(at.Field("caCertificates"), "is missing; %s needs the file with the CAs of clients, or credentialName", t.Mode)
+		c.Errorf(code.MissingField, at.Field("caCertificates"), "is missing; %s needs the file with the CAs of clients, or credentialName", t.Mode)
 	}
 	if t.CaCrl != "" && (hasServerCredential(t) || !out.AsksClients()) {
-		c.Errorf(at.Field("caCrl"), "needs caCertificates and mode MUTUAL; with credentialName, put it into the Secret as ca.crl")
+		c.Errorf(code.NotAllowedHere, at.Field("caCrl"), "needs caCertificates and mode MUTUAL; with credentialName, put it into the Secret as ca.crl")
 	}
 }
 
@@ -241,10 +242,10 @@ func (c gatewayConv) serverCredentials(at problem.Path, t *networking.ServerTLSS
 
 func (c gatewayConv) serverFiles(at problem.Path, certificate, key string, out *model.ServerTLS) {
 	if certificate == "" {
-		c.Errorf(at.Field("serverCertificate"), "is missing; name a file of the proxy, or set credentialName")
+		c.Errorf(code.MissingField, at.Field("serverCertificate"), "is missing; name a file of the proxy, or set credentialName")
 	}
 	if key == "" {
-		c.Errorf(at.Field("privateKey"), "is missing; name a file of the proxy, or set credentialName")
+		c.Errorf(code.MissingField, at.Field("privateKey"), "is missing; name a file of the proxy, or set credentialName")
 	}
 	out.Certificates = append(out.Certificates, model.CertificateFiles{Certificate: certificate, PrivateKey: key})
 }
@@ -262,7 +263,7 @@ func tlsVersion(v fmt.Stringer) string {
 func (c gatewayConv) fingerprints(at problem.Path, t *networking.ServerTLSSettings) {
 	for i, s := range t.VerifyCertificateSpki {
 		if sum, err := base64.StdEncoding.DecodeString(s); err != nil || len(sum) != sha256.Size {
-			c.Errorf(at.Field("verifyCertificateSpki").Index(i), "%q is not a SHA-256 in base64, which has 44 characters", s)
+			c.Errorf(code.InvalidFormat, at.Field("verifyCertificateSpki").Index(i), "%q is not a SHA-256 in base64, which has 44 characters", s)
 		}
 	}
 	for i, s := range t.VerifyCertificateHash {
@@ -271,7 +272,7 @@ func (c gatewayConv) fingerprints(at problem.Path, t *networking.ServerTLSSettin
 			plain = strings.ReplaceAll(s, ":", "")
 		}
 		if sum, err := hex.DecodeString(plain); err != nil || len(sum) != sha256.Size {
-			c.Errorf(at.Field("verifyCertificateHash").Index(i), "%q is not a SHA-256 in hex, which has 64 digits, with or without a \":\" after each two", s)
+			c.Errorf(code.InvalidFormat, at.Field("verifyCertificateHash").Index(i), "%q is not a SHA-256 in hex, which has 64 digits, with or without a \":\" after each two", s)
 		}
 	}
 }

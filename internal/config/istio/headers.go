@@ -8,6 +8,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/envoyformat"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -47,9 +48,9 @@ func (c *routeConv) changedHeader(at problem.Path, name string, authority bool) 
 	switch {
 	case authority && isAuthority(name):
 	case strings.EqualFold(name, "host"):
-		c.Errorf(at, "the Host header cannot be changed here; use rewrite.authority, or headers.request.set")
+		c.Errorf(code.NotAllowedHere, at, "the Host header cannot be changed here; use rewrite.authority, or headers.request.set")
 	case strings.HasPrefix(name, ":"):
-		c.Errorf(at, "%q cannot be changed: headers that start with ':' are not real headers", name)
+		c.Errorf(code.NotAllowedHere, at, "%q cannot be changed: headers that start with ':' are not real headers", name)
 	default:
 		c.HeaderName(at, name)
 	}
@@ -60,9 +61,9 @@ func (c *routeConv) headerValue(at problem.Path, v string) {
 		return
 	}
 	if msg := formatError(v); msg != "" {
-		c.Errorf(at, "%s", msg)
+		c.Errorf(code.InvalidName, at, "%s", msg)
 	} else if err := envoyformat.Check(v); err != nil {
-		c.Errorf(at, "%v", err)
+		c.Errorf(code.InvalidExpression, at, "%v", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/model"
@@ -47,7 +48,7 @@ func (c *routeConv) retry(at problem.Path, r *networking.HTTPRetry) *model.Retry
 		out.IgnorePreviousHostsFlag = &v
 	}
 	if r.Attempts == 0 && (r.PerTryTimeout != nil || r.RetryOn != "" || r.RetryRemoteLocalities != nil) {
-		c.Errorf(at.Field("attempts"), "0 attempts switch retries off, so the other settings have no effect; set attempts, or remove them")
+		c.Errorf(code.NotAllowedHere, at.Field("attempts"), "0 attempts switch retries off, so the other settings have no effect; set attempts, or remove them")
 	}
 	return out
 }
@@ -64,7 +65,7 @@ func (c *routeConv) retryOn(at problem.Path, s string) string {
 			continue
 		}
 		if !slices.Contains(retryConditions, words[i]) {
-			c.Errorf(at, "%q is not a reason to retry%s; use Envoy's conditions, such as 5xx or connect-failure, and HTTP status codes",
+			c.Errorf(code.UnknownValue, at, "%q is not a reason to retry%s; use Envoy's conditions, such as 5xx or connect-failure, and HTTP status codes",
 				words[i], spelling.DidYouMean(words[i], retryConditions))
 		}
 	}
@@ -77,7 +78,7 @@ func (c *routeConv) fault(at problem.Path, f *networking.HTTPFaultInjection) *mo
 	}
 	out := &model.Fault{}
 	if f.Delay == nil && f.Abort == nil {
-		c.Errorf(at, "does nothing; set delay, abort or both")
+		c.Errorf(code.EmptyValue, at, "does nothing; set delay, abort or both")
 	}
 	if f.Delay != nil {
 		c.delay(at.Field("delay"), f.Delay, out)
@@ -93,18 +94,18 @@ func (c *routeConv) delay(at problem.Path, d *networking.HTTPFaultInjection_Dela
 	case *networking.HTTPFaultInjection_Delay_FixedDelay:
 		out.Delay = c.Duration(at.Field("fixedDelay"), v.FixedDelay)
 	case *networking.HTTPFaultInjection_Delay_ExponentialDelay:
-		c.Errorf(at.Field("exponentialDelay"), "is not supported; use fixedDelay")
+		c.Errorf(code.NotSupported, at.Field("exponentialDelay"), "is not supported; use fixedDelay")
 	default:
-		c.Warnf(at.Field("fixedDelay"), "is missing, so nothing is delayed; set a duration, such as 2s")
+		c.Warnf(code.MissingField, at.Field("fixedDelay"), "is missing, so nothing is delayed; set a duration, such as 2s")
 	}
 	switch old := d.Percent; { //nolint:staticcheck // still in use
 	case d.Percentage != nil:
 		out.DelayPercent = c.faultPercent(at.Field("percentage").Field("value"), d.Percentage)
 	case old != 0:
-		c.Warnf(at.Field("percent"), "is deprecated; write percentage: {value: %d}", old)
+		c.Warnf(code.Deprecated, at.Field("percent"), "is deprecated; write percentage: {value: %d}", old)
 		out.DelayPercent = c.Percent(at.Field("percent"), float64(old))
 	default:
-		c.Warnf(at, "delays no request, since percentage is missing; write percentage: {value: 100} to delay all")
+		c.Warnf(code.MissingField, at, "delays no request, since percentage is missing; write percentage: {value: 100} to delay all")
 	}
 }
 
@@ -112,7 +113,7 @@ func (c *routeConv) abort(at problem.Path, a *networking.HTTPFaultInjection_Abor
 	if a.Percentage != nil {
 		out.AbortPercent = c.faultPercent(at.Field("percentage").Field("value"), a.Percentage)
 	} else {
-		c.Warnf(at, "aborts no request, since percentage is missing; write percentage: {value: 100} to abort all")
+		c.Warnf(code.MissingField, at, "aborts no request, since percentage is missing; write percentage: {value: 100} to abort all")
 	}
 	switch v := a.ErrorType.(type) {
 	case *networking.HTTPFaultInjection_Abort_HttpStatus:
@@ -120,21 +121,21 @@ func (c *routeConv) abort(at problem.Path, a *networking.HTTPFaultInjection_Abor
 		out.AbortHTTP = uint32(max(v.HttpStatus, 0))
 	case *networking.HTTPFaultInjection_Abort_GrpcStatus:
 		if !slices.Contains(grpcCodes, v.GrpcStatus) {
-			c.Errorf(at.Field("grpcStatus"), "%q is not a gRPC status%s; use a name such as UNAVAILABLE",
+			c.Errorf(code.UnknownValue, at.Field("grpcStatus"), "%q is not a gRPC status%s; use a name such as UNAVAILABLE",
 				v.GrpcStatus, spelling.DidYouMean(v.GrpcStatus, grpcCodes))
 		}
 		out.AbortGRPC = v.GrpcStatus
 	case *networking.HTTPFaultInjection_Abort_Http2Error:
-		c.Errorf(at.Field("http2Error"), "is not supported; use httpStatus or grpcStatus")
+		c.Errorf(code.NotSupported, at.Field("http2Error"), "is not supported; use httpStatus or grpcStatus")
 	default:
-		c.Warnf(at, "aborts nothing, since neither httpStatus nor grpcStatus is set")
+		c.Warnf(code.EmptyValue, at, "aborts nothing, since neither httpStatus nor grpcStatus is set")
 	}
 }
 
 // faultPercent checks a share of requests; Envoy counts in millionths.
 func (c *routeConv) faultPercent(at problem.Path, p *networking.Percent) float64 {
 	if p.Value > 0 && p.Value < 0.0001 {
-		c.Errorf(at, "%v is too small; use 0, or 0.0001 to 100", p.Value)
+		c.Errorf(code.InvalidNumber, at, "%v is too small; use 0, or 0.0001 to 100", p.Value)
 	}
 	return c.Percent(at, p.Value)
 }
@@ -154,7 +155,7 @@ func (c *routeConv) mirrors(at problem.Path, r *networking.HTTPRoute) []model.Mi
 		out = append(out, m)
 	}
 	if old := r.MirrorPercent; old != nil { //nolint:staticcheck // still in use
-		c.Warnf(at.Field("mirrorPercent"), "is deprecated; write mirrorPercentage: {value: %d}", old.Value)
+		c.Warnf(code.Deprecated, at.Field("mirrorPercent"), "is deprecated; write mirrorPercentage: {value: %d}", old.Value)
 	}
 	for i, p := range r.Mirrors {
 		at := at.Field("mirrors").Index(i)
@@ -180,7 +181,7 @@ func (c *routeConv) cors(at problem.Path, p *networking.CorsPolicy) *model.CORS 
 		MaxAge: c.OptionalDuration(at.Field("maxAge"), p.MaxAge),
 	}
 	if out.MaxAge != nil && *out.MaxAge%time.Second != 0 {
-		c.Errorf(at.Field("maxAge"), "%s is too fine; use whole seconds", *out.MaxAge)
+		c.Errorf(code.InvalidDuration, at.Field("maxAge"), "%s is too fine; use whole seconds", *out.MaxAge)
 	}
 	if p.AllowCredentials != nil {
 		v := p.AllowCredentials.GetValue()
@@ -192,7 +193,7 @@ func (c *routeConv) cors(at problem.Path, p *networking.CorsPolicy) *model.CORS 
 	}
 	for i, m := range p.AllowMethods {
 		if !slices.Contains(corsMethods, m) {
-			c.Errorf(at.Field("allowMethods").Index(i), "%q is not an HTTP method%s", m, spelling.DidYouMean(m, corsMethods))
+			c.Errorf(code.UnknownValue, at.Field("allowMethods").Index(i), "%q is not an HTTP method%s", m, spelling.DidYouMean(m, corsMethods))
 		}
 	}
 	for i, h := range p.AllowHeaders {
@@ -209,13 +210,13 @@ func (c *routeConv) origins(at problem.Path, p *networking.CorsPolicy) []model.S
 	for i, o := range p.AllowOrigins {
 		m := virtualServiceConv{c.Converter}.match(at.Field("allowOrigins").Index(i), o)
 		if m.Value == "" {
-			c.Errorf(at.Field("allowOrigins").Index(i), "matches nothing; set one of exact, prefix and regex to a value")
+			c.Errorf(code.NeverMatches, at.Field("allowOrigins").Index(i), "matches nothing; set one of exact, prefix and regex to a value")
 		}
 		out = append(out, m)
 	}
 	old := p.AllowOrigin //nolint:staticcheck // still in use
 	if len(old) > 0 {
-		c.Warnf(at.Field("allowOrigin"), "is deprecated; write allowOrigins: [{exact: %q}]", old[0])
+		c.Warnf(code.Deprecated, at.Field("allowOrigin"), "is deprecated; write allowOrigins: [{exact: %q}]", old[0])
 	}
 	for _, o := range old {
 		if len(p.AllowOrigins) == 0 {

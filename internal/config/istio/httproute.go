@@ -9,6 +9,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/envoyformat"
 	"github.com/moonsail/moonsail/internal/config/problem"
@@ -66,32 +67,32 @@ func (c *routeConv) oneAction(at problem.Path, r *networking.HTTPRoute) {
 	}
 	switch {
 	case len(set) == 0:
-		c.Errorf(at, "does nothing; set one of route, redirect, directResponse and delegate")
+		c.Errorf(code.EmptyValue, at, "does nothing; set one of route, redirect, directResponse and delegate")
 	case len(set) > 1:
-		c.Errorf(at.Field(set[1]), "cannot be combined with %s; split the rule in two", set[0])
+		c.Errorf(code.ExclusiveFields, at.Field(set[1]), "cannot be combined with %s; split the rule in two", set[0])
 	case r.Delegate != nil && c.delegate:
-		c.Errorf(at.Field("delegate"), "a delegate cannot delegate again; write its routes here")
+		c.Errorf(code.NotAllowedHere, at.Field("delegate"), "a delegate cannot delegate again; write its routes here")
 	}
 	if r.Redirect != nil || r.DirectResponse != nil {
 		if r.Fault != nil {
-			c.Errorf(at.Field("fault"), "has no effect on %s; remove it", set[0])
+			c.Errorf(code.NoEffect, at.Field("fault"), "has no effect on %s; remove it", set[0])
 		}
 		if r.Rewrite != nil {
-			c.Errorf(at.Field("rewrite"), "has no effect on %s; remove it", set[0])
+			c.Errorf(code.NoEffect, at.Field("rewrite"), "has no effect on %s; remove it", set[0])
 		}
 	}
 	if r.Mirror != nil && len(r.Mirrors) > 0 {
-		c.Errorf(at.Field("mirror"), "cannot be combined with mirrors; move it there")
+		c.Errorf(code.ExclusiveFields, at.Field("mirror"), "cannot be combined with mirrors; move it there")
 	}
 }
 
 func (c *routeConv) delegateKey(at problem.Path, d *networking.Delegate) *model.Key {
 	key := &model.Key{Kind: model.KindVirtualService, Namespace: cmp.Or(d.Namespace, c.Meta.Namespace), Name: d.Name}
 	if !convert.IsName(key.Name) {
-		c.Errorf(at.Field("name"), "%q is not the name of a VirtualService; correct it", d.Name)
+		c.Errorf(code.InvalidName, at.Field("name"), "%q is not the name of a VirtualService; correct it", d.Name)
 	}
 	if !convert.IsLabel(key.Namespace) {
-		c.Errorf(at.Field("namespace"), "%q is not a namespace", d.Namespace)
+		c.Errorf(code.InvalidName, at.Field("namespace"), "%q is not a namespace", d.Namespace)
 	}
 	return key
 }
@@ -130,10 +131,10 @@ func (c *routeConv) redirect(at problem.Path, r *networking.HTTPRedirect, matche
 		c.CheckPort(at.Field("port"), out.Port)
 	}
 	if r.Uri != "" && r.PrefixRewrite != "" {
-		c.Errorf(at.Field("prefixRewrite"), "cannot be combined with uri; remove one of the two")
+		c.Errorf(code.ExclusiveFields, at.Field("prefixRewrite"), "cannot be combined with uri; remove one of the two")
 	}
 	if r.Uri == "" && r.PrefixRewrite == "" && r.Authority == "" && r.RedirectPort == nil && r.Scheme == "" {
-		c.Errorf(at, "redirects to the same place; set at least one of uri, prefixRewrite, authority, port, derivePort and scheme")
+		c.Errorf(code.EmptyValue, at, "redirects to the same place; set at least one of uri, prefixRewrite, authority, port, derivePort and scheme")
 	}
 	if r.PrefixRewrite != "" {
 		c.prefixMatches(at.Field("prefixRewrite"), matches)
@@ -148,7 +149,7 @@ func (c *routeConv) prefixMatches(at problem.Path, matches []*networking.HTTPMat
 			continue
 		}
 		if _, ok := m.Uri.MatchType.(*networking.StringMatch_Prefix); !ok {
-			c.Errorf(at, "replaces the prefix that was matched, but match[%d].uri is not a prefix match; match a prefix, or use uri", i)
+			c.Errorf(code.NotAllowedHere, at, "replaces the prefix that was matched, but match[%d].uri is not a prefix match; match a prefix, or use uri", i)
 		}
 	}
 }
@@ -164,16 +165,16 @@ func (c *routeConv) directResponse(at problem.Path, r *networking.HTTPDirectResp
 	}
 	switch size := len(out.Body); {
 	case size > maximumBody:
-		c.Errorf(at.Field("body"), "has %d bytes; %d is the limit: serve it from a service", size, maximumBody)
+		c.Errorf(code.InvalidText, at.Field("body"), "has %d bytes; %d is the limit: serve it from a service", size, maximumBody)
 	case size > largeBody:
-		c.Warnf(at.Field("body"), "has %d bytes, which every proxy has to hold; serve it from a service", size)
+		c.Warnf(code.NoEffect, at.Field("body"), "has %d bytes, which every proxy has to hold; serve it from a service", size)
 	}
 	return out
 }
 
 func (c *routeConv) httpStatus(at problem.Path, status uint32) {
 	if status < 200 || status > 599 {
-		c.Errorf(at, "%d is not an HTTP status; use 200 to 599", status)
+		c.Errorf(code.InvalidNumber, at, "%d is not an HTTP status; use 200 to 599", status)
 	}
 }
 
@@ -187,14 +188,14 @@ func (c *routeConv) rewrite(at problem.Path, r *networking.HTTPRewrite) *model.R
 		at := at.Field("uriRegexRewrite")
 		c.Regex(at.Field("match"), re.Match)
 		if re.Rewrite == "" {
-			c.Errorf(at.Field("rewrite"), "is missing; set the replacement of the match")
+			c.Errorf(code.MissingField, at.Field("rewrite"), "is missing; set the replacement of the match")
 		}
 		c.groups(at.Field("rewrite"), re.Match, re.Rewrite)
 		if r.Uri != "" {
-			c.Errorf(at, "cannot be combined with uri; remove one of the two")
+			c.Errorf(code.ExclusiveFields, at, "cannot be combined with uri; remove one of the two")
 		}
 	} else if r.Uri == "" && r.Authority == "" {
-		c.Errorf(at, "changes nothing; set uri, uriRegexRewrite or authority")
+		c.Errorf(code.EmptyValue, at, "changes nothing; set uri, uriRegexRewrite or authority")
 	}
 	return out
 }
@@ -206,7 +207,7 @@ func (c *routeConv) groups(at problem.Path, match, to string) {
 		return // reported by the caller
 	}
 	if err := envoyformat.CheckGroups(to, re.NumSubexp()); err != nil {
-		c.Errorf(at, "%v", err)
+		c.Errorf(code.InvalidExpression, at, "%v", err)
 	}
 }
 
@@ -223,7 +224,7 @@ func (c *routeConv) authorityOnce(at problem.Path, r *networking.HTTPRoute) {
 				continue
 			}
 			if have != "" {
-				c.Errorf(at.Field("headers").Field("request").Field(set.name).Key(k), "sets the authority to %q, which is already set to %q; keep one", v, have)
+				c.Errorf(code.ListedTwice, at.Field("headers").Field("request").Field(set.name).Key(k), "sets the authority to %q, which is already set to %q; keep one", v, have)
 			}
 			have = v
 		}
@@ -262,7 +263,7 @@ func (c *routeConv) httpMatch(at problem.Path, m *networking.HTTPMatchRequest) m
 func (c virtualServiceConv) source(at problem.Path, labels map[string]string, ns string) {
 	c.Labels(at.Field("sourceLabels"), labels)
 	if ns != "" && !convert.IsLabel(ns) {
-		c.Errorf(at.Field("sourceNamespace"), "%q is not a namespace", ns)
+		c.Errorf(code.InvalidName, at.Field("sourceNamespace"), "%q is not a namespace", ns)
 	}
 }
 
@@ -273,7 +274,7 @@ func (c *routeConv) stringMatch(at problem.Path, m *networking.StringMatch, empt
 	}
 	out := virtualServiceConv{c.Converter}.match(at, m)
 	if out.Kind == model.MatchPrefix && out.Value == "" && !emptyPrefix {
-		c.Errorf(at.Field("prefix"), "is empty, which matches everything; leave the match out, or set a prefix")
+		c.Errorf(code.EmptyValue, at.Field("prefix"), "is empty, which matches everything; leave the match out, or set a prefix")
 	}
 	return &out
 }
@@ -300,11 +301,11 @@ func (c *routeConv) headerMatches(at problem.Path, list map[string]*networking.S
 		if header {
 			c.headerMatchName(at, name)
 		} else if name == "" {
-			c.Errorf(at, "a query parameter needs a name")
+			c.Errorf(code.MissingField, at, "a query parameter needs a name")
 		}
 		m := virtualServiceConv{c.Converter}.match(at, list[name])
 		if m.Kind == model.MatchPrefix && m.Value == "" {
-			c.Errorf(at.Field("prefix"), "is empty; write {} to match any value")
+			c.Errorf(code.EmptyValue, at.Field("prefix"), "is empty; write {} to match any value")
 		}
 		out = append(out, model.HeaderMatch{Name: name, StringMatch: m})
 	}
@@ -314,10 +315,10 @@ func (c *routeConv) headerMatches(at problem.Path, list map[string]*networking.S
 func (c *routeConv) headerMatchName(at problem.Path, name string) {
 	switch {
 	case model.IsClaim(name) && !c.gateway:
-		c.Errorf(at, "claims of tokens can be matched at gateways only; bind the VirtualService to one and not to \"mesh\", or match a header")
+		c.Errorf(code.NotAllowedHere, at, "claims of tokens can be matched at gateways only; bind the VirtualService to one and not to \"mesh\", or match a header")
 	case model.IsClaim(name):
 		if model.ClaimNames(name) == nil {
-			c.Errorf(at, "%q does not name a claim; write %s[NAME], and [NAME][INNER] for a nested claim", name, model.ClaimPrefix)
+			c.Errorf(code.InvalidName, at, "%q does not name a claim; write %s[NAME], and [NAME][INNER] for a nested claim", name, model.ClaimPrefix)
 		}
 	case slices.Contains([]string{":method", ":scheme", ":authority", ":path"}, name):
 	default:

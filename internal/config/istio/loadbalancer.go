@@ -7,6 +7,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -33,14 +34,14 @@ func (c destinationConv) loadBalancer(at problem.Path, lb *networking.LoadBalanc
 	}
 	out := &model.LoadBalancer{Algorithm: algorithms[lb.GetSimple()]}
 	if lb.GetSimple() == networking.LoadBalancerSettings_LEAST_CONN { //nolint:staticcheck // to report it
-		c.Warnf(at.Field("simple"), "LEAST_CONN is deprecated; write LEAST_REQUEST")
+		c.Warnf(code.Deprecated, at.Field("simple"), "LEAST_CONN is deprecated; write LEAST_REQUEST")
 	}
 	if h := lb.GetConsistentHash(); h != nil {
 		c.consistentHash(at.Field("consistentHash"), h, out)
 	}
 	out.Locality = c.localityLB(at.Field("localityLbSetting"), lb.LocalityLbSetting, outlier)
 	if lb.ZoneAwareLbSetting != nil {
-		c.Warnf(at.Field("zoneAwareLbSetting"), "is not supported yet and has no effect; use localityLbSetting")
+		c.Warnf(code.NotSupported, at.Field("zoneAwareLbSetting"), "is not supported yet and has no effect; use localityLbSetting")
 	}
 	out.Warmup = c.warmup(at, lb)
 	return out
@@ -52,9 +53,9 @@ func (c destinationConv) consistentHash(at problem.Path, h *networking.LoadBalan
 	old := h.MinimumRingSize //nolint:staticcheck // still in use
 	if old != 0 {
 		out.RingSize = old
-		c.Warnf(at.Field("minimumRingSize"), "is deprecated; write ringHash: {minimumRingSize: %d}", old)
+		c.Warnf(code.Deprecated, at.Field("minimumRingSize"), "is deprecated; write ringHash: {minimumRingSize: %d}", old)
 		if h.HashAlgorithm != nil {
-			c.Errorf(at.Field("minimumRingSize"), "cannot be combined with ringHash or maglev; remove it")
+			c.Errorf(code.ExclusiveFields, at.Field("minimumRingSize"), "cannot be combined with ringHash or maglev; remove it")
 		}
 	}
 	switch a := h.HashAlgorithm.(type) {
@@ -64,7 +65,7 @@ func (c destinationConv) consistentHash(at problem.Path, h *networking.LoadBalan
 		out.Algorithm, out.RingSize = model.LBMaglev, 0
 		out.TableSize = a.Maglev.GetTableSize()
 		if size := out.TableSize; size >= maxMaglevTable || !isPrime(size) {
-			c.Errorf(at.Field("maglev").Field("tableSize"), "%d cannot be used; use a prime number below %d, such as 65537", size, maxMaglevTable)
+			c.Errorf(code.InvalidNumber, at.Field("maglev").Field("tableSize"), "%d cannot be used; use a prime number below %d, such as 65537", size, maxMaglevTable)
 		}
 	}
 }
@@ -78,17 +79,17 @@ func (c destinationConv) hashKey(at problem.Path, h *networking.LoadBalancerSett
 	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpQueryParameterName:
 		out.QueryParam = k.HttpQueryParameterName
 		if k.HttpQueryParameterName == "" {
-			c.Errorf(at.Field("httpQueryParameterName"), "is empty; name a query parameter")
+			c.Errorf(code.EmptyValue, at.Field("httpQueryParameterName"), "is empty; name a query parameter")
 		}
 	case *networking.LoadBalancerSettings_ConsistentHashLB_UseSourceIp:
 		out.SourceIP = k.UseSourceIp
 		if !k.UseSourceIp {
-			c.Errorf(at.Field("useSourceIp"), "false hashes nothing; set it to true, or use another key")
+			c.Errorf(code.EmptyValue, at.Field("useSourceIp"), "false hashes nothing; set it to true, or use another key")
 		}
 	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpCookie:
 		out.Cookie = c.hashCookie(at.Field("httpCookie"), k.HttpCookie)
 	default:
-		c.Errorf(at, "has no key; set exactly one of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName")
+		c.Errorf(code.MissingField, at, "has no key; set exactly one of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName")
 	}
 	return out
 }
@@ -96,13 +97,13 @@ func (c destinationConv) hashKey(at problem.Path, h *networking.LoadBalancerSett
 func (c destinationConv) hashCookie(at problem.Path, k *networking.LoadBalancerSettings_ConsistentHashLB_HTTPCookie) *model.HashCookie {
 	out := &model.HashCookie{Name: k.GetName(), Path: k.GetPath()}
 	if out.Name == "" {
-		c.Errorf(at.Field("name"), "is missing; name the cookie")
+		c.Errorf(code.MissingField, at.Field("name"), "is missing; name the cookie")
 	}
 	if k.GetTtl() != nil {
 		ttl := k.Ttl.AsDuration() // 0 is a session cookie
 		out.TTL = &ttl
 		if ttl < 0 {
-			c.Errorf(at.Field("ttl"), "%s is negative; use 0s for a session cookie", ttl)
+			c.Errorf(code.InvalidNumber, at.Field("ttl"), "%s is negative; use 0s for a session cookie", ttl)
 		}
 	}
 	seen := map[string]bool{}
@@ -110,9 +111,9 @@ func (c destinationConv) hashCookie(at problem.Path, k *networking.LoadBalancerS
 		field := at.Field("attributes").Index(i).Field("name")
 		switch {
 		case a.Name == "":
-			c.Errorf(field, "is missing; name the attribute")
+			c.Errorf(code.MissingField, field, "is missing; name the attribute")
 		case seen[a.Name]:
-			c.Errorf(field, "%q is listed twice; remove one", a.Name)
+			c.Errorf(code.ListedTwice, field, "%q is listed twice; remove one", a.Name)
 		}
 		seen[a.Name] = true
 		out.Attributes = append(out.Attributes, model.HeaderValue{Name: a.Name, Value: a.Value})
@@ -141,15 +142,15 @@ func (c destinationConv) warmup(at problem.Path, lb *networking.LoadBalancerSett
 			Aggression:     w.Aggression.GetValue(),
 		}
 		if w.Duration == nil {
-			c.Errorf(at.Field("duration"), "is missing; set a duration, such as 60s")
+			c.Errorf(code.MissingField, at.Field("duration"), "is missing; set a duration, such as 60s")
 		}
 		if w.Aggression != nil && out.Aggression <= 0 {
-			c.Errorf(at.Field("aggression"), "%v cannot be used; use a number above 0", out.Aggression)
+			c.Errorf(code.InvalidNumber, at.Field("aggression"), "%v cannot be used; use a number above 0", out.Aggression)
 		}
 		return out
 	}
 	if old := lb.WarmupDurationSecs; old != nil { //nolint:staticcheck // still in use
-		c.Warnf(at.Field("warmupDurationSecs"), "is deprecated; write warmup: {duration: %s}", old.AsDuration())
+		c.Warnf(code.Deprecated, at.Field("warmupDurationSecs"), "is deprecated; write warmup: {duration: %s}", old.AsDuration())
 		return &model.Warmup{Duration: c.Duration(at.Field("warmupDurationSecs"), old)}
 	}
 	return nil
@@ -165,10 +166,10 @@ func (c destinationConv) localityLB(at problem.Path, l *networking.LocalityLoadB
 		out.Enabled = &v
 	}
 	if len(l.Distribute) > 0 && len(l.Failover) > 0 {
-		c.Errorf(at.Field("failover"), "cannot be combined with distribute; remove one of the two")
+		c.Errorf(code.ExclusiveFields, at.Field("failover"), "cannot be combined with distribute; remove one of the two")
 	}
 	if (len(l.Failover) > 0 || len(l.FailoverPriority) > 0) && !outlier {
-		c.Warnf(at, "failover needs outlierDetection to find out what has failed; add it to the same policy, unless the mesh's defaultTrafficPolicy has it")
+		c.Warnf(code.NoEffect, at, "failover needs outlierDetection to find out what has failed; add it to the same policy, unless the mesh's defaultTrafficPolicy has it")
 	}
 	var from []string
 	for i, d := range l.Distribute {
@@ -184,12 +185,12 @@ func (c destinationConv) distribute(at problem.Path, d *networking.LocalityLoadB
 	total := uint64(0)
 	for _, to := range slices.Sorted(maps.Keys(d.To)) {
 		if w := d.To[to]; w < 1 || w > 100 {
-			c.Errorf(at.Field("to").Key(to), "%d is not a weight; use 1 to 100, or leave the locality out", w)
+			c.Errorf(code.InvalidNumber, at.Field("to").Key(to), "%d is not a weight; use 1 to 100, or leave the locality out", w)
 		}
 		total += uint64(d.To[to])
 	}
 	if total != 100 {
-		c.Errorf(at.Field("to"), "the weights add up to %d; make them add up to 100", total)
+		c.Errorf(code.InvalidNumber, at.Field("to"), "the weights add up to %d; make them add up to 100", total)
 	}
 	c.localities(at.Field("to"), slices.Sorted(maps.Keys(d.To)))
 	return model.LocalityDistribute{From: d.From, To: d.To}
@@ -199,12 +200,12 @@ func (c destinationConv) distribute(at problem.Path, d *networking.LocalityLoadB
 func (c destinationConv) localities(at problem.Path, list []string) {
 	for i, l := range list {
 		if !validLocality(l) {
-			c.Errorf(at, "%q is not a locality; write region, region/zone or region/zone/subzone, with \"*\" as the last part at most", l)
+			c.Errorf(code.InvalidFormat, at, "%q is not a locality; write region, region/zone or region/zone/subzone, with \"*\" as the last part at most", l)
 			continue
 		}
 		for _, other := range list[:i] {
 			if covers(l, other) || covers(other, l) {
-				c.Errorf(at, "%q and %q overlap; keep one of them", other, l)
+				c.Errorf(code.ListedTwice, at, "%q and %q overlap; keep one of them", other, l)
 				break
 			}
 		}
@@ -236,15 +237,15 @@ func (c destinationConv) failovers(at problem.Path, l *networking.LocalityLoadBa
 		at := at.Field("failover").Index(i)
 		switch {
 		case strings.ContainsAny(f.From+f.To, "/*"):
-			c.Errorf(at, "%q to %q: name regions only, without \"/\" and \"*\"", f.From, f.To)
+			c.Errorf(code.InvalidFormat, at, "%q to %q: name regions only, without \"/\" and \"*\"", f.From, f.To)
 		case f.From == f.To:
-			c.Errorf(at, "from and to are both %q; name two regions", f.From)
+			c.Errorf(code.ExclusiveFields, at, "from and to are both %q; name two regions", f.From)
 		}
 		out.Failover = append(out.Failover, model.LocalityFailover{From: f.From, To: f.To})
 	}
 	for i, p := range l.FailoverPriority {
 		if len(l.Failover) > 0 && (p == model.LabelRegion || p == model.LabelZone || p == model.LabelSubzone) {
-			c.Errorf(at.Field("failoverPriority").Index(i), "%s cannot be combined with failover; remove one of the two", p)
+			c.Errorf(code.ExclusiveFields, at.Field("failoverPriority").Index(i), "%s cannot be combined with failover; remove one of the two", p)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	meshconfig "istio.io/api/mesh/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/schema"
@@ -132,13 +133,13 @@ func (c meshConv) meshPorts(at problem.Path, settings *meshconfig.MeshConfig, ou
 		switch port := uint32(row.port); {
 		case port == 0:
 		case slices.Contains(sidecarPorts, port):
-			c.Errorf(at.Field(row.field), "%d is a port that sidecars use for another purpose; use another one", port)
+			c.Errorf(code.InvalidNumber, at.Field(row.field), "%d is a port that sidecars use for another purpose; use another one", port)
 		case c.CheckPort(at.Field(row.field), port):
 			*row.into = &port
 		}
 	}
 	if out.Over(base).OutboundPort == out.Over(base).InboundPort {
-		c.Errorf(at.Field("proxyInboundListenPort"), "%d is proxyListenPort, too; use two ports", out.Over(base).InboundPort)
+		c.Errorf(code.ListedTwice, at.Field("proxyInboundListenPort"), "%d is proxyListenPort, too; use two ports", out.Over(base).InboundPort)
 	}
 }
 
@@ -199,7 +200,7 @@ func (c meshConv) defaultExportTo(at problem.Path, list []string) []string {
 func (c meshConv) outboundMode(at problem.Path, m meshconfig.MeshConfig_OutboundTrafficPolicy_Mode) *model.OutboundMode {
 	mode := model.OutboundMode(m.String())
 	if mode != model.OutboundAllowAny && mode != model.OutboundRegistryOnly {
-		c.Warnf(at, "%s has no effect in Moonsail yet; ALLOW_ANY is used", mode)
+		c.Warnf(code.NotSupported, at, "%s has no effect in Moonsail yet; ALLOW_ANY is used", mode)
 		mode = model.OutboundAllowAny
 	}
 	return &mode
@@ -210,13 +211,13 @@ func (c meshConv) readMesh(at problem.Path, text string) (settings *meshconfig.M
 	settings, given = &meshconfig.MeshConfig{}, map[string]bool{}
 	var n yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
-		c.Errorf(at, "%s", schema.SyntaxMessage(err))
+		c.Errorf(code.InvalidYAML, at, "%s", schema.SyntaxMessage(err))
 		return settings, given, ""
 	}
 	tree, err := schema.Tree(&n)
 	if err != nil || tree == nil {
 		if err != nil {
-			c.Errorf(at, "cannot be read: %v", err)
+			c.Errorf(code.Unreadable, at, "cannot be read: %v", err)
 		}
 		return settings, given, ""
 	}
@@ -227,7 +228,7 @@ func (c meshConv) readMesh(at problem.Path, text string) (settings *meshconfig.M
 		err = json.Unmarshal(document, settings)
 	}
 	if err != nil {
-		c.Errorf(at, "cannot be decoded: %v", err)
+		c.Errorf(code.Unreadable, at, "cannot be decoded: %v", err)
 	}
 	for name, value := range s.Known(tree) {
 		given[name] = value != nil
@@ -345,5 +346,5 @@ func (c meshConv) unread(at problem.Path, instead string) {
 	if instead != "" {
 		instead = "; " + instead
 	}
-	c.Warnf(at, "has no effect in Moonsail yet%s", instead)
+	c.Warnf(code.NotSupported, at, "has no effect in Moonsail yet%s", instead)
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/envoyformat"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -56,7 +57,7 @@ func (c telemetryConv) defaultProviders(at problem.Path, t *model.MeshTelemetry)
 	}{{"metrics", t.Metrics}, {"accessLogging", t.Logging}, {"tracing", t.Tracing}} {
 		for i, name := range f.names {
 			if t.Provider(name) == nil {
-				c.Warnf(at.Field(f.field).Index(i), "%q is not one of extensionProviders that telemetry can go to; it is left out", name)
+				c.Warnf(code.NoEffect, at.Field(f.field).Index(i), "%q is not one of extensionProviders that telemetry can go to; it is left out", name)
 			}
 		}
 	}
@@ -74,12 +75,12 @@ func (c telemetryConv) meshLogFormat(at problem.Path, settings *meshconfig.MeshC
 	object := map[string]any{}
 	err := json.Unmarshal([]byte(text), &object)
 	if err != nil {
-		c.Errorf(field, "is not an object of JSON, which accessLogEncoding requires: %v", err)
+		c.Errorf(code.InvalidExpression, field, "is not an object of JSON, which accessLogEncoding requires: %v", err)
 		return model.LogFormat{}
 	}
 	fields, err := structpb.NewStruct(object)
 	if err != nil {
-		c.Errorf(field, "cannot be a format: %v", err)
+		c.Errorf(code.InvalidExpression, field, "cannot be a format: %v", err)
 	}
 	return model.LogFormat{JSON: c.logLabels(field, fields)}
 }
@@ -102,7 +103,7 @@ func (c telemetryConv) logText(at problem.Path, text string) string {
 		return ""
 	}
 	if err := envoyformat.Check(withoutQuery.Replace(text)); err != nil {
-		c.Errorf(at, "%v", err)
+		c.Errorf(code.InvalidExpression, at, "%v", err)
 	}
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -121,7 +122,7 @@ func (c telemetryConv) logLabels(at problem.Path, fields *structpb.Struct) strin
 	c.checkLabels(at, structpb.NewStructValue(fields))
 	text, err := json.Marshal(fields.AsMap())
 	if err != nil {
-		c.Errorf(at, "cannot be written as JSON: %v", err)
+		c.Errorf(code.Unreadable, at, "cannot be written as JSON: %v", err)
 	}
 	return string(text)
 }
@@ -139,7 +140,7 @@ func (c telemetryConv) checkLabels(at problem.Path, v *structpb.Value) {
 		}
 	case *structpb.Value_StringValue:
 		if err := envoyformat.Check(withoutQuery.Replace(k.StringValue)); err != nil {
-			c.Errorf(at, "%v", err)
+			c.Errorf(code.InvalidExpression, at, "%v", err)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	security "istio.io/api/security/v1beta1"
 	securityv1 "istio.io/client-go/pkg/apis/security/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -23,7 +24,7 @@ func PeerAuthentication(in convert.Cluster, o *securityv1.PeerAuthentication) (*
 	}
 	p.Ports = c.mtlsPorts(at.Field("portLevelMtls"), spec.PortLevelMtls)
 	if len(p.Selector) == 0 && len(p.Ports) > 0 {
-		c.Errorf(at.Field("portLevelMtls"), "needs a selector: ports are those of workloads; name their labels in selector, or remove portLevelMtls")
+		c.Errorf(code.MissingField, at.Field("portLevelMtls"), "needs a selector: ports are those of workloads; name their labels in selector, or remove portLevelMtls")
 	}
 	return p, c.Problems
 }
@@ -73,7 +74,7 @@ func (c meshConv) meshIdentity(at problem.Path, settings *meshconfig.MeshConfig,
 func (c meshConv) meshMTLS(at problem.Path, t *meshconfig.MeshConfig_TLSConfig) (onlyTLS13 *bool, suites []string) {
 	suites = c.CipherSuites(at.Field("cipherSuites"), t.GetCipherSuites())
 	if len(t.GetEcdhCurves()) > 0 {
-		c.Warnf(at.Field("ecdhCurves"), "has no effect on mutual TLS of the mesh, as in Istio; remove it")
+		c.Warnf(code.NoEffect, at.Field("ecdhCurves"), "has no effect on mutual TLS of the mesh, as in Istio; remove it")
 	}
 	if t.GetMinProtocolVersion() == meshconfig.MeshConfig_TLSConfig_TLS_AUTO {
 		return nil, suites
@@ -97,6 +98,6 @@ func (c meshConv) tlsDefaults(at problem.Path, t *meshconfig.MeshConfig_TLSConfi
 // trustDomain checks a trust domain as a part of SPIFFE ids.
 func (c meshConv) trustDomain(at problem.Path, name string) {
 	if err := (model.Identity{TrustDomain: name, Namespace: "x", ServiceAccount: "x"}).Check(); err != nil {
-		c.Errorf(at, "%v", err)
+		c.Errorf(code.InvalidNumber, at, "%v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -52,12 +53,12 @@ func (c providerConv) provider(at problem.Path, p *meshconfig.MeshConfig_Extensi
 		out.Kind, out.Token = model.ProviderSkyWalking, v.Skywalking.AccessToken
 		c.collector(at.Field("skywalking"), v.Skywalking, out)
 	default:
-		c.Warnf(at, "%q is of a kind that has no effect in Moonsail; use prometheus, envoyFileAccessLog, envoyOtelAls, "+
+		c.Warnf(code.NotSupported, at, "%q is of a kind that has no effect in Moonsail; use prometheus, envoyFileAccessLog, envoyOtelAls, "+
 			"envoyHttpAls, envoyTcpAls, zipkin, opentelemetry, datadog or skywalking", p.GetName())
 		return nil
 	}
 	if out.Name == "" {
-		c.Errorf(at.Field("name"), "is missing; Telemetry and defaultProviders refer to providers by name")
+		c.Errorf(code.MissingField, at.Field("name"), "is missing; Telemetry and defaultProviders refer to providers by name")
 	}
 	return out
 }
@@ -114,7 +115,7 @@ func (c providerConv) openTelemetry(at problem.Path, v *meshconfig.MeshConfig_Ex
 	c.collector(at, v, out)
 	switch {
 	case v.Http != nil && v.Grpc != nil:
-		c.Errorf(at, "has both http and grpc; keep one")
+		c.Errorf(code.ExclusiveFields, at, "has both http and grpc; keep one")
 	case v.Http != nil:
 		out.Path = c.collectorPath(at.Field("http").Field("path"), cmp.Or(v.Http.Path, "/v1/traces"))
 		out.Timeout = c.Duration(at.Field("http").Field("timeout"), v.Http.Timeout)
@@ -126,16 +127,16 @@ func (c providerConv) openTelemetry(at problem.Path, v *meshconfig.MeshConfig_Ex
 	out.Environment = v.GetResourceDetectors().GetEnvironment() != nil ||
 		v.ServiceAttributeEnrichment == meshconfig.MeshConfig_ExtensionProvider_OTEL_SEMANTIC_CONVENTIONS
 	if v.Sampling != nil {
-		c.Warnf(at.Field("dynatraceSampler"), "has no effect in Moonsail; use randomSamplingPercentage")
+		c.Warnf(code.NotSupported, at.Field("dynatraceSampler"), "has no effect in Moonsail; use randomSamplingPercentage")
 	}
 	if v.GetResourceDetectors().GetDynatrace() != nil {
-		c.Warnf(at.Field("resourceDetectors").Field("dynatrace"), "has no effect in Moonsail; it is left out")
+		c.Warnf(code.NotSupported, at.Field("resourceDetectors").Field("dynatrace"), "has no effect in Moonsail; it is left out")
 	}
 }
 
 func (c providerConv) collectorPath(at problem.Path, p string) string {
 	if !strings.HasPrefix(p, "/") {
-		c.Errorf(at, "%q is not a path; begin it with \"/\"", p)
+		c.Errorf(code.InvalidFormat, at, "%q is not a path; begin it with \"/\"", p)
 	}
 	return p
 }
@@ -148,7 +149,7 @@ func (c providerConv) collectorHeaders(at problem.Path, list []*meshconfig.MeshC
 		value := strings.ReplaceAll(h.GetValue(), "%", "%%")
 		if env := h.GetEnvName(); env != "" {
 			if strings.ContainsAny(env, "%()") {
-				c.Errorf(at.Field("envName"), "%q is not a name of an environment variable", env)
+				c.Errorf(code.InvalidName, at.Field("envName"), "%q is not a name of an environment variable", env)
 			}
 			value = "%ENVIRONMENT(" + env + ")%"
 		}
@@ -163,7 +164,7 @@ func (c providerConv) defaultTracing(at problem.Path, settings *meshconfig.MeshC
 	out.MaxTagLength = t.GetMaxPathTagLength()
 	if s := t.GetSampling(); s != 0 {
 		if s < 0 || s > 100 {
-			c.Errorf(at.Field("sampling"), "%v is not a percentage; use 0 to 100", s)
+			c.Errorf(code.InvalidNumber, at.Field("sampling"), "%v is not a percentage; use 0 to 100", s)
 		}
 		out.Sampling = s
 	}
@@ -174,13 +175,13 @@ func (c providerConv) defaultTracing(at problem.Path, settings *meshconfig.MeshC
 	}
 	zipkin := t.GetZipkin()
 	if zipkin == nil {
-		c.Warnf(at, "has no zipkin, to which enableTracing would send spans; name a provider in defaultProviders.tracing instead")
+		c.Warnf(code.NoEffect, at, "has no zipkin, to which enableTracing would send spans; name a provider in defaultProviders.tracing instead")
 		return
 	}
 	host, port, err := net.SplitHostPort(zipkin.Address)
 	n, perr := strconv.ParseUint(port, 10, 16)
 	if err != nil || perr != nil || n == 0 {
-		c.Errorf(at.Field("zipkin").Field("address"), "%q is not of the form host:port", zipkin.Address)
+		c.Errorf(code.InvalidFormat, at.Field("zipkin").Field("address"), "%q is not of the form host:port", zipkin.Address)
 		return
 	}
 	if parts := strings.Split(host, "."); len(parts) == 2 { // service.namespace
@@ -203,7 +204,7 @@ func (c providerConv) proxyTags(at problem.Path, tags map[string]*meshconfig.Tra
 			Default: t.GetHeader().GetDefaultValue() + t.GetEnvironment().GetDefaultValue(),
 		}
 		if tag.Literal == "" && tag.Header == "" && tag.Environment == "" {
-			c.Errorf(at.Key(name), "has no value; set one of literal, environment and header")
+			c.Errorf(code.MissingField, at.Key(name), "has no value; set one of literal, environment and header")
 		}
 		out[name] = tag
 	}
@@ -232,7 +233,7 @@ func (c providerConv) externalAuthorizers(at problem.Path, list []*meshconfig.Me
 		}
 		c.providerName(at.Field("name"), p.GetName())
 		if out[p.GetName()] != nil {
-			c.Errorf(at.Field("name"), "%q is the name of an earlier provider; choose another", p.GetName())
+			c.Errorf(code.ListedTwice, at.Field("name"), "%q is the name of an earlier provider; choose another", p.GetName())
 		}
 		if c.Problems.Count(problem.SeverityError) > before {
 			continue
@@ -249,7 +250,7 @@ func (c providerConv) externalAuthorizers(at problem.Path, list []*meshconfig.Me
 // providerName checks a name that becomes part of metadata that filters compare by prefix.
 func (c providerConv) providerName(at problem.Path, name string) {
 	if name == "" || len(name) > maxProviderName || !convert.IsLabel(name) || strings.ToLower(name) != name {
-		c.Errorf(at, "%q is not a name of a provider: use at most %d lower-case letters, digits and '-'", name, maxProviderName)
+		c.Errorf(code.InvalidName, at, "%q is not a name of a provider: use at most %d lower-case letters, digits and '-'", name, maxProviderName)
 	}
 }
 
@@ -277,7 +278,7 @@ func (c providerConv) authorizer(at problem.Path, p authorizer) *model.ExternalA
 	}
 	if b := p.GetIncludeRequestBodyInCheck(); b != nil {
 		if b.MaxRequestBytes == 0 {
-			c.Errorf(at.Field("includeRequestBodyInCheck").Field("maxRequestBytes"), "is missing; set the maximum number of bytes to send")
+			c.Errorf(code.MissingField, at.Field("includeRequestBodyInCheck").Field("maxRequestBytes"), "is missing; set the maximum number of bytes to send")
 		}
 		out.Body = &model.AuthorizerBody{MaxBytes: b.MaxRequestBytes, Partial: b.AllowPartialMessage, AsBytes: b.PackAsBytes}
 	}
@@ -290,7 +291,7 @@ func (c providerConv) statusOnError(at problem.Path, s string) uint32 {
 	}
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || !knownStatus(uint32(n)) {
-		c.Errorf(at, "%q is not an HTTP status that Envoy answers with, such as 403 or 503", s)
+		c.Errorf(code.InvalidNumber, at, "%q is not an HTTP status that Envoy answers with, such as 403 or 503", s)
 	}
 	return uint32(n)
 }
@@ -310,7 +311,7 @@ func (c providerConv) httpAuthorizer(at problem.Path, p *meshconfig.MeshConfig_E
 		out.Timeout = t
 	}
 	if p.PathPrefix != "" && !strings.HasPrefix(p.PathPrefix, "/") {
-		c.Errorf(at.Field("pathPrefix"), "%q does not begin with \"/\"", p.PathPrefix)
+		c.Errorf(code.InvalidFormat, at.Field("pathPrefix"), "%q does not begin with \"/\"", p.PathPrefix)
 	}
 	sent := p.IncludeRequestHeadersInCheck
 	if len(sent) == 0 {
@@ -343,7 +344,7 @@ func (c providerConv) headerPatterns(at problem.Path, list []string) {
 			name = strings.TrimPrefix(h, "*")
 		}
 		if name == "" {
-			c.Errorf(at.Index(i), "%q is not a header name; write one, such as \"authorization\", or the beginning of one, such as \"x-*\"", h)
+			c.Errorf(code.InvalidName, at.Index(i), "%q is not a header name; write one, such as \"authorization\", or the beginning of one, such as \"x-*\"", h)
 			continue
 		}
 		c.HeaderName(at.Index(i), name)

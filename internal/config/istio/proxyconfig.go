@@ -11,6 +11,7 @@ import (
 	meshconfig "istio.io/api/mesh/v1alpha1"
 	networkingv1beta1 "istio.io/client-go/pkg/apis/networking/v1beta1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/schema"
@@ -37,16 +38,16 @@ func ProxyConfig(in convert.Cluster, o *networkingv1beta1.ProxyConfig) (*model.P
 	}
 	if n := spec.Concurrency; n != nil {
 		if n.Value < 0 || n.Value > maxThreads {
-			c.Errorf(at.Field("concurrency"), "%d is not a number of threads; use 0 (one for each core) to %d", n.Value, maxThreads)
+			c.Errorf(code.InvalidNumber, at.Field("concurrency"), "%d is not a number of threads; use 0 (one for each core) to %d", n.Value, maxThreads)
 		}
 		p.Concurrency = &n.Value
 	}
 	c.environment(at.Field("environmentVariables"), spec.EnvironmentVariables)
 	if p.ImageType = spec.GetImage().GetImageType(); p.ImageType != "" && !convert.IsLabel(p.ImageType) {
-		c.Errorf(at.Field("image").Field("imageType"), "%q cannot be part of an image's name; use default, debug or distroless", p.ImageType)
+		c.Errorf(code.UnknownValue, at.Field("image").Field("imageType"), "%q cannot be part of an image's name; use default, debug or distroless", p.ImageType)
 	}
 	if p.Concurrency == nil && len(p.Environment) == 0 && p.ImageType == "" {
-		c.Warnf(at, "is empty; set at least one of concurrency, environmentVariables and image")
+		c.Warnf(code.EmptyValue, at, "is empty; set at least one of concurrency, environmentVariables and image")
 	}
 	return p, c.Problems
 }
@@ -55,11 +56,11 @@ func (c meshConv) environment(at problem.Path, env map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		switch {
 		case !variableName.MatchString(name):
-			c.Errorf(at.Key(name), "%q is not the name of an environment variable", name)
+			c.Errorf(code.InvalidName, at.Key(name), "%q is not the name of an environment variable", name)
 		case len(env[name]) > maxEnvironment:
-			c.Errorf(at.Key(name), "has %d characters; %d is the limit", len(env[name]), maxEnvironment)
+			c.Errorf(code.InvalidText, at.Key(name), "has %d characters; %d is the limit", len(env[name]), maxEnvironment)
 		case strings.ContainsRune(env[name], 0):
-			c.Errorf(at.Key(name), "has a character of value 0, which no environment variable can have")
+			c.Errorf(code.InvalidText, at.Key(name), "has a character of value 0, which no environment variable can have")
 		}
 	}
 }
@@ -83,18 +84,18 @@ func proxyDefaults(tree any) string {
 func CheckProxyConfig(c *convert.Converter, at problem.Path, text string) {
 	var n yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
-		c.Warnf(at, "%s; %s", schema.SyntaxMessage(err), noStart)
+		c.Warnf(code.InvalidFormat, at, "%s; %s", schema.SyntaxMessage(err), noStart)
 		return
 	}
 	tree, err := schema.Tree(&n)
 	if err != nil {
-		c.Warnf(at, "cannot be read: %v; %s", err, noStart)
+		c.Warnf(code.Unreadable, at, "cannot be read: %v; %s", err, noStart)
 		return
 	}
 	found, s := &problem.Report{Object: c.Object}, schema.OfMessage((&meshconfig.ProxyConfig{}).ProtoReflect().Descriptor())
 	schema.Check(found, at, &n, s)
 	for _, p := range found.Problems {
-		c.Warnf(problem.Path(p.Field), "%s; %s", p.Message, noStart)
+		c.Warnf(code.InvalidFormat, problem.Path(p.Field), "%s; %s", p.Message, noStart)
 	}
 	meshConv{c}.unreadPart(at, tree, s, model.ProxyConfigFields, model.TracingFields)
 }

@@ -7,6 +7,7 @@ import (
 	security "istio.io/api/security/v1beta1"
 	securityv1 "istio.io/client-go/pkg/apis/security/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -21,7 +22,7 @@ func RequestAuthentication(in convert.Cluster, o *securityv1.RequestAuthenticati
 	a.Selector, a.Targets = c.policyScope(spec)
 	for i, r := range spec.JwtRules {
 		if r == nil {
-			c.Errorf(at.Field("jwtRules").Index(i), "is empty; remove it, or fill it in")
+			c.Errorf(code.EmptyValue, at.Field("jwtRules").Index(i), "is empty; remove it, or fill it in")
 			continue
 		}
 		a.Rules = append(a.Rules, c.jwtRule(at.Field("jwtRules").Index(i), r))
@@ -44,7 +45,7 @@ func (c policyConv) jwtRule(at problem.Path, r *security.JWTRule) model.JWTRule 
 		{"spaceDelimitedClaims", r.SpaceDelimitedClaims},
 	} {
 		if i := slices.Index(f.values, ""); i >= 0 {
-			c.Errorf(at.Field(f.name).Index(i), "is empty; remove it, or fill it in")
+			c.Errorf(code.EmptyValue, at.Field(f.name).Index(i), "is empty; remove it, or fill it in")
 		}
 	}
 	if r.OutputPayloadToHeader != "" {
@@ -58,7 +59,7 @@ func (c policyConv) jwtRule(at problem.Path, r *security.JWTRule) model.JWTRule 
 		at := at.Field("outputClaimToHeaders").Index(i)
 		c.HeaderName(at.Field("header"), h.GetHeader())
 		if h.GetClaim() == "" {
-			c.Errorf(at.Field("claim"), "is missing; name a claim of the token")
+			c.Errorf(code.MissingField, at.Field("claim"), "is missing; name a claim of the token")
 		}
 		out.ClaimsToHeaders = append(out.ClaimsToHeaders, model.ClaimHeader{Header: h.GetHeader(), Claim: h.GetClaim()})
 	}
@@ -70,17 +71,17 @@ func (c policyConv) keySet(at problem.Path, r *security.JWTRule) string {
 	switch {
 	case r.Jwks != "":
 		if r.JwksUri != "" {
-			c.Warnf(at.Field("jwksUri"), "has no effect beside jwks; remove one of them")
+			c.Warnf(code.NoEffect, at.Field("jwksUri"), "has no effect beside jwks; remove one of them")
 		}
 		return c.inlineKeys(at.Field("jwks"), r.Jwks)
 	case r.JwksUri != "":
 		if !isWebAddress(r.JwksUri) {
-			c.Errorf(at.Field("jwksUri"), "%q is not an http or https URL", r.JwksUri)
+			c.Errorf(code.InvalidFormat, at.Field("jwksUri"), "%q is not an http or https URL", r.JwksUri)
 		}
 	case r.Issuer == "":
-		c.Errorf(at.Field("issuer"), "is missing; set issuer, jwksUri or jwks")
+		c.Errorf(code.MissingField, at.Field("issuer"), "is missing; set issuer, jwksUri or jwks")
 	case !isWebAddress(r.Issuer):
-		c.Warnf(at.Field("issuer"), "%q is not an http or https URL, so its keys cannot be found and every token is refused; set jwksUri or jwks", r.Issuer)
+		c.Warnf(code.InvalidFormat, at.Field("issuer"), "%q is not an http or https URL, so its keys cannot be found and every token is refused; set jwksUri or jwks", r.Issuer)
 	}
 	return ""
 }
@@ -93,11 +94,11 @@ func isWebAddress(s string) bool {
 func (c policyConv) inlineKeys(at problem.Path, text string) string {
 	set, err := jwt.Parse([]byte(text))
 	if err != nil {
-		c.Errorf(at, "%v", err)
+		c.Errorf(code.InvalidFormat, at, "%v", err)
 		return text
 	}
 	if set.HasPrivate() {
-		c.Warnf(at, "has a private key, which is not needed to check tokens and which every reader of this object can see; replace it by the public one")
+		c.Warnf(code.NoEffect, at, "has a private key, which is not needed to check tokens and which every reader of this object can see; replace it by the public one")
 	}
 	return set.Public()
 }

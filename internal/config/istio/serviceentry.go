@@ -7,6 +7,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -37,7 +38,7 @@ func ServiceEntry(in convert.Cluster, o *networkingv1.ServiceEntry) (*model.Serv
 	if spec.WorkloadSelector != nil {
 		e.Template.Selector = c.Selector(at.Field("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
 		if len(spec.Endpoints) > 0 {
-			c.Errorf(at.Field("endpoints"), "cannot be combined with workloadSelector; remove one of the two")
+			c.Errorf(code.ExclusiveFields, at.Field("endpoints"), "cannot be combined with workloadSelector; remove one of the two")
 		}
 	}
 	e.Template.Inline = c.entryEndpoints(at.Field("endpoints"), spec)
@@ -74,13 +75,13 @@ func hostOf(text string) model.Host {
 
 func (c entryConv) entryHosts(at problem.Path, spec *networking.ServiceEntry) []model.Host {
 	if len(spec.Hosts) == 0 {
-		c.Errorf(at, "is missing; a ServiceEntry needs at least one host")
+		c.Errorf(code.MissingField, at, "is missing; a ServiceEntry needs at least one host")
 	}
 	var out []model.Host
 	seen := map[model.Host]bool{}
 	for i, h := range spec.Hosts {
 		if h == "*" {
-			c.Errorf(at.Index(i), "\"*\" would stand for every host; name one, or a wildcard such as *.example.com")
+			c.Errorf(code.InvalidHost, at.Index(i), "\"*\" would stand for every host; name one, or a wildcard such as *.example.com")
 			continue
 		}
 		if !c.CheckHost(at.Index(i), h, true) {
@@ -88,12 +89,12 @@ func (c entryConv) entryHosts(at problem.Path, spec *networking.ServiceEntry) []
 		}
 		host := hostOf(h)
 		if seen[host] {
-			c.Warnf(at.Index(i), "%q is listed twice; remove one", h)
+			c.Warnf(code.ListedTwice, at.Index(i), "%q is listed twice; remove one", h)
 			continue
 		}
 		seen[host] = true
 		if host.IsWildcard() && !strings.HasPrefix(string(host), "*.") {
-			c.Warnf(at.Index(i), "%q is a partial wildcard; only whole parts match, as in *.example.com", h)
+			c.Warnf(code.InvalidHost, at.Index(i), "%q is a partial wildcard; only whole parts match, as in *.example.com", h)
 		}
 		out = append(out, host)
 	}
@@ -111,10 +112,10 @@ func (c entryConv) entryPorts(at problem.Path, ports []*networking.ServicePort) 
 			c.CheckPort(at.Field("targetPort"), p.TargetPort)
 		}
 		if names[p.Name] {
-			c.Errorf(at.Field("name"), "%q is the name of two ports; rename one", p.Name)
+			c.Errorf(code.ListedTwice, at.Field("name"), "%q is the name of two ports; rename one", p.Name)
 		}
 		if numbers[p.Number] {
-			c.Errorf(at.Field("number"), "port %d is listed twice; remove one", p.Number)
+			c.Errorf(code.ListedTwice, at.Field("number"), "port %d is listed twice; remove one", p.Number)
 		}
 		names[p.Name], numbers[p.Number] = true, true
 		out = append(out, model.ServicePort{
@@ -146,10 +147,10 @@ func (c entryConv) entryResolution(at problem.Path, spec *networking.ServiceEntr
 	switch spec.Resolution {
 	case networking.ServiceEntry_NONE:
 		if len(spec.Endpoints) > 0 {
-			c.Errorf(at.Field("endpoints"), "resolution NONE sends to the address that the client called; remove the endpoints, or use STATIC or DNS")
+			c.Errorf(code.NotAllowedHere, at.Field("endpoints"), "resolution NONE sends to the address that the client called; remove the endpoints, or use STATIC or DNS")
 		}
 		if spec.WorkloadSelector != nil {
-			c.Warnf(at.Field("workloadSelector"), "has no effect with resolution NONE; use STATIC")
+			c.Warnf(code.NoEffect, at.Field("workloadSelector"), "has no effect with resolution NONE; use STATIC")
 		}
 	case networking.ServiceEntry_DNS, networking.ServiceEntry_DNS_ROUND_ROBIN:
 		c.entryDNS(at, spec)
@@ -157,38 +158,38 @@ func (c entryConv) entryResolution(at problem.Path, spec *networking.ServiceEntr
 		c.entryDynamicDNS(at, spec)
 	case networking.ServiceEntry_STATIC:
 	default:
-		c.Errorf(at.Field("resolution"), "%d is not a resolution; use NONE, STATIC, DNS, DNS_ROUND_ROBIN or DYNAMIC_DNS", spec.Resolution)
+		c.Errorf(code.UnknownValue, at.Field("resolution"), "%d is not a resolution; use NONE, STATIC, DNS, DNS_ROUND_ROBIN or DYNAMIC_DNS", spec.Resolution)
 	}
 }
 
 func (c entryConv) entryDNS(at problem.Path, spec *networking.ServiceEntry) {
 	for i, h := range spec.Hosts {
 		if len(spec.Endpoints) == 0 && spec.WorkloadSelector == nil && strings.Contains(h, "*") && convert.HostError(h, true) == "" {
-			c.Errorf(at.Field("hosts").Index(i), "%q cannot be resolved: add endpoints, or use resolution NONE or DYNAMIC_DNS", h)
+			c.Errorf(code.NotAllowedHere, at.Field("hosts").Index(i), "%q cannot be resolved: add endpoints, or use resolution NONE or DYNAMIC_DNS", h)
 		}
 	}
 	if spec.Resolution == networking.ServiceEntry_DNS_ROUND_ROBIN && len(spec.Endpoints) > 1 {
-		c.Errorf(at.Field("endpoints").Index(1), "DNS_ROUND_ROBIN takes one endpoint at most; remove the others, or use DNS")
+		c.Errorf(code.NotAllowedHere, at.Field("endpoints").Index(1), "DNS_ROUND_ROBIN takes one endpoint at most; remove the others, or use DNS")
 	}
 }
 
 func (c entryConv) entryDynamicDNS(at problem.Path, spec *networking.ServiceEntry) {
 	for i, h := range spec.Hosts {
 		if !strings.HasPrefix(h, "*") {
-			c.Errorf(at.Field("hosts").Index(i), "%q is not a wildcard, which DYNAMIC_DNS is for; use DNS", h)
+			c.Errorf(code.InvalidHost, at.Field("hosts").Index(i), "%q is not a wildcard, which DYNAMIC_DNS is for; use DNS", h)
 		}
 	}
 	if len(spec.Addresses) > 0 {
-		c.Errorf(at.Field("addresses"), "cannot be set with DYNAMIC_DNS; remove them")
+		c.Errorf(code.NotAllowedHere, at.Field("addresses"), "cannot be set with DYNAMIC_DNS; remove them")
 	}
 	if len(spec.Endpoints) > 0 {
-		c.Errorf(at.Field("endpoints"), "cannot be set with DYNAMIC_DNS, which resolves the host of each request; remove them")
+		c.Errorf(code.NotAllowedHere, at.Field("endpoints"), "cannot be set with DYNAMIC_DNS, which resolves the host of each request; remove them")
 	}
 	for i, p := range spec.Ports {
 		switch strings.ToUpper(p.Protocol) {
 		case "HTTP", "HTTP2", "GRPC", "TLS":
 		default:
-			c.Errorf(at.Field("ports").Index(i).Field("protocol"), "%q cannot be used with DYNAMIC_DNS; use HTTP, HTTP2, GRPC or TLS", p.Protocol)
+			c.Errorf(code.NotAllowedHere, at.Field("ports").Index(i).Field("protocol"), "%q cannot be used with DYNAMIC_DNS; use HTTP, HTTP2, GRPC or TLS", p.Protocol)
 		}
 	}
 }
@@ -199,7 +200,7 @@ func (c entryConv) entryAddresses(at problem.Path, spec *networking.ServiceEntry
 	cidrs := spec.Resolution == networking.ServiceEntry_NONE || spec.Resolution == networking.ServiceEntry_STATIC
 	for i, a := range spec.Addresses {
 		if strings.Contains(a, "/") && !cidrs {
-			c.Errorf(at.Field("addresses").Index(i), "CIDR blocks are for resolution NONE and STATIC; use single addresses")
+			c.Errorf(code.NotAllowedHere, at.Field("addresses").Index(i), "CIDR blocks are for resolution NONE and STATIC; use single addresses")
 		}
 	}
 	if len(spec.Addresses) > 0 {
@@ -210,11 +211,11 @@ func (c entryConv) entryAddresses(at problem.Path, spec *networking.ServiceEntry
 		switch {
 		case proto != "" && proto != "TCP":
 		case auto:
-			c.Add(problem.SeverityInfo, at.Field("ports").Index(i).Field("protocol"),
+			c.Add(code.AddressesMissing, problem.SeverityInfo, at.Field("ports").Index(i).Field("protocol"),
 				"from callers whose DNS is not captured every connection to port %d that nothing else claims is taken for the service; "+
 					"set ISTIO_META_DNS_CAPTURE in their proxyMetadata, or add addresses", p.Number)
 		default:
-			c.Warnf(at.Field("ports").Index(i).Field("protocol"),
+			c.Warnf(code.AddressesMissing, at.Field("ports").Index(i).Field("protocol"),
 				"the service has no addresses, so every connection to port %d that nothing else claims is taken for it; add addresses", p.Number)
 		}
 	}
@@ -228,7 +229,7 @@ func (c entryConv) tcpHosts(at problem.Path, spec *networking.ServiceEntry) {
 	for i, p := range spec.Ports {
 		proto := convert.Protocols[strings.ToLower(p.Protocol)]
 		if proto != "" && !proto.IsHTTP() && !proto.IsTLS() {
-			c.Errorf(at.Field("ports").Index(i).Field("protocol"),
+			c.Errorf(code.NotAllowedHere, at.Field("ports").Index(i).Field("protocol"),
 				"several hosts cannot be distinguished on a port that is neither HTTP nor TLS; write a ServiceEntry for each host")
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	typev1beta1 "istio.io/api/type/v1beta1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -49,7 +50,7 @@ func (c policyConv) targetsAt(at []problem.Path, list []*typev1beta1.PolicyTarge
 		return model.Targets{}
 	}
 	if selects {
-		c.Errorf(at[0], "cannot be combined with a selector; keep one of them")
+		c.Errorf(code.ExclusiveFields, at[0], "cannot be combined with a selector; keep one of them")
 	}
 	out := model.Targets{Targeted: true}
 	for i, ref := range list {
@@ -76,13 +77,13 @@ func (c policyConv) targetsGateway(at problem.Path, ref *typev1beta1.PolicyTarge
 	kind := groupKind(ref)
 	switch {
 	case ref.GetName() == "":
-		c.Errorf(at.Field("name"), "is missing; name a Gateway")
+		c.Errorf(code.MissingField, at.Field("name"), "is missing; name a Gateway")
 	case ref.GetNamespace() != "" && ref.GetNamespace() != c.Meta.Namespace:
-		c.Errorf(at.Field("namespace"), "must be the object's own namespace; move the object to namespace %s", ref.GetNamespace())
+		c.Errorf(code.WrongType, at.Field("namespace"), "must be the object's own namespace; move the object to namespace %s", ref.GetNamespace())
 	case slices.Contains(ofWaypoints, kind):
-		c.Warnf(at, "the mesh has no waypoints, so a reference to %s %s has no effect; use selector for sidecars", ref.GetKind(), ref.GetName())
+		c.Warnf(code.NotSupported, at, "the mesh has no waypoints, so a reference to %s %s has no effect; use selector for sidecars", ref.GetKind(), ref.GetName())
 	case kind != gatewayv1.GroupName+"/Gateway":
-		c.Errorf(at, "%s cannot be a target; use kind Gateway of group %s, or selector", kind, gatewayv1.GroupName)
+		c.Errorf(code.NotAllowedHere, at, "%s cannot be a target; use kind Gateway of group %s, or selector", kind, gatewayv1.GroupName)
 	default:
 		return true
 	}

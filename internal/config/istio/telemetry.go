@@ -11,6 +11,7 @@ import (
 	telemetryv1 "istio.io/client-go/pkg/apis/telemetry/v1"
 
 	"github.com/moonsail/moonsail/internal/config/cel"
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/envoyformat"
 	"github.com/moonsail/moonsail/internal/config/problem"
@@ -52,7 +53,7 @@ func (c telemetryConv) providerRefs(at problem.Path, list []*telemetry.ProviderR
 	var out []string
 	for i, p := range list {
 		if p.GetName() == "" {
-			c.Errorf(at.Index(i).Field("name"), "is missing; name one of the mesh's extensionProviders")
+			c.Errorf(code.MissingField, at.Index(i).Field("name"), "is missing; name one of the mesh's extensionProviders")
 		}
 		out = append(out, p.GetName())
 	}
@@ -63,7 +64,7 @@ func (c telemetryConv) metricsRule(at problem.Path, m *telemetry.Metrics) model.
 	out := model.MetricsRule{Providers: c.providerRefs(at.Field("providers"), m.Providers)}
 	if every := c.OptionalDuration(at.Field("reportingInterval"), m.ReportingInterval); every != nil {
 		if out.Every = *every; out.Every < time.Millisecond {
-			c.Errorf(at.Field("reportingInterval"), "%s is too short; use 1ms or more", out.Every)
+			c.Errorf(code.InvalidDuration, at.Field("reportingInterval"), "%s is too short; use 1ms or more", out.Every)
 		}
 	}
 	for i, o := range m.Overrides {
@@ -79,7 +80,7 @@ func (c telemetryConv) metricOverride(at problem.Path, o *telemetry.MetricsOverr
 	out := model.MetricOverride{Sides: sides(o.GetMatch().GetMode())}
 	switch m := o.GetMatch().GetMetricMatch().(type) {
 	case *telemetry.MetricSelector_CustomMetric:
-		c.Warnf(at.Field("match").Field("customMetric"), "%q has no effect: only Istio's standard metrics are made; use metric", m.CustomMetric)
+		c.Warnf(code.NoEffect, at.Field("match").Field("customMetric"), "%q has no effect: only Istio's standard metrics are made; use metric", m.CustomMetric)
 		return out, false
 	case *telemetry.MetricSelector_Metric:
 		if m.Metric != telemetry.MetricSelector_ALL_METRICS {
@@ -91,7 +92,7 @@ func (c telemetryConv) metricOverride(at problem.Path, o *telemetry.MetricsOverr
 	}
 	messages := out.Metric == model.MetricRequestMessages || out.Metric == model.MetricResponseMessages
 	if off := out.Disabled != nil && *out.Disabled; messages && !off {
-		c.Warnf(at.Field("match").Field("metric"), "%s has no effect in Moonsail: messages of gRPC are not counted", out.Metric)
+		c.Warnf(code.NotSupported, at.Field("match").Field("metric"), "%s has no effect in Moonsail: messages of gRPC are not counted", out.Metric)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.TagOverrides)) {
 		out.Tags = append(out.Tags, c.tagOverride(at.Field("tagOverrides").Key(name), name, o.TagOverrides[name]))
@@ -104,13 +105,13 @@ var tagName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 func (c telemetryConv) tagOverride(at problem.Path, name string, o *telemetry.MetricsOverrides_TagOverride) model.TagOverride {
 	out := model.TagOverride{Name: name, Remove: o.GetOperation() == telemetry.MetricsOverrides_TagOverride_REMOVE}
 	if !tagName.MatchString(name) || strings.HasPrefix(name, "__") {
-		c.Errorf(at, "%q is not a name of a label: use letters, digits and '_', and do not begin with a digit or with \"__\"", name)
+		c.Errorf(code.InvalidName, at, "%q is not a name of a label: use letters, digits and '_', and do not begin with a digit or with \"__\"", name)
 	}
 	switch value := o.GetValue(); {
 	case out.Remove && value != "":
-		c.Errorf(at.Field("value"), "has no meaning for REMOVE; remove it, or make operation UPSERT")
+		c.Errorf(code.NotAllowedHere, at.Field("value"), "has no meaning for REMOVE; remove it, or make operation UPSERT")
 	case !out.Remove && value == "":
-		c.Errorf(at.Field("value"), "is missing; set an expression, such as request.host or \"'text'\"")
+		c.Errorf(code.MissingField, at.Field("value"), "is missing; set an expression, such as request.host or \"'text'\"")
 	case !out.Remove:
 		out.Format = c.expressionFormat(at.Field("value"), value)
 	}
@@ -127,7 +128,7 @@ func (c telemetryConv) loggingRule(at problem.Path, l *telemetry.AccessLogging) 
 	}
 	if l.Filter != nil {
 		if err := cel.Check(out.Filter); err != nil {
-			c.Errorf(at.Field("filter").Field("expression"), "%q is not an expression of CEL that Envoy takes: %v", out.Filter, err)
+			c.Errorf(code.InvalidExpression, at.Field("filter").Field("expression"), "%q is not an expression of CEL that Envoy takes: %v", out.Filter, err)
 		}
 	}
 	return out
@@ -137,14 +138,14 @@ func (c telemetryConv) tracingRule(at problem.Path, r *telemetry.Tracing) model.
 	out := model.TracingRule{Sides: sides(r.GetMatch().GetMode())}
 	names := c.providerRefs(at.Field("providers"), r.Providers)
 	if len(names) > 1 {
-		c.Errorf(at.Field("providers"), "names %d providers; keep one: spans go to one place", len(names))
+		c.Errorf(code.ListedTwice, at.Field("providers"), "names %d providers; keep one: spans go to one place", len(names))
 	}
 	if len(names) > 0 {
 		out.Provider = names[0]
 	}
 	if s := r.RandomSamplingPercentage; s != nil {
 		if s.Value < 0 || s.Value > 100 {
-			c.Errorf(at.Field("randomSamplingPercentage"), "%v is not a percentage; use 0 to 100", s.Value)
+			c.Errorf(code.InvalidNumber, at.Field("randomSamplingPercentage"), "%v is not a percentage; use 0 to 100", s.Value)
 		}
 		out.Sampling = &s.Value
 	}
@@ -171,7 +172,7 @@ func (c telemetryConv) traceTags(at problem.Path, tags map[string]*telemetry.Tra
 	out := make(map[string]model.TraceTag, len(tags))
 	for _, name := range slices.Sorted(maps.Keys(tags)) {
 		if name == "" {
-			c.Errorf(at, "a tag without a name cannot be set; add the name")
+			c.Errorf(code.MissingField, at, "a tag without a name cannot be set; add the name")
 		}
 		out[name] = c.traceTag(at.Key(name), tags[name])
 	}
@@ -182,7 +183,7 @@ func (c telemetryConv) traceTag(at problem.Path, t *telemetry.Tracing_CustomTag)
 	var out model.TraceTag
 	required := func(field, value string) {
 		if value == "" {
-			c.Errorf(at.Field(field), "is missing; a tag needs it")
+			c.Errorf(code.MissingField, at.Field(field), "is missing; a tag needs it")
 		}
 	}
 	switch v := t.GetType().(type) {
@@ -199,10 +200,10 @@ func (c telemetryConv) traceTag(at problem.Path, t *telemetry.Tracing_CustomTag)
 		required("formatter.value", v.Formatter.GetValue())
 		out.Format = v.Formatter.GetValue()
 		if err := envoyformat.Check(out.Format); err != nil {
-			c.Errorf(at.Field("formatter.value"), "%v", err)
+			c.Errorf(code.InvalidExpression, at.Field("formatter.value"), "%v", err)
 		}
 	default:
-		c.Errorf(at, "has no value; set one of literal, environment, header and formatter")
+		c.Errorf(code.MissingField, at, "has no value; set one of literal, environment, header and formatter")
 	}
 	return out
 }
@@ -244,7 +245,7 @@ var (
 func (c telemetryConv) expressionFormat(at problem.Path, text string) string {
 	text = strings.TrimSpace(text)
 	if err := cel.Check(text); err != nil {
-		c.Errorf(at, "%q is not an expression that Envoy takes: %v", text, err)
+		c.Errorf(code.InvalidExpression, at, "%q is not an expression that Envoy takes: %v", text, err)
 		return ""
 	}
 	if f, ok := attributeFormats[text]; ok {
@@ -260,7 +261,7 @@ func (c telemetryConv) expressionFormat(at problem.Path, text string) string {
 		return map[string]string{"request": "%REQ(", "response": "%RESP("}[m[1]] + m[2] + ")%"
 	}
 	if strings.ContainsAny(text, "%\n") {
-		c.Errorf(at, "%q has a percent sign or a line break, which Envoy's formats do not allow inside an expression", text)
+		c.Errorf(code.InvalidExpression, at, "%q has a percent sign or a line break, which Envoy's formats do not allow inside an expression", text)
 	}
 	return "%CEL(" + text + ")%"
 }

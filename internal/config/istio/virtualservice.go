@@ -6,6 +6,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -28,7 +29,7 @@ func VirtualService(in convert.Cluster, o *networkingv1.VirtualService) (*model.
 	}
 	v.Hosts = c.virtualHosts(at.Field("hosts"), spec.Hosts, len(spec.Gateways) == 0 || v.InMesh())
 	if len(spec.Http) == 0 && len(spec.Tls) == 0 && len(spec.Tcp) == 0 {
-		c.Errorf(at, "has no routes; set at least one of http, tls and tcp")
+		c.Errorf(code.MissingField, at, "has no routes; set at least one of http, tls and tcp")
 	}
 	rc := &routeConv{Converter: c.Converter, delegate: delegate, hosts: v.Hosts, gateway: len(v.Gateways) > 0 && !v.InMesh()}
 	for i, r := range spec.Http {
@@ -54,13 +55,13 @@ type routeConv struct {
 func (c virtualServiceConv) delegateOnly(at problem.Path, spec *networking.VirtualService) {
 	const why = "a VirtualService without hosts is a delegate, which cannot have %s; add hosts, or remove them"
 	if len(spec.Gateways) > 0 {
-		c.Errorf(at.Field("gateways"), why, "gateways")
+		c.Errorf(code.NotAllowedHere, at.Field("gateways"), why, "gateways")
 	}
 	if len(spec.Tls) > 0 {
-		c.Errorf(at.Field("tls"), why, "tls routes")
+		c.Errorf(code.NotAllowedHere, at.Field("tls"), why, "tls routes")
 	}
 	if len(spec.Tcp) > 0 {
-		c.Errorf(at.Field("tcp"), why, "tcp routes")
+		c.Errorf(code.NotAllowedHere, at.Field("tcp"), why, "tcp routes")
 	}
 }
 
@@ -69,7 +70,7 @@ func (c virtualServiceConv) virtualHosts(at problem.Path, list []string, inMesh 
 	var out []model.Host
 	for i, h := range list {
 		if h == "*" && inMesh {
-			c.Errorf(at.Index(i), "\"*\" is for gateways only; name the hosts, or a wildcard such as *.example.com")
+			c.Errorf(code.InvalidHost, at.Index(i), "\"*\" is for gateways only; name the hosts, or a wildcard such as *.example.com")
 			continue
 		}
 		if !model.IsIP(h) && !c.CheckHost(at.Index(i), h, true) {
@@ -78,7 +79,7 @@ func (c virtualServiceConv) virtualHosts(at problem.Path, list []string, inMesh 
 		host := c.Host(h)
 		for _, other := range out {
 			if host.Overlaps(other) {
-				c.Errorf(at.Index(i), "%q and %q overlap; keep one of them", h, other)
+				c.Errorf(code.ListedTwice, at.Index(i), "%q and %q overlap; keep one of them", h, other)
 				break
 			}
 		}
@@ -109,7 +110,7 @@ func (c virtualServiceConv) gateway(at problem.Path, g string) (string, bool) {
 		if convert.HostError(g, false) != "" {
 			break
 		}
-		c.Warnf(at, "%q is an old spelling; write %s/%s", g, parts[1], parts[0])
+		c.Warnf(code.Deprecated, at, "%q is an old spelling; write %s/%s", g, parts[1], parts[0])
 		return parts[1] + "/" + parts[0], true
 	case !slash:
 		ns, name = c.Meta.Namespace, g
@@ -117,7 +118,7 @@ func (c virtualServiceConv) gateway(at problem.Path, g string) (string, bool) {
 		ns = c.Meta.Namespace
 	}
 	if !convert.IsLabel(ns) || !convert.IsName(name) {
-		c.Errorf(at, "%q is not a gateway; write \"mesh\", the name of a gateway of this namespace, or namespace/name", g)
+		c.Errorf(code.InvalidName, at, "%q is not a gateway; write \"mesh\", the name of a gateway of this namespace, or namespace/name", g)
 		return "", false
 	}
 	return ns + "/" + name, true
@@ -126,18 +127,18 @@ func (c virtualServiceConv) gateway(at problem.Path, g string) (string, bool) {
 // destination converts a destination, which must name a service.
 func (c virtualServiceConv) destination(at problem.Path, d *networking.Destination) model.Destination {
 	if d == nil {
-		c.Errorf(at, "is missing; name the service to send to, as destination.host")
+		c.Errorf(code.MissingField, at, "is missing; name the service to send to, as destination.host")
 		return model.Destination{}
 	}
 	out := model.Destination{Subset: d.Subset}
 	switch {
 	case d.Host == "*":
-		c.Errorf(at.Field("host"), "\"*\" is not a service; name one")
+		c.Errorf(code.InvalidHost, at.Field("host"), "\"*\" is not a service; name one")
 	case c.CheckHost(at.Field("host"), d.Host, true):
 		out.Host = c.Host(d.Host)
 	}
 	if d.Subset != "" && !convert.IsLabel(d.Subset) {
-		c.Errorf(at.Field("subset"), "%q is not a subset's name: use at most 63 letters, digits and '-'", d.Subset)
+		c.Errorf(code.InvalidName, at.Field("subset"), "%q is not a subset's name: use at most 63 letters, digits and '-'", d.Subset)
 	}
 	if d.Port != nil {
 		c.CheckPort(at.Field("port").Field("number"), d.Port.Number)
@@ -149,16 +150,16 @@ func (c virtualServiceConv) destination(at problem.Path, d *networking.Destinati
 // totalWeight checks that weights of several destinations are not all zero.
 func (c virtualServiceConv) totalWeight(at problem.Path, n int, total int64) {
 	if n > 1 && total == 0 {
-		c.Errorf(at, "all weights are 0, so no destination gets requests; set weights that add up to 100")
+		c.Errorf(code.InvalidNumber, at, "all weights are 0, so no destination gets requests; set weights that add up to 100")
 	}
 	if total > 1<<32-1 {
-		c.Errorf(at, "the weights add up to %d; use weights that add up to 100", total)
+		c.Errorf(code.InvalidNumber, at, "the weights add up to %d; use weights that add up to 100", total)
 	}
 }
 
 func (c *routeConv) tlsRoute(at problem.Path, r *networking.TLSRoute) model.TLSRoute {
 	if len(r.Match) == 0 {
-		c.Errorf(at.Field("match"), "is missing; a tls route needs a match with sniHosts")
+		c.Errorf(code.MissingField, at.Field("match"), "is missing; a tls route needs a match with sniHosts")
 	}
 	out := model.TLSRoute{Backends: c.l4Backends(at.Field("route"), r.Route)}
 	for i, m := range r.Match {
@@ -178,7 +179,7 @@ func (c *routeConv) tlsMatch(at problem.Path, m *networking.TLSMatchAttributes) 
 	}
 	virtualServiceConv{c.Converter}.source(at, m.SourceLabels, m.SourceNamespace)
 	if len(m.SniHosts) == 0 {
-		c.Errorf(at.Field("sniHosts"), "is missing; name at least one host")
+		c.Errorf(code.MissingField, at.Field("sniHosts"), "is missing; name at least one host")
 	}
 	for i, h := range m.SniHosts {
 		if host, ok := c.sniHost(at.Field("sniHosts").Index(i), h); ok {
@@ -192,7 +193,7 @@ func (c *routeConv) tlsMatch(at problem.Path, m *networking.TLSMatchAttributes) 
 // name, but the virtual service's hosts may have been: both spellings are known.
 func (c *routeConv) sniHost(at problem.Path, h string) (model.Host, bool) {
 	if model.IsIP(h) {
-		c.Warnf(at, "%q is an IP address, which clients do not send as SNI; match destinationSubnets", h)
+		c.Warnf(code.InvalidHost, at, "%q is an IP address, which clients do not send as SNI; match destinationSubnets", h)
 		return model.Host(h), true
 	}
 	if !c.CheckHost(at, h, true) {
@@ -204,7 +205,7 @@ func (c *routeConv) sniHost(at problem.Path, h string) (model.Host, bool) {
 			return host, true
 		}
 	}
-	c.Errorf(at, "%q is not one of the hosts of the VirtualService; add it to spec.hosts", h)
+	c.Errorf(code.InvalidName, at, "%q is not one of the hosts of the VirtualService; add it to spec.hosts", h)
 	return "", false
 }
 
@@ -216,7 +217,7 @@ func (c *routeConv) tcpRoute(at problem.Path, r *networking.TCPRoute) model.TCPR
 			c.CheckPort(at.Field("port"), m.Port)
 		}
 		if m.SourceSubnet != "" {
-			c.Warnf(at.Field("sourceSubnet"), "has no effect; match sourceLabels")
+			c.Warnf(code.NoEffect, at.Field("sourceSubnet"), "has no effect; match sourceLabels")
 		}
 		virtualServiceConv{c.Converter}.source(at, m.SourceLabels, m.SourceNamespace)
 		out.Matches = append(out.Matches, model.L4Match{
@@ -230,7 +231,7 @@ func (c *routeConv) tcpRoute(at problem.Path, r *networking.TCPRoute) model.TCPR
 
 func (c *routeConv) l4Backends(at problem.Path, list []*networking.RouteDestination) []model.Backend {
 	if len(list) == 0 {
-		c.Errorf(at, "is missing; name the service to send to")
+		c.Errorf(code.MissingField, at, "is missing; name the service to send to")
 	}
 	out := make([]model.Backend, 0, len(list))
 	var total int64

@@ -11,6 +11,7 @@ import (
 	extensionsv1alpha1 "istio.io/client-go/pkg/apis/extensions/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -33,14 +34,14 @@ func WasmPlugin(in convert.Cluster, o *extensionsv1alpha1.WasmPlugin) (*model.Wa
 	if spec.PluginConfig != nil {
 		text, err := json.Marshal(spec.PluginConfig.AsMap()) // in one order, without spaces
 		if err != nil {
-			c.Errorf(at.Field("pluginConfig"), "cannot be read: %v", err)
+			c.Errorf(code.Unreadable, at.Field("pluginConfig"), "cannot be read: %v", err)
 		}
 		p.Config = string(text)
 	}
 	c.wasmEnv(at.Field("vmConfig").Field("env"), spec.VmConfig, p)
 	c.wasmMatches(at.Field("match"), spec.Match, p)
 	if spec.VerificationKey != "" {
-		c.Warnf(at.Field("verificationKey"), "has no effect")
+		c.Warnf(code.NoEffect, at.Field("verificationKey"), "has no effect")
 	}
 	if len(model.Selectors(p)) == 0 || p.File == "" && p.Module.URL == "" {
 		return nil, c.Problems
@@ -64,17 +65,17 @@ func (c pluginConv) wasmPlace(at problem.Path, text string, into *model.WasmPlug
 	}
 	switch {
 	case text == "":
-		c.Errorf(at, "is missing; name the module, such as https://example.com/filter.wasm, oci://example.com/filter:v1, or file:///var/lib/wasm/filter.wasm for a file of the sidecar")
+		c.Errorf(code.MissingField, at, "is missing; name the module, such as https://example.com/filter.wasm, oci://example.com/filter:v1, or file:///var/lib/wasm/filter.wasm for a file of the sidecar")
 	case err != nil:
-		c.Errorf(at, "%q is not an URL", text)
+		c.Errorf(code.InvalidFormat, at, "%q is not an URL", text)
 	case u.Scheme == "file" && (u.Host != "" || !strings.HasPrefix(u.Path, "/")):
-		c.Errorf(at, "%q does not name a file of the sidecar; write file:///path", text)
+		c.Errorf(code.InvalidFormat, at, "%q does not name a file of the sidecar; write file:///path", text)
 	case u.Scheme == "file":
 		into.File = u.Path
 	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "oci":
-		c.Errorf(at, "%q cannot be fetched; use http://, https://, oci:// or file:///path", text)
+		c.Errorf(code.InvalidFormat, at, "%q cannot be fetched; use http://, https://, oci:// or file:///path", text)
 	case u.Host == "" || u.User != nil:
-		c.Errorf(at, "%q has more or less than a host before the path; write %s://host/path", u.Redacted(), u.Scheme)
+		c.Errorf(code.InvalidFormat, at, "%q has more or less than a host before the path; write %s://host/path", u.Redacted(), u.Scheme)
 	case u.Scheme == "oci":
 		c.wasmImage(at, u, into)
 	default:
@@ -95,7 +96,7 @@ var imagePath = regexp.MustCompile(`^/[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_]
 // version of the object, as in Istio.
 func (c pluginConv) wasmImage(at problem.Path, u *url.URL, into *model.WasmPlugin) {
 	if !imagePath.MatchString(u.Path) || u.RawQuery != "" || u.Fragment != "" {
-		c.Errorf(at, "%q is not an image; write oci://host/repository:tag, or @sha256: and the digest for the tag", u.String())
+		c.Errorf(code.InvalidFormat, at, "%q is not an image; write oci://host/repository:tag, or @sha256: and the digest for the tag", u.String())
 		return
 	}
 	into.Module.URL = u.String()
@@ -113,11 +114,11 @@ func (c pluginConv) wasmSum(at problem.Path, sum string, into *model.WasmPlugin)
 	switch {
 	case sum == "":
 	case !sha256Hex.MatchString(sum):
-		c.Errorf(at, "%q is not a SHA-256 in hex, which has 64 digits", sum)
+		c.Errorf(code.InvalidFormat, at, "%q is not a SHA-256 in hex, which has 64 digits", sum)
 	case into.File != "":
-		c.Add(problem.SeverityInfo, at, "is not checked: a module that is a file of the sidecar is taken as it is")
+		c.Add(code.NoEffect, problem.SeverityInfo, at, "is not checked: a module that is a file of the sidecar is taken as it is")
 	case into.Module.SHA256 != "" && into.Module.SHA256 != sum:
-		c.Errorf(at, "is not the digest that the url has; leave one of the two out")
+		c.Errorf(code.InvalidFormat, at, "is not the digest that the url has; leave one of the two out")
 	case into.Module.URL != "":
 		into.Module.SHA256 = sum
 	}
@@ -135,9 +136,9 @@ func (c pluginConv) wasmPull(at problem.Path, spec *extensions.WasmPlugin, into 
 	switch name := spec.ImagePullSecret; {
 	case name == "":
 	case len(validation.IsDNS1123Subdomain(name)) > 0:
-		c.Errorf(at.Field("imagePullSecret"), "%q is not the name of a Secret", name)
+		c.Errorf(code.InvalidName, at.Field("imagePullSecret"), "%q is not the name of a Secret", name)
 	case !strings.HasPrefix(m.URL, "oci://"):
-		c.Warnf(at.Field("imagePullSecret"), "has no effect: it is for images of registries")
+		c.Warnf(code.NoEffect, at.Field("imagePullSecret"), "has no effect: it is for images of registries")
 	default:
 		m.PullSecret = name
 	}
@@ -149,13 +150,13 @@ func (c pluginConv) wasmEnv(at problem.Path, vm *extensions.VmConfig, into *mode
 		at := at.Index(i)
 		switch {
 		case !variableName.MatchString(e.Name):
-			c.Errorf(at.Field("name"), "%q is not the name of an environment variable", e.Name)
+			c.Errorf(code.InvalidName, at.Field("name"), "%q is not the name of an environment variable", e.Name)
 		case seen[e.Name]:
-			c.Errorf(at.Field("name"), "%q is set twice; keep one", e.Name)
+			c.Errorf(code.ListedTwice, at.Field("name"), "%q is set twice; keep one", e.Name)
 		case len(e.Value) > maxEnvironment:
-			c.Errorf(at.Field("value"), "has %d characters; %d is the limit", len(e.Value), maxEnvironment)
+			c.Errorf(code.InvalidText, at.Field("value"), "has %d characters; %d is the limit", len(e.Value), maxEnvironment)
 		case e.ValueFrom == extensions.EnvValueSource_HOST && e.Value != "":
-			c.Errorf(at.Field("value"), "cannot be combined with valueFrom HOST, which takes Envoy's own variable; remove one of the two")
+			c.Errorf(code.ExclusiveFields, at.Field("value"), "cannot be combined with valueFrom HOST, which takes Envoy's own variable; remove one of the two")
 		}
 		seen[e.Name] = true
 		into.Env = append(into.Env, model.WasmVariable{Name: e.Name, Value: e.Value, FromHost: e.ValueFrom == extensions.EnvValueSource_HOST})

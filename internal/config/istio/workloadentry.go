@@ -9,6 +9,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/spelling"
@@ -93,22 +94,22 @@ func (c entryConv) endpointAddress(at problem.Path, we *networking.WorkloadEntry
 	addr, field := we.Address, at.Field("address")
 	switch {
 	case addr == "" && we.Network == "":
-		c.Errorf(field, "is missing; set an IP address%s", orName(rules.fqdn))
+		c.Errorf(code.MissingField, field, "is missing; set an IP address%s", orName(rules.fqdn))
 	case addr == "":
-		c.Warnf(field, "is missing, so the endpoint is reached through the gateway of network %q only", we.Network)
+		c.Warnf(code.MissingField, field, "is missing, so the endpoint is reached through the gateway of network %q only", we.Network)
 	case strings.HasPrefix(addr, convert.UnixPrefix) && !rules.noUnix:
 		if len(we.Ports) > 0 {
-			c.Errorf(at.Field("ports"), "a Unix socket has no ports; remove them")
+			c.Errorf(code.NotAllowedHere, at.Field("ports"), "a Unix socket has no ports; remove them")
 		}
 		if rules.service != nil && len(rules.service) != 1 {
-			c.Errorf(field, "a Unix socket serves one port, but the service has %d; use one entry for each", len(rules.service))
+			c.Errorf(code.NotAllowedHere, field, "a Unix socket serves one port, but the service has %d; use one entry for each", len(rules.service))
 		}
 		return c.CheckUnix(field, addr)
 	case model.IsIP(addr):
 	case !rules.fqdn:
-		c.Errorf(field, "%q is not an IP address; set one, or use resolution DNS", addr)
+		c.Errorf(code.InvalidFormat, field, "%q is not an IP address; set one, or use resolution DNS", addr)
 	case convert.HostError(addr, false) != "":
-		c.Errorf(field, "%q is neither an IP address nor a DNS name", addr)
+		c.Errorf(code.InvalidFormat, field, "%q is neither an IP address nor a DNS name", addr)
 	}
 	return strings.ToLower(addr)
 }
@@ -126,7 +127,7 @@ func (c entryConv) endpointPorts(at problem.Path, we *networking.WorkloadEntry, 
 		c.CheckPortName(field, name)
 		c.CheckPort(field, we.Ports[name])
 		if rules.service != nil && !slices.Contains(rules.service, name) {
-			c.Errorf(field, "the service has no port named %q%s; it has %s",
+			c.Errorf(code.InvalidName, field, "the service has no port named %q%s; it has %s",
 				name, spelling.DidYouMean(name, rules.service), strings.Join(rules.service, ", "))
 		}
 	}
@@ -139,7 +140,7 @@ func (c entryConv) endpointLocality(at problem.Path, we *networking.WorkloadEntr
 		return c.LabelLocality(at.Field("labels"), we.Labels)
 	}
 	if strings.HasPrefix(s, "/") || strings.Contains(s, "//") {
-		c.Errorf(at.Field("locality"), "%q has an empty part; write region/zone/subzone, or the first parts of it", s)
+		c.Errorf(code.InvalidFormat, at.Field("locality"), "%q has an empty part; write region/zone/subzone, or the first parts of it", s)
 	}
 	return c.Locality(at.Field("locality"), s)
 }

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -14,16 +15,16 @@ func EndpointSlice(in convert.Cluster, o *discoveryv1.EndpointSlice) (*model.End
 	c := start(in, model.KindEndpointSlice, &o.ObjectMeta)
 	s := &model.EndpointSlice{Meta: c.Meta, Service: o.Labels[discoveryv1.LabelServiceName], PodsListed: in.PodsListed}
 	if s.Service == "" {
-		c.Errorf("metadata.labels", "label %s is missing; set it to the name of the service", discoveryv1.LabelServiceName)
+		c.Errorf(code.MissingField, "metadata.labels", "label %s is missing; set it to the name of the service", discoveryv1.LabelServiceName)
 	}
 	s.Ports = c.slicePorts("ports", o.Ports)
 	switch o.AddressType {
 	case discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6:
 		s.Members = c.sliceEndpoints("endpoints", o.Endpoints)
 	case discoveryv1.AddressTypeFQDN:
-		c.Warnf("addressType", "endpoints of type FQDN are not used; use a ServiceEntry with resolution DNS")
+		c.Warnf(code.NotSupported, "addressType", "endpoints of type FQDN are not used; use a ServiceEntry with resolution DNS")
 	default:
-		c.Errorf("addressType", "%q is not one of IPv4, IPv6, FQDN", o.AddressType)
+		c.Errorf(code.UnknownValue, "addressType", "%q is not one of IPv4, IPv6, FQDN", o.AddressType)
 	}
 	return s, c.Problems
 }
@@ -35,7 +36,7 @@ func (c *conv) slicePorts(at problem.Path, ports []discoveryv1.EndpointPort) []m
 			continue
 		}
 		if p.Port == nil {
-			c.Warnf(at.Index(i).Field("port"), "is missing; the port is left out")
+			c.Warnf(code.MissingField, at.Index(i).Field("port"), "is missing; the port is left out")
 			continue
 		}
 		c.CheckPort(at.Index(i).Field("port"), uint32(max(*p.Port, 0)))
@@ -53,11 +54,11 @@ func (c *conv) sliceEndpoints(at problem.Path, endpoints []discoveryv1.Endpoint)
 	for i := range endpoints {
 		e, at := &endpoints[i], at.Index(i)
 		if len(e.Addresses) == 0 {
-			c.Errorf(at.Field("addresses"), "is missing; an endpoint needs an IP address")
+			c.Errorf(code.MissingField, at.Field("addresses"), "is missing; an endpoint needs an IP address")
 		}
 		for j, a := range e.Addresses {
 			if !model.IsIP(a) {
-				c.Errorf(at.Field("addresses").Index(j), "%q is not an IP address", a)
+				c.Errorf(code.InvalidFormat, at.Field("addresses").Index(j), "%q is not an IP address", a)
 			}
 		}
 		out = append(out, sliceEndpoint(c.Meta.Namespace, e))

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/config/problem"
@@ -47,13 +48,13 @@ func (c *conv) podIPs(o *corev1.Pod) []string {
 	var out []string
 	for i, ip := range o.Status.PodIPs {
 		if !model.IsIP(ip.IP) {
-			c.Errorf(problem.Path("status.podIPs").Index(i).Field("ip"), "%q is not an IP address", ip.IP)
+			c.Errorf(code.InvalidFormat, problem.Path("status.podIPs").Index(i).Field("ip"), "%q is not an IP address", ip.IP)
 		}
 		out = append(out, ip.IP)
 	}
 	if len(out) == 0 && o.Status.PodIP != "" {
 		if !model.IsIP(o.Status.PodIP) {
-			c.Errorf("status.podIP", "%q is not an IP address", o.Status.PodIP)
+			c.Errorf(code.InvalidFormat, "status.podIP", "%q is not an IP address", o.Status.PodIP)
 		}
 		out = append(out, o.Status.PodIP)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -41,7 +42,7 @@ func Service(in convert.Cluster, o *corev1.Service) (*model.Service, problem.Lis
 	c := start(in, model.KindService, &o.ObjectMeta)
 	at, spec := problem.Path("spec"), &o.Spec
 	if o.Name != "" && len(validation.IsDNS1035Label(o.Name)) > 0 {
-		c.Errorf("metadata.name", "%q is not a valid service name: start with a letter, use lower-case letters, digits and '-'", o.Name)
+		c.Errorf(code.InvalidName, "metadata.name", "%q is not a valid service name: start with a letter, use lower-case letters, digits and '-'", o.Name)
 	}
 	s := &model.Service{
 		Meta:            c.Meta,
@@ -86,10 +87,10 @@ func (c *conv) serviceType(at problem.Path, spec *corev1.ServiceSpec, s *model.S
 		return
 	case "", corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
 	default:
-		c.Errorf(at.Field("type"), "%q is not one of ClusterIP, NodePort, LoadBalancer, ExternalName", spec.Type)
+		c.Errorf(code.UnknownValue, at.Field("type"), "%q is not one of ClusterIP, NodePort, LoadBalancer, ExternalName", spec.Type)
 	}
 	if len(spec.Ports) == 0 && !s.Headless {
-		c.Errorf(at.Field("ports"), "is missing; a service needs at least one port, unless it is headless")
+		c.Errorf(code.MissingField, at.Field("ports"), "is missing; a service needs at least one port, unless it is headless")
 	}
 }
 
@@ -121,7 +122,7 @@ func (c *conv) clusterIPs(at problem.Path, spec *corev1.ServiceSpec) []netip.Pre
 	for _, ip := range ips {
 		a, err := netip.ParseAddr(ip)
 		if err != nil {
-			c.Errorf(field, "%q is not an IP address; write one, or None for a headless service", ip)
+			c.Errorf(code.InvalidFormat, field, "%q is not an IP address; write one, or None for a headless service", ip)
 			continue
 		}
 		out = append(out, netip.PrefixFrom(a, a.BitLen()))
@@ -140,7 +141,7 @@ func (c *conv) servicePorts(at problem.Path, ports []corev1.ServicePort) []model
 			transport = corev1.ProtocolTCP
 		}
 		if number := fmt.Sprintf("%s/%d", transport, p.Port); numbers[number] {
-			c.Errorf(at.Field("port"), "port %d is listed twice; remove one", p.Port)
+			c.Errorf(code.ListedTwice, at.Field("port"), "port %d is listed twice; remove one", p.Port)
 		} else {
 			numbers[number] = true
 		}
@@ -159,11 +160,11 @@ func (c *conv) servicePorts(at problem.Path, ports []corev1.ServicePort) []model
 func (c *conv) servicePortName(at problem.Path, name string, ports int, names map[string]bool) {
 	switch {
 	case name == "" && ports > 1:
-		c.Errorf(at, "is missing; ports must be named where there are several")
+		c.Errorf(code.MissingField, at, "is missing; ports must be named where there are several")
 	case name != "" && len(validation.IsDNS1123Label(name)) > 0:
-		c.Errorf(at, "%q is not a port name: use lower-case letters, digits and '-'", name)
+		c.Errorf(code.InvalidName, at, "%q is not a port name: use lower-case letters, digits and '-'", name)
 	case names[name]:
-		c.Errorf(at, "%q is the name of two ports; rename one", name)
+		c.Errorf(code.ListedTwice, at, "%q is the name of two ports; rename one", name)
 	}
 	names[name] = true
 }
@@ -171,7 +172,7 @@ func (c *conv) servicePortName(at problem.Path, name string, ports int, names ma
 func (c *conv) targetNumber(at problem.Path, t intstr.IntOrString) uint32 {
 	if t.Type == intstr.String {
 		if t.StrVal != "" && len(validation.IsValidPortName(t.StrVal)) > 0 {
-			c.Errorf(at, "%q is not a container port's name: use at most 15 lower-case letters, digits and '-'", t.StrVal)
+			c.Errorf(code.InvalidName, at, "%q is not a container port's name: use at most 15 lower-case letters, digits and '-'", t.StrVal)
 		}
 		return 0
 	}
@@ -188,7 +189,7 @@ func (c *conv) servicePortProtocol(at problem.Path, p *corev1.ServicePort, trans
 	case corev1.ProtocolUDP, corev1.ProtocolSCTP:
 		return model.ProtocolUDP // neither is proxied
 	default:
-		c.Errorf(at.Field("protocol"), "%q is not one of TCP, UDP, SCTP; the application's protocol goes into appProtocol", transport)
+		c.Errorf(code.UnknownValue, at.Field("protocol"), "%q is not one of TCP, UDP, SCTP; the application's protocol goes into appProtocol", transport)
 	}
 	name := p.Name
 	if p.AppProtocol != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -47,6 +48,7 @@ func (s Severity) LogLevel() slog.Level {
 // Problem is one thing that is wrong, and what to do about it.
 type Problem struct {
 	Severity Severity  `json:"severity"`
+	Code     code.Code `json:"code,omitempty"`
 	File     string    `json:"file,omitempty"`  // empty: not from a file
 	Line     int       `json:"line,omitempty"`  // 0: not known
 	Object   model.Key `json:"object,omitzero"` // zero where it is not known

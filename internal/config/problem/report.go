@@ -3,6 +3,7 @@ package problem
 import (
 	"fmt"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -19,21 +20,21 @@ const maxProblems = 100
 func (r *Report) Full() bool { return len(r.Problems) >= maxProblems }
 
 // Add adds a problem of a field. A full report takes only its first error.
-func (r *Report) Add(s Severity, at Path, format string, args ...any) {
+func (r *Report) Add(c code.Code, s Severity, at Path, format string, args ...any) {
 	if r.Full() && (s != SeverityError || r.Problems.HasErrors()) { // no error is lost behind warnings
 		return
 	}
 	r.Problems = append(r.Problems, Problem{
-		Severity: s, Object: r.Object, Field: string(at), Message: fmt.Sprintf(format, args...),
+		Severity: s, Code: c, Object: r.Object, Field: string(at), Message: fmt.Sprintf(format, args...),
 	})
 }
 
 // Errorf adds an error of a field: "problem: what to do", since the field is the subject.
-func (r *Report) Errorf(at Path, format string, args ...any) {
-	r.Add(SeverityError, at, format, args...)
+func (r *Report) Errorf(c code.Code, at Path, format string, args ...any) {
+	r.Add(c, SeverityError, at, format, args...)
 }
 
 // Warnf adds a warning of a field, worded as errors are.
-func (r *Report) Warnf(at Path, format string, args ...any) {
-	r.Add(SeverityWarning, at, format, args...)
+func (r *Report) Warnf(c code.Code, at Path, format string, args ...any) {
+	r.Add(c, SeverityWarning, at, format, args...)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -56,7 +57,7 @@ func salvageRoute(kind model.Kind, document []byte, problems problem.List, decod
 		if err != nil || bytes.Equal(mended, document) {
 			return nil
 		}
-		note := problem.Problem{Severity: problem.SeverityWarning, Object: problems[0].Object, Message: form.meanwhile(refused)}
+		note := problem.Problem{Severity: problem.SeverityWarning, Code: code.PartlyUsed, Object: problems[0].Object, Message: form.meanwhile(refused)}
 		var o model.Object
 		if o, problems = decode(mended); o != nil && !problems.HasErrors() {
 			return &Result{Object: o, Note: note}

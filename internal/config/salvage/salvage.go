@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -42,7 +43,7 @@ func Document(kind model.Kind, document []byte, problems problem.List, decode fu
 	if _, ok := routeKinds[kind]; ok {
 		return salvageRoute(kind, document, problems, decode)
 	}
-	note := problem.Problem{Severity: problem.SeverityWarning}
+	note := problem.Problem{Severity: problem.SeverityWarning, Code: code.PartlyUsed}
 	for _, p := range problems {
 		note.Object = p.Object
 	}

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 )
@@ -48,18 +49,18 @@ func (c checker) value(at problem.Path, n *yaml.Node, s *Schema) {
 
 func (c checker) object(at problem.Path, n *yaml.Node, s *Schema) {
 	if n.Kind != yaml.MappingNode {
-		c.Errorf(at, "must be an object with fields such as %s, got %s", spelling.Sample(s.names()), describe(n))
+		c.Errorf(code.WrongType, at, "must be an object with fields such as %s, got %s", spelling.Sample(s.names()), describe(n))
 		return
 	}
 	seen := map[string]string{}
 	c.pairs(at, n, func(key, val *yaml.Node) {
 		f := s.fields[key.Value]
 		if f == nil {
-			c.Errorf(at.Key(key.Value), UnknownField+"%s", hintField(key.Value, s))
+			c.Errorf(code.UnknownField, at.Key(key.Value), UnknownField+"%s", hintField(key.Value, s))
 			return
 		}
 		if old, dup := seen[f.name]; dup && old != key.Value {
-			c.Errorf(at.Field(f.name), "is set twice, as %q and as %q; keep one", old, key.Value)
+			c.Errorf(code.ListedTwice, at.Field(f.name), "is set twice, as %q and as %q; keep one", old, key.Value)
 		}
 		seen[f.name] = key.Value
 		c.value(at.Field(f.name), val, f.schema())
@@ -77,13 +78,13 @@ func (c checker) oneof(at problem.Path, of []string, seen map[string]string) {
 		}
 	}
 	if len(set) > 1 {
-		c.Errorf(at.Field(set[1]), "only one of %s can be set; remove all but one", strings.Join(set, ", "))
+		c.Errorf(code.ExclusiveFields, at.Field(set[1]), "only one of %s can be set; remove all but one", strings.Join(set, ", "))
 	}
 }
 
 func (c checker) entries(at problem.Path, n *yaml.Node, s *Schema) {
 	if n.Kind != yaml.MappingNode {
-		c.Errorf(at, "must be a map of names to values, got %s", describe(n))
+		c.Errorf(code.WrongType, at, "must be a map of names to values, got %s", describe(n))
 		return
 	}
 	c.pairs(at, n, func(key, val *yaml.Node) { c.value(at.Key(key.Value), val, s.elem()) })
@@ -100,11 +101,11 @@ func (c checker) pairs(at problem.Path, n *yaml.Node, visit func(key, val *yaml.
 			continue
 		}
 		if key.Kind != yaml.ScalarNode {
-			c.Errorf(at, "a key is %s; keys must be strings", describe(key))
+			c.Errorf(code.WrongType, at, "a key is %s; keys must be strings", describe(key))
 			continue
 		}
 		if line, dup := seen[key.Value]; dup {
-			c.Errorf(at.Key(key.Value), "is set twice, on lines %d and %d; keep one", line, key.Line)
+			c.Errorf(code.ListedTwice, at.Key(key.Value), "is set twice, on lines %d and %d; keep one", line, key.Line)
 		}
 		seen[key.Value] = key.Line
 		visit(key, val)
@@ -120,18 +121,18 @@ func (c checker) merged(at problem.Path, val *yaml.Node, visit func(key, val *ya
 			c.merged(at, e, visit)
 		}
 	default:
-		c.Errorf(at, "a merge key (<<) must refer to a map")
+		c.Errorf(code.WrongType, at, "a merge key (<<) must refer to a map")
 	}
 }
 
 func (c checker) list(at problem.Path, n *yaml.Node, s *Schema) {
 	if n.Kind != yaml.SequenceNode {
-		c.Errorf(at, "must be a list, got %s; put \"- \" before each element", describe(n))
+		c.Errorf(code.WrongType, at, "must be a list, got %s; put \"- \" before each element", describe(n))
 		return
 	}
 	for i, e := range n.Content {
 		if u := unwrap(e); u == nil || u.Kind == yaml.ScalarNode && u.ShortTag() == "!!null" {
-			c.Errorf(at.Index(i), "is empty; remove the element or fill it in")
+			c.Errorf(code.EmptyValue, at.Index(i), "is empty; remove the element or fill it in")
 			continue
 		}
 		c.value(at.Index(i), e, s.elem())
@@ -140,7 +141,7 @@ func (c checker) list(at problem.Path, n *yaml.Node, s *Schema) {
 
 func (c checker) scalar(at problem.Path, n *yaml.Node, s *Schema) {
 	if n.Kind != yaml.ScalarNode {
-		c.Errorf(at, "must be %s, got %s", s.noun(), describe(n))
+		c.Errorf(code.WrongType, at, "must be %s, got %s", s.noun(), describe(n))
 		return
 	}
 	tag := n.ShortTag()
@@ -148,23 +149,23 @@ func (c checker) scalar(at problem.Path, n *yaml.Node, s *Schema) {
 	switch s.kind {
 	case stringType, bytesType:
 		if !str {
-			c.Errorf(at, "must be a string, got %s; put it in quotes: %q", describe(n), n.Value)
+			c.Errorf(code.WrongType, at, "must be a string, got %s; put it in quotes: %q", describe(n), n.Value)
 		}
 	case boolType:
 		if tag != "!!bool" {
-			c.Errorf(at, "must be true or false, got %s", describe(n))
+			c.Errorf(code.WrongType, at, "must be true or false, got %s", describe(n))
 		}
 	case enumType:
 		c.enum(at, n, s, tag)
 	case durationType:
 		if _, err := time.ParseDuration(n.Value); err != nil || !str {
-			c.Errorf(at, "must be a duration such as 500ms, 1.5s or 2m, got %s", describe(n))
+			c.Errorf(code.InvalidDuration, at, "must be a duration such as 500ms, 1.5s or 2m, got %s", describe(n))
 		}
 	case intType, uintType, numberType:
 		c.number(at, n, s, tag, str)
 	case intOrStringType:
 		if tag != "!!int" && !str {
-			c.Errorf(at, "must be a number or a name, got %s", describe(n))
+			c.Errorf(code.WrongType, at, "must be a number or a name, got %s", describe(n))
 		}
 	}
 }
@@ -174,18 +175,18 @@ func (c checker) enum(at problem.Path, n *yaml.Node, s *Schema, tag string) {
 		return // proto JSON takes numbers of enums
 	}
 	if !slices.Contains(s.values, n.Value) {
-		c.Errorf(at, "%q is not one of %s%s", n.Value, strings.Join(s.values, ", "), spelling.DidYouMean(n.Value, s.values))
+		c.Errorf(code.UnknownValue, at, "%q is not one of %s%s", n.Value, strings.Join(s.values, ", "), spelling.DidYouMean(n.Value, s.values))
 	}
 }
 
 func (c checker) number(at problem.Path, n *yaml.Node, s *Schema, tag string, str bool) {
 	if tag != "!!int" && tag != "!!float" && (!str || !s.lax) {
-		c.Errorf(at, "must be %s, got %s%s", s.noun(), describe(n), unquoteHint(n, str))
+		c.Errorf(code.WrongType, at, "must be %s, got %s%s", s.noun(), describe(n), unquoteHint(n, str))
 		return
 	}
 	if s.kind == numberType {
 		if _, err := strconv.ParseFloat(n.Value, 64); err != nil && tag != "!!int" {
-			c.Errorf(at, "must be a number, got %s", describe(n))
+			c.Errorf(code.WrongType, at, "must be a number, got %s", describe(n))
 		}
 		return
 	}
@@ -193,13 +194,13 @@ func (c checker) number(at problem.Path, n *yaml.Node, s *Schema, tag string, st
 	if err := n.Decode(&f); err != nil {
 		var perr error
 		if f, perr = strconv.ParseFloat(n.Value, 64); perr != nil {
-			c.Errorf(at, "must be %s, got %s", s.noun(), describe(n))
+			c.Errorf(code.WrongType, at, "must be %s, got %s", s.noun(), describe(n))
 			return
 		}
 	}
 	low, high := s.limits()
 	if f != math.Trunc(f) || f < low || f > high {
-		c.Errorf(at, "must be %s, got %s", s.noun(), n.Value)
+		c.Errorf(code.WrongType, at, "must be %s, got %s", s.noun(), n.Value)
 	}
 }
 

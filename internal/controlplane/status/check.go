@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/config/analyze"
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
@@ -84,7 +85,7 @@ func (c *checker) analyze(snap *store.Snapshot) {
 		problems := crossCheck(snap, c.mesh.Domain)
 		assigned, lacking := index.AutoAddresses(c.mesh, snap)
 		for _, l := range lacking {
-			problems[l.Entry] = append(problems[l.Entry], problem.Problem{Severity: problem.SeverityWarning, Object: l.Entry, Message: l.String()})
+			problems[l.Entry] = append(problems[l.Entry], problem.Problem{Severity: problem.SeverityWarning, Code: code.AddressesExhausted, Object: l.Entry, Message: l.String()})
 		}
 		c.tracker.setCrossChecks(problems)
 		if !c.mesh.AutoAddresses.Off {

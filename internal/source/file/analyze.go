@@ -5,12 +5,15 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	"istio.io/api/annotation"
 
 	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/schema"
 	"github.com/moonsail/moonsail/internal/model"
@@ -30,6 +33,8 @@ type Tree struct {
 	nodes map[string]*yaml.Node // by origin
 	// others are the origins of what is not among Objects.
 	others map[model.Key]string
+	// suppressed are the values of the annotation of objects that suppresses messages.
+	suppressed map[model.Key]string
 }
 
 // Stdin among the paths of AnalyzeAll is standard input.
@@ -40,23 +45,35 @@ func Analyze(path string, d config.Decoder) (*Tree, error) { return AnalyzeAll(d
 
 // AnalyzeAll reads directories and files as one tree. stdin is the content of Stdin; nil: Stdin is a file name.
 func AnalyzeAll(d config.Decoder, stdin io.Reader, paths ...string) (*Tree, error) {
+	return Options{Decoder: d, Stdin: stdin}.Analyze(paths...)
+}
+
+// Options are the ways to read a tree.
+type Options struct {
+	Decoder config.Decoder
+	Stdin   io.Reader // the content of Stdin; nil: Stdin is a file name
+	Shallow bool      // leave out the folders inside of directories
+}
+
+// Analyze reads directories and files as one tree.
+func (o Options) Analyze(paths ...string) (*Tree, error) {
 	l := listing{errs: map[string]error{}}
 	for _, path := range paths {
-		if err := l.include(path, stdin); err != nil {
+		if err := l.include(path, o); err != nil {
 			return nil, err
 		}
 	}
 	slices.Sort(l.files)
 	l.files = slices.Compact(l.files)
-	t := &Tree{Files: len(l.files), nodes: map[string]*yaml.Node{}, Raw: map[model.Key][]byte{}, others: map[model.Key]string{}}
+	t := &Tree{Files: len(l.files), nodes: map[string]*yaml.Node{}, Raw: map[model.Key][]byte{}, others: map[model.Key]string{}, suppressed: map[model.Key]string{}}
 	c := newCatalog()
 	for _, path := range l.files {
-		data, err := content(path, stdin)
+		data, err := content(path, o.Stdin)
 		if err != nil {
 			l.errs[path] = err
 			continue
 		}
-		c.set(path, t.parse(path, data, d), time.Time{})
+		c.set(path, t.parse(path, data, o.Decoder), time.Time{})
 	}
 	t.Objects, t.Problems = c.objects(), c.problems()
 	for _, path := range slices.Sorted(maps.Keys(l.errs)) {
@@ -66,20 +83,30 @@ func AnalyzeAll(d config.Decoder, stdin io.Reader, paths ...string) (*Tree, erro
 }
 
 // include adds the files of a directory, or one file.
-func (l *listing) include(path string, stdin io.Reader) error {
+func (l *listing) include(path string, o Options) error {
 	more := listing{files: []string{path}}
-	if path != Stdin || stdin == nil {
+	if path != Stdin || o.Stdin == nil {
 		info, err := os.Stat(path)
 		if err != nil {
 			return err
 		}
 		if info.IsDir() {
 			more = list(path)
+			if o.Shallow {
+				more.keepDirect(path)
+			}
 		}
 	}
 	maps.Copy(l.errs, more.errs)
 	l.files = append(l.files, more.files...)
 	return nil
+}
+
+// keepDirect removes what is in folders of a directory.
+func (l *listing) keepDirect(dir string) {
+	inside := func(path string) bool { return filepath.Dir(path) != filepath.Clean(dir) }
+	l.files = slices.DeleteFunc(l.files, inside)
+	maps.DeleteFunc(l.errs, func(path string, _ error) bool { return inside(path) && path != dir })
 }
 
 func content(path string, stdin io.Reader) ([]byte, error) {
@@ -100,6 +127,7 @@ func (t *Tree) parse(path string, data []byte, d config.Decoder) parsed {
 		}
 	}
 	for _, doc := range slices.Concat(p.docs, p.unread) {
+		t.annotate(doc.key, doc.node)
 		if isGatewayAPI(doc.key.Kind) && len(doc.content) > 0 {
 			t.Raw[doc.key] = doc.content
 			t.other(path, doc.key, doc.node)
@@ -107,9 +135,29 @@ func (t *Tree) parse(path string, data []byte, d config.Decoder) parsed {
 	}
 	for _, w := range p.templates {
 		t.Templates = append(t.Templates, w.Workload)
+		t.annotate(w.Key, w.node)
 		t.other(path, w.Key, w.node)
 	}
 	return p
+}
+
+// annotate stores the value of the annotation that suppresses messages.
+func (t *Tree) annotate(k model.Key, n *yaml.Node) {
+	if v := entry(entry(entry(n, "metadata"), "annotations"), annotation.GalleyAnalyzeSuppress.Name); v != nil && v.Kind == yaml.ScalarNode {
+		t.suppressed[k] = v.Value
+	}
+}
+
+// Suppressed returns the value of an object's annotation galley.istio.io/analyze-suppress; "": it has none.
+func (t *Tree) Suppressed(k model.Key) string { return t.suppressed[k] }
+
+// Has reports whether an object is in the tree.
+func (t *Tree) Has(k model.Key) bool {
+	if _, other := t.others[k]; other {
+		return true
+	}
+	_, found := slices.BinarySearchFunc(t.Objects, k, func(o model.Object, k model.Key) int { return o.Metadata().Key.Compare(k) })
+	return found
 }
 
 // isGatewayAPI reports whether kind is one of the Gateway API whose references are checked.
@@ -145,7 +193,7 @@ func (t *Tree) Locate(problems problem.List) {
 // ioProblem reports a path that cannot be read.
 func ioProblem(path string, err error) problem.Problem {
 	return problem.Problem{
-		Severity: problem.SeverityError, File: path,
+		Severity: problem.SeverityError, Code: code.Unreadable, File: path,
 		Message: "cannot be read: " + err.Error(),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -195,7 +196,7 @@ func (c *catalog) objects() []model.Object {
 func duplicate(k model.Key, o, other model.Object) problem.Problem {
 	file, line := splitOrigin(o.Metadata().Origin)
 	return problem.Problem{
-		Severity: problem.SeverityError, Object: k, File: file, Line: line,
+		Severity: problem.SeverityError, Code: code.DefinedTwice, Object: k, File: file, Line: line,
 		Message: fmt.Sprintf("is already defined at %s, which is in force; remove or rename one of the two",
 			other.Metadata().Origin),
 	}

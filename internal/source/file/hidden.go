@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -92,7 +93,7 @@ func (s *Source) heldProblems() problem.List {
 	var out problem.List
 	for path := range s.held {
 		out = append(out, problem.Problem{
-			Severity: problem.SeverityError, File: path, Message: hidden,
+			Severity: problem.SeverityError, Code: code.HiddenPolicies, File: path, Message: hidden,
 		})
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/schema"
 )
@@ -77,7 +78,7 @@ func (p *parsed) cannotOpen(l *lists, n *yaml.Node, err error) {
 		line = schema.LineOf(n, "items")
 	}
 	doc := document{node: n, problems: problem.List{{
-		Severity: problem.SeverityError, File: l.path, Line: line, Field: "items", Message: err.Error(),
+		Severity: problem.SeverityError, Code: code.InvalidList, File: l.path, Line: line, Field: "items", Message: err.Error(),
 	}}}
 	p.docs = append(p.docs, doc)
 	p.nameless = true

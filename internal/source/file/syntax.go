@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/schema"
 )
@@ -44,7 +45,7 @@ func syntaxProblem(path string, data []byte, err error) problem.Problem {
 	if at, cause := unfinishedLine(data, line); at > 0 {
 		line, text = at, fmt.Sprintf("%s (%s)", cause, text)
 	}
-	return problem.Problem{Severity: problem.SeverityError, File: path, Line: max(line, 1), Message: schema.SyntaxMessage(errors.New(text))}
+	return problem.Problem{Severity: problem.SeverityError, Code: code.InvalidYAML, File: path, Line: max(line, 1), Message: schema.SyntaxMessage(errors.New(text))}
 }
 
 // unfinishedLine returns the line of text that is not YAML yet, and what to do with it; 0: none. named is the parser's line.

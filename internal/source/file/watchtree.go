@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 )
 
@@ -125,7 +126,7 @@ func (s *Source) watch(dir string) {
 	}
 	if err := s.watcher.Add(dir); err != nil {
 		s.broken[dir+"/"] = problem.Problem{
-			Severity: problem.SeverityError, File: dir,
+			Severity: problem.SeverityError, Code: code.Unreadable, File: dir,
 			Message: fmt.Sprintf("cannot be watched, so changes are not seen: %v; raise fs.inotify.max_user_watches, or restart after changes", err),
 		}
 		return

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -155,7 +156,7 @@ func (k *Cache) Problems() problem.List {
 	var out problem.List
 	for _, name := range slices.Sorted(maps.Keys(k.problems)) {
 		out = append(out, problem.Problem{
-			Severity: problem.SeverityError, Object: model.Key{Kind: model.KindKeySet, Name: name},
+			Severity: problem.SeverityError, Code: code.KeysUnavailable, Object: model.Key{Kind: model.KindKeySet, Name: name},
 			Message: "cannot be fetched: " + k.problems[name],
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -35,7 +36,7 @@ func (c *Client) ReadCredentials(ctx context.Context, d config.Decoder, o *Conte
 		switch {
 		case apierrors.IsForbidden(err):
 			o.Problems = append(o.Problems, problem.Problem{
-				Object: key, Severity: problem.SeverityInfo, Message: "is not read: " + err.Error(),
+				Object: key, Severity: problem.SeverityInfo, Code: code.SecretUnusable, Message: "is not read: " + err.Error(),
 			})
 		case err != nil:
 			return err

@@ -1,0 +1,199 @@
+package configure
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/analyze"
+	"github.com/moonsail/moonsail/internal/config/code"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/file"
+	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+// analysis is the result of `moonsail analyze`.
+type analysis struct {
+	Files      int          `json:"files"`
+	Cluster    string       `json:"cluster,omitempty"` // the API server, if one was read
+	Objects    int          `json:"objects"`
+	Errors     int          `json:"errors"`
+	Warnings   int          `json:"warnings"`
+	Infos      int          `json:"infos"`
+	Suppressed int          `json:"suppressed,omitempty"`
+	Problems   problem.List `json:"problems"`
+
+	nothing bool // the files have no objects
+}
+
+// readFiles reads directories, files, and standard input.
+func (f *analyzeFlags) readFiles(stdin io.Reader, paths []string) (*file.Tree, error) {
+	decoder := config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace}
+	tree, err := file.Options{Decoder: decoder, Stdin: stdin, Shallow: !f.recursive}.Analyze(paths...)
+	if err == nil {
+		// What is in force after an error depends on the control plane, which reports it.
+		tree.Problems = slices.DeleteFunc(tree.Problems, func(p problem.Problem) bool { return p.Code == code.PartlyUsed })
+		return tree, nil
+	}
+	e := &terminal.UserError{What: "cannot read the objects", Where: strings.Join(paths, " "), Err: err, Next: "give a directory, a file of YAML, or - for standard input"}
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		e.Where, e.Err = at.Path, at.Err
+	}
+	return nil, e
+}
+
+// analyzeFiles checks files alone.
+func (f *analyzeFlags) analyzeFiles(stdin io.Reader, paths []string, s selection) (analysis, error) {
+	tree, err := f.readFiles(stdin, paths)
+	if err != nil {
+		return analysis{}, err
+	}
+	across := analyze.CheckAll(analyze.Input{Objects: tree.Objects, Templates: tree.Templates, Raw: tree.Raw, Files: true}, f.domain)
+	tree.Locate(across)
+	all := append(tree.Problems, across...)
+	a := newAnalysis(all, s, tree.Suppressed)
+	a.Files, a.Objects, a.nothing = tree.Files, len(tree.Objects), tree.Documents == 0 && len(all) == 0
+	return a, nil
+}
+
+// analyzeCluster checks a cluster, or files as if they were applied to it.
+func (f *analyzeFlags) analyzeCluster(cmd *cobra.Command, c kube.Cluster, paths []string, s selection) (analysis, error) {
+	client, err := kube.Connect(c)
+	if err != nil {
+		return analysis{}, f.cluster.Explain(err)
+	}
+	defer client.Close()
+	decoder := config.Decoder{Domain: f.domain}
+	content, err := client.Read(cmd.Context(), decoder, f.root)
+	if err == nil {
+		err = client.ReadCredentials(cmd.Context(), decoder, content)
+	}
+	if err != nil {
+		return analysis{}, f.cluster.Explain(err)
+	}
+	if len(paths) > 0 {
+		a, err := f.analyzeApplied(cmd.InOrStdin(), content, paths, s)
+		a.Cluster = client.Address()
+		return a, err
+	}
+	annotations := map[model.Key]string{}
+	for _, o := range content.Objects {
+		annotations[o.Metadata().Key] = o.Metadata().Annotations[annotationSuppress]
+	}
+	a := newAnalysis(append(content.Problems, analyze.Check(content.Objects, f.domain)...), s, func(k model.Key) string { return annotations[k] })
+	a.Cluster, a.Objects = client.Address(), len(content.Objects)
+	return a, nil
+}
+
+// analyzeApplied checks files together with the objects of a cluster that they do not replace.
+func (f *analyzeFlags) analyzeApplied(stdin io.Reader, content *kube.Content, paths []string, s selection) (analysis, error) {
+	tree, err := f.readFiles(stdin, paths)
+	if err != nil {
+		return analysis{}, err
+	}
+	merged := slices.Clone(tree.Objects)
+	for _, o := range content.Objects {
+		if !tree.Has(o.Metadata().Key) {
+			merged = append(merged, o)
+		}
+	}
+	across := analyze.CheckAll(analyze.Input{Objects: merged, Templates: tree.Templates, Raw: tree.Raw}, f.domain)
+	across = slices.DeleteFunc(across, func(p problem.Problem) bool { return !tree.Has(p.Object) })
+	tree.Locate(across)
+	all := append(tree.Problems, across...)
+	a := newAnalysis(all, s, tree.Suppressed)
+	a.Files, a.Objects, a.nothing = tree.Files, len(tree.Objects), tree.Documents == 0 && len(all) == 0
+	return a, nil
+}
+
+// newAnalysis selects the problems to report. annotation returns an object's annotation that suppresses messages.
+func newAnalysis(all problem.List, s selection, annotation func(model.Key) string) analysis {
+	var a analysis
+	all = slices.DeleteFunc(all, func(p problem.Problem) bool {
+		if !slices.Contains(s.keep, p.Severity) || !s.inNamespace(p.Object) {
+			return true
+		}
+		if !s.suppresses(p) && !annotationSuppresses(annotation(p.Object), p.Code) {
+			return false
+		}
+		a.Suppressed++
+		return true
+	})
+	all.Sort()
+	a.Problems = append(problem.List{}, all...)
+	a.Errors, a.Warnings, a.Infos = all.Count(problem.SeverityError), all.Count(problem.SeverityWarning), all.Count(problem.SeverityInfo)
+	return a
+}
+
+// inNamespace reports whether problems of an object are reported. Those without an object are.
+func (s *selection) inNamespace(k model.Key) bool {
+	return s.namespace == "" || k == (model.Key{}) || k.Namespace == s.namespace || k.Namespace == "" && k.Name == s.namespace
+}
+
+// printAnalysis prints one line for each problem, as compilers do, and the counts.
+func printAnalysis(w io.Writer, a analysis) error {
+	s := terminal.StyleFor(w)
+	paint := map[problem.Severity]func(string) string{
+		problem.SeverityError: s.Bad, problem.SeverityWarning: s.Warn, problem.SeverityInfo: s.Dim,
+	}
+	for _, p := range a.Problems {
+		line := paint[p.Severity](string(p.Severity)) + ": "
+		if w := p.Where(); w != "" {
+			line = s.Bold(w) + ": " + line
+		}
+		if p.Object.Name != "" {
+			line += userKey(p.Object).String() + ": "
+		}
+		if p.Field != "" {
+			line += s.Dim(p.Field) + ": "
+		}
+		if _, err := fmt.Fprintln(w, line+p.Message+s.Dim(" ["+string(p.Code)+"]")); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s, %s: %s\n", read(a), terminal.Count(a.Objects, "object"), verdict(s, a))
+	return err
+}
+
+// read names what was read.
+func read(a analysis) string {
+	files := terminal.Count(a.Files, "file")
+	switch {
+	case a.Cluster == "":
+		return files
+	case a.Files == 0:
+		return a.Cluster
+	}
+	return files + " against " + a.Cluster
+}
+
+// userKey returns a key with the kind that users write.
+func userKey(k model.Key) model.Key {
+	if k.Kind == model.KindKubernetesGateway {
+		k.Kind = model.KindGateway
+	}
+	return k
+}
+
+func verdict(s terminal.Style, a analysis) string {
+	text := s.Good("no problems")
+	switch {
+	case a.nothing:
+		return s.Warn("no objects to check")
+	case len(a.Problems) > 0:
+		text = fmt.Sprintf("%s, %s, %s", terminal.Count(a.Errors, "error"), terminal.Count(a.Warnings, "warning"), terminal.Count(a.Infos, "info"))
+	}
+	if a.Suppressed > 0 {
+		text += fmt.Sprintf(", %d suppressed", a.Suppressed)
+	}
+	return text
+}

@@ -1,0 +1,50 @@
+package code
+
+const gatewayWeb = "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: web, namespace: shop}\nspec:\n  selector: {app: web}\n  servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [shop.example.com]}]\n---\n"
+
+const apiGateway = "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: web, namespace: shop}\nspec:\n  gatewayClassName: istio\n  listeners: [{name: http, port: 80, protocol: HTTP, hostname: \"*.example.com\"}]\n---\n"
+
+const apiRoute = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: shop, namespace: shop}\n"
+
+var gateways = []Page{
+	{GatewayNotFound, "The Gateway does not exist",
+		"The routes have no effect there. Gateways of other namespaces are written as namespace/name.",
+		"Write the Gateway, or correct its name.",
+		gatewayWeb + routeHead + "spec:\n  hosts: [shop.example.com]\n  gateways: [wbe]\n  http: [{directResponse: {status: 200}}]\n", []string{"IST0101"}},
+	{GatewayTakesNoHost, "No server of the Gateway takes the hosts",
+		"The hosts of the VirtualService are not among those of the Gateway's servers for its namespace.",
+		"Add the hosts to the server, or correct them.",
+		gatewayWeb + routeHead + "spec:\n  hosts: [api.example.com]\n  gateways: [web]\n  http: [{directResponse: {status: 200}}]\n", []string{"IST0132"}},
+	{GatewayWithoutRouter, "No proxy serves the Gateway",
+		"No Pod of the cluster has the labels of its selector.",
+		"Correct the selector, or install a gateway with these labels.", "", []string{"IST0101"}},
+	{ServerConflict, "Two servers or listeners claim the same port",
+		"The servers have the same port and cannot share it: their protocols differ, or their hosts are the same. The older one is served.",
+		"Change the port or the hosts of one of them.",
+		gatewayWeb + "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: web2, namespace: shop}\nspec:\n  selector: {app: web}\n  servers: [{port: {number: 80, name: tcp, protocol: TCP}, hosts: [\"*\"]}]\n", []string{"IST0145"}},
+	{ParentNotFound, "The parent of a route does not exist",
+		"The route has no effect there.",
+		"Correct name and namespace of the parent.",
+		apiGateway + apiRoute + "spec:\n  parentRefs: [{name: wbe}]\n  rules: [{filters: [{type: RequestRedirect, requestRedirect: {scheme: https}}]}]\n", nil},
+	{RouteRefused, "The parent does not accept the route",
+		"No listener takes the route: its name, port, hostnames, kind or namespace do not fit.",
+		"Change the route or the listener, as the message advises.",
+		apiGateway + apiRoute + "spec:\n  parentRefs: [{name: web, sectionName: https}]\n  rules: [{filters: [{type: RequestRedirect, requestRedirect: {scheme: https}}]}]\n", nil},
+	{BackendNotFound, "The backend does not exist",
+		"The Service or its port does not exist, so requests for it get 500.",
+		"Correct name, namespace and port. Routes name the port of the Service.",
+		serviceReviews + apiGateway + apiRoute + "spec:\n  parentRefs: [{name: web}]\n  rules: [{backendRefs: [{name: reveiws, port: 80}]}]\n", []string{"IST0101"}},
+	{ReferenceGrantMissing, "A ReferenceGrant is missing",
+		"The Gateway API allows references to Services and Secrets of other namespaces only with a ReferenceGrant there.",
+		"Add the ReferenceGrant that the message names.",
+		"apiVersion: v1\nkind: Service\nmetadata: {name: cart, namespace: cart}\nspec: {selector: {app: cart}, ports: [{name: http, port: 80}]}\n---\n" +
+			apiGateway + apiRoute + "spec:\n  parentRefs: [{name: web}]\n  rules: [{backendRefs: [{name: cart, namespace: cart, port: 80}]}]\n", nil},
+	{ClassNotFound, "The class does not exist",
+		"No GatewayClass or IngressClass of this name is served, so the object has no effect.",
+		"Name a class in the message, or create it.",
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: web, namespace: shop}\nspec:\n  gatewayClassName: isto\n  listeners: [{name: http, port: 80, protocol: HTTP}]\n", nil},
+	{RuleLeadsNowhere, "A rule has no backend",
+		"Requests that the rule matches are answered with an error.",
+		"Add backendRefs or a redirect.",
+		apiGateway + apiRoute + "spec:\n  parentRefs: [{name: web}]\n  rules: [{matches: [{path: {type: PathPrefix, value: /api}}]}]\n", nil},
+}
