@@ -111,7 +111,9 @@ type plan struct {
 	name                string // of all objects but the ServiceAccount
 	account             string // name of the ServiceAccount
 	foreignAccount      bool   // the account is the user's choice: an existing one of others is used
-	labels, annotations map[string]string
+	labels, annotations map[string]string // of all objects but the Service
+	service             struct{ labels, annotations map[string]string }
+	ignored             []string // labels and annotations that only the Service has
 	serviceType         corev1.ServiceType
 	ports               []corev1.ServicePort
 }
@@ -121,8 +123,14 @@ func planOf(g *gateway, listeners []listener) (*plan, error) {
 	usual := g.Name + "-" + g.Spec.GatewayClassName
 	p := &plan{
 		gateway: g, name: cmp.Or(g.Annotations[annotationName], usual), account: cmp.Or(g.Annotations[annotationAccount], usual),
-		foreignAccount: g.Annotations[annotationAccount] != "", labels: g.objectLabels(), annotations: g.objectAnnotations(),
-		serviceType: corev1.ServiceTypeLoadBalancer, ports: servicePorts(listeners),
+		foreignAccount: g.Annotations[annotationAccount] != "", serviceType: corev1.ServiceTypeLoadBalancer, ports: servicePorts(listeners),
+	}
+	p.service.labels, p.service.annotations = g.objectLabels(), g.objectAnnotations()
+	i := cmp.Or(g.Spec.Infrastructure, &infrastructure{})
+	p.labels = safe(p.service.labels, i.Labels, safeLabels, "label", &p.ignored)
+	p.annotations = safe(p.service.annotations, i.Annotations, safeAnnotations, "annotation", &p.ignored)
+	if text, ok := p.annotations[annotationProxyConfig]; ok {
+		p.annotations[annotationProxyConfig] = safeConfig(text, &p.ignored)
 	}
 	if t, ok := g.Annotations[annotationServiceType]; ok {
 		p.serviceType = corev1.ServiceType(t)

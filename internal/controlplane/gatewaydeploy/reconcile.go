@@ -77,7 +77,7 @@ func (t *term) update(ctx context.Context, g *gateway, state *status.Deployment)
 		state.Failure = err.Error()
 		return false, nil // until the Gateway changes
 	}
-	state.Name = p.name
+	state.Name, state.Ignored = p.name, p.ignored
 	want, err := t.wanted(ctx, p)
 	var parameters unusableError
 	var rendering renderError

@@ -118,7 +118,9 @@ func (p *plan) serviceAccount(*inject.Config) (runtime.Object, error) {
 
 func (p *plan) serviceObject(*inject.Config) (runtime.Object, error) {
 	policy := corev1.IPFamilyPolicyPreferDualStack
-	s := &corev1.Service{ObjectMeta: p.meta(p.name), Spec: corev1.ServiceSpec{
+	meta := p.meta(p.name)
+	meta.Labels, meta.Annotations = p.service.labels, p.service.annotations
+	s := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
 		Type: p.serviceType, Selector: p.selector(), Ports: p.ports, IPFamilyPolicy: &policy,
 	}}
 	if len(p.Spec.Addresses) > 0 && p.serviceType == corev1.ServiceTypeLoadBalancer {
@@ -194,8 +196,10 @@ func (p *plan) podSpec() corev1.PodSpec {
 	port := func(name string, number int32) corev1.ContainerPort {
 		return corev1.ContainerPort{Name: name, ContainerPort: number, Protocol: corev1.ProtocolTCP}
 	}
+	no := false
 	return corev1.PodSpec{
-		ServiceAccountName: p.account,
+		// Routers do not call the API server: injection mounts a token that only the control plane accepts.
+		ServiceAccountName: p.account, AutomountServiceAccountToken: &no,
 		SecurityContext:    &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 		Containers: []corev1.Container{{
 			Name: proxyContainer, Image: "auto", Ports: []corev1.ContainerPort{port("metrics", metricsPort), port(statusPortName, statusPort)},

@@ -3,6 +3,7 @@ package status
 import (
 	"maps"
 	"reflect"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -13,6 +14,7 @@ type Deployment struct {
 	Parameters string   // what is wrong with the Gateway's parameters; empty: nothing
 	Conflicts  []string // objects of others with the names of the Gateway's, and what to do about them
 	Failure    string   // why they could not be written; empty: they were
+	Ignored    []string // labels and annotations that its Pods do not get
 }
 
 // Reasons of the condition Programmed for Gateways that the control plane deploys.
@@ -45,6 +47,14 @@ func (t *Tracker) ClearDeployments() {
 	defer t.mu.Unlock()
 	t.deployments = nil
 	t.gatewayObject++
+}
+
+// remark is the message of a Gateway that works.
+func (d *Deployment) remark() string {
+	if d == nil || len(d.Ignored) == 0 {
+		return ""
+	}
+	return shorten([]string{"Gateways may not set on Pods: " + strings.Join(d.Ignored, ", ") + ": use a ConfigMap with parameters (spec.infrastructure.parametersRef)"})
 }
 
 // troubled returns the condition Programmed of a deployed Gateway whose objects are not as they should be; false: they are.

@@ -50,6 +50,7 @@ func TestStatusesOfDeployedGateways(t *testing.T) {
 		"no address":             {worldWithoutRouter + balancedService + routerPod, &Deployment{Name: "web-moonsail"}, "Accepted", "AddressNotAssigned Service web-moonsail: its load balancer has no address yet", nil},
 		"no Pod":                 {worldWithoutRouter + addressedService, &Deployment{Name: "web-moonsail"}, "Accepted", "Pending Deployment web-moonsail: it has no Pod yet", []string{"192.0.2.1"}},
 		"all is there":           {worldWithoutRouter + addressedService + routerPod, &Deployment{Name: "web-moonsail"}, "Accepted", "Programmed", []string{"192.0.2.1"}},
+		"annotations left out":   {worldWithoutRouter + routerService + routerPod, &Deployment{Name: "web-moonsail", Ignored: []string{"annotation a.istio.io/b"}}, "Accepted", "Programmed Gateways may not set on Pods: annotation a.istio.io/b: use a ConfigMap", []string{"web-moonsail.shop.svc.cluster.local"}},
 		"without load balancer":  {worldWithoutRouter + routerService + routerPod, &Deployment{Name: "web-moonsail"}, "Accepted", "Programmed", []string{"web-moonsail.shop.svc.cluster.local"}},
 		"a conflict":             {worldWithoutRouter, &Deployment{Name: "web-moonsail", Conflicts: []string{"Service web-moonsail: rename it"}}, "Accepted", "DeploymentConflict Service web-moonsail: rename it", nil},
 		"a failure":              {worldWithoutRouter, &Deployment{Failure: "Service web-moonsail: not written"}, "Accepted", "DeploymentFailed Service web-moonsail: not written", nil},

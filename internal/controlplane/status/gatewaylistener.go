@@ -71,7 +71,7 @@ func programmed(k model.Key, ok bool, routers int, pending string, deployment *D
 	case routers == 0:
 		return condition{typeProgrammed, false, "Pending", fmt.Sprintf("Deployment %s: it has no Pod yet", deployment.Name)}
 	}
-	return condition{typeProgrammed, true, "Programmed", ""}
+	return condition{typeProgrammed, true, "Programmed", deployment.remark()}
 }
 
 // listener judges a listener of a Gateway, or of a ListenerSet with the key k. Its first condition is Accepted.
