@@ -10,20 +10,25 @@ import (
 
 // Labels with the locality of a workload.
 const (
-	labelLocality = "istio-locality" // "region.zone.subzone", or with slashes
-	LabelNetwork  = "topology.istio.io/network"
+	labelLocality    = "topology.istio.io/locality" // "region.zone.subzone", or with slashes
+	labelOldLocality = "istio-locality"             // the same; it counts if there is no other
+	LabelNetwork     = "topology.istio.io/network"
 )
 
 // LabelLocality returns the locality that labels name.
 func (c *Converter) LabelLocality(at problem.Path, labels map[string]string) model.Locality {
-	locality := labels[labelLocality]
+	label := labelLocality
+	if _, ok := labels[label]; !ok {
+		label = labelOldLocality
+	}
+	locality := labels[label]
 	if locality == "" {
 		return model.Locality{Region: labels[model.LabelRegion], Zone: labels[model.LabelZone], Subzone: labels[model.LabelSubzone]}
 	}
 	if !strings.Contains(locality, "/") {
 		locality = strings.ReplaceAll(locality, ".", "/") // labels cannot have slashes
 	}
-	return c.Locality(at.Key(labelLocality), locality)
+	return c.Locality(at.Key(label), locality)
 }
 
 // Locality reads "region/zone/subzone". A locality with more parts matches only an equal one.
