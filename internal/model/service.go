@@ -136,6 +136,8 @@ type Service struct {
 	Balanced bool
 	// PublishNotReady keeps endpoints that are not ready.
 	PublishNotReady bool
+	// NodeLocal: callers use endpoints on their own node only.
+	NodeLocal bool
 	// Distribution is the service's own; unset: its namespace's applies.
 	Distribution Distribution
 	// IPv6First selects the address of endpoints that have one of each family.

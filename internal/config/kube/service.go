@@ -55,6 +55,7 @@ func Service(in convert.Cluster, o *corev1.Service) (*model.Service, problem.Lis
 		Ports:           c.servicePorts(at.Field("ports"), spec.Ports),
 		Addresses:       c.clusterIPs(at, spec),
 		Visibility:      c.annotatedExportTo(o.Annotations[annotationExportTo]),
+		NodeLocal:       spec.InternalTrafficPolicy != nil && *spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 		Balanced:        spec.Type == corev1.ServiceTypeLoadBalancer,
 	}
 	for _, in := range o.Status.LoadBalancer.Ingress {

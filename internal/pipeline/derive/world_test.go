@@ -233,7 +233,7 @@ func (w *world) service() model.Object {
 	m := w.meta(model.KindService)
 	s := &model.Service{
 		Meta: m, Hostname: model.ResolveHost(m.Name, m.Namespace, "cluster.local"), Ports: w.ports(),
-		Resolution: model.ResolutionStatic, Visibility: w.visibility(m.Namespace), PublishNotReady: w.chance(0.2),
+		Resolution: model.ResolutionStatic, Visibility: w.visibility(m.Namespace), PublishNotReady: w.chance(0.2), NodeLocal: w.chance(0.05),
 		Distribution: w.distribution(), IPv6First: w.chance(0.3),
 	}
 	if w.chance(0.1) {

@@ -59,7 +59,7 @@ func (m *Memo) Get(c *index.Client, svc *model.Service, set *index.EndpointSet, 
 		locality: c.Key.Locality, labels: c.Key.Labels,
 		policy: plan.LoadBalancer, distribution: plan.Distribution, outlier: plan.Outlier, statePlain: statesPlain(c, svc), from: plan.From,
 	}
-	if set, _, _ := plan.locality(); slices.Contains(set.FailoverPriority, model.LabelNode) {
+	if set, _, _ := plan.locality(); svc.NodeLocal || slices.Contains(set.FailoverPriority, model.LabelNode) {
 		k.node = c.Key.Node
 	}
 	if set.HasOwnHost() {
@@ -126,12 +126,13 @@ func group(list []*model.Endpoint, priority []uint32) map[groupKey]*endpointGrou
 	return out
 }
 
-// choose keeps the endpoints of the subset that have the port and that the clients may call. Draining endpoints serve only if there are no others.
+// choose keeps the endpoints of the subset that have the port, that the clients may call, and that are on the clients' node if
+// the service requires it. Draining endpoints serve only if there are no others.
 func choose(c *index.Client, svc *model.Service, all []*model.Endpoint, plan Plan) []*model.Endpoint {
 	healthy := make([]*model.Endpoint, 0, len(all))
 	var draining []*model.Endpoint
 	for _, e := range all {
-		if !model.SelectorMatches(plan.Labels, e.Labels) {
+		if !model.SelectorMatches(plan.Labels, e.Labels) || svc.NodeLocal && e.Node != c.Key.Node {
 			continue
 		}
 		if port, ok := index.EndpointPort(svc, e, plan.Port); !ok || !c.MayCall(svc, e.Address, port) {

@@ -43,10 +43,10 @@ func (x *Index) replaceServices(old, now []*model.Service, touched *Touched) {
 		x.endpoints.addService(s, touched)
 	}
 	for _, s := range now {
-		touched.labels = x.localityUsage.count(s.Distribution, 1) || touched.labels
+		touched.labels = x.localityUsage.countService(s, 1) || touched.labels
 	}
 	for _, s := range old {
-		touched.labels = x.localityUsage.count(s.Distribution, -1) || touched.labels
+		touched.labels = x.localityUsage.countService(s, -1) || touched.labels
 	}
 	for _, s := range slices.Concat(old, now) {
 		touched.Facts.add(serviceFact(s.Hostname))

@@ -149,6 +149,11 @@ func (n *localityUsage) count(d model.Distribution, by int) bool {
 	return n.add(by, by*one(slices.Contains(d.Labels(), model.LabelNode)))
 }
 
+func (n *localityUsage) countService(s *model.Service, by int) bool {
+	changed := n.add(0, by*one(s.NodeLocal))
+	return n.count(s.Distribution, by) || changed
+}
+
 func (n *localityUsage) countRule(r *model.DestinationRule, by int) bool {
 	locality, node := usesLocality(r)
 	return n.add(by*one(locality), by*one(node))
