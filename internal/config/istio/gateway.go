@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -65,6 +66,9 @@ func (c gatewayConv) gatewayServer(at problem.Path, s *networking.Server) (model
 	}
 	out.Port = c.gatewayPort(at.Field("port"), s.Port)
 	out.Hosts = c.gatewayHosts(at.Field("hosts"), s)
+	if c.onlyOfSDSServer(at.Field("tls"), s.Tls) {
+		return out, false
+	}
 	out.TLS = c.gatewayTLS(at.Field("tls"), out.Port.Protocol, s.Tls)
 	out.HTTPSRedirect = s.Tls.GetHttpsRedirect() && out.Port.Protocol.IsHTTP()
 	return out, true
@@ -227,17 +231,52 @@ func (c gatewayConv) serverCertificates(at problem.Path, t *networking.ServerTLS
 
 func (c gatewayConv) serverCredentials(at problem.Path, t *networking.ServerTLSSettings, out *model.ServerTLS) {
 	if t.CredentialName != "" {
-		c.ServerCredential(at.Field("credentialName"), t.CredentialName)
-		out.CredentialNames = []string{t.CredentialName}
+		name := c.withoutSDS(at.Field("credentialName"), t.CredentialName)
+		c.ServerCredential(at.Field("credentialName"), name)
+		out.CredentialNames = []string{name}
 	}
 	for i, name := range t.CredentialNames {
+		name = c.withoutSDS(at.Field("credentialNames").Index(i), name)
 		c.ServerCredential(at.Field("credentialNames").Index(i), name)
 		out.CredentialNames = append(out.CredentialNames, name)
 	}
 	if t.CaCertCredentialName != "" {
-		c.CaCredential(at.Field("caCertCredentialName"), t.CaCertCredentialName)
-		out.CACredentialName = t.CaCertCredentialName
+		out.CACredentialName = c.withoutSDS(at.Field("caCertCredentialName"), t.CaCertCredentialName)
+		c.CaCredential(at.Field("caCertCredentialName"), out.CACredentialName)
 	}
+}
+
+// schemeSDS is the scheme of credentials that come from another SDS server than the control plane.
+const schemeSDS = "sds://"
+
+// withoutSDS returns the name of a credential without schemeSDS. A mesh without such a server has Secrets of these names, as
+// in Istio.
+func (c gatewayConv) withoutSDS(at problem.Path, name string) string {
+	rest, ok := strings.CutPrefix(name, schemeSDS)
+	if ok {
+		c.Warnf(code.NotSupported, at, "other SDS servers are not supported, so %q is the Secret %s, as in a mesh without such a server; write %s", name, rest, rest)
+	}
+	return rest
+}
+
+// onlyOfSDSServer reports whether a credential of a server can only come from another SDS server: it has no name of a Secret.
+func (c gatewayConv) onlyOfSDSServer(at problem.Path, t *networking.ServerTLSSettings) bool {
+	if t == nil {
+		return false
+	}
+	names := map[problem.Path]string{at.Field("credentialName"): t.CredentialName, at.Field("caCertCredentialName"): t.CaCertCredentialName}
+	for i, name := range t.CredentialNames {
+		names[at.Field("credentialNames").Index(i)] = name
+	}
+	found := false
+	for _, at := range slices.Sorted(maps.Keys(names)) {
+		rest, isSDS := strings.CutPrefix(names[at], schemeSDS)
+		if credential, ok := model.ParseCredential(rest); isSDS && (!ok || !convert.IsName(credential.Name)) {
+			c.Warnf(code.NotSupported, at, "other SDS servers are not supported, and %q is not the name of a Secret, so this server has no effect; use a Secret", rest)
+			found = true
+		}
+	}
+	return found
 }
 
 func (c gatewayConv) serverFiles(at problem.Path, certificate, key string, out *model.ServerTLS) {
