@@ -108,9 +108,9 @@ func (g *gateway) parameters() (string, error) {
 // plan has the names and values that a Gateway's objects have in common.
 type plan struct {
 	*gateway
-	name                string // of all objects but the ServiceAccount
-	account             string // name of the ServiceAccount
-	foreignAccount      bool   // the account is the user's choice: an existing one of others is used
+	name                string            // of all objects but the ServiceAccount
+	account             string            // name of the ServiceAccount
+	foreignAccount      bool              // the account is the user's choice: an existing one of others is used
 	labels, annotations map[string]string // of all objects but the Service
 	service             struct{ labels, annotations map[string]string }
 	ignored             []string // labels and annotations that only the Service has

@@ -200,7 +200,7 @@ func (p *plan) podSpec() corev1.PodSpec {
 	return corev1.PodSpec{
 		// Routers do not call the API server: injection mounts a token that only the control plane accepts.
 		ServiceAccountName: p.account, AutomountServiceAccountToken: &no,
-		SecurityContext:    &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+		SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 		Containers: []corev1.Container{{
 			Name: proxyContainer, Image: "auto", Ports: []corev1.ContainerPort{port("metrics", metricsPort), port(statusPortName, statusPort)},
 			StartupProbe: &corev1.Probe{

@@ -69,6 +69,9 @@ type Config struct {
 	ProxyConfig  *meshconfig.ProxyConfig `json:"-"`
 	ProxyConfigs *model.ProxyConfigs     `json:"-"`
 
+	// HookKey returns the unguessable end of the path of an application's hook at the agent; nil: a random one.
+	HookKey func() string `json:"-"`
+
 	parsed map[string]*template.Template
 	never  []labels.Selector
 	always []labels.Selector

@@ -14,6 +14,7 @@ import (
 // restores their own.
 func TestHoldUntilDrained(t *testing.T) {
 	held := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/app-lifecycle/app/prestopz", Port: intstr.FromInt32(defaultStatus)}}
+	keyed := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/app-lifecycle/app/prestopz/key", Port: intstr.FromInt32(defaultStatus)}}
 	exec := &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"stop"}}}
 	http := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/stop", Port: intstr.FromInt32(8080)}}
 	for _, tc := range []struct {
@@ -25,7 +26,7 @@ func TestHoldUntilDrained(t *testing.T) {
 		{name: "no hook", want: held},
 		{name: "sleep", own: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 7}}, want: held,
 			agentRuns: `{"/app-lifecycle/app/prestopz":{"sleep":{"seconds":7}}}`},
-		{name: "HTTP", own: http, want: held, agentRuns: `{"/app-lifecycle/app/prestopz":{"httpGet":{"path":"/stop","port":8080}}}`},
+		{name: "HTTP", own: http, want: keyed, agentRuns: `{"/app-lifecycle/app/prestopz/key":{"httpGet":{"path":"/stop","port":8080}}}`},
 		{name: "HTTP that is not rewritten", own: http, want: http, annotate: map[string]string{annotationRewrite: "false"}},
 		{name: "command", own: exec, want: exec},
 		{name: "disabled", annotate: map[string]string{annotationHoldUntilDrained: "false"}},
@@ -38,7 +39,9 @@ func TestHoldUntilDrained(t *testing.T) {
 				p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: tc.own}
 			}
 			before := p.DeepCopy()
-			once, err := Default().Inject(p, OwnerOf(p))
+			c := Default()
+			c.HookKey = func() string { return "key" }
+			once, err := c.Inject(p, OwnerOf(p))
 			require.NoError(t, err)
 			require.Equal(t, before, p)
 			got := find(once.Spec.Containers, "app").Lifecycle
@@ -74,4 +77,24 @@ func valueOf(c *corev1.Container, variable string) string {
 		}
 	}
 	return ""
+}
+
+// TestHookKeys checks that paths of hooks cannot be guessed, and that another injection keeps them.
+func TestHookKeys(t *testing.T) {
+	p := &corev1.Pod{}
+	stop := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/stop", Port: intstr.FromInt32(8080)}}
+	p.Spec.Containers = []corev1.Container{{Name: "app", Lifecycle: &corev1.Lifecycle{PreStop: stop, PostStart: stop}}}
+	paths := map[string]bool{}
+	for range 2 {
+		once, err := Default().Inject(p, OwnerOf(p))
+		require.NoError(t, err)
+		hooks := find(once.Spec.Containers, "app").Lifecycle
+		require.Regexp(t, `^/app-lifecycle/app/prestopz/[a-z0-9]{26}$`, hooks.PreStop.HTTPGet.Path)
+		require.Regexp(t, `^/app-lifecycle/app/poststartz/[a-z0-9]{26}$`, hooks.PostStart.HTTPGet.Path)
+		require.False(t, paths[hooks.PreStop.HTTPGet.Path])
+		paths[hooks.PreStop.HTTPGet.Path] = true
+		twice, err := Default().Inject(once, OwnerOf(once))
+		require.NoError(t, err)
+		require.Equal(t, once, twice)
+	}
 }

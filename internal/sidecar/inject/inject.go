@@ -23,6 +23,7 @@ func (c *Config) Inject(pod *corev1.Pod, owner Owner) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.key = hookKeyOf(pod)
 	overlays, err := r.overlays()
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ func configFor(t *testing.T, input string) *Config {
 	require.NoError(t, err)
 	c, err := Load(text)
 	require.NoError(t, err)
+	c.HookKey = func() string { return "key" }
 	return c
 }
 

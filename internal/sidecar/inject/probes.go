@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"strings"
 
@@ -29,6 +30,7 @@ type handler struct {
 	tcp     **corev1.TCPSocketAction
 	grpc    **corev1.GRPCAction // nil: lifecycle hooks have none
 	timeout int32
+	hook    bool // of the lifecycle
 }
 
 // handlers returns all handlers of a container.
@@ -39,7 +41,7 @@ func handlers(c *corev1.Container) []handler {
 		probe *corev1.Probe
 	}{{"readyz", c.ReadinessProbe}, {"livez", c.LivenessProbe}, {"startupz", c.StartupProbe}} {
 		if p.probe != nil {
-			out = append(out, handler{appprobe.HealthPrefix + c.Name + "/" + p.name, &p.probe.HTTPGet, &p.probe.TCPSocket, &p.probe.GRPC, p.probe.TimeoutSeconds})
+			out = append(out, handler{appprobe.HealthPrefix + c.Name + "/" + p.name, &p.probe.HTTPGet, &p.probe.TCPSocket, &p.probe.GRPC, p.probe.TimeoutSeconds, false})
 		}
 	}
 	if c.Lifecycle == nil {
@@ -50,7 +52,7 @@ func handlers(c *corev1.Container) []handler {
 		hook *corev1.LifecycleHandler
 	}{{appprobe.PreStopPath(c.Name), c.Lifecycle.PreStop}, {appprobe.LifecyclePrefix + c.Name + "/poststartz", c.Lifecycle.PostStart}} {
 		if l.hook != nil {
-			out = append(out, handler{l.path, &l.hook.HTTPGet, &l.hook.TCPSocket, nil, 0})
+			out = append(out, handler{l.path, &l.hook.HTTPGet, &l.hook.TCPSocket, nil, 0, true})
 		}
 	}
 	return out
@@ -100,7 +102,7 @@ func (r *request) moveProbes(pod *corev1.Pod, moved map[string]*prober) error {
 	}
 	eachHandler(pod, func(c *corev1.Container, h handler) {
 		if p := r.moveProbe(c, h); p != nil {
-			moved[h.path] = p
+			moved[(*h.http).Path] = p
 		}
 	})
 	return nil
@@ -130,12 +132,47 @@ func (r *request) moveProbe(c *corev1.Container, h handler) *prober {
 	case p.GRPC == nil:
 		return nil
 	}
+	if h.hook {
+		h.path += "/" + r.hookKey()
+	}
 	to.Path, to.Port = h.path, intstr.FromInt32(int32(r.statusPort))
 	*h.http, *h.tcp = to, nil
 	if h.grpc != nil {
 		*h.grpc = nil
 	}
 	return p
+}
+
+// hookKey returns the end of the paths of the Pod's hooks. Hooks act on the application, and any host can call the agent, so that only
+// who may read the Pod, as the kubelet does, knows the paths. Another injection keeps the key.
+func (r *request) hookKey() string {
+	switch {
+	case r.key != "":
+	case r.HookKey != nil:
+		r.key = r.HookKey()
+	default:
+		r.key = strings.ToLower(rand.Text())
+	}
+	return r.key
+}
+
+// hookKeyOf returns the key of an earlier injection; empty: there is none.
+func hookKeyOf(pod *corev1.Pod) (key string) {
+	sidecar := sidecarOf(pod)
+	if sidecar == nil {
+		return ""
+	}
+	moved := map[string]*prober{}
+	if _, err := fromEnv(sidecar, appprobe.ProbersVariable, &moved); err != nil {
+		return ""
+	}
+	for path := range moved {
+		rest, hook := strings.CutPrefix(path, appprobe.LifecyclePrefix)
+		if parts := strings.Split(rest, "/"); hook && len(parts) == 3 {
+			key = max(key, parts[2]) // all have one
+		}
+	}
+	return key
 }
 
 // number replaces a port's name by its number.
@@ -160,8 +197,11 @@ func restoreHandlers(pod *corev1.Pod, sidecar *corev1.Container) error {
 	}
 	releaseContainers(pod, moved)
 	eachHandler(pod, func(_ *corev1.Container, h handler) {
-		p := moved[h.path]
-		if p == nil || *h.http == nil || !strings.HasPrefix((*h.http).Path, h.path) {
+		if *h.http == nil || !strings.HasPrefix((*h.http).Path, h.path) {
+			return
+		}
+		p := moved[(*h.http).Path]
+		if p == nil {
 			return
 		}
 		*h.http, *h.tcp = p.HTTPGet, p.TCPSocket

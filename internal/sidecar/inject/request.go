@@ -70,6 +70,7 @@ type request struct {
 	native      bool
 	hold        bool // the application starts when the sidecar is ready
 	statusPort  int
+	key         string // see hookKey; empty: not known yet
 }
 
 // newRequest reads a Pod's annotations.

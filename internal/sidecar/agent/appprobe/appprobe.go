@@ -94,7 +94,7 @@ type Draining struct {
 
 // Register adds the probes of ProbersVariable to mux. podIP is the address of the applications, unless
 // LocalProbesVariable is "true". A preStop hook of any container is answered when Hold has returned, and then runs the
-// container's own, if ProbersVariable has one.
+// container's own, if ProbersVariable has one for this path.
 func Register(mux *http.ServeMux, podIP string, draining Draining) error {
 	probes, err := read()
 	if err != nil {
@@ -107,7 +107,7 @@ func Register(mux *http.ServeMux, podIP string, draining Draining) error {
 	for _, prefix := range prefixes { // not the paths themselves: a mux panics if one is an invalid pattern
 		mux.HandleFunc("GET "+prefix, func(w http.ResponseWriter, r *http.Request) {
 			switch p := probes[r.URL.Path]; {
-			case isPreStop(r.URL.Path):
+			case isPreStop(r.URL.Path) && (p != nil || strings.HasSuffix(r.URL.Path, preStopSuffix)):
 				preStop(w, r, p, host, draining.Hold)
 			case p != nil:
 				p.answer(w, r, host, draining.Released)
@@ -119,11 +119,12 @@ func Register(mux *http.ServeMux, podIP string, draining Draining) error {
 	return nil
 }
 
-// isPreStop reports whether path is that of a container's preStop hook.
+// isPreStop reports whether path is that of a container's preStop hook. The path of a hook that the agent runs ends in a key, because
+// any host can call the agent.
 func isPreStop(path string) bool {
 	rest, ok := strings.CutPrefix(path, LifecyclePrefix)
-	container, ok2 := strings.CutSuffix(rest, preStopSuffix)
-	return ok && ok2 && container != "" && !strings.Contains(container, "/")
+	container, key, ok2 := strings.Cut(rest, preStopSuffix)
+	return ok && ok2 && container != "" && !strings.Contains(container, "/") && (key == "" || key[0] == '/')
 }
 
 // preStop holds the application. A hook that sleeps sleeps meanwhile. Another one, which may end the application's

@@ -18,19 +18,19 @@ func TestPreStopHooks(t *testing.T) {
 	events := make(chan string, 2)
 	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { events <- "hook" }))
 	t.Cleanup(app.Close)
-	t.Setenv(ProbersVariable, `{"/app-lifecycle/http/prestopz":{"httpGet":{"path":"/","port":`+portOf(app.URL)+`}},`+
+	t.Setenv(ProbersVariable, `{"/app-lifecycle/http/prestopz/key":{"httpGet":{"path":"/","port":`+portOf(app.URL)+`}},`+
 		`"/app-lifecycle/sleeps/prestopz":{"sleep":{"seconds":1}}}`)
 	for _, tc := range []struct {
-		container string
-		want      []string
-	}{{"none", []string{"held"}}, {"http", []string{"held", "hook"}}, {"sleeps", []string{"held"}}} {
-		t.Run(tc.container, func(t *testing.T) {
+		container, key string
+		want           []string
+	}{{"none", "", []string{"held"}}, {"http", "/key", []string{"held", "hook"}}, {"http", "", []string{"held"}}, {"sleeps", "", []string{"held"}}} {
+		t.Run(tc.container+tc.key, func(t *testing.T) {
 			mux := http.NewServeMux()
 			require.NoError(t, Register(mux, "127.0.0.1", Draining{Hold: func(context.Context) { events <- "held" }, Released: never.Released}))
 			s := httptest.NewServer(mux)
 			defer s.Close()
 			start := time.Now()
-			require.Equal(t, http.StatusOK, statusAt(t, s.URL+"/app-lifecycle/"+tc.container+"/prestopz"))
+			require.Equal(t, http.StatusOK, statusAt(t, s.URL+"/app-lifecycle/"+tc.container+"/prestopz"+tc.key))
 			for _, want := range tc.want {
 				require.Equal(t, want, await.From(t, events))
 			}
@@ -44,7 +44,7 @@ func TestPreStopHooks(t *testing.T) {
 // TestOtherHooksAreNotHeld checks paths that are no preStop hook of a container.
 func TestOtherHooksAreNotHeld(t *testing.T) {
 	s := startServer(t, "")
-	for _, path := range []string{"/app-lifecycle/a/poststartz", "/app-lifecycle/a/b/prestopz", "/app-health/a/prestopz"} {
+	for _, path := range []string{"/app-lifecycle/a/poststartz", "/app-lifecycle/a/b/prestopz", "/app-health/a/prestopz", "/app-lifecycle/a/prestopz/guess", "/app-lifecycle/a/prestopzz"} {
 		require.Equal(t, http.StatusNotFound, statusAt(t, s.URL+path), path)
 	}
 }
