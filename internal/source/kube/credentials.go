@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -35,12 +36,13 @@ type Credentials struct {
 	// Used by Run's goroutine only.
 	watches map[model.Key]*secretWatch
 	reviews *reviews
-	full    map[model.Kind]bool // the log has reported that there are too many
+	full    map[share]bool // the log has reported that there are too many
 }
 
 // Bounds and intervals.
 const (
-	maxCredentials   = 1000 // watches for each kind; further objects are not read
+	maxCredentials   = 3000 // watches for each kind; further objects are not read
+	maxOfNamespace   = 1000 // of these, those to which the objects of one namespace refer
 	credentialsEvery = 100 * time.Millisecond
 	settleIn         = 5 * time.Second // how long proxies wait for the first Secrets after a start
 	recheckEvery     = time.Minute
@@ -50,7 +52,7 @@ const (
 func NewCredentials(c *Client, d config.Decoder, in *store.Intake, snapshot func() *store.Snapshot, log *slog.Logger) *Credentials {
 	return &Credentials{
 		Client: c, Decoder: d, Intake: in, Snapshot: snapshot, Log: log,
-		wake: make(chan struct{}, 1), settled: make(chan struct{}), watches: map[model.Key]*secretWatch{}, full: map[model.Kind]bool{},
+		wake: make(chan struct{}, 1), settled: make(chan struct{}), watches: map[model.Key]*secretWatch{}, full: map[share]bool{},
 	}
 }
 
@@ -165,37 +167,52 @@ func (c *Credentials) look(ctx context.Context) {
 		c.watches[key] = c.watch(ctx, key)
 	}
 	for key, w := range c.watches {
-		w.keyAsked, w.readers, w.trusted = wanted[key].keyAsked, wanted[key].readers, wanted[key].trusted
+		w.author, w.keyAsked, w.readers, w.trusted = wanted[key].author, wanted[key].keyAsked, wanted[key].readers, wanted[key].trusted
 	}
 }
 
+// share is what the watches of one kind for one namespace count for; without a namespace, those of all.
+type share struct {
+	kind      model.Kind
+	namespace string
+}
+
 // unwatched returns the referenced objects without a watch, as far as there is room. Secrets and ConfigMaps have
-// separate limits.
+// separate limits. One namespace cannot use the room of all.
 func (c *Credentials) unwatched(wanted map[model.Key]*secretWatch) []model.Key {
 	var out []model.Key
-	count := map[model.Kind]int{}
-	for key := range c.watches {
-		count[key.Kind]++
+	count := map[share]int{}
+	add := func(key model.Key, w *secretWatch) {
+		count[share{key.Kind, ""}]++
+		if w.author != "" {
+			count[share{key.Kind, w.author}]++
+		}
+	}
+	for key, w := range c.watches {
+		add(key, w)
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(wanted), model.Key.Compare) {
-		switch {
+		w := wanted[key]
+		switch all, own := (share{key.Kind, ""}), (share{key.Kind, w.author}); {
 		case c.watches[key] != nil:
-		case count[key.Kind] >= maxCredentials:
-			c.tooMany(key)
+		case count[all] >= maxCredentials:
+			c.tooMany(key, all, maxCredentials)
+		case w.author != "" && count[own] >= maxOfNamespace:
+			c.tooMany(key, own, maxOfNamespace)
 		default:
-			count[key.Kind]++
+			add(key, w)
 			out = append(out, key)
 		}
 	}
 	return out
 }
 
-// tooMany logs once for each kind the first object without a watch.
-func (c *Credentials) tooMany(key model.Key) {
-	if !c.full[key.Kind] {
-		c.Log.Warn("more are named as credentials than are read", "kind", key.Kind, "read", maxCredentials, "firstLeftOut", key.String())
+// tooMany logs once for each kind and namespace the first object without a watch.
+func (c *Credentials) tooMany(key model.Key, of share, limit int) {
+	if !c.full[of] {
+		c.Log.Warn("more are named as credentials than are read", "kind", key.Kind, "namedBy", cmp.Or(of.namespace, "all namespaces"), "read", limit, "firstLeftOut", key.String())
 	}
-	c.full[key.Kind] = true
+	c.full[of] = true
 }
 
 // tellAll puts the known Secrets into the intake after their readers are known.

@@ -47,11 +47,31 @@ func TestConfigMapsKeepOutNoSecrets(t *testing.T) {
 	require.Empty(t, log.String(), "it was logged before")
 }
 
+// TestNamespaceKeepsOutNoOther checks that references of one namespace, also to Secrets of others, leave room for those of others, and
+// that a Secret counts for its own namespace if that refers to it.
+func TestNamespaceKeepsOutNoOther(t *testing.T) {
+	var log bytes.Buffer
+	c := NewCredentials(nil, config.Decoder{}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	wanted := map[model.Key]*secretWatch{}
+	for i := range 2 * maxCredentials {
+		wantSecret(wanted, "attacker", model.NeededSecret{Key: credentialKey(model.KindSecret, fmt.Sprintf("a-%05d", i))})
+	}
+	own := []model.Key{credentialKey(model.KindSecret, "a-00007"), credentialKey(model.KindSecret, "zz")}
+	for _, key := range own {
+		wantSecret(wanted, "shop", model.NeededSecret{Key: key})
+		wantSecret(wanted, "attacker", model.NeededSecret{Key: key})
+	}
+	got := c.unwatched(wanted)
+	require.Subset(t, got, own)
+	require.Len(t, got, maxOfNamespace+len(own))
+	require.Contains(t, log.String(), "namedBy=attacker")
+}
+
 // TestMeshConfigIsNoCredential checks that no object can name the mesh's ConfigMap as a credential, which would overwrite it.
 func TestMeshConfigIsNoCredential(t *testing.T) {
 	wanted := map[model.Key]*secretWatch{}
 	for _, name := range []string{model.MeshConfigName, model.MeshConfigName + model.SuffixCA} {
-		wantSecret(wanted, model.NeededSecret{Key: credentialKey(model.KindConfigMap, name)})
+		wantSecret(wanted, "shop", model.NeededSecret{Key: credentialKey(model.KindConfigMap, name)})
 	}
 	require.Len(t, wanted, 1)
 	require.Contains(t, wanted, credentialKey(model.KindConfigMap, "istio-cacert"))

@@ -19,7 +19,7 @@ func wantedIn(snap *store.Snapshot) map[model.Key]*secretWatch {
 			if need.Kind == model.KindSecret && len(r.WorkloadSelector) == 0 {
 				continue // no proxy gets it
 			}
-			if w := wantSecret(out, need); need.PrivateKey {
+			if w := wantSecret(out, r.Namespace, need); need.PrivateKey {
 				addAccounts(snap, r.Namespace, r.WorkloadSelector, w.readers)
 			}
 		}
@@ -36,7 +36,7 @@ func addBackendTLS(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 	for o := range snap.All(model.KindBackendTLSPolicy) {
 		if p, ok := o.(*model.BackendTLSPolicy); ok {
 			for _, need := range p.Credentials() {
-				wantSecret(into, need)
+				wantSecret(into, p.Namespace, need)
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func addSidecars(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 			continue
 		}
 		for _, need := range s.Credentials() {
-			if w := wantSecret(into, need); need.PrivateKey {
+			if w := wantSecret(into, s.Namespace, need); need.PrivateKey {
 				addAccounts(snap, s.Namespace, s.Selector, w.readers)
 			}
 		}
@@ -65,7 +65,7 @@ func addPlugins(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 			continue
 		}
 		if key, named := p.PullSecretKey(); named {
-			w := wantSecret(into, model.NeededSecret{Key: key, PrivateKey: true})
+			w := wantSecret(into, p.Namespace, model.NeededSecret{Key: key, PrivateKey: true})
 			for _, selector := range model.Selectors(p) {
 				addAccounts(snap, p.Namespace, selector, w.readers)
 			}
@@ -73,9 +73,9 @@ func addPlugins(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 	}
 }
 
-// wantSecret adds a Secret, or adds to it. It ignores the ConfigMap with the mesh's configuration, which another watch
+// wantSecret adds a Secret for an object of a namespace, or adds to it. It ignores the ConfigMap with the mesh's configuration, which another watch
 // reads.
-func wantSecret(into map[model.Key]*secretWatch, need model.NeededSecret) *secretWatch {
+func wantSecret(into map[model.Key]*secretWatch, author string, need model.NeededSecret) *secretWatch {
 	w := into[need.Key]
 	if w == nil {
 		w = &secretWatch{readers: map[string]bool{}, trusted: map[string]bool{}}
@@ -84,6 +84,9 @@ func wantSecret(into map[model.Key]*secretWatch, need model.NeededSecret) *secre
 		into[need.Key] = w
 	}
 	w.keyAsked = w.keyAsked || need.PrivateKey
+	if w.author == "" || author == need.Key.Namespace || w.author != need.Key.Namespace && author < w.author {
+		w.author = author
+	}
 	return w
 }
 
@@ -152,10 +155,10 @@ func addGateway(snap *store.Snapshot, o model.Object, into map[model.Key]*secret
 		return
 	}
 	for _, need := range g.Credentials(g.Namespace) {
-		wantSecret(into, model.NeededSecret{Key: need.Key})
+		wantSecret(into, g.Namespace, model.NeededSecret{Key: need.Key})
 	}
 	for _, key := range granted {
-		wantSecret(into, model.NeededSecret{Key: key})
+		wantSecret(into, g.Namespace, model.NeededSecret{Key: key})
 	}
 }
 
@@ -192,14 +195,14 @@ func servesGateway(pod *model.Workload, g *model.Gateway) bool {
 func addRouter(g *model.Gateway, pod *model.Workload, granted []model.Key, into map[model.Key]*secretWatch) {
 	for _, key := range granted { // the author of the grant trusts the Gateway's namespace
 		if key.Kind == model.KindConfigMap {
-			wantSecret(into, model.NeededSecret{Key: key})
+			wantSecret(into, g.Namespace, model.NeededSecret{Key: key})
 			continue
 		}
-		w, account := wantSecret(into, model.NeededSecret{Key: key, PrivateKey: true}), pod.Namespace+"/"+pod.Account()
+		w, account := wantSecret(into, g.Namespace, model.NeededSecret{Key: key, PrivateKey: true}), pod.Namespace+"/"+pod.Account()
 		w.readers[account], w.trusted[account] = true, true
 	}
 	for _, need := range g.Credentials(pod.Namespace) {
-		w := wantSecret(into, need)
+		w := wantSecret(into, g.Namespace, need)
 		if !need.PrivateKey {
 			continue
 		}

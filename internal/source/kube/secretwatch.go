@@ -17,6 +17,7 @@ import (
 // secretWatch is the watch of one Secret.
 type secretWatch struct {
 	key      model.Key
+	author   string          // the namespace whose bound it counts for: its own if an object there refers to it, else the first that does
 	keyAsked bool            // a rule needs its key
 	readers  map[string]bool // service accounts of workloads that need the key
 	trusted  map[string]bool // of these, those that need no review
