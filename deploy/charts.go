@@ -26,10 +26,10 @@ var charts embed.FS
 
 // Names of the charts.
 const (
-	BaseChart         = "base"     // resource definitions and roles, once a cluster
+	BaseChart         = "base"     // resource definitions and roles, one per cluster
 	ControlPlaneChart = "moonsail" // a control plane
 	GatewayChart      = "gateway"  // a gateway for Gateways of Istio
-	CNIChart          = "cni"      // the CNI plugin, once a cluster
+	CNIChart          = "cni"      // the CNI plugin, one per cluster
 )
 
 // KubeVersion is the version of Kubernetes for which charts are rendered without a cluster.

@@ -6,6 +6,7 @@ package deploy
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -28,7 +29,7 @@ type Options struct {
 // objects of others and the mesh's certificate authority. It fails only for invalid options.
 func Manifest(o Options) ([]byte, error) {
 	if o.Image == "" {
-		return nil, fmt.Errorf("no image: give --image, or set the value image")
+		return nil, errors.New("no image: give --image, or set the value image")
 	}
 	if o.Replicas < 1 {
 		return nil, fmt.Errorf("invalid number of replicas %d: use 1 or more", o.Replicas)
@@ -80,7 +81,7 @@ func (o Options) Release() (Release, error) {
 	if o.Replicas != 0 {
 		own["replicaCount"] = o.Replicas
 	}
-	r := Release{Chart: ControlPlaneChart, Name: named(ControlPlaneChart, o.Revision), Namespace: o.Namespace}
+	r := Release{Chart: ControlPlaneChart, Name: Named(ControlPlaneChart, o.Revision), Namespace: o.Namespace}
 	if r.Namespace == "" {
 		r.Namespace = DefaultNamespace
 	}
@@ -95,14 +96,14 @@ func (o Options) check() error {
 	if o.Replicas < 0 {
 		return fmt.Errorf("invalid number of replicas %d: use 1 or more", o.Replicas)
 	}
-	if wrong := validation.IsDNS1035Label(named("moonsail", o.Revision)); wrong != nil {
-		return fmt.Errorf("invalid revision %q: the name %s of objects is invalid: %s", o.Revision, named("moonsail", o.Revision), wrong[0])
+	if wrong := validation.IsDNS1035Label(Named("moonsail", o.Revision)); wrong != nil {
+		return fmt.Errorf("invalid revision %q: the name %s of objects is invalid: %s", o.Revision, Named("moonsail", o.Revision), wrong[0])
 	}
 	return nil
 }
 
-// named returns the name of an object in a revision.
-func named(name, revision string) string {
+// Named returns the name of an object in a revision.
+func Named(name, revision string) string {
 	if revision == model.DefaultRevision {
 		return name
 	}

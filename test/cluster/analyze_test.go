@@ -62,7 +62,7 @@ func TestAnalyzeWithFewRights(t *testing.T) {
 	_, err = analyze(t, as(t, c, ns, "stranger"), "info")
 	var told *terminal.UserError
 	require.ErrorAs(t, err, &told)
-	require.Contains(t, told.Next, "the ClusterRole moonsail of deploy/rbac.yaml")
+	require.Contains(t, told.Next, "the rights of the ClusterRole moonsail")
 	out, _ := analyze(t, as(t, c, "istio-system", "moonsail"), "info") // other tests' namespaces may have errors
 	require.Contains(t, out, "Secret/"+ns+"/api-client: is not read: secrets \"api-client\" is forbidden")
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +19,7 @@ import (
 // Cluster holds the flags that choose an API server.
 type Cluster struct {
 	kube.Cluster
+	Rights string // what to do without the right to a request; empty: grant those of a control plane
 }
 
 // AddFlags adds --kubeconfig and --context to cmd.
@@ -59,13 +61,13 @@ func userAgent() string { return "moonsail/" + version.Get().Version }
 
 // Explain adds the flag and the next step to an error of an API server.
 func (c *Cluster) Explain(err error) error {
-	where, check := "--kubeconfig "+c.Kubeconfig, "check with 'kubectl --kubeconfig FILE get namespaces'"
+	where, check := "--kubeconfig "+c.Kubeconfig, "check with 'kubectl --kubeconfig "+c.Kubeconfig+" get namespaces'"
 	switch {
 	case c.Kubeconfig != "":
 	case len(c.Files) > 0:
-		where, check = "kubeconfig "+strings.Join(c.Files, string(filepath.ListSeparator)), "check with 'kubectl get namespaces', or set --address to a control plane"
+		where, check = "kubeconfig "+strings.Join(c.Files, string(filepath.ListSeparator)), "check with 'kubectl get namespaces'"
 	default:
-		where = "this Pod's service account"
+		where, check = "this Pod's service account", "check that Pods reach the API server, and see its logs"
 	}
 	const name = "name the file that kubectl uses, for example ~/.kube/config"
 	if strings.Contains(err.Error(), "couldn't get version/kind") { // client-go's text names Go types
@@ -76,7 +78,7 @@ func (c *Cluster) Explain(err error) error {
 	}
 	next := check
 	if apierrors.IsForbidden(err) {
-		next = "grant this user the ClusterRole moonsail of deploy/rbac.yaml, or use another --kubeconfig"
+		next = cmp.Or(c.Rights, "grant this user the rights of the ClusterRole moonsail (see 'moonsail manifest'), or use another --kubeconfig")
 	}
 	return &terminal.UserError{What: "cannot use this cluster", Where: where, Err: err, Next: next}
 }

@@ -82,7 +82,7 @@ func listens(ctx context.Context, address string) bool {
 func (c *ControlPlane) findPods(ctx context.Context, access kube.Cluster) ([]*Replica, error) {
 	cluster, err := kube.Connect(access)
 	if err != nil {
-		return nil, c.Cluster.Explain(err)
+		return nil, c.explain(err)
 	}
 	namespace := cmp.Or(c.namespace, model.DefaultMesh().RootNamespace)
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
@@ -93,7 +93,7 @@ func (c *ControlPlane) findPods(ctx context.Context, access kube.Cluster) ([]*Re
 		return nil, &terminal.UserError{What: "cannot look for the control plane", Where: "namespace " + namespace, Err: err,
 			Next: "grant this user the rights to list pods and to create pods/portforward there, or give --address"}
 	case err != nil:
-		return nil, c.Cluster.Explain(err)
+		return nil, c.explain(err)
 	}
 	chosen, err := c.choose(namespace, pods)
 	if err != nil {
@@ -151,6 +151,15 @@ func (c *ControlPlane) choose(namespace string, pods []kube.Pod) ([]kube.Pod, er
 	return chosen, nil
 }
 
+// explain explains an error of an API server in which control planes are looked for.
+func (c *ControlPlane) explain(err error) error {
+	err = c.Cluster.Explain(err)
+	if e, ok := errors.AsType[*terminal.UserError](err); ok {
+		e.Next += ", or set --address to a control plane"
+	}
+	return err
+}
+
 // noPods returns the error for a namespace without a control plane to ask.
 func (c *ControlPlane) noPods(namespace string, revisions []string, down []kube.Pod) error {
 	where := "namespace " + namespace
@@ -163,7 +172,7 @@ func (c *ControlPlane) noPods(namespace string, revisions []string, down []kube.
 			Next: fmt.Sprintf("see 'kubectl -n %s describe pod %s'", namespace, down[0].Name)}
 	}
 	return &terminal.UserError{What: "no control plane found", Where: where,
-		Next: "install one (see 'moonsail manifest --help'), or name its namespace with --istioNamespace, another cluster with --context, or its --address"}
+		Next: "install one (see 'moonsail install --help'), or name its namespace with --istioNamespace, another cluster with --context, or its --address"}
 }
 
 // containerName is the name of the control plane's container, Moonsail's and istiod's.

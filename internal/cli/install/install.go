@@ -26,7 +26,8 @@ being so.
 
 Resource definitions of another installation stay as they are. The namespace is created if it does
 not exist. Run the command again to continue after an error. 'moonsail upgrade' changes an
-installation, and 'moonsail uninstall' removes it.`,
+installation, and 'moonsail uninstall' removes it. Over an installation that is complete, the command
+fails if anything would change.`,
 		Example: `  # Install
   moonsail install --image registry.example.com/moonsail:1.0
 
@@ -73,7 +74,7 @@ func (o *operation) install(ctx context.Context, base, controlPlane deploy.Relea
 	if err != nil {
 		return wrongManifest(err)
 	}
-	if err := o.notOurs(ctx, to.Objects); err != nil {
+	if err := o.checkOwner(ctx, to.Objects); err != nil {
 		return err
 	}
 	if !skip {
@@ -88,6 +89,12 @@ func (o *operation) install(ctx context.Context, base, controlPlane deploy.Relea
 	definitions, changes, err := o.plan(ctx, base, to)
 	if err != nil {
 		return err
+	}
+	if old != nil && old.Current != nil && differs(changes) {
+		return &terminal.UserError{
+			What: "this revision is installed, with other values or another version", Where: "revision " + o.Revision + ", namespace " + o.Namespace,
+			Next: "use 'moonsail upgrade', which keeps its values",
+		}
 	}
 	if o.dryRun {
 		return o.report(to, changes)
@@ -120,16 +127,20 @@ func (o *operation) plan(ctx context.Context, base deploy.Release, to *state) ([
 	return list, append(others, changes...), nil
 }
 
-// change applies a state and records it.
+// change records a state as pending, applies it, and records that it is ready. A later command therefore knows of a version
+// that failed. old is nil for a first installation.
 func (o *operation) change(ctx context.Context, base []*unstructured.Unstructured, to *state, old *record) error {
-	if err := o.apply(ctx, base, to); err != nil {
+	if err := o.ensureNamespace(ctx); err != nil {
 		return err
 	}
-	next := record{Current: to}
-	if old != nil {
-		next.Previous = old.Current
+	next := old.begin(to)
+	if err := next.write(ctx, o.cluster, o.Namespace, o.Revision); err != nil {
+		return err
 	}
-	return next.write(ctx, o.cluster, o.Namespace, o.Revision)
+	if err := o.apply(ctx, base, to, next.Current != nil); err != nil {
+		return err
+	}
+	return next.finish().write(ctx, o.cluster, o.Namespace, o.Revision)
 }
 
 // report prints what was done.

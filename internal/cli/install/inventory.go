@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/moonsail/moonsail/deploy"
-	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/version"
 )
 
@@ -80,10 +79,55 @@ type state struct {
 	Objects []*unstructured.Unstructured `json:"objects"`          // of the chart moonsail
 }
 
+// is reports whether two states are of the same installation. Both may be nil.
+func (s *state) is(other *state) bool {
+	return s != nil && other != nil && s.Time.Equal(other.Time)
+}
+
 // record is what is known of a control plane between commands. It is in a Secret, since values may have secrets.
 type record struct {
-	Current  *state `json:"current,omitempty"`
-	Previous *state `json:"previous,omitempty"` // for a rollback
+	Current  *state `json:"current,omitempty"`  // the last version that became ready
+	Previous *state `json:"previous,omitempty"` // the one before, for a rollback
+	// Pending is a version that is being applied. If no command runs, it is one that failed: some of its objects may be in
+	// the cluster.
+	Pending *state `json:"pending,omitempty"`
+}
+
+// latest returns the version whose values a command continues with: the last one that became ready, or else the first one,
+// which failed. r may be nil.
+func (r *record) latest() *state {
+	switch {
+	case r == nil:
+		return nil
+	case r.Current != nil:
+		return r.Current
+	}
+	return r.Pending
+}
+
+// rollbackTarget returns the version before the one that was applied last; nil if none is known.
+func (r *record) rollbackTarget() *state {
+	if r.Pending != nil && !r.Pending.is(r.Previous) { // else that rollback itself failed
+		return r.Current
+	}
+	return r.Previous
+}
+
+// begin returns the record while a version is applied. r may be nil.
+func (r *record) begin(to *state) *record {
+	if r == nil {
+		return &record{Pending: to}
+	}
+	return &record{Current: r.Current, Previous: r.Previous, Pending: to}
+}
+
+// finish returns the record after the pending version became ready.
+func (r *record) finish() *record {
+	// A rollback of a failed version applies the current one again, which does not become the one before itself.
+	if r.Pending.is(r.Current) {
+		return &record{Current: r.Pending, Previous: r.Previous}
+	}
+	return &record{Current: r.Pending, Previous: r.Current}
 }
 
 const (
@@ -91,14 +135,9 @@ const (
 	recordKey  = "record"
 )
 
-func recordName(revision string) string {
-	if revision == model.DefaultRevision {
-		return "moonsail-installation"
-	}
-	return "moonsail-installation-" + revision
-}
+func recordName(revision string) string { return deploy.Named("moonsail-installation", revision) }
 
-// readRecord reads the record of a revision; nil: none exists.
+// readRecord reads the record of a revision. It returns nil if none exists, and an error also if its content is invalid.
 func readRecord(ctx context.Context, c objects, namespace, revision string) (*record, error) {
 	secret, err := c.Get(ctx, secrets.GroupVersionResource, namespace, recordName(revision))
 	if apierrors.IsNotFound(err) {

@@ -29,6 +29,7 @@ var (
 	pods        = builtIn("", "v1", "pods", "Pod", true)
 	leases      = builtIn("coordination.k8s.io", "v1", "leases", "Lease", true)
 	deployments = builtIn("apps", "v1", "deployments", "Deployment", true)
+	daemonSets  = builtIn("apps", "v1", "daemonsets", "DaemonSet", true)
 	definitions = builtIn("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false)
 	mutating    = builtIn("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", false)
 	validating  = builtIn("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false)
@@ -42,7 +43,7 @@ var kinds = []kind{
 	mutating, validating,
 	builtIn("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true),
 	deployments,
-	builtIn("apps", "v1", "daemonsets", "DaemonSet", true),
+	daemonSets,
 	{schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "servicemonitors"}, "ServiceMonitor", true, true},
 	{schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "prometheusrules"}, "PrometheusRule", true, true},
 	builtIn("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true),

@@ -19,7 +19,7 @@ func Commands() []*cobra.Command {
 }
 
 func newManifestCommand() *cobra.Command {
-	var c chosen
+	var c chartFlags
 	var chart, name string
 	cmd := &cobra.Command{
 		Use:   "manifest --image IMAGE",
@@ -72,7 +72,7 @@ describes a migration.`,
 }
 
 // release returns the release of one chart.
-func (c *chosen) release(cmd *cobra.Command, chart, name string) (deploy.Release, error) {
+func (c *chartFlags) release(cmd *cobra.Command, chart, name string) (deploy.Release, error) {
 	if chart == deploy.ControlPlaneChart {
 		_, release, err := c.releases(cmd, nil)
 		return release, err

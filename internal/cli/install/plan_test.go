@@ -25,8 +25,8 @@ func TestDifferences(t *testing.T) {
 	require.Empty(t, differences(before.Object, before.Object))
 }
 
-// TestProblemsInWords checks what users read of Pods that do not start.
-func TestProblemsInWords(t *testing.T) {
+// TestContainerProblems checks what users read of Pods that do not start.
+func TestContainerProblems(t *testing.T) {
 	pod := object(t, `
 kind: Pod
 metadata: {name: moonsail-1, namespace: istio-system}
@@ -41,15 +41,15 @@ status:
 	require.Len(t, list, 2)
 	require.Contains(t, list[0], "image example.com/a:1 cannot be pulled (ImagePullBackOff): check its name")
 	require.Contains(t, list[1], "kubectl -n istio-system logs moonsail-1 --previous")
-	require.Contains(t, inWords(`pods "m" is forbidden: exceeded quota: q`), "raise the ResourceQuota")
-	require.Contains(t, inWords(`pods "m" is forbidden: violates PodSecurity "restricted:latest"`), "pod-security.kubernetes.io/enforce")
+	require.Contains(t, withAdvice(`pods "m" is forbidden: exceeded quota: q`), "raise the ResourceQuota")
+	require.Contains(t, withAdvice(`pods "m" is forbidden: violates PodSecurity "restricted:latest"`), "pod-security.kubernetes.io/enforce")
 }
 
 func TestRollout(t *testing.T) {
 	deployment := func(status string) string {
 		return notRolledOut(object(t, "kind: Deployment\nmetadata: {name: m, namespace: n, generation: 2}\nspec: {replicas: 2}\nstatus: "+status+"\n"))
 	}
-	require.Contains(t, deployment("{observedGeneration: 1}"), "not seen")
+	require.Contains(t, deployment("{observedGeneration: 1}"), "waits for its controller")
 	require.Contains(t, deployment("{observedGeneration: 2, replicas: 2, updatedReplicas: 1}"), "1 of 2 Pods are new")
 	require.Contains(t, deployment("{observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 1}"), "1 of 2 Pods are ready")
 	require.Contains(t, deployment("{observedGeneration: 2, replicas: 3, updatedReplicas: 2, availableReplicas: 2}"), "1 old Pod")

@@ -57,7 +57,7 @@ The exit status is 1 if an installation would fail or disturb another mesh.`,
 	fs.StringVarP(&o.Namespace, "namespace", "n", deploy.DefaultNamespace, "`NAMESPACE` of the control plane")
 	fs.StringVar(&o.Revision, "revision", model.DefaultRevision, "`REVISION` of the control plane")
 	fs.DurationVar(&o.timeout, "timeout", defaultTimeout, "how long to wait for the cluster")
-	o.access.addFlags(cmd)
+	o.flags.addFlags(cmd)
 	o.out.AddFlag(cmd)
 	return cmd
 }
@@ -218,12 +218,7 @@ func (o *operation) checkMeshes(ctx context.Context) ([]finding, error) {
 }
 
 // nameOf returns the name of the Deployment and the Service of a revision.
-func nameOf(revision string) string {
-	if revision == model.DefaultRevision {
-		return "moonsail"
-	}
-	return "moonsail-" + revision
-}
+func nameOf(revision string) string { return deploy.Named("moonsail", revision) }
 
 // checkWebhooks finds webhooks of others that inject the Pods of this revision.
 func (o *operation) checkWebhooks(ctx context.Context) ([]finding, error) {
@@ -303,11 +298,11 @@ func (o *operation) checkDefinitions(ctx context.Context) ([]finding, error) {
 		}
 		others++
 		if missing := missingVersions(w, h); len(missing) > 0 {
-			out = append(out, finding{findingWarning, "definitions", fmt.Sprintf("%s does not serve %s: what installed it is older than Moonsail expects: raise it", w.GetName(), strings.Join(missing, ", "))})
+			out = append(out, finding{findingWarning, "definitions", fmt.Sprintf("%s does not serve version %s: upgrade the installation that owns it", w.GetName(), strings.Join(missing, ", "))})
 			continue
 		}
 		if a, b := h.GetAnnotations()[bundleVersion], w.GetAnnotations()[bundleVersion]; older(a, b) {
-			out = append(out, finding{findingWarning, "definitions", fmt.Sprintf("%s is of version %s of the Gateway API, and Moonsail expects %s: fields that it lacks are lost", w.GetName(), a, b)})
+			out = append(out, finding{findingWarning, "definitions", fmt.Sprintf("%s is of version %s of the Gateway API, and Moonsail expects %s: the API server drops fields that it does not define: upgrade it", w.GetName(), a, b)})
 		}
 	}
 	if others > 0 {
@@ -349,11 +344,21 @@ func servedVersions(definition *unstructured.Unstructured) []string {
 
 const enforceLabel = "pod-security.kubernetes.io/enforce"
 
+// hasCNIPlugin reports whether Moonsail's or Istio's CNI plugin is installed.
+func (o *operation) hasCNIPlugin(ctx context.Context) (bool, error) {
+	list, err := o.cluster.List(ctx, daemonSets.GroupVersionResource, "", "k8s-app in (moonsail-cni-node, istio-cni-node)")
+	return len(list) > 0, err
+}
+
 // checkPodSecurity finds namespaces whose Pod Security refuses sidecars.
 func (o *operation) checkPodSecurity(ctx context.Context) ([]finding, error) {
 	list, err := o.cluster.List(ctx, namespaces.GroupVersionResource, "", "")
 	if err != nil {
 		return nil, err
+	}
+	plugin, err := o.hasCNIPlugin(ctx)
+	if err != nil || plugin {
+		return nil, err // Pods need no init container
 	}
 	var out []finding
 	for i := range list {
@@ -361,7 +366,7 @@ func (o *operation) checkPodSecurity(ctx context.Context) ([]finding, error) {
 		enforced := ns.GetLabels()[enforceLabel]
 		injected := ns.GetLabels()["istio-injection"] == "enabled" && o.Revision == model.DefaultRevision || ns.GetLabels()[model.LabelRevision] == o.Revision
 		if injected && (enforced == "baseline" || enforced == "restricted") {
-			out = append(out, finding{findingWarning, "pod security", fmt.Sprintf("namespace %s enforces %s, and the init container of sidecars needs NET_ADMIN: its Pods are refused unless the CNI plugin sets up interception", ns.GetName(), enforced)})
+			out = append(out, finding{findingWarning, "pod security", fmt.Sprintf("namespace %s enforces Pod Security %s, which refuses the init container of sidecars: install the CNI plugin (docs/install.md)", ns.GetName(), enforced)})
 		}
 	}
 	return out, nil

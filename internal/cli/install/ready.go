@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -20,12 +21,12 @@ type readiness struct {
 }
 
 // awaitReady waits until the Deployment of a control plane is ready and the API server trusts its webhooks. Problems are
-// written as they are found, each once.
-func awaitReady(ctx context.Context, c objects, list []*unstructured.Unstructured, w io.Writer, progress *terminal.Progress) error {
+// written as they are found, each once. canRollBack: the error names the rollback, too.
+func awaitReady(ctx context.Context, c objects, list []*unstructured.Unstructured, w io.Writer, progress *terminal.Progress, canRollBack bool) error {
 	var last readiness
 	shown := map[string]bool{}
 	err := until(ctx, func() (bool, error) {
-		r, err := look(ctx, c, list)
+		r, err := readReadiness(ctx, c, list)
 		if err != nil {
 			return false, err
 		}
@@ -39,21 +40,25 @@ func awaitReady(ctx context.Context, c objects, list []*unstructured.Unstructure
 		}
 		return r.ready, nil
 	})
-	if err == nil || ctx.Err() == nil {
+	if err == nil || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	why := last.text
-	if len(last.problems) > 0 {
+	switch {
+	case len(last.problems) > 0:
 		why = strings.Join(last.problems, "; ")
+	case why == "":
+		why = err.Error() // nothing could be read
 	}
-	return &terminal.UserError{
-		What: "the control plane is not ready in time: " + why,
-		Next: "correct this and run the command again; it continues where it stopped",
+	next := "fix this and run the command again"
+	if canRollBack {
+		next += ", or run 'moonsail upgrade --rollback'"
 	}
+	return &terminal.UserError{What: "the control plane is not ready in time: " + why, Next: next}
 }
 
-// look reads the state of a control plane once.
-func look(ctx context.Context, c objects, list []*unstructured.Unstructured) (readiness, error) {
+// readReadiness reads the state of a control plane once.
+func readReadiness(ctx context.Context, c objects, list []*unstructured.Unstructured) (readiness, error) {
 	for _, o := range list {
 		switch o.GetKind() {
 		case deployments.name:
@@ -87,7 +92,7 @@ func notRolledOut(d *unstructured.Unstructured) string {
 	all := number("status", "replicas")
 	switch {
 	case number("status", "observedGeneration") < d.GetGeneration():
-		return titleOf(d) + " was not seen by its controller yet"
+		return titleOf(d) + " waits for its controller"
 	case updated < wanted:
 		return fmt.Sprintf("%s: %d of %d Pods are new", titleOf(d), updated, wanted)
 	case available < wanted:
@@ -112,7 +117,7 @@ func trusted(o *unstructured.Unstructured) bool {
 func problemsOf(ctx context.Context, c objects, d *unstructured.Unstructured) ([]string, error) {
 	var out []string
 	if text := condition(d, "ReplicaFailure", "True"); text != "" {
-		out = append(out, "Pods cannot be created: "+inWords(text))
+		out = append(out, "Pods cannot be created: "+withAdvice(text))
 	}
 	labels, _, _ := unstructured.NestedStringMap(d.Object, "spec", "selector", "matchLabels")
 	var selector []string
@@ -141,11 +146,11 @@ func problemsOf(ctx context.Context, c objects, d *unstructured.Unstructured) ([
 	return slices.Compact(out), nil
 }
 
-// inWords adds what to do to messages about Pods that an API server refuses.
-func inWords(text string) string {
+// withAdvice adds what to do to messages about Pods that an API server refuses.
+func withAdvice(text string) string {
 	switch {
 	case strings.Contains(text, "exceeded quota"):
-		return text + ": raise the ResourceQuota, or lower --set resources.requests and --replicas"
+		return text + ": raise the ResourceQuota, or lower resources.requests (--set) or --replicas"
 	case strings.Contains(text, "violates PodSecurity"):
 		return text + ": lower the label pod-security.kubernetes.io/enforce of the namespace, or correct securityContext"
 	case strings.Contains(text, "failed calling webhook"):

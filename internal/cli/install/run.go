@@ -1,13 +1,9 @@
 package install
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,8 +19,8 @@ const defaultTimeout = 5 * time.Minute
 
 // operation is what install, upgrade and uninstall share.
 type operation struct {
-	chosen
-	access  access
+	chartFlags
+	flags   clusterFlags
 	out     terminal.Output
 	dryRun  bool
 	yes     bool
@@ -38,7 +34,7 @@ type operation struct {
 
 // addRunFlags adds the flags that all of them have.
 func (o *operation) addRunFlags(cmd *cobra.Command) {
-	o.access.addFlags(cmd)
+	o.flags.addFlags(cmd)
 	o.out.AddFlag(cmd)
 	fs := cmd.Flags()
 	fs.BoolVar(&o.dryRun, "dry-run", false, "show what would change, and change nothing")
@@ -53,53 +49,38 @@ func (o *operation) addWait(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.wait, "wait", true, "wait until the control plane is ready")
 }
 
-// with connects to the cluster and runs f within the timeout.
+// with connects to the cluster and runs f within the timeout. What f does after a question has a timeout of its own (timed).
 func (o *operation) with(cmd *cobra.Command, f func(context.Context) error) error {
-	cluster, done, err := o.access.connect()
+	cluster, done, err := o.flags.connect()
 	if err != nil {
 		return err
 	}
 	defer done()
 	o.cmd, o.cluster, o.notes = cmd, cluster, cmd.ErrOrStderr()
-	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+	ctx, cancel := o.timed()
 	defer cancel()
 	err = f(ctx)
-	var told *terminal.UserError
+	var reported *terminal.UserError
 	var exit terminal.ExitCode
 	var usage terminal.UsageError
 	switch {
-	case err == nil, errors.As(err, &told), errors.As(err, &exit), errors.As(err, &usage):
+	case err == nil, errors.As(err, &reported), errors.As(err, &exit), errors.As(err, &usage):
 		return err
 	case errors.Is(err, context.DeadlineExceeded):
 		return &terminal.UserError{What: "the cluster did not answer in time", Err: err, Next: "raise --timeout"}
 	case cmd.Context().Err() != nil:
 		return cmd.Context().Err()
 	}
-	return o.access.Explain(err)
+	return o.flags.Explain(err)
 }
 
-// confirm asks a question on the terminal.
-func (o *operation) confirm(question string) error {
-	if o.yes || o.dryRun {
-		return nil
-	}
-	if in, ok := o.cmd.InOrStdin().(*os.File); !ok || !terminal.IsTerminal(in) {
-		return terminal.UsageError{Err: errors.New("this needs a confirmation, and standard input is not a terminal: give --yes")}
-	}
-	fmt.Fprintf(o.notes, "%s [y/N] ", question)
-	answer, err := bufio.NewReader(o.cmd.InOrStdin()).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
-	}
-	return &terminal.UserError{What: "nothing was changed"}
+// timed returns the context of one phase of a command: reading the cluster, or changing it.
+func (o *operation) timed() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(o.cmd.Context(), o.timeout)
 }
 
-// notOurs reports an error if a control plane of this revision exists that Helm or others installed.
-func (o *operation) notOurs(ctx context.Context, list []*unstructured.Unstructured) error {
+// checkOwner reports an error if a control plane of this revision exists that Helm or others installed.
+func (o *operation) checkOwner(ctx context.Context, list []*unstructured.Unstructured) error {
 	for _, want := range list {
 		if want.GetKind() != deployments.name && want.GetKind() != services.name {
 			continue
@@ -143,13 +124,10 @@ func (o *operation) ensureNamespace(ctx context.Context) error {
 }
 
 // apply brings a cluster to a state: resource definitions first, then the control plane, then what the state no longer has
-// is removed.
-func (o *operation) apply(ctx context.Context, base []*unstructured.Unstructured, to *state) error {
+// is removed. canRollBack: a version that was ready is known.
+func (o *operation) apply(ctx context.Context, base []*unstructured.Unstructured, to *state, canRollBack bool) error {
 	progress := terminal.StartProgress(o.notes, "reading the cluster")
 	defer progress.Done()
-	if err := o.ensureNamespace(ctx); err != nil {
-		return err
-	}
 	if err := applyAll(ctx, o.cluster, base, func(o *unstructured.Unstructured) { progress.Update("applying " + titleOf(o)) }); err != nil {
 		return err
 	}
@@ -165,48 +143,9 @@ func (o *operation) apply(ctx context.Context, base []*unstructured.Unstructured
 		return err
 	}
 	if o.wait {
-		if err := awaitReady(ctx, o.cluster, to.Objects, o.notes, progress); err != nil {
+		if err := awaitReady(ctx, o.cluster, to.Objects, o.notes, progress, canRollBack); err != nil {
 			return err
 		}
 	}
 	return deleteAll(ctx, o.cluster, surplus(have, to.Objects), func(o *unstructured.Unstructured) { progress.Update("removing " + titleOf(o)) })
-}
-
-// surplus returns the objects of the inventory that a state does not have.
-func surplus(have, want []*unstructured.Unstructured) []*unstructured.Unstructured {
-	wanted := map[string]bool{}
-	for _, o := range want {
-		wanted[titleOf(o)] = true
-	}
-	var out []*unstructured.Unstructured
-	for _, o := range have {
-		if !wanted[titleOf(o)] && !isRecord(o) {
-			out = append(out, o)
-		}
-	}
-	return out
-}
-
-// show prints a plan. Unchanged objects are counted.
-func (o *operation) show(w io.Writer, changes []change) error {
-	same := 0
-	style := terminal.StyleFor(w)
-	for _, c := range changes {
-		switch c.Action {
-		case unchanged, kept:
-			same++
-			continue
-		case created:
-			fmt.Fprintln(w, style.Good("+ "+c.Object))
-		case removed:
-			fmt.Fprintln(w, style.Bad("- "+c.Object))
-		default:
-			fmt.Fprintln(w, style.Warn("~ "+c.Object))
-		}
-		for _, f := range c.Fields {
-			fmt.Fprintln(w, "    "+f)
-		}
-	}
-	_, err := fmt.Fprintf(w, "%s unchanged\n", terminal.Count(same, "object"))
-	return err
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,10 +24,10 @@ const labelTag = "istio.io/tag"
 func newTagCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tag",
-		Short: "Give revisions of control planes further names",
-		Long: `A tag is a further name of a revision, as in Istio: the label istio.io/rev=TAG of a namespace or Pod selects
-the control plane to which the tag points. To move all these namespaces to another revision, set the
-tag anew and restart their Pods. The tag "default" stands for istio-injection=enabled, too.`,
+		Short: "Manage revision tags",
+		Long: `A tag is an alias of a revision, as in Istio: the label istio.io/rev=TAG of a namespace or Pod selects the
+control plane to which the tag points. To move these namespaces to another revision, point the tag at
+it and restart their Pods. The tag "default" also selects istio-injection=enabled.`,
 		Example: `  # Namespaces with istio.io/rev=prod use revision 1-0
   moonsail tag set prod --revision 1-0
 
@@ -45,7 +46,7 @@ func (o *operation) tagFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVarP(&o.Namespace, "namespace", "n", deploy.DefaultNamespace, "`NAMESPACE` of the control plane")
 	fs.DurationVar(&o.timeout, "timeout", defaultTimeout, "how long to wait for the cluster")
-	o.access.addFlags(cmd)
+	o.flags.addFlags(cmd)
 	o.out.AddFlag(cmd)
 }
 
@@ -110,27 +111,10 @@ func newTagGenerateCommand() *cobra.Command {
 	return cmd
 }
 
-// tagObjects renders the objects of a tag: the webhooks, and the right to write their CA.
-func (o *operation) tagObjects(tag string) ([]*unstructured.Unstructured, error) {
-	release, err := deploy.Options{Image: "moonsail", Revision: o.Revision, Namespace: o.Namespace, Values: map[string]any{"revisionTags": []any{tag}}}.Release()
-	if err != nil {
-		return nil, err
-	}
-	all, err := release.Objects()
-	if err != nil {
-		return nil, err
-	}
-	var out []*unstructured.Unstructured
-	for _, one := range all {
-		if one.GetLabels()[labelTag] == tag {
-			out = append(out, one)
-		}
-	}
-	mark(out, tagChart, o.Revision)
-	return out, nil
-}
-
 func (o *operation) setTag(ctx context.Context, tag string, overwrite bool) error {
+	if tag == o.Revision {
+		return terminal.UsageError{Err: fmt.Errorf("tag %s: this is the name of the revision: use another tag", tag)}
+	}
 	list, err := o.tagObjects(tag)
 	if err != nil {
 		return wrongManifest(err)
@@ -142,24 +126,15 @@ func (o *operation) setTag(ctx context.Context, tag string, overwrite bool) erro
 	if err != nil {
 		return err
 	}
-	if tag == o.Revision {
-		return terminal.UsageError{Err: fmt.Errorf("tag %s: it is the name of the revision already", tag)}
-	}
 	hooks := list[slices.IndexFunc(list, func(one *unstructured.Unstructured) bool { return one.GetKind() == mutating.name })]
 	live, err := o.cluster.Get(ctx, mutating.GroupVersionResource, "", hooks.GetName())
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	if err == nil {
-		if at := live.GetLabels()[model.LabelRevision]; !overwrite && (at != o.Revision || serviceOf(live) != o.Namespace+"/"+nameOf(o.Revision)) {
-			return &terminal.UserError{What: "the tag points to revision " + at + " of Service " + serviceOf(live), Where: "tag " + tag, Next: "move it with --overwrite"}
-		}
-		// Webhooks of another mesh have other names; a server-side apply would keep them.
-		if serviceOf(live) != serviceOf(hooks) {
-			if err := o.cluster.Delete(ctx, mutating.GroupVersionResource, "", live.GetName()); err != nil {
-				return refused("replace", live, err)
-			}
-		}
+	if err != nil {
+		live = nil
+	} else if at := live.GetLabels()[model.LabelRevision]; !overwrite && (at != o.Revision || serviceOf(live) != serviceOf(hooks)) {
+		return &terminal.UserError{What: "the tag points to revision " + at + " of Service " + serviceOf(live), Where: "tag " + tag, Next: "move it with --overwrite"}
 	}
 	if tag == model.DefaultRevision {
 		if err := o.noOtherDefault(ctx, hooks.GetName()); err != nil {
@@ -167,7 +142,7 @@ func (o *operation) setTag(ctx context.Context, tag string, overwrite bool) erro
 		}
 	}
 	trustAs(hooks, own)
-	if err := applyAll(ctx, o.cluster, list, func(*unstructured.Unstructured) {}); err != nil {
+	if err := o.writeTag(ctx, list, hooks, live); err != nil {
 		return err
 	}
 	return o.out.Print(o.cmd.OutOrStdout(), tagRow{Tag: tag, Revision: o.Revision, Service: serviceOf(hooks)}, func(w io.Writer) error {
@@ -176,46 +151,22 @@ func (o *operation) setTag(ctx context.Context, tag string, overwrite bool) erro
 	})
 }
 
-func injectorOf(revision string) string {
-	if revision == model.DefaultRevision {
-		return "moonsail-injector"
+// writeTag writes the objects of a tag. Webhooks that call another Service are replaced in one request: they have other names, so
+// a server-side apply would keep them, and without webhooks new Pods would start without sidecars. live is nil if there are none.
+func (o *operation) writeTag(ctx context.Context, list []*unstructured.Unstructured, hooks, live *unstructured.Unstructured) error {
+	if live == nil || serviceOf(live) == serviceOf(hooks) {
+		return applyAll(ctx, o.cluster, list, func(*unstructured.Unstructured) {})
 	}
-	return "moonsail-injector-" + revision
-}
-
-// noOtherDefault reports an error if another configuration selects istio-injection=enabled.
-func (o *operation) noOtherDefault(ctx context.Context, own string) error {
-	list, err := o.cluster.List(ctx, mutating.GroupVersionResource, "", "")
-	if err != nil {
+	rights := slices.DeleteFunc(slices.Clone(list), func(one *unstructured.Unstructured) bool { return one == hooks })
+	if err := applyAll(ctx, o.cluster, rights, func(*unstructured.Unstructured) {}); err != nil {
 		return err
 	}
-	for i := range list {
-		if list[i].GetName() != own && selectedBy(&list[i], model.DefaultRevision) != "" {
-			return &terminal.UserError{
-				What:  "these webhooks select istio-injection=enabled, too: Pods would get two sidecars",
-				Where: titleOf(&list[i]), Next: "uninstall that control plane first, or remove these webhooks",
-			}
-		}
+	next := hooks.DeepCopy()
+	next.SetResourceVersion(live.GetResourceVersion())
+	if _, err := o.cluster.Update(ctx, mutating.GroupVersionResource, next); err != nil {
+		return refused("replace", hooks, err)
 	}
 	return nil
-}
-
-// trustAs copies the CA of a revision's webhooks, so that the API server trusts those of the tag at once.
-func trustAs(hooks, own *unstructured.Unstructured) {
-	have, _, _ := unstructured.NestedSlice(own.Object, "webhooks")
-	if len(have) == 0 {
-		return
-	}
-	first, _ := have[0].(map[string]any)
-	ca, _, _ := unstructured.NestedString(first, "clientConfig", "caBundle")
-	list, _, _ := unstructured.NestedSlice(hooks.Object, "webhooks")
-	for _, h := range list {
-		m, _ := h.(map[string]any)
-		if config, _ := m["clientConfig"].(map[string]any); config != nil && ca != "" {
-			config["caBundle"] = ca
-		}
-	}
-	_ = unstructured.SetNestedSlice(hooks.Object, list, "webhooks") // it was a list before
 }
 
 // tagRow is a tag in a list.
@@ -261,39 +212,10 @@ func (o *operation) listTags(ctx context.Context) error {
 	return o.out.Print(o.cmd.OutOrStdout(), rows, func(w io.Writer) error {
 		t := terminal.NewTable("TAG", "REVISION", "SERVICE", "NAMESPACES")
 		for _, r := range rows {
-			t.Row(r.Tag, r.Revision, r.Service, terminal.OrDash(joined(r.Namespaces)))
+			t.Row(r.Tag, r.Revision, r.Service, terminal.OrDash(strings.Join(r.Namespaces, ",")))
 		}
 		return t.Write(w)
 	})
-}
-
-func joined(names []string) string {
-	out := ""
-	for i, n := range names {
-		if i > 0 {
-			out += ","
-		}
-		out += n
-	}
-	return out
-}
-
-// usersOfTags returns the namespaces that select each tag or revision.
-func (o *operation) usersOfTags(ctx context.Context) (map[string][]string, error) {
-	list, err := o.cluster.List(ctx, namespaces.GroupVersionResource, "", "")
-	if err != nil {
-		return nil, err
-	}
-	out := map[string][]string{}
-	for i := range list {
-		labels := list[i].GetLabels()
-		if labels["istio-injection"] == "enabled" {
-			out[model.DefaultRevision] = append(out[model.DefaultRevision], list[i].GetName())
-		} else if rev := labels[model.LabelRevision]; rev != "" {
-			out[rev] = append(out[rev], list[i].GetName())
-		}
-	}
-	return out, nil
 }
 
 func newTagRemoveCommand() *cobra.Command {
@@ -302,8 +224,8 @@ func newTagRemoveCommand() *cobra.Command {
 		Use:     "remove TAG",
 		Aliases: []string{"delete", "rm"},
 		Short:   "Remove a tag",
-		Long: `Remove a tag. If namespaces select it, the command asks first: their new Pods get no sidecar. Running Pods
-keep theirs.`,
+		Long: `Remove a tag that 'moonsail tag set' created. If namespaces or Pods select it, the command asks first: their
+new Pods get no sidecar. Running Pods keep theirs.`,
 		Example: `  # Remove a tag
   moonsail tag remove prod`,
 		Args: cobra.ExactArgs(1),
@@ -314,6 +236,44 @@ keep theirs.`,
 	o.tagFlags(cmd)
 	o.addYes(cmd)
 	return cmd
+}
+
+// checkTagOwner returns an error if another program created an object of a tag.
+func checkTagOwner(tag string, o *unstructured.Unstructured) error {
+	labels := o.GetLabels()
+	e := &terminal.UserError{What: "this tag was not created with 'moonsail tag set'", Where: "tag " + tag + ", " + titleOf(o)}
+	switch {
+	case labels[labelChart] == tagChart:
+		return nil
+	case labels[labelChart] == deploy.ControlPlaneChart, labels["app.kubernetes.io/name"] == "moonsail":
+		e.Next = "remove it from the value revisionTags of revision " + labels[model.LabelRevision] + " with 'moonsail upgrade' or 'helm upgrade'"
+	default:
+		e.Next = "it points to Service " + terminal.OrDash(serviceOf(o)) + ": use 'istioctl tag remove' for a tag of Istio"
+	}
+	return e
+}
+
+// confirmTagRemoval asks if namespaces or Pods select the tag.
+func (o *operation) confirmTagRemoval(ctx context.Context, tag string) error {
+	users, err := o.usersOfTags(ctx)
+	if err != nil {
+		return err
+	}
+	selecting, err := o.cluster.List(ctx, pods.GroupVersionResource, "", model.LabelRevision+"="+tag)
+	if err != nil {
+		return err
+	}
+	var by []string
+	if used := users[tag]; len(used) > 0 {
+		by = append(by, "namespaces "+strings.Join(used, ", "))
+	}
+	if len(selecting) > 0 {
+		by = append(by, terminal.Count(len(selecting), "Pod"))
+	}
+	if len(by) == 0 {
+		return nil
+	}
+	return o.confirm("The tag is selected by " + strings.Join(by, ", and by ") + ": new Pods there get no sidecar. Remove it?")
 }
 
 func (o *operation) removeTag(ctx context.Context, tag string) error {
@@ -331,15 +291,16 @@ func (o *operation) removeTag(ctx context.Context, tag string) error {
 	if len(list) == 0 {
 		return &terminal.UserError{What: "no such tag", Where: "tag " + tag, Next: "see 'moonsail tag list'"}
 	}
-	users, err := o.usersOfTags(ctx)
-	if err != nil {
-		return err
-	}
-	if used := users[tag]; len(used) > 0 {
-		if err := o.confirm(fmt.Sprintf("Namespaces %s select the tag; new Pods there get no sidecar. Remove it?", joined(used))); err != nil {
+	for _, one := range list {
+		if err := checkTagOwner(tag, one); err != nil {
 			return err
 		}
 	}
+	if err := o.confirmTagRemoval(ctx, tag); err != nil {
+		return err
+	}
+	ctx, cancel := o.timed()
+	defer cancel()
 	if err := deleteAll(ctx, o.cluster, list, func(*unstructured.Unstructured) {}); err != nil {
 		return err
 	}

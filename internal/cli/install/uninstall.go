@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/moonsail/moonsail/deploy"
 	"github.com/moonsail/moonsail/internal/model"
@@ -32,7 +34,8 @@ configuration, until they are created anew.
 Resource definitions with all their objects, the certificate authority, the certificates of the mesh
 in each namespace, and the namespace remain. --purge removes them, too, and the control planes of all
 revisions: nothing that 'moonsail install' or a control plane created remains. The namespace and
-resource definitions remain if something else created them.`,
+resource definitions remain if something else created them. Resource definitions and the certificate
+authority remain, too, if a control plane uses them that another program installed.`,
 		Example: `  # Remove the control plane
   moonsail uninstall
 
@@ -61,6 +64,11 @@ func (o *operation) uninstall(ctx context.Context, purge bool) error {
 	if err != nil {
 		return err
 	}
+	return o.remove(ctx, list, purge)
+}
+
+// remove shows what it removes, asks, and removes it.
+func (o *operation) remove(ctx context.Context, list []*unstructured.Unstructured, purge bool) error {
 	if len(list) == 0 {
 		return &terminal.UserError{What: "nothing is installed", Where: "revision " + o.Revision, Next: "'helm list -n " + o.Namespace + "' shows an installation of Helm; remove one of kubectl with 'moonsail manifest | kubectl delete -f -'"}
 	}
@@ -69,29 +77,19 @@ func (o *operation) uninstall(ctx context.Context, purge bool) error {
 		changes = append(changes, change{Action: removed, Object: titleOf(one), object: one})
 	}
 	if !o.dryRun && !o.yes {
-		if err := o.showRemoval(ctx, changes, list); err != nil {
-			return err
-		}
-		if err := o.confirm("Remove them?"); err != nil {
-			return err
+		for _, c := range changes {
+			fmt.Fprintln(o.notes, terminal.StyleFor(o.notes).Bad("- "+c.Object))
 		}
 	}
+	if err := o.showDependents(ctx, list); err != nil {
+		return err
+	}
+	if err := o.confirm("Remove them?"); err != nil {
+		return err
+	}
 	if !o.dryRun {
-		progress := terminal.StartProgress(o.notes, "removing")
-		defer progress.Done()
-		note := func(one *unstructured.Unstructured) { progress.Update("removing " + titleOf(one)) }
-		if err := deleteAll(ctx, o.cluster, list, note); err != nil {
+		if err := o.delete(list, purge); err != nil {
 			return err
-		}
-		if purge {
-			// While it ended, the control plane may have written some of them again.
-			again, err := o.written(ctx)
-			if err != nil {
-				return err
-			}
-			if err := deleteAll(ctx, o.cluster, again, note); err != nil {
-				return err
-			}
 		}
 	}
 	r := result{Revision: o.Revision, Namespace: o.Namespace, DryRun: o.dryRun, Changes: changes}
@@ -102,6 +100,28 @@ func (o *operation) uninstall(ctx context.Context, purge bool) error {
 		_, err := fmt.Fprintf(w, "removed %s\n", terminal.Count(len(changes), "object"))
 		return err
 	})
+}
+
+// delete deletes objects, and with purge what control planes wrote.
+func (o *operation) delete(list []*unstructured.Unstructured, purge bool) error {
+	ctx, cancel := o.timed()
+	defer cancel()
+	progress := terminal.StartProgress(o.notes, "removing")
+	defer progress.Done()
+	note := func(one *unstructured.Unstructured) { progress.Update("removing " + titleOf(one)) }
+	if err := deleteAll(ctx, o.cluster, list, note); err != nil || !purge {
+		return err
+	}
+	users, err := o.otherControlPlanes(ctx)
+	if err != nil {
+		return err
+	}
+	// The control plane may have recreated some while it stopped.
+	again, err := o.controlPlaneObjects(ctx, len(users) > 0)
+	if err != nil {
+		return err
+	}
+	return deleteAll(ctx, o.cluster, again, note)
 }
 
 // toRemove lists what an uninstallation removes, in order. The last revision takes with it what all share.
@@ -118,12 +138,19 @@ func (o *operation) toRemove(ctx context.Context, purge bool) ([]*unstructured.U
 		}
 		list = append(list, more...)
 	}
+	users, err := o.otherControlPlanes(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if purge {
-		written, err := o.written(ctx)
+		if len(users) > 0 {
+			fmt.Fprintf(o.notes, "note: resource definitions and the certificate authority remain: these control planes use them: %s\n", strings.Join(users, ", "))
+		}
+		more, err := o.controlPlaneObjects(ctx, len(users) > 0)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, written...)
+		list = append(list, more...)
 	}
 	others, err := inventory(ctx, o.cluster, deploy.ControlPlaneChart, "")
 	if err != nil {
@@ -132,7 +159,7 @@ func (o *operation) toRemove(ctx context.Context, purge bool) ([]*unstructured.U
 	last := !slices.ContainsFunc(others, func(other *unstructured.Unstructured) bool {
 		return revision != "" && other.GetLabels()[labelRevision] != revision
 	})
-	if !last {
+	if !last || len(users) > 0 {
 		return list, nil
 	}
 	shared, err := inventory(ctx, o.cluster, deploy.BaseChart, "")
@@ -155,8 +182,25 @@ const (
 
 var ourLeases = []string{"moonsail-heartbeat", "moonsail-status-leader"}
 
-// written lists the objects that control planes wrote. They stay if istiod shares the authority.
-func (o *operation) written(ctx context.Context) ([]*unstructured.Unstructured, error) {
+// otherControlPlanes names the Deployments of control planes that these commands did not install: istiod, and Moonsail by Helm
+// or kubectl. They use the resource definitions, and may share the certificate authority.
+func (o *operation) otherControlPlanes(ctx context.Context) ([]string, error) {
+	var out []string
+	for _, selector := range []string{"app=istiod", "app.kubernetes.io/name=moonsail,!" + labelChart} {
+		list, err := o.cluster.List(ctx, deployments.GroupVersionResource, "", selector)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			out = append(out, list[i].GetNamespace()+"/"+list[i].GetName())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// controlPlaneObjects lists the objects that control planes wrote. shared: others use the certificate authority, which stays.
+func (o *operation) controlPlaneObjects(ctx context.Context, shared bool) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
 	add := func(k kind, namespace, name string) error {
 		live, err := o.cluster.Get(ctx, k.GroupVersionResource, namespace, name)
@@ -174,9 +218,8 @@ func (o *operation) written(ctx context.Context) ([]*unstructured.Unstructured, 
 			return nil, err
 		}
 	}
-	istio, err := o.cluster.List(ctx, deployments.GroupVersionResource, "", "app=istiod")
-	if err != nil || len(istio) > 0 {
-		return out, err
+	if shared {
+		return out, nil
 	}
 	if err := add(secrets, o.Namespace, caSecret); err != nil {
 		return nil, err
@@ -193,22 +236,23 @@ func (o *operation) written(ctx context.Context) ([]*unstructured.Unstructured, 
 	return out, nil
 }
 
-// showRemoval shows what is removed, and what depends on it.
-func (o *operation) showRemoval(ctx context.Context, changes []change, list []*unstructured.Unstructured) error {
-	for _, c := range changes {
-		fmt.Fprintln(o.notes, terminal.StyleFor(o.notes).Bad("- "+c.Object))
-	}
+// showDependents shows what is lost with the objects that are removed, also with --yes and --dry-run.
+func (o *operation) showDependents(ctx context.Context, list []*unstructured.Unstructured) error {
 	for _, one := range list {
 		if one.GetKind() != definitions.name {
 			continue
 		}
-		if n := o.instances(ctx, one); n > 0 {
-			fmt.Fprintf(o.notes, "  with %s of kind %s\n", terminal.Count(n, "object"), kindDefined(one))
+		n, err := o.instances(ctx, one)
+		switch {
+		case err != nil:
+			fmt.Fprintf(o.notes, "also removed: objects of kind %s, which cannot be counted: %v\n", kindDefined(one), err)
+		case n > 0:
+			fmt.Fprintf(o.notes, "also removed: %s of kind %s\n", terminal.Count(n, "object"), kindDefined(one))
 		}
 	}
 	injected, err := o.injectedPods(ctx)
 	if err == nil && injected > 0 {
-		fmt.Fprintf(o.notes, "%s with sidecars get no more configuration. Remove the labels istio-injection and istio.io/rev of their namespaces, and restart them.\n", terminal.Count(injected, "Pod"))
+		fmt.Fprintf(o.notes, "Pods with sidecars that no longer get configuration: %d. Remove the labels istio-injection and istio.io/rev of their namespaces, and restart them.\n", injected)
 	}
 	return err
 }
@@ -218,8 +262,8 @@ func kindDefined(definition *unstructured.Unstructured) string {
 	return name
 }
 
-// instances counts the objects of a defined kind; 0 if they cannot be read.
-func (o *operation) instances(ctx context.Context, definition *unstructured.Unstructured) int {
+// instances counts the objects of a defined kind.
+func (o *operation) instances(ctx context.Context, definition *unstructured.Unstructured) (int, error) {
 	plural, group, _ := strings.Cut(definition.GetName(), ".")
 	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
 	for _, v := range versions {
@@ -228,12 +272,9 @@ func (o *operation) instances(ctx context.Context, definition *unstructured.Unst
 			continue
 		}
 		version, _ := m["name"].(string)
-		list, err := o.cluster.List(ctx, builtIn(group, version, plural, "", true).GroupVersionResource, "", "")
-		if err == nil {
-			return len(list)
-		}
+		return o.cluster.Count(ctx, schema.GroupVersionResource{Group: group, Version: version, Resource: plural})
 	}
-	return 0
+	return 0, errors.New("no version is stored")
 }
 
 // injectedPods counts Pods with sidecars.

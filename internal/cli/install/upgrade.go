@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -21,8 +20,9 @@ this version of the command. The command shows which fields of which objects dif
 them, waits until the control plane is ready, and then removes objects that the charts no longer
 have. Values of the installation stay unless others are given.
 
---rollback applies the objects of the version before. Resource definitions are not taken back: a
-later one reads objects of an earlier one. Sidecars keep their configuration meanwhile.`,
+--rollback applies the objects of the version before; after an upgrade that failed, those of the last
+version that was ready. Resource definitions stay: newer ones accept the objects of older ones.
+Sidecars keep their configuration.`,
 		Example: `  # Another image
   moonsail upgrade --image registry.example.com/moonsail:1.1
 
@@ -60,10 +60,10 @@ later one reads objects of an earlier one. Sidecars keep their configuration mea
 // installed reads the record of the revision, which must exist.
 func (o *operation) installed(ctx context.Context) (*record, error) {
 	r, err := readRecord(ctx, o.cluster, o.Namespace, o.Revision)
-	if err == nil && (r == nil || r.Current == nil) {
+	if err == nil && r.latest() == nil {
 		err = &terminal.UserError{
 			What: "no control plane of this revision was installed with 'moonsail install'", Where: "revision " + o.Revision + ", namespace " + o.Namespace,
-			Next: "use 'moonsail install', which also takes over one that was applied with kubectl; or 'helm upgrade' for one of Helm",
+			Next: "run 'moonsail install' (it adopts objects applied with kubectl), or 'helm upgrade' for a Helm release",
 		}
 	}
 	return r, err
@@ -74,7 +74,7 @@ func (o *operation) upgrade(ctx context.Context, reset bool) error {
 	if err != nil {
 		return err
 	}
-	under := old.Current
+	under := old.latest()
 	if reset {
 		under = nil
 	}
@@ -95,23 +95,25 @@ func (o *operation) upgrade(ctx context.Context, reset bool) error {
 	if err != nil {
 		return err
 	}
-	if done, err := o.propose(to, changes, "Apply these changes?"); done || err != nil {
+	if done, err := o.propose(to, changes, old, "Apply these changes?"); done || err != nil {
 		return err
 	}
+	ctx, cancel := o.timed()
+	defer cancel()
 	if err := o.change(ctx, definitions, to, old); err != nil {
 		return err
 	}
 	return o.report(to, changes)
 }
 
-// propose shows a plan and asks. done: nothing is left to do.
-func (o *operation) propose(to *state, changes []change, question string) (done bool, err error) {
-	if o.dryRun {
+// propose shows a plan and asks. done: nothing is left to do. A version that failed still has to become ready if no object
+// changes.
+func (o *operation) propose(to *state, changes []change, old *record, question string) (done bool, err error) {
+	if o.dryRun || !differs(changes) && old.Pending == nil {
 		return true, o.report(to, changes)
 	}
-	same := !slices.ContainsFunc(changes, func(c change) bool { return c.Action != unchanged && c.Action != kept })
-	if same {
-		return true, o.report(to, changes)
+	if !differs(changes) {
+		return false, nil
 	}
 	if err := o.show(o.notes, changes); err != nil {
 		return true, err
@@ -125,9 +127,14 @@ func (o *operation) rollback(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	to := old.Previous
+	to := old.rollbackTarget()
 	if to == nil {
-		return &terminal.UserError{What: "no version before this one is known", Where: "revision " + o.Revision, Next: "use 'moonsail upgrade' with the values of that version, or its own 'moonsail upgrade'"}
+		return &terminal.UserError{What: "no earlier version is recorded", Where: "revision " + o.Revision, Next: "use 'moonsail upgrade' with the values of that version, or its own 'moonsail upgrade'"}
+	}
+	for _, one := range to.Objects {
+		if _, err := kindOf(one); err != nil {
+			return &terminal.UserError{What: "the earlier version has an object that this command does not know", Err: err, Next: "use the command 'moonsail' of version " + to.Version}
+		}
 	}
 	have, err := inventory(ctx, o.cluster, deploy.ControlPlaneChart, o.Revision)
 	if err != nil {
@@ -137,9 +144,11 @@ func (o *operation) rollback(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if done, err := o.propose(to, changes, "Go back to the version of "+to.Time.Format("2006-01-02 15:04:05 MST")+"?"); done || err != nil {
+	if done, err := o.propose(to, changes, old, "Go back to the version of "+to.Time.Format("2006-01-02 15:04:05 MST")+"?"); done || err != nil {
 		return err
 	}
+	ctx, cancel := o.timed()
+	defer cancel()
 	if err := o.change(ctx, nil, to, old); err != nil {
 		return err
 	}

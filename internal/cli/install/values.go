@@ -13,23 +13,23 @@ import (
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// chosen holds the flags that choose a control plane and the values of its charts.
-type chosen struct {
+// chartFlags holds the flags that choose a control plane and the values of its charts.
+type chartFlags struct {
 	deploy.Options
 	files []string // of values
 	set   []string // values as NAME=VALUE
 }
 
 // addFlags adds the flags to cmd.
-func (c *chosen) addFlags(cmd *cobra.Command) {
+func (c *chartFlags) addFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&c.Image, "image", "", "`IMAGE` of the control plane and the sidecars, as 'make image' builds it")
-	fs.StringVar(&c.Revision, "revision", model.DefaultRevision, "`REVISION` of the control plane; with another than the default one it can run beside Istio")
+	fs.StringVar(&c.Revision, "revision", model.DefaultRevision, "`REVISION` of the control plane; a revision other than default can run beside Istio")
 	fs.IntVar(&c.Replicas, "replicas", 0, "`NUMBER` of control planes (default: the value replicaCount, 2)")
 	c.addValueFlags(cmd)
 }
 
-func (c *chosen) addValueFlags(cmd *cobra.Command) {
+func (c *chartFlags) addValueFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVarP(&c.Namespace, "namespace", "n", deploy.DefaultNamespace, "`NAMESPACE` of the control plane")
 	fs.StringArrayVarP(&c.files, "values", "f", nil, "YAML `FILE` with values of the charts, as for Helm; may be repeated; -: standard input")
@@ -38,7 +38,7 @@ func (c *chosen) addValueFlags(cmd *cobra.Command) {
 }
 
 // values reads the values that files and settings give.
-func (c *chosen) values(stdin io.Reader) (map[string]any, error) {
+func (c *chartFlags) values(stdin io.Reader) (map[string]any, error) {
 	var texts [][]byte
 	for _, name := range c.files {
 		text, err := read(name, stdin)
@@ -63,7 +63,7 @@ func read(name string, stdin io.Reader) ([]byte, error) {
 
 // releases returns the releases of the charts base and moonsail. Values of both may be in the same file. Values of an
 // installed version, if there is one, apply where none are given.
-func (c *chosen) releases(cmd *cobra.Command, installed *state) (base, controlPlane deploy.Release, err error) {
+func (c *chartFlags) releases(cmd *cobra.Command, installed *state) (base, controlPlane deploy.Release, err error) {
 	if cmd.Flags().Changed("replicas") && c.Replicas < 1 {
 		return base, controlPlane, terminal.UsageError{Err: fmt.Errorf("--replicas %d: use 1 or more", c.Replicas)}
 	}

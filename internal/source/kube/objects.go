@@ -44,13 +44,29 @@ func (o *Objects) Get(ctx context.Context, r schema.GroupVersionResource, namesp
 	return o.of(r, namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// List lists objects by a label selector, of all namespaces if the namespace is empty.
+// List lists objects by a label selector, of all namespaces if the namespace is empty. It reads all of them in one request.
 func (o *Objects) List(ctx context.Context, r schema.GroupVersionResource, namespace, selector string) ([]unstructured.Unstructured, error) {
 	list, err := o.of(r, namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, err
 	}
 	return list.Items, nil
+}
+
+// Count counts the objects of a resource in all namespaces.
+func (o *Objects) Count(ctx context.Context, r schema.GroupVersionResource) (int, error) {
+	list, err := o.client.Resource(r).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	if more := list.GetRemainingItemCount(); more != nil {
+		return len(list.Items) + int(*more), nil
+	}
+	if list.GetContinue() == "" {
+		return len(list.Items), nil
+	}
+	all, err := o.List(ctx, r, "", "")
+	return len(all), err
 }
 
 // Apply applies an object on the server and takes over fields of others. With dryRun nothing is stored.
