@@ -29,7 +29,7 @@ var documents = []Page{
 		"Put the objects into `items`, or write them as separate documents.",
 		"apiVersion: v1\nkind: List\n", nil},
 	{PartlyUsed, "Only a part of the object is in force",
-		"The object has errors, and no earlier version without errors is known. A security policy applies in its stricter reading, and a route without its invalid rules.",
+		"The object has errors, and no earlier version without errors is known. A security policy applies in its stricter reading, and requests that match an invalid rule of a route get an error.",
 		"Correct the errors of the object. The message states what applies until then.", "", nil},
 	{HiddenPolicies, "A file may hide policies",
 		"A file with policies cannot be read at the start of a control plane, so it serves nothing.",
