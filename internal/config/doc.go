@@ -1,7 +1,7 @@
 // Package config turns users' configuration into objects of the model, and reports what is wrong with it.
 //
-// It is pure: no I/O, no clock, no goroutines. Its rooms import the standard library, the API types of
-// Kubernetes, Istio and the Gateway API, and rooms below (security, xds, model).
+// It is pure: no I/O, no clock, no goroutines. Its packages import the standard library, the API types of
+// Kubernetes, Istio and the Gateway API, and the rooms below (security, xds, model).
 //
 // Decoding one document has three steps. An error in one step stops the next:
 //
@@ -18,6 +18,7 @@
 //
 //	config       Decoder: finds the kind of a document and runs the three steps; kinds.go is the table of kinds
 //	problem      a problem: severity, object, field, message; paths of fields
+//	code         codes of the kinds of problems, with the texts of docs/reference/messages.md
 //	schema       step 1: YAML documents against Go types and protobuf messages
 //	convert      step 3: what converters of all kinds share, such as host names, ports, labels
 //	istio        step 3: Istio's kinds and MeshConfig
@@ -33,9 +34,10 @@
 //	certfile     certificates and keys in PEM
 //
 // To support a field of a DestinationRule: read it in istio/destinationrule.go (or connectionpool.go,
-// loadbalancer.go), add it to model.TrafficPolicy and its Merge, and add it to testdata/destinationrule.txtar and a
-// mistake in it to testdata/broken. ir.Cluster contains the TrafficPolicy, so that internal/pipeline/translate/cluster
-// can use it. If ports inherit the field, see overridePort in internal/pipeline/derive/policy.
+// loadbalancer.go), and add it to a part of model.TrafficPolicy. A new part also needs its lines in Merge there and, if port-level
+// settings have it, in overridePort in internal/pipeline/derive/policy/traffic.go. Add the field to
+// testdata/destinationrule.txtar, and a mistake in it to testdata/broken. ir.Cluster contains the TrafficPolicy, so that
+// internal/pipeline/translate/cluster can use it.
 //
 // What is valid follows Istio's pkg/config/validation.
 package config

@@ -35,7 +35,7 @@ var Rooms = []Room{
 		"github.com/google/go-containerregistry", "helm.sh/helm/v3", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
 	}},
 	{"terminal", 8, "what command lines share: errors, output, progress", []string{"github.com/spf13", "golang.org/x/term", "sigs.k8s.io/yaml"}},
-	{"controlplane", 8, "the running control plane: wiring, status, webhooks, debug pages, peers", []string{
+	{"controlplane", 8, "the running control plane: wiring, statuses, webhooks, debug pages, peers, deployed Gateways", []string{
 		"github.com/go-logr/logr", "github.com/prometheus/client_golang", "go.opentelemetry.io/otel", "google.golang.org/grpc", "k8s.io",
 	}},
 	{"diagnose", 7, "answers to questions about a mesh", []string{
@@ -43,7 +43,7 @@ var Rooms = []Room{
 		"github.com/ianlancetaylor/demangle", "github.com/prometheus/client_model", "github.com/prometheus/common",
 		"go.yaml.in/yaml/v3", "google.golang.org/protobuf", "sigs.k8s.io/yaml",
 	}},
-	{"sidecar", 6, "what runs next to an application", []string{
+	{"sidecar", 6, "the sidecar: injection, interception, agent, Envoy", []string{
 		"github.com/containernetworking/cni/pkg", "github.com/envoyproxy/go-control-plane/envoy", "github.com/fsnotify/fsnotify", "github.com/google/go-containerregistry",
 		"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/miekg/dns", "github.com/prometheus",
 		"go.yaml.in/yaml/v3", "golang.org/x/sys", "google.golang.org/genproto/googleapis", "google.golang.org/grpc",
@@ -52,10 +52,10 @@ var Rooms = []Room{
 	{"source", 6, "where objects come from", []string{
 		"github.com/cespare/xxhash/v2", "github.com/fsnotify/fsnotify", "github.com/go-logr/logr", "go.yaml.in/yaml/v3", "k8s.io",
 	}},
-	{"pipeline", 5, "the path of a change, a package per stage", []string{
+	{"pipeline", 5, "the path of a change up to the tables, the change log, and metrics", []string{
 		"github.com/cespare/xxhash/v2", "github.com/envoyproxy/go-control-plane/envoy", "github.com/hashicorp/go-immutable-radix/v2",
 		"github.com/prometheus/client_golang", "go.opentelemetry.io/proto/otlp/common/v1", "golang.org/x/net/http/httpguts",
-		"google.golang.org/genproto/googleapis/rpc/code", "google.golang.org/protobuf", "istio.io/api",
+		"google.golang.org/genproto/googleapis/rpc/code", "google.golang.org/protobuf",
 	}},
 	{"config", 4, "users' YAML, decoded into the model, and what is wrong with it", []string{
 		"github.com/envoyproxy/go-control-plane/envoy", "go.yaml.in/yaml/v3", "google.golang.org/protobuf", "istio.io", "k8s.io/api",
@@ -66,7 +66,7 @@ var Rooms = []Room{
 	}},
 	{"xds", 2, "resources, versions, and their delivery to Envoy", []string{
 		"github.com/cespare/xxhash/v2", "github.com/envoyproxy/go-control-plane/envoy", "github.com/hashicorp/go-immutable-radix/v2",
-		"golang.org/x/net/http2", "golang.org/x/sys", "golang.org/x/time/rate", "google.golang.org/grpc", "google.golang.org/protobuf",
+		"golang.org/x/net/http2", "golang.org/x/time/rate", "google.golang.org/grpc", "google.golang.org/protobuf",
 	}},
 	{"model", 1, "domain types", nil},
 	{"version", 0, "which build this is", nil},
