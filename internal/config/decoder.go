@@ -38,6 +38,7 @@ type Decoded struct {
 	Key      model.Key       // zero where kind or name are not known
 	Object   model.Object    // nil where the kind is not read, or where there are errors
 	Salvaged *salvage.Result // the valid part of an object with errors; nil: none
+	Draft    *Draft          // the object without its invalid fields; nil: it has no errors, or nothing is left
 	Content  []byte          // the document as JSON with sorted keys: its identity
 	Problems problem.List
 	// Template is the workload that a Deployment or another owner of Pods makes; nil for other kinds.
@@ -101,6 +102,7 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *problem.Report) D
 	}
 	out := d.checked(kind, n, top, r)
 	out.Salvaged = d.salvageNode(kind, r, out.Content, out.Problems)
+	d.draft(kind, &out, !r.Problems.HasErrors())
 	return out
 }
 

@@ -57,9 +57,7 @@ func (f *analyzeFlags) analyzeFiles(stdin io.Reader, paths []string, s selection
 	if err != nil {
 		return analysis{}, err
 	}
-	across := analyze.CheckAll(analyze.Input{Objects: tree.Objects, Templates: tree.Templates, Raw: tree.Raw, Files: true}, f.domain)
-	tree.Locate(across)
-	all := append(tree.Problems, across...)
+	all := across(tree, tree.Objects, analyze.Input{Files: true}, f.domain)
 	a := newAnalysis(all, s, tree.Suppressed)
 	a.Files, a.Objects, a.nothing = tree.Files, len(tree.Objects), tree.Documents == 0 && len(all) == 0
 	return a, nil
@@ -106,13 +104,37 @@ func (f *analyzeFlags) analyzeApplied(stdin io.Reader, content *kube.Content, pa
 			merged = append(merged, o)
 		}
 	}
-	across := analyze.CheckAll(analyze.Input{Objects: merged, Templates: tree.Templates, Raw: tree.Raw}, f.domain)
-	across = slices.DeleteFunc(across, func(p problem.Problem) bool { return !tree.Has(p.Object) })
-	tree.Locate(across)
-	all := append(tree.Problems, across...)
+	all := across(tree, merged, analyze.Input{}, f.domain)
 	a := newAnalysis(all, s, tree.Suppressed)
 	a.Files, a.Objects, a.nothing = tree.Files, len(tree.Objects), tree.Documents == 0 && len(all) == 0
 	return a, nil
+}
+
+// across returns the problems of the documents of a tree, and those between objects, as far as they are about the tree.
+func across(tree *file.Tree, objects []model.Object, in analyze.Input, domain string) problem.List {
+	in.Objects, in.Templates, in.Raw = slices.Clone(objects), tree.Templates, tree.Raw
+	// A draft takes the place of the valid part: it has more of the object.
+	in.Objects = slices.DeleteFunc(in.Objects, func(o model.Object) bool { return tree.Drafts[o.Metadata().Key] != nil })
+	for _, d := range tree.Drafts {
+		in.Drafts = append(in.Drafts, d.Object)
+	}
+	type place struct {
+		object model.Key
+		field  string
+	}
+	wrong := map[place]bool{}
+	for _, p := range tree.Problems {
+		if p.Severity == problem.SeverityError && p.Field != "" {
+			wrong[place{p.Object, p.Field}] = true
+		}
+	}
+	in.Broken = tree.Broken
+	problems := slices.DeleteFunc(analyze.CheckAll(in, domain), func(p problem.Problem) bool {
+		d := tree.Drafts[p.Object]
+		return d != nil && d.Concerns(p) || wrong[place{p.Object, p.Field}] || !in.Files && !tree.Has(p.Object)
+	})
+	tree.Locate(problems)
+	return append(tree.Problems, problems...)
 }
 
 // newAnalysis selects the problems to report. annotation returns an object's annotation that suppresses messages.

@@ -106,8 +106,8 @@ func TestNamespaces(t *testing.T) {
 	text := strings.Replace(badYAML, "{name: typo, namespace: shop}", "{name: typo}", 1)
 	for _, tc := range []struct{ flag, value, want string }{
 		{"-n", "shop", "2 objects: 2 errors, 0 warnings, 1 info\n"},
-		{"-n", "other", "2 objects: 1 error, 0 warnings, 0 infos\n"},
-		{"-A", "", "2 objects: 2 errors, 0 warnings, 1 info\n"},
+		{"-n", "other", "2 objects: 2 errors, 0 warnings, 0 infos\n"},
+		{"-A", "", "2 objects: 3 errors, 0 warnings, 1 info\n"},
 	} {
 		t.Run(tc.flag+tc.value, func(t *testing.T) {
 			args := []string{"analyze", "-", tc.flag}

@@ -19,12 +19,15 @@ func TestMistakes(t *testing.T) {
 	files, err := filepath.Glob("testdata/mistakes/*.txtar")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
+	inputs := 0
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { answers(t, file) })
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { inputs += answers(t, file) })
 	}
+	require.GreaterOrEqual(t, inputs, 250)
 }
 
-func answers(t *testing.T, file string) {
+// answers compares the answers of one file, and returns how many it has.
+func answers(t *testing.T, file string) (inputs int) {
 	t.Helper()
 	a, err := txtar.ParseFile(file)
 	require.NoError(t, err)
@@ -38,6 +41,7 @@ func answers(t *testing.T, file string) {
 		if !isInput {
 			continue
 		}
+		inputs++
 		_, got, errOut := withInput(t, string(f.Data), "analyze", "-")
 		require.Empty(t, errOut, name)
 		out = append(out, f, txtar.File{Name: name + ".txt", Data: []byte(got)})
@@ -48,4 +52,5 @@ func answers(t *testing.T, file string) {
 	if *update {
 		require.NoError(t, os.WriteFile(file, txtar.Format(&txtar.Archive{Comment: a.Comment, Files: out}), 0o644))
 	}
+	return inputs
 }

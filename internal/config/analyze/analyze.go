@@ -21,6 +21,10 @@ type Input struct {
 	Templates []*model.Workload
 	// Raw are the objects of the Gateway API as JSON, also those that are not used.
 	Raw map[model.Key][]byte
+	// Drafts are objects with errors, without their invalid fields.
+	Drafts []model.Object
+	// Broken are the keys of objects with errors: references to them are not wrong.
+	Broken map[model.Key]bool
 	// Files: the objects come from files, so that others may be elsewhere.
 	Files bool
 }
@@ -33,9 +37,9 @@ func Check(objects []model.Object, domain string) problem.List {
 
 // CheckAll is Check for all that files have.
 func CheckAll(in Input, domain string) problem.List {
-	objects := slices.Clone(in.Objects)
+	objects := append(slices.Clone(in.Objects), in.Drafts...)
 	slices.SortFunc(objects, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })
-	c := &checker{index: newIndex(objects), domain: domain, whole: true, onlyFiles: in.Files}
+	c := &checker{index: newIndex(objects), domain: domain, whole: true, onlyFiles: in.Files, broken: in.Broken}
 	templates := slices.Clone(in.Templates)
 	slices.SortFunc(templates, func(a, b *model.Workload) int { return a.Key.Compare(b.Key) })
 	for _, w := range templates {
@@ -126,6 +130,7 @@ type checker struct {
 	whole  bool // there are no objects but those that are known
 	// onlyFiles: the objects come from files, so that running workloads and other owners' objects are not among them.
 	onlyFiles bool
+	broken    map[model.Key]bool // objects with errors, which need not be among the others
 	problems  problem.List
 	mentioned map[mention]bool // what elsewhere has reported
 }

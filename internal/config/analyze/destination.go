@@ -29,6 +29,9 @@ func (c destinationChecks) destination(o model.Object, field string, d model.Des
 // object may not see.
 func (c destinationChecks) missing(s problem.Severity, o model.Object, field string, h model.Host, hidden bool, consequence string) {
 	ns := o.Metadata().Namespace
+	if c.brokenService(h) {
+		return
+	}
 	if !hidden && c.serviceElsewhere(h) && c.similarHost(h, ns) == "" {
 		c.hostElsewhere(o.Metadata().Key, field, h)
 		return

@@ -27,6 +27,13 @@ func (c *checker) serviceElsewhere(h model.Host) bool {
 	})
 }
 
+// brokenService reports whether the Service of a host has errors.
+func (c *checker) brokenService(h model.Host) bool {
+	ns, inCluster := c.namespaceOf(h)
+	name, _, _ := strings.Cut(string(h), ".")
+	return inCluster && c.broken[model.Key{Kind: model.KindService, Namespace: ns, Name: name}]
+}
+
 // namespaceOf returns the namespace in the host of a Service; inCluster is false for other hosts.
 func (c *checker) namespaceOf(h model.Host) (ns string, inCluster bool) {
 	name, inCluster := strings.CutSuffix(string(h), ".svc."+c.domain)

@@ -37,6 +37,9 @@ func (c gatewayChecks) boundTo(v *model.VirtualService) {
 		}
 		field := fmt.Sprintf("spec.gateways[%d]", i)
 		g := c.gateways.byName[name]
+		if ns, short, _ := strings.Cut(name, "/"); g == nil && c.broken[model.Key{Kind: model.KindGateway, Namespace: ns, Name: short}] {
+			continue
+		}
 		if ns, _, _ := strings.Cut(name, "/"); g == nil && c.onlyFiles && !c.istioGatewaysIn(ns) {
 			c.elsewhere(v.Key, field, "Gateway "+name, "other Gateways of namespace "+ns)
 			continue

@@ -116,7 +116,7 @@ func (c apiChecks) backend(k model.Key, r *gatewayapi.RouteRef, u gatewayapi.Unr
 	ref := &r.Backends[slices.IndexFunc(r.Backends, func(ref gatewayapi.ObjectRef) bool { return ref.Field == u.Field })]
 	host := model.ResolveHost(ref.Name, ref.Namespace, c.domain)
 	switch {
-	case !ref.IsService() && !ref.IsHostname() || ref.Port == 0:
+	case !ref.IsService() && !ref.IsHostname() || ref.Port == 0 || c.brokenService(host):
 	case c.missingBackend(ref, host) && c.serviceElsewhere(host) && !c.serviceNamed(ref.Name):
 		c.hostElsewhere(k, u.Field, host)
 	case u.Reason == gatewayapi.ReasonNotPermitted:

@@ -75,6 +75,9 @@ func (c ruleChecks) sidecar(s *model.Sidecar) {
 				continue
 			}
 			if field := fmt.Sprintf("spec.egress[%d].hosts[%d]", i, j); c.selectionElsewhere(s, h) {
+				if h.Host == "*" {
+					continue // whatever a namespace has
+				}
 				c.elsewhere(s.Key, field, h.Namespace+"/"+string(h.Host), "services of its namespace")
 			} else {
 				c.warnf(code.EgressSelectsNothing, s, field, "%s", c.noSelection(s, e, h))

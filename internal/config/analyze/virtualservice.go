@@ -51,6 +51,7 @@ func (c routeChecks) httpRoute(v *model.VirtualService, field string, r *model.H
 		return
 	}
 	switch d := c.virtuals[*r.Delegate]; {
+	case d == nil && c.broken[*r.Delegate]:
 	case d == nil && c.onlyFiles && !c.routesIn(r.Delegate.Namespace, v.Key):
 		c.elsewhere(v.Key, field+".delegate", r.Delegate.String(), "other VirtualServices of namespace "+r.Delegate.Namespace)
 	case d == nil:

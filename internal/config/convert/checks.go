@@ -83,9 +83,12 @@ func hostAdvice(host, label string) string {
 
 // CheckHost reports a host name that is none.
 func (r *Converter) CheckHost(at problem.Path, host string, wild bool) bool {
-	msg := HostError(host, wild)
+	msg, id := HostError(host, wild), code.InvalidHost
+	if host == "" {
+		id = code.EmptyValue
+	}
 	if msg != "" {
-		r.Errorf(code.InvalidHost, at, "%s", msg)
+		r.Errorf(id, at, "%s", msg)
 	}
 	return msg == ""
 }

@@ -28,6 +28,10 @@ type Tree struct {
 	Documents int
 	// Templates are the workloads that Deployments and other owners of Pods make.
 	Templates []*model.Workload
+	// Drafts are the objects with errors that no other file defines.
+	Drafts map[model.Key]*config.Draft
+	// Broken are the objects with errors.
+	Broken map[model.Key]bool
 	// Raw are the objects of the Gateway API as JSON, also those that are not used.
 	Raw   map[model.Key][]byte
 	nodes map[string]*yaml.Node // by origin
@@ -65,7 +69,7 @@ func (o Options) Analyze(paths ...string) (*Tree, error) {
 	}
 	slices.Sort(l.files)
 	l.files = slices.Compact(l.files)
-	t := &Tree{Files: len(l.files), nodes: map[string]*yaml.Node{}, Raw: map[model.Key][]byte{}, others: map[model.Key]string{}, suppressed: map[model.Key]string{}}
+	t := &Tree{Files: len(l.files), nodes: map[string]*yaml.Node{}, Raw: map[model.Key][]byte{}, others: map[model.Key]string{}, suppressed: map[model.Key]string{}, Drafts: map[model.Key]*config.Draft{}, Broken: map[model.Key]bool{}}
 	c := newCatalog()
 	for _, path := range l.files {
 		data, err := content(path, o.Stdin)
@@ -76,6 +80,11 @@ func (o Options) Analyze(paths ...string) (*Tree, error) {
 		c.set(path, t.parse(path, data, o.Decoder), time.Time{})
 	}
 	t.Objects, t.Problems = c.objects(), c.problems()
+	for _, o := range t.Objects {
+		if len(c.claims[o.Metadata().Key]) > 0 && !c.isPartial(o.Metadata().Key) {
+			delete(t.Drafts, o.Metadata().Key)
+		}
+	}
 	for _, path := range slices.Sorted(maps.Keys(l.errs)) {
 		t.Problems = append(t.Problems, ioProblem(path, l.errs[path]))
 	}
@@ -128,6 +137,13 @@ func (t *Tree) parse(path string, data []byte, d config.Decoder) parsed {
 	}
 	for _, doc := range slices.Concat(p.docs, p.unread) {
 		t.annotate(doc.key, doc.node)
+		if doc.problems.HasErrors() {
+			t.Broken[doc.key] = true
+		}
+		if doc.draft != nil {
+			t.Drafts[doc.key] = doc.draft
+			t.other(path, doc.key, doc.node)
+		}
 		if isGatewayAPI(doc.key.Kind) && len(doc.content) > 0 {
 			t.Raw[doc.key] = doc.content
 			t.other(path, doc.key, doc.node)

@@ -162,6 +162,9 @@ func (c *catalog) winner(k model.Key) string {
 	return claims[0]
 }
 
+// isPartial reports whether only the valid part of an object is in force.
+func (c *catalog) isPartial(k model.Key) bool { return c.files[c.winner(k)].partial[k] }
+
 // problems returns all problems, sorted.
 func (c *catalog) problems() problem.List {
 	var out problem.List

@@ -24,6 +24,7 @@ type document struct {
 	key      model.Key
 	object   model.Object // nil: it has errors, or its kind is not read
 	partial  *salvage.Result
+	draft    *config.Draft
 	content  []byte // JSON
 	node     *yaml.Node
 	problems problem.List
@@ -105,7 +106,7 @@ func (p *parsed) decode(path string, n *yaml.Node, d config.Decoder) {
 		p.unread = append(p.unread, document{key: got.Key, content: got.Content, node: n})
 		return
 	}
-	doc := document{content: got.Content, key: got.Key, object: got.Object, partial: got.Salvaged, node: n, problems: got.Problems}
+	doc := document{content: got.Content, key: got.Key, object: got.Object, partial: got.Salvaged, draft: got.Draft, node: n, problems: got.Problems}
 	if o := doc.usable(); o != nil {
 		m := o.Metadata()
 		m.ResourceVersion = strconv.FormatUint(xxhash.Sum64(got.Content), 16)
