@@ -195,9 +195,7 @@ func (w *World) runChain(chain *listenerv3.FilterChain, r *request, res *Result)
 		r.Protocol = TLS
 	}
 	res.EndsTLS = r.isTLS() && chain.GetTransportSocket() != nil
-	refused, err := handshake(chain, r)
-	if refused != "" || err != nil {
-		res.Closed = refused
+	if err := handshake(chain, r, res); err != nil || res.Closed != "" {
 		return err
 	}
 	filters := chain.GetFilters()

@@ -13,31 +13,38 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// handshake ends the connection's TLS if the chain does so. It returns why it cannot; "": it can, or there
-// is no TLS to end.
-func handshake(chain *listenerv3.FilterChain, r *request) (refused string, err error) {
+// handshake ends the connection's TLS if the chain does so. If it cannot, the connection is closed.
+func handshake(chain *listenerv3.FilterChain, r *request, res *Result) error {
 	packed := chain.GetTransportSocket().GetTypedConfig()
 	if packed == nil {
-		return "", nil
+		return nil
 	}
 	msg, err := packed.UnmarshalNew()
 	if err != nil {
-		return "", err
+		return err
 	}
 	t, ok := msg.(*tlsv3.DownstreamTlsContext)
 	switch {
 	case !ok:
-		return "", nil
+		return nil
 	case !r.isTLS():
-		return "plain text, but TLS is required", nil
-	case !t.GetRequireClientCertificate().GetValue():
-		return "", nil
-	case r.Principal == "":
-		return "the client has no certificate", nil
-	case !accepts(t.GetCommonTlsContext(), r.Principal):
-		return fmt.Sprintf("a client with the certificate of %s is refused", r.Principal), nil
+		res.Closed = "plain text, but TLS is required"
+	case t.GetRequireClientCertificate().GetValue() && r.Principal == "":
+		res.Closed = "the client has no certificate"
+	case t.GetRequireClientCertificate().GetValue() && !accepts(t.GetCommonTlsContext(), r.Principal):
+		res.Closed = fmt.Sprintf("a client with the certificate of %s is refused", r.Principal)
+	default:
+		res.ALPN = selectALPN(t.GetCommonTlsContext().GetAlpnProtocols(), r.ALPN)
 	}
-	return "", nil
+	return nil
+}
+
+// selectALPN returns the first protocol of the server that the client offers; empty: none.
+func selectALPN(server, client []string) string {
+	if i := slices.IndexFunc(server, func(p string) bool { return slices.Contains(client, p) }); i >= 0 {
+		return server[i]
+	}
+	return ""
 }
 
 // accepts reports whether a context accepts a peer with a URI in its certificate. Without expected names it

@@ -25,6 +25,8 @@ type Result struct {
 
 	// EndsTLS is set if the client's TLS ends at the proxy, or would if the proxy accepted the client.
 	EndsTLS bool `yaml:"-" json:"-"`
+	// ALPN is the protocol that a proxy that ends TLS selects of those that the client offers.
+	ALPN string `yaml:"alpn,omitempty" json:"alpn,omitempty"`
 	// Closed is why the connection was closed without an answer.
 	Closed string `yaml:"closed,omitempty" json:"closed,omitempty"`
 	// Status is the status of an answer that the proxy itself gives; 0: the call is forwarded.

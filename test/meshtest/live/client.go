@@ -25,7 +25,8 @@ type Answer struct {
 	Location string
 	Body     string
 	Headers  http.Header
-	Seen     *seen // where an upstream answered
+	ALPN     string // of bytes in TLS that Envoy ends
+	Seen     *seen  // where an upstream answered
 }
 
 // dial connects to where the call would be intercepted, and states its destination.

@@ -248,6 +248,9 @@ func Differences(want *simulate.Result, got *Answer) []string {
 		addf("cluster %s was called", got.Seen.Cluster)
 	}
 	if want.RouteConfig == "" { // bytes, whatever they mean
+		if want.EndsTLS && want.ALPN != got.ALPN {
+			addf("ALPN %q was selected instead of %q", got.ALPN, want.ALPN)
+		}
 		return out
 	}
 	return append(out, requestDifferences(want, got)...)

@@ -148,6 +148,10 @@ func (a *authority) bytesInTLS(ctx context.Context, connect func(ctx context.Con
 	if err != nil {
 		return &Answer{Closed: true}, ctx.Err()
 	}
+	selected := ""
+	if c, ok := conn.(*tls.Conn); ok {
+		selected = c.ConnectionState().NegotiatedProtocol
+	}
 	defer func() { _ = conn.Close() }()
 	deadline, _ := ctx.Deadline()
 	_ = conn.SetDeadline(deadline)
@@ -156,7 +160,7 @@ func (a *authority) bytesInTLS(ctx context.Context, connect func(ctx context.Con
 	}
 	b, _ := io.ReadAll(conn)
 	if name := strings.TrimSpace(string(b)); name != "" {
-		return &Answer{Seen: &seen{Cluster: name}}, nil
+		return &Answer{Seen: &seen{Cluster: name}, ALPN: selected}, nil
 	}
 	return &Answer{Closed: true}, ctx.Err()
 }

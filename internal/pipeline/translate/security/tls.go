@@ -31,7 +31,7 @@ func ServerTLS(v *ir.ServerTLS, http bool) (*corev3.TransportSocket, error) {
 		peers = SubjectAltNames(v.Server.SubjectAltNames)
 	}
 	alpn := alpnServer
-	if !http {
+	if !http && v.Server == nil {
 		alpn = nil
 	}
 	common := MeshContext(peers, alpn)
@@ -62,10 +62,7 @@ func meshServerParams(v *ir.ServerTLS) *tlsv3.TlsParameters {
 // userServerTLS terminates the TLS of a Gateway's server or a Sidecar's listener, with certificates in Secrets or files.
 func userServerTLS(v *ir.ServerTLS, http bool) (*corev3.TransportSocket, error) {
 	t := v.Server
-	common := &tlsv3.CommonTlsContext{TlsParams: tlsParams(t)}
-	if http {
-		common.AlpnProtocols = alpnServer
-	}
+	common := &tlsv3.CommonTlsContext{TlsParams: tlsParams(t), AlpnProtocols: alpnServer}
 	for _, name := range t.CredentialNames {
 		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs, Credential(name, ""))
 	}
@@ -92,7 +89,8 @@ func userServerTLS(v *ir.ServerTLS, http bool) (*corev3.TransportSocket, error) 
 // MeshALPN distinguishes sidecars of the mesh from other TLS clients, as in Istio.
 const MeshALPN = "istio"
 
-// alpnServer are the ALPN protocols of servers of requests.
+// alpnServer are the ALPN protocols of servers of requests and, as in Istio, of servers of bytes that a Gateway or Sidecar
+// configures: what is inside TLS may be requests. istio-peer-exchange is not among them, because no filter speaks it.
 var alpnServer = []string{"h2", "http/1.1"}
 
 // MeshContext is the common part of clients and servers of mesh TLS.
