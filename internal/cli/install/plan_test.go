@@ -1,10 +1,14 @@
 package install
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/moonsail/moonsail/deploy"
 )
@@ -54,6 +58,52 @@ func TestRollout(t *testing.T) {
 	require.Contains(t, deployment("{observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 1}"), "1 of 2 Pods are ready")
 	require.Contains(t, deployment("{observedGeneration: 2, replicas: 3, updatedReplicas: 2, availableReplicas: 2}"), "1 old Pod")
 	require.Empty(t, deployment("{observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 2}"))
+}
+
+// creating is a cluster whose API server answers the creation of a Pod with an error.
+type creating struct {
+	objects
+	err     error
+	applied []*unstructured.Unstructured
+}
+
+func (c *creating) Apply(_ context.Context, _ schema.GroupVersionResource, o *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
+	if !dryRun {
+		return nil, errors.New("a Pod was created")
+	}
+	c.applied = append(c.applied, o)
+	return o, c.err
+}
+
+// TestUnreachable checks that a control plane is ready only when the API server can call its webhook.
+func TestUnreachable(t *testing.T) {
+	list := []*unstructured.Unstructured{
+		object(t, "kind: Deployment\nmetadata: {name: m, namespace: system}\n"),
+		object(t, "kind: MutatingWebhookConfiguration\nmetadata: {name: m, labels: {install.moonsail.dev/revision: r}}\n"),
+	}
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"called":          {nil, ""},
+		"refused":         {apierrors.NewInternalError(errors.New(`failed calling webhook "rev.object.sidecar-injector.moonsail.dev": connection refused`)), "connection refused"},
+		"another webhook": {apierrors.NewInternalError(errors.New(`failed calling webhook "other.example.com": connection refused`)), ""},
+		"another error":   {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "m", errors.New("violates PodSecurity")), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &creating{err: tc.err}
+			got := unreachable(t.Context(), c, list)
+			if tc.want == "" {
+				require.Empty(t, got)
+			} else {
+				require.Contains(t, got, tc.want)
+			}
+			require.Len(t, c.applied, 1)
+			require.Equal(t, "system", c.applied[0].GetNamespace())
+			require.Equal(t, map[string]string{"istio.io/rev": "r"}, c.applied[0].GetLabels())
+		})
+	}
+	require.Empty(t, unreachable(t.Context(), &creating{}, list[:1]), "no webhooks are installed")
 }
 
 // TestRecord checks that a record reads as it was written.

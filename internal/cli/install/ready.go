@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -20,7 +21,7 @@ type readiness struct {
 	problems []string // what keeps it from being ready, in words
 }
 
-// awaitReady waits until the Deployment of a control plane is ready and the API server trusts its webhooks. Problems are
+// awaitReady waits until the Deployment of a control plane is ready and the API server can call its webhooks. Problems are
 // written as they are found, each once. canRollBack: the error names the rollback, too.
 func awaitReady(ctx context.Context, c objects, list []*unstructured.Unstructured, w io.Writer, progress *terminal.Progress, canRollBack bool) error {
 	var last readiness
@@ -82,8 +83,41 @@ func readReadiness(ctx context.Context, c objects, list []*unstructured.Unstruct
 			}
 		}
 	}
+	if text := unreachable(ctx, c, list); text != "" {
+		return readiness{text: text}, nil
+	}
 	return readiness{ready: true, text: "ready"}, nil
 }
+
+// unreachable describes why the API server cannot call the webhook that injects sidecars; empty: it can. A Service leads to
+// new Pods only when the nodes' proxies know them, and until then Pods cannot be created in namespaces of the mesh.
+func unreachable(ctx context.Context, c objects, list []*unstructured.Unstructured) string {
+	namespace, revision := "", ""
+	for _, o := range list {
+		switch o.GetKind() {
+		case deployments.name:
+			namespace = o.GetNamespace()
+		case mutating.name:
+			revision = o.GetLabels()[labelRevision]
+		}
+	}
+	if namespace == "" || revision == "" {
+		return ""
+	}
+	probe := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "moonsail-install", "namespace": namespace, "labels": map[string]any{"istio.io/rev": revision}},
+		"spec":     map[string]any{"containers": []any{map[string]any{"name": "probe", "image": "probe"}}},
+	}}
+	// The Pod is not stored. Another error means that the webhook was called, or does not concern this namespace.
+	if _, err := c.Apply(ctx, pods.GroupVersionResource, probe, true); apierrors.IsInternalError(err) && strings.Contains(err.Error(), injectionWebhook) {
+		return "the API server cannot call the webhook: " + err.Error()
+	}
+	return ""
+}
+
+// injectionWebhook is in the names of all webhooks that inject sidecars.
+const injectionWebhook = "sidecar-injector.moonsail.dev"
 
 // notRolledOut describes what is missing in the rollout of a Deployment; empty: nothing.
 func notRolledOut(d *unstructured.Unstructured) string {
