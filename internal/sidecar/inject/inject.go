@@ -32,6 +32,7 @@ func (c *Config) Inject(pod *corev1.Pod, owner Owner) (*corev1.Pod, error) {
 	if r.native {
 		merged = nativeOverride(merged)
 	}
+	dropDefaultPullPolicy(merged)
 	mine := merged
 	for _, o := range overlays {
 		if merged, err = merge(merged, o.patch); err != nil {
@@ -160,6 +161,18 @@ func nativeOverride(pod *corev1.Pod) *corev1.Pod {
 	out.Spec.InitContainers = append(out.Spec.InitContainers, *c.DeepCopy())
 	out.Spec.Containers = slices.DeleteFunc(out.Spec.Containers, func(c corev1.Container) bool { return c.Name == proxyContainer })
 	return out
+}
+
+// dropDefaultPullPolicy removes the pull policy that the API server gives to an image without a tag, which "auto" is. It would
+// have the kubelet ask a registry for the injected image, whatever its tag is, each time.
+func dropDefaultPullPolicy(pod *corev1.Pod) {
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Image == autoImage && list[i].ImagePullPolicy == corev1.PullAlways {
+				list[i].ImagePullPolicy = ""
+			}
+		}
+	}
 }
 
 // reapply applies the user's containers over injected containers of the same names.

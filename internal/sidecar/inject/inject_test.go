@@ -241,6 +241,33 @@ func TestSidecarOfAnotherUser(t *testing.T) {
 	}
 }
 
+// TestPullPolicyOfAuto checks that the pull policy that the API server gives to the image "auto" is not the injected image's.
+func TestPullPolicyOfAuto(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given, configured, want corev1.PullPolicy
+	}{
+		"default":    {corev1.PullAlways, "", ""},
+		"configured": {corev1.PullAlways, corev1.PullNever, corev1.PullNever},
+		"chosen":     {corev1.PullIfNotPresent, corev1.PullNever, corev1.PullIfNotPresent},
+	} {
+		for _, template := range []string{SidecarTemplate, GatewayTemplate} {
+			t.Run(name+" "+template, func(t *testing.T) {
+				p := &corev1.Pod{}
+				p.Annotations = map[string]string{annotationTemplates: template}
+				p.Spec.Containers = []corev1.Container{{Name: "app"}, {Name: proxyContainer, Image: autoImage, ImagePullPolicy: tc.given}}
+				config := Default()
+				config.ImagePullPolicy = tc.configured
+				once, err := config.Inject(p, OwnerOf(p))
+				require.NoError(t, err)
+				twice, err := config.Inject(once, OwnerOf(once))
+				require.NoError(t, err)
+				require.Equal(t, tc.want, sidecarOf(once).ImagePullPolicy)
+				require.Equal(t, tc.want, sidecarOf(twice).ImagePullPolicy)
+			})
+		}
+	}
+}
+
 // TestProbesOfTheAgentStay checks that probes of the agent are not redirected to the agent, which would probe itself.
 func TestProbesOfTheAgentStay(t *testing.T) {
 	probe := func() *corev1.Probe {
