@@ -103,7 +103,7 @@ version = 3
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
     SystemdCgroup = false
 [plugins.'io.containerd.cri.v1.runtime'.cni]
-  bin_dirs = ["/tools/bin"]
+  bin_dirs = ["/tools/bin", "/opt/cni/bin"] # the latter is of plugins that Pods install
   conf_dir = "/etc/cni/net.d"
 END
 cat > /etc/kubernetes/kubelet.yaml << END

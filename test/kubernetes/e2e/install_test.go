@@ -56,7 +56,7 @@ func TestInstall(t *testing.T) {
 			want string
 		}{
 			{[]string{"why", "load." + ns, "http://once:8080/"}, "VirtualService"},
-			{[]string{"changes"}, "EndpointSlice/" + ns + "/"},
+			{[]string{"changes", "--number=1000"}, "EndpointSlice/" + ns + "/"},
 		} {
 			out, err := inControlPlane(t, tc.args...)
 			if err != nil {
@@ -86,7 +86,13 @@ func testStrict(t *testing.T, ns string) {
 apiVersion: v1
 kind: Pod
 metadata: {name: plain, labels: {sidecar.istio.io/inject: "false"}}
-spec: {containers: [{name: app, image: "localhost/app:1", args: [sleep]}]}
+spec:
+  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  containers:
+  - name: app
+    image: localhost/app:1
+    args: [sleep]
+    securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `)
 	kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "pod/plain", "--timeout=1m")
 	if out, err := kubectlOutput(t.Context(), nil, "-n", ns, "exec", "plain", "--", "/app", "get", "http://echo:8080/"); err == nil {

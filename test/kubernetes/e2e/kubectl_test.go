@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -16,11 +17,16 @@ import (
 func kubectlOutput(ctx context.Context, stdin []byte, args ...string) (string, error) {
 	cmd := testCluster.Kubectl(ctx, args...)
 	cmd.Stdin = bytes.NewReader(stdin)
+	return outputOf(cmd, "kubectl", args)
+}
+
+// outputOf runs a command. The error has what it printed.
+func outputOf(cmd *exec.Cmd, name string, args []string) (string, error) {
 	var failure strings.Builder
 	cmd.Stderr = &failure
 	out, err := cmd.Output()
 	if err != nil {
-		return string(out), fmt.Errorf("kubectl %s: %w: %s%s", strings.Join(args, " "), err, failure.String(), out)
+		return string(out), fmt.Errorf("%s %s: %w: %s%s", name, strings.Join(args, " "), err, failure.String(), out)
 	}
 	return string(out), nil
 }
@@ -55,11 +61,17 @@ func get[T any](t *testing.T, args ...string) T {
 // namespace creates a namespace whose Pods get sidecars, with STRICT mTLS. It is deleted after the test.
 func namespace(t *testing.T) string {
 	t.Helper()
+	return namespaceWith(t, "istio-injection: enabled")
+}
+
+// namespaceWith creates a namespace with labels, in YAML, and STRICT mTLS. It is deleted after the test.
+func namespaceWith(t *testing.T, labels string) string {
+	t.Helper()
 	ns := strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
 	apply(t, ns, `
 apiVersion: v1
 kind: Namespace
-metadata: {name: `+ns+`, labels: {istio-injection: enabled}}
+metadata: {name: `+ns+`, labels: {`+labels+`}}
 ---
 apiVersion: security.istio.io/v1
 kind: PeerAuthentication
@@ -71,7 +83,7 @@ spec: {mtls: {mode: STRICT}}
 		defer cancel()
 		if t.Failed() {
 			pods, _ := kubectlOutput(ctx, nil, "-n", ns, "get", "pods", "-o", "wide")
-			events, _ := kubectlOutput(ctx, nil, "-n", ns, "get", "events", "--sort-by=.lastTimestamp")
+			events, _ := kubectlOutput(ctx, nil, "-n", ns, "get", "events", "--sort-by=.lastTimestamp", "--field-selector=type=Warning")
 			t.Logf("%s\n%s", pods, events)
 		}
 		if _, err := kubectlOutput(ctx, nil, "delete", "namespace", ns, "--wait=false"); err != nil {

@@ -50,14 +50,16 @@ spec:
   template:
     metadata: {labels: {app: echo}}
     spec:
+      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
       containers:
       - name: app
         image: localhost/app:1
         args: [serve]
         readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 2}
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `
 
-// clients are the clients of a load, by name: URL of each.
+// clients are the clients of a load, by name: flags and URL of each.
 var clients = map[string]string{
 	"http":      "http://echo:8080/",
 	"http-once": "http://once:8080/",
@@ -82,10 +84,12 @@ type load struct {
 
 // stats are the results of one client, as the application reports them.
 type stats struct {
-	Calls    int           `json:"calls"`
-	Failed   int           `json:"failed"`
-	Slowest  time.Duration `json:"slowest"`
-	Failures []struct {
+	Calls   int           `json:"calls"`
+	Failed  int           `json:"failed"`
+	Slowest time.Duration `json:"slowest"`
+	// Instances are successful calls by Pod.
+	Instances map[string]int `json:"instances"`
+	Failures  []struct {
 		Began time.Time `json:"began"`
 		Error string    `json:"error"`
 	} `json:"failures"`
@@ -94,14 +98,27 @@ type stats struct {
 // startLoad starts the clients on a node, or on any. It returns when each has made calls.
 func startLoad(t *testing.T, ns, node string, clients map[string]string) *load {
 	t.Helper()
+	if node != "" {
+		node = "nodeName: " + node
+	}
+	return startLoadPod(t, ns, node, clients)
+}
+
+// startOutsideLoad starts the clients on the network of node1, without a sidecar.
+func startOutsideLoad(t *testing.T, ns string, clients map[string]string) *load {
+	t.Helper()
+	return startLoadPod(t, ns, "nodeName: node1\n  hostNetwork: true", clients)
+}
+
+// startLoadPod starts the clients in a Pod with further fields of its spec, in YAML.
+func startLoadPod(t *testing.T, ns, spec string, clients map[string]string) *load {
+	t.Helper()
 	l := &load{t: t, ns: ns, names: slices.Sorted(maps.Keys(clients))}
 	var containers strings.Builder
 	for i, name := range l.names {
-		fmt.Fprintf(&containers, "\n  - {name: %s, image: \"localhost/app:1\", args: [load, -rate=%d, \"-report=:%d\", %q]}",
-			name, clientRate, 8090+i, clients[name])
-	}
-	if node != "" {
-		node = "\n  nodeName: " + node
+		fmt.Fprintf(&containers, "\n  - {name: %s, image: \"localhost/app:1\", args: [load, -rate=%d, \"-report=:%d\", %s], "+
+			"securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}",
+			name, clientRate, 8090+i, strings.Join(strings.Fields(clients[name]), ", "))
 	}
 	apply(t, ns, `
 apiVersion: v1
@@ -110,7 +127,9 @@ metadata:
   name: load
   labels: {app: load}
   annotations: {traffic.sidecar.istio.io/excludeInboundPorts: "8090,8091,8092,8093"} # of reports
-spec:`+node+`
+spec:
+  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  `+spec+`
   containers:`+containers.String())
 	kubectl(t, "-n", ns, "wait", "--for=condition=Ready", "pod/load", "--timeout=2m")
 	l.ip = get[corev1.Pod](t, "-n", ns, "pod", "load").Status.PodIP

@@ -27,6 +27,8 @@ var (
 		}
 		return dir
 	}()
+	// before lists the cluster's objects before the installation. It is empty if another process installed.
+	before objects
 	// testCluster is the cluster of all tests. owned reports whether this process runs it.
 	testCluster *cluster.Cluster
 	owned       bool
@@ -90,7 +92,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 	}
 }
 
-// install loads the image and installs the control plane, unless E2E_CLUSTER has it.
+// install loads the image and installs the control plane from nothing, unless E2E_CLUSTER has it.
 func install(ctx context.Context) error {
 	if _, err := kubectlOutput(ctx, nil, "-n", "istio-system", "rollout", "status", "deployment/moonsail", "--timeout=1s"); err == nil {
 		return nil
@@ -107,23 +109,47 @@ func install(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("==> loaded the image into each node in %.1f s\n", time.Since(began).Seconds())
+	if before, err = listObjects(ctx); err != nil {
+		return err
+	}
 	began = time.Now()
-	if _, err := kubectlOutput(ctx, nil, "apply", "--server-side", "-f", filepath.Join(root, ".tools", "kube", "crds")); err != nil {
-		return err
-	}
-	manifest, err := exec.CommandContext(ctx, filepath.Join(root, "dist", "image", "moonsail-"+runtime.GOARCH), "manifest", "--image", image).Output()
+	out, err := moonsail(ctx, "install", "--image", image)
 	if err != nil {
-		return fmt.Errorf("moonsail manifest: %w", err)
-	}
-	if _, err := kubectlOutput(ctx, nil, "create", "namespace", "istio-system"); err != nil {
 		return err
 	}
-	if _, err := kubectlOutput(ctx, manifest, "apply", "-f", "-"); err != nil {
-		return err
-	}
-	if _, err := kubectlOutput(ctx, nil, "-n", "istio-system", "rollout", "status", "deployment/moonsail", "--timeout=2m"); err != nil {
-		return err
-	}
-	fmt.Printf("==> installed the control plane in %.1f s\n", time.Since(began).Seconds())
+	fmt.Printf("==> installed the control plane in %.1f s: %s", time.Since(began).Seconds(), out)
 	return nil
+}
+
+// moonsail runs the command with access to the cluster. The error has what it printed.
+func moonsail(ctx context.Context, args ...string) (string, error) {
+	return moonsailOf(ctx, "image", args...)
+}
+
+// moonsailOf runs the command that is in a folder of dist.
+func moonsailOf(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "dist", dir, "moonsail-"+runtime.GOARCH), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+testCluster.Kubeconfig)
+	return outputOf(cmd, "moonsail", args)
+}
+
+// helm runs helm with access to the cluster.
+func helm(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := outputOf(testCluster.Tool(t.Context(), "helm", args...), "helm", args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// chart returns the folder of a chart.
+func chart(name string) string { return filepath.Join(root, "deploy", "charts", name) }
+
+// requireFull skips a test that is too long for `make cluster-e2e`.
+func requireFull(t *testing.T) {
+	t.Helper()
+	if os.Getenv("E2E_FULL") != "1" {
+		t.Skip("runs in make e2e-full (E2E_FULL=1)")
+	}
 }

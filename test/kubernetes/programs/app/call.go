@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -20,8 +22,8 @@ import (
 const defaultTimeout = 10 * time.Second
 
 // caller makes one call. It returns the instance that answered, if it is known, and what it answered. An HTTP status
-// other than 200 is an error.
-type caller func(ctx context.Context) (instance, text string, err error)
+// other than 200 is an error. header is sent by HTTP only; Host in it is the host of the request.
+type caller func(ctx context.Context, header http.Header) (instance, text string, err error)
 
 func callerFor(target string) (caller, error) {
 	u, err := url.Parse(target)
@@ -49,10 +51,13 @@ func httpCaller(target string, protocols *http.Protocols) caller {
 		transport.Protocols = protocols
 	}
 	client := &http.Client{Transport: transport}
-	return func(ctx context.Context) (string, string, error) {
+	return func(ctx context.Context, header http.Header) (string, string, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 		if err != nil {
 			return "", "", err
+		}
+		if header != nil {
+			request.Header, request.Host = header.Clone(), header.Get("Host")
 		}
 		response, err := client.Do(request)
 		if err != nil {
@@ -78,7 +83,7 @@ func grpcCaller(address string) (caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (string, string, error) {
+	return func(ctx context.Context, _ http.Header) (string, string, error) {
 		var out wrapperspb.StringValue
 		if err := conn.Invoke(ctx, echoMethod, wrapperspb.String("hello"), &out); err != nil {
 			return "", "", err
@@ -90,7 +95,7 @@ func grpcCaller(address string) (caller, error) {
 
 // tcpCaller opens a connection for each call.
 func tcpCaller(address string) caller {
-	return func(ctx context.Context) (string, string, error) {
+	return func(ctx context.Context, _ http.Header) (string, string, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err != nil {
 			return "", "", err
@@ -109,17 +114,54 @@ func tcpCaller(address string) caller {
 	}
 }
 
-func get(ctx context.Context, target string) error {
+// getter makes calls.
+type getter struct {
+	count, parallel int
+	header          http.Header
+}
+
+func (g *getter) addHeader(text string) error {
+	name, value, ok := strings.Cut(text, ":")
+	if !ok {
+		return errors.New("use NAME:VALUE")
+	}
+	g.header.Add(name, strings.TrimSpace(value))
+	return nil
+}
+
+// run prints a line for each call: the answer, or the error.
+func (g *getter) run(ctx context.Context, target string) error {
 	call, err := callerFor(target)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
-	defer cancel()
-	_, text, err := call(ctx)
-	if err != nil {
-		return err
+	turns := make(chan struct{}, g.count)
+	for range g.count {
+		turns <- struct{}{}
 	}
-	fmt.Println(strings.TrimSpace(text))
+	close(turns)
+	var mu sync.Mutex // guards failed and the output
+	failed := 0
+	var all sync.WaitGroup
+	for range g.parallel {
+		all.Go(func() {
+			for range turns {
+				limited, cancel := context.WithTimeout(ctx, defaultTimeout)
+				_, text, err := call(limited, g.header)
+				cancel()
+				mu.Lock()
+				if err != nil {
+					failed++
+					text = "error: " + err.Error()
+				}
+				fmt.Println(strings.TrimSpace(text))
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if failed > 0 {
+		return fmt.Errorf("%d of %d calls failed", failed, g.count)
+	}
 	return nil
 }

@@ -17,6 +17,7 @@ type load struct {
 	rate    float64
 	timeout time.Duration
 	report  string
+	fresh   bool
 }
 
 // Stats are the results since the start or the last reset. Calls in flight are not counted.
@@ -81,6 +82,10 @@ func (l load) run(ctx context.Context, target string) error {
 	if err != nil {
 		return err
 	}
+	var header http.Header
+	if l.fresh {
+		header = http.Header{"Connection": {"close"}}
+	}
 	var r recorder
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.report)
 	if err != nil {
@@ -109,7 +114,7 @@ func (l load) run(ctx context.Context, target string) error {
 			limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
 			defer cancel()
 			began := time.Now()
-			instance, _, err := call(limited)
+			instance, _, err := call(limited, header)
 			r.record(began, instance, err)
 		})
 	}

@@ -22,7 +22,12 @@ import (
 
 // server answers calls. When it ends it closes its ports at once and finishes the calls in flight, as servers do by
 // default.
-type server struct{ http, grpc, tcp string }
+type server struct {
+	http, grpc, tcp string
+	version         string
+	calls           []dependency // for each request of HTTP
+	callTimeout     time.Duration
+}
 
 // answer is the response to an HTTP request.
 type answer struct {
@@ -31,6 +36,9 @@ type answer struct {
 	Method   string      `json:"method"`
 	Path     string      `json:"path"`
 	Headers  http.Header `json:"headers"`
+	Version  string      `json:"version,omitempty"`
+	// Calls are the results of the calls that the server made for the request, by name.
+	Calls map[string]result `json:"calls,omitempty"`
 }
 
 func instance() string {
@@ -46,7 +54,7 @@ func (s server) run(ctx context.Context) error {
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for address, serve := range map[string]func(context.Context, net.Listener) error{
-		s.http: serveHTTP, s.grpc: serveGRPC, s.tcp: serveTCP,
+		s.http: s.serveHTTP, s.grpc: serveGRPC, s.tcp: serveTCP,
 	} {
 		if address == "" {
 			continue
@@ -70,7 +78,7 @@ func (s server) run(ctx context.Context) error {
 	return nil
 }
 
-func serveHTTP(ctx context.Context, l net.Listener) error {
+func (s server) serveHTTP(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/status/{code}", func(w http.ResponseWriter, r *http.Request) {
@@ -79,7 +87,7 @@ func serveHTTP(ctx context.Context, l net.Listener) error {
 			code = http.StatusBadRequest
 		}
 		w.WriteHeader(code)
-		echo(w, r)
+		s.echo(w, r)
 	})
 	mux.HandleFunc("/delay/{duration}", func(w http.ResponseWriter, r *http.Request) {
 		d, err := time.ParseDuration(r.PathValue("duration"))
@@ -91,26 +99,29 @@ func serveHTTP(ctx context.Context, l net.Listener) error {
 		case <-time.After(d):
 		case <-r.Context().Done():
 		}
-		echo(w, r)
+		s.echo(w, r)
 	})
-	mux.HandleFunc("/", echo)
+	mux.HandleFunc("/", s.echo)
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
-	s := &http.Server{Handler: mux, Protocols: &protocols, ReadHeaderTimeout: defaultTimeout}
+	listening := &http.Server{Handler: mux, Protocols: &protocols, ReadHeaderTimeout: defaultTimeout}
 	ended := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		ended <- s.Shutdown(context.WithoutCancel(ctx))
+		ended <- listening.Shutdown(context.WithoutCancel(ctx))
 	}()
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := listening.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return <-ended
 }
 
-func echo(w http.ResponseWriter, r *http.Request) {
-	out := answer{Instance: instance(), Protocol: r.Proto, Method: r.Method, Path: r.URL.RequestURI(), Headers: r.Header}
+func (s server) echo(w http.ResponseWriter, r *http.Request) {
+	out := answer{
+		Instance: instance(), Protocol: r.Proto, Method: r.Method, Path: r.URL.RequestURI(), Headers: r.Header, Version: s.version,
+		Calls: s.callAll(r),
+	}
 	_ = json.NewEncoder(w).Encode(out) // an error means that the client has gone
 }
 
