@@ -111,9 +111,9 @@ $(CRDS): test/kube/crds go.mod
 	@echo "==> copying Istio's and the Gateway API's custom resource definitions"
 	@test/kube/crds $(dir $@)
 
-test: unit properties h2spec fuzz ## all tests with the race detector, and each fuzz target for a few seconds
+test: unit properties h2spec fuzz ## unit, properties, h2spec, and each fuzz target for a few seconds; without root, tests that need it are skipped
 
-unit: envoy kube-build ## all tests, with the race detector if there is a C compiler
+unit: envoy kube-build ## the tests of this module (PKGS), with the race detector if there is a C compiler
 	@[ -n "$(RACE)" ] || echo "==> no C compiler ($$(go env CC)): testing without the race detector"
 	@echo "==> testing $(PKGS) $(RACE)"
 	@$(GOTEST) $(RACE) $(RACE:-race=-short) -timeout 40m $(TESTFLAGS) $(PKGS)
