@@ -84,8 +84,8 @@ func (f *flags) checkWebhook() error {
 	switch {
 	case o.Status && o.Kubernetes == nil:
 		return errors.New("--status: files have no status: leave it out with --config")
-	case w.Addr == "" && (w.CertFile != "" || w.KeyFile != "" || w.Config != ""):
-		return errors.New("--webhook-cert, --webhook-key, --webhook-config: no webhook to configure: give --webhook-addr too")
+	case w.Addr == "" && (w.CertFile != "" || w.KeyFile != "" || w.Config != "" || w.ClientCA != ""):
+		return errors.New("--webhook-cert, --webhook-key, --webhook-client-ca, --webhook-config: no webhook to configure: give --webhook-addr too")
 	case (w.CertFile == "") != (w.KeyFile == ""):
 		return errors.New("--webhook-cert, --webhook-key: one is missing: give both")
 	case w.Config != "" && w.CertFile != "":

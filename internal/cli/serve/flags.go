@@ -93,6 +93,7 @@ func (f *flags) addWebhookFlags(cmd *cobra.Command) {
 	fs.StringVar(&w.Addr, "webhook-addr", "", "`ADDR` to serve the validating webhook, for example :15017 (default: off)")
 	fs.StringVar(&w.CertFile, "webhook-cert", "", "`FILE` with the webhook's certificate (default: the control plane creates one)")
 	fs.StringVar(&w.KeyFile, "webhook-key", "", "`FILE` with the private key of --webhook-cert")
+	fs.StringVar(&w.ClientCA, "webhook-client-ca", "", "`FILE` of CA certificates: requests to the webhooks need a client certificate of one of them, which the API server must be given (default: none)")
 	fs.StringVar(&w.Config, "webhook-config", "",
 		"`NAME` of the ValidatingWebhookConfiguration that gets the CA of a created certificate, for example moonsail-validator")
 	f.inject.add(cmd)

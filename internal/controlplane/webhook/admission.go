@@ -21,6 +21,7 @@ const (
 	resultAllowed    = "allowed"
 	resultRefused    = "refused"
 	resultUnreadable = "unreadable"
+	resultLimited    = "limited" // there were too many at once
 )
 
 // admission is the HTTP side of a webhook.

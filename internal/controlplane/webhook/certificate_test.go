@@ -3,6 +3,7 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -148,4 +149,35 @@ func TestCertificateOfFilesIsReadAgain(t *testing.T) {
 	write(t, second, cert, key, time.Unix(2000, 0))
 	_, err = presented(t, addr, "web.svc", second.PEM)
 	require.NoError(t, err)
+}
+
+// TestClientCertificates checks that a server with CAs of clients serves only clients with a certificate of these.
+func TestClientCertificates(t *testing.T) {
+	a, api := newTestAuthority(t, time.Now()), newTestAuthority(t, time.Now())
+	require.NoError(t, a.issue([]string{"one.svc"}, time.Now()))
+	cas := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(cas, api.PEM, 0o600))
+	addr := serving(t, &Server{certificate: a.certificate, clientCA: cas, handler: http.NotFoundHandler(), log: slog.New(slog.DiscardHandler)})
+	template, err := template(time.Now())
+	require.NoError(t, err)
+	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	der, err := x509.CreateCertificate(rand.Reader, template, api.cert, api.key.Public(), api.key)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	for name, certificates := range map[string][]tls.Certificate{"": nil, "the API server's": {{Certificate: [][]byte{der}, PrivateKey: api.key}}} {
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "one.svc", Certificates: certificates}}}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+addr+Path, http.NoBody)
+		require.NoError(t, err)
+		resp, err := client.Do(req)
+		if name == "" {
+			require.ErrorContains(t, err, "certificate required")
+			continue
+		}
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusNotFound, resp.StatusCode)
+	}
+	_, err = (&Server{clientCA: cas + "x"}).tlsConfig()
+	require.ErrorContains(t, err, "--webhook-client-ca")
 }

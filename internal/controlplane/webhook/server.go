@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/security/connlimit"
 	"github.com/moonsail/moonsail/internal/sidecar/inject"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
@@ -21,6 +24,8 @@ type Options struct {
 	Addr     string // empty: the webhooks are off
 	CertFile string
 	KeyFile  string
+	// ClientCA is a file with the CAs of the API server's client certificates; empty: it needs none.
+	ClientCA string
 	// Config is the ValidatingWebhookConfiguration that gets the certificate which is made here; empty:
 	// none.
 	Config string
@@ -38,6 +43,7 @@ type Server struct {
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	bundles     []*caBundle
 	tags        *tagBundles // nil: there are none
+	clientCA    string      // see Options.ClientCA
 	handler     http.Handler
 	log         *slog.Logger
 }
@@ -47,6 +53,11 @@ func NewServer(o Options, h *Handler, client *kube.Client) (*Server, error) {
 	s := &Server{handler: h, log: h.Log}
 	if o.Inject != nil {
 		s.handler = Routes(h, &Injector{Config: o.Inject, ProxyConfigs: h.proxyConfigs, Count: h.Count, Log: h.Log})
+	}
+	s.handler = limited(s.handler, newLimiter(), func() { h.Count(resultLimited) })
+	s.clientCA = o.ClientCA
+	if _, err := s.tlsConfig(); err != nil {
+		return nil, err
 	}
 	if o.CertFile != "" {
 		f := &files{cert: o.CertFile, key: o.KeyFile}
@@ -121,9 +132,14 @@ func (s *Server) keep(ctx context.Context, cancel context.CancelFunc) (ended fun
 
 // answer is Serve without the bundles, which end with it.
 func (s *Server) answer(ctx context.Context, cancel context.CancelFunc, ln net.Listener) error {
+	config, err := s.tlsConfig()
+	if err != nil {
+		return err
+	}
+	ln = connlimit.Listen(ln, connlimit.Limits{All: maxConns, OfAddress: maxConnsOfClient})
 	server := &http.Server{
 		Handler:     s.handler,
-		TLSConfig:   &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate},
+		TLSConfig:   config,
 		ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
@@ -133,13 +149,30 @@ func (s *Server) answer(ctx context.Context, cancel context.CancelFunc, ln net.L
 		<-ctx.Done()
 		shutDown(ctx, server)
 	}()
-	err := server.ServeTLS(ln, "", "")
+	err = server.ServeTLS(ln, "", "")
 	cancel()
 	<-stopped
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return err
+}
+
+// tlsConfig returns the configuration of connections. With a ClientCA, only the API server's certificate is accepted.
+func (s *Server) tlsConfig() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate}
+	if s.clientCA == "" {
+		return c, nil
+	}
+	text, err := os.ReadFile(s.clientCA)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-client-ca: %w", err)
+	}
+	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	if !c.ClientCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("--webhook-client-ca %s: no certificate found", s.clientCA)
+	}
+	return c, nil
 }
 
 // shutDown ends a server after the requests in progress, or after a timeout.

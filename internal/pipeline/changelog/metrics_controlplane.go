@@ -32,7 +32,7 @@ func newControlPlaneMetrics(r registry) controlPlaneMetrics {
 				"so the value is up to 1 s too long and depends on its clock.", fine, "of"),
 		statuses: r.counterVec("moonsail_status_writes_total",
 			"Writes of Istio objects' statuses. result=conflict: another writer was faster, and the object was read again.", "result"),
-		admissions: r.counterVec("moonsail_admissions_total", "Objects that the validating webhook checked.", "result"),
+		admissions: r.counterVec("moonsail_admissions_total", "Objects that the webhooks checked. result=limited: there were too many requests, and the client got 429.", "result"),
 		panics: r.counterVec("moonsail_panics_total",
 			"Panics that ended the work on one object or request: bugs. in=gateway: a deployment of a Gateway.", "in"),
 	}

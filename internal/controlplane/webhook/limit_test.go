@@ -1,0 +1,93 @@
+package webhook
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/test/await"
+)
+
+// from makes a request of a client.
+func from(ctx context.Context, client string) *http.Request {
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, Path, nil)
+	r.RemoteAddr = client + ":1"
+	return r
+}
+
+// TestLimits checks that a client with more requests than it may have at once leaves room for others, and that its further
+// requests run when earlier ones end, or are refused.
+func TestLimits(t *testing.T) {
+	l, refused := newLimiter(), 0
+	running, end := make(chan struct{}), make(chan struct{})
+	h := limited(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		running <- struct{}{}
+		<-end
+	}), l, func() { refused++ })
+	codes := make(chan int, maxReviewsOfClient+2)
+	send := func(client string) {
+		go func() {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, from(t.Context(), client))
+			codes <- w.Code
+		}()
+	}
+	for range maxReviewsOfClient {
+		send("10.0.0.1")
+		await.From(t, running)
+	}
+	send("10.0.0.1") // waits
+	send("10.0.0.2") // runs
+	await.From(t, running)
+	l.mu.Lock()
+	require.Equal(t, maxReviewsOfClient, l.clients["10.0.0.1"].running)
+	l.mu.Unlock()
+
+	l.wait = 0
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, from(t.Context(), "10.0.0.1"))
+	require.Equal(t, http.StatusTooManyRequests, w.Code)
+	require.Equal(t, "1", w.Header().Get("Retry-After"))
+	require.Equal(t, 1, refused)
+
+	end <- struct{}{}
+	end <- struct{}{} // perhaps that of the other client
+	select {
+	case <-running: // the one that waited
+	case <-time.After(time.Minute):
+		t.Fatal("no request ran after others ended")
+	}
+	close(end)
+	for range maxReviewsOfClient + 2 {
+		require.Equal(t, http.StatusOK, await.From(t, codes))
+	}
+	require.Empty(t, l.clients, "clients without requests are forgotten")
+	require.Equal(t, load{}, l.all)
+}
+
+// TestWaitingIsBounded checks that a client cannot have any number of waiting requests, and that a waiting request ends with its client.
+func TestWaitingIsBounded(t *testing.T) {
+	l := newLimiter()
+	l.all = load{running: maxReviews}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, maxWaitingOfClient)
+	for range maxWaitingOfClient {
+		go func() { _, err := l.enter(ctx, "10.0.0.1"); ended <- err }()
+	}
+	require.Eventually(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.all.waiting == maxWaitingOfClient
+	}, time.Minute, time.Millisecond)
+	_, err := l.enter(ctx, "10.0.0.1")
+	require.ErrorIs(t, err, errBusy)
+	cancel()
+	for range maxWaitingOfClient {
+		require.ErrorIs(t, await.From(t, ended), context.Canceled)
+	}
+	require.Empty(t, l.clients)
+}
