@@ -71,7 +71,8 @@ func TestSecretsAreRemoved(t *testing.T) {
 	quoted, err := json.Marshal(key)
 	require.NoError(t, err)
 	const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJlc2lnbmF0dXJl"
-	const hidden = "hunter2-hunter2" // the value of all that follow
+	const hidden = "hunter2-hunter2"                                                    // the value of all that follow
+	const shaped, hexKey = "q7GhT0zPbX2mVr5LkWy9aQ", "0123456789abcdef0123456789abcdef" // values that look random
 	encodedSecret, encodedKey := base64.StdEncoding.EncodeToString([]byte(hidden)), base64.StdEncoding.EncodeToString([]byte(key))
 	docs := map[string]string{
 		"key in text":           "some log\n" + key + "and more",
@@ -86,6 +87,19 @@ func TestSecretsAreRemoved(t *testing.T) {
 		"last applied":          `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"kind\":\"Secret\",\"data\":{\"any\":\"` + encodedSecret + `\"}}"}}}`,
 		"a variable":            `{"env":[{"name":"DB_PASSWORD","value":"` + hidden + `"},{"name":"PATH","value":"/bin"}]}`,
 		"a variable of a file":  `{"env":[{"name":"AWS_SECRET_ACCESS_KEY","value":"` + hidden + `"},{"name":"SESSION_TOKEN_NAME","value":"` + hidden + `"}]}`,
+		"DB_PASS":               `{"env":[{"name":"DB_PASS","value":"` + hidden + `"}]}`,
+		"MYSQL_PWD":             `{"env":[{"name":"MYSQL_PWD","value":"` + hidden + `"}]}`,
+		"STRIPE_KEY":            `{"env":[{"name":"STRIPE_KEY","value":"` + hidden + `"},{"name":"KEY_2","value":"` + hidden + `"}]}`,
+		"a variable's form":     `{"env":[{"name":"THING","value":"` + shaped + `"},{"name":"OTHER","value":"` + hexKey + `"}]}`,
+		"a variable in a shell": `{"command":["sh","-c","export DB_PASS=` + hidden + `; APP_KEY='` + hidden + `' run"]}`,
+		"a flag and its value":  `{"args":["--db-password","` + hidden + `","--sasl-pwd","` + hidden + `","-v"]}`,
+		"a flag with a key":     `{"args":["--signing-key=` + hidden + `","--x-pass=` + hidden + `"]}`,
+		"an argument's form":    `{"args":["--thing=` + shaped + `","` + hexKey + `"]}`,
+		"a command line":        "app\x00--db-password\x00" + hidden + "\x00--my-key\x00" + hidden + "\x00--x-pwd=" + hidden + "\x00",
+		"a command in a log":    "started app --admin-token " + hidden + " --port 80",
+		"variables in a log":    "DB_PASS=" + hidden + " SMTP_PWD: " + hidden + " STRIPE_KEY='" + hidden + "'",
+		"a token of Vault":      "VAULT hvs." + shaped,
+		"a key of Azure":        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=" + hidden + ";",
 		"a field":               `{"clientSecret":"` + hidden + `","apiKey":"` + hidden + `","deep":{"auth-token":"` + hidden + `"}}`,
 		"an object of secrets":  `{"credentials":{"user":"u","x":"` + hidden + `"}}`,
 		"a token":               "token was " + jwt + " and no more",
@@ -117,7 +131,7 @@ func TestSecretsAreRemoved(t *testing.T) {
 	}})
 	m, files := write(t, items, options())
 	for name, got := range files {
-		for _, s := range []string{hidden, encodedSecret, keyLine, encodedKey, jwt, "AKIAIOSFODNN7EXAMPLE", "ghp_0123456789"} {
+		for _, s := range []string{hidden, encodedSecret, keyLine, encodedKey, jwt, shaped, hexKey, "AKIAIOSFODNN7EXAMPLE", "ghp_0123456789"} {
 			require.NotContains(t, got, s, name)
 		}
 	}
@@ -141,6 +155,11 @@ func TestOtherTextStays(t *testing.T) {
 		`{"revision":42,"objects":["Service/shop/secret-santa"]}`,
 		"# HELP envoy_sds_secret_update_total of secrets\nenvoy_secret_total 5\n",
 		"--token-file=/var/run/token --http-token-file /x",
+		"moonsail serve --http-key /tls/key.pem --webhook-key=/tls/key.pem --xds-addr :15012",
+		`{"env":[{"name":"PWD","value":"/app"},{"name":"TLS_KEY","value":"/tls/key.pem"},{"name":"HOSTNAME","value":"web-7d9c5b8f6d-x2x4z"}]}`,
+		`{"args":["serve","--http-key","/tls/key.pem","--key-file=x","--domain=cluster.local","outbound|80||web.shop.svc.cluster.local"]}`,
+		`level=INFO msg=applied key=VirtualService/shop/web sort_key=name`,
+		`{"image":"registry.example.com/moonsail@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}`,
 		`{"cert":"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"}`,
 	} {
 		var r redactor

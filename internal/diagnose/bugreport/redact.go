@@ -43,7 +43,13 @@ func (r *redactor) value(key string, v any) any {
 	case map[string]any:
 		return r.object(key, v)
 	case []any:
+		if isArguments(key) {
+			r.arguments(v)
+		}
 		for i := range v {
+			if _, text := v[i].(string); text && isArguments(key) {
+				continue
+			}
 			if _, text := v[i].(string); text && lists.MatchString(key) {
 				v[i] = r.all(v[i])
 				continue
@@ -61,7 +67,12 @@ func (r *redactor) object(key string, o map[string]any) any {
 	secret := o["kind"] == "Secret" && (o["data"] != nil || o["stringData"] != nil) || isSecretField(key) && !isReference(o)
 	for _, called := range []string{"name", "key"} { // a container's variable, or a header
 		name, _ := o[called].(string)
-		if text, ok := o["value"].(string); ok && isSecretName(name) {
+		text, ok := o["value"].(string)
+		switch {
+		case !ok || name == "":
+		case called == "name":
+			o["value"] = r.variable(name, text)
+		case isSecretName(name):
 			o["value"] = r.all(text)
 		}
 	}
@@ -156,8 +167,13 @@ var patterns = []struct {
 	{regexp.MustCompile(`(?i)\b(bearer|basic|negotiate)\s+[A-Za-z0-9+/_.~=-]{6,}`), "$1 " + redacted},
 	{regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://[^/\s:@"']*):[^@/\s"']+@`), "$1:" + redacted + "@"},
 	{regexp.MustCompile(`\b(AKIA|ASIA)[A-Z0-9]{16}\b`), redacted},
+	{regexp.MustCompile(`\b(hvs\.[A-Za-z0-9_-]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{16,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|sk-[A-Za-z0-9_-]{20,}|dop_v1_[a-f0-9]{20,}|AGE-SECRET-KEY-[A-Z0-9]{20,})`), redacted},
+	{regexp.MustCompile(`(?i)\b(AccountKey|SharedAccessKey|SharedAccessSignature)=[^;\s"']+`), "$1=" + redacted},
 	{regexp.MustCompile(`\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{30,}|sk_(live|test)_[A-Za-z0-9]{16,})`), redacted},
 	// NAME=VALUE and NAME: VALUE, in logs, command lines and YAML.
+	{regexp.MustCompile(`(\b[A-Z][A-Z0-9_]*_(?:PASS|PWD|PW|PSK|KEYS?|CREDS?|SALT|SIG|DSN)\d*["']?\s*[=:]\s*)("[^"\n]*"|'[^'\n]*'|[^\s,;"'}\]]+)`), ""},
+	{regexp.MustCompile(`(?i)(--?[a-z0-9][a-z0-9_.-]*[-_.](?:pass|pwd|pw|psk|key|creds?)=)("[^"\n\x00]*"|'[^'\n\x00]*'|[^\s\x00]+)`), ""},
+	{regexp.MustCompile(`(?i)(--?(?:[a-z0-9][a-z0-9_.-]*[-_.])?(?:passw(?:or)?d|passphrase|secret|token|api-?key|access-?key|credentials?|pass|pwd|psk|key)(?:[ \t]+|\x00))("[^"\n\x00]*"|'[^'\n\x00]*'|[^\s\x00-]+[^\s\x00]*)`), ""},
 	{regexp.MustCompile(`(?i)((?:[A-Za-z0-9_.-]*(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|credential|authorization|cookie)[A-Za-z0-9_-]*)["']?\s*[=:]\s*)("[^"\n]*"|'[^'\n]*'|[^\s,;"'}\]]+)`), ""},
 }
 
@@ -189,9 +205,9 @@ func (r *redactor) lines(text string) string {
 func (r *redactor) assignments(re *regexp.Regexp, text string) string {
 	return re.ReplaceAllStringFunc(text, func(s string) string {
 		m := re.FindStringSubmatch(s)
-		name := strings.TrimRight(m[1], "\"' \t=:")
+		name := strings.TrimRight(m[1], "\"' \t=:\x00")
 		value := strings.Trim(m[2], `"'`)
-		if harmless.MatchString(name) && !exactly.MatchString(name) || value == "" || strings.HasPrefix(value, redacted) || value == "true" || value == "false" || value == "null" {
+		if harmless.MatchString(name) && !exactly.MatchString(name) || value == "" || strings.HasPrefix(value, redacted) || isPath(value) && !secretWords.MatchString(name) || value == "true" || value == "false" || value == "null" {
 			return s
 		}
 		r.count++
