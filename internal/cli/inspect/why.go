@@ -196,6 +196,9 @@ func routePolicies(r *simulate.Result) []string {
 	if len(r.Hash) > 0 {
 		out = append(out, "hash of "+strings.Join(r.Hash, ", "))
 	}
+	if r.Tunnel != "" {
+		out = append(out, "tunnel by "+r.Tunnel)
+	}
 	if r.CORS != nil {
 		out = append(out, fmt.Sprintf("CORS allowed: %t", r.CORS.Allowed))
 	}

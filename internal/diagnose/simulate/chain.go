@@ -229,6 +229,12 @@ func (w *World) runTCP(f *tcpv3.TcpProxy, r *request, res *Result) error {
 			res.Hash = append(res.Hash, "sourceIP")
 		}
 	}
+	if t := f.GetTunnelingConfig(); t != nil {
+		res.Tunnel = "CONNECT " + t.GetHostname()
+		if t.GetUsePost() {
+			res.Tunnel = "POST " + t.GetHostname()
+		}
+	}
 	var shares []share
 	switch s := f.GetClusterSpecifier().(type) {
 	case *tcpv3.TcpProxy_Cluster:

@@ -56,6 +56,8 @@ type Result struct {
 	CORS    *CORS    `yaml:"cors,omitempty" json:"cors,omitempty"`
 	Mirrors []Mirror `yaml:"mirrors,omitempty" json:"mirrors,omitempty"`
 	Hash    []string `yaml:"hash,omitempty" json:"hash,omitempty"`
+	// Tunnel is the request that opens a tunnel for a connection: "CONNECT host:port", or with POST.
+	Tunnel string `yaml:"tunnel,omitempty" json:"tunnel,omitempty"`
 
 	// Upstreams are the clusters of Clusters, in the order of the route.
 	Upstreams []Upstream `yaml:"upstreams,omitempty" json:"upstreams,omitempty"`

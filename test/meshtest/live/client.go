@@ -163,7 +163,8 @@ func callBytes(ctx context.Context, address string, c simulate.Call) (*Answer, e
 	}
 	b, err := io.ReadAll(conn)
 	if name := strings.TrimSpace(string(b)); name != "" {
-		return &Answer{Seen: &seen{Cluster: name}}, nil
+		cluster, tunnel, _ := strings.Cut(name, "\t")
+		return &Answer{Seen: &seen{Cluster: cluster, Tunnel: tunnel}}, nil
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("no answer: %w", err)

@@ -17,6 +17,7 @@ type seen struct {
 	Path      string
 	Authority string
 	Headers   map[string]string // lower-case names
+	Tunnel    string            // the request that opened a tunnel for the connection
 }
 
 // echoHeader marks responses of echo servers.
@@ -88,6 +89,10 @@ func dispatch(cluster string, c net.Conn, web chanListener) {
 
 func echo(cluster string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodConnect {
+			tunnel(w, cluster, r.Host)
+			return
+		}
 		s := seen{Cluster: cluster, Path: r.RequestURI, Authority: r.Host, Headers: map[string]string{}}
 		for k, v := range r.Header {
 			s.Headers[strings.ToLower(k)] = strings.Join(v, ",")
@@ -96,6 +101,17 @@ func echo(cluster string) http.Handler {
 		w.Header().Set("Server", "echo")
 		_ = json.NewEncoder(w).Encode(s)
 	})
+}
+
+// tunnel accepts a tunnel, and sends where it leads.
+func tunnel(w http.ResponseWriter, cluster, host string) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n\r\n%s\tCONNECT %s\n", cluster, host)
+	_ = conn.Close()
 }
 
 // peeked is a connection whose first bytes have been read.

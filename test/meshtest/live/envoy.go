@@ -247,6 +247,9 @@ func Differences(want *simulate.Result, got *Answer) []string {
 	if want.Clusters[got.Seen.Cluster] == 0 {
 		addf("cluster %s was called", got.Seen.Cluster)
 	}
+	if want.Tunnel != got.Seen.Tunnel {
+		addf("got tunnel %q, want %q", got.Seen.Tunnel, want.Tunnel)
+	}
 	if want.RouteConfig == "" { // bytes, whatever they mean
 		if want.EndsTLS && want.ALPN != got.ALPN {
 			addf("ALPN %q was selected instead of %q", got.ALPN, want.ALPN)

@@ -70,6 +70,7 @@ func (rt *Routing) chain(match ir.ChainMatch, backends []ir.Backend, to []model.
 		tcp.Hash = nil
 	}
 	rt.poolSettings(first, tcp)
+	tcp.Tunnel = rt.tunnel(to)
 	tcp.Opaque = rt.Key.Identity && slices.ContainsFunc(to, rt.takenForHTTP)
 	return ir.FilterChain{Match: match, TCP: tcp}
 }
@@ -85,10 +86,30 @@ func (rt *Routing) poolSettings(d model.Destination, tcp *ir.TCPChain) {
 	if pool := traffic.ConnectionPool; pool != nil {
 		tcp.IdleTimeout, tcp.MaxDuration = pool.TCPIdleTimeout, pool.MaxConnectionDuration
 	}
-	tcp.Tunnel = traffic.Tunnel
 	if svc.Resolution == model.ResolutionDynamicDNS {
 		tcp.ForwardSNIPort = rt.destinationPort(d)
 	}
+}
+
+// tunnel is that of a single destination's subset, or of the first destination's rule. As in Istio a subset inherits none.
+func (rt *Routing) tunnel(to []model.Destination) *model.Tunnel {
+	svc := rt.destination(to[0].Host)
+	if svc == nil {
+		return nil
+	}
+	rule := rt.RuleFor(svc.Hostname, svc.Namespace, index.SetsPool)
+	if rule == nil {
+		return nil
+	}
+	if len(to) > 1 || to[0].Subset == "" {
+		return rule.Policy.Tunnel
+	}
+	for i := range rule.Subsets {
+		if rule.Subsets[i].Name == to[0].Subset {
+			return rule.Subsets[i].Policy.Tunnel
+		}
+	}
+	return nil
 }
 
 func (rt *Routing) tlsChains(v *model.VirtualService, at placement) []ir.FilterChain {
