@@ -50,6 +50,18 @@ type ExitCode int
 // Error returns a text for logs and tests.
 func (c ExitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }
 
+// StatusError is an error with an exit status of its own, for commands whose status 1 is an answer, as of diff.
+type StatusError struct {
+	Err    error
+	Status int
+}
+
+// Error returns the text of Err.
+func (e StatusError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e StatusError) Unwrap() error { return e.Err }
+
 // UsageError is a wrong flag or argument. Run exits with status 2 and refers to --help.
 type UsageError struct{ Err error }
 

@@ -48,9 +48,14 @@ func Run(ctx context.Context, root *cobra.Command) int {
 		return ExitInterrupted // the user knows why: no message
 	}
 	w := cmd.ErrOrStderr()
-	if isUsage(cmd, err) {
+	var status StatusError
+	switch {
+	case isUsage(cmd, err):
 		reportError(w, wrongUsage(cmd, err))
 		return ExitUsage
+	case errors.As(err, &status):
+		reportError(w, status.Err)
+		return status.Status
 	}
 	reportError(w, err)
 	return ExitFailed

@@ -1,4 +1,5 @@
-// Package configure holds the commands that work on users' YAML: `moonsail analyze` and `moonsail inject`.
+// Package configure holds the commands that work on users' YAML: `moonsail analyze`, `moonsail diff` and
+// `moonsail inject`.
 package configure
 
 import (
@@ -20,7 +21,7 @@ import (
 
 // Commands returns the commands of this package.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newAnalyzeCommand(), newInjectCommand()}
+	return []*cobra.Command{newAnalyzeCommand(), newDiffCommand(), newInjectCommand()}
 }
 
 // analyzeFlags are the values of the flags of `moonsail analyze`.

@@ -5,7 +5,6 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -32,20 +31,6 @@ func (x *Explainer) principal(snap *store.Snapshot, p *model.Proxy) string {
 		id.ServiceAccount = "default"
 	}
 	return id.String()
-}
-
-// arrives turns a call into what reaches an endpoint from the caller's sidecar: it is inside of TLS if the
-// caller's cluster uses TLS for the endpoint.
-func arrives(c *simulate.Call, u *simulate.Upstream, e *simulate.Endpoint, principal string) {
-	if u.TLS == nil || e.Plain {
-		return
-	}
-	if c.Protocol == simulate.TCP || c.Protocol == simulate.TLS {
-		c.Protocol = simulate.TLS
-	} else {
-		c.Protocol = simulate.HTTPS
-	}
-	c.SNI, c.ALPN, c.Principal = u.TLS.SNI, u.TLS.ALPN, principal
 }
 
 // accepted adds the mutual TLS mode that a workload accepts at the port of an address, and the policies

@@ -209,17 +209,10 @@ func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulat
 		return nil, err
 	}
 	p := world.proxy
-	c := *call
-	c.To, c.Inbound, c.Direct = e.Address, p.Interception != model.InterceptNone, p.Interception == model.InterceptNone
-	c.From = net.JoinHostPort(firstIP(from), "40000")
-	if r.Path != "" {
-		c.Path = r.Path
-	}
-	if r.Authority != "" {
-		c.Host = r.Authority
-	}
 	snap := x.Snapshot()
-	arrives(&c, u, e, x.principal(snap, from))
+	c := call.Arrival(r, u, e, x.principal(snap, from))
+	c.Inbound, c.Direct = p.Interception != model.InterceptNone, p.Interception == model.InterceptNone
+	c.From = net.JoinHostPort(firstIP(from), "40000")
 	result, err := world.Call(c)
 	if err != nil {
 		return nil, err

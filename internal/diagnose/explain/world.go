@@ -3,11 +3,6 @@ package explain
 import (
 	"fmt"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
@@ -61,18 +56,7 @@ func (w *proxyWorld) add(i *distribution.Intended) error {
 	if err != nil {
 		return err
 	}
-	switch m := m.(type) {
-	case *listenerv3.Listener:
-		w.Listeners = append(w.Listeners, m)
-	case *routev3.RouteConfiguration:
-		w.Routes = append(w.Routes, m)
-	case *routev3.VirtualHost:
-		w.VirtualHosts = append(w.VirtualHosts, m)
-	case *clusterv3.Cluster:
-		w.Clusters = append(w.Clusters, m)
-	case *endpointv3.ClusterLoadAssignment:
-		w.Endpoints = append(w.Endpoints, m)
-	}
+	w.Add(m)
 	return nil
 }
 

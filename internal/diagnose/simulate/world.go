@@ -33,6 +33,22 @@ type World struct {
 	Endpoints    []*endpointv3.ClusterLoadAssignment
 }
 
+// Add adds a resource. It ignores types that the simulator does not read.
+func (w *World) Add(m proto.Message) {
+	switch m := m.(type) {
+	case *listenerv3.Listener:
+		w.Listeners = append(w.Listeners, m)
+	case *routev3.RouteConfiguration:
+		w.Routes = append(w.Routes, m)
+	case *routev3.VirtualHost:
+		w.VirtualHosts = append(w.VirtualHosts, m)
+	case *clusterv3.Cluster:
+		w.Clusters = append(w.Clusters, m)
+	case *endpointv3.ClusterLoadAssignment:
+		w.Endpoints = append(w.Endpoints, m)
+	}
+}
+
 func (w *World) cluster(name string) *clusterv3.Cluster {
 	for _, c := range w.Clusters {
 		if c.GetName() == name {

@@ -39,6 +39,19 @@ func CompileSharded(mesh *model.Mesh, objects []model.Object, p *model.Proxy, sh
 
 // CompileTables is CompileSharded, but returns the tables with the resources, and so their origins.
 func CompileTables(mesh *model.Mesh, objects []model.Object, p *model.Proxy, sharding derive.Sharding, kept derive.ShardedRoutes) ([]*table.Table, []Failure) {
+	c := compiled(mesh, objects, sharding)
+	return c.tables(p, kept), c.Failures()
+}
+
+// Compiled is a set of objects, to be translated for any number of proxies. It is for one goroutine.
+type Compiled struct{ engine *Engine }
+
+// CompileAll reads the objects. Translation follows, for each proxy. It starts no goroutine.
+func CompileAll(mesh *model.Mesh, objects []model.Object) *Compiled {
+	return compiled(mesh, objects, derive.Sharding{})
+}
+
+func compiled(mesh *model.Mesh, objects []model.Object, sharding derive.Sharding) *Compiled {
 	e := New(Options{Sharding: sharding, Mesh: mesh, Intake: store.NewIntake(), Recorder: noRecorder{}, Log: slog.New(slog.DiscardHandler), Workers: 1})
 	e.publisher = noRecorder{}
 	events := make([]store.Event, len(objects))
@@ -46,10 +59,23 @@ func CompileTables(mesh *model.Mesh, objects []model.Object, p *model.Proxy, sha
 		events[i] = store.Event{Key: o.Metadata().Key, Object: o}
 	}
 	e.batch(events)
-	reply := make(chan []*table.Table, 1)
-	e.bind(&binding{proxy: p, kept: kept}, reply)
-	return <-reply, e.failures.sorted()
+	return &Compiled{e}
 }
+
+// Tables returns the tables with what a proxy would receive. Proxies that are alike share tables.
+func (c *Compiled) Tables(p *model.Proxy) []*table.Table { return c.tables(p, "") }
+
+func (c *Compiled) tables(p *model.Proxy, kept derive.ShardedRoutes) []*table.Table {
+	reply := make(chan []*table.Table, 1)
+	c.engine.bind(&binding{proxy: p, kept: kept}, reply)
+	return <-reply
+}
+
+// Failures returns what could not be translated for the proxies so far.
+func (c *Compiled) Failures() []Failure { return c.engine.failures.sorted() }
+
+// Snapshot returns the objects.
+func (c *Compiled) Snapshot() *store.Snapshot { return c.engine.store.Snapshot() }
 
 // noRecorder records and publishes nothing.
 type noRecorder struct{}

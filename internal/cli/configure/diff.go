@@ -1,0 +1,260 @@
+package configure
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/moonsail/moonsail/internal/cli/client"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/diagnose/preview"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/file"
+	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+// exitDiffFailed is the status of a diff that could not be made. Status 1 means that there are differences.
+const exitDiffFailed = 2
+
+// diffFlags are the values of the flags of `moonsail diff`.
+type diffFlags struct {
+	out       terminal.Output
+	change    []string
+	remove    bool
+	calls     string
+	domain    string
+	root      string
+	namespace string
+	cluster   client.Cluster
+}
+
+func newDiffCommand() *cobra.Command {
+	var f diffFlags
+	cmd := &cobra.Command{
+		Use:   "diff [OLD [NEW]] [-f CHANGE]...",
+		Short: "Show which calls a change would decide differently",
+		Long: `Compute what a change would do before it is applied: which proxies would be sent what, and which
+calls would be decided differently. A call goes through the caller's proxy and through the sidecars
+of the servers, with the configuration before and after the change. Nothing is written.
+
+The configuration before the change is OLD, a directory or file of YAML. Without OLD it is that of
+the cluster of --kubeconfig or of kubectl's current one, which the command only reads. The
+configuration after the change is NEW, or that before with the objects of CHANGE. With --delete the
+objects of CHANGE are removed.
+
+The calls are those of --calls. Otherwise the command tries, from each workload, a call for each
+route of each service that the change may concern, and for each operation of a changed
+AuthorizationPolicy. In files, workloads are the Deployments and other owners of Pods.
+
+Exit status: 0 no call is decided differently, 1 some are, 2 the command failed.`,
+		Example: `  # What would this change do to the cluster?
+  moonsail diff -f canary.yaml
+
+  # What would it do to a directory of YAML?
+  moonsail diff config/ -f canary.yaml
+
+  # Comment on a pull request
+  git worktree add ../base origin/main
+  moonsail diff ../base/config config -o github
+
+  # Try certain calls only
+  echo '[{from: frontend.shop, url: "http://reviews.shop:9080/reviews/7"}]' > calls.yaml
+  moonsail diff config/ -f canary.yaml --calls calls.yaml
+
+  # What if these objects were deleted?
+  moonsail diff -f old-policy.yaml --delete`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	f.out.AddFlagWith(cmd, formatGitHub)
+	mesh := model.DefaultMesh()
+	fs := cmd.Flags()
+	fs.StringArrayVarP(&f.change, "filename", "f", nil, "`FILE` or directory with changed objects; - is standard input")
+	fs.BoolVar(&f.remove, "delete", false, "remove the objects of --filename")
+	fs.StringVar(&f.calls, "calls", "", "YAML `FILE` with a list of calls: from, url, method and headers")
+	fs.StringVarP(&f.namespace, "namespace", "n", "default", "`NAMESPACE` of objects in files that have none")
+	fs.StringVar(&f.domain, "domain", mesh.Domain, "DNS `DOMAIN` of the cluster")
+	fs.StringVar(&f.root, "root-namespace", mesh.RootNamespace, "`NAMESPACE` of MeshConfig and of mesh-wide defaults")
+	f.cluster.AddFlags(cmd)
+	return cmd
+}
+
+func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
+	if err := f.check(args); err != nil {
+		return err
+	}
+	r, err := f.compute(cmd, args)
+	if err != nil {
+		return terminal.StatusError{Err: err, Status: exitDiffFailed}
+	}
+	if f.out.Is(formatGitHub) {
+		err = printDiffComment(cmd.OutOrStdout(), r)
+	} else {
+		err = f.out.Print(cmd.OutOrStdout(), r, func(w io.Writer) error { return printDiff(w, r) })
+	}
+	if err != nil {
+		return terminal.StatusError{Err: err, Status: exitDiffFailed}
+	}
+	if r.Differ > 0 {
+		return terminal.ExitCode(terminal.ExitFailed)
+	}
+	return nil
+}
+
+// check reports arguments that do not fit together.
+func (f *diffFlags) check(args []string) error {
+	switch {
+	case len(args) == 2 && len(f.change) > 0:
+		return terminal.UsageError{Err: errors.New("NEW and --filename exclude each other: give one of them")}
+	case len(args) < 2 && len(f.change) == 0:
+		return terminal.UsageError{Err: errors.New("no change: give -f CHANGE, or OLD and NEW")}
+	case f.remove && len(f.change) == 0:
+		return terminal.UsageError{Err: errors.New("--delete needs --filename")}
+	case len(args) > 0 && (f.cluster.Kubeconfig != "" || f.cluster.Context != ""):
+		return terminal.UsageError{Err: errors.New("OLD and --kubeconfig or --context exclude each other: give one of them")}
+	}
+	return nil
+}
+
+func (f *diffFlags) compute(cmd *cobra.Command, args []string) (*preview.Report, error) {
+	mesh := model.DefaultMesh()
+	mesh.Domain, mesh.RootNamespace = f.domain, f.root
+	in := preview.Input{Mesh: mesh}
+	var err error
+	if in.Calls, err = f.readCalls(); err != nil {
+		return nil, err
+	}
+	progress := terminal.StartProgress(cmd.ErrOrStderr(), "comparing")
+	defer progress.Done()
+	if len(args) > 0 {
+		in.Before, err = f.read(nil, false, args[0])
+	} else {
+		in.Before, err = f.readCluster(cmd.Context())
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(args) == 2 {
+		in.After, err = f.read(nil, true, args[1])
+	} else {
+		var change preview.Side
+		if change, err = f.read(cmd.InOrStdin(), !f.remove, f.change...); err == nil {
+			in.After = f.apply(in.Before, change)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	preview.Populate(&in.Before, &in.After, len(args) > 0)
+	return preview.Compute(cmd.Context(), in)
+}
+
+// read reads files. With strict, an object with an error ends the command.
+func (f *diffFlags) read(stdin io.Reader, strict bool, paths ...string) (preview.Side, error) {
+	tree, err := file.AnalyzeAll(config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace}, stdin, paths...)
+	if err != nil {
+		return preview.Side{}, &terminal.UserError{What: "cannot read the objects", Where: strings.Join(paths, " "), Err: err,
+			Next: "give a directory, a file of YAML, or - for standard input"}
+	}
+	for _, p := range tree.Problems {
+		if strict && p.Severity == problem.SeverityError {
+			return preview.Side{}, &terminal.UserError{What: p.String(), Next: "correct it: 'moonsail analyze " + strings.Join(paths, " ") + "' reports all errors"}
+		}
+	}
+	return preview.Side{Objects: tree.Objects, Templates: tree.Templates}, nil
+}
+
+func (f *diffFlags) readCluster(ctx context.Context) (preview.Side, error) {
+	access, known := f.cluster.Default()
+	if !known {
+		return preview.Side{}, terminal.UsageError{Err: errors.New("no configuration: give OLD, or --kubeconfig (not needed in a Pod)")}
+	}
+	c, err := kube.Connect(access)
+	if err != nil {
+		return preview.Side{}, f.cluster.Explain(err)
+	}
+	defer c.Close()
+	decoder := config.Decoder{Domain: f.domain}
+	content, err := c.Read(ctx, decoder, f.root)
+	if err == nil {
+		err = c.ReadCredentials(ctx, decoder, content)
+	}
+	if err != nil {
+		return preview.Side{}, f.cluster.Explain(err)
+	}
+	return preview.Side{Objects: content.Objects}, nil
+}
+
+// apply returns a configuration with the objects of a change, or without them.
+func (f *diffFlags) apply(before, change preview.Side) preview.Side {
+	of := map[model.Key]model.Object{}
+	for _, o := range before.Objects {
+		of[o.Metadata().Key] = o
+	}
+	templates := map[model.Key]*model.Workload{}
+	for _, t := range before.Templates {
+		templates[t.Key] = t
+	}
+	for _, o := range change.Objects {
+		m := o.Metadata()
+		if f.remove {
+			delete(of, m.Key)
+			continue
+		}
+		if was := of[m.Key]; was != nil {
+			m.Created = was.Metadata().Created // an update does not make it younger
+		}
+		of[m.Key] = o
+	}
+	for _, t := range change.Templates {
+		if f.remove {
+			delete(templates, t.Key)
+		} else {
+			templates[t.Key] = t
+		}
+	}
+	var out preview.Side
+	for _, k := range slices.SortedFunc(maps.Keys(of), model.Key.Compare) {
+		out.Objects = append(out.Objects, of[k])
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(templates), model.Key.Compare) {
+		out.Templates = append(out.Templates, templates[k])
+	}
+	return out
+}
+
+// readCalls reads the file of --calls.
+func (f *diffFlags) readCalls() ([]preview.Call, error) {
+	if f.calls == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(f.calls)
+	if err != nil {
+		return nil, err
+	}
+	var calls []preview.Call
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&calls); err != nil {
+		return nil, &terminal.UserError{What: "not a list of calls", Where: f.calls, Err: err,
+			Next: `write a list like [{from: frontend.shop, url: "http://reviews.shop:9080/"}]`}
+	}
+	for i, c := range calls {
+		if c.From == "" || c.URL == "" {
+			return nil, &terminal.UserError{What: fmt.Sprintf("call %d lacks from or url", i+1), Where: f.calls,
+				Next: `write both, like {from: frontend.shop, url: "http://reviews.shop:9080/"}`}
+		}
+	}
+	return calls, nil
+}

@@ -1,0 +1,123 @@
+package configure
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/diagnose/preview"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+// maxNames is how many names of a list are printed. -o json has all.
+const maxNames = 4
+
+// printDiff writes a report for people.
+func printDiff(w io.Writer, r *preview.Report) error {
+	s := terminal.StyleFor(w)
+	var b strings.Builder
+	paint := map[string]func(string) string{"created": s.Good, "changed": s.Warn, "deleted": s.Bad}
+	for _, o := range r.Objects {
+		fmt.Fprintf(&b, "%s %s", paint[o.Operation](o.Operation), userKey(o.Object))
+		if o.Origin != "" && o.Operation != "deleted" {
+			b.WriteString(s.Dim(" (" + o.Origin + ")"))
+		}
+		b.WriteByte('\n')
+	}
+	if len(r.Objects) == 0 {
+		b.WriteString("no object differs\n")
+	}
+	fmt.Fprintf(&b, "%s\n", sentText(r))
+	for _, line := range populationText(r) {
+		fmt.Fprintf(&b, "%s\n", line)
+	}
+	for _, d := range r.Differences {
+		fmt.Fprintf(&b, "\n%s %s\n", s.Bold(listed(d.Calls)), s.Dim("from "+listed(d.From)))
+		for _, c := range d.Changes {
+			fmt.Fprintf(&b, "  %-17s %s %s %s\n", c.What, s.Bad(c.Before), s.Dim("->"), s.Good(c.After))
+		}
+	}
+	if len(r.Differences) > 0 {
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "%s\n", callsText(r))
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "%s %s\n", s.Warn("note:"), n)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func sentText(r *preview.Report) string {
+	if len(r.Proxies) == 0 {
+		return fmt.Sprintf("%s: none would be sent anything", terminal.Count(r.Of, "proxy"))
+	}
+	resources := 0
+	var names []string
+	for _, p := range r.Proxies {
+		for _, n := range p.Resources {
+			resources += n
+		}
+		names = append(names, p.Proxy)
+	}
+	return fmt.Sprintf("%d of %s would be sent %s, %d bytes: %s", len(r.Proxies), terminal.Count(r.Of, "proxy"), terminal.Count(resources, "resource"), r.Bytes, listed(names))
+}
+
+// populationText names the proxies that only one side has.
+func populationText(r *preview.Report) []string {
+	var out []string
+	if len(r.New) > 0 {
+		out = append(out, terminal.Count(len(r.New), "new proxy")+": "+listed(r.New))
+	}
+	if len(r.Gone) > 0 {
+		out = append(out, terminal.Count(len(r.Gone), "removed proxy")+": "+listed(r.Gone))
+	}
+	return out
+}
+
+func callsText(r *preview.Report) string {
+	text := fmt.Sprintf("%s tried: %d decided differently", terminal.Count(r.Tried, "call"), r.Differ)
+	if r.Untried > 0 {
+		text += fmt.Sprintf("; %d more were not tried: choose calls with --calls", r.Untried)
+	}
+	return text
+}
+
+// listed joins the first names of a list.
+func listed(names []string) string {
+	if len(names) <= maxNames {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames-1], ", "), len(names)-maxNames+1)
+}
+
+// printDiffComment writes a report as Markdown, for a comment on a pull request.
+func printDiffComment(w io.Writer, r *preview.Report) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### moonsail diff: %s\n\n%s.\n", callsText(r), strings.Join(append([]string{sentText(r)}, populationText(r)...), "; "))
+	for _, o := range r.Objects {
+		fmt.Fprintf(&b, "- %s `%s`\n", o.Operation, userKey(o.Object))
+	}
+	if len(r.Differences) > 0 {
+		b.WriteString("\n| calls | from | what | before | after |\n|---|---|---|---|---|\n")
+	}
+	for _, d := range r.Differences {
+		for i, c := range d.Changes {
+			calls, from := cell(listed(d.Calls)), cell(listed(d.From))
+			if i > 0 {
+				calls, from = "", ""
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", calls, from, c.What, cell(c.Before), cell(c.After))
+		}
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(&b, "\n> %s\n", n)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// cell returns text as code in a cell of a Markdown table.
+func cell(text string) string {
+	return "`" + strings.NewReplacer("|", "\\|", "`", "'", "\n", " ").Replace(text) + "`"
+}

@@ -1,0 +1,457 @@
+package preview
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
+)
+
+// Call is a call that Compute tries on both sides.
+type Call struct {
+	From    string            `json:"from"` // NAME.NAMESPACE of the calling proxy
+	URL     string            `json:"url"`  // the scheme is the protocol: http, http2, grpc, tcp, tls, https
+	Method  string            `json:"method,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	// Address is the IP address to which the host of URL resolves; empty: that of the service.
+	Address string `json:"address,omitempty"`
+}
+
+// String returns the call without its caller.
+func (c *Call) String() string {
+	out := c.URL
+	if c.Method != "" && c.Method != "GET" {
+		out = c.Method + " " + out
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.Headers)) {
+		out += " " + k + ": " + c.Headers[k]
+	}
+	return out
+}
+
+// client is a group of proxies whose calls are decided alike on both sides: they have the same resources and identity.
+type client struct {
+	proxy *model.Proxy // after the change
+	diff  *resourceDiff
+	names []string
+}
+
+// clients returns the callers: proxies that both sides have, and routers that one side has.
+func (c *comparison) clients() []*client {
+	type identity struct {
+		before, after *world
+		principal     string
+		address       string // routers bind their own
+	}
+	groups := map[identity]*client{}
+	var out []*client
+	add := func(p *model.Proxy, before, after *world) {
+		id := identity{before: before, after: after, principal: c.after.principal(p)}
+		if p.Type == model.ProxyRouter {
+			id.address = firstIP(p)
+		}
+		g := groups[id]
+		if g == nil {
+			g = &client{proxy: p, diff: c.diffs[p]}
+			groups[id] = g
+			out = append(out, g)
+		}
+		g.names = append(g.names, p.String())
+	}
+	for _, p := range c.after.proxies {
+		if was := c.before.byName[p.String()]; was != nil {
+			add(p, c.before.known(was), c.after.known(p))
+		} else if p.Type == model.ProxyRouter {
+			c.diffs[p] = &resourceDiff{before: &world{}, after: c.after.known(p)}
+			add(p, nil, c.after.known(p))
+		}
+	}
+	for _, p := range c.before.proxies {
+		if p.Type == model.ProxyRouter && c.after.byName[p.String()] == nil {
+			c.diffs[p] = &resourceDiff{before: c.before.known(p), after: &world{}}
+			add(p, c.before.known(p), nil)
+		}
+	}
+	return out
+}
+
+// ownCalls returns calls to every host whose resources differ for the caller, or whose servers' own resources differ: one
+// for each route, and for each operation that a changed AuthorizationPolicy names.
+func (c *comparison) ownCalls() []Call {
+	servers := c.changedServers()
+	operations := c.changedOperations()
+	var out []Call
+	for _, cl := range c.callers {
+		if cl.diff == nil && len(servers) == 0 {
+			continue
+		}
+		var calls []Call
+		if cl.proxy.Type == model.ProxyRouter {
+			calls = c.entering(cl, operations)
+		} else {
+			calls = c.leaving(cl, servers, operations)
+		}
+		for i := range calls {
+			calls[i].From = cl.proxy.String()
+		}
+		out = append(out, calls...)
+	}
+	return out
+}
+
+// changedServers returns the hosts that lead to proxies whose inbound listener differs.
+func (c *comparison) changedServers() map[model.Host]bool {
+	out := map[model.Host]bool{}
+	for p, d := range c.diffs { // the order does not count
+		if p.Type == model.ProxyRouter || len(d.names[resource.Listener]) == 0 {
+			continue
+		}
+		for _, ip := range p.IPs {
+			for _, h := range slices.Concat(c.before.hostsAt[ip], c.after.hostsAt[ip]) {
+				out[h] = true
+			}
+		}
+	}
+	return out
+}
+
+// leaving returns calls of a workload.
+func (c *comparison) leaving(cl *client, servers map[model.Host]bool, operations []request) []Call {
+	t := touchedBy(cl.diff)
+	var out []Call
+	for _, at := range c.targets(func(s *model.Service, p *model.ServicePort) bool {
+		return servers[s.Hostname] || t.touches(s, p)
+	}) {
+		before, after := c.worldsOf(cl)
+		requests := append(routesTo(before, after, at), operations...)
+		out = append(out, at.calls(requests)...)
+	}
+	if t.outside {
+		out = append(out, Call{URL: "http://example.com/", Address: elsewhere}, Call{URL: "tls://example.com:443", Address: elsewhere})
+	}
+	return out
+}
+
+func (c *comparison) worldsOf(cl *client) (before, after *world) {
+	if cl.diff != nil {
+		return cl.diff.before, cl.diff.after
+	}
+	w := c.after.known(cl.proxy)
+	return w, w
+}
+
+// calls returns the calls of a target.
+func (t target) calls(requests []request) []Call {
+	var out []Call
+	host := net.JoinHostPort(exact(t.host), strconv.Itoa(int(t.port)))
+	add := func(scheme string, r request) {
+		out = append(out, Call{URL: scheme + "://" + host + r.path, Method: r.method, Headers: r.headers, Address: t.address})
+	}
+	switch {
+	case t.protocol == model.ProtocolGRPC:
+		for _, r := range requests {
+			add("grpc", r)
+		}
+	case t.protocol.IsHTTP(), t.protocol == model.ProtocolAuto:
+		for _, r := range requests {
+			add("http", r)
+		}
+		if t.protocol == model.ProtocolAuto {
+			add("tcp", request{})
+		}
+	case t.protocol.IsTLS():
+		add("tls", request{})
+	default:
+		add("tcp", request{})
+	}
+	return out
+}
+
+// touched is what the differing resources of a client are about.
+type touched struct {
+	hosts   map[model.Host]bool
+	ports   map[uint32]bool // all services there
+	address map[string]bool // "IP_port", the names of listeners for one address
+	outside bool            // calls to unknown destinations
+}
+
+func touchedBy(d *resourceDiff) touched {
+	t := touched{hosts: map[model.Host]bool{}, ports: map[uint32]bool{}, address: map[string]bool{}}
+	if d == nil {
+		return t
+	}
+	for typ, names := range d.names {
+		for _, name := range names {
+			t.add(typ, name, d)
+		}
+	}
+	return t
+}
+
+func (t *touched) add(typ resource.Type, name string, d *resourceDiff) {
+	switch typ {
+	case resource.Cluster, resource.Endpoints:
+		if c, ok := resourcename.ParseCluster(name); ok && c.Direction == resourcename.Outbound {
+			t.hosts[c.Host] = true
+		} else if !ok {
+			t.outside = true
+		}
+	case resource.VirtualHost:
+		for _, w := range []*world{d.before, d.after} {
+			for _, vh := range w.VirtualHosts {
+				if vh.GetName() != name {
+					continue
+				}
+				for _, domain := range vh.GetDomains() {
+					t.domain(domain)
+				}
+			}
+		}
+	case resource.VHDSRouteConfig:
+		if port, err := strconv.ParseUint(name, 10, 16); err == nil {
+			t.ports[uint32(port)] = true
+		}
+	case resource.Listener:
+		ip, port, ok := strings.Cut(name, "_")
+		number, err := strconv.ParseUint(port, 10, 16)
+		switch {
+		case !ok || err != nil:
+			t.outside = t.outside || name == "virtualOutbound"
+		case ip == "0.0.0.0" || ip == "::":
+			t.ports[uint32(number)] = true
+		default:
+			t.address[name] = true
+		}
+	}
+}
+
+func (t *touched) domain(d string) {
+	if d == "*" {
+		t.outside = true
+	}
+	if host, _, err := net.SplitHostPort(d); err == nil {
+		d = host
+	}
+	t.hosts[model.Host(d)] = true
+}
+
+func (t *touched) touches(s *model.Service, p *model.ServicePort) bool {
+	if t.hosts[s.Hostname] || t.ports[p.Number] {
+		return true
+	}
+	return slices.ContainsFunc(s.Addresses, func(a netip.Prefix) bool { return t.address[fmt.Sprintf("%s_%d", a.Addr(), p.Number)] })
+}
+
+// entering returns calls from outside to a router: one for each route of each of its virtual hosts, at each listener.
+func (c *comparison) entering(cl *client, operations []request) []Call {
+	before, after := c.worldsOf(cl)
+	var out []Call
+	var addresses []string
+	for _, w := range []*world{after, before} {
+		for _, a := range w.Outbound() {
+			if !slices.Contains(addresses, a) {
+				addresses = append(addresses, a)
+			}
+		}
+	}
+	for _, a := range addresses {
+		_, port, err := net.SplitHostPort(a)
+		if err != nil {
+			continue
+		}
+		schemes := schemesAt(port, before, after)
+		for _, domain := range domainsOf(before, after) {
+			requests := append(routesTo(before, after, target{host: model.Host(domain)}), operations...)
+			for _, r := range requests {
+				for _, scheme := range schemes {
+					u := scheme + "://" + net.JoinHostPort(exact(model.Host(domain)), port) + r.path
+					out = append(out, Call{URL: u, Method: r.method, Headers: r.headers})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// schemesAt returns the schemes of calls to a router's port: https if a filter chain of its listeners ends TLS, http if one
+// does not.
+func schemesAt(port string, worlds ...*world) []string {
+	var out []string
+	for _, w := range worlds {
+		for _, l := range w.Listeners {
+			if strconv.Itoa(int(l.GetAddress().GetSocketAddress().GetPortValue())) != port {
+				continue
+			}
+			for _, chain := range l.GetFilterChains() {
+				scheme := "http"
+				if chain.GetTransportSocket() != nil {
+					scheme = "https"
+				}
+				if !slices.Contains(out, scheme) {
+					out = append(out, scheme)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// domainsOf returns the domains of virtual hosts, without ports.
+func domainsOf(worlds ...*world) []string {
+	var out []string
+	for _, w := range worlds {
+		for _, vh := range w.VirtualHosts {
+			for _, d := range vh.GetDomains() {
+				if host, _, err := net.SplitHostPort(d); err == nil {
+					d = host
+				}
+				out = append(out, d)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// routesTo returns a request for each route of a host on either side, and one for "/".
+func routesTo(before, after *world, t target) []request {
+	out := []request{{path: "/"}}
+	for _, w := range []*world{after, before} {
+		for _, vh := range w.VirtualHosts {
+			if !slices.ContainsFunc(vh.GetDomains(), t.named) {
+				continue
+			}
+			for _, r := range vh.GetRoutes() {
+				if made, ok := requestFor(r.GetMatch()); ok && !slices.ContainsFunc(out, made.equal) {
+					out = append(out, made)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// named reports whether a domain of a virtual host is the target's.
+func (t target) named(domain string) bool {
+	host, port, err := net.SplitHostPort(domain)
+	if err != nil {
+		host, port = domain, ""
+	}
+	return model.Host(host) == t.host && (port == "" || port == "*" || t.port == 0 || port == strconv.Itoa(int(t.port)))
+}
+
+// changedOperations returns requests for the operations that changed AuthorizationPolicies name.
+func (c *comparison) changedOperations() []request {
+	var out []request
+	for _, change := range c.report.Objects {
+		if change.Object.Kind != model.KindAuthorizationPolicy {
+			continue
+		}
+		for _, o := range []*opened{c.before, c.after} {
+			policy, ok := o.compiled.Snapshot().Get(change.Object).(*model.AuthorizationPolicy)
+			if !ok {
+				continue
+			}
+			for _, rule := range policy.Rules {
+				for _, m := range rule.To {
+					for _, r := range operationsOf(m) {
+						if !slices.ContainsFunc(out, r.equal) && len(out) < maxOperations {
+							out = append(out, r)
+						}
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// maxOperations bounds the requests for operations of policies.
+const maxOperations = 50
+
+func operationsOf(m model.AuthorizationMatch) []request {
+	methods, paths := []string{""}, []string{"/"}
+	for _, c := range m {
+		switch c.Attribute {
+		case model.AttributeMethod:
+			methods = append(methods, slices.Concat(c.Values, c.Not)...)
+		case model.AttributePath:
+			for _, p := range slices.Concat(c.Values, c.Not) {
+				paths = append(paths, samplePath(p))
+			}
+		}
+	}
+	var out []request
+	for _, method := range methods {
+		for _, path := range paths {
+			out = append(out, request{method: strings.TrimSuffix(method, "*"), path: path})
+		}
+	}
+	return out
+}
+
+// samplePath returns a path that a pattern of a policy matches.
+func samplePath(p string) string {
+	p = strings.NewReplacer("{*}", "any", "{**}", "any", "*", "any").Replace(p)
+	if !strings.HasPrefix(p, "/") {
+		p = "/" + p
+	}
+	return p
+}
+
+// simulated returns a call as the simulator takes it, from one side's proxy.
+func (o *opened) simulated(call *Call, p *model.Proxy) (simulate.Call, error) {
+	u, err := url.Parse(call.URL)
+	if err != nil || u.Hostname() == "" {
+		return simulate.Call{}, fmt.Errorf("call %q: not a URL: write http://HOST:PORT/PATH", call.URL)
+	}
+	port := cmp.Or(u.Port(), map[string]string{"https": "443", "tls": "443"}[u.Scheme], "80")
+	address := call.Address
+	if address == "" {
+		address = o.resolve(u.Hostname(), p)
+	}
+	out := simulate.Call{
+		To: net.JoinHostPort(address, port), From: net.JoinHostPort(firstIP(p), "40000"),
+		Protocol: simulate.Protocol(u.Scheme), Host: u.Host, Path: u.RequestURI(), Method: call.Method, Headers: call.Headers,
+	}
+	if out.Protocol == simulate.TLS || out.Protocol == simulate.HTTPS {
+		out.SNI = u.Hostname()
+	}
+	if p.Type == model.ProxyRouter {
+		out.Direct, out.From, out.To = true, net.JoinHostPort(elsewhere, "40000"), net.JoinHostPort(firstIP(p), port)
+	}
+	return out, nil
+}
+
+// resolve returns the address of a name, as an application in the Pod would get it.
+func (o *opened) resolve(name string, p *model.Proxy) string {
+	if net.ParseIP(name) != nil {
+		return name
+	}
+	domain := p.ClusterDomain()
+	for _, search := range []string{"", "." + p.Namespace + ".svc." + domain, ".svc." + domain, "." + domain} {
+		for _, s := range o.services {
+			if s.Hostname == model.Host(name+search) {
+				return o.addressOf(s)
+			}
+		}
+	}
+	return elsewhere
+}
+
+func firstIP(p *model.Proxy) string {
+	if len(p.IPs) == 0 {
+		return elsewhere
+	}
+	return p.IPs[0]
+}

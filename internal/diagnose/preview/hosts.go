@@ -1,0 +1,126 @@
+package preview
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// elsewhere is an address of TEST-NET-1, which no workload has: hosts outside of the mesh resolve to it.
+const elsewhere = "192.0.2.1"
+
+// servicesOf returns the services among objects, in the order of their hosts.
+func servicesOf(objects []model.Object) []*model.Service {
+	var out []*model.Service
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *model.Service:
+			out = append(out, o)
+		case *model.ServiceEntry:
+			out = append(out, o.Services()...)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *model.Service) int { return strings.Compare(string(a.Hostname), string(b.Hostname)) })
+	return out
+}
+
+// hostsByAddress returns the hosts that lead to an address.
+func hostsByAddress(objects []model.Object, services []*model.Service) map[string][]model.Host {
+	out := map[string][]model.Host{}
+	add := func(address string, h model.Host) {
+		if address != "" && !slices.Contains(out[address], h) {
+			out[address] = append(out[address], h)
+		}
+	}
+	named := map[model.Key]*model.Service{}
+	for _, s := range services {
+		if s.IsKubernetes() {
+			named[s.Key] = s
+		}
+		for i := range s.Inline {
+			add(s.Inline[i].Address, s.Hostname)
+		}
+	}
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *model.EndpointSlice:
+			s := named[model.Key{Kind: model.KindService, Namespace: o.Namespace, Name: o.Service}]
+			for i := 0; s != nil && i < len(o.Members); i++ {
+				for _, a := range o.Members[i].Addresses {
+					add(a, s.Hostname)
+				}
+			}
+		case *model.Workload:
+			for _, s := range services {
+				if len(s.Selector) > 0 && s.Namespace == o.Namespace && model.SelectorMatches(s.Selector, o.Labels) {
+					add(o.Address(), s.Hostname)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// target is where a client sends calls of a host and port.
+type target struct {
+	host     model.Host
+	port     uint32
+	protocol model.Protocol
+	address  string // IP address
+}
+
+// targets returns the ports of services that a filter accepts, of both sides.
+func (c *comparison) targets(accept func(*model.Service, *model.ServicePort) bool) []target {
+	var out []target
+	seen := map[target]bool{}
+	for _, o := range []*opened{c.after, c.before} {
+		for _, s := range o.services {
+			for i := range s.Ports {
+				p := &s.Ports[i]
+				if p.Protocol == model.ProtocolUDP || !accept(s, p) {
+					continue
+				}
+				t := target{host: s.Hostname, port: p.Number, protocol: p.Protocol}
+				if !seen[t] {
+					seen[t] = true
+					t.address = o.addressOf(s)
+					out = append(out, t)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// addressOf returns the address to which a service's host resolves.
+func (o *opened) addressOf(s *model.Service) string {
+	if len(s.Addresses) > 0 {
+		return s.Addresses[0].Addr().String()
+	}
+	if len(s.Auto) > 0 {
+		return s.Auto[0].String()
+	}
+	if s.Headless {
+		for address, hosts := range o.hostsAt {
+			if slices.Contains(hosts, s.Hostname) && (o.byIP[address] != nil) {
+				return address
+			}
+		}
+	}
+	for i := range s.Inline {
+		if a, err := netip.ParseAddr(s.Inline[i].Address); err == nil && s.Resolution == model.ResolutionNone {
+			return a.String()
+		}
+	}
+	return elsewhere
+}
+
+// exact returns a host that a host with a wildcard covers.
+func exact(h model.Host) string {
+	if h == "*" {
+		return "example.com"
+	}
+	return strings.Replace(string(h), "*", "any", 1)
+}

@@ -1,0 +1,210 @@
+package preview
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/engine"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// MaxCalls bounds how many calls Compute tries. Report.Untried counts the others.
+const MaxCalls = 20_000
+
+// Input is a mesh with two configurations.
+type Input struct {
+	// Mesh is the mesh's configuration without the MeshConfig among the objects; nil: the default.
+	Mesh          *model.Mesh
+	Before, After Side
+	// Calls are tried. Without any, Compute tries calls to all hosts whose resources or servers differ.
+	Calls []Call
+}
+
+// Side is one configuration, and the proxies that have it.
+type Side struct {
+	Objects []model.Object
+	// Templates are workloads that Deployments and other owners of Pods make; see Populate.
+	Templates []*model.Workload
+	Proxies   []*model.Proxy
+
+	made []model.Object // by Populate
+}
+
+// Report is what the change does.
+type Report struct {
+	Objects []ObjectChange `json:"objects"` // in key order
+	// Proxies are those that both sides have and that would be sent something, in the order of their names.
+	Proxies []ProxyChange `json:"proxies"`
+	Of      int           `json:"of"` // all proxies that both sides have
+	// New and Gone are the proxies that only one side has. Their calls are not tried.
+	New   []string `json:"new,omitempty"`
+	Gone  []string `json:"gone,omitempty"`
+	Bytes int      `json:"bytes"` // to all proxies
+
+	Tried   int `json:"tried"` // calls
+	Untried int `json:"untried,omitempty"`
+	// Differ counts the calls that are decided differently. Differences has them, calls with equal changes together, the
+	// refused and the newly allowed ones first.
+	Differ      int          `json:"differ"`
+	Differences []Difference `json:"differences"`
+	// Notes state what the preview does not cover.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// ObjectChange is an object that differs.
+type ObjectChange struct {
+	Object    model.Key `json:"object"`
+	Operation string    `json:"operation"` // created, changed or deleted
+	Origin    string    `json:"origin,omitempty"`
+}
+
+// Same reports whether the change has no effect on proxies.
+func (r *Report) Same() bool { return len(r.Proxies) == 0 && r.Differ == 0 }
+
+// Compute compares the two sides. An error is a configuration that the simulator cannot read, or the end of ctx.
+func Compute(ctx context.Context, in Input) (*Report, error) {
+	mesh := in.Mesh
+	if mesh == nil {
+		mesh = model.DefaultMesh()
+	}
+	out := &Report{Objects: changedObjects(in.Before.written(), in.After.written()), Proxies: []ProxyChange{}, Differences: []Difference{}}
+	before, err := open(mesh, in.Before)
+	if err != nil {
+		return nil, fmt.Errorf("before the change: %w", err)
+	}
+	after, err := open(mesh, in.After)
+	if err != nil {
+		return nil, fmt.Errorf("after the change: %w", err)
+	}
+	p := &comparison{before: before, after: after, report: out}
+	if err := p.resources(ctx); err != nil {
+		return nil, err
+	}
+	p.population()
+	p.callers = p.clients()
+	calls := in.Calls
+	if len(calls) == 0 {
+		calls = p.ownCalls()
+	}
+	if err := p.try(ctx, calls); err != nil {
+		return nil, err
+	}
+	for _, f := range slices.Concat(before.compiled.Failures(), after.compiled.Failures()) {
+		note := fmt.Sprintf("%s %s: cannot be translated: %s", f.Type, f.Name, f.Error)
+		if !slices.Contains(out.Notes, note) {
+			out.Notes = append(out.Notes, note)
+		}
+	}
+	return out, nil
+}
+
+// comparison is the state of one Compute.
+type comparison struct {
+	before, after *opened
+	report        *Report
+	diffs         map[*model.Proxy]*resourceDiff // of the proxies that differ, as they are after the change
+	callers       []*client
+}
+
+// population lists the proxies that only one side has, and states which calls are not tried.
+func (c *comparison) population() {
+	for _, p := range c.after.proxies {
+		if c.before.byName[p.String()] == nil {
+			c.report.New = append(c.report.New, p.String())
+		}
+	}
+	for _, p := range c.before.proxies {
+		if c.after.byName[p.String()] == nil {
+			c.report.Gone = append(c.report.Gone, p.String())
+		}
+	}
+	slices.Sort(c.report.New)
+	slices.Sort(c.report.Gone)
+	if slices.ContainsFunc(c.report.Objects, func(o ObjectChange) bool { return o.Object.Kind == model.KindRequestAuthentication }) {
+		c.report.Notes = append(c.report.Notes, "calls with tokens are not tried: give some with --calls")
+	}
+}
+
+// opened is one side, translated as far as it was asked for.
+type opened struct {
+	compiled *engine.Compiled
+	mesh     *model.Mesh // with its MeshConfig
+	proxies  []*model.Proxy
+	byName   map[string]*model.Proxy
+	byIP     map[string]*model.Proxy
+	worlds   map[tableKey]*world
+	contents map[*table.Table]*content
+	services []*model.Service
+	hostsAt  map[string][]model.Host // by an endpoint's address
+}
+
+func open(base *model.Mesh, s Side) (*opened, error) {
+	objects := slices.Concat(s.Objects, s.made)
+	o := &opened{
+		compiled: engine.CompileAll(base, objects), mesh: base, proxies: s.Proxies,
+		byName: map[string]*model.Proxy{}, byIP: map[string]*model.Proxy{}, worlds: map[tableKey]*world{}, contents: map[*table.Table]*content{},
+	}
+	for _, p := range s.Proxies {
+		if o.byName[p.String()] != nil {
+			return nil, errors.New(p.String() + ": two proxies have this name")
+		}
+		o.byName[p.String()] = p
+		for _, ip := range p.IPs {
+			o.byIP[ip] = p
+		}
+	}
+	for _, object := range s.Objects {
+		if c, ok := object.(*model.MeshConfig); ok && c.Namespace == base.RootNamespace {
+			o.mesh = c.Over(base)
+		}
+	}
+	o.services = servicesOf(objects)
+	o.hostsAt = hostsByAddress(objects, o.services)
+	return o, nil
+}
+
+// principal returns the URI name in a proxy's certificate; empty: it has none.
+func (o *opened) principal(p *model.Proxy) string {
+	if !p.Identity {
+		return ""
+	}
+	return model.Identity{TrustDomain: o.mesh.TrustDomain, Namespace: p.Namespace, ServiceAccount: cmp.Or(p.ServiceAccount, "default")}.String()
+}
+
+// written returns the objects and templates that a user writes.
+func (s *Side) written() []model.Object {
+	out := slices.Clone(s.Objects)
+	for _, t := range s.Templates {
+		out = append(out, t)
+	}
+	return out
+}
+
+// changedObjects compares objects by content. Objects of files have no other version.
+func changedObjects(before, after []model.Object) []ObjectChange {
+	out := []ObjectChange{}
+	old := map[model.Key]model.Object{}
+	for _, o := range before {
+		old[o.Metadata().Key] = o
+	}
+	for _, o := range after {
+		m := o.Metadata()
+		was, existed := old[m.Key]
+		delete(old, m.Key)
+		switch {
+		case !existed:
+			out = append(out, ObjectChange{m.Key, "created", m.Origin})
+		case !sameContent(was, o):
+			out = append(out, ObjectChange{m.Key, "changed", m.Origin})
+		}
+	}
+	for k, o := range old {
+		out = append(out, ObjectChange{k, "deleted", o.Metadata().Origin})
+	}
+	slices.SortFunc(out, func(a, b ObjectChange) int { return a.Object.Compare(b.Object) })
+	return out
+}

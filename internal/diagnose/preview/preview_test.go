@@ -1,0 +1,174 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/file"
+)
+
+// side reads documents.
+func side(t testing.TB, documents ...string) Side {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(strings.Join(documents, "\n---\n")), 0o600))
+	tree, err := file.Analyze(dir, config.Decoder{Domain: model.DefaultMesh().Domain})
+	require.NoError(t, err)
+	require.Empty(t, tree.Problems)
+	return Side{Objects: tree.Objects, Templates: tree.Templates}
+}
+
+func workload(name, version string) string {
+	return `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: ` + name + `-` + version + `, namespace: shop}
+spec:
+  selector: {matchLabels: {app: ` + name + `, version: ` + version + `}}
+  template:
+    metadata: {labels: {app: ` + name + `, version: ` + version + `}}
+    spec: {serviceAccountName: ` + name + `, containers: [{name: app, image: app}]}`
+}
+
+func service(name, port string) string {
+	return `apiVersion: v1
+kind: Service
+metadata: {name: ` + name + `, namespace: shop}
+spec: {selector: {app: ` + name + `}, ports: [` + port + `]}`
+}
+
+// shop is a frontend that calls two versions of reviews, and a database.
+func shop(more ...string) []string {
+	return append([]string{
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {istio-injection: enabled}}",
+		workload("frontend", "v1"), workload("reviews", "v1"), workload("reviews", "v2"), workload("db", "v1"),
+		service("frontend", "{name: http, port: 8080}"), service("reviews", "{name: http, port: 9080}"), service("db", "{name: tcp, port: 5432}"),
+		`apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: reviews, namespace: shop}
+spec: {host: reviews, subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]}`,
+	}, more...)
+}
+
+const all = `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: reviews, namespace: shop}
+spec: {hosts: [reviews], http: [{match: [{uri: {prefix: /v2}}], route: [{destination: {host: reviews, subset: v2}}]}, {route: [{destination: {host: reviews, subset: v1}}]}]}`
+
+func compare(t *testing.T, before, after []string) *Report {
+	t.Helper()
+	in := Input{Before: side(t, before...), After: side(t, after...)}
+	Populate(&in.Before, &in.After, true)
+	r, err := Compute(context.Background(), in)
+	require.NoError(t, err)
+	return r
+}
+
+// changesOf returns the changes of calls, as "host what: before -> after".
+func changesOf(r *Report) []string {
+	var out []string
+	for _, d := range r.Differences {
+		for _, c := range d.Changes {
+			out = append(out, d.Host+" "+c.What+": "+c.Before+" -> "+c.After)
+		}
+	}
+	return out
+}
+
+func TestNothingChanges(t *testing.T) {
+	r := compare(t, shop(all), shop("# a comment", all))
+	require.True(t, r.Same())
+	require.Empty(t, r.Objects)
+	require.Equal(t, 4, r.Of)
+	require.Zero(t, r.Tried)
+}
+
+// TestChanges checks what calls each kind of change decides differently.
+func TestChanges(t *testing.T) {
+	const host = "reviews.shop.svc.cluster.local:9080"
+	deny := `apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: deny, namespace: shop}
+spec: {selector: {matchLabels: {app: reviews}}, action: DENY, rules: [{to: [{operation: {paths: [/admin*]}}]}]}`
+	for name, tc := range map[string]struct {
+		before, after []string
+		want          []string
+		from          int // callers
+		proxies       int
+	}{
+		"a canary": {
+			shop(all), shop(strings.Replace(all, "subset: v1}}]}]", "subset: v1}, weight: 90}, {destination: {host: reviews, subset: v2}, weight: 10}]}]", 1)),
+			[]string{
+				host + " destination: v1 -> v1 90%, v2 10%",
+				host + " endpoints: reviews-v1.shop -> reviews-v1.shop 90%, reviews-v2.shop 10%",
+			}, 4, 4,
+		},
+		"a timeout": {
+			shop(all), shop(strings.Replace(all, "http: [{", "http: [{timeout: 5s, ", 1)),
+			[]string{host + " timeout: none -> 5s"}, 4, 4,
+		},
+		"a policy": {
+			shop(all), shop(all, deny),
+			[]string{host + " server: accepts -> answers 403, because of AuthorizationPolicy/shop/deny, rule 0"}, 4, 2,
+		},
+		"strict mutual TLS loses a client without a certificate": {
+			shop(strings.Replace(workload("old", "v1"), "labels: {app: old", "labels: {sidecar.istio.io/inject: \"false\", app: old", 1)),
+			shop(strings.Replace(workload("old", "v1"), "labels: {app: old", "labels: {sidecar.istio.io/inject: \"false\", app: old", 1),
+				"apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: db, namespace: shop}\nspec: {host: db, trafficPolicy: {tls: {mode: DISABLE}}}",
+				"apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: db, namespace: shop}\nspec: {selector: {matchLabels: {app: db}}, mtls: {mode: STRICT}}"),
+			[]string{
+				"db.shop.svc.cluster.local:5432 server: accepts -> closes the connection: no filter chain matches",
+				"db.shop.svc.cluster.local:5432 encryption: mutual TLS -> plain text",
+			}, 4, 4,
+		},
+		"a service goes": {
+			shop(), slicesWithout(shop(), "kind: Service\nmetadata: {name: db"), nil, 4, 4,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := compare(t, tc.before, tc.after)
+			if tc.want != nil {
+				require.Equal(t, tc.want, changesOf(r))
+			}
+			require.NotEmpty(t, r.Differences)
+			require.Len(t, r.Differences[0].From, tc.from)
+			require.Len(t, r.Proxies, tc.proxies)
+			require.Positive(t, r.Bytes)
+			require.GreaterOrEqual(t, r.Tried, r.Differ)
+		})
+	}
+}
+
+func slicesWithout(documents []string, part string) []string {
+	var out []string
+	for _, d := range documents {
+		if !strings.Contains(d, part) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// BenchmarkCompute compares a mesh of 200 services and workloads before and after the change of a route.
+func BenchmarkCompute(b *testing.B) {
+	var documents []string
+	for i := range 200 {
+		name := fmt.Sprintf("app%03d", i)
+		documents = append(documents, workload(name, "v1"), service(name, "{name: http, port: 8080}"))
+	}
+	route := "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: a, namespace: shop}\nspec: {hosts: [app007], http: [{timeout: 5s, route: [{destination: {host: app007}}]}]}"
+	in := Input{Before: side(b, documents...), After: side(b, append(documents, route)...)}
+	Populate(&in.Before, &in.After, true)
+	for b.Loop() {
+		r, err := Compute(context.Background(), in)
+		require.NoError(b, err)
+		require.Equal(b, 200, r.Differ)
+	}
+}

@@ -1,0 +1,166 @@
+package preview
+
+import (
+	"maps"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+)
+
+// request is the part of a call that routes and policies match.
+type request struct {
+	method, path string
+	headers      map[string]string
+}
+
+func (r request) equal(o request) bool {
+	return r.method == o.method && r.path == o.path && maps.Equal(r.headers, o.headers)
+}
+
+// requestFor returns a request that a route matches; false: it could not find one.
+func requestFor(m *routev3.RouteMatch) (request, bool) {
+	r := request{}
+	switch p := m.GetPathSpecifier().(type) {
+	case *routev3.RouteMatch_Prefix:
+		r.path = p.Prefix
+	case *routev3.RouteMatch_Path:
+		r.path = p.Path
+	case *routev3.RouteMatch_PathSeparatedPrefix:
+		r.path = p.PathSeparatedPrefix
+	case *routev3.RouteMatch_SafeRegex:
+		text, ok := sampleRegex(p.SafeRegex.GetRegex())
+		if !ok {
+			return r, false
+		}
+		r.path = text
+	case *routev3.RouteMatch_ConnectMatcher_:
+		return r, false
+	default:
+		r.path = "/"
+	}
+	if !strings.HasPrefix(r.path, "/") {
+		r.path = "/" + r.path
+	}
+	for _, h := range m.GetHeaders() {
+		if h.GetInvertMatch() {
+			continue
+		}
+		value, ok := "any", true
+		if s := h.GetStringMatch(); s != nil {
+			value, ok = sampleText(s)
+		}
+		if !ok || !r.set(h.GetName(), value) {
+			return r, false
+		}
+	}
+	return r.withQuery(m.GetQueryParameters())
+}
+
+// set sets a header; false: it is a pseudo header that a call does not choose.
+func (r *request) set(name, value string) bool {
+	switch {
+	case name == ":method":
+		r.method = value
+	case strings.HasPrefix(name, ":"):
+		return false
+	default:
+		if r.headers == nil {
+			r.headers = map[string]string{}
+		}
+		r.headers[name] = value
+	}
+	return true
+}
+
+func (r request) withQuery(params []*routev3.QueryParameterMatcher) (request, bool) {
+	var query []string
+	for _, q := range params {
+		value, ok := "any", true
+		if s := q.GetStringMatch(); s != nil {
+			value, ok = sampleText(s)
+		}
+		if !ok {
+			return r, false
+		}
+		query = append(query, q.GetName()+"="+value)
+	}
+	if len(query) > 0 {
+		r.path += "?" + strings.Join(query, "&")
+	}
+	return r, true
+}
+
+// sampleText returns a text that a matcher matches.
+func sampleText(m *matcherv3.StringMatcher) (string, bool) {
+	switch p := m.GetMatchPattern().(type) {
+	case *matcherv3.StringMatcher_Exact:
+		return p.Exact, true
+	case *matcherv3.StringMatcher_Prefix:
+		return p.Prefix + "any", true
+	case *matcherv3.StringMatcher_Suffix:
+		return "any" + p.Suffix, true
+	case *matcherv3.StringMatcher_Contains:
+		return p.Contains, true
+	case *matcherv3.StringMatcher_SafeRegex:
+		return sampleRegex(p.SafeRegex.GetRegex())
+	}
+	return "", false
+}
+
+// sampleRegex returns a short text that a regular expression matches as a whole.
+func sampleRegex(expr string) (string, bool) {
+	re, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
+		return "", false
+	}
+	var b strings.Builder
+	if !sample(&b, re.Simplify()) {
+		return "", false
+	}
+	return b.String(), true
+}
+
+func sample(b *strings.Builder, re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpLiteral:
+		b.WriteString(string(re.Rune))
+	case syntax.OpCharClass:
+		if len(re.Rune) == 0 {
+			return false
+		}
+		b.WriteRune(runeOf(re.Rune))
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		b.WriteByte('a')
+	case syntax.OpConcat:
+		return !slices.ContainsFunc(re.Sub, func(s *syntax.Regexp) bool { return !sample(b, s) })
+	case syntax.OpCapture, syntax.OpPlus:
+		return sample(b, re.Sub[0])
+	case syntax.OpAlternate:
+		return sample(b, re.Sub[0])
+	case syntax.OpRepeat:
+		for range max(re.Min, 0) {
+			if !sample(b, re.Sub[0]) {
+				return false
+			}
+		}
+	case syntax.OpStar, syntax.OpQuest, syntax.OpEmptyMatch, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText:
+	default:
+		return false
+	}
+	return true
+}
+
+// runeOf returns a letter, or else a digit, or else the first rune of a class, which is a list of ranges.
+func runeOf(ranges []rune) rune {
+	for _, want := range "a0" {
+		for i := 0; i+1 < len(ranges); i += 2 {
+			if ranges[i] <= want && want <= ranges[i+1] {
+				return want
+			}
+		}
+	}
+	return ranges[0]
+}
