@@ -85,7 +85,7 @@ var fieldKinds = []fieldKind{
 		bases: map[string]string{"servers[].tls": httpsServer, "servers[].tls.credentialName": fromSecret, "servers[].tls.credentialNames[]": plainTLS, "servers[].tls.mode": httpsServer + "\n---\n" + plainTLS + "\n---\n" + tlsServer,
 			"servers[].tls.caCertCredentialName": fromSecret, "servers[].tls.httpsRedirect": `{selector: {a: b}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}`,
 			"servers[].tls.tlsCertificates[]": `{selector: {a: b}, servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.example.com], tls: {mode: MUTUAL, caCertificates: /c, tlsCertificates: [{serverCertificate: /a, privateKey: /b}]}}]}`},
-		samples: map[string]string{"port.protocol": `[HTTP, HTTPS, GRPC, HTTP2, MONGO, TCP, TLS]`}},
+		samples: map[string]string{"port.protocol": `[HTTP, HTTPS, GRPC, HTTP2, MONGO, TCP, TLS]`, "servers[].hosts[]": `[a.example.com]`}},
 	{title: "ServiceEntry", apiVersion: "networking.istio.io/v1", kind: "ServiceEntry", message: &networking.ServiceEntry{},
 		base: `{hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.1}]}`,
 		bases: map[string]string{"workloadSelector": `{hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC}`,

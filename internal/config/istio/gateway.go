@@ -111,7 +111,12 @@ func (c gatewayConv) gatewayHosts(at problem.Path, s *networking.Server) []model
 			c.Errorf(code.InvalidName, at.Index(i), "%q is not a namespace; write host, ./host, */host or namespace/host", sel.Namespace)
 			continue
 		}
-		if !c.CheckHost(at.Index(i), host, true) {
+		switch {
+		case model.IsIP(host) && strings.Contains(host, "."): // Istio takes IPv6 addresses for short names
+		case !c.CheckHost(at.Index(i), host, true):
+			continue
+		case host != "*" && !strings.Contains(host, "."):
+			c.Errorf(code.InvalidHost, at.Index(i), "%q is a short name, which no namespace completes; write the full name, as in %s.example.com", text, host)
 			continue
 		}
 		if s.Tls != nil && strings.HasPrefix(host, "*") && host != "*" && !strings.HasPrefix(host, "*.") {
