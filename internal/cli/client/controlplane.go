@@ -24,6 +24,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
@@ -37,12 +38,15 @@ type ControlPlane struct {
 
 	namespace, revision                  string // of the control plane in a cluster; empty: the defaults
 	tokenFile, caFile, certFile, keyFile string
-	http                                 http.Client
+	http                                 http.Client // tlsOnce sets its transport
+	tlsOnce                              sync.Once   // guards tlsErr, too
+	tlsErr                               error
 	local                                bool // ask only this control plane, not its peers
 
-	mu       sync.Mutex // guards the rest
-	replicas []*Replica // empty: not chosen yet
-	notes    []string   // to print at the end
+	mu       sync.Mutex   // guards the rest
+	replicas []*Replica   // empty: not chosen yet
+	cluster  *kube.Client // in which they are; nil: none
+	notes    []string     // to print at the end
 	// others is the number of control planes that the last answer leaves out; empty: none.
 	others string
 }
@@ -109,6 +113,9 @@ func (c *ControlPlane) close() {
 	defer c.mu.Unlock()
 	for _, r := range c.replicas {
 		r.close()
+	}
+	if c.cluster != nil {
+		c.cluster.Close()
 	}
 }
 

@@ -33,8 +33,9 @@ func (c *ControlPlane) addCredentials(cmd *cobra.Command) {
 
 // authorize adds credentials to a request. A token is never sent in plain text to another machine.
 func (c *ControlPlane) authorize(req *http.Request) error {
-	if err := c.useTLS(); err != nil {
-		return terminal.UsageError{Err: err}
+	c.tlsOnce.Do(func() { c.tlsErr = c.useTLS() })
+	if c.tlsErr != nil {
+		return terminal.UsageError{Err: c.tlsErr}
 	}
 	if c.tokenFile == "" {
 		return nil
@@ -54,12 +55,12 @@ func (c *ControlPlane) authorize(req *http.Request) error {
 	return nil
 }
 
-// useTLS reads the certificate files once.
+// useTLS reads the certificate files. It runs once, before the first request: replicas are asked at the same time.
 func (c *ControlPlane) useTLS() error {
 	if (c.certFile == "") != (c.keyFile == "") {
 		return errors.New("--cert-file and --key-file: give both or none")
 	}
-	if c.http.Transport != nil || c.caFile == "" && c.certFile == "" {
+	if c.caFile == "" && c.certFile == "" {
 		return nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}

@@ -78,12 +78,13 @@ func listens(ctx context.Context, address string) bool {
 	return true
 }
 
-// findPods returns the control planes in a cluster, the ready ones first.
+// findPods returns the control planes in a cluster, the ready ones first. The caller holds mu.
 func (c *ControlPlane) findPods(ctx context.Context, access kube.Cluster) ([]*Replica, error) {
 	cluster, err := kube.Connect(access)
 	if err != nil {
 		return nil, c.explain(err)
 	}
+	c.cluster = cluster
 	namespace := cmp.Or(c.namespace, model.DefaultMesh().RootNamespace)
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()

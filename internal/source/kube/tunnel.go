@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -24,15 +25,44 @@ type Tunnel struct {
 	dialer httpstream.Dialer
 	port   string
 
-	mu      sync.Mutex            // guards the rest, also while it connects
-	conn    httpstream.Connection // to the API server; nil: none yet
-	request int                   // number of the last connection to the Pod
+	mu      sync.Mutex // guards the rest
+	last    *attempt   // to connect to the API server; nil: none yet
+	closed  bool
+	request int // number of the last connection to the Pod
+}
+
+// attempt is one attempt to connect to the API server. All Dials share it.
+type attempt struct {
+	done chan struct{} // closed when the rest is final
+	conn httpstream.Connection
+	err  error
+}
+
+// alive reports whether an attempt may still succeed, or its connection works.
+func (a *attempt) alive() bool {
+	select {
+	case <-a.done:
+	default:
+		return true
+	}
+	if a.err != nil {
+		return false
+	}
+	select {
+	case <-a.conn.CloseChan():
+		return false
+	default:
+		return true
+	}
 }
 
 // UnreachableError is the kubelet's reason why the port of a Pod cannot be reached.
 type UnreachableError string
 
 func (e UnreachableError) Error() string { return string(e) }
+
+// GrantRights is what to do if a control plane lacks a right that its roles have.
+const GrantRights = "update its roles with 'moonsail upgrade', 'helm upgrade' or 'moonsail manifest'"
 
 // IsForbidden reports whether the API server refused a request for lack of rights.
 func IsForbidden(err error) bool { return apierrors.IsForbidden(err) }
@@ -58,77 +88,120 @@ func (c *Client) Tunnel(namespace, pod string, port int32) (*Tunnel, error) {
 	return &Tunnel{dialer: dialer, port: strconv.Itoa(int(port))}, nil
 }
 
+// connectTimeout bounds an attempt to connect to the API server.
+const connectTimeout = 30 * time.Second
+
 // Dial connects to the Pod's port. A port where nothing listens shows in the first Read.
 func (t *Tunnel) Dial(ctx context.Context) (net.Conn, error) {
+	over, err := t.connection(ctx)
+	if err != nil {
+		return nil, err
+	}
 	type result struct {
 		conn net.Conn
 		err  error
 	}
 	done := make(chan result, 1)
-	go func() { // client-go's dialers take no context
-		conn, err := t.open()
+	go func() { // client-go's streams take no context; they end with their connection
+		conn, err := t.open(over)
 		done <- result{conn, err}
 	}()
 	select {
 	case r := <-done:
 		return r.conn, r.err
 	case <-ctx.Done():
+		go func() {
+			if r := <-done; r.err == nil {
+				_ = r.conn.Close() // nobody uses it
+			}
+		}()
 		return nil, ctx.Err()
 	}
 }
 
-// open opens a pair of streams: the connection's bytes, and errors of the kubelet.
-func (t *Tunnel) open() (net.Conn, error) {
+// connection returns the connection to the API server. It connects, unless a connection is alive.
+func (t *Tunnel) connection(ctx context.Context) (httpstream.Connection, error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := t.connect(); err != nil {
-		return nil, err
+	if t.closed {
+		t.mu.Unlock()
+		return nil, net.ErrClosed
 	}
+	a := t.last
+	if a == nil || !a.alive() {
+		a = &attempt{done: make(chan struct{})}
+		t.last = a
+		go t.connect(a)
+	}
+	t.mu.Unlock()
+	limit := time.NewTimer(connectTimeout)
+	defer limit.Stop()
+	select {
+	case <-a.done:
+		return a.conn, a.err
+	case <-limit.C:
+		return nil, fmt.Errorf("no connection to the API server after %s", connectTimeout)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// connect makes an attempt. client-go's dialers take no context, so that it may end after the tunnel: its connection is closed
+// then.
+func (t *Tunnel) connect(a *attempt) {
+	conn, _, err := t.dialer.Dial(portforward.PortForwardProtocolV1Name)
+	t.mu.Lock()
+	late := t.closed
+	if a.conn, a.err = conn, err; late {
+		a.conn, a.err = nil, net.ErrClosed
+	}
+	close(a.done)
+	t.mu.Unlock()
+	if late && err == nil {
+		_ = conn.Close() // nothing is lost
+	}
+}
+
+// open opens a pair of streams: the connection's bytes, and errors of the kubelet.
+func (t *Tunnel) open(over httpstream.Connection) (net.Conn, error) {
+	t.mu.Lock()
 	t.request++
+	request := t.request
+	t.mu.Unlock()
 	headers := http.Header{}
 	headers.Set(corev1.PortHeader, t.port)
-	headers.Set(corev1.PortForwardRequestIDHeader, strconv.Itoa(t.request))
+	headers.Set(corev1.PortForwardRequestIDHeader, strconv.Itoa(request))
 	headers.Set(corev1.StreamType, corev1.StreamTypeError)
-	problems, err := t.conn.CreateStream(headers)
+	problems, err := over.CreateStream(headers)
 	if err != nil {
 		return nil, err
 	}
 	_ = problems.Close() // only the kubelet writes
 	headers.Set(corev1.StreamType, corev1.StreamTypeData)
-	data, err := t.conn.CreateStream(headers)
+	data, err := over.CreateStream(headers)
 	if err != nil {
-		t.conn.RemoveStreams(problems)
+		over.RemoveStreams(problems)
 		return nil, err
 	}
-	c := &tunnelConn{Stream: data, over: t.conn, problems: problems, failed: make(chan struct{})}
+	c := &tunnelConn{Stream: data, over: over, problems: problems, failed: make(chan struct{})}
 	go c.readProblem()
 	return c, nil
 }
 
-// connect connects to the API server, unless a connection is alive.
-func (t *Tunnel) connect() error {
-	if t.conn != nil {
-		select {
-		case <-t.conn.CloseChan():
-		default:
-			return nil
-		}
-	}
-	conn, _, err := t.dialer.Dial(portforward.PortForwardProtocolV1Name)
-	if err != nil {
-		return err
-	}
-	t.conn = conn
-	return nil
-}
-
-// Close ends the tunnel and its connections.
+// Close ends the tunnel and its connections. It does not wait for an attempt to connect.
 func (t *Tunnel) Close() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.conn != nil {
-		_ = t.conn.Close() // nothing is lost
-		t.conn = nil
+	t.closed = true
+	a := t.last
+	t.mu.Unlock()
+	if a == nil {
+		return
+	}
+	select {
+	case <-a.done:
+		if a.err == nil {
+			_ = a.conn.Close() // nothing is lost
+		}
+	default: // connect closes it
 	}
 }
 
