@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -17,7 +18,7 @@ import (
 // Field managers: ours, and that of istiod's gateway deployment controller.
 const (
 	fieldManager       = "moonsail-gateways"
-	fieldManagerIstiod = "istio.io/gateway-controller"
+	fieldManagerIstiod = "istio.io/gateway-controller" // applies in this name only remove fields that istiod left
 )
 
 // ownership is what the controller may do with an existing object.
@@ -41,9 +42,9 @@ func (c *Controller) ownershipOf(p *plan, want *object, have *unstructured.Unstr
 	case mine, p.foreignAccount && want.kind.overlay == "serviceAccount":
 		return released, ""
 	case managed:
-		return conflict, fmt.Sprintf("it belongs to another Gateway: set the annotation %s to a free name", annotationName)
+		return conflict, fmt.Sprintf("it belongs to another Gateway: set the annotation %s to an unused name", annotationName)
 	}
-	return conflict, fmt.Sprintf("it was not created for this Gateway: rename or delete it, or set the annotation %s to a free name", annotationName)
+	return conflict, fmt.Sprintf("it was not created for this Gateway: rename or delete it, or set the annotation %s to an unused name", annotationName)
 }
 
 // takesOver reports whether a Gateway's objects are taken over from istiod: its label names the revision of this control
@@ -67,16 +68,24 @@ func (t *term) apply(ctx context.Context, p *plan, want *object) (trouble string
 	case err != nil:
 		return "", err
 	}
-	if have != nil {
+	if have == nil {
+		// It fails if others create the object in this moment; a forced apply would overwrite theirs.
+		if have, err = api.Create(ctx, want.DeepCopy(), metav1.CreateOptions{FieldManager: fieldManager}); err != nil {
+			return "", err
+		}
+	} else {
 		switch is, advice := t.ownershipOf(p, want, have); is {
 		case released:
 			return "", nil
 		case conflict:
 			return fmt.Sprintf("%s: %s", want.title(), advice), nil
 		}
-		// The write fails if the object has changed since, perhaps its owner or its label.
-		want.SetResourceVersion(have.GetResourceVersion())
 	}
+	if have, err = ownByApply(ctx, api, have); err != nil {
+		return "", err
+	}
+	// The write fails if the object has changed since, perhaps its owner or its label.
+	want.SetResourceVersion(have.GetResourceVersion())
 	text, err := json.Marshal(want.Object)
 	if err != nil {
 		return "", err
@@ -95,7 +104,32 @@ func (t *term) apply(ctx context.Context, p *plan, want *object) (trouble string
 	return "", nil
 }
 
-// dropFieldsOfIstiod removes the fields that only istiod set: an apply of nothing in its name.
+// ownByApply makes the fields that a creation set those of an apply. Otherwise later applies could not remove them. It returns the
+// object as it is then.
+func ownByApply(ctx context.Context, api dynamic.ResourceInterface, have *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	entries := have.GetManagedFields()
+	i := slices.IndexFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == fieldManager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
+	})
+	if i < 0 {
+		return have, nil
+	}
+	if applied(have, fieldManager) {
+		entries = slices.Delete(entries, i, i+1)
+	} else {
+		entries[i].Operation = metav1.ManagedFieldsOperationApply
+	}
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "replace", "path": "/metadata/managedFields", "value": entries},
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": have.GetResourceVersion()}, // a conflict if it has changed
+	})
+	if err != nil {
+		return nil, err
+	}
+	return api.Patch(ctx, have.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+}
+
+// dropFieldsOfIstiod removes the fields that only istiod set: it applies an empty object as istiod's field manager.
 func (t *term) dropFieldsOfIstiod(ctx context.Context, p *plan, o *object) (*unstructured.Unstructured, error) {
 	empty := map[string]any{
 		"apiVersion": o.GetAPIVersion(), "kind": o.GetKind(), "metadata": map[string]any{"name": o.GetName(), "namespace": p.Namespace},

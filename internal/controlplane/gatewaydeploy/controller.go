@@ -52,8 +52,8 @@ func (c *Controller) revision() string { return cmp.Or(c.Revision, model.Default
 // version belongs to another controller.
 const controllerVersion = 5
 
-// isMine reports whether a Gateway is not for another revision or a later controller.
-func (c *Controller) isMine(g *gateway) bool {
+// handles reports whether this control plane deploys a Gateway: its revision matches, and no newer controller claims it.
+func (c *Controller) handles(g *gateway) bool {
 	if text, ok := g.Annotations[annotationVersion]; ok {
 		if n, err := strconv.Atoi(text); err != nil || n > controllerVersion {
 			return false
@@ -83,7 +83,7 @@ type term struct {
 	logged    map[name]string // the last error of a Gateway in the log
 }
 
-// Run deploys until ctx ends. All that it started has ended then.
+// Run deploys until ctx ends. All that it started has ended then, except goroutines of the queue, which end at once.
 func (c *Controller) Run(ctx context.Context) {
 	config, http := c.Client.REST()
 	client, err := dynamic.NewForConfigAndClient(config, http)
@@ -99,6 +99,7 @@ func (c *Controller) Run(ctx context.Context) {
 	c.setCurrent(t)
 	defer c.Statuses.ClearDeployments()
 	defer t.watching.Wait()
+	defer t.queue.ShutDown()
 	defer c.setCurrent(nil)
 	stop := context.AfterFunc(ctx, t.queue.ShutDown)
 	defer stop()
@@ -158,7 +159,7 @@ func (t *term) next(ctx context.Context) bool {
 		return false
 	}
 	defer t.queue.Done(n)
-	again, err := t.safely(func() (bool, error) { return t.reconcile(ctx, n) })
+	again, err := t.recoverPanic(n, func() (bool, error) { return t.reconcile(ctx, n) })
 	switch {
 	case ctx.Err() != nil:
 	case err != nil || again:
@@ -178,12 +179,12 @@ func (e *panicError) Error() string {
 	return "internal error: " + e.cause + ": report this bug, with the log of the control plane"
 }
 
-// safely calls a function, and turns a panic into an error.
-func (t *term) safely(f func() (again bool, err error)) (again bool, err error) {
+// recoverPanic calls a function for a Gateway, and turns a panic into an error.
+func (t *term) recoverPanic(n name, f func() (again bool, err error)) (again bool, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			t.Panicked()
-			t.Log.Error("panic while a gateway is deployed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			t.Log.Error("panic while a gateway is deployed", "namespace", n.namespace, "gateway", n.name, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			again, err = false, &panicError{fmt.Sprint(cause)}
 		}
 	}()
@@ -196,5 +197,5 @@ func (t *term) warn(n name, err error) {
 		return
 	}
 	t.logged[n] = err.Error()
-	t.Log.Warn("gateway not deployed, retrying", "namespace", n.namespace, "gateway", n.name, "error", err)
+	t.Log.Warn("cannot deploy gateway, retrying: see its status", "namespace", n.namespace, "gateway", n.name, "error", err)
 }

@@ -20,7 +20,7 @@
 //   - An object is written or deleted only if it has the label gateway.istio.io/managed and is owned by the Gateway. The
 //     Gateway owns each object, so that Kubernetes deletes them with it.
 //   - Watches only queue. A reconciliation reads the Gateway and its objects from the API server, so that an old event
-//     cannot write old content.
-//   - The queue has a Gateway at most once. A failed one waits, twice as long after each failure, up to a minute.
+//     cannot write old content. Deletions use what watches saw; their preconditions fail if it is old.
+//   - The queue has a Gateway at most once. Retries back off exponentially, from 200 ms to 1 min.
 //   - A panic is the error of one Gateway: its status reports it, moonsail_panics_total counts it, and the others are deployed.
 package gatewaydeploy

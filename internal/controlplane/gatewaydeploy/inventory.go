@@ -176,9 +176,21 @@ func (i *inventory) forgetChild(k childKey) (old child, known bool) {
 
 // wrote records the result of a write.
 func (i *inventory) wrote(k childKey, owner types.UID, o *unstructured.Unstructured) {
+	content := hashOf(o) // not under the lock
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.written[k] = written{owner, hashOf(o)}
+	i.written[k] = written{owner, content}
+}
+
+// dropWritten forgets what was written for Gateways that do not exist: one may have been deleted during its reconciliation.
+func (i *inventory) dropWritten() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	live := map[types.UID]bool{}
+	for _, g := range i.gateways {
+		live[g.uid] = true
+	}
+	maps.DeleteFunc(i.written, func(_ childKey, w written) bool { return !live[w.owner] })
 }
 
 // keepWritten forgets what was written for a Gateway, except for some objects. Later events of the others lead to a

@@ -48,7 +48,7 @@ func (k *kind) overlaid(fields map[string]any, overlays []overlay) (out map[stri
 		where := fmt.Sprintf("%s: data[%s]", overlays[i].source, k.overlay)
 		patch := map[string]any{}
 		if err := yaml.Unmarshal([]byte(text), &patch); err != nil {
-			return nil, false, unusable("%s: not YAML of an object: %w", where, err)
+			return nil, false, unusable("%s: expected a YAML object: %w", where, err)
 		}
 		if patch == nil { // the text is empty
 			patch = map[string]any{}
@@ -94,7 +94,7 @@ func checkLists(path string, v any) error {
 			case e == nil:
 				return fmt.Errorf("%s[%d]: null: remove it", path, i)
 			case reflect.TypeOf(e) != reflect.TypeOf(v[0]):
-				return fmt.Errorf("%s[%d]: not of the type of the other elements", path, i)
+				return fmt.Errorf("%s[%d]: elements of a list must have one type", path, i)
 			}
 			if err := checkLists(fmt.Sprintf("%s[%d]", path, i), e); err != nil {
 				return err
@@ -112,10 +112,11 @@ var fixed = [][]string{
 	{"metadata", "labels", labelManaged}, {"metadata", "labels", model.LabelGatewayName}, {"status"},
 }
 
+// unchanged returns an error that names the first fixed field that differs.
 func unchanged(before, after map[string]any) error {
 	for _, path := range fixed {
 		if !reflect.DeepEqual(at(before, path), at(after, path)) {
-			return fmt.Errorf("%s: may not be set", strings.Join(path, "."))
+			return fmt.Errorf("%s: cannot be changed: remove it", strings.Join(path, "."))
 		}
 	}
 	return nil

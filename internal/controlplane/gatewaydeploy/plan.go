@@ -83,8 +83,8 @@ func (g *gateway) key() model.Key {
 	return model.Key{Kind: model.KindKubernetesGateway, Namespace: g.Namespace, Name: g.Name}
 }
 
-// deployed reports whether the Gateway's routers are deployed here. An address of a Service, or several addresses, mean that
-// others run them.
+// deployed reports whether the Gateway's routers are deployed here. A Gateway with a hostname address or with several addresses is
+// deployed by others.
 func (g *gateway) deployed() bool {
 	var types []string
 	for _, a := range g.Spec.Addresses {

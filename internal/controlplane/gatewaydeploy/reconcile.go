@@ -38,6 +38,7 @@ func (t *term) reconcile(ctx context.Context, n name) (again bool, err error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		t.report(model.Key{Kind: model.KindKubernetesGateway, Namespace: n.namespace, Name: n.name}, nil)
+		t.inventory.dropWritten()
 		return false, nil
 	case err != nil:
 		return false, err
@@ -46,7 +47,7 @@ func (t *term) reconcile(ctx context.Context, n name) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if !t.isMine(g) || g.DeletionTimestamp != nil {
+	if !t.handles(g) || g.DeletionTimestamp != nil {
 		t.report(g.key(), nil)
 		return false, nil // another control plane keeps its objects, or Kubernetes deletes them
 	}
@@ -58,24 +59,32 @@ func (t *term) reconcile(ctx context.Context, n name) (again bool, err error) {
 	return t.deploy(ctx, g)
 }
 
-// deploy applies the objects of a Gateway, and reports to its status, also after a panic.
+// deploy applies the objects of a Gateway, and reports to its status, also after a panic. A pass that ends early knows less
+// than the one before it: unless it found a failure, the last state stays until the next pass.
 func (t *term) deploy(ctx context.Context, g *gateway) (again bool, err error) {
 	state := &status.Deployment{}
-	again, err = t.safely(func() (bool, error) { return t.update(ctx, g, state) })
+	complete := false
+	again, err = t.recoverPanic(name{g.Namespace, g.Name}, func() (again bool, err error) {
+		complete, again, err = t.update(ctx, g, state)
+		return again, err
+	})
 	var panicked *panicError
 	if errors.As(err, &panicked) {
 		state.Failure = err.Error()
 	}
-	t.report(g.key(), state)
+	if complete || state.Failure != "" {
+		t.report(g.key(), state)
+	}
 	return again, err
 }
 
-// update applies the objects of a Gateway, and records in the state what failed.
-func (t *term) update(ctx context.Context, g *gateway, state *status.Deployment) (again bool, err error) {
+// update applies the objects of a Gateway, and records in the state what failed. The state is complete if each object was
+// dealt with.
+func (t *term) update(ctx context.Context, g *gateway, state *status.Deployment) (complete, again bool, err error) {
 	p, err := planOf(g, withListenerSets(t.Snapshot(), g))
 	if err != nil {
 		state.Failure = err.Error()
-		return false, nil // until the Gateway changes
+		return true, false, nil // until the Gateway changes
 	}
 	state.Name, state.Ignored = p.name, p.ignored
 	want, err := t.wanted(ctx, p)
@@ -84,19 +93,19 @@ func (t *term) update(ctx context.Context, g *gateway, state *status.Deployment)
 	switch {
 	case errors.As(err, &parameters):
 		state.Parameters = err.Error()
-		return false, nil // until the Gateway or the ConfigMap changes
+		return true, false, nil // until the Gateway or the ConfigMap changes
 	case errors.As(err, &rendering):
 		state.Failure = err.Error()
-		return false, nil // until the Gateway or the configuration of injection changes
+		return true, false, nil // until the Gateway changes, or a restart with another configuration of injection
 	case err != nil:
-		return false, err
+		return false, false, err
 	}
 	if again, err = t.write(ctx, p, want, state); err != nil || again {
-		return again, err
+		return false, again, err
 	}
 	t.inventory.keepWritten(g.UID, want)
 	again, err = retry(t.prune(ctx, g.UID, want))
-	return again || len(state.Conflicts) > 0, err
+	return true, again || len(state.Conflicts) > 0, err
 }
 
 // wanted returns the objects that a Gateway should have.
@@ -116,12 +125,12 @@ func (t *term) write(ctx context.Context, p *plan, want []object, state *status.
 		conflict, err := t.apply(ctx, p, &want[i])
 		switch {
 		case err == nil:
-		case apierrors.IsConflict(err): // it has changed meanwhile
+		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err): // it has changed meanwhile
 			return true, nil
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return false, nil
 		default:
-			err = fmt.Errorf("%s: not written: %w", want[i].title(), err)
+			err = fmt.Errorf("cannot apply %s: %w", want[i].title(), err)
 			state.Failure = err.Error()
 			return false, err
 		}

@@ -141,7 +141,7 @@ func TestOtherControllers(t *testing.T) {
 		if c.version != "" {
 			g.Annotations["gateway.istio.io/controller-version"] = c.version
 		}
-		require.Equal(t, c.want, (&Controller{Revision: c.revision}).isMine(g), "%+v", c)
+		require.Equal(t, c.want, (&Controller{Revision: c.revision}).handles(g), "%+v", c)
 	}
 }
 

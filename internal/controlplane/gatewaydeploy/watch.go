@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
+	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
 // watched is a set of objects that is watched.
@@ -179,9 +180,9 @@ func (f *failure) record(ctx context.Context, err error) {
 	case apierrors.IsNotFound(err):
 		f.Log.Info("gateways are not deployed until the Gateway API is installed", "resource", f.resource.GroupResource().String())
 	case apierrors.IsForbidden(err):
-		f.Log.Warn("no permission to deploy gateways, retrying: apply deploy/rbac.yaml", "resource", f.resource.GroupResource().String(), "error", err)
+		f.Log.Warn("no permission to deploy gateways, retrying: "+kube.GrantRights, "resource", f.resource.GroupResource().String(), "error", err)
 	default:
-		f.Log.Warn("objects of gateways cannot be watched, retrying", "resource", f.resource.GroupResource().String(), "error", err)
+		f.Log.Warn("cannot watch objects of gateways, retrying", "resource", f.resource.GroupResource().String(), "error", err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
 // Results of writes, for metrics.
@@ -104,7 +105,7 @@ func (w *writer) suspend(k model.Key, err error) {
 	}
 	if !w.logged[r] {
 		w.logged[r] = true
-		w.log.Warn("no permission to write statuses of a resource, retrying: apply deploy/rbac.yaml",
+		w.log.Warn("no permission to write statuses of a resource, retrying: "+kube.GrantRights,
 			"resource", r.GroupResource().String(), "object", k.String(), "error", err)
 	}
 	w.suspended[r] = time.AfterFunc(w.forbidden, func() { w.tracker.resume(r) })

@@ -47,7 +47,7 @@ func (t *tagBundles) keep(ctx context.Context, all *kube.Objects, read configura
 	if err != nil {
 		return err
 	}
-	service := t.service(ctx, read)
+	service := t.service(within, read)
 	var failed error
 	for i := range tags {
 		// Istio may have a revision of the same name.

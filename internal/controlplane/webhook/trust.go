@@ -8,6 +8,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
 // trustWithin bounds how long a control plane is not ready because the API server does not trust its
@@ -129,9 +131,9 @@ func outOfReach(err error) bool {
 func remedy(err error) string {
 	switch {
 	case apierrors.IsNotFound(err):
-		return "apply deploy/webhook.yaml and deploy/injector.yaml, or remove the flag that names it"
+		return "restore it with 'moonsail upgrade', 'helm upgrade' or 'moonsail manifest', or remove the flag that names it"
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return "apply deploy/rbac.yaml, or set a certificate with --webhook-cert"
+		return kube.GrantRights + ", or set a certificate with --webhook-cert"
 	}
 	return "retrying"
 }

@@ -28,10 +28,10 @@ func TestTrust(t *testing.T) {
 		"no answer for long":        {[]error{errors.New("connection refused")}, late, "", "connection refused: retrying", 1},
 		"no word for long":          {nil, late, "", "injector: no answer from the API server", 1},
 		"written":                   {[]error{errors.New("connection refused"), nil}, soon, "", "", 0},
-		"no rights":                 {[]error{forbidden}, soon, "", "deploy/rbac.yaml", 1},
-		"not there":                 {[]error{missing}, soon, "", "deploy/injector.yaml", 1},
+		"no rights":                 {[]error{forbidden}, soon, "", "moonsail upgrade", 1},
+		"not there":                 {[]error{missing}, soon, "", "moonsail upgrade", 1},
 		"there, and written":        {[]error{missing, nil}, soon, "", "", 0},
-		"gone after it was written": {[]error{nil, missing}, soon, "", "deploy/injector.yaml", 1},
+		"gone after it was written": {[]error{nil, missing}, soon, "", "moonsail upgrade", 1},
 		"away after it was written": {[]error{nil, errors.New("timeout")}, soon, "", "timeout", 1},
 	} {
 		t.Run(name, func(t *testing.T) {

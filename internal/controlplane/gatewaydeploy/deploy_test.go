@@ -1,0 +1,135 @@
+package gatewaydeploy
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/sidecar/inject"
+)
+
+// spec is that of a Gateway with one listener.
+const spec = "{gatewayClassName: moonsail, listeners: [{name: http, port: 80, protocol: HTTP}]}"
+
+// deployer returns a controller in front of an API server, and the states that it reports.
+func deployer(t *testing.T, objects ...runtime.Object) (*term, *fake.FakeDynamicClient, reported) {
+	t.Helper()
+	config, states := inject.Default(), reported{}
+	require.NoError(t, config.Prepare())
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{configMaps: "ConfigMapList"}, objects...)
+	c := &Controller{
+		RootNamespace: "istio-system", Inject: config, Snapshot: func() *store.Snapshot { return &store.Snapshot{} },
+		ProxyConfigs: func() *model.ProxyConfigs { return nil }, Statuses: states, Panicked: func() {}, Log: slog.New(slog.DiscardHandler),
+	}
+	return &term{Controller: c, dynamic: client, inventory: newInventory()}, client, states
+}
+
+// TestUnfinishedPassesReportNothing checks that an error of the API server, or an object that changes meanwhile, does not
+// clear a conflict that an earlier pass reported.
+func TestUnfinishedPassesReportNothing(t *testing.T) {
+	resource := schema.GroupResource{Resource: "serviceaccounts"}
+	for name, c := range map[string]struct {
+		verb, resource string
+		err            error
+		failure        string
+	}{
+		"the defaults cannot be read": {"list", "configmaps", errors.New("timeout"), ""},
+		"an object has changed":       {"create", "serviceaccounts", apierrors.NewConflict(resource, "web", nil), ""},
+		"an object was created":       {"create", "serviceaccounts", apierrors.NewAlreadyExists(resource, "web"), ""},
+		"a write fails":               {"create", "serviceaccounts", errors.New("timeout"), "cannot apply"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deploys, client, states := deployer(t)
+			client.PrependReactor(c.verb, c.resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.err })
+			g := gatewayOf(t, spec)
+			again, err := deploys.deploy(t.Context(), g)
+			require.True(t, again || err != nil)
+			for _, a := range client.Actions() {
+				require.NotEqual(t, "patch", a.GetVerb(), "it would overwrite the object")
+			}
+			if c.failure == "" {
+				require.Empty(t, states)
+				return
+			}
+			require.Contains(t, states[g.key()].Failure, c.failure)
+		})
+	}
+}
+
+// TestConflictsAreReported checks that a complete pass reports the objects of others.
+func TestConflictsAreReported(t *testing.T) {
+	theirs := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "web-moonsail", "namespace": "shop"},
+	}}
+	deploys, client, states := deployer(t, theirs)
+	for _, verb := range []string{"create", "patch"} {
+		client.PrependReactor(verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"resourceVersion": "1"}}}, nil
+		})
+	}
+	g := gatewayOf(t, spec)
+	again, err := deploys.deploy(t.Context(), g)
+	require.NoError(t, err)
+	require.True(t, again, "the object may go away")
+	require.Len(t, states[g.key()].Conflicts, 1)
+	require.Contains(t, states[g.key()].Conflicts[0], "it was not created for this Gateway")
+}
+
+// TestOwnByApply checks which requests make the fields of a creation those of an apply.
+func TestOwnByApply(t *testing.T) {
+	created := map[string]any{"manager": fieldManager, "operation": "Update"}
+	appliedBefore := map[string]any{"manager": fieldManager, "operation": "Apply"}
+	ofStatus := map[string]any{"manager": fieldManager, "operation": "Update", "subresource": "status"}
+	for name, c := range map[string]struct {
+		have []any
+		want string // in the patch; empty: no request
+	}{
+		"a creation":               {[]any{ofStatus, created}, `[{"manager":"moonsail-gateways","operation":"Update","subresource":"status"},{"manager":"moonsail-gateways","operation":"Apply"}]`},
+		"a creation and an apply":  {[]any{created, appliedBefore}, `[{"manager":"moonsail-gateways","operation":"Apply"}]`},
+		"an apply":                 {[]any{appliedBefore}, ""},
+		"an object without fields": {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deploys, client, _ := deployer(t)
+			client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, &unstructured.Unstructured{}, nil
+			})
+			have := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "web", "resourceVersion": "7", "managedFields": c.have}}}
+			_, err := ownByApply(t.Context(), deploys.dynamic.Resource(configMaps).Namespace("shop"), have)
+			require.NoError(t, err)
+			if c.want == "" {
+				require.Empty(t, client.Actions())
+				return
+			}
+			require.Len(t, client.Actions(), 1)
+			patch := client.Actions()[0].(clienttesting.PatchAction).GetPatch()
+			require.JSONEq(t, `[{"op":"replace","path":"/metadata/managedFields","value":`+c.want+`},{"op":"replace","path":"/metadata/resourceVersion","value":"7"}]`, string(patch))
+		})
+	}
+}
+
+// TestWrittenIsForgotten checks that nothing remains of a Gateway that was deleted while it was reconciled.
+func TestWrittenIsForgotten(t *testing.T) {
+	i := newInventory()
+	gateway := func(name, uid string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name, "namespace": "shop", "uid": uid}}}
+	}
+	i.seeGateway(gateway("stays", "1"))
+	i.seeGateway(gateway("goes", "2"))
+	i.wrote(childKey{namespace: "shop", name: "stays"}, "1", gateway("stays", "3"))
+	i.forgetGateway(name{"shop", "goes"})
+	i.wrote(childKey{namespace: "shop", name: "goes"}, "2", gateway("goes", "4"))
+	i.dropWritten()
+	require.Len(t, i.written, 1)
+	require.Contains(t, i.written, childKey{namespace: "shop", name: "stays"})
+}
