@@ -49,7 +49,7 @@ func TestReadyWhenWebhookIsTrusted(t *testing.T) {
 	}{
 		"trusted":   {own, "", ""},
 		"not there": {"not-installed", "", "deploy/injector.yaml"},
-		"no rights": {own, "moonsail", "deploy/rbac.yaml"}, // which are for one webhook configuration only
+		"no rights": {own, "moonsail", "moonsail upgrade"}, // which are for one webhook configuration only
 	} {
 		t.Run(name, func(t *testing.T) {
 			pages := make(chan string, 1)

@@ -12,5 +12,6 @@
 // inject.RedirectionOf.
 //
 // Invariant: a Pod that needs rules never starts without them. If the agent does not answer, or the rules cannot be set,
-// the plugin fails, and the kubelet tries again.
+// the plugin fails, and the kubelet tries again. One exception is that of istio-cni: an agent that ends without its rights (401,
+// 403) takes its DaemonSet as removed, and removes the plugin.
 package cni

@@ -61,8 +61,8 @@ type Result struct {
 
 // Limits of the protocol.
 const (
-	maxMessage = 1 << 20
-	turnWithin = 20 * time.Second // for the other side's next message
+	maxMessage     = 1 << 20
+	messageTimeout = 20 * time.Second // for the other side's next message
 )
 
 // Call is a plugin's connection to the node agent.
@@ -71,18 +71,23 @@ type Call struct {
 	conn   net.Conn
 }
 
-// Ask asks the node agent. Close the call after its report.
+// Ask asks the node agent until ctx ends. Close the call after its report.
 func Ask(ctx context.Context, socket string, q Question) (*Call, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
 		return nil, err
 	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
 	c := &Call{conn: conn}
 	if err = send(conn, q); err == nil {
 		err = receive(conn, &c.Answer)
 	}
 	if err != nil {
 		_ = conn.Close()
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
 		return nil, fmt.Errorf("%s: %w", socket, err)
 	}
 	return c, nil
@@ -102,7 +107,8 @@ type Server struct {
 	Done func(Pod, Result)
 }
 
-// Serve answers until ctx ends, then closes the listener and all connections.
+// Serve answers until ctx ends, then closes the listener and all connections. Only root connects: the container runtime, once for
+// each Pod that it starts or checks, which bounds the connections.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	var calls sync.WaitGroup
 	defer calls.Wait()
@@ -156,7 +162,7 @@ func send(conn net.Conn, message any) error {
 	if err != nil {
 		return err
 	}
-	if err := conn.SetWriteDeadline(time.Now().Add(turnWithin)); err != nil {
+	if err := conn.SetWriteDeadline(time.Now().Add(messageTimeout)); err != nil {
 		return err
 	}
 	_, err = conn.Write(append(text, '\n'))
@@ -165,7 +171,7 @@ func send(conn net.Conn, message any) error {
 
 // receive reads a message. Each side waits for the other before it sends the next one.
 func receive(conn net.Conn, into any) error {
-	if err := conn.SetReadDeadline(time.Now().Add(turnWithin)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(messageTimeout)); err != nil {
 		return err
 	}
 	return json.NewDecoder(io.LimitReader(conn, maxMessage)).Decode(into)

@@ -2,6 +2,7 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,7 +146,7 @@ func (n *network) toList(text []byte) {
 func (n *network) raiseVersion() error {
 	v, ok := n.fields["cniVersion"]
 	if !ok || !chains(v) {
-		return fmt.Errorf("cniVersion: a chain of plugins needs %s or newer, got %s: upgrade the other CNI plugin", oldest, v)
+		return fmt.Errorf("cniVersion %s does not support plugin chains: use %s or newer, or upgrade the other CNI plugin", cmp.Or(string(v), "(none)"), oldest)
 	}
 	return nil
 }

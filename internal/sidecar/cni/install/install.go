@@ -32,7 +32,8 @@ type Installer struct {
 	// Checked is called after each check, with the reason why the plugin is not installed; nil if it is.
 	Checked func(error)
 
-	logged string // the last problem
+	logged  string // the last problem
+	skipped string // the last invalid files
 }
 
 // ErrProgram means that the program could not be copied.
@@ -51,9 +52,7 @@ func (i *Installer) Install() (changed []string, err error) {
 	if err != nil {
 		return changed, errors.Join(append([]error{err}, skipped...)...)
 	}
-	for _, s := range skipped {
-		i.Log.Warn("an invalid file comes before the node's network; the container runtime may refuse both", "error", s)
-	}
+	i.noteSkipped(skipped)
 	name := listName(file)
 	var edited bool
 	if name == file {
@@ -67,24 +66,34 @@ func (i *Installer) Install() (changed []string, err error) {
 	return changed, err
 }
 
-// convert makes a list of a file for one plugin, and removes that file: it would come before the list.
+// convert makes a list of a file for one plugin, and removes that file: it would come before the list. It does not replace a
+// list of another program.
 func (i *Installer) convert(file, list string) error {
-	old, err := os.ReadFile(filepath.Clean(file))
-	if err != nil {
-		return err
+	for range attempts {
+		old, err := os.ReadFile(filepath.Clean(file))
+		if err != nil {
+			return err
+		}
+		text, err := with(old, &i.Entry)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			return err
+		}
+		if err := placeNew(list, text, info.Mode().Perm()); err != nil {
+			return err
+		}
+		removed, err := removeIf(file, old)
+		if removed || err != nil {
+			return err
+		}
+		if err := os.Remove(list); err != nil { // another program has written the file meanwhile
+			return err
+		}
 	}
-	text, err := with(old, &i.Entry)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return err
-	}
-	if err := place(list, text, info.Mode().Perm()); err != nil {
-		return err
-	}
-	return os.Remove(file)
+	return fmt.Errorf("%s: another program keeps writing it: stop that program", file)
 }
 
 // copyProgram copies the plugin if the node has none, or another one.
@@ -100,7 +109,8 @@ func (i *Installer) copyProgram() (bool, error) {
 	return true, place(target, text, 0o755)
 }
 
-// Remove removes the entry from all networks, then the program, which they would miss.
+// Remove removes the entry from all networks, then the program. The program stays if a file cannot be read or changed: without
+// it, a network that names it starts no Pod.
 func (i *Installer) Remove() error {
 	entries, err := os.ReadDir(i.NetDir)
 	if err != nil {
@@ -112,10 +122,10 @@ func (i *Installer) Remove() error {
 		if e.IsDir() || !slices.Contains(extensions, filepath.Ext(file)) {
 			continue
 		}
-		if text, err := os.ReadFile(filepath.Clean(file)); err != nil || !bytes.Contains(text, []byte(cni.PluginName)) {
-			continue
+		text, err := os.ReadFile(filepath.Clean(file))
+		if err == nil && bytes.Contains(text, []byte(cni.PluginName)) {
+			_, err = edit(file, without)
 		}
-		_, err := edit(file, without)
 		failed = append(failed, err)
 	}
 	if err := errors.Join(failed...); err != nil {
@@ -217,6 +227,19 @@ func (e *events) next(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
+// noteSkipped logs invalid files that come before the node's network, each combination once.
+func (i *Installer) noteSkipped(files []error) {
+	err := errors.Join(files...)
+	problem := ""
+	if err != nil {
+		problem = err.Error()
+	}
+	if problem != i.skipped && problem != "" {
+		i.Log.Warn("ignored an invalid CNI configuration file: remove it, container runtimes may reject the node's network because of it", "error", err)
+	}
+	i.skipped = problem
+}
+
 // note logs a change, and each problem once.
 func (i *Installer) note(changed []string, err error) {
 	for _, file := range changed {
@@ -227,7 +250,7 @@ func (i *Installer) note(changed []string, err error) {
 		problem = err.Error()
 	}
 	if problem != i.logged && problem != "" {
-		i.Log.Warn("the CNI plugin is not installed; Pods of this node start without it", "error", err)
+		i.Log.Warn("the CNI plugin is not installed, so Pods of this node start without it; retrying", "error", err)
 	}
 	i.logged = problem
 	i.Checked(err)

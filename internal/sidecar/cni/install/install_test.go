@@ -299,3 +299,46 @@ func testRun(t *testing.T) {
 	first := write(t, i.NetDir, "05-first.conflist", list(bridge))
 	becomes("the entry in a network that comes first", has(first))
 }
+
+// TestFilesBesideAreKept checks that a list beside the file of one plugin is not replaced, and that a file that another
+// program writes meanwhile is not removed.
+func TestFilesBesideAreKept(t *testing.T) {
+	one := `{"cniVersion":"1.0.0","name":"n","type":"bridge"}`
+	t.Run("a list of another program", func(t *testing.T) {
+		i := newInstaller(t)
+		conf, other := write(t, i.NetDir, "10-net.conf", one), write(t, i.NetDir, "10-net.conflist", list(bridge))
+		_, err := i.Install()
+		require.ErrorContains(t, err, "remove one of the two files")
+		require.Equal(t, one, read(t, conf))
+		require.Equal(t, list(bridge), read(t, other))
+	})
+	t.Run("an installation that was interrupted", func(t *testing.T) {
+		i := newInstaller(t)
+		text, err := with([]byte(one), &i.Entry)
+		require.NoError(t, err)
+		write(t, i.NetDir, "10-net.conf", one)
+		ours := write(t, i.NetDir, "10-net.conflist", string(text))
+		_, err = i.Install()
+		require.NoError(t, err)
+		require.Equal(t, string(text), read(t, ours))
+		require.Equal(t, []string{"10-net.conflist"}, names(t, i.NetDir))
+	})
+	t.Run("a newer file", func(t *testing.T) {
+		dir := t.TempDir()
+		file := write(t, dir, "10-net.conf", "new")
+		removed, err := removeIf(file, []byte("old"))
+		require.NoError(t, err)
+		require.False(t, removed)
+		require.Equal(t, "new", read(t, file))
+		require.Equal(t, []string{"10-net.conf"}, names(t, dir))
+	})
+}
+
+// TestProgramStaysWithUnreadableFile checks that the program is not removed while a network may name it.
+func TestProgramStaysWithUnreadableFile(t *testing.T) {
+	i := newInstaller(t)
+	require.NoError(t, os.Symlink(filepath.Join(i.NetDir, "loop.conf"), filepath.Join(i.NetDir, "loop.conf")))
+	write(t, i.BinDir, cni.PluginName, "program")
+	require.ErrorContains(t, i.Remove(), "loop.conf")
+	require.Equal(t, []string{cni.PluginName}, names(t, i.BinDir))
+}

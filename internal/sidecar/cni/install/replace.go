@@ -2,6 +2,7 @@ package install
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -95,4 +96,41 @@ func place(file string, text []byte, mode fs.FileMode) error {
 		return err
 	}
 	return nil
+}
+
+// placeNew writes a file at once if it does not exist. It may exist with this content.
+func placeNew(file string, text []byte, mode fs.FileMode) error {
+	temporary, err := writeBeside(file, text, mode)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary)
+	err = os.Link(temporary, file)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if have, err := os.ReadFile(filepath.Clean(file)); err != nil || !bytes.Equal(have, text) {
+		return errors.Join(fmt.Errorf("%s: exists, and is not a list of the network that comes before it: remove one of the two files", file), err)
+	}
+	return nil
+}
+
+// removeIf removes a file if it has a content. Content that another program writes at the same time stays.
+func removeIf(file string, text []byte) (removed bool, err error) {
+	aside, err := writeBeside(file, nil, 0o600)
+	if err != nil {
+		return false, err
+	}
+	defer os.Remove(aside)
+	if err := os.Rename(file, aside); err != nil {
+		return false, err
+	}
+	have, err := os.ReadFile(filepath.Clean(aside))
+	if err == nil && bytes.Equal(have, text) {
+		return true, nil
+	}
+	if back := os.Link(aside, file); back != nil && !errors.Is(back, fs.ErrExist) { // a newer file stays
+		return false, errors.Join(err, back)
+	}
+	return false, err
 }

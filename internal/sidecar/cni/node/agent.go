@@ -13,11 +13,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,7 +62,10 @@ func (a *Agent) Prepare() {
 }
 
 // PodChanged is called with each Pod of the node that is new or has changed.
-func (a *Agent) PodChanged(pod *corev1.Pod) { a.repairer.add(pod) }
+func (a *Agent) PodChanged(pod *corev1.Pod) {
+	a.repairer.see(pod.UID)
+	a.repairer.add(pod)
+}
 
 // PodGone is called with each Pod that has left the node.
 func (a *Agent) PodGone(pod *corev1.Pod) { a.repairer.forget(pod.UID) }
@@ -86,34 +89,21 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	server := &cni.Server{Answer: a.answer, Done: a.done}
-	err = all(ctx,
+	group, running := errgroup.WithContext(ctx)
+	for _, part := range []func(context.Context) error{
 		func(ctx context.Context) error { return server.Serve(ctx, ln) },
 		a.Cluster.Run, a.repairer.run, a.serveHTTP, a.Installer.Run,
-	)
+	} {
+		group.Go(func() error { return part(running) })
+	}
+	err = group.Wait()
 	//nolint:contextcheck // ctx has ended
-	if a.removed(context.Background()) {
-		a.Log.Info("the DaemonSet was removed: removing the CNI plugin")
+	if why := a.removed(context.Background()); why != "" {
+		a.Log.Info("removing the CNI plugin", "reason", why)
 		return errors.Join(err, a.Installer.Remove())
 	}
 	a.Log.Info("the CNI plugin stays, and new Pods of this node wait for the next agent")
 	return err
-}
-
-// all runs functions until the first one fails or ctx ends, and waits for all.
-func all(ctx context.Context, functions ...func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	failed := make([]error, len(functions))
-	var running sync.WaitGroup
-	for i, f := range functions {
-		running.Go(func() {
-			if failed[i] = f(ctx); failed[i] != nil {
-				cancel()
-			}
-		})
-	}
-	running.Wait()
-	return errors.Join(failed...)
 }
 
 // listen opens the socket. Only root may call it. A socket that an earlier agent left is replaced.
@@ -185,14 +175,14 @@ const (
 	removedTimeout  = 3 * time.Second
 )
 
-// removed reports whether the DaemonSet was removed, or the agent's rights with it. If the API server does not answer,
-// as when a node shuts down, it was not: the plugin must be there when the node starts again.
-func (a *Agent) removed(ctx context.Context) bool {
+// removed returns how it is known that the DaemonSet was removed, perhaps by the loss of the agent's rights; empty: it was not.
+// If the API server does not answer, as when a node shuts down, it was not: the plugin must be there when the node starts again.
+func (a *Agent) removed(ctx context.Context) (why string) {
 	for attempt := range removedAttempts {
 		if attempt > 0 {
 			select {
 			case <-ctx.Done():
-				return false
+				return ""
 			case <-time.After(removedEvery):
 			}
 		}
@@ -200,11 +190,15 @@ func (a *Agent) removed(ctx context.Context) bool {
 		set, err := a.Cluster.Own(within)
 		cancel()
 		switch {
+		case err == nil && set.DeletionTimestamp != nil:
+			return "the DaemonSet is being removed"
 		case err == nil:
-			return set.DeletionTimestamp != nil
-		case apierrors.IsNotFound(err), apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
-			return true
+			return ""
+		case apierrors.IsNotFound(err):
+			return "the DaemonSet was removed"
+		case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
+			return "the agent has no right to read its DaemonSet, as after its removal: " + err.Error()
 		}
 	}
-	return false
+	return ""
 }

@@ -24,7 +24,7 @@ func (a *Agent) answer(ctx context.Context, asked cni.Pod) cni.Answer {
 	pod, err := a.pod(ctx, asked)
 	if err != nil {
 		a.metrics.pods.WithLabelValues("failed").Inc()
-		a.Log.Warn("a Pod waits: it cannot be read", "pod", asked.String(), "error", err)
+		a.Log.Warn("cannot read Pod, CNI ADD will be retried", "pod", asked.String(), "error", err)
 		return cni.Answer{Problem: err.Error()}
 	}
 	r, err := inject.RedirectionOf(pod)
@@ -67,7 +67,7 @@ func same(p *corev1.Pod, uid string) bool {
 func (a *Agent) done(pod cni.Pod, r cni.Result) {
 	if r.Problem != "" {
 		a.metrics.pods.WithLabelValues("failed").Inc()
-		a.Log.Warn("the rules of a Pod could not be set; the kubelet tries again", "pod", pod.String(), "error", r.Problem)
+		a.Log.Warn("cannot set rules of Pod, CNI ADD will be retried", "pod", pod.String(), "error", r.Problem)
 		return
 	}
 	a.metrics.pods.WithLabelValues("redirected").Inc()

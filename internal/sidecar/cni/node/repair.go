@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/moonsail/moonsail/internal/sidecar/cni"
@@ -43,9 +45,11 @@ const validationFailed = 126
 const (
 	repairAttempts = 5
 	repairEvery    = time.Second
+	repairTimeout  = 30 * time.Second // of one attempt: other Pods wait
+	pluggedFor     = time.Minute      // how long a Pod may be known to the plugin, and not yet to the copy
 )
 
-// repairer repairs Pods, one after the other.
+// repairer repairs Pods, one after the other. An attempt with RepairRules may enter each network namespace of the node.
 type repairer struct {
 	Repair
 	cluster  Cluster
@@ -55,11 +59,12 @@ type repairer struct {
 	set      func(context.Context, string, intercept.Settings) (intercept.Backend, error)
 	inForce  func(context.Context, string) (bool, error)
 
-	mu      sync.Mutex // guards the maps
+	mu      sync.Mutex         // guards the maps
+	known   map[types.UID]bool // Pods of the node; the other maps, except plugged, have no others
 	pending map[types.UID]*corev1.Pod
-	done    map[types.UID]state // the last state that was dealt with
-	failed  map[types.UID]int   // attempts at the present state
-	plugged map[types.UID]bool  // the plugin has set the rules
+	done    map[types.UID]state     // the last state that was dealt with
+	failed  map[types.UID]int       // attempts at the present state
+	plugged map[types.UID]time.Time // when the plugin has set the rules; run removes those of Pods that do not exist
 	wake    chan struct{}
 }
 
@@ -67,7 +72,7 @@ func newRepairer(a *Agent) *repairer {
 	return &repairer{
 		Repair: a.Repair, cluster: a.Cluster, excluded: a.Installer.Entry.ExcludeNamespaces, log: a.Log, metrics: a.metrics,
 		set: cni.SetRules, inForce: cni.RulesInForce,
-		pending: map[types.UID]*corev1.Pod{}, done: map[types.UID]state{}, failed: map[types.UID]int{}, plugged: map[types.UID]bool{},
+		pending: map[types.UID]*corev1.Pod{}, done: map[types.UID]state{}, failed: map[types.UID]int{}, plugged: map[types.UID]time.Time{}, known: map[types.UID]bool{},
 		wake: make(chan struct{}, 1),
 	}
 }
@@ -114,7 +119,8 @@ func (r *repairer) add(pod *corev1.Pod) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if done, ok := r.done[pod.UID]; ok && done == s || !s.failed && r.plugged[pod.UID] {
+	_, plugged := r.plugged[pod.UID]
+	if done, ok := r.done[pod.UID]; ok && done == s || !s.failed && plugged {
 		return
 	}
 	r.pending[pod.UID] = pod
@@ -129,10 +135,18 @@ func running(pod *corev1.Pod) bool {
 	return pod.Status.PodIP != "" && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
 }
 
+// see records that a Pod exists.
+func (r *repairer) see(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known[uid] = true
+}
+
 // forget forgets a Pod that is gone.
 func (r *repairer) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	delete(r.known, uid)
 	delete(r.pending, uid)
 	delete(r.done, uid)
 	delete(r.failed, uid)
@@ -143,7 +157,14 @@ func (r *repairer) forget(uid types.UID) {
 func (r *repairer) redirected(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.plugged[uid] = true
+	r.plugged[uid] = time.Now()
+}
+
+// sweep removes what the plugin reported about Pods that do not exist, or whose UID is not the API server's, as that of static Pods.
+func (r *repairer) sweep(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.plugged, func(uid types.UID, at time.Time) bool { return !r.known[uid] && now.Sub(at) > pluggedFor })
 }
 
 // run repairs until ctx ends.
@@ -156,8 +177,11 @@ func (r *repairer) run(ctx context.Context) error {
 		r.pending = map[types.UID]*corev1.Pod{}
 		r.mu.Unlock()
 		for _, pod := range due {
-			r.settle(pod, r.repair(ctx, pod))
+			within, cancel := context.WithTimeout(ctx, repairTimeout)
+			r.settle(pod, r.repair(within, pod))
+			cancel()
 		}
+		r.sweep(time.Now())
 		select {
 		case <-ctx.Done():
 			return nil
@@ -167,11 +191,14 @@ func (r *repairer) run(ctx context.Context) error {
 	}
 }
 
-// settle records the result of an attempt. A failed one is repeated.
+// settle records the result of an attempt. A failed one is repeated, unless the Pod has gone meanwhile.
 func (r *repairer) settle(pod *corev1.Pod, err error) {
 	s, _ := stateOf(pod)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !r.known[pod.UID] {
+		return
+	}
 	if err != nil {
 		r.failed[pod.UID]++
 		if r.failed[pod.UID] < repairAttempts {
@@ -206,7 +233,7 @@ func (r *repairer) repair(ctx context.Context, pod *corev1.Pod) error {
 		if err := r.cluster.Delete(ctx, pod); err != nil {
 			return err
 		}
-		r.report(ctx, pod, "DeleteBrokenPod", "deleted: it started before the CNI plugin could redirect its connections")
+		r.report(ctx, pod, "DeleteBrokenPod", "Deleted Pod: it started before the CNI plugin was ready")
 	case RepairLabel:
 		key, value, _ := strings.Cut(r.Label, "=")
 		if _, ok := pod.Labels[key]; ok {
@@ -216,7 +243,7 @@ func (r *repairer) repair(ctx context.Context, pod *corev1.Pod) error {
 		if err := r.cluster.Label(ctx, pod, key, value); err != nil {
 			return err
 		}
-		r.report(ctx, pod, "LabelBrokenPod", "labelled "+r.Label+": it started before the CNI plugin could redirect its connections; delete it")
+		r.report(ctx, pod, "LabelBrokenPod", "Labelled Pod with "+r.Label+": it started before the CNI plugin was ready: delete it")
 	case RepairRules:
 		return r.setRules(ctx, pod, redirection.Settings)
 	}
@@ -238,11 +265,31 @@ func (r *repairer) setRules(ctx context.Context, pod *corev1.Pod, settings inter
 	if err != nil || there {
 		return err
 	}
+	if there, err = r.unchanged(ctx, pod); err != nil || !there {
+		return err
+	}
 	if _, err := r.set(ctx, fileOf(namespace), settings); err != nil {
 		return err
 	}
-	r.report(ctx, pod, "RepairedPod", "redirected its connections to the sidecar: it started before the CNI plugin could")
+	r.report(ctx, pod, "RepairedPod", "Redirected connections of Pod to its sidecar: it started before the CNI plugin was ready")
 	return nil
+}
+
+// unchanged reads a Pod again. The copy may be old, and another Pod may have the address now, which must not get these rules. It
+// returns false if the Pod has gone.
+func (r *repairer) unchanged(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	now, err := r.cluster.Read(ctx, pod.Namespace, pod.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, err
+	case now.UID != pod.UID || now.DeletionTimestamp != nil:
+		return false, nil
+	case now.Status.PodIP != pod.Status.PodIP:
+		return false, fmt.Errorf("its address changed from %s to %q", pod.Status.PodIP, now.Status.PodIP)
+	}
+	return true, nil
 }
 
 // report counts and logs a repair, and writes an event if it may.

@@ -121,15 +121,19 @@ func TestRepairRules(t *testing.T) {
 		require.NoError(t, err)
 		return yes
 	}
-	c := &cluster{}
+	c := &cluster{stored: map[string]*corev1.Pod{}}
+	store := func(p *corev1.Pod) *corev1.Pod {
+		c.stored[p.Namespace+"/"+p.Name] = p
+		return p
+	}
 	withRepair(t, c, func(*Agent) {}, func(a *Agent) {
-		first := pod(failing, "failing", isWaiting, exited(126))
+		first := store(pod(failing, "failing", isWaiting, exited(126)))
 		a.PodChanged(first)
 		repaired(t, a, "repair", "success", 1)
 		require.True(t, there(failing))
 		settled(t, a, first)
 
-		second := pod(checking, "checking", isRunning, isNew)
+		second := store(pod(checking, "checking", isRunning, isNew))
 		a.PodChanged(second)
 		repaired(t, a, "repair", "success", 2)
 		settled(t, a, second)
@@ -147,7 +151,7 @@ func TestRepairRules(t *testing.T) {
 		require.Zero(t, waiting(a))
 	})
 	require.False(t, there(good))
-	require.Equal(t, []string{"event failing RepairedPod", "event checking RepairedPod"}, c.did())
+	require.Equal(t, []string{"read failing", "event failing RepairedPod", "read checking", "event checking RepairedPod"}, c.did())
 }
 
 func end(c *exec.Cmd) {
@@ -197,6 +201,7 @@ func TestRepairIsRepeated(t *testing.T) {
 	})
 	a := newAgent(t, c)
 	p := validation(injected(t, "cart"), isWaiting, exited(126), 1)
+	a.PodChanged(p)
 	for range repairAttempts {
 		a.repairer.settle(p, errors.New("refused"))
 	}
@@ -205,4 +210,53 @@ func TestRepairIsRepeated(t *testing.T) {
 	a.PodGone(p)
 	require.Empty(t, a.repairer.done)
 	require.Zero(t, waiting(a))
+}
+
+// TestGonePodsAreForgotten checks that nothing remains of a Pod that goes during its repair, or that the copy never has.
+func TestGonePodsAreForgotten(t *testing.T) {
+	a := newAgent(t, &cluster{})
+	p := validation(injected(t, "cart"), isWaiting, exited(126), 1)
+	a.PodChanged(p)
+	a.PodGone(p)
+	a.repairer.settle(p, errors.New("refused"))
+	a.repairer.settle(p, nil)
+	require.Empty(t, a.repairer.failed)
+	require.Empty(t, a.repairer.done)
+	require.Empty(t, a.repairer.pending)
+	a.repairer.redirected("static")
+	a.repairer.sweep(time.Now())
+	require.Len(t, a.repairer.plugged, 1, "the copy may not have it yet")
+	a.repairer.sweep(time.Now().Add(2 * pluggedFor))
+	require.Empty(t, a.repairer.plugged)
+}
+
+// TestRulesAreForThePod checks that no rules are set if another Pod may have the address of an old copy.
+func TestRulesAreForThePod(t *testing.T) {
+	p := injected(t, "cart")
+	p.UID, p.Status.PodIP = "1", "192.0.2.1"
+	for name, c := range map[string]struct {
+		change func(*corev1.Pod)
+		same   bool
+		wrong  string
+	}{
+		"the same":        {func(*corev1.Pod) {}, true, ""},
+		"another Pod":     {func(p *corev1.Pod) { p.UID = "2" }, false, ""},
+		"it ends":         {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, false, ""},
+		"another address": {func(p *corev1.Pod) { p.Status.PodIP = "192.0.2.2" }, false, "its address changed from 192.0.2.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := p.DeepCopy()
+			c.change(now)
+			same, err := newAgent(t, &cluster{stored: map[string]*corev1.Pod{"shop/cart": now}}).repairer.unchanged(t.Context(), p)
+			require.Equal(t, c.same, same)
+			if c.wrong == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, c.wrong)
+			}
+		})
+	}
+	same, err := newAgent(t, &cluster{}).repairer.unchanged(t.Context(), p)
+	require.NoError(t, err)
+	require.False(t, same)
 }

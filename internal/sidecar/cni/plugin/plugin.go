@@ -11,6 +11,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,17 +42,18 @@ const (
 	codeInvalid = 101 // the Pod's annotations are invalid
 )
 
-// Waiting for the node agent. After that the kubelet starts another attempt.
-var (
-	patience = 15 * time.Second
-	again    = 200 * time.Millisecond
+// Limits of an attempt. After that the kubelet starts another one.
+const (
+	askTimeout    = 15 * time.Second       // for the node agent's answer
+	retryInterval = 200 * time.Millisecond // of questions
+	rulesTimeout  = 15 * time.Second       // for the rules; less than the agent waits for the result
 )
 
 // Main runs the command of the environment, and exits with status 1 if it fails. The error is on standard output, as
 // JSON.
 func Main() {
 	skel.PluginMainFuncs(skel.CNIFuncs{
-		Add:    func(args *skel.CmdArgs) error { return add(args, os.Stdout) },
+		Add:    func(args *skel.CmdArgs) error { return add(args, os.Stdout, askTimeout) },
 		Check:  check,
 		Del:    func(*skel.CmdArgs) error { return nil },
 		GC:     func(*skel.CmdArgs) error { return nil },
@@ -90,14 +92,19 @@ func (c *config) exempt(pod cni.Pod) bool {
 		c.AgentPods != "" && strings.HasPrefix(pod.String(), c.AgentPods)
 }
 
+// daemonSet names the node agent's DaemonSet.
+func (c *config) daemonSet() string {
+	return cmp.Or(strings.TrimSuffix(c.AgentPods, "-"), "moonsail-cni-node")
+}
+
 // add sets the rules of a Pod that needs them, and prints the result of the plugins before.
-func add(args *skel.CmdArgs, out io.Writer) error {
+func add(args *skel.CmdArgs, out io.Writer, patience time.Duration) error {
 	c, pod, err := read(args)
 	if err != nil {
 		return err
 	}
 	if !c.exempt(pod) {
-		if err := c.redirect(pod, args.Netns); err != nil {
+		if err := c.redirect(pod, args.Netns, patience); err != nil {
 			return err
 		}
 	}
@@ -109,8 +116,8 @@ func add(args *skel.CmdArgs, out io.Writer) error {
 	return err
 }
 
-// redirect asks about a Pod, and sets its rules.
-func (c *config) redirect(pod cni.Pod, netns string) error {
+// redirect asks about a Pod, and sets its rules. patience bounds the wait for the node agent.
+func (c *config) redirect(pod cni.Pod, netns string, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	call, err := c.ask(ctx, cni.Question{Pod: pod})
@@ -118,7 +125,9 @@ func (c *config) redirect(pod cni.Pod, netns string) error {
 		return err
 	}
 	defer call.Close()
-	backend, err := cni.SetRules(context.Background(), netns, call.Answer.Settings)
+	within, stop := context.WithTimeout(context.Background(), rulesTimeout)
+	defer stop()
+	backend, err := cni.SetRules(within, netns, call.Answer.Settings)
 	result := cni.Result{Backend: backend}
 	if err != nil {
 		result.Problem = err.Error()
@@ -132,7 +141,7 @@ func (c *config) redirect(pod cni.Pod, netns string) error {
 
 // ask asks the node agent until it answers or ctx ends. The call is nil if the Pod needs no rules.
 func (c *config) ask(ctx context.Context, q cni.Question) (*cni.Call, error) {
-	tick := time.NewTicker(again)
+	tick := time.NewTicker(retryInterval)
 	defer tick.Stop()
 	var why error
 	for {
@@ -146,7 +155,7 @@ func (c *config) ask(ctx context.Context, q cni.Question) (*cni.Call, error) {
 		select {
 		case <-ctx.Done():
 			return nil, types.NewError(types.ErrTryAgainLater, fmt.Sprintf("%s: Pod %s waits for the node agent", cni.PluginName, q.Pod),
-				fmt.Sprintf("%v: check that a Pod of the DaemonSet runs on this node", why))
+				fmt.Sprintf("%v: check that a Pod of DaemonSet %s runs on this node", why, c.daemonSet()))
 		case <-tick.C:
 		}
 	}
@@ -174,7 +183,7 @@ func check(args *skel.CmdArgs) error {
 	if err != nil || c.exempt(pod) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	call, err := c.ask(ctx, cni.Question{Pod: pod, Check: true})
 	if err != nil || call == nil {

@@ -213,7 +213,7 @@ func TestPodsWithoutRules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newAgent(t, cni.Answer{Why: "it has no sidecar"})
 			var out bytes.Buffer
-			require.NoError(t, add(&skel.CmdArgs{Netns: fileOf(h), Args: tc.args, StdinData: a.input(t, tc.entry)}, &out))
+			require.NoError(t, add(&skel.CmdArgs{Netns: fileOf(h), Args: tc.args, StdinData: a.input(t, tc.entry)}, &out, time.Minute))
 			require.Equal(t, previous+"\n", out.String())
 			require.Equal(t, tc.asks, len(a.asked) == 1)
 			there, err := cni.RulesInForce(t.Context(), fileOf(h))
@@ -227,7 +227,7 @@ func TestPodsWithoutRules(t *testing.T) {
 func TestWithoutPrevious(t *testing.T) {
 	a := newAgent(t, cni.Answer{})
 	var out bytes.Buffer
-	require.NoError(t, add(&skel.CmdArgs{Args: shopCart, StdinData: fmt.Appendf(nil, `{"cniVersion":"1.0.0","socket":%q}`, a.socket)}, &out))
+	require.NoError(t, add(&skel.CmdArgs{Args: shopCart, StdinData: fmt.Appendf(nil, `{"cniVersion":"1.0.0","socket":%q}`, a.socket)}, &out, time.Minute))
 	require.JSONEq(t, `{"cniVersion":"1.0.0"}`, out.String())
 }
 
@@ -271,19 +271,16 @@ func TestPodDoesNotStart(t *testing.T) {
 
 // TestWaitsForAgent checks that a Pod waits while its node's agent restarts, and fails with advice if none comes.
 func TestWaitsForAgent(t *testing.T) {
-	defer func(p, e time.Duration) { patience, again = p, e }(patience, again)
 	a := &agent{socket: filepath.Join(t.TempDir(), "agent.sock")}
 	args := &skel.CmdArgs{Args: shopCart, StdinData: a.input(t, nil)}
 
-	patience, again = time.Millisecond, time.Millisecond
 	var e *types.Error
-	require.ErrorAs(t, add(args, &bytes.Buffer{}), &e)
+	require.ErrorAs(t, add(args, &bytes.Buffer{}, time.Millisecond), &e)
 	require.Equal(t, types.ErrTryAgainLater, e.Code)
-	require.Contains(t, e.Details, "DaemonSet")
+	require.Contains(t, e.Details, "check that a Pod of DaemonSet ")
 
-	patience = time.Minute
 	result := make(chan error, 1)
-	go func() { result <- add(args, &bytes.Buffer{}) }()
+	go func() { result <- add(args, &bytes.Buffer{}, time.Minute) }()
 	a.run(t)
 	require.NoError(t, <-result)
 }
