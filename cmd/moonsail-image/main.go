@@ -94,9 +94,6 @@ func (f *flags) options(ctx context.Context, arch string) (image.Options, error)
 		Moonsail: program, Plugin: filepath.Join(f.out, "moonsail-cni-"+arch), Architecture: arch, EnvoyVersion: envoy.Version,
 		Version: cmp.Or(f.version, build.Version), Revision: build.Commit, Created: created.UTC(),
 	}
-	if o.Roots, err = image.FindRoots(); err != nil {
-		return o, err
-	}
 	if o.Envoy, err = f.envoy(ctx, arch); err != nil {
 		return o, err
 	}

@@ -27,7 +27,7 @@ const bin = "usr/local/bin"
 type Options struct {
 	Moonsail, Envoy string // files of programs for Linux; Moonsail is statically linked
 	Plugin          string // file of the CNI plugin, statically linked: it runs on nodes
-	Roots           string // file with root certificates, PEM
+	Roots           string // file with root certificates, PEM; empty: Roots()
 	Libraries       string // folder that takes the place of / for the libraries of Envoy; empty: this machine's
 	LibraryPackage  string // their package, for the list of contents; empty: not known
 	Architecture    string // GOARCH of both programs
@@ -116,34 +116,20 @@ func labels(o Options) map[string]string {
 	return out
 }
 
-// rootBundles are the files with root certificates of common distributions.
-var rootBundles = []string{
-	"/etc/ssl/certs/ca-certificates.crt", // Debian, Ubuntu, Alpine, Arch
-	"/etc/pki/tls/certs/ca-bundle.crt",   // Fedora, RHEL
-	"/etc/ssl/ca-bundle.pem",             // openSUSE
-}
-
-// FindRoots returns this machine's file with root certificates.
-func FindRoots() (string, error) {
-	for _, path := range rootBundles {
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("this machine has no root certificates at %s: install ca-certificates", rootBundles[0])
-}
-
 // baseFiles are the files that programs expect, and root certificates where Go and Envoy look for them.
 func baseFiles(roots string) ([]file, error) {
-	pem, err := os.ReadFile(filepath.Clean(roots))
-	if err != nil {
-		return nil, err
+	text := Roots()
+	if roots != "" {
+		var err error
+		if text, err = os.ReadFile(filepath.Clean(roots)); err != nil {
+			return nil, err
+		}
 	}
 	return []file{
 		{name: "etc/passwd", content: []byte("root:x:0:0:root:/:/none\nmoonsail:x:1337:1337:moonsail:/:/none\n"), mode: 0o644},
 		{name: "etc/group", content: []byte("root:x:0:\nmoonsail:x:1337:\n"), mode: 0o644},
 		{name: "etc/nsswitch.conf", content: []byte("hosts: files dns\n"), mode: 0o644},
-		{name: "etc/ssl/certs/ca-certificates.crt", content: pem, mode: 0o644},
+		{name: "etc/ssl/certs/ca-certificates.crt", content: text, mode: 0o644},
 		{name: "tmp/", mode: 0o1777},
 	}, nil
 }

@@ -3,8 +3,10 @@ package image
 import (
 	"archive/tar"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"io"
 	"os"
 	"os/exec"
@@ -214,4 +216,22 @@ func TestErrorsNameTheFile(t *testing.T) {
 			require.Contains(t, err.Error(), map[bool]string{true: "/nonexistent/", false: o.Roots}[name != "Envoy of text"])
 		})
 	}
+}
+
+// TestRoots checks that the built-in root certificates are complete, valid, and the same each time.
+func TestRoots(t *testing.T) {
+	text := Roots()
+	require.Equal(t, text, Roots())
+	count := 0
+	for rest := text; ; count++ {
+		var b *pem.Block
+		if b, rest = pem.Decode(rest); b == nil {
+			require.Empty(t, rest)
+			break
+		}
+		c, err := x509.ParseCertificate(b.Bytes)
+		require.NoError(t, err)
+		require.True(t, c.IsCA, c.Subject)
+	}
+	require.Greater(t, count, 100)
 }
