@@ -163,16 +163,16 @@ func byEnd(table map[string]string, path string) (text string, ok bool) {
 func add(in map[string]any, at []string, fields map[string]any) {
 	for _, name := range at {
 		name, list := strings.CutSuffix(name, "[]")
-		next := map[string]any{}
+		next, rest := map[string]any{}, []any(nil)
 		switch there := in[name].(type) {
 		case map[string]any:
 			next = there
 		case []any:
-			next = there[0].(map[string]any)
+			next, rest = there[0].(map[string]any), there[1:]
 		}
 		in[name] = next
 		if list {
-			in[name] = []any{next}
+			in[name] = append([]any{next}, rest...)
 		}
 		in = next
 	}
@@ -197,8 +197,8 @@ func (k fieldKind) probeField(t *testing.T, at []string, f protoreflect.FieldDes
 			before := k.decode(t, doc)
 			set(doc, at, value)
 			e, message := judge(before, k.decode(t, doc), row.path)
-			if e == silent && f.Kind() == protoreflect.EnumKind && !f.IsList() && value == string(f.Enum().Values().Get(0).Name()) {
-				e = honoured // the default
+			if e == silent && isDefault(f, value) {
+				e = honoured
 			}
 			if i == 0 || slices.Index(bestFirst, e) < slices.Index(bestFirst, best) {
 				best, why = e, message
@@ -222,6 +222,11 @@ func (k fieldKind) probeField(t *testing.T, at []string, f protoreflect.FieldDes
 		}
 	}
 	return row
+}
+
+// isDefault reports whether a value of an enumeration is its default.
+func isDefault(f protoreflect.FieldDescriptor, value any) bool {
+	return f.Kind() == protoreflect.EnumKind && !f.IsList() && value == string(f.Enum().Values().Get(0).Name())
 }
 
 func codes(values []string) string { return "`" + strings.Join(values, "`, `") + "`" }
@@ -293,18 +298,18 @@ func set(in map[string]any, at []string, value any) {
 		in[name] = value
 		return
 	}
-	next := map[string]any{}
+	next, rest := map[string]any{}, []any(nil)
 	switch there := in[name].(type) {
 	case map[string]any:
 		next = there
 	case []any:
 		if len(there) > 0 {
-			next = there[0].(map[string]any)
+			next, rest = there[0].(map[string]any), there[1:]
 		}
 	}
 	set(next, at[1:], value)
 	if list {
-		in[name] = []any{next}
+		in[name] = append([]any{next}, rest...)
 	} else {
 		in[name] = next
 	}

@@ -15,7 +15,7 @@ import (
 // commonSamples are values of fields of all kinds, by the end of their paths.
 var commonSamples = map[string]string{
 	"retryOn": `["5xx"]`, "port.protocol": `[HTTP]`, "bind": `[127.0.0.1]`, "cipherSuites[]": `[ECDHE-RSA-AES128-GCM-SHA256]`, "ecdhCurves[]": `[X25519]`,
-	"distribute[].to": `[{r/z/*: 100}]`, "outlierDetectionHttpErrorCodes[]": `[503]`, "tunnel.protocol": `[CONNECT, POST]`,
+	"distribute[].to": `[{r/z/*: 100}]`, "outlierDetectionHttpErrorCodes[]": `[503]`, "failover[].from": `[r1]`, "failover[].to": `[r2]`, "tunnel.protocol": `[CONNECT, POST]`,
 	"tunnel.targetPort": `[443]`, "tunnel.targetHost": `[b.example.com]`, "defaultEndpoint": `["127.0.0.1:8080", "unix:///run/a"]`,
 	"targetRef.group": `[gateway.networking.k8s.io]`, "targetRef.kind": `[Gateway]`, "targetRef.name": `[x]`, "targetRef.namespace": `[b, other]`,
 	"targetRefs[].group": `[gateway.networking.k8s.io]`, "targetRefs[].kind": `[Gateway]`, "targetRefs[].name": `[x]`, "targetRefs[].namespace": `[b, other]`,
@@ -34,7 +34,7 @@ var commonBeside = map[string]string{
 	"retries": `{attempts: 3}`, "defaultHttpRetryPolicy": `{attempts: 3}`,
 	"httpCookie": `{name: c}`, "consistentHash.ringHash beside": `{httpHeaderName: h}`, "consistentHash.maglev beside": `{httpHeaderName: h}`, "consistentHash.minimumRingSize beside": `{httpHeaderName: h}`, "loadBalancer.warmup": `{duration: 60s}`,
 	"http2KeepAlive": `{interval: 30s, timeout: 5s}`, "outlierDetection": `{splitExternalLocalOriginErrors: true}`,
-	"tunnel": `{targetHost: a.example.com, targetPort: 80}`, "portLevelSettings[]": `{port: {number: 80}, connectionPool: {tcp: {maxConnections: 1}}}`,
+	"tunnel": `{targetHost: a.example.com, targetPort: 80}`, "portLevelSettings[]": `{port: {number: 9001}, connectionPool: {tcp: {maxConnections: 1}}}`,
 	"distribute[]": `{from: "r/z/*", to: {"r/z/*": 100}}`, "failover[]": `{from: r1, to: r2}`,
 	"subsets[]": `{name: v1, labels: {version: v1}}`, "targetRef": gatewayTarget, "targetRefs[]": gatewayTarget,
 	"cookie.attributes[]": `{name: a, value: b}`, "httpCookie.attributes[]": `{name: a, value: b}`,
@@ -55,6 +55,10 @@ var fieldKinds = []fieldKind{
 			"http[].redirect.derivePort":          `{hosts: [a], http: [{redirect: {uri: /x, scheme: http}}]}`,
 			"http[].redirect.prefixRewrite":       `{hosts: [a], http: [{match: [{uri: {prefix: /a}}], redirect: {}}]}`,
 			"http[].directResponse":               `{hosts: [a], http: [{directResponse: {status: 200}}]}`,
+			"http[].match[].ignoreUriCase":        `{hosts: [a], http: [{match: [{uri: {prefix: /a}}], route: [{destination: {host: a}}]}]}`,
+			"http[].route[].weight":               `{hosts: [a], http: [{route: [{destination: {host: a}}, {destination: {host: m}, weight: 50}]}]}`,
+			"tls[].route[].weight":                `{hosts: [a.example.com], tls: [{match: [{port: 443, sniHosts: [a.example.com]}], route: [{destination: {host: a}}, {destination: {host: m}, weight: 50}]}]}`,
+			"tcp[].route[].weight":                `{hosts: [a], tcp: [{match: [{port: 9000}], route: [{destination: {host: a}}, {destination: {host: m}, weight: 50}]}]}`,
 			"http[].delegate":                     `{hosts: [a], http: [{delegate: {name: d}}]}`,
 			"http[].mirrorPercent":                `{hosts: [a], http: [{mirror: {host: m}, route: [{destination: {host: a}}]}]}`,
 			"http[].mirrorPercentage":             `{hosts: [a], http: [{mirror: {host: m}, route: [{destination: {host: a}}]}]}`,
@@ -64,7 +68,7 @@ var fieldKinds = []fieldKind{
 			"http[].fault.abort.grpcStatus":       `{hosts: [a], http: [{fault: {abort: {percentage: {value: 50}}}, route: [{destination: {host: a}}]}]}`,
 			"tls":                                 `{hosts: [a.example.com], tls: [{match: [{port: 443, sniHosts: [a.example.com]}], route: [{destination: {host: a}}]}]}`,
 			"tls[]":                               `{hosts: [a.example.com], tls: [{match: [{port: 443, sniHosts: [a.example.com]}], route: [{destination: {host: a}}]}]}`,
-			"tcp[]":                               `{hosts: [a], tcp: [{match: [{port: 80}], route: [{destination: {host: a}}]}]}`,
+			"tcp[]":                               `{hosts: [a], tcp: [{match: [{port: 9000}], route: [{destination: {host: m}}]}]}`,
 		},
 		beside: map[string]string{
 			"uriRegexRewrite": `{match: a, rewrite: b}`, "fault.delay": `{fixedDelay: 1s, percentage: {value: 50}}`,
@@ -73,7 +77,7 @@ var fieldKinds = []fieldKind{
 		},
 		samples: map[string]string{"abort.httpStatus": `[503]`, "grpcStatus": `[UNAVAILABLE]`, "allowMethods[]": `[GET]`, "body.bytes": `[YQ==]`,
 			"sniHosts[]": `[a.example.com]`, "destinationSubnets[]": `[10.0.0.0/8]`, "derivePort": `[FROM_PROTOCOL_DEFAULT, FROM_REQUEST_PORT]`,
-			"directResponse.status": `[404]`, "redirectCode": `[302]`, "redirect.scheme": `[http, https]`}},
+			"directResponse.status": `[404]`, "redirectCode": `[302]`, "redirect.scheme": `[http, https]`, "delegate.name": `[d]`}},
 	{title: "DestinationRule", apiVersion: "networking.istio.io/v1", kind: "DestinationRule", message: &networking.DestinationRule{},
 		base: `{host: a, workloadSelector: {matchLabels: {a: b}}}`,
 		beside: map[string]string{"tls": `{mode: MUTUAL, clientCertificate: /a, privateKey: /b, caCertificates: /c}`,
@@ -82,26 +86,27 @@ var fieldKinds = []fieldKind{
 	},
 	{title: "Gateway", apiVersion: "networking.istio.io/v1", kind: "Gateway", message: &networking.Gateway{},
 		base: `{selector: {a: b}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}`,
-		bases: map[string]string{"servers[].tls": httpsServer, "servers[].tls.credentialName": fromSecret, "servers[].tls.credentialNames[]": plainTLS, "servers[].tls.mode": httpsServer + "\n---\n" + plainTLS + "\n---\n" + tlsServer,
+		bases: map[string]string{"servers[].name": httpsServer, "servers[].tls": httpsServer, "servers[].tls.credentialName": fromSecret, "servers[].tls.credentialNames[]": plainTLS, "servers[].tls.mode": httpsServer + "\n---\n" + plainTLS + "\n---\n" + tlsServer,
 			"servers[].tls.caCertCredentialName": fromSecret, "servers[].tls.httpsRedirect": `{selector: {a: b}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}`,
 			"servers[].tls.tlsCertificates[]": `{selector: {a: b}, servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.example.com], tls: {mode: MUTUAL, caCertificates: /c, tlsCertificates: [{serverCertificate: /a, privateKey: /b}]}}]}`},
 		samples: map[string]string{"port.protocol": `[HTTP, HTTPS, GRPC, HTTP2, MONGO, TCP, TLS]`, "servers[].hosts[]": `[a.example.com]`}},
 	{title: "ServiceEntry", apiVersion: "networking.istio.io/v1", kind: "ServiceEntry", message: &networking.ServiceEntry{},
 		base: `{hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.1}]}`,
-		bases: map[string]string{"workloadSelector": `{hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC}`,
+		bases: map[string]string{"endpoints[].serviceAccount": insideEntry, "subjectAltNames[]": insideEntry, "workloadSelector": `{hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC}`,
 			"resolution": `{hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}]}` + "\n---\n" + `{hosts: ["*.example.com"], ports: [{number: 80, name: http, protocol: HTTP}]}` +
 				"\n---\n" + `{hosts: [a.example.com], ports: [{number: 80, name: http, protocol: HTTP}], endpoints: [{address: 10.0.0.1}]}`},
 		samples: map[string]string{"addresses[]": `[10.1.0.1]`, "ports[].protocol": `[TCP]`, "endpoints[].address": `[10.0.0.2]`, "endpoints[].ports": `[{http: 8080}]`}},
 	{title: "WorkloadEntry", apiVersion: "networking.istio.io/v1", kind: "WorkloadEntry", message: &networking.WorkloadEntry{},
-		base: `{address: 10.0.0.1}`},
+		base:    `{address: 10.0.0.1, labels: {a: b, security.istio.io/tlsMode: istio}}`,
+		samples: map[string]string{"labels": `[{a: b, version: v1}]`, "ports": `[{http: 8081}]`}},
 	{title: "Sidecar", apiVersion: "networking.istio.io/v1", kind: "Sidecar", message: &networking.Sidecar{},
 		base: `{workloadSelector: {labels: {a: b}}, egress: [{hosts: ["*/*"]}]}`,
-		bases: map[string]string{"ingress[].tls.credentialName": sidecarSecret, "ingress[].tls.credentialNames[]": strings.Replace(sidecarSecret, "mode: MUTUAL, credentialName: a", "mode: SIMPLE", 1), "ingress[].tls.caCertCredentialName": sidecarSecret,
+		bases: map[string]string{"workloadSelector.labels": `{egress: [{hosts: ["other/*"]}]}`, "ingress[].tls.credentialName": sidecarSecret, "ingress[].tls.credentialNames[]": strings.Replace(sidecarSecret, "mode: MUTUAL, credentialName: a", "mode: SIMPLE", 1), "ingress[].tls.caCertCredentialName": sidecarSecret,
 			"ingress[].tls.tlsCertificates[]": `{workloadSelector: {labels: {a: b}}, ingress: [{port: {number: 8443, name: https, protocol: HTTPS}, defaultEndpoint: "127.0.0.1:80", tls: {mode: SIMPLE, tlsCertificates: [{serverCertificate: /a, privateKey: /b}]}}]}`},
-		beside: map[string]string{"ingress[]": `{port: {number: 8443, name: https, protocol: HTTPS}, defaultEndpoint: "127.0.0.1:80"}`, "egress[]": `{hosts: ["./*"]}`, "ingress[].connectionPool beside": `{port: {number: 8080, name: http, protocol: HTTP}}`,
+		beside: map[string]string{"ingress[]": `{port: {number: 8443, name: https, protocol: HTTPS}, defaultEndpoint: "127.0.0.1:80"}`, "egress[]": `{hosts: ["./*"]}`, "ingress[].connectionPool beside": `{port: {number: 8080, name: http, protocol: HTTP2}}`,
 			"egress[].port": `{number: 80, name: http, protocol: HTTP}`, "outboundTrafficPolicy": `{mode: ALLOW_ANY}`, "egressProxy": `{host: b, port: {number: 80}}`,
 			"ingress[].tls": `{mode: MUTUAL, serverCertificate: /a, privateKey: /b, caCertificates: /c}`},
-		samples: map[string]string{"egress[].hosts[]": `["b/*"]`, "workloadSelector.labels": `[{a: b}]`, "ingress[].port.protocol": `[HTTPS]`}},
+		samples: map[string]string{"egress[].hosts[]": `["other/*"]`, "egress[].port.protocol": `[TCP]`, "egress[].bind": `[127.0.0.5]`, "workloadSelector.labels": `[{a: b}]`, "ingress[].port.protocol": `[HTTPS]`}},
 	{title: "ProxyConfig", apiVersion: "networking.istio.io/v1beta1", kind: "ProxyConfig", message: &proxyconfig.ProxyConfig{}, base: `{}`},
 	{title: "EnvoyFilter", apiVersion: "networking.istio.io/v1alpha3", kind: "EnvoyFilter", message: &networking.EnvoyFilter{},
 		base: `{configPatches: [{applyTo: CLUSTER, patch: {operation: MERGE, value: {connect_timeout: 1s}}}]}`,
@@ -112,13 +117,14 @@ var fieldKinds = []fieldKind{
 				`{configPatches: [{patch: {operation: ADD, value: {name: a, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}}}]}`,
 			"configPatches[].match.listener":                              `{configPatches: [{applyTo: NETWORK_FILTER, patch: {operation: MERGE, value: {name: a}}}]}`,
 			"configPatches[].match.listener.filterChain.filter.subFilter": `{configPatches: [{applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager}}}}, patch: {operation: MERGE, value: {name: a}}}]}`,
-			"configPatches[].match.listener.listenerFilter":               `{configPatches: [{applyTo: LISTENER_FILTER, patch: {operation: MERGE, value: {name: a}}}]}`,
+			"configPatches[].match.listener.listenerFilter":               `{configPatches: [{applyTo: LISTENER_FILTER, patch: {operation: REMOVE}}]}`,
 			"configPatches[].match.routeConfiguration":                    `{configPatches: [{applyTo: HTTP_ROUTE, patch: {operation: MERGE, value: {name: a}}}]}`,
 			"configPatches[].patch.filterClass":                           `{configPatches: [{applyTo: HTTP_FILTER, patch: {operation: ADD, value: {name: envoy.filters.http.lua}}}]}`,
 			"configPatches[].patch.operation":                             `{configPatches: [{applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.router}}}}}, patch: {value: {name: envoy.filters.http.lua}}}]}`,
 		},
-		samples: map[string]string{"patch.value": `[{connect_timeout: 2s}]`}},
+		samples: map[string]string{"patch.value": `[{connect_timeout: 2s}]`, "listener.listenerFilter": `[envoy.filters.listener.tls_inspector]`}},
 	{title: "PeerAuthentication", apiVersion: "security.istio.io/v1", kind: "PeerAuthentication", message: &security.PeerAuthentication{}, base: `{selector: {matchLabels: {a: b}}}`,
+		bases:   map[string]string{"selector": `{mtls: {mode: STRICT}}`},
 		samples: map[string]string{"portLevelMtls": `[{8080: {mode: DISABLE}}]`, "matchLabels": `[{a: c}]`}},
 	{title: "RequestAuthentication", apiVersion: "security.istio.io/v1", kind: "RequestAuthentication", message: &security.RequestAuthentication{},
 		base:    `{jwtRules: [` + jwtRule + `]}`,
@@ -132,6 +138,11 @@ var fieldKinds = []fieldKind{
 			"ports[]": `["80"]`, "notPorts[]": `["80"]`, "methods[]": `[GET]`, "notMethods[]": `[GET]`, "paths[]": `[/a]`, "notPaths[]": `[/a]`,
 			"when[].key": `[source.namespace]`, "when[].values[]": `[c]`, "when[].notValues[]": `[c]`}},
 	{title: "Telemetry", apiVersion: "telemetry.istio.io/v1", kind: "Telemetry", message: &telemetry.Telemetry{}, base: `{}`,
+		bases: map[string]string{
+			"selector": `{accessLogging: [{disabled: true}]}`, "targetRef": `{accessLogging: [{disabled: true}]}`, "targetRefs[]": `{accessLogging: [{disabled: true}]}`,
+			"metrics[].overrides[].match": `{metrics: [{overrides: [{tagOverrides: {k: {value: request.host}}}]}]}`, "accessLogging[].match": `{accessLogging: [{providers: [{name: log}]}]}`, "accessLogging[].filter": `{accessLogging: [{providers: [{name: log}]}]}`,
+			"tracing[].match": `{tracing: [{disableSpanReporting: true}]}`,
+		},
 		samples: map[string]string{"tagOverrides": `[{k: {value: request.host}}]`, "filter.expression": `["response.code >= 500"]`}},
 	{title: "WasmPlugin", apiVersion: "extensions.istio.io/v1alpha1", kind: "WasmPlugin", message: &extensions.WasmPlugin{},
 		base:    `{url: "oci://example.com/a:1"}`,
@@ -145,6 +156,8 @@ var fieldKinds = []fieldKind{
 		samples: map[string]string{"operator": `[In, NotIn]`, "pathPrefix": `[/a]`, "statusOnError": `["503"]`, "zipkin.path": `[/a]`, "http.path": `[/a]`, "zipkin.address": `["a.b:81"]`, "defaultProviders.tracing[]": `[a]`, "defaultProviders.metrics[]": `[a]`, "defaultProviders.accessLogging[]": `[a]`}},
 }
 
+const insideEntry = `{hosts: [a.example.com], location: MESH_INTERNAL, ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.1, labels: {security.istio.io/tlsMode: istio}}]}`
+
 const sidecarSecret = `{workloadSelector: {labels: {a: b}}, ingress: [{port: {number: 8443, name: https, protocol: HTTPS}, defaultEndpoint: "127.0.0.1:80", tls: {mode: MUTUAL, credentialName: a}}]}`
 
 // noFiles is a client's TLS without certificates in files.
@@ -154,7 +167,11 @@ func noFiles(mode string) string {
 
 // destinationBases are specs for fields that rule out others.
 func destinationBases() map[string]string {
-	out := map[string]string{"exportTo[]": `{host: a}`}
+	out := map[string]string{
+		"exportTo[]": `{host: a}`,
+		"trafficPolicy.portLevelSettings[].connectionPool.http.h2UpgradePolicy":           `{host: a, trafficPolicy: {portLevelSettings: [{port: {number: 80}}]}}`,
+		"subsets[].trafficPolicy.portLevelSettings[].connectionPool.http.h2UpgradePolicy": `{host: a, subsets: [{name: v1, trafficPolicy: {portLevelSettings: [{port: {number: 80}}]}}]}`,
+	}
 	const rule = `{host: a, workloadSelector: {matchLabels: {a: b}}, %s}`
 	const files = `tls: {mode: MUTUAL, clientCertificate: /a, privateKey: /b}`
 	for path, where := range map[string]string{

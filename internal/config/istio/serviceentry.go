@@ -137,7 +137,9 @@ func (c entryConv) entryEndpoints(at problem.Path, spec *networking.ServiceEntry
 	}
 	var out []model.Endpoint
 	for i, we := range spec.Endpoints {
-		out = append(out, c.endpoint(at.Index(i), we, rules))
+		if e := c.endpoint(at.Index(i), we, rules); e.Address != "" {
+			out = append(out, e)
+		}
 	}
 	return out
 }

@@ -25,7 +25,7 @@ var captureModes = map[networking.CaptureMode]model.CaptureMode{
 func Sidecar(in convert.Cluster, o *networkingv1.Sidecar) (*model.Sidecar, problem.List) {
 	c := sidecarConv{convert.Start(in, model.KindSidecar, &o.ObjectMeta)}
 	at, spec := problem.Path("spec"), &o.Spec
-	s := &model.Sidecar{Meta: c.Meta, InboundPool: destinationConv(c).connectionPool(at.Field("inboundConnectionPool"), spec.InboundConnectionPool)}
+	s := &model.Sidecar{Meta: c.Meta, InboundPool: c.inboundPool(at.Field("inboundConnectionPool"), spec.InboundConnectionPool)}
 	if spec.WorkloadSelector != nil {
 		s.Selector = c.Selector(at.Field("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
 	}
@@ -75,7 +75,7 @@ func (c sidecarConv) ingress(at problem.Path, list []*networking.IstioIngressLis
 		in := model.IngressListener{
 			Port: port, Bind: l.Bind, Capture: captureModes[l.CaptureMode],
 			Endpoint: c.defaultEndpoint(at.Field("defaultEndpoint"), l.DefaultEndpoint),
-			Pool:     destinationConv(c).connectionPool(at.Field("connectionPool"), l.ConnectionPool),
+			Pool:     c.inboundPool(at.Field("connectionPool"), l.ConnectionPool),
 			TLS:      c.ingressTLS(at.Field("tls"), port.Protocol, l.Tls),
 		}
 		if l.ConnectionPool.GetHttp() != nil && !in.Inner().IsHTTP() {
@@ -121,6 +121,14 @@ func (c sidecarConv) bindIP(at problem.Path, bind string) {
 	if bind != "" && !model.IsIP(bind) {
 		c.Errorf(code.InvalidFormat, at, "%q is not an IP address; write one such as 127.0.0.1, or leave it out", bind)
 	}
+}
+
+// inboundPool are the limits of connections to the application.
+func (c sidecarConv) inboundPool(at problem.Path, p *networking.ConnectionPoolSettings) *model.ConnectionPool {
+	if p.GetHttp().GetH2UpgradePolicy() != networking.ConnectionPoolSettings_HTTPSettings_DEFAULT {
+		c.Warnf(code.NoEffect, at.Field("http").Field("h2UpgradePolicy"), "has no effect on connections to the application; set it in a DestinationRule, for clients")
+	}
+	return destinationConv(c).connectionPool(at, p)
 }
 
 // defaultEndpoint takes "127.0.0.1:8080", "0.0.0.0:8080" (the workload's own address),

@@ -76,6 +76,9 @@ type endpointRules struct {
 func (c entryConv) endpoint(at problem.Path, we *networking.WorkloadEntry, rules endpointRules) model.Endpoint {
 	c.Labels(at.Field("labels"), we.Labels)
 	c.endpointPorts(at, we, rules)
+	if we.Network != "" && we.Address != "" {
+		c.Warnf(code.NotSupported, at.Field("network"), "has no effect: the mesh has one network, so the endpoint is called at its address; remove it")
+	}
 	return model.Endpoint{
 		Address:        c.endpointAddress(at, we, rules),
 		Ports:          we.Ports,
@@ -96,7 +99,7 @@ func (c entryConv) endpointAddress(at problem.Path, we *networking.WorkloadEntry
 	case addr == "" && we.Network == "":
 		c.Errorf(code.MissingField, field, "is missing; set an IP address%s", orName(rules.fqdn))
 	case addr == "":
-		c.Warnf(code.MissingField, field, "is missing, so the endpoint is reached through the gateway of network %q only", we.Network)
+		c.Warnf(code.NotSupported, field, "is missing, so the endpoint is not called: gateways of other networks are not supported; set an IP address%s", orName(rules.fqdn))
 	case strings.HasPrefix(addr, convert.UnixPrefix) && !rules.noUnix:
 		if len(we.Ports) > 0 {
 			c.Errorf(code.NotAllowedHere, at.Field("ports"), "a Unix socket has no ports; remove them")
