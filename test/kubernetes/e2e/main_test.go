@@ -146,10 +146,13 @@ func helm(t *testing.T, args ...string) string {
 // chart returns the folder of a chart.
 func chart(name string) string { return filepath.Join(root, "deploy", "charts", name) }
 
-// requireFull skips a test that is too long for `make cluster-e2e`.
+// full reports whether tests run in full, as in make e2e-full.
+func full() bool { return os.Getenv("E2E_FULL") == "1" }
+
+// requireFull skips a test that is too long for make cluster-e2e.
 func requireFull(t *testing.T) {
 	t.Helper()
-	if os.Getenv("E2E_FULL") != "1" {
+	if !full() {
 		t.Skip("runs in make e2e-full (E2E_FULL=1)")
 	}
 }

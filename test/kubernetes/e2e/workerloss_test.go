@@ -13,6 +13,7 @@ import (
 // outlier detection so do calls of its endpoints until Kubernetes removes them. It prints how many. Afterwards no
 // call may fail.
 func TestWorkerLoss(t *testing.T) {
+	requireFull(t)
 	if !owned {
 		t.Skip("another process runs the cluster (E2E_CLUSTER), and its nodes")
 	}
