@@ -128,7 +128,7 @@ e2e: envoy kube-build ## only the tests with real Envoys and a real API server, 
 	@echo "==> testing with Envoy"
 	@RACE="$(RACE)" TESTFLAGS="$(TESTFLAGS)" tools/e2e
 
-e2e-full: envoy kube-build lab-build ## e2e, 200 restarts of sidecars under traffic, and each experiment of the lab in quick form: about 45 minutes
+e2e-full: envoy kube-build lab-build ## e2e, 200 restarts of sidecars under traffic, each experiment of the lab in quick form, and all tests with real Pods: about 70 minutes
 	@RACE="$(RACE)" TESTFLAGS="$(TESTFLAGS)" tools/e2e-full
 
 lab: kube-build lab-build envoy ## all experiments of the lab in full, about 2.5 hours; reports in dist/lab (LABFLAGS=--quick)
