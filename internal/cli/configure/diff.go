@@ -1,7 +1,6 @@
 package configure
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/config"
@@ -244,9 +243,7 @@ func (f *diffFlags) readCalls() ([]preview.Call, error) {
 		return nil, err
 	}
 	var calls []preview.Call
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&calls); err != nil {
+	if err := yaml.UnmarshalStrict(data, &calls); err != nil {
 		return nil, &terminal.UserError{What: "not a list of calls", Where: f.calls, Err: err,
 			Next: `write a list like [{from: frontend.shop, url: "http://reviews.shop:9080/"}]`}
 	}

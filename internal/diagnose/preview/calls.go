@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -30,7 +31,7 @@ type Call struct {
 // String returns the call without its caller.
 func (c *Call) String() string {
 	out := c.URL
-	if c.Method != "" && c.Method != "GET" {
+	if c.Method != "" && c.Method != http.MethodGet {
 		out = c.Method + " " + out
 	}
 	for _, k := range slices.Sorted(maps.Keys(c.Headers)) {
@@ -354,23 +355,26 @@ func (t target) named(domain string) bool {
 func (c *comparison) changedOperations() []request {
 	var out []request
 	for _, change := range c.report.Objects {
-		if change.Object.Kind != model.KindAuthorizationPolicy {
-			continue
-		}
 		for _, o := range []*opened{c.before, c.after} {
 			policy, ok := o.compiled.Snapshot().Get(change.Object).(*model.AuthorizationPolicy)
 			if !ok {
 				continue
 			}
-			for _, rule := range policy.Rules {
-				for _, m := range rule.To {
-					for _, r := range operationsOf(m) {
-						if !slices.ContainsFunc(out, r.equal) && len(out) < maxOperations {
-							out = append(out, r)
-						}
-					}
+			for _, r := range operationsOfPolicy(policy) {
+				if !slices.ContainsFunc(out, r.equal) && len(out) < maxOperations {
+					out = append(out, r)
 				}
 			}
+		}
+	}
+	return out
+}
+
+func operationsOfPolicy(p *model.AuthorizationPolicy) []request {
+	var out []request
+	for _, rule := range p.Rules {
+		for _, m := range rule.To {
+			out = append(out, operationsOf(m)...)
 		}
 	}
 	return out

@@ -28,39 +28,52 @@ func servicesOf(objects []model.Object) []*model.Service {
 
 // hostsByAddress returns the hosts that lead to an address.
 func hostsByAddress(objects []model.Object, services []*model.Service) map[string][]model.Host {
-	out := map[string][]model.Host{}
-	add := func(address string, h model.Host) {
-		if address != "" && !slices.Contains(out[address], h) {
-			out[address] = append(out[address], h)
-		}
-	}
+	out := addressHosts{}
 	named := map[model.Key]*model.Service{}
 	for _, s := range services {
 		if s.IsKubernetes() {
 			named[s.Key] = s
 		}
 		for i := range s.Inline {
-			add(s.Inline[i].Address, s.Hostname)
+			out.add(s.Inline[i].Address, s.Hostname)
 		}
 	}
 	for _, o := range objects {
 		switch o := o.(type) {
 		case *model.EndpointSlice:
-			s := named[model.Key{Kind: model.KindService, Namespace: o.Namespace, Name: o.Service}]
-			for i := 0; s != nil && i < len(o.Members); i++ {
-				for _, a := range o.Members[i].Addresses {
-					add(a, s.Hostname)
-				}
+			if s := named[model.Key{Kind: model.KindService, Namespace: o.Namespace, Name: o.Service}]; s != nil {
+				out.addSlice(o, s.Hostname)
 			}
 		case *model.Workload:
-			for _, s := range services {
-				if len(s.Selector) > 0 && s.Namespace == o.Namespace && model.SelectorMatches(s.Selector, o.Labels) {
-					add(o.Address(), s.Hostname)
-				}
-			}
+			out.addWorkload(o, services)
 		}
 	}
 	return out
+}
+
+// addressHosts are hosts by an address that they lead to.
+type addressHosts map[string][]model.Host
+
+func (a addressHosts) add(address string, h model.Host) {
+	if address != "" && !slices.Contains(a[address], h) {
+		a[address] = append(a[address], h)
+	}
+}
+
+func (a addressHosts) addSlice(s *model.EndpointSlice, h model.Host) {
+	for i := range s.Members {
+		for _, address := range s.Members[i].Addresses {
+			a.add(address, h)
+		}
+	}
+}
+
+func (a addressHosts) addWorkload(w *model.Workload, services []*model.Service) {
+	for _, s := range services {
+		if len(s.Selector) > 0 && s.Namespace == w.Namespace && model.SelectorMatches(s.Selector, w.Labels) {
+			a.add(w.Address(), s.Hostname)
+		}
+	}
 }
 
 // target is where a client sends calls of a host and port.
