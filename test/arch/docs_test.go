@@ -44,6 +44,12 @@ func read(t *testing.T, file string) string {
 	return string(b)
 }
 
+// TestFirstPagesAreShort holds the pages that all readers begin with to their sizes.
+func TestFirstPagesAreShort(t *testing.T) {
+	require.LessOrEqual(t, strings.Count(read(t, "README.md"), "\n"), 200, "lines of README.md: shorten it, or move a part to docs")
+	require.LessOrEqual(t, len(strings.Fields(read(t, "ARCHITECTURE.md"))), 2500, "words of ARCHITECTURE.md: shorten it, or move a part to docs/design")
+}
+
 func TestDependenciesAreExplained(t *testing.T) {
 	text := read(t, "RATIONALE.md")
 	read(t, "go.mod") // so that the test's result is not kept when it changes
