@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/config/kube"
 	"github.com/moonsail/moonsail/internal/config/problem"
@@ -42,7 +44,8 @@ type Decoded struct {
 	Content  []byte          // the document as JSON with sorted keys: its identity
 	Problems problem.List
 	// Template is the workload that a Deployment or another owner of Pods makes; nil for other kinds.
-	Template *model.Workload
+	Template    *model.Workload
+	PodTemplate *corev1.PodTemplateSpec
 	// OtherRevision: it is for the control planes of another revision, and only its key is set.
 	OtherRevision bool
 }
@@ -81,6 +84,10 @@ func (d Decoder) FromNode(n *yaml.Node) Decoded {
 }
 
 func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *problem.Report) Decoded {
+	if line := schema.SecondHeader(n); line > 0 {
+		r.Errorf(code.NoSeparator, "kind", "is set twice: line %d begins another object; write a line --- before it", line)
+		return Decoded{Problems: r.Problems}
+	}
 	kind, ok := header(r, top)
 	if !ok {
 		return Decoded{Problems: r.Problems}
@@ -89,10 +96,16 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *problem.Report) D
 	if d.otherRevisionTree(kind.group, top) {
 		return Decoded{Key: r.Object, OtherRevision: true}
 	}
+	if kind.kind == "Kustomization" && kind.use == useNothing {
+		r.Add(code.NotRendered, problem.SeverityInfo, "kind", "is input of kustomize, which may change the files beside it; check the result: kustomize build . | moonsail analyze -")
+		return Decoded{Problems: r.Problems}
+	}
 	if kind.use == useNothing {
 		out := Decoded{Problems: r.Problems}
 		if at := kube.TemplateOf(kind.group, kind.kind); at != nil {
-			out.Template = kube.Template(r.Object, top, at)
+			out.Template, out.PodTemplate = kube.Template(r.Object, top, at)
+			kube.CheckTemplate(r, top, at)
+			out.Problems = r.Problems
 		}
 		return out
 	}
@@ -156,6 +169,10 @@ func header(r *problem.Report, top map[string]any) (apiKind, bool) {
 		r.Errorf(code.UnknownKind, at, "%v", err)
 		return apiKind{}, false
 	}
+	if other := otherGateway(k, top); other != "" {
+		r.Errorf(code.UnknownKind, "apiVersion", "is that of another kind of Gateway: spec has the fields of %s; write that", other)
+		return apiKind{}, false
+	}
 	return k, true
 }
 
@@ -171,4 +188,21 @@ func (d Decoder) keyOf(kind apiKind, top map[string]any) model.Key {
 		ns = cmp.Or(d.DefaultNamespace, metav1.NamespaceDefault)
 	}
 	return model.Key{Kind: kind.model(), Namespace: ns, Name: name}
+}
+
+// otherGateway returns the apiVersion of the other kind Gateway, Istio's or that of the Gateway API, if the spec has its fields
+// only.
+func otherGateway(k apiKind, top map[string]any) string {
+	spec, _ := top["spec"].(map[string]any)
+	_, servers := spec["servers"]
+	_, listeners := spec["listeners"]
+	_, class := spec["gatewayClassName"]
+	switch {
+	case k.kind != "Gateway":
+	case k.group == groupNetworking && !servers && (listeners || class):
+		return gatewayapi.Group + "/v1"
+	case k.group == gatewayapi.Group && servers && !listeners && !class:
+		return groupNetworking + "/v1"
+	}
+	return ""
 }

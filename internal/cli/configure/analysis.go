@@ -133,6 +133,7 @@ func across(tree *file.Tree, objects []model.Object, in analyze.Input, domain st
 		d := tree.Drafts[p.Object]
 		return d != nil && d.Concerns(p) || wrong[place{p.Object, p.Field}] || !in.Files && !tree.Has(p.Object)
 	})
+	problems = append(problems, refusedPods(tree)...)
 	tree.Locate(problems)
 	return append(tree.Problems, problems...)
 }

@@ -49,6 +49,7 @@ func CheckAll(in Input, domain string) problem.List {
 		c.object(o)
 	}
 	serviceChecks{c}.conflicts()
+	c.misspelt(objects)
 	apiChecks{checker: c, raw: in.Raw}.all()
 	for _, w := range templates {
 		injectionChecks{c}.template(w)
@@ -82,6 +83,8 @@ func (c *checker) object(o model.Object) {
 		ruleChecks{c}.destinationRule(o)
 	case *model.BackendTLSPolicy:
 		gatewayChecks{c}.backendTLS(o)
+	case *model.ReferenceGrant:
+		c.grant(o)
 	case *model.Namespace:
 		injectionChecks{c}.namespace(o)
 	case *model.Workload:

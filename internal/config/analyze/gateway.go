@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/config/code"
+	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -38,6 +39,10 @@ func (c gatewayChecks) boundTo(v *model.VirtualService) {
 		field := fmt.Sprintf("spec.gateways[%d]", i)
 		g := c.gateways.byName[name]
 		if ns, short, _ := strings.Cut(name, "/"); g == nil && c.broken[model.Key{Kind: model.KindGateway, Namespace: ns, Name: short}] {
+			continue
+		}
+		if meant := c.similarGateway(name); g == nil && meant != "" {
+			c.warnf(code.GatewayNotFound, v, field, "there is no Gateway %s, so the routes have no effect there; did you mean %s?", name, meant)
 			continue
 		}
 		if ns, _, _ := strings.Cut(name, "/"); g == nil && c.onlyFiles && !c.istioGatewaysIn(ns) {
@@ -237,21 +242,24 @@ func (c gatewayChecks) serverConflicts(g *model.Gateway) {
 			if !s.IsServed(true) {
 				continue
 			}
-			reason := conflict(placed, s)
-			if reason == "" {
+			by, reason := conflict(placed, s)
+			switch {
+			case reason == "":
 				placed = append(placed, placedServer{other, s})
-			} else if other == g {
+			case other == g && len(by.Selector) > len(g.Selector):
+				c.warnf(code.ServerConflict, g, fmt.Sprintf("spec.servers[%d]", i), "has no effect at routers with %s: %s", labelText(by.Selector), reason)
+			case other == g:
 				c.warnf(code.ServerConflict, g, fmt.Sprintf("spec.servers[%d]", i), "has no effect: %s", reason)
 			}
 		}
 	}
 }
 
-// sameRouters are the Gateways with the same selector, the oldest first.
+// sameRouters are the Gateways whose selectors select routers of a Gateway, or all of them, the oldest first.
 func (c gatewayChecks) sameRouters(g *model.Gateway) []*model.Gateway {
 	var out []*model.Gateway
 	for _, o := range c.gateways.list {
-		if maps.Equal(o.Selector, g.Selector) {
+		if len(o.Selector) > 0 && model.SelectorMatches(o.Selector, g.Selector) || len(g.Selector) > 0 && model.SelectorMatches(g.Selector, o.Selector) || maps.Equal(o.Selector, g.Selector) {
 			out = append(out, o)
 		}
 	}
@@ -264,14 +272,36 @@ type placedServer struct {
 	server *model.GatewayServer
 }
 
-func conflict(placed []placedServer, s *model.GatewayServer) string {
+// conflict returns the Gateway that a server cannot stand beside, and why not; "": there is none.
+func conflict(placed []placedServer, s *model.GatewayServer) (by *model.Gateway, reason string) {
 	for _, p := range placed {
 		if p.server.Port.Number != s.Port.Number || p.server.Bind != s.Bind {
 			continue
 		}
 		if c := p.server.Conflict(s); c.Reason != "" {
-			return fmt.Sprintf("%s (port %s) has port %d, too, and %s", p.of.Key, p.server.Port.Name, s.Port.Number, c.Text)
+			return p.of, fmt.Sprintf("%s (port %s) has port %d, too, and %s", p.of.Key, p.server.Port.Name, s.Port.Number, c.Text)
 		}
+	}
+	return nil, ""
+}
+
+// similarGateway returns the Gateway that was probably meant: one with the name in another namespace, or with a similar name.
+func (c gatewayChecks) similarGateway(name string) string {
+	ns, short, _ := strings.Cut(name, "/")
+	var near, same []string
+	for _, g := range c.gateways.list {
+		switch {
+		case g.Name == short:
+			same = append(same, g.FullName())
+		case g.Namespace == ns:
+			near = append(near, g.Name)
+		}
+	}
+	if n := spelling.Nearest(short, near); n != "" {
+		return ns + "/" + n
+	}
+	if len(same) > 0 {
+		return slices.Min(same)
 	}
 	return ""
 }

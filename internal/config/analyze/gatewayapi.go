@@ -25,6 +25,12 @@ type apiChecks struct {
 // all checks the objects in the order of their keys.
 func (c apiChecks) all() {
 	for _, k := range slices.SortedFunc(maps.Keys(c.raw), model.Key.Compare) {
+		if k.Kind != model.KindGatewayClass {
+			c.values(k)
+		}
+		if k.Kind.IsKubernetesRoute() {
+			c.parents(k)
+		}
 		switch {
 		case k.Kind == model.KindKubernetesGateway:
 			c.class(k)
@@ -213,15 +219,12 @@ func (c apiChecks) backendHint(ref *gatewayapi.ObjectRef) string {
 	return "; write it, or correct the name"
 }
 
-// routeRules are the parts of rules that are the same in all kinds of routes, and paths of HTTPRoutes.
+// routeRules are the parts of rules that are the same in all kinds of routes.
 type routeRules struct {
 	Spec struct {
 		Rules []struct {
 			BackendRefs []any                   `json:"backendRefs"`
 			Filters     []struct{ Type string } `json:"filters"`
-			Matches     []struct {
-				Path struct{ Type string } `json:"path"`
-			} `json:"matches"`
 		} `json:"rules"`
 	} `json:"spec"`
 }
@@ -229,7 +232,7 @@ type routeRules struct {
 // pathTypes are the types of matches of paths.
 var pathTypes = []string{string(gatewayv1.PathMatchExact), string(gatewayv1.PathMatchPathPrefix), string(gatewayv1.PathMatchRegularExpression)}
 
-// leadNowhere reports rules without a backend, a redirect or another answer, and unknown types of paths.
+// leadNowhere reports rules without a backend, a redirect or another answer.
 func (c apiChecks) leadNowhere(k model.Key) {
 	var o routeRules
 	if json.Unmarshal(c.raw[k], &o) != nil {
@@ -239,11 +242,6 @@ func (c apiChecks) leadNowhere(k model.Key) {
 		c.warnf(code.RuleLeadsNowhere, k, "spec.rules", "are missing, so requests are answered with an error; add a rule with backendRefs")
 	}
 	for i, r := range o.Spec.Rules {
-		for j, m := range r.Matches {
-			if t := m.Path.Type; t != "" && !slices.Contains(pathTypes, t) {
-				c.warnf(code.UnknownValue, k, fmt.Sprintf("spec.rules[%d].matches[%d].path.type", i, j), "%q is not a type of paths, so Kubernetes refuses the route; use %s", t, strings.Join(pathTypes, ", "))
-			}
-		}
 		answers := slices.ContainsFunc(r.Filters, func(f struct{ Type string }) bool {
 			return f.Type == string(gatewayv1.HTTPRouteFilterRequestRedirect) || f.Type == string(gatewayv1.HTTPRouteFilterExtensionRef)
 		})

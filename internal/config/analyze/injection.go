@@ -26,6 +26,11 @@ func (c injectionChecks) namespace(n *model.Namespace) {
 	case set && n.Labels[model.LabelRevision] != "":
 		c.warnf(code.InjectionLabelConflict, n, field, "%s has no effect beside %s; keep one of the two labels", model.LabelRevision, labelInjection)
 	}
+	for _, name := range []string{labelInjection, model.LabelRevision} {
+		if _, wrong := n.Annotations[name]; wrong {
+			c.warnf(code.InjectionLabelMisplaced, n, string(problem.Path("metadata.annotations").Key(name)), "has no effect as an annotation; write it as a label")
+		}
+	}
 	if _, wrong := n.Labels[kube.LabelInject]; wrong {
 		c.warnf(code.InjectionLabelMisplaced, n, string(problem.Path("metadata.labels").Key(kube.LabelInject)), "has no effect on a namespace; write %s: enabled", labelInjection)
 	}
@@ -52,21 +57,11 @@ func (c injectionChecks) labelsAt(w *model.Workload, at problem.Path) {
 	}
 	known := istioAnnotations()
 	for _, name := range slices.Sorted(maps.Keys(w.Annotations)) {
-		if !isIstioAnnotation(name) || slices.Contains(known, name) {
+		if !kube.IsInjectionAnnotation(name) || slices.Contains(known, name) {
 			continue
 		}
 		c.warnf(code.UnknownAnnotation, w, string(at.Field("annotations").Key(name)), "is not an annotation of Istio, so it has no effect%s", spelling.DidYouMean(name, known))
 	}
-}
-
-// isIstioAnnotation reports whether a name is in a domain of which all annotations are known.
-func isIstioAnnotation(name string) bool {
-	for _, domain := range []string{"sidecar.istio.io/", "proxy.istio.io/", "inject.istio.io/", "traffic.sidecar.istio.io/"} {
-		if len(name) > len(domain) && name[:len(domain)] == domain {
-			return true
-		}
-	}
-	return false
 }
 
 func istioAnnotations() []string {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/config/code"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -41,6 +42,11 @@ func (c securityChecks) peerAuthentication(p *model.PeerAuthentication) {
 	case len(p.Selector) > 0 && !ruleChecks(c).selectsAny(p.Namespace, p.Selector):
 		c.warnf(code.SelectorMatchesNothing, p, "spec.selector", "no workload of namespace %s has %s, so the policy has no effect; correct the labels", p.Namespace, labelText(p.Selector))
 		return
+	}
+	for _, number := range slices.Sorted(maps.Keys(p.Ports)) {
+		if name, target := silentChecks(c).servicePort(p, number); target != 0 {
+			c.warnf(code.PortOfServiceInPolicy, p, string(problem.Path("spec.portLevelMtls").Key(fmt.Sprint(number))), "is the port of Service %s, and the modes are for ports of workloads, so it has no effect; write %d", name, target)
+		}
 	}
 	for _, other := range c.peers.list {
 		if other == p {

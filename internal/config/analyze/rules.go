@@ -75,8 +75,9 @@ func (c ruleChecks) sidecar(s *model.Sidecar) {
 				continue
 			}
 			if field := fmt.Sprintf("spec.egress[%d].hosts[%d]", i, j); c.selectionElsewhere(s, h) {
-				if h.Host == "*" {
-					continue // whatever a namespace has
+				if h.Host == "*" { // whatever a namespace has
+					c.wildcardNamespace(s, field, h)
+					continue
 				}
 				c.elsewhere(s.Key, field, h.Namespace+"/"+string(h.Host), "services of its namespace")
 			} else {

@@ -15,6 +15,7 @@ import (
 type security struct {
 	mesh       *model.MeshConfig // nil: not known
 	tokens     []*model.RequestAuthentication
+	policies   []*model.AuthorizationPolicy
 	custom     []*model.AuthorizationPolicy // of action CUSTOM
 	keySets    map[string]*model.KeySet
 	namespaces map[string]bool // that something is in
@@ -32,6 +33,7 @@ func (s *security) add(o model.Object) {
 	case *model.RequestAuthentication:
 		s.tokens = append(s.tokens, o)
 	case *model.AuthorizationPolicy:
+		s.policies = append(s.policies, o)
 		if o.Action == model.AuthorizeCustom {
 			s.custom = append(s.custom, o)
 		}
@@ -72,6 +74,7 @@ func (c securityChecks) authorizationPolicy(p *model.AuthorizationPolicy) {
 
 func (c securityChecks) requestAuthentication(a *model.RequestAuthentication) {
 	c.policySelector(a)
+	c.required(a)
 	for i := range a.Rules {
 		k := c.security.keySets[a.Rules[i].KeySource()]
 		if k == nil || k.Problem == "" {
@@ -85,6 +88,24 @@ func (c securityChecks) requestAuthentication(a *model.RequestAuthentication) {
 	}
 }
 
+// required reports tokens that no policy asks for.
+func (c securityChecks) required(a *model.RequestAuthentication) {
+	if len(a.Rules) == 0 || slices.ContainsFunc(c.security.policies, func(p *model.AuthorizationPolicy) bool {
+		return (p.Namespace == a.Namespace || p.Namespace == c.security.root() || a.Namespace == c.security.root()) && c.readsTokens(p)
+	}) {
+		return
+	}
+	c.infof(code.TokensNotRequired, a, "spec.jwtRules", "requests without a token are allowed: no AuthorizationPolicy of namespace %s compares tokens; write one with requestPrincipals to require them", a.Namespace)
+}
+
+// readsTokens reports whether a policy compares what tokens have.
+func (c securityChecks) readsTokens(p *model.AuthorizationPolicy) (reads bool) {
+	for i := range p.Rules {
+		c.eachCondition(&p.Rules[i], func(cond *model.AuthorizationCondition) { reads = reads || cond.Attribute.FromToken() })
+	}
+	return reads
+}
+
 // policySelector reports one that selects nothing; one of the root namespace is for all.
 func (c securityChecks) policySelector(o model.Selecting) {
 	if model.IsTargeted(o) {
@@ -92,10 +113,27 @@ func (c securityChecks) policySelector(o model.Selecting) {
 		return
 	}
 	ns, selector := o.Metadata().Namespace, o.SelectorLabels()
-	if len(selector) == 0 || ns == c.security.root() || ruleChecks(c).selectsAny(ns, selector) {
+	if len(selector) == 0 || ns == c.security.root() {
+		return
+	}
+	if ruleChecks(c).selectsAny(ns, selector) {
+		c.selectedElsewhere(o, ns, selector)
 		return
 	}
 	c.warnf(code.SelectorMatchesNothing, o, "spec.selector", "no workload of namespace %s has %s, so the policy has no effect; correct the labels", ns, labelText(selector))
+}
+
+// selectedElsewhere reports a selector whose workloads are of another namespace, if those of the object's are not known.
+func (c securityChecks) selectedElsewhere(o model.Object, ns string, selector map[string]string) {
+	if c.workloadsKnown(ns) {
+		return
+	}
+	for _, other := range slices.Sorted(maps.Keys(c.workloads)) {
+		if slices.ContainsFunc(c.workloads[other], func(w *model.Workload) bool { return model.SelectorMatches(selector, w.Labels) }) {
+			c.infof(code.SelectorMatchesNothing, o, "spec.selector", "namespace %s has workloads with %s, but the object is for namespace %s only; check metadata.namespace", other, labelText(selector), ns)
+			return
+		}
+	}
 }
 
 func (c securityChecks) eachCondition(r *model.AuthorizationRule, visit func(*model.AuthorizationCondition)) {
@@ -111,12 +149,12 @@ func (c securityChecks) condition(p *model.AuthorizationPolicy, field string, co
 	if cond.Attribute.FromToken() && len(cond.Values) > 0 && !c.checksTokens(p) {
 		c.warnf(code.TokensNotChecked, p, field, "compares %s, but no RequestAuthentication checks tokens there, so the rule never matches; write one", cond.Attribute)
 	}
-	if cond.Attribute != model.AttributeNamespace || !c.security.listed {
+	if cond.Attribute != model.AttributeNamespace || !c.security.listed && !c.onlyFiles {
 		return
 	}
 	for _, ns := range cond.Values {
-		if !strings.Contains(ns, "*") && !c.security.namespaces[ns] {
-			c.warnf(code.NamespaceNotFound, p, field, "there is no namespace %s, so no call comes from it; correct the name", ns)
+		if !strings.Contains(ns, "*") && c.noNamespace(ns) {
+			c.warnf(code.NamespaceNotFound, p, field, "there is no namespace %s, so no call comes from it; %s", ns, c.namespaceHint(ns))
 		}
 	}
 }
@@ -261,15 +299,15 @@ func (c securityChecks) bytePorts(p *model.AuthorizationPolicy, only map[string]
 }
 
 // servicesFor returns the services whose workloads a policy may select: those of its namespace, or all.
-func (c securityChecks) servicesFor(p *model.AuthorizationPolicy) []*model.Service {
-	if p.Namespace == c.security.root() {
+func (c securityChecks) servicesFor(p model.Selecting) []*model.Service {
+	if ns := p.Metadata().Namespace; ns == c.security.root() {
 		return c.services
 	}
-	return c.byPlace[p.Namespace]
+	return c.byPlace[p.Metadata().Namespace]
 }
 
 // selects reports whether a workload of a service is selected.
-func (c securityChecks) selects(p *model.AuthorizationPolicy, s *model.Service) bool {
+func (c securityChecks) selects(p model.Selecting, s *model.Service) bool {
 	if len(s.Selector) == 0 {
 		return false
 	}

@@ -19,9 +19,13 @@ func (c silentChecks) virtualService(v *model.VirtualService) {
 			c.warnf(code.TryLongerThanTimeout, v, field+".retries.perTryTimeout", "%s is longer than the timeout of the route, %s, so no try can use it; shorten it", r.Retry.PerTryTimeout, r.Timeout)
 		}
 		for j := range r.Matches {
-			c.match(v, fmt.Sprintf("%s.match[%d]", field, j), &r.Matches[j])
+			at := fmt.Sprintf("%s.match[%d]", field, j)
+			c.match(v, at, &r.Matches[j])
+			c.literals(v, at, &r.Matches[j])
 		}
 		c.shadowed(v, i)
+		c.paths(v, field, r)
+		c.origins(v, field, r)
 	}
 	c.httpOnTCP(v)
 }
@@ -97,12 +101,12 @@ func (c silentChecks) httpOnTCP(v *model.VirtualService) {
 
 // visibility reports namespaces of exportTo that nothing else mentions.
 func (c silentChecks) visibility(o model.Object, v model.Visibility) {
-	if !v.Private || !c.security.listed {
+	if !v.Private {
 		return
 	}
 	for _, ns := range v.Namespaces {
-		if !c.security.namespaces[ns] {
-			c.warnf(code.NamespaceNotFound, o, "spec.exportTo", "there is no namespace %s, so nothing is exported there; correct the name", ns)
+		if c.noNamespace(ns) {
+			c.warnf(code.NamespaceNotFound, o, "spec.exportTo", "there is no namespace %s, so nothing is exported there; %s", ns, c.namespaceHint(ns))
 		}
 	}
 }
@@ -114,6 +118,7 @@ func (c silentChecks) serviceEntry(e *model.ServiceEntry) {
 	if len(t.Ports) == 0 {
 		c.warnf(code.ServiceEntryWithoutPort, e, "spec.ports", "are missing, so nothing can be called; add the ports of the service")
 	}
+	c.plaintextHTTPS(e)
 	if t.Resolution == model.ResolutionStatic && len(t.Inline) == 0 && len(t.Selector) == 0 {
 		c.warnf(code.StaticWithoutEndpoints, e, "spec.resolution", "STATIC, but there are no endpoints and no workloadSelector, so calls fail; add endpoints, or use DNS")
 	}
@@ -149,7 +154,7 @@ func (c silentChecks) servicePorts(p *model.AuthorizationPolicy, field string, c
 
 // servicePort returns the Service with a port number that leads to another number at workloads of the policy, unless a
 // Service leads to the number itself. target is 0 if there is none.
-func (c silentChecks) servicePort(p *model.AuthorizationPolicy, number uint32) (name string, target uint32) {
+func (c silentChecks) servicePort(p model.Selecting, number uint32) (name string, target uint32) {
 	for _, s := range securityChecks(c).servicesFor(p) {
 		if !securityChecks(c).selects(p, s) {
 			continue
@@ -179,4 +184,23 @@ func (c silentChecks) targetPort(s *model.Service, p *model.ServicePort) uint32 
 		}
 	}
 	return 0
+}
+
+// plaintextHTTPS reports HTTP at port 443, unless a DestinationRule has a mode of TLS for the host.
+func (c silentChecks) plaintextHTTPS(e *model.ServiceEntry) {
+	for i := range e.Template.Ports {
+		p := &e.Template.Ports[i]
+		if p.Number != 443 || workloadPort(p) != 443 || p.Protocol != model.ProtocolHTTP {
+			continue
+		}
+		for _, h := range e.Hosts {
+			if !slices.ContainsFunc(c.rulesFor(h, e.Namespace), func(r *model.DestinationRule) bool {
+				own, ok := r.Ports[p.Number]
+				return r.Policy.TLS != nil || ok && own.TLS != nil
+			}) {
+				c.infof(code.PlaintextHTTPS, e, fmt.Sprintf("spec.ports[%d].protocol", i), "requests to %s go to port 443 in plain text; use HTTPS if applications speak TLS, or a DestinationRule with tls mode SIMPLE", h)
+				break
+			}
+		}
+	}
 }

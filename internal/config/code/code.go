@@ -25,6 +25,8 @@ const (
 	PartlyUsed       Code = "MS1008"
 	HiddenPolicies   Code = "MS1009"
 	NotAmongObjects  Code = "MS1010"
+	NotRendered      Code = "MS1011"
+	NoSeparator      Code = "MS1012"
 )
 
 // Codes of fields, which are the same in all kinds.
@@ -68,6 +70,7 @@ const (
 	TryLongerThanTimeout   Code = "MS1213"
 	HTTPRoutesOnTCP        Code = "MS1214"
 	EgressSelectsNothing   Code = "MS1215"
+	RedirectLoop           Code = "MS1216"
 )
 
 // Codes of services and workloads.
@@ -85,6 +88,7 @@ const (
 	NamespaceNotFound       Code = "MS1311"
 	AddressesExhausted      Code = "MS1312"
 	EndpointOnOwnHost       Code = "MS1313"
+	PlaintextHTTPS          Code = "MS1314"
 )
 
 // Codes of gateways and the Gateway API.
@@ -116,6 +120,7 @@ const (
 	IngressBehindMutualTLS Code = "MS1511"
 	WebhookUntrusted       Code = "MS1512"
 	ConflictingProviders   Code = "MS1513"
+	TokensNotRequired      Code = "MS1514"
 )
 
 // Codes of injection.
@@ -124,6 +129,9 @@ const (
 	InjectionLabelMisplaced Code = "MS1602"
 	InjectionLabelConflict  Code = "MS1603"
 	UnknownAnnotation       Code = "MS1604"
+	InvalidAnnotation       Code = "MS1605"
+	MisplacedAnnotation     Code = "MS1606"
+	SidecarUser             Code = "MS1607"
 )
 
 // Page explains a code.

@@ -38,4 +38,12 @@ var documents = []Page{
 		"The files name an object, and have no others of its kind in its namespace. It may be in other files.",
 		"Check the name. Analyze both sets of files together, or the cluster.",
 		"apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: reviews, namespace: shop}\nspec: {host: reviews}\n", []string{"IST0101"}},
+	{NotRendered, "The file is input of kustomize or Helm",
+		"A kustomization, and the values and metadata of a chart, are no objects. The files beside them may be changed before they are applied.",
+		"Check the result: `kustomize build . | moonsail analyze -`, or `helm template . | moonsail analyze -`.",
+		"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [reviews.yaml]\n", nil},
+	{NoSeparator, "The line --- between two documents is missing",
+		"Two objects are in one document, so the parser takes the fields of the second one for those of the first.",
+		"Write a line with --- before the second object.",
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\napiVersion: v1\nkind: Namespace\nmetadata: {name: cart}\n", nil},
 }

@@ -72,4 +72,8 @@ var routes = []Page{
 		"No service of the namespace has the host, or it is not exported. Workloads cannot call it by the Sidecar.",
 		"Correct namespace and host of the entry.",
 		serviceReviews + "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: default, namespace: shop}\nspec:\n  egress: [{hosts: [\"./reveiws.shop.svc.cluster.local\"]}]\n", []string{"IST0101"}},
+	{RedirectLoop, "A redirect leads to itself",
+		"The rule matches the path that it redirects to, so clients are redirected until they give up.",
+		"Match the old paths only.",
+		routeHead + "spec:\n  hosts: [api.example.com]\n  http:\n  - match: [{uri: {prefix: /a}}]\n    redirect: {uri: /a/new}\n", nil},
 }

@@ -52,4 +52,8 @@ var security = []Page{
 		"A workload has one external authorizer, as in Istio. What either policy matches is refused, unless PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS is set.",
 		"Use one provider for the workload.",
 		deploymentReviews + policyHead + "spec: {action: CUSTOM, provider: {name: a}, rules: [{}]}\n---\napiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: other, namespace: shop}\nspec: {action: CUSTOM, provider: {name: b}, rules: [{}]}\n", nil},
+	{TokensNotRequired, "Requests without a token are allowed",
+		"A RequestAuthentication refuses invalid tokens, and lets requests without one pass. No AuthorizationPolicy compares tokens.",
+		"Write an AuthorizationPolicy with requestPrincipals, unless tokens are optional.",
+		"apiVersion: security.istio.io/v1\nkind: RequestAuthentication\nmetadata: {name: a, namespace: shop}\nspec:\n  jwtRules: [{issuer: \"https://a.example.com\", jwksUri: \"https://a.example.com/keys\"}]\n", nil},
 }

@@ -52,4 +52,8 @@ var services = []Page{
 		"127.0.0.1 and Unix sockets are those of each caller. Only proxies of the namespace of the ServiceEntry use such endpoints.",
 		"Set exportTo to \".\", or write an address that others reach.",
 		serviceEntryHead + "spec:\n  hosts: [api.example.com]\n  ports: [{number: 80, name: http, protocol: HTTP}]\n  resolution: STATIC\n  endpoints: [{address: 127.0.0.1}]\n", nil},
+	{PlaintextHTTPS, "Port 443 is called in plain text",
+		"The ServiceEntry has protocol HTTP at port 443, and no DestinationRule adds TLS. Servers at this port expect TLS.",
+		"Use protocol HTTPS or TLS if applications speak TLS, or let sidecars add it: a DestinationRule with tls mode SIMPLE.",
+		serviceEntryHead + "spec:\n  hosts: [api.example.com]\n  ports: [{number: 443, name: http, protocol: HTTP}]\n  resolution: DNS\n", nil},
 }

@@ -87,8 +87,11 @@ func (r *Converter) CheckHost(at problem.Path, host string, wild bool) bool {
 	if host == "" {
 		id = code.EmptyValue
 	}
-	if msg != "" {
+	switch {
+	case msg != "":
 		r.Errorf(id, at, "%s", msg)
+	case strings.HasSuffix(host, ".") && r.Object.Kind != model.KindService:
+		r.Add(code.InvalidHost, problem.SeverityInfo, at, "%q ends with a dot, with which Istio finds no service; leave it out", host)
 	}
 	return msg == ""
 }

@@ -320,6 +320,10 @@ func (c policyConv) pattern(at problem.Path, a model.Attribute, v string) {
 	switch {
 	case a == model.AttributePrincipal && strings.HasPrefix(v, "spiffe://"):
 		c.Warnf(code.NeverMatches, at, "%q never matches: principals are written without spiffe://", v)
+	case a == model.AttributePrincipal && v != "" && !strings.Contains(v, "*") && !strings.Contains(v, "/"):
+		c.Warnf(code.NeverMatches, at, "%q never matches: principals have the form TRUST-DOMAIN/ns/NAMESPACE/sa/SERVICE-ACCOUNT; write \"*/sa/%s\", or use serviceAccounts", v, v)
+	case a == model.AttributePath && (strings.Contains(v, ".*") || strings.Contains(v, ".+")):
+		c.Warnf(code.NeverMatches, at, "%q is not a regular expression: the dot is compared literally; leave it out", v)
 	case strings.Contains(inner, "*") && a != model.AttributeHeaders:
 		c.Warnf(code.NeverMatches, at, "in %q a * is taken literally: only one at the beginning or at the end is a wildcard", v)
 	case a == model.AttributeMethod && strings.ToUpper(v) != v:

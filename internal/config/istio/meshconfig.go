@@ -211,7 +211,7 @@ func (c meshConv) readMesh(at problem.Path, text string) (settings *meshconfig.M
 	settings, given = &meshconfig.MeshConfig{}, map[string]bool{}
 	var n yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
-		c.Errorf(code.InvalidYAML, at, "%s", schema.SyntaxMessage(err))
+		c.Errorf(code.InvalidYAML, at, "%s", schema.TextMessage(err))
 		return settings, given, ""
 	}
 	tree, err := schema.Tree(&n)

@@ -84,7 +84,7 @@ func proxyDefaults(tree any) string {
 func CheckProxyConfig(c *convert.Converter, at problem.Path, text string) {
 	var n yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
-		c.Warnf(code.InvalidFormat, at, "%s; %s", schema.SyntaxMessage(err), noStart)
+		c.Warnf(code.InvalidYAML, at, "%s; %s", schema.TextMessage(err), noStart)
 		return
 	}
 	tree, err := schema.Tree(&n)

@@ -2,9 +2,14 @@ package kube
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -19,10 +24,10 @@ func TemplateOf(group, kind string) []string {
 	return nil
 }
 
-// Template returns the workload that the template at a field of an object makes; nil: it cannot be read. Only analysis
+// Template returns the workload that the template at a field of an object makes, and the template; nil: it cannot be read. Only analysis
 // uses it: a running mesh has the Pods. The workload has the label of a sidecar, unless its labels or annotations
 // switch injection off.
-func Template(owner model.Key, object map[string]any, at []string) *model.Workload {
+func Template(owner model.Key, object map[string]any, at []string) (*model.Workload, *corev1.PodTemplateSpec) {
 	part := object
 	for _, field := range at {
 		part, _ = part[field].(map[string]any)
@@ -30,7 +35,7 @@ func Template(owner model.Key, object map[string]any, at []string) *model.Worklo
 	text, err := json.Marshal(part)
 	var template corev1.PodTemplateSpec
 	if part == nil || err != nil || json.Unmarshal(text, &template) != nil {
-		return nil
+		return nil, nil
 	}
 	w := &model.Workload{
 		Meta:           model.Meta{Key: owner, Labels: map[string]string{}, Annotations: template.Annotations},
@@ -56,7 +61,86 @@ func Template(owner model.Key, object map[string]any, at []string) *model.Worklo
 			}
 		}
 	}
-	return w
+	return w, &template
+}
+
+// CheckTemplate reports what is wrong with a template of Pods, and annotations of sidecars that are not in it.
+func CheckTemplate(r *problem.Report, object map[string]any, at []string) {
+	path, part := problem.Path(""), object
+	for _, field := range at {
+		part, _ = part[field].(map[string]any)
+		path = path.Field(field)
+	}
+	meta, _ := part["metadata"].(map[string]any)
+	for _, field := range []string{"labels", "annotations"} {
+		checkStrings(r, path.Field("metadata").Field(field), meta[field])
+	}
+	checkMisplaced(r, object, path)
+	checkSelector(r, object, path, meta)
+	spec, _ := part["spec"].(map[string]any)
+	checkUser(r, path.Field("spec"), spec)
+	containers, _ := spec["containers"].([]any)
+	for i, c := range containers {
+		if container, _ := c.(map[string]any); container["name"] != "istio-proxy" {
+			checkUser(r, path.Field("spec").Field("containers").Index(i), container)
+		}
+	}
+}
+
+// checkStrings reports labels and annotations that YAML does not read as text, with which Kubernetes refuses the object.
+func checkStrings(r *problem.Report, at problem.Path, value any) {
+	values, _ := value.(map[string]any)
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		switch v := values[k].(type) {
+		case bool, float64, int, int64, uint64:
+			r.Errorf(code.WrongType, at.Key(k), "must be a string, got %v; put it in quotes: \"%v\"", v, v)
+		}
+	}
+}
+
+// checkMisplaced reports labels and annotations of injection at the owner of Pods: only those of the Pods have an effect.
+func checkMisplaced(r *problem.Report, object map[string]any, template problem.Path) {
+	meta, _ := object["metadata"].(map[string]any)
+	annotations, _ := meta["annotations"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(annotations)) {
+		if IsInjectionAnnotation(name) {
+			r.Warnf(code.MisplacedAnnotation, problem.Path("metadata.annotations").Key(name), "has no effect here: it is for Pods; move it to %s.metadata.annotations", template)
+		}
+	}
+	labels, _ := meta["labels"].(map[string]any)
+	if _, wrong := labels[LabelInject]; wrong {
+		r.Warnf(code.InjectionLabelMisplaced, problem.Path("metadata.labels").Key(LabelInject), "has no effect here: it is for Pods; move it to %s.metadata.labels", template)
+	}
+}
+
+// checkSelector reports a selector that the template does not match.
+func checkSelector(r *problem.Report, object map[string]any, template problem.Path, meta map[string]any) {
+	spec, _ := object["spec"].(map[string]any)
+	selector, _ := spec["selector"].(map[string]any)
+	wanted, _ := selector["matchLabels"].(map[string]any)
+	labels, _ := meta["labels"].(map[string]any)
+	for _, k := range slices.Sorted(maps.Keys(wanted)) {
+		if labels[k] != wanted[k] {
+			r.Errorf(code.SelectorMatchesNothing, problem.Path("spec.selector.matchLabels").Key(k), "the labels of %s do not have %s=%v, so Kubernetes refuses the object; make the two alike", template, k, wanted[k])
+		}
+	}
+}
+
+// sidecarUser is the user whose connections are not intercepted, since they are the sidecar's.
+const sidecarUser = 1337
+
+func checkUser(r *problem.Report, at problem.Path, value map[string]any) {
+	context, _ := value["securityContext"].(map[string]any)
+	if user, _ := context["runAsUser"].(int); user == sidecarUser {
+		r.Warnf(code.SidecarUser, at.Field("securityContext").Field("runAsUser"), "is the user of sidecars, whose connections bypass the mesh; choose another one")
+	}
+}
+
+// IsInjectionAnnotation reports whether an annotation is in a domain of which all are for Pods with sidecars, and known.
+func IsInjectionAnnotation(name string) bool {
+	return slices.ContainsFunc([]string{"sidecar.istio.io/", "proxy.istio.io/", "inject.istio.io/", "traffic.sidecar.istio.io/"}, func(domain string) bool {
+		return len(name) > len(domain) && strings.HasPrefix(name, domain)
+	})
 }
 
 // LabelInject is the label, and in older objects the annotation, that switches injection of a Pod on or off.

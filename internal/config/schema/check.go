@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"encoding/base64"
 	"fmt"
 	"math"
 	"slices"
@@ -150,6 +151,8 @@ func (c checker) scalar(at problem.Path, n *yaml.Node, s *Schema) {
 	case stringType, bytesType:
 		if !str {
 			c.Errorf(code.WrongType, at, "must be a string, got %s; put it in quotes: %q", describe(n), n.Value)
+		} else if _, err := base64.StdEncoding.DecodeString(n.Value); s.kind == bytesType && err != nil {
+			c.Errorf(code.InvalidFormat, at, "is not base64; encode it, or in a Secret write it into stringData as it is")
 		}
 	case boolType:
 		if tag != "!!bool" {

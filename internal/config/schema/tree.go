@@ -1,9 +1,12 @@
 package schema
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -14,6 +17,15 @@ import (
 // SyntaxMessage is a YAML parser's error in words for a person.
 func SyntaxMessage(err error) string {
 	return "is not valid YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")
+}
+
+// TextMessage is SyntaxMessage for a document in a block of text, without its own line numbers.
+func TextMessage(err error) string {
+	line := lineOfError.FindString(err.Error())
+	if line == "" {
+		return SyntaxMessage(err)
+	}
+	return strings.Replace(SyntaxMessage(err), line+": ", "", 1)
 }
 
 // Bounds of a document, against aliases that multiply and endless nesting.
@@ -119,8 +131,35 @@ func scalar(n *yaml.Node) (any, error) {
 	return n.Value, nil
 }
 
+// SecondHeader returns the line where a second object begins in the map of a document, since the line --- is missing; 0: there
+// is none.
+func SecondHeader(doc *yaml.Node) int {
+	n := unwrap(doc)
+	if n == nil || n.Kind != yaml.MappingNode {
+		return 0
+	}
+	kinds, versions, line := 0, 0, 0
+	for i := 0; i < len(n.Content); i += 2 {
+		switch n.Content[i].Value {
+		case "kind":
+			kinds++
+		case "apiVersion":
+			versions++
+		default:
+			continue
+		}
+		if line == 0 && max(kinds, versions) > 1 {
+			line = n.Content[i].Line
+		}
+	}
+	if kinds < 2 || versions < 2 {
+		return 0
+	}
+	return line
+}
+
 // LineOf finds the line of a field in a document, or of the nearest part of it that
-// the document has. It is 0 where nothing is known.
+// the document has. It is 0 where nothing is known. A field may lead into a document in a block of text, such as data.mesh.
 func LineOf(doc *yaml.Node, field string) int {
 	if doc == nil {
 		return 0
@@ -130,15 +169,49 @@ func LineOf(doc *yaml.Node, field string) int {
 		line = n.Line
 	}
 	list, _ := problem.Steps(field)
-	for _, s := range list {
+	for i, s := range list {
+		var at int
+		if n, at = child(n, s); n == nil {
+			break
+		}
+		line = at
+		if text := unwrap(n); text != nil && text.Kind == yaml.ScalarNode && text.Style == yaml.LiteralStyle {
+			return cmp.Or(lineInText(text, list[i+1:]), line)
+		}
+	}
+	return line
+}
+
+// lineInText returns the line of a field of a document in a block of text, or of its syntax error; 0: nothing is known. The text
+// begins in the line after its node.
+func lineInText(text *yaml.Node, steps []problem.Step) int {
+	var inner yaml.Node
+	if err := yaml.Unmarshal([]byte(text.Value), &inner); err != nil {
+		m := lineOfError.FindStringSubmatch(err.Error())
+		if m == nil {
+			return 0
+		}
+		n, _ := strconv.Atoi(m[1])
+		if strings.Contains(err.Error(), "did not find expected") {
+			n++ // errors of grammar are behind the line that the parser names
+		}
+		return text.Line + min(n, strings.Count(text.Value, "\n"))
+	}
+	n, line := unwrap(&inner), 0
+	for _, s := range steps {
 		var at int
 		if n, at = child(n, s); n == nil {
 			break
 		}
 		line = at
 	}
-	return line
+	if line == 0 {
+		return 0
+	}
+	return text.Line + line
 }
+
+var lineOfError = regexp.MustCompile(`line (\d+)`)
 
 func unwrap(n *yaml.Node) *yaml.Node {
 	for range maxDepth {

@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"istio.io/api/annotation"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/code"
@@ -28,6 +29,8 @@ type Tree struct {
 	Documents int
 	// Templates are the workloads that Deployments and other owners of Pods make.
 	Templates []*model.Workload
+	// Pods are the templates of Templates, by the same keys.
+	Pods map[model.Key]*corev1.PodTemplateSpec
 	// Drafts are the objects with errors that no other file defines.
 	Drafts map[model.Key]*config.Draft
 	// Broken are the objects with errors.
@@ -69,7 +72,7 @@ func (o Options) Analyze(paths ...string) (*Tree, error) {
 	}
 	slices.Sort(l.files)
 	l.files = slices.Compact(l.files)
-	t := &Tree{Files: len(l.files), nodes: map[string]*yaml.Node{}, Raw: map[model.Key][]byte{}, others: map[model.Key]string{}, suppressed: map[model.Key]string{}, Drafts: map[model.Key]*config.Draft{}, Broken: map[model.Key]bool{}}
+	t := &Tree{Files: len(l.files), nodes: map[string]*yaml.Node{}, Raw: map[model.Key][]byte{}, others: map[model.Key]string{}, suppressed: map[model.Key]string{}, Drafts: map[model.Key]*config.Draft{}, Broken: map[model.Key]bool{}, Pods: map[model.Key]*corev1.PodTemplateSpec{}}
 	c := newCatalog()
 	for _, path := range l.files {
 		data, err := content(path, o.Stdin)
@@ -151,6 +154,7 @@ func (t *Tree) parse(path string, data []byte, d config.Decoder) parsed {
 	}
 	for _, w := range p.templates {
 		t.Templates = append(t.Templates, w.Workload)
+		t.Pods[w.Key] = w.pod
 		t.annotate(w.Key, w.node)
 		t.other(path, w.Key, w.node)
 	}

@@ -11,8 +11,10 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/salvage"
 	"github.com/moonsail/moonsail/internal/config/schema"
@@ -42,6 +44,7 @@ func (d *document) usable() model.Object {
 type template struct {
 	*model.Workload
 	node *yaml.Node
+	pod  *corev1.PodTemplateSpec
 }
 
 // parsed is the content of a file.
@@ -95,12 +98,15 @@ func withoutTabs(path string, data []byte) []byte {
 // decode decodes one object.
 func (p *parsed) decode(path string, n *yaml.Node, d config.Decoder) {
 	got := d.FromNode(n)
+	if hint := inputOfTool(path); hint != "" && got.Key == (model.Key{}) {
+		got.Problems = problem.List{{Severity: problem.SeverityInfo, Code: code.NotRendered, Message: hint}}
+	}
 	for i := range got.Problems {
 		got.Problems[i].File = path
 		got.Problems[i].Line = schema.LineOf(n, got.Problems[i].Field)
 	}
 	if got.Template != nil {
-		p.templates = append(p.templates, template{got.Template, n})
+		p.templates = append(p.templates, template{got.Template, n, got.PodTemplate})
 	}
 	if got.Object == nil && len(got.Problems) == 0 {
 		p.unread = append(p.unread, document{key: got.Key, content: got.Content, node: n})
@@ -120,4 +126,15 @@ func (p *parsed) decode(path string, n *yaml.Node, d config.Decoder) {
 	if got.Problems.HasErrors() && (got.Key.Name == "" || got.Key.Kind == "") {
 		p.nameless = true
 	}
+}
+
+// inputOfTool returns what to do about a file that kustomize or Helm reads; "": it is none. Such files have no objects.
+func inputOfTool(path string) string {
+	switch strings.ToLower(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))) {
+	case "kustomization":
+		return "is input of kustomize, which may change the files beside it; check the result: kustomize build . | moonsail analyze -"
+	case "chart", "values":
+		return "is part of a chart of Helm; check the result: helm template . | moonsail analyze -"
+	}
+	return ""
 }

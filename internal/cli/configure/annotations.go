@@ -1,0 +1,64 @@
+package configure
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/moonsail/moonsail/internal/config/code"
+	"github.com/moonsail/moonsail/internal/config/kube"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecar/inject"
+	"github.com/moonsail/moonsail/internal/source/file"
+)
+
+// refusedPods reports templates of Pods that injection refuses because of their annotations.
+func refusedPods(tree *file.Tree) problem.List {
+	var out problem.List
+	var injection *inject.Config // made if it is needed
+	for _, w := range tree.Templates {
+		names := injectionAnnotations(w)
+		if len(names) == 0 {
+			continue
+		}
+		if injection == nil {
+			if injection = inject.Default(); injection.Prepare() != nil {
+				return nil // the defaults are valid
+			}
+		}
+		template := tree.Pods[w.Key]
+		pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+		pod.Namespace, pod.Name = w.Namespace, w.Name
+		if ok, _ := injection.Decide(pod); !ok {
+			continue
+		}
+		if _, err := injection.Inject(pod, inject.Owner{Namespace: w.Namespace, Name: w.Name}); err != nil {
+			out = append(out, refusal(w.Key, names, err))
+		}
+	}
+	return out
+}
+
+// injectionAnnotations returns the names of a workload's annotations for injection.
+func injectionAnnotations(w *model.Workload) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.Annotations)), func(name string) bool { return !kube.IsInjectionAnnotation(name) })
+}
+
+// refusal is the problem for an error of injection, which names the annotation.
+func refusal(k model.Key, names []string, err error) problem.Problem {
+	at, text := problem.Path("spec.template.metadata.annotations"), strings.TrimPrefix(err.Error(), "annotation ")
+	if k.Kind == "CronJob" {
+		at = "spec.jobTemplate." + at
+	}
+	for _, name := range names {
+		if rest, ok := strings.CutPrefix(text, name+": "); ok {
+			at, text = at.Key(name), rest
+		} else if _, rest, ok := strings.Cut(text, "(annotation "+name+"): "); ok { // behind the name of a flag
+			at, text = at.Key(name), rest
+		}
+	}
+	return problem.Problem{Severity: problem.SeverityError, Code: code.InvalidAnnotation, Object: k, Field: string(at), Message: "injection refuses the Pods: " + text}
+}
