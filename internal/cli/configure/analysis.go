@@ -1,14 +1,14 @@
 package configure
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"slices"
 	"strings"
-
-	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/analyze"
@@ -31,13 +31,14 @@ type analysis struct {
 	Suppressed int          `json:"suppressed,omitempty"`
 	Problems   problem.List `json:"problems"`
 
-	nothing bool // the files have no objects
+	nothing bool       // the files have no objects
+	tree    *file.Tree // nil: only a cluster was read
 }
 
 // readFiles reads directories, files, and standard input.
-func (f *analyzeFlags) readFiles(stdin io.Reader, paths []string) (*file.Tree, error) {
+func (f *analyzeFlags) readFiles(stdin []byte, paths []string) (*file.Tree, error) {
 	decoder := config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace}
-	tree, err := file.Options{Decoder: decoder, Stdin: stdin, Shallow: !f.recursive}.Analyze(paths...)
+	tree, err := file.Options{Decoder: decoder, Stdin: bytes.NewReader(stdin), Shallow: !f.recursive}.Analyze(paths...)
 	if err == nil {
 		// What is in force after an error depends on the control plane, which reports it.
 		tree.Problems = slices.DeleteFunc(tree.Problems, func(p problem.Problem) bool { return p.Code == code.PartlyUsed })
@@ -52,34 +53,34 @@ func (f *analyzeFlags) readFiles(stdin io.Reader, paths []string) (*file.Tree, e
 }
 
 // analyzeFiles checks files alone.
-func (f *analyzeFlags) analyzeFiles(stdin io.Reader, paths []string, s selection) (analysis, error) {
+func (f *analyzeFlags) analyzeFiles(stdin []byte, paths []string, s selection) (analysis, error) {
 	tree, err := f.readFiles(stdin, paths)
 	if err != nil {
 		return analysis{}, err
 	}
 	all := across(tree, tree.Objects, analyze.Input{Files: true}, f.domain)
 	a := newAnalysis(all, s, tree.Suppressed)
-	a.Files, a.Objects, a.nothing = tree.Files, len(tree.Objects), tree.Documents == 0 && len(all) == 0
+	a.tree, a.Files, a.Objects, a.nothing = tree, tree.Files, len(tree.Objects), tree.Documents == 0 && len(all) == 0
 	return a, nil
 }
 
 // analyzeCluster checks a cluster, or files as if they were applied to it.
-func (f *analyzeFlags) analyzeCluster(cmd *cobra.Command, c kube.Cluster, paths []string, s selection) (analysis, error) {
+func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, stdin []byte, paths []string, s selection) (analysis, error) {
 	client, err := kube.Connect(c)
 	if err != nil {
 		return analysis{}, f.cluster.Explain(err)
 	}
 	defer client.Close()
 	decoder := config.Decoder{Domain: f.domain}
-	content, err := client.Read(cmd.Context(), decoder, f.root)
+	content, err := client.Read(ctx, decoder, f.root)
 	if err == nil {
-		err = client.ReadCredentials(cmd.Context(), decoder, content)
+		err = client.ReadCredentials(ctx, decoder, content)
 	}
 	if err != nil {
 		return analysis{}, f.cluster.Explain(err)
 	}
 	if len(paths) > 0 {
-		a, err := f.analyzeApplied(cmd.InOrStdin(), content, paths, s)
+		a, err := f.analyzeApplied(stdin, content, paths, s)
 		a.Cluster = client.Address()
 		return a, err
 	}
@@ -93,7 +94,7 @@ func (f *analyzeFlags) analyzeCluster(cmd *cobra.Command, c kube.Cluster, paths 
 }
 
 // analyzeApplied checks files together with the objects of a cluster that they do not replace.
-func (f *analyzeFlags) analyzeApplied(stdin io.Reader, content *kube.Content, paths []string, s selection) (analysis, error) {
+func (f *analyzeFlags) analyzeApplied(stdin []byte, content *kube.Content, paths []string, s selection) (analysis, error) {
 	tree, err := f.readFiles(stdin, paths)
 	if err != nil {
 		return analysis{}, err
@@ -106,7 +107,7 @@ func (f *analyzeFlags) analyzeApplied(stdin io.Reader, content *kube.Content, pa
 	}
 	all := across(tree, merged, analyze.Input{}, f.domain)
 	a := newAnalysis(all, s, tree.Suppressed)
-	a.Files, a.Objects, a.nothing = tree.Files, len(tree.Objects), tree.Documents == 0 && len(all) == 0
+	a.tree, a.Files, a.Objects, a.nothing = tree, tree.Files, len(tree.Objects), tree.Documents == 0 && len(all) == 0
 	return a, nil
 }
 

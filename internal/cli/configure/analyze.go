@@ -37,6 +37,8 @@ type analyzeFlags struct {
 	all       bool
 	explain   string
 	suppress  []string
+	patch     bool // --fix
+	write     bool
 	cluster   client.Cluster
 }
 
@@ -63,6 +65,9 @@ Each message ends with its code. --explain CODE describes cause and remedy. --su
 annotation galley.istio.io/analyze-suppress of an object, with a list of codes or *, leaves it out.
 Codes of istioctl analyze (IST0101) are taken, too.
 
+With --fix, the command prints a patch with the corrections that it is sure of. 'git apply' applies it,
+and --write changes the files. The exit status is about the problems that are left.
+
 Exit status: 0 no errors, 1 errors (see --failure-threshold), or no objects (see --allow-empty),
 2 wrong usage.`,
 		Example: `  # Check a directory
@@ -82,6 +87,10 @@ Exit status: 0 no errors, 1 errors (see --failure-threshold), or no objects (see
 
   # Check a cluster
   moonsail analyze
+
+  # Read the corrections, and make them
+  moonsail analyze config/ --fix
+  moonsail analyze config/ --fix --write
 
   # Look up a code, and suppress it for the routes of a namespace
   moonsail analyze --explain MS1204
@@ -108,6 +117,8 @@ func (f *analyzeFlags) addFlags(cmd *cobra.Command) {
 	fs.StringVarP(&f.namespace, "namespace", "n", "", "report only objects of this `NAMESPACE`; objects of files without a namespace are of it")
 	fs.BoolVarP(&f.all, "all-namespaces", "A", false, "report objects of all namespaces (the default)")
 	fs.StringArrayVarP(&f.suppress, "suppress", "S", nil, "leave out a message: `CODE`, or CODE=KIND/NAME.NAMESPACE, with * for any text; may be repeated")
+	fs.BoolVar(&f.patch, "fix", false, "print a patch with the obvious corrections of files, instead of the problems: misspelt names and values, quotes, slashes")
+	fs.BoolVarP(&f.write, "write", "w", false, "with --fix: change the files")
 	fs.StringVar(&f.explain, "explain", "", "print the description of a `CODE`, or of all codes (all), and end")
 	f.cluster.AddFlags(cmd)
 }
@@ -132,6 +143,9 @@ func (f *analyzeFlags) selection() (s selection, err error) {
 	if f.all && f.namespace != "" {
 		return s, errors.New("--namespace and --all-namespaces exclude each other: give one of them")
 	}
+	if f.write && !f.patch {
+		return s, errors.New("--write needs --fix: give both")
+	}
 	s.namespace = f.namespace
 	for _, text := range f.suppress {
 		one, err := parseSuppression(text)
@@ -151,22 +165,35 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return terminal.UsageError{Err: err}
 	}
+	if f.patch && (len(args) == 0 || f.write && slices.Contains(args, file.Stdin)) {
+		return terminal.UsageError{Err: errors.New("--fix changes files: name them, and print the patch of standard input without --write")}
+	}
 	cluster, err := f.chooseCluster(len(args) > 0)
 	if err != nil {
 		return err
 	}
+	var stdin []byte
+	if slices.Contains(args, file.Stdin) {
+		if stdin, err = io.ReadAll(cmd.InOrStdin()); err != nil {
+			return &terminal.UserError{Where: "standard input", Err: err, Next: "write YAML or JSON of objects to it"}
+		}
+	}
 	var a analysis
 	if cluster != nil {
 		progress := terminal.StartProgress(cmd.ErrOrStderr(), "reading the cluster")
-		a, err = f.analyzeCluster(cmd, *cluster, args, s)
+		a, err = f.analyzeCluster(cmd.Context(), *cluster, stdin, args, s)
 		progress.Done()
 	} else {
-		a, err = f.analyzeFiles(cmd.InOrStdin(), args, s)
+		a, err = f.analyzeFiles(stdin, args, s)
 	}
 	if err != nil {
 		return err
 	}
-	if err := f.print(cmd.OutOrStdout(), a); err != nil {
+	if f.patch {
+		if a.Problems, err = f.fix(cmd.OutOrStdout(), cmd.ErrOrStderr(), a, stdin); err != nil {
+			return err
+		}
+	} else if err := f.print(cmd.OutOrStdout(), a); err != nil {
 		return err
 	}
 	if a.nothing && !f.empty {

@@ -19,6 +19,7 @@ import (
 func refusedPods(tree *file.Tree) problem.List {
 	var out problem.List
 	var injection *inject.Config // made if it is needed
+	tried := map[string]error{}  // by the annotations: an injection takes a millisecond
 	for _, w := range tree.Templates {
 		names := injectionAnnotations(w)
 		if len(names) == 0 {
@@ -29,17 +30,31 @@ func refusedPods(tree *file.Tree) problem.List {
 				return nil // the defaults are valid
 			}
 		}
-		template := tree.Pods[w.Key]
-		pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-		pod.Namespace, pod.Name = w.Namespace, w.Name
-		if ok, _ := injection.Decide(pod); !ok {
-			continue
+		text := w.Labels[kube.LabelInject]
+		for _, name := range names {
+			text += "\x00" + name + "\x00" + w.Annotations[name]
 		}
-		if _, err := injection.Inject(pod, inject.Owner{Namespace: w.Namespace, Name: w.Name}); err != nil {
+		err, known := tried[text]
+		if !known {
+			err = tryInjection(injection, w, tree.Pods[w.Key])
+			tried[text] = err
+		}
+		if err != nil {
 			out = append(out, refusal(w.Key, names, err))
 		}
 	}
 	return out
+}
+
+// tryInjection returns why injection refuses a template; nil: it does not, or it leaves the Pods alone.
+func tryInjection(injection *inject.Config, w *model.Workload, template *corev1.PodTemplateSpec) error {
+	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	pod.Namespace, pod.Name = w.Namespace, w.Name
+	if ok, _ := injection.Decide(pod); !ok {
+		return nil
+	}
+	_, err := injection.Inject(pod, inject.Owner{Namespace: w.Namespace, Name: w.Name})
+	return err
 }
 
 // injectionAnnotations returns the names of a workload's annotations for injection.

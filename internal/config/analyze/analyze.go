@@ -138,20 +138,22 @@ type checker struct {
 	mentioned map[mention]bool // what elsewhere has reported
 }
 
-func (c *checker) add(id code.Code, s problem.Severity, o model.Object, field, format string, args ...any) {
-	c.report(id, s, o.Metadata().Key, field, format, args...)
+func (c *checker) add(id code.Code, s problem.Severity, o model.Object, field, format string, args ...any) *problem.Problem {
+	return c.report(id, s, o.Metadata().Key, field, format, args...)
 }
 
-func (c *checker) report(id code.Code, s problem.Severity, k model.Key, field, format string, args ...any) {
+// report adds a problem, and returns it until the next one is added.
+func (c *checker) report(id code.Code, s problem.Severity, k model.Key, field, format string, args ...any) *problem.Problem {
 	c.problems = append(c.problems, problem.Problem{Severity: s, Code: id, Object: k, Field: field, Message: fmt.Sprintf(format, args...)})
+	return &c.problems[len(c.problems)-1]
 }
 
 func (c *checker) errorf(id code.Code, o model.Object, field, format string, args ...any) {
 	c.add(id, problem.SeverityError, o, field, format, args...)
 }
 
-func (c *checker) warnf(id code.Code, o model.Object, field, format string, args ...any) {
-	c.add(id, problem.SeverityWarning, o, field, format, args...)
+func (c *checker) warnf(id code.Code, o model.Object, field, format string, args ...any) *problem.Problem {
+	return c.add(id, problem.SeverityWarning, o, field, format, args...)
 }
 
 func (c *checker) infof(id code.Code, o model.Object, field, format string, args ...any) {

@@ -43,8 +43,8 @@ func (c apiChecks) all() {
 	}
 }
 
-func (c apiChecks) warnf(id code.Code, k model.Key, field, format string, args ...any) {
-	c.report(id, problem.SeverityWarning, k, field, format, args...)
+func (c apiChecks) warnf(id code.Code, k model.Key, field, format string, args ...any) *problem.Problem {
+	return c.report(id, problem.SeverityWarning, k, field, format, args...)
 }
 
 func (c apiChecks) infof(id code.Code, k model.Key, field, format string, args ...any) {

@@ -63,7 +63,7 @@ func (c apiChecks) values(k model.Key) {
 		}
 		eachValue(top, "", strings.Split(e.field, "."), func(at problem.Path, value any) {
 			if text, _ := value.(string); text != "" && !slices.Contains(e.values, text) {
-				c.warnf(code.UnknownValue, k, string(at), "%q is not one of %s, so Kubernetes refuses the object%s", text, strings.Join(e.values, ", "), spelling.DidYouMean(text, e.values))
+				c.warnf(code.UnknownValue, k, string(at), "%q is not one of %s, so Kubernetes refuses the object%s", text, strings.Join(e.values, ", "), spelling.DidYouMean(text, e.values)).Set(spelling.Nearest(text, e.values))
 			}
 		})
 	}

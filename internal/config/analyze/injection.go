@@ -22,7 +22,7 @@ func (c injectionChecks) namespace(n *model.Namespace) {
 	field := string(problem.Path("metadata.labels").Key(labelInjection))
 	switch {
 	case set && value != "enabled" && value != "disabled":
-		c.warnf(code.InjectionLabelValue, n, field, "%q switches nothing on or off, so no sidecar is injected; write enabled or disabled", value)
+		c.warnf(code.InjectionLabelValue, n, field, "%q switches nothing on or off, so no sidecar is injected; write enabled or disabled", value).Set(spelling.Nearest(value, []string{"enabled", "disabled"}))
 	case set && n.Labels[model.LabelRevision] != "":
 		c.warnf(code.InjectionLabelConflict, n, field, "%s has no effect beside %s; keep one of the two labels", model.LabelRevision, labelInjection)
 	}
@@ -60,7 +60,7 @@ func (c injectionChecks) labelsAt(w *model.Workload, at problem.Path) {
 		if !kube.IsInjectionAnnotation(name) || slices.Contains(known, name) {
 			continue
 		}
-		c.warnf(code.UnknownAnnotation, w, string(at.Field("annotations").Key(name)), "is not an annotation of Istio, so it has no effect%s", spelling.DidYouMean(name, known))
+		c.warnf(code.UnknownAnnotation, w, string(at.Field("annotations").Key(name)), "is not an annotation of Istio, so it has no effect%s", spelling.DidYouMean(name, known)).Rename(spelling.Nearest(name, known))
 	}
 }
 

@@ -19,7 +19,7 @@ func (c silentChecks) literals(v *model.VirtualService, field string, m *model.H
 		}
 	}
 	if s := m.Method; s != nil && s.Kind == model.MatchExact && s.Value != strings.ToUpper(s.Value) {
-		c.warnf(code.NeverMatches, v, field+".method", "%q never matches: methods are in upper case; write %q", s.Value, strings.ToUpper(s.Value))
+		c.warnf(code.NeverMatches, v, field+".method.exact", "%q never matches: methods are in upper case; write %q", s.Value, strings.ToUpper(s.Value)).Set(strings.ToUpper(s.Value))
 	}
 }
 
@@ -40,14 +40,14 @@ func regexPart(text string) string {
 // paths reports paths of rewrites and redirects that are no paths, and redirects that lead to themselves.
 func (c silentChecks) paths(v *model.VirtualService, field string, r *model.HTTPRoute) {
 	if r.Rewrite != nil && noPath(r.Rewrite.URI) {
-		c.warnf(code.PathWithoutSlash, v, field+".rewrite.uri", "%q does not begin with a slash, so the path of requests does not either, and servers refuse them; write %q", r.Rewrite.URI, "/"+r.Rewrite.URI)
+		c.warnf(code.PathWithoutSlash, v, field+".rewrite.uri", "%q does not begin with a slash, so the path of requests does not either, and servers refuse them; write %q", r.Rewrite.URI, "/"+r.Rewrite.URI).Set("/" + r.Rewrite.URI)
 	}
 	d := r.Redirect
 	if d == nil {
 		return
 	}
 	if noPath(d.URI) {
-		c.warnf(code.PathWithoutSlash, v, field+".redirect.uri", "%q does not begin with a slash, so clients do not find the place; write %q", d.URI, "/"+d.URI)
+		c.warnf(code.PathWithoutSlash, v, field+".redirect.uri", "%q does not begin with a slash, so clients do not find the place; write %q", d.URI, "/"+d.URI).Set("/" + d.URI)
 	}
 	if d.Authority != "" || d.Scheme != "" || d.Port != 0 || d.PrefixRewrite != "" || d.URI == "" {
 		return

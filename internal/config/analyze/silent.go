@@ -33,7 +33,7 @@ func (c silentChecks) virtualService(v *model.VirtualService) {
 // match reports conditions that no request fulfils.
 func (c silentChecks) match(v *model.VirtualService, field string, m *model.HTTPMatch) {
 	if u := m.URI; u != nil && (u.Kind == model.MatchPrefix || u.Kind == model.MatchExact) && u.Value != "" && !strings.HasPrefix(u.Value, "/") && !strings.HasPrefix(u.Value, "*") {
-		c.warnf(code.PathWithoutSlash, v, field+".uri", "%q never matches: paths begin with a slash; write %q", u.Value, "/"+u.Value)
+		c.warnf(code.PathWithoutSlash, v, field+".uri."+matchField(u), "%q never matches: paths begin with a slash; write %q", u.Value, "/"+u.Value).Set("/" + u.Value)
 	}
 	if len(m.SourceLabels) > 0 && len(c.workloads) > 0 && !c.anyWorkload(v, m.SourceLabels) {
 		if c.onlyFiles { // clients may be of other files
@@ -203,4 +203,12 @@ func (c silentChecks) plaintextHTTPS(e *model.ServiceEntry) {
 			}
 		}
 	}
+}
+
+// matchField is the field of a comparison with a text.
+func matchField(m *model.StringMatch) string {
+	if m.Kind == model.MatchPrefix {
+		return "prefix"
+	}
+	return "exact"
 }

@@ -91,7 +91,7 @@ func (r *Converter) CheckHost(at problem.Path, host string, wild bool) bool {
 	case msg != "":
 		r.Errorf(id, at, "%s", msg)
 	case strings.HasSuffix(host, ".") && r.Object.Kind != model.KindService:
-		r.Add(code.InvalidHost, problem.SeverityInfo, at, "%q ends with a dot, with which Istio finds no service; leave it out", host)
+		r.Add(code.InvalidHost, problem.SeverityInfo, at, "%q ends with a dot, with which Istio finds no service; leave it out", host).Set(strings.TrimSuffix(host, "."))
 	}
 	return msg == ""
 }

@@ -116,7 +116,7 @@ func (c *conv) listener(at problem.Path, l *gatewayv1.Listener, ref *ListenerRef
 		c.Errorf(code.InvalidName, at.Field("name"), "%q cannot be a listener's name, which is part of others: leave out dots, and use at most 63 characters", l.Name)
 	}
 	if upper := gatewayv1.ProtocolType(strings.ToUpper(string(l.Protocol))); out.Port.Protocol == "" && protocols[upper] != "" {
-		c.Warnf(code.UnknownValue, at.Field("protocol"), "%q is not a protocol, so the listener has no effect; did you mean %q?", l.Protocol, upper)
+		c.Warnf(code.UnknownValue, at.Field("protocol"), "%q is not a protocol, so the listener has no effect; did you mean %q?", l.Protocol, upper).Set(string(upper))
 		return out, false
 	}
 	if out.Port.Protocol == "" {

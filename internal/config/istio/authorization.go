@@ -319,7 +319,7 @@ func (c policyConv) pattern(at problem.Path, a model.Attribute, v string) {
 	}
 	switch {
 	case a == model.AttributePrincipal && strings.HasPrefix(v, "spiffe://"):
-		c.Warnf(code.NeverMatches, at, "%q never matches: principals are written without spiffe://", v)
+		c.Warnf(code.NeverMatches, at, "%q never matches: principals are written without spiffe://", v).Set(strings.TrimPrefix(v, "spiffe://"))
 	case a == model.AttributePrincipal && v != "" && !strings.Contains(v, "*") && !strings.Contains(v, "/"):
 		c.Warnf(code.NeverMatches, at, "%q never matches: principals have the form TRUST-DOMAIN/ns/NAMESPACE/sa/SERVICE-ACCOUNT; write \"*/sa/%s\", or use serviceAccounts", v, v)
 	case a == model.AttributePath && (strings.Contains(v, ".*") || strings.Contains(v, ".+")):
@@ -327,9 +327,9 @@ func (c policyConv) pattern(at problem.Path, a model.Attribute, v string) {
 	case strings.Contains(inner, "*") && a != model.AttributeHeaders:
 		c.Warnf(code.NeverMatches, at, "in %q a * is taken literally: only one at the beginning or at the end is a wildcard", v)
 	case a == model.AttributeMethod && strings.ToUpper(v) != v:
-		c.Warnf(code.NeverMatches, at, "%q never matches: methods are in upper case", v)
+		c.Warnf(code.NeverMatches, at, "%q never matches: methods are in upper case", v).Set(strings.ToUpper(v))
 	case a == model.AttributePath && !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*"):
-		c.Warnf(code.NeverMatches, at, "%q never matches: paths begin with \"/\"", v)
+		c.Warnf(code.NeverMatches, at, "%q never matches: paths begin with \"/\"", v).Set("/" + v)
 	case a == model.AttributePath && strings.ContainsAny(v, "?#"):
 		c.Warnf(code.NeverMatches, at, "%q never matches: what follows a \"?\" or \"#\" is not part of the path", v)
 	}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -93,7 +94,7 @@ func checkStrings(r *problem.Report, at problem.Path, value any) {
 	for _, k := range slices.Sorted(maps.Keys(values)) {
 		switch v := values[k].(type) {
 		case bool, float64, int, int64, uint64:
-			r.Errorf(code.WrongType, at.Key(k), "must be a string, got %v; put it in quotes: \"%v\"", v, v)
+			r.Errorf(code.WrongType, at.Key(k), "must be a string, got %v; put it in quotes: \"%v\"", v, v).Set(fmt.Sprint(v))
 		}
 	}
 }

@@ -54,7 +54,25 @@ type Problem struct {
 	Object   model.Key `json:"object,omitzero"` // zero where it is not known
 	Field    string    `json:"field,omitempty"` // "spec.http[0].route[1].weight"; empty: the object as a whole
 	Message  string    `json:"message"`
+	Fix      Fix       `json:"fix,omitzero"` // zero: not known
 }
+
+// Fix is a change of the field that solves a problem: another name, or another value. One of the two is set.
+type Fix struct {
+	Name  string `json:"name,omitempty"`
+	Value string `json:"value,omitempty"` // a scalar as text; see Number
+	// Number: the value is written without quotes.
+	Number bool `json:"number,omitempty"`
+}
+
+// Rename suggests another name for the field; empty: none.
+func (p *Problem) Rename(name string) { p.Fix = Fix{Name: name} }
+
+// Set suggests another value for the field, which is text; empty: none.
+func (p *Problem) Set(value string) { p.Fix = Fix{Value: value} }
+
+// SetNumber suggests a number as the value of the field.
+func (p *Problem) SetNumber(value string) { p.Fix = Fix{Value: value, Number: true} }
 
 // Attrs are the attributes for a log: what is known of the place, and the message.
 func (p Problem) Attrs() []any {

@@ -57,7 +57,7 @@ func (c checker) object(at problem.Path, n *yaml.Node, s *Schema) {
 	c.pairs(at, n, func(key, val *yaml.Node) {
 		f := s.fields[key.Value]
 		if f == nil {
-			c.Errorf(code.UnknownField, at.Key(key.Value), UnknownField+"%s", hintField(key.Value, s))
+			c.Errorf(code.UnknownField, at.Key(key.Value), UnknownField+"%s", hintField(key.Value, s)).Rename(spelling.Nearest(key.Value, s.names()))
 			return
 		}
 		if old, dup := seen[f.name]; dup && old != key.Value {
@@ -150,7 +150,7 @@ func (c checker) scalar(at problem.Path, n *yaml.Node, s *Schema) {
 	switch s.kind {
 	case stringType, bytesType:
 		if !str {
-			c.Errorf(code.WrongType, at, "must be a string, got %s; put it in quotes: %q", describe(n), n.Value)
+			c.Errorf(code.WrongType, at, "must be a string, got %s; put it in quotes: %q", describe(n), n.Value).Set(n.Value)
 		} else if _, err := base64.StdEncoding.DecodeString(n.Value); s.kind == bytesType && err != nil {
 			c.Errorf(code.InvalidFormat, at, "is not base64; encode it, or in a Secret write it into stringData as it is")
 		}
@@ -178,13 +178,17 @@ func (c checker) enum(at problem.Path, n *yaml.Node, s *Schema, tag string) {
 		return // proto JSON takes numbers of enums
 	}
 	if !slices.Contains(s.values, n.Value) {
-		c.Errorf(code.UnknownValue, at, "%q is not one of %s%s", n.Value, strings.Join(s.values, ", "), spelling.DidYouMean(n.Value, s.values))
+		c.Errorf(code.UnknownValue, at, "%q is not one of %s%s", n.Value, strings.Join(s.values, ", "), spelling.DidYouMean(n.Value, s.values)).Set(spelling.Nearest(n.Value, s.values))
 	}
 }
 
 func (c checker) number(at problem.Path, n *yaml.Node, s *Schema, tag string, str bool) {
 	if tag != "!!int" && tag != "!!float" && (!str || !s.lax) {
-		c.Errorf(code.WrongType, at, "must be %s, got %s%s", s.noun(), describe(n), unquoteHint(n, str))
+		hint := unquoteHint(n, str)
+		p := c.Errorf(code.WrongType, at, "must be %s, got %s%s", s.noun(), describe(n), hint)
+		if hint != "" {
+			p.SetNumber(n.Value)
+		}
 		return
 	}
 	if s.kind == numberType {

@@ -158,6 +158,39 @@ func SecondHeader(doc *yaml.Node) int {
 	return line
 }
 
+// Find returns the nodes of a field in a document, its name and its value; nil: the document does not have it as a node of its own.
+// The name of an element of a list is nil.
+func Find(doc *yaml.Node, field string) (name, value *yaml.Node) {
+	steps, ok := problem.Steps(field)
+	if !ok {
+		return nil, nil
+	}
+	value = unwrap(doc)
+	for _, s := range steps {
+		if value == nil {
+			return nil, nil
+		}
+		name, value = step(unwrap(value), s)
+	}
+	return name, value
+}
+
+// step returns the name and the value of a part of n, which is not from an alias or a merge: others have these, too.
+func step(n *yaml.Node, s problem.Step) (name, value *yaml.Node) {
+	switch {
+	case n == nil:
+	case s.Index >= 0 && n.Kind == yaml.SequenceNode && s.Index < len(n.Content):
+		return nil, n.Content[s.Index]
+	case s.Index < 0 && n.Kind == yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == s.Name {
+				return n.Content[i], n.Content[i+1]
+			}
+		}
+	}
+	return nil, nil
+}
+
 // LineOf finds the line of a field in a document, or of the nearest part of it that
 // the document has. It is 0 where nothing is known. A field may lead into a document in a block of text, such as data.mesh.
 func LineOf(doc *yaml.Node, field string) int {

@@ -38,6 +38,8 @@ type Tree struct {
 	// Raw are the objects of the Gateway API as JSON, also those that are not used.
 	Raw   map[model.Key][]byte
 	nodes map[string]*yaml.Node // by origin
+	// documents are those of each file.
+	documents map[string][]*yaml.Node
 	// others are the origins of what is not among Objects.
 	others map[model.Key]string
 	// suppressed are the values of the annotation of objects that suppresses messages.
@@ -72,7 +74,7 @@ func (o Options) Analyze(paths ...string) (*Tree, error) {
 	}
 	slices.Sort(l.files)
 	l.files = slices.Compact(l.files)
-	t := &Tree{Files: len(l.files), nodes: map[string]*yaml.Node{}, Raw: map[model.Key][]byte{}, others: map[model.Key]string{}, suppressed: map[model.Key]string{}, Drafts: map[model.Key]*config.Draft{}, Broken: map[model.Key]bool{}, Pods: map[model.Key]*corev1.PodTemplateSpec{}}
+	t := &Tree{Files: len(l.files), documents: map[string][]*yaml.Node{}, nodes: map[string]*yaml.Node{}, Raw: map[model.Key][]byte{}, others: map[model.Key]string{}, suppressed: map[model.Key]string{}, Drafts: map[model.Key]*config.Draft{}, Broken: map[model.Key]bool{}, Pods: map[model.Key]*corev1.PodTemplateSpec{}}
 	c := newCatalog()
 	for _, path := range l.files {
 		data, err := content(path, o.Stdin)
@@ -140,6 +142,7 @@ func (t *Tree) parse(path string, data []byte, d config.Decoder) parsed {
 	}
 	for _, doc := range slices.Concat(p.docs, p.unread) {
 		t.annotate(doc.key, doc.node)
+		t.documents[path] = append(t.documents[path], doc.node)
 		if doc.problems.HasErrors() {
 			t.Broken[doc.key] = true
 		}
@@ -156,6 +159,7 @@ func (t *Tree) parse(path string, data []byte, d config.Decoder) parsed {
 		t.Templates = append(t.Templates, w.Workload)
 		t.Pods[w.Key] = w.pod
 		t.annotate(w.Key, w.node)
+		t.documents[path] = append(t.documents[path], w.node)
 		t.other(path, w.Key, w.node)
 	}
 	return p
@@ -166,6 +170,16 @@ func (t *Tree) annotate(k model.Key, n *yaml.Node) {
 	if v := entry(entry(entry(n, "metadata"), "annotations"), annotation.GalleyAnalyzeSuppress.Name); v != nil && v.Kind == yaml.ScalarNode {
 		t.suppressed[k] = v.Value
 	}
+}
+
+// Find returns the nodes of the name and the value that a problem is about; nil: they are not known.
+func (t *Tree) Find(p problem.Problem) (name, value *yaml.Node) {
+	for _, doc := range t.documents[p.File] {
+		if name, value = schema.Find(doc, p.Field); value != nil && schema.LineOf(doc, p.Field) == p.Line {
+			return name, value
+		}
+	}
+	return nil, nil
 }
 
 // Suppressed returns the value of an object's annotation galley.istio.io/analyze-suppress; "": it has none.

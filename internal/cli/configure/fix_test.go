@@ -1,0 +1,133 @@
+package configure
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+const fixable = `# a comment stays
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: reviews, namespace: shop}
+spec:
+  host: reviews
+  trafficPolicy: {loadBalancer: {simple: "random"}} # so does this
+  subsets:
+  - name: v1
+    labels: {version: 1.10}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: reviews, namespace: shop}
+spec: {ports: [{name: http, port: "80"}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: reviews, namespace: shop}
+spec:
+  hosts: [reviews]
+  http:
+  - timout: 1s
+    match: [{uri: {prefix: api/}, method: {exact: get}}]
+    route: [{destination: {host: reviews}}]
+`
+
+const fixed = `# a comment stays
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: reviews, namespace: shop}
+spec:
+  host: reviews
+  trafficPolicy: {loadBalancer: {simple: RANDOM}} # so does this
+  subsets:
+  - name: v1
+    labels: {version: "1.10"}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: reviews, namespace: shop}
+spec: {ports: [{name: http, port: 80}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: reviews, namespace: shop}
+spec:
+  hosts: [reviews]
+  http:
+  - timeout: 1s
+    match: [{uri: {prefix: /api/}, method: {exact: GET}}]
+    route: [{destination: {host: reviews}}]
+`
+
+// TestFix checks that the patch is what --write writes, that other tools apply it, and that nothing is left.
+func TestFix(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	require.NoError(t, os.WriteFile("a.yaml", []byte(fixable), 0o600))
+	status, patch, errOut := moonsail(t, "analyze", "a.yaml", "--fix")
+	require.Zero(t, status, patch)
+	require.Equal(t, "6 of 6 problems have a fix (write them with --fix --write)\n", errOut)
+	require.Contains(t, patch, "--- a/a.yaml\n+++ b/a.yaml\n@@ -4,15 +4,15 @@\n")
+	text, err := os.ReadFile("a.yaml")
+	require.NoError(t, err)
+	require.Equal(t, fixable, string(text), "the file is not changed")
+
+	require.NoError(t, os.WriteFile("a.patch", []byte(patch), 0o600))
+	out, err := exec.CommandContext(t.Context(), "git", "apply", "a.patch").CombinedOutput()
+	require.NoError(t, err, string(out))
+	text, err = os.ReadFile("a.yaml")
+	require.NoError(t, err)
+	require.Equal(t, fixed, string(text))
+
+	require.NoError(t, os.WriteFile("a.yaml", []byte(fixable), 0o600))
+	status, out2, _ := moonsail(t, "analyze", "a.yaml", "--fix", "-w")
+	require.Zero(t, status)
+	require.Equal(t, "a.yaml: fixed\n", out2)
+	text, err = os.ReadFile("a.yaml")
+	require.NoError(t, err)
+	require.Equal(t, fixed, string(text))
+	status, out2, _ = moonsail(t, "analyze", "a.yaml")
+	require.Zero(t, status, out2)
+	require.Contains(t, out2, "no problems")
+}
+
+// TestFixLeavesTheRest checks that problems without an obvious correction are left, and decide the exit status.
+func TestFixLeavesTheRest(t *testing.T) {
+	status, patch, errOut := withInput(t, badYAML, "analyze", "-", "--fix", "--level", "error")
+	require.Equal(t, terminal.ExitFailed, status, "the misspelt host")
+	require.Contains(t, patch, "-  - timout: 1s\n+  - timeout: 1s\n")
+	require.Equal(t, "1 of 2 problems have a fix (write them with --fix --write)\n", errOut)
+
+	for name, text := range map[string]string{
+		"an alias":       "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: a, namespace: &n shop, labels: {x: *n}}\nspec: {host: a, trafficPolicy: {loadBalancer: {simple: &v random}}, subsets: [{name: v1, labels: {a: b}, trafficPolicy: {loadBalancer: {simple: *v}}}]}\n",
+		"a block":        "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: a, namespace: shop}\nspec:\n  host: a\n  trafficPolicy:\n    loadBalancer:\n      simple: |-\n        random\n",
+		"no mistake":     goodYAML,
+		"invalid syntax": "a: [\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, patch, _ := withInput(t, text, "analyze", "-", "--fix")
+			require.Empty(t, patch)
+		})
+	}
+	for _, args := range [][]string{{"analyze", "-", "--fix", "-w"}, {"analyze", "--fix"}, {"analyze", ".", "-w"}} {
+		status, _, _ := moonsail(t, args...)
+		require.Equal(t, terminal.ExitUsage, status)
+	}
+}
+
+// TestPatch checks hunks: changes that are near are one, and the end of a file without a line break is marked.
+func TestPatch(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	text := "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  namespace: shop\n  labels:\n    a: 1\n    b: b\n    c: c\n    d: d\n    e: e\n    f: f\n    g: g\n    h: h\n    i: i\nspec:\n  ports:\n  - name: http\n    port: \"80\""
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	_, patch, _ := moonsail(t, "analyze", path, "--fix")
+	require.Equal(t, "--- "+path+"\n+++ "+path+"\n@@ -4,7 +4,7 @@\n   name: a\n   namespace: shop\n   labels:\n-    a: 1\n+    a: \"1\"\n     b: b\n     c: c\n     d: d\n"+
+		"@@ -16,4 +16,4 @@\n spec:\n   ports:\n   - name: http\n-    port: \"80\"\n\\ No newline at end of file\n+    port: 80\n\\ No newline at end of file\n", patch)
+}
