@@ -110,7 +110,7 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *problem.Report) D
 		return out
 	}
 	if kind.use == useLater {
-		r.Warnf(code.KindNotSupported, "", "%s of %s has no effect in Moonsail yet; it is ignored", kind.kind, kind.group)
+		r.Warnf(code.KindNotSupported, "", "%s of %s has no effect in Moonsail yet; it is ignored%s", kind.kind, kind.group, insteadOfKind[kind.kind])
 		return Decoded{Problems: r.Problems}
 	}
 	out := d.checked(kind, n, top, r)

@@ -101,6 +101,11 @@ var laterKinds = map[string][]string{
 	"inference.networking.k8s.io": nil,
 }
 
+// insteadOfKind is the advice for kinds that have no effect yet.
+var insteadOfKind = map[string]string{
+	"TrafficExtension": ", so what it checks or adds is missing; write a WasmPlugin, or for Lua an EnvoyFilter",
+}
+
 // coreKinds are the kinds of Kubernetes' core API that the mesh has no use for.
 var coreKinds = []string{
 	"Binding", "ComponentStatus", "Endpoints", "Event", "LimitRange",

@@ -37,6 +37,7 @@ type MeshConfig struct {
 	DetectionTimeout   *time.Duration
 	// Authorizers decide for policies of action AuthorizeCustom, by name.
 	Authorizers map[string]*ExternalAuthorizer
+	Connections *ConnectionSettings // of clients
 	// ExportTo are the defaults of objects without exportTo, by kind, as written. Service also applies to
 	// ServiceEntries.
 	ExportTo map[Kind][]string
@@ -68,7 +69,7 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	set(&m.Topology, c.Topology)
 	set(&m.Headers, c.Headers)
 	m.TrustDomainAliases, m.CipherSuites, m.TLSDefaults = c.TrustDomainAliases, c.CipherSuites, c.TLSDefaults
-	m.Authorizers = c.Authorizers
+	m.Authorizers, m.Connections = c.Authorizers, c.Connections
 	set(&m.Locality, given(c.Locality))
 	set(&m.Baseline, c.Baseline)
 	set(&m.Keepalive, given(c.Keepalive))
@@ -176,6 +177,7 @@ type Mesh struct {
 	MeshHTTP2 H2Upgrade
 
 	Authorizers map[string]*ExternalAuthorizer // by name
+	Connections *ConnectionSettings            // of clients; nil: unset
 
 	Paths PathNormalization // of all requests; empty: PathsBase
 

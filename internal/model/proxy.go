@@ -77,6 +77,8 @@ type Proxy struct {
 	Headers ProxyHeaders
 	// Tracing is the tracing setting of its Pod.
 	Tracing ProxyTracing
+	// Connections are its own connectionSettings; empty: the mesh's apply.
+	Connections ProxyConnections
 	// Verified: its certificate has Namespace and ServiceAccount.
 	Verified bool
 	// ScopedRoutes: it gets large route configurations as route shards, by SRDS. The server decides that from other

@@ -66,7 +66,7 @@ func (p *ProxyConfigs) Of(namespace string, labels map[string]string) (root, own
 // ProxyConfigFields are the fields of Istio's ProxyConfig that have an effect in the mesh's defaultConfig and the
 // annotation proxy.istio.io/config; in JSON spelling, sorted.
 var ProxyConfigFields = []string{
-	"concurrency", "discoveryAddress", "drainDuration", "extraStatTags", "fileFlushInterval", "fileFlushMinSizeKb", "gatewayTopology",
+	"concurrency", "connectionSettings", "discoveryAddress", "drainDuration", "extraStatTags", "fileFlushInterval", "fileFlushMinSizeKb", "gatewayTopology",
 	"holdApplicationUntilProxyStarts",
 	"image", "interceptionMode", "proxyAdminPort", "proxyHeaders", "proxyMetadata", "proxyStatsMatcher", "runtimeValues", "serviceCluster",
 	"statusPort", "terminationDrainDuration", "tracing",

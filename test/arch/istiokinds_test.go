@@ -153,7 +153,7 @@ var fieldKinds = []fieldKind{
 			"tls": `{mode: MUTUAL, clientCertificate: /a, privateKey: /b, caCertificates: /c}`, "headers[]": `{name: h, value: v}`, "initialMetadata[]": `{name: h, value: v}`,
 			"headers[].envName beside": `{value: null}`, "initialMetadata[].envName beside": `{value: null}`, "includeRequestBodyInCheck": `{maxRequestBytes: 9}`,
 			"defaultTrafficPolicy": `{outlierDetection: {}}`},
-		samples: map[string]string{"operator": `[In, NotIn]`, "pathPrefix": `[/a]`, "statusOnError": `["503"]`, "zipkin.path": `[/a]`, "http.path": `[/a]`, "zipkin.address": `["a.b:81"]`, "defaultProviders.tracing[]": `[a]`, "defaultProviders.metrics[]": `[a]`, "defaultProviders.accessLogging[]": `[a]`}},
+		samples: map[string]string{"operator": `[In, NotIn]`, "http2InitialStreamWindowSize": `[65535]`, "http2InitialConnectionWindowSize": `[65535]`, "pathPrefix": `[/a]`, "statusOnError": `["503"]`, "zipkin.path": `[/a]`, "http.path": `[/a]`, "zipkin.address": `["a.b:81"]`, "defaultProviders.tracing[]": `[a]`, "defaultProviders.metrics[]": `[a]`, "defaultProviders.accessLogging[]": `[a]`}},
 }
 
 const insideEntry = `{hosts: [a.example.com], location: MESH_INTERNAL, ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.0.0.1, labels: {security.istio.io/tlsMode: istio}}]}`

@@ -41,7 +41,7 @@ func (c destinationConv) loadBalancer(at problem.Path, lb *networking.LoadBalanc
 	}
 	out.Locality = c.localityLB(at.Field("localityLbSetting"), lb.LocalityLbSetting, outlier)
 	if lb.ZoneAwareLbSetting != nil {
-		c.Warnf(code.NotSupported, at.Field("zoneAwareLbSetting"), "is not supported yet and has no effect; use localityLbSetting")
+		c.Warnf(code.NotSupported, at.Field("zoneAwareLbSetting"), "has no effect: Envoy needs all endpoints of the caller's own service for it, which sidecars do not get; use localityLbSetting")
 	}
 	out.Warmup = c.warmup(at, lb)
 	return out

@@ -58,6 +58,7 @@ func MeshConfig(in convert.Cluster, o *corev1.ConfigMap) (*model.MeshConfig, pro
 	out.Paths = pathNormalization(settings.PathNormalization)
 	out.Headers = proxyHeaders(settings.GetDefaultConfig().GetProxyHeaders())
 	out.Topology = topology(settings.GetDefaultConfig().GetGatewayTopology())
+	out.Connections = c.connectionSettings(at.Field("defaultConfig").Field("connectionSettings"), settings.GetDefaultConfig().GetConnectionSettings())
 	// Each destination rule decides whether outlier detection accompanies failover.
 	out.Locality = destinationConv(c).localityLB(at.Field("localityLbSetting"), settings.LocalityLbSetting, true)
 	out.Baseline = c.defaultTrafficPolicy(at.Field("defaultTrafficPolicy"), settings.DefaultTrafficPolicy)
@@ -200,7 +201,7 @@ func (c meshConv) defaultExportTo(at problem.Path, list []string) []string {
 func (c meshConv) outboundMode(at problem.Path, m meshconfig.MeshConfig_OutboundTrafficPolicy_Mode) *model.OutboundMode {
 	mode := model.OutboundMode(m.String())
 	if mode != model.OutboundAllowAny && mode != model.OutboundRegistryOnly {
-		c.Warnf(code.NotSupported, at, "%s has no effect in Moonsail yet; ALLOW_ANY is used", mode)
+		c.Warnf(code.NotSupported, at, "%s has no effect in Moonsail yet: unknown hosts are not resolved, and requests go to the address that the application called, as with ALLOW_ANY; write ServiceEntries with resolution DYNAMIC_DNS", mode)
 		mode = model.OutboundAllowAny
 	}
 	return &mode
@@ -292,10 +293,13 @@ var asItIs = map[string]func(settings *meshconfig.MeshConfig, namespace string) 
 
 // insteadOf is the advice for fields that are not read.
 var insteadOf = map[string]string{
-	"rootNamespace":               "set the root namespace with --root-namespace",
-	"enableEnvoyAccessLogService": "name a provider of kind envoyHttpAls in defaultProviders.accessLogging",
-	"zoneAwareLbSetting":          "use localityLbSetting",
-	"caCertificates":              "put the CA's roots beside its certificate, in the Secret cacerts",
+	"rootNamespace":                        "set the root namespace with --root-namespace",
+	"enableEnvoyAccessLogService":          "name a provider of kind envoyHttpAls in defaultProviders.accessLogging",
+	"zoneAwareLbSetting":                   "Envoy needs all endpoints of the caller's own service for it, which sidecars do not get; use localityLbSetting",
+	"clusterPerConnectionBufferLimitBytes": "istiod 1.31 does not apply it, either",
+	"listenerConnectionLimit":              "istiod 1.31 does not apply it, either",
+	"globalDownstreamConnectionLimit":      "istiod 1.31 does not apply it, either",
+	"caCertificates":                       "put the CA's roots beside its certificate, in the Secret cacerts",
 }
 
 // unreadMesh warns of each field whose value has no effect here.
@@ -322,11 +326,13 @@ func (c meshConv) unreadPart(at problem.Path, tree any, s *schema.Schema, read, 
 		switch {
 		case fields[name] == nil:
 		case !slices.Contains(read, name):
-			c.unread(at.Field(name), "")
+			c.unread(at.Field(name), insteadOf[name])
 		case name == "tracing":
 			c.unreadPart(at.Field(name), fields[name], s.Field(name), inTracing, nil)
 		case name == "proxyHeaders":
 			c.unreadPart(at.Field(name), fields[name], s.Field(name), model.ProxyHeadersFields, nil)
+		case name == "connectionSettings":
+			c.unreadPart(at.Field(name), fields[name], s.Field(name), model.ConnectionSettingsFields, nil)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func WasmPlugin(in convert.Cluster, o *extensionsv1alpha1.WasmPlugin) (*model.Wa
 	c.wasmEnv(at.Field("vmConfig").Field("env"), spec.VmConfig, p)
 	c.wasmMatches(at.Field("match"), spec.Match, p)
 	if spec.VerificationKey != "" {
-		c.Warnf(code.NoEffect, at.Field("verificationKey"), "has no effect")
+		c.Warnf(code.NoEffect, at.Field("verificationKey"), "has no effect, as in Istio, which does not verify signatures; pin the module with sha256")
 	}
 	if len(model.Selectors(p)) == 0 || p.File == "" && p.Module.URL == "" {
 		return nil, c.Problems

@@ -33,7 +33,9 @@ func (w *World) runHTTP(f *hcmv3.HttpConnectionManager, r *request, res *Result)
 	}
 	r.hcm = f
 	x := &exchange{request: r, res: res, world: w}
-	r.headers[":path"] = pathBy(f, r.headers[":path"])
+	if normalize(f, r, res); res.Status != 0 {
+		return nil
+	}
 	if err := x.mutateEarly(); err != nil {
 		return err
 	}

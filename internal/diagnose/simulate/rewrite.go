@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
@@ -157,10 +159,41 @@ func (x *exchange) redirectPath(a *routev3.RedirectAction) (string, error) {
 	return path, err
 }
 
+// normalize handles header names with underscores and the path as a connection manager does before it looks for a route. It
+// sets a status if the connection manager answers itself.
+func normalize(f *hcmv3.HttpConnectionManager, r *request, res *Result) {
+	for name := range r.headers {
+		if !strings.Contains(name, "_") {
+			continue
+		}
+		switch f.GetCommonHttpProtocolOptions().GetHeadersWithUnderscoresAction() {
+		case corev3.HttpProtocolOptions_REJECT_REQUEST:
+			res.Status, res.Reason = http.StatusBadRequest, "a header name has an underscore"
+			return
+		case corev3.HttpProtocolOptions_DROP_HEADER:
+			delete(r.headers, name)
+		}
+	}
+	path := r.headers[":path"]
+	escaped := beforeQuery(path, escapedSlashes.Replace) != path
+	r.headers[":path"] = pathBy(f, path)
+	switch f.GetPathWithEscapedSlashesAction() {
+	case hcmv3.HttpConnectionManager_REJECT_REQUEST:
+		if escaped {
+			res.Status, res.Reason = http.StatusBadRequest, "the path has escaped slashes"
+		}
+	case hcmv3.HttpConnectionManager_UNESCAPE_AND_REDIRECT:
+		if escaped {
+			res.Status, res.Reason, res.Location = http.StatusTemporaryRedirect, "the path has escaped slashes", r.headers[":path"]
+		}
+	}
+}
+
 // pathBy returns a path as a connection manager normalizes it: escaped slashes first, repeated slashes
 // last. The query stays.
 func pathBy(f *hcmv3.HttpConnectionManager, path string) string {
-	if f.GetPathWithEscapedSlashesAction() == hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD {
+	switch f.GetPathWithEscapedSlashesAction() {
+	case hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD, hcmv3.HttpConnectionManager_UNESCAPE_AND_REDIRECT:
 		path = beforeQuery(path, escapedSlashes.Replace)
 	}
 	if f.GetNormalizePath().GetValue() {

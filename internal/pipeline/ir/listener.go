@@ -37,6 +37,7 @@ type Listener struct {
 	InspectTimeout    time.Duration // 0: Envoy's default
 	InspectForever    bool          // there is no timeout
 	ExactBalance      bool
+	BufferLimit       *uint32 // of a connection, in bytes; nil: Envoy's default
 	// Uninspected are destination ports that need no inspection: servers that speak first do not wait for the timeout
 	// there. Sorted.
 	Uninspected []uint32
@@ -124,6 +125,8 @@ type HTTPChain struct {
 	Uncounted bool
 	// FromMesh: clients may be sidecars, which speak HTTP/2 for applications that upgrade HTTP/1.1.
 	FromMesh bool
+	// Connections bound clients' connections and requests; nil: unset.
+	Connections *model.ConnectionSettings
 	// MaxConcurrentStreams of a downstream HTTP/2 connection; 0: Envoy's default.
 	MaxConcurrentStreams uint32
 }

@@ -163,6 +163,9 @@ func (s *settings) warnUnread() {
 	if h := s.proxyConfig.GetProxyHeaders(); h != nil {
 		fields = append(fields, unreadFields(h, "proxyHeaders.", model.ProxyHeadersFields)...)
 	}
+	if c := s.proxyConfig.GetConnectionSettings(); c != nil {
+		fields = append(fields, unreadFields(c, "connectionSettings.", model.ConnectionSettingsFields)...)
+	}
 	if slices.Sort(fields); len(fields) > 0 {
 		s.log.Warn("fields of ProxyConfig have no effect in Moonsail yet", "fields", strings.Join(fields, ", "))
 	}

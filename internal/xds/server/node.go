@@ -159,6 +159,9 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) (err error) {
 	}
 	config := m["PROXY_CONFIG"].GetStructValue().GetFields()
 	p.Topology = topologyOf(config["gatewayTopology"])
+	if v := config["connectionSettings"].GetStructValue(); v != nil {
+		p.Connections = model.ProxyConnectionsOf(v.AsMap())
+	}
 	if v := config["proxyHeaders"].GetStructValue(); v != nil {
 		p.Headers = model.ProxyHeadersOf(v.AsMap())
 	}

@@ -127,7 +127,8 @@ func TestNodeBecomesProxy(t *testing.T) {
 		"POD_PORTS": `[{"name":"http","containerPort":9080,"protocol":"TCP"},{"containerPort":1},{"name":"wrong","containerPort":-3}]`,
 		"PROXY_CONFIG": map[string]any{"gatewayTopology": map[string]any{
 			"numTrustedProxies": 2, "forwardClientCertDetails": "FORWARD_ONLY", "proxyProtocol": map[string]any{}},
-			"proxyHeaders": map[string]any{"attemptCount": map[string]any{"disabled": true}}},
+			"connectionSettings": map[string]any{"profile": "EDGE", "httpIdleTimeout": "5s", "globalDownstreamConnectionLimit": 1},
+			"proxyHeaders":       map[string]any{"attemptCount": map[string]any{"disabled": true}}},
 		"MOONSAIL_TRACING": map[string]any{"sampling": 5, "enableIstioTags": false},
 		"ANYTHING":         []any{1, "else"}, "INBOUND_LISTENER_EXACT_BALANCE": "false",
 		"DNS_CAPTURE": "true", "DNS_AUTO_ALLOCATE": "true",
@@ -148,9 +149,10 @@ func TestNodeBecomesProxy(t *testing.T) {
 		ClusterID: "Kubernetes", Network: "n1", Locality: model.Locality{Region: "r", Zone: "z", Subzone: "s"}, DNSDomain: "shop.svc.cluster.local",
 		Interception: model.InterceptNone, IstioVersion: "1.31.0", NamedPorts: map[string]uint32{"http": 9080}, AnyWorker: true,
 		DNSCapture: true, AutoAllocate: true,
-		Topology: model.Topology{Set: true, TrustedProxies: 2, ClientCertificates: "FORWARD_ONLY", ProxyProtocol: true},
-		Headers:  model.ProxyHeaders{Set: true, Details: model.DefaultCertificateDetails, NoAttempts: true},
-		Tracing:  `{"enableIstioTags":false,"sampling":5}`,
+		Topology:    model.Topology{Set: true, TrustedProxies: 2, ClientCertificates: "FORWARD_ONLY", ProxyProtocol: true},
+		Connections: `{"httpIdleTimeout":"5s","profile":"EDGE"}`,
+		Headers:     model.ProxyHeaders{Set: true, Details: model.DefaultCertificateDetails, NoAttempts: true},
+		Tracing:     `{"enableIstioTags":false,"sampling":5}`,
 	}, p)
 }
 

@@ -261,6 +261,18 @@ func (c *Client) Headers(mesh *model.Mesh) model.ProxyHeaders {
 	return mesh.Headers
 }
 
+// Connections bound the connections of the proxies' clients: by their own settings, else by the mesh's; nil: unset.
+func (c *Client) Connections(mesh *model.Mesh) *model.ConnectionSettings {
+	out := mesh.Connections
+	if c.Key.Connections != "" {
+		out = c.Key.Connections.Settings()
+	}
+	if c.Key.IsRouter() {
+		return out.ForGateway()
+	}
+	return out
+}
+
 // PartsOf lists the parts of a service that the clients see: the service itself if it has no parts.
 func (c *Client) PartsOf(svc *model.Service) []*model.Service {
 	if svc.Parts == nil {

@@ -16,32 +16,33 @@ type GroupKey struct {
 	Namespace    string
 	Sidecar      model.Key // that selects the proxies; zero: none
 	Interception model.Interception
-	Domain       string             // of the cluster
-	Labels       string             // outbound: those that some object asks for; inbound, and of gateways: all
-	Locality     model.Locality     // if some object asks for it
-	Node         string             // if some object asks for it
-	IP           string             // inbound: if listeners are bound to it, or services name it; of gateways: only the latter
-	Ports        string             // inbound, and of gateways: named ports, "name=number,..."
-	Families     model.Families     // of the proxies' addresses
-	Loopback     bool               // the proxies have loopback addresses: the mesh runs on one machine
-	Identity     bool               // the proxies have certificates
-	Account      string             // outbound: the verified service account, if Secrets are for some accounts
-	Version      string             // of the proxies, if EnvoyFilters ask for it
-	Metadata     string             // of the proxies: the part that EnvoyFilters ask for, written as Labels
-	Modules      bool               // the proxies' agents fetch modules of plugins
-	Files        bool               // the proxies' agents read files with certificates
-	Extensions   bool               // only what such agents ask for
-	AutoAddress  bool               // outbound, and of names: applications learn the addresses that ServiceEntries get
-	Uncounted    bool               // the proxies keep no statistics of clusters' answers by code
-	AnyWorker    bool               // inbound: connections need not be balanced over the workers of the proxies
-	Unprivileged bool               // the proxies listen where applications connect, and cannot use ports below 1024
-	Names        bool               // only what applications ask DNS for
-	Topology     model.Topology     // of gateways: the hops before them, by their own settings
-	Headers      model.ProxyHeaders // that the proxies set, by their own settings
-	Tracing      model.ProxyTracing // of the proxies, by annotations of their Pods
-	ScopedRoutes bool               // outbound: large route configurations are split into shards
-	Sharded      ShardedRoutes      // outbound: route configurations that are split whatever their size, because the proxies have them so
-	Cohort       int                // outbound: 1 for proxies that need not have the shards that cohort 0 kept, else 0
+	Domain       string                 // of the cluster
+	Labels       string                 // outbound: those that some object asks for; inbound, and of gateways: all
+	Locality     model.Locality         // if some object asks for it
+	Node         string                 // if some object asks for it
+	IP           string                 // inbound: if listeners are bound to it, or services name it; of gateways: only the latter
+	Ports        string                 // inbound, and of gateways: named ports, "name=number,..."
+	Families     model.Families         // of the proxies' addresses
+	Loopback     bool                   // the proxies have loopback addresses: the mesh runs on one machine
+	Identity     bool                   // the proxies have certificates
+	Account      string                 // outbound: the verified service account, if Secrets are for some accounts
+	Version      string                 // of the proxies, if EnvoyFilters ask for it
+	Metadata     string                 // of the proxies: the part that EnvoyFilters ask for, written as Labels
+	Modules      bool                   // the proxies' agents fetch modules of plugins
+	Files        bool                   // the proxies' agents read files with certificates
+	Extensions   bool                   // only what such agents ask for
+	AutoAddress  bool                   // outbound, and of names: applications learn the addresses that ServiceEntries get
+	Uncounted    bool                   // the proxies keep no statistics of clusters' answers by code
+	AnyWorker    bool                   // inbound: connections need not be balanced over the workers of the proxies
+	Unprivileged bool                   // the proxies listen where applications connect, and cannot use ports below 1024
+	Names        bool                   // only what applications ask DNS for
+	Topology     model.Topology         // of gateways: the hops before them, by their own settings
+	Headers      model.ProxyHeaders     // that the proxies set, by their own settings
+	Tracing      model.ProxyTracing     // of the proxies, by annotations of their Pods
+	Connections  model.ProxyConnections // of the proxies' clients, by their own settings
+	ScopedRoutes bool                   // outbound: large route configurations are split into shards
+	Sharded      ShardedRoutes          // outbound: route configurations that are split whatever their size, because the proxies have them so
+	Cohort       int                    // outbound: 1 for proxies that need not have the shards that cohort 0 kept, else 0
 }
 
 // IsRouter reports whether the group is one of gateways. A gateway's DNS proxy has another group.
@@ -112,6 +113,7 @@ func (k GroupKey) traits() []trait {
 		{k.Headers.Set, k.Headers.String()},
 		{k.Tracing != "", "tracing=" + string(k.Tracing)},
 		{k.Topology.Set, k.Topology.String()},
+		{k.Connections != "", "connections=" + string(k.Connections)},
 		{k.ScopedRoutes, "scoped"},
 		{k.Sharded != "", "sharded=" + strings.ReplaceAll(string(k.Sharded), " ", ",")},
 		{k.Cohort > 0, fmt.Sprintf("cohort=%d", k.Cohort)},

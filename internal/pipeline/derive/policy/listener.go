@@ -36,13 +36,18 @@ func Finish(c *index.Client, mesh *model.Mesh, l *ir.Listener) {
 	if d := mesh.DetectionTimeout; d != nil && l.ContinueOnTimeout {
 		l.InspectTimeout, l.InspectForever = *d, *d == 0
 	}
+	connections := c.Connections(mesh)
+	if connections != nil && c.Key.IsRouter() {
+		l.BufferLimit = connections.BufferLimit
+	}
 	for i := range l.Chains {
 		if http := l.Chains[i].HTTP; http != nil {
-			http.Paths, http.Headers = mesh.Paths, c.Headers(mesh)
+			http.Paths, http.Headers, http.Connections = mesh.Paths, c.Headers(mesh), connections
 		}
 	}
 	if l.Default != nil && l.Default.HTTP != nil {
-		l.Default.HTTP.Paths, l.Default.HTTP.Headers = mesh.Paths, c.Headers(mesh)
+		http := l.Default.HTTP
+		http.Paths, http.Headers, http.Connections = mesh.Paths, c.Headers(mesh), connections
 	}
 }
 

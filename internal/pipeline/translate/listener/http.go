@@ -104,6 +104,7 @@ func connectionManager(v *ir.HTTPChain) (*hcmv3.HttpConnectionManager, error) {
 			MaxConcurrentStreams: envoyproto.UInt32(v.MaxConcurrentStreams), AllowConnect: v.FromMesh,
 		}
 	}
+	setConnections(v.Connections, out)
 	if err := setEarly(v, out); err != nil {
 		return nil, err
 	}

@@ -60,6 +60,7 @@ func listener(v *ir.Listener) (*listenerv3.Listener, error) {
 	}
 	setSocket(v, out)
 	setInspection(v, out)
+	setNumber(&out.PerConnectionBufferLimitBytes, v.BufferLimit)
 	if err := checkMatches(v.Chains); err != nil {
 		return nil, err
 	}
