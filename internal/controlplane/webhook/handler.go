@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
 
@@ -30,6 +31,9 @@ type Handler struct {
 	RootNamespace string
 	Count         func(result string)
 	Log           *slog.Logger
+
+	prepare   sync.Once
+	comparing chan struct{} // holds an element while a review compares its object with others; see crossCheck
 }
 
 // ServeHTTP implements http.Handler.

@@ -146,3 +146,20 @@ func FuzzReview(f *testing.F) {
 		}
 	})
 }
+
+// TestBusyReviews checks that a review does not wait forever for another one, and then lacks only warnings.
+func TestBusyReviews(t *testing.T) {
+	h, counted := handlerOf(t, web)
+	body := reviewOf("CREATE", "", `{"hosts":["web"],"http":[{"route":[{"destination":{"host":"web","subset":"v9"}}]}]}`)
+	warned := func() bool {
+		answer := ask(h, http.MethodPost, Path, body)
+		require.Equal(t, http.StatusOK, answer.Code)
+		return strings.Contains(answer.Body.String(), "v9")
+	}
+	require.True(t, warned())
+	h.comparing <- struct{}{} // another review
+	require.False(t, warned())
+	<-h.comparing
+	require.True(t, warned())
+	require.Equal(t, map[string]int{"allowed": 3}, counted)
+}

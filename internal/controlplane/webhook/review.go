@@ -94,9 +94,23 @@ func lookup(k metav1.GroupVersionKind) (config.Resource, bool) {
 	return config.Resource{}, false
 }
 
-// crossCheck returns the problems between an object and the others, as warnings.
+// compareWait is how long a review waits for its turn to compare its object with others.
+const compareWait = time.Second
+
+// crossCheck returns the problems between an object and the others, as warnings. It indexes all objects, which takes time in a
+// large mesh. One review does this at a time. One that waits for too long is answered without these warnings, so that a
+// large 'kubectl apply' does not take the CPU of the pipeline.
 func (h *Handler) crossCheck(o model.Object) problem.List {
 	if o == nil {
+		return nil
+	}
+	h.prepare.Do(func() { h.comparing = make(chan struct{}, 1) })
+	wait := time.NewTimer(compareWait)
+	defer wait.Stop()
+	select {
+	case h.comparing <- struct{}{}:
+		defer func() { <-h.comparing }()
+	case <-wait.C:
 		return nil
 	}
 	if m := o.Metadata(); m.Created.IsZero() {
