@@ -246,7 +246,7 @@ func (f *bugReportFlags) replicaItems(ctx context.Context) (items []bugreport.It
 	return items
 }
 
-// clusterItems returns the files with objects of the cluster, or one with the error.
+// clusterItems returns the files with objects of the cluster, sorted by name, or one with the error.
 func (f *bugReportFlags) clusterItems(ctx context.Context) []bugreport.Item {
 	access, ok := f.client.ClusterOf()
 	if !ok {
@@ -270,7 +270,7 @@ func (f *bugReportFlags) clusterItems(ctx context.Context) []bugreport.Item {
 	for _, l := range lists {
 		items = append(items, bugreport.Item{Name: "kubernetes/" + l.Kind + ".json", About: about, Read: l.Read})
 	}
-	slices.SortFunc(items, func(a, b bugreport.Item) int { return len(a.Name) - len(b.Name) })
+	slices.SortFunc(items, func(a, b bugreport.Item) int { return cmp.Compare(a.Name, b.Name) })
 	return items
 }
 

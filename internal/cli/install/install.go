@@ -90,13 +90,14 @@ func (o *operation) install(ctx context.Context, base, controlPlane deploy.Relea
 	if err != nil {
 		return err
 	}
-	if old != nil && old.Current != nil && differs(changes) {
+	installed := old != nil && old.Current != nil
+	if installed && differs(changes) {
 		return &terminal.UserError{
 			What: "this revision is installed, with other values or another version", Where: "revision " + o.Revision + ", namespace " + o.Namespace,
 			Next: "use 'moonsail upgrade', which keeps its values",
 		}
 	}
-	if o.dryRun {
+	if o.dryRun || installed && old.Pending == nil {
 		return o.report(to, changes)
 	}
 	if err := o.change(ctx, definitions, to, old); err != nil {

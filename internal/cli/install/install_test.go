@@ -86,6 +86,7 @@ func TestInstallOverInstallation(t *testing.T) {
 	require.ErrorContains(t, s.install(image("moonsail:1.0")), "use 'moonsail upgrade'")
 	require.NoError(t, s.install(func(o *operation) { o.Image, o.Replicas = "moonsail:1.0", 3 }))
 	require.Contains(t, s.out.String(), "0 objects created, 0 changed")
+	require.Nil(t, s.record().Previous, "there is no earlier version")
 }
 
 // TestPrecheckEndsInstallation checks that findings end an installation before it writes.
