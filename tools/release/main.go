@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -47,7 +49,7 @@ func main() {
 	flag.StringVar(&r.version, "version", "", "`VERSION` of the release, such as 0.1.0")
 	flag.StringVar(&r.image, "image", "moonsail", "`NAME` of the image, without a tag")
 	flag.StringVar(&r.libraries, "libraries", "debian", "source of Envoy's libraries (see moonsail-image)")
-	flag.BoolVar(&r.dirty, "dirty", false, "allow uncommitted changes; the result then has no equal")
+	flag.BoolVar(&r.dirty, "dirty", false, "allow uncommitted changes; the release is then not reproducible")
 	flag.StringVar(&r.only, "only", "", "`STEPS` to run, separated by commas: "+strings.Join(names(), ", ")+" (default: all)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -103,6 +105,11 @@ func (r *release) prepare(ctx context.Context) (err error) {
 	if r.version = strings.TrimPrefix(r.version, "v"); !version.MatchString(r.version) {
 		return fmt.Errorf("-version %q: not a version: use one such as 0.1.0", r.version)
 	}
+	for _, name := range strings.Split(r.only, ",") {
+		if r.only != "" && !slices.Contains(names(), name) {
+			return fmt.Errorf("-only %q: unknown step: use %s", name, strings.Join(names(), ", "))
+		}
+	}
 	if r.root, err = filepath.Abs(r.root); err != nil {
 		return err
 	}
@@ -140,6 +147,10 @@ func (r *release) prepare(ctx context.Context) (err error) {
 func (r *release) git(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", r.root}, args...)...).Output()
 	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w\n%s", err, bytes.TrimSpace(exit.Stderr))
+		}
 		return "", fmt.Errorf("git %s: %w", args[0], err)
 	}
 	return strings.TrimSpace(string(out)), nil
@@ -166,14 +177,18 @@ func (r *release) stage(parts ...string) string {
 // program returns the file of a program before it is packed.
 func (r *release) program(name string, p platform) string { return r.stage(p.String(), name) }
 
-// programs builds and packs the programs. The experiments run on Linux only.
+// programsOf lists the programs of a platform. The experiments run on Linux only.
+func programsOf(p platform) []string {
+	if p.os == "linux" {
+		return []string{"moonsail", "moonsail-lab"}
+	}
+	return []string{"moonsail"}
+}
+
+// programs builds and packs the programs.
 func (r *release) programs(ctx context.Context) error {
 	for _, p := range platforms {
-		programs := []string{"moonsail"}
-		if p.os == "linux" {
-			programs = append(programs, "moonsail-lab")
-		}
-		for _, name := range programs {
+		for _, name := range programsOf(p) {
 			if err := r.build(ctx, name, p); err != nil {
 				return err
 			}

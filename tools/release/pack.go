@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -78,6 +79,9 @@ func (r *release) charts(context.Context) error {
 	found, err := filepath.Glob(filepath.Join(r.root, "deploy", "charts", "*", "Chart.yaml"))
 	if err != nil {
 		return err
+	}
+	if len(found) == 0 {
+		return errors.New("deploy/charts has no chart")
 	}
 	for _, chart := range found {
 		dir := filepath.Dir(chart)

@@ -221,7 +221,11 @@ func TestRefuses(t *testing.T) {
 	if err := r.prepare(context.Background()); err == nil || !strings.Contains(err.Error(), "not a version") {
 		t.Errorf("version: %v", err)
 	}
-	r.version = "1.2.3"
+	r.version, r.only = "1.2.3", "charts,chart"
+	if err := r.prepare(context.Background()); err == nil || !strings.Contains(err.Error(), `-only "chart": unknown step`) {
+		t.Errorf("step: %v", err)
+	}
+	r.only = ""
 	write(t, filepath.Join(r.root, "LICENSE"), "another\n")
 	if err := r.prepare(context.Background()); err == nil || !strings.Contains(err.Error(), "uncommitted changes") {
 		t.Errorf("uncommitted: %v", err)
@@ -229,5 +233,17 @@ func TestRefuses(t *testing.T) {
 	r.dirty = true
 	if err := r.prepare(context.Background()); err != nil {
 		t.Errorf("allowed: %v", err)
+	}
+}
+
+// TestPackageURL checks the purl of modules whose paths and versions need escapes.
+func TestPackageURL(t *testing.T) {
+	for want, m := range map[string][2]string{
+		"pkg:golang/github.com/docker/cli@v29.0.0%2Bincompatible": {"github.com/docker/cli", "v29.0.0+incompatible"},
+		"pkg:golang/github.com/burntsushi/toml@v1.0.0":            {"github.com/BurntSushi/toml", "v1.0.0"},
+	} {
+		if got := golang(m[0], m[1]); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }

@@ -78,8 +78,8 @@ func (r *release) bill(context.Context) error {
 	for _, p := range platforms {
 		for _, name := range []string{"moonsail", "moonsail-cni", "moonsail-lab"} {
 			file := r.program(name, p)
-			if _, err := os.Stat(file); err != nil {
-				continue // some programs are for Linux only
+			if _, err := os.Stat(file); err != nil && !slices.Contains(programsOf(p), name) {
+				continue // only images have it
 			}
 			if err := d.program(r, name, p, file); err != nil {
 				return err
@@ -136,6 +136,11 @@ const documentID = "SPDXRef-DOCUMENT"
 
 func purl(locator string) []ref { return []ref{{"PACKAGE-MANAGER", "purl", locator}} }
 
+// golang returns the package URL of a module: the type golang has lower-case names, and "+" is escaped.
+func golang(path, version string) string {
+	return "pkg:golang/" + strings.ToLower(path) + "@" + strings.ReplaceAll(version, "+", "%2B")
+}
+
 // ours is a package that this release makes.
 func ours(r *release, identifier, name, file, sum string) pkg {
 	return pkg{ID: identifier, Name: name, Version: r.version, File: file, Supplier: "Organization: Moonsail", Declared: "Apache-2.0",
@@ -161,7 +166,7 @@ func (d *document) program(r *release, name string, p platform, file string) err
 		if m.Replace != nil {
 			m = m.Replace
 		}
-		module := d.add(pkg{ID: id("go", m.Path, m.Version), Name: m.Path, Version: m.Version, Refs: purl("pkg:golang/" + m.Path + "@" + m.Version)})
+		module := d.add(pkg{ID: id("go", m.Path, m.Version), Name: m.Path, Version: m.Version, Refs: purl(golang(m.Path, m.Version))})
 		d.relate(program, "DEPENDS_ON", module)
 	}
 	return nil

@@ -118,15 +118,19 @@ func (c *Cluster) acquire() error {
 		}
 		return errors.Join(err, readErr)
 	}
+	err = c.clean()
+	if err == nil {
+		err = lock.Truncate(0)
+	}
+	if err == nil {
+		_, err = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
+	}
+	if err != nil {
+		_ = lock.Close() // releases it
+		return err
+	}
 	c.lock = lock
-	if err := c.clean(); err != nil {
-		return err
-	}
-	if err := lock.Truncate(0); err != nil {
-		return err
-	}
-	_, err = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
-	return err
+	return nil
 }
 
 // runningError is the error of a cluster that another process runs.
@@ -257,10 +261,10 @@ func Down(ctx context.Context, t Tools, name string) error {
 		err := c.acquire()
 		var running *runningError
 		if !errors.As(err, &running) {
-			if c.lock != nil {
-				err = errors.Join(err, c.lock.Close())
+			if err != nil {
+				return err
 			}
-			return err
+			return c.lock.Close()
 		}
 		if pid, err := strconv.Atoi(running.owner); err == nil && !signalled {
 			if err := unix.Kill(pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
