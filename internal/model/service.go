@@ -144,8 +144,10 @@ type Service struct {
 	IPv6First bool
 	// Inline endpoints of a ServiceEntry; nil where endpoints come from slices or workloads.
 	Inline []Endpoint
-	// SubjectAltNames to verify at upstreams (ServiceEntry).
+	// SubjectAltNames to verify at upstreams, beside those of its workloads' service accounts.
 	SubjectAltNames []string
+	// Accounts are further service accounts of its namespace that callers accept.
+	Accounts []string
 	// Parts are the services of its namespace that have the same host, if there are several. The index of derive sets
 	// it, in copies of the first part.
 	Parts []*Service

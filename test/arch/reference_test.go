@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/cli/serve"
 	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
 )
 
@@ -47,6 +49,9 @@ var holdsAnyway = map[string]string{
 	"MeshConfig serviceSettings[].hosts[]":               "The mesh has one cluster, so all services are local to it.",
 }
 
+// annotationConstants are the constants of Istio's API that the code uses instead of names.
+var annotationConstants = map[string]string{"galley.istio.io/analyze-suppress": "annotation.GalleyAnalyzeSuppress"}
+
 // annotationPrefixes are those that the code joins with the rest of a name.
 var annotationPrefixes = []string{"traffic.sidecar.istio.io/"}
 
@@ -64,10 +69,10 @@ func TestIstioCompatibility(t *testing.T) {
 		}
 		fieldTable(t, &b, k)
 	}
-	b.WriteString("\n## Annotations and labels\n\nEvery annotation and label of the Istio API that Moonsail reads or writes. Others have no effect.\n\n")
-	b.WriteString("| Name | Kind | On | Effect |\n|---|---|---|---|\n")
+	b.WriteString("\n## Annotations and labels\n\nEvery annotation and label of the Istio API.\n\n")
+	b.WriteString("| Name | Kind | On | Effect | Notes |\n|---|---|---|---|---|\n")
 	source := sourceText(t)
-	for _, row := range istioNames(source) {
+	for _, row := range istioNames(t, source) {
 		b.WriteString(row)
 	}
 	b.WriteString("\n")
@@ -187,7 +192,7 @@ func sourceText(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	require.NoError(t, filepath.WalkDir(filepath.Join(root, "internal"), func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "convert/unread.go") {
 			return err
 		}
 		text, err := os.ReadFile(path)
@@ -197,28 +202,36 @@ func sourceText(t *testing.T) string {
 	return b.String()
 }
 
-// istioNames are rows for the annotations and labels that the code names.
-func istioNames(source string) (rows []string) {
+// istioNames are rows for all annotations and labels: the code names them, or package convert lists why not.
+func istioNames(t *testing.T, source string) (rows []string) {
+	t.Helper()
 	used := func(name string) bool {
-		return strings.Contains(source, `"`+name+`"`) ||
+		return strings.Contains(source, `"`+name+`"`) || strings.Contains(source, cmp.Or(annotationConstants[name], `"`+name+`"`)) ||
 			slices.ContainsFunc(annotationPrefixes, func(p string) bool {
 				rest, ok := strings.CutPrefix(name, p)
 				return ok && strings.Contains(source, `"`+p+`"`) && strings.Contains(source, `"`+rest+`"`)
 			})
 	}
-	for _, a := range annotation.AllResourceAnnotations() {
-		e := honoured
-		if slices.Contains(agent.UnreadAnnotations, a.Name) {
+	add := func(name, kind, on string, unread map[string]convert.Unread) {
+		e, note := honoured, ""
+		u, listed := unread[name]
+		switch {
+		case listed && u.Written:
+			e, note = silent, u.Why
+		case listed:
+			e, note = ignored, u.Why
+		case kind == "annotation" && slices.Contains(agent.UnreadAnnotations, name):
 			e = ignored
+		default:
+			require.True(t, used(name), "%s %s is neither read nor listed in package convert", kind, name)
 		}
-		if used(a.Name) {
-			rows = append(rows, fmt.Sprintf("| `%s` | annotation | %s | %s |\n", a.Name, resources(a.Resources), e))
-		}
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s | %s |\n", name, kind, on, e, cell(note)))
+	}
+	for _, a := range annotation.AllResourceAnnotations() {
+		add(a.Name, "annotation", resources(a.Resources), convert.UnreadAnnotations)
 	}
 	for _, l := range label.AllResourceLabels() {
-		if used(l.Name) {
-			rows = append(rows, fmt.Sprintf("| `%s` | label | %s | %s |\n", l.Name, resources(l.Resources), honoured))
-		}
+		add(l.Name, "label", resources(l.Resources), convert.UnreadLabels)
 	}
 	slices.Sort(rows)
 	return rows

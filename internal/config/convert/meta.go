@@ -45,6 +45,7 @@ func (c *Converter) objectMeta(o *metav1.ObjectMeta) {
 		c.Errorf(code.InvalidName, at.Field("namespace"), "%q is not a valid namespace: use lower-case letters, digits and '-'", o.Namespace)
 	}
 	c.Labels(at.Field("labels"), o.Labels)
+	c.unread(o)
 }
 
 // Labels checks label names and values.

@@ -63,10 +63,28 @@ func Service(in convert.Cluster, o *corev1.Service) (*model.Service, problem.Lis
 			s.Outside = append(s.Outside, address)
 		}
 	}
+	s.SubjectAltNames, s.Accounts = listed(o.Annotations[annotationIdentities]), listed(o.Annotations[annotationAccounts])
 	c.Labels(at.Field("selector"), spec.Selector)
 	c.serviceType(at, spec, s)
 	s.Distribution = c.serviceDistribution(o)
 	return s, c.Problems
+}
+
+// Annotations with identities that callers accept beside those of the workloads.
+const (
+	annotationIdentities = "alpha.istio.io/canonical-serviceaccounts"
+	annotationAccounts   = "alpha.istio.io/kubernetes-serviceaccounts"
+)
+
+// listed reads a list that commas separate.
+func listed(text string) []string {
+	var out []string
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			out = append(out, item)
+		}
+	}
+	return out
 }
 
 // serviceDistribution is the field's, or else the annotation's.

@@ -87,7 +87,7 @@ func mergedServices(parts []*model.Service) []*model.Service {
 				youngest = p
 			}
 		}
-		m.SubjectAltNames = youngest.SubjectAltNames
+		m.SubjectAltNames, m.Accounts = youngest.SubjectAltNames, youngest.Accounts
 		out = append(out, &m)
 	}
 	return out

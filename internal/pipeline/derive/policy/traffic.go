@@ -191,11 +191,17 @@ func mayUpgrade(mesh model.H2Upgrade, c *ir.Cluster) bool {
 	return pool.Upgrade == model.H2UpgradeAlways || !c.KeepCase && (!pool.LimitsConnections() || mesh == model.H2UpgradeAlways)
 }
 
-// subjectAltNames are the identities that callers of a service accept: the service accounts of its workloads, under each
-// name of the mesh. If there are none, callers accept any identity.
+// subjectAltNames are the identities that callers of a service accept: the service accounts of its workloads and those that
+// it lists, under each name of the mesh. If there are none, callers accept any identity.
 func subjectAltNames(mesh *model.Mesh, svc *model.Service, ids *index.Identities) []string {
 	out := slices.Clone(svc.SubjectAltNames)
-	for _, a := range ids.Accounts {
+	accounts := ids.Accounts
+	for _, name := range svc.Accounts {
+		if a := (index.Account{Namespace: svc.Namespace, Name: name}); !slices.Contains(accounts, a) {
+			accounts = append(slices.Clip(accounts), a)
+		}
+	}
+	for _, a := range accounts {
 		for _, td := range mesh.TrustDomains() {
 			out = append(out, model.Identity{TrustDomain: td, Namespace: a.Namespace, ServiceAccount: a.Name}.String())
 		}
