@@ -13,6 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/security/authn"
 	"github.com/moonsail/moonsail/internal/security/ca"
+	"github.com/moonsail/moonsail/internal/security/connlimit"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/server"
@@ -40,7 +41,15 @@ type secure struct {
 	service   *ca.Service
 	client    *kube.Client // nil: the source is not Kubernetes
 	snapshot  func() *store.Snapshot
+
+	unauthenticated *connlimit.Counter // connections of peers that have not shown a certificate
 }
+
+// Bounds of connections that are not authenticated. Workloads need one for each certificate, for less than a second.
+const (
+	maxUnauthenticated          = 8192
+	maxUnauthenticatedOfAddress = 512 // gateways between networks have one address for many workloads
+)
 
 // addSecure opens the port with TLS and the authority, if they are on.
 func (p *parts) addSecure(ctx context.Context) (err error) {
@@ -54,7 +63,11 @@ func newSecure(ctx context.Context, o Options, s *source, m *changelog.Metrics, 
 	if o.Identity.Addr == "" {
 		return nil, nil
 	}
-	out := &secure{opts: o, client: s.client, snapshot: snapshot}
+	out := &secure{opts: o, client: s.client, snapshot: snapshot, unauthenticated: connlimit.New(connlimit.Limits{
+		All: maxUnauthenticated, OfAddress: maxUnauthenticatedOfAddress, ExemptLoopback: true, Refused: m.ConnectionRefused,
+	})}
+	m.Gauge("moonsail_unauthenticated_connections", "Connections at the port with TLS whose peer has not shown a certificate of the mesh.",
+		func() float64 { return float64(out.unauthenticated.Open()) })
 	tokens, err := out.tokens()
 	if err != nil {
 		return nil, err
@@ -141,7 +154,7 @@ func (s *secure) port(p *parts) server.Port {
 	methods := s.onlyPeers(p.peerMethods())
 	methods[ca.Method] = s.service.CreateCertificate
 	methods[agentapi.DeregisterMethod] = p.drains.DeregisterIf(s.mayDeregister)
-	return server.Port{TLS: s.authority.ServerTLS(s.names()), Authorize: s.authorize, Methods: methods}
+	return server.Port{TLS: s.authority.ServerTLS(s.names()), Authorize: s.authorize, Methods: methods, Admit: s.unauthenticated.Enter}
 }
 
 // close closes the port if it is not served.

@@ -17,6 +17,7 @@ type controlPlaneMetrics struct {
 	statuses   *prometheus.CounterVec   // moonsail_status_writes_total
 	admissions *prometheus.CounterVec   // moonsail_admissions_total
 	panics     *prometheus.CounterVec   // moonsail_panics_total
+	crowded    prometheus.Counter       // moonsail_connections_refused_total
 }
 
 func newControlPlaneMetrics(r registry) controlPlaneMetrics {
@@ -33,6 +34,8 @@ func newControlPlaneMetrics(r registry) controlPlaneMetrics {
 		statuses: r.counterVec("moonsail_status_writes_total",
 			"Writes of Istio objects' statuses. result=conflict: another writer was faster, and the object was read again.", "result"),
 		admissions: r.counterVec("moonsail_admissions_total", "Objects that the webhooks checked. result=limited: there were too many requests, and the client got 429.", "result"),
+		crowded: r.counter("moonsail_connections_refused_total",
+			"Connections at the port with TLS that were closed because too many peers had not shown a certificate, in all or at one address."),
 		panics: r.counterVec("moonsail_panics_total",
 			"Panics that ended the work on one object or request: bugs. in=gateway: a deployment of a Gateway.", "in"),
 	}
@@ -60,6 +63,9 @@ func (m *controlPlaneMetrics) Admission(result string) { m.admissions.WithLabelV
 
 // Panicked counts a panic in a part of the control plane: gateway.
 func (m *controlPlaneMetrics) Panicked(in string) { m.panics.WithLabelValues(in).Inc() }
+
+// ConnectionRefused counts a connection that was closed because there are too many of unauthenticated peers.
+func (m *controlPlaneMetrics) ConnectionRefused() { m.crowded.Inc() }
 
 // Inventory registers gauges of the mesh's content: services as the derived state counts them, and the
 // source objects of each kind.

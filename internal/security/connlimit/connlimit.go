@@ -1,8 +1,9 @@
-// Package connlimit bounds the connections of a listener: of all clients, and of each address, so that one host leaves room for others.
+// Package connlimit bounds connections: those of all clients, and those of each address, so that one host leaves room for others.
 package connlimit
 
 import (
 	"net"
+	"net/netip"
 	"sync"
 )
 
@@ -10,21 +11,79 @@ import (
 type Limits struct {
 	All       int
 	OfAddress int
-	Refused   func() // called for each connection that is refused; nil: nothing
+	// ExemptLoopback: connections from this machine count for All only.
+	ExemptLoopback bool
+	Refused        func() // called for each connection that is refused; nil: nothing
 }
 
-// Listen returns a listener that closes connections beyond the limits at once. A connection counts until it is closed.
-func Listen(l net.Listener, limits Limits) net.Listener {
-	return &listener{Listener: l, limits: limits, of: map[string]int{}}
-}
-
-type listener struct {
-	net.Listener
+// Counter counts connections.
+type Counter struct {
 	limits Limits
 
 	mu  sync.Mutex // guards the fields below
 	all int
-	of  map[string]int // by address
+	of  map[netip.Addr]int
+}
+
+// New returns a Counter.
+func New(limits Limits) *Counter { return &Counter{limits: limits, of: map[netip.Addr]int{}} }
+
+// Enter counts a connection from an address until leave is called, which may be called more than once. It returns false if there is
+// no room.
+func (c *Counter) Enter(from net.Addr) (leave func(), ok bool) {
+	ip := ipOf(from)
+	if !c.add(ip) {
+		if c.limits.Refused != nil {
+			c.limits.Refused()
+		}
+		return nil, false
+	}
+	return sync.OnceFunc(func() { c.remove(ip) }), true
+}
+
+// Open returns the number of connections that are counted.
+func (c *Counter) Open() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all
+}
+
+func (c *Counter) add(ip netip.Addr) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	exempt := c.limits.ExemptLoopback && ip.IsLoopback()
+	if c.all >= c.limits.All || c.of[ip] >= c.limits.OfAddress && !exempt {
+		return false
+	}
+	c.all++
+	c.of[ip]++
+	return true
+}
+
+func (c *Counter) remove(ip netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all--
+	if c.of[ip]--; c.of[ip] == 0 {
+		delete(c.of, ip)
+	}
+}
+
+// ipOf returns the IP address of an address; the zero value: it has none.
+func ipOf(a net.Addr) netip.Addr {
+	at, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap()
+}
+
+// Listen returns a listener that closes connections beyond the limits at once. A connection counts until it is closed.
+func Listen(l net.Listener, limits Limits) net.Listener { return &listener{l, New(limits)} }
+
+type listener struct {
+	net.Listener
+	counter *Counter
 }
 
 // Accept implements net.Listener.
@@ -34,54 +93,20 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		address := addressOf(c.RemoteAddr())
-		if l.add(address) {
-			return &conn{Conn: c, done: func() { l.remove(address) }}, nil
+		if leave, ok := l.counter.Enter(c.RemoteAddr()); ok {
+			return &conn{c, leave}, nil
 		}
 		_ = c.Close() // it was not used
-		if l.limits.Refused != nil {
-			l.limits.Refused()
-		}
 	}
-}
-
-func (l *listener) add(address string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.all >= l.limits.All || l.of[address] >= l.limits.OfAddress {
-		return false
-	}
-	l.all++
-	l.of[address]++
-	return true
-}
-
-func (l *listener) remove(address string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all--
-	if l.of[address]--; l.of[address] == 0 {
-		delete(l.of, address)
-	}
-}
-
-// addressOf returns an address without its port.
-func addressOf(a net.Addr) string {
-	host, _, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return a.String() // of a Unix socket
-	}
-	return host
 }
 
 type conn struct {
 	net.Conn
-	once sync.Once
-	done func()
+	leave func()
 }
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
-	c.once.Do(c.done)
+	c.leave()
 	return c.Conn.Close()
 }

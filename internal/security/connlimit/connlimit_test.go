@@ -21,6 +21,7 @@ func TestLimits(t *testing.T) {
 		"of an address":       {connlimit.Limits{All: 9, OfAddress: 1}, "127.0.0.2", false},
 		"of another address":  {connlimit.Limits{All: 9, OfAddress: 1}, "127.0.0.3", true},
 		"of all":              {connlimit.Limits{All: 1, OfAddress: 9}, "127.0.0.3", false},
+		"of this machine":     {connlimit.Limits{All: 9, OfAddress: 1, ExemptLoopback: true}, "127.0.0.2", true},
 		"there is still room": {connlimit.Limits{All: 9, OfAddress: 2}, "127.0.0.2", true},
 	} {
 		t.Run(name, func(t *testing.T) {

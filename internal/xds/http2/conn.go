@@ -34,7 +34,10 @@ type conn struct {
 	firstRequest firstRequestTimer
 
 	// Shared by the reader and the lifetime goroutine.
-	active  atomic.Bool   // bytes arrived since the lifetime goroutine checked
+	active atomic.Bool // bytes arrived since the lifetime goroutine checked
+	// authenticated takes the connection from Options.Admit's count. It is called when the peer is authenticated, and at the end.
+	authenticated func()
+
 	busy    atomic.Bool   // the reader does not wait for bytes
 	budget  atomic.Int32  // expensive frames that the peer may still send
 	behind  atomic.Uint32 // tick since which the rest of a frame is awaited; 0: none is
@@ -57,7 +60,7 @@ var (
 )
 
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{server: s}
+	c := &conn{server: s, authenticated: func() {}}
 	c.reader = frameReader{conn: c, credit: connWindow}
 	c.output = output{conn: c, window: firstWindow, initial: firstWindow, largest: maxFrame}
 	c.lifetime = lifetime{conn: c, old: s.opts.oldFrom(time.Now()), phase: rand.Uint32N(sweep)} //nolint:gosec // need not be secret
@@ -94,6 +97,8 @@ func (c *conn) handshake() error {
 	c.reader.unauthenticated = c.server.opts.LimitUnauthenticated && (c.tls == nil || len(c.tls.ConnectionState().VerifiedChains) == 0)
 	if c.reader.unauthenticated {
 		c.firstRequest.begin()
+	} else {
+		c.authenticated()
 	}
 	c.output.greet()
 	if err := c.reader.readPreface(); err != nil {

@@ -57,6 +57,7 @@ func (st *Stream) Trust() {
 		return
 	}
 	c.reader.unauthenticated = false
+	c.authenticated()
 	c.firstRequest.trust()
 	// An error means that the connection is about to end.
 	_ = c.output.sendControl(func(b []byte) []byte {

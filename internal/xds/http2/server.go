@@ -55,19 +55,22 @@ type Finisher interface {
 
 // Options of a Server. The zero value is useful.
 type Options struct {
-	TLS                  *tls.Config   // nil: plain text, with prior knowledge
-	MaxMessage           int           // bytes of a message, and of the unfinished and kept messages of a connection; a larger one ends its stream with RESOURCE_EXHAUSTED
-	LimitUnauthenticated bool          // stricter limits for peers without a verified certificate, until Stream.Trust
-	Handshake            time.Duration // until TLS, preface and settings are done
-	Keepalive            time.Duration // without a byte from the peer, until a ping
-	PingTimeout          time.Duration // without a byte after the ping, until the connection is closed
-	FirstRequest         time.Duration // for the first message of an unauthenticated peer, and of each of its streams, with LimitUnauthenticated
-	FrameTime            time.Duration // for the rest of a frame or header block
-	MaxAge               time.Duration // until a connection must go away, plus or minus 10 %; 0: until its peer's certificate expires
-	MaxAgeGrace          time.Duration // after that, until its streams are ended and it is closed; 0: until its streams have ended
-	Tick                 time.Duration // precision of these times; of Keepalive, PingTimeout and FrameTime it is a few ticks
-	Yield                func()        // called by loops before they read: it may wait for short urgent work, but not for a Stream
-	Log                  *slog.Logger  // of connections that this side ended; nil: no log
+	TLS                  *tls.Config // nil: plain text, with prior knowledge
+	MaxMessage           int         // bytes of a message, and of the unfinished and kept messages of a connection; a larger one ends its stream with RESOURCE_EXHAUSTED
+	LimitUnauthenticated bool        // stricter limits for peers without a verified certificate, until Stream.Trust
+	// Admit counts a connection until its peer is authenticated or it ends, with LimitUnauthenticated. false: there are too many, and it
+	// is closed. nil: all are admitted.
+	Admit        func(net.Addr) (leave func(), ok bool)
+	Handshake    time.Duration // until TLS, preface and settings are done
+	Keepalive    time.Duration // without a byte from the peer, until a ping
+	PingTimeout  time.Duration // without a byte after the ping, until the connection is closed
+	FirstRequest time.Duration // for the first message of an unauthenticated peer, and of each of its streams, with LimitUnauthenticated
+	FrameTime    time.Duration // for the rest of a frame or header block
+	MaxAge       time.Duration // until a connection must go away, plus or minus 10 %; 0: until its peer's certificate expires
+	MaxAgeGrace  time.Duration // after that, until its streams are ended and it is closed; 0: until its streams have ended
+	Tick         time.Duration // precision of these times; of Keepalive, PingTimeout and FrameTime it is a few ticks
+	Yield        func()        // called by loops before they read: it may wait for short urgent work, but not for a Stream
+	Log          *slog.Logger  // of connections that this side ended; nil: no log
 }
 
 func (o *Options) fill() {
@@ -80,6 +83,9 @@ func (o *Options) fill() {
 	o.Tick = cmp.Or(o.Tick, defaultTick)
 	if o.Yield == nil {
 		o.Yield = func() {}
+	}
+	if o.Admit == nil || !o.LimitUnauthenticated {
+		o.Admit = func(net.Addr) (func(), bool) { return func() {}, true }
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.TLS != nil {
@@ -176,10 +182,17 @@ func (s *Server) stopped() bool {
 
 // start serves a connection, in a goroutine at first.
 func (s *Server) start(nc net.Conn) {
+	leave, ok := s.opts.Admit(nc.RemoteAddr())
+	if !ok {
+		nc.Close()
+		return
+	}
 	c := newConn(s, nc)
+	c.authenticated = leave
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
+		leave()
 		nc.Close()
 		return
 	}
@@ -190,6 +203,7 @@ func (s *Server) start(nc net.Conn) {
 
 // left is called when a connection has ended.
 func (s *Server) left(c *conn) {
+	c.authenticated() // or it ends
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()

@@ -41,6 +41,9 @@ const (
 	keepaliveTimeout = 20 * time.Second
 )
 
+// handshakeTimeout is for TLS and the prefaces of HTTP/2, as in package http2.
+const handshakeTimeout = 10 * time.Second
+
 // defaultGrace is the default of Options.ConnectionGrace, and Istio's value.
 const defaultGrace = 10 * time.Second
 
@@ -172,6 +175,7 @@ func (t grpcTransport) caller() *Peer { return grpcPeer(t.Context()) }
 // grpcPortServer is a grpc.Server that ends the streams of the discovery service when it stops.
 type grpcPortServer struct {
 	*grpc.Server
+	admit   func(net.Addr) (leave func(), ok bool) // nil: all
 	leaving context.Context
 	leave   context.CancelFunc
 }
@@ -194,6 +198,46 @@ func (c *grpcPortServer) intercept(srv any, ss grpc.ServerStream, _ *grpc.Stream
 
 // goAwayTime is how long a GOAWAY may take before streams end: gRPC does not report when it was sent.
 const goAwayTime = 20 * time.Millisecond
+
+// Serve implements PortServer.
+func (c *grpcPortServer) Serve(l net.Listener) error {
+	if c.admit != nil {
+		l = admittingListener{l, c.admit}
+	}
+	return c.Server.Serve(l)
+}
+
+// admittingListener closes connections that are not admitted.
+type admittingListener struct {
+	net.Listener
+	admit func(net.Addr) (leave func(), ok bool)
+}
+
+// Accept implements net.Listener.
+func (l admittingListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if leave, ok := l.admit(c.RemoteAddr()); ok {
+			return &admittedConn{c, leave}, nil
+		}
+		_ = c.Close() // it was not used
+	}
+}
+
+// admittedConn counts until authenticated is called, or until it is closed.
+type admittedConn struct {
+	net.Conn
+	authenticated func()
+}
+
+// Close implements net.Conn.
+func (c *admittedConn) Close() error {
+	c.authenticated()
+	return c.Conn.Close()
+}
 
 // GracefulStop implements PortServer.
 func (c *grpcPortServer) GracefulStop(ctx context.Context) {
@@ -235,6 +279,9 @@ func (e expiring) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	t, ok := info.(credentials.TLSInfo)
 	if !ok || len(t.State.PeerCertificates) == 0 {
 		return conn, info, nil
+	}
+	if a, ok := raw.(*admittedConn); ok && len(t.State.VerifiedChains) > 0 {
+		a.authenticated()
 	}
 	left := time.Until(t.State.PeerCertificates[0].NotAfter)
 	if left > farthest {

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"math/big"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -136,6 +137,48 @@ func portMethods(t *testing.T, on Transport) {
 	out, err = call(t.Context(), h.serveAt(on, port, client), "/t.S/Who", "it is")
 	require.NoError(t, err)
 	require.Equal(t, "it is both ", out)
+}
+
+// TestPortAdmits: a connection counts until its peer shows a certificate, or until it ends. Others are closed if there is no room.
+func TestPortAdmits(t *testing.T) { overEach(t, portAdmits) }
+
+func portAdmits(t *testing.T, on Transport) {
+	certificate, pool := pair(t)
+	h := newHarness(t, on, Options{})
+	room, changed := make(chan struct{}, 1), make(chan string, 10)
+	port := Port{
+		TLS:       &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS12},
+		Authorize: func(*Peer, *model.Proxy) error { return nil },
+		Methods:   map[string]Unary{"/t.S/Hi": func(context.Context, []byte) ([]byte, error) { return []byte("hi"), nil }},
+		Admit: func(net.Addr) (func(), bool) {
+			select {
+			case room <- struct{}{}:
+				changed <- "in"
+				return sync.OnceFunc(func() { <-room; changed <- "out" }), true
+			default:
+				changed <- "refused"
+				return nil, false
+			}
+		},
+	}
+	client := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	conn := h.serveAt(on, port, client)
+	out, err := call(t.Context(), conn, "/t.S/Hi", "")
+	require.NoError(t, err)
+	require.Equal(t, "hi", out)
+	require.Equal(t, "in", await.From(t, changed))
+	require.Equal(t, "out", await.From(t, changed), "its peer has a certificate")
+
+	silent, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", conn.Target())
+	require.NoError(t, err)
+	require.Equal(t, "in", await.From(t, changed))
+	second, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", conn.Target())
+	require.NoError(t, err)
+	require.Equal(t, "refused", await.From(t, changed))
+	_, err = second.Read(make([]byte, 1))
+	require.Error(t, err)
+	require.NoError(t, silent.Close())
+	require.Equal(t, "out", await.From(t, changed), "it has ended")
 }
 
 // TestPortAuthorizes: a port decides whether a peer is the proxy of its node, and may complete the

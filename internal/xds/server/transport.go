@@ -57,6 +57,9 @@ type Port struct {
 	// Authorize decides whether a peer may be the proxy that its node describes, and adds what the
 	// node lacks. Its errors are gRPC statuses. nil: every node is accepted.
 	Authorize func(*Peer, *model.Proxy) error
+	// Admit counts a connection of a peer that is not authenticated. It returns false if there are too many; leave ends the count. nil: all
+	// are admitted.
+	Admit func(net.Addr) (leave func(), ok bool)
 }
 
 // Peer is the other end of a stream or call.
@@ -103,12 +106,12 @@ func (s *Server) NewPortServer(t Transport, port Port) PortServer {
 	if t != TransportGRPC {
 		o := s.opts.http2Options()
 		o.TLS, o.Log, o.LimitUnauthenticated = port.TLS, s.log, port.Authorize != nil
-		o.Yield = s.yield
+		o.Yield, o.Admit = s.yield, port.Admit
 		return http2PortServer{http2.New(s.http2Methods(&port), o)}
 	}
-	c := &grpcPortServer{}
+	c := &grpcPortServer{admit: port.Admit}
 	c.leaving, c.leave = context.WithCancel(context.Background())
-	options := append(s.opts.grpcOptions(), grpc.WaitForHandlers(true), grpc.StreamInterceptor(c.intercept))
+	options := append(s.opts.grpcOptions(), grpc.WaitForHandlers(true), grpc.StreamInterceptor(c.intercept), grpc.ConnectionTimeout(handshakeTimeout))
 	if port.TLS != nil {
 		options = append(options, grpc.Creds(expiring{credentials.NewTLS(port.TLS), s.opts.grace()}))
 	}
