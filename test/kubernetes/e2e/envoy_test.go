@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -97,17 +96,4 @@ func (earlier times) requireSame(t *testing.T, now times, what string) {
 		}
 	}
 	t.Logf("%s: none of %d clusters, listeners and route configurations was sent again", what, counted)
-}
-
-// secretsSince counts the Pods whose secret of a name was received after earlier.
-func (earlier times) secretsSince(now times, name string) (count int, text string) {
-	for key, at := range now {
-		if strings.HasSuffix(key, ": secret "+name) {
-			text += fmt.Sprintf("%s at %s, before %s\n", key, at, earlier[key])
-			if earlier[key] != "" && earlier[key] != at {
-				count++
-			}
-		}
-	}
-	return count, text
 }

@@ -183,6 +183,19 @@ func (l *load) reset() {
 	l.began = time.Now()
 }
 
+// report prints how many calls have failed since the last reset, by error.
+func (l *load) report(what string) {
+	l.t.Helper()
+	took := time.Since(l.began)
+	for name, s := range l.take("stats") {
+		kinds := map[string]int{}
+		for _, f := range s.Failures {
+			kinds[strings.Join(strings.Fields(f.Error), " ")]++
+		}
+		l.t.Logf("%s: client %s: %d requests in %.0f s, %d failed, slowest %s; the first %d: %v", what, name, s.Calls, took.Seconds(), s.Failed, s.Slowest.Round(time.Millisecond), len(s.Failures), kinds)
+	}
+}
+
 // requireNone fails the test if a call has failed since the last reset, or if clients made fewer calls than they should.
 // what names what happened meanwhile.
 func (l *load) requireNone(what string) {

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,13 +42,7 @@ func TestWorkerLoss(t *testing.T) {
 		return nil
 	})
 	t.Logf("Kubernetes removed the endpoints of the lost node %.0f s after its end", time.Since(began).Seconds())
-	for name, s := range l.take("stats") {
-		kinds := map[string]int{}
-		for _, f := range s.Failures {
-			kinds[strings.Join(strings.Fields(f.Error), " ")]++
-		}
-		t.Logf("loss of a node: client %s: %d requests, %d failed; the first %d: %v", name, s.Calls, s.Failed, len(s.Failures), kinds)
-	}
+	l.report("loss of a node")
 	time.Sleep(callTimeout + 2*time.Second) // calls that began before the removal end
 	l.reset()
 	time.Sleep(10 * time.Second)
