@@ -76,7 +76,7 @@ func (f *injectFlags) run(cmd *cobra.Command) error {
 		return &terminal.UserError{What: "-f: " + p.Message, Where: p.Where(), Next: "correct the input"}
 	}
 	var out bytes.Buffer // written only if all objects are valid
-	err = c.File(bytes.NewReader(text), &out, func(object, why string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: no sidecar: %s\n", object, why) })
+	err = c.File(bytes.NewReader(text), &out, func(object, note string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", object, note) })
 	if err != nil {
 		return &terminal.UserError{What: "cannot inject", Where: name, Err: err, Next: "correct the input"}
 	}

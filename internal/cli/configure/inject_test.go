@@ -3,6 +3,7 @@ package configure
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,10 @@ func TestInject(t *testing.T) {
 	require.Contains(t, out, "image: mine:1")
 	require.NotContains(t, out, "restartPolicy: Always")
 	require.Contains(t, errOut, "Pod host: no sidecar: it uses the host's network")
+
+	_, errOut, status = runInject(t, strings.Replace(injectable, "{name: p}", "{name: p, labels: {sidecar.istio.io/inject: \"yes\"}}", 1), "-f", "-")
+	require.Equal(t, terminal.ExitOK, status, errOut)
+	require.Contains(t, errOut, "Pod p: the label sidecar.istio.io/inject: \"yes\" has no effect: write \"true\" or \"false\"\n")
 
 	dir := t.TempDir()
 	in, config, to := filepath.Join(dir, "in.yaml"), filepath.Join(dir, "config.yaml"), filepath.Join(dir, "out.yaml")

@@ -40,3 +40,13 @@ func (c *Config) Decide(pod *corev1.Pod) (inject bool, why string) {
 	}
 	return c.Policy == PolicyEnabled, fmt.Sprintf("the policy is %s, and the Pod does not request a sidecar (label %s: \"true\")", c.Policy, labelInject)
 }
+
+// IgnoredLabel returns why the label of injection has no effect on a Pod; "": it has one, or is not set.
+func IgnoredLabel(pod *corev1.Pod) string {
+	switch v, set := pod.Labels[labelInject]; {
+	case !set, v == "true", v == "false":
+		return ""
+	default:
+		return fmt.Sprintf("the label %s: %q has no effect: write \"true\" or \"false\"", labelInject, v)
+	}
+}

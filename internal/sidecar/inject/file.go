@@ -27,12 +27,12 @@ var templatePaths = map[string][]string{
 	"CronJob":               {"spec", "jobTemplate", "spec", "template"},
 }
 
-// Skipped is called for each object without a sidecar.
-type Skipped func(object, why string)
+// Noted is called with what is remarkable about an object: why it has no sidecar, or which label has no effect.
+type Noted func(object, note string)
 
 // File copies YAML (or JSON) of any number of documents, and adds sidecars to Pods and Pod templates. It copies other
 // documents unchanged.
-func (c *Config) File(in io.Reader, out io.Writer, skipped Skipped) error {
+func (c *Config) File(in io.Reader, out io.Writer, noted Noted) error {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(in))
 	empty := true
 	for n := 1; ; n++ {
@@ -46,7 +46,7 @@ func (c *Config) File(in io.Reader, out io.Writer, skipped Skipped) error {
 		if err != nil {
 			return fmt.Errorf("document %d: %w", n, err)
 		}
-		text, some, err := c.document(doc, skipped)
+		text, some, err := c.document(doc, noted)
 		if err != nil {
 			return fmt.Errorf("document %d: %w", n, err)
 		}
@@ -67,7 +67,7 @@ var (
 )
 
 // document copies one document. some reports whether it contains an object.
-func (c *Config) document(doc []byte, skipped Skipped) (text []byte, some bool, err error) {
+func (c *Config) document(doc []byte, noted Noted) (text []byte, some bool, err error) {
 	var value any
 	if err := yaml.Unmarshal(doc, &value); err != nil {
 		return nil, false, err
@@ -79,7 +79,7 @@ func (c *Config) document(doc []byte, skipped Skipped) (text []byte, some bool, 
 	case !ok:
 		return nil, false, errNoObject
 	}
-	changed, err := c.object(object, skipped)
+	changed, err := c.object(object, noted)
 	if err != nil || !changed {
 		return doc, true, err
 	}
@@ -88,14 +88,14 @@ func (c *Config) document(doc []byte, skipped Skipped) (text []byte, some bool, 
 }
 
 // object adds sidecars to an object, or to the objects of a list.
-func (c *Config) object(o map[string]any, skipped Skipped) (changed bool, err error) {
+func (c *Config) object(o map[string]any, noted Noted) (changed bool, err error) {
 	if items, ok := o["items"].([]any); ok {
 		for i, item := range items {
 			m, ok := item.(map[string]any)
 			if !ok {
 				continue
 			}
-			one, err := c.object(m, skipped)
+			one, err := c.object(m, noted)
 			if err != nil {
 				return false, fmt.Errorf("items[%d]: %w", i, err)
 			}
@@ -115,7 +115,7 @@ func (c *Config) object(o map[string]any, skipped Skipped) (changed bool, err er
 	version, _ := o["apiVersion"].(string)
 	owner := Owner{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, Namespace: meta.Namespace, Name: meta.Name}
 	name := fmt.Sprintf("%s %s", kind, cmp.Or(meta.Name, meta.GenerateName))
-	changed, err = c.template(o, path, owner, func(why string) { skipped(name, why) })
+	changed, err = c.template(o, path, owner, func(note string) { noted(name, note) })
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", name, err)
 	}
@@ -123,7 +123,7 @@ func (c *Config) object(o map[string]any, skipped Skipped) (changed bool, err er
 }
 
 // template replaces the Pod at a path of an object.
-func (c *Config) template(o map[string]any, path []string, owner Owner, skip func(why string)) (changed bool, err error) {
+func (c *Config) template(o map[string]any, path []string, owner Owner, note func(string)) (changed bool, err error) {
 	at := o
 	for _, field := range path {
 		next, ok := at[field].(map[string]any)
@@ -141,8 +141,11 @@ func (c *Config) template(o map[string]any, path []string, owner Owner, skip fun
 	}
 	own := pod.Namespace
 	pod.Namespace = cmp.Or(pod.Namespace, owner.Namespace)
+	if text := IgnoredLabel(pod); text != "" {
+		note(text)
+	}
 	if ok, why := c.Decide(pod); !ok {
-		skip(why)
+		note("no sidecar: " + why)
 		return false, nil
 	}
 	injected, err := c.Inject(pod, owner)

@@ -44,7 +44,7 @@ func inputs(t *testing.T) []string {
 func inject(t *testing.T, c *Config, text []byte) (out string, skipped []string) {
 	t.Helper()
 	var b bytes.Buffer
-	require.NoError(t, c.File(bytes.NewReader(text), &b, func(o, why string) { skipped = append(skipped, o+": "+why) }))
+	require.NoError(t, c.File(bytes.NewReader(text), &b, func(o, why string) { skipped = append(skipped, o+": "+strings.TrimPrefix(why, "no sidecar: ")) }))
 	return b.String(), skipped
 }
 
