@@ -1,7 +1,6 @@
 package configure
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -75,6 +74,7 @@ func editFor(tree *file.Tree, p problem.Problem, lines []string) (edit, bool) {
 		return edit{}, false
 	}
 	old, ok := tokenOf(node, string(rest[node.Column-1:]))
+	ok = ok && old != text
 	return edit{node.Line, node.Column - 1, len([]rune(old)), text}, ok
 }
 
@@ -199,7 +199,7 @@ func (f *analyzeFlags) fix(out, errOut io.Writer, a analysis, stdin []byte) (pro
 	changes := fixesOf(a.tree, a.Problems, contents)
 	for _, path := range slices.Sorted(maps.Keys(changes.edits)) {
 		after := apply(contents[path], changes.edits[path])
-		if p := file.Syntax(path, after); p != nil || bytes.Equal(after, contents[path]) {
+		if file.Syntax(path, contents[path]) == nil && file.Syntax(path, after) != nil {
 			return nil, &terminal.UserError{What: "cannot fix the file", Where: path, Err: errors.New("the result is not valid YAML"), Next: "correct it by hand"}
 		}
 		if err := f.writeFix(out, path, contents[path], after); err != nil {

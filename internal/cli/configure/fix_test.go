@@ -115,6 +115,9 @@ func TestFixLeavesTheRest(t *testing.T) {
 			require.Empty(t, patch)
 		})
 	}
+	status, patch, _ = withInput(t, badYAML+"---\na: [\n", "analyze", "-", "--fix")
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Contains(t, patch, "+  - timeout: 1s\n", "a syntax error behind it does not matter")
 	for _, args := range [][]string{{"analyze", "-", "--fix", "-w"}, {"analyze", "--fix"}, {"analyze", ".", "-w"}} {
 		status, _, _ := moonsail(t, args...)
 		require.Equal(t, terminal.ExitUsage, status)
