@@ -86,7 +86,7 @@ func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, stdin
 	}
 	annotations := map[model.Key]string{}
 	for _, o := range content.Objects {
-		annotations[o.Metadata().Key] = o.Metadata().Annotations[annotationSuppress]
+		annotations[o.Metadata().Key] = o.Metadata().Annotations[code.AnnotationSuppress]
 	}
 	a := newAnalysis(append(content.Problems, analyze.Check(content.Objects, f.domain)...), s, func(k model.Key) string { return annotations[k] })
 	a.Cluster, a.Objects = client.Address(), len(content.Objects)

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/kube"
 	"github.com/moonsail/moonsail/internal/config/problem"
@@ -36,7 +34,7 @@ func refusedPods(tree *file.Tree) problem.List {
 		}
 		err, known := tried[text]
 		if !known {
-			err = tryInjection(injection, w, tree.Pods[w.Key])
+			err = injection.Check(tree.Pods[w.Key], inject.Owner{Namespace: w.Namespace, Name: w.Name})
 			tried[text] = err
 		}
 		if err != nil {
@@ -44,17 +42,6 @@ func refusedPods(tree *file.Tree) problem.List {
 		}
 	}
 	return out
-}
-
-// tryInjection returns why injection refuses a template; nil: it does not, or it leaves the Pods alone.
-func tryInjection(injection *inject.Config, w *model.Workload, template *corev1.PodTemplateSpec) error {
-	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	pod.Namespace, pod.Name = w.Namespace, w.Name
-	if ok, _ := injection.Decide(pod); !ok {
-		return nil
-	}
-	_, err := injection.Inject(pod, inject.Owner{Namespace: w.Namespace, Name: w.Name})
-	return err
 }
 
 // injectionAnnotations returns the names of a workload's annotations for injection.

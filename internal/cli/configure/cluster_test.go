@@ -26,10 +26,10 @@ func cluster(t *testing.T) string {
 	const service = `{"metadata":{"name":"reviews","namespace":"shop"},"spec":{"ports":[{"name":"http","port":80}]}}`
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		switch path := r.URL.Path; {
-		case path == "/apis":
+		switch path := r.URL.Path; path {
+		case "/apis":
 			fmt.Fprint(w, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[]}`)
-		case path == "/api/v1/services":
+		case "/api/v1/services":
 			fmt.Fprintf(w, `{"kind":"ServiceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[%s]}`, service)
 		default:
 			kind := kinds[path[strings.LastIndex(path, "/")+1:]]

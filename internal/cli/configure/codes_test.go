@@ -22,7 +22,7 @@ func TestEachCodeHasAPage(t *testing.T) {
 	require.NoError(t, err)
 	want := map[code.Code]bool{}
 	ast.Inspect(f, func(n ast.Node) bool {
-		if v, ok := n.(*ast.ValueSpec); ok && len(v.Values) == 1 {
+		if v, ok := n.(*ast.ValueSpec); ok && len(v.Values) == 1 && v.Type != nil {
 			text, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
 			require.NoError(t, err)
 			require.False(t, want[code.Code(text)], "%s is used twice", text)

@@ -7,27 +7,17 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// edit replaces a part of a line.
-type edit struct {
-	line, column, length int // from 1, from 0, in characters
-	text                 string
-}
-
 // fixes are the changes of files that solve problems.
 type fixes struct {
-	edits map[string][]edit
+	edits map[string][]file.Edit
 	count int
 	// left are the problems without a change.
 	left problem.List
@@ -35,14 +25,14 @@ type fixes struct {
 
 // fixesOf returns the changes for problems whose place and solution are known.
 func fixesOf(tree *file.Tree, problems problem.List, contents map[string][]byte) fixes {
-	out := fixes{edits: map[string][]edit{}}
+	out := fixes{edits: map[string][]file.Edit{}}
 	lines := map[string][]string{}
 	for _, p := range problems {
 		if lines[p.File] == nil {
 			lines[p.File] = strings.SplitAfter(string(contents[p.File]), "\n")
 		}
-		e, ok := editFor(tree, p, lines[p.File])
-		if !ok || slices.ContainsFunc(out.edits[p.File], e.overlaps) {
+		e, ok := tree.Edit(p, lines[p.File])
+		if !ok || slices.ContainsFunc(out.edits[p.File], e.Overlaps) {
 			out.left = append(out.left, p)
 			continue
 		}
@@ -52,73 +42,14 @@ func fixesOf(tree *file.Tree, problems problem.List, contents map[string][]byte)
 	return out
 }
 
-func (e edit) overlaps(other edit) bool {
-	return e.line == other.line && e.column < other.column+other.length && other.column < e.column+e.length
-}
-
-// editFor returns the change of a line for a problem.
-func editFor(tree *file.Tree, p problem.Problem, lines []string) (edit, bool) {
-	if p.Fix == (problem.Fix{}) {
-		return edit{}, false
-	}
-	name, value := tree.Find(p)
-	node, text := value, scalarText(p.Fix)
-	if p.Fix.Name != "" {
-		node, text = name, nameText(p.Fix.Name)
-	}
-	if node == nil || node.Kind != yaml.ScalarNode || node.Line > len(lines) || node.Anchor != "" {
-		return edit{}, false
-	}
-	rest := []rune(lines[node.Line-1])
-	if node.Column < 1 || node.Column > len(rest) {
-		return edit{}, false
-	}
-	old, ok := tokenOf(node, string(rest[node.Column-1:]))
-	ok = ok && old != text
-	return edit{node.Line, node.Column - 1, len([]rune(old)), text}, ok
-}
-
-// tokenOf returns the text of a scalar in a line, with its quotes. Text with escapes or of several lines is not changed.
-func tokenOf(n *yaml.Node, line string) (string, bool) {
-	text := n.Value
-	switch n.Style &^ yaml.TaggedStyle {
-	case 0:
-	case yaml.DoubleQuotedStyle:
-		text = `"` + text + `"`
-	case yaml.SingleQuotedStyle:
-		text = "'" + text + "'"
-	default:
-		return "", false
-	}
-	return text, text != "" && strings.HasPrefix(line, text)
-}
-
-// plain is text that YAML reads as text without quotes, unless it is a number, true, false or null.
-var plain = regexp.MustCompile(`^[A-Za-z/_][A-Za-z0-9_./*-]*$`)
-
-func nameText(name string) string {
-	if plain.MatchString(name) {
-		return name
-	}
-	return strconv.Quote(name)
-}
-
-func scalarText(f problem.Fix) string {
-	var n yaml.Node
-	if f.Number || plain.MatchString(f.Value) && yaml.Unmarshal([]byte(f.Value), &n) == nil && len(n.Content) == 1 && n.Content[0].ShortTag() == "!!str" {
-		return f.Value
-	}
-	return strconv.Quote(f.Value)
-}
-
 // apply returns the content of a file with its changes.
-func apply(content []byte, edits []edit) []byte {
+func apply(content []byte, edits []file.Edit) []byte {
 	lines := strings.SplitAfter(string(content), "\n")
 	edits = slices.Clone(edits)
-	slices.SortFunc(edits, func(a, b edit) int { return b.column - a.column }) // the last of a line first
+	slices.SortFunc(edits, func(a, b file.Edit) int { return b.Column - a.Column }) // the last of a line first
 	for _, e := range edits {
-		line := []rune(lines[e.line-1])
-		lines[e.line-1] = string(line[:e.column]) + e.text + string(line[e.column+e.length:])
+		line := []rune(lines[e.Line-1])
+		lines[e.Line-1] = string(line[:e.Column]) + e.Text + string(line[e.Column+e.Length:])
 	}
 	return []byte(strings.Join(lines, ""))
 }

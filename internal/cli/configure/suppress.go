@@ -7,16 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"istio.io/api/annotation"
-
 	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/model"
 )
-
-// annotationSuppress is the annotation of objects whose messages are left out: a list of codes, or * for all.
-var annotationSuppress = annotation.GalleyAnalyzeSuppress.Name
 
 // suppression is a value of --suppress.
 type suppression struct {
@@ -75,7 +70,7 @@ func objectText(k model.Key) string {
 	return text
 }
 
-// annotationSuppresses reports whether the value of annotationSuppress contains a code.
+// annotationSuppresses reports whether the value of code.AnnotationSuppress contains a code.
 func annotationSuppresses(value string, c code.Code) bool {
 	return slices.ContainsFunc(strings.Split(value, ","), func(one string) bool {
 		one = strings.TrimSpace(one)

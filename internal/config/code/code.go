@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// AnnotationSuppress is the annotation of objects whose messages are left out: a list of codes, or * for all.
+const AnnotationSuppress = "galley.istio.io/analyze-suppress"
+
 // Code is the code of a message, such as MS1101. A code is never used again for something else.
 type Code string
 

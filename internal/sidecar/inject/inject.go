@@ -48,6 +48,17 @@ func (c *Config) Inject(pod *corev1.Pod, owner Owner) (*corev1.Pod, error) {
 	return merged, r.finish(merged, original, all)
 }
 
+// Check returns why injection refuses the Pods of a template; nil: it does not, or it leaves them alone.
+func (c *Config) Check(template *corev1.PodTemplateSpec, owner Owner) error {
+	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	pod.Namespace, pod.Name = owner.Namespace, owner.Name
+	if ok, _ := c.Decide(pod); !ok {
+		return nil
+	}
+	_, err := c.Inject(pod, owner)
+	return err
+}
+
 // overlay is the result of a template: a patch of a Pod, as JSON.
 type overlay struct {
 	name  string

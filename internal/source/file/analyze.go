@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	"istio.io/api/annotation"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/moonsail/moonsail/internal/config"
@@ -167,7 +166,7 @@ func (t *Tree) parse(path string, data []byte, d config.Decoder) parsed {
 
 // annotate stores the value of the annotation that suppresses messages.
 func (t *Tree) annotate(k model.Key, n *yaml.Node) {
-	if v := entry(entry(entry(n, "metadata"), "annotations"), annotation.GalleyAnalyzeSuppress.Name); v != nil && v.Kind == yaml.ScalarNode {
+	if v := entry(entry(entry(n, "metadata"), "annotations"), code.AnnotationSuppress); v != nil && v.Kind == yaml.ScalarNode {
 		t.suppressed[k] = v.Value
 	}
 }
