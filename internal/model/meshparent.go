@@ -61,7 +61,7 @@ func (v *VirtualService) InEntries(hosts func(Key) []Host) *VirtualService {
 		}
 	}
 	if len(out.Parents) == 0 {
-		out.Parents = v.Parents // without hosts: the route is for no host
+		out.Parents = v.Parents // so that the route is not for all hosts
 	}
 	return &out
 }

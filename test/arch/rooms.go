@@ -46,7 +46,7 @@ var Rooms = []Room{
 	{"sidecar", 6, "the sidecar: injection, interception, agent, Envoy", []string{
 		"github.com/containernetworking/cni/pkg", "github.com/envoyproxy/go-control-plane/envoy", "github.com/fsnotify/fsnotify", "github.com/google/go-containerregistry",
 		"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/miekg/dns", "github.com/prometheus",
-		"go.yaml.in/yaml/v3", "golang.org/x/sys", "google.golang.org/genproto/googleapis", "google.golang.org/grpc",
+		"go.yaml.in/yaml/v3", "golang.org/x/sync", "golang.org/x/sys", "google.golang.org/genproto/googleapis", "google.golang.org/grpc",
 		"google.golang.org/protobuf", "istio.io/api", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
 	}},
 	{"source", 6, "where objects come from", []string{

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -131,7 +132,7 @@ func (f *agentFlags) run(cmd *cobra.Command) error {
 	}
 	f.agent.Prepare()
 	f.api.Changed, f.api.Gone = f.agent.PodChanged, f.agent.PodGone
-	f.api.Record = warnOnce(func(err error) { log.Warn("the API server does not answer; the request is repeated", "error", err) })
+	f.api.Record = warnOnce(func(err error) { warnRequest(log, err) })
 	return f.agent.Run(cmd.Context())
 }
 
@@ -170,7 +171,16 @@ func connect(flags *client.Cluster) (*kube.Client, error) {
 	return c, nil
 }
 
-// warnOnce returns a function that calls warn with the first error of a series.
+// warnRequest logs a request to the API server that failed and is repeated.
+func warnRequest(log *slog.Logger, err error) {
+	if kube.IsForbidden(err) {
+		log.Warn("no permission to read objects, retrying: update the roles with 'helm upgrade' of the chart cni", "error", err)
+		return
+	}
+	log.Warn("request to the API server failed, retrying", "error", err)
+}
+
+// warnOnce returns a function that calls warn with the first error of a series. One goroutine calls it.
 func warnOnce(warn func(error)) func(error) {
 	failing := false
 	return func(err error) {

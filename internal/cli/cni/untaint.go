@@ -57,7 +57,7 @@ func (f *untaintFlags) run(cmd *cobra.Command) error {
 	defer api.Close()
 	nodes := &kube.TaintedNodes{
 		Client: api, Namespace: f.namespace, Changed: make(chan struct{}, 1),
-		Record: warnOnce(func(err error) { log.Warn("the API server does not answer; the request is repeated", "error", err) }),
+		Record: warnOnce(func(err error) { warnRequest(log, err) }),
 	}
 	controller := &untaint.Controller{
 		Cluster: nodes, Taint: f.taint, Agents: map[string]string{"k8s-app": f.daemonSet}, Changed: nodes.Changed, Log: log,

@@ -129,7 +129,7 @@ spec: {hosts: [reviews], http: [{route: [{destination: {host: reviews}}]}]}
 	require.NoError(t, os.WriteFile(route, []byte(text), 0o600))
 	status, out, _ := moonsail(t, "analyze", route)
 	require.Zero(t, status, out)
-	require.Contains(t, out, "info: VirtualService/shop/reviews: spec.http[0].route[0].destination.host: reviews.shop.svc.cluster.local is not among the objects")
+	require.Contains(t, out, "info: VirtualService/shop/reviews: spec.http[0].route[0].destination.host: reviews.shop.svc.cluster.local: not found in these files")
 	status, out, _ = moonsail(t, "analyze", route, service, dir)
 	require.Zero(t, status, out)
 	require.Contains(t, out, "2 files, 2 objects: 0 errors")

@@ -24,7 +24,7 @@ func TestExamplesAlone(t *testing.T) {
 			lines := strings.Split(strings.TrimSpace(out), "\n")
 			for _, line := range lines[:len(lines)-1] {
 				require.Contains(t, line, " info: ")
-				require.Contains(t, line, ".shop.svc.cluster.local is not among the objects, and neither are other applications of namespace shop;")
+				require.Contains(t, line, ".shop.svc.cluster.local: not found in these files, nor are other applications of namespace shop:")
 			}
 			status, out, _ = moonsail(t, "analyze", filepath.Join(examples, "shop"), dir)
 			require.Zero(t, status, out)

@@ -54,9 +54,10 @@ func newBugReportCommand() *cobra.Command {
 
 Private keys, tokens, passwords, data of Secrets, and texts that look like them, are removed.
 manifest.json lists the files, the number of removals, and what could not be read. Further replicas of
-the control plane have folders below control-planes/. If a control
-plane or proxy does not answer, only its part is missing. If nothing can be read, or a named proxy
-is unknown, the command writes no archive and fails.
+the control plane have folders below control-planes/.
+
+If a control plane or proxy does not answer, only its part is missing. If nothing can be read, or a
+named proxy is unknown, the command writes no archive and fails.
 
 Exit status: 0 written, 1 failed, 2 wrong usage, 130 interrupted: no archive is written.
 

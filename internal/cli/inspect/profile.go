@@ -176,7 +176,7 @@ func explainPerf(err error, subject string) error {
 	case errors.Is(err, profile.ErrNoProcess):
 		explained.Next = "use the id of a process on this machine, or a proxy that 'moonsail proxies' lists"
 	case errors.Is(err, profile.ErrIdle):
-		explained.Next = "send it requests meanwhile, or sample longer (--duration)"
+		explained.Next = "send requests while it samples, or raise --duration"
 	default:
 		return err
 	}

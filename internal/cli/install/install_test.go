@@ -150,7 +150,7 @@ func TestQuestionHasNoTimeout(t *testing.T) {
 // TestQuestionEndsWithContext checks that Ctrl-C ends the question.
 func TestQuestionEndsWithContext(t *testing.T) {
 	in, out := io.Pipe()
-	defer out.Close()
+	defer func() { _ = out.Close() }()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, readYes(ctx, in), context.Canceled)

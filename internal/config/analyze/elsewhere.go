@@ -85,7 +85,7 @@ func (c *checker) elsewhere(o model.Key, field, what, siblings string) {
 		c.mentioned = map[mention]bool{}
 	}
 	c.mentioned[m] = true
-	c.report(code.NotAmongObjects, problem.SeverityInfo, o, field, "%s is not among the objects, and neither are %s; check the name, or analyze them too", what, siblings)
+	c.report(code.NotAmongObjects, problem.SeverityInfo, o, field, "%s: not found in these files, nor are %s: check the name, or pass the files that define them", what, siblings)
 }
 
 // hostElsewhere is elsewhere for a host.

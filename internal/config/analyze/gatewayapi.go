@@ -161,7 +161,7 @@ func (c apiChecks) parent(k model.Key, p *gatewayapi.ParentRef) {
 		case c.serviceElsewhere(host):
 			c.hostElsewhere(k, p.Field, host)
 		default:
-			c.warnf(code.ParentNotFound, k, p.Field, "there is no Service %s in namespace %s, so the route has no effect there; write it, or correct the name", p.Name, p.Namespace)
+			c.warnf(code.ParentNotFound, k, p.Field, "Service %s: not found in namespace %s, so the route has no effect: create it, or correct the name", p.Name, p.Namespace)
 		}
 		return
 	}

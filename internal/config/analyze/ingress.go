@@ -67,8 +67,8 @@ func (c gatewayChecks) unreadIngress(s *model.Sidecar, field string, t *model.Se
 			}
 		}
 		if len(missing) > 0 {
-			c.warnf(code.SecretUnreadable, s, field, "workloads that the Sidecar selects may not have the key of Secret %s, so calls of them fail: allow their service accounts (%s) to get it",
-				secret.Name, strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
+			c.warnf(code.SecretUnreadable, s, field, "service accounts %s may not read Secret %s, so calls of workloads that the Sidecar selects fail: grant them get on it",
+				strings.Join(slices.Sorted(maps.Keys(missing)), ", "), secret.Name)
 		}
 	}
 }

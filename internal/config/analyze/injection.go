@@ -22,7 +22,7 @@ func (c injectionChecks) namespace(n *model.Namespace) {
 	field := string(problem.Path("metadata.labels").Key(labelInjection))
 	switch {
 	case set && value != "enabled" && value != "disabled":
-		c.warnf(code.InjectionLabelValue, n, field, "%q switches nothing on or off, so no sidecar is injected; write enabled or disabled", value).Set(spelling.Nearest(value, []string{"enabled", "disabled"}))
+		c.warnf(code.InjectionLabelValue, n, field, "unknown value %q, so no sidecar is injected: use enabled or disabled", value).Set(spelling.Nearest(value, []string{"enabled", "disabled"}))
 	case set && n.Labels[model.LabelRevision] != "":
 		c.warnf(code.InjectionLabelConflict, n, field, "%s has no effect beside %s; keep one of the two labels", model.LabelRevision, labelInjection)
 	}

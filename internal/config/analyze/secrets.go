@@ -84,8 +84,8 @@ func (c secretChecks) unread(r *model.DestinationRule, s *model.Secret) string {
 	if len(missing) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("workloads that the rule selects may not have the key of Secret %s, so their calls fail: allow their service accounts (%s) to get it",
-		s.Name, strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
+	return fmt.Sprintf("service accounts %s may not read Secret %s, so calls of their workloads fail: grant them get on it",
+		strings.Join(slices.Sorted(maps.Keys(missing)), ", "), s.Name)
 }
 
 // eachTLS calls f for all TLS settings of a rule, with their fields.

@@ -87,7 +87,7 @@ func (i ingressConv) servers(at problem.Path, o *networkingv1.Ingress) {
 		}
 		for m, h := range tls.Hosts {
 			if !validHost(h) {
-				i.note(at.Index(n).Field("hosts").Index(m), "%q is not a host", h)
+				i.note(at.Index(n).Field("hosts").Index(m), "invalid host %q, so it is not served: use a DNS name or *.NAME", h)
 				continue
 			}
 			server.Hosts = append(server.Hosts, anyNamespace(h))

@@ -12,7 +12,8 @@ import (
 
 // Copy is a copy of some Pods or Nodes of an API server, which Follow keeps up to date.
 type Copy[T any, P object[T]] struct {
-	// Changed is called with each object that is new or has changed, and Gone with each one that was removed; nil: not.
+	// Changed is called with each object that is new or has changed, and Gone with each one that was removed; nil means no callback.
+	// Follow calls them in the order of events, outside of the lock: Get may return a newer state already, and they may call it.
 	// They must be fast. Objects must not be changed.
 	Changed func(P)
 	Gone    func(P)

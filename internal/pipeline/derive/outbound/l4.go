@@ -130,7 +130,7 @@ func (rt *Routing) tlsChains(v *model.VirtualService, at placement) []ir.FilterC
 }
 
 // sniHosts are the SNI of a match for connections to the host; none if the match is for others. A TLSRoute without
-// hostnames has the host as SNI. It may have other hostnames than its parent.
+// hostnames has the host as SNI. A TLSRoute may name hosts that differ from its parent's; they are used as they are.
 func (rt *Routing) sniHosts(v *model.VirtualService, m *model.L4Match) []model.Host {
 	related := slices.DeleteFunc(slices.Clone(m.SNIHosts), func(h model.Host) bool { return !h.Overlaps(rt.Host) })
 	switch {

@@ -104,7 +104,7 @@ func placeNew(file string, text []byte, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(temporary)
+	defer func() { _ = os.Remove(temporary) }()
 	err = os.Link(temporary, file)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
@@ -121,7 +121,7 @@ func removeIf(file string, text []byte) (removed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer os.Remove(aside)
+	defer func() { _ = os.Remove(aside) }()
 	if err := os.Rename(file, aside); err != nil {
 		return false, err
 	}
