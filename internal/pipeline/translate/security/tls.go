@@ -18,7 +18,7 @@ import (
 // ServerTLS terminates TLS. With mesh TLS, clients need a certificate of a trust domain.
 func ServerTLS(v *ir.ServerTLS, http bool) (*corev3.TransportSocket, error) {
 	if !v.IsMesh() {
-		return userServerTLS(v, http)
+		return userServerTLS(v)
 	}
 	peers := make([]*tlsv3.SubjectAltNameMatcher, 0, len(v.TrustDomains))
 	for _, td := range v.TrustDomains {
@@ -60,7 +60,7 @@ func meshServerParams(v *ir.ServerTLS) *tlsv3.TlsParameters {
 }
 
 // userServerTLS terminates the TLS of a Gateway's server or a Sidecar's listener, with certificates in Secrets or files.
-func userServerTLS(v *ir.ServerTLS, http bool) (*corev3.TransportSocket, error) {
+func userServerTLS(v *ir.ServerTLS) (*corev3.TransportSocket, error) {
 	t := v.Server
 	common := &tlsv3.CommonTlsContext{TlsParams: tlsParams(t), AlpnProtocols: alpnServer}
 	for _, name := range t.CredentialNames {
