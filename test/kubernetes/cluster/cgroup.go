@@ -84,7 +84,7 @@ func (c cgroups) create() error {
 }
 
 // start starts a process in the groups, where it is from its first instant: its cgroup namespace has them as the root.
-// The calling goroutine must be locked to its thread and never unlock it, because the thread enters the groups, too.
+// The caller runs onOwnThread, because the thread enters the groups, too.
 func (c cgroups) start(cmd *exec.Cmd) error {
 	thread := []byte(strconv.Itoa(unix.Gettid()))
 	for _, folder := range c.folders {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"sync"
 
@@ -65,8 +64,7 @@ func dialFrom(ctx context.Context, pid int, address string) (net.Conn, error) {
 		err  error
 	}
 	done := make(chan result, 1)
-	go func() {
-		runtime.LockOSThread() // not unlocked: the thread ends with the goroutine, and its namespace with it
+	onOwnThread(func() {
 		conn, err := func() (net.Conn, error) {
 			ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
 			if err != nil {
@@ -79,7 +77,7 @@ func dialFrom(ctx context.Context, pid int, address string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		}()
 		done <- result{conn, err}
-	}()
+	})
 	r := <-done
 	return r.conn, r.err
 }

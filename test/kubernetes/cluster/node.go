@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,16 +102,15 @@ func (c *Cluster) startNode(name string, index int) (*node, error) {
 	}
 	n := &node{name: name, done: make(chan struct{})}
 	started := make(chan error, 1)
-	go func() {
+	onOwnThread(func() { // Pdeathsig is sent when this thread ends; it stays in the node's groups
 		defer close(n.done)
 		defer func() { _ = log.Close() }() // the node has written it
-		runtime.LockOSThread()             // Pdeathsig is sent when this thread ends; it stays in the node's groups
 		err := groups.start(cmd)
 		started <- err
 		if err == nil {
 			_ = cmd.Wait() // the node is killed, so that it ends with an error
 		}
-	}()
+	})
 	if err := <-started; err != nil {
 		return nil, err
 	}
