@@ -32,7 +32,7 @@ var Rooms = []Room{
 	}},
 	{"demo", 9, "the demonstration mesh", nil},
 	{"deploy", 9, "Helm charts and their objects, and the container image", []string{
-		"github.com/google/go-containerregistry", "helm.sh/helm/v3", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
+		"github.com/google/go-containerregistry", "golang.org/x/crypto/x509roots/fallback", "helm.sh/helm/v3", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
 	}},
 	{"terminal", 8, "what command lines share: errors, output, progress", []string{"github.com/spf13", "golang.org/x/term", "sigs.k8s.io/yaml"}},
 	{"controlplane", 8, "the running control plane: wiring, statuses, webhooks, debug pages, peers, deployed Gateways", []string{

@@ -1,16 +1,9 @@
 package gatewaydeploy
 
 import (
-	"bytes"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
-
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/moonsail/moonsail/internal/config/proxyconfig"
 )
@@ -57,9 +50,9 @@ const annotationProxyConfig = "proxy.istio.io/config"
 
 // safeProxyConfig are the fields of ProxyConfig that a Gateway may set. Others choose the image, files, environment variables, or the
 // control plane.
-var safeProxyConfig = []protoreflect.Name{
-	"concurrency", "connection_settings", "drain_duration", "extra_stat_tags", "gateway_topology", "proxy_headers", "proxy_stats_matcher",
-	"termination_drain_duration",
+var safeProxyConfig = []string{
+	"concurrency", "connectionSettings", "drainDuration", "extraStatTags", "gatewayTopology", "proxyHeaders", "proxyStatsMatcher",
+	"terminationDrainDuration",
 }
 
 // safe returns the entries of a Gateway that its Pods may have, and adds the names of the others to left if they were meant for Pods:
@@ -79,31 +72,12 @@ func safe(entries, infrastructure map[string]string, of map[string]bool, what st
 // safeConfig removes the fields of a ProxyConfig that a Gateway may not set, and adds their names to left. Text that is invalid stays:
 // injection reports it.
 func safeConfig(text string, left *[]string) string {
-	config, err := proxyconfig.Parse(text, annotationProxyConfig)
+	kept, others, err := proxyconfig.Keep(text, annotationProxyConfig, safeProxyConfig)
 	if err != nil {
 		return text
 	}
-	out := proto.Clone(config).(*meshconfig.ProxyConfig)
-	var names []string
-	config.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		if !slices.Contains(safeProxyConfig, f.Name()) {
-			out.ProtoReflect().Clear(f)
-			names = append(names, "annotation "+annotationProxyConfig+": "+f.JSONName())
-		}
-		return true
-	})
-	if len(names) == 0 {
-		return text
+	for _, name := range others {
+		*left = append(*left, "annotation "+annotationProxyConfig+": "+name)
 	}
-	slices.Sort(names)
-	*left = append(*left, names...)
-	document, err := protojson.Marshal(out)
-	if err != nil {
-		return "{}"
-	}
-	var compact bytes.Buffer // protojson varies white space
-	if json.Compact(&compact, document) != nil {
-		return "{}"
-	}
-	return compact.String()
+	return kept
 }
