@@ -204,9 +204,10 @@ var wholes = map[string]bool{
 
 func TestWrongValues(t *testing.T) {
 	for want, values := range map[string]map[string]any{
-		"replicaCont":            {"replicaCont": 3},
-		"at '/replicaCount'":     {"replicaCount": "three"},
-		"at '/revision'":         {"revision": "A"},
+		"replicaCont":        {"replicaCont": 3},
+		"at '/replicaCount'": {"replicaCount": "three"},
+		"at '/revision'":     {"revision": "A"},
+		"revision: view: moonsail-view is the name of another object": {"revision": "view"},
 		"at '/global/proxy'":     {"global": map[string]any{"proxy": map[string]any{"logLevel": "debug"}}},
 		"at '/image'":            {"image": "a\nkind: Secret"},
 		"at '/revisionTags/0'":   {"revisionTags": []any{""}},
