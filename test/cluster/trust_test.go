@@ -48,7 +48,7 @@ func TestReadyWhenWebhookIsTrusted(t *testing.T) {
 		config, account, problem string
 	}{
 		"trusted":   {own, "", ""},
-		"not there": {"not-installed", "", "deploy/injector.yaml"},
+		"not there": {"not-installed", "", "moonsail upgrade"},
 		"no rights": {own, "moonsail", "moonsail upgrade"}, // which are for one webhook configuration only
 	} {
 		t.Run(name, func(t *testing.T) {

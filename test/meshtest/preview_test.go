@@ -37,7 +37,9 @@ func TestPreviewOfCorpus(t *testing.T) {
 			}
 		})
 	}
-	require.Greater(t, differ, 100, "of %d calls", tried)
+	if tried > 1000 { // all files
+		require.Greater(t, differ, 100, "of %d calls", tried)
+	}
 	t.Logf("%d calls, %d decided differently", tried, differ)
 }
 

@@ -38,7 +38,7 @@ func (c *idleConnection) Close() error {
 // TestTunnelDoesNotWaitForItsDialer checks that Dial and Close return while client-go still connects, and that a connection
 // that comes too late is closed.
 func TestTunnelDoesNotWaitForItsDialer(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // other tests share an API server
 	d := &slowDialer{called: make(chan struct{}), release: make(chan struct{}), conn: &idleConnection{closed: make(chan bool)}}
 	tunnel := &Tunnel{dialer: d, port: "1"}
 	ctx, cancel := context.WithCancel(t.Context())
