@@ -4,6 +4,7 @@ import (
 	"net"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/diagnose/caller"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -15,8 +16,8 @@ func (w *Why) enter(world *proxyWorld, call *simulate.Call) {
 	if err != nil {
 		return
 	}
-	call.Direct, call.From = true, net.JoinHostPort(elsewhere, "40000")
-	call.To = net.JoinHostPort(firstIP(world.proxy), port)
+	call.Direct, call.From = true, net.JoinHostPort(caller.Elsewhere, "40000")
+	call.To = net.JoinHostPort(caller.FirstIP(world.proxy), port)
 	if l, err := world.Entry(*call); err == nil && l == "" {
 		w.Notes = append(w.Notes, "the router listens only at "+strings.Join(world.Outbound(), ", ")+": use the port to which its Service leads")
 	}

@@ -10,6 +10,14 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
+// base returns the mesh's configuration from the start of the control plane.
+func (x *Explainer) base() *model.Mesh {
+	if x.Mesh == nil {
+		return model.DefaultMesh()
+	}
+	return x.Mesh
+}
+
 // mesh returns the mesh's configuration of a snapshot.
 func (x *Explainer) mesh(snap *store.Snapshot) *model.Mesh {
 	base := x.base()
@@ -19,18 +27,6 @@ func (x *Explainer) mesh(snap *store.Snapshot) *model.Mesh {
 		}
 	}
 	return base
-}
-
-// principal returns the name in a proxy's certificate; empty: it has none.
-func (x *Explainer) principal(snap *store.Snapshot, p *model.Proxy) string {
-	if !p.Identity {
-		return ""
-	}
-	id := model.Identity{TrustDomain: x.mesh(snap).TrustDomain, Namespace: p.Namespace, ServiceAccount: p.ServiceAccount}
-	if id.ServiceAccount == "" {
-		id.ServiceAccount = "default"
-	}
-	return id.String()
 }
 
 // accepted adds the mutual TLS mode that a workload accepts at the port of an address, and the policies

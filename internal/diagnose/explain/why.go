@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/diagnose/caller"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -120,14 +121,14 @@ func (x *Explainer) call(w *Why, snap *store.Snapshot, world *proxyWorld, u *url
 	if port == "" {
 		port = "80"
 	}
-	address, host, known := x.resolve(snap, p, u.Hostname())
+	address, host, known := caller.NewResolver(x.base(), snap).Resolve(p, u.Hostname())
 	w.Host = string(host)
 	if !known && host != model.Host(address) && !w.Gateway {
-		w.Notes = append(w.Notes, fmt.Sprintf("%s is not a service of the mesh: this answer assumes an address outside of the mesh (%s)", host, elsewhere))
+		w.Notes = append(w.Notes, fmt.Sprintf("%s is not a service of the mesh: this answer assumes an address outside of the mesh (%s)", host, caller.Elsewhere))
 	}
 	out := simulate.Call{
 		To: net.JoinHostPort(address, port), Protocol: simulate.Protocol(u.Scheme), Host: u.Host, Path: u.RequestURI(),
-		Method: c.Method, Headers: c.Headers, From: net.JoinHostPort(firstIP(p), "40000"),
+		Method: c.Method, Headers: c.Headers, From: net.JoinHostPort(caller.FirstIP(p), "40000"),
 	}
 	if u.Scheme == "tls" || u.Scheme == "https" {
 		out.SNI = u.Hostname()
@@ -140,13 +141,6 @@ func (x *Explainer) call(w *Why, snap *store.Snapshot, world *proxyWorld, u *url
 		out.To = w.entrance(world, out, port)
 	}
 	return out
-}
-
-func firstIP(p *model.Proxy) string {
-	if len(p.IPs) == 0 {
-		return elsewhere
-	}
-	return p.IPs[0]
 }
 
 // entrance returns the address of the sidecar's listener that an application calls if nothing intercepts
@@ -210,9 +204,9 @@ func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulat
 	}
 	p := world.proxy
 	snap := x.Snapshot()
-	c := call.Arrival(r, u, e, x.principal(snap, from))
+	c := call.Arrival(r, u, e, caller.Principal(x.mesh(snap), from))
 	c.Inbound, c.Direct = p.Interception != model.InterceptNone, p.Interception == model.InterceptNone
-	c.From = net.JoinHostPort(firstIP(from), "40000")
+	c.From = net.JoinHostPort(caller.FirstIP(from), "40000")
 	result, err := world.Call(c)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/diagnose/caller"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -150,7 +151,7 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 		"spec: {hosts: [far.example.com], resolution: DNS, ports: [{number: 3306, name: mysql, protocol: MYSQL}]}\n"+
 		"status: {addresses: [{host: far.example.com, value: \"2001:2::1\"}, {host: far.example.com, value: 240.240.1.1}]}")
 	s.Apply([]store.Event{{Key: entry.Metadata().Key, Object: entry}})
-	for capture, address := range map[bool]string{false: elsewhere, true: "240.240.1.1"} {
+	for capture, address := range map[bool]string{false: caller.Elsewhere, true: "240.240.1.1"} {
 		proxies.proxies["web"].DNSCapture = capture
 		w, err = x.Why(Call{From: "web", To: "tcp://far.example.com:3306"})
 		require.NoError(t, err)
@@ -159,7 +160,7 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 
 	w, err = x.Why(Call{From: "web", To: "http://example.com"})
 	require.NoError(t, err)
-	require.Equal(t, elsewhere+":80", w.Address)
+	require.Equal(t, caller.Elsewhere+":80", w.Address)
 	require.Contains(t, w.Notes[0], "example.com is not a service of the mesh")
 	for to, says := range map[string]string{"gopher://x": "unknown scheme", "http://": "no host", "http://%zz": "not a URL"} {
 		_, err = x.Why(Call{From: "web", To: to})

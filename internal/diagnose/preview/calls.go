@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/diagnose/caller"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -57,9 +58,9 @@ func (c *comparison) clients() []*client {
 	groups := map[identity]*client{}
 	var out []*client
 	add := func(p *model.Proxy, before, after *world) {
-		id := identity{before: before, after: after, principal: c.after.principal(p)}
+		id := identity{before: before, after: after, principal: caller.Principal(c.after.mesh, p)}
 		if p.Type == model.ProxyRouter {
-			id.address = firstIP(p)
+			id.address = caller.FirstIP(p)
 		}
 		g := groups[id]
 		if g == nil {
@@ -130,7 +131,7 @@ func (c *comparison) changedServers() map[model.Host]bool {
 func (c *comparison) leaving(cl *client, servers map[model.Host]bool, operations []request) []Call {
 	t := touchedBy(cl.diff)
 	var out []Call
-	for _, at := range c.targets(func(s *model.Service, p *model.ServicePort) bool {
+	for _, at := range c.targets(cl.proxy, func(s *model.Service, p *model.ServicePort) bool {
 		return servers[s.Hostname] || t.touches(s, p)
 	}) {
 		before, after := c.worldsOf(cl)
@@ -138,7 +139,7 @@ func (c *comparison) leaving(cl *client, servers map[model.Host]bool, operations
 		out = append(out, at.calls(requests)...)
 	}
 	if t.outside {
-		out = append(out, Call{URL: "http://example.com/", Address: elsewhere}, Call{URL: "tls://example.com:443", Address: elsewhere})
+		out = append(out, Call{URL: "http://example.com/", Address: caller.Elsewhere}, Call{URL: "tls://example.com:443", Address: caller.Elsewhere})
 	}
 	return out
 }
@@ -422,40 +423,17 @@ func (o *opened) simulated(call *Call, p *model.Proxy) (simulate.Call, error) {
 	port := cmp.Or(u.Port(), map[string]string{"https": "443", "tls": "443"}[u.Scheme], "80")
 	address := call.Address
 	if address == "" {
-		address = o.resolve(u.Hostname(), p)
+		address, _, _ = o.names.Resolve(p, u.Hostname())
 	}
 	out := simulate.Call{
-		To: net.JoinHostPort(address, port), From: net.JoinHostPort(firstIP(p), "40000"),
+		To: net.JoinHostPort(address, port), From: net.JoinHostPort(caller.FirstIP(p), "40000"),
 		Protocol: simulate.Protocol(u.Scheme), Host: u.Host, Path: u.RequestURI(), Method: call.Method, Headers: call.Headers,
 	}
 	if out.Protocol == simulate.TLS || out.Protocol == simulate.HTTPS {
 		out.SNI = u.Hostname()
 	}
 	if p.Type == model.ProxyRouter {
-		out.Direct, out.From, out.To = true, net.JoinHostPort(elsewhere, "40000"), net.JoinHostPort(firstIP(p), port)
+		out.Direct, out.From, out.To = true, net.JoinHostPort(caller.Elsewhere, "40000"), net.JoinHostPort(caller.FirstIP(p), port)
 	}
 	return out, nil
-}
-
-// resolve returns the address of a name, as an application in the Pod would get it.
-func (o *opened) resolve(name string, p *model.Proxy) string {
-	if net.ParseIP(name) != nil {
-		return name
-	}
-	domain := p.ClusterDomain()
-	for _, search := range []string{"", "." + p.Namespace + ".svc." + domain, ".svc." + domain, "." + domain} {
-		for _, s := range o.services {
-			if s.Hostname == model.Host(name+search) {
-				return o.addressOf(s)
-			}
-		}
-	}
-	return elsewhere
-}
-
-func firstIP(p *model.Proxy) string {
-	if len(p.IPs) == 0 {
-		return elsewhere
-	}
-	return p.IPs[0]
 }

@@ -1,15 +1,11 @@
 package preview
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
-
-// elsewhere is an address of TEST-NET-1, which no workload has: hosts outside of the mesh resolve to it.
-const elsewhere = "192.0.2.1"
 
 // servicesOf returns the services among objects, in the order of their hosts.
 func servicesOf(objects []model.Object) []*model.Service {
@@ -84,50 +80,27 @@ type target struct {
 	address  string // IP address
 }
 
-// targets returns the ports of services that a filter accepts, of both sides.
-func (c *comparison) targets(accept func(*model.Service, *model.ServicePort) bool) []target {
+// targets returns the ports of services that a filter accepts, of both sides, as a proxy calls them.
+func (c *comparison) targets(p *model.Proxy, accept func(*model.Service, *model.ServicePort) bool) []target {
 	var out []target
 	seen := map[target]bool{}
 	for _, o := range []*opened{c.after, c.before} {
 		for _, s := range o.services {
 			for i := range s.Ports {
-				p := &s.Ports[i]
-				if p.Protocol == model.ProtocolUDP || !accept(s, p) {
+				port := &s.Ports[i]
+				if port.Protocol == model.ProtocolUDP || !accept(s, port) {
 					continue
 				}
-				t := target{host: s.Hostname, port: p.Number, protocol: p.Protocol}
+				t := target{host: s.Hostname, port: port.Number, protocol: port.Protocol}
 				if !seen[t] {
 					seen[t] = true
-					t.address = o.addressOf(s)
+					t.address, _ = o.names.Address(p, s.Hostname)
 					out = append(out, t)
 				}
 			}
 		}
 	}
 	return out
-}
-
-// addressOf returns the address to which a service's host resolves.
-func (o *opened) addressOf(s *model.Service) string {
-	if len(s.Addresses) > 0 {
-		return s.Addresses[0].Addr().String()
-	}
-	if len(s.Auto) > 0 {
-		return s.Auto[0].String()
-	}
-	if s.Headless {
-		for address, hosts := range o.hostsAt {
-			if slices.Contains(hosts, s.Hostname) && (o.byIP[address] != nil) {
-				return address
-			}
-		}
-	}
-	for i := range s.Inline {
-		if a, err := netip.ParseAddr(s.Inline[i].Address); err == nil && s.Resolution == model.ResolutionNone {
-			return a.String()
-		}
-	}
-	return elsewhere
 }
 
 // exact returns a host that a host with a wildcard covers.

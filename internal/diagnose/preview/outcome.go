@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/diagnose/caller"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
@@ -205,8 +206,8 @@ func (o *opened) servers(call *simulate.Call, r *simulate.Result, from *model.Pr
 				continue
 			}
 			seen[w] = true
-			arrival := call.Arrival(r, u, e, o.principal(from))
-			arrival.From = net.JoinHostPort(firstIP(from), "40000")
+			arrival := call.Arrival(r, u, e, caller.Principal(o.mesh, from))
+			arrival.From = net.JoinHostPort(caller.FirstIP(from), "40000")
 			in, err := w.Call(arrival)
 			if err != nil {
 				return nil, fmt.Errorf("at %s: %w", p, err)

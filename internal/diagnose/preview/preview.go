@@ -1,12 +1,12 @@
 package preview
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/moonsail/moonsail/internal/diagnose/caller"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -138,6 +138,8 @@ type opened struct {
 	byIP     map[string]*model.Proxy
 	worlds   map[tableKey]*world
 	contents map[*table.Table]*content
+	byProxy  map[*model.Proxy]*world
+	names    *caller.Resolver
 	services []*model.Service
 	hostsAt  map[string][]model.Host // by an endpoint's address
 }
@@ -146,7 +148,7 @@ func open(base *model.Mesh, s Side) (*opened, error) {
 	objects := slices.Concat(s.Objects, s.made)
 	o := &opened{
 		compiled: engine.CompileAll(base, objects), mesh: base, proxies: s.Proxies,
-		byName: map[string]*model.Proxy{}, byIP: map[string]*model.Proxy{}, worlds: map[tableKey]*world{}, contents: map[*table.Table]*content{},
+		byName: map[string]*model.Proxy{}, byIP: map[string]*model.Proxy{}, worlds: map[tableKey]*world{}, byProxy: map[*model.Proxy]*world{}, contents: map[*table.Table]*content{},
 	}
 	for _, p := range s.Proxies {
 		if o.byName[p.String()] != nil {
@@ -162,17 +164,10 @@ func open(base *model.Mesh, s Side) (*opened, error) {
 			o.mesh = c.Over(base)
 		}
 	}
+	o.names = caller.NewResolver(base, o.compiled.Snapshot())
 	o.services = servicesOf(objects)
 	o.hostsAt = hostsByAddress(objects, o.services)
 	return o, nil
-}
-
-// principal returns the URI name in a proxy's certificate; empty: it has none.
-func (o *opened) principal(p *model.Proxy) string {
-	if !p.Identity {
-		return ""
-	}
-	return model.Identity{TrustDomain: o.mesh.TrustDomain, Namespace: p.Namespace, ServiceAccount: cmp.Or(p.ServiceAccount, "default")}.String()
 }
 
 // written returns the objects and templates that a user writes.

@@ -57,8 +57,21 @@ func sent(t model.ProxyType) []resource.Type {
 
 // world returns what a proxy gets.
 func (o *opened) world(p *model.Proxy) (*world, error) {
+	if w := o.byProxy[p]; w != nil {
+		return w, nil
+	}
 	var key tableKey
 	copy(key[:], o.compiled.Tables(p))
+	w, err := o.worldOf(key)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p, err)
+	}
+	o.byProxy[p] = w
+	return w, nil
+}
+
+// worldOf returns what proxies with these tables get.
+func (o *opened) worldOf(key tableKey) (*world, error) {
 	if w := o.worlds[key]; w != nil {
 		return w, nil
 	}
@@ -66,7 +79,7 @@ func (o *opened) world(p *model.Proxy) (*world, error) {
 	for i, tab := range key {
 		c, err := o.content(tab)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p, err)
+			return nil, err
 		}
 		w.tables[i] = c
 		w.Listeners = append(w.Listeners, c.Listeners...)
