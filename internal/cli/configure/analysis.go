@@ -3,12 +3,9 @@ package configure
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/analyze"
@@ -44,12 +41,7 @@ func (f *analyzeFlags) readFiles(stdin []byte, paths []string) (*file.Tree, erro
 		tree.Problems = slices.DeleteFunc(tree.Problems, func(p problem.Problem) bool { return p.Code == code.PartlyUsed })
 		return tree, nil
 	}
-	e := &terminal.UserError{What: "cannot read the objects", Where: strings.Join(paths, " "), Err: err, Next: "give a directory, a file of YAML, or - for standard input"}
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		e.Where, e.Err = at.Path, at.Err
-	}
-	return nil, e
+	return nil, unreadable(paths, err)
 }
 
 // analyzeFiles checks files alone.
@@ -59,29 +51,18 @@ func (f *analyzeFlags) analyzeFiles(stdin []byte, paths []string, s selection) (
 		return analysis{}, err
 	}
 	all := across(tree, tree.Objects, analyze.Input{Files: true}, f.domain)
-	a := newAnalysis(all, s, tree.Suppressed)
-	a.tree, a.Files, a.Objects, a.nothing = tree, tree.Files, len(tree.Objects), tree.Documents == 0 && len(all) == 0
-	return a, nil
+	return analysisOf(tree, all, s), nil
 }
 
 // analyzeCluster checks a cluster, or files as if they were applied to it.
 func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, stdin []byte, paths []string, s selection) (analysis, error) {
-	client, err := kube.Connect(c)
+	content, address, err := readCluster(ctx, &f.cluster, c, f.domain, f.root)
 	if err != nil {
-		return analysis{}, f.cluster.Explain(err)
-	}
-	defer client.Close()
-	decoder := config.Decoder{Domain: f.domain}
-	content, err := client.Read(ctx, decoder, f.root)
-	if err == nil {
-		err = client.ReadCredentials(ctx, decoder, content)
-	}
-	if err != nil {
-		return analysis{}, f.cluster.Explain(err)
+		return analysis{}, err
 	}
 	if len(paths) > 0 {
 		a, err := f.analyzeApplied(stdin, content, paths, s)
-		a.Cluster = client.Address()
+		a.Cluster = address
 		return a, err
 	}
 	annotations := map[model.Key]string{}
@@ -89,7 +70,7 @@ func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, stdin
 		annotations[o.Metadata().Key] = o.Metadata().Annotations[code.AnnotationSuppress]
 	}
 	a := newAnalysis(append(content.Problems, analyze.Check(content.Objects, f.domain)...), s, func(k model.Key) string { return annotations[k] })
-	a.Cluster, a.Objects = client.Address(), len(content.Objects)
+	a.Cluster, a.Objects = address, len(content.Objects)
 	return a, nil
 }
 
@@ -106,9 +87,14 @@ func (f *analyzeFlags) analyzeApplied(stdin []byte, content *kube.Content, paths
 		}
 	}
 	all := across(tree, merged, analyze.Input{}, f.domain)
+	return analysisOf(tree, all, s), nil
+}
+
+// analysisOf selects the problems to report of files.
+func analysisOf(tree *file.Tree, all problem.List, s selection) analysis {
 	a := newAnalysis(all, s, tree.Suppressed)
 	a.tree, a.Files, a.Objects, a.nothing = tree, tree.Files, len(tree.Objects), tree.Documents == 0 && len(all) == 0
-	return a, nil
+	return a
 }
 
 // across returns the problems of the documents of a tree, and those between objects, as far as they are about the tree.

@@ -19,7 +19,6 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/preview"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
-	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
@@ -163,8 +162,7 @@ func (f *diffFlags) compute(cmd *cobra.Command, args []string) (*preview.Report,
 func (f *diffFlags) read(stdin io.Reader, strict bool, paths ...string) (preview.Side, error) {
 	tree, err := file.AnalyzeAll(config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace}, stdin, paths...)
 	if err != nil {
-		return preview.Side{}, &terminal.UserError{What: "cannot read the objects", Where: strings.Join(paths, " "), Err: err,
-			Next: "give a directory, a file of YAML, or - for standard input"}
+		return preview.Side{}, unreadable(paths, err)
 	}
 	for _, p := range tree.Problems {
 		if strict && p.Severity == problem.SeverityError {
@@ -179,18 +177,9 @@ func (f *diffFlags) readCluster(ctx context.Context) (preview.Side, error) {
 	if !known {
 		return preview.Side{}, terminal.UsageError{Err: errors.New("no configuration: give OLD, or --kubeconfig (not needed in a Pod)")}
 	}
-	c, err := kube.Connect(access)
+	content, _, err := readCluster(ctx, &f.cluster, access, f.domain, f.root)
 	if err != nil {
-		return preview.Side{}, f.cluster.Explain(err)
-	}
-	defer c.Close()
-	decoder := config.Decoder{Domain: f.domain}
-	content, err := c.Read(ctx, decoder, f.root)
-	if err == nil {
-		err = c.ReadCredentials(ctx, decoder, content)
-	}
-	if err != nil {
-		return preview.Side{}, f.cluster.Explain(err)
+		return preview.Side{}, err
 	}
 	return preview.Side{Objects: content.Objects}, nil
 }
