@@ -28,8 +28,7 @@ func IsOwnHost(address string) bool {
 	}
 	name := strings.ToLower(strings.TrimSuffix(address, "."))
 	last := name[strings.LastIndexByte(name, '.')+1:]
-	switch {
-	case last == "localhost", last == "localdomain", name == "ip6-localhost", name == "ip6-loopback":
+	if last == "localhost" || last == "localdomain" || name == "ip6-localhost" || name == "ip6-loopback" {
 		return true
 	}
 	// Resolvers read names like 127.1 and 0x7f.1 as addresses.

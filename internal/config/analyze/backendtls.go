@@ -16,7 +16,7 @@ func (c gatewayChecks) backendTLS(p *model.BackendTLSPolicy) {
 		case svc == nil:
 			c.warnf(code.BackendNotFound, p, field, "no Service has the host %s", t.Host)
 		case t.Port != "" && !slices.ContainsFunc(svc.Ports, func(port model.ServicePort) bool { return port.Name == t.Port }):
-			c.warnf(code.PortNotFound, p, field, "the Service %s has no port with the name %s, so there is no effect on it", svc.Name, t.Port)
+			c.warnf(code.PortNotFound, p, field, "the Service %s has no port %s, so the policy does not apply to it", svc.Name, t.Port)
 		}
 		for _, o := range c.backendPolicies {
 			if o.Key != p.Key && slices.Contains(o.Targets, t) && model.Older(o, p) {

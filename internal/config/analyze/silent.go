@@ -43,7 +43,7 @@ func (c silentChecks) match(v *model.VirtualService, field string, m *model.HTTP
 		}
 	}
 	if i := slices.IndexFunc(m.Headers, func(h model.HeaderMatch) bool { return model.IsClaim(h.Name) }); i >= 0 && len(c.security.tokens) == 0 {
-		c.warnf(code.TokensNotChecked, v, field+".headers", "compares %s, but there is no RequestAuthentication, so this never matches; write one", m.Headers[i].Name)
+		c.warnf(code.TokensNotChecked, v, field+".headers", "compares %s, but no RequestAuthentication exists, so this never matches; write one", m.Headers[i].Name)
 	}
 }
 
@@ -106,7 +106,7 @@ func (c silentChecks) visibility(o model.Object, v model.Visibility) {
 	}
 	for _, ns := range v.Namespaces {
 		if c.noNamespace(ns) {
-			c.warnf(code.NamespaceNotFound, o, "spec.exportTo", "there is no namespace %s, so nothing is exported there; %s", ns, c.namespaceHint(ns))
+			c.warnf(code.NamespaceNotFound, o, "spec.exportTo", "namespace %s does not exist, so nothing is exported there; %s", ns, c.namespaceHint(ns))
 		}
 	}
 }

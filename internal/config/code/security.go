@@ -7,7 +7,7 @@ var security = []Page{
 		serviceReviews + deploymentReviews + "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: default, namespace: shop}\nspec: {mtls: {mode: STRICT}}\n---\n" +
 			ruleReviews + "spec:\n  host: reviews\n  trafficPolicy: {tls: {mode: DISABLE}}\n", []string{"IST0113"}},
 	{SecretUnusable, "The Secret is missing or cannot be used",
-		"There is no such Secret in the namespace of the proxies, or it has no valid certificate and key.",
+		"The namespace of the proxies does not have the Secret, or the Secret has no valid certificate and key.",
 		"Create or correct the Secret. Proxies get Secrets of their own namespace only.",
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: web-cert, namespace: shop}\ntype: kubernetes.io/tls\ndata: {tls.crt: YQ==, tls.key: YQ==}\n---\napiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: web, namespace: shop}\nspec:\n  selector: {app: web}\n  servers:\n  - port: {number: 443, name: https, protocol: HTTPS}\n    hosts: [shop.example.com]\n    tls: {mode: SIMPLE, credentialName: wbe-cert}\n", []string{"IST0101", "IST0161"}},
 	{SecretUnreadable, "Workloads may not have the key of a Secret",
