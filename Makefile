@@ -35,6 +35,7 @@ VERSION   ?=
 RELEASEFLAGS ?=
 comma     := ,
 FUZZPKGS  ?=
+TESTTARGETS ?= unit h2spec fuzz
 JAVATRANSPORTS ?= http2,grpc
 CONFORMANCEFLAGS ?=
 
@@ -42,6 +43,11 @@ CONFORMANCEFLAGS ?=
 BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 # The race detector needs a C compiler. Without one, tests run without it.
 RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_ENABLED)" = 1 ] && echo -race)
+
+# Packages whose tests take long start first, and one package more than there are CPUs runs at once, so that none of them
+# runs alone at the end.
+UNITPKGS = $(if $(filter ./...,$(PKGS)),./test/cluster ./test/e2e/... ./internal/lab/... ./test/... ./...,$(PKGS))
+LANES = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 # By default a process with the race detector sleeps for a second before it ends. The lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
@@ -111,12 +117,13 @@ $(CRDS): test/kube/crds go.mod
 	@echo "==> copying Istio's and the Gateway API's custom resource definitions"
 	@test/kube/crds $(dir $@)
 
-test: unit properties h2spec fuzz ## unit, properties, h2spec, and each fuzz target for a few seconds; without root, tests that need it are skipped
+test: envoy kube-build ## unit, properties, h2spec, and each fuzz target for a few seconds; without root, tests that need it are skipped
+	@MAKE="$(MAKE)" TARGETS="$(TESTTARGETS)" tools/test
 
 unit: envoy kube-build ## the tests of this module (PKGS), with the race detector if there is a C compiler
 	@[ -n "$(RACE)" ] || echo "==> no C compiler ($$(go env CC)): testing without the race detector"
 	@echo "==> testing $(PKGS) $(RACE)"
-	@$(GOTEST) $(RACE) $(RACE:-race=-short) -timeout 40m $(TESTFLAGS) $(PKGS)
+	@$(GOTEST) $(RACE) $(RACE:-race=-short) -timeout 40m -p $(LANES) $(TESTFLAGS) $(UNITPKGS)
 
 properties: ## property tests and the corpus in full; with the race detector they are short
 	@[ -d .tools/envoy ] || $(MAKE) --no-print-directory envoy
