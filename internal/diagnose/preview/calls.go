@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/diagnose/caller"
+	"github.com/moonsail/moonsail/internal/diagnose/sample"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -128,7 +129,7 @@ func (c *comparison) changedServers() map[model.Host]bool {
 }
 
 // leaving returns calls of a workload.
-func (c *comparison) leaving(cl *client, servers map[model.Host]bool, operations []request) []Call {
+func (c *comparison) leaving(cl *client, servers map[model.Host]bool, operations []sample.Request) []Call {
 	t := touchedBy(cl.diff)
 	var out []Call
 	for _, at := range c.targets(cl.proxy, func(s *model.Service, p *model.ServicePort) bool {
@@ -153,11 +154,11 @@ func (c *comparison) worldsOf(cl *client) (before, after *world) {
 }
 
 // calls returns the calls of a target.
-func (t target) calls(requests []request) []Call {
+func (t target) calls(requests []sample.Request) []Call {
 	var out []Call
 	host := net.JoinHostPort(exact(t.host), strconv.Itoa(int(t.port)))
-	add := func(scheme string, r request) {
-		out = append(out, Call{URL: scheme + "://" + host + r.path, Method: r.method, Headers: r.headers, Address: t.address})
+	add := func(scheme string, r sample.Request) {
+		out = append(out, Call{URL: scheme + "://" + host + r.Path, Method: r.Method, Headers: r.Headers, Address: t.address})
 	}
 	switch {
 	case t.protocol == model.ProtocolGRPC:
@@ -169,12 +170,12 @@ func (t target) calls(requests []request) []Call {
 			add("http", r)
 		}
 		if t.protocol == model.ProtocolAuto {
-			add("tcp", request{})
+			add("tcp", sample.Request{})
 		}
 	case t.protocol.IsTLS():
-		add("tls", request{})
+		add("tls", sample.Request{})
 	default:
-		add("tcp", request{})
+		add("tcp", sample.Request{})
 	}
 	return out
 }
@@ -255,7 +256,7 @@ func (t *touched) touches(s *model.Service, p *model.ServicePort) bool {
 }
 
 // entering returns calls from outside to a router: one for each route of each of its virtual hosts, at each listener.
-func (c *comparison) entering(cl *client, operations []request) []Call {
+func (c *comparison) entering(cl *client, operations []sample.Request) []Call {
 	before, after := c.worldsOf(cl)
 	var out []Call
 	var addresses []string
@@ -276,8 +277,8 @@ func (c *comparison) entering(cl *client, operations []request) []Call {
 			requests := append(routesTo(before, after, target{host: model.Host(domain)}), operations...)
 			for _, r := range requests {
 				for _, scheme := range schemes {
-					u := scheme + "://" + net.JoinHostPort(exact(model.Host(domain)), port) + r.path
-					out = append(out, Call{URL: u, Method: r.method, Headers: r.headers})
+					u := scheme + "://" + net.JoinHostPort(exact(model.Host(domain)), port) + r.Path
+					out = append(out, Call{URL: u, Method: r.Method, Headers: r.Headers})
 				}
 			}
 		}
@@ -326,15 +327,15 @@ func domainsOf(worlds ...*world) []string {
 }
 
 // routesTo returns a request for each route of a host on either side, and one for "/".
-func routesTo(before, after *world, t target) []request {
-	out := []request{{path: "/"}}
+func routesTo(before, after *world, t target) []sample.Request {
+	out := []sample.Request{{Path: "/"}}
 	for _, w := range []*world{after, before} {
 		for _, vh := range w.VirtualHosts {
 			if !slices.ContainsFunc(vh.GetDomains(), t.named) {
 				continue
 			}
 			for _, r := range vh.GetRoutes() {
-				if made, ok := requestFor(r.GetMatch()); ok && !slices.ContainsFunc(out, made.equal) {
+				if made, ok := sample.RequestFor(r.GetMatch()); ok && !slices.ContainsFunc(out, made.Equal) {
 					out = append(out, made)
 				}
 			}
@@ -353,8 +354,8 @@ func (t target) named(domain string) bool {
 }
 
 // changedOperations returns requests for the operations that changed AuthorizationPolicies name.
-func (c *comparison) changedOperations() []request {
-	var out []request
+func (c *comparison) changedOperations() []sample.Request {
+	var out []sample.Request
 	for _, change := range c.report.Objects {
 		for _, o := range []*opened{c.before, c.after} {
 			policy, ok := o.compiled.Snapshot().Get(change.Object).(*model.AuthorizationPolicy)
@@ -362,7 +363,7 @@ func (c *comparison) changedOperations() []request {
 				continue
 			}
 			for _, r := range operationsOfPolicy(policy) {
-				if !slices.ContainsFunc(out, r.equal) && len(out) < maxOperations {
+				if !slices.ContainsFunc(out, r.Equal) && len(out) < maxOperations {
 					out = append(out, r)
 				}
 			}
@@ -371,8 +372,8 @@ func (c *comparison) changedOperations() []request {
 	return out
 }
 
-func operationsOfPolicy(p *model.AuthorizationPolicy) []request {
-	var out []request
+func operationsOfPolicy(p *model.AuthorizationPolicy) []sample.Request {
+	var out []sample.Request
 	for _, rule := range p.Rules {
 		for _, m := range rule.To {
 			out = append(out, operationsOf(m)...)
@@ -384,7 +385,7 @@ func operationsOfPolicy(p *model.AuthorizationPolicy) []request {
 // maxOperations bounds the requests for operations of policies.
 const maxOperations = 50
 
-func operationsOf(m model.AuthorizationMatch) []request {
+func operationsOf(m model.AuthorizationMatch) []sample.Request {
 	methods, paths := []string{""}, []string{"/"}
 	for _, c := range m {
 		switch c.Attribute {
@@ -396,10 +397,10 @@ func operationsOf(m model.AuthorizationMatch) []request {
 			}
 		}
 	}
-	var out []request
+	var out []sample.Request
 	for _, method := range methods {
 		for _, path := range paths {
-			out = append(out, request{method: strings.TrimSuffix(method, "*"), path: path})
+			out = append(out, sample.Request{Method: strings.TrimSuffix(method, "*"), Path: path})
 		}
 	}
 	return out

@@ -224,3 +224,6 @@ func anyPorts(rules []*listenerv3.ListenerFilterChainMatchPredicate, to netip.Ad
 	}
 	return !stop, nil
 }
+
+// Addresses returns the addresses of a listener.
+func Addresses(l *listenerv3.Listener) []netip.AddrPort { return addresses(l) }

@@ -1,4 +1,5 @@
-package preview
+// Package sample makes requests and texts that the matchers of routes and policies match. Packages preview and compare share it.
+package sample
 
 import (
 	"maps"
@@ -10,39 +11,40 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
-// request is the part of a call that routes and policies match.
-type request struct {
-	method, path string
-	headers      map[string]string
+// Request is the part of a call that routes and policies match.
+type Request struct {
+	Method, Path string
+	Headers      map[string]string
 }
 
-func (r request) equal(o request) bool {
-	return r.method == o.method && r.path == o.path && maps.Equal(r.headers, o.headers)
+// Equal reports whether two requests are the same.
+func (r Request) Equal(o Request) bool {
+	return r.Method == o.Method && r.Path == o.Path && maps.Equal(r.Headers, o.Headers)
 }
 
-// requestFor returns a request that a route matches; false: it could not find one.
-func requestFor(m *routev3.RouteMatch) (request, bool) {
-	r := request{}
+// RequestFor returns a request that a route matches; false: it could not find one.
+func RequestFor(m *routev3.RouteMatch) (Request, bool) {
+	r := Request{}
 	switch p := m.GetPathSpecifier().(type) {
 	case *routev3.RouteMatch_Prefix:
-		r.path = p.Prefix
+		r.Path = p.Prefix
 	case *routev3.RouteMatch_Path:
-		r.path = p.Path
+		r.Path = p.Path
 	case *routev3.RouteMatch_PathSeparatedPrefix:
-		r.path = p.PathSeparatedPrefix
+		r.Path = p.PathSeparatedPrefix
 	case *routev3.RouteMatch_SafeRegex:
-		text, ok := sampleRegex(p.SafeRegex.GetRegex())
+		text, ok := Regex(p.SafeRegex.GetRegex())
 		if !ok {
 			return r, false
 		}
-		r.path = text
+		r.Path = text
 	case *routev3.RouteMatch_ConnectMatcher_:
 		return r, false
 	default:
-		r.path = "/"
+		r.Path = "/"
 	}
-	if !strings.HasPrefix(r.path, "/") {
-		r.path = "/" + r.path
+	if !strings.HasPrefix(r.Path, "/") {
+		r.Path = "/" + r.Path
 	}
 	for _, h := range m.GetHeaders() {
 		if h.GetInvertMatch() {
@@ -50,7 +52,7 @@ func requestFor(m *routev3.RouteMatch) (request, bool) {
 		}
 		value, ok := "any", true
 		if s := h.GetStringMatch(); s != nil {
-			value, ok = sampleText(s)
+			value, ok = Text(s)
 		}
 		if !ok || !r.set(h.GetName(), value) {
 			return r, false
@@ -60,27 +62,27 @@ func requestFor(m *routev3.RouteMatch) (request, bool) {
 }
 
 // set sets a header; false: it is a pseudo header that a call does not choose.
-func (r *request) set(name, value string) bool {
+func (r *Request) set(name, value string) bool {
 	switch {
 	case name == ":method":
-		r.method = value
+		r.Method = value
 	case strings.HasPrefix(name, ":"):
 		return false
 	default:
-		if r.headers == nil {
-			r.headers = map[string]string{}
+		if r.Headers == nil {
+			r.Headers = map[string]string{}
 		}
-		r.headers[name] = value
+		r.Headers[name] = value
 	}
 	return true
 }
 
-func (r request) withQuery(params []*routev3.QueryParameterMatcher) (request, bool) {
+func (r Request) withQuery(params []*routev3.QueryParameterMatcher) (Request, bool) {
 	var query []string
 	for _, q := range params {
 		value, ok := "any", true
 		if s := q.GetStringMatch(); s != nil {
-			value, ok = sampleText(s)
+			value, ok = Text(s)
 		}
 		if !ok {
 			return r, false
@@ -88,13 +90,13 @@ func (r request) withQuery(params []*routev3.QueryParameterMatcher) (request, bo
 		query = append(query, q.GetName()+"="+value)
 	}
 	if len(query) > 0 {
-		r.path += "?" + strings.Join(query, "&")
+		r.Path += "?" + strings.Join(query, "&")
 	}
 	return r, true
 }
 
-// sampleText returns a text that a matcher matches.
-func sampleText(m *matcherv3.StringMatcher) (string, bool) {
+// Text returns a text that a matcher matches.
+func Text(m *matcherv3.StringMatcher) (string, bool) {
 	switch p := m.GetMatchPattern().(type) {
 	case *matcherv3.StringMatcher_Exact:
 		return p.Exact, true
@@ -105,13 +107,13 @@ func sampleText(m *matcherv3.StringMatcher) (string, bool) {
 	case *matcherv3.StringMatcher_Contains:
 		return p.Contains, true
 	case *matcherv3.StringMatcher_SafeRegex:
-		return sampleRegex(p.SafeRegex.GetRegex())
+		return Regex(p.SafeRegex.GetRegex())
 	}
 	return "", false
 }
 
-// sampleRegex returns a short text that a regular expression matches as a whole.
-func sampleRegex(expr string) (string, bool) {
+// Regex returns a short text that a regular expression matches as a whole.
+func Regex(expr string) (string, bool) {
 	re, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
 		return "", false

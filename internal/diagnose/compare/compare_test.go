@@ -1,0 +1,166 @@
+package compare_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/diagnose/compare"
+	"github.com/moonsail/moonsail/internal/diagnose/preview"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/file"
+)
+
+// objects reads documents.
+func objects(t testing.TB, documents ...string) preview.Side {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(strings.Join(documents, "\n---\n")), 0o600))
+	tree, err := file.Analyze(dir, config.Decoder{Domain: model.DefaultMesh().Domain})
+	require.NoError(t, err)
+	require.Empty(t, tree.Problems)
+	return preview.Side{Objects: tree.Objects, Templates: tree.Templates}
+}
+
+// compiled returns what Moonsail makes of two sets of documents.
+func compiled(t testing.TB, left, right []string) (l, r *compare.Side) {
+	t.Helper()
+	a, b := objects(t, left...), objects(t, right...)
+	preview.Populate(&a, &b, true)
+	l, failures, err := compare.Compiled("old", nil, a)
+	require.NoError(t, err)
+	require.Empty(t, failures)
+	r, failures, err = compare.Compiled("new", nil, b)
+	require.NoError(t, err)
+	require.Empty(t, failures)
+	return l, r
+}
+
+func workload(name, version string) string {
+	return `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: ` + name + `-` + version + `, namespace: shop}
+spec:
+  selector: {matchLabels: {app: ` + name + `, version: ` + version + `}}
+  template:
+    metadata: {labels: {app: ` + name + `, version: ` + version + `}}
+    spec: {serviceAccountName: ` + name + `, containers: [{name: app, image: app}]}`
+}
+
+func service(name, port string) string {
+	return `apiVersion: v1
+kind: Service
+metadata: {name: ` + name + `, namespace: shop}
+spec: {selector: {app: ` + name + `}, ports: [` + port + `]}`
+}
+
+// shop is a frontend that calls two versions of reviews, a database and a service outside of the mesh.
+var shop = map[string]string{
+	"namespace":     "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {istio-injection: enabled}}",
+	"frontend":      workload("frontend", "v1"),
+	"reviews-v1":    workload("reviews", "v1"),
+	"reviews-v2":    workload("reviews", "v2"),
+	"db":            workload("db", "v1"),
+	"svc-frontend":  service("frontend", "{name: http, port: 8080}"),
+	"svc-reviews":   service("reviews", "{name: http, port: 9080}"),
+	"svc-db":        service("db", "{name: tcp, port: 5432}"),
+	"mtls":          "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: default, namespace: shop}\nspec: {mtls: {mode: STRICT}}",
+	"service-entry": "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: pay, namespace: shop}\nspec: {hosts: [pay.example.com], addresses: [10.9.9.9], ports: [{number: 443, name: tls, protocol: TLS}], resolution: STATIC, endpoints: [{address: 192.0.2.7}], subjectAltNames: [pay.example.com]}",
+	"dr-pay":        "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: pay, namespace: shop}\nspec: {host: pay.example.com, trafficPolicy: {tls: {mode: SIMPLE}}}",
+	"dr":            "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: reviews, namespace: shop}\nspec: {host: reviews, trafficPolicy: {connectionPool: {tcp: {maxConnections: 7}}, outlierDetection: {consecutive5xxErrors: 3}}, subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]}",
+	"vs": `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: reviews, namespace: shop}
+spec: {hosts: [reviews], http: [{match: [{uri: {prefix: /v2}}], timeout: 3s, retries: {attempts: 4, perTryTimeout: 1s}, route: [{destination: {host: reviews, subset: v2}}]}, {headers: {request: {add: {x-a: b}}}, mirror: {host: reviews, subset: v2}, route: [{destination: {host: reviews, subset: v1}}]}]}`,
+	"allow": `apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: allow, namespace: shop}
+spec: {selector: {matchLabels: {app: reviews}}, rules: [{from: [{source: {principals: [cluster.local/ns/shop/sa/frontend]}}], to: [{operation: {paths: [/v2*, /], methods: [GET]}}]}]}`,
+	"jwt": `apiVersion: security.istio.io/v1
+kind: RequestAuthentication
+metadata: {name: tokens, namespace: shop}
+spec: {selector: {matchLabels: {app: frontend}}, jwtRules: [{issuer: a, jwks: '{"keys":[{"kty":"oct","kid":"a","k":"c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA"}]}'}]}`,
+}
+
+// except returns the documents of the shop without some, and with others.
+func except(without string, more ...string) []string {
+	var out []string
+	for name, text := range shop {
+		if name != without {
+			out = append(out, text)
+		}
+	}
+	return append(out, more...)
+}
+
+// changed returns the documents of the shop with one text in one of them replaced.
+func changed(t *testing.T, name, old, replacement string) []string {
+	t.Helper()
+	require.Contains(t, shop[name], old)
+	return except(name, strings.Replace(shop[name], old, replacement, 1))
+}
+
+func run(t testing.TB, left, right *compare.Side) *compare.Report {
+	t.Helper()
+	r, err := compare.Run(context.Background(), left, right, nil)
+	require.NoError(t, err)
+	return r
+}
+
+func TestEqualSidesAreAlike(t *testing.T) {
+	r := run2(t, except(""), except(""))
+	require.True(t, r.Same())
+	require.Empty(t, r.Differences)
+	require.Empty(t, r.Undecided)
+	require.Equal(t, 4, r.Proxies)
+	require.Equal(t, r.Calls, r.Alike)
+	require.Greater(t, r.Calls, 100)
+}
+
+func run2(t testing.TB, left, right []string) *compare.Report {
+	t.Helper()
+	l, r := compiled(t, left, right)
+	return run(t, l, r)
+}
+
+// TestPlantedDifferences changes one thing on one side: the report has it, and the object.
+func TestPlantedDifferences(t *testing.T) {
+	for name, tc := range map[string]struct {
+		right  []string
+		change string
+		object string
+	}{
+		"timeout":           {changed(t, "vs", "timeout: 3s", "timeout: 4s"), "timeout", "VirtualService/shop/reviews"},
+		"retries":           {changed(t, "vs", "attempts: 4", "attempts: 1"), "retries", "VirtualService/shop/reviews"},
+		"per-try timeout":   {changed(t, "vs", "perTryTimeout: 1s", "perTryTimeout: 2s"), "retries", "VirtualService/shop/reviews"},
+		"subset":            {changed(t, "vs", "subset: v1", "subset: v2"), "destination", "VirtualService/shop/reviews"},
+		"mirror":            {changed(t, "vs", "mirror: {host: reviews, subset: v2}, ", ""), "mirror", "VirtualService/shop/reviews"},
+		"header":            {changed(t, "vs", "x-a: b", "x-a: c"), "request headers", "VirtualService/shop/reviews"},
+		"connection limit":  {changed(t, "dr", "maxConnections: 7", "maxConnections: 8"), "connection limits", "DestinationRule/shop/reviews"},
+		"outlier detection": {changed(t, "dr", "consecutive5xxErrors: 3", "consecutive5xxErrors: 4"), "outlier detection", "DestinationRule/shop/reviews"},
+		"policy removed":    {except("allow"), "answer", "AuthorizationPolicy/shop/allow"},
+		"policy wider":      {changed(t, "allow", "methods: [GET]", "methods: [GET, POST]"), "answer", "AuthorizationPolicy/shop/allow"},
+		"principal":         {changed(t, "allow", "sa/frontend", "sa/other"), "answer", "AuthorizationPolicy/shop/allow"},
+		"mutual TLS":        {changed(t, "mtls", "STRICT", "PERMISSIVE"), "answer", ""},
+		"tokens":            {except("jwt"), "answer", ""},
+		"server identity":   {changed(t, "service-entry", "subjectAltNames: [pay.example.com]", "subjectAltNames: []"), "server identity", ""},
+		"TLS origination":   {except("dr-pay"), "encryption", ""},
+		"endpoint":          {changed(t, "service-entry", "192.0.2.7", "192.0.2.8"), "endpoints", ""},
+		"service":           {except("svc-db"), "destination", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run2(t, except(""), tc.right)
+			require.False(t, r.Same())
+			require.True(t, slices.ContainsFunc(r.Differences, func(d compare.Difference) bool {
+				return slices.ContainsFunc(d.Changes, func(c compare.Change) bool { return c.What == tc.change }) &&
+					(tc.object == "" || slices.Contains(d.Objects, tc.object))
+			}), "%+v", r.Differences)
+		})
+	}
+}

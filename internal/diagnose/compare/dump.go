@@ -1,0 +1,138 @@
+package compare
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// dump has the parts of Envoy's config dump that this package reads. The keys of the different dumps do not collide.
+type dump struct {
+	Configs []struct {
+		Bootstrap *struct {
+			Node struct {
+				ID       string         `json:"id"`
+				Metadata map[string]any `json:"metadata"`
+			} `json:"node"`
+		} `json:"bootstrap"`
+		StaticClusters  []dumped `json:"static_clusters"`
+		DynamicClusters []dumped `json:"dynamic_active_clusters"`
+		Listeners       []struct {
+			Active *dumped `json:"active_state"`
+		} `json:"dynamic_listeners"`
+		Routes          []dumped `json:"dynamic_route_configs"`
+		StaticEndpoints []dumped `json:"static_endpoint_configs"`
+		Endpoints       []dumped `json:"dynamic_endpoint_configs"`
+		Filters         []dumped `json:"ecds_filters"`
+	} `json:"configs"`
+}
+
+type dumped struct {
+	Cluster   any `json:"cluster"`
+	Listener  any `json:"listener"`
+	Route     any `json:"route_config"`
+	Endpoints any `json:"endpoint_config"`
+	Filter    any `json:"ecds_filter"`
+}
+
+// ParseDump reads a proxy from the config dump of its Envoy: /config_dump?include_eds, or what "istioctl proxy-config all POD
+// -o json" prints. The bootstrap in it names the proxy. Extensions that this binary does not know are kept by their type, as
+// far as the simulator can do without their configuration.
+func ParseDump(text []byte) (*Proxy, error) {
+	var d dump
+	if err := json.Unmarshal(text, &d); err != nil {
+		return nil, fmt.Errorf("config dump: %w", err)
+	}
+	var p *Proxy
+	for i := range d.Configs {
+		if b := d.Configs[i].Bootstrap; b != nil {
+			p = NodeProxy(b.Node.ID, b.Node.Metadata, "")
+		}
+	}
+	if p == nil || p.Name == "" {
+		return nil, errors.New("config dump: no bootstrap with a node id: dump all sections")
+	}
+	for i := range d.Configs {
+		c := &d.Configs[i]
+		var all []any
+		for _, list := range [][]dumped{c.DynamicClusters, c.StaticClusters, c.Routes, c.Endpoints, c.StaticEndpoints, c.Filters} {
+			for _, one := range list {
+				all = append(all, one.Cluster, one.Route, one.Endpoints, one.Filter)
+			}
+		}
+		for _, l := range c.Listeners {
+			if l.Active != nil {
+				all = append(all, l.Active.Listener)
+			}
+		}
+		for _, tree := range all {
+			if tree == nil {
+				continue
+			}
+			if err := p.addJSON(tree); err != nil {
+				return nil, fmt.Errorf("config dump of %s: %w", p.Name, err)
+			}
+		}
+	}
+	if len(p.World.Listeners) == 0 {
+		return nil, fmt.Errorf("config dump of %s: no dynamic listeners: dump all sections", p.Name)
+	}
+	return p, nil
+}
+
+func (p *Proxy) addJSON(tree any) error {
+	text, err := json.Marshal(understood(tree))
+	if err != nil {
+		return err
+	}
+	packed := &anypb.Any{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, packed); err != nil {
+		return err
+	}
+	m, err := packed.UnmarshalNew()
+	if err != nil {
+		return err
+	}
+	p.Add(m)
+	return nil
+}
+
+// Add adds a resource.
+func (p *Proxy) Add(m proto.Message) { p.World.Add(m) }
+
+// understood replaces messages of types that this binary does not know by google.protobuf.Struct, whose field "type" then has the
+// name of the type.
+func understood(tree any) any {
+	switch t := tree.(type) {
+	case []any:
+		for i := range t {
+			t[i] = understood(t[i])
+		}
+	case map[string]any:
+		for k := range t {
+			t[k] = understood(t[k])
+		}
+		url, ok := t["@type"].(string)
+		if !ok {
+			return t
+		}
+		name := url[strings.LastIndexByte(url, '/')+1:]
+		if name == structName {
+			return t
+		}
+		if _, err := protoregistry.GlobalTypes.FindMessageByURL(url); err != nil {
+			t["type"] = name
+			delete(t, "@type")
+			return map[string]any{"@type": "type.googleapis.com/" + structName, "value": t}
+		}
+	}
+	return tree
+}
+
+const structName = "google.protobuf.Struct"

@@ -1,0 +1,57 @@
+package compare
+
+// Report is what differs between two sides.
+type Report struct {
+	Left    string `json:"left"`
+	Right   string `json:"right"`
+	Proxies int    `json:"proxies"` // that both sides have
+	// OnlyLeft and OnlyRight are the proxies that only one side has. Their calls are not compared.
+	OnlyLeft  []string `json:"onlyLeft,omitempty"`
+	OnlyRight []string `json:"onlyRight,omitempty"`
+
+	Calls int `json:"calls"` // that both sides decide
+	Alike int `json:"alike"`
+	// Differ counts the calls that are decided differently, Deliberate those of them whose differences are all known and
+	// on purpose.
+	Differ     int `json:"differ"`
+	Deliberate int `json:"deliberate"`
+	// Differences has them, calls with equal changes together; those on purpose are last.
+	Differences []Difference `json:"differences"`
+	// Undecided are calls that the simulator cannot decide on some side.
+	Undecided []Undecided `json:"undecided,omitempty"`
+	Untried   int         `json:"untried,omitempty"` // calls beyond MaxCalls
+	Notes     []string    `json:"notes,omitempty"`
+}
+
+// Same reports whether all calls are decided alike, but for differences on purpose.
+func (r *Report) Same() bool {
+	return r.Differ == r.Deliberate && len(r.Undecided) == 0 && r.Untried == 0
+}
+
+// Difference is a set of calls that differ in the same way.
+type Difference struct {
+	Count   int      `json:"count"`
+	Calls   []string `json:"calls"`   // texts
+	Proxies []string `json:"proxies"` // that the calls pass first
+	// Objects shaped the decisions: "VirtualService/shop/reviews".
+	Objects []string `json:"objects,omitempty"`
+	Changes []Change `json:"changes"`
+	// Deliberate is set if all changes are on purpose.
+	Deliberate *Deliberate `json:"deliberate,omitempty"`
+}
+
+// Change is one property of a call on both sides. A side without the property has "none".
+type Change struct {
+	What  string `json:"what"`
+	Left  string `json:"left"`
+	Right string `json:"right"`
+}
+
+// Undecided is a set of calls that the simulator cannot decide for the same reason.
+type Undecided struct {
+	Side   string `json:"side"`
+	Reason string `json:"reason"`
+	Count  int    `json:"count"`
+	Call   string `json:"call"` // one of them
+	Proxy  string `json:"proxy"`
+}

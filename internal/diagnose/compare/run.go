@@ -1,0 +1,240 @@
+package compare
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/diagnose/outcome"
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
+)
+
+// MaxCalls bounds how many calls Run follows. Report.Untried counts the others.
+const MaxCalls = 500_000
+
+// maxTexts bounds the texts of calls and proxies that a difference keeps. Its count has all.
+const maxTexts = 200
+
+// Run compares the decisions of two sides about calls. Without any calls it makes its own, by Calls. The only error is the
+// end of ctx, and a call of an unknown proxy.
+func Run(ctx context.Context, left, right *Side, calls []Call) (*Report, error) {
+	c := &comparison{left: open(left), right: open(right), groups: map[string]*Difference{}, undecided: map[string]*Undecided{}}
+	r := &Report{Left: left.Name, Right: right.Name, Differences: []Difference{}}
+	c.report = r
+	var both []string
+	both, r.OnlyLeft, r.OnlyRight = shared(c.left, c.right)
+	r.Proxies = len(both)
+	if calls != nil {
+		for i := range calls {
+			if err := c.try(ctx, &calls[i]); err != nil {
+				return nil, err
+			}
+		}
+	} else {
+		for _, name := range both {
+			own := Calls(c.left.byName[name], c.right.byName[name])
+			for i := range own {
+				if err := c.try(ctx, &own[i]); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	c.finish()
+	return r, nil
+}
+
+// comparison is the state of one Run.
+type comparison struct {
+	left, right *opened
+	report      *Report
+	groups      map[string]*Difference
+	undecided   map[string]*Undecided
+}
+
+// try follows one call on both sides.
+func (c *comparison) try(ctx context.Context, call *Call) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if c.report.Calls >= MaxCalls {
+		c.report.Untried++
+		return nil
+	}
+	l, r := c.left.byName[call.Proxy], c.right.byName[call.Proxy]
+	if l == nil || r == nil {
+		return fmt.Errorf("no proxy of both sides has the name %q: use NAME.NAMESPACE of its Pod", call.Proxy)
+	}
+	before, err := c.left.follow(call, l)
+	if err != nil {
+		c.fail(c.left, call, err)
+		return nil
+	}
+	after, err := c.right.follow(call, r)
+	if err != nil {
+		c.fail(c.right, call, err)
+		return nil
+	}
+	c.report.Calls++
+	changes := changesOf(before.Outcome, after.Outcome)
+	if len(changes) == 0 {
+		c.report.Alike++
+		return nil
+	}
+	c.report.Differ++
+	c.note(call, changes, before.objects.and(after.objects).of(changes))
+	return nil
+}
+
+func (c *comparison) fail(side *opened, call *Call, err error) {
+	key := side.Name + "\n" + err.Error()
+	u := c.undecided[key]
+	if u == nil {
+		u = &Undecided{Side: side.Name, Reason: err.Error(), Call: call.String(), Proxy: call.Proxy}
+		c.undecided[key] = u
+	}
+	u.Count++
+}
+
+// note adds a call to the difference with the same changes.
+func (c *comparison) note(call *Call, changes []Change, objects []string) {
+	key := fmt.Sprint(changes)
+	d := c.groups[key]
+	if d == nil {
+		d = &Difference{Changes: changes, Deliberate: onPurpose(changes)}
+		c.groups[key] = d
+	}
+	d.Count++
+	add(&d.Calls, call.String())
+	add(&d.Proxies, call.Proxy)
+	for _, o := range objects {
+		add(&d.Objects, o)
+	}
+	if d.Deliberate != nil {
+		c.report.Deliberate++
+	}
+}
+
+func add(list *[]string, text string) {
+	if len(*list) < maxTexts && !slices.Contains(*list, text) {
+		*list = append(*list, text)
+	}
+}
+
+func union(a, b []string) []string {
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// finish sorts what the report lists.
+func (c *comparison) finish() {
+	for _, d := range c.groups {
+		slices.Sort(d.Objects)
+		c.report.Differences = append(c.report.Differences, *d)
+	}
+	rank := func(d *Difference) int {
+		n := slices.Index(properties, d.Changes[0].What)
+		if d.Deliberate != nil {
+			n += len(properties)
+		}
+		return n
+	}
+	slices.SortFunc(c.report.Differences, func(a, b Difference) int {
+		if n := rank(&a) - rank(&b); n != 0 {
+			return n
+		}
+		return strings.Compare(fmt.Sprint(a.Calls[0], a.Proxies[0], a.Changes), fmt.Sprint(b.Calls[0], b.Proxies[0], b.Changes))
+	})
+	for _, u := range c.undecided {
+		c.report.Undecided = append(c.report.Undecided, *u)
+	}
+	slices.SortFunc(c.report.Undecided, func(a, b Undecided) int { return strings.Compare(a.Side+a.Reason, b.Side+b.Reason) })
+}
+
+// changesOf compares outcomes. If a call is not forwarded on one side, the rest has no counterpart there and is left out.
+func changesOf(left, right outcome.Outcome) []Change {
+	var out []Change
+	for _, p := range properties {
+		if left[p] != right[p] {
+			out = append(out, Change{p, orNone(left[p]), orNone(right[p])})
+		}
+		if p == "answer" && len(out) > 0 && (left[p] != outcome.Forwarded || right[p] != outcome.Forwarded) {
+			break
+		}
+	}
+	return out
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// followed is what becomes of a call on one side.
+type followed struct {
+	outcome.Outcome
+	objects involved
+}
+
+// follow follows a call through its first proxy, and then through the sidecars of the endpoints.
+func (o *opened) follow(call *Call, p *Proxy) (*followed, error) {
+	r, err := p.World.Call(call.Call)
+	if err != nil {
+		return nil, err
+	}
+	f := &followed{Outcome: outcome.Outcome{}, objects: objectsOf(r)}
+	f.Describe(&call.Call, r)
+	f.Upstreams(r, call.Host, o.nameAt)
+	f.secured(r)
+	if call.Inbound {
+		return f, nil
+	}
+	servers, err := o.servers(call, r, p, f)
+	if err != nil {
+		return nil, err
+	}
+	f.Set("server", strings.Join(servers, "; "))
+	return f, nil
+}
+
+// nameAt returns the name of the workload at an endpoint's address with its port, or else the address.
+func (o *opened) nameAt(address string) string {
+	if ip, port, err := net.SplitHostPort(address); err == nil && o.byIP[ip] != nil {
+		return o.byIP[ip].Name + ":" + port
+	}
+	return address
+}
+
+// servers returns what the sidecars of the endpoints do with a call, each text once.
+func (o *opened) servers(call *Call, r *simulate.Result, from *Proxy, f *followed) ([]string, error) {
+	var out []string
+	for i := range r.Upstreams {
+		u := &r.Upstreams[i]
+		for j := range u.Endpoints {
+			e := &u.Endpoints[j]
+			ip, _, err := net.SplitHostPort(e.Address)
+			if err != nil || e.Percent == 0 || u.Percent == 0 {
+				continue
+			}
+			p := o.byIP[ip]
+			if p == nil || p.Gateway {
+				continue
+			}
+			arrival := call.Arrival(r, u, e, from.Principal)
+			arrival.From = net.JoinHostPort(from.ip(), "40000")
+			in, err := p.World.Call(arrival)
+			if err != nil {
+				return nil, fmt.Errorf("at %s: %w", p.Name, err)
+			}
+			f.objects = f.objects.and(objectsOf(in))
+			add(&out, outcome.Answer(in))
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
