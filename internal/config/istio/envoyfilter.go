@@ -154,8 +154,11 @@ func (c patchConv) proxyVersion(at problem.Path, expression string) *regexp.Rege
 		return nil
 	}
 	c.Regex(at, expression)
+	if len(expression) > convert.MaxRegex { // is not compiled: ISTIO-SECURITY-2026-006
+		return nil
+	}
 	re, err := regexp.Compile(expression)
-	if err != nil || len(expression) > convert.MaxRegex {
+	if err != nil {
 		return nil
 	}
 	return re

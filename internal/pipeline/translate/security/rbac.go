@@ -45,7 +45,7 @@ func (r *rules) rbac(action rbacv3.RBAC_Action, policies []*model.AuthorizationP
 			if r.tcp && action == rbacv3.RBAC_ALLOW && needsHTTP(&p.Rules[i]) {
 				continue
 			}
-			out.Policies[r.policyName(p, i)] = r.policy(&p.Rules[i], p.Namespace)
+			out.Policies[r.policyName(p, i)] = r.policy(&p.Rules[i], p.Namespace, action != rbacv3.RBAC_ALLOW)
 		}
 	}
 	if !found {
@@ -66,11 +66,12 @@ func needsHTTP(r *model.AuthorizationRule) bool {
 	return false
 }
 
-// policy translates a rule of a policy in namespace ns.
-func (r *rules) policy(rule *model.AuthorizationRule, ns string) *rbacv3.Policy {
+// policy translates a rule of a policy in namespace ns. refuses: requests that match the rule are refused, or an
+// external authorizer is asked about them.
+func (r *rules) policy(rule *model.AuthorizationRule, ns string, refuses bool) *rbacv3.Policy {
 	out := &rbacv3.Policy{}
 	for _, m := range orAlways(rule.To) {
-		out.Permissions = append(out.Permissions, r.permission(append(ofOperation(rule.When), m...)))
+		out.Permissions = append(out.Permissions, r.permission(append(ofOperation(rule.When), m...), refuses))
 	}
 	for _, m := range orAlways(rule.From) {
 		out.Principals = append(out.Principals, r.principal(append(ofCaller(rule.When), m...), ns))
@@ -103,17 +104,18 @@ func ofCaller(m model.AuthorizationMatch) (out model.AuthorizationMatch) {
 	return out
 }
 
-// permission is the conjunction of the conditions about the operation.
-func (r *rules) permission(m model.AuthorizationMatch) *rbacv3.Permission {
+// permission is the conjunction of the conditions about the operation. Where a request is refused if a comparison is
+// true, the comparison is loose. It is exact where a request passes if it is true.
+func (r *rules) permission(m model.AuthorizationMatch, refuses bool) *rbacv3.Permission {
 	var all []*rbacv3.Permission
 	for i := range m {
 		if r.tcp && m[i].Attribute.HTTPOnly() {
 			continue
 		}
-		if v := permissions(&m[i], m[i].Values); len(v) > 0 {
+		if v := permissions(&m[i], m[i].Values, refuses); len(v) > 0 {
 			all = append(all, permissionOr(v))
 		}
-		if v := permissions(&m[i], m[i].Not); len(v) > 0 {
+		if v := permissions(&m[i], m[i].Not, !refuses); len(v) > 0 {
 			all = append(all, permissionNot(permissionOr(v)))
 		}
 	}

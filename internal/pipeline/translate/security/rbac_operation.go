@@ -17,11 +17,12 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// permissions translates a condition about the operation, one permission for each value.
-func permissions(c *model.AuthorizationCondition, values []string) []*rbacv3.Permission {
+// permissions translates a condition about the operation, one permission for each value. loose: it also matches other
+// spellings that applications take for the same (likeHost, likeMethod).
+func permissions(c *model.AuthorizationCondition, values []string, loose bool) []*rbacv3.Permission {
 	out := make([]*rbacv3.Permission, 0, len(values))
 	for _, v := range values {
-		if p := permissionOf(c, v); p != nil {
+		if p := permissionOf(c, v, loose); p != nil {
 			out = append(out, p)
 		}
 	}
@@ -29,12 +30,12 @@ func permissions(c *model.AuthorizationCondition, values []string) []*rbacv3.Per
 }
 
 // permissionOf returns nil for attributes of the caller.
-func permissionOf(c *model.AuthorizationCondition, v string) *rbacv3.Permission {
+func permissionOf(c *model.AuthorizationCondition, v string, loose bool) *rbacv3.Permission {
 	switch c.Attribute {
 	case model.AttributeHost:
-		return headerPermission(likeHeader(":authority", v, true))
+		return headerPermission(likeHost(v, loose))
 	case model.AttributeMethod:
-		return headerPermission(likeHeader(":method", v, false))
+		return headerPermission(likeMethod(v, loose))
 	case model.AttributePath:
 		return pathPermission(v)
 	case model.AttributeDestinationIP:
@@ -89,6 +90,25 @@ func likeHeader(name, v string, ignoreCase bool) *routev3.HeaderMatcher {
 	m.IgnoreCase = ignoreCase
 	out.HeaderMatchSpecifier = &routev3.HeaderMatcher_StringMatch{StringMatch: m}
 	return out
+}
+
+// likeMethod matches a method. Clients of HTTP/2 can send "delete", which HTTP/1.1 servers may take for DELETE; so
+// loose ignores the case.
+func likeMethod(v string, loose bool) *routev3.HeaderMatcher { return likeHeader(":method", v, loose) }
+
+// likeHost matches a host in any case. Loose, it also matches the host with a port or with the dot of the root, unless
+// v has a port: routes match the same host.
+func likeHost(v string, loose bool) *routev3.HeaderMatcher {
+	const authority = ":authority"
+	if !loose || strings.HasSuffix(v, "*") || strings.Contains(v, ":") {
+		return likeHeader(authority, v, true)
+	}
+	expr := regexp.QuoteMeta(v)
+	if suffix, wild := strings.CutPrefix(v, "*"); wild {
+		expr = ".*" + regexp.QuoteMeta(suffix)
+	}
+	expr = "(?i)" + strings.TrimSuffix(expr, `\.`) + `\.?(:[0-9]*)?`
+	return &routev3.HeaderMatcher{Name: authority, HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: likeRegex(expr)}}
 }
 
 // block is an address or a CIDR block, checked when it was decoded.
