@@ -3,7 +3,9 @@ package deploy
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,6 +88,55 @@ func TestRevisionSharesNoObject(t *testing.T) {
 		for _, h := range own[kind]["webhooks"].([]any) {
 			require.Equal(t, "moonsail-blue", object(h.(map[string]any)).at("clientConfig", "service")["name"])
 		}
+	}
+}
+
+// TestMeshConfigMap checks that the control plane reads the ConfigMap that the chart writes, and has the right to read it.
+func TestMeshConfigMap(t *testing.T) {
+	settings := map[string]any{"accessLogFile": "/dev/stdout"}
+	for _, tt := range []struct {
+		title   string
+		values  map[string]any
+		written bool
+		read    string
+	}{
+		{"default", map[string]any{"meshConfig": settings}, true, "istio"},
+		{"default without settings", nil, false, "istio"},
+		{"revision", map[string]any{"revision": "blue", "meshConfig": settings}, true, "istio-blue"},
+		{"revision without settings", map[string]any{"revision": "blue"}, false, "istio"},
+		{"another's", map[string]any{"revision": "blue", "meshConfigMap": "istio-1-31"}, false, "istio-1-31"},
+		{"not written", map[string]any{"revision": "blue", "meshConfig": settings, "configMap": false}, false, "istio-blue"},
+	} {
+		t.Run(tt.title, func(t *testing.T) {
+			values := map[string]any{"image": "moonsail"}
+			maps.Copy(values, tt.values)
+			list, err := Release{Chart: ControlPlaneChart, Namespace: "istio-system", Values: values}.Objects()
+			require.NoError(t, err)
+			written, flag, right := false, "istio", false
+			for _, u := range list {
+				o := object(u.Object)
+				switch u.GetKind() {
+				case "ConfigMap":
+					_, mesh := o.at("data")["mesh"]
+					written = written || mesh && u.GetName() == tt.read
+				case "Role":
+					for _, r := range o["rules"].([]any) {
+						names, _ := r.(map[string]any)["resourceNames"].([]any)
+						right = right || slices.Contains(names, any(tt.read))
+					}
+				case "Deployment":
+					container := o.at("spec", "template", "spec")["containers"].([]any)[0].(map[string]any)
+					for _, a := range container["args"].([]any) {
+						if name, ok := strings.CutPrefix(a.(string), "--mesh-config-map="); ok {
+							flag = name
+						}
+					}
+				}
+			}
+			require.Equal(t, tt.written, written)
+			require.Equal(t, tt.read, flag)
+			require.True(t, right)
+		})
 	}
 }
 

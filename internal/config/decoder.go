@@ -28,11 +28,14 @@ type Decoder struct {
 	PodsListed       bool   // all Pods are decoded, so that slices name none that is not there
 	NoAutoAddresses  bool   // ServiceEntries without addresses get none
 	Revision         string // of the control plane: objects that are labelled for another are not read; empty: all are
+	MeshConfigMap    string // name of the ConfigMap with the mesh's configuration; empty: "istio"
 }
 
 // cluster is what converters know about the cluster.
 func (d Decoder) cluster() convert.Cluster {
-	return convert.Cluster{Domain: cmp.Or(d.Domain, "cluster.local"), PodsListed: d.PodsListed, NoAutoAddresses: d.NoAutoAddresses}
+	return convert.Cluster{
+		Domain: cmp.Or(d.Domain, "cluster.local"), PodsListed: d.PodsListed, NoAutoAddresses: d.NoAutoAddresses, MeshConfigName: d.MeshConfigName(),
+	}
 }
 
 // Decoded is what became of one document.
@@ -93,7 +96,7 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *problem.Report) D
 		return Decoded{Problems: r.Problems}
 	}
 	r.Object = d.keyOf(kind, top)
-	if d.otherRevisionTree(kind.group, top) {
+	if d.otherRevisionTree(kind.group, top) || d.otherMeshConfig(r.Object) {
 		return Decoded{Key: r.Object, OtherRevision: true}
 	}
 	if kind.kind == "Kustomization" && kind.use == useNothing {
@@ -131,7 +134,7 @@ func (d Decoder) checked(kind apiKind, n *yaml.Node, top map[string]any, r *prob
 	if err == nil && !r.Problems.HasErrors() {
 		err = json.Unmarshal(content, typed)
 	}
-	out := Decoded{Key: r.Object, Content: content}
+	out := Decoded{Key: d.modelKey(r.Object), Content: content}
 	if err != nil {
 		r.Errorf(code.Unreadable, "", "cannot be decoded: %v", err)
 	}

@@ -77,7 +77,7 @@ func decodeMesh(t *testing.T, said any) (model string, problems problem.List) {
 	text, err := json.Marshal(said)
 	require.NoError(t, err)
 	c, problems := istio.MeshConfig(Decoder{}.cluster(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: istio.MeshConfigName, Namespace: "istio-system"}, Data: map[string]string{"mesh": string(text)},
+		ObjectMeta: metav1.ObjectMeta{Name: Decoder{}.MeshConfigName(), Namespace: "istio-system"}, Data: map[string]string{"mesh": string(text)},
 	})
 	if c != nil {
 		c.ProxyDefaults = ""

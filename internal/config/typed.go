@@ -119,8 +119,10 @@ func asObject[T any, P pointer[T]](o P, ps problem.List) (model.Object, problem.
 func configMap(in convert.Cluster, object metav1.Object) (model.Object, problem.List) {
 	o := object.(*corev1.ConfigMap)
 	switch {
-	case o.Name == istio.MeshConfigName:
+	case o.Name == in.MeshConfigName:
 		return asObject(istio.MeshConfig(in, o))
+	case o.Name == model.MeshConfigName:
+		return nil, nil // of other control planes
 	case kube.HasAuthorities(o):
 		return asObject(kube.Authorities(in, o))
 	}

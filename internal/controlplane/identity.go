@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -127,7 +126,7 @@ func (s *secure) open(ctx context.Context) (err error) {
 
 // mesh returns the current configuration of the mesh.
 func (s *secure) mesh() *model.Mesh {
-	key := model.Key{Kind: model.KindMeshConfig, Namespace: s.opts.Mesh.RootNamespace, Name: istio.MeshConfigName}
+	key := model.Key{Kind: model.KindMeshConfig, Namespace: s.opts.Mesh.RootNamespace, Name: model.MeshConfigName}
 	config, _ := s.snapshot().Get(key).(*model.MeshConfig)
 	return config.Over(s.opts.Mesh)
 }
@@ -180,7 +179,7 @@ var withoutRoots = []string{"kube-public", "kube-node-lease", "local-path-storag
 // namespaces returns the namespaces that get the mesh's roots: all that belong to the mesh.
 func (s *secure) namespaces() []string {
 	snapshot, selectors := s.snapshot(), []model.LabelSelector(nil)
-	key := model.Key{Kind: model.KindMeshConfig, Namespace: s.opts.Mesh.RootNamespace, Name: istio.MeshConfigName}
+	key := model.Key{Kind: model.KindMeshConfig, Namespace: s.opts.Mesh.RootNamespace, Name: model.MeshConfigName}
 	if c, ok := snapshot.Get(key).(*model.MeshConfig); ok {
 		selectors = c.Discovery
 	}

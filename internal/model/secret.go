@@ -78,7 +78,8 @@ func (k PrivateKey) LogValue() slog.Value { return slog.StringValue(k.String()) 
 // configuration is a ConfigMap too: see IsMeshConfig.
 const KindConfigMap = KindMeshConfig
 
-// MeshConfigName is the name of the ConfigMap with the mesh's configuration, in the root namespace.
+// MeshConfigName is the name of the mesh's configuration in the model, in the root namespace. It is also the default name of
+// its ConfigMap.
 const MeshConfigName = "istio"
 
 // IsMeshConfig reports whether a ConfigMap has the mesh's configuration instead of certificates.

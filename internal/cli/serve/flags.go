@@ -135,6 +135,7 @@ func (f *flags) addMeshFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.mesh.Domain, "domain", f.mesh.Domain, "DNS `DOMAIN` of the cluster")
 	fs.StringVar(&f.mesh.RootNamespace, "root-namespace", f.mesh.RootNamespace, "`NAMESPACE` of MeshConfig and of mesh-wide defaults, for example a Sidecar for all namespaces")
+	fs.StringVar(&f.options.MeshConfigMap, "mesh-config-map", model.MeshConfigName, "`NAME` of the ConfigMap with MeshConfig, in the root namespace")
 	fs.StringVar(&f.options.Revision, "revision", model.DefaultRevision,
 		"`REVISION` of the control plane; it ignores Istio and Gateway API objects whose label istio.io/rev names another; empty: it reads all")
 	fs.StringVar(&f.mesh.AccessLogFile, "access-log-file", "", "`FILE` of the sidecars' access logs, for example /dev/stdout (default: off)")

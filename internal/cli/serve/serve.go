@@ -70,7 +70,8 @@ directory tree of YAML (--config). Changes apply at once. These kinds have an ef
 
 ` + kindsRead() + `
 
-MeshConfig is the ConfigMap "istio" in the root namespace. It takes precedence over flags.
+MeshConfig is the ConfigMap "istio" in the root namespace, or that of --mesh-config-map. It takes
+precedence over flags.
 
 The log, /debug/problems and 'moonsail analyze' report invalid objects. The last valid version of
 such an object stays in force. After a restart no such version is known: the valid parts of

@@ -21,6 +21,7 @@ type Cluster struct {
 	Domain          string // such as "cluster.local"
 	PodsListed      bool   // all Pods are decoded, so that a slice names none that is not there
 	NoAutoAddresses bool   // ServiceEntries without addresses get none
+	MeshConfigName  string // of the ConfigMap with the mesh's configuration
 }
 
 // Start begins the conversion of an object.

@@ -19,18 +19,15 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// MeshConfigName is the name of the ConfigMap that has the mesh's configuration, in the
-// root namespace, under meshConfigEntry.
-const (
-	MeshConfigName  = model.MeshConfigName
-	meshConfigEntry = "mesh"
-)
+// meshConfigEntry is the key of the mesh's configuration in its ConfigMap.
+const meshConfigEntry = "mesh"
 
-// MeshConfig decodes the ConfigMap of the mesh's configuration; nil for all others. Unknown
+// MeshConfig decodes the ConfigMap of the mesh's configuration; nil for all others. The result is named
+// model.MeshConfigName, whatever the ConfigMap is called. Unknown
 // fields are those of newer versions, and get a warning.
 func MeshConfig(in convert.Cluster, o *corev1.ConfigMap) (*model.MeshConfig, problem.List) {
 	text, ok := o.Data[meshConfigEntry]
-	if o.Name != MeshConfigName || !ok {
+	if o.Name != in.MeshConfigName || !ok {
 		return nil, nil
 	}
 	c := meshConv{convert.Start(in, model.KindMeshConfig, &o.ObjectMeta)}
@@ -41,6 +38,7 @@ func MeshConfig(in convert.Cluster, o *corev1.ConfigMap) (*model.MeshConfig, pro
 		return nil, c.Problems
 	}
 	out := &model.MeshConfig{Meta: c.Meta, ProxyDefaults: defaults}
+	out.Key.Name = model.MeshConfigName
 	if settings.OutboundTrafficPolicy != nil {
 		out.Outbound = c.outboundMode(at.Field("outboundTrafficPolicy").Field("mode"), settings.OutboundTrafficPolicy.Mode)
 	}

@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
@@ -14,7 +13,7 @@ func (h *Handler) proxyConfigs() *model.ProxyConfigs {
 // ProxyConfigs returns the mesh's settings for sidecars and gateways in a snapshot.
 func ProxyConfigs(snap *store.Snapshot, rootNamespace string) *model.ProxyConfigs {
 	out := &model.ProxyConfigs{RootNamespace: rootNamespace}
-	key := model.Key{Kind: model.KindMeshConfig, Namespace: rootNamespace, Name: istio.MeshConfigName}
+	key := model.Key{Kind: model.KindMeshConfig, Namespace: rootNamespace, Name: model.MeshConfigName}
 	if m, ok := snap.Get(key).(*model.MeshConfig); ok {
 		out.TakeMesh(m)
 	}

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/test/kubetest"
@@ -181,4 +183,19 @@ func TestMeshConfigInACluster(t *testing.T) {
 		o, _ := m.get(model.KindMeshConfig, "istio-system", "istio").(*model.MeshConfig)
 		return o != nil && *o.AccessLogFile == "/dev/stderr"
 	})
+}
+
+// TestMeshConfigOfARevision checks that a control plane reads the ConfigMap that it is told to, under the key of all.
+func TestMeshConfigOfARevision(t *testing.T) {
+	c := kubetest.Shared(t)
+	c.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n")
+	c.Apply(t, "istio-system", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio-blue}\ndata: {mesh: 'accessLogFile: /dev/blue'}\n")
+	client, err := Connect(Cluster{Kubeconfig: c.Kubeconfig()})
+	require.NoError(t, err)
+	defer client.Close()
+	content, err := client.Read(t.Context(), config.Decoder{MeshConfigMap: "istio-blue"}, "istio-system")
+	require.NoError(t, err)
+	i := slices.IndexFunc(content.Objects, func(o model.Object) bool { return o.Metadata().Key.IsMeshConfig() })
+	require.GreaterOrEqual(t, i, 0)
+	require.Equal(t, "/dev/blue", *content.Objects[i].(*model.MeshConfig).AccessLogFile)
 }

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/moonsail/moonsail/internal/config"
-	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -43,8 +42,9 @@ func (r *resource) gv() schema.GroupVersion {
 	return schema.GroupVersion{Group: r.Group, Version: r.version}
 }
 
-// builtin returns Kubernetes' own kinds, which every API server has.
-func builtin(rootNamespace string) []*resource {
+// builtin returns Kubernetes' own kinds, which every API server has. The mesh's configuration is a ConfigMap in
+// rootNamespace.
+func builtin(rootNamespace, meshConfig string) []*resource {
 	rows := map[model.Kind]resource{
 		model.KindNamespace:     {plural: "namespaces", example: &corev1.Namespace{}, metric: "Namespaces"},
 		model.KindService:       {plural: "services", example: &corev1.Service{}, metric: "Services"},
@@ -53,7 +53,7 @@ func builtin(rootNamespace string) []*resource {
 		model.KindEndpointSlice: {plural: "endpointslices", example: &discoveryv1.EndpointSlice{}, metric: "EndpointSlice"},
 		model.KindMeshConfig: {
 			plural: "configmaps", example: &corev1.ConfigMap{}, namespace: rootNamespace,
-			field: "metadata.name=" + istio.MeshConfigName,
+			field: "metadata.name=" + meshConfig,
 		},
 	}
 	var out []*resource

@@ -25,7 +25,7 @@ type Content struct {
 
 // Read lists all kinds of Source once, without watching them.
 func (c *Client) Read(ctx context.Context, d config.Decoder, rootNamespace string) (*Content, error) {
-	kinds, err := c.kinds(ctx, rootNamespace)
+	kinds, err := c.kinds(ctx, rootNamespace, d.MeshConfigName())
 	if err != nil {
 		return nil, err
 	}
@@ -41,12 +41,12 @@ func (c *Client) Read(ctx context.Context, d config.Decoder, rootNamespace strin
 }
 
 // kinds returns the kinds that a Source would watch: custom ones if installed.
-func (c *Client) kinds(ctx context.Context, rootNamespace string) ([]*resource, error) {
+func (c *Client) kinds(ctx context.Context, rootNamespace, meshConfig string) ([]*resource, error) {
 	have, _, _, err := c.discover(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	kinds := builtin(rootNamespace)
+	kinds := builtin(rootNamespace, meshConfig)
 	for _, k := range customKinds() {
 		if r := have.find(k); r != nil {
 			kinds = append(kinds, r)
@@ -93,7 +93,7 @@ const (
 
 // Listings returns the lists of all kinds that a control plane reads, without Secrets.
 func (c *Client) Listings(ctx context.Context, rootNamespace string) ([]Listing, error) {
-	kinds, err := c.kinds(ctx, rootNamespace)
+	kinds, err := c.kinds(ctx, rootNamespace, model.MeshConfigName)
 	if err != nil {
 		return nil, err
 	}

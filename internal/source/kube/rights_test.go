@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -63,7 +64,7 @@ func TestRightsToStatuses(t *testing.T) {
 	client, err := Connect(Cluster{Kubeconfig: c.Kubeconfig()})
 	require.NoError(t, err)
 	defer client.Close()
-	kinds, err := client.kinds(t.Context(), "istio-system")
+	kinds, err := client.kinds(t.Context(), "istio-system", model.MeshConfigName)
 	require.NoError(t, err)
 	var needed []string
 	for _, r := range kinds {

@@ -79,7 +79,7 @@ const (
 // is unavailable.
 func (s *Source) Run(ctx context.Context) error {
 	s.log.log, s.status.log = s.Log, s.Log
-	kinds := builtin(s.RootNamespace)
+	kinds := builtin(s.RootNamespace, s.Decoder.MeshConfigName())
 	s.status.begin(kinds, func() { s.Intake.Synced(SourceName) })
 	var running sync.WaitGroup
 	defer running.Wait()

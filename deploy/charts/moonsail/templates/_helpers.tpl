@@ -97,6 +97,13 @@ ipFamilies: {{ toJson . }}
 {{- end }}
 {{- end }}
 
+{{/* The ConfigMap with MeshConfig. A revision that sets meshConfig has its own. */}}
+{{- define "moonsail.meshConfigMap" -}}
+{{- if .Values.meshConfigMap }}{{ .Values.meshConfigMap }}
+{{- else if and (include "moonsail.suffix" .) .Values.meshConfig }}istio-{{ .Values.revision }}
+{{- else }}istio{{ end }}
+{{- end }}
+
 {{/* The configuration of injection, as for `moonsail inject`. */}}
 {{- define "moonsail.injection" -}}
 {{- $v := .Values }}
