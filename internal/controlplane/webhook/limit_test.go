@@ -41,11 +41,13 @@ func TestLimits(t *testing.T) {
 		await.From(t, running)
 	}
 	send("10.0.0.1") // waits
+	require.Eventually(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return *l.clients["10.0.0.1"] == load{running: maxReviewsOfClient, waiting: 1}
+	}, time.Minute, time.Millisecond)
 	send("10.0.0.2") // runs
 	await.From(t, running)
-	l.mu.Lock()
-	require.Equal(t, maxReviewsOfClient, l.clients["10.0.0.1"].running)
-	l.mu.Unlock()
 
 	l.wait = 0
 	w := httptest.NewRecorder()
