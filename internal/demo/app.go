@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/base/clock"
 )
 
 // markHeader selects requests for faults. Applications forward it, with
@@ -138,7 +140,7 @@ func (a App) call(r *http.Request, client *http.Client, service string) (Answer,
 
 // slow responds after ?ms= milliseconds.
 func (a App) slow(w http.ResponseWriter, r *http.Request) {
-	if pause(r.Context(), queryMillis(r, "ms", 1000)) == nil {
+	if clock.Sleep(r.Context(), queryMillis(r, "ms", 1000)) == nil {
 		reply(w, http.StatusOK, a.self(r))
 	}
 }
@@ -151,7 +153,7 @@ func (a App) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	for i := range n {
 		fmt.Fprintf(w, "%s %d\n", a.Workload.Name, i)
-		if http.NewResponseController(w).Flush() != nil || pause(r.Context(), queryMillis(r, "ms", 100)) != nil {
+		if http.NewResponseController(w).Flush() != nil || clock.Sleep(r.Context(), queryMillis(r, "ms", 100)) != nil {
 			return
 		}
 	}
@@ -169,18 +171,6 @@ func reply(w http.ResponseWriter, status int, a Answer) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(a) // the caller may be gone
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // statusError is a response with another status than 200.

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
@@ -283,7 +284,7 @@ func await(ctx context.Context, timeout time.Duration, what string, check func(c
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if errors.Is(pause(limit, pollInterval), context.DeadlineExceeded) {
+		if errors.Is(clock.Sleep(limit, pollInterval), context.DeadlineExceeded) {
 			return fmt.Errorf("waited %s for %s: %w", timeout, what, err)
 		}
 	}

@@ -69,6 +69,7 @@ var Rooms = []Room{
 		"golang.org/x/net/http2", "golang.org/x/time/rate", "google.golang.org/grpc", "google.golang.org/protobuf",
 	}},
 	{"model", 1, "domain types", nil},
+	{"base", 0, "waiting, logging and listening, for any program", nil},
 	{"version", 0, "which build this is", nil},
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
@@ -62,7 +63,7 @@ func (w *ackWaiter) await(ctx context.Context, revs []model.Revision) *response 
 		if len(away.ids) > 0 && w.sleepWhileAway(ctx, away) {
 			next = pollInterval
 		}
-		if !sleep(ctx, next) {
+		if clock.Sleep(ctx, next) != nil {
 			return a
 		}
 	}
@@ -78,23 +79,11 @@ type away struct {
 // reports whether it waited for that.
 func (w *ackWaiter) sleepWhileAway(ctx context.Context, a away) (waited bool) {
 	for time.Now().Before(a.until) && w.Proxies.Away(a.ids) {
-		if waited = true; !sleep(ctx, pollInterval) {
+		if waited = true; clock.Sleep(ctx, pollInterval) != nil {
 			return true
 		}
 	}
 	return waited
-}
-
-// sleep returns false if ctx ends.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // count counts the proxies by what they have of the revisions.

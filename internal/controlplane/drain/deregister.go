@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/server"
@@ -111,10 +112,7 @@ func (r *Registry) awaitAll(ctx context.Context, q *agentapi.DeregisterRequest, 
 		if ctx.Err() != nil || !a.Pending && o.settled {
 			return a, nil
 		}
-		select {
-		case <-time.After(pollInterval):
-		case <-ctx.Done(): // the next round returns
-		}
+		_ = clock.Sleep(ctx, pollInterval) // the round after an error returns
 		others = r.forward(ctx, q, p)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
@@ -78,7 +79,7 @@ func (c *Candidate) acquire(ctx context.Context) bool {
 		if c.try(ctx) {
 			return true
 		}
-		sleep(ctx, c.Timing.Retry+time.Duration(rand.Float64()*jitter*float64(c.Timing.Retry)))
+		_ = clock.Sleep(ctx, c.Timing.Retry+time.Duration(rand.Float64()*jitter*float64(c.Timing.Retry)))
 	}
 	return false
 }
@@ -92,7 +93,7 @@ func (c *Candidate) term(ctx context.Context, lead func(context.Context)) {
 		defer close(ended)
 		defer stop()
 		for c.renew(renewing) {
-			sleep(renewing, c.Timing.Retry)
+			_ = clock.Sleep(renewing, c.Timing.Retry)
 		}
 	}()
 	lead(working)
@@ -109,7 +110,7 @@ func (c *Candidate) renew(ctx context.Context) bool {
 		if c.try(ctx) {
 			return true
 		}
-		sleep(ctx, c.Timing.Retry)
+		_ = clock.Sleep(ctx, c.Timing.Retry)
 	}
 	return false
 }
@@ -231,13 +232,4 @@ func (c *Candidate) warn(ctx context.Context, err error) {
 	}
 	c.warned = err.Error()
 	c.Warn(err)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

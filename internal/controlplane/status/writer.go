@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
@@ -126,10 +127,7 @@ func (w *writer) backOff(ctx context.Context, err error) {
 		w.log.Warn("status not written, retrying", "error", err)
 	}
 	w.pause = min(max(2*w.pause, firstPause), longest)
-	select {
-	case <-ctx.Done():
-	case <-time.After(w.pause):
-	}
+	_ = clock.Sleep(ctx, w.pause)
 }
 
 // write brings an object's status up to date. Each attempt waits for its turn first, so that it writes the

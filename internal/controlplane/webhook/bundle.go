@@ -14,6 +14,7 @@ import (
 	registrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
@@ -126,10 +127,8 @@ func repeat(ctx context.Context, keep func() error, failed func(error)) {
 			logged = err.Error()
 			failed(err)
 		}
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, pause(err)) != nil {
 			return
-		case <-time.After(pause(err)):
 		}
 	}
 }

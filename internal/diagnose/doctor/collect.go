@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
@@ -41,10 +42,8 @@ func Collect(ctx context.Context, o Options) (*Evidence, error) {
 		if o.Watching != nil {
 			o.Watching()
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(o.Over):
+		if err := clock.Sleep(ctx, o.Over); err != nil {
+			return nil, err
 		}
 	}
 	e.At = time.Now()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/lab/bench"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/load"
@@ -112,7 +113,7 @@ func (s *subject) settle(ctx context.Context) error {
 		if err == nil && total(counts) == 0 {
 			return nil
 		}
-		if experiment.Wait(ctx, lookEvery) != nil {
+		if clock.Sleep(ctx, lookEvery) != nil {
 			return errors.Join(fmt.Errorf("%.0f connections of the last load are still open: %w", total(counts), context.Cause(ctx)), err)
 		}
 	}
@@ -169,7 +170,7 @@ func (s *subject) look(ctx context.Context) (most []float64) {
 		if counts, err := s.counts(ctx); err == nil && total(counts) > total(most) {
 			most = counts
 		}
-		if int(total(most)) >= s.connections || experiment.Wait(ctx, lookEvery) != nil {
+		if int(total(most)) >= s.connections || clock.Sleep(ctx, lookEvery) != nil {
 			return most
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/lab/choices"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/pair"
@@ -109,7 +110,7 @@ func shows(ctx context.Context, name string, p *pair.Pair) error {
 			}
 			return nil
 		}
-		if experiment.Wait(ctx, 20*time.Millisecond) != nil {
+		if clock.Sleep(ctx, 20*time.Millisecond) != nil {
 			return fmt.Errorf("%s: the sidecars do not have %q (%w)", name, marks[name], err)
 		}
 	}

@@ -7,7 +7,8 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
+
+	"github.com/moonsail/moonsail/internal/base/clock"
 )
 
 // Probe is the name of endpoints that do not exist. A proxy that reconnects requests them last: the answer
@@ -63,10 +64,7 @@ func (p *Proxy) run(ctx context.Context) {
 		}
 		text := err.Error()
 		p.lastError.Store(&text)
-		select {
-		case <-ctx.Done():
-		case <-time.After(p.fleet.opts.Backoff):
-		}
+		_ = clock.Sleep(ctx, p.fleet.opts.Backoff)
 	}
 }
 

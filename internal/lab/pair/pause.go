@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/base/clock"
 )
 
 // restTime is the default of Phases.Rest.
@@ -23,7 +23,7 @@ func (s *Subject) Resume(ctx context.Context) error {
 	if err := s.signal("resume", syscall.SIGCONT); err != nil || len(s.Sidecars()) == 0 {
 		return err
 	}
-	if err := experiment.Wait(ctx, cmp.Or(s.Phases.Rest, restTime)); err != nil {
+	if err := clock.Sleep(ctx, cmp.Or(s.Phases.Rest, restTime)); err != nil {
 		return err
 	}
 	return s.await(ctx)

@@ -12,9 +12,9 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/lab/child"
-	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
@@ -127,7 +127,7 @@ func (p *product) await(ctx context.Context, list []pending) (took []time.Durati
 	ctx, cancel := context.WithTimeout(ctx, changeTime)
 	defer cancel()
 	for {
-		if err := experiment.Wait(ctx, changeTick); err != nil {
+		if err := clock.Sleep(ctx, changeTick); err != nil {
 			return nil, err
 		}
 		found, err := p.distributed(ctx, list)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/lab/openloop"
 	"github.com/moonsail/moonsail/internal/lab/threads"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -148,7 +148,7 @@ func (s *subject) change(ctx context.Context, rate int, end time.Time, out *phas
 	interval := time.Second / time.Duration(rate)
 	var unasked []pending
 	for due := time.Now(); due.Before(end); due = later(due.Add(interval), time.Now()) {
-		if err := experiment.Wait(ctx, time.Until(due)); err != nil {
+		if err := clock.Sleep(ctx, time.Until(due)); err != nil {
 			return err
 		}
 		if s.product != nil && len(out.acks) > 0 && out.acks[0] < interval/4 {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/base/clock"
 )
 
 // Options of an Authority.
@@ -76,10 +78,7 @@ func Open(ctx context.Context, o Options) (*Authority, error) {
 			last = err.Error()
 			o.Log.Warn("cannot read the certificate authority; the next attempt follows", "where", o.Store.Place(), "error", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(openRetryInterval):
-		}
+		_ = clock.Sleep(ctx, openRetryInterval)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority in %s: %w", o.Store.Place(), err)

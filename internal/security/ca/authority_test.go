@@ -141,7 +141,7 @@ func TestRotation(t *testing.T) {
 // TestGeneratedRootIsRenewed checks that a generated root is renewed in time, once by several control planes, and that
 // holders of the old and of the new root accept each other.
 func TestGeneratedRootIsRenewed(t *testing.T) {
-	place, c := &memory{}, &clock{at: time.Now()}
+	place, c := &memory{}, &setClock{at: time.Now()}
 	const life = 100 * 24 * time.Hour
 	o := Options{Store: place, RootTTL: life, Now: c.now}
 	a, b := open(t, o), open(t, o)
@@ -188,7 +188,7 @@ func TestGeneratedRootIsRenewed(t *testing.T) {
 
 // TestOperatorsRootIsNotRenewed checks that an operator's root stays unchanged.
 func TestOperatorsRootIsNotRenewed(t *testing.T) {
-	root, c, place := found(t, "root", nil, nil), &clock{at: time.Now()}, &memory{}
+	root, c, place := found(t, "root", nil, nil), &setClock{at: time.Now()}, &memory{}
 	place.set(Files{CertFile: root.pem(), KeyFile: root.keyPEM(t)})
 	a := open(t, Options{Store: place, Now: c.now})
 	c.add(23*time.Hour + 50*time.Minute)
@@ -209,7 +209,7 @@ func TestCertificatesDoNotOutliveTheirChain(t *testing.T) {
 		root := found(t, "root", nil, change[0])
 		between := found(t, "between", root, change[1])
 		mesh := found(t, "mesh", between, nil)
-		c, place := &clock{at: time.Now()}, &memory{}
+		c, place := &setClock{at: time.Now()}, &memory{}
 		place.set(Files{CertFile: mesh.pem(), KeyFile: mesh.keyPEM(t), RootFile: root.pem(), ChainFile: between.pem()})
 		a := open(t, Options{Store: place, Now: c.now})
 		got, err := a.Issue(request(t, ecKey(t)), web, 0)

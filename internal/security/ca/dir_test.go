@@ -89,7 +89,7 @@ func TestDirAfterACrash(t *testing.T) {
 
 // TestDirRenews renews a root in files.
 func TestDirRenews(t *testing.T) {
-	c := &clock{at: time.Now()}
+	c := &setClock{at: time.Now()}
 	a := open(t, Options{Store: Dir{Path: t.TempDir()}, RootTTL: 10 * time.Hour, Now: c.now})
 	c.add(9 * time.Hour)
 	require.Empty(t, a.lookNow(t))

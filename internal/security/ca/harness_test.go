@@ -73,19 +73,19 @@ func (m *memory) set(f Files) {
 	m.c = &Contents{Files: f, Where: "memory", Version: f.fingerprint()}
 }
 
-// clock is a clock that a test sets.
-type clock struct {
+// setClock is a clock that a test sets.
+type setClock struct {
 	mu sync.Mutex // guards the field below
 	at time.Time
 }
 
-func (c *clock) now() time.Time {
+func (c *setClock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at
 }
 
-func (c *clock) add(d time.Duration) {
+func (c *setClock) add(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at = c.at.Add(d)

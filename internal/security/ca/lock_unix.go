@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/base/clock"
 )
 
 // lockEvery is the interval of attempts to get a lock, which other processes hold for some writes.
@@ -24,17 +26,12 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		if err == nil {
 			return func() { f.Close() }, nil
 		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			break
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = clock.Sleep(ctx, lockEvery)
 		}
-		select {
-		case <-time.After(lockEvery):
-			continue
-		case <-ctx.Done():
-			err = ctx.Err()
+		if err != nil {
+			f.Close()
+			return nil, err
 		}
-		break
 	}
-	f.Close()
-	return nil, err
 }

@@ -49,7 +49,7 @@ func hello(t *testing.T, server *tls.Config, roots, name string, now time.Time, 
 // TestServing checks the names of the control plane's certificate, its replacement before expiry and after a change of
 // the authority, and the verification of clients by the present roots.
 func TestServing(t *testing.T) {
-	place, c := &memory{}, &clock{at: time.Now()}
+	place, c := &memory{}, &setClock{at: time.Now()}
 	a := open(t, Options{Store: place, Now: c.now})
 	conf := a.ServerTLS([]string{"istiod.istio-system.svc", "127.0.0.1", "*.example.com"})
 	roots, _ := a.Roots()

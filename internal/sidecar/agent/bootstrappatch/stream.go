@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
@@ -78,10 +79,8 @@ func Ask(ctx context.Context, dial func(context.Context) (*grpc.ClientConn, erro
 			}
 			t.open.close()
 		}
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, wait) != nil {
 			return nil, nil, err
-		case <-time.After(wait):
 		}
 		wait = min(2*wait, time.Second)
 	}
@@ -209,10 +208,8 @@ func (t *Stream) Watch(ctx context.Context) {
 			wait = againFirst
 		}
 		for {
-			select {
-			case <-ctx.Done():
+			if clock.Sleep(ctx, wait) != nil {
 				return
-			case <-time.After(wait):
 			}
 			wait = min(2*wait, againMost)
 			if t.connect(ctx) == nil {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/xds/nametable"
 )
 
@@ -44,10 +45,7 @@ func (f *Feed) Run(ctx context.Context) {
 			f.logged = true
 			f.Log.Warn("no names from the control plane; the known ones stay", "names", f.Table.Len(), "error", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		_ = clock.Sleep(ctx, wait)
 		wait = min(2*wait, againMost)
 	}
 }

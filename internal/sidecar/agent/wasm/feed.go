@@ -11,6 +11,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
+
+	"github.com/moonsail/moonsail/internal/base/clock"
 )
 
 // feed receives the control plane's plugins. Only Run's goroutine uses it.
@@ -53,10 +55,7 @@ func (f *feed) run(ctx context.Context) {
 			f.logged = true
 			f.cache.Log.Warn("no plugins from the control plane; the known ones stay", "plugins", len(f.versions), "error", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		_ = clock.Sleep(ctx, wait)
 		wait = min(2*wait, againMost)
 	}
 }

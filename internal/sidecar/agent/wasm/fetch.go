@@ -14,7 +14,8 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
+
+	"github.com/moonsail/moonsail/internal/base/clock"
 )
 
 // temporary is a failure that a retry may resolve.
@@ -30,10 +31,8 @@ func (c *Cache) fetch(ctx context.Context, m Module) (sum string, size int64, pa
 		if !errors.As(err, &temporary{}) || attempt == c.attempts {
 			return sum, size, part, err
 		}
-		select {
-		case <-ctx.Done():
-			return "", 0, "", ctx.Err()
-		case <-time.After(pause):
+		if err := clock.Sleep(ctx, pause); err != nil {
+			return "", 0, "", err
 		}
 		pause *= 2
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
@@ -43,7 +44,7 @@ func (w *Watch) Report(ctx context.Context) (Report, error) {
 		if err != nil {
 			return Report{}, err
 		}
-		if w.previous = sample; pause(ctx, interval) != nil {
+		if w.previous = sample; clock.Sleep(ctx, interval) != nil {
 			return Report{}, ctx.Err()
 		}
 	} else if !w.report.At.IsZero() && time.Since(w.report.At) < interval {
@@ -72,15 +73,4 @@ func (w *Watch) sample(ctx context.Context) (Sample, error) {
 	s := Sample{At: time.Now(), PID: pid, Connections: Connections(stats, w.Except...)}
 	s.CPU, _ = Threads("/proc", pid) // unknown on other systems than Linux
 	return s, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

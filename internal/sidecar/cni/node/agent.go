@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/sidecar/cni"
 	"github.com/moonsail/moonsail/internal/sidecar/cni/install"
 )
@@ -179,12 +180,8 @@ const (
 // If the API server does not answer, as when a node shuts down, it was not: the plugin must be there when the node starts again.
 func (a *Agent) removed(ctx context.Context) (why string) {
 	for attempt := range removedAttempts {
-		if attempt > 0 {
-			select {
-			case <-ctx.Done():
-				return ""
-			case <-time.After(removedEvery):
-			}
+		if attempt > 0 && clock.Sleep(ctx, removedEvery) != nil {
+			return ""
 		}
 		within, cancel := context.WithTimeout(ctx, removedTimeout)
 		set, err := a.Cluster.Own(within)

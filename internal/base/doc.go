@@ -1,0 +1,4 @@
+// Package base has what any program needs, whatever it does. It knows nothing of a mesh, and imports the standard library only.
+//
+//	clock  waits that end with a context
+package base
