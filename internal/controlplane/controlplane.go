@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/url"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/controlplane/election"
@@ -42,6 +43,7 @@ type Options struct {
 	Webhook           webhook.Options
 	Traces            tracing.Config // the zero value: changes are not traced
 	AgentTokenFile    string         // file with the token for agents' debug pages; empty: none
+	Prometheus        *url.URL       // measures calls for the dashboard; nil: the metrics of connected proxies do
 	SampleInUse       time.Duration  // interval of asking proxies whether they use what they ACKed; 0: never
 	NoChangeLog       bool           // do not follow changes, to measure the cost of it
 	Identity          Identity       // the zero value: workloads have no certificates
@@ -114,6 +116,7 @@ func (p *parts) edges() []edge {
 		{"drain notices", true, endless(p.drains.Run)},
 		{"statuses", o.Status, func(ctx context.Context) error { return p.statuses.Run(ctx) }},
 		{"samples of what is in use", o.SampleInUse > 0, endless(func(ctx context.Context) { p.sampler.Run(ctx) })},
+		{"traffic", p.httpListener != nil, endless(func(ctx context.Context) { p.traffic.Run(ctx) })},
 		{"debug pages", p.httpListener != nil, p.serveDebugPages},
 		{"webhook", p.webhook != nil, p.serveWebhook},
 		{"xDS", p.xdsListener != nil, p.servePlaintext},

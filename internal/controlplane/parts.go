@@ -12,6 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/gatewaydeploy"
 	"github.com/moonsail/moonsail/internal/controlplane/peers"
 	"github.com/moonsail/moonsail/internal/controlplane/status"
+	"github.com/moonsail/moonsail/internal/controlplane/traffic"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
@@ -47,6 +48,7 @@ type parts struct {
 	xds       *server.Server
 	explainer *explain.Explainer
 	agents    *agents.Client
+	traffic   *traffic.Meter
 	sampler   *agents.Sampler           // nil: off
 	statuses  *status.Writer            // nil: off
 	gateways  *gatewaydeploy.Controller // nil: off
@@ -118,6 +120,10 @@ func (p *parts) addServer(context.Context) error {
 	p.drains.Peers = p.peers
 	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: o.Mesh, Changes: p.changes, Proxies: p.xds, Problems: p.problemsOf}
 	p.agents = agents.New(p.xds, p.explainer, o.AgentTokenFile)
+	p.traffic = traffic.FromProxies(p.xds, p.agents)
+	if o.Prometheus != nil {
+		p.traffic = traffic.FromPrometheus(o.Prometheus)
+	}
 	p.addSampler()
 	if o.Status {
 		p.statuses = newStatusWriter(p)
@@ -149,7 +155,8 @@ func (p *parts) debugPages(ctx context.Context) debug.Stages {
 		Snapshot:    p.pipeline.Snapshot,
 		ProxyGroups: func() any { return p.pipeline.ProxyGroups(ctx) },
 		Changes:     p.changes, Proxies: p.xds, Gatherer: p.metrics.Registry, Explain: p.explainer, Sidecars: p.agents,
-		Peers: p.configuredPeers(),
+		Traffic: p.traffic,
+		Peers:   p.configuredPeers(),
 	}
 	if health := p.source.health; health != nil {
 		s.Source = func() any { return health() }

@@ -108,7 +108,7 @@ func endpointsOf(snapshot *store.Snapshot, service model.Key, name, number strin
 // peerMethods are the methods between control planes.
 func (p *parts) peerMethods() map[string]server.Unary {
 	reporter := &status.Reporter{Snapshot: p.pipeline.Snapshot, Refusals: p.xds.Refusals, Explain: p.explainer.Object, Causes: p.explainer.Causes}
-	queries := &debug.PeerQueries{Explain: p.explainer, Proxies: p.xds, Changes: p.changes}
+	queries := &debug.PeerQueries{Explain: p.explainer, Proxies: p.xds, Changes: p.changes, Traffic: p.traffic}
 	out := queries.Methods()
 	maps.Copy(out, map[string]server.Unary{
 		status.MethodReport:      reporter.Report,

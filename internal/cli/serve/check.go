@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -228,4 +229,16 @@ func explain(err error) error {
 		return &terminal.UserError{Err: err, Next: "choose an address of this machine on which this user may listen"}
 	}
 	return err
+}
+
+// prometheusURL parses --prometheus.
+func prometheusURL(text string) (*url.URL, error) {
+	if text == "" {
+		return nil, nil
+	}
+	at, err := url.Parse(text)
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+		return nil, errors.New("--prometheus: not the URL of a server: use http://HOST:9090, with TLS https://HOST") // the URL may have a password
+	}
+	return at, nil
 }

@@ -148,6 +148,8 @@ func (f *flags) addMeasureFlags(cmd *cobra.Command) {
 	fs, o := cmd.Flags(), &f.options
 	fs.StringVar(&f.otlp, "otlp-endpoint", "",
 		"`URL` of a collector for traces of changes: http://HOST:4318 or grpc://HOST:4317, with TLS https or grpcs (default: $OTEL_EXPORTER_OTLP_ENDPOINT, else off)")
+	fs.StringVar(&f.metricsAt, "prometheus", "",
+		"`URL` of a Prometheus that scrapes the sidecars, for the dashboard's graph of calls: http://HOST:9090 (default: the control plane asks connected proxies while the graph is open)")
 	fs.StringVar(&o.AgentTokenFile, "agent-token-file", "",
 		"`FILE` whose first line is a token from the agents' --debug-token-file; without it, only agents on this machine answer")
 	fs.DurationVar(&o.SampleInUse, "sample-in-use", 0,

@@ -31,6 +31,7 @@ type flags struct {
 	transport string
 	registry  bool
 	otlp      string
+	metricsAt string // the URL of Prometheus
 	scrape    bool
 	cluster   client.Cluster
 	profiling debug.Profiling
@@ -153,6 +154,9 @@ func (f *flags) run(cmd *cobra.Command) error {
 	f.options.Mesh, f.options.RouteStrategy, f.options.Log = f.mesh, server.RouteStrategy(f.strategy), log
 	f.options.Transport = server.Transport(f.transport)
 	if f.options.Traces, err = tracing.Read(f.otlp, os.LookupEnv); err != nil {
+		return terminal.UsageError{Err: err}
+	}
+	if f.options.Prometheus, err = prometheusURL(f.metricsAt); err != nil {
 		return terminal.UsageError{Err: err}
 	}
 	if err := applyIstiodVariables(&f.options, os.LookupEnv, log); err != nil {

@@ -141,6 +141,7 @@ func TestServeRefusesFlags(t *testing.T) {
 		{"client CA without TLS", []string{"--config", filepath.Dir(file), "--http-client-ca", file}, 2, "set --http-cert and --http-key too"},
 		{"certificate of debug pages without key", []string{"--config", filepath.Dir(file), "--http-cert", file}, 2, "--http-cert and --http-key: set both or neither"},
 		{"invalid collector", []string{"--config", filepath.Dir(file), "--otlp-endpoint", "collector:4318"}, 2, "use http://HOST:4318"},
+		{"invalid Prometheus", []string{"--config", filepath.Dir(file), "--prometheus", "prometheus:9090"}, 2, "use http://HOST:9090"},
 		{"peer without port", []string{"--config", filepath.Dir(file), "--peer", "mesh-2"}, 2, `--peer "mesh-2": not an address: use host:port`},
 		{"peer with port 0", []string{"--config", filepath.Dir(file), "--peer", "10.0.0.1:15012,10.0.0.2:0"}, 2, `--peer "10.0.0.2:0": invalid port`},
 		{"peer with invalid name", []string{"--config", filepath.Dir(file), "--peer", "mesh 2:15012"}, 2, `neither a DNS name nor an IP address`},

@@ -57,7 +57,7 @@ func TestIdentifiers(t *testing.T) {
 	require.Greater(t, found, 10)
 	handler, err := os.ReadFile("../debug/handler.go")
 	require.NoError(t, err)
-	for _, m := range regexp.MustCompile(`get\("([^"?]+)`).FindAllStringSubmatch(program, -1) {
+	for _, m := range regexp.MustCompile(`[^.\w]get\("([^"?]+)`).FindAllStringSubmatch(program, -1) {
 		require.Contains(t, string(handler), `"`+m[1]+`"`)
 	}
 }

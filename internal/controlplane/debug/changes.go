@@ -48,6 +48,30 @@ func (h *handler) changes(w http.ResponseWriter, r *http.Request) {
 	reply(w, list)
 }
 
+// change explains one revision. It covers the proxies of this control plane: others count their own revisions.
+func (h *handler) change(w http.ResponseWriter, r *http.Request) {
+	if h.stages.Explain == nil {
+		absent(w, "changes")
+		return
+	}
+	rev, err := strconv.ParseUint(r.PathValue("revision"), 10, 64)
+	if err != nil {
+		fail(w, http.StatusBadRequest, fmt.Sprintf("revision %q: use a whole number", r.PathValue("revision")), "")
+		return
+	}
+	most, err := queryUint(r, "max", defaultProxies)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error(), "")
+		return
+	}
+	e, ok := h.stages.Explain.Revision(model.Revision(rev), explain.Ask{All: r.URL.Query().Has("all"), Max: int(min(most, maxProxies))})
+	if !ok {
+		fail(w, http.StatusNotFound, fmt.Sprintf("revision %d: not in the change log", rev), "see GET /debug/changes for the changes that it has")
+		return
+	}
+	reply(w, e)
+}
+
 func queryUint(r *http.Request, name string, otherwise uint64) (uint64, error) {
 	s := r.URL.Query().Get(name)
 	if s == "" {
@@ -82,12 +106,17 @@ func (h *handler) proxies(w http.ResponseWriter, r *http.Request) {
 		absent(w, "proxies")
 		return
 	}
+	reply(w, h.proxyList(w, r))
+}
+
+// proxyList returns the proxies that a request is about.
+func (h *handler) proxyList(w http.ResponseWriter, r *http.Request) ProxyList {
 	list := ProxyList{Now: time.Now(), Proxies: connected(h.stages.Proxies, h.stages.Changes)}
 	if h.everywhere(r) {
 		aboutAll(w)
 		list.join(askAll[ProxyList](r.Context(), askTimeout, h.stages.Peers, MethodProxies, struct{}{}))
 	}
-	reply(w, list)
+	return list
 }
 
 // connected returns the proxies of this control plane.

@@ -26,6 +26,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/agents"
 	"github.com/moonsail/moonsail/internal/controlplane/dashboard"
 	"github.com/moonsail/moonsail/internal/controlplane/peers"
+	"github.com/moonsail/moonsail/internal/controlplane/traffic"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
@@ -54,6 +55,7 @@ type Stages struct {
 	// Explain answers questions about the stages.
 	Explain  *explain.Explainer
 	Sidecars Sidecars
+	Traffic  Traffic
 	Gatherer prometheus.Gatherer
 	// CA returns the state of the certificate authority.
 	CA func() any
@@ -86,6 +88,12 @@ type Sidecars interface {
 	Get(ctx context.Context, proxy, page string, query url.Values) ([]byte, error)
 	// Sample asks some proxies that ACKed a revision whether they use it.
 	Sample(ctx context.Context, where []distribution.ProxySyncStatus, rev model.Revision, most int) []agents.Use
+}
+
+// Traffic is the part of traffic.Meter that the pages use.
+type Traffic interface {
+	// Graph returns the newest graph, and has a newer one measured.
+	Graph() *traffic.Graph
 }
 
 // Scrapeable are the pages with numbers and without configuration.

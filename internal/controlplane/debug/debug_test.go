@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonsail/moonsail/internal/controlplane/dashboard"
+	"github.com/moonsail/moonsail/internal/controlplane/traffic"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
@@ -78,8 +79,14 @@ func whole(t *testing.T) Stages {
 			Proxy: &model.Proxy{DNSDomain: "shop.svc.cluster.local"}}},
 		Explain:  &explain.Explainer{Snapshot: st.Snapshot, Changes: log, Proxies: noneConcerned{}},
 		Gatherer: m.Registry,
+		Traffic:  noTraffic{},
 	}
 }
+
+// noTraffic measures nothing.
+type noTraffic struct{}
+
+func (noTraffic) Graph() *traffic.Graph { return &traffic.Graph{Source: traffic.SourceProxies} }
 
 // noneConcerned are proxies without any state.
 type noneConcerned struct{ distribution.Proxies }
@@ -118,6 +125,16 @@ func TestPages(t *testing.T) {
 		{"/debug/changes", 200, `"newest": 3`},
 		{"/debug/changes?n=x", 400, `whole number`},
 		{"/debug/changes?after=-1", 400, `whole number`},
+		{"/debug/changes/2", 200, `"objectCount": 1`},
+		{"/debug/changes/9", 404, `not in the change log`},
+		{"/debug/changes/x", 400, `whole number`},
+		{"/debug/search?q=reviews", 200, `"origin": "shop.yaml:12"`},
+		{"/debug/search?q=Service+SHOP", 200, `"shop.yaml:12"`},
+		{"/debug/search?q=reviews-1.shop", 200, `"id": "sidecar~10.0.0.1~reviews-1.shop`},
+		{"/debug/search?q=nowhere", 200, `"objects": []`},
+		{"/debug/search?q=", 200, `"objects": []`},
+		{"/debug/search?q=" + strings.Repeat("x", 300), 400, `use a few words`},
+		{"/debug/traffic", 200, `"source": "proxies"`},
 		{"/debug/proxies", 200, `"reviews-1"`},
 		{"/debug/proxies/" + reviewsID, 200, `"DNSDomain": "shop.svc.cluster.local"`},
 		{"/debug/proxies/reviews-1.shop", 200, `"DNSDomain": "shop.svc.cluster.local"`},

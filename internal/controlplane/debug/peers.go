@@ -28,6 +28,8 @@ const (
 	MethodStale = "/moonsail.v1.ControlPlane/Stale"
 	// MethodConnected returns which of some proxies are connected: from nodeIDs to nodeIDs.
 	MethodConnected = "/moonsail.v1.ControlPlane/Connected"
+	// MethodTraffic returns the calls of the connected proxies: a traffic.Graph.
+	MethodTraffic = "/moonsail.v1.ControlPlane/Traffic"
 )
 
 type explainQuestion struct {
@@ -70,6 +72,7 @@ type PeerQueries struct {
 	Explain *explain.Explainer
 	Proxies Proxies
 	Changes Changes
+	Traffic Traffic
 
 	turn sync.Mutex // held by an answer that reads everything that proxies have: one at a time
 }
@@ -80,6 +83,7 @@ func (pq *PeerQueries) Methods() map[string]server.Unary {
 		MethodExplain:   answering(MethodExplain, pq.explain),
 		MethodProxies:   answering(MethodProxies, func(*struct{}) any { return pq.proxies() }),
 		MethodProxy:     answering(MethodProxy, pq.proxy),
+		MethodTraffic:   answering(MethodTraffic, func(*struct{}) any { return pq.traffic() }),
 		MethodStale:     answering(MethodStale, func(*struct{}) any { return pq.stale() }),
 		MethodConnected: answering(MethodConnected, func(q *nodeIDs) any { return nodeIDs{pq.Explain.Proxies.Connected(q.IDs)} }),
 	}

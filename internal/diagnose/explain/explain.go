@@ -140,6 +140,30 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 	return e, nil
 }
 
+// RevisionStatus is the status of one change.
+type RevisionStatus struct {
+	Now    time.Time        `json:"now"`
+	Change changelog.Change `json:"change"`
+	Counts Counts           `json:"counts"`
+	// Proxies are those that do not have the change, or all. LeftOut counts those that did not fit.
+	Proxies []distribution.ProxySyncStatus `json:"proxies"`
+	LeftOut int                            `json:"leftOut,omitempty"`
+}
+
+// Revision explains one change. It returns false if the change log does not have it.
+func (x *Explainer) Revision(rev model.Revision, ask Ask) (*RevisionStatus, bool) {
+	c, ok := x.Changes.Change(rev)
+	if !ok {
+		return nil, false
+	}
+	e := &Explanation{State: c.State, Proxies: []distribution.ProxySyncStatus{}}
+	if c.State != changelog.Building {
+		ask.Apart = false
+		e.distribute(x.living(x.Proxies.Distribution(&distribution.Query{Revision: rev})), ask)
+	}
+	return &RevisionStatus{Now: time.Now(), Change: c, Counts: e.Counts, Proxies: e.Proxies, LeftOut: e.LeftOut}, true
+}
+
 // selects returns a function that reports whether an object may concern a proxy, by the rules of derive;
 // nil: every proxy. It is for disconnected proxies whose tables are closed. Connected proxies have tables
 // that know more.

@@ -51,7 +51,7 @@ export interface Proxy {
   owed?: number;
   behindSince?: string;
   unread?: boolean;
-  types: { type: string; waiting?: string; held?: Held[] }[];
+  types: { type: string; wildcard?: boolean; subscribed?: number; sent?: number; acked?: number; waiting?: string; held?: Held[] }[];
 }
 
 export interface Proxies {
@@ -78,6 +78,9 @@ export interface Problems {
   problems: { config: Problem[] | null; translation: { group: string; name: string; error: string }[] | null };
 }
 
+// NotFound is thrown if what a page is about does not exist.
+export class NotFound extends Error {}
+
 // Unauthorized is thrown if the page needs a token.
 export class Unauthorized extends Error {}
 
@@ -95,6 +98,9 @@ export async function get<T>(path: string): Promise<T> {
   if (token) headers["Authorization"] = `Bearer ${token}`;
   const answer = await fetch(path, { headers, signal: AbortSignal.timeout(10_000) });
   if (answer.status === 401) throw new Unauthorized("the control plane requires a token");
-  if (!answer.ok) throw new Error(`${path}: ${answer.status} ${answer.statusText}`);
+  if (!answer.ok) {
+    const why = ((await answer.json().catch(() => ({}))) as { error?: string }).error ?? `${answer.status} ${answer.statusText}`;
+    throw answer.status === 404 ? new NotFound(why) : new Error(`${path}: ${why}`);
+  }
   return (await answer.json()) as T;
 }

@@ -2,6 +2,7 @@
 
 import type { Change, Changes, Stages } from "./api";
 import { byId, bytes, el, ms, objectName } from "./dom";
+import { link, objectLink } from "./route";
 
 // stages in order. Their colours are the style's s-store ... s-ack.
 export const stages: { key: keyof Stages; name: string; what: string }[] = [
@@ -68,11 +69,13 @@ function details(c: Change): HTMLElement {
   list.append(el("dt", "", "sent"), el("dd", "", `${c.resources} resources, ${bytes(c.bytes)} encoded once`));
   const objects = el("dd");
   for (const o of c.objects ?? []) {
-    const link = el("a", "", `${o.operation} ${objectName(o)}`);
-    link.href = `/debug/explain/${[o.kind, o.namespace, o.name].filter(Boolean).map((p) => encodeURIComponent(p as string)).join("/")}`;
-    objects.append(link, el("br"));
+    const to = el("a", "", `${o.operation} ${objectName(o)}`);
+    to.href = objectLink(o);
+    objects.append(to, el("br"));
   }
-  list.append(el("dt", "", "objects"), objects);
+  const page = el("a", "", `change ${c.revision}: which proxies have it`);
+  page.href = link("change", [String(c.revision)]);
+  list.append(el("dt", "", "objects"), objects, el("dt", "", "page"), el("dd", "", page));
   return list;
 }
 

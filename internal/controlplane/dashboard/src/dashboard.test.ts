@@ -5,9 +5,14 @@ import { test } from "node:test";
 
 import type { Change, Proxy } from "./api";
 import { quantile, totals } from "./changes";
-import { age, bytes, ms, objectName } from "./dom";
+import { age, bytes, count as rateText, ms, objectName, percent } from "./dom";
+import { layers, layout, neighbour, wayKey } from "./layout";
+import { reasonText } from "./pages";
 import { count } from "./problems";
 import { gravity, refused } from "./proxies";
+import { link, parse } from "./route";
+import type { Edge } from "./traffic";
+import { around, fold, mutualShare, namespaces, quantile as quantileOf } from "./traffic";
 
 const change = (state: Change["state"], totalMs: number, acked: number): Change => ({
   revision: 1, state, objects: null, objectCount: 0, observed: "", stages: { totalMs }, resources: 0, bytes: 0,
@@ -48,4 +53,101 @@ test("the worst proxies come first", () => {
 test("problems of both kinds are counted", () => {
   assert.equal(count({ problems: { config: null, translation: null } }), 0);
   assert.equal(count({ problems: { config: [{ severity: "error", message: "m" }], translation: [{ group: "s", name: "n", error: "e" }] } }), 2);
+});
+
+const call = (from: string, to: string, n: Partial<Edge> = {}): Edge => ({
+  source: { namespace: "shop", workload: `${from}-v1`, service: from },
+  destination: { namespace: "shop", workload: `${to}-v1`, service: to },
+  target: { namespace: "shop", name: to }, protocol: "http",
+  client: { requests: 10, errors: 1, durations: [{ fromMs: 0, toMs: 1, rate: 9 }, { fromMs: 1, toMs: 5, rate: 1 }] },
+  server: { requests: 10, errors: 0, mutual: 10 }, ...n,
+});
+
+test("calls become a graph of services or workloads", () => {
+  const outside: Edge = { ...call("web", "x"), destination: {}, target: { namespace: "shop", name: "api.example.com" }, server: undefined };
+  const edges = [call("web", "cart"), { ...call("web", "cart"), source: { namespace: "shop", workload: "web-v2", service: "web" } }, outside];
+  const g = fold(edges, "service");
+  assert.deepEqual(g.nodes.map((n) => [n.id, n.outside]), [["shop/api.example.com", true], ["shop/cart", false], ["shop/web", false]]);
+  assert.deepEqual(g.links.map((l) => [l.from, l.to, l.sum.requests, l.sum.errors]), [["shop/web", "shop/api.example.com", 10, 1], ["shop/web", "shop/cart", 20, 2]]);
+  assert.equal(mutualShare(g.links[1]!.sum), 1);
+  assert.equal(mutualShare(g.links[0]!.sum), undefined, "nobody counts it at the other end");
+  assert.equal(quantileOf(g.links[1]!.sum.durations, 0.95), 3);
+  assert.deepEqual(fold(edges, "workload").nodes.map((n) => n.id), ["shop/api.example.com", "shop/cart-v1", "shop/web-v1", "shop/web-v2"]);
+});
+
+test("a service and its application may have different names", () => {
+  const edges = [
+    call("web", "app", { target: { namespace: "shop", name: "svc" } }),
+    call("app", "db"),
+  ];
+  assert.deepEqual(fold(edges, "service").links.map((l) => [l.from, l.to]), [["shop/svc", "shop/db"], ["shop/web", "shop/svc"]]);
+});
+
+test("a namespace leaves its nodes and their neighbours", () => {
+  const other = call("batch", "cart", { source: { namespace: "jobs", workload: "batch", service: "batch" } });
+  const far = call("x", "y", { source: { namespace: "far", workload: "x", service: "x" }, destination: { namespace: "far", workload: "y", service: "y" }, target: { namespace: "far", name: "y" } });
+  assert.deepEqual(namespaces([other, far]), ["far", "jobs", "shop"]);
+  assert.deepEqual(fold([other, far], "service", "shop").nodes.map((n) => n.id), ["jobs/batch", "shop/cart"]);
+  assert.deepEqual(around(fold([other, far], "service"), "far/y").nodes.map((n) => n.id), ["far/x", "far/y"]);
+});
+
+test("an idle client does not hide what the server counts", () => {
+  const g = fold([call("a", "b", { client: { requests: 0, errors: 0 } })], "service");
+  assert.equal(g.links[0]!.sum.requests, 10);
+});
+
+test("layers follow calls, circles too", () => {
+  const links = [["a", "b"], ["b", "c"], ["c", "a"], ["a", "c"], ["d", "d"]].map(([from, to]) => ({ from: from!, to: to! }));
+  const l = layers(["a", "b", "c", "d"], links);
+  assert.deepEqual(["a", "b", "c", "d"].map((i) => l.get(i)), [0, 1, 2, 0]);
+  const chain = Array.from({ length: 5000 }, (_, i) => String(i));
+  assert.equal(layers(chain, chain.slice(1).map((to, i) => ({ from: String(i), to }))).get("4999"), 4999);
+});
+
+test("200 services do not overlap, and arrow keys reach each", () => {
+  const ids = Array.from({ length: 200 }, (_, i) => `s${i}`);
+  const links = ids.slice(1).flatMap((to, i) => [{ from: `s${Math.floor(i / 3)}`, to }, { from: `s${(7 * i) % 200}`, to }]);
+  const size = { width: 190, height: 44, gapX: 120, gapY: 16, perColumn: 24 };
+  const { places, width, height } = layout(ids, links, size);
+  assert.equal(places.size, 200);
+  const list = [...places.values()];
+  for (const [i, a] of list.entries()) {
+    assert.ok(a.x >= 0 && a.y >= 0 && a.x + size.width <= width && a.y + size.height <= height);
+    for (const b of list.slice(i + 1)) assert.ok(Math.abs(a.x - b.x) >= size.width || Math.abs(a.y - b.y) >= size.height);
+  }
+  const reached = new Set(["s0"]);
+  for (const at of reached) for (const key of ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"]) {
+    const to = neighbour(places, at, key);
+    if (to) reached.add(to);
+  }
+  assert.equal(reached.size, 200);
+  assert.equal(neighbour(places, "s0", "x"), undefined);
+});
+
+test("a long link passes beside the nodes of the layers between", () => {
+  const links = [["a", "b"], ["b", "c"], ["a", "c"]].map(([from, to]) => ({ from: from!, to: to! }));
+  const size = { width: 100, height: 40, gapX: 50, gapY: 10, perColumn: 9 };
+  const { places, ways } = layout(["a", "b", "c"], links, size);
+  const [way] = ways.get(wayKey(links[2]!)) ?? [];
+  const b = places.get("b")!;
+  assert.ok(way && way.x === b.x && (way.y < b.y || way.y > b.y + size.height));
+});
+
+test("routes survive any name", () => {
+  const name = `a/b?c#d&e=%<img src=x onerror=alert(1)>"'`;
+  for (const r of [parse(link("proxy", [name])), parse(link("object", ["Service", "shop", name]))]) assert.equal(r.path.at(-1), name);
+  assert.equal(parse(link("mesh", [], { node: name, by: "" })).query.get("node"), name);
+  assert.equal(link("mesh", [], { node: "" }), "#/mesh");
+  assert.deepEqual(parse("").page, "");
+  assert.deepEqual(parse("#/proxy/%zz").path, ["%zz"]);
+});
+
+test("shares and rates are not rounded to all or nothing", () => {
+  assert.deepEqual([0, 0.0001, 0.004, 0.25, 0.9999, 1].map(percent), ["0 %", "<0.1 %", "0.4 %", "25 %", ">99.9 %", "100 %"]);
+  assert.deepEqual([0, 0.01, 3, 4.25, 1500, 2e6].map(rateText), ["0", "<0.1", "3", "4.3", "1.5k", "2.0M"]);
+});
+
+test("a reason names what it waits for", () => {
+  const at = (s: number) => new Date(1e12 + s * 1000).toISOString();
+  assert.equal(reasonText({ cause: "waits", type: "LDS", text: "CDS", names: ["x"], since: at(0) }, at(9)), "LDS: waits: CDS: x, for 9 s");
 });

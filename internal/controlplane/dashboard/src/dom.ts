@@ -54,3 +54,21 @@ export function bytes(n: number): string {
 export function objectName(k: { kind: string; namespace?: string; name: string }): string {
   return [k.kind, k.namespace, k.name].filter(Boolean).join("/");
 }
+
+// count formats a number that may be small or large.
+export function count(n: number): string {
+  if (n >= 1e6) return `${(n / 1e6).toFixed(1)}M`;
+  if (n >= 10_000) return `${(n / 1000).toFixed(0)}k`;
+  if (n >= 1000) return `${(n / 1000).toFixed(1)}k`;
+  return n >= 10 || Number.isInteger(n) ? n.toFixed(0) : n >= 0.1 ? n.toFixed(1) : "<0.1";
+}
+
+// percent formats a share. It shows 0 and 100 only for none and all.
+export function percent(share: number): string {
+  if (share <= 0) return "0 %";
+  if (share >= 1) return "100 %";
+  const n = 100 * share;
+  if (n < 0.1) return "<0.1 %";
+  if (n > 99.9) return ">99.9 %";
+  return `${n < 10 || n > 99 ? n.toFixed(1) : n.toFixed(0)} %`;
+}

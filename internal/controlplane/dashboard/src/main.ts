@@ -4,8 +4,12 @@ import type { Changes, Problems, Proxies, Stale } from "./api";
 import { Unauthorized, get, useToken } from "./api";
 import { quantile, showChanges, showKey, totals } from "./changes";
 import { byId, el, ms } from "./dom";
+import { drawMesh, showMesh, zoom } from "./mesh";
+import { showChange, showObject, showProxy, showSearch } from "./pages";
 import { count, showProblems } from "./problems";
 import { refused, showProxies, showStale } from "./proxies";
+import type { Route } from "./route";
+import { link, parse } from "./route";
 
 // Intervals in milliseconds. A list of thousands of proxies has megabytes, and is requested less often.
 const quick = 1000;
@@ -57,18 +61,31 @@ function askForToken(): void {
   byId("login").hidden = false;
 }
 
-// keep repeats look. It makes no requests while the page is hidden.
-async function keep(what: string, look: () => Promise<number>): Promise<void> {
-  for (;;) {
+// Pages by the first part of the route. Each has a section, and what it requests repeatedly.
+const pages: Record<string, { section: string; looks: Record<string, (r: Route) => Promise<number>> }> = {
+  "": { section: "page-overview", looks: { changes, proxies, "stale endpoints": stale, problems } },
+  mesh: { section: "page-mesh", looks: { mesh: showMesh } },
+  proxy: { section: "page-detail", looks: { proxy: showProxy } },
+  change: { section: "page-detail", looks: { change: showChange } },
+  object: { section: "page-detail", looks: { object: showObject } },
+  search: { section: "page-detail", looks: { search: showSearch } },
+};
+
+let visit = 0; // counts pages, so that the requests of the last one end
+
+// keep repeats look until another page is shown. It makes no requests while the page is hidden.
+async function keep(what: string, look: (r: Route) => Promise<number>, mine: number): Promise<void> {
+  while (mine === visit) {
     let wait = slow;
     if (!document.hidden) {
       try {
-        wait = await look();
+        wait = await look(route);
         failed.delete(what);
       } catch (e) {
         if (e instanceof Unauthorized) askForToken();
         failed.set(what, e instanceof Error ? e.message : String(e));
       }
+      if (mine !== visit) return;
       showHealth();
     }
     await new Promise((done) => {
@@ -76,6 +93,30 @@ async function keep(what: string, look: () => Promise<number>): Promise<void> {
       document.addEventListener("visibilitychange", done, { once: true });
     });
   }
+}
+
+let route = parse(location.hash);
+
+// open shows the page of the URL's fragment.
+function open(): void {
+  const before = route;
+  route = parse(location.hash);
+  const page = pages[route.page] ?? pages[""];
+  if (!page) return;
+  for (const p of Object.values(pages)) byId(p.section).hidden = p.section !== page.section;
+  for (const a of document.querySelectorAll<HTMLAnchorElement>("nav a")) {
+    if (parse(a.hash).page === route.page && a.hash) a.setAttribute("aria-current", "page");
+    else a.removeAttribute("aria-current");
+  }
+  (byId("search") as HTMLInputElement).value = route.page === "search" ? (route.query.get("q") ?? "") : "";
+  if (visit > 0 && route.page === "mesh" && before.page === "mesh") {
+    drawMesh(route); // another view of the same data
+    return;
+  }
+  visit++;
+  failed.clear();
+  if (page.section === "page-detail") byId("detail").replaceChildren(el("p", "dim", "…"));
+  for (const [what, look] of Object.entries(page.looks)) void keep(what, look, visit);
 }
 
 const failed = new Map<string, string>();
@@ -91,6 +132,19 @@ byId("login").addEventListener("submit", (e) => {
   useToken((byId("token") as HTMLInputElement).value.trim());
   location.reload();
 });
+byId("find").addEventListener("submit", (e) => {
+  e.preventDefault();
+  location.hash = link("search", [], { q: (byId("search") as HTMLInputElement).value.trim() });
+});
+for (const [id, factor] of [["mesh-larger", 1.25], ["mesh-smaller", 0.8], ["mesh-fit", 0]] as const) {
+  byId(id).addEventListener("click", () => zoom(route, factor));
+}
+window.addEventListener("hashchange", open);
+document.addEventListener("keydown", (e) => {
+  if (e.key !== "/" || e.target instanceof HTMLInputElement || e.target instanceof HTMLSelectElement) return;
+  e.preventDefault();
+  byId("search").focus();
+});
 showKey();
 void get<{ version: string }>("/version").then((v) => (byId("version").textContent = v.version), () => undefined);
-for (const [what, look] of Object.entries({ changes, proxies, "stale endpoints": stale, problems })) void keep(what, look);
+open();

@@ -2,6 +2,7 @@
 
 import type { Proxies, Proxy, Stale } from "./api";
 import { age, byId, el, row, table } from "./dom";
+import { proxyLink } from "./route";
 
 const most = 200; // rows; the filter finds the others
 
@@ -22,6 +23,12 @@ function state(p: Proxy, now: string): HTMLElement {
   return el("span", "warn", `behind ${p.behindSince ? `for ${age(now, p.behindSince)}` : `by ${p.owed}`}${waits ? `: ${waits}` : ""}`);
 }
 
+function proxyName(p: { name: string; namespace: string }): HTMLElement {
+  const a = el("a", "", `${p.name}.${p.namespace}`);
+  a.href = proxyLink(p);
+  return a;
+}
+
 // gravity orders proxies: the worst come first.
 export function gravity(p: Proxy): number {
   if (p.unread || refused(p).length) return 0;
@@ -39,7 +46,7 @@ export function showProxies(all = last): void {
     .filter((p) => `${p.name}.${p.namespace}`.toLowerCase().includes(filter))
     .sort((a, b) => gravity(a) - gravity(b));
   const rows = list.slice(0, most).map((p) =>
-    row(`${p.name}.${p.namespace}`, state(p, all.now), String(p.settled), `${p.protocol}, ${p.strategy}`, p.version ?? "–", age(all.now, p.connected)),
+    row(proxyName(p), state(p, all.now), String(p.settled), `${p.protocol}, ${p.strategy}`, p.version ?? "–", age(all.now, p.connected)),
   );
   const parts: (HTMLElement | string)[] = [table(["proxy", "state", "settled", "protocol, routes", "Envoy", "connected for"], rows)];
   if (list.length === 0) parts.push(el("p", "dim", filter ? "no proxy has this name" : "no proxy is connected"));
@@ -51,7 +58,7 @@ export function showProxies(all = last): void {
 export function showStale(s: Stale): void {
   const away = s.disconnected ?? [];
   const rows = [
-    ...s.holders.map((h) => row(`${h.name}.${h.namespace}`, h.address, el("span", "bad", age(s.now, h.since)), h.cluster)),
+    ...s.holders.map((h) => row(proxyName(h), h.address, el("span", "bad", age(s.now, h.since)), h.cluster)),
     ...away.map((a) => row(`${a.name}.${a.namespace}`, `${a.endpoints} removed since`, el("span", "warn", age(s.now, a.since)), "disconnected")),
   ];
   const section = byId("stale-section");

@@ -19,6 +19,7 @@ const clientTimeout = 10 * time.Second
 const (
 	maxAnswer = 256 << 20
 	maxInUse  = 1 << 20
+	maxCalls  = 32 << 20 // 4000 series with three histograms each have 25 MB
 )
 
 // Client asks the agent at an address, "host:port".
@@ -48,6 +49,12 @@ func (c *Client) InUse(ctx context.Context, asked []Question) (*InUse, error) {
 // Get requests a page.
 func (c *Client) Get(ctx context.Context, path string, query url.Values) ([]byte, error) {
 	return c.get(ctx, path, query, maxAnswer)
+}
+
+// Metrics requests Envoy's metrics whose names in Envoy match a regular expression. The page needs no token, and gets none.
+func (c *Client) Metrics(ctx context.Context, matching string) ([]byte, error) {
+	open := Client{Address: c.Address, HTTP: c.HTTP}
+	return open.get(ctx, PathMetrics, url.Values{"filter": {matching}}, maxCalls)
 }
 
 // get requests a page of at most that many bytes; a longer one is an error.

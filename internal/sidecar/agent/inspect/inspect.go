@@ -32,6 +32,7 @@ const (
 	PathLogging    = "/debug/envoy/logging" // levels of Envoy's loggers by name; read-only
 	PathIdentity   = "/debug/identity"      // the workload's certificate, without its key
 	PathWorkers    = "/debug/workers"       // connections and CPU time of each worker thread
+	PathMetrics    = "/stats/envoy"         // ?filter=REGEX: Envoy's metrics with Istio's names, for everyone
 	PathLogs       = "/debug/logs"          // the last lines of the agent's log, which includes Envoy's
 )
 

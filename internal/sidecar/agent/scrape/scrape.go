@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/moonsail/moonsail/internal/sidecar/agent/inspect"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/istiometrics"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 	"github.com/moonsail/moonsail/internal/xds/callstats"
@@ -20,7 +21,7 @@ import (
 const (
 	MergedPath = "/stats/prometheus"
 	// EnvoyPath has Envoy's metrics alone. The Prometheus listener forwards to it.
-	EnvoyPath = "/stats/envoy"
+	EnvoyPath = inspect.PathMetrics
 )
 
 // maxConcurrent bounds the scrapes that are answered at the same time; others wait. Each may take some MB and keeps

@@ -1,0 +1,279 @@
+// Pages of one proxy, one change and one object, and of a search.
+
+import type { Change, Key, Proxy } from "./api";
+import { NotFound, get } from "./api";
+import { stages } from "./changes";
+import { age, byId, bytes, el, ms, objectName, row, table } from "./dom";
+import { refused } from "./proxies";
+import type { Route } from "./route";
+import { link, objectLink, proxyLink } from "./route";
+
+type Part = HTMLElement | string;
+
+export interface Reason {
+  cause: string;
+  type?: string;
+  since?: string;
+  names?: string[];
+  text?: string;
+}
+
+interface Position {
+  name: string;
+  namespace: string;
+  position: string;
+  superseded?: boolean;
+  reasons?: Reason[];
+  controlPlane?: string;
+}
+
+interface Counts {
+  acked: number;
+  superseded: number;
+  behind: number;
+  refused: number;
+  disconnected: number;
+  notConcerned: number;
+}
+
+const again = 2000;
+const seldom = 5000;
+
+function a(text: string, href: string, className = ""): HTMLAnchorElement {
+  const e = el("a", className, text);
+  e.href = href;
+  return e;
+}
+
+// facts is a list of names and values.
+function facts(list: [string, Part | undefined][]): HTMLElement {
+  const out = el("dl", "facts");
+  for (const [name, value] of list) if (value) out.append(el("dt", "", name), el("dd", "", value));
+  return out;
+}
+
+function show(title: string, ...parts: Part[]): void {
+  byId("detail").replaceChildren(el("h2", "", title), ...parts);
+}
+
+// notThere shows that something does not exist, and reports other errors.
+function notThere(title: string, error: unknown): void {
+  if (!(error instanceof NotFound)) throw error;
+  show(title, el("p", "warn", error.message), el("p", "", a("Search for it", link("search", [], { q: title.split(" ").pop() ?? "" }))));
+}
+
+const causes: Record<string, string> = {
+  unanswered: "was sent, and Envoy has not answered",
+  unread: "the proxy does not read its responses",
+  waits: "waits",
+  unsent: "is about to be sent",
+  refused: "Envoy refused it",
+  disconnected: "the stream ended",
+};
+
+// reasonText says why a proxy does not have a change.
+export function reasonText(r: Reason, now: string): string {
+  const parts = [`${r.type ? `${r.type}: ` : ""}${causes[r.cause] ?? r.cause}`];
+  if (r.text) parts.push(r.text);
+  if (r.names?.length) parts.push(r.names.join(", "));
+  const since = r.since ? `, for ${age(now, r.since)}` : "";
+  return parts.join(": ") + since;
+}
+
+function positions(list: Position[], leftOut: number | undefined, now: string): Part[] {
+  const classes: Record<string, string> = { refused: "bad", behind: "warn", disconnected: "warn", acked: "good" };
+  const rows = list.map((p) => row(
+    a(`${p.name}.${p.namespace}`, proxyLink(p)),
+    el("span", classes[p.position] ?? "dim", p.superseded ? `${p.position}, in a newer form` : p.position),
+    (p.reasons ?? []).map((r) => reasonText(r, now)).join("; "),
+    p.controlPlane ?? "",
+  ));
+  const parts: Part[] = rows.length ? [table(["proxy", "state", "why", "control plane"], rows)] : [el("p", "good", "No proxy lacks it.")];
+  if (leftOut) parts.push(el("p", "dim", `and ${leftOut} more`));
+  return parts;
+}
+
+function countsText(c: Counts): string {
+  const parts = [`${c.acked} have it`];
+  if (c.superseded) parts.push(`${c.superseded} of them in a newer form`);
+  if (c.behind) parts.push(`${c.behind} behind`);
+  if (c.refused) parts.push(`${c.refused} refused it`);
+  if (c.disconnected) parts.push(`${c.disconnected} disconnected without it`);
+  if (c.notConcerned) parts.push(`${c.notConcerned} not concerned`);
+  return parts.join(", ");
+}
+
+// way draws the stages of a change as steps with their times.
+function way(c: Change): HTMLElement {
+  const list = el("ol", "way");
+  list.append(el("li", "", el("b", "", "event"), el("span", "dim", new Date(c.observed).toLocaleString())));
+  const total = Math.max(0.001, c.stages.totalMs ?? 0);
+  for (const s of stages) {
+    const took = c.stages[s.key];
+    const part = el("i", `s-${s.name}`);
+    part.style.width = `${took === undefined ? 0 : Math.max(1, Math.min(100, (100 * took) / total))}%`;
+    list.append(el("li", took === undefined ? "dim" : "", el("b", "", s.name), el("span", "number", ms(took)), el("span", "dim", s.what), el("div", "bar", part)));
+  }
+  list.append(el("li", "", el("b", "", "total"), el("span", "number", ms(c.stages.totalMs))));
+  return list;
+}
+
+function changeText(c: Change): string {
+  const first = c.objects?.[0];
+  const more = c.objectCount - 1;
+  return first ? `${first.operation} ${objectName(first)}${more > 0 ? ` and ${more} more` : ""}` : "";
+}
+
+function objectList(c: Change): Part[] {
+  const rows = (c.objects ?? []).map((o) => row(o.operation, a(objectName(o), objectLink(o))));
+  const parts: Part[] = [table(["", "object"], rows)];
+  if (c.objectCount > rows.length) parts.push(el("p", "dim", `and ${c.objectCount - rows.length} more`));
+  return parts;
+}
+
+// showChange shows one change: its way, and the proxies that do not have it.
+export async function showChange(r: Route): Promise<number> {
+  const revision = r.path[0] ?? "";
+  const title = `Change ${revision}`;
+  const all = r.query.get("all") === "1";
+  try {
+    const s = await get<{ now: string; change: Change; counts: Counts; proxies: Position[]; leftOut?: number }>(
+      `/debug/changes/${encodeURIComponent(revision)}?max=500${all ? "&all" : ""}`);
+    const c = s.change;
+    show(title,
+      facts([["what", changeText(c)], ["state", c.state], ["proxies", countsText(s.counts)], ["sent", `${c.resources} resources, ${bytes(c.bytes)} encoded once`]]),
+      el("h3", "", "Its way"), way(c),
+      el("h3", "", all ? "Proxies" : "Proxies that do not have it"), ...positions(s.proxies, s.leftOut, s.now),
+      el("p", "", a(all ? "only those without it" : "all proxies", link("change", [revision], { all: all ? "" : "1" }))),
+      el("h3", "", "Objects"), ...objectList(c));
+    return c.state === "distributed" && s.counts.behind === 0 ? seldom : again;
+  } catch (e) {
+    notThere(title, e);
+    return seldom;
+  }
+}
+
+interface ProxyDetail {
+  now: string;
+  proxy: Proxy & { oldestPending?: number; peer: string; controlPlane?: string; id: string };
+}
+
+function lacks(p: ProxyDetail["proxy"], now: string): Part[] {
+  const parts: Part[] = [];
+  if (p.unread) parts.push(el("p", "bad", "It does not read its stream: its Envoy hangs, or the network does."));
+  for (const h of refused(p)) parts.push(el("p", "bad", `${h.type} ${h.name}: Envoy refused it: ${h.message}`));
+  if (p.owed) {
+    const oldest = p.oldestPending ? a(`change ${p.oldestPending}`, link("change", [String(p.oldestPending)])) : "";
+    parts.push(el("p", "warn", `It lacks ${p.owed} ${p.owed === 1 ? "revision" : "revisions"}${p.behindSince ? ` for ${age(now, p.behindSince)}` : ""}, since `, oldest));
+  }
+  for (const t of p.types) if (t.waiting) parts.push(el("p", "warn", `${t.type} waits: ${t.waiting}`));
+  return parts.length ? parts : [el("p", "good", "Nothing: it has everything that concerns it.")];
+}
+
+// showProxy shows one proxy: its state, and what it lacks and why.
+export async function showProxy(r: Route): Promise<number> {
+  const name = r.path[0] ?? "";
+  const at = `/debug/proxies/${encodeURIComponent(name)}`;
+  const title = `Proxy ${name}`;
+  try {
+    const d = await get<ProxyDetail>(at);
+    const p = d.proxy;
+    const types = p.types.map((t) => row(t.type, t.wildcard ? "all" : String(t.subscribed ?? 0), revision(t.sent), revision(t.acked), t.waiting ?? "", String(t.held?.length ?? 0)));
+    show(title,
+      facts([
+        ["node", p.id], ["connected", `for ${age(d.now, p.connected)} from ${p.peer}${p.controlPlane ? `, to ${p.controlPlane}` : ""}`],
+        ["protocol", `${p.protocol}, routes by ${p.strategy}`], ["Envoy", p.version], ["settled", a(`change ${p.settled}`, link("change", [String(p.settled)]))],
+      ]),
+      el("h3", "", "What it lacks"), ...lacks(p, d.now),
+      el("h3", "", "Resources"), table(["type", "subscribed", "sent", "acked", "waits for", "refused"], types),
+      el("h3", "", "More"), more(at, name));
+    return again;
+  } catch (e) {
+    notThere(title, e);
+    return seldom;
+  }
+}
+
+const revision = (n: number | undefined): Part => (n ? a(String(n), link("change", [String(n)])) : "–");
+
+function more(at: string, name: string): HTMLElement {
+  const list = el("ul");
+  for (const [text, href] of [
+    ["what it should have", `${at}/config/all`], ["what its Envoy uses", `${at}/envoy/in-use`], ["its certificate", `${at}/envoy/identity`],
+    ["its worker threads", `${at}/envoy/workers`], ["its metrics", `${at}/envoy/stats`], ["its log", `${at}/envoy/logs`],
+  ] as const) list.append(el("li", "", a(text, href)));
+  list.append(el("li", "", "why a call is decided as it is: ", el("code", "", `moonsail why ${name} URL`)));
+  return list;
+}
+
+interface Explanation {
+  now: string;
+  exists: boolean;
+  origin?: string;
+  problems?: string[];
+  revision?: number;
+  operation?: string;
+  observed?: string;
+  state: string;
+  change?: Change;
+  counts: Counts;
+  proxies: Position[];
+  leftOut?: number;
+}
+
+// showObject shows an object's last change.
+export async function showObject(r: Route): Promise<number> {
+  const title = r.path.join("/");
+  const path = r.path.map(encodeURIComponent).join("/");
+  try {
+    const e = await get<Explanation>(`/debug/explain/${path}?max=500`);
+    show(title,
+      facts([
+        ["from", e.origin], ["state", e.exists ? e.state : `deleted; ${e.state}`],
+        ["last change", e.revision ? a(`change ${e.revision}`, link("change", [String(e.revision)])) : undefined],
+        ["proxies", countsText(e.counts)], ["content", a("as the control plane has it", `/debug/store/${path}`)],
+      ]),
+      ...(e.problems ?? []).map((p) => el("p", "warn", p)),
+      ...(e.change ? [el("h3", "", "The way of its last change"), way(e.change)] : []),
+      el("h3", "", "Proxies that do not have it"), ...positions(e.proxies, e.leftOut, e.now));
+    return again;
+  } catch (e) {
+    notThere(title, e);
+    return seldom;
+  }
+}
+
+interface Found {
+  now: string;
+  proxies: Proxy[];
+  objects: Key[];
+  changes: Change[];
+  leftOut?: boolean;
+}
+
+function section(title: string, rows: HTMLTableRowElement[], headings: string[]): Part[] {
+  return rows.length ? [el("h3", "", title), table(headings, rows)] : [];
+}
+
+// showSearch shows what a search finds.
+export async function showSearch(r: Route): Promise<number> {
+  const q = r.query.get("q") ?? "";
+  const title = `Search for ${q}`;
+  if (!q.trim()) {
+    show("Search", el("p", "dim", "Type words of a name: of a proxy, a service, another object, or a revision."));
+    return seldom;
+  }
+  const f = await get<Found>(`/debug/search?q=${encodeURIComponent(q)}`);
+  const services = f.objects.filter((o) => o.kind === "Service");
+  const others = f.objects.filter((o) => o.kind !== "Service");
+  const graph = (o: Key): Part => a("in the mesh", link("mesh", [], { node: `${o.namespace ?? ""}/${o.name}`, only: "1" }));
+  const parts = [
+    ...section("Services", services.map((o) => row(a(objectName(o), objectLink(o)), graph(o))), ["service", ""]),
+    ...section("Proxies", f.proxies.map((p) => row(a(`${p.name}.${p.namespace}`, proxyLink(p)), p.owed ? el("span", "warn", "behind") : "synced")), ["proxy", "state"]),
+    ...section("Objects", others.map((o) => row(a(objectName(o), objectLink(o)))), ["object"]),
+    ...section("Changes", f.changes.map((c) => row(a(String(c.revision), link("change", [String(c.revision)])), new Date(c.observed).toLocaleTimeString(), changeText(c), c.state)), ["revision", "time", "what", "state"]),
+  ];
+  if (f.leftOut) parts.push(el("p", "dim", "There is more: add a word."));
+  show(title, ...(parts.length ? parts : [el("p", "warn", "Nothing has these words in its name.")]));
+  return 60_000;
+}

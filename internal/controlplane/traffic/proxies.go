@@ -1,0 +1,241 @@
+package traffic
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// Agents are the agents of connected proxies. agents.Client implements it.
+type Agents interface {
+	// Metrics reads Istio's metrics of a proxy.
+	Metrics(ctx context.Context, proxy string) ([]byte, error)
+}
+
+// Proxies lists the connected proxies. The xDS server implements it.
+type Proxies interface{ Proxies() []server.ProxyState }
+
+// Bounds of a measurement. With more proxies than maxAsked, each measurement continues where the last one ended.
+const (
+	maxAsked   = 400
+	concurrent = 4
+)
+
+// FromProxies returns a Meter that reads the metrics of connected proxies. Its Run must be called.
+func FromProxies(p Proxies, a Agents) *Meter {
+	return newMeter(SourceProxies, &scraper{proxies: p, agents: a, known: map[string]*history{}})
+}
+
+// scraper measures by scraping proxies. Only one goroutine uses it.
+type scraper struct {
+	proxies Proxies
+	agents  Agents
+	known   map[string]*history // by node ID
+	next    int                 // where the next measurement begins
+}
+
+// history has the last two measurements of a proxy. Proxies that are connected and not measured yet have none.
+type history struct {
+	at     time.Time
+	now    map[Call]*pair // counters
+	rates  map[Call]*pair // nil: only one measurement
+	failed string         // the error of the last request
+}
+
+func (s *scraper) forget() { s.known, s.next = map[string]*history{}, 0 }
+
+func (s *scraper) measure(ctx context.Context) *Graph {
+	all := s.connected()
+	s.ask(ctx, s.turn(all))
+	g := &Graph{Proxies: Coverage{Connected: len(all)}}
+	sum := map[Call]*pair{}
+	for _, p := range all {
+		h := s.known[p.id]
+		if h == nil {
+			continue
+		}
+		if h.failed != "" {
+			g.Proxies.Failed++
+			if len(g.Failures) < maxErrors {
+				g.Failures = append(g.Failures, p.name+": "+h.failed)
+			}
+		}
+		if h.now == nil {
+			continue
+		}
+		g.Proxies.Measured++
+		g.Rated = g.Rated || h.rates != nil
+		h.addTo(sum)
+	}
+	g.Rated = g.Rated || g.Proxies.Measured == 0
+	g.Edges, g.LeftOut = edges(sum)
+	return g
+}
+
+// addTo adds a proxy's rates. Without them its calls appear with their totals.
+func (h *history) addTo(sum map[Call]*pair) {
+	from := h.rates
+	if from == nil {
+		from = h.now
+	}
+	for call, p := range from {
+		to := sum[call]
+		if to == nil {
+			to = &pair{}
+			sum[call] = to
+		}
+		for _, server := range []bool{false, true} {
+			numbers := *p.of(server)
+			if numbers == nil {
+				continue
+			}
+			if *to.of(server) == nil {
+				*to.of(server) = &sums{}
+			}
+			if h.rates == nil {
+				numbers = &sums{total: numbers.total}
+			}
+			(*to.of(server)).add(numbers)
+		}
+	}
+}
+
+// proxy is a connected proxy with an Envoy.
+type proxy struct{ id, name string }
+
+// connected returns the proxies, and forgets the others.
+func (s *scraper) connected() []proxy {
+	var out []proxy
+	known := map[string]*history{}
+	for _, p := range s.proxies.Proxies() {
+		if p.Proxy != nil && p.Proxy.Extensions || known[p.ID] != nil {
+			continue // the stream of an agent, or a second stream
+		}
+		h := s.known[p.ID]
+		if h == nil {
+			h = &history{}
+		}
+		known[p.ID] = h
+		out = append(out, proxy{p.ID, p.Name + "." + p.Namespace})
+	}
+	s.known = known
+	return out
+}
+
+// turn returns the proxies of this measurement.
+func (s *scraper) turn(all []proxy) []proxy {
+	if len(all) <= maxAsked {
+		return all
+	}
+	var out []proxy
+	for i := range maxAsked {
+		out = append(out, all[(s.next+i)%len(all)])
+	}
+	s.next = (s.next + maxAsked) % len(all)
+	return out
+}
+
+// ask scrapes proxies and waits for their answers.
+func (s *scraper) ask(ctx context.Context, list []proxy) {
+	records := 0
+	for _, h := range s.known {
+		records += len(h.now)
+	}
+	var (
+		mu      sync.Mutex // guards records
+		working sync.WaitGroup
+		queue   = make(chan proxy)
+	)
+	for range concurrent {
+		working.Go(func() {
+			for p := range queue {
+				h := s.known[p.id] // no other goroutine has this proxy
+				text, err := s.agents.Metrics(ctx, p.id)
+				if err != nil {
+					h.failed = err.Error()
+					continue
+				}
+				mu.Lock()
+				room := maxRecords - records + len(h.now)
+				mu.Unlock()
+				before := len(h.now)
+				h.update(text, time.Now(), min(room, maxCalls))
+				mu.Lock()
+				records += len(h.now) - before
+				mu.Unlock()
+			}
+		})
+	}
+	for _, p := range list {
+		queue <- p
+	}
+	close(queue)
+	working.Wait()
+}
+
+// update reads the metrics of a proxy, with at most that many calls.
+func (h *history) update(text []byte, at time.Time, most int) {
+	now, leftOut := parse(text, most)
+	h.failed = ""
+	if leftOut {
+		h.failed = fmt.Sprintf("it calls more than %d others: the rest is left out", most)
+	}
+	if h.now != nil {
+		h.rates = map[Call]*pair{}
+		seconds := at.Sub(h.at).Seconds()
+		for call, p := range now {
+			out := &pair{}
+			for _, server := range []bool{false, true} {
+				numbers := *p.of(server)
+				if numbers == nil {
+					continue
+				}
+				var before *sums
+				if then := h.now[call]; then != nil {
+					before = *then.of(server)
+				}
+				rates := numbers.since(before, seconds)
+				*out.of(server) = &rates
+			}
+			h.rates[call] = out
+		}
+	}
+	h.at, h.now = at, now
+}
+
+// parse returns the counters by call.
+func parse(text []byte, most int) (out map[Call]*pair, leftOut bool) {
+	out = map[Call]*pair{}
+	for line := range bytes.Lines(text) {
+		if !bytes.HasPrefix(line, []byte("istio_")) {
+			continue
+		}
+		metric, labels, value, ok := parseLine(strings.TrimSuffix(string(line), "\n"))
+		if !ok {
+			continue
+		}
+		call, server, ok := labels.call()
+		if !ok {
+			continue
+		}
+		p := out[call]
+		if p == nil {
+			if len(out) >= most {
+				leftOut = true
+				continue
+			}
+			p = &pair{}
+			out[call] = p
+		}
+		if *p.of(server) == nil {
+			*p.of(server) = &sums{}
+		}
+		(*p.of(server)).addSeries(metric, labels, value)
+	}
+	return out, leftOut
+}

@@ -1,0 +1,266 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// mesh has proxies named p0, p1, ... whose metrics are text.
+type mesh struct {
+	proxies []server.ProxyState
+	text    func(proxy string) ([]byte, error)
+	asked   atomic.Int64
+	now     atomic.Int64 // requests in progress
+	most    atomic.Int64 // the most of them
+}
+
+func meshOf(n int, text func(string) ([]byte, error)) *mesh {
+	m := &mesh{text: text}
+	for i := range n {
+		name := fmt.Sprintf("p%d", i)
+		m.proxies = append(m.proxies, server.ProxyState{ID: name, Name: name, Namespace: "shop", Proxy: &model.Proxy{ID: name}})
+	}
+	return m
+}
+
+func (m *mesh) Proxies() []server.ProxyState { return m.proxies }
+
+func (m *mesh) Metrics(_ context.Context, proxy string) ([]byte, error) {
+	m.asked.Add(1)
+	m.most.Store(max(m.most.Load(), m.now.Add(1)))
+	defer m.now.Add(-1)
+	return m.text(proxy)
+}
+
+func (m *mesh) scraper() *scraper {
+	return &scraper{proxies: m, agents: m, known: map[string]*history{}}
+}
+
+func series(metric, reporter, from, to, more string, value float64) string {
+	return fmt.Sprintf(`%s{reporter=%q,source_workload="%s-v1",source_workload_namespace="shop",source_canonical_service=%q,source_canonical_revision="v1",`+
+		`destination_workload="%s-v1",destination_workload_namespace="shop",destination_canonical_service=%q,destination_canonical_revision="v1",`+
+		`destination_service_name=%q,destination_service_namespace="shop",request_protocol="http"%s} %g`+"\n", metric, reporter, from, from, to, to, to, more, value)
+}
+
+// counters are the metrics of a proxy that has made n calls, of which a tenth failed.
+func counters(n float64) string {
+	return "# TYPE istio_requests_total counter\n" +
+		series(metricRequests, "source", "web", "cart", `,response_code="200"`, 0.9*n) +
+		series(metricRequests, "source", "web", "cart", `,response_code="503"`, 0.1*n) +
+		series(metricRequests, "destination", "web", "cart", `,response_code="200",connection_security_policy="mutual_tls"`, 0.6*n) +
+		series(metricRequests, "destination", "web", "cart", `,response_code="200",connection_security_policy="none"`, 0.3*n) +
+		series(metricDuration, "source", "web", "cart", `,le="5"`, 0.5*n) +
+		series(metricDuration, "source", "web", "cart", `,le="10"`, n) +
+		series(metricDuration, "source", "web", "cart", `,le="+Inf"`, n) +
+		"envoy_server_live{} 1\nistio_agent_startup_duration_seconds 1\n"
+}
+
+func TestRatesOfProxies(t *testing.T) {
+	n := 100.0
+	m := meshOf(2, func(string) ([]byte, error) { return []byte(counters(n)), nil })
+	s := m.scraper()
+	g := s.measure(t.Context())
+	require.False(t, g.Rated)
+	require.Len(t, g.Edges, 1)
+	require.InDelta(t, 200, g.Edges[0].Client.Total, 0.01)
+	require.Zero(t, g.Edges[0].Client.Requests, "one measurement has no rate")
+
+	for _, h := range s.known {
+		h.at = h.at.Add(-10 * time.Second)
+	}
+	n = 200
+	g = s.measure(t.Context())
+	require.True(t, g.Rated)
+	e := g.Edges[0]
+	require.Equal(t, Call{End{"shop", "web-v1", "web", "v1"}, End{"shop", "cart-v1", "cart", "v1"}, Target{"shop", "cart"}, "http"}, e.Call)
+	require.InDelta(t, 20, e.Client.Requests, 0.1, "two proxies with 10 a second")
+	require.InDelta(t, 2, e.Client.Errors, 0.1)
+	require.InDelta(t, 12, e.Server.Mutual, 0.1)
+	require.InDelta(t, 18, e.Server.Requests, 0.1)
+	require.InDelta(t, 5, e.Client.P50, 0.01)
+	require.InDelta(t, 9.9, e.Client.P99, 0.01)
+
+	for _, h := range s.known {
+		h.at = h.at.Add(-10 * time.Second)
+	}
+	n = 50 // the Envoys were restarted
+	require.InDelta(t, 10, s.measure(t.Context()).Edges[0].Client.Requests, 0.1)
+
+	m.proxies = m.proxies[:1]
+	require.InDelta(t, 50, s.measure(t.Context()).Edges[0].Client.Total, 0.1, "a proxy that is gone does not count")
+}
+
+func TestProxyThatDoesNotAnswer(t *testing.T) {
+	m := meshOf(3, func(proxy string) ([]byte, error) {
+		if proxy == "p1" {
+			return nil, errors.New("refused")
+		}
+		return []byte(counters(1)), nil
+	})
+	m.proxies = append(m.proxies, server.ProxyState{ID: "agent", Proxy: &model.Proxy{Extensions: true}})
+	g := m.scraper().measure(t.Context())
+	require.Equal(t, Coverage{Connected: 3, Measured: 2, Failed: 1}, g.Proxies)
+	require.Equal(t, []string{"p1.shop: refused"}, g.Failures)
+}
+
+func TestBounds(t *testing.T) {
+	t.Run("requests", func(t *testing.T) {
+		m := meshOf(maxAsked+50, func(string) ([]byte, error) { return []byte(counters(1)), nil })
+		s := m.scraper()
+		require.Equal(t, maxAsked, s.measure(t.Context()).Proxies.Measured)
+		require.Equal(t, maxAsked+50, s.measure(t.Context()).Proxies.Measured, "the next measurement continues")
+		require.EqualValues(t, 2*maxAsked, m.asked.Load())
+		require.LessOrEqual(t, m.most.Load(), int64(concurrent))
+	})
+	t.Run("calls of a proxy", func(t *testing.T) {
+		var text strings.Builder
+		for i := range maxCalls + 10 {
+			text.WriteString(series(metricRequests, "source", "web", fmt.Sprintf("s%d", i), "", float64(i)))
+		}
+		m := meshOf(1, func(string) ([]byte, error) { return []byte(text.String()), nil })
+		g := m.scraper().measure(t.Context())
+		require.Len(t, g.Edges, maxCalls)
+		require.Contains(t, g.Failures[0], "the rest is left out")
+	})
+	t.Run("edges", func(t *testing.T) {
+		all := map[Call]*pair{}
+		for i := range maxEdges + 7 {
+			all[Call{Protocol: fmt.Sprint(i)}] = &pair{client: &sums{requests: float64(i)}}
+		}
+		list, leftOut := edges(all)
+		require.Len(t, list, maxEdges)
+		require.Equal(t, 7, leftOut)
+		for _, e := range list {
+			require.GreaterOrEqual(t, e.Client.Requests, 7.0, "the busiest stay")
+		}
+	})
+}
+
+func TestHostileMetrics(t *testing.T) {
+	for _, line := range []string{
+		`istio_requests_total`, `istio_requests_total{`, `istio_requests_total{a`, `istio_requests_total{a="`, `istio_requests_total{a="\`,
+		`istio_requests_total{a="b"`, `istio_requests_total{a="b",`, `istio_requests_total{a="b"}`, `istio_requests_total{a="b"} x`,
+		`istio_requests_total{a="b"} NaN`, `istio_requests_total{a="b"} -1`, `istio_other{a="b"} 1`, `istio_requests_total{} 1`,
+	} {
+		_, _, _, ok := parseLine(line)
+		require.False(t, ok, line)
+	}
+	_, l, v, ok := parseLine(`istio_requests_total{a="q\"\\\n}, c=",b="<b>"} 1.5 1700000000000`)
+	require.True(t, ok)
+	require.Equal(t, labelSet{"a": "q\"\\\n}, c=", "b": "<b>"}, l)
+	require.InDelta(t, 1.5, v, 0)
+}
+
+func TestFailed(t *testing.T) {
+	for name, c := range map[string]struct {
+		code, grpc string
+		want       bool
+	}{
+		"ok": {"200", "", false}, "client's fault": {"404", "", false}, "server error": {"503", "", true}, "no answer": {"0", "", true},
+		"gRPC ok": {"200", "0", false}, "gRPC not found": {"200", "5", false}, "gRPC unavailable": {"200", "14", true}, "TCP": {"", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, labelSet{"response_code": c.code, "grpc_response_status": c.grpc}.failed())
+		})
+	}
+}
+
+// TestMeasuresOnlyWhileRead checks that a Meter asks nothing before its first reader and after its last.
+func TestMeasuresOnlyWhileRead(t *testing.T) {
+	m := meshOf(1, func(string) ([]byte, error) { return []byte(counters(1)), nil })
+	meter := FromProxies(m, m)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); meter.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+
+	require.Zero(t, m.asked.Load())
+	first := meter.Graph()
+	require.Empty(t, first.Edges, "it does not wait")
+	require.Eventually(t, func() bool { return len(meter.Graph().Edges) == 1 }, 2*time.Minute, time.Millisecond)
+	require.Positive(t, m.asked.Load())
+	require.NotSame(t, meter.Graph(), meter.Graph(), "readers may change what they get")
+
+	meter.read.Store(time.Now().Add(-2 * unwatched).UnixNano())
+	require.Eventually(t, func() bool { return meter.newest.Load() == nil }, 2*time.Minute, time.Millisecond)
+	require.Empty(t, meter.source.(*scraper).known, "nothing is kept")
+}
+
+func TestPrometheus(t *testing.T) {
+	var queries atomic.Int64
+	prometheus := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		queries.Add(1)
+		user, password, _ := r.BasicAuth()
+		if user != "me" || password != "secret" || r.URL.Path != "/sub/api/v1/query" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		query := r.FormValue("query")
+		result := ""
+		base := `"reporter":"destination","source_workload":"web-v1","source_workload_namespace":"shop","source_canonical_service":"web","destination_workload":"cart-v1","destination_workload_namespace":"shop","destination_service_name":"cart","destination_service_namespace":"shop","request_protocol":"http"`
+		switch {
+		case strings.Contains(query, metricRequests):
+			result = `{"metric":{` + base + `,"response_code":"200","connection_security_policy":"mutual_tls"},"value":[1,"3"]},{"metric":{` + base + `,"response_code":"500","connection_security_policy":"none"},"value":[1,"1"]}`
+		case strings.Contains(query, metricDuration):
+			result = `{"metric":{` + base + `,"le":"10"},"value":[1,"4"]},{"metric":{` + base + `,"le":"+Inf"},"value":[1,"4"]},{"metric":{` + base + `,"le":"5"},"value":[1,"NaN"]}`
+		}
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, result)
+	}))
+	defer prometheus.Close()
+	at, err := url.Parse(prometheus.URL + "/sub")
+	require.NoError(t, err)
+	at.User = url.UserPassword("me", "secret")
+	q := FromPrometheus(at).source.(*querier)
+	defer q.forget()
+	g := q.measure(t.Context())
+	require.Empty(t, g.Failures)
+	require.EqualValues(t, len(readMetrics), queries.Load())
+	require.True(t, g.Rated)
+	require.Len(t, g.Edges, 1)
+	require.InDelta(t, 4, g.Edges[0].Server.Requests, 0)
+	require.InDelta(t, 1, g.Edges[0].Server.Errors, 0)
+	require.InDelta(t, 3, g.Edges[0].Server.Mutual, 0)
+	require.InDelta(t, 9.9, g.Edges[0].Server.P99, 0.01)
+	require.Zero(t, g.Edges[0].Server.Total)
+
+	at.User = url.UserPassword("me", "wrong")
+	g = q.measure(t.Context())
+	require.Len(t, g.Failures, len(readMetrics))
+	require.Contains(t, g.Failures[0], "401")
+	require.NotContains(t, strings.Join(g.Failures, ""), "wrong", "passwords are not shown")
+}
+
+func TestJoin(t *testing.T) {
+	call := Call{Protocol: "http", Source: End{Workload: "b"}}
+	one := &Graph{Rated: true, Proxies: Coverage{Connected: 1}, Edges: []Edge{{Call: call, Client: &Numbers{Requests: 1, Durations: []Duration{{0, 1, 1}}}}}}
+	other := &Graph{Rated: true, Proxies: Coverage{Connected: 2}, Failures: []string{"x"}, Edges: []Edge{
+		{Call: Call{Protocol: "http", Source: End{Workload: "a"}}},
+		{Call: call, Client: &Numbers{Requests: 2, Durations: []Duration{{0, 1, 1}, {1, 0, 1}}}, Server: &Numbers{Mutual: 3}},
+	}}
+	one.Join(other)
+	require.Equal(t, 3, one.Proxies.Connected)
+	require.Equal(t, []string{"x"}, one.Failures)
+	require.Equal(t, "a", one.Edges[0].Source.Workload)
+	joined := one.Edges[1]
+	require.InDelta(t, 3, joined.Client.Requests, 0)
+	require.Equal(t, []Duration{{0, 1, 2}, {1, 0, 1}}, joined.Client.Durations)
+	require.InDelta(t, 0.75, joined.Client.P50, 0.001)
+	require.InDelta(t, 3, joined.Server.Mutual, 0)
+	require.InDelta(t, 2, other.Edges[1].Client.Requests, 0, "the other graph does not change")
+}
