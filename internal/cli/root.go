@@ -6,13 +6,14 @@
 //   - configure checks and changes users' YAML
 //   - inspect asks a running mesh; proxyconfig has its largest command
 //   - install makes manifests and installs Envoy
+//   - istioctl has istioctl's names for commands
 //
 // Package client has what they share to reach control planes, clusters and files. Package internal/terminal has what they
 // share with moonsail-lab: errors, output, environment variables.
 package cli
 
 import (
-	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/moonsail/moonsail/internal/cli/configure"
 	"github.com/moonsail/moonsail/internal/cli/inspect"
 	"github.com/moonsail/moonsail/internal/cli/install"
+	"github.com/moonsail/moonsail/internal/cli/istioctl"
 	"github.com/moonsail/moonsail/internal/cli/proxyconfig"
 	"github.com/moonsail/moonsail/internal/cli/serve"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -28,7 +30,11 @@ import (
 )
 
 // Execute runs the command in the arguments of the process and returns the exit status.
-func Execute() int { return terminal.Execute(NewRootCommand()) }
+func Execute() int {
+	root := NewRootCommand()
+	asPlugin(root, os.Args)
+	return terminal.Execute(root)
+}
 
 // NewRootCommand returns the command tree.
 func NewRootCommand() *cobra.Command {
@@ -53,33 +59,37 @@ a running mesh.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	terminal.SetUp(root)
-	root.AddCommand(serve.NewCommand(), agent.NewCommand(), cni.NewCommand(), proxyconfig.NewCommand(), newDemoCommand(), newVersionCommand())
+	root.Version = version.Get().String()
+	root.SetVersionTemplate("moonsail {{.Version}}\n")
+	root.AddCommand(serve.NewCommand(), agent.NewCommand(), cni.NewCommand(), proxyconfig.NewCommand(), newDemoCommand(), inspect.NewVersionCommand())
 	root.AddCommand(configure.Commands()...)
 	root.AddCommand(inspect.Commands()...)
 	root.AddCommand(install.Commands()...)
+	root.AddCommand(istioctl.Commands()...)
+	addGroups(root)
 	return root
 }
 
-func newVersionCommand() *cobra.Command {
-	var out terminal.Output
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Long:  "Print the version, commit and platform of this program.",
-		Example: `  # Print the version
-  moonsail version
+// groups are the sections of the root's help, in their order. Commands that none names are listed at the end.
+var groups = []struct {
+	id, title string
+	commands  []string
+}{
+	{"start", "Get started", []string{"demo", "precheck", "install", "dashboard"}},
+	{"inspect", "Inspect", []string{"proxies", "proxy-config", "why", "explain", "changes", "stale", "doctor", "profile", "bug-report"}},
+	{"configure", "Configure", []string{"analyze", "diff", "inject", "wait"}},
+	{"operate", "Operate", []string{"upgrade", "uninstall", "tag", "manifest", "serve", "agent", "cni", "envoy"}},
+}
 
-  # The same for programs
-  moonsail version -o json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := version.Get()
-			return out.Print(cmd.OutOrStdout(), v, func(w io.Writer) error {
-				_, err := io.WriteString(w, "moonsail "+v.String()+"\n")
-				return err
-			})
-		},
+func addGroups(root *cobra.Command) {
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, name := range g.commands {
+			for _, cmd := range root.Commands() {
+				if cmd.Name() == name {
+					cmd.GroupID = g.id
+				}
+			}
+		}
 	}
-	out.AddFlag(cmd)
-	return cmd
 }

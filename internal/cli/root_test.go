@@ -30,9 +30,13 @@ func TestRoot(t *testing.T) {
 		status      int
 		out, errOut string // parts of them
 	}{
-		{[]string{}, 0, "Available Commands:", ""},
+		{[]string{}, 0, "Get started:\n  dashboard", ""},
+		{[]string{}, 0, "Operate:\n  agent", ""},
+		{[]string{"--version"}, 0, "moonsail 0.1.0-dev", ""},
 		{[]string{"--help"}, 0, "moonsail serve --config DIR", ""},
-		{[]string{"version"}, 0, "moonsail 0.1.0-dev", ""},
+		{[]string{"version"}, 0, "client version:         moonsail 0.1.0-dev", ""},
+		{[]string{"version", "--client"}, 0, "moonsail 0.1.0-dev", ""},
+		{[]string{"version", "--remote=false"}, 0, "moonsail 0.1.0-dev", ""},
 		{[]string{"version", "-o", "json"}, 0, `"platform": "`, ""},
 		{[]string{"version", "-o", "yaml"}, 0, "platform: ", ""},
 		{[]string{"version", "-o", "xml"}, 2, "", "unknown format \"xml\": use table, json or yaml\n  next:  see 'moonsail version --help'"},
@@ -49,7 +53,7 @@ func TestRoot(t *testing.T) {
 		{[]string{"help", "bogus"}, 2, "", "error: unknown command \"bogus\"\n  next:  see 'moonsail help --help'"},
 		{[]string{"help", "chanegs"}, 2, "", `unknown command "chanegs"; did you mean "changes"?`},
 		{[]string{"help", "envoy", "which"}, 0, "moonsail envoy which", ""},
-		{[]string{"help"}, 0, "Available Commands:", ""},
+		{[]string{"help"}, 0, "Other commands:\n  completion", ""},
 		{[]string{"demo", "--rate", "0"}, 2, "", "error: --rate 0: out of range: use 1 to 2000\n  next:  see 'moonsail demo --help'"},
 		{[]string{"demo", "--workloads", "1"}, 2, "", "error: --workloads 1: out of range: use 8 to 100\n  next:  see 'moonsail demo --help'"},
 		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--interception-mode", "NONE", "--envoy", "/nonexistent"}, 1, "",
@@ -78,7 +82,7 @@ func TestRoot(t *testing.T) {
 		{[]string{"__complete", "changes", ""}, 0, ":4", "NoFileComp"},
 		{[]string{"__complete", "agent", "--type", ""}, 0, "sidecar\nrouter\n:4", ""},
 		{[]string{"__complete", "analyze", "--level", ""}, 0, "info\nwarning\nerror\n:4", ""},
-		{[]string{"changes", "-n", "-1"}, 2, "", `error: --number "-1": not a whole number: use 0 or more` + "\n"},
+		{[]string{"changes", "--number", "-1"}, 2, "", `error: --number "-1": not a whole number: use 0 or more` + "\n"},
 		{[]string{"wait", "vs/a", "--timeout", "5"}, 2, "", `--timeout "5": not a duration: use a number with a unit, for example 500ms, 30s or 5m` + "\n"},
 		{[]string{"agent", "--status-port", "70000"}, 2, "", `--status-port "70000": out of range` + "\n"},
 		{[]string{"agent", "--cert-grace-period-ratio", "x"}, 2, "", `--cert-grace-period-ratio "x": not a number` + "\n"},

@@ -153,7 +153,8 @@ func (s *secure) port(p *parts) server.Port {
 	methods := s.onlyPeers(p.peerMethods())
 	methods[ca.Method] = s.service.CreateCertificate
 	methods[agentapi.DeregisterMethod] = p.drains.DeregisterIf(s.mayDeregister)
-	return server.Port{TLS: s.authority.ServerTLS(s.names()), Authorize: s.authorize, Methods: methods, Admit: s.unauthenticated.Enter}
+	return server.Port{TLS: s.authority.ServerTLS(s.names()), Authorize: s.authorize, Methods: methods, Admit: s.unauthenticated.Enter,
+		Questions: p.questions(s.maySeeAll)}
 }
 
 // close closes the port if it is not served.

@@ -72,7 +72,7 @@ func (p *parts) announce() {
 
 // servePlaintext serves xDS in plain text.
 func (p *parts) servePlaintext(ctx context.Context) error {
-	return serveXDS(ctx, p.xds.NewPortServer(p.opts.Transport, server.Port{Methods: p.plainMethods()}), p.xdsListener)
+	return serveXDS(ctx, p.xds.NewPortServer(p.opts.Transport, server.Port{Methods: p.plainMethods(), Questions: p.questions(nil)}), p.xdsListener)
 }
 
 // serveTLS serves xDS and the certificate authority with TLS.

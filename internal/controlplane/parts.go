@@ -158,6 +158,9 @@ func (p *parts) debugPages(ctx context.Context) debug.Stages {
 		Traffic: p.traffic,
 		Peers:   p.configuredPeers(),
 	}
+	for _, page := range p.istioPages().All() {
+		s.More = append(s.More, debug.Page{Path: "/debug/" + page.Name, About: page.About, Serve: page.Serve})
+	}
 	if health := p.source.health; health != nil {
 		s.Source = func() any { return health() }
 	}

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"time"
@@ -23,9 +24,10 @@ type source struct {
 	problems func() []problem.Problem
 	waiting  func() error // why it has not loaded yet, as far as it knows
 
-	health   func() kube.Health // health of the API server; nil: the source is not Kubernetes
-	client   *kube.Client       // nil: the source is not Kubernetes
-	statuses *status.Tracker    // nil: statuses are not written
+	raw      func(context.Context) ([]json.RawMessage, error) // users' objects of Istio's kinds, as they wrote them
+	health   func() kube.Health                               // health of the API server; nil: the source is not Kubernetes
+	client   *kube.Client                                     // nil: the source is not Kubernetes
+	statuses *status.Tracker                                  // nil: statuses are not written
 }
 
 // addSource makes the source. It does not wait for it.
@@ -39,7 +41,8 @@ func newSource(o *Options, m *changelog.Metrics) (*source, error) {
 	if o.Kubernetes == nil {
 		intake := store.NewIntake(file.SourceName)
 		s := &file.Source{Dir: o.ConfigDir, Decoder: decoder, Intake: intake, Log: o.Log}
-		return &source{name: "file source", intake: intake, run: s.Run, problems: s.Problems, waiting: s.Waiting}, nil
+		raw := func(context.Context) ([]json.RawMessage, error) { return file.Raw(o.ConfigDir), nil }
+		return &source{name: "file source", intake: intake, run: s.Run, problems: s.Problems, waiting: s.Waiting, raw: raw}, nil
 	}
 	client, err := kube.Connect(*o.Kubernetes)
 	if err != nil {
@@ -56,7 +59,9 @@ func newSource(o *Options, m *changelog.Metrics) (*source, error) {
 		return s.Run(ctx)
 	}
 	out := &source{name: "Kubernetes source", intake: intake, run: run, problems: s.Problems, waiting: s.Waiting, client: client}
-	out.health = s.Health
+	out.health, out.raw = s.Health, func(ctx context.Context) ([]json.RawMessage, error) {
+		return rawObjects(ctx, client, o.Mesh.RootNamespace)
+	}
 	m.WatchAPIServer(func() changelog.APIServer { return apiServerMetrics(s.Health(), time.Now()) })
 	if o.Status {
 		out.statuses = status.NewTracker()

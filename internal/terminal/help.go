@@ -60,14 +60,15 @@ func usageText(cmd *cobra.Command, width int) string {
 	if cmd.HasExample() {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
 	}
+	for _, g := range cmd.Groups() {
+		writeCommands(&b, cmd, g.ID, g.Title, width)
+	}
 	if cmd.HasAvailableSubCommands() {
-		b.WriteString("\nAvailable Commands:\n")
-		for _, sub := range cmd.Commands() {
-			if sub.IsAvailableCommand() || sub.Name() == "help" {
-				line := fmt.Sprintf("  %-*s  %s", sub.NamePadding(), sub.Name(), sub.Short)
-				b.WriteString(wrapItem(line, 2+sub.NamePadding()+2, width))
-			}
+		title := "Available Commands"
+		if len(cmd.Groups()) > 0 {
+			title = "Other commands"
 		}
+		writeCommands(&b, cmd, "", title, width)
 	}
 	if cmd.HasAvailableLocalFlags() {
 		fmt.Fprintf(&b, "\nFlags:\n%s", wrapFlags(cmd.LocalFlags().FlagUsages(), width))
@@ -79,6 +80,22 @@ func usageText(cmd *cobra.Command, width int) string {
 		b.WriteString("\n" + wrap(fmt.Sprintf("Use \"%s [command] --help\" for more information about a command.", cmd.CommandPath()), width) + "\n")
 	}
 	return b.String()
+}
+
+// writeCommands lists the subcommands of a group; "": those of none.
+func writeCommands(b *strings.Builder, cmd *cobra.Command, group, title string, width int) {
+	first := true
+	for _, sub := range cmd.Commands() {
+		if sub.GroupID != group || !sub.IsAvailableCommand() && sub.Name() != "help" {
+			continue
+		}
+		if first {
+			fmt.Fprintf(b, "\n%s:\n", title)
+			first = false
+		}
+		line := fmt.Sprintf("  %-*s  %s", sub.NamePadding(), sub.Name(), sub.Short)
+		b.WriteString(wrapItem(line, 2+sub.NamePadding()+2, width))
+	}
 }
 
 // flagIndent is where the meaning of a flag begins if it does not fit beside the flag.

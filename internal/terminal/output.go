@@ -13,8 +13,9 @@ import (
 
 // Output is the flag -o: table for people, json and yaml for programs.
 type Output struct {
-	format string
-	more   []string // formats of one command
+	format   string
+	template string   // after "=" in the format
+	more     []string // formats of one command
 }
 
 const (
@@ -26,7 +27,8 @@ const (
 // AddFlag adds -o/--output to cmd.
 func (o *Output) AddFlag(cmd *cobra.Command) { o.AddFlagWith(cmd) }
 
-// AddFlagWith adds -o/--output with more formats, which the command writes itself (Is).
+// AddFlagWith adds -o/--output with more formats, which the command writes itself (Is). A format as "jsonpath=TEMPLATE" has
+// an argument (Template).
 func (o *Output) AddFlagWith(cmd *cobra.Command, more ...string) {
 	o.more = more
 	cmd.Flags().VarP(o, "output", "o", "output `FORMAT`: "+o.formats())
@@ -45,6 +47,9 @@ func (o *Output) formats() string {
 // Is reports whether the output has one of the formats of AddFlagWith.
 func (o *Output) Is(format string) bool { return o.format == format }
 
+// Template returns the argument of the format.
+func (o *Output) Template() string { return o.template }
+
 // String implements pflag.Value.
 func (o *Output) String() string { return o.format }
 
@@ -53,8 +58,15 @@ func (o *Output) Type() string { return "FORMAT" }
 
 // Set implements pflag.Value.
 func (o *Output) Set(s string) error {
+	name, template, _ := strings.Cut(s, "=")
+	for _, f := range o.more {
+		if with, _, ok := strings.Cut(f, "="); ok && with == name && template != "" {
+			o.format, o.template = name, template
+			return nil
+		}
+	}
 	switch {
-	case s == formatTable, s == formatJSON, s == formatYAML, slices.Contains(o.more, s):
+	case s == formatTable, s == formatJSON, s == formatYAML, slices.Contains(o.more, s) && !strings.Contains(s, "="):
 		o.format = s
 		return nil
 	}

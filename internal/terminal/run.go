@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -51,14 +52,25 @@ func Run(ctx context.Context, root *cobra.Command) int {
 	var status StatusError
 	switch {
 	case isUsage(cmd, err):
-		reportError(w, wrongUsage(cmd, err))
+		reportError(w, asCalled(root, wrongUsage(cmd, err)))
 		return ExitUsage
 	case errors.As(err, &status):
-		reportError(w, status.Err)
+		reportError(w, asCalled(root, status.Err))
 		return status.Status
 	}
-	reportError(w, err)
+	reportError(w, asCalled(root, err))
 	return ExitFailed
+}
+
+// asCalled puts the name by which users call the program, as "kubectl moonsail", into advice.
+func asCalled(root *cobra.Command, err error) error {
+	var ue *UserError
+	if root.DisplayName() == root.Name() || !errors.As(err, &ue) {
+		return err
+	}
+	copied := *ue
+	copied.Next = strings.ReplaceAll(copied.Next, "'"+root.Name()+" ", "'"+root.DisplayName()+" ")
+	return &copied
 }
 
 // isUsage reports whether an error is due to wrong flags or arguments. A server may refuse them, too: its

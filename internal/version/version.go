@@ -93,3 +93,21 @@ func (i Info) String() string {
 	}
 	return fmt.Sprintf("%s %s %s", s, i.Go, i.Platform)
 }
+
+// Istio is a build in the form in which istiod reports its own.
+type Istio struct {
+	Version string `json:"version"`
+	Commit  string `json:"revision"`
+	Go      string `json:"golang_version"`
+	Status  string `json:"status"`
+	Tag     string `json:"tag"`
+}
+
+// Istio returns the build in that form.
+func (i Info) Istio() Istio {
+	status := "Clean"
+	if i.Modified {
+		status = "Modified"
+	}
+	return Istio{Version: i.Version, Commit: i.Commit, Go: i.Go, Status: status, Tag: i.Version}
+}

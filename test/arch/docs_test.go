@@ -164,7 +164,7 @@ func hasFlag(cmd *cobra.Command, name string) bool {
 
 func subcommand(cmd *cobra.Command, name string) *cobra.Command {
 	for _, sub := range cmd.Commands() {
-		if sub.Name() == name {
+		if sub.Name() == name || sub.HasAlias(name) {
 			return sub
 		}
 	}

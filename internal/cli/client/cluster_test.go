@@ -310,7 +310,7 @@ func TestDashboard(t *testing.T) {
 
 	status, out, errOut := moonsail(t, "dashboard", "--port", "1", "--address", s.URL)
 	require.Equal(t, 1, status, out)
-	require.Contains(t, errOut, s.URL+"/dashboard")
+	require.Contains(t, errOut, "where: control plane at "+s.URL+"\n")
 }
 
 // TestControlPlaneOnThisMachine checks that a control plane at the default address precedes the cluster, with a note.

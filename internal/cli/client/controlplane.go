@@ -276,3 +276,8 @@ func (c *ControlPlane) ProxyNames(arguments int) cobra.CompletionFunc {
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }
+
+// ProxyText reads a page about one proxy unchanged. It asks each replica until one knows the proxy.
+func (c *ControlPlane) ProxyText(ctx context.Context, proxy, rest string) ([]byte, error) {
+	return c.Text(ctx, "/debug/proxies/"+url.PathEscape(PodName(proxy))+rest)
+}

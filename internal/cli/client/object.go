@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -59,6 +60,23 @@ func parseKind(s string) (model.Kind, bool) {
 	return "", false
 }
 
+// nearKind suggests the kind with the nearest name, in the number of the given one.
+func nearKind(s string) string {
+	s, _, _ = strings.Cut(strings.ToLower(s), ".")
+	var names []string
+	for _, k := range userKinds() {
+		names = append(names, strings.ToLower(string(k)))
+	}
+	for short := range shortKinds {
+		names = append(names, short)
+	}
+	slices.Sort(names)
+	if one, ok := strings.CutSuffix(s, "s"); ok && len(one) > len("ns") {
+		s = one
+	}
+	return spelling.DidYouMean(s, names)
+}
+
 // IsObject reports whether an argument is KIND/NAME and not a file.
 func IsObject(arg string) bool {
 	kind, name, ok := strings.Cut(arg, "/")
@@ -74,7 +92,7 @@ func (o *Object) Key(ctx context.Context, arg string) (model.Key, error) {
 	}
 	kind, ok := parseKind(parts[0])
 	if !ok {
-		return model.Key{}, terminal.UsageError{Err: fmt.Errorf("%q: unknown kind: use one of %s", parts[0], KindNames())}
+		return model.Key{}, terminal.UsageError{Err: fmt.Errorf("%q: unknown kind%s: use one of %s", parts[0], nearKind(parts[0]), KindNames())}
 	}
 	key := model.Key{Kind: kind, Namespace: o.Namespace, Name: parts[len(parts)-1]}
 	if len(parts) == 3 {
@@ -114,14 +132,38 @@ func (o *Object) findNamespace(ctx context.Context, key model.Key) (model.Key, e
 }
 
 // Explain completes the error of a page about the object of Key.
-func (o *Object) Explain(key model.Key, err error) error {
+func (o *Object) Explain(ctx context.Context, key model.Key, err error) error {
 	var answer answerError
-	if !o.unseen || !errors.As(err, &answer) || answer.missing != key.String() {
+	if !errors.As(err, &answer) || answer.missing != key.String() {
 		return err
 	}
 	copied := *answer.UserError
-	copied.What = fmt.Sprintf("%s %s: not found in any namespace", key.Kind, key.Name)
+	if o.unseen {
+		copied.What = fmt.Sprintf("%s %s: not found in any namespace", key.Kind, key.Name)
+	}
+	copied.What += o.nearName(ctx, key)
 	return &copied
+}
+
+// nearName suggests an object of the kind with a similar name, or with the same in another namespace.
+func (o *Object) nearName(ctx context.Context, key model.Key) string {
+	list, err := o.client.Objects(ctx, key.Kind)
+	if err != nil {
+		return ""
+	}
+	var names, elsewhere []string
+	for _, one := range list {
+		switch {
+		case one.Name == key.Name:
+			elsewhere = append(elsewhere, one.Namespace)
+		case o.unseen || one.Namespace == key.Namespace:
+			names = append(names, one.Name)
+		}
+	}
+	if len(elsewhere) > 0 {
+		return fmt.Sprintf("; did you mean the one of namespace %s?", strings.Join(elsewhere, " or "))
+	}
+	return spelling.DidYouMean(key.Name, names)
 }
 
 // userKinds returns the kinds that users write. The control plane makes the others.

@@ -75,10 +75,10 @@ func (r *Replica) close() {
 	}
 }
 
-// where names a page for users.
-func (r *Replica) where(path string) string {
+// where names the control plane in an error. Users do not know its pages.
+func (r *Replica) where() string {
 	if r.pod == nil {
-		return r.base + path
+		return "control plane at " + r.Name
 	}
 	return "control plane " + r.pod.Name + "." + r.pod.Namespace
 }
@@ -94,10 +94,10 @@ func (r *Replica) Get(ctx context.Context, path string, answer any) error {
 	defer resp.Body.Close()
 	r.plane.noteOthers(resp.Header.Get(debug.HeaderOthers))
 	if resp.StatusCode != http.StatusOK {
-		return r.refused(path, resp)
+		return r.refused(resp)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(answer); err != nil {
-		return &terminal.UserError{What: "invalid answer", Where: r.where(path), Err: err,
+		return &terminal.UserError{What: "invalid answer", Where: r.where(), Err: err,
 			Next: "check that it is a Moonsail control plane of this version (moonsail version)"}
 	}
 	return nil
@@ -111,7 +111,7 @@ func (r *Replica) Text(ctx context.Context, path string) ([]byte, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, r.refused(path, resp)
+		return nil, r.refused(resp)
 	}
 	return io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 }
@@ -127,7 +127,7 @@ func (r *Replica) open(ctx context.Context, path string) (*http.Response, error)
 	}
 	resp, err := r.http.Do(req)
 	if err != nil {
-		return nil, r.unreachable(path, err)
+		return nil, r.unreachable(err)
 	}
 	return resp, nil
 }
@@ -138,7 +138,7 @@ type unreachableError struct{ *terminal.UserError }
 // Unwrap returns the error that users see.
 func (e unreachableError) Unwrap() error { return e.UserError }
 
-func (r *Replica) unreachable(path string, err error) error {
+func (r *Replica) unreachable(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -151,9 +151,9 @@ func (r *Replica) unreachable(path string, err error) error {
 		err = port // without what net/http was doing
 	}
 	if r.pod != nil {
-		return unreachableError{&terminal.UserError{What: "no answer from this Pod", Where: r.where(path), Err: err, Next: r.nextForPod(err)}}
+		return unreachableError{&terminal.UserError{What: "no answer from this Pod", Where: r.where(), Err: err, Next: r.nextForPod(err)}}
 	}
-	return unreachableError{&terminal.UserError{What: "no control plane answers", Where: r.where(path), Err: err,
+	return unreachableError{&terminal.UserError{What: "no control plane answers", Where: r.where(), Err: err,
 		Next: "start one (see 'moonsail serve --help'), or set --address"}}
 }
 
@@ -166,7 +166,7 @@ func (r *Replica) nextForPod(err error) string {
 }
 
 // refused returns the error for an answer that is not 200.
-func (r *Replica) refused(path string, resp *http.Response) error {
+func (r *Replica) refused(resp *http.Response) error {
 	var f debug.Failure
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // part of the answer is as good as none
 	if err := json.Unmarshal(text, &f); err != nil || f.Error == "" {
@@ -178,7 +178,19 @@ func (r *Replica) refused(path string, resp *http.Response) error {
 			f = debug.Failure{Error: "it has no such page", Next: "check that it is a Moonsail control plane of this version (moonsail version): istiod answers only 'moonsail doctor'"}
 		}
 	}
-	return answerError{&terminal.UserError{What: f.Error, Where: r.where(path), Next: f.Next}, resp.StatusCode, f.Missing}
+	return answerError{&terminal.UserError{What: f.Error, Where: r.where(), Next: withoutPages(f.Next)}, resp.StatusCode, f.Missing}
+}
+
+// withoutPages returns advice without the debug pages in it, which are for readers of the pages.
+func withoutPages(next string) string {
+	for _, cut := range []struct{ begin, end string }{{" (GET /", ")"}, {"see GET /debug/store/", "in use"}, {"see GET /", "pages"}} {
+		if i := strings.Index(next, cut.begin); i >= 0 {
+			if n := strings.Index(next[i:], cut.end); n >= 0 {
+				next = next[:i] + next[i+n+len(cut.end):]
+			}
+		}
+	}
+	return strings.TrimSuffix(strings.TrimSpace(next), ";")
 }
 
 // answerError is an answer that is not 200.

@@ -66,7 +66,7 @@ func TestBugReport(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.tar.gz")
 	status, out, errOut := moonsail(t, "bug-report", "--address", srv.URL, "--file", file, "--proxies", "2")
 	require.Zero(t, status, errOut)
-	require.Contains(t, out, "not read metrics.txt: "+srv.URL+"/metrics: there is no /metrics")
+	require.Contains(t, out, "not read metrics.txt: control plane at "+srv.URL+": there is no /metrics")
 	files := readReport(t, file)
 	for name, text := range files {
 		require.NotContains(t, text, hidden, name)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,10 +22,11 @@ import (
 
 // changesFlags are the values of the flags of `moonsail changes`.
 type changesFlags struct {
-	client client.ControlPlane
-	out    terminal.Output
-	watch  bool
-	count  uint
+	client     client.ControlPlane
+	out        client.ListOutput
+	namespaces client.Namespaces
+	watch      bool
+	count      uint
 }
 
 func newChangesCommand() *cobra.Command {
@@ -51,12 +53,18 @@ has a row for a change, and CONTROL PLANE names it.`,
   moonsail changes
 
   # Print all details of the newest change
-  moonsail changes -n 1 -o yaml
+  moonsail changes --number 1 -o yaml
+
+  # List the objects that changed in a namespace
+  moonsail changes -n shop -o name
 
   # Follow changes
   moonsail changes --watch`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := strconv.ParseUint(f.namespaces.Namespace, 10, 32); err == nil {
+				return terminal.UsageError{Err: fmt.Errorf("--namespace %q: not a namespace: use --number for the number of changes", f.namespaces.Namespace)}
+			}
 			if f.watch && !f.out.IsTable() {
 				return terminal.UsageError{Err: errors.New("--watch: prints a table: leave out --output")}
 			}
@@ -66,7 +74,8 @@ has a row for a change, and CONTROL PLANE names it.`,
 	f.client.AddFlags(cmd)
 	f.out.AddFlag(cmd)
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "continue, and print each change when it is distributed")
-	cmd.Flags().UintVarP(&f.count, "number", "n", 20, "list at most `N` changes")
+	cmd.Flags().UintVar(&f.count, "number", 20, "list at most `N` changes")
+	f.namespaces.AddFlags(cmd, &f.client, "changes of objects")
 	return cmd
 }
 
@@ -87,7 +96,25 @@ func (f *changesFlags) run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	list := joinChanges(replicas, lists)
-	return f.out.Print(w, list, func(w io.Writer) error { return printChanges(w, list) })
+	list.Changes = slices.DeleteFunc(list.Changes, func(c listedChange) bool { return !f.concerns(&c.Change) })
+	return f.out.Print(w, client.List{Value: list, Names: list.objects, Table: func(w io.Writer) error { return f.print(w, &list) }})
+}
+
+// concerns reports whether a change has an object of the namespace.
+func (f *changesFlags) concerns(c *changelog.Change) bool {
+	return f.namespaces.Namespace == "" || slices.ContainsFunc(c.Objects, func(o changelog.ChangedObject) bool { return f.namespaces.Has(o.Namespace) })
+}
+
+// objects returns the changed objects, in the form that explain takes, each once.
+func (l changeList) objects() (names []string) {
+	for _, c := range slices.Backward(l.Changes) {
+		for _, o := range c.Objects {
+			if name := strings.ToLower(string(o.Kind)) + strings.TrimPrefix(o.Key.String(), string(o.Kind)); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 func fetchChanges(ctx context.Context, r *client.Replica, n uint, after model.Revision) (debug.ChangeList, error) {
@@ -155,8 +182,13 @@ func columnsOf(several bool) []changeColumn {
 	return slices.Insert(slices.Clone(changeColumns), len(changeColumns)-1, planeColumn)
 }
 
-func printChanges(w io.Writer, list changeList) error {
-	if len(list.Changes) == 0 {
+func (f *changesFlags) print(w io.Writer, list *changeList) error {
+	switch {
+	case len(list.Changes) > 0:
+	case f.namespaces.Namespace != "":
+		_, err := fmt.Fprintf(w, "no changes of objects in namespace %s\n", f.namespaces.Namespace)
+		return err
+	default:
 		_, err := fmt.Fprintln(w, "no changes yet")
 		return err
 	}
@@ -331,6 +363,9 @@ func (f *changesFlags) follow(ctx context.Context, w io.Writer) error {
 				continue
 			}
 			for _, c := range watches[i].next(lists[i]) {
+				if !f.concerns(&c) {
+					continue
+				}
 				row := changeRow(terminal.StyleFor(w), &listedChange{c, planeOf(replicas, i)}, lists[i].Now)
 				if err := writeFixed(w, columns, row); err != nil {
 					return err

@@ -29,7 +29,7 @@ func TestChangesTable(t *testing.T) {
 }
 
 func TestNewestChange(t *testing.T) {
-	status, out, _ := moonsail(t, "changes", "-n", "1", "-o", "json", "--address", controlPlane(t))
+	status, out, _ := moonsail(t, "changes", "--number", "1", "-o", "json", "--address", controlPlane(t))
 	require.Zero(t, status)
 	var list debug.ChangeList
 	require.NoError(t, json.Unmarshal([]byte(out), &list))
@@ -39,7 +39,7 @@ func TestNewestChange(t *testing.T) {
 
 func TestNoChanges(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, printChanges(&b, changeList{}))
+	require.NoError(t, (&changesFlags{}).print(&b, &changeList{}))
 	require.Equal(t, "no changes yet\n", b.String())
 }
 

@@ -79,7 +79,7 @@ func (f *explainFlags) run(cmd *cobra.Command, object string) error {
 	}
 	e, err := fetchExplanation(cmd.Context(), &f.client, key, f.all, f.max)
 	if err != nil {
-		return f.object.Explain(key, err)
+		return f.object.Explain(cmd.Context(), key, err)
 	}
 	out := &explained{e, f.inUse(cmd.Context(), e)}
 	return f.out.Print(cmd.OutOrStdout(), out, func(w io.Writer) error {

@@ -88,7 +88,7 @@ func TestNoControlPlane(t *testing.T) {
 	status, _, errOut = moonsail(t, "changes", "--address", strings.TrimPrefix(srv.URL, "http://"))
 	require.Equal(t, 1, status)
 	require.Contains(t, errOut, "error: no control plane answers: dial tcp")
-	require.Contains(t, errOut, "where: "+srv.URL+"/debug/changes")
+	require.Contains(t, errOut, "where: control plane at "+strings.TrimPrefix(srv.URL, "http://")+"\n")
 	require.Contains(t, errOut, "next:  start one (see 'moonsail serve --help')")
 
 	status, _, errOut = moonsail(t, "changes", "--address", "%zz")

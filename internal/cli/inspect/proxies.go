@@ -1,9 +1,12 @@
 package inspect
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,9 +20,12 @@ import (
 
 // proxiesFlags are the values of the flags of `moonsail proxies`.
 type proxiesFlags struct {
-	client  client.ControlPlane
-	out     terminal.Output
-	workers bool
+	client     client.ControlPlane
+	out        client.ListOutput
+	namespaces client.Namespaces
+	workers    bool
+	watch      bool
+	istio      bool // it is called by istioctl's name: print istioctl's columns
 }
 
 func newProxiesCommand() *cobra.Command {
@@ -48,45 +54,86 @@ one that serves the proxy, to which its revisions belong. Control planes that do
 --local lists the proxies of one control plane alone.
 
 --workers lists the worker threads of these proxies' Envoys, with connections and CPU. NOTE reports a
-worker with much more to do than the others.`,
+worker with much more to do than the others.
+
+Called as proxy-status or ps, the command prints istioctl's columns: SYNCED, STALE (not ACKed),
+NOT SENT, ERROR (refused) or IGNORED (not subscribed) for each type. RDS includes VHDS.`,
 		Example: `  # List all proxies
   moonsail proxies
 
   # Show one proxy
   moonsail proxies reviews-v1-1.shop
 
+  # List the proxies of a namespace that change their state
+  moonsail proxies -n shop --watch
+
   # List worker threads
   moonsail proxies --workers
 
   # List names
-  moonsail proxies -o json | jq '.proxies[].name'`,
+  moonsail proxies -o name
+  moonsail proxies -o jsonpath='{.proxies[*].id}'
+
+  # As istioctl
+  moonsail proxy-status`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: f.run,
 	}
 	f.client.AddFlags(cmd)
 	f.out.AddFlag(cmd)
 	f.client.AddLocalFlag(cmd)
+	f.namespaces.AddFlags(cmd, &f.client, "proxies")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "continue, and print each proxy again when its state changes")
 	cmd.Flags().BoolVar(&f.workers, "workers", false, "list the worker threads of Envoys, as their agents report them")
 	cmd.ValidArgsFunction = f.client.ProxyNames(1)
 	return cmd
 }
 
 func (f *proxiesFlags) run(cmd *cobra.Command, args []string) error {
+	f.istio = slices.Contains(istioctlNames, cmd.CalledAs())
+	if len(args) == 1 && f.namespaces.Namespace != "" && !strings.ContainsAny(args[0], ".~") {
+		args = []string{client.PodName(args[0]) + "." + f.namespaces.Namespace}
+	}
 	switch {
+	case f.watch && (f.workers || len(args) == 1 || !f.out.IsTable()):
+		return terminal.UsageError{Err: errors.New("--watch: prints a table of proxies: leave out PROXY, --workers and --output")}
 	case f.workers:
 		return f.listWorkers(cmd, args)
 	case len(args) == 1:
 		return f.one(cmd, args[0])
+	case f.watch:
+		return follow(cmd.Context(), cmd.OutOrStdout(), followInterval, func(ctx context.Context) (*proxyTable, error) {
+			list, err := f.list(ctx)
+			return f.table(terminal.StyleFor(cmd.OutOrStdout()), &list), err
+		})
 	}
 	return f.all(cmd)
 }
 
+// istioctlNames are the names by which istioctl has this command.
+var istioctlNames = []string{"proxy-status", "ps"}
+
+func (f *proxiesFlags) list(ctx context.Context) (list debug.ProxyList, err error) {
+	err = f.client.Get(ctx, f.client.Scoped("/debug/proxies"), &list)
+	list.Proxies = slices.DeleteFunc(list.Proxies, func(p server.ProxyState) bool { return !f.namespaces.Has(p.Namespace) })
+	return list, err
+}
+
 func (f *proxiesFlags) all(cmd *cobra.Command) error {
-	var list debug.ProxyList
-	if err := f.client.Get(cmd.Context(), f.client.Scoped("/debug/proxies"), &list); err != nil {
+	list, err := f.list(cmd.Context())
+	if err != nil {
 		return err
 	}
-	return f.out.Print(cmd.OutOrStdout(), list, func(w io.Writer) error { return printProxies(w, list) })
+	return f.out.Print(cmd.OutOrStdout(), client.List{
+		Value: list,
+		Names: func() (names []string) {
+			for i := range list.Proxies {
+				names = append(names, list.Proxies[i].Name+"."+list.Proxies[i].Namespace)
+			}
+			return names
+		},
+		Table: func(w io.Writer) error { return f.print(w, &list) },
+	})
 }
 
 func (f *proxiesFlags) one(cmd *cobra.Command, name string) error {
@@ -94,7 +141,10 @@ func (f *proxiesFlags) one(cmd *cobra.Command, name string) error {
 	if err := f.client.GetProxy(cmd.Context(), "/debug/proxies/", name, f.client.Scoped(""), &detail); err != nil {
 		return err
 	}
-	return f.out.Print(cmd.OutOrStdout(), detail, func(w io.Writer) error { return printProxy(w, detail) })
+	return f.out.Print(cmd.OutOrStdout(), client.List{
+		Value: detail, Names: func() []string { return []string{detail.Proxy.Name + "." + detail.Proxy.Namespace} },
+		Table: func(w io.Writer) error { return printProxy(w, detail) },
+	})
 }
 
 // proxyColumns returns the columns for types. Both types of route configurations share a column. Rare types have
@@ -124,31 +174,55 @@ func proxyColumns(list []server.ProxyState) []string {
 	return names
 }
 
-func printProxies(w io.Writer, list debug.ProxyList) error {
+func (f *proxiesFlags) print(w io.Writer, list *debug.ProxyList) error {
 	style := terminal.StyleFor(w)
 	if len(list.Proxies) == 0 {
-		if _, err := fmt.Fprintln(w, "no proxies are connected"); err != nil {
+		text := "no proxies are connected"
+		if f.namespaces.Namespace != "" {
+			text += " from namespace " + f.namespaces.Namespace
+		}
+		if _, err := fmt.Fprintln(w, text); err != nil {
 			return err
 		}
 		return printIncomplete(w, style, list.Others)
 	}
-	columns := proxyColumns(list.Proxies)
-	headings := append(append([]string{"NAME", "NAMESPACE", "STATUS"}, columns...), "PROTOCOL", "ROUTES", "SETTLED", "CONNECTED", "ENVOY")
-	if len(list.Others) > 0 {
-		headings = append(headings, "CONTROL PLANE")
-	}
-	t := terminal.NewTable(headings...) // cells beyond the headings are not shown
-	for _, p := range list.Proxies {
-		row := []string{p.Name, p.Namespace, proxyStatus(style, &p, list.Now)}
-		for _, c := range columns {
-			row = append(row, columnState(style, &p, c, list.Now))
-		}
-		t.Row(append(row, p.Protocol, string(p.Strategy), fmt.Sprint(p.Settled), age(list.Now, p.Connected), terminal.OrDash(p.Version), whose(p.ControlPlane))...)
-	}
-	if err := t.Write(w); err != nil {
+	if err := f.table(style, list).write(w); err != nil {
 		return err
 	}
 	return printIncomplete(w, style, list.Others)
+}
+
+// table returns the list as a table, in the columns of the command's name.
+func (f *proxiesFlags) table(style terminal.Style, list *debug.ProxyList) *proxyTable {
+	if f.istio {
+		return istioctlTable(style, list)
+	}
+	columns := proxyColumns(list.Proxies)
+	t := &proxyTable{headings: append([]string{"NAME", "NAMESPACE", "STATUS"}, columns...)}
+	t.headings = append(t.headings, "PROTOCOL", "ROUTES", "SETTLED", "CONNECTED", "ENVOY")
+	if len(list.Others) > 0 {
+		t.headings = append(t.headings, "CONTROL PLANE")
+	}
+	if f.out.IsWide() {
+		t.headings = append(t.headings, "ISTIO", "PEER", "NODE ID")
+	}
+	for i := range list.Proxies {
+		p := &list.Proxies[i]
+		row := proxyRow{key: p.ID, cells: []string{p.Name, p.Namespace, proxyStatus(style, p, list.Now)}}
+		for _, c := range columns {
+			row.cells = append(row.cells, columnState(style, p, c, list.Now))
+		}
+		row.cells = append(row.cells, p.Protocol, string(p.Strategy), fmt.Sprint(p.Settled), age(list.Now, p.Connected), terminal.OrDash(p.Version))
+		if len(list.Others) > 0 {
+			row.cells = append(row.cells, whose(p.ControlPlane))
+		}
+		if f.out.IsWide() {
+			row.cells = append(row.cells, terminal.OrDash(p.IstioVersion), p.Peer, p.ID)
+		}
+		row.state = stateOf(p)
+		t.rows = append(t.rows, row)
+	}
+	return t
 }
 
 // proxyStatus returns the worst state of all types: NACKED, BEHIND and for how long, or SYNCED.

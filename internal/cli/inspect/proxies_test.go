@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -18,12 +19,13 @@ import (
 
 func TestProxiesTable(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, printProxies(&b, debug.ProxyList{Now: noon, Proxies: oneProxy{}.Proxies()}))
+	var f proxiesFlags
+	require.NoError(t, f.print(&b, &debug.ProxyList{Now: noon, Proxies: oneProxy{}.Proxies()}))
 	require.Equal(t, `NAME       NAMESPACE  STATUS    CDS     EDS        LDS      RDS       VHDS  PROTOCOL  ROUTES  SETTLED  CONNECTED  ENVOY
 reviews-1  shop       NACKED 1  SYNCED  SENT 1.2s  WAITING  NACKED 1  -     delta     vhds    42       1h0m0s     1.40.0
 `, b.String())
 	b.Reset()
-	require.NoError(t, printProxies(&b, debug.ProxyList{}))
+	require.NoError(t, f.print(&b, &debug.ProxyList{}))
 	require.Equal(t, "no proxies are connected\n", b.String())
 }
 
@@ -113,4 +115,70 @@ func TestProxiesWorkers(t *testing.T) {
 	require.Regexp(t, `(?m)^api.shop +1 +3 +\? +from a CPU limit of 1 \(cpu.max\)$`, out)
 	require.Regexp(t, `(?m)^old.shop +- +- +- +.*cannot be asked`, out)
 	require.Regexp(t, `(?m)^web.shop +2 +10 90 +5% 90% +UNEVEN: worker 1 has 90 of 100 connections`, out)
+}
+
+// TestProxyFormats checks kubectl's formats, the namespace, and the columns of istioctl.
+func TestProxyFormats(t *testing.T) {
+	address := controlPlane(t)
+	for _, tc := range []struct {
+		args   string
+		status int
+		out    string // a regular expression
+	}{
+		{"proxies -o name", 0, `^reviews-1\.shop\n$`},
+		{"proxies -o jsonpath={.proxies[*].namespace}", 0, `^shop\n$`},
+		{"proxies -o jsonpath=proxies[0].name", 0, `^reviews-1\n$`},
+		{"proxies -o jsonpath={.proxies[*", 2, `--output: jsonpath "\{.proxies\[\*": .*: use a template as for kubectl`},
+		{"proxies -o jsonpath=", 2, `unknown format "jsonpath=": use table, json, yaml, wide, name or jsonpath=TEMPLATE`},
+		{"proxies -o wide", 0, `ENVOY +ISTIO +PEER +NODE ID\n.* 127.0.0.1:4711 +sidecar~127.0.0.1~reviews-1.shop`},
+		{"proxies -n bank", 0, `^no proxies are connected from namespace bank\n$`},
+		{"proxies -n shop", 0, `reviews-1`},
+		{"proxies -A", 0, `reviews-1`},
+		{"proxies -A -n shop", 2, `--namespace and --all-namespaces: give one of them`},
+		{"proxies reviews-1 -n shop -o name", 0, `^reviews-1\.shop\n$`},
+		{"proxies reviews-1.shop -w", 2, `--watch: prints a table of proxies`},
+		{"proxy-status", 0, `^NAME +CLUSTER +CDS +LDS +EDS +RDS +ECDS +ISTIOD +VERSION\nreviews-1.shop +Kubernetes +SYNCED +STALE +STALE +ERROR +IGNORED +this one +1.40.0\n$`},
+		{"ps", 0, `^NAME +CLUSTER`},
+		{"changes -n shop -o name", 0, `^virtualservice/shop/reviews\n$`},
+		{"changes -n bank", 0, `^no changes of objects in namespace bank\n$`},
+		{"changes -n 5", 2, `--namespace "5": not a namespace: use --number for the number of changes`},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			status, out, errOut := moonsail(t, append(strings.Fields(tc.args), "--address", address)...)
+			require.Equal(t, tc.status, status, errOut)
+			require.Regexp(t, tc.out, out+errOut)
+		})
+	}
+}
+
+// TestProxyWatch checks that a proxy is printed again when its state changes, and when it is gone.
+func TestProxyWatch(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	row := func(name, state string) proxyRow {
+		return proxyRow{key: name, state: state, cells: []string{name, "shop", state}}
+	}
+	answers := [][]proxyRow{
+		{row("a", "SYNCED"), row("b", "SYNCED")}, {row("a", "SYNCED"), row("b", "BEHIND")}, {row("a", "SYNCED")},
+	}
+	var b strings.Builder
+	require.NoError(t, follow(ctx, &b, time.Millisecond, func(context.Context) (*proxyTable, error) {
+		if len(answers) == 0 {
+			cancel()
+			return nil, ctx.Err()
+		}
+		t := &proxyTable{headings: []string{"NAME", "NAMESPACE", "STATUS"}, rows: answers[0]}
+		answers = answers[1:]
+		return t, nil
+	}))
+	require.Equal(t, []string{
+		"NAME NAMESPACE STATUS", "a shop SYNCED", "b shop SYNCED", "b shop BEHIND", "b shop DISCONNECTED",
+	}, squeezed(b.String()))
+}
+
+// squeezed returns lines with one space between words.
+func squeezed(text string) (lines []string) {
+	for line := range strings.Lines(text) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	return lines
 }

@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -14,8 +15,9 @@ import (
 
 func newStaleCommand() *cobra.Command {
 	var (
-		plane client.ControlPlane
-		out   terminal.Output
+		plane      client.ControlPlane
+		out        client.ListOutput
+		namespaces client.Namespaces
 	)
 	cmd := &cobra.Command{
 		Use:   "stale",
@@ -34,20 +36,35 @@ The metric moonsail_stale_proxies counts the same for one control plane, from on
   moonsail stale
 
   # List their names
-  moonsail stale -o json | jq '.holders[] | .name'`,
+  moonsail stale -o name`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s := &explain.Stale{}
 			if err := plane.Get(cmd.Context(), plane.Scoped("/debug/stale"), s); err != nil {
 				return err
 			}
-			return out.Print(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStale(w, s) })
+			s.Holders = slices.DeleteFunc(s.Holders, func(h explain.StaleHolder) bool { return !namespaces.Has(h.Namespace) })
+			s.Away = slices.DeleteFunc(s.Away, func(a explain.AwayFromMesh) bool { return !namespaces.Has(a.Namespace) })
+			return out.Print(cmd.OutOrStdout(), client.List{Value: s, Names: func() []string { return staleNames(s) }, Table: func(w io.Writer) error { return printStale(w, s) }})
 		},
 	}
 	plane.AddFlags(cmd)
 	out.AddFlag(cmd)
 	plane.AddLocalFlag(cmd)
+	namespaces.AddFlags(cmd, &plane, "proxies")
 	return cmd
+}
+
+// staleNames returns the proxies of a list, each once.
+func staleNames(s *explain.Stale) (names []string) {
+	for i := range s.Holders {
+		names = append(names, s.Holders[i].Name+"."+s.Holders[i].Namespace)
+	}
+	for i := range s.Away {
+		names = append(names, s.Away[i].Name+"."+s.Away[i].Namespace)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func printStale(w io.Writer, s *explain.Stale) error {

@@ -134,7 +134,7 @@ func (f *waitFlags) run(cmd *cobra.Command, arg string) error {
 	started := time.Now()
 	outcome, err := f.await(ctx, cmd.ErrOrStderr(), list)
 	if err != nil {
-		return f.object.Explain(list[0].key, err)
+		return f.object.Explain(ctx, list[0].key, err)
 	}
 	return f.report(cmd, list, outcome, time.Since(started))
 }

@@ -78,7 +78,7 @@ func TestRefusedQuestion(t *testing.T) {
 	defer server.Close()
 	status, _, errOut := moonsail(t, "why", "a.shop", "foo://b", "--address", server.URL)
 	require.Equal(t, terminal.ExitUsage, status)
-	require.Regexp(t, "^error: the scheme is one of http, tcp\n  where: http://.*\n  next:  see 'moonsail why --help'\n$", errOut)
+	require.Regexp(t, "^error: the scheme is one of http, tcp\n  where: control plane at http://.*\n  next:  see 'moonsail why --help'\n$", errOut)
 }
 
 // TestDecisionText checks the text of each kind of decision.

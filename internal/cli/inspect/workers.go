@@ -54,7 +54,9 @@ func (f *proxiesFlags) listWorkers(cmd *cobra.Command, names []string) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return f.out.Print(cmd.OutOrStdout(), map[string]any{"proxies": out}, func(w io.Writer) error { return printWorkers(w, out) })
+	return f.out.Print(cmd.OutOrStdout(), client.List{
+		Value: map[string]any{"proxies": out}, Names: func() []string { return names }, Table: func(w io.Writer) error { return printWorkers(w, out) },
+	})
 }
 
 // connectedNames returns the names of the proxies of all replicas, sorted.

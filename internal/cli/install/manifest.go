@@ -13,7 +13,7 @@ import (
 // Commands returns the commands of this package.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
-		newInstallCommand(), newUpgradeCommand(), newUninstallCommand(), newPrecheckCommand(), newTagCommand(),
+		newInstallCommand(), newUpgradeCommand(), newUninstallCommand(), NewPrecheckCommand(), newTagCommand(),
 		newManifestCommand(), newEnvoyCommand(),
 	}
 }

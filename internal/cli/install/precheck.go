@@ -31,7 +31,8 @@ type finding struct {
 	Message  string `json:"message"`
 }
 
-func newPrecheckCommand() *cobra.Command {
+// NewPrecheckCommand returns `moonsail precheck`.
+func NewPrecheckCommand() *cobra.Command {
 	var o operation
 	cmd := &cobra.Command{
 		Use:   "precheck",

@@ -59,8 +59,17 @@ type Stages struct {
 	Gatherer prometheus.Gatherer
 	// CA returns the state of the certificate authority.
 	CA func() any
+	// More are pages of other packages, below /debug/.
+	More []Page
 	// Peers are the other control planes of the mesh; nil: there are none.
 	Peers *peers.Peers
+}
+
+// Page is a page of another package. Its answers are about this control plane.
+type Page struct {
+	Path  string
+	About string
+	Serve http.HandlerFunc
 }
 
 // HeaderOthers is in answers about one control plane's knowledge: the number of other control planes, if

@@ -72,10 +72,27 @@ func (h *handler) oneOfSeveral(serve http.HandlerFunc) http.HandlerFunc {
 }
 
 func (h *handler) pages() []page {
+	pages := h.ownPages()
+	for _, p := range h.stages.More {
+		pages = append(pages, page{p.Path, p.About, h.serially(p.Serve)})
+	}
+	return pages
+}
+
+// serially serves one request at a time: the answers are large.
+func (h *handler) serially(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		h.turn.Lock()
+		defer h.turn.Unlock()
+		serve(w, r)
+	}
+}
+
+func (h *handler) ownPages() []page {
 	return []page{
 		{dashboard.Path, "page of changes, proxies and problems, for people", dashboard.Handler().ServeHTTP},
 		{"/ready", "200 once the control plane serves what its sources have, else 503 and what it waits for", h.ready},
-		{"/version", "the build", func(w http.ResponseWriter, _ *http.Request) { reply(w, version.Get()) }},
+		{"/version", "the build", h.version},
 		{"/metrics", "metrics, for Prometheus", h.metrics},
 		{"/debug/changes", "the newest changes with their stages; ?n= number, ?after= only changes after a revision", h.changes},
 		{"/debug/changes/{revision}", "one change with its stages, and the proxies of this control plane that do not have it and why; ?all every proxy, ?max= number", h.change},
@@ -109,6 +126,15 @@ func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	reply(w, map[string]bool{"ready": true})
+}
+
+// version answers with the build, and with the same in istiod's form, which istioctl reads.
+func (h *handler) version(w http.ResponseWriter, _ *http.Request) {
+	v := version.Get()
+	reply(w, struct {
+		version.Info
+		Client version.Istio `json:"clientVersion"`
+	}{v, v.Istio()})
 }
 
 func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {

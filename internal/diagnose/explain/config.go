@@ -40,6 +40,7 @@ type ConfigResource struct {
 	Sent     string          `json:"sent"`
 	Message  string          `json:"message,omitempty"` // Envoy's, if it refused the resource
 	Bytes    int             `json:"bytes"`
+	Objects  []model.Key     `json:"objects,omitempty"` // that the resource was made from
 	Resource json.RawMessage `json:"resource,omitempty"` // only if the caller asked for it
 }
 
@@ -105,7 +106,7 @@ func (x *Explainer) Config(proxy, section string, full bool) (*ProxyConfig, erro
 	for i := range list {
 		e := list[i].Entry
 		r := ConfigResource{Type: list[i].Type.String(), Name: e.Name, Version: e.Version, Revision: e.Revision,
-			Sent: sentTexts[list[i].Status], Message: list[i].Message}
+			Sent: sentTexts[list[i].Status], Message: list[i].Message, Objects: e.MadeFrom().Keys()}
 		encoded := e.Resource()
 		r.Bytes = len(encoded.Any())
 		if full {

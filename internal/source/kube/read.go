@@ -81,8 +81,8 @@ func (o *Content) read(ctx context.Context, c *Client, r *resource, d config.Dec
 
 // Listing lists the objects of one kind in the API server.
 type Listing struct {
-	Kind string
-	Read func(ctx context.Context) ([]byte, error) // JSON
+	Group, Kind string
+	Read        func(ctx context.Context) ([]byte, error) // JSON
 }
 
 // Bounds of a Listing.
@@ -100,7 +100,7 @@ func (c *Client) Listings(ctx context.Context, rootNamespace string) ([]Listing,
 	var out []Listing
 	for _, r := range kinds {
 		if r.Kind != "Secret" {
-			out = append(out, Listing{Kind: r.Kind, Read: func(ctx context.Context) ([]byte, error) { return c.list(ctx, r) }})
+			out = append(out, Listing{Group: r.gv().Group, Kind: r.Kind, Read: func(ctx context.Context) ([]byte, error) { return c.list(ctx, r) }})
 		}
 	}
 	return out, nil

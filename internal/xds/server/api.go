@@ -115,10 +115,13 @@ type ProxyState struct {
 	// BehindSince is when that was published. The server does not set it; debug pages do.
 	BehindSince time.Time `json:"behindSince,omitzero"`
 	// Unread: the proxy does not read its responses.
-	Unread  bool         `json:"unread,omitempty"`
-	Version string       `json:"version,omitempty"` // of Envoy
-	Types   []TypeState  `json:"types"`
-	Proxy   *model.Proxy `json:"-"`
+	Unread  bool   `json:"unread,omitempty"`
+	Version string `json:"version,omitempty"` // of Envoy
+	// IstioVersion and Cluster are from the proxy's metadata.
+	IstioVersion string       `json:"istioVersion,omitempty"`
+	Cluster      string       `json:"cluster,omitempty"`
+	Types        []TypeState  `json:"types"`
+	Proxy        *model.Proxy `json:"-"`
 	// ControlPlane has the meaning of ProxySyncStatus.ControlPlane.
 	ControlPlane string `json:"controlPlane,omitempty"`
 }

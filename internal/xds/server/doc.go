@@ -8,6 +8,7 @@
 //
 //	server.go            Server, and how a stream is bound to tables
 //	request.go           from a request's bytes to its answer
+//	question.go          questions about the control plane, as istioctl asks them on a stream
 //	stream.go            a stream: its steps, and its end
 //	pendingrevisions.go  published revisions that a stream has not settled
 //	delivery.go          how responses are sent; assemble.go encodes them

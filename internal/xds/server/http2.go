@@ -12,7 +12,13 @@ import (
 // http2Methods returns the methods of a port for an http2.Server.
 func (s *Server) http2Methods(port *Port) map[string]http2.Handler {
 	handler := func(p ledger.Protocol) http2.Handler {
-		return func(h *http2.Stream) http2.Receiver { return http2Receiver{s.newStream(p, port, http2Transport{h})} }
+		return func(h *http2.Stream) http2.Receiver {
+			st := s.newStream(p, port, http2Transport{h})
+			if port.Questions != nil {
+				st.authorization = h.Authorization() // h forgets it
+			}
+			return http2Receiver{st}
+		}
 	}
 	methods := map[string]http2.Handler{
 		"/" + serviceName + "/" + sotwMethod:  handler(ledger.Sotw),

@@ -55,6 +55,9 @@ func (st *stream) handle(b []byte) error {
 	if err := r.parse(st.protocol, b); err != nil {
 		return status.Errorf(codes.InvalidArgument, "the request is not a valid %s discovery request: %v", st.protocol, err)
 	}
+	if st.asks(r) {
+		return st.answerQuestion(r)
+	}
 	if st.proxy == nil {
 		if err := st.server.open(st, r.node); err != nil {
 			return err

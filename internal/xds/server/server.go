@@ -100,6 +100,7 @@ func (s *Server) open(st *stream, node []byte) error {
 		return err
 	}
 	st.proxy, p.Peer = p, peerIP(st.transport.peer())
+	st.authorization = ""
 	st.strategy, p.ScopedRoutes = s.strategy(st.protocol, p, agent)
 	st.sender = s.senders[s.turn.Add(1)%uint64(len(s.senders))]
 	ctx, cancel := st.transport.requestContext() // computing the tables may take long

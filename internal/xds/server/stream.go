@@ -18,11 +18,13 @@ type stream struct {
 	transport transport
 	protocol  ledger.Protocol
 	connected time.Time
-	proxy     *model.Proxy
-	strategy  *ledger.Strategy
-	release   func()
-	number    uint64
-	sender    *sender
+	// authorization is the header of that name, for questions; empty once the stream has a proxy.
+	authorization string
+	proxy         *model.Proxy
+	strategy      *ledger.Strategy
+	release       func()
+	number        uint64
+	sender        *sender
 
 	// Guarded by the registry's lock.
 	bindNext []*table.Table // tables that the stream is bound to, until it has read them

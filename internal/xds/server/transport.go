@@ -57,6 +57,8 @@ type Port struct {
 	// Authorize decides whether a peer may be the proxy that its node describes, and adds what the
 	// node lacks. Its errors are gRPC statuses. nil: every node is accepted.
 	Authorize func(*Peer, *model.Proxy) error
+	// Questions answers streams that ask about the control plane; nil: it answers none.
+	Questions Questions
 	// Admit counts a connection of a peer that is not authenticated. It returns false if there are too many; leave ends the count. nil: all
 	// are admitted.
 	Admit func(net.Addr) (leave func(), ok bool)
@@ -67,7 +69,7 @@ type Peer struct {
 	Address string
 	// Certificates is the peer's verified chain, its own certificate first; nil: none.
 	Certificates []*x509.Certificate
-	// Authorization is the header of that name. Only calls of a Unary have it.
+	// Authorization is the header of that name. Only calls of a Unary, and Questions, have it.
 	Authorization string
 }
 

@@ -1,0 +1,197 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/cli/client"
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+// NewDescribeCommand returns `moonsail experimental describe`.
+func NewDescribeCommand() *cobra.Command {
+	var (
+		plane      client.ControlPlane
+		out        terminal.Output
+		namespaces client.Namespaces
+	)
+	cmd := &cobra.Command{
+		Use:     "describe pod PROXY",
+		Aliases: []string{"des"},
+		Short:   "Describe a Pod: its Services, and the objects that configure it and its callers",
+		Long: `Describe a Pod with a connected sidecar: its state, the Services that it serves, the VirtualServices and
+DestinationRules of calls to them as this sidecar sees them, and the policies and other objects that
+its inbound listener is made from. 'moonsail why' explains one call.`,
+		Example: `  # Describe a Pod
+  moonsail experimental describe pod reviews-v1-1.shop`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := describedPod(args)
+			if err != nil {
+				return err
+			}
+			if ns := namespaces.Namespace; ns != "" && !strings.ContainsAny(name, ".~") {
+				name += "." + ns
+			}
+			d, err := describe(cmd.Context(), &plane, name)
+			if err != nil {
+				return err
+			}
+			return out.Print(cmd.OutOrStdout(), d, d.print)
+		},
+	}
+	plane.AddFlags(cmd)
+	out.AddFlag(cmd)
+	namespaces.AddFlags(cmd, &plane, "Pods")
+	cmd.ValidArgsFunction = plane.ProxyNames(2)
+	return cmd
+}
+
+// describedPod accepts "pod NAME", "pod/NAME" and NAME. istioctl describes Services, too.
+func describedPod(args []string) (string, error) {
+	kind, name, ok := strings.Cut(args[0], "/")
+	switch {
+	case len(args) == 2:
+		kind, name = args[0], args[1]
+	case !ok:
+		kind, name = "pod", args[0]
+	}
+	switch strings.ToLower(kind) {
+	case "pod", "pods", "po":
+		return name, nil
+	case "service", "services", "svc":
+		return "", terminal.UsageError{Err: fmt.Errorf("describe service: not supported: describe a Pod of it, or use 'moonsail why POD http://%s' for a call", name)}
+	}
+	return "", terminal.UsageError{Err: fmt.Errorf("%q: not a kind that can be described: use pod", kind)}
+}
+
+// description is the result of `describe`.
+type description struct {
+	Pod      string              `json:"pod"`
+	Status   string              `json:"status"`
+	Envoy    string              `json:"envoy,omitempty"`
+	Account  string              `json:"serviceAccount,omitempty"`
+	Services []describedService  `json:"services"`
+	Policies map[string][]string `json:"inbound"` // objects of the inbound listener, by kind
+}
+
+type describedService struct {
+	Host    string              `json:"host"`
+	Ports   []string            `json:"ports"`
+	Objects map[string][]string `json:"objects,omitempty"` // VirtualServices and DestinationRules, by kind
+}
+
+func describe(ctx context.Context, plane *client.ControlPlane, name string) (*description, error) {
+	var detail debug.ProxyDetail
+	if err := plane.GetProxy(ctx, "/debug/proxies/", name, "", &detail); err != nil {
+		return nil, err
+	}
+	p := &detail.Proxy
+	d := &description{Pod: p.Name + "." + p.Namespace, Status: proxyStatus(terminal.Style{}, p, detail.Now), Envoy: p.Version, Services: []describedService{}}
+	if detail.Node != nil {
+		d.Account = detail.Node.ServiceAccount
+	}
+	var config explain.ProxyConfig
+	if err := plane.GetProxy(ctx, "/debug/proxies/", p.ID, "/config/all", &config); err != nil {
+		return nil, err
+	}
+	var instances map[string][]struct {
+		Hostname string
+		Ports    []struct {
+			Name, Protocol string
+			Port           uint32
+		}
+	}
+	if err := plane.GetProxy(ctx, "/debug/instancesz?proxyID=", p.ID, "", &instances); err != nil {
+		return nil, err
+	}
+	d.Policies = objectsOf(&config, func(r *explain.ConfigResource) bool {
+		return r.Type == "LDS" && strings.Contains(strings.ToLower(r.Name), "inbound")
+	}, inboundKinds...)
+	for _, s := range instances[d.Pod] {
+		one := describedService{Host: s.Hostname}
+		for _, port := range s.Ports {
+			one.Ports = append(one.Ports, fmt.Sprintf("%s %d/%s", port.Name, port.Port, port.Protocol))
+		}
+		one.Objects = objectsOf(&config, func(r *explain.ConfigResource) bool { return concernsHost(r, s.Hostname) }, outboundKinds...)
+		d.Services = append(d.Services, one)
+	}
+	return d, nil
+}
+
+// Kinds that a description lists.
+var (
+	inboundKinds = []model.Kind{
+		model.KindPeerAuthentication, model.KindRequestAuthentication, model.KindAuthorizationPolicy, model.KindSidecar, model.KindTelemetry,
+		model.KindWasmPlugin, model.KindEnvoyFilter,
+	}
+	outboundKinds = []model.Kind{model.KindVirtualService, model.KindDestinationRule, model.KindHTTPRoute, model.KindGRPCRoute}
+)
+
+// concernsHost reports whether a resource routes calls to a host.
+func concernsHost(r *explain.ConfigResource, host string) bool {
+	switch r.Type {
+	case "CDS":
+		return strings.HasPrefix(r.Name, "outbound|") && strings.HasSuffix(r.Name, "|"+host)
+	case "RDS", "VHDS":
+		return strings.Contains(r.Name, host)
+	}
+	return false
+}
+
+// objectsOf returns the objects of some kinds that resources were made from, by kind.
+func objectsOf(c *explain.ProxyConfig, of func(*explain.ConfigResource) bool, kinds ...model.Kind) map[string][]string {
+	out := map[string][]string{}
+	for i := range c.Resources {
+		r := &c.Resources[i]
+		if !of(r) {
+			continue
+		}
+		for _, k := range r.Objects {
+			name := k.Name + "." + k.Namespace
+			if slices.Contains(kinds, k.Kind) && !slices.Contains(out[string(k.Kind)], name) {
+				out[string(k.Kind)] = append(out[string(k.Kind)], name)
+			}
+		}
+	}
+	return out
+}
+
+const descriptionRule = "--------------------"
+
+func (d *description) print(w io.Writer) error {
+	fmt.Fprintf(w, "Pod: %s\n   Status: %s\n   Envoy: %s\n   Service account: %s\n", d.Pod, d.Status, terminal.OrDash(d.Envoy), terminal.OrDash(d.Account))
+	for _, s := range d.Services {
+		fmt.Fprintf(w, "%s\nService: %s\n", descriptionRule, s.Host)
+		for _, p := range s.Ports {
+			fmt.Fprintf(w, "   Port: %s\n", p)
+		}
+		printObjects(w, s.Objects, outboundKinds)
+	}
+	if len(d.Services) == 0 {
+		fmt.Fprintf(w, "%s\nNo Service selects this Pod.\n", descriptionRule)
+	}
+	fmt.Fprintf(w, "%s\nInbound:\n", descriptionRule)
+	if len(d.Policies) == 0 {
+		_, err := fmt.Fprintln(w, "   no policies, Telemetry, Sidecar or EnvoyFilter apply")
+		return err
+	}
+	return printObjects(w, d.Policies, inboundKinds)
+}
+
+func printObjects(w io.Writer, objects map[string][]string, kinds []model.Kind) (err error) {
+	for _, kind := range kinds {
+		for _, name := range objects[string(kind)] {
+			_, err = fmt.Fprintf(w, "   %s: %s\n", kind, name)
+		}
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// proxyTable is a list of proxies as rows.
+type proxyTable struct {
+	headings []string
+	rows     []proxyRow
+}
+
+type proxyRow struct {
+	key   string // of the proxy, for --watch
+	state string // what --watch compares: no ages
+	cells []string
+}
+
+func (t *proxyTable) write(w io.Writer) error {
+	out := terminal.NewTable(t.headings...)
+	for i := range t.rows {
+		out.Row(t.rows[i].cells...)
+	}
+	return out.Write(w)
+}
+
+// stateOf returns what --watch compares.
+func stateOf(p *server.ProxyState) string {
+	text := fmt.Sprint(p.Stream, p.Settled, p.Pending, p.ControlPlane)
+	for i := range p.Types {
+		t := &p.Types[i]
+		text += fmt.Sprint(" ", t.Type, len(t.Held), !t.InFlightSince.IsZero(), t.Waiting)
+	}
+	return text
+}
+
+// followInterval is the time between two looks of --watch.
+const followInterval = time.Second
+
+// follow prints a table, and then rows that changed, until ctx ends. A row that is gone is printed once more.
+func follow(ctx context.Context, w io.Writer, every time.Duration, fetch func(context.Context) (*proxyTable, error)) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var width []int
+	last := map[string]proxyRow{}
+	for first := true; ; first = false {
+		t, err := fetch(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		if first {
+			width = t.widths()
+			if err := terminal.WriteRow(w, t.headings, width); err != nil {
+				return err
+			}
+		}
+		next := map[string]proxyRow{}
+		for _, r := range t.rows {
+			next[r.key] = r
+			if old, known := last[r.key]; !known || old.state != r.state {
+				if err := terminal.WriteRow(w, r.cells, width); err != nil {
+					return err
+				}
+			}
+		}
+		for key, r := range last {
+			if _, there := next[key]; !there {
+				r.cells = append(append([]string{}, r.cells[:2]...), terminal.StyleFor(w).Dim("DISCONNECTED"))
+				if err := terminal.WriteRow(w, r.cells, width); err != nil {
+					return err
+				}
+			}
+		}
+		last = next
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// widths returns a width for each column, with some room for later rows.
+func (t *proxyTable) widths() []int {
+	const room = 4
+	out := make([]int, len(t.headings))
+	for i, h := range t.headings {
+		out[i] = len(h) + room
+	}
+	for _, r := range t.rows {
+		for i, c := range r.cells[:min(len(r.cells), len(out))] {
+			out[i] = max(out[i], terminal.PrintedWidth(c))
+		}
+	}
+	return out
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestIstioctlNames checks the names of istioctl that need no control plane.
+func TestIstioctlNames(t *testing.T) {
+	valid, invalid := filepath.Join(t.TempDir(), "valid.yaml"), filepath.Join(t.TempDir(), "invalid.yaml")
+	const route = "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: a, namespace: shop}\nspec: {hosts: [a.example.com], %s: [{route: [{destination: {host: b.example.com}}]}]}\n"
+	require.NoError(t, os.WriteFile(valid, fmt.Appendf(nil, route, "http"), 0o600))
+	require.NoError(t, os.WriteFile(invalid, fmt.Appendf(nil, route, "htp"), 0o600))
+	for _, tc := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{[]string{"x"}, 0, "moonsail experimental [command]"},
+		{[]string{"exp", "--help"}, 0, "describe"},
+		{[]string{"validate", "-f", valid}, 0, "no problems"},
+		{[]string{"validate", "-f", invalid}, 1, `did you mean "http"?`},
+		{[]string{"validate"}, 2, "--filename is missing: use 'moonsail validate -f FILE'"},
+		{[]string{"kube-inject", "--help"}, 0, "moonsail inject -f FILE"},
+		{[]string{"x", "precheck", "--help"}, 0, "Check a cluster before an installation"},
+		{[]string{"x", "authz", "check", "web-1.shop"}, 2, "use 'moonsail why FROM TO'"},
+		{[]string{"x", "check-inject", "-n", "shop"}, 2, "use 'moonsail inject -f FILE'"},
+		{[]string{"x", "injector", "list"}, 2, "use 'moonsail tag list'"},
+		{[]string{"admin", "log"}, 2, "use --log-level of 'moonsail serve'"},
+		{[]string{"ztunnel-config", "all"}, 2, "no ambient mode"},
+		{[]string{"x", "describe", "service", "reviews"}, 2, "describe a Pod of it, or use 'moonsail why POD http://reviews'"},
+		{[]string{"x", "describe", "deployment", "reviews"}, 2, `"deployment": not a kind that can be described: use pod`},
+		{[]string{"x", "wait", "virtualservice", "reviews.shop", "--for", "delete"}, 2, "use 'kubectl wait --for=delete'"},
+		{[]string{"x", "wait", "virtualservice", "reviews.shop", "--threshold", "2"}, 2, "--threshold 2: out of range"},
+		{[]string{"x", "nonsense"}, 2, `unknown command "nonsense"`},
+		{[]string{"x", "descrbe"}, 2, `did you mean "describe"?`},
+	} {
+		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
+			status, out, errOut := moonsail(t, tc.args...)
+			require.Equal(t, tc.status, status, out+errOut)
+			require.Contains(t, out+errOut, tc.says)
+		})
+	}
+}
+
+// pagesOf serves a control plane with a sidecar.
+func pagesOf(t *testing.T) string {
+	t.Helper()
+	pages := map[string]string{
+		"/version":                              `{"version":"1.2.3","go":"go1","platform":"linux/amd64"}`,
+		"/debug/list":                           `["syncz","registryz"]`,
+		"/debug/syncz":                          `[{"proxy":"web-1.shop"}]`,
+		"/debug/proxies":                        `{"proxies":[{"id":"n","name":"web-1","namespace":"shop","version":"1.40.0"},{"id":"m","name":"web-2","namespace":"shop","version":"1.40.0"}]}`,
+		"/debug/proxies/web-1.shop":             `{"proxy":{"id":"n","name":"web-1","namespace":"shop","version":"1.40.0"},"node":{"ServiceAccount":"web"}}`,
+		"/debug/proxies/n/config/all":           describedConfig,
+		"/debug/instancesz":                     `{"web-1.shop":[{"hostname":"web.shop.svc.cluster.local","ports":[{"name":"http","port":80,"protocol":"HTTP"}]}]}`,
+		"/debug/store/VirtualService":           `{"objects":[{"kind":"VirtualService","namespace":"shop","name":"reviews"}]}`,
+		"/debug/proxies/web-1.shop/envoy/stats": "envoy_server_live 1\n",
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, ok := pages[r.URL.Path]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+			if proxy, ok := strings.CutPrefix(r.URL.Path, "/debug/proxies/"); ok {
+				fmt.Fprintf(w, `{"error":"proxy %s is not connected","next":"see 'moonsail proxies' (GET /debug/proxies) for connected proxies"}`, proxy)
+				return
+			}
+			kind, name := "VirtualService", strings.TrimPrefix(r.URL.Path, "/debug/explain/VirtualService/")
+			body = fmt.Sprintf(`{"error":"%s %s: not found","next":"run 'moonsail analyze' to find why an object is not used; see GET /debug/store/VirtualService for objects in use","missing":"VirtualService/%s"}`, kind, name, name)
+		}
+		_, _ = w.Write([]byte(body))
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+const describedConfig = `{"id":"n","resources":[
+	{"type":"LDS","name":"virtualInbound","objects":[{"kind":"PeerAuthentication","namespace":"istio-system","name":"default"},{"kind":"Service","namespace":"shop","name":"web"}]},
+	{"type":"CDS","name":"outbound|80|v1|web.shop.svc.cluster.local","objects":[{"kind":"DestinationRule","namespace":"shop","name":"web"}]},
+	{"type":"VHDS","name":"80/web.shop.svc.cluster.local:80","objects":[{"kind":"VirtualService","namespace":"shop","name":"web"}]},
+	{"type":"CDS","name":"outbound|80||other.shop.svc.cluster.local","objects":[{"kind":"DestinationRule","namespace":"shop","name":"other"}]}]}`
+
+func TestIstioctlCommands(t *testing.T) {
+	address := pagesOf(t)
+	for _, tc := range []struct {
+		args   string
+		status int
+		says   []string
+		not    string
+	}{
+		{"x describe pod web-1.shop", 0, []string{
+			"Pod: web-1.shop\n", "Service: web.shop.svc.cluster.local\n   Port: http 80/HTTP\n   VirtualService: web.shop\n   DestinationRule: web.shop\n",
+			"Inbound:\n   PeerAuthentication: default.istio-system\n", "Service account: web\n",
+		}, "other"},
+		{"x describe pod/web-1 -n shop -o json", 0, []string{`"pod": "web-1.shop"`}, ""},
+		{"x describe web-9.shop", 1, []string{`did you mean "web-1.shop"?`}, ""},
+		{"x internal-debug --list", 0, []string{"syncz\nregistryz\n"}, ""},
+		{"x internal-debug syncz", 0, []string{`"proxy":"web-1.shop"`}, ""},
+		{"x internal-debug syncs", 2, []string{`debug page "syncs": unknown; did you mean "syncz"?: use one of syncz, registryz`}, ""},
+		{"x internal-debug", 2, []string{"PAGE is missing: use one of syncz, registryz"}, ""},
+		{"x envoy-stats web-1.shop", 0, []string{"envoy_server_live 1"}, ""},
+		{"x ps", 0, []string{"NAME", "CLUSTER", "ECDS", "web-1.shop"}, "NAMESPACE"},
+		{"version", 0, []string{"control plane version:  1.2.3 go1 linux/amd64 (", "data plane version:     Envoy 1.40.0 (2 proxies)"}, ""},
+		{"version -o json", 0, []string{`"controlPlanes": [`, `"proxies": 2`}, ""},
+		{"explain virtualservice/revews -n shop", 1, []string{`did you mean "reviews"?`, "next:  run 'moonsail analyze'"}, "GET"},
+		{"explain virtualservice/reviews -n bank", 1, []string{"did you mean the one of namespace shop?"}, "GET"},
+		{"explain virtalservice/reviews", 2, []string{`"virtalservice": unknown kind; did you mean "virtualservice"?: use one of `}, ""},
+		{"explain virtalservices/reviews", 2, []string{`did you mean "virtualservice"?`}, ""},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			status, out, errOut := moonsail(t, append(strings.Fields(tc.args), "--address", address)...)
+			require.Equal(t, tc.status, status, out+errOut)
+			for _, s := range tc.says {
+				require.Contains(t, out+errOut, s)
+			}
+			if tc.not != "" {
+				require.NotContains(t, out+errOut, tc.not)
+			}
+			require.NotContains(t, errOut, "/debug/", "users know no pages")
+		})
+	}
+}

@@ -1,0 +1,204 @@
+package istiodebug
+
+import (
+	"cmp"
+	"net/http"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// shards are istiod's EndpointShards: the endpoints of a host in a namespace, by registry and cluster.
+type shards struct {
+	Shards          map[string][]endpoint
+	ServiceAccounts map[string]struct{}
+}
+
+// endpoint is a part of istiod's IstioEndpoint.
+type endpoint struct {
+	Labels          map[string]string
+	Addresses       []string
+	ServicePortName string
+	ServiceAccount  string
+	Network         string
+	Locality        map[string]string
+	EndpointPort    uint32
+	LbWeight        uint32
+	TLSMode         string
+	Namespace       string
+	WorkloadName    string
+	HostName        string
+	HealthStatus    int // 1: healthy, 2: unhealthy, 3: draining
+	NodeName        string
+}
+
+// Numbers of istiod's HealthStatus.
+const (
+	healthy   = 1
+	unhealthy = 2
+	draining  = 3
+)
+
+func (p *Pages) endpointShardz(w http.ResponseWriter, _ *http.Request) {
+	out := map[model.Host]map[string]*shards{}
+	x := newEndpoints(p.Snapshot())
+	for _, s := range services(x.snap) {
+		list := x.of(s)
+		if len(list) == 0 {
+			continue
+		}
+		if out[s.Hostname] == nil {
+			out[s.Hostname] = map[string]*shards{}
+		}
+		shard := &shards{Shards: map[string][]endpoint{registryOf(s) + "/" + defaultCluster: list}, ServiceAccounts: map[string]struct{}{}}
+		for i := range list {
+			if list[i].ServiceAccount != "" {
+				shard.ServiceAccounts[list[i].ServiceAccount] = struct{}{}
+			}
+		}
+		out[s.Hostname][s.Namespace] = shard
+	}
+	reply(w, out)
+}
+
+// endpoints finds the endpoints of services in a snapshot.
+type endpoints struct {
+	snap   *store.Snapshot
+	slices map[model.Key][]*model.EndpointSlice // by Service
+	byNS   map[string][]*model.Workload         // Pods and WorkloadEntries
+}
+
+func newEndpoints(snap *store.Snapshot) *endpoints {
+	x := &endpoints{snap: snap, slices: map[model.Key][]*model.EndpointSlice{}, byNS: map[string][]*model.Workload{}}
+	for o := range snap.All(model.KindEndpointSlice) {
+		s := o.(*model.EndpointSlice)
+		key := model.Key{Kind: model.KindService, Namespace: s.Namespace, Name: s.Service}
+		x.slices[key] = append(x.slices[key], s)
+	}
+	for _, kind := range []model.Kind{model.KindPod, model.KindWorkloadEntry} {
+		for o := range snap.All(kind) {
+			w := o.(*model.Workload)
+			x.byNS[w.Namespace] = append(x.byNS[w.Namespace], w)
+		}
+	}
+	return x
+}
+
+func (x *endpoints) of(s *model.Service) (out []endpoint) {
+	list := x.slices[s.Key]
+	for _, slice := range list {
+		out = append(out, x.ofSlice(slice)...)
+	}
+	for i := range s.Inline {
+		e := &s.Inline[i]
+		for _, port := range s.Ports {
+			out = append(out, endpoint{
+				Labels: e.Labels, Addresses: []string{e.Address}, ServicePortName: port.Name, ServiceAccount: e.ServiceAccount, Network: e.Network,
+				Locality: localityOf(e.Locality), EndpointPort: cmp.Or(e.Ports[port.Name], port.TargetPort, port.Number), LbWeight: max(1, e.Weight),
+				TLSMode: tlsMode(e.Sidecar), Namespace: s.Namespace, WorkloadName: e.Workload, HealthStatus: healthy, NodeName: e.Node,
+			})
+		}
+	}
+	if len(s.Selector) == 0 {
+		return out
+	}
+	for _, w := range x.byNS[s.Namespace] {
+		// Pods of a Service are in its slices.
+		if (len(list) == 0 || w.Kind == model.KindWorkloadEntry) && model.SelectorMatches(s.Selector, w.Labels) && w.Address() != "" {
+			for _, port := range s.Ports {
+				e := ofWorkload(w)
+				e.ServicePortName, e.EndpointPort = port.Name, cmp.Or(w.NamedPorts[port.TargetName], w.NamedPorts[port.Name], port.TargetPort, port.Number)
+				out = append(out, e)
+			}
+		}
+	}
+	return out
+}
+
+func (x *endpoints) ofSlice(s *model.EndpointSlice) (out []endpoint) {
+	for i := range s.Members {
+		m := &s.Members[i]
+		if len(m.Addresses) == 0 {
+			continue
+		}
+		var e endpoint
+		if pod, ok := x.snap.Get(model.Key{Kind: model.KindPod, Namespace: s.Namespace, Name: m.Pod}).(*model.Workload); ok {
+			e = ofWorkload(pod)
+		}
+		e.Addresses, e.Namespace, e.NodeName, e.HealthStatus = m.Addresses[:1], s.Namespace, m.Node, unhealthy
+		switch {
+		case m.Ready:
+			e.HealthStatus = healthy
+		case m.Terminating && m.Serving:
+			e.HealthStatus = draining
+		}
+		for _, port := range s.Ports {
+			e.ServicePortName, e.EndpointPort = port.Name, port.Number
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func ofWorkload(w *model.Workload) endpoint {
+	e := endpoint{
+		Labels: w.Labels, Addresses: []string{w.Address()}, ServiceAccount: w.Namespace + "/" + w.Account(), Network: w.Network, Locality: localityOf(w.Locality),
+		LbWeight: max(1, w.Weight), TLSMode: tlsMode(w.SpeaksMTLS()), Namespace: w.Namespace, WorkloadName: cmp.Or(w.Owner, w.Name), HostName: w.Name,
+		HealthStatus: healthy, NodeName: w.Node,
+	}
+	if w.Kind == model.KindPod && !w.Ready {
+		e.HealthStatus = unhealthy
+	}
+	return e
+}
+
+func localityOf(l model.Locality) map[string]string {
+	return map[string]string{"Label": l.String(), "ClusterID": defaultCluster}
+}
+
+func tlsMode(sidecar bool) string {
+	if sidecar {
+		return "istio"
+	}
+	return "disabled"
+}
+
+// instancesz lists the services of each proxy, or of one.
+func (p *Pages) instancesz(w http.ResponseWriter, r *http.Request) {
+	only := r.URL.Query().Get("proxyID")
+	out := map[string][]service{}
+	x := newEndpoints(p.Snapshot())
+	all := services(x.snap)
+	of := map[string][]service{} // by address
+	for _, s := range all {
+		seen := map[string]bool{}
+		for _, e := range x.of(s) {
+			if a := e.Addresses[0]; !seen[a] {
+				seen[a] = true
+				of[a] = append(of[a], istioService(s))
+			}
+		}
+	}
+	for _, proxy := range p.Proxies() {
+		if only != "" && only != proxy.ID && only != proxy.Name+"."+proxy.Namespace {
+			continue
+		}
+		out[proxy.Name+"."+proxy.Namespace] = append([]service{}, instances(&proxy, of)...)
+	}
+	if only != "" && len(out) == 0 {
+		answerNotConnected(w)
+		return
+	}
+	reply(w, out)
+}
+
+func instances(p *server.ProxyState, of map[string][]service) (out []service) {
+	if p.Proxy == nil {
+		return nil
+	}
+	for _, ip := range p.Proxy.IPs {
+		out = append(out, of[ip]...)
+	}
+	return out
+}

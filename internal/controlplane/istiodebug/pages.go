@@ -1,0 +1,92 @@
+package istiodebug
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// Source is what the pages read. Functions may be called at any time, by many goroutines.
+type Source struct {
+	// Proxies returns the connected proxies of this control plane.
+	Proxies func() []server.ProxyState
+	// Resources answers what a proxy should have.
+	Resources distribution.Proxies
+	Snapshot  func() *store.Snapshot
+	// Objects returns the users' objects of the kinds that a control plane reads, as JSON of the API server.
+	Objects func(context.Context) ([]json.RawMessage, error)
+	// MeshConfig is the name of the ConfigMap with the mesh's configuration.
+	MeshConfig string
+	// Instance names this control plane: its Pod.
+	Instance string
+	Revision string
+}
+
+// Pages are istiod's debug pages.
+type Pages struct{ Source }
+
+// Page is one page.
+type Page struct {
+	Name  string // "syncz" of /debug/syncz
+	About string
+	Serve http.HandlerFunc
+}
+
+// All lists the pages.
+func (p *Pages) All() []Page {
+	return []Page{
+		{"syncz", "as istiod: what was sent to each connected proxy, and what it ACKed; ?namespace= of proxies", p.syncz},
+		{"adsz", "as istiod: connected proxies, with the names that they subscribe to by type", p.connections},
+		{"connections", "as istiod: connected proxies", p.connections},
+		{"config_dump", "as istiod: what a proxy should have, in the form of Envoy's config dump; ?proxyID= name.namespace", p.configDump},
+		{"edsz", "as istiod: endpoints of a proxy; ?proxyID=", p.configDump},
+		{"ecdsz", "as istiod: extensions of a proxy; ?proxyID=", p.configDump},
+		{"ndsz", "as istiod: the names that a proxy's DNS server answers; ?proxyID=", p.ndsz},
+		{"registryz", "as istiod: all services", p.registryz},
+		{"endpointz", "as istiod: endpoints of all services", p.endpointShardz},
+		{"endpointShardz", "as istiod: endpoints of all services", p.endpointShardz},
+		{"instancesz", "as istiod: the services that each proxy serves", p.instancesz},
+		{"configz", "as istiod: objects of Istio's and the Gateway API's kinds", p.configz},
+		{"resourcesz", "as istiod: kinds that the control plane reads", p.resourcesz},
+		{"mesh", "as istiod: the mesh configuration", p.mesh},
+		{"clusterz", "as istiod: clusters that the control plane reads", p.clusterz},
+		{"list", "as istiod: names of these pages", p.list},
+	}
+}
+
+// handler serves a page by name, for questions by xDS.
+func (p *Pages) handler(name string) http.HandlerFunc {
+	all := p.All()
+	i := slices.IndexFunc(all, func(one Page) bool { return one.Name == name })
+	if i < 0 {
+		// istioctl looks for this text.
+		return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "404 page not found", http.StatusNotFound) }
+	}
+	return all[i].Serve
+}
+
+func (p *Pages) list(w http.ResponseWriter, _ *http.Request) {
+	var names []string
+	for _, one := range p.All() {
+		names = append(names, one.Name)
+	}
+	reply(w, names)
+}
+
+// reply writes JSON, as istiod.
+func reply(w http.ResponseWriter, value any) {
+	b, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		http.Error(w, fmt.Sprintf("the answer cannot be encoded: %v", err), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(append(b, '\n')) // the reader may be gone
+}
