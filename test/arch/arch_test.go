@@ -78,7 +78,7 @@ var forbidden = []struct {
 			"internal/config", "internal/source", "internal/xds/names", "internal/xds/resource",
 			"internal/xds/table", "internal/xds/ledger", "internal/xds/http2"},
 		imports: []string{"google.golang.org/grpc"},
-		because: "the network is at the edge: grpc only in xds/server, controlplane, sidecar/agent and lab",
+		because: "the network is at the edge: grpc only in xds/server, xds/fetch, controlplane, sidecar/agent and lab",
 	},
 	{
 		folders: []string{"internal/model", "internal/pipeline/ir", "internal/pipeline/store", "internal/pipeline/derive", "internal/pipeline/translate",

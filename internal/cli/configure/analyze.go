@@ -1,4 +1,4 @@
-// Package configure holds the commands that work on users' YAML: `moonsail analyze`, `moonsail diff` and
+// Package configure holds the commands that work on users' YAML: `moonsail analyze`, `moonsail compare`, `moonsail diff` and
 // `moonsail inject`.
 package configure
 
@@ -21,7 +21,7 @@ import (
 
 // Commands returns the commands of this package.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newAnalyzeCommand(), newDiffCommand(), newInjectCommand()}
+	return []*cobra.Command{newAnalyzeCommand(), newCompareCommand(), newDiffCommand(), newInjectCommand()}
 }
 
 // analyzeFlags are the values of the flags of `moonsail analyze`.

@@ -52,6 +52,8 @@ func (c *Call) String() string {
 	}
 	if c.Inbound {
 		switch {
+		case c.Principal == stranger:
+			b.WriteString(" with mutual TLS")
 		case c.Principal != "":
 			b.WriteString(" from " + c.Principal)
 		case c.Protocol == simulate.HTTPS || c.Protocol == simulate.TLS:

@@ -1,6 +1,7 @@
 package compare_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/preview"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
+	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // objects reads documents.
@@ -149,6 +151,7 @@ func TestPlantedDifferences(t *testing.T) {
 		"principal":         {changed(t, "allow", "sa/frontend", "sa/other"), "answer", "AuthorizationPolicy/shop/allow"},
 		"mutual TLS":        {changed(t, "mtls", "STRICT", "PERMISSIVE"), "answer", ""},
 		"tokens":            {except("jwt"), "answer", ""},
+		"issuer":            {changed(t, "jwt", "issuer: a", "issuer: b"), "tokens", ""},
 		"server identity":   {changed(t, "service-entry", "subjectAltNames: [pay.example.com]", "subjectAltNames: []"), "server identity", ""},
 		"TLS origination":   {except("dr-pay"), "encryption", ""},
 		"endpoint":          {changed(t, "service-entry", "192.0.2.7", "192.0.2.8"), "endpoints", ""},
@@ -162,5 +165,55 @@ func TestPlantedDifferences(t *testing.T) {
 					(tc.object == "" || slices.Contains(d.Objects, tc.object))
 			}), "%+v", r.Differences)
 		})
+	}
+}
+
+// TestDumpsAreAlike writes each proxy as a config dump and reads it again: nothing may be lost.
+func TestDumpsAreAlike(t *testing.T) {
+	left, _ := compiled(t, except(""), except(""))
+	read := &compare.Side{Name: "dumps"}
+	for _, p := range left.Proxies {
+		var b bytes.Buffer
+		require.NoError(t, compare.WriteDump(&b, p))
+		back, err := compare.ParseDump(b.Bytes(), server.ProxyOf)
+		require.NoError(t, err)
+		require.Equal(t, p.Name, back.Name)
+		require.Equal(t, p.IPs, back.IPs)
+		read.Proxies = append(read.Proxies, back)
+	}
+	r := run(t, left, read)
+	require.True(t, r.Same(), "%+v %+v", r.Differences, r.Undecided)
+	require.Equal(t, len(left.Proxies), r.Proxies)
+}
+
+func TestDumpsThatCannotBeRead(t *testing.T) {
+	for text, problem := range map[string]string{
+		`{`: "config dump: unexpected end", `{"configs": []}`: "no bootstrap with a node id",
+		`{"configs": [{"bootstrap": {"node": {"id": "x"}}}]}`:                                        "node id",
+		`{"configs": [{"bootstrap": {"node": {"id": "sidecar~10.0.0.1~a.b~b.svc.cluster.local"}}}]}`: "no dynamic listeners",
+	} {
+		_, err := compare.ParseDump([]byte(text), server.ProxyOf)
+		require.ErrorContains(t, err, problem, text)
+	}
+}
+
+func TestReportAsHTML(t *testing.T) {
+	r := run2(t, except(""), changed(t, "vs", "timeout: 3s", "timeout: 4s"))
+	var b strings.Builder
+	require.NoError(t, compare.WriteHTML(&b, r))
+	for _, want := range []string{"<code>VirtualService/shop/reviews</code>", "<td>timeout</td><td>3s</td><td>4s</td>", r.Summary()} {
+		require.Contains(t, b.String(), want)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	for want, r := range map[string]compare.Report{
+		"1,204 of 1,204 calls of 86 proxies are decided alike":                                  {Proxies: 86, Calls: 1204, Alike: 1204},
+		"1,201 of 1,204 calls of 86 proxies are decided alike; 3 differ":                        {Proxies: 86, Calls: 1204, Alike: 1201, Differ: 3},
+		"1,201 of 1,204 calls of 86 proxies are decided alike; 3 differ, on purpose":            {Proxies: 86, Calls: 1204, Alike: 1201, Differ: 3, Deliberate: 3},
+		"1,201 of 1,204 calls of 86 proxies are decided alike; 3 differ, 1 of them on purpose":  {Proxies: 86, Calls: 1204, Alike: 1201, Differ: 3, Deliberate: 1},
+		"1 of 1 calls of 1 proxy are decided alike; 2 are undecided; 1,000 more were not tried": {Proxies: 1, Calls: 1, Alike: 1, Untried: 1000, Undecided: []compare.Undecided{{Count: 2}}},
+	} {
+		require.Equal(t, want, r.Summary())
 	}
 }

@@ -14,8 +14,12 @@ func Compiled(name string, mesh *model.Mesh, s preview.Side) (side *Side, failur
 	}
 	side = &Side{Name: name}
 	for _, w := range worlds {
+		node, err := NodeOf(w.Proxy)
+		if err != nil {
+			return nil, nil, err
+		}
 		side.Proxies = append(side.Proxies, &Proxy{
-			Name: w.String(), Gateway: w.Type == model.ProxyRouter, IPs: w.IPs, Principal: w.Principal, World: w.World,
+			Name: w.String(), Gateway: w.Type == model.ProxyRouter, IPs: w.IPs, Principal: w.Principal, World: w.World, Node: node,
 		})
 	}
 	return side, failures, nil

@@ -12,7 +12,7 @@ import (
 )
 
 // properties are what is compared, in the order in which users read it: those of package outcome, and more about security.
-var properties = slices.Concat(outcome.Properties, []string{"server identity", "SNI", "certificate authority", "certificate", "hash", "tunnel"})
+var properties = slices.Concat(outcome.Properties, []string{"server identity", "SNI", "certificate authority", "certificate", "hash", "tunnel", "tokens", "access log", "tracing"})
 
 // secured adds whom the proxy accepts as the server of a call, and how endpoints are chosen by hash.
 func (f *followed) secured(r *simulate.Result) {

@@ -1,6 +1,13 @@
 package compare
 
-import "slices"
+import (
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/diagnose/outcome"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
 
 // Deliberate is a difference between Istio and Moonsail that is on purpose.
 type Deliberate struct {
@@ -8,22 +15,58 @@ type Deliberate struct {
 	Page   string `json:"page"` // of the documentation
 }
 
-// known has the differences on purpose. A change is known if its property and both its texts fit.
-var known = []struct {
-	matches func(Change) bool
+// decided is a call with its outcomes on both sides.
+type decided struct {
+	call        *Call
+	left, right *followed
+}
+
+// deliberate is a difference on purpose with how it shows.
+type deliberate struct {
 	Deliberate
-}{}
+	matches func(*decided, Change) bool
+}
+
+const trafficPage = "docs/reference/differences.md#traffic"
+
+// known has the differences on purpose. Either side may be Moonsail.
+var known = []deliberate{
+	{Deliberate{"Moonsail's sidecars use HTTP/2 between them: it costs less CPU for each request", trafficPage}, func(_ *decided, c Change) bool {
+		return c.What == "protocol" && has(c, "http1", "http2")
+	}},
+	{Deliberate{"Moonsail removes the trailing dot of a host", trafficPage}, func(d *decided, c Change) bool {
+		host, _, _ := strings.Cut(d.call.Host, ":")
+		return c.What == "host" && strings.HasSuffix(host, ".") && (c.Left == none || c.Right == none)
+	}},
+	{Deliberate{"Istio applies a VirtualService at port 80 even if the service does not have this port; Moonsail passes such calls to their address", trafficPage}, func(d *decided, _ Change) bool {
+		return portOf(d.call) == "80" && (passedOn(d.left, d.right) || passedOn(d.right, d.left))
+	}},
+}
+
+func portOf(c *Call) string {
+	_, port, _ := net.SplitHostPort(c.To)
+	if c.Inbound || c.Direct {
+		return ""
+	}
+	return port
+}
+
+// passedOn reports whether a side passes a call to the address that the client called, and the other applies a VirtualService
+// to a cluster without endpoints, or answers.
+func passedOn(side, other *followed) bool {
+	return side.Outcome["destination"] == ir.PassthroughCluster && len(other.objects.route) > 0 && other.Outcome["answer"] != outcome.Forwarded
+}
+
+// has reports whether the two sides of a change have these texts, in any order.
+func has(c Change, a, b string) bool {
+	return c.Left == a && c.Right == b || c.Left == b && c.Right == a
+}
 
 // onPurpose returns why all changes of a call are on purpose; nil: some are not.
-func onPurpose(changes []Change) *Deliberate {
+func onPurpose(d *decided, changes []Change) *Deliberate {
 	var out *Deliberate
 	for _, c := range changes {
-		i := slices.IndexFunc(known, func(k struct {
-			matches func(Change) bool
-			Deliberate
-		}) bool {
-			return k.matches(c)
-		})
+		i := slices.IndexFunc(known, func(k deliberate) bool { return k.matches(d, c) })
 		if i < 0 {
 			return nil
 		}

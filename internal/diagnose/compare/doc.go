@@ -7,6 +7,7 @@
 //	ParseDump   reads a proxy from Envoy's config dump
 //	Calls       makes calls for each listener, filter chain, route and policy that one of the two sides has
 //	Run         follows each call on both sides, by package simulate, and reports what differs
+//	Node.Read   reads a proxy from a running control plane
 //
-// It starts no goroutine, and reads no network. Start reading at Run in run.go.
+// Only Node.Read uses the network. Start reading at Run in run.go.
 package compare

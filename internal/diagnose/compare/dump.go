@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -16,10 +17,7 @@ import (
 type dump struct {
 	Configs []struct {
 		Bootstrap *struct {
-			Node struct {
-				ID       string         `json:"id"`
-				Metadata map[string]any `json:"metadata"`
-			} `json:"node"`
+			Node json.RawMessage `json:"node"`
 		} `json:"bootstrap"`
 		StaticClusters  []dumped `json:"static_clusters"`
 		DynamicClusters []dumped `json:"dynamic_active_clusters"`
@@ -44,7 +42,7 @@ type dumped struct {
 // ParseDump reads a proxy from the config dump of its Envoy: /config_dump?include_eds, or what "istioctl proxy-config all POD
 // -o json" prints. The bootstrap in it names the proxy. Extensions that this binary does not know are kept by their type, as
 // far as the simulator can do without their configuration.
-func ParseDump(text []byte) (*Proxy, error) {
+func ParseDump(text []byte, nodes NodeParser) (*Proxy, error) {
 	var d dump
 	if err := json.Unmarshal(text, &d); err != nil {
 		return nil, fmt.Errorf("config dump: %w", err)
@@ -52,10 +50,18 @@ func ParseDump(text []byte) (*Proxy, error) {
 	var p *Proxy
 	for i := range d.Configs {
 		if b := d.Configs[i].Bootstrap; b != nil {
-			p = NodeProxy(b.Node.ID, b.Node.Metadata, "")
+			envoy := &corev3.Node{}
+			if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b.Node, envoy); err != nil {
+				return nil, fmt.Errorf("config dump: node: %w", err)
+			}
+			n, err := nodes.parse(envoy)
+			if err != nil {
+				return nil, fmt.Errorf("config dump: %w", err)
+			}
+			p = n.proxy()
 		}
 	}
-	if p == nil || p.Name == "" {
+	if p == nil {
 		return nil, errors.New("config dump: no bootstrap with a node id: dump all sections")
 	}
 	for i := range d.Configs {

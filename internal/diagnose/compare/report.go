@@ -1,5 +1,10 @@
 package compare
 
+import (
+	"fmt"
+	"strconv"
+)
+
 // Report is what differs between two sides.
 type Report struct {
 	Left    string `json:"left"`
@@ -54,4 +59,42 @@ type Undecided struct {
 	Count  int    `json:"count"`
 	Call   string `json:"call"` // one of them
 	Proxy  string `json:"proxy"`
+}
+
+// Summary is the result in one sentence, for example "1,201 of 1,204 calls of 86 proxies are decided alike; 3 differ, on
+// purpose".
+func (r *Report) Summary() string {
+	proxies := "proxies"
+	if r.Proxies == 1 {
+		proxies = "proxy"
+	}
+	text := fmt.Sprintf("%s of %s calls of %s %s are decided alike", grouped(r.Alike), grouped(r.Calls), grouped(r.Proxies), proxies)
+	switch {
+	case r.Differ > 0 && r.Differ == r.Deliberate:
+		text += fmt.Sprintf("; %s differ, on purpose", grouped(r.Differ))
+	case r.Deliberate > 0:
+		text += fmt.Sprintf("; %s differ, %s of them on purpose", grouped(r.Differ), grouped(r.Deliberate))
+	case r.Differ > 0:
+		text += fmt.Sprintf("; %s differ", grouped(r.Differ))
+	}
+	undecided := 0
+	for _, u := range r.Undecided {
+		undecided += u.Count
+	}
+	if undecided > 0 {
+		text += fmt.Sprintf("; %s are undecided", grouped(undecided))
+	}
+	if r.Untried > 0 {
+		text += fmt.Sprintf("; %s more were not tried", grouped(r.Untried))
+	}
+	return text
+}
+
+// grouped writes a number with commas.
+func grouped(n int) string {
+	digits := strconv.Itoa(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }

@@ -26,6 +26,9 @@ func Run(ctx context.Context, left, right *Side, calls []Call) (*Report, error) 
 	var both []string
 	both, r.OnlyLeft, r.OnlyRight = shared(c.left, c.right)
 	r.Proxies = len(both)
+	if len(left.Only) > 0 {
+		r.Proxies = len(slices.DeleteFunc(slices.Clone(both), func(n string) bool { return !slices.Contains(left.Only, n) }))
+	}
 	if calls != nil {
 		for i := range calls {
 			if err := c.try(ctx, &calls[i]); err != nil {
@@ -34,6 +37,9 @@ func Run(ctx context.Context, left, right *Side, calls []Call) (*Report, error) 
 		}
 	} else {
 		for _, name := range both {
+			if len(left.Only) > 0 && !slices.Contains(left.Only, name) {
+				continue
+			}
 			own := Calls(c.left.byName[name], c.right.byName[name])
 			for i := range own {
 				if err := c.try(ctx, &own[i]); err != nil {
@@ -84,7 +90,7 @@ func (c *comparison) try(ctx context.Context, call *Call) error {
 		return nil
 	}
 	c.report.Differ++
-	c.note(call, changes, before.objects.and(after.objects).of(changes))
+	c.note(&decided{call, before, after}, changes)
 	return nil
 }
 
@@ -99,17 +105,18 @@ func (c *comparison) fail(side *opened, call *Call, err error) {
 }
 
 // note adds a call to the difference with the same changes.
-func (c *comparison) note(call *Call, changes []Change, objects []string) {
-	key := fmt.Sprint(changes)
+func (c *comparison) note(made *decided, changes []Change) {
+	call, why := made.call, onPurpose(made, changes)
+	key := fmt.Sprint(changes, why)
 	d := c.groups[key]
 	if d == nil {
-		d = &Difference{Changes: changes, Deliberate: onPurpose(changes)}
+		d = &Difference{Changes: changes, Deliberate: why}
 		c.groups[key] = d
 	}
 	d.Count++
 	add(&d.Calls, call.String())
 	add(&d.Proxies, call.Proxy)
-	for _, o := range objects {
+	for _, o := range made.left.objects.and(made.right.objects).of(changes) {
 		add(&d.Objects, o)
 	}
 	if d.Deliberate != nil {
@@ -168,9 +175,12 @@ func changesOf(left, right outcome.Outcome) []Change {
 	return out
 }
 
+// none is the text of a property that a side does not have.
+const none = "none"
+
 func orNone(s string) string {
 	if s == "" {
-		return "none"
+		return none
 	}
 	return s
 }
@@ -191,6 +201,7 @@ func (o *opened) follow(call *Call, p *Proxy) (*followed, error) {
 	f.Describe(&call.Call, r)
 	f.Upstreams(r, call.Host, o.nameAt)
 	f.secured(r)
+	f.chain(r.Filters)
 	if call.Inbound {
 		return f, nil
 	}

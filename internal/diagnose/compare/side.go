@@ -1,18 +1,17 @@
 package compare
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
-	"github.com/moonsail/moonsail/internal/model"
 )
 
 // Side is what one control plane gives to the proxies of a mesh.
 type Side struct {
 	Name    string // as users know it: "istiod", "Moonsail 1.2"
 	Proxies []*Proxy
+	// Only are the proxies whose calls Run makes; empty: all.
+	Only []string
 }
 
 // Proxy is one proxy with everything that its control plane gives to it.
@@ -23,12 +22,10 @@ type Proxy struct {
 	// Principal is the URI name in its certificate, "spiffe://cluster.local/ns/shop/sa/reviews"; empty: it has none.
 	Principal string
 	World     *simulate.World
-}
+	// Node is how it describes itself; nil: unknown.
+	Node *Node
 
-// namespace is the part of the name after the last Pod name.
-func (p *Proxy) namespace() string {
-	_, ns, _ := strings.Cut(p.Name, ".")
-	return ns
+	guessed bool // Principal has the default trust domain
 }
 
 // ip returns the first address of the proxy.
@@ -37,32 +34,6 @@ func (p *Proxy) ip() string {
 		return elsewhere
 	}
 	return p.IPs[0]
-}
-
-// NodeProxy returns a proxy of a node as pilot-agent describes it to a control plane: an id
-// "sidecar~IP~NAME.NAMESPACE~DOMAIN", and metadata. It has no resources yet.
-func NodeProxy(id string, metadata map[string]any, trustDomain string) *Proxy {
-	p := &Proxy{World: &simulate.World{}}
-	parts := strings.Split(id, "~")
-	if len(parts) == 4 {
-		p.Gateway, p.Name = parts[0] == string(model.ProxyRouter), parts[2]
-		p.IPs = []string{parts[1]}
-	}
-	text := func(key string) string {
-		s, _ := metadata[key].(string)
-		return s
-	}
-	if name, ns := text("NAME"), text("NAMESPACE"); name != "" && ns != "" {
-		p.Name = name + "." + ns
-	}
-	if all := text("INSTANCE_IPS"); all != "" {
-		p.IPs = strings.Split(all, ",")
-	}
-	p.Principal = model.Identity{
-		TrustDomain: cmp.Or(trustDomain, model.DefaultMesh().TrustDomain), Namespace: p.namespace(),
-		ServiceAccount: cmp.Or(text("SERVICE_ACCOUNT"), "default"),
-	}.String()
-	return p
 }
 
 // opened is a side with indexes.
@@ -86,7 +57,8 @@ func open(s *Side) *opened {
 // shared returns the names of the proxies that both sides have, and of those that one side has. They are sorted.
 func shared(left, right *opened) (both, onlyLeft, onlyRight []string) {
 	for name := range left.byName {
-		if right.byName[name] != nil {
+		if r := right.byName[name]; r != nil {
+			agree(left.byName[name], r)
 			both = append(both, name)
 		} else {
 			onlyLeft = append(onlyLeft, name)
@@ -101,4 +73,14 @@ func shared(left, right *opened) (both, onlyLeft, onlyRight []string) {
 	slices.Sort(onlyLeft)
 	slices.Sort(onlyRight)
 	return both, onlyLeft, onlyRight
+}
+
+// agree takes an identity that one side knows for the other, too.
+func agree(l, r *Proxy) {
+	switch {
+	case l.guessed && !r.guessed:
+		l.Principal = r.Principal
+	case r.guessed && !l.guessed:
+		r.Principal = l.Principal
+	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
@@ -124,6 +126,9 @@ func (o Outcome) Upstreams(r *simulate.Result, host string, nameAt func(address 
 			name += " (no endpoints)"
 		}
 		shares[name] += u.Percent
+		if u.Discovery == clusterv3.Cluster_STATIC.String() && len(u.Endpoints) == 0 {
+			continue // it refuses all calls
+		}
 		add("protocol", u.Protocol)
 		add("load balancing", u.LB)
 		add("connect timeout", u.Connect)

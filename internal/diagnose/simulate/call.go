@@ -71,6 +71,7 @@ type request struct {
 	hcm       *hcmv3.HttpConnectionManager // the connection manager that reads the request; nil: none does
 	metadata  map[string]map[string]any    // metadata that filters have set, by filter
 	offers    []string                     // upstream, by ALPN; nil: as the cluster configures
+	meshALPN  bool                         // Istio's ALPN filter sets what is offered upstream
 }
 
 func (c Call) request() (*request, error) {

@@ -72,8 +72,12 @@ func (w *World) fill(u *Upstream, c *clusterv3.Cluster, r *request) error {
 	if err := secure(u, c); err != nil {
 		return err
 	}
-	if u.TLS != nil && r.offers != nil {
+	switch {
+	case u.TLS == nil:
+	case r.offers != nil:
 		u.TLS.ALPN = r.offers
+	case r.meshALPN && overridesALPN(c):
+		u.TLS.ALPN = meshALPN[u.Protocol == "http2" || u.Protocol == "downstream" && (r.Protocol == HTTP2 || r.Protocol == GRPC)]
 	}
 	return nil
 }
@@ -229,6 +233,9 @@ func (t *ClientTLS) fill(c *tlsv3.CommonTlsContext) {
 	}
 	for _, m := range v.GetMatchTypedSubjectAltNames() {
 		t.SANs = append(t.SANs, m.GetMatcher().GetExact()+m.GetMatcher().GetPrefix())
+	}
+	for _, m := range v.GetMatchSubjectAltNames() { // of any type; istiod writes these
+		t.SANs = append(t.SANs, m.GetExact()+m.GetPrefix())
 	}
 	slices.Sort(t.SANs)
 	t.SANs = slices.Compact(t.SANs)

@@ -19,12 +19,17 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
+// The keys of metadata that filters write for later ones, whatever their names in a chain are.
 const (
-	rbacHTTPFilter     = "envoy.filters.http.rbac"
-	rbacTCPFilter      = "envoy.filters.network.rbac"
-	extAuthzHTTPFilter = "envoy.filters.http.ext_authz"
-	extAuthzTCPFilter  = "envoy.filters.network.ext_authz"
-	jwtFilter          = "envoy.filters.http.jwt_authn"
+	rbacHTTPMetadata = "envoy.filters.http.rbac"
+	rbacTCPMetadata  = "envoy.filters.network.rbac"
+	jwtMetadata      = "envoy.filters.http.jwt_authn"
+)
+
+// Types of network filters that can refuse a connection.
+const (
+	rbacTCPType     = "envoy.extensions.filters.network.rbac.v3.RBAC"
+	extAuthzTCPType = "envoy.extensions.filters.network.ext_authz.v3.ExtAuthz"
 )
 
 // Decision is the result of a policy for a call, or of the absence of one.
@@ -177,7 +182,7 @@ func (w *World) runExtAuthz(x *exchange, f *extauthzv3.ExtAuthz) (answered bool,
 func (w *World) runNetworkFilter(name string, msg any, r *request, res *Result) (refused bool, err error) {
 	switch f := msg.(type) {
 	case *rbactcpv3.RBAC:
-		refused, err = r.runRBAC(rbacTCPFilter, f, res)
+		refused, err = r.runRBAC(rbacTCPMetadata, f, res)
 	case *extauthztcpv3.ExtAuthz:
 		refused, err = w.asked(f.GetFilterEnabledMetadata(), f.GetGrpcService().GetEnvoyGrpc().GetClusterName(), f.GetFailureModeAllow(), r, res)
 	}
@@ -193,7 +198,7 @@ func (w *World) runNetworkFilter(name string, msg any, r *request, res *Result) 
 // runNetworkFilters runs the filters before the terminal one.
 func (w *World) runNetworkFilters(filters []*listenerv3.Filter, r *request, res *Result) (refused bool, err error) {
 	for _, f := range filters {
-		if f.GetName() != rbacTCPFilter && f.GetName() != extAuthzTCPFilter {
+		if t := typeName(f.GetTypedConfig()); t != rbacTCPType && t != extAuthzTCPType {
 			continue
 		}
 		msg, err := unpack(f.GetTypedConfig())
@@ -219,7 +224,7 @@ func (x *exchange) runPolicy(f *hcmv3.HttpFilter) (answered bool, err error) {
 	case *extauthzv3.ExtAuthz:
 		return x.world.runExtAuthz(x, cfg)
 	case *rbachttpv3.RBAC:
-		refused, err := x.runRBAC(rbacHTTPFilter, cfg, x.res)
+		refused, err := x.runRBAC(rbacHTTPMetadata, cfg, x.res)
 		if refused {
 			x.res.Status, x.res.Body = 403, "RBAC: access denied"
 		}

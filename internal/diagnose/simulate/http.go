@@ -22,6 +22,7 @@ type exchange struct {
 	secures bool
 	// reroute is set if a filter clears the route, so that it is selected again.
 	reroute bool
+	cors    string // name of the CORS filter that ran; empty: none
 	res     *Result
 	world   *World
 }

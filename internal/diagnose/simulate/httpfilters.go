@@ -10,24 +10,46 @@ import (
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
+// Types of the HTTP filters that can answer. Envoy selects extensions by type; names are free.
 const (
-	corsFilter  = "envoy.filters.http.cors"
-	faultFilter = "envoy.filters.http.fault"
+	corsType         = "envoy.extensions.filters.http.cors.v3.Cors"
+	faultType        = "envoy.extensions.filters.http.fault.v3.HTTPFault"
+	rbacHTTPType     = "envoy.extensions.filters.http.rbac.v3.RBAC"
+	extAuthzHTTPType = "envoy.extensions.filters.http.ext_authz.v3.ExtAuthz"
+	jwtType          = "envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication"
 )
+
+// typeName returns the type of a packed message; "" without one. A google.protobuf.Struct stands for a message of a type that
+// this binary does not know; its field "type" has the name.
+func typeName(packed *anypb.Any) string {
+	if packed.MessageIs(&structpb.Struct{}) {
+		s := &structpb.Struct{}
+		if packed.UnmarshalTo(s) == nil {
+			return s.GetFields()["type"].GetStringValue()
+		}
+	}
+	url := packed.GetTypeUrl()
+	return url[strings.LastIndexByte(url, '/')+1:]
+}
 
 // runFilters runs the HTTP filters that can answer. Per-route configuration of a filter counts only if the
 // connection manager has the filter. Other filters let everything pass.
 func (x *exchange) runFilters() (answered bool, err error) {
 	for _, f := range x.hcm.GetHttpFilters() {
-		switch f.GetName() {
-		case corsFilter:
+		switch typeName(f.GetTypedConfig()) {
+		case corsType:
+			x.cors = f.GetName()
 			answered, err = x.runCORS()
-		case faultFilter:
+		case faultType:
 			answered, err = x.runFault(f)
-		case rbacHTTPFilter, extAuthzHTTPFilter, jwtFilter:
+		case rbacHTTPType, extAuthzHTTPType, jwtType:
 			answered, err = x.runPolicy(f)
+		case istioALPNType:
+			x.meshALPN = true
 		}
 		if answered || err != nil {
 			return answered, err
@@ -44,7 +66,7 @@ func (x *exchange) runFilters() (answered bool, err error) {
 
 // runFault answers only if every request is aborted.
 func (x *exchange) runFault(f *hcmv3.HttpFilter) (bool, error) {
-	packed := x.perFilter(faultFilter)
+	packed := x.perFilter(f.GetName())
 	if packed == nil {
 		packed = f.GetTypedConfig()
 	}
@@ -92,7 +114,7 @@ func faults(d *commonfaultv3.FaultDelay, a *faultv3.FaultAbort) *Fault {
 
 // corsPolicy returns nil if there is no policy, or it is off.
 func (x *exchange) corsPolicy() (*corsv3.CorsPolicy, error) {
-	packed := x.perFilter(corsFilter)
+	packed := x.perFilter(x.cors)
 	if packed == nil {
 		return nil, nil
 	}

@@ -214,7 +214,7 @@ const tokenCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 func (t *tokens) accept(p *jwtv3.JwtProvider, token *jwt.Token, at place) {
 	t.reroute = t.reroute || p.GetClearRouteCache()
 	if key := p.GetPayloadInMetadata(); key != "" {
-		t.leave(jwtFilter, key, normalized(token.Payload, p.GetNormalizePayloadInMetadata().GetSpaceDelimitedClaims()))
+		t.leave(jwtMetadata, key, normalized(token.Payload, p.GetNormalizePayloadInMetadata().GetSpaceDelimitedClaims()))
 	}
 	if h := p.GetForwardPayloadHeader(); h != "" {
 		t.headers[strings.ToLower(h)] = token.Encoded

@@ -50,7 +50,7 @@ func (w *World) connect(r *request, res *Result) error {
 		res.Closed = "no filter chain matches"
 		return nil
 	}
-	res.Chain = chain.GetName()
+	res.Chain, res.Filters = chain.GetName(), chain.GetFilters()
 	if err := w.runChain(chain, r, res); err != nil {
 		return fmt.Errorf("listener %s, filter chain %q: %w", l.GetName(), chain.GetName(), err)
 	}

@@ -9,6 +9,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	setfilterstatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -54,16 +55,24 @@ func accepts(c *tlsv3.CommonTlsContext, uri string) bool {
 	if combined := c.GetCombinedValidationContext(); combined != nil {
 		v = combined.GetDefaultValidationContext()
 	}
-	expected := v.GetMatchTypedSubjectAltNames()
-	return len(expected) == 0 || slices.ContainsFunc(expected, func(m *tlsv3.SubjectAltNameMatcher) bool {
+	expected, untyped := v.GetMatchTypedSubjectAltNames(), v.GetMatchSubjectAltNames()
+	if slices.ContainsFunc(untyped, func(m *matcherv3.StringMatcher) bool { return matchesName(m, uri) }) {
+		return true
+	}
+	return len(expected)+len(untyped) == 0 || slices.ContainsFunc(expected, func(m *tlsv3.SubjectAltNameMatcher) bool {
 		if m.GetSanType() != tlsv3.SubjectAltNameMatcher_URI {
 			return false
 		}
-		if prefix := m.GetMatcher().GetPrefix(); prefix != "" {
-			return strings.HasPrefix(uri, prefix)
-		}
-		return m.GetMatcher().GetExact() == uri
+		return matchesName(m.GetMatcher(), uri)
 	})
+}
+
+// matchesName compares a name of a certificate. Control planes use exact matches and prefixes only.
+func matchesName(m *matcherv3.StringMatcher, name string) bool {
+	if prefix := m.GetPrefix(); prefix != "" {
+		return strings.HasPrefix(name, prefix)
+	}
+	return m.GetExact() == name
 }
 
 // offered is the ALPN that a chain's filters set for upstream connections, whatever their cluster has; nil:

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -23,6 +24,8 @@ type Result struct {
 	// Decisions are the results of policies for the call, in the order of evaluation.
 	Decisions []Decision `yaml:"decisions,omitempty" json:"decisions,omitempty"`
 
+	// Filters are the network filters of the chain.
+	Filters []*listenerv3.Filter `yaml:"-" json:"-"`
 	// EndsTLS is set if the client's TLS ends at the proxy, or would if the proxy accepted the client.
 	EndsTLS bool `yaml:"-" json:"-"`
 	// ALPN is the protocol that a proxy that ends TLS selects of those that the client offers.

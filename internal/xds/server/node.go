@@ -50,15 +50,32 @@ func parseNode(b []byte) (p *model.Proxy, userAgent string, err error) {
 	if p, err = ParseID(n.Id); err != nil {
 		return nil, "", err
 	}
+	if err := fillNode(p, &n); err != nil {
+		return nil, "", err
+	}
+	return p, n.UserAgentName, nil
+}
+
+// ProxyOf returns the proxy that a node describes.
+func ProxyOf(n *corev3.Node) (*model.Proxy, error) {
+	p, err := ParseID(n.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return p, fillNode(p, n)
+}
+
+// fillNode applies what a node has beside its id.
+func fillNode(p *model.Proxy, n *corev3.Node) error {
 	p.Cluster = n.Cluster
 	if l := n.Locality; l != nil {
 		p.Locality = model.Locality{Region: l.Region, Zone: l.Zone, Subzone: l.SubZone}
 	}
 	if err := fillMetadata(p, n.Metadata.GetFields()); err != nil {
-		return nil, "", Invalid("node %s: %v", p, err)
+		return Invalid("node %s: %v", p, err)
 	}
-	p.EnvoyVersion, p.NoShards = buildVersion(&n), !supportsShards(n.Extensions)
-	return p, n.UserAgentName, nil
+	p.EnvoyVersion, p.NoShards = buildVersion(n), !supportsShards(n.Extensions)
+	return nil
 }
 
 // buildVersion returns the version of the proxy, "1.40.0"; empty if it sends none.

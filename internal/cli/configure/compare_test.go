@@ -1,0 +1,70 @@
+package configure
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/diagnose/compare"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+func TestCompare(t *testing.T) {
+	dir := t.TempDir()
+	dumps, page, changed := filepath.Join(dir, "dumps"), filepath.Join(dir, "report.html"), filepath.Join(dir, "changed")
+	status, out, errOut := moonsail(t, "compare", "--from", shopDir, "--to", shopDir+"/", "--save", dumps, "--html", page)
+	require.Equal(t, terminal.ExitOK, status, out+errOut)
+	require.Regexp(t, `^[0-9,]+ of [0-9,]+ calls of 8 proxies are decided alike\n$`, out)
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "calls of 8 proxies are decided alike")
+
+	// Config dumps have the names of the proxies.
+	status, again, errOut := moonsail(t, "compare", "--from", dumps, "--to", shopDir)
+	require.Equal(t, terminal.ExitOK, status, again+errOut)
+	require.Equal(t, out, again)
+
+	// A policy on one side.
+	require.NoError(t, os.CopyFS(changed, os.DirFS(shopDir)))
+	require.NoError(t, os.WriteFile(filepath.Join(changed, "deny.yaml"), []byte(`apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: no-admin, namespace: shop}
+spec: {action: DENY, rules: [{to: [{operation: {paths: [/admin]}}]}]}
+`), 0o600))
+	status, out, _ = moonsail(t, "compare", "--from", dumps, "--to", changed)
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Contains(t, out, "AuthorizationPolicy/shop/no-admin")
+	require.Contains(t, out, "answers 403, because of AuthorizationPolicy/shop/no-admin, rule 0")
+	status, out, _ = moonsail(t, "compare", "--from", dumps, "--to", changed, "-o", "json", "--proxy", "cart.shop")
+	require.Equal(t, terminal.ExitFailed, status)
+	var r compare.Report
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	require.Equal(t, 1, r.Proxies)
+	require.Equal(t, r.Calls, r.Alike+r.Differ)
+	require.NotZero(t, r.Differ)
+}
+
+func TestCompareOfWrongInput(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "a.json")
+	require.NoError(t, os.WriteFile(broken, []byte(`{"configs": []}`), 0o600))
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"one source":          {[]string{"--from", shopDir, "--to", shopDir}, "give two sources"},
+		"half a certificate":  {[]string{"--cert", broken}, "--cert and --key belong together"},
+		"a missing file":      {[]string{"--from", "missing", "--to", shopDir}, "no such file or directory"},
+		"a broken dump":       {[]string{"--from", broken, "--to", shopDir}, "no bootstrap with a node id"},
+		"an unknown scheme":   {[]string{"--from", "http://a", "--to", shopDir}, "unknown source"},
+		"an unreachable port": {[]string{"--from", "xds://127.0.0.1:1", "--to", shopDir}, "cannot read the resources of"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, _, errOut := moonsail(t, append([]string{"compare"}, tc.args...)...)
+			require.Contains(t, []int{exitDiffFailed, terminal.ExitUsage}, status, errOut)
+			require.Contains(t, errOut, tc.want)
+		})
+	}
+}
