@@ -153,6 +153,7 @@ type Mesh struct {
 	Domain         string // of the cluster: "cluster.local"
 	RootNamespace  string // its Sidecar and DestinationRules are defaults for all namespaces
 	Outbound       OutboundMode
+	Delivery       Delivery // empty: full
 	Ingress        IngressSettings
 	ConnectTimeout time.Duration
 	AccessLogFile  string // empty: none

@@ -127,6 +127,7 @@ func Older(a, b Object) bool { return CompareAge(a, b) < 0 }
 type Namespace struct {
 	Meta
 	Distribution Distribution // of services without one
+	Delivery     Delivery     // of sidecars without one; empty: the mesh's
 }
 
 // LabelNamespace is the label that every namespace has, with its name.

@@ -84,6 +84,10 @@ type Proxy struct {
 	// ScopedRoutes: it gets large route configurations as route shards, by SRDS. The server decides that from other
 	// properties of the proxy.
 	ScopedRoutes bool
+	// OnDemand: it can ask for clusters by name. The server decides that from other properties of the proxy.
+	OnDemand bool
+	// Delivery is how it gets clusters, by an annotation of its Pod; empty: its namespace or the mesh decides.
+	Delivery Delivery
 }
 
 // PrivilegedPorts are the ports below this one. By default only root may listen on them on Linux.

@@ -81,6 +81,7 @@ func (m *mesh) start() {
 		Log:       slog.New(slog.NewTextHandler(m.log, nil)),
 		Listening: func(xds, http net.Addr) { listening <- [2]string{xds.String(), http.String()} },
 	}
+	o.Mesh.Delivery = model.Delivery(os.Getenv("E2E_OUTBOUND")) // empty: full
 	if m.strategy == server.RoutesScoped {
 		o.Sharding = fewBuckets(1)
 	}

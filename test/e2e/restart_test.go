@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"maps"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -28,6 +29,8 @@ func restart(t *testing.T, strategy server.RouteStrategy) {
 	c.start(t, m, false)
 	calls := startTraffic(t, c, "web")
 	calls.requireOnly("web-v1")
+	_, err := get(http.DefaultClient, c.url(), "other", true) // with clusters on demand the sidecar has it from now on
+	require.NoError(t, err)
 
 	before := updates(t, c)
 	require.NotEmpty(t, before)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/controlplane/webhook"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/security/debugauth"
 	"github.com/moonsail/moonsail/internal/sidecar/inject"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -49,6 +50,8 @@ func (f *flags) checkValues() error {
 		return errors.New("no address for proxies: give --xds-addr, for example :15012, or --xds-plaintext-addr 127.0.0.1:15010")
 	case !slices.Contains(routeStrategies, f.strategy):
 		return fmt.Errorf("--route-strategy %q: unknown strategy: use auto, rds, vhds or scoped", f.strategy)
+	case !slices.Contains(model.Deliveries, string(f.mesh.Delivery)):
+		return fmt.Errorf("--outbound %q: unknown delivery: use full or on-demand", f.mesh.Delivery)
 	case !slices.Contains(transports, f.transport):
 		return fmt.Errorf("--xds-transport %q: unknown transport: use grpc or http2", f.transport)
 	case f.profiling.MutexFraction < 0:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +35,18 @@ func Namespace(in convert.Cluster, o *corev1.Namespace) (*model.Namespace, probl
 		}
 		c.Meta.Labels[model.LabelNamespace] = o.Name
 	}
-	return &model.Namespace{Meta: c.Meta, Distribution: c.AnnotatedDistribution(o.Annotations)}, c.Problems
+	return &model.Namespace{Meta: c.Meta, Distribution: c.AnnotatedDistribution(o.Annotations), Delivery: c.delivery(o.Annotations)}, c.Problems
+}
+
+// delivery is the value of an annotation.
+func (c *conv) delivery(annotations map[string]string) model.Delivery {
+	v := annotations[model.AnnotationOutbound]
+	if v == "" || slices.Contains(model.Deliveries, v) {
+		return model.Delivery(v)
+	}
+	c.Warnf(code.UnknownValue, problem.Path("metadata").Field("annotations").Key(model.AnnotationOutbound),
+		"%q is not known and has no effect; use %s", v, strings.Join(model.Deliveries, " or "))
+	return ""
 }
 
 // Service decodes a Kubernetes Service.

@@ -35,6 +35,7 @@ type proxyGroup struct {
 	agent     agentState
 	router    *router  // nil: the group is not one of gateways
 	shards    *sharder // nil: route configurations are served whole
+	precedes  precedes // of groups with clusters on demand
 }
 
 // originCounts counts uses by name, with the origins of each use.
@@ -68,6 +69,7 @@ func newProxyGroup(k GroupKey, sidecar *model.Sidecar, by Sharding) *proxyGroup 
 		served:    map[model.Host][]string{},
 		agent:     agentState{names: map[model.Host]bool{}},
 		shards:    newSharder(by, &k),
+		precedes:  precedes{},
 	}
 	if k.IsRouter() {
 		g.router = newRouter()
@@ -97,6 +99,7 @@ func (g *proxyGroup) derive(x *index.Index, memo *endpoint.Memo) *Delta {
 		g.out.replaceInbound(g.inbound, now)
 		g.inbound = now
 	})
+	g.decideOnDemand(x)
 	out := g.out
 	g.out = newDelta()
 	if g.shards != nil {

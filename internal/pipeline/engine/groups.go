@@ -56,7 +56,7 @@ func (g *groups) use(keys [2]derive.GroupKey, p *model.Proxy, deltas map[derive.
 	for _, k := range keys {
 		s := g.open[k]
 		if s == nil {
-			s = &group{table: table.NewFor(k.String(), k.Origins()), openedBy: identityOf(p)}
+			s = &group{table: newTable(&k), openedBy: identityOf(p)}
 			if s.openedBy != (identity{}) {
 				g.opened[s.openedBy]++
 			}
@@ -177,4 +177,11 @@ func (e *TooManyGroups) Error() string {
 	return fmt.Sprintf("service account %s in namespace %s: its proxies have %d proxy groups open, which is the limit: "+
 		"use fewer different labels, localities or nodes, or raise --max-scopes-per-identity",
 		e.Account, e.Namespace, e.Limit)
+}
+
+func newTable(k *derive.GroupKey) *table.Table {
+	if k.OnDemand {
+		return table.NewOnDemand(k.String(), k.Origins())
+	}
+	return table.NewFor(k.String(), k.Origins())
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -74,8 +75,10 @@ type translation struct {
 	repatched bool
 	// replugged: the delta replaces the list of plugins whose modules no agent fetches.
 	replugged bool
-	updates   []table.Update
-	failed    []Failure
+	// encodeCluster encodes clusters that may be on demand; nil: none is.
+	encodeCluster func(name string, m proto.Message) (*resource.Encoded, error)
+	updates       []table.Update
+	failed        []Failure
 }
 
 // translateGroup translates the types in the order in which Envoy needs them.
@@ -87,7 +90,7 @@ func (e *Engine) translateGroup(k derive.GroupKey, d *derive.Delta, memo *batchM
 	}
 	t.replacePatches(g, d)
 	t.replaceUnfetched(d)
-	put(t, resource.Cluster, d.Clusters, t.cluster)
+	t.clusters(d.Clusters)
 	t.endpoints(d.Endpoints, memo)
 	put(t, resource.Secret, d.Secrets, messageOf(security.Secret))
 	put(t, resource.Scope, d.Scopes, messageOf(route.Scope))
@@ -131,8 +134,27 @@ func put[V any, P interface {
 	}
 }
 
+// clusters translates clusters; those on demand have another encoding.
+func (t *translation) clusters(values map[string]*ir.Cluster) {
+	if t.key.OnDemand {
+		t.encodeCluster = func(name string, m proto.Message) (*resource.Encoded, error) {
+			if c, ok := m.(*clusterv3.Cluster); ok && values[name].OnDemand && c.GetEdsClusterConfig().GetServiceName() == name {
+				return resource.EncodeOnDemand(name, c, cluster.SetEndpointsName)
+			}
+			return resource.Encode(resource.Cluster, name, m)
+		}
+	}
+	put(t, resource.Cluster, values, t.cluster)
+}
+
 func (t *translation) encode(typ resource.Type, name string, m proto.Message, from *model.Origins) {
-	enc, err := encoded(typ, name, m)
+	encode := encoded
+	if typ == resource.Cluster && t.encodeCluster != nil {
+		encode = func(_ resource.Type, name string, m proto.Message) (*resource.Encoded, error) {
+			return t.encodeCluster(name, m)
+		}
+	}
+	enc, err := encode(typ, name, m)
 	if err != nil {
 		t.fail(typ, name, notTranslated, err)
 		return

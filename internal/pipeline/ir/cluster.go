@@ -42,6 +42,8 @@ type Cluster struct {
 	AltStat   string // alt_stat_name; empty: Name
 	Discovery Discovery
 	Inbound   bool
+	// OnDemand: it is sent to a proxy when the proxy calls it for the first time.
+	OnDemand bool
 	// UpstreamPort replaces the port of the original destination; 0: it stays.
 	UpstreamPort uint32
 

@@ -116,6 +116,8 @@ type HTTPChain struct {
 	// JWT and Authorization decide which requests pass; nil: all.
 	JWT           *JWT
 	Authorization *Authorization
+	// OnDemand: routes may lead to clusters that Envoy asks for when it calls them.
+	OnDemand bool
 	// ForwardProxy: routes may lead to a cluster with DiscoverDynamicDNS.
 	ForwardProxy bool
 	Wasm         *WasmFilters // of requests; nil: none

@@ -55,6 +55,9 @@ type LackingProxy struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
+// XDSCluster is the cluster of an Envoy's bootstrap that leads to the control plane, as in Istio.
+const XDSCluster = "xds-grpc"
+
 // Keys of node metadata that agents write and control planes read. Keys without the prefix
 // MOONSAIL_ are Istio's, with Istio's meaning.
 const (

@@ -35,6 +35,7 @@ func New(protocol Protocol, strategy *Strategy, pool *names.Pool, states []*tabl
 	}
 	l := &Ledger{streamState: streamState{protocol: protocol, strategy: strategy, pool: pool, states: padded(states)}}
 	l.connect()
+	l.partial = protocol == Delta && l.states[0].Table().OnDemand()
 	for k, t := range kindTypes {
 		l.watches[k].typ = t
 	}

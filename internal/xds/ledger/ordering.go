@@ -166,7 +166,7 @@ func (o *ordering) allSent(slot int, upto model.Revision) bool {
 		return true
 	}
 	for c := range o.states[slot].Changed(resource.Cluster, o.open[slot]) {
-		if c.Added > o.open[slot] && c.Added <= upto && !o.sentFor(c.Name) {
+		if c.Added > o.open[slot] && c.Added <= upto && o.carries(cds, c) && !o.sentFor(c.Name) {
 			return false
 		}
 	}
@@ -226,7 +226,7 @@ func (o *ordering) rebind(i int, old *table.State) {
 	var wait []string
 	if c.on && c.wildcard {
 		for e := range old.Changed(resource.Cluster, o.open[i]) {
-			if e.Added > o.open[i] && e.Added <= c.at[i].add {
+			if e.Added > o.open[i] && e.Added <= c.at[i].add && o.carries(cds, e) {
 				wait = append(wait, e.Name)
 			}
 		}
@@ -256,7 +256,7 @@ func (l *Ledger) Missing(n int) []string {
 			open = 0
 		}
 		for c := range s.Changed(resource.Cluster, open) {
-			if c.Added > open && !look(c.Name) {
+			if c.Added > open && l.carries(cds, c) && !look(c.Name) {
 				return out
 			}
 		}

@@ -134,6 +134,9 @@ func (p *plan) changes() {
 			if p.limit < s.Revision {
 				sel.Upto = p.limit
 			}
+			if p.k == cds && p.l.partial {
+				sel.Partial, sel.Carried = true, p.l.carried
+			}
 			p.parts[i] = nonEmpty(s.Select(sel))
 		}
 		p.at[i].add = upto
@@ -333,7 +336,7 @@ func (p *plan) removals() {
 		}
 		next, wait := max(p.at[i].rem, s.Revision), p.stillWaiting(i)
 		since := max(cmp.Or(p.w.at[i].wait, p.w.at[i].firm), 1)
-		for name, rev := range s.Removed(p.w.typ, p.at[i].rem) {
+		for name, rev := range l.removed(p.k, p.w.typ, s, p.at[i].rem) {
 			stays := l.mustStay(p.k, name, rev, removable)
 			if stays && p.k == vhds && rev <= p.limit {
 				p.w.notePending(since)

@@ -8,9 +8,12 @@ import (
 // rebind binds the stream to other tables. The old tables and the cursors describe what the proxy
 // has; the differences become names to send or remove.
 func (l *Ledger) rebind(next [MaxTables]*table.State) {
-	old := l.states
+	old, was := l.states, l.carriage
 	l.states = next
 	l.scopes.recheck = true
+	if next[0].Table() != old[0].Table() {
+		l.carryOver(old[0], next[0])
+	}
 	for i := range next {
 		if next[i].Table() == old[i].Table() {
 			continue
@@ -18,14 +21,14 @@ func (l *Ledger) rebind(next [MaxTables]*table.State) {
 		l.ordering.rebind(i, old[i])
 		for k := range kinds {
 			if l.watches[k].on {
-				l.rebindWatch(k, i, old[i])
+				l.rebindWatch(k, i, old[i], was)
 			}
 		}
 	}
 }
 
 // rebindWatch turns the differences between two tables into names to send or remove.
-func (l *Ledger) rebindWatch(k kind, i int, old *table.State) {
+func (l *Ledger) rebindWatch(k kind, i int, old *table.State, was carriage) {
 	w, s := &l.watches[k], l.states[i]
 	if l.fullState(w) {
 		l.rebindWhole(k, i)
@@ -36,7 +39,7 @@ func (l *Ledger) rebindWatch(k kind, i int, old *table.State) {
 		l.reorder(k, i)
 		return
 	}
-	d := l.difference(k, i, old)
+	d := l.difference(k, i, old, was)
 	w.toSend = l.pool.Union(w.toSend, d.toSend)
 	w.toRemove = l.pool.Union(w.toRemove, d.toRemove)
 	w.at[i] = upTo(s)
@@ -69,18 +72,22 @@ type situation struct {
 	wildcard bool
 	names    *names.Set // named subscriptions
 	synced   *names.Set // of virtual hosts: route configurations
+	was, now carriage   // of clusters
 }
 
 // difference is computed once for all streams in the same situation, such as those whose Sidecar
 // changed.
-func (l *Ledger) difference(k kind, i int, had *table.State) difference {
+func (l *Ledger) difference(k kind, i int, had *table.State, was carriage) difference {
 	w := &l.watches[k]
 	key := situation{k: k, had: had, at: w.at[i], i: i, states: l.states, wildcard: w.wildcard, names: w.names}
 	if k == vhds {
 		key.synced = l.synced
 	}
+	if k == cds {
+		key.was, key.now = was, l.carriage
+	}
 	return l.states[i].Memo(key, func() any {
-		c := &comparison{l: l, k: k, had: had, at: w.at[i], has: l.states[i]}
+		c := &comparison{l: l, k: k, had: had, at: w.at[i], has: l.states[i], was: was}
 		c.find()
 		return difference{l.pool.Of(c.toSend...), l.pool.Of(c.toRemove...)}
 	}).(difference)
@@ -93,6 +100,7 @@ type comparison struct {
 	had *table.State
 	at  cursor
 	has *table.State
+	was carriage // of clusters
 
 	toSend, toRemove []string
 }
@@ -108,7 +116,7 @@ func (d *comparison) find() {
 	for e := range d.had.All(w.typ) {
 		d.compare(e.Name)
 	}
-	for n := range d.had.Removed(w.typ, d.at.rem) {
+	for n := range d.was.removed(d.k, w.typ, d.had, d.at.rem) {
 		d.compare(n)
 	}
 	for e := range d.has.All(w.typ) {
@@ -127,6 +135,8 @@ func (d *comparison) compare(name string) {
 	}
 	had, has := d.had.Get(t, name), d.l.lookup(t, name)
 	switch {
+	case has != nil && !d.l.carries(d.k, has): // the proxy has it only if it asked for it
+	case has == nil && had != nil && !d.was.carries(d.k, had):
 	case has == nil && had == nil && d.k != vhds && !d.l.watches[d.k].wildcard: // a name that never existed
 	case has == nil:
 		d.toRemove = append(d.toRemove, name)

@@ -14,7 +14,10 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 	if w.wildcard {
 		l.takeAsSent(k)
 	}
-	if k == cds {
+	if k == cds && l.partial {
+		l.carryListed(r.Initial)
+	}
+	if k == cds && !l.asked {
 		l.reconnecting, l.ordering.endpointsUnknown = true, !l.watches[eds].on && l.anyEndpoints(r.Initial)
 	}
 	if k == rds {
@@ -28,6 +31,8 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 	for _, nv := range r.Initial {
 		e := l.lookupBytes(w.typ, nv.Name)
 		switch {
+		case e == nil && string(nv.Version) == resource.Absent && l.asked:
+			same = append(same, nv.Name) // the proxy knows that it does not exist
 		case e == nil:
 			gone = append(gone, nv.Name)
 		case e.Version == string(nv.Version) && !l.resend.HasBytes(nv.Name):
@@ -62,7 +67,7 @@ func (st *streamState) anyEndpoints(clusters []NameVersion) bool {
 func (st *streamState) hasAll(k kind, r *Request) bool {
 	w := &st.watches[k]
 	a, b := st.states[0], st.states[1]
-	if st.resend != nil || !w.wildcard && len(r.Subscribe) != len(r.Initial) {
+	if st.resend != nil || k == cds && st.partial || !w.wildcard && len(r.Subscribe) != len(r.Initial) {
 		return false
 	}
 	want := amount{a.Len(w.typ) + b.Len(w.typ), a.Sum(w.typ) + b.Sum(w.typ)}
@@ -96,11 +101,20 @@ func (st *streamState) missing(k kind, has []NameVersion) (out []string) {
 	for _, nv := range has {
 		set[string(nv.Name)] = true
 	}
+	lacks := func(e *table.Entry) {
+		if !set[e.Name] {
+			out = append(out, e.Name)
+		}
+	}
 	for _, s := range st.states {
-		for e := range s.All(st.watches[k].typ) {
-			if !set[e.Name] {
-				out = append(out, e.Name)
+		if k == cds && st.partial {
+			for _, e := range s.NotOnDemand() {
+				lacks(e) // those that the stream carries beside are listed
 			}
+			continue
+		}
+		for e := range s.All(st.watches[k].typ) {
+			lacks(e)
 		}
 	}
 	return out

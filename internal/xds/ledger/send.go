@@ -133,7 +133,9 @@ func (f *flight) has(name string) bool {
 func (l *Ledger) afterSend(f *flight, p *plan) {
 	switch p.k {
 	case cds:
-		l.clustersSent(f)
+		if !l.asked { // else their endpoints have names of their own
+			l.clustersSent(f)
+		}
 	case lds:
 		l.scopes.listenersSent(f)
 	case rds:

@@ -12,7 +12,10 @@ type streamState struct {
 	protocol     Protocol
 	reconnecting bool   // the proxy listed clusters, and did not list its routes yet
 	nacked       bool   // since the last call of Settle
+	asked        bool   // the proxy asks for clusters by name, and for nothing else
 	requests     uint16 // bits: the kinds that the proxy requested
+
+	carriage
 
 	strategy *Strategy
 	pool     *names.Pool
@@ -52,6 +55,9 @@ func (st *streamState) Err() error { return st.err }
 
 // kindOf returns the kind of a type URL; false if the stream does not serve it.
 func (st *streamState) kindOf(url []byte) (kind, bool) {
+	if st.asked && string(url) != kindURLs[cds] {
+		return 0, false
+	}
 	for k := range kinds {
 		if string(url) == kindURLs[k] {
 			return k, (k != vhds || st.strategy.VirtualHosts) && (k != srds || st.strategy.Scopes)

@@ -32,6 +32,9 @@ func (st *streamState) Status(t resource.Type, name string) ResourceStatus {
 		return NotSubscribed
 	}
 	w, e := &st.watches[k], st.lookup(t, name)
+	if e != nil && !st.carries(k, e) {
+		return NotSubscribed
+	}
 	switch {
 	case st.heldOf(w, e) != nil:
 		return Refused
@@ -63,7 +66,7 @@ func (st *streamState) watchOf(t resource.Type) (kind, bool) {
 func (st *streamState) statusOfRemoved(w *watch, name string) ResourceStatus {
 	worst := Has
 	for i, s := range st.states {
-		for n, rev := range s.Removed(w.typ, w.acked(i).rem) {
+		for n, rev := range st.removed(kindsOf[w.typ], w.typ, s, w.acked(i).rem) {
 			if n == name {
 				worst = max(worst, against(rev, w.at[i].rem, w.acked(i).rem))
 			}
@@ -140,6 +143,9 @@ func (st *streamState) HasSince(t resource.Type, name string, rev model.Revision
 	}
 	for i, s := range st.states {
 		if e := s.Get(t, name); e != nil {
+			if !st.carries(k, e) {
+				return true
+			}
 			return w.acked(i).add >= rev || e.Revision <= w.acked(i).add
 		}
 	}

@@ -46,7 +46,7 @@ func (l *Ledger) subscribe(k kind, r *Request) {
 func (l *Ledger) begin(k kind, unnamed bool) {
 	w := &l.watches[k]
 	w.on, l.requests = true, l.requests|1<<k
-	if unnamed && resource.Types[w.typ].Wildcard {
+	if unnamed && resource.Types[w.typ].Wildcard && !l.asked {
 		l.subscribeAll(k)
 		return
 	}
@@ -79,7 +79,7 @@ func isWildcard(name []byte) bool { return string(name) == wildcard }
 // subscribeNames adds names, or everything, to the subscription.
 func (l *Ledger) subscribeNames(k kind, list [][]byte) {
 	w := &l.watches[k]
-	all := slices.ContainsFunc(list, isWildcard)
+	all := slices.ContainsFunc(list, isWildcard) && !l.asked
 	if all && !w.wildcard {
 		l.subscribeAll(k)
 	}

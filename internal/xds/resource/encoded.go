@@ -3,6 +3,7 @@ package resource
 import (
 	"encoding/hex"
 	"sync"
+	"sync/atomic"
 	"weak"
 
 	"github.com/cespare/xxhash/v2"
@@ -30,6 +31,8 @@ type Encoded struct {
 	delta []byte
 	// any is the google.protobuf.Any inside delta.
 	any []byte
+	// renamed is the last result of Renamed.
+	renamed atomic.Pointer[Encoded]
 }
 
 // DeltaField returns the resource as a `resources` field of DeltaDiscoveryResponse. Callers must

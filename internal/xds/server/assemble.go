@@ -54,19 +54,19 @@ func (a *assembly) release() {
 const keepHeads = 4 << 10
 
 // assemble encodes responses. Only the heads are encoded, one after the other. Their fields may
-// precede the resources, as protobuf does not fix an order.
-func assemble(p ledger.Protocol, responses []ledger.Response) *assembly {
+// precede the resources, as protobuf does not fix an order. as may be nil.
+func assemble(p ledger.Protocol, responses []ledger.Response, as *naming) *assembly {
 	n := 0
 	for i := range responses {
-		n += headSize(&responses[i])
+		n += headSize(&responses[i], as)
 	}
 	a := assemblies.Get().(*assembly)
 	a.messages = a.messages[:0]
 	heads, parts := slices.Grow(a.heads[:0], n), slices.Grow(a.parts[:0], 2*len(responses))
 	for i := range responses {
 		r, head, first := &responses[i], len(heads), len(parts)
-		heads = appendHead(heads, p, r)
-		parts = appendParts(append(parts, heads[head:len(heads):len(heads)]), p, r)
+		heads = appendHead(heads, p, r, as)
+		parts = appendParts(append(parts, heads[head:len(heads):len(heads)]), p, r, as)
 		a.messages = append(a.messages, parts[first:len(parts):len(parts)])
 	}
 	a.heads, a.parts = heads, parts
@@ -74,15 +74,15 @@ func assemble(p ledger.Protocol, responses []ledger.Response) *assembly {
 }
 
 // headSize returns the size of what appendHead appends, or a little more.
-func headSize(r *ledger.Response) int {
+func headSize(r *ledger.Response, as *naming) int {
 	n := 64 + len(r.Type.URL()) + len(r.Version)
-	for _, name := range r.Removed {
+	for _, name := range as.removed(r) {
 		n += len(name) + 4
 	}
 	return n
 }
 
-func appendHead(head []byte, p ledger.Protocol, r *ledger.Response) []byte {
+func appendHead(head []byte, p ledger.Protocol, r *ledger.Response, as *naming) []byte {
 	if p == ledger.Sotw {
 		head = wire.AppendField(head, versionInfo, r.Version)
 	} else {
@@ -90,23 +90,25 @@ func appendHead(head []byte, p ledger.Protocol, r *ledger.Response) []byte {
 	}
 	head = wire.AppendField(head, typeURL, r.Type.URL())
 	head = appendNumber(head, nonce, r.Nonce)
-	for _, name := range r.Removed {
+	for _, name := range as.removed(r) {
 		head = wire.AppendField(head, removedResources, name)
 	}
 	return head
 }
 
-func appendParts(parts [][]byte, p ledger.Protocol, r *ledger.Response) [][]byte {
+func appendParts(parts [][]byte, p ledger.Protocol, r *ledger.Response, as *naming) [][]byte {
 	for _, part := range r.Parts {
 		switch {
 		case part == nil:
+		case as.renames(r):
+			parts = as.appendEndpoints(parts, part)
 		case p == ledger.Sotw:
 			parts = append(parts, part.Sotw())
 		default:
 			parts = append(parts, part.Delta())
 		}
 	}
-	return parts
+	return as.appendAbsent(parts, r)
 }
 
 // appendNumber appends a decimal number as a string field.

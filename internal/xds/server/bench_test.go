@@ -101,7 +101,7 @@ func BenchmarkFanOut(b *testing.B) {
 				l := &loopback{requests: make(chan []byte, 8)}
 				all = append(all, l)
 				l.requests <- first
-				served.Go(func() { _ = s.pull(ledger.Delta, &Port{}, l) })
+				served.Go(func() { _ = s.pull(ledger.Delta, &Port{}, l, false) })
 			}
 			require.Eventually(b, func() bool { return len(s.Proxies()) == streams }, testTimeout, time.Millisecond)
 			b.ReportAllocs()
@@ -141,7 +141,7 @@ func BenchmarkAssemble(b *testing.B) {
 			out := l.Next(nil)
 			b.ReportAllocs()
 			for b.Loop() {
-				a := assemble(ledger.Delta, out)
+				a := assemble(ledger.Delta, out, nil)
 				if size := sizeOf(a.messages[0]); size < 100*n {
 					b.Fatal(size)
 				}
@@ -186,7 +186,7 @@ func BenchmarkDistribution(b *testing.B) {
 		l := &loopback{requests: make(chan []byte, 8)}
 		all = append(all, l)
 		l.requests <- first
-		served.Go(func() { _ = s.pull(ledger.Delta, &Port{}, l) })
+		served.Go(func() { _ = s.pull(ledger.Delta, &Port{}, l, false) })
 	}
 	require.Eventually(b, func() bool { return len(s.Proxies()) == streams }, testTimeout, time.Millisecond)
 	settled.Add(streams)

@@ -21,7 +21,7 @@ type client struct {
 	t      *testing.T
 	h      *harness
 	probes int
-	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	stream deltaStream
 	cancel context.CancelFunc
 	got    chan *discoveryv3.DeltaDiscoveryResponse
 	ended  chan error
@@ -41,11 +41,26 @@ func (h *harness) connectAs(id, agent string) *client {
 
 // connectPaused connects a client that does not read until its channel read is closed.
 func (h *harness) connectPaused(id, agent string) *client {
+	return h.connectBy(id, agent, func(ctx context.Context, conn *grpc.ClientConn) (deltaStream, error) {
+		return discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	})
+}
+
+// deltaStream is a stream of any service.
+type deltaStream interface {
+	Send(*discoveryv3.DeltaDiscoveryRequest) error
+	SendMsg(any) error
+	CloseSend() error
+	Recv() (*discoveryv3.DeltaDiscoveryResponse, error)
+}
+
+// connectBy is connectPaused with a method of a service.
+func (h *harness) connectBy(id, agent string, open func(context.Context, *grpc.ClientConn) (deltaStream, error)) *client {
 	conn, err := grpc.NewClient("passthrough:///"+h.addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithInitialWindowSize(1<<16), grpc.WithInitialConnWindowSize(1<<16))
 	require.NoError(h.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	stream, err := open(ctx, conn)
 	require.NoError(h.t, err)
 	c := &client{t: h.t, h: h, stream: stream, got: make(chan *discoveryv3.DeltaDiscoveryResponse), ended: make(chan error, 1),
 		node: &corev3.Node{Id: id, UserAgentName: agent}, read: make(chan struct{})}

@@ -33,7 +33,7 @@ func (d *delivery) send(responses []ledger.Response, now time.Time) {
 	if len(responses) == 0 {
 		return
 	}
-	a := assemble(d.protocol, responses)
+	a := assemble(d.protocol, responses, d.naming())
 	n, delivered := 0, uint16(0) // the first n go now; bits: their types
 	for i, m := range a.messages {
 		blocks := d.waiter || d.blocks()

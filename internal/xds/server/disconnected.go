@@ -141,7 +141,7 @@ func (s *Server) notConnected() []*disconnectedProxy {
 		return nil
 	}
 	connected := map[string]bool{}
-	for _, st := range s.streams.all() {
+	for _, st := range s.streams.proxies() {
 		connected[st.proxy.ID] = true
 	}
 	return slices.DeleteFunc(gone, func(p *disconnectedProxy) bool { return connected[p.ID] })

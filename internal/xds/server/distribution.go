@@ -19,10 +19,18 @@ func (s *Server) Distribution(query *distribution.Query) []distribution.ProxySyn
 	s.publishing.Unlock() //nolint:staticcheck // SA2001: it waits for a publication in progress
 	q := distributionQuery{Query: query, tables: map[*table.Table]*touched{}}
 	var out []distribution.ProxySyncStatus
-	for _, st := range s.streams.all() {
-		if w, ok := q.syncStatus(st); ok {
-			out = append(out, w)
+	asking := s.streams.asking()
+	for _, st := range s.streams.proxies() {
+		w, ok := q.syncStatus(st)
+		if !ok {
+			continue
 		}
+		if other := asking[st.proxy.ID]; other != nil {
+			if of, ok := q.syncStatus(other); ok {
+				w = further(w, of)
+			}
+		}
+		out = append(out, w)
 	}
 	return append(out, q.without(s.notConnected())...)
 }
@@ -74,6 +82,15 @@ func (q *distributionQuery) find(s *table.State) *touched {
 		}
 	}
 	return out
+}
+
+// further returns the status of a proxy with two streams: that of the one which is further behind.
+func further(a, b distribution.ProxySyncStatus) distribution.ProxySyncStatus {
+	order := []distribution.SyncState{distribution.StateNotConcerned, distribution.StateACKed, distribution.StateBehind, distribution.StateRefused}
+	if slices.Index(order, b.Position) > slices.Index(order, a.Position) {
+		return b
+	}
+	return a
 }
 
 // maxLookups bounds how many resources of a revision are looked up for each stream: the first load

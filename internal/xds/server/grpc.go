@@ -114,25 +114,33 @@ func (c rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// The service and its methods.
+// The services and their methods.
 const (
 	serviceName = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 	sotwMethod  = "StreamAggregatedResources"
 	deltaMethod = "DeltaAggregatedResources"
+
+	clusterServiceName = "envoy.service.cluster.v3.ClusterDiscoveryService"
+	clustersMethod     = "DeltaClusters"
 )
 
 // register adds the service of a port to a grpc.Server that was made with grpcOptions.
 func (s *Server) register(g *grpc.Server, port *Port) {
-	handler := func(p ledger.Protocol) grpc.StreamHandler {
-		return func(_ any, g grpc.ServerStream) error { return s.pull(p, port, grpcTransport{g}) }
+	handler := func(p ledger.Protocol, asked bool) grpc.StreamHandler {
+		return func(_ any, g grpc.ServerStream) error { return s.pull(p, port, grpcTransport{g}, asked) }
 	}
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: serviceName,
 		Streams: []grpc.StreamDesc{
-			{StreamName: sotwMethod, Handler: handler(ledger.Sotw), ServerStreams: true, ClientStreams: true},
-			{StreamName: deltaMethod, Handler: handler(ledger.Delta), ServerStreams: true, ClientStreams: true},
+			{StreamName: sotwMethod, Handler: handler(ledger.Sotw, false), ServerStreams: true, ClientStreams: true},
+			{StreamName: deltaMethod, Handler: handler(ledger.Delta, false), ServerStreams: true, ClientStreams: true},
 		},
 		Metadata: "envoy/service/discovery/v3/ads.proto",
+	}, nil)
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: clusterServiceName,
+		Streams:     []grpc.StreamDesc{{StreamName: clustersMethod, Handler: handler(ledger.Delta, true), ServerStreams: true, ClientStreams: true}},
+		Metadata:    "envoy/service/cluster/v3/cds.proto",
 	}, nil)
 	registerUnary(g, port.Methods)
 }

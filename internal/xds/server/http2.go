@@ -11,9 +11,10 @@ import (
 
 // http2Methods returns the methods of a port for an http2.Server.
 func (s *Server) http2Methods(port *Port) map[string]http2.Handler {
-	handler := func(p ledger.Protocol) http2.Handler {
+	handler := func(p ledger.Protocol, asked bool) http2.Handler {
 		return func(h *http2.Stream) http2.Receiver {
 			st := s.newStream(p, port, http2Transport{h})
+			st.asked = asked
 			if port.Questions != nil {
 				st.authorization = h.Authorization() // h forgets it
 			}
@@ -21,8 +22,9 @@ func (s *Server) http2Methods(port *Port) map[string]http2.Handler {
 		}
 	}
 	methods := map[string]http2.Handler{
-		"/" + serviceName + "/" + sotwMethod:  handler(ledger.Sotw),
-		"/" + serviceName + "/" + deltaMethod: handler(ledger.Delta),
+		"/" + serviceName + "/" + sotwMethod:            handler(ledger.Sotw, false),
+		"/" + serviceName + "/" + deltaMethod:           handler(ledger.Delta, false),
+		"/" + clusterServiceName + "/" + clustersMethod: handler(ledger.Delta, true),
 	}
 	for path, method := range port.Methods {
 		methods[path] = func(h *http2.Stream) http2.Receiver { return newUnaryStream(h, method) }

@@ -174,6 +174,9 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) (err error) {
 	if port := m[agentapi.MetaStatusPort].GetNumberValue(); port >= 1 && port <= 65535 {
 		p.StatusPort = uint16(port)
 	}
+	if d := m["ANNOTATIONS"].GetStructValue().GetFields()[model.AnnotationOutbound].GetStringValue(); slices.Contains(model.Deliveries, d) {
+		p.Delivery = model.Delivery(d)
+	}
 	config := m["PROXY_CONFIG"].GetStructValue().GetFields()
 	p.Topology = topologyOf(config["gatewayTopology"])
 	if v := config["connectionSettings"].GetStructValue(); v != nil {

@@ -13,8 +13,9 @@ import (
 // Proxies returns the connected proxies, sorted by name.
 func (s *Server) Proxies() []ProxyState {
 	var out []ProxyState
-	for _, st := range s.streams.all() {
-		out = append(out, st.state())
+	asking := s.streams.asking()
+	for _, st := range s.streams.proxies() {
+		out = append(out, st.stateWith(asking[st.proxy.ID]))
 	}
 	slices.SortFunc(out, func(a, b ProxyState) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Stream, b.Stream))
@@ -29,7 +30,7 @@ func (s *Server) Proxy(id string) (ProxyState, bool) {
 	if newest == nil {
 		return ProxyState{}, false
 	}
-	return newest.state(), true
+	return newest.stateWith(s.streams.asking()[newest.proxy.ID]), true
 }
 
 // find returns the newest stream of a proxy, by node ID or "name.namespace", or by name alone if
@@ -37,7 +38,7 @@ func (s *Server) Proxy(id string) (ProxyState, bool) {
 func (s *Server) find(id string) *stream {
 	var newest, named *stream
 	several := false
-	for _, st := range s.streams.all() {
+	for _, st := range s.streams.proxies() {
 		switch {
 		case st.proxy.ID == id || st.proxy.String() == id:
 			newest = newer(newest, st)
@@ -58,6 +59,28 @@ func newer(a, b *stream) *stream {
 	}
 	return a
 }
+
+// stateWith is state, together with the stream on which the proxy asks for clusters; nil: there is none.
+func (st *stream) stateWith(asks *stream) ProxyState {
+	p := st.state()
+	if asks == nil {
+		return p
+	}
+	of := asks.state()
+	p.Settled, p.Unread = min(p.Settled, of.Settled), p.Unread || of.Unread
+	p.Pending = max(p.Pending, of.Pending)
+	if p.OldestPending == 0 || of.OldestPending > 0 && of.OldestPending < p.OldestPending {
+		p.OldestPending = of.OldestPending
+	}
+	for _, t := range of.Types {
+		t.Type = askedType
+		p.Types = append(p.Types, t)
+	}
+	return p
+}
+
+// askedType names the clusters that a proxy asks for by name.
+const askedType = "ODCDS"
 
 // state returns the state of the stream, for reports.
 func (st *stream) state() ProxyState {
@@ -97,33 +120,47 @@ func (s *Server) Intended(id string, types ...resource.Type) (*model.Proxy, []di
 	if st == nil {
 		return nil, nil, false
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.ledger == nil || st.closed {
-		return nil, nil, false
-	}
 	var out []distribution.Intended
 	for _, typ := range types {
-		for _, t := range st.tables {
-			s := t.State()
-			for e := range s.All(typ) {
-				i := distribution.Intended{Type: typ, Entry: e, State: s, Status: st.ledger.Status(typ, e.Name)}
-				if i.Status == ledger.NotSubscribed {
-					continue
-				}
-				if h := st.ledger.Refusal(typ, e.Name); h != nil {
-					i.Message = h.Message
-				}
-				out = append(out, i)
-			}
+		of, ok := st.intended(typ)
+		if !ok {
+			return nil, nil, false
+		}
+		out = append(out, of...)
+		if asks := s.streams.asking()[st.proxy.ID]; asks != nil && typ == resource.Cluster {
+			of, _ = asks.intended(typ)
+			out = append(out, of...)
 		}
 	}
 	return st.proxy, out, true
 }
 
+// intended is Intended for one stream and type.
+func (st *stream) intended(typ resource.Type) (out []distribution.Intended, ok bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ledger == nil || st.closed {
+		return nil, false
+	}
+	for _, t := range st.tables {
+		s := t.State()
+		for e := range s.All(typ) {
+			i := distribution.Intended{Type: typ, Entry: e, State: s, Status: st.ledger.Status(typ, e.Name)}
+			if i.Status == ledger.NotSubscribed {
+				continue
+			}
+			if h := st.ledger.Refusal(typ, e.Name); h != nil {
+				i.Message = h.Message
+			}
+			out = append(out, i)
+		}
+	}
+	return out, true
+}
+
 // ProxyAt implements distribution.Proxies.
 func (s *Server) ProxyAt(ip string) (id string, ok bool) {
-	for _, st := range s.streams.all() {
+	for _, st := range s.streams.proxies() {
 		if slices.Contains(st.proxy.IPs, ip) {
 			return st.proxy.ID, true
 		}
@@ -134,7 +171,7 @@ func (s *Server) ProxyAt(ip string) (id string, ok bool) {
 // Connected implements distribution.Proxies.
 func (s *Server) Connected(ids []string) []string {
 	there := map[string]bool{}
-	for _, st := range s.streams.all() {
+	for _, st := range s.streams.proxies() {
 		there[st.proxy.ID] = true
 	}
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !there[id] })

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -113,6 +114,23 @@ func (r *registry) bound(rev model.Revision, tables []*table.Table, out []*strea
 	return out
 }
 
+// proxies returns the streams of everything: one for each proxy, unless it has connected again.
+func (r *registry) proxies() []*stream {
+	return slices.DeleteFunc(r.all(), func(st *stream) bool { return st.asked })
+}
+
+// asking returns the newest stream on which each proxy asks for clusters by name, by node ID.
+func (r *registry) asking() map[string]*stream {
+	out := map[string]*stream{}
+	for _, st := range r.all() {
+		if st.asked {
+			out[st.proxy.ID] = newer(out[st.proxy.ID], st)
+		}
+	}
+	return out
+}
+
+// all returns the open streams of both kinds.
 func (r *registry) all() []*stream {
 	r.mu.Lock()
 	defer r.mu.Unlock()

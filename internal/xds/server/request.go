@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
@@ -72,6 +73,9 @@ func (st *stream) handle(b []byte) error {
 	if r.Error != nil {
 		st.reportNACK(r)
 	}
+	if st.proxy.OnDemand && string(r.TypeURL) == resource.EndpointsURL {
+		st.names.requested(&r.Request)
+	}
 	if !st.ledger.Handle(&r.Request) {
 		st.server.log.Debug("type is not served", "proxy", st.proxy.ID, "type", string(r.TypeURL))
 	}
@@ -117,8 +121,9 @@ type pullTransport interface {
 }
 
 // pull reads and serves one stream until it ends.
-func (s *Server) pull(p ledger.Protocol, port *Port, t pullTransport) error {
+func (s *Server) pull(p ledger.Protocol, port *Port, t pullTransport, asked bool) error {
 	st := s.newStream(p, port, t)
+	st.asked = asked
 	defer st.end()
 	for {
 		b, free, err := t.receive()

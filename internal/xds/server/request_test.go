@@ -154,7 +154,7 @@ func someStates() []*table.State {
 // try handles a request twice and answers all responses.
 func try(l *ledger.Ledger, r *request) {
 	l.Handle(&r.Request)
-	assemble(ledger.Delta, l.Next(nil)).release()
+	assemble(ledger.Delta, l.Next(nil), nil).release()
 	l.Handle(&r.Request)
 	l.Next(nil)
 	_, _ = l.Settle()
@@ -167,7 +167,7 @@ func TestAssembledDeltaResponse(t *testing.T) {
 	l.Handle(&ledger.Request{TypeURL: []byte(resource.ClusterURL), Subscribe: [][]byte{[]byte("*"), []byte("none")}})
 	out := l.Next(nil)
 	require.Len(t, out, 1)
-	m := assemble(ledger.Delta, out).messages[0]
+	m := assemble(ledger.Delta, out, nil).messages[0]
 	b := bytes.Join(m, nil)
 	require.Len(t, b, sizeOf(m))
 	var r discoveryv3.DeltaDiscoveryResponse

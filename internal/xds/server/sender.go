@@ -132,7 +132,7 @@ func (st *stream) publish(rev model.Revision, now time.Time) {
 
 // rebind is the function that Binder.Bind receives.
 func (st *stream) rebind(tables []*table.Table) {
-	st.server.streams.rebind(st, tables)
+	st.server.streams.rebind(st, st.visible(tables))
 	in := &st.inbox
 	in.mu.Lock()
 	in.rebound = true

@@ -102,6 +102,10 @@ func (s *Server) open(st *stream, node []byte) error {
 	st.proxy, p.Peer = p, peerIP(st.transport.peer())
 	st.authorization = ""
 	st.strategy, p.ScopedRoutes = s.strategy(st.protocol, p, agent)
+	p.OnDemand = canAsk(st.protocol, p, agent)
+	if err := st.admitAsked(); err != nil {
+		return err
+	}
 	st.sender = s.senders[s.turn.Add(1)%uint64(len(s.senders))]
 	ctx, cancel := st.transport.requestContext() // computing the tables may take long
 	defer cancel()
@@ -112,9 +116,14 @@ func (s *Server) open(st *stream, node []byte) error {
 	if st.release = release; release == nil {
 		st.release = func() {}
 	}
-	st.pending.before = s.disconnected.back(p.ID)
-	s.streams.add(st, tables)
+	if !st.asked {
+		st.pending.before = s.disconnected.back(p.ID)
+	}
+	s.streams.add(st, st.visible(tables))
 	st.begin()
+	if st.asked {
+		return nil // the proxy's other stream stands for it
+	}
 	s.opts.Meter.Connected(p.IstioVersion, 1)
 	s.log.Debug("proxy connected", "proxy", p.ID, "protocol", st.protocol.String(), "routes", st.strategy.Name)
 	return nil

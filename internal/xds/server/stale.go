@@ -21,7 +21,7 @@ func (s *Server) Holders(gone []distribution.GoneEndpoint) []distribution.Holder
 	}
 	search := &staleSearch{gone: gone, names: map[*table.Table]map[string][]string{}, listed: map[*table.Entry]map[string]bool{}}
 	var out []distribution.Holder
-	for _, st := range s.streams.all() {
+	for _, st := range s.streams.proxies() {
 		out = append(out, search.holders(st)...)
 	}
 	return out

@@ -25,6 +25,7 @@ type stream struct {
 	release       func()
 	number        uint64
 	sender        *sender
+	asked         bool // the proxy asks for clusters by name, and for nothing else
 
 	// Guarded by the registry's lock.
 	bindNext []*table.Table // tables that the stream is bound to, until it has read them
@@ -43,6 +44,7 @@ type stream struct {
 	wait     time.Time      // since when something waits for the proxy's endpoints; zero: nothing waits
 	moved    bool           // the ledger changed since the watchdog saw that nothing waits
 	retry    *retrySchedule // nil: no refusal is temporary
+	names    endpointNames  // nil: those of the clusters
 	closed   bool
 }
 
@@ -62,7 +64,12 @@ func (st *stream) begin() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.bindTo(st.server.streams.tables(st))
-	st.ledger = ledger.New(st.protocol, st.strategy, st.server.pool, st.states(&[MaxTables]*table.State{}))
+	states := st.states(&[MaxTables]*table.State{})
+	if st.asked {
+		st.ledger = ledger.NewAsked(st.strategy, st.server.pool, states)
+		return
+	}
+	st.ledger = ledger.New(st.protocol, st.strategy, st.server.pool, states)
 }
 
 // bindTo binds the stream to tables, at most MaxTables.
@@ -165,6 +172,10 @@ func (st *stream) end() {
 	st.closed = true
 	st.pending.report(len(st.pending.revisions), distribution.Gone, time.Now())
 	st.mu.Unlock()
+	if st.asked {
+		st.release()
+		return // the proxy's other stream stands for it
+	}
 	if !st.proxy.Extensions { // such a stream is an agent's: it sends no requests to workloads
 		st.server.disconnected.add(st, time.Now())
 	}

@@ -17,6 +17,9 @@ type Selection struct {
 	Type        resource.Type
 	After, Upto model.Revision
 	Names       *names.Set
+	// Partial selects clusters on demand only if Carried has them.
+	Partial bool
+	Carried *names.Set
 }
 
 // Batch has the entries of a selection, and their encoding. Streams with the same selection share
@@ -95,7 +98,7 @@ func (s *State) collect(sel Selection) []*Entry {
 		if e.Revision > sel.Upto {
 			break
 		}
-		if sel.has(e.Name) {
+		if sel.has(e) {
 			out = append(out, e)
 		}
 	}
@@ -120,14 +123,16 @@ func (s *State) collectNamed(sel Selection) []*Entry {
 	return out
 }
 
-func (sel *Selection) has(name string) bool {
+func (sel *Selection) has(e *Entry) bool {
 	switch {
+	case sel.Partial && e.IsOnDemand() && !sel.Carried.Has(e.Name):
+		return false
 	case sel.Names == nil:
 		return true
 	case sel.Type == resource.VirtualHost:
-		return sel.Names.Has(RouteConfigOf(name))
+		return sel.Names.Has(RouteConfigOf(e.Name))
 	}
-	return sel.Names.Has(name)
+	return sel.Names.Has(e.Name)
 }
 
 // Delta returns the batch as `resources` fields of DeltaDiscoveryResponse.

@@ -96,7 +96,7 @@ func (w *columnWriter) remove(name string) (old *Entry, changed bool) {
 		return nil, false
 	}
 	w.bury(old)
-	g := &tombstone{name: name, rev: w.rev, was: old.MadeFrom()}
+	g := &tombstone{name: name, rev: w.rev, was: old.MadeFrom(), onDemand: old.IsOnDemand()}
 	w.open[name] = g
 	w.graves = append(w.graves, g)
 	w.lastRemove = w.rev

@@ -58,6 +58,9 @@ func (e *Entry) Resource() *resource.Encoded {
 	return e.resource
 }
 
+// IsOnDemand reports whether the entry is a cluster that is sent on demand.
+func (e *Entry) IsOnDemand() bool { return resource.IsOnDemand(e.Version) }
+
 // liveAt reports whether the entry is part of the state of a revision, which must not be older than
 // the entry.
 func (e *Entry) liveAt(rev model.Revision) bool {
@@ -70,6 +73,8 @@ type tombstone struct {
 	name string
 	rev  model.Revision
 	was  *model.Origins // of the removed entry
+	// onDemand: the removed entry was a cluster on demand.
+	onDemand bool
 	// undone is the revision in which the name was added again; 0: it was not. It is written like
 	// Entry.replaced.
 	undone atomic.Uint64

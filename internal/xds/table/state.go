@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -106,6 +107,11 @@ func (s *State) Changed(t resource.Type, after model.Revision) iter.Seq[*Entry] 
 // Removed returns the names that were removed after a revision and do not exist, in the order of
 // their revisions.
 func (s *State) Removed(t resource.Type, after model.Revision) iter.Seq2[string, model.Revision] {
+	return s.removed(t, after, nil)
+}
+
+// removed is Removed for the tombstones that only admits; nil: all.
+func (s *State) removed(t resource.Type, after model.Revision, only func(*tombstone) bool) iter.Seq2[string, model.Revision] {
 	return func(yield func(string, model.Revision) bool) {
 		graves := s.columns[t].graves
 		if after >= s.columns[t].lastRemove {
@@ -113,12 +119,32 @@ func (s *State) Removed(t resource.Type, after model.Revision) iter.Seq2[string,
 		}
 		i := sort.Search(len(graves), func(i int) bool { return graves[i].rev > after })
 		for _, g := range graves[i:] {
-			if g.standsAt(s.Revision) && !yield(g.name, g.rev) {
+			if g.standsAt(s.Revision) && (only == nil || only(g)) && !yield(g.name, g.rev) {
 				return
 			}
 		}
 	}
 }
+
+// RemovedCarried is Removed for clusters, without those on demand that are not in carried.
+func (s *State) RemovedCarried(after model.Revision, carried *names.Set) iter.Seq2[string, model.Revision] {
+	return s.removed(resource.Cluster, after, func(g *tombstone) bool { return !g.onDemand || carried.Has(g.name) })
+}
+
+// NotOnDemand returns the clusters that are not sent on demand. The streams of a state share the list.
+func (s *State) NotOnDemand() []*Entry {
+	return s.Memo(notOnDemandKey{}, func() any {
+		var out []*Entry
+		for e := range s.All(resource.Cluster) {
+			if !e.IsOnDemand() {
+				out = append(out, e)
+			}
+		}
+		return out
+	}).([]*Entry)
+}
+
+type notOnDemandKey struct{}
 
 // All returns the live entries in the order of their names.
 func (s *State) All(t resource.Type) iter.Seq[*Entry] {

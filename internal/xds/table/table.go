@@ -25,7 +25,9 @@ import (
 type Table struct {
 	name  string         // read-only
 	group *model.Origins // read-only
-	state atomic.Pointer[State]
+	// onDemand: some clusters are sent only if a proxy asks for them. Read-only.
+	onDemand bool
+	state    atomic.Pointer[State]
 
 	// Owned by the writer.
 	graves [resource.NumTypes]map[string]*tombstone // names that do not exist again, by name
@@ -51,6 +53,16 @@ func NewFor(name string, group *model.Origins) *Table {
 	t.group = group
 	return t
 }
+
+// NewOnDemand is NewFor for proxies that get clusters on demand.
+func NewOnDemand(name string, group *model.Origins) *Table {
+	t := NewFor(name, group)
+	t.onDemand = true
+	return t
+}
+
+// OnDemand reports whether some clusters are sent only if a proxy asks for them.
+func (t *Table) OnDemand() bool { return t.onDemand }
 
 // Group returns the objects of NewFor.
 func (t *Table) Group() *model.Origins { return t.group }

@@ -40,6 +40,7 @@ type GroupKey struct {
 	Headers      model.ProxyHeaders     // that the proxies set, by their own settings
 	Tracing      model.ProxyTracing     // of the proxies, by annotations of their Pods
 	Connections  model.ProxyConnections // of the proxies' clients, by their own settings
+	OnDemand     bool                   // outbound: most clusters are sent when the proxies call them for the first time
 	ScopedRoutes bool                   // outbound: large route configurations are split into shards
 	Sharded      ShardedRoutes          // outbound: route configurations that are split whatever their size, because the proxies have them so
 	Cohort       int                    // outbound: 1 for proxies that need not have the shards that cohort 0 kept, else 0
@@ -114,6 +115,7 @@ func (k GroupKey) traits() []trait {
 		{k.Tracing != "", "tracing=" + string(k.Tracing)},
 		{k.Topology.Set, k.Topology.String()},
 		{k.Connections != "", "connections=" + string(k.Connections)},
+		{k.OnDemand, "on-demand"},
 		{k.ScopedRoutes, "scoped"},
 		{k.Sharded != "", "sharded=" + strings.ReplaceAll(string(k.Sharded), " ", ",")},
 		{k.Cohort > 0, fmt.Sprintf("cohort=%d", k.Cohort)},

@@ -35,8 +35,9 @@ type Index struct {
 	labels        labelUse
 	proxies       proxyUse
 	localityUsage localityUsage
-	credentials   map[string]int // destination rules and Sidecars that name credentials, by namespace
-	pulls         map[string]int // plugins that name credentials for registries, by namespace
+	deliveries    map[string]model.Delivery // of namespaces that have one
+	credentials   map[string]int            // destination rules and Sidecars that name credentials, by namespace
+	pulls         map[string]int            // plugins that name credentials for registries, by namespace
 }
 
 // New makes an empty index.
@@ -62,6 +63,7 @@ func New(mesh *model.Mesh) *Index {
 		endpoints:     newEndpointIndex(),
 		labels:        labelUse{},
 		proxies:       proxyUse{metadata: labelUse{}},
+		deliveries:    map[string]model.Delivery{},
 		localityUsage: localityUsage{namespaces: map[string]model.Distribution{}},
 
 		credentials: map[string]int{}, pulls: map[string]int{},
@@ -225,7 +227,7 @@ func (x *Index) Sizes() map[string]int {
 		"entryRoutes.all": len(x.entryRoutes.all), "entryRoutes.served": len(x.entryRoutes.served), "entryRoutes.hosts": len(x.entryRoutes.hosts),
 		"keySets": len(x.keySets), "credentials": len(x.credentials), "pulls": len(x.pulls), "disabling": x.disabling,
 		"proxies.versions": x.proxies.versions, "proxies.metadata": len(x.proxies.metadata),
-		"localityUsage.localities": x.localityUsage.localities, "localityUsage.nodes": x.localityUsage.nodes,
+		"localityUsage.localities": x.localityUsage.localities, "localityUsage.nodes": x.localityUsage.nodes, "deliveries": len(x.deliveries),
 		"localityUsage.namespaces": len(x.localityUsage.namespaces),
 		"slices":                   len(e.slices), "workloads": len(e.workloads), "entries": len(e.entries), "byPair": len(e.byPair), "selecting": len(e.selecting), "kube": len(e.kube),
 		"podSlices": len(e.podSlices), "sets": len(e.sets), "merged": len(e.merged), "speaking": int(e.speaking), "identities": len(e.identities),

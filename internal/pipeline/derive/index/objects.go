@@ -55,15 +55,23 @@ func (x *Index) replaceServices(old, now []*model.Service, touched *Touched) {
 	}
 }
 
-// replaceNamespace touches the services of a namespace whose distribution changed.
+// replaceNamespace touches the services of a namespace whose distribution changed, and its proxies if their delivery did.
 func (x *Index) replaceNamespace(old, now *model.Namespace, touched *Touched) {
 	var was, is model.Distribution
+	var delivered, delivery model.Delivery
 	var ns string
 	if old != nil {
-		ns, was = old.Name, old.Distribution
+		ns, was, delivered = old.Name, old.Distribution, old.Delivery
 	}
 	if now != nil {
-		ns, is = now.Name, now.Distribution
+		ns, is, delivery = now.Name, now.Distribution, now.Delivery
+	}
+	if delivered != delivery {
+		touched.labels = true // its proxies belong to other groups
+		x.deliveries[ns] = delivery
+		if delivery == "" {
+			delete(x.deliveries, ns)
+		}
 	}
 	if was == is {
 		return

@@ -32,6 +32,7 @@ func Listener(c *index.Client, mesh *model.Mesh, k ir.ListenerKey, demands *Dema
 			ShardBits:    shardBits(routes.Name),
 			GRPCWeb:      demands.grpcWeb > 0,
 			ForwardProxy: demands.dynamic > 0,
+			OnDemand:     c.Key.OnDemand,
 		})
 	}
 	l.InspectTLS = slices.ContainsFunc(l.Chains, func(c ir.FilterChain) bool {

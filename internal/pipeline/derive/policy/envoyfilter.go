@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"cmp"
 	"reflect"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // envoyFilters lists those that select the clients: by priority, then those of the root namespace first, then the older.
@@ -30,6 +32,22 @@ func Patches(r *index.Reader) *ir.Patches {
 		}
 	}
 	return out
+}
+
+// PatchesNamingClusters returns the values of patches for a client's proxy, outbound or inbound, that name outbound clusters;
+// nil for groups that get all clusters.
+func PatchesNamingClusters(r *index.Reader) (values [][]byte) {
+	if !r.Key.OnDemand {
+		return nil
+	}
+	for _, f := range envoyFilters(r) {
+		for i := range f.Patches {
+			if v := f.Patches[i].Value; f.Patches[i].Target != model.PatchBootstrap && bytes.Contains(v, []byte(resourcename.Outbound+"|")) {
+				values = append(values, v)
+			}
+		}
+	}
+	return values
 }
 
 // inContext reports whether patches of a context apply to a group.

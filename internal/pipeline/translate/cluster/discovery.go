@@ -15,6 +15,9 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
+// SetEndpointsName sets the name by which a cluster requests its endpoints.
+func SetEndpointsName(c *clusterv3.Cluster, name string) { c.EdsClusterConfig.ServiceName = name }
+
 // dnsRefresh is Istio's interval of resolving a name whose answer has no TTL.
 const dnsRefresh = time.Minute
 

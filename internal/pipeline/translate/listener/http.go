@@ -133,7 +133,7 @@ func filtersOf(v *ir.HTTPChain, first bool) []*hcmv3.HttpFilter {
 	for _, f := range []struct {
 		wanted bool
 		filter *hcmv3.HttpFilter
-	}{{v.GRPCWeb, grpcWebHTTP}, {withFault, faults}, {withCORS, crossOrigin}, {v.ForwardProxy, forwardProxyHTTP}} {
+	}{{v.OnDemand, onDemandHTTP}, {v.GRPCWeb, grpcWebHTTP}, {withFault, faults}, {withCORS, crossOrigin}, {v.ForwardProxy, forwardProxyHTTP}} {
 		if f.wanted {
 			out = append(out, f.filter)
 		}

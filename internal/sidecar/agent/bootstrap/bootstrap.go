@@ -32,7 +32,7 @@ import (
 
 // Names of static clusters, as in Istio's bootstrap.
 const (
-	xdsCluster   = "xds-grpc"
+	xdsCluster   = agentapi.XDSCluster
 	sdsCluster   = "sds-grpc"
 	statsCluster = "prometheus_stats"
 )

@@ -1,0 +1,138 @@
+package derive
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/outbound"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
+)
+
+// Envoy asks for a cluster on demand when a route has chosen it for a request. Other references to a cluster do not make
+// Envoy ask: it drops mirrored requests, and closes TCP connections. So a cluster with such a reference is not on demand.
+// It stays so when the reference goes, because a proxy that has the cluster must not lose it.
+
+// precedes has the clusters of a group that are not on demand, because something but a route refers to them.
+type precedes map[string]bool
+
+// decideOnDemand decides which clusters of the delta are on demand.
+func (g *proxyGroup) decideOnDemand(x *index.Index) {
+	if !g.Key.OnDemand {
+		return
+	}
+	for name := range g.referred() {
+		if g.precedes[name] {
+			continue
+		}
+		g.precedes[name] = true
+		if g.out.Clusters[name] == nil {
+			g.restoreCluster(x, name)
+		}
+	}
+	providers := providersOf(x.Mesh())
+	for name, c := range g.out.Clusters {
+		if c != nil {
+			c.OnDemand = c.Added == nil && !c.Inbound && c.Discovery == ir.DiscoverEDS && !g.precedes[name] && !providers[c.Of.Host]
+		}
+	}
+}
+
+// providersOf returns the services that a mesh's listeners may call: inbound listeners too, which other groups have.
+func providersOf(mesh *model.Mesh) map[model.Host]bool {
+	out := map[model.Host]bool{}
+	for _, p := range mesh.Telemetry.Providers {
+		out[p.Host] = true
+	}
+	if c := mesh.Telemetry.Collector; c != nil {
+		out[c.Host] = true
+	}
+	for _, a := range mesh.Authorizers {
+		out[a.Host] = true
+	}
+	return out
+}
+
+// referred returns the clusters that the delta refers to other than by routes.
+func (g *proxyGroup) referred() map[string]bool {
+	out := map[string]bool{}
+	for _, v := range g.out.VirtualHosts {
+		if v != nil {
+			addMirrors(v, out)
+		}
+	}
+	for _, l := range g.out.Listeners {
+		if l == nil {
+			continue
+		}
+		for i := range l.Chains {
+			addChain(&l.Chains[i], out)
+		}
+		if l.Default != nil {
+			addChain(l.Default, out)
+		}
+	}
+	for name := range g.out.Clusters {
+		if g.patchesName(name) {
+			out[name] = true
+		}
+	}
+	return out
+}
+
+func addMirrors(v *ir.VirtualHost, to map[string]bool) {
+	for i := range v.Routes {
+		for _, m := range v.Routes[i].Mirrors {
+			to[m.Cluster] = true
+		}
+	}
+}
+
+func addChain(c *ir.FilterChain, to map[string]bool) {
+	if c.TCP != nil {
+		for _, b := range c.TCP.Backends {
+			to[b.Cluster] = true
+		}
+	}
+	if c.HTTP != nil && c.HTTP.Inline != nil {
+		for i := range c.HTTP.Inline.VirtualHosts {
+			addMirrors(&c.HTTP.Inline.VirtualHosts[i], to)
+		}
+	}
+}
+
+// restoreCluster puts a cluster into the delta that is part of the group already: groups do not keep clusters.
+func (g *proxyGroup) restoreCluster(x *index.Index, name string) {
+	of, ok := resourcename.ParseCluster(name)
+	if !ok || g.hosts[of.Host] == nil {
+		return
+	}
+	if _, gone := g.out.Clusters[name]; gone {
+		return
+	}
+	for _, c := range outbound.Host(x.NewReader(g.Client), of.Host, g.refs[of.Host]).Clusters {
+		if c.Name == name {
+			g.out.Clusters[name] = c
+		}
+	}
+}
+
+// notePatches takes the patches of EnvoyFilters that name clusters. Their forms are Envoy's, which this package does not
+// know: a patch refers to a cluster if it contains the name. Hosts with such clusters are derived again.
+func (g *proxyGroup) notePatches(naming [][]byte) {
+	if !g.Key.OnDemand || len(naming)+len(g.patches.naming) == 0 {
+		return
+	}
+	g.patches.naming = naming
+	for h, state := range g.hosts {
+		if slices.ContainsFunc(state.ClusterNames, func(name string) bool { return !g.precedes[name] && g.patchesName(name) }) {
+			g.mark(hostUnit(h))
+		}
+	}
+}
+
+func (g *proxyGroup) patchesName(cluster string) bool {
+	return slices.ContainsFunc(g.patches.naming, func(text []byte) bool { return bytes.Contains(text, []byte(cluster)) })
+}

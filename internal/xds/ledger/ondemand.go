@@ -1,0 +1,78 @@
+package ledger
+
+import (
+	"iter"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/names"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// A proxy that gets clusters on demand has two streams. The stream of everything carries the clusters that must precede
+// what refers to them, and few others: those of carried. Its ledger is partial. On the other stream the proxy asks for
+// clusters by name. A request that needs such a cluster waits for it, so that nothing else has to.
+
+// NewAsked is New for the stream on which a proxy asks for clusters by name.
+func NewAsked(strategy *Strategy, pool *names.Pool, states []*table.State) *Ledger {
+	l := New(Delta, strategy, pool, states)
+	l.asked, l.partial = true, false
+	return l
+}
+
+// Carry makes a partial ledger send some clusters on demand with the first response.
+func (l *Ledger) Carry(clusters []string) {
+	if l.partial {
+		l.carried = l.pool.With(l.carried, names.Strings(clusters))
+	}
+}
+
+// Asks reports whether the proxy asked for a cluster by name.
+func (l *Ledger) Asks(cluster string) bool { return l.asked && l.watches[cds].names.Has(cluster) }
+
+// carriage is which clusters a stream carries.
+type carriage struct {
+	partial bool       // those on demand only if carried has them
+	carried *names.Set // nil without partial
+}
+
+// carries reports whether a resource of a type is sent to a proxy that subscribes to the whole type.
+func (c *carriage) carries(k kind, e *table.Entry) bool {
+	return k != cds || !c.partial || !e.IsOnDemand() || c.carried.Has(e.Name)
+}
+
+// removed returns the names of a type that were removed from a table after a revision. Clusters on demand that the
+// stream does not carry do not count.
+func (c *carriage) removed(k kind, t resource.Type, s *table.State, after model.Revision) iter.Seq2[string, model.Revision] {
+	if k == cds && c.partial {
+		return s.RemovedCarried(after, c.carried)
+	}
+	return s.Removed(t, after)
+}
+
+// carryListed keeps clusters on demand that the stream carried before the proxy connected again.
+func (st *streamState) carryListed(list []NameVersion) {
+	var listed []string
+	for _, nv := range list {
+		if e := st.lookupBytes(resource.Cluster, nv.Name); e != nil && e.IsOnDemand() {
+			listed = append(listed, e.Name)
+		}
+	}
+	st.carried = st.pool.Of(listed...)
+}
+
+// carryOver keeps the clusters that a stream carried of another table, and that are on demand in the new one.
+func (st *streamState) carryOver(old, next *table.State) {
+	st.partial = !st.asked && st.protocol == Delta && next.Table().OnDemand()
+	if !st.partial {
+		st.carried = nil
+		return
+	}
+	var keep []string
+	for e := range old.All(resource.Cluster) {
+		if now := next.Get(resource.Cluster, e.Name); now != nil && now.IsOnDemand() && (!e.IsOnDemand() || st.carried.Has(e.Name)) {
+			keep = append(keep, e.Name)
+		}
+	}
+	st.carried = st.pool.Of(keep...)
+}

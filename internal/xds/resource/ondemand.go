@@ -1,0 +1,82 @@
+package resource
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/moonsail/moonsail/internal/xds/wire"
+)
+
+// A cluster on demand is sent to a proxy only when the proxy asks for it by name. Such clusters come on a stream of
+// their own, and their endpoints on the stream of everything else. Nothing orders the two. So each form of such a
+// cluster asks for its endpoints by a name of its own, see EndpointsName: Envoy then requests them whenever it takes a
+// new form of the cluster, whichever control plane it is connected to, and also after it connected again.
+
+// onDemand ends the version of a cluster on demand. It is not a hexadecimal digit.
+const onDemand = "o"
+
+// Absent is the version of the cluster that replaces one which does not exist, see AbsentCluster.
+const Absent = "absent"
+
+// IsOnDemand reports whether a cluster is sent on demand, by its version.
+func IsOnDemand[V string | []byte](version V) bool {
+	return len(version) > 0 && version[len(version)-1] == onDemand[0]
+}
+
+// endpointsMark separates the name of a cluster from its version. Names of hosts and subsets do not contain it.
+const endpointsMark = "#"
+
+// EndpointsName is the name by which a form of a cluster asks for its endpoints.
+func EndpointsName(cluster, version string) string {
+	if !IsOnDemand(version) {
+		return cluster
+	}
+	return cluster + endpointsMark + version
+}
+
+// ClusterOfEndpoints returns the cluster that asks for endpoints by a name.
+func ClusterOfEndpoints[N string | []byte](name N) N {
+	i := len(name) - len(endpointsMark) - 16 - len(onDemand)
+	if i <= 0 || !IsOnDemand(name) || name[i] != endpointsMark[0] {
+		return name
+	}
+	return name[:i]
+}
+
+// EncodeOnDemand is Encode for a cluster on demand. Its version is the hash of m, with which setEndpoints sets the name
+// of its endpoints.
+func EncodeOnDemand[M proto.Message](name string, m M, setEndpoints func(M, string)) (*Encoded, error) {
+	value, err := deterministic.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	version := hash(value) + onDemand
+	setEndpoints(m, EndpointsName(name, version))
+	if value, err = deterministic.Marshal(m); err != nil {
+		return nil, err
+	}
+	return encodeVersioned(Cluster, name, version, value), nil
+}
+
+// clusterName is the field cluster_name of ClusterLoadAssignment, and the field name of Cluster.
+const clusterName = 1
+
+// Renamed returns endpoints under another name. Streams share the last result: proxies of a group ask by the same name.
+func (e *Encoded) Renamed(name string) *Encoded {
+	if e.Name == name {
+		return e
+	}
+	if last := e.renamed.Load(); last != nil && last.Name == name {
+		return last
+	}
+	field := wire.AppendField(nil, clusterName, name) // the last value of a field counts
+	out := encodeVersioned(Endpoints, name, e.Version, e.Value(), field)
+	e.renamed.Store(out)
+	return out
+}
+
+// AbsentCluster returns a cluster without endpoints, whose requests fail at once. It answers a request for a cluster that
+// does not exist: Envoy asks for a name only once, and without an answer later requests wait for one. STATIC is the
+// default type.
+func AbsentCluster(name string) *Encoded {
+	return encodeVersioned(Cluster, name, Absent, wire.AppendField(nil, clusterName, name))
+}

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// A proxy that gets clusters on demand asks for them by name on a stream of its own (ClusterDiscoveryService). The stream
+// may be one to another control plane than the stream of everything. So neither depends on the other: what
+// resource.EndpointsName describes makes the proxy request endpoints for each form of such a cluster.
+
+// endpointNames are the names by which a proxy requests endpoints, by cluster. The ledger knows only clusters.
+type endpointNames map[string][]string
+
+// requested replaces the names of endpoints in a request by those of their clusters. The ledger sends endpoints again
+// if the proxy requests them by a further name.
+func (n *endpointNames) requested(r *ledger.Request) {
+	if *n == nil && !slices.ContainsFunc(r.Subscribe, isEndpointsName) && !slices.ContainsFunc(r.Unsubscribe, isEndpointsName) {
+		return
+	}
+	if *n == nil {
+		*n = endpointNames{}
+	}
+	lists := map[string]int{} // how many names of a cluster the request subscribes to, less those with a version
+	for i, name := range r.Subscribe {
+		cluster := resource.ClusterOfEndpoints(name)
+		lists[string(cluster)]++
+		n.add(string(cluster), string(name))
+		r.Subscribe[i] = cluster
+	}
+	r.Unsubscribe = slices.DeleteFunc(r.Unsubscribe, func(name []byte) bool {
+		return n.drop(string(resource.ClusterOfEndpoints(name)), string(name))
+	})
+	for i := range r.Unsubscribe {
+		r.Unsubscribe[i] = resource.ClusterOfEndpoints(r.Unsubscribe[i])
+	}
+	for i := range r.Initial {
+		r.Initial[i].Name = resource.ClusterOfEndpoints(r.Initial[i].Name)
+		lists[string(r.Initial[i].Name)]--
+	}
+	r.Initial = slices.DeleteFunc(r.Initial, func(nv ledger.NameVersion) bool { return lists[string(nv.Name)] > 0 })
+}
+
+func isEndpointsName(name []byte) bool { return len(resource.ClusterOfEndpoints(name)) < len(name) }
+
+func (n endpointNames) add(cluster, name string) {
+	if !slices.Contains(n[cluster], name) {
+		n[cluster] = append(n[cluster], name)
+	}
+}
+
+// drop removes a name, and reports whether others of the cluster remain.
+func (n endpointNames) drop(cluster, name string) bool {
+	left := slices.DeleteFunc(slices.Clone(n[cluster]), func(s string) bool { return s == name })
+	if len(left) == 0 {
+		delete(n, cluster)
+		return false
+	}
+	n[cluster] = left
+	return true
+}
+
+// naming changes the names of resources in responses.
+type naming struct {
+	asked  bool // clusters that do not exist are replaced, not removed
+	names  endpointNames
+	tables []*table.Table
+}
+
+// naming returns how the names of responses change; nil: not at all. The stream's lock is held.
+func (st *stream) naming() *naming {
+	switch {
+	case st.asked:
+		return &naming{asked: true}
+	case st.names != nil || st.protocol == ledger.Delta && len(st.tables) > 0 && st.tables[0].OnDemand():
+		return &naming{names: st.names, tables: st.tables}
+	}
+	return nil
+}
+
+// of returns the names by which the proxy requested a cluster's endpoints, and the one by which it will request them for
+// the newest form of the cluster.
+func (n *naming) of(cluster string) []string {
+	newest := cluster
+	for _, t := range n.tables {
+		if e := t.State().Get(resource.Cluster, cluster); e != nil {
+			newest = resource.EndpointsName(cluster, e.Version)
+			break
+		}
+	}
+	if slices.Contains(n.names[cluster], newest) {
+		return n.names[cluster]
+	}
+	return append(slices.Clone(n.names[cluster]), newest)
+}
+
+// renames reports whether the names of a response change.
+func (n *naming) renames(r *ledger.Response) bool {
+	return n != nil && !n.asked && r.Type == resource.Endpoints
+}
+
+// removed returns the names that a response removes.
+func (n *naming) removed(r *ledger.Response) []string {
+	switch {
+	case n == nil:
+	case n.asked:
+		return nil
+	case n.renames(r):
+		var out []string
+		for _, cluster := range r.Removed {
+			out = append(out, n.of(cluster)...)
+		}
+		return out
+	}
+	return r.Removed
+}
+
+// appendEndpoints appends endpoints under each of their names.
+func (n *naming) appendEndpoints(parts [][]byte, b *table.Batch) [][]byte {
+	for _, e := range b.Entries {
+		for _, name := range n.of(e.Name) {
+			parts = append(parts, e.Resource().Renamed(name).DeltaField())
+		}
+	}
+	return parts
+}
+
+// appendAbsent appends a cluster without endpoints in place of each that does not exist.
+func (n *naming) appendAbsent(parts [][]byte, r *ledger.Response) [][]byte {
+	if n == nil || !n.asked {
+		return parts
+	}
+	for _, name := range r.Removed {
+		parts = append(parts, resource.AbsentCluster(name).DeltaField())
+	}
+	return parts
+}
+
+// asksSince is the first release of Envoy that was tried with clusters on demand.
+var asksSince = release{1, 40}
+
+// canAsk reports whether a proxy can ask for clusters by name.
+func canAsk(protocol ledger.Protocol, p *model.Proxy, agent string) bool {
+	return protocol == ledger.Delta && p.Type == model.ProxySidecar && agent == "envoy" && asksSince.reaches(p.EnvoyVersion)
+}
+
+// admitAsked checks the proxy of a stream for clusters on demand.
+func (st *stream) admitAsked() error {
+	if p := st.proxy; st.asked && !p.OnDemand {
+		return status.Errorf(codes.Unimplemented, "%s: it cannot ask for clusters by name", p)
+	}
+	return nil
+}
+
+// visible returns those of a proxy's tables that a stream reads. Clusters on demand are outbound.
+func (st *stream) visible(tables []*table.Table) []*table.Table {
+	if st.asked && len(tables) > 1 {
+		return tables[:1]
+	}
+	return tables
+}

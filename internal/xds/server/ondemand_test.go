@@ -1,0 +1,259 @@
+package server
+
+import (
+	"context"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	clusterservicev3 "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// onDemandHarness is a harness whose outbound table has clusters on demand: d1 and d2. The cluster c1 is not.
+func onDemandHarness(t *testing.T, on Transport) *harness {
+	h := newHarness(t, on, Options{})
+	h.out = table.NewOnDemand("out", nil)
+	h.commit(edsCluster("c1", "1"), endpoints("c1", "1"), listener("l1", "1"),
+		onDemand("d1", "1"), endpoints("d1", "1"), onDemand("d2", "1"), endpoints("d2", "1"))
+	return h
+}
+
+// onDemand is a cluster on demand.
+func onDemand(name, variant string) table.Update {
+	c := &clusterv3.Cluster{Name: name, AltStatName: variant, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: name}}
+	e, err := resource.EncodeOnDemand(name, c, func(c *clusterv3.Cluster, s string) { c.EdsClusterConfig.ServiceName = s })
+	if err != nil {
+		panic(err)
+	}
+	return table.Update{Type: resource.Cluster, Name: name, Resource: e}
+}
+
+// capable makes a client an Envoy that can ask for clusters.
+func (c *client) capable() *client {
+	c.node.UserAgentName = "envoy"
+	c.node.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{
+		UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}},
+	}
+	return c
+}
+
+// asking connects the stream on which a proxy asks for clusters by name.
+func (h *harness) asking() *client {
+	c := h.connectBy(nodeID, "", func(ctx context.Context, conn *grpc.ClientConn) (deltaStream, error) {
+		return clusterservicev3.NewClusterDiscoveryServiceClient(conn).DeltaClusters(ctx)
+	})
+	close(c.read)
+	return c.capable()
+}
+
+// part connects the stream of everything, and takes what precedes the first call.
+func (h *harness) part() *client {
+	c := h.connect("").capable()
+	c.subscribe(resource.Cluster)
+	c.take(resource.Cluster, "c1")
+	c.subscribe(resource.Endpoints, "c1")
+	c.take(resource.Endpoints, "c1")
+	c.subscribe(resource.Listener)
+	c.take(resource.Listener, "l1")
+	return c
+}
+
+// named returns the name by which the newest form of a cluster requests its endpoints.
+func (h *harness) named(cluster string) string {
+	return resource.EndpointsName(cluster, h.out.State().Get(resource.Cluster, cluster).Version)
+}
+
+// decoded decodes a resource of a response.
+func decoded[M proto.Message](t *testing.T, r *discoveryv3.DeltaDiscoveryResponse, name string, into M) M {
+	t.Helper()
+	for _, res := range r.Resources {
+		if res.Name == name {
+			require.NoError(t, res.Resource.UnmarshalTo(into))
+			return into
+		}
+	}
+	t.Fatalf("no resource %s", name)
+	return into
+}
+
+func onDemandTest(t *testing.T, test func(*testing.T, *harness)) {
+	overEach(t, func(t *testing.T, on Transport) { test(t, onDemandHarness(t, on)) })
+}
+
+func TestAskedClusterAndItsEndpoints(t *testing.T) {
+	onDemandTest(t, func(t *testing.T, h *harness) {
+		ads, asks := h.part(), h.asking()
+		asks.subscribe(resource.Cluster, "d1")
+		c := decoded(t, asks.take(resource.Cluster, "d1"), "d1", &clusterv3.Cluster{})
+		require.Equal(t, h.named("d1"), c.EdsClusterConfig.ServiceName)
+		ads.subscribe(resource.Endpoints, h.named("d1"))
+		e := decoded(t, ads.take(resource.Endpoints, h.named("d1")), h.named("d1"), &endpointv3.ClusterLoadAssignment{})
+		require.Equal(t, h.named("d1"), e.ClusterName)
+		require.Equal(t, "1", e.Endpoints[0].Locality.Zone)
+
+		h.commit(endpoints("d1", "2"), endpoints("d2", "2")) // of d2 the proxy has nothing
+		ads.take(resource.Endpoints, h.named("d1"))
+		ads.quiet()
+	})
+}
+
+// TestEndpointsFollowEachForm changes a cluster: the proxy requests endpoints again, by another name, and has those of the
+// old form until it drops them.
+func TestEndpointsFollowEachForm(t *testing.T) {
+	onDemandTest(t, func(_ *testing.T, h *harness) {
+		ads, asks := h.part(), h.asking()
+		asks.subscribe(resource.Cluster, "d1")
+		asks.take(resource.Cluster, "d1")
+		before := h.named("d1")
+		ads.subscribe(resource.Endpoints, before)
+		ads.take(resource.Endpoints, before)
+
+		h.commit(onDemand("d1", "2"))
+		asks.take(resource.Cluster, "d1")
+		now := h.named("d1")
+		ads.subscribe(resource.Endpoints, now)
+		ads.take(resource.Endpoints, before, now) // the cluster's endpoints, by both names
+		h.commit(endpoints("d1", "2"))
+		ads.take(resource.Endpoints, before, now)
+		ads.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResourceNamesUnsubscribe: []string{before}, ResourceNamesSubscribe: []string{"c1"}})
+		ads.take(resource.Endpoints, "c1")
+		h.commit(endpoints("d1", "3"))
+		ads.take(resource.Endpoints, now)
+		ads.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResourceNamesUnsubscribe: []string{now}, ResourceNamesSubscribe: []string{"c1"}})
+		ads.take(resource.Endpoints, "c1")
+		h.commit(endpoints("d1", "4"))
+		ads.quiet()
+	})
+}
+
+// TestAskedNameIsNeverRemoved asks for a cluster that does not exist, then for one that is removed and returns.
+func TestAskedNameIsNeverRemoved(t *testing.T) {
+	onDemandTest(t, func(t *testing.T, h *harness) {
+		ads, asks := h.part(), h.asking()
+		asks.subscribe(resource.Cluster, "none", "d1")
+		r := asks.take(resource.Cluster, "none", "d1")
+		require.Nil(t, decoded(t, r, "none", &clusterv3.Cluster{}).EdsClusterConfig)
+		h.commit(remove(resource.Cluster, "d1"), remove(resource.Endpoints, "d1"))
+		r = asks.take(resource.Cluster, "d1")
+		require.Nil(t, decoded(t, r, "d1", &clusterv3.Cluster{}).EdsClusterConfig)
+		h.commit(onDemand("d1", "1"), endpoints("d1", "1"), onDemand("none", "1"))
+		asks.take(resource.Cluster, "d1", "none")
+		ads.quiet()
+	})
+}
+
+// TestInboundClustersAreNotAsked asks for a cluster of the other table, which has what other groups may not see.
+func TestInboundClustersAreNotAsked(t *testing.T) {
+	onDemandTest(t, func(t *testing.T, h *harness) {
+		h.commitTo(h.in, edsCluster("inbound", "1"))
+		asks := h.asking()
+		asks.subscribe(resource.Cluster, "inbound")
+		r := asks.take(resource.Cluster, "inbound")
+		require.Equal(t, resource.Absent, r.Resources[0].Version)
+	})
+}
+
+func TestAskedClustersAfterReconnect(t *testing.T) {
+	onDemandTest(t, func(_ *testing.T, h *harness) {
+		old := has(h, resource.Cluster, "d1", "d2")
+		h.commit(onDemand("d2", "2"))
+		old["none"], old["gone"] = resource.Absent, "1"
+		asks := h.asking()
+		asks.resume(resource.Cluster, old, "d1", "d2", "none", "gone")
+		asks.take(resource.Cluster, "d2", "gone")
+		h.commit(onDemand("none", "1"), onDemand("d1", "2"))
+		asks.take(resource.Cluster, "none", "d1")
+	})
+}
+
+// TestEndpointsAfterReconnect lists endpoints by two names, one of them without a version: the stream broke before the
+// endpoints of the newest form came.
+func TestEndpointsAfterReconnect(t *testing.T) {
+	onDemandTest(t, func(_ *testing.T, h *harness) {
+		before := h.named("d1")
+		h.commit(onDemand("d1", "2"))
+		now, two := h.named("d1"), h.named("d2")
+		version := func(cluster string) string { return h.out.State().Get(resource.Endpoints, cluster).Version }
+		c := h.connect("").capable()
+		c.resume(resource.Cluster, has(h, resource.Cluster, "c1"))
+		c.resume(resource.Endpoints, map[string]string{"c1": version("c1"), before: version("d1"), two: version("d2")}, "c1", before, now, two)
+		c.take(resource.Endpoints, before, now)
+		h.commit(endpoints("d2", "2"))
+		c.take(resource.Endpoints, two)
+	})
+}
+
+// TestClustersOnDemandAreCarried reconnects a proxy that has a cluster on demand on its stream of everything, as after its
+// namespace changed from full to on demand.
+func TestClustersOnDemandAreCarried(t *testing.T) {
+	onDemandTest(t, func(_ *testing.T, h *harness) {
+		c := h.connect("").capable()
+		c.resume(resource.Cluster, has(h, resource.Cluster, "c1", "d1"))
+		c.resume(resource.Endpoints, has(h, resource.Endpoints, "c1"), "c1")
+		c.resume(resource.Listener, has(h, resource.Listener, "l1"))
+		c.subscribe(resource.RouteConfig)
+		c.subscribe(resource.VirtualHost)
+		c.quiet()
+		h.commit(onDemand("d1", "2"), onDemand("d2", "2"), onDemand("d3", "1"))
+		c.take(resource.Cluster, "d1")
+		c.take(resource.Endpoints, h.named("d1"))
+		h.commit(remove(resource.Cluster, "d1"), remove(resource.Cluster, "d2"))
+		c.take(resource.Cluster, "-d1")
+	})
+}
+
+// TestProxyChangesDelivery moves a connected proxy to full configuration and back.
+func TestProxyChangesDelivery(t *testing.T) {
+	onDemandTest(t, func(_ *testing.T, h *harness) {
+		ads := h.part()
+		full := table.New("full")
+		h.commitTo(full, edsCluster("c1", "1"), endpoints("c1", "1"), listener("l1", "1"), edsCluster("d1", "1"), endpoints("d1", "1"))
+		h.rebinds[nodeID]([]*table.Table{full, h.in})
+		ads.expect(resource.Cluster, "d1")
+	})
+}
+
+// TestChangeConcernsWhoHoldsIt changes a cluster on demand.
+func TestChangeConcernsWhoHoldsIt(t *testing.T) {
+	onDemandTest(t, func(t *testing.T, h *harness) {
+		h.part()
+		rev := h.commit(onDemand("d1", "2"))
+		position := func(rev model.Revision) distribution.SyncState {
+			all := h.server.Distribution(&distribution.Query{Revision: rev})
+			require.Len(t, all, 1)
+			return all[0].Position
+		}
+		h.eventually("the proxy is not concerned", func() bool { return position(rev) == distribution.StateNotConcerned })
+		asks := h.asking()
+		asks.subscribe(resource.Cluster, "d1")
+		asks.take(resource.Cluster, "d1")
+		rev = h.commit(onDemand("d1", "3"))
+		r := asks.expect(resource.Cluster, "d1")
+		require.Equal(t, distribution.StateBehind, position(rev))
+		asks.ack(r)
+		h.eventually("the proxy has it", func() bool { return position(rev) == distribution.StateACKed })
+	})
+}
+
+func TestOldEnvoyCannotAsk(t *testing.T) {
+	onDemandTest(t, func(t *testing.T, h *harness) {
+		asks := h.asking()
+		asks.node.UserAgentVersionType = nil
+		asks.subscribe(resource.Cluster, "d1")
+		require.Equal(t, codes.Unimplemented, status.Code(<-asks.ended))
+	})
+}
