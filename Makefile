@@ -52,7 +52,7 @@ LANES = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # By default a process with the race detector sleeps for a second before it ends. The lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-images cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance conformance-mesh fuzz bench bench-istiod image release release-test pictures dashboard dashboard-test lint clean
+.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-images cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance conformance-mesh fuzz bench bench-istiod image release release-test pictures grafana-test dashboard dashboard-test lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -191,6 +191,12 @@ release-test: ## check that two releases of a small repository are equal, and th
 
 pictures: envoy lab-build ## draw docs/images from real runs: needs chromium, some 4 minutes on an idle machine
 	@go run -C tools ./pictures -root "$(CURDIR)"
+
+grafana-test: envoy ## evaluate the queries of Grafana dashboards over metrics of real sidecars; ISTIO_DASHBOARDS=DIR: Istio's, too
+	@echo "==> evaluating the queries of dashboards"
+	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	  MOONSAIL_SCRAPES="$$dir" go test -trimpath -count 1 -run '^TestIstioDashboards$$' ./test/e2e; \
+	  MOONSAIL_SCRAPES="$$dir" go test -C test/grafana -trimpath -count 1 ./...
 
 dashboard: $(ESBUILD) ## bundle the dashboard's TypeScript (internal/controlplane/dashboard) after a change
 	@echo "==> bundling the dashboard"

@@ -12,6 +12,8 @@ func (p *parts) addGauges() {
 	)
 	m.Gauge("moonsail_service_entry_hosts_without_address", "Hosts of ServiceEntries for which no address is left.",
 		func() float64 { return float64(len(e.Lacking())) })
+	m.Counter("pilot_total_xds_internal_errors", "Total number of internal XDS errors in pilot: resources that could not be translated.",
+		func() float64 { return float64(e.TotalFailures()) })
 	m.Gauge("moonsail_stale_proxies", "Connected proxies with endpoints that were removed more than a second ago.",
 		func() float64 { return float64(x.StaleProxies()) })
 	m.Gauge("moonsail_oldest_unacked_seconds", "Age of the oldest response without an ACK or NACK.",

@@ -59,7 +59,7 @@ func (p *parts) serveWebhook(ctx context.Context) error {
 	handler := &webhook.Handler{
 		Decoder: decoderOf(&o), Snapshot: p.pipeline.Snapshot, RootNamespace: o.Mesh.RootNamespace, Count: p.metrics.Admission, Log: o.Log,
 	}
-	o.Webhook.Trust, o.Webhook.Revision = w.trust, o.Revision
+	o.Webhook.Trust, o.Webhook.Revision, o.Webhook.CountInjection = w.trust, o.Revision, p.metrics.Injection
 	server, err := webhook.NewServer(o.Webhook, handler, p.source.client)
 	if err != nil {
 		w.listener.Close()

@@ -36,7 +36,7 @@ var metricMakers = map[string]struct {
 	after int
 }{
 	"counter": {"counter", -1}, "counterVec": {"counter", 0}, "gaugeVec": {"gauge", 0}, "histogram": {"histogram", -1},
-	"histogramVec": {"histogram", 1}, "nativeVec": {"histogram", 1}, "Gauge": {"gauge", -1},
+	"histogramVec": {"histogram", 1}, "nativeVec": {"histogram", 1}, "Gauge": {"gauge", -1}, "Counter": {"counter", -1},
 }
 
 // TestMetricsReference holds docs/reference/metrics.md to the metrics that the code declares.

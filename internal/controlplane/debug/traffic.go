@@ -33,8 +33,8 @@ func (pq *PeerQueries) traffic() *traffic.Graph {
 	if pq.Traffic == nil {
 		return &traffic.Graph{}
 	}
-	g, leftOut := pq.Traffic.Graph(), 0
-	g.Edges, leftOut = fitting(g.Edges, maxTold)
-	g.LeftOut += leftOut
+	g := pq.Traffic.Graph()
+	list, leftOut := fitting(g.Edges, maxTold)
+	g.Edges, g.LeftOut = list, g.LeftOut+leftOut
 	return g
 }

@@ -35,7 +35,9 @@ type Options struct {
 	Revision     string         // of the control plane: the webhooks of its tags get the certificate, too; empty: it has none
 	// Names are the names in the certificate if there is no Config.
 	Names []string
-	Trust *Trust // trust in the configurations; nil: not tracked
+	// CountInjection counts the answers of the webhook that injects sidecars.
+	CountInjection func(result string)
+	Trust          *Trust // trust in the configurations; nil: not tracked
 }
 
 // Server serves the webhook.
@@ -52,7 +54,7 @@ type Server struct {
 func NewServer(o Options, h *Handler, client *kube.Client) (*Server, error) {
 	s := &Server{handler: h, log: h.Log}
 	if o.Inject != nil {
-		s.handler = Routes(h, &Injector{Config: o.Inject, ProxyConfigs: h.proxyConfigs, Count: h.Count, Log: h.Log})
+		s.handler = Routes(h, &Injector{Config: o.Inject, ProxyConfigs: h.proxyConfigs, Count: o.CountInjection, Log: h.Log})
 	}
 	s.handler = limited(s.handler, newLimiter(), func() { h.Count(resultLimited) })
 	s.clientCA = o.ClientCA

@@ -25,6 +25,7 @@ func NewMetrics() *Metrics {
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	v := version.Get()
 	r.gaugeVec("pilot_info", "Pilot version and build information.", "version").WithLabelValues(v.Version).Set(1)
+	r.gaugeVec("istio_build", "Istio component build info: component=pilot is the control plane.", "component", "tag").WithLabelValues("pilot", v.Version).Set(1)
 	r.gaugeVec("moonsail_build_info", "The build of Moonsail.", "version", "commit", "go").
 		WithLabelValues(v.Version, v.Commit, v.Go).Set(1)
 	return &Metrics{
@@ -93,6 +94,11 @@ func (r registry) nativeVec(name, help string, buckets []float64, labels ...stri
 // Gauge registers a gauge whose value is computed when it is read.
 func (m *Metrics) Gauge(name, help string, value func() float64) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+}
+
+// Counter registers a counter whose value is computed when it is read.
+func (m *Metrics) Counter(name, help string, value func() float64) {
+	m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value))
 }
 
 // seconds is a duration as metrics have it: in seconds, never negative.

@@ -17,11 +17,13 @@ type controlPlaneMetrics struct {
 	statuses   *prometheus.CounterVec   // moonsail_status_writes_total
 	admissions *prometheus.CounterVec   // moonsail_admissions_total
 	panics     *prometheus.CounterVec   // moonsail_panics_total
-	crowded    prometheus.Counter       // moonsail_connections_refused_total
+	validated  struct{ passed, failed prometheus.Counter }
+	injections struct{ requests, success, skipped, failure prometheus.Counter }
+	crowded    prometheus.Counter // moonsail_connections_refused_total
 }
 
 func newControlPlaneMetrics(r registry) controlPlaneMetrics {
-	return controlPlaneMetrics{
+	m := controlPlaneMetrics{
 		registry: r.counterVec("pilot_k8s_reg_events",
 			"Events from k8s registry: of Kubernetes' own objects. updatesame: an update without meaning to the mesh.", "type", "event"),
 		config: r.counterVec("pilot_k8s_cfg_events",
@@ -39,6 +41,13 @@ func newControlPlaneMetrics(r registry) controlPlaneMetrics {
 		panics: r.counterVec("moonsail_panics_total",
 			"Panics that ended the work on one object or request: bugs. in=gateway: a deployment of a Gateway.", "in"),
 	}
+	m.validated.passed = r.counter("galley_validation_passed", "Resource is valid: the validating webhook accepted an object.")
+	m.validated.failed = r.counter("galley_validation_failed", "Resource validation failed: the validating webhook refused an object.")
+	m.injections.requests = r.counter("sidecar_injection_requests_total", "Total number of sidecar injection requests.")
+	m.injections.success = r.counter("sidecar_injection_success_total", "Total number of successful sidecar injection requests.")
+	m.injections.skipped = r.counter("sidecar_injection_skip_total", "Total number of skipped sidecar injection requests.")
+	m.injections.failure = r.counter("sidecar_injection_failure_total", "Total number of failed sidecar injection requests.")
+	return m
 }
 
 // KubernetesEvent counts an event of the API server; custom: of a kind of Istio.
@@ -59,7 +68,29 @@ func (m *controlPlaneMetrics) APIServerDelay(of string, d time.Duration) {
 func (m *controlPlaneMetrics) StatusWrite(result string) { m.statuses.WithLabelValues(result).Inc() }
 
 // Admission counts an answer of the validating webhook: allowed, refused or unreadable.
-func (m *controlPlaneMetrics) Admission(result string) { m.admissions.WithLabelValues(result).Inc() }
+func (m *controlPlaneMetrics) Admission(result string) {
+	m.admissions.WithLabelValues(result).Inc()
+	switch result {
+	case "allowed":
+		m.validated.passed.Inc()
+	case "refused", "unreadable":
+		m.validated.failed.Inc()
+	}
+}
+
+// Injection counts an answer of the webhook that injects sidecars: injected, skipped, refused or unreadable.
+func (m *controlPlaneMetrics) Injection(result string) {
+	m.admissions.WithLabelValues(result).Inc()
+	m.injections.requests.Inc()
+	switch result {
+	case "injected":
+		m.injections.success.Inc()
+	case "skipped":
+		m.injections.skipped.Inc()
+	default:
+		m.injections.failure.Inc()
+	}
+}
 
 // Panicked counts a panic in a part of the control plane: gateway.
 func (m *controlPlaneMetrics) Panicked(in string) { m.panics.WithLabelValues(in).Inc() }

@@ -58,6 +58,7 @@ type failures struct {
 	list    map[failureKey]Failure
 	changed bool                      // since the last publish
 	public  atomic.Pointer[[]Failure] // sorted
+	total   atomic.Uint64             // failures since the start, also those that are gone
 }
 
 type failureKey struct {
@@ -111,6 +112,7 @@ func (f *failures) publish() {
 
 // add replaces the older failures of a resource. Those of the same translation are joined.
 func (f *failures) add(one Failure, added map[failureKey]bool) {
+	f.total.Add(1)
 	k := failureKey{one.key, one.Type, one.Name}
 	if added[k] {
 		one.Error = f.list[k].Error + "; " + one.Error

@@ -17,6 +17,9 @@ func (e *Engine) ProxyGroups(ctx context.Context) []GroupInfo { return ask(ctx, 
 // works. Callers must not change the list.
 func (e *Engine) Failures() []Failure { return e.failures.sorted() }
 
+// TotalFailures counts failures since the start.
+func (e *Engine) TotalFailures() uint64 { return e.failures.total.Load() }
+
 // Listed returns those of some addresses that are endpoints, or may become endpoints.
 func (e *Engine) Listed(ctx context.Context, addresses []string) []string {
 	return ask(ctx, e, func() []string {

@@ -3,6 +3,8 @@ package agent
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/moonsail/moonsail/internal/version"
 )
 
 // metrics are the agent's own. A metric with a name of Istio's agent has the same meaning.
@@ -30,7 +32,10 @@ func newMetrics() *metrics {
 		startup: prometheus.NewGauge(prometheus.GaugeOpts{Name: "istio_agent_startup_duration_seconds",
 			Help: "Time from the last start of Envoy until it was ready, in seconds."}),
 	}
-	m.registry.MustRegister(m.starts, m.restarts, m.up, m.ready, m.startup)
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "istio_build", Help: "Istio component build info: component=proxy is a sidecar or gateway.",
+		ConstLabels: prometheus.Labels{"component": "proxy", "tag": version.Get().Version}})
+	build.Set(1)
+	m.registry.MustRegister(m.starts, m.restarts, m.up, m.ready, m.startup, build)
 	// The prefix, as in Istio, leaves the names go_* and process_* to the application.
 	prefixed := prometheus.WrapRegistererWithPrefix("istio_agent_", m.registry)
 	prefixed.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
