@@ -216,7 +216,7 @@ func TestWhoMayAsk(t *testing.T) {
 	s := &secure{opts: Options{Mesh: model.DefaultMesh()}, callers: &authn.Callers{
 		TrustDomains: func() []string { return []string{"cluster.local"} }, Tokens: []authn.Tokens{holders{"root": "istio-system", "shop": "shop"}},
 	}}
-	p := &parts{source: &source{}}
+	p := &parts{source: &source{}, opts: Options{Mesh: model.DefaultMesh()}}
 	const list = server.QuestionType
 	for _, tc := range []struct {
 		name    string
