@@ -97,7 +97,7 @@ func TestIstioctlCommands(t *testing.T) {
 	}{
 		{"x describe pod web-1.shop", 0, []string{
 			"Pod: web-1.shop\n", "Service: web.shop.svc.cluster.local\n   Port: http 80/HTTP\n   VirtualService: web.shop\n   DestinationRule: web.shop\n",
-			"Inbound:\n   PeerAuthentication: default.istio-system\n", "Service account: web\n",
+			"Policies and configuration:\n   PeerAuthentication: default.istio-system\n", "Service account: web\n",
 		}, "other"},
 		{"x describe pod/web-1 -n shop -o json", 0, []string{`"pod": "web-1.shop"`}, ""},
 		{"x describe web-9.shop", 1, []string{`did you mean "web-1.shop"?`}, ""},

@@ -29,7 +29,7 @@ func NewDescribeCommand() *cobra.Command {
 		Short:   "Describe a Pod: its Services, and the objects that configure it and its callers",
 		Long: `Describe a Pod with a connected sidecar: its state, the Services that it serves, the VirtualServices and
 DestinationRules of calls to them as this sidecar sees them, and the policies and other objects that
-its inbound listener is made from. 'moonsail why' explains one call.`,
+its listeners are made from. 'moonsail why' explains one call.`,
 		Example: `  # Describe a Pod
   moonsail experimental describe pod reviews-v1-1.shop`,
 		Args: cobra.RangeArgs(1, 2),
@@ -78,6 +78,7 @@ type description struct {
 	Pod      string              `json:"pod"`
 	Status   string              `json:"status"`
 	Envoy    string              `json:"envoy,omitempty"`
+	Revision string                `json:"revision,omitempty"` // of its control plane
 	Account  string              `json:"serviceAccount,omitempty"`
 	Services []describedService  `json:"services"`
 	Policies map[string][]string `json:"inbound"` // objects of the inbound listener, by kind
@@ -95,7 +96,7 @@ func describe(ctx context.Context, plane *client.ControlPlane, name string) (*de
 		return nil, err
 	}
 	p := &detail.Proxy
-	d := &description{Pod: p.Name + "." + p.Namespace, Status: proxyStatus(terminal.Style{}, p, detail.Now), Envoy: p.Version, Services: []describedService{}}
+	d := &description{Pod: p.Name + "." + p.Namespace, Status: proxyStatus(terminal.Style{}, p, detail.Now), Envoy: p.Version, Revision: p.Revision, Services: []describedService{}}
 	if detail.Node != nil {
 		d.Account = detail.Node.ServiceAccount
 	}
@@ -113,9 +114,8 @@ func describe(ctx context.Context, plane *client.ControlPlane, name string) (*de
 	if err := plane.GetProxy(ctx, "/debug/instancesz?proxyID=", p.ID, "", &instances); err != nil {
 		return nil, err
 	}
-	d.Policies = objectsOf(&config, func(r *explain.ConfigResource) bool {
-		return r.Type == "LDS" && strings.Contains(strings.ToLower(r.Name), "inbound")
-	}, inboundKinds...)
+	// Policies are not among the objects of outbound listeners.
+	d.Policies = objectsOf(&config, func(r *explain.ConfigResource) bool { return r.Type == "LDS" }, inboundKinds...)
 	for _, s := range instances[d.Pod] {
 		one := describedService{Host: s.Hostname}
 		for _, port := range s.Ports {
@@ -168,7 +168,8 @@ func objectsOf(c *explain.ProxyConfig, of func(*explain.ConfigResource) bool, ki
 const descriptionRule = "--------------------"
 
 func (d *description) print(w io.Writer) error {
-	fmt.Fprintf(w, "Pod: %s\n   Status: %s\n   Envoy: %s\n   Service account: %s\n", d.Pod, d.Status, terminal.OrDash(d.Envoy), terminal.OrDash(d.Account))
+	fmt.Fprintf(w, "Pod: %s\n   Pod Revision: %s\n   Status: %s\n   Envoy: %s\n   Service account: %s\n",
+		d.Pod, terminal.OrDash(d.Revision), d.Status, terminal.OrDash(d.Envoy), terminal.OrDash(d.Account))
 	for _, s := range d.Services {
 		fmt.Fprintf(w, "%s\nService: %s\n", descriptionRule, s.Host)
 		for _, p := range s.Ports {
@@ -179,9 +180,9 @@ func (d *description) print(w io.Writer) error {
 	if len(d.Services) == 0 {
 		fmt.Fprintf(w, "%s\nNo Service selects this Pod.\n", descriptionRule)
 	}
-	fmt.Fprintf(w, "%s\nInbound:\n", descriptionRule)
+	fmt.Fprintf(w, "%s\nPolicies and configuration:\n", descriptionRule)
 	if len(d.Policies) == 0 {
-		_, err := fmt.Fprintln(w, "   no policies, Telemetry, Sidecar or EnvoyFilter apply")
+		_, err := fmt.Fprintln(w, "   no policy, Telemetry, Sidecar, WasmPlugin or EnvoyFilter applies")
 		return err
 	}
 	return printObjects(w, d.Policies, inboundKinds)

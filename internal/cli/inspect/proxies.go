@@ -24,6 +24,7 @@ type proxiesFlags struct {
 	out        client.ListOutput
 	namespaces client.Namespaces
 	workers    bool
+	certs      bool // --certificates
 	watch      bool
 	istio      bool // it is called by istioctl's name: print istioctl's columns
 }
@@ -56,6 +57,9 @@ one that serves the proxy, to which its revisions belong. Control planes that do
 --workers lists the worker threads of these proxies' Envoys, with connections and CPU. NOTE reports a
 worker with much more to do than the others.
 
+--certificates lists the certificates of these proxies, the one that expires first at the top, as their
+agents report them. Agents renew them in time; NOTE has the problem if they cannot.
+
 Called as proxy-status or ps, the command prints istioctl's columns: SYNCED, STALE (not ACKed),
 NOT SENT, ERROR (refused) or IGNORED (not subscribed) for each type. RDS includes VHDS.`,
 		Example: `  # List all proxies
@@ -66,6 +70,9 @@ NOT SENT, ERROR (refused) or IGNORED (not subscribed) for each type. RDS include
 
   # List the proxies of a namespace that change their state
   moonsail proxies -n shop --watch
+
+  # List certificates, the one that expires first at the top
+  moonsail proxies --certificates
 
   # List worker threads
   moonsail proxies --workers
@@ -84,6 +91,7 @@ NOT SENT, ERROR (refused) or IGNORED (not subscribed) for each type. RDS include
 	f.client.AddLocalFlag(cmd)
 	f.namespaces.AddFlags(cmd, &f.client, "proxies")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "continue, and print each proxy again when its state changes")
+	cmd.Flags().BoolVar(&f.certs, "certificates", false, "list the certificates of proxies, and when they expire")
 	cmd.Flags().BoolVar(&f.workers, "workers", false, "list the worker threads of Envoys, as their agents report them")
 	cmd.ValidArgsFunction = f.client.ProxyNames(1)
 	return cmd
@@ -95,8 +103,12 @@ func (f *proxiesFlags) run(cmd *cobra.Command, args []string) error {
 		args = []string{client.PodName(args[0]) + "." + f.namespaces.Namespace}
 	}
 	switch {
-	case f.watch && (f.workers || len(args) == 1 || !f.out.IsTable()):
-		return terminal.UsageError{Err: errors.New("--watch: prints a table of proxies: leave out PROXY, --workers and --output")}
+	case f.watch && (f.workers || f.certs || len(args) == 1 || !f.out.IsTable()):
+		return terminal.UsageError{Err: errors.New("--watch: prints a table of proxies: leave out PROXY, --workers, --certificates and --output")}
+	case f.workers && f.certs:
+		return terminal.UsageError{Err: errors.New("--workers and --certificates: give one of them")}
+	case f.certs:
+		return f.listCertificates(cmd, args)
 	case f.workers:
 		return f.listWorkers(cmd, args)
 	case len(args) == 1:
@@ -204,7 +216,7 @@ func (f *proxiesFlags) table(style terminal.Style, list *debug.ProxyList) *proxy
 		t.headings = append(t.headings, "CONTROL PLANE")
 	}
 	if f.out.IsWide() {
-		t.headings = append(t.headings, "ISTIO", "PEER", "NODE ID")
+		t.headings = append(t.headings, "ISTIO", "REVISION", "PEER", "NODE ID")
 	}
 	for i := range list.Proxies {
 		p := &list.Proxies[i]
@@ -217,7 +229,7 @@ func (f *proxiesFlags) table(style terminal.Style, list *debug.ProxyList) *proxy
 			row.cells = append(row.cells, whose(p.ControlPlane))
 		}
 		if f.out.IsWide() {
-			row.cells = append(row.cells, terminal.OrDash(p.IstioVersion), p.Peer, p.ID)
+			row.cells = append(row.cells, terminal.OrDash(p.IstioVersion), terminal.OrDash(p.Revision), p.Peer, p.ID)
 		}
 		row.state = stateOf(p)
 		t.rows = append(t.rows, row)
@@ -280,6 +292,9 @@ func printProxy(w io.Writer, d debug.ProxyDetail) error {
 		p.Name, p.Namespace, p.ID, p.Peer, age(d.Now, p.Connected), p.Protocol, p.Strategy)
 	if p.ControlPlane != "" {
 		fmt.Fprintf(w, "  server     control plane %s, to which the revisions belong\n", p.ControlPlane)
+	}
+	if p.Revision != "" {
+		fmt.Fprintf(w, "  revision   %s, of its control plane\n", p.Revision)
 	}
 	if p.Version != "" || d.Node != nil && d.Node.IstioVersion != "" {
 		fmt.Fprintf(w, "  version    Envoy %s", terminal.OrDash(p.Version))

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -130,7 +131,7 @@ func TestProxyFormats(t *testing.T) {
 		{"proxies -o jsonpath=proxies[0].name", 0, `^reviews-1\n$`},
 		{"proxies -o jsonpath={.proxies[*", 2, `--output: jsonpath "\{.proxies\[\*": .*: use a template as for kubectl`},
 		{"proxies -o jsonpath=", 2, `unknown format "jsonpath=": use table, json, yaml, wide, name or jsonpath=TEMPLATE`},
-		{"proxies -o wide", 0, `ENVOY +ISTIO +PEER +NODE ID\n.* 127.0.0.1:4711 +sidecar~127.0.0.1~reviews-1.shop`},
+		{"proxies -o wide", 0, `ENVOY +ISTIO +REVISION +PEER +NODE ID\n.* 127.0.0.1:4711 +sidecar~127.0.0.1~reviews-1.shop`},
 		{"proxies -n bank", 0, `^no proxies are connected from namespace bank\n$`},
 		{"proxies -n shop", 0, `reviews-1`},
 		{"proxies -A", 0, `reviews-1`},
@@ -181,4 +182,33 @@ func squeezed(text string) (lines []string) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
 	return lines
+}
+
+func TestProxiesCertificates(t *testing.T) {
+	soon, later := time.Now().Add(90*time.Minute), time.Now().Add(24*time.Hour)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/debug/proxies":
+			_, _ = io.WriteString(w, `{"proxies":[{"name":"api","namespace":"shop"},{"name":"old","namespace":"shop"},{"name":"web","namespace":"shop"},{"name":"pay","namespace":"bank"}]}`)
+		case "/debug/proxies/api.shop/envoy/identity":
+			_ = json.NewEncoder(w).Encode(map[string]any{"id": "spiffe://cluster.local/ns/shop/sa/api", "issuer": "CN=root", "notAfter": later})
+		case "/debug/proxies/web.shop/envoy/identity":
+			_ = json.NewEncoder(w).Encode(map[string]any{"id": "spiffe://cluster.local/ns/shop/sa/web", "issuer": "CN=root", "notAfter": soon, "problem": "the CA does not answer"})
+		default:
+			w.WriteHeader(http.StatusBadGateway)
+			_, _ = io.WriteString(w, `{"error":"the proxy's agent cannot be asked"}`)
+		}
+	}))
+	defer s.Close()
+	status, out, errOut := moonsail(t, "proxies", "--certificates", "-n", "shop", "--address", s.URL)
+	require.Zero(t, status, errOut)
+	lines := squeezed(out)
+	require.Len(t, lines, 4, "not those of other namespaces")
+	require.Equal(t, "PROXY ID EXPIRES IN VALID UNTIL ISSUER NOTE", lines[0])
+	require.Contains(t, lines[1], "old.shop - - - - control plane at")
+	require.Regexp(t, `^web.shop spiffe://cluster.local/ns/shop/sa/web 1h30m0s .* CN=root the CA does not answer$`, lines[2])
+	require.Regexp(t, `^api.shop spiffe://cluster.local/ns/shop/sa/api 24h0m0s `, lines[3])
+
+	_, out, _ = moonsail(t, "proxies", "--certificates", "-n", "shop", "-o", "name", "--address", s.URL)
+	require.Equal(t, "old.shop\nweb.shop\napi.shop\n", out)
 }

@@ -71,7 +71,9 @@ func (f *proxiesFlags) connectedNames(ctx context.Context) ([]string, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, p := range list.Proxies {
-			names = append(names, p.Name+"."+p.Namespace)
+			if f.namespaces.Has(p.Namespace) {
+				names = append(names, p.Name+"."+p.Namespace)
+			}
 		}
 		return nil
 	})

@@ -100,6 +100,14 @@ func (p Problem) Where() string {
 	return fmt.Sprintf("%s:%d", p.File, p.Line)
 }
 
+// Coded returns the message with its code, as analyze prints it: "... [MS1204]".
+func (p Problem) Coded() string {
+	if p.Code == "" {
+		return p.Message
+	}
+	return fmt.Sprintf("%s [%s]", p.Message, p.Code)
+}
+
 // String is one line: where, how grave, which object, which field, what.
 func (p Problem) String() string {
 	var parts []string

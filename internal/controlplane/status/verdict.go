@@ -95,11 +95,11 @@ func (f *facts) judge() verdict {
 	}
 	for _, p := range concerning(f.problems) {
 		texts = append(texts, text(p))
-		v.messages = append(v.messages, own(p.Severity))
+		v.messages = append(v.messages, own(p).coded(p))
 	}
 	for _, p := range concerning(f.crossChecks) {
 		texts = append(texts, text(p))
-		v.messages = append(v.messages, between(p.Severity))
+		v.messages = append(v.messages, between(p.Severity).coded(p))
 	}
 	if v.ok && len(v.messages) > 0 {
 		v.reason = ReasonWarnings
@@ -125,8 +125,16 @@ func concerning(ps problem.List) problem.List {
 	return out
 }
 
-func own(s problem.Severity) message {
-	if s == problem.SeverityError {
+// coded returns a message with the code of its problem. An error of one object keeps Istio's code.
+func (m message) coded(p problem.Problem) message {
+	if p.Code != "" && m.name != messageInvalid.name {
+		m.code = string(p.Code)
+	}
+	return m
+}
+
+func own(p problem.Problem) message {
+	if p.Severity == problem.SeverityError {
 		return messageInvalid
 	}
 	return messageWarning
@@ -152,9 +160,9 @@ func (f *facts) use() string {
 
 func text(p problem.Problem) string {
 	if p.Field == "" {
-		return fmt.Sprintf("%s: %s", p.Severity, p.Message)
+		return fmt.Sprintf("%s: %s", p.Severity, p.Coded())
 	}
-	return fmt.Sprintf("%s: %s: %s", p.Severity, p.Field, p.Message)
+	return fmt.Sprintf("%s: %s: %s", p.Severity, p.Field, p.Coded())
 }
 
 // String describes the refusal: how many proxies, what, and Envoy's message.

@@ -62,7 +62,8 @@ func TestReviews(t *testing.T) {
 	}{
 		{"a good one", reviewOf("CREATE", "", good), true, nil, ""},
 		{"an update that is good", reviewOf("UPDATE", "", good), true, nil, ""},
-		{"a bad one", reviewOf("CREATE", "", bad), false, []string{"spec.http[0]"}, ""},
+		{"a bad one", reviewOf("CREATE", "", bad), false, []string{"spec.http[0]", " [MS1"}, ""},
+		{"a warning", reviewOf("CREATE", "", `{"hosts":["web"],"http":[{"route":[{"destination":{"host":"nowhere"}}]}]}`), true, nil, "[MS1201]"},
 		{"two mistakes", reviewOf("UPDATE", "", `{"hosts":["web"],"http":[{},{"route":[{"destination":{}}]}]}`), false,
 			[]string{"spec.http[0]", "; spec.http[1].route[0].destination"}, ""},
 		{"no type fits", reviewOf("CREATE", "", `{"hosts":"web"}`), false, []string{"spec.hosts", "list"}, ""},

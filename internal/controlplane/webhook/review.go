@@ -150,7 +150,7 @@ func warnings(ps problem.List, of ...problem.Severity) []string {
 
 func line(p problem.Problem) string {
 	if p.Field == "" {
-		return p.Message
+		return p.Coded()
 	}
-	return p.Field + ": " + p.Message
+	return p.Field + ": " + p.Coded()
 }

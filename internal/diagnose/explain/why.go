@@ -6,9 +6,11 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/diagnose/caller"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
@@ -124,7 +126,11 @@ func (x *Explainer) call(w *Why, snap *store.Snapshot, world *proxyWorld, u *url
 	address, host, known := caller.NewResolver(x.base(), snap).Resolve(p, u.Hostname())
 	w.Host = string(host)
 	if !known && host != model.Host(address) && !w.Gateway {
-		w.Notes = append(w.Notes, fmt.Sprintf("%s is not a service of the mesh: this answer assumes an address outside of the mesh (%s)", host, caller.Elsewhere))
+		w.Notes = append(w.Notes, fmt.Sprintf("%s is not a service of the mesh%s: this answer assumes an address outside of the mesh (%s)",
+			host, nearService(snap, u.Hostname(), p.Namespace), caller.Elsewhere))
+	}
+	if known {
+		w.Notes = append(w.Notes, wrongPort(snap, host, port)...)
 	}
 	out := simulate.Call{
 		To: net.JoinHostPort(address, port), Protocol: simulate.Protocol(u.Scheme), Host: u.Host, Path: u.RequestURI(),
@@ -141,6 +147,59 @@ func (x *Explainer) call(w *Why, snap *store.Snapshot, world *proxyWorld, u *url
 		out.To = w.entrance(world, out, port)
 	}
 	return out
+}
+
+// nearService suggests the service with a similar name: in the proxy's namespace if the name has no dot.
+func nearService(snap *store.Snapshot, name, namespace string) string {
+	var names []string
+	for o := range snap.All(model.KindService) {
+		m := o.Metadata()
+		if m.Namespace == namespace {
+			names = append(names, m.Name)
+		}
+		names = append(names, m.Name+"."+m.Namespace)
+	}
+	for o := range snap.All(model.KindServiceEntry) {
+		for _, h := range o.(*model.ServiceEntry).Hosts {
+			names = append(names, string(h))
+		}
+	}
+	slices.Sort(names)
+	return spelling.DidYouMean(name, names)
+}
+
+// wrongPort notes that a service has no such port; nil: it has it.
+func wrongPort(snap *store.Snapshot, host model.Host, port string) []string {
+	var ports []string
+	look := func(s *model.Service) bool {
+		if s.Hostname != host {
+			return false
+		}
+		for i := range s.Ports {
+			number := strconv.FormatUint(uint64(s.Ports[i].Number), 10)
+			if number == port {
+				return true
+			}
+			ports = append(ports, number)
+		}
+		return false
+	}
+	for o := range snap.All(model.KindService) {
+		if look(o.(*model.Service)) {
+			return nil
+		}
+	}
+	for o := range snap.All(model.KindServiceEntry) {
+		for _, s := range o.(*model.ServiceEntry).Services() {
+			if look(s) {
+				return nil
+			}
+		}
+	}
+	if len(ports) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s has no port %s: its ports are %s", host, port, strings.Join(slices.Compact(ports), ", "))}
 }
 
 // entrance returns the address of the sidecar's listener that an application calls if nothing intercepts

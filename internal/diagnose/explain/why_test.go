@@ -162,6 +162,12 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, caller.Elsewhere+":80", w.Address)
 	require.Contains(t, w.Notes[0], "example.com is not a service of the mesh")
+	w, err = x.Why(Call{From: "web", To: "http://far.exampel.com:3306"})
+	require.NoError(t, err)
+	require.Contains(t, w.Notes[0], `far.exampel.com is not a service of the mesh; did you mean "far.example.com"?: this answer`)
+	w, err = x.Why(Call{From: "web", To: "tcp://far.example.com:3307"})
+	require.NoError(t, err)
+	require.Contains(t, w.Notes, "far.example.com has no port 3307: its ports are 3306")
 	for to, says := range map[string]string{"gopher://x": "unknown scheme", "http://": "no host", "http://%zz": "not a URL"} {
 		_, err = x.Why(Call{From: "web", To: to})
 		require.ErrorContains(t, err, says)

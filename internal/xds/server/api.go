@@ -63,6 +63,8 @@ type Options struct {
 	// ConnectionGrace is how long streams continue on a connection that is too old, or whose peer's
 	// certificate has expired; 0: 10 s.
 	ConnectionGrace time.Duration
+	// Revision is that of the control plane.
+	Revision string
 	// Methods are served beside the discovery service, by path: "/package.Service/Method".
 	Methods map[string]Unary
 }
@@ -117,6 +119,7 @@ type ProxyState struct {
 	// Unread: the proxy does not read its responses.
 	Unread  bool   `json:"unread,omitempty"`
 	Version string `json:"version,omitempty"` // of Envoy
+	Revision string `json:"revision,omitempty"` // of the control plane that serves it
 	// IstioVersion and Cluster are from the proxy's metadata.
 	IstioVersion string       `json:"istioVersion,omitempty"`
 	Cluster      string       `json:"cluster,omitempty"`
