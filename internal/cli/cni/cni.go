@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/sidecar/cni"
 	"github.com/moonsail/moonsail/internal/sidecar/cni/install"
@@ -180,14 +181,13 @@ func warnRequest(log *slog.Logger, err error) {
 	log.Warn("request to the API server failed, retrying", "error", err)
 }
 
-// warnOnce returns a function that calls warn with the first error of a series. One goroutine calls it.
+// warnOnce returns a function that calls warn with the first error of a series.
 func warnOnce(warn func(error)) func(error) {
-	failing := false
+	var errs logonce.Errors
 	return func(err error) {
-		if err != nil && !failing && !errors.Is(err, context.Canceled) {
+		if errs.First(err) && !errors.Is(err, context.Canceled) {
 			warn(err)
 		}
-		failing = err != nil
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/moonsail/moonsail/internal/base/clock"
+	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
@@ -62,7 +63,7 @@ type Candidate struct {
 
 	lease  *coordinationv1.Lease // as it was read or written last; nil: never
 	since  time.Time             // when its content was first seen
-	warned string
+	errors logonce.Errors
 }
 
 // Run waits until this candidate is elected and calls lead, again and again until ctx ends. The context of
@@ -197,7 +198,8 @@ func (c *Candidate) wrote(ctx context.Context) func(*coordinationv1.Lease, error
 			c.warn(ctx, err)
 			return err
 		}
-		c.lease, c.since, c.warned = have, time.Now(), ""
+		c.lease, c.since = have, time.Now()
+		c.errors.New(nil)
 		return nil
 	}
 }
@@ -227,9 +229,7 @@ func (c *Candidate) release(ctx context.Context) {
 
 // warn reports an error once. A conflict is none: another candidate was first.
 func (c *Candidate) warn(ctx context.Context, err error) {
-	if ctx.Err() != nil || apierrors.IsConflict(err) || c.warned == err.Error() {
-		return
+	if ctx.Err() == nil && !apierrors.IsConflict(err) && c.errors.New(err) {
+		c.Warn(err)
 	}
-	c.warned = err.Error()
-	c.Warn(err)
 }

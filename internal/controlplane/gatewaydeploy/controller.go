@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -80,7 +81,7 @@ type term struct {
 	inventory *inventory
 	watching  sync.WaitGroup // the goroutines of watches
 	lists     *lists
-	logged    map[name]string // the last error of a Gateway in the log
+	errors    map[name]*logonce.Errors // of the Gateways that are retried
 }
 
 // Run deploys until ctx ends. All that it started has ended then, except goroutines of the queue, which end at once.
@@ -94,7 +95,7 @@ func (c *Controller) Run(ctx context.Context) {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[name](firstRetry, longestRetry)
 	t := &term{
 		Controller: c, dynamic: client, queue: workqueue.NewTypedRateLimitingQueue(limiter), inventory: newInventory(),
-		lists: newLists(), logged: map[name]string{},
+		lists: newLists(), errors: map[name]*logonce.Errors{},
 	}
 	c.setCurrent(t)
 	defer c.Statuses.ClearDeployments()
@@ -166,7 +167,7 @@ func (t *term) next(ctx context.Context) bool {
 		t.warn(n, err)
 		t.queue.AddRateLimited(n)
 	default:
-		delete(t.logged, n)
+		delete(t.errors, n)
 		t.queue.Forget(n)
 	}
 	return ctx.Err() == nil
@@ -193,9 +194,13 @@ func (t *term) recoverPanic(n name, f func() (again bool, err error)) (again boo
 
 // warn logs an error of a Gateway once.
 func (t *term) warn(n name, err error) {
-	if err == nil || t.logged[n] == err.Error() {
-		return
+	if err == nil {
+		return // the last error stays: this result is neither a failure nor a success
 	}
-	t.logged[n] = err.Error()
-	t.Log.Warn("cannot deploy gateway, retrying: see its status", "namespace", n.namespace, "gateway", n.name, "error", err)
+	if t.errors[n] == nil {
+		t.errors[n] = &logonce.Errors{}
+	}
+	if t.errors[n].New(err) {
+		t.Log.Warn("cannot deploy gateway, retrying: see its status", "namespace", n.namespace, "gateway", n.name, "error", err)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -27,7 +28,7 @@ func panicking(counted *int) (*term, reported) {
 			Snapshot: func() *store.Snapshot { panic("no snapshot") }, Statuses: states, Panicked: func() { *counted++ },
 			Log: slog.New(slog.DiscardHandler),
 		},
-		queue: workqueue.NewTypedRateLimitingQueue(limiter), logged: map[name]string{},
+		queue: workqueue.NewTypedRateLimitingQueue(limiter), errors: map[name]*logonce.Errors{},
 	}, states
 }
 

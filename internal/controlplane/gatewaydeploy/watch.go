@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
@@ -161,22 +162,12 @@ func (t *term) start(ctx context.Context, w *watched) {
 type failure struct {
 	*term
 	resource schema.GroupVersionResource
-	mu       sync.Mutex // guards last
-	last     string
+	errors   logonce.Errors
 }
 
 func (f *failure) record(ctx context.Context, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	switch {
-	case err == nil:
-		f.last = ""
-		return
-	case ctx.Err() != nil, f.last == err.Error(), apierrors.IsResourceExpired(err), apierrors.IsGone(err):
-		return
-	}
-	f.last = err.Error()
-	switch {
+	case ctx.Err() != nil, apierrors.IsResourceExpired(err), apierrors.IsGone(err), !f.errors.New(err):
 	case apierrors.IsNotFound(err):
 		f.Log.Info("gateways are not deployed until the Gateway API is installed", "resource", f.resource.GroupResource().String())
 	case apierrors.IsForbidden(err):

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/moonsail/moonsail/internal/base/clock"
+	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
@@ -45,9 +46,8 @@ type writer struct {
 	limit   limiter
 	count   func(result string)
 	log     *slog.Logger
-	// failed is set after the log has a line about failing writes.
-	failed bool
-	pause  time.Duration // pause before the next write, if the last one failed
+	errors  logonce.Errors // of writes
+	pause   time.Duration  // pause before the next write, if the last one failed
 	// forbidden is how long a resource is suspended if its statuses may not be written. logged has the
 	// resources that the log has a line about.
 	forbidden time.Duration
@@ -77,7 +77,8 @@ func (w *writer) run(ctx context.Context) {
 			w.tracker.again(k)
 			return
 		case err == nil:
-			w.failed, w.pause = false, 0
+			w.errors.First(nil)
+			w.pause = 0
 		case lasting(err):
 			w.count(resultFailed)
 			w.log.Warn("status rejected by the API server", "object", k.String(), "error", err)
@@ -122,8 +123,7 @@ func (w *writer) resumeAll() {
 
 // backOff pauses after a failure, longer after each.
 func (w *writer) backOff(ctx context.Context, err error) {
-	if !w.failed {
-		w.failed = true
+	if w.errors.First(err) {
 		w.log.Warn("status not written, retrying", "error", err)
 	}
 	w.pause = min(max(2*w.pause, firstPause), longest)

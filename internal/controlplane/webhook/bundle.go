@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/moonsail/moonsail/internal/base/clock"
+	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
@@ -114,17 +115,14 @@ func (b *caBundle) run(ctx context.Context) error {
 
 // repeat calls keep until ctx ends, and failed with each new error. A conflict with another control plane is not reported.
 func repeat(ctx context.Context, keep func() error, failed func(error)) {
-	logged := ""
+	var errs logonce.Errors
 	for {
 		err := keep()
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil:
-			logged = ""
 		case apierrors.IsConflict(err):
-		case logged != err.Error():
-			logged = err.Error()
+		case errs.New(err):
 			failed(err)
 		}
 		if clock.Sleep(ctx, pause(err)) != nil {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -25,7 +26,8 @@ type TokenFile struct {
 	mu     sync.Mutex // guards the fields below
 	at     stamp      // of the last version that was read; zero: read again
 	tokens []listed
-	told   string // the logged error
+	failed bool // the last read
+	errors logonce.Errors
 }
 
 // stamp distinguishes versions of a file.
@@ -74,14 +76,11 @@ func (f *TokenFile) Holder(_ context.Context, token string) (namespace, serviceA
 func (f *TokenFile) current() []listed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	text := ""
-	if err := f.read(); err != nil {
-		text = err.Error()
+	err := f.read()
+	if f.errors.New(err) {
+		f.log.Warn("the tokens stay unchanged", "error", err)
 	}
-	if text != f.told && text != "" {
-		f.log.Warn("the tokens stay unchanged", "error", text)
-	}
-	f.told = text
+	f.failed = err != nil
 	return f.tokens
 }
 
@@ -92,7 +91,7 @@ func (f *TokenFile) read() error {
 		return err
 	}
 	at := stamp{info.ModTime(), info.Size()}
-	if at == f.at && f.told == "" {
+	if at == f.at && !f.failed {
 		return nil
 	}
 	b, err := os.ReadFile(f.path)

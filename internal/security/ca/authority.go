@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/base/clock"
+	"github.com/moonsail/moonsail/internal/base/logonce"
 )
 
 // Options of an Authority.
@@ -73,12 +74,13 @@ func Open(ctx context.Context, o Options) (*Authority, error) {
 		a.now = time.Now
 	}
 	c, err := a.readOrCreate(ctx)
-	for last := ""; err != nil && o.RetryOpen && ctx.Err() == nil; c, err = a.readOrCreate(ctx) {
-		if last != err.Error() {
-			last = err.Error()
+	var errs logonce.Errors
+	for err != nil && o.RetryOpen && ctx.Err() == nil {
+		if errs.New(err) {
 			o.Log.Warn("cannot read the certificate authority; the next attempt follows", "where", o.Store.Place(), "error", err)
 		}
 		_ = clock.Sleep(ctx, openRetryInterval)
+		c, err = a.readOrCreate(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority in %s: %w", o.Store.Place(), err)

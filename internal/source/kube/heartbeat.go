@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/moonsail/moonsail/internal/base/clock"
+	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/config"
 )
 
@@ -66,14 +67,10 @@ func (s *Source) beat(ctx context.Context) {
 }
 
 func (s *Source) keepBeating(ctx context.Context, h *heartbeat, client rest.Interface) {
-	logged := ""
+	var errs logonce.Errors
 	for clock.Sleep(ctx, jittered(s.Heartbeat)) == nil {
 		err := h.write(ctx, client, s.RootNamespace)
-		switch {
-		case err == nil:
-			logged = ""
-		case ctx.Err() == nil && logged == "":
-			logged = err.Error()
+		if ctx.Err() == nil && errs.First(err) {
 			s.Log.Warn("the heartbeat cannot be written, so the API server's delay is not measured", "namespace", s.RootNamespace, "error", err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/config"
 )
 
@@ -87,14 +88,13 @@ func (r *RootCerts) Run(ctx context.Context) error {
 	return nil
 }
 
-// record logs once that the ConfigMaps cannot be read. Only the Reflector calls the result.
+// record logs once that the ConfigMaps cannot be read.
 func (r *RootCerts) record() func(error) {
-	logged := false
+	var errs logonce.Errors
 	return func(err error) {
-		if err != nil && !logged && apierrors.IsForbidden(err) {
+		if errs.First(err) && apierrors.IsForbidden(err) {
 			r.Log.Warn("namespaces do not get the mesh's roots: ConfigMaps of this name cannot be read; allow it in a ClusterRole", "name", RootCertName, "error", err)
 		}
-		logged = err != nil
 	}
 }
 

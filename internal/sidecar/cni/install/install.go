@@ -18,6 +18,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/sidecar/cni"
 )
 
@@ -32,8 +33,8 @@ type Installer struct {
 	// Checked is called after each check, with the reason why the plugin is not installed; nil if it is.
 	Checked func(error)
 
-	logged  string // the last problem
-	skipped string // the last invalid files
+	problems logonce.Errors
+	skipped  logonce.Errors // invalid files
 }
 
 // ErrProgram means that the program could not be copied.
@@ -229,15 +230,9 @@ func (e *events) next(ctx context.Context, wait time.Duration) bool {
 
 // noteSkipped logs invalid files that come before the node's network, each combination once.
 func (i *Installer) noteSkipped(files []error) {
-	err := errors.Join(files...)
-	problem := ""
-	if err != nil {
-		problem = err.Error()
-	}
-	if problem != i.skipped && problem != "" {
+	if err := errors.Join(files...); i.skipped.New(err) {
 		i.Log.Warn("ignored an invalid CNI configuration file: remove it, container runtimes may reject the node's network because of it", "error", err)
 	}
-	i.skipped = problem
 }
 
 // note logs a change, and each problem once.
@@ -245,13 +240,8 @@ func (i *Installer) note(changed []string, err error) {
 	for _, file := range changed {
 		i.Log.Info("installed the CNI plugin", "file", file)
 	}
-	problem := ""
-	if err != nil {
-		problem = err.Error()
-	}
-	if problem != i.logged && problem != "" {
+	if i.problems.New(err) {
 		i.Log.Warn("the CNI plugin is not installed, so Pods of this node start without it; retrying", "error", err)
 	}
-	i.logged = problem
 	i.Checked(err)
 }
