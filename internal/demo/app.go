@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/base/clock"
+	"github.com/moonsail/moonsail/internal/base/httpserve"
 )
 
 // markHeader selects requests for faults. Applications forward it, with
@@ -57,17 +58,7 @@ func (a App) Run(ctx context.Context) error {
 		ReadHeaderTimeout: callTimeout,
 	}
 	fmt.Fprintf(a.Log, "%s listens on %s, calls through %s\n", a.Workload.Name, a.Listen, a.Sidecar)
-	ended := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		last, cancel := context.WithTimeout(context.Background(), callTimeout)
-		defer cancel()
-		ended <- server.Shutdown(last)
-	})
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		stop()
-		return err
-	}
-	return <-ended
+	return httpserve.Serve(ctx, server, l, callTimeout)
 }
 
 // sidecarTransport sends all requests to a sidecar, whatever their host, on kept-alive

@@ -10,7 +10,6 @@ package debug
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/moonsail/moonsail/internal/base/httpserve"
 	"github.com/moonsail/moonsail/internal/controlplane/agents"
 	"github.com/moonsail/moonsail/internal/controlplane/dashboard"
 	"github.com/moonsail/moonsail/internal/controlplane/peers"
@@ -153,26 +153,11 @@ func NewServer(stages Stages, who debugauth.Policy, log *slog.Logger) *Server {
 
 // Serve serves ln until ctx ends, and then gives requests in progress a moment to finish. It closes ln.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	ended := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() { ended <- s.shutdown() })
 	if s.tls != nil {
 		ln = tls.NewListener(ln, s.tls)
 	}
-	err := s.http.Serve(ln)
-	if !stop() {
-		err = <-ended
-	}
-	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err := httpserve.Serve(ctx, &s.http, ln, shutdownTimeout); err != nil {
 		return fmt.Errorf("debug server on %s: %w", ln.Addr(), err)
-	}
-	return nil
-}
-
-func (s *Server) shutdown() error {
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
-	defer cancel()
-	if err := s.http.Shutdown(ctx); err != nil {
-		return s.http.Close() // a profile was in progress: it is aborted
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -14,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/httpserve"
 	"github.com/moonsail/moonsail/internal/security/connlimit"
 	"github.com/moonsail/moonsail/internal/sidecar/inject"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -145,19 +145,8 @@ func (s *Server) answer(ctx context.Context, cancel context.CancelFunc, ln net.L
 		ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		<-ctx.Done()
-		shutDown(ctx, server)
-	}()
-	err = server.ServeTLS(ln, "", "")
-	cancel()
-	<-stopped
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
+	defer cancel()
+	return httpserve.Serve(ctx, server, ln, shutdownWithin)
 }
 
 // tlsConfig returns the configuration of connections. With a ClientCA, only the API server's certificate is accepted.
@@ -175,13 +164,4 @@ func (s *Server) tlsConfig() (*tls.Config, error) {
 		return nil, fmt.Errorf("--webhook-client-ca %s: no certificate found", s.clientCA)
 	}
 	return c, nil
-}
-
-// shutDown ends a server after the requests in progress, or after a timeout.
-func shutDown(ctx context.Context, server *http.Server) {
-	within, end := context.WithTimeout(context.WithoutCancel(ctx), shutdownWithin)
-	defer end()
-	if server.Shutdown(within) != nil {
-		server.Close() //nolint:errcheck // it is cut off
-	}
 }

@@ -8,9 +8,11 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/httpserve"
 	"github.com/moonsail/moonsail/internal/security/debugauth"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/appprobe"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/inspect"
@@ -19,9 +21,8 @@ import (
 // statusServers serve the status port (metrics, readiness, probes, drain, debug pages) and the health port (readiness).
 // They run as long as the agent, longer than any Envoy.
 type statusServers struct {
-	servers []*http.Server
-	cancel  context.CancelFunc // of the requests
-	done    chan struct{}      // receives one value for each server that has ended
+	cancel  context.CancelFunc // of the requests and the servers
+	serving sync.WaitGroup
 }
 
 // serveStatus binds both ports and serves them until stop.
@@ -30,8 +31,8 @@ func (a *agent) serveStatus(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &statusServers{cancel: cancel, done: make(chan struct{}, 2)}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &statusServers{cancel: cancel}
 	for _, p := range []struct {
 		port    uint16
 		flag    string
@@ -43,12 +44,8 @@ func (a *agent) serveStatus(ctx context.Context) (stop func(), err error) {
 			return nil, listenError(err, p.flag)
 		}
 		server := newStatusServer(p.handler)
-		server.BaseContext = func(net.Listener) context.Context { return requests }
-		s.servers = append(s.servers, server)
-		go func() {
-			_ = server.Serve(l)
-			s.done <- struct{}{}
-		}()
+		server.BaseContext = func(net.Listener) context.Context { return running }
+		s.serving.Go(func() { _ = httpserve.Serve(running, server, l, statusCloseTimeout) })
 	}
 	return s.close, nil
 }
@@ -93,14 +90,7 @@ func listenError(err error, flag string) error {
 // close ends the requests and the servers, and waits for their end.
 func (s *statusServers) close() {
 	s.cancel()
-	ctx, cancel := context.WithTimeout(context.Background(), statusCloseTimeout)
-	defer cancel()
-	for _, server := range s.servers {
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close() // an error about connections that end anyway
-		}
-		<-s.done
-	}
+	s.serving.Wait()
 }
 
 func (a *agent) handleReady(w http.ResponseWriter, r *http.Request) {

@@ -23,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/moonsail/moonsail/internal/base/clock"
+	"github.com/moonsail/moonsail/internal/base/httpserve"
 	"github.com/moonsail/moonsail/internal/sidecar/cni"
 	"github.com/moonsail/moonsail/internal/sidecar/cni/install"
 )
@@ -150,23 +151,7 @@ func (a *Agent) serveHTTP(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", a.HTTP, err)
 	}
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, WriteTimeout: pageTimeout}
-	closed := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(closed)
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		if server.Shutdown(within) != nil {
-			_ = server.Close()
-		}
-	})
-	err = server.Serve(ln)
-	if !stop() {
-		<-closed
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
+	return httpserve.Serve(ctx, server, ln, closeTimeout)
 }
 
 // Attempts to read the DaemonSet when the agent ends: less than the grace period of its Pod.
