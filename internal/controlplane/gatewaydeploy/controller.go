@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/workqueue"
 
@@ -71,7 +72,7 @@ const (
 )
 
 // queue has the Gateways and GatewayClasses to reconcile.
-type queue = workqueue.TypedRateLimitingInterface[name]
+type queue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
 // term is one lead.
 type term struct {
@@ -81,7 +82,7 @@ type term struct {
 	inventory *inventory
 	watching  sync.WaitGroup // the goroutines of watches
 	lists     *lists
-	errors    map[name]*logonce.Errors // of the Gateways that are retried
+	errors    map[types.NamespacedName]*logonce.Errors // of the Gateways that are retried
 }
 
 // Run deploys until ctx ends. All that it started has ended then, except goroutines of the queue, which end at once.
@@ -92,10 +93,10 @@ func (c *Controller) Run(ctx context.Context) {
 		c.Log.Error("gateways are not deployed: no client of the API server", "error", err)
 		return
 	}
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[name](firstRetry, longestRetry)
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, longestRetry)
 	t := &term{
 		Controller: c, dynamic: client, queue: workqueue.NewTypedRateLimitingQueue(limiter), inventory: newInventory(),
-		lists: newLists(), errors: map[name]*logonce.Errors{},
+		lists: newLists(), errors: map[types.NamespacedName]*logonce.Errors{},
 	}
 	c.setCurrent(t)
 	defer c.Statuses.ClearDeployments()
@@ -141,13 +142,13 @@ func (c *Controller) Applied(batch []store.Change) {
 	for i := range batch {
 		which, all := concerned(snap, &batch[i])
 		if all {
-			which = t.inventory.gatewaysWith(func(name, seenGateway) bool { return true })
+			which = t.inventory.gatewaysWith(func(types.NamespacedName, seenGateway) bool { return true })
 		}
 		t.add(which)
 	}
 }
 
-func (t *term) add(all []name) {
+func (t *term) add(all []types.NamespacedName) {
 	for _, n := range all {
 		t.queue.Add(n)
 	}
@@ -181,11 +182,11 @@ func (e *panicError) Error() string {
 }
 
 // recoverPanic calls a function for a Gateway, and turns a panic into an error.
-func (t *term) recoverPanic(n name, f func() (again bool, err error)) (again bool, err error) {
+func (t *term) recoverPanic(n types.NamespacedName, f func() (again bool, err error)) (again bool, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			t.Panicked()
-			t.Log.Error("panic while a gateway is deployed", "namespace", n.namespace, "gateway", n.name, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			t.Log.Error("panic while a gateway is deployed", "namespace", n.Namespace, "gateway", n.Name, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			again, err = false, &panicError{fmt.Sprint(cause)}
 		}
 	}()
@@ -193,7 +194,7 @@ func (t *term) recoverPanic(n name, f func() (again bool, err error)) (again boo
 }
 
 // warn logs an error of a Gateway once.
-func (t *term) warn(n name, err error) {
+func (t *term) warn(n types.NamespacedName, err error) {
 	if err == nil {
 		return // the last error stays: this result is neither a failure nor a success
 	}
@@ -201,6 +202,6 @@ func (t *term) warn(n name, err error) {
 		t.errors[n] = &logonce.Errors{}
 	}
 	if t.errors[n].New(err) {
-		t.Log.Warn("cannot deploy gateway, retrying: see its status", "namespace", n.namespace, "gateway", n.name, "error", err)
+		t.Log.Warn("cannot deploy gateway, retrying: see its status", "namespace", n.Namespace, "gateway", n.Name, "error", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -127,7 +128,7 @@ func TestWrittenIsForgotten(t *testing.T) {
 	i.seeGateway(gateway("stays", "1"))
 	i.seeGateway(gateway("goes", "2"))
 	i.wrote(childKey{namespace: "shop", name: "stays"}, "1", gateway("stays", "3"))
-	i.forgetGateway(name{"shop", "goes"})
+	i.forgetGateway(types.NamespacedName{Namespace: "shop", Name: "goes"})
 	i.wrote(childKey{namespace: "shop", name: "goes"}, "2", gateway("goes", "4"))
 	i.dropWritten()
 	require.Len(t, i.written, 1)

@@ -15,10 +15,9 @@ import (
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 )
 
-// name identifies a Gateway. With an empty namespace it is a GatewayClass.
-type name struct{ namespace, name string }
-
-func nameOf(o metav1.Object) name { return name{o.GetNamespace(), o.GetName()} }
+func nameOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
 
 // childKey identifies an object that belongs to a Gateway.
 type childKey struct {
@@ -36,7 +35,7 @@ type child struct {
 	uid     types.UID
 	version string // resource version
 	owner   types.UID
-	gateway name
+	gateway types.NamespacedName
 	ours    bool // this controller has applied it
 	content contentHash
 }
@@ -47,7 +46,7 @@ type contentHash [sha256.Size]byte
 // inventory has the Gateways and their objects, as the watches saw them.
 type inventory struct {
 	mu       sync.Mutex // guards the fields below
-	gateways map[name]seenGateway
+	gateways map[types.NamespacedName]seenGateway
 	children map[childKey]child
 	written  map[childKey]written
 }
@@ -67,7 +66,7 @@ type written struct {
 }
 
 func newInventory() *inventory {
-	return &inventory{gateways: map[name]seenGateway{}, children: map[childKey]child{}, written: map[childKey]written{}}
+	return &inventory{gateways: map[types.NamespacedName]seenGateway{}, children: map[childKey]child{}, written: map[childKey]written{}}
 }
 
 func hashOf(o *unstructured.Unstructured) contentHash {
@@ -98,7 +97,7 @@ func (i *inventory) seeGateway(o *unstructured.Unstructured) bool {
 	return changed
 }
 
-func (i *inventory) forgetGateway(n name) {
+func (i *inventory) forgetGateway(n types.NamespacedName) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	uid := i.gateways[n].uid
@@ -107,10 +106,10 @@ func (i *inventory) forgetGateway(n name) {
 }
 
 // gatewaysWith returns the Gateways for which a function returns true.
-func (i *inventory) gatewaysWith(want func(name, seenGateway) bool) []name {
+func (i *inventory) gatewaysWith(want func(types.NamespacedName, seenGateway) bool) []types.NamespacedName {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	var out []name
+	var out []types.NamespacedName
 	for n, g := range i.gateways {
 		if want(n, g) {
 			out = append(out, n)
@@ -120,13 +119,13 @@ func (i *inventory) gatewaysWith(want func(name, seenGateway) bool) []name {
 }
 
 // parameters returns the ConfigMaps that Gateways name.
-func (i *inventory) parameters() map[name]bool {
+func (i *inventory) parameters() map[types.NamespacedName]bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	out := map[name]bool{}
+	out := map[types.NamespacedName]bool{}
 	for n, g := range i.gateways {
 		if g.parameters != "" {
-			out[name{n.namespace, g.parameters}] = true
+			out[types.NamespacedName{Namespace: n.Namespace, Name: g.parameters}] = true
 		}
 	}
 	return out
@@ -146,7 +145,7 @@ func ownerOf(o metav1.Object) *metav1.OwnerReference {
 }
 
 // seeChild takes a version of a managed object. It returns the Gateway to reconcile, unless this controller wrote the content.
-func (i *inventory) seeChild(r schema.GroupVersionResource, o *unstructured.Unstructured) (of name, changed bool) {
+func (i *inventory) seeChild(r schema.GroupVersionResource, o *unstructured.Unstructured) (of types.NamespacedName, changed bool) {
 	owner := ownerOf(o)
 	k := childKey{r, o.GetNamespace(), o.GetName()}
 	if owner == nil {
@@ -154,7 +153,7 @@ func (i *inventory) seeChild(r schema.GroupVersionResource, o *unstructured.Unst
 		return old.gateway, known
 	}
 	now := child{
-		uid: o.GetUID(), version: o.GetResourceVersion(), owner: owner.UID, gateway: name{o.GetNamespace(), owner.Name},
+		uid: o.GetUID(), version: o.GetResourceVersion(), owner: owner.UID, gateway: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name},
 		ours: applied(o, fieldManager), content: hashOf(o),
 	}
 	i.mu.Lock()

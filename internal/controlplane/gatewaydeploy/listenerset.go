@@ -3,6 +3,8 @@ package gatewaydeploy
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
@@ -33,22 +35,22 @@ func withListenerSets(snap *store.Snapshot, g *gateway) []listener {
 }
 
 // concerned returns the Gateways whose objects a changed object may change, as the store has them now; all: all of them.
-func concerned(snap *store.Snapshot, c *store.Change) (which []name, all bool) {
+func concerned(snap *store.Snapshot, c *store.Change) (which []types.NamespacedName, all bool) {
 	switch c.Key.Kind {
 	case model.KindMeshConfig, model.KindProxyConfig:
 		return nil, true
 	case model.KindKubernetesGateway:
-		return []name{{c.Key.Namespace, c.Key.Name}}, false // its watch may have been earlier than the store
+		return []types.NamespacedName{{Namespace: c.Key.Namespace, Name: c.Key.Name}}, false // its watch may have been earlier than the store
 	case model.KindListenerSet:
 		for _, o := range []model.Object{c.Old, c.New} {
 			if set, ok := o.(*model.Gateway); ok {
-				which = append(which, name{set.Parent.Namespace, set.Parent.Name})
+				which = append(which, types.NamespacedName{Namespace: set.Parent.Namespace, Name: set.Parent.Name})
 			}
 		}
 	case model.KindNamespace: // its labels may decide which ListenerSets a Gateway accepts
 		for o := range snap.All(model.KindKubernetesGateway) {
 			if g, ok := o.(*model.Gateway); ok && g.ListenerSets != nil && g.ListenerSets.Selector != nil {
-				which = append(which, name{g.Namespace, g.Name})
+				which = append(which, types.NamespacedName{Namespace: g.Namespace, Name: g.Name})
 			}
 		}
 	}

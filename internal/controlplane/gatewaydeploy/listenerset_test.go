@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/config"
@@ -70,9 +71,9 @@ func TestPortsOfListenerSets(t *testing.T) {
 	set := snap.Get(model.Key{Kind: model.KindListenerSet, Namespace: "team", Name: "a"})
 	which, all := concerned(snap, &store.Change{Key: set.Metadata().Key, New: set})
 	require.False(t, all)
-	require.Equal(t, []name{{"shop", "web"}}, which)
+	require.Equal(t, []types.NamespacedName{{Namespace: "shop", Name: "web"}}, which)
 	which, _ = concerned(snap, &store.Change{Key: model.Key{Kind: model.KindNamespace, Name: "team"}})
-	require.Equal(t, []name{{"shop", "web"}}, which)
+	require.Equal(t, []types.NamespacedName{{Namespace: "shop", Name: "web"}}, which)
 	which, all = concerned(snap, &store.Change{Key: model.Key{Kind: model.KindPod, Namespace: "shop", Name: "a"}})
 	require.False(t, all)
 	require.Empty(t, which)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/moonsail/moonsail/internal/base/logonce"
@@ -22,13 +23,13 @@ func (r reported) ClearDeployments()                               { clear(r) }
 // panicking returns a term in which reconciliations panic.
 func panicking(counted *int) (*term, reported) {
 	states := reported{}
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[name](firstRetry, longestRetry)
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, longestRetry)
 	return &term{
 		Controller: &Controller{
 			Snapshot: func() *store.Snapshot { panic("no snapshot") }, Statuses: states, Panicked: func() { *counted++ },
 			Log: slog.New(slog.DiscardHandler),
 		},
-		queue: workqueue.NewTypedRateLimitingQueue(limiter), errors: map[name]*logonce.Errors{},
+		queue: workqueue.NewTypedRateLimitingQueue(limiter), errors: map[types.NamespacedName]*logonce.Errors{},
 	}, states
 }
 
@@ -49,9 +50,9 @@ func TestPanicDoesNotStopOtherGateways(t *testing.T) {
 	counted := 0
 	term, _ := panicking(&counted) // without a client, each reconciliation panics
 	defer term.queue.ShutDown()
-	term.add([]name{{"shop", "web"}, {"shop", "other"}})
+	term.add([]types.NamespacedName{{Namespace: "shop", Name: "web"}, {Namespace: "shop", Name: "other"}})
 	require.True(t, term.next(t.Context()))
 	require.True(t, term.next(t.Context()))
 	require.Equal(t, 2, counted)
-	require.Equal(t, 1, term.queue.NumRequeues(name{"shop", "web"}))
+	require.Equal(t, 1, term.queue.NumRequeues(types.NamespacedName{Namespace: "shop", Name: "web"}))
 }

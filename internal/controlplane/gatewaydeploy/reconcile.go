@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
@@ -30,14 +31,14 @@ func (t *term) objects(k *kind, namespace string) dynamic.ResourceInterface {
 
 // reconcile gives a Gateway its objects, or creates a GatewayClass. again is set if it should be tried again without an
 // error to log.
-func (t *term) reconcile(ctx context.Context, n name) (again bool, err error) {
-	if n.namespace == "" {
-		return false, t.createClass(ctx, n.name)
+func (t *term) reconcile(ctx context.Context, n types.NamespacedName) (again bool, err error) {
+	if n.Namespace == "" {
+		return false, t.createClass(ctx, n.Name)
 	}
-	o, err := t.dynamic.Resource(gateways).Namespace(n.namespace).Get(ctx, n.name, metav1.GetOptions{})
+	o, err := t.dynamic.Resource(gateways).Namespace(n.Namespace).Get(ctx, n.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		t.report(model.Key{Kind: model.KindKubernetesGateway, Namespace: n.namespace, Name: n.name}, nil)
+		t.report(model.Key{Kind: model.KindKubernetesGateway, Namespace: n.Namespace, Name: n.Name}, nil)
 		t.inventory.dropWritten()
 		return false, nil
 	case err != nil:
@@ -64,7 +65,7 @@ func (t *term) reconcile(ctx context.Context, n name) (again bool, err error) {
 func (t *term) deploy(ctx context.Context, g *gateway) (again bool, err error) {
 	state := &status.Deployment{}
 	complete := false
-	again, err = t.recoverPanic(name{g.Namespace, g.Name}, func() (again bool, err error) {
+	again, err = t.recoverPanic(types.NamespacedName{Namespace: g.Namespace, Name: g.Name}, func() (again bool, err error) {
 		complete, again, err = t.update(ctx, g, state)
 		return again, err
 	})
@@ -154,7 +155,7 @@ func (t *term) report(k model.Key, d *status.Deployment) { t.Statuses.SetDeploym
 // ensureClasses queues the GatewayClasses of the mesh.
 func (t *term) ensureClasses() {
 	for _, class := range gatewayapi.Classes() {
-		t.queue.Add(name{name: class})
+		t.queue.Add(types.NamespacedName{Name: class})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -27,7 +28,7 @@ type watched struct {
 	resource                  schema.GroupVersionResource
 	namespace, labels, fields string // restrictions; empty: none
 	upsert                    func(*unstructured.Unstructured)
-	remove                    func(name)
+	remove                    func(types.NamespacedName)
 	listed                    func() // called after each list
 }
 
@@ -35,7 +36,7 @@ type watched struct {
 func (t *term) watch(ctx context.Context) {
 	all := []*watched{t.gatewayWatch(ctx), t.classWatch(), {
 		resource: configMaps, namespace: t.RootNamespace, labels: labelClassDefaults, listed: t.lists.await("configmaps"),
-		upsert: func(*unstructured.Unstructured) { t.addDeployed() }, remove: func(name) { t.addDeployed() },
+		upsert: func(*unstructured.Unstructured) { t.addDeployed() }, remove: func(types.NamespacedName) { t.addDeployed() },
 	}}
 	for i := range kinds {
 		all = append(all, t.children(kinds[i].resource))
@@ -47,7 +48,7 @@ func (t *term) watch(ctx context.Context) {
 
 // gatewayWatch watches Gateways, and starts and ends the watches of their ConfigMaps.
 func (t *term) gatewayWatch(ctx context.Context) *watched {
-	parameters := &parameterWatches{term: t, running: map[name]context.CancelFunc{}}
+	parameters := &parameterWatches{term: t, running: map[types.NamespacedName]context.CancelFunc{}}
 	return &watched{
 		resource: gateways, listed: t.lists.await("gateways"),
 		upsert: func(o *unstructured.Unstructured) {
@@ -56,7 +57,7 @@ func (t *term) gatewayWatch(ctx context.Context) *watched {
 				parameters.follow(ctx)
 			}
 		},
-		remove: func(n name) {
+		remove: func(n types.NamespacedName) {
 			t.inventory.forgetGateway(n)
 			t.queue.Add(n)
 			parameters.follow(ctx)
@@ -68,8 +69,8 @@ func (t *term) gatewayWatch(ctx context.Context) *watched {
 func (t *term) classWatch() *watched {
 	return &watched{
 		resource: gatewayClasses, listed: t.lists.await("gatewayclasses"), upsert: func(*unstructured.Unstructured) {},
-		remove: func(n name) {
-			if gatewayapi.ControllerOf(n.name) != "" {
+		remove: func(n types.NamespacedName) {
+			if gatewayapi.ControllerOf(n.Name) != "" {
 				t.queue.Add(n)
 			}
 		},
@@ -78,7 +79,7 @@ func (t *term) classWatch() *watched {
 
 // addDeployed queues the Gateways of our classes: the defaults of a class changed.
 func (t *term) addDeployed() {
-	t.add(t.inventory.gatewaysWith(func(_ name, g seenGateway) bool { return gatewayapi.ControllerOf(g.class) != "" }))
+	t.add(t.inventory.gatewaysWith(func(_ types.NamespacedName, g seenGateway) bool { return gatewayapi.ControllerOf(g.class) != "" }))
 }
 
 // children watches the objects of Gateways of one kind.
@@ -90,10 +91,10 @@ func (t *term) children(r schema.GroupVersionResource) *watched {
 				t.queue.Add(of)
 			}
 		},
-		remove: func(n name) {
-			t.inventory.forgetChild(childKey{r, n.namespace, n.name})
+		remove: func(n types.NamespacedName) {
+			t.inventory.forgetChild(childKey{r, n.Namespace, n.Name})
 			// Its name is free for each Gateway of the namespace, and several may have shared a ServiceAccount.
-			t.add(t.inventory.gatewaysWith(func(g name, _ seenGateway) bool { return g.namespace == n.namespace }))
+			t.add(t.inventory.gatewaysWith(func(g types.NamespacedName, _ seenGateway) bool { return g.Namespace == n.Namespace }))
 		},
 	}
 }
@@ -101,7 +102,7 @@ func (t *term) children(r schema.GroupVersionResource) *watched {
 // parameterWatches are the watches of ConfigMaps that Gateways name, one for each. Only the watch of Gateways calls it.
 type parameterWatches struct {
 	*term
-	running map[name]context.CancelFunc
+	running map[types.NamespacedName]context.CancelFunc
 }
 
 // follow starts and ends watches, as Gateways name ConfigMaps now.
@@ -120,11 +121,13 @@ func (w *parameterWatches) follow(ctx context.Context) {
 		ctx, stop := context.WithCancel(ctx)
 		w.running[n] = stop
 		changed := func() {
-			w.add(w.inventory.gatewaysWith(func(g name, s seenGateway) bool { return g.namespace == n.namespace && s.parameters == n.name }))
+			w.add(w.inventory.gatewaysWith(func(g types.NamespacedName, s seenGateway) bool {
+				return g.Namespace == n.Namespace && s.parameters == n.Name
+			}))
 		}
 		w.start(ctx, &watched{
-			resource: configMaps, namespace: n.namespace, fields: "metadata.name=" + n.name, listed: func() {},
-			upsert: func(*unstructured.Unstructured) { changed() }, remove: func(name) { changed() },
+			resource: configMaps, namespace: n.Namespace, fields: "metadata.name=" + n.Name, listed: func() {},
+			upsert: func(*unstructured.Unstructured) { changed() }, remove: func(types.NamespacedName) { changed() },
 		})
 	}
 }
@@ -154,7 +157,7 @@ func (t *term) start(ctx context.Context, w *watched) {
 	}
 	quiet := logr.Discard()
 	options := cache.ReflectorOptions{Name: w.resource.Resource, TypeDescription: w.resource.Resource, Logger: &quiet, Backoff: backoff()}
-	reflector := cache.NewReflectorWithOptions(lw, &unstructured.Unstructured{}, &sink{watched: w, known: map[name]bool{}}, options)
+	reflector := cache.NewReflectorWithOptions(lw, &unstructured.Unstructured{}, &sink{watched: w, known: map[types.NamespacedName]bool{}}, options)
 	t.watching.Go(func() { reflector.RunWithContext(logr.NewContext(ctx, quiet)) })
 }
 
@@ -180,7 +183,7 @@ func (f *failure) record(ctx context.Context, err error) {
 // sink is a cache.ReflectorStore. Only its Reflector calls it.
 type sink struct {
 	*watched
-	known map[name]bool
+	known map[types.NamespacedName]bool
 }
 
 // Add implements cache.ReflectorStore.
@@ -211,7 +214,7 @@ func (s *sink) Delete(o any) error {
 // Replace implements cache.ReflectorStore.
 func (s *sink) Replace(list []any, _ string) error {
 	gone := s.known
-	s.known = map[name]bool{}
+	s.known = map[types.NamespacedName]bool{}
 	for _, o := range list {
 		if err := s.Add(o); err != nil {
 			return err

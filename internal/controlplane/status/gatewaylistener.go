@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -26,7 +28,7 @@ type listenerConditions struct {
 // gateway judges a Gateway, after its routes have been counted.
 func (w *gatewayWorld) gateway(k model.Key, o gatewayObject) *judgement {
 	out := &judgement{generation: o.generation, gateway: &gatewayConditions{}}
-	routers, served, bad := w.routers[name{k.Namespace, k.Name}], 0, []string(nil)
+	routers, served, bad := w.routers[types.NamespacedName{Namespace: k.Namespace, Name: k.Name}], 0, []string(nil)
 	conflicts := o.Gateway.Conflicts()
 	for i := range o.Gateway.Listeners {
 		l := w.listener(k, o.Gateway, &o.Gateway.Listeners[i], conflicts[i], len(routers) > 0 && !o.problems.HasErrors())

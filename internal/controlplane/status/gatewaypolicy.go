@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -25,7 +27,7 @@ func (w *gatewayWorld) policy(k model.Key, o gatewayObject) *judgement {
 		}
 		on := w.target(k, t, taken)
 		services = append(services, parentConditions{t, gatewayapi.ControllerMesh, []condition{on, resolved}})
-		for g := range w.reached[name{t.Namespace, t.Name}] {
+		for g := range w.reached[types.NamespacedName{Namespace: t.Namespace, Name: t.Name}] {
 			if !gateways[g].ok { // in force for at least one target
 				gateways[g] = on
 			}
@@ -109,7 +111,7 @@ func (w *gatewayWorld) reach(route model.Key, r *gatewayapi.RouteRef, gateway mo
 		if !ref.IsService() || !w.granted(model.GrantFrom{Kind: string(route.Kind), Namespace: route.Namespace}, ref) {
 			continue
 		}
-		at := name{ref.Namespace, ref.Name}
+		at := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 		if w.reached[at] == nil {
 			w.reached[at] = map[model.Key]bool{}
 		}

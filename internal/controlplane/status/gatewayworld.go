@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -54,8 +56,8 @@ const (
 type gatewayWorld struct {
 	snap    *store.Snapshot
 	objects map[model.Key]gatewayObject
-	grants  map[string][]*model.ReferenceGrant // by namespace
-	routers map[name][]*model.Workload         // by Gateway
+	grants  map[string][]*model.ReferenceGrant         // by namespace
+	routers map[types.NamespacedName][]*model.Workload // by Gateway
 	// services are the Services with selectors, by namespace.
 	services map[string][]*model.Service
 	// streams are the TCPRoutes that sidecars use, with the hosts of ServiceEntries.
@@ -63,7 +65,7 @@ type gatewayWorld struct {
 	// attached counts routes by listener.
 	attached map[listenerKey]int
 	// reached are the Gateways whose routes lead to a Service.
-	reached map[name]map[model.Key]bool
+	reached map[types.NamespacedName]map[model.Key]bool
 	// policies are the effective BackendTLSPolicies, by target.
 	policies map[model.BackendTarget]*model.BackendTLSPolicy
 	// sets are the ListenerSets that belong to a Gateway, the oldest first.
@@ -74,17 +76,15 @@ type gatewayWorld struct {
 	displaced map[listenerKey]model.ServerConflict
 }
 
-type name struct{ namespace, name string }
-
 // listenerKey is a listener of a Gateway or ListenerSet (FullName).
 type listenerKey struct{ gateway, listener string }
 
 // judgeGateways returns the wanted statuses of all Gateway API objects.
 func judgeGateways(snap *store.Snapshot, objects map[model.Key]gatewayObject) map[model.Key]*judgement {
 	w := &gatewayWorld{
-		snap: snap, objects: objects, grants: map[string][]*model.ReferenceGrant{}, routers: map[name][]*model.Workload{},
+		snap: snap, objects: objects, grants: map[string][]*model.ReferenceGrant{}, routers: map[types.NamespacedName][]*model.Workload{},
 		services: map[string][]*model.Service{}, attached: map[listenerKey]int{},
-		reached: map[name]map[model.Key]bool{}, policies: map[model.BackendTarget]*model.BackendTLSPolicy{},
+		reached: map[types.NamespacedName]map[model.Key]bool{}, policies: map[model.BackendTarget]*model.BackendTLSPolicy{},
 		sets: map[model.Key][]model.Key{}, claims: map[model.Key][]model.Key{}, displaced: map[listenerKey]model.ServerConflict{},
 	}
 	w.read()
@@ -130,7 +130,7 @@ func (w *gatewayWorld) read() {
 	for _, kind := range []model.Kind{model.KindPod, model.KindWorkloadEntry} {
 		for o := range w.snap.All(kind) {
 			if r, ok := o.(*model.Workload); ok && r.Labels[model.LabelGatewayName] != "" {
-				n := name{r.Namespace, r.Labels[model.LabelGatewayName]}
+				n := types.NamespacedName{Namespace: r.Namespace, Name: r.Labels[model.LabelGatewayName]}
 				w.routers[n] = append(w.routers[n], r)
 			}
 		}

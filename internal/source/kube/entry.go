@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/moonsail/moonsail/internal/config"
@@ -22,7 +23,7 @@ import (
 
 // entry is a decoded object, which client-go's temporary stores hold.
 type entry struct {
-	name
+	name      types.NamespacedName
 	version   string
 	committed time.Time // zero: unknown
 	object    model.Object
@@ -38,7 +39,7 @@ type entry struct {
 
 // GetObjectMeta identifies the entry for client-go.
 func (e *entry) GetObjectMeta() metav1.Object {
-	return &metav1.ObjectMeta{Namespace: e.namespace, Name: e.name.name, ResourceVersion: e.version}
+	return &metav1.ObjectMeta{Namespace: e.name.Namespace, Name: e.name.Name, ResourceVersion: e.version}
 }
 
 // complete marks a decoder for an API server: all Pods are listed, although not always before the slices that refer to
@@ -79,7 +80,9 @@ func (k *sink) decode(o any) (*entry, error) {
 	return e, nil
 }
 
-func nameOf(m metav1.Object) name { return name{m.GetNamespace(), m.GetName()} }
+func nameOf(m metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}
+}
 
 // model decodes an object.
 func (k *sink) model(o any) (out config.Decoded) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
@@ -72,7 +73,7 @@ func (k *sink) observe(e *entry) {
 }
 
 // lost reports removed objects to the observer.
-func (k *sink) lost(names ...name) {
+func (k *sink) lost(names ...types.NamespacedName) {
 	if k.observer == nil {
 		return
 	}
@@ -81,6 +82,6 @@ func (k *sink) lost(names ...name) {
 	}
 }
 
-func (k *sink) key(n name) model.Key {
-	return model.Key{Kind: k.resource.Model, Namespace: n.namespace, Name: n.name}
+func (k *sink) key(n types.NamespacedName) model.Key {
+	return model.Key{Kind: k.resource.Model, Namespace: n.Namespace, Name: n.Name}
 }

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/problem"
@@ -29,13 +30,11 @@ type sink struct {
 
 	mu sync.Mutex // guards the fields below: the Reflector writes, Problems reads
 	// held are the present objects, by namespace and name.
-	held map[name]held
+	held map[types.NamespacedName]held
 	// problems are those of objects with problems.
-	problems map[name]problem.List
+	problems map[types.NamespacedName]problem.List
 	untold   problemNews // not logged yet
 }
-
-type name struct{ namespace, name string }
 
 // held is the stored state of an object.
 type held struct {
@@ -49,7 +48,7 @@ func newSink(r *resource, s *Source) *sink {
 	k := &sink{
 		resource: r, decoder: complete(s.Decoder), pool: newPool(), put: s.Intake.Put, meter: s.Meter,
 		listed: func() { s.status.listed(r.title()) }, problem: s.log.problems,
-		held: map[name]held{}, problems: map[name]problem.List{},
+		held: map[types.NamespacedName]held{}, problems: map[types.NamespacedName]problem.List{},
 	}
 	if r.observed() {
 		k.observer = s.Observer
@@ -150,7 +149,7 @@ func (k *sink) note(e *entry) {
 }
 
 // solved notes the problems of an object that a later list lacks. mu is held.
-func (k *sink) solved(n name, later problem.List) {
+func (k *sink) solved(n types.NamespacedName, later problem.List) {
 	k.untold.solved = append(k.untold.solved, k.problems[n].Solved(later)...)
 }
 
@@ -203,7 +202,7 @@ func (k *sink) become(r *resource) {
 }
 
 // drop removes an object. It returns the event if something changes. mu is held.
-func (k *sink) drop(n name, now time.Time) (store.Event, bool) {
+func (k *sink) drop(n types.NamespacedName, now time.Time) (store.Event, bool) {
 	old := k.held[n]
 	delete(k.held, n)
 	k.solved(n, nil)
@@ -237,10 +236,10 @@ func (k *sink) Replace(list []any, _ string) error {
 	return nil
 }
 
-func (k *sink) replace(entries []*entry, now time.Time) (events []store.Event, gone []name, news problemNews) {
+func (k *sink) replace(entries []*entry, now time.Time) (events []store.Event, gone []types.NamespacedName, news problemNews) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	there := make(map[name]bool, len(entries))
+	there := make(map[types.NamespacedName]bool, len(entries))
 	for _, e := range entries {
 		there[e.name] = true
 		if event, ok := k.take(e, now); ok {
