@@ -19,7 +19,7 @@ func Compiled(name string, mesh *model.Mesh, s preview.Side) (side *Side, failur
 			return nil, nil, err
 		}
 		side.Proxies = append(side.Proxies, &Proxy{
-			Name: w.String(), Gateway: w.Type == model.ProxyRouter, IPs: w.IPs, Principal: w.Principal, World: w.World, Node: node,
+			Name: w.String(), Gateway: w.Type == model.ProxyRouter, IPs: w.IPs, Principal: w.Principal, World: w.World, Node: node, madeFrom: w.MadeFrom,
 		})
 	}
 	return side, failures, nil

@@ -1,14 +1,11 @@
 package compare
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/diagnose/outcome"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
-	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // properties are what is compared, in the order in which users read it: those of package outcome, and more about security.
@@ -36,57 +33,4 @@ func (f *followed) secured(r *simulate.Result) {
 	}
 	f.Set("hash", strings.Join(r.Hash, ", "))
 	f.Set("tunnel", r.Tunnel)
-}
-
-// involved are the objects that a call's resources were made from, by the part of the decision.
-type involved struct{ route, cluster, policy []string }
-
-// objectsOf returns the objects of a result.
-func objectsOf(r *simulate.Result) involved {
-	var out involved
-	path := func(list *[]string, p string) {
-		if ns, kind, name, ok := resourcename.CutConfigPath(p); ok {
-			add(list, cmp.Or(string(model.KindOfConfig(kind)), kind)+"/"+ns+"/"+name)
-		}
-	}
-	path(&out.route, r.RouteOrigin)
-	for i := range r.Upstreams {
-		path(&out.cluster, r.Upstreams[i].Origin)
-		path(&out.cluster, r.Upstreams[i].TLSOrigin)
-	}
-	for i := range r.Decisions {
-		d := &r.Decisions[i]
-		if d.Policy != "" {
-			add(&out.policy, "AuthorizationPolicy/"+d.Policy)
-		}
-		for _, p := range d.Among {
-			add(&out.policy, "AuthorizationPolicy/"+p)
-		}
-	}
-	return out
-}
-
-// and returns the objects of two decisions.
-func (i involved) and(o involved) involved {
-	return involved{union(i.route, o.route), union(i.cluster, o.cluster), union(i.policy, o.policy)}
-}
-
-// of returns the objects that decide about properties that differ.
-func (i involved) of(changes []Change) []string {
-	var out []string
-	for _, c := range changes {
-		switch c.What {
-		case "answer":
-			out = slices.Concat(out, i.policy, i.route)
-		case "server":
-			out = slices.Concat(out, i.policy)
-		case "destination", "endpoints":
-			out = slices.Concat(out, i.route, i.cluster)
-		case "timeout", "retries", "fault", "mirror", "path", "host", "request headers", "response headers", "CORS":
-			out = slices.Concat(out, i.route)
-		default:
-			out = slices.Concat(out, i.cluster)
-		}
-	}
-	return union(out, nil)
 }

@@ -5,8 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/diagnose/outcome"
-	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // Deliberate is a difference between Istio and Moonsail that is on purpose.
@@ -39,22 +40,22 @@ var known = []deliberate{
 		return c.What == "host" && strings.HasSuffix(host, ".") && (c.Left == none || c.Right == none)
 	}},
 	{Deliberate{"Istio applies a VirtualService at port 80 even if the service does not have this port; Moonsail passes such calls to their address", trafficPage}, func(d *decided, _ Change) bool {
-		return portOf(d.call) == "80" && (passedOn(d.left, d.right) || passedOn(d.right, d.left))
+		return d.call.isAt80() && len(d.left.objects.route) != len(d.right.objects.route) && !d.left.serves(d.call) && !d.right.serves(d.call)
 	}},
 }
 
-func portOf(c *Call) string {
-	_, port, _ := net.SplitHostPort(c.To)
-	if c.Inbound || c.Direct {
-		return ""
-	}
-	return port
+// isAt80 reports whether a workload calls port 80 of a host.
+func (c *Call) isAt80() bool {
+	_, port, err := net.SplitHostPort(c.To)
+	return err == nil && port == "80" && !c.Inbound && !c.Direct
 }
 
-// passedOn reports whether a side passes a call to the address that the client called, and the other applies a VirtualService
-// to a cluster without endpoints, or answers.
-func passedOn(side, other *followed) bool {
-	return side.Outcome["destination"] == ir.PassthroughCluster && len(other.objects.route) > 0 && other.Outcome["answer"] != outcome.Forwarded
+// serves reports whether the caller's proxy has a cluster for port 80 of the host of a call.
+func (f *followed) serves(c *Call) bool {
+	return slices.ContainsFunc(f.world.Clusters, func(cl *clusterv3.Cluster) bool {
+		of, ok := resourcename.ParseCluster(cl.GetName())
+		return ok && of.Port == 80 && strings.EqualFold(string(of.Host), strings.TrimSuffix(c.Host, "."))
+	})
 }
 
 // has reports whether the two sides of a change have these texts, in any order.

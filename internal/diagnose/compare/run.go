@@ -189,6 +189,7 @@ func orNone(s string) string {
 type followed struct {
 	outcome.Outcome
 	objects involved
+	world   *simulate.World // of the first proxy
 }
 
 // follow follows a call through its first proxy, and then through the sidecars of the endpoints.
@@ -197,7 +198,7 @@ func (o *opened) follow(call *Call, p *Proxy) (*followed, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &followed{Outcome: outcome.Outcome{}, objects: objectsOf(r)}
+	f := &followed{Outcome: outcome.Outcome{}, objects: p.objectsOf(r), world: p.World}
 	f.Describe(&call.Call, r)
 	f.Upstreams(r, call.Host, o.nameAt)
 	f.secured(r)
@@ -242,7 +243,7 @@ func (o *opened) servers(call *Call, r *simulate.Result, from *Proxy, f *followe
 			if err != nil {
 				return nil, fmt.Errorf("at %s: %w", p.Name, err)
 			}
-			f.objects = f.objects.and(objectsOf(in))
+			f.objects = f.objects.and(p.objectsOf(in))
 			add(&out, outcome.Answer(in))
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
 // Side is what one control plane gives to the proxies of a mesh.
@@ -26,6 +28,8 @@ type Proxy struct {
 	Node *Node
 
 	guessed bool // Principal has the default trust domain
+	// madeFrom returns the objects that a resource was made from; nil: only what the resource names is known.
+	madeFrom func(t resource.Type, name string) []model.Key
 }
 
 // ip returns the first address of the proxy.
