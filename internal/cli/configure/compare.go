@@ -83,6 +83,11 @@ differences on purpose; 1 some are not; 2 the command failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
+	f.addFlags(cmd)
+	return cmd
+}
+
+func (f *compareFlags) addFlags(cmd *cobra.Command) {
 	f.out.AddFlag(cmd)
 	mesh := model.DefaultMesh()
 	fs := cmd.Flags()
@@ -101,7 +106,6 @@ differences on purpose; 1 some are not; 2 the command failed.`,
 	fs.StringVar(&f.key, "key", "", "`FILE` with the key of --cert")
 	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "give up after this `TIME`")
 	f.cluster.AddFlags(cmd)
-	return cmd
 }
 
 func (f *compareFlags) run(cmd *cobra.Command) error {

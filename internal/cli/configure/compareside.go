@@ -242,7 +242,7 @@ func (s *sides) running(ctx context.Context, source string) (*compare.Side, erro
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // nothing is lost
 	side := &compare.Side{Name: source, Proxies: make([]*compare.Proxy, len(s.nodes))}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelProxies)

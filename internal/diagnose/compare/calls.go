@@ -82,9 +82,8 @@ func (m *maker) leaving(w *simulate.World, l *listenerv3.Listener) {
 	if l.GetUseOriginalDst().GetValue() {
 		return // what no other listener has
 	}
-	direct := l.GetBindToPort() == nil && l.GetDeprecatedV1() == nil || l.GetBindToPort().GetValue()
 	for _, at := range simulate.Addresses(l) {
-		base := simulate.Call{Direct: direct}
+		base := simulate.Call{Direct: simulate.IsBound(l)}
 		for _, chain := range chainsOf(l) {
 			match := chain.GetFilterChainMatch()
 			for _, to := range destinations(at, match) {

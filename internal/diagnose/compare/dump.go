@@ -27,7 +27,6 @@ type dump struct {
 		Routes          []dumped `json:"dynamic_route_configs"`
 		StaticEndpoints []dumped `json:"static_endpoint_configs"`
 		Endpoints       []dumped `json:"dynamic_endpoint_configs"`
-		Filters         []dumped `json:"ecds_filters"`
 	} `json:"configs"`
 }
 
@@ -36,7 +35,6 @@ type dumped struct {
 	Listener  any `json:"listener"`
 	Route     any `json:"route_config"`
 	Endpoints any `json:"endpoint_config"`
-	Filter    any `json:"ecds_filter"`
 }
 
 // ParseDump reads a proxy from the config dump of its Envoy: /config_dump?include_eds, or what "istioctl proxy-config all POD
@@ -47,49 +45,65 @@ func ParseDump(text []byte, nodes NodeParser) (*Proxy, error) {
 	if err := json.Unmarshal(text, &d); err != nil {
 		return nil, fmt.Errorf("config dump: %w", err)
 	}
-	var p *Proxy
-	for i := range d.Configs {
-		if b := d.Configs[i].Bootstrap; b != nil {
-			envoy := &corev3.Node{}
-			if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b.Node, envoy); err != nil {
-				return nil, fmt.Errorf("config dump: node: %w", err)
-			}
-			n, err := nodes.parse(envoy)
-			if err != nil {
-				return nil, fmt.Errorf("config dump: %w", err)
-			}
-			p = n.proxy()
-		}
+	p, err := d.proxy(nodes)
+	if err != nil {
+		return nil, fmt.Errorf("config dump: %w", err)
 	}
-	if p == nil {
-		return nil, errors.New("config dump: no bootstrap with a node id: dump all sections")
-	}
-	for i := range d.Configs {
-		c := &d.Configs[i]
-		var all []any
-		for _, list := range [][]dumped{c.DynamicClusters, c.StaticClusters, c.Routes, c.Endpoints, c.StaticEndpoints, c.Filters} {
-			for _, one := range list {
-				all = append(all, one.Cluster, one.Route, one.Endpoints, one.Filter)
-			}
-		}
-		for _, l := range c.Listeners {
-			if l.Active != nil {
-				all = append(all, l.Active.Listener)
-			}
-		}
-		for _, tree := range all {
-			if tree == nil {
-				continue
-			}
-			if err := p.addJSON(tree); err != nil {
-				return nil, fmt.Errorf("config dump of %s: %w", p.Name, err)
-			}
+	for _, tree := range d.resources() {
+		if err := p.addJSON(tree); err != nil {
+			return nil, fmt.Errorf("config dump of %s: %w", p.Name, err)
 		}
 	}
 	if len(p.World.Listeners) == 0 {
 		return nil, fmt.Errorf("config dump of %s: no dynamic listeners: dump all sections", p.Name)
 	}
 	return p, nil
+}
+
+// proxy returns the proxy of the bootstrap, without resources.
+func (d *dump) proxy(nodes NodeParser) (*Proxy, error) {
+	for i := range d.Configs {
+		b := d.Configs[i].Bootstrap
+		if b == nil {
+			continue
+		}
+		envoy := &corev3.Node{}
+		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b.Node, envoy); err != nil {
+			return nil, fmt.Errorf("node: %w", err)
+		}
+		n, err := nodes.parse(envoy)
+		if err != nil {
+			return nil, err
+		}
+		return n.proxy(), nil
+	}
+	return nil, errors.New("no bootstrap with a node id: dump all sections")
+}
+
+// resources returns all resources, as JSON trees.
+func (d *dump) resources() []any {
+	var out []any
+	keep := func(trees ...any) {
+		for _, t := range trees {
+			if t != nil {
+				out = append(out, t)
+			}
+		}
+	}
+	for i := range d.Configs {
+		c := &d.Configs[i]
+		for _, list := range [][]dumped{c.DynamicClusters, c.StaticClusters, c.Routes, c.Endpoints, c.StaticEndpoints} {
+			for _, one := range list {
+				keep(one.Cluster, one.Route, one.Endpoints)
+			}
+		}
+		for _, l := range c.Listeners {
+			if l.Active != nil {
+				keep(l.Active.Listener)
+			}
+		}
+	}
+	return out
 }
 
 func (p *Proxy) addJSON(tree any) error {
