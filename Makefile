@@ -7,6 +7,7 @@ BIN  := bin/moonsail
 FETCH := bin/envoy-install
 LAB  := bin/moonsail-lab
 LINT := .tools/bin/golangci-lint
+GOVULNCHECK := .tools/bin/govulncheck
 GOTESTSUM := .tools/bin/gotestsum
 ESBUILD := .tools/bin/esbuild
 TYPESCRIPT := 5.9.3
@@ -52,7 +53,7 @@ LANES = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # By default a process with the race detector sleeps for a second before it ends. The lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-images cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance conformance-mesh fuzz bench bench-istiod image release release-test pictures grafana-test dashboard dashboard-test lint clean
+.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-images cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance conformance-mesh fuzz bench bench-istiod image release release-test pictures grafana-test dashboard dashboard-test lint vuln clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -217,6 +218,16 @@ $(ESBUILD): tools/go.mod tools/go.sum
 lint: $(LINT) ## gofmt, vet, import rules, and the rest of .golangci.yml
 	@echo "==> linting"
 	@$(LINT) run $(PKGS)
+
+vuln: $(GOVULNCHECK) ## known vulnerabilities in what the programs call, and changed modules; needs the network
+	@echo "==> checking for known vulnerabilities"
+	@go mod verify
+	@$(GOVULNCHECK) ./...
+
+$(GOVULNCHECK): tools/go.mod tools/go.sum
+	@echo "==> building govulncheck, pinned in tools/go.mod"
+	@GOBIN="$(CURDIR)/.tools/bin" go install -C tools golang.org/x/vuln/cmd/govulncheck
+	@touch $@
 
 $(LINT): tools/go.mod tools/go.sum
 	@echo "==> building golangci-lint, pinned in tools/go.mod (once, takes minutes)"

@@ -96,18 +96,27 @@ func likeHeader(name, v string, ignoreCase bool) *routev3.HeaderMatcher {
 // loose ignores the case.
 func likeMethod(v string, loose bool) *routev3.HeaderMatcher { return likeHeader(":method", v, loose) }
 
-// likeHost matches a host in any case. Loose, it also matches the host with a port or with the dot of the root, unless
-// v has a port: routes match the same host.
+// longestHost is how long a name of DNS may be, with a wildcard and a port.
+const longestHost = 255 + len("*:65535")
+
+// likeHost matches a host in any case. Loose, it also matches the host with a port (if v has none), with the dot of the
+// root, and as one of several: Envoy joins several Host headers with commas.
 func likeHost(v string, loose bool) *routev3.HeaderMatcher {
 	const authority = ":authority"
-	if !loose || strings.HasSuffix(v, "*") || strings.Contains(v, ":") {
+	if !loose || v == "*" || len(v) > longestHost {
 		return likeHeader(authority, v, true)
 	}
-	expr := regexp.QuoteMeta(v)
-	if suffix, wild := strings.CutPrefix(v, "*"); wild {
-		expr = ".*" + regexp.QuoteMeta(suffix)
+	name, before, after := v, "", ""
+	switch {
+	case strings.HasPrefix(v, "*"):
+		name, before = v[1:], ".*"
+	case strings.HasSuffix(v, "*"):
+		name, after = v[:len(v)-1], ".*"
 	}
-	expr = "(?i)" + strings.TrimSuffix(expr, `\.`) + `\.?(:[0-9]*)?`
+	if after == "" && !strings.Contains(name, ":") {
+		name, after = strings.TrimSuffix(name, "."), `\.?(:[0-9]*)?`
+	}
+	expr := "(?i)(.*,)?" + before + regexp.QuoteMeta(name) + after + "(,.*)?"
 	return &routev3.HeaderMatcher{Name: authority, HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: likeRegex(expr)}}
 }
 
