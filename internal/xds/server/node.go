@@ -188,7 +188,7 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) (err error) {
 	if v := m[agentapi.MetaTracing].GetStructValue(); v != nil {
 		p.Tracing = model.ProxyTracingOf(v.AsMap())
 	}
-	p.Identity = m[agentapi.MetaSDS].GetStringValue() == "true"
+	p.Identity = m[agentapi.MetaSDS].GetStringValue() == "true" || byPilotAgent(m)
 	var mode string
 	text("INTERCEPTION_MODE", &mode)
 	p.Interception = model.Interception(mode)
@@ -210,6 +210,11 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) (err error) {
 		return fmt.Errorf("its labels and text metadata have %d bytes: the limit is %d", n, maxKept)
 	}
 	return checkNames(p)
+}
+
+// byPilotAgent reports whether Istio's agent wrote the metadata. It always has certificates, and states that nowhere.
+func byPilotAgent(m map[string]*structpb.Value) bool {
+	return m[agentapi.MetaInstance] == nil && m["PROXY_CONFIG"].GetStructValue().GetFields()["discoveryAddress"].GetStringValue() != ""
 }
 
 // textSize returns the bytes of the keys and values of m.

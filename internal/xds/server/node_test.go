@@ -156,6 +156,31 @@ func TestNodeBecomesProxy(t *testing.T) {
 	}, p)
 }
 
+// TestCertificatesOfAgents: Moonsail's agent states whether it has certificates, Istio's always has some.
+func TestCertificatesOfAgents(t *testing.T) {
+	config := map[string]any{"discoveryAddress": "istiod.istio-system.svc:15012"}
+	for name, test := range map[string]struct {
+		metadata map[string]any
+		want     bool
+	}{
+		"Istio's agent":                    {map[string]any{"PROXY_CONFIG": config, "ISTIO_VERSION": "1.31.0"}, true},
+		"Moonsail's agent":                 {map[string]any{"PROXY_CONFIG": config, "MOONSAIL_INSTANCE": "a", "SDS": "true"}, true},
+		"Moonsail's agent without any":     {map[string]any{"PROXY_CONFIG": config, "MOONSAIL_INSTANCE": "a"}, false},
+		"an Envoy that no agent starts":    {map[string]any{"ISTIO_VERSION": "1.31.0"}, false},
+		"an Envoy with certificates of it": {map[string]any{"SDS": "true"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			metadata, err := structpb.NewStruct(test.metadata)
+			require.NoError(t, err)
+			b, err := proto.Marshal(&corev3.Node{Id: "sidecar~10.0.0.7~a.shop~shop.svc.cluster.local", Metadata: metadata})
+			require.NoError(t, err)
+			p, _, err := parseNode(b)
+			require.NoError(t, err)
+			require.Equal(t, test.want, p.Identity)
+		})
+	}
+}
+
 // TestNodeOfLaterRequestsIsSkipped: Envoy may repeat its node, even a different one.
 func TestNodeOfLaterRequestsIsSkipped(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
