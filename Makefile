@@ -39,6 +39,7 @@ FUZZPKGS  ?=
 TESTTARGETS ?= unit h2spec fuzz
 JAVATRANSPORTS ?= http2,grpc
 CONFORMANCEFLAGS ?=
+COMPAREFLAGS ?=
 
 # Version stamps need a repository that git can read.
 BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
@@ -53,7 +54,7 @@ LANES = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # By default a process with the race detector sleeps for a second before it ends. The lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-images cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance conformance-mesh fuzz bench bench-istiod image release release-test pictures grafana-test dashboard dashboard-test lint vuln clean
+.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-images cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance conformance-mesh fuzz bench bench-istiod compare-istiod image release release-test pictures grafana-test dashboard dashboard-test lint vuln clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -168,6 +169,14 @@ bench: lab-build ## benchmarks (BENCH=regexp PKGS=packages), then moonsail-lab p
 
 bench-istiod: kube-build lab-build $(ISTIOD) ## moonsail-lab propagation compared with istiod, on a real API server (LABFLAGS=--quick)
 	@bench/istiod/run --out dist/istiod $(LABFLAGS)
+
+compare-istiod: kube-build $(ISTIOD) ## decide the calls of 500 configurations as istiod and as Moonsail, on one API server; report in dist/compare-istiod (COMPAREFLAGS=-cases=corpus/*)
+	@echo "==> comparing with istiod"
+	@mkdir -p dist/compare-istiod
+	@go test -trimpath -count 1 -timeout 60m ./test/istiod -run '^TestAgreement$$' -v -istiod "$(abspath $(ISTIOD))" \
+	  -report "$(CURDIR)/dist/compare-istiod" $(COMPAREFLAGS) > dist/compare-istiod/log 2>&1 & pid=$$!; \
+	  tail -n +1 -f --pid=$$pid dist/compare-istiod/log | grep --line-buffered '^==>\|^FAIL\|^PASS\|^ok'; \
+	  status=0; wait $$pid || status=$$?; cat dist/compare-istiod/report.txt; exit $$status
 
 $(ISTIOD): bench/istiod/go.mod bench/istiod/go.sum bench/istiod/main.go
 	@echo "==> building istiod, pinned in bench/istiod/go.mod (minutes the first time)"

@@ -11,9 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
@@ -48,7 +45,7 @@ func TestCorpusThroughACluster(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	c := kubetest.Start(t, "--service-cidr=10.0.0.0/12,fd00:96::/112")
-	bareNodes(t, c)
+	c.BareNodes(t)
 	followers := map[string]*store.Store{} // by the fields of the mesh that they depend on
 	for _, file := range files {
 		f, err := meshtest.Load(file)
@@ -61,20 +58,9 @@ func TestCorpusThroughACluster(t *testing.T) {
 	}
 }
 
-// bareNodes removes the localities of nodes: in the corpus, labels of Pods state them.
-func bareNodes(t *testing.T, c *kubetest.Cluster) {
-	t.Helper()
-	nodes, err := c.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null,%q:null}}}`, corev1.LabelTopologyRegion, corev1.LabelTopologyZone)
-	for _, n := range nodes.Items {
-		_, err := c.Client.CoreV1().Nodes().Patch(t.Context(), n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		require.NoError(t, err)
-	}
-}
-
 func throughCluster(t *testing.T, c *kubetest.Cluster, file string, f *meshtest.File, m *store.Store) {
-	docs := documents(t, file)
+	docs, err := meshtest.Documents(file)
+	require.NoError(t, err)
 	k := &trial{c: c, file: f, says: refused[f.Name]}
 	k.apply(t, docs)
 	defer k.remove(t, m)

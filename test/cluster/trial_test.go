@@ -1,19 +1,14 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
-	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,35 +30,6 @@ type trial struct {
 	sliced  map[string]bool // services with slices in the case, as namespace/name
 }
 
-// documents returns the objects of a case.
-func documents(t *testing.T, file string) []*unstructured.Unstructured {
-	t.Helper()
-	a, err := txtar.ParseFile(file)
-	require.NoError(t, err)
-	var out []*unstructured.Unstructured
-	for _, part := range a.Files {
-		if !strings.HasPrefix(part.Name, "input") {
-			continue
-		}
-		for dec := yaml.NewDecoder(bytes.NewReader(part.Data)); ; {
-			var doc map[string]any
-			err := dec.Decode(&doc)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			require.NoError(t, err)
-			text, err := json.Marshal(doc)
-			require.NoError(t, err)
-			o := &unstructured.Unstructured{}
-			require.NoError(t, json.Unmarshal(text, &o.Object))
-			if len(doc) > 0 {
-				out = append(out, o)
-			}
-		}
-	}
-	return out
-}
-
 // apply writes the documents. A refusal must have the listed reason.
 func (k *trial) apply(t *testing.T, docs []*unstructured.Unstructured) {
 	k.keys, k.sliced = map[model.Key]bool{}, map[string]bool{}
@@ -73,7 +39,7 @@ func (k *trial) apply(t *testing.T, docs []*unstructured.Unstructured) {
 		if o.GetNamespace() == "" && o.GetKind() != "Namespace" && o.GetKind() != "Node" {
 			o.SetNamespace(metav1.NamespaceDefault)
 		}
-		complete(o)
+		kubetest.CompletePod(o)
 		text, err := json.Marshal(o.Object)
 		require.NoError(t, err)
 		id := o.GetKind() + "/" + o.GetNamespace() + "/" + o.GetName()
@@ -138,58 +104,6 @@ func (k *trial) plain(t *testing.T, name string) {
 		ns.Labels = map[string]string{corev1.LabelMetadataName: name}
 		_, err = client.Update(ctx, ns, metav1.UpdateOptions{})
 		return err
-	})
-}
-
-// complete adds what an API server requires of a Pod, and passes the case's status to the kubelet.
-func complete(o *unstructured.Unstructured) {
-	if o.GetKind() != "Pod" {
-		return
-	}
-	if list, _, _ := unstructured.NestedSlice(o.Object, "spec", "containers"); len(list) == 0 {
-		_ = unstructured.SetNestedSlice(o.Object, []any{map[string]any{"name": "app"}}, "spec", "containers")
-	}
-	list, _, _ := unstructured.NestedSlice(o.Object, "spec", "containers")
-	for i := range list {
-		c := list[i].(map[string]any)
-		if c["name"] == nil {
-			c["name"] = fmt.Sprintf("app-%d", i)
-		}
-		if c["image"] == nil {
-			c["image"] = "app"
-		}
-	}
-	_ = unstructured.SetNestedSlice(o.Object, list, "spec", "containers")
-	annotations := o.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[kubetest.AnnotationIP] = strings.Join(addresses(o), ",")
-	annotations[kubetest.AnnotationStopAfter] = "0s"
-	if notReady(o) {
-		annotations[kubetest.AnnotationReady] = "false"
-	}
-	o.SetAnnotations(annotations)
-	delete(o.Object, "status")
-}
-
-func addresses(o *unstructured.Unstructured) []string {
-	var out []string
-	list, _, _ := unstructured.NestedSlice(o.Object, "status", "podIPs")
-	for _, ip := range list {
-		out = append(out, fmt.Sprint(ip.(map[string]any)["ip"]))
-	}
-	if ip, _, _ := unstructured.NestedString(o.Object, "status", "podIP"); ip != "" && len(out) == 0 {
-		out = append(out, ip)
-	}
-	return out
-}
-
-func notReady(o *unstructured.Unstructured) bool {
-	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-	return slices.ContainsFunc(list, func(c any) bool {
-		m := c.(map[string]any)
-		return m["type"] == "Ready" && m["status"] != "True"
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -111,12 +112,20 @@ func (c *Cluster) TryApply(ctx context.Context, namespace, text string) error {
 // Delete deletes the objects that a YAML text names. It does not wait until they are gone.
 func (c *Cluster) Delete(t testing.TB, namespace, text string) {
 	t.Helper()
-	err := c.each(namespace, text, func(res dynamic.ResourceInterface, obj *unstructured.Unstructured) error {
-		return res.Delete(t.Context(), obj.GetName(), metav1.DeleteOptions{})
-	})
-	if err != nil {
+	if err := c.TryDelete(t.Context(), namespace, text); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TryDelete is Delete for a test that has ended. Objects that are gone already are no error.
+func (c *Cluster) TryDelete(ctx context.Context, namespace, text string) error {
+	return c.each(namespace, text, func(res dynamic.ResourceInterface, obj *unstructured.Unstructured) error {
+		err := res.Delete(ctx, obj.GetName(), metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
 }
 
 // each calls do with every object of a YAML text until one call fails.
