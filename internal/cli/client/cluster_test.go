@@ -109,7 +109,9 @@ func (s *apiServer) forward(w http.ResponseWriter, r *http.Request, pod string) 
 	defer func() { _ = conn.Close() }()
 	listener := &streamListener{conns: make(chan net.Conn), done: make(chan struct{})}
 	if pages := s.pages[pod]; pages != nil {
-		server := &http.Server{Handler: pages, ReadHeaderTimeout: time.Minute}
+		server := &http.Server{Handler: pages, ReadHeaderTimeout: time.Minute, Protocols: &http.Protocols{}}
+		server.Protocols.SetHTTP1(true)
+		server.Protocols.SetUnencryptedHTTP2(true) // gRPC
 		go func() { _ = server.Serve(listener) }()
 		defer func() { _ = server.Close() }()
 	}
