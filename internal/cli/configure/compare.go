@@ -106,6 +106,15 @@ func (f *compareFlags) addFlags(cmd *cobra.Command) {
 	fs.StringVar(&f.key, "key", "", "`FILE` with the key of --cert")
 	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "give up after this `TIME`")
 	f.cluster.AddFlags(cmd)
+	for _, name := range []string{"from", "to"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{sourceIstiod, sourceCluster, plainScheme, tlsScheme}, cobra.ShellCompDirectiveDefault // and files
+		}) // the only error is a flag that does not exist
+	}
+	for _, name := range []string{"html", "token-file", "ca", "cert", "key"} {
+		_ = cmd.MarkFlagFilename(name)
+	}
+	_ = cmd.MarkFlagDirname("save")
 }
 
 func (f *compareFlags) run(cmd *cobra.Command) error {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -206,6 +207,9 @@ func (s *sides) population(ctx context.Context, objects [2]*preview.Side) error 
 		return nil
 	}
 	for _, p := range slices.Concat(first.Proxies, second.Proxies) {
+		if !files && madeUp(p) {
+			continue
+		}
 		n, err := compare.NodeOf(p)
 		if err != nil {
 			return err
@@ -214,6 +218,15 @@ func (s *sides) population(ctx context.Context, objects [2]*preview.Side) error 
 	}
 	return nil
 }
+
+// madeUp reports whether Populate made a router for a Gateway that selects no Pod: no control plane knows its address.
+func madeUp(p *model.Proxy) bool {
+	ip, err := netip.ParseAddr(p.IPs[0])
+	return err == nil && reserved.Contains(ip)
+}
+
+// reserved are addresses of no network, which Populate uses.
+var reserved = netip.MustParsePrefix("240.0.0.0/4")
 
 // compiled returns what this binary makes of objects.
 func (s *sides) compiled(source string, objects preview.Side) (*compare.Side, error) {
