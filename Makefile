@@ -54,7 +54,7 @@ LANES = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # By default a process with the race detector sleeps for a second before it ends. The lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-images cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance conformance-mesh fuzz bench bench-istiod compare-istiod image release release-test pictures grafana-test dashboard dashboard-test lint vuln clean
+.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-images cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance conformance-mesh fuzz bench bench-istiod compare-istiod image release release-test pictures grafana-test dashboard dashboard-test dashboard-browser lint vuln clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -199,14 +199,18 @@ release-test: ## check that two releases of a small repository are equal, and th
 	@echo "==> testing the release tool"
 	@cd tools && go test $(TESTFLAGS) ./release
 
-pictures: envoy lab-build ## draw docs/images from real runs: needs chromium, some 4 minutes on an idle machine
-	@go run -C tools ./pictures -root "$(CURDIR)"
+pictures: envoy lab-build ## draw docs/images from real runs: needs chromium, some 4 minutes on an idle machine; PICTURES=-dashboard: only the dashboard
+	@go run -C tools ./pictures -root "$(CURDIR)" $(PICTURES)
 
 grafana-test: envoy ## evaluate the queries of Grafana dashboards over metrics of real sidecars; ISTIO_DASHBOARDS=DIR: Istio's, too
 	@echo "==> evaluating the queries of dashboards"
 	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	  MOONSAIL_SCRAPES="$$dir" go test -trimpath -count 1 -run '^TestIstioDashboards$$' ./test/e2e; \
 	  MOONSAIL_SCRAPES="$$dir" go test -C test/grafana -trimpath -count 1 ./...
+
+dashboard-browser: ## test the dashboard in headless Chromium (apt-get install chromium)
+	@echo "==> testing the dashboard in Chromium"
+	@go test -C test/browser -trimpath -count 1 ./...
 
 dashboard: $(ESBUILD) ## bundle the dashboard's TypeScript (internal/controlplane/dashboard) after a change
 	@echo "==> bundling the dashboard"

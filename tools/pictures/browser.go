@@ -12,6 +12,7 @@ import (
 // photo is a picture of a page in a window of the given size, in CSS pixels.
 type photo struct {
 	name, url     string
+	page          string // the fragment of the dashboard's URL
 	width, height int
 	dark          bool
 }
@@ -28,7 +29,7 @@ func (a *artist) photograph(ctx context.Context, p photo) error {
 	cmd := exec.CommandContext(ctx, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-quic",
 		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
 		"--user-data-dir="+filepath.Join(a.work, "chromium-"+strconv.FormatInt(time.Now().UnixNano(), 36)),
-		"--blink-settings=preferredColorScheme="+scheme, "--force-device-scale-factor=1.5", "--timeout=4000",
+		"--blink-settings=preferredColorScheme="+scheme, "--force-device-scale-factor=1.5", "--timeout=8000",
 		fmt.Sprintf("--window-size=%d,%d", p.width, p.height), "--screenshot="+path, p.url)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("chromium: %w\n%s", err, out)

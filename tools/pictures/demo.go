@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,10 @@ import (
 )
 
 // dashboardURL is the dashboard of a demo, which uses the control plane's default port.
-const dashboardURL = "http://127.0.0.1:15014/dashboard"
+const (
+	dashboardURL = "http://127.0.0.1:15014/dashboard"
+	trafficURL   = "http://127.0.0.1:15014/debug/traffic"
+)
 
 // drawDemo records the demo, then draws its dashboard and one of its changes while it is left running.
 func (a *artist) drawDemo(ctx context.Context) error {
@@ -27,19 +31,50 @@ func (a *artist) drawDemo(ctx context.Context) error {
 		return err
 	}
 	defer stop()
+	if a.onlyDashboard {
+		return a.drawDashboard(ctx)
+	}
 	if err := a.write("demo.svg", recording(lines)); err != nil {
 		return err
 	}
 	if err := a.drawChange(ctx, filepath.Join(shop, "config", "routing", "reviews.yaml")); err != nil {
 		return err
 	}
-	for _, p := range []photo{{name: "dashboard-light.png"}, {name: "dashboard-dark.png", dark: true}} {
-		p.url, p.width, p.height = dashboardURL, 1280, 860
+	return a.drawDashboard(ctx)
+}
+
+// drawDashboard photographs the pages of the dashboard.
+func (a *artist) drawDashboard(ctx context.Context) error {
+	measured, stop := context.WithCancel(ctx)
+	defer stop()
+	go readTraffic(measured) // ends with the photographs
+	photos := []photo{
+		{name: "dashboard-light.png", height: 860}, {name: "dashboard-dark.png", height: 860, dark: true},
+		{name: "mesh-light.png", page: "#/mesh", height: 720}, {name: "mesh-dark.png", page: "#/mesh", height: 720, dark: true},
+		{name: "change.png", page: "#/change/4", height: 560}, {name: "proxy.png", page: "#/proxy/frontend-1.shop", height: 740},
+	}
+	for _, p := range photos {
+		p.url, p.width = dashboardURL+p.page, 1280
 		if err := a.photograph(ctx, p); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// readTraffic has the control plane measure calls, so that a picture has rates: they need two measurements.
+func readTraffic(ctx context.Context) {
+	for ctx.Err() == nil {
+		if req, err := http.NewRequestWithContext(ctx, http.MethodGet, trafficURL, http.NoBody); err == nil {
+			if resp, err := http.DefaultClient.Do(req); err == nil {
+				resp.Body.Close()
+			}
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // record runs the demo on a pseudo-terminal until its last step. stop ends what it left running.

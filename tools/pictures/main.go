@@ -3,6 +3,7 @@
 //	demo.svg                  a terminal recording of "moonsail demo"
 //	path-of-a-change.svg       the stages of one change in that demo, with their times
 //	dashboard-light.png, dashboard-dark.png   the dashboard of that demo
+//	mesh-light.png, mesh-dark.png, change.png, proxy.png   its pages
 //	lab-report.png            a report of moonsail-lab
 //
 // It needs bin/moonsail and bin/moonsail-lab, Envoy, chromium and script (util-linux). Run it with
@@ -22,16 +23,17 @@ import (
 
 func main() {
 	root := flag.String("root", ".", "root `DIR` of the repository")
+	only := flag.Bool("dashboard", false, "draw only the pictures of the dashboard")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := draw(ctx, *root); err != nil {
+	if err := draw(ctx, *root, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func draw(ctx context.Context, root string) error {
+func draw(ctx context.Context, root string, onlyDashboard bool) error {
 	for _, program := range []string{"chromium", "script"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%s is missing: install it, on Debian with: apt-get install chromium bsdutils", program)
@@ -46,9 +48,12 @@ func draw(ctx context.Context, root string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	a := &artist{root: root, work: work, images: filepath.Join(root, "docs", "images")}
+	a := &artist{root: root, work: work, images: filepath.Join(root, "docs", "images"), onlyDashboard: onlyDashboard}
 	if err := a.drawDemo(ctx); err != nil {
 		return fmt.Errorf("demo: %w", err)
+	}
+	if onlyDashboard {
+		return nil
 	}
 	if err := a.drawReport(ctx); err != nil {
 		return fmt.Errorf("report of the lab: %w", err)
@@ -57,7 +62,10 @@ func draw(ctx context.Context, root string) error {
 }
 
 // artist draws into images what it runs in work.
-type artist struct{ root, work, images string }
+type artist struct {
+	root, work, images string
+	onlyDashboard      bool
+}
 
 func (a *artist) moonsail(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, filepath.Join(a.root, "bin", "moonsail"), args...)

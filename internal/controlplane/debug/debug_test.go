@@ -296,6 +296,8 @@ func TestDashboard(t *testing.T) {
 		require.Equal(t, http.StatusOK, ask(tokens, path, ""), path)
 		require.Equal(t, http.StatusForbidden, ask(debugauth.Policy{}, path, ""), path)
 	}
-	require.Equal(t, http.StatusUnauthorized, ask(tokens, "/debug/changes", ""))
+	for _, path := range []string{"/debug/changes", "/debug/changes/1", "/debug/traffic", "/debug/search?q=a", "/debug/proxies/a.b"} {
+		require.Equal(t, http.StatusUnauthorized, ask(tokens, path, ""), path)
+	}
 	require.Equal(t, http.StatusOK, ask(tokens, "/debug", "0123456789abcdef"))
 }

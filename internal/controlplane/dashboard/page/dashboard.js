@@ -500,12 +500,12 @@ function drawLink(l, { places, ways }, label, chosen, rated) {
   const mutual = mutualShare(l.sum);
   const g = svg("g", { class: ["link", health(l.sum), mutual !== void 0 && mutual < 1 ? "plain" : "", chosen && !mine ? "faint" : "", l.sum.requests > 0 ? "" : "idle"].join(" ") });
   g.append(svg("path", { d: path, "marker-end": "url(#arrow)", "stroke-width": (1 + Math.min(3, Math.log10(1 + l.sum.requests))).toFixed(1) }));
-  if (label || mine) {
-    const text = summary(l.sum, rated) + (mutual !== void 0 && mutual < 1 ? `, ${percent(1 - mutual)} plain text` : "");
-    g.append(svg("text", { x, y: y - 4, "text-anchor": "middle" }, short(text, 34)));
-  }
   g.append(svg("title", {}, `${l.from} calls ${l.to} (${l.protocols.join(", ")}): ${summary(l.sum, rated)}`));
-  return g;
+  if (mine || label && (l.sum.requests > 0 || !rated)) {
+    const text = summary(l.sum, rated) + (mutual !== void 0 && mutual < 1 ? `, ${percent(1 - mutual)} plain text` : "");
+    return { line: g, text: svg("text", { x, y: y - 6, class: "label", "text-anchor": "middle" }, short(text, 34)) };
+  }
+  return { line: g };
 }
 function drawNode(n, p, d) {
   const sum = n.in.total || n.in.requests ? n.in : n.out;
@@ -536,7 +536,7 @@ function draw(box, d) {
   const all = layout(ids, d.links, size);
   const { places, width, height } = all;
   const fit = Math.min(1, Math.max(0.3, (box.clientWidth - 2) / Math.max(1, width)));
-  const scale3 = d.scale || Math.max(0.6, fit);
+  const scale3 = d.scale || Math.max(0.75, fit);
   const root = svg("svg", {
     width: Math.ceil(width * scale3),
     height: Math.ceil((height + 8) * scale3),
@@ -546,10 +546,8 @@ function draw(box, d) {
   });
   root.append(svg("defs", {}, svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8z" }))));
   const few = d.links.length <= fewLinks;
-  for (const l of d.links) {
-    const line = drawLink(l, all, few && !d.chosen, d.chosen, d.rated);
-    if (line) root.append(line);
-  }
+  const drawnLinks = d.links.flatMap((l) => drawLink(l, all, few && !d.chosen, d.chosen, d.rated) ?? []);
+  root.append(...drawnLinks.map((l) => l.line), ...drawnLinks.flatMap((l) => l.text ?? []));
   const drawn = /* @__PURE__ */ new Map();
   for (const n of d.nodes) {
     const p = places.get(n.id);
@@ -818,7 +816,7 @@ function countsText(c) {
 }
 function way(c) {
   const list = el("ol", "way");
-  list.append(el("li", "", el("b", "", "event"), el("span", "dim", new Date(c.observed).toLocaleString())));
+  list.append(el("li", "", el("b", "", "event"), el("span", "dim wide", new Date(c.observed).toLocaleString())));
   const total = Math.max(1e-3, c.stages.totalMs ?? 0);
   for (const s of stages) {
     const took = c.stages[s.key];

@@ -46,7 +46,7 @@ export function summary(s: Sum, rated: boolean): string {
   return parts.join(", ");
 }
 
-function drawLink(l: Link, { places, ways }: Layout, label: boolean, chosen: string, rated: boolean): SVGElement | undefined {
+function drawLink(l: Link, { places, ways }: Layout, label: boolean, chosen: string, rated: boolean): { line: SVGElement; text?: SVGElement } | undefined {
   const a = places.get(l.from);
   const b = places.get(l.to);
   if (!a || !b) return undefined;
@@ -79,12 +79,12 @@ function drawLink(l: Link, { places, ways }: Layout, label: boolean, chosen: str
   const mutual = mutualShare(l.sum);
   const g = svg("g", { class: ["link", health(l.sum), mutual !== undefined && mutual < 1 ? "plain" : "", chosen && !mine ? "faint" : "", l.sum.requests > 0 ? "" : "idle"].join(" ") });
   g.append(svg("path", { d: path, "marker-end": "url(#arrow)", "stroke-width": (1 + Math.min(3, Math.log10(1 + l.sum.requests))).toFixed(1) }));
-  if (label || mine) {
-    const text = summary(l.sum, rated) + (mutual !== undefined && mutual < 1 ? `, ${percent(1 - mutual)} plain text` : "");
-    g.append(svg("text", { x, y: y - 4, "text-anchor": "middle" }, short(text, 34)));
-  }
   g.append(svg("title", {}, `${l.from} calls ${l.to} (${l.protocols.join(", ")}): ${summary(l.sum, rated)}`));
-  return g;
+  if (mine || (label && (l.sum.requests > 0 || !rated))) {
+    const text = summary(l.sum, rated) + (mutual !== undefined && mutual < 1 ? `, ${percent(1 - mutual)} plain text` : "");
+    return { line: g, text: svg("text", { x, y: y - 6, class: "label", "text-anchor": "middle" }, short(text, 34)) };
+  }
+  return { line: g };
 }
 
 export interface Drawing {
@@ -125,17 +125,15 @@ export function draw(box: HTMLElement, d: Drawing): void {
   const all = layout(ids, d.links, size);
   const { places, width, height } = all;
   const fit = Math.min(1, Math.max(0.3, (box.clientWidth - 2) / Math.max(1, width)));
-  const scale = d.scale || Math.max(0.6, fit); // smaller cannot be read: it scrolls
+  const scale = d.scale || Math.max(0.75, fit); // smaller is hard to read: it scrolls
   const root = svg("svg", {
     width: Math.ceil(width * scale), height: Math.ceil((height + 8) * scale), viewBox: `0 -8 ${width} ${height + 8}`,
     role: "group", "aria-label": `${d.nodes.length} nodes and ${d.links.length} connections; use the arrow keys`,
   });
   root.append(svg("defs", {}, svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8z" }))));
   const few = d.links.length <= fewLinks;
-  for (const l of d.links) {
-    const line = drawLink(l, all, few && !d.chosen, d.chosen, d.rated);
-    if (line) root.append(line);
-  }
+  const drawnLinks = d.links.flatMap((l) => drawLink(l, all, few && !d.chosen, d.chosen, d.rated) ?? []);
+  root.append(...drawnLinks.map((l) => l.line), ...drawnLinks.flatMap((l) => l.text ?? [])); // no line crosses a label
   const drawn = new Map<string, SVGGElement>();
   for (const n of d.nodes) {
     const p = places.get(n.id);

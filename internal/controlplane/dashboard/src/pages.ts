@@ -106,7 +106,7 @@ function countsText(c: Counts): string {
 // way draws the stages of a change as steps with their times.
 function way(c: Change): HTMLElement {
   const list = el("ol", "way");
-  list.append(el("li", "", el("b", "", "event"), el("span", "dim", new Date(c.observed).toLocaleString())));
+  list.append(el("li", "", el("b", "", "event"), el("span", "dim wide", new Date(c.observed).toLocaleString())));
   const total = Math.max(0.001, c.stages.totalMs ?? 0);
   for (const s of stages) {
     const took = c.stages[s.key];
