@@ -145,7 +145,9 @@ func (p *plane) question(t *testing.T, typ string, names ...string) (*discovery.
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
 	require.NoError(t, err)
 	node := &core.Node{Id: "sidecar~10.1.0.9~test-1.istio-system~istio-system.svc.cluster.local"}
-	require.NoError(t, stream.Send(&discovery.DiscoveryRequest{Node: node, TypeUrl: typ, ResourceNames: names}))
+	require.NoError(t, stream.Send(&discovery.DiscoveryRequest{
+		Node: node, TypeUrl: typ, ResourceNames: names, ResponseNonce: time.Now().String(), // as istioctl
+	}))
 	answer, err := stream.Recv()
 	if err == nil {
 		require.NoError(t, stream.Send(&discovery.DiscoveryRequest{TypeUrl: typ, ResponseNonce: answer.Nonce}), "istioctl acknowledges")

@@ -115,7 +115,7 @@ func (p *parts) addServer(context.Context) error {
 		RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: p.metrics, OnSettled: p.settlements(),
 		DisableTracking: o.NoChangeLog, MaxConnectionAge: o.MaxConnectionAge, ConnectionGrace: o.ConnectionGrace,
 		Revision: o.Revision,
-		Methods: map[string]server.Unary{agentapi.DeregisterMethod: p.drains.Deregister},
+		Methods:  map[string]server.Unary{agentapi.DeregisterMethod: p.drains.Deregister},
 	})
 	p.drains.Proxies, p.drains.Lists, p.drains.ReconnectGrace = p.xds, p.pipeline.Listed, o.Absence
 	p.drains.Peers = p.peers

@@ -117,8 +117,8 @@ type ProxyState struct {
 	// BehindSince is when that was published. The server does not set it; debug pages do.
 	BehindSince time.Time `json:"behindSince,omitzero"`
 	// Unread: the proxy does not read its responses.
-	Unread  bool   `json:"unread,omitempty"`
-	Version string `json:"version,omitempty"` // of Envoy
+	Unread   bool   `json:"unread,omitempty"`
+	Version  string `json:"version,omitempty"`  // of Envoy
 	Revision string `json:"revision,omitempty"` // of the control plane that serves it
 	// IstioVersion and Cluster are from the proxy's metadata.
 	IstioVersion string       `json:"istioVersion,omitempty"`

@@ -33,9 +33,10 @@ func (st *stream) asks(r *request) bool {
 	return st.proxy == nil && st.port.Questions != nil && strings.HasPrefix(string(r.TypeURL), QuestionType)
 }
 
-// answerQuestion answers a question at once. Acknowledgements of answers need none.
+// answerQuestion answers a question at once. Acknowledgements of answers need none. istioctl's first request has a nonce of its
+// own.
 func (st *stream) answerQuestion(r *request) error {
-	if len(r.Nonce) > 0 {
+	if string(r.Nonce) == answerNonce {
 		return nil
 	}
 	peer := st.transport.caller()
