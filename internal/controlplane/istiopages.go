@@ -100,6 +100,7 @@ func itemsOf(text []byte) ([]json.RawMessage, error) {
 				item[field], _ = json.Marshal(value) // a text
 			}
 		}
+		item["metadata"] = withoutManagers(item["metadata"])
 		b, err := json.Marshal(item)
 		if err != nil {
 			return nil, err
@@ -107,4 +108,18 @@ func itemsOf(text []byte) ([]json.RawMessage, error) {
 		out = append(out, b)
 	}
 	return out, nil
+}
+
+// withoutManagers removes from metadata who wrote which field, which is longer than many objects.
+func withoutManagers(metadata json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(metadata, &fields) != nil {
+		return metadata
+	}
+	delete(fields, "managedFields")
+	out, err := json.Marshal(fields)
+	if err != nil {
+		return metadata
+	}
+	return out
 }

@@ -246,3 +246,12 @@ func TestWhoMayAsk(t *testing.T) {
 		})
 	}
 }
+
+func TestItemsOf(t *testing.T) {
+	items, err := itemsOf([]byte(`{"apiVersion":"v1","kind":"ConfigMapList","items":[{"metadata":{"name":"istio","managedFields":[{"manager":"kubectl"}]}}]}`))
+	require.NoError(t, err)
+	require.Len(t, items, 1)
+	require.JSONEq(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"istio"}}`, string(items[0]))
+	_, err = itemsOf([]byte("no"))
+	require.Error(t, err)
+}
