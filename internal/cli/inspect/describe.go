@@ -78,7 +78,7 @@ type description struct {
 	Pod      string              `json:"pod"`
 	Status   string              `json:"status"`
 	Envoy    string              `json:"envoy,omitempty"`
-	Revision string                `json:"revision,omitempty"` // of its control plane
+	Revision string              `json:"revision,omitempty"` // of its control plane
 	Account  string              `json:"serviceAccount,omitempty"`
 	Services []describedService  `json:"services"`
 	Policies map[string][]string `json:"inbound"` // objects of the inbound listener, by kind

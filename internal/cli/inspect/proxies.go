@@ -26,7 +26,8 @@ type proxiesFlags struct {
 	workers    bool
 	certs      bool // --certificates
 	watch      bool
-	istio      bool // it is called by istioctl's name: print istioctl's columns
+	asked      string // the control plane that answers
+	istio      bool   // it is called by istioctl's name: print istioctl's columns
 }
 
 func newProxiesCommand() *cobra.Command {
@@ -127,6 +128,9 @@ var istioctlNames = []string{"proxy-status", "ps"}
 
 func (f *proxiesFlags) list(ctx context.Context) (list debug.ProxyList, err error) {
 	err = f.client.Get(ctx, f.client.Scoped("/debug/proxies"), &list)
+	if replicas, err := f.client.Replicas(ctx); err == nil {
+		f.asked = replicas[0].Name
+	}
 	list.Proxies = slices.DeleteFunc(list.Proxies, func(p server.ProxyState) bool { return !f.namespaces.Has(p.Namespace) })
 	return list, err
 }
@@ -207,7 +211,7 @@ func (f *proxiesFlags) print(w io.Writer, list *debug.ProxyList) error {
 // table returns the list as a table, in the columns of the command's name.
 func (f *proxiesFlags) table(style terminal.Style, list *debug.ProxyList) *proxyTable {
 	if f.istio {
-		return istioctlTable(style, list)
+		return istioctlTable(style, list, f.asked)
 	}
 	columns := proxyColumns(list.Proxies)
 	t := &proxyTable{headings: append([]string{"NAME", "NAMESPACE", "STATUS"}, columns...)}

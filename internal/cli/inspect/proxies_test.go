@@ -138,7 +138,7 @@ func TestProxyFormats(t *testing.T) {
 		{"proxies -A -n shop", 2, `--namespace and --all-namespaces: give one of them`},
 		{"proxies reviews-1 -n shop -o name", 0, `^reviews-1\.shop\n$`},
 		{"proxies reviews-1.shop -w", 2, `--watch: prints a table of proxies`},
-		{"proxy-status", 0, `^NAME +CLUSTER +CDS +LDS +EDS +RDS +ECDS +ISTIOD +VERSION\nreviews-1.shop +Kubernetes +SYNCED +STALE +STALE +ERROR +IGNORED +this one +1.40.0\n$`},
+		{"proxy-status", 0, `^NAME +CLUSTER +CDS +LDS +EDS +RDS +ECDS +ISTIOD +VERSION\nreviews-1.shop +Kubernetes +SYNCED +STALE +STALE +ERROR +IGNORED +http://127.0.0.1:[0-9]+ +1.40.0\n$`},
 		{"ps", 0, `^NAME +CLUSTER`},
 		{"changes -n shop -o name", 0, `^virtualservice/shop/reviews\n$`},
 		{"changes -n bank", 0, `^no changes of objects in namespace bank\n$`},

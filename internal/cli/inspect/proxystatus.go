@@ -20,8 +20,8 @@ func NewProxyStatusCommand() *cobra.Command {
 // istioctlTypes are the columns of types of `istioctl proxy-status`.
 var istioctlTypes = []string{"CDS", "LDS", "EDS", "RDS", "ECDS"}
 
-// istioctlTable returns the list in the columns of `istioctl proxy-status`.
-func istioctlTable(style terminal.Style, list *debug.ProxyList) *proxyTable {
+// istioctlTable returns the list in the columns of `istioctl proxy-status`. asked is the control plane that answers.
+func istioctlTable(style terminal.Style, list *debug.ProxyList, asked string) *proxyTable {
 	t := &proxyTable{headings: append(append([]string{"NAME", "CLUSTER"}, istioctlTypes...), "ISTIOD", "VERSION")}
 	for i := range list.Proxies {
 		p := &list.Proxies[i]
@@ -29,7 +29,7 @@ func istioctlTable(style terminal.Style, list *debug.ProxyList) *proxyTable {
 		for _, c := range istioctlTypes {
 			row.cells = append(row.cells, istioctlState(style, p, c))
 		}
-		row.cells = append(row.cells, whose(p.ControlPlane), terminal.OrDash(cmp.Or(p.IstioVersion, p.Version)))
+		row.cells = append(row.cells, cmp.Or(p.ControlPlane, asked), terminal.OrDash(cmp.Or(p.IstioVersion, p.Version)))
 		t.rows = append(t.rows, row)
 	}
 	return t

@@ -28,7 +28,7 @@ func (p *plane) staleEndpoints() verdict {
 	}
 	return checked(Finding{
 		Severity: Critical, What: "proxies do not have the current configuration, and may call endpoints that are gone", Evidence: evidence,
-		Advice: []string{"find the proxies and the reasons with moonsail stale, or for one object with moonsail explain OBJECT"},
+		Advice: []string{"find late proxies with moonsail proxies, those that hold removed endpoints with moonsail stale, and the reasons for one object with moonsail explain OBJECT"},
 	})
 }
 
