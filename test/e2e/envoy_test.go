@@ -25,7 +25,8 @@ type envoyOptions struct {
 	sotw  bool
 	drain time.Duration // how long connections of a changed listener may last
 
-	workers int // threads; 0: one
+	workers  int  // threads; 0: one
+	fewStats bool // the statistics of users' sidecars
 }
 
 // bareEnvoy is an Envoy with the agent's bootstrap. Its admin interface is a Unix socket, so that any number can run at
@@ -88,8 +89,10 @@ func bootstrap(t *testing.T, o envoyOptions, admin string) []byte {
 	require.NoError(t, json.Unmarshal(text, &b))
 	b["admin"].(map[string]any)["address"] = map[string]any{"pipe": map[string]any{"path": admin}}
 	delete(b["static_resources"].(map[string]any), "listeners")
-	delete(b, "stats_config") // all statistics, under their full names
-	delete(b, "deferred_stat_options")
+	if !o.fewStats {
+		delete(b, "stats_config") // all statistics, under their full names
+		delete(b, "deferred_stat_options")
+	}
 	if o.sotw {
 		b["dynamic_resources"].(map[string]any)["ads_config"].(map[string]any)["api_type"] = "GRPC"
 	}

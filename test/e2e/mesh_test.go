@@ -187,6 +187,7 @@ type client struct {
 	drain    time.Duration // of changed listeners; meanwhile they keep what they used
 	workers  int           // threads of its Envoy; 0: one
 	version  string        // Istio's, in its metadata; "": the agent's
+	fewStats bool          // the statistics of users' sidecars
 	at       string        // where its calls go; "": to meshPort
 }
 
@@ -205,7 +206,7 @@ func (c *client) start(t *testing.T, m *mesh, sotw bool) {
 // startAt is start with another address of the control plane.
 func (c *client) startAt(t *testing.T, m *mesh, xds string, sotw bool) {
 	t.Helper()
-	c.bareEnvoy = startEnvoy(t, envoyOptions{xds: xds, sotw: sotw, drain: c.drain, workers: c.workers, proxy: &model.Proxy{
+	c.bareEnvoy = startEnvoy(t, envoyOptions{xds: xds, sotw: sotw, drain: c.drain, workers: c.workers, fewStats: c.fewStats, proxy: &model.Proxy{
 		Name: c.name, Namespace: "shop", IPs: []string{c.ip}, Labels: map[string]string{"app": c.name},
 		DNSDomain: "shop.svc.cluster.local", Interception: model.InterceptNone, IstioVersion: c.version,
 	}})

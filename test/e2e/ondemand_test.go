@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,6 +52,49 @@ func coldServices(t *testing.T, strategy server.RouteStrategy) {
 	waiting.Wait()
 	require.Len(t, coldClusters(t, c), called)
 	awaitConnected(t, m, c)
+	noRefusals(t, m, c)
+	requireQuiet(t, c.bareEnvoy)
+}
+
+// TestChangesOnDemand changes a cluster that came on demand, under traffic; mirrors to a service that the sidecar never
+// called; and removes a service that it called, which returns. No call of a service that exists may fail.
+func TestChangesOnDemand(t *testing.T) {
+	web, other := startApp(t, "web", "v1"), startApp(t, "other", "v1")
+	c := newClient("client")
+	base := []string{c.sidecar("./*"), service("web", web)}
+	with := func(docs ...string) []string { return append(base[:len(base):len(base)], docs...) }
+	m := startMeshWith(t, server.RoutesAuto, onDemand, with(service("other", other), service("third", web))...)
+	c.start(t, m, false)
+	calls := startTraffic(t, c, "web")
+	calls.requireOnly("web-v1")
+	for i := range 5 {
+		m.apply(with(service("other", other), service("third", web), fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: web, namespace: shop}
+spec: {host: web, trafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}}}`, 100+i))...)
+		calls.requireOnly("web-v1")
+	}
+
+	mirrored := with(service("other", other), service("third", web), routes("web", "{route: [{destination: {host: web}}], mirror: {host: other}}"))
+	m.apply(mirrored...)
+	calls.requireOnly("web-v1")
+	eventually(t, "requests are mirrored", func() bool { return other.served.Load() > 0 }, nil)
+
+	callOnce := func(host string) (string, error) { return get(&http.Client{Timeout: callLimit}, c.url(), host, true) }
+	body, err := callOnce("third")
+	require.NoError(t, err)
+	require.Equal(t, "web-v1", body)
+	toThird := routes("gone", to("third"))
+	m.apply(with(service("other", other), strings.Replace(toThird, "hosts: [gone]", "hosts: [gone.example.com]", 1))...)
+	began := time.Now()
+	_, err = callOnce("gone.example.com")
+	require.Error(t, err, "the service is gone")
+	require.Less(t, time.Since(began), callLimit/4, "a call of a cluster that is gone fails at once")
+	m.apply(with(service("other", other), service("third", web))...)
+	body, err = callOnce("third")
+	require.NoError(t, err)
+	require.Equal(t, "web-v1", body)
+	calls.requireOnly("web-v1")
 	noRefusals(t, m, c)
 	requireQuiet(t, c.bareEnvoy)
 }

@@ -20,16 +20,6 @@ func NewAsked(strategy *Strategy, pool *names.Pool, states []*table.State) *Ledg
 	return l
 }
 
-// Carry makes a partial ledger send some clusters on demand with the first response.
-func (l *Ledger) Carry(clusters []string) {
-	if l.partial {
-		l.carried = l.pool.With(l.carried, names.Strings(clusters))
-	}
-}
-
-// Asks reports whether the proxy asked for a cluster by name.
-func (l *Ledger) Asks(cluster string) bool { return l.asked && l.watches[cds].names.Has(cluster) }
-
 // carriage is which clusters a stream carries.
 type carriage struct {
 	partial bool       // those on demand only if carried has them

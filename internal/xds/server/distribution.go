@@ -19,13 +19,12 @@ func (s *Server) Distribution(query *distribution.Query) []distribution.ProxySyn
 	s.publishing.Unlock() //nolint:staticcheck // SA2001: it waits for a publication in progress
 	q := distributionQuery{Query: query, tables: map[*table.Table]*touched{}}
 	var out []distribution.ProxySyncStatus
-	asking := s.streams.asking()
 	for _, st := range s.streams.proxies() {
 		w, ok := q.syncStatus(st)
 		if !ok {
 			continue
 		}
-		if other := asking[st.proxy.ID]; other != nil {
+		if other := st.asking(); other != nil {
 			if of, ok := q.syncStatus(other); ok {
 				w = further(w, of)
 			}

@@ -143,6 +143,66 @@ func (n *naming) appendAbsent(parts [][]byte, r *ledger.Response) [][]byte {
 	return parts
 }
 
+// askedState is how far a stream has come on which a proxy asks for clusters. The proxy's other stream reports both: a
+// revision counts once for a proxy.
+type askedState struct {
+	published model.Revision // the newest that was published to the stream
+	settled   model.Revision
+	newest    model.Revision // of the tables when the last response was sent
+	refused   model.Revision // of the tables when the last response was refused
+}
+
+// settledUpTo returns the revision up to which the stream has settled. Later ones that were not published to it do not
+// concern it.
+func (a *askedState) settledUpTo() model.Revision {
+	if a.settled >= a.published {
+		return ^model.Revision(0)
+	}
+	return a.settled
+}
+
+// askedState returns the state of the proxy's stream for clusters; zero: it has none here.
+func (st *stream) askedState() askedState {
+	asks := st.asking()
+	if asks == nil {
+		return askedState{}
+	}
+	asks.inbox.mu.Lock()
+	defer asks.inbox.mu.Unlock()
+	return asks.inbox.asked
+}
+
+// settleAsked records how far a stream for clusters has come, and wakes the proxy's other stream if that makes a
+// difference. The stream's lock is held.
+func (st *stream) settleAsked() {
+	settled, refused := st.ledger.Settle()
+	if refused {
+		st.pending.refused = st.pending.newest
+	}
+	in := &st.inbox
+	in.mu.Lock()
+	next := askedState{in.asked.published, settled, st.pending.newest, st.pending.refused}
+	differs := in.asked != next
+	in.asked = next
+	in.mu.Unlock()
+	if other := st.other.Load(); differs && other != nil {
+		other.wake()
+	}
+}
+
+// wake makes the sender of a stream settle what it can.
+func (st *stream) wake() {
+	st.inbox.mu.Lock()
+	closed := st.inbox.closed
+	if !closed {
+		st.mu.news.Store(true)
+	}
+	st.inbox.mu.Unlock()
+	if !closed && st.sender.enqueue(st) {
+		st.sender.kick()
+	}
+}
+
 // asksSince is the first release of Envoy that was tried with clusters on demand.
 var asksSince = release{1, 40}
 

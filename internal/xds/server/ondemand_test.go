@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"maps"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -246,6 +247,41 @@ func TestChangeConcernsWhoHoldsIt(t *testing.T) {
 		require.Equal(t, distribution.StateBehind, position(rev))
 		asks.ack(r)
 		h.eventually("the proxy has it", func() bool { return position(rev) == distribution.StateACKed })
+	})
+}
+
+// TestChangeCountsOnce changes what both streams of a proxy have: it counts once, when both have answered.
+func TestChangeCountsOnce(t *testing.T) {
+	onDemandTest(t, func(t *testing.T, h *harness) {
+		ads, asks := h.part(), h.asking()
+		asks.subscribe(resource.Cluster, "d1")
+		asks.take(resource.Cluster, "d1")
+		var rev model.Revision
+		once := func(o distribution.Outcome) bool {
+			return maps.Equal(h.observer.outcomes(rev), map[distribution.Outcome]int{o: 1})
+		}
+		rev = h.commit(onDemand("d1", "2"), listener("l1", "2"))
+		ads.take(resource.Listener, "l1")
+		r := asks.expect(resource.Cluster, "d1")
+		ads.quiet() // its answers are processed
+		require.Empty(t, h.observer.outcomes(rev))
+		asks.nack(r, "d1: no")
+		h.eventually("the change is settled", func() bool {
+			return once(distribution.NACKed)
+		})
+
+		rev = h.commit(onDemand("d1", "3"))
+		asks.take(resource.Cluster, "d1")
+		h.eventually("the change is settled", func() bool {
+			return once(distribution.ACKed)
+		})
+		rev = h.commit(onDemand("d2", "3"))
+		h.eventually("the change is settled", func() bool {
+			return once(distribution.NotConcerned)
+		})
+		rev = h.commit(onDemand("d1", "4"))
+		asks.cancel() // nobody waits for it any more
+		h.eventually("the change is settled", func() bool { return len(h.observer.outcomes(rev)) == 1 })
 	})
 }
 

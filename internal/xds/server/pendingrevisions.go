@@ -33,10 +33,12 @@ func (p *pendingRevisions) settle(now time.Time) {
 	if len(p.revisions) == 0 {
 		return
 	}
-	p.reportSent(now)
+	asked := p.askedState()
+	rev = min(rev, asked.settledUpTo())
+	p.reportSent(now, &asked)
 	for len(p.revisions) > 0 && p.revisions[0] <= rev {
-		outcome, n := p.outcome(p.revisions[0]), 1
-		for n < len(p.revisions) && p.revisions[n] <= rev && p.outcome(p.revisions[n]) == outcome {
+		outcome, n := p.outcome(p.revisions[0], &asked), 1
+		for n < len(p.revisions) && p.revisions[n] <= rev && p.outcome(p.revisions[n], &asked) == outcome {
 			n++
 		}
 		p.report(n, outcome, now)
@@ -48,21 +50,22 @@ func (p *pendingRevisions) settle(now time.Time) {
 
 // outcome returns how a settled revision ended, for this stream. It compares revisions, as a stream may
 // settle one before it is published.
-func (p *pendingRevisions) outcome(rev model.Revision) distribution.Outcome {
+func (p *pendingRevisions) outcome(rev model.Revision, asked *askedState) distribution.Outcome {
 	switch {
-	case rev <= p.refused:
+	case rev <= max(p.refused, asked.refused):
 		return distribution.NACKed
-	case rev <= p.newest:
+	case rev <= max(p.newest, asked.newest):
 		return distribution.ACKed
 	}
 	return distribution.NotConcerned
 }
 
-func (p *pendingRevisions) reportSent(now time.Time) {
-	if p.sent == len(p.revisions) || p.newest < p.revisions[p.sent] {
+func (p *pendingRevisions) reportSent(now time.Time, asked *askedState) {
+	newest := max(p.newest, asked.newest)
+	if p.sent == len(p.revisions) || newest < p.revisions[p.sent] {
 		return
 	}
-	sent := min(p.newest, p.ledger.Sent())
+	sent := min(newest, p.ledger.Sent())
 	for p.sent < len(p.revisions) && p.revisions[p.sent] <= sent {
 		p.server.obs.Sent(p.revisions[p.sent], now)
 		p.sent++

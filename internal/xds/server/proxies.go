@@ -13,9 +13,8 @@ import (
 // Proxies returns the connected proxies, sorted by name.
 func (s *Server) Proxies() []ProxyState {
 	var out []ProxyState
-	asking := s.streams.asking()
 	for _, st := range s.streams.proxies() {
-		out = append(out, st.stateWith(asking[st.proxy.ID]))
+		out = append(out, st.stateWith(st.asking()))
 	}
 	slices.SortFunc(out, func(a, b ProxyState) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Stream, b.Stream))
@@ -30,7 +29,7 @@ func (s *Server) Proxy(id string) (ProxyState, bool) {
 	if newest == nil {
 		return ProxyState{}, false
 	}
-	return newest.stateWith(s.streams.asking()[newest.proxy.ID]), true
+	return newest.stateWith(newest.asking()), true
 }
 
 // find returns the newest stream of a proxy, by node ID or "name.namespace", or by name alone if
@@ -127,7 +126,7 @@ func (s *Server) Intended(id string, types ...resource.Type) (*model.Proxy, []di
 			return nil, nil, false
 		}
 		out = append(out, of...)
-		if asks := s.streams.asking()[st.proxy.ID]; asks != nil && typ == resource.Cluster {
+		if asks := st.asking(); asks != nil && typ == resource.Cluster {
 			of, _ = asks.intended(typ)
 			out = append(out, of...)
 		}

@@ -14,7 +14,11 @@ type registry struct {
 	last    uint64
 	streams map[uint64]*stream
 	byTable map[*table.Table][]*stream
+	pairs   map[string]*streamPair // of proxies that ask for clusters by name, by node ID
 }
+
+// streamPair has the newest streams of a proxy: the one of everything, and the one on which it asks. Either may be nil.
+type streamPair struct{ all, asks *stream }
 
 // tableSlot is the position of a stream in the list of a table.
 type tableSlot struct {
@@ -25,6 +29,7 @@ type tableSlot struct {
 func (r *registry) init() {
 	r.streams = map[uint64]*stream{}
 	r.byTable = map[*table.Table][]*stream{}
+	r.pairs = map[string]*streamPair{}
 }
 
 // add adds a stream. If the engine has rebound it before, it gets those tables.
@@ -60,16 +65,65 @@ func (r *registry) tables(st *stream) []*table.Table {
 	return t
 }
 
+// remove removes a stream. The proxy's other stream no longer waits for it.
 func (r *registry) remove(st *stream) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	var other *stream
 	if r.streams[st.number] == st {
 		delete(r.streams, st.number)
 		r.unlink(st)
+		other = r.unpair(st)
+	}
+	r.mu.Unlock()
+	if other != nil {
+		other.wake()
 	}
 }
 
+// pair joins the two streams of a proxy. Proxies that have all clusters have one.
+func (r *registry) pair(st *stream) {
+	if !st.asked && (len(st.bindNext) == 0 || st.bindNext[0] == nil || !st.bindNext[0].OnDemand()) {
+		return
+	}
+	p := r.pairs[st.proxy.ID]
+	if p == nil {
+		p = &streamPair{}
+		r.pairs[st.proxy.ID] = p
+	}
+	if st.asked {
+		p.asks = newer(p.asks, st)
+	} else {
+		p.all = newer(p.all, st)
+	}
+	if p.all != nil && p.asks != nil {
+		p.all.other.Store(p.asks)
+		p.asks.other.Store(p.all)
+	}
+}
+
+// unpair ends the part of a stream in its pair, and returns the other stream; nil: there is none.
+func (r *registry) unpair(st *stream) *stream {
+	p := r.pairs[st.proxy.ID]
+	if p == nil || p.all != st && p.asks != st {
+		return nil
+	}
+	if p.all == st {
+		p.all = nil
+	} else {
+		p.asks = nil
+	}
+	if p.all == nil && p.asks == nil {
+		delete(r.pairs, st.proxy.ID)
+	}
+	other := st.other.Swap(nil)
+	if other == nil || !other.other.CompareAndSwap(st, nil) {
+		return nil
+	}
+	return other
+}
+
 func (r *registry) link(st *stream) {
+	r.pair(st)
 	for i, t := range st.bindNext {
 		if i < MaxTables && t != nil {
 			st.slots[i] = tableSlot{t, len(r.byTable[t])}
@@ -99,15 +153,21 @@ func (r *registry) unlink(st *stream) {
 	}
 }
 
-// bound appends the streams that are bound to any of the tables, each once.
+// bound appends the streams that are bound to any of the tables, each once. Those on which proxies ask for clusters come
+// first.
 func (r *registry) bound(rev model.Revision, tables []*table.Table, out []*stream) []*stream {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	asked := 0
 	for _, t := range tables {
 		for _, st := range r.byTable[t] {
-			if st.counted != rev {
-				st.counted = rev
-				out = append(out, st)
+			if st.counted == rev {
+				continue
+			}
+			st.counted = rev
+			if out = append(out, st); st.asked {
+				out[asked], out[len(out)-1] = st, out[asked]
+				asked++
 			}
 		}
 	}
@@ -119,15 +179,12 @@ func (r *registry) proxies() []*stream {
 	return slices.DeleteFunc(r.all(), func(st *stream) bool { return st.asked })
 }
 
-// asking returns the newest stream on which each proxy asks for clusters by name, by node ID.
-func (r *registry) asking() map[string]*stream {
-	out := map[string]*stream{}
-	for _, st := range r.all() {
-		if st.asked {
-			out[st.proxy.ID] = newer(out[st.proxy.ID], st)
-		}
+// asking returns the stream on which a proxy asks for clusters by name; nil: there is none.
+func (st *stream) asking() *stream {
+	if st.asked {
+		return nil
 	}
-	return out
+	return st.other.Load()
 }
 
 // all returns the open streams of both kinds.

@@ -90,6 +90,7 @@ type inbox struct {
 	since     time.Time // of the oldest of published
 	rebound   bool
 	closed    bool
+	asked     askedState        // of a stream on which the proxy asks for clusters
 	room      [1]model.Revision // published begins in it, and is seldom longer
 }
 
@@ -113,16 +114,22 @@ func (st *stream) publish(rev model.Revision, now time.Time) {
 	in := &st.inbox
 	in.mu.Lock()
 	closed := in.closed
+	if st.asked {
+		in.asked.published = rev
+	}
 	if !closed {
 		if len(in.published) == 0 {
 			in.since = now
 		}
-		if !st.server.opts.DisableTracking {
+		if !st.server.opts.DisableTracking && !st.asked {
 			in.published = append(in.published, rev)
 		}
 		st.mu.news.Store(true)
 	}
 	in.mu.Unlock()
+	if closed && st.asked {
+		return
+	}
 	if closed {
 		st.server.obs.Settled(rev-1, rev, distribution.Gone, now)
 		return

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,8 +81,12 @@ func (s *Server) Publish(rev model.Revision, tables []*table.Table) {
 	defer s.publishing.Unlock()
 	s.concerned = s.streams.bound(rev, tables, s.concerned[:0])
 	now := time.Now()
-	s.obs.Published(rev, len(s.concerned), now)
-	for _, st := range s.concerned {
+	asked := slices.IndexFunc(s.concerned, func(st *stream) bool { return !st.asked })
+	if asked < 0 {
+		asked = len(s.concerned)
+	}
+	s.obs.Published(rev, len(s.concerned)-asked, now)
+	for _, st := range s.concerned { // those on which proxies ask come first: the others settle with them
 		st.publish(rev, now)
 	}
 	for _, snd := range s.senders {

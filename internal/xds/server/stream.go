@@ -32,6 +32,7 @@ type stream struct {
 	slots    [MaxTables]tableSlot
 	counted  model.Revision // newest revision that the registry counted the stream for
 
+	other  atomic.Pointer[stream] // the proxy's other stream, see streamPair; written by the registry
 	inbox  inbox
 	queued atomic.Bool // the stream is in its sender's queue
 
@@ -98,6 +99,10 @@ func (st *stream) step() {
 		st.server.opts.Meter.Queued(now.Sub(published))
 	}
 	st.delivery.send(responses, now)
+	if st.asked {
+		st.settleAsked()
+		return
+	}
 	st.pending.settle(now)
 }
 
