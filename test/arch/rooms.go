@@ -36,7 +36,8 @@ var Rooms = []Room{
 	}},
 	{"terminal", 8, "what command lines share: errors, output, progress", []string{"github.com/spf13", "golang.org/x/term", "sigs.k8s.io/yaml"}},
 	{"controlplane", 8, "the running control plane: wiring, statuses, webhooks, debug pages, peers, deployed Gateways", []string{
-		"github.com/go-logr/logr", "github.com/prometheus/client_golang", "go.opentelemetry.io/otel", "google.golang.org/grpc", "k8s.io",
+		"github.com/envoyproxy/go-control-plane/envoy", "github.com/go-logr/logr", "github.com/prometheus/client_golang", "go.opentelemetry.io/otel",
+		"google.golang.org/grpc", "google.golang.org/protobuf", "k8s.io", "sigs.k8s.io/yaml",
 	}},
 	{"diagnose", 7, "answers to questions about a mesh", []string{
 		"github.com/cespare/xxhash/v2", "github.com/envoyproxy/go-control-plane/envoy", "github.com/google/pprof",
