@@ -42,6 +42,9 @@ spec: {egress: [{hosts: ["./*"]}]}
 // settle bounds how long a configuration may go on changing after both control planes know the last object.
 const settle = 5 * time.Second
 
+// quiet is how long a configuration must not change. Neither control plane tells when it has nothing more to send.
+const quiet = 150 * time.Millisecond
+
 // run applies a case, waits until both control planes have it, and compares them.
 func (b *bench) run(t *testing.T, k *testCase, listed func(*compare.Difference) bool) (*compare.Report, *applied) {
 	t.Helper()
@@ -56,7 +59,7 @@ func (b *bench) run(t *testing.T, k *testCase, listed func(*compare.Difference) 
 	for end, seen := time.Now().Add(settle), uint64(0); ; {
 		if seen != sum { // equal twice in a row
 			seen = sum
-			time.Sleep(150 * time.Millisecond)
+			<-time.After(quiet)
 			sides, sum = b.sides(t, k, hosts)
 			if seen != sum && time.Now().Before(end) {
 				continue
@@ -68,7 +71,7 @@ func (b *bench) run(t *testing.T, k *testCase, listed func(*compare.Difference) 
 			return report, a
 		}
 		// What differs may be a change that is still on its way.
-		time.Sleep(600 * time.Millisecond)
+		<-time.After(4 * quiet)
 		if sides, sum = b.sides(t, k, hosts); seen == sum {
 			return report, a
 		}

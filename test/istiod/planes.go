@@ -93,7 +93,7 @@ func startIstiodWith(t *testing.T, c *kubetest.Cluster, path string, env []strin
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		<-ended
+		await.From(t, ended) //nolint:errcheck // it was killed
 		if t.Failed() {
 			name := filepath.Join(os.TempDir(), "istiod-compare.log")
 			if os.WriteFile(name, out.Bytes(), 0o600) == nil {

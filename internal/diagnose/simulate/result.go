@@ -211,6 +211,9 @@ func round(f float64) float64 { return math.Round(f*100) / 100 }
 
 // agree moves what the upstreams have in common to the result.
 func (r *Result) agree() {
+	if len(r.Upstreams) == 0 { // all weights are 0
+		return
+	}
 	first := &r.Upstreams[0]
 	same := true
 	for _, u := range r.Upstreams[1:] {
