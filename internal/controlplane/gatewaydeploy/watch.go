@@ -2,19 +2,14 @@ package gatewaydeploy
 
 import (
 	"context"
-	"errors"
 	"sync"
-	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -27,16 +22,18 @@ import (
 type watched struct {
 	resource                  schema.GroupVersionResource
 	namespace, labels, fields string // restrictions; empty: none
-	upsert                    func(*unstructured.Unstructured)
-	remove                    func(types.NamespacedName)
-	listed                    func() // called after each list
+	handler
 }
+
+type handler = kube.Handler[*unstructured.Unstructured]
 
 // watch starts all watches. They end with ctx.
 func (t *term) watch(ctx context.Context) {
 	all := []*watched{t.gatewayWatch(ctx), t.classWatch(), {
-		resource: configMaps, namespace: t.RootNamespace, labels: labelClassDefaults, listed: t.lists.await("configmaps"),
-		upsert: func(*unstructured.Unstructured) { t.addDeployed() }, remove: func(types.NamespacedName) { t.addDeployed() },
+		resource: configMaps, namespace: t.RootNamespace, labels: labelClassDefaults, handler: handler{
+			Upsert: func(*unstructured.Unstructured) { t.addDeployed() }, Remove: func(types.NamespacedName) { t.addDeployed() },
+			Listed: t.lists.await("configmaps"),
+		},
 	}}
 	for i := range kinds {
 		all = append(all, t.children(kinds[i].resource))
@@ -50,31 +47,31 @@ func (t *term) watch(ctx context.Context) {
 func (t *term) gatewayWatch(ctx context.Context) *watched {
 	parameters := &parameterWatches{term: t, running: map[types.NamespacedName]context.CancelFunc{}}
 	return &watched{
-		resource: gateways, listed: t.lists.await("gateways"),
-		upsert: func(o *unstructured.Unstructured) {
-			if t.inventory.seeGateway(o) {
-				t.queue.Add(nameOf(o))
+		resource: gateways, handler: handler{Listed: t.lists.await("gateways"),
+			Upsert: func(o *unstructured.Unstructured) {
+				if t.inventory.seeGateway(o) {
+					t.queue.Add(nameOf(o))
+					parameters.follow(ctx)
+				}
+			},
+			Remove: func(n types.NamespacedName) {
+				t.inventory.forgetGateway(n)
+				t.queue.Add(n)
 				parameters.follow(ctx)
-			}
-		},
-		remove: func(n types.NamespacedName) {
-			t.inventory.forgetGateway(n)
-			t.queue.Add(n)
-			parameters.follow(ctx)
-		},
-	}
+			},
+		}}
 }
 
 // classWatch creates deleted GatewayClasses again.
 func (t *term) classWatch() *watched {
 	return &watched{
-		resource: gatewayClasses, listed: t.lists.await("gatewayclasses"), upsert: func(*unstructured.Unstructured) {},
-		remove: func(n types.NamespacedName) {
-			if gatewayapi.ControllerOf(n.Name) != "" {
-				t.queue.Add(n)
-			}
-		},
-	}
+		resource: gatewayClasses, handler: handler{Listed: t.lists.await("gatewayclasses"), Upsert: func(*unstructured.Unstructured) {},
+			Remove: func(n types.NamespacedName) {
+				if gatewayapi.ControllerOf(n.Name) != "" {
+					t.queue.Add(n)
+				}
+			},
+		}}
 }
 
 // addDeployed queues the Gateways of our classes: the defaults of a class changed.
@@ -85,18 +82,18 @@ func (t *term) addDeployed() {
 // children watches the objects of Gateways of one kind.
 func (t *term) children(r schema.GroupVersionResource) *watched {
 	return &watched{
-		resource: r, labels: labelManaged, listed: t.lists.await(r.Resource),
-		upsert: func(o *unstructured.Unstructured) {
-			if of, changed := t.inventory.seeChild(r, o); changed {
-				t.queue.Add(of)
-			}
-		},
-		remove: func(n types.NamespacedName) {
-			t.inventory.forgetChild(childKey{r, n.Namespace, n.Name})
-			// Its name is free for each Gateway of the namespace, and several may have shared a ServiceAccount.
-			t.add(t.inventory.gatewaysWith(func(g types.NamespacedName, _ seenGateway) bool { return g.Namespace == n.Namespace }))
-		},
-	}
+		resource: r, labels: labelManaged, handler: handler{Listed: t.lists.await(r.Resource),
+			Upsert: func(o *unstructured.Unstructured) {
+				if of, changed := t.inventory.seeChild(r, o); changed {
+					t.queue.Add(of)
+				}
+			},
+			Remove: func(n types.NamespacedName) {
+				t.inventory.forgetChild(childKey{r, n.Namespace, n.Name})
+				// Its name is free for each Gateway of the namespace, and several may have shared a ServiceAccount.
+				t.add(t.inventory.gatewaysWith(func(g types.NamespacedName, _ seenGateway) bool { return g.Namespace == n.Namespace }))
+			},
+		}}
 }
 
 // parameterWatches are the watches of ConfigMaps that Gateways name, one for each. Only the watch of Gateways calls it.
@@ -126,15 +123,9 @@ func (w *parameterWatches) follow(ctx context.Context) {
 			}))
 		}
 		w.start(ctx, &watched{
-			resource: configMaps, namespace: n.Namespace, fields: "metadata.name=" + n.Name, listed: func() {},
-			upsert: func(*unstructured.Unstructured) { changed() }, remove: func(types.NamespacedName) { changed() },
+			resource: configMaps, namespace: n.Namespace, fields: "metadata.name=" + n.Name, handler: handler{Upsert: func(*unstructured.Unstructured) { changed() }, Remove: func(types.NamespacedName) { changed() }},
 		})
 	}
-}
-
-// backoff is the wait between attempts to list or watch: the Gateway API may not be installed, or the rights are missing.
-func backoff() *wait.Backoff {
-	return &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 30 * time.Second, Steps: 10, Factor: 2, Jitter: 0.5}
 }
 
 // start runs a watch until ctx ends.
@@ -155,10 +146,7 @@ func (t *term) start(ctx context.Context, w *watched) {
 			return stream, err
 		},
 	}
-	quiet := logr.Discard()
-	options := cache.ReflectorOptions{Name: w.resource.Resource, TypeDescription: w.resource.Resource, Logger: &quiet, Backoff: backoff()}
-	reflector := cache.NewReflectorWithOptions(lw, &unstructured.Unstructured{}, &sink{watched: w, known: map[types.NamespacedName]bool{}}, options)
-	t.watching.Go(func() { reflector.RunWithContext(logr.NewContext(ctx, quiet)) })
+	t.watching.Go(func() { kube.Watch(ctx, w.resource.Resource, lw, &unstructured.Unstructured{}, w.handler) })
 }
 
 // failure logs an error of a watch once, until a request succeeds.
@@ -179,58 +167,6 @@ func (f *failure) record(ctx context.Context, err error) {
 		f.Log.Warn("cannot watch objects of gateways, retrying", "resource", f.resource.GroupResource().String(), "error", err)
 	}
 }
-
-// sink is a cache.ReflectorStore. Only its Reflector calls it.
-type sink struct {
-	*watched
-	known map[types.NamespacedName]bool
-}
-
-// Add implements cache.ReflectorStore.
-func (s *sink) Add(o any) error {
-	u, ok := o.(*unstructured.Unstructured)
-	if !ok {
-		return errors.New("not an unstructured object")
-	}
-	s.known[nameOf(u)] = true
-	s.upsert(u)
-	return nil
-}
-
-// Update implements cache.ReflectorStore.
-func (s *sink) Update(o any) error { return s.Add(o) }
-
-// Delete implements cache.ReflectorStore.
-func (s *sink) Delete(o any) error {
-	m, err := meta.Accessor(o)
-	if err != nil {
-		return err
-	}
-	delete(s.known, nameOf(m))
-	s.remove(nameOf(m))
-	return nil
-}
-
-// Replace implements cache.ReflectorStore.
-func (s *sink) Replace(list []any, _ string) error {
-	gone := s.known
-	s.known = map[types.NamespacedName]bool{}
-	for _, o := range list {
-		if err := s.Add(o); err != nil {
-			return err
-		}
-	}
-	for n := range gone {
-		if !s.known[n] {
-			s.remove(n)
-		}
-	}
-	s.listed()
-	return nil
-}
-
-// Resync implements cache.ReflectorStore; there is nothing to do.
-func (s *sink) Resync() error { return nil }
 
 // lists waits until everything was listed once.
 type lists struct {

@@ -4,8 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/go-logr/logr"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/moonsail/moonsail/internal/config"
 )
@@ -19,7 +18,7 @@ type Copy[T any, P object[T]] struct {
 	Gone    func(P)
 
 	mu     sync.Mutex // guards the fields below
-	have   map[string]P
+	have   map[types.NamespacedName]P
 	listed bool
 }
 
@@ -33,9 +32,7 @@ func (c *Copy[T, P]) Follow(ctx context.Context, client *Client, plural, namespa
 	if err != nil {
 		return err
 	}
-	quiet := logr.Discard()
-	options := cache.ReflectorOptions{Name: plural, TypeDescription: plural, Logger: &quiet, Backoff: backoff()}
-	cache.NewReflectorWithOptions(lw, example, &copySink[T, P]{c}, options).RunWithContext(logr.NewContext(ctx, quiet))
+	Watch(ctx, plural, lw, example, Handler[P]{Upsert: c.upsert, Remove: c.remove, Listed: c.setListed})
 	return nil
 }
 
@@ -50,7 +47,7 @@ func (c *Copy[T, P]) Listed() bool {
 func (c *Copy[T, P]) Get(namespace, name string) P {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.have[namespace+"/"+name]
+	return c.have[types.NamespacedName{Namespace: namespace, Name: name}]
 }
 
 // All returns all objects, in no order.
@@ -64,69 +61,34 @@ func (c *Copy[T, P]) All() []P {
 	return out
 }
 
-// copySink is the store of a copy's Reflector.
-type copySink[T any, P object[T]] struct{ of *Copy[T, P] }
-
-// Add implements cache.ReflectorStore.
-func (s *copySink[T, P]) Add(o any) error { return s.Update(o) }
-
-// Update implements cache.ReflectorStore.
-func (s *copySink[T, P]) Update(o any) error {
-	p, ok := o.(P)
-	if !ok {
-		return nil
+func (c *Copy[T, P]) upsert(p P) {
+	c.mu.Lock()
+	if c.have == nil {
+		c.have = map[types.NamespacedName]P{}
 	}
-	s.of.mu.Lock()
-	if s.of.have == nil {
-		s.of.have = map[string]P{}
+	old, known := c.have[nameOf(p)]
+	c.have[nameOf(p)] = p
+	c.mu.Unlock()
+	if known && old.GetUID() != p.GetUID() && c.Gone != nil { // a list had another object of the name
+		c.Gone(old)
 	}
-	s.of.have[p.GetNamespace()+"/"+p.GetName()] = p
-	s.of.mu.Unlock()
-	call(s.of.Changed, p)
-	return nil
-}
-
-func call[P any](f func(P), p P) {
-	if f != nil {
-		f(p)
+	if c.Changed != nil {
+		c.Changed(p)
 	}
 }
 
-// Delete implements cache.ReflectorStore.
-func (s *copySink[T, P]) Delete(o any) error {
-	p, ok := o.(P)
-	if !ok {
-		return nil
+func (c *Copy[T, P]) remove(n types.NamespacedName) {
+	c.mu.Lock()
+	p, known := c.have[n]
+	delete(c.have, n)
+	c.mu.Unlock()
+	if known && c.Gone != nil {
+		c.Gone(p)
 	}
-	s.of.mu.Lock()
-	delete(s.of.have, p.GetNamespace()+"/"+p.GetName())
-	s.of.mu.Unlock()
-	call(s.of.Gone, p)
-	return nil
 }
 
-// Replace implements cache.ReflectorStore.
-func (s *copySink[T, P]) Replace(list []any, _ string) error {
-	have := map[string]P{}
-	for _, o := range list {
-		if p, ok := o.(P); ok {
-			have[p.GetNamespace()+"/"+p.GetName()] = p
-		}
-	}
-	s.of.mu.Lock()
-	old := s.of.have
-	s.of.have, s.of.listed = have, true
-	s.of.mu.Unlock()
-	for key, p := range old {
-		if now, ok := have[key]; !ok || now.GetUID() != p.GetUID() {
-			call(s.of.Gone, p)
-		}
-	}
-	for _, p := range have {
-		call(s.of.Changed, p)
-	}
-	return nil
+func (c *Copy[T, P]) setListed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listed = true
 }
-
-// Resync implements cache.ReflectorStore.
-func (s *copySink[T, P]) Resync() error { return nil }

@@ -8,12 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/base/logonce"
@@ -58,11 +56,7 @@ func (s *Source) beat(ctx context.Context) {
 	lw, _ := s.Client.listWatch(r, func(error) {}) // fails only if rest fails
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	watching.Go(func() {
-		quiet := logr.Discard()
-		options := cache.ReflectorOptions{Name: heartbeatName, Logger: &quiet, Backoff: backoff()}
-		cache.NewReflectorWithOptions(lw, r.example, h, options).RunWithContext(logr.NewContext(ctx, quiet))
-	})
+	watching.Go(func() { reflectInto(ctx, heartbeatName, lw, r.example, h) })
 	s.keepBeating(ctx, h, client)
 }
 

@@ -9,11 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/config"
@@ -79,11 +78,7 @@ func (r *RootCerts) Run(ctx context.Context) error {
 	}
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	watching.Go(func() {
-		quiet := logr.Discard()
-		options := cache.ReflectorOptions{Name: RootCertName, TypeDescription: RootCertName, Logger: &quiet, Backoff: backoff()}
-		cache.NewReflectorWithOptions(lw, kind.example, r, options).RunWithContext(logr.NewContext(ctx, quiet))
-	})
+	watching.Go(func() { Watch(ctx, RootCertName, lw, &corev1.ConfigMap{}, r.handler()) })
 	r.keep(ctx)
 	return nil
 }
@@ -195,41 +190,14 @@ func (r *RootCerts) put(ctx context.Context, ns, roots string) error {
 	return err
 }
 
-// Add implements cache.ReflectorStore.
-func (r *RootCerts) Add(o any) error { return r.Update(o) }
-
-// Update implements cache.ReflectorStore.
-func (r *RootCerts) Update(o any) error {
-	if m, ok := o.(*corev1.ConfigMap); ok {
-		r.see(func() { r.have[m.Namespace] = m.Data[RootCertKey] })
+// handler keeps the known ConfigMaps.
+func (r *RootCerts) handler() Handler[*corev1.ConfigMap] {
+	return Handler[*corev1.ConfigMap]{
+		Upsert: func(m *corev1.ConfigMap) { r.see(func() { r.have[m.Namespace] = m.Data[RootCertKey] }) },
+		Remove: func(n types.NamespacedName) { r.see(func() { delete(r.have, n.Namespace) }) },
+		Listed: func() { r.see(func() { r.listed = true }) },
 	}
-	return nil
 }
-
-// Delete implements cache.ReflectorStore.
-func (r *RootCerts) Delete(o any) error {
-	if m, ok := o.(*corev1.ConfigMap); ok {
-		r.see(func() { delete(r.have, m.Namespace) })
-	}
-	return nil
-}
-
-// Replace implements cache.ReflectorStore.
-func (r *RootCerts) Replace(list []any, _ string) error {
-	r.see(func() {
-		r.listed = true
-		clear(r.have)
-		for _, o := range list {
-			if m, ok := o.(*corev1.ConfigMap); ok {
-				r.have[m.Namespace] = m.Data[RootCertKey]
-			}
-		}
-	})
-	return nil
-}
-
-// Resync implements cache.ReflectorStore.
-func (r *RootCerts) Resync() error { return nil }
 
 // see applies a change, and wakes keep.
 func (r *RootCerts) see(note func()) {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"sync"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -50,9 +50,11 @@ func (c *Credentials) watch(ctx context.Context, key model.Key) *secretWatch {
 			c.record(w, err)
 			return
 		}
-		quiet := logr.Discard()
-		options := cache.ReflectorOptions{Name: key.String(), TypeDescription: string(key.Kind), Logger: &quiet, Backoff: backoff()}
-		cache.NewReflectorWithOptions(lw, kind.example, &secretSink{c, w}, options).RunWithContext(logr.NewContext(ctx, quiet))
+		if key.Kind == model.KindConfigMap {
+			Watch(ctx, key.String(), lw, &corev1.ConfigMap{}, handler(c, w, c.Decoder.Authorities))
+			return
+		}
+		Watch(ctx, key.String(), lw, &corev1.Secret{}, handler(c, w, c.Decoder.Secret))
 	}()
 	return w
 }
@@ -83,48 +85,24 @@ func (w *secretWatch) get() (s *model.Secret, problem string, known bool) {
 	return w.secret, w.problem, w.listed
 }
 
-// secretSink stores one Secret for a Reflector.
-type secretSink struct {
-	keeper *Credentials
-	watch  *secretWatch
-}
-
-func (s *secretSink) take(o any) {
-	if m, ok := o.(metav1.Object); !ok || m.GetName() != s.watch.key.Name {
-		return
+// handler keeps the content of a watch.
+func handler[P metav1.Object](c *Credentials, w *secretWatch, decode func(P) (*model.Secret, problem.List)) Handler[P] {
+	set := func(s *model.Secret) {
+		w.set(s, "")
+		c.poke()
 	}
-	var decoded *model.Secret
-	switch o := o.(type) {
-	case *corev1.Secret:
-		decoded, _ = s.keeper.Decoder.Secret(o)
-	case *corev1.ConfigMap:
-		decoded, _ = s.keeper.Decoder.Authorities(o)
+	return Handler[P]{
+		Upsert: func(o P) {
+			if o.GetName() == w.key.Name {
+				s, _ := decode(o)
+				set(s)
+			}
+		},
+		Remove: func(types.NamespacedName) { set(nil) },
+		Listed: func() {
+			if s, problem, known := w.get(); !known || s == nil || problem != "" {
+				set(nil) // the list was empty
+			}
+		},
 	}
-	s.watch.set(decoded, "")
-	s.keeper.poke()
 }
-
-// Add implements cache.ReflectorStore.
-func (s *secretSink) Add(o any) error { s.take(o); return nil }
-
-// Update implements cache.ReflectorStore.
-func (s *secretSink) Update(o any) error { s.take(o); return nil }
-
-// Delete implements cache.ReflectorStore.
-func (s *secretSink) Delete(any) error {
-	s.watch.set(nil, "")
-	s.keeper.poke()
-	return nil
-}
-
-// Replace implements cache.ReflectorStore.
-func (s *secretSink) Replace(list []any, _ string) error {
-	if len(list) == 0 {
-		return s.Delete(nil)
-	}
-	s.take(list[0])
-	return nil
-}
-
-// Resync implements cache.ReflectorStore; there is nothing to do.
-func (s *secretSink) Resync() error { return nil }

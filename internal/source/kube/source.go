@@ -9,10 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/cache"
-
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -243,20 +239,12 @@ func (s *Source) Problems() []problem.Problem {
 // Waiting returns an error that lists what was not listed yet; nil if everything was.
 func (s *Source) Waiting() error { return s.status.waiting() }
 
-// backoff is the wait between attempts to reach an API server. It is also the delay of changes after an outage, during
-// which proxies keep their configuration.
-func backoff() *wait.Backoff {
-	return &wait.Backoff{Duration: 100 * time.Millisecond, Cap: 3 * time.Second, Steps: 10, Factor: 2, Jitter: 0.5}
-}
-
-// reflect keeps a sink up to date until ctx ends. The Reflector's log lines are dropped; status logs changes once.
+// reflect keeps a sink up to date until ctx ends. status logs changes of results once.
 func (s *Source) reflect(ctx context.Context, r *resource, k *sink) {
 	lw, err := s.Client.listWatch(r, func(err error) { s.status.record(r.title(), err) })
 	if err != nil {
 		s.status.record(r.title(), err)
 		return
 	}
-	quiet := logr.Discard()
-	options := cache.ReflectorOptions{Name: r.Kind, TypeDescription: r.Kind, Logger: &quiet, Backoff: backoff()}
-	cache.NewReflectorWithOptions(lw, r.example, k, options).RunWithContext(logr.NewContext(ctx, quiet))
+	reflectInto(ctx, r.Kind, lw, r.example, k)
 }
