@@ -56,8 +56,11 @@ func (f *untaintFlags) run(cmd *cobra.Command) error {
 	}
 	defer api.Close()
 	nodes := &kube.TaintedNodes{
-		Client: api, Namespace: f.namespace, Changed: make(chan struct{}, 1),
+		Namespace: f.namespace, Changed: make(chan struct{}, 1),
 		Record: warnOnce(func(err error) { warnRequest(log, err) }),
+	}
+	if err := nodes.Connect(api); err != nil {
+		return err
 	}
 	controller := &untaint.Controller{
 		Cluster: nodes, Taint: f.taint, Agents: map[string]string{"k8s-app": f.daemonSet}, Changed: nodes.Changed, Log: log,

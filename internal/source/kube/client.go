@@ -115,11 +115,7 @@ type object[T any] interface {
 
 // NewAPI returns the API of a resource. Register adds the types of the resource's group to a scheme.
 func NewAPI[T any, P object[T]](c *Client, resource schema.GroupVersionResource, register func(*runtime.Scheme) error) (*API[T, P], error) {
-	scheme := runtime.NewScheme()
-	if err := register(scheme); err != nil {
-		return nil, err
-	}
-	client, err := c.restOf(resource.GroupVersion(), scheme)
+	client, err := c.restOf(resource.GroupVersion(), register)
 	if err != nil {
 		return nil, err
 	}

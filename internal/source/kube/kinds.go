@@ -96,36 +96,35 @@ func (r *resource) accept(list bool) string {
 	return typeProtobuf
 }
 
-// scheme returns a scheme with the resource's types.
-func (r *resource) scheme() (*runtime.Scheme, error) {
-	s := runtime.NewScheme()
+// register adds the resource's types to a scheme.
+func (r *resource) register(s *runtime.Scheme) error {
 	metav1.AddToGroupVersion(s, r.gv())
 	switch r.example.(type) {
 	case *rawObject:
 		s.AddKnownTypeWithName(r.gv().WithKind(r.Kind), &rawObject{})
 		s.AddKnownTypeWithName(r.gv().WithKind(r.Kind+"List"), &rawList{})
-		return s, nil
+		return nil
 	case *metav1.PartialObjectMetadata:
-		return s, metav1.AddMetaToScheme(s)
+		return metav1.AddMetaToScheme(s)
 	case *discoveryv1.EndpointSlice:
-		return s, discoveryv1.AddToScheme(s)
+		return discoveryv1.AddToScheme(s)
 	case *coordinationv1.Lease:
-		return s, coordinationv1.AddToScheme(s)
+		return coordinationv1.AddToScheme(s)
 	}
-	return s, corev1.AddToScheme(s)
+	return corev1.AddToScheme(s)
 }
 
 // rest returns a REST client for the resource's group and version.
 func (c *Client) rest(r *resource) (*rest.RESTClient, error) {
-	scheme, err := r.scheme()
-	if err != nil {
-		return nil, err
-	}
-	return c.restOf(r.gv(), scheme)
+	return c.restOf(r.gv(), r.register)
 }
 
-// restOf returns a REST client for a group and version with types in the scheme.
-func (c *Client) restOf(gv schema.GroupVersion, scheme *runtime.Scheme) (*rest.RESTClient, error) {
+// restOf returns a REST client for a group and version. Register adds its types to a scheme.
+func (c *Client) restOf(gv schema.GroupVersion, register func(*runtime.Scheme) error) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	if err := register(scheme); err != nil {
+		return nil, err
+	}
 	config := rest.CopyConfig(c.config)
 	config.GroupVersion, config.APIPath = &gv, "/apis"
 	if gv.Group == "" {

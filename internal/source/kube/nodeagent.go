@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
@@ -31,13 +30,9 @@ type NodeAgent struct {
 
 // Connect prepares requests.
 func (a *NodeAgent) Connect(c *Client) error {
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return err
-	}
 	var err error
 	a.client = c
-	if a.core, err = c.restOf(corev1.SchemeGroupVersion, scheme); err != nil {
+	if a.core, err = c.restOf(corev1.SchemeGroupVersion, corev1.AddToScheme); err != nil {
 		return err
 	}
 	a.sets, err = NewAPI[appsv1.DaemonSet](c, appsv1.SchemeGroupVersion.WithResource("daemonsets"), appsv1.AddToScheme)

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Pod is what commands need to know about a Pod.
@@ -26,11 +25,7 @@ type Container struct {
 
 // Pods lists the Pods of a namespace.
 func (c *Client) Pods(ctx context.Context, namespace string) ([]Pod, error) {
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	client, err := c.restOf(corev1.SchemeGroupVersion, scheme)
+	client, err := c.restOf(corev1.SchemeGroupVersion, corev1.AddToScheme)
 	if err != nil {
 		return nil, err
 	}

@@ -7,20 +7,29 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 )
 
-// TaintedNodes is what the controller of taints does at the API server.
+// TaintedNodes is what the controller of taints does at the API server. Call Connect before Run.
 type TaintedNodes struct {
-	Client    *Client
 	Namespace string // of the node agents
 	Record    func(error)
 	Changed   chan struct{} // receives after changes; its capacity is 1
 
+	client *Client
+	core   rest.Interface
+
 	mu    sync.Mutex // guards calls of Record
 	nodes Copy[corev1.Node, *corev1.Node]
 	pods  Copy[corev1.Pod, *corev1.Pod]
+}
+
+// Connect prepares requests.
+func (t *TaintedNodes) Connect(c *Client) (err error) {
+	t.client = c
+	t.core, err = c.restOf(corev1.SchemeGroupVersion, corev1.AddToScheme)
+	return err
 }
 
 // Run keeps copies of all Nodes and of the node agents' Pods, until ctx ends.
@@ -29,8 +38,8 @@ func (t *TaintedNodes) Run(ctx context.Context) error {
 	t.pods.Changed = func(*corev1.Pod) { t.wake() }
 	var running sync.WaitGroup
 	var failed error
-	running.Go(func() { failed = t.nodes.Follow(ctx, t.Client, "nodes", "", "", t.record) })
-	err := t.pods.Follow(ctx, t.Client, "pods", t.Namespace, "", t.record)
+	running.Go(func() { failed = t.nodes.Follow(ctx, t.client, "nodes", "", "", t.record) })
+	err := t.pods.Follow(ctx, t.client, "pods", t.Namespace, "", t.record)
 	running.Wait()
 	return errors.Join(err, failed)
 }
@@ -56,14 +65,6 @@ func (t *TaintedNodes) Pods() []*corev1.Pod { return t.pods.All() }
 
 // SetTaints replaces a Node's taints, unless they have changed.
 func (t *TaintedNodes) SetTaints(ctx context.Context, node *corev1.Node, taints []corev1.Taint) error {
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	core, err := t.Client.restOf(corev1.SchemeGroupVersion, scheme)
-	if err != nil {
-		return err
-	}
 	type operation struct {
 		Op    string         `json:"op"`
 		Path  string         `json:"path"`
@@ -73,5 +74,5 @@ func (t *TaintedNodes) SetTaints(ctx context.Context, node *corev1.Node, taints 
 	if err != nil {
 		return err
 	}
-	return core.Patch(types.JSONPatchType).Resource("nodes").Name(node.Name).Param("fieldManager", fieldManager).Body(patch).Do(ctx).Error()
+	return t.core.Patch(types.JSONPatchType).Resource("nodes").Name(node.Name).Param("fieldManager", fieldManager).Body(patch).Do(ctx).Error()
 }
