@@ -19,6 +19,7 @@ import (
 type objects interface {
 	Get(ctx context.Context, r schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error)
 	List(ctx context.Context, r schema.GroupVersionResource, namespace, selector string) ([]unstructured.Unstructured, error)
+	Named(ctx context.Context, r schema.GroupVersionResource, name string) ([]unstructured.Unstructured, error)
 	Apply(ctx context.Context, r schema.GroupVersionResource, o *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error)
 	Update(ctx context.Context, r schema.GroupVersionResource, o *unstructured.Unstructured) (*unstructured.Unstructured, error)
 	Delete(ctx context.Context, r schema.GroupVersionResource, namespace, name string) error

@@ -126,6 +126,11 @@ func (c *fakeCluster) List(ctx context.Context, r schema.GroupVersionResource, n
 	return out, ctx.Err()
 }
 
+func (c *fakeCluster) Named(ctx context.Context, r schema.GroupVersionResource, name string) ([]unstructured.Unstructured, error) {
+	list, err := c.List(ctx, r, "", "")
+	return slices.DeleteFunc(list, func(o unstructured.Unstructured) bool { return o.GetName() != name }), err
+}
+
 func (c *fakeCluster) Count(ctx context.Context, r schema.GroupVersionResource) (int, error) {
 	list, err := c.List(ctx, r, "", "")
 	return len(list), err

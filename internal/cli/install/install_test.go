@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -187,8 +188,11 @@ func TestWaitsOverFailures(t *testing.T) {
 func TestPurge(t *testing.T) {
 	written := "kind: Secret\napiVersion: v1\nmetadata: {name: istio-ca-secret, namespace: istio-system}\n---\n" +
 		"kind: Lease\napiVersion: coordination.k8s.io/v1\nmetadata: {name: moonsail-heartbeat, namespace: istio-system}\n"
+	configMap := "---\nkind: ConfigMap\napiVersion: v1\nmetadata: {name: %s, namespace: %s}\n"
+	written += fmt.Sprintf(configMap, rootConfigMap, "shop") + fmt.Sprintf(configMap, rootConfigMap, "billing")
 	t.Run("alone", func(t *testing.T) {
 		s := newSession(t)
+		s.cluster.add(fmt.Sprintf(configMap, "settings", "shop"))
 		before := s.cluster.names()
 		require.NoError(t, s.install(image("moonsail:1.0")))
 		s.cluster.add(written)

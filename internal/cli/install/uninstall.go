@@ -224,16 +224,12 @@ func (o *operation) controlPlaneObjects(ctx context.Context, shared bool) ([]*un
 	if err := add(secrets, o.Namespace, caSecret); err != nil {
 		return nil, err
 	}
-	list, err := o.cluster.List(ctx, namespaces.GroupVersionResource, "", "")
-	if err != nil {
-		return nil, err
-	}
+	list, err := o.cluster.Named(ctx, configMaps.GroupVersionResource, rootConfigMap)
 	for i := range list {
-		if err := add(configMaps, list[i].GetName(), rootConfigMap); err != nil {
-			return nil, err
-		}
+		list[i].SetGroupVersionKind(configMaps.GroupVersion().WithKind(configMaps.name))
+		out = append(out, &list[i])
 	}
-	return out, nil
+	return out, err
 }
 
 // showDependents shows what is lost with the objects that are removed, also with --yes and --dry-run.

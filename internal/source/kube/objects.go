@@ -8,6 +8,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -47,6 +48,15 @@ func (o *Objects) Get(ctx context.Context, r schema.GroupVersionResource, namesp
 // List lists objects by a label selector, of all namespaces if the namespace is empty. It reads all of them in one request.
 func (o *Objects) List(ctx context.Context, r schema.GroupVersionResource, namespace, selector string) ([]unstructured.Unstructured, error) {
 	list, err := o.of(r, namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// Named returns the objects of a name, of all namespaces.
+func (o *Objects) Named(ctx context.Context, r schema.GroupVersionResource, name string) ([]unstructured.Unstructured, error) {
+	list, err := o.of(r, "").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
 	if err != nil {
 		return nil, err
 	}
