@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -35,6 +36,7 @@ type Installer struct {
 
 	problems logonce.Errors
 	skipped  logonce.Errors // invalid files
+	equal    copies         // when they had the same content
 }
 
 // ErrProgram means that the program could not be copied.
@@ -97,17 +99,53 @@ func (i *Installer) convert(file, list string) error {
 	return fmt.Errorf("%s: another program keeps writing it: stop that program", file)
 }
 
-// copyProgram copies the plugin if the node has none, or another one.
+// copyProgram copies the plugin if the node has none, or another one. It reads the two files again only if one has changed.
 func (i *Installer) copyProgram() (bool, error) {
+	target := filepath.Join(i.BinDir, cni.PluginName)
+	now := copies{statOf(i.Program), statOf(target)}
+	if now.unchanged(&i.equal) {
+		return false, nil
+	}
 	text, err := os.ReadFile(filepath.Clean(i.Program))
 	if err != nil {
 		return false, err
 	}
-	target := filepath.Join(i.BinDir, cni.PluginName)
 	if old, err := os.ReadFile(filepath.Clean(target)); err == nil && bytes.Equal(old, text) {
+		if now.old(time.Now()) {
+			i.equal = now
+		}
 		return false, nil
 	}
 	return true, place(target, text, 0o755)
+}
+
+// copies are the states of the program and of its copy on the node; nil: the file cannot be read.
+type copies struct{ program, target fs.FileInfo }
+
+// unchanged reports whether both files are those of another state, and were not written since.
+func (c *copies) unchanged(since *copies) bool {
+	same := func(a, b fs.FileInfo) bool {
+		return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+	}
+	return same(c.program, since.program) && same(c.target, since.target)
+}
+
+// old reports whether a later write of either file would change its time: times of files are not exact.
+func (c *copies) old(now time.Time) bool {
+	for _, info := range []fs.FileInfo{c.program, c.target} {
+		if info == nil || now.Sub(info.ModTime()) < time.Second {
+			return false
+		}
+	}
+	return true
+}
+
+func statOf(file string) fs.FileInfo {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil
+	}
+	return info
 }
 
 // Remove removes the entry from all networks, then the program. The program stays if a file cannot be read or changed: without

@@ -342,3 +342,37 @@ func TestProgramStaysWithUnreadableFile(t *testing.T) {
 	require.ErrorContains(t, i.Remove(), "loop.conf")
 	require.Equal(t, []string{cni.PluginName}, names(t, i.BinDir))
 }
+
+// TestProgramIsReplacedWhenItChanges checks that a changed program or copy is noticed, also if its size stays the same.
+func TestProgramIsReplacedWhenItChanges(t *testing.T) {
+	i := &Installer{BinDir: t.TempDir(), Program: write(t, t.TempDir(), "plugin", "program 1")}
+	target := filepath.Join(i.BinDir, cni.PluginName)
+	aged := func() {
+		for _, file := range []string{i.Program, target} {
+			require.NoError(t, os.Chtimes(file, time.Time{}, time.Now().Add(-time.Minute)))
+		}
+	}
+	for _, change := range []func(){
+		func() {},
+		func() { require.NoError(t, os.WriteFile(i.Program, []byte("program 2"), 0o600)) },
+		func() { require.NoError(t, os.WriteFile(target, []byte("program 0"), 0o600)) },
+		func() { require.NoError(t, os.Remove(target)) },
+	} {
+		change()
+		copied, err := i.copyProgram()
+		require.NoError(t, err)
+		require.True(t, copied)
+		want, err := os.ReadFile(i.Program)
+		require.NoError(t, err)
+		have, err := os.ReadFile(target)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(have))
+		aged()
+		for range 2 {
+			copied, err = i.copyProgram()
+			require.NoError(t, err)
+			require.False(t, copied)
+		}
+		require.NotNil(t, i.equal.program, "the contents are not compared again")
+	}
+}
