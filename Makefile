@@ -54,7 +54,7 @@ LANES = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # By default a process with the race detector sleeps for a second before it ends. The lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-images cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance conformance-mesh fuzz bench bench-istiod compare-istiod image release release-test pictures grafana-test dashboard dashboard-test dashboard-browser lint vuln clean
+.PHONY: help build fetcher envoy demo kube kube-build cluster cluster-build cluster-program cluster-down cluster-e2e cluster-images cluster-load test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance conformance-mesh fuzz bench bench-istiod compare-istiod image release release-test pictures grafana-test dashboard dashboard-test dashboard-browser lint gosec vuln clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -231,6 +231,10 @@ $(ESBUILD): tools/go.mod tools/go.sum
 lint: $(LINT) ## gofmt, vet, import rules, and the rest of .golangci.yml
 	@echo "==> linting"
 	@$(LINT) run $(PKGS)
+
+gosec: $(LINT) ## what gosec finds in the programs
+	@echo "==> running gosec"
+	@$(LINT) run --enable-only gosec --tests=false ./internal/... ./cmd/... ./deploy/...
 
 vuln: $(GOVULNCHECK) ## known vulnerabilities in what the programs call, and changed modules; needs the network
 	@echo "==> checking for known vulnerabilities"

@@ -48,11 +48,11 @@ func podsOf(t *testing.T, values map[string]map[string]any) []podOf {
 			docs := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(f.Text), 4096)
 			for {
 				var o appsv1.Deployment // the parts that DaemonSets have, too
-				if err := docs.Decode(&o); errors.Is(err, io.EOF) {
+				err := docs.Decode(&o)
+				if errors.Is(err, io.EOF) {
 					break
-				} else {
-					require.NoError(t, err, "%s/%s", chart, f.Name)
 				}
+				require.NoError(t, err, "%s/%s", chart, f.Name)
 				if o.Kind == "Deployment" || o.Kind == "DaemonSet" {
 					out = append(out, podOf{o.Name, o.Spec.Template.Spec})
 				}
