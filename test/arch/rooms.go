@@ -23,7 +23,7 @@ type Room struct {
 var Rooms = []Room{
 	{"cmd", 11, "main packages", nil},
 	{"cli", 10, "the commands of moonsail", []string{
-		"github.com/spf13", "golang.org/x/sync", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
+		"github.com/spf13", "golang.org/x/sync", "k8s.io/apimachinery", "k8s.io/client-go/util/jsonpath", "sigs.k8s.io/yaml",
 	}},
 	{"lab", 10, "experiments, and the commands of moonsail-lab", []string{
 		"fortio.org", "github.com/envoyproxy/go-control-plane/envoy", "github.com/fsnotify/fsnotify", "github.com/google/pprof",
