@@ -327,7 +327,7 @@ func (c policyConv) pattern(at problem.Path, a model.Attribute, v string) {
 	case strings.Contains(inner, "*") && a != model.AttributeHeaders:
 		c.Warnf(code.NeverMatches, at, "in %q a * is taken literally: only one at the beginning or at the end is a wildcard", v)
 	case a == model.AttributeMethod && strings.ToUpper(v) != v:
-		c.Warnf(code.NeverMatches, at, "%q never matches: methods are in upper case", v).Set(strings.ToUpper(v))
+		c.Warnf(code.NeverMatches, at, "%q may match nothing: methods are in upper case; write %q", v, strings.ToUpper(v)).Set(strings.ToUpper(v))
 	case a == model.AttributePath && !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*"):
 		c.Warnf(code.NeverMatches, at, "%q never matches: paths begin with \"/\"", v).Set("/" + v)
 	case a == model.AttributePath && strings.ContainsAny(v, "?#"):
