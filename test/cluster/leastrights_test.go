@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/inject"
 	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/kubetest"
@@ -229,7 +230,7 @@ func TestRightsAreNeeded(t *testing.T) {
 	log, kubeconfig := watched(t, c, "moonsail")
 	addr := make(chan string, 1)
 	runControl(t, c, func(o *controlplane.Options) {
-		o.Kubernetes.Kubeconfig = kubeconfig
+		o.Kubernetes.Kubeconfig, o.Revision = kubeconfig, model.DefaultRevision
 		o.Heartbeat, o.DeployGateways, o.RecheckReaders = 100*time.Millisecond, true, 100*time.Millisecond
 		o.Identity = controlplane.Identity{Addr: "127.0.0.1:0", ReadEvery: 100 * time.Millisecond, Listening: func(a net.Addr) { addr <- a.String() }}
 		o.Webhook.Addr, o.Webhook.Config, o.Webhook.InjectConfig = "127.0.0.1:0", "moonsail-validator", "moonsail-injector"
