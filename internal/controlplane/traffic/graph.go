@@ -95,13 +95,16 @@ type sums struct {
 // bucket counts the requests of at most le milliseconds.
 type bucket struct{ le, count float64 }
 
+// addBucket adds to a bucket. A new one is left out if there are maxBuckets.
 func (s *sums) addBucket(le, count float64) {
 	i, found := slices.BinarySearchFunc(s.buckets, le, func(b bucket, le float64) int { return cmp.Compare(b.le, le) })
 	if found {
 		s.buckets[i].count += count
 		return
 	}
-	s.buckets = slices.Insert(s.buckets, i, bucket{le, count})
+	if len(s.buckets) < maxBuckets {
+		s.buckets = slices.Insert(s.buckets, i, bucket{le, count})
+	}
 }
 
 // add adds other, which has the same buckets or none.
@@ -255,12 +258,26 @@ func (g *Graph) Join(other *Graph) {
 	}
 	slices.SortFunc(g.Edges, func(a, b Edge) int { return a.compare(&b.Call) })
 	g.LeftOut += other.LeftOut
-	g.Rated = g.Rated && other.Rated
+	g.joinTime(other)
 	g.Proxies.Connected += other.Proxies.Connected
 	g.Proxies.Measured += other.Proxies.Measured
 	g.Proxies.Failed += other.Proxies.Failed
 	room := max(0, maxErrors-len(g.Failures))
 	g.Failures = slices.Concat(g.Failures, other.Failures[:min(room, len(other.Failures))])
+}
+
+// joinTime sets the time of a graph, and whether its rates are known. A graph without measured proxies has no rates and does
+// not count. It must be called before the proxies are added.
+func (g *Graph) joinTime(other *Graph) {
+	if other.At.IsZero() {
+		return // not measured yet
+	}
+	if other.Proxies.Measured > 0 {
+		g.Rated = other.Rated || g.Rated && g.Proxies.Measured > 0
+	}
+	if g.At.IsZero() {
+		g.At = g.Now.Add(other.At.Sub(other.Now)) // by the clock of g
+	}
 }
 
 // with returns the sum with other. It changes neither.

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,16 @@ const (
 	metricSent     = "istio_tcp_sent_bytes_total"
 	metricReceived = "istio_tcp_received_bytes_total"
 )
+
+// Bounds of what a proxy reports. Longer lines and labels are ignored.
+const (
+	maxLine  = 4 << 10 // bytes
+	maxLabel = 256     // bytes of a value
+	maxValue = 1e18    // sums and rates of smaller values are finite, which JSON requires
+)
+
+// usable reports whether a value of a series counts. NaN and infinities do not.
+func usable(value float64) bool { return value >= 0 && value < maxValue }
 
 // labelSet are labels of one series.
 type labelSet map[string]string
@@ -34,6 +45,21 @@ func (l labelSet) call() (c Call, server, ok bool) {
 		Protocol: l["request_protocol"],
 	}
 	return c, reporter == "destination", reporter == "source" || reporter == "destination"
+}
+
+// clone returns a call that does not keep the line that it was read from.
+func (c *Call) clone() Call {
+	return Call{
+		Source: c.Source.clone(), Destination: c.Destination.clone(), Protocol: strings.Clone(c.Protocol),
+		Target: Target{Namespace: strings.Clone(c.Target.Namespace), Name: strings.Clone(c.Target.Name)},
+	}
+}
+
+func (e *End) clone() End {
+	return End{
+		Namespace: strings.Clone(e.Namespace), Workload: strings.Clone(e.Workload),
+		Service: strings.Clone(e.Service), Version: strings.Clone(e.Version),
+	}
 }
 
 // known returns the value of a label; empty: Istio's word for unknown.
@@ -69,13 +95,13 @@ func (s *sums) addSeries(metric string, l labelSet, value float64) {
 	case metricSent, metricReceived:
 		s.bytes += value
 	case metricDuration:
-		if le, err := strconv.ParseFloat(l["le"], 64); err == nil && len(s.buckets) < maxBuckets {
+		if le, err := strconv.ParseFloat(l["le"], 64); err == nil && (usable(le) || math.IsInf(le, 1)) {
 			s.addBucket(le, value)
 		}
 	}
 }
 
-// parseLine parses a line of Prometheus's text format, if it is one of the metrics.
+// parseLine parses a line of Prometheus's text format, if it is one of the metrics. The labels are parts of the line.
 func parseLine(line string) (metric string, l labelSet, value float64, ok bool) {
 	metric, rest, found := strings.Cut(line, "{")
 	if !found || !slices.Contains(readMetrics, metric) {
@@ -91,7 +117,9 @@ func parseLine(line string) (metric string, l labelSet, value float64, ok bool) 
 		if !ok {
 			return "", nil, 0, false
 		}
-		l[strings.TrimSpace(name)] = text
+		if len(text) <= maxLabel {
+			l[strings.TrimSpace(name)] = text
+		}
 		if rest, found = strings.CutPrefix(after, ","); found && !strings.HasPrefix(rest, "}") {
 			continue
 		}
@@ -101,7 +129,7 @@ func parseLine(line string) (metric string, l labelSet, value float64, ok bool) 
 		}
 		number, _, _ := strings.Cut(strings.TrimSpace(rest), " ") // a time may follow
 		value, err := strconv.ParseFloat(number, 64)
-		return metric, l, value, err == nil && value >= 0
+		return metric, l, value, err == nil && usable(value)
 	}
 }
 

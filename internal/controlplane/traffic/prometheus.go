@@ -91,7 +91,7 @@ func (q *querier) add(ctx context.Context, metric, query string, sum map[Call]*p
 		}
 		value, err := strconv.ParseFloat(text, 64)
 		call, server, ok := r.Metric.call()
-		if err != nil || !ok || !(value >= 0) { // NaN is not
+		if err != nil || !ok || !usable(value) {
 			continue
 		}
 		p := sum[call]

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -45,6 +46,7 @@ type history struct {
 	now    map[Call]*pair // counters
 	rates  map[Call]*pair // nil: only one measurement
 	failed string         // the error of the last request
+	partly string         // why calls of the last measurement are left out
 }
 
 func (s *scraper) forget() { s.known, s.next = map[string]*history{}, 0 }
@@ -61,9 +63,9 @@ func (s *scraper) measure(ctx context.Context) *Graph {
 		}
 		if h.failed != "" {
 			g.Proxies.Failed++
-			if len(g.Failures) < maxErrors {
-				g.Failures = append(g.Failures, p.name+": "+h.failed)
-			}
+		}
+		if why := cmp.Or(h.failed, h.partly); why != "" && len(g.Failures) < maxErrors {
+			g.Failures = append(g.Failures, p.name+": "+why)
 		}
 		if h.now == nil {
 			continue
@@ -164,7 +166,7 @@ func (s *scraper) ask(ctx context.Context, list []proxy) {
 				room := maxRecords - records + len(h.now)
 				mu.Unlock()
 				before := len(h.now)
-				h.update(text, time.Now(), min(room, maxCalls))
+				h.update(text, time.Now(), max(0, min(room, maxCalls)))
 				mu.Lock()
 				records += len(h.now) - before
 				mu.Unlock()
@@ -181,13 +183,16 @@ func (s *scraper) ask(ctx context.Context, list []proxy) {
 // update reads the metrics of a proxy, with at most that many calls.
 func (h *history) update(text []byte, at time.Time, most int) {
 	now, leftOut := parse(text, most)
-	h.failed = ""
-	if leftOut {
-		h.failed = fmt.Sprintf("it calls more than %d others: the rest is left out", most)
+	h.failed, h.partly = "", ""
+	switch {
+	case leftOut && most < maxCalls:
+		h.partly = fmt.Sprintf("the control plane keeps %d calls of all proxies: the rest is left out", maxRecords)
+	case leftOut:
+		h.partly = fmt.Sprintf("it calls more than %d others: the rest is left out", most)
 	}
 	if h.now != nil {
 		h.rates = map[Call]*pair{}
-		seconds := at.Sub(h.at).Seconds()
+		seconds := max(at.Sub(h.at), time.Millisecond).Seconds() // never 0
 		for call, p := range now {
 			out := &pair{}
 			for _, server := range []bool{false, true} {
@@ -212,7 +217,7 @@ func (h *history) update(text []byte, at time.Time, most int) {
 func parse(text []byte, most int) (out map[Call]*pair, leftOut bool) {
 	out = map[Call]*pair{}
 	for line := range bytes.Lines(text) {
-		if !bytes.HasPrefix(line, []byte("istio_")) {
+		if len(line) > maxLine || !bytes.HasPrefix(line, []byte("istio_")) {
 			continue
 		}
 		metric, labels, value, ok := parseLine(strings.TrimSuffix(string(line), "\n"))
@@ -230,7 +235,7 @@ func parse(text []byte, most int) (out map[Call]*pair, leftOut bool) {
 				continue
 			}
 			p = &pair{}
-			out[call] = p
+			out[call.clone()] = p
 		}
 		if *p.of(server) == nil {
 			*p.of(server) = &sums{}

@@ -2,15 +2,18 @@ package traffic
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -136,7 +139,8 @@ func TestBounds(t *testing.T) {
 		m := meshOf(1, func(string) ([]byte, error) { return []byte(text.String()), nil })
 		g := m.scraper().measure(t.Context())
 		require.Len(t, g.Edges, maxCalls)
-		require.Contains(t, g.Failures[0], "the rest is left out")
+		require.Contains(t, g.Failures[0], "it calls more than 1000 others: the rest is left out")
+		require.Zero(t, g.Proxies.Failed)
 	})
 	t.Run("edges", func(t *testing.T) {
 		all := map[Call]*pair{}
@@ -156,15 +160,106 @@ func TestHostileMetrics(t *testing.T) {
 	for _, line := range []string{
 		`istio_requests_total`, `istio_requests_total{`, `istio_requests_total{a`, `istio_requests_total{a="`, `istio_requests_total{a="\`,
 		`istio_requests_total{a="b"`, `istio_requests_total{a="b",`, `istio_requests_total{a="b"}`, `istio_requests_total{a="b"} x`,
-		`istio_requests_total{a="b"} NaN`, `istio_requests_total{a="b"} -1`, `istio_other{a="b"} 1`, `istio_requests_total{} 1`,
+		`istio_requests_total{a="b"} NaN`, `istio_requests_total{a="b"} +Inf`, `istio_requests_total{a="b"} 1e18`,
+		`istio_requests_total{a="b"} -1`, `istio_other{a="b"} 1`, `istio_requests_total{} 1`,
 	} {
 		_, _, _, ok := parseLine(line)
 		require.False(t, ok, line)
 	}
+	_, l, _, ok := parseLine(`istio_requests_total{a="` + strings.Repeat("x", maxLabel+1) + `",b="c"} 1`)
+	require.True(t, ok)
+	require.Equal(t, labelSet{"b": "c"}, l, "a long label is ignored")
 	_, l, v, ok := parseLine(`istio_requests_total{a="q\"\\\n}, c=",b="<b>"} 1.5 1700000000000`)
 	require.True(t, ok)
 	require.Equal(t, labelSet{"a": "q\"\\\n}, c=", "b": "<b>"}, l)
 	require.InDelta(t, 1.5, v, 0)
+}
+
+// TestGraphIsFinite checks that no metric of a proxy makes a graph that JSON cannot have.
+func TestGraphIsFinite(t *testing.T) {
+	values := []string{"+Inf", "NaN", "1e308", "9e17", "5e-324", "1"}
+	var text strings.Builder
+	for _, v := range values {
+		for _, le := range append(values, "-Inf", "-1", "0", "5", "10") {
+			line := series(metricDuration, "source", "web", "cart", fmt.Sprintf(`,le=%q`, le), 1)
+			text.WriteString(strings.TrimSuffix(line, "1\n") + v + "\n")
+		}
+		for _, metric := range []string{metricRequests, metricSent} {
+			text.WriteString(strings.TrimSuffix(series(metric, "source", "web", "cart", "", 1), "1\n") + v + "\n")
+		}
+	}
+	s := meshOf(3, func(string) ([]byte, error) { return []byte(text.String()), nil }).scraper()
+	for range 2 {
+		g := s.measure(t.Context())
+		_, err := json.Marshal(g)
+		require.NoError(t, err)
+		require.Len(t, g.Edges, 1)
+		require.Positive(t, g.Edges[0].Client.Total)
+		for _, h := range s.known { // the next measurement has rates
+			for _, p := range h.now {
+				p.client = &sums{}
+			}
+			h.at = time.Now()
+		}
+	}
+}
+
+// TestCallsKeepNoText checks the memory of calls, whose labels are parts of long lines.
+func TestCallsKeepNoText(t *testing.T) {
+	line := strings.TrimSuffix(series(metricRequests, "source", "web", "cart", `,response_code="200"`, 1), "\n")
+	short, leftOut := parse([]byte(line+"\n"+line+strings.Repeat(" ", maxLine)+"\n"), 1)
+	require.False(t, leftOut)
+	require.Len(t, short, 1)
+	for _, p := range short {
+		require.InDelta(t, 1, p.client.requests, 0, "a long line is ignored")
+	}
+
+	_, labels, _, ok := parseLine(line)
+	require.True(t, ok)
+	call, _, _ := labels.call()
+	clone := call.clone()
+	require.Equal(t, call, clone)
+	from := func(c *Call) []string {
+		return []string{
+			c.Source.Namespace, c.Source.Workload, c.Source.Service, c.Source.Version, c.Target.Namespace, c.Target.Name, c.Protocol,
+			c.Destination.Namespace, c.Destination.Workload, c.Destination.Service, c.Destination.Version,
+		}
+	}
+	for i, text := range from(&call) {
+		require.NotEmpty(t, text)
+		require.NotSame(t, unsafe.StringData(text), unsafe.StringData(from(&clone)[i]), text)
+	}
+}
+
+func TestFullBucketsCountFurther(t *testing.T) {
+	s := &sums{}
+	for i := range maxBuckets + 1 {
+		s.addBucket(float64(i), 1)
+	}
+	require.Len(t, s.buckets, maxBuckets)
+	s.addSeries(metricDuration, labelSet{"le": "3"}, 2)
+	require.Equal(t, bucket{3, 3}, s.buckets[3])
+}
+
+// TestNoRoom measures a proxy when the calls of others take all room.
+func TestNoRoom(t *testing.T) {
+	m := meshOf(2, func(proxy string) ([]byte, error) {
+		if proxy == "p0" {
+			return nil, errors.New("refused")
+		}
+		return []byte(counters(1)), nil
+	})
+	s := m.scraper()
+	full := &history{now: map[Call]*pair{}}
+	for i := range maxRecords + 1 {
+		full.now[Call{Protocol: strconv.Itoa(i)}] = &pair{}
+	}
+	s.known["p0"] = full
+	g := s.measure(t.Context())
+	require.Equal(t, 1, g.Proxies.Failed)
+	require.Equal(t, []string{"p0.shop: refused", "p1.shop: the control plane keeps 100000 calls of all proxies: the rest is left out"}, g.Failures)
+	require.NotNil(t, s.known["p1"].now)
+	require.Empty(t, s.known["p1"].now)
 }
 
 func TestFailed(t *testing.T) {
@@ -216,7 +311,7 @@ func TestPrometheus(t *testing.T) {
 		base := `"reporter":"destination","source_workload":"web-v1","source_workload_namespace":"shop","source_canonical_service":"web","destination_workload":"cart-v1","destination_workload_namespace":"shop","destination_service_name":"cart","destination_service_namespace":"shop","request_protocol":"http"`
 		switch {
 		case strings.Contains(query, metricRequests):
-			result = `{"metric":{` + base + `,"response_code":"200","connection_security_policy":"mutual_tls"},"value":[1,"3"]},{"metric":{` + base + `,"response_code":"500","connection_security_policy":"none"},"value":[1,"1"]}`
+			result = `{"metric":{` + base + `,"response_code":"200","connection_security_policy":"mutual_tls"},"value":[1,"3"]},{"metric":{` + base + `,"response_code":"200"},"value":[1,"+Inf"]},{"metric":{` + base + `,"response_code":"500","connection_security_policy":"none"},"value":[1,"1"]}`
 		case strings.Contains(query, metricDuration):
 			result = `{"metric":{` + base + `,"le":"10"},"value":[1,"4"]},{"metric":{` + base + `,"le":"+Inf"},"value":[1,"4"]},{"metric":{` + base + `,"le":"5"},"value":[1,"NaN"]}`
 		}
@@ -263,4 +358,39 @@ func TestJoin(t *testing.T) {
 	require.InDelta(t, 0.75, joined.Client.P50, 0.001)
 	require.InDelta(t, 3, joined.Server.Mutual, 0)
 	require.InDelta(t, 2, other.Edges[1].Client.Requests, 0, "the other graph does not change")
+}
+
+// TestJoinedRates joins graphs of replicas of which some have no rates.
+func TestJoinedRates(t *testing.T) {
+	now := time.Now()
+	var (
+		began = Graph{Now: now}
+		empty = Graph{Now: now, At: now, Rated: true}
+		once  = Graph{Now: now, At: now, Proxies: Coverage{Measured: 1}}
+		rated = Graph{Now: now, At: now, Rated: true, Proxies: Coverage{Measured: 1}}
+	)
+	for _, c := range []struct {
+		of   string
+		a, b Graph
+		want bool
+	}{
+		{"began, rated", began, rated, true},
+		{"began, once", began, once, false},
+		{"empty, once", empty, once, false},
+		{"empty, rated", empty, rated, true},
+		{"once, rated", once, rated, true},
+		{"rated, rated", rated, rated, true},
+	} {
+		for range 2 {
+			g := c.a
+			g.Join(&c.b)
+			require.Equal(t, c.want, g.Rated, c.of)
+			require.Equal(t, now, g.At, c.of)
+			c.a, c.b = c.b, c.a
+		}
+	}
+
+	slow := Graph{Now: now.Add(-time.Hour)}
+	slow.Join(&rated)
+	require.Equal(t, slow.Now, slow.At, "by its own clock")
 }
