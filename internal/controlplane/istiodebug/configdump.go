@@ -76,7 +76,7 @@ var dumped = []resource.Type{
 }
 
 // dump returns what a proxy should have, as Envoy's config dump has it: with the virtual hosts in their route
-// configurations, and without private keys.
+// configurations, and without private keys and registry credentials.
 func (p *Pages) dump(id string, endpoints bool) (*adminv3.ConfigDump, error) {
 	_, list, ok := p.Resources.Intended(id, dumped...)
 	if !ok {
@@ -135,7 +135,11 @@ func (d *dumps) all(endpoints bool) (*adminv3.ConfigDump, error) {
 		secrets.DynamicActiveSecrets = append(secrets.DynamicActiveSecrets, &adminv3.SecretsConfigDump_DynamicSecret{Name: name, Secret: public})
 	}
 	for _, r := range d.byType[resource.Extension] {
-		extensions.EcdsFilters = append(extensions.EcdsFilters, &adminv3.EcdsConfigDump_EcdsFilterConfig{EcdsFilter: r})
+		public, err := withoutLogin(r)
+		if err != nil {
+			return nil, err
+		}
+		extensions.EcdsFilters = append(extensions.EcdsFilters, &adminv3.EcdsConfigDump_EcdsFilterConfig{EcdsFilter: public})
 	}
 	parts := []proto.Message{&adminv3.BootstrapConfigDump{}, clusters}
 	if endpoints {

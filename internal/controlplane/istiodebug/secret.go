@@ -4,10 +4,9 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/types/known/anypb"
-)
 
-// redacted is what Envoy's config dump has in the place of secrets.
-const redacted = "[redacted]"
+	"github.com/moonsail/moonsail/internal/xds/wasmplugin"
+)
 
 // withoutKey returns a secret without what must stay secret. Secrets of types that are not certificates have only their
 // names.
@@ -21,7 +20,7 @@ func withoutKey(packed *anypb.Any) (name string, public *anypb.Any, err error) {
 	case *tlsv3.Secret_TlsCertificate:
 		kept := &tlsv3.TlsCertificate{CertificateChain: t.TlsCertificate.CertificateChain}
 		if t.TlsCertificate.PrivateKey != nil {
-			kept.PrivateKey = &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: redacted}}
+			kept.PrivateKey = &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: wasmplugin.Redacted}}
 		}
 		s.Type = &tlsv3.Secret_TlsCertificate{TlsCertificate: kept}
 	default:
@@ -29,4 +28,16 @@ func withoutKey(packed *anypb.Any) (name string, public *anypb.Any, err error) {
 	}
 	public, err = anypb.New(s)
 	return s.Name, public, err
+}
+
+// withoutLogin returns an extension without the registry credentials of a plugin.
+func withoutLogin(packed *anypb.Any) (*anypb.Any, error) {
+	e := &corev3.TypedExtensionConfig{}
+	if err := packed.UnmarshalTo(e); err != nil {
+		return nil, err
+	}
+	if err := wasmplugin.Redact(e); err != nil {
+		return nil, err
+	}
+	return anypb.New(e)
 }

@@ -40,7 +40,7 @@ type ConfigResource struct {
 	Sent     string          `json:"sent"`
 	Message  string          `json:"message,omitempty"` // Envoy's, if it refused the resource
 	Bytes    int             `json:"bytes"`
-	Objects  []model.Key     `json:"objects,omitempty"` // that the resource was made from
+	Objects  []model.Key     `json:"objects,omitempty"`  // that the resource was made from
 	Resource json.RawMessage `json:"resource,omitempty"` // only if the caller asked for it
 }
 
@@ -150,35 +150,16 @@ func readable(e *resource.Encoded) (json.RawMessage, error) {
 	case *tlsv3.Secret:
 		redact(m)
 	case *corev3.TypedExtensionConfig:
-		if err := redactPlugin(m); err != nil {
+		if err := wasmplugin.Redact(m); err != nil {
 			return nil, err
 		}
 	}
 	return protojson.Marshal(m)
 }
 
-const redacted = "[redacted]"
-
 // redact removes the key from a secret, as Envoy does.
 func redact(s *tlsv3.Secret) {
 	if c := s.GetTlsCertificate(); c != nil {
-		c.PrivateKey = &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: redacted}}
+		c.PrivateKey = &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: wasmplugin.Redacted}}
 	}
-}
-
-// redactPlugin removes the registry credentials from a plugin.
-func redactPlugin(e *corev3.TypedExtensionConfig) error {
-	config := wasmplugin.For(e.GetTypedConfig())
-	if config == nil {
-		return nil
-	}
-	if err := e.TypedConfig.UnmarshalTo(config); err != nil {
-		return err
-	}
-	values := config.GetConfig().GetVmConfig().GetEnvironmentVariables().GetKeyValues()
-	if _, there := values[wasmplugin.PullSecret]; !there {
-		return nil
-	}
-	values[wasmplugin.PullSecret] = redacted
-	return e.TypedConfig.MarshalFrom(config)
 }

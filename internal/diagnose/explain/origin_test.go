@@ -11,6 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/listener"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/wasmplugin"
 )
 
 // causeOf returns the cause of a refusal of a resource that no proxy had before, with a message that quotes
@@ -130,7 +131,7 @@ func TestCredentialsOfPluginsAreNotShown(t *testing.T) {
 		text, err := readable(encoded)
 		require.NoError(t, err)
 		require.NotContains(t, string(text), "password")
-		require.Contains(t, string(text), redacted)
+		require.Contains(t, string(text), wasmplugin.Redacted)
 		require.Contains(t, string(text), "oci://example.com/auth")
 	}
 }

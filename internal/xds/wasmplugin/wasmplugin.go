@@ -3,6 +3,7 @@
 package wasmplugin
 
 import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rbacconfigv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	httpwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
@@ -48,6 +49,26 @@ func For(a *anypb.Any) Filter {
 		return &networkwasmv3.Wasm{}
 	}
 	return nil
+}
+
+// Redacted replaces secrets in output for people, as in Envoy's config dump.
+const Redacted = "[redacted]"
+
+// Redact removes the registry credentials from an extension. Extensions that are not plugins stay as they are.
+func Redact(e *corev3.TypedExtensionConfig) error {
+	config := For(e.GetTypedConfig())
+	if config == nil {
+		return nil
+	}
+	if err := e.TypedConfig.UnmarshalTo(config); err != nil {
+		return err
+	}
+	values := config.GetConfig().GetVmConfig().GetEnvironmentVariables().GetKeyValues()
+	if _, there := values[PullSecret]; !there {
+		return nil
+	}
+	values[PullSecret] = Redacted
+	return e.TypedConfig.MarshalFrom(config)
 }
 
 // Denials is the prefix of statistics of denied connections.
