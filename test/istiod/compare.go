@@ -109,7 +109,7 @@ func (p *plane) has(ctx context.Context, n int) error {
 func (b *bench) sides(t *testing.T, k *testCase, hosts map[string]string) (sides [2]*compare.Side, sum uint64) {
 	t.Helper()
 	for i, plane := range b.planes {
-		sides[i] = &compare.Side{Name: plane.name}
+		sides[i] = &compare.Side{Name: plane.name, Kind: []compare.Kind{compare.Istiod, compare.Moonsail}[i]}
 		for _, p := range k.proxies {
 			node := nodeOf(p, k.domain, hosts[p.IP])
 			ctx, cancel := context.WithTimeout(t.Context(), patience)

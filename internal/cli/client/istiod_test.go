@@ -65,7 +65,7 @@ func (s *recordedIstiod) StreamAggregatedResources(stream discoveryv3.Aggregated
 		if r.GetResponseNonce() != "" {
 			continue
 		}
-		resp := &discoveryv3.DiscoveryResponse{TypeUrl: r.GetTypeUrl(), Nonce: "1", VersionInfo: "1"}
+		resp := &discoveryv3.DiscoveryResponse{TypeUrl: r.GetTypeUrl(), Nonce: "1", VersionInfo: "2026-01-02T15:04:05Z/1"}
 		for _, add := range []func() error{
 			func() error { return pack(resp, p.World.Listeners) }, func() error { return pack(resp, p.World.Routes) },
 			func() error { return pack(resp, p.World.Clusters) }, func() error { return pack(resp, p.World.Endpoints) },

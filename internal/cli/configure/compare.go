@@ -61,8 +61,8 @@ A SOURCE is one of:
 
 The proxies are those of the dumps, else the Pods with sidecars and gateways of the YAML or cluster.
 
-Differences on purpose are marked with their reason. Exit status: 0 all calls are decided alike, but for
-differences on purpose; 1 some are not; 2 the command failed.`,
+Between istiod and Moonsail, differences on purpose are marked with their reason. Exit status: 0 all
+calls are decided alike, but for differences on purpose; 1 some are not; 2 the command failed.`,
 		Example: `  # Is it safe to move this cluster from istiod to Moonsail?
   moonsail compare
 

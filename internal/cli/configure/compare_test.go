@@ -1,9 +1,11 @@
 package configure
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -46,6 +48,40 @@ spec: {action: DENY, rules: [{to: [{operation: {paths: [/admin]}}]}]}
 	require.Equal(t, 1, r.Proxies)
 	require.Equal(t, r.Calls, r.Alike+r.Differ)
 	require.NotZero(t, r.Differ)
+}
+
+// TestCompareOfUpgrade compares two Moonsails of which one does not use HTTP/2 between sidecars. Only from istiod is this on purpose.
+func TestCompareOfUpgrade(t *testing.T) {
+	dumps := t.TempDir()
+	status, _, errOut := moonsail(t, "compare", "--from", shopDir, "--to", shopDir+"/", "--save", dumps)
+	require.Equal(t, terminal.ExitOK, status, errOut)
+	http2 := regexp.MustCompile(`"http2_protocol_options": \{\s*"allow_connect": true\s*\}`)
+	edit := func(plane string) string {
+		dir := t.TempDir()
+		paths, err := filepath.Glob(filepath.Join(dumps, "*.json.gz"))
+		require.NoError(t, err)
+		for _, path := range paths {
+			text, err := readDump(path)
+			require.NoError(t, err)
+			require.Regexp(t, http2, string(text))
+			text = http2.ReplaceAll(text, []byte(`"http_protocol_options": {}`))
+			text = bytes.Replace(text, []byte(`"control_plane": "Moonsail"`), []byte(plane), 1)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, strings.TrimSuffix(filepath.Base(path), ".gz")), text, 0o600))
+		}
+		return dir
+	}
+	for plane, want := range map[string]int{
+		`"control_plane": "Moonsail"`:              terminal.ExitFailed,
+		`"version_info": "8"`:                      terminal.ExitFailed,
+		`"control_plane": "istiod"`:                terminal.ExitOK,
+		`"version_info": "2026-01-02T15:04:05Z/7"`: terminal.ExitOK,
+	} {
+		t.Run(plane, func(t *testing.T) {
+			status, out, errOut := moonsail(t, "compare", "--from", edit(plane), "--to", shopDir)
+			require.Equal(t, want, status, out+errOut)
+			require.Equal(t, want == terminal.ExitOK, strings.Contains(out, "Moonsail's sidecars use HTTP/2 between them"), out)
+		})
+	}
 }
 
 func TestCompareOfWrongInput(t *testing.T) {

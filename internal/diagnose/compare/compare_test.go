@@ -179,6 +179,7 @@ func TestDumpsAreAlike(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, p.Name, back.Name)
 		require.Equal(t, p.IPs, back.IPs)
+		require.Equal(t, compare.Moonsail, back.Kind)
 		read.Proxies = append(read.Proxies, back)
 	}
 	r := run(t, left, read)
@@ -194,6 +195,27 @@ func TestDumpsThatCannotBeRead(t *testing.T) {
 	} {
 		_, err := compare.ParseDump([]byte(text), server.ProxyOf)
 		require.ErrorContains(t, err, problem, text)
+	}
+}
+
+// TestKindOfDumps reads the control plane from the versions that Envoy has.
+func TestKindOfDumps(t *testing.T) {
+	const dump = `{"configs": [{"bootstrap": {"node": {"id": "sidecar~10.0.0.1~a.b~b.svc.cluster.local"}}}, {"version_info": "CLUSTERS", "dynamic_listeners": [
+{"active_state": {"version_info": "LISTENER", "listener": {"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", "name": "x"}}}]}]}`
+	for _, tc := range []struct {
+		clusters, listener string
+		want               compare.Kind
+	}{
+		{"", "", compare.Unknown},
+		{"v1", "2026-01-02/3", compare.Unknown},
+		{"2026-01-02T15:04:05Z/3", "", compare.Istiod},
+		{"", "2026-01-02T15:04:05+01:00/12", compare.Istiod},
+		{"17", "", compare.Moonsail},
+		{"", "c0ffee0123456789", compare.Moonsail},
+	} {
+		p, err := compare.ParseDump([]byte(strings.NewReplacer("CLUSTERS", tc.clusters, "LISTENER", tc.listener).Replace(dump)), server.ProxyOf)
+		require.NoError(t, err)
+		require.Equal(t, tc.want, p.Kind, "%q %q", tc.clusters, tc.listener)
 	}
 }
 

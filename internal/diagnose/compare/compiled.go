@@ -12,14 +12,15 @@ func Compiled(name string, mesh *model.Mesh, s preview.Side) (side *Side, failur
 	if err != nil {
 		return nil, nil, err
 	}
-	side = &Side{Name: name}
+	side = &Side{Name: name, Kind: Moonsail}
 	for _, w := range worlds {
 		node, err := NodeOf(w.Proxy)
 		if err != nil {
 			return nil, nil, err
 		}
 		side.Proxies = append(side.Proxies, &Proxy{
-			Name: w.String(), Gateway: w.Type == model.ProxyRouter, IPs: w.IPs, Principal: w.Principal, World: w.World, Node: node, madeFrom: w.MadeFrom,
+			Name: w.String(), Gateway: w.Type == model.ProxyRouter, IPs: w.IPs, Principal: w.Principal, World: w.World, Kind: Moonsail, Node: node,
+			madeFrom: w.MadeFrom,
 		})
 	}
 	return side, failures, nil

@@ -10,7 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
-// Deliberate is a difference between Istio and Moonsail that is on purpose.
+// Deliberate is a difference between Istio and Moonsail that is on purpose. Two control planes of the same kind, or of unknown
+// kinds, have none.
 type Deliberate struct {
 	Reason string `json:"reason"`
 	Page   string `json:"page"` // of the documentation
@@ -63,7 +64,7 @@ func has(c Change, a, b string) bool {
 	return c.Left == a && c.Right == b || c.Left == b && c.Right == a
 }
 
-// onPurpose returns why all changes of a call are on purpose; nil: some are not.
+// onPurpose returns why all changes of a call are on purpose; nil: some are not. The sides have different kinds.
 func onPurpose(d *decided, changes []Change) *Deliberate {
 	var out *Deliberate
 	for _, c := range changes {

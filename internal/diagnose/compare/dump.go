@@ -16,13 +16,18 @@ import (
 // dump has the parts of Envoy's config dump that this package reads. The keys of the different dumps do not collide.
 type dump struct {
 	Configs []struct {
-		Bootstrap *struct {
+		ControlPlane Kind   `json:"control_plane"` // of WriteDump
+		Version      string `json:"version_info"`
+		Bootstrap    *struct {
 			Node json.RawMessage `json:"node"`
 		} `json:"bootstrap"`
 		StaticClusters  []dumped `json:"static_clusters"`
 		DynamicClusters []dumped `json:"dynamic_active_clusters"`
 		Listeners       []struct {
-			Active *dumped `json:"active_state"`
+			Active *struct {
+				dumped
+				Version string `json:"version_info"`
+			} `json:"active_state"`
 		} `json:"dynamic_listeners"`
 		Routes          []dumped `json:"dynamic_route_configs"`
 		StaticEndpoints []dumped `json:"static_endpoint_configs"`
@@ -49,6 +54,7 @@ func ParseDump(text []byte, nodes NodeParser) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config dump: %w", err)
 	}
+	p.Kind = d.kind()
 	for _, tree := range d.resources() {
 		if err := p.addJSON(tree); err != nil {
 			return nil, fmt.Errorf("config dump of %s: %w", p.Name, err)
@@ -78,6 +84,28 @@ func (d *dump) proxy(nodes NodeParser) (*Proxy, error) {
 		return n.proxy(), nil
 	}
 	return nil, errors.New("no bootstrap with a node id: dump all sections")
+}
+
+// kind returns the kind of the control plane of the dump's resources.
+func (d *dump) kind() Kind {
+	for i := range d.Configs {
+		c := &d.Configs[i]
+		versions := []string{c.Version}
+		for _, l := range c.Listeners {
+			if l.Active != nil {
+				versions = append(versions, l.Active.Version)
+			}
+		}
+		if c.ControlPlane == Istiod || c.ControlPlane == Moonsail {
+			return c.ControlPlane
+		}
+		for _, v := range versions {
+			if k := kindOf(v); k != Unknown {
+				return k
+			}
+		}
+	}
+	return Unknown
 }
 
 // resources returns all resources, as JSON trees.

@@ -75,6 +75,37 @@ func TestIstiodIsAlike(t *testing.T) {
 	require.Empty(t, r.OnlyRight)
 }
 
+// TestDifferencesOnPurposeNeedTwoKinds compares istiod's resources with Moonsail's as if both came from one kind, as for an upgrade.
+func TestDifferencesOnPurposeNeedTwoKinds(t *testing.T) {
+	left := istiod(t)
+	right := moonsailWith(t, left, meshText(t))
+	require.Equal(t, compare.Moonsail, right.Kind)
+	require.Equal(t, compare.Unknown, left.Kind)
+	for _, tc := range []struct {
+		left, right compare.Kind
+		deliberate  bool
+	}{
+		{compare.Istiod, compare.Moonsail, true}, {compare.Moonsail, compare.Istiod, true},
+		{compare.Unknown, compare.Moonsail, true}, {compare.Istiod, compare.Unknown, true},
+		{compare.Moonsail, compare.Moonsail, false}, {compare.Istiod, compare.Istiod, false}, {compare.Unknown, compare.Unknown, false},
+	} {
+		set := func(s *compare.Side, k compare.Kind) {
+			s.Kind = k
+			for _, p := range s.Proxies {
+				p.Kind = k
+			}
+		}
+		set(left, tc.left)
+		set(right, tc.right)
+		r := run(t, left, right)
+		require.NotZero(t, r.Differ)
+		require.Equal(t, tc.deliberate, r.Same(), "%s %s", tc.left, tc.right)
+		if !tc.deliberate {
+			require.Zero(t, r.Deliberate)
+		}
+	}
+}
+
 // TestPlantedDifferencesFromIstiod breaks Moonsail's side in one place: the report has the property and the object.
 func TestPlantedDifferencesFromIstiod(t *testing.T) {
 	left := istiod(t)

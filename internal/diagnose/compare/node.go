@@ -53,11 +53,12 @@ func (n *Node) proxy() *Proxy {
 
 // Read reads what a running control plane gives to the node.
 func (n *Node) Read(ctx context.Context, c *fetch.Client) (*Proxy, error) {
-	resources, err := c.Proxy(ctx, n.envoy)
+	resources, version, err := c.Proxy(ctx, n.envoy)
 	if err != nil {
 		return nil, err
 	}
 	p := n.proxy()
+	p.Kind = kindOf(version)
 	for _, r := range resources {
 		m, err := r.UnmarshalNew()
 		if err != nil {

@@ -22,7 +22,7 @@ const maxTexts = 200
 func Run(ctx context.Context, left, right *Side, calls []Call) (*Report, error) {
 	c := &comparison{left: open(left), right: open(right), groups: map[string]*Difference{}, undecided: map[string]*Undecided{}}
 	r := &Report{Left: left.Name, Right: right.Name, Differences: []Difference{}}
-	c.report = r
+	c.report, c.deliberate = r, left.kind() != right.kind()
 	var both []string
 	both, r.OnlyLeft, r.OnlyRight = shared(c.left, c.right)
 	r.Proxies = len(both)
@@ -55,6 +55,7 @@ func Run(ctx context.Context, left, right *Side, calls []Call) (*Report, error) 
 // comparison is the state of one Run.
 type comparison struct {
 	left, right *opened
+	deliberate  bool // differences between Istio and Moonsail are expected
 	report      *Report
 	groups      map[string]*Difference
 	undecided   map[string]*Undecided
@@ -106,7 +107,10 @@ func (c *comparison) fail(side *opened, call *Call, err error) {
 
 // note adds a call to the difference with the same changes.
 func (c *comparison) note(made *decided, changes []Change) {
-	call, why := made.call, onPurpose(made, changes)
+	call, why := made.call, (*Deliberate)(nil)
+	if c.deliberate {
+		why = onPurpose(made, changes)
+	}
 	key := fmt.Sprint(changes, why)
 	d := c.groups[key]
 	if d == nil {

@@ -11,6 +11,7 @@ import (
 // Side is what one control plane gives to the proxies of a mesh.
 type Side struct {
 	Name    string // as users know it: "istiod", "Moonsail 1.2"
+	Kind    Kind   // Unknown: that of its proxies
 	Proxies []*Proxy
 	// Only are the proxies whose calls Run makes; empty: all.
 	Only []string
@@ -24,6 +25,8 @@ type Proxy struct {
 	// Principal is the URI name in its certificate, "spiffe://cluster.local/ns/shop/sa/reviews"; empty: it has none.
 	Principal string
 	World     *simulate.World
+	// Kind is the kind of the control plane that the resources come from.
+	Kind Kind
 	// Node is how it describes itself; nil: unknown.
 	Node *Node
 

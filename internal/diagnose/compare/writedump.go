@@ -63,7 +63,11 @@ func WriteDump(w io.Writer, p *Proxy) error {
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
-	return e.Encode(map[string]any{"configs": []any{map[string]any{"bootstrap": map[string]any{"node": json.RawMessage(node)}}, d}})
+	configs := []any{map[string]any{"bootstrap": map[string]any{"node": json.RawMessage(node)}}}
+	if p.Kind != Unknown {
+		configs = append(configs, map[string]any{"control_plane": p.Kind})
+	}
+	return e.Encode(map[string]any{"configs": append(configs, d)})
 }
 
 // lenient resolves types that are unknown to one without fields.

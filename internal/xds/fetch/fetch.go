@@ -5,6 +5,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -78,7 +79,8 @@ func Connect(o Options) (*Client, error) {
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Proxy returns the resources of a proxy: clusters, endpoints, listeners, route configurations, and extension configurations.
-func (c *Client) Proxy(ctx context.Context, node *corev3.Node) ([]*anypb.Any, error) {
+// version is that of the clusters.
+func (c *Client) Proxy(ctx context.Context, node *corev3.Node) (out []*anypb.Any, version string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if c.token != "" {
@@ -86,10 +88,9 @@ func (c *Client) Proxy(ctx context.Context, node *corev3.Node) ([]*anypb.Any, er
 	}
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(c.conn).StreamAggregatedResources(ctx)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	s := &conversation{stream: stream, node: node, cancel: cancel, subscribed: map[string][]string{}}
-	var out []*anypb.Any
 	for _, step := range []struct {
 		typ   string
 		names func([]*anypb.Any) ([]string, error) // to subscribe to, from what came so far; nil: all
@@ -97,7 +98,7 @@ func (c *Client) Proxy(ctx context.Context, node *corev3.Node) ([]*anypb.Any, er
 		var names []string
 		if step.names != nil {
 			if names, err = step.names(out); err != nil {
-				return nil, err
+				return nil, "", err
 			}
 			if len(names) == 0 {
 				continue
@@ -105,11 +106,11 @@ func (c *Client) Proxy(ctx context.Context, node *corev3.Node) ([]*anypb.Any, er
 		}
 		resources, err := s.get(step.typ, names)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", step.typ[len(typePrefix):], err)
+			return nil, "", fmt.Errorf("%s: %w", step.typ[len(typePrefix):], err)
 		}
 		out = append(out, resources...)
 	}
-	return out, nil
+	return out, s.version, nil
 }
 
 // conversation is one stream.
@@ -118,6 +119,7 @@ type conversation struct {
 	node       *corev3.Node // sent with the first request; nil afterwards
 	cancel     context.CancelFunc
 	subscribed map[string][]string // names by type
+	version    string              // of the first response
 }
 
 // get subscribes to a type and returns the first response with it. Other responses are ACKed and skipped.
@@ -142,6 +144,7 @@ func (s *conversation) get(typ string, names []string) ([]*anypb.Any, error) {
 			return nil, s.reason(err)
 		}
 		if r.GetTypeUrl() == typ {
+			s.version = cmp.Or(s.version, r.GetVersionInfo())
 			return r.GetResources(), nil
 		}
 	}
