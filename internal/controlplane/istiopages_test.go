@@ -139,7 +139,7 @@ func (p *plane) question(t *testing.T, typ string, names ...string) (*discovery.
 	t.Helper()
 	conn, err := grpc.NewClient(p.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
-	defer conn.Close()
+	defer func() { require.NoError(t, conn.Close()) }()
 	ctx, cancel := context.WithCancel(await.Context(t))
 	defer cancel()
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)

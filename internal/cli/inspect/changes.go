@@ -362,14 +362,8 @@ func (f *changesFlags) follow(ctx context.Context, w io.Writer) error {
 			if lists[i].Now.IsZero() { // no answer
 				continue
 			}
-			for _, c := range watches[i].next(lists[i]) {
-				if !f.concerns(&c) {
-					continue
-				}
-				row := changeRow(terminal.StyleFor(w), &listedChange{c, planeOf(replicas, i)}, lists[i].Now)
-				if err := writeFixed(w, columns, row); err != nil {
-					return err
-				}
+			if err := f.writeNext(w, columns, &watches[i], &lists[i], planeOf(replicas, i)); err != nil {
+				return err
 			}
 		}
 		select {
@@ -378,6 +372,20 @@ func (f *changesFlags) follow(ctx context.Context, w io.Writer) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// writeNext writes the rows of a control plane's changes that were not written as they are.
+func (f *changesFlags) writeNext(w io.Writer, columns []changeColumn, cw *changeWatch, list *debug.ChangeList, plane string) error {
+	for _, c := range cw.next(*list) {
+		if !f.concerns(&c) {
+			continue
+		}
+		row := changeRow(terminal.StyleFor(w), &listedChange{c, plane}, list.Now)
+		if err := writeFixed(w, columns, row); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // poll fetches the changes after those that were printed.

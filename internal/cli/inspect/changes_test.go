@@ -39,7 +39,8 @@ func TestNewestChange(t *testing.T) {
 
 func TestNoChanges(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, (&changesFlags{}).print(&b, &changeList{}))
+	var f changesFlags
+	require.NoError(t, f.print(&b, &changeList{}))
 	require.Equal(t, "no changes yet\n", b.String())
 }
 

@@ -175,7 +175,9 @@ func (d *description) print(w io.Writer) error {
 		for _, p := range s.Ports {
 			fmt.Fprintf(w, "   Port: %s\n", p)
 		}
-		printObjects(w, s.Objects, outboundKinds)
+		if err := printObjects(w, s.Objects, outboundKinds); err != nil {
+			return err
+		}
 	}
 	if len(d.Services) == 0 {
 		fmt.Fprintf(w, "%s\nNo Service selects this Pod.\n", descriptionRule)

@@ -30,13 +30,7 @@ type proxiesFlags struct {
 	istio      bool   // it is called by istioctl's name: print istioctl's columns
 }
 
-func newProxiesCommand() *cobra.Command {
-	var f proxiesFlags
-	cmd := &cobra.Command{
-		Use:     "proxies [PROXY]",
-		Aliases: []string{"proxy-status", "ps"}, // istioctl's
-		Short:   "List connected proxies and their state for each type of resource",
-		Long: `List the connected proxies, or show one by name, name.namespace or node id. STATUS is SYNCED, BEHIND
+const proxiesHelp = `List the connected proxies, or show one by name, name.namespace or node id. STATUS is SYNCED, BEHIND
 (a change is not ACKed, and for how long), or NACKED (the proxy has refused resources, which are held
 back). For each type of resource, the state is one of
 
@@ -47,7 +41,7 @@ back). For each type of resource, the state is one of
   -           the proxy does not subscribe to this type
 
 Types are CDS (clusters), EDS (endpoints), LDS (listeners), RDS (route configurations) and VHDS
-(virtual hosts). PROTOCOL is delta or state-of-the-world xDS. ROUTES is how the proxy gets its routes: rds,
+(virtual hosts). The view of one proxy also has ODCDS (clusters on demand). PROTOCOL is delta or state-of-the-world xDS. ROUTES is how the proxy gets its routes: rds,
 vhds, or scoped (large route configurations are split). SETTLED is a revision: the proxy has ACKed,
 or refused, all up to it that concerns it.
 
@@ -62,7 +56,15 @@ worker with much more to do than the others.
 agents report them. Agents renew them in time; NOTE has the problem if they cannot.
 
 Called as proxy-status or ps, the command prints istioctl's columns: SYNCED, STALE (not ACKed),
-NOT SENT, ERROR (refused) or IGNORED (not subscribed) for each type. RDS includes VHDS.`,
+NOT SENT, ERROR (refused) or IGNORED (not subscribed) for each type. RDS includes VHDS.`
+
+func newProxiesCommand() *cobra.Command {
+	var f proxiesFlags
+	cmd := &cobra.Command{
+		Use:     "proxies [PROXY]",
+		Aliases: []string{"proxy-status", "ps"}, // istioctl's
+		Short:   "List connected proxies and their state for each type of resource",
+		Long:    proxiesHelp,
 		Example: `  # List all proxies
   moonsail proxies
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -63,30 +65,39 @@ func follow(ctx context.Context, w io.Writer, every time.Duration, fetch func(co
 				return err
 			}
 		}
-		next := map[string]proxyRow{}
-		for _, r := range t.rows {
-			next[r.key] = r
-			if old, known := last[r.key]; !known || old.state != r.state {
-				if err := terminal.WriteRow(w, r.cells, width); err != nil {
-					return err
-				}
-			}
+		if last, err = t.writeChanged(w, width, last); err != nil {
+			return err
 		}
-		for key, r := range last {
-			if _, there := next[key]; !there {
-				r.cells = append(append([]string{}, r.cells[:2]...), terminal.StyleFor(w).Dim("DISCONNECTED"))
-				if err := terminal.WriteRow(w, r.cells, width); err != nil {
-					return err
-				}
-			}
-		}
-		last = next
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
 	}
+}
+
+// writeChanged writes the rows that differ from those of last, and returns the rows of t. Rows that are gone are written in the
+// order of their keys.
+func (t *proxyTable) writeChanged(w io.Writer, width []int, last map[string]proxyRow) (map[string]proxyRow, error) {
+	next := make(map[string]proxyRow, len(t.rows))
+	for _, r := range t.rows {
+		next[r.key] = r
+		if old, known := last[r.key]; !known || old.state != r.state {
+			if err := terminal.WriteRow(w, r.cells, width); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(last)) {
+		if _, there := next[key]; there {
+			continue
+		}
+		gone := append(slices.Clone(last[key].cells[:2]), terminal.StyleFor(w).Dim("DISCONNECTED"))
+		if err := terminal.WriteRow(w, gone, width); err != nil {
+			return nil, err
+		}
+	}
+	return next, nil
 }
 
 // widths returns a width for each column, with some room for later rows.
