@@ -163,6 +163,9 @@ func (f *compareFlags) compare(cmd *cobra.Command) (*compare.Report, error) {
 	}
 	progress.Update("comparing")
 	r, err := compare.Run(ctx, left, right, nil)
+	if unknown := (compare.UnknownProxy{}); errors.As(err, &unknown) {
+		return nil, terminal.UsageError{Err: fmt.Errorf("--proxy: %w", unknown)}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -93,6 +93,7 @@ func TestCompareOfWrongInput(t *testing.T) {
 	}{
 		"one source":          {[]string{"--from", shopDir, "--to", shopDir}, "give two sources"},
 		"half a certificate":  {[]string{"--cert", broken}, "--cert and --key belong together"},
+		"an unknown proxy":    {[]string{"--from", shopDir, "--to", shopDir + "/", "--proxy", "cart.shop,card.shop"}, `--proxy: proxy "card.shop": not found`},
 		"a missing file":      {[]string{"--from", "missing", "--to", shopDir}, "no such file or directory"},
 		"a broken dump":       {[]string{"--from", broken, "--to", shopDir}, "no bootstrap with a node id"},
 		"an unknown scheme":   {[]string{"--from", "http://a", "--to", shopDir}, "unknown source"},

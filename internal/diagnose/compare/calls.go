@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -30,9 +31,13 @@ const (
 )
 
 // Calls makes calls for what one of two forms of a proxy has: for each listener, each filter chain, each domain and route,
-// and each rule of a policy. Both forms get all of them.
-func Calls(left, right *Proxy) []Call {
-	m := &maker{name: left.Name, proxy: left, worlds: []*simulate.World{left.World, right.World}, seen: map[string]bool{}}
+// and each rule of a policy. Both forms get all of them. untried counts the routes and the rules' operations for which it makes
+// none.
+func Calls(left, right *Proxy) (calls []Call, untried int) {
+	m := &maker{
+		name: left.Name, proxy: left, worlds: []*simulate.World{left.World, right.World},
+		seen: map[string]bool{}, untried: map[string]bool{},
+	}
 	for _, w := range m.worlds {
 		for _, l := range w.Listeners {
 			switch {
@@ -48,16 +53,17 @@ func Calls(left, right *Proxy) []Call {
 	if !left.Gateway {
 		m.unknown()
 	}
-	return m.out
+	return m.out, len(m.untried)
 }
 
 // maker makes the calls of one proxy, each once.
 type maker struct {
-	name   string
-	proxy  *Proxy
-	worlds []*simulate.World
-	seen   map[string]bool
-	out    []Call
+	name    string
+	proxy   *Proxy
+	worlds  []*simulate.World
+	seen    map[string]bool
+	untried map[string]bool // as seen: routes and operations without a call
+	out     []Call
 }
 
 func (m *maker) add(c simulate.Call) {
@@ -204,15 +210,13 @@ func (m *maker) routes(vh *routev3.VirtualHost, base simulate.Call) {
 	for _, r := range vh.GetRoutes() {
 		request, ok := sample.RequestFor(r.GetMatch())
 		if !ok {
+			m.untried[fmt.Sprint(base, r.GetMatch())] = true
 			continue
 		}
 		c := base
 		c.Method, c.Path, c.Headers = request.Method, request.Path, request.Headers
 		if r.GetMatch().GetGrpc() != nil {
-			c.Protocol = simulate.GRPC
-			if c.SNI != "" {
-				continue // the simulator has no gRPC inside of TLS
-			}
+			c = grpc(c)
 		}
 		m.add(c)
 		if r.GetMatch().GetRuntimeFraction() != nil {
@@ -220,6 +224,18 @@ func (m *maker) routes(vh *routev3.VirtualHost, base simulate.Call) {
 			m.add(c)
 		}
 	}
+}
+
+// grpc returns a call as gRPC. Inside of TLS the simulator has no protocol for it, but its method and headers decide.
+func grpc(c simulate.Call) simulate.Call {
+	if c.SNI == "" {
+		c.Protocol = simulate.GRPC
+		return c
+	}
+	headers := map[string]string{"content-type": "application/grpc", "te": "trailers"}
+	maps.Copy(headers, c.Headers)
+	c.Method, c.Headers = cmp.Or(c.Method, http.MethodPost), headers
+	return c
 }
 
 // splitDomains returns names that domains cover, and the addresses among them, without ports.
@@ -311,16 +327,23 @@ func (m *maker) arriving(w *simulate.World, l *listenerv3.Listener) {
 		return
 	}
 	for _, port := range ports {
+		s := sampler{dropped: map[string]bool{}}
 		var samples []operation
 		for _, chain := range chainsOf(l) {
 			if p := chain.GetFilterChainMatch().GetDestinationPort().GetValue(); p == port || p == 0 {
-				samples = append(samples, operationsOf(chain)...)
+				samples = append(samples, s.operationsOf(chain)...)
 				if hcm := hcmOf(chain); hcm != nil {
 					m.inboundRoutes(w, hcm, port)
 				}
 			}
 		}
 		m.modes(simulate.Call{To: net.JoinHostPort(m.proxy.ip(), strconv.Itoa(int(port))), Inbound: true}, samples)
+		for _, o := range samples {
+			delete(s.dropped, fmt.Sprint(o))
+		}
+		for o := range s.dropped {
+			m.untried[fmt.Sprint(port, " ", o)] = true
+		}
 	}
 }
 
@@ -356,22 +379,22 @@ func mutual(c simulate.Call, alpn []string, principal string) simulate.Call {
 
 // modes adds calls to a port in all modes of transport, and for each operation that a policy names.
 func (m *maker) modes(base simulate.Call, operations []operation) {
-	http := base
-	http.Host, http.Path = cmp.Or(base.Host, "any.example.com"), "/"
-	m.add(http)
+	plain := base
+	plain.Host, plain.Path = cmp.Or(base.Host, "any.example.com"), "/"
+	m.add(plain)
 	tcp := base
 	tcp.Protocol = simulate.TCP
 	m.add(tcp)
-	m.add(mutual(http, meshALPN, stranger))
+	m.add(mutual(plain, meshALPN, stranger))
 	m.add(mutual(base, meshTCPALPN, stranger))
-	foreign := mutual(http, []string{"h2", "http/1.1"}, "") // TLS of no mesh
+	foreign := mutual(plain, []string{"h2", "http/1.1"}, "") // TLS of no mesh
 	foreign.SNI = "any.example.com"
 	m.add(foreign)
-	token := mutual(http, meshALPN, stranger)
+	token := mutual(plain, meshALPN, stranger)
 	token.Headers = map[string]string{"authorization": "Bearer invalid"}
 	m.add(token)
 	for _, o := range operations {
-		c := http
+		c := plain
 		c.Method, c.Path, c.Headers = o.Method, cmp.Or(o.Path, "/"), maps.Clone(o.Headers)
 		c.Host = cmp.Or(o.host, c.Host)
 		if o.from != "" {

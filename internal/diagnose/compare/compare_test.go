@@ -3,17 +3,25 @@ package compare_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/diagnose/compare"
 	"github.com/moonsail/moonsail/internal/diagnose/preview"
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/xds/server"
@@ -217,6 +225,54 @@ func TestKindOfDumps(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, tc.want, p.Kind, "%q %q", tc.clusters, tc.listener)
 	}
+}
+
+// TestUntried checks that routes and operations without a call are counted.
+func TestUntried(t *testing.T) {
+	var paths []string
+	for i := range 70 {
+		paths = append(paths, fmt.Sprintf("/p%d", i))
+	}
+	many := changed(t, "allow", "/v2*, /", strings.Join(paths, ", "))
+	r := run2(t, many, many)
+	require.Zero(t, r.Differ)
+	require.Equal(t, 10*3*2, r.Untried, "10 paths at 3 ports of 2 proxies, although both sides and several filter chains have them")
+	require.False(t, r.Same())
+
+	odd := changed(t, "vs", "uri: {prefix: /v2}", `uri: {regex: '/a\b/.*'}`)
+	r = run2(t, odd, odd)
+	require.Zero(t, r.Differ)
+	require.Positive(t, r.Untried)
+}
+
+// TestCallsInsideTLS makes calls for a gateway's routes of gRPC and CONNECT.
+func TestCallsInsideTLS(t *testing.T) {
+	pack := func(m proto.Message) *anypb.Any {
+		packed, err := anypb.New(m)
+		require.NoError(t, err)
+		return packed
+	}
+	manager := &hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
+		VirtualHosts: []*routev3.VirtualHost{{Name: "a", Domains: []string{"a.example.com"}, Routes: []*routev3.Route{
+			{Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/echo"}, Grpc: &routev3.RouteMatch_GrpcRouteMatchOptions{}}},
+			{Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_ConnectMatcher_{ConnectMatcher: &routev3.RouteMatch_ConnectMatcher{}}}},
+		}}},
+	}}}
+	address := &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: "0.0.0.0", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 443},
+	}}}
+	p := &compare.Proxy{Name: "gateway.edge", Gateway: true, IPs: []string{"10.0.0.1"}, World: &simulate.World{Listeners: []*listenerv3.Listener{{
+		Name: "https", Address: address, FilterChains: []*listenerv3.FilterChain{{
+			FilterChainMatch: &listenerv3.FilterChainMatch{ServerNames: []string{"a.example.com"}},
+			TransportSocket:  &corev3.TransportSocket{Name: "tls"},
+			Filters:          []*listenerv3.Filter{{ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(manager)}}},
+		}},
+	}}}}
+	calls, untried := compare.Calls(p, p)
+	require.Equal(t, 2, untried, "CONNECT with and without a client certificate")
+	require.True(t, slices.ContainsFunc(calls, func(c compare.Call) bool {
+		return c.Protocol == simulate.HTTPS && c.SNI == "a.example.com" && c.Method == "POST" && c.Path == "/echo" && c.Headers["content-type"] == "application/grpc"
+	}), "%v", calls)
 }
 
 func TestReportAsHTML(t *testing.T) {

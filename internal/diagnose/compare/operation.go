@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,17 +25,29 @@ type operation struct {
 // maxOperations bounds the operations of a filter chain.
 const maxOperations = 60
 
+// sampler finds operations.
+type sampler struct {
+	dropped map[string]bool // texts of those that exceed maxOperations
+}
+
+// add adds an operation to a list, if there is room.
+func (s *sampler) add(list *[]operation, o operation) {
+	if len(*list) < maxOperations {
+		*list = append(*list, o)
+	} else {
+		s.dropped[fmt.Sprint(o)] = true
+	}
+}
+
 // operationsOf returns requests that the rules of a filter chain's policies match.
-func operationsOf(chain *listenerv3.FilterChain) []operation {
+func (s *sampler) operationsOf(chain *listenerv3.FilterChain) []operation {
 	var out []operation
 	for _, rules := range rulesOf(chain) {
 		for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
 			policy := rules.GetPolicies()[name]
-			for _, p := range anyOf(policy.GetPermissions(), permission) {
-				for _, c := range anyOf(policy.GetPrincipals(), principal) {
-					if len(out) < maxOperations {
-						out = append(out, p.merge(c))
-					}
+			for _, p := range anyOf(s, policy.GetPermissions(), s.permission) {
+				for _, c := range anyOf(s, policy.GetPrincipals(), s.principal) {
+					s.add(&out, p.merge(c))
 				}
 			}
 		}
@@ -88,28 +101,24 @@ func (o operation) merge(with operation) operation {
 }
 
 // anyOf returns the operations of alternatives.
-func anyOf[T any](list []T, of func(T) []operation) []operation {
+func anyOf[T any](s *sampler, list []T, of func(T) []operation) []operation {
 	var out []operation
 	for _, e := range list {
 		for _, o := range of(e) {
-			if len(out) < maxOperations {
-				out = append(out, o)
-			}
+			s.add(&out, o)
 		}
 	}
 	return out
 }
 
 // allOf returns operations that have what all of a list require.
-func allOf[T any](list []T, of func(T) []operation) []operation {
+func allOf[T any](s *sampler, list []T, of func(T) []operation) []operation {
 	out := []operation{{}}
 	for _, e := range list {
 		var next []operation
 		for _, o := range out {
 			for _, more := range of(e) {
-				if len(next) < maxOperations {
-					next = append(next, o.merge(more))
-				}
+				s.add(&next, o.merge(more))
 			}
 		}
 		out = next
@@ -118,15 +127,15 @@ func allOf[T any](list []T, of func(T) []operation) []operation {
 }
 
 // permission returns operations that a permission matches. What it cannot choose, such as a negation, it leaves open.
-func permission(p *rbacv3.Permission) []operation {
+func (s *sampler) permission(p *rbacv3.Permission) []operation {
 	o := operation{}
 	switch rule := p.GetRule().(type) {
 	case *rbacv3.Permission_AndRules:
-		return allOf(rule.AndRules.GetRules(), permission)
+		return allOf(s, rule.AndRules.GetRules(), s.permission)
 	case *rbacv3.Permission_OrRules:
-		return anyOf(rule.OrRules.GetRules(), permission)
+		return anyOf(s, rule.OrRules.GetRules(), s.permission)
 	case *rbacv3.Permission_NotRule: // what it excludes is worth a call, too
-		return append(permission(rule.NotRule), o)
+		return append(s.permission(rule.NotRule), o)
 	case *rbacv3.Permission_Header:
 		return []operation{header(rule.Header)}
 	case *rbacv3.Permission_UrlPath:
@@ -135,15 +144,15 @@ func permission(p *rbacv3.Permission) []operation {
 	return []operation{o}
 }
 
-func principal(p *rbacv3.Principal) []operation {
+func (s *sampler) principal(p *rbacv3.Principal) []operation {
 	o := operation{}
 	switch id := p.GetIdentifier().(type) {
 	case *rbacv3.Principal_AndIds:
-		return allOf(id.AndIds.GetIds(), principal)
+		return allOf(s, id.AndIds.GetIds(), s.principal)
 	case *rbacv3.Principal_OrIds:
-		return anyOf(id.OrIds.GetIds(), principal)
+		return anyOf(s, id.OrIds.GetIds(), s.principal)
 	case *rbacv3.Principal_NotId:
-		return append(principal(id.NotId), o)
+		return append(s.principal(id.NotId), o)
 	case *rbacv3.Principal_Authenticated_:
 		if text, ok := sample.Text(id.Authenticated.GetPrincipalName()); ok {
 			o.principal = identity(text)

@@ -24,8 +24,9 @@ type Report struct {
 	Differences []Difference `json:"differences"`
 	// Undecided are calls that the simulator cannot decide on some side.
 	Undecided []Undecided `json:"undecided,omitempty"`
-	Untried   int         `json:"untried,omitempty"` // calls beyond MaxCalls
-	Notes     []string    `json:"notes,omitempty"`
+	// Untried counts the calls that exceed MaxCalls, and the routes and policies' operations that no call could be made for.
+	Untried int      `json:"untried,omitempty"`
+	Notes   []string `json:"notes,omitempty"`
 }
 
 // Same reports whether all calls are decided alike, but for differences on purpose.

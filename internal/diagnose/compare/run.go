@@ -17,8 +17,8 @@ const MaxCalls = 500_000
 // maxTexts bounds the texts of calls and proxies that a difference keeps. Its count has all.
 const maxTexts = 200
 
-// Run compares the decisions of two sides about calls. Without any calls it makes its own, by Calls. The only error is the
-// end of ctx, and a call of an unknown proxy.
+// Run compares the decisions of two sides about calls. Without any calls it makes its own, by Calls. Its errors are the end of ctx
+// and an UnknownProxy.
 func Run(ctx context.Context, left, right *Side, calls []Call) (*Report, error) {
 	c := &comparison{left: open(left), right: open(right), groups: map[string]*Difference{}, undecided: map[string]*Undecided{}}
 	r := &Report{Left: left.Name, Right: right.Name, Differences: []Difference{}}
@@ -26,6 +26,11 @@ func Run(ctx context.Context, left, right *Side, calls []Call) (*Report, error) 
 	var both []string
 	both, r.OnlyLeft, r.OnlyRight = shared(c.left, c.right)
 	r.Proxies = len(both)
+	for _, name := range left.Only {
+		if c.left.byName[name] == nil && c.right.byName[name] == nil {
+			return nil, UnknownProxy{name}
+		}
+	}
 	if len(left.Only) > 0 {
 		r.Proxies = len(slices.DeleteFunc(slices.Clone(both), func(n string) bool { return !slices.Contains(left.Only, n) }))
 	}
@@ -40,7 +45,8 @@ func Run(ctx context.Context, left, right *Side, calls []Call) (*Report, error) 
 			if len(left.Only) > 0 && !slices.Contains(left.Only, name) {
 				continue
 			}
-			own := Calls(c.left.byName[name], c.right.byName[name])
+			own, untried := Calls(c.left.byName[name], c.right.byName[name])
+			r.Untried += untried
 			for i := range own {
 				if err := c.try(ctx, &own[i]); err != nil {
 					return nil, err
@@ -50,6 +56,14 @@ func Run(ctx context.Context, left, right *Side, calls []Call) (*Report, error) 
 	}
 	c.finish()
 	return r, nil
+}
+
+// UnknownProxy is the error about a name that no proxy of a side has.
+type UnknownProxy struct{ Name string }
+
+// Error implements error.
+func (e UnknownProxy) Error() string {
+	return fmt.Sprintf("proxy %q: not found: use NAME.NAMESPACE of a Pod with a proxy on both sides", e.Name)
 }
 
 // comparison is the state of one Run.
@@ -72,7 +86,7 @@ func (c *comparison) try(ctx context.Context, call *Call) error {
 	}
 	l, r := c.left.byName[call.Proxy], c.right.byName[call.Proxy]
 	if l == nil || r == nil {
-		return fmt.Errorf("no proxy of both sides has the name %q: use NAME.NAMESPACE of its Pod", call.Proxy)
+		return UnknownProxy{call.Proxy}
 	}
 	before, err := c.left.follow(call, l)
 	if err != nil {
