@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,15 +90,28 @@ func (f *changesFlags) run(ctx context.Context, w io.Writer) error {
 	}
 	lists := make([]debug.ChangeList, len(replicas))
 	err = f.client.Each(ctx, func(i int, r *client.Replica) (err error) {
-		lists[i], err = fetchChanges(ctx, r, f.count, 0)
+		lists[i], err = f.newest(ctx, r)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	list := joinChanges(replicas, lists)
-	list.Changes = slices.DeleteFunc(list.Changes, func(c listedChange) bool { return !f.concerns(&c.Change) })
 	return f.out.Print(w, client.List{Value: list, Names: list.objects, Table: func(w io.Writer) error { return f.print(w, &list) }})
+}
+
+// newest fetches the newest changes of the namespace.
+func (f *changesFlags) newest(ctx context.Context, r *client.Replica) (debug.ChangeList, error) {
+	n := f.count
+	if f.namespaces.Namespace != "" {
+		n = math.MaxInt32 // all that the control plane keeps: the count is of those in the namespace
+	}
+	list, err := fetchChanges(ctx, r, n, 0)
+	list.Changes = slices.DeleteFunc(list.Changes, func(c changelog.Change) bool { return !f.concerns(&c) })
+	if uint(len(list.Changes)) > f.count {
+		list.Changes = list.Changes[:f.count]
+	}
+	return list, err
 }
 
 // concerns reports whether a change has an object of the namespace.
@@ -346,7 +360,7 @@ func (f *changesFlags) follow(ctx context.Context, w io.Writer) error {
 		err := f.client.Each(ctx, func(i int, r *client.Replica) (err error) {
 			lists[i] = debug.ChangeList{}
 			if first {
-				lists[i], err = fetchChanges(ctx, r, f.count, 0)
+				lists[i], err = f.newest(ctx, r)
 			} else {
 				lists[i], err = watches[i].poll(ctx, r)
 			}

@@ -37,6 +37,51 @@ func TestNewestChange(t *testing.T) {
 	require.Equal(t, model.Revision(2), list.Changes[0].Revision)
 }
 
+// TestChangesOfNamespace lists changes that are older than the newest ones of other namespaces.
+func TestChangesOfNamespace(t *testing.T) {
+	log := changelog.New(64, slog.New(slog.DiscardHandler), changelog.NewMetrics())
+	for rev := model.Revision(1); rev <= 40; rev++ {
+		namespace := "busy"
+		if rev <= 3 {
+			namespace = "shop"
+		}
+		key := model.Key{Kind: model.KindVirtualService, Namespace: namespace, Name: "reviews"}
+		log.Begin(rev, []changelog.ChangedObject{{Key: key, Operation: changelog.Updated}}, noon)
+		log.Published(rev, 0, noon)
+	}
+	srv := httptest.NewServer(debug.Handler(debug.Stages{Changes: log}, slog.New(slog.DiscardHandler)))
+	defer srv.Close()
+	for _, tc := range []struct {
+		args []string
+		want []model.Revision
+	}{
+		{[]string{"-n", "shop"}, []model.Revision{3, 2, 1}},
+		{[]string{"-n", "shop", "--number", "2"}, []model.Revision{3, 2}},
+		{[]string{"-n", "busy", "--number", "2"}, []model.Revision{40, 39}},
+		{[]string{"--number", "1"}, []model.Revision{40}},
+		{[]string{"-n", "none"}, nil},
+	} {
+		status, out, errOut := moonsail(t, append([]string{"changes", "-o", "json", "--address", srv.URL}, tc.args...)...)
+		require.Zero(t, status, errOut)
+		var list debug.ChangeList
+		require.NoError(t, json.Unmarshal([]byte(out), &list))
+		var got []model.Revision
+		for _, c := range list.Changes {
+			got = append(got, c.Revision)
+		}
+		require.Equal(t, tc.want, got, tc.args)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := &cancelling{text: "\n3 ", cancel: cancel}
+	root := clitest.Root(Commands()...)
+	root.SetOut(out)
+	root.SetArgs([]string{"changes", "--watch", "-n", "shop", "--address", srv.URL})
+	require.Zero(t, terminal.Run(ctx, root))
+	require.Contains(t, out.written.String(), "\n1 ")
+}
+
 func TestNoChanges(t *testing.T) {
 	var b strings.Builder
 	var f changesFlags

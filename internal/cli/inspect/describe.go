@@ -14,6 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // NewDescribeCommand returns `moonsail experimental describe`.
@@ -118,10 +119,12 @@ func describe(ctx context.Context, plane *client.ControlPlane, name string) (*de
 	d.Policies = objectsOf(&config, func(r *explain.ConfigResource) bool { return r.Type == "LDS" }, inboundKinds...)
 	for _, s := range instances[d.Pod] {
 		one := describedService{Host: s.Hostname}
+		var ports []uint32
 		for _, port := range s.Ports {
 			one.Ports = append(one.Ports, fmt.Sprintf("%s %d/%s", port.Name, port.Port, port.Protocol))
+			ports = append(ports, port.Port)
 		}
-		one.Objects = objectsOf(&config, func(r *explain.ConfigResource) bool { return concernsHost(r, s.Hostname) }, outboundKinds...)
+		one.Objects = objectsOf(&config, func(r *explain.ConfigResource) bool { return routesTo(r, model.Host(s.Hostname), ports) }, outboundKinds...)
 		d.Services = append(d.Services, one)
 	}
 	return d, nil
@@ -136,15 +139,24 @@ var (
 	outboundKinds = []model.Kind{model.KindVirtualService, model.KindDestinationRule, model.KindHTTPRoute, model.KindGRPCRoute}
 )
 
-// concernsHost reports whether a resource routes calls to a host.
-func concernsHost(r *explain.ConfigResource, host string) bool {
+// routesTo reports whether a resource routes calls to a port of a host.
+func routesTo(r *explain.ConfigResource, host model.Host, ports []uint32) bool {
+	var (
+		at   model.Host
+		port uint32
+		ok   bool
+	)
 	switch r.Type {
 	case "CDS":
-		return strings.HasPrefix(r.Name, "outbound|") && strings.HasSuffix(r.Name, "|"+host)
+		var c resourcename.Cluster
+		c, ok = resourcename.ParseCluster(r.Name)
+		ok = ok && c.Direction == resourcename.Outbound
+		at, port = c.Host, c.Port
 	case "RDS", "VHDS":
-		return strings.Contains(r.Name, host)
+		_, name := resourcename.CutVirtualHost(r.Name)
+		at, port, ok = resourcename.CutHostPort(name)
 	}
-	return false
+	return ok && at == host && slices.Contains(ports, port)
 }
 
 // objectsOf returns the objects of some kinds that resources were made from, by kind.

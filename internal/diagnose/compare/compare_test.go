@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -271,7 +272,7 @@ func TestCallsInsideTLS(t *testing.T) {
 	calls, untried := compare.Calls(p, p)
 	require.Equal(t, 2, untried, "CONNECT with and without a client certificate")
 	require.True(t, slices.ContainsFunc(calls, func(c compare.Call) bool {
-		return c.Protocol == simulate.HTTPS && c.SNI == "a.example.com" && c.Method == "POST" && c.Path == "/echo" && c.Headers["content-type"] == "application/grpc"
+		return c.Protocol == simulate.HTTPS && c.SNI == "a.example.com" && c.Method == http.MethodPost && c.Path == "/echo" && c.Headers["content-type"] == "application/grpc"
 	}), "%v", calls)
 }
 
