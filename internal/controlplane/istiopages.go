@@ -14,7 +14,7 @@ import (
 // istioPages returns istiod's debug pages.
 func (p *parts) istioPages() *istiodebug.Pages {
 	return &istiodebug.Pages{Source: istiodebug.Source{
-		Proxies: p.xds.Proxies, Resources: p.xds, Snapshot: p.pipeline.Snapshot, Objects: p.source.raw,
+		Proxies: p.xds.Proxies, Resources: p.xds, Snapshot: p.pipeline.Snapshot, Objects: p.source.raw, ConfigMaps: p.source.rawMesh,
 		MeshConfig: decoderOf(&p.opts).MeshConfigName(), Instance: instance(), Revision: p.opts.Revision,
 	}}
 }
@@ -60,27 +60,31 @@ func (s *secure) maySeeAll(ctx context.Context, peer *server.Peer) error {
 	return nil
 }
 
-// rawObjects lists the objects of Istio's and the Gateway API's kinds, and ConfigMaps of the root namespace.
-func rawObjects(ctx context.Context, client *kube.Client, rootNamespace string) (out []json.RawMessage, err error) {
-	lists, err := client.Listings(ctx, rootNamespace)
+// rawObjects lists the objects of Istio's and the Gateway API's kinds. istiod has the others in other pages.
+func rawObjects(ctx context.Context, client *kube.Client, rootNamespace, meshConfig string) (out []json.RawMessage, err error) {
+	lists, err := client.Listings(ctx, rootNamespace, meshConfig)
 	if err != nil {
 		return nil, err
 	}
 	for _, l := range lists {
-		if l.Group == "" && l.Kind != "ConfigMap" || !strings.Contains(l.Group, ".") && l.Group != "" {
-			continue // istiod has them in other pages
+		if !istiodebug.IsConfig(l.Group) {
+			continue
 		}
-		text, err := l.Read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		items, err := itemsOf(text)
+		items, err := rawList(ctx, l)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, items...)
 	}
 	return out, nil
+}
+
+func rawList(ctx context.Context, l kube.Listing) ([]json.RawMessage, error) {
+	text, err := l.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return itemsOf(text)
 }
 
 // itemsOf returns the objects of a list. Those of Kubernetes' own kinds get the kind and version of the list.

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,8 +22,11 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/moonsail/moonsail/internal/controlplane/istiodebug"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/security/authn"
+	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
 )
@@ -244,6 +249,57 @@ func TestWhoMayAsk(t *testing.T) {
 			}
 			requireStatus(t, err, tc.code, tc.says)
 		})
+	}
+}
+
+// TestPagesOfAnAPIServer checks that the pages with users' objects list only what a control plane may list, and what they
+// answer with.
+func TestPagesOfAnAPIServer(t *testing.T) {
+	const kinds = `{"kind":"APIGroupDiscoveryList","items":[{"metadata":{"name":"networking.istio.io"},"versions":[{"version":"v1","resources":[
+		{"resource":"virtualservices","responseKind":{"kind":"VirtualService"},"verbs":["list","watch"]}]}]},
+		{"metadata":{"name":"networking.k8s.io"},"versions":[{"version":"v1","resources":[
+		{"resource":"ingresses","responseKind":{"kind":"Ingress"},"verbs":["list","watch"]}]}]}]}`
+	answers := map[string]string{
+		"/apis": kinds,
+		"/apis/networking.istio.io/v1/virtualservices?limit=5000": `{"items":[{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"cart"}}]}`,
+		"/api/v1/namespaces/istio-system/configmaps?fieldSelector=metadata.name%3Distio-blue&limit=5000": `{"kind":"ConfigMapList","apiVersion":"v1","items":[
+			{"metadata":{"name":"istio-blue"},"data":{"mesh":"accessLogFile: /dev/stdout"}}]}`,
+	}
+	var mu sync.Mutex // guards asked
+	var asked []string
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, r.URL.String())
+		text, ok := answers[r.URL.String()]
+		if !ok {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		_, _ = io.WriteString(w, text)
+	}))
+	defer api.Close()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(file, []byte(`{clusters: [{name: c, cluster: {server: "`+api.URL+`"}}], contexts: [{name: x, context: {cluster: c}}], current-context: x}`), 0o600))
+	o := options(t)
+	o.Kubernetes, o.MeshConfigMap = &kube.Cluster{Kubeconfig: file}, "istio-blue"
+	s, err := newSource(&o, changelog.NewMetrics())
+	require.NoError(t, err)
+	defer s.client.Close()
+	pages := &istiodebug.Pages{Source: istiodebug.Source{Objects: s.raw, ConfigMaps: s.rawMesh, MeshConfig: "istio-blue"}}
+	for _, tc := range []struct {
+		page, body string
+		asked      []string
+	}{
+		{"configz", `[{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"cart"}}]`, []string{"/apis", "/apis/networking.istio.io/v1/virtualservices?limit=5000"}},
+		{"mesh", `{"accessLogFile":"/dev/stdout"}`, []string{"/api/v1/namespaces/istio-system/configmaps?fieldSelector=metadata.name%3Distio-blue&limit=5000"}},
+	} {
+		answer, err := pages.Answer(t.Context(), &server.Question{TypeURL: server.QuestionType, Names: []string{tc.page}})
+		require.NoError(t, err)
+		require.JSONEq(t, tc.body, string(answer.Resources[0].Value), tc.page)
+		mu.Lock()
+		require.Equal(t, tc.asked, asked, tc.page)
+		asked = nil
+		mu.Unlock()
 	}
 }
 

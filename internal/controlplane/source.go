@@ -24,10 +24,13 @@ type source struct {
 	problems func() []problem.Problem
 	waiting  func() error // why it has not loaded yet, as far as it knows
 
-	raw      func(context.Context) ([]json.RawMessage, error) // users' objects of Istio's kinds, as they wrote them
-	health   func() kube.Health                               // health of the API server; nil: the source is not Kubernetes
-	client   *kube.Client                                     // nil: the source is not Kubernetes
-	statuses *status.Tracker                                  // nil: statuses are not written
+	// Users' objects as they wrote them: those of Istio's kinds, and the ConfigMap with the mesh's configuration. Both may
+	// return other objects too.
+	raw, rawMesh func(context.Context) ([]json.RawMessage, error)
+
+	health   func() kube.Health // health of the API server; nil: the source is not Kubernetes
+	client   *kube.Client       // nil: the source is not Kubernetes
+	statuses *status.Tracker    // nil: statuses are not written
 }
 
 // addSource makes the source. It does not wait for it.
@@ -42,7 +45,7 @@ func newSource(o *Options, m *changelog.Metrics) (*source, error) {
 		intake := store.NewIntake(file.SourceName)
 		s := &file.Source{Dir: o.ConfigDir, Decoder: decoder, Intake: intake, Log: o.Log}
 		raw := func(context.Context) ([]json.RawMessage, error) { return file.Raw(o.ConfigDir), nil }
-		return &source{name: "file source", intake: intake, run: s.Run, problems: s.Problems, waiting: s.Waiting, raw: raw}, nil
+		return &source{name: "file source", intake: intake, run: s.Run, problems: s.Problems, waiting: s.Waiting, raw: raw, rawMesh: raw}, nil
 	}
 	client, err := kube.Connect(*o.Kubernetes)
 	if err != nil {
@@ -59,8 +62,12 @@ func newSource(o *Options, m *changelog.Metrics) (*source, error) {
 		return s.Run(ctx)
 	}
 	out := &source{name: "Kubernetes source", intake: intake, run: run, problems: s.Problems, waiting: s.Waiting, client: client}
-	out.health, out.raw = s.Health, func(ctx context.Context) ([]json.RawMessage, error) {
-		return rawObjects(ctx, client, o.Mesh.RootNamespace)
+	out.health = s.Health
+	out.raw = func(ctx context.Context) ([]json.RawMessage, error) {
+		return rawObjects(ctx, client, o.Mesh.RootNamespace, decoder.MeshConfigName())
+	}
+	out.rawMesh = func(ctx context.Context) ([]json.RawMessage, error) {
+		return rawList(ctx, client.MeshConfig(o.Mesh.RootNamespace, decoder.MeshConfigName()))
 	}
 	m.WatchAPIServer(func() changelog.APIServer { return apiServerMetrics(s.Health(), time.Now()) })
 	if o.Status {

@@ -262,7 +262,7 @@ func (f *bugReportFlags) clusterItems(ctx context.Context) []bugreport.Item {
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	lists, err := api.Listings(ctx, model.DefaultMesh().RootNamespace)
+	lists, err := api.Listings(ctx, model.DefaultMesh().RootNamespace, "") // revisions have ConfigMaps of other names
 	if err != nil {
 		return failed(err)
 	}

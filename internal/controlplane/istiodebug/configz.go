@@ -19,9 +19,9 @@ type header struct {
 	Data       map[string]string `json:"data"`
 }
 
-// isConfig reports whether istiod counts a kind to the configuration: those of Istio and of the Gateway API.
-func isConfig(apiVersion string) bool {
-	group, _, _ := strings.Cut(apiVersion, "/")
+// IsConfig reports whether istiod counts the kinds of an API group to the configuration: those of Istio and of the
+// Gateway API.
+func IsConfig(group string) bool {
 	return strings.HasSuffix(group, ".istio.io") || group == "gateway.networking.k8s.io"
 }
 
@@ -34,7 +34,10 @@ func (p *Pages) configz(w http.ResponseWriter, r *http.Request) {
 	out := []json.RawMessage{}
 	for _, o := range objects {
 		var h header
-		if json.Unmarshal(o, &h) == nil && isConfig(h.APIVersion) {
+		if json.Unmarshal(o, &h) != nil {
+			continue
+		}
+		if group, _, _ := strings.Cut(h.APIVersion, "/"); IsConfig(group) {
 			out = append(out, o)
 		}
 	}
@@ -58,7 +61,7 @@ func (p *Pages) resourcesz(w http.ResponseWriter, _ *http.Request) {
 
 // mesh answers with the mesh configuration of the ConfigMap; {}: there is none.
 func (p *Pages) mesh(w http.ResponseWriter, r *http.Request) {
-	objects, err := p.Objects(r.Context())
+	objects, err := p.ConfigMaps(r.Context())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return

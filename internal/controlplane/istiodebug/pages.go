@@ -19,8 +19,10 @@ type Source struct {
 	// Resources answers what a proxy should have.
 	Resources distribution.Proxies
 	Snapshot  func() *store.Snapshot
-	// Objects returns the users' objects of the kinds that a control plane reads, as JSON of the API server.
+	// Objects returns the users' objects of the kinds of IsConfig, and may return others, as JSON of the API server.
 	Objects func(context.Context) ([]json.RawMessage, error)
+	// ConfigMaps returns the ConfigMap named MeshConfig if there is one, and may return other objects.
+	ConfigMaps func(context.Context) ([]json.RawMessage, error)
 	// MeshConfig is the name of the ConfigMap with the mesh's configuration.
 	MeshConfig string
 	// Instance names this control plane: its Pod.

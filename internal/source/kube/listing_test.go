@@ -27,5 +27,8 @@ func TestListingAddresses(t *testing.T) {
 		require.NoError(t, err, host)
 		require.Equal(t, "{}", string(text))
 		require.Equal(t, "/apis/networking.istio.io/v1/gateways?limit=5000", asked, host)
+		_, err = c.MeshConfig("istio-system", "istio-blue").Read(t.Context())
+		require.NoError(t, err, host)
+		require.Equal(t, "/api/v1/namespaces/istio-system/configmaps?fieldSelector=metadata.name%3Distio-blue&limit=5000", asked, "roles may allow this one only")
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -91,37 +93,55 @@ const (
 	maxListedBytes = 64 << 20
 )
 
-// Listings returns the lists of all kinds that a control plane reads, without Secrets.
-func (c *Client) Listings(ctx context.Context, rootNamespace string) ([]Listing, error) {
-	kinds, err := c.kinds(ctx, rootNamespace, model.MeshConfigName)
+// Listings returns the lists of all kinds that a control plane reads, without Secrets. meshConfig is the name of the
+// ConfigMap in rootNamespace that is read; empty: all ConfigMaps there, which a control plane may not list.
+func (c *Client) Listings(ctx context.Context, rootNamespace, meshConfig string) ([]Listing, error) {
+	kinds, err := c.kinds(ctx, rootNamespace, meshConfig)
 	if err != nil {
 		return nil, err
 	}
 	var out []Listing
 	for _, r := range kinds {
-		if r.Kind != "Secret" {
-			out = append(out, Listing{Group: r.gv().Group, Kind: r.Kind, Read: func(ctx context.Context) ([]byte, error) { return c.list(ctx, r) }})
+		if r.Kind == string(model.KindConfigMap) && meshConfig == "" {
+			r.field = ""
+		}
+		if r.Kind != string(model.KindSecret) {
+			out = append(out, c.listing(r))
 		}
 	}
 	return out, nil
 }
 
+// MeshConfig returns the list of one ConfigMap, that with the mesh's configuration.
+func (c *Client) MeshConfig(rootNamespace, meshConfig string) Listing {
+	kinds := builtin(rootNamespace, meshConfig)
+	return c.listing(kinds[slices.IndexFunc(kinds, func(r *resource) bool { return r.Kind == string(model.KindMeshConfig) })])
+}
+
+func (c *Client) listing(r *resource) Listing {
+	return Listing{Group: r.gv().Group, Kind: r.Kind, Read: func(ctx context.Context) ([]byte, error) { return c.list(ctx, r) }}
+}
+
 func (c *Client) list(ctx context.Context, r *resource) ([]byte, error) {
-	url, _, err := rest.DefaultServerUrlFor(c.config)
+	at, _, err := rest.DefaultServerUrlFor(c.config)
 	if err != nil {
 		return nil, err
 	}
 	if r.gv().Group == "" {
-		url = url.JoinPath("api", r.gv().Version)
+		at = at.JoinPath("api", r.gv().Version)
 	} else {
-		url = url.JoinPath("apis", r.gv().Group, r.gv().Version)
+		at = at.JoinPath("apis", r.gv().Group, r.gv().Version)
 	}
 	if r.namespace != "" {
-		url = url.JoinPath("namespaces", r.namespace)
+		at = at.JoinPath("namespaces", r.namespace)
 	}
-	url = url.JoinPath(r.plural)
-	url.RawQuery = fmt.Sprintf("limit=%d", MaxListed)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url.String(), http.NoBody)
+	at = at.JoinPath(r.plural)
+	query := url.Values{"limit": {strconv.Itoa(MaxListed)}}
+	if r.field != "" {
+		query.Set("fieldSelector", r.field)
+	}
+	at.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}

@@ -35,12 +35,23 @@ func TestRights(t *testing.T) {
 	roles, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "rbac.yaml"))
 	require.NoError(t, err)
 	c.Apply(t, "", string(roles))
-	m := followWith(t, as(t, c, "istio-system", "moonsail"))
+	file := as(t, c, "istio-system", "moonsail")
+	m := followWith(t, file)
 	m.ready(t)
 	m.eventually(t, "the heartbeat", func() bool { return len(m.counts.delay(DelayWatch)) > 0 })
 	m.status.mu.Lock()
 	defer m.status.mu.Unlock()
 	require.Empty(t, m.status.failing)
+
+	client, err := Connect(Cluster{Kubeconfig: file})
+	require.NoError(t, err)
+	defer client.Close()
+	lists, err := client.Listings(t.Context(), "istio-system", model.MeshConfigName)
+	require.NoError(t, err)
+	for _, l := range append(lists, client.MeshConfig("istio-system", model.MeshConfigName)) {
+		_, err := l.Read(t.Context())
+		require.NoError(t, err, "%s: debug pages list it", l.Kind)
+	}
 }
 
 // TestRightsToStatuses checks that the shipped role may write the statuses of exactly those kinds whose conditions are
