@@ -33,10 +33,11 @@ func (st *stream) asks(r *request) bool {
 	return st.proxy == nil && st.port.Questions != nil && strings.HasPrefix(string(r.TypeURL), QuestionType)
 }
 
-// answerQuestion answers a question at once. Acknowledgements of answers need none. istioctl's first request has a nonce of its
-// own.
+// answerQuestion answers a question at once. Acknowledgements of answers need none. A nonce alone does not make a request an
+// acknowledgement: istioctl's first request has one. Without an error the peer counts as authenticated, so every stream
+// passes the check of Questions first.
 func (st *stream) answerQuestion(r *request) error {
-	if string(r.Nonce) == answerNonce {
+	if st.answered && string(r.Nonce) == answerNonce {
 		return nil
 	}
 	peer := st.transport.caller()
@@ -59,6 +60,7 @@ func (st *stream) answerQuestion(r *request) error {
 	if err != nil {
 		return err
 	}
+	st.answered = true
 	_, err = st.transport.send([]message{{b}})
 	return err
 }

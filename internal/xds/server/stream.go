@@ -27,6 +27,8 @@ type stream struct {
 	sender        *sender
 	asked         bool // the proxy asks for clusters by name, and for nothing else
 
+	answered bool // a question was answered, so its peer is authorized; only for the goroutine that handles requests
+
 	// Guarded by the registry's lock.
 	bindNext []*table.Table // tables that the stream is bound to, until it has read them
 	slots    [MaxTables]tableSlot
