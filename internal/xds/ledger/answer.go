@@ -13,13 +13,20 @@ import (
 // Handle processes a request: the ACK or NACK of the response in flight, and changes of the
 // subscription. It reports whether the mesh serves the request's type. Err returns an error if the
 // request has too many names.
-func (l *Ledger) Handle(r *Request) bool {
+func (l *Ledger) Handle(r *Request) bool { return l.HandleRenamed(r, nil) }
+
+// HandleRenamed is Handle for a request whose names rename replaces, once the ledger has admitted the request. rename
+// returns how many names the caller stores beside those of the ledger, and their bytes: they count as subscriptions.
+func (l *Ledger) HandleRenamed(r *Request, rename func(*Request) (names, bytes int)) bool {
 	k, ok := l.kindOf(r.TypeURL)
 	if !ok {
 		return false
 	}
 	if !l.admits(k, r) {
 		return true
+	}
+	if rename != nil {
+		l.aliases.names, l.aliases.bytes = rename(r)
 	}
 	w := &l.watches[k]
 	nonce := parseNonce(r.Nonce)

@@ -66,9 +66,9 @@ func (l *Ledger) admits(k kind, r *Request) bool {
 	return l.unknown.check(l, "initial_resource_versions that the mesh does not have")
 }
 
-// checkSubscriptions checks the subscriptions of all types.
+// checkSubscriptions checks the subscriptions of all types, and the names that the caller stores for them.
 func (l *Ledger) checkSubscriptions() {
-	var all amountOfNames
+	all := l.aliases
 	for k := range kinds {
 		all.add(l.watches[k].names.Len(), l.watches[k].names.Size())
 	}

@@ -80,3 +80,29 @@ func TestKnownNamesAreNoLimit(t *testing.T) {
 	require.True(t, l.Handle(&Request{TypeURL: []byte(resource.Cluster.URL()), Initial: versionsOf(list)}))
 	require.NoError(t, l.Err())
 }
+
+// TestRenamedRequests: only admitted requests are renamed, and what is stored for them counts as subscribed.
+func TestRenamedRequests(t *testing.T) {
+	begin := func() *Ledger {
+		return New(Delta, VirtualHosts, names.NewPool(), []*table.State{table.New("t").State()})
+	}
+	url := []byte(resource.EndpointsURL)
+	l := begin()
+	require.True(t, l.HandleRenamed(&Request{TypeURL: url, Subscribe: listOf("a", maxNames+1)}, func(*Request) (int, int) {
+		t.Error("the request has too many names")
+		return 0, 0
+	}))
+	require.Error(t, l.Err())
+	for stored, says := range map[int]string{maxNames - 1: "", maxNames: "subscriptions: 65537 names with 1001 bytes"} {
+		l = begin()
+		require.True(t, l.HandleRenamed(&Request{TypeURL: url, Subscribe: listOf("a", 2)}, func(r *Request) (int, int) {
+			r.Subscribe = [][]byte{[]byte("b")}
+			return stored, 1000
+		}))
+		if says == "" {
+			require.NoError(t, l.Err())
+			continue
+		}
+		require.ErrorContains(t, l.Err(), says)
+	}
+}

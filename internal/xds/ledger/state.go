@@ -34,6 +34,8 @@ type streamState struct {
 	// Names that the proxy listed on reconnecting, and those of them that no table has. They are
 	// looked up only once there are too many.
 	listed, unknown amountOfNames
+
+	aliases amountOfNames // what HandleRenamed's rename returned last
 }
 
 var noTable = table.New("none").State()

@@ -16,18 +16,32 @@ import (
 // may be one to another control plane than the stream of everything. So neither depends on the other: what
 // resource.EndpointsName describes makes the proxy request endpoints for each form of such a cluster.
 
-// endpointNames are the names by which a proxy requests endpoints, by cluster. The ledger knows only clusters.
-type endpointNames map[string][]string
+// endpointNames are the names by which a proxy requests endpoints, by cluster. The ledger knows only clusters. nil: the
+// proxy has used only the names of clusters.
+type endpointNames struct {
+	byCluster map[string][]string // the oldest first, at most maxEndpointNames
+	aliases   int                 // names that are not their cluster's
+	bytes     int                 // of aliases
+}
 
-// requested replaces the names of endpoints in a request by those of their clusters. The ledger sends endpoints again
-// if the proxy requests them by a further name.
-func (n *endpointNames) requested(r *ledger.Request) {
-	if *n == nil && !slices.ContainsFunc(r.Subscribe, isEndpointsName) && !slices.ContainsFunc(r.Unsubscribe, isEndpointsName) {
-		return
+// maxEndpointNames bounds the names of a cluster, each of which costs a copy of its endpoints in every response. Envoy needs
+// two while a cluster warms, and a third until it unsubscribes from the form before.
+const maxEndpointNames = 4
+
+// requested replaces the names of endpoints in an admitted request by those of their clusters. The ledger sends endpoints
+// again if the proxy requests them by a further name. It returns the aliases that the stream stores, and their bytes.
+func (st *stream) requested(r *ledger.Request) (aliases, bytes int) {
+	if st.names == nil && !slices.ContainsFunc(r.Subscribe, isEndpointsName) && !slices.ContainsFunc(r.Unsubscribe, isEndpointsName) {
+		return 0, 0
 	}
-	if *n == nil {
-		*n = endpointNames{}
+	if st.names == nil {
+		st.names = &endpointNames{byCluster: map[string][]string{}}
 	}
+	st.names.rename(r)
+	return st.names.aliases, st.names.bytes
+}
+
+func (n *endpointNames) rename(r *ledger.Request) {
 	lists := map[string]int{} // how many names of a cluster the request subscribes to, less those with a version
 	for i, name := range r.Subscribe {
 		cluster := resource.ClusterOfEndpoints(name)
@@ -50,27 +64,54 @@ func (n *endpointNames) requested(r *ledger.Request) {
 
 func isEndpointsName(name []byte) bool { return len(resource.ClusterOfEndpoints(name)) < len(name) }
 
-func (n endpointNames) add(cluster, name string) {
-	if !slices.Contains(n[cluster], name) {
-		n[cluster] = append(n[cluster], name)
+// of returns the names of a cluster. The caller must not change them, nor keep them.
+func (n *endpointNames) of(cluster string) []string {
+	if n == nil {
+		return nil
 	}
+	return n.byCluster[cluster]
+}
+
+// add adds a name, in place of the oldest if there are maxEndpointNames.
+func (n *endpointNames) add(cluster, name string) {
+	list := n.byCluster[cluster]
+	if slices.Contains(list, name) {
+		return
+	}
+	if len(list) == maxEndpointNames {
+		n.count(cluster, list[0], -1)
+		list = slices.Delete(list, 0, 1)
+	}
+	n.byCluster[cluster] = append(list, name)
+	n.count(cluster, name, 1)
 }
 
 // drop removes a name, and reports whether others of the cluster remain.
-func (n endpointNames) drop(cluster, name string) bool {
-	left := slices.DeleteFunc(slices.Clone(n[cluster]), func(s string) bool { return s == name })
-	if len(left) == 0 {
-		delete(n, cluster)
+func (n *endpointNames) drop(cluster, name string) bool {
+	list := n.byCluster[cluster]
+	if i := slices.Index(list, name); i >= 0 {
+		n.count(cluster, name, -1)
+		list = slices.Delete(list, i, i+1)
+	}
+	if len(list) == 0 {
+		delete(n.byCluster, cluster)
 		return false
 	}
-	n[cluster] = left
+	n.byCluster[cluster] = list
 	return true
+}
+
+// count counts a name if it is an alias.
+func (n *endpointNames) count(cluster, name string, by int) {
+	if name != cluster {
+		n.aliases, n.bytes = n.aliases+by, n.bytes+by*len(name)
+	}
 }
 
 // naming changes the names of resources in responses.
 type naming struct {
 	asked  bool // clusters that do not exist are replaced, not removed
-	names  endpointNames
+	names  *endpointNames
 	tables []*table.Table
 }
 
@@ -95,10 +136,11 @@ func (n *naming) of(cluster string) []string {
 			break
 		}
 	}
-	if slices.Contains(n.names[cluster], newest) {
-		return n.names[cluster]
+	list := n.names.of(cluster)
+	if slices.Contains(list, newest) {
+		return list
 	}
-	return append(slices.Clone(n.names[cluster]), newest)
+	return append(slices.Clone(list), newest)
 }
 
 // renames reports whether the names of a response change.

@@ -2,8 +2,11 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"slices"
 	"testing"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -195,6 +198,107 @@ func TestEndpointsAfterReconnect(t *testing.T) {
 		c.take(resource.Endpoints, before, now)
 		h.commit(endpoints("d2", "2"))
 		c.take(resource.Endpoints, two)
+	})
+}
+
+// aliases returns n names by which forms of a cluster on demand request endpoints.
+func aliases(cluster string, n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprintf("%s#%016xo", cluster, i))
+	}
+	return out
+}
+
+// storedNames returns the aliases that a harness's only stream stores, and how many it counts.
+func (h *harness) storedNames(cluster string) (stored []string, counted int) {
+	st := h.server.streams.all()[0]
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.names == nil {
+		return nil, 0
+	}
+	return slices.Clone(st.names.of(cluster)), st.names.aliases
+}
+
+// TestManyAliases requests the endpoints of one cluster by many names: the stream stores and answers few, the newest.
+func TestManyAliases(t *testing.T) {
+	onDemandTest(t, func(t *testing.T, h *harness) {
+		ads := h.part()
+		many := aliases("d1", 10_000)
+		kept := many[len(many)-maxEndpointNames:]
+		ads.subscribe(resource.Endpoints, many...)
+		ads.take(resource.Endpoints, append(slices.Clone(kept), h.named("d1"))...)
+		stored, counted := h.storedNames("d1")
+		require.Equal(t, kept, stored)
+		require.Equal(t, maxEndpointNames, counted)
+		h.commit(endpoints("d1", "2"))
+		ads.take(resource.Endpoints, append(slices.Clone(kept), h.named("d1"))...)
+
+		// To drop a name that is not stored changes nothing. Without the last, the proxy gets no endpoints.
+		ads.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResourceNamesUnsubscribe: many[:len(many)-1], ResourceNamesSubscribe: []string{"c1"}})
+		ads.take(resource.Endpoints, "c1")
+		h.commit(endpoints("d1", "3"))
+		ads.take(resource.Endpoints, kept[maxEndpointNames-1], h.named("d1"))
+		ads.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResourceNamesUnsubscribe: kept[maxEndpointNames-1:]})
+		ads.quiet()
+		h.commit(endpoints("d1", "4"))
+		ads.quiet()
+		stored, counted = h.storedNames("d1")
+		require.Empty(t, stored)
+		require.Zero(t, counted)
+	})
+}
+
+// TestAliasesCountAsSubscriptions: they count in one request before they are stored, and with the subscriptions after it.
+func TestAliasesCountAsSubscriptions(t *testing.T) {
+	onDemandTest(t, func(t *testing.T, h *harness) {
+		ads := h.part()
+		ads.subscribe(resource.Endpoints, aliases("d1", 1<<16+1)...)
+		err := ads.end()
+		require.Equal(t, codes.ResourceExhausted, status.Code(err))
+		require.ErrorContains(t, err, "subscriptions of one request: 65537 names")
+
+		ads = h.part()
+		var list []string
+		for i := range 1 << 14 {
+			list = append(list, aliases(fmt.Sprint("c-", i), maxEndpointNames)...)
+		}
+		ads.subscribe(resource.Endpoints, list...) // 65,536 names of 16,384 clusters
+		err = ads.end()
+		require.Equal(t, codes.ResourceExhausted, status.Code(err))
+		require.ErrorContains(t, err, "subscriptions: 81921 names") // and c1
+	})
+}
+
+// TestNoAliasesWithoutClustersOnDemand connects a proxy whose table has all clusters. It had clusters on demand before, as
+// after a restart without them. Such names are unknown, and the current ones arrive.
+func TestNoAliasesWithoutClustersOnDemand(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		h.commit(edsCluster("d1", "1"), endpoints("d1", "1"), listener("l1", "1"))
+		c, old := h.connect("").capable(), aliases("d1", 2)
+		c.resume(resource.Cluster, map[string]string{"d1": "0123456789abcdefo"})
+		c.take(resource.Cluster, "d1")
+		c.resume(resource.Endpoints, map[string]string{old[0]: h.out.State().Get(resource.Endpoints, "d1").Version}, old...)
+		c.subscribe(resource.Listener)
+		c.subscribe(resource.Endpoints, "d1")
+		got := map[string]bool{}
+		for len(got) < 4 {
+			select {
+			case r := <-c.got:
+				for _, n := range listed(r) {
+					got[n] = true
+				}
+				c.ack(r)
+			case <-time.After(testTimeout):
+				t.Fatalf("only %v", got)
+			}
+		}
+		require.Equal(t, map[string]bool{"d1": true, "l1": true, "-" + old[0]: true, "-" + old[1]: true}, got)
+		stored, _ := h.storedNames("d1")
+		require.Empty(t, stored)
+		h.commit(endpoints("d1", "2"))
+		c.take(resource.Endpoints, "d1")
 	})
 }
 

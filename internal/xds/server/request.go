@@ -73,10 +73,11 @@ func (st *stream) handle(b []byte) error {
 	if r.Error != nil {
 		st.reportNACK(r)
 	}
-	if st.proxy.OnDemand && string(r.TypeURL) == resource.EndpointsURL {
-		st.names.requested(&r.Request)
+	var rename func(*ledger.Request) (aliases, bytes int)
+	if st.onDemand && string(r.TypeURL) == resource.EndpointsURL {
+		rename = st.requested
 	}
-	if !st.ledger.Handle(&r.Request) {
+	if !st.ledger.HandleRenamed(&r.Request, rename) {
 		st.server.log.Debug("type is not served", "proxy", st.proxy.ID, "type", string(r.TypeURL))
 	}
 	return st.ledgerError()
@@ -104,6 +105,9 @@ func (st *stream) answer() error {
 	defer st.mu.Unlock()
 	if st.ledger == nil {
 		return nil // the only request was refused
+	}
+	if err := st.ledgerError(); err != nil {
+		return err // package http2 ends the batch also if one of its requests was refused
 	}
 	st.delivery.clearAnswered()
 	st.step()
