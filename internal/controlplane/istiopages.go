@@ -11,8 +11,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// istioPages returns istiod's debug pages.
-func (p *parts) istioPages() *istiodebug.Pages {
+// newIstioPages returns istiod's debug pages.
+func (p *parts) newIstioPages() *istiodebug.Pages {
 	return &istiodebug.Pages{Source: istiodebug.Source{
 		Proxies: p.xds.Proxies, Resources: p.xds, Snapshot: p.pipeline.Snapshot, Objects: p.source.raw, ConfigMaps: p.source.rawMesh,
 		MeshConfig: decoderOf(&p.opts).MeshConfigName(), Instance: instance(), Revision: p.opts.Revision,
@@ -28,7 +28,6 @@ func instance() string {
 // questions returns the answers to istioctl by xDS. As on the debug pages, peers on loopback addresses need no credentials:
 // whoever forwards a port of the Pod has one. may checks those of other peers; nil: they are refused.
 func (p *parts) questions(may func(context.Context, *server.Peer) error) server.Questions {
-	pages := p.istioPages()
 	return func(ctx context.Context, q *server.Question) (*server.Answer, error) {
 		peer := server.PeerOf(ctx)
 		if !isLoopback(peer.Address) {
@@ -39,7 +38,7 @@ func (p *parts) questions(may func(context.Context, *server.Peer) error) server.
 				return nil, err
 			}
 		}
-		return pages.Answer(ctx, q)
+		return p.istiod.Answer(ctx, q)
 	}
 }
 

@@ -224,6 +224,7 @@ func TestWhoMayAsk(t *testing.T) {
 		TrustDomains: func() []string { return []string{"cluster.local"} }, Tokens: []authn.Tokens{holders{"root": "istio-system", "shop": "shop"}},
 	}}
 	p := &parts{source: &source{}, opts: Options{Mesh: model.DefaultMesh()}}
+	p.istiod = p.newIstioPages()
 	const list = server.QuestionType
 	for _, tc := range []struct {
 		name    string

@@ -10,6 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/controlplane/drain"
 	"github.com/moonsail/moonsail/internal/controlplane/gatewaydeploy"
+	"github.com/moonsail/moonsail/internal/controlplane/istiodebug"
 	"github.com/moonsail/moonsail/internal/controlplane/peers"
 	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/controlplane/traffic"
@@ -47,6 +48,7 @@ type parts struct {
 	peers     *peers.Peers
 	xds       *server.Server
 	explainer *explain.Explainer
+	istiod    *istiodebug.Pages
 	agents    *agents.Client
 	traffic   *traffic.Meter
 	sampler   *agents.Sampler           // nil: off
@@ -120,6 +122,7 @@ func (p *parts) addServer(context.Context) error {
 	p.drains.Proxies, p.drains.Lists, p.drains.ReconnectGrace = p.xds, p.pipeline.Listed, o.Absence
 	p.drains.Peers = p.peers
 	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: o.Mesh, Changes: p.changes, Proxies: p.xds, Problems: p.problemsOf}
+	p.istiod = p.newIstioPages()
 	p.agents = agents.New(p.xds, p.explainer, o.AgentTokenFile)
 	p.traffic = traffic.FromProxies(p.xds, p.agents)
 	if o.Prometheus != nil {
@@ -159,7 +162,7 @@ func (p *parts) debugPages(ctx context.Context) debug.Stages {
 		Traffic: p.traffic,
 		Peers:   p.configuredPeers(),
 	}
-	for _, page := range p.istioPages().All() {
+	for _, page := range p.istiod.All() {
 		s.More = append(s.More, debug.Page{Path: "/debug/" + page.Name, About: page.About, Serve: page.Serve})
 	}
 	if health := p.source.health; health != nil {

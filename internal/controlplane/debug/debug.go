@@ -65,7 +65,7 @@ type Stages struct {
 	Peers *peers.Peers
 }
 
-// Page is a page of another package. Its answers are about this control plane.
+// Page is a page of another package. Its answers are about this control plane. Serve limits large answers itself.
 type Page struct {
 	Path  string
 	About string

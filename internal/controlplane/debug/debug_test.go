@@ -240,6 +240,19 @@ func TestPageThatPanics(t *testing.T) {
 	require.Contains(t, log.String(), "path=/debug/scopes")
 }
 
+// TestPagesOfOthersTakeNoTurn checks that pages of other packages do not delay pages of this one.
+func TestPagesOfOthersTakeNoTurn(t *testing.T) {
+	s := whole(t)
+	var h http.Handler
+	s.More = []Page{{Path: "/debug/configz", Serve: func(w http.ResponseWriter, _ *http.Request) {
+		status, _ := get(h, "/debug/stale?local")
+		w.WriteHeader(status)
+	}}}
+	h = Handler(s, slog.New(slog.DiscardHandler))
+	status, _ := get(h, "/debug/configz")
+	require.Equal(t, http.StatusOK, status)
+}
+
 func TestStateThatIsNotJSON(t *testing.T) {
 	h := Handler(Stages{ProxyGroups: func() any { return func() {} }}, slog.New(slog.DiscardHandler))
 	status, body := get(h, "/debug/scopes")

@@ -74,18 +74,9 @@ func (h *handler) oneOfSeveral(serve http.HandlerFunc) http.HandlerFunc {
 func (h *handler) pages() []page {
 	pages := h.ownPages()
 	for _, p := range h.stages.More {
-		pages = append(pages, page{p.Path, p.About, h.serially(p.Serve)})
+		pages = append(pages, page{p.Path, p.About, p.Serve})
 	}
 	return pages
-}
-
-// serially serves one request at a time: the answers are large.
-func (h *handler) serially(serve http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		h.turn.Lock()
-		defer h.turn.Unlock()
-		serve(w, r)
-	}
 }
 
 func (h *handler) ownPages() []page {

@@ -41,10 +41,19 @@ func intended(t *testing.T, typ resource.Type, name string, m proto.Message) dis
 	return distribution.Intended{Type: typ, Entry: all.State().Get(typ, name)}
 }
 
+// serve asks for a page by HTTP.
+func (p *Pages) serve(w http.ResponseWriter, name string) {
+	r := httptest.NewRequest(http.MethodGet, "/debug/"+name, http.NoBody)
+	for _, page := range p.All() {
+		if r.URL.Path == "/debug/"+page.Name {
+			page.Serve(w, r)
+		}
+	}
+}
+
 func (p *Pages) get(name string) (status int, body string) {
 	w := httptest.NewRecorder()
-	r := httptest.NewRequest(http.MethodGet, "/debug/"+name, http.NoBody)
-	p.handler(r.URL.Path[len("/debug/"):])(w, r)
+	p.serve(w, name)
 	return w.Code, w.Body.String()
 }
 

@@ -1,11 +1,14 @@
 package istiodebug
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
@@ -30,8 +33,14 @@ type Source struct {
 	Revision string
 }
 
-// Pages are istiod's debug pages.
-type Pages struct{ Source }
+// Pages are istiod's debug pages. A control plane has one, by HTTP and by xDS.
+type Pages struct {
+	Source
+
+	// turn is held while an answer is made, so that there is one large answer at a time. It is not held while the answer is
+	// sent.
+	turn sync.Mutex
+}
 
 // Page is one page.
 type Page struct {
@@ -40,8 +49,45 @@ type Page struct {
 	Serve http.HandlerFunc
 }
 
-// All lists the pages.
+// All lists the pages. Each answer is made in turn.
 func (p *Pages) All() []Page {
+	all := p.pages()
+	for i := range all {
+		serve := all[i].Serve
+		all[i].Serve = func(w http.ResponseWriter, r *http.Request) { p.record(serve, r).send(w) }
+	}
+	return all
+}
+
+// record makes an answer in turn.
+func (p *Pages) record(serve http.HandlerFunc, r *http.Request) *recorder {
+	a := &recorder{header: http.Header{}, status: http.StatusOK}
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	serve(a, r)
+	return a
+}
+
+// recorder keeps an answer.
+type recorder struct {
+	bytes.Buffer
+	header http.Header
+	status int
+}
+
+// Header implements http.ResponseWriter.
+func (a *recorder) Header() http.Header { return a.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *recorder) WriteHeader(status int) { a.status = status }
+
+func (a *recorder) send(w http.ResponseWriter) {
+	maps.Copy(w.Header(), a.header)
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.Bytes()) // the reader may be gone
+}
+
+func (p *Pages) pages() []Page {
 	return []Page{
 		{"syncz", "as istiod: what was sent to each connected proxy, and what it ACKed; ?namespace= of proxies", p.syncz},
 		{"adsz", "as istiod: connected proxies, with the names that they subscribe to by type", p.connections},
@@ -62,9 +108,9 @@ func (p *Pages) All() []Page {
 	}
 }
 
-// handler serves a page by name, for questions by xDS.
+// handler makes the answer of a page by name, for questions by xDS.
 func (p *Pages) handler(name string) http.HandlerFunc {
-	all := p.All()
+	all := p.pages()
 	i := slices.IndexFunc(all, func(one Page) bool { return one.Name == name })
 	if i < 0 {
 		// istioctl looks for this text.
@@ -75,7 +121,7 @@ func (p *Pages) handler(name string) http.HandlerFunc {
 
 func (p *Pages) list(w http.ResponseWriter, _ *http.Request) {
 	var names []string
-	for _, one := range p.All() {
+	for _, one := range p.pages() {
 		names = append(names, one.Name)
 	}
 	reply(w, names)

@@ -1,7 +1,6 @@
 package istiodebug
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -31,6 +30,8 @@ func (p *Pages) Answer(ctx context.Context, q *server.Question) (*server.Answer,
 	out := &server.Answer{Server: p.identifier()}
 	switch q.TypeURL {
 	case typeSyncz:
+		p.turn.Lock()
+		defer p.turn.Unlock()
 		for _, proxy := range p.Proxies() {
 			if any, err := anypb.New(clientConfig(&proxy)); err == nil {
 				out.Resources = append(out.Resources, any)
@@ -41,6 +42,8 @@ func (p *Pages) Answer(ctx context.Context, q *server.Question) (*server.Answer,
 		if len(q.Names) != 1 {
 			return nil, server.Invalid("%s: %d names: exactly one proxy is required", q.TypeURL, len(q.Names))
 		}
+		p.turn.Lock()
+		defer p.turn.Unlock()
 		if dump, err := p.dump(q.Names[0], false); err == nil { // none: the proxy may be connected to another replica
 			out.Resources = dump.Configs
 		}
@@ -64,19 +67,8 @@ func (p *Pages) text(ctx context.Context, name string) ([]byte, error) {
 	}
 	u.Path = "/debug/" + strings.TrimPrefix(u.Path, "/")
 	r := (&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{}}).WithContext(ctx)
-	var body recorder
-	p.handler(strings.TrimPrefix(u.Path, "/debug/"))(&body, r)
-	return body.Bytes(), nil
+	return p.record(p.handler(strings.TrimPrefix(u.Path, "/debug/")), r).Bytes(), nil
 }
-
-// recorder keeps the body of an answer.
-type recorder struct{ bytes.Buffer }
-
-// Header implements http.ResponseWriter.
-func (*recorder) Header() http.Header { return http.Header{} }
-
-// WriteHeader implements http.ResponseWriter.
-func (*recorder) WriteHeader(int) {}
 
 // identifier is the JSON that istioctl reads for the columns ISTIOD and VERSION.
 func (p *Pages) identifier() string {
