@@ -2,6 +2,7 @@ package istiodebug
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -88,7 +89,7 @@ func (p *Pages) dump(id string, endpoints bool) (*adminv3.ConfigDump, error) {
 	for i := range list {
 		packed := &anypb.Any{}
 		if err := proto.Unmarshal(list[i].Entry.Resource().Any(), packed); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s %s: %w", list[i].Type, list[i].Entry.Name, err)
 		}
 		switch t := list[i].Type; t {
 		case resource.Listener:
@@ -103,8 +104,9 @@ func (p *Pages) dump(id string, endpoints bool) (*adminv3.ConfigDump, error) {
 			byType[t] = append(byType[t], packed)
 		}
 	}
-	if d.routes, ok = routes.dump(); !ok {
-		return nil, errors.New("a route configuration cannot be encoded")
+	var err error
+	if d.routes, err = routes.dump(); err != nil {
+		return nil, err
 	}
 	d.byType = byType
 	return d.all(endpoints)
@@ -177,8 +179,8 @@ func (r *routeDump) add(name string, packed *anypb.Any) error {
 	return nil
 }
 
-func (r *routeDump) dump() (out *adminv3.RoutesConfigDump, ok bool) {
-	out = &adminv3.RoutesConfigDump{}
+func (r *routeDump) dump() (*adminv3.RoutesConfigDump, error) {
+	out := &adminv3.RoutesConfigDump{}
 	names := make([]string, 0, len(r.configs))
 	for n := range r.configs {
 		names = append(names, n)
@@ -189,11 +191,11 @@ func (r *routeDump) dump() (out *adminv3.RoutesConfigDump, ok bool) {
 		c.VirtualHosts = append(c.VirtualHosts, r.hosts[n]...)
 		packed, err := anypb.New(c)
 		if err != nil {
-			return nil, false
+			return nil, fmt.Errorf("route configuration %s: %w", n, err)
 		}
 		out.DynamicRouteConfigs = append(out.DynamicRouteConfigs, &adminv3.RoutesConfigDump_DynamicRouteConfig{RouteConfig: packed})
 	}
-	return out, true
+	return out, nil
 }
 
 func (p *Pages) ndsz(w http.ResponseWriter, r *http.Request) {

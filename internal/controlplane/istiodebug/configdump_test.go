@@ -57,6 +57,24 @@ func (p *Pages) get(name string) (status int, body string) {
 	return w.Code, w.Body.String()
 }
 
+// TestConfigurationThatCannotBeDumped checks that a failure is not an empty answer, which istioctl takes for a proxy of
+// another replica.
+func TestConfigurationThatCannotBeDumped(t *testing.T) {
+	all := table.New("t")
+	all.Commit(1, []table.Update{{Type: resource.Extension, Name: "bad", Resource: resource.EncodeBytes(resource.Extension, "bad", []byte{0xff})}})
+	p := &Pages{Source: Source{Resources: oneProxy{name: "web-1.shop", list: []distribution.Intended{
+		{Type: resource.Extension, Entry: all.State().Get(resource.Extension, "bad")},
+	}}}}
+	_, err := p.Answer(t.Context(), &server.Question{TypeURL: typeConfigDump, Names: []string{"web-1.shop"}})
+	require.ErrorContains(t, err, "istio.io/debug/config_dump: web-1.shop: ")
+	status, _ := p.get("config_dump?proxyID=web-1.shop")
+	require.Equal(t, http.StatusInternalServerError, status)
+
+	answer, err := p.Answer(t.Context(), &server.Question{TypeURL: typeConfigDump, Names: []string{"web-2.shop"}})
+	require.NoError(t, err)
+	require.Empty(t, answer.Resources)
+}
+
 // TestCredentialsOfPluginsAreNotShown checks that no answer has a plugin's registry credentials, by HTTP or by xDS.
 func TestCredentialsOfPluginsAreNotShown(t *testing.T) {
 	var list []distribution.Intended

@@ -3,6 +3,8 @@ package istiodebug
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -33,9 +35,11 @@ func (p *Pages) Answer(ctx context.Context, q *server.Question) (*server.Answer,
 		p.turn.Lock()
 		defer p.turn.Unlock()
 		for _, proxy := range p.Proxies() {
-			if any, err := anypb.New(clientConfig(&proxy)); err == nil {
-				out.Resources = append(out.Resources, any)
+			packed, err := anypb.New(clientConfig(&proxy))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", q.TypeURL, proxy.ID, err)
 			}
+			out.Resources = append(out.Resources, packed)
 		}
 		return out, nil
 	case typeConfigDump:
@@ -44,9 +48,14 @@ func (p *Pages) Answer(ctx context.Context, q *server.Question) (*server.Answer,
 		}
 		p.turn.Lock()
 		defer p.turn.Unlock()
-		if dump, err := p.dump(q.Names[0], false); err == nil { // none: the proxy may be connected to another replica
-			out.Resources = dump.Configs
+		dump, err := p.dump(q.Names[0], false)
+		switch {
+		case errors.Is(err, errNotConnected): // it may be connected to another replica, which answers too
+			return out, nil
+		case err != nil:
+			return nil, fmt.Errorf("%s: %s: %w", q.TypeURL, q.Names[0], err)
 		}
+		out.Resources = dump.Configs
 		return out, nil
 	case server.QuestionType:
 		if len(q.Names) != 1 {
