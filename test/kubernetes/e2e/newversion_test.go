@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // nextImage is the image of the next version, whose chart base has another field in a resource definition (tools/next).
@@ -25,6 +27,7 @@ func TestUpgrade(t *testing.T) {
 	if err := testCluster.Load(t.Context(), archives...); err != nil {
 		t.Fatal(err)
 	}
+	awaitDeletedNamespaces(t)
 	ns := namespace(t)
 	apply(t, ns, echoYAML)
 	rollout(t, ns, "deployment/echo")
@@ -66,6 +69,20 @@ func TestUpgrade(t *testing.T) {
 	rollout(t, ns, "deployment/echo")
 	awaitEnded(t, ns, "app=echo")
 	l.requireNone("rolling restart after the rollback")
+}
+
+// awaitDeletedNamespaces waits until the namespaces of earlier tests are gone. Sidecars lose the listeners of their Services
+// until then.
+func awaitDeletedNamespaces(t *testing.T) {
+	t.Helper()
+	eventually(t, 2*time.Minute, func() error {
+		for _, ns := range get[corev1.NamespaceList](t, "namespaces").Items {
+			if ns.DeletionTimestamp != nil {
+				return fmt.Errorf("namespace %s is still being deleted", ns.Name)
+			}
+		}
+		return nil
+	})
 }
 
 // awaitProxies waits until the control plane lists at least least proxies of a namespace.
