@@ -314,8 +314,10 @@ func TestClustersOnDemandAreCarried(t *testing.T) {
 		c.subscribe(resource.VirtualHost)
 		c.quiet()
 		h.commit(onDemand("d1", "2"), onDemand("d2", "2"), onDemand("d3", "1"))
-		c.take(resource.Cluster, "d1")
+		// Endpoints come ahead of the subscription, which Envoy sends before it ACKs the cluster.
+		clusters := c.expect(resource.Cluster, "d1")
 		c.take(resource.Endpoints, h.named("d1"))
+		c.ack(clusters)
 		h.commit(remove(resource.Cluster, "d1"), remove(resource.Cluster, "d2"))
 		c.take(resource.Cluster, "-d1")
 	})
