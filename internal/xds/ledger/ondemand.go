@@ -34,10 +34,7 @@ func (c *carriage) carries(k kind, e *table.Entry) bool {
 // removed returns the names of a type that were removed from a table after a revision. Clusters on demand that the
 // stream does not carry do not count.
 func (c *carriage) removed(k kind, t resource.Type, s *table.State, after model.Revision) iter.Seq2[string, model.Revision] {
-	if k == cds && c.partial {
-		return s.RemovedCarried(after, c.carried)
-	}
-	return s.Removed(t, after)
+	return s.RemovedCarried(t, after, k == cds && c.partial, c.carried)
 }
 
 // carryListed keeps clusters on demand that the stream carried before the proxy connected again.

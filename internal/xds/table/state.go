@@ -107,11 +107,12 @@ func (s *State) Changed(t resource.Type, after model.Revision) iter.Seq[*Entry] 
 // Removed returns the names that were removed after a revision and do not exist, in the order of
 // their revisions.
 func (s *State) Removed(t resource.Type, after model.Revision) iter.Seq2[string, model.Revision] {
-	return s.removed(t, after, nil)
+	return s.RemovedCarried(t, after, false, nil)
 }
 
-// removed is Removed for the tombstones that only admits; nil: all.
-func (s *State) removed(t resource.Type, after model.Revision, only func(*tombstone) bool) iter.Seq2[string, model.Revision] {
+// RemovedCarried is Removed. With partial, it leaves out clusters on demand that are not in carried. It can be inlined, so
+// that the state of a loop over it stays on the stack.
+func (s *State) RemovedCarried(t resource.Type, after model.Revision, partial bool, carried *names.Set) iter.Seq2[string, model.Revision] {
 	return func(yield func(string, model.Revision) bool) {
 		graves := s.columns[t].graves
 		if after >= s.columns[t].lastRemove {
@@ -119,16 +120,12 @@ func (s *State) removed(t resource.Type, after model.Revision, only func(*tombst
 		}
 		i := sort.Search(len(graves), func(i int) bool { return graves[i].rev > after })
 		for _, g := range graves[i:] {
-			if g.standsAt(s.Revision) && (only == nil || only(g)) && !yield(g.name, g.rev) {
+			left := partial && g.onDemand && !carried.Has(g.name)
+			if !left && g.standsAt(s.Revision) && !yield(g.name, g.rev) {
 				return
 			}
 		}
 	}
-}
-
-// RemovedCarried is Removed for clusters, without those on demand that are not in carried.
-func (s *State) RemovedCarried(after model.Revision, carried *names.Set) iter.Seq2[string, model.Revision] {
-	return s.removed(resource.Cluster, after, func(g *tombstone) bool { return !g.onDemand || carried.Has(g.name) })
 }
 
 // NotOnDemand returns the clusters that are not sent on demand. The streams of a state share the list.
