@@ -128,7 +128,7 @@ func (k *trial) remove(t *testing.T, m *store.Store) {
 			continue
 		}
 		require.NoError(t, k.c.Client.CoreV1().Pods(ns).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}))
-		k.c.Eventually(t, "the end of all in "+ns, func(ctx context.Context) error { return k.empty(ctx, ns) })
+		k.c.Eventually(t, "the end of all in "+ns, func(ctx context.Context) error { return k.c.Empty(ctx, ns) })
 	}
 	k.c.Eventually(t, "the store's end of all", func(context.Context) error {
 		for key := range k.keys {
@@ -138,25 +138,4 @@ func (k *trial) remove(t *testing.T, m *store.Store) {
 		}
 		return nil
 	})
-}
-
-func (k *trial) empty(ctx context.Context, ns string) error {
-	pods, err := k.c.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	parts, err := k.c.Client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	left := len(pods.Items)
-	for _, s := range parts.Items {
-		if s.Name != "kubernetes" {
-			left++
-		}
-	}
-	if left > 0 {
-		return fmt.Errorf("%d objects are left", left)
-	}
-	return nil
 }

@@ -331,7 +331,7 @@ func (a *applied) remove(t *testing.T) {
 		require.NoError(t, a.c.Client.CoreV1().Pods(ns).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}))
 	}
 	for _, ns := range a.namespaces {
-		eventually(ctx, t, "the end of all in "+ns, func() error { return a.empty(ctx, ns) })
+		eventually(ctx, t, "the end of all in "+ns, func() error { return a.c.Empty(ctx, ns) })
 	}
 }
 
@@ -362,25 +362,4 @@ func (a *applied) plain(ctx context.Context, name string) error {
 	ns.Labels = map[string]string{corev1.LabelMetadataName: name}
 	_, err = client.Update(ctx, ns, metav1.UpdateOptions{})
 	return err
-}
-
-func (a *applied) empty(ctx context.Context, ns string) error {
-	pods, err := a.c.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	left := len(pods.Items)
-	parts, err := a.c.Client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, s := range parts.Items {
-		if s.Name != "kubernetes" {
-			left++
-		}
-	}
-	if left > 0 {
-		return fmt.Errorf("%d objects are left", left)
-	}
-	return nil
 }

@@ -89,16 +89,13 @@ func agrees(r *compare.Report, listed func(*compare.Difference) bool) bool {
 
 // has returns an error until the control plane knows the n-th sentinel.
 func (p *plane) has(ctx context.Context, n int) error {
-	c, err := fetch(ctx, p.conn, nodeOf(watcher, "cluster.local", ""))
+	all, _, err := p.client.Proxy(ctx, nodeOf(watcher, "cluster.local", ""))
 	if err != nil {
 		return err
 	}
-	all, err := c.messages()
-	if err != nil {
-		return err
-	}
-	for _, m := range all {
-		if cl, ok := m.(*clusterv3.Cluster); ok && cl.Name == "outbound|65||"+sentinel(n) {
+	for _, a := range all {
+		c := &clusterv3.Cluster{}
+		if a.MessageIs(c) && a.UnmarshalTo(c) == nil && c.Name == "outbound|65||"+sentinel(n) {
 			return nil
 		}
 	}
@@ -113,11 +110,11 @@ func (b *bench) sides(t *testing.T, k *testCase, hosts map[string]string) (sides
 		for _, p := range k.proxies {
 			node := nodeOf(p, k.domain, hosts[p.IP])
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			c, err := fetch(ctx, plane.conn, node)
+			resources, _, err := plane.client.Proxy(ctx, node)
 			cancel()
 			require.NoError(t, err, "%s as %s", plane.name, p.Name)
-			sum = sum*31 + c.sum
-			proxy, err := c.proxy(p, k.domain)
+			sum = sum*31 + sumOf(resources)
+			proxy, err := proxyOf(p, k.domain, resources)
 			require.NoError(t, err, "%s as %s", plane.name, p.Name)
 			sides[i].Proxies = append(sides[i].Proxies, proxy)
 		}

@@ -1,12 +1,11 @@
 // Package istiod compares Moonsail with istiod, Istio's control plane: both read the objects of each case from one API
-// server, and each proxy of the case gets its configuration from both. Package simulate decides the case's calls on both
+// server, and each proxy of the case gets its configuration from both. Package compare decides calls on both
 // configurations. What they decide differently must be listed in differences.yaml, with the reason.
 //
 //	cases.go      reads cases: the corpus of test/meshtest, the examples, testdata, and YAML of modules
 //	planes.go     runs both control planes
 //	apply.go      writes a case's objects, and removes them
-//	fetch.go      connects as a proxy, with the node of Istio's agent
-//	calls.go      makes calls from what the configurations contain
+//	node.go       the node of Istio's agent, and the proxy that is compared
 //	compare.go    decides the calls on both sides
 //	list.go       the listed differences
 //	report.go     the report of a run

@@ -15,12 +15,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/xds/fetch"
 	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
@@ -28,17 +27,16 @@ import (
 // plane is a running control plane.
 type plane struct {
 	name   string
-	conn   *grpc.ClientConn
+	client *fetch.Client
 	secure string // address with TLS
 }
 
 func dial(t *testing.T, name, addr string) *plane {
 	t.Helper()
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<28)))
+	c, err := fetch.Connect(fetch.Options{Address: addr})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, conn.Close()) })
-	return &plane{name: name, conn: conn}
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return &plane{name: name, client: c}
 }
 
 // startMoonsail runs Moonsail's control plane in this process. It writes no statuses and deploys no Gateways: istiod does.

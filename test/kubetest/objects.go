@@ -37,6 +37,28 @@ const (
 	AnnotationStopAfter = "kubelet.moonsail.dev/stop-after"
 )
 
+// Empty returns an error while a namespace has Pods or EndpointSlices.
+func (c *Cluster) Empty(ctx context.Context, ns string) error {
+	pods, err := c.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	parts, err := c.Client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	left := len(pods.Items)
+	for _, s := range parts.Items {
+		if s.Name != "kubernetes" {
+			left++
+		}
+	}
+	if left > 0 {
+		return fmt.Errorf("%d objects are left", left)
+	}
+	return nil
+}
+
 // fieldManager owns the fields that tests apply.
 const fieldManager = "kubetest"
 
