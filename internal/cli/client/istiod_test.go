@@ -1,10 +1,7 @@
 package client_test
 
 import (
-	"compress/gzip"
-	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,12 +34,7 @@ func recorded(t *testing.T) *recordedIstiod {
 	paths, err := filepath.Glob(filepath.Join(dumpsDir, "*.json.gz"))
 	require.NoError(t, err)
 	for _, path := range paths {
-		f, err := os.Open(path)
-		require.NoError(t, err)
-		defer f.Close()
-		z, err := gzip.NewReader(f)
-		require.NoError(t, err)
-		text, err := io.ReadAll(z)
+		text, err := compare.ReadDump(path)
 		require.NoError(t, err)
 		p, err := compare.ParseDump(text, server.ProxyOf)
 		require.NoError(t, err)
@@ -107,7 +99,7 @@ func TestCompareWithIstiodInCluster(t *testing.T) {
 	require.Equal(t, 2, status)
 	require.Contains(t, errOut, "no Pod of istiod runs")
 
-	s.add("moonsail", "serve", nil) // is no istiod
+	s.add("moonsail", "serve", nil) // must not be taken for istiod
 	s.add("istiod-1", "discovery", nil)
 	s.pages["istiod-1"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { ads.ServeHTTP(w, r) })
 	status, out, errOut := run()

@@ -151,11 +151,7 @@ func (f *compareFlags) compare(cmd *cobra.Command) (*compare.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(f.proxies) > 0 {
-		for _, side := range []*compare.Side{left, right} {
-			side.Only = f.proxies
-		}
-	}
+	left.Only = f.proxies
 	if f.save != "" {
 		if err := saveDumps(f.save, left); err != nil {
 			return nil, err
@@ -197,9 +193,6 @@ func saveDumps(dir string, side *compare.Side) error {
 		return &terminal.UserError{What: "cannot write dumps", Where: "--save " + dir, Err: err, Next: "name a directory that can be created"}
 	}
 	for _, p := range side.Proxies {
-		if p.Node == nil {
-			return terminal.UsageError{Err: errors.New("--save needs a --from of dumps or of a running control plane")}
-		}
 		file, err := os.Create(filepath.Join(dir, p.Name+".json.gz"))
 		if err != nil {
 			return err

@@ -61,7 +61,7 @@ func TestCompareOfUpgrade(t *testing.T) {
 		paths, err := filepath.Glob(filepath.Join(dumps, "*.json.gz"))
 		require.NoError(t, err)
 		for _, path := range paths {
-			text, err := readDump(path)
+			text, err := compare.ReadDump(path)
 			require.NoError(t, err)
 			require.Regexp(t, http2, string(text))
 			text = http2.ReplaceAll(text, []byte(`"http_protocol_options": {}`))

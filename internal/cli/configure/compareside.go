@@ -2,13 +2,11 @@ package configure
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/netip"
@@ -103,7 +101,7 @@ func (s *sides) dumps(source string) (*compare.Side, error) {
 		if name := strings.TrimSuffix(path, ".gz"); filepath.Ext(name) != ".json" {
 			return nil
 		}
-		text, err := readDump(path)
+		text, err := compare.ReadDump(path)
 		if err != nil || !bytes.Contains(text, []byte(`"configs"`)) {
 			return err
 		}
@@ -124,22 +122,6 @@ func (s *sides) dumps(source string) (*compare.Side, error) {
 			Next: "give a path, 'istiod', 'cluster' or xds://HOST:PORT"}
 	}
 	return side, err
-}
-
-func readDump(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if filepath.Ext(path) != ".gz" {
-		return io.ReadAll(f)
-	}
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return io.ReadAll(z)
 }
 
 func (s *sides) addNode(n *compare.Node) {

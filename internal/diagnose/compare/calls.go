@@ -320,7 +320,7 @@ func (m *maker) arriving(w *simulate.World, l *listenerv3.Listener) {
 		}
 	}
 	direct := !l.GetUseOriginalDst().GetValue() && len(ports) == 1
-	if direct { // a listener of its own, of a Sidecar with bind
+	if direct { // a listener for the bind address of a Sidecar
 		for _, at := range simulate.Addresses(l) {
 			m.modes(simulate.Call{To: at.String(), Direct: true}, nil)
 		}

@@ -7,6 +7,7 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 
+	"github.com/moonsail/moonsail/internal/diagnose/outcome"
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
@@ -38,7 +39,7 @@ var known = []deliberate{
 	}},
 	{Deliberate{"Moonsail removes the trailing dot of a host", trafficPage}, func(d *decided, c Change) bool {
 		host, _, _ := strings.Cut(d.call.Host, ":")
-		return c.What == "host" && strings.HasSuffix(host, ".") && (c.Left == none || c.Right == none)
+		return c.What == "host" && strings.HasSuffix(host, ".") && (c.Left == outcome.None || c.Right == outcome.None)
 	}},
 	{Deliberate{"Istio applies a VirtualService at port 80 even if the service does not have this port; Moonsail passes such calls to their address", trafficPage}, func(d *decided, _ Change) bool {
 		return d.call.isAt80() && len(d.left.objects.route) != len(d.right.objects.route) && !d.left.serves(d.call) && !d.right.serves(d.call)

@@ -1,9 +1,13 @@
 package compare
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -40,6 +44,23 @@ type dumped struct {
 	Listener  any `json:"listener"`
 	Route     any `json:"route_config"`
 	Endpoints any `json:"endpoint_config"`
+}
+
+// ReadDump returns the text of a file with a config dump. A name that ends in .gz is that of a gzipped file.
+func ReadDump(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if filepath.Ext(path) != ".gz" {
+		return io.ReadAll(f)
+	}
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return io.ReadAll(z)
 }
 
 // ParseDump reads a proxy from the config dump of its Envoy: /config_dump?include_eds, or what "istioctl proxy-config all POD

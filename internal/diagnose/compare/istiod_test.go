@@ -1,8 +1,6 @@
 package compare_test
 
 import (
-	"compress/gzip"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,12 +23,7 @@ func istiod(t testing.TB) *compare.Side {
 	require.NoError(t, err)
 	side := &compare.Side{Name: "istiod"}
 	for _, path := range paths {
-		f, err := os.Open(path)
-		require.NoError(t, err)
-		defer f.Close()
-		z, err := gzip.NewReader(f)
-		require.NoError(t, err)
-		text, err := io.ReadAll(z)
+		text, err := compare.ReadDump(path)
 		require.NoError(t, err)
 		p, err := compare.ParseDump(text, server.ProxyOf)
 		require.NoError(t, err, path)

@@ -179,28 +179,10 @@ func (c *comparison) finish() {
 	slices.SortFunc(c.report.Undecided, func(a, b Undecided) int { return strings.Compare(a.Side+a.Reason, b.Side+b.Reason) })
 }
 
-// changesOf compares outcomes. If a call is not forwarded on one side, the rest has no counterpart there and is left out.
-func changesOf(left, right outcome.Outcome) []Change {
-	var out []Change
-	for _, p := range properties {
-		if left[p] != right[p] {
-			out = append(out, Change{p, orNone(left[p]), orNone(right[p])})
-		}
-		if p == "answer" && len(out) > 0 && (left[p] != outcome.Forwarded || right[p] != outcome.Forwarded) {
-			break
-		}
-	}
+// changesOf compares outcomes.
+func changesOf(left, right outcome.Outcome) (out []Change) {
+	left.Compare(right, properties, func(p, l, r string) { out = append(out, Change{p, l, r}) })
 	return out
-}
-
-// none is the text of a property that a side does not have.
-const none = "none"
-
-func orNone(s string) string {
-	if s == "" {
-		return none
-	}
-	return s
 }
 
 // followed is what becomes of a call on one side.

@@ -20,7 +20,7 @@ type Side struct {
 // Proxy is one proxy with everything that its control plane gives to it.
 type Proxy struct {
 	Name    string // NAME.NAMESPACE
-	Gateway bool   // a router: it has no workload of its own
+	Gateway bool   // it is a gateway, which forwards calls and has no application
 	IPs     []string
 	// Principal is the URI name in its certificate, "spiffe://cluster.local/ns/shop/sa/reviews"; empty: it has none.
 	Principal string

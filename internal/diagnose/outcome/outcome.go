@@ -3,6 +3,7 @@
 package outcome
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,6 +62,23 @@ func decision(d *simulate.Decision) string {
 func (o Outcome) Set(property, text string) {
 	if text != "" {
 		o[property] = text
+	}
+}
+
+// None is the text for a property that an outcome does not have, beside one that has it.
+const None = "none"
+
+// Compare calls differ for each of properties that o and other do not share. If one of them does not forward the call, the
+// properties after the answer have no counterpart there, and are left out.
+func (o Outcome) Compare(other Outcome, properties []string, differ func(property, here, there string)) {
+	for _, p := range properties {
+		if o[p] == other[p] {
+			continue
+		}
+		differ(p, cmp.Or(o[p], None), cmp.Or(other[p], None))
+		if p == "answer" && (o[p] != Forwarded || other[p] != Forwarded) {
+			return
+		}
 	}
 }
 

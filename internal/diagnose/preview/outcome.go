@@ -108,32 +108,17 @@ func compareDifferences(a, b Difference) int {
 	return strings.Compare(a.Host+a.Calls[0]+a.From[0], b.Host+b.Calls[0]+b.From[0])
 }
 
-// changes compares outcomes. If a call is not forwarded on one side, the rest has no counterpart there and is left out.
-func changes(before, after outcome.Outcome) []Change {
-	var out []Change
-	for _, p := range outcome.Properties {
-		if before[p] != after[p] {
-			out = append(out, Change{p, orNone(before[p]), orNone(after[p])})
-		}
-		if p == "answer" && len(out) > 0 && (before[p] != outcome.Forwarded || after[p] != outcome.Forwarded) {
-			break
-		}
-	}
+// changes compares outcomes.
+func changes(before, after outcome.Outcome) (out []Change) {
+	before.Compare(after, outcome.Properties, func(p, b, a string) { out = append(out, Change{p, b, a}) })
 	return out
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }
 
 // outcome follows a call on one side.
 func (o *opened) outcome(call *Call) (outcome.Outcome, error) {
 	p := o.caller(call.From)
 	if p == nil {
-		return outcome.Outcome{"answer": "there is no such proxy"}, nil
+		return outcome.Outcome{"answer": "the proxy does not exist"}, nil
 	}
 	w, err := o.world(p)
 	if err != nil {
