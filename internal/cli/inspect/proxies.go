@@ -265,16 +265,11 @@ func proxyStatus(style terminal.Style, p *server.ProxyState, now time.Time) stri
 func columnState(style terminal.Style, p *server.ProxyState, column string, now time.Time) string {
 	state := typeState(style, nil, now)
 	for i := range p.Types {
-		if t := &p.Types[i]; t.Type == column && inUse(t) {
+		if t := &p.Types[i]; t.Type == column && t.InUse() {
 			state = typeState(style, t, now)
 		}
 	}
 	return state
-}
-
-// inUse reports whether the proxy has subscribed to anything of a type.
-func inUse(t *server.TypeState) bool {
-	return t.Wildcard || t.Subscribed > 0 || t.Sent > 0 || len(t.Held) > 0
 }
 
 // typeState returns the worst state of a type: NACKED, SENT and for how long, WAITING, SYNCED, or - if it is not in use.
@@ -318,7 +313,7 @@ func printProxy(w io.Writer, d debug.ProxyDetail) error {
 	style := terminal.StyleFor(w)
 	for i := range p.Types {
 		s := &p.Types[i]
-		if !inUse(s) {
+		if !s.InUse() {
 			continue
 		}
 		note := s.Waiting

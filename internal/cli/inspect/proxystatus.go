@@ -43,7 +43,7 @@ func istioctlState(style terminal.Style, p *server.ProxyState, column string) st
 	worst := 0
 	for i := range p.Types {
 		t := &p.Types[i]
-		if (t.Type == column || t.Type == "VHDS" && column == "RDS") && inUse(t) {
+		if (t.Type == column || t.Type == "VHDS" && column == "RDS") && t.InUse() {
 			worst = max(worst, istioctlRank(t))
 		}
 	}

@@ -77,17 +77,14 @@ func (a *Client) Get(ctx context.Context, proxy, page string, query url.Values) 
 	return c.Get(ctx, path, query)
 }
 
-// callMetrics matches the names in Envoy of the metrics from which the graph of calls is made.
-const callMetrics = `istio\.(requests_total|request_duration_milliseconds|tcp_connections_opened_total|tcp_(sent|received)_bytes_(total|live))`
-
-// Metrics reads Istio's metrics of calls from a proxy.
-func (a *Client) Metrics(ctx context.Context, proxy string) ([]byte, error) {
+// Metrics reads the metrics of a proxy whose names in Envoy match a regular expression.
+func (a *Client) Metrics(ctx context.Context, proxy, matching string) ([]byte, error) {
 	_, c, release, err := a.reach(ctx, proxy)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return c.Metrics(ctx, callMetrics)
+	return c.Metrics(ctx, matching)
 }
 
 // reach returns a client of a proxy's agent, and holds one of the slots until release.

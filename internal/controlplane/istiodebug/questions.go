@@ -96,7 +96,7 @@ func clientConfig(p *server.ProxyState) *statusv3.ClientConfig {
 	out := &statusv3.ClientConfig{Node: &corev3.Node{Id: p.Name + "." + p.Namespace, Metadata: fields}}
 	for i := range p.Types {
 		t := &p.Types[i]
-		if !inUse(t) {
+		if !t.InUse() {
 			continue
 		}
 		one := &statusv3.ClientConfig_GenericXdsConfig{TypeUrl: typeURL(t.Type), ConfigStatus: statusv3.ConfigStatus_SYNCED}

@@ -59,7 +59,7 @@ func statusOf(p *server.ProxyState) syncStatus {
 	}
 	for i := range p.Types {
 		t := &p.Types[i]
-		if !inUse(t) {
+		if !t.InUse() {
 			continue
 		}
 		s := of(t)
@@ -99,12 +99,7 @@ func of(t *server.TypeState) resourceStatus {
 	return s
 }
 
-// inUse reports whether the proxy has subscribed to anything of a type.
-func inUse(t *server.TypeState) bool {
-	return t.Wildcard || t.Subscribed > 0 || t.Sent > 0 || len(t.Held) > 0
-}
-
-// defaultCluster is istiod's name of its own cluster.
+// defaultCluster is the cluster ID that istiod has by default.
 const defaultCluster = "Kubernetes"
 
 func cluster(p *server.ProxyState) string {
@@ -147,7 +142,7 @@ func (p *Pages) connections(w http.ResponseWriter, _ *http.Request) {
 			one.Labels, one.Metadata = proxy.Proxy.Labels, proxy.Proxy.Metadata
 		}
 		for i := range proxy.Types {
-			if t := &proxy.Types[i]; inUse(t) {
+			if t := &proxy.Types[i]; t.InUse() {
 				one.Watches[typeURL(t.Type)] = t.Subscribed
 			}
 		}

@@ -79,7 +79,8 @@ type Numbers struct {
 	Durations []Duration `json:"durations,omitempty"`
 }
 
-// Duration is the rate of requests that took From to To milliseconds. To is 0 if there is no upper bound.
+// Duration is a bucket of a histogram: Rate counts the requests of a second that took between From and To milliseconds. The last
+// bucket has no upper bound; its To is 0.
 type Duration struct {
 	From float64 `json:"fromMs"`
 	To   float64 `json:"toMs,omitempty"`

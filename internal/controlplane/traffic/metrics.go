@@ -16,6 +16,10 @@ const (
 	metricReceived = "istio_tcp_received_bytes_total"
 )
 
+// inEnvoy matches the names that these metrics have in Envoy. The bytes of open connections are gauges that end in
+// callstats.LiveSuffix.
+const inEnvoy = `istio\.(requests_total|request_duration_milliseconds|tcp_connections_opened_total|tcp_(sent|received)_bytes_(total|live))`
+
 // Bounds of what a proxy reports. Longer lines and labels are ignored.
 const (
 	maxLine  = 4 << 10 // bytes

@@ -14,8 +14,8 @@ import (
 
 // Agents are the agents of connected proxies. agents.Client implements it.
 type Agents interface {
-	// Metrics reads Istio's metrics of a proxy.
-	Metrics(ctx context.Context, proxy string) ([]byte, error)
+	// Metrics reads the metrics of a proxy whose names in Envoy match a regular expression.
+	Metrics(ctx context.Context, proxy, matching string) ([]byte, error)
 }
 
 // Proxies lists the connected proxies. The xDS server implements it.
@@ -157,7 +157,7 @@ func (s *scraper) ask(ctx context.Context, list []proxy) {
 		working.Go(func() {
 			for p := range queue {
 				h := s.known[p.id] // no other goroutine has this proxy
-				text, err := s.agents.Metrics(ctx, p.id)
+				text, err := s.agents.Metrics(ctx, p.id, inEnvoy)
 				if err != nil {
 					h.failed = err.Error()
 					continue

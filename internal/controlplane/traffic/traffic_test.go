@@ -44,7 +44,7 @@ func meshOf(n int, text func(string) ([]byte, error)) *mesh {
 
 func (m *mesh) Proxies() []server.ProxyState { return m.proxies }
 
-func (m *mesh) Metrics(_ context.Context, proxy string) ([]byte, error) {
+func (m *mesh) Metrics(_ context.Context, proxy, _ string) ([]byte, error) {
 	m.asked.Add(1)
 	m.most.Store(max(m.most.Load(), m.now.Add(1)))
 	defer m.now.Add(-1)

@@ -142,6 +142,11 @@ type TypeState struct {
 	Held          []Held         `json:"held,omitempty"`
 }
 
+// InUse reports whether the proxy has subscribed to anything of the type.
+func (t *TypeState) InUse() bool {
+	return t.Wildcard || t.Subscribed > 0 || t.Sent > 0 || len(t.Held) > 0
+}
+
 // Held is a resource that a proxy refused. It is not sent again until it differs.
 type Held struct {
 	Name    string `json:"name"`
