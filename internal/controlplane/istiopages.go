@@ -26,7 +26,8 @@ func instance() string {
 }
 
 // questions returns the answers to istioctl by xDS. As on the debug pages, peers on loopback addresses need no credentials:
-// whoever forwards a port of the Pod has one. may checks those of other peers; nil: they are refused.
+// a port-forward to the Pod has such an address, and the API server has checked its user. may checks the credentials of other
+// peers; nil: other peers are refused.
 func (p *parts) questions(may func(context.Context, *server.Peer) error) server.Questions {
 	return func(ctx context.Context, q *server.Question) (*server.Answer, error) {
 		peer := server.PeerOf(ctx)

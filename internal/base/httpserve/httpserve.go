@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Serve serves ln, with TLS if the server has a TLSConfig, until ctx ends or ln fails. Requests in progress then have the time
-// grace to finish, and are cut off after it. Serve closes ln, and returns when all of that has ended; the end of ctx is no error.
+// Serve serves ln until ctx ends or ln fails, with TLS if the server has a TLSConfig. Then it closes ln, waits at most grace for
+// requests in progress, cuts off the others, and returns. The end of ctx is not an error.
 func Serve(ctx context.Context, server *http.Server, ln net.Listener, grace time.Duration) error {
 	serving, end := context.WithCancel(ctx)
 	ended := make(chan struct{})

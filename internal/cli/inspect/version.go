@@ -58,7 +58,7 @@ type versions struct {
 	version.Info
 	ControlPlanes []planeVersion `json:"controlPlanes,omitempty"`
 	Proxies       []proxyVersion `json:"proxies,omitempty"`
-	Absent        string         `json:"absent,omitempty"` // why there is no version of a control plane
+	Absent        string         `json:"absent,omitempty"` // why the versions of control planes are unknown
 }
 
 type planeVersion struct {

@@ -1,5 +1,5 @@
 // Package istioctl has istioctl's names for commands of moonsail, so that scripts and habits continue to work. Where a name means
-// the same, it is an alias of the command, or a command with istioctl's arguments. For the others, an error tells which
+// the same, it is an alias of the command, or a command with istioctl's arguments. For the others, an error names the
 // command of moonsail to use.
 //
 // docs/migrate-from-istio.md has the table.
@@ -53,7 +53,7 @@ func hidden(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// refusal is a command of istioctl that moonsail has not.
+// refusal is a command of istioctl that moonsail does not have.
 type refusal struct {
 	name    string
 	aliases []string
@@ -83,7 +83,7 @@ var refusedExperimental = []refusal{
 	{"check-inject", nil, "use 'moonsail inject -f FILE', which reports the objects without a sidecar and the reasons, or 'moonsail analyze'"},
 	{"injector", nil, "use 'moonsail tag list', which has revisions, tags, and the namespaces that use them"},
 	{"workload", nil, "start 'moonsail agent' on the machine with the name, namespace and service account of a WorkloadEntry"},
-	{"config", nil, "set environment variables: 'moonsail COMMAND --help' has that of each flag"},
+	{"config", nil, "set environment variables: 'moonsail COMMAND --help' names the variable of each flag"},
 }
 
 func (r refusal) command() *cobra.Command {

@@ -228,5 +228,5 @@ func anyPorts(rules []*listenerv3.ListenerFilterChainMatchPredicate, to netip.Ad
 // Addresses returns the addresses of a listener.
 func Addresses(l *listenerv3.Listener) []netip.AddrPort { return addresses(l) }
 
-// IsBound reports whether a listener has a port of its own, so that clients can connect to it without interception.
+// IsBound reports whether a listener binds its port. Clients can connect to such a listener without interception.
 func IsBound(l *listenerv3.Listener) bool { return isBound(l) }

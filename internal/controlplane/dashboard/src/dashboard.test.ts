@@ -70,7 +70,7 @@ test("calls become a graph of services or workloads", () => {
   assert.deepEqual(g.nodes.map((n) => [n.id, n.outside]), [["shop/api.example.com", true], ["shop/cart", false], ["shop/web", false]]);
   assert.deepEqual(g.links.map((l) => [l.from, l.to, l.sum.requests, l.sum.errors]), [["shop/web", "shop/api.example.com", 10, 1], ["shop/web", "shop/cart", 20, 2]]);
   assert.equal(mutualShare(g.links[1]!.sum), 1);
-  assert.equal(mutualShare(g.links[0]!.sum), undefined, "nobody counts it at the other end");
+  assert.equal(mutualShare(g.links[0]!.sum), undefined, "the other end has no sidecar, so it is unknown");
   assert.equal(quantileOf(g.links[1]!.sum.durations, 0.95), 3);
   assert.deepEqual(fold(edges, "workload").nodes.map((n) => n.id), ["shop/api.example.com", "shop/cart-v1", "shop/web-v1", "shop/web-v2"]);
 });

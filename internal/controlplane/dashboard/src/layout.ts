@@ -20,7 +20,8 @@ interface Pair {
   to: string;
 }
 
-// layers returns the longest way to each node from one that nobody calls. Links that close a circle do not count.
+// layers returns the length of the longest path to each node. Paths begin at nodes without callers. A link that closes a cycle
+// does not count.
 export function layers(ids: string[], links: Pair[]): Map<string, number> {
   const calls = new Map<string, string[]>(ids.map((i) => [i, []]));
   const called = new Set<string>();
