@@ -1,6 +1,7 @@
 // Package base has what any program needs, whatever it does. It knows nothing of a mesh, and imports the standard library only.
 //
 //	clock      waits that end with a context
+//	defect     faults that tests plant on purpose; in no program that users have
 //	httpserve  HTTP servers that end with a context
 //	logonce    which errors of a repeated attempt are logged
 package base

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/moonsail/moonsail/internal/base/defect"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/endpoint"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
@@ -105,7 +106,22 @@ func (d *Deriver) Open(k GroupKey) *Delta {
 	g := newProxyGroup(k, d.index.Sidecar(k.Sidecar), d.sharding)
 	d.groups[k] = g
 	g.markAll(d.index)
-	return g.derive(d.index, endpoint.NewMemo())
+	delta := g.derive(d.index, endpoint.NewMemo())
+	if defect.PolicyGap.On() {
+		unprotect(delta)
+	}
+	return delta
+}
+
+// unprotect removes all authorization, for defect.PolicyGap.
+func unprotect(d *Delta) {
+	for _, l := range d.Listeners {
+		for i := range l.Chains {
+			if h := l.Chains[i].HTTP; h != nil {
+				h.Authorization = nil
+			}
+		}
+	}
 }
 
 // Close forgets a group.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/defect"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -88,6 +89,9 @@ func (in *Intake) merge(g *group, e Event, several bool) {
 		return
 	}
 	old := &at.group.events[at.index]
+	if defect.Resurrection.On() && e.Object == nil && old.Object != nil {
+		return
+	}
 	e.Observed = old.Observed
 	if e.Committed.IsZero() || (!old.Committed.IsZero() && old.Committed.Before(e.Committed)) {
 		e.Committed = old.Committed

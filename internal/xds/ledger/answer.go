@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/base/defect"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -93,7 +94,7 @@ func (l *Ledger) accept(k kind, f *flight) {
 func (l *Ledger) Settle() (rev model.Revision, refused bool) {
 	floor, heldUp := l.newest(), l.onlyHeldRemain()
 	for k := range kinds {
-		if l.off(k) {
+		if l.off(k) || defect.EarlyACK.On() {
 			continue
 		}
 		if heldUp && k <= eds && !l.watches[k].firstPending {
@@ -204,6 +205,9 @@ func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 		w.hold(all[0], f, message, since)
 	default:
 		bad, good := named(all, message)
+		if defect.BlockingNACK.On() {
+			good = nil
+		}
 		for _, n := range bad {
 			w.hold(n, f, messageFor(message, n, bad), since)
 		}

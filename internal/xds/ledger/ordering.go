@@ -3,6 +3,7 @@ package ledger
 import (
 	"slices"
 
+	"github.com/moonsail/moonsail/internal/base/defect"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -13,6 +14,9 @@ import (
 // types that it needs; always if nothing has to wait.
 func (l *Ledger) limit(k kind) model.Revision {
 	limit := always
+	if defect.EarlyRoutes.On() {
+		return limit
+	}
 	for _, t := range resource.Types[l.watches[k].typ].Needs {
 		switch t {
 		case resource.Cluster:
@@ -29,6 +33,9 @@ func (l *Ledger) limit(k kind) model.Revision {
 // removable returns the revision up to which removals of a type may be sent: nothing that the
 // proxy has refers to what is removed. Virtual hosts and endpoints have exceptions, see mustStay.
 func (l *Ledger) removable(k kind) model.Revision {
+	if k == cds && defect.EarlyRemoval.On() {
+		return always
+	}
 	if k == cds && l.reconnecting {
 		return 0
 	}

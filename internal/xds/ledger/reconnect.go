@@ -3,6 +3,7 @@ package ledger
 import (
 	"slices"
 
+	"github.com/moonsail/moonsail/internal/base/defect"
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -35,6 +36,8 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 			same = append(same, nv.Name) // the proxy knows that it does not exist
 		case e == nil:
 			gone = append(gone, nv.Name)
+		case defect.StaleEndpoints.On() && k == eds, defect.WrongVersion.On() && k != eds:
+			same = append(same, nv.Name)
 		case e.Version == string(nv.Version) && !l.resend.HasBytes(nv.Name):
 			same = append(same, nv.Name)
 		default:

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/defect"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
@@ -188,7 +189,9 @@ func (st *stream) end() {
 	if !st.proxy.Extensions { // such a stream is an agent's: it sends no requests to workloads
 		st.server.disconnected.add(st, time.Now())
 	}
-	st.release()
+	if !defect.StreamLeak.On() {
+		st.release()
+	}
 	st.server.opts.Meter.Connected(st.proxy.IstioVersion, -1)
 	st.server.log.Debug("proxy disconnected", "proxy", st.proxy.ID)
 }
