@@ -81,14 +81,75 @@ func TestRevisionSharesNoObject(t *testing.T) {
 
 	pod := own["Deployment istio-system/moonsail-blue"].at("spec", "template")
 	require.Contains(t, own, "ServiceAccount istio-system/"+pod.at("spec")["serviceAccountName"].(string))
-	require.Equal(t, own["Service istio-system/moonsail-blue"].at("spec")["selector"].(map[string]any)["app"], pod.at("metadata", "labels")["app"])
-	require.NotEqual(t, "moonsail", pod.at("metadata", "labels")["app"], "Services of the default revision must not select it")
 	for _, kind := range []string{"MutatingWebhookConfiguration <nil>/moonsail-injector-blue", "ValidatingWebhookConfiguration <nil>/moonsail-validator-blue"} {
 		require.Contains(t, own, kind)
 		for _, h := range own[kind]["webhooks"].([]any) {
 			require.Equal(t, "moonsail-blue", object(h.(map[string]any)).at("clientConfig", "service")["name"])
 		}
 	}
+}
+
+// TestLabelsOfIstiod checks that istioctl and Kiali find the control plane by its labels, and that no selector, Istio's or
+// one of another revision, selects its Pods.
+func TestLabelsOfIstiod(t *testing.T) {
+	foreign := map[string]object{ // of Istio's chart istiod: Services, disruption budgets, Deployments
+		"Service of Istio's default revision":    {"app": "istiod", "istio": "pilot"},
+		"Deployment of Istio's default revision": {"istio": "pilot"},
+		"Istio's revision canary":                {"app": "istiod", "istio.io/rev": "canary"},
+	}
+	podsOf := map[string]object{}
+	for _, revision := range []string{"default", "blue"} {
+		for _, o := range objects(t, Options{Image: "moonsail", Replicas: 1, Revision: revision}) {
+			if o["kind"] == "Deployment" {
+				podsOf[revision] = o.at("spec", "template", "metadata", "labels")
+			}
+		}
+	}
+	for revision, service := range map[string]string{"default": "istiod", "blue": "moonsail-blue"} {
+		t.Run(revision, func(t *testing.T) {
+			found := object{"app": "istiod", "istio.io/rev": revision}
+			selectors := 0
+			for _, o := range objects(t, Options{Image: "moonsail", Replicas: 1, Revision: revision}) {
+				labels := o.at("metadata", "labels")
+				switch kind := o["kind"]; {
+				case kind == "Deployment":
+					require.True(t, selects(found, labels), "Kiali lists Deployments by these labels")
+					require.True(t, selects(found, podsOf[revision]), "istioctl and Kiali list Pods by these labels")
+					require.NotContains(t, podsOf[revision], "istio")
+				case kind == "Service":
+					require.Equal(t, o.name() == service, selects(found, labels), "Kiali asks the first Service that has these labels: %s", o.name())
+				}
+				if selector := selectorOf(o); selector != nil {
+					selectors++
+					for other, pods := range podsOf {
+						require.Equal(t, other == revision, selects(selector, pods), "%s and Pods of revision %s", id(o), other)
+					}
+				}
+			}
+			require.GreaterOrEqual(t, selectors, 3, "a Deployment, a Service and a disruption budget")
+			for name, selector := range foreign {
+				require.False(t, selects(selector, podsOf[revision]), name)
+			}
+		})
+	}
+}
+
+// selectorOf returns the labels by which an object selects Pods; nil: it selects none.
+func selectorOf(o object) object {
+	if s := o.at("spec", "selector", "matchLabels"); s != nil {
+		return s
+	}
+	return o.at("spec", "selector")
+}
+
+// selects reports whether labels have all those of a selector.
+func selects(selector, labels object) bool {
+	for k, v := range selector {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
 }
 
 // TestMeshConfigMap checks that the control plane reads the ConfigMap that the chart writes, and has the right to read it.

@@ -27,6 +27,7 @@ type Options struct {
 	Heartbeat        time.Duration    // interval of measuring the API server's delay; 0: never
 	XDSPlaintextAddr string           // empty: not served
 	HTTPAddr         string           // empty: not served
+	ReadyAddr        string           // address of /ready alone, in plain text and without credentials; empty: not served
 	HTTPAccess       debugauth.Policy // who may read it from other machines
 	Mesh             *model.Mesh
 	RouteStrategy    server.RouteStrategy
@@ -118,6 +119,7 @@ func (p *parts) edges() []edge {
 		{"samples of what is in use", o.SampleInUse > 0, endless(func(ctx context.Context) { p.sampler.Run(ctx) })},
 		{"traffic", p.httpListener != nil, endless(func(ctx context.Context) { p.traffic.Run(ctx) })},
 		{"debug pages", p.httpListener != nil, p.serveDebugPages},
+		{"readiness", p.readyListener != nil, p.serveReady},
 		{"webhook", p.webhook != nil, p.serveWebhook},
 		{"xDS", p.xdsListener != nil, p.servePlaintext},
 		{"certificate authority", p.secure != nil, endless(func(ctx context.Context) { p.secure.authority.Run(ctx) })},

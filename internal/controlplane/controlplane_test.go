@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -24,6 +26,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 const shopYAML = `
@@ -140,6 +143,26 @@ func TestEndsWithACause(t *testing.T) {
 	require.NoError(t, Run(ctx, o))
 }
 
+// TestReadyAddress checks that this address serves readiness, and nothing about the mesh.
+func TestReadyAddress(t *testing.T) {
+	var log logtext.Buffer
+	o := options(t)
+	o.ReadyAddr, o.Log = "127.0.0.1:0", slog.New(slog.NewTextHandler(&log, nil))
+	p := start(t, o)
+	addr := regexp.MustCompile(`serving /ready" addr=(\S+)`).FindStringSubmatch(log.String())
+	require.NotNil(t, addr, log.String())
+	for path, want := range map[string]int{"/ready": http.StatusOK, "/metrics": http.StatusNotFound, "/debug/proxies": http.StatusNotFound} {
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			resp, err := http.Get("http://" + addr[1] + path)
+			if assert.NoError(c, err) {
+				resp.Body.Close()
+				assert.Equal(c, want, resp.StatusCode, path)
+			}
+		}, time.Minute, time.Millisecond)
+	}
+	require.NoError(t, p.end(t))
+}
+
 func TestWhatItCannotStartWith(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -148,10 +171,11 @@ func TestWhatItCannotStartWith(t *testing.T) {
 		change func(*Options)
 		says   []string
 	}{
-		"xDS address taken":  {func(o *Options) { o.XDSPlaintextAddr = taken.Addr().String() }, []string{"--xds-plaintext-addr", taken.Addr().String()}},
-		"http address taken": {func(o *Options) { o.HTTPAddr = taken.Addr().String() }, []string{"--http-addr", taken.Addr().String()}},
-		"no address":         {func(o *Options) { o.HTTPAddr = "here" }, []string{"--http-addr", "here"}},
-		"no directory":       {func(o *Options) { o.ConfigDir = "nowhere" }, []string{"file source", "nowhere"}},
+		"xDS address taken":   {func(o *Options) { o.XDSPlaintextAddr = taken.Addr().String() }, []string{"--xds-plaintext-addr", taken.Addr().String()}},
+		"http address taken":  {func(o *Options) { o.HTTPAddr = taken.Addr().String() }, []string{"--http-addr", taken.Addr().String()}},
+		"ready address taken": {func(o *Options) { o.ReadyAddr = taken.Addr().String() }, []string{"--ready-addr", taken.Addr().String()}},
+		"no address":          {func(o *Options) { o.HTTPAddr = "here" }, []string{"--http-addr", "here"}},
+		"no directory":        {func(o *Options) { o.ConfigDir = "nowhere" }, []string{"file source", "nowhere"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())

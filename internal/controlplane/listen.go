@@ -19,6 +19,9 @@ func (p *parts) openPorts(ctx context.Context) (err error) {
 	if p.httpListener, err = listen(ctx, "http-addr", o.HTTPAddr); err != nil {
 		return err
 	}
+	if p.readyListener, err = listen(ctx, "ready-addr", o.ReadyAddr); err != nil {
+		return err
+	}
 	p.webhook, err = newWebhook(ctx, *o)
 	return err
 }
@@ -37,7 +40,7 @@ func listen(ctx context.Context, flag, addr string) (net.Listener, error) {
 
 // closePorts closes ports that are open and not served.
 func (p *parts) closePorts() {
-	for _, ln := range []net.Listener{p.xdsListener, p.httpListener} {
+	for _, ln := range []net.Listener{p.xdsListener, p.httpListener, p.readyListener} {
 		if ln != nil {
 			ln.Close()
 		}
@@ -65,6 +68,9 @@ func (p *parts) announce() {
 		http = p.httpListener.Addr()
 		o.Log.Info("serving metrics and debug pages", "url", fmt.Sprintf("http://%s/debug", http))
 	}
+	if p.readyListener != nil {
+		o.Log.Info("serving /ready", "addr", p.readyListener.Addr().String())
+	}
 	if o.Listening != nil {
 		o.Listening(xds, http)
 	}
@@ -83,6 +89,11 @@ func (p *parts) serveTLS(ctx context.Context) error {
 // serveDebugPages serves metrics and debug pages.
 func (p *parts) serveDebugPages(ctx context.Context) error {
 	return debug.NewServer(p.debugPages(ctx), p.opts.HTTPAccess, p.opts.Log).Serve(ctx, p.httpListener)
+}
+
+// serveReady serves /ready.
+func (p *parts) serveReady(ctx context.Context) error {
+	return debug.NewReadyServer(p.ready(), p.opts.Log).Serve(ctx, p.readyListener)
 }
 
 // goodbyeTime is the time for proxies to read that the server ends.

@@ -36,8 +36,8 @@ type parts struct {
 
 	exportTraces func(context.Context)
 
-	xdsListener, httpListener net.Listener   // nil: off
-	webhook                   *webhookServer // nil: off
+	xdsListener, httpListener, readyListener net.Listener   // nil: off
+	webhook                                  *webhookServer // nil: off
 
 	pipeline *engine.Engine
 	keys     *jwks.Cache
@@ -154,7 +154,7 @@ func (p *parts) problemsOf(key model.Key) []string {
 // debugPages returns what the debug pages show.
 func (p *parts) debugPages(ctx context.Context) debug.Stages {
 	s := debug.Stages{
-		Ready:       ready(p.source, p.pipeline, p.webhook.trusted()),
+		Ready:       p.ready(),
 		Problems:    problems(p.source, p.pipeline, p.keys, p.webhook.trusted()),
 		Snapshot:    p.pipeline.Snapshot,
 		ProxyGroups: func() any { return p.pipeline.ProxyGroups(ctx) },

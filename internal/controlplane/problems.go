@@ -12,15 +12,17 @@ import (
 	"github.com/moonsail/moonsail/internal/source/jwks"
 )
 
-func ready(s *source, e *engine.Engine, t *webhook.Trust) func() error {
+// ready returns a function with the reason why the control plane is not ready; nil: it is.
+func (p *parts) ready() func() error {
+	trust := p.webhook.trusted()
 	return func() error {
-		if err := s.waiting(); err != nil {
+		if err := p.source.waiting(); err != nil {
 			return err
 		}
-		if !e.Synced() {
+		if !p.pipeline.Synced() {
 			return errors.New("the configuration is not loaded yet")
 		}
-		return t.Waiting(time.Now())
+		return trust.Waiting(time.Now())
 	}
 }
 

@@ -102,6 +102,18 @@ func TestPrecheckEndsInstallation(t *testing.T) {
 	require.Empty(t, s.cluster.writes)
 }
 
+// TestOwnLabelsAreNotIstio checks that a control plane of Moonsail, which has istiod's label app, is not taken for Istio's.
+func TestOwnLabelsAreNotIstio(t *testing.T) {
+	s := newSession(t)
+	require.NoError(t, s.install(image("moonsail:1.0")))
+	found, err := s.operation(nil).checkMeshes(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []finding{{findingInfo, "meshes", "a control plane of revision default is installed"}}, found)
+	others, err := s.operation(nil).otherControlPlanes(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, others)
+}
+
 // TestPodSecurity checks that namespaces whose Pod Security refuses sidecars are found, unless the CNI plugin is installed.
 func TestPodSecurity(t *testing.T) {
 	s := newSession(t)

@@ -23,6 +23,8 @@ const (
 	labelChart    = "install.moonsail.dev/chart"
 	labelRevision = "install.moonsail.dev/revision" // not of objects of the chart base
 	labelManaged  = "app.kubernetes.io/managed-by"
+	labelName     = "app.kubernetes.io/name"
+	ourName       = "moonsail" // as the name of an application, in labelName
 	managedByUs   = "moonsail"
 	managedByHelm = "Helm"
 )

@@ -179,10 +179,13 @@ func (o *operation) checkRights(ctx context.Context) ([]finding, error) {
 	return []finding{{findingError, "rights", "this user may not " + strings.Join(missing, ", ") + ": use one with the ClusterRole cluster-admin"}}, nil
 }
 
+// istiodSelector selects objects of istiod. Those of Moonsail have its label app, too, for tools that look for istiod.
+const istiodSelector = "app=istiod," + labelName + "!=" + ourName
+
 // checkMeshes finds other control planes.
 func (o *operation) checkMeshes(ctx context.Context) ([]finding, error) {
 	var out []finding
-	istio, err := o.cluster.List(ctx, deployments.GroupVersionResource, "", "app=istiod")
+	istio, err := o.cluster.List(ctx, deployments.GroupVersionResource, "", istiodSelector)
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,7 @@ func (o *operation) checkOwner(ctx context.Context, list []*unstructured.Unstruc
 		if live.GetLabels()[labelManaged] == managedByHelm {
 			return &terminal.UserError{What: "Helm installed this object", Where: titleOf(want), Next: "use 'helm upgrade' and 'helm uninstall', or another --revision"}
 		}
-		if live.GetLabels()["app"] == "istiod" {
+		if labels := live.GetLabels(); labels["app"] == "istiod" && labels[labelName] != ourName {
 			return &terminal.UserError{What: "this object belongs to Istio", Where: titleOf(want), Next: "install with another --revision, for example --revision moonsail (docs/migrate-from-istio.md)"}
 		}
 	}

@@ -245,7 +245,7 @@ func checkTagOwner(tag string, o *unstructured.Unstructured) error {
 	switch {
 	case labels[labelChart] == tagChart:
 		return nil
-	case labels[labelChart] == deploy.ControlPlaneChart, labels["app.kubernetes.io/name"] == "moonsail":
+	case labels[labelChart] == deploy.ControlPlaneChart, labels[labelName] == ourName:
 		e.Next = "remove it from the value revisionTags of revision " + labels[model.LabelRevision] + " with 'moonsail upgrade' or 'helm upgrade'"
 	default:
 		e.Next = "it points to Service " + terminal.OrDash(serviceOf(o)) + ": use 'istioctl tag remove' for a tag of Istio"

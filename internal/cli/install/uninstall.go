@@ -186,7 +186,7 @@ var ourLeases = []string{"moonsail-heartbeat", "moonsail-status-leader"}
 // or kubectl. They use the resource definitions, and may share the certificate authority.
 func (o *operation) otherControlPlanes(ctx context.Context) ([]string, error) {
 	var out []string
-	for _, selector := range []string{"app=istiod", "app.kubernetes.io/name=moonsail,!" + labelChart} {
+	for _, selector := range []string{istiodSelector, labelName + "=" + ourName + ",!" + labelChart} {
 		list, err := o.cluster.List(ctx, deployments.GroupVersionResource, "", selector)
 		if err != nil {
 			return nil, err

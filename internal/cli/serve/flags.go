@@ -37,6 +37,7 @@ func (f *flags) addFlags(cmd *cobra.Command) {
 	f.addIdentityFlags(cmd)
 	f.addPeerFlags(cmd)
 	fs.StringVar(&o.HTTPAddr, "http-addr", client.DefaultAddress, "`ADDR` to serve metrics and debug pages; beyond loopback, clients need credentials; empty: off")
+	fs.StringVar(&o.ReadyAddr, "ready-addr", "", "`ADDR` to serve only /ready, to anyone and without TLS; Kiali reads it at port 8080 of the Pod (default: off)")
 	f.addAccessFlags(cmd)
 	fs.BoolVar(&o.Status, "status", false,
 		"write problems of Istio objects to their status (condition Reconciled); costs writes to the API server")

@@ -105,8 +105,10 @@ type Traffic interface {
 	Graph() *traffic.Graph
 }
 
+const readyPath = "/ready"
+
 // Scrapeable are the pages with numbers and without configuration.
-var Scrapeable = []string{"/metrics", "/ready", "/version"}
+var Scrapeable = []string{"/metrics", readyPath, "/version"}
 
 // Profiling sets the runtime's sampling rates of the mutex and block profiles.
 type Profiling struct {
@@ -122,7 +124,7 @@ func (p Profiling) Apply() {
 
 // Server serves the pages.
 type Server struct {
-	http http.Server
+	http *http.Server
 	tls  *tls.Config // nil: plain text
 }
 
@@ -140,15 +142,27 @@ func NewServer(stages Stages, who debugauth.Policy, log *slog.Logger) *Server {
 	if who.Credentials() {
 		who.Open = slices.Concat(who.Open, dashboard.Paths) // it asks people for a token, and sends it with its requests
 	}
-	return &Server{tls: who.TLS(), http: http.Server{
-		Handler:           who.Guard(Handler(stages, log), fail, log),
+	return &Server{tls: who.TLS(), http: httpServer(who.Guard(Handler(stages, log), fail, log), log)}
+}
+
+// NewReadyServer returns a server of /ready alone, in plain text and for all callers. It answers as the page of NewServer.
+func NewReadyServer(ready func() error, log *slog.Logger) *Server {
+	h := &handler{stages: Stages{Ready: ready}, log: log}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+readyPath, h.ready)
+	return &Server{http: httpServer(h.recovering(mux), log)}
+}
+
+func httpServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       requestTimeout,
 		WriteTimeout:      requestTimeout, // net/http/pprof adds the length of a profile
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}}
+	}
 }
 
 // Serve serves ln until ctx ends, and then gives requests in progress a moment to finish. It closes ln.
@@ -156,7 +170,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if s.tls != nil {
 		ln = tls.NewListener(ln, s.tls)
 	}
-	if err := httpserve.Serve(ctx, &s.http, ln, shutdownTimeout); err != nil {
+	if err := httpserve.Serve(ctx, s.http, ln, shutdownTimeout); err != nil {
 		return fmt.Errorf("debug server on %s: %w", ln.Addr(), err)
 	}
 	return nil

@@ -82,7 +82,7 @@ func (h *handler) pages() []page {
 func (h *handler) ownPages() []page {
 	return []page{
 		{dashboard.Path, "page of changes, proxies and problems, for people", dashboard.Handler().ServeHTTP},
-		{"/ready", "200 once the control plane serves what its sources have, else 503 and what it waits for", h.ready},
+		{readyPath, "200 once the control plane serves what its sources have, else 503 and what it waits for", h.ready},
 		{"/version", "the build", h.version},
 		{"/metrics", "metrics, for Prometheus", h.metrics},
 		{"/debug/changes", "the newest changes with their stages; ?n= number, ?after= only changes after a revision", h.changes},

@@ -26,7 +26,7 @@ func TestAPIServerAway(t *testing.T) {
 	rollout(t, ns, "deployment/echo")
 	l := startLoad(t, ns, "", clients)
 	var addresses []string
-	for _, p := range pods(t, "istio-system", "app=moonsail") {
+	for _, p := range pods(t, "istio-system", "app.kubernetes.io/name=moonsail") {
 		addresses = append(addresses, p.Status.PodIP+":15014")
 	}
 	if err := testCluster.Signal("node1", "kube-apiserver", unix.SIGSTOP); err != nil {

@@ -15,7 +15,7 @@ import (
 func inControlPlane(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var all error
-	for _, p := range pods(t, "istio-system", "app=moonsail") {
+	for _, p := range pods(t, "istio-system", "app.kubernetes.io/name=moonsail") {
 		out, err := kubectlOutput(t.Context(), nil, append([]string{"-n", "istio-system", "exec", p.Name, "--", "moonsail"}, args...)...)
 		if err == nil {
 			return out, nil
@@ -27,7 +27,7 @@ func inControlPlane(t *testing.T, args ...string) (string, error) {
 
 // TestInstall checks the control plane, injection, a call under STRICT mTLS, and the commands that answer questions.
 func TestInstall(t *testing.T) {
-	if n := len(pods(t, "istio-system", "app=moonsail")); n != 2 {
+	if n := len(pods(t, "istio-system", "app.kubernetes.io/name=moonsail")); n != 2 {
 		t.Fatalf("the control plane has %d replicas: expected 2", n)
 	}
 	ns := namespace(t)

@@ -49,8 +49,8 @@ func TestUpgrade(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%s took %.1f s: %s", step.what, time.Since(began).Seconds(), strings.TrimSpace(out))
-		awaitEnded(t, "istio-system", "app=moonsail")
-		for _, p := range pods(t, "istio-system", "app=moonsail") {
+		awaitEnded(t, "istio-system", "app.kubernetes.io/name=moonsail")
+		for _, p := range pods(t, "istio-system", "app.kubernetes.io/name=moonsail") {
 			if got := p.Spec.Containers[0].Image; got != step.image {
 				t.Errorf("after %s Pod %s runs %s: expected %s", step.what, p.Name, got, step.image)
 			}

@@ -46,7 +46,7 @@ func TestControlPlaneKilled(t *testing.T) {
 	apply(t, ns, echoYAML)
 	rollout(t, ns, "deployment/echo")
 	l := startLoad(t, ns, "", clients)
-	for _, p := range pods(t, "istio-system", "app=moonsail") {
+	for _, p := range pods(t, "istio-system", "app.kubernetes.io/name=moonsail") {
 		before := p.Status.ContainerStatuses[0]
 		cmd, err := testCluster.Exec(t.Context(), p.Spec.NodeName, "ctr", "-n", "k8s.io", "tasks", "kill", "-s", "SIGKILL",
 			strings.TrimPrefix(before.ContainerID, "containerd://"))
@@ -80,7 +80,7 @@ func TestControlPlaneRollout(t *testing.T) {
 	had := received(t, ns)
 	kubectl(t, "-n", "istio-system", "rollout", "restart", "deployment/moonsail")
 	rollout(t, "istio-system", "deployment/moonsail")
-	awaitEnded(t, "istio-system", "app=moonsail")
+	awaitEnded(t, "istio-system", "app.kubernetes.io/name=moonsail")
 	awaitProxies(t, ns, 4)
 	time.Sleep(3 * time.Second)
 	l.requireNone("rollout of the control plane")

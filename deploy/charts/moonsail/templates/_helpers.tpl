@@ -34,9 +34,29 @@ moonsail{{ include "moonsail.suffix" . }}
 {{- define "moonsail.labels" -}}
 app: {{ include "moonsail.name" . }}
 app.kubernetes.io/name: moonsail
+{{ include "moonsail.releaseLabels" . }}
+istio.io/rev: {{ include "moonsail.revision" . | quote }}
+{{- end }}
+
+{{- define "moonsail.releaseLabels" -}}
 app.kubernetes.io/part-of: moonsail
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{/*
+What istioctl and Kiali look for. They find control planes by app: istiod and the revision, on Deployments, Pods and Services.
+Pods lack istio: pilot: the selectors of istiod's default revision have it, and those of other revisions have istio.io/rev, so that
+none of them selects our Pods.
+*/}}
+{{- define "moonsail.istiodLabels" -}}
+app: istiod
+app.kubernetes.io/name: moonsail
 istio.io/rev: {{ include "moonsail.revision" . | quote }}
+{{- end }}
+
+{{/* The Pods of this control plane. Istio's selectors and those of other revisions select other Pods. */}}
+{{- define "moonsail.selector" -}}
+{app.kubernetes.io/name: moonsail, istio.io/rev: {{ include "moonsail.revision" . | quote }}}
 {{- end }}
 
 {{/* The webhooks of injection: those of a revision or tag, and those of the default one. "name" is the revision or tag. */}}
