@@ -1,7 +1,9 @@
 // Package base has what any program needs, whatever it does. It knows nothing of a mesh, and imports the standard library only.
 //
 //	clock      waits that end with a context
+//	connlimit  bounds of open connections
 //	defect     faults that tests plant on purpose; in no program that users have
 //	httpserve  HTTP servers that end with a context
 //	logonce    which errors of a repeated attempt are logged
+//	peeraddr   addresses of peers
 package base

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/connlimit"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/security/authn"
 	"github.com/moonsail/moonsail/internal/security/ca"
-	"github.com/moonsail/moonsail/internal/security/connlimit"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/server"

@@ -3,9 +3,9 @@ package controlplane
 import (
 	"context"
 	"encoding/json"
-	"net/netip"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/base/peeraddr"
 	"github.com/moonsail/moonsail/internal/controlplane/istiodebug"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/xds/server"
@@ -31,7 +31,7 @@ func instance() string {
 func (p *parts) questions(may func(context.Context, *server.Peer) error) server.Questions {
 	return func(ctx context.Context, q *server.Question) (*server.Answer, error) {
 		peer := server.PeerOf(ctx)
-		if !isLoopback(peer.Address) {
+		if !peeraddr.IP(peer.Address).IsLoopback() {
 			if may == nil {
 				return nil, server.Denied("%s is answered only on the port with TLS, and to this host", q.TypeURL)
 			}
@@ -41,11 +41,6 @@ func (p *parts) questions(may func(context.Context, *server.Peer) error) server.
 		}
 		return p.istiod.Answer(ctx, q)
 	}
-}
-
-func isLoopback(address string) bool {
-	a, err := netip.ParseAddrPort(address)
-	return err == nil && a.Addr().Unmap().IsLoopback()
 }
 
 // maySeeAll admits callers of the mesh's root namespace, as istiod does.

@@ -119,11 +119,7 @@ func (f Families) String() string { return [...]string{"ipv4", "ipv6", "dual-sta
 
 // OnLoopback reports whether its first address is a loopback address: the mesh runs on one machine.
 func (p *Proxy) OnLoopback() bool {
-	if len(p.IPs) == 0 {
-		return false
-	}
-	ip, err := netip.ParseAddr(p.IPs[0])
-	return err == nil && ip.Unmap().IsLoopback()
+	return len(p.IPs) > 0 && IsLoopback(p.IPs[0])
 }
 
 // Families returns the families of its addresses.

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/peeraddr"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/inspect"
@@ -133,21 +134,14 @@ func addressOf(p *server.ProxyState) (string, error) {
 	if p.Proxy == nil || p.Proxy.StatusPort == 0 || len(p.Proxy.IPs) == 0 {
 		return "", fmt.Errorf("proxy %s.%s: unknown address of its agent: run its Envoy with 'moonsail agent' of this version", p.Name, p.Namespace)
 	}
-	peer, ok := hostOf(p.Peer)
+	peer := peeraddr.IP(p.Peer)
 	for _, text := range p.Proxy.IPs {
 		ip, err := netip.ParseAddr(text)
-		if ip = ip.Unmap(); err == nil && ok && (ip == peer || ip.IsLoopback() && peer.IsLoopback()) {
+		if ip = ip.Unmap(); err == nil && (ip == peer || ip.IsLoopback() && peer.IsLoopback()) {
 			return net.JoinHostPort(ip.String(), strconv.Itoa(int(p.Proxy.StatusPort))), nil
 		}
 	}
 	return "", fmt.Errorf("proxy %s.%s: it reports the address %s, but its stream comes from %s, so its agent is not asked", p.Name, p.Namespace, p.Proxy.IPs[0], p.Peer)
-}
-
-func hostOf(peer string) (netip.Addr, bool) {
-	if at, err := netip.ParseAddrPort(peer); err == nil {
-		return at.Addr().Unmap(), true
-	}
-	return netip.Addr{}, false
 }
 
 // Use is whether an Envoy uses what a revision changed.

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/connlimit"
 	"github.com/moonsail/moonsail/internal/base/httpserve"
-	"github.com/moonsail/moonsail/internal/security/connlimit"
 	"github.com/moonsail/moonsail/internal/sidecar/inject"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )

@@ -18,6 +18,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/moonsail/moonsail/internal/base/peeraddr"
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // Policy describes the credentials for clients on other machines. Clients on loopback addresses need none, except
@@ -62,11 +65,7 @@ func (p Policy) Credentials() bool { return p.TokenFile != "" || p.ClientCA != "
 // Reachable reports whether other machines can reach an address to listen on.
 func Reachable(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
-	if err != nil || host == "localhost" {
-		return false // or an invalid address
-	}
-	ip, err := netip.ParseAddr(host)
-	return err != nil || !ip.Unmap().IsLoopback()
+	return err == nil && host != "localhost" && !model.IsLoopback(host) // an error: no address to listen on
 }
 
 // tokens returns the hashes of the tokens, which have equal lengths.
@@ -178,10 +177,7 @@ func localName(host string) bool {
 	return err == nil
 }
 
-func fromLoopback(r *http.Request) bool {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && from.Addr().Unmap().IsLoopback()
-}
+func fromLoopback(r *http.Request) bool { return peeraddr.IP(r.RemoteAddr).IsLoopback() }
 
 // known reports whether a request has accepted credentials.
 func (p Policy) known(r *http.Request, log *slog.Logger) bool {

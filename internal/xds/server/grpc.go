@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/moonsail/moonsail/internal/base/connlimit"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 )
 
@@ -210,41 +211,9 @@ const goAwayTime = 20 * time.Millisecond
 // Serve implements PortServer.
 func (c *grpcPortServer) Serve(l net.Listener) error {
 	if c.admit != nil {
-		l = admittingListener{l, c.admit}
+		l = connlimit.Admit(l, c.admit)
 	}
 	return c.Server.Serve(l)
-}
-
-// admittingListener closes connections that are not admitted.
-type admittingListener struct {
-	net.Listener
-	admit func(net.Addr) (leave func(), ok bool)
-}
-
-// Accept implements net.Listener.
-func (l admittingListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if leave, ok := l.admit(c.RemoteAddr()); ok {
-			return &admittedConn{c, leave}, nil
-		}
-		_ = c.Close() // it was not used
-	}
-}
-
-// admittedConn counts until authenticated is called, or until it is closed.
-type admittedConn struct {
-	net.Conn
-	authenticated func()
-}
-
-// Close implements net.Conn.
-func (c *admittedConn) Close() error {
-	c.authenticated()
-	return c.Conn.Close()
 }
 
 // GracefulStop implements PortServer.
@@ -288,8 +257,8 @@ func (e expiring) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	if !ok || len(t.State.PeerCertificates) == 0 {
 		return conn, info, nil
 	}
-	if a, ok := raw.(*admittedConn); ok && len(t.State.VerifiedChains) > 0 {
-		a.authenticated()
+	if a, ok := raw.(*connlimit.Conn); ok && len(t.State.VerifiedChains) > 0 {
+		a.Leave() // the limit is for peers that have not authenticated
 	}
 	left := time.Until(t.State.PeerCertificates[0].NotAfter)
 	if left > farthest {

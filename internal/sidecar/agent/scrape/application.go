@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // App is where the application serves its Prometheus metrics.
@@ -120,7 +122,7 @@ func (m *Merger) dialLocal(ctx context.Context, network, address string) (conn n
 		return nil, err
 	}
 	hosts := []string{"127.0.0.1", "::1"}
-	if isLoopback(m.Bind) {
+	if model.IsLoopback(m.Bind) {
 		hosts = []string{m.Bind} // the machine has several workloads
 	}
 	var failed []error
@@ -149,9 +151,4 @@ func scrapeWithin(r *http.Request) time.Duration {
 		return scrapeTimeout
 	}
 	return time.Duration(seconds * 0.9 * float64(time.Second))
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }

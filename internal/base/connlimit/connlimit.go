@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/moonsail/moonsail/internal/base/peeraddr"
 )
 
 // Limits bound open connections.
@@ -31,7 +33,7 @@ func New(limits Limits) *Counter { return &Counter{limits: limits, of: map[netip
 // Enter counts a connection from an address until leave is called, which may be called more than once. It returns false if there is
 // no room.
 func (c *Counter) Enter(from net.Addr) (leave func(), ok bool) {
-	ip := ipOf(from)
+	ip := peeraddr.IP(from.String())
 	if !c.add(ip) {
 		if c.limits.Refused != nil {
 			c.limits.Refused()
@@ -69,21 +71,17 @@ func (c *Counter) remove(ip netip.Addr) {
 	}
 }
 
-// ipOf returns the IP address of an address; the zero value: it has none.
-func ipOf(a net.Addr) netip.Addr {
-	at, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	return at.Addr().Unmap()
-}
-
 // Listen returns a listener that closes connections beyond the limits at once. A connection counts until it is closed.
-func Listen(l net.Listener, limits Limits) net.Listener { return &listener{l, New(limits)} }
+func Listen(l net.Listener, limits Limits) net.Listener { return Admit(l, New(limits).Enter) }
+
+// Admit returns a listener of *Conn. It closes connections at once that admit refuses.
+func Admit(l net.Listener, admit func(from net.Addr) (leave func(), ok bool)) net.Listener {
+	return &listener{l, admit}
+}
 
 type listener struct {
 	net.Listener
-	counter *Counter
+	admit func(net.Addr) (leave func(), ok bool)
 }
 
 // Accept implements net.Listener.
@@ -93,20 +91,21 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if leave, ok := l.counter.Enter(c.RemoteAddr()); ok {
-			return &conn{c, leave}, nil
+		if leave, ok := l.admit(c.RemoteAddr()); ok {
+			return &Conn{c, leave}, nil
 		}
 		_ = c.Close() // it was not used
 	}
 }
 
-type conn struct {
+// Conn counts until Leave is called, or until it is closed.
+type Conn struct {
 	net.Conn
-	leave func()
+	Leave func()
 }
 
 // Close implements net.Conn.
-func (c *conn) Close() error {
-	c.leave()
+func (c *Conn) Close() error {
+	c.Leave()
 	return c.Conn.Close()
 }

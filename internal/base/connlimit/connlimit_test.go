@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/security/connlimit"
+	"github.com/moonsail/moonsail/internal/base/connlimit"
 	"github.com/moonsail/moonsail/test/await"
 )
 
