@@ -69,11 +69,11 @@ func pagesOf(t *testing.T) string {
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)
 			if proxy, ok := strings.CutPrefix(r.URL.Path, "/debug/proxies/"); ok {
-				fmt.Fprintf(w, `{"error":"proxy %s is not connected","next":"see 'moonsail proxies' (GET /debug/proxies) for connected proxies"}`, proxy)
+				fmt.Fprintf(w, `{"error":"proxy %s is not connected","next":"see 'moonsail proxies' for connected proxies","page":"/debug/proxies"}`, proxy)
 				return
 			}
 			kind, name := "VirtualService", strings.TrimPrefix(r.URL.Path, "/debug/explain/VirtualService/")
-			body = fmt.Sprintf(`{"error":"%s %s: not found","next":"run 'moonsail analyze' to find why an object is not used; see GET /debug/store/VirtualService for objects in use","missing":"VirtualService/%s"}`, kind, name, name)
+			body = fmt.Sprintf(`{"error":"%s %s: not found","next":"run 'moonsail analyze' to find why an object is not used","page":"/debug/store/VirtualService","missing":"VirtualService/%s"}`, kind, name, name)
 		}
 		_, _ = w.Write([]byte(body))
 	}))

@@ -178,19 +178,7 @@ func (r *Replica) refused(resp *http.Response) error {
 			f = debug.Failure{Error: "it has no such page", Next: "check that it is a Moonsail control plane of this version (moonsail version): istiod answers only 'moonsail doctor'"}
 		}
 	}
-	return answerError{&terminal.UserError{What: f.Error, Where: r.where(), Next: withoutPages(f.Next)}, resp.StatusCode, f.Missing}
-}
-
-// withoutPages returns advice without the debug pages in it, which are for readers of the pages.
-func withoutPages(next string) string {
-	for _, cut := range []struct{ begin, end string }{{" (GET /", ")"}, {"see GET /debug/store/", "in use"}, {"see GET /", "pages"}} {
-		if i := strings.Index(next, cut.begin); i >= 0 {
-			if n := strings.Index(next[i:], cut.end); n >= 0 {
-				next = next[:i] + next[i+n+len(cut.end):]
-			}
-		}
-	}
-	return strings.TrimSuffix(strings.TrimSpace(next), ";")
+	return answerError{&terminal.UserError{What: f.Error, Where: r.where(), Next: f.Next}, resp.StatusCode, f.Missing}
 }
 
 // answerError is an answer that is not 200.

@@ -66,7 +66,9 @@ func (h *handler) change(w http.ResponseWriter, r *http.Request) {
 	}
 	e, ok := h.stages.Explain.Revision(model.Revision(rev), explain.Ask{All: r.URL.Query().Has("all"), Max: int(min(most, maxProxies))})
 	if !ok {
-		fail(w, http.StatusNotFound, fmt.Sprintf("revision %d: not in the change log", rev), "see GET /debug/changes for the changes that it has")
+		notFound(w, Failure{
+			Error: fmt.Sprintf("revision %d: not in the change log", rev), Next: "see 'moonsail changes' for the changes that it has", Page: "/debug/changes",
+		})
 		return
 	}
 	reply(w, e)
@@ -136,7 +138,7 @@ func (h *handler) proxy(w http.ResponseWriter, r *http.Request) {
 		absent(w, "proxies")
 		return
 	}
-	id, next := r.PathValue("id"), "see 'moonsail proxies' (GET /debug/proxies) for connected proxies"
+	id, next := r.PathValue("id"), ""
 	p, ok := h.stages.Proxies.Proxy(id)
 	if ok {
 		aboutAll(w) // a proxy is connected to one control plane
@@ -155,7 +157,7 @@ func (h *handler) proxy(w http.ResponseWriter, r *http.Request) {
 			next = "it may be connected to a control plane that does not answer: " + strings.Join(silent, ", ")
 		}
 	}
-	fail(w, http.StatusNotFound, fmt.Sprintf("proxy %q is not connected", id), next)
+	disconnected(w, fmt.Sprintf("proxy %q is not connected", id), next)
 }
 
 // date sets the time since which a proxy is behind, if the change log has it.

@@ -105,7 +105,10 @@ type Traffic interface {
 	Graph() *traffic.Graph
 }
 
-const readyPath = "/ready"
+const (
+	readyPath = "/ready"
+	indexPath = "/debug"
+)
 
 // Scrapeable are the pages with numbers and without configuration.
 var Scrapeable = []string{"/metrics", readyPath, "/version"}

@@ -144,7 +144,7 @@ func TestPages(t *testing.T) {
 		{"/debug/store", 200, `"Service": 1`},
 		{"/debug/store/service", 200, `shop.yaml:12`},
 		{"/debug/store/Service/shop/reviews", 200, `"ResourceVersion": "7"`},
-		{"/debug/store/Service/shop/ratings", 404, `GET /debug/store/Service`},
+		{"/debug/store/Service/shop/ratings", 404, `"page": "/debug/store/Service"`},
 		{"/debug/store/WorkloadGroup", 400, `unknown: use Namespace`},
 		{"/debug/store/Service/a/b/c", 400, `too many parts`},
 		{"/debug/explain/Service/shop/reviews", 200, `"state": "building"`},
@@ -160,7 +160,7 @@ func TestPages(t *testing.T) {
 		{"/debug/stale", 200, `"holders": []`},
 		{"/debug/pprof/", 200, "goroutine"},
 		{"/debug/pprof/mutex?debug=1", 200, "mutex"},
-		{"/nowhere", 404, `see GET /debug`},
+		{"/nowhere", 404, `"page": "/debug"`},
 	} {
 		t.Run(strings.TrimPrefix(tc.path, "/"), func(t *testing.T) {
 			status, body := get(h, tc.path)

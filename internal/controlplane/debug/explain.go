@@ -36,7 +36,7 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
 	ask := explain.Ask{All: r.URL.Query().Has("all"), Max: int(min(most, maxProxies)), Apart: h.everywhere(r)}
 	e, err := h.stages.Explain.Object(key, ask)
 	if err != nil {
-		missing(w, key, err.Error(), "run 'moonsail analyze' to find why an object is not used; ")
+		missing(w, key, err.Error(), "run 'moonsail analyze' to find why an object is not used")
 		return
 	}
 	if ask.Apart {
@@ -110,7 +110,7 @@ func answer(w http.ResponseWriter, value any, err error) {
 	var gone explain.NotConnected
 	switch {
 	case errors.As(err, &gone):
-		fail(w, http.StatusNotFound, err.Error(), "see 'moonsail proxies' (GET /debug/proxies) for connected proxies")
+		disconnected(w, err.Error(), "")
 	case err != nil:
 		fail(w, http.StatusBadRequest, err.Error(), "")
 	default:

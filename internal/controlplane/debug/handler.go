@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -40,11 +41,11 @@ func Handler(stages Stages, log *slog.Logger) http.Handler {
 		mux.Handle("GET "+path, dashboard.Handler())
 	}
 	index := h.index(pages)
-	mux.HandleFunc("GET /debug", index)
+	mux.HandleFunc("GET "+indexPath, index)
 	mux.HandleFunc("GET /debug/{$}", index)
 	mux.Handle("GET /{$}", http.RedirectHandler("/debug", http.StatusFound))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, http.StatusNotFound, fmt.Sprintf("%s %s: no such page", r.Method, r.URL.Path), "see GET /debug for all pages")
+		notFound(w, Failure{Error: fmt.Sprintf("%s %s: no such page", r.Method, r.URL.Path), Page: indexPath})
 	})
 	return h.recovering(mux)
 }
@@ -207,7 +208,8 @@ func (h *handler) recovering(next http.Handler) http.Handler {
 // Failure is the body of every answer that is not 200.
 type Failure struct {
 	Error string `json:"error"`
-	Next  string `json:"next,omitempty"` // advice for the reader
+	Next  string `json:"next,omitempty"` // advice for people, with commands
+	Page  string `json:"page,omitempty"` // path of a page that lists what exists
 	// Missing is the object that the request names and the control plane does not have.
 	Missing string `json:"missing,omitempty"`
 }
@@ -216,14 +218,20 @@ func fail(w http.ResponseWriter, status int, what, next string) {
 	write(w, status, Failure{Error: what, Next: next})
 }
 
-// missing answers that an object does not exist. The advice precedes the way to a list of those that do.
+func notFound(w http.ResponseWriter, f Failure) { write(w, http.StatusNotFound, f) }
+
+// missing answers that an object does not exist.
 func missing(w http.ResponseWriter, key model.Key, what, advice string) {
-	next := advice + fmt.Sprintf("see GET /debug/store/%s for objects in use", key.Kind)
-	write(w, http.StatusNotFound, Failure{Error: what, Next: next, Missing: key.String()})
+	notFound(w, Failure{Error: what, Next: advice, Page: "/debug/store/" + string(key.Kind), Missing: key.String()})
+}
+
+// disconnected answers that a proxy is not connected. advice is empty if no other control plane may have it.
+func disconnected(w http.ResponseWriter, what, advice string) {
+	notFound(w, Failure{Error: what, Next: cmp.Or(advice, "see 'moonsail proxies' for connected proxies"), Page: "/debug/proxies"})
 }
 
 func absent(w http.ResponseWriter, what string) {
-	fail(w, http.StatusNotFound, what+": not part of this process", "see GET /debug for all pages")
+	notFound(w, Failure{Error: what + ": not part of this process", Page: indexPath})
 }
 
 func reply(w http.ResponseWriter, value any) { write(w, http.StatusOK, value) }

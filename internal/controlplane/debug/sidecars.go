@@ -59,7 +59,7 @@ func (h *handler) envoy(w http.ResponseWriter, r *http.Request) {
 	}
 	page := r.PathValue("page")
 	if _, ok := agents.Pages[page]; !ok {
-		fail(w, http.StatusNotFound, fmt.Sprintf("page %q: unknown for Envoys", page), "see GET /debug for all pages")
+		notFound(w, Failure{Error: fmt.Sprintf("page %q: unknown for Envoys", page), Page: indexPath})
 		return
 	}
 	text, err := h.stages.Sidecars.Get(r.Context(), r.PathValue("id"), page, r.URL.Query())
