@@ -25,14 +25,19 @@ const (
 // List is the result of a command that lists.
 type List struct {
 	Value any                   // for -o json, yaml and jsonpath
-	Names func() []string       // for -o name: one for each row, in a form that other commands take
+	Names func() []string       // for -o name: one for each row, in a form that other commands take; unused with AddFlagOfOne
 	Table func(io.Writer) error // for people; see IsWide
 }
 
+const withTemplate = formatJSONPath + "=TEMPLATE"
+
 // AddFlag adds -o/--output to cmd.
 func (o *ListOutput) AddFlag(cmd *cobra.Command) {
-	o.AddFlagWith(cmd, formatWide, formatName, formatJSONPath+"=TEMPLATE")
+	o.AddFlagWith(cmd, formatWide, formatName, withTemplate)
 }
+
+// AddFlagOfOne adds -o/--output to a command whose result is not a list: it has no names and no further columns.
+func (o *ListOutput) AddFlagOfOne(cmd *cobra.Command) { o.AddFlagWith(cmd, withTemplate) }
 
 // IsTable reports whether the output is for people.
 func (o *ListOutput) IsTable() bool { return o.Output.IsTable() || o.IsWide() }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/deploy"
+	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
@@ -41,13 +42,12 @@ it and restart their Pods. The tag "default" also selects istio-injection=enable
 	return cmd
 }
 
-// tagFlags adds the flags that all commands of tags have.
+// tagFlags adds the flags that all commands of tags have, but -o.
 func (o *operation) tagFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVarP(&o.Namespace, "namespace", "n", deploy.DefaultNamespace, "`NAMESPACE` of the control plane")
 	fs.DurationVar(&o.timeout, "timeout", defaultTimeout, "how long to wait for the cluster")
 	o.flags.addFlags(cmd)
-	o.out.AddFlag(cmd)
 }
 
 func newTagSetCommand() *cobra.Command {
@@ -70,6 +70,7 @@ with --overwrite. Running Pods keep their sidecars until they are created anew.`
 		},
 	}
 	o.tagFlags(cmd)
+	o.out.AddFlag(cmd)
 	cmd.Flags().StringVar(&o.Revision, "revision", "", "`REVISION` to which the tag points")
 	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "move a tag that points to another revision")
 	_ = cmd.MarkFlagRequired("revision") // the only error is a flag that does not exist
@@ -175,26 +176,34 @@ type tagRow struct {
 	Revision   string   `json:"revision"`
 	Service    string   `json:"service"`
 	Namespaces []string `json:"namespaces"`
+	Webhooks   string   `json:"webhooks,omitempty"` // name of the MutatingWebhookConfiguration
 }
 
 func newTagListCommand() *cobra.Command {
-	var o operation
+	var (
+		o   operation
+		out client.ListOutput
+	)
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List tags and the namespaces that use them",
 		Long:  "List tags of Moonsail and Istio, the revision to which each points, and the namespaces that select it.",
 		Example: `  # List tags
-  moonsail tag list`,
+  moonsail tag list
+
+  # Print the revision of a tag
+  moonsail tag list -o jsonpath='{.tags[?(@.tag=="prod")].revision}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.with(cmd, func(ctx context.Context) error { return o.listTags(ctx) })
+			return o.with(cmd, func(ctx context.Context) error { return o.listTags(ctx, &out) })
 		},
 	}
 	o.tagFlags(cmd)
+	out.AddFlag(cmd)
 	return cmd
 }
 
-func (o *operation) listTags(ctx context.Context) error {
+func (o *operation) listTags(ctx context.Context, out *client.ListOutput) error {
 	configs, err := o.cluster.List(ctx, mutating.GroupVersionResource, "", labelTag)
 	if err != nil {
 		return err
@@ -206,16 +215,35 @@ func (o *operation) listTags(ctx context.Context) error {
 	rows := []tagRow{}
 	for i := range configs {
 		tag := configs[i].GetLabels()[labelTag]
-		rows = append(rows, tagRow{tag, configs[i].GetLabels()[model.LabelRevision], serviceOf(&configs[i]), users[tag]})
+		rows = append(rows, tagRow{tag, configs[i].GetLabels()[model.LabelRevision], serviceOf(&configs[i]), users[tag], configs[i].GetName()})
 	}
 	sort.Slice(rows, func(i, j int) bool { return rows[i].Tag < rows[j].Tag })
-	return o.out.Print(o.cmd.OutOrStdout(), rows, func(w io.Writer) error {
-		t := terminal.NewTable("TAG", "REVISION", "SERVICE", "NAMESPACES")
-		for _, r := range rows {
-			t.Row(r.Tag, r.Revision, r.Service, terminal.OrDash(strings.Join(r.Namespaces, ",")))
-		}
-		return t.Write(w)
+	return out.Print(o.cmd.OutOrStdout(), client.List{
+		Value: map[string]any{"tags": rows},
+		Names: func() (names []string) {
+			for _, r := range rows {
+				names = append(names, r.Tag)
+			}
+			return names
+		},
+		Table: func(w io.Writer) error { return printTags(w, rows, out.IsWide()) },
 	})
+}
+
+func printTags(w io.Writer, rows []tagRow, wide bool) error {
+	headings := []string{"TAG", "REVISION", "SERVICE", "NAMESPACES"}
+	if wide {
+		headings = append(headings, "WEBHOOKS")
+	}
+	t := terminal.NewTable(headings...)
+	for _, r := range rows {
+		cells := []string{r.Tag, r.Revision, r.Service, terminal.OrDash(strings.Join(r.Namespaces, ","))}
+		if wide {
+			cells = append(cells, r.Webhooks)
+		}
+		t.Row(cells...)
+	}
+	return t.Write(w)
 }
 
 func newTagRemoveCommand() *cobra.Command {
@@ -234,6 +262,7 @@ new Pods get no sidecar. Running Pods keep theirs.`,
 		},
 	}
 	o.tagFlags(cmd)
+	o.out.AddFlag(cmd)
 	o.addYes(cmd)
 	return cmd
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/moonsail/moonsail/internal/cli/client"
 )
 
 // istioTag returns the webhooks of a tag of Istio.
@@ -40,6 +43,31 @@ func tagSession(t *testing.T) *session {
 	require.NoError(t, s.install(image("moonsail:1.0")))
 	s.cluster.writes = nil
 	return s
+}
+
+// TestTagList checks the formats of the list.
+func TestTagList(t *testing.T) {
+	s := tagSession(t)
+	require.NoError(t, s.setTag("test", false))
+	s.cluster.add(istioTag("istio-revision-tag-prod", "prod"), "kind: Namespace\napiVersion: v1\nmetadata: {name: shop, labels: {istio.io/rev: prod}}\n")
+	const table = "TAG   REVISION  SERVICE                  NAMESPACES"
+	for format, want := range map[string]string{
+		"table": table + "\nprod  old       istio-system/istiod-old  shop\ntest  default   istio-system/moonsail    -\n",
+		"wide":  table + "  WEBHOOKS\nprod  old       istio-system/istiod-old  shop        istio-revision-tag-prod\n",
+		"name":  "prod\ntest\n",
+		"json":  `"tag": "prod"`,
+		"yaml":  "revision: old\n",
+		`jsonpath={.tags[?(@.tag=="test")].revision}`: "default\n",
+	} {
+		t.Run(format, func(t *testing.T) {
+			var out client.ListOutput
+			o := s.operation(nil)
+			out.AddFlag(&cobra.Command{})
+			require.NoError(t, out.Set(format))
+			require.NoError(t, o.run(func(ctx context.Context) error { return o.listTags(ctx, &out) }))
+			require.Contains(t, s.out.String(), want)
+		})
+	}
 }
 
 // TestTagReplacesWebhooks checks that a tag of Istio moves without a moment in which nothing selects its Pods, and that none

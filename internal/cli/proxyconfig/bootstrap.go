@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
@@ -32,6 +33,7 @@ its static resources. The bootstrap contains the changes of EnvoyFilters with ap
 		RunE: func(cmd *cobra.Command, args []string) error { return f.bootstrap(cmd, args[0]) },
 	}
 	f.addFlags(cmd, "")
+	f.out.AddFlagOfOne(cmd)
 	return cmd
 }
 
@@ -51,7 +53,7 @@ func (f *flags) bootstrap(cmd *cobra.Command, proxy string) error {
 	if err != nil {
 		return err
 	}
-	return f.out.Print(cmd.OutOrStdout(), b, func(w io.Writer) error { return printBootstrap(w, b) })
+	return f.out.Print(cmd.OutOrStdout(), client.List{Value: b, Table: func(w io.Writer) error { return printBootstrap(w, b) }})
 }
 
 // bootstrapIn returns the bootstrap in a config dump.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -42,6 +43,7 @@ known to every workload, and at level debug Envoy logs the headers of requests.`
 		RunE: func(cmd *cobra.Command, args []string) error { return f.log(cmd, args[0], levels) },
 	}
 	f.addFlags(cmd, "")
+	f.out.AddFlag(cmd)
 	cmd.Flags().StringSliceVar(&levels, "level", nil, "`LEVEL` of all loggers, or LOGGER:LEVEL; levels are "+strings.Join(envoy.LogLevels, ", "))
 	terminal.Offer(cmd, "level", envoy.LogLevels...)
 	return cmd
@@ -62,13 +64,14 @@ func (f *flags) log(cmd *cobra.Command, proxy string, levels []string) error {
 			return err
 		}
 	}
-	return f.out.Print(cmd.OutOrStdout(), now, func(w io.Writer) error {
+	names := slices.Sorted(maps.Keys(now))
+	return f.out.Print(cmd.OutOrStdout(), client.List{Value: now, Names: func() []string { return names }, Table: func(w io.Writer) error {
 		t := terminal.NewTable("LOGGER", "LEVEL")
-		for _, name := range slices.Sorted(maps.Keys(now)) {
+		for _, name := range names {
 			t.Row(name, now[name])
 		}
 		return t.Write(w)
-	})
+	}})
 }
 
 // logAtAdmin sets levels at the admin interface, if there are changes, and returns the levels of all loggers.

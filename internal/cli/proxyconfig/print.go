@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (c *comparedConfig) has(types ...string) bool {
 
 func printSection(w io.Writer, s terminal.Style, c *comparedConfig, name string, titled bool) error {
 	sum := summaries[name]
-	t := terminal.NewTable(append(slices.Clone(sum.headings), "SENT", "ENVOY")...)
+	t := terminal.NewTable(slices.Concat(sum.headings, []string{"SENT", "ENVOY"}, c.wideColumns("VERSION", "BYTES", "OBJECTS"))...)
 	rows := 0
 	for i := range c.Resources {
 		r := &c.Resources[i]
@@ -56,7 +57,7 @@ func printSection(w io.Writer, s terminal.Style, c *comparedConfig, name string,
 		}
 		for _, row := range list {
 			row = append(row, make([]string, len(sum.headings)-len(row))...)
-			t.Row(append(row, sentCell(s, r), envoyCell(s, r))...)
+			t.Row(slices.Concat(row, []string{sentCell(s, r), envoyCell(s, r)}, c.wideColumns(terminal.OrDash(r.Version), strconv.Itoa(r.Bytes), objectsCell(r)))...)
 			rows++
 		}
 	}
@@ -88,6 +89,23 @@ func (c *comparedConfig) elsewhere(section string) string {
 		return fmt.Sprintf("; its agent has the plugins with fetched modules: see 'moonsail proxy-config extensions %s.plugins%s'", c.Proxy[:at], c.Proxy[at:])
 	}
 	return ""
+}
+
+// wideColumns returns the cells that only -o wide prints.
+func (c *comparedConfig) wideColumns(cells ...string) []string {
+	if !c.wide {
+		return nil
+	}
+	return cells
+}
+
+// objectsCell names the objects that a resource was made from.
+func objectsCell(r *comparedResource) string {
+	var names []string
+	for _, key := range r.Objects {
+		names = append(names, key.String())
+	}
+	return terminal.OrDash(strings.Join(names, ", "))
 }
 
 func sentCell(s terminal.Style, r *comparedResource) string {

@@ -14,13 +14,12 @@ import (
 
 	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
-	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // flags are the values of the flags of `moonsail proxy-config`.
 type flags struct {
 	client client.ControlPlane
-	out    terminal.Output
+	out    client.ListOutput
 	admin  string
 	name   string
 }
@@ -90,8 +89,9 @@ func newSectionCommand(section string) *cobra.Command {
 		Use:     section + " PROXY",
 		Aliases: sectionAliases[section],
 		Short:   "Show the " + what + " of a proxy: intended, sent and actual",
-		Long: `Show the ` + what + ` of a proxy: as intended, as sent, and in Envoy. -o json and -o yaml print the
-resources in full. ` + seeParent,
+		Long: `Show the ` + what + ` of a proxy: as intended, as sent, and in Envoy. -o wide adds the version
+and size of each resource, and the objects that it was made from. -o json and -o yaml print the
+resources in full, and -o name their names. ` + seeParent,
 		Example: fmt.Sprintf(`  # Show the %[2]s
   moonsail proxy-config %[1]s reviews-v1-1.shop
 
@@ -101,14 +101,14 @@ resources in full. ` + seeParent,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, section, args[0]) },
 	}
 	f.addFlags(cmd, " (none: do not ask Envoy)")
+	f.out.AddFlag(cmd)
 	cmd.Flags().StringVar(&f.name, "name", "", "show only resources whose name contains `TEXT`")
 	return cmd
 }
 
-// addFlags adds the flags of all commands for one proxy.
+// addFlags adds the flags of all commands for one proxy, but -o.
 func (f *flags) addFlags(cmd *cobra.Command, admin string) {
 	f.client.AddFlags(cmd)
-	f.out.AddFlag(cmd)
 	cmd.Flags().StringVar(&f.admin, "admin", "", "`ADDRESS` of Envoy's admin interface"+admin)
 	cmd.ValidArgsFunction = f.client.ProxyNames(1)
 }
@@ -122,6 +122,7 @@ type comparedConfig struct {
 	Unasked   string             `json:"unasked,omitempty"` // why its agent did not answer
 
 	named string // only resources whose names contain it; empty: all
+	wide  bool   // tables have all columns
 }
 
 type comparedResource struct {
@@ -146,7 +147,9 @@ func (f *flags) run(cmd *cobra.Command, section, proxy string) error {
 		return err
 	}
 	out.filter(f.name)
-	return f.out.Print(cmd.OutOrStdout(), out, func(w io.Writer) error { return printConfig(w, out, section, actual) })
+	out.wide = f.out.IsWide()
+	return f.out.Print(cmd.OutOrStdout(), client.List{Value: out, Names: out.names,
+		Table: func(w io.Writer) error { return printConfig(w, out, section, actual) }})
 }
 
 // compare adds the state in Envoy; nil: Envoy was not asked.
@@ -174,6 +177,15 @@ func (c *comparedConfig) compare(section string, actual *explain.Actual) error {
 func (c *comparedConfig) filter(text string) {
 	c.named = text
 	c.Resources = slices.DeleteFunc(c.Resources, func(r comparedResource) bool { return !containsFold(r.Name, text) })
+}
+
+// names returns the names of the resources, for --name.
+func (c *comparedConfig) names() []string {
+	var out []string
+	for i := range c.Resources {
+		out = append(out, c.Resources[i].Name)
+	}
+	return out
 }
 
 // generic decodes the JSON of a resource of any type.

@@ -84,6 +84,30 @@ Envoy was not asked: set --admin to its admin interface
 `, b.String())
 }
 
+// TestFormats checks what -o prints of a section.
+func TestFormats(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"proxy": "a.shop", "resources": [{"type": "CDS", "name": "outbound|80||a.shop.svc.cluster.local", "version": "5f", "sent": "ACKed", "bytes": 42,
+			"objects": [{"kind": "Service", "namespace": "shop", "name": "a"}, {"kind": "DestinationRule", "namespace": "shop", "name": "a"}], "resource": {"type": "EDS"}}]}`)
+	}))
+	defer server.Close()
+	for format, want := range map[string]string{
+		"wide": "SERVICE FQDN              PORT  SUBSET  DIRECTION  TYPE  DESTINATION RULE  SENT   ENVOY  VERSION  BYTES  OBJECTS\n" +
+			"a.shop.svc.cluster.local  80    -       outbound   EDS   -                 ACKed  ?      5f       42     Service/shop/a, DestinationRule/shop/a\n",
+		"name":                                "outbound|80||a.shop.svc.cluster.local\n",
+		"json":                                `"version": "5f"`,
+		"yaml":                                "bytes: 42\n",
+		"jsonpath={.resources[*].version}":    "5f\n",
+		"jsonpath=resources[0].resource.type": "EDS\n",
+	} {
+		t.Run(format, func(t *testing.T) {
+			status, out, errOut := moonsail(t, "proxy-config", "clusters", "a.shop", "--address", server.URL, "--admin", "none", "-o", format)
+			require.Zero(t, status, errOut)
+			require.Contains(t, out, want)
+		})
+	}
+}
+
 // TestEmptySections checks that empty sections name the agent for certificates, and for plugins whose modules it fetches.
 func TestEmptySections(t *testing.T) {
 	shown := func(section string, c *comparedConfig) string {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/sds"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -45,7 +46,7 @@ Exit status: 0 the same, 1 they differ, or one does not answer, 2 wrong usage.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.one.client.AddFlags(cmd)
-	f.one.out.AddFlag(cmd)
+	f.one.out.AddFlagOfOne(cmd)
 	cmd.Flags().StringSliceVar(&f.admin, "admin", nil, "`ADDRESSES` of both Envoys' admin interfaces")
 	cmd.ValidArgsFunction = f.one.client.ProxyNames(2)
 	return cmd
@@ -77,7 +78,7 @@ func (f *rootsFlags) run(cmd *cobra.Command, proxies []string) error {
 		c.Proxies = append(c.Proxies, proxyRoots{Proxy: proxy, Roots: roots})
 	}
 	c.Same = maps.Equal(byDigest(c.Proxies[0].Roots), byDigest(c.Proxies[1].Roots))
-	err := f.one.out.Print(cmd.OutOrStdout(), c, func(w io.Writer) error { return printRoots(w, &c, now) })
+	err := f.one.out.Print(cmd.OutOrStdout(), client.List{Value: c, Table: func(w io.Writer) error { return printRoots(w, &c, now) }})
 	if err == nil && !c.Same {
 		return terminal.ExitCode(terminal.ExitFailed)
 	}
