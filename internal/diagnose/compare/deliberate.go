@@ -2,13 +2,11 @@ package compare
 
 import (
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-
 	"github.com/moonsail/moonsail/internal/diagnose/outcome"
-	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // Deliberate is a difference between Istio and Moonsail that is on purpose. Two control planes of the same kind, or of unknown
@@ -37,28 +35,25 @@ var known = []deliberate{
 	{Deliberate{"Moonsail's sidecars use HTTP/2 between them: it costs less CPU for each request", trafficPage}, func(_ *decided, c Change) bool {
 		return c.What == "protocol" && has(c, "http1", "http2")
 	}},
-	{Deliberate{"Moonsail removes the trailing dot of a host", trafficPage}, func(d *decided, c Change) bool {
-		host, _, _ := strings.Cut(d.call.Host, ":")
-		return c.What == "host" && strings.HasSuffix(host, ".") && (c.Left == outcome.None || c.Right == outcome.None)
-	}},
-	{Deliberate{"Istio applies a VirtualService at port 80 even if the service does not have this port; Moonsail passes such calls to their address", trafficPage}, func(d *decided, _ Change) bool {
-		return d.call.isAt80() && len(d.left.objects.route) != len(d.right.objects.route) && !d.left.serves(d.call) && !d.right.serves(d.call)
-	}},
+	{Deliberate{"Istio answers 503 if a destination without a port has its only port under another number than the call; Moonsail uses the only port, as documented", trafficPage}, isOnlyPort},
 }
 
-// isAt80 reports whether a workload calls port 80 of a host.
-func (c *Call) isAt80() bool {
-	_, port, err := net.SplitHostPort(c.To)
-	return err == nil && port == "80" && !c.Inbound && !c.Direct
+// isOnlyPort reports whether one side takes the port of the call for that of the destination, which has another one.
+func isOnlyPort(d *decided, c Change) bool {
+	_, port, err := net.SplitHostPort(d.call.To)
+	if err != nil || c.What != "answer" || !has(c, "answers 503", outcome.Forwarded) {
+		return false
+	}
+	refused, forwarded := d.left.Outcome["destination"], d.right.Outcome["destination"]
+	if c.Left == outcome.Forwarded {
+		refused, forwarded = forwarded, refused
+	}
+	host := strings.ReplaceAll(refused, ":"+port+" (no endpoints)", "")
+	return host != refused && host == portText.ReplaceAllString(forwarded, "")
 }
 
-// serves reports whether the caller's proxy has a cluster for port 80 of the host of a call.
-func (f *followed) serves(c *Call) bool {
-	return slices.ContainsFunc(f.world.Clusters, func(cl *clusterv3.Cluster) bool {
-		of, ok := resourcename.ParseCluster(cl.GetName())
-		return ok && of.Port == 80 && strings.EqualFold(string(of.Host), strings.TrimSuffix(c.Host, "."))
-	})
-}
+// portText is a port in a destination.
+var portText = regexp.MustCompile(`:\d+`)
 
 // has reports whether the two sides of a change have these texts, in any order.
 func has(c Change, a, b string) bool {

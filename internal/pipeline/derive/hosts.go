@@ -86,6 +86,8 @@ func (g *proxyGroup) deriveListener(mesh *model.Mesh, k ir.ListenerKey) {
 	demands := g.listeners[k]
 	if demands.IsEmpty() {
 		delete(g.listeners, k)
+	}
+	if demands == nil || !demands.Listens() {
 		g.out.Listeners[k.Name()] = nil
 		g.serveRoutes(mesh, k, outbound.RouteUse{})
 		return
@@ -246,14 +248,14 @@ func (g *proxyGroup) settleDomains(v *ir.VirtualHost) *ir.VirtualHost {
 			from.AddAll(g.holderOf(k))
 		}
 	}
-	switch {
-	case len(won) == 0:
+	if len(won) == 0 {
 		return nil
-	case len(won) == len(v.Domains):
-		return v
 	}
 	out := *v
-	out.Domains, out.Origins = won, from.Since(0)
+	if len(won) < len(v.Domains) {
+		out.Domains, out.Origins = won, from.Since(0)
+	}
+	out.Domains = out.WithAbsolute()
 	return &out
 }
 

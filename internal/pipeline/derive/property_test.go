@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"reflect"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -164,11 +163,7 @@ func requireSound(t *testing.T, k GroupKey, v *Delta) {
 	t.Helper()
 	seen := map[string]string{}
 	for name, vh := range v.VirtualHosts {
-		require.NotEmpty(t, vh.Domains, name)
-		// If two services want one address, the loser's own route configuration is unused.
-		if !strings.Contains(vh.RouteConfig, ":") {
-			require.NotNil(t, v.RouteConfigs[vh.RouteConfig], "%s: %s has no route configuration", k, name)
-		}
+		require.NotEmpty(t, vh.Domains, name) // its route configuration may not exist: virtual services alone use none
 		for _, dom := range vh.Domains {
 			at := vh.RouteConfig + " " + dom
 			require.Empty(t, seen[at], "%s: %s: domain %q is also in %s", k, name, dom, seen[at])

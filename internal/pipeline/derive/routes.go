@@ -174,8 +174,8 @@ func (g *proxyGroup) serveAddedHosts(of ir.RouteConfigKey, from *model.Origins, 
 		for _, d := range p.Domains {
 			switch k := (outbound.DomainKey{RouteConfig: of.Name, Domain: d}); {
 			case taken[d]:
-			case len(g.domains[k]) > 0:
-				made.AddAll(g.holderOf(k))
+			case g.isTaken(k):
+				made.AddAll(g.holderOf(k.Relative()))
 			default:
 				taken[d] = true
 				v.Domains = append(v.Domains, d)
@@ -193,6 +193,11 @@ func (g *proxyGroup) serveAddedHosts(of ir.RouteConfigKey, from *model.Origins, 
 		g.patches.addedHosts[of.Name] = append(g.patches.addedHosts[of.Name], name)
 	}
 	return taken["*"]
+}
+
+// isTaken reports whether a host has a domain, which may be an absolute name.
+func (g *proxyGroup) isTaken(k outbound.DomainKey) bool {
+	return len(g.domains[k]) > 0 || len(g.domains[k.Relative()]) > 0
 }
 
 // dropHosts takes back the virtual hosts that patches added to a route configuration.

@@ -38,7 +38,9 @@ type VirtualHost struct {
 	// Name is unique within the route configuration ("reviews.shop.svc.cluster.local:80").
 	Name    string
 	Domains []string // unique in the route configuration; most specific first
-	Routes  []Route  // in order of precedence
+	// Absolute adds the names of the host with a final dot, as in Istio for services.
+	Absolute bool
+	Routes   []Route // in order of precedence
 	// IncludeAttempts sets x-envoy-attempt-count (Istio does).
 	IncludeAttempts bool
 	// ForwardHost sets x-forwarded-host if a route gives requests another host.
@@ -48,6 +50,21 @@ type VirtualHost struct {
 	RemovesPeerHeader bool
 	// RequireTLS redirects requests in plain text to https.
 	RequireTLS bool
+}
+
+// WithAbsolute are the domains, with the absolute names that belong to them.
+func (v *VirtualHost) WithAbsolute() []string {
+	if !v.Absolute {
+		return v.Domains
+	}
+	out := make([]string, 0, len(v.Domains)+2)
+	for _, d := range v.Domains {
+		out = append(out, d)
+		if d == string(v.Host) || d == "*."+string(v.Host) {
+			out = append(out, d+".")
+		}
+	}
+	return out
 }
 
 // ResourceName is the name of the virtual host as a VHDS resource. VirtualHost.name

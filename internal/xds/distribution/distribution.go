@@ -199,8 +199,8 @@ func (q *Query) madeFrom(s *table.State, typ resource.Type, grouped bool) map[st
 	}
 	if typ == resource.RouteConfig { // the entry has the origins of its header only
 		for e := range s.All(resource.VirtualHost) {
-			if e.MadeFrom().Has(q.Object) {
-				out[table.RouteConfigOf(e.Name)] = false
+			if rc := table.RouteConfigOf(e.Name); e.MadeFrom().Has(q.Object) && s.Get(resource.RouteConfig, rc) != nil {
+				out[rc] = false
 			}
 		}
 	}

@@ -26,7 +26,6 @@ type endpointIndex struct {
 
 	// accepts is what the sidecar of a workload accepts, by its namespace and labels. It adds the policies that decide it.
 	accepts    func(string, map[string]string, *model.OriginList) *model.PeerTLS
-	speaking   speakingCount
 	identities map[serviceKey]*Identities
 }
 
@@ -105,14 +104,12 @@ func (x *endpointIndex) addService(s *model.Service, touched *Touched) {
 		touched.Facts.add(selectingFact(s.Namespace, pair))
 	}
 	x.draining.listInline(s)
-	x.speaking.addInline(s, 1)
 	x.touch(s, touched)
 	x.touchMembers(s, touched)
 }
 
 func (x *endpointIndex) removeService(s *model.Service, touched *Touched) {
 	x.draining.unlistInline(s)
-	x.speaking.addInline(s, -1)
 	if s.IsKubernetes() {
 		delete(x.kube, nameOf(s))
 	}
@@ -184,7 +181,6 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *Touch
 	if old != nil {
 		delete(x.workloads, old.Key)
 		x.entries.add(old, -1)
-		x.speaking.add(old.SpeaksMTLS(), -1)
 		x.draining.unlist(old.Key, old.Addresses)
 		take(x.nodes.workloads, old.Node, old.Key)
 		for k, v := range old.Labels {
@@ -194,7 +190,6 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *Touch
 	if now != nil {
 		x.workloads[now.Key] = now
 		x.entries.add(now, 1)
-		x.speaking.add(now.SpeaksMTLS(), 1)
 		x.draining.list(now.Key, now.Addresses, now)
 		x.nodes.put(now)
 		for k, v := range now.Labels {

@@ -10,7 +10,7 @@ import (
 // Identities are what callers of a service must know of its workloads for mutual TLS. All workloads count, ready or not:
 // clusters change when a workload appears, which is before its endpoint does, and not when it becomes ready.
 type Identities struct {
-	Accounts []Account // of workloads with a sidecar; sorted
+	Accounts []Account // of all workloads, as in Istio: callers may be told to use mutual TLS with any of them; sorted
 	Some     bool      // a workload has a sidecar that speaks mutual TLS
 	All      bool      // every workload has, on every port
 	// Origins are the WorkloadEntries among them, and the policies that decide what they accept.
@@ -28,7 +28,7 @@ func (i *Identities) equal(o *Identities) bool {
 	return i.Some == o.Some && i.All == o.All && slices.Equal(i.Accounts, o.Accounts) && i.Origins.Equal(o.Origins)
 }
 
-// noIdentities is the result for a service without workloads that speak mutual TLS.
+// noIdentities is the result for a service without workloads.
 var noIdentities = &Identities{}
 
 // members collects the workloads of a service.
@@ -45,7 +45,6 @@ func (m *members) add(tls *model.PeerTLS, a Account) {
 	switch {
 	case tls == nil || !tls.Accepts():
 		m.plain++
-		return
 	case tls.AcceptsEverywhere():
 		m.encrypted++
 	default:
@@ -59,7 +58,7 @@ func (m *members) add(tls *model.PeerTLS, a Account) {
 
 func (m *members) identities() *Identities {
 	out := &Identities{Some: m.encrypted+m.partial > 0, All: m.encrypted > 0 && m.partial+m.plain == 0}
-	if out.Some {
+	if out.Some || len(m.accounts) > 0 {
 		out.Origins = m.origins.Since(0)
 	}
 	if len(m.accounts) > 0 {
@@ -169,7 +168,7 @@ func (x *endpointIndex) encryptAll(list []model.Endpoint, policies *model.Origin
 func (x *endpointIndex) settle(touched *Touched) {
 	for k := range touched.members {
 		now := noIdentities
-		if s := x.sets[k]; s != nil && x.speaking > 0 {
+		if s := x.sets[k]; s != nil {
 			now = x.identify(s.service)
 		}
 		old, ok := x.identities[k]
@@ -184,20 +183,5 @@ func (x *endpointIndex) settle(touched *Touched) {
 		if !now.equal(old) {
 			touched.Facts.add(identitiesFact(k.host))
 		}
-	}
-}
-
-// speakingCount is the number of workloads and inline endpoints that may speak mutual TLS.
-type speakingCount int
-
-func (c *speakingCount) add(speaks bool, by int) {
-	if speaks {
-		*c += speakingCount(by)
-	}
-}
-
-func (c *speakingCount) addInline(s *model.Service, by int) {
-	for i := range s.Inline {
-		c.add(s.Inline[i].Sidecar, by)
 	}
 }

@@ -17,6 +17,7 @@ type Demand struct {
 
 	owner   model.Object      // if two hosts want the same, the older owner wins
 	bound   bool              // applications connect to the listener itself
+	joins   bool              // the host has routes where others make Envoy listen
 	routes  ir.RouteConfigKey // without a name: no HTTP
 	grpcWeb bool              // some port speaks it
 	dynamic bool              // routes may lead to a host that Envoy resolves for each request
@@ -26,7 +27,7 @@ type Demand struct {
 
 // Same reports whether a demand gives the same listener as o, which may be nil.
 func (d *Demand) Same(o *Demand) bool {
-	return o != nil && d.bound == o.bound && d.routes == o.routes && d.grpcWeb == o.grpcWeb && d.dynamic == o.dynamic && d.sniffed == o.sniffed &&
+	return o != nil && d.bound == o.bound && d.joins == o.joins && d.routes == o.routes && d.grpcWeb == o.grpcWeb && d.dynamic == o.dynamic && d.sniffed == o.sniffed &&
 		model.CompareAge(d.owner, o.owner) == 0 && d.From == o.From && reflect.DeepEqual(d.chains, o.chains)
 }
 
@@ -36,7 +37,8 @@ func (d *Demand) Same(o *Demand) bool {
 type Demands struct {
 	plain      map[model.Host]*Demand // without chains
 	withChains map[model.Host]*Demand
-	routes     []routeCount // demands by route configuration; those without are not counted
+	joining    map[model.Host]*Demand // only their routes count
+	routes     []routeCount           // demands by route configuration; those without are not counted
 	bound      int
 	grpcWeb    int
 	dynamic    int
@@ -50,7 +52,10 @@ type routeCount struct {
 // Add adds the demand of a host.
 func (d *Demands) Add(h model.Host, own *Demand) {
 	m := &d.plain
-	if len(own.chains) > 0 {
+	switch {
+	case own.joins:
+		m = &d.joining
+	case len(own.chains) > 0:
 		m = &d.withChains
 	}
 	if *m == nil {
@@ -65,15 +70,22 @@ func (d *Demands) Remove(h model.Host, own *Demand) {
 	d.count(own, -1)
 	delete(d.plain, h)
 	delete(d.withChains, h)
+	delete(d.joining, h)
 }
 
-// IsEmpty reports whether no host wants the listener; nil is empty.
-func (d *Demands) IsEmpty() bool { return d == nil || len(d.plain)+len(d.withChains) == 0 }
+// IsEmpty reports whether there are no demands; nil is empty.
+func (d *Demands) IsEmpty() bool { return d == nil || !d.Listens() && len(d.joining) == 0 }
+
+// Listens reports whether some host wants the listener to exist.
+func (d *Demands) Listens() bool { return len(d.plain)+len(d.withChains) > 0 }
 
 func (d *Demands) count(own *Demand, by int) {
+	countIf(own.dynamic, &d.dynamic, by)
+	if own.joins {
+		return
+	}
 	countIf(own.bound, &d.bound, by)
 	countIf(own.grpcWeb, &d.grpcWeb, by)
-	countIf(own.dynamic, &d.dynamic, by)
 	if own.routes.Name == "" {
 		return
 	}
@@ -139,7 +151,7 @@ func (d *Demands) used() (list []*Demand, made *model.Origins) {
 
 // requests are the objects without which no requests would be read; nil if several objects ask for that.
 func (d *Demands) requests() *model.Origins {
-	out := d.sole(func(o *Demand) bool { return o.routes.Name != "" })
+	out := d.sole(func(o *Demand) bool { return !o.joins && o.routes.Name != "" })
 	if len(d.routes) > 1 {
 		out = out.Union(d.first().From)
 	}
@@ -150,7 +162,7 @@ func (d *Demands) requests() *model.Origins {
 func (d *Demands) origins(out *model.OriginList) {
 	out.AddAll(d.requests())
 	if d.bound > 0 {
-		out.AddAll(d.sole(func(o *Demand) bool { return o.bound }))
+		out.AddAll(d.sole(func(o *Demand) bool { return !o.joins && o.bound }))
 	}
 	if d.grpcWeb > 0 {
 		out.AddAll(d.sole(func(o *Demand) bool { return o.grpcWeb }))
@@ -165,7 +177,7 @@ func (d *Demands) origins(out *model.OriginList) {
 func (d *Demands) sole(has func(*Demand) bool) *model.Origins {
 	var common *model.Origins
 	first := true
-	for _, demands := range []map[model.Host]*Demand{d.withChains, d.plain} {
+	for _, demands := range []map[model.Host]*Demand{d.withChains, d.plain, d.joining} {
 		for _, o := range demands {
 			switch {
 			case !has(o):

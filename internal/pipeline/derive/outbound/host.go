@@ -1,7 +1,9 @@
 package outbound
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/endpoint"
@@ -37,6 +39,11 @@ type State struct {
 // DomainKey is a domain of one route configuration.
 type DomainKey struct{ RouteConfig, Domain string }
 
+// Relative is the key of the domain without a final dot. A host that has one has the other.
+func (k DomainKey) Relative() DomainKey {
+	return DomainKey{k.RouteConfig, strings.TrimSuffix(k.Domain, ".")}
+}
+
 // HostDemand is what a host wants of one listener.
 type HostDemand struct {
 	Key ir.ListenerKey
@@ -59,8 +66,8 @@ func Host(r *index.Reader, h model.Host, needed *index.OriginCounts) *Result {
 	if !visible { // as in Istio, routes of the Gateway API are for services only
 		routes = slices.DeleteFunc(slices.Clone(routes), func(v *model.VirtualService) bool { return v.Kind.IsKubernetesRoute() })
 	}
-	routed := !visible && len(routes) > 0 && slices.Contains(routes[0].Hosts, h)
-	if !wanted && !routed {
+	named := naming(routes, h)
+	if !wanted && len(named) == 0 {
 		return nil
 	}
 	// What a host refers to must not depend on what refers to it: otherwise the two could make each other dirty for ever.
@@ -73,12 +80,17 @@ func Host(r *index.Reader, h model.Host, needed *index.OriginCounts) *Result {
 			throughEgress(r, &r.Egress[i], svc, routes, out)
 		}
 	}
-	if routed {
-		for i := range r.Egress {
-			routesOnly(r, &r.Egress[i], h, routes, out)
-		}
+	for i := range r.Egress {
+		routesOnly(r, &r.Egress[i], h, svc, named, out)
 	}
 	return out.finish()
+}
+
+// naming are the virtual services that list the host itself, and have rules for requests.
+func naming(list []*model.VirtualService, h model.Host) []*model.VirtualService {
+	return slices.DeleteFunc(slices.Clone(list), func(v *model.VirtualService) bool {
+		return len(v.HTTP) == 0 || v.Kind.IsKubernetesRoute() || !slices.Contains(v.Hosts, h)
+	})
 }
 
 // reachable makes the clusters of a service that a gateway may call.
@@ -237,32 +249,85 @@ func useEgress(r *index.Reader, e *index.Egress) {
 	}
 }
 
-// routesOnly serves a host of virtual services that is not a service: on the ports of the wildcard service that covers it,
-// else on port 80, or on the egress listener's HTTP port.
-func routesOnly(r *index.Reader, e *index.Egress, h model.Host, routes []*model.VirtualService, out *Result) {
-	routes = slices.DeleteFunc(slices.Clone(routes), func(v *model.VirtualService) bool {
-		return len(v.HTTP) == 0 || !e.ImportsAny(v.Namespace, []model.Host{h})
-	})
-	if len(routes) == 0 {
-		return
-	}
-	mark := r.Mark()
+// routesOnly serves a host of virtual services at ports where it is no service. As in Istio these are port 80, and ports at
+// which services that the same virtual service names read requests. At an egress listener with a port it is that port.
+func routesOnly(r *index.Reader, e *index.Egress, h model.Host, svc *model.Service, routes []*model.VirtualService, out *Result) {
+	mark, ports := r.Mark(), map[uint32]*routedPort{}
 	useEgress(r, e)
-	ports := []model.ServicePort{{Number: 80, Protocol: model.ProtocolHTTP}}
-	if cover := r.CoveringService(h); cover != nil {
-		ports = cover.Ports
+	for _, v := range routes {
+		if e.ImportsAny(v.Namespace, v.Hosts) {
+			addRoutedPorts(r, e, v, ports)
+		}
 	}
-	if e.Port != nil {
-		ports = []model.ServicePort{{Number: e.Port.Number, Protocol: e.Port.Protocol}}
+	if svc != nil && r.Sees(svc) && e.Imports(svc.Namespace, svc.Hostname) {
+		for _, part := range r.PartsOf(svc) {
+			for i := range part.Ports {
+				delete(ports, part.Ports[i].Number)
+			}
+		}
 	}
-	for i := range ports {
-		routesOnPort(r, mark, e, h, &ports[i], routes, out)
+	for _, number := range slices.Sorted(maps.Keys(ports)) {
+		read := r.Mark()
+		if p := ports[number]; number != httpPort && len(p.named) == 1 {
+			r.Use(p.named[0])
+		}
+		routesOnPort(r, mark, e, h, number, ports[number].routes, out)
+		r.Unread(read)
 	}
 	r.Unread(mark)
 }
 
-// routesOnPort makes what routesOnly adds on one port. The objects since mark are origins.
-func routesOnPort(r *index.Reader, mark int, e *index.Egress, h model.Host, port *model.ServicePort, routes []*model.VirtualService, out *Result) {
+// httpPort is where virtual services apply to any host.
+const httpPort = 80
+
+// routedPort is a port where virtual services apply to a host that is no service there.
+type routedPort struct {
+	routes []*model.VirtualService
+	named  []*model.Service // that they name, and because of which they apply
+}
+
+// addRoutedPorts adds the ports of a virtual service.
+func addRoutedPorts(r *index.Reader, e *index.Egress, v *model.VirtualService, ports map[uint32]*routedPort) {
+	add := func(number uint32, named *model.Service) {
+		p := ports[number]
+		if p == nil {
+			p = &routedPort{}
+			ports[number] = p
+		}
+		if !slices.Contains(p.routes, v) {
+			p.routes = append(p.routes, v)
+		}
+		if named != nil {
+			p.named = append(p.named, named)
+		}
+	}
+	if e.Port != nil {
+		add(e.Port.Number, nil)
+		return
+	}
+	add(httpPort, nil)
+	for i := 0; len(v.Hosts) > 1 && i < len(v.Hosts); i++ {
+		svc := r.Service(v.Hosts[i])
+		if svc == nil || !e.Imports(svc.Namespace, svc.Hostname) {
+			continue
+		}
+		for _, part := range r.PartsOf(svc) {
+			for j := range part.Ports {
+				if p := part.Ports[j].Protocol; p.IsHTTP() || p == model.ProtocolAuto {
+					add(part.Ports[j].Number, part)
+				}
+			}
+		}
+	}
+}
+
+// routesOnPort makes what routesOnly adds on one port. The objects since mark are origins. Envoy does not listen because of
+// routes alone, unless an egress listener asks for the port.
+func routesOnPort(r *index.Reader, mark int, e *index.Egress, h model.Host, number uint32, routes []*model.VirtualService, out *Result) {
+	port := &model.ServicePort{Number: number, Protocol: model.ProtocolHTTP}
+	if e.Port != nil {
+		port.Protocol = e.Port.Protocol
+	}
 	if !port.Protocol.IsHTTP() {
 		return
 	}
@@ -278,8 +343,11 @@ func routesOnPort(r *index.Reader, mark int, e *index.Egress, h model.Host, port
 		return
 	}
 	for _, key := range at.keys {
+		if out.byKey[key] != nil {
+			continue
+		}
 		d := out.demand(key, routes[0], e.CaptureNone(r.Key.Interception))
-		d.routes, d.From = at.routes, d.From.Union(v.Origins)
+		d.joins, d.routes, d.From = e.Port == nil, at.routes, d.From.Union(v.Origins)
 	}
 	out.addVirtualHost(v)
 }

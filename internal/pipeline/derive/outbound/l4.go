@@ -27,7 +27,7 @@ func l4Chains(r *index.Reader, svc *model.Service, port *model.ServicePort, p mo
 			return chains
 		}
 	}
-	if len(chains) > 0 && p.IsTLS() && at.shared {
+	if len(chains) > 0 && p.IsTLS() { // as in Istio, what no rule matches is for an unknown destination
 		return chains
 	}
 	if len(chains) == 0 {

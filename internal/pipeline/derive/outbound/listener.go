@@ -41,7 +41,7 @@ func Listener(c *index.Client, mesh *model.Mesh, k ir.ListenerKey, demands *Dema
 	if l.InspectTLS || l.InspectHTTP {
 		l.InspectTimeout, l.ContinueOnTimeout = policy.InspectTimeout, true
 	}
-	if l.Default == nil && !l.BindToPort {
+	if l.Default == nil && (!l.BindToPort || c.EgressProxy() != nil) {
 		l.Default = passthroughChain(c, mesh)
 	}
 	for i := range l.Chains {

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"net"
 	"slices"
 	"strings"
 
@@ -20,11 +21,12 @@ func virtualHost(r *index.Reader, at placement, h model.Host, svc *model.Service
 		Host:            h,
 		Name:            resourcename.HostPort(h, port.Number),
 		Domains:         hostDomains(r.Client, h, svc),
+		Absolute:        svc != nil && net.ParseIP(string(h)) == nil,
 		IncludeAttempts: !headers.NoAttempts,
 		ForwardHost:     headers.ForwardHost,
 	}
 	if at.sniffed {
-		v.Domains = []string{"*"}
+		v.Domains, v.Absolute = []string{"*"}, false
 	}
 	for i := 0; i < len(routes) && len(v.Routes) == 0; i++ {
 		v.Routes = rt.merged(routes[i:])
@@ -88,12 +90,12 @@ func (rt *Routing) parentOf(v *model.VirtualService) bool {
 	return v.ForPort(rt.Host, rt.Port.Number) || rt.service != nil && v.ForPort(rt.service.Hostname, rt.Port.Number)
 }
 
-// hostDomains are the names under which the clients call a host, the full name first. Envoy ignores ports when it matches
-// domains.
+// hostDomains are the names under which the clients call a host, the full name first. As in Istio a host that is not a
+// service has no other name. Envoy ignores ports when it matches domains.
 func hostDomains(c *index.Client, h model.Host, svc *model.Service) []string {
 	out := []string{string(h)}
 	if svc == nil {
-		return append(out, shortNames(c, string(h))...)
+		return out
 	}
 	if svc.IsKubernetes() {
 		out = append(out, shortNames(c, string(h))...)

@@ -194,7 +194,6 @@ func setPaths(p model.PathNormalization, out *hcmv3.HttpConnectionManager) {
 // setDirection sets what depends on where requests come from:
 //
 //   - inbound: the certificate of the caller goes into a header, and the server header of the application stays
-//   - outbound: a trailing dot of the host is removed, so that virtual hosts need not list it
 //   - gateway: what clients claim about addresses and certificates is replaced, unless trusted proxies precede
 func setDirection(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) {
 	if v.Gateway {
@@ -203,7 +202,6 @@ func setDirection(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) {
 		setClientCertificates(v.Topology.ClientCertificates, out)
 	}
 	if !v.Inbound {
-		out.StripTrailingHostDot = true
 		return
 	}
 	out.ServerHeaderTransformation = hcmv3.HttpConnectionManager_PASS_THROUGH
