@@ -21,43 +21,52 @@ import (
 func NewDescribeCommand() *cobra.Command {
 	var (
 		plane      client.ControlPlane
-		out        terminal.Output
+		out        client.ListOutput
 		namespaces client.Namespaces
 	)
 	cmd := &cobra.Command{
-		Use:     "describe pod PROXY",
+		Use:     "describe (pod PROXY | service SERVICE)",
 		Aliases: []string{"des"},
-		Short:   "Describe a Pod: its Services, and the objects that configure it and its callers",
+		Short:   "Describe a Pod or a Service, and the objects that configure it and its callers",
 		Long: `Describe a Pod with a connected sidecar: its state, the Services that it serves, the VirtualServices and
 DestinationRules of calls to them as this sidecar sees them, and the policies and other objects that
-its listeners are made from. 'moonsail why' explains one call.`,
+its listeners are made from.
+
+Describe a Service or the host of a ServiceEntry: its ports, its Pods with connected sidecars, the
+VirtualServices and DestinationRules of calls to it as a sidecar sees them (of one of these Pods, if
+there are any), and the policies of its first ` + fmt.Sprint(maxDescribedPods) + ` Pods. 'moonsail why' explains one call.`,
 		Example: `  # Describe a Pod
-  moonsail experimental describe pod reviews-v1-1.shop`,
+  moonsail experimental describe pod reviews-v1-1.shop
+
+  # Describe a Service
+  moonsail experimental describe service reviews.shop`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := describedPod(args)
+			what, name, err := toDescribe(args)
 			if err != nil {
 				return err
 			}
-			if ns := namespaces.Namespace; ns != "" && !strings.ContainsAny(name, ".~") {
-				name += "." + ns
-			}
-			d, err := describe(cmd.Context(), &plane, name)
+			d, err := what(cmd.Context(), &plane, name, namespaces.Namespace)
 			if err != nil {
 				return err
 			}
-			return out.Print(cmd.OutOrStdout(), d, d.print)
+			return out.Print(cmd.OutOrStdout(), client.List{Value: d, Table: d.print})
 		},
 	}
 	plane.AddFlags(cmd)
-	out.AddFlag(cmd)
-	namespaces.AddFlags(cmd, &plane, "Pods")
+	out.AddFlagOfOne(cmd)
+	namespaces.AddFlags(cmd, &plane, "Pods and Services")
 	cmd.ValidArgsFunction = plane.ProxyNames(2)
 	return cmd
 }
 
-// describedPod accepts "pod NAME", "pod/NAME" and NAME. istioctl describes Services, too.
-func describedPod(args []string) (string, error) {
+// describing describes one thing.
+type describing func(ctx context.Context, plane *client.ControlPlane, name, namespace string) (printable, error)
+
+type printable interface{ print(io.Writer) error }
+
+// toDescribe accepts "pod NAME", "pod/NAME" and NAME, and the same of services.
+func toDescribe(args []string) (describing, string, error) {
 	kind, name, ok := strings.Cut(args[0], "/")
 	switch {
 	case len(args) == 2:
@@ -67,11 +76,15 @@ func describedPod(args []string) (string, error) {
 	}
 	switch strings.ToLower(kind) {
 	case "pod", "pods", "po":
-		return name, nil
+		return func(ctx context.Context, plane *client.ControlPlane, name, namespace string) (printable, error) {
+			return describePod(ctx, plane, name, namespace)
+		}, name, nil
 	case "service", "services", "svc":
-		return "", terminal.UsageError{Err: fmt.Errorf("describe service: not supported: describe a Pod of it, or use 'moonsail why POD http://%s' for a call", name)}
+		return func(ctx context.Context, plane *client.ControlPlane, name, namespace string) (printable, error) {
+			return describeService(ctx, plane, name, namespace)
+		}, name, nil
 	}
-	return "", terminal.UsageError{Err: fmt.Errorf("%q: not a kind that can be described: use pod", kind)}
+	return nil, "", terminal.UsageError{Err: fmt.Errorf("%q: not a kind that can be described: use pod or service", kind)}
 }
 
 // description is the result of `describe`.
@@ -91,7 +104,11 @@ type describedService struct {
 	Objects map[string][]string `json:"objects,omitempty"` // VirtualServices and DestinationRules, by kind
 }
 
-func describe(ctx context.Context, plane *client.ControlPlane, name string) (*description, error) {
+// describePod describes the Pod with a name, name.namespace or node ID.
+func describePod(ctx context.Context, plane *client.ControlPlane, name, namespace string) (*description, error) {
+	if namespace != "" && !strings.ContainsAny(name, ".~") {
+		name += "." + namespace
+	}
 	var detail debug.ProxyDetail
 	if err := plane.GetProxy(ctx, "/debug/proxies/", name, "", &detail); err != nil {
 		return nil, err
@@ -105,27 +122,13 @@ func describe(ctx context.Context, plane *client.ControlPlane, name string) (*de
 	if err := plane.GetProxy(ctx, "/debug/proxies/", p.ID, "/config/all", &config); err != nil {
 		return nil, err
 	}
-	var instances map[string][]struct {
-		Hostname string
-		Ports    []struct {
-			Name, Protocol string
-			Port           uint32
-		}
-	}
+	var instances map[string][]registered
 	if err := plane.GetProxy(ctx, "/debug/instancesz?proxyID=", p.ID, "", &instances); err != nil {
 		return nil, err
 	}
-	// Policies are not among the objects of outbound listeners.
-	d.Policies = objectsOf(&config, func(r *explain.ConfigResource) bool { return r.Type == "LDS" }, inboundKinds...)
+	d.Policies = inboundObjects(&config)
 	for _, s := range instances[d.Pod] {
-		one := describedService{Host: s.Hostname}
-		var ports []uint32
-		for _, port := range s.Ports {
-			one.Ports = append(one.Ports, fmt.Sprintf("%s %d/%s", port.Name, port.Port, port.Protocol))
-			ports = append(ports, port.Port)
-		}
-		one.Objects = objectsOf(&config, func(r *explain.ConfigResource) bool { return routesTo(r, model.Host(s.Hostname), ports) }, outboundKinds...)
-		d.Services = append(d.Services, one)
+		d.Services = append(d.Services, s.described(&config))
 	}
 	return d, nil
 }
@@ -159,6 +162,11 @@ func routesTo(r *explain.ConfigResource, host model.Host, ports []uint32) bool {
 	return ok && at == host && slices.Contains(ports, port)
 }
 
+// inboundObjects returns the objects of a proxy's inbound listeners. Policies are not among the objects of outbound listeners.
+func inboundObjects(c *explain.ProxyConfig) map[string][]string {
+	return objectsOf(c, func(r *explain.ConfigResource) bool { return r.Type == "LDS" }, inboundKinds...)
+}
+
 // objectsOf returns the objects of some kinds that resources were made from, by kind.
 func objectsOf(c *explain.ProxyConfig, of func(*explain.ConfigResource) bool, kinds ...model.Kind) map[string][]string {
 	out := map[string][]string{}
@@ -177,16 +185,24 @@ func objectsOf(c *explain.ProxyConfig, of func(*explain.ConfigResource) bool, ki
 	return out
 }
 
-const descriptionRule = "--------------------"
+const (
+	descriptionRule = "--------------------"
+	noInbound       = "   no policy, Telemetry, Sidecar, WasmPlugin or EnvoyFilter applies"
+)
+
+func (s *describedService) printHost(w io.Writer) {
+	fmt.Fprintf(w, "Service: %s\n", s.Host)
+	for _, p := range s.Ports {
+		fmt.Fprintf(w, "   Port: %s\n", p)
+	}
+}
 
 func (d *description) print(w io.Writer) error {
 	fmt.Fprintf(w, "Pod: %s\n   Pod Revision: %s\n   Status: %s\n   Envoy: %s\n   Service account: %s\n",
 		d.Pod, terminal.OrDash(d.Revision), d.Status, terminal.OrDash(d.Envoy), terminal.OrDash(d.Account))
 	for _, s := range d.Services {
-		fmt.Fprintf(w, "%s\nService: %s\n", descriptionRule, s.Host)
-		for _, p := range s.Ports {
-			fmt.Fprintf(w, "   Port: %s\n", p)
-		}
+		fmt.Fprintln(w, descriptionRule)
+		s.printHost(w)
 		if err := printObjects(w, s.Objects, outboundKinds); err != nil {
 			return err
 		}
@@ -196,7 +212,7 @@ func (d *description) print(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "%s\nPolicies and configuration:\n", descriptionRule)
 	if len(d.Policies) == 0 {
-		_, err := fmt.Fprintln(w, "   no policy, Telemetry, Sidecar, WasmPlugin or EnvoyFilter applies")
+		_, err := fmt.Fprintln(w, noInbound)
 		return err
 	}
 	return printObjects(w, d.Policies, inboundKinds)
