@@ -1,5 +1,6 @@
 // Package base has what any program needs, whatever it does. It knows nothing of a mesh, and imports the standard library only.
 //
+//	atomicfile  files that are replaced in one step
 //	clock      waits that end with a context
 //	connlimit  bounds of open connections
 //	defect     faults that tests plant on purpose; in no program that users have

@@ -49,6 +49,7 @@ type Options struct {
 	NoChangeLog       bool           // do not follow changes, to measure the cost of it
 	Identity          Identity       // the zero value: workloads have no certificates
 	Replicas          Replicas       // the zero value: this control plane is alone
+	Dependencies      Dependencies   // the zero value: nothing is learned
 	// FetchAllowLoopback allows keys (jwksUri) of servers on this machine.
 	FetchAllowLoopback bool
 	RecheckReaders     time.Duration // interval of checking who may read a Secret; 0: one minute
@@ -118,6 +119,7 @@ func (p *parts) edges() []edge {
 		{"statuses", o.Status, func(ctx context.Context) error { return p.statuses.Run(ctx) }},
 		{"samples of what is in use", o.SampleInUse > 0, endless(func(ctx context.Context) { p.sampler.Run(ctx) })},
 		{"traffic", p.httpListener != nil, endless(func(ctx context.Context) { p.traffic.Run(ctx) })},
+		{"learned dependencies", p.learning != nil, endless(func(ctx context.Context) { p.learning.run(ctx) })},
 		{"debug pages", p.httpListener != nil, p.serveDebugPages},
 		{"readiness", p.readyListener != nil, p.serveReady},
 		{"webhook", p.webhook != nil, p.serveWebhook},

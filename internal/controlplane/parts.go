@@ -46,6 +46,7 @@ type parts struct {
 
 	drains    *drain.Registry
 	peers     *peers.Peers
+	learning  *learning // nil: off
 	xds       *server.Server
 	explainer *explain.Explainer
 	istiod    *istiodebug.Pages
@@ -62,7 +63,7 @@ func assemble(ctx context.Context, o Options) (*parts, error) {
 	p := &parts{opts: o, metrics: changelog.NewMetrics()}
 	p.changes = changelog.New(changelog.DefaultChanges, o.Log, p.metrics)
 	for _, add := range []func(context.Context) error{
-		p.addSource, p.addTraces, p.openPorts, p.addPipeline, p.addSecure, p.addServer,
+		p.addSource, p.addTraces, p.openPorts, p.addPipeline, p.addSecure, p.addLearning, p.addServer,
 	} {
 		if err := add(ctx); err != nil {
 			p.closePorts()
@@ -113,18 +114,25 @@ func (p *parts) addServer(context.Context) error {
 	p.drains = drain.New(p.source.intake, p.changes, o.Log)
 	p.peers = p.newPeers()
 	_, observer := p.recorders()
-	p.xds = server.New(binder{p.pipeline, p.drains, p.keys, p.secrets, o, p.metrics}, observer, o.Log, server.Options{
+	serving := server.Options{
 		RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: p.metrics, OnSettled: p.settlements(),
 		DisableTracking: o.NoChangeLog, MaxConnectionAge: o.MaxConnectionAge, ConnectionGrace: o.ConnectionGrace,
 		Revision: o.Revision,
 		Methods:  map[string]server.Unary{agentapi.DeregisterMethod: p.drains.Deregister},
-	})
+	}
+	if p.learning != nil {
+		serving.Learned = p.learning.memory
+	}
+	p.xds = server.New(binder{p.pipeline, p.drains, p.keys, p.secrets, o, p.metrics}, observer, o.Log, serving)
 	p.drains.Proxies, p.drains.Lists, p.drains.ReconnectGrace = p.xds, p.pipeline.Listed, o.Absence
 	p.drains.Peers = p.peers
 	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: o.Mesh, Changes: p.changes, Proxies: p.xds, Problems: p.problemsOf}
 	p.istiod = p.newIstioPages()
 	p.agents = agents.New(p.xds, p.explainer, o.AgentTokenFile)
 	p.traffic = traffic.FromProxies(p.xds, p.agents)
+	if p.learning != nil {
+		p.learning.scraper.Proxies, p.learning.scraper.Agents = p.xds, p.agents
+	}
 	if o.Prometheus != nil {
 		p.traffic = traffic.FromPrometheus(o.Prometheus)
 	}

@@ -204,16 +204,17 @@ func watched(t *testing.T, c *kubetest.Cluster, account string) (log *requestLog
 
 // unusedRights are rights of deploy/rbac.yaml that TestRightsAreNeeded does not see in use, and why they stay.
 var unusedRights = map[string]string{
-	"ClusterRole moonsail: list *.install.istio.io":         "the test's cluster does not serve IstioOperators",
-	"ClusterRole moonsail: watch *.install.istio.io":        "the test's cluster does not serve IstioOperators",
-	"ClusterRole moonsail-credentials: get secrets":         "commands such as moonsail analyze, as this account",
-	"ClusterRole moonsail-authorities: get configmaps":      "commands such as moonsail analyze, as this account",
-	"Role moonsail: update secrets/istio-ca-secret":         "a root is renewed after 8 of its 10 years: TestGeneratedRootIsRenewed",
-	"ClusterRole moonsail: get *.networking.istio.io":       "another writer changed a status: TestConflictTakesTheNewestAndKeepsOthersConditions",
-	"ClusterRole moonsail: get *.security.istio.io":         "as above",
-	"ClusterRole moonsail: get *.telemetry.istio.io":        "as above",
-	"ClusterRole moonsail: get *.extensions.istio.io":       "as above",
-	"ClusterRole moonsail: get ingresses.networking.k8s.io": "as above",
+	"ClusterRole moonsail: list *.install.istio.io":          "the test's cluster does not serve IstioOperators",
+	"ClusterRole moonsail: watch *.install.istio.io":         "the test's cluster does not serve IstioOperators",
+	"ClusterRole moonsail-credentials: get secrets":          "commands such as moonsail analyze, as this account",
+	"ClusterRole moonsail-authorities: get configmaps":       "commands such as moonsail analyze, as this account",
+	"Role moonsail: update configmaps/moonsail-dependencies": "a proxy called a service: TestSharedData",
+	"Role moonsail: update secrets/istio-ca-secret":          "a root is renewed after 8 of its 10 years: TestGeneratedRootIsRenewed",
+	"ClusterRole moonsail: get *.networking.istio.io":        "another writer changed a status: TestConflictTakesTheNewestAndKeepsOthersConditions",
+	"ClusterRole moonsail: get *.security.istio.io":          "as above",
+	"ClusterRole moonsail: get *.telemetry.istio.io":         "as above",
+	"ClusterRole moonsail: get *.extensions.istio.io":        "as above",
+	"ClusterRole moonsail: get ingresses.networking.k8s.io":  "as above",
 }
 
 // TestRightsAreNeeded runs a control plane with everything that it does, and takes away one right of the shipped
@@ -232,6 +233,7 @@ func TestRightsAreNeeded(t *testing.T) {
 	runControl(t, c, func(o *controlplane.Options) {
 		o.Kubernetes.Kubeconfig, o.Revision = kubeconfig, model.DefaultRevision
 		o.Heartbeat, o.DeployGateways, o.RecheckReaders = 100*time.Millisecond, true, 100*time.Millisecond
+		o.Dependencies.Learn = true
 		o.Identity = controlplane.Identity{Addr: "127.0.0.1:0", ReadEvery: 100 * time.Millisecond, Listening: func(a net.Addr) { addr <- a.String() }}
 		o.Webhook.Addr, o.Webhook.Config, o.Webhook.InjectConfig = "127.0.0.1:0", "moonsail-validator", "moonsail-injector"
 		o.Webhook.Inject = inject.Default()

@@ -201,7 +201,8 @@ func TestPurge(t *testing.T) {
 	written := "kind: Secret\napiVersion: v1\nmetadata: {name: istio-ca-secret, namespace: istio-system}\n---\n" +
 		"kind: Lease\napiVersion: coordination.k8s.io/v1\nmetadata: {name: moonsail-heartbeat, namespace: istio-system}\n"
 	configMap := "---\nkind: ConfigMap\napiVersion: v1\nmetadata: {name: %s, namespace: %s}\n"
-	written += fmt.Sprintf(configMap, rootConfigMap, "shop") + fmt.Sprintf(configMap, rootConfigMap, "billing")
+	written += fmt.Sprintf(configMap, rootConfigMap, "shop") + fmt.Sprintf(configMap, rootConfigMap, "billing") +
+		fmt.Sprintf(configMap, dependencies, "istio-system")
 	t.Run("alone", func(t *testing.T) {
 		s := newSession(t)
 		s.cluster.add(fmt.Sprintf(configMap, "settings", "shop"))

@@ -177,6 +177,7 @@ func (o *operation) toRemove(ctx context.Context, purge bool) ([]*unstructured.U
 // Objects that control planes write.
 const (
 	rootConfigMap = "istio-ca-root-cert"
+	dependencies  = "moonsail-dependencies"
 	caSecret      = "istio-ca-secret"
 )
 
@@ -217,6 +218,9 @@ func (o *operation) controlPlaneObjects(ctx context.Context, shared bool) ([]*un
 		if err := add(leases, o.Namespace, name); err != nil {
 			return nil, err
 		}
+	}
+	if err := add(configMaps, o.Namespace, dependencies); err != nil {
+		return nil, err
 	}
 	if shared {
 		return out, nil

@@ -60,6 +60,10 @@ func (f *flags) checkValues() error {
 		return errors.New("--profile-block: negative: use 0 for none")
 	case o.SampleInUse < 0:
 		return errors.New("--sample-in-use: negative: use 0 for never")
+	case o.Dependencies.File != "" && f.options.Kubernetes != nil:
+		return errors.New("--dependencies-file: is for --config: with Kubernetes as the source, a ConfigMap keeps dependencies")
+	case o.Dependencies.File != "" && !o.Dependencies.Learn:
+		return errors.New("--dependencies-file: needs --learn-dependencies")
 	case o.Heartbeat < 0:
 		return errors.New("--heartbeat: negative: use 0 for never")
 	}

@@ -47,6 +47,7 @@ func (f *flags) addFlags(cmd *cobra.Command) {
 	f.addXDSFlags(cmd)
 	f.addMeshFlags(cmd)
 	f.addMeasureFlags(cmd)
+	f.addDependencyFlags(cmd)
 	f.logging.AddFlags(cmd)
 	_ = cmd.MarkFlagDirname("config") // the only error is a flag that does not exist
 }
@@ -146,6 +147,16 @@ func (f *flags) addMeshFlags(cmd *cobra.Command) {
 			model.AnnotationOutbound+" of a Pod or Namespace overrides it")
 	terminal.Offer(cmd, "outbound", model.Deliveries...)
 	fs.BoolVar(&f.registry, "outbound-registry-only", false, "block requests to destinations outside the mesh (Istio's REGISTRY_ONLY)")
+}
+
+// addDependencyFlags adds the flags of learned dependencies.
+func (f *flags) addDependencyFlags(cmd *cobra.Command) {
+	fs, o := cmd.Flags(), &f.options.Dependencies
+	fs.BoolVar(&o.Learn, "learn-dependencies", true,
+		"remember which services workloads call, for 'moonsail dependencies', and for sidecars with clusters on demand, which start with those; "+
+			"with Kubernetes as the source, in the ConfigMap "+controlplane.DependenciesName+" of the root namespace")
+	fs.StringVar(&o.File, "dependencies-file", "", "`FILE` that keeps what is remembered, with --config (default: it is lost when the control plane ends)")
+	_ = cmd.MarkFlagFilename("dependencies-file") // the only error is a flag that does not exist
 }
 
 // addMeasureFlags adds the flags of traces, measurements and profiles.

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"strconv"
@@ -19,6 +20,29 @@ const (
 // inEnvoy matches the names that these metrics have in Envoy. The bytes of open connections are gauges that end in
 // callstats.LiveSuffix.
 const inEnvoy = `istio\.(requests_total|request_duration_milliseconds|tcp_connections_opened_total|tcp_(sent|received)_bytes_(total|live))`
+
+// CalledMetrics matches the names in Envoy of the metrics that Called reads.
+const CalledMetrics = `istio\.(requests_total|tcp_connections_opened_total)`
+
+// Called returns the hosts that a proxy's metrics say it has called, with the number of requests and of TCP connections. At
+// most that many are returned.
+func Called(text []byte, most int) map[string]float64 {
+	out := map[string]float64{}
+	for line := range bytes.Lines(text) {
+		if len(line) > maxLine || !bytes.HasPrefix(line, []byte("istio_")) {
+			continue
+		}
+		metric, labels, value, ok := parseLine(strings.TrimSuffix(string(line), "\n"))
+		host := known(labels["destination_service"])
+		if !ok || metric != metricRequests && metric != metricOpened || labels["reporter"] != "source" || host == "" {
+			continue
+		}
+		if _, has := out[host]; has || len(out) < most {
+			out[strings.Clone(host)] += value
+		}
+	}
+	return out
+}
 
 // Bounds of what a proxy reports. Longer lines and labels are ignored.
 const (

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/moonsail/moonsail/internal/base/atomicfile"
 )
 
 // Dir is a Store in a directory with a file for each of FileNames. Only the owner may read the files that it writes.
@@ -89,25 +91,10 @@ func (d Dir) change(ctx context.Context, version string, f Files) error {
 func (d Dir) write(f Files) error {
 	for _, name := range writeOrder {
 		if b, ok := f[name]; ok {
-			if err := replaceFile(filepath.Join(d.Path, name), b); err != nil {
+			if err := atomicfile.Write(filepath.Join(d.Path, name), b); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// replaceFile replaces a file atomically.
-func replaceFile(path string, b []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // it is gone when all went well
-	_, err = tmp.Write(b)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }

@@ -37,6 +37,14 @@ func (c *carriage) removed(k kind, t resource.Type, s *table.State, after model.
 	return s.RemovedCarried(t, after, k == cds && c.partial, c.carried)
 }
 
+// Carry makes the stream carry clusters on demand from its beginning. It must be called before the first request, and has
+// no effect on a proxy that lists what it has: that one asks for what it lacks.
+func (l *Ledger) Carry(clusters ...string) {
+	if l.partial {
+		l.carried = l.pool.Of(clusters...)
+	}
+}
+
 // carryListed keeps clusters on demand that the stream carried before the proxy connected again.
 func (st *streamState) carryListed(list []NameVersion) {
 	var listed []string

@@ -65,8 +65,25 @@ type Options struct {
 	ConnectionGrace time.Duration
 	// Revision is that of the control plane.
 	Revision string
+	// Learned remembers what workloads call; nil: nothing does.
+	Learned Learned
 	// Methods are served beside the discovery service, by path: "/package.Service/Method".
 	Methods map[string]Unary
+}
+
+// Learned remembers which clusters on demand workloads use. Its methods must not call the Server.
+type Learned interface {
+	// Asked reports that a proxy asks for clusters that exist and that it may use. again: it lists them after it has
+	// connected again. It must be fast.
+	Asked(p *model.Proxy, clusters []string, again bool)
+	// Known returns what the proxy's workload is known to use. It may wait until that is known.
+	Known(ctx context.Context, p *model.Proxy) Known
+}
+
+// Known is what a workload is known to use.
+type Known struct {
+	Clusters []string
+	Hosts    []model.Host // of which all clusters may be in use
 }
 
 // Meter counts what streams send. The metrics of package changelog implement it. Like those of an

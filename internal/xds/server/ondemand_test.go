@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -397,5 +398,98 @@ func TestOldEnvoyCannotAsk(t *testing.T) {
 		asks.node.UserAgentVersionType = nil
 		asks.subscribe(resource.Cluster, "d1")
 		require.Equal(t, codes.Unimplemented, status.Code(<-asks.ended))
+	})
+}
+
+// learned remembers what a test says, and what proxies ask for.
+type learned struct {
+	known        Known
+	mu           sync.Mutex // guards fresh and again
+	fresh, again []string
+}
+
+func (l *learned) Asked(_ *model.Proxy, clusters []string, again bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if again {
+		l.again = append(l.again, clusters...)
+	} else {
+		l.fresh = append(l.fresh, clusters...)
+	}
+}
+
+func (l *learned) Known(context.Context, *model.Proxy) Known { return l.known }
+
+func (l *learned) asked() (fresh, again []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.fresh), slices.Clone(l.again)
+}
+
+// TestKnownClustersComeFirst starts a proxy whose workload is known to use clusters by name and by host. Those that do not
+// exist, are not on demand, or are in the other table are left out.
+func TestKnownClustersComeFirst(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		of := &learned{known: Known{
+			Clusters: []string{"d1", "gone", "c1", "inbound", "outbound|80||deleted.shop.svc.cluster.local"},
+			Hosts:    []model.Host{"a.shop.svc.cluster.local", "renamed.shop.svc.cluster.local"},
+		}}
+		h := newHarness(t, on, Options{Learned: of})
+		h.out = table.NewOnDemand("out", nil)
+		first, subset := "outbound|80||a.shop.svc.cluster.local", "outbound|8080|v1|a.shop.svc.cluster.local"
+		h.commit(edsCluster("c1", "1"), endpoints("c1", "1"), onDemand("d1", "1"), endpoints("d1", "1"), onDemand("d2", "1"), endpoints("d2", "1"),
+			onDemand(first, "1"), endpoints(first, "1"), onDemand(subset, "1"), endpoints(subset, "1"))
+		h.commitTo(h.in, onDemand("inbound", "1"))
+		c := h.connect("").capable()
+		c.subscribe(resource.Cluster)
+		c.take(resource.Cluster, "c1", "d1", first, subset)
+		named := h.named("d1")
+		c.subscribe(resource.Endpoints, "c1", named)
+		c.take(resource.Endpoints, "c1", named)
+		h.commit(endpoints("d1", "2"), onDemand("d2", "2"))
+		c.take(resource.Endpoints, named)
+
+		h.commit(remove(resource.Cluster, "d1"), remove(resource.Endpoints, "d1"))
+		c.take(resource.Cluster, "-d1")
+		c.take(resource.Endpoints, "-"+named, "-d1")
+		c.quiet()
+	})
+}
+
+// TestKnownClustersDoNotFollowAReconnect connects a proxy again: it has what it asked for on its other stream.
+func TestKnownClustersDoNotFollowAReconnect(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{Learned: &learned{known: Known{Clusters: []string{"d1"}}}})
+		h.out = table.NewOnDemand("out", nil)
+		h.commit(edsCluster("c1", "1"), endpoints("c1", "1"), onDemand("d1", "1"), endpoints("d1", "1"))
+		c := h.connect("").capable()
+		c.resume(resource.Cluster, has(h, resource.Cluster, "c1"))
+		h.commit(edsCluster("c1", "2"))
+		c.take(resource.Cluster, "c1")
+	})
+}
+
+// TestAskedClustersAreLearned asks for a cluster, for one that does not exist, and for others after a reconnect.
+func TestAskedClustersAreLearned(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		of := &learned{}
+		h := newHarness(t, on, Options{Learned: of})
+		h.out = table.NewOnDemand("out", nil)
+		h.commit(onDemand("d1", "1"), onDemand("d2", "1"), edsCluster("c1", "1"))
+		asks := h.asking()
+		asks.subscribe(resource.Cluster, "d1", "none", "c1")
+		asks.take(resource.Cluster, "d1", "none", "c1")
+		asks.subscribe(resource.Cluster, "d2")
+		asks.take(resource.Cluster, "d2")
+		fresh, again := of.asked()
+		require.Equal(t, []string{"d1", "d2"}, fresh)
+		require.Empty(t, again)
+
+		asks = h.asking()
+		asks.resume(resource.Cluster, has(h, resource.Cluster, "d1"), "d1", "d2")
+		asks.take(resource.Cluster, "d2")
+		fresh, again = of.asked()
+		require.Equal(t, []string{"d1", "d2", "d2"}, fresh)
+		require.Equal(t, []string{"d1"}, again)
 	})
 }

@@ -80,6 +80,7 @@ func (st *stream) handle(b []byte) error {
 	if !st.ledger.HandleRenamed(&r.Request, rename) {
 		st.server.log.Debug("type is not served", "proxy", st.proxy.ID, "type", string(r.TypeURL))
 	}
+	st.learn(&r.Request)
 	return st.ledgerError()
 }
 

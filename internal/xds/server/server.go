@@ -124,6 +124,7 @@ func (s *Server) open(st *stream, node []byte) error {
 	if !st.asked {
 		st.pending.before = s.disconnected.back(p.ID)
 	}
+	st.known = st.learned(ctx, tables)
 	s.streams.add(st, st.visible(tables))
 	st.begin()
 	if st.asked {

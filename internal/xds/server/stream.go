@@ -26,7 +26,8 @@ type stream struct {
 	release       func()
 	number        uint64
 	sender        *sender
-	asked         bool // the proxy asks for clusters by name, and for nothing else
+	known         Known // what its workload uses, until the stream begins
+	asked         bool  // the proxy asks for clusters by name, and for nothing else
 
 	answered bool // a question was answered, so its peer is authorized; only for the goroutine that handles requests
 
@@ -75,6 +76,7 @@ func (st *stream) begin() {
 		return
 	}
 	st.ledger = ledger.New(st.protocol, st.strategy, st.server.pool, states)
+	st.carryKnown(states)
 }
 
 // bindTo binds the stream to tables, at most MaxTables.

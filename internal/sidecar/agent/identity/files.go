@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/base/atomicfile"
 )
 
 // Names of the files, as in Istio.
@@ -82,27 +84,9 @@ func (r *Renewer) write(s *Secrets) error {
 		name    string
 		content []byte
 	}{{keyFile, s.Key}, {chainFile, s.Chain}, {rootFile, s.Roots}} {
-		if err := replaceFile(filepath.Join(r.OutputDir, f.name), f.content); err != nil {
+		if err := atomicfile.Write(filepath.Join(r.OutputDir, f.name), f.content); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func replaceFile(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }

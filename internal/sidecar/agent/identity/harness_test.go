@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/moonsail/moonsail/internal/base/atomicfile"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
 )
 
@@ -50,7 +51,7 @@ func options(t *testing.T, server *catest.Server, r *catest.Root) Options {
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	require.NoError(t, replaceFile(path, []byte(content)))
+	require.NoError(t, atomicfile.Write(path, []byte(content)))
 }
 
 func run(t *testing.T, o Options) *Renewer {

@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// TestLearnedDependencies starts a sidecar, which calls services that it has no cluster of. The control plane is restarted. A
+// second sidecar of the same workload must have those clusters once it is ready, and ask for none. Services that were deleted,
+// renamed or hidden meanwhile must be left out.
+func TestLearnedDependencies(t *testing.T) {
+	for _, way := range ways[:3] {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			learnedDependencies(t, way.strategy)
+		})
+	}
+}
+
+func learnedDependencies(t *testing.T, strategy server.RouteStrategy) {
+	const services, called = 40, 20
+	web := startApp(t, "web", "v1")
+	first, second := newClient("client"), newClient("client")
+	docs := []string{first.sidecar("./*")}
+	for i := range services {
+		docs = append(docs, service(cold(i), web))
+	}
+	file := filepath.Join(t.TempDir(), "dependencies")
+	m := startMeshWith(t, strategy, func(o *controlplane.Options) {
+		onDemand(o)
+		o.Dependencies = controlplane.Dependencies{Learn: true, File: file}
+	}, docs...)
+	first.start(t, m, false)
+	callAll(t, first, 0, called)
+	require.Len(t, coldClusters(t, first), called)
+	require.NotZero(t, asksOf(t, first), "the first start is cold")
+	first.process.Kill()
+	m.stop()
+
+	hidden := strings.Replace(service(cold(2), web), "metadata: {", "metadata: {annotations: {networking.istio.io/exportTo: other}, ", 1)
+	docs = append([]string{second.sidecar("./*")}, docs[3+1:]...)
+	docs = append(docs, service("renamed0", web), hidden)
+	m.write("mesh.yaml", docs...)
+	m.start()
+	second.start(t, m, false)
+	var want []string
+	for i := 3; i < called; i++ {
+		want = append(want, fmt.Sprintf("outbound|%d||%s.shop.svc.cluster.local", meshPort, cold(i)))
+	}
+	slices.Sort(want)
+	has := coldClusters(t, second)
+	slices.Sort(has)
+	require.Equal(t, want, slices.Compact(has), "clusters before the first call")
+	callAll(t, second, 3, called)
+	require.Zero(t, asksOf(t, second), "the second start has no cold call")
+	callAll(t, second, called, called+1)
+	require.NotZero(t, asksOf(t, second), "an unknown service is asked for")
+	noRefusals(t, m, second)
+	requireQuiet(t, second.bareEnvoy)
+}
+
+// asksOf returns how often a sidecar has asked for clusters.
+func asksOf(t *testing.T, c *client) uint64 {
+	t.Helper()
+	return c.stats(t, "^cluster_manager.odcds.")["cluster_manager.odcds.update_attempt"]
+}
