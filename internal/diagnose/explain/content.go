@@ -59,8 +59,9 @@ func InForce(o model.Object, e *Explanation) bool {
 // fromKubernetes is the origin of objects of an API server.
 const fromKubernetes = "kubernetes"
 
-// sourceFields are the fields of model.Meta that depend on where an object comes from.
-var sourceFields = []string{"Annotations", "ResourceVersion", "Created", "Origin"}
+// sourceFields are the fields that depend on where an object comes from: those of model.Meta, and what an EndpointSlice
+// records about its source.
+var sourceFields = []string{"Annotations", "ResourceVersion", "Created", "Origin", "PodsListed"}
 
 // strip removes the metadata, also from objects inside of objects.
 func strip(v any) {
