@@ -23,8 +23,8 @@ const startPatience = 5 * time.Minute
 // modulePath distinguishes this repository's root from other modules.
 const modulePath = "module github.com/moonsail/moonsail\n"
 
-// binary returns the API server that `make kube-build` has built.
-func binary() (string, error) {
+// Binary returns the API server that `make kube-build` has built.
+func Binary() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -56,7 +56,7 @@ type process struct {
 }
 
 func startProcess(args ...string) (*process, error) {
-	bin, err := binary()
+	bin, err := Binary()
 	if err != nil {
 		return nil, err
 	}

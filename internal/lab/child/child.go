@@ -23,6 +23,7 @@ import (
 type Process struct {
 	name string
 	cmd  *exec.Cmd
+	log  io.Writer     // a copy of its log; nil: none
 	done chan struct{} // closed when it has ended
 	err  error         // written before done is closed
 
@@ -54,15 +55,8 @@ func StartAgent(ctx context.Context, name string, argv ...string) (*Process, err
 
 // startUntil waits for a line of the process's log.
 func startUntil(ctx context.Context, name, what string, said func(*Process) bool, env, argv []string) (*Process, error) {
-	p := &Process{name: name, done: make(chan struct{}), changed: make(chan struct{}, 1)}
-	p.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx // it ends by Stop or Kill
-	p.cmd.SysProcAttr, p.cmd.Env = Attributes(), append(os.Environ(), env...)
-	p.cmd.WaitDelay = time.Second
-	out, err := p.cmd.StderrPipe()
+	p, err := launch(name, nil, env, argv)
 	if err != nil {
-		return nil, err
-	}
-	if err := p.start(out); err != nil {
 		return nil, err
 	}
 	if err := p.wait(ctx, what, said); err != nil {
@@ -70,6 +64,23 @@ func startUntil(ctx context.Context, name, what string, said func(*Process) bool
 		return nil, err
 	}
 	return p, nil
+}
+
+// Launch runs a process and does not wait until it listens. What it logs is also written to log.
+func Launch(name string, log io.Writer, argv ...string) (*Process, error) {
+	return launch(name, log, nil, argv)
+}
+
+func launch(name string, log io.Writer, env, argv []string) (*Process, error) {
+	p := &Process{name: name, log: log, done: make(chan struct{}), changed: make(chan struct{}, 1)}
+	p.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx // it ends by Stop or Kill
+	p.cmd.SysProcAttr, p.cmd.Env = Attributes(), append(os.Environ(), env...)
+	p.cmd.WaitDelay = time.Second
+	out, err := p.cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	return p, p.start(out)
 }
 
 func (p *Process) start(out io.Reader) error {
@@ -108,6 +119,9 @@ func OnThread(run func() error) error {
 func (p *Process) read(out io.Reader) {
 	for s := bufio.NewScanner(out); s.Scan(); {
 		p.line(s.Text())
+		if p.log != nil {
+			_, _ = io.WriteString(p.log, s.Text()+"\n") // without the copy the run goes on
+		}
 	}
 }
 

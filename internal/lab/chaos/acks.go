@@ -1,0 +1,342 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/base/clock"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// ackEvery is how often control planes are asked about changes that are not ACKed yet.
+const ackEvery = 150 * time.Millisecond
+
+// pending is a change whose ACKs are awaited.
+type pending struct {
+	object  string
+	number  int
+	key     model.Key
+	content string // of the object; empty: it was deleted
+	written time.Time
+}
+
+// acker asks the control planes which changes all proxies have, and checks that their Envoys have them.
+type acker struct {
+	*processes
+	history *history
+	found   func(violation)
+	ended   sync.WaitGroup
+	cancel  context.CancelFunc
+
+	mu      sync.Mutex // guards the fields below
+	waiting map[string]pending
+	took    []time.Duration // from the write until the last ACK was known
+	checked int             // ACKed changes that were found in Envoys
+}
+
+func startAcker(m *processes, h *history, found func(violation)) *acker {
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &acker{processes: m, history: h, found: found, cancel: cancel, waiting: map[string]pending{}}
+	a.ended.Go(func() {
+		for clock.Sleep(ctx, ackEvery) == nil {
+			a.look(ctx)
+		}
+	})
+	return a
+}
+
+func (a *acker) stop() {
+	a.cancel()
+	a.ended.Wait()
+}
+
+// expect awaits the ACKs of a write, in place of those of earlier writes of the object. deleted is the object's last form
+// if it was deleted.
+func (a *acker) expect(object string, number int, yaml string, deleted bool) error {
+	o, problems := config.Decoder{}.FromYAML([]byte(yaml))
+	if o == nil {
+		return fmt.Errorf("%s: %v", object, problems)
+	}
+	p := pending{object: object, number: number, key: o.Metadata().Key, written: a.history.newest(object).written}
+	if !deleted {
+		p.content = explain.Content(o)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waiting[object] = p
+	return nil
+}
+
+// forget stops to await an object that is invalid now, and gets no ACK.
+func (a *acker) forget(object string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.waiting, object)
+}
+
+// open returns the changes without ACKs.
+func (a *acker) open() []pending {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := slices.Collect(maps.Values(a.waiting))
+	slices.SortFunc(list, func(x, y pending) int { return x.number - y.number })
+	return list
+}
+
+// connections are the streams of each control plane, as "proxy/stream".
+type connections map[int][]string
+
+// connected lists the streams of all control planes that answer. It returns nil if a proxy is connected to none.
+func (a *acker) connected(ctx context.Context) connections {
+	out, seen := connections{}, map[string]bool{}
+	for _, p := range a.planes {
+		b, err := a.page(ctx, "http://"+p.http+"/debug/proxies?local")
+		var list debug.ProxyList
+		if err != nil || json.Unmarshal(b, &list) != nil {
+			continue
+		}
+		for i := range list.Proxies {
+			s := &list.Proxies[i]
+			seen[s.Name] = true
+			out[p.number] = append(out[p.number], fmt.Sprintf("%s/%d", s.Name, s.Stream))
+		}
+		slices.Sort(out[p.number])
+	}
+	for _, name := range a.proxies() {
+		if !seen[name] {
+			return nil
+		}
+	}
+	return out
+}
+
+func (c connections) equal(d connections) bool {
+	return c != nil && d != nil && maps.EqualFunc(c, d, slices.Equal[[]string])
+}
+
+// look asks once about all changes. A change is ACKed if each control plane with proxies reports so, and every proxy was
+// connected before and after the question.
+func (a *acker) look(ctx context.Context) {
+	open := a.open()
+	if len(open) == 0 {
+		return
+	}
+	before := a.connected(ctx)
+	if before == nil {
+		return
+	}
+	var have []pending
+	for _, p := range open {
+		if a.everywhere(ctx, p, before) {
+			have = append(have, p)
+		}
+	}
+	if len(have) == 0 || !before.equal(a.connected(ctx)) {
+		return
+	}
+	for _, p := range have {
+		a.acked(p)
+		a.verify(ctx, p, before)
+	}
+}
+
+func (a *acker) acked(p pending) {
+	now := time.Now()
+	a.history.ack(p.object, p.number, now)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.took = append(a.took, now.Sub(p.written))
+	if a.waiting[p.object].number == p.number {
+		delete(a.waiting, p.object)
+	}
+}
+
+// everywhere reports whether all control planes with proxies state that their proxies have a change.
+func (a *acker) everywhere(ctx context.Context, p pending, streams connections) bool {
+	for _, plane := range a.planes {
+		if len(streams[plane.number]) > 0 && !a.has(ctx, plane, p) {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *acker) has(ctx context.Context, plane *plane, p pending) bool {
+	_, started := plane.running()
+	path := "/debug/explain/" + strings.Join([]string{string(p.key.Kind), url.PathEscape(p.key.Namespace), url.PathEscape(p.key.Name)}, "/")
+	b, err := a.page(ctx, "http://"+plane.http+path+"?local&max=1")
+	if errors.Is(err, errNotFound) { // a control plane that has started after the deletion never knew the object
+		return p.content == "" && started.After(p.written) && a.settled(ctx, plane)
+	}
+	var e explain.Explanation
+	if err != nil || json.Unmarshal(b, &e) != nil || e.Revision == 0 {
+		return false
+	}
+	if e.Counts.Behind > 0 || e.Counts.Refused > 0 {
+		return false
+	}
+	if p.content == "" {
+		return !e.Exists && e.Observed.After(p.written)
+	}
+	return e.Exists && e.Content == p.content
+}
+
+// settled reports whether all proxies of a control plane have ACKed everything.
+func (a *acker) settled(ctx context.Context, plane *plane) bool {
+	b, err := a.page(ctx, "http://"+plane.http+"/debug/proxies?local")
+	var list debug.ProxyList
+	if err != nil || json.Unmarshal(b, &list) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(list.Proxies, func(s server.ProxyState) bool { return s.Pending > 0 })
+}
+
+// verify checks that the Envoys that a change concerns have it. It reports nothing if the object was written again, or a
+// proxy has reconnected, meanwhile.
+func (a *acker) verify(ctx context.Context, p pending, before connections) {
+	state := a.history.newest(p.object)
+	if state.number != p.number {
+		return
+	}
+	old := a.history.before(p.object, p.number)
+	wrong := ""
+	for _, s := range a.concerned(p.object) {
+		text, err := s.dump(ctx, p.object)
+		if err != nil {
+			return
+		}
+		if w := a.contradiction(text, p.object, state, old); w != "" {
+			wrong = s.workload + " " + w
+			break
+		}
+	}
+	a.mu.Lock()
+	a.checked++
+	a.mu.Unlock()
+	if wrong == "" || a.history.newest(p.object).number != p.number || !before.equal(a.connected(ctx)) {
+		return
+	}
+	a.found(violation{At: time.Now(), Kind: "ledger", Subject: p.object, Text: fmt.Sprintf("the control planes report that all proxies have write %d (%s), but %s", p.number, state.state, wrong)})
+}
+
+// concerned returns the sidecars whose configuration has marks of an object.
+func (a *acker) concerned(object string) (out []*sidecar) {
+	kind, of, _ := strings.Cut(object, "/")
+	for _, s := range a.sidecars {
+		client := slices.Contains(a.clients(), s.workload)
+		switch kind {
+		case "route", "rule", "endpoints", "entry":
+			if client {
+				out = append(out, s)
+			}
+		case "auth":
+			if serviceOf(s.workload) == of {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// dumpParts are the parts of a config dump with the marks of an object.
+var dumpParts = map[string]url.Values{
+	"route":     {"resource": {"dynamic_route_configs"}},
+	"rule":      {"resource": {"dynamic_active_clusters"}},
+	"auth":      {"resource": {"dynamic_listeners"}},
+	"endpoints": {"resource": {"dynamic_endpoint_configs"}, "include_eds": {""}},
+	"entry":     {"resource": {"dynamic_endpoint_configs"}, "include_eds": {""}},
+}
+
+func (s *sidecar) dump(ctx context.Context, object string) (string, error) {
+	kind, _, _ := strings.Cut(object, "/")
+	ctx, cancel := context.WithTimeout(ctx, pageTime)
+	defer cancel()
+	text, err := s.admin.ConfigDump(ctx, dumpParts[kind])
+	return string(text), err
+}
+
+// contradiction returns how a dump contradicts the ACKs of a version, or "".
+func (a *acker) contradiction(dump, object string, now, old version) string {
+	kind, of, _ := strings.Cut(object, "/")
+	mark := func(v version) string {
+		switch {
+		case v.number == 0 || v.state == none || v.state == invalid:
+			return ""
+		case kind == "route":
+			return fmt.Sprintf("%q", fmt.Sprintf("n%d", v.number))
+		case kind == "auth":
+			return authMark(v.number)
+		case kind == "rule":
+			return fmt.Sprint(ruleMark(v.number))
+		}
+		return ""
+	}
+	if m := mark(now); m != "" && !strings.Contains(dump, m) {
+		return "has no " + m
+	}
+	if m := mark(old); kind == "route" && m != "" && strings.Contains(dump, m) {
+		return "still has " + m
+	}
+	if kind != "endpoints" {
+		return ""
+	}
+	var want []string
+	for _, v := range strings.Split(now.state, ",") {
+		want = append(want, a.ip(instanceName(of, v)))
+	}
+	slices.Sort(want)
+	cluster := fmt.Sprintf("outbound|%d||%s", httpPort, hostOf(of))
+	if got := endpointsIn(dump, cluster); !slices.Equal(got, want) {
+		return fmt.Sprintf("has endpoints %v of %s, not %v", got, cluster, want)
+	}
+	return ""
+}
+
+// endpointsIn returns the addresses of a cluster in a dump, in order.
+func endpointsIn(dump, cluster string) (out []string) {
+	var d struct {
+		Configs []struct {
+			Config struct {
+				Cluster   string `json:"cluster_name"`
+				Endpoints []struct {
+					Members []struct {
+						Endpoint struct {
+							Address struct {
+								Socket struct {
+									Address string `json:"address"`
+								} `json:"socket_address"`
+							} `json:"address"`
+						} `json:"endpoint"`
+					} `json:"lb_endpoints"`
+				} `json:"endpoints"`
+			} `json:"endpoint_config"`
+		} `json:"configs"`
+	}
+	if json.Unmarshal([]byte(dump), &d) != nil {
+		return nil
+	}
+	for _, c := range d.Configs {
+		if c.Config.Cluster != cluster {
+			continue
+		}
+		for _, locality := range c.Config.Endpoints {
+			for _, m := range locality.Members {
+				out = append(out, m.Endpoint.Address.Socket.Address)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}

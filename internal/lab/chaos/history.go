@@ -1,0 +1,177 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Graces: for how long after the last proxy's ACK a request may still meet the old state.
+const (
+	// grace covers Envoy's workers, which take an update over after the main thread has ACKed it, on a busy machine.
+	grace = time.Second
+	// drainTime is how long sidecars keep connections that began before a change of their listener.
+	drainTime  = 3 * time.Second
+	drainGrace = drainTime + 2*time.Second
+)
+
+// version is one state of an object.
+type version struct {
+	number  int // of the write, in the whole run
+	state   string
+	written time.Time // before the write began
+	acked   time.Time // when all proxies were known to have it; zero: not yet
+}
+
+// window is a time in which a fault disturbed a part of the mesh. A zero end means that it goes on.
+type window struct{ from, to time.Time }
+
+// history knows what was written and ACKed when, and which proxies faults disturbed. It is safe for concurrent use.
+type history struct {
+	mu        sync.Mutex // guards the fields below
+	numbers   int
+	objects   map[string][]version
+	disturbed map[string][]window // by proxy
+}
+
+func newHistory() *history {
+	return &history{objects: map[string][]version{}, disturbed: map[string][]window{}}
+}
+
+// begin records that an object is about to be written, and returns the number of the write.
+func (h *history) begin(object, state string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.numbers++
+	h.objects[object] = append(h.objects[object], version{number: h.numbers, state: state, written: time.Now()})
+	return h.numbers
+}
+
+// ack records that all proxies have a write, and thus none before it.
+func (h *history) ack(object string, number int, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := h.objects[object]
+	for i := range list {
+		if list[i].number == number && list[i].acked.IsZero() {
+			list[i].acked = at
+		}
+	}
+}
+
+// newest returns the last version of an object.
+func (h *history) newest(object string) version {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := h.objects[object]
+	if len(list) == 0 {
+		return version{}
+	}
+	return list[len(list)-1]
+}
+
+// before returns the version before a write.
+func (h *history) before(object string, number int) version {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var last version
+	for _, v := range h.objects[object] {
+		if v.number == number {
+			break
+		}
+		last = v
+	}
+	return last
+}
+
+// visible returns the states of an object that a request between two times may have met.
+func (h *history) visible(object string, from, to time.Time, grace time.Duration) (out []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := h.objects[object]
+	for i := len(list) - 1; i >= 0; i-- {
+		v := list[i]
+		if v.written.After(to) {
+			continue
+		}
+		if !slices.Contains(out, v.state) {
+			out = append(out, v.state)
+		}
+		if !v.acked.IsZero() && v.acked.Add(grace).Before(from) {
+			break // nobody has an older one any more
+		}
+	}
+	return out
+}
+
+// disturb records that a fault disturbs a proxy from now on. The returned function records the end.
+func (h *history) disturb(proxy string) (end func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.disturbed[proxy] = append(h.disturbed[proxy], window{from: time.Now()})
+	i := len(h.disturbed[proxy]) - 1
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.disturbed[proxy][i].to = time.Now()
+	}
+}
+
+// isDisturbed reports whether a fault disturbed the proxies of a call between two times.
+func (h *history) isDisturbed(c call, from, to time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for proxy, list := range h.disturbed {
+		if proxy != c.Client && serviceOf(proxy) != serviceOf(c.Service) {
+			continue
+		}
+		for _, w := range list {
+			if w.from.Before(to) && (w.to.IsZero() || w.to.Add(grace).After(from)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// allowed returns what a call between two times may have answered.
+func (h *history) allowed(c call, from, to time.Time) []string {
+	worlds := []world{{}}
+	for _, d := range c.dependsOn() {
+		g := grace
+		if d.inbound && c.Proto != protoTCP && c.Proto != plainCall { // those open a connection for each call
+			g = drainGrace
+		}
+		states := h.visible(d.object, from, to, g)
+		next := make([]world, 0, len(worlds)*len(states))
+		for _, w := range worlds {
+			for _, s := range states {
+				changed := w
+				d.set(&changed, s)
+				next = append(next, changed)
+			}
+		}
+		worlds = next
+	}
+	var out []string
+	for _, w := range worlds {
+		out = append(out, c.answers(w)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// judge returns why an answer is a violation, or "".
+func (h *history) judge(c call, from, to time.Time, answer string) string {
+	allowed := h.allowed(c, from, to)
+	if slices.Contains(allowed, answer) {
+		return ""
+	}
+	unanswered := answer == failed || answer == unrouted || answer == denied && c.Proto == protoTCP || answer == refused && c.Proto == plainCall
+	if unanswered && h.isDisturbed(c, from, to) {
+		return ""
+	}
+	return fmt.Sprintf("answered %s; every state in force at some moment of it gives %s", answer, strings.Join(allowed, " or "))
+}

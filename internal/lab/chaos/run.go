@@ -1,0 +1,442 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/base/clock"
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+	"github.com/moonsail/moonsail/internal/security/ca"
+)
+
+// Bounds that a run checks.
+const (
+	// quietTime is how long after the last fault and the last change all proxies may need to ACK everything.
+	quietTime = 30 * time.Second
+	// calmTime is how long requests go on when everything is ACKed.
+	calmTime = 2 * time.Second
+)
+
+// run is a run in progress.
+type run struct {
+	options *Options
+	mesh    *processes
+	place   place
+	history *history
+	apps    []*app
+	acks    *acker
+	traffic *traffic
+	began   time.Time // of the plan
+	faults  sync.WaitGroup
+
+	mu         sync.Mutex        // guards the fields below
+	objects    map[string]string // YAML of the objects that exist
+	events     []event
+	violations []violation
+	more       int            // violations that are not listed
+	failed     error          // of a fault or a write that could not be done
+	noise      map[string]int // objects of each burst
+	refused    int            // writes that the API server did not take
+}
+
+// mostViolations bounds the violations that are listed.
+const mostViolations = 200
+
+// Run runs a mesh, and returns the report also if there are violations.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	shape := ShapeOf(o.Proxies, o.APIServer != nil)
+	if o.Plan == nil {
+		o.Plan = NewPlan(o.Seed, shape, o.Time)
+	}
+	dir, err := meshfiles.TempDir("moonsail-chaos-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // the system removes it in the end
+	r := &run{options: &o, history: newHistory(), objects: map[string]string{}, noise: map[string]int{}}
+	report := &Report{Schema: 1, Experiment: "chaos", Begun: time.Now().Format(time.RFC3339), Seed: o.Seed, Version: o.Version,
+		Shape: shape, Time: o.Time.Seconds(), Machine: experiment.ThisMachine(ctx, o.Envoy)}
+	started := time.Now()
+	err = r.all(ctx, dir, shape, report)
+	r.fill(report)
+	report.Took = time.Since(started).Seconds()
+	report.Machine.LoadAfter = experiment.LoadAverage()
+	return report, err
+}
+
+// all starts the mesh, executes the plan, and checks what remains.
+func (r *run) all(ctx context.Context, dir string, shape Shape, report *Report) error {
+	subnet, err := freeSubnet(shape)
+	if err != nil {
+		return err
+	}
+	r.mesh = &processes{layout: layout{shape, subnet}, dir: dir, options: r.options, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}}}
+	defer r.end()
+	if err := r.start(ctx); err != nil {
+		return err
+	}
+	before := r.mesh.usage(ctx)
+	if err := r.execute(ctx); err != nil {
+		return err
+	}
+	if err := r.settle(ctx, report); err != nil {
+		return err
+	}
+	r.compareUsage(ctx, before, report)
+	return r.compareFresh(ctx, report)
+}
+
+// freeSubnet returns loopback addresses at which the ports of a mesh are free.
+func freeSubnet(s Shape) (string, error) {
+	pid := os.Getpid()
+	for i := range 50 {
+		l := layout{s, fmt.Sprintf("127.%d.%d.", 150+(pid+i)%50, pid/50%250)}
+		if l.free() {
+			return l.subnet, nil
+		}
+	}
+	return "", errors.New("loopback addresses 127.150.0.0 to 127.199.255.255: in use: end other runs")
+}
+
+func (l layout) free() bool {
+	for _, a := range []string{at(l.ip(l.proxies()[0]), adminPort), at(l.externalIP("a"), appHTTP), at(l.planeIP(1), planePort)} {
+		c, err := net.Listen("tcp", a) //nolint:noctx // it takes no time
+		if err != nil {
+			return false
+		}
+		_ = c.Close() // it has no connections
+	}
+	return true
+}
+
+// start starts all parts, and waits until every sidecar takes traffic.
+func (r *run) start(ctx context.Context) error {
+	m := r.mesh
+	for _, dir := range []string{r.options.logs(m.dir), m.path("config"), m.path("pods"), m.path("sidecars")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // it holds no secrets
+			return err
+		}
+	}
+	kubeconfig := ""
+	r.place = directory(m.path("config"))
+	if r.options.APIServer != nil {
+		r.options.progress("starting the API server")
+		var err error
+		if kubeconfig, err = m.startServer(ctx); err != nil {
+			return err
+		}
+		r.place = m.cluster
+	}
+	if err := r.writeFirst(ctx); err != nil {
+		return err
+	}
+	var err error
+	if r.apps, err = m.startApps(); err != nil {
+		return err
+	}
+	if err := m.writeTokens(); err != nil {
+		return err
+	}
+	for n := range planes {
+		r.options.progress("starting control plane %d", n+1)
+		if err := m.addPlane(n+1, m.path("config"), kubeconfig); err != nil {
+			return err
+		}
+		if err := m.startPlane(ctx, m.planes[n]); err != nil { // the first one makes the CA
+			return err
+		}
+	}
+	if err := r.writeRoots(ctx); err != nil {
+		return err
+	}
+	r.options.progress("starting %d sidecars", m.Proxies())
+	if err := r.startSidecars(ctx); err != nil {
+		return err
+	}
+	return r.awaitQuiet(ctx, startTime)
+}
+
+// writeRoots writes the roots of an API server's mesh to the file that sidecars read. With files, the control plane has.
+func (r *run) writeRoots(ctx context.Context) error {
+	c := r.mesh.cluster
+	if c == nil {
+		return nil
+	}
+	if err := os.MkdirAll(r.mesh.path("ca"), 0o755); err != nil { //nolint:gosec // it holds no secrets
+		return err
+	}
+	return await(ctx, startTime, "the mesh's roots", func(ctx context.Context) error {
+		text, err := c.roots(ctx)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(r.mesh.path("ca", ca.RootFile), []byte(text), 0o600)
+	})
+}
+
+func (r *run) startSidecars(ctx context.Context) error {
+	for i, name := range r.mesh.proxies() {
+		pod := r.mesh.path("pods", name+".yaml")
+		if err := os.WriteFile(pod, []byte(r.mesh.pod(name)), 0o600); err != nil {
+			return err
+		}
+		if err := r.mesh.addSidecar(i, name, pod); err != nil {
+			return err
+		}
+		if err := r.mesh.sidecars[i].start(); err != nil {
+			return err
+		}
+	}
+	for _, s := range r.mesh.sidecars {
+		if err := r.mesh.awaitSidecar(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeFirst writes the mesh as it is when the plan begins.
+func (r *run) writeFirst(ctx context.Context) error {
+	r.acks = startAcker(r.mesh, r.history, r.found)
+	fixed := r.mesh.fixed()
+	for _, prefix := range []string{"namespace", "account", "service", "sidecar", "pod"} { // a Pod needs its account
+		for name, object := range fixed {
+			if strings.HasPrefix(name, prefix) {
+				if err := r.writeOnce(ctx, name, object); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for object, state := range r.mesh.objects() {
+		if err := r.write(ctx, object, state); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeOnce writes an object that the plan does not change. Its API server may not be ready for all kinds yet.
+func (r *run) writeOnce(ctx context.Context, name, object string) error {
+	return await(ctx, startTime, name, func(ctx context.Context) error { return r.place.put(ctx, name, object) })
+}
+
+// write changes an object, and repeats it until the place has taken it.
+func (r *run) write(ctx context.Context, object, state string) error {
+	was := r.history.newest(object)
+	if state == none && (was.number == 0 || was.state == none) {
+		if was.number == 0 {
+			r.history.ack(object, r.history.begin(object, none), time.Now()) // there never was one
+		}
+		return nil
+	}
+	r.mu.Lock()
+	last := r.objects[object]
+	r.mu.Unlock()
+	number := r.history.begin(object, state)
+	yaml := r.mesh.object(object, state, number)
+	if state == none {
+		if err := until(ctx, func(ctx context.Context) error { return r.place.remove(ctx, object, last) }); err != nil {
+			return err
+		}
+		return r.acks.expect(object, number, last, true)
+	}
+	r.mu.Lock()
+	r.objects[object] = yaml
+	r.mu.Unlock()
+	err := until(ctx, func(ctx context.Context) error { return r.place.put(ctx, object, yaml) })
+	if state == invalid {
+		r.acks.forget(object)
+		return ignoreRefusal(r, err)
+	}
+	if err != nil {
+		return err
+	}
+	return r.acks.expect(object, number, yaml, false)
+}
+
+// ignoreRefusal counts an invalid object that the API server does not take.
+func ignoreRefusal(r *run, err error) error {
+	if err != nil {
+		r.mu.Lock()
+		r.refused++
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+// execute executes the plan under traffic, and waits for the end of all faults.
+func (r *run) execute(ctx context.Context) error {
+	r.traffic = startTraffic(r.mesh.layout, r.history, r.found)
+	r.began = time.Now()
+	faults, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for i, a := range r.options.Plan {
+		if clock.Sleep(ctx, time.Until(r.began.Add(a.At))) != nil || r.broken() != nil {
+			break
+		}
+		r.options.progress("%d of %d actions: %s", i, len(r.options.Plan), a)
+		switch a.What {
+		case write:
+			r.change(ctx, a)
+		case burst:
+			r.burst(ctx, a)
+		default:
+			r.faults.Go(func() { r.record(a, func() error { return r.fault(faults, a) }) })
+		}
+	}
+	if r.broken() == nil {
+		_ = clock.Sleep(ctx, time.Until(r.began.Add(r.options.Time))) // reported below
+	}
+	if r.broken() != nil || ctx.Err() != nil {
+		cancel()
+	}
+	r.faults.Wait()
+	return errors.Join(r.broken(), ctx.Err())
+}
+
+func (r *run) broken() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+// record executes an action, and records when it began and ended.
+func (r *run) record(a Action, do func() error) {
+	e := event{Action: a, Began: time.Since(r.began).Seconds()}
+	err := do()
+	e.Took = time.Since(r.began).Seconds() - e.Began
+	if err != nil {
+		e.Error = err.Error()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+	if err != nil && !errors.Is(err, context.Canceled) && r.failed == nil {
+		r.failed = fmt.Errorf("%s: %w", a, err)
+	}
+}
+
+// change writes an object. A deletion whose object is not known to be everywhere is left out: its ACK could not be told
+// from that of an earlier deletion.
+func (r *run) change(ctx context.Context, a Action) {
+	if v := r.history.newest(a.Target); a.State == none && v.acked.IsZero() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.events = append(r.events, event{Action: a, Began: time.Since(r.began).Seconds(), Skipped: true})
+		return
+	}
+	r.record(a, func() error { return r.write(ctx, a.Target, a.State) })
+}
+
+// burst writes or deletes many objects that no request depends on.
+func (r *run) burst(ctx context.Context, a Action) {
+	r.record(a, func() error {
+		count, old := a.Count, r.noise[a.Target]
+		if a.State == none {
+			count = 0
+		}
+		number := r.history.begin("noise", a.State)
+		for i := range max(count, old) {
+			yaml := noise(a.Target, i, number)
+			name := fmt.Sprintf("%s-%d", a.Target, i)
+			do := r.place.put
+			if i >= count {
+				do = r.place.remove
+			}
+			if err := until(ctx, func(ctx context.Context) error { return do(ctx, name, yaml) }); err != nil && ctx.Err() != nil {
+				return err
+			}
+		}
+		r.noise[a.Target] = count
+		return nil
+	})
+}
+
+// awaitQuiet waits until all changes are ACKed.
+func (r *run) awaitQuiet(ctx context.Context, limit time.Duration) error {
+	return await(ctx, limit, "ACKs of all changes", func(ctx context.Context) error {
+		if open := r.acks.open(); len(open) > 0 {
+			return fmt.Errorf("%d changes are not ACKed, for example %s", len(open), open[0].object)
+		}
+		for _, p := range r.mesh.planes {
+			if !r.acks.settled(ctx, p) {
+				return fmt.Errorf("%s: proxies have not ACKed everything", p.name)
+			}
+		}
+		return nil
+	})
+}
+
+// settle waits until everything is ACKed after the last fault. Later requests must find the last states.
+func (r *run) settle(ctx context.Context, report *Report) error {
+	r.options.progress("waiting for the last ACKs")
+	if err := r.repair(ctx); err != nil {
+		return err
+	}
+	from := time.Now()
+	if err := r.awaitQuiet(ctx, quietTime); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r.found(violation{At: time.Now(), Kind: "stale", Subject: "mesh", Text: err.Error()})
+	}
+	report.QuietAfter = time.Since(from).Seconds()
+	if err := clock.Sleep(ctx, calmTime); err != nil {
+		return err
+	}
+	r.traffic.stop()
+	return nil
+}
+
+// repair replaces invalid objects: what is in force instead depends on what a control plane has seen before, so that new
+// ones would differ.
+func (r *run) repair(ctx context.Context) error {
+	for _, object := range slices.Sorted(maps.Keys(r.mesh.objects())) {
+		if r.history.newest(object).state == invalid {
+			a := Action{At: time.Since(r.began), What: write, Target: object, State: split}
+			r.record(a, func() error { return r.write(ctx, object, split) })
+		}
+	}
+	return r.broken()
+}
+
+// found records a violation.
+func (r *run) found(v violation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v.Offset = v.At.Sub(r.began).Seconds()
+	if len(r.violations) >= mostViolations {
+		r.more++
+		return
+	}
+	r.violations = append(r.violations, v)
+}
+
+// end ends all parts.
+func (r *run) end() {
+	r.options.progress("ending all processes")
+	if r.traffic != nil {
+		r.traffic.stop()
+	}
+	if r.acks != nil {
+		r.acks.stop()
+	}
+	r.mesh.stopAll()
+	for _, a := range r.apps {
+		a.stop()
+	}
+}
