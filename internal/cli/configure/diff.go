@@ -31,6 +31,7 @@ type diffFlags struct {
 	change    []string
 	remove    bool
 	calls     string
+	logs      []string // [PROXY=]FILE
 	domain    string
 	root      string
 	namespace string
@@ -51,9 +52,13 @@ the cluster of --kubeconfig or of kubectl's current one, which the command only 
 configuration after the change is NEW, or that before with the objects of CHANGE. With --delete the
 objects of CHANGE are removed.
 
-The calls are those of --calls. Otherwise the command tries, from each workload, a call for each
-route of each service that the change may concern, and for each operation of a changed
+The calls are those of --calls and --access-logs. Otherwise the command tries, from each workload, a
+call for each route of each service that the change may concern, and for each operation of a changed
 AuthorizationPolicy. In files, workloads are the Deployments and other owners of Pods.
+
+Access logs are those of sidecars and gateways in Istio's default format, as text or JSON. The caller is
+PROXY, else the Pod of a line of 'kubectl logs --prefix', else the proxy with the caller's address. Logs
+lack headers, so matches of headers other than the authority are not tried.
 
 Exit status: 0 no call is decided differently, 1 some are, 2 the command failed.`,
 		Example: `  # What would this change do to the cluster?
@@ -70,6 +75,10 @@ Exit status: 0 no call is decided differently, 1 some are, 2 the command failed.
   echo '[{from: frontend.shop, url: "http://reviews.shop:9080/reviews/7"}]' > calls.yaml
   moonsail diff config/ -f canary.yaml --calls calls.yaml
 
+  # Try the calls that were made
+  kubectl -n shop logs -l app=reviews -c istio-proxy --prefix > reviews.log
+  moonsail diff -f canary.yaml --access-logs reviews.log
+
   # What if these objects were deleted?
   moonsail diff -f old-policy.yaml --delete`,
 		Args: cobra.MaximumNArgs(2),
@@ -81,6 +90,7 @@ Exit status: 0 no call is decided differently, 1 some are, 2 the command failed.
 	fs.StringArrayVarP(&f.change, "filename", "f", nil, "`FILE` or directory with changed objects; - is standard input")
 	fs.BoolVar(&f.remove, "delete", false, "remove the objects of --filename")
 	fs.StringVar(&f.calls, "calls", "", "YAML `FILE` with a list of calls: from, url, method and headers")
+	fs.StringArrayVar(&f.logs, "access-logs", nil, "`[PROXY=]FILE` with access logs whose calls to try, of the proxy NAME.NAMESPACE; may be repeated")
 	fs.StringVarP(&f.namespace, "namespace", "n", "default", "`NAMESPACE` of objects in files that have none")
 	fs.StringVar(&f.domain, "domain", mesh.Domain, "DNS `DOMAIN` of the cluster")
 	fs.StringVar(&f.root, "root-namespace", mesh.RootNamespace, "`NAMESPACE` of MeshConfig and of mesh-wide defaults")
@@ -155,7 +165,55 @@ func (f *diffFlags) compute(cmd *cobra.Command, args []string) (*preview.Report,
 		return nil, err
 	}
 	preview.Populate(&in.Before, &in.After, len(args) > 0)
-	return preview.Compute(cmd.Context(), in)
+	notes, err := f.addLogged(&in)
+	if err != nil {
+		return nil, err
+	}
+	r, err := preview.Compute(cmd.Context(), in)
+	if err != nil {
+		return nil, err
+	}
+	r.Notes = append(r.Notes, notes...)
+	return r, nil
+}
+
+// addLogged adds the calls of --access-logs. Notes state what is left out.
+func (f *diffFlags) addLogged(in *preview.Input) (notes []string, err error) {
+	if len(f.logs) == 0 {
+		return nil, nil
+	}
+	var log preview.AccessLog
+	for _, one := range f.logs {
+		writer, name, ok := strings.Cut(one, "=")
+		if !ok {
+			writer, name = "", one
+		}
+		if err := readLog(&log, name, writer); err != nil {
+			return nil, err
+		}
+	}
+	calls, unknown := log.Calls(&in.Before, &in.After)
+	if len(calls) == 0 {
+		return nil, &terminal.UserError{What: "no call has a known caller", Where: "--access-logs " + strings.Join(f.logs, ", "),
+			Next: "give the proxy that wrote a file, as NAME.NAMESPACE=FILE"}
+	}
+	in.Calls = append(in.Calls, calls...)
+	if unknown > 0 {
+		notes = append(notes, terminal.Count(unknown, "logged call")+" left out: no proxy has the caller's name or address")
+	}
+	return notes, nil
+}
+
+func readLog(log *preview.AccessLog, name, writer string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := log.Read(file, writer); err != nil {
+		return &terminal.UserError{What: "cannot be read", Where: name, Err: err, Next: "use Istio's default accessLogFormat, or write the calls into a file of --calls"}
+	}
+	return nil
 }
 
 // read reads files. With strict, an object with an error ends the command.

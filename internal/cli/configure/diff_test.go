@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,7 +19,7 @@ func TestDiff(t *testing.T) {
 	status, out, errOut := moonsail(t, "diff", shopDir, "-f", "../../../examples/canary")
 	require.Equal(t, terminal.ExitFailed, status, errOut)
 	require.Contains(t, out, "created VirtualService/shop/reviews (../../../examples/canary/reviews.yaml:2)")
-	require.Contains(t, out, "8 of 8 proxies would be sent 8 resources")
+	require.Contains(t, out, "8 of 8 proxies would be sent 16 resources")
 	require.Contains(t, out, "http://reviews.shop.svc.cluster.local:8080/ x-demo-user: tester from cart.shop, catalog.shop, frontend.shop and 5 more\n"+
 		"  destination       reviews.shop.svc.cluster.local:8080 -> v3\n")
 	require.Contains(t, out, "  destination       reviews.shop.svc.cluster.local:8080 -> v1 90%, v2 10%\n")
@@ -62,6 +63,50 @@ func TestDiffOfChosenCalls(t *testing.T) {
 		require.Equal(t, exitDiffFailed, status)
 		require.Contains(t, errOut, calls)
 		require.Contains(t, errOut, "next:")
+	}
+}
+
+// TestDiffOfLoggedCalls checks that the calls of access logs are tried, once each, from the proxies that made them.
+func TestDiffOfLoggedCalls(t *testing.T) {
+	const text = `2026-11-27T01:00:00Z	info	agent started
+[2026-11-27T01:00:01.000Z] "GET /reviews/7 HTTP/1.1" 200 - via_upstream - "-" 0 5 1 1 "-" "curl/8" "id-1" "reviews.shop" "10.0.0.9:8080" outbound|8080||reviews.shop.svc.cluster.local 10.0.0.5:4000 10.1.0.3:8080 10.0.0.5:4001 - default
+[2026-11-27T01:00:02.000Z] "GET /reviews/7 HTTP/1.1" 200 - via_upstream - "-" 0 5 1 1 "-" "curl/8" "id-2" "reviews.shop" "10.0.0.9:8080" outbound|8080||reviews.shop.svc.cluster.local 10.0.0.5:4000 10.1.0.3:8080 10.0.0.5:4002 - default
+[2026-11-27T01:00:03.000Z] "- - -" 0 - - - "-" 0 5 1 - "-" "-" "-" "-" "10.0.0.9:8080" PassthroughCluster 10.0.0.5:4000 192.0.2.1:5432 10.0.0.5:4002 - -
+`
+	const json = `{"authority":"reviews.shop:8080","method":"POST","path":"/reviews","protocol":"HTTP/2","upstream_cluster":"inbound|8080||","downstream_local_address":"10.0.0.9:8080","downstream_remote_address":"10.0.0.5:4001","requested_server_name":"outbound_.8080_._.reviews.shop.svc.cluster.local","response_code":200}
+`
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	plain, prefixed := write("text.log", text), write("prefixed.log", "[pod/cart/istio-proxy] "+strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n[pod/cart/istio-proxy] "))
+	inbound, other := write("json.log", json), write("other.log", "GET / 200\n")
+	for name, tc := range map[string]struct {
+		logs   []string
+		status int
+		says   []string
+	}{
+		"of a proxy":      {[]string{"frontend.shop=" + plain}, 1, []string{"http://reviews.shop:8080/reviews/7 from frontend.shop\n", "-> reviews-v1.shop 90%, reviews-v2.shop 10%", "2 calls tried: 1 decided differently"}},
+		"with prefixes":   {[]string{prefixed}, 1, []string{"from cart.shop\n", "2 calls tried: 1 decided differently"}},
+		"of two":          {[]string{"frontend.shop=" + plain, "cart.shop=" + plain}, 1, []string{"4 calls tried: 2 decided differently"}},
+		"of a server":     {[]string{"frontend.shop=" + plain, inbound}, 1, []string{"note: 1 logged call left out: no proxy has the caller's name or address"}},
+		"unknown callers": {[]string{plain}, 2, []string{"no call has a known caller", "NAME.NAMESPACE=FILE"}},
+		"another format":  {[]string{other}, 2, []string{other, "no line has Istio's default format"}},
+		"no file":         {[]string{"missing.log"}, 2, []string{"missing.log: no such file"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := []string{"diff", shopDir, "-f", "../../../examples/canary"}
+			for _, l := range tc.logs {
+				args = append(args, "--access-logs", l)
+			}
+			status, out, errOut := moonsail(t, args...)
+			require.Equal(t, tc.status, status, out+errOut)
+			for _, s := range tc.says {
+				require.Contains(t, out+errOut, s)
+			}
+		})
 	}
 }
 

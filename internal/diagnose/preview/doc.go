@@ -6,6 +6,7 @@
 // goroutine and writes nothing.
 //
 //	Populate   adds proxies, and endpoints of workloads that no cluster runs yet
+//	AccessLog  reads calls from Envoys' access logs
 //	Compute    translates both sides, compares resources, tries the calls, compares outcomes
 //
 // Start reading at Compute in preview.go.

@@ -29,11 +29,13 @@ type Change struct {
 	After  string `json:"after"`
 }
 
-// try compares the outcomes of calls.
-func (c *comparison) try(ctx context.Context, calls []Call) error {
+// try compares the outcomes of calls. whole: each stands for all callers whose calls are decided alike.
+func (c *comparison) try(ctx context.Context, calls []Call, whole bool) error {
 	names := map[string][]string{}
-	for _, cl := range c.callers {
-		names[cl.proxy.String()] = cl.names
+	if whole {
+		for _, cl := range c.callers {
+			names[cl.proxy.String()] = cl.names
+		}
 	}
 	groups := map[string]*Difference{}
 	for i := range calls {

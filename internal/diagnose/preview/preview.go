@@ -86,11 +86,11 @@ func Compute(ctx context.Context, in Input) (*Report, error) {
 	}
 	p.population()
 	p.callers = p.clients()
-	calls := in.Calls
-	if len(calls) == 0 {
+	calls, whole := in.Calls, len(in.Calls) == 0
+	if whole {
 		calls = p.ownCalls()
 	}
-	if err := p.try(ctx, calls); err != nil {
+	if err := p.try(ctx, calls, whole); err != nil {
 		return nil, err
 	}
 	for _, f := range slices.Concat(before.compiled.Failures(), after.compiled.Failures()) {
