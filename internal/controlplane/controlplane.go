@@ -126,7 +126,7 @@ func (p *parts) edges() []edge {
 		{"xDS", p.xdsListener != nil, p.servePlaintext},
 		{"certificate authority", p.secure != nil, endless(func(ctx context.Context) { p.secure.authority.Run(ctx) })},
 		{"xDS with TLS", p.secure != nil, p.serveTLS},
-		{"root certificates", p.secure != nil && p.source.client != nil, p.writeRoots},
+		{"root certificates", p.secure != nil && p.source.client != nil && p.secure.authority.publishes(), p.writeRoots},
 	}
 }
 

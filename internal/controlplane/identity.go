@@ -26,18 +26,27 @@ type Identity struct {
 	TokenFile string        // file of tokens; empty: none
 	TTL       time.Duration // lifetime of certificates; 0: ca.DefaultTTL
 	MaxTTL    time.Duration // 0: ca.DefaultMaxTTL
+	// External is the source of the control plane's certificate and the mesh's roots if another authority issues the
+	// mesh's certificates. The zero value: the control plane is the authority.
+	External  ExternalAuthority
 	ReadEvery time.Duration // interval of reading the authority's store; 0: ca.ReadEvery
 	// Listening is called with the address once it is open; nil: not called.
 	Listening func(net.Addr)
 }
 
-// secure is the control plane's port with TLS, and the certificate authority.
+// ExternalAuthority is three files, or the address of a SPIFFE Workload API.
+type ExternalAuthority struct {
+	CertFile, KeyFile, RootFile string
+	WorkloadAPI                 string // "unix:///path"
+}
+
+// secure is the control plane's port with TLS.
 type secure struct {
 	opts      Options
 	listener  net.Listener
-	authority *ca.Authority
+	authority authority
 	callers   *authn.Callers
-	service   *ca.Service
+	service   *ca.Service  // nil: another authority issues certificates
 	client    *kube.Client // nil: the source is not Kubernetes
 	snapshot  func() *store.Snapshot
 
@@ -74,13 +83,15 @@ func newSecure(ctx context.Context, o Options, s *source, m *changelog.Metrics, 
 	if out.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", o.Identity.Addr); err != nil {
 		return nil, fmt.Errorf("--xds-addr: %w", err)
 	}
-	if err := out.open(ctx); err != nil {
+	if out.authority, err = out.openAuthority(ctx); err != nil {
 		out.listener.Close()
 		return nil, err
 	}
 	out.callers = &authn.Callers{TrustDomains: out.trustDomains, Roots: out.authority.Pool, Tokens: tokens}
 	meter := m.CertificateAuthority(out.authority.RootExpiry, out.authority.ChainExpiry)
-	out.service = ca.NewService(out.authority, out.callers, meter, o.Log)
+	if own, ok := out.authority.(ownAuthority); ok {
+		out.service = ca.NewService(own.Authority, out.callers, meter, o.Log)
+	}
 	return out, nil
 }
 
@@ -104,24 +115,6 @@ func (s *secure) tokens() (out []authn.Tokens, err error) {
 		r, err := ask(ctx, token, audience)
 		return authn.Review(r), err
 	}}), nil
-}
-
-// open opens the authority. It waits for a cluster that does not answer.
-func (s *secure) open(ctx context.Context) (err error) {
-	o := &s.opts.Identity
-	var place ca.Store = ca.Dir{Path: o.CADir, ReadOnly: s.client != nil}
-	if o.CADir == "" {
-		secrets, err := s.client.Secrets(s.opts.Mesh.RootNamespace)
-		if err != nil {
-			return err
-		}
-		place = &secretStore{secrets: secrets, namespace: s.opts.Mesh.RootNamespace}
-	}
-	s.authority, err = ca.Open(ctx, ca.Options{
-		Store: place, TTL: o.TTL, MaxTTL: o.MaxTTL, Every: o.ReadEvery, Organization: s.opts.Mesh.TrustDomain,
-		RetryOpen: o.CADir == "", Log: s.opts.Log,
-	})
-	return err
 }
 
 // mesh returns the current configuration of the mesh.
@@ -151,9 +144,11 @@ func (s *secure) names() []string {
 // port returns the services of the port with TLS.
 func (s *secure) port(p *parts) server.Port {
 	methods := s.onlyPeers(p.peerMethods())
-	methods[ca.Method] = s.service.CreateCertificate
+	if s.service != nil {
+		methods[ca.Method] = s.service.CreateCertificate
+	}
 	methods[agentapi.DeregisterMethod] = p.drains.DeregisterIf(s.mayDeregister)
-	return server.Port{TLS: s.authority.ServerTLS(s.names()), Authorize: s.authorize, Methods: methods, Admit: s.unauthenticated.Enter,
+	return server.Port{TLS: s.authority.serverTLS(s.names()), Authorize: s.authorize, Methods: methods, Admit: s.unauthenticated.Enter,
 		Questions: p.questions(s.maySeeAll)}
 }
 

@@ -55,7 +55,7 @@ func (p *parts) announce() {
 	var xds, http net.Addr
 	if p.secure != nil {
 		at := p.secure.listener.Addr()
-		o.Log.Info("serving xDS and certificates with TLS", "addr", at.String(), "authority", p.secure.authority.State().Where)
+		o.Log.Info("serving xDS with TLS", "addr", at.String(), "certificates", p.secure.authority.place())
 		if o.Identity.Listening != nil {
 			o.Identity.Listening(at)
 		}

@@ -177,7 +177,7 @@ func (p *parts) debugPages(ctx context.Context) debug.Stages {
 		s.Source = func() any { return health() }
 	}
 	if p.secure != nil {
-		s.CA = func() any { return p.secure.authority.State() }
+		s.CA = func() any { return p.secure.authority.state() }
 	}
 	return s
 }

@@ -44,7 +44,7 @@ func (p *parts) newPeers() *peers.Peers {
 	o := peers.Options{Listed: p.listedPeers, Own: p.ownAddress, Log: p.opts.Log, Every: p.opts.Replicas.Every, Patience: p.opts.Replicas.Patience}
 	o.Failed = p.metrics.ControlPlanes(func() (known, answering, silent int) { return p.peers.Count() })
 	if p.secure != nil {
-		o.TLS = p.secure.authority.Peering("istiod."+p.opts.Mesh.RootNamespace+".svc", p.secure.peerName).TLS
+		o.TLS = p.secure.authority.peerTLS(controlPlaneName(p.opts.Mesh.RootNamespace), p.secure.peerName)
 	}
 	return peers.New(o)
 }
@@ -159,10 +159,8 @@ func (s *secure) mustBePeer(ctx context.Context) error {
 	if s.authority.Now().After(c.NotAfter) {
 		return server.Unauthenticated("the caller's certificate has expired: connect again with a new one")
 	}
-	for _, domain := range s.trustDomains() {
-		if ca.IsPeer(c, ca.PeerName(domain, s.opts.Mesh.RootNamespace)) {
-			return nil
-		}
+	if s.authority.isPeer(c, s.trustDomains(), s.opts.Mesh.RootNamespace) {
+		return nil
 	}
 	return server.Denied("only control planes may call this, and the caller's certificate is for %v", c.URIs)
 }

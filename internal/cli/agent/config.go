@@ -99,10 +99,8 @@ func (f *flags) buildWorkload(labels map[string]string) (w workload.Workload, er
 
 // completeFromEnvironment adds facts from the environment to a workload that is described already.
 func completeFromEnvironment(environ []string, c *sidecar.Config) (err error) {
-	if c.CA.MountedCerts == "" {
-		if c.CA.MountedCerts, err = sidecar.FindMountedCerts(environ); err != nil {
-			return err
-		}
+	if err := c.CA.Complete(environ); err != nil {
+		return err
 	}
 	if c.CPULimit, err = sidecar.FindCPULimit(environ); err != nil {
 		return err

@@ -13,10 +13,12 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/controlplane/webhook"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/security/debugauth"
+	"github.com/moonsail/moonsail/internal/security/workloadapi"
 	"github.com/moonsail/moonsail/internal/sidecar/inject"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
@@ -146,8 +148,8 @@ func (f *injectFlags) into(o *webhook.Options, cluster bool) error {
 func (f *flags) checkIdentity() error {
 	o := &f.options.Identity
 	switch {
-	case o.Addr == "" && (len(o.Names) > 0 || o.CADir != "" || o.TokenFile != ""):
-		return errors.New("--xds-cert-names, --ca-dir, --token-auth-file: no port with TLS: give --xds-addr too, for example :15012")
+	case o.Addr == "" && (len(o.Names) > 0 || o.CADir != "" || o.TokenFile != "" || o.External != controlplane.ExternalAuthority{}):
+		return errors.New("--xds-cert-names, --ca-dir, --token-auth-file, --xds-cert, --workload-api: no port with TLS: give --xds-addr too, for example :15012")
 	case o.TTL <= 0 || o.MaxTTL <= 0:
 		return errors.New("--workload-cert-ttl, --max-workload-cert-ttl: must be longer than 0")
 	case o.TTL > o.MaxTTL:
@@ -158,12 +160,38 @@ func (f *flags) checkIdentity() error {
 			return fmt.Errorf("--xds-cert-names %q: neither a DNS name nor an IP address", n)
 		}
 	}
+	if o.External != (controlplane.ExternalAuthority{}) {
+		return checkExternal(o)
+	}
 	if o.Addr == "" || o.CADir != "" || f.options.Kubernetes != nil {
 		return nil
 	}
 	dir, err := defaultCADir()
 	o.CADir = dir
 	return err
+}
+
+// checkExternal checks the flags of an external authority.
+func checkExternal(o *controlplane.Identity) error {
+	e, files := &o.External, 0
+	for _, file := range []string{e.CertFile, e.KeyFile, e.RootFile} {
+		if file != "" {
+			files++
+		}
+	}
+	switch {
+	case files > 0 && e.WorkloadAPI != "":
+		return errors.New("--workload-api and --xds-cert: two sources of one certificate: give one")
+	case files > 0 && files < 3:
+		return errors.New("--xds-cert, --xds-key, --xds-root-cert: one is missing: give all three")
+	case o.CADir != "" || len(o.Names) > 0 || o.TokenFile != "":
+		return errors.New("--ca-dir, --xds-cert-names, --token-auth-file: the control plane issues no certificates with --xds-cert or --workload-api: leave them out")
+	case e.WorkloadAPI != "":
+		if err := workloadapi.Check(e.WorkloadAPI); err != nil {
+			return fmt.Errorf("--workload-api: %w", err)
+		}
+	}
+	return nil
 }
 
 // isDNSName reports whether a certificate may have the name. Its first label may be a *.

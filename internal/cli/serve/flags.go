@@ -61,13 +61,19 @@ func (f *flags) addIdentityFlags(cmd *cobra.Command) {
 	fs.StringVar(&o.CADir, "ca-dir", "",
 		"`DIR` of the certificate authority: "+strings.Join([]string{ca.CertFile, ca.KeyFile, ca.ChainFile, ca.RootFile}, ", ")+
 			"; in an empty one a root is created (default: Secret cacerts or istio-ca-secret in the root namespace; with --config "+defaultCADirText+")")
+	fs.StringVar(&o.External.CertFile, "xds-cert", "", "`FILE` with the certificate of --xds-addr, if another authority issues the mesh's certificates; needs --xds-key and --xds-root-cert (default: the control plane is the authority)")
+	fs.StringVar(&o.External.KeyFile, "xds-key", "", "`FILE` with the private key of --xds-cert")
+	fs.StringVar(&o.External.RootFile, "xds-root-cert", "", "`FILE` with the mesh's root certificates, beside --xds-cert")
+	fs.StringVar(&o.External.WorkloadAPI, "workload-api", "", "`ADDR` of the SPIFFE Workload API, for example of SPIRE's agent, as unix:///path, which gives the control plane its certificate and the mesh's roots")
 	fs.StringVar(&o.TokenFile, "token-auth-file", "",
 		"`FILE` of tokens with which workloads get their first certificate, one per line: token,namespace,service-account")
 	fs.DurationVar(&o.TTL, "workload-cert-ttl", ca.DefaultTTL, "lifetime of a workload's certificate if the request names none")
 	fs.DurationVar(&o.MaxTTL, "max-workload-cert-ttl", ca.DefaultMaxTTL, "maximum lifetime of a workload's certificate")
 	// The only error is a flag that does not exist.
 	_ = cmd.MarkFlagDirname("ca-dir")
-	_ = cmd.MarkFlagFilename("token-auth-file")
+	for _, name := range []string{"token-auth-file", "xds-cert", "xds-key", "xds-root-cert"} {
+		_ = cmd.MarkFlagFilename(name)
+	}
 }
 
 // addPeerFlags adds the flags that locate the other control planes of the mesh.

@@ -32,7 +32,8 @@ type CertificateInfo struct {
 	SHA256    string    `json:"sha256"`
 }
 
-func infoOf(c *x509.Certificate) CertificateInfo {
+// InfoOf describes a certificate.
+func InfoOf(c *x509.Certificate) CertificateInfo {
 	sum := sha256.Sum256(c.Raw)
 	return CertificateInfo{
 		Subject: c.Subject.String(), Issuer: c.Issuer.String(), Serial: c.SerialNumber.Text(16),
@@ -40,10 +41,11 @@ func infoOf(c *x509.Certificate) CertificateInfo {
 	}
 }
 
-func infosOf(list []*x509.Certificate) []CertificateInfo {
+// InfosOf describes certificates.
+func InfosOf(list []*x509.Certificate) []CertificateInfo {
 	var out []CertificateInfo
 	for _, c := range list {
-		out = append(out, infoOf(c))
+		out = append(out, InfoOf(c))
 	}
 	return out
 }
@@ -55,7 +57,7 @@ func (a *Authority) State() State {
 	defer a.mu.Unlock()
 	return State{
 		Where: s.contents.Where, Own: s.contents.Own, Since: a.since, Problem: a.problem,
-		Signer: infoOf(s.cert), Chain: infosOf(s.chain), Roots: infosOf(s.roots),
+		Signer: InfoOf(s.cert), Chain: InfosOf(s.chain), Roots: InfosOf(s.roots),
 		TTL: a.opts.TTL.String(), MaxTTL: a.opts.MaxTTL.String(), Issued: a.issued.Load(),
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/moonsail/moonsail/internal/security/workloadapi"
 )
 
 // socketPath returns the path of an address "unix:///path", else "".
@@ -22,7 +24,7 @@ func socketPath(address string) string {
 
 func (s *settings) resolveXDS() error {
 	s.XDS.Address = cmp.Or(s.XDS.Address, DefaultXDSAddress)
-	if !s.XDS.Plaintext {
+	if !s.XDS.Plaintext && s.CA.WorkloadAPI == "" {
 		if err := s.resolveRoots("the control plane at " + s.XDS.Address); err != nil {
 			return err
 		}
@@ -62,6 +64,10 @@ func (s *settings) resolveRoots(server string) error {
 func (s *settings) resolveCA() error {
 	s.CA.TokenFile = cmp.Or(s.CA.TokenFile, DefaultTokenFile)
 	s.CA.TrustDomain = cmp.Or(s.CA.TrustDomain, "cluster.local")
+	if s.CA.WorkloadAPI != "" {
+		s.identified = true
+		return workloadapi.Check(s.CA.WorkloadAPI)
+	}
 	if s.CA.MountedCerts != "" {
 		s.identified = true
 		return nil
@@ -87,12 +93,17 @@ func (s *settings) resolveCA() error {
 	return s.resolveRoots("the CA at " + s.caAddress)
 }
 
-// caHost returns the host of the CA; empty for a Unix socket.
-func (s *settings) caHost() string {
-	if host, _, err := net.SplitHostPort(s.caAddress); err == nil && !strings.HasPrefix(s.caAddress, "unix:") {
-		return host
+// caNames returns the names of which the CA's certificate must contain one. A CA beside the control plane has the name of
+// its host.
+func (s *settings) caNames() []string {
+	host, _, err := net.SplitHostPort(s.caAddress)
+	if err != nil || socketPath(s.caAddress) != "" {
+		host = ""
 	}
-	return ""
+	if _, err := netip.ParseAddr(host); err != nil && host != "" && host != "localhost" && s.caAddress != s.XDS.Address {
+		return []string{host}
+	}
+	return s.serverNames(host)
 }
 
 func (s *settings) resolveAddresses() error {

@@ -41,6 +41,8 @@ const (
 	DefaultTokenFile = "/var/run/secrets/tokens/istio-token"
 	DefaultRootCert  = "/var/run/secrets/istio/root-cert.pem"
 	MountedCertsDir  = "/etc/certs" // with FILE_MOUNTED_CERTS=true
+	// WorkloadAPISocket is the socket of the SPIFFE Workload API. WORKLOAD_IDENTITY_SOCKET_FILE overrides its last part.
+	WorkloadAPISocket = "/var/run/secrets/workload-spiffe-uds/socket"
 )
 
 // NoCA as CA.Address: the workload gets no certificate.
@@ -128,6 +130,7 @@ type CA struct {
 	TrustDomain string        // of the requested identity; empty: "cluster.local"
 
 	MountedCerts string // folder with cert-chain.pem, key.pem and root-cert.pem, which replace the CA
+	WorkloadAPI  string // address of the SPIFFE Workload API, as "unix:///path", which replaces the CA
 	OutputCerts  string // folder to write certificates to, for other programs; empty: none
 }
 

@@ -42,23 +42,50 @@ func MetadataFromEnv(environ []string) (metadata map[string]any, labels map[stri
 
 const mountedCertsVariable = "FILE_MOUNTED_CERTS"
 
-// FindMountedCerts returns the folder with certificates if FILE_MOUNTED_CERTS is true, as Istio's agent does; else "".
-// The variable comes from proxyMetadata of the sidecar's ProxyConfig.
-func FindMountedCerts(environ []string) (dir string, err error) {
-	for _, e := range environ {
-		value, ok := strings.CutPrefix(e, mountedCertsVariable+"=")
-		if !ok || value == "" {
-			continue
-		}
+// Complete chooses the source of the workload's certificate from the environment, as Istio's agent does, if no field
+// names one: files if FILE_MOUNTED_CERTS is true, else the SPIFFE Workload API if its socket is mounted, else the CA at
+// CA_ADDR, else that of the control plane. The variables come from proxyMetadata of the sidecar's ProxyConfig.
+func (c *CA) Complete(environ []string) error {
+	if c.Address != "" || c.MountedCerts != "" || c.WorkloadAPI != "" {
+		return nil
+	}
+	if value := lookup(environ, mountedCertsVariable); value != "" {
 		yes, err := strconv.ParseBool(value)
 		if err != nil {
-			return "", fmt.Errorf("environment variable %s: invalid value %q: use true or false", mountedCertsVariable, value)
+			return fmt.Errorf("environment variable %s: invalid value %q: use true or false", mountedCertsVariable, value)
 		}
 		if yes {
-			return MountedCertsDir, nil
+			c.MountedCerts = MountedCertsDir
+			return nil
 		}
 	}
-	return "", nil
+	if path := workloadSocket(WorkloadAPISocket, environ); path != "" {
+		c.WorkloadAPI = "unix://" + path
+		return nil
+	}
+	c.Address = lookup(environ, "CA_ADDR")
+	return nil
+}
+
+// workloadSocket returns the path of a socket if it exists; else "".
+func workloadSocket(path string, environ []string) string {
+	if name := lookup(environ, "WORKLOAD_IDENTITY_SOCKET_FILE"); name != "" {
+		path = filepath.Join(filepath.Dir(path), name)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Type() != os.ModeSocket {
+		return ""
+	}
+	return path
+}
+
+// lookup returns the value of an environment variable; "" if it is not set.
+func lookup(environ []string, name string) string {
+	for _, e := range environ {
+		if value, ok := strings.CutPrefix(e, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 // CPULimit is the number of CPUs that a sidecar may use. The zero value means that it is unknown.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -21,17 +22,46 @@ func TestMetadataFromEnv(t *testing.T) {
 	require.ErrorContains(t, err, "ISTIO_METAJSON_LABELS")
 }
 
-func TestFindMountedCerts(t *testing.T) {
-	for value, want := range map[string]string{"true": "/etc/certs", "1": "/etc/certs", "false": "", "": ""} {
-		dir, err := FindMountedCerts([]string{"A=b", "FILE_MOUNTED_CERTS=" + value})
-		require.NoError(t, err)
-		require.Equal(t, want, dir, value)
+func TestSourceOfCertificates(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		given   CA
+		environ []string
+		want    CA
+		err     string
+	}{
+		{name: "the control plane", environ: []string{"A=b"}},
+		{name: "files", environ: []string{"FILE_MOUNTED_CERTS=true", "CA_ADDR=ca:443"}, want: CA{MountedCerts: MountedCertsDir}},
+		{name: "no files", environ: []string{"FILE_MOUNTED_CERTS=false"}},
+		{name: "empty variable", environ: []string{"FILE_MOUNTED_CERTS="}},
+		{name: "neither true nor false", environ: []string{"FILE_MOUNTED_CERTS=yes please"}, err: `environment variable FILE_MOUNTED_CERTS: invalid value "yes please": use true or false`},
+		{name: "another CA", environ: []string{"CA_ADDR=istio-csr.cert-manager.svc:443"}, want: CA{Address: "istio-csr.cert-manager.svc:443"}},
+		{name: "flags win", given: CA{Address: NoCA}, environ: []string{"CA_ADDR=ca:443", "FILE_MOUNTED_CERTS=true"}, want: CA{Address: NoCA}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := test.given
+			err := got.Complete(test.environ)
+			if test.err != "" {
+				require.EqualError(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.want, got)
+		})
 	}
-	dir, err := FindMountedCerts(nil)
+}
+
+func TestWorkloadSocket(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "spire.sock")
+	l, err := net.Listen("unix", path)
 	require.NoError(t, err)
-	require.Empty(t, dir)
-	_, err = FindMountedCerts([]string{"FILE_MOUNTED_CERTS=yes please"})
-	require.ErrorContains(t, err, "FILE_MOUNTED_CERTS")
+	defer l.Close()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+
+	require.Empty(t, workloadSocket(filepath.Join(dir, "socket"), nil), "nothing is mounted")
+	require.Equal(t, path, workloadSocket(filepath.Join(dir, "socket"), []string{"WORKLOAD_IDENTITY_SOCKET_FILE=spire.sock"}))
+	require.Empty(t, workloadSocket(filepath.Join(dir, "file"), nil), "not a socket")
 }
 
 func TestCPULimit(t *testing.T) {

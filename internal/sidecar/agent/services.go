@@ -44,9 +44,10 @@ func (a *agent) startIdentity(ctx context.Context) (stop func(), err error) {
 	}
 	a.identity, err = identity.New(identity.Options{
 		Namespace: a.Workload.Namespace, ServiceAccount: a.Workload.ServiceAccount, TrustDomain: a.CA.TrustDomain,
-		Address: a.caAddress, ServerNames: a.serverNames(a.caHost()), TokenFile: a.CA.TokenFile, RootsFile: a.XDS.RootCert,
+		Address: a.caAddress, ServerNames: a.caNames(), TokenFile: a.CA.TokenFile, RootsFile: a.XDS.RootCert,
 		ClusterID: a.ClusterID, TTL: a.CA.TTL, GraceRatio: a.CA.GraceRatio, RSABits: a.CA.RSABits,
-		FilesDir: a.CA.MountedCerts, OutputDir: a.CA.OutputCerts, Metrics: identity.NewMetrics(a.metrics.registry), Log: a.log,
+		FilesDir: a.CA.MountedCerts, OutputDir: a.CA.OutputCerts, WorkloadAPI: a.CA.WorkloadAPI,
+		Metrics: identity.NewMetrics(a.metrics.registry), Log: a.log,
 	})
 	if err != nil {
 		return nil, err

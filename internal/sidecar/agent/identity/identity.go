@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,7 +25,7 @@ const (
 // which notifications of the file system are unreliable.
 const pollEvery = 2 * time.Second
 
-// Options of a Renewer. Certificates come from the CA at Address, or from the files in FilesDir.
+// Options of a Renewer. Certificates come from the CA at Address, the files in FilesDir, or the WorkloadAPI.
 type Options struct {
 	Namespace, ServiceAccount string // the identity that the certificate must have
 	TrustDomain               string // of the requested identity; the CA decides
@@ -41,6 +42,8 @@ type Options struct {
 	FilesDir  string // holds cert-chain.pem, key.pem and root-cert.pem; read again when they change
 	OutputDir string // folder to write the same files to; empty: none
 
+	WorkloadAPI string // address of the SPIFFE Workload API: "unix:///path"
+
 	Metrics *Metrics
 	Log     *slog.Logger
 
@@ -53,12 +56,22 @@ type Secrets struct {
 	Chain []byte // PEM: the workload's certificate, then intermediates; nil until there is one
 	Key   []byte // PEM
 	Roots []byte // PEM; nil until they are known
+	// Federated are the roots of other trust domains, whose workloads are peers, too. Roots are then those of TrustDomain
+	// only. Without them Roots verify every peer.
+	Federated   []Bundle
+	TrustDomain string // of the workload's certificate; set if there are Federated bundles
 
 	pair *tls.Certificate // of Chain and Key
 	pool *x509.CertPool   // of Roots
 	got  time.Time
 
 	answerRoots []byte // the part of Roots that the CA sent
+}
+
+// Bundle are the roots of a trust domain.
+type Bundle struct {
+	TrustDomain string
+	Roots       []byte // PEM
 }
 
 // Leaf returns the workload's certificate; nil until there is one.
@@ -99,7 +112,7 @@ func New(o Options) (*Renewer, error) {
 	if bits := r.RSABits; bits != 0 && (bits < 2048 || bits > 8192) {
 		return nil, fmt.Errorf("invalid RSA key size %d: use 2048 to 8192: correct --rsa-key-size", bits)
 	}
-	if r.FilesDir != "" || r.RootsFile == "" {
+	if r.FilesDir != "" || r.WorkloadAPI != "" || r.RootsFile == "" {
 		return r, nil
 	}
 	roots, err := readRoots(r.RootsFile)
@@ -145,8 +158,11 @@ func (r *Renewer) Problem() error {
 
 // place describes the source of certificates in messages.
 func (r *Renewer) place() string {
-	if r.FilesDir != "" {
+	switch {
+	case r.FilesDir != "":
 		return "folder " + r.FilesDir
+	case r.WorkloadAPI != "":
+		return "the Workload API at " + r.WorkloadAPI
 	}
 	return "the CA at " + r.Address
 }
@@ -169,7 +185,8 @@ func (s *Secrets) valid(now time.Time) *tls.Certificate {
 func (r *Renewer) set(s *Secrets) {
 	r.mu.Lock()
 	old := r.secrets
-	same := bytes.Equal(old.Chain, s.Chain) && bytes.Equal(old.Roots, s.Roots) && bytes.Equal(old.Key, s.Key)
+	same := bytes.Equal(old.Chain, s.Chain) && bytes.Equal(old.Roots, s.Roots) && bytes.Equal(old.Key, s.Key) &&
+		slices.EqualFunc(old.Federated, s.Federated, Bundle.equal)
 	if !same {
 		r.secrets = s
 		close(r.changed)

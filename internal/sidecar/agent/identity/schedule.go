@@ -48,6 +48,10 @@ func (s *Secrets) retryBound(now time.Time) time.Duration {
 
 // Run gets and renews the certificate until ctx ends. Call it once.
 func (r *Renewer) Run(ctx context.Context) {
+	if r.WorkloadAPI != "" {
+		r.follow(ctx)
+		return
+	}
 	poll := time.NewTicker(orDefault(r.poll, pollEvery))
 	defer poll.Stop()
 	renew := time.NewTimer(0)
@@ -78,16 +82,22 @@ func (r *Renewer) renew(ctx context.Context) time.Duration {
 	if err != nil {
 		return r.failed(err)
 	}
-	r.backoff = backoff{}
-	r.mu.Lock()
-	r.problem, r.attempts = nil, 0
-	r.mu.Unlock()
-	r.set(s)
+	r.succeeded(s)
 	wait := r.plan(renewal(time.Now(), s.Leaf().NotAfter, r.GraceRatio))
 	r.Log.Info("certificate", "id", s.id(), "until", s.Leaf().NotAfter.Format(time.RFC3339), "from", r.place(), "renewed in", wait.Round(time.Second))
 	return wait
 }
 
+// succeeded publishes secrets, and forgets earlier failures.
+func (r *Renewer) succeeded(s *Secrets) {
+	r.backoff = backoff{}
+	r.mu.Lock()
+	r.problem, r.attempts = nil, 0
+	r.mu.Unlock()
+	r.set(s)
+}
+
+// failed notes an error, and returns the time until the next attempt.
 func (r *Renewer) failed(err error) time.Duration {
 	s, _ := r.Secrets()
 	now := time.Now()

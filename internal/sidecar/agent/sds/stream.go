@@ -172,6 +172,7 @@ func versionOf(s *tlsv3.Secret) string {
 		sum := sha256.Sum256(part.GetInlineBytes())
 		_, _ = h.Write(sum[:])
 	}
+	_, _ = h.Write(s.GetValidationContext().GetCustomValidatorConfig().GetTypedConfig().GetValue())
 	return string(h.Sum(nil))
 }
 
@@ -192,6 +193,8 @@ func ownSecret(own *identity.Secrets, name string) *tlsv3.Secret {
 	case own == nil:
 	case name == CertificateName && own.Chain != nil:
 		return certificateSecret(name, own.Chain, own.Key)
+	case name == RootsName && own.Roots != nil && len(own.Federated) > 0:
+		return federatedSecret(name, own)
 	case name == RootsName && own.Roots != nil:
 		return rootSecret(name, own.Roots)
 	}
@@ -209,6 +212,25 @@ func rootSecret(name string, roots []byte) *tlsv3.Secret {
 		TrustedCa: inline(roots),
 	}}}
 }
+
+// federatedSecret verifies a peer by the roots of the trust domain in its certificate, so that no trust domain can issue
+// identities of another.
+func federatedSecret(name string, own *identity.Secrets) *tlsv3.Secret {
+	domains := []*tlsv3.SPIFFECertValidatorConfig_TrustDomain{{Name: own.TrustDomain, TrustBundle: inline(own.Roots)}}
+	for _, b := range own.Federated {
+		domains = append(domains, &tlsv3.SPIFFECertValidatorConfig_TrustDomain{Name: b.TrustDomain, TrustBundle: inline(b.Roots)})
+	}
+	packed, err := anypb.New(&tlsv3.SPIFFECertValidatorConfig{TrustDomains: domains})
+	if err != nil {
+		return nil // only an invalid message fails
+	}
+	return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+		CustomValidatorConfig: &corev3.TypedExtensionConfig{Name: spiffeValidator, TypedConfig: packed},
+	}}}
+}
+
+// spiffeValidator is the name of Envoy's extension.
+const spiffeValidator = "envoy.tls.cert_validator.spiffe"
 
 func inline(b []byte) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
