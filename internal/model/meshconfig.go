@@ -201,6 +201,9 @@ type Mesh struct {
 	// SeveralAuthorizers: policies of one workload may name different authorizers. Otherwise what these policies match is
 	// refused.
 	SeveralAuthorizers bool
+	// AnyTrustDomain: servers accept callers of every trust domain whose certificate their roots verify, for federation.
+	// Otherwise only those of TrustDomains.
+	AnyTrustDomain bool
 
 	// Locality applies to services without a setting in a DestinationRule or the service. nil: failover by locality if
 	// outlier detection is on.

@@ -69,11 +69,12 @@ Addresses:
   another address, add an egress listener with port and bind to a Sidecar.
 
 Identity:
-  With --xds-plaintext=false, --ca-address or --mounted-certs, the workload has a certificate. The
-  agent creates the key, and passes it only to Envoy, over a Unix socket. The token in --token-file,
-  read for each request, identifies the workload to the CA. The agent renews a certificate when half
-  of its lifetime is left, without cutting connections, and reloads --xds-root-cert when the file
-  changes. GET /debug/identity on the status port shows the certificate and the last error.
+  With --xds-plaintext=false, --ca-address, --mounted-certs or --workload-api, the workload has a
+  certificate. The agent passes the key only to Envoy, over a Unix socket. For a CA it creates the
+  key itself. The token in --token-file, read for each request, identifies the workload to the CA.
+  The agent renews a certificate when half of its lifetime is left, without cutting connections, and
+  reloads --xds-root-cert when the file changes. GET /debug/identity on the status port shows the
+  certificate and the last error.
 
 Signals:
   The first SIGTERM or SIGINT drains: readiness fails, the control plane removes the endpoints, and

@@ -94,6 +94,21 @@ var istiodVariables = []istiodVariable{
 		}
 		return "calls that match CUSTOM policies of a workload are refused if the policies name different providers; this is the default", err
 	}},
+	{name: "PILOT_SKIP_VALIDATE_TRUST_DOMAIN", apply: func(v string, o *controlplane.Options) (string, error) {
+		on, err := strconv.ParseBool(v)
+		o.Mesh.AnyTrustDomain = on
+		if on {
+			return "workloads accept callers of every trust domain that their roots verify, for example a federated one; AuthorizationPolicies decide", err
+		}
+		return "workloads accept callers of the mesh's trust domain and its aliases; this is the default", err
+	}},
+	{name: "ENABLE_CA_SERVER", apply: func(v string, o *controlplane.Options) (string, error) {
+		on, err := strconv.ParseBool(v)
+		if err == nil && !on && o.Identity.Addr != "" && o.Identity.External == (controlplane.ExternalAuthority{}) {
+			err = errors.New("the control plane then needs a certificate of another authority: give --xds-cert, --xds-key and --xds-root-cert, or --workload-api")
+		}
+		return "", err
+	}, why: "--xds-cert or --workload-api decides whether the control plane issues certificates"},
 	{name: "PILOT_ENABLE_CDS_CACHE", apply: ignoreBool, why: "there is no such cache: a cluster is encoded once for each change, and all proxies share it"},
 	{name: "PILOT_ENABLE_RDS_CACHE", apply: ignoreBool, why: "there is no such cache: a route is encoded once for each change, and all proxies share it"},
 	{name: "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS", apply: ignoreBool, why: "pilot_worker_queue_depth, _latency and _duration are always on"},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,7 @@ func TestServeRefusesFlags(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
+	secure := slices.Clip([]string{"--config", filepath.Dir(file), "--xds-addr", "127.0.0.1:0"})
 	for _, tc := range []struct {
 		name   string
 		args   []string
@@ -145,6 +147,13 @@ func TestServeRefusesFlags(t *testing.T) {
 		{"peer without port", []string{"--config", filepath.Dir(file), "--peer", "mesh-2"}, 2, `--peer "mesh-2": not an address: use host:port`},
 		{"peer with port 0", []string{"--config", filepath.Dir(file), "--peer", "10.0.0.1:15012,10.0.0.2:0"}, 2, `--peer "10.0.0.2:0": invalid port`},
 		{"peer with invalid name", []string{"--config", filepath.Dir(file), "--peer", "mesh 2:15012"}, 2, `neither a DNS name nor an IP address`},
+		{"external authority without TLS", []string{"--config", filepath.Dir(file), "--workload-api", "unix:///s"}, 2, "give --xds-addr too"},
+		{"certificate without roots", append(secure, "--xds-cert", file, "--xds-key", file), 2, "--xds-cert, --xds-key, --xds-root-cert: one is missing"},
+		{"two external authorities", append(secure, "--xds-cert", file, "--workload-api", "unix:///s"), 2, "two sources of one certificate"},
+		{"own and external authority", append(secure, "--ca-dir", ".", "--workload-api", "unix:///s"), 2, "issues no certificates"},
+		{"invalid Workload API", append(secure, "--workload-api", "/run/socket"), 2, `"/run/socket": workload endpoint socket URI must have a "tcp" or "unix" scheme: use unix:///path`},
+		{"external certificate does not exist", append(secure, "--xds-cert", file+"x", "--xds-key", file, "--xds-root-cert", file), 1, "a.yamlx: no such file"},
+		{"external certificate is none", append(secure, "--xds-cert", file, "--xds-key", file, "--xds-root-cert", file), 1, "failed to find any PEM data"},
 		{"invalid address", []string{"--config", filepath.Dir(file), "--http-addr", "nowhere"}, 1, "--http-addr"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

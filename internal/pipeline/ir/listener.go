@@ -65,7 +65,7 @@ type FilterChain struct {
 // ServerTLS ends TLS: the mesh's mutual TLS, for which clients need an identity of a trust domain, or the TLS of a Gateway's
 // server or a Sidecar's listener.
 type ServerTLS struct {
-	TrustDomains []string         // for the mesh's
+	TrustDomains []string         // for the mesh's; empty: any that the roots verify
 	Server       *model.ServerTLS // nil: the mesh's
 	OnlyTLS13    bool             // of the mesh's: no older version
 	CipherSuites []string         // of the mesh's, for TLS 1.2; empty: Envoy's default
@@ -74,7 +74,11 @@ type ServerTLS struct {
 
 // MeshTLS ends the mesh's mutual TLS by the mesh's settings.
 func MeshTLS(m *model.Mesh) *ServerTLS {
-	return &ServerTLS{TrustDomains: m.TrustDomains(), OnlyTLS13: m.OnlyTLS13, CipherSuites: m.CipherSuites}
+	t := &ServerTLS{OnlyTLS13: m.OnlyTLS13, CipherSuites: m.CipherSuites}
+	if !m.AnyTrustDomain {
+		t.TrustDomains = m.TrustDomains()
+	}
+	return t
 }
 
 // IsMesh reports whether the mesh's certificates are used.

@@ -40,6 +40,8 @@ func (r *request) env() ([]corev1.EnvVar, error) {
 		{"ISTIO_META_OWNER", r.owner.uri()},
 		{"ISTIO_META_MESH_ID", cmp.Or(r.MeshID, r.TrustDomain)},
 		{"TRUST_DOMAIN", r.TrustDomain},
+		{"CA_ADDR", r.CAAddress},
+		{"WORKLOAD_IDENTITY_SOCKET_FILE", r.WorkloadAPI.Socket},
 		{appprobe.LocalProbesVariable, r.localProbes()},
 	} {
 		if row[1] != "" {

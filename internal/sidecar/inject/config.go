@@ -64,6 +64,8 @@ type Config struct {
 	ExcludedNamespaces []string                    `json:"excludedNamespaces,omitempty"`
 	Resources          corev1.ResourceRequirements `json:"resources,omitempty"`
 	CNI                CNI                         `json:"cni,omitzero"`
+	CAAddress          string                      `json:"caAddress,omitempty"` // of workloads, if it is not the control plane
+	WorkloadAPI        WorkloadAPI                 `json:"workloadAPI,omitzero"`
 	// ProxyConfig is the base, and ProxyConfigs those of the mesh; nil: none. They come from the mesh's configuration,
 	// not from the file.
 	ProxyConfig  *meshconfig.ProxyConfig `json:"-"`
@@ -82,6 +84,12 @@ type CNI struct {
 	// Enabled means that a plugin sets them, Moonsail's or Istio's. Sidecars then need no privileges, and pass the Pod Security Standard
 	// restricted, except in mode TPROXY. values.pilot.cni.enabled has the same effect.
 	Enabled bool `json:"enabled,omitempty"`
+}
+
+// WorkloadAPI locates the SPIFFE Workload API, which gives sidecars their certificates.
+type WorkloadAPI struct {
+	Driver string `json:"driver,omitempty"` // the CSI driver that mounts its socket, for example csi.spiffe.io; empty: none
+	Socket string `json:"socket,omitempty"` // the name of the socket; empty: "socket"
 }
 
 // cniInValues reports whether Istio's values enable a CNI plugin.

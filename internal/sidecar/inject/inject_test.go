@@ -104,7 +104,7 @@ func pods(t *testing.T) map[string]*corev1.Pod {
 			}
 		}
 	}
-	require.Len(t, out, 8)
+	require.Len(t, out, 9)
 	return out
 }
 

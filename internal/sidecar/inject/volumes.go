@@ -12,12 +12,15 @@ import (
 // tokenSeconds is the lifetime of a token. The kubelet renews it earlier.
 const tokenSeconds = 43200
 
+// workloadSocket is the volume for the socket of the SPIFFE Workload API.
+const workloadSocket = "workload-socket"
+
 // places are the sidecar's volumes and their paths, as in Istio.
 var places = []struct {
 	name, path string
 	source     func() corev1.VolumeSource
 }{
-	{"workload-socket", "/var/run/secrets/workload-spiffe-uds", emptyDir},
+	{workloadSocket, "/var/run/secrets/workload-spiffe-uds", emptyDir},
 	{"credential-socket", "/var/run/secrets/credential-uds", emptyDir},
 	{"workload-certs", "/var/run/secrets/workload-spiffe-credentials", emptyDir},
 	{"istiod-ca-cert", "/var/run/secrets/istio", rootCert},
@@ -29,6 +32,12 @@ var places = []struct {
 
 func emptyDir() corev1.VolumeSource {
 	return corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+}
+
+// driver is a volume that a CSI driver mounts. It needs no write access.
+func driver(name string) corev1.VolumeSource {
+	readOnly := true
+	return corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: name, ReadOnly: &readOnly}}
 }
 
 func memory() corev1.VolumeSource {
@@ -56,7 +65,11 @@ func podInfo() corev1.VolumeSource {
 func (r *request) volumes() ([]corev1.Volume, error) {
 	var out []corev1.Volume
 	for _, p := range places {
-		out = append(out, corev1.Volume{Name: p.name, VolumeSource: p.source()})
+		source := p.source()
+		if p.name == workloadSocket && r.WorkloadAPI.Driver != "" {
+			source = driver(r.WorkloadAPI.Driver)
+		}
+		out = append(out, corev1.Volume{Name: p.name, VolumeSource: source})
 	}
 	users := map[string]corev1.VolumeSource{}
 	if err := r.fromAnnotation(annotationUserVolume, &users); err != nil {

@@ -124,6 +124,11 @@ ipFamilies: {{ toJson . }}
 {{- else }}istio{{ end }}
 {{- end }}
 
+{{/* Not empty if the control plane issues no certificates. */}}
+{{- define "moonsail.externalCA" -}}
+{{- or .Values.externalCA.csiDriver .Values.externalCA.secretName }}
+{{- end }}
+
 {{/* The configuration of injection, as for `moonsail inject`. */}}
 {{- define "moonsail.injection" -}}
 {{- $v := .Values }}
@@ -140,6 +145,8 @@ ipFamilies: {{ toJson . }}
 {{- with $v.global.network }}{{ $_ := set $config "network" . }}{{ end }}
 {{- with $v.global.multiCluster.clusterName }}{{ $_ := set $config "clusterID" . }}{{ end }}
 {{- with $v.global.proxy.clusterDomain }}{{ $_ := set $config "domain" . }}{{ end }}
+{{- with $v.global.caAddress }}{{ $_ := set $config "caAddress" . }}{{ end }}
+{{- with $v.externalCA.csiDriver }}{{ $_ := set $config "workloadAPI" (dict "driver" . "socket" $v.externalCA.socket) }}{{ end }}
 {{- with $v.global.proxy.resources }}{{ $_ := set $config "resources" . }}{{ end }}
 {{- with $v.meshConfig.trustDomain }}{{ $_ := set $config "trustDomain" . }}{{ end }}
 {{- with $w.neverInjectSelector }}{{ $_ := set $config "neverInjectSelector" . }}{{ end }}
