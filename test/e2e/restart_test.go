@@ -3,6 +3,7 @@ package e2e
 import (
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,6 +72,9 @@ func settled(p server.ProxyState) bool {
 			return false
 		}
 		asked[s.Type] = true
+	}
+	if slices.ContainsFunc(p.Tables, func(name string) bool { return strings.Contains(name, "/on-demand") }) {
+		return asked["CDS"] && asked["LDS"] && asked["ODCDS"] // it asks for others when a request needs them
 	}
 	return asked["CDS"] && asked["EDS"] && asked["LDS"] && asked["RDS"] && (p.Strategy == server.RoutesRDS || asked["VHDS"]) &&
 		(p.Strategy != server.RoutesScoped || asked["SRDS"])

@@ -29,11 +29,11 @@ func New(mesh *model.Mesh, workers int) *Deriver {
 // SetSharding replaces AutoSharding. It must be called before groups are opened.
 func (d *Deriver) SetSharding(by Sharding) { d.sharding = by }
 
-// ShardedIn are the route configurations that an open group has in shards, or had in shards until they went, and the
-// listener that asks for shards.
+// ShardedIn are the forms of the route configurations that an open group has in shards, or had in shards until they went,
+// and the listener that asks for shards.
 func (d *Deriver) ShardedIn(k GroupKey) ShardedRoutes {
 	if g := d.groups[k]; g != nil && g.shards != nil {
-		return g.shards.names()
+		return g.shards.forms()
 	}
 	return ""
 }

@@ -92,7 +92,7 @@ func (g *proxyGroup) deriveListener(mesh *model.Mesh, k ir.ListenerKey) {
 		g.serveRoutes(mesh, k, outbound.RouteUse{})
 		return
 	}
-	l, use := outbound.Listener(g.Client, mesh, k, demands, g.shards.bits, &g.filters)
+	l, use := outbound.Listener(g.Client, mesh, k, demands, g.shards.uses, &g.filters)
 	g.out.Listeners[l.Name] = l
 	g.serveRoutes(mesh, k, use)
 }

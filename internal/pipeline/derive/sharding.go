@@ -23,6 +23,12 @@ import (
 // hosts, nothing is split; 0: their number does not matter.
 type Sharding struct{ From, Bits, Copies int }
 
+// onDemand returns the sharding for proxies that ask for shards. Shards that a proxy does not have cost it nothing but the
+// scope, so there are more, of fewer virtual hosts.
+func (s Sharding) onDemand() Sharding {
+	return Sharding{From: max(1, s.From/4), Bits: min(s.Bits+1, routeshard.MaxBits), Copies: 4 * s.Copies}
+}
+
 // The defaults. With VHDS a change is ACKed within 5 ms below 500 virtual hosts. Shards cost a proxy more when it connects,
 // and for each request. They are therefore the default only where a change takes Envoy tens of milliseconds.
 var (
@@ -39,13 +45,17 @@ var (
 //
 // routeshard.Listener exists from the first shard on, for ever: Envoys that have it keep it. It counts as a route
 // configuration, by its name, because a proxy may have only that listener, and is to keep it.
+//
+// A group with clusters on demand splits route configurations into shards on demand, which Envoy asks for. The form of the
+// shards of a route configuration never changes: listeners that drain use the form that they began with.
 type sharder struct {
-	Sharding
-	known    ShardedRoutes // by the key: these are split whatever their size
-	disabled bool          // by the key: no others are, and listeners use only whole ones
-	whole    bool          // listeners use only whole ones
-	routes   map[string]*shardedRoutes
-	split    map[string]bool // route configurations to serve in shards, too, whenever they exist; never shrinks
+	full, asked Sharding      // of the two forms
+	onDemand    bool          // the form of what the group splits by itself
+	known       ShardedRoutes // by the key: these forms are split whatever their size
+	disabled    bool          // by the key: no others are, and listeners use only whole ones
+	whole       bool          // listeners use only whole ones
+	routes      map[string]*shardedRoutes
+	split       map[string]string // the forms of route configurations to serve in shards, too, whenever they exist; never shrinks
 }
 
 // shardedRoutes is one route configuration.
@@ -65,32 +75,56 @@ func newSharder(by Sharding, k *GroupKey) *sharder {
 	if !k.ScopedRoutes && k.Sharded == "" {
 		return nil
 	}
-	p := &sharder{Sharding: by, known: k.Sharded, disabled: !k.ScopedRoutes, routes: map[string]*shardedRoutes{}, split: map[string]bool{}}
-	for _, name := range k.Sharded.List() {
-		p.add(name)
+	p := &sharder{
+		full: by, asked: by.onDemand(), onDemand: k.OnDemand, known: k.Sharded, disabled: !k.ScopedRoutes,
+		routes: map[string]*shardedRoutes{}, split: map[string]string{},
+	}
+	for _, form := range k.Sharded.List() {
+		p.add(form)
 	}
 	return p
 }
 
-// add serves a route configuration in shards from now on.
-func (p *sharder) add(routeConfig string) {
-	p.split[routeConfig], p.split[routeshard.Listener] = true, true
+// add serves a route configuration in a form of shards from now on. The first form that was added stays.
+func (p *sharder) add(form string) {
+	p.split[routeshard.Listener] = routeshard.Listener
+	if rc := routeshard.Whole(form); p.split[rc] == "" {
+		p.split[rc] = form
+	}
+}
+
+// form returns the form of a route configuration that is split by the group itself.
+func (p *sharder) form(routeConfig string) string {
+	if p.onDemand {
+		return routeshard.Asked(routeConfig)
+	}
+	return routeConfig
+}
+
+// of returns the sharding of a form.
+func (p *sharder) of(form string) Sharding {
+	if routeshard.Whole(form) != form {
+		return p.asked
+	}
+	return p.full
 }
 
 // asks reports whether a listener makes Envoy ask for scopes.
 func (p *sharder) asks() bool { return p != nil && len(p.split) > 0 }
 
-// bits is how listeners use a route configuration; 0: as a whole.
-func (p *sharder) bits(routeConfig string) int {
-	if p == nil || p.whole || !p.split[routeConfig] {
-		return 0
+// uses is how listeners use a route configuration; 0: as a whole.
+func (p *sharder) uses(routeConfig string) (bits int, onDemand bool) {
+	if p == nil || p.whole || p.split[routeConfig] == "" {
+		return 0, false
 	}
-	return p.Bits
+	form := p.split[routeConfig]
+	return p.of(form).Bits, form != routeConfig
 }
 
-// names are the route configurations in shards, those that would be if they came back, and routeshard.Listener.
-func (p *sharder) names() ShardedRoutes {
-	return index.ShardedRoutesOf(slices.Collect(maps.Keys(p.split))...)
+// forms are those of the route configurations in shards, and of those that would be if they came back, and
+// routeshard.Listener.
+func (p *sharder) forms() ShardedRoutes {
+	return index.ShardedRoutesOf(slices.Collect(maps.Values(p.split))...)
 }
 
 // keeps reports whether something is in shards that would not be in a new group.
@@ -105,12 +139,13 @@ func (p *sharder) keeps() bool {
 
 // splits reports whether a route configuration is to be split, independent of its past.
 func (p *sharder) splits(name string, r *shardedRoutes) bool {
-	return p.known.Has(name) || !p.whole && r.count >= p.From && p.pays(r)
+	by := p.of(p.form(name))
+	return p.known.Has(name) || p.known.Has(routeshard.Asked(name)) || !p.whole && r.count >= by.From && by.pays(r)
 }
 
 // pays reports whether shards are worth the copies of wildcards.
-func (p *sharder) pays(r *shardedRoutes) bool {
-	return p.Copies == 0 || r.wild*routeshard.Count(p.Bits) <= p.Copies*r.count
+func (s Sharding) pays(r *shardedRoutes) bool {
+	return s.Copies == 0 || r.wild*routeshard.Count(s.Bits) <= s.Copies*r.count
 }
 
 // add counts virtual hosts of one name.
@@ -121,7 +156,7 @@ func (r *shardedRoutes) add(host string, n int) {
 	}
 }
 
-func (p *sharder) of(routeConfig string) *shardedRoutes {
+func (p *sharder) state(routeConfig string) *shardedRoutes {
 	r := p.routes[routeConfig]
 	if r == nil {
 		r = &shardedRoutes{hosts: map[string]routeshard.Set{}}
@@ -145,7 +180,7 @@ func (p *sharder) recount(out map[string]*ir.VirtualHost, whole bool) (otherwise
 		if !isServiceHost(host) {
 			continue
 		}
-		r := p.of(rc)
+		r := p.state(rc)
 		_, had := r.hosts[name]
 		switch {
 		case v != nil && !had:
@@ -158,13 +193,13 @@ func (p *sharder) recount(out map[string]*ir.VirtualHost, whole bool) (otherwise
 	otherwise = map[string]bool{}
 	for rc := range touched {
 		r := p.routes[rc]
-		was := p.split[rc]
+		was := p.split[rc] != ""
 		split := was || p.splits(rc, r)
 		if split != was || split && turned {
 			otherwise[rc] = split != was
 		}
 		if split {
-			p.add(rc)
+			p.add(p.form(rc))
 		}
 	}
 	return otherwise
@@ -218,7 +253,7 @@ func (p *sharder) shardDelta(d *Delta) {
 // nil takes everything back. Only patches change route configurations, while listeners serve them again and again: without
 // patches they are put out once.
 func (p *sharder) shardRouteConfig(d *Delta, name string, v *ir.RouteConfig, patched bool) {
-	r := p.of(name)
+	r := p.state(name)
 	before := r.there && !patched && v != nil && v.Origins.Equal(r.from)
 	r.there = v != nil
 	if v != nil {
@@ -227,21 +262,22 @@ func (p *sharder) shardRouteConfig(d *Delta, name string, v *ir.RouteConfig, pat
 	if v == nil || !before {
 		d.RouteConfigs[name] = v
 	}
-	switch there := r.there && p.split[name]; {
+	form := p.split[name]
+	switch there := r.there && form != ""; {
 	case there && before && r.served:
 	case there || r.served:
-		putShards(d, r.of, p.Bits, there, ir.Made{Origins: r.from})
+		putShards(d, r.of, form, p.of(form).Bits, there, ir.Made{Origins: r.from})
 	}
 }
 
 // putShards puts out the shards of a route configuration and the scopes that lead to them, or takes them back.
-func putShards(d *Delta, of ir.RouteConfigKey, bits int, there bool, made ir.Made) {
+func putShards(d *Delta, of ir.RouteConfigKey, form string, bits int, there bool, made ir.Made) {
 	for k := range routeshard.Count(bits) {
-		part := routeshard.Name(of.Name, bits, k)
+		part := routeshard.Name(form, bits, k)
 		d.RouteConfigs[part], d.Scopes[part] = nil, nil
 		if there {
 			d.RouteConfigs[part] = &ir.RouteConfig{Made: made, Name: part, Of: of, Shard: true}
-			d.Scopes[part] = &ir.Scope{Made: made, Name: part}
+			d.Scopes[part] = &ir.Scope{Made: made, Name: part, OnDemand: form != of.Name}
 		}
 	}
 }
@@ -250,35 +286,36 @@ func putShards(d *Delta, of ir.RouteConfigKey, bits int, there bool, made ir.Mad
 // shard it has only the domains that are looked for there.
 func (p *sharder) shardHost(d *Delta, name string, v *ir.VirtualHost) {
 	rc, host := resourcename.CutVirtualHost(name)
-	r := p.of(rc)
+	r, form := p.state(rc), p.split[rc]
+	bits := p.of(form).Bits
 	had, there := r.hosts[name]
 	if isUnknownHosts(host) && v != nil {
-		if there && r.served == p.split[rc] && d.Patches == nil && reflect.DeepEqual(v, r.rest) {
+		if there && r.served == (form != "") && d.Patches == nil && reflect.DeepEqual(v, r.rest) {
 			return
 		}
 		r.rest = v
 	}
-	for k := range had.In(p.Bits) {
-		d.VirtualHosts[resourcename.VirtualHost(routeshard.Name(rc, p.Bits, k), host)] = nil
+	for k := range had.In(bits) {
+		d.VirtualHosts[resourcename.VirtualHost(routeshard.Name(form, bits, k), host)] = nil
 	}
 	d.VirtualHosts[name] = v
 	switch {
 	case v == nil:
 		delete(r.hosts, name)
-	case p.split[rc]:
-		r.hosts[name] = cutDomains(d, v, p.Bits)
+	case form != "":
+		r.hosts[name] = cutDomains(d, v, form, bits)
 	default:
 		r.hosts[name] = routeshard.Set{}
 	}
 }
 
-func cutDomains(d *Delta, v *ir.VirtualHost, bits int) (in routeshard.Set) {
+func cutDomains(d *Delta, v *ir.VirtualHost, form string, bits int) (in routeshard.Set) {
 	for _, domain := range v.Domains {
 		in.Add(domain, bits)
 	}
 	for k := range in.In(bits) {
 		part := *v
-		part.RouteConfig, part.Domains = routeshard.Name(v.RouteConfig, bits, k), nil
+		part.RouteConfig, part.Domains = routeshard.Name(form, bits, k), nil
 		for _, domain := range v.Domains {
 			if routeshard.Takes(domain, bits, k) {
 				part.Domains = append(part.Domains, domain)
@@ -297,7 +334,7 @@ func (p *sharder) forget(name string) {
 	if r == nil {
 		return
 	}
-	if r.served = p.split[rc]; len(r.hosts) == 0 {
+	if r.served = p.split[rc] != ""; len(r.hosts) == 0 {
 		delete(p.routes, rc)
 	}
 }

@@ -134,3 +134,41 @@ func TestWildcardsAreNotCopiedInVain(t *testing.T) {
 	require.NotNil(t, got.VirtualHosts["80~4~7/*.c.example:80"])
 	require.True(t, d.Keeps(out), "others need not have it so")
 }
+
+// TestFormsOfShards checks that a group with clusters on demand has shards on demand, and that proxies which move to
+// another group keep the form of shards that they have.
+func TestFormsOfShards(t *testing.T) {
+	asked := routeshard.Asked("80")
+	for _, tt := range []struct {
+		name     string
+		onDemand bool
+		sharded  ShardedRoutes
+		form     string
+		bits     int
+	}{
+		{"full", false, "", "80", 3},
+		{"on demand", true, "", asked, 4},
+		{"on demand, from full", true, index.ShardedRoutesOf("80").Asking(), "80", 3},
+		{"full, from on demand", false, index.ShardedRoutesOf(asked).Asking(), asked, 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d, st := New(model.DefaultMesh(), 1), store.New()
+			d.SetSharding(Sharding{From: 12, Bits: 3})
+			out, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "shop", ScopedRoutes: true})
+			out.OnDemand, out.Sharded = tt.onDemand, tt.sharded
+			have := d.Open(out)
+			merge(have, grown(d, st, 0, 12)[out])
+			require.Equal(t, index.ShardedRoutesOf(tt.form).Asking(), d.ShardedIn(out))
+			require.Len(t, have.Scopes, routeshard.Count(tt.bits))
+			for k := range routeshard.Count(tt.bits) {
+				name := routeshard.Name(tt.form, tt.bits, k)
+				require.Equal(t, tt.form == asked, have.Scopes[name].OnDemand, name)
+				require.True(t, have.RouteConfigs[name].Shard, name)
+			}
+			chain := have.Listeners["0.0.0.0_80"].Chains[0].HTTP
+			require.Equal(t, tt.bits, chain.ShardBits)
+			require.Equal(t, tt.form == asked, chain.ShardsOnDemand)
+			require.Equal(t, tt.onDemand || tt.form == asked, chain.OnDemand, "the filter that asks")
+		})
+	}
+}

@@ -101,8 +101,10 @@ type HTTPChain struct {
 	// ShardBits is not 0 if scopes lead to shards of the route configuration (package routeshard). There are
 	// 2^ShardBits for names and as many for addresses.
 	ShardBits int
-	Inline    *InlineRoutes
-	Inbound   bool
+	// ShardsOnDemand: Envoy asks for a shard when a request first needs it.
+	ShardsOnDemand bool
+	Inline         *InlineRoutes
+	Inbound        bool
 	// Gateway: requests come from outside the mesh.
 	Gateway bool
 	// Topology is the hops before a gateway.

@@ -24,6 +24,8 @@ type Scope struct {
 	Made
 
 	Name string
+	// OnDemand: Envoy asks for its route configuration when a request first needs it.
+	OnDemand bool
 }
 
 // VirtualHost is one host in one route configuration.

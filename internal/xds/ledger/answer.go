@@ -47,7 +47,7 @@ func (l *Ledger) HandleRenamed(r *Request, rename func(*Request) (names, bytes i
 	if l.protocol == Delta {
 		l.subscribe(k, r)
 		l.scopes.request(k, r)
-		l.reconnecting = l.reconnecting && !(l.watches[rds].on && (l.watches[vhds].on || !l.strategy.VirtualHosts))
+		l.reconnecting = l.reconnecting && !l.routesKnown(r)
 	} else if len(r.Nonce) == 0 || nonce == w.nonce {
 		l.subscribeSotw(k, r)
 	}
@@ -55,6 +55,15 @@ func (l *Ledger) HandleRenamed(r *Request, rename func(*Request) (names, bytes i
 		l.checkSubscriptions()
 	}
 	return true
+}
+
+// routesKnown reports whether a proxy that connected again has listed the routes that it has. A proxy that asks for
+// shards may have no virtual hosts and no route configurations to list. It lists what it has before it answers anything.
+func (l *Ledger) routesKnown(r *Request) bool {
+	if l.states[0].Table().OnDemand() && l.strategy.Scopes && len(r.Nonce) > 0 {
+		return true
+	}
+	return l.watches[rds].on && (l.watches[vhds].on || !l.strategy.VirtualHosts)
 }
 
 // parseNonce returns the number of a nonce, or 0 if this package did not assign it.

@@ -63,7 +63,7 @@ func (l *Ledger) Update(states []*table.State) {
 }
 
 // StopWaiting ends all waits. It is for proxies that never request the endpoints of their clusters,
-// whose listeners would wait forever.
+// whose listeners would wait forever, and for those that connected again and have no routes to list.
 func (l *Ledger) StopWaiting() {
 	l.reconnecting = false
 	l.ordering.stopWaiting()

@@ -158,9 +158,12 @@ func (sc *scopes) allSent() bool {
 }
 
 // routesSent reports whether the proxy has a route configuration and was sent all of its virtual
-// hosts. It returns true for one that the proxy refused or that does not exist.
+// hosts. It returns true for one that the proxy refused, that does not exist, or that it asks for.
 func (sc *scopes) routesSent(name string) bool {
 	w := &sc.watches[rds]
+	if routeshard.IsAsked(name) {
+		return true // requests that need it wait for it
+	}
 	if sc.synced.Has(name) && w.names.Has(name) {
 		return true
 	}

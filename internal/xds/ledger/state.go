@@ -4,6 +4,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -115,6 +116,9 @@ func (st *streamState) willSubscribe(k kind, name string) bool {
 		return false
 	}
 	rc := table.RouteConfigOf(name)
+	if routeshard.IsAsked(rc) {
+		return false // it has its virtual hosts
+	}
 	return st.toLoad.Has(rc) || st.claimedRoutes.Has(rc) || st.watches[rds].names.Has(rc)
 }
 

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"github.com/moonsail/moonsail/internal/xds/names"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -22,6 +23,9 @@ func (v *virtualHosts) routesAccepted(f *flight) {
 		return
 	}
 	for e := range f.entries() {
+		if routeshard.IsAsked(e.Name) {
+			continue // it has its virtual hosts
+		}
 		later := !v.watches[vhds].on && v.claimedRoutes.Has(e.Name) // the proxy will list its virtual hosts
 		if v.watches[rds].names.Has(e.Name) && !v.synced.Has(e.Name) && !later {
 			v.toLoad = v.pool.With(v.toLoad, names.Strings([]string{e.Name}))
@@ -61,7 +65,7 @@ func (v *virtualHosts) routesListed(has []NameVersion) {
 	w := &v.watches[rds]
 	var kept [][]byte
 	for _, nv := range has {
-		if w.names.HasBytes(nv.Name) {
+		if w.names.HasBytes(nv.Name) && !routeshard.IsAsked(string(nv.Name)) {
 			kept = append(kept, nv.Name)
 		}
 	}

@@ -13,30 +13,46 @@ import (
 // has the same name, and the same key. The number of shards is part of the name: if it changes, the
 // new route configurations exist before a listener uses them.
 
+// A route configuration has another form of shards for proxies that ask for each of them when they first call a host in
+// it: "80~~32~3". The two forms have different names, so that a listener that drains can still use the one that it began
+// with. The form is "80" or "80~".
+
+// Asked returns the form of shards on demand of a route configuration.
+func Asked(routeConfig string) (form string) { return routeConfig + onDemand }
+
+// onDemand ends a form of shards on demand. Names of route configurations do not end so.
+const onDemand = "~"
+
+// IsAsked reports whether a form, or the name of a shard, is on demand.
+func IsAsked(name string) bool {
+	return strings.HasSuffix(name, onDemand) || strings.Contains(name, onDemand+"~") && strings.HasSuffix(Form(name), onDemand)
+}
+
+// Whole returns the route configuration of a form.
+func Whole(form string) (routeConfig string) { return strings.TrimSuffix(form, onDemand) }
+
 // Listener is the name of a listener that receives no connections. Envoy subscribes to scopes while
 // it exists.
 const Listener = "scopes"
 
 // Name returns the name of the route configuration of a shard, and of its scope.
-func Name(routeConfig string, bits, k int) string { return prefix(routeConfig, bits) + strconv.Itoa(k) }
+func Name(form string, bits, k int) string { return prefix(form, bits) + strconv.Itoa(k) }
 
-func prefix(routeConfig string, bits int) string {
-	return routeConfig + "~" + strconv.Itoa(1<<bits) + "~"
-}
+func prefix(form string, bits int) string { return form + "~" + strconv.Itoa(1<<bits) + "~" }
 
 // KeyFormat returns the value of the header that contains the scope's key, as Envoy's substitution
 // format string.
-func KeyFormat(routeConfig string, bits int) string {
-	return strings.ReplaceAll(prefix(routeConfig, bits), "%", "%%") + "%CEL(" + Expression(bits) + ")%"
+func KeyFormat(form string, bits int) string {
+	return strings.ReplaceAll(prefix(form, bits), "%", "%%") + "%CEL(" + Expression(bits) + ")%"
 }
 
 // Key returns what Envoy computes from a KeyFormat for a host; false if format is not a KeyFormat.
 func Key(format, host string) (key string, ok bool) {
 	text, _, found := strings.Cut(format, "%CEL(")
-	routeConfig := RouteConfig(strings.ReplaceAll(text, "%%", "%") + "0")
+	form := Form(strings.ReplaceAll(text, "%%", "%") + "0")
 	for bits := range MaxBits + 1 {
-		if found && format == KeyFormat(routeConfig, bits) {
-			return Name(routeConfig, bits, Of(host, bits)), true
+		if found && format == KeyFormat(form, bits) {
+			return Name(form, bits, Of(host, bits)), true
 		}
 	}
 	return "", false
@@ -45,15 +61,24 @@ func Key(format, host string) (key string, ok bool) {
 // RouteConfig returns the route configuration that a shard's route configuration is a part of. Any
 // other name is returned as it is.
 func RouteConfig(name string) string {
+	form := Form(name)
+	if form == name {
+		return name
+	}
+	return Whole(form)
+}
+
+// Form returns the form of a shard's route configuration. Any other name is returned as it is.
+func Form(name string) string {
 	rest, k, ok := cutNumber(name)
 	if !ok {
 		return name
 	}
-	routeConfig, n, ok := cutNumber(rest)
+	form, n, ok := cutNumber(rest)
 	if !ok || n&(n-1) != 0 || k >= 2*n {
 		return name
 	}
-	return routeConfig
+	return form
 }
 
 // cutNumber cuts "~number" off the end.

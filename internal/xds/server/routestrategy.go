@@ -93,7 +93,7 @@ func (st *stream) addKnownShards(r *request) error {
 	return nil
 }
 
-// lackedShards returns the route configurations of which the proxy has shards and the tables have
+// lackedShards returns the forms of route configurations of which the proxy has shards and the tables have
 // none, and routeshard.Listener. Route configurations that no longer exist do not count.
 func (st *stream) lackedShards(r *request) []string {
 	st.mu.Lock()
@@ -110,17 +110,18 @@ func (st *stream) lackedShards(r *request) []string {
 	return nil
 }
 
-// lackedRouteConfigs returns the route configurations of lackedShards. The lock is held.
+// lackedRouteConfigs returns the forms of the route configurations of lackedShards. The lock is held.
 func (st *stream) lackedRouteConfigs(r *request) (out []string) {
 	last := ""
 	for _, nv := range r.Initial {
 		name := string(nv.Name)
-		rc := routeshard.RouteConfig(name)
-		if rc == name || rc == last {
+		form := routeshard.Form(name)
+		if form == name || form == last {
 			continue
 		}
-		if last = rc; st.has(resource.VHDSRouteConfig, rc) && !st.has(resource.Scope, name) && !slices.Contains(out, rc) {
-			out = append(out, rc)
+		last = form
+		if st.has(resource.VHDSRouteConfig, routeshard.Whole(form)) && !st.has(resource.Scope, name) && !slices.Contains(out, form) {
+			out = append(out, form)
 		}
 	}
 	return out

@@ -37,7 +37,9 @@ func (st *stream) check(now time.Time) {
 	case st.wait.IsZero():
 		st.wait = now
 	case now.Sub(st.wait) >= endpointsTimeout:
-		st.server.log.Warn("proxy does not request endpoints of its clusters: its listeners and routes are sent without them", "proxy", st.proxy.ID)
+		if len(st.ledger.Missing(1)) > 0 {
+			st.server.log.Warn("proxy does not request endpoints of its clusters: its listeners and routes are sent without them", "proxy", st.proxy.ID)
+		}
 		st.wait = time.Time{}
 		st.ledger.StopWaiting()
 		st.step()

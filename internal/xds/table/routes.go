@@ -11,6 +11,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // routeSum determines the version of a whole route configuration: its header, and the sum of its
@@ -93,11 +94,18 @@ func (w *commit) part(name string, old *Entry, r *resource.Encoded) {
 
 // assembleRoutes makes entries of the changed route configurations. The column of virtual hosts
 // must be closed.
+//
+// Shards on demand are whole for all streams: Envoy takes a route configuration that a request asked for as complete when
+// it comes, and would not wait for virtual hosts.
 func (w *commit) assembleRoutes() {
 	for name := range w.routes {
 		r := w.table.routes[name]
+		asked := routeshard.IsAsked(name)
 		if r.header == nil {
 			w.column(resource.RouteConfig).remove(name)
+			if asked {
+				w.column(resource.VHDSRouteConfig).remove(name)
+			}
 			if r.hosts == 0 {
 				delete(w.table.routes, name)
 			}
@@ -107,6 +115,9 @@ func (w *commit) assembleRoutes() {
 		e := &Entry{Name: name, Version: r.version(), whole: &assembly{header: r.header, hosts: hosts}}
 		e.origins.Store(r.from)
 		w.column(resource.RouteConfig).put(e)
+		if asked {
+			w.column(resource.VHDSRouteConfig).put(e)
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // Table has the resources of a proxy group.
@@ -126,8 +127,11 @@ func (w *commit) column(t resource.Type) *columnWriter {
 
 // apply applies an update. It reports whether it changed anything.
 func (w *commit) apply(u *Update) bool {
-	if u.Type == resource.RouteConfig {
+	switch {
+	case u.Type == resource.RouteConfig:
 		return w.header(u)
+	case u.Type == resource.VHDSRouteConfig && routeshard.IsAsked(u.Name):
+		return false // see assembleRoutes
 	}
 	old, changed := w.column(u.Type).set(u)
 	if changed && u.Type == resource.VirtualHost {

@@ -18,21 +18,23 @@ type RouteUse struct {
 	From   *model.Origins    // without which the listener would not use it
 }
 
-// Listener joins all demands on one address into a listener. shardBits is how listeners use a route configuration, by its
+// Listener joins all demands on one address into a listener. shards is how listeners use a route configuration, by its
 // name; 0: as a whole.
-func Listener(c *index.Client, mesh *model.Mesh, k ir.ListenerKey, demands *Demands, shardBits func(string) int, filters *policy.Filters) (*ir.Listener, RouteUse) {
+func Listener(c *index.Client, mesh *model.Mesh, k ir.ListenerKey, demands *Demands, shards func(string) (bits int, onDemand bool), filters *policy.Filters) (*ir.Listener, RouteUse) {
 	routes := demands.routeConfig()
 	l := &ir.Listener{Name: k.Name(), Address: k.Address, Port: k.Port, BindToPort: demands.bound > 0}
 	used, hiding := demands.used()
 	l.Chains, l.Default = join(used)
 	if routes.Name != "" {
+		bits, onDemand := shards(routes.Name)
 		addHTTP(c, l, &ir.HTTPChain{
-			StatPrefix:   "outbound_" + l.Name,
-			RouteConfig:  routes.Name,
-			ShardBits:    shardBits(routes.Name),
-			GRPCWeb:      demands.grpcWeb > 0,
-			ForwardProxy: demands.dynamic > 0,
-			OnDemand:     c.Key.OnDemand,
+			StatPrefix:     "outbound_" + l.Name,
+			RouteConfig:    routes.Name,
+			ShardBits:      bits,
+			ShardsOnDemand: onDemand,
+			GRPCWeb:        demands.grpcWeb > 0,
+			ForwardProxy:   demands.dynamic > 0,
+			OnDemand:       c.Key.OnDemand || onDemand,
 		})
 	}
 	l.InspectTLS = slices.ContainsFunc(l.Chains, func(c ir.FilterChain) bool {

@@ -114,10 +114,10 @@ func connectionManager(v *ir.HTTPChain) (*hcmv3.HttpConnectionManager, error) {
 // filtersOf are the filters that routes may configure, and the router. Routes that come by RDS may configure faults
 // and CORS at any time; inline routes are known. A dormant filter is active if the route that is chosen before the
 // first filter configures it. So filters are dormant only if they are first: no earlier filter may choose
-// another route.
+// another route, or wait for one.
 func filtersOf(v *ir.HTTPChain, first bool) []*hcmv3.HttpFilter {
 	faults, crossOrigin := faultHTTP, corsHTTP
-	if first && v.Inline == nil && !v.Gateway {
+	if first && v.Inline == nil && !v.Gateway && !v.ShardsOnDemand {
 		faults, crossOrigin = dormantFaultHTTP, dormantCORSHTTP
 	}
 	withFault, withCORS := v.Inline == nil, v.Inline == nil
@@ -310,7 +310,11 @@ func setEarly(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) error {
 		list = security.RemoveTokenHeaders(v.JWT)
 	}
 	if v.ShardBits > 0 {
-		list = append(list, envoyproto.OverwriteHeader(route.ScopeHeader, routeshard.KeyFormat(v.RouteConfig, v.ShardBits)))
+		form := v.RouteConfig
+		if v.ShardsOnDemand {
+			form = routeshard.Asked(form)
+		}
+		list = append(list, envoyproto.OverwriteHeader(route.ScopeHeader, routeshard.KeyFormat(form, v.ShardBits)))
 	}
 	if v.Telemetry != nil && v.Telemetry.SendsPeerHeader {
 		list = append(list, telemetry.SetPeerHeader)

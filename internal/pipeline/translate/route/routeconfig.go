@@ -59,6 +59,7 @@ func Scope(v *ir.Scope) (*routev3.ScopedRouteConfiguration, error) {
 	return &routev3.ScopedRouteConfiguration{
 		Name:                   v.Name,
 		RouteConfigurationName: v.Name,
+		OnDemand:               v.OnDemand,
 		Key: &routev3.ScopedRouteConfiguration_Key{Fragments: []*routev3.ScopedRouteConfiguration_Key_Fragment{{
 			Type: &routev3.ScopedRouteConfiguration_Key_Fragment_StringKey{StringKey: v.Name},
 		}}},
