@@ -1,11 +1,13 @@
 package meshtest
 
 import (
+	"fmt"
 	"maps"
 	"net"
 	"net/url"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/preview"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/test/meshtest/live"
 )
 
 // previewed: every third object of a file is removed.
@@ -46,6 +49,27 @@ func TestPreviewOfCorpus(t *testing.T) {
 // previewWithout compares the file with the file without an object.
 func (f *File) previewWithout(t *testing.T, index int) (tried, differ int) {
 	t.Helper()
+	calls, _ := f.preview(t, index)
+	for _, c := range calls {
+		if decidesDifferently(c.before, c.after) {
+			differ++
+			require.True(t, c.differs, "without %s, %s differs", f.Objects[index].Metadata().Key, c.Name)
+		}
+	}
+	return len(calls), differ
+}
+
+// previewedCall is a call of a file, with what the simulator decides with and without an object.
+type previewedCall struct {
+	*Case
+	proxy         *Proxy
+	before, after *simulate.Result
+	differs       bool // by the preview
+}
+
+// preview returns the preview's verdicts about the plain calls of a file if an object is removed, and the file without it.
+func (f *File) preview(t *testing.T, index int) ([]previewedCall, *File) {
+	t.Helper()
 	without := *f
 	without.Objects = slices.Delete(slices.Clone(f.Objects), index, index+1)
 	in := preview.Input{Mesh: f.Mesh, Before: preview.Side{Objects: f.Objects}, After: preview.Side{Objects: without.Objects}}
@@ -53,8 +77,9 @@ func (f *File) previewWithout(t *testing.T, index int) (tried, differ int) {
 		in.Before.Proxies = append(in.Before.Proxies, p.Model(f.Mesh.Domain))
 	}
 	in.After.Proxies = in.Before.Proxies
-	want := map[string]bool{} // whether each call differs
-	for _, c := range f.Calls {
+	var out []previewedCall
+	for i := range f.Calls {
+		c := &f.Calls[i]
 		p, err := f.proxy(c.Proxy)
 		require.NoError(t, err)
 		if !c.isPlain(p) {
@@ -63,15 +88,15 @@ func (f *File) previewWithout(t *testing.T, index int) (tried, differ int) {
 		call := preview.Call{From: p.Name + "." + p.Namespace, URL: c.Call.URL, Method: c.Call.Method, Headers: c.Call.Headers}
 		call.Address, _, err = net.SplitHostPort(c.Call.To)
 		require.NoError(t, err)
-		before, after := f.result(t, p, &c), without.result(t, p, &c)
+		before, after := f.result(t, p, c), without.result(t, p, c)
 		if before == nil || after == nil {
 			continue // a configuration that no proxy would get
 		}
 		in.Calls = append(in.Calls, call)
-		want[call.String()+" from "+call.From] = decidesDifferently(before, after)
+		out = append(out, previewedCall{Case: c, proxy: p, before: before, after: after})
 	}
 	if len(in.Calls) == 0 {
-		return 0, 0
+		return nil, &without
 	}
 	r, err := preview.Compute(t.Context(), in)
 	require.NoError(t, err)
@@ -83,13 +108,96 @@ func (f *File) previewWithout(t *testing.T, index int) (tried, differ int) {
 			}
 		}
 	}
-	for call, differs := range want {
-		if differs {
+	for i := range out {
+		out[i].differs = got[in.Calls[i].String()+" from "+in.Calls[i].From]
+	}
+	return out, &without
+}
+
+// TestPreviewOnEnvoys makes calls with real Envoys before and after a change, the removal of an object that some call notices. The
+// answers must differ exactly where the preview and the simulator expect it.
+func TestPreviewOnEnvoys(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	var changes, differ atomic.Int32
+	t.Run("files", func(t *testing.T) {
+		for _, path := range Sample(paths) {
+			f, err := Load(path)
+			require.NoError(t, err)
+			t.Run(f.Name, func(t *testing.T) {
+				t.Parallel()
+				for i := 0; i < len(f.Objects); i += previewed {
+					calls, without := f.preview(t, i)
+					at := slices.IndexFunc(calls, previewedCall.isNoticed)
+					if at < 0 {
+						continue
+					}
+					changes.Add(1)
+					differ.Add(int32(onEnvoysBeforeAndAfter(t, f, without, calls, calls[at].proxy)))
+					return
+				}
+			})
+		}
+	})
+	t.Logf("%d changes, %d calls answered differently", changes.Load(), differ.Load())
+	if !testing.Short() {
+		require.Greater(t, differ.Load(), int32(50))
+	}
+}
+
+// isNoticed reports whether the caller's proxy answers a call differently, or sends it elsewhere.
+func (c previewedCall) isNoticed() bool {
+	a, b := c.before, c.after
+	return c.isCertain() && (a.Status != b.Status || (a.Closed == "") != (b.Closed == "") || a.Closed == "" && a.Status == 0 && !maps.Equal(a.Clusters, b.Clusters))
+}
+
+// isCertain reports whether one call shows the result.
+func (c previewedCall) isCertain() bool {
+	return len(c.before.Clusters) <= 1 && len(c.after.Clusters) <= 1 && !byChance(c.before) && !byChance(c.after)
+}
+
+// onEnvoysBeforeAndAfter makes the calls of a proxy with both files, and returns how many were answered differently.
+func onEnvoysBeforeAndAfter(t *testing.T, before, after *File, calls []previewedCall, p *Proxy) (differ int) {
+	t.Helper()
+	start := func(f *File) *live.Mesh {
+		w, err := f.World(p)
+		require.NoError(t, err)
+		m, err := live.Start(w, t.TempDir())
+		require.NoError(t, err)
+		t.Cleanup(m.Stop)
+		return m
+	}
+	was, is := start(before), start(after)
+	for i := range calls {
+		c := &calls[i]
+		if c.proxy != p || !c.isCertain() {
+			continue
+		}
+		a, err := was.Call(c.Call.Call)
+		require.NoError(t, err)
+		b, err := is.Call(c.Call.Call)
+		require.NoError(t, err)
+		require.Empty(t, live.Differences(c.before, a), "%s before", c.Name)
+		require.Empty(t, live.Differences(c.after, b), "%s after", c.Name)
+		different := noticed(a) != noticed(b)
+		require.Equal(t, c.isNoticed(), different, "%s: %s, then %s", c.Name, noticed(a), noticed(b))
+		if different {
 			differ++
-			require.True(t, got[call], "without %s, %s differs", f.Objects[index].Metadata().Key, call)
+			require.True(t, c.differs, "%s: the preview does not report it", c.Name)
 		}
 	}
-	return len(want), differ
+	return differ
+}
+
+// noticed is what a caller notices of an answer first.
+func noticed(a *live.Answer) string {
+	switch {
+	case a.Closed:
+		return "closed"
+	case a.Seen != nil:
+		return "cluster " + a.Seen.Cluster
+	}
+	return fmt.Sprint("status ", a.Status)
 }
 
 // isPlain reports whether a URL says all about a call of an intercepted workload.
