@@ -35,7 +35,8 @@ type diffFlags struct {
 	domain    string
 	root      string
 	namespace string
-	cluster   client.Cluster
+	traffic   bool
+	plane     client.ControlPlane
 }
 
 func newDiffCommand() *cobra.Command {
@@ -55,6 +56,10 @@ objects of CHANGE are removed.
 The calls are those of --calls and --access-logs. Otherwise the command tries, from each workload, a
 call for each route of each service that the change may concern, and for each operation of a changed
 AuthorizationPolicy. In files, workloads are the Deployments and other owners of Pods.
+
+With --traffic, a workload's calls are tried only to services that it calls, as the proxies' metrics have
+it. A control plane reads them; --address or --context chooses it. Calls that enter at gateways are all
+tried.
 
 Access logs are those of sidecars and gateways in Istio's default format, as text or JSON. The caller is
 PROXY, else the Pod of a line of 'kubectl logs --prefix', else the proxy with the caller's address. Logs
@@ -79,6 +84,9 @@ Exit status: 0 no call is decided differently, 1 some are, 2 the command failed.
   kubectl -n shop logs -l app=reviews -c istio-proxy --prefix > reviews.log
   moonsail diff -f canary.yaml --access-logs reviews.log
 
+  # Try only calls between workloads that call each other
+  moonsail diff -f canary.yaml --traffic
+
   # What if these objects were deleted?
   moonsail diff -f old-policy.yaml --delete`,
 		Args: cobra.MaximumNArgs(2),
@@ -91,10 +99,12 @@ Exit status: 0 no call is decided differently, 1 some are, 2 the command failed.
 	fs.BoolVar(&f.remove, "delete", false, "remove the objects of --filename")
 	fs.StringVar(&f.calls, "calls", "", "YAML `FILE` with a list of calls: from, url, method and headers")
 	fs.StringArrayVar(&f.logs, "access-logs", nil, "`[PROXY=]FILE` with access logs whose calls to try, of the proxy NAME.NAMESPACE; may be repeated")
+	fs.BoolVar(&f.traffic, "traffic", false, "try only calls of workloads to services that they call")
 	fs.StringVarP(&f.namespace, "namespace", "n", "default", "`NAMESPACE` of objects in files that have none")
 	fs.StringVar(&f.domain, "domain", mesh.Domain, "DNS `DOMAIN` of the cluster")
 	fs.StringVar(&f.root, "root-namespace", mesh.RootNamespace, "`NAMESPACE` of MeshConfig and of mesh-wide defaults")
-	f.cluster.AddFlags(cmd)
+	f.plane.WithCluster = true
+	f.plane.AddFlags(cmd)
 	return cmd
 }
 
@@ -127,9 +137,11 @@ func (f *diffFlags) check(args []string) error {
 		return terminal.UsageError{Err: errors.New("NEW and --filename exclude each other: give one of them")}
 	case len(args) < 2 && len(f.change) == 0:
 		return terminal.UsageError{Err: errors.New("no change: give -f CHANGE, or OLD and NEW")}
+	case f.traffic && (f.calls != "" || len(f.logs) > 0):
+		return terminal.UsageError{Err: errors.New("--traffic and --calls or --access-logs exclude each other: give one of them")}
 	case f.remove && len(f.change) == 0:
 		return terminal.UsageError{Err: errors.New("--delete needs --filename")}
-	case len(args) > 0 && (f.cluster.Kubeconfig != "" || f.cluster.Context != ""):
+	case len(args) > 0 && !f.traffic && (f.plane.Kubeconfig != "" || f.plane.Context != ""):
 		return terminal.UsageError{Err: errors.New("OLD and --kubeconfig or --context exclude each other: give one of them")}
 	}
 	return nil
@@ -166,6 +178,9 @@ func (f *diffFlags) compute(cmd *cobra.Command, args []string) (*preview.Report,
 	}
 	preview.Populate(&in.Before, &in.After, len(args) > 0)
 	notes, err := f.addLogged(&in)
+	if err == nil && f.traffic {
+		in.Talks, err = f.talks(cmd.Context(), &in)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -231,11 +246,11 @@ func (f *diffFlags) read(stdin io.Reader, strict bool, paths ...string) (preview
 }
 
 func (f *diffFlags) readCluster(ctx context.Context) (preview.Side, error) {
-	access, known := f.cluster.Default()
+	access, known := f.plane.Default()
 	if !known {
 		return preview.Side{}, terminal.UsageError{Err: errors.New("no configuration: give OLD, or --kubeconfig (not needed in a Pod)")}
 	}
-	content, _, err := readCluster(ctx, &f.cluster, access, f.domain, f.root)
+	content, _, err := readCluster(ctx, &f.plane.Cluster, access, f.domain, f.root)
 	if err != nil {
 		return preview.Side{}, err
 	}

@@ -2,6 +2,9 @@ package configure
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,6 +113,27 @@ func TestDiffOfLoggedCalls(t *testing.T) {
 	}
 }
 
+// TestDiffOfTraffic checks that only calls of workloads are tried that the control plane has measured.
+func TestDiffOfTraffic(t *testing.T) {
+	answers := []string{`{"edges": []}`, `{"at": "2026-11-27T01:00:00Z", "edges": [
+		{"source": {"namespace": "shop", "workload": "frontend"}, "target": {"namespace": "shop", "name": "reviews"}, "protocol": "http"},
+		{"source": {"namespace": "shop", "workload": "cart"}, "target": {"namespace": "shop", "name": "catalog"}, "protocol": "http"}]}`}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, answers[0])
+		answers = answers[max(0, min(1, len(answers)-1)):]
+	}))
+	defer server.Close()
+	status, out, errOut := moonsail(t, "diff", shopDir, "-f", "../../../examples/canary", "--traffic", "--address", server.URL)
+	require.Equal(t, terminal.ExitFailed, status, errOut)
+	require.Contains(t, out, "x-demo-user: tester from frontend.shop\n")
+	require.Contains(t, out, "2 calls tried: 2 decided differently\n")
+
+	answers = []string{`{"at": "2026-11-27T01:00:00Z", "edges": []}`}
+	status, _, errOut = moonsail(t, "diff", shopDir, "-f", "../../../examples/canary", "--traffic", "--address", server.URL)
+	require.Equal(t, exitDiffFailed, status)
+	require.Contains(t, errOut, "no calls were measured")
+}
+
 func TestDiffOfWrongInput(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken.yaml")
 	require.NoError(t, os.WriteFile(broken, []byte("apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: a, namespace: shop}\nspec: {hosts: [reviews], http: [{route: [{destination: {host: reviews}, weight: -1}]}]}\n"), 0o600))
@@ -117,12 +141,13 @@ func TestDiffOfWrongInput(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no change":         {[]string{shopDir}, "no change: give -f CHANGE, or OLD and NEW"},
-		"two changes":       {[]string{shopDir, shopDir, "-f", broken}, "NEW and --filename exclude each other"},
-		"nothing to delete": {[]string{shopDir, shopDir, "--delete"}, "--delete needs --filename"},
-		"a cluster, too":    {[]string{shopDir, "-f", broken, "--context", "a"}, "exclude each other"},
-		"a missing file":    {[]string{shopDir, "-f", "missing.yaml"}, "no such file"},
-		"an error":          {[]string{shopDir, "-f", broken}, "broken.yaml:4: error: VirtualService/shop/a"},
+		"no change":          {[]string{shopDir}, "no change: give -f CHANGE, or OLD and NEW"},
+		"two changes":        {[]string{shopDir, shopDir, "-f", broken}, "NEW and --filename exclude each other"},
+		"nothing to delete":  {[]string{shopDir, shopDir, "--delete"}, "--delete needs --filename"},
+		"a cluster, too":     {[]string{shopDir, "-f", broken, "--context", "a"}, "exclude each other"},
+		"two kinds of calls": {[]string{shopDir, "-f", broken, "--traffic", "--calls", broken}, "--traffic and --calls or --access-logs exclude each other"},
+		"a missing file":     {[]string{shopDir, "-f", "missing.yaml"}, "no such file"},
+		"an error":           {[]string{shopDir, "-f", broken}, "broken.yaml:4: error: VirtualService/shop/a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, out, errOut := moonsail(t, append([]string{"diff"}, tc.args...)...)

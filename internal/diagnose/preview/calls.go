@@ -105,7 +105,7 @@ func (c *comparison) ownCalls() []Call {
 			calls = c.leaving(cl, servers, operations)
 		}
 		for i := range calls {
-			calls[i].From = cl.proxy.String()
+			calls[i].From = cmp.Or(calls[i].From, cl.proxy.String())
 		}
 		out = append(out, calls...)
 	}
@@ -137,10 +137,29 @@ func (c *comparison) leaving(cl *client, servers map[model.Host]bool, operations
 	}) {
 		before, after := c.worldsOf(cl)
 		requests := append(routesTo(before, after, at), operations...)
-		out = append(out, at.calls(requests)...)
+		out = append(out, c.byTalkers(cl, at.host, at.calls(requests))...)
 	}
-	if t.outside {
+	if t.outside && c.talks == nil {
 		out = append(out, Call{URL: "http://example.com/", Address: caller.Elsewhere}, Call{URL: "tls://example.com:443", Address: caller.Elsewhere})
+	}
+	return out
+}
+
+// byTalkers returns the calls for each of the client's proxies that call the host, or for one that stands for all if that is unknown.
+func (c *comparison) byTalkers(cl *client, host model.Host, calls []Call) []Call {
+	if c.talks == nil {
+		return calls
+	}
+	var out []Call
+	for _, name := range cl.names {
+		p := cmp.Or(c.after.byName[name], c.before.byName[name])
+		if !c.talks(p, host) {
+			continue
+		}
+		for _, call := range calls {
+			call.From = name
+			out = append(out, call)
+		}
 	}
 	return out
 }
