@@ -114,10 +114,27 @@ type Object interface {
 // Metadata implements Object for every type that embeds Meta.
 func (m *Meta) Metadata() *Meta { return m }
 
-// CompareAge puts first the object that wins a conflict: the one created earlier, then the smaller key.
+// CompareAge puts first the object that wins a conflict: the one created earlier. Objects of one second, as those of one
+// file are, go by name, then namespace, as in Istio; kinds of the Gateway API go by namespace first, as it demands.
 func CompareAge(a, b Object) int {
 	ma, mb := a.Metadata(), b.Metadata()
-	return cmp.Or(ma.Created.Compare(mb.Created), ma.Key.Compare(mb.Key))
+	if r := cmp.Or(ma.Created.Compare(mb.Created), strings.Compare(string(ma.Kind), string(mb.Kind))); r != 0 || isGatewayAPI(a) {
+		return cmp.Or(r, ma.Key.Compare(mb.Key))
+	}
+	return cmp.Or(strings.Compare(ma.Name, mb.Name), strings.Compare(ma.Namespace, mb.Namespace))
+}
+
+// isGatewayAPI reports whether an object is of a kind of the Gateway API.
+func isGatewayAPI(o Object) bool {
+	switch o := o.(type) {
+	case *BackendTLSPolicy:
+		return true
+	case *Gateway:
+		return o.IsKubernetes()
+	case *VirtualService:
+		return o.Kind.IsKubernetesRoute()
+	}
+	return false
 }
 
 // Older reports whether a wins over b; see CompareAge.

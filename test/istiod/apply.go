@@ -41,22 +41,24 @@ func apply(t *testing.T, c *kubetest.Cluster, k *testCase) *applied {
 	a := &applied{c: c}
 	t.Cleanup(func() { a.remove(t) })
 	docs := slices.Clone(k.documents)
-	ips := map[string]bool{}
+	ips, names := map[string]bool{}, map[[2]string]bool{}
 	for _, o := range docs {
 		if o.GetKind() == "Pod" {
+			names[[2]string{text(o.GetNamespace(), metav1.NamespaceDefault), o.GetName()}] = true
 			for _, ip := range kubetest.PodAddresses(o) {
 				ips[ip] = true
 			}
 		}
 	}
 	for _, p := range k.proxies {
-		if !ips[p.IP] && p.IP != "" {
+		if !ips[p.IP] && p.IP != "" && !names[[2]string{p.Namespace, p.Name}] {
 			docs = append(docs, podOf(p))
 		}
 	}
 	docs, err := withMeshConfig(docs, k)
 	require.NoError(t, err)
 	docs = append(docs, gatewayServices(docs)...)
+	docs = append(docs, secretsOf(t, k)...)
 	var pods []*unstructured.Unstructured
 	for _, o := range docs {
 		o = prepared(o)
@@ -163,8 +165,9 @@ func podOf(p *meshtest.Proxy) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": map[string]any{"name": p.Name, "namespace": p.Namespace, "labels": set},
-		"spec":     map[string]any{"serviceAccountName": p.ServiceAccount, "containers": []any{container}},
-		"status":   map[string]any{"podIP": p.IP, "podIPs": ips},
+		// A case may have Nodes of its own, which have no kubelet.
+		"spec":   map[string]any{"serviceAccountName": p.ServiceAccount, "nodeName": "node-1", "containers": []any{container}},
+		"status": map[string]any{"podIP": p.IP, "podIPs": ips},
 	}}
 }
 
@@ -300,7 +303,7 @@ func writeSentinel(t *testing.T, c *kubetest.Cluster, n int) {
 	c.Apply(t, "", string(text))
 }
 
-// hosts returns the nodes of Pods by their addresses.
+// hosts returns the nodes of Pods by their addresses, and by NAMESPACE/NAME.
 func (a *applied) hosts(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -308,6 +311,7 @@ func (a *applied) hosts(t *testing.T) map[string]string {
 		list, err := a.c.Client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		for i := range list.Items {
+			out[ns+"/"+list.Items[i].Name] = list.Items[i].Spec.NodeName
 			for _, ip := range list.Items[i].Status.PodIPs {
 				out[ip.IP] = list.Items[i].Spec.NodeName
 			}

@@ -1,6 +1,7 @@
 package istiod
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -108,7 +109,7 @@ func (b *bench) sides(t *testing.T, k *testCase, hosts map[string]string) (sides
 	for i, plane := range b.planes {
 		sides[i] = &compare.Side{Name: plane.name, Kind: []compare.Kind{compare.Istiod, compare.Moonsail}[i]}
 		for _, p := range k.proxies {
-			node := nodeOf(p, k.domain, hosts[p.IP])
+			node := nodeOf(p, k.domain, cmp.Or(hosts[p.IP], hosts[p.Namespace+"/"+p.Name]))
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			resources, _, err := plane.client.Proxy(ctx, node)
 			cancel()

@@ -5,6 +5,7 @@
 //	cases.go      reads cases: the corpus of test/meshtest, the examples, testdata, and YAML of modules
 //	planes.go     runs both control planes
 //	apply.go      writes a case's objects, and removes them
+//	secrets.go    the Secrets that a case lacks
 //	node.go       the node of Istio's agent, and the proxy that is compared
 //	compare.go    decides the calls on both sides
 //	list.go       the listed differences

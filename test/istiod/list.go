@@ -28,7 +28,7 @@ type listed struct {
 	Title  string
 	Class  class
 	Reason string
-	// What is a property of calls. The change of it must match Istiod and Moonsail, regular expressions; empty: any text.
+	// What is a property of calls; "*": any. The change of it must match Istiod and Moonsail, regular expressions; empty: any text.
 	What             string
 	Istiod, Moonsail string
 	// Cases are patterns of the cases' names; empty: all cases. Calls is a regular expression that all calls match.
@@ -39,6 +39,9 @@ type listed struct {
 	seen                    int // calls
 	in                      map[string]bool
 }
+
+// anyProperty lists all that differs in calls.
+const anyProperty = "*"
 
 // differences are the listed ones.
 type differences []*listed
@@ -105,7 +108,7 @@ func (l *listed) compile() error {
 
 // matches reports whether the entry lists a change in a difference of a case.
 func (l *listed) matches(name string, d *compare.Difference, c compare.Change) bool {
-	if l.What != c.What || !l.istiod.MatchString(c.Left) || !l.moonsail.MatchString(c.Right) {
+	if l.What != anyProperty && l.What != c.What || !l.istiod.MatchString(c.Left) || !l.moonsail.MatchString(c.Right) {
 		return false
 	}
 	in := len(l.Cases) == 0

@@ -62,12 +62,13 @@ func startMoonsail(t *testing.T, c *kubetest.Cluster) *plane {
 	return nil
 }
 
-// istiodEnv are istiod's settings: no credentials are asked for, and it batches briefly.
+// istiodEnv are istiod's settings: no credentials are asked for, it batches briefly, and it serves both IP families as Moonsail
+// always does.
 var istiodEnv = []string{
 	"XDS_AUTH=false", "POD_NAMESPACE=istio-system", "POD_NAME=istiod-compare", "PILOT_ENABLE_ANALYSIS=false",
 	"INJECTION_WEBHOOK_CONFIG_NAME=", "VALIDATION_WEBHOOK_CONFIG_NAME=", "PILOT_DEBOUNCE_AFTER=10ms", "PILOT_DEBOUNCE_MAX=100ms",
 	"PILOT_MAX_REQUESTS_PER_SECOND=10000", "PILOT_PUSH_THROTTLE=100", "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER=false",
-	"ENABLE_TLS_ON_SIDECAR_INGRESS=true",
+	"ENABLE_TLS_ON_SIDECAR_INGRESS=true", "ISTIO_DUAL_STACK=true",
 }
 
 // startIstiod runs the istiod binary at path.

@@ -31,7 +31,7 @@ func DestinationRule(in convert.Cluster, o *networkingv1.DestinationRule) (*mode
 	}
 	r.Subsets = c.subsets(at.Field("subsets"), spec.Subsets)
 	if len(r.WorkloadSelector) == 0 && model.NeedsSecrets(r.Credentials()) {
-		c.Warnf(code.MissingField, at.Field("workloadSelector"), "is missing, so credentialName has no effect: no client certificate is shown, and servers are verified against the system's CAs; select the workloads that may have the secret")
+		c.Warnf(code.MissingField, at.Field("workloadSelector"), "is missing, so credentialName has no effect at sidecars: they show no client certificate, and verify servers against the system's CAs; select the workloads that may have the secret")
 	}
 	return r, c.Problems
 }

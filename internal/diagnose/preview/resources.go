@@ -104,6 +104,9 @@ func (o *opened) content(tab *table.Table) (*content, error) {
 			continue
 		}
 		for e := range tab.State().All(t) {
+			if t == resource.VirtualHost && tab.State().Get(resource.VHDSRouteConfig, table.RouteConfigOf(e.Name)) == nil {
+				continue // no listener uses its route configuration, so it is not sent
+			}
 			c.entries[t][e.Name] = e
 			if err := c.read(t, e); err != nil {
 				return nil, fmt.Errorf("%s %s: %w", t, e.Name, err)

@@ -116,7 +116,7 @@ func (g *proxyGroup) countRef(h model.Host, from *model.Origins, by int) {
 	first, differs := index.CountIn(g.refs, h, from, by)
 	visible := func() bool {
 		state := g.hosts[h]
-		return state != nil && state.Service != nil && g.Sees(state.Service)
+		return state != nil && state.Service != nil && state.Service.ExternalName == "" && g.Sees(state.Service)
 	}
 	if first || differs && !visible() {
 		g.mark(hostUnit(h))

@@ -177,9 +177,16 @@ func (m *maker) boundL4(b boundServer) []*model.VirtualService {
 	return out
 }
 
-// sortByRank puts virtual services in order by rank, in each the oldest first.
+// sortByRank puts virtual services in order by rank, in each the oldest first. For routes of the Gateway API the namespace of the
+// gateway makes no difference.
 func sortByRank(c *index.Client, list []*model.VirtualService) {
+	rank := func(v *model.VirtualService) int {
+		if v.Kind.IsKubernetesRoute() {
+			return 0
+		}
+		return c.Rank(v)
+	}
 	slices.SortFunc(list, func(x, y *model.VirtualService) int {
-		return cmp.Or(cmp.Compare(c.Rank(x), c.Rank(y)), model.CompareAge(x, y))
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), model.CompareAge(x, y))
 	})
 }

@@ -21,6 +21,7 @@ const (
 	factIdentities                           // the identities of a host's workloads
 	factSecret                               // a Secret by key
 	factNamespaces                           // which namespaces there are, with their labels
+	factRoutesUnder                          // the mesh's virtual services with connections to hosts under a wildcard
 
 	factsOfWildcards = factService | factVirtualService | factDestinationRule
 )
@@ -33,6 +34,7 @@ type Fact struct {
 
 func serviceFact(h model.Host) Fact         { return Fact{string(h), factService} }
 func virtualServiceFact(h model.Host) Fact  { return Fact{string(h), factVirtualService} }
+func routesUnderFact(h model.Host) Fact     { return Fact{string(h), factRoutesUnder} }
 func destinationRuleFact(h model.Host) Fact { return Fact{string(h), factDestinationRule} }
 func endpointsFact(h model.Host) Fact       { return Fact{string(h), factEndpoints} }
 func identitiesFact(h model.Host) Fact      { return Fact{string(h), factIdentities} }

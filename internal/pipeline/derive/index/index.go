@@ -21,13 +21,15 @@ type Index struct {
 	// backendTLS are policies by the hosts of their targets.
 	backendTLS map[model.Host][]*model.BackendTLSPolicy
 	routes     map[model.Host][]*model.VirtualService // of the gateway "mesh"
-	bound      bound                                  // virtual services of other gateways
-	delegate   map[model.Key]*model.VirtualService
-	sidecars   map[string]map[model.Key]*model.Sidecar // by namespace
-	policies   map[policyKey][]model.Selecting
-	keySets    map[string]*model.KeySet // by the source they are fetched from
-	secrets    map[model.Key]*model.Secret
-	disabling  int // policies that switch mutual TLS off somewhere
+	// routesUnder are those with rules for connections, by each wildcard above their hosts.
+	routesUnder map[model.Host][]*model.VirtualService
+	bound       bound // virtual services of other gateways
+	delegate    map[model.Key]*model.VirtualService
+	sidecars    map[string]map[model.Key]*model.Sidecar // by namespace
+	policies    map[policyKey][]model.Selecting
+	keySets     map[string]*model.KeySet // by the source they are fetched from
+	secrets     map[model.Key]*model.Secret
+	disabling   int // policies that switch mutual TLS off somewhere
 
 	ingresses     ingresses
 	entryRoutes   entryRoutes
@@ -52,6 +54,7 @@ func New(mesh *model.Mesh) *Index {
 		rules:         map[model.Host][]*model.DestinationRule{},
 		backendTLS:    map[model.Host][]*model.BackendTLSPolicy{},
 		routes:        map[model.Host][]*model.VirtualService{},
+		routesUnder:   map[model.Host][]*model.VirtualService{},
 		bound:         bound{},
 		delegate:      map[model.Key]*model.VirtualService{},
 		sidecars:      map[string]map[model.Key]*model.Sidecar{},
@@ -222,7 +225,7 @@ func (x *Index) Lacking() []Lack { return x.auto.lacking }
 func (x *Index) Sizes() map[string]int {
 	e := x.endpoints
 	out := map[string]int{
-		"services": len(x.services), "rules": len(x.rules), "backendTLS": len(x.backendTLS), "routes": len(x.routes), "bound": len(x.bound),
+		"services": len(x.services), "rules": len(x.rules), "backendTLS": len(x.backendTLS), "routes": len(x.routes), "routesUnder": len(x.routesUnder), "bound": len(x.bound),
 		"delegate": len(x.delegate), "sidecars": len(x.sidecars), "labels": len(x.labels), "policies": len(x.policies), "secrets": len(x.secrets),
 		"entryRoutes.all": len(x.entryRoutes.all), "entryRoutes.served": len(x.entryRoutes.served), "entryRoutes.hosts": len(x.entryRoutes.hosts),
 		"keySets": len(x.keySets), "credentials": len(x.credentials), "pulls": len(x.pulls), "disabling": x.disabling,

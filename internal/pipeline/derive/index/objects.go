@@ -96,10 +96,12 @@ func (x *Index) replaceVirtualService(old, now *model.VirtualService, touched *T
 	x.bound.replace(old, now, touched)
 	if old != nil {
 		x.eachRouteHost(old, func(h model.Host) { unlist(x.routes, h, old) }, touched)
+		eachWider(old, func(h model.Host) { unlist(x.routesUnder, h, old) }, touched)
 		delete(x.delegate, old.Key)
 	}
 	if now != nil {
 		x.eachRouteHost(now, func(h model.Host) { enlist(x.routes, h, now) }, touched)
+		eachWider(now, func(h model.Host) { enlist(x.routesUnder, h, now) }, touched)
 		if len(now.Hosts) == 0 {
 			x.delegate[now.Key] = now
 		}
@@ -119,6 +121,23 @@ func (x *Index) eachRouteHost(v *model.VirtualService, f func(model.Host), touch
 	for _, h := range v.MeshHosts() {
 		f(h)
 		touched.Facts.add(virtualServiceFact(h))
+	}
+}
+
+// eachWider calls f for each wildcard above the hosts of a virtual service with rules for connections.
+func eachWider(v *model.VirtualService, f func(model.Host), touched *Touched) {
+	if len(v.TLS)+len(v.TCP) == 0 || !v.InMesh() || v.Kind.IsKubernetesRoute() {
+		return
+	}
+	seen := map[model.Host]bool{}
+	for _, h := range v.MeshHosts() {
+		for _, wide := range h.Covering()[1:] {
+			if !seen[wide] {
+				seen[wide] = true
+				f(wide)
+				touched.Facts.add(routesUnderFact(wide))
+			}
+		}
 	}
 }
 

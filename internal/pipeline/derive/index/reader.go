@@ -153,6 +153,19 @@ func (r *Reader) virtualServicesOf(h, to model.Host) []*model.VirtualService {
 	return slices.Compact(out)
 }
 
+// RoutesUnder finds those with rules for connections whose hosts a wildcard covers, in the order of VirtualServices.
+func (r *Reader) RoutesUnder(wildcard model.Host) []*model.VirtualService {
+	r.facts.add(routesUnderFact(wildcard))
+	var out []*model.VirtualService
+	for _, v := range r.index.routesUnder[wildcard] {
+		if r.ImportsRoutes(v) {
+			out = append(out, v)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *model.VirtualService) int { return r.Rank(a) - r.Rank(b) })
+	return out
+}
+
 // Delegate finds a virtual service without hosts that parent may include.
 func (r *Reader) Delegate(k model.Key, parent *model.VirtualService) *model.VirtualService {
 	r.facts.add(delegateFact(k))

@@ -77,11 +77,15 @@ func mergeMatches(root, child []model.HTTPMatch) ([]model.HTTPMatch, bool) {
 		return root, true
 	}
 	var out []model.HTTPMatch
-	for i := range root {
-		for j := range child {
-			if m, ok := mergeMatch(root[i], child[j]); ok {
+	for i := range child {
+		had := len(out)
+		for j := range root {
+			if m, ok := mergeMatch(root[j], child[i]); ok {
 				out = append(out, m)
 			}
+		}
+		if len(out) == had {
+			return nil, false
 		}
 	}
 	return out, len(out) > 0
@@ -104,26 +108,20 @@ func mergeMatch(root, child model.HTTPMatch) (model.HTTPMatch, bool) {
 		*p.into = m
 	}
 	if root.Port != 0 && child.Port != 0 && root.Port != child.Port ||
-		root.SourceNamespace != "" && child.SourceNamespace != "" && root.SourceNamespace != child.SourceNamespace {
+		root.SourceNamespace != "" && root.SourceNamespace != child.SourceNamespace ||
+		root.IgnoreURICase != child.IgnoreURICase {
 		return out, false
 	}
-	if root.URI != nil && child.URI != nil && root.IgnoreURICase != child.IgnoreURICase {
-		return out, false // a match cannot express the conjunction
-	}
 	out.Port = max(root.Port, child.Port)
-	out.SourceNamespace = root.SourceNamespace + child.SourceNamespace
-	if root.SourceNamespace == child.SourceNamespace {
-		out.SourceNamespace = root.SourceNamespace
-	}
-	out.IgnoreURICase = root.IgnoreURICase || child.IgnoreURICase
-	out.Headers = append(append([]model.HeaderMatch(nil), root.Headers...), child.Headers...)
-	out.WithoutHeaders = append(append([]model.HeaderMatch(nil), root.WithoutHeaders...), child.WithoutHeaders...)
-	out.QueryParams = append(append([]model.HeaderMatch(nil), root.QueryParams...), child.QueryParams...)
+	var headers, without, params bool
+	out.Headers, headers = mergeHeaders(root.Headers, child.Headers)
+	out.WithoutHeaders, without = mergeHeaders(root.WithoutHeaders, child.WithoutHeaders)
+	out.QueryParams, params = mergeHeaders(root.QueryParams, child.QueryParams)
 	out.StatPrefix = cmp.Or(child.StatPrefix, root.StatPrefix)
 	var labels, gateways bool
 	out.SourceLabels, labels = mergeLabels(root.SourceLabels, child.SourceLabels)
 	out.Gateways, gateways = mergeGateways(root.Gateways, child.Gateways)
-	return out, labels && gateways
+	return out, headers && without && params && labels && gateways
 }
 
 // mergeGateways returns those that both name; an empty list means all. ok is false if there are none.
@@ -131,8 +129,7 @@ func mergeGateways(a, b []string) ([]string, bool) {
 	if len(a) == 0 || len(b) == 0 {
 		return append(slices.Clone(a), b...), true
 	}
-	out := slices.DeleteFunc(slices.Clone(b), func(g string) bool { return !slices.Contains(a, g) })
-	return out, len(out) > 0
+	return b, !slices.ContainsFunc(b, func(g string) bool { return !slices.Contains(a, g) })
 }
 
 func mergeLabels(a, b map[string]string) (map[string]string, bool) {
@@ -149,17 +146,34 @@ func mergeLabels(a, b map[string]string) (map[string]string, bool) {
 	return out, true
 }
 
-// narrower is the one of two conditions that implies the other.
+// mergeHeaders joins matches of headers. For a header of both, the delegate's must be narrower.
+func mergeHeaders(root, child []model.HeaderMatch) ([]model.HeaderMatch, bool) {
+	var out []model.HeaderMatch
+	for _, r := range root {
+		i := slices.IndexFunc(child, func(c model.HeaderMatch) bool { return c.Name == r.Name })
+		if i < 0 {
+			out = append(out, r)
+			continue
+		}
+		if _, ok := narrower(&r.StringMatch, &child[i].StringMatch); !ok {
+			return nil, false
+		}
+	}
+	return append(out, child...), true
+}
+
+// narrower returns the delegate's match, or the root's if it has none. As Istio documents, the delegate's must be a part of
+// the root's, which for regular expressions is not known.
 func narrower(root, child *model.StringMatch) (*model.StringMatch, bool) {
 	switch {
 	case root == nil:
 		return child, true
-	case child == nil || *root == *child:
+	case child == nil:
 		return root, true
-	case root.Kind == model.MatchPrefix && child.Kind <= model.MatchPrefix && strings.HasPrefix(child.Value, root.Value):
-		return child, true
-	case child.Kind == model.MatchPrefix && root.Kind <= model.MatchPrefix && strings.HasPrefix(root.Value, child.Value):
-		return root, true
+	case root.Kind == model.MatchExact && child.Kind == model.MatchExact:
+		return child, root.Value == child.Value
+	case root.Kind == model.MatchPrefix && child.Kind <= model.MatchPrefix:
+		return child, strings.HasPrefix(child.Value, root.Value)
 	}
 	return nil, false
 }

@@ -14,6 +14,9 @@ func TestMergeMatch(t *testing.T) {
 		return model.HTTPMatch{URI: &model.StringMatch{Kind: model.MatchPrefix, Value: value}, IgnoreURICase: ignoreCase}
 	}
 	via := func(gateways ...string) model.HTTPMatch { return model.HTTPMatch{Gateways: gateways} }
+	of := func(name string, kind model.MatchKind, value string) model.HTTPMatch {
+		return model.HTTPMatch{Headers: []model.HeaderMatch{{Name: name, StringMatch: model.StringMatch{Kind: kind, Value: value}}}}
+	}
 	counted := model.HTTPMatch{StatPrefix: "root"}
 	for name, c := range map[string]struct {
 		root, child model.HTTPMatch
@@ -23,9 +26,14 @@ func TestMergeMatch(t *testing.T) {
 		"another path":                {uri("/a", false), uri("/b", false), nil},
 		"a wider match by case":       {uri("/a", false), uri("/a/b", true), nil},
 		"a narrower match by case":    {uri("/a", true), uri("/a/b", false), nil},
-		"the root's path in any case": {uri("/a", true), model.HTTPMatch{}, ptr(uri("/a", true))},
+		"the root's path in any case": {uri("/a", true), model.HTTPMatch{}, nil},
+		"a wider path":                {uri("/a/b", false), uri("/a", false), nil},
+		"two regular expressions":     {of("x", model.MatchRegex, "a.*"), of("x", model.MatchRegex, "a.*"), nil},
+		"a narrower header":           {of("x", model.MatchPrefix, "a"), of("x", model.MatchExact, "ab"), ptr(of("x", model.MatchExact, "ab"))},
+		"a wider header":              {of("x", model.MatchExact, "ab"), of("x", model.MatchPrefix, "a"), nil},
+		"another namespace":           {model.HTTPMatch{SourceNamespace: "a"}, model.HTTPMatch{}, nil},
 		"one of the root's gateways":  {via("a/x", "mesh"), via("mesh"), ptr(via("mesh"))},
-		"the common gateway":          {via("mesh"), via("a/x", "mesh"), ptr(via("mesh"))},
+		"more gateways":               {via("mesh"), via("a/x", "mesh"), nil},
 		"another gateway":             {via("a/x"), via("mesh"), nil},
 		"a gateway, and any":          {via("a/x"), via(), ptr(via("a/x"))},
 		"any, and a gateway":          {via(), via("a/x"), ptr(via("a/x"))},

@@ -59,8 +59,8 @@ func Host(r *index.Reader, h model.Host, needed *index.OriginCounts) *Result {
 	}
 	routes := r.VirtualServices(h)
 	visible := svc != nil && r.Sees(svc)
-	if target := r.Aliased(svc); target != nil && visible {
-		return alias(r, svc, target, routes, needed).finish()
+	if visible && svc.ExternalName != "" {
+		return alias(r, svc, r.Aliased(svc), routes, needed).finish()
 	}
 	wanted := svc != nil && (visible || needed.Total() > 0)
 	if !visible { // as in Istio, routes of the Gateway API are for services only
@@ -271,7 +271,7 @@ func routesOnly(r *index.Reader, e *index.Egress, h model.Host, svc *model.Servi
 		if p := ports[number]; number != httpPort && len(p.named) == 1 {
 			r.Use(p.named[0])
 		}
-		routesOnPort(r, mark, e, h, number, ports[number].routes, out)
+		routesOnPort(r, mark, e, h, nil, number, ports[number].routes, out)
 		r.Unread(read)
 	}
 	r.Unread(mark)
@@ -321,9 +321,9 @@ func addRoutedPorts(r *index.Reader, e *index.Egress, v *model.VirtualService, p
 	}
 }
 
-// routesOnPort makes what routesOnly adds on one port. The objects since mark are origins. Envoy does not listen because of
-// routes alone, unless an egress listener asks for the port.
-func routesOnPort(r *index.Reader, mark int, e *index.Egress, h model.Host, number uint32, routes []*model.VirtualService, out *Result) {
+// routesOnPort makes what routes alone add on one port; svc is nil, or another name. The objects since mark are origins. Envoy
+// does not listen because of routes alone, unless an egress listener asks for the port.
+func routesOnPort(r *index.Reader, mark int, e *index.Egress, h model.Host, svc *model.Service, number uint32, routes []*model.VirtualService, out *Result) {
 	port := &model.ServicePort{Number: number, Protocol: model.ProtocolHTTP}
 	if e.Port != nil {
 		port.Protocol = e.Port.Protocol
@@ -342,6 +342,9 @@ func routesOnPort(r *index.Reader, mark int, e *index.Egress, h model.Host, numb
 	if len(v.Routes) == 0 {
 		return
 	}
+	if svc != nil {
+		v.Domains, v.Absolute = hostDomains(r.Client, h, svc), true
+	}
 	for _, key := range at.keys {
 		if out.byKey[key] != nil {
 			continue
@@ -352,32 +355,54 @@ func routesOnPort(r *index.Reader, mark int, e *index.Egress, h model.Host, numb
 	out.addVirtualHost(v)
 }
 
-// alias serves requests for an alias as those for its target: on the target's ports, by the target's rules unless the alias
-// has rules. Connections need nothing, because clients that resolve the alias connect to the target's address.
-func alias(r *index.Reader, svc, target *model.Service, routes []*model.VirtualService, needed *index.OriginCounts) *Result {
-	if len(routes) == 0 {
-		routes = r.VirtualServices(target.Hostname)
-	}
-	out := &Result{State: State{Refs: []model.Host{target.Hostname}}}
+// alias serves requests for an ExternalName Service as those for its target: on the target's ports, by the target's rules.
+// As in Istio rules of the alias itself count at its own ports, and a name of something outside of the mesh (without target)
+// has nothing else. Connections need nothing, because clients that resolve the alias connect to the target's address.
+func alias(r *index.Reader, svc, target *model.Service, own []*model.VirtualService, needed *index.OriginCounts) *Result {
+	out := &Result{}
+	own = slices.DeleteFunc(slices.Clone(own), func(v *model.VirtualService) bool { return len(v.HTTP) == 0 })
 	mark := r.Mark()
-	if needed.Total() > 0 { // by a Sidecar's egress proxy; routes lead to the target
+	if needed.Total() > 0 { // by a Sidecar's egress proxy, or by routes to something outside
 		out.Service = svc
 		clusters(r, svc, needed, out)
 	}
 	r.Unread(mark) // the alias and its target stay
+	var routes []*model.VirtualService
+	if target != nil {
+		out.Refs = []model.Host{target.Hostname}
+		routes = r.VirtualServices(target.Hostname)
+	}
 	for i := range r.Egress {
 		e := &r.Egress[i]
 		if !e.Imports(svc.Namespace, svc.Hostname) {
 			continue
 		}
-		for j := range target.Ports {
+		for j := 0; len(own) > 0 && j < len(svc.Ports); j++ {
+			if port := &svc.Ports[j]; hasRules(own, port) && (e.Port == nil || e.Port.Number == port.Number) {
+				read := r.Mark()
+				r.Use(svc)
+				useEgress(r, e)
+				routesOnPort(r, read, e, svc.Hostname, svc, port.Number, own, out)
+				r.Unread(read)
+			}
+		}
+		for j := 0; target != nil && j < len(target.Ports); j++ {
 			port := &target.Ports[j]
-			if e.Port == nil || e.Port.Number == port.Number {
+			if (e.Port == nil || e.Port.Number == port.Number) && !hasRules(own, svc.Port(port.Number)) {
 				aliasPort(r, e, svc, target, port, routes, out)
 			}
 		}
 	}
+	named := naming(own, svc.Hostname)
+	for i := range r.Egress {
+		routesOnly(r, &r.Egress[i], svc.Hostname, svc, named, out)
+	}
 	return out
+}
+
+// hasRules reports whether virtual services of an alias count at one of its ports; nil: it does not have the port.
+func hasRules(own []*model.VirtualService, port *model.ServicePort) bool {
+	return len(own) > 0 && port != nil && (port.Protocol.IsHTTP() || port.Protocol == model.ProtocolAuto)
 }
 
 func aliasPort(r *index.Reader, e *index.Egress, svc, target *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *Result) {

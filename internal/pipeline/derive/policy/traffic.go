@@ -126,9 +126,10 @@ func clientCertificate(r *index.Reader) string {
 	return ""
 }
 
-// servedTLS leaves Secrets out of a rule that selects no workloads, because they are not served. Decoding warns of it.
-func servedTLS(t *model.ClientTLS, rule *model.DestinationRule) *model.ClientTLS {
-	if t.CredentialName == "" || model.IsConfigMap(t.CredentialName) || model.IsNoCredential(t.CredentialName) || rule != nil && len(rule.WorkloadSelector) > 0 {
+// servedTLS leaves Secrets out of a rule that selects no workloads, because they are served only to gateways. Decoding warns of
+// it.
+func servedTLS(r *index.Reader, t *model.ClientTLS, rule *model.DestinationRule) *model.ClientTLS {
+	if r.Key.IsRouter() || t.CredentialName == "" || model.IsConfigMap(t.CredentialName) || model.IsNoCredential(t.CredentialName) || rule != nil && len(rule.WorkloadSelector) > 0 {
 		return t
 	}
 	out := *t
@@ -142,7 +143,7 @@ func Secure(r *index.Reader, svc *model.Service, c *ir.Cluster, rule *model.Dest
 	t := c.Policy.TLS
 	switch {
 	case t != nil && t.Mode != model.TLSIstioMutual:
-		c.Policy.TLS = servedTLS(t, rule)
+		c.Policy.TLS = servedTLS(r, t, rule)
 		return
 	case !r.Key.Identity:
 		c.Policy.TLS = nil

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 )
 
 func TestServedTLS(t *testing.T) {
@@ -15,12 +16,15 @@ func TestServedTLS(t *testing.T) {
 		name       string
 		asked, got *model.ClientTLS
 		rule       *model.DestinationRule
+		proxy      model.ProxyType
 	}{
-		{"files", &model.ClientTLS{Mode: model.TLSMutual, PrivateKey: "key"}, &model.ClientTLS{Mode: model.TLSMutual, PrivateKey: "key"}, nil},
-		{"a secret for everybody", secret, &model.ClientTLS{Mode: model.TLSSimple, SNI: "a"}, &model.DestinationRule{}},
-		{"CAs for everybody", authorities, authorities, &model.DestinationRule{}},
-		{"a secret for some", secret, secret, &model.DestinationRule{WorkloadSelector: map[string]string{"app": "web"}}},
+		{"files", &model.ClientTLS{Mode: model.TLSMutual, PrivateKey: "key"}, &model.ClientTLS{Mode: model.TLSMutual, PrivateKey: "key"}, nil, model.ProxySidecar},
+		{"a secret for everybody", secret, &model.ClientTLS{Mode: model.TLSSimple, SNI: "a"}, &model.DestinationRule{}, model.ProxySidecar},
+		{"CAs for everybody", authorities, authorities, &model.DestinationRule{}, model.ProxySidecar},
+		{"a secret for some", secret, secret, &model.DestinationRule{WorkloadSelector: map[string]string{"app": "web"}}, model.ProxySidecar},
+		{"a secret for gateways", secret, secret, &model.DestinationRule{}, model.ProxyRouter},
 	} {
-		require.Equal(t, c.got, servedTLS(c.asked, c.rule), c.name)
+		r := &index.Reader{Client: &index.Client{Key: index.GroupKey{Type: c.proxy}}}
+		require.Equal(t, c.got, servedTLS(r, c.asked, c.rule), c.name)
 	}
 }
