@@ -50,7 +50,7 @@ func (p *parts) addLearning(context.Context) error {
 		keeper.Store = dependencies.File{Path: o.Dependencies.File}
 	}
 	scraper := &dependencies.Scraper{Memory: memory, Every: o.Dependencies.Every, Snapshot: p.pipeline.Snapshot}
-	p.learning = &learning{memory, keeper, scraper, &dependencies.Reporter{Memory: memory, Scraper: scraper, Snapshot: p.pipeline.Snapshot}}
+	p.learning = &learning{memory, keeper, scraper, &dependencies.Reporter{Memory: memory, Scraper: scraper, Snapshot: p.pipeline.Snapshot, RootNamespace: o.Mesh.RootNamespace}}
 	return nil
 }
 

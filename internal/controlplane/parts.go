@@ -173,6 +173,9 @@ func (p *parts) debugPages(ctx context.Context) debug.Stages {
 	for _, page := range p.istiod.All() {
 		s.More = append(s.More, debug.Page{Path: "/debug/" + page.Name, About: page.About, Serve: page.Serve})
 	}
+	if p.learning != nil {
+		s.Dependencies = p.learning.reports
+	}
 	if health := p.source.health; health != nil {
 		s.Source = func() any { return health() }
 	}

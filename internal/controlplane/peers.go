@@ -109,6 +109,9 @@ func endpointsOf(snapshot *store.Snapshot, service model.Key, name, number strin
 func (p *parts) peerMethods() map[string]server.Unary {
 	reporter := &status.Reporter{Snapshot: p.pipeline.Snapshot, Refusals: p.xds.Refusals, Explain: p.explainer.Object, Causes: p.explainer.Causes}
 	queries := &debug.PeerQueries{Explain: p.explainer, Proxies: p.xds, Changes: p.changes, Traffic: p.traffic}
+	if p.learning != nil {
+		queries.Dependencies = p.learning.reports
+	}
 	out := queries.Methods()
 	maps.Copy(out, map[string]server.Unary{
 		status.MethodReport:      reporter.Report,

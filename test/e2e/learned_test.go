@@ -2,14 +2,19 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/controlplane/dependencies"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecar/agent"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -65,6 +70,36 @@ func learnedDependencies(t *testing.T, strategy server.RouteStrategy) {
 	require.NotZero(t, asksOf(t, second), "an unknown service is asked for")
 	noRefusals(t, m, second)
 	requireQuiet(t, second.bareEnvoy)
+}
+
+// TestDependenciesByMetrics learns from the metrics of a sidecar with full configuration, and its agent.
+func TestDependenciesByMetrics(t *testing.T) {
+	web := startApp(t, "web", "v1")
+	c := newClient("client")
+	m := startMeshWith(t, server.RoutesAuto, func(o *controlplane.Options) {
+		o.Dependencies = controlplane.Dependencies{Learn: true, Every: 200 * time.Millisecond}
+	}, c.sidecar("./*"), service("web", web), service("other", web))
+	startReplica(t, m, "client-1", func(a *agent.Config) {
+		a.Workload.IPs, a.Workload.Labels, a.Workload.WorkloadName = []string{c.ip}, map[string]string{"app": "client"}, "client"
+	})
+	caller := http.Client{Timeout: callLimit, Transport: &http.Transport{}}
+	defer caller.CloseIdleConnections()
+	var calls []dependencies.CallReport
+	eventually(t, "the call and its rate are known", func() bool {
+		_, err := get(&caller, c.url(), "web", true)
+		require.NoError(t, err)
+		var r dependencies.Report
+		m.get("/debug/dependencies?workload=client.shop", &r)
+		if len(r.Workloads) == 0 {
+			return false
+		}
+		require.Equal(t, 1, r.Workloads[0].Proxies)
+		calls = r.Workloads[0].Calls
+		return calls[0].Rate != nil && *calls[0].Rate > 0
+	}, nil)
+	require.Len(t, calls, 1)
+	require.Equal(t, model.Host("web.shop.svc.cluster.local"), calls[0].Host)
+	require.Equal(t, model.KindService, calls[0].Service.Kind)
 }
 
 // asksOf returns how often a sidecar has asked for clusters.

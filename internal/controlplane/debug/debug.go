@@ -25,6 +25,7 @@ import (
 	"github.com/moonsail/moonsail/internal/base/httpserve"
 	"github.com/moonsail/moonsail/internal/controlplane/agents"
 	"github.com/moonsail/moonsail/internal/controlplane/dashboard"
+	"github.com/moonsail/moonsail/internal/controlplane/dependencies"
 	"github.com/moonsail/moonsail/internal/controlplane/peers"
 	"github.com/moonsail/moonsail/internal/controlplane/traffic"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
@@ -56,7 +57,9 @@ type Stages struct {
 	Explain  *explain.Explainer
 	Sidecars Sidecars
 	Traffic  Traffic
-	Gatherer prometheus.Gatherer
+	// Dependencies are nil if they are not learned.
+	Dependencies Dependencies
+	Gatherer     prometheus.Gatherer
 	// CA returns the state of the certificate authority.
 	CA func() any
 	// More are pages of other packages, below /debug/.
@@ -109,6 +112,11 @@ const (
 	readyPath = "/ready"
 	indexPath = "/debug"
 )
+
+// Dependencies is the part of dependencies.Reporter that the pages use.
+type Dependencies interface {
+	Report(q dependencies.Question) *dependencies.Report
+}
 
 // Scrapeable are the pages with numbers and without configuration.
 var Scrapeable = []string{"/metrics", readyPath, "/version"}

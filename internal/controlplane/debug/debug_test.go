@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonsail/moonsail/internal/controlplane/dashboard"
+	"github.com/moonsail/moonsail/internal/controlplane/dependencies"
 	"github.com/moonsail/moonsail/internal/controlplane/traffic"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
@@ -79,7 +80,7 @@ func whole(t *testing.T) Stages {
 			Proxy: &model.Proxy{DNSDomain: "shop.svc.cluster.local"}}},
 		Explain:  &explain.Explainer{Snapshot: st.Snapshot, Changes: log, Proxies: noneConcerned{}},
 		Gatherer: m.Registry,
-		Traffic:  noTraffic{},
+		Traffic:  noTraffic{}, Dependencies: callsOfWeb{},
 	}
 }
 
@@ -87,6 +88,14 @@ func whole(t *testing.T) Stages {
 type noTraffic struct{}
 
 func (noTraffic) Graph() *traffic.Graph { return &traffic.Graph{Source: traffic.SourceProxies} }
+
+// callsOfWeb is learned: web calls reviews.
+type callsOfWeb struct{}
+
+func (callsOfWeb) Report(q dependencies.Question) *dependencies.Report {
+	web := dependencies.Workload{Namespace: q.Namespace, Name: q.Workload}
+	return &dependencies.Report{Now: time.Now(), Workloads: []dependencies.WorkloadReport{{Workload: web, Calls: []dependencies.CallReport{{Host: model.Host(q.CallersOf)}}}}}
+}
 
 // noneConcerned are proxies without any state.
 type noneConcerned struct{ distribution.Proxies }

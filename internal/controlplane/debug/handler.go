@@ -97,6 +97,7 @@ func (h *handler) ownPages() []page {
 		{"/debug/stale", "proxies of all control planes with endpoints that are gone, and since when; ?local only of this one", h.stale},
 		{"/debug/why/{from}", "what decides a call of a proxy; ?to= URL, ?method=, ?header=name: value", h.why},
 		{"/debug/traffic", "calls between workloads with rate, errors, durations and mutual TLS, measured while this page is read; ?local only of this control plane's proxies", h.traffic},
+		{"/debug/dependencies", "which services workloads call, as learned by all control planes; ?namespace= and ?workload= of the callers, ?callers-of= a service, ?local only this control plane", h.dependencies},
 		{"/debug/search", "proxies, objects and changes whose names have all words of ?q=", h.search},
 		{"/debug/problems", "problems of the configuration", h.problems},
 		{"/debug/source", "health of the Kubernetes API server: the last answer for each kind, since when requests fail, and the last heartbeat", h.source},

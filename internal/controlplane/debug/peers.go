@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/controlplane/dependencies"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
@@ -30,6 +31,8 @@ const (
 	MethodConnected = "/moonsail.v1.ControlPlane/Connected"
 	// MethodTraffic returns the calls of the connected proxies: a traffic.Graph.
 	MethodTraffic = "/moonsail.v1.ControlPlane/Traffic"
+	// MethodDependencies returns learned dependencies: from a dependencies.Question to a dependencies.Report.
+	MethodDependencies = "/moonsail.v1.ControlPlane/Dependencies"
 )
 
 type explainQuestion struct {
@@ -73,6 +76,8 @@ type PeerQueries struct {
 	Proxies Proxies
 	Changes Changes
 	Traffic Traffic
+	// Dependencies are nil if they are not learned.
+	Dependencies Dependencies
 
 	turn sync.Mutex // held by an answer that reads everything that proxies have: one at a time
 }
@@ -80,12 +85,13 @@ type PeerQueries struct {
 // Methods are the methods for peers.
 func (pq *PeerQueries) Methods() map[string]server.Unary {
 	return map[string]server.Unary{
-		MethodExplain:   answering(MethodExplain, pq.explain),
-		MethodProxies:   answering(MethodProxies, func(*struct{}) any { return pq.proxies() }),
-		MethodProxy:     answering(MethodProxy, pq.proxy),
-		MethodTraffic:   answering(MethodTraffic, func(*struct{}) any { return pq.traffic() }),
-		MethodStale:     answering(MethodStale, func(*struct{}) any { return pq.stale() }),
-		MethodConnected: answering(MethodConnected, func(q *nodeIDs) any { return nodeIDs{pq.Explain.Proxies.Connected(q.IDs)} }),
+		MethodExplain:      answering(MethodExplain, pq.explain),
+		MethodProxies:      answering(MethodProxies, func(*struct{}) any { return pq.proxies() }),
+		MethodProxy:        answering(MethodProxy, pq.proxy),
+		MethodTraffic:      answering(MethodTraffic, func(*struct{}) any { return pq.traffic() }),
+		MethodDependencies: answering(MethodDependencies, func(q *dependencies.Question) any { return pq.dependencies(*q) }),
+		MethodStale:        answering(MethodStale, func(*struct{}) any { return pq.stale() }),
+		MethodConnected:    answering(MethodConnected, func(q *nodeIDs) any { return nodeIDs{pq.Explain.Proxies.Connected(q.IDs)} }),
 	}
 }
 

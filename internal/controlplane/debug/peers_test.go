@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/controlplane/dependencies"
 	"github.com/moonsail/moonsail/internal/controlplane/peers"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
@@ -18,7 +19,7 @@ func ask[T any](t *testing.T, s *Stages, method string, question any) *T {
 	t.Helper()
 	q, err := json.Marshal(question)
 	require.NoError(t, err)
-	b, err := (&PeerQueries{Explain: s.Explain, Proxies: s.Proxies, Changes: s.Changes}).Methods()[method](t.Context(), q)
+	b, err := (&PeerQueries{Explain: s.Explain, Proxies: s.Proxies, Changes: s.Changes, Dependencies: s.Dependencies}).Methods()[method](t.Context(), q)
 	require.NoError(t, err)
 	out := new(T)
 	require.NoError(t, json.Unmarshal(b, out))
@@ -41,6 +42,11 @@ func TestListsPeers(t *testing.T) {
 	require.Nil(t, ask[proxyAnswer](t, &s, MethodProxy, proxyQuestion{"unknown"}).Detail)
 	require.Empty(t, ask[explain.Stale](t, &s, MethodStale, nil).Holders)
 	require.Equal(t, []string{"a"}, ask[nodeIDs](t, &s, MethodConnected, nodeIDs{[]string{"a", "b"}}).IDs)
+
+	calls := ask[dependencies.Report](t, &s, MethodDependencies, dependencies.Question{Namespace: "shop", Workload: "web", CallersOf: "reviews"})
+	require.Equal(t, dependencies.Workload{Namespace: "shop", Name: "web"}, calls.Workloads[0].Workload)
+	s.Dependencies = nil
+	require.Empty(t, ask[dependencies.Report](t, &s, MethodDependencies, nil).Workloads, "this one learns nothing")
 
 	for name, method := range (&PeerQueries{}).Methods() {
 		_, err := method(t.Context(), []byte("?"))
@@ -72,4 +78,25 @@ func TestPeersNotKnownYet(t *testing.T) {
 	e = explain.Explanation{}
 	require.NoError(t, json.Unmarshal([]byte(body), &e))
 	require.Empty(t, e.Elsewhere)
+}
+
+func TestDependencies(t *testing.T) {
+	s := whole(t)
+	s.Peers = peers.New(peers.Options{Log: slog.New(slog.DiscardHandler)})
+	h := Handler(s, slog.New(slog.DiscardHandler))
+	_, body := get(h, "/debug/dependencies?namespace=shop&workload=web&callers-of=reviews")
+	var r dependencies.Report
+	require.NoError(t, json.Unmarshal([]byte(body), &r))
+	require.Equal(t, dependencies.Workload{Namespace: "shop", Name: "web"}, r.Workloads[0].Workload)
+	require.Equal(t, model.Host("reviews"), r.Workloads[0].Calls[0].Host)
+	require.Equal(t, "the other control planes are not known yet", r.Others[0].Silent)
+	_, body = get(h, "/debug/dependencies?local")
+	r = dependencies.Report{}
+	require.NoError(t, json.Unmarshal([]byte(body), &r))
+	require.Empty(t, r.Others)
+
+	s.Dependencies = nil
+	code, body := get(Handler(s, slog.New(slog.DiscardHandler)), "/debug/dependencies")
+	require.Equal(t, 404, code)
+	require.Contains(t, body, "start the control plane with --learn-dependencies")
 }

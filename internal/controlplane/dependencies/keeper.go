@@ -69,14 +69,23 @@ func (k *Keeper) Unreadable(err error) {
 	k.Log.Warn("learned dependencies: cannot be read: proxies start without them, and the read is repeated", "in", k.Store.Place(), "error", err)
 }
 
-// see takes what is stored.
+// see takes what is stored. It sets the version after the memory has the content: a write of that version has all of it.
 func (k *Keeper) see(data []byte, version string) {
 	defer k.Memory.setLoaded()
 	k.mu.Lock()
 	known := k.version == version
+	k.mu.Unlock()
+	if !known {
+		k.take(data)
+	}
+	k.mu.Lock()
 	k.version = version
 	k.mu.Unlock()
-	if known || len(data) == 0 {
+}
+
+// take adds what is stored to the memory.
+func (k *Keeper) take(data []byte) {
+	if len(data) == 0 {
 		return
 	}
 	list, err := unpack(data)
@@ -128,13 +137,13 @@ func (k *Keeper) last(ctx context.Context) {
 
 // once writes what is new.
 func (k *Keeper) once(ctx context.Context) error {
+	k.mu.Lock()
+	version := k.version // before the content, see there
+	k.mu.Unlock()
 	list, data, err := k.Memory.encode()
 	if data == nil || err != nil {
 		return err
 	}
-	k.mu.Lock()
-	version := k.version
-	k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	next, err := k.Store.Write(ctx, data, version)

@@ -24,7 +24,9 @@ type Question struct {
 type Report struct {
 	Now       time.Time        `json:"now"`
 	Workloads []WorkloadReport `json:"workloads"`
-	LeftOut   int              `json:"leftOut,omitempty"` // workloads that exceed the bound of answers
+	// RootNamespace is the control plane's.
+	RootNamespace string `json:"rootNamespace"`
+	LeftOut       int    `json:"leftOut,omitempty"` // workloads that exceed the bound of answers
 	// Others are the control planes that were asked too.
 	Others []explain.PeerQuery `json:"others,omitempty"`
 }
@@ -57,11 +59,13 @@ type Reporter struct {
 	Memory   *Memory
 	Scraper  *Scraper
 	Snapshot func() *store.Snapshot
+	// RootNamespace is the control plane's.
+	RootNamespace string
 }
 
 // Report returns what this control plane knows.
 func (r *Reporter) Report(q Question) *Report {
-	out := &Report{Now: time.Now(), Workloads: []WorkloadReport{}}
+	out := &Report{Now: time.Now(), Workloads: []WorkloadReport{}, RootNamespace: r.RootNamespace}
 	snapshot := r.Snapshot()
 	services, pods, rates := servicesOf(snapshot), workloadsOf(snapshot), r.Scraper.rates()
 	asked := r.Scraper.named(q.Workload)

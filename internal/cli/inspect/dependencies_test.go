@@ -1,0 +1,235 @@
+package inspect
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/controlplane/dependencies"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// calls is a report with two workloads of two namespaces.
+func calls() *dependencies.Report {
+	rate := 2.5
+	at := func(first, last time.Duration) (time.Time, time.Time) { return noon.Add(-first), noon.Add(-last) }
+	call := func(host model.Host, first, last time.Duration, s dependencies.Service, ports ...uint32) dependencies.CallReport {
+		c := dependencies.CallReport{Host: host, Ports: ports, Service: s}
+		c.First, c.Last = at(first, last)
+		return c
+	}
+	reviews := dependencies.Service{Kind: model.KindService, Namespace: "shop", Name: "reviews", Pods: map[string]string{"app": "reviews"}, Ports: []dependencies.Port{
+		{Number: 80, Protocol: model.ProtocolHTTP, Target: "8080"}, {Number: 90, Protocol: model.ProtocolHTTP, Target: "metrics"},
+	}}
+	bank := dependencies.Service{Kind: model.KindServiceEntry, Namespace: "billing", Name: "bank", Ports: []dependencies.Port{{Number: 443, Protocol: model.ProtocolTLS, Target: "443"}}}
+	fixed := bank
+	fixed.Addresses = []string{"192.0.2.1", "2001:db8::1"}
+	web := dependencies.WorkloadReport{
+		Workload: dependencies.Workload{Namespace: "shop", ServiceAccount: "web", Name: "web"}, Proxies: 2, Selector: map[string]string{"app": "web"},
+		Calls: []dependencies.CallReport{
+			call("bank.example.com", 50*time.Hour, time.Minute, bank, 443),
+			call("old.shop.svc.cluster.local", 30*24*time.Hour, 20*24*time.Hour, dependencies.Service{}, 80),
+			call("reviews.shop.svc.cluster.local", time.Hour, time.Second, reviews, 80),
+		},
+	}
+	web.Calls[2].Rate, web.Calls[2].Subsets = &rate, []string{"v1", "v2"}
+	api := dependencies.WorkloadReport{
+		Workload: dependencies.Workload{Namespace: "billing", ServiceAccount: "default", Name: "api"}, Selector: map[string]string{"tier": "api"}, Shared: true,
+		Calls: []dependencies.CallReport{call("fixed.example.com", time.Hour, time.Hour, fixed, 443), call("reviews.shop.svc.cluster.local", time.Hour, time.Hour, reviews)},
+	}
+	gone := dependencies.WorkloadReport{
+		Workload: dependencies.Workload{Namespace: "billing", ServiceAccount: "default", Name: "cron"},
+		Calls:    []dependencies.CallReport{call("reviews.shop.svc.cluster.local", time.Hour, time.Hour, reviews, 80)},
+	}
+	return &dependencies.Report{Now: noon, RootNamespace: "istio-system", Workloads: []dependencies.WorkloadReport{api, gone, web}}
+}
+
+// dependenciesAt serves a report, if the question has no workload and service, or asks for those that it has.
+func dependenciesAt(t *testing.T, others ...explain.PeerQuery) (address string, asked *[]url.Values) {
+	t.Helper()
+	asked = &[]url.Values{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/debug/dependencies" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		*asked = append(*asked, r.URL.Query())
+		report := calls()
+		report.Others = others
+		if r.URL.Query().Get("workload")+r.URL.Query().Get("callers-of") != "" {
+			report.Workloads = nil
+		}
+		_ = json.NewEncoder(w).Encode(report)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, asked
+}
+
+func TestDependencies(t *testing.T) {
+	address, asked := dependenciesAt(t)
+	status, out, errOut := moonsail(t, "dependencies", "-n", "shop", "--local", "--address", address)
+	require.Zero(t, status, errOut)
+	require.Equal(t, `WORKLOAD  NAMESPACE  CALLS                              PORTS  RATE   LAST CALL  SINCE
+api       billing    fixed.example.com                  443    -      1h0m       1h0m
+api       billing    reviews.shop                       *      -      1h0m       1h0m
+cron      billing    reviews.shop                       80     -      1h0m       1h0m
+web       shop       bank.example.com                   443    -      1m         2d2h
+web       shop       old.shop.svc.cluster.local (gone)  80     -      20d0h      30d0h
+web       shop       reviews.shop                       80     2.5/s  1s         1h0m
+`, out)
+	require.Equal(t, []url.Values{{"namespace": {"shop"}, "local": {""}}}, *asked)
+
+	_, out, _ = moonsail(t, "deps", "-o", "wide", "--address", address)
+	require.Regexp(t, `(?m)^web +shop +reviews.shop +80 +2.5/s +1s +1h0m +web +2 +v1,v2 +reviews.shop.svc.cluster.local$`, out)
+	_, out, _ = moonsail(t, "deps", "-o", "json", "--address", address)
+	want, err := json.Marshal(calls())
+	require.NoError(t, err)
+	require.JSONEq(t, string(want), out)
+	_, out, _ = moonsail(t, "deps", "-o", "graph", "--address", address)
+	require.Contains(t, out, `"shop/web (web)" -> "reviews.shop.svc.cluster.local" [label="2.5/s"]`)
+	require.Contains(t, out, `"reviews.shop.svc.cluster.local" [label="reviews.shop"]`)
+}
+
+func TestDependenciesErrors(t *testing.T) {
+	address, asked := dependenciesAt(t, explain.PeerQuery{ControlPlane: "10.0.0.9:15012", Silent: "timeout"})
+	for name, c := range map[string]struct {
+		args   []string
+		status int
+		text   string
+	}{
+		"workload":              {[]string{"pod/wed.shop"}, 1, `workload "wed.shop": no calls are known; did you mean "web.shop"?`},
+		"service":               {[]string{"--callers-of", "review.shop"}, 1, `service "review.shop": no callers are known; did you mean "reviews.shop"?`},
+		"by namespace":          {[]string{"--by-namespace"}, 2, "--by-namespace: is for -o sidecar"},
+		"namespace of workload": {[]string{"web", "--by-namespace", "-o", "sidecar"}, 2, "leave out WORKLOAD"},
+		"Sidecar of callers":    {[]string{"--callers-of", "a", "-o", "sidecar"}, 2, "would allow only calls to this service"},
+		"format":                {[]string{"-o", "dot"}, 2, `unknown format "dot": use table, json, yaml, wide, graph, sidecar or networkpolicy`},
+		"silent control plane":  {[]string{"-o", "sidecar"}, 0, "control plane 10.0.0.9:15012 does not answer: timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, _, errOut := moonsail(t, append([]string{"dependencies", "--address", address}, c.args...)...)
+			require.Equal(t, c.status, status)
+			require.Contains(t, errOut, c.text)
+		})
+	}
+	require.Contains(t, *asked, url.Values{"workload": {"wed.shop"}})
+	_, out, _ := moonsail(t, "__complete", "dependencies", "--address", address, "")
+	require.Contains(t, out, "web.shop")
+	_, out, _ = moonsail(t, "__complete", "dependencies", "--address", address, "--callers-of", "")
+	require.Contains(t, out, "reviews.shop\n")
+	require.Contains(t, out, "bank.example.com\n")
+}
+
+func TestSidecarsOfDependencies(t *testing.T) {
+	address, _ := dependenciesAt(t)
+	_, out, _ := moonsail(t, "dependencies", "-o", "sidecar", "--address", address)
+	require.Equal(t, `# api.billing: these labels also select Pods of other workloads: label its Pods
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata:
+  name: api
+  namespace: billing
+spec:
+  egress:
+  - hosts:
+    - ./fixed.example.com
+    - istio-system/*
+    - shop/reviews.shop.svc.cluster.local
+  workloadSelector:
+    labels:
+      tier: api
+---
+# cron.billing: no Sidecar: it has no Pods now, or they have no labels in common
+---
+# old.shop.svc.cluster.local: left out: there is no such service now
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata:
+  name: web
+  namespace: shop
+spec:
+  egress:
+  - hosts:
+    - ./reviews.shop.svc.cluster.local
+    - billing/bank.example.com
+    - istio-system/*
+  workloadSelector:
+    labels:
+      app: web
+`, out)
+	_, out, _ = moonsail(t, "dependencies", "-o", "sidecar", "--by-namespace", "--address", address)
+	require.Contains(t, out, `metadata:
+  name: default
+  namespace: billing
+spec:
+  egress:
+  - hosts:
+    - ./fixed.example.com
+    - istio-system/*
+    - shop/reviews.shop.svc.cluster.local
+---
+`)
+}
+
+func TestNetworkPoliciesOfDependencies(t *testing.T) {
+	address, _ := dependenciesAt(t)
+	_, out, _ := moonsail(t, "dependencies", "-o", "networkpolicy", "--address", address)
+	for _, part := range []string{
+		"# reviews.shop.svc.cluster.local: all ports of the service: which of them are called is unknown\n",
+		"# cron.billing: no NetworkPolicy: ",
+		"# bank.example.com: any address at its ports: no Pods and no fixed addresses serve it\n# old.shop.svc.cluster.local: left out: there is no such service now\n",
+		`metadata:
+  name: web-calls
+  namespace: shop
+spec:
+  egress:
+  - ports:
+    - port: 53
+      protocol: UDP
+    - port: 53
+      protocol: TCP
+  - ports:
+    - port: 15012
+      protocol: TCP
+    to:
+    - namespaceSelector:
+        matchLabels:
+          kubernetes.io/metadata.name: istio-system
+      podSelector:
+        matchLabels:
+          app.kubernetes.io/name: moonsail
+  - ports:
+    - port: 443
+      protocol: TCP
+  - ports:
+    - port: 8080
+      protocol: TCP
+    to:
+    - namespaceSelector:
+        matchLabels:
+          kubernetes.io/metadata.name: shop
+      podSelector:
+        matchLabels:
+          app: reviews
+  podSelector:
+    matchLabels:
+      app: web
+  policyTypes:
+  - Egress
+`,
+		`    to:
+    - ipBlock:
+        cidr: 192.0.2.1/32
+    - ipBlock:
+        cidr: 2001:db8::1/128
+`,
+		"    - port: metrics\n",
+	} {
+		require.Contains(t, out, part)
+	}
+}
