@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// IstioAPI is the version of Istio's API that this binary is built with. Nodes of proxies have it as their ISTIO_VERSION.
+const IstioAPI = "1.31.1"
+
 // release is the version of a release, which `make release` sets with the linker.
 var release string
 

@@ -45,6 +45,13 @@ func TestNextVersion(t *testing.T) {
 	require.Contains(t, string(log), "version will be "+next+".")
 }
 
+// TestIstioAPI holds the version to that of the module.
+func TestIstioAPI(t *testing.T) {
+	text, err := os.ReadFile("../../go.mod")
+	require.NoError(t, err)
+	require.Contains(t, string(text), "\tistio.io/api v"+IstioAPI+"\n")
+}
+
 func TestNoBuildInfo(t *testing.T) {
 	got := from(nil)
 	require.Equal(t, "0.1.0-dev", got.Version)

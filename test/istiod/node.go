@@ -15,11 +15,9 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/compare"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/version"
 	"github.com/moonsail/moonsail/test/meshtest"
 )
-
-// istioVersion is the version of the agent whose node proxies send.
-const istioVersion = "1.31.0"
 
 // nodeOf returns the node that Istio's agent sends for a proxy: no key is Moonsail's. host is the node of its Pod.
 func nodeOf(p *meshtest.Proxy, domain, host string) *corev3.Node {
@@ -45,7 +43,7 @@ func nodeOf(p *meshtest.Proxy, domain, host string) *corev3.Node {
 	}
 	meta := map[string]any{
 		"NAME": p.Name, "NAMESPACE": p.Namespace, "SERVICE_ACCOUNT": p.ServiceAccount, "WORKLOAD_NAME": p.Name, "CLUSTER_ID": "Kubernetes",
-		"MESH_ID": "cluster.local", "ISTIO_VERSION": istioVersion, "ISTIO_PROXY_SHA": "unknown", "INSTANCE_IPS": strings.Join(m.IPs, ","),
+		"MESH_ID": "cluster.local", "ISTIO_VERSION": version.IstioAPI, "ISTIO_PROXY_SHA": "unknown", "INSTANCE_IPS": strings.Join(m.IPs, ","),
 		"INTERCEPTION_MODE": string(p.Interception), "LABELS": labels, "POD_PORTS": podPorts(p.Ports), "PROXY_CONFIG": config,
 		"ENVOY_PROMETHEUS_PORT": 15090, "ENVOY_STATUS_PORT": 15021, "PILOT_SAN": []any{"istiod.istio-system.svc"},
 		"OWNER": "kubernetes://apis/apps/v1/namespaces/" + p.Namespace + "/deployments/" + p.Name, "NODE_NAME": host,

@@ -231,10 +231,3 @@ func TestBackoff(t *testing.T) {
 	require.Equal(t, []time.Duration{100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000}, waits)
 	require.Equal(t, firstBackoff, nextBackoff(maxBackoff, steadyAfter), "from the start after a steady Envoy")
 }
-
-// TestIstioVersion checks that sidecars report the version of the API in go.mod.
-func TestIstioVersion(t *testing.T) {
-	mod, err := os.ReadFile("../../../go.mod")
-	require.NoError(t, err)
-	require.Contains(t, string(mod), "istio.io/api v"+IstioVersion+"\n")
-}

@@ -30,10 +30,6 @@ const (
 	DefaultStatusPort     = 15020
 	DefaultHealthPort     = 15021
 	DefaultPrometheusPort = 15090
-
-	// IstioVersion is the ISTIO_VERSION in the node's metadata, which EnvoyFilters match: the version of Istio's API that
-	// this binary is built with.
-	IstioVersion = "1.31.1"
 )
 
 // Paths of an injected sidecar's files, as in Istio.

@@ -15,6 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/bootstrap"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
+	"github.com/moonsail/moonsail/internal/version"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
@@ -109,7 +110,7 @@ func (s *settings) metadata() map[string]any {
 		"CLUSTER_ID":        s.ClusterID,
 		"MESH_ID":           s.MeshID,
 		"NETWORK":           s.Network,
-		"ISTIO_VERSION":     IstioVersion,
+		"ISTIO_VERSION":     version.IstioAPI, // EnvoyFilters match it
 		"INTERCEPTION_MODE": string(s.Interception),
 		"INSTANCE_IPS":      strings.Join(w.IPs, ","),
 		"POD_PORTS":         portsJSON(w.Ports),

@@ -10,11 +10,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/version"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
-
-// nodeVersion is the version of Istio that a node has if the proxy does not have one.
-const nodeVersion = "1.31.0"
 
 // Node returns the node of a proxy as pilot-agent describes it.
 func Node(p *model.Proxy) (*corev3.Node, error) {
@@ -25,7 +23,7 @@ func Node(p *model.Proxy) (*corev3.Node, error) {
 	fields := map[string]any{
 		"NAME": p.Name, "NAMESPACE": p.Namespace, "LABELS": labels, "INSTANCE_IPS": strings.Join(p.IPs, ","),
 		"SERVICE_ACCOUNT": cmp.Or(p.ServiceAccount, "default"), "CLUSTER_ID": cmp.Or(p.ClusterID, "Kubernetes"),
-		"INTERCEPTION_MODE": cmp.Or(string(p.Interception), "REDIRECT"), "ISTIO_VERSION": nodeVersion, "WORKLOAD_NAME": p.Name,
+		"INTERCEPTION_MODE": cmp.Or(string(p.Interception), "REDIRECT"), "ISTIO_VERSION": version.IstioAPI, "WORKLOAD_NAME": p.Name,
 	}
 	if p.Network != "" {
 		fields["NETWORK"] = p.Network
