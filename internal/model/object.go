@@ -38,7 +38,7 @@ const (
 	KindSidecar            Kind = "Sidecar"
 	KindPeerAuthentication Kind = "PeerAuthentication"
 	KindTelemetry          Kind = "Telemetry"
-	KindDrainNotice        Kind = "Departure" // see DrainNotice
+	KindDrainNotice        Kind = "DrainNotice"
 )
 
 // Kinds lists every kind in the order of pages and reports.

@@ -95,7 +95,7 @@ func TestDrainNoticeSurvivesRestart(t *testing.T) {
 	t.Cleanup(func() { close(abort) })
 	r.cancel()
 	eventually(t, "it has left", func() bool { return strings.Contains(r.log.String(), `msg="deregistered: `) }, r.log.String)
-	leaves := func() bool { return strings.Contains(o.mesh.page("/debug/store"), `"Departure": 1`) }
+	leaves := func() bool { return strings.Contains(o.mesh.page("/debug/store"), `"DrainNotice": 1`) }
 	require.True(t, leaves(), o.mesh.page("/debug/store"))
 	o.mesh.stop()
 	o.mesh.start()

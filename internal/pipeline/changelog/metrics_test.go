@@ -147,8 +147,8 @@ pilot_virt_services 14
 pilot_worker_queue_depth{queueID="AuthorizationPolicy"} 19
 pilot_worker_queue_depth{queueID="BackendTLSPolicy"} 16
 pilot_worker_queue_depth{queueID="ConfigMap"} 9
-pilot_worker_queue_depth{queueID="Departure"} 9
 pilot_worker_queue_depth{queueID="DestinationRule"} 15
+pilot_worker_queue_depth{queueID="DrainNotice"} 11
 pilot_worker_queue_depth{queueID="EndpointSlice"} 13
 pilot_worker_queue_depth{queueID="EnvoyFilter"} 11
 pilot_worker_queue_depth{queueID="GRPCRoute"} 9
