@@ -87,8 +87,16 @@ func newSecure(ctx context.Context, o Options, s *source, m *changelog.Metrics, 
 		out.listener.Close()
 		return nil, err
 	}
-	out.callers = &authn.Callers{TrustDomains: out.trustDomains, Roots: out.authority.Pool, Tokens: tokens}
+	out.callers = &authn.Callers{TrustDomains: out.trustDomains, Roots: out.authority.Pool, Revoked: out.authority.Revoked, Tokens: tokens}
 	meter := m.CertificateAuthority(out.authority.RootExpiry, out.authority.ChainExpiry)
+	m.Gauge("moonsail_revocation_lists_expiry_timestamp_seconds",
+		"Unix time at which the first list of revoked certificates expires. After that Envoys refuse every certificate. 0: there are no lists.",
+		func() float64 {
+			if at := out.authority.Revoked().Expiry(); !at.IsZero() {
+				return float64(at.Unix())
+			}
+			return 0
+		})
 	if own, ok := out.authority.(ownAuthority); ok {
 		out.service = ca.NewService(own.Authority, out.callers, meter, o.Log)
 	}
@@ -163,7 +171,7 @@ func (s *secure) close() {
 func (p *parts) writeRoots(ctx context.Context) error {
 	s := p.secure
 	roots := &kube.RootCerts{
-		Client: s.client, Roots: s.authority.Roots, Log: s.opts.Log,
+		Client: s.client, Trust: s.authority.trust, Log: s.opts.Log,
 		Namespaces: func() ([]string, bool) { return s.namespaces(), p.pipeline.Synced() },
 	}
 	return roots.Run(ctx)

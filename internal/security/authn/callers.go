@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/security/revocation"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -44,9 +45,10 @@ func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(form
 type Callers struct {
 	// TrustDomains returns the trust domains of the mesh: first the one of new identities, then former and shared ones.
 	TrustDomains func() []string
-	Roots        func() *x509.CertPool // verify client certificates
-	Tokens       []Tokens              // tried in this order
-	Now          func() time.Time      // nil: time.Now
+	Roots        func() *x509.CertPool    // verify client certificates
+	Revoked      func() *revocation.Lists // nil: nothing is revoked
+	Tokens       []Tokens                 // tried in this order
+	Now          func() time.Time         // nil: time.Now
 }
 
 // Authenticate returns the caller of a certificate, else of a token. Errors are gRPC statuses.
@@ -75,9 +77,12 @@ func (c *Callers) fromCertificate(chain []*x509.Certificate) (model.Identity, er
 	for _, i := range chain[1:] {
 		between.AddCert(i)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{
+	chains, err := chain[0].Verify(x509.VerifyOptions{
 		Roots: c.Roots(), Intermediates: between, CurrentTime: c.now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
+	if err == nil && c.Revoked != nil {
+		err = c.Revoked().Check(chains)
+	}
 	if err != nil {
 		return model.Identity{}, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/base/logonce"
+	"github.com/moonsail/moonsail/internal/security/revocation"
 )
 
 // Options of an Authority.
@@ -89,7 +90,12 @@ func Open(ctx context.Context, o Options) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority in %s: %w", c.Where, err)
 	}
+	_ = s.takeRevoked(nil, a.now()) // only an error beside a signer before
 	a.take(s)
+	if s.unread != nil {
+		a.problem = s.unread.Error()
+		o.Log.Warn("the certificate authority refuses no revoked certificates", "error", s.unread)
+	}
 	return a, nil
 }
 
@@ -116,7 +122,7 @@ func (a *Authority) take(s *signer) {
 	old := a.signer.Swap(s)
 	a.mu.Lock()
 	a.since = a.now()
-	if old != nil && old.rootPEM != s.rootPEM {
+	if old != nil && (old.rootPEM != s.rootPEM || old.revoked.PEM() != s.revoked.PEM()) {
 		close(a.changed)
 		a.changed = make(chan struct{})
 	}
@@ -175,13 +181,17 @@ func (a *Authority) refresh(ctx context.Context) error {
 	}
 	now, s := a.now(), a.signer.Load()
 	if c.Files.fingerprint() != s.stamp {
+		before := s
 		if s, err = newSigner(c, now); err != nil {
 			return fmt.Errorf("%s: %w", c.Where, err)
+		}
+		if err := s.takeRevoked(before, now); err != nil {
+			return err
 		}
 		a.take(s)
 	}
 	if !c.Own || !selfSigned(s.cert) || now.Before(renewAt(s.cert, renewAfter)) {
-		return nil
+		return s.unread
 	}
 	f, err := s.renewed(a.opts.RootTTL, now)
 	if err != nil {
@@ -191,12 +201,22 @@ func (a *Authority) refresh(ctx context.Context) error {
 	return a.opts.Store.Replace(ctx, c, f)
 }
 
-// Roots returns the roots for workloads, in PEM, and a channel that is closed when they change.
-func (a *Authority) Roots() (roots string, changed <-chan struct{}) {
+// Trust returns what verifies peers, and a channel that is closed when it changes.
+func (a *Authority) Trust() (t Trust, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.signer.Load().rootPEM, a.changed
+	s := a.signer.Load()
+	return Trust{Roots: s.rootPEM, Revoked: s.revoked.PEM()}, a.changed
 }
+
+// Trust verifies peers.
+type Trust struct {
+	Roots   string // in PEM
+	Revoked string // lists of revoked certificates in PEM; empty: none
+}
+
+// Revoked returns the certificates that are revoked.
+func (a *Authority) Revoked() *revocation.Lists { return a.signer.Load().revoked }
 
 // Pool returns the roots for verification.
 func (a *Authority) Pool() *x509.CertPool { return a.signer.Load().pool }

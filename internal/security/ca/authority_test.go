@@ -76,7 +76,7 @@ func TestInvalidFiles(t *testing.T) {
 			require.Contains(t, said.String(), "stays unchanged")
 			_, err = a.Issue(request(t, ecKey(t)), web, 0)
 			require.NoError(t, err)
-			roots, _ := a.Roots()
+			roots := rootsOf(a)
 			require.Equal(t, string(root.pem()), roots)
 			place.set(good)
 			require.Empty(t, a.lookNow(t))
@@ -94,7 +94,7 @@ func TestOpenSSLKeys(t *testing.T) {
 	place := &memory{}
 	place.set(Files{CertFile: root.pem(), KeyFile: append(parameters, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})...)})
 	a := open(t, Options{Store: place})
-	roots, _ := a.Roots()
+	roots := rootsOf(a)
 	require.Equal(t, string(root.pem()), roots, "a certificate that has signed itself is its own root")
 }
 
@@ -118,7 +118,7 @@ func TestRotation(t *testing.T) {
 	}
 	before, first := hold(), hold()
 	for step, files := range []Files{old.with(RootFile, both), fresh.with(RootFile, both), fresh} {
-		_, changed := a.Roots()
+		_, changed := a.Trust()
 		place.set(files)
 		require.Empty(t, a.lookNow(t))
 		after := hold()
@@ -145,15 +145,16 @@ func TestGeneratedRootIsRenewed(t *testing.T) {
 	const life = 100 * 24 * time.Hour
 	o := Options{Store: place, RootTTL: life, Now: c.now}
 	a, b := open(t, o), open(t, o)
-	oldRoots, changed := a.Roots()
-	sameRoots, _ := b.Roots()
+	oldRoots := rootsOf(a)
+	_, changed := a.Trust()
+	sameRoots := rootsOf(b)
 	require.Equal(t, oldRoots, sameRoots, "the second one takes what the first one made")
 	old, err := a.Issue(request(t, ecKey(t)), web, int64(90*24*time.Hour/time.Second))
 	require.NoError(t, err)
 
 	c.add(79 * 24 * time.Hour)
 	require.Empty(t, a.lookNow(t))
-	roots, _ := a.Roots()
+	roots := rootsOf(a)
 	require.Equal(t, oldRoots, roots, "it is not time yet")
 	c.add(2 * 24 * time.Hour)
 	for range 2 {
@@ -161,8 +162,8 @@ func TestGeneratedRootIsRenewed(t *testing.T) {
 		require.Empty(t, b.lookNow(t))
 	}
 	await.From(t, changed)
-	roots, _ = a.Roots()
-	sameRoots, _ = b.Roots()
+	roots = rootsOf(a)
+	sameRoots = rootsOf(b)
 	require.Equal(t, roots, sameRoots)
 	require.Contains(t, roots, oldRoots)
 	require.WithinDuration(t, c.now().Add(life), a.RootExpiry(), time.Minute)
@@ -182,7 +183,7 @@ func TestGeneratedRootIsRenewed(t *testing.T) {
 		c.add(24 * time.Hour)
 		require.Empty(t, a.lookNow(t))
 	}
-	roots, _ = a.Roots()
+	roots = rootsOf(a)
 	require.NotContains(t, roots, oldRoots)
 }
 
@@ -266,13 +267,13 @@ func TestRun(t *testing.T) {
 	given, root := plugIn(t, nil)
 	place := &memory{}
 	a := open(t, Options{Store: place, Every: time.Millisecond})
-	_, changed := a.Roots()
+	_, changed := a.Trust()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { a.Run(ctx) })
 	place.set(given)
 	await.From(t, changed)
-	roots, _ := a.Roots()
+	roots := rootsOf(a)
 	require.Equal(t, string(root.pem()), roots)
 	cancel()
 	running.Wait()

@@ -39,8 +39,9 @@ func (d Dir) Read(context.Context) (*Contents, error) {
 	return &Contents{Files: f, Where: d.Place(), Own: own && !d.ReadOnly, Version: f.fingerprint()}, nil
 }
 
-// writeOrder is the order in which generated files are written: the mark first, the key last.
-var writeOrder = []string{OwnFile, RootFile, ChainFile, CertFile, KeyFile}
+// writeOrder is the order in which generated files are written: the mark first, the key last. Lists of revoked
+// certificates are the operator's, and only read.
+var writeOrder = []string{OwnFile, RevokedFile, RootFile, ChainFile, CertFile, KeyFile}
 
 // files reads the files in reverse order of writing: with each file, all that were written before it exist.
 func (d Dir) files() (Files, error) {

@@ -26,7 +26,7 @@ func TestDirIsRaced(t *testing.T) {
 				roots <- fmt.Sprint(err)
 				return
 			}
-			r, _ := a.Roots()
+			r := rootsOf(a)
 			roots <- r
 		}()
 	}
@@ -69,7 +69,7 @@ func TestDir(t *testing.T) {
 	a := open(t, Options{Store: Dir{Path: dir}})
 	require.False(t, a.State().Own)
 	require.Equal(t, "directory "+dir, a.State().Where)
-	roots, _ := a.Roots()
+	roots := rootsOf(a)
 	require.Equal(t, string(root.pem()), roots)
 }
 
@@ -82,7 +82,7 @@ func TestDirAfterACrash(t *testing.T) {
 	got, err := a.Issue(request(t, ecKey(t)), web, 0)
 	require.NoError(t, err)
 	b := open(t, Options{Store: Dir{Path: dir}})
-	roots, _ := b.Roots()
+	roots := rootsOf(b)
 	_, err = verify(t, got.Chain, roots, time.Now())
 	require.NoError(t, err)
 }

@@ -204,3 +204,8 @@ func verify(t testing.TB, chain []string, roots string, now time.Time) (*x509.Ce
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}})
 	return leaf[0], err
 }
+
+func rootsOf(a *Authority) string {
+	t, _ := a.Trust()
+	return t.Roots
+}

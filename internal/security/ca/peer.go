@@ -55,6 +55,7 @@ func (p *Peering) TLS() (*tls.Config, error) {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, ServerName: p.server, RootCAs: p.authority.Pool(),
 		Certificates: []tls.Certificate{*pair}, Time: p.authority.now,
+		VerifyConnection: func(c tls.ConnectionState) error { return p.authority.Revoked().Check(c.VerifiedChains) },
 	}, nil
 }
 

@@ -53,6 +53,7 @@ func (s *serving) current() (*tls.Config, error) {
 	s.config = &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*pair},
 		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: by.pool, Time: s.authority.now,
+		VerifyConnection: func(c tls.ConnectionState) error { return by.revoked.Check(c.VerifiedChains) },
 		// A resumed session would not be verified against the present roots.
 		SessionTicketsDisabled: true,
 	}

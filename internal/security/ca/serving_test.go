@@ -52,7 +52,7 @@ func TestServing(t *testing.T) {
 	place, c := &memory{}, &setClock{at: time.Now()}
 	a := open(t, Options{Store: place, Now: c.now})
 	conf := a.ServerTLS([]string{"istiod.istio-system.svc", "127.0.0.1", "*.example.com"})
-	roots, _ := a.Roots()
+	roots := rootsOf(a)
 	first, err := hello(t, conf, roots, "istiod.istio-system.svc", c.now())
 	require.NoError(t, err)
 	for _, name := range []string{"127.0.0.1", "mesh.example.com"} {

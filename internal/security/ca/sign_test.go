@@ -33,7 +33,7 @@ func TestIssue(t *testing.T) {
 				a, before := open(t, Options{Store: place}), time.Now()
 				got, err := a.Issue(request(t, key), web, 0)
 				require.NoError(t, err)
-				roots, _ := a.Roots()
+				roots := rootsOf(a)
 				leaf, err := verify(t, got.Chain, roots, time.Now())
 				require.NoError(t, err)
 				require.Equal(t, roots, got.Chain[len(got.Chain)-1], "the roots are the last element")
@@ -149,7 +149,7 @@ func FuzzIssue(f *testing.F) {
 				require.True(t, isRequest(err), "%v", err)
 				continue
 			}
-			roots, _ := a.Roots()
+			roots := rootsOf(a)
 			leaf, err := verify(t, got.Chain, roots, time.Now())
 			require.NoError(t, err)
 			require.Equal(t, web.String(), leaf.URIs[0].String())

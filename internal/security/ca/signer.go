@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/security/revocation"
 )
 
 // signer has the key that signs certificates and the roots that verify them. It is immutable.
@@ -30,6 +32,8 @@ type signer struct {
 
 	chainPEM []string
 	rootPEM  string
+	revoked  *revocation.Lists // nil: nothing is revoked
+	unread   error             // why revoked is not what contents has; nil: it is
 }
 
 // newSigner decodes and checks files. Errors name the file.
@@ -56,6 +60,28 @@ func newSigner(c *Contents, now time.Time) (*signer, error) {
 		return nil, fmt.Errorf("%s: peers would refuse the certificates that it signs: %w", CertFile, err)
 	}
 	return s, nil
+}
+
+// takeRevoked decodes lists of revoked certificates. Invalid ones do not replace those of the signer before, which may be
+// nil, and do not delay a new certificate or root, unless peers would then refuse what the new certificate signs.
+func (s *signer) takeRevoked(before *signer, now time.Time) error {
+	lists, err := revocation.Parse(s.contents.Files[RevokedFile])
+	if err == nil {
+		err = lists.Covers(append(slices.Clone(s.chain), s.roots...), now)
+	}
+	if err == nil {
+		s.revoked = lists
+		return nil
+	}
+	s.unread = fmt.Errorf("%s: %s: %w", s.contents.Where, RevokedFile, err)
+	if before == nil {
+		return nil
+	}
+	s.revoked = before.revoked
+	if s.revoked.Covers(append(slices.Clone(s.chain), s.root), now) != nil {
+		return s.unread
+	}
+	return nil
 }
 
 // verifyIssued signs a workload's certificate and verifies it as peers do. A CA may chain to a root without the right to sign

@@ -17,6 +17,10 @@ type State struct {
 	Signer  CertificateInfo   `json:"signer"`
 	Chain   []CertificateInfo `json:"chain,omitempty"` // from the signing certificate, without the root
 	Roots   []CertificateInfo `json:"roots"`
+	// Revoked is the number of revoked certificates, and RevokedUntil when the first list expires. After that Envoys refuse
+	// every certificate.
+	Revoked      int       `json:"revoked,omitempty"`
+	RevokedUntil time.Time `json:"revokedUntil,omitzero"`
 	TTL     string            `json:"ttl"` // default lifetime of certificates
 	MaxTTL  string            `json:"maxTTL"`
 	Issued  uint64            `json:"issued"` // certificates since the start of the control plane
@@ -58,6 +62,7 @@ func (a *Authority) State() State {
 	return State{
 		Where: s.contents.Where, Own: s.contents.Own, Since: a.since, Problem: a.problem,
 		Signer: InfoOf(s.cert), Chain: InfosOf(s.chain), Roots: InfosOf(s.roots),
+		Revoked: s.revoked.Len(), RevokedUntil: s.revoked.Expiry(),
 		TTL: a.opts.TTL.String(), MaxTTL: a.opts.MaxTTL.String(), Issued: a.issued.Load(),
 	}
 }

@@ -14,12 +14,14 @@ const (
 	KeyFile   = "ca-key.pem"     // its private key
 	ChainFile = "cert-chain.pem" // intermediates, from the signing certificate to the root
 	RootFile  = "root-cert.pem"  // roots for workloads: one, or several during a rotation
+	// RevokedFile holds lists of revoked certificates (CRL). It is optional.
+	RevokedFile = "ca-crl.pem"
 	// OwnFile marks generated files, which may be replaced.
 	OwnFile = "istio-generated"
 )
 
 // FileNames are all files of a Store.
-var FileNames = []string{CertFile, KeyFile, ChainFile, RootFile, OwnFile}
+var FileNames = []string{CertFile, KeyFile, ChainFile, RootFile, RevokedFile, OwnFile}
 
 // Files are contents by name.
 type Files map[string][]byte

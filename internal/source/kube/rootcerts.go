@@ -22,15 +22,22 @@ import (
 const (
 	RootCertName  = "istio-ca-root-cert"
 	RootCertKey   = "root-cert.pem"
+	RevokedKey    = "ca-crl.pem" // Istio has a ConfigMap istio-ca-crl for it
 	rootCertLabel = "istio.io/config"
 )
+
+// Trust verifies peers, in PEM.
+type Trust struct {
+	Roots   string
+	Revoked string // lists of revoked certificates; empty: none
+}
 
 // RootCerts keeps the roots in a ConfigMap of each namespace. Several control planes may do that at the same time: a
 // correct ConfigMap is not written.
 type RootCerts struct {
 	Client *Client
-	// Roots returns the content, and a channel that is closed when it changes.
-	Roots func() (string, <-chan struct{})
+	// Trust returns the content, and a channel that is closed when it changes.
+	Trust func() (Trust, <-chan struct{})
 	// Namespaces returns the namespaces that need the ConfigMap; false: unknown yet. It is called often and must be
 	// fast.
 	Namespaces func() (list []string, known bool)
@@ -41,7 +48,7 @@ type RootCerts struct {
 
 	mu     sync.Mutex // guards the fields below
 	listed bool
-	have   map[string]string // by namespace
+	have   map[string]Trust // by namespace
 	wake   chan struct{}
 }
 
@@ -67,7 +74,7 @@ func (r *RootCerts) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.api, r.due, r.have, r.wake = api, map[string]*due{}, map[string]string{}, make(chan struct{}, 1)
+	r.api, r.due, r.have, r.wake = api, map[string]*due{}, map[string]Trust{}, make(chan struct{}, 1)
 	kind := &resource{
 		Resource: config.Resource{Kind: "ConfigMap"}, version: "v1", plural: "configmaps", example: &corev1.ConfigMap{},
 		field: "metadata.name=" + RootCertName,
@@ -98,8 +105,8 @@ func (r *RootCerts) keep(ctx context.Context) {
 	tick := time.NewTicker(rootsEvery)
 	defer tick.Stop()
 	for {
-		roots, changed := r.Roots()
-		r.complete(ctx, roots)
+		trust, changed := r.Trust()
+		r.complete(ctx, trust)
 		select {
 		case <-ctx.Done():
 			return
@@ -112,7 +119,7 @@ func (r *RootCerts) keep(ctx context.Context) {
 }
 
 // complete writes to the namespaces that lack the roots.
-func (r *RootCerts) complete(ctx context.Context, roots string) {
+func (r *RootCerts) complete(ctx context.Context, trust Trust) {
 	list, known := r.Namespaces()
 	if !known {
 		return
@@ -120,9 +127,9 @@ func (r *RootCerts) complete(ctx context.Context, roots string) {
 	if len(r.due) > len(list) {
 		maps.DeleteFunc(r.due, func(ns string, _ *due) bool { return !slices.Contains(list, ns) })
 	}
-	for _, ns := range r.lacking(list, roots) {
+	for _, ns := range r.lacking(list, trust) {
 		if d := r.dueOf(ns, time.Now()); d != nil {
-			r.write(ctx, ns, roots, d)
+			r.write(ctx, ns, trust, d)
 		}
 		if ctx.Err() != nil {
 			return
@@ -146,20 +153,20 @@ func (r *RootCerts) dueOf(ns string, now time.Time) *due {
 }
 
 // lacking returns the namespaces without the roots.
-func (r *RootCerts) lacking(list []string, roots string) []string {
+func (r *RootCerts) lacking(list []string, trust Trust) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.listed {
 		return nil
 	}
-	return slices.DeleteFunc(list, func(ns string) bool { return r.have[ns] == roots })
+	return slices.DeleteFunc(list, func(ns string) bool { return r.have[ns] == trust })
 }
 
 // write writes to one namespace. The end of the namespace is not a failure.
-func (r *RootCerts) write(ctx context.Context, ns, roots string, d *due) {
+func (r *RootCerts) write(ctx context.Context, ns string, trust Trust, d *due) {
 	ctx, cancel := context.WithTimeout(ctx, rootsTimeout)
 	defer cancel()
-	err := r.put(ctx, ns, roots)
+	err := r.put(ctx, ns, trust)
 	switch {
 	case err == nil:
 		if d.delay > rootsLongest/4 && !d.logged {
@@ -174,9 +181,13 @@ func (r *RootCerts) write(ctx context.Context, ns, roots string, d *due) {
 }
 
 // put patches the ConfigMap, or creates it.
-func (r *RootCerts) put(ctx context.Context, ns, roots string) error {
-	data := map[string]string{RootCertKey: roots}
-	patch, err := json.Marshal(map[string]any{"data": data})
+func (r *RootCerts) put(ctx context.Context, ns string, trust Trust) error {
+	data := map[string]string{RootCertKey: trust.Roots}
+	changes := map[string]any{RootCertKey: trust.Roots, RevokedKey: nil} // nil removes the key
+	if trust.Revoked != "" {
+		data[RevokedKey], changes[RevokedKey] = trust.Revoked, trust.Revoked
+	}
+	patch, err := json.Marshal(map[string]any{"data": changes})
 	if err != nil {
 		return err
 	}
@@ -193,7 +204,7 @@ func (r *RootCerts) put(ctx context.Context, ns, roots string) error {
 // handler keeps the known ConfigMaps.
 func (r *RootCerts) handler() Handler[*corev1.ConfigMap] {
 	return Handler[*corev1.ConfigMap]{
-		Upsert: func(m *corev1.ConfigMap) { r.see(func() { r.have[m.Namespace] = m.Data[RootCertKey] }) },
+		Upsert: func(m *corev1.ConfigMap) { r.see(func() { r.have[m.Namespace] = Trust{m.Data[RootCertKey], m.Data[RevokedKey]} }) },
 		Remove: func(n types.NamespacedName) { r.see(func() { delete(r.have, n.Namespace) }) },
 		Listed: func() { r.see(func() { r.listed = true }) },
 	}

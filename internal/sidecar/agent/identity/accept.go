@@ -40,6 +40,7 @@ func (r *Renewer) accept(key crypto.Signer, answer []string) (*Secrets, error) {
 		pair: pairOf(chain, key), got: time.Now(),
 	}
 	s.pool = poolOf(s.Roots)
+	s.setRevoked(r.lists)
 	return s, r.check(s, chain)
 }
 

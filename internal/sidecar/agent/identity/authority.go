@@ -88,7 +88,7 @@ func (r *Renewer) ask(ctx context.Context, csr []byte, token string, cert *tls.C
 	security, target := insecure.NewCredentials(), r.Address
 	if !strings.HasPrefix(target, "unix:") {
 		s, _ := r.Secrets()
-		security, target = credentials.NewTLS(clientTLS(s.pool, cert, r.ServerNames)), "dns:///"+target
+		security, target = credentials.NewTLS(s.clientTLS(cert, r.ServerNames)), "dns:///"+target
 	}
 	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(security), grpc.WithNoProxy())
 	if err != nil {
@@ -177,13 +177,13 @@ type refusal struct {
 func (r *refusal) Error() string { return r.text }
 
 // clientTLS is TLS to a server whose certificate has one of names. The first one is the SNI.
-func clientTLS(roots *x509.CertPool, cert *tls.Certificate, names []string) *tls.Config {
+func (s *Secrets) clientTLS(cert *tls.Certificate, names []string) *tls.Config {
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		ServerName: names[0],
 		// VerifyConnection verifies the server, because crypto/tls supports one name only.
 		InsecureSkipVerify: true, //nolint:gosec // verified below
-		VerifyConnection:   func(cs tls.ConnectionState) error { return verifyServer(cs.PeerCertificates, roots, names) },
+		VerifyConnection:   func(cs tls.ConnectionState) error { return s.verifyServer(cs.PeerCertificates, names) },
 	}
 	if cert != nil {
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
@@ -191,18 +191,21 @@ func clientTLS(roots *x509.CertPool, cert *tls.Certificate, names []string) *tls
 	return c
 }
 
-func verifyServer(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
-	if len(chain) == 0 || roots == nil {
+func (s *Secrets) verifyServer(chain []*x509.Certificate, names []string) error {
+	if len(chain) == 0 || s.pool == nil {
 		return errors.New("x509: no roots to verify the server")
 	}
 	between := x509.NewCertPool()
 	for _, c := range chain[1:] {
 		between.AddCert(c)
 	}
-	if _, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between}); err != nil {
+	chains, err := chain[0].Verify(x509.VerifyOptions{Roots: s.pool, Intermediates: between})
+	if err != nil {
 		return err
 	}
-	var err error
+	if err := s.revoked.Check(chains); err != nil {
+		return err
+	}
 	for _, name := range names {
 		if err = chain[0].VerifyHostname(name); err == nil {
 			return nil
@@ -212,4 +215,6 @@ func verifyServer(chain []*x509.Certificate, roots *x509.CertPool, names []strin
 }
 
 // ServerTLS is TLS to a server whose certificate has one of names, without a client certificate.
-func ServerTLS(roots *x509.CertPool, names []string) *tls.Config { return clientTLS(roots, nil, names) }
+func ServerTLS(roots *x509.CertPool, names []string) *tls.Config {
+	return (&Secrets{pool: roots}).clientTLS(nil, names)
+}

@@ -12,6 +12,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/base/logonce"
+	"github.com/moonsail/moonsail/internal/security/revocation"
 )
 
 // DefaultTTL is the requested lifetime of certificates. DefaultGraceRatio is the remaining part of it at which they are
@@ -56,6 +59,8 @@ type Secrets struct {
 	Chain []byte // PEM: the workload's certificate, then intermediates; nil until there is one
 	Key   []byte // PEM
 	Roots []byte // PEM; nil until they are known
+	// Revoked are lists of revoked certificates, in PEM; nil: none.
+	Revoked []byte
 	// Federated are the roots of other trust domains, whose workloads are peers, too. Roots are then those of TrustDomain
 	// only. Without them Roots verify every peer.
 	Federated   []Bundle
@@ -65,7 +70,8 @@ type Secrets struct {
 	pool *x509.CertPool   // of Roots
 	got  time.Time
 
-	answerRoots []byte // the part of Roots that the CA sent
+	answerRoots []byte            // the part of Roots that the CA sent
+	revoked     *revocation.Lists // of Revoked
 }
 
 // Bundle are the roots of a trust domain.
@@ -85,9 +91,11 @@ func (s *Secrets) Leaf() *x509.Certificate {
 // Renewer gets and renews one workload's secrets in Run. The other methods may be called from any goroutine.
 type Renewer struct {
 	Options
-	fileRoots []byte // as last read; used by Run only, as the next two fields
-	backoff   backoff
-	unwritten bool // the files in OutputDir are older than secrets
+	fileRoots  []byte            // as last read; used by Run only, as the next three fields
+	lists      *revocation.Lists // as last read, beside the roots; nil: none
+	listErrors logonce.Errors
+	backoff    backoff
+	unwritten  bool // the files in OutputDir are older than secrets
 
 	mu       sync.Mutex // guards the fields below
 	secrets  *Secrets
@@ -118,6 +126,9 @@ func New(o Options) (*Renewer, error) {
 	roots, err := readRoots(r.RootsFile)
 	if err != nil {
 		return nil, fmt.Errorf("%w: correct --xds-root-cert", err)
+	}
+	if r.lists, err = readRevoked(r.RootsFile, roots); err != nil {
+		r.Log.Warn("no revoked certificate is refused", "error", err)
 	}
 	r.fileRoots = roots
 	r.setRoots(roots)
@@ -170,7 +181,7 @@ func (r *Renewer) place() string {
 // ClientTLS is TLS to the control plane: it trusts the mesh's roots, and presents the certificate while that is valid.
 func (r *Renewer) ClientTLS(names []string) *tls.Config {
 	s, _ := r.Secrets()
-	return clientTLS(s.pool, s.valid(time.Now()), names)
+	return s.clientTLS(s.valid(time.Now()), names)
 }
 
 // valid returns the certificate if it is valid.
@@ -185,7 +196,7 @@ func (s *Secrets) valid(now time.Time) *tls.Certificate {
 func (r *Renewer) set(s *Secrets) {
 	r.mu.Lock()
 	old := r.secrets
-	same := bytes.Equal(old.Chain, s.Chain) && bytes.Equal(old.Roots, s.Roots) && bytes.Equal(old.Key, s.Key) &&
+	same := bytes.Equal(old.Chain, s.Chain) && bytes.Equal(old.Roots, s.Roots) && bytes.Equal(old.Key, s.Key) && bytes.Equal(old.Revoked, s.Revoked) &&
 		slices.EqualFunc(old.Federated, s.Federated, Bundle.equal)
 	if !same {
 		r.secrets = s

@@ -4,8 +4,14 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/security/revocation"
 )
 
 // readRoots reads a file of CA certificates, and drops other content.
@@ -70,10 +76,56 @@ func poolOf(roots []byte) *x509.CertPool {
 	return pool
 }
 
-// setRoots replaces the roots only.
+// setRoots replaces the roots and the lists of revoked certificates only.
 func (r *Renewer) setRoots(roots []byte) {
 	old, _ := r.Secrets()
 	next := *old
 	next.Roots, next.pool = roots, poolOf(roots)
+	next.setRevoked(r.lists)
 	r.set(&next)
+}
+
+func (s *Secrets) setRevoked(lists *revocation.Lists) {
+	s.Revoked, s.revoked = nil, lists
+	if lists != nil {
+		s.Revoked = []byte(lists.PEM())
+	}
+}
+
+// revokedName is the name of the file with lists of revoked certificates, beside the file of roots. It need not exist.
+const revokedName = "ca-crl.pem"
+
+// readLists reads the lists, and reports whether they have changed. Invalid ones, or a part of them, change nothing.
+func (r *Renewer) readLists(roots []byte) bool {
+	lists, err := readRevoked(r.RootsFile, roots)
+	if r.listErrors.New(err) {
+		r.Log.Warn("the lists of revoked certificates stay unchanged", "error", err)
+	}
+	if err != nil || lists.PEM() == r.lists.PEM() {
+		return false
+	}
+	r.lists = lists
+	return true
+}
+
+// readRevoked reads the lists beside a file of roots; nil: there are none. There must be one for each root, or Envoy would
+// refuse every peer.
+func readRevoked(rootsFile string, roots []byte) (*revocation.Lists, error) {
+	file := filepath.Join(filepath.Dir(rootsFile), revokedName)
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	lists, err := revocation.Parse(text)
+	if err == nil {
+		known, _ := certificates(roots) // they were decoded before
+		err = lists.Covers(known, time.Now())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return lists, nil
 }

@@ -149,13 +149,21 @@ func (r *Renewer) checkFiles() (wait time.Duration, ok bool) {
 		return 0, false
 	}
 	roots, err := readRoots(r.RootsFile)
-	if err != nil || string(roots) == string(r.fileRoots) {
+	if err != nil {
 		return 0, false // an unreadable file may be an incomplete change: the last valid roots stay
 	}
-	r.Log.Info("the mesh's roots have changed", "file", r.RootsFile)
+	changed := string(roots) != string(r.fileRoots)
+	revoked := r.readLists(roots)
+	if !changed && !revoked {
+		return 0, false
+	}
+	r.Log.Info("the mesh's roots, or revoked certificates, have changed", "file", r.RootsFile)
 	s, _ := r.Secrets()
 	r.fileRoots = roots
 	r.setRoots(unite(roots, s.answerRoots))
+	if !changed {
+		return 0, false
+	}
 	return rand.N(orDefault(r.spread, rootsSpread)), true
 }
 

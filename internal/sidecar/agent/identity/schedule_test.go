@@ -35,5 +35,5 @@ func TestUnite(t *testing.T) {
 	a, b := root(t, "a"), root(t, "b")
 	require.Equal(t, string(a.PEM())+string(b.PEM()), string(unite([]byte("x"), append([]byte("# comment\n"), a.PEM()...), nil, append(b.PEM(), a.PEM()...))))
 	require.Empty(t, unite(nil))
-	require.Error(t, verifyServer(nil, x509.NewCertPool(), []string{"x"}))
+	require.Error(t, (&Secrets{pool: x509.NewCertPool()}).verifyServer(nil, []string{"x"}))
 }

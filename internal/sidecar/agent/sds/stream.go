@@ -196,7 +196,11 @@ func ownSecret(own *identity.Secrets, name string) *tlsv3.Secret {
 	case name == RootsName && own.Roots != nil && len(own.Federated) > 0:
 		return federatedSecret(name, own)
 	case name == RootsName && own.Roots != nil:
-		return rootSecret(name, own.Roots)
+		out := rootSecret(name, own.Roots)
+		if len(own.Revoked) > 0 {
+			out.GetValidationContext().Crl = inline(own.Revoked)
+		}
+		return out
 	}
 	return nil
 }
