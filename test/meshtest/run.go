@@ -66,20 +66,21 @@ func (f *File) run(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) { f.runCase(t, c, worlds) })
 	}
 	f.compareGoldens(t, worlds)
-	f.compareScoped(t, worlds)
+	f.compareForm(t, scoped, worlds)
+	f.compareForm(t, onDemand, worlds)
 }
 
-// compareScoped checks that calls have the same results if route configurations are split into route shards.
-func (f *File) compareScoped(t *testing.T, whole map[string]*simulate.World) {
+// compareForm checks that calls have the same results if configuration reaches the proxies in another form.
+func (f *File) compareForm(t *testing.T, as form, whole map[string]*simulate.World) {
 	split := map[string]*simulate.World{}
 	for _, p := range f.Proxies {
-		w, err := f.world(p, true)
+		w, err := f.world(p, as)
 		if err != nil {
-			t.Fatalf("scoped: proxy %s: %v", p.Name, err)
+			t.Fatalf("%s: proxy %s: %v", as, p.Name, err)
 		}
 		split[p.Name] = w
 		if found, want := w.Check(), whole[p.Name].Check(); (len(found) == 0) != (len(want) == 0) {
-			t.Errorf("scoped: check of proxy %s: %q, not %q", p.Name, found, want)
+			t.Errorf("%s: check of proxy %s: %q, not %q", as, p.Name, found, want)
 		}
 	}
 	for _, c := range f.Calls {
@@ -90,10 +91,10 @@ func (f *File) compareScoped(t *testing.T, whole map[string]*simulate.World) {
 		want, wantErr := whole[p.Name].Call(c.Call.Call)
 		got, err := split[p.Name].Call(c.Call.Call)
 		if (err == nil) != (wantErr == nil) {
-			t.Fatalf("scoped: %s: %v, not %v", c.Name, err, wantErr)
+			t.Fatalf("%s: %s: %v, not %v", as, c.Name, err, wantErr)
 		}
 		if text := inWhole(got); err == nil && text != want.String() {
-			t.Errorf("scoped: %s\n%s\n--- not split\n%s", c.Name, text, want)
+			t.Errorf("%s: %s\n%s\n--- not split\n%s", as, c.Name, text, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package meshtest
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
 	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -17,21 +19,60 @@ import (
 
 // World returns everything that a proxy gets, computed from scratch by the real stages: store, derive, translate.
 // Routes are those of VHDS.
-func (f *File) World(p *Proxy) (*simulate.World, error) { return f.world(p, false) }
+func (f *File) World(p *Proxy) (*simulate.World, error) { return f.world(p, whole) }
 
-// world is World. With scoped, all route configurations are split into route shards.
-func (f *File) world(p *Proxy, scoped bool) (*simulate.World, error) {
+// form is how configuration reaches a proxy.
+type form string
+
+const (
+	whole    form = ""          // route configurations are not split
+	scoped   form = "scoped"    // all are split into route shards
+	onDemand form = "on demand" // into those that the proxy asks for, and most clusters are on demand
+)
+
+// world is World in another form.
+func (f *File) world(p *Proxy, as form) (*simulate.World, error) {
 	d := f.derive()
 	proxy := p.Model(f.Mesh.Domain)
-	proxy.ScopedRoutes = scoped
+	proxy.ScopedRoutes = as != whole
 	outbound, inbound := d.Index().Keys(proxy)
+	outbound.OnDemand = as == onDemand && proxy.Type == model.ProxySidecar
 	w := &simulate.World{}
 	for _, key := range []derive.GroupKey{outbound, inbound} {
-		if err := translateInto(w, d.Open(key)); err != nil {
+		delta := d.Open(key)
+		if err := translateInto(w, delta); err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		if err := askedOnlyByRoutes(w, delta); err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 	}
 	return w, nil
+}
+
+// askedOnlyByRoutes checks that only routes refer to clusters on demand: Envoy asks for no others.
+func askedOnlyByRoutes(w *simulate.World, d *derive.Delta) error {
+	var listeners, mirrors []byte
+	for _, l := range w.Listeners {
+		b, err := proto.Marshal(l)
+		if err != nil {
+			return err
+		}
+		listeners = append(listeners, b...)
+	}
+	for _, h := range w.VirtualHosts {
+		for _, r := range h.GetRoutes() {
+			for _, m := range r.GetRoute().GetRequestMirrorPolicies() {
+				mirrors = append(mirrors, m.GetCluster()+"\n"...)
+			}
+		}
+	}
+	for name, c := range d.Clusters {
+		if c != nil && c.OnDemand && (bytes.Contains(listeners, []byte(name)) || bytes.Contains(mirrors, []byte(name+"\n"))) {
+			return fmt.Errorf("cluster %s: it is on demand, but not only routes refer to it", name)
+		}
+	}
+	return nil
 }
 
 // derive returns a deriver that has the objects.

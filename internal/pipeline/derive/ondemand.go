@@ -15,8 +15,39 @@ import (
 // Envoy ask: it drops mirrored requests, and closes TCP connections. So a cluster with such a reference is not on demand.
 // It stays so when the reference goes, because a proxy that has the cluster must not lose it.
 
-// precedes has the clusters of a group that are not on demand, because something but a route refers to them.
-type precedes map[string]bool
+// precedes has the clusters of a group that are not on demand, because something but a route refers to them. It keeps the
+// last maxGone that do not exist: as many as the removals that a table keeps at least. A proxy that missed more connects
+// again, and lists the clusters that it has.
+type precedes struct {
+	names map[string]bool
+	gone  []string // the oldest first
+}
+
+const maxGone = 1024
+
+// note records which clusters of a delta exist.
+func (p *precedes) note(clusters map[string]*ir.Cluster) {
+	for name, c := range clusters {
+		switch {
+		case !p.names[name]:
+		case c == nil:
+			p.lose(name)
+		default:
+			p.gone = slices.DeleteFunc(p.gone, func(n string) bool { return n == name })
+		}
+	}
+}
+
+// lose records that a cluster does not exist.
+func (p *precedes) lose(name string) {
+	if slices.Contains(p.gone, name) {
+		return
+	}
+	if p.gone = append(p.gone, name); len(p.gone) > maxGone {
+		delete(p.names, p.gone[0])
+		p.gone = slices.Delete(p.gone, 0, 1)
+	}
+}
 
 // decideOnDemand decides which clusters of the delta are on demand.
 func (g *proxyGroup) decideOnDemand(x *index.Index) {
@@ -24,18 +55,22 @@ func (g *proxyGroup) decideOnDemand(x *index.Index) {
 		return
 	}
 	for name := range g.referred() {
-		if g.precedes[name] {
+		if g.precedes.names[name] {
 			continue
 		}
-		g.precedes[name] = true
+		g.precedes.names[name] = true
 		if g.out.Clusters[name] == nil {
 			g.restoreCluster(x, name)
 		}
+		if g.out.Clusters[name] == nil {
+			g.precedes.lose(name)
+		}
 	}
+	g.precedes.note(g.out.Clusters)
 	providers := providersOf(x.Mesh())
 	for name, c := range g.out.Clusters {
 		if c != nil {
-			c.OnDemand = c.Added == nil && !c.Inbound && c.Discovery == ir.DiscoverEDS && !g.precedes[name] && !providers[c.Of.Host]
+			c.OnDemand = c.Added == nil && !c.Inbound && c.Discovery == ir.DiscoverEDS && !g.precedes.names[name] && !providers[c.Of.Host]
 		}
 	}
 }
@@ -127,7 +162,7 @@ func (g *proxyGroup) notePatches(naming [][]byte) {
 	}
 	g.patches.naming = naming
 	for h, state := range g.hosts {
-		if slices.ContainsFunc(state.ClusterNames, func(name string) bool { return !g.precedes[name] && g.patchesName(name) }) {
+		if slices.ContainsFunc(state.ClusterNames, func(name string) bool { return !g.precedes.names[name] && g.patchesName(name) }) {
 			g.mark(hostUnit(h))
 		}
 	}

@@ -69,7 +69,7 @@ func newProxyGroup(k GroupKey, sidecar *model.Sidecar, by Sharding) *proxyGroup 
 		served:    map[model.Host][]string{},
 		agent:     agentState{names: map[model.Host]bool{}},
 		shards:    newSharder(by, &k),
-		precedes:  precedes{},
+		precedes:  precedes{names: map[string]bool{}},
 	}
 	if k.IsRouter() {
 		g.router = newRouter()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/base/defect"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -42,6 +43,7 @@ func (l *Ledger) HandleRenamed(r *Request, rename func(*Request) (names, bytes i
 			l.accept(k, f)
 		} else {
 			l.refuse(k, f, r.Error, since)
+			l.replaceRefused()
 		}
 	}
 	if l.protocol == Delta {
@@ -95,6 +97,9 @@ func (l *Ledger) accept(k kind, f *flight) {
 	}
 	if k == rds {
 		l.hosts.routesAccepted(f)
+	}
+	if l.asked {
+		l.grant(names.Strings(f.names()))
 	}
 }
 

@@ -20,6 +20,38 @@ func NewAsked(strategy *Strategy, pool *names.Pool, states []*table.State) *Ledg
 	return l
 }
 
+// replaceRefused schedules the removal of refused clusters of which the proxy has no form. The proxy asks for a name only
+// once, and would make requests wait for the cluster. The server replaces what is removed by a cluster without endpoints,
+// so that they fail at once.
+func (l *Ledger) replaceRefused() {
+	if !l.asked {
+		return
+	}
+	w := &l.watches[cds]
+	var lacks []string
+	for name := range w.held {
+		if !l.granted.Has(name) {
+			lacks = append(lacks, name)
+		}
+	}
+	if w.toRemove = l.pool.With(w.toRemove, names.Strings(lacks)); lacks != nil {
+		w.notePending(l.newest())
+	}
+}
+
+// refusedAsked reports whether a name that exists is replaced because the proxy refused it.
+func (l *Ledger) refusedAsked(w *watch, name string) bool {
+	e := l.lookup(w.typ, name)
+	return l.asked && e != nil && w.holds(e) && !l.granted.Has(name)
+}
+
+// grant records clusters that the proxy has some form of, or the replacement.
+func (st *streamState) grant(list names.List) {
+	if st.asked {
+		st.granted = st.pool.With(st.granted, list)
+	}
+}
+
 // carriage is which clusters a stream carries.
 type carriage struct {
 	partial bool       // those on demand only if carried has them

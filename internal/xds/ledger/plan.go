@@ -310,7 +310,9 @@ func (p *plan) dropHeld() {
 		}
 	}
 	for _, n := range p.removed {
-		delete(p.w.held, n)
+		if !p.l.refusedAsked(p.w, n) {
+			delete(p.w.held, n)
+		}
 	}
 }
 
@@ -398,6 +400,9 @@ func (p *plan) namesToRemove() {
 		case slices.Contains(p.removed, n):
 		case k == vhds && !l.subscribes(k, n) && l.hosts.willBeSent(table.RouteConfigOf(n)):
 			wait = append(wait, n) // until the route configuration exists again
+		case l.refusedAsked(p.w, n):
+			p.removed = append(p.removed, n)
+			p.explicit = true
 		case l.lookup(p.w.typ, n) != nil:
 			back = append(back, n)
 		case !l.subscribes(k, n) && !l.hosts.mayDrain(k, n):

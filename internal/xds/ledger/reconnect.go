@@ -18,6 +18,13 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 	if k == cds && l.partial {
 		l.carryListed(r.Initial)
 	}
+	if l.asked {
+		listed := make([][]byte, len(r.Initial))
+		for i := range r.Initial {
+			listed[i] = r.Initial[i].Name
+		}
+		l.grant(names.Slices(listed))
+	}
 	if k == cds && !l.asked {
 		l.reconnecting, l.ordering.endpointsUnknown = true, !l.watches[eds].on && l.anyEndpoints(r.Initial)
 	}

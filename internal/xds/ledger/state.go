@@ -28,6 +28,7 @@ type streamState struct {
 	toLoad        *names.Set // all of their virtual hosts are to be sent
 	claimedRoutes *names.Set // the proxy listed them on reconnecting
 
+	granted *names.Set // with asked: names of which the proxy has a cluster
 	resend  *names.Set // changed clusters whose endpoints the proxy does not subscribe to yet
 	refused uint64     // NACKs ever
 	err     error

@@ -392,6 +392,25 @@ func TestChangeCountsOnce(t *testing.T) {
 	})
 }
 
+// TestRefusedClusterIsReplaced refuses a cluster of which the proxy has no form: requests must not wait for it. A cluster
+// that the proxy has in an older form stays.
+func TestRefusedClusterIsReplaced(t *testing.T) {
+	onDemandTest(t, func(t *testing.T, h *harness) {
+		asks := h.asking()
+		asks.subscribe(resource.Cluster, "d1")
+		asks.nack(asks.expect(resource.Cluster, "d1"), "d1: no")
+		r := asks.take(resource.Cluster, "d1")
+		require.Equal(t, resource.Absent, r.Resources[0].Version)
+		asks.subscribe(resource.Cluster, "d2")
+		asks.take(resource.Cluster, "d2")
+		h.commit(onDemand("d2", "2"))
+		asks.nack(asks.expect(resource.Cluster, "d2"), "d2: no")
+		h.commit(onDemand("d1", "2"), onDemand("d2", "3"))
+		r = asks.take(resource.Cluster, "d1", "d2")
+		require.True(t, resource.IsOnDemand(r.Resources[0].Version) && resource.IsOnDemand(r.Resources[1].Version))
+	})
+}
+
 func TestOldEnvoyCannotAsk(t *testing.T) {
 	onDemandTest(t, func(t *testing.T, h *harness) {
 		asks := h.asking()
