@@ -12,46 +12,6 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-var worldProxyVersions = []string{"1.8.3", "1.31.1", ""}
-
-func (w *world) envoyFilter() model.Object {
-	f := &model.EnvoyFilter{Meta: w.meta(model.KindEnvoyFilter), Priority: int32(w.IntN(3) - 1)}
-	w.selectOrTarget(&f.Selector, &f.Targets)
-	for i := range 1 + w.IntN(3) {
-		p := model.EnvoyPatch{
-			Index: i, Value: []byte{byte(w.IntN(3))}, Operation: model.PatchMerge,
-			Target: pick(w, []model.PatchTarget{
-				model.PatchHTTPFilter, model.PatchListener, model.PatchCluster, model.PatchHTTPRoute, model.PatchRouteConfig, model.PatchVirtualHost, model.PatchBootstrap,
-			}),
-			Context: pick(w, []model.PatchContext{model.PatchAnywhere, model.PatchInbound, model.PatchOutbound, model.PatchGateway}),
-		}
-		if w.chance(0.3) {
-			p.ProxyVersion = regexp.MustCompile(`^1\.8.*`)
-		}
-		if w.chance(0.2) {
-			p.ProxyMetadata = map[string]string{"TEAM": pick(w, worldNames)}
-		}
-		if w.chance(0.4) {
-			w.adds(&p)
-		}
-		f.Patches = append(f.Patches, p)
-	}
-	return f
-}
-
-// adds makes a patch one that adds something.
-func (w *world) adds(p *model.EnvoyPatch) {
-	p.Operation, p.Name = model.PatchAdd, pick(w, worldNames)
-	p.Target = pick(w, []model.PatchTarget{model.PatchCluster, model.PatchListener, model.PatchVirtualHost})
-	if p.Target != model.PatchVirtualHost {
-		return
-	}
-	p.Domains = pick(w, [][]string{{"added.example.com"}, {"api.example.com", "x.a"}, {"*"}})
-	if w.chance(0.5) {
-		p.Routes = &model.RouteConfigMatch{Port: pick(w, []uint32{80, 9000})}
-	}
-}
-
 // patched derives the groups of a proxy with some EnvoyFilters, and returns the patches in force.
 func patched(p *model.Proxy, filters ...*model.EnvoyFilter) (outbound, inbound []string) {
 	d := New(model.DefaultMesh(), 1)
@@ -146,66 +106,6 @@ func (d *Delta) patches() []ir.Patch {
 		return nil
 	}
 	return d.Patches.List
-}
-
-var (
-	worldCollectors = []string{"prometheus", "envoy", "json", "als", "otel", "zipkin", "missing"}
-	worldMetrics    = []model.Metric{"", model.MetricRequests, model.MetricTCPSent}
-	worldSides      = []model.Sides{model.SideClient, model.SideServer, model.BothSides}
-)
-
-func (w *world) maybe() *bool {
-	v := w.chance(0.5)
-	return pick(w, []*bool{nil, &v})
-}
-
-func (w *world) telemetry() model.Object {
-	t := &model.Telemetry{Meta: w.meta(model.KindTelemetry)}
-	w.selectOrTarget(&t.Selector, &t.Targets)
-	for range w.IntN(3) {
-		t.Metrics = append(t.Metrics, model.MetricsRule{Providers: w.providers(), Overrides: []model.MetricOverride{{
-			Metric: pick(w, worldMetrics), Sides: pick(w, worldSides), Disabled: w.maybe(),
-			Tags: []model.TagOverride{{Name: pick(w, worldNames), Remove: w.chance(0.5), Format: "x"}},
-		}}})
-	}
-	for range w.IntN(3) {
-		t.Logging = append(t.Logging, model.LoggingRule{
-			Providers: w.providers(), Sides: pick(w, worldSides), Disabled: w.maybe(), Filter: pick(w, []string{"", "true"}),
-		})
-	}
-	for range w.IntN(3) {
-		sampling := float64(w.IntN(3))
-		t.Tracing = append(t.Tracing, model.TracingRule{
-			Provider: pick(w, append(worldCollectors, "")), Sides: pick(w, worldSides), Disabled: w.maybe(),
-			Sampling: pick(w, []*float64{nil, &sampling}), RequestID: w.maybe(),
-			Tags: map[string]model.TraceTag{pick(w, worldNames): {Literal: "x"}},
-		})
-	}
-	return t
-}
-
-func (w *world) providers() []string {
-	var out []string
-	for range w.IntN(3) {
-		out = append(out, pick(w, worldCollectors))
-	}
-	return out
-}
-
-// meshTelemetry has providers whose services come and go.
-func (w *world) meshTelemetry() *model.MeshTelemetry {
-	if w.chance(0.3) {
-		return nil
-	}
-	t := model.DefaultMeshTelemetry()
-	t.Providers = append(t.Providers,
-		model.Provider{Name: "json", Kind: model.ProviderFileLog, Log: model.LogFormat{Path: "/dev/null", JSON: "{}"}},
-		model.Provider{Name: "als", Kind: model.ProviderHTTPLog, Host: w.host(), Port: 80},
-		model.Provider{Name: "otel", Kind: model.ProviderOpenTelemetry, Host: w.host(), Port: 9000},
-		model.Provider{Name: "zipkin", Kind: model.ProviderZipkin, Host: w.host(), Port: 80, Path: "/x", Namespace: pick(w, []string{"", "a"})},
-	)
-	t.Metrics, t.Logging, t.Tracing = w.providers(), w.providers(), w.providers()
-	return &t
 }
 
 // TestTelemetryOfSelectedWorkloads checks that a Telemetry with a selector changes only the listeners of the workloads that it

@@ -9,6 +9,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/test/randommesh"
 )
 
 func put(d *Deriver, old, now model.Object) Update {
@@ -125,11 +126,11 @@ func TestRekeyIsComplete(t *testing.T) {
 	for seed := range lives(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			w := worldOf(seed, 5)
-			st, d := store.New(), New(worldMesh(), 1)
+			w := randommesh.New(seed, 5)
+			st, d := store.New(), New(randommesh.Mesh(), 1)
 			of := map[*model.Proxy][2]GroupKey{}
 			for range 20 {
-				of[w.proxy()] = [2]GroupKey{}
+				of[w.Proxy()] = [2]GroupKey{}
 			}
 			for batch := range 60 {
 				_, changes := st.Apply(randomBatch(w))

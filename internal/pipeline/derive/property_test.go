@@ -14,9 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/gateway"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
+	"github.com/moonsail/moonsail/test/randommesh"
 )
 
 // merge applies a delta to the values that a client of the group has.
@@ -64,8 +66,8 @@ func TestIncrementalEqualsFromScratch(t *testing.T) {
 	for seed := range lives(80) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			w := worldOf(seed, 1)
-			st, d := store.New(), New(worldMesh(), 2)
+			w := randommesh.New(seed, 1)
+			st, d := store.New(), New(randommesh.Mesh(), 2)
 			d.SetSharding(splitSoon)
 			have := live(w, st, d, 40)
 			requireScratch(t, st.Snapshot(), have, d)
@@ -73,8 +75,11 @@ func TestIncrementalEqualsFromScratch(t *testing.T) {
 	}
 }
 
+// splitSoon splits the route configurations of the small universe.
+var splitSoon = Sharding{From: 3, Bits: 3}
+
 // live applies random batches and opens groups meanwhile. It returns what clients of the groups have in the end.
-func live(w *world, st *store.Store, d *Deriver, batches int) map[GroupKey]*Delta {
+func live(w *randommesh.World, st *store.Store, d *Deriver, batches int) map[GroupKey]*Delta {
 	have := map[GroupKey]*Delta{}
 	for range batches {
 		_, changes := st.Apply(randomBatch(w))
@@ -82,24 +87,24 @@ func live(w *world, st *store.Store, d *Deriver, batches int) map[GroupKey]*Delt
 			merge(have[k], delta)
 		}
 		open(w, d, have)
-		if w.chance(0.1) {
+		if w.Chance(0.1) {
 			closeOne(w, d, have)
 		}
 	}
 	return have
 }
 
-func randomBatch(w *world) []store.Event {
+func randomBatch(w *randommesh.World) []store.Event {
 	in := store.NewIntake()
 	for range 1 + w.IntN(4) {
-		in.Put(w.event())
+		in.Put(w.Event())
 	}
 	return in.Take()
 }
 
 // open opens the groups of a random proxy.
-func open(w *world, d *Deriver, have map[GroupKey]*Delta) {
-	outbound, inbound := d.Index().Keys(w.proxy())
+func open(w *randommesh.World, d *Deriver, have map[GroupKey]*Delta) {
+	outbound, inbound := d.Index().Keys(w.Proxy())
 	for _, k := range []GroupKey{outbound, inbound} {
 		if delta := d.Open(k); delta != nil {
 			have[k] = newDelta()
@@ -109,8 +114,8 @@ func open(w *world, d *Deriver, have map[GroupKey]*Delta) {
 }
 
 // closeOne closes a group, as after its last proxy.
-func closeOne(w *world, d *Deriver, have map[GroupKey]*Delta) {
-	k := pick(w, d.Groups())
+func closeOne(w *randommesh.World, d *Deriver, have map[GroupKey]*Delta) {
+	k := randommesh.Pick(w, d.Groups())
 	d.Close(k)
 	delete(have, k)
 }
@@ -119,7 +124,7 @@ func closeOne(w *world, d *Deriver, have map[GroupKey]*Delta) {
 // key named them.
 func requireScratch(t *testing.T, snap *store.Snapshot, have map[GroupKey]*Delta, d *Deriver) {
 	t.Helper()
-	scratch := New(worldMesh(), 1)
+	scratch := New(randommesh.Mesh(), 1)
 	scratch.SetSharding(splitSoon)
 	var all []store.Change
 	for _, kind := range model.Kinds {
@@ -148,8 +153,8 @@ func requireScratch(t *testing.T, snap *store.Snapshot, have map[GroupKey]*Delta
 // TestNoDuplicateDomains checks that no two virtual hosts of a route configuration have one domain, which Envoy refuses.
 func TestNoDuplicateDomains(t *testing.T) {
 	for seed := range lives(25) {
-		w := &world{Rand: rand.New(rand.NewPCG(seed, 2)), secrets: seed%2 == 0, gateways: seed%3 == 0}
-		st, d := store.New(), New(worldMesh(), 1)
+		w := &randommesh.World{Rand: rand.New(rand.NewPCG(seed, 2)), Secrets: seed%2 == 0, Gateways: seed%3 == 0}
+		st, d := store.New(), New(randommesh.Mesh(), 1)
 		d.SetSharding(splitSoon)
 		have := live(w, st, d, 60)
 		for k, values := range have {
@@ -271,7 +276,7 @@ func requireDense(t *testing.T, e *ir.Endpoints) {
 // from them.
 func TestNothingIsLeft(t *testing.T) {
 	for seed := range lives(15) {
-		w := worldOf(seed, 3)
+		w := randommesh.New(seed, 3)
 		st, d := store.New(), New(model.DefaultMesh(), 1)
 		d.SetSharding(splitSoon)
 		have := live(w, st, d, 60)
@@ -334,4 +339,17 @@ func requireEmptyGroup(t *testing.T, s *proxyGroup) {
 	s.dependents.Replace(unit{kind: unitPatches}, nil) // it asks for its namespace
 	s.dependents.Replace(unit{kind: unitInbound}, nil) // it asks for its own labels
 	require.True(t, s.dependents.IsEmpty())
+}
+
+// requireEmptyRouter: a router asks for Gateways, whether there are any.
+func requireEmptyRouter(t *testing.T, s *proxyGroup) {
+	t.Helper()
+	if s.router == nil {
+		return
+	}
+	require.Equal(t, gateway.NewPlan(), s.router.plan)
+	require.Empty(t, s.router.hosts)
+	require.Empty(t, s.router.dynamic)
+	require.Empty(t, s.fixed.gatewayTLS)
+	s.dependents.Replace(unit{kind: unitGateways}, nil)
 }

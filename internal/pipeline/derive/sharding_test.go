@@ -17,6 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
+	"github.com/moonsail/moonsail/test/randommesh"
 )
 
 // requireParts checks that all shards exist that a listener uses.
@@ -73,7 +74,7 @@ func joined(t *testing.T, d *Delta, bits int) *Delta {
 func TestPartsAreTheWhole(t *testing.T) {
 	split, kept, known, untouched := 0, 0, 0, 0
 	for seed := range lives(16) {
-		w := &world{Rand: rand.New(rand.NewPCG(seed, 5))}
+		w := &randommesh.World{Rand: rand.New(rand.NewPCG(seed, 5))}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
 		d.SetSharding(splitSoon)
 		have := map[GroupKey]*Delta{}
@@ -88,7 +89,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 				require.True(t, len(before) == 0 || have[k].Listeners[routeshard.Listener] != nil, "it stays")
 			}
 			open(w, d, have)
-			if w.chance(0.2) {
+			if w.Chance(0.2) {
 				known += openKnown(w, d, have)
 			}
 		}
@@ -130,12 +131,12 @@ func requireWholeUsed(t *testing.T, v *Delta) {
 
 // openKnown opens a group of a proxy that has had route configurations in shards, whether or not
 // others are split now.
-func openKnown(w *world, d *Deriver, have map[GroupKey]*Delta) int {
-	k, _ := d.Index().Keys(w.proxy())
+func openKnown(w *randommesh.World, d *Deriver, have map[GroupKey]*Delta) int {
+	k, _ := d.Index().Keys(w.Proxy())
 	if !k.ScopedRoutes {
 		return 0
 	}
-	k.Sharded, k.ScopedRoutes = index.ShardedRoutesOf("80", "nothing"), w.chance(0.5)
+	k.Sharded, k.ScopedRoutes = index.ShardedRoutesOf("80", "nothing"), w.Chance(0.5)
 	delta := d.Open(k)
 	if delta == nil {
 		return 0
