@@ -92,6 +92,7 @@ func (e *Engine) translateGroup(k derive.GroupKey, d *derive.Delta, memo *batchM
 	t.replaceUnfetched(d)
 	t.clusters(d.Clusters)
 	t.endpoints(d.Endpoints, memo)
+	t.removeKeptEndpoints(d)
 	put(t, resource.Secret, d.Secrets, messageOf(security.Secret))
 	put(t, resource.Scope, d.Scopes, messageOf(route.Scope))
 	put(t, resource.Listener, d.Listeners, t.listener)
@@ -184,7 +185,9 @@ func (t *translation) endpoints(values map[string]*ir.Endpoints, memo *batchMemo
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		v := values[name]
 		if v == nil {
-			t.add(resource.Endpoints, name, nil, nil)
+			if !t.keepsCluster(name) {
+				t.add(resource.Endpoints, name, nil, nil)
+			}
 			continue
 		}
 		memo.mu.Lock()
@@ -206,6 +209,30 @@ func (t *translation) endpoints(values map[string]*ir.Endpoints, memo *batchMemo
 		memo.mu.Lock()
 		memo.endpoints[v] = enc
 		memo.mu.Unlock()
+	}
+}
+
+// keepsCluster reports whether the last valid version of a cluster stays in force. Its endpoints then stay, too: without
+// them it would refuse all calls.
+func (t *translation) keepsCluster(name string) bool {
+	return t.table.State().Get(resource.Cluster, name) != nil &&
+		slices.ContainsFunc(t.failed, func(f Failure) bool { return f.Type == resource.Cluster.String() && f.Name == name })
+}
+
+// removeKeptEndpoints removes endpoints that stayed for a cluster which is replaced now and has none in its new form.
+func (t *translation) removeKeptEndpoints(d *derive.Delta) {
+	var orphans []string
+	for name, c := range d.Clusters {
+		if _, told := d.Endpoints[name]; told || c != nil && c.Discovery == ir.DiscoverEDS {
+			continue
+		}
+		if t.table.State().Get(resource.Endpoints, name) != nil && !t.keepsCluster(name) {
+			orphans = append(orphans, name)
+		}
+	}
+	slices.Sort(orphans)
+	for _, name := range orphans {
+		t.add(resource.Endpoints, name, nil, nil)
 	}
 }
 

@@ -193,3 +193,54 @@ func TestFailuresOfOneResource(t *testing.T) {
 	list.replace(&translation{failed: []Failure{{Name: "a", Error: "a patch", kind: patchLeftOut}}})
 	require.Equal(t, map[string]string{"a": "a patch", "b": "another"}, texts())
 }
+
+// TestKeptClusterKeepsItsEndpoints checks that the last valid version of a cluster stays with its endpoints if its new form
+// would have none, and that these go with it.
+func TestKeptClusterKeepsItsEndpoints(t *testing.T) {
+	const name = "outbound|80||api.example.com"
+	entry := func(resolution model.Resolution, addresses ...string) store.Event {
+		s := &model.ServiceEntry{
+			Meta: model.Meta{
+				Key:             model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: "api"},
+				ResourceVersion: fmt.Sprint(resolution, addresses),
+			},
+			Hosts:    []model.Host{"api.example.com"},
+			Template: model.Service{Ports: []model.ServicePort{{Name: "http", Number: 80, Protocol: model.ProtocolHTTP}}, Resolution: resolution, External: true},
+		}
+		for _, a := range addresses {
+			s.Template.Inline = append(s.Template.Inline, model.Endpoint{Address: a})
+		}
+		return store.Event{Key: s.Key, Object: s}
+	}
+	e, in, r := start(t)
+	in.Put(entry(model.ResolutionStatic, "192.0.2.1"))
+	in.Synced("test")
+	await.From(t, r)
+	tables, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
+	require.NoError(t, err)
+	defer release()
+	has := func(typ resource.Type) bool { return tables[0].State().Get(typ, name) != nil }
+	valid := tables[0].State().Get(resource.Cluster, name)
+	require.True(t, has(resource.Endpoints))
+
+	in.Put(entry(model.ResolutionDNSRoundRobin, "one.example.net", "two.example.net"))
+	await.From(t, r)
+	require.Len(t, e.Failures(), 1)
+	require.Same(t, valid, tables[0].State().Get(resource.Cluster, name))
+	require.True(t, has(resource.Endpoints))
+
+	in.Put(entry(model.ResolutionDNSRoundRobin, "one.example.net"))
+	await.From(t, r)
+	require.Empty(t, e.Failures())
+	require.True(t, has(resource.Cluster))
+	require.False(t, has(resource.Endpoints))
+
+	in.Put(entry(model.ResolutionStatic, "192.0.2.1"))
+	await.From(t, r)
+	in.Put(entry(model.ResolutionDNSRoundRobin, "one.example.net", "two.example.net"))
+	await.From(t, r)
+	in.Put(store.Event{Key: entry("", "").Key})
+	await.From(t, r)
+	require.False(t, has(resource.Cluster))
+	require.False(t, has(resource.Endpoints))
+}
