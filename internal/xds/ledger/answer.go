@@ -120,6 +120,9 @@ func (l *Ledger) Settle() (rev model.Revision, refused bool) {
 	if l.ordering.blocks() {
 		floor = min(floor, l.ordering.openUpTo())
 	}
+	if l.reconnecting || l.unlisted(eds) {
+		floor = 0 // the proxy has not listed all that it has
+	}
 	l.settled = max(l.settled, floor)
 	refused, l.nacked = l.nacked, false
 	return l.settled, refused

@@ -62,6 +62,9 @@ func (l *Ledger) Update(states []*table.State) {
 	l.states = next
 }
 
+// Published records that a revision was published to the stream. It precedes the Update with its states.
+func (l *Ledger) Published(rev model.Revision) { l.published = max(l.published, rev) }
+
 // StopWaiting ends all waits. It is for proxies that never request the endpoints of their clusters,
 // whose listeners would wait forever, and for those that connected again and have no routes to list.
 func (l *Ledger) StopWaiting() {

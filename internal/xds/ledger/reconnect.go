@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/base/defect"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -61,6 +62,42 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 		w.toSend = l.pool.Without(w.toSend, names.Slices(gone))
 	}
 	w.toRemove = l.pool.With(w.toRemove, names.Slices(gone))
+}
+
+// unlisted reports whether the proxy has connected again and may have resources of a type that it has not listed yet.
+// Nothing is known about these. A proxy without such resources never lists them: StopWaiting ends the wait.
+func (l *Ledger) unlisted(k kind) bool {
+	switch {
+	case l.watches[k].on:
+		return false
+	case k == eds:
+		return l.ordering.endpointsUnknown
+	case k == vhds && !l.strategy.VirtualHosts, k == srds && !l.strategy.Scopes:
+		return false
+	}
+	return l.reconnecting && k >= srds && k <= vhds
+}
+
+// Status returns the status of a resource, at a cost that depends only on what is in flight.
+func (l *Ledger) Status(t resource.Type, name string) ResourceStatus {
+	if k := kindsOf[t]; l.unlisted(k) && l.watches[k].typ == t && l.lookup(t, name) != nil {
+		return Unsent
+	}
+	return l.streamState.Status(t, name)
+}
+
+// Behind reports whether anything of a type is not ACKed.
+func (l *Ledger) Behind(t resource.Type) bool {
+	return l.unlisted(kindsOf[t]) || l.streamState.Behind(t)
+}
+
+// HasSince reports whether the proxy has a resource as it was at a revision, or newer; also if it
+// does not subscribe to it.
+func (l *Ledger) HasSince(t resource.Type, name string, rev model.Revision) bool {
+	if k := kindsOf[t]; l.unlisted(k) && l.watches[k].typ == t {
+		return false
+	}
+	return l.streamState.HasSince(t, name, rev)
 }
 
 // anyEndpoints reports whether a proxy requests endpoints of any cluster that it has in the current

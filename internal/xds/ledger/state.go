@@ -21,7 +21,10 @@ type streamState struct {
 	strategy *Strategy
 	pool     *names.Pool
 	states   [MaxTables]*table.State
-	watches  [kinds]watch
+	// published is the newest revision that was published to the stream. A stream that moves to other tables may have
+	// been counted for a revision that these do not have.
+	published model.Revision
+	watches   [kinds]watch
 
 	// Route configurations that the proxy has, see vhds.go.
 	synced        *names.Set // their virtual hosts follow the cursor
@@ -93,9 +96,9 @@ func (st *streamState) lookupBytes(t resource.Type, name []byte) *table.Entry {
 	return nil
 }
 
-// newest returns the newest revision of the tables.
+// newest returns the newest revision of the tables, or that was published to the stream.
 func (st *streamState) newest() model.Revision {
-	return max(st.states[0].Revision, st.states[1].Revision)
+	return max(st.states[0].Revision, st.states[1].Revision, st.published)
 }
 
 // subscribes reports whether the removal of a name concerns the stream.

@@ -135,9 +135,10 @@ type statusCounts struct {
 
 func (q *distributionQuery) statusCounts(st *stream) statusCounts {
 	var sum statusCounts
-	asked := 0
+	asked, any := 0, false
 	for _, t := range st.tables {
 		touched := q.of(t)
+		any = any || touched.any
 		sum.partly = sum.partly || !touched.any && t.State().Opened() < q.Revision && t.State().Revision >= q.Revision
 		for typ := range resource.NumTypes {
 			for name, superseded := range touched.names[typ] {
@@ -149,6 +150,7 @@ func (q *distributionQuery) statusCounts(st *stream) statusCounts {
 			}
 		}
 	}
+	sum.partly = sum.partly || !any // it may have moved to these tables with the revision
 	if sum.partly {
 		sum.types = [resource.NumTypes]ledger.ResourceStatus{} // any type may be behind
 	}

@@ -214,6 +214,13 @@ func (st *stream) askedState() askedState {
 	return asks.inbox.asked
 }
 
+// askedPublished returns the newest revision that was published to a stream for clusters.
+func (st *stream) askedPublished() model.Revision {
+	st.inbox.mu.Lock()
+	defer st.inbox.mu.Unlock()
+	return st.inbox.asked.published
+}
+
 // settleAsked records how far a stream for clusters has come, and wakes the proxy's other stream if that makes a
 // difference. The stream's lock is held.
 func (st *stream) settleAsked() {

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -129,5 +131,36 @@ func TestWatchdogEndsWaits(t *testing.T) {
 		c.quiet()
 		st.check(time.Now().Add(endpointsTimeout + time.Second))
 		c.take(resource.Listener, "l2")
+	})
+}
+
+// TestMovedStreamsAreCounted: a revision that moves a stream to tables which it does not change concerns the stream, and a
+// revision of the tables before does not stay open.
+func TestMovedStreamsAreCounted(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		other := table.New("other")
+		h.commitTo(other, edsCluster("c1", "1"), endpoints("c1", "1"), listener("l1", "of the other table"))
+		c := h.warm("")
+		unread := h.commit(listener("l1", "2"))
+		first := c.expect(resource.Listener, "l1")
+
+		h.mu.Lock()
+		h.rev++
+		moved := h.rev
+		h.rebinds[nodeID]([]*table.Table{other, h.in})
+		h.mu.Unlock()
+		h.server.Publish(moved, nil)
+		require.Equal(t, 1, h.observer.published[moved])
+		c.ack(first)
+		second := c.expect(resource.Listener, "l1")
+		require.Empty(t, h.observer.outcomes(moved))
+		h.becomes(moved, "app-1", distribution.StateBehind)
+		c.ack(second)
+		for _, rev := range []model.Revision{unread, moved} {
+			h.eventually("the revision is settled", func() bool { return len(h.observer.outcomes(rev)) == 1 })
+		}
+		p, _ := h.server.Proxy(nodeID)
+		require.Equal(t, moved, p.Settled)
 	})
 }

@@ -14,6 +14,7 @@ type registry struct {
 	last    uint64
 	streams map[uint64]*stream
 	byTable map[*table.Table][]*stream
+	moved   map[*stream]bool       // bound to other tables since the last publication
 	pairs   map[string]*streamPair // of proxies that ask for clusters by name, by node ID
 }
 
@@ -29,6 +30,7 @@ type tableSlot struct {
 func (r *registry) init() {
 	r.streams = map[uint64]*stream{}
 	r.byTable = map[*table.Table][]*stream{}
+	r.moved = map[*stream]bool{}
 	r.pairs = map[string]*streamPair{}
 }
 
@@ -53,6 +55,7 @@ func (r *registry) rebind(st *stream, tables []*table.Table) {
 	if r.streams[st.number] == st {
 		r.unlink(st)
 		r.link(st)
+		r.moved[st] = true
 	}
 }
 
@@ -71,6 +74,7 @@ func (r *registry) remove(st *stream) {
 	var other *stream
 	if r.streams[st.number] == st {
 		delete(r.streams, st.number)
+		delete(r.moved, st)
 		r.unlink(st)
 		other = r.unpair(st)
 	}
@@ -153,24 +157,32 @@ func (r *registry) unlink(st *stream) {
 	}
 }
 
-// bound appends the streams that are bound to any of the tables, each once. Those on which proxies ask for clusters come
-// first.
+// bound appends the streams that rev concerns, each once: those that are bound to any of the tables, and those that moved
+// to other tables since the last call, which may differ though rev did not change them. Streams on which proxies ask for
+// clusters come first.
 func (r *registry) bound(rev model.Revision, tables []*table.Table, out []*stream) []*stream {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	asked := 0
-	for _, t := range tables {
-		for _, st := range r.byTable[t] {
-			if st.counted == rev {
-				continue
-			}
-			st.counted = rev
-			if out = append(out, st); st.asked {
-				out[asked], out[len(out)-1] = st, out[asked]
-				asked++
-			}
+	add := func(st *stream) {
+		if st.counted == rev {
+			return
+		}
+		st.counted = rev
+		if out = append(out, st); st.asked {
+			out[asked], out[len(out)-1] = st, out[asked]
+			asked++
 		}
 	}
+	for _, t := range tables {
+		for _, st := range r.byTable[t] {
+			add(st)
+		}
+	}
+	for st := range r.moved {
+		add(st)
+	}
+	clear(r.moved)
 	return out
 }
 

@@ -99,3 +99,35 @@ func TestHoldersAcrossReconnects(t *testing.T) {
 		}
 	})
 }
+
+// TestHoldersBeforeTheyListTheirEndpoints: a proxy that connects again lists its clusters first. Until it lists its
+// endpoints it may have any of them, and nothing is settled.
+func TestHoldersBeforeTheyListTheirEndpoints(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		first := h.commit(edsCluster(ratings, "1"), addressesAt(ratings, "10.0.0.1", "10.0.0.2"))
+		c := h.connect("")
+		c.subscribe(resource.Cluster)
+		c.take(resource.Cluster, ratings)
+		c.subscribe(resource.Endpoints, ratings)
+		c.take(resource.Endpoints, ratings)
+		h.becomes(first, "app-1", distribution.StateACKed)
+		had := has(h, resource.Endpoints, ratings)
+		c.cancel()
+		h.eventually("it has disconnected", func() bool { return len(h.server.Disconnected()) == 1 })
+		rev := h.commit(addressesAt(ratings, "10.0.0.2"))
+		gone := []distribution.GoneEndpoint{{Revision: rev, Since: time.Now(), Hosts: []string{"ratings"}, Address: "10.0.0.1"}}
+
+		c = h.connect("")
+		c.resume(resource.Cluster, has(h, resource.Cluster, ratings))
+		h.eventually("it has connected", func() bool { return len(h.server.Disconnected()) == 0 })
+		h.eventually("it may have the endpoint", func() bool { return len(h.server.Holders(gone)) == 1 })
+		p, _ := h.server.Proxy(nodeID)
+		require.Less(t, p.Settled, rev)
+		c.resume(resource.Endpoints, had, ratings)
+		r := c.expect(resource.Endpoints, ratings)
+		require.Len(t, h.server.Holders(gone), 1)
+		c.ack(r)
+		h.eventually("it has the change", func() bool { return len(h.server.Holders(gone)) == 0 })
+	})
+}

@@ -116,9 +116,21 @@ func (st *stream) step() {
 // refresh brings the ledger up to date; published is that of readInbox.
 func (st *stream) refresh() (published time.Time) {
 	published, st.moved = st.readInbox(), true
+	st.ledger.Published(st.newestPublished())
 	var states [MaxTables]*table.State
 	st.ledger.Update(st.states(&states))
 	return published
+}
+
+// newestPublished returns the newest revision that was published to the stream and is not settled; 0: none.
+func (st *stream) newestPublished() model.Revision {
+	if st.asked {
+		return st.askedPublished()
+	}
+	if n := len(st.pending.revisions); n > 0 {
+		return st.pending.revisions[n-1]
+	}
+	return 0
 }
 
 // readInbox reads the inbox. published is when the oldest revision in it was published.
