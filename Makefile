@@ -132,6 +132,9 @@ properties: ## property tests and the corpus in full; with the race detector the
 	@echo "==> testing properties"
 	@go test -vet=off -timeout 30m ./internal/pipeline/derive ./internal/xds/ledger ./internal/xds/table ./test/meshtest
 	@go test -vet=off -timeout 30m -run '^TestCorpusOnEnvoy$$' ./test/e2e
+	@go test -vet=off -timeout 30m ./test/modelcheck
+	@echo "==> testing that planted defects are found"
+	@go test -vet=off -timeout 30m -tags defects -run Defects ./test/modelcheck
 
 e2e: envoy kube-build ## only the tests with real Envoys and a real API server, in full; needs root (ALLOW_SKIP=1 skips what needs it)
 	@echo "==> testing with Envoy"

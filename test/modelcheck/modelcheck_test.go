@@ -1,0 +1,53 @@
+package modelcheck
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// length is the number of operations of a run.
+const length = 150
+
+// number returns an environment variable, or a default.
+func number(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+// try runs a plan in a bubble.
+func try(t *testing.T, p *plan) (c counts, err error) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) { c, err = execute(p) })
+	return c, err
+}
+
+// TestPipeline runs random plans until they have had MODELCHECK_EVENTS events.
+func TestPipeline(t *testing.T) {
+	want := number("MODELCHECK_EVENTS", 20_000)
+	if testing.Short() {
+		want = 4_000
+	}
+	first := number("MODELCHECK_SEED", -1)
+	start, total := time.Now(), counts{}
+	for seed := max(first, 0); total.events < want; seed++ {
+		p := newPlan(uint64(seed), length)
+		c, err := try(t, p)
+		total.add(c)
+		if err != nil {
+			short, why := shrink(p, err, func(p *plan) error { _, err := try(t, p); return err })
+			t.Fatalf("seed %d: %v\n\nshortened: %v\n%s", seed, err, why, short)
+		}
+		if first >= 0 {
+			break
+		}
+		if seed%100 == 99 {
+			t.Logf("%d seeds, %+v, %s", seed+1, total, time.Since(start).Round(time.Second))
+		}
+	}
+	t.Logf("%+v in %s", total, time.Since(start).Round(time.Second))
+}
