@@ -5,7 +5,7 @@
 // These words have one meaning in all packages, flags and reports of the lab.
 //
 //   - An experiment is one command of moonsail-lab with its report: propagation, routes, throughput, balance, filters,
-//     concurrency, choices, chaos.
+//     concurrency, choices, scale, chaos.
 //   - A scenario is one situation that the experiment propagation measures: a kind of change (endpoint, route) or an
 //     event (storm, reconnect-storm). Other experiments have no scenarios.
 //   - A variant is one of the configurations that an experiment compares, for example "both sidecars, mTLS". The
@@ -20,7 +20,7 @@
 //	cli          the commands of moonsail-lab, a file for each experiment
 //	experiment   runs variants in interleaved rounds, compares them, and writes the report
 //	propagation  time and cost of changes from event to ACK
-//	throughput, balance, filters, concurrency, choices, routes
+//	throughput, balance, filters, concurrency, choices, routes, scale
 //	             the other experiments, a package each
 //	chaos        faults on purpose: it measures nothing, and checks every request
 //

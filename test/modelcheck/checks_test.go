@@ -143,34 +143,34 @@ func (c *client) hasAll(states []*table.State) error {
 	return nil
 }
 
-// behind returns what a control plane has not finished; empty: nothing.
-func (p *plane) behind() string {
+// behind returns what a control plane has not finished, and for which Envoy; empty: nothing.
+func (p *plane) behind() (envoy, what string) {
 	if n := p.intake.Depth(); n > 0 {
-		return fmt.Sprintf("%d objects wait in the intake", n)
+		return "", fmt.Sprintf("%d objects wait in the intake", n)
 	}
 	for _, st := range p.server.Proxies() {
 		if st.Pending > 0 {
-			return fmt.Sprintf("%s has not settled revision %d: %+v", st.ID, st.OldestPending, st.Types)
+			return st.ID, fmt.Sprintf("%s has not settled revision %d: %+v", st.ID, st.OldestPending, st.Types)
 		}
 	}
 	for _, st := range p.server.Proxies() {
 		for _, list := range p.history(st.ID) {
 			if s := list[len(list)-1]; slices.Contains(st.Tables, s.Table().Name()) && s.Table().State() == s && s.Revision > st.Settled {
-				return fmt.Sprintf("%s has settled %d, and its tables are at %d: %+v", st.ID, st.Settled, s.Revision, st.Types)
+				return st.ID, fmt.Sprintf("%s has settled %d, and its tables are at %d: %+v", st.ID, st.Settled, s.Revision, st.Types)
 			}
 		}
 	}
 	for c := range p.changes.Changes() {
 		if c.State != changelog.Distributed {
-			return fmt.Sprintf("revision %d is still %s: %+v", c.Revision, c.State, c.Proxies)
+			return "", fmt.Sprintf("revision %d is still %s: %+v", c.Revision, c.State, c.Proxies)
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // checkQuiet checks what must hold when nothing is under way.
 func (x *run) checkQuiet() error {
-	if b := x.plane.behind(); b != "" {
+	if _, b := x.plane.behind(); b != "" {
 		return fmt.Errorf("all is quiet, and %s", b)
 	}
 	connected := 0
@@ -212,7 +212,7 @@ func (x *run) checkFresh() error {
 		}
 	}()
 	for _, c := range x.clients {
-		fresh := &client{id: c.id, node: c.node, guarded: map[string][]string{}, patient: true}
+		fresh := &client{id: c.id, node: c.node, guarded: map[string][]string{}}
 		if x.plan.sharding {
 			fresh.envoy, fresh.excused = c.envoy.clone(), c.excused
 		} else {

@@ -34,13 +34,14 @@ type plane struct {
 
 	mu     sync.Mutex                // guards what follows
 	tables map[string][]*table.Table // all tables that a proxy was bound to, by node ID
+	bound  map[string][]*table.Table // those that it is bound to now
 	states map[*table.Table][]*table.State
 }
 
 // startPlane starts a control plane whose source has loaded objects.
 func startPlane(objects map[model.Key]model.Object, sharding derive.Sharding) *plane {
 	log := slog.New(slog.DiscardHandler)
-	p := &plane{intake: store.NewIntake("model"), tables: map[string][]*table.Table{}, states: map[*table.Table][]*table.State{}}
+	p := &plane{intake: store.NewIntake("model"), tables: map[string][]*table.Table{}, bound: map[string][]*table.Table{}, states: map[*table.Table][]*table.State{}}
 	p.changes = changelog.New(0, log, changelog.NewMetrics())
 	p.engine = engine.New(engine.Options{
 		Mesh: randommesh.Mesh(), Intake: p.intake, Recorder: p.changes, Removed: p.changes.Removed, Log: log,
@@ -103,6 +104,9 @@ func (p *plane) Publish(rev model.Revision, tables []*table.Table) {
 func (p *plane) note(proxy string, tables []*table.Table) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if proxy != "" {
+		p.bound[proxy] = tables
+	}
 	for _, t := range tables {
 		if proxy != "" && !slices.Contains(p.tables[proxy], t) {
 			p.tables[proxy] = append(p.tables[proxy], t)
@@ -120,6 +124,16 @@ func (p *plane) history(proxy string) (out [][]*table.State) {
 	defer p.mu.Unlock()
 	for _, t := range p.tables[proxy] {
 		out = append(out, p.states[t])
+	}
+	return out
+}
+
+// newest returns the states of the tables that a proxy is bound to.
+func (p *plane) newest(proxy string) (out []*table.State) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.bound[proxy] {
+		out = append(out, t.State())
 	}
 	return out
 }

@@ -29,7 +29,7 @@ Each experiment starts the processes that it needs and writes its report to --ou
 	}
 	terminal.SetUp(root)
 	root.AddCommand((&propagationFlags{}).command(), (&routesFlags{}).command(), (&throughputFlags{}).command(), (&filtersFlags{}).command(),
-		(&balanceFlags{}).command(), (&concurrencyFlags{}).command(), (&choicesFlags{}).command(), (&chaosFlags{}).command(), (&allFlags{}).command(),
+		(&balanceFlags{}).command(), (&concurrencyFlags{}).command(), (&choicesFlags{}).command(), (&scaleFlags{}).command(), (&chaosFlags{}).command(), (&allFlags{}).command(),
 		newBaselineCommand(), newLoadCommand(), newBackendCommand())
 	return root
 }

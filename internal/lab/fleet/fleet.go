@@ -34,6 +34,7 @@ type Fleet struct {
 	Proxies []*Proxy
 
 	opts    Options
+	address atomic.Pointer[string] // of the control plane
 	dialer  net.Dialer
 	joining chan struct{}
 	opening atomic.Pointer[Round]
@@ -55,6 +56,7 @@ func NewFleet(c *Catalog, opts Options, ids []Identity) *Fleet {
 		opts.Backoff = 50 * time.Millisecond
 	}
 	f := &Fleet{Catalog: c, opts: opts, joining: make(chan struct{}, opts.Joining), open: make(chan struct{})}
+	f.Redirect(opts.Address)
 	for i, id := range ids {
 		p := &Proxy{Identity: id, fleet: f, index: i}
 		p.handle = p.take
@@ -62,6 +64,9 @@ func NewFleet(c *Catalog, opts Options, ids []Identity) *Fleet {
 	}
 	return f
 }
+
+// Redirect makes proxies connect to another control plane from now on. Open streams stay.
+func (f *Fleet) Redirect(address string) { f.address.Store(&address) }
 
 // Start starts the proxies' goroutines. Stop, or the end of ctx, ends them.
 func (f *Fleet) Start(ctx context.Context) {
@@ -120,7 +125,7 @@ func (f *Fleet) Shut() {
 
 // dial opens the connection of a proxy of a namespace.
 func (f *Fleet) dial(ctx context.Context, namespace string) (net.Conn, error) {
-	c, err := f.dialer.DialContext(ctx, "tcp", f.opts.Address)
+	c, err := f.dialer.DialContext(ctx, "tcp", *f.address.Load())
 	if err != nil || f.opts.TLS == nil {
 		return c, err
 	}

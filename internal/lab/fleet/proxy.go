@@ -85,7 +85,7 @@ func (p *Proxy) connect(ctx context.Context) error {
 	defer s.end()
 	p.socket.Store(s)
 	defer context.AfterFunc(ctx, s.end)()
-	if p.conn, err = newConn(c, p.fleet.opts.Address); err != nil {
+	if p.conn, err = newConn(c, *p.fleet.address.Load()); err != nil {
 		return err
 	}
 	defer func() { p.conn.release(); p.conn = nil }()

@@ -116,7 +116,7 @@ func (d *Deriver) Open(k GroupKey) *Delta {
 // unprotect removes all authorization, for defect.PolicyGap.
 func unprotect(d *Delta) {
 	for _, l := range d.Listeners {
-		for i := range l.Chains {
+		for i := 0; l != nil && i < len(l.Chains); i++ {
 			if h := l.Chains[i].HTTP; h != nil {
 				h.Authorization = nil
 			}

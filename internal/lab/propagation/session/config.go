@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/moonsail/moonsail/internal/lab/child"
 )
@@ -23,6 +24,9 @@ type Config struct {
 	// another mesh of the lab. The zero value is SourceFile.
 	Source     Source
 	Kubeconfig string
+
+	// ConnectLimit is the time in which all proxies must connect; 0: ConnectTime.
+	ConnectLimit time.Duration
 
 	// Step is called with the current step; may be nil.
 	Step func(label string)

@@ -9,6 +9,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -233,7 +234,7 @@ func (s *Session) ConnectAll(ctx context.Context, who *Subject, open func() *fle
 		child.ResetPeak(who.PID)
 	}
 	round := open()
-	if err := who.Await(ctx, round, ConnectTime); err != nil {
+	if err := who.Await(ctx, round, cmp.Or(s.Config.ConnectLimit, ConnectTime)); err != nil {
 		return results.Side{}, err
 	}
 	if err := who.Quiet(ctx); err != nil {
