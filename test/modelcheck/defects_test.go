@@ -20,7 +20,7 @@ func TestDefectsAreFound(t *testing.T) {
 			defect.Plant(d)
 			defer defect.Plant("")
 			for seed := range uint64(mostSeeds) {
-				c, err := try(t, newPlan(seed, length))
+				c, err := try(t, newPlan(seed, length, 1))
 				if err != nil {
 					t.Logf("seed %d, %d events: %v", seed, c.events, err)
 					return

@@ -11,7 +11,7 @@
 // check works: defects_test.go.
 //
 //	go test ./test/modelcheck                                                    the short form
-//	MODELCHECK_EVENTS=1000000 go test ./test/modelcheck -run Pipeline -timeout 6h -v    the long form
+//	MODELCHECK_EVENTS=1000000 MODELCHECK_BURSTS=10 go test ./test/modelcheck -run Pipeline -timeout 6h -v    the long form
 //	MODELCHECK_SEED=17 go test ./test/modelcheck -run Pipeline -v                       one seed
 //	go test -tags defects ./test/modelcheck -run Defects                            with planted defects
 package modelcheck

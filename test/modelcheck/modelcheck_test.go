@@ -30,12 +30,12 @@ func try(t *testing.T, p *plan) (c counts, err error) {
 func TestPipeline(t *testing.T) {
 	want := number("MODELCHECK_EVENTS", 20_000)
 	if testing.Short() {
-		want = 4_000
+		want = 2_000
 	}
 	first := number("MODELCHECK_SEED", -1)
 	start, total := time.Now(), counts{}
 	for seed := max(first, 0); total.events < want; seed++ {
-		p := newPlan(uint64(seed), length)
+		p := newPlan(uint64(seed), length, number("MODELCHECK_BURSTS", 1))
 		c, err := try(t, p)
 		total.add(c)
 		if err != nil {

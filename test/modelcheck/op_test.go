@@ -79,8 +79,8 @@ func (p *plan) String() string {
 // clients is the number of Envoys of a run.
 const clients = 8
 
-// newPlan returns the run of a seed.
-func newPlan(seed uint64, length int) *plan {
+// newPlan returns the run of a seed. bursts multiplies the size of bursts.
+func newPlan(seed uint64, length, bursts int) *plan {
 	r := rand.New(rand.NewPCG(seed, 25))
 	p := &plan{seed: seed, sharding: seed%3 == 1, picky: seed%4 == 2, selective: seed%5 == 3}
 	total := 0
@@ -94,7 +94,7 @@ func newPlan(seed uint64, length int) *plan {
 		}
 		switch o.kind {
 		case opBurst: // one by one, so that a shortened run can leave some out
-			for range 100 + r.IntN(300) {
+			for range bursts * (100 + r.IntN(300)) {
 				p.ops = append(p.ops, op{kind: opEvents, seed: r.Uint64(), n: 1, rush: true})
 			}
 			continue
