@@ -134,6 +134,27 @@ func TestWatchdogEndsWaits(t *testing.T) {
 	})
 }
 
+// TestWatchdogWaitsForAnswers: a proxy that does not read has not seen its clusters. It must not receive listeners that refer to
+// them when it reads again.
+func TestWatchdogWaitsForAnswers(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		st := h.server.streams.all()[0]
+		h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
+		r, ends := c.expect(resource.Cluster, "c2"), c.expect(resource.Endpoints, "c2")
+		for i := range time.Duration(3) {
+			st.check(time.Now().Add(i * (endpointsTimeout + time.Second)))
+		}
+		c.ack(ends)
+		c.quiet()
+		c.ack(r)
+		c.subscribe(resource.Endpoints, "c2")
+		c.take(resource.Endpoints, "c2")
+		c.take(resource.Listener, "l2")
+	})
+}
+
 // TestMovedStreamsAreCounted: a revision that moves a stream to tables which it does not change concerns the stream, and a
 // revision of the tables before does not stay open.
 func TestMovedStreamsAreCounted(t *testing.T) {

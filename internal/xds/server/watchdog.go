@@ -1,6 +1,10 @@
 package server
 
-import "time"
+import (
+	"time"
+
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
 
 // endpointsTimeout is how long listeners wait for a proxy that does not request the endpoints of its
 // clusters. It is shorter than Envoy's own wait.
@@ -34,6 +38,8 @@ func (st *stream) check(now time.Time) {
 	case st.closed || !st.moved:
 	case !st.ledger.Waiting():
 		st.wait, st.moved = time.Time{}, false
+	case st.ledger.InFlight(resource.Cluster): // a proxy that has not answered does not know its clusters yet
+		st.wait = time.Time{}
 	case st.wait.IsZero():
 		st.wait = now
 	case now.Sub(st.wait) >= endpointsTimeout:
