@@ -3,6 +3,7 @@ package modelcheck
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
@@ -62,9 +63,14 @@ func (x *run) checkOrder(c *client) error {
 	return err
 }
 
-// danglesIn reports whether a state has the resource and not the cluster.
+// danglesIn reports whether a state has the resource, and not the cluster or its endpoints. (Endpoints that cannot be translated
+// are missing.)
 func (r *reference) danglesIn(s *table.State) bool {
-	return s.Get(xds.Cluster, r.cluster) == nil && slices.ContainsFunc(inTable(s, r.kind, r.name), func(o *resource) bool { return o.hash == r.hash })
+	if !slices.ContainsFunc(inTable(s, r.kind, r.name), func(o *resource) bool { return o.hash == r.hash }) {
+		return false
+	}
+	c := inTable(s, cds, r.cluster)
+	return len(c) == 0 || c[0].endpoints != "" && s.Get(xds.Endpoints, c[0].endpoints) == nil
 }
 
 // checkPolicies checks that a policy which a listener enforced stays until it is deleted.
@@ -168,6 +174,18 @@ func (p *plane) behind() (envoy, what string) {
 	return "", ""
 }
 
+// kept are resources that cannot be translated. Their last valid version stays, if there was one, a cluster with its endpoints.
+func (p *plane) kept() map[string]bool {
+	out := map[string]bool{}
+	for _, f := range p.engine.Failures() {
+		out[f.Type+" "+f.Name] = true
+		if f.Type == cds.String() {
+			out[eds.String()+" "+f.Name] = true
+		}
+	}
+	return out
+}
+
 // checkQuiet checks what must hold when nothing is under way.
 func (x *run) checkQuiet() error {
 	if _, b := x.plane.behind(); b != "" {
@@ -179,7 +197,7 @@ func (x *run) checkQuiet() error {
 			continue
 		}
 		connected++
-		if err := x.truth.check(c.envoy); err != nil {
+		if err := x.truth.check(c.envoy, x.plane.kept()); err != nil {
 			return fmt.Errorf("%s: %w", c.id, err)
 		}
 	}
@@ -227,13 +245,8 @@ func (x *run) checkFresh() error {
 	if err := x.settle(scratch, list); err != nil {
 		return fmt.Errorf("a fresh Envoy: %w", err)
 	}
-	kept := map[string]bool{} // resources that cannot be translated: their last valid version stays, if there was one
-	for _, f := range slices.Concat(main.engine.Failures(), scratch.engine.Failures()) {
-		kept[f.Type+" "+f.Name] = true
-		if f.Type == cds.String() {
-			kept[eds.String()+" "+f.Name] = true
-		}
-	}
+	kept := main.kept()
+	maps.Copy(kept, scratch.kept())
 	for i, c := range x.clients {
 		x.counts.comparisons++
 		if err := compare(c.envoy, list[i].envoy, kept); err != nil {
@@ -258,6 +271,9 @@ func compare(got, want *envoy, kept map[string]bool) error {
 			case have.hash != r.hash:
 				return fmt.Errorf("%s %s is in an old form", k, n)
 			}
+		}
+		if k == sds && got.sotw {
+			continue // state of the world cannot remove a Secret, and Envoy keeps it
 		}
 		for n := range got.has[k] {
 			if want.has[k][n] == nil && !refuses && !kept[k.String()+" "+n] {

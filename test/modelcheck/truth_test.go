@@ -95,17 +95,18 @@ func hostOf(cluster string) string {
 	return parts[3]
 }
 
-// check returns how what an Envoy has contradicts the objects that exist. The Envoy must be up to date.
-func (t *truth) check(e *envoy) error {
+// check returns how what an Envoy has contradicts the objects that exist. The Envoy must be up to date. Resources in kept are in their
+// last valid version.
+func (t *truth) check(e *envoy, kept map[string]bool) error {
 	hosts, addresses := t.hosts(), t.addresses()
 	for n := range e.has[cds] {
-		if h := hostOf(n); h != "" && hosts[h] == nil && !e.refuses() {
+		if h := hostOf(n); h != "" && hosts[h] == nil && !e.refuses() && !kept[cds.String()+" "+n] {
 			return fmt.Errorf("cluster %s exists, and no object defines its host", n)
 		}
 	}
 	for n, r := range e.has[eds] {
 		h := hostOf(n)
-		if h == "" {
+		if h == "" || kept[eds.String()+" "+n] {
 			continue
 		}
 		for _, a := range r.addresses {
