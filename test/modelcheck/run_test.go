@@ -181,7 +181,7 @@ func (x *run) do(o op) error {
 		x.renew(c, w)
 		return x.connect(c)
 	case opPass:
-		time.Sleep(time.Duration(o.n) * time.Second)
+		time.Sleep(time.Duration(o.n) * time.Second) //nolint:forbidigo // the time is simulated
 	case opRestart:
 		x.restart()
 	case opCalm:
@@ -431,7 +431,7 @@ func (x *run) settle(p *plane, list []*client) error {
 		if !slices.ContainsFunc(list, func(c *client) bool { return c.patient && c.id == id }) {
 			return fmt.Errorf("all is quiet, and %s", behind)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // the time is simulated
 		waited += time.Second
 	}
 	return errors.New("it never becomes quiet")
