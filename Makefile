@@ -173,7 +173,7 @@ bench: lab-build ## benchmarks (BENCH=regexp PKGS=packages), then moonsail-lab p
 bench-istiod: kube-build lab-build $(ISTIOD) ## moonsail-lab propagation compared with istiod, on a real API server (LABFLAGS=--quick)
 	@bench/istiod/run --out dist/istiod $(LABFLAGS)
 
-compare-istiod: kube-build $(ISTIOD) ## decide the calls of 460 configurations as istiod and as Moonsail, on one API server; report in dist/compare-istiod (COMPAREFLAGS=-cases=corpus/*)
+compare-istiod: kube-build $(ISTIOD) ## decide the calls of 560 configurations as istiod and as Moonsail, on one API server; report in dist/compare-istiod (COMPAREFLAGS=-cases=corpus/*)
 	@echo "==> comparing with istiod"
 	@mkdir -p dist/compare-istiod
 	@go test -trimpath -count 1 -timeout 60m ./test/istiod -run '^TestAgreement$$' -v -istiod "$(abspath $(ISTIOD))" \

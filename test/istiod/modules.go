@@ -64,6 +64,7 @@ func istioCases(dir string) ([]*testCase, error) {
 		{"samples-websockets", "samples/websockets", nil},
 		{"istiod-gateway-api", "pilot/pkg/config/kube/gateway/testdata", nil},
 		{"istiod-ingress", "pilot/pkg/config/kube/ingress/testdata", nil},
+		{"istioctl-analyze", "pkg/config/analysis/analyzers/testdata", nil},
 	} {
 		found, err := yamlCases(from.group, filepath.Join(istio, from.dir), from.base)
 		if err != nil {
