@@ -72,6 +72,41 @@ func learnedDependencies(t *testing.T, strategy server.RouteStrategy) {
 	requireQuiet(t, second.bareEnvoy)
 }
 
+// TestWarmRoutes starts a second sidecar of a workload, with routes on demand: it must have the shards of the services that the
+// first one called once it is ready, and ask for none.
+func TestWarmRoutes(t *testing.T) {
+	web := startApp(t, "web", "v1")
+	first, second := newClient("client"), newClient("client")
+	docs := []string{first.sidecar("./*")}
+	for i := range 8 {
+		docs = append(docs, service(cold(i), web))
+	}
+	m := startMeshWith(t, server.RoutesAuto, func(o *controlplane.Options) {
+		onDemandRoutes(o)
+		o.Dependencies.Learn = true
+	}, docs...)
+	first.start(t, m, false)
+	require.Empty(t, shardsOf(t, first))
+	callAll(t, first, 0, 3)
+	called := shardsOf(t, first)
+	first.process.Kill()
+
+	docs[0] = second.sidecar("./*")
+	m.write("mesh.yaml", docs...)
+	second.start(t, m, false)
+	warm := shardsOf(t, second)
+	require.Len(t, warm, len(called), "shards before the first call: %v, those of the first sidecar: %v", warm, called)
+	require.NotEmpty(t, warm)
+	before := second.stats(t, "scoped_rds|odcds|rds.*update_attempt$")
+	callAll(t, second, 0, 3)
+	require.ElementsMatch(t, warm, shardsOf(t, second))
+	require.Equal(t, before, second.stats(t, "scoped_rds|odcds|rds.*update_attempt$"), "no request waits for routes or clusters")
+	callAll(t, second, 3, 8)
+	require.Greater(t, len(shardsOf(t, second)), len(warm), "others are asked for")
+	noRefusals(t, m, second)
+	requireQuiet(t, second.bareEnvoy)
+}
+
 // TestDependenciesByMetrics learns from the metrics of a sidecar with full configuration, and its agent.
 func TestDependenciesByMetrics(t *testing.T) {
 	web := startApp(t, "web", "v1")

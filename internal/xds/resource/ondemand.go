@@ -74,6 +74,14 @@ func (e *Encoded) Renamed(name string) *Encoded {
 	return out
 }
 
+// eager is the field on_demand of ScopedRouteConfiguration, set to false.
+var eager = []byte{4 << 3, 0}
+
+// Eager returns a scope whose routes Envoy loads when it takes the scope, and not on demand. It has the same version.
+func (e *Encoded) Eager() *Encoded {
+	return encodeVersioned(Scope, e.Name, e.Version, e.Value(), eager) // the last value of a field counts
+}
+
 // AbsentCluster returns a cluster without endpoints, whose requests fail at once. It answers a request for a cluster that
 // does not exist: Envoy asks for a name only once, and without an answer later requests wait for one. STATIC is the
 // default type.

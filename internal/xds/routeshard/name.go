@@ -58,6 +58,21 @@ func Key(format, host string) (key string, ok bool) {
 	return "", false
 }
 
+// Sibling returns the shard in which Envoy looks up a host, of the form and number of shards of another one; false: name is
+// no shard.
+func Sibling(name, host string) (shard string, ok bool) {
+	form := Form(name)
+	if form == name {
+		return "", false
+	}
+	_, n, _ := cutNumber(name[:strings.LastIndexByte(name, '~')])
+	bits := 0
+	for 1<<bits < n {
+		bits++
+	}
+	return Name(form, bits, Of(host, bits)), true
+}
+
 // RouteConfig returns the route configuration that a shard's route configuration is a part of. Any
 // other name is returned as it is.
 func RouteConfig(name string) string {

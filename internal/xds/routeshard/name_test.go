@@ -19,12 +19,17 @@ func TestRouteConfigOfShardNames(t *testing.T) {
 					require.Equal(t, form, Form(name))
 					require.Equal(t, rc, Whole(form))
 					require.Equal(t, form != rc, IsAsked(name), name)
+					sibling, ok := Sibling(name, "reviews.shop:80")
+					require.True(t, ok, name)
+					require.Equal(t, Name(form, bits, Of("reviews.shop:80", bits)), sibling)
 				}
 			}
 		}
 	}
 	for _, whole := range []string{"80~1", "80~3~1", "80~16~32", "80~16~-1", "80~16~01", "~", "80~~"} {
 		require.Equal(t, whole, RouteConfig(whole), "not a shard")
+		_, ok := Sibling(whole, "reviews")
+		require.False(t, ok, whole)
 	}
 }
 

@@ -113,6 +113,7 @@ type naming struct {
 	asked  bool // clusters that do not exist are replaced, not removed
 	names  *endpointNames
 	tables []*table.Table
+	warm   map[string]bool // scopes whose routes the proxy loads at once
 }
 
 // naming returns how the names of responses change; nil: not at all. The stream's lock is held.
@@ -121,7 +122,7 @@ func (st *stream) naming() *naming {
 	case st.asked:
 		return &naming{asked: true}
 	case st.names != nil || st.protocol == ledger.Delta && len(st.tables) > 0 && st.tables[0].OnDemand():
-		return &naming{names: st.names, tables: st.tables}
+		return &naming{names: st.names, tables: st.tables, warm: st.warm}
 	}
 	return nil
 }
@@ -170,6 +171,23 @@ func (n *naming) appendEndpoints(parts [][]byte, b *table.Batch) [][]byte {
 		for _, name := range n.of(e.Name) {
 			parts = append(parts, e.Resource().Renamed(name).DeltaField())
 		}
+	}
+	return parts
+}
+
+// warms reports whether a response has scopes whose routes the proxy may load at once.
+func (n *naming) warms(r *ledger.Response) bool {
+	return n != nil && len(n.warm) > 0 && r.Type == resource.Scope
+}
+
+// appendScopes appends scopes.
+func (n *naming) appendScopes(parts [][]byte, b *table.Batch) [][]byte {
+	for _, e := range b.Entries {
+		r := e.Resource()
+		if n.warm[e.Name] {
+			r = r.Eager()
+		}
+		parts = append(parts, r.DeltaField())
 	}
 	return parts
 }

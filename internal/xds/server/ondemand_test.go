@@ -12,6 +12,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	clusterservicev3 "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
@@ -24,6 +25,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -510,5 +512,36 @@ func TestAskedClustersAreLearned(t *testing.T) {
 		fresh, again = of.asked()
 		require.Equal(t, []string{"d1", "d2", "d2"}, fresh)
 		require.Equal(t, []string{"d1"}, again)
+	})
+}
+
+// TestKnownServicesHaveWarmRoutes sends the scopes of shards of known services without on_demand, and others with it.
+func TestKnownServicesHaveWarmRoutes(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		const bits, host = 2, "a.shop.svc.cluster.local"
+		known := Known{Clusters: []string{"outbound|80||" + host}}
+		h := newHarness(t, on, Options{RouteStrategy: RoutesScoped, Learned: &learned{known: known}})
+		h.out = table.NewOnDemand("out", nil)
+		updates, all := []table.Update{edsCluster("c1", "1"), endpoints("c1", "1")}, []string{}
+		for _, rc := range []string{"80", "8080"} {
+			for k := range routeshard.Count(bits) {
+				name := routeshard.Name(routeshard.Asked(rc), bits, k)
+				e, err := resource.Encode(resource.Scope, name, &routev3.ScopedRouteConfiguration{Name: name, OnDemand: true})
+				require.NoError(t, err)
+				updates, all = append(updates, table.Update{Type: resource.Scope, Name: name, Resource: e}), append(all, name)
+			}
+		}
+		h.commit(updates...)
+		c := h.connect("").capable()
+		c.subscribe(resource.Cluster)
+		c.take(resource.Cluster, "c1")
+		c.subscribe(resource.Endpoints, "c1")
+		c.take(resource.Endpoints, "c1")
+		c.subscribe(resource.Scope)
+		r := c.take(resource.Scope, all...)
+		for _, name := range all {
+			warm := name == routeshard.Name(routeshard.Asked("80"), bits, routeshard.Of(host, bits))
+			require.Equal(t, !warm, decoded(t, r, name, &routev3.ScopedRouteConfiguration{}).OnDemand, name)
+		}
 	})
 }

@@ -46,11 +46,12 @@ type stream struct {
 	bound    [MaxTables]*table.Table // memory of tables
 	pending  pendingRevisions
 	delivery delivery
-	wait     time.Time      // since when something waits for the proxy's endpoints; zero: nothing waits
-	moved    bool           // the ledger changed since the watchdog saw that nothing waits
-	retry    *retrySchedule // nil: no refusal is temporary
-	onDemand bool           // the tables have clusters on demand, or had: the proxy may request endpoints by names that are not those of clusters
-	names    *endpointNames // nil without onDemand
+	wait     time.Time       // since when something waits for the proxy's endpoints; zero: nothing waits
+	moved    bool            // the ledger changed since the watchdog saw that nothing waits
+	retry    *retrySchedule  // nil: no refusal is temporary
+	onDemand bool            // the tables have clusters on demand, or had: the proxy may request endpoints by names that are not those of clusters
+	names    *endpointNames  // nil without onDemand
+	warm     map[string]bool // scopes of shards on demand that the proxy loads at once
 	closed   bool
 }
 
