@@ -10,8 +10,8 @@
 //	controller.go  runs the parts; queue and retries
 //	watch.go       watches that queue Gateways; inventory.go: which objects belong to which Gateway
 //	reconcile.go   one Gateway: what it should have, and what to do about it
-//	plan.go        names, labels and ports of a Gateway; metadata.go: what its author may set; parameters.go: ConfigMaps that change its objects;
-//	               listenerset.go: ports of ListenerSets, and what else of the store concerns a Gateway
+//	plan.go        names, labels and ports of a Gateway; metadata.go: what its author may set; parameters.go: ConfigMaps that change
+//	               its objects, and parameterwatches.go: their watches; listenerset.go: ports of ListenerSets, and what else of the store concerns a Gateway
 //	render.go      the objects; overlay.go: changes to them
 //	apply.go       writes, and refuses to write objects of others
 //

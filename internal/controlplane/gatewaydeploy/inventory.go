@@ -118,17 +118,11 @@ func (i *inventory) gatewaysWith(want func(types.NamespacedName, seenGateway) bo
 	return out
 }
 
-// parameters returns the ConfigMaps that Gateways name.
-func (i *inventory) parameters() map[types.NamespacedName]bool {
+// parametersOf returns the ConfigMap that a Gateway names, in its namespace; empty: none, or the Gateway is gone.
+func (i *inventory) parametersOf(n types.NamespacedName) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	out := map[types.NamespacedName]bool{}
-	for n, g := range i.gateways {
-		if g.parameters != "" {
-			out[types.NamespacedName{Namespace: n.Namespace, Name: g.parameters}] = true
-		}
-	}
-	return out
+	return i.gateways[n].parameters
 }
 
 // ownerOf returns the Gateway that owns an object; nil: none owns it.

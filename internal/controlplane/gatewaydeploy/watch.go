@@ -3,6 +3,7 @@ package gatewaydeploy
 import (
 	"context"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -45,19 +47,19 @@ func (t *term) watch(ctx context.Context) {
 
 // gatewayWatch watches Gateways, and starts and ends the watches of their ConfigMaps.
 func (t *term) gatewayWatch(ctx context.Context) *watched {
-	parameters := &parameterWatches{term: t, running: map[types.NamespacedName]context.CancelFunc{}}
+	parameters := newParameterWatches(t)
 	return &watched{
 		resource: gateways, handler: handler{Listed: t.lists.await("gateways"),
 			Upsert: func(o *unstructured.Unstructured) {
 				if t.inventory.seeGateway(o) {
 					t.queue.Add(nameOf(o))
-					parameters.follow(ctx)
+					parameters.follow(ctx, nameOf(o))
 				}
 			},
 			Remove: func(n types.NamespacedName) {
 				t.inventory.forgetGateway(n)
 				t.queue.Add(n)
-				parameters.follow(ctx)
+				parameters.follow(ctx, n)
 			},
 		}}
 }
@@ -96,37 +98,8 @@ func (t *term) children(r schema.GroupVersionResource) *watched {
 		}}
 }
 
-// parameterWatches are the watches of ConfigMaps that Gateways name, one for each. Only the watch of Gateways calls it.
-type parameterWatches struct {
-	*term
-	running map[types.NamespacedName]context.CancelFunc
-}
-
-// follow starts and ends watches, as Gateways name ConfigMaps now.
-func (w *parameterWatches) follow(ctx context.Context) {
-	named := w.inventory.parameters()
-	for n, stop := range w.running {
-		if !named[n] {
-			stop()
-			delete(w.running, n)
-		}
-	}
-	for n := range named {
-		if w.running[n] != nil {
-			continue
-		}
-		ctx, stop := context.WithCancel(ctx)
-		w.running[n] = stop
-		changed := func() {
-			w.add(w.inventory.gatewaysWith(func(g types.NamespacedName, s seenGateway) bool {
-				return g.Namespace == n.Namespace && s.parameters == n.Name
-			}))
-		}
-		w.start(ctx, &watched{
-			resource: configMaps, namespace: n.Namespace, fields: "metadata.name=" + n.Name, handler: handler{Upsert: func(*unstructured.Unstructured) { changed() }, Remove: func(types.NamespacedName) { changed() }},
-		})
-	}
-}
+// uninstalledPause precedes the next request while the Gateway API is not installed.
+const uninstalledPause = 10 * time.Second
 
 // start runs a watch until ctx ends.
 func (t *term) start(ctx context.Context, w *watched) {
@@ -137,6 +110,9 @@ func (t *term) start(ctx context.Context, w *watched) {
 			o.LabelSelector, o.FieldSelector = w.labels, w.fields
 			list, err := api.List(ctx, o)
 			failing.record(ctx, err)
+			if apierrors.IsNotFound(err) {
+				_ = clock.Sleep(ctx, uninstalledPause) // the end of ctx ends the watch, too
+			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
