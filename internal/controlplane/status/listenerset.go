@@ -20,6 +20,13 @@ func (w *gatewayWorld) readListenerSets() {
 			w.claims[o.Gateway.Parent] = append(w.claims[o.Gateway.Parent], k)
 		}
 	}
+	for _, list := range w.placedSets() {
+		w.addDisplaced(list)
+	}
+}
+
+// placedSets returns each Gateway of ours that accepts ListenerSets, followed by these sets in the order of their age.
+func (w *gatewayWorld) placedSets() map[model.Key][]*model.Gateway {
 	var all []*model.Gateway
 	for o := range w.snap.All(model.KindListenerSet) {
 		if set, ok := o.(*model.Gateway); ok {
@@ -39,13 +46,16 @@ func (w *gatewayWorld) readListenerSets() {
 		w.sets[set.Parent] = append(w.sets[set.Parent], set.Key)
 		owners[set.Parent] = append(owners[set.Parent], o.Gateway.Placed(set.Key))
 	}
-	for _, list := range owners {
-		conflicts := model.Displaced(list)
-		for _, g := range list {
-			for i := range g.Servers {
-				if c := conflicts[&g.Servers[i]]; c.Reason != "" {
-					w.displaced[listenerKey{g.FullName(), g.Servers[i].Port.Name}] = c
-				}
+	return owners
+}
+
+// addDisplaced notes the listeners of a Gateway and its sets that have no place.
+func (w *gatewayWorld) addDisplaced(list []*model.Gateway) {
+	conflicts := model.Displaced(list)
+	for _, g := range list {
+		for i := range g.Servers {
+			if c := conflicts[&g.Servers[i]]; c.Reason != "" {
+				w.displaced[listenerKey{g.FullName(), g.Servers[i].Port.Name}] = c
 			}
 		}
 	}

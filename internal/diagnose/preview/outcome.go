@@ -51,21 +51,14 @@ func (c *comparison) try(ctx context.Context, calls []Call, whole bool) error {
 			c.report.Untried += len(from)
 			continue
 		}
-		if c.before.caller(call.From) == nil && c.after.caller(call.From) == nil {
-			return fmt.Errorf("no proxy has the name %q: use NAME.NAMESPACE of a workload with a sidecar", call.From)
-		}
-		before, err := c.before.outcome(call)
+		differ, err := c.changes(call)
 		if err != nil {
-			return fmt.Errorf("before the change: %s from %s: %w", call.String(), call.From, err)
-		}
-		after, err := c.after.outcome(call)
-		if err != nil {
-			return fmt.Errorf("after the change: %s from %s: %w", call.String(), call.From, err)
+			return err
 		}
 		c.report.Tried += len(from)
-		if changes := changes(before, after); len(changes) > 0 {
+		if len(differ) > 0 {
 			c.report.Differ += len(from)
-			note(groups, call, from, changes)
+			note(groups, call, from, differ)
 		}
 	}
 	c.report.Differences = slices.SortedFunc(func(yield func(Difference) bool) {
@@ -77,6 +70,22 @@ func (c *comparison) try(ctx context.Context, calls []Call, whole bool) error {
 		}
 	}, compareDifferences)
 	return nil
+}
+
+// changes returns how the outcomes of a call differ.
+func (c *comparison) changes(call *Call) ([]Change, error) {
+	if c.before.caller(call.From) == nil && c.after.caller(call.From) == nil {
+		return nil, fmt.Errorf("no proxy has the name %q: use NAME.NAMESPACE of a workload with a sidecar", call.From)
+	}
+	before, err := c.before.outcome(call)
+	if err != nil {
+		return nil, fmt.Errorf("before the change: %s from %s: %w", call.String(), call.From, err)
+	}
+	after, err := c.after.outcome(call)
+	if err != nil {
+		return nil, fmt.Errorf("after the change: %s from %s: %w", call.String(), call.From, err)
+	}
+	return changes(before, after), nil
 }
 
 // note adds a call to the difference with the same changes.
@@ -167,12 +176,8 @@ func (o *opened) servers(call *simulate.Call, r *simulate.Result, from *model.Pr
 		u := &r.Upstreams[i]
 		for j := range u.Endpoints {
 			e := &u.Endpoints[j]
-			ip, _, err := net.SplitHostPort(e.Address)
-			if err != nil || e.Percent == 0 || u.Percent == 0 {
-				continue
-			}
-			p := o.byIP[ip]
-			if p == nil || p.Type == model.ProxyRouter {
+			p := o.sidecarAt(e.Address)
+			if p == nil || e.Percent == 0 || u.Percent == 0 {
 				continue
 			}
 			w, err := o.world(p)
@@ -189,13 +194,20 @@ func (o *opened) servers(call *simulate.Call, r *simulate.Result, from *model.Pr
 			if err != nil {
 				return nil, fmt.Errorf("at %s: %w", p, err)
 			}
-			if text := outcome.Answer(in); !slices.Contains(out, text) {
-				out = append(out, text)
-			}
+			out = append(out, outcome.Answer(in))
 		}
 	}
 	slices.Sort(out)
-	return out, nil
+	return slices.Compact(out), nil
+}
+
+// sidecarAt returns the sidecar at an endpoint's address; nil: none.
+func (o *opened) sidecarAt(address string) *model.Proxy {
+	ip, _, err := net.SplitHostPort(address)
+	if err != nil || o.byIP[ip] == nil || o.byIP[ip].Type == model.ProxyRouter {
+		return nil
+	}
+	return o.byIP[ip]
 }
 
 // nameAt returns the name of the workload at an endpoint's address, or else the address.

@@ -162,12 +162,12 @@ func (l *Ledger) clustersSent(f *flight) {
 			if l.protocol == Sotw && c.Revision <= f.from[i].add {
 				continue // it is included because the response is complete
 			}
-			switch {
-			case e.on && e.names.Has(c.Name) && l.lookup(resource.Endpoints, c.Name) != nil:
+			switch l.endpointsAfter(c, i, f) {
+			case endpointsAgain:
 				again = append(again, c.Name)
-			case !e.on && (f.explicit || c.Added <= f.from[i].add):
+			case endpointsLater:
 				later = append(later, c.Name)
-			case l.prefetch.wants(c):
+			case endpointsAhead:
 				ahead = append(ahead, c.Name)
 				if l.prefetch.sentBefore(c, i, f) {
 					known = append(known, c.Name)
@@ -189,4 +189,28 @@ func (l *Ledger) clustersSent(f *flight) {
 		l.watches[cds].notePending(l.newest())
 		l.ordering.waitFor(all)
 	}
+}
+
+// endpointTurn is when the endpoints of a cluster that was just sent follow.
+type endpointTurn uint8
+
+const (
+	endpointsNone  endpointTurn = iota
+	endpointsAgain              // the proxy subscribes to them, and does not ask again
+	endpointsLater              // the proxy will subscribe to all, also to those that it has
+	endpointsAhead              // before the proxy asks
+)
+
+// endpointsAfter returns the turn of a cluster of the i-th table.
+func (l *Ledger) endpointsAfter(c *table.Entry, i int, f *flight) endpointTurn {
+	e := &l.watches[eds]
+	switch {
+	case e.on && e.names.Has(c.Name) && l.lookup(resource.Endpoints, c.Name) != nil:
+		return endpointsAgain
+	case !e.on && (f.explicit || c.Added <= f.from[i].add):
+		return endpointsLater
+	case l.prefetch.wants(c):
+		return endpointsAhead
+	}
+	return endpointsNone
 }
