@@ -98,7 +98,7 @@ func (f *allFlags) chosen() (out []labRun, err error) {
 	}
 	for _, n := range f.only {
 		if !slices.Contains(names, n) {
-			return nil, terminal.UsageError{Err: fmt.Errorf("--only %s: there is no such experiment; there are %s", n, strings.Join(names, ", "))}
+			return nil, terminal.UsageError{Err: fmt.Errorf("--only %s: no such experiment: use one of %s", n, strings.Join(names, ", "))}
 		}
 	}
 	return out, nil

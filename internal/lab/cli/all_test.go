@@ -26,7 +26,7 @@ func TestChosenExperiments(t *testing.T) {
 	require.Equal(t, []string{"routes", "balance"}, names(allFlags{only: []string{"balance", "routes"}}))
 	for only, want := range map[string]string{
 		"expedia": "--only expedia needs --kubeconfig",
-		"nothing": "--only nothing: there is no such experiment; there are propagation, airbnb",
+		"nothing": "--only nothing: no such experiment: use one of propagation, airbnb",
 	} {
 		_, err := (&allFlags{only: []string{only}}).chosen()
 		require.ErrorContains(t, err, want)
