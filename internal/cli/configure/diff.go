@@ -92,6 +92,11 @@ Exit status: 0 no call is decided differently, 1 some are, 2 the command failed.
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
+	f.addFlags(cmd)
+	return cmd
+}
+
+func (f *diffFlags) addFlags(cmd *cobra.Command) {
 	f.out.AddFlagWith(cmd, formatGitHub)
 	mesh := model.DefaultMesh()
 	fs := cmd.Flags()
@@ -105,7 +110,6 @@ Exit status: 0 no call is decided differently, 1 some are, 2 the command failed.
 	fs.StringVar(&f.root, "root-namespace", mesh.RootNamespace, "`NAMESPACE` of MeshConfig and of mesh-wide defaults")
 	f.plane.WithCluster = true
 	f.plane.AddFlags(cmd)
-	return cmd
 }
 
 func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
