@@ -249,7 +249,7 @@ func nameAt(x any, path []string) string {
 }
 
 // notCompared are fields that depend on when a resource was received, or that Envoy reports in any order.
-var notCompared = []string{"last_updated", "version_info"}
+var notCompared = []string{"last_updated", "version_info", "draining_state"}
 
 // canonical removes those fields, and orders virtual hosts and endpoints.
 func canonical(x any) any {

@@ -79,6 +79,12 @@ func TestJudge(t *testing.T) {
 		require.NotEmpty(t, h.judge(http, time.Now(), time.Now(), "v1"))
 
 		require.NotEmpty(t, judge(failed, time.Second))
+		n = h.begin("mtls/s1", permissive)
+		h.ack("mtls/s1", n, time.Now())
+		elapse(drainTime)
+		require.Empty(t, judge(failed, 0), "a drained connection ends")
+		elapse(2 * grace)
+		require.NotEmpty(t, judge(failed, 0))
 		end := h.disturb("s1-v2")
 		elapse(time.Millisecond)
 		require.Empty(t, judge(failed, 0))

@@ -62,7 +62,7 @@ func (c call) dependsOn() []dimension {
 		auth.object = "auth/" + serviceOf(c.Service)
 		return []dimension{auth, mtls}
 	}
-	out := []dimension{auth, {"endpoints/" + c.Service, false, func(w *world, s string) { w.endpoints = s }}}
+	out := []dimension{auth, mtls, {"endpoints/" + c.Service, false, func(w *world, s string) { w.endpoints = s }}}
 	if c.Proto != protoTCP {
 		out = append(out,
 			dimension{"route/" + c.Service, false, func(w *world, s string) { w.route = s }},
