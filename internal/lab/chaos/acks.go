@@ -17,6 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -27,9 +28,14 @@ const ackEvery = 150 * time.Millisecond
 type pending struct {
 	object  string
 	number  int
-	key     model.Key
-	content string // of the object; empty: it was deleted
+	parts   []document
 	written time.Time
+}
+
+// document is one of the documents that an object consists of.
+type document struct {
+	key     model.Key
+	content string // empty: it was deleted
 }
 
 // acker asks the control planes which changes all proxies have, and checks that their Envoys have them.
@@ -65,13 +71,17 @@ func (a *acker) stop() {
 // expect awaits the ACKs of a write, in place of those of earlier writes of the object. deleted is the object's last form
 // if it was deleted.
 func (a *acker) expect(object string, number int, yaml string, deleted bool) error {
-	o, problems := config.Decoder{}.FromYAML([]byte(yaml))
-	if o == nil {
-		return fmt.Errorf("%s: %v", object, problems)
-	}
-	p := pending{object: object, number: number, key: o.Metadata().Key, written: a.history.newest(object).written}
-	if !deleted {
-		p.content = explain.Content(o)
+	p := pending{object: object, number: number, written: a.history.newest(object).written}
+	for _, text := range strings.Split(yaml, separator) {
+		o, problems := config.Decoder{}.FromYAML([]byte(text))
+		if o == nil {
+			return fmt.Errorf("%s: %v", object, problems)
+		}
+		d := document{key: o.Metadata().Key}
+		if !deleted {
+			d.content = explain.Content(o)
+		}
+		p.parts = append(p.parts, d)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -166,29 +176,31 @@ func (a *acker) acked(p pending) {
 // everywhere reports whether all control planes with proxies state that their proxies have a change.
 func (a *acker) everywhere(ctx context.Context, p pending, streams connections) bool {
 	for _, plane := range a.planes {
-		if len(streams[plane.number]) > 0 && !a.has(ctx, plane, p) {
-			return false
+		for _, d := range p.parts {
+			if len(streams[plane.number]) > 0 && !a.has(ctx, plane, d, p.written) {
+				return false
+			}
 		}
 	}
 	return true
 }
 
-func (a *acker) has(ctx context.Context, plane *plane, p pending) bool {
+func (a *acker) has(ctx context.Context, plane *plane, p document, written time.Time) bool {
 	_, started := plane.running()
 	path := "/debug/explain/" + strings.Join([]string{string(p.key.Kind), url.PathEscape(p.key.Namespace), url.PathEscape(p.key.Name)}, "/")
 	b, err := a.page(ctx, "http://"+plane.http+path+"?local&max=1")
 	if errors.Is(err, errNotFound) { // a control plane that has started after the deletion never knew the object
-		return p.content == "" && started.After(p.written) && a.settled(ctx, plane)
+		return p.content == "" && started.After(written) && a.settled(ctx, plane)
 	}
 	var e explain.Explanation
-	if err != nil || json.Unmarshal(b, &e) != nil || e.Revision == 0 {
+	if err != nil || json.Unmarshal(b, &e) != nil || e.Revision == 0 || e.State == changelog.Building {
 		return false
 	}
 	if e.Counts.Behind > 0 || e.Counts.Refused > 0 {
 		return false
 	}
 	if p.content == "" {
-		return !e.Exists && e.Observed.After(p.written)
+		return !e.Exists && e.Observed.After(written)
 	}
 	return e.Exists && e.Content == p.content
 }
@@ -213,6 +225,9 @@ func (a *acker) verify(ctx context.Context, p pending, before connections) {
 	old := a.history.before(p.object, p.number)
 	wrong := ""
 	for _, s := range a.concerned(p.object) {
+		if a.history.wasDisturbed(s.workload, p.written) {
+			continue // another Envoy may have ACKed it than the one that runs now
+		}
 		text, err := s.dump(ctx, p.object)
 		if err != nil {
 			return
@@ -237,7 +252,7 @@ func (a *acker) concerned(object string) (out []*sidecar) {
 	for _, s := range a.sidecars {
 		client := slices.Contains(a.clients(), s.workload)
 		switch kind {
-		case "route", "rule", "endpoints", "entry":
+		case "route", "endpoints":
 			if client {
 				out = append(out, s)
 			}
@@ -253,10 +268,8 @@ func (a *acker) concerned(object string) (out []*sidecar) {
 // dumpParts are the parts of a config dump with the marks of an object.
 var dumpParts = map[string]url.Values{
 	"route":     {"resource": {"dynamic_route_configs"}},
-	"rule":      {"resource": {"dynamic_active_clusters"}},
 	"auth":      {"resource": {"dynamic_listeners"}},
 	"endpoints": {"resource": {"dynamic_endpoint_configs"}, "include_eds": {""}},
-	"entry":     {"resource": {"dynamic_endpoint_configs"}, "include_eds": {""}},
 }
 
 func (s *sidecar) dump(ctx context.Context, object string) (string, error) {
@@ -278,8 +291,6 @@ func (a *acker) contradiction(dump, object string, now, old version) string {
 			return fmt.Sprintf("%q", fmt.Sprintf("n%d", v.number))
 		case kind == "auth":
 			return authMark(v.number)
-		case kind == "rule":
-			return fmt.Sprint(ruleMark(v.number))
 		}
 		return ""
 	}

@@ -15,6 +15,7 @@
 //	acks.go      waits until all proxies have ACKed a change, and checks that it is true
 //	final.go     what is compared after the last fault
 //	report.go    report.json and report.html
+//	shrink.go    repeats a run with fewer actions
 //
 // Goroutines: Run's own executes the plan. The others are one for each fault that lasts, for each kind of requests of a
 // client, for the ACKs, and for each connection of a relay. All end before Run returns.

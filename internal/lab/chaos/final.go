@@ -21,7 +21,8 @@ import (
 type Usage struct {
 	Plane      int     `json:"plane"`
 	Goroutines int     `json:"goroutines"`
-	Files      int     `json:"files"` // file descriptors; connections are among them
+	Files      int     `json:"files"`   // file descriptors; connections are among them
+	Members    int     `json:"members"` // of all proxy groups: a sidecar's stream is in two
 	RSS        float64 `json:"rss_mb"`
 }
 
@@ -32,6 +33,7 @@ func (m *processes) usage(ctx context.Context) (out []Usage) {
 		if text, err := m.page(ctx, "http://"+p.http+"/debug/pprof/goroutine?debug=1"); err == nil {
 			_, _ = fmt.Sscanf(string(text), "goroutine profile: total %d", &u.Goroutines) // 0 if it has another form
 		}
+		u.Members = m.members(ctx, p)
 		if files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.pid())); err == nil {
 			u.Files = len(files)
 		}
@@ -41,6 +43,23 @@ func (m *processes) usage(ctx context.Context) (out []Usage) {
 		out = append(out, u)
 	}
 	return out
+}
+
+// members returns the number of members of all proxy groups of a control plane.
+func (m *processes) members(ctx context.Context, p *plane) (n int) {
+	var groups struct {
+		Scopes []struct {
+			Proxies int `json:"proxies"`
+		} `json:"scopes"`
+	}
+	text, err := m.page(ctx, "http://"+p.http+"/debug/scopes")
+	if err != nil || json.Unmarshal(text, &groups) != nil {
+		return 0
+	}
+	for _, g := range groups.Scopes {
+		n += g.Proxies
+	}
+	return n
 }
 
 // Limits of what control planes may use more after reconnections of all proxies. The memory's covers what Go's collector
@@ -74,6 +93,9 @@ func (r *run) compareUsage(ctx context.Context, first []Usage, report *Report) {
 	}
 	report.UsageAfter = r.steadyUsage(ctx)
 	before, after := total(report.UsageBefore), total(report.UsageAfter)
+	if was := total(first).Members; after.Members != was {
+		r.found(violation{At: time.Now(), Kind: "leak", Subject: "control planes", Text: fmt.Sprintf("proxy groups have %d members, and %d before the plan", after.Members, was)})
+	}
 	for _, u := range []struct {
 		what    string
 		was, is float64
@@ -105,7 +127,7 @@ func (r *run) steadyUsage(ctx context.Context) []Usage {
 	_ = await(ctx, 10*time.Second, "steady usage", func(ctx context.Context) error { // the last one counts
 		for range 10 { // half a second
 			now := r.mesh.usage(ctx)
-			if total(now).Goroutines < total(last).Goroutines || total(now).Files < total(last).Files {
+			if a, b := total(now), total(last); a.Goroutines < b.Goroutines || a.Files < b.Files || a.Members < b.Members {
 				last = now
 				return fmt.Errorf("it falls")
 			}
@@ -122,6 +144,7 @@ func total(list []Usage) (sum Usage) {
 	for _, u := range list {
 		sum.Goroutines += u.Goroutines
 		sum.Files += u.Files
+		sum.Members += u.Members
 		sum.RSS += u.RSS
 	}
 	return sum

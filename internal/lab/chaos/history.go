@@ -119,6 +119,13 @@ func (h *history) disturb(proxy string) (end func()) {
 	}
 }
 
+// wasDisturbed reports whether a fault has disturbed a proxy since a time.
+func (h *history) wasDisturbed(proxy string, since time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.disturbed[proxy], func(w window) bool { return w.to.IsZero() || w.to.Add(grace).After(since) })
+}
+
 // isDisturbed reports whether a fault disturbed the proxies of a call between two times.
 func (h *history) isDisturbed(c call, from, to time.Time) bool {
 	h.mu.Lock()

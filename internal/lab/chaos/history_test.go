@@ -9,7 +9,7 @@ import (
 )
 
 func TestAnswers(t *testing.T) {
-	open := world{route: none, auth: none, mtls: strict, rule: "present", endpoints: "v1,v2"}
+	open := world{route: none, auth: none, mtls: strict, endpoints: "v1,v2"}
 	with := func(change func(*world)) world {
 		w := open
 		change(&w)
@@ -26,8 +26,6 @@ func TestAnswers(t *testing.T) {
 		{"a route", call{"c1", "s1", protoGRPC}, with(func(w *world) { w.route = "v1" }), []string{"v1"}},
 		{"a route does not concern TCP", call{"c1", "s1", protoTCP}, with(func(w *world) { w.route = abort }), []string{"v1", "v2"}},
 		{"a route to a version without endpoints", call{"c1", "s1", protoHTTP2}, with(func(w *world) { w.route, w.endpoints = "v1", "v2" }), []string{unrouted}},
-		{"a route without its rule", call{"c1", "s1", protoHTTP2}, with(func(w *world) { w.route, w.rule = "v1", none }), []string{unrouted}},
-		{"no route needs no rule", call{"c1", "s1", protoHTTP2}, with(func(w *world) { w.rule = none }), []string{"v1", "v2"}},
 		{"denied", call{"c1", "s1", protoHTTP1}, with(func(w *world) { w.auth = "deny:c1" }), []string{denied, denied}},
 		{"another is denied", call{"c2", "s1", protoHTTP1}, with(func(w *world) { w.auth = "deny:c1" }), []string{"v1", "v2"}},
 		{"not allowed", call{"c2", "s1", protoTCP}, with(func(w *world) { w.auth = "allow:c1" }), []string{denied, denied}},
@@ -73,7 +71,6 @@ func TestJudge(t *testing.T) {
 		require.Empty(t, judge("v1", time.Minute), "it began before the ACK")
 		http := call{"c1", "s1", protoHTTP1}
 		h.ack("route/s1", h.begin("route/s1", none), time.Now())
-		h.ack("rule/s1", h.begin("rule/s1", none), time.Now())
 		require.Empty(t, h.judge(http, time.Now(), time.Now(), "v1"), "its connection may be older than the policy")
 		elapse(drainGrace)
 		require.NotEmpty(t, h.judge(http, time.Now(), time.Now(), "v1"))

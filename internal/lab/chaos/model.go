@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// States of objects. Those of others are "v1" (a route), "deny:c1" and "allow:c1" (an AuthorizationPolicy), "present" (a
-// DestinationRule), "v1,v2" (endpoints), and "a" or "b" (the address of a ServiceEntry).
+// States of objects. Those of others are "v1" (a route), "deny:c1" and "allow:c1" (an AuthorizationPolicy), "v1,v2"
+// (endpoints), and "a" or "b" (the address of a ServiceEntry).
 const (
 	none       = "none" // there is no object
 	split      = "split"
@@ -14,6 +14,7 @@ const (
 	invalid    = "invalid" // a route that the control plane refuses
 	strict     = "strict"
 	permissive = "permissive"
+	brief      = "brief" // objects of a burst that are deleted at once
 )
 
 // Answers of requests, besides the version of the instance that has answered.
@@ -40,7 +41,7 @@ type call struct {
 }
 
 // world has one state for each object that a call depends on.
-type world struct{ route, auth, mtls, rule, endpoints, entry string }
+type world struct{ route, auth, mtls, endpoints, entry string }
 
 // dimension is an object that calls depend on.
 type dimension struct {
@@ -64,9 +65,7 @@ func (c call) dependsOn() []dimension {
 	}
 	out := []dimension{auth, mtls, {"endpoints/" + c.Service, false, func(w *world, s string) { w.endpoints = s }}}
 	if c.Proto != protoTCP {
-		out = append(out,
-			dimension{"route/" + c.Service, false, func(w *world, s string) { w.route = s }},
-			dimension{"rule/" + c.Service, false, func(w *world, s string) { w.rule = s }})
+		out = append(out, dimension{"route/" + c.Service, false, func(w *world, s string) { w.route = s }})
 	}
 	return out
 }
@@ -115,15 +114,15 @@ func (c call) routedAnswers(w world) []string {
 	case invalid: // of which the control plane may know no valid version after a restart
 		return append(c.admitted(w, endpoints), badRoute, unrouted)
 	case split:
-		return c.admitted(w, c.subsets(w, endpoints, versions))
+		return c.admitted(w, subsets(endpoints, versions))
 	}
-	return c.admitted(w, c.subsets(w, endpoints, []string{w.route}))
+	return c.admitted(w, subsets(endpoints, []string{w.route}))
 }
 
 // subsets returns the versions that a route to these subsets reaches.
-func (c call) subsets(w world, endpoints, routed []string) (out []string) {
+func subsets(endpoints, routed []string) (out []string) {
 	for _, v := range routed {
-		if w.rule == none || !slices.Contains(endpoints, v) {
+		if !slices.Contains(endpoints, v) {
 			v = unrouted
 		}
 		out = append(out, v)

@@ -152,14 +152,15 @@ spec:
 }
 
 // object returns the YAML of an object in a state, or "" if there is none then. The number of the write is part of it.
-func (l layout) object(name, state string, number int) string {
+// kept is the number of the last write of it that was valid, or 0.
+func (l layout) object(name, state string, number, kept int) string {
 	kind, of, _ := strings.Cut(name, "/")
 	if state == none {
 		return ""
 	}
 	switch kind {
 	case "route":
-		return routeObject(of, state, number)
+		return ruleObject(of, number, kept) + separator + routeObject(of, state, number)
 	case "auth":
 		return authObject(of, state, number)
 	case "mtls":
@@ -167,14 +168,6 @@ func (l layout) object(name, state string, number int) string {
 kind: PeerAuthentication
 metadata: {name: %[1]s, namespace: %[2]s, %[3]s}
 spec: {selector: {matchLabels: {app: %[1]s}}, mtls: {mode: %[4]s}}`, of, namespace, mark(number), strings.ToUpper(state))
-	case "rule":
-		return fmt.Sprintf(`apiVersion: networking.istio.io/v1
-kind: DestinationRule
-metadata: {name: %[1]s, namespace: %[2]s, %[3]s}
-spec:
-  host: %[4]s
-  trafficPolicy: {connectionPool: {tcp: {maxConnections: %[5]d}}}
-  subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}]`, of, namespace, mark(number), hostOf(of), ruleMark(number))
 	case "endpoints":
 		return l.slice(of, state, number)
 	case "entry":
@@ -191,12 +184,32 @@ spec:
 	panic("chaos: no such object: " + name)
 }
 
-// ruleMark is a limit of connections that identifies a write and never limits.
-func ruleMark(number int) int { return 1_000_000 + number }
+// separator is between the documents of an object that consists of two.
+const separator = "\n---\n"
+
+// subset is the name of a version's subset for one write of a route, so that each write replaces all clusters of its
+// subsets.
+func subset(version string, number int) string { return fmt.Sprintf("%s-n%d", version, number) }
+
+// ruleObject has the subsets of a write, and those of the one before it, if that is in force until the route is replaced.
+func ruleObject(service string, number, kept int) string {
+	var subsets []string
+	for _, n := range []int{number, kept} {
+		for _, v := range versions {
+			if n != 0 {
+				subsets = append(subsets, fmt.Sprintf("{name: %s, labels: {version: %s}}", subset(v, n), v))
+			}
+		}
+	}
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: %[1]s, namespace: %[2]s, %[3]s}
+spec: {host: %[4]s, subsets: [%[5]s]}`, service, namespace, mark(number), hostOf(service), strings.Join(subsets, ", "))
+}
 
 func routeObject(service, state string, number int) string {
-	destination := func(subset string, weight int) string {
-		return fmt.Sprintf("{destination: {host: %s, subset: %s}, weight: %d}", hostOf(service), subset, weight)
+	destination := func(version string, weight int) string {
+		return fmt.Sprintf("{destination: {host: %s, subset: %s}, weight: %d}", hostOf(service), subset(version, number), weight)
 	}
 	var rule string
 	switch state {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/lab/child"
@@ -37,6 +39,25 @@ func (o *Options) Check() error {
 		return fmt.Errorf("--time %s: too short: use %s or more", o.Time, MinTime)
 	case o.Proxies < MinProxies || o.Proxies > MaxProxies:
 		return fmt.Errorf("--proxies %d: out of range: use %d to %d", o.Proxies, MinProxies, MaxProxies)
+	}
+	return checkPlan(o.Plan, ShapeOf(o.Proxies, o.APIServer != nil))
+}
+
+// checkPlan checks that a mesh has what the actions of a plan concern.
+func checkPlan(plan []Action, s Shape) error {
+	objects := s.objects()
+	for i, a := range plan {
+		kind, of, _ := strings.Cut(a.Target, "/")
+		_, known := objects[a.Target]
+		switch {
+		case a.What == write && known, a.What == burst && kind == "noise":
+			continue
+		case !slices.ContainsFunc(faultKinds, func(k faultKind) bool { return k.what == a.What }):
+			return fmt.Errorf("action %d (%s): there is no such action: copy one of another plan", i+1, a)
+		case kind == "plane" && (of == "1" || of == "2"), kind == "proxy" && slices.Contains(s.proxies(), of), a.Target == "all", a.Target == "server" && s.APIServer:
+			continue
+		}
+		return fmt.Errorf("action %d (%s): the mesh has no %s: use the --source and --proxies that the plan was made for", i+1, a, a.Target)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,23 +81,33 @@ func connectCluster(kubeconfig string) (*cluster, error) {
 // close ends idle connections.
 func (c *cluster) close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
+// put applies the documents of an object in order: those that others refer to come first.
 func (c *cluster) put(ctx context.Context, _, object string) error {
-	u, in, err := c.parse(object)
-	if err != nil {
-		return err
+	for _, document := range strings.Split(object, separator) {
+		u, in, err := c.parse(document)
+		if err != nil {
+			return err
+		}
+		unstructured.RemoveNestedField(u.Object, "status") // the kubelet's
+		if _, err = in.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: "moonsail-lab", Force: true}); err != nil {
+			return err
+		}
 	}
-	unstructured.RemoveNestedField(u.Object, "status") // the kubelet's
-	_, err = in.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: "moonsail-lab", Force: true})
-	return err
+	return nil
 }
 
+// remove deletes them in the opposite order.
 func (c *cluster) remove(ctx context.Context, _, object string) error {
-	u, in, err := c.parse(object)
-	if err != nil {
-		return err
-	}
-	if err := in.Delete(ctx, u.GetName(), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-		return err
+	documents := strings.Split(object, separator)
+	slices.Reverse(documents)
+	for _, document := range documents {
+		u, in, err := c.parse(document)
+		if err != nil {
+			return err
+		}
+		if err := in.Delete(ctx, u.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func (s Shape) objects() map[string]string {
 	out := map[string]string{}
 	for _, svc := range s.services() {
 		out["route/"+svc], out["auth/"+svc], out["mtls/"+svc] = none, none, strict
-		out["rule/"+svc], out["endpoints/"+svc] = "present", "v1,v2"
+		out["endpoints/"+svc] = "v1,v2"
 	}
 	for _, e := range s.externals() {
 		out["entry/"+e] = "a"
@@ -181,15 +181,13 @@ func (s Shape) nextState(r *rand.Rand, object, now string) string {
 		from = []string{none, none, "deny:" + pick(r, s.clients()), "deny:" + pick(r, s.clients()), "allow:" + pick(r, s.clients())}
 	case "mtls":
 		from = []string{strict, permissive, none}
-	case "rule":
-		from = []string{"present", "present", "present", none}
 	case "endpoints":
 		from = []string{"v1,v2", "v1,v2", "v1", "v2"}
 	case "entry":
 		from = []string{"a", "b", none}
 	}
 	for {
-		if next := pick(r, from); next != now || kind == "rule" && next != none {
+		if next := pick(r, from); next != now {
 			return next
 		}
 	}
@@ -234,7 +232,7 @@ func changes(r *rand.Rand, s Shape, length time.Duration) (out []Action) {
 
 func bursts(r *rand.Rand, length time.Duration) (out []Action) {
 	for at := gap(r, burstEvery); at < time.Duration(faultsUntil*float64(length)); at += gap(r, burstEvery) {
-		out = append(out, Action{At: at, What: burst, Target: fmt.Sprintf("noise/%d", r.IntN(3)), State: pick(r, []string{"written", "written", none}), Count: 20 + r.IntN(180)})
+		out = append(out, Action{At: at, What: burst, Target: fmt.Sprintf("noise/%d", r.IntN(3)), State: pick(r, []string{"written", "written", brief, none}), Count: 20 + r.IntN(180)})
 	}
 	return out
 }

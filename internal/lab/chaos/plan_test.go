@@ -13,6 +13,9 @@ func TestPlanFollowsFromTheSeed(t *testing.T) {
 	require.GreaterOrEqual(t, s.Proxies(), 12)
 	first := NewPlan(7, s, time.Minute)
 	require.Equal(t, first, NewPlan(7, s, time.Minute))
+	require.NoError(t, checkPlan(first, s))
+	require.ErrorContains(t, checkPlan([]Action{{What: killAgent, Target: "proxy/c9"}}, s), "action 1 (kill agent proxy/c9): the mesh has no proxy/c9")
+	require.ErrorContains(t, checkPlan([]Action{{What: "melt", Target: "proxy/c1"}}, s), "there is no such action")
 	require.NotEqual(t, first, NewPlan(8, s, time.Minute))
 	require.True(t, slices.IsSortedFunc(first, func(a, b Action) int { return int(a.At - b.At) }))
 }
@@ -41,7 +44,7 @@ func TestPlanHasEveryKind(t *testing.T) {
 			for _, k := range faultKinds {
 				require.Equal(t, tt.apiServer || !k.apiServer, seen[k.what] > 0, k.what)
 			}
-			for _, kind := range []string{burst, "routabort", "routinvalid", "routv1", "routnone", "authnone", "authdeny:c1", "authallow:c2", "mtlsstrict", "mtlsnone", "rulenone", "rulepresent", "entrnone", "entrb", "endpv2"} {
+			for _, kind := range []string{burst, "routabort", "routinvalid", "routv1", "routnone", "authnone", "authdeny:c1", "authallow:c2", "mtlsstrict", "mtlsnone", "entrnone", "entrb", "endpv2"} {
 				require.Positive(t, seen[kind], kind)
 			}
 		})
@@ -55,7 +58,7 @@ func TestObjectsOfAllStates(t *testing.T) {
 		if act.What != write || act.State == none {
 			continue
 		}
-		err := a.expect(act.Target, i, l.object(act.Target, act.State, i), false)
+		err := a.expect(act.Target, i, l.object(act.Target, act.State, i, 0), false)
 		if act.State == invalid {
 			require.ErrorContains(t, err, "weight", "a route that is meant to be invalid")
 			continue

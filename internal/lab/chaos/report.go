@@ -5,6 +5,7 @@ import (
 	"cmp"
 	_ "embed" // the page
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -27,7 +28,8 @@ type Report struct {
 	Version    string             `json:"version"`
 	Machine    experiment.Machine `json:"machine"`
 	Seed       uint64             `json:"seed"`
-	Time       float64            `json:"time_s"` // of the plan
+	Time       float64            `json:"time_s"`  // of the plan
+	Asked      int                `json:"proxies"` // that were asked for; the shape has about as many
 	Shape      Shape              `json:"shape"`
 
 	Plan    []Action           `json:"plan"`
@@ -38,15 +40,17 @@ type Report struct {
 	Refused int                `json:"refused"` // invalid objects that the API server did not take
 	Traffic map[string]*counts `json:"traffic"`
 	// Excused are requests that failed while a fault disturbed one of their proxies.
-	Excused     int         `json:"excused"`
-	ACKs        ackTimes    `json:"acks"`
-	QuietAfter  float64     `json:"quiet_after_s"` // from the end of the last fault and change to the last ACK
-	Compared    int         `json:"compared"`      // resources of Envoys, with those of new ones
-	UsageFirst  []Usage     `json:"usage_first"`   // of control planes before the plan
-	UsageBefore []Usage     `json:"usage_before"`  // after it, before reconnections
-	UsageAfter  []Usage     `json:"usage_after"`
-	Violations  []violation `json:"violations"`
-	More        int         `json:"more_violations"` // that are not listed
+	Excused     int      `json:"excused"`
+	ACKs        ackTimes `json:"acks"`
+	QuietAfter  float64  `json:"quiet_after_s"` // from the end of the last fault and change to the last ACK
+	Compared    int      `json:"compared"`      // resources of Envoys, with those of new ones
+	UsageFirst  []Usage  `json:"usage_first"`   // of control planes before the plan
+	UsageBefore []Usage  `json:"usage_before"`  // after it, before reconnections
+	UsageAfter  []Usage  `json:"usage_after"`
+	// ShrunkFrom is the number of actions of the plan that was shrunk to this one.
+	ShrunkFrom int         `json:"shrunk_from,omitempty"`
+	Violations []violation `json:"violations"`
+	More       int         `json:"more_violations"` // that are not listed
 }
 
 // ackTimes are the times from a write to the last ACK, with faults among them.
@@ -137,6 +141,23 @@ func spread(list []time.Duration) (a ackTimes) {
 	quantile := func(q float64) float64 { return list[int(q*float64(len(list)-1))].Seconds() }
 	a.P50, a.P99, a.Max = quantile(.5), quantile(.99), quantile(1)
 	return a
+}
+
+// ReadPlan sets the plan, and the size of the mesh, to those of a report.
+func (o *Options) ReadPlan(file string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var r Report
+	if err := json.Unmarshal(b, &r); err != nil {
+		return err
+	}
+	if len(r.Plan) == 0 {
+		return errors.New("it has no actions")
+	}
+	o.Plan, o.Seed, o.Proxies, o.Time = r.Plan, r.Seed, r.Asked, time.Duration(r.Time*float64(time.Second))
+	return nil
 }
 
 //go:embed report.gohtml

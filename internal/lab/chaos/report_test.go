@@ -14,7 +14,8 @@ import (
 
 func TestReport(t *testing.T) {
 	r := &Report{
-		Seed: 5, Time: 60, Shape: ShapeOf(6, true), Faults: map[string]int{killPlane: 1}, Traffic: map[string]*counts{protoTCP: {3, map[string]int{"v1": 3}}},
+		Seed: 5, Time: 60, Asked: 6, Shape: ShapeOf(6, true), Faults: map[string]int{killPlane: 1}, Traffic: map[string]*counts{protoTCP: {3, map[string]int{"v1": 3}}},
+		Plan:       NewPlan(5, ShapeOf(6, true), time.Minute),
 		Events:     []event{{Action: Action{What: killPlane, Target: "plane/1", For: time.Second}, Began: 3, Took: 2}},
 		Violations: []violation{{Offset: 4, Kind: "request", Subject: "TCP c1 -> s1", Text: "answered <v2>"}}, More: 2,
 	}
@@ -30,6 +31,12 @@ func TestReport(t *testing.T) {
 	var back Report
 	require.NoError(t, json.Unmarshal(b, &back))
 	require.Equal(t, r, &back)
+	var o Options
+	require.NoError(t, o.ReadPlan(filepath.Join(dir, experiment.JSONFile)))
+	require.Equal(t, Options{Plan: r.Plan, Seed: 5, Proxies: 6, Time: time.Minute}, o)
+	require.ErrorContains(t, o.Check(), "use the --source", "the plan needs an API server")
+	o.APIServer = []string{"kube"}
+	require.NoError(t, o.Check())
 }
 
 func TestCompareDumps(t *testing.T) {

@@ -25,6 +25,8 @@ const (
 	quietTime = 30 * time.Second
 	// calmTime is how long requests go on when everything is ACKed.
 	calmTime = 2 * time.Second
+	// lastChanges are made one by one after the last fault.
+	lastChanges = 6
 )
 
 // run is a run in progress.
@@ -40,7 +42,8 @@ type run struct {
 	faults  sync.WaitGroup
 
 	mu         sync.Mutex        // guards the fields below
-	objects    map[string]string // YAML of the objects that exist
+	objects    map[string]string // YAML of the objects as they were last written
+	valid      map[string]int    // numbers of the last valid writes of objects that exist
 	events     []event
 	violations []violation
 	more       int            // violations that are not listed
@@ -66,8 +69,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // the system removes it in the end
-	r := &run{options: &o, history: newHistory(), objects: map[string]string{}, noise: map[string]int{}}
-	report := &Report{Schema: 1, Experiment: "chaos", Begun: time.Now().Format(time.RFC3339), Seed: o.Seed, Version: o.Version,
+	r := &run{options: &o, history: newHistory(), objects: map[string]string{}, valid: map[string]int{}, noise: map[string]int{}}
+	report := &Report{Schema: 1, Experiment: "chaos", Begun: time.Now().Format(time.RFC3339), Seed: o.Seed, Version: o.Version, Asked: o.Proxies,
 		Shape: shape, Time: o.Time.Seconds(), Machine: experiment.ThisMachine(ctx, o.Envoy)}
 	started := time.Now()
 	err = r.all(ctx, dir, shape, report)
@@ -243,20 +246,14 @@ func (r *run) write(ctx context.Context, object, state string) error {
 		}
 		return nil
 	}
-	r.mu.Lock()
-	last := r.objects[object]
-	r.mu.Unlock()
 	number := r.history.begin(object, state)
-	yaml := r.mesh.object(object, state, number)
+	last, yaml := r.next(object, state, number)
 	if state == none {
 		if err := until(ctx, func(ctx context.Context) error { return r.place.remove(ctx, object, last) }); err != nil {
 			return err
 		}
 		return r.acks.expect(object, number, last, true)
 	}
-	r.mu.Lock()
-	r.objects[object] = yaml
-	r.mu.Unlock()
 	err := until(ctx, func(ctx context.Context) error { return r.place.put(ctx, object, yaml) })
 	if state == invalid {
 		r.acks.forget(object)
@@ -266,6 +263,28 @@ func (r *run) write(ctx context.Context, object, state string) error {
 		return err
 	}
 	return r.acks.expect(object, number, yaml, false)
+}
+
+// next returns the YAML of an object as it was last written, and as it is written next. A directory of files changes all
+// documents of an object at once; then only an invalid route leaves the last valid one in force, which needs its subsets.
+func (r *run) next(object, state string, number int) (last, yaml string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last = r.objects[object]
+	kept := r.valid[object]
+	if state != invalid {
+		r.valid[object] = number
+		if r.mesh.cluster == nil {
+			kept = 0
+		}
+	}
+	if state == none {
+		delete(r.valid, object)
+		return last, ""
+	}
+	yaml = r.mesh.object(object, state, number, kept)
+	r.objects[object] = yaml
+	return last, yaml
 }
 
 // ignoreRefusal counts an invalid object that the API server does not take.
@@ -345,25 +364,35 @@ func (r *run) change(ctx context.Context, a Action) {
 // burst writes or deletes many objects that no request depends on.
 func (r *run) burst(ctx context.Context, a Action) {
 	r.record(a, func() error {
-		count, old := a.Count, r.noise[a.Target]
-		if a.State == none {
-			count = 0
-		}
 		number := r.history.begin("noise", a.State)
-		for i := range max(count, old) {
-			yaml := noise(a.Target, i, number)
-			name := fmt.Sprintf("%s-%d", a.Target, i)
-			do := r.place.put
-			if i >= count {
-				do = r.place.remove
-			}
-			if err := until(ctx, func(ctx context.Context) error { return do(ctx, name, yaml) }); err != nil && ctx.Err() != nil {
+		switch a.State {
+		case none:
+			return r.putNoise(ctx, a.Target, number, 0)
+		case brief:
+			if err := r.putNoise(ctx, a.Target, number, a.Count); err != nil {
 				return err
 			}
+			return r.putNoise(ctx, a.Target, number, 0)
 		}
-		r.noise[a.Target] = count
-		return nil
+		return r.putNoise(ctx, a.Target, number, a.Count)
 	})
+}
+
+// putNoise writes so many objects of a group, and deletes the others. The last ones that were written are deleted first.
+func (r *run) putNoise(ctx context.Context, group string, number, count int) error {
+	for i := range max(count, r.noise[group]) {
+		do := r.place.put
+		if i >= count {
+			i = r.noise[group] - 1 - i + count
+			do = r.place.remove
+		}
+		name, yaml := fmt.Sprintf("%s-%d", group, i), noise(group, i, number)
+		if err := until(ctx, func(ctx context.Context) error { return do(ctx, name, yaml) }); err != nil && ctx.Err() != nil {
+			return err
+		}
+	}
+	r.noise[group] = count
+	return nil
 }
 
 // awaitQuiet waits until all changes are ACKed.
@@ -395,11 +424,36 @@ func (r *run) settle(ctx context.Context, report *Report) error {
 		r.found(violation{At: time.Now(), Kind: "stale", Subject: "mesh", Text: err.Error()})
 	}
 	report.QuietAfter = time.Since(from).Seconds()
+	if err := r.lastChanges(ctx); err != nil {
+		return err
+	}
 	if err := clock.Sleep(ctx, calmTime); err != nil {
 		return err
 	}
 	r.traffic.stop()
 	return nil
+}
+
+// lastChanges makes some changes one after the other, each when all proxies have the one before. No other change can make
+// proxies receive one that was forgotten.
+func (r *run) lastChanges(ctx context.Context) error {
+	services := r.mesh.services()
+	for i := range lastChanges {
+		object := "endpoints/" + services[i%len(services)]
+		state := "v1"
+		if r.history.newest(object).state == state {
+			state = "v1,v2"
+		}
+		a := Action{At: time.Since(r.began), What: write, Target: object, State: state}
+		r.record(a, func() error { return r.write(ctx, object, state) })
+		if err := r.broken(); err != nil {
+			return err
+		}
+		if err := r.awaitQuiet(ctx, quietTime); err != nil && ctx.Err() == nil {
+			r.found(violation{At: time.Now(), Kind: "stale", Subject: object, Text: "a change without any fault: " + err.Error()})
+		}
+	}
+	return ctx.Err()
 }
 
 // repair replaces invalid objects: what is in force instead depends on what a control plane has seen before, so that new

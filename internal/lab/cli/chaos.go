@@ -20,6 +20,8 @@ type chaosFlags struct {
 	options   chaos.Options
 	source    string
 	apiServer string
+	plan      string
+	shrink    int
 	out       string
 	output    terminal.Output
 }
@@ -47,7 +49,8 @@ planes must not use more than before. The report lists each violation.
 Exit status: 0 no violation, 1 violations or failed, 2 wrong flags, 130 interrupted.`,
 		Example: `  moonsail-lab chaos --time 3m --seed 1 --out report/
   moonsail-lab chaos --time 60m --seed 2 --source kube --api-server .tools/kube/kube --out report/
-  moonsail-lab chaos --time 1m --proxies 6`,
+  moonsail-lab chaos --time 1m --proxies 6 --shrink 6
+  moonsail-lab chaos --plan report/report.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -57,6 +60,8 @@ Exit status: 0 no violation, 1 violations or failed, 2 wrong flags, 130 interrup
 	fs.IntVar(&f.options.Proxies, "proxies", 12, "number of Envoys")
 	fs.StringVar(&f.source, "source", sourceFiles, "where objects are: `files`, or kube (an API server, which --api-server starts)")
 	fs.StringVar(&f.apiServer, "api-server", "", "`PATH` of the API server for --source kube, which 'make kube-build' builds (default: .tools/kube/kube)")
+	fs.StringVar(&f.plan, "plan", "", "`FILE` with the plan to execute instead of that of --seed: a report.json")
+	fs.IntVar(&f.shrink, "shrink", 0, "repeat a run with violations so many `TIMES` with fewer actions, to find those that matter")
 	fs.StringVar(&f.options.Envoy, "envoy", "", "`PATH` of the Envoy to run")
 	fs.StringVar(&f.out, "out", "", "`DIR` for report.json, report.html and logs")
 	f.output.AddFlag(cmd)
@@ -74,6 +79,10 @@ func (f *chaosFlags) run(cmd *cobra.Command) error {
 	progress := terminal.StartProgress(cmd.ErrOrStderr(), "starting")
 	f.options.Progress = progress.Update
 	report, err := chaos.Run(cmd.Context(), f.options)
+	if err == nil && report.Found() > 0 && f.shrink > 0 {
+		f.options.Progress = func(s string) { progress.Update("shrinking: " + s) }
+		report, err = chaos.Shrink(cmd.Context(), f.options, report, f.shrink)
+	}
 	progress.Done()
 	if report != nil && f.out != "" {
 		if failed := report.Save(f.out); failed != nil {
@@ -94,8 +103,10 @@ func (f *chaosFlags) run(cmd *cobra.Command) error {
 
 // prepare validates the flags and finds the programs.
 func (f *chaosFlags) prepare() (err error) {
-	if err := f.options.Check(); err != nil {
-		return terminal.UsageError{Err: err}
+	if f.plan != "" {
+		if err := f.options.ReadPlan(f.plan); err != nil {
+			return &terminal.UserError{What: "cannot read a plan", Where: "--plan " + f.plan, Err: err, Next: "name the report.json of a run"}
+		}
 	}
 	if !slices.Contains([]string{sourceFiles, sourceKube}, f.source) || f.source == sourceFiles && f.apiServer != "" {
 		return terminal.UsageError{Err: fmt.Errorf("--source %s: use files, or kube with --api-server", f.source)}
@@ -112,6 +123,9 @@ func (f *chaosFlags) prepare() (err error) {
 			return &terminal.UserError{What: "cannot find the API server", Where: "--api-server " + path, Err: err, Next: "build it with 'make kube-build'"}
 		}
 		f.options.APIServer = []string{path}
+	}
+	if err := f.options.Check(); err != nil {
+		return terminal.UsageError{Err: err}
 	}
 	if err := canWriteInto(f.out); err != nil {
 		return err
