@@ -29,6 +29,7 @@ type pending struct {
 	object  string
 	number  int
 	parts   []document
+	before  time.Time // when the write before it began
 	written time.Time
 }
 
@@ -71,7 +72,7 @@ func (a *acker) stop() {
 // expect awaits the ACKs of a write, in place of those of earlier writes of the object. deleted is the object's last form
 // if it was deleted.
 func (a *acker) expect(object string, number int, yaml string, deleted bool) error {
-	p := pending{object: object, number: number, written: a.history.newest(object).written}
+	p := pending{object: object, number: number, before: a.history.before(object, number).written, written: a.history.newest(object).written}
 	for _, text := range strings.Split(yaml, separator) {
 		o, problems := config.Decoder{}.FromYAML([]byte(text))
 		if o == nil {
@@ -177,7 +178,7 @@ func (a *acker) acked(p pending) {
 func (a *acker) everywhere(ctx context.Context, p pending, streams connections) bool {
 	for _, plane := range a.planes {
 		for _, d := range p.parts {
-			if len(streams[plane.number]) > 0 && !a.has(ctx, plane, d, p.written) {
+			if len(streams[plane.number]) > 0 && !a.has(ctx, plane, d, &p) {
 				return false
 			}
 		}
@@ -185,12 +186,12 @@ func (a *acker) everywhere(ctx context.Context, p pending, streams connections) 
 	return true
 }
 
-func (a *acker) has(ctx context.Context, plane *plane, p document, written time.Time) bool {
+func (a *acker) has(ctx context.Context, plane *plane, p document, of *pending) bool {
 	_, started := plane.running()
 	path := "/debug/explain/" + strings.Join([]string{string(p.key.Kind), url.PathEscape(p.key.Namespace), url.PathEscape(p.key.Name)}, "/")
 	b, err := a.page(ctx, "http://"+plane.http+path+"?local&max=1")
-	if errors.Is(err, errNotFound) { // a control plane that has started after the deletion never knew the object
-		return p.content == "" && started.After(written) && a.settled(ctx, plane)
+	if errors.Is(err, errNotFound) { // a control plane that has started after the creation may never have known the object
+		return p.content == "" && started.After(of.before) && a.settled(ctx, plane)
 	}
 	var e explain.Explanation
 	if err != nil || json.Unmarshal(b, &e) != nil || e.Revision == 0 || e.State == changelog.Building {
@@ -200,7 +201,7 @@ func (a *acker) has(ctx context.Context, plane *plane, p document, written time.
 		return false
 	}
 	if p.content == "" {
-		return !e.Exists && e.Observed.After(written)
+		return !e.Exists && e.Observed.After(of.written)
 	}
 	return e.Exists && e.Content == p.content
 }

@@ -173,6 +173,9 @@ func (p *plan) namesToSend() {
 		set = l.pool.Without(set, names.Strings(rest))
 	}
 	p.toSend = l.pool.Of(rest...)
+	if p.k == eds {
+		defer func() { l.changed = nil }()
+	}
 	if set == nil {
 		return
 	}
@@ -186,12 +189,35 @@ func (p *plan) namesToSend() {
 	if found < set.Len() {
 		var gone []string
 		for n := range set.All() {
-			if l.lookup(typ, n) == nil {
+			switch {
+			case l.lookup(typ, n) != nil:
+			case p.k == eds && l.warms(n):
+				p.removed = append(p.removed, n)
+			default:
 				gone = append(gone, n)
 			}
 		}
 		p.toRemove = l.pool.With(p.toRemove, names.Strings(gone))
 	}
+}
+
+// warms reports whether a cluster in flight, which the proxy did not have before, waits for its first endpoints. Envoy ACKs
+// no cluster meanwhile. Nothing refers to such a cluster yet, unless the proxy has refused something and keeps an old form
+// of it.
+func (l *Ledger) warms(cluster string) bool {
+	f := l.watches[cds].flight
+	if f == nil || l.refused > 0 || l.changed.Has(cluster) {
+		return false
+	}
+	if f.explicit {
+		return l.newClusters.Has(cluster) && f.has(cluster)
+	}
+	for i, part := range f.parts[:MaxTables] {
+		if part != nil && slices.ContainsFunc(part.Entries, func(c *table.Entry) bool { return c.Name == cluster && !l.prefetch.sentBefore(c, i, f) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // named returns the entries with the given names. Every name was selected individually.

@@ -90,6 +90,9 @@ func (a *endpointPrefetch) forget(list [][]byte) {
 // dropUnrequested cancels the prefetched endpoints that were not requested before an answer came:
 // the ACK of the clusters, or of the endpoints, which does not cover those still in toSend.
 func (a *endpointPrefetch) dropUnrequested(answer kind) {
+	if answer == cds {
+		a.newClusters = nil
+	}
 	e := &a.watches[eds]
 	lost := a.names
 	if answer == eds {

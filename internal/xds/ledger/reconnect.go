@@ -53,7 +53,11 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 		}
 	}
 	if w.wildcard && k != vhds && len(same)+len(differ) < l.states[0].Len(w.typ)+l.states[1].Len(w.typ) {
-		w.toSend = l.pool.With(w.toSend, names.Strings(l.missing(k, r.Initial)))
+		missing := l.missing(k, r.Initial)
+		w.toSend = l.pool.With(w.toSend, names.Strings(missing))
+		if k == cds {
+			l.newClusters = l.pool.Of(missing...)
+		}
 	}
 	if w.wildcard {
 		w.toSend = l.pool.With(w.toSend, names.Slices(differ))

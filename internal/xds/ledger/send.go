@@ -182,6 +182,7 @@ func (l *Ledger) clustersSent(f *flight) {
 	l.prefetch.schedule(ahead, known)
 	if len(again) > 0 {
 		e.toSend = l.pool.With(e.toSend, names.Strings(again))
+		l.changed = l.pool.With(l.changed, names.Strings(again))
 		e.notePending(l.newest())
 	}
 	if len(all) > 0 {

@@ -33,7 +33,11 @@ type streamState struct {
 
 	granted *names.Set // with asked: names of which the proxy has a cluster
 	resend  *names.Set // changed clusters whose endpoints the proxy does not subscribe to yet
-	refused uint64     // NACKs ever
+	// newClusters are those that the proxy lacked when it connected again, until its next ACK of clusters.
+	newClusters *names.Set
+	// changed are clusters whose endpoints are in EDS's toSend again, because the proxy was sent another form of them.
+	changed *names.Set
+	refused uint64 // NACKs ever
 	err     error
 
 	// Names that the proxy listed on reconnecting, and those of them that no table has. They are
