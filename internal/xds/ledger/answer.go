@@ -7,7 +7,6 @@ import (
 
 	"github.com/moonsail/moonsail/internal/base/defect"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -99,7 +98,7 @@ func (l *Ledger) accept(k kind, f *flight) {
 		l.hosts.routesAccepted(f)
 	}
 	if l.asked {
-		l.grant(names.Strings(f.names()))
+		l.grant(f.names())
 	}
 }
 

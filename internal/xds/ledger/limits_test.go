@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -105,4 +106,62 @@ func TestRenamedRequests(t *testing.T) {
 		}
 		require.ErrorContains(t, l.Err(), says)
 	}
+}
+
+// TestUnsubscribedNamesAreForgotten: a proxy that asks for clusters by name asks for ever new ones. Nothing remains of those that
+// it unsubscribed from, whether they exist or not, and also if it ACKs them later.
+func TestUnsubscribedNamesAreForgotten(t *testing.T) {
+	tab := table.NewOnDemand("t", nil)
+	tab.Commit(1, []table.Update{{Type: resource.Cluster, Name: "there0", Resource: &resource.Encoded{Version: "1"}}})
+	url := []byte(resource.Cluster.URL())
+	for name, late := range map[string]bool{"unsubscribed after the ACK": false, "unsubscribed before the ACK": true} {
+		t.Run(name, func(t *testing.T) {
+			l := NewAsked(VirtualHosts, names.NewPool(), []*table.State{tab.State()})
+			for i := range 3 {
+				list := append(listOf("there", 1), listOf(fmt.Sprint("absent", i, "-"), 10)...)
+				require.True(t, l.Handle(&Request{TypeURL: url, Subscribe: list}))
+				sent := l.Next(nil)
+				require.Len(t, sent, 1)
+				ack, leave := &Request{TypeURL: url, Nonce: fmt.Append(nil, sent[0].Nonce)}, &Request{TypeURL: url, Unsubscribe: list}
+				if late {
+					ack, leave = leave, ack
+				}
+				require.True(t, l.Handle(ack))
+				if !late {
+					require.Equal(t, len(list), l.granted.Len())
+				}
+				require.True(t, l.Handle(leave))
+				require.Zero(t, l.granted.Len())
+			}
+		})
+	}
+	l := NewAsked(VirtualHosts, names.NewPool(), []*table.State{tab.State()})
+	require.True(t, l.Handle(&Request{TypeURL: url, Subscribe: listOf("there", 1), Initial: versionsOf(listOf("there", 2))}))
+	require.Equal(t, 1, l.granted.Len(), "it subscribes to one of those that it lists")
+}
+
+// TestManyRemovalsArePlannedInTime: names of many removed resources are subscribed again before the removals are sent.
+func TestManyRemovalsArePlannedInTime(t *testing.T) {
+	const n = maxNames
+	tab := table.New("t")
+	var add, drop []table.Update
+	list := listOf("a", n)
+	for _, name := range list {
+		add = append(add, table.Update{Type: resource.Endpoints, Name: string(name), Resource: &resource.Encoded{Version: "1"}})
+		drop = append(drop, table.Update{Type: resource.Endpoints, Name: string(name)})
+	}
+	tab.Commit(1, add)
+	l := New(Delta, VirtualHosts, names.NewPool(), []*table.State{tab.State()})
+	url := []byte(resource.EndpointsURL)
+	require.True(t, l.Handle(&Request{TypeURL: url, Subscribe: list}))
+	first := l.Next(nil)
+	require.Len(t, first, 1)
+	tab.Commit(2, drop)
+	l.Update([]*table.State{tab.State()})
+	require.True(t, l.Handle(&Request{TypeURL: url, Nonce: fmt.Append(nil, first[0].Nonce), Subscribe: list}))
+	start := time.Now()
+	sent := l.Next(nil)
+	require.Less(t, time.Since(start), 2*time.Second)
+	require.Len(t, sent, 1)
+	require.Len(t, sent[0].Removed, n)
 }

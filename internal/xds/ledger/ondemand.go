@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
@@ -45,11 +46,11 @@ func (l *Ledger) refusedAsked(w *watch, name string) bool {
 	return l.asked && e != nil && w.holds(e) && !l.granted.Has(name)
 }
 
-// grant records clusters that the proxy has some form of, or the replacement.
-func (st *streamState) grant(list names.List) {
-	if st.asked {
-		st.granted = st.pool.With(st.granted, list)
-	}
+// grant records clusters that the proxy has some form of, or the replacement. Only names that it subscribes to count, so
+// the bound of subscriptions applies to granted too. The function changes the list.
+func (st *streamState) grant(list []string) {
+	list = slices.DeleteFunc(list, func(n string) bool { return !st.watches[cds].names.Has(n) })
+	st.granted = st.pool.With(st.granted, names.Strings(list))
 }
 
 // carriage is which clusters a stream carries.

@@ -189,35 +189,42 @@ func (p *plan) namesToSend() {
 	if found < set.Len() {
 		var gone []string
 		for n := range set.All() {
-			switch {
-			case l.lookup(typ, n) != nil:
-			case p.k == eds && l.warms(n):
-				p.removed = append(p.removed, n)
-			default:
+			if l.lookup(typ, n) == nil {
 				gone = append(gone, n)
 			}
+		}
+		if p.k == eds {
+			gone = p.endWarming(gone)
 		}
 		p.toRemove = l.pool.With(p.toRemove, names.Strings(gone))
 	}
 }
 
-// warms reports whether a cluster in flight, which the proxy did not have before, waits for its first endpoints. Envoy ACKs
-// no cluster meanwhile. Nothing refers to such a cluster yet, unless the proxy has refused something and keeps an old form
-// of it.
-func (l *Ledger) warms(cluster string) bool {
-	f := l.watches[cds].flight
-	if f == nil || l.refused > 0 || l.changed.Has(cluster) {
-		return false
+// endWarming plans the removal of those of some missing endpoints whose cluster waits for its first endpoints, and returns
+// the others. Such a cluster is in flight, and the proxy did not have it before. Envoy ACKs no cluster meanwhile. Nothing
+// refers to the cluster yet, unless the proxy has refused something and keeps an old form of it.
+func (p *plan) endWarming(gone []string) []string {
+	l, f := p.l, p.l.watches[cds].flight
+	if f == nil || l.refused > 0 || len(gone) == 0 {
+		return gone
 	}
-	if f.explicit {
-		return l.newClusters.Has(cluster) && f.has(cluster)
-	}
+	missing, warms := among(gone), map[string]bool{}
 	for i, part := range f.parts[:MaxTables] {
-		if part != nil && slices.ContainsFunc(part.Entries, func(c *table.Entry) bool { return c.Name == cluster && !l.prefetch.sentBefore(c, i, f) }) {
-			return true
+		if part == nil {
+			continue
+		}
+		for _, c := range part.Entries {
+			if missing(c.Name) && !l.changed.Has(c.Name) {
+				warms[c.Name] = warms[c.Name] || f.explicit && l.newClusters.Has(c.Name) || !f.explicit && !l.prefetch.sentBefore(c, i, f)
+			}
 		}
 	}
-	return false
+	return slices.DeleteFunc(gone, func(n string) bool {
+		if warms[n] {
+			p.removed = append(p.removed, n)
+		}
+		return warms[n]
+	})
 }
 
 // named returns the entries with the given names. Every name was selected individually.
@@ -421,9 +428,10 @@ func (p *plan) namesToRemove() {
 	l, k := p.l, p.k
 	removable := l.removable(k)
 	var back, wait []string
+	planned := among(p.removed)
 	for n := range p.toRemove.All() {
 		switch {
-		case slices.Contains(p.removed, n):
+		case planned(n):
 		case k == vhds && !l.subscribes(k, n) && l.hosts.willBeSent(table.RouteConfigOf(n)):
 			wait = append(wait, n) // until the route configuration exists again
 		case l.refusedAsked(p.w, n):
@@ -441,4 +449,16 @@ func (p *plan) namesToRemove() {
 	}
 	p.toRemove = l.pool.Of(wait...)
 	p.toSend = l.pool.With(p.toSend, names.Strings(back))
+}
+
+// among returns a function that reports whether a list has a name. A long list becomes a map.
+func among(list []string) func(string) bool {
+	if len(list) <= 16 {
+		return func(n string) bool { return slices.Contains(list, n) }
+	}
+	set := make(map[string]bool, len(list))
+	for _, n := range list {
+		set[n] = true
+	}
+	return func(n string) bool { return set[n] }
 }

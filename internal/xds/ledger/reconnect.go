@@ -20,11 +20,11 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 		l.carryListed(r.Initial)
 	}
 	if l.asked {
-		listed := make([][]byte, len(r.Initial))
+		listed := make([]string, len(r.Initial))
 		for i := range r.Initial {
-			listed[i] = r.Initial[i].Name
+			listed[i] = string(r.Initial[i].Name)
 		}
-		l.grant(names.Slices(listed))
+		l.grant(listed)
 	}
 	if k == cds && !l.asked {
 		l.reconnecting, l.ordering.endpointsUnknown = true, !l.watches[eds].on && l.anyEndpoints(r.Initial)

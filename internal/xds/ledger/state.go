@@ -31,7 +31,7 @@ type streamState struct {
 	toLoad        *names.Set // all of their virtual hosts are to be sent
 	claimedRoutes *names.Set // the proxy listed them on reconnecting
 
-	granted *names.Set // with asked: names of which the proxy has a cluster
+	granted *names.Set // with asked: those of the subscribed names of which the proxy has a cluster
 	resend  *names.Set // changed clusters whose endpoints the proxy does not subscribe to yet
 	// newClusters are those that the proxy lacked when it connected again, until its next ACK of clusters.
 	newClusters *names.Set

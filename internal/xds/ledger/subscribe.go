@@ -114,10 +114,12 @@ func (l *Ledger) unsubscribe(k kind, list [][]byte) {
 	if !w.wildcard {
 		w.toSend, w.toRemove = l.pool.Without(w.toSend, set), l.pool.Without(w.toRemove, set)
 	}
-	if k == eds {
+	switch k {
+	case cds:
+		l.granted = l.pool.Without(l.granted, set)
+	case eds:
 		l.prefetch.forget(list)
-	}
-	if k == rds {
+	case rds:
 		l.hosts.dropRoutes(set)
 	}
 }
