@@ -117,19 +117,25 @@ func shardForms(s *table.State) []string {
 
 type shardFormsKey struct{}
 
-// learn reports the clusters that a request asks for. The stream's lock is held.
+// learn reports the clusters that a request asks for, once the ledger has admitted it. The stream's lock is held.
 func (st *stream) learn(r *ledger.Request) {
 	of := st.server.opts.Learned
 	if of == nil || !st.asked || len(r.Subscribe) == 0 || len(st.tables) == 0 {
 		return
 	}
 	state := st.tables[0].State()
+	had := map[string]bool{} // of the names that the request lists, those in the table
+	for _, nv := range r.Initial {
+		if e := state.GetBytes(resource.Cluster, nv.Name); e != nil {
+			had[e.Name] = true
+		}
+	}
 	var fresh, again []string
 	for _, name := range r.Subscribe {
 		e := state.GetBytes(resource.Cluster, name)
 		switch {
 		case e == nil || !e.IsOnDemand():
-		case slices.ContainsFunc(r.Initial, func(nv ledger.NameVersion) bool { return string(nv.Name) == e.Name }):
+		case had[e.Name]:
 			again = append(again, e.Name)
 		default:
 			fresh = append(fresh, e.Name)

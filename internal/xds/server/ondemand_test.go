@@ -24,6 +24,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -513,6 +514,49 @@ func TestAskedClustersAreLearned(t *testing.T) {
 		require.Equal(t, []string{"d1", "d2", "d2"}, fresh)
 		require.Equal(t, []string{"d1"}, again)
 	})
+}
+
+// TestRefusedRequestsAreNotLearned subscribes to too many clusters, and to names of a type that the stream does not serve.
+func TestRefusedRequestsAreNotLearned(t *testing.T) {
+	many := make([]string, 1<<16+1)
+	for i := range many {
+		many[i] = fmt.Sprint("d", i)
+	}
+	overEach(t, func(t *testing.T, on Transport) {
+		of := &learned{}
+		h := newHarness(t, on, Options{Learned: of})
+		h.out = table.NewOnDemand("out", nil)
+		h.commit(onDemand("d1", "1"))
+		asks := h.asking()
+		asks.subscribe(resource.Endpoints, "d1")
+		asks.subscribe(resource.Cluster, many...)
+		require.Equal(t, codes.ResourceExhausted, status.Code(asks.end()))
+		fresh, again := of.asked()
+		require.Empty(t, fresh)
+		require.Empty(t, again)
+	})
+}
+
+// TestLongListsAreLearnedInTime: a request subscribes to many clusters and lists many, while the stream's lock is held.
+func TestLongListsAreLearnedInTime(t *testing.T) {
+	const n = 1 << 15
+	of, tab := &learned{}, table.NewOnDemand("out", nil)
+	r := &ledger.Request{}
+	var updates []table.Update
+	shared := onDemand("d", "1").Resource
+	for i := range n {
+		name := fmt.Sprint("d", i)
+		updates = append(updates, table.Update{Type: resource.Cluster, Name: name, Resource: shared})
+		r.Subscribe = append(r.Subscribe, []byte(name))
+		r.Initial = append(r.Initial, ledger.NameVersion{Name: fmt.Append(nil, "x", i)})
+	}
+	tab.Commit(1, updates)
+	st := &stream{server: &Server{opts: Options{Learned: of}}, asked: true, tables: []*table.Table{tab}}
+	start := time.Now()
+	st.learn(r)
+	require.Less(t, time.Since(start), time.Second)
+	fresh, _ := of.asked()
+	require.Len(t, fresh, n)
 }
 
 // TestKnownServicesHaveWarmRoutes sends the scopes of shards of known services without on_demand, and others with it.

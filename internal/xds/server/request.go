@@ -77,11 +77,16 @@ func (st *stream) handle(b []byte) error {
 	if st.onDemand && string(r.TypeURL) == resource.EndpointsURL {
 		rename = st.requested
 	}
-	if !st.ledger.HandleRenamed(&r.Request, rename) {
+	served := st.ledger.HandleRenamed(&r.Request, rename)
+	if err := st.ledgerError(); err != nil {
+		return err
+	}
+	if !served {
 		st.server.log.Debug("type is not served", "proxy", st.proxy.ID, "type", string(r.TypeURL))
+		return nil
 	}
 	st.learn(&r.Request)
-	return st.ledgerError()
+	return nil
 }
 
 // ledgerError returns the status of a stream whose ledger must end it. The stream's lock is held.
