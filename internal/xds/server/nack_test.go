@@ -75,8 +75,15 @@ func TestLongMessagesAreShortenedInLogs(t *testing.T) {
 // later runs the watchdog's check of all streams, at a later time.
 func (h *harness) later(d time.Duration) {
 	for _, st := range h.server.streams.all() {
-		st.check(time.Now().Add(d))
+		st.checkAfter(d)
 	}
+}
+
+// checkAfter runs the watchdog's check at a later time.
+func (st *stream) checkAfter(d time.Duration) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.check(time.Now().Add(d))
 }
 
 // TestTemporaryRefusalsAreRetried: a listener that Envoy refuses because of a plugin's module is

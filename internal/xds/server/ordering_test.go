@@ -11,6 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestListenersWaitForNewClusters(t *testing.T) {
@@ -117,7 +118,7 @@ func TestWatchdogEndsWaits(t *testing.T) {
 		c := h.warm("")
 		st := h.server.streams.all()[0]
 		waits := func() bool {
-			st.check(time.Now())
+			st.checkAfter(0)
 			st.mu.Lock()
 			defer st.mu.Unlock()
 			return !st.wait.IsZero()
@@ -127,9 +128,9 @@ func TestWatchdogEndsWaits(t *testing.T) {
 		c.take(resource.Cluster, "c2")
 		c.take(resource.Endpoints, "c2")
 		h.eventually("the listener waits", waits)
-		st.check(time.Now().Add(endpointsTimeout / 2))
+		st.checkAfter(endpointsTimeout / 2)
 		c.quiet()
-		st.check(time.Now().Add(endpointsTimeout + time.Second))
+		st.checkAfter(endpointsTimeout + time.Second)
 		c.take(resource.Listener, "l2")
 	})
 }
@@ -144,7 +145,7 @@ func TestWatchdogWaitsForAnswers(t *testing.T) {
 		h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
 		r, ends := c.expect(resource.Cluster, "c2"), c.expect(resource.Endpoints, "c2")
 		for i := range time.Duration(3) {
-			st.check(time.Now().Add(i * (endpointsTimeout + time.Second)))
+			st.checkAfter(i * (endpointsTimeout + time.Second))
 		}
 		c.ack(ends)
 		c.quiet()
@@ -152,6 +153,46 @@ func TestWatchdogWaitsForAnswers(t *testing.T) {
 		c.subscribe(resource.Endpoints, "c2")
 		c.take(resource.Endpoints, "c2")
 		c.take(resource.Listener, "l2")
+	})
+}
+
+// TestWatchdogWaitsForEndpointsInFlight: a proxy has requested endpoints of a new cluster before it answered others. They are sent
+// once it answers, and the cluster's listener after them.
+func TestWatchdogWaitsForEndpointsInFlight(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		st := h.server.streams.all()[0]
+		h.commit(endpoints("c1", "2"))
+		unread := c.expect(resource.Endpoints, "c1")
+		rev := h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
+		r := c.expect(resource.Cluster, "c2")
+		c.subscribe(resource.Endpoints, "c2")
+		c.ack(r)
+		h.eventually("only endpoints are unanswered", func() bool {
+			st.mu.Lock()
+			defer st.mu.Unlock()
+			return !st.ledger.InFlight(resource.Cluster)
+		})
+		for i := range time.Duration(3) {
+			st.checkAfter(i * (endpointsTimeout + time.Second))
+		}
+		c.ack(unread)
+		c.take(resource.Endpoints, "c2")
+		c.take(resource.Listener, "l2")
+		h.becomes(rev, "app-1", distribution.StateACKed)
+	})
+}
+
+// TestBusyStreamDelaysNoChecks: the watchdog does not wait for the lock of a stream.
+func TestBusyStreamDelaysNoChecks(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		h.warm("")
+		st := h.server.streams.all()[0]
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		await.End(t, func() { h.server.check(time.Now()) })
 	})
 }
 

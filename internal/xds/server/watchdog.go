@@ -22,17 +22,24 @@ func (s *Server) watch() {
 		case <-s.stop:
 			return
 		case now := <-tick.C:
-			for _, st := range s.streams.all() {
-				st.check(now)
-			}
+			s.check(now)
 		}
 	}
 }
 
-// check ends a wait that takes too long, and retries refused listeners.
+// check checks all streams but those that are busy, which the next tick checks. A large request on one stream must not delay
+// the checks of the others.
+func (s *Server) check(now time.Time) {
+	for _, st := range s.streams.all() {
+		if st.mu.TryLock() {
+			st.check(now)
+			st.mu.Unlock()
+		}
+	}
+}
+
+// check ends a wait that takes too long, and retries refused listeners. The stream's lock is held.
 func (st *stream) check(now time.Time) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
 	st.retryRefused(now)
 	switch {
 	case st.closed || !st.moved:
@@ -42,7 +49,9 @@ func (st *stream) check(now time.Time) {
 		st.wait = time.Time{}
 	case st.wait.IsZero():
 		st.wait = now
-	case now.Sub(st.wait) >= endpointsTimeout:
+	case now.Sub(st.wait) < endpointsTimeout:
+	case st.ledger.InFlight(resource.Endpoints): // those that the proxy requested meanwhile are sent once it answers
+	default:
 		if len(st.ledger.Missing(1)) > 0 {
 			st.server.log.Warn("proxy does not request endpoints of its clusters: its listeners and routes are sent without them", "proxy", st.proxy.ID)
 		}
