@@ -53,19 +53,26 @@ type acker struct {
 	checked int             // ACKed changes that were found in Envoys
 }
 
-func startAcker(m *processes, h *history, found func(violation)) *acker {
-	ctx, cancel := context.WithCancel(context.Background())
-	a := &acker{processes: m, history: h, found: found, cancel: cancel, waiting: map[string]pending{}}
+func newAcker(m *processes, h *history, found func(violation)) *acker {
+	return &acker{processes: m, history: h, found: found, waiting: map[string]pending{}}
+}
+
+// start begins to ask. The lists of control planes and sidecars must not change any more: they have no lock.
+func (a *acker) start() {
+	var ctx context.Context
+	ctx, a.cancel = context.WithCancel(context.Background())
 	a.ended.Go(func() {
 		for clock.Sleep(ctx, ackEvery) == nil {
 			a.look(ctx)
 		}
 	})
-	return a
 }
 
+// stop may be called without start.
 func (a *acker) stop() {
-	a.cancel()
+	if a.cancel != nil {
+		a.cancel()
+	}
 	a.ended.Wait()
 }
 

@@ -169,6 +169,7 @@ func (r *run) start(ctx context.Context) error {
 	if err := r.startSidecars(ctx); err != nil {
 		return err
 	}
+	r.acks.start()
 	return r.awaitQuiet(ctx, startTime)
 }
 
@@ -213,7 +214,7 @@ func (r *run) startSidecars(ctx context.Context) error {
 
 // writeFirst writes the mesh as it is when the plan begins.
 func (r *run) writeFirst(ctx context.Context) error {
-	r.acks = startAcker(r.mesh, r.history, r.found)
+	r.acks = newAcker(r.mesh, r.history, r.found)
 	fixed := r.mesh.fixed()
 	for _, prefix := range []string{"namespace", "account", "service", "sidecar", "pod"} { // a Pod needs its account
 		for name, object := range fixed {
