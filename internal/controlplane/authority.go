@@ -9,12 +9,13 @@ import (
 	"github.com/moonsail/moonsail/internal/security/ca"
 	"github.com/moonsail/moonsail/internal/security/external"
 	"github.com/moonsail/moonsail/internal/security/revocation"
-	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
 // authority is what the port with TLS needs of a certificate authority: the mesh's own, or an external one.
 type authority interface {
 	Run(ctx context.Context)
+	// Trust returns what verifies peers, and a channel that is closed when it changes.
+	Trust() (revocation.Trust, <-chan struct{})
 	Pool() *x509.CertPool
 	Revoked() *revocation.Lists
 	Now() time.Time
@@ -26,8 +27,6 @@ type authority interface {
 	// peerTLS returns the configuration of connections to other control planes, whose certificates have the name server.
 	peerTLS(server string, name func() string) func() (*tls.Config, error)
 	isPeer(c *x509.Certificate, trustDomains []string, rootNamespace string) bool
-	// trust returns what verifies peers, and a channel that is closed when it changes.
-	trust() (kube.Trust, <-chan struct{})
 	// publishes reports whether the control plane writes the roots into the ConfigMaps of namespaces.
 	publishes() bool
 	place() string // for messages
@@ -80,11 +79,6 @@ func (ownAuthority) isPeer(c *x509.Certificate, trustDomains []string, rootNames
 	return false
 }
 
-func (a ownAuthority) trust() (kube.Trust, <-chan struct{}) {
-	t, changed := a.Trust()
-	return kube.Trust(t), changed
-}
-
 func (ownAuthority) publishes() bool { return true }
 func (a ownAuthority) place() string { return a.State().Where }
 func (a ownAuthority) state() any    { return a.State() }
@@ -103,14 +97,6 @@ func (a externalAuthority) peerTLS(server string, _ func() string) func() (*tls.
 }
 
 func (a externalAuthority) isPeer(c *x509.Certificate, _ []string, _ string) bool { return a.IsPeer(c) }
-
-func (a externalAuthority) trust() (kube.Trust, <-chan struct{}) {
-	roots, changed := a.Roots()
-	return kube.Trust{Roots: roots}, changed
-}
-
-// Revoked returns nothing: lists of another authority are not read.
-func (externalAuthority) Revoked() *revocation.Lists { return nil }
 
 // publishes: where the certificate is in files, whoever issues it publishes the roots, as istio-csr does.
 func (a externalAuthority) publishes() bool { return a.workloadAPI }

@@ -68,6 +68,9 @@ func (s *secretStore) contents(o *kube.Secret) *ca.Contents {
 			f[name] = b
 		}
 	}
+	if len(f[ca.RevokedFile]) == 0 {
+		delete(f, ca.RevokedFile) // an empty value revokes nothing, as in Istio
+	}
 	_, generated := f[ca.OwnFile]
 	return &ca.Contents{
 		Files: f, Where: fmt.Sprintf("Secret %s/%s", s.namespace, o.Name), Own: generated || o.Name == ownSecret,

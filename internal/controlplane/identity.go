@@ -171,7 +171,7 @@ func (s *secure) close() {
 func (p *parts) writeRoots(ctx context.Context) error {
 	s := p.secure
 	roots := &kube.RootCerts{
-		Client: s.client, Trust: s.authority.trust, Log: s.opts.Log,
+		Client: s.client, Trust: s.authority.Trust, Log: s.opts.Log,
 		Namespaces: func() ([]string, bool) { return s.namespaces(), p.pipeline.Synced() },
 	}
 	return roots.Run(ctx)

@@ -63,7 +63,7 @@ var Rooms = []Room{
 		"k8s.io/apimachinery", "sigs.k8s.io/gateway-api", "sigs.k8s.io/yaml",
 	}},
 	{"security", 3, "certificates, tokens, and who may do what", []string{
-		"github.com/go-jose/go-jose/v4", "google.golang.org/protobuf", "istio.io/api/security",
+		"github.com/go-jose/go-jose/v4", "github.com/spiffe/go-spiffe/v2", "google.golang.org/grpc", "google.golang.org/protobuf", "istio.io/api/security",
 	}},
 	{"xds", 2, "resources, versions, and their delivery to Envoy", []string{
 		"github.com/cespare/xxhash/v2", "github.com/envoyproxy/go-control-plane/envoy", "github.com/hashicorp/go-immutable-radix/v2",

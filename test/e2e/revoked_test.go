@@ -32,7 +32,9 @@ func TestRevokedCertificates(t *testing.T) {
 	m.requireMutual(spiffeID("client"))
 
 	require.NoError(t, os.WriteFile(file, []byte("not a list"), 0o600))
-	eventually(t, "the server has seen the invalid list", func() bool { return strings.Contains(m.server.log.String(), "the lists of revoked certificates stay unchanged") }, nil)
+	eventually(t, "the server has seen the invalid list", func() bool {
+		return strings.Contains(m.server.log.String(), "the lists of revoked certificates stay unchanged")
+	}, nil)
 	_, err = m.handshake(stolen)
 	require.Error(t, err, "the last valid lists stay")
 

@@ -98,7 +98,7 @@ var istiodVariables = []istiodVariable{
 		on, err := strconv.ParseBool(v)
 		o.Mesh.AnyTrustDomain = on
 		if on {
-			return "workloads accept callers of every trust domain that their roots verify, for example a federated one; AuthorizationPolicies decide", err
+			return "workloads accept callers of every trust domain that their roots verify, for example a federated one; in AuthorizationPolicies, namespaces and serviceAccounts match every trust domain: add trustDomains", err
 		}
 		return "workloads accept callers of the mesh's trust domain and its aliases; this is the default", err
 	}},

@@ -202,17 +202,11 @@ func (a *Authority) refresh(ctx context.Context) error {
 }
 
 // Trust returns what verifies peers, and a channel that is closed when it changes.
-func (a *Authority) Trust() (t Trust, changed <-chan struct{}) {
+func (a *Authority) Trust() (t revocation.Trust, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.signer.Load()
-	return Trust{Roots: s.rootPEM, Revoked: s.revoked.PEM()}, a.changed
-}
-
-// Trust verifies peers.
-type Trust struct {
-	Roots   string // in PEM
-	Revoked string // lists of revoked certificates in PEM; empty: none
+	return revocation.Trust{Roots: s.rootPEM, Revoked: s.revoked.PEM(), Unread: s.revoked == nil && s.unread != nil}, a.changed
 }
 
 // Revoked returns the certificates that are revoked.

@@ -89,4 +89,13 @@ func TestInvalidListsAtStart(t *testing.T) {
 	require.Contains(t, a.State().Problem, "ca-crl.pem: not a list of revoked certificates in PEM")
 	_, err := a.Issue(request(t, ecKey(t)), web, 0)
 	require.NoError(t, err)
+	trust, _ := a.Trust()
+	require.True(t, trust.Unread, "what others know stays")
+
+	list := root.list(t)
+	place.set(Files{CertFile: root.pem(), KeyFile: root.keyPEM(t), RootFile: root.pem(), RevokedFile: list})
+	require.Empty(t, a.lookNow(t))
+	trust, _ = a.Trust()
+	require.False(t, trust.Unread)
+	require.Equal(t, string(list), trust.Revoked)
 }

@@ -21,9 +21,9 @@ type State struct {
 	// every certificate.
 	Revoked      int       `json:"revoked,omitempty"`
 	RevokedUntil time.Time `json:"revokedUntil,omitzero"`
-	TTL     string            `json:"ttl"` // default lifetime of certificates
-	MaxTTL  string            `json:"maxTTL"`
-	Issued  uint64            `json:"issued"` // certificates since the start of the control plane
+	TTL          string    `json:"ttl"` // default lifetime of certificates
+	MaxTTL       string    `json:"maxTTL"`
+	Issued       uint64    `json:"issued"` // certificates since the start of the control plane
 }
 
 // CertificateInfo describes a certificate.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/security/ca"
+	"github.com/moonsail/moonsail/internal/security/revocation"
 )
 
 // ReadEvery is how often files are read. Volumes of Secrets change by renamed links, about which notifications of the file
@@ -171,12 +172,15 @@ func (a *Authority) Place() string {
 	return "files " + strings.Join([]string{a.opts.CertFile, a.opts.KeyFile, a.opts.RootFile}, ", ")
 }
 
-// Roots returns the roots for workloads, in PEM, and a channel that is closed when they change.
-func (a *Authority) Roots() (roots string, changed <-chan struct{}) {
+// Trust returns what verifies peers, and a channel that is closed when it changes.
+func (a *Authority) Trust() (t revocation.Trust, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.present.Load().text, a.changed
+	return revocation.Trust{Roots: a.present.Load().text}, a.changed
 }
+
+// Revoked returns nothing: lists of another authority are not read.
+func (a *Authority) Revoked() *revocation.Lists { return nil }
 
 // Pool returns the roots for verification.
 func (a *Authority) Pool() *x509.CertPool { return a.present.Load().pool }

@@ -10,14 +10,26 @@ import (
 	"time"
 )
 
+// Trust verifies peers.
+type Trust struct {
+	Roots   string // in PEM
+	Revoked string // lists of revoked certificates in PEM; empty: none
+	// Unread: the authority could not read the lists since its start, so that it does not know them. Others keep theirs.
+	Unread bool
+}
+
 // Lists are the lists of one or more issuers. They are immutable. nil: nothing is revoked.
 type Lists struct {
 	lists []*x509.RevocationList
 	text  string
 }
 
-// Parse decodes lists in PEM. An empty text has none: the result is nil.
+// Parse decodes lists in PEM. nil has none, and the result is nil. An empty text is an error: it may be a file that is being
+// written.
 func Parse(text []byte) (*Lists, error) {
+	if text == nil {
+		return nil, nil
+	}
 	out := &Lists{}
 	for rest := bytes.TrimSpace(text); len(rest) > 0; rest = bytes.TrimSpace(rest) {
 		var block *pem.Block
@@ -32,7 +44,7 @@ func Parse(text []byte) (*Lists, error) {
 		out.text += string(pem.EncodeToMemory(block))
 	}
 	if len(out.lists) == 0 {
-		return nil, nil
+		return nil, errors.New("empty: remove it if nothing is revoked")
 	}
 	return out, nil
 }

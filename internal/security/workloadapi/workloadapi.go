@@ -63,25 +63,21 @@ func Check(address string) error {
 // Follow calls took with each answer of the Workload API at address, and failed with each error, until ctx ends. failed
 // returns the time until the next attempt. Calls are in one goroutine, in order.
 func Follow(ctx context.Context, address string, took func(*Answer), failed func(error) time.Duration) {
-	w := &watcher{took: took, failed: failed, address: address}
+	w := &watcher{ctx: ctx, took: took, failed: failed, address: address}
 	for ctx.Err() == nil {
-		// The error was reported to w. The loop is for errors after which the library does not try again.
+		// The library reports each error to w. The loop is for those after which it does not try again.
 		_ = api.WatchX509Context(ctx, w, api.WithAddr(address), api.WithBackoffStrategy(w))
-		if ctx.Err() == nil && !w.reported {
-			w.wait = failed(fmt.Errorf("Workload API at %s: the watch ended", address))
-		}
-		w.reported = false
 		_ = clock.Sleep(ctx, w.wait)
 	}
 }
 
 // watcher adapts functions to the library. It is its own back-off: failed decides.
 type watcher struct {
-	address  string
-	took     func(*Answer)
-	failed   func(error) time.Duration
-	wait     time.Duration // until the next attempt
-	reported bool          // the last error
+	ctx     context.Context // ends the watch
+	address string
+	took    func(*Answer)
+	failed  func(error) time.Duration
+	wait    time.Duration // until the next attempt
 }
 
 // OnX509ContextUpdate implements api.X509ContextWatcher.
@@ -96,15 +92,14 @@ func (w *watcher) OnX509ContextUpdate(c *api.X509Context) {
 
 // OnX509ContextWatchError implements api.X509ContextWatcher.
 func (w *watcher) OnX509ContextWatchError(err error) {
-	if errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled {
-		w.reported = true
-		return
+	if w.ctx.Err() != nil {
+		return // the watch ends
 	}
 	advice := "is the agent of SPIRE running, and is its socket mounted?"
 	if status.Code(err) == codes.PermissionDenied {
 		advice = "it has no identity for this process: register the workload there"
 	}
-	w.wait, w.reported = w.failed(fmt.Errorf("Workload API at %s: %w: %s", w.address, err, advice)), true
+	w.wait = w.failed(fmt.Errorf("the Workload API at %s: %w: %s", w.address, err, advice))
 }
 
 // NewBackoff implements api.BackoffStrategy.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/security/revocation"
 )
 
 // Istio's names of the ConfigMap with the roots for Pods.
@@ -26,18 +27,12 @@ const (
 	rootCertLabel = "istio.io/config"
 )
 
-// Trust verifies peers, in PEM.
-type Trust struct {
-	Roots   string
-	Revoked string // lists of revoked certificates; empty: none
-}
-
 // RootCerts keeps the roots in a ConfigMap of each namespace. Several control planes may do that at the same time: a
 // correct ConfigMap is not written.
 type RootCerts struct {
 	Client *Client
 	// Trust returns the content, and a channel that is closed when it changes.
-	Trust func() (Trust, <-chan struct{})
+	Trust func() (revocation.Trust, <-chan struct{})
 	// Namespaces returns the namespaces that need the ConfigMap; false: unknown yet. It is called often and must be
 	// fast.
 	Namespaces func() (list []string, known bool)
@@ -48,7 +43,7 @@ type RootCerts struct {
 
 	mu     sync.Mutex // guards the fields below
 	listed bool
-	have   map[string]Trust // by namespace
+	have   map[string]revocation.Trust // by namespace
 	wake   chan struct{}
 }
 
@@ -74,7 +69,7 @@ func (r *RootCerts) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.api, r.due, r.have, r.wake = api, map[string]*due{}, map[string]Trust{}, make(chan struct{}, 1)
+	r.api, r.due, r.have, r.wake = api, map[string]*due{}, map[string]revocation.Trust{}, make(chan struct{}, 1)
 	kind := &resource{
 		Resource: config.Resource{Kind: "ConfigMap"}, version: "v1", plural: "configmaps", example: &corev1.ConfigMap{},
 		field: "metadata.name=" + RootCertName,
@@ -119,7 +114,7 @@ func (r *RootCerts) keep(ctx context.Context) {
 }
 
 // complete writes to the namespaces that lack the roots.
-func (r *RootCerts) complete(ctx context.Context, trust Trust) {
+func (r *RootCerts) complete(ctx context.Context, trust revocation.Trust) {
 	list, known := r.Namespaces()
 	if !known {
 		return
@@ -153,17 +148,23 @@ func (r *RootCerts) dueOf(ns string, now time.Time) *due {
 }
 
 // lacking returns the namespaces without the roots.
-func (r *RootCerts) lacking(list []string, trust Trust) []string {
+func (r *RootCerts) lacking(list []string, trust revocation.Trust) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.listed {
 		return nil
 	}
-	return slices.DeleteFunc(list, func(ns string) bool { return r.have[ns] == trust })
+	return slices.DeleteFunc(list, func(ns string) bool { return agree(r.have[ns], trust) })
+}
+
+// agree reports whether a ConfigMap has what it needs. An authority that does not know the lists of revoked certificates
+// leaves them.
+func agree(have, need revocation.Trust) bool {
+	return have.Roots == need.Roots && (need.Unread || have.Revoked == need.Revoked)
 }
 
 // write writes to one namespace. The end of the namespace is not a failure.
-func (r *RootCerts) write(ctx context.Context, ns string, trust Trust, d *due) {
+func (r *RootCerts) write(ctx context.Context, ns string, trust revocation.Trust, d *due) {
 	ctx, cancel := context.WithTimeout(ctx, rootsTimeout)
 	defer cancel()
 	err := r.put(ctx, ns, trust)
@@ -181,11 +182,14 @@ func (r *RootCerts) write(ctx context.Context, ns string, trust Trust, d *due) {
 }
 
 // put patches the ConfigMap, or creates it.
-func (r *RootCerts) put(ctx context.Context, ns string, trust Trust) error {
+func (r *RootCerts) put(ctx context.Context, ns string, trust revocation.Trust) error {
 	data := map[string]string{RootCertKey: trust.Roots}
-	changes := map[string]any{RootCertKey: trust.Roots, RevokedKey: nil} // nil removes the key
-	if trust.Revoked != "" {
+	changes := map[string]any{RootCertKey: trust.Roots}
+	switch {
+	case trust.Revoked != "":
 		data[RevokedKey], changes[RevokedKey] = trust.Revoked, trust.Revoked
+	case !trust.Unread:
+		changes[RevokedKey] = nil // removes the key
 	}
 	patch, err := json.Marshal(map[string]any{"data": changes})
 	if err != nil {
@@ -204,7 +208,11 @@ func (r *RootCerts) put(ctx context.Context, ns string, trust Trust) error {
 // handler keeps the known ConfigMaps.
 func (r *RootCerts) handler() Handler[*corev1.ConfigMap] {
 	return Handler[*corev1.ConfigMap]{
-		Upsert: func(m *corev1.ConfigMap) { r.see(func() { r.have[m.Namespace] = Trust{m.Data[RootCertKey], m.Data[RevokedKey]} }) },
+		Upsert: func(m *corev1.ConfigMap) {
+			r.see(func() {
+				r.have[m.Namespace] = revocation.Trust{Roots: m.Data[RootCertKey], Revoked: m.Data[RevokedKey]}
+			})
+		},
 		Remove: func(n types.NamespacedName) { r.see(func() { delete(r.have, n.Namespace) }) },
 		Listed: func() { r.see(func() { r.listed = true }) },
 	}

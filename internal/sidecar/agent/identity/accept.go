@@ -78,12 +78,8 @@ func (r *Renewer) checkName(leaf *x509.Certificate) error {
 		ids = append(ids, u.String())
 	}
 	if !slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(id, "spiffe://") && strings.HasSuffix(id, suffix) }) {
-		advice := "correct --token-file, --namespace or --service-account"
-		if r.WorkloadAPI != "" {
-			advice = "register it there as spiffe://TRUST-DOMAIN" + suffix
-		}
-		return fmt.Errorf("the certificate is for %s, but this workload has namespace %s and service account %s: %s",
-			orNone(ids), r.Namespace, r.ServiceAccount, advice)
+		return fmt.Errorf("the certificate is for %s, but this workload has namespace %s and service account %s: "+
+			"correct --token-file, --namespace or --service-account", orNone(ids), r.Namespace, r.ServiceAccount)
 	}
 	return nil
 }

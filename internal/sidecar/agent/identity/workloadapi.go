@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/security/workloadapi"
@@ -81,7 +80,10 @@ func (r *Renewer) take(d delivery) {
 
 // fromAnswer selects this workload's identity, and checks it.
 func (r *Renewer) fromAnswer(a *workloadapi.Answer) (*Secrets, error) {
-	own := r.choose(a.Identities)
+	own, err := r.choose(a.Identities)
+	if err != nil {
+		return nil, err
+	}
 	key, err := encodeKey(own.Key)
 	if err != nil {
 		return nil, err
@@ -101,14 +103,24 @@ func (r *Renewer) fromAnswer(a *workloadapi.Answer) (*Secrets, error) {
 	return s, r.check(s, own.Chain)
 }
 
-// choose returns the identity of this workload's namespace and service account, else the default one, which check rejects.
-func (r *Renewer) choose(identities []workloadapi.Identity) workloadapi.Identity {
-	for _, i := range identities {
-		if strings.HasSuffix(i.ID, spiffeID("", r.Namespace, r.ServiceAccount).Path) {
-			return i
+// choose returns the identity of this workload's namespace and service account, in the mesh's trust domain if there are
+// several; else the default one, which is refused.
+func (r *Renewer) choose(identities []workloadapi.Identity) (workloadapi.Identity, error) {
+	path := spiffeID("", r.Namespace, r.ServiceAccount).Path
+	chosen := -1
+	for i, id := range identities {
+		if id.ID != "spiffe://"+id.TrustDomain+path {
+			continue
+		}
+		if chosen < 0 || id.TrustDomain == r.TrustDomain {
+			chosen = i
 		}
 	}
-	return identities[0]
+	if chosen < 0 {
+		return workloadapi.Identity{}, fmt.Errorf("the certificate is for %s, but this workload has namespace %s and service account %s: "+
+			"register it there as spiffe://TRUST-DOMAIN%s", identities[0].ID, r.Namespace, r.ServiceAccount, path)
+	}
+	return identities[chosen], nil
 }
 
 func (b Bundle) equal(other Bundle) bool {
