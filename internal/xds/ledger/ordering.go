@@ -65,6 +65,9 @@ func (l *Ledger) mustStay(k kind, name string, rev, removable model.Revision) bo
 		return l.lookup(l.strategy.Routes, table.RouteConfigOf(name)) == nil
 	case eds:
 		c := l.lookup(resource.Cluster, name)
+		if f := l.watches[cds].flight; c == nil && f != nil && l.removable(cds) == always && f.sends(name) {
+			return false // nothing refers to the cluster, and it may wait for endpoints, which delays the ACK of all clusters
+		}
 		return c == nil || exceeds(c.Revision, l.changesCompleteUpTo(cds))
 	}
 	return true

@@ -120,13 +120,16 @@ func (f *flight) names() (out []string) {
 }
 
 // has reports whether the response contains or removes a name.
-func (f *flight) has(name string) bool {
+func (f *flight) has(name string) bool { return f.sends(name) || slices.Contains(f.removed, name) }
+
+// sends reports whether the response contains a name.
+func (f *flight) sends(name string) bool {
 	for e := range f.entries() {
 		if e.Name == name {
 			return true
 		}
 	}
-	return slices.Contains(f.removed, name)
+	return false
 }
 
 // afterSend updates the state of other types that depends on a response.
