@@ -97,19 +97,20 @@ func noFilesForNoArgs(cmd *cobra.Command) {
 	}
 }
 
-// reportError prints err for users.
+// reportError prints err for users. It may have names that others chose, which a terminal must not obey.
 func reportError(w io.Writer, err error) {
 	s := StyleFor(w)
+	shown := func(text string) string { return escapeBut(text, "\n\t") }
 	var ue *UserError
 	if !errors.As(err, &ue) {
-		fmt.Fprintf(w, "%s %s\n", s.Bad("error:"), err)
+		fmt.Fprintf(w, "%s %s\n", s.Bad("error:"), shown(err.Error()))
 		return
 	}
-	fmt.Fprintf(w, "%s %s\n", s.Bad("error:"), ue.headline())
+	fmt.Fprintf(w, "%s %s\n", s.Bad("error:"), shown(ue.headline()))
 	if ue.Where != "" {
-		fmt.Fprintf(w, "  %s %s\n", s.Dim("where:"), ue.Where)
+		fmt.Fprintf(w, "  %s %s\n", s.Dim("where:"), shown(ue.Where))
 	}
 	if ue.Next != "" {
-		fmt.Fprintf(w, "  %s  %s\n", s.Dim("next:"), ue.Next)
+		fmt.Fprintf(w, "  %s  %s\n", s.Dim("next:"), shown(ue.Next))
 	}
 }

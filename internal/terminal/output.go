@@ -103,7 +103,7 @@ type Table struct {
 // NewTable returns a table with these columns.
 func NewTable(headings ...string) *Table { return &Table{headings: headings} }
 
-// Row adds a row. Cells may be painted; missing ones are empty.
+// Row adds a row. Cells may be painted; missing ones are empty. Characters that cannot be printed are escaped.
 func (t *Table) Row(cells ...string) { t.rows = append(t.rows, cells) }
 
 // Write writes the table. Headings are bold on a terminal.
@@ -131,7 +131,8 @@ func (t *Table) Write(w io.Writer) error {
 
 const columnGap = 2
 
-// WriteRow writes a row as Table does. Column i takes width[i] characters, or more if its cell is wider.
+// WriteRow writes a row as Table does. Column i takes width[i] characters, or more if its cell is wider. Characters that
+// cannot be printed are escaped.
 func WriteRow(w io.Writer, row []string, width []int) error {
 	var line strings.Builder
 	for i := range width {
@@ -145,7 +146,7 @@ func WriteRow(w io.Writer, row []string, width []int) error {
 
 func cell(row []string, i int) string {
 	if i < len(row) {
-		return row[i]
+		return escapePainted(row[i])
 	}
 	return ""
 }

@@ -31,6 +31,8 @@ func TestErrorForm(t *testing.T) {
 		{"plain", errors.New("it broke"), 1, "error: it broke\n"},
 		{"all fields", &UserError{What: "no such thing", Where: "a.yaml:3", Next: "make one"}, 1,
 			"error: no such thing\n  where: a.yaml:3\n  next:  make one\n"},
+		{"hostile names", &UserError{What: "a\x1b[2Jb\nc", Where: "\r", Next: "\u009b2J", Err: nil}, 1, "error: a\\x1b[2Jb\nc\n  where: \\r\n  next:  \\u009b2J\n"},
+		{"a hostile cause", errors.New("\x1b]0;x\a"), 1, "error: \\x1b]0;x\\a\n"},
 		{"cause", &UserError{What: "cannot read it", Err: errors.New("denied")}, 1, "error: cannot read it: denied\n"},
 		{"cause without a problem", &UserError{Where: "here", Err: errors.New("denied")}, 1, "error: denied\n  where: here\n"},
 		{"usage", UsageError{Err: errors.New("which one?")}, 2, "error: which one?\n  next:  see 'moonsail fail --help'\n"},
@@ -112,6 +114,16 @@ func TestTable(t *testing.T) {
 	table.Row("é", "-")
 	require.NoError(t, table.Write(&b))
 	require.Equal(t, "NAME     STATE   NOTE\nreviews  \x1b[32mSYNCED\x1b[0m  a\né        -\n", b.String())
+}
+
+// TestHostileCells has cells that a terminal would obey, or that begin a line.
+func TestHostileCells(t *testing.T) {
+	var b strings.Builder
+	table := NewTable("NAME", "STATE")
+	table.Row("a\x1b[2J\nb\u202e", Style{colour: true}.Bad("\x1b]0;x\a\xff"))
+	require.NoError(t, table.Write(&b))
+	require.Equal(t, "NAME               STATE\na\\x1b[2J\\nb\\u202e  \x1b[31m\\x1b]0;x\\a\\xff\x1b[0m\n", b.String())
+	require.Equal(t, `é "\`, Escape(`é "\`))
 }
 
 func TestNoColourWithoutTerminal(t *testing.T) {

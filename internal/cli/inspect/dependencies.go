@@ -16,6 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/controlplane/dependencies"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
@@ -53,7 +54,8 @@ forgotten. Calls to hosts that are no services of the mesh are not learned.
 -o sidecar writes Sidecar resources that limit workloads to what they call, one for each workload or, with
 --by-namespace, for each namespace. -o networkpolicy writes NetworkPolicies for the same, which also allow
 DNS and the control plane. Comments in both name what cannot be expressed. Check them before you apply
-them: a call that was not made for 30 days is not in them.
+them: a call that was not made for 30 days is not in them. Neither is written unless all control planes
+answer with all they know.
 
 -o graph writes a graph for Graphviz.
 
@@ -117,6 +119,11 @@ func (f *dependenciesFlags) run(cmd *cobra.Command, args []string) error {
 		return f.unknown(cmd.Context(), workload)
 	}
 	w := cmd.OutOrStdout()
+	if f.out.Is(formatSidecar) || f.out.Is(formatNetworkPolicy) {
+		if err := isWhole(report); err != nil {
+			return err
+		}
+	}
 	switch {
 	case f.out.Is(formatGraph):
 		err = printGraph(w, report)
@@ -131,6 +138,22 @@ func (f *dependenciesFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return printIncomplete(cmd.ErrOrStderr(), terminal.StyleFor(cmd.ErrOrStderr()), report.Others)
+}
+
+// isWhole returns an error if a report lacks calls: objects made of it would forbid them.
+func isWhole(r *dependencies.Report) error {
+	const objects = "no objects are written: they would forbid calls that are not in the report"
+	for _, o := range r.Others {
+		if o.Silent != "" {
+			return &terminal.UserError{What: objects, Where: fmt.Sprintf("control plane %s: no answer: %s", o.ControlPlane, o.Silent),
+				Next: "repeat the command when it answers, or take what one control plane knows with --local"}
+		}
+	}
+	if r.LeftOut > 0 || slices.ContainsFunc(r.Others, func(o explain.PeerQuery) bool { return o.LeftOut > 0 }) {
+		return &terminal.UserError{What: objects, Where: "the report, which exceeds the bound of answers",
+			Next: "choose a namespace with -n, or a workload"}
+	}
+	return nil
 }
 
 func (f *dependenciesFlags) report(ctx context.Context, workload string) (*dependencies.Report, error) {

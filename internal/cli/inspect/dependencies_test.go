@@ -2,13 +2,18 @@ package inspect
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/moonsail/moonsail/internal/controlplane/dependencies"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
@@ -109,7 +114,9 @@ func TestDependenciesErrors(t *testing.T) {
 		"namespace of workload": {[]string{"web", "--by-namespace", "-o", "sidecar"}, 2, "leave out WORKLOAD"},
 		"Sidecar of callers":    {[]string{"--callers-of", "a", "-o", "sidecar"}, 2, "would allow only calls to this service"},
 		"format":                {[]string{"-o", "dot"}, 2, `unknown format "dot": use table, json, yaml, wide, graph, sidecar or networkpolicy`},
-		"silent control plane":  {[]string{"-o", "sidecar"}, 0, "control plane 10.0.0.9:15012 does not answer: timeout"},
+		"silent control plane":  {[]string{"-o", "graph"}, 0, "control plane 10.0.0.9:15012 does not answer: timeout"},
+		"incomplete Sidecars":   {[]string{"-o", "sidecar"}, 1, "where: control plane 10.0.0.9:15012: no answer: timeout"},
+		"incomplete policies":   {[]string{"-o", "networkpolicy"}, 1, "no objects are written"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, _, errOut := moonsail(t, append([]string{"dependencies", "--address", address}, c.args...)...)
@@ -132,7 +139,7 @@ func TestSidecarsOfDependencies(t *testing.T) {
 apiVersion: networking.istio.io/v1
 kind: Sidecar
 metadata:
-  name: api
+  name: api.default
   namespace: billing
 spec:
   egress:
@@ -182,7 +189,8 @@ func TestNetworkPoliciesOfDependencies(t *testing.T) {
 	for _, part := range []string{
 		"# reviews.shop.svc.cluster.local: all ports of the service: which of them are called is unknown\n",
 		"# cron.billing: no NetworkPolicy: ",
-		"# bank.example.com: any address at its ports: no Pods and no fixed addresses serve it\n# old.shop.svc.cluster.local: left out: there is no such service now\n",
+		"# a certificate authority (global.caAddress), collectors",
+		"# bank.example.com: left out: no Pods and no fixed addresses serve it: add a rule with its addresses\n# old.shop.svc.cluster.local: left out: there is no such service now\n",
 		`metadata:
   name: web-calls
   namespace: shop
@@ -203,9 +211,6 @@ spec:
       podSelector:
         matchLabels:
           app.kubernetes.io/name: moonsail
-  - ports:
-    - port: 443
-      protocol: TCP
   - ports:
     - port: 8080
       protocol: TCP
@@ -231,5 +236,93 @@ spec:
 		"    - port: metrics\n",
 	} {
 		require.Contains(t, out, part)
+	}
+}
+
+// TestObjectsOfHostileNames has a report whose names end lines and begin documents.
+func TestObjectsOfHostileNames(t *testing.T) {
+	evil := "a\n---\nkind: ClusterRoleBinding\r\u2028kind: Secret\x1b[2J"
+	gone := dependencies.WorkloadReport{Workload: dependencies.Workload{Namespace: evil, ServiceAccount: evil, Name: evil}}
+	web := calls().Workloads[2]
+	web.Calls = append(web.Calls, dependencies.CallReport{Host: model.Host(evil)}, dependencies.CallReport{Host: "names.example.com", Service: dependencies.Service{
+		Kind: model.KindServiceEntry, Namespace: "shop", Names: []string{evil}, Addresses: []string{"192.0.2.1"}, Ports: []dependencies.Port{{Number: 80, Target: "80"}},
+	}})
+	r := &dependencies.Report{Workloads: []dependencies.WorkloadReport{gone, web}}
+	for name, list := range map[string][]object{"Sidecars": sidecarsOf(r, false), "NetworkPolicies": networkPoliciesOf(r)} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			require.NoError(t, printManifests(&b, list))
+			require.Contains(t, b.String(), "# kind: ClusterRoleBinding\\r\\u2028kind: Secret\\x1b[2J")
+			var kinds []string
+			documents := yaml.NewDecoder(strings.NewReader(b.String()))
+			for {
+				var one struct{ Kind string }
+				err := documents.Decode(&one)
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				require.NoError(t, err)
+				if one.Kind != "" {
+					kinds = append(kinds, one.Kind)
+				}
+			}
+			require.Len(t, kinds, 1)
+			require.Contains(t, []string{"Sidecar", "NetworkPolicy"}, kinds[0])
+		})
+	}
+}
+
+// TestObjectNames has workloads that differ in one of name and service account.
+func TestObjectNames(t *testing.T) {
+	long := strings.Repeat("x", 200)
+	names := map[string]bool{}
+	for _, w := range []dependencies.Workload{
+		{Name: "web", ServiceAccount: "web"}, {Name: "web", ServiceAccount: "default"}, {Name: "web", ServiceAccount: "a.b"},
+		{Name: "web.a", ServiceAccount: "b"}, {Name: "web.default", ServiceAccount: "web.default"}, {Name: long, ServiceAccount: long + "1"}, {Name: long, ServiceAccount: long + "2"},
+	} {
+		name := objectName(&dependencies.WorkloadReport{Workload: w}, "-calls")
+		require.False(t, names[name], name)
+		require.Empty(t, validation.IsDNS1123Subdomain(name), name)
+		names[name] = true
+	}
+	require.True(t, names["web-calls"] && names["web.default-calls"], names)
+}
+
+// TestPeersOfServices checks what a NetworkPolicy allows for a service; a rule without peers would allow any address.
+func TestPeersOfServices(t *testing.T) {
+	port := []dependencies.Port{{Number: 80, Target: "80"}}
+	for name, c := range map[string]struct {
+		service dependencies.Service
+		peers   int // 0: there is no rule
+		note    string
+	}{
+		"Pods":                {dependencies.Service{Pods: map[string]string{"app": "a"}, Ports: port}, 1, ""},
+		"nothing":             {dependencies.Service{Ports: port}, 0, "left out: no Pods and no fixed addresses"},
+		"no IP addresses":     {dependencies.Service{Addresses: []string{"a.example.com"}, Ports: port}, 0, "left out: no Pods and no fixed addresses"},
+		"addresses":           {dependencies.Service{Addresses: []string{"192.0.2.1", "192.0.2.2"}, Ports: port}, 2, ""},
+		"addresses and Pods":  {dependencies.Service{Pods: map[string]string{"app": "a"}, Addresses: []string{"192.0.2.1"}, Ports: port}, 2, ""},
+		"addresses and names": {dependencies.Service{Addresses: []string{"192.0.2.1"}, Names: []string{"b.example.com"}, Ports: port}, 1, "without its endpoints b.example.com"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.service.Kind = model.KindServiceEntry
+			rule, notes := networkRule(&dependencies.CallReport{Host: "a.example.com", Service: c.service})
+			if c.peers == 0 {
+				require.Nil(t, rule)
+			} else {
+				require.Len(t, rule["to"], c.peers)
+			}
+			require.Contains(t, strings.Join(notes, "\n"), c.note)
+		})
+	}
+}
+
+func TestWholeReports(t *testing.T) {
+	require.NoError(t, isWhole(&dependencies.Report{Others: []explain.PeerQuery{{ControlPlane: "a"}}}))
+	for name, r := range map[string]*dependencies.Report{
+		"silent":           {Others: []explain.PeerQuery{{Silent: "timeout"}}},
+		"left out":         {LeftOut: 1},
+		"a peer left some": {Others: []explain.PeerQuery{{LeftOut: 1}}},
+	} {
+		t.Run(name, func(t *testing.T) { require.ErrorContains(t, isWhole(r), "would forbid calls") })
 	}
 }

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/netip"
@@ -8,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/controlplane/dependencies"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // object is one that limits what is called, and what its reader must know.
@@ -28,7 +31,9 @@ func printManifests(w io.Writer, list []object) error {
 			b.WriteString("---\n")
 		}
 		for _, n := range o.notes {
-			b.WriteString("# " + n + "\n")
+			for line := range strings.SplitSeq(n, "\n") {
+				b.WriteString("# " + terminal.Escape(line) + "\n") // names of others must not end the comment
+			}
 		}
 		if o.value == nil {
 			continue
@@ -64,6 +69,20 @@ func manifest(apiVersion, kind, namespace, name string, spec map[string]any) map
 	return map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name, "namespace": namespace}, "spec": spec}
 }
 
+// objectName names the object of a workload. Workloads of one name may have several service accounts: unless that has the
+// same name, it follows. suffix ends the name.
+func objectName(w *dependencies.WorkloadReport, suffix string) string {
+	name := w.Name
+	if w.ServiceAccount != w.Name {
+		name += "." + w.ServiceAccount
+	}
+	if most := validation.DNS1123SubdomainMaxLength - len(suffix); len(name) > most || strings.Contains(w.Name+w.ServiceAccount, ".") {
+		hash := fmt.Sprintf("-%x", sha256.Sum256([]byte(w.Name+"/"+w.ServiceAccount)))[:9]
+		name = strings.TrimRight(name[:min(len(name), most-len(hash))], "-.") + hash
+	}
+	return name + suffix
+}
+
 // sidecarsOf returns a Sidecar for each workload, or for each namespace.
 func sidecarsOf(r *dependencies.Report, byNamespace bool) (out []object) {
 	if byNamespace {
@@ -78,7 +97,7 @@ func sidecarsOf(r *dependencies.Report, byNamespace bool) (out []object) {
 		}
 		hosts, notes := hostsOf(r, w.Namespace, w.Calls)
 		o.notes = append(o.notes, notes...)
-		o.value = manifest(sidecarVersion, "Sidecar", w.Namespace, w.Name, map[string]any{
+		o.value = manifest(sidecarVersion, "Sidecar", w.Namespace, objectName(w, ""), map[string]any{
 			"workloadSelector": map[string]any{"labels": labels}, "egress": []any{map[string]any{"hosts": hosts}},
 		})
 		out = append(out, o)
@@ -125,8 +144,13 @@ func hostsOf(r *dependencies.Report, namespace string, calls []dependencies.Call
 	return slices.Compact(hosts), slices.Compact(notes)
 }
 
+// notLearned precedes NetworkPolicies.
+const notLearned = `These policies allow DNS, the control plane and the calls of applications. If sidecars use them, add rules for
+a certificate authority (global.caAddress), collectors of traces, metrics and access logs, and ext_authz servers.`
+
 // networkPoliciesOf returns a NetworkPolicy for each workload.
 func networkPoliciesOf(r *dependencies.Report) (out []object) {
+	out = append(out, object{notes: []string{notLearned}})
 	for i := range r.Workloads {
 		w := &r.Workloads[i]
 		o, labels := selected(w, "NetworkPolicy")
@@ -151,7 +175,7 @@ func networkPoliciesOf(r *dependencies.Report) (out []object) {
 				egress = append(egress, rule)
 			}
 		}
-		o.value = manifest("networking.k8s.io/v1", "NetworkPolicy", w.Namespace, w.Name+"-calls", map[string]any{
+		o.value = manifest("networking.k8s.io/v1", "NetworkPolicy", w.Namespace, objectName(w, "-calls"), map[string]any{
 			"podSelector": matching(labels), "policyTypes": []any{"Egress"}, "egress": egress,
 		})
 		out = append(out, o)
@@ -182,28 +206,33 @@ func networkRule(c *dependencies.CallReport) (rule map[string]any, notes []strin
 	case len(c.Ports) == 0 && len(ports) > 1:
 		notes = append(notes, fmt.Sprintf("%s: all ports of the service: which of them are called is unknown", c.Host))
 	}
-	rule = map[string]any{"ports": ports}
-	switch {
-	case len(s.Pods) > 0:
+	to := networkPeers(s)
+	if len(to) == 0 { // a rule without them allows any address
+		return nil, []string{fmt.Sprintf("%s: left out: no Pods and no fixed addresses serve it: add a rule with its addresses", c.Host)}
+	}
+	if len(s.Names) > 0 {
+		notes = append(notes, fmt.Sprintf("%s: without its endpoints %s, which have no fixed addresses: add theirs", c.Host, strings.Join(s.Names, ", ")))
+	}
+	return map[string]any{"ports": ports, "to": to}, notes
+}
+
+// networkPeers returns what serves a service: Pods, and addresses of a ServiceEntry.
+func networkPeers(s *dependencies.Service) (to []any) {
+	if len(s.Pods) > 0 {
 		labels := map[string]any{}
 		for k, v := range s.Pods {
 			labels[k] = v
 		}
-		rule["to"] = []any{map[string]any{
+		to = append(to, map[string]any{
 			"namespaceSelector": matching(map[string]any{model.LabelNamespace: s.Namespace}), "podSelector": matching(labels),
-		}}
-	case len(s.Addresses) > 0:
-		var to []any
-		for _, a := range s.Addresses {
-			if ip, err := netip.ParseAddr(a); err == nil {
-				to = append(to, map[string]any{"ipBlock": map[string]any{"cidr": netip.PrefixFrom(ip, ip.BitLen()).String()}})
-			}
-		}
-		rule["to"] = to
-	default:
-		notes = append(notes, fmt.Sprintf("%s: any address at its ports: no Pods and no fixed addresses serve it", c.Host))
+		})
 	}
-	return rule, notes
+	for _, a := range s.Addresses {
+		if ip, err := netip.ParseAddr(a); err == nil {
+			to = append(to, map[string]any{"ipBlock": map[string]any{"cidr": netip.PrefixFrom(ip, ip.BitLen()).String()}})
+		}
+	}
+	return to
 }
 
 // networkPort is a port of a NetworkPolicy, by number or by the name of a Pod's port.

@@ -232,6 +232,18 @@ func TestPurge(t *testing.T) {
 	}
 }
 
+// TestPurgeBesideARevision keeps what a revision of another program in the same namespace shares.
+func TestPurgeBesideARevision(t *testing.T) {
+	s := newSession(t)
+	s.cluster.add("kind: Deployment\napiVersion: apps/v1\nmetadata: {name: moonsail-blue, namespace: istio-system, labels: {app.kubernetes.io/name: moonsail," +
+		" app.kubernetes.io/managed-by: Helm}}\n")
+	require.NoError(t, s.install(image("moonsail:1.0")))
+	s.cluster.add("kind: Lease\napiVersion: coordination.k8s.io/v1\nmetadata: {name: moonsail-heartbeat, namespace: istio-system}\n---\n" +
+		"kind: ConfigMap\napiVersion: v1\nmetadata: {name: " + dependencies + ", namespace: istio-system}\n")
+	require.NoError(t, s.uninstall(true, nil))
+	require.Subset(t, s.cluster.names(), []string{"configmaps istio-system/" + dependencies, "leases istio-system/moonsail-heartbeat"})
+}
+
 // TestPurgeCountsObjects checks that --dry-run and --yes show how many objects go with their definitions.
 func TestPurgeCountsObjects(t *testing.T) {
 	s := newSession(t)

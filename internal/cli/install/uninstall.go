@@ -181,13 +181,16 @@ const (
 	caSecret      = "istio-ca-secret"
 )
 
+// ourForeignSelector selects Deployments of Moonsail that these commands did not install.
+const ourForeignSelector = labelName + "=" + ourName + ",!" + labelChart
+
 var ourLeases = []string{"moonsail-heartbeat", "moonsail-status-leader"}
 
 // otherControlPlanes names the Deployments of control planes that these commands did not install: istiod, and Moonsail by Helm
 // or kubectl. They use the resource definitions, and may share the certificate authority.
 func (o *operation) otherControlPlanes(ctx context.Context) ([]string, error) {
 	var out []string
-	for _, selector := range []string{istiodSelector, labelName + "=" + ourName + ",!" + labelChart} {
+	for _, selector := range []string{istiodSelector, ourForeignSelector} {
 		list, err := o.cluster.List(ctx, deployments.GroupVersionResource, "", selector)
 		if err != nil {
 			return nil, err
@@ -198,6 +201,13 @@ func (o *operation) otherControlPlanes(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil
+}
+
+// isAlone reports whether all control planes of Moonsail in the namespace are of these commands. Others share their leases
+// and what is learned.
+func (o *operation) isAlone(ctx context.Context) (bool, error) {
+	list, err := o.cluster.List(ctx, deployments.GroupVersionResource, o.Namespace, ourForeignSelector)
+	return len(list) == 0, err
 }
 
 // controlPlaneObjects lists the objects that control planes wrote. shared: others use the certificate authority, which stays.
@@ -214,13 +224,19 @@ func (o *operation) controlPlaneObjects(ctx context.Context, shared bool) ([]*un
 		}
 		return err
 	}
-	for _, name := range ourLeases {
-		if err := add(leases, o.Namespace, name); err != nil {
+	alone, err := o.isAlone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if alone {
+		for _, name := range ourLeases {
+			if err := add(leases, o.Namespace, name); err != nil {
+				return nil, err
+			}
+		}
+		if err := add(configMaps, o.Namespace, dependencies); err != nil {
 			return nil, err
 		}
-	}
-	if err := add(configMaps, o.Namespace, dependencies); err != nil {
-		return nil, err
 	}
 	if shared {
 		return out, nil

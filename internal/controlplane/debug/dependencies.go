@@ -28,7 +28,7 @@ func (h *handler) dependencies(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	list, leftOut := fitting(report.Workloads, maxDependencies)
-	report.Workloads, report.LeftOut = list, report.LeftOut+leftOut
+	report.Workloads, report.LeftOut, report.LeftOutOf = list, report.LeftOut+leftOut, nil // the others have no use for them
 	reply(w, report)
 }
 
@@ -39,6 +39,11 @@ func (pq *PeerQueries) dependencies(q dependencies.Question) *dependencies.Repor
 	}
 	out := pq.Dependencies.Report(q)
 	list, leftOut := fitting(out.Workloads, maxTold)
-	out.Workloads, out.LeftOut = list, leftOut
+	var names []dependencies.Workload
+	for i := range out.Workloads[len(list):] {
+		names = append(names, out.Workloads[len(list)+i].Workload)
+	}
+	names, _ = fitting(names, maxTold)
+	out.Workloads, out.LeftOut, out.LeftOutOf = list, leftOut, names
 	return out
 }

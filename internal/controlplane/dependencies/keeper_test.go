@@ -207,4 +207,35 @@ func TestMerge(t *testing.T) {
 		record(-2*Keep, -Keep-time.Hour, "old.shop.svc.cluster.local"), record(0, 0, ""), // expired, and invalid
 	})
 	require.Equal(t, "shop/web/web: "+ratings+":80 0-0 "+reviews+":80 5-0\n", w.text())
+	call := []Call{{Target{Host: reviews, Port: 80}, now, now}}
+	w.merge([]Record{
+		{Workload{"shop", "web", "a\nb"}, call}, {Workload{"shop\n", "web", "web"}, call}, {Workload{"shop", "w eb", "web"}, call},
+		record(0, 0, "a\nb"), {web, []Call{{Target{reviews, 0, "v1"}, now, now}, {Target{reviews, 1 << 16, ""}, now, now}}},
+	})
+	require.Equal(t, "shop/web/web: "+ratings+":80 0-0 "+reviews+":80 5-0\n", w.text(), "the others are invalid")
+}
+
+// TestPortReplacesNone has one control plane learn a host from metrics, and the other one its port.
+func TestPortReplacesNone(t *testing.T) {
+	b := newBoard()
+	one, _, stop := keep(t, b)
+	require.Empty(t, one.known(t, "web"), "it waits until the store is read")
+	one.Called(WorkloadOf(proxyOf("web")), []model.Host{reviews})
+	stop()
+	one, _, _ = keep(t, b)
+	require.Equal(t, []string{reviews}, one.known(t, "web"))
+	two, _, _ := keep(t, b)
+	require.Equal(t, []string{reviews}, two.known(t, "web"))
+	two.Asked(proxyOf("web"), []string{clusterOf(80, reviews)}, false)
+	for _, w := range []*world{one, two} {
+		eventually(t, "the port replaces none", func() bool { return fmt.Sprint(w.known(t, "web")) == fmt.Sprint([]string{clusterOf(80, reviews)}) })
+	}
+	one.Called(WorkloadOf(proxyOf("web")), []model.Host{reviews})
+	require.Equal(t, []string{clusterOf(80, reviews)}, one.known(t, "web"))
+	eventually(t, "it is stored", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		list, err := unpack(b.data)
+		return err == nil && len(list) == 1 && len(list[0].Calls) == 1 && list[0].Calls[0].Port == 80
+	})
 }

@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
+	"regexp"
 	"slices"
+	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,13 +44,37 @@ func (w Workload) compare(o Workload) int {
 	return cmp.Or(cmp.Compare(w.Namespace, o.Namespace), cmp.Compare(w.Name, o.Name), cmp.Compare(w.ServiceAccount, o.ServiceAccount))
 }
 
-// maxNameOf bounds the name of a workload, which proxies report. It is that of names in Kubernetes.
-const maxNameOf = 253
-
 // WorkloadOf returns the workload of a proxy. Its namespace and service account are those of its certificate, if it has one.
+// The name is the first of those that the proxy reports that Kubernetes accepts, because people apply objects with it;
+// without one it is empty, and nothing is learned.
 func WorkloadOf(p *model.Proxy) Workload {
-	name := cmp.Or(p.Metadata["WORKLOAD_NAME"], callstats.CanonicalService(p.Labels, p.Name))
-	return Workload{p.Namespace, cmp.Or(p.ServiceAccount, "default"), name[:min(len(name), maxNameOf)]}
+	w := Workload{Namespace: p.Namespace, ServiceAccount: cmp.Or(p.ServiceAccount, "default")}
+	for _, name := range []string{p.Metadata["WORKLOAD_NAME"], callstats.CanonicalService(p.Labels, ""), p.Name} {
+		if isName(name) {
+			w.Name = name
+			break
+		}
+	}
+	return w
+}
+
+// Names of namespaces, and of other objects, in Kubernetes: RFC 1123.
+const (
+	labelForm = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+	mostLabel = 63
+	mostName  = 253
+)
+
+var (
+	labelOf1123 = regexp.MustCompile("^" + labelForm + "$")
+	nameOf1123  = regexp.MustCompile("^" + labelForm + "([.]" + labelForm + ")*$")
+)
+
+func isName(s string) bool { return len(s) <= mostName && nameOf1123.MatchString(s) }
+
+// isValid reports whether Kubernetes accepts all names of a workload.
+func (w Workload) isValid() bool {
+	return len(w.Namespace) <= mostLabel && labelOf1123.MatchString(w.Namespace) && isName(w.ServiceAccount) && isName(w.Name)
 }
 
 // Target is what is called.
@@ -58,6 +86,18 @@ type Target struct {
 
 func (t Target) compare(o Target) int {
 	return cmp.Or(cmp.Compare(t.Host, o.Host), cmp.Compare(t.Port, o.Port), cmp.Compare(t.Subset, o.Subset))
+}
+
+// isValid reports whether a target can be one of a service. Proxies and stored records name any.
+func (t Target) isValid() bool {
+	return t.Host != "" && areOfNames(string(t.Host)) && areOfNames(t.Subset) && t.Port <= math.MaxUint16 && (t.Port != 0 || t.Subset == "")
+}
+
+// areOfNames reports whether a text has at most as many characters as names of hosts have, and no others than theirs.
+func areOfNames(s string) bool {
+	return len(s) <= mostName && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._*", r)
+	})
 }
 
 // times are when a target was called, in whole seconds.
@@ -93,28 +133,23 @@ func NewMemory(now func() time.Time) *Memory {
 	}
 }
 
-// Asked implements server.Learned.
+// Asked implements server.Learned. Of one request it takes as many clusters as are remembered of a workload.
 func (m *Memory) Asked(p *model.Proxy, clusters []string, again bool) {
 	w, now := WorkloadOf(p), m.now().Truncate(time.Second)
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	var targets []Target
 	for _, name := range clusters {
-		if c, ok := resourcename.ParseCluster(name); ok && c.Host != "" {
-			m.addAsked(w, Target{c.Host, c.Port, c.Subset}, now, again)
+		if c, ok := resourcename.ParseCluster(name); ok && len(targets) < maxCalls {
+			targets = append(targets, Target{c.Host, c.Port, c.Subset})
 		}
 	}
-}
-
-func (m *Memory) addAsked(w Workload, t Target, now time.Time, again bool) {
-	first := now
-	if unknown := m.workloads[w][Target{Host: t.Host}]; t.Port != 0 && unknown != nil {
-		first = unknown.first
-		m.drop(w, Target{Host: t.Host})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range targets {
+		if known := m.workloads[w][t]; known == nil || !again { // again: it may have been called long ago
+			m.add(w, t, now, now)
+		}
 	}
-	if known := m.workloads[w][t]; known != nil && again {
-		return // it may have been called long ago
-	}
-	m.add(w, t, first, now)
+	m.limit(w)
 }
 
 // Called records that a workload called hosts, by its metrics. Without a port, all known targets of the host count.
@@ -122,6 +157,7 @@ func (m *Memory) Called(w Workload, hosts []model.Host) {
 	now := m.now().Truncate(time.Second)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	defer m.limit(w)
 	for _, h := range hosts {
 		found := false
 		for t, at := range m.workloads[w] {
@@ -141,6 +177,7 @@ func (m *Memory) Seen(w Workload, hosts []model.Host) {
 	now := m.now().Truncate(time.Second)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	defer m.limit(w)
 	for _, h := range hosts {
 		if !m.knows(w, h) {
 			m.add(w, Target{Host: h}, now, now)
@@ -192,9 +229,22 @@ func (m *Memory) awaitLoaded(ctx context.Context) {
 // setLoaded ends the wait for the store.
 func (m *Memory) setLoaded() { m.loading.Do(func() { close(m.loaded) }) }
 
-// add records a call. The lock is held.
+// add records a call. A target with a port replaces the one of its host without, which is ignored if a port is known. The
+// result is nil if nothing is recorded. The caller calls limit after its last call. The lock is held.
 func (m *Memory) add(w Workload, t Target, first, last time.Time) *times {
+	if !w.isValid() || !t.isValid() {
+		return nil
+	}
 	calls := m.workloads[w]
+	portless := Target{Host: t.Host}
+	switch unknown := calls[portless]; {
+	case t.Port != 0 && unknown != nil:
+		first, last = earlier(first, unknown.first), later(last, unknown.last)
+		m.drop(w, portless)
+		calls = m.workloads[w]
+	case t.Port == 0 && unknown == nil && m.knows(w, t.Host):
+		return nil
+	}
 	if calls == nil {
 		m.roomForWorkload(w)
 		calls = map[Target]*times{}
@@ -203,15 +253,6 @@ func (m *Memory) add(w Workload, t Target, first, last time.Time) *times {
 	}
 	at := calls[t]
 	if at == nil {
-		if len(calls) >= maxCalls {
-			m.drop(w, oldestOf(calls))
-		}
-		if m.total >= maxTotal {
-			m.shrink()
-			if m.workloads[w] == nil {
-				return m.add(w, t, first, last)
-			}
-		}
 		at = &times{first: first}
 		calls[t] = at
 		m.total++
@@ -259,11 +300,20 @@ func (m *Memory) drop(w Workload, t Target) {
 	}
 }
 
-// oldestOf returns the call that was made last the longest ago.
-func oldestOf(calls map[Target]*times) Target {
-	return slices.MinFunc(slices.Collect(maps.Keys(calls)), func(a, b Target) int {
-		return cmp.Or(calls[a].last.Compare(calls[b].last), a.compare(b))
-	})
+// limit forgets what exceeds the bounds after calls of a workload were added: those that were made last the longest ago. The
+// lock is held.
+func (m *Memory) limit(w Workload) {
+	if calls := m.workloads[w]; len(calls) > maxCalls {
+		oldest := slices.SortedFunc(maps.Keys(calls), func(a, b Target) int {
+			return cmp.Or(calls[a].last.Compare(calls[b].last), a.compare(b))
+		})
+		for _, t := range oldest[:len(oldest)-maxCalls] {
+			m.drop(w, t)
+		}
+	}
+	if m.total > maxTotal {
+		m.shrink()
+	}
 }
 
 // roomForWorkload forgets the workload of the same service account that called last the longest ago, if there are
@@ -298,7 +348,8 @@ func newestOf(calls map[Target]*times) (newest time.Time) {
 	return newest
 }
 
-// shrink forgets the tenth of all calls that were made the longest ago. The lock is held.
+// shrink forgets a tenth of all calls. The namespaces with the most calls give them up, of these the service accounts with
+// the most, and of these the calls that were made the longest ago: no account takes the place of others. The lock is held.
 func (m *Memory) shrink() {
 	type call struct {
 		w Workload
@@ -311,12 +362,68 @@ func (m *Memory) shrink() {
 			all = append(all, call{w, t, at})
 		}
 	}
+	if len(all) == 0 {
+		return
+	}
 	slices.SortFunc(all, func(a, b call) int {
 		return cmp.Or(a.last.Compare(b.last), a.w.compare(b.w), a.t.compare(b.t))
 	})
-	for _, c := range all[:len(all)/10+1] {
-		m.drop(c.w, c.t)
+	namespaces, accounts := newTally[string](), map[string]*tally[account]{}
+	for _, c := range all {
+		ns := c.w.Namespace
+		if accounts[ns] == nil {
+			accounts[ns] = newTally[account]()
+		}
+		namespaces.add(ns)
+		accounts[ns].add(account{ns, c.w.ServiceAccount})
 	}
+	cut := map[account]int{}
+	for ns, n := range namespaces.cuts(len(all)/10 + 1) {
+		maps.Copy(cut, accounts[ns].cuts(n))
+	}
+	for _, c := range all {
+		of := account{c.w.Namespace, c.w.ServiceAccount}
+		if cut[of] > 0 {
+			cut[of]--
+			m.drop(c.w, c.t)
+		}
+	}
+}
+
+// tally counts what each of several owners has.
+type tally[K comparable] struct {
+	order []K // in which they were added first
+	count map[K]int
+}
+
+func newTally[K comparable]() *tally[K] { return &tally[K]{count: map[K]int{}} }
+
+func (t *tally[K]) add(k K) {
+	if t.count[k]++; t.count[k] == 1 {
+		t.order = append(t.order, k)
+	}
+}
+
+// cuts returns how many each owner gives up, n together: those with the most, until they have as many as others. n is at
+// most the sum of all.
+func (t *tally[K]) cuts(n int) map[K]int {
+	above := func(level int) (sum int) {
+		for _, has := range t.count {
+			sum += max(0, has-level)
+		}
+		return sum
+	}
+	level := sort.Search(slices.Max(slices.Collect(maps.Values(t.count))), func(level int) bool { return above(level) <= n })
+	rest := n - above(level)
+	out := map[K]int{}
+	for _, k := range t.order {
+		out[k] = max(0, t.count[k]-level)
+		if rest > 0 && t.count[k] >= level && level > 0 {
+			out[k]++
+			rest--
+		}
+	}
+	return out
 }
 
 // expire forgets what was not called for Keep. The lock is held.

@@ -73,7 +73,9 @@ func TestWorkloadOf(t *testing.T) {
 		"injected":   {&model.Proxy{Namespace: "a", ServiceAccount: "b", Name: "web-1", Labels: map[string]string{"app": "x"}, Metadata: map[string]string{"WORKLOAD_NAME": "web"}}, Workload{"a", "b", "web"}},
 		"by a label": {&model.Proxy{Namespace: "a", Name: "web-1", Labels: map[string]string{"app": "web"}}, Workload{"a", "default", "web"}},
 		"only named": {&model.Proxy{Namespace: "a", Name: "web-1"}, Workload{"a", "default", "web-1"}},
-		"long":       {&model.Proxy{Namespace: "a", Metadata: map[string]string{"WORKLOAD_NAME": strings.Repeat("x", 1000)}}, Workload{"a", "default", strings.Repeat("x", 253)}},
+		"long":       {&model.Proxy{Namespace: "a", Name: "web-1", Metadata: map[string]string{"WORKLOAD_NAME": strings.Repeat("x", 1000)}}, Workload{"a", "default", "web-1"}},
+		"lines":      {&model.Proxy{Namespace: "a", Labels: map[string]string{"app": "web"}, Metadata: map[string]string{"WORKLOAD_NAME": "a\n---\nkind: Secret"}}, Workload{"a", "default", "web"}},
+		"none valid": {&model.Proxy{Namespace: "a", Name: "A_1", Labels: map[string]string{"app": "a b"}}, Workload{"a", "default", ""}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, WorkloadOf(c.proxy)) })
 	}
@@ -98,6 +100,9 @@ func TestLearning(t *testing.T) {
 		"old counters renew nothing":     {[]func(*world){asked(false, clusterOf(80, reviews)), seen(reviews, ratings)}, ratings + ":0 0-0 " + reviews + ":80 1-1"},
 		"a port replaces an unknown one": {[]func(*world){called(reviews), asked(false, clusterOf(80, reviews))}, reviews + ":80 1-0"},
 		"a subset":                       {[]func(*world){asked(false, "outbound|80|v1|"+reviews)}, reviews + ":80/v1 0-0"},
+		"a port is known":                {[]func(*world){asked(false, clusterOf(80, reviews)), func(w *world) { w.merge([]Record{{web, []Call{{Target{Host: reviews}, w.at, w.at}}}}) }}, reviews + ":80 1-1"},
+		"a stored port":                  {[]func(*world){called(reviews), func(w *world) { w.merge([]Record{{web, []Call{{Target{Host: reviews, Port: 80}, w.at, w.at}}}}) }}, reviews + ":80 1-0"},
+		"invalid names":                  {[]func(*world){asked(false, "outbound|80||a\nb", "outbound|80|v 1|"+reviews), called("a b")}, ""},
 		"names that are no services":     {[]func(*world){asked(false, "BlackHoleCluster", "inbound|80||", "")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,6 +150,43 @@ func TestBounds(t *testing.T) {
 		require.NotContains(t, known, clusterOf(9, reviews))
 		require.Contains(t, known, clusterOf(10, reviews))
 	})
+	t.Run("one request", func(t *testing.T) {
+		w := newWorld()
+		w.Asked(proxyOf("web"), []string{clusterOf(1000, ratings)}, false)
+		w.at = w.at.Add(time.Second)
+		var clusters []string
+		for i := range maxCalls * 40 {
+			clusters = append(clusters, clusterOf(i+1, reviews))
+		}
+		w.Asked(proxyOf("web"), clusters, false)
+		known := w.known(t, "web")
+		require.Len(t, known, maxCalls)
+		require.Contains(t, known, clusters[0], "it has the first ones")
+		require.Contains(t, known, clusters[maxCalls-1])
+		require.NotContains(t, known, clusterOf(1000, ratings), "they are newer")
+	})
+	t.Run("one service account", func(t *testing.T) {
+		w := newWorld()
+		quiet := func(namespace string) *model.Proxy {
+			return &model.Proxy{Namespace: namespace, ServiceAccount: "quiet", Name: "quiet"}
+		}
+		w.Asked(quiet("shop"), []string{clusterOf(80, reviews)}, false)
+		w.Asked(quiet("billing"), []string{clusterOf(80, reviews)}, false)
+		var clusters []string
+		for i := range maxCalls {
+			clusters = append(clusters, clusterOf(i+1, reviews))
+		}
+		for i := range 2 * maxTotal / maxCalls {
+			w.at = w.at.Add(time.Second)
+			p := proxyOf(fmt.Sprint("web", i%maxWorkloads))
+			p.ServiceAccount = fmt.Sprint("sa", i/maxWorkloads)
+			w.Asked(p, clusters, false)
+		}
+		require.LessOrEqual(t, w.total, maxTotal)
+		for _, ns := range []string{"shop", "billing"} {
+			require.NotEmpty(t, w.Known(t.Context(), quiet(ns)).Clusters, "they are the oldest, and few")
+		}
+	})
 	t.Run("workloads of a service account", func(t *testing.T) {
 		w := newWorld()
 		for i := range maxWorkloads + 3 {
@@ -175,4 +217,29 @@ func TestBounds(t *testing.T) {
 		require.GreaterOrEqual(t, n, maxTotal*9/10-100)
 		require.Equal(t, n, w.total)
 	})
+}
+
+func TestCuts(t *testing.T) {
+	for name, c := range map[string]struct {
+		counts [3]int // of a, b and c, which are added in this order
+		n      int
+		want   map[string]int
+	}{
+		"the largest":       {[3]int{1, 9, 2}, 7, map[string]int{"a": 0, "b": 7, "c": 0}},
+		"the two largest":   {[3]int{1, 9, 3}, 8, map[string]int{"a": 0, "b": 7, "c": 1}},
+		"one more":          {[3]int{4, 9, 4}, 6, map[string]int{"a": 1, "b": 5, "c": 0}},
+		"all have the same": {[3]int{1, 1, 1}, 2, map[string]int{"a": 1, "b": 1, "c": 0}},
+		"everything":        {[3]int{1, 2, 3}, 6, map[string]int{"a": 1, "b": 2, "c": 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := newTally[string]()
+			for i, n := range c.counts {
+				for range n {
+					all.add(string(rune('a' + i)))
+				}
+			}
+			got := all.cuts(c.n)
+			require.Equal(t, c.want, got)
+		})
+	}
 }

@@ -108,7 +108,7 @@ func (m *Memory) merge(list []Record) {
 	defer m.mu.Unlock()
 	for _, r := range list {
 		for _, c := range r.Calls {
-			if c.Last.Before(oldest) || c.Host == "" {
+			if c.Last.Before(oldest) {
 				continue
 			}
 			if c.Last.After(newest) {
@@ -119,11 +119,15 @@ func (m *Memory) merge(list []Record) {
 			}
 			dirty := m.dirty
 			at := m.add(r.Workload, c.Target, c.First, c.Last)
+			if at == nil {
+				continue // invalid, or without the port that is known
+			}
 			if c.Last.After(at.stored) {
 				at.stored = c.Last
 			}
 			m.dirty = dirty || at.last.Sub(at.stored) >= coarse
 		}
+		m.limit(r.Workload)
 	}
 }
 

@@ -27,6 +27,8 @@ type Report struct {
 	// RootNamespace is the control plane's.
 	RootNamespace string `json:"rootNamespace"`
 	LeftOut       int    `json:"leftOut,omitempty"` // workloads that exceed the bound of answers
+	// LeftOutOf names them in an answer to a peer, which may have them.
+	LeftOutOf []Workload `json:"leftOutOf,omitempty"`
 	// Others are the control planes that were asked too.
 	Others []explain.PeerQuery `json:"others,omitempty"`
 }
@@ -74,7 +76,7 @@ func (r *Reporter) Report(q Question) *Report {
 		if q.Namespace != "" && w.Namespace != q.Namespace || q.Workload != "" && !isNamed(w, q.Workload) && w != asked {
 			continue
 		}
-		one := WorkloadReport{Workload: w, Calls: callsOf(&record, services, q.CallersOf)}
+		one := WorkloadReport{Workload: w, Calls: callsOf(&record, services, pods, q.CallersOf)}
 		if len(one.Calls) == 0 {
 			continue
 		}
@@ -91,13 +93,13 @@ func (r *Reporter) Report(q Question) *Report {
 func isNamed(w Workload, name string) bool { return name == w.Name || name == w.Name+"."+w.Namespace }
 
 // callsOf returns the calls of a record by host.
-func callsOf(record *Record, all services, to string) (out []CallReport) {
+func callsOf(record *Record, all services, pods workloads, to string) (out []CallReport) {
 	for _, c := range record.Calls {
 		if n := len(out); n > 0 && out[n-1].Host == c.Host { // they are in the order of hosts
 			out[n-1].add(&c)
 			continue
 		}
-		one := CallReport{Host: c.Host, First: c.First, Last: c.Last, Service: describe(all.of(c.Host, record.Namespace))}
+		one := CallReport{Host: c.Host, First: c.First, Last: c.Last, Service: describe(all.of(c.Host, record.Namespace), pods)}
 		if to != "" && !one.isTo(to) {
 			continue
 		}
@@ -144,14 +146,31 @@ func (r *Report) Join(o *Report) {
 			explain.Shift(&w.Calls[j].First, ahead)
 			explain.Shift(&w.Calls[j].Last, ahead)
 		}
-		at, found := slices.BinarySearchFunc(r.Workloads, w.Workload, func(a WorkloadReport, b Workload) int { return a.compare(b) })
+		at, found := r.find(w.Workload)
 		if found {
 			r.Workloads[at].join(w)
 		} else {
 			r.Workloads = slices.Insert(r.Workloads, at, *w)
 		}
 	}
-	r.LeftOut += o.LeftOut
+	r.LeftOut += o.LeftOut - len(o.LeftOutOf)
+	for _, w := range o.LeftOutOf {
+		if !slices.Contains(r.LeftOutOf, w) {
+			r.LeftOutOf, r.LeftOut = append(r.LeftOutOf, w), r.LeftOut+1
+		}
+	}
+	r.LeftOutOf = slices.DeleteFunc(r.LeftOutOf, func(w Workload) bool {
+		_, found := r.find(w)
+		if found {
+			r.LeftOut--
+		}
+		return found
+	})
+}
+
+// find returns where the report of a workload is, or would be.
+func (r *Report) find(w Workload) (at int, found bool) {
+	return slices.BinarySearchFunc(r.Workloads, w, func(a WorkloadReport, b Workload) int { return a.compare(b) })
 }
 
 func (w *WorkloadReport) join(o *WorkloadReport) {

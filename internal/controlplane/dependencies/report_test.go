@@ -59,17 +59,17 @@ func entry(namespace, name string, host model.Host, v model.Visibility) *model.S
 	}
 }
 
-// TestServiceOfACall finds the service that a caller sees: its own namespace's, then a Kubernetes Service.
+// TestServiceOfACall finds the service that a caller sees: a Kubernetes Service, then its own namespace's.
 func TestServiceOfACall(t *testing.T) {
 	hidden := model.VisibilityOf([]string{"."}, "other")
 	all := servicesOf(shop(entry("other", "a", "bank.example.com", hidden), entry("billing", "b", "bank.example.com", model.Visibility{}), entry("other", "c", reviews, model.Visibility{}))())
 	require.Equal(t, Service{Kind: model.KindServiceEntry, Namespace: "billing", Name: "b", Addresses: []string{"192.0.2.1", "192.0.2.2"},
-		Ports: []Port{{443, model.ProtocolTLS, "tls"}}}, describe(all.of("bank.example.com", "shop")))
-	require.Equal(t, "a", describe(all.of("bank.example.com", "other")).Name)
+		Names: []string{"bank.example.com"}, Ports: []Port{{443, model.ProtocolTLS, "443"}}}, describe(all.of("bank.example.com", "shop"), nil))
+	require.Equal(t, "a", describe(all.of("bank.example.com", "other"), nil).Name)
 	require.Equal(t, Service{Kind: model.KindService, Namespace: "shop", Name: "reviews", Pods: labels("app", "reviews"),
-		Ports: []Port{{80, model.ProtocolHTTP, "8080"}}}, describe(all.of(reviews, "shop")))
-	require.Equal(t, "c", describe(all.of(reviews, "other")).Name)
-	require.Zero(t, describe(all.of("none", "shop")))
+		Ports: []Port{{80, model.ProtocolHTTP, "8080"}}}, describe(all.of(reviews, "shop"), nil))
+	require.Equal(t, "reviews", describe(all.of(reviews, "other"), nil).Name, "a ServiceEntry of the callers' namespace does not precede it")
+	require.Zero(t, describe(all.of("none", "shop"), nil))
 }
 
 // reporter has a web that calls reviews and ratings, and an api that calls reviews.
@@ -154,4 +154,38 @@ func TestJoin(t *testing.T) {
 	require.True(t, called.First.Equal(w.at.Add(-3*time.Hour+time.Minute)), called.First)
 	require.True(t, called.Last.Equal(w.at), called.Last)
 	require.Equal(t, "ratings", called.Service.Name, "a peer without the service does not hide it")
+}
+
+// TestSelectingEntry has a ServiceEntry that selects WorkloadEntries, and one that also selects Pods.
+func TestSelectingEntry(t *testing.T) {
+	vm := &model.Workload{
+		Meta:      model.Meta{Key: model.Key{Kind: model.KindWorkloadEntry, Namespace: "shop", Name: "vm"}, Labels: labels("app", "vm")},
+		Addresses: []string{"192.0.2.7", "vm.example.com"}, NamedPorts: map[string]uint32{"http": 8080},
+	}
+	selecting := &model.Service{
+		Meta:  model.Meta{Key: model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: "vm"}},
+		Ports: []model.ServicePort{{Name: "http", Number: 80, Protocol: model.ProtocolHTTP}}, Selector: labels("app", "vm"),
+	}
+	got := describe(selecting, workloadsOf(shop(vm, pod("web-1", "web", "web", labels("app", "web")))()))
+	require.Empty(t, got.Pods)
+	require.Equal(t, []string{"192.0.2.7"}, got.Addresses)
+	require.Equal(t, []string{"vm.example.com"}, got.Names)
+	require.Equal(t, []Port{{80, model.ProtocolHTTP, "8080"}}, got.Ports)
+	got = describe(selecting, workloadsOf(shop(vm, pod("vm-1", "vm", "vm", labels("app", "vm")))()))
+	require.Equal(t, labels("app", "vm"), got.Pods)
+	require.Equal(t, []Port{{80, model.ProtocolHTTP, "80"}, {80, model.ProtocolHTTP, "8080"}}, got.Ports)
+}
+
+// TestJoinLeftOut counts the workloads that no control plane's answer has.
+func TestJoinLeftOut(t *testing.T) {
+	_, r := reporter()
+	here := r.Report(Question{})
+	web, cart, lost := WorkloadOf(proxyOf("web")), Workload{"shop", "cart", "cart"}, Workload{"shop", "lost", "lost"}
+	here.Join(&Report{LeftOut: 3, LeftOutOf: []Workload{web, cart, lost}})
+	require.Equal(t, 2, here.LeftOut)
+	here.Join(&Report{Workloads: []WorkloadReport{{Workload: cart}}, LeftOut: 1, LeftOutOf: []Workload{lost}})
+	require.Equal(t, 1, here.LeftOut)
+	require.Equal(t, []Workload{lost}, here.LeftOutOf)
+	here.Join(&Report{LeftOut: 2})
+	require.Equal(t, 3, here.LeftOut, "an older peer does not name them")
 }

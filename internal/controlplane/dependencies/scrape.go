@@ -1,6 +1,7 @@
 package dependencies
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -12,14 +13,15 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// Bounds of a round. With more workloads than maxAsked, each round continues where the last one ended. Of each workload it
-// asks one proxy, in turn.
+// Bounds of a round. Of each workload it asks one proxy, in turn. With more workloads, those come first that were asked the
+// longest ago.
 const (
 	DefaultEvery = time.Minute // between two rounds
 
-	maxAsked   = 300
-	concurrent = 2
-	maxHosts   = maxCalls // of one proxy
+	maxAsked     = 300
+	maxOfAccount = 16 // of maxAsked, of one service account: its proxies choose the names of workloads
+	concurrent   = 2
+	maxHosts     = maxCalls // of one proxy
 )
 
 // Scraper learns from the metrics of connected proxies.
@@ -31,8 +33,6 @@ type Scraper struct {
 	// Snapshot returns the services of the mesh. Other hosts are not learned.
 	Snapshot func() *store.Snapshot
 
-	next int // where the next round begins; used by Run's goroutine only
-
 	mu    sync.Mutex // guards known
 	known map[string]*counters
 }
@@ -43,7 +43,7 @@ type counters struct {
 	turn  time.Time // of the last question
 	at    time.Time // of the last answer; zero: none
 	calls map[string]float64
-	rates map[string]float64 // requests for each second between the last two answers; nil: there was one
+	rates map[string]float64 // requests for each second between the last two answers; nil: unknown
 }
 
 // Run asks proxies until ctx ends.
@@ -69,9 +69,12 @@ func (s *Scraper) round(ctx context.Context) {
 	for range concurrent {
 		working.Go(func() {
 			for id := range queue {
-				if text, err := s.Agents.Metrics(ctx, id, traffic.CalledMetrics); err == nil { // it may have no agent, or be gone
-					s.learn(id, traffic.Called(text, maxHosts), all, s.Memory.now())
+				text, err := s.Agents.Metrics(ctx, id, traffic.CalledMetrics)
+				if err != nil { // it may have no agent, or be gone
+					s.forgetRates(id)
+					continue
 				}
+				s.learn(id, traffic.Called(text, maxHosts), all, s.Memory.now())
 			}
 		})
 	}
@@ -87,7 +90,8 @@ func (s *Scraper) turn() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	connected := map[string]*counters{}
-	longest := map[Workload]string{} // the proxy that was asked the longest ago
+	longest := map[Workload]string{}  // the proxy that was asked the longest ago
+	asked := map[Workload]time.Time{} // when one was asked last
 	var order []Workload
 	for _, p := range s.Proxies.Proxies() {
 		if p.Proxy == nil || p.Proxy.Extensions || p.Proxy.Names || connected[p.ID] != nil {
@@ -105,20 +109,34 @@ func (s *Scraper) turn() []string {
 		if !has || c.turn.Before(connected[other].turn) {
 			longest[c.of] = p.ID
 		}
+		asked[c.of] = later(asked[c.of], c.turn)
 	}
 	s.known = connected
-	slices.SortFunc(order, Workload.compare)
+	slices.SortFunc(order, func(a, b Workload) int { return cmp.Or(asked[a].Compare(asked[b]), a.compare(b)) })
 	var out []string
-	n := min(len(order), maxAsked)
-	for i := range n {
-		id := longest[order[(s.next+i)%len(order)]]
+	accounts := map[account]int{}
+	for _, w := range order {
+		of := account{w.Namespace, w.ServiceAccount}
+		if accounts[of] >= maxOfAccount {
+			continue
+		}
+		if accounts[of]++; len(out) == maxAsked {
+			break
+		}
+		id := longest[w]
 		connected[id].turn = s.Memory.now()
 		out = append(out, id)
 	}
-	if n > 0 {
-		s.next = (s.next + n) % len(order)
-	}
 	return out
+}
+
+// forgetRates forgets the rates of a proxy that does not answer.
+func (s *Scraper) forgetRates(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.known[id]; c != nil {
+		c.rates = nil
+	}
 }
 
 // learn takes a proxy's counters. A host was called if its counter has grown. The first answer of a proxy may have old calls:

@@ -124,7 +124,7 @@ func TestScraperTakesTurns(t *testing.T) {
 	p := &proxies{}
 	for i := range maxAsked + 50 {
 		proxy := proxyOf(fmt.Sprintf("web%03d", i))
-		proxy.ID = proxy.Name
+		proxy.ID, proxy.ServiceAccount = proxy.Name, proxy.Name
 		p.list = append(p.list, server.ProxyState{ID: proxy.ID, Proxy: proxy})
 	}
 	s := &Scraper{Memory: w.Memory, Proxies: p, Agents: p, Snapshot: shop()}
@@ -134,4 +134,51 @@ func TestScraperTakesTurns(t *testing.T) {
 	second := p.takeAsked()
 	require.Contains(t, second, "web349-1")
 	require.Len(t, slices.Compact(second), maxAsked)
+}
+
+// TestScraperOfManyNames has a service account whose proxies report many workloads.
+func TestScraperOfManyNames(t *testing.T) {
+	w := newWorld()
+	p := &proxies{}
+	add := func(name, account string) {
+		proxy := proxyOf(name)
+		proxy.ID, proxy.ServiceAccount = proxy.Name, account
+		p.list = append(p.list, server.ProxyState{ID: proxy.ID, Proxy: proxy})
+	}
+	for i := range 3 * maxOfAccount {
+		add(fmt.Sprintf("web%03d", i), "web")
+	}
+	add("zoo", "zoo")
+	s := &Scraper{Memory: w.Memory, Proxies: p, Agents: p, Snapshot: shop()}
+	all := map[string]int{}
+	for range 3 {
+		w.at = w.at.Add(time.Minute)
+		s.round(t.Context())
+		asked := p.takeAsked()
+		require.Len(t, asked, maxOfAccount+1)
+		for _, id := range asked {
+			all[id]++
+		}
+	}
+	require.Len(t, all, 3*maxOfAccount+1, "they take turns")
+	require.Equal(t, 3, all["zoo-1"], "the others do not wait for them")
+}
+
+// TestRatesOfSilentAgents forgets the rates of an agent that no longer answers.
+func TestRatesOfSilentAgents(t *testing.T) {
+	w := newWorld()
+	p := &proxies{calls: map[string]map[string]float64{"web-1": {reviews: 1}}}
+	p.add("web-1")
+	s := &Scraper{Memory: w.Memory, Proxies: p, Agents: p, Snapshot: shop()}
+	for _, n := range []float64{1, 61} {
+		p.calls["web-1"][reviews] = n
+		s.round(t.Context())
+		w.at = w.at.Add(time.Minute)
+	}
+	web := WorkloadOf(p.list[0].Proxy)
+	require.Equal(t, 1, s.rates()[web].measured)
+	delete(p.calls, "web-1")
+	s.round(t.Context())
+	require.Zero(t, s.rates()[web].measured)
+	require.Empty(t, s.rates()[web].hosts)
 }

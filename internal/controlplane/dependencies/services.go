@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
@@ -17,7 +18,8 @@ type Service struct {
 	Namespace string            `json:"namespace,omitempty"`
 	Name      string            `json:"name,omitempty"`
 	Pods      map[string]string `json:"pods,omitempty"`      // labels of its Pods, in its namespace; empty: others serve it
-	Addresses []string          `json:"addresses,omitempty"` // outside of the cluster: of its endpoints, if they are known
+	Addresses []string          `json:"addresses,omitempty"` // of a ServiceEntry: IP addresses of its endpoints that are no Pods
+	Names     []string          `json:"names,omitempty"`     // of a ServiceEntry: DNS names and sockets of its endpoints
 	Ports     []Port            `json:"ports,omitempty"`
 }
 
@@ -25,7 +27,7 @@ type Service struct {
 type Port struct {
 	Number   uint32         `json:"number"`
 	Protocol model.Protocol `json:"protocol"`
-	Target   string         `json:"target"` // number or name of the Pods' port
+	Target   string         `json:"target"` // number of the endpoints' port, or name of the Pods'
 }
 
 // services are those of one snapshot, by host.
@@ -51,45 +53,79 @@ func servicesOf(s *store.Snapshot) services {
 	return out
 }
 
-// of returns the service with a host for callers of a namespace; nil: there is none that they see. As in Istio, one of the
-// same namespace precedes others, and a Kubernetes Service precedes a ServiceEntry.
+// of returns the service with a host for callers of a namespace, as proxies get it; nil: there is none that they see.
 func (all services) of(h model.Host, namespace string) *model.Service {
 	var best *model.Service
-	rank := func(s *model.Service) int {
-		switch {
-		case s.Namespace == namespace:
-			return 0
-		case s.IsKubernetes():
-			return 1
-		}
-		return 2
-	}
-	for _, s := range all[h] {
-		if s.Visibility.Sees(namespace) && (best == nil || cmp.Or(cmp.Compare(rank(s), rank(best)), model.CompareAge(s, best)) < 0) {
+	for _, s := range slices.SortedFunc(slices.Values(all[h]), func(a, b *model.Service) int { return model.CompareAge(a, b) }) {
+		if s.Visibility.Sees(namespace) && (best == nil || index.Precedes(namespace, s, best)) {
 			best = s
 		}
 	}
 	return best
 }
 
-func describe(s *model.Service) Service {
+// describe returns what people need of a service, nil passes. all are the workloads that a ServiceEntry may select.
+func describe(s *model.Service, all workloads) Service {
 	if s == nil {
 		return Service{}
 	}
-	out := Service{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, Pods: s.Selector}
-	for i := range s.Ports {
-		p := &s.Ports[i]
-		out.Ports = append(out.Ports, Port{p.Number, p.Protocol, targetOf(p)})
+	out := Service{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}
+	if s.IsKubernetes() {
+		out.Pods = s.Selector
+		for i := range s.Ports {
+			p := &s.Ports[i]
+			out.Ports = append(out.Ports, Port{p.Number, p.Protocol, targetOf(p)})
+		}
+		return out
 	}
-	if len(s.Selector) == 0 {
-		for _, e := range s.Inline {
-			if model.IsIP(e.Address) {
-				out.Addresses = append(out.Addresses, e.Address)
-			}
+	endpoints := s.Inline
+	if len(s.Selector) > 0 {
+		endpoints, out.Pods = all.selected(s)
+	}
+	for i := range s.Ports {
+		out.Ports = append(out.Ports, entryPorts(&s.Ports[i], endpoints, len(out.Pods) > 0)...)
+	}
+	for _, e := range endpoints {
+		if model.IsIP(e.Address) {
+			out.Addresses = append(out.Addresses, e.Address)
+		} else {
+			out.Names = append(out.Names, e.Address)
 		}
 	}
 	slices.Sort(out.Addresses)
-	out.Addresses = slices.Compact(out.Addresses)
+	slices.Sort(out.Names)
+	out.Addresses, out.Names = slices.Compact(out.Addresses), slices.Compact(out.Names)
+	return out
+}
+
+// selected returns the WorkloadEntries that a ServiceEntry selects and, if it also selects Pods, their labels.
+func (all workloads) selected(s *model.Service) (entries []model.Endpoint, pods map[string]string) {
+	for _, w := range all[s.Namespace] {
+		switch {
+		case !model.SelectorMatches(s.Selector, w.Labels):
+		case w.Kind == model.KindPod:
+			pods = s.Selector
+		default:
+			for _, a := range w.Addresses {
+				entries = append(entries, model.Endpoint{Address: a, Ports: w.NamedPorts})
+			}
+		}
+	}
+	return entries, pods
+}
+
+// entryPorts returns a port of a ServiceEntry, once for each port of its endpoints.
+func entryPorts(p *model.ServicePort, endpoints []model.Endpoint, pods bool) (out []Port) {
+	if pods || len(endpoints) == 0 {
+		endpoints = append([]model.Endpoint{{}}, endpoints...) // the port that it has without an endpoint's own
+	}
+	for _, e := range endpoints {
+		number := cmp.Or(e.Ports[p.Name], p.TargetPort, p.Number)
+		one := Port{p.Number, p.Protocol, strconv.FormatUint(uint64(number), 10)}
+		if !slices.Contains(out, one) {
+			out = append(out, one)
+		}
+	}
 	return out
 }
 

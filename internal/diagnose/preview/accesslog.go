@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/base/peeraddr"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
@@ -165,15 +166,20 @@ func (f fields) get(name string) string {
 	return ""
 }
 
-// call returns the call of an entry. writer is the proxy that wrote it. The result is false for connections at the server:
-// only the client knows what they were for.
+// call returns the call of an entry. writer is the proxy that wrote it. The result is false for connections at the server,
+// of which only the client knows what they were for, and for entries with an invalid URL, method or address.
 func (f fields) call(writer string) (logged, bool) {
 	e, ok := f.parsed(writer)
 	if !ok {
 		return e, false
 	}
 	u, err := url.Parse(e.url)
-	return e, err == nil && u.Host != ""
+	return e, err == nil && u.Host != "" && isVisible(e.method) && (e.address == "" || model.IsIP(e.address))
+}
+
+// isVisible reports whether a text has only visible characters of ASCII, as methods have.
+func isVisible(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 func (f fields) parsed(writer string) (logged, bool) {

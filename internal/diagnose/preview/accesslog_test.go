@@ -38,6 +38,10 @@ func TestAccessLog(t *testing.T) {
 		"an unknown caller":  {text("GET /a HTTP/1.1", "x", known, "10.0.0.6:8080", "198.51.100.1:1", "-"), "", nil},
 		"JSON": {`{"method":"GET","path":"/a","protocol":"HTTP/1.1","authority":"reviews","upstream_cluster":"` + known + `","downstream_local_address":"10.1.0.3:80",` +
 			`"downstream_remote_address":"10.0.0.5:1","requested_server_name":null,"response_code":200,"user_agent":"grpc-go/1"}`, "", &preview.Call{From: "web-1.shop", URL: "grpc://reviews:80/a"}},
+		"a method of lines": {`{"method":"GET\n---\n\u001b[2J","path":"/a","protocol":"HTTP/1.1","authority":"reviews","upstream_cluster":"` + known + `","downstream_local_address":"10.1.0.3:80",` +
+			`"downstream_remote_address":"10.0.0.5:1"}`, "", nil},
+		"an address of lines": {`{"method":"GET","path":"/a","protocol":"HTTP/1.1","authority":"x","upstream_cluster":"PassthroughCluster","downstream_local_address":"a\nb:80",` +
+			`"downstream_remote_address":"10.0.0.5:1"}`, "", nil},
 		"a bad authority": {text("GET /a HTTP/1.1", "a b", known, "10.1.0.3:80", "10.0.0.5:1", "-"), "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -130,14 +130,19 @@ func (c *Client) Sees(svc *model.Service) bool {
 
 // precedes compares two services of one host; b is older.
 func (c *Client) precedes(a, b *model.Service) bool {
-	ns := c.Key.Namespace
 	if x, y := c.Sees(a), c.Sees(b); x != y {
 		return x
 	}
+	return Precedes(c.Key.Namespace, a, b)
+}
+
+// Precedes reports whether clients of a namespace use service a, and not the older b of the same host, if they see both: a
+// Kubernetes Service, then one of their namespace, then one that is exported to some namespaces only.
+func Precedes(namespace string, a, b *model.Service) bool {
 	if a.IsKubernetes() != b.IsKubernetes() {
 		return a.IsKubernetes()
 	}
-	if x, y := a.Namespace == ns, b.Namespace == ns; x != y {
+	if x, y := a.Namespace == namespace, b.Namespace == namespace; x != y {
 		return x
 	}
 	return a.Visibility.Private && !b.Visibility.Private
