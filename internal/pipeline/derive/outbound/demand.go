@@ -15,19 +15,19 @@ import (
 type Demand struct {
 	From *model.Origins // for which the host wants it
 
-	owner   model.Object      // if two hosts want the same, the older owner wins
-	bound   bool              // applications connect to the listener itself
-	joins   bool              // the host has routes where others make Envoy listen
-	routes  ir.RouteConfigKey // without a name: no HTTP
-	grpcWeb bool              // some port speaks it
-	dynamic bool              // routes may lead to a host that Envoy resolves for each request
-	sniffed bool              // Envoy detects the protocol: chains are for what is not HTTP
-	chains  []ir.FilterChain
+	owner      model.Object      // if two hosts want the same, the older owner wins
+	bound      bool              // applications connect to the listener itself
+	routesOnly bool              // the host has routes where others make Envoy listen
+	routes     ir.RouteConfigKey // without a name: no HTTP
+	grpcWeb    bool              // some port speaks it
+	dynamic    bool              // routes may lead to a host that Envoy resolves for each request
+	sniffed    bool              // Envoy detects the protocol: chains are for what is not HTTP
+	chains     []ir.FilterChain
 }
 
 // Same reports whether a demand gives the same listener as o, which may be nil.
 func (d *Demand) Same(o *Demand) bool {
-	return o != nil && d.bound == o.bound && d.joins == o.joins && d.routes == o.routes && d.grpcWeb == o.grpcWeb && d.dynamic == o.dynamic && d.sniffed == o.sniffed &&
+	return o != nil && d.bound == o.bound && d.routesOnly == o.routesOnly && d.routes == o.routes && d.grpcWeb == o.grpcWeb && d.dynamic == o.dynamic && d.sniffed == o.sniffed &&
 		model.CompareAge(d.owner, o.owner) == 0 && d.From == o.From && reflect.DeepEqual(d.chains, o.chains)
 }
 
@@ -53,7 +53,7 @@ type routeCount struct {
 func (d *Demands) Add(h model.Host, own *Demand) {
 	m := &d.plain
 	switch {
-	case own.joins:
+	case own.routesOnly:
 		m = &d.joining
 	case len(own.chains) > 0:
 		m = &d.withChains
@@ -81,7 +81,7 @@ func (d *Demands) Listens() bool { return len(d.plain)+len(d.withChains) > 0 }
 
 func (d *Demands) count(own *Demand, by int) {
 	countIf(own.dynamic, &d.dynamic, by)
-	if own.joins {
+	if own.routesOnly {
 		return
 	}
 	countIf(own.bound, &d.bound, by)
@@ -151,7 +151,7 @@ func (d *Demands) used() (list []*Demand, made *model.Origins) {
 
 // requests are the objects without which no requests would be read; nil if several objects ask for that.
 func (d *Demands) requests() *model.Origins {
-	out := d.sole(func(o *Demand) bool { return !o.joins && o.routes.Name != "" })
+	out := d.sole(func(o *Demand) bool { return !o.routesOnly && o.routes.Name != "" })
 	if len(d.routes) > 1 {
 		out = out.Union(d.first().From)
 	}
@@ -162,7 +162,7 @@ func (d *Demands) requests() *model.Origins {
 func (d *Demands) origins(out *model.OriginList) {
 	out.AddAll(d.requests())
 	if d.bound > 0 {
-		out.AddAll(d.sole(func(o *Demand) bool { return !o.joins && o.bound }))
+		out.AddAll(d.sole(func(o *Demand) bool { return !o.routesOnly && o.bound }))
 	}
 	if d.grpcWeb > 0 {
 		out.AddAll(d.sole(func(o *Demand) bool { return o.grpcWeb }))

@@ -286,7 +286,8 @@ type routedPort struct {
 	named  []*model.Service // that they name, and because of which they apply
 }
 
-// addRoutedPorts adds the ports of a virtual service.
+// addRoutedPorts adds the ports of a virtual service. The services that it names become no origins: routesOnly adds the one
+// that decides.
 func addRoutedPorts(r *index.Reader, e *index.Egress, v *model.VirtualService, ports map[uint32]*routedPort) {
 	add := func(number uint32, named *model.Service) {
 		p := ports[number]
@@ -306,6 +307,8 @@ func addRoutedPorts(r *index.Reader, e *index.Egress, v *model.VirtualService, p
 		return
 	}
 	add(httpPort, nil)
+	mark := r.Mark()
+	defer r.Unread(mark)
 	for i := 0; len(v.Hosts) > 1 && i < len(v.Hosts); i++ {
 		svc := r.Service(v.Hosts[i])
 		if svc == nil || !e.Imports(svc.Namespace, svc.Hostname) {
@@ -350,7 +353,7 @@ func routesOnPort(r *index.Reader, mark int, e *index.Egress, h model.Host, svc 
 			continue
 		}
 		d := out.demand(key, routes[0], e.CaptureNone(r.Key.Interception))
-		d.joins, d.routes, d.From = e.Port == nil, at.routes, d.From.Union(v.Origins)
+		d.routesOnly, d.routes, d.From = e.Port == nil, at.routes, d.From.Union(v.Origins)
 	}
 	out.addVirtualHost(v)
 }
