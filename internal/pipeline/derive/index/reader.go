@@ -153,17 +153,18 @@ func (r *Reader) virtualServicesOf(h, to model.Host) []*model.VirtualService {
 	return slices.Compact(out)
 }
 
-// RoutesUnder finds those with rules for connections whose hosts a wildcard covers, in the order of VirtualServices.
-func (r *Reader) RoutesUnder(wildcard model.Host) []*model.VirtualService {
+// WithRoutesUnder joins the virtual services of a wildcard with those that have rules for connections to hosts which it
+// covers. As in Istio they count for the wildcard, by rank, then oldest first.
+func (r *Reader) WithRoutesUnder(wildcard model.Host, own []*model.VirtualService) []*model.VirtualService {
 	r.facts.add(routesUnderFact(wildcard))
-	var out []*model.VirtualService
+	out := slices.Clone(own)
 	for _, v := range r.index.routesUnder[wildcard] {
 		if r.ImportsRoutes(v) {
 			out = append(out, v)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *model.VirtualService) int { return r.Rank(a) - r.Rank(b) })
-	return out
+	slices.SortStableFunc(out, func(a, b *model.VirtualService) int { return cmp.Or(r.Rank(a)-r.Rank(b), model.CompareAge(a, b)) })
+	return slices.Compact(out)
 }
 
 // Delegate finds a virtual service without hosts that parent may include.

@@ -146,7 +146,8 @@ func mergeLabels(a, b map[string]string) (map[string]string, bool) {
 	return out, true
 }
 
-// mergeHeaders joins matches of headers. For a header of both, the delegate's must be narrower.
+// mergeHeaders joins matches of headers. For a header of both, the delegate's must be narrower. As in Istio this is so for
+// withoutHeaders, too, although a narrower match excludes fewer requests.
 func mergeHeaders(root, child []model.HeaderMatch) ([]model.HeaderMatch, bool) {
 	var out []model.HeaderMatch
 	for _, r := range root {

@@ -17,6 +17,9 @@ func TestMergeMatch(t *testing.T) {
 	of := func(name string, kind model.MatchKind, value string) model.HTTPMatch {
 		return model.HTTPMatch{Headers: []model.HeaderMatch{{Name: name, StringMatch: model.StringMatch{Kind: kind, Value: value}}}}
 	}
+	without := func(value string) model.HTTPMatch {
+		return model.HTTPMatch{WithoutHeaders: []model.HeaderMatch{{Name: "x", StringMatch: model.StringMatch{Kind: model.MatchPrefix, Value: value}}}}
+	}
 	counted := model.HTTPMatch{StatPrefix: "root"}
 	for name, c := range map[string]struct {
 		root, child model.HTTPMatch
@@ -31,6 +34,8 @@ func TestMergeMatch(t *testing.T) {
 		"two regular expressions":     {of("x", model.MatchRegex, "a.*"), of("x", model.MatchRegex, "a.*"), nil},
 		"a narrower header":           {of("x", model.MatchPrefix, "a"), of("x", model.MatchExact, "ab"), ptr(of("x", model.MatchExact, "ab"))},
 		"a wider header":              {of("x", model.MatchExact, "ab"), of("x", model.MatchPrefix, "a"), nil},
+		"a header that excludes less": {without("ad"), without("admin"), ptr(without("admin"))},
+		"a header that excludes more": {without("admin"), without("ad"), nil},
 		"another namespace":           {model.HTTPMatch{SourceNamespace: "a"}, model.HTTPMatch{}, nil},
 		"one of the root's gateways":  {via("a/x", "mesh"), via("mesh"), ptr(via("mesh"))},
 		"more gateways":               {via("mesh"), via("a/x", "mesh"), nil},

@@ -17,7 +17,7 @@ func l4Chains(r *index.Reader, svc *model.Service, port *model.ServicePort, p mo
 	rt := &Routing{Reader: r, Host: svc.Hostname, service: svc, Port: port, Out: out}
 	var chains []ir.FilterChain
 	if svc.Hostname.IsWildcard() {
-		routes = slices.Concat(r.RoutesUnder(svc.Hostname), routes)
+		routes = r.WithRoutesUnder(svc.Hostname, routes)
 	}
 	routes = slices.DeleteFunc(slices.Clone(routes), func(v *model.VirtualService) bool { return !rt.parentOf(v) })
 	for i := 0; i < len(routes) && (p.IsTLS() || p == model.ProtocolAuto); i++ {
