@@ -111,12 +111,12 @@ func TestLabelsOfIstiod(t *testing.T) {
 			selectors := 0
 			for _, o := range objects(t, Options{Image: "moonsail", Replicas: 1, Revision: revision}) {
 				labels := o.at("metadata", "labels")
-				switch kind := o["kind"]; {
-				case kind == "Deployment":
+				switch o["kind"] {
+				case "Deployment":
 					require.True(t, selects(found, labels), "Kiali lists Deployments by these labels")
 					require.True(t, selects(found, podsOf[revision]), "istioctl and Kiali list Pods by these labels")
 					require.NotContains(t, podsOf[revision], "istio")
-				case kind == "Service":
+				case "Service":
 					require.Equal(t, o.name() == service, selects(found, labels), "Kiali asks the first Service that has these labels: %s", o.name())
 				}
 				if selector := selectorOf(o); selector != nil {

@@ -45,9 +45,16 @@ func TestNoCallLostOnDemand(t *testing.T) {
 	calls.requireOnly("web-v1")
 
 	m.stop()
-	for until := time.Now().Add(away); time.Now().Before(until); {
-		callAll(t, c, 0, called) // what it has called before
-		time.Sleep(callPause)
+	back := time.After(away)
+	pause := time.NewTicker(callPause)
+	defer pause.Stop()
+	for gone := true; gone; {
+		select {
+		case <-pause.C:
+			callAll(t, c, 0, called) // what it has called before
+		case <-back:
+			gone = false
+		}
 	}
 	m.start()
 	more()

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,7 +29,14 @@ func onDemandRoutes(o *controlplane.Options) {
 // TestRoutesOnDemand makes the first calls of services with each kind of request. Before them the sidecar has no routes;
 // after them it has the shards of the services that were called, and every request reached its service once.
 func TestRoutesOnDemand(t *testing.T) {
-	web := startApp(t, "web", "v1")
+	web, begun := startApp(t, "web", "v1"), make(chan struct{})
+	web.handle = func(w http.ResponseWriter, r *http.Request) {
+		if n, _ := r.Body.Read(make([]byte, 1)); n > 0 && r.Host == "streamed" {
+			close(begun)
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, "web-v1")
+	}
 	c := newClient("client")
 	docs := []string{c.sidecar("./*"), service("web", web), service("posted", web), service("large", web), service("streamed", web)}
 	docs = append(docs, service("faulty", web), routes("faulty", "{fault: {abort: {httpStatus: 418, percentage: {value: 100}}}, route: [{destination: {host: faulty}}]}"))
@@ -44,7 +52,7 @@ func TestRoutesOnDemand(t *testing.T) {
 		{"web", nil, "web-v1"},
 		{"posted", strings.NewReader("a body"), "web-v1"},
 		{"large", bytes.NewReader(make([]byte, 900_000)), "web-v1"},
-		{"streamed", io.MultiReader(strings.NewReader("one"), &late{text: "two"}), "web-v1"},
+		{"streamed", io.MultiReader(strings.NewReader("one"), &late{text: "two", begun: begun}), "web-v1"},
 		{"faulty", strings.NewReader("a body"), "fault filter abort"},
 	} {
 		t.Run(call.host, func(t *testing.T) {
@@ -76,10 +84,11 @@ func TestRoutesOnDemand(t *testing.T) {
 	requireQuiet(t, c.bareEnvoy)
 }
 
-// late is a part of a body that comes later.
+// late is a part of a body that comes when the server has received the part before it.
 type late struct {
-	text string
-	done bool
+	text  string
+	begun <-chan struct{}
+	done  bool
 }
 
 func (l *late) Read(p []byte) (int, error) {
@@ -87,7 +96,11 @@ func (l *late) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	l.done = true
-	time.Sleep(200 * time.Millisecond) // the request has begun before its body ends
+	select {
+	case <-l.begun:
+	case <-time.After(callLimit):
+		return 0, errors.New("the server received nothing before the body ended")
+	}
 	return copy(p, l.text), nil
 }
 
@@ -95,7 +108,7 @@ func (l *late) Read(p []byte) (int, error) {
 func shardsOf(t *testing.T, c *client) (out []string) {
 	t.Helper()
 	for name := range c.dump(t).holdings {
-		if rc, ok := strings.CutPrefix(name, "RDS "); ok && routeshard.IsAsked(rc) {
+		if rc, ok := strings.CutPrefix(name, "RDS "); ok && routeshard.IsOnDemand(rc) {
 			out = append(out, rc)
 		}
 	}
