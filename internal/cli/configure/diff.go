@@ -183,7 +183,7 @@ func (f *diffFlags) compute(cmd *cobra.Command, args []string) (*preview.Report,
 	preview.Populate(&in.Before, &in.After, len(args) > 0)
 	notes, err := f.addLogged(&in)
 	if err == nil && f.traffic {
-		in.Talks, err = f.talks(cmd.Context(), &in)
+		in.CallsHost, err = f.callsHost(cmd.Context(), &in)
 	}
 	if err != nil {
 		return nil, err

@@ -19,8 +19,8 @@ const (
 	trafficPause    = 500 * time.Millisecond
 )
 
-// talks returns which workloads call which hosts, by the metrics that a control plane reads.
-func (f *diffFlags) talks(ctx context.Context, in *preview.Input) (func(*model.Proxy, model.Host) bool, error) {
+// callsHost returns which workloads call which hosts, by the metrics that a control plane reads.
+func (f *diffFlags) callsHost(ctx context.Context, in *preview.Input) (func(*model.Proxy, model.Host) bool, error) {
 	graph, err := f.measured(ctx)
 	if err != nil {
 		return nil, err

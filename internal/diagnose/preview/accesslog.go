@@ -148,9 +148,9 @@ func logFields(line string) (fields, bool) {
 // logWords splits a line at spaces outside of [...] and "...", which it removes.
 func logWords(line string) (words []string) {
 	for line = strings.TrimSpace(line); line != ""; line = strings.TrimLeft(line, " ") {
-		end, close := " ", map[byte]string{'[': "]", '"': "\""}[line[0]]
-		if close != "" {
-			line, end = line[1:], close
+		end, closing := " ", map[byte]string{'[': "]", '"': "\""}[line[0]]
+		if closing != "" {
+			line, end = line[1:], closing
 		}
 		word, rest, _ := strings.Cut(line, end)
 		words, line = append(words, word), rest

@@ -137,23 +137,23 @@ func (c *comparison) leaving(cl *client, servers map[model.Host]bool, operations
 	}) {
 		before, after := c.worldsOf(cl)
 		requests := append(routesTo(before, after, at), operations...)
-		out = append(out, c.byTalkers(cl, at.host, at.calls(requests))...)
+		out = append(out, c.byCallers(cl, at.host, at.calls(requests))...)
 	}
-	if t.outside && c.talks == nil {
+	if t.outside && c.callsHost == nil {
 		out = append(out, Call{URL: "http://example.com/", Address: caller.Elsewhere}, Call{URL: "tls://example.com:443", Address: caller.Elsewhere})
 	}
 	return out
 }
 
-// byTalkers returns the calls for each of the client's proxies that call the host, or for one that stands for all if that is unknown.
-func (c *comparison) byTalkers(cl *client, host model.Host, calls []Call) []Call {
-	if c.talks == nil {
+// byCallers returns the calls for each of the client's proxies that call the host, or for one that stands for all if that is unknown.
+func (c *comparison) byCallers(cl *client, host model.Host, calls []Call) []Call {
+	if c.callsHost == nil {
 		return calls
 	}
 	var out []Call
 	for _, name := range cl.names {
 		p := cmp.Or(c.after.byName[name], c.before.byName[name])
-		if !c.talks(p, host) {
+		if !c.callsHost(p, host) {
 			continue
 		}
 		for _, call := range calls {

@@ -22,8 +22,8 @@ type Input struct {
 	Before, After Side
 	// Calls are tried. Without any, Compute tries calls to all hosts whose resources or servers differ.
 	Calls []Call
-	// Talks reports whether a proxy calls a host. Without Calls, Compute tries only calls of workloads that do; nil: all do.
-	Talks func(*model.Proxy, model.Host) bool
+	// CallsHost reports whether a proxy calls a host. Without Calls, Compute tries only calls of workloads that do; nil: all do.
+	CallsHost func(*model.Proxy, model.Host) bool
 }
 
 // Side is one configuration, and the proxies that have it.
@@ -82,7 +82,7 @@ func Compute(ctx context.Context, in Input) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("after the change: %w", err)
 	}
-	p := &comparison{before: before, after: after, report: out, talks: in.Talks}
+	p := &comparison{before: before, after: after, report: out, callsHost: in.CallsHost}
 	if err := p.resources(ctx); err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func Compute(ctx context.Context, in Input) (*Report, error) {
 	p.callers = p.clients()
 	calls, whole := in.Calls, len(in.Calls) == 0
 	if whole {
-		calls, whole = p.ownCalls(), in.Talks == nil
+		calls, whole = p.ownCalls(), in.CallsHost == nil
 	}
 	if err := p.try(ctx, calls, whole); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ type comparison struct {
 	report        *Report
 	diffs         map[*model.Proxy]*resourceDiff // of the proxies that differ, as they are after the change
 	callers       []*client
-	talks         func(*model.Proxy, model.Host) bool // nil: all do
+	callsHost     func(*model.Proxy, model.Host) bool // nil: all do
 }
 
 // population lists the proxies that only one side has, and states which calls are not tried.

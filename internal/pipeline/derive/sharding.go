@@ -96,13 +96,13 @@ func (p *sharder) add(form string) {
 // form returns the form of a route configuration that is split by the group itself.
 func (p *sharder) form(routeConfig string) string {
 	if p.onDemand {
-		return routeshard.Asked(routeConfig)
+		return routeshard.OnDemandForm(routeConfig)
 	}
 	return routeConfig
 }
 
-// of returns the sharding of a form.
-func (p *sharder) of(form string) Sharding {
+// shardingOf returns the sharding of a form.
+func (p *sharder) shardingOf(form string) Sharding {
 	if routeshard.Whole(form) != form {
 		return p.asked
 	}
@@ -118,7 +118,7 @@ func (p *sharder) uses(routeConfig string) (bits int, onDemand bool) {
 		return 0, false
 	}
 	form := p.split[routeConfig]
-	return p.of(form).Bits, form != routeConfig
+	return p.shardingOf(form).Bits, form != routeConfig
 }
 
 // forms are those of the route configurations in shards, and of those that would be if they came back, and
@@ -139,8 +139,8 @@ func (p *sharder) keeps() bool {
 
 // splits reports whether a route configuration is to be split, independent of its past.
 func (p *sharder) splits(name string, r *shardedRoutes) bool {
-	by := p.of(p.form(name))
-	return p.known.Has(name) || p.known.Has(routeshard.Asked(name)) || !p.whole && r.count >= by.From && by.pays(r)
+	by := p.shardingOf(p.form(name))
+	return p.known.Has(name) || p.known.Has(routeshard.OnDemandForm(name)) || !p.whole && r.count >= by.From && by.pays(r)
 }
 
 // pays reports whether shards are worth the copies of wildcards.
@@ -266,7 +266,7 @@ func (p *sharder) shardRouteConfig(d *Delta, name string, v *ir.RouteConfig, pat
 	switch there := r.there && form != ""; {
 	case there && before && r.served:
 	case there || r.served:
-		putShards(d, r.of, form, p.of(form).Bits, there, ir.Made{Origins: r.from})
+		putShards(d, r.of, form, p.shardingOf(form).Bits, there, ir.Made{Origins: r.from})
 	}
 }
 
@@ -287,7 +287,7 @@ func putShards(d *Delta, of ir.RouteConfigKey, form string, bits int, there bool
 func (p *sharder) shardHost(d *Delta, name string, v *ir.VirtualHost) {
 	rc, host := resourcename.CutVirtualHost(name)
 	r, form := p.state(rc), p.split[rc]
-	bits := p.of(form).Bits
+	bits := p.shardingOf(form).Bits
 	had, there := r.hosts[name]
 	if isUnknownHosts(host) && v != nil {
 		if there && r.served == (form != "") && d.Patches == nil && reflect.DeepEqual(v, r.rest) {

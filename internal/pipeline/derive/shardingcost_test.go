@@ -138,7 +138,7 @@ func TestWildcardsAreNotCopiedInVain(t *testing.T) {
 // TestFormsOfShards checks that a group with clusters on demand has shards on demand, and that proxies which move to
 // another group keep the form of shards that they have.
 func TestFormsOfShards(t *testing.T) {
-	asked := routeshard.Asked("80")
+	asked := routeshard.OnDemandForm("80")
 	for _, tt := range []struct {
 		name     string
 		onDemand bool

@@ -161,7 +161,7 @@ func (sc *scopes) allSent() bool {
 // hosts. It returns true for one that the proxy refused, that does not exist, or that it asks for.
 func (sc *scopes) routesSent(name string) bool {
 	w := &sc.watches[rds]
-	if routeshard.IsAsked(name) {
+	if routeshard.IsOnDemand(name) {
 		return true // requests that need it wait for it
 	}
 	if sc.synced.Has(name) && w.names.Has(name) {

@@ -124,7 +124,7 @@ func (st *streamState) willSubscribe(k kind, name string) bool {
 		return false
 	}
 	rc := table.RouteConfigOf(name)
-	if routeshard.IsAsked(rc) {
+	if routeshard.IsOnDemand(rc) {
 		return false // it has its virtual hosts
 	}
 	return st.toLoad.Has(rc) || st.claimedRoutes.Has(rc) || st.watches[rds].names.Has(rc)

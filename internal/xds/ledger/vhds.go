@@ -23,7 +23,7 @@ func (v *virtualHosts) routesAccepted(f *flight) {
 		return
 	}
 	for e := range f.entries() {
-		if routeshard.IsAsked(e.Name) {
+		if routeshard.IsOnDemand(e.Name) {
 			continue // it has its virtual hosts
 		}
 		later := !v.watches[vhds].on && v.claimedRoutes.Has(e.Name) // the proxy will list its virtual hosts
@@ -65,7 +65,7 @@ func (v *virtualHosts) routesListed(has []NameVersion) {
 	w := &v.watches[rds]
 	var kept [][]byte
 	for _, nv := range has {
-		if w.names.HasBytes(nv.Name) && !routeshard.IsAsked(string(nv.Name)) {
+		if w.names.HasBytes(nv.Name) && !routeshard.IsOnDemand(string(nv.Name)) {
 			kept = append(kept, nv.Name)
 		}
 	}

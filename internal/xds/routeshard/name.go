@@ -17,14 +17,14 @@ import (
 // it: "80~~32~3". The two forms have different names, so that a listener that drains can still use the one that it began
 // with. The form is "80" or "80~".
 
-// Asked returns the form of shards on demand of a route configuration.
-func Asked(routeConfig string) (form string) { return routeConfig + onDemand }
+// OnDemandForm returns the form of shards on demand of a route configuration.
+func OnDemandForm(routeConfig string) (form string) { return routeConfig + onDemand }
 
 // onDemand ends a form of shards on demand. Names of route configurations do not end so.
 const onDemand = "~"
 
-// IsAsked reports whether a form, or the name of a shard, is on demand.
-func IsAsked(name string) bool {
+// IsOnDemand reports whether a form, or the name of a shard, is on demand.
+func IsOnDemand(name string) bool {
 	return strings.HasSuffix(name, onDemand) || strings.Contains(name, onDemand+"~") && strings.HasSuffix(Form(name), onDemand)
 }
 

@@ -13,12 +13,12 @@ func TestRouteConfigOfShardNames(t *testing.T) {
 		require.Equal(t, rc, RouteConfig(rc))
 		for _, bits := range []int{0, 4, Bits} {
 			for _, k := range []int{0, 1, Count(bits) - 1} {
-				for _, form := range []string{rc, Asked(rc)} {
+				for _, form := range []string{rc, OnDemandForm(rc)} {
 					name := Name(form, bits, k)
 					require.Equal(t, rc, RouteConfig(name))
 					require.Equal(t, form, Form(name))
 					require.Equal(t, rc, Whole(form))
-					require.Equal(t, form != rc, IsAsked(name), name)
+					require.Equal(t, form != rc, IsOnDemand(name), name)
 					sibling, ok := Sibling(name, "reviews.shop:80")
 					require.True(t, ok, name)
 					require.Equal(t, Name(form, bits, Of("reviews.shop:80", bits)), sibling)
@@ -34,7 +34,7 @@ func TestRouteConfigOfShardNames(t *testing.T) {
 }
 
 func TestKeyIsShardName(t *testing.T) {
-	for _, rc := range []string{"80", "50%", Asked("80")} {
+	for _, rc := range []string{"80", "50%", OnDemandForm("80")} {
 		key, ok := Key(KeyFormat(rc, 4), "Reviews.shop:9080")
 		require.True(t, ok)
 		require.Equal(t, Name(rc, 4, Of("reviews", 4)), key)

@@ -107,7 +107,7 @@ func shardForms(s *table.State) []string {
 	return s.Memo(shardFormsKey{}, func() any {
 		examples := map[string]string{}
 		for e := range s.All(resource.Scope) {
-			if routeshard.IsAsked(e.Name) {
+			if routeshard.IsOnDemand(e.Name) {
 				examples[e.Name[:strings.LastIndexByte(e.Name, '~')]] = e.Name
 			}
 		}

@@ -569,7 +569,7 @@ func TestKnownServicesHaveWarmRoutes(t *testing.T) {
 		updates, all := []table.Update{edsCluster("c1", "1"), endpoints("c1", "1")}, []string{}
 		for _, rc := range []string{"80", "8080"} {
 			for k := range routeshard.Count(bits) {
-				name := routeshard.Name(routeshard.Asked(rc), bits, k)
+				name := routeshard.Name(routeshard.OnDemandForm(rc), bits, k)
 				e, err := resource.Encode(resource.Scope, name, &routev3.ScopedRouteConfiguration{Name: name, OnDemand: true})
 				require.NoError(t, err)
 				updates, all = append(updates, table.Update{Type: resource.Scope, Name: name, Resource: e}), append(all, name)
@@ -584,7 +584,7 @@ func TestKnownServicesHaveWarmRoutes(t *testing.T) {
 		c.subscribe(resource.Scope)
 		r := c.take(resource.Scope, all...)
 		for _, name := range all {
-			warm := name == routeshard.Name(routeshard.Asked("80"), bits, routeshard.Of(host, bits))
+			warm := name == routeshard.Name(routeshard.OnDemandForm("80"), bits, routeshard.Of(host, bits))
 			require.Equal(t, !warm, decoded(t, r, name, &routev3.ScopedRouteConfiguration{}).OnDemand, name)
 		}
 	})

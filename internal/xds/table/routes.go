@@ -100,7 +100,7 @@ func (w *commit) part(name string, old *Entry, r *resource.Encoded) {
 func (w *commit) assembleRoutes() {
 	for name := range w.routes {
 		r := w.table.routes[name]
-		asked := routeshard.IsAsked(name)
+		asked := routeshard.IsOnDemand(name)
 		if r.header == nil {
 			w.column(resource.RouteConfig).remove(name)
 			if asked {

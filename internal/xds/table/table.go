@@ -130,7 +130,7 @@ func (w *commit) apply(u *Update) bool {
 	switch {
 	case u.Type == resource.RouteConfig:
 		return w.header(u)
-	case u.Type == resource.VHDSRouteConfig && routeshard.IsAsked(u.Name):
+	case u.Type == resource.VHDSRouteConfig && routeshard.IsOnDemand(u.Name):
 		return false // see assembleRoutes
 	}
 	old, changed := w.column(u.Type).set(u)

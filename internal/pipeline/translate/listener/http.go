@@ -312,7 +312,7 @@ func setEarly(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) error {
 	if v.ShardBits > 0 {
 		form := v.RouteConfig
 		if v.ShardsOnDemand {
-			form = routeshard.Asked(form)
+			form = routeshard.OnDemandForm(form)
 		}
 		list = append(list, envoyproto.OverwriteHeader(route.ScopeHeader, routeshard.KeyFormat(form, v.ShardBits)))
 	}
