@@ -12,6 +12,7 @@
 //	drain          deregisters workloads without losing a request
 //	election       elects the replica that writes statuses, with a Lease
 //	agents         asks agents what their Envoys have and use
+//	dependencies   which services workloads call, remembered and shared with the other control planes
 //	tracing        changes as OpenTelemetry traces
 //
 // Start reading at Run in controlplane.go, which lists what runs, then parts.go, which makes and connects the parts. bind.go

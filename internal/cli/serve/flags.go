@@ -159,7 +159,7 @@ func (f *flags) addMeshFlags(cmd *cobra.Command) {
 func (f *flags) addDependencyFlags(cmd *cobra.Command) {
 	fs, o := cmd.Flags(), &f.options.Dependencies
 	fs.BoolVar(&o.Learn, "learn-dependencies", true,
-		"remember which services workloads call, for 'moonsail dependencies', and for sidecars with clusters on demand, which start with those; "+
+		"remember which services workloads call, for 'moonsail dependencies', and for sidecars with configuration on demand, which start with that of those services; "+
 			"with Kubernetes as the source, in the ConfigMap "+controlplane.DependenciesName+" of the root namespace")
 	fs.StringVar(&o.File, "dependencies-file", "", "`FILE` that keeps what is remembered, with --config (default: it is lost when the control plane ends)")
 	_ = cmd.MarkFlagFilename("dependencies-file") // the only error is a flag that does not exist
