@@ -40,6 +40,7 @@ type run struct {
 	traffic *traffic
 	began   time.Time // of the plan
 	faults  sync.WaitGroup
+	noise   map[string]int // objects of each burst; only Run's goroutine uses it
 
 	mu         sync.Mutex        // guards the fields below
 	objects    map[string]string // YAML of the objects as they were last written
@@ -48,7 +49,6 @@ type run struct {
 	violations []violation
 	more       int            // violations that are not listed
 	failed     error          // of a fault or a write that could not be done
-	noise      map[string]int // objects of each burst
 	refused    int            // writes that the API server did not take
 }
 
