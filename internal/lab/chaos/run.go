@@ -47,9 +47,9 @@ type run struct {
 	valid      map[string]int    // numbers of the last valid writes of objects that exist
 	events     []event
 	violations []violation
-	more       int            // violations that are not listed
-	failed     error          // of a fault or a write that could not be done
-	refused    int            // writes that the API server did not take
+	more       int   // violations that are not listed
+	failed     error // of a fault or a write that could not be done
+	refused    int   // writes that the API server did not take
 }
 
 // mostViolations bounds the violations that are listed.
