@@ -30,6 +30,10 @@ type window struct{ from, to time.Time }
 
 // history knows what was written and ACKed when, and which proxies faults disturbed. It is safe for concurrent use.
 type history struct {
+	// unordered: an API server sends each kind on a watch of its own, so that a route may be seen without the subsets that it
+	// names, until both writes are. Then there is no cluster.
+	unordered bool
+
 	mu        sync.Mutex // guards the fields below
 	numbers   int
 	objects   map[string][]version
@@ -182,6 +186,9 @@ func (h *history) allowed(c call, from, to time.Time) []string {
 	var out []string
 	for _, w := range worlds {
 		out = append(out, c.answers(w)...)
+	}
+	if routes := "route/" + c.Service; h.unordered && c.Proto != protoTCP && c.Proto != plainCall && len(h.visible(routes, from, to, grace)) > 1 {
+		out = append(out, unrouted)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

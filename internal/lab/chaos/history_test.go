@@ -40,6 +40,26 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestRouteWithoutItsSubsets: an API server's watches may show a route before the DestinationRule that was written first.
+func TestRouteWithoutItsSubsets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHistory()
+		for object, state := range map[string]string{"auth/s1": none, "endpoints/s1": "v1", "mtls/s1": strict, "route/s1": none} {
+			h.ack(object, h.begin(object, state), time.Now())
+		}
+		elapse(time.Hour)
+		judge := func() string { return h.judge(call{"c1", "s1", protoHTTP1}, time.Now(), time.Now(), unrouted) }
+		n := h.begin("route/s1", "v1")
+		elapse(time.Millisecond)
+		require.NotEmpty(t, judge(), "files are read together")
+		h.unordered = true
+		require.Empty(t, judge())
+		h.ack("route/s1", n, time.Now())
+		elapse(2 * grace)
+		require.NotEmpty(t, judge(), "both have been seen")
+	})
+}
+
 // elapse lets time pass on the fake clock of synctest.
 func elapse(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // takes no real time
 

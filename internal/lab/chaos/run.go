@@ -70,6 +70,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // the system removes it in the end
 	r := &run{options: &o, history: newHistory(), objects: map[string]string{}, valid: map[string]int{}, noise: map[string]int{}}
+	r.history.unordered = o.APIServer != nil
 	report := &Report{Schema: 1, Experiment: "chaos", Begun: time.Now().Format(time.RFC3339), Seed: o.Seed, Version: o.Version, Asked: o.Proxies,
 		Shape: shape, Time: o.Time.Seconds(), Machine: experiment.ThisMachine(ctx, o.Envoy)}
 	started := time.Now()
