@@ -54,7 +54,7 @@ func TestDeregistrationNamesStoppedControlPlane(t *testing.T) {
 	require.NoError(t, err)
 	c.Apply(t, "", string(rights))
 	s := runManifest(t, c, readManifest(t, model.DefaultRevision))
-	other := s.at["xDS and certificates with TLS"]
+	other := s.at["xDS with TLS"]
 	secure := make(chan string, 1)
 	runControl(t, c, func(o *controlplane.Options) {
 		o.Status, o.Absence = false, time.Millisecond

@@ -22,7 +22,7 @@ func TestDiff(t *testing.T) {
 	status, out, errOut := moonsail(t, "diff", shopDir, "-f", "../../../examples/canary")
 	require.Equal(t, terminal.ExitFailed, status, errOut)
 	require.Contains(t, out, "created VirtualService/shop/reviews (../../../examples/canary/reviews.yaml:2)")
-	require.Contains(t, out, "8 of 8 proxies would be sent 16 resources")
+	require.Contains(t, out, "8 of 8 proxies would be sent 8 resources")
 	require.Contains(t, out, "http://reviews.shop.svc.cluster.local:8080/ x-demo-user: tester from cart.shop, catalog.shop, frontend.shop and 5 more\n"+
 		"  destination       reviews.shop.svc.cluster.local:8080 -> v3\n")
 	require.Contains(t, out, "  destination       reviews.shop.svc.cluster.local:8080 -> v1 90%, v2 10%\n")
