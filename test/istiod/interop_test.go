@@ -2,16 +2,9 @@ package istiod
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -186,26 +179,6 @@ func (x *interop) authority() string {
 		require.NoError(x.t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 	return dir
-}
-
-// rootFiles creates a root that signs certificates of workloads itself.
-func rootFiles(t *testing.T) map[string][]byte {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	cert := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{Organization: []string{"interoperability"}}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(240 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
-	require.NoError(t, err)
-	private, err := x509.MarshalECPrivateKey(key)
-	require.NoError(t, err)
-	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return map[string][]byte{
-		ca.CertFile: root, ca.ChainFile: root, ca.RootFile: root,
-		ca.KeyFile: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}),
-	}
 }
 
 // moonsail runs Moonsail's control plane, and returns where it issues certificates.
