@@ -91,9 +91,17 @@ func (r *run) compareUsage(ctx context.Context, first []Usage, report *Report) {
 			r.found(violation{At: time.Now(), Kind: "stale", Subject: "reconnection", Text: err.Error()})
 		}
 	}
+	was := total(first).Members
+	// Control planes may notice the last reset only after they were asked, and Envoys wait before they reconnect.
+	_ = await(ctx, quietTime, "members", func(ctx context.Context) error { // a violation follows below
+		if n := total(r.mesh.usage(ctx)).Members; n != was {
+			return fmt.Errorf("%d members", n)
+		}
+		return nil
+	})
 	report.UsageAfter = r.steadyUsage(ctx)
 	before, after := total(report.UsageBefore), total(report.UsageAfter)
-	if was := total(first).Members; after.Members != was {
+	if after.Members != was {
 		r.found(violation{At: time.Now(), Kind: "leak", Subject: "control planes", Text: fmt.Sprintf("proxy groups have %d members, and %d before the plan", after.Members, was)})
 	}
 	for _, u := range []struct {
