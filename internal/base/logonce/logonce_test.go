@@ -9,6 +9,26 @@ import (
 	"github.com/moonsail/moonsail/internal/base/logonce"
 )
 
+func TestProblem(t *testing.T) {
+	refused, timeout := errors.New("refused"), errors.New("timeout")
+	var p logonce.Problem
+	for i, test := range []struct {
+		err          error
+		began, ended bool
+	}{
+		{}, {err: refused, began: true}, {err: errors.New("refused")}, {err: timeout, began: true}, {ended: true}, {},
+	} {
+		began, ended := p.Note(test.err)
+		require.Equal(t, test.began, began, "result %d", i)
+		require.Equal(t, test.ended, ended, "result %d", i)
+		want := ""
+		if test.err != nil {
+			want = test.err.Error()
+		}
+		require.Equal(t, want, p.Text(), "result %d", i)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	refused, timeout, empty := errors.New("refused"), errors.New("timeout"), errors.New("")
 	for _, test := range []struct {

@@ -57,8 +57,9 @@ type Authority struct {
 
 	issued atomic.Uint64 // certificates of workloads
 
+	problem logonce.Problem // of the last read of the Store
+
 	mu      sync.Mutex // guards the fields below
-	problem string     // error of the last read of the Store; empty: none
 	changed chan struct{}
 	since   time.Time // start of the present signer
 }
@@ -93,7 +94,7 @@ func Open(ctx context.Context, o Options) (*Authority, error) {
 	_ = s.takeRevoked(nil, a.now()) // only an error beside a signer before
 	a.take(s)
 	if s.unread != nil {
-		a.problem = s.unread.Error()
+		a.problem.Note(s.unread)
 		o.Log.Warn("the certificate authority refuses no revoked certificates", "error", s.unread)
 	}
 	return a, nil
@@ -153,19 +154,10 @@ func (a *Authority) look(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	a.mu.Lock()
-	old := a.problem
-	a.problem = text
-	a.mu.Unlock()
-	switch {
-	case text == old:
-	case err != nil:
-		a.opts.Log.Warn("the certificate authority stays unchanged", "where", a.opts.Store.Place(), "error", text)
-	default:
+	switch began, ended := a.problem.Note(err); {
+	case began:
+		a.opts.Log.Warn("the certificate authority stays unchanged", "where", a.opts.Store.Place(), "error", err)
+	case ended:
 		a.opts.Log.Info("the certificate authority can be read again", "where", a.opts.Store.Place())
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/security/certpem"
 	"github.com/moonsail/moonsail/internal/security/revocation"
 )
 
@@ -210,9 +211,7 @@ func (s *signer) expiringFile() string {
 	return ChainFile
 }
 
-func encode(c *x509.Certificate) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}))
-}
+func encode(c *x509.Certificate) string { return string(certpem.Encode(c)) }
 
 func onlyCertificate(f Files, name string) (*x509.Certificate, error) {
 	if len(f[name]) == 0 {

@@ -60,7 +60,7 @@ func (a *Authority) State() State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return State{
-		Where: s.contents.Where, Own: s.contents.Own, Since: a.since, Problem: a.problem,
+		Where: s.contents.Where, Own: s.contents.Own, Since: a.since, Problem: a.problem.Text(),
 		Signer: InfoOf(s.cert), Chain: InfosOf(s.chain), Roots: InfosOf(s.roots),
 		Revoked: s.revoked.Len(), RevokedUntil: s.revoked.Expiry(),
 		TTL: a.opts.TTL.String(), MaxTTL: a.opts.MaxTTL.String(), Issued: a.issued.Load(),

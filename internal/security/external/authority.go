@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,7 +16,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/logonce"
 	"github.com/moonsail/moonsail/internal/security/ca"
+	"github.com/moonsail/moonsail/internal/security/certpem"
 	"github.com/moonsail/moonsail/internal/security/revocation"
 )
 
@@ -53,8 +54,9 @@ type Authority struct {
 	now     func() time.Time
 	present atomic.Pointer[material]
 
+	problem logonce.Problem // of the last reading
+
 	mu      sync.Mutex // guards the fields below
-	problem string     // of the last reading; empty: none
 	changed chan struct{}
 	since   time.Time // of the present material
 }
@@ -96,18 +98,10 @@ func (a *Authority) Run(ctx context.Context) {
 
 // apply takes material, or notes why there is none. What is in force stays.
 func (a *Authority) apply(m *material, err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	a.mu.Lock()
-	old := a.problem
-	a.problem = text
-	a.mu.Unlock()
-	switch {
-	case err != nil && text != old:
-		a.opts.Log.Warn("the control plane's certificate stays unchanged", "from", a.Place(), "error", text)
-	case err == nil && old != "":
+	switch began, ended := a.problem.Note(err); {
+	case began:
+		a.opts.Log.Warn("the control plane's certificate stays unchanged", "from", a.Place(), "error", err)
+	case ended:
 		a.opts.Log.Info("the control plane's certificate can be read again", "from", a.Place())
 	}
 	if err == nil {
@@ -148,10 +142,9 @@ func namesOf(c *x509.Certificate) string {
 
 // newMaterial checks that the certificate is valid now and chains to the roots.
 func (a *Authority) newMaterial(pair *tls.Certificate, chain, roots []*x509.Certificate) (*material, error) {
-	m := &material{pair: pair, roots: roots, pool: x509.NewCertPool()}
+	m := &material{pair: pair, roots: roots, pool: x509.NewCertPool(), text: string(certpem.Encode(roots...))}
 	for _, r := range roots {
 		m.pool.AddCert(r)
-		m.text += string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Raw}))
 	}
 	between := x509.NewCertPool()
 	for _, c := range chain[1:] {
@@ -190,13 +183,7 @@ func (a *Authority) Now() time.Time { return a.now() }
 
 // RootExpiry returns the first expiry of the roots.
 func (a *Authority) RootExpiry() time.Time {
-	first := time.Time{}
-	for _, r := range a.present.Load().roots {
-		if first.IsZero() || r.NotAfter.Before(first) {
-			first = r.NotAfter
-		}
-	}
-	return first
+	return slices.MinFunc(a.present.Load().roots, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
 }
 
 // ChainExpiry returns the expiry of the control plane's certificate.
@@ -253,7 +240,7 @@ func (a *Authority) State() State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return State{
-		Where: a.Place(), External: true, Since: a.since, Problem: a.problem,
+		Where: a.Place(), External: true, Since: a.since, Problem: a.problem.Text(),
 		Certificate: ca.InfoOf(m.pair.Leaf), Names: namesOf(m.pair.Leaf), Roots: ca.InfosOf(m.roots),
 	}
 }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/base/logonce"
+	"github.com/moonsail/moonsail/internal/security/certpem"
 	"github.com/moonsail/moonsail/internal/security/workloadapi"
 )
 
@@ -29,38 +30,19 @@ func (a *Authority) read() (*material, error) {
 		chain = append(chain, c)
 	}
 	pair.Leaf = chain[0]
-	roots, err := readRoots(o.RootFile)
+	text, err := os.ReadFile(o.RootFile)
 	if err != nil {
 		return nil, err
+	}
+	roots, err := certpem.Decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.RootFile, err)
 	}
 	m, err := a.newMaterial(&pair, chain, roots)
 	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", o.CertFile, o.RootFile, err)
 	}
 	return m, nil
-}
-
-// readRoots reads a file of CA certificates, and skips other content.
-func readRoots(file string) ([]*x509.Certificate, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	var out []*x509.Certificate
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("%s: certificate %d: %w", file, len(out)+1, err)
-		}
-		out = append(out, c)
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("%s: no certificate in PEM", file)
-	}
-	return out, nil
 }
 
 // Pauses between attempts to reach a Workload API.
@@ -73,7 +55,7 @@ const (
 func (a *Authority) awaitAnswer(ctx context.Context) error {
 	attempt, done := context.WithCancel(ctx)
 	defer done()
-	last := ""
+	var errs logonce.Errors
 	workloadapi.Follow(attempt, a.opts.WorkloadAPI, func(answer *workloadapi.Answer) {
 		m, err := a.fromAnswer(answer)
 		if err != nil {
@@ -83,8 +65,7 @@ func (a *Authority) awaitAnswer(ctx context.Context) error {
 		a.take(m)
 		done()
 	}, func(err error) time.Duration {
-		if err.Error() != last {
-			last = err.Error()
+		if errs.New(err) {
 			a.opts.Log.Warn("the control plane has no certificate yet; the next attempt follows", "error", err)
 		}
 		return openRetry

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/security/certpem"
 )
 
 // accept decodes and checks the CA's answer: the certificate, intermediates, and last the roots, as Istio's CA sends
@@ -21,13 +23,13 @@ func (r *Renewer) accept(key crypto.Signer, answer []string) (*Secrets, error) {
 	last := len(answer)
 	if last > 1 {
 		last--
-		list, err := certificates([]byte(answer[last]))
+		list, err := certpem.Decode([]byte(answer[last]))
 		if err != nil {
 			return nil, fmt.Errorf("roots: %w", err)
 		}
-		roots = encodeCertificates(list)
+		roots = certpem.Encode(list...)
 	}
-	chain, err := certificates([]byte(strings.Join(answer[:last], "\n")))
+	chain, err := certpem.Decode([]byte(strings.Join(answer[:last], "\n")))
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +38,7 @@ func (r *Renewer) accept(key crypto.Signer, answer []string) (*Secrets, error) {
 		return nil, err
 	}
 	s := &Secrets{
-		Chain: encodeCertificates(chain), Key: encoded, Roots: unite(r.fileRoots, roots), answerRoots: roots,
+		Chain: certpem.Encode(chain...), Key: encoded, Roots: unite(r.fileRoots, roots), answerRoots: roots,
 		pair: pairOf(chain, key), got: time.Now(),
 	}
 	s.pool = poolOf(s.Roots)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/base/atomicfile"
+	"github.com/moonsail/moonsail/internal/security/certpem"
 )
 
 // Names of the files, as in Istio.
@@ -37,11 +38,11 @@ func (r *Renewer) readFiles() (*Secrets, error) {
 }
 
 func (r *Renewer) fromFiles(chainText, keyText, rootsText []byte) (*Secrets, error) {
-	chain, err := certificates(chainText)
+	chain, err := certpem.Decode(chainText)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", chainFile, err)
 	}
-	if _, err := certificates(rootsText); err != nil {
+	if _, err := certpem.Decode(rootsText); err != nil {
 		return nil, fmt.Errorf("%s: %w", rootFile, err)
 	}
 	pair, err := tls.X509KeyPair(chainText, keyText)

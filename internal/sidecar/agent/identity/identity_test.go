@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/moonsail/moonsail/internal/security/certpem"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
 	"github.com/moonsail/moonsail/test/logtext"
 )
@@ -289,7 +290,7 @@ func TestRootRotation(t *testing.T) {
 	await(t, renewer, "a certificate", issued)
 	trusts := func(want ...*catest.Root) func(*Secrets) bool {
 		return func(s *Secrets) bool {
-			list, _ := certificates(s.Roots)
+			list, _ := certpem.Decode(s.Roots)
 			var subjects []string
 			for _, c := range list {
 				subjects = append(subjects, c.Subject.CommonName)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/moonsail/moonsail/internal/security/certpem"
 )
 
 // Metrics have the names of Istio's agent. A nil *Metrics counts nothing.
@@ -66,7 +68,7 @@ func (m *Metrics) observe(s *Secrets) {
 	if c := s.Leaf(); c != nil {
 		m.leaf.Store(c.NotAfter.Unix())
 	}
-	roots, _ := certificates(s.Roots)
+	roots, _ := certpem.Decode(s.Roots)
 	for i, r := range roots {
 		if at := r.NotAfter.Unix(); i == 0 || at < m.roots.Load() {
 			m.roots.Store(at)

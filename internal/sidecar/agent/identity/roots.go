@@ -1,9 +1,7 @@
 package identity
 
 import (
-	"bytes"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/security/certpem"
 	"github.com/moonsail/moonsail/internal/security/revocation"
 )
 
@@ -20,38 +19,11 @@ func readRoots(file string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("roots of the mesh: %w", err)
 	}
-	roots, err := certificates(content)
+	roots, err := certpem.Decode(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	return encodeCertificates(roots), nil
-}
-
-// certificates decodes all certificates of a PEM text. No certificate is an error.
-func certificates(text []byte) ([]*x509.Certificate, error) {
-	var out []*x509.Certificate
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %d: %w", len(out)+1, err)
-		}
-		out = append(out, c)
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("no certificate in PEM")
-	}
-	return out, nil
-}
-
-func encodeCertificates(list []*x509.Certificate) []byte {
-	var b bytes.Buffer
-	for _, c := range list {
-		_ = pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}) // a buffer does not fail
-	}
-	return b.Bytes()
+	return certpem.Encode(roots...), nil
 }
 
 // unite returns the certificates of all texts, each once, in order. It skips texts without certificates.
@@ -59,7 +31,7 @@ func unite(texts ...[]byte) []byte {
 	var out []*x509.Certificate
 	seen := map[string]bool{}
 	for _, text := range texts {
-		list, _ := certificates(text)
+		list, _ := certpem.Decode(text)
 		for _, c := range list {
 			if !seen[string(c.Raw)] {
 				seen[string(c.Raw)] = true
@@ -67,7 +39,7 @@ func unite(texts ...[]byte) []byte {
 			}
 		}
 	}
-	return encodeCertificates(out)
+	return certpem.Encode(out...)
 }
 
 func poolOf(roots []byte) *x509.CertPool {
@@ -121,7 +93,7 @@ func readRevoked(rootsFile string, roots []byte) (*revocation.Lists, error) {
 	}
 	lists, err := revocation.Parse(text)
 	if err == nil {
-		known, _ := certificates(roots) // they were decoded before
+		known, _ := certpem.Decode(roots) // they were decoded before
 		err = lists.Covers(known, time.Now())
 	}
 	if err != nil {

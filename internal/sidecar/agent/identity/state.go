@@ -3,6 +3,8 @@ package identity
 import (
 	"crypto/x509"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/security/certpem"
 )
 
 // State describes a workload's secrets for people. It contains no key.
@@ -40,7 +42,7 @@ func (r *Renewer) State() State {
 		st.Issuer = c.Issuer.String()
 		st.Serial, st.Key, st.NotBefore, st.NotAfter = serial(c), c.PublicKeyAlgorithm.String(), c.NotBefore, c.NotAfter
 	}
-	roots, _ := certificates(r.secrets.Roots)
+	roots, _ := certpem.Decode(r.secrets.Roots)
 	for _, root := range roots {
 		st.Roots = append(st.Roots, Root{Subject: root.Subject.String(), Serial: serial(root), Until: root.NotAfter})
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/security/certpem"
 	"github.com/moonsail/moonsail/internal/security/workloadapi"
 )
 
@@ -93,11 +94,11 @@ func (r *Renewer) fromAnswer(a *workloadapi.Answer) (*Secrets, error) {
 		return nil, errors.New("an answer without roots of the trust domain " + own.TrustDomain)
 	}
 	s := &Secrets{
-		Chain: encodeCertificates(own.Chain), Key: key, Roots: encodeCertificates(roots), pair: pairOf(own.Chain, own.Key), got: time.Now(),
+		Chain: certpem.Encode(own.Chain...), Key: key, Roots: certpem.Encode(roots...), pair: pairOf(own.Chain, own.Key), got: time.Now(),
 	}
 	for _, b := range others {
 		s.TrustDomain = own.TrustDomain
-		s.Federated = append(s.Federated, Bundle{TrustDomain: b.TrustDomain, Roots: encodeCertificates(b.Roots)})
+		s.Federated = append(s.Federated, Bundle{TrustDomain: b.TrustDomain, Roots: certpem.Encode(b.Roots...)})
 	}
 	s.pool = poolOf(s.Roots)
 	return s, r.check(s, own.Chain)
