@@ -11,6 +11,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/controlplane/istiodebug"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -122,13 +123,13 @@ func describePod(ctx context.Context, plane *client.ControlPlane, name, namespac
 	if err := plane.GetProxy(ctx, "/debug/proxies/", p.ID, "/config/all", &config); err != nil {
 		return nil, err
 	}
-	var instances map[string][]registered
+	var instances map[string][]istiodebug.Service
 	if err := plane.GetProxy(ctx, "/debug/instancesz?proxyID=", p.ID, "", &instances); err != nil {
 		return nil, err
 	}
 	d.Policies = inboundObjects(&config)
-	for _, s := range instances[d.Pod] {
-		d.Services = append(d.Services, s.described(&config))
+	for i := range instances[d.Pod] {
+		d.Services = append(d.Services, described(&instances[d.Pod][i], &config))
 	}
 	return d, nil
 }

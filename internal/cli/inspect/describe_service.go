@@ -12,8 +12,8 @@ import (
 	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/controlplane/istiodebug"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
-	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
@@ -30,31 +30,21 @@ type serviceDescription struct {
 	Inbound map[string]map[string]int `json:"inbound"` // objects of the Pods' inbound listeners: kind, name, number of Pods
 }
 
-// registered is a service in istiod's debug pages.
-type registered struct {
-	Hostname   string
-	Attributes struct{ Name, Namespace string }
-	Ports      []struct {
-		Name, Protocol string
-		Port           uint32
-	}
-}
-
-// described returns the host, the ports and the objects of calls to the service in a proxy's configuration.
-func (r *registered) described(config *explain.ProxyConfig) describedService {
-	out := describedService{Host: r.Hostname}
+// described returns the host, the ports and the objects of calls to a service in a proxy's configuration.
+func described(r *istiodebug.Service, config *explain.ProxyConfig) describedService {
+	out := describedService{Host: string(r.Hostname)}
 	var ports []uint32
 	for _, port := range r.Ports {
 		out.Ports = append(out.Ports, fmt.Sprintf("%s %d/%s", port.Name, port.Port, port.Protocol))
 		ports = append(ports, port.Port)
 	}
-	out.Objects = objectsOf(config, func(c *explain.ConfigResource) bool { return routesTo(c, model.Host(r.Hostname), ports) }, outboundKinds...)
+	out.Objects = objectsOf(config, func(c *explain.ConfigResource) bool { return routesTo(c, r.Hostname, ports) }, outboundKinds...)
 	return out
 }
 
 // describeService describes the service with a name, name.namespace or host. An empty namespace means any.
 func describeService(ctx context.Context, plane *client.ControlPlane, name, namespace string) (*serviceDescription, error) {
-	var all []registered
+	var all []istiodebug.Service
 	if err := plane.Get(ctx, "/debug/registryz", &all); err != nil {
 		return nil, err
 	}
@@ -75,7 +65,7 @@ func describeService(ctx context.Context, plane *client.ControlPlane, name, name
 			return nil, err
 		}
 	}
-	d.describedService = service.described(&config)
+	d.describedService = described(service, &config)
 	for _, pod := range d.Pods[:min(len(d.Pods), maxDescribedPods)] {
 		var config explain.ProxyConfig
 		if err := plane.GetProxy(ctx, "/debug/proxies/", pod, "/config/listeners", &config); err != nil {
@@ -99,8 +89,8 @@ func (d *serviceDescription) addInbound(config *explain.ProxyConfig) {
 }
 
 // findService returns the only service that a name may mean.
-func findService(all []registered, name, namespace string) (*registered, error) {
-	var found []*registered
+func findService(all []istiodebug.Service, name, namespace string) (*istiodebug.Service, error) {
+	var found []*istiodebug.Service
 	var names []string
 	for i := range all {
 		r := &all[i]
@@ -108,7 +98,7 @@ func findService(all []registered, name, namespace string) (*registered, error) 
 		if namespace != "" && r.Attributes.Namespace != namespace {
 			continue
 		}
-		if name == r.Hostname || name == short || name == r.Attributes.Name || name == short+".svc" {
+		if name == string(r.Hostname) || name == short || name == r.Attributes.Name || name == short+".svc" {
 			found = append(found, r)
 		}
 		names = append(names, r.Attributes.Name, short)
@@ -127,18 +117,18 @@ func findService(all []registered, name, namespace string) (*registered, error) 
 }
 
 // podsOf returns the connected proxies of all control planes that serve a service, in order.
-func podsOf(ctx context.Context, plane *client.ControlPlane, service *registered) ([]string, error) {
+func podsOf(ctx context.Context, plane *client.ControlPlane, service *istiodebug.Service) ([]string, error) {
 	var mu sync.Mutex // guards pods
 	pods := []string{}
 	err := plane.Each(ctx, func(_ int, r *client.Replica) error {
-		var instances map[string][]registered
+		var instances map[string][]istiodebug.Service
 		if err := r.Get(ctx, "/debug/instancesz", &instances); err != nil {
 			return err
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		for pod, list := range instances {
-			if slices.ContainsFunc(list, func(s registered) bool {
+			if slices.ContainsFunc(list, func(s istiodebug.Service) bool {
 				return s.Hostname == service.Hostname && s.Attributes.Namespace == service.Attributes.Namespace
 			}) {
 				pods = append(pods, pod)

@@ -167,10 +167,10 @@ func tlsMode(sidecar bool) string {
 // instancesz lists the services of each proxy, or of one.
 func (p *Pages) instancesz(w http.ResponseWriter, r *http.Request) {
 	only := r.URL.Query().Get("proxyID")
-	out := map[string][]service{}
+	out := map[string][]Service{}
 	x := newEndpoints(p.Snapshot())
 	all := services(x.snap)
-	of := map[string][]service{} // by address
+	of := map[string][]Service{} // by address
 	for _, s := range all {
 		seen := map[string]bool{}
 		for _, e := range x.of(s) {
@@ -184,7 +184,7 @@ func (p *Pages) instancesz(w http.ResponseWriter, r *http.Request) {
 		if only != "" && only != proxy.ID && only != proxy.Name+"."+proxy.Namespace {
 			continue
 		}
-		out[proxy.Name+"."+proxy.Namespace] = append([]service{}, instances(&proxy, of)...)
+		out[proxy.Name+"."+proxy.Namespace] = append([]Service{}, instances(&proxy, of)...)
 	}
 	if only != "" && len(out) == 0 {
 		answerNotConnected(w)
@@ -193,7 +193,7 @@ func (p *Pages) instancesz(w http.ResponseWriter, r *http.Request) {
 	reply(w, out)
 }
 
-func instances(p *server.ProxyState, of map[string][]service) (out []service) {
+func instances(p *server.ProxyState, of map[string][]Service) (out []Service) {
 	if p.Proxy == nil {
 		return nil
 	}

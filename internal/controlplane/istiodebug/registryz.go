@@ -12,10 +12,10 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// service is istiod's Service.
-type service struct {
-	Attributes      attributes
-	Ports           []servicePort `json:"ports,omitempty"`
+// Service is istiod's Service, an element of registryz and instancesz.
+type Service struct {
+	Attributes      Attributes
+	Ports           []ServicePort `json:"ports,omitempty"`
 	CreationTime    time.Time     `json:"creationTime,omitzero"`
 	Hostname        model.Host    `json:"hostname"`
 	ClusterVIPs     addressMap    `json:"clusterVIPs"`
@@ -27,7 +27,8 @@ type service struct {
 	ResourceVersion string
 }
 
-type attributes struct {
+// Attributes are a Service's.
+type Attributes struct {
 	ServiceRegistry string
 	Name, Namespace string
 	Labels          map[string]string
@@ -37,7 +38,8 @@ type attributes struct {
 	ExternalName    string `json:",omitempty"`
 }
 
-type servicePort struct {
+// ServicePort is a port of a Service.
+type ServicePort struct {
 	Name     string `json:"name,omitempty"`
 	Port     uint32 `json:"port"`
 	Protocol string `json:"protocol,omitempty"`
@@ -59,7 +61,7 @@ var protocols = map[model.Protocol]string{
 }
 
 func (p *Pages) registryz(w http.ResponseWriter, _ *http.Request) {
-	out := []service{}
+	out := []Service{}
 	for _, s := range services(p.Snapshot()) {
 		out = append(out, istioService(s))
 	}
@@ -89,9 +91,9 @@ func registryOf(s *model.Service) string {
 	return "Kubernetes"
 }
 
-func istioService(s *model.Service) service {
-	out := service{
-		Attributes: attributes{
+func istioService(s *model.Service) Service {
+	out := Service{
+		Attributes: Attributes{
 			ServiceRegistry: registryOf(s), Name: s.Name, Namespace: s.Namespace, Labels: s.Labels, ExportTo: exportTo(s.Visibility),
 			LabelSelectors: s.Selector, ExternalName: string(s.ExternalName),
 		},
@@ -109,7 +111,7 @@ func istioService(s *model.Service) service {
 		out.Attributes.Type = "ClusterIP"
 	}
 	for i := range s.Ports {
-		out.Ports = append(out.Ports, servicePort{s.Ports[i].Name, s.Ports[i].Number, protocolName(s.Ports[i].Protocol)})
+		out.Ports = append(out.Ports, ServicePort{s.Ports[i].Name, s.Ports[i].Number, protocolName(s.Ports[i].Protocol)})
 	}
 	var addresses []string
 	for _, a := range s.Addresses {
