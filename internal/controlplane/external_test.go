@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
-	"github.com/moonsail/moonsail/internal/security/workloadapi/apitest"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
 	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/logtext"
+	"github.com/moonsail/moonsail/test/workloadapitest"
 )
 
 const controlPlaneID = "spiffe://cluster.local/ns/istio-system/sa/istiod"
@@ -72,17 +72,6 @@ func startExternal(t *testing.T, from ExternalAuthority, trusted *x509.CertPool,
 	return p
 }
 
-func startAPI(t *testing.T, a apitest.Answer) *apitest.Server {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "api") // short: the path of a socket is bounded
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	s, stop, err := apitest.Start(dir, a)
-	require.NoError(t, err)
-	t.Cleanup(stop)
-	return s
-}
-
 // page returns a page of the control plane's debug server.
 func (p *externalPlane) page(path string) string {
 	p.t.Helper()
@@ -103,11 +92,11 @@ func (p *externalPlane) answers() bool {
 // TestControlPlaneWithoutSigningKey checks a mesh whose certificates the Workload API issues.
 func TestControlPlaneWithoutSigningKey(t *testing.T) {
 	root, partner := newRoot(t, "one"), newRoot(t, "partner")
-	answer := apitest.Answer{
+	answer := workloadapitest.Answer{
 		Identities: []*tls.Certificate{issue(t, root, controlPlaneID)},
 		Bundles:    map[string][]*x509.Certificate{"cluster.local": {root.Cert}, "partner.test": {partner.Cert}},
 	}
-	api := startAPI(t, answer)
+	api := workloadapitest.Run(t, answer)
 	p := startExternal(t, ExternalAuthority{WorkloadAPI: api.Address}, poolOf(root))
 
 	web := issue(t, root, "spiffe://cluster.local/ns/shop/sa/web")
@@ -132,12 +121,12 @@ func TestControlPlaneWithoutSigningKey(t *testing.T) {
 func TestPeersWithoutSigningKey(t *testing.T) {
 	root := newRoot(t, "one")
 	bundles := map[string][]*x509.Certificate{"cluster.local": {root.Cert}}
-	api := startAPI(t, apitest.Answer{Identities: []*tls.Certificate{issue(t, root, controlPlaneID)}, Bundles: bundles})
+	api := workloadapitest.Run(t, workloadapitest.Answer{Identities: []*tls.Certificate{issue(t, root, controlPlaneID)}, Bundles: bundles})
 	first := startExternal(t, ExternalAuthority{WorkloadAPI: api.Address}, poolOf(root))
 	second := startExternal(t, ExternalAuthority{WorkloadAPI: api.Address}, poolOf(root), first.secure)
 	require.Eventually(t, func() bool { return second.answers() }, time.Minute, 10*time.Millisecond)
 
-	other := startAPI(t, apitest.Answer{Identities: []*tls.Certificate{issue(t, root, "spiffe://cluster.local/ns/shop/sa/istiod")}, Bundles: bundles})
+	other := workloadapitest.Run(t, workloadapitest.Answer{Identities: []*tls.Certificate{issue(t, root, "spiffe://cluster.local/ns/shop/sa/istiod")}, Bundles: bundles})
 	intruder := startExternal(t, ExternalAuthority{WorkloadAPI: other.Address}, poolOf(root), first.secure)
 	require.Eventually(t, func() bool { return strings.Contains(intruder.log.String(), "only control planes may call this") }, time.Minute, 10*time.Millisecond)
 	require.False(t, intruder.answers())

@@ -321,6 +321,9 @@ func (k Key) IsOrigin() bool {
 
 var unrecorded = []Kind{KindPod, KindNode, KindNamespace, KindDrainNotice, KindKeySet, KindIngressClass}
 
+// LabelWorkloadName names the workload of a Pod, in place of its controller's name. It is Istio's.
+const LabelWorkloadName = "service.istio.io/workload-name"
+
 // LabelRevision names the control plane that uses an object of Istio or the Gateway API, and the one that injects the
 // Pods of a namespace. All control planes use an object without it.
 const LabelRevision = "istio.io/rev"

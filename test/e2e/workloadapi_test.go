@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,18 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
-	"github.com/moonsail/moonsail/internal/security/workloadapi/apitest"
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
+	"github.com/moonsail/moonsail/test/workloadapitest"
 )
 
 // spireLike is an authority beside the control plane. Each process of the mesh has a Workload API of its own, because the
 // real one knows processes apart.
 type spireLike struct {
 	t       *testing.T
-	apis    map[string]*apitest.Server // by SPIFFE ID
+	apis    map[string]*workloadapitest.Server // by SPIFFE ID
 	bundles map[string][]*x509.Certificate
 	signer  *catest.Root
 }
@@ -33,16 +32,11 @@ type spireLike struct {
 // api starts a Workload API that gives one identity.
 func (i *spireLike) api(id string) string {
 	i.t.Helper()
-	dir, err := os.MkdirTemp("", "api") // short: the path of a socket is bounded
-	require.NoError(i.t, err)
-	s, stop, err := apitest.Start(dir, i.answer(id))
-	require.NoError(i.t, err)
-	i.t.Cleanup(func() { stop(); require.NoError(i.t, os.RemoveAll(dir)) })
-	i.apis[id] = s
-	return s.Address
+	i.apis[id] = workloadapitest.Run(i.t, i.answer(id))
+	return i.apis[id].Address
 }
 
-func (i *spireLike) answer(id string) apitest.Answer {
+func (i *spireLike) answer(id string) workloadapitest.Answer {
 	i.t.Helper()
 	var names []string
 	if strings.HasSuffix(id, "/sa/istiod") {
@@ -50,7 +44,7 @@ func (i *spireLike) answer(id string) apitest.Answer {
 	}
 	c, err := i.signer.Pair(time.Hour, []string{id}, names)
 	require.NoError(i.t, err)
-	return apitest.Answer{Identities: []*tls.Certificate{c}, Bundles: i.bundles}
+	return workloadapitest.Answer{Identities: []*tls.Certificate{c}, Bundles: i.bundles}
 }
 
 // renew gives every process another certificate, and the present roots.
@@ -89,7 +83,7 @@ func startIssued(t *testing.T, i *spireLike, config ...string) *mutual {
 // the root, and callers of a federated trust domain.
 func TestMeshOfAWorkloadAPI(t *testing.T) {
 	first, second, partner := spireRoot(t, "first"), spireRoot(t, "second"), spireRoot(t, "partner")
-	i := &spireLike{t: t, apis: map[string]*apitest.Server{}, signer: first, bundles: map[string][]*x509.Certificate{
+	i := &spireLike{t: t, apis: map[string]*workloadapitest.Server{}, signer: first, bundles: map[string][]*x509.Certificate{
 		"cluster.local": {first.Cert}, "partner.test": {partner.Cert},
 	}}
 	strict := peerAuthentication("STRICT")

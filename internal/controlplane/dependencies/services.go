@@ -161,7 +161,7 @@ func workloadsOf(s *store.Snapshot) workloads {
 func isOf(pod *model.Workload, w Workload) bool {
 	return pod.Account() == w.ServiceAccount && WorkloadOf(&model.Proxy{
 		Namespace: pod.Namespace, ServiceAccount: pod.Account(), Name: pod.Name, Labels: pod.Labels,
-		Metadata: map[string]string{"WORKLOAD_NAME": cmp.Or(pod.Labels["service.istio.io/workload-name"], pod.Owner)},
+		Metadata: map[string]string{"WORKLOAD_NAME": cmp.Or(pod.Labels[model.LabelWorkloadName], pod.Owner)},
 	}) == w
 }
 

@@ -11,7 +11,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -166,23 +165,7 @@ var pageText string
 var page = template.Must(template.New("report").Funcs(template.FuncMap{"short": plot.Short}).Parse(pageText))
 
 // Save writes report.json and report.html into a directory, which it creates.
-func (r *Report) Save(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // every user may read a report
-		return err
-	}
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	var html bytes.Buffer
-	if err := r.WriteHTML(&html); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, experiment.JSONFile), append(b, '\n'), 0o644); err != nil { //nolint:gosec // as above
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, experiment.HTMLFile), html.Bytes(), 0o644) //nolint:gosec // as above
-}
+func (r *Report) Save(dir string) error { return experiment.SaveReport(dir, r, r.WriteHTML, nil) }
 
 // WriteHTML writes a page that needs no other file.
 func (r *Report) WriteHTML(w io.Writer) error {

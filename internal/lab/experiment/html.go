@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,22 +31,29 @@ const (
 )
 
 // Save writes report.json and report.html into a directory, which it creates.
-func (r *Report) Save(dir string) error {
+func (r *Report) Save(dir string) error { return SaveReport(dir, r, r.WriteHTML, nil) }
+
+// SaveReport writes a report as report.json and report.html, and more files by name, into a directory, which it creates.
+func SaveReport(dir string, report any, writeHTML func(io.Writer) error, more map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // every user may read a report
 		return err
 	}
-	text, err := json.MarshalIndent(r, "", "  ")
+	text, err := json.MarshalIndent(report, "", "  ")
 	if err != nil {
 		return err
 	}
 	var html bytes.Buffer
-	if err := r.WriteHTML(&html); err != nil {
+	if err := writeHTML(&html); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, JSONFile), append(text, '\n'), 0o644); err != nil { //nolint:gosec // as above
-		return err
+	files := map[string][]byte{JSONFile: append(text, '\n'), HTMLFile: html.Bytes()}
+	maps.Copy(files, more)
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil { //nolint:gosec // as above
+			return err
+		}
 	}
-	return os.WriteFile(filepath.Join(dir, HTMLFile), html.Bytes(), 0o644) //nolint:gosec // as above
+	return nil
 }
 
 // WriteHTML writes a page that needs no other file.

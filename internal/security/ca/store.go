@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"maps"
 	"slices"
+
+	"github.com/moonsail/moonsail/internal/security/revocation"
 )
 
 // Names of files, as in Istio's Secrets cacerts and istio-ca-secret.
@@ -15,7 +17,7 @@ const (
 	ChainFile = "cert-chain.pem" // intermediates, from the signing certificate to the root
 	RootFile  = "root-cert.pem"  // roots for workloads: one, or several during a rotation
 	// RevokedFile holds lists of revoked certificates (CRL). It is optional.
-	RevokedFile = "ca-crl.pem"
+	RevokedFile = revocation.FileName
 	// OwnFile marks generated files, which may be replaced.
 	OwnFile = "istio-generated"
 )

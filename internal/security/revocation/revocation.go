@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// FileName is the name of a file, or of a key of a Secret or ConfigMap, with lists in PEM. It need not exist.
+const FileName = "ca-crl.pem"
+
 // Trust verifies peers.
 type Trust struct {
 	Roots   string // in PEM

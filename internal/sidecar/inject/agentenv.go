@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/appprobe"
 )
 
@@ -36,7 +37,7 @@ func (r *request) env() ([]corev1.EnvVar, error) {
 		{"ISTIO_META_CLUSTER_ID", r.ClusterID},
 		{"ISTIO_META_INTERCEPTION_MODE", r.settings.Mode},
 		{"ISTIO_META_NETWORK", cmp.Or(r.pod.Labels[labelNetwork], r.Network)},
-		{"ISTIO_META_WORKLOAD_NAME", cmp.Or(r.pod.Labels[labelWorkloadName], r.owner.Name)},
+		{"ISTIO_META_WORKLOAD_NAME", cmp.Or(r.pod.Labels[model.LabelWorkloadName], r.owner.Name)},
 		{"ISTIO_META_OWNER", r.owner.uri()},
 		{"ISTIO_META_MESH_ID", cmp.Or(r.MeshID, r.TrustDomain)},
 		{"TRUST_DOMAIN", r.TrustDomain},

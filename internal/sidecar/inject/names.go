@@ -6,7 +6,6 @@ const (
 	labelTLSMode           = "security.istio.io/tlsMode"
 	labelCanonicalName     = "service.istio.io/canonical-name"
 	labelCanonicalRevision = "service.istio.io/canonical-revision"
-	labelWorkloadName      = "service.istio.io/workload-name"
 	labelNetwork           = "topology.istio.io/network"
 )
 

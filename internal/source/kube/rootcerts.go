@@ -23,7 +23,7 @@ import (
 const (
 	RootCertName  = "istio-ca-root-cert"
 	RootCertKey   = "root-cert.pem"
-	RevokedKey    = "ca-crl.pem" // Istio has a ConfigMap istio-ca-crl for it
+	RevokedKey    = revocation.FileName // Istio has a ConfigMap istio-ca-crl for it
 	rootCertLabel = "istio.io/config"
 )
 

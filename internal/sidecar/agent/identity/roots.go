@@ -64,9 +64,6 @@ func (s *Secrets) setRevoked(lists *revocation.Lists) {
 	}
 }
 
-// revokedName is the name of the file with lists of revoked certificates, beside the file of roots. It need not exist.
-const revokedName = "ca-crl.pem"
-
 // readLists reads the lists, and reports whether they have changed. Invalid ones, or a part of them, change nothing.
 func (r *Renewer) readLists(roots []byte) bool {
 	lists, err := readRevoked(r.RootsFile, roots)
@@ -83,7 +80,7 @@ func (r *Renewer) readLists(roots []byte) bool {
 // readRevoked reads the lists beside a file of roots; nil: there are none. There must be one for each root, or Envoy would
 // refuse every peer.
 func readRevoked(rootsFile string, roots []byte) (*revocation.Lists, error) {
-	file := filepath.Join(filepath.Dir(rootsFile), revokedName)
+	file := filepath.Join(filepath.Dir(rootsFile), revocation.FileName)
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

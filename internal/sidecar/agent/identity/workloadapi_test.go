@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/security/workloadapi/apitest"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
+	"github.com/moonsail/moonsail/test/workloadapitest"
 )
 
 // svid returns a certificate with a SPIFFE ID.
@@ -30,14 +30,9 @@ func bundle(roots ...*catest.Root) []*x509.Certificate {
 	return out
 }
 
-func workloadAPI(t *testing.T, a apitest.Answer) (*apitest.Server, Options) {
+func workloadAPI(t *testing.T, a workloadapitest.Answer) (*workloadapitest.Server, Options) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "api") // short: the path of a socket is bounded
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	server, stop, err := apitest.Start(dir, a)
-	require.NoError(t, err)
-	t.Cleanup(stop)
+	server := workloadapitest.Run(t, a)
 	o := options(t, &catest.Server{}, root(t, "unused"))
 	o.Address, o.TokenFile, o.RootsFile, o.WorkloadAPI = "", "", "", server.Address
 	return server, o
@@ -46,7 +41,7 @@ func workloadAPI(t *testing.T, a apitest.Answer) (*apitest.Server, Options) {
 func TestCertificatesOfTheWorkloadAPI(t *testing.T) {
 	one, two := root(t, "one"), root(t, "two")
 	first := svid(t, one, shopWeb)
-	server, o := workloadAPI(t, apitest.Answer{
+	server, o := workloadAPI(t, workloadapitest.Answer{
 		Identities: []*tls.Certificate{svid(t, one, "spiffe://mesh.test/ns/shop/sa/other"), first},
 		Bundles:    map[string][]*x509.Certificate{"mesh.test": bundle(one)},
 	})
@@ -61,7 +56,7 @@ func TestCertificatesOfTheWorkloadAPI(t *testing.T) {
 	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(o.OutputDir, rootFile)); return err == nil }, patience, time.Millisecond)
 
 	next := svid(t, two, shopWeb)
-	server.Set(apitest.Answer{Identities: []*tls.Certificate{next}, Bundles: map[string][]*x509.Certificate{"mesh.test": bundle(two, one)}})
+	server.Set(workloadapitest.Answer{Identities: []*tls.Certificate{next}, Bundles: map[string][]*x509.Certificate{"mesh.test": bundle(two, one)}})
 	s = await(t, renewer, "the next certificate and both roots", func(s *Secrets) bool { return s.Leaf().Equal(next.Leaf) })
 	require.Equal(t, string(two.PEM())+string(one.PEM()), string(s.Roots))
 }
@@ -69,7 +64,7 @@ func TestCertificatesOfTheWorkloadAPI(t *testing.T) {
 func TestFederatedTrustDomains(t *testing.T) {
 	one, partner := root(t, "one"), root(t, "partner")
 	own := svid(t, one, shopWeb)
-	server, o := workloadAPI(t, apitest.Answer{
+	server, o := workloadAPI(t, workloadapitest.Answer{
 		Identities: []*tls.Certificate{own},
 		Bundles:    map[string][]*x509.Certificate{"mesh.test": bundle(one), "partner.test": bundle(partner)},
 	})
@@ -79,7 +74,7 @@ func TestFederatedTrustDomains(t *testing.T) {
 	require.Equal(t, "mesh.test", s.TrustDomain)
 	require.Equal(t, []Bundle{{TrustDomain: "partner.test", Roots: partner.PEM()}}, s.Federated)
 
-	server.Set(apitest.Answer{Identities: []*tls.Certificate{own}, Bundles: map[string][]*x509.Certificate{"mesh.test": bundle(one)}})
+	server.Set(workloadapitest.Answer{Identities: []*tls.Certificate{own}, Bundles: map[string][]*x509.Certificate{"mesh.test": bundle(one)}})
 	await(t, renewer, "the end of the federation", func(s *Secrets) bool { return len(s.Federated) == 0 })
 }
 
@@ -88,12 +83,12 @@ func TestWorkloadAPIWithoutThisWorkload(t *testing.T) {
 	bundles := map[string][]*x509.Certificate{"mesh.test": bundle(one)}
 	for _, test := range []struct {
 		name    string
-		answer  apitest.Answer
+		answer  workloadapitest.Answer
 		problem string
 	}{
-		{"not registered", apitest.Answer{}, "it has no identity for this process: register the workload there"},
+		{"not registered", workloadapitest.Answer{}, "it has no identity for this process: register the workload there"},
 		{
-			"another identity", apitest.Answer{Identities: []*tls.Certificate{svid(t, one, "spiffe://mesh.test/ns/shop/sa/other")}, Bundles: bundles},
+			"another identity", workloadapitest.Answer{Identities: []*tls.Certificate{svid(t, one, "spiffe://mesh.test/ns/shop/sa/other")}, Bundles: bundles},
 			"the certificate is for spiffe://mesh.test/ns/shop/sa/other, but this workload has namespace shop and service account web: " +
 				"register it there as spiffe://TRUST-DOMAIN/ns/shop/sa/web",
 		},
@@ -103,7 +98,7 @@ func TestWorkloadAPIWithoutThisWorkload(t *testing.T) {
 			renewer := run(t, o)
 			require.Eventually(t, func() bool { return renewer.State().Problem != "" }, patience, time.Millisecond)
 			require.ErrorContains(t, renewer.Problem(), test.problem)
-			server.Set(apitest.Answer{Identities: []*tls.Certificate{svid(t, one, shopWeb)}, Bundles: bundles})
+			server.Set(workloadapitest.Answer{Identities: []*tls.Certificate{svid(t, one, shopWeb)}, Bundles: bundles})
 			await(t, renewer, "a certificate after the registration", issued)
 			require.NoError(t, renewer.Problem())
 		})
@@ -114,8 +109,8 @@ func TestWorkloadAPIWithoutThisWorkload(t *testing.T) {
 func TestWorkloadAPIAway(t *testing.T) {
 	one := root(t, "one")
 	dir := t.TempDir()
-	answer := apitest.Answer{Identities: []*tls.Certificate{svid(t, one, shopWeb)}, Bundles: map[string][]*x509.Certificate{"mesh.test": bundle(one)}}
-	server, stop, err := apitest.Start(dir, answer)
+	answer := workloadapitest.Answer{Identities: []*tls.Certificate{svid(t, one, shopWeb)}, Bundles: map[string][]*x509.Certificate{"mesh.test": bundle(one)}}
+	server, stop, err := workloadapitest.Start(dir, answer)
 	require.NoError(t, err)
 	o := options(t, &catest.Server{}, one)
 	o.RootsFile, o.WorkloadAPI = "", server.Address
@@ -128,7 +123,7 @@ func TestWorkloadAPIAway(t *testing.T) {
 
 	next := svid(t, one, shopWeb)
 	answer.Identities = []*tls.Certificate{next}
-	_, stop, err = apitest.Start(dir, answer)
+	_, stop, err = workloadapitest.Start(dir, answer)
 	require.NoError(t, err)
 	t.Cleanup(stop)
 	await(t, renewer, "the next certificate", func(s *Secrets) bool { return s.Leaf().Equal(next.Leaf) })

@@ -1,5 +1,5 @@
-// Package apitest is a SPIFFE Workload API for tests. It speaks the protocol of SPIRE's agent on a Unix socket.
-package apitest
+// Package workloadapitest is a SPIFFE Workload API for tests. It speaks the protocol of SPIRE's agent on a Unix socket.
+package workloadapitest
 
 import (
 	"bytes"
@@ -7,8 +7,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
+	"testing"
 
 	"github.com/spiffe/go-spiffe/v2/proto/spiffe/workload"
 	"google.golang.org/grpc"
@@ -31,6 +33,22 @@ type Server struct {
 	mu      sync.Mutex // guards the fields below
 	answer  Answer
 	changed chan struct{} // closed and replaced by Set
+}
+
+// Run serves until the test ends.
+func Run(t testing.TB, a Answer) *Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "api") // short: the path of a socket is bounded
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the system removes it in the end
+	s, stop, err := Start(dir, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return s
 }
 
 // Start serves on a socket in dir until stop.
