@@ -98,7 +98,7 @@ func (a externalAuthority) peerTLS(server string, _ func() string) func() (*tls.
 
 func (a externalAuthority) isPeer(c *x509.Certificate, _ []string, _ string) bool { return a.IsPeer(c) }
 
-// publishes: where the certificate is in files, whoever issues it publishes the roots, as istio-csr does.
+// publishes returns false for a certificate in files. Its issuer publishes the roots, as istio-csr does.
 func (a externalAuthority) publishes() bool { return a.workloadAPI }
 func (a externalAuthority) place() string   { return a.Place() }
 func (a externalAuthority) state() any      { return a.State() }

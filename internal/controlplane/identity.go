@@ -90,7 +90,7 @@ func newSecure(ctx context.Context, o Options, s *source, m *changelog.Metrics, 
 	out.callers = &authn.Callers{TrustDomains: out.trustDomains, Roots: out.authority.Pool, Revoked: out.authority.Revoked, Tokens: tokens}
 	meter := m.CertificateAuthority(out.authority.RootExpiry, out.authority.ChainExpiry)
 	m.Gauge("moonsail_revocation_lists_expiry_timestamp_seconds",
-		"Unix time at which the first list of revoked certificates expires. After that Envoys refuse every certificate. 0: there are no lists.",
+		"Unix time at which the first list of revoked certificates expires. After that Envoys refuse every certificate. 0: no lists are known.",
 		func() float64 {
 			if at := out.authority.Revoked().Expiry(); !at.IsZero() {
 				return float64(at.Unix())

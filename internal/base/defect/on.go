@@ -17,7 +17,7 @@ var planted atomic.Pointer[Defect]
 func init() {
 	if d := Defect(os.Getenv(Variable)); d != "" {
 		if !slices.Contains(All, d) {
-			panic(fmt.Sprintf("%s=%s: there is no such defect: use one of %v", Variable, d, All))
+			panic(fmt.Sprintf("%s=%s: unknown defect: use one of %v", Variable, d, All))
 		}
 		Plant(d)
 	}

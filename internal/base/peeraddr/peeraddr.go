@@ -3,8 +3,8 @@ package peeraddr
 
 import "net/netip"
 
-// IP returns the IP address in "address:port", an IPv4 address in its short form. The zero value, which is not a loopback
-// address, means that there is none.
+// IP returns the IP address in "address:port", an IPv4 address in its short form. The result is the zero value,
+// which is not a loopback address, if peer has another form.
 func IP(peer string) netip.Addr {
 	at, err := netip.ParseAddrPort(peer)
 	if err != nil {

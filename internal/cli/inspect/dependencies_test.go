@@ -153,7 +153,7 @@ spec:
 ---
 # cron.billing: no Sidecar: it has no Pods now, or they have no labels in common
 ---
-# old.shop.svc.cluster.local: left out: there is no such service now
+# old.shop.svc.cluster.local: left out: the service does not exist any longer
 apiVersion: networking.istio.io/v1
 kind: Sidecar
 metadata:
@@ -190,7 +190,7 @@ func TestNetworkPoliciesOfDependencies(t *testing.T) {
 		"# reviews.shop.svc.cluster.local: all ports of the service: which of them are called is unknown\n",
 		"# cron.billing: no NetworkPolicy: ",
 		"# a certificate authority (global.caAddress), collectors",
-		"# bank.example.com: left out: no Pods and no fixed addresses serve it: add a rule with its addresses\n# old.shop.svc.cluster.local: left out: there is no such service now\n",
+		"# bank.example.com: left out: no Pods and no fixed addresses serve it: add a rule with its addresses\n# old.shop.svc.cluster.local: left out: the service does not exist any longer\n",
 		`metadata:
   name: web-calls
   namespace: shop
@@ -293,7 +293,7 @@ func TestPeersOfServices(t *testing.T) {
 	port := []dependencies.Port{{Number: 80, Target: "80"}}
 	for name, c := range map[string]struct {
 		service dependencies.Service
-		peers   int // 0: there is no rule
+		peers   int // 0: no rule
 		note    string
 	}{
 		"Pods":                {dependencies.Service{Pods: map[string]string{"app": "a"}, Ports: port}, 1, ""},

@@ -20,7 +20,7 @@ import (
 // object is one that limits what is called, and what its reader must know.
 type object struct {
 	notes []string
-	value map[string]any // nil: there is none
+	value map[string]any // nil: only notes
 }
 
 // printManifests writes objects as YAML. Notes are comments.
@@ -131,7 +131,7 @@ func hostsOf(r *dependencies.Report, namespace string, calls []dependencies.Call
 		c := &calls[i]
 		switch {
 		case c.Service.Kind == "":
-			notes = append(notes, fmt.Sprintf("%s: left out: there is no such service now", c.Host))
+			notes = append(notes, fmt.Sprintf("%s: left out: the service does not exist any longer", c.Host))
 		case c.Service.Namespace == namespace:
 			hosts = append(hosts, "./"+string(c.Host))
 		default:
@@ -185,7 +185,7 @@ func networkPoliciesOf(r *dependencies.Report) (out []object) {
 
 func matching(labels map[string]any) map[string]any { return map[string]any{"matchLabels": labels} }
 
-// networkRule returns the rule for calls to a service; nil: there is none.
+// networkRule returns the rule for calls to a service; nil: the service gets no rule.
 func networkRule(c *dependencies.CallReport) (rule map[string]any, notes []string) {
 	s := &c.Service
 	var ports []any
@@ -200,7 +200,7 @@ func networkRule(c *dependencies.CallReport) (rule map[string]any, notes []strin
 	}
 	switch {
 	case s.Kind == "":
-		return nil, []string{fmt.Sprintf("%s: left out: there is no such service now", c.Host)}
+		return nil, []string{fmt.Sprintf("%s: left out: the service does not exist any longer", c.Host)}
 	case len(ports) == 0:
 		return nil, []string{fmt.Sprintf("%s: left out: the service has none of the called ports now", c.Host)}
 	case len(c.Ports) == 0 && len(ports) > 1:

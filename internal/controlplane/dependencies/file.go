@@ -42,7 +42,7 @@ func (f File) Watch(ctx context.Context, see func(data []byte, version string)) 
 	}
 }
 
-// version identifies a file's content; empty: there is none.
+// version identifies a file's content; empty: the file does not exist.
 func (f File) version() (string, error) {
 	info, err := os.Stat(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -212,7 +212,7 @@ func (s *Scraper) rates() map[Workload]*rate {
 	return out
 }
 
-// named returns the workload of a connected proxy, which is named as by users; zero: there is none.
+// named returns the workload of a connected proxy, by the name that users give it; zero: no such proxy is connected.
 func (s *Scraper) named(name string) Workload {
 	for _, p := range s.Proxies.Proxies() {
 		if p.Proxy != nil && name != "" && (p.Name == name || p.Name+"."+p.Namespace == name || p.ID == name) {

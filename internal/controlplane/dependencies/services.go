@@ -14,7 +14,7 @@ import (
 
 // Service is the called service, as people and the objects that limit a workload need it.
 type Service struct {
-	Kind      model.Kind        `json:"kind,omitempty"` // empty: there is no such service now
+	Kind      model.Kind        `json:"kind,omitempty"` // empty: the service does not exist any longer
 	Namespace string            `json:"namespace,omitempty"`
 	Name      string            `json:"name,omitempty"`
 	Pods      map[string]string `json:"pods,omitempty"`      // labels of its Pods, in its namespace; empty: others serve it
@@ -53,7 +53,7 @@ func servicesOf(s *store.Snapshot) services {
 	return out
 }
 
-// of returns the service with a host for callers of a namespace, as proxies get it; nil: there is none that they see.
+// of returns the service with a host for callers of a namespace, as proxies get it; nil: they see no such service.
 func (all services) of(h model.Host, namespace string) *model.Service {
 	var best *model.Service
 	for _, s := range slices.SortedFunc(slices.Values(all[h]), func(a, b *model.Service) int { return model.CompareAge(a, b) }) {

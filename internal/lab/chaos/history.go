@@ -30,8 +30,8 @@ type window struct{ from, to time.Time }
 
 // history knows what was written and ACKed when, and which proxies faults disturbed. It is safe for concurrent use.
 type history struct {
-	// unordered: an API server sends each kind on a watch of its own, so that a route may be seen without the subsets that it
-	// names, until both writes are. Then there is no cluster.
+	// unordered means that a control plane may see a route before the subsets that it names: an API server sends each kind on a
+	// separate watch. Until it sees both, the route's cluster does not exist.
 	unordered bool
 
 	mu        sync.Mutex // guards the fields below
@@ -104,7 +104,7 @@ func (h *history) visible(object string, from, to time.Time, grace time.Duration
 			out = append(out, v.state)
 		}
 		if !v.acked.IsZero() && v.acked.Add(grace).Before(from) {
-			break // nobody has an older one any more
+			break // no proxy has an older one
 		}
 	}
 	return out

@@ -8,7 +8,7 @@ import (
 // States of objects. Those of others are "v1" (a route), "deny:c1" and "allow:c1" (an AuthorizationPolicy), "v1,v2"
 // (endpoints), and "a" or "b" (the address of a ServiceEntry).
 const (
-	none       = "none" // there is no object
+	none       = "none" // the object does not exist
 	split      = "split"
 	abort      = "abort"
 	invalid    = "invalid" // a route that the control plane refuses
@@ -21,7 +21,7 @@ const (
 const (
 	denied     = "denied"      // by a policy
 	aborted    = "aborted"     // by a route's fault
-	unrouted   = "no upstream" // there is no route, no cluster or no endpoint
+	unrouted   = "no upstream" // the route, its cluster or its endpoints do not exist
 	badRoute   = "bad route"   // the route is invalid
 	refused    = "refused"     // plain text, by the server's sidecar
 	failed     = "failed"      // anything else

@@ -151,7 +151,7 @@ spec:
 	return b.String()
 }
 
-// object returns the YAML of an object in a state, or "" if there is none then. The number of the write is part of it.
+// object returns the YAML of an object in a state, or "" if it does not exist in that state. The number of the write is part of it.
 // kept is the number of the last write of it that was valid, or 0.
 func (l layout) object(name, state string, number, kept int) string {
 	kind, of, _ := strings.Cut(name, "/")

@@ -53,7 +53,7 @@ func checkPlan(plan []Action, s Shape) error {
 		case a.What == write && known, a.What == burst && kind == "noise":
 			continue
 		case !slices.ContainsFunc(faultKinds, func(k faultKind) bool { return k.what == a.What }):
-			return fmt.Errorf("action %d (%s): there is no such action: copy one of another plan", i+1, a)
+			return fmt.Errorf("action %d (%s): unknown action: copy one of another plan", i+1, a)
 		case kind == "plane" && (of == "1" || of == "2"), kind == "proxy" && slices.Contains(s.proxies(), of), a.Target == "all", a.Target == "server" && s.APIServer:
 			continue
 		}

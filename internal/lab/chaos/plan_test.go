@@ -15,7 +15,7 @@ func TestPlanFollowsFromTheSeed(t *testing.T) {
 	require.Equal(t, first, NewPlan(7, s, time.Minute))
 	require.NoError(t, checkPlan(first, s))
 	require.ErrorContains(t, checkPlan([]Action{{What: killAgent, Target: "proxy/c9"}}, s), "action 1 (kill agent proxy/c9): the mesh has no proxy/c9")
-	require.ErrorContains(t, checkPlan([]Action{{What: "melt", Target: "proxy/c1"}}, s), "there is no such action")
+	require.ErrorContains(t, checkPlan([]Action{{What: "melt", Target: "proxy/c1"}}, s), "unknown action: copy one of another plan")
 	require.NotEqual(t, first, NewPlan(8, s, time.Minute))
 	require.True(t, slices.IsSortedFunc(first, func(a, b Action) int { return int(a.At - b.At) }))
 }

@@ -77,7 +77,7 @@ type plane struct {
 	number int
 	xds    string // host:port
 	http   string // host:port
-	server *relay // to the API server; nil: there is none
+	server *relay // to the API server; nil: the source is files
 }
 
 // sidecar is an agent with its Envoy.

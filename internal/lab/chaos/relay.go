@@ -78,7 +78,7 @@ func (r *relay) serve(ctx context.Context, c net.Conn) {
 	both.Wait()
 }
 
-// dial connects to the next server that accepts the connection; nil: there is none.
+// dial connects to the next server that accepts the connection; nil: none does.
 func (r *relay) dial(ctx context.Context) net.Conn {
 	r.mu.Lock()
 	first, targets := r.next, r.targets

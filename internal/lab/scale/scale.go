@@ -118,7 +118,7 @@ type subject struct {
 	measure func(context.Context, *subject, string, experiment.Sample) error
 }
 
-// Measure implements experiment.Subject. There is no warm-up.
+// Measure implements experiment.Subject. It does not warm up.
 func (s *subject) Measure(ctx context.Context, r experiment.Round) (experiment.Sample, error) {
 	out := experiment.Sample{}
 	if r.Warming {
@@ -174,7 +174,7 @@ func note(out experiment.Sample, side *results.Side) {
 	out["bytes"], out["memory"] = side.Concerned.Bytes/1e6, side.ProxyMemory/1024
 }
 
-// routes changes routes, and follows each change to the last proxy. beside is another fleet; nil: there is none.
+// routes changes routes, and follows each change to the last proxy. beside is another fleet, or nil.
 func (s *subject) routes(ctx context.Context, first *session.Session, beside *session.Subject, out experiment.Sample) error {
 	var last, cpu []float64
 	for i := range s.o.Changes + 1 {

@@ -96,7 +96,7 @@ func (a *Authority) Run(ctx context.Context) {
 	}
 }
 
-// apply takes material, or notes why there is none. What is in force stays.
+// apply takes material, or records an error and keeps the present material.
 func (a *Authority) apply(m *material, err error) {
 	switch began, ended := a.problem.Note(err); {
 	case began:

@@ -36,7 +36,7 @@ func (c *Client) SharedData(namespace, name, key string, failed func(error), cha
 func (s *SharedData) Place() string { return "ConfigMap " + s.namespace + "/" + s.name }
 
 // Watch calls see with the bytes and their version, at first and after each change, until ctx ends. Both are empty while
-// there is no ConfigMap.
+// the ConfigMap does not exist.
 func (s *SharedData) Watch(ctx context.Context, see func(data []byte, version string)) error {
 	kind := &resource{
 		Resource: config.Resource{Kind: "ConfigMap"}, version: "v1", plural: "configmaps", example: &corev1.ConfigMap{},

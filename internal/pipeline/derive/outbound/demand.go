@@ -73,7 +73,7 @@ func (d *Demands) Remove(h model.Host, own *Demand) {
 	delete(d.joining, h)
 }
 
-// IsEmpty reports whether there are no demands; nil is empty.
+// IsEmpty reports whether nothing is demanded; nil is empty.
 func (d *Demands) IsEmpty() bool { return d == nil || !d.Listens() && len(d.joining) == 0 }
 
 // Listens reports whether some host wants the listener to exist.

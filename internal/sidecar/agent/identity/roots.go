@@ -77,8 +77,8 @@ func (r *Renewer) readLists(roots []byte) bool {
 	return true
 }
 
-// readRevoked reads the lists beside a file of roots; nil: there are none. There must be one for each root, or Envoy would
-// refuse every peer.
+// readRevoked reads the lists beside a file of roots; nil: the file of lists does not exist. Each root must have a list, or
+// Envoy would refuse every peer.
 func readRevoked(rootsFile string, roots []byte) (*revocation.Lists, error) {
 	file := filepath.Join(filepath.Dir(rootsFile), revocation.FileName)
 	text, err := os.ReadFile(file)
