@@ -131,15 +131,17 @@ func (c *control) synced(ctx context.Context, want []Workload) error {
 // settled returns nil if no resource is in flight to a proxy, waits, or was refused.
 func settled(p *server.ProxyState) error {
 	asked := 0
-	for _, t := range p.Types {
-		switch {
-		case len(t.Held) > 0:
+	for i := range p.Types {
+		t := &p.Types[i]
+		switch t.Progress() {
+		case server.TypeRefused:
 			return fmt.Errorf("%s: refused %s %s: %s", p.Name, t.Type, t.Held[0].Name, t.Held[0].Message)
-		case !t.InFlightSince.IsZero():
+		case server.TypeInFlight:
 			return fmt.Errorf("%s: has not answered %s", p.Name, t.Type)
-		case t.Waiting != "":
+		case server.TypeWaiting:
 			return fmt.Errorf("%s: %s waits for %s", p.Name, t.Type, t.Waiting)
-		case (t.Type == "CDS" || t.Type == "LDS") && (t.Wildcard || t.Subscribed > 0):
+		}
+		if (t.Type == "CDS" || t.Type == "LDS") && (t.Wildcard || t.Subscribed > 0) {
 			asked++
 		}
 	}

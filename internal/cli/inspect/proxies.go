@@ -263,7 +263,7 @@ func proxyStatus(style terminal.Style, p *server.ProxyState, now time.Time) stri
 // columnState returns the state of the type with this name. If two types share the name, it is that of the type
 // in use.
 func columnState(style terminal.Style, p *server.ProxyState, column string, now time.Time) string {
-	state := typeState(style, nil, now)
+	state := typeState(style, &server.TypeState{}, now)
 	for i := range p.Types {
 		if t := &p.Types[i]; t.Type == column && t.InUse() {
 			state = typeState(style, t, now)
@@ -272,19 +272,20 @@ func columnState(style terminal.Style, p *server.ProxyState, column string, now 
 	return state
 }
 
-// typeState returns the worst state of a type: NACKED, SENT and for how long, WAITING, SYNCED, or - if it is not in use.
+// typeState returns the state of a type: NACKED, SENT and for how long, WAITING, SYNCED, or - if it is not in use.
 func typeState(style terminal.Style, t *server.TypeState, now time.Time) string {
-	switch {
-	case t == nil:
-		return style.Dim("-")
-	case len(t.Held) > 0:
+	switch t.Progress() {
+	case server.TypeRefused:
 		return style.Bad(fmt.Sprintf("NACKED %d", len(t.Held)))
-	case !t.InFlightSince.IsZero():
+	case server.TypeInFlight:
 		return style.Warn("SENT " + age(now, t.InFlightSince))
-	case t.Waiting != "":
+	case server.TypeWaiting:
 		return style.Warn("WAITING")
+	case server.TypeSynced, server.TypeNotSent:
+		return style.Good("SYNCED")
+	default:
+		return style.Dim("-")
 	}
-	return style.Good("SYNCED")
 }
 
 func printProxy(w io.Writer, d debug.ProxyDetail) error {

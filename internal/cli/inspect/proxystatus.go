@@ -35,38 +35,29 @@ func istioctlTable(style terminal.Style, list *debug.ProxyList, asked string) *p
 	return t
 }
 
-// The words of istioctl, from the best to the worst.
-var istioctlStates = []string{"IGNORED", "SYNCED", "NOT SENT", "STALE", "ERROR"}
+// istioctlStates are the words of istioctl.
+var istioctlStates = [...]string{
+	server.TypeNotInUse: "IGNORED", server.TypeSynced: "SYNCED", server.TypeNotSent: "NOT SENT",
+	server.TypeWaiting: "STALE", server.TypeInFlight: "STALE", server.TypeRefused: "ERROR",
+}
 
 // istioctlState returns the worst state of the types of a column.
 func istioctlState(style terminal.Style, p *server.ProxyState, column string) string {
-	worst := 0
+	worst := server.TypeNotInUse
 	for i := range p.Types {
-		t := &p.Types[i]
-		if (t.Type == column || t.Type == "VHDS" && column == "RDS") && t.InUse() {
-			worst = max(worst, istioctlRank(t))
+		if t := &p.Types[i]; t.Type == column || t.Type == "VHDS" && column == "RDS" {
+			worst = max(worst, t.Progress())
 		}
 	}
 	text := istioctlStates[worst]
 	switch worst {
-	case 0:
+	case server.TypeNotInUse:
 		return style.Dim(text)
-	case 1:
+	case server.TypeSynced:
 		return style.Good(text)
-	case len(istioctlStates) - 1:
+	case server.TypeRefused:
 		return style.Bad(text)
+	default:
+		return style.Warn(text)
 	}
-	return style.Warn(text)
-}
-
-func istioctlRank(t *server.TypeState) int {
-	switch {
-	case len(t.Held) > 0:
-		return 4
-	case !t.InFlightSince.IsZero(), t.Waiting != "":
-		return 3
-	case t.Sent == 0:
-		return 2
-	}
-	return 1
 }

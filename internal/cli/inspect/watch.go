@@ -37,7 +37,7 @@ func stateOf(p *server.ProxyState) string {
 	text := fmt.Sprint(p.Stream, p.Settled, p.Pending, p.ControlPlane)
 	for i := range p.Types {
 		t := &p.Types[i]
-		text += fmt.Sprint(" ", t.Type, len(t.Held), !t.InFlightSince.IsZero(), t.Waiting)
+		text += fmt.Sprint(" ", t.Type, t.Progress(), len(t.Held), t.Waiting)
 	}
 	return text
 }

@@ -100,15 +100,15 @@ func clientConfig(p *server.ProxyState) *statusv3.ClientConfig {
 			continue
 		}
 		one := &statusv3.ClientConfig_GenericXdsConfig{TypeUrl: typeURL(t.Type), ConfigStatus: statusv3.ConfigStatus_SYNCED}
-		switch {
-		case len(t.Held) > 0:
+		switch t.Progress() {
+		case server.TypeRefused:
 			one.ConfigStatus = statusv3.ConfigStatus_ERROR
 			one.ErrorState = &adminv3.UpdateFailureState{Details: t.Held[0].Message}
-		case !t.InFlightSince.IsZero():
+		case server.TypeInFlight:
 			one.ConfigStatus, one.LastUpdated = statusv3.ConfigStatus_STALE, timestamppb.New(t.InFlightSince)
-		case t.Waiting != "":
+		case server.TypeWaiting:
 			one.ConfigStatus = statusv3.ConfigStatus_STALE
-		case t.Sent == 0:
+		case server.TypeNotSent:
 			one.ConfigStatus = statusv3.ConfigStatus_NOT_SENT
 		}
 		out.GenericXdsConfigs = append(out.GenericXdsConfigs, one)

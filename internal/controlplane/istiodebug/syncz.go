@@ -88,10 +88,10 @@ func statusOf(p *server.ProxyState) syncStatus {
 // sent and not ACKed.
 func of(t *server.TypeState) resourceStatus {
 	s := resourceStatus{Sent: fmt.Sprint(t.Sent), Acked: fmt.Sprint(t.ACKed), SentTime: t.InFlightSince}
-	switch {
-	case len(t.Held) > 0:
+	switch t.Progress() {
+	case server.TypeRefused:
 		s.Acked, s.LastError = "", t.Held[0].Message
-	case !t.InFlightSince.IsZero(), t.Waiting != "":
+	case server.TypeInFlight, server.TypeWaiting:
 		s.Sent += "+" // more was sent, or is about to be
 	default:
 		s.Acked = s.Sent // a later revision that concerns the proxy in nothing is not ACKed

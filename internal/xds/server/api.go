@@ -145,28 +145,3 @@ type ProxyState struct {
 	// ControlPlane has the meaning of ProxySyncStatus.ControlPlane.
 	ControlPlane string `json:"controlPlane,omitempty"`
 }
-
-// TypeState is the state of one type of resources on a stream.
-type TypeState struct {
-	Type          string         `json:"type"` // "CDS"
-	Wildcard      bool           `json:"wildcard"`
-	Subscribed    int            `json:"subscribed"` // named resources
-	Sent          model.Revision `json:"sent"`
-	ACKed         model.Revision `json:"acked"`
-	InFlightSince time.Time      `json:"inFlightSince,omitzero"`
-	Waiting       string         `json:"waiting,omitempty"` // what it waits for, if something is to be sent and must wait
-	Version       string         `json:"version,omitempty"` // state-of-the-world: version of the last response
-	Held          []Held         `json:"held,omitempty"`
-}
-
-// InUse reports whether the proxy has subscribed to anything of the type.
-func (t *TypeState) InUse() bool {
-	return t.Wildcard || t.Subscribed > 0 || t.Sent > 0 || len(t.Held) > 0
-}
-
-// Held is a resource that a proxy refused. It is not sent again until it differs.
-type Held struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
-	Message string `json:"message"` // of the proxy
-}

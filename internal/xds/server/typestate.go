@@ -1,0 +1,62 @@
+package server
+
+import (
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// TypeState is the state of one type of resources on a stream.
+type TypeState struct {
+	Type          string         `json:"type"` // "CDS"
+	Wildcard      bool           `json:"wildcard"`
+	Subscribed    int            `json:"subscribed"` // named resources
+	Sent          model.Revision `json:"sent"`
+	ACKed         model.Revision `json:"acked"`
+	InFlightSince time.Time      `json:"inFlightSince,omitzero"`
+	Waiting       string         `json:"waiting,omitempty"` // what it waits for, if something is to be sent and must wait
+	Version       string         `json:"version,omitempty"` // state-of-the-world: version of the last response
+	Held          []Held         `json:"held,omitempty"`
+}
+
+// InUse reports whether the proxy has subscribed to anything of the type.
+func (t *TypeState) InUse() bool {
+	return t.Wildcard || t.Subscribed > 0 || t.Sent > 0 || len(t.Held) > 0
+}
+
+// Held is a resource that a proxy refused. It is not sent again until it differs.
+type Held struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Message string `json:"message"` // of the proxy
+}
+
+// TypeProgress is how far a proxy is with one type of resources. A greater one is worse.
+type TypeProgress uint8
+
+// The progress of a type.
+const (
+	TypeNotInUse TypeProgress = iota // the proxy subscribes to nothing
+	TypeSynced                       // everything is ACKed
+	TypeNotSent                      // nothing was sent yet, and nothing is to be sent
+	TypeWaiting                      // something is to be sent, and waits for another type
+	TypeInFlight                     // a response is not answered
+	TypeRefused                      // a resource is held back
+)
+
+// Progress returns how far the proxy is. Of several resources the worst one counts.
+func (t *TypeState) Progress() TypeProgress {
+	switch {
+	case len(t.Held) > 0:
+		return TypeRefused
+	case !t.InFlightSince.IsZero():
+		return TypeInFlight
+	case t.Waiting != "":
+		return TypeWaiting
+	case !t.InUse():
+		return TypeNotInUse
+	case t.Sent == 0:
+		return TypeNotSent
+	}
+	return TypeSynced
+}

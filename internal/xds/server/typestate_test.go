@@ -1,0 +1,28 @@
+package server
+
+import (
+	"testing"
+	"time"
+)
+
+func TestProgressIsThatOfTheWorstResource(t *testing.T) {
+	refused, sent := []Held{{Name: "x"}}, time.Unix(1, 0)
+	for name, c := range map[string]struct {
+		state TypeState
+		want  TypeProgress
+	}{
+		"not in use":                {TypeState{}, TypeNotInUse},
+		"ACKed":                     {TypeState{Wildcard: true, Sent: 7, ACKed: 7}, TypeSynced},
+		"not sent":                  {TypeState{Subscribed: 2}, TypeNotSent},
+		"not sent, waiting":         {TypeState{Subscribed: 2, Waiting: "clusters"}, TypeWaiting},
+		"in flight, more waits":     {TypeState{Sent: 7, InFlightSince: sent, Waiting: "clusters"}, TypeInFlight},
+		"refused, and in flight":    {TypeState{Sent: 7, InFlightSince: sent, Held: refused}, TypeRefused},
+		"refused, unsubscribed now": {TypeState{Held: refused}, TypeRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := c.state.Progress(); got != c.want {
+				t.Errorf("progress %d, want %d", got, c.want)
+			}
+		})
+	}
+}
