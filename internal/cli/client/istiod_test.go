@@ -14,6 +14,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/cli/configure"
 	"github.com/moonsail/moonsail/internal/diagnose/compare"
+	"github.com/moonsail/moonsail/internal/diagnose/configdump"
 	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/clitest"
@@ -34,7 +35,7 @@ func recorded(t *testing.T) *recordedIstiod {
 	paths, err := filepath.Glob(filepath.Join(dumpsDir, "*.json.gz"))
 	require.NoError(t, err)
 	for _, path := range paths {
-		text, err := compare.ReadDump(path)
+		text, err := configdump.ReadFile(path)
 		require.NoError(t, err)
 		p, err := compare.ParseDump(text, server.ProxyOf)
 		require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/diagnose/compare"
+	"github.com/moonsail/moonsail/internal/diagnose/configdump"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
@@ -61,7 +62,7 @@ func TestCompareOfUpgrade(t *testing.T) {
 		paths, err := filepath.Glob(filepath.Join(dumps, "*.json.gz"))
 		require.NoError(t, err)
 		for _, path := range paths {
-			text, err := compare.ReadDump(path)
+			text, err := configdump.ReadFile(path)
 			require.NoError(t, err)
 			require.Regexp(t, http2, string(text))
 			text = http2.ReplaceAll(text, []byte(`"http_protocol_options": {}`))

@@ -19,6 +19,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/diagnose/compare"
+	"github.com/moonsail/moonsail/internal/diagnose/configdump"
 	"github.com/moonsail/moonsail/internal/diagnose/preview"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
@@ -101,7 +102,7 @@ func (s *sides) dumps(source string) (*compare.Side, error) {
 		if name := strings.TrimSuffix(path, ".gz"); filepath.Ext(name) != ".json" {
 			return nil
 		}
-		text, err := compare.ReadDump(path)
+		text, err := configdump.ReadFile(path)
 		if err != nil || !bytes.Contains(text, []byte(`"configs"`)) {
 			return err
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/diagnose/bugreport"
-	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/diagnose/configdump"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -323,7 +323,7 @@ func (f *bugReportFlags) proxyItems(name string) []bugreport.Item {
 		f.page(folder+"state.json", at, "state of its stream", false),
 		f.page(folder+"intended.json", at+"/config/all?full", "its intended configuration and what was sent", false),
 		f.page(folder+"in-use.json", at+"/envoy/in-use", "what its Envoy uses", false),
-		f.page(folder+"config_dump.json", at+"/envoy/config_dump?"+explain.DumpQuery, "its Envoy's configuration", false),
+		f.page(folder+"config_dump.json", at+"/envoy/config_dump?"+configdump.Query, "its Envoy's configuration", false),
 		f.page(folder+"server_info.json", at+"/envoy/server_info", "its Envoy's version and state", false),
 		f.page(folder+"clusters.json", at+"/envoy/clusters", "its Envoy's clusters and hosts", false),
 		f.page(folder+"listeners.json", at+"/envoy/listeners", "its Envoy's listeners", false),

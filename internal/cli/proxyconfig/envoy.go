@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 
+	"github.com/moonsail/moonsail/internal/diagnose/configdump"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
@@ -17,7 +18,7 @@ import (
 
 // actual returns the configuration of the proxy's Envoy; nil if it is not asked.
 func (f *flags) actual(ctx context.Context, out *comparedConfig) (*explain.Actual, error) {
-	text, err := f.dumped(ctx, out, url.Values{explain.DumpQuery: {""}}, "set --admin to its admin interface, or leave Envoy out with --admin none")
+	text, err := f.dumped(ctx, out, url.Values{configdump.Query: {""}}, "set --admin to its admin interface, or leave Envoy out with --admin none")
 	if text == nil || err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/cli/client"
+	"github.com/moonsail/moonsail/internal/diagnose/configdump"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/sds"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -94,7 +95,7 @@ func (f *rootsFlags) roots(ctx context.Context, proxy string, i int) ([]explain.
 	if err != nil {
 		return nil, err
 	}
-	dump, err := f.one.dumped(ctx, c, url.Values{"mask": {explain.SecretsMask}}, "set --admin to its admin interface")
+	dump, err := f.one.dumped(ctx, c, url.Values{"mask": {configdump.SecretsMask}}, "set --admin to its admin interface")
 	if err == nil && dump == nil {
 		err = f.one.unreached(proxy, c)
 	}

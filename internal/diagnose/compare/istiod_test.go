@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/diagnose/compare"
+	"github.com/moonsail/moonsail/internal/diagnose/configdump"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -23,7 +24,7 @@ func istiod(t testing.TB) *compare.Side {
 	require.NoError(t, err)
 	side := &compare.Side{Name: "istiod"}
 	for _, path := range paths {
-		text, err := compare.ReadDump(path)
+		text, err := configdump.ReadFile(path)
 		require.NoError(t, err)
 		p, err := compare.ParseDump(text, server.ProxyOf)
 		require.NoError(t, err, path)

@@ -2,6 +2,7 @@ package compare
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 
 	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
@@ -10,64 +11,65 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/moonsail/moonsail/internal/diagnose/configdump"
 )
 
 // WriteDump writes a proxy as Envoy's config dump has it, so that ParseDump reads it again. Of extensions that this binary does
 // not know it writes the type only.
 func WriteDump(w io.Writer, p *Proxy) error {
-	d := map[string][]any{}
-	put := func(key string, m proto.Message, wrap func(any) any) error {
-		packed, err := anypb.New(m)
-		if err != nil {
-			return err
-		}
-		text, err := protojson.MarshalOptions{Resolver: lenient{protoregistry.GlobalTypes}, UseProtoNames: true}.Marshal(packed)
-		if err == nil {
-			d[key] = append(d[key], wrap(json.RawMessage(text)))
-		}
-		return err
-	}
-	in := func(field string) func(any) any {
-		return func(v any) any { return map[string]any{field: v} }
-	}
-	for _, l := range p.World.Listeners {
-		err := put("dynamic_listeners", l, func(v any) any {
-			return map[string]any{"name": l.GetName(), "active_state": map[string]any{"listener": v}}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for _, c := range p.World.Clusters {
-		if err := put("dynamic_active_clusters", c, in("cluster")); err != nil {
-			return err
-		}
-	}
-	for _, r := range p.World.Routes {
-		whole, err := p.World.RouteConfig(r.GetName())
-		if err != nil {
-			return err
-		}
-		if err := put("dynamic_route_configs", whole, in("route_config")); err != nil {
-			return err
-		}
-	}
-	for _, e := range p.World.Endpoints {
-		if err := put("dynamic_endpoint_configs", e, in("endpoint_config")); err != nil {
-			return err
-		}
-	}
 	node, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(p.Node.envoy)
 	if err != nil {
 		return err
 	}
+	d := configdump.Dump{Configs: []configdump.Section{{Bootstrap: &configdump.Bootstrap{Node: node}}}}
+	if p.Kind != Unknown {
+		d.Configs = append(d.Configs, configdump.Section{ControlPlane: string(p.Kind)})
+	}
+	c, err := p.section()
+	if err != nil {
+		return err
+	}
+	d.Configs = append(d.Configs, c)
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
-	configs := []any{map[string]any{"bootstrap": map[string]any{"node": json.RawMessage(node)}}}
-	if p.Kind != Unknown {
-		configs = append(configs, map[string]any{"control_plane": p.Kind})
+	return e.Encode(d)
+}
+
+// section returns all resources of a proxy, as if they were in one section.
+func (p *Proxy) section() (c configdump.Section, err error) {
+	var failed error
+	encode := func(m proto.Message) json.RawMessage {
+		text, err := encodeResource(m)
+		failed = errors.Join(failed, err)
+		return text
 	}
-	return e.Encode(map[string]any{"configs": append(configs, d)})
+	for _, l := range p.World.Listeners {
+		c.Listeners = append(c.Listeners, configdump.Listener{Name: l.GetName(), Active: &configdump.ListenerState{Listener: encode(l)}})
+	}
+	for _, cl := range p.World.Clusters {
+		c.Clusters = append(c.Clusters, configdump.Cluster{Cluster: encode(cl)})
+	}
+	for _, r := range p.World.Routes {
+		whole, err := p.World.RouteConfig(r.GetName())
+		if err != nil {
+			return c, err
+		}
+		c.Routes = append(c.Routes, configdump.Route{RouteConfig: encode(whole)})
+	}
+	for _, e := range p.World.Endpoints {
+		c.Endpoints = append(c.Endpoints, configdump.Endpoint{Endpoints: encode(e)})
+	}
+	return c, failed
+}
+
+// encodeResource encodes a resource as a google.protobuf.Any.
+func encodeResource(m proto.Message) (json.RawMessage, error) {
+	packed, err := anypb.New(m)
+	if err != nil {
+		return nil, err
+	}
+	return protojson.MarshalOptions{Resolver: lenient{protoregistry.GlobalTypes}, UseProtoNames: true}.Marshal(packed)
 }
 
 // lenient resolves types that are unknown to one without fields.

@@ -14,9 +14,9 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/moonsail/moonsail/internal/diagnose/configdump"
 )
 
 // Actual is what an Envoy has by xDS, read from its admin interface.
@@ -30,65 +30,23 @@ type Actual struct {
 // held identifies a resource by the short name of its type and its name.
 type held struct{ typ, name string }
 
-// DumpQuery is the query of a config dump for ParseDump.
-const DumpQuery = "include_eds"
-
-// SecretsMask is the "mask" of a config dump of the secrets only, which is a small part of the dump.
-const SecretsMask = "dynamic_active_secrets,dynamic_warming_secrets"
-
-// dump has the parts of Envoy's config dump that this package reads. The keys of the different dumps do not
-// collide.
-type dump struct {
-	Configs []struct {
-		ActiveClusters  []clusterDump `json:"dynamic_active_clusters"`
-		WarmingClusters []clusterDump `json:"dynamic_warming_clusters"`
-		Listeners       []struct {
-			Name    string        `json:"name"`
-			Active  *listenerDump `json:"active_state"`
-			Warming *listenerDump `json:"warming_state"`
-			Error   *struct {
-				Details string `json:"details"`
-			} `json:"error_state"`
-		} `json:"dynamic_listeners"`
-		Routes []struct {
-			RouteConfig json.RawMessage `json:"route_config"`
-		} `json:"dynamic_route_configs"`
-		Endpoints []struct {
-			Endpoints json.RawMessage `json:"endpoint_config"`
-		} `json:"dynamic_endpoint_configs"`
-		Secrets        []json.RawMessage `json:"dynamic_active_secrets"`
-		WarmingSecrets []json.RawMessage `json:"dynamic_warming_secrets"`
-	} `json:"configs"`
-}
-
-type clusterDump struct {
-	Cluster json.RawMessage `json:"cluster"`
-}
-
-type listenerDump struct {
-	Listener json.RawMessage `json:"listener"`
-}
-
-// ParseDump reads a config dump that was requested with DumpQuery.
+// ParseDump reads a config dump that was requested with configdump.Query.
 func ParseDump(text []byte) (*Actual, error) {
-	var d dump
-	if err := json.Unmarshal(text, &d); err != nil {
-		return nil, fmt.Errorf("config dump: %w", err)
+	d, err := configdump.Parse(text)
+	if err != nil {
+		return nil, err
 	}
 	a := &Actual{has: map[held]proto.Message{}, warming: map[held]bool{}, errors: map[held]string{}}
 	for i := range d.Configs {
 		c := &d.Configs[i]
-		for _, cl := range c.ActiveClusters {
+		for _, cl := range c.Clusters {
 			a.add(cl.Cluster)
 		}
 		for _, cl := range c.WarmingClusters {
 			a.warm(cl.Cluster)
 		}
-		for _, l := range c.Listeners {
-			a.listener(l.Name, l.Active, l.Warming)
-			if l.Error != nil {
-				a.errors[held{"LDS", l.Name}] = l.Error.Details
-			}
+		for j := range c.Listeners {
+			a.listener(&c.Listeners[j])
 		}
 		for _, r := range c.Routes {
 			a.add(r.RouteConfig)
@@ -108,22 +66,22 @@ func ParseDump(text []byte) (*Actual, error) {
 	return a, nil
 }
 
-func (a *Actual) listener(name string, active, warming *listenerDump) {
-	if active != nil {
-		a.add(active.Listener)
+func (a *Actual) listener(l *configdump.Listener) {
+	at := held{"LDS", l.Name}
+	if l.Active != nil {
+		a.add(l.Active.Listener)
 	}
-	if warming != nil {
-		a.warming[held{"LDS", name}] = true
+	if l.Warming != nil {
+		a.warming[at] = true
+	}
+	if l.Error != nil {
+		a.errors[at] = l.Error.Details
 	}
 }
 
 // parse decodes a resource. It returns nil if the resource has extensions that this binary does not know.
 func parse(text json.RawMessage) proto.Message {
-	packed := &anypb.Any{}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, packed); err != nil {
-		return nil
-	}
-	m, err := packed.UnmarshalNew()
+	m, err := configdump.Resource(text)
 	if err != nil {
 		return nil
 	}
