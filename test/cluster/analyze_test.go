@@ -45,7 +45,7 @@ spec: {hosts: [a.example.com], http: [{match: [{uri: {regex: "("}}], route: [{de
 `)
 	out, err = analyze(t, c.Kubeconfig(), "error")
 	require.Equal(t, terminal.ExitCode(1), err)
-	require.Contains(t, out, "VirtualService/"+ns+"/web: spec.http[0].route[0].destination.host: there is no service wbe")
+	require.Contains(t, out, "VirtualService/"+ns+"/web: spec.http[0].route[0].destination.host: service wbe."+ns+".svc.cluster.local: not found")
 	require.Contains(t, out, "VirtualService/"+ns+"/broken: spec.http[0].match[0].uri.regex")
 	require.Contains(t, out, "2 errors")
 }

@@ -54,11 +54,11 @@ func TestInvalidSecretsAreReported(t *testing.T) {
 	https := func(o *unstructured.Unstructured) map[string]any { return entryWith("listeners", "name", "https")(o) }
 	c.Apply(t, ns, gatewayWithSecret+"\n---"+httpsGateway+"\n---"+controlPlaneMay("moonsail-credentials"))
 	message := awaitReconciled(t, c, ns, "Gateway", "edge", "True", status.ReasonWarnings)
-	require.Contains(t, message, "spec.servers[0].tls.credentialName: there is no Secret api-client in namespace "+ns)
-	require.Contains(t, warnings(t, c, ns), "Gateway/"+ns+"/edge: spec.servers[0].tls.credentialName: there is no Secret api-client")
+	require.Contains(t, message, "spec.servers[0].tls.credentialName: Secret api-client: not found in namespace "+ns)
+	require.Contains(t, warnings(t, c, ns), "Gateway/"+ns+"/edge: spec.servers[0].tls.credentialName: Secret api-client: not found")
 
 	c.Apply(t, ns, gatewayAndRouters+"\n---"+notPEM)
-	const unusable = "the Secret api-client cannot be used, so calls fail: its tls.crt and tls.key are not a certificate and its key"
+	const unusable = "Secret api-client: unusable, so calls fail: its tls.crt and tls.key are not a certificate and its key"
 	c.Eventually(t, "the Gateway tells of the Secret", saysOf(c, ns, "Gateway", "edge", unusable))
 	awaitConditions(t, c, ns, "gateways", "web", https, "ResolvedRefs=False/InvalidCertificateRef", "Programmed=False/Invalid")
 	require.Contains(t, warnings(t, c, ns), unusable)

@@ -20,6 +20,8 @@ import (
 )
 
 // nodeOf returns the node that Istio's agent sends for a proxy: no key is Moonsail's. host is the node of its Pod.
+// It shares nothing with the metadata of sidecar/agent: both control planes are asked as by a sidecar of Istio, and a mistake in
+// our agent must not change what istiod answers.
 func nodeOf(p *meshtest.Proxy, domain, host string) *corev3.Node {
 	m := p.Model(domain)
 	labels := map[string]any{}

@@ -65,7 +65,7 @@ func TestAnalyze(t *testing.T) {
 	require.NoError(t, os.WriteFile(bad, []byte(badYAML), 0o600))
 	const (
 		unknown = `bad.yaml:14: error: VirtualService/shop/reviews: spec.http[0].route[0].destination.host: ` +
-			`there is no service reveiws.shop.svc.cluster.local; did you mean reviews.shop.svc.cluster.local? [MS1201]`
+			`service reveiws.shop.svc.cluster.local: not found: did you mean reviews.shop.svc.cluster.local? [MS1201]`
 		typo = `bad.yaml:22: error: VirtualService/shop/typo: spec.http[0].timout: unknown field; did you mean "timeout"? [MS1101]`
 	)
 	for _, tc := range []struct {
@@ -165,7 +165,7 @@ func TestAnalyzeForPullRequests(t *testing.T) {
 	status, out, _ := moonsail(t, "analyze", path, "-o", "github", "--level", "error")
 	require.Equal(t, terminal.ExitFailed, status)
 	require.Equal(t, "::error file="+path+",line=14,title=MS1201 VirtualService/shop/reviews::spec.http[0].route[0].destination.host: "+
-		"there is no service reveiws.shop.svc.cluster.local; did you mean reviews.shop.svc.cluster.local?\n"+
+		"service reveiws.shop.svc.cluster.local: not found: did you mean reviews.shop.svc.cluster.local?\n"+
 		"::error file="+path+",line=22,title=MS1101 VirtualService/shop/typo::spec.http[0].timout: unknown field; did you mean \"timeout\"?\n", out)
 
 	require.NoError(t, os.WriteFile(path, []byte(goodYAML), 0o600))

@@ -61,7 +61,7 @@ func TestFilesAgainstACluster(t *testing.T) {
 
 	status, out, _ = withInput(t, route("ratings"), "analyze", "-", "--kubeconfig", kubeconfig, "--context", "c")
 	require.Equal(t, terminal.ExitFailed, status)
-	require.Contains(t, out, "error: VirtualService/shop/a: spec.http[0].route[0].destination.host: there is no service ratings.shop.svc.cluster.local; write a Service")
+	require.Contains(t, out, "error: VirtualService/shop/a: spec.http[0].route[0].destination.host: service ratings.shop.svc.cluster.local: not found: create a Service")
 	require.NotContains(t, out, "Service/shop/reviews")
 
 	status, out, _ = withInput(t, route("ratings"), "analyze", "-")

@@ -80,7 +80,7 @@ func TestInjectErrors(t *testing.T) {
 	require.Contains(t, errOut, "nowhere")
 	_, errOut, status = runInject(t, "kind: Deployment\nmetadata: {name: d}\n", "-f", "-")
 	require.Equal(t, terminal.ExitFailed, status)
-	require.Contains(t, errOut, "Deployment d: there is no spec")
+	require.Contains(t, errOut, "Deployment d: field spec: missing")
 	for text, want := range map[string]string{
 		"a: 1\n---\nkind: Pod\nmetadata: {name: p\nspec: {}\n": "-f: is not valid YAML: did not find expected ',' or '}'\n  where: standard input:5",
 		"- a\n":     "document 1: not an object",

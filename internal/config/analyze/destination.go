@@ -54,16 +54,16 @@ func (c destinationChecks) similarHost(h model.Host, ns string) model.Host {
 // noHost is the message that a host does not exist, with the one that may have been meant.
 func (c destinationChecks) noHost(h model.Host, ns string, hidden bool) string {
 	if hidden {
-		return fmt.Sprintf("%s is not exported to namespace %s; add it to the service's exportTo", h, ns)
+		return fmt.Sprintf("service %s: not exported to namespace %s: add the namespace to the service's exportTo", h, ns)
 	}
-	msg := fmt.Sprintf("there is no service %s", h)
+	subject := fmt.Sprintf("service %s: not found", h)
 	if full := model.Host(string(h) + ".svc." + c.domain); c.byHost[full] != nil {
-		return fmt.Sprintf("%s; short names with a namespace are not resolved: write %s", msg, full)
+		return fmt.Sprintf("%s, as short names with a namespace are not resolved: write %s", subject, full)
 	}
 	if near := c.nearHost(h, ns); near != "" {
-		return fmt.Sprintf("%s; did you mean %s?", msg, near)
+		return fmt.Sprintf("%s: did you mean %s?", subject, near)
 	}
-	return msg + "; write a Service or ServiceEntry for it, or correct the host"
+	return subject + ": create a Service or ServiceEntry for it, or correct the host"
 }
 
 // nearHost is the service whose name is like h's, in h's namespace first: a service of

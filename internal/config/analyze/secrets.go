@@ -61,7 +61,7 @@ func (c secretChecks) withCAs(key model.Key, s *model.Secret) (model.Key, *model
 // unusable returns why a Secret has no key, or no CAs; empty: it has.
 func unusable(key model.Key, s *model.Secret, pair bool) string {
 	if s == nil || s.Problem == model.NoSecret && s.CAProblem == model.NoSecret {
-		return fmt.Sprintf("there is no %s %s in namespace %s, so calls fail; create it, or correct the name", key.Kind, key.Name, key.Namespace)
+		return fmt.Sprintf("%s %s: not found in namespace %s, so calls fail: create it, or correct the name", key.Kind, key.Name, key.Namespace)
 	}
 	problem := s.CAProblem
 	if pair {
@@ -70,7 +70,7 @@ func unusable(key model.Key, s *model.Secret, pair bool) string {
 	if problem == "" {
 		return ""
 	}
-	return fmt.Sprintf("the %s %s cannot be used, so calls fail: %s", key.Kind, key.Name, problem)
+	return fmt.Sprintf("%s %s: unusable, so calls fail: %s", key.Kind, key.Name, problem)
 }
 
 // unread returns a message about workloads that may not have a key; empty: all may.

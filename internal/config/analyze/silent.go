@@ -120,7 +120,7 @@ func (c silentChecks) serviceEntry(e *model.ServiceEntry) {
 	}
 	c.plaintextHTTPS(e)
 	if t.Resolution == model.ResolutionStatic && len(t.Inline) == 0 && len(t.Selector) == 0 {
-		c.warnf(code.StaticWithoutEndpoints, e, "spec.resolution", "STATIC, but there are no endpoints and no workloadSelector, so calls fail; add endpoints, or use DNS")
+		c.warnf(code.StaticWithoutEndpoints, e, "spec.resolution", "STATIC needs endpoints or a workloadSelector, so calls fail: add endpoints, or use DNS")
 	}
 }
 

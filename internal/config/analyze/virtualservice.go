@@ -55,7 +55,7 @@ func (c routeChecks) httpRoute(v *model.VirtualService, field string, r *model.H
 	case d == nil && c.onlyFiles && !c.routesIn(r.Delegate.Namespace, v.Key):
 		c.elsewhere(v.Key, field+".delegate", r.Delegate.String(), "other VirtualServices of namespace "+r.Delegate.Namespace)
 	case d == nil:
-		c.errorf(code.DelegateNotFound, v, field+".delegate", "there is no %s; write it, or correct name and namespace", r.Delegate)
+		c.errorf(code.DelegateNotFound, v, field+".delegate", "%s: not found: create it, or correct name and namespace", r.Delegate)
 	case len(d.Hosts) > 0:
 		c.errorf(code.InvalidDelegate, v, field+".delegate", "%s has hosts, so it cannot be delegated to; remove its hosts", r.Delegate)
 	}

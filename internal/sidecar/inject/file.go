@@ -128,7 +128,7 @@ func (c *Config) template(o map[string]any, path []string, owner Owner, note fun
 	for _, field := range path {
 		next, ok := at[field].(map[string]any)
 		if !ok {
-			return false, fmt.Errorf("there is no %s", field)
+			return false, fmt.Errorf("field %s: missing: add it", field)
 		}
 		at = next
 	}

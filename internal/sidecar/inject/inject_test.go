@@ -318,7 +318,7 @@ func TestConfigurationsAreChecked(t *testing.T) {
 
 func TestBadDocuments(t *testing.T) {
 	for text, want := range map[string]string{
-		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {}\n": "Deployment d: there is no template",
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {}\n": "Deployment d: field template: missing",
 		"kind: Pod\nmetadata: {name: p}\nspec: {containers: 1}\n":                "Pod p: ",
 		"kind: Pod\nmetadata: 1\n":                                               "Pod: metadata",
 		"a: b\n---\n\"":                                                          "document 2",
