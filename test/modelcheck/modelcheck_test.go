@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // length is the number of operations of a run.
@@ -50,4 +52,16 @@ func TestPipeline(t *testing.T) {
 		}
 	}
 	t.Logf("%+v in %s", total, time.Since(start).Round(time.Second))
+}
+
+// TestFoundPlans repeats the runs that have found a bug.
+func TestFoundPlans(t *testing.T) {
+	for name, p := range map[string]*plan{
+		"removal from a refused route configuration": newPlan(262, length, 10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := try(t, p)
+			require.NoError(t, err)
+		})
+	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/base/defect"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -141,7 +142,7 @@ func (st *streamState) completeUpTo(k kind, strict bool) model.Revision {
 		return 0
 	}
 	floor := min(st.changesCompleteUpTo(k), w.removalsCompleteUpTo(&st.states))
-	if w.toRemove != nil {
+	if w.toRemove != nil && (strict || k != vhds || !st.onlyRefusedRoutes(w.toRemove)) {
 		floor = min(floor, max(w.pendingSince, 1)-1)
 	}
 	if strict {
@@ -150,6 +151,22 @@ func (st *streamState) completeUpTo(k kind, strict bool) model.Revision {
 		}
 	}
 	return floor
+}
+
+// onlyRefusedRoutes reports whether the proxy refuses the route configurations of all these virtual hosts, and has them in
+// an older form or not at all. The removal of the virtual hosts waits until a route configuration differs, and counts as
+// settled like it.
+func (st *streamState) onlyRefusedRoutes(hosts *names.Set) bool {
+	w := &st.watches[rds]
+	if len(w.held) == 0 {
+		return false
+	}
+	for n := range hosts.All() {
+		if e := st.lookup(w.typ, table.RouteConfigOf(n)); e == nil || !w.holds(e) || st.subscribes(vhds, n) {
+			return false
+		}
+	}
+	return true
 }
 
 // changesCompleteUpTo is completeUpTo without removals that were not sent.

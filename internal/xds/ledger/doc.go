@@ -33,7 +33,8 @@
 //  3. A refused resource is held back until it differs, or Retry sends it again. The other
 //     resources of its response are sent again without it. If Envoy's message does not name
 //     the resource, the response is bisected to find it. A held resource counts as settled, but
-//     no cluster is removed that it may refer to.
+//     no cluster is removed that it may refer to. A virtual host that is removed meanwhile from
+//     a held route configuration waits for it, and counts as settled, too.
 //  4. After a reconnect only the differences from initial_resource_versions are sent. A proxy may
 //     request endpoints last: listeners and routes wait until it did, and has what it lacked.
 //  5. A subscribed name that does not exist is answered by a removal, and blocks nothing. A name
