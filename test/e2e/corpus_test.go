@@ -54,6 +54,7 @@ func TestCorpusOnEnvoy(t *testing.T) {
 			}
 		}
 	})
+	t.Run("on demand", corpusOnDemand)
 	for _, way := range ways {
 		t.Run("walk "+way.name, func(t *testing.T) {
 			t.Parallel()

@@ -41,10 +41,20 @@ func compileKeeping(t *testing.T, f *meshtest.File, p *model.Proxy, kept derive.
 // rewrite applies change to the decoded resources of one type and encodes them again.
 func (r resources) rewrite(t *testing.T, typ resource.Type, change func(proto.Message)) {
 	t.Helper()
-	for i, e := range r[typ] {
-		m := decode(t, e)
+	r.replace(t, typ, func(m proto.Message) proto.Message {
 		change(m)
-		changed, err := resource.Encode(typ, e.Name, m)
+		return m
+	})
+}
+
+// replace replaces the resources of one type by those that by returns, under the same names.
+func (r resources) replace(t *testing.T, typ resource.Type, by func(proto.Message) proto.Message) {
+	t.Helper()
+	for i, e := range r[typ] {
+		changed, err := resource.Encode(typ, e.Name, by(decode(t, e)))
+		if typ == resource.Listener && resource.UsesScopes([]byte(e.Version)) {
+			changed, err = resource.EncodeScoped(e.Name, by(decode(t, e)))
+		}
 		require.NoError(t, err)
 		changed.RouteConfigs = e.RouteConfigs
 		r[typ][i] = changed

@@ -153,7 +153,7 @@ func (c previewedCall) isNoticed() bool {
 
 // isCertain reports whether one call shows the result.
 func (c previewedCall) isCertain() bool {
-	return len(c.before.Clusters) <= 1 && len(c.after.Clusters) <= 1 && !byChance(c.before) && !byChance(c.after)
+	return len(c.before.Clusters) <= 1 && len(c.after.Clusters) <= 1 && !live.ByChance(c.before) && !live.ByChance(c.after)
 }
 
 // onEnvoysBeforeAndAfter makes the calls of a proxy with both files, and returns how many were answered differently.

@@ -103,3 +103,14 @@ func (f *File) proxy(name string) (*Proxy, error) {
 	}
 	return nil, fmt.Errorf("no proxy is named %q", name)
 }
+
+// CallsOf returns the calls that a proxy makes or receives.
+func (f *File) CallsOf(p *Proxy) []Case {
+	var out []Case
+	for _, c := range f.Calls {
+		if owner, err := f.proxy(c.Proxy); err == nil && owner == p {
+			out = append(out, c)
+		}
+	}
+	return out
+}

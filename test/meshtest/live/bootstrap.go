@@ -41,7 +41,10 @@ func bootstrap(w *simulate.World, echo map[string]uint32, a *authority, wait tim
 		out.StaticResources.Clusters = append(out.StaticResources.Clusters, playedCluster(c, echo))
 	}
 	for _, l := range w.Listeners {
-		p, err := playedListener(w, l, a, wait)
+		p, err := playedListener(l, a, wait)
+		if err == nil {
+			err = eachFilter(p, func(f *listenerv3.Filter) error { return inlineRoutes(w, f) })
+		}
 		if err != nil {
 			return nil, fmt.Errorf("listener %s: %w", l.GetName(), err)
 		}
@@ -83,9 +86,9 @@ func playedCluster(c *clusterv3.Cluster, echo map[string]uint32) *clusterv3.Clus
 	return out
 }
 
-// playedListener contains its routes. Listeners that accept connections do so on loopback, at a port of the kernel's
+// playedListener returns a listener without real certificates. Listeners that accept connections do so on loopback, at a port of the kernel's
 // choice, from clients that state their destination.
-func playedListener(w *simulate.World, l *listenerv3.Listener, a *authority, wait time.Duration) (*listenerv3.Listener, error) {
+func playedListener(l *listenerv3.Listener, a *authority, wait time.Duration) (*listenerv3.Listener, error) {
 	out := proto.CloneOf(l)
 	var filters []*listenerv3.ListenerFilter
 	if out.GetBindToPort() == nil || out.GetBindToPort().GetValue() {
@@ -109,21 +112,31 @@ func playedListener(w *simulate.World, l *listenerv3.Listener, a *authority, wai
 	}
 	out.ListenerFilters = filters
 	out.ListenerFiltersTimeout = durationpb.New(wait)
-	chains := out.GetFilterChains()
-	if d := out.GetDefaultFilterChain(); d != nil {
-		chains = append(chains[:len(chains):len(chains)], d)
-	}
-	for _, c := range chains {
+	for _, c := range chainsOf(out) {
 		if err := a.playTLS(c); err != nil {
 			return nil, err
 		}
+	}
+	return out, nil
+}
+
+func chainsOf(l *listenerv3.Listener) []*listenerv3.FilterChain {
+	chains := l.GetFilterChains()
+	if d := l.GetDefaultFilterChain(); d != nil {
+		chains = append(chains[:len(chains):len(chains)], d)
+	}
+	return chains
+}
+
+func eachFilter(l *listenerv3.Listener, do func(*listenerv3.Filter) error) error {
+	for _, c := range chainsOf(l) {
 		for _, f := range c.GetFilters() {
-			if err := inlineRoutes(w, f); err != nil {
-				return nil, err
+			if err := do(f); err != nil {
+				return err
 			}
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // inlineRoutes inserts the route configurations that RDS and VHDS would serve.

@@ -133,6 +133,11 @@ func listening(ctx context.Context, admin string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return addresses(b)
+}
+
+// addresses returns where listeners accept connections, by name, from the list of Envoy's admin interface.
+func addresses(b []byte) (map[string]string, error) {
 	var list struct {
 		Statuses []struct {
 			Name    string          `json:"name"`
@@ -148,8 +153,8 @@ func listening(ctx context.Context, admin string) (map[string]string, error) {
 		if err := protojson.Unmarshal(s.Address, a); err != nil {
 			return nil, err
 		}
-		if sa := a.GetSocketAddress(); sa.GetAddress() == "127.0.0.1" {
-			out[s.Name] = fmt.Sprintf("127.0.0.1:%d", sa.GetPortValue())
+		if sa := a.GetSocketAddress(); strings.HasPrefix(sa.GetAddress(), "127.") {
+			out[s.Name] = fmt.Sprintf("%s:%d", sa.GetAddress(), sa.GetPortValue())
 		}
 	}
 	return out, nil
