@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"time"
 
@@ -52,7 +53,9 @@ type Options struct {
 	Dependencies      Dependencies   // the zero value: nothing is learned
 	// FetchAllowLoopback allows keys (jwksUri) of servers on this machine.
 	FetchAllowLoopback bool
-	RecheckReaders     time.Duration // interval of checking who may read a Secret; 0: one minute
+	FetchBlocked       []netip.Prefix // addresses of servers whose keys are not fetched
+	KeyRefresh         time.Duration  // interval of fetching keys again; 0: 20 minutes
+	RecheckReaders     time.Duration  // interval of checking who may read a Secret; 0: one minute
 	Log                *slog.Logger
 
 	// Absence is how long a draining workload waits for disconnected proxies; 0:

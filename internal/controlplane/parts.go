@@ -89,7 +89,8 @@ func (p *parts) addPipeline(context.Context) error {
 		Mesh: o.Mesh, Intake: p.source.intake, Recorder: recorder, Removed: p.changes.Removed, Debounce: o.Debounce,
 		Sharding: cmp.Or(o.Sharding, ShardingOf(o.RouteStrategy)), Applied: p.applied, GroupsPerIdentity: o.GroupsPerIdentity, Log: o.Log,
 	})
-	p.keys = jwks.New(p.source.intake, p.pipeline.Snapshot, safedial.Dialer{AllowLoopback: o.FetchAllowLoopback}, o.Log)
+	p.keys = jwks.New(p.source.intake, p.pipeline.Snapshot, safedial.Dialer{AllowLoopback: o.FetchAllowLoopback, Blocked: o.FetchBlocked}, o.Log)
+	p.keys.Refresh = o.KeyRefresh
 	if p.source.client != nil {
 		p.secrets = kube.NewCredentials(p.source.client, decoderOf(o), p.source.intake, p.pipeline.Snapshot, o.Log)
 		p.secrets.Recheck = o.RecheckReaders

@@ -40,6 +40,8 @@ type Gateway struct {
 	// OwnNamespace: it applies to routers of its namespace only, as Gateways of the Gateway API do. A ListenerSet applies to
 	// routers of its Gateway's namespace.
 	OwnNamespace bool
+	// Deployed: its routers are deployed for it, so that Gateways of other namespaces should not share them.
+	Deployed bool
 	// Reserved are listeners that are not served, because they have no usable certificate for example. They keep their
 	// place: see Displaced.
 	Reserved []GatewayServer

@@ -204,6 +204,16 @@ type Mesh struct {
 	// AnyTrustDomain: servers accept callers of every trust domain whose certificate their roots verify, for federation.
 	// Otherwise only those of TrustDomains.
 	AnyTrustDomain bool
+	// GatewaysOfNamespace: Istio's Gateways are only for routers of their namespace, and Ingresses for those of the root
+	// namespace. Otherwise they are for all routers that they select.
+	GatewaysOfNamespace bool
+	// MixedGateways: routers that are deployed for a Gateway of the Gateway API also serve Istio's Gateways of other
+	// namespaces, whose owners then share a listener and the access to Secrets.
+	MixedGateways bool
+	// NoAbsoluteNames: hosts with a final dot are unknown hosts. Otherwise they are names of services.
+	NoAbsoluteNames bool
+	// HTTP10: proxies accept requests of HTTP/1.0.
+	HTTP10 bool
 
 	// Locality applies to services without a setting in a DestinationRule or the service. nil: failover by locality if
 	// outlier detection is on.

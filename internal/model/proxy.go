@@ -66,6 +66,8 @@ type Proxy struct {
 	AnyWorker bool
 	// Unprivileged: it cannot listen on ports below PrivilegedPorts.
 	Unprivileged bool
+	// HTTP10: it accepts requests of HTTP/1.0, by its own setting.
+	HTTP10 bool
 	// DNSCapture: the sidecar's DNS proxy gets its applications' questions.
 	DNSCapture bool
 	// AutoAllocate: it uses addresses of ServiceEntries that the control plane assigns, even if the mesh does not

@@ -13,7 +13,6 @@ import (
 	"istio.io/api/annotation"
 	"istio.io/api/label"
 
-	"github.com/moonsail/moonsail/internal/cli/serve"
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
@@ -78,29 +77,9 @@ func TestIstioCompatibility(t *testing.T) {
 	b.WriteString("\n")
 	b.WriteString(istioOutro)
 	istiodVariables(t, &b)
+	b.WriteString("\n## Environment variables of the agent\n\n`moonsail agent` reads these, and logs those that are set and have no effect.\n\n")
+	agentVariables(t, &b, source)
 	holdReference(t, "istio-compatibility.md", b.String())
-}
-
-// istiodValues are values that show what istiod's variables do.
-var istiodValues = map[string]string{
-	"PILOT_DEBOUNCE_AFTER": "100ms", "PILOT_DEBOUNCE_MAX": "10s", "PILOT_ENABLE_EDS_DEBOUNCE": "false", "PILOT_PUSH_THROTTLE": "1",
-	"PILOT_ENABLE_IP_AUTOALLOCATE": "false", "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "240.241.0.0/16", "PILOT_IP_AUTOALLOCATE_IPV6_PREFIX": "2001:3::/48",
-	"PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS": "true", "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false", "PILOT_ENABLE_CDS_CACHE": "true", "PILOT_ENABLE_RDS_CACHE": "true", "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS": "true",
-	"PILOT_SKIP_VALIDATE_TRUST_DOMAIN": "true", "ENABLE_CA_SERVER": "false",
-}
-
-func istiodVariables(t *testing.T, b *strings.Builder) {
-	t.Helper()
-	variables, err := serve.IstiodVariables(istiodValues)
-	require.NoError(t, err)
-	b.WriteString("| Variable, with an example | Effect | Notes |\n|---|---|---|\n")
-	for _, v := range variables {
-		effect, notes := honoured, v.Effect
-		if v.Effect == "" {
-			effect, notes = ignored, v.Why
-		}
-		fmt.Fprintf(b, "| `%s=%s` | %s | %s |\n", v.Name, v.Value, effect, cell(notes))
-	}
 }
 
 func fieldTable(t *testing.T, b *strings.Builder, k fieldKind) {
@@ -193,7 +172,7 @@ func sourceText(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	require.NoError(t, filepath.WalkDir(filepath.Join(root, "internal"), func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "convert/unread.go") {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "convert/unread.go") || strings.Contains(path, "istioenv/") {
 			return err
 		}
 		text, err := os.ReadFile(path)
@@ -271,6 +250,7 @@ The Gateway API is covered by [gateways.md](../gateways.md) and its conformance 
 
 const istioOutro = `## Environment variables of istiod
 
-` + "`moonsail serve`" + ` reads these variables. [migrate-from-istio.md](../migrate-from-istio.md) explains how to use them.
+` + "`moonsail serve`" + ` reads these variables, and logs the effect of each that is set, or why it has none.
+[migrate-from-istio.md](../migrate-from-istio.md) explains how to use them.
 
 `

@@ -152,6 +152,11 @@ func (f *File) addMesh(data []byte) error {
 		Outbound      model.OutboundMode `yaml:"outboundTrafficPolicy"`
 		// Several are external authorizers of one workload.
 		Several bool `yaml:"severalAuthorizers"`
+		// The rest are settings of istiod's variables.
+		GatewaysOfNamespace bool `yaml:"gatewaysOfNamespace"`
+		MixedGateways       bool `yaml:"mixedGateways"`
+		NoAbsoluteNames     bool `yaml:"noAbsoluteNames"`
+		HTTP10              bool `yaml:"http10"`
 	}
 	if err := strict(data, &m); err != nil {
 		return err
@@ -165,5 +170,7 @@ func (f *File) addMesh(data []byte) error {
 	set(&f.Mesh.RootNamespace, m.RootNamespace)
 	set((*string)(&f.Mesh.Outbound), string(m.Outbound))
 	f.Mesh.SeveralAuthorizers = m.Several
+	f.Mesh.GatewaysOfNamespace, f.Mesh.MixedGateways = m.GatewaysOfNamespace, m.MixedGateways
+	f.Mesh.NoAbsoluteNames, f.Mesh.HTTP10 = m.NoAbsoluteNames, m.HTTP10
 	return nil
 }

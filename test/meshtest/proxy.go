@@ -24,6 +24,7 @@ type Proxy struct {
 	Files          bool              // its agent reads files with certificates
 	Uncounted      bool              // it has no statistics of responses by code
 	DNSCapture     bool              `yaml:"dnsCapture"` // its applications use a DNS proxy of the mesh
+	HTTP10         bool              `yaml:"http10"`     // it accepts HTTP/1.0
 	Connections    map[string]any    // its own connectionSettings
 	Topology       struct {          // of a router: the proxies in front of it, as it states them
 		Set            bool
@@ -52,6 +53,7 @@ func (p *Proxy) Model(domain string) *model.Proxy {
 		Files:          p.Files,
 		Uncounted:      p.Uncounted,
 		DNSCapture:     p.DNSCapture,
+		HTTP10:         p.HTTP10,
 		Connections:    model.ProxyConnectionsOf(p.Connections),
 		Topology:       model.Topology{Set: p.Topology.Set, TrustedProxies: p.Topology.TrustedProxies},
 	}

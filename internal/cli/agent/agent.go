@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/cli/istioenv"
 	sidecar "github.com/moonsail/moonsail/internal/sidecar/agent"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -124,6 +125,7 @@ func (f *flags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	istioenv.Warn(istioenv.AgentAll(), os.LookupEnv, c.Log, "Istio's agent")
 	if f.print {
 		bootstrap, err := sidecar.Bootstrap(*c)
 		if err != nil {

@@ -47,6 +47,10 @@ func (f *flags) addFlags(cmd *cobra.Command) {
 	for _, v := range variables {
 		terminal.EnvFlag(cmd, v.flag, v.name)
 	}
+	// Injected agents may have Moonsail's variables of these.
+	terminal.EnvFlag(cmd, "health-port", "MOONSAIL_HEALTH_PORT", "ENVOY_STATUS_PORT")
+	terminal.EnvFlag(cmd, "prometheus-port", "MOONSAIL_PROMETHEUS_PORT", "ENVOY_PROMETHEUS_PORT")
+	terminal.EnvFlag(cmd, "rsa-key-size", "MOONSAIL_RSA_KEY_SIZE", "WORKLOAD_RSA_KEY_SIZE")
 	f.intercept.addTo(cmd)
 	terminal.EnvFlags(cmd)
 }

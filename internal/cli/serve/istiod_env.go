@@ -7,8 +7,10 @@ import (
 	"net/netip"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/cli/istioenv"
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -20,6 +22,8 @@ type istiodVariable struct {
 	// apply sets the option and describes the effect. If the effect is empty, the variable has none here, because of why.
 	apply func(value string, o *controlplane.Options) (effect string, err error)
 	why   string
+	// refused: the control plane does not start if the variable is set.
+	refused bool
 }
 
 // defaultDebounceMax is istiod's default of PILOT_DEBOUNCE_MAX.
@@ -102,6 +106,63 @@ var istiodVariables = []istiodVariable{
 		}
 		return "workloads accept callers of the mesh's trust domain and its aliases; this is the default", err
 	}},
+	{name: "PILOT_SCOPE_GATEWAY_TO_NAMESPACE", apply: func(v string, o *controlplane.Options) (string, error) {
+		on, err := strconv.ParseBool(v)
+		o.Mesh.GatewaysOfNamespace = on
+		if on {
+			return "Istio's Gateways are only for routers of their namespace, and Ingresses for those of the root namespace", err
+		}
+		return "Istio's Gateways are for routers of all namespaces; this is the default", err
+	}},
+	{name: "PILOT_ENABLE_STRICT_GATEWAY_MERGING", apply: func(v string, o *controlplane.Options) (string, error) {
+		on, err := strconv.ParseBool(v)
+		o.Mesh.MixedGateways = !on
+		if on {
+			return "routers that are deployed for a Gateway of the Gateway API serve Istio's Gateways of their namespace only; this is the default", err
+		}
+		return "routers that are deployed for a Gateway of the Gateway API serve Istio's Gateways of all namespaces, which may name Secrets of the routers' namespace", err
+	}},
+	{name: "PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN", apply: func(v string, o *controlplane.Options) (string, error) {
+		on, err := strconv.ParseBool(v)
+		o.Mesh.NoAbsoluteNames = !on
+		if on {
+			return "hosts of requests may end with a dot; this is the default", err
+		}
+		return "requests whose host ends with a dot are for an unknown host", err
+	}},
+	{name: "PILOT_HTTP10", apply: func(v string, o *controlplane.Options) (string, error) {
+		on, err := strconv.ParseBool(v)
+		o.Mesh.HTTP10 = on
+		if on {
+			return "sidecars and gateways accept HTTP/1.0", err
+		}
+		return "sidecars and gateways answer 426 to HTTP/1.0, except those with ISTIO_META_HTTP10=1; this is the default", err
+	}},
+	{name: "PILOT_TRACE_SAMPLING", apply: func(v string, o *controlplane.Options) (string, error) {
+		percent, err := strconv.ParseFloat(v, 64)
+		if err == nil && !(percent >= 0 && percent <= 100) {
+			err = errors.New("not a percentage: use 0 to 100")
+		}
+		o.Mesh.Telemetry.Sampling = percent
+		return fmt.Sprintf("%g %% of requests are traced, unless the mesh's configuration, a Telemetry or a Pod sets another share", percent), err
+	}},
+	{name: "BLOCKED_CIDRS_IN_JWKS_URIS", apply: func(v string, o *controlplane.Options) (string, error) {
+		var err error
+		o.FetchBlocked, err = parsePrefixes(v)
+		return "jwksUri of these addresses is not fetched: " + v + "; link-local addresses and those of cloud metadata services never are", err
+	}},
+	{name: "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", apply: func(v string, o *controlplane.Options) (string, error) {
+		d, err := time.ParseDuration(v)
+		if err == nil && d <= 0 {
+			err = errors.New("not positive: use for example 20m")
+		}
+		o.KeyRefresh = d
+		return "keys of jwksUri are fetched every " + v, err
+	}},
+	{name: "MAX_WORKLOAD_CERT_TTL", apply: byFlag("max-workload-cert-ttl")},
+	{name: "DEFAULT_WORKLOAD_CERT_TTL", apply: byFlag("workload-cert-ttl")},
+	{name: "ISTIOD_CUSTOM_HOST", apply: byFlag("xds-cert-names")},
+	{name: "COMPLIANCE_POLICY", refused: true, why: "the policy is not enforced, so that proxies might use what it forbids: unset the variable, and restrict TLS by meshMTLS and tlsDefaults of MeshConfig"},
 	{name: "ENABLE_CA_SERVER", apply: func(v string, o *controlplane.Options) (string, error) {
 		on, err := strconv.ParseBool(v)
 		if err == nil && !on && o.Identity.Addr != "" && o.Identity.External == (controlplane.ExternalAuthority{}) {
@@ -112,6 +173,23 @@ var istiodVariables = []istiodVariable{
 	{name: "PILOT_ENABLE_CDS_CACHE", apply: ignoreBool, why: "there is no such cache: a cluster is encoded once for each change, and all proxies share it"},
 	{name: "PILOT_ENABLE_RDS_CACHE", apply: ignoreBool, why: "there is no such cache: a route is encoded once for each change, and all proxies share it"},
 	{name: "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS", apply: ignoreBool, why: "pilot_worker_queue_depth, _latency and _duration are always on"},
+}
+
+// byFlag is for a variable that sets a flag, which the command line overrides.
+func byFlag(name string) func(string, *controlplane.Options) (string, error) {
+	return func(string, *controlplane.Options) (string, error) { return "sets --" + name, nil }
+}
+
+// parsePrefixes parses address ranges that are separated by commas.
+func parsePrefixes(v string) (out []netip.Prefix, err error) {
+	for text := range strings.SplitSeq(v, ",") {
+		p, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return nil, fmt.Errorf("%q is not an address range: use a form like 10.0.0.0/8", text)
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
 }
 
 // parsePrefix parses an address range of a family whose addresses have so many bits.
@@ -149,6 +227,9 @@ func applyIstiodVariables(o *controlplane.Options, lookup func(string) (string, 
 		if !ok || v == "" {
 			continue
 		}
+		if s.refused {
+			return terminal.UsageError{Err: fmt.Errorf("environment variable %s=%s: %s", s.name, v, s.why)}
+		}
 		effect, err := s.apply(v, o)
 		if err != nil {
 			return terminal.UsageError{Err: fmt.Errorf("environment variable %s=%s: %w", s.name, v, err)}
@@ -159,6 +240,7 @@ func applyIstiodVariables(o *controlplane.Options, lookup func(string) (string, 
 			log.Warn("istiod's variable has no effect", "variable", s.name, "value", v, "why", s.why)
 		}
 	}
+	istioenv.Warn(istioenv.Istiod, lookup, log, "istiod")
 	return nil
 }
 
@@ -167,6 +249,7 @@ type IstiodVariable struct {
 	Name, Value string
 	Effect      string // empty: the variable has no effect
 	Why         string // the reason, if it has none
+	Refused     bool   // the control plane does not start with it
 }
 
 // IstiodVariables returns the effect of each variable with the given values, in the order in which serve reads them.
@@ -174,7 +257,11 @@ func IstiodVariables(values map[string]string) ([]IstiodVariable, error) {
 	o := controlplane.Options{Mesh: &model.Mesh{}}
 	var out []IstiodVariable
 	for _, s := range istiodVariables {
-		v := IstiodVariable{Name: s.name, Value: values[s.name], Why: s.why}
+		v := IstiodVariable{Name: s.name, Value: values[s.name], Why: s.why, Refused: s.refused}
+		if s.refused {
+			out = append(out, v)
+			continue
+		}
 		var err error
 		if v.Effect, err = s.apply(v.Value, &o); err != nil {
 			return nil, fmt.Errorf("environment variable %s=%s: %w", v.Name, v.Value, err)

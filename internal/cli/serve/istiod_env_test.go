@@ -3,6 +3,7 @@ package serve
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"runtime"
@@ -26,6 +27,8 @@ func TestIstiodVariables(t *testing.T) {
 		debounce engine.Debounce
 		given    model.AutoAddresses // zero: the default
 		senders  int
+		blocked  []string
+		mesh     func(*model.Mesh) // what else differs from the default; nil: nothing
 		logs     []string
 		fails    string
 	}{
@@ -58,13 +61,32 @@ func TestIstiodVariables(t *testing.T) {
 		"many authorizers":          {env: map[string]string{"PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS": "true"}, logs: []string{honoured, "each is asked"}},
 		"any trust domain":          {env: map[string]string{"PILOT_SKIP_VALIDATE_TRUST_DOMAIN": "true"}, logs: []string{honoured, "every trust domain"}},
 		"own trust domains":         {env: map[string]string{"PILOT_SKIP_VALIDATE_TRUST_DOMAIN": "false"}, logs: []string{honoured, "this is the default"}},
-		"another authority":         {env: map[string]string{"ENABLE_CA_SERVER": "false"}, logs: []string{ignored, "--workload-api decides"}},
-		"not a range":               {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.9.1.0"}, fails: "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX=10.9.1.0: not an address range"},
-		"range too small":           {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.9.1.0/31"}, fails: "the range is too small"},
-		"other IP family":           {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV6_PREFIX": "10.9.1.0/24"}, fails: "wrong IP family"},
-		"not a duration":            {env: map[string]string{"PILOT_DEBOUNCE_AFTER": "soon"}, fails: "PILOT_DEBOUNCE_AFTER=soon"},
-		"negative duration":         {env: map[string]string{"PILOT_DEBOUNCE_AFTER": "-1s"}, fails: "negative duration"},
-		"not a boolean":             {env: map[string]string{"PILOT_ENABLE_RDS_CACHE": "maybe"}, fails: "PILOT_ENABLE_RDS_CACHE=maybe"},
+		"gateways of the namespace": {env: map[string]string{"PILOT_SCOPE_GATEWAY_TO_NAMESPACE": "true"}, logs: []string{honoured, "routers of their namespace"},
+			mesh: func(m *model.Mesh) { m.GatewaysOfNamespace = true }},
+		"mixed gateways": {env: map[string]string{"PILOT_ENABLE_STRICT_GATEWAY_MERGING": "false"}, logs: []string{honoured, "of all namespaces"},
+			mesh: func(m *model.Mesh) { m.MixedGateways = true }},
+		"no absolute names": {env: map[string]string{"PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN": "false"}, logs: []string{honoured, "unknown host"},
+			mesh: func(m *model.Mesh) { m.NoAbsoluteNames = true }},
+		"HTTP/1.0": {env: map[string]string{"PILOT_HTTP10": "true"}, logs: []string{honoured, "accept HTTP/1.0"},
+			mesh: func(m *model.Mesh) { m.HTTP10 = true }},
+		"sampling": {env: map[string]string{"PILOT_TRACE_SAMPLING": "12.5"}, logs: []string{honoured, "12.5 %"},
+			mesh: func(m *model.Mesh) { m.Telemetry.Sampling = 12.5 }},
+		"sampling above 100":         {env: map[string]string{"PILOT_TRACE_SAMPLING": "101"}, fails: "not a percentage"},
+		"blocked addresses":          {env: map[string]string{"BLOCKED_CIDRS_IN_JWKS_URIS": "10.0.0.0/8, fd00::/8"}, logs: []string{honoured, "not fetched"}, blocked: []string{"10.0.0.0/8", "fd00::/8"}},
+		"invalid blocked addresses":  {env: map[string]string{"BLOCKED_CIDRS_IN_JWKS_URIS": "10.0.0.0/8,example.com"}, fails: `"example.com" is not an address range`},
+		"no keys":                    {env: map[string]string{"PILOT_JWT_PUB_KEY_REFRESH_INTERVAL": "0s"}, fails: "not positive"},
+		"lifetime":                   {env: map[string]string{"MAX_WORKLOAD_CERT_TTL": "48h"}, logs: []string{honoured, "sets --max-workload-cert-ttl"}},
+		"a policy of algorithms":     {env: map[string]string{"COMPLIANCE_POLICY": "fips-140-2"}, fails: "COMPLIANCE_POLICY=fips-140-2: the policy is not enforced"},
+		"ambient mode":               {env: map[string]string{"PILOT_ENABLE_AMBIENT": "true"}, logs: []string{"variable of istiod has no effect", "ambient mode is not supported"}},
+		"no ambient mode":            {env: map[string]string{"PILOT_ENABLE_AMBIENT": "false"}},
+		"a default in other letters": {env: map[string]string{"ENABLE_LEADER_ELECTION": "True", "POD_NAME": "istiod-1"}},
+		"another authority":          {env: map[string]string{"ENABLE_CA_SERVER": "false"}, logs: []string{ignored, "--workload-api decides"}},
+		"not a range":                {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.9.1.0"}, fails: "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX=10.9.1.0: not an address range"},
+		"range too small":            {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.9.1.0/31"}, fails: "the range is too small"},
+		"other IP family":            {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV6_PREFIX": "10.9.1.0/24"}, fails: "wrong IP family"},
+		"not a duration":             {env: map[string]string{"PILOT_DEBOUNCE_AFTER": "soon"}, fails: "PILOT_DEBOUNCE_AFTER=soon"},
+		"negative duration":          {env: map[string]string{"PILOT_DEBOUNCE_AFTER": "-1s"}, fails: "negative duration"},
+		"not a boolean":              {env: map[string]string{"PILOT_ENABLE_RDS_CACHE": "maybe"}, fails: "PILOT_ENABLE_RDS_CACHE=maybe"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
@@ -77,6 +99,12 @@ func TestIstiodVariables(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tc.senders, o.Senders)
 			require.Equal(t, cmp.Or(tc.given, usual), o.Mesh.AutoAddresses)
+			if tc.mesh != nil {
+				want := model.DefaultMesh()
+				tc.mesh(want)
+				require.Equal(t, want, o.Mesh)
+			}
+			require.Equal(t, fmt.Sprint(tc.blocked), fmt.Sprint(o.FetchBlocked))
 			if tc.debounce.After > 0 || o.Debounce.After > 0 {
 				require.Equal(t, tc.debounce, o.Debounce)
 			}

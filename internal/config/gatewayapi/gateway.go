@@ -33,7 +33,7 @@ func Gateway(in convert.Cluster, o *gatewayv1.Gateway) (*model.Gateway, problem.
 	if !convert.IsLabel(o.Name) {
 		c.Errorf(code.InvalidName, problem.Path("metadata").Field("name"), "%q cannot be a Gateway's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
 	}
-	g := &model.Gateway{Meta: c.Meta, OwnNamespace: true, Selector: map[string]string{model.LabelGatewayName: o.Name}}
+	g := &model.Gateway{Meta: c.Meta, OwnNamespace: true, Deployed: Deployable(addressTypes(spec.Addresses)...), Selector: map[string]string{model.LabelGatewayName: o.Name}}
 	if n := len(spec.Addresses); n > 1 || n == 1 && spec.Addresses[0].Type != nil && *spec.Addresses[0].Type == gatewayv1.NamedAddressType {
 		c.Warnf(code.NoEffect, at.Field("addresses"), "no routers are deployed for a Gateway with them; run a router with the label %s: %s in this namespace", model.LabelGatewayName, o.Name)
 	}
@@ -45,6 +45,18 @@ func Gateway(in convert.Cluster, o *gatewayv1.Gateway) (*model.Gateway, problem.
 	}
 	c.listeners(g, refs, spec.Listeners)
 	return g, c.Problems
+}
+
+// addressTypes are the types of a Gateway's addresses; empty: the default.
+func addressTypes(addresses []gatewayv1.GatewaySpecAddress) (types []string) {
+	for _, a := range addresses {
+		typ := gatewayv1.IPAddressType
+		if a.Type != nil {
+			typ = *a.Type
+		}
+		types = append(types, string(typ))
+	}
+	return types
 }
 
 // gatewayTLS takes how clients are verified, and the certificate for backends.

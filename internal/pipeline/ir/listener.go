@@ -111,6 +111,8 @@ type HTTPChain struct {
 	Topology model.Topology
 	// Headers are those that the proxy sets.
 	Headers model.ProxyHeaders
+	// HTTP10: clients may use HTTP/1.0.
+	HTTP10 bool
 	// Outside: the callers of an inbound chain have no sidecar. What they state about clients' certificates is ignored.
 	Outside bool
 	// PeerTold: callers have certificates, and state in a header which workload they are.

@@ -21,7 +21,8 @@ const (
 
 // Dialer connects to addresses outside this machine.
 type Dialer struct {
-	AllowLoopback bool // for local development
+	AllowLoopback bool           // for local development
+	Blocked       []netip.Prefix // further addresses that must not be reached
 }
 
 // Dial connects to an address. It checks addresses instead of names, which may resolve to anything; that covers
@@ -64,6 +65,11 @@ func (d Dialer) control(_, address string, _ syscall.RawConn) error {
 	}
 	if refused {
 		return fmt.Errorf("%s: address not allowed: link-local addresses and those of cloud metadata services are blocked", ip)
+	}
+	for _, b := range d.Blocked {
+		if b.Contains(ip) {
+			return fmt.Errorf("%s: address not allowed: %s is blocked", ip, b)
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package safedial
 
 import (
 	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,12 @@ func TestBlockedAddresses(t *testing.T) {
 	for _, address := range []string{"10.0.0.1:443", "[fd00::1]:443", "203.0.113.1:443", "[64:ff9b::203.0.113.1]:443", "192.0.0.193:80"} {
 		require.NoError(t, Dialer{}.control("tcp", address, nil), address)
 	}
+	blocks := Dialer{AllowLoopback: true, Blocked: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("127.1.0.0/16")}}
+	for _, address := range []string{"10.1.2.3:443", "[::ffff:10.1.2.3]:443", "[64:ff9b::10.1.2.3]:443", "127.1.0.1:80"} {
+		_, err := blocks.Dial(t.Context(), "tcp", address)
+		require.ErrorContains(t, err, "is blocked", address)
+	}
+	require.NoError(t, blocks.control("tcp", "11.0.0.1:443", nil))
 }
 
 // TestLoopback checks that servers on this machine are reached only if that is allowed.

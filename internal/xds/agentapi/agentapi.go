@@ -73,6 +73,7 @@ const (
 	MetaUnprivileged = "UNPRIVILEGED_POD"
 	MetaDNSCapture   = "DNS_CAPTURE"
 	MetaAutoAllocate = "DNS_AUTO_ALLOCATE"
+	MetaHTTP10       = "HTTP10"
 	MetaSDS          = "SDS"
 )
 

@@ -170,6 +170,7 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) (err error) {
 	p.AnyWorker = m[agentapi.MetaExactBalance].GetStringValue() == "false" // Istio balances unless this is "false"
 	p.Unprivileged, _ = strconv.ParseBool(m[agentapi.MetaUnprivileged].GetStringValue())
 	p.DNSCapture, _ = strconv.ParseBool(m[agentapi.MetaDNSCapture].GetStringValue())
+	p.HTTP10 = m[agentapi.MetaHTTP10].GetStringValue() == "1" // as in Istio
 	p.AutoAllocate, _ = strconv.ParseBool(m[agentapi.MetaAutoAllocate].GetStringValue())
 	if port := m[agentapi.MetaStatusPort].GetNumberValue(); port >= 1 && port <= 65535 {
 		p.StatusPort = uint16(port)

@@ -131,7 +131,7 @@ func TestNodeBecomesProxy(t *testing.T) {
 			"proxyHeaders":       map[string]any{"attemptCount": map[string]any{"disabled": true}}},
 		"MOONSAIL_TRACING": map[string]any{"sampling": 5, "enableIstioTags": false},
 		"ANYTHING":         []any{1, "else"}, "INBOUND_LISTENER_EXACT_BALANCE": "false",
-		"DNS_CAPTURE": "true", "DNS_AUTO_ALLOCATE": "true",
+		"DNS_CAPTURE": "true", "DNS_AUTO_ALLOCATE": "true", "HTTP10": "1",
 	})
 	require.NoError(t, err)
 	b, err := proto.Marshal(&corev3.Node{Id: "sidecar~10.0.0.7~reviews-v1-abc.shop~shop.svc.cluster.local", Cluster: "reviews.shop", Metadata: metadata,
@@ -148,7 +148,7 @@ func TestNodeBecomesProxy(t *testing.T) {
 		IPs: []string{"10.0.0.7", "fd00::7"}, Labels: map[string]string{"app": "reviews"}, ServiceAccount: "reviews", Cluster: "reviews.shop",
 		ClusterID: "Kubernetes", Network: "n1", Locality: model.Locality{Region: "r", Zone: "z", Subzone: "s"}, DNSDomain: "shop.svc.cluster.local",
 		Interception: model.InterceptNone, IstioVersion: "1.31.0", NamedPorts: map[string]uint32{"http": 9080}, AnyWorker: true,
-		DNSCapture: true, AutoAllocate: true,
+		DNSCapture: true, AutoAllocate: true, HTTP10: true,
 		Topology:    model.Topology{Set: true, TrustedProxies: 2, ClientCertificates: "FORWARD_ONLY", ProxyProtocol: true},
 		Connections: `{"httpIdleTimeout":"5s","profile":"EDGE"}`,
 		Headers:     model.ProxyHeaders{Set: true, Details: model.DefaultCertificateDetails, NoAttempts: true},

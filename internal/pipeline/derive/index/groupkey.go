@@ -35,6 +35,7 @@ type GroupKey struct {
 	Uncounted    bool                   // the proxies keep no statistics of clusters' answers by code
 	AnyWorker    bool                   // inbound: connections need not be balanced over the workers of the proxies
 	Unprivileged bool                   // the proxies listen where applications connect, and cannot use ports below 1024
+	HTTP10       bool                   // the proxies accept HTTP/1.0, by their own setting
 	Names        bool                   // only what applications ask DNS for
 	Topology     model.Topology         // of gateways: the hops before them, by their own settings
 	Headers      model.ProxyHeaders     // that the proxies set, by their own settings
@@ -111,6 +112,7 @@ func (k GroupKey) traits() []trait {
 		{k.Uncounted, "uncounted"},
 		{k.AnyWorker, "any-worker"},
 		{k.Unprivileged, "unprivileged"},
+		{k.HTTP10, "http/1.0"},
 		{k.Headers.Set, k.Headers.String()},
 		{k.Tracing != "", "tracing=" + string(k.Tracing)},
 		{k.Topology.Set, k.Topology.String()},

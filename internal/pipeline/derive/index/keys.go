@@ -20,7 +20,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound GroupKey) {
 	base := GroupKey{
 		Type: p.Type, Namespace: p.Namespace, Interception: p.Interception, Domain: p.ClusterDomain(),
 		Families: p.Families(), Loopback: p.OnLoopback(), Identity: p.Identity, Modules: p.Modules, Files: p.Files,
-		Uncounted: p.Uncounted, Headers: p.Headers, Tracing: p.Tracing, Connections: p.Connections,
+		Uncounted: p.Uncounted, HTTP10: p.HTTP10, Headers: p.Headers, Tracing: p.Tracing, Connections: p.Connections,
 	}
 	base.Version, base.Metadata = x.proxies.of(p)
 	if p.Type == model.ProxyRouter {

@@ -116,9 +116,23 @@ func appendPolicies[T model.Selecting](out []T, r *Reader, kind model.Kind, ns s
 // Gateways lists the Gateways that select the clients: Istio's, then those that Ingresses are, then those of the Gateway
 // API, in each the oldest first.
 func (r *Reader) Gateways() []*model.Gateway {
+	kubernetes := appendPolicies[*model.Gateway](nil, r, model.KindKubernetesGateway, "", r.Labels)
+	deployed := slices.ContainsFunc(kubernetes, func(g *model.Gateway) bool { return g.Deployed && g.Namespace == r.Key.Namespace })
 	list := appendPolicies[*model.Gateway](nil, r, model.KindGateway, "", r.Labels)
 	list = appendPolicies(list, r, model.KindIngress, "", r.Labels)
-	return appendPolicies(list, r, model.KindKubernetesGateway, "", r.Labels)
+	if mesh := r.Mesh(); mesh.GatewaysOfNamespace || deployed && !mesh.MixedGateways {
+		list = slices.DeleteFunc(list, func(g *model.Gateway) bool { return r.Key.Namespace != gatewayNamespace(g, mesh) })
+	}
+	return append(list, kubernetes...)
+}
+
+// gatewayNamespace is the namespace that a Gateway belongs to: as in Istio an Ingress, which is for one router of the mesh,
+// belongs to the root namespace.
+func gatewayNamespace(g *model.Gateway, mesh *model.Mesh) string {
+	if g.Kind == model.KindIngress {
+		return mesh.RootNamespace
+	}
+	return g.Namespace
 }
 
 // ListenerSets lists the ListenerSets of Gateways that may select the clients, the oldest first.

@@ -346,7 +346,7 @@ func routesOnPort(r *index.Reader, mark int, e *index.Egress, h model.Host, svc 
 		return
 	}
 	if svc != nil {
-		v.Domains, v.Absolute = hostDomains(r.Client, h, svc), true
+		v.Domains, v.Absolute = hostDomains(r.Client, h, svc), hasAbsoluteName(r, h)
 	}
 	for _, key := range at.keys {
 		if out.byKey[key] != nil {

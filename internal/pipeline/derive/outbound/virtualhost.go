@@ -21,7 +21,7 @@ func virtualHost(r *index.Reader, at placement, h model.Host, svc *model.Service
 		Host:            h,
 		Name:            resourcename.HostPort(h, port.Number),
 		Domains:         hostDomains(r.Client, h, svc),
-		Absolute:        svc != nil && net.ParseIP(string(h)) == nil,
+		Absolute:        svc != nil && hasAbsoluteName(r, h),
 		IncludeAttempts: !headers.NoAttempts,
 		ForwardHost:     headers.ForwardHost,
 	}
@@ -39,6 +39,11 @@ func virtualHost(r *index.Reader, at placement, h model.Host, svc *model.Service
 	}
 	v.RemovesPeerHeader = r.SendsPeerHeader(r.Mesh()) && (svc == nil || !rt.AllOfMesh(v.Routes))
 	return v
+}
+
+// hasAbsoluteName reports whether clients may write a host with a final dot.
+func hasAbsoluteName(r *index.Reader, h model.Host) bool {
+	return !r.Mesh().NoAbsoluteNames && net.ParseIP(string(h)) == nil
 }
 
 // useKeeping adds virtual services without a route for the port to the origins: they keep wider ones from being used.

@@ -40,14 +40,16 @@ func Finish(c *index.Client, mesh *model.Mesh, l *ir.Listener) {
 	if connections != nil && c.Key.IsRouter() {
 		l.BufferLimit = connections.BufferLimit
 	}
+	set := func(http *ir.HTTPChain) {
+		http.Paths, http.Headers, http.Connections, http.HTTP10 = mesh.Paths, c.Headers(mesh), connections, mesh.HTTP10 || c.Key.HTTP10
+	}
 	for i := range l.Chains {
 		if http := l.Chains[i].HTTP; http != nil {
-			http.Paths, http.Headers, http.Connections = mesh.Paths, c.Headers(mesh), connections
+			set(http)
 		}
 	}
 	if l.Default != nil && l.Default.HTTP != nil {
-		http := l.Default.HTTP
-		http.Paths, http.Headers, http.Connections = mesh.Paths, c.Headers(mesh), connections
+		set(l.Default.HTTP)
 	}
 }
 

@@ -240,6 +240,9 @@ func setHeaders(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) {
 	if h.KeepCase {
 		out.HttpProtocolOptions = envoyproto.PreserveCase
 	}
+	if v.HTTP10 {
+		out.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AcceptHttp_10: true, HeaderKeyFormat: out.HttpProtocolOptions.GetHeaderKeyFormat()}
+	}
 }
 
 // forwardedCertificates reads a setting, whose values are Envoy's. An unknown value is ignored.

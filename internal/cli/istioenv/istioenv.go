@@ -1,0 +1,39 @@
+// Package istioenv lists the environment variables of Istio's programs that have no effect in Moonsail, with the reason.
+// Those with an effect are with the command that reads them: for istiod in cli/serve, for Istio's agent in cli/agent.
+//
+// A test compares the lists with all variables of an Istio release, and writes the reference page from them.
+package istioenv
+
+import (
+	"cmp"
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+// A Variable has no effect. A value that asks for what Moonsail does anyway needs no warning.
+type Variable struct {
+	Name string
+	// Holds are such values, separated by "|"; Any: all are.
+	Holds string
+	// Why it has no effect, and what to use instead.
+	Why string
+}
+
+// Any value is one that needs no warning, in Variable.Holds.
+const Any = "*"
+
+// HoldsFor reports whether a value asks for what Moonsail does anyway.
+func (v Variable) HoldsFor(value string) bool {
+	return v.Holds == Any || slices.Contains(strings.Split(v.Holds, "|"), strings.ToLower(value)) && v.Holds != ""
+}
+
+// Warn logs each variable that is set to a value without effect, in the order of their names.
+func Warn(list []Variable, lookup func(string) (string, bool), log *slog.Logger, of string) {
+	list = slices.SortedFunc(slices.Values(list), func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
+	for _, v := range list {
+		if value, ok := lookup(v.Name); ok && value != "" && !v.HoldsFor(value) {
+			log.Warn("variable of "+of+" has no effect", "variable", v.Name, "value", value, "why", v.Why)
+		}
+	}
+}
