@@ -95,6 +95,8 @@ func TestPagesOfIstiod(t *testing.T) {
 		{"/debug/mesh", 200, []string{`"accessLogFile": "/dev/stdout"`}},
 		{"/debug/resourcesz", 200, []string{`"kind": "VirtualService"`}},
 		{"/debug/instancesz", 200, []string{`"web-1.shop": []`}},
+		{"/debug/instancesz?proxy=web-1", 200, []string{`"web-1.shop": []`}},
+		{"/debug/instancesz?proxyID=web-2.shop", 404, []string{"Proxy not connected to this Pilot instance. It may be connected to another instance."}},
 		{"/debug/clusterz", 200, []string{`"syncStatus": "synced"`}},
 		{"/debug/list", 200, []string{`"syncz"`, `"config_dump"`}},
 		{"/debug/config_dump", 400, []string{"You must provide a proxyID in the query string"}},

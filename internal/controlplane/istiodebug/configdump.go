@@ -1,6 +1,7 @@
 package istiodebug
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -26,12 +27,16 @@ const (
 
 var errNotConnected = errors.New(strings.TrimSpace(notConnected))
 
-// proxyID returns the proxy that a request names; false: the request was answered.
-func proxyID(w http.ResponseWriter, r *http.Request) (id string, ok bool) {
-	for _, key := range []string{"proxyID", "proxyid", "proxy"} {
-		if id := r.URL.Query().Get(key); id != "" {
-			return id, true
-		}
+// proxyID returns the proxy that a request names, as distribution.Proxies names it; "": none.
+func proxyID(r *http.Request) string {
+	q := r.URL.Query()
+	return cmp.Or(q.Get("proxyID"), q.Get("proxyid"), q.Get("proxy"))
+}
+
+// requiredProxyID is proxyID for pages about one proxy; false: the request was answered.
+func requiredProxyID(w http.ResponseWriter, r *http.Request) (id string, ok bool) {
+	if id = proxyID(r); id != "" {
+		return id, true
 	}
 	w.WriteHeader(http.StatusBadRequest)
 	_, _ = w.Write([]byte(noProxyID))
@@ -44,7 +49,7 @@ func answerNotConnected(w http.ResponseWriter) {
 }
 
 func (p *Pages) configDump(w http.ResponseWriter, r *http.Request) {
-	id, ok := proxyID(w, r)
+	id, ok := requiredProxyID(w, r)
 	if !ok {
 		return
 	}
@@ -199,7 +204,7 @@ func (r *routeDump) dump() (*adminv3.RoutesConfigDump, error) {
 }
 
 func (p *Pages) ndsz(w http.ResponseWriter, r *http.Request) {
-	id, ok := proxyID(w, r)
+	id, ok := requiredProxyID(w, r)
 	if !ok {
 		return
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
-	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // shards are istiod's EndpointShards: the endpoints of a host in a namespace, by registry and cluster.
@@ -166,39 +165,44 @@ func tlsMode(sidecar bool) string {
 
 // instancesz lists the services of each proxy, or of one.
 func (p *Pages) instancesz(w http.ResponseWriter, r *http.Request) {
-	only := r.URL.Query().Get("proxyID")
-	out := map[string][]Service{}
-	x := newEndpoints(p.Snapshot())
-	all := services(x.snap)
-	of := map[string][]Service{} // by address
-	for _, s := range all {
-		seen := map[string]bool{}
-		for _, e := range x.of(s) {
-			if a := e.Addresses[0]; !seen[a] {
-				seen[a] = true
-				of[a] = append(of[a], istioService(s))
+	var proxies []*model.Proxy
+	if id := proxyID(r); id != "" {
+		proxy, _, ok := p.Resources.Intended(id)
+		if !ok {
+			answerNotConnected(w)
+			return
+		}
+		proxies = append(proxies, proxy)
+	} else {
+		for _, state := range p.Proxies() {
+			if state.Proxy != nil {
+				proxies = append(proxies, state.Proxy)
 			}
 		}
 	}
-	for _, proxy := range p.Proxies() {
-		if only != "" && only != proxy.ID && only != proxy.Name+"."+proxy.Namespace {
-			continue
+	at := servicesByAddress(p.Snapshot())
+	out := map[string][]Service{}
+	for _, proxy := range proxies {
+		list := []Service{}
+		for _, ip := range proxy.IPs {
+			list = append(list, at[ip]...)
 		}
-		out[proxy.Name+"."+proxy.Namespace] = append([]Service{}, instances(&proxy, of)...)
-	}
-	if only != "" && len(out) == 0 {
-		answerNotConnected(w)
-		return
+		out[proxy.String()] = list
 	}
 	reply(w, out)
 }
 
-func instances(p *server.ProxyState, of map[string][]Service) (out []Service) {
-	if p.Proxy == nil {
-		return nil
-	}
-	for _, ip := range p.Proxy.IPs {
-		out = append(out, of[ip]...)
+// servicesByAddress returns the services that have an endpoint at each address.
+func servicesByAddress(snap *store.Snapshot) map[string][]Service {
+	x, out := newEndpoints(snap), map[string][]Service{}
+	for _, s := range services(snap) {
+		seen := map[string]bool{}
+		for _, e := range x.of(s) {
+			if a := e.Addresses[0]; !seen[a] {
+				seen[a] = true
+				out[a] = append(out[a], istioService(s))
+			}
+		}
 	}
 	return out
 }
