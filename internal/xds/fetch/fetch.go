@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"time"
@@ -126,7 +127,7 @@ type conversation struct {
 func (s *conversation) get(typ string, names []string) ([]*anypb.Any, error) {
 	s.subscribed[typ] = names
 	if err := s.stream.Send(&discoveryv3.DiscoveryRequest{Node: s.node, TypeUrl: typ, ResourceNames: names}); err != nil {
-		return nil, s.reason(err)
+		return nil, s.sendError(err)
 	}
 	s.node = nil
 	timer := time.AfterFunc(answerTimeout, s.cancel)
@@ -141,7 +142,7 @@ func (s *conversation) get(typ string, names []string) ([]*anypb.Any, error) {
 		}
 		ack := &discoveryv3.DiscoveryRequest{TypeUrl: r.GetTypeUrl(), VersionInfo: r.GetVersionInfo(), ResponseNonce: r.GetNonce(), ResourceNames: s.subscribed[r.GetTypeUrl()]}
 		if err := s.stream.Send(ack); err != nil {
-			return nil, s.reason(err)
+			return nil, s.sendError(err)
 		}
 		if r.GetTypeUrl() == typ {
 			s.version = cmp.Or(s.version, r.GetVersionInfo())
@@ -150,12 +151,17 @@ func (s *conversation) get(typ string, names []string) ([]*anypb.Any, error) {
 	}
 }
 
-// reason returns why a stream ended: an error of Send does not tell.
-func (s *conversation) reason(err error) error {
-	if _, why := s.stream.Recv(); why != nil {
-		return why
+// sendError returns why Send failed. After the end of a stream Send returns io.EOF, and Recv the status: after all responses
+// that arrived before.
+func (s *conversation) sendError(err error) error {
+	if !errors.Is(err, io.EOF) {
+		return err
 	}
-	return err
+	for {
+		if _, err := s.stream.Recv(); err != nil {
+			return err
+		}
+	}
 }
 
 func endpointNames(all []*anypb.Any) ([]string, error) {
