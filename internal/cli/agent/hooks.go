@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	sidecar "github.com/moonsail/moonsail/internal/sidecar/agent"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -99,19 +100,15 @@ Exit status: 0 ready, 1 not ready within --timeout.`,
 func awaitReady(ctx context.Context, address string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	tick := time.NewTicker(waitPoll)
-	defer tick.Stop()
-	for {
-		err := checkReady(ctx, address)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return &terminal.UserError{What: fmt.Sprintf("the sidecar is not ready after %s", timeout), Where: address, Err: err, Next: "see the sidecar's log for what it waits for"}
-		}
+	var reason error
+	err := wait.PollUntilContextCancel(ctx, waitPoll, true, func(ctx context.Context) (bool, error) {
+		reason = checkReady(ctx, address)
+		return reason == nil, nil
+	})
+	if err != nil {
+		return &terminal.UserError{What: fmt.Sprintf("the sidecar is not ready after %s", timeout), Where: address, Err: reason, Next: "see the sidecar's log for what it waits for"}
 	}
+	return nil
 }
 
 // checkReady returns nil if the sidecar is ready, and otherwise its reason.

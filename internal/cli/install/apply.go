@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/moonsail/moonsail/internal/terminal"
 )
@@ -81,22 +82,18 @@ const pollEvery = 500 * time.Millisecond
 // until calls check until it returns true or an error that does not pass, or ctx ends. API servers restart and webhooks time
 // out while a control plane is installed.
 func until(ctx context.Context, check func() (bool, error)) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
+	var passing error // of the last check
+	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(context.Context) (bool, error) {
 		done, err := check()
-		if done || err != nil && !passes(err) {
-			return err
+		if passing = nil; !done && err != nil && passes(err) {
+			passing, err = err, nil
 		}
-		select {
-		case <-ctx.Done():
-			if err != nil && !errors.Is(err, ctx.Err()) {
-				return fmt.Errorf("%w: %w", ctx.Err(), err)
-			}
-			return ctx.Err()
-		case <-tick.C:
-		}
+		return done, err
+	})
+	if err != nil && passing != nil && !errors.Is(passing, err) {
+		return fmt.Errorf("%w: %w", err, passing)
 	}
+	return err
 }
 
 // passes reports whether the same request may succeed later. Answers about the request or the user do not change.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/base/clock"
 )
 
 // Bounds.
@@ -87,8 +89,5 @@ func (m *Meter) round(ctx context.Context) {
 	if !g.Rated {
 		rest = firstAgain
 	}
-	select {
-	case <-time.After(max(rest, restFactor*time.Since(began))):
-	case <-ctx.Done():
-	}
+	_ = clock.Sleep(ctx, max(rest, restFactor*time.Since(began))) // the caller sees the end of ctx
 }

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"strconv"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/base/clock"
 )
 
 // probe is the address that Check calls, as Istio's istio-validation does. Nothing listens there: a connection succeeds
@@ -33,18 +35,12 @@ func Check(ctx context.Context, c *Config) error {
 	}
 	defer ln.Close()
 	accepted := acceptAll(ln)
-	tick := time.NewTicker(probeEvery)
-	defer tick.Stop()
-	for {
-		if probeOnce(ctx, accepted) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
+	for !probeOnce(ctx, accepted) {
+		if clock.Sleep(ctx, probeEvery) != nil {
 			return ErrNotInForce
-		case <-tick.C:
 		}
 	}
+	return nil
 }
 
 // acceptAll returns the remote addresses of accepted connections, until the listener is closed.

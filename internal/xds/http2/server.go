@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/base/clock"
 )
 
 // Handler is a method. It is called at the begin of each stream, in the connection's goroutine.
@@ -129,6 +131,9 @@ func New(methods map[string]Handler, o Options) *Server {
 	return s
 }
 
+// acceptPause is the time until the next attempt after an accept that may succeed later.
+const acceptPause = 50 * time.Millisecond
+
 // Serve accepts connections until Stop, or until the listener fails. It closes the listener.
 func (s *Server) Serve(ln net.Listener) error {
 	defer ln.Close()
@@ -143,7 +148,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		case s.stopped():
 			return ErrStopped
 		case temporary(err):
-			s.pause()
+			_ = clock.Sleep(s.ctx, acceptPause) // the end of s.ctx also closes the listener
 		default:
 			return err
 		}
@@ -155,16 +160,6 @@ func (s *Server) Serve(ln net.Listener) error {
 func temporary(err error) bool {
 	var e interface{ Temporary() bool }
 	return errors.As(err, &e) && e.Temporary()
-}
-
-// pause waits 50 ms, or until the server stops.
-func (s *Server) pause() {
-	t := time.NewTimer(50 * time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-s.ctx.Done():
-	}
 }
 
 func (s *Server) listen(ln net.Listener) bool {

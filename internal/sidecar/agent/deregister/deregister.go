@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
@@ -177,11 +178,7 @@ func (c *Client) call(ctx context.Context) (*agentapi.DeregisterResponse, error)
 		if code := status.Code(err); code != codes.Unavailable || ctx.Err() != nil {
 			return nil, errors.New(status.Convert(err).Message())
 		}
-		retry := time.NewTimer(retryInterval)
-		select {
-		case <-retry.C:
-		case <-ctx.Done():
-			retry.Stop()
+		if clock.Sleep(ctx, retryInterval) != nil {
 			return nil, errors.New(status.Convert(err).Message())
 		}
 	}
