@@ -85,11 +85,20 @@ func (k fieldKind) reaches(t *testing.T, w *surroundings, at []string, f protore
 	return !changed
 }
 
+const deployedWith = "The objects that `--deploy-gateways` makes have it."
+
 // readByOthers are the honoured fields that no proxy receives, with who reads them.
 var readByOthers = map[string]string{
 	"Sidecar ingress[].port.name":              "It names the port for people.",
 	"Sidecar egress[].port.name":               "It names the port for people.",
 	"RequestAuthentication jwtRules[].timeout": "The control plane fetches the keys.",
+
+	"Gateway of the Gateway API addresses[].value":                  deployedWith,
+	"Gateway of the Gateway API infrastructure.labels":              deployedWith,
+	"Gateway of the Gateway API infrastructure.annotations":         deployedWith,
+	"Gateway of the Gateway API infrastructure.parametersRef.group": deployedWith,
+	"Gateway of the Gateway API infrastructure.parametersRef.kind":  deployedWith,
+	"Gateway of the Gateway API infrastructure.parametersRef.name":  deployedWith,
 }
 
 // surroundings are the objects beside the one that is probed, and the proxies.

@@ -22,6 +22,10 @@ import (
 type fieldKind struct {
 	title, apiVersion, kind string
 	message                 protoreflect.ProtoMessage
+	object                  any               // instead of message: an object of Kubernetes' APIs, whose fields are its Go type's
+	defaults                map[string]string // of object: values that ask for what holds anyway, by the end of a field's path
+	rest                    string            // of object: why most of its fields concern no proxy; empty: each has a reason
+	whole                   bool              // specs are whole objects without header and metadata, and not their field spec
 	base                    string            // a spec that is valid
 	bases                   map[string]string // further specs, by the path of the fields that need them; the longest wins
 	beside                  map[string]string // fields that a message needs, by the end of its path
@@ -71,6 +75,17 @@ func (k fieldKind) decode(t *testing.T, spec any) probe {
 			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "istio", "namespace": "istio-system"},
 			"data": map[string]any{"mesh": string(mesh)},
 		}
+	}
+	if k.whole {
+		top := map[string]any{"apiVersion": k.apiVersion, "kind": k.kind, "metadata": map[string]any{"name": "a", "namespace": "b"}}
+		for name, value := range spec.(map[string]any) {
+			if fields, ok := value.(map[string]any); ok && name == "metadata" {
+				maps.Copy(top[name].(map[string]any), fields)
+				continue
+			}
+			top[name] = value
+		}
+		doc = top
 	}
 	text, err := yaml.Marshal(doc)
 	require.NoError(t, err)
@@ -186,10 +201,16 @@ func add(in map[string]any, at []string, fields map[string]any) {
 // probeField sets one field alone, to each value that it may have, and reports what comes of it.
 func (k fieldKind) probeField(t *testing.T, at []string, f protoreflect.FieldDescriptor) fieldRow {
 	t.Helper()
+	values := k.valuesOf(t, strings.Join(at, "."), f)
+	return k.probeValues(t, at, values, f.Kind() == protoreflect.EnumKind, func(value any) bool { return isDefault(f, value) })
+}
+
+// probeValues sets one field alone to each of some values.
+func (k fieldKind) probeValues(t *testing.T, at []string, values []any, enum bool, isDefault func(any) bool) fieldRow {
+	t.Helper()
 	row := fieldRow{path: strings.Join(at, ".")}
 	seen := map[effect][]string{}
 	messages := map[effect]string{}
-	values := k.valuesOf(t, row.path, f)
 	for _, value := range values {
 		best, why := refused, ""
 		for i, doc := range k.basesOf(t, row.path) {
@@ -197,7 +218,7 @@ func (k fieldKind) probeField(t *testing.T, at []string, f protoreflect.FieldDes
 			before := k.decode(t, doc)
 			set(doc, at, value)
 			e, message := judge(before, k.decode(t, doc), row.path)
-			if e == silent && isDefault(f, value) {
+			if e == silent && isDefault(value) {
 				e = honoured
 			}
 			if i == 0 || slices.Index(bestFirst, e) < slices.Index(bestFirst, best) {
@@ -215,7 +236,7 @@ func (k fieldKind) probeField(t *testing.T, at []string, f protoreflect.FieldDes
 		case len(seen[e]) == 0:
 		case len(seen[e]) == len(values):
 			row.notes = append(row.notes, messages[e])
-		case f.Kind() == protoreflect.EnumKind:
+		case enum:
 			row.notes = append(row.notes, fmt.Sprintf("%s: %s: %s", codes(seen[e]), e, messages[e]))
 		case e == ignored && row.effect == partly, e == row.effect:
 			row.notes = append(row.notes, messages[e])
@@ -268,7 +289,7 @@ var index = regexp.MustCompile(`\[\d+\]`)
 // message is a problem's text; it names the field where that is another one.
 func message(p problem.Problem, path string) string {
 	field := plainField(p)
-	if strings.TrimSuffix(field, "[]") == strings.TrimSuffix(path, "[]") || field == "" || field == "spec" {
+	if strings.TrimSuffix(field, "[]") == strings.TrimPrefix(strings.TrimSuffix(path, "[]"), "spec.") || field == "" || field == "spec" {
 		return p.Message
 	}
 	return "`" + field + "` " + p.Message
@@ -334,17 +355,25 @@ func remove(in map[string]any, at []string) {
 
 // valuesOf returns the values that a field is set to: a sample's, or those of its type.
 func (k fieldKind) valuesOf(t *testing.T, path string, f protoreflect.FieldDescriptor) []any {
-	for _, samples := range []map[string]string{k.samples, commonSamples} {
-		if text, ok := byEnd(samples, path); ok {
-			var out []any
-			require.NoError(t, yaml.Unmarshal([]byte(text), &out), text)
-			return out
-		}
+	if values, ok := k.sampled(t, path); ok {
+		return values
 	}
 	if f.IsMap() {
 		return []any{map[string]any{"k": first(f.MapValue())}}
 	}
 	return scalars(f)
+}
+
+// sampled returns the values of a field's sample.
+func (k fieldKind) sampled(t *testing.T, path string) ([]any, bool) {
+	for _, samples := range []map[string]string{k.samples, commonSamples} {
+		if text, ok := byEnd(samples, path); ok {
+			var out []any
+			require.NoError(t, yaml.Unmarshal([]byte(text), &out), text)
+			return out, true
+		}
+	}
+	return nil, false
 }
 
 func first(f protoreflect.FieldDescriptor) any {
@@ -385,6 +414,9 @@ func scalars(f protoreflect.FieldDescriptor) []any {
 // rows probes each field of a kind.
 func (k fieldKind) rows(t *testing.T) []fieldRow {
 	t.Helper()
+	if k.object != nil {
+		return k.goRows(t)
+	}
 	return k.rowsOf(t, k.message.ProtoReflect().Descriptor(), nil, nil)
 }
 

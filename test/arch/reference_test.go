@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"istio.io/api/annotation"
 	"istio.io/api/label"
@@ -46,7 +47,64 @@ func cell(text string) string {
 var holdsAnyway = map[string]string{
 	"MeshConfig serviceSettings[].settings.clusterLocal": "The mesh has one cluster, so all services are local to it.",
 	"MeshConfig serviceSettings[].hosts[]":               "The mesh has one cluster, so all services are local to it.",
+
+	"GatewayClass controllerName": "The class's name decides. Its status is written for the controllers of Moonsail and Istio.",
+	"GatewayClass parametersRef":  "A class has no parameters, as in Istio. Gateways have them in infrastructure.",
+	"GatewayClass description":    "It is for people.",
+
+	"HTTPRoute rules[].filters[].type":                          "The field with the filter's name counts. The API server accepts no other type beside it.",
+	"HTTPRoute rules[].filters[].requestRedirect.path.type":     "The field with the type's name counts.",
+	"HTTPRoute rules[].filters[].urlRewrite.path.type":          "The field with the type's name counts.",
+	"HTTPRoute rules[].filters[].externalAuth":                  "The filter is reported: its requests get 500.",
+	"HTTPRoute rules[].filters[].extensionRef":                  "The filter is reported: its requests get 500.",
+	"HTTPRoute rules[].backendRefs[].filters[].type":            "The field with the filter's name counts. The API server accepts no other type beside it.",
+	"HTTPRoute rules[].backendRefs[].filters[].requestMirror":   backendFilter,
+	"HTTPRoute rules[].backendRefs[].filters[].requestRedirect": backendFilter,
+	"HTTPRoute rules[].backendRefs[].filters[].urlRewrite":      backendFilter,
+	"HTTPRoute rules[].backendRefs[].filters[].cors":            backendFilter,
+	"HTTPRoute rules[].backendRefs[].filters[].externalAuth":    backendFilter,
+	"HTTPRoute rules[].backendRefs[].filters[].extensionRef":    backendFilter,
+	"GRPCRoute rules[].filters[].type":                          "The field with the filter's name counts. The API server accepts no other type beside it.",
+	"GRPCRoute rules[].filters[].extensionRef":                  "The filter is reported: its calls get UNAVAILABLE.",
+	"GRPCRoute rules[].backendRefs[].filters[].type":            "The field with the filter's name counts. The API server accepts no other type beside it.",
+	"GRPCRoute rules[].backendRefs[].filters[].requestMirror":   backendFilter,
+	"GRPCRoute rules[].backendRefs[].filters[].extensionRef":    backendFilter,
+	"TLSRoute rules[].name":                                     "It names the rule for people.",
+	"TCPRoute rules[].name":                                     "It names the rule for people.",
+
+	"Service spec.ports[].nodePort":                      forNodes,
+	"Service spec.externalIPs[]":                         "Calls of such an address are for an unknown destination, as in Istio.",
+	"Service spec.sessionAffinityConfig":                 "sessionAffinity is reported.",
+	"Service spec.loadBalancerIP":                        forBalancer,
+	"Service spec.loadBalancerSourceRanges[]":            forBalancer,
+	"Service spec.externalTrafficPolicy":                 forNodes,
+	"Service spec.healthCheckNodePort":                   forNodes,
+	"Service spec.ipFamilyPolicy":                        "clusterIPs has the addresses that it led to.",
+	"Service spec.allocateLoadBalancerNodePorts":         forBalancer,
+	"Service spec.loadBalancerClass":                     forBalancer,
+	"Service status.loadBalancer.ingress[].ipMode":       forNodes,
+	"Service status.loadBalancer.ingress[].ports[]":      "It reports errors of the load balancer.",
+	"Service status.conditions[]":                        "It is for people.",
+	"EndpointSlice endpoints[].hostname":                 "The cluster's DNS answers for names of Pods.",
+	"EndpointSlice endpoints[].targetRef":                "A Pod is found by its name, in the namespace of the slice.",
+	"EndpointSlice endpoints[].deprecatedTopology":       "zone replaces it.",
+	"EndpointSlice endpoints[].hints":                    "trafficDistribution of the Service counts, not what the slice's controller made of it.",
+	"EndpointSlice ports[].appProtocol":                  "The Service's appProtocol counts.",
+	"Secret immutable":                                   "It changes nothing for readers.",
+	"Secret type":                                        "The fields of data count; with kubernetes.io/dockerconfigjson as credentials for an image registry.",
+	"ConfigMap with CAs immutable":                       "It changes nothing for readers.",
+	"ConfigMap with CAs binaryData":                      "Certificates are texts, in data.",
+	"Ingress spec.rules[].http.paths[].backend.resource": "A path without a Service is reported.",
+	"Ingress status":                                     "The control plane writes it.",
+	"IngressClass spec.parameters":                       "A class has no parameters, as in Istio.",
 }
+
+// Reasons that several fields share.
+const (
+	backendFilter = "The filter is reported: this backend's requests get an error."
+	forNodes      = "It concerns calls of nodes, which no sidecar makes."
+	forBalancer   = "It concerns the load balancer of the cloud."
+)
 
 // annotationConstants are the constants of Istio's API that the code uses instead of names.
 var annotationConstants = map[string]string{"galley.istio.io/analyze-suppress": "annotation.GalleyAnalyzeSuppress"}
@@ -68,6 +126,16 @@ func TestIstioCompatibility(t *testing.T) {
 		}
 		fieldTable(t, &b, k)
 	}
+	b.WriteString("\n## The Gateway API\n\n[gateway-api.md](gateway-api.md) describes how fields are used.\n")
+	for _, k := range gatewayAPIKinds {
+		fmt.Fprintf(&b, "\n### %s\n\n", k.title)
+		fieldTable(t, &b, k)
+	}
+	b.WriteString("\n## Kinds of Kubernetes\n")
+	for _, k := range kubernetesKinds {
+		fmt.Fprintf(&b, "\n### %s\n\n", k.title)
+		fieldTable(t, &b, k)
+	}
 	b.WriteString("\n## Annotations and labels\n\nEvery annotation and label of the Istio API.\n\n")
 	b.WriteString("| Name | Kind | On | Effect | Notes |\n|---|---|---|---|---|\n")
 	source := sourceText(t)
@@ -82,28 +150,59 @@ func TestIstioCompatibility(t *testing.T) {
 	holdReference(t, "istio-compatibility.md", b.String())
 }
 
+// reasonOf is why a field needs no warning: the reason of its longest prefix that has one.
+func reasonOf(k fieldKind, path string) (string, bool) {
+	if k.rest != "" {
+		return k.rest, true
+	}
+	reason, longest := "", -1
+	for name, why := range holdsAnyway {
+		prefix, of := strings.CutPrefix(name, k.title+" ")
+		if of && len(prefix) > longest && (path == prefix || strings.HasPrefix(path, prefix+".")) {
+			reason, longest = why, len(prefix)
+		}
+	}
+	return reason, longest >= 0
+}
+
 func fieldTable(t *testing.T, b *strings.Builder, k fieldKind) {
 	t.Helper()
 	rows := k.rows(t)
 	count := map[effect]int{}
+	var unexplained []string
 	for i, r := range rows {
-		if r.effect == silent {
-			why, ok := holdsAnyway[k.title+" "+r.path]
-			require.True(t, ok, "%s: %s has no effect, and no warning says so", k.title, r.path)
-			rows[i].notes = []string{why}
-		}
 		if who, ok := readByOthers[k.title+" "+r.path]; ok {
 			rows[i].notes = append(r.notes, who)
+			if k.object != nil {
+				r.effect, rows[i].effect = honoured, honoured
+			}
+		}
+		if r.effect == silent {
+			why, ok := reasonOf(k, r.path)
+			if !ok {
+				unexplained = append(unexplained, r.path)
+			}
+			rows[i].notes = []string{why}
 		}
 		count[r.effect]++
 	}
+	assert.Empty(t, unexplained, "%s: these have no effect, and neither a warning nor a reason", k.title)
 	fmt.Fprintf(b, "%d fields: %d honoured", len(rows), count[honoured])
 	for _, e := range []effect{partly, ignored, refused, silent} {
 		if count[e] > 0 {
 			fmt.Fprintf(b, ", %d %s", count[e], e)
 		}
 	}
-	b.WriteString(".\n\n| Field | Effect | Notes |\n|---|---|---|\n")
+	b.WriteString(".")
+	if k.rest != "" {
+		b.WriteString(" " + k.rest)
+		rows = slices.DeleteFunc(rows, func(r fieldRow) bool { return r.effect == silent })
+		if len(rows) == 0 {
+			b.WriteString("\n")
+			return
+		}
+	}
+	b.WriteString("\n\n| Field | Effect | Notes |\n|---|---|---|\n")
 	for _, r := range sum(fold(rows)) {
 		effect := string(r.effect)
 		if r.as != "" {
@@ -227,10 +326,11 @@ func resources[T fmt.Stringer](list []T) string {
 
 const istioIntro = `# Compatibility with Istio
 
-Moonsail reads the Istio API and the Gateway API. This page lists each field of each Istio kind and its effect.
+Moonsail reads the Istio API, the Gateway API and kinds of Kubernetes. This page lists each field of each kind and its effect,
+each annotation and label of Istio, and each environment variable of istiod and its agent.
 The generator sets every field alone in a valid object and runs the decoder on it, so the page states what the decoder does.
-A test compiles a small mesh with and without each field that is honoured: some proxy receives something else. Otherwise the notes name
-the reader of the field.
+For Istio's kinds a test compiles a small mesh with and without each field that is honoured: some proxy receives something else. Otherwise
+the notes name the reader of the field.
 
 | Effect | Meaning |
 |---|---|
@@ -244,7 +344,7 @@ An unknown field is an error that names the nearest known one. ` + "`x[]`" + ` i
 and ` + "`x.*`" + ` stands for all fields below ` + "`x`" + `.
 
 Deliberate differences in behaviour are in [differences.md](differences.md).
-The Gateway API is covered by [gateways.md](../gateways.md) and its conformance tests.
+[gateways.md](../gateways.md) describes the Gateway API, whose conformance tests pass.
 
 `
 

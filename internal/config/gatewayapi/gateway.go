@@ -37,6 +37,9 @@ func Gateway(in convert.Cluster, o *gatewayv1.Gateway) (*model.Gateway, problem.
 	if n := len(spec.Addresses); n > 1 || n == 1 && spec.Addresses[0].Type != nil && *spec.Addresses[0].Type == gatewayv1.NamedAddressType {
 		c.Warnf(code.NoEffect, at.Field("addresses"), "no routers are deployed for a Gateway with them; run a router with the label %s: %s in this namespace", model.LabelGatewayName, o.Name)
 	}
+	if spec.DefaultScope != "" && spec.DefaultScope != gatewayv1.GatewayDefaultScopeNone {
+		c.Warnf(code.NotSupported, at.Field("defaultScope"), "has no effect: routes name their Gateways in parentRefs")
+	}
 	refs := listenerRefs(o)
 	c.gatewayTLS(g, refs)
 	g.ListenerSets = refs.ListenerSets

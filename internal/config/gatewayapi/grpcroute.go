@@ -13,7 +13,7 @@ import (
 // GRPCRoute decodes a GRPCRoute of the Gateway API as HTTPRoute does. Calls are requests to /SERVICE/METHOD.
 func GRPCRoute(in convert.Cluster, o *gatewayv1.GRPCRoute) (*model.VirtualService, problem.List) {
 	c, rules := start(in, model.KindGRPCRoute, &o.ObjectMeta), grpcRules(o.Spec.Rules)
-	v := c.route(problem.Path("spec"), o.Spec.ParentRefs, o.Spec.Hostnames)
+	v := c.route(problem.Path("spec"), &o.Spec.CommonRouteSpec, o.Spec.Hostnames)
 	c.rules(v, len(rules), func(at problem.Path, i int) []model.HTTPRoute {
 		return c.grpcMatches(at.Field("matches"), c.ruleBase(at, &rules[i]), o.Spec.Rules[i].Matches)
 	})
@@ -97,7 +97,7 @@ func grpcRules(list []gatewayv1.GRPCRouteRule) []gatewayv1.HTTPRouteRule {
 	out := make([]gatewayv1.HTTPRouteRule, 0, len(list))
 	for i := range list {
 		r := &list[i]
-		rule := gatewayv1.HTTPRouteRule{Name: r.Name, Filters: grpcFilters(r.Filters)}
+		rule := gatewayv1.HTTPRouteRule{Name: r.Name, Filters: grpcFilters(r.Filters), SessionPersistence: r.SessionPersistence}
 		for _, b := range r.BackendRefs {
 			rule.BackendRefs = append(rule.BackendRefs, gatewayv1.HTTPBackendRef{BackendRef: b.BackendRef, Filters: grpcFilters(b.Filters)})
 		}

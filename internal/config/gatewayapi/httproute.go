@@ -17,7 +17,7 @@ import (
 // mesh for the hosts of Services and ServiceEntries. nil: it has no parent here.
 func HTTPRoute(in convert.Cluster, o *gatewayv1.HTTPRoute) (*model.VirtualService, problem.List) {
 	c, spec := start(in, model.KindHTTPRoute, &o.ObjectMeta), &o.Spec
-	v := c.route(problem.Path("spec"), spec.ParentRefs, spec.Hostnames)
+	v := c.route(problem.Path("spec"), &spec.CommonRouteSpec, spec.Hostnames)
 	c.rules(v, len(spec.Rules), func(at problem.Path, i int) []model.HTTPRoute { return c.rule(at, &spec.Rules[i]) })
 	return v, c.Problems
 }
@@ -34,9 +34,12 @@ func (c *conv) rules(v *model.VirtualService, n int, rule func(problem.Path, int
 }
 
 // route is a route without its rules; nil: it has no parent here.
-func (c *conv) route(at problem.Path, parents []gatewayv1.ParentReference, hostnames []gatewayv1.Hostname) *model.VirtualService {
+func (c *conv) route(at problem.Path, common *gatewayv1.CommonRouteSpec, hostnames []gatewayv1.Hostname) *model.VirtualService {
 	v := &model.VirtualService{Meta: c.Meta}
-	c.parents(at.Field("parentRefs"), parents, v)
+	c.parents(at.Field("parentRefs"), common.ParentRefs, v)
+	if common.UseDefaultGateways != "" && common.UseDefaultGateways != gatewayv1.GatewayDefaultScopeNone {
+		c.Warnf(code.NotSupported, at.Field("useDefaultGateways"), "has no effect: there are no default Gateways; name Gateways in parentRefs")
+	}
 	if len(v.Gateways) == 0 {
 		return nil
 	}

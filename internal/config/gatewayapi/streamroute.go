@@ -12,7 +12,7 @@ import (
 // TLSRoute decodes a TLSRoute of the Gateway API. Connections are forwarded encrypted, by SNI.
 func TLSRoute(in convert.Cluster, o *gatewayv1.TLSRoute) (*model.VirtualService, problem.List) {
 	c := start(in, model.KindTLSRoute, &o.ObjectMeta)
-	v, backends := c.streamRoute(o.Spec.ParentRefs, o.Spec.Hostnames, tlsRules(o.Spec.Rules))
+	v, backends := c.streamRoute(&o.Spec.CommonRouteSpec, o.Spec.Hostnames, tlsRules(o.Spec.Rules))
 	if v != nil {
 		v.TLS = []model.TLSRoute{{Matches: []model.L4Match{{SNIHosts: v.Hosts}}, Backends: backends}}
 	}
@@ -22,7 +22,7 @@ func TLSRoute(in convert.Cluster, o *gatewayv1.TLSRoute) (*model.VirtualService,
 // TCPRoute decodes a TCPRoute of the Gateway API. It receives all connections of its listeners.
 func TCPRoute(in convert.Cluster, o *gatewayv1.TCPRoute) (*model.VirtualService, problem.List) {
 	c := start(in, model.KindTCPRoute, &o.ObjectMeta)
-	v, backends := c.streamRoute(o.Spec.ParentRefs, nil, tcpRules(o.Spec.Rules))
+	v, backends := c.streamRoute(&o.Spec.CommonRouteSpec, nil, tcpRules(o.Spec.Rules))
 	if v != nil {
 		v.TCP = []model.TCPRoute{{Backends: backends}}
 	}
@@ -30,9 +30,9 @@ func TCPRoute(in convert.Cluster, o *gatewayv1.TCPRoute) (*model.VirtualService,
 }
 
 // streamRoute is a route of connections with the backends of its first rule; nil: it has no parent here.
-func (c *conv) streamRoute(parents []gatewayv1.ParentReference, hostnames []gatewayv1.Hostname, rules []gatewayv1.HTTPRouteRule) (*model.VirtualService, []model.Backend) {
+func (c *conv) streamRoute(common *gatewayv1.CommonRouteSpec, hostnames []gatewayv1.Hostname, rules []gatewayv1.HTTPRouteRule) (*model.VirtualService, []model.Backend) {
 	at := problem.Path("spec")
-	v := c.route(at, parents, hostnames)
+	v := c.route(at, common, hostnames)
 	if v == nil {
 		return nil, nil
 	}

@@ -78,6 +78,9 @@ func Service(in convert.Cluster, o *corev1.Service) (*model.Service, problem.Lis
 	s.SubjectAltNames, s.Accounts = listed(o.Annotations[annotationIdentities]), listed(o.Annotations[annotationAccounts])
 	c.Labels(at.Field("selector"), spec.Selector)
 	c.serviceType(at, spec, s)
+	if spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+		c.Warnf(code.NoEffect, at.Field("sessionAffinity"), "has no effect on calls of sidecars and gateways, as in Istio; use consistentHash.useSourceIp of a DestinationRule")
+	}
 	s.Distribution = c.serviceDistribution(o)
 	return s, c.Problems
 }
