@@ -12,7 +12,12 @@ const (
 	DeliverFull Delivery = "full"
 	// DeliverOnDemand sends most clusters when the application calls them for the first time.
 	DeliverOnDemand Delivery = "on-demand"
+	// DeliverAuto is full for sidecars that see few services, else on demand.
+	DeliverAuto Delivery = "auto"
 )
 
+// OnDemandFrom is the default of Mesh.OnDemandFrom. From there on full configuration takes more than 25 MB of each Envoy.
+const OnDemandFrom = 500
+
 // Deliveries are the values of AnnotationOutbound.
-var Deliveries = []string{string(DeliverFull), string(DeliverOnDemand)}
+var Deliveries = []string{string(DeliverFull), string(DeliverOnDemand), string(DeliverAuto)}

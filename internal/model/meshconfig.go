@@ -154,6 +154,7 @@ type Mesh struct {
 	RootNamespace  string // its Sidecar and DestinationRules are defaults for all namespaces
 	Outbound       OutboundMode
 	Delivery       Delivery // empty: full
+	OnDemandFrom   int      // services that a sidecar sees, from which DeliverAuto is on demand; 0: the default
 	Ingress        IngressSettings
 	ConnectTimeout time.Duration
 	AccessLogFile  string // empty: none

@@ -152,4 +152,3 @@ func (r resources) play(t *testing.T, m *live.Mesh) {
 		return played
 	})
 }
-

@@ -128,7 +128,8 @@ func TestOutboundModeChanges(t *testing.T) {
 	mode := func(outbound string) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, annotations: {%s: %s}}", model.AnnotationOutbound, outbound)
 	}
-	for _, first := range model.Deliveries {
+	modes := []string{string(model.DeliverFull), string(model.DeliverOnDemand)}
+	for _, first := range modes {
 		t.Run(first, func(t *testing.T) {
 			m := startMeshSplit(t, server.RoutesAuto, 1, append(docs[:len(docs):len(docs)], mode(first))...)
 			c := *c
@@ -137,7 +138,7 @@ func TestOutboundModeChanges(t *testing.T) {
 			calls.requireOnly("web-v1")
 			called := 0
 			for round := range 4 {
-				next := model.Deliveries[(slices.Index(model.Deliveries, first)+1+round)%2]
+				next := modes[(slices.Index(modes, first)+1+round)%2]
 				m.apply(append(docs[:len(docs):len(docs)], mode(next))...)
 				callAll(t, &c, called, called+5)
 				called += 5
@@ -154,4 +155,41 @@ func TestOutboundModeChanges(t *testing.T) {
 			c.process.Kill()
 		})
 	}
+}
+
+// TestOutboundAuto adds and removes services under traffic, so that the mode of a sidecar changes by their number. Between the
+// two limits it stays as it is. No call may fail, also of hosts that are called for the first time.
+func TestOutboundAuto(t *testing.T) {
+	const from = 20
+	web := startApp(t, "web", "v1")
+	c := newClient("client")
+	c.drain = time.Minute // a mode has listeners of its kind; calls on replaced ones end by themselves
+	docs := []string{c.sidecar("./*"), service("web", web)}
+	for i := range 2 * from {
+		docs = append(docs, service(cold(i), web))
+	}
+	with := func(services int) []string { return docs[:1+services] }
+	m := startMeshWith(t, server.RoutesAuto, func(o *controlplane.Options) {
+		o.Sharding = fewBuckets(1)
+		o.Mesh.Delivery, o.Mesh.OnDemandFrom = model.DeliverAuto, from
+	}, with(from-1)...)
+	c.start(t, m, false)
+	calls := startTraffic(t, c, "web")
+	calls.requireOnly("web-v1")
+	for _, step := range []struct {
+		services int
+		onDemand bool
+	}{{from, true}, {2 * from, true}, {from * 3 / 4, true}, {from*3/4 - 1, false}, {from - 1, false}, {2 * from, true}} {
+		m.apply(with(step.services)...)
+		callAll(t, c, step.services/2, step.services-1)
+		eventually(t, fmt.Sprintf("the mode with %d services", step.services), func() bool {
+			p := m.proxy(c.name)
+			return p != nil && slices.ContainsFunc(p.Tables, func(name string) bool {
+				return strings.HasPrefix(name, "outbound") && strings.Contains(name, "/on-demand") == step.onDemand
+			})
+		}, func() string { return describe(m.proxies()) })
+		calls.requireOnly("web-v1")
+	}
+	calls.stop()
+	noRefusals(t, m, c)
 }

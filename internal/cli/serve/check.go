@@ -53,7 +53,9 @@ func (f *flags) checkValues() error {
 	case !slices.Contains(routeStrategies, f.strategy):
 		return fmt.Errorf("--route-strategy %q: unknown strategy: use auto, rds, vhds or scoped", f.strategy)
 	case !slices.Contains(model.Deliveries, string(f.mesh.Delivery)):
-		return fmt.Errorf("--outbound %q: unknown delivery: use full or on-demand", f.mesh.Delivery)
+		return fmt.Errorf("--outbound %q: unknown delivery: use full, on-demand or auto", f.mesh.Delivery)
+	case f.mesh.OnDemandFrom < 1:
+		return fmt.Errorf("--on-demand-from %d: not a number of services: use 1 or more", f.mesh.OnDemandFrom)
 	case !slices.Contains(transports, f.transport):
 		return fmt.Errorf("--xds-transport %q: unknown transport: use grpc or http2", f.transport)
 	case f.profiling.MutexFraction < 0:

@@ -152,9 +152,11 @@ func (f *flags) addMeshFlags(cmd *cobra.Command) {
 	fs.StringVar(&f.mesh.AccessLogFile, "access-log-file", "", "`FILE` of the sidecars' access logs, for example /dev/stdout (default: off)")
 	fs.BoolVar(&f.options.FetchAllowLoopback, "fetch-allow-loopback", false, "allow jwksUri to name servers on this machine, for local development")
 	fs.StringVar((*string)(&f.mesh.Delivery), "outbound", string(model.DeliverFull),
-		"`DELIVERY` of clusters to sidecars: full, or on-demand (when an application calls them for the first time; Envoy 1.40 and newer); the annotation "+
-			model.AnnotationOutbound+" of a Pod or Namespace overrides it")
+		"`DELIVERY` of clusters to sidecars: full, on-demand (when an application calls them for the first time; Envoy 1.40 and newer), or auto "+
+			"(on-demand for sidecars that see many services); the annotation "+model.AnnotationOutbound+" of a Pod or Namespace overrides it")
 	terminal.Offer(cmd, "outbound", model.Deliveries...)
+	fs.IntVar(&f.mesh.OnDemandFrom, "on-demand-from", model.OnDemandFrom,
+		"`SERVICES` that a sidecar may call, from which auto is on-demand; it is full again below three quarters of them")
 	fs.BoolVar(&f.registry, "outbound-registry-only", false, "block requests to destinations outside the mesh (Istio's REGISTRY_ONLY)")
 }
 

@@ -45,7 +45,7 @@ func (c *conv) delivery(annotations map[string]string) model.Delivery {
 		return model.Delivery(v)
 	}
 	c.Warnf(code.UnknownValue, problem.Path("metadata").Field("annotations").Key(model.AnnotationOutbound),
-		"%q is not known and has no effect; use %s", v, strings.Join(model.Deliveries, " or "))
+		"%q is not known and has no effect; use %s", v, strings.Join(model.Deliveries, ", "))
 	return ""
 }
 

@@ -1,7 +1,6 @@
 package index
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,7 +32,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound GroupKey) {
 	base.Unprivileged = p.Unprivileged && opensPorts(p, sidecar)
 	outbound = base
 	outbound.ScopedRoutes, outbound.AutoAddress = p.ScopedRoutes, x.auto.usedBy(p)
-	outbound.OnDemand = p.OnDemand && x.delivery(p) == model.DeliverOnDemand
+	outbound.OnDemand = p.OnDemand && x.delivery(p, sidecar) == model.DeliverOnDemand
 	outbound.Labels = x.labels.relevant(p.Labels)
 	outbound.Account = x.accountOf(p)
 	x.localityUsage.locate(&outbound, x.endpoints, p)
@@ -46,11 +45,6 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound GroupKey) {
 		inbound.IP = at.name
 	}
 	return outbound, inbound
-}
-
-// delivery is how a proxy gets clusters: by its own setting, its namespace's, or the mesh's.
-func (x *Index) delivery(p *model.Proxy) model.Delivery {
-	return cmp.Or(p.Delivery, x.deliveries[p.Namespace], x.mesh.Delivery)
 }
 
 // nothing is the key of an empty group, for proxies that need only one.
