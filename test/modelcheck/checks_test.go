@@ -124,7 +124,8 @@ func (x *run) checkClaims() error {
 	return nil
 }
 
-// hasAll returns what an Envoy lacks of the tables, of what it subscribes to and does not refuse.
+// hasAll returns what an Envoy lacks of the tables, of what it subscribes to and does not refuse. Content that it refused is
+// not sent again, also if it accepted other content in between.
 func (c *client) hasAll(states []*table.State) error {
 	for _, s := range states {
 		for k, list := range types {
@@ -133,10 +134,10 @@ func (c *client) hasAll(states []*table.State) error {
 				continue
 			}
 			for e := range s.All(list[0]) {
-				if kindTable[k].named && !c.envoy.names[k][e.Name] || c.envoy.refused[k][e.Name] != nil {
+				has, want := c.envoy.has[k][e.Name], parse(k, e.Resource().Value())
+				if kindTable[k].named && !c.envoy.names[k][e.Name] || c.envoy.refused[k][e.Name] != nil || c.envoy.bad(k, want) {
 					continue
 				}
-				has, want := c.envoy.has[k][e.Name], parse(k, e.Resource().Value())
 				if has == nil {
 					return fmt.Errorf("it lacks %s %s", k, e.Name)
 				}
