@@ -18,6 +18,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -47,6 +48,8 @@ type acker struct {
 	ended   sync.WaitGroup
 	cancel  context.CancelFunc
 
+	asking sync.Mutex // held while control planes are asked
+
 	mu      sync.Mutex // guards the fields below
 	waiting map[string]pending
 	took    []time.Duration // from the write until the last ACK was known
@@ -63,7 +66,9 @@ func (a *acker) start() {
 	ctx, a.cancel = context.WithCancel(context.Background())
 	a.ended.Go(func() {
 		for clock.Sleep(ctx, ackEvery) == nil {
+			a.asking.Lock()
 			a.look(ctx)
+			a.asking.Unlock()
 		}
 	})
 }
@@ -155,20 +160,37 @@ func (a *acker) look(ctx context.Context) {
 	if before == nil {
 		return
 	}
-	var have []pending
+	var have, settled []pending
 	for _, p := range open {
-		if a.everywhere(ctx, p, before) {
+		switch a.everywhere(ctx, p, before) {
+		case claimACKed:
 			have = append(have, p)
+		case claimSettled:
+			settled = append(settled, p)
+		case claimNone:
 		}
 	}
-	if len(have) == 0 || !before.equal(a.connected(ctx)) {
+	if len(have)+len(settled) == 0 || !before.equal(a.connected(ctx)) {
 		return
 	}
 	for _, p := range have {
 		a.acked(p)
-		a.verify(ctx, p, before)
+		a.verify(ctx, p, before, "the control planes report that all proxies have it")
+	}
+	for _, p := range settled {
+		a.verify(ctx, p, before, "the control planes have settled its revision for all proxies")
 	}
 }
+
+// claim is what control planes claim about a change.
+type claim int
+
+// A greater claim includes the smaller ones, as all proxies must have a change that is settled.
+const (
+	claimNone    claim = iota
+	claimSettled       // its revision is settled for all proxies, though some are reported not to have the change
+	claimACKed
+)
 
 func (a *acker) acked(p pending) {
 	now := time.Now()
@@ -181,36 +203,84 @@ func (a *acker) acked(p pending) {
 	}
 }
 
-// everywhere reports whether all control planes with proxies state that their proxies have a change.
-func (a *acker) everywhere(ctx context.Context, p pending, streams connections) bool {
+// everywhere returns what all control planes with proxies claim about a change.
+func (a *acker) everywhere(ctx context.Context, p pending, streams connections) claim {
+	all := claimACKed
 	for _, plane := range a.planes {
 		for _, d := range p.parts {
-			if len(streams[plane.number]) > 0 && !a.has(ctx, plane, d, &p) {
-				return false
+			if len(streams[plane.number]) > 0 && all > claimNone {
+				all = min(all, a.claimed(ctx, plane, d, &p))
 			}
 		}
 	}
-	return true
+	return all
 }
 
-func (a *acker) has(ctx context.Context, plane *plane, p document, of *pending) bool {
+// claimed returns what a control plane claims about a document.
+func (a *acker) claimed(ctx context.Context, plane *plane, p document, of *pending) claim {
 	_, started := plane.running()
 	path := "/debug/explain/" + strings.Join([]string{string(p.key.Kind), url.PathEscape(p.key.Namespace), url.PathEscape(p.key.Name)}, "/")
-	b, err := a.page(ctx, "http://"+plane.http+path+"?local&max=1")
+	b, err := a.page(ctx, "http://"+plane.http+path+"?local&max=100")
 	if errors.Is(err, errNotFound) { // a control plane that has started after the creation may never have known the object
-		return p.content == "" && started.After(of.before) && a.settled(ctx, plane)
+		if p.content == "" && started.After(of.before) && a.settled(ctx, plane) {
+			return claimACKed
+		}
+		return claimNone
 	}
 	var e explain.Explanation
-	if err != nil || json.Unmarshal(b, &e) != nil || e.Revision == 0 || e.State == changelog.Building {
+	if err != nil || json.Unmarshal(b, &e) != nil || e.Revision == 0 || e.State == changelog.Building || e.Counts.Refused > 0 {
+		return claimNone
+	}
+	switch current := e.Exists && e.Content == p.content; {
+	case p.content == "" && (e.Exists || !e.Observed.After(of.written)), p.content != "" && !current:
+		return claimNone
+	case e.Counts.Behind == 0:
+		return claimACKed
+	case e.LeftOut == 0 && a.haveSettled(ctx, plane, &e):
+		return claimSettled
+	}
+	return claimNone
+}
+
+// haveSettled reports whether a control plane has settled a revision for all proxies that an explanation reports behind.
+func (a *acker) haveSettled(ctx context.Context, plane *plane, e *explain.Explanation) bool {
+	b, err := a.page(ctx, "http://"+plane.http+"/debug/proxies?local")
+	var list debug.ProxyList
+	if err != nil || json.Unmarshal(b, &list) != nil {
 		return false
 	}
-	if e.Counts.Behind > 0 || e.Counts.Refused > 0 {
-		return false
+	settled := map[string]model.Revision{}
+	for i := range list.Proxies {
+		settled[list.Proxies[i].ID] = list.Proxies[i].Settled
 	}
-	if p.content == "" {
-		return !e.Exists && e.Observed.After(of.written)
-	}
-	return e.Exists && e.Content == p.content
+	return !slices.ContainsFunc(e.Proxies, func(p distribution.ProxySyncStatus) bool {
+		return p.Position == distribution.StateBehind && settled[p.ID] < e.Revision
+	})
+}
+
+// unasked calls a function during which no control plane is asked.
+func (a *acker) unasked(do func() error) error {
+	a.asking.Lock()
+	defer a.asking.Unlock()
+	return do()
+}
+
+// arrive waits until the Envoys that an object concerns have its newest version.
+func (a *acker) arrive(ctx context.Context, object string) error {
+	now := a.history.newest(object)
+	old := a.history.before(object, now.number)
+	return await(ctx, quietTime, "the change in all Envoys, without a question to control planes", func(ctx context.Context) error {
+		for _, s := range a.concerned(object) {
+			text, err := s.dump(ctx, object)
+			if err != nil {
+				return err
+			}
+			if w := a.contradiction(text, object, now, old); w != "" {
+				return fmt.Errorf("%s %s", s.workload, w)
+			}
+		}
+		return nil
+	})
 }
 
 // settled reports whether all proxies of a control plane have ACKed everything.
@@ -225,7 +295,7 @@ func (a *acker) settled(ctx context.Context, plane *plane) bool {
 
 // verify checks that the Envoys that a change concerns have it. It reports nothing if the object was written again, or a
 // proxy has reconnected, meanwhile.
-func (a *acker) verify(ctx context.Context, p pending, before connections) {
+func (a *acker) verify(ctx context.Context, p pending, before connections, claim string) {
 	state := a.history.newest(p.object)
 	if state.number != p.number {
 		return
@@ -251,7 +321,7 @@ func (a *acker) verify(ctx context.Context, p pending, before connections) {
 	if wrong == "" || a.history.newest(p.object).number != p.number || !before.equal(a.connected(ctx)) {
 		return
 	}
-	a.found(violation{At: time.Now(), Kind: "ledger", Subject: p.object, Text: fmt.Sprintf("the control planes report that all proxies have write %d (%s), but %s", p.number, state.state, wrong)})
+	a.found(violation{At: time.Now(), Kind: "ledger", Subject: p.object, Text: fmt.Sprintf("write %d (%s): %s, but %s", p.number, state.state, claim, wrong)})
 }
 
 // concerned returns the sidecars whose configuration has marks of an object.

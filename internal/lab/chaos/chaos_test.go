@@ -1,6 +1,8 @@
 package chaos_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -42,4 +44,40 @@ func TestChaos(t *testing.T) {
 	require.Len(t, r.Traffic, 5, "protocols")
 	t.Logf("%d requests, %d changed objects, %d faults, %d ACKed; quiet after %.1f s", r.Requests(), r.Changes, r.FaultCount(), r.ACKs.N, r.QuietAfter)
 	require.Empty(t, labtest.LeftOver(t))
+}
+
+// TestFaultsAreInjected executes a plan with faults whose effect can be measured.
+func TestFaultsAreInjected(t *testing.T) {
+	labtest.Temporary(t)
+	dir := t.TempDir()
+	o := chaos.Options{Time: chaos.MinTime, Proxies: chaos.MinProxies, Dir: dir}
+	o.Programs, o.Envoy = labtest.Sidecars(t)
+	const ms = time.Millisecond
+	o.Plan = []chaos.Action{
+		{At: 100 * ms, What: "upgrade control plane", Target: "plane/1", For: time.Second},
+		{At: 200 * ms, What: "disconnect proxy", Target: "proxy/c1", For: 3 * time.Second},
+		{At: 300 * ms, What: "write", Target: "refusal/r1", State: "unacceptable"},
+		{At: 400 * ms, What: "write", Target: "route/s1", State: "v1"},
+		{At: 4 * time.Second, What: "lossy proxy", Target: "proxy/c1", For: 5 * time.Second},
+		{At: 5 * time.Second, What: "write", Target: "route/s1", State: "v2"},
+		{At: 6 * time.Second, What: "write", Target: "refusal/r1", State: "unacceptable"},
+		{At: 7 * time.Second, What: "write", Target: "endpoints/s1", State: "v2"},
+	}
+	r, err := chaos.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Empty(t, r.Violations)
+	effects := map[string]string{}
+	for _, e := range r.Events {
+		effects[e.What] = e.Effect
+	}
+	require.Regexp(t, `--xds-transport grpc .*; now .* serve --xds-addr`, effects["upgrade control plane"])
+	require.Regexp(t, `^[1-9]\d* connections were refused$`, effects["disconnect proxy"])
+	require.Regexp(t, `^[1-9]\d* reads were late$`, effects["lossy proxy"])
+	var logs []byte
+	for _, plane := range []string{"1", "2"} {
+		b, err := os.ReadFile(filepath.Join(dir, "logs", "control-plane-"+plane+".log"))
+		require.NoError(t, err)
+		logs = append(logs, b...)
+	}
+	require.Contains(t, string(logs), "proxy refused configuration")
 }

@@ -14,7 +14,9 @@ const (
 	invalid    = "invalid" // a route that the control plane refuses
 	strict     = "strict"
 	permissive = "permissive"
-	brief      = "brief" // objects of a burst that are deleted at once
+	// unacceptable objects make a virtual host that Envoy refuses. No request depends on them.
+	unacceptable = "unacceptable"
+	brief        = "brief" // objects of a burst that are deleted at once
 )
 
 // Answers of requests, besides the version of the instance that has answered.

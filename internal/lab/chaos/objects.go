@@ -170,6 +170,8 @@ metadata: {name: %[1]s, namespace: %[2]s, %[3]s}
 spec: {selector: {matchLabels: {app: %[1]s}}, mtls: {mode: %[4]s}}`, of, namespace, mark(number), strings.ToUpper(state))
 	case "endpoints":
 		return l.slice(of, state, number)
+	case "refusal":
+		return refusalObject(of, number)
 	case "entry":
 		return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -182,6 +184,27 @@ spec:
   endpoints: [{address: %[7]s}]`, of, namespace, mark(number), hostOf(of), httpPort, appHTTP, l.externalIP(state))
 	}
 	panic("chaos: no such object: " + name)
+}
+
+// refusalObject makes a virtual host that only Envoy refuses: the control plane does not know which headers it may set.
+func refusalObject(name string, number int) string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: %[1]s, namespace: %[2]s, %[3]s}
+spec:
+  hosts: [%[1]s.example]
+  ports: [{number: %[4]d, name: http, protocol: HTTP}]
+  location: MESH_EXTERNAL
+  resolution: STATIC
+  endpoints: [{address: 127.0.0.9}]%[5]sapiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: %[1]s, namespace: %[2]s, %[3]s}
+spec:
+  configPatches:
+  - applyTo: VIRTUAL_HOST
+    match: {context: SIDECAR_OUTBOUND, routeConfiguration: {vhost: {name: "%[1]s.example:%[4]d"}}}
+    patch: {operation: MERGE, value: {request_headers_to_add: [{header: {key: ":path", value: n%[6]d}}]}}`,
+		name, namespace, mark(number), httpPort, separator, number)
 }
 
 // separator is between the documents of an object that consists of two.

@@ -15,6 +15,7 @@ import (
 type Options struct {
 	Programs  child.Programs
 	Envoy     string   // its path
+	Next      []string // command line of the moonsail that control planes are upgraded to; nil: the same program with other options
 	APIServer []string // command line of test/kube's API server; nil: the mesh is a directory of YAML
 	Time      time.Duration
 	Seed      uint64

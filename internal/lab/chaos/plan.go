@@ -103,6 +103,7 @@ const (
 	killPlane    = "kill control plane"
 	stopPlane    = "stop control plane"
 	restartPlane = "restart control plane"
+	upgradePlane = "upgrade control plane" // and roll it back
 	killServer   = "kill API server"
 	stopServer   = "stop API server"
 	cutServer    = "cut off API server" // from one control plane
@@ -110,8 +111,10 @@ const (
 	stopAgent    = "stop agent"
 	killEnvoy    = "kill Envoy"
 	stopEnvoy    = "stop Envoy"
-	cutProxy     = "cut off proxy" // from all control planes
-	slowProxy    = "slow proxy"    // its connection to the control plane
+	cutProxy     = "cut off proxy"    // from all control planes
+	slowProxy    = "slow proxy"       // its connection to the control plane
+	lossyProxy   = "lossy proxy"      // the same, by lost packets
+	unplugProxy  = "disconnect proxy" // from all control planes; connections are reset
 	resetProxy   = "reset proxy's connections"
 	resetAll     = "reset all connections"
 )
@@ -131,6 +134,14 @@ func planeTarget(r *rand.Rand, _ Shape) string { return fmt.Sprintf("plane/%d", 
 
 func proxyTarget(r *rand.Rand, s Shape) string { return "proxy/" + pick(r, s.proxies()) }
 
+// clientTarget chooses a client every second time: only their configuration has routes.
+func clientTarget(r *rand.Rand, s Shape) string {
+	if r.IntN(2) == 0 {
+		return "proxy/" + pick(r, s.clients())
+	}
+	return proxyTarget(r, s)
+}
+
 func serverTarget(*rand.Rand, Shape) string { return "server" }
 
 func everyTarget(*rand.Rand, Shape) string { return "all" }
@@ -144,6 +155,7 @@ var faultKinds = []faultKind{
 	{killPlane, 5, planeTarget, time.Second, 6 * time.Second, 4 * time.Second, false},
 	{stopPlane, 4, planeTarget, time.Second, 8 * time.Second, 3 * time.Second, false},
 	{restartPlane, 3, planeTarget, 0, 0, 5 * time.Second, false},
+	{upgradePlane, 3, planeTarget, 2 * time.Second, 10 * time.Second, 5 * time.Second, false},
 	{killServer, 3, serverTarget, time.Second, 4 * time.Second, 12 * time.Second, true},
 	{stopServer, 3, serverTarget, time.Second, 6 * time.Second, 4 * time.Second, true},
 	{cutServer, 3, planeTarget, time.Second, 8 * time.Second, 3 * time.Second, true},
@@ -152,7 +164,9 @@ var faultKinds = []faultKind{
 	{killEnvoy, 2, proxyTarget, 0, 0, 12 * time.Second, false},
 	{stopEnvoy, 2, proxyTarget, time.Second, 4 * time.Second, 5 * time.Second, false},
 	{cutProxy, 5, proxyTarget, time.Second, 10 * time.Second, 2 * time.Second, false},
-	{slowProxy, 3, proxyTarget, 2 * time.Second, 10 * time.Second, time.Second, false},
+	{slowProxy, 5, clientTarget, 2 * time.Second, 10 * time.Second, time.Second, false},
+	{lossyProxy, 3, clientTarget, 2 * time.Second, 10 * time.Second, time.Second, false},
+	{unplugProxy, 5, clientTarget, time.Second, 8 * time.Second, 3 * time.Second, false},
 	{resetProxy, 4, proxyTarget, 0, 0, time.Second, false},
 	{resetAll, 2, everyTarget, 0, 0, 3 * time.Second, false},
 }
@@ -167,6 +181,7 @@ func (s Shape) objects() map[string]string {
 	for _, e := range s.externals() {
 		out["entry/"+e] = "a"
 	}
+	out["refusal/r1"] = none
 	return out
 }
 
@@ -183,6 +198,8 @@ func (s Shape) nextState(r *rand.Rand, object, now string) string {
 		from = []string{strict, permissive, none}
 	case "endpoints":
 		from = []string{"v1,v2", "v1,v2", "v1", "v2"}
+	case "refusal":
+		from = []string{none, unacceptable}
 	case "entry":
 		from = []string{"a", "b", none}
 	}

@@ -44,7 +44,7 @@ func TestPlanHasEveryKind(t *testing.T) {
 			for _, k := range faultKinds {
 				require.Equal(t, tt.apiServer || !k.apiServer, seen[k.what] > 0, k.what)
 			}
-			for _, kind := range []string{burst, "routabort", "routinvalid", "routv1", "routnone", "authnone", "authdeny:c1", "authallow:c2", "mtlsstrict", "mtlsnone", "entrnone", "entrb", "endpv2"} {
+			for _, kind := range []string{burst, "routabort", "routinvalid", "routv1", "routnone", "authnone", "authdeny:c1", "authallow:c2", "mtlsstrict", "mtlsnone", "entrnone", "entrb", "endpv2", "refuunacceptable"} {
 				require.Positive(t, seen[kind], kind)
 			}
 		})

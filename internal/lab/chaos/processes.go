@@ -75,9 +75,10 @@ type plane struct {
 	part
 
 	number int
-	xds    string // host:port
-	http   string // host:port
-	server *relay // to the API server; nil: the source is files
+	xds    string   // host:port
+	http   string   // host:port
+	server *relay   // to the API server; nil: the source is files
+	next   []string // command line of the revision that it is upgraded to
 }
 
 // sidecar is an agent with its Envoy.
@@ -101,6 +102,9 @@ type processes struct {
 	cluster  *cluster // that API server's client
 	serverAt string
 	client   *http.Client // of pages
+
+	mu      sync.Mutex             // guards targets
+	targets map[string]*sync.Mutex // each is held while a fault concerns the target
 }
 
 func (m *processes) path(parts ...string) string {
@@ -209,7 +213,7 @@ func (m *processes) writeTokens() error {
 func (m *processes) addPlane(n int, config, kubeconfig string) error {
 	p := &plane{number: n, xds: at(m.planeIP(n), planePort), http: at(m.planeIP(n), planePort+2)}
 	args := []string{
-		"serve", "--xds-addr", p.xds, "--http-addr", p.http, "--log-format", "json", "--token-auth-file", m.path("tokens"), "--xds-cert-names", m.planeIP(n),
+		"--xds-addr", p.xds, "--http-addr", p.http, "--log-format", "json", "--token-auth-file", m.path("tokens"), "--xds-cert-names", m.planeIP(n),
 	}
 	for other := 1; other <= planes; other++ {
 		if other != n {
@@ -233,11 +237,19 @@ func (m *processes) addPlane(n int, config, kubeconfig string) error {
 		}
 		args = append(args, "--kubeconfig", own, "--peer-service", "")
 	}
+	p.next = slices.Concat(m.options.Programs.Moonsail, otherOptions, args)
+	if m.options.Next != nil {
+		p.next = slices.Concat(m.options.Next, []string{"serve"}, args)
+	}
 	var err error
-	p.part, err = m.newPart(fmt.Sprintf("control-plane-%d", n), slices.Concat(m.options.Programs.Moonsail, args)...)
+	p.part, err = m.newPart(fmt.Sprintf("control-plane-%d", n), slices.Concat(m.options.Programs.Moonsail, []string{"serve"}, args)...)
 	m.planes = append(m.planes, p)
 	return err
 }
+
+// otherOptions begin the command line of a control plane that is upgraded, if there is no other program: the streams of its
+// proxies have another implementation.
+var otherOptions = []string{"serve", "--xds-transport", "grpc"}
 
 // startPlane starts a control plane, and waits until it serves.
 func (m *processes) startPlane(ctx context.Context, p *plane) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -11,8 +12,11 @@ import (
 	"github.com/moonsail/moonsail/internal/base/clock"
 )
 
+// resendAfter is when TCP sends a lost packet again, at the earliest.
+const resendAfter = 200 * time.Millisecond
+
 // relay passes the connections of one client on to servers, as a Service does: a new connection goes to the next server
-// that accepts it. It can hold, delay and reset connections.
+// that accepts it. It can hold, delay, stall, reset and refuse connections.
 type relay struct {
 	listener net.Listener
 	ended    sync.WaitGroup // of accept and of all connections
@@ -23,6 +27,10 @@ type relay struct {
 	next    int           // index of the server to try first
 	held    chan struct{} // closed when bytes pass; nil: they do
 	delay   time.Duration // of each read
+	loss    float64       // the part of reads that a lost packet delays
+	refuses bool          // new connections are reset
+	refused int           // connections that were
+	late    int           // reads that were delayed or stalled
 	open    map[net.Conn]bool
 }
 
@@ -63,7 +71,7 @@ func (r *relay) track(c net.Conn, open bool) {
 
 func (r *relay) serve(ctx context.Context, c net.Conn) {
 	defer func() { _ = c.Close(); r.track(c, false) }()
-	if r.pass(ctx) != nil {
+	if r.refuse(c) || r.pass(ctx) != nil {
 		return
 	}
 	up := r.dial(ctx)
@@ -117,6 +125,12 @@ func (r *relay) copy(ctx context.Context, to, from net.Conn) {
 func (r *relay) pass(ctx context.Context) error {
 	r.mu.Lock()
 	held, delay := r.held, r.delay
+	if r.loss > 0 && rand.Float64() < r.loss { //nolint:gosec // no secret depends on it
+		delay += resendAfter
+	}
+	if delay > 0 {
+		r.late++
+	}
 	r.mu.Unlock()
 	if held != nil {
 		select {
@@ -145,11 +159,46 @@ func (r *relay) hold() (release func()) {
 	}
 }
 
-// slow delays all bytes from now on.
-func (r *relay) slow(by time.Duration) {
+// slow delays all bytes, and stalls a part of the reads, from now on. It returns how many reads were late before.
+func (r *relay) slow(by time.Duration, loss float64) (late int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.delay = by
+	r.delay, r.loss = by, loss
+	return r.late
+}
+
+// disconnect resets all connections, and new ones until the returned function is called. That returns how many were.
+func (r *relay) disconnect() (end func() int) {
+	r.mu.Lock()
+	before := r.refused
+	r.refuses = true
+	r.mu.Unlock()
+	r.reset()
+	return func() int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.refuses = false
+		return r.refused - before
+	}
+}
+
+// refuse resets a new connection if it is to be refused.
+func (r *relay) refuse(c net.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuses {
+		r.refused++
+		rst(c)
+	}
+	return r.refuses
+}
+
+// rst closes a connection with a RST.
+func rst(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // a connection that is closed already needs none
+	}
+	_ = c.Close()
 }
 
 // reset ends all connections with a RST.
@@ -157,10 +206,7 @@ func (r *relay) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for c := range r.open {
-		if tcp, ok := c.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // a connection that is closed already needs none
-		}
-		_ = c.Close()
+		rst(c)
 	}
 }
 

@@ -67,7 +67,37 @@ func TestRelay(t *testing.T) {
 	release()
 	expect("second two")
 
+	r.slow(time.Millisecond, 0)
+	ask("three")
+	expect("second three")
+	require.GreaterOrEqual(t, r.slow(0, 0), 2, "reads that were late, in both directions")
+	r.slow(0, 1)
+	ask("four")
+	expect("second four")
+	require.GreaterOrEqual(t, r.slow(0, 0), 4)
+
 	r.reset()
 	_, err = answers.ReadString('\n')
 	require.Error(t, err)
+}
+
+func TestRelayRefusesConnections(t *testing.T) {
+	r, err := newRelay(0, echoServer(t, "server"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, r.stop()) }()
+	ask := func() error {
+		c, err := net.Dial("tcp", r.addr())
+		require.NoError(t, err)
+		defer c.Close()
+		if _, err := fmt.Fprintln(c, "hello"); err != nil {
+			return err
+		}
+		_, err = bufio.NewReader(c).ReadString('\n')
+		return err
+	}
+	require.NoError(t, ask())
+	end := r.disconnect()
+	require.Error(t, ask())
+	require.Equal(t, 1, end())
+	require.NoError(t, ask())
 }

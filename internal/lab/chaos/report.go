@@ -68,7 +68,16 @@ type event struct {
 	Began   float64 `json:"began_s"` // since the plan's start
 	Took    float64 `json:"took_s"`
 	Skipped bool    `json:"skipped,omitempty"`
+	Effect  string  `json:"effect,omitempty"` // of a fault, as it was measured
 	Error   string  `json:"error,omitempty"`
+}
+
+// effect describes what a fault did.
+func (e *event) effect(format string, args ...any) {
+	if e.Effect != "" {
+		e.Effect += "; "
+	}
+	e.Effect += fmt.Sprintf(format, args...)
 }
 
 // violation is something that must not happen.

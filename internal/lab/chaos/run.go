@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,8 +23,6 @@ const (
 	quietTime = 30 * time.Second
 	// calmTime is how long requests go on when everything is ACKed.
 	calmTime = 2 * time.Second
-	// lastChanges are made one by one after the last fault.
-	lastChanges = 6
 )
 
 // run is a run in progress.
@@ -87,7 +83,7 @@ func (r *run) all(ctx context.Context, dir string, shape Shape, report *Report) 
 	if err != nil {
 		return err
 	}
-	r.mesh = &processes{layout: layout{shape, subnet}, dir: dir, options: r.options, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}}}
+	r.mesh = &processes{layout: layout{shape, subnet}, dir: dir, options: r.options, targets: map[string]*sync.Mutex{}, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}}}
 	defer r.end()
 	if err := r.start(ctx); err != nil {
 		return err
@@ -257,7 +253,12 @@ func (r *run) write(ctx context.Context, object, state string) error {
 		return r.acks.expect(object, number, last, true)
 	}
 	err := until(ctx, func(ctx context.Context) error { return r.place.put(ctx, object, yaml) })
-	if state == invalid {
+	switch state {
+	case unacceptable: // it gets no ACK
+		r.acks.forget(object)
+		r.history.ack(object, number, time.Now())
+		return err
+	case invalid:
 		r.acks.forget(object)
 		return ignoreRefusal(r, err)
 	}
@@ -316,7 +317,7 @@ func (r *run) execute(ctx context.Context) error {
 		case burst:
 			r.burst(ctx, a)
 		default:
-			r.faults.Go(func() { r.record(a, func() error { return r.fault(faults, a) }) })
+			r.faults.Go(func() { r.record(a, func(e *event) error { return r.fault(faults, a, e) }) })
 		}
 	}
 	if r.broken() == nil {
@@ -336,9 +337,9 @@ func (r *run) broken() error {
 }
 
 // record executes an action, and records when it began and ended.
-func (r *run) record(a Action, do func() error) {
+func (r *run) record(a Action, do func(*event) error) {
 	e := event{Action: a, Began: time.Since(r.began).Seconds()}
-	err := do()
+	err := do(&e)
 	e.Took = time.Since(r.began).Seconds() - e.Began
 	if err != nil {
 		e.Error = err.Error()
@@ -360,12 +361,12 @@ func (r *run) change(ctx context.Context, a Action) {
 		r.events = append(r.events, event{Action: a, Began: time.Since(r.began).Seconds(), Skipped: true})
 		return
 	}
-	r.record(a, func() error { return r.write(ctx, a.Target, a.State) })
+	r.record(a, func(*event) error { return r.write(ctx, a.Target, a.State) })
 }
 
 // burst writes or deletes many objects that no request depends on.
 func (r *run) burst(ctx context.Context, a Action) {
-	r.record(a, func() error {
+	r.record(a, func(*event) error {
 		number := r.history.begin("noise", a.State)
 		switch a.State {
 		case none:
@@ -410,64 +411,6 @@ func (r *run) awaitQuiet(ctx context.Context, limit time.Duration) error {
 		}
 		return nil
 	})
-}
-
-// settle waits until everything is ACKed after the last fault. Later requests must find the last states.
-func (r *run) settle(ctx context.Context, report *Report) error {
-	r.options.progress("waiting for the last ACKs")
-	if err := r.repair(ctx); err != nil {
-		return err
-	}
-	from := time.Now()
-	if err := r.awaitQuiet(ctx, quietTime); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		r.found(violation{At: time.Now(), Kind: "stale", Subject: "mesh", Text: err.Error()})
-	}
-	report.QuietAfter = time.Since(from).Seconds()
-	if err := r.lastChanges(ctx); err != nil {
-		return err
-	}
-	if err := clock.Sleep(ctx, calmTime); err != nil {
-		return err
-	}
-	r.traffic.stop()
-	return nil
-}
-
-// lastChanges makes some changes one after the other, each when all proxies have the one before. No other change can make
-// proxies receive one that was forgotten.
-func (r *run) lastChanges(ctx context.Context) error {
-	services := r.mesh.services()
-	for i := range lastChanges {
-		object := "endpoints/" + services[i%len(services)]
-		state := "v1"
-		if r.history.newest(object).state == state {
-			state = "v1,v2"
-		}
-		a := Action{At: time.Since(r.began), What: write, Target: object, State: state}
-		r.record(a, func() error { return r.write(ctx, object, state) })
-		if err := r.broken(); err != nil {
-			return err
-		}
-		if err := r.awaitQuiet(ctx, quietTime); err != nil && ctx.Err() == nil {
-			r.found(violation{At: time.Now(), Kind: "stale", Subject: object, Text: "a change without any fault: " + err.Error()})
-		}
-	}
-	return ctx.Err()
-}
-
-// repair replaces invalid objects: what is in force instead depends on what a control plane has seen before, so that new
-// ones would differ.
-func (r *run) repair(ctx context.Context) error {
-	for _, object := range slices.Sorted(maps.Keys(r.mesh.objects())) {
-		if r.history.newest(object).state == invalid {
-			a := Action{At: time.Since(r.began), What: write, Target: object, State: split}
-			r.record(a, func() error { return r.write(ctx, object, split) })
-		}
-	}
-	return r.broken()
 }
 
 // found records a violation.

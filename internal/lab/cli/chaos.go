@@ -21,6 +21,7 @@ type chaosFlags struct {
 	source    string
 	apiServer string
 	plan      string
+	next      string
 	shrink    int
 	out       string
 	output    terminal.Output
@@ -39,8 +40,9 @@ func (f *chaosFlags) command() *cobra.Command {
 		Long: `Runs two control planes, sidecars with real Envoys, and applications under constant traffic: HTTP/1.1,
 HTTP/2, gRPC streams and TCP. A plan of random changes and faults follows from --seed. Changes create,
 update and delete routes, DestinationRules, AuthorizationPolicies, PeerAuthentications, ServiceEntries
-and endpoints, also invalid ones and in bursts. Faults kill, pause and restart control planes, agents,
-Envoys and the API server, and cut, slow down and reset connections.
+and endpoints, also in bursts, invalid ones, and some that only Envoy refuses. Faults kill, pause and
+restart control planes, agents, Envoys and the API server, upgrade control planes and roll them back,
+and cut, refuse, slow down and reset connections.
 
 Each request must have an answer that the configuration in force at some moment of it gives. ACKs must
 be true. In the end each Envoy must have what a new one receives from a new control plane, and control
@@ -61,6 +63,7 @@ Exit status: 0 no violation, 1 violations or failed, 2 wrong flags, 130 interrup
 	fs.StringVar(&f.source, "source", sourceFiles, "where objects are: `files`, or kube (an API server, which --api-server starts)")
 	fs.StringVar(&f.apiServer, "api-server", "", "`PATH` of the API server for --source kube, which 'make kube-build' builds (default: .tools/kube/kube)")
 	fs.StringVar(&f.plan, "plan", "", "`FILE` with the plan to execute instead of that of --seed: a report.json")
+	fs.StringVar(&f.next, "next", "", "`PATH` of the moonsail that control planes are upgraded to, and rolled back from (default: the same one with --xds-transport grpc)")
 	fs.IntVar(&f.shrink, "shrink", 0, "repeat a run with violations so many `TIMES` with fewer actions, to find those that matter")
 	fs.StringVar(&f.options.Envoy, "envoy", "", "`PATH` of the Envoy to run")
 	fs.StringVar(&f.out, "out", "", "`DIR` for report.json, report.html and logs")
@@ -136,6 +139,16 @@ func (f *chaosFlags) prepare() (err error) {
 		return err
 	}
 	f.options.Envoy = binary.Path
+	if f.next != "" {
+		path, err := exec.LookPath(f.next)
+		if err == nil {
+			path, err = filepath.Abs(path)
+		}
+		if err != nil {
+			return &terminal.UserError{What: "cannot find the program to upgrade to", Where: "--next " + f.next, Err: err, Next: "name a moonsail"}
+		}
+		f.options.Next = []string{path}
+	}
 	f.options.Programs, f.options.Version, err = findPrograms()
 	return err
 }
