@@ -49,14 +49,9 @@ func (l *Ledger) compose(k kind, out []Response) (_ []Response, moved bool) {
 		return out, l.skipUnchanged(w)
 	}
 	limit := l.limit(k)
-	for len(w.groups) > 0 {
-		p := l.newPlan(k, limit)
-		p.group()
-		moved = moved || p.moves()
-		w.groups, w.toSend, w.toRemove = w.groups[1:], p.toSend, p.toRemove
-		if !p.empty() {
-			return l.send(p, out), moved
-		}
+	part, moved := l.nextGroup(k, limit)
+	if part != nil {
+		return l.send(part, out), moved
 	}
 	if k == lds && limit != always && !w.firstPending {
 		if p := l.newPlan(k, limit); p.scopesListener() {
@@ -64,13 +59,12 @@ func (l *Ledger) compose(k kind, out []Response) (_ []Response, moved bool) {
 			return l.send(p, out), moved
 		}
 	}
-	if w.firstPending && limit != always || k == srds && l.scopes.firstMustWait() {
+	switch {
+	case w.firstPending && limit != always, k == srds && l.scopes.firstMustWait():
 		return out, moved // the first response must be complete
-	}
-	if l.upToDate(w) && w.idle() && !w.firstPending && (k != vhds || l.toLoad == nil) {
+	case l.nothingToSend(k):
 		return out, l.skipUnchanged(w) || moved
-	}
-	if l.fullState(w) {
+	case l.fullState(w):
 		return l.composeWhole(k, out)
 	}
 	p := l.newPlan(k, limit)
@@ -85,17 +79,32 @@ func (l *Ledger) compose(k kind, out []Response) (_ []Response, moved bool) {
 	return l.send(p, out), moved
 }
 
-// quiet reports whether compose has nothing to do but to move the cursors. It is a shortcut: most
-// changes concern one type.
-func (l *Ledger) quiet(k kind) bool {
+// nextGroup plans the next part of a refused response, and drops parts of which nothing is left; nil: no part is left. It
+// reports whether the watch changed.
+func (l *Ledger) nextGroup(k kind, limit model.Revision) (_ *plan, moved bool) {
 	w := &l.watches[k]
-	switch {
-	case w.firstPending || !w.idle() || !l.upToDate(w):
-		return false
-	case k == lds:
-		return !l.strategy.Scopes // the listener that requests scopes may go first
+	for len(w.groups) > 0 {
+		p := l.newPlan(k, limit)
+		p.group()
+		moved = moved || p.moves()
+		w.groups, w.toSend, w.toRemove = w.groups[1:], p.toSend, p.toRemove
+		if !p.empty() {
+			return p, moved
+		}
 	}
-	return k != vhds || l.toLoad == nil
+	return nil, moved
+}
+
+// nothingToSend reports whether the proxy has everything of a type, or everything is in flight or held back.
+func (l *Ledger) nothingToSend(k kind) bool {
+	w := &l.watches[k]
+	return !w.firstPending && w.idle() && l.upToDate(w) && (k != vhds || l.toLoad == nil)
+}
+
+// quiet reports whether compose has nothing to do but to move the cursors. It is a shortcut: most
+// changes concern one type. With scopes, the listener that requests them may have to go first.
+func (l *Ledger) quiet(k kind) bool {
+	return !(k == lds && l.strategy.Scopes) && l.nothingToSend(k)
 }
 
 // skip applies a plan that needs no response. It reports whether the watch changed.
@@ -369,26 +378,30 @@ func (p *plan) removals() {
 		if s.LastRemoved(p.w.typ) > p.at[i].rem && s.Forgotten(p.w.typ) > p.at[i].rem {
 			p.forgotten()
 		}
-		next, wait := max(p.at[i].rem, s.Revision), p.stillWaiting(i)
-		since := max(cmp.Or(p.w.at[i].wait, p.w.at[i].firm), 1)
-		for name, rev := range l.removed(p.k, p.w.typ, s, p.at[i].rem) {
-			stays := l.mustStay(p.k, name, rev, removable)
-			if stays && p.k == vhds && rev <= p.limit {
-				p.w.notePending(since)
-				later = append(later, name)
-				continue
-			}
-			if stays || p.k == vhds && rev > p.limit {
-				next, wait = rev-1, since
-				break
-			}
-			if l.subscribes(p.k, name) && l.lookup(p.w.typ, name) == nil {
-				p.removed = append(p.removed, name)
-			}
-		}
-		p.at[i].rem, p.at[i].wait = next, wait
+		later = p.removalsOf(i, removable, later)
 	}
 	p.toRemove = l.pool.With(p.toRemove, names.Strings(later))
+}
+
+// removalsOf plans the removals of table i. It appends to later the virtual hosts that wait for their route configuration.
+func (p *plan) removalsOf(i int, removable model.Revision, later []string) []string {
+	l, s := p.l, p.l.states[i]
+	since := max(cmp.Or(p.w.at[i].wait, p.w.at[i].firm), 1)
+	for name, rev := range l.removed(p.k, p.w.typ, s, p.at[i].rem) {
+		stays := l.mustStay(p.k, name, rev, removable)
+		switch {
+		case stays && p.k == vhds && rev <= p.limit:
+			p.w.notePending(since)
+			later = append(later, name)
+		case stays, p.k == vhds && rev > p.limit:
+			p.at[i].rem, p.at[i].wait = rev-1, since
+			return later
+		case l.subscribes(p.k, name) && l.lookup(p.w.typ, name) == nil:
+			p.removed = append(p.removed, name)
+		}
+	}
+	p.at[i].rem, p.at[i].wait = max(p.at[i].rem, s.Revision), p.stillWaiting(i)
+	return later
 }
 
 // stillWaiting returns cursor.wait for a table of which no removal has to wait.

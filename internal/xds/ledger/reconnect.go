@@ -36,22 +36,7 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 		w.toSend = nil
 		return
 	}
-	var same, differ, gone [][]byte
-	for _, nv := range r.Initial {
-		e := l.lookupBytes(w.typ, nv.Name)
-		switch {
-		case e == nil && string(nv.Version) == resource.Absent && l.asked:
-			same = append(same, nv.Name) // the proxy knows that it does not exist
-		case e == nil:
-			gone = append(gone, nv.Name)
-		case defect.StaleEndpoints.On() && k == eds, defect.WrongVersion.On() && k != eds:
-			same = append(same, nv.Name)
-		case e.Version == string(nv.Version) && !l.resend.HasBytes(nv.Name):
-			same = append(same, nv.Name)
-		default:
-			differ = append(differ, nv.Name)
-		}
-	}
+	same, differ, gone := l.compareListed(k, r.Initial)
 	if w.wildcard && k != vhds && len(same)+len(differ) < l.states[0].Len(w.typ)+l.states[1].Len(w.typ) {
 		missing := l.missing(k, r.Initial)
 		w.toSend = l.pool.With(w.toSend, names.Strings(missing))
@@ -66,6 +51,27 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 		w.toSend = l.pool.Without(w.toSend, names.Slices(gone))
 	}
 	w.toRemove = l.pool.With(w.toRemove, names.Slices(gone))
+}
+
+// compareListed divides the names that the proxy lists: those whose newest form it has, those of which it has another form,
+// and those that no table has.
+func (l *Ledger) compareListed(k kind, listed []NameVersion) (same, differ, gone [][]byte) {
+	for _, nv := range listed {
+		e := l.lookupBytes(l.watches[k].typ, nv.Name)
+		switch {
+		case e == nil && string(nv.Version) == resource.Absent && l.asked:
+			same = append(same, nv.Name) // the proxy knows that it does not exist
+		case e == nil:
+			gone = append(gone, nv.Name)
+		case defect.StaleEndpoints.On() && k == eds, defect.WrongVersion.On() && k != eds:
+			same = append(same, nv.Name)
+		case e.Version == string(nv.Version) && !l.resend.HasBytes(nv.Name):
+			same = append(same, nv.Name)
+		default:
+			differ = append(differ, nv.Name)
+		}
+	}
+	return same, differ, gone
 }
 
 // unlisted reports whether the proxy has connected again and may have resources of a type that it has not listed yet.
