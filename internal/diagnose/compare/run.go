@@ -25,37 +25,55 @@ func Run(ctx context.Context, left, right *Side, calls []Call) (*Report, error) 
 	c.report, c.deliberate = r, left.kind() != right.kind()
 	var both []string
 	both, r.OnlyLeft, r.OnlyRight = shared(c.left, c.right)
-	r.Proxies = len(both)
-	for _, name := range left.Only {
-		if c.left.byName[name] == nil && c.right.byName[name] == nil {
-			return nil, UnknownProxy{name}
-		}
+	proxies, err := c.selected(both, left.Only)
+	if err != nil {
+		return nil, err
 	}
-	if len(left.Only) > 0 {
-		r.Proxies = len(slices.DeleteFunc(slices.Clone(both), func(n string) bool { return !slices.Contains(left.Only, n) }))
-	}
-	if calls != nil {
-		for i := range calls {
-			if err := c.try(ctx, &calls[i]); err != nil {
-				return nil, err
-			}
-		}
+	r.Proxies = len(proxies)
+	if calls == nil {
+		err = c.tryOwn(ctx, proxies)
 	} else {
-		for _, name := range both {
-			if len(left.Only) > 0 && !slices.Contains(left.Only, name) {
-				continue
-			}
-			own, untried := Calls(c.left.byName[name], c.right.byName[name])
-			r.Untried += untried
-			for i := range own {
-				if err := c.try(ctx, &own[i]); err != nil {
-					return nil, err
-				}
-			}
-		}
+		err = c.tryAll(ctx, calls)
+	}
+	if err != nil {
+		return nil, err
 	}
 	c.finish()
 	return r, nil
+}
+
+// selected returns those of the proxies of both sides that the user names; all if the user names none.
+func (c *comparison) selected(both, names []string) ([]string, error) {
+	if len(names) == 0 {
+		return both, nil
+	}
+	for _, n := range names {
+		if c.left.byName[n] == nil && c.right.byName[n] == nil {
+			return nil, UnknownProxy{n}
+		}
+	}
+	return slices.DeleteFunc(both, func(n string) bool { return !slices.Contains(names, n) }), nil
+}
+
+// tryOwn follows the calls that Calls makes for each proxy.
+func (c *comparison) tryOwn(ctx context.Context, proxies []string) error {
+	for _, name := range proxies {
+		calls, untried := Calls(c.left.byName[name], c.right.byName[name])
+		c.report.Untried += untried
+		if err := c.tryAll(ctx, calls); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *comparison) tryAll(ctx context.Context, calls []Call) error {
+	for i := range calls {
+		if err := c.try(ctx, &calls[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // UnknownProxy is the error about a name that no proxy of a side has.

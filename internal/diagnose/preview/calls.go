@@ -230,30 +230,37 @@ func (t *touched) add(typ resource.Type, name string, d *resourceDiff) {
 		}
 	case resource.VirtualHost:
 		for _, w := range []*world{d.before, d.after} {
-			for _, vh := range w.VirtualHosts {
-				if vh.GetName() != name {
-					continue
-				}
-				for _, domain := range vh.GetDomains() {
-					t.domain(domain)
-				}
-			}
+			t.virtualHost(w, name)
 		}
 	case resource.VHDSRouteConfig:
 		if port, err := strconv.ParseUint(name, 10, 16); err == nil {
 			t.ports[uint32(port)] = true
 		}
 	case resource.Listener:
-		ip, port, ok := strings.Cut(name, "_")
-		number, err := strconv.ParseUint(port, 10, 16)
-		switch {
-		case !ok || err != nil:
-			t.outside = t.outside || name == "virtualOutbound"
-		case ip == "0.0.0.0" || ip == "::":
-			t.ports[uint32(number)] = true
-		default:
-			t.address[name] = true
+		t.listener(name)
+	}
+}
+
+func (t *touched) virtualHost(w *world, name string) {
+	for _, vh := range w.VirtualHosts {
+		if vh.GetName() == name {
+			for _, domain := range vh.GetDomains() {
+				t.domain(domain)
+			}
 		}
+	}
+}
+
+func (t *touched) listener(name string) {
+	ip, port, ok := strings.Cut(name, "_")
+	number, err := strconv.ParseUint(port, 10, 16)
+	switch {
+	case !ok || err != nil:
+		t.outside = t.outside || name == "virtualOutbound"
+	case ip == "0.0.0.0" || ip == "::":
+		t.ports[uint32(number)] = true
+	default:
+		t.address[name] = true
 	}
 }
 
