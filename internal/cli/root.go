@@ -1,15 +1,3 @@
-// Package cli is the command line of moonsail. NewRootCommand assembles it from one package per group of commands:
-//
-//   - serve runs the control plane
-//   - agent runs a sidecar or a gateway
-//   - cni runs what is around the CNI plugin
-//   - configure checks and changes users' YAML
-//   - inspect asks a running mesh; proxyconfig has its largest command
-//   - install makes manifests and installs Envoy
-//   - istioctl has istioctl's names for commands
-//
-// Package client has what they share to reach control planes, clusters and files. Package internal/terminal has what they
-// share with moonsail-lab: errors, output, environment variables.
 package cli
 
 import (

@@ -39,5 +39,7 @@
 // testdata/destinationrule.txtar, and a mistake in it to testdata/broken. ir.Cluster contains the TrafficPolicy, so that
 // internal/pipeline/translate/cluster can use it.
 //
-// What is valid follows Istio's pkg/config/validation.
+// Start reading at Decoder in decoder.go. What is valid follows Istio's pkg/config/validation.
+//
+// Layer 4 of ARCHITECTURE.md: this room imports only itself and rooms of lower layers.
 package config

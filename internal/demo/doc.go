@@ -13,4 +13,6 @@
 //
 // Goroutines: Run's own; one that starts processes and lives
 // as long as they do; one that waits for each process; the ticker and the workers of the load.
+//
+// Layer 9 of ARCHITECTURE.md: this room imports only itself and rooms of lower layers.
 package demo

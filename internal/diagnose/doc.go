@@ -14,4 +14,6 @@
 //
 // It reads the pipeline and xDS through query interfaces, and changes nothing. The debug pages of
 // controlplane/debug and the commands of cli show its answers. Start reading at explain.Explainer.
+//
+// Layer 7 of ARCHITECTURE.md: this room imports only itself and rooms of lower layers.
 package diagnose

@@ -15,7 +15,9 @@
 //     that others are compared with.
 //   - A target is a limit that a report checks: met or missed.
 //
-// # Where to start
+// # Packages
+//
+// Start reading at propagation.Run.
 //
 //	cli          the commands of moonsail-lab, a file for each experiment
 //	experiment   runs variants in interleaved rounds, compares them, and writes the report
@@ -48,4 +50,6 @@
 // add a row to allExperiments (cli/all.go).
 //
 // Only cmd/moonsail-lab imports the lab, and only the lab uses the library of a load generator.
+//
+// Layer 10 of ARCHITECTURE.md: this room imports only itself and rooms of lower layers.
 package lab

@@ -20,4 +20,6 @@
 //  4. An incremental result equals a computation from scratch.
 //
 // Start reading at engine.Run, then engine.batch.
+//
+// Layer 5 of ARCHITECTURE.md: this room imports only itself and rooms of lower layers.
 package pipeline

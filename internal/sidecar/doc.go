@@ -27,4 +27,6 @@
 //
 // A new flag of the agent is a field of agent.Config, applied in Config.resolve; a line in internal/cli/agent/flags.go;
 // and a setting in inject if injected sidecars need it.
+//
+// Layer 6 of ARCHITECTURE.md: this room imports only itself and rooms of lower layers.
 package sidecar

@@ -1,8 +1,3 @@
-// Package terminal is what the command lines of this repository share: errors and exit statuses, output
-// formats, logging, progress, colours, and environment variables of flags.
-//
-// Start at Execute. It imports only layers below (spelling of names). Commands write results to cmd.OutOrStdout and everything else (progress, logs, errors) to
-// cmd.ErrOrStderr, so that results can be piped.
 package terminal
 
 import (

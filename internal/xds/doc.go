@@ -13,6 +13,7 @@
 //	server       streams, senders, authorization, and the state of proxies
 //	http2        the gRPC server below the streams
 //	epoll        goroutines that wait for many sockets, on Linux
+//	fetch        reads a proxy's resources from a control plane, as its Envoy would
 //	distribution what the server reports, and the interface for questions about proxies
 //	routeshard   the division of large route configurations into shards
 //	callstats    how Envoys count calls, for the control plane and agents
@@ -21,8 +22,7 @@
 //	nametable    the name table that agents resolve names with
 //	wasmplugin   what the control plane and agents agree on about WebAssembly modules
 //
-// Packages of this room import each other, internal/model, and nothing else of ours. Start
-// reading at package ledger, which has the rules, then server.Server.Publish.
+// Start reading at package ledger, which has the rules, then server.Server.Publish.
 //
 // # The way of an ACK
 //
@@ -68,4 +68,6 @@
 //	xds/server/nack.go               stream.retryRefused       decides when: the refusal is temporary, and its interval is over
 //	xds/ledger/answer.go             Ledger.Retry              decides what: the resource is to be sent alone
 //	xds/server/stream.go             stream.step               sends it; the answer comes as described above
+//
+// Layer 2 of ARCHITECTURE.md: this room imports only itself and rooms of lower layers.
 package xds
