@@ -189,6 +189,8 @@ type client struct {
 	version  string        // Istio's, in its metadata; "": the agent's
 	fewStats bool          // the statistics of users' sidecars
 	at       string        // where its calls go; "": to meshPort
+	// redirected: its sidecar receives connections as if they were intercepted.
+	redirected bool
 }
 
 // meshPort is where sidecars accept their applications' calls, each at another address.
@@ -206,9 +208,13 @@ func (c *client) start(t *testing.T, m *mesh, sotw bool) {
 // startAt is start with another address of the control plane.
 func (c *client) startAt(t *testing.T, m *mesh, xds string, sotw bool) {
 	t.Helper()
+	mode := model.InterceptNone
+	if c.redirected {
+		mode = model.InterceptRedirect
+	}
 	c.bareEnvoy = startEnvoy(t, envoyOptions{xds: xds, sotw: sotw, drain: c.drain, workers: c.workers, fewStats: c.fewStats, proxy: &model.Proxy{
 		Name: c.name, Namespace: "shop", IPs: []string{c.ip}, Labels: map[string]string{"app": c.name},
-		DNSDomain: "shop.svc.cluster.local", Interception: model.InterceptNone, IstioVersion: c.version,
+		DNSDomain: "shop.svc.cluster.local", Interception: mode, IstioVersion: c.version,
 	}})
 	c.awaitLive(t, func() string { return describe(m.proxies()) })
 }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
@@ -50,11 +52,11 @@ func (f *File) world(p *Proxy, as form) (*simulate.World, error) {
 	return w, nil
 }
 
-// askedOnlyByRoutes checks that only routes refer to clusters on demand: Envoy asks for no others.
+// askedOnlyByRoutes checks that only routes, and TCP proxies that ask, refer to clusters on demand: Envoy asks for no others.
 func askedOnlyByRoutes(w *simulate.World, d *derive.Delta) error {
 	var listeners, mirrors []byte
 	for _, l := range w.Listeners {
-		b, err := proto.Marshal(l)
+		b, err := proto.Marshal(withoutAsking(l))
 		if err != nil {
 			return err
 		}
@@ -73,6 +75,21 @@ func askedOnlyByRoutes(w *simulate.World, d *derive.Delta) error {
 		}
 	}
 	return nil
+}
+
+// withoutAsking returns a listener without TCP proxies that ask for their cluster.
+func withoutAsking(l *listenerv3.Listener) *listenerv3.Listener {
+	out := proto.CloneOf(l)
+	for _, c := range append(out.GetFilterChains(), out.GetDefaultFilterChain()) {
+		if c == nil {
+			continue
+		}
+		c.Filters = slices.DeleteFunc(c.Filters, func(f *listenerv3.Filter) bool {
+			p := &tcpproxyv3.TcpProxy{}
+			return f.GetTypedConfig().UnmarshalTo(p) == nil && p.GetOnDemand() != nil && p.GetCluster() != ""
+		})
+	}
+	return out
 }
 
 // derive returns a deriver that has the objects.

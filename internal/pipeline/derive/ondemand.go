@@ -11,8 +11,9 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
-// Envoy asks for a cluster on demand when a route has chosen it for a request. Other references to a cluster do not make
-// Envoy ask: it drops mirrored requests, and closes TCP connections. So a cluster with such a reference is not on demand.
+// Envoy asks for a cluster on demand when a route has chosen it for a request, or a TCP proxy that leads only there for a
+// connection. Other references to a cluster do not make Envoy ask: it drops mirrored requests, and closes connections of
+// other TCP proxies. So a cluster with such a reference is not on demand.
 // It stays so when the reference goes, because a proxy that has the cluster must not lose it.
 
 // precedes has the clusters of a group that are not on demand, because something but a route refers to them. It keeps the
@@ -126,7 +127,7 @@ func addMirrors(v *ir.VirtualHost, to map[string]bool) {
 }
 
 func addChain(c *ir.FilterChain, to map[string]bool) {
-	if c.TCP != nil {
+	if c.TCP != nil && !c.TCP.OnDemand {
 		for _, b := range c.TCP.Backends {
 			to[b.Cluster] = true
 		}

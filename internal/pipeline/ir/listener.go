@@ -178,6 +178,8 @@ type TCPChain struct {
 	Tunnel *model.Tunnel
 	// Opaque: the sidecars at the other end must not treat the connection as HTTP, independent of the cluster's port.
 	Opaque bool
+	// OnDemand: Envoy asks for the backend's cluster, of which there is one, if it does not have it.
+	OnDemand bool
 	// ForwardSNIPort is set for a backend with DiscoverDynamicDNS: connections go to this port of the host in SNI.
 	ForwardSNIPort uint32
 }

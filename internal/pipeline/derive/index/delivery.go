@@ -6,14 +6,17 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// delivery is how a proxy gets clusters: by its own setting, its namespace's, or the mesh's. sidecar selects the proxy; nil:
-// none does.
-func (x *Index) delivery(p *model.Proxy, sidecar *model.Sidecar) model.Delivery {
-	d := cmp.Or(p.Delivery, x.deliveries[p.Namespace], x.mesh.Delivery)
-	if d != model.DeliverAuto {
-		return d
+// deliverySetting is how a proxy gets clusters: by its own setting, its namespace's, or the mesh's.
+func (x *Index) deliverySetting(p *model.Proxy) model.Delivery {
+	return cmp.Or(p.Delivery, x.deliveries[p.Namespace], x.mesh.Delivery)
+}
+
+// delivery decides what a setting means for proxies of a namespace that a Sidecar selects; nil: none does.
+func (x *Index) delivery(set model.Delivery, namespace string, sidecar *model.Sidecar) model.Delivery {
+	if set != model.DeliverAuto {
+		return set
 	}
-	k := viewKey{namespace: p.Namespace}
+	k := viewKey{namespace: namespace}
 	if sidecar != nil {
 		k.sidecar = sidecar.Key
 	}

@@ -36,6 +36,7 @@ func TestAutomaticDelivery(t *testing.T) {
 	}
 	onDemand := func(namespace string) bool {
 		out, _ := x.Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: namespace, OnDemand: true})
+		require.Equal(t, !out.OnDemand, out.AsksTCP, "TCP proxies are the same in both modes")
 		return out.OnDemand
 	}
 	narrow := func(hosts ...model.HostSelector) *model.Sidecar {
@@ -70,4 +71,8 @@ func TestAutomaticDelivery(t *testing.T) {
 
 	out, _ := x.Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "wide", OnDemand: true, Delivery: model.DeliverOnDemand})
 	require.True(t, out.OnDemand, "a proxy's own setting precedes")
+	out, _ = x.Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "wide", OnDemand: true, Delivery: model.DeliverFull})
+	require.False(t, out.OnDemand || out.AsksTCP)
+	out, _ = x.Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "wide"})
+	require.False(t, out.OnDemand || out.AsksTCP, "it cannot ask")
 }

@@ -41,6 +41,7 @@ type GroupKey struct {
 	Headers      model.ProxyHeaders     // that the proxies set, by their own settings
 	Tracing      model.ProxyTracing     // of the proxies, by annotations of their Pods
 	Connections  model.ProxyConnections // of the proxies' clients, by their own settings
+	AsksTCP      bool                   // outbound, and not OnDemand: the proxies may get clusters on demand later. Their TCP proxies are the same then
 	OnDemand     bool                   // outbound: most clusters are sent when the proxies call them for the first time
 	ScopedRoutes bool                   // outbound: large route configurations are split into shards
 	Sharded      ShardedRoutes          // outbound: route configurations that are split whatever their size, because the proxies have them so
@@ -57,6 +58,9 @@ func (k *GroupKey) Origins() *model.Origins {
 	}
 	return model.OriginsOf(k.Sidecar)
 }
+
+// ConnectionsAsk reports whether TCP proxies ask for a cluster that Envoy does not have.
+func (k *GroupKey) ConnectionsAsk() bool { return k.OnDemand || k.AsksTCP }
 
 // String names a group for people: "outbound/shop", followed by the properties that make it differ.
 func (k GroupKey) String() string {
@@ -118,6 +122,7 @@ func (k GroupKey) traits() []trait {
 		{k.Topology.Set, k.Topology.String()},
 		{k.Connections != "", "connections=" + string(k.Connections)},
 		{k.OnDemand, "on-demand"},
+		{k.AsksTCP, "asks-tcp"},
 		{k.ScopedRoutes, "scoped"},
 		{k.Sharded != "", "sharded=" + strings.ReplaceAll(string(k.Sharded), " ", ",")},
 		{k.Cohort > 0, fmt.Sprintf("cohort=%d", k.Cohort)},

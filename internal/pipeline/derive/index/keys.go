@@ -32,7 +32,11 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound GroupKey) {
 	base.Unprivileged = p.Unprivileged && opensPorts(p, sidecar)
 	outbound = base
 	outbound.ScopedRoutes, outbound.AutoAddress = p.ScopedRoutes, x.auto.usedBy(p)
-	outbound.OnDemand = p.OnDemand && x.delivery(p, sidecar) == model.DeliverOnDemand
+	if p.OnDemand {
+		set := x.deliverySetting(p)
+		outbound.OnDemand = x.delivery(set, p.Namespace, sidecar) == model.DeliverOnDemand
+		outbound.AsksTCP = set == model.DeliverAuto && !outbound.OnDemand
+	}
 	outbound.Labels = x.labels.relevant(p.Labels)
 	outbound.Account = x.accountOf(p)
 	x.localityUsage.locate(&outbound, x.endpoints, p)

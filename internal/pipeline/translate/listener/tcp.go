@@ -80,6 +80,9 @@ func tcpProxy(v *ir.TCPChain) (*tcpproxyv3.TcpProxy, error) {
 		AccessLogOptions:                telemetry.TCPLogOptions(v.Telemetry),
 		TunnelingConfig:                 tunnel(v.Tunnel),
 	}
+	if v.OnDemand {
+		out.OnDemand = onDemandTCP
+	}
 	if v.Hash != nil && v.Hash.SourceIP {
 		out.HashPolicy = sourceIPOfConnection
 	}
