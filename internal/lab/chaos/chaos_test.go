@@ -81,3 +81,17 @@ func TestFaultsAreInjected(t *testing.T) {
 	}
 	require.Contains(t, string(logs), "proxy refused configuration")
 }
+
+// TestCertificatesExpire executes a plan in which the certificate of a client expires while the CA is away.
+func TestCertificatesExpire(t *testing.T) {
+	labtest.Long(t)
+	labtest.Temporary(t)
+	o := chaos.Options{Time: 75 * time.Second, Proxies: chaos.MinProxies}
+	o.Programs, o.Envoy = labtest.Sidecars(t)
+	o.Plan = []chaos.Action{{At: time.Second, What: "expire certificate", Target: "proxy/c1", For: 3 * time.Second}}
+	r, err := chaos.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Empty(t, r.Violations)
+	require.Regexp(t, `^[1-9]\d* connections were refused; the certificate had expired for [3-9]`, r.Events[0].Effect)
+	require.Positive(t, r.Traffic["TCP"].Answers["denied"], "connections that the server's sidecar refused: no policy does")
+}

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
@@ -94,6 +95,65 @@ func (r *run) replace(ctx context.Context, e *event, p *plane, argv []string) er
 	return nil
 }
 
+// expire keeps a sidecar from its CA until its certificate has expired for some time. When the CA is back, the certificate
+// must be renewed soon. Requests may fail only in between.
+func (r *run) expire(ctx context.Context, a Action, e *event, s *sidecar) error {
+	end := s.ca.disconnect()
+	defer end()
+	expiry, err := s.certExpiry(ctx)
+	if err != nil {
+		return err
+	}
+	_ = clock.Sleep(ctx, time.Until(expiry)-grace) // if the run is interrupted, the end comes sooner
+	over := r.history.disturb(s.workload)
+	defer over()
+	_ = clock.Sleep(ctx, time.Until(expiry)+a.For) // as above
+	refused, back := end(), time.Now()
+	err = await(ctx, quietTime, s.name+": a new certificate", func(ctx context.Context) error {
+		now, err := s.certExpiry(ctx)
+		if err == nil && !now.After(time.Now()) {
+			err = fmt.Errorf("the certificate has expired at %s", now.Format(time.RFC3339))
+		}
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		r.found(violation{At: time.Now(), Kind: "stale", Subject: s.workload, Text: err.Error()})
+	}
+	e.effect("%d connections were refused; the certificate had expired for %.1f s, and was renewed after %.1f s", refused, back.Sub(expiry).Seconds(), time.Since(back).Seconds())
+	return nil
+}
+
+// certExpiry returns when the newest certificate of a sidecar's Envoy expires.
+func (s *sidecar) certExpiry(ctx context.Context) (last time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTime)
+	defer cancel()
+	text, err := s.admin.Certs(ctx)
+	if err != nil {
+		return last, err
+	}
+	var list struct {
+		Certificates []struct {
+			Chain []struct {
+				Expiration time.Time `json:"expiration_time"`
+			} `json:"cert_chain"`
+		} `json:"certificates"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return last, fmt.Errorf("%s: certificates of Envoy: %w", s.name, err)
+	}
+	for _, c := range list.Certificates {
+		for _, leaf := range c.Chain {
+			if leaf.Expiration.After(last) {
+				last = leaf.Expiration
+			}
+		}
+	}
+	if last.IsZero() {
+		return last, fmt.Errorf("%s: Envoy has no certificate", s.name)
+	}
+	return last, nil
+}
+
 // slow delays the connection of a sidecar to the control planes.
 func (r *run) slow(ctx context.Context, a Action, e *event, s *sidecar) {
 	by, loss := slowBy, 0.0
@@ -146,6 +206,9 @@ func (r *run) proxyFault(ctx context.Context, a Action, e *event, s *sidecar) er
 		return nil
 	case stopAgent:
 		return paused(ctx, s.pid(), a.For)
+	}
+	if a.What == expireProxy {
+		return r.expire(ctx, a, e, s)
 	}
 	// Requests of this proxy may fail from here on, until it is ready again.
 	end := r.history.disturb(s.workload)

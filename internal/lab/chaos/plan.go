@@ -111,10 +111,11 @@ const (
 	stopAgent    = "stop agent"
 	killEnvoy    = "kill Envoy"
 	stopEnvoy    = "stop Envoy"
-	cutProxy     = "cut off proxy"    // from all control planes
-	slowProxy    = "slow proxy"       // its connection to the control plane
-	lossyProxy   = "lossy proxy"      // the same, by lost packets
-	unplugProxy  = "disconnect proxy" // from all control planes; connections are reset
+	cutProxy     = "cut off proxy"      // from all control planes
+	slowProxy    = "slow proxy"         // its connection to the control plane
+	lossyProxy   = "lossy proxy"        // the same, by lost packets
+	unplugProxy  = "disconnect proxy"   // from all control planes; connections are reset
+	expireProxy  = "expire certificate" // while the CA is away
 	resetProxy   = "reset proxy's connections"
 	resetAll     = "reset all connections"
 )
@@ -128,6 +129,8 @@ type faultKind struct {
 	// settle is how long its target gets no further fault after its end.
 	settle    time.Duration
 	apiServer bool // only with an API server
+	// before is how long the fault may take until its effect begins. It needs a plan of at least six times that.
+	before time.Duration
 }
 
 func planeTarget(r *rand.Rand, _ Shape) string { return fmt.Sprintf("plane/%d", 1+r.IntN(planes)) }
@@ -151,24 +154,28 @@ func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 // planes is the number of control planes.
 const planes = 2
 
+// certTTL is the lifetime of the sidecars' certificates. It is the shortest that agents request.
+const certTTL = time.Minute
+
 var faultKinds = []faultKind{
-	{killPlane, 5, planeTarget, time.Second, 6 * time.Second, 4 * time.Second, false},
-	{stopPlane, 4, planeTarget, time.Second, 8 * time.Second, 3 * time.Second, false},
-	{restartPlane, 3, planeTarget, 0, 0, 5 * time.Second, false},
-	{upgradePlane, 3, planeTarget, 2 * time.Second, 10 * time.Second, 5 * time.Second, false},
-	{killServer, 3, serverTarget, time.Second, 4 * time.Second, 12 * time.Second, true},
-	{stopServer, 3, serverTarget, time.Second, 6 * time.Second, 4 * time.Second, true},
-	{cutServer, 3, planeTarget, time.Second, 8 * time.Second, 3 * time.Second, true},
-	{killAgent, 2, proxyTarget, 0, 0, 12 * time.Second, false},
-	{stopAgent, 2, proxyTarget, time.Second, 5 * time.Second, 3 * time.Second, false},
-	{killEnvoy, 2, proxyTarget, 0, 0, 12 * time.Second, false},
-	{stopEnvoy, 2, proxyTarget, time.Second, 4 * time.Second, 5 * time.Second, false},
-	{cutProxy, 5, proxyTarget, time.Second, 10 * time.Second, 2 * time.Second, false},
-	{slowProxy, 5, clientTarget, 2 * time.Second, 10 * time.Second, time.Second, false},
-	{lossyProxy, 3, clientTarget, 2 * time.Second, 10 * time.Second, time.Second, false},
-	{unplugProxy, 5, clientTarget, time.Second, 8 * time.Second, 3 * time.Second, false},
-	{resetProxy, 4, proxyTarget, 0, 0, time.Second, false},
-	{resetAll, 2, everyTarget, 0, 0, 3 * time.Second, false},
+	{killPlane, 5, planeTarget, time.Second, 6 * time.Second, 4 * time.Second, false, 0},
+	{stopPlane, 4, planeTarget, time.Second, 8 * time.Second, 3 * time.Second, false, 0},
+	{restartPlane, 3, planeTarget, 0, 0, 5 * time.Second, false, 0},
+	{upgradePlane, 3, planeTarget, 2 * time.Second, 10 * time.Second, 5 * time.Second, false, 0},
+	{killServer, 3, serverTarget, time.Second, 4 * time.Second, 12 * time.Second, true, 0},
+	{stopServer, 3, serverTarget, time.Second, 6 * time.Second, 4 * time.Second, true, 0},
+	{cutServer, 3, planeTarget, time.Second, 8 * time.Second, 3 * time.Second, true, 0},
+	{killAgent, 2, proxyTarget, 0, 0, 12 * time.Second, false, 0},
+	{stopAgent, 2, proxyTarget, time.Second, 5 * time.Second, 3 * time.Second, false, 0},
+	{killEnvoy, 2, proxyTarget, 0, 0, 12 * time.Second, false, 0},
+	{stopEnvoy, 2, proxyTarget, time.Second, 4 * time.Second, 5 * time.Second, false, 0},
+	{cutProxy, 5, proxyTarget, time.Second, 10 * time.Second, 2 * time.Second, false, 0},
+	{slowProxy, 5, clientTarget, 2 * time.Second, 10 * time.Second, time.Second, false, 0},
+	{lossyProxy, 3, clientTarget, 2 * time.Second, 10 * time.Second, time.Second, false, 0},
+	{unplugProxy, 5, clientTarget, time.Second, 8 * time.Second, 3 * time.Second, false, 0},
+	{expireProxy, 2, clientTarget, 2 * time.Second, 6 * time.Second, 5 * time.Second, false, certTTL},
+	{resetProxy, 4, proxyTarget, 0, 0, time.Second, false, 0},
+	{resetAll, 2, everyTarget, 0, 0, 3 * time.Second, false, 0},
 }
 
 // objects are what a plan changes, with their first states. Every state is one of states.
@@ -258,7 +265,7 @@ func faults(r *rand.Rand, s Shape, length time.Duration) (out []Action) {
 	var weights []faultKind
 	for _, k := range faultKinds {
 		for range k.weight {
-			if s.APIServer || !k.apiServer {
+			if (s.APIServer || !k.apiServer) && 6*k.before <= length {
 				weights = append(weights, k)
 			}
 		}
@@ -271,10 +278,10 @@ func faults(r *rand.Rand, s Shape, length time.Duration) (out []Action) {
 		if k.to > 0 {
 			a.For = min(k.from+time.Duration(r.Int64N(int64(k.to-k.from))), end-at).Round(time.Millisecond)
 		}
-		if at < free[a.Target] {
-			continue // its target has not recovered from the last one
+		if at < free[a.Target] || at+k.before+a.For > end {
+			continue // its target has not recovered from the last one, or the plan ends too soon
 		}
-		free[a.Target] = at + a.For + k.settle
+		free[a.Target] = at + k.before + a.For + k.settle
 		out = append(out, a)
 	}
 	return out

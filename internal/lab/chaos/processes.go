@@ -87,7 +87,8 @@ type sidecar struct {
 
 	workload string
 	ip       string
-	relay    *relay // to the control planes
+	relay    *relay // to the control planes' streams
+	ca       *relay // to their CA
 	admin    *envoy.Admin
 }
 
@@ -314,10 +315,15 @@ func (m *processes) addSidecar(i int, name, pod string) error {
 	if err != nil {
 		return err
 	}
-	s := &sidecar{workload: name, ip: m.ip(name), relay: r, admin: envoy.NewAdmin(at(m.ip(name), adminPort))}
+	toCA, err := newRelay(i, targets...)
+	if err != nil {
+		return errors.Join(err, r.stop())
+	}
+	s := &sidecar{workload: name, ip: m.ip(name), relay: r, ca: toCA, admin: envoy.NewAdmin(at(m.ip(name), adminPort))}
 	m.sidecars = append(m.sidecars, s)
 	s.part, err = m.newPart("sidecar-"+name, slices.Concat(m.options.Programs.Moonsail, []string{
 		"agent", "--pod", pod, "--log-format", "json", "--xds-address", r.addr(), "--xds-plaintext=false",
+		"--ca-address", toCA.addr(), "--cert-ttl", certTTL.String(),
 		"--xds-root-cert", m.path("ca", ca.RootFile), "--token-file", m.path("token-" + name), "--envoy", m.options.Envoy,
 		"--work-dir", m.path("sidecars", name), "--drain-time", "0s", "--leave-timeout", "0s",
 	})...)
@@ -381,7 +387,7 @@ func (m *processes) stopAll() {
 		_ = m.server.log.Close() // what it has is lost with the process
 	}
 	for _, s := range m.sidecars {
-		_ = s.relay.stop() // nothing uses it any more
+		_, _ = s.relay.stop(), s.ca.stop() // nothing uses them any more
 		s.admin.Close()
 		_ = s.log.Close()
 	}

@@ -42,7 +42,7 @@ HTTP/2, gRPC streams and TCP. A plan of random changes and faults follows from -
 update and delete routes, DestinationRules, AuthorizationPolicies, PeerAuthentications, ServiceEntries
 and endpoints, also in bursts, invalid ones, and some that only Envoy refuses. Faults kill, pause and
 restart control planes, agents, Envoys and the API server, upgrade control planes and roll them back,
-and cut, refuse, slow down and reset connections.
+let certificates expire while the CA is away, and cut, refuse, slow down and reset connections.
 
 Each request must have an answer that the configuration in force at some moment of it gives. ACKs must
 be true. In the end each Envoy must have what a new one receives from a new control plane, and control

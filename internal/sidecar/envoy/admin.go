@@ -136,6 +136,9 @@ func (a *Admin) ConfigDump(ctx context.Context, query url.Values) (json.RawMessa
 	return a.get(ctx, "/config_dump", query)
 }
 
+// Certs returns the JSON of /certs: the certificates that are in use.
+func (a *Admin) Certs(ctx context.Context) (json.RawMessage, error) { return a.get(ctx, "/certs", nil) }
+
 // FailHealthCheck makes Envoy fail its health checks, and close its HTTP clients' connections with the next response:
 // "connection: close" or GOAWAY.
 func (a *Admin) FailHealthCheck(ctx context.Context) error {
