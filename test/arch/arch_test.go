@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -181,7 +182,8 @@ func TestRoomsImportDownwards(t *testing.T) {
 	}
 }
 
-// TestRoomsHaveDocs requires a package comment in each room, so that a reader of the tree finds one.
+// TestRoomsHaveDocs requires that the package comment of each room has what a new reader needs: its layer, its packages, and
+// where to start.
 func TestRoomsHaveDocs(t *testing.T) {
 	for _, room := range Rooms {
 		if room.Name == "cmd" {
@@ -190,12 +192,26 @@ func TestRoomsHaveDocs(t *testing.T) {
 		t.Run(room.Name, func(t *testing.T) {
 			files, err := filepath.Glob(filepath.Join(root, room.Folder(), "*.go"))
 			require.NoError(t, err)
-			found := slices.ContainsFunc(files, func(file string) bool {
-				text, err := os.ReadFile(file)
+			text := ""
+			for _, file := range files {
+				content, err := os.ReadFile(file)
 				require.NoError(t, err)
-				return strings.Contains(string(text), "// Package "+room.Name+" ")
-			})
-			require.True(t, found, "%s has no package comment: add a doc.go that says what the room is for and where to start reading", room.Folder())
+				if comment, _, found := strings.Cut(string(content), "\npackage "+room.Name+"\n"); found && strings.Contains(comment, "// Package "+room.Name+" ") {
+					text = comment
+				}
+			}
+			require.NotEmpty(t, text, "%s has no package comment: add a doc.go that says what the room is for and where to start reading", room.Folder())
+			if room.Name == "deploy" || room.Name == "version" {
+				return // one package, and its comment
+			}
+			require.Contains(t, text, "Start reading at", "%s: where does a new reader begin?", room.Folder())
+			require.Contains(t, text, fmt.Sprintf("Layer %d of ARCHITECTURE.md", room.Layer), room.Folder())
+			for _, p := range packages(t) {
+				name, inside := strings.CutPrefix(p.folder(), room.Folder()+"/")
+				if inside && !strings.Contains(name, "/") {
+					require.Regexp(t, `\b`+regexp.QuoteMeta(name)+`\b`, text, "%s does not list this package", room.Folder())
+				}
+			}
 		})
 	}
 }
