@@ -488,7 +488,7 @@ func (g *ReferenceGrant) ShapesOutbound() bool { return false }
 // KindBackendTLSPolicy is a kind of the Gateway API.
 const KindBackendTLSPolicy Kind = "BackendTLSPolicy"
 
-// BackendTLSPolicy makes clients of Services use TLS, and determines the certificates that they accept.
+// BackendTLSPolicy makes clients of Services and ServiceEntries use TLS, and determines the certificates that they accept.
 type BackendTLSPolicy struct {
 	Meta
 	Targets []BackendTarget
@@ -500,18 +500,27 @@ type BackendTLSPolicy struct {
 	SubjectAltNames []string
 }
 
-// BackendTarget is a Service of the policy's namespace, or one of its ports by name.
+// BackendTarget is a Service or ServiceEntry of the policy's namespace, or one of its ports by name.
 type BackendTarget struct {
-	Host Host
-	Port string // empty: the ports that no other policy names
+	Host  Host   // of a Service; empty for a ServiceEntry
+	Entry string // the name of a ServiceEntry, whose hosts are all meant; empty for a Service
+	Port  string // empty: the ports that no other policy names
 }
 
-// BackendTLSFor returns the policy of a Service's port: the first that names the port, else the first for the whole
-// Service. list is sorted by age, oldest first.
+// isFor reports whether a service is, or has a part that is, what the target names in its namespace.
+func (t BackendTarget) isFor(svc *Service) bool {
+	if t.Entry == "" {
+		return svc.IsKubernetes() && t.Host == svc.Hostname
+	}
+	return slices.Contains(svc.Entries(), Key{Kind: KindServiceEntry, Namespace: svc.Namespace, Name: t.Entry})
+}
+
+// BackendTLSFor returns the policy of a service's port: the first that names the port, else the first for the whole
+// service. list is sorted by age, oldest first.
 func BackendTLSFor(list []*BackendTLSPolicy, svc *Service, port string) *BackendTLSPolicy {
-	for _, t := range []BackendTarget{{svc.Hostname, port}, {svc.Hostname, ""}} {
+	for _, name := range []string{port, ""} {
 		for _, p := range list {
-			if p.Namespace == svc.Namespace && slices.Contains(p.Targets, t) {
+			if p.Namespace == svc.Namespace && slices.ContainsFunc(p.Targets, func(t BackendTarget) bool { return t.Port == name && t.isFor(svc) }) {
 				return p
 			}
 		}

@@ -194,6 +194,17 @@ func (s *Service) CannotTakeIn(o *Service) string {
 // IsKubernetes reports whether the service is a Kubernetes Service.
 func (s *Service) IsKubernetes() bool { return s.Kind == KindService }
 
+// Entries are the ServiceEntries that the service, or a part of it, comes from.
+func (s *Service) Entries() []Key {
+	var out []Key
+	for _, p := range append([]*Service{s}, s.Parts...) {
+		if p.Kind == KindServiceEntry && !slices.Contains(out, p.Key) {
+			out = append(out, p.Key)
+		}
+	}
+	return out
+}
+
 // ServiceEntry adds services with its hosts to the mesh.
 type ServiceEntry struct {
 	Meta

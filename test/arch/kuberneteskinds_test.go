@@ -120,12 +120,13 @@ var gatewayAPIKinds = []fieldKind{
 	{title: "BackendTLSPolicy", apiVersion: gatewayAPI, kind: "BackendTLSPolicy", object: gatewayv1.BackendTLSPolicy{}, defaults: apiDefaults,
 		base: `{targetRefs: [{group: "", kind: Service, name: web}], validation: {hostname: web.example.com, wellKnownCACertificates: System}}`,
 		bases: map[string]string{
+			"targetRefs[].group":                 `{targetRefs: [{kind: ServiceEntry, name: web}], validation: {hostname: web.example.com, wellKnownCACertificates: System}}`,
 			"validation.caCertificateRefs[]":     `{targetRefs: [{group: "", kind: Service, name: web}], validation: {hostname: web.example.com, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}`,
 			"validation.subjectAltNames[]":       `{targetRefs: [{group: "", kind: Service, name: web}], validation: {hostname: web.example.com, wellKnownCACertificates: System, subjectAltNames: [{type: Hostname, hostname: a.example.com}]}}`,
 			"validation.subjectAltNames[].uri":   `{targetRefs: [{group: "", kind: Service, name: web}], validation: {hostname: web.example.com, wellKnownCACertificates: System, subjectAltNames: [{type: URI}]}}`,
 			"validation.wellKnownCACertificates": `{targetRefs: [{group: "", kind: Service, name: web}], validation: {hostname: web.example.com, caCertificateRefs: []}}`,
 		},
-		samples: map[string]string{"targetRefs[].group": `["", x]`, "targetRefs[].kind": `[Service, x]`, "targetRefs[].name": `[x]`, "caCertificateRefs[].group": `["", x]`, "caCertificateRefs[].kind": `[ConfigMap, x]`,
+		samples: map[string]string{"targetRefs[].group": `[networking.istio.io]`, "targetRefs[].kind": `[Service, x]`, "targetRefs[].name": `[x]`, "caCertificateRefs[].group": `["", x]`, "caCertificateRefs[].kind": `[ConfigMap, x]`,
 			"wellKnownCACertificates": `[System]`, "subjectAltNames[].type": `[Hostname]`, "subjectAltNames[].hostname": `[b.example.com]`, "subjectAltNames[].uri": `["spiffe://a/b"]`}},
 }
 

@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/config/code"
@@ -11,16 +12,21 @@ import (
 func (c gatewayChecks) backendTLS(p *model.BackendTLSPolicy) {
 	const field = "spec.targetRefs"
 	for _, t := range p.Targets {
-		svc := c.kubernetesService(t.Host)
+		svc, kind := c.kubernetesService(t.Host), "Service"
+		if t.Entry != "" {
+			svc, kind = c.entryService(model.Key{Kind: model.KindServiceEntry, Namespace: p.Namespace, Name: t.Entry}), "ServiceEntry"
+		}
 		switch {
+		case svc == nil && t.Entry != "":
+			c.warnf(code.BackendNotFound, p, field, "there is no ServiceEntry %s in the namespace", t.Entry)
 		case svc == nil:
 			c.warnf(code.BackendNotFound, p, field, "no Service has the host %s", t.Host)
 		case t.Port != "" && !slices.ContainsFunc(svc.Ports, func(port model.ServicePort) bool { return port.Name == t.Port }):
-			c.warnf(code.PortNotFound, p, field, "the Service %s has no port %s, so the policy does not apply to it", svc.Name, t.Port)
+			c.warnf(code.PortNotFound, p, field, "the %s %s has no port %s, so the policy does not apply to it", kind, svc.Name, t.Port)
 		}
 		for _, o := range c.backendPolicies {
-			if o.Key != p.Key && slices.Contains(o.Targets, t) && model.Older(o, p) {
-				c.warnf(code.TargetTwice, p, field, "has no effect on %s, which the older %s is for, too", t.Host, o.Key)
+			if o.Key != p.Key && o.Namespace == p.Namespace && slices.Contains(o.Targets, t) && model.Older(o, p) {
+				c.warnf(code.TargetTwice, p, field, "has no effect on %s, which the older %s is for, too", cmp.Or(string(t.Host), t.Entry), o.Key)
 				break
 			}
 		}
@@ -37,6 +43,18 @@ func (c gatewayChecks) backendTLS(p *model.BackendTLSPolicy) {
 			c.warnf(code.SecretUnusable, p, "spec.validation.caCertificateRefs", "%s", msg)
 		}
 	}
+}
+
+// entryService is a service of a ServiceEntry; nil: there is none.
+func (c gatewayChecks) entryService(k model.Key) *model.Service {
+	for _, list := range c.byHost {
+		for _, s := range list {
+			if s.Key == k {
+				return s
+			}
+		}
+	}
+	return nil
 }
 
 // kubernetesService is the Service of a host; nil: there is none.

@@ -42,16 +42,18 @@ func BackendTLSPolicy(in convert.Cluster, o *gatewayv1.BackendTLSPolicy) (*model
 
 func (c *conv) backendTargets(at problem.Path, list []gatewayv1.LocalPolicyTargetReferenceWithSectionName) []model.BackendTarget {
 	if len(list) == 0 {
-		c.Errorf(code.MissingField, at, "is missing; name a Service")
+		c.Errorf(code.MissingField, at, "is missing; name a Service or ServiceEntry")
 	}
 	var out []model.BackendTarget
 	for i := range list {
 		ref, at := policyTarget(at.Index(i), c.Meta.Namespace, &list[i]), at.Index(i)
 		switch {
-		case !ref.IsService():
-			c.Warnf(code.NoEffect, at.Field("kind"), "%s has no effect; only Services do", ref.KindText())
+		case !ref.IsOfMesh():
+			c.Warnf(code.NoEffect, at.Field("kind"), "%s has no effect; only Services and ServiceEntries do", ref.KindText())
 		case !convert.IsName(ref.Name):
-			c.Errorf(code.InvalidName, at.Field("name"), "%q is not the name of a Service", ref.Name)
+			c.Errorf(code.InvalidName, at.Field("name"), "%q is not the name of a %s", ref.Name, ref.Kind)
+		case ref.IsServiceEntry():
+			out = append(out, model.BackendTarget{Entry: ref.Name, Port: ref.Section})
 		default:
 			out = append(out, model.BackendTarget{Host: model.ResolveHost(ref.Name, ref.Namespace, c.Domain), Port: ref.Section})
 		}

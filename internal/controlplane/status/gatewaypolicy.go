@@ -22,11 +22,14 @@ func (w *gatewayWorld) policy(k model.Key, o gatewayObject) *judgement {
 	gateways, services := map[model.Key]condition{}, []parentConditions(nil)
 	for i := range o.Policy.Targets {
 		t := &o.Policy.Targets[i]
-		if !t.IsService() {
+		if !t.IsOfMesh() {
 			continue
 		}
 		on := w.target(k, t, taken)
 		services = append(services, parentConditions{t, gatewayapi.ControllerMesh, []condition{on, resolved}})
+		if t.IsServiceEntry() {
+			continue // routes of Gateways lead to Services
+		}
 		for g := range w.reached[types.NamespacedName{Namespace: t.Namespace, Name: t.Name}] {
 			if !gateways[g].ok { // in force for at least one target
 				gateways[g] = on
@@ -85,16 +88,21 @@ func (w *gatewayWorld) valid(o gatewayObject) (taken, resolved condition) {
 
 // target judges a policy for one of its targets.
 func (w *gatewayWorld) target(k model.Key, t *gatewayapi.ParentRef, taken condition) condition {
-	s, reason, message := w.service(&t.ObjectRef), "", ""
+	s, at, reason, message := w.service(&t.ObjectRef), model.BackendTarget{Port: t.Section}, "", ""
+	if t.IsServiceEntry() {
+		s, at.Entry = w.entry(&t.ObjectRef), t.Name
+	} else if s != nil {
+		at.Host = s.Hostname
+	}
 	switch {
 	case !taken.ok:
 		return taken
 	case s == nil:
-		reason, message = "TargetNotFound", fmt.Sprintf("Service %s: not found", t.Name)
+		reason, message = "TargetNotFound", fmt.Sprintf("%s %s: not found", t.Kind, t.Name)
 	case t.Section != "" && !slices.ContainsFunc(s.Ports, func(p model.ServicePort) bool { return p.Name == t.Section }):
-		reason, message = "TargetNotFound", fmt.Sprintf("Service %s: no port with the name %s", t.Name, t.Section)
+		reason, message = "TargetNotFound", fmt.Sprintf("%s %s: no port with the name %s", t.Kind, t.Name, t.Section)
 	default:
-		if first := w.policies[model.BackendTarget{Host: s.Hostname, Port: t.Section}]; first != nil && first.Key != k {
+		if first := w.policies[policyTarget{k.Namespace, at}]; first != nil && first.Key != k {
 			reason, message = "Conflicted", fmt.Sprintf("the older %s has the same target %s", first.Key, t.Name)
 		}
 	}
@@ -127,8 +135,9 @@ func (w *gatewayWorld) readPolicies() {
 			continue
 		}
 		for _, t := range p.Targets {
-			if first := w.policies[t]; first == nil || model.Older(p, first) {
-				w.policies[t] = p
+			at := policyTarget{p.Namespace, t}
+			if first := w.policies[at]; first == nil || model.Older(p, first) {
+				w.policies[at] = p
 			}
 		}
 	}

@@ -67,7 +67,7 @@ type gatewayWorld struct {
 	// reached are the Gateways whose routes lead to a Service.
 	reached map[types.NamespacedName]map[model.Key]bool
 	// policies are the effective BackendTLSPolicies, by target.
-	policies map[model.BackendTarget]*model.BackendTLSPolicy
+	policies map[policyTarget]*model.BackendTLSPolicy
 	// sets are the ListenerSets that belong to a Gateway, the oldest first.
 	sets map[model.Key][]model.Key
 	// claims are all ListenerSets that name a Gateway.
@@ -84,7 +84,7 @@ func judgeGateways(snap *store.Snapshot, objects map[model.Key]gatewayObject) ma
 	w := &gatewayWorld{
 		snap: snap, objects: objects, grants: map[string][]*model.ReferenceGrant{}, routers: map[types.NamespacedName][]*model.Workload{},
 		services: map[string][]*model.Service{}, attached: map[listenerKey]int{},
-		reached: map[types.NamespacedName]map[model.Key]bool{}, policies: map[model.BackendTarget]*model.BackendTLSPolicy{},
+		reached: map[types.NamespacedName]map[model.Key]bool{}, policies: map[policyTarget]*model.BackendTLSPolicy{},
 		sets: map[model.Key][]model.Key{}, claims: map[model.Key][]model.Key{}, displaced: map[listenerKey]model.ServerConflict{},
 	}
 	w.read()
@@ -155,6 +155,24 @@ func (w *gatewayWorld) granted(from model.GrantFrom, to *gatewayapi.ObjectRef) b
 func (w *gatewayWorld) service(r *gatewayapi.ObjectRef) *model.Service {
 	s, _ := w.snap.Get(model.Key{Kind: model.KindService, Namespace: r.Namespace, Name: r.Name}).(*model.Service)
 	return s
+}
+
+// entry is a service of a ServiceEntry, whose hosts have the same ports; nil: there is none.
+func (w *gatewayWorld) entry(r *gatewayapi.ObjectRef) *model.Service {
+	e, _ := w.snap.Get(model.Key{Kind: model.KindServiceEntry, Namespace: r.Namespace, Name: r.Name}).(*model.ServiceEntry)
+	if e == nil {
+		return nil
+	}
+	if list := e.Services(); len(list) > 0 {
+		return list[0]
+	}
+	return nil
+}
+
+// policyTarget is a target of BackendTLSPolicies of a namespace.
+type policyTarget struct {
+	namespace string
+	target    model.BackendTarget
 }
 
 // accepted returns the condition of that type, with warnings. It is false if the object cannot be decoded.

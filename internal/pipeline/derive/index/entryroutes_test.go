@@ -54,3 +54,45 @@ func TestRouteFollowsEntry(t *testing.T) {
 	requireRouted()
 	require.NotContains(t, x.Sizes(), "entryRoutes.all")
 }
+
+// TestPolicyOfEntry checks that a BackendTLSPolicy for a ServiceEntry is found by its hosts, whichever comes first, and that
+// its changes touch them.
+func TestPolicyOfEntry(t *testing.T) {
+	x := New(&model.Mesh{RootNamespace: "istio-system"})
+	entry := &model.ServiceEntry{
+		Meta:  model.Meta{Key: model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: "partner"}},
+		Hosts: []model.Host{"a.example.com", "b.example.com"},
+	}
+	policy := &model.BackendTLSPolicy{
+		Meta:    model.Meta{Key: model.Key{Kind: model.KindBackendTLSPolicy, Namespace: "shop", Name: "partner"}},
+		Targets: []model.BackendTarget{{Entry: "partner"}},
+	}
+	found := func() (n int) {
+		for _, s := range entry.Services() {
+			n += len(x.NewReader(NewClient(GroupKey{Namespace: "shop"}, nil)).BackendTLSPolicies(s))
+		}
+		return n
+	}
+	change := func(old, now model.Object) *Touched {
+		k := policy.Key
+		if o, ok := old.(*model.ServiceEntry); ok {
+			k = o.Key
+		}
+		if o, ok := now.(*model.ServiceEntry); ok {
+			k = o.Key
+		}
+		return x.Apply([]store.Change{{Key: k, Old: old, New: now}})
+	}
+	change(nil, policy)
+	require.Equal(t, 2, found())
+	change(nil, entry)
+	change(policy, nil)
+	require.Zero(t, found())
+	touched := change(nil, policy)
+	require.Equal(t, 2, found())
+	for _, h := range entry.Hosts {
+		require.Contains(t, touched.Facts, destinationRuleFact(h))
+	}
+	change(policy, nil)
+	require.NotContains(t, x.Sizes(), "entryTLS")
+}

@@ -19,8 +19,9 @@ type Index struct {
 	services  map[model.Host][]*model.Service // by precedence, see enlist
 	rules     map[model.Host][]*model.DestinationRule
 	// backendTLS are policies by the hosts of their targets.
-	backendTLS map[model.Host][]*model.BackendTLSPolicy
-	routes     map[model.Host][]*model.VirtualService // of the gateway "mesh"
+	backendTLS map[model.Host][]*model.BackendTLSPolicy // of Services
+	entryTLS   map[model.Key][]*model.BackendTLSPolicy  // of ServiceEntries
+	routes     map[model.Host][]*model.VirtualService   // of the gateway "mesh"
 	// routesUnder are those with rules for connections, by each wildcard above their hosts.
 	routesUnder map[model.Host][]*model.VirtualService
 	bound       bound // virtual services of other gateways
@@ -54,6 +55,7 @@ func New(mesh *model.Mesh) *Index {
 		services:      map[model.Host][]*model.Service{},
 		rules:         map[model.Host][]*model.DestinationRule{},
 		backendTLS:    map[model.Host][]*model.BackendTLSPolicy{},
+		entryTLS:      map[model.Key][]*model.BackendTLSPolicy{},
 		routes:        map[model.Host][]*model.VirtualService{},
 		routesUnder:   map[model.Host][]*model.VirtualService{},
 		bound:         bound{},

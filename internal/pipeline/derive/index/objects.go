@@ -200,29 +200,50 @@ func (x *Index) replaceRule(old, now *model.DestinationRule, touched *Touched) {
 
 func (x *Index) replaceBackendTLS(old, now *model.BackendTLSPolicy, touched *Touched) {
 	if old != nil {
-		for _, h := range targetHosts(old) {
+		hosts, entries := targetsOf(old)
+		for _, h := range hosts {
 			unlist(x.backendTLS, h, old)
-			touched.Facts.add(destinationRuleFact(h))
 		}
+		for _, k := range entries {
+			unlist(x.entryTLS, k, old)
+		}
+		x.touchTargets(hosts, entries, touched)
 	}
 	if now != nil {
-		for _, h := range targetHosts(now) {
+		hosts, entries := targetsOf(now)
+		for _, h := range hosts {
 			enlist(x.backendTLS, h, now)
-			touched.Facts.add(destinationRuleFact(h))
 		}
+		for _, k := range entries {
+			enlist(x.entryTLS, k, now)
+		}
+		x.touchTargets(hosts, entries, touched)
 	}
 }
 
-// targetHosts are the hosts of a policy's targets, each once: several targets may be ports of one Service.
-func targetHosts(p *model.BackendTLSPolicy) []model.Host {
-	seen, out := map[model.Host]bool{}, []model.Host(nil)
+// touchTargets touches the hosts of a policy's targets. A ServiceEntry that changes its hosts touches them itself.
+func (x *Index) touchTargets(hosts []model.Host, entries []model.Key, touched *Touched) {
+	for _, k := range entries {
+		hosts = append(hosts, x.entryRoutes.hosts[k]...)
+	}
+	for _, h := range hosts {
+		touched.Facts.add(destinationRuleFact(h))
+	}
+}
+
+// targetsOf are the hosts of Services and the ServiceEntries that a policy is for, each once: several targets may be ports of
+// one of them.
+func targetsOf(p *model.BackendTLSPolicy) (hosts []model.Host, entries []model.Key) {
 	for _, t := range p.Targets {
-		if !seen[t.Host] {
-			seen[t.Host] = true
-			out = append(out, t.Host)
+		k := model.Key{Kind: model.KindServiceEntry, Namespace: p.Namespace, Name: t.Entry}
+		switch {
+		case t.Entry == "" && !slices.Contains(hosts, t.Host):
+			hosts = append(hosts, t.Host)
+		case t.Entry != "" && !slices.Contains(entries, k):
+			entries = append(entries, k)
 		}
 	}
-	return out
+	return hosts, entries
 }
 
 func (x *Index) replaceSidecar(old, now *model.Sidecar, touched *Touched) {

@@ -142,11 +142,21 @@ func mergeRules(rules []*model.DestinationRule) *model.DestinationRule {
 	return &out
 }
 
-// BackendTLSPolicies are found by the host of the Service that they name, as DestinationRules are, and belong to the same
-// fact.
+// BackendTLSPolicies are found by the host of the Service that they name, or by the ServiceEntry. They belong to the same
+// fact as the DestinationRules of the host.
 
-// BackendTLSPolicies lists those for a host, oldest first.
-func (r *Reader) BackendTLSPolicies(h model.Host) []*model.BackendTLSPolicy {
-	r.facts.add(destinationRuleFact(h))
-	return r.index.backendTLS[h]
+// BackendTLSPolicies lists those for a service, oldest first.
+func (r *Reader) BackendTLSPolicies(svc *model.Service) []*model.BackendTLSPolicy {
+	r.facts.add(destinationRuleFact(svc.Hostname))
+	list := r.index.backendTLS[svc.Hostname]
+	entries := svc.Entries()
+	if len(entries) == 0 || len(r.index.entryTLS) == 0 {
+		return list
+	}
+	list = slices.Clone(list)
+	for _, k := range entries {
+		list = append(list, r.index.entryTLS[k]...)
+	}
+	slices.SortFunc(list, func(a, b *model.BackendTLSPolicy) int { return model.CompareAge(a, b) })
+	return list
 }

@@ -79,9 +79,9 @@ func HashOf(rule *model.DestinationRule, subset string, port uint32) *model.Hash
 // of a rule for the Service's own host precedes it, because a rule for a wildcard knows less of the Service. Applications
 // that speak TLS to a port themselves, by its protocol, also do so through sidecars.
 func WithBackendTLS(r *index.Reader, traffic model.TrafficPolicy, rule *model.DestinationRule, svc *model.Service, port *model.ServicePort) (model.TrafficPolicy, *model.BackendTLSPolicy) {
-	list := r.BackendTLSPolicies(svc.Hostname)
+	list := r.BackendTLSPolicies(svc)
 	switch {
-	case len(list) == 0 || !svc.IsKubernetes():
+	case len(list) == 0:
 		return traffic, nil
 	case traffic.TLS != nil && rule != nil && rule.Host == svc.Hostname:
 		return traffic, nil
