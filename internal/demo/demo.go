@@ -85,7 +85,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		d.canary, d.endpoints, d.faults, d.broken, d.restart, d.changeWhileDown, d.idle, d.explain,
+		d.preview, d.canary, d.endpoints, d.faults, d.broken, d.restart, d.changeWhileDown, d.idle, d.explain,
 	} {
 		if err := step(ctx); err != nil {
 			return err

@@ -1,12 +1,9 @@
 package demo
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
-	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -103,12 +100,8 @@ func (d *demo) explain(ctx context.Context) error {
 	}
 	d.printChange(changed)
 	for _, q := range explainCommands {
-		fmt.Fprintf(d.out, "\n%s\n", d.style.Bold("$ moonsail "+strings.Join(q, " ")))
-		var failed bytes.Buffer
-		cmd := exec.CommandContext(ctx, d.Binary, append(q[:len(q):len(q)], "--address", d.control.http)...)
-		cmd.Stdout, cmd.Stderr = d.out, &failed
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("moonsail %s: %w: %s", strings.Join(q, " "), err, strings.TrimSpace(failed.String()))
+		if err := d.command(ctx, "", append(q[:len(q):len(q)], "--address", d.control.http)...); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -314,6 +314,7 @@ type Workload struct {
 	Network        string
 	Weight         uint32
 	NamedPorts     map[string]uint32 // container ports by name; of a WorkloadEntry: service ports' names -> port
+	Interception   Interception      // of its Pod's annotation; empty: the mesh's
 	HostNetwork    bool              // shares its node's address, so it has no sidecar
 	Ready          bool
 	Terminating    bool

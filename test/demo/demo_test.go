@@ -28,7 +28,7 @@ import (
 
 // TestMain acts as moonsail if the arguments begin with a command: tests have flags only.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{"serve", "agent", "demo", "explain"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{"serve", "agent", "demo", "diff", "explain"}, os.Args[1]) {
 		os.Exit(cli.Execute())
 	}
 	netns.Isolate()
@@ -115,6 +115,7 @@ func TestDemo(t *testing.T) {
 	t.Log(out)
 	require.NoError(t, err)
 	for _, want := range []string{
+		"destination       v1 -> v1 90%, v2 10%",
 		"intended 0/100, measured 0.0/100.0",
 		"testers (header x-demo-user: tester) get v3: 20 of 20",
 		"removed everywhere: 0 of",

@@ -143,8 +143,11 @@ func (x *Explainer) call(w *Why, snap *store.Snapshot, world *proxyWorld, u *url
 		out.Method = "GET"
 	}
 	if p.Interception == model.InterceptNone && !w.Gateway {
+		var assumed bool
 		out.Direct = true
-		out.To = w.entrance(world, out, port)
+		if out.To, assumed = world.Entrance(out, port, p.IPs); assumed {
+			w.Notes = append(w.Notes, "nothing intercepts this workload's calls: this answer assumes that it calls its sidecar at "+out.To)
+		}
 	}
 	return out
 }
@@ -200,22 +203,6 @@ func wrongPort(snap *store.Snapshot, host model.Host, port string) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s has no port %s: its ports are %s", host, port, strings.Join(slices.Compact(ports), ", "))}
-}
-
-// entrance returns the address of the sidecar's listener that an application calls if nothing intercepts
-// its calls: the one at the port of the call, or else the only outbound listener.
-func (w *Why) entrance(world *proxyWorld, c simulate.Call, port string) string {
-	for _, ip := range append([]string{"127.0.0.1"}, world.proxy.IPs...) {
-		c.To = net.JoinHostPort(ip, port)
-		if l, err := world.Entry(c); err == nil && l != "" {
-			return c.To
-		}
-	}
-	if all := world.Outbound(); len(all) == 1 {
-		w.Notes = append(w.Notes, "nothing intercepts this workload's calls: this answer assumes that it calls its sidecar at "+all[0])
-		return all[0]
-	}
-	return net.JoinHostPort("127.0.0.1", port)
 }
 
 // follow looks at the sidecars of the endpoints that get the call.

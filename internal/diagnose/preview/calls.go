@@ -54,13 +54,13 @@ func (c *comparison) clients() []*client {
 	type identity struct {
 		before, after *world
 		principal     string
-		address       string // routers bind their own
+		address       string // of listeners that the proxy binds
 	}
 	groups := map[identity]*client{}
 	var out []*client
 	add := func(p *model.Proxy, before, after *world) {
 		id := identity{before: before, after: after, principal: caller.Principal(c.after.mesh, p)}
-		if p.Type == model.ProxyRouter {
+		if p.Type == model.ProxyRouter || p.Interception == model.InterceptNone {
 			id.address = caller.FirstIP(p)
 		}
 		g := groups[id]
@@ -442,7 +442,7 @@ func samplePath(p string) string {
 }
 
 // simulated returns a call as the simulator takes it, from one side's proxy.
-func (o *opened) simulated(call *Call, p *model.Proxy) (simulate.Call, error) {
+func (o *opened) simulated(call *Call, p *model.Proxy, w *world) (simulate.Call, error) {
 	u, err := url.Parse(call.URL)
 	if err != nil || u.Hostname() == "" {
 		return simulate.Call{}, fmt.Errorf("call %q: not a URL: write http://HOST:PORT/PATH", call.URL)
@@ -459,8 +459,12 @@ func (o *opened) simulated(call *Call, p *model.Proxy) (simulate.Call, error) {
 	if out.Protocol == simulate.TLS || out.Protocol == simulate.HTTPS {
 		out.SNI = u.Hostname()
 	}
-	if p.Type == model.ProxyRouter {
+	switch {
+	case p.Type == model.ProxyRouter:
 		out.Direct, out.From, out.To = true, net.JoinHostPort(caller.Elsewhere, "40000"), net.JoinHostPort(caller.FirstIP(p), port)
+	case p.Interception == model.InterceptNone:
+		out.Direct = true
+		out.To, _ = w.Entrance(out, port, p.IPs)
 	}
 	return out, nil
 }

@@ -135,7 +135,7 @@ func (o *opened) outcome(call *Call) (outcome.Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	sim, err := o.simulated(call, p)
+	sim, err := o.simulated(call, p, w)
 	if err != nil {
 		return nil, err
 	}
@@ -189,10 +189,15 @@ func (o *opened) servers(call *simulate.Call, r *simulate.Result, from *model.Pr
 			}
 			seen[w] = true
 			arrival := call.Arrival(r, u, e, caller.Principal(o.mesh, from))
+			arrival.Inbound, arrival.Direct = p.Interception != model.InterceptNone, p.Interception == model.InterceptNone
 			arrival.From = net.JoinHostPort(caller.FirstIP(from), "40000")
 			in, err := w.Call(arrival)
 			if err != nil {
 				return nil, fmt.Errorf("at %s: %w", p, err)
+			}
+			if arrival.Direct && in.Listener == "" {
+				out = append(out, "the application itself")
+				continue
 			}
 			out = append(out, outcome.Answer(in))
 		}

@@ -181,7 +181,7 @@ func proxyOf(typ model.ProxyType, w *model.Workload) *model.Proxy {
 		ID:   fmt.Sprintf("%s~%s~%s.%s~%s", typ, w.Address(), w.Name, w.Namespace, dns),
 		Type: typ, Name: w.Name, Namespace: w.Namespace, IPs: w.Addresses, Labels: w.Labels,
 		ServiceAccount: cmp.Or(w.ServiceAccount, "default"), Cluster: w.Labels["app"] + "." + w.Namespace, ClusterID: "Kubernetes",
-		Network: w.Network, Locality: w.Locality, DNSDomain: dns, Interception: model.InterceptRedirect, NamedPorts: w.NamedPorts,
+		Network: w.Network, Locality: w.Locality, DNSDomain: dns, Interception: cmp.Or(w.Interception, model.InterceptRedirect), NamedPorts: w.NamedPorts,
 		Identity: true, Files: true, Modules: true,
 	}
 }

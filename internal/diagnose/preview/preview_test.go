@@ -97,6 +97,15 @@ func TestChanges(t *testing.T) {
 kind: AuthorizationPolicy
 metadata: {name: deny, namespace: shop}
 spec: {selector: {matchLabels: {app: reviews}}, action: DENY, rules: [{to: [{operation: {paths: [/admin*]}}]}]}`
+	alone := []string{
+		strings.Replace(workload("alone", "v1"), "metadata: {labels", `metadata: {annotations: {sidecar.istio.io/interceptionMode: NONE}, labels`, 1),
+		`apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: alone, namespace: shop}
+spec:
+  workloadSelector: {labels: {app: alone}}
+  egress: [{port: {number: 9080, name: http, protocol: HTTP}, bind: 127.0.0.1, captureMode: NONE, hosts: ["./*"]}]`,
+	}
 	for name, tc := range map[string]struct {
 		before, after []string
 		want          []string
@@ -109,6 +118,10 @@ spec: {selector: {matchLabels: {app: reviews}}, action: DENY, rules: [{to: [{ope
 				host + " destination: v1 -> v1 90%, v2 10%",
 				host + " endpoints: reviews-v1.shop -> reviews-v1.shop 90%, reviews-v2.shop 10%",
 			}, 4, 4,
+		},
+		"a canary for a client that calls its sidecar, because nothing intercepts its calls": {
+			append(shop(all), alone...), append(shop(strings.Replace(all, "subset: v1}}]}]", "subset: v2}}]}]", 1)), alone...),
+			[]string{host + " destination: v1 -> v2", host + " endpoints: reviews-v1.shop -> reviews-v2.shop"}, 5, 5,
 		},
 		"a timeout": {
 			shop(all), shop(strings.Replace(all, "http: [{", "http: [{timeout: 5s, ", 1)),

@@ -11,6 +11,7 @@ package simulate
 
 import (
 	"fmt"
+	"net"
 	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -152,6 +153,23 @@ func (w *World) Outbound() []string {
 		}
 	}
 	return out
+}
+
+// Entrance returns the address of the sidecar's listener that an application calls if nothing intercepts its calls: the one
+// at the port of the call, or else the only outbound listener, which assumed reports. ips are the workload's addresses.
+func (w *World) Entrance(c Call, port string, ips []string) (to string, assumed bool) {
+	const local = "127.0.0.1"
+	c.Direct = true
+	for _, ip := range append([]string{local}, ips...) {
+		c.To = net.JoinHostPort(ip, port)
+		if l, err := w.Entry(c); err == nil && l != "" {
+			return c.To, false
+		}
+	}
+	if all := w.Outbound(); len(all) == 1 {
+		return all[0], true
+	}
+	return net.JoinHostPort(local, port), false
 }
 
 // Parse reads a world from YAML with the keys listeners, routes, virtualHosts, clusters and endpoints:
