@@ -227,6 +227,17 @@ func TestLinksLead(t *testing.T) {
 	}
 }
 
+// TestRowsOfTablesAreLines finds lines that begin a row of a table and do not end it: Markdown ends the table there.
+func TestRowsOfTablesAreLines(t *testing.T) {
+	for _, doc := range documents(t) {
+		for row := range strings.Lines(withoutCode(read(t, doc))) {
+			if row = strings.TrimSpace(row); strings.HasPrefix(row, "|") && !strings.HasSuffix(row, "|") {
+				t.Errorf("%s: a line break in a row of a table: %s", doc, row)
+			}
+		}
+	}
+}
+
 var (
 	headingLine   = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	linkInHeading = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)

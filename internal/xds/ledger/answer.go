@@ -155,7 +155,7 @@ func (st *streamState) completeUpTo(k kind, strict bool) model.Revision {
 
 // onlyRefusedRoutes reports whether the proxy refuses the route configurations of all these virtual hosts, and has them in
 // an older form or not at all. The removal of the virtual hosts waits until a route configuration differs, and counts as
-// settled like it.
+// settled like it. One that the proxy subscribes to by name is removed at once, so it does not wait.
 func (st *streamState) onlyRefusedRoutes(hosts *names.Set) bool {
 	w := &st.watches[rds]
 	if len(w.held) == 0 {
