@@ -31,7 +31,7 @@ type Encoded struct {
 	delta []byte
 	// any is the google.protobuf.Any inside delta.
 	any []byte
-	// renamed is the last result of Renamed.
+	// renamed is the last result of Renamed, or that of Asked.
 	renamed atomic.Pointer[Encoded]
 }
 

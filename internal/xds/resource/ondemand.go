@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/xds/wire"
@@ -55,6 +56,45 @@ func EncodeOnDemand[M proto.Message](name string, m M, setEndpoints func(M, stri
 		return nil, err
 	}
 	return encodeVersioned(Cluster, name, version, value), nil
+}
+
+// Fields of Cluster and Cluster.EdsClusterConfig.
+const (
+	edsClusterConfig = 3
+	serviceName      = 2
+)
+
+// Asked returns a cluster as a proxy gets it that asks for it by name: it requests its endpoints by EndpointsName, also if
+// the table that has it sends all clusters. Its version is the one that EncodeOnDemand makes of the same content. Clusters
+// that are on demand already, or request no endpoints by their name, stay as they are.
+func (e *Encoded) Asked() *Encoded {
+	if IsOnDemand(e.Version) || !e.requestsEndpoints() {
+		return e
+	}
+	if last := e.renamed.Load(); last != nil {
+		return last
+	}
+	version := e.Version + onDemand
+	field := wire.AppendField(nil, edsClusterConfig, wire.AppendField(nil, serviceName, EndpointsName(e.Name, version)))
+	out := encodeVersioned(Cluster, e.Name, version, e.Value(), field) // messages are merged: the last name counts
+	e.renamed.Store(out)
+	return out
+}
+
+// requestsEndpoints reports whether a cluster requests endpoints by its own name.
+func (e *Encoded) requestsEndpoints() (yes bool) {
+	_ = wire.Fields(e.Value(), func(field protowire.Number, config []byte) error { // the content was encoded here
+		if field != edsClusterConfig {
+			return nil
+		}
+		return wire.Fields(config, func(field protowire.Number, v []byte) error {
+			if field == serviceName {
+				yes = string(v) == e.Name
+			}
+			return nil
+		})
+	})
+	return yes
 }
 
 // clusterName is the field cluster_name of ClusterLoadAssignment, and the field name of Cluster.

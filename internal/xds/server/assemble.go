@@ -102,6 +102,8 @@ func appendParts(parts [][]byte, p ledger.Protocol, r *ledger.Response, as *nami
 		case part == nil:
 		case as.renames(r):
 			parts = as.appendEndpoints(parts, part)
+		case as.asks(r):
+			parts = appendAsked(parts, part)
 		case as.warms(r):
 			parts = as.appendScopes(parts, part)
 		case p == ledger.Sotw:

@@ -13,8 +13,9 @@ import (
 )
 
 // A proxy that gets clusters on demand asks for them by name on a stream of its own (ClusterDiscoveryService). The stream
-// may be one to another control plane than the stream of everything. So neither depends on the other: what
-// resource.EndpointsName describes makes the proxy request endpoints for each form of such a cluster.
+// may be one to another control plane than the stream of everything, which may have decided that the proxy gets all
+// clusters. So neither depends on the other, nor on the tables. Clusters that a proxy asks for request their endpoints by
+// what resource.EndpointsName describes, and each delta stream of a proxy that can ask accepts such names.
 
 // endpointNames are the names by which a proxy requests endpoints, by cluster. The ledger knows only clusters. nil: the
 // proxy has used only the names of clusters.
@@ -27,6 +28,40 @@ type endpointNames struct {
 // maxEndpointNames bounds the names of a cluster, each of which costs a copy of its endpoints in every response. Envoy needs
 // two while a cluster warms, and a third until it unsubscribes from the form before.
 const maxEndpointNames = 4
+
+// renames returns what replaces names and versions in admitted requests of a type; nil: nothing does.
+func (st *stream) renames(typeURL []byte) func(*ledger.Request) (aliases, bytes int) {
+	switch {
+	case st.asked && string(typeURL) == resource.ClusterURL:
+		return st.listsAsked
+	case st.proxy.OnDemand && string(typeURL) == resource.EndpointsURL:
+		return st.requested
+	}
+	return nil
+}
+
+// listsAsked replaces the versions of clusters that the proxy lists by those in the tables. A form that is not the one of
+// resource.Encoded.Asked must be sent again, so its version is cleared.
+func (st *stream) listsAsked(r *ledger.Request) (aliases, bytes int) {
+	for i := range r.Initial {
+		nv := &r.Initial[i]
+		for _, t := range st.tables {
+			e := t.State().GetBytes(resource.Cluster, nv.Name)
+			if e == nil {
+				continue
+			}
+			switch asked := e.Resource().Asked(); {
+			case asked.Version == e.Version:
+			case asked.Version == string(nv.Version):
+				nv.Version = []byte(e.Version)
+			case e.Version == string(nv.Version):
+				nv.Version = nil
+			}
+			break
+		}
+	}
+	return 0, 0
+}
 
 // requested replaces the names of endpoints in an admitted request by those of their clusters. The ledger sends endpoints
 // again if the proxy requests them by a further name. It returns the aliases that the stream stores, and their bytes.
@@ -171,6 +206,19 @@ func (n *naming) appendEndpoints(parts [][]byte, b *table.Batch) [][]byte {
 		for _, name := range n.of(e.Name) {
 			parts = append(parts, e.Resource().Renamed(name).DeltaField())
 		}
+	}
+	return parts
+}
+
+// asks reports whether a response has clusters that the proxy asked for.
+func (n *naming) asks(r *ledger.Response) bool {
+	return n != nil && n.asked && r.Type == resource.Cluster
+}
+
+// appendAsked appends clusters in the form in which they request endpoints by a name with their version.
+func appendAsked(parts [][]byte, b *table.Batch) [][]byte {
+	for _, e := range b.Entries {
+		parts = append(parts, e.Resource().Asked().DeltaField())
 	}
 	return parts
 }

@@ -39,11 +39,20 @@ func onDemandHarness(t *testing.T, on Transport) *harness {
 	return h
 }
 
+// notOnDemand is a cluster in a table that has all clusters.
+func notOnDemand(name, variant string) table.Update {
+	return encode(resource.Cluster, name, byName(name, variant))
+}
+
+// byName is a cluster that requests endpoints by its name.
+func byName(name, variant string) *clusterv3.Cluster {
+	return &clusterv3.Cluster{Name: name, AltStatName: variant, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: name}}
+}
+
 // onDemand is a cluster on demand.
 func onDemand(name, variant string) table.Update {
-	c := &clusterv3.Cluster{Name: name, AltStatName: variant, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
-		EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: name}}
-	e, err := resource.EncodeOnDemand(name, c, func(c *clusterv3.Cluster, s string) { c.EdsClusterConfig.ServiceName = s })
+	e, err := resource.EncodeOnDemand(name, byName(name, variant), func(c *clusterv3.Cluster, s string) { c.EdsClusterConfig.ServiceName = s })
 	if err != nil {
 		panic(err)
 	}
@@ -274,9 +283,30 @@ func TestAliasesCountAsSubscriptions(t *testing.T) {
 	})
 }
 
-// TestNoAliasesWithoutClustersOnDemand connects a proxy whose table has all clusters. It had clusters on demand before, as
-// after a restart without them. Such names are unknown, and the current ones arrive.
-func TestNoAliasesWithoutClustersOnDemand(t *testing.T) {
+// TestNoAliasesOfOldEnvoys connects a proxy that cannot ask, and lists names as if it could. Such names are unknown, and
+// the current ones arrive.
+func TestNoAliasesOfOldEnvoys(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		h.commit(edsCluster("d1", "1"), endpoints("d1", "1"), listener("l1", "1"))
+		c, old := h.connect("").capable(), aliases("d1", 2)
+		c.node.UserAgentVersionType = nil
+		c.resume(resource.Cluster, map[string]string{"d1": "0123456789abcdefo"})
+		c.take(resource.Cluster, "d1")
+		c.resume(resource.Endpoints, map[string]string{old[0]: h.out.State().Get(resource.Endpoints, "d1").Version}, old...)
+		c.subscribe(resource.Listener)
+		c.subscribe(resource.Endpoints, "d1")
+		require.Equal(t, map[string]bool{"d1": true, "l1": true, "-" + old[0]: true, "-" + old[1]: true}, c.takeAll(4))
+		stored, _ := h.storedNames("d1")
+		require.Empty(t, stored)
+		h.commit(endpoints("d1", "2"))
+		c.take(resource.Endpoints, "d1")
+	})
+}
+
+// TestAliasesWithoutClustersOnDemand is the same with an Envoy that can ask: it may have clusters of another control plane,
+// whose endpoints it must not lose.
+func TestAliasesWithoutClustersOnDemand(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		h.commit(edsCluster("d1", "1"), endpoints("d1", "1"), listener("l1", "1"))
@@ -285,24 +315,107 @@ func TestNoAliasesWithoutClustersOnDemand(t *testing.T) {
 		c.take(resource.Cluster, "d1")
 		c.resume(resource.Endpoints, map[string]string{old[0]: h.out.State().Get(resource.Endpoints, "d1").Version}, old...)
 		c.subscribe(resource.Listener)
-		c.subscribe(resource.Endpoints, "d1")
-		got := map[string]bool{}
-		for len(got) < 4 {
-			select {
-			case r := <-c.got:
-				for _, n := range listed(r) {
-					got[n] = true
-				}
-				c.ack(r)
-			case <-time.After(testTimeout):
-				t.Fatalf("only %v", got)
-			}
-		}
-		require.Equal(t, map[string]bool{"d1": true, "l1": true, "-" + old[0]: true, "-" + old[1]: true}, got)
-		stored, _ := h.storedNames("d1")
-		require.Empty(t, stored)
+		require.Equal(t, map[string]bool{"d1": true, "l1": true, old[0]: true, old[1]: true}, c.takeAll(4))
 		h.commit(endpoints("d1", "2"))
-		c.take(resource.Endpoints, "d1")
+		c.take(resource.Endpoints, "d1", old[0], old[1])
+	})
+}
+
+// takeAll takes responses until they have n names.
+func (c *client) takeAll(n int) map[string]bool {
+	c.t.Helper()
+	got := map[string]bool{}
+	for len(got) < n {
+		select {
+		case r := <-c.got:
+			for _, name := range listed(r) {
+				got[name] = true
+			}
+			c.ack(r)
+		case <-time.After(testTimeout):
+			c.t.Fatalf("only %v", got)
+		}
+	}
+	return got
+}
+
+// otherDecisions runs a test with two control planes that serve the same: one sends all clusters, the other has d1 and d2
+// on demand.
+func otherDecisions(t *testing.T, test func(t *testing.T, full, part *harness)) {
+	overEach(t, func(t *testing.T, on Transport) {
+		full := newHarness(t, on, Options{})
+		full.commit(edsCluster("c1", "1"), endpoints("c1", "1"), listener("l1", "1"),
+			notOnDemand("d1", "1"), endpoints("d1", "1"), notOnDemand("d2", "1"), endpoints("d2", "1"))
+		test(t, full, onDemandHarness(t, on))
+	})
+}
+
+// requested returns the name by which the cluster of a response requests its endpoints.
+func requested(t *testing.T, r *discoveryv3.DeltaDiscoveryResponse, cluster string) string {
+	return decoded(t, r, cluster, &clusterv3.Cluster{}).EdsClusterConfig.ServiceName
+}
+
+// TestEverythingFromFullAndAskedOnDemand has the stream of everything lead to a control plane that sends all clusters, and
+// the other stream to one that has clusters on demand. A change of a cluster comes on both, on the latter last.
+func TestEverythingFromFullAndAskedOnDemand(t *testing.T) {
+	otherDecisions(t, func(t *testing.T, full, part *harness) {
+		ads, asks := full.connect("").capable(), part.asking()
+		ads.subscribe(resource.Cluster)
+		ads.take(resource.Cluster, "c1", "d1", "d2")
+		ads.subscribe(resource.Endpoints, "c1", "d1", "d2")
+		ads.take(resource.Endpoints, "c1", "d1", "d2")
+		asks.subscribe(resource.Cluster, "d1")
+		asks.take(resource.Cluster, "d1")
+
+		full.commit(notOnDemand("d1", "2"))
+		changed := ads.expect(resource.Cluster, "d1")
+		ads.take(resource.Endpoints, "d1")
+		ads.ack(changed)
+		part.commit(onDemand("d1", "2"))
+		now := requested(t, asks.take(resource.Cluster, "d1"), "d1")
+		require.Equal(t, part.named("d1"), now)
+		ads.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResourceNamesSubscribe: []string{now}, ResourceNamesUnsubscribe: []string{"d1"}})
+		r := ads.take(resource.Endpoints, now, "d1")
+		require.Len(t, decoded(t, r, now, &endpointv3.ClusterLoadAssignment{}).Endpoints, 1)
+		full.commit(endpoints("d1", "2"))
+		ads.take(resource.Endpoints, now, "d1")
+	})
+}
+
+// TestEverythingOnDemandAndAskedFromFull is the reverse. Each form of a cluster must request its endpoints by another name,
+// as Envoy does not request again what it is subscribed to.
+func TestEverythingOnDemandAndAskedFromFull(t *testing.T) {
+	otherDecisions(t, func(t *testing.T, full, part *harness) {
+		ads, asks := part.part(), full.asking()
+		asks.subscribe(resource.Cluster, "d1")
+		r := asks.take(resource.Cluster, "d1")
+		before := requested(t, r, "d1")
+		require.Equal(t, part.named("d1"), before, "equal content has the same form from both")
+		require.Equal(t, part.out.State().Get(resource.Cluster, "d1").Version, r.Resources[0].Version)
+		ads.subscribe(resource.Endpoints, before)
+		ads.take(resource.Endpoints, before)
+
+		full.commit(notOnDemand("d1", "2"))
+		now := requested(t, asks.take(resource.Cluster, "d1"), "d1")
+		require.NotEqual(t, before, now)
+		ads.subscribe(resource.Endpoints, now)
+		ads.take(resource.Endpoints, before, now)
+		part.commit(onDemand("d1", "2"))
+		part.commit(endpoints("d1", "2"))
+		ads.take(resource.Endpoints, before, now)
+	})
+}
+
+// TestAskedClustersFromFullAfterReconnect lists clusters in the form in which a proxy gets them that asks, and in the form
+// without a version in the name of their endpoints, which must be replaced.
+func TestAskedClustersFromFullAfterReconnect(t *testing.T) {
+	otherDecisions(t, func(t *testing.T, full, part *harness) {
+		version := func(h *harness, cluster string) string { return h.out.State().Get(resource.Cluster, cluster).Version }
+		asks := full.asking()
+		asks.resume(resource.Cluster, map[string]string{"d1": version(part, "d1"), "d2": version(full, "d2")}, "d1", "d2")
+		require.Equal(t, part.named("d2"), requested(t, asks.take(resource.Cluster, "d2"), "d2"))
+		full.commit(notOnDemand("d1", "2"))
+		asks.take(resource.Cluster, "d1")
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/moonsail/moonsail/internal/xds/ledger"
-	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
@@ -73,11 +72,7 @@ func (st *stream) handle(b []byte) error {
 	if r.Error != nil {
 		st.reportNACK(r)
 	}
-	var rename func(*ledger.Request) (aliases, bytes int)
-	if st.onDemand && string(r.TypeURL) == resource.EndpointsURL {
-		rename = st.requested
-	}
-	served := st.ledger.HandleRenamed(&r.Request, rename)
+	served := st.ledger.HandleRenamed(&r.Request, st.renames(r.TypeURL))
 	if err := st.ledgerError(); err != nil {
 		return err
 	}

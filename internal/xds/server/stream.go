@@ -49,8 +49,7 @@ type stream struct {
 	wait     time.Time       // since when something waits for the proxy's endpoints; zero: nothing waits
 	moved    bool            // the ledger changed since the watchdog saw that nothing waits
 	retry    *retrySchedule  // nil: no refusal is temporary
-	onDemand bool            // the tables have clusters on demand, or had: the proxy may request endpoints by names that are not those of clusters
-	names    *endpointNames  // nil without onDemand
+	names    *endpointNames  // nil until the proxy requests endpoints by names that are not those of clusters
 	warm     map[string]bool // scopes of shards on demand that the proxy loads at once
 	closed   bool
 }
@@ -83,7 +82,6 @@ func (st *stream) begin() {
 // bindTo binds the stream to tables, at most MaxTables.
 func (st *stream) bindTo(tables []*table.Table) {
 	st.tables = st.bound[:copy(st.bound[:], tables)]
-	st.onDemand = st.onDemand || st.protocol == ledger.Delta && len(tables) > 0 && tables[0].OnDemand()
 }
 
 // states returns the newest states of the stream's tables.
