@@ -17,7 +17,9 @@
 //  2. All stages but engine and changelog are pure: no I/O, no clock, no goroutine that outlives a call.
 //  3. Derive decides, translate spells out. Envoy's types begin in translate, which cannot read the store and
 //     so cannot depend on an input that derive did not declare.
-//  4. An incremental result equals a computation from scratch.
+//  4. An incremental result equals a computation from scratch. Three decisions are exceptions, because running
+//     proxies depend on them: which route configurations stay in shards, which clusters stay not on demand, and
+//     what automatic delivery means between its two limits (index.automatic).
 //
 // Start reading at engine.Run, then engine.batch.
 //

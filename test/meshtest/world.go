@@ -13,6 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/pipeline/translate/cluster"
@@ -38,7 +39,9 @@ func (f *File) world(p *Proxy, as form) (*simulate.World, error) {
 	proxy := p.Model(f.Mesh.Domain)
 	proxy.ScopedRoutes = as != whole
 	outbound, inbound := d.Index().Keys(proxy)
-	outbound.OnDemand = as == onDemand && proxy.Type == model.ProxySidecar
+	if as == onDemand && proxy.Type == model.ProxySidecar {
+		outbound.Asking = index.AsksForClusters
+	}
 	w := &simulate.World{}
 	for _, key := range []derive.GroupKey{outbound, inbound} {
 		delta := d.Open(key)

@@ -126,6 +126,8 @@ func TestServeRefusesFlags(t *testing.T) {
 		{"directory does not exist", []string{"--config", file + "x"}, 1, "no such directory\n  where: --config " + file + "x\n  next:"},
 		{"not a directory", []string{"--config", file}, 1, "not a directory"},
 		{"unknown strategy", []string{"--config", filepath.Dir(file), "--route-strategy", "srds"}, 2, "use auto, rds, vhds or scoped"},
+		{"unknown delivery", []string{"--config", filepath.Dir(file), "--outbound", "lazy"}, 2, `--outbound "lazy": unknown delivery: use full, on-demand or auto`},
+		{"no services", []string{"--config", filepath.Dir(file), "--on-demand-from", "0"}, 2, "--on-demand-from 0: not a number of services: use 1 or more"},
 		{"unknown transport", []string{"--config", filepath.Dir(file), "--xds-transport", "quic"}, 2, "use grpc or http2"},
 		{"negative rate", []string{"--config", filepath.Dir(file), "--profile-block", "-1s"}, 2, "--profile-block: negative"},
 		{"status of files", []string{"--config", filepath.Dir(file), "--status"}, 2, "leave it out with --config"},

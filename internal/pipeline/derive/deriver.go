@@ -105,6 +105,7 @@ func (d *Deriver) Open(k GroupKey) *Delta {
 	}
 	g := newProxyGroup(k, d.index.Sidecar(k.Sidecar), d.sharding)
 	d.groups[k] = g
+	d.index.Opened(&k)
 	g.markAll(d.index)
 	delta := g.derive(d.index, endpoint.NewMemo())
 	if defect.PolicyGap.On() {
@@ -125,7 +126,12 @@ func unprotect(d *Delta) {
 }
 
 // Close forgets a group.
-func (d *Deriver) Close(k GroupKey) { delete(d.groups, k) }
+func (d *Deriver) Close(k GroupKey) {
+	if d.groups[k] != nil {
+		delete(d.groups, k)
+		d.index.Closed(&k)
+	}
+}
 
 // Groups lists the open groups, by name.
 func (d *Deriver) Groups() []GroupKey {

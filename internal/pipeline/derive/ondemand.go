@@ -16,8 +16,8 @@ import (
 // other TCP proxies. So a cluster with such a reference is not on demand.
 // It stays so when the reference goes, because a proxy that has the cluster must not lose it.
 
-// precedes has the clusters of a group that are not on demand, because something but a route refers to them. It keeps the
-// last maxGone that do not exist: as many as the removals that a table keeps at least. A proxy that missed more connects
+// precedes has the clusters of a group that are not on demand, because something refers to them that is neither a route nor a
+// TCP proxy that asks. It keeps the last maxGone that do not exist: as many as the removals that a table keeps at least. A proxy that missed more connects
 // again, and lists the clusters that it has.
 type precedes struct {
 	names map[string]bool
@@ -52,7 +52,7 @@ func (p *precedes) lose(name string) {
 
 // decideOnDemand decides which clusters of the delta are on demand.
 func (g *proxyGroup) decideOnDemand(x *index.Index) {
-	if !g.Key.OnDemand {
+	if g.Key.Asking != index.AsksForClusters {
 		return
 	}
 	for name := range g.referred() {
@@ -91,7 +91,7 @@ func providersOf(mesh *model.Mesh) map[model.Host]bool {
 	return out
 }
 
-// referred returns the clusters that the delta refers to other than by routes.
+// referred returns the clusters that the delta refers to other than by routes and TCP proxies that ask.
 func (g *proxyGroup) referred() map[string]bool {
 	out := map[string]bool{}
 	for _, v := range g.out.VirtualHosts {
@@ -158,7 +158,7 @@ func (g *proxyGroup) restoreCluster(x *index.Index, name string) {
 // notePatches takes the patches of EnvoyFilters that name clusters. Their forms are Envoy's, which this package does not
 // know: a patch refers to a cluster if it contains the name. Hosts with such clusters are derived again.
 func (g *proxyGroup) notePatches(naming [][]byte) {
-	if !g.Key.OnDemand || len(naming)+len(g.patches.naming) == 0 {
+	if g.Key.Asking != index.AsksForClusters || len(naming)+len(g.patches.naming) == 0 {
 		return
 	}
 	g.patches.naming = naming

@@ -155,7 +155,10 @@ func TestFormsOfShards(t *testing.T) {
 			d, st := New(model.DefaultMesh(), 1), store.New()
 			d.SetSharding(Sharding{From: 12, Bits: 3})
 			out, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "shop", ScopedRoutes: true})
-			out.OnDemand, out.Sharded = tt.onDemand, tt.sharded
+			out.Sharded = tt.sharded
+			if tt.onDemand {
+				out.Asking = index.AsksForClusters
+			}
 			have := d.Open(out)
 			merge(have, grown(d, st, 0, 12)[out])
 			require.Equal(t, index.ShardedRoutesOf(tt.form).Asking(), d.ShardedIn(out))

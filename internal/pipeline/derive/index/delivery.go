@@ -11,95 +11,118 @@ func (x *Index) deliverySetting(p *model.Proxy) model.Delivery {
 	return cmp.Or(p.Delivery, x.deliveries[p.Namespace], x.mesh.Delivery)
 }
 
-// delivery decides what a setting means for proxies of a namespace that a Sidecar selects; nil: none does.
-func (x *Index) delivery(set model.Delivery, namespace string, sidecar *model.Sidecar) model.Delivery {
-	if set != model.DeliverAuto {
-		return set
+// asking decides what a setting means for proxies that can ask.
+func (x *Index) asking(set model.Delivery, k seenBy) Asking {
+	switch {
+	case set == model.DeliverOnDemand, set == model.DeliverAuto && x.countFor(k).onDemand:
+		return AsksForClusters
+	case set == model.DeliverAuto:
+		return MayAskLater
 	}
-	k := viewKey{namespace: namespace}
-	if sidecar != nil {
-		k.sidecar = sidecar.Key
-	}
-	if x.viewOf(k).onDemand {
-		return model.DeliverOnDemand
-	}
-	return model.DeliverFull
+	return AsksNothing
 }
 
-// viewKey identifies the proxies that see the same services.
-type viewKey struct {
+// seenBy identifies the proxies that see the same services.
+type seenBy struct {
 	namespace string
-	sidecar   model.Key // zero: none
+	sidecar   model.Key // that selects them; zero: none
 }
 
-// view is how many services such proxies see, with automatic delivery.
-type view struct {
+// serviceCount is how many services such proxies see, with automatic delivery.
+type serviceCount struct {
 	client   *Client // with the Sidecar in force; nil: services must be counted again
 	services int
 	onDemand bool // the last decision
 }
 
-// maxViews bounds the views. Namespaces and Sidecars come and go.
-const maxViews = 4096
-
-// viewOf returns a view, which it counts if it is new.
-func (x *Index) viewOf(k viewKey) *view {
-	v := x.views[k]
-	if v == nil {
-		if len(x.views) == maxViews {
-			clear(x.views)
-		}
-		v = &view{}
-		x.views[k] = v
-		x.decide(k, v)
-	}
-	return v
+// automatic has the decisions of automatic delivery. A decision depends on the one before, so it stays while a group is open
+// whose proxies it may be for. Invariant after each batch: each count has such a group.
+type automatic struct {
+	counts map[seenBy]*serviceCount
+	groups map[seenBy]int // number of open groups that ask, now or later; no value is 0
 }
 
-// countViews counts a service for the views that see it.
-func (x *Index) countViews(svc *model.Service, by int) {
-	for _, v := range x.views {
-		if v.client != nil && v.client.Sees(svc) {
-			v.services += by
-		}
+// Opened takes note of a group that is open from now on.
+func (x *Index) Opened(k *GroupKey) {
+	if k.Asking != AsksNothing {
+		x.automatic.groups[seenBy{k.Namespace, k.Sidecar}]++
 	}
 }
 
-// forgetViews makes views count again; all: whatever their Sidecar.
-func (x *Index) forgetViews(sidecar model.Key, all bool) {
-	for k, v := range x.views {
-		if all || k.sidecar == sidecar {
-			v.client = nil
+// Closed takes back Opened.
+func (x *Index) Closed(k *GroupKey) {
+	if k.Asking == AsksNothing {
+		return
+	}
+	by, a := seenBy{k.Namespace, k.Sidecar}, &x.automatic
+	if a.groups[by]--; a.groups[by] == 0 {
+		delete(a.groups, by)
+		delete(a.counts, by)
+	}
+}
+
+// countFor returns the count of proxies. A new one stays at the next batch if their group is open by then.
+func (x *Index) countFor(k seenBy) *serviceCount {
+	c := x.automatic.counts[k]
+	if c == nil {
+		c = &serviceCount{}
+		x.automatic.counts[k] = c
+		x.decideDelivery(k, c)
+	}
+	return c
+}
+
+// count adds a service to the counts of proxies that see it.
+func (a *automatic) count(svc *model.Service, by int) {
+	for _, c := range a.counts {
+		if c.client != nil && c.client.Sees(svc) {
+			c.services += by
 		}
 	}
 }
 
-// decideViews decides again after a batch, and reports whether proxies change their delivery.
-func (x *Index) decideViews() (changed bool) {
-	for k, v := range x.views {
-		changed = x.decide(k, v) || changed
+// recount makes counts begin again.
+func (a *automatic) recount(which func(seenBy) bool) {
+	for k, c := range a.counts {
+		if which(k) {
+			c.client = nil
+		}
+	}
+}
+
+// decideDeliveries decides again after a batch, and reports whether proxies change their delivery. A Sidecar that is gone
+// selects no proxies, so its decisions stay as they are.
+func (x *Index) decideDeliveries() (changed bool) {
+	a := &x.automatic
+	for k, c := range a.counts {
+		switch {
+		case a.groups[k] == 0:
+			delete(a.counts, k)
+		case k.sidecar == model.Key{} || x.Sidecar(k.sidecar) != nil:
+			changed = x.decideDelivery(k, c) || changed
+		}
 	}
 	return changed
 }
 
-// decide decides the delivery of a view, and reports whether it differs from the last decision. The number of services at
+// decideDelivery decides by a count, and reports whether the decision differs from the last one. The number of services at
 // which it returns to full is a quarter lower, so that it does not change there and back with single services.
-func (x *Index) decide(k viewKey, v *view) (changed bool) {
-	if v.client == nil {
-		v.client, v.services = NewClient(GroupKey{Type: model.ProxySidecar, Namespace: k.namespace, Sidecar: k.sidecar}, x.Sidecar(k.sidecar)), 0
+func (x *Index) decideDelivery(k seenBy, c *serviceCount) (changed bool) {
+	if c.client == nil {
+		c.client, c.services = NewClient(GroupKey{Type: model.ProxySidecar, Namespace: k.namespace, Sidecar: k.sidecar}, x.Sidecar(k.sidecar)), 0
 		for _, list := range x.services {
 			for _, svc := range list {
-				if v.client.Sees(svc) {
-					v.services++
+				if c.client.Sees(svc) {
+					c.services++
 				}
 			}
 		}
 	}
 	from := cmp.Or(x.mesh.OnDemandFrom, model.OnDemandFrom)
-	if v.onDemand {
+	if c.onDemand {
 		from -= from / 4
 	}
-	was := v.onDemand
-	v.onDemand = v.services >= from
-	return v.onDemand != was
+	was := c.onDemand
+	c.onDemand = c.services >= from
+	return c.onDemand != was
 }

@@ -41,8 +41,7 @@ type GroupKey struct {
 	Headers      model.ProxyHeaders     // that the proxies set, by their own settings
 	Tracing      model.ProxyTracing     // of the proxies, by annotations of their Pods
 	Connections  model.ProxyConnections // of the proxies' clients, by their own settings
-	AsksTCP      bool                   // outbound, and not OnDemand: the proxies may get clusters on demand later. Their TCP proxies are the same then
-	OnDemand     bool                   // outbound: most clusters are sent when the proxies call them for the first time
+	Asking       Asking                 // outbound: what the proxies ask for when applications call it for the first time
 	ScopedRoutes bool                   // outbound: large route configurations are split into shards
 	Sharded      ShardedRoutes          // outbound: route configurations that are split whatever their size, because the proxies have them so
 	Cohort       int                    // outbound: 1 for proxies that need not have the shards that cohort 0 kept, else 0
@@ -58,9 +57,6 @@ func (k *GroupKey) Origins() *model.Origins {
 	}
 	return model.OriginsOf(k.Sidecar)
 }
-
-// ConnectionsAsk reports whether TCP proxies ask for a cluster that Envoy does not have.
-func (k *GroupKey) ConnectionsAsk() bool { return k.OnDemand || k.AsksTCP }
 
 // String names a group for people: "outbound/shop", followed by the properties that make it differ.
 func (k GroupKey) String() string {
@@ -121,13 +117,24 @@ func (k GroupKey) traits() []trait {
 		{k.Tracing != "", "tracing=" + string(k.Tracing)},
 		{k.Topology.Set, k.Topology.String()},
 		{k.Connections != "", "connections=" + string(k.Connections)},
-		{k.OnDemand, "on-demand"},
-		{k.AsksTCP, "asks-tcp"},
+		{k.Asking == AsksForClusters, "on-demand"},
+		{k.Asking == MayAskLater, "may-ask"},
 		{k.ScopedRoutes, "scoped"},
 		{k.Sharded != "", "sharded=" + strings.ReplaceAll(string(k.Sharded), " ", ",")},
 		{k.Cohort > 0, fmt.Sprintf("cohort=%d", k.Cohort)},
 	}
 }
+
+// Asking is what proxies ask for when their applications call it for the first time.
+type Asking string
+
+// The values of Asking. Both values beside AsksNothing have the same TCP proxies, which ask, so that a change between them ends
+// no connection.
+const (
+	AsksNothing     Asking = ""
+	MayAskLater     Asking = "later"    // all clusters are sent, but the mode may change
+	AsksForClusters Asking = "clusters" // most clusters are on demand
+)
 
 // ShardedRoutes is a set of route configurations that can be part of a key: their names in order, separated by spaces. No
 // name contains a space.

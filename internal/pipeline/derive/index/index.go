@@ -39,7 +39,7 @@ type Index struct {
 	proxies       proxyUse
 	localityUsage localityUsage
 	deliveries    map[string]model.Delivery // of namespaces that have one
-	views         map[viewKey]*view         // of proxies with automatic delivery
+	automatic     automatic                 // delivery
 	credentials   map[string]int            // destination rules and Sidecars that name credentials, by namespace
 	pulls         map[string]int            // plugins that name credentials for registries, by namespace
 }
@@ -70,7 +70,7 @@ func New(mesh *model.Mesh) *Index {
 		labels:        labelUse{},
 		proxies:       proxyUse{metadata: labelUse{}},
 		deliveries:    map[string]model.Delivery{},
-		views:         map[viewKey]*view{},
+		automatic:     automatic{counts: map[seenBy]*serviceCount{}, groups: map[seenBy]int{}},
 		localityUsage: localityUsage{namespaces: map[string]model.Distribution{}},
 
 		credentials: map[string]int{}, pulls: map[string]int{},
@@ -116,7 +116,7 @@ func (x *Index) Apply(changes []store.Change) *Touched {
 		t.Facts.add(namespacesFact())
 	}
 	x.endpoints.settle(t)
-	t.labels = x.decideViews() || t.labels // proxies belong to other groups
+	t.labels = x.decideDeliveries() || t.labels // proxies belong to other groups
 	return t
 }
 
@@ -235,7 +235,7 @@ func (x *Index) Sizes() map[string]int {
 		"entryRoutes.all": len(x.entryRoutes.all), "entryRoutes.served": len(x.entryRoutes.served), "entryRoutes.hosts": len(x.entryRoutes.hosts),
 		"keySets": len(x.keySets), "credentials": len(x.credentials), "pulls": len(x.pulls), "disabling": x.disabling,
 		"proxies.versions": x.proxies.versions, "proxies.metadata": len(x.proxies.metadata),
-		"localityUsage.localities": x.localityUsage.localities, "localityUsage.nodes": x.localityUsage.nodes, "deliveries": len(x.deliveries), "views": len(x.views),
+		"localityUsage.localities": x.localityUsage.localities, "localityUsage.nodes": x.localityUsage.nodes, "deliveries": len(x.deliveries), "automatic.counts": len(x.automatic.counts), "automatic.groups": len(x.automatic.groups),
 		"localityUsage.namespaces": len(x.localityUsage.namespaces),
 		"slices":                   len(e.slices), "workloads": len(e.workloads), "entries": len(e.entries), "byPair": len(e.byPair), "selecting": len(e.selecting), "kube": len(e.kube),
 		"podSlices": len(e.podSlices), "sets": len(e.sets), "merged": len(e.merged), "identities": len(e.identities),

@@ -33,9 +33,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound GroupKey) {
 	outbound = base
 	outbound.ScopedRoutes, outbound.AutoAddress = p.ScopedRoutes, x.auto.usedBy(p)
 	if p.OnDemand {
-		set := x.deliverySetting(p)
-		outbound.OnDemand = x.delivery(set, p.Namespace, sidecar) == model.DeliverOnDemand
-		outbound.AsksTCP = set == model.DeliverAuto && !outbound.OnDemand
+		outbound.Asking = x.asking(x.deliverySetting(p), seenBy{p.Namespace, base.Sidecar})
 	}
 	outbound.Labels = x.labels.relevant(p.Labels)
 	outbound.Account = x.accountOf(p)

@@ -13,7 +13,7 @@ import (
 func (x *Index) replaceMesh(now *model.Mesh, touched *Touched) {
 	old := x.mesh
 	x.mesh, touched.Mesh = now, true
-	x.forgetViews(model.Key{}, true)
+	x.automatic.recount(func(seenBy) bool { return true })
 	touched.labels = x.labels.countPriority(now.Locality, 1) || touched.labels
 	touched.labels = x.labels.countPriority(old.Locality, -1) || touched.labels
 	touched.labels = x.localityUsage.countMesh(now, 1) || touched.labels
@@ -37,12 +37,12 @@ func servicesOf(o model.Object) []*model.Service {
 func (x *Index) replaceServices(old, now []*model.Service, touched *Touched) {
 	for _, s := range old {
 		unlist(x.services, s.Hostname, s)
-		x.countViews(s, -1)
+		x.automatic.count(s, -1)
 		x.endpoints.removeService(s, touched)
 	}
 	for _, s := range now {
 		enlist(x.services, s.Hostname, s)
-		x.countViews(s, 1)
+		x.automatic.count(s, 1)
 		x.endpoints.addService(s, touched)
 	}
 	for _, s := range now {
@@ -250,12 +250,11 @@ func (x *Index) replaceSidecar(old, now *model.Sidecar, touched *Touched) {
 	if old != nil {
 		touched.Sidecars[old.Namespace] = true
 		take(x.sidecars, old.Namespace, old.Key)
-		x.forgetViews(old.Key, false)
 	}
 	if now != nil {
 		touched.Sidecars[now.Namespace] = true
 		insert(x.sidecars, now.Namespace, now.Key, now)
-		x.forgetViews(now.Key, false)
+		x.automatic.recount(func(k seenBy) bool { return k.sidecar == now.Key })
 		touched.labels = x.countCredentials(now, 1) || touched.labels
 	}
 	if old != nil {

@@ -74,7 +74,7 @@ func (rt *Routing) chain(match ir.ChainMatch, backends []ir.Backend, to []model.
 	}
 	rt.poolSettings(first, tcp)
 	tcp.Tunnel = rt.tunnel(to)
-	tcp.OnDemand = rt.Key.ConnectionsAsk() && len(backends) == 1 && tcp.Tunnel == nil && tcp.ForwardSNIPort == 0
+	tcp.OnDemand = rt.Key.Asking != index.AsksNothing && len(backends) == 1 && tcp.Tunnel == nil && tcp.ForwardSNIPort == 0
 	tcp.Opaque = rt.Key.Identity && slices.ContainsFunc(to, rt.takenForHTTP)
 	return ir.FilterChain{Match: match, TCP: tcp}
 }

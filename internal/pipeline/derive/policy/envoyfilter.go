@@ -37,7 +37,7 @@ func Patches(r *index.Reader) *ir.Patches {
 // PatchesNamingClusters returns the values of patches for a client's proxy, outbound or inbound, that name outbound clusters;
 // nil for groups that get all clusters.
 func PatchesNamingClusters(r *index.Reader) (values [][]byte) {
-	if !r.Key.OnDemand {
+	if r.Key.Asking != index.AsksForClusters {
 		return nil
 	}
 	for _, f := range envoyFilters(r) {
