@@ -90,7 +90,8 @@ spec: {host: web, trafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}}}`
 	eventually(t, "a call of a cluster that is gone fails at once", func() bool {
 		began := time.Now()
 		_, err := callOnce("gone.example.com")
-		return err != nil && time.Since(began) < callLimit/4
+		require.Less(t, time.Since(began), callLimit/4, err)
+		return err != nil
 	}, nil)
 	m.apply(with(service("other", other), service("third", web))...)
 	eventually(t, "the service that has returned answers", func() bool {

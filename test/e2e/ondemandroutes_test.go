@@ -142,12 +142,7 @@ func TestOutboundModeChanges(t *testing.T) {
 				m.apply(append(docs[:len(docs):len(docs)], mode(next))...)
 				callAll(t, &c, called, called+5)
 				called += 5
-				eventually(t, "the sidecar has the mode "+next, func() bool {
-					p := m.proxy(c.name)
-					return p != nil && slices.ContainsFunc(p.Tables, func(name string) bool {
-						return strings.Contains(name, "/on-demand") == (next == string(model.DeliverOnDemand))
-					})
-				}, func() string { return describe(m.proxies()) })
+				awaitMode(t, m, c.name, next == string(model.DeliverOnDemand))
 				calls.requireOnly("web-v1")
 			}
 			calls.stop()
@@ -155,6 +150,17 @@ func TestOutboundModeChanges(t *testing.T) {
 			c.process.Kill()
 		})
 	}
+}
+
+// awaitMode waits until a sidecar gets its configuration on demand, or all of it.
+func awaitMode(t *testing.T, m *mesh, name string, onDemand bool) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("the sidecar has the mode; on demand: %t", onDemand), func() bool {
+		p := m.proxy(name)
+		return p != nil && slices.ContainsFunc(p.Tables, func(name string) bool {
+			return strings.HasPrefix(name, "outbound") && strings.Contains(name, "/on-demand") == onDemand
+		})
+	}, func() string { return describe(m.proxies()) })
 }
 
 // TestOutboundAuto adds and removes services under traffic, so that the mode of a sidecar changes by their number. Between the
@@ -182,12 +188,7 @@ func TestOutboundAuto(t *testing.T) {
 	}{{from, true}, {2 * from, true}, {from * 3 / 4, true}, {from*3/4 - 1, false}, {from - 1, false}, {2 * from, true}} {
 		m.apply(with(step.services)...)
 		callAll(t, c, step.services/2, step.services-1)
-		eventually(t, fmt.Sprintf("the mode with %d services", step.services), func() bool {
-			p := m.proxy(c.name)
-			return p != nil && slices.ContainsFunc(p.Tables, func(name string) bool {
-				return strings.HasPrefix(name, "outbound") && strings.Contains(name, "/on-demand") == step.onDemand
-			})
-		}, func() string { return describe(m.proxies()) })
+		awaitMode(t, m, c.name, step.onDemand)
 		calls.requireOnly("web-v1")
 	}
 	calls.stop()

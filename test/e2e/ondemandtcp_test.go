@@ -46,6 +46,7 @@ func TestTCPOnDemand(t *testing.T) {
 	m.apply(docs[:len(docs)-services+1]...)
 	require.Equal(t, greeting(0), greet(c, 0))
 	m.apply(docs...)
+	awaitGreetings(t, c, 1, services)
 	greetAll(t, c, 0, services)
 	requireOpen(t, open, 0)
 	awaitConnected(t, m, c)
@@ -70,11 +71,21 @@ func TestTCPModeChanges(t *testing.T) {
 		o.Mesh.OnDemandFrom = from
 	}, docs[:first+from-1]...)
 	c.start(t, m, false)
+	awaitMode(t, m, c.name, false)
 	open := c.connect(t, 0)
-	for _, services := range []int{2 * from, from / 2, 2 * from} {
-		m.apply(docs[:first+services]...)
-		greetAll(t, c, 0, services)
+	had := from - 1
+	for _, step := range []struct {
+		services int
+		onDemand bool
+	}{{2 * from, true}, {from / 2, false}, {2 * from, true}} {
+		m.apply(docs[:first+step.services]...)
+		greetAll(t, c, 0, min(had, step.services))
+		awaitMode(t, m, c.name, step.onDemand)
 		requireOpen(t, open, 0)
+		awaitGreetings(t, c, had, step.services)
+		greetAll(t, c, 0, step.services)
+		requireOpen(t, open, 0)
+		had = step.services
 	}
 	noRefusals(t, m, c)
 }
@@ -224,6 +235,19 @@ func greetAll(t *testing.T, c *client, from, to int) {
 		})
 	}
 	calls.Wait()
+}
+
+// awaitGreetings waits until services that are new, or have returned, answer. Envoy ACKs before all its workers use the new
+// configuration, so the first connections may still meet the earlier one.
+func awaitGreetings(t *testing.T, c *client, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		got := ""
+		eventually(t, fmt.Sprintf("service %d answers", i), func() bool {
+			got = greet(c, i)
+			return got == greeting(i)
+		}, func() string { return got })
+	}
 }
 
 // requireOpen checks that the server still answers on a connection.
