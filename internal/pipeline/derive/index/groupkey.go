@@ -128,8 +128,8 @@ func (k GroupKey) traits() []trait {
 // Asking is what proxies ask for when their applications call it for the first time.
 type Asking string
 
-// The values of Asking. Both values beside AsksNothing have the same TCP proxies, which ask, so that a change between them ends
-// no connection.
+// The values of Asking. Both values beside AsksNothing have the same connection managers and TCP proxies, which ask. A change
+// between them ends connections only to listeners whose routes are split otherwise.
 const (
 	AsksNothing     Asking = ""
 	MayAskLater     Asking = "later"    // all clusters are sent, but the mode may change

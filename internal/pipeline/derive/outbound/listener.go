@@ -34,7 +34,7 @@ func Listener(c *index.Client, mesh *model.Mesh, k ir.ListenerKey, demands *Dema
 			ShardsOnDemand: onDemand,
 			GRPCWeb:        demands.grpcWeb > 0,
 			ForwardProxy:   demands.dynamic > 0,
-			OnDemand:       c.Key.Asking == index.AsksForClusters || onDemand,
+			OnDemand:       c.Key.Asking != index.AsksNothing || onDemand,
 		})
 	}
 	l.InspectTLS = slices.ContainsFunc(l.Chains, func(c ir.FilterChain) bool {
