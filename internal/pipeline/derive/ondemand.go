@@ -155,9 +155,10 @@ func (g *proxyGroup) restoreCluster(x *index.Index, name string) {
 	}
 }
 
-// notePatches takes the patches of EnvoyFilters that name clusters. Their forms are Envoy's, which this package does not
-// know: a patch refers to a cluster if it contains the name. Hosts with such clusters are derived again.
-func (g *proxyGroup) notePatches(naming [][]byte) {
+// noteTexts takes the patches of EnvoyFilters and the configurations of plugins that name clusters. Their forms are those of
+// Envoy and of modules, which this package does not know: a text refers to a cluster if it contains the name. Hosts with
+// such clusters are derived again.
+func (g *proxyGroup) noteTexts(naming [][]byte) {
 	if g.Key.Asking != index.AsksForClusters || len(naming)+len(g.patches.naming) == 0 {
 		return
 	}

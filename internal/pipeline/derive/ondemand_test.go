@@ -70,3 +70,44 @@ func TestListenersOfBothModes(t *testing.T) {
 		})
 	}
 }
+
+// TestClustersThatPluginsName checks that clusters which configurations of plugins name precede their calls: nothing asks for
+// them. Plugins come and go, and others name nothing or select other workloads.
+func TestClustersThatPluginsName(t *testing.T) {
+	names := map[string]string{}
+	var services []model.Object
+	for _, name := range []string{"requests", "bytes", "inbound", "later", "env", "others"} {
+		services = append(services, serviceOf(name, "1", nil))
+		names[name] = "outbound|80||" + name + ".shop.svc.cluster.local"
+	}
+	plugin := func(name string, change func(*model.WasmPlugin)) *model.WasmPlugin {
+		p := &model.WasmPlugin{
+			Meta: model.Meta{Key: model.Key{Kind: model.KindWasmPlugin, Namespace: "shop", Name: name}, ResourceVersion: "1"},
+			File: "/plugin.wasm", Config: fmt.Sprintf(`{"cluster": %q}`, names[name]),
+		}
+		change(p)
+		return p
+	}
+	have, apply := delivered(model.DeliverOnDemand, Sharding{}, append(services,
+		plugin("requests", func(*model.WasmPlugin) {}),
+		plugin("bytes", func(p *model.WasmPlugin) { p.Network = true }),
+		plugin("inbound", func(p *model.WasmPlugin) { p.Matches = []model.WasmMatch{{Sides: model.SideServer}} }),
+		plugin("env", func(p *model.WasmPlugin) {
+			p.Config, p.Env = "", []model.WasmVariable{{Name: "CLUSTER", Value: names["env"]}}
+		}),
+		plugin("others", func(p *model.WasmPlugin) { p.Selector = map[string]string{"app": "other"} }),
+	)...)
+	onDemand := func() map[string]bool {
+		out := map[string]bool{}
+		for short, name := range names {
+			require.NotNil(t, have.Clusters[name], name)
+			out[short] = have.Clusters[name].OnDemand
+		}
+		return out
+	}
+	want := map[string]bool{"requests": false, "bytes": false, "inbound": false, "env": false, "later": true, "others": true}
+	require.Equal(t, want, onDemand())
+	apply(plugin("later", func(*model.WasmPlugin) {}))
+	want["later"] = false
+	require.Equal(t, want, onDemand())
+}

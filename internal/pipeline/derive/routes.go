@@ -101,7 +101,7 @@ func isServiceHost(name string) bool {
 // patchState is what EnvoyFilters change.
 type patchState struct {
 	now        *ir.Patches         // in force; nil: not known yet
-	naming     [][]byte            // the values of those that name clusters; only with clusters on demand
+	naming     [][]byte            // the values of those, and the configurations of plugins, that name clusters; only with clusters on demand
 	addedHosts map[string][]string // resource names of virtual hosts that patches add, by route configuration
 }
 
@@ -109,7 +109,7 @@ type patchState struct {
 // groups do not keep resources.
 func (g *proxyGroup) derivePatches(r *index.Reader) {
 	was, now := g.patches.now, policy.Patches(r)
-	g.notePatches(policy.PatchesNamingClusters(r))
+	g.noteTexts(policy.TextsNamingClusters(r))
 	targets := policy.ChangedTargets(was, now)
 	if len(targets) == 0 {
 		return

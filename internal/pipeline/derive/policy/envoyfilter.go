@@ -34,20 +34,31 @@ func Patches(r *index.Reader) *ir.Patches {
 	return out
 }
 
-// PatchesNamingClusters returns the values of patches for a client's proxy, outbound or inbound, that name outbound clusters;
-// nil for groups that get all clusters.
-func PatchesNamingClusters(r *index.Reader) (values [][]byte) {
+// TextsNamingClusters returns the values of patches and the configurations of plugins for a client's proxy, outbound or
+// inbound, that name outbound clusters; nil for groups that get all clusters.
+func TextsNamingClusters(r *index.Reader) (texts [][]byte) {
 	if r.Key.Asking != index.AsksForClusters {
 		return nil
 	}
+	add := func(text []byte) {
+		if bytes.Contains(text, []byte(resourcename.Outbound+"|")) {
+			texts = append(texts, text)
+		}
+	}
 	for _, f := range envoyFilters(r) {
 		for i := range f.Patches {
-			if v := f.Patches[i].Value; f.Patches[i].Target != model.PatchBootstrap && bytes.Contains(v, []byte(resourcename.Outbound+"|")) {
-				values = append(values, v)
+			if f.Patches[i].Target != model.PatchBootstrap {
+				add(f.Patches[i].Value)
 			}
 		}
 	}
-	return values
+	for _, p := range Plugins(r) {
+		add([]byte(p.Config))
+		for _, e := range p.Env {
+			add([]byte(e.Value))
+		}
+	}
+	return texts
 }
 
 // inContext reports whether patches of a context apply to a group.
