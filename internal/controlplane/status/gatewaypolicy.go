@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -27,10 +28,7 @@ func (w *gatewayWorld) policy(k model.Key, o gatewayObject) *judgement {
 		}
 		on := w.target(k, t, taken)
 		services = append(services, parentConditions{t, gatewayapi.ControllerMesh, []condition{on, resolved}})
-		if t.IsServiceEntry() {
-			continue // routes of Gateways lead to Services
-		}
-		for g := range w.reached[types.NamespacedName{Namespace: t.Namespace, Name: t.Name}] {
+		for _, g := range w.leadingTo(t) {
 			if !gateways[g].ok { // in force for at least one target
 				gateways[g] = on
 			}
@@ -112,19 +110,45 @@ func (w *gatewayWorld) target(k model.Key, t *gatewayapi.ParentRef, taken condit
 	return taken
 }
 
-// reach records the Services that an attached route leads to.
+// leadingTo returns the Gateways whose routes lead to a target, some of them several times.
+func (w *gatewayWorld) leadingTo(t *gatewayapi.ParentRef) (list []model.Key) {
+	var hosts []model.Host
+	if t.IsServiceEntry() {
+		hosts = w.entryHosts(t.Key())
+	} else {
+		list = slices.Collect(maps.Keys(w.reached[types.NamespacedName{Namespace: t.Namespace, Name: t.Name}]))
+		if s := w.service(&t.ObjectRef); s != nil {
+			hosts = []model.Host{s.Hostname}
+		}
+	}
+	for host, gateways := range w.reachedHosts {
+		if slices.ContainsFunc(hosts, func(h model.Host) bool { return h.Matches(host) }) {
+			list = slices.AppendSeq(list, maps.Keys(gateways))
+		}
+	}
+	return list
+}
+
+// reach records the Services and hosts that an attached route leads to.
 func (w *gatewayWorld) reach(route model.Key, r *gatewayapi.RouteRef, gateway model.Key) {
 	for i := range r.Backends {
 		ref := &r.Backends[i]
+		if ref.IsHostname() { // needs no grant
+			add(w.reachedHosts, model.Host(strings.ToLower(ref.Name)), gateway)
+			continue
+		}
 		if !ref.IsService() || !w.granted(model.GrantFrom{Kind: string(route.Kind), Namespace: route.Namespace}, ref) {
 			continue
 		}
-		at := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
-		if w.reached[at] == nil {
-			w.reached[at] = map[model.Key]bool{}
-		}
-		w.reached[at][gateway] = true
+		add(w.reached, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, gateway)
 	}
+}
+
+func add[K comparable](to map[K]map[model.Key]bool, at K, gateway model.Key) {
+	if to[at] == nil {
+		to[at] = map[model.Key]bool{}
+	}
+	to[at][gateway] = true
 }
 
 // readPolicies finds the effective policy for each target: the oldest.

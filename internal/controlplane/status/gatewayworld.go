@@ -64,8 +64,9 @@ type gatewayWorld struct {
 	streams []*model.VirtualService
 	// attached counts routes by listener.
 	attached map[listenerKey]int
-	// reached are the Gateways whose routes lead to a Service.
-	reached map[types.NamespacedName]map[model.Key]bool
+	// reached are the Gateways whose routes lead to a Service, and reachedHosts those whose routes name a host instead.
+	reached      map[types.NamespacedName]map[model.Key]bool
+	reachedHosts map[model.Host]map[model.Key]bool
 	// policies are the effective BackendTLSPolicies, by target.
 	policies map[policyTarget]*model.BackendTLSPolicy
 	// sets are the ListenerSets that belong to a Gateway, the oldest first.
@@ -84,7 +85,8 @@ func judgeGateways(snap *store.Snapshot, objects map[model.Key]gatewayObject) ma
 	w := &gatewayWorld{
 		snap: snap, objects: objects, grants: map[string][]*model.ReferenceGrant{}, routers: map[types.NamespacedName][]*model.Workload{},
 		services: map[string][]*model.Service{}, attached: map[listenerKey]int{},
-		reached: map[types.NamespacedName]map[model.Key]bool{}, policies: map[policyTarget]*model.BackendTLSPolicy{},
+		reached: map[types.NamespacedName]map[model.Key]bool{}, reachedHosts: map[model.Host]map[model.Key]bool{},
+		policies: map[policyTarget]*model.BackendTLSPolicy{},
 		sets: map[model.Key][]model.Key{}, claims: map[model.Key][]model.Key{}, displaced: map[listenerKey]model.ServerConflict{},
 	}
 	w.read()
