@@ -90,6 +90,7 @@ func TestPolicyOfEntry(t *testing.T) {
 	require.Zero(t, found())
 	touched := change(nil, policy)
 	require.Equal(t, 2, found())
+	require.Equal(t, 1, x.Sizes()["entryTLS"])
 	for _, h := range entry.Hosts {
 		require.Contains(t, touched.Facts, destinationRuleFact(h))
 	}

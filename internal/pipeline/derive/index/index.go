@@ -230,7 +230,7 @@ func (x *Index) Lacking() []Lack { return x.auto.lacking }
 func (x *Index) Sizes() map[string]int {
 	e := x.endpoints
 	out := map[string]int{
-		"services": len(x.services), "rules": len(x.rules), "backendTLS": len(x.backendTLS), "routes": len(x.routes), "routesUnder": len(x.routesUnder), "bound": len(x.bound),
+		"services": len(x.services), "rules": len(x.rules), "backendTLS": len(x.backendTLS), "entryTLS": len(x.entryTLS), "routes": len(x.routes), "routesUnder": len(x.routesUnder), "bound": len(x.bound),
 		"delegate": len(x.delegate), "sidecars": len(x.sidecars), "labels": len(x.labels), "policies": len(x.policies), "secrets": len(x.secrets),
 		"entryRoutes.all": len(x.entryRoutes.all), "entryRoutes.served": len(x.entryRoutes.served), "entryRoutes.hosts": len(x.entryRoutes.hosts),
 		"keySets": len(x.keySets), "credentials": len(x.credentials), "pulls": len(x.pulls), "disabling": x.disabling,
