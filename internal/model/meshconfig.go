@@ -205,14 +205,15 @@ type Mesh struct {
 	// AnyTrustDomain: servers accept callers of every trust domain whose certificate their roots verify, for federation.
 	// Otherwise only those of TrustDomains.
 	AnyTrustDomain bool
-	// GatewaysOfNamespace: Istio's Gateways are only for routers of their namespace, and Ingresses for those of the root
+	// ScopeGatewayToNamespace: Istio's Gateways are only for routers of their namespace, and Ingresses for those of the root
 	// namespace. Otherwise they are for all routers that they select.
-	GatewaysOfNamespace bool
-	// MixedGateways: routers that are deployed for a Gateway of the Gateway API also serve Istio's Gateways of other
-	// namespaces, whose owners then share a listener and the access to Secrets.
-	MixedGateways bool
-	// NoAbsoluteNames: hosts with a final dot are unknown hosts. Otherwise they are names of services.
-	NoAbsoluteNames bool
+	ScopeGatewayToNamespace bool
+	// StrictGatewayMerging: routers that are deployed for a Gateway of the Gateway API serve Istio's Gateways of their
+	// namespace only. Otherwise also those of other namespaces, whose owners then share a listener and the access to Secrets.
+	// The default is true.
+	StrictGatewayMerging bool
+	// AbsoluteFQDN: hosts with a final dot are names of services. Otherwise they are unknown hosts. The default is true.
+	AbsoluteFQDN bool
 	// HTTP10: proxies accept requests of HTTP/1.0.
 	HTTP10 bool
 
@@ -258,7 +259,9 @@ func DefaultMesh() *Mesh {
 		TrustDomain:  DefaultTrustDomain,
 		AutoMTLS:     true,
 
-		AutoAddresses: DefaultAutoAddresses(),
+		AutoAddresses:        DefaultAutoAddresses(),
+		StrictGatewayMerging: true,
+		AbsoluteFQDN:         true,
 	}
 }
 

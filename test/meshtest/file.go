@@ -153,10 +153,10 @@ func (f *File) addMesh(data []byte) error {
 		// Several are external authorizers of one workload.
 		Several bool `yaml:"severalAuthorizers"`
 		// The rest are settings of istiod's variables.
-		GatewaysOfNamespace bool `yaml:"gatewaysOfNamespace"`
-		MixedGateways       bool `yaml:"mixedGateways"`
-		NoAbsoluteNames     bool `yaml:"noAbsoluteNames"`
-		HTTP10              bool `yaml:"http10"`
+		ScopeGateway  bool  `yaml:"scopeGatewayToNamespace"`
+		StrictMerging *bool `yaml:"strictGatewayMerging"`
+		AbsoluteFQDN  *bool `yaml:"absoluteFQDN"`
+		HTTP10        bool  `yaml:"http10"`
 	}
 	if err := strict(data, &m); err != nil {
 		return err
@@ -170,7 +170,12 @@ func (f *File) addMesh(data []byte) error {
 	set(&f.Mesh.RootNamespace, m.RootNamespace)
 	set((*string)(&f.Mesh.Outbound), string(m.Outbound))
 	f.Mesh.SeveralAuthorizers = m.Several
-	f.Mesh.GatewaysOfNamespace, f.Mesh.MixedGateways = m.GatewaysOfNamespace, m.MixedGateways
-	f.Mesh.NoAbsoluteNames, f.Mesh.HTTP10 = m.NoAbsoluteNames, m.HTTP10
+	f.Mesh.ScopeGatewayToNamespace, f.Mesh.HTTP10 = m.ScopeGateway, m.HTTP10
+	if m.StrictMerging != nil {
+		f.Mesh.StrictGatewayMerging = *m.StrictMerging
+	}
+	if m.AbsoluteFQDN != nil {
+		f.Mesh.AbsoluteFQDN = *m.AbsoluteFQDN
+	}
 	return nil
 }

@@ -108,7 +108,7 @@ var istiodVariables = []istiodVariable{
 	}},
 	{name: "PILOT_SCOPE_GATEWAY_TO_NAMESPACE", apply: func(v string, o *controlplane.Options) (string, error) {
 		on, err := strconv.ParseBool(v)
-		o.Mesh.GatewaysOfNamespace = on
+		o.Mesh.ScopeGatewayToNamespace = on
 		if on {
 			return "Istio's Gateways are only for routers of their namespace, and Ingresses for those of the root namespace", err
 		}
@@ -116,7 +116,7 @@ var istiodVariables = []istiodVariable{
 	}},
 	{name: "PILOT_ENABLE_STRICT_GATEWAY_MERGING", apply: func(v string, o *controlplane.Options) (string, error) {
 		on, err := strconv.ParseBool(v)
-		o.Mesh.MixedGateways = !on
+		o.Mesh.StrictGatewayMerging = on
 		if on {
 			return "routers that are deployed for a Gateway of the Gateway API serve Istio's Gateways of their namespace only; this is the default", err
 		}
@@ -124,7 +124,7 @@ var istiodVariables = []istiodVariable{
 	}},
 	{name: "PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN", apply: func(v string, o *controlplane.Options) (string, error) {
 		on, err := strconv.ParseBool(v)
-		o.Mesh.NoAbsoluteNames = !on
+		o.Mesh.AbsoluteFQDN = on
 		if on {
 			return "hosts of requests may end with a dot; this is the default", err
 		}

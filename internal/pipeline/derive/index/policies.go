@@ -120,7 +120,7 @@ func (r *Reader) Gateways() []*model.Gateway {
 	deployed := slices.ContainsFunc(kubernetes, func(g *model.Gateway) bool { return g.Deployed && g.Namespace == r.Key.Namespace })
 	list := appendPolicies[*model.Gateway](nil, r, model.KindGateway, "", r.Labels)
 	list = appendPolicies(list, r, model.KindIngress, "", r.Labels)
-	if mesh := r.Mesh(); mesh.GatewaysOfNamespace || deployed && !mesh.MixedGateways {
+	if mesh := r.Mesh(); mesh.ScopeGatewayToNamespace || deployed && mesh.StrictGatewayMerging {
 		list = slices.DeleteFunc(list, func(g *model.Gateway) bool { return r.Key.Namespace != gatewayNamespace(g, mesh) })
 	}
 	return append(list, kubernetes...)

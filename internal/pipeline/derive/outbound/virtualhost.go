@@ -43,7 +43,7 @@ func virtualHost(r *index.Reader, at placement, h model.Host, svc *model.Service
 
 // hasAbsoluteName reports whether clients may write a host with a final dot.
 func hasAbsoluteName(r *index.Reader, h model.Host) bool {
-	return !r.Mesh().NoAbsoluteNames && net.ParseIP(string(h)) == nil
+	return r.Mesh().AbsoluteFQDN && net.ParseIP(string(h)) == nil
 }
 
 // useKeeping adds virtual services without a route for the port to the origins: they keep wider ones from being used.
