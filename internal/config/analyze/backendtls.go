@@ -18,11 +18,11 @@ func (c gatewayChecks) backendTLS(p *model.BackendTLSPolicy) {
 		}
 		switch {
 		case svc == nil && t.Entry != "":
-			c.warnf(code.BackendNotFound, p, field, "there is no ServiceEntry %s in the namespace", t.Entry)
+			c.warnf(code.BackendNotFound, p, field, "ServiceEntry %s: not found in namespace %s, so the policy does not apply to it: create it, or correct the name", t.Entry, p.Namespace)
 		case svc == nil:
-			c.warnf(code.BackendNotFound, p, field, "no Service has the host %s", t.Host)
+			c.warnf(code.BackendNotFound, p, field, "service %s: not found, so the policy does not apply to it: create the Service, or correct the name", t.Host)
 		case t.Port != "" && !slices.ContainsFunc(svc.Ports, func(port model.ServicePort) bool { return port.Name == t.Port }):
-			c.warnf(code.PortNotFound, p, field, "the %s %s has no port %s, so the policy does not apply to it", kind, svc.Name, t.Port)
+			c.warnf(code.PortNotFound, p, field, "%s %s: no port %s, so the policy does not apply to it: correct sectionName, or name the port", kind, cmp.Or(t.Entry, svc.Name), t.Port)
 		}
 		for _, o := range c.backendPolicies {
 			if o.Key != p.Key && o.Namespace == p.Namespace && slices.Contains(o.Targets, t) && model.Older(o, p) {

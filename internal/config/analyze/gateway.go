@@ -42,7 +42,7 @@ func (c gatewayChecks) boundTo(v *model.VirtualService) {
 			continue
 		}
 		if meant := c.similarGateway(name); g == nil && meant != "" {
-			c.warnf(code.GatewayNotFound, v, field, "Gateway %s does not exist, so the routes have no effect there; did you mean %s?", name, meant)
+			c.warnf(code.GatewayNotFound, v, field, "Gateway %s: not found, so the routes have no effect there: did you mean %s?", name, meant)
 			continue
 		}
 		if ns, _, _ := strings.Cut(name, "/"); g == nil && c.onlyFiles && !c.istioGatewaysIn(ns) {
@@ -50,7 +50,7 @@ func (c gatewayChecks) boundTo(v *model.VirtualService) {
 			continue
 		}
 		if g == nil {
-			c.warnf(code.GatewayNotFound, v, field, "Gateway %s does not exist, so the routes have no effect there; write it, or correct the name", name)
+			c.warnf(code.GatewayNotFound, v, field, "Gateway %s: not found, so the routes have no effect there: write it, or correct the name", name)
 			continue
 		}
 		if !slices.ContainsFunc(g.Servers, func(s model.GatewayServer) bool { return g.Attach(&s, v).Reason == model.Attached }) {

@@ -65,7 +65,7 @@ func (c apiChecks) class(k model.Key) {
 		return
 	}
 	if near := spelling.Nearest(name, gatewayapi.Classes()); near != "" {
-		c.warnf(code.ClassNotFound, k, "spec.gatewayClassName", "GatewayClass %q does not exist, so the Gateway is not served; did you mean %q?", name, near)
+		c.warnf(code.ClassNotFound, k, "spec.gatewayClassName", "GatewayClass %q: not found, so the Gateway is not served: did you mean %q?", name, near)
 	} else if name == "" {
 		c.warnf(code.ClassNotFound, k, "spec.gatewayClassName", "is missing, so the Gateway is not served; name a GatewayClass: %s", strings.Join(gatewayapi.Classes(), ", "))
 	}
@@ -183,9 +183,9 @@ func (c apiChecks) parent(k model.Key, p *gatewayapi.ParentRef) {
 	slices.Sort(elsewhere)
 	switch n := spelling.Nearest(p.Name, near); {
 	case len(elsewhere) > 0:
-		c.warnf(code.ParentNotFound, k, p.Field, "%s %s does not exist in namespace %s, so the route has no effect there; it is in namespace %s: set namespace", p.Kind, p.Name, p.Namespace, elsewhere[0])
+		c.warnf(code.ParentNotFound, k, p.Field, "%s %s: not found in namespace %s, so the route has no effect there: it is in namespace %s: set namespace", p.Kind, p.Name, p.Namespace, elsewhere[0])
 	case n != "":
-		c.warnf(code.ParentNotFound, k, p.Field, "%s %s does not exist in namespace %s, so the route has no effect there; did you mean %s?", p.Kind, p.Name, p.Namespace, n)
+		c.warnf(code.ParentNotFound, k, p.Field, "%s %s: not found in namespace %s, so the route has no effect there: did you mean %s?", p.Kind, p.Name, p.Namespace, n)
 	default:
 		c.infof(code.NotAmongObjects, k, p.Field, "the %s %s of namespace %s is not among the objects; check its name", p.Kind, p.Name, p.Namespace)
 	}

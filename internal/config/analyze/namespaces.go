@@ -110,7 +110,7 @@ func (c *checker) grantKind(g *model.ReferenceGrant, field, kind string, known [
 		return
 	}
 	if near := spelling.Nearest(kind, known); near != "" {
-		c.warnf(code.UnknownValue, g, field, "kind %s does not exist, so this allows nothing; did you mean %s?", kind, near)
+		c.warnf(code.UnknownValue, g, field, "kind %s: unknown, so this allows nothing: did you mean %s?", kind, near)
 	}
 }
 
@@ -120,6 +120,6 @@ func (c *checker) wildcardNamespace(s *model.Sidecar, field string, h model.Host
 		return
 	}
 	if near := c.misspeltNamespace(h.Namespace); near != "" {
-		c.warnf(code.NamespaceNotFound, s, field, "namespace %s does not exist, so this selects nothing; did you mean %s?", h.Namespace, near)
+		c.warnf(code.NamespaceNotFound, s, field, "namespace %s: not found, so this selects nothing: did you mean %s?", h.Namespace, near)
 	}
 }

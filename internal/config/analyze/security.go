@@ -154,7 +154,7 @@ func (c securityChecks) condition(p *model.AuthorizationPolicy, field string, co
 	}
 	for _, ns := range cond.Values {
 		if !strings.Contains(ns, "*") && c.noNamespace(ns) {
-			c.warnf(code.NamespaceNotFound, p, field, "namespace %s does not exist, so no call comes from it; %s", ns, c.namespaceHint(ns))
+			c.warnf(code.NamespaceNotFound, p, field, "namespace %s: not found, so no call comes from it: %s", ns, c.namespaceHint(ns))
 		}
 	}
 }

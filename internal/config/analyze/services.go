@@ -111,7 +111,7 @@ func (c serviceChecks) endpointSlice(s *model.EndpointSlice) {
 		return
 	}
 	if !found {
-		c.warnf(code.EndpointsWithoutService, s, "metadata.labels", "Service %s does not exist in namespace %s, so the endpoints are not used; correct the label kubernetes.io/service-name",
+		c.warnf(code.EndpointsWithoutService, s, "metadata.labels", "Service %s: not found in namespace %s, so the endpoints are not used: correct the label kubernetes.io/service-name",
 			s.Service, s.Namespace)
 	}
 }

@@ -106,7 +106,7 @@ func (c silentChecks) visibility(o model.Object, v model.Visibility) {
 	}
 	for _, ns := range v.Namespaces {
 		if c.noNamespace(ns) {
-			c.warnf(code.NamespaceNotFound, o, "spec.exportTo", "namespace %s does not exist, so nothing is exported there; %s", ns, c.namespaceHint(ns))
+			c.warnf(code.NamespaceNotFound, o, "spec.exportTo", "namespace %s: not found, so nothing is exported there: %s", ns, c.namespaceHint(ns))
 		}
 	}
 }

@@ -166,7 +166,7 @@ func (c routeChecks) ownHosts(v *model.VirtualService) {
 	}
 	for i, h := range v.Hosts {
 		if full := model.Host(string(h) + ".svc." + c.domain); c.byHost[full] != nil && c.byHost[h] == nil {
-			c.warnf(code.HostNotFound, v, fmt.Sprintf("spec.hosts[%d]", i), "service %s does not exist, so the routes do not apply to calls of %s; write the full name", h, full).Set(string(full))
+			c.warnf(code.HostNotFound, v, fmt.Sprintf("spec.hosts[%d]", i), "service %s: not found, so the routes do not apply to calls of %s: write the full name", h, full).Set(string(full))
 		}
 		if !strings.HasSuffix(string(h), ".svc."+c.domain) || c.matchesAny(h) {
 			continue
