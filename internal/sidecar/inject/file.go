@@ -115,15 +115,15 @@ func (c *Config) object(o map[string]any, noted Noted) (changed bool, err error)
 	version, _ := o["apiVersion"].(string)
 	owner := Owner{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, Namespace: meta.Namespace, Name: meta.Name}
 	name := fmt.Sprintf("%s %s", kind, cmp.Or(meta.Name, meta.GenerateName))
-	changed, err = c.template(o, path, owner, func(note string) { noted(name, note) })
+	changed, err = c.injectAt(o, path, owner, func(note string) { noted(name, note) })
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", name, err)
 	}
 	return changed, nil
 }
 
-// template replaces the Pod at a path of an object.
-func (c *Config) template(o map[string]any, path []string, owner Owner, note func(string)) (changed bool, err error) {
+// injectAt adds a sidecar to the Pod at a path of an object.
+func (c *Config) injectAt(o map[string]any, path []string, owner Owner, note func(string)) (changed bool, err error) {
 	at := o
 	for _, field := range path {
 		next, ok := at[field].(map[string]any)
