@@ -11,14 +11,33 @@ import (
 // envAnnotation on a flag holds the environment variables that set it. The first one that is set applies.
 const envAnnotation = "moonsail_env"
 
+// setAnnotation on a flag holds the environment variable that its value is from.
+const setAnnotation = "moonsail_set_by"
+
 // EnvFlags gives each flag of cmd that has none an environment variable, for example MOONSAIL_HTTP_ADDR for --http-addr,
 // and adds it to the flag's help. The command line takes precedence.
 func EnvFlags(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if len(f.Annotations[envAnnotation]) == 0 {
-			EnvFlag(cmd, f.Name, "MOONSAIL_"+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")))
+			EnvFlag(cmd, f.Name, Variable(f.Name))
 		}
 	})
+}
+
+// Variable returns Moonsail's environment variable of a flag, for example MOONSAIL_HTTP_ADDR for http-addr.
+func Variable(flag string) string {
+	return "MOONSAIL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// VariablesOf returns the environment variables that set a flag. The first one that is set applies.
+func VariablesOf(f *pflag.Flag) []string { return f.Annotations[envAnnotation] }
+
+// SetBy returns the environment variable that a flag's value is from; "" if it is the default or from the command line.
+func SetBy(f *pflag.Flag) string {
+	if from := f.Annotations[setAnnotation]; len(from) > 0 {
+		return from[0]
+	}
+	return ""
 }
 
 // groupAnnotation on a flag holds the name of a group of flags that several commands share.
@@ -66,7 +85,7 @@ func flagsFromEnv(cmd *cobra.Command, lookup func(string) (string, bool)) error 
 		if f.Changed || failed != nil {
 			return
 		}
-		for _, env := range f.Annotations[envAnnotation] {
+		for _, env := range VariablesOf(f) {
 			v, ok := lookup(env)
 			if !ok || v == "" {
 				continue
@@ -74,6 +93,7 @@ func flagsFromEnv(cmd *cobra.Command, lookup func(string) (string, bool)) error 
 			if err := cmd.Flags().Set(f.Name, v); err != nil {
 				failed = UsageError{Err: fmt.Errorf("environment variable %s: %w", env, wrongValue(err))}
 			}
+			annotate(f, setAnnotation, env)
 			return
 		}
 	})

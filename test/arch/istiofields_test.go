@@ -446,7 +446,7 @@ func (k fieldKind) hasSample(at []string) bool {
 	return ok
 }
 
-// fold replaces the fields of a message that is there twice, with the same effects, by one row.
+// fold replaces the fields of a message that is there twice, with the same effects and notes, by one row.
 func fold(rows []fieldRow) []fieldRow {
 	var out []fieldRow
 	groups := map[string][]fieldRow{}
@@ -463,7 +463,8 @@ func fold(rows []fieldRow) []fieldRow {
 	shape := func(p string) string {
 		var b strings.Builder
 		for _, r := range groups[p] {
-			fmt.Fprintln(&b, strings.TrimPrefix(r.path, p+"."), r.effect)
+			notes := strings.ReplaceAll(strings.Join(r.notes, "; "), "`"+p+".", "`") // a note may name a field beside this one
+			fmt.Fprintln(&b, strings.TrimPrefix(r.path, p+"."), r.effect, notes)
 		}
 		return b.String()
 	}

@@ -8,18 +8,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/cli"
 	"github.com/moonsail/moonsail/internal/cli/istioenv"
 	"github.com/moonsail/moonsail/internal/cli/serve"
+	sidecar "github.com/moonsail/moonsail/internal/sidecar/agent"
+	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // istiodValues are values that show what istiod's variables do.
 var istiodValues = map[string]string{
 	"PILOT_DEBOUNCE_AFTER": "100ms", "PILOT_DEBOUNCE_MAX": "10s", "PILOT_ENABLE_EDS_DEBOUNCE": "false", "PILOT_PUSH_THROTTLE": "1",
 	"PILOT_ENABLE_IP_AUTOALLOCATE": "false", "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "240.241.0.0/16", "PILOT_IP_AUTOALLOCATE_IPV6_PREFIX": "2001:3::/48",
-	"PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS": "true", "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false", "PILOT_ENABLE_CDS_CACHE": "true",
-	"PILOT_ENABLE_RDS_CACHE": "true", "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS": "true", "PILOT_SKIP_VALIDATE_TRUST_DOMAIN": "true", "ENABLE_CA_SERVER": "false",
+	"PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS": "true", "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false",
+	"PILOT_SKIP_VALIDATE_TRUST_DOMAIN": "true", "ENABLE_CA_SERVER": "false",
 	"PILOT_SCOPE_GATEWAY_TO_NAMESPACE": "true", "PILOT_ENABLE_STRICT_GATEWAY_MERGING": "false", "PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN": "false",
 	"PILOT_HTTP10": "true", "PILOT_TRACE_SAMPLING": "5", "BLOCKED_CIDRS_IN_JWKS_URIS": "10.0.0.0/8", "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL": "1h",
 	"MAX_WORKLOAD_CERT_TTL": "48h", "DEFAULT_WORKLOAD_CERT_TTL": "12h", "ISTIOD_CUSTOM_HOST": "mesh.example.com",
@@ -94,21 +99,34 @@ func istiodVariables(t *testing.T, b *strings.Builder) {
 	writeVariables(t, b, istioVariables(t, "istiod"), rows)
 }
 
-// agentVariables has rows for the variables of the agent: what the code names is honoured.
-func agentVariables(t *testing.T, b *strings.Builder, source string) {
+// agentVariables has rows for the variables of the agent, which flags or the agent read, and for the metadata that the
+// control plane reads.
+func agentVariables(t *testing.T, b *strings.Builder) {
 	t.Helper()
+	flags := map[string]string{} // by variable
+	agent, _, err := cli.NewRootCommand().Find([]string{"agent"})
+	require.NoError(t, err)
+	agent.Flags().VisitAll(func(f *pflag.Flag) {
+		for _, name := range terminal.VariablesOf(f) {
+			flags[name] = f.Name
+		}
+	})
 	for _, s := range []struct {
 		section, prefix string
 		unread          []istioenv.Variable
+		read            []string
 	}{
-		{"agent", "", istioenv.Agent}, {"metadata", istioenv.MetadataPrefix, istioenv.Metadata},
+		{"agent", "", istioenv.Agent, sidecar.Variables}, {"metadata", istioenv.MetadataPrefix, istioenv.Metadata, server.IstioMetadata},
 	} {
 		names, rows := istioVariables(t, s.section), unreadRows(s.unread)
 		for _, n := range names {
-			listed := slices.ContainsFunc(s.unread, func(v istioenv.Variable) bool { return v.Name == n })
-			own := strings.TrimPrefix(n, istioenv.MetadataPrefix)
-			if !listed && (strings.Contains(source, `"`+n+`"`) || own != n && strings.Contains(source, `"`+own+`"`)) {
-				rows = append(rows, variableRow{name: n, effect: string(honoured)})
+			flag, ofFlag := flags[s.prefix+n]
+			row := variableRow{name: n, effect: string(honoured)}
+			if ofFlag {
+				row.notes = "sets --" + flag
+			}
+			if ofFlag || slices.Contains(s.read, n) {
+				rows = append(rows, row)
 			}
 		}
 		if s.section == "metadata" {

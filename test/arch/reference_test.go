@@ -55,8 +55,8 @@ var holdsAnyway = map[string]string{
 	"HTTPRoute rules[].filters[].type":                          "The field with the filter's name counts. The API server accepts no other type beside it.",
 	"HTTPRoute rules[].filters[].requestRedirect.path.type":     "The field with the type's name counts.",
 	"HTTPRoute rules[].filters[].urlRewrite.path.type":          "The field with the type's name counts.",
-	"HTTPRoute rules[].filters[].externalAuth":                  "The filter is reported: its requests get 500.",
-	"HTTPRoute rules[].filters[].extensionRef":                  "The filter is reported: its requests get 500.",
+	"HTTPRoute rules[].filters[].externalAuth":                  routeFilter,
+	"HTTPRoute rules[].filters[].extensionRef":                  routeFilter,
 	"HTTPRoute rules[].backendRefs[].filters[].type":            "The field with the filter's name counts. The API server accepts no other type beside it.",
 	"HTTPRoute rules[].backendRefs[].filters[].requestMirror":   backendFilter,
 	"HTTPRoute rules[].backendRefs[].filters[].requestRedirect": backendFilter,
@@ -65,7 +65,7 @@ var holdsAnyway = map[string]string{
 	"HTTPRoute rules[].backendRefs[].filters[].externalAuth":    backendFilter,
 	"HTTPRoute rules[].backendRefs[].filters[].extensionRef":    backendFilter,
 	"GRPCRoute rules[].filters[].type":                          "The field with the filter's name counts. The API server accepts no other type beside it.",
-	"GRPCRoute rules[].filters[].extensionRef":                  "The filter is reported: its calls get UNAVAILABLE.",
+	"GRPCRoute rules[].filters[].extensionRef":                  callFilter,
 	"GRPCRoute rules[].backendRefs[].filters[].type":            "The field with the filter's name counts. The API server accepts no other type beside it.",
 	"GRPCRoute rules[].backendRefs[].filters[].requestMirror":   backendFilter,
 	"GRPCRoute rules[].backendRefs[].filters[].extensionRef":    backendFilter,
@@ -101,9 +101,13 @@ var holdsAnyway = map[string]string{
 
 // Reasons that several fields share.
 const (
-	backendFilter = "The filter is reported: this backend's requests get an error."
-	forNodes      = "It concerns calls of nodes, which no sidecar makes."
-	forBalancer   = "It concerns the load balancer of the cloud."
+	// filterReported begins the reasons of filters that are not applied.
+	filterReported = "The filter is reported: "
+	routeFilter    = filterReported + "its requests get 500."
+	callFilter     = filterReported + "its calls get UNAVAILABLE."
+	backendFilter  = filterReported + "this backend's requests get an error."
+	forNodes       = "It concerns calls of nodes, which no sidecar makes."
+	forBalancer    = "It concerns the load balancer of the cloud."
 )
 
 // annotationConstants are the constants of Istio's API that the code uses instead of names.
@@ -146,7 +150,7 @@ func TestIstioCompatibility(t *testing.T) {
 	b.WriteString(istioOutro)
 	istiodVariables(t, &b)
 	b.WriteString("\n## Environment variables of the agent\n\n`moonsail agent` reads these, and logs those that are set and have no effect.\n\n")
-	agentVariables(t, &b, source)
+	agentVariables(t, &b)
 	holdReference(t, "istio-compatibility.md", b.String())
 }
 
@@ -177,8 +181,11 @@ func fieldTable(t *testing.T, b *strings.Builder, k fieldKind) {
 				r.effect, rows[i].effect = honoured, honoured
 			}
 		}
+		why, ok := reasonOf(k, r.path)
+		if r.effect == honoured && strings.HasPrefix(why, filterReported) { // it changes a filter that is not applied
+			r.effect, rows[i].effect = silent, silent
+		}
 		if r.effect == silent {
-			why, ok := reasonOf(k, r.path)
 			if !ok {
 				unexplained = append(unexplained, r.path)
 			}

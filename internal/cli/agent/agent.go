@@ -105,8 +105,9 @@ const example = `  # Run a sidecar on this machine
   moonsail agent --pod pod.yaml --print-bootstrap`
 
 // NewCommand returns the command `moonsail agent`.
-func NewCommand() *cobra.Command {
-	f := &flags{}
+func NewCommand() *cobra.Command { return (&flags{}).command() }
+
+func (f *flags) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "agent",
 		Short:   "Run a sidecar or a gateway",

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -149,6 +150,47 @@ func TestInputs(t *testing.T) {
 			for k, want := range tt.meta {
 				require.Equal(t, want, metadata[k], k)
 			}
+		})
+	}
+}
+
+// TestVariablesOfTwoNames checks the flags that a variable of Istio and one of Moonsail set: Moonsail's precedes.
+func TestVariablesOfTwoNames(t *testing.T) {
+	type values struct{ health, prometheus, bits int }
+	istio := map[string]string{"ENVOY_STATUS_PORT": "16021", "ENVOY_PROMETHEUS_PORT": "16090", "WORKLOAD_RSA_KEY_SIZE": "2048"}
+	for _, tt := range []struct {
+		name string
+		env  map[string]string
+		args []string
+		want values
+	}{
+		{name: "of Istio", want: values{16021, 16090, 2048}},
+		{name: "of Moonsail", env: map[string]string{"MOONSAIL_HEALTH_PORT": "17021", "MOONSAIL_PROMETHEUS_PORT": "17090", "MOONSAIL_RSA_KEY_SIZE": "3072"},
+			want: values{17021, 17090, 3072}},
+		{name: "command line", args: []string{"--health-port", "18021", "--prometheus-port", "18090", "--rsa-key-size", "4096"},
+			want: values{18021, 18090, 4096}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for k, v := range istio {
+				t.Setenv(k, v)
+			}
+			for k, v := range tt.env {
+				t.Setenv(k, v)
+			}
+			f := &flags{}
+			cmd := f.command()
+			var got values
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+				c, err := f.build(cmd, os.Environ())
+				if err == nil {
+					got = values{int(c.Ports.Health), int(c.Ports.Prometheus), c.CA.RSABits}
+				}
+				return err
+			}
+			root := clitest.Root(cmd)
+			root.SetArgs(append([]string{"agent", "--name", "a-1", "--ip", "10.0.0.1"}, tt.args...))
+			require.NoError(t, root.ExecuteContext(t.Context()))
+			require.Equal(t, tt.want, got)
 		})
 	}
 }

@@ -38,6 +38,13 @@ var variables = []struct{ flag, name string }{
 	{"output-certs", "OUTPUT_CERTS"},
 }
 
+// secondVariables lists the flags that Istio's environment variables set, unless Moonsail's variable does.
+var secondVariables = []struct{ flag, name string }{
+	{"health-port", "ENVOY_STATUS_PORT"},
+	{"prometheus-port", "ENVOY_PROMETHEUS_PORT"},
+	{"rsa-key-size", "WORKLOAD_RSA_KEY_SIZE"},
+}
+
 func (f *flags) addFlags(cmd *cobra.Command) {
 	f.addWorkloadFlags(cmd)
 	f.addProxyFlags(cmd)
@@ -47,10 +54,10 @@ func (f *flags) addFlags(cmd *cobra.Command) {
 	for _, v := range variables {
 		terminal.EnvFlag(cmd, v.flag, v.name)
 	}
-	// Injected agents may have Moonsail's variables of these.
-	terminal.EnvFlag(cmd, "health-port", "MOONSAIL_HEALTH_PORT", "ENVOY_STATUS_PORT")
-	terminal.EnvFlag(cmd, "prometheus-port", "MOONSAIL_PROMETHEUS_PORT", "ENVOY_PROMETHEUS_PORT")
-	terminal.EnvFlag(cmd, "rsa-key-size", "MOONSAIL_RSA_KEY_SIZE", "WORKLOAD_RSA_KEY_SIZE")
+	// Moonsail's variables of these flags precede Istio's: the injector sets some of them, and users may set the others.
+	for _, v := range secondVariables {
+		terminal.EnvFlag(cmd, v.flag, terminal.Variable(v.flag), v.name)
+	}
 	f.intercept.addTo(cmd)
 	terminal.EnvFlags(cmd)
 }

@@ -82,6 +82,7 @@ func AgentAll() []Variable {
 
 // Metadata are fields of the node's metadata that istiod reads, and that have no effect. Users set X with ISTIO_META_X.
 var Metadata = []Variable{
+	{"APP_CONTAINERS", Any, "only EnvoyFilters and Wasm modules read it"},
 	{"AUTO_REGISTER_GROUP", "", noEnrollment},
 	{"WORKLOAD_ENTRY", "", "WorkloadEntries are found by the address of the workload"},
 	{"BASE", "", meshCerts},
@@ -100,6 +101,8 @@ var Metadata = []Variable{
 	{"ENVOY_SECURE_METRICS_PORT", "0", "metrics are served in plain text"},
 	{"ENVOY_SECURE_MERGED_METRICS_PORT", "0", "metrics are served in plain text"},
 	{"ENVOY_SKIP_DEPRECATED_LOGS", "true", "deprecated fields are not logged"},
+	{"ENVOY_STATUS_PORT", "15021", "--health-port (ENVOY_STATUS_PORT) sets the port"},
+	{"ENVOY_PROMETHEUS_PORT", "15090", "--prometheus-port (ENVOY_PROMETHEUS_PORT) sets the port"},
 	{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS", "true", "a drain always ends when no connection is left"},
 	{"GENERATOR", "", "all proxies get the same types of resources"},
 	{"HTTP_PROXY_PORT", "", "use an egress listener of a Sidecar"},

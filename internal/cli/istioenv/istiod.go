@@ -64,6 +64,8 @@ var Istiod = []Variable{
 	{"PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", Any, noEnrollment},
 	{"ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY", "true", noEnrollment},
 
+	{"PILOT_ENABLE_CDS_CACHE", Any, noCache},
+	{"PILOT_ENABLE_RDS_CACHE", Any, noCache},
 	{"PILOT_ENABLE_XDS_CACHE", Any, noCache},
 	{"PILOT_XDS_CACHE_INDEX_CLEAR_INTERVAL", Any, noCache},
 	{"PILOT_XDS_CACHE_SIZE", Any, noCache},
@@ -82,6 +84,7 @@ var Istiod = []Variable{
 	{"PILOT_STATUS_MAX_WORKERS", Any, "one worker writes statuses, at the rate that the API server accepts"},
 	{"GRPC_KEEPALIVE_INTERVAL", "30s", "silent connections get a ping after 30 seconds"},
 	{"GRPC_KEEPALIVE_TIMEOUT", Any, "silent connections get a ping after 30 seconds"},
+	{"ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS", "true", "pilot_worker_queue_depth, _latency and _duration are always on"},
 	{"MUTEX_PROFILE_FRACTION", "0", "use --profile-mutex"},
 	{"PILOT_ENVOY_FILTER_STATS", "false", "'moonsail analyze' reports EnvoyFilters without effect"},
 	{"UNSAFE_PILOT_ENABLE_RUNTIME_ASSERTIONS", "false", "it is for tests of istiod"},

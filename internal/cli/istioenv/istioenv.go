@@ -1,4 +1,5 @@
-// Package istioenv lists the environment variables of Istio's programs that have no effect in Moonsail, with the reason.
+// Package istioenv lists the environment variables of Istio's programs that never have an effect in Moonsail, with the
+// reason.
 // Those with an effect are with the command that reads them: for istiod in cli/serve, for Istio's agent in cli/agent.
 //
 // A test compares the lists with all variables of an Istio release, and writes the reference page from them.
@@ -33,7 +34,12 @@ func Warn(list []Variable, lookup func(string) (string, bool), log *slog.Logger,
 	list = slices.SortedFunc(slices.Values(list), func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
 	for _, v := range list {
 		if value, ok := lookup(v.Name); ok && value != "" && !v.HoldsFor(value) {
-			log.Warn("variable of "+of+" has no effect", "variable", v.Name, "value", value, "why", v.Why)
+			WithoutEffect(log, of, v.Name, value, v.Why)
 		}
 	}
+}
+
+// WithoutEffect logs a variable that is set and has no effect.
+func WithoutEffect(log *slog.Logger, of, name, value, why string) {
+	log.Warn("variable of "+of+" has no effect", "variable", name, "value", value, "why", why)
 }

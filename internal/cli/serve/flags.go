@@ -69,8 +69,8 @@ func (f *flags) addIdentityFlags(cmd *cobra.Command) {
 		"`FILE` of tokens with which workloads get their first certificate, one per line: token,namespace,service-account")
 	fs.DurationVar(&o.TTL, "workload-cert-ttl", ca.DefaultTTL, "lifetime of a workload's certificate if the request names none")
 	fs.DurationVar(&o.MaxTTL, "max-workload-cert-ttl", ca.DefaultMaxTTL, "maximum lifetime of a workload's certificate")
-	for flag, name := range map[string]string{"xds-cert-names": "ISTIOD_CUSTOM_HOST", "workload-cert-ttl": "DEFAULT_WORKLOAD_CERT_TTL", "max-workload-cert-ttl": "MAX_WORKLOAD_CERT_TTL"} {
-		terminal.EnvFlag(cmd, flag, "MOONSAIL_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")), name)
+	for flag, name := range istiodFlags {
+		terminal.EnvFlag(cmd, flag, terminal.Variable(flag), name)
 	}
 	// The only error is a flag that does not exist.
 	_ = cmd.MarkFlagDirname("ca-dir")

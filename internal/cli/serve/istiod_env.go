@@ -4,11 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/moonsail/moonsail/internal/cli/istioenv"
 	"github.com/moonsail/moonsail/internal/controlplane"
@@ -31,7 +35,8 @@ const defaultDebounceMax = 10 * time.Second
 
 const noDebounce = "PILOT_DEBOUNCE_AFTER is not set, so no event waits"
 
-// istiodVariables lists the variables with which operators tune istiod. Their order matters: PILOT_DEBOUNCE_AFTER comes
+// istiodVariables lists the variables with which operators tune istiod, except those that set flags (istiodFlags), and
+// those that never have an effect (package istioenv). Their order matters: PILOT_DEBOUNCE_AFTER comes
 // before the variables that depend on it.
 var istiodVariables = []istiodVariable{
 	{name: "PILOT_DEBOUNCE_AFTER", apply: func(v string, o *controlplane.Options) (string, error) {
@@ -159,9 +164,6 @@ var istiodVariables = []istiodVariable{
 		o.KeyRefresh = d
 		return "keys of jwksUri are fetched every " + v, err
 	}},
-	{name: "MAX_WORKLOAD_CERT_TTL", apply: byFlag("max-workload-cert-ttl")},
-	{name: "DEFAULT_WORKLOAD_CERT_TTL", apply: byFlag("workload-cert-ttl")},
-	{name: "ISTIOD_CUSTOM_HOST", apply: byFlag("xds-cert-names")},
 	{name: "COMPLIANCE_POLICY", refused: true, why: "the policy is not enforced, so that proxies might use what it forbids: unset the variable, and restrict TLS by meshMTLS and tlsDefaults of MeshConfig"},
 	{name: "ENABLE_CA_SERVER", apply: func(v string, o *controlplane.Options) (string, error) {
 		on, err := strconv.ParseBool(v)
@@ -170,14 +172,13 @@ var istiodVariables = []istiodVariable{
 		}
 		return "", err
 	}, why: "--xds-cert or --workload-api decides whether the control plane issues certificates"},
-	{name: "PILOT_ENABLE_CDS_CACHE", apply: ignoreBool, why: "there is no such cache: a cluster is encoded once for each change, and all proxies share it"},
-	{name: "PILOT_ENABLE_RDS_CACHE", apply: ignoreBool, why: "there is no such cache: a route is encoded once for each change, and all proxies share it"},
-	{name: "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS", apply: ignoreBool, why: "pilot_worker_queue_depth, _latency and _duration are always on"},
 }
 
-// byFlag is for a variable that sets a flag, which the command line overrides.
-func byFlag(name string) func(string, *controlplane.Options) (string, error) {
-	return func(string, *controlplane.Options) (string, error) { return "sets --" + name, nil }
+// istiodFlags are the flags that istiod's variables set, unless the command line or Moonsail's variable does.
+var istiodFlags = map[string]string{
+	"max-workload-cert-ttl": "MAX_WORKLOAD_CERT_TTL",
+	"workload-cert-ttl":     "DEFAULT_WORKLOAD_CERT_TTL",
+	"xds-cert-names":        "ISTIOD_CUSTOM_HOST",
 }
 
 // parsePrefixes parses address ranges that are separated by commas.
@@ -214,14 +215,21 @@ func nonNegative(v string) (time.Duration, error) {
 	return d, err
 }
 
-// ignoreBool checks the value of a boolean without effect.
-func ignoreBool(v string, _ *controlplane.Options) (string, error) {
-	_, err := strconv.ParseBool(v)
-	return "", err
-}
+// program is what the variables are of, in logs.
+const program = "istiod"
 
-// applyIstiodVariables applies the variables that are set, and logs the effect of each, or why it has none.
-func applyIstiodVariables(o *controlplane.Options, lookup func(string) (string, bool), log *slog.Logger) error {
+// applyIstiodVariables applies the variables that are set, and logs the effect of each, or why it has none. Those of flags
+// have been applied.
+func applyIstiodVariables(o *controlplane.Options, fs *pflag.FlagSet, lookup func(string) (string, bool), log *slog.Logger) error {
+	logEffect := func(name, value, effect string) {
+		log.Info("variable of "+program+" is honoured", "variable", name, "value", value, "effect", effect)
+	}
+	for _, flag := range slices.Sorted(maps.Keys(istiodFlags)) {
+		if name, f := istiodFlags[flag], fs.Lookup(flag); terminal.SetBy(f) == name {
+			value, _ := lookup(name)
+			logEffect(name, value, "sets --"+flag)
+		}
+	}
 	for _, s := range istiodVariables {
 		v, ok := lookup(s.name)
 		if !ok || v == "" {
@@ -235,12 +243,12 @@ func applyIstiodVariables(o *controlplane.Options, lookup func(string) (string, 
 			return terminal.UsageError{Err: fmt.Errorf("environment variable %s=%s: %w", s.name, v, err)}
 		}
 		if effect != "" {
-			log.Info("istiod's variable is honoured", "variable", s.name, "value", v, "effect", effect)
+			logEffect(s.name, v, effect)
 		} else {
-			log.Warn("istiod's variable has no effect", "variable", s.name, "value", v, "why", s.why)
+			istioenv.WithoutEffect(log, program, s.name, v, s.why)
 		}
 	}
-	istioenv.Warn(istioenv.Istiod, lookup, log, "istiod")
+	istioenv.Warn(istioenv.Istiod, lookup, log, program)
 	return nil
 }
 
@@ -252,7 +260,7 @@ type IstiodVariable struct {
 	Refused     bool   // the control plane does not start with it
 }
 
-// IstiodVariables returns the effect of each variable with the given values, in the order in which serve reads them.
+// IstiodVariables returns the effect of each variable with the given values.
 func IstiodVariables(values map[string]string) ([]IstiodVariable, error) {
 	o := controlplane.Options{Mesh: &model.Mesh{}}
 	var out []IstiodVariable
@@ -267,6 +275,9 @@ func IstiodVariables(values map[string]string) ([]IstiodVariable, error) {
 			return nil, fmt.Errorf("environment variable %s=%s: %w", v.Name, v.Value, err)
 		}
 		out = append(out, v)
+	}
+	for flag, name := range istiodFlags {
+		out = append(out, IstiodVariable{Name: name, Value: values[name], Effect: "sets --" + flag + "; that flag and " + terminal.Variable(flag) + " override it"})
 	}
 	return out, nil
 }

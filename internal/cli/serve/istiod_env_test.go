@@ -6,21 +6,26 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
+	"github.com/moonsail/moonsail/internal/security/ca"
+	"github.com/moonsail/moonsail/test/clitest"
 )
 
 // TestIstiodVariables checks that each variable of istiod has the effect that the log describes, or that the log says
 // why it has none.
 func TestIstiodVariables(t *testing.T) {
-	const honoured, ignored = "istiod's variable is honoured", "istiod's variable has no effect"
+	const honoured, ignored = "variable of istiod is honoured", "variable of istiod has no effect"
 	usual := model.DefaultAutoAddresses()
 	for name, tc := range map[string]struct {
 		env      map[string]string
@@ -28,6 +33,7 @@ func TestIstiodVariables(t *testing.T) {
 		given    model.AutoAddresses // zero: the default
 		senders  int
 		blocked  []string
+		keys     time.Duration
 		mesh     func(*model.Mesh) // what else differs from the default; nil: nothing
 		logs     []string
 		fails    string
@@ -47,9 +53,8 @@ func TestIstiodVariables(t *testing.T) {
 		"throttle":              {env: map[string]string{"PILOT_PUSH_THROTTLE": "1"}, senders: 1, logs: []string{honoured, "at most 1;"}},
 		"throttle above CPUs":   {env: map[string]string{"PILOT_PUSH_THROTTLE": "100000"}, senders: runtime.GOMAXPROCS(0), logs: []string{honoured}},
 		"throttle 0":            {env: map[string]string{"PILOT_PUSH_THROTTLE": "0"}, fails: "PILOT_PUSH_THROTTLE=0: nothing would be pushed"},
-		"CDS cache":             {env: map[string]string{"PILOT_ENABLE_CDS_CACHE": "false"}, logs: []string{ignored, "PILOT_ENABLE_CDS_CACHE", "a cluster is encoded once"}},
-		"RDS cache":             {env: map[string]string{"PILOT_ENABLE_RDS_CACHE": "true"}, logs: []string{ignored, "PILOT_ENABLE_RDS_CACHE", "a route is encoded once"}},
-		"queue metrics":         {env: map[string]string{"ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS": "true"}, logs: []string{ignored, "always on"}},
+		"CDS cache":             {env: map[string]string{"PILOT_ENABLE_CDS_CACHE": "false"}},
+		"queue metrics":         {env: map[string]string{"ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS": "false"}, logs: []string{ignored, "always on"}},
 		"addresses for entries": {env: map[string]string{"PILOT_ENABLE_IP_AUTOALLOCATE": "true"}, logs: []string{honoured, "this is the default"}},
 		"no addresses for entries": {env: map[string]string{"PILOT_ENABLE_IP_AUTOALLOCATE": "false"}, logs: []string{honoured, "get none", "DNS_AUTO_ALLOCATE"},
 			given: model.AutoAddresses{Off: true, V4: usual.V4, V6: usual.V6}},
@@ -74,10 +79,10 @@ func TestIstiodVariables(t *testing.T) {
 		"sampling above 100":         {env: map[string]string{"PILOT_TRACE_SAMPLING": "101"}, fails: "not a percentage"},
 		"blocked addresses":          {env: map[string]string{"BLOCKED_CIDRS_IN_JWKS_URIS": "10.0.0.0/8, fd00::/8"}, logs: []string{honoured, "not fetched"}, blocked: []string{"10.0.0.0/8", "fd00::/8"}},
 		"invalid blocked addresses":  {env: map[string]string{"BLOCKED_CIDRS_IN_JWKS_URIS": "10.0.0.0/8,example.com"}, fails: `"example.com" is not an address range`},
+		"keys":                       {env: map[string]string{"PILOT_JWT_PUB_KEY_REFRESH_INTERVAL": "1h"}, keys: time.Hour, logs: []string{honoured, "every 1h"}},
 		"no keys":                    {env: map[string]string{"PILOT_JWT_PUB_KEY_REFRESH_INTERVAL": "0s"}, fails: "not positive"},
-		"lifetime":                   {env: map[string]string{"MAX_WORKLOAD_CERT_TTL": "48h"}, logs: []string{honoured, "sets --max-workload-cert-ttl"}},
 		"a policy of algorithms":     {env: map[string]string{"COMPLIANCE_POLICY": "fips-140-2"}, fails: "COMPLIANCE_POLICY=fips-140-2: the policy is not enforced"},
-		"ambient mode":               {env: map[string]string{"PILOT_ENABLE_AMBIENT": "true"}, logs: []string{"variable of istiod has no effect", "ambient mode is not supported"}},
+		"ambient mode":               {env: map[string]string{"PILOT_ENABLE_AMBIENT": "true"}, logs: []string{ignored, "ambient mode is not supported"}},
 		"no ambient mode":            {env: map[string]string{"PILOT_ENABLE_AMBIENT": "false"}},
 		"a default in other letters": {env: map[string]string{"ENABLE_LEADER_ELECTION": "True", "POD_NAME": "istiod-1"}},
 		"another authority":          {env: map[string]string{"ENABLE_CA_SERVER": "false"}, logs: []string{ignored, "--workload-api decides"}},
@@ -86,12 +91,12 @@ func TestIstiodVariables(t *testing.T) {
 		"other IP family":            {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV6_PREFIX": "10.9.1.0/24"}, fails: "wrong IP family"},
 		"not a duration":             {env: map[string]string{"PILOT_DEBOUNCE_AFTER": "soon"}, fails: "PILOT_DEBOUNCE_AFTER=soon"},
 		"negative duration":          {env: map[string]string{"PILOT_DEBOUNCE_AFTER": "-1s"}, fails: "negative duration"},
-		"not a boolean":              {env: map[string]string{"PILOT_ENABLE_RDS_CACHE": "maybe"}, fails: "PILOT_ENABLE_RDS_CACHE=maybe"},
+		"not a boolean":              {env: map[string]string{"PILOT_HTTP10": "maybe"}, fails: "PILOT_HTTP10=maybe"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			o := controlplane.Options{Mesh: model.DefaultMesh()}
-			err := applyIstiodVariables(&o, func(k string) (string, bool) { v, ok := tc.env[k]; return v, ok }, slog.New(slog.NewTextHandler(&log, nil)))
+			err := applyIstiodVariables(&o, NewCommand().Flags(), func(k string) (string, bool) { v, ok := tc.env[k]; return v, ok }, slog.New(slog.NewTextHandler(&log, nil)))
 			if tc.fails != "" {
 				require.ErrorContains(t, err, tc.fails)
 				return
@@ -104,6 +109,7 @@ func TestIstiodVariables(t *testing.T) {
 				tc.mesh(want)
 				require.Equal(t, want, o.Mesh)
 			}
+			require.Equal(t, tc.keys, o.KeyRefresh)
 			require.Equal(t, fmt.Sprint(tc.blocked), fmt.Sprint(o.FetchBlocked))
 			if tc.debounce.After > 0 || o.Debounce.After > 0 {
 				require.Equal(t, tc.debounce, o.Debounce)
@@ -111,8 +117,66 @@ func TestIstiodVariables(t *testing.T) {
 			for _, s := range tc.logs {
 				require.Contains(t, log.String(), s)
 			}
-			if len(tc.env) == 0 {
+			if len(tc.logs) == 0 && tc.debounce.Max == 0 {
 				require.Empty(t, log.String())
+			}
+		})
+	}
+}
+
+// TestIstiodFlags checks the values of the flags that istiod's variables set, and that the log names a variable only if
+// its value applies.
+func TestIstiodFlags(t *testing.T) {
+	type values struct {
+		ttl, maximum time.Duration
+		names        []string
+	}
+	usual := values{ttl: ca.DefaultTTL, maximum: ca.DefaultMaxTTL}
+	for name, tc := range map[string]struct {
+		env  map[string]string
+		args []string
+		want func(*values)
+		logs []string
+	}{
+		"none set": {},
+		"maximum": {env: map[string]string{"MAX_WORKLOAD_CERT_TTL": "48h"},
+			want: func(v *values) { v.maximum = 48 * time.Hour }, logs: []string{"MAX_WORKLOAD_CERT_TTL"}},
+		"lifetime": {env: map[string]string{"DEFAULT_WORKLOAD_CERT_TTL": "3h"},
+			want: func(v *values) { v.ttl = 3 * time.Hour }, logs: []string{"DEFAULT_WORKLOAD_CERT_TTL"}},
+		"names": {env: map[string]string{"ISTIOD_CUSTOM_HOST": "a.example.com,b.example.com"},
+			want: func(v *values) { v.names = []string{"a.example.com", "b.example.com"} }, logs: []string{"ISTIOD_CUSTOM_HOST"}},
+		"overridden by the command line": {env: map[string]string{"MAX_WORKLOAD_CERT_TTL": "48h", "DEFAULT_WORKLOAD_CERT_TTL": "3h"},
+			args: []string{"--max-workload-cert-ttl", "72h"},
+			want: func(v *values) { v.maximum, v.ttl = 72*time.Hour, 3*time.Hour }, logs: []string{"DEFAULT_WORKLOAD_CERT_TTL"}},
+		"overridden by Moonsail's variable": {env: map[string]string{"ISTIOD_CUSTOM_HOST": "a.example.com", "MOONSAIL_XDS_CERT_NAMES": "c.example.com"},
+			want: func(v *values) { v.names = []string{"c.example.com"} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for k, v := range tc.env {
+				t.Setenv(k, v)
+			}
+			f := &flags{mesh: model.DefaultMesh()}
+			cmd := f.command()
+			var log bytes.Buffer
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+				f.options.Mesh = f.mesh
+				return applyIstiodVariables(&f.options, cmd.Flags(), os.LookupEnv, slog.New(slog.NewTextHandler(&log, nil)))
+			}
+			root := clitest.Root(cmd)
+			root.SetArgs(append([]string{"serve"}, tc.args...))
+			require.NoError(t, root.ExecuteContext(t.Context()))
+			want := usual
+			if tc.want != nil {
+				tc.want(&want)
+			}
+			o := f.options.Identity
+			require.Equal(t, want, values{ttl: o.TTL, maximum: o.MaxTTL, names: o.Names})
+			for _, variable := range istiodFlags {
+				if slices.Contains(tc.logs, variable) {
+					require.Contains(t, log.String(), "variable="+variable+" value="+tc.env[variable])
+				} else {
+					require.NotContains(t, log.String(), variable)
+				}
 			}
 		})
 	}

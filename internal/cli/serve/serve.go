@@ -159,7 +159,7 @@ func (f *flags) run(cmd *cobra.Command) error {
 	if f.options.Prometheus, err = prometheusURL(f.metricsAt); err != nil {
 		return terminal.UsageError{Err: err}
 	}
-	if err := applyIstiodVariables(&f.options, os.LookupEnv, log); err != nil {
+	if err := applyIstiodVariables(&f.options, cmd.Flags(), os.LookupEnv, log); err != nil {
 		return err
 	}
 	return explain(controlplane.Run(cmd.Context(), f.options))

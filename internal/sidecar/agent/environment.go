@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/moonsail/moonsail/internal/sidecar/agent/appprobe"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/scrape"
 )
 
 // Istio's environment variables that become metadata of the node.
@@ -40,7 +43,15 @@ func MetadataFromEnv(environ []string) (metadata map[string]any, labels map[stri
 	return metadata, labels, nil
 }
 
-const mountedCertsVariable = "FILE_MOUNTED_CERTS"
+const (
+	mountedCertsVariable   = "FILE_MOUNTED_CERTS"
+	workloadSocketVariable = "WORKLOAD_IDENTITY_SOCKET_FILE"
+)
+
+// Variables are Istio's environment variables that the agent reads itself. Flags read others.
+var Variables = []string{
+	mountedCertsVariable, workloadSocketVariable, cpuLimitVariable, scrape.AppVariable, appprobe.ProbersVariable, appprobe.LocalProbesVariable,
+}
 
 // Complete chooses the source of the workload's certificate from the environment, as Istio's agent does, if no field
 // names one: files if FILE_MOUNTED_CERTS is true, else the SPIFFE Workload API if its socket is mounted, else the CA at
@@ -69,7 +80,7 @@ func (c *CA) Complete(environ []string) error {
 
 // workloadSocket returns the path of a socket if it exists; else "".
 func workloadSocket(path string, environ []string) string {
-	if name := lookup(environ, "WORKLOAD_IDENTITY_SOCKET_FILE"); name != "" {
+	if name := lookup(environ, workloadSocketVariable); name != "" {
 		path = filepath.Join(filepath.Dir(path), name)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Type() != os.ModeSocket {

@@ -147,6 +147,13 @@ func checkNames(p *model.Proxy) error {
 	return nil
 }
 
+// IstioMetadata are the keys of Istio's node metadata that fillMetadata reads. EnvoyFilters can match any text.
+var IstioMetadata = []string{
+	"ANNOTATIONS", "CLUSTER_ID", "INSTANCE_IPS", "INTERCEPTION_MODE", "ISTIO_VERSION", "LABELS", "NAME", "NAMESPACE", "NETWORK", "POD_PORTS",
+	"PROXY_CONFIG", "SERVICE_ACCOUNT", agentapi.MetaAutoAllocate, agentapi.MetaDNSCapture, agentapi.MetaExactBalance, agentapi.MetaHTTP10,
+	agentapi.MetaUnprivileged,
+}
+
 // fillMetadata applies Istio's node metadata. Fields that it lacks keep the values of the node ID.
 func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) (err error) {
 	text := func(key string, into *string) {

@@ -156,6 +156,34 @@ func TestNodeBecomesProxy(t *testing.T) {
 	}, p)
 }
 
+// TestIstioMetadata checks that each key of the list changes the proxy.
+func TestIstioMetadata(t *testing.T) {
+	values := map[string]any{
+		"ANNOTATIONS": map[string]any{model.AnnotationOutbound: "on-demand"}, "INSTANCE_IPS": "10.0.0.7,fd00::7", "LABELS": map[string]any{"app": "a"},
+		"POD_PORTS": `[{"name":"http","containerPort":9080,"protocol":"TCP"}]`, "INBOUND_LISTENER_EXACT_BALANCE": "false", "INTERCEPTION_MODE": "NONE",
+		"PROXY_CONFIG": map[string]any{"gatewayTopology": map[string]any{"numTrustedProxies": 2}}, "HTTP10": "1",
+	}
+	for _, key := range IstioMetadata {
+		t.Run(key, func(t *testing.T) {
+			proxy := func(m map[string]any) *model.Proxy {
+				metadata, err := structpb.NewStruct(m)
+				require.NoError(t, err)
+				b, err := proto.Marshal(&corev3.Node{Id: "sidecar~10.0.0.7~reviews-v1-abc.shop~shop.svc.cluster.local", Metadata: metadata})
+				require.NoError(t, err)
+				p, _, err := parseNode(b)
+				require.NoError(t, err)
+				p.Metadata = nil
+				return p
+			}
+			value := values[key]
+			if value == nil {
+				value = "true"
+			}
+			require.NotEqual(t, proxy(nil), proxy(map[string]any{key: value}))
+		})
+	}
+}
+
 // TestCertificatesOfAgents: Moonsail's agent states whether it has certificates, Istio's always has some.
 func TestCertificatesOfAgents(t *testing.T) {
 	config := map[string]any{"discoveryAddress": "istiod.istio-system.svc:15012"}

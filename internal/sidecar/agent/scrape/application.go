@@ -28,9 +28,9 @@ const (
 	maxAppBytes = 32 << 20 // of an application's answer; a longer one is a failure
 	// scrapeTimeout applies if the scraper sends no timeout.
 	scrapeTimeout = 10 * time.Second
-	// appVariable holds the Pod's own annotations for Prometheus. Istio's injector sets it and makes the annotations
+	// AppVariable holds the Pod's own annotations for Prometheus. Istio's injector sets it and makes the annotations
 	// refer to the agent.
-	appVariable = "ISTIO_PROMETHEUS_ANNOTATIONS"
+	AppVariable = "ISTIO_PROMETHEUS_ANNOTATIONS"
 )
 
 // Istio's ports of sidecars.
@@ -43,15 +43,15 @@ const (
 // prometheus.io/scrape, port and path.
 func FindApp(environ []string, annotations map[string]string) (App, error) {
 	for _, e := range environ {
-		if text, ok := strings.CutPrefix(e, appVariable+"="); ok && text != "" {
+		if text, ok := strings.CutPrefix(e, AppVariable+"="); ok && text != "" {
 			var annotated struct{ Scrape, Path, Port string }
 			if err := json.Unmarshal([]byte(text), &annotated); err != nil {
-				return App{}, fmt.Errorf("environment variable %s: not a JSON object of strings: %w", appVariable, err)
+				return App{}, fmt.Errorf("environment variable %s: not a JSON object of strings: %w", AppVariable, err)
 			}
 			if annotated.Scrape != "false" { // the injector changes no Pod with scrape "false"
 				annotated.Scrape = "true"
 			}
-			return newApp(annotated.Scrape, annotated.Port, annotated.Path, appVariable)
+			return newApp(annotated.Scrape, annotated.Port, annotated.Path, AppVariable)
 		}
 	}
 	return newApp(annotations["prometheus.io/scrape"], annotations["prometheus.io/port"], annotations["prometheus.io/path"],
