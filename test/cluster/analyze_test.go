@@ -58,7 +58,7 @@ func TestAnalyzeWithFewRights(t *testing.T) {
 	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
 	require.NoError(t, err)
 	c.Apply(t, "", string(rights))
-	c.Apply(t, ns, gatewayWithSecret)
+	c.Apply(t, ns, gatewayWithSecret(ns))
 	_, err = analyze(t, as(t, c, ns, "stranger"), "info")
 	var told *terminal.UserError
 	require.ErrorAs(t, err, &told)

@@ -31,7 +31,10 @@ kind: Pod
 metadata: {name: other, labels: {app: other}}
 spec: {serviceAccountName: other, containers: [{name: a, image: a}]}`
 
-const gatewayWithSecret = `
+// gatewayWithSecret returns a Gateway of a namespace, for a host that no other namespace has: deleted namespaces of other
+// tests keep their Gateways for a while, and the older Gateway wins a conflict.
+func gatewayWithSecret(ns string) string {
+	return `
 apiVersion: networking.istio.io/v1
 kind: Gateway
 metadata: {name: edge}
@@ -39,8 +42,9 @@ spec:
   selector: {istio: ingressgateway}
   servers:
   - port: {number: 443, name: https, protocol: HTTPS}
-    hosts: ["*"]
+    hosts: [` + ns + `.example.com]
     tls: {mode: SIMPLE, credentialName: api-client}`
+}
 
 // TestSecretsOfGateways checks that Pods that a Gateway selects get the key of the Secret that it names, without rights
 // to read it, as long as the Gateway exists.
@@ -51,12 +55,12 @@ func TestSecretsOfGateways(t *testing.T) {
 	require.NoError(t, err)
 	secret, _ := secretOf(t, "api-client")
 	c.Apply(t, "", string(rights))
-	c.Apply(t, ns, gatewayAndRouters+"\n---"+gatewayWithSecret+"\n---"+secret+"\n---"+controlPlaneMay("moonsail-credentials"))
+	c.Apply(t, ns, gatewayAndRouters+"\n---"+gatewayWithSecret(ns)+"\n---"+secret+"\n---"+controlPlaneMay("moonsail-credentials"))
 	w := watchSecrets(t, c, ns)
 	w.until("it is for the gateway", func(s storedSecret) bool {
 		return s.Certificate != "" && s.PrivateKey != "" && slices.Equal(s.Readers, []string{"gateway"})
 	})
-	c.Delete(t, ns, gatewayWithSecret)
+	c.Delete(t, ns, gatewayWithSecret(ns))
 	w.untilUnnamed()
 }
 

@@ -52,7 +52,7 @@ func TestInvalidSecretsAreReported(t *testing.T) {
 	ns := c.Namespace(t)
 	asDeployed(t, c)
 	https := func(o *unstructured.Unstructured) map[string]any { return entryWith("listeners", "name", "https")(o) }
-	c.Apply(t, ns, gatewayWithSecret+"\n---"+httpsGateway+"\n---"+controlPlaneMay("moonsail-credentials"))
+	c.Apply(t, ns, gatewayWithSecret(ns)+"\n---"+httpsGateway+"\n---"+controlPlaneMay("moonsail-credentials"))
 	message := awaitReconciled(t, c, ns, "Gateway", "edge", "True", status.ReasonWarnings)
 	require.Contains(t, message, "spec.servers[0].tls.credentialName: Secret api-client: not found in namespace "+ns)
 	require.Contains(t, warnings(t, c, ns), "Gateway/"+ns+"/edge: spec.servers[0].tls.credentialName: Secret api-client: not found")
