@@ -61,7 +61,10 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	set(&m.AccessLogFile, c.AccessLogFile)
 	set(&m.ConnectTimeout, c.ConnectTimeout)
 	set(&m.TrustDomain, c.TrustDomain)
-	set(&m.Telemetry, c.Telemetry)
+	if c.Telemetry != nil {
+		m.Telemetry = *c.Telemetry
+		m.Telemetry.BaseSampling = base.Telemetry.BaseSampling
+	}
 	set(&m.AutoMTLS, c.AutoMTLS)
 	set(&m.OnlyTLS13, c.OnlyTLS13)
 	set(&m.MeshHTTP2, c.MeshHTTP2)
@@ -337,8 +340,10 @@ type MeshTelemetry struct {
 	// AccessLog is the format of the mesh's AccessLogFile.
 	AccessLog LogFormat
 	// Collector gets spans if no provider is named; nil: none.
-	Collector    *Provider
-	Sampling     float64 // percent
+	Collector *Provider
+	Sampling  float64 // percent; 0: BaseSampling
+	// BaseSampling is the control plane's setting, in percent. A MeshConfig does not change it. 0: no request is traced.
+	BaseSampling float64
 	Tags         map[string]TraceTag
 	MaxTagLength uint32
 	NoIstioTags  bool // spans have none of Istio's tags
@@ -353,7 +358,7 @@ func DefaultMeshTelemetry() MeshTelemetry {
 			{Name: "prometheus", Kind: ProviderPrometheus},
 			{Name: "envoy", Kind: ProviderFileLog, Log: LogFormat{Path: "/dev/stdout"}},
 		},
-		Metrics: []string{"prometheus"}, Sampling: 1, PrometheusMerge: true,
+		Metrics: []string{"prometheus"}, BaseSampling: 1, PrometheusMerge: true,
 	}
 }
 

@@ -187,7 +187,7 @@ func (p ProxyTracing) Over(mesh *MeshTelemetry) *MeshTelemetry {
 	var set map[string]any
 	_ = json.Unmarshal([]byte(p), &set) // cannot fail: it was encoded as JSON
 	out := *mesh
-	out.Sampling, out.MaxTagLength, out.Tags = DefaultMeshTelemetry().Sampling, 0, proxyTags(set["customTags"])
+	out.Sampling, out.MaxTagLength, out.Tags = 0, 0, proxyTags(set["customTags"])
 	if s, _ := set["sampling"].(float64); s > 0 && s <= 100 {
 		out.Sampling = s
 	}

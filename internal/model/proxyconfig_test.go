@@ -38,12 +38,12 @@ func TestProxyTracing(t *testing.T) {
 	none := map[string]TraceTag{}
 	for text, want := range map[string]MeshTelemetry{
 		`null`: mesh,
-		`{}`:   {Sampling: 1, Tags: none},
+		`{}`:   {Tags: none},
 		`{"sampling": 55.5, "maxPathTagLength": 64, "enableIstioTags": false}`: {Sampling: 55.5, MaxTagLength: 64, NoIstioTags: true, Tags: none},
-		`{"zipkin": {"address": "a:1"}, "enableIstioTags": true}`:              {Sampling: 1, Tags: none},
-		`{"sampling": 101, "maxPathTagLength": -1, "customTags": 5}`:           {Sampling: 1, Tags: none},
+		`{"zipkin": {"address": "a:1"}, "enableIstioTags": true}`:              {Tags: none},
+		`{"sampling": 101, "maxPathTagLength": -1, "customTags": 5}`:           {Tags: none},
 		`{"customTags": {"l": {"literal": {"value": "x"}}, "h": {"header": {"name": "y", "defaultValue": "d"}},
-			"e": {"environment": {"name": "Z"}}, "nothing": {}, "wrong": 1, "": {"literal": {"value": "x"}}}}`: {Sampling: 1, Tags: map[string]TraceTag{
+			"e": {"environment": {"name": "Z"}}, "nothing": {}, "wrong": 1, "": {"literal": {"value": "x"}}}}`: {Tags: map[string]TraceTag{
 			"l": {Literal: "x"}, "h": {Header: "y", Default: "d"}, "e": {Environment: "Z"}}},
 	} {
 		var set map[string]any

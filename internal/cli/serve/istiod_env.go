@@ -148,7 +148,7 @@ var istiodVariables = []istiodVariable{
 		if err == nil && !(percent >= 0 && percent <= 100) {
 			err = errors.New("not a percentage: use 0 to 100")
 		}
-		o.Mesh.Telemetry.Sampling = percent
+		o.Mesh.Telemetry.BaseSampling = percent
 		return fmt.Sprintf("%g %% of requests are traced, unless the mesh's configuration, a Telemetry or a Pod sets another share", percent), err
 	}},
 	{name: "BLOCKED_CIDRS_IN_JWKS_URIS", apply: func(v string, o *controlplane.Options) (string, error) {

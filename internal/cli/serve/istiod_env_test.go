@@ -75,7 +75,7 @@ func TestIstiodVariables(t *testing.T) {
 		"HTTP/1.0": {env: map[string]string{"PILOT_HTTP10": "true"}, logs: []string{honoured, "accept HTTP/1.0"},
 			mesh: func(m *model.Mesh) { m.HTTP10 = true }},
 		"sampling": {env: map[string]string{"PILOT_TRACE_SAMPLING": "12.5"}, logs: []string{honoured, "12.5 %"},
-			mesh: func(m *model.Mesh) { m.Telemetry.Sampling = 12.5 }},
+			mesh: func(m *model.Mesh) { m.Telemetry.BaseSampling = 12.5 }},
 		"sampling above 100":         {env: map[string]string{"PILOT_TRACE_SAMPLING": "101"}, fails: "not a percentage"},
 		"blocked addresses":          {env: map[string]string{"BLOCKED_CIDRS_IN_JWKS_URIS": "10.0.0.0/8, fd00::/8"}, logs: []string{honoured, "not fetched"}, blocked: []string{"10.0.0.0/8", "fd00::/8"}},
 		"invalid blocked addresses":  {env: map[string]string{"BLOCKED_CIDRS_IN_JWKS_URIS": "10.0.0.0/8,example.com"}, fails: `"example.com" is not an address range`},

@@ -31,6 +31,7 @@ func (c telemetryConv) meshTelemetry(at problem.Path, settings *meshconfig.MeshC
 		return nil
 	}
 	out := model.DefaultMeshTelemetry()
+	out.BaseSampling = 0 // MeshConfig.Over keeps the control plane's
 	out.AccessLog = c.meshLogFormat(at, settings)
 	for i, p := range settings.ExtensionProviders {
 		if provider := providerConv(c).provider(at.Field("extensionProviders").Index(i), p); provider != nil {

@@ -122,6 +122,15 @@ func TestTracing(t *testing.T) {
 	}, got)
 	mesh.Telemetry.Tracing = []string{"otel"}
 	require.InDelta(t, 1, get(model.SideServer).Sampling, 0)
+	for _, share := range []float64{0, 100} {
+		mesh.Telemetry.BaseSampling = share
+		require.InDelta(t, share, get(model.SideServer).Sampling, 0)
+		mesh.Telemetry.Sampling = 30
+		require.InDelta(t, 30, get(model.SideServer).Sampling, 0)
+		own = `{}`
+		require.InDelta(t, share, get(model.SideServer).Sampling, 0, "the Pod's tracing replaces the mesh's")
+		own, mesh.Telemetry.Sampling = "", 0
+	}
 	require.InDelta(t, 0, get(model.SideServer, model.TracingRule{Sides: model.SideServer, Sampling: &none}).Sampling, 0)
 	require.Nil(t, get(model.SideServer, model.TracingRule{Sides: model.SideServer, Disabled: on()}))
 	require.NotNil(t, get(model.SideClient, model.TracingRule{Sides: model.SideServer, Disabled: on()}))
