@@ -158,8 +158,8 @@ var istiodVariables = []istiodVariable{
 	}},
 	{name: "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", apply: func(v string, o *controlplane.Options) (string, error) {
 		d, err := time.ParseDuration(v)
-		if err == nil && d <= 0 {
-			err = errors.New("not positive: use for example 20m")
+		if err == nil && d < time.Minute {
+			err = errors.New("shorter than a minute, which is too often for servers of keys: use 1m or more, for example 20m")
 		}
 		o.KeyRefresh = d
 		return "keys of jwksUri are fetched every " + v, err
