@@ -33,6 +33,9 @@ type istiodVariable struct {
 // defaultDebounceMax is istiod's default of PILOT_DEBOUNCE_MAX.
 const defaultDebounceMax = 10 * time.Second
 
+// mappedBits is the length of the prefix of IPv4-mapped addresses, ::ffff:0:0/96.
+const mappedBits = 96
+
 const noDebounce = "PILOT_DEBOUNCE_AFTER is not set, so no event waits"
 
 // istiodVariables lists the variables with which operators tune istiod, except those that set flags (istiodFlags), and
@@ -181,12 +184,19 @@ var istiodFlags = map[string]string{
 	"xds-cert-names":        "ISTIOD_CUSTOM_HOST",
 }
 
-// parsePrefixes parses address ranges that are separated by commas.
+// parsePrefixes parses address ranges that are separated by commas. Ranges of IPv4-mapped addresses become IPv4 ranges, as
+// which addresses are compared.
 func parsePrefixes(v string) (out []netip.Prefix, err error) {
 	for text := range strings.SplitSeq(v, ",") {
 		p, err := netip.ParsePrefix(strings.TrimSpace(text))
 		if err != nil {
 			return nil, fmt.Errorf("%q is not an address range: use a form like 10.0.0.0/8", text)
+		}
+		if p.Addr().Is4In6() {
+			if p.Bits() < mappedBits {
+				return nil, fmt.Errorf("%q has more than IPv4 addresses: use a form like 10.0.0.0/8", text)
+			}
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mappedBits)
 		}
 		out = append(out, p.Masked())
 	}

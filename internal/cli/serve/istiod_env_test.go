@@ -81,6 +81,8 @@ func TestIstiodVariables(t *testing.T) {
 		"invalid blocked addresses":  {env: map[string]string{"BLOCKED_CIDRS_IN_JWKS_URIS": "10.0.0.0/8,example.com"}, fails: `"example.com" is not an address range`},
 		"keys":                       {env: map[string]string{"PILOT_JWT_PUB_KEY_REFRESH_INTERVAL": "1h"}, keys: time.Hour, logs: []string{honoured, "every 1h"}},
 		"keys every minute":          {env: map[string]string{"PILOT_JWT_PUB_KEY_REFRESH_INTERVAL": "1m"}, keys: time.Minute, logs: []string{honoured, "every 1m"}},
+		"mapped blocked addresses":   {env: map[string]string{"BLOCKED_CIDRS_IN_JWKS_URIS": "::ffff:10.1.0.0/104,::ffff:10.0.0.1/128,::ffff:0:0/96,64:ff9b::/96"}, logs: []string{honoured}, blocked: []string{"10.0.0.0/8", "10.0.0.1/32", "0.0.0.0/0", "64:ff9b::/96"}},
+		"more than mapped addresses": {env: map[string]string{"BLOCKED_CIDRS_IN_JWKS_URIS": "::ffff:10.0.0.0/95"}, fails: "has more than IPv4 addresses"},
 		"keys without pause":         {env: map[string]string{"PILOT_JWT_PUB_KEY_REFRESH_INTERVAL": "59s"}, fails: "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL=59s: shorter than a minute"},
 		"no keys":                    {env: map[string]string{"PILOT_JWT_PUB_KEY_REFRESH_INTERVAL": "0s"}, fails: "shorter than a minute"},
 		"a policy of algorithms":     {env: map[string]string{"COMPLIANCE_POLICY": "fips-140-2"}, fails: "COMPLIANCE_POLICY=fips-140-2: the policy is not enforced"},

@@ -52,6 +52,7 @@ func (d Dialer) control(_, address string, _ syscall.RawConn) error {
 		return err
 	}
 	ip := to.Addr().Unmap().WithZone("")
+	original := ip // may be of NAT64
 	if nat64.Contains(ip) {
 		b := ip.As16()
 		ip = netip.AddrFrom4([4]byte(b[12:]))
@@ -67,8 +68,8 @@ func (d Dialer) control(_, address string, _ syscall.RawConn) error {
 		return fmt.Errorf("%s: address not allowed: link-local addresses and those of cloud metadata services are blocked", ip)
 	}
 	for _, b := range d.Blocked {
-		if b.Contains(ip) {
-			return fmt.Errorf("%s: address not allowed: %s is blocked", ip, b)
+		if b.Contains(ip) || b.Contains(original) {
+			return fmt.Errorf("%s: address not allowed: %s is blocked", original, b)
 		}
 	}
 	return nil

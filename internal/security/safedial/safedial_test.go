@@ -28,6 +28,12 @@ func TestBlockedAddresses(t *testing.T) {
 		require.ErrorContains(t, err, "is blocked", address)
 	}
 	require.NoError(t, blocks.control("tcp", "11.0.0.1:443", nil))
+
+	for _, blocked := range []string{"64:ff9b::/96", "64:ff9b::/32", "::/0"} {
+		d := Dialer{Blocked: []netip.Prefix{netip.MustParsePrefix(blocked)}}
+		require.ErrorContains(t, d.control("tcp", "[64:ff9b::10.1.2.3]:443", nil), "is blocked", blocked)
+		require.NoError(t, d.control("tcp", "10.1.2.3:443", nil), blocked)
+	}
 }
 
 // TestLoopback checks that servers on this machine are reached only if that is allowed.
