@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/spf13/pflag"
+
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/controlplane/webhook"
@@ -146,6 +148,19 @@ func (f *injectFlags) into(o *webhook.Options, cluster bool) error {
 	return err
 }
 
+// certNamesOf notes what sets the names of the certificate. It drops those of istiod's variable if the control plane issues
+// no certificate: istiod's Deployment may have the variable for another reason.
+func (f *flags) certNamesOf(fs *pflag.FlagSet) {
+	f.certNames = "--" + certNamesFlag
+	variable, o := terminal.SetBy(fs.Lookup(certNamesFlag)), &f.options.Identity
+	if variable != "" {
+		f.certNames = "environment variable " + variable
+	}
+	if variable == istiodFlags[certNamesFlag] && (o.Addr == "" || o.External != (controlplane.ExternalAuthority{})) {
+		o.Names = nil
+	}
+}
+
 // checkIdentity checks the flags of the certificate authority, and completes its directory.
 func (f *flags) checkIdentity() error {
 	o := &f.options.Identity
@@ -159,7 +174,7 @@ func (f *flags) checkIdentity() error {
 	}
 	for _, n := range o.Names {
 		if net.ParseIP(n) == nil && !isDNSName(n) {
-			return fmt.Errorf("--xds-cert-names %q: neither a DNS name nor an IP address", n)
+			return fmt.Errorf("%s: %q: neither a DNS name nor an IP address", f.certNames, n)
 		}
 	}
 	if o.External != (controlplane.ExternalAuthority{}) {

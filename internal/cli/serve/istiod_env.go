@@ -181,8 +181,10 @@ var istiodVariables = []istiodVariable{
 var istiodFlags = map[string]string{
 	"max-workload-cert-ttl": "MAX_WORKLOAD_CERT_TTL",
 	"workload-cert-ttl":     "DEFAULT_WORKLOAD_CERT_TTL",
-	"xds-cert-names":        "ISTIOD_CUSTOM_HOST",
+	certNamesFlag:           "ISTIOD_CUSTOM_HOST",
 }
+
+const certNamesFlag = "xds-cert-names"
 
 // parsePrefixes parses address ranges that are separated by commas. Ranges of IPv4-mapped addresses become IPv4 ranges, as
 // which addresses are compared.
@@ -235,10 +237,16 @@ func applyIstiodVariables(o *controlplane.Options, fs *pflag.FlagSet, lookup fun
 		log.Info("variable of "+program+" is honoured", "variable", name, "value", value, "effect", effect)
 	}
 	for _, flag := range slices.Sorted(maps.Keys(istiodFlags)) {
-		if name, f := istiodFlags[flag], fs.Lookup(flag); terminal.SetBy(f) == name {
-			value, _ := lookup(name)
-			logEffect(name, value, "sets --"+flag)
+		name, f := istiodFlags[flag], fs.Lookup(flag)
+		if terminal.SetBy(f) != name {
+			continue
 		}
+		value, _ := lookup(name)
+		if flag == certNamesFlag && len(o.Identity.Names) == 0 {
+			istioenv.WithoutEffect(log, program, name, value, "the control plane issues no certificate of --xds-addr for it: there is no such port, or --xds-cert or --workload-api gives the certificate")
+			continue
+		}
+		logEffect(name, value, "sets --"+flag)
 	}
 	for _, s := range istiodVariables {
 		v, ok := lookup(s.name)

@@ -185,3 +185,57 @@ func TestIstiodFlags(t *testing.T) {
 		})
 	}
 }
+
+// TestCustomHostWithoutCertificate checks that istiod's variable of names in the certificate does not keep the control plane
+// from starting if there is no certificate for them, and that errors name the variable.
+func TestCustomHostWithoutCertificate(t *testing.T) {
+	const istiods, own, conflict = "ISTIOD_CUSTOM_HOST", "MOONSAIL_XDS_CERT_NAMES", "the control plane issues no certificates"
+	plaintext := []string{"--xds-plaintext-addr", "127.0.0.1:0"}
+	tls := []string{"--xds-addr", "127.0.0.1:0"}
+	for name, tc := range map[string]struct {
+		variable, host string
+		args           []string
+		names          []string // empty: dropped
+		fails          string
+	}{
+		"files":                             {variable: istiods, host: "a.example.com", args: append(tls, "--xds-cert", "c", "--xds-key", "k", "--xds-root-cert", "r")},
+		"Workload API":                      {variable: istiods, host: "a.example.com", args: append(tls, "--workload-api", "unix:///run/agent.sock")},
+		"without TLS":                       {variable: istiods, host: "a.example.com", args: plaintext},
+		"certificate":                       {variable: istiods, host: "a.example.com", args: tls, names: []string{"a.example.com"}},
+		"invalid name":                      {variable: istiods, host: "a b", args: tls, fails: `environment variable ISTIOD_CUSTOM_HOST: "a b": neither a DNS name`},
+		"invalid name, Moonsail's variable": {variable: own, host: "a b", args: tls, fails: `environment variable MOONSAIL_XDS_CERT_NAMES: "a b": neither a DNS name`},
+		"invalid flag":                      {variable: istiods, host: "a.example.com", args: append(tls, "--xds-cert-names", "a b"), fails: `--xds-cert-names: "a b": neither a DNS name`},
+		"Moonsail's variable without TLS":   {variable: own, host: "a.example.com", args: plaintext, fails: "no port with TLS"},
+		"flag and Workload API":             {variable: istiods, host: "a.example.com", args: append(tls, "--xds-cert-names", "a.example.com", "--workload-api", "unix:///run/agent.sock"), fails: conflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(tc.variable, tc.host)
+			f := &flags{mesh: model.DefaultMesh()}
+			cmd := f.command()
+			var log bytes.Buffer
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+				f.options.Mesh = f.mesh
+				f.certNamesOf(cmd.Flags())
+				if err := f.check(); err != nil {
+					return err
+				}
+				return applyIstiodVariables(&f.options, cmd.Flags(), os.LookupEnv, slog.New(slog.NewTextHandler(&log, nil)))
+			}
+			root := clitest.Root(cmd)
+			root.SetArgs(append([]string{"serve", "--config", t.TempDir(), "--http-addr", ""}, tc.args...))
+			err := root.ExecuteContext(t.Context())
+			if tc.fails != "" {
+				require.ErrorContains(t, err, tc.fails)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.names, f.options.Identity.Names)
+			if tc.names == nil {
+				require.Contains(t, log.String(), `level=WARN msg="variable of istiod has no effect" variable=ISTIOD_CUSTOM_HOST value=a.example.com`)
+				require.NotContains(t, log.String(), "honoured")
+			} else {
+				require.Contains(t, log.String(), `msg="variable of istiod is honoured" variable=ISTIOD_CUSTOM_HOST`)
+			}
+		})
+	}
+}

@@ -37,6 +37,8 @@ type flags struct {
 	profiling debug.Profiling
 	inject    injectFlags
 	logging   terminal.Logging
+	// certNames is what sets the names of the certificate, for errors.
+	certNames string
 }
 
 // NewCommand returns the command `moonsail serve`.
@@ -135,6 +137,7 @@ func kindsRead() string {
 }
 
 func (f *flags) run(cmd *cobra.Command) error {
+	f.certNamesOf(cmd.Flags())
 	if err := f.check(); err != nil {
 		return err
 	}
