@@ -87,7 +87,7 @@ func judgeGateways(snap *store.Snapshot, objects map[model.Key]gatewayObject) ma
 		services: map[string][]*model.Service{}, attached: map[listenerKey]int{},
 		reached: map[types.NamespacedName]map[model.Key]bool{}, reachedHosts: map[model.Host]map[model.Key]bool{},
 		policies: map[policyTarget]*model.BackendTLSPolicy{},
-		sets: map[model.Key][]model.Key{}, claims: map[model.Key][]model.Key{}, displaced: map[listenerKey]model.ServerConflict{},
+		sets:     map[model.Key][]model.Key{}, claims: map[model.Key][]model.Key{}, displaced: map[listenerKey]model.ServerConflict{},
 	}
 	w.read()
 	out := map[model.Key]*judgement{}
