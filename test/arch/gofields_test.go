@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// goLeaf is a field without fields of its own, of an API whose types are Go's.
+// goLeaf is a field of a Go struct that has no fields below it.
 type goLeaf struct {
 	at  []string
 	typ reflect.Type

@@ -63,7 +63,7 @@ var Agent = []Variable{
 	{"GRPC_KEEPALIVE_TIMEOUT", Any, "a fixed interval finds a silent control plane"},
 	{"KUBERNETES_SERVICE_HOST", Any, "Kubernetes sets it"},
 	{"HOST_IP", Any, "nothing depends on the host's address"},
-	{"COMPLIANCE_POLICY", "", "no such policy is enforced; restrict TLS by meshMTLS and tlsDefaults of MeshConfig"},
+	{"COMPLIANCE_POLICY", "", "the agent does not enforce the policy; restrict TLS by meshMTLS and tlsDefaults of MeshConfig"},
 	{MetadataPrefix + "CERT_SIGNER", "", "signers of Kubernetes are not supported"},
 	{MetadataPrefix + "ENABLE_DNS_SERVER", "false", "use ISTIO_META_DNS_CAPTURE"},
 }
@@ -111,7 +111,7 @@ var Metadata = []Variable{
 	{"OUTBOUND_LISTENER_EXACT_BALANCE", "false", "outbound connections are accepted by any worker thread"},
 	{"REQUESTED_NETWORK_VIEW", "", "the mesh has one network"},
 	{"STATIC_LABELS", "", "use ISTIO_METAJSON_LABELS"},
-	{"STS_PORT", "", "there is no such server"},
+	{"STS_PORT", "", "the agent has no token exchange (STS) server"},
 	{"WORKLOAD_IDENTITY_SOCKET_FILE", Any, fixedNode},
 	{"ISTIO_PROXY_SHA", Any, fixedNode},
 	{"ISTIO_REVISION", Any, "--xds-address chooses the control plane"},

@@ -6,12 +6,12 @@ const (
 	oneCluster     = "the mesh has one cluster"
 	noMCS          = "services of several clusters are not supported"
 	noEnrollment   = "workloads do not register themselves: write WorkloadEntries"
-	noCache        = "there is no such cache: a resource is encoded once for each change, and all proxies share it"
+	noCache        = "the control plane has no cache: it encodes a resource once for each change, and all proxies share it"
 	noFilters      = "Envoy's listeners forward such bytes unchanged; add the filter with an EnvoyFilter"
 	noPersistent   = "sessions by cookie or header are not supported; use consistentHash of a DestinationRule"
 	ownMetadata    = "workloads state who they are in a header that Envoy removes"
 	byCharts       = "Istio's chart sets it, for istiod's own use"
-	temporary      = "it switches an optimisation of istiod off"
+	temporary      = "it switches off an optimisation of istiod"
 	rootFixed      = "a created root is replaced after 80 % of its lifetime, without a break"
 	byOwnAuthority = "--ca-dir, --xds-cert and --workload-api locate the authority"
 	alwaysSecure   = "clients of --xds-addr always need a certificate or token"
@@ -181,7 +181,7 @@ var Istiod = []Variable{
 	{"AUDIENCE", "", "tokens need the audience istio-ca"},
 	{"TOKEN_ISSUER", "", "the API server checks tokens"},
 	{"JWT_RULE", "", "the API server checks tokens, or --token-auth-file lists them"},
-	{"TRUSTED_GATEWAY_CIDR", "", "the control plane believes no header about its clients' certificates"},
+	{"TRUSTED_GATEWAY_CIDR", "", "the control plane trusts no header about its clients' certificates"},
 	{"XDS_AUTH", "true", alwaysSecure},
 	{"XDS_AUTH_PLAINTEXT", "false", "--xds-plaintext-addr authenticates no client: use --xds-addr"},
 	{"PILOT_ENABLE_XDS_IDENTITY_CHECK", "true", "proxies are always checked to be of the namespace in their certificate"},
@@ -189,7 +189,7 @@ var Istiod = []Variable{
 	{"DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES", "", debugAccess},
 	{"ENABLE_DEBUG_ENDPOINT_AUTH", "true", debugAccess},
 	{"ENABLE_DEBUG_ON_HTTP", "true", "use an empty --http-addr"},
-	{"UNSAFE_ENABLE_ADMIN_ENDPOINTS", "false", "there are no such pages"},
+	{"UNSAFE_ENABLE_ADMIN_ENDPOINTS", "false", "the control plane has no admin pages"},
 	{"JWKS_RESOLVER_INSECURE_SKIP_VERIFY", "false", "servers of keys are always verified, against the CAs of the system"},
 	{"PILOT_JWT_ENABLE_REMOTE_JWKS", "false|istiod", "the control plane fetches keys"},
 

@@ -1,6 +1,5 @@
 // Package istioenv lists the environment variables of Istio's programs that never have an effect in Moonsail, with the
-// reason.
-// Those with an effect are with the command that reads them: for istiod in cli/serve, for Istio's agent in cli/agent.
+// reason. The command that reads a variable has those with an effect: cli/serve for istiod, cli/agent for Istio's agent.
 //
 // A test compares the lists with all variables of an Istio release, and writes the reference page from them.
 package istioenv

@@ -148,8 +148,8 @@ func (f *injectFlags) into(o *webhook.Options, cluster bool) error {
 	return err
 }
 
-// certNamesOf notes what sets the names of the certificate. It drops those of istiod's variable if the control plane issues
-// no certificate: istiod's Deployment may have the variable for another reason.
+// certNamesOf records whether a flag or a variable sets the names of the certificate. It drops names from istiod's variable if
+// the control plane issues no certificate, because istiod's Deployment may set the variable for another reason.
 func (f *flags) certNamesOf(fs *pflag.FlagSet) {
 	f.certNames = "--" + certNamesFlag
 	variable, o := terminal.SetBy(fs.Lookup(certNamesFlag)), &f.options.Identity

@@ -248,8 +248,8 @@ func (m *processes) addPlane(n int, config, kubeconfig string) error {
 	return err
 }
 
-// otherOptions begin the command line of a control plane that is upgraded, if there is no other program: the streams of its
-// proxies have another implementation.
+// otherOptions begin the command line of an upgraded control plane if Options.Next is nil. They select the other
+// implementation of xDS streams.
 var otherOptions = []string{"serve", "--xds-transport", "grpc"}
 
 // startPlane starts a control plane, and waits until it serves.

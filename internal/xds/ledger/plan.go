@@ -101,8 +101,9 @@ func (l *Ledger) nothingToSend(k kind) bool {
 	return !w.firstPending && w.idle() && l.upToDate(w) && (k != vhds || l.toLoad == nil)
 }
 
-// quiet reports whether compose has nothing to do but to move the cursors. It is a shortcut: most
-// changes concern one type. With scopes, the listener that requests them may have to go first.
+// quiet reports whether compose only has to move the cursors. It is a shortcut, because most changes
+// concern one type. It is never true of listeners with scopes: compose may send the listener that
+// requests the scopes first.
 func (l *Ledger) quiet(k kind) bool {
 	return !(k == lds && l.strategy.Scopes) && l.nothingToSend(k)
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
-// askTimeout is how long a request or connection waits for its cluster. Envoy asks again when its stream breaks, which takes at most a
+// askTimeout is how long a request or connection waits for its cluster. If the stream breaks, Envoy asks again within a
 // second.
 const askTimeout = 10 * time.Second
 
-// onDemandSource is where Envoy asks: on a delta stream of its own, because on the stream of everything a cluster that waits
-// for its endpoints would stop all others. All filters with an equal source share the stream.
+// onDemandSource makes Envoy ask on a separate delta stream. On the aggregated stream, a cluster that waits for its endpoints
+// would hold back all others. Filters with equal sources share one stream.
 var onDemandSource = &corev3.ConfigSource{
 	ResourceApiVersion: corev3.ApiVersion_V3,
 	ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
