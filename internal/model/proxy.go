@@ -18,6 +18,9 @@ const (
 // Interception is how a workload's connections reach its sidecar (INTERCEPTION_MODE).
 type Interception string
 
+// AnnotationInterception is Istio's annotation of Pods with an Interception.
+const AnnotationInterception = "sidecar.istio.io/interceptionMode"
+
 // The interception modes. None: applications connect to the sidecar.
 const (
 	InterceptRedirect Interception = "REDIRECT"

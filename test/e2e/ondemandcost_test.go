@@ -23,6 +23,16 @@ import (
 // without services, bytes from the control plane, and the time of first calls. E2E_SERVICES sets the number of services;
 // CONTRIBUTING.md describes how to measure with 5000.
 func TestOnDemandCost(t *testing.T) {
+	backend := startTLSBackend(t)
+	compareCosts(t, "services with TLS", "calls", func(i int) string { return costService(i, backend) }, measureCost)
+}
+
+// compareCosts measures a sidecar without services, one with all clusters, and one that gets them on demand. kind and calls
+// name what is measured.
+func compareCosts(t *testing.T, kind, calls string, service func(i int) string,
+	measure func(t *testing.T, name string, delivery model.Delivery, services []string, called int) *cost,
+) {
+	t.Helper()
 	services, called := 60, 20
 	if n := os.Getenv("E2E_SERVICES"); n != "" {
 		var err error
@@ -30,23 +40,28 @@ func TestOnDemandCost(t *testing.T) {
 		require.NoError(t, err)
 		called = 50
 	}
-	backend := startTLSBackend(t)
 	docs := make([]string, services)
 	for i := range services {
-		docs[i] = costService(i, backend)
+		docs[i] = service(i)
 	}
-	empty := measureCost(t, "empty", model.DeliverFull, nil, 0)
-	full := measureCost(t, "full", model.DeliverFull, docs, called)
-	part := measureCost(t, "on demand", model.DeliverOnDemand, docs, called)
-	t.Logf("%d services with TLS and 5 endpoints each, %d called", services, called)
+	empty := measure(t, "empty", model.DeliverFull, nil, 0)
+	full := measure(t, "full", model.DeliverFull, docs, called)
+	part := measure(t, "on demand", model.DeliverOnDemand, docs, called)
+	t.Logf("%d %s and 5 endpoints each, %d called", services, kind, called)
 	for _, c := range []*cost{full, part} {
-		t.Logf("%-10s memory %6.1f MB, after the calls %6.1f MB; bytes %8d, after the calls %8d; live after %5d ms; first calls p50 %s p99 %s; warm p50 %s p99 %s",
-			c.name, c.start-empty.start, c.after-empty.start, c.startBytes, c.afterBytes, c.live.Milliseconds(),
+		t.Logf("%-10s memory %6.1f MB, after the calls %6.1f MB; bytes %8d, after the calls %8d; live after %5d ms; first %s p50 %s p99 %s; warm p50 %s p99 %s",
+			c.name, c.start-empty.start, c.after-empty.start, c.startBytes, c.afterBytes, c.live.Milliseconds(), calls,
 			percentile(c.first, 50), percentile(c.first, 99), percentile(c.warm, 50), percentile(c.warm, 99))
 	}
 	require.Less(t, part.startBytes, full.startBytes)
 	require.Less(t, part.after, full.after)
 }
+
+// costRule makes the calls of all services use TLS.
+const costRule = `apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: all, namespace: shop}
+spec: {host: "*.shop.svc.cluster.local", trafficPolicy: {tls: {mode: SIMPLE, insecureSkipVerify: true}}}`
 
 type cost struct {
 	name                   string
@@ -56,41 +71,40 @@ type cost struct {
 	first, warm            []time.Duration
 }
 
-func measureCost(t *testing.T, name string, delivery model.Delivery, docs []string, called int) *cost {
+func measureCost(t *testing.T, name string, delivery model.Delivery, services []string, called int) *cost {
 	t.Helper()
 	client := newClient("client")
 	client.fewStats = true
-	rule := `apiVersion: networking.istio.io/v1
-kind: DestinationRule
-metadata: {name: all, namespace: shop}
-spec: {host: "*.shop.svc.cluster.local", trafficPolicy: {tls: {mode: SIMPLE, insecureSkipVerify: true}}}`
-	m := startMeshWith(t, server.RoutesAuto, func(o *controlplane.Options) { o.Mesh.Delivery = delivery }, append([]string{client.sidecar("./*"), rule}, docs...)...)
-	out := &cost{name: name}
-	began := time.Now()
-	client.start(t, m, false)
-	out.live = time.Since(began)
-	out.start, out.startBytes = memory(t, client), received(t, client)
+	m := startMeshWith(t, server.RoutesAuto, func(o *controlplane.Options) { o.Mesh.Delivery = delivery }, append([]string{client.sidecar("./*"), costRule}, services...)...)
 	c := http.Client{Timeout: callLimit, Transport: &http.Transport{}}
 	defer c.CloseIdleConnections()
-	for i := range called {
-		out.first = append(out.first, timed(t, &c, client, i))
-	}
-	for i := range 10 * called {
-		out.warm = append(out.warm, timed(t, &c, client, i%called))
-	}
-	out.after, out.afterBytes = memory(t, client), received(t, client)
-	m.stop()
-	client.process.Kill()
-	return out
+	return costOf(t, name, m, client, called, func(i int) {
+		body, err := get(&c, client.url(), costName(i), false)
+		require.NoError(t, err)
+		require.Equal(t, "tls", body)
+	})
 }
 
-func timed(t *testing.T, c *http.Client, client *client, i int) time.Duration {
+// costOf starts a client, calls its services, and ends the mesh. call calls the service with a number.
+func costOf(t *testing.T, name string, m *mesh, c *client, called int, call func(i int)) *cost {
 	t.Helper()
-	began := time.Now()
-	body, err := get(c, client.url(), costName(i), false)
-	require.NoError(t, err)
-	require.Equal(t, "tls", body)
-	return time.Since(began)
+	timed := func(call func()) time.Duration {
+		began := time.Now()
+		call()
+		return time.Since(began)
+	}
+	out := &cost{name: name, live: timed(func() { c.start(t, m, false) })}
+	out.start, out.startBytes = memory(t, c), received(t, c)
+	for i := range called {
+		out.first = append(out.first, timed(func() { call(i) }))
+	}
+	for i := range 10 * called {
+		out.warm = append(out.warm, timed(func() { call(i % called) }))
+	}
+	out.after, out.afterBytes = memory(t, c), received(t, c)
+	m.stop()
+	c.process.Kill()
+	return out
 }
 
 // percentile returns a percentile of times.

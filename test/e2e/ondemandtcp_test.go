@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -92,60 +90,17 @@ func TestTCPModeChanges(t *testing.T) {
 
 // TestTCPOnDemandCost is TestOnDemandCost for services with TCP ports.
 func TestTCPOnDemandCost(t *testing.T) {
-	services, called := 60, 20
-	if n := os.Getenv("E2E_SERVICES"); n != "" {
-		var err error
-		services, err = strconv.Atoi(n)
-		require.NoError(t, err)
-		called = 50
-	}
 	port := startTCPServers(t, true)
-	docs := make([]string, services)
-	for i := range services {
-		docs[i] = tcpService(i, port)
-	}
-	empty := measureTCP(t, "empty", model.DeliverFull, nil, 0)
-	full := measureTCP(t, "full", model.DeliverFull, docs, called)
-	part := measureTCP(t, "on demand", model.DeliverOnDemand, docs, called)
-	t.Logf("%d services with TCP ports, TLS and 5 endpoints each, %d called", services, called)
-	for _, c := range []*cost{full, part} {
-		t.Logf("%-10s memory %6.1f MB, after the calls %6.1f MB; bytes %8d, after the calls %8d; live after %5d ms; first connections p50 %s p99 %s; warm p50 %s p99 %s",
-			c.name, c.start-empty.start, c.after-empty.start, c.startBytes, c.afterBytes, c.live.Milliseconds(),
-			percentile(c.first, 50), percentile(c.first, 99), percentile(c.warm, 50), percentile(c.warm, 99))
-	}
-	require.Less(t, part.startBytes, full.startBytes)
-	require.Less(t, part.after, full.after)
+	compareCosts(t, "services with TCP ports, TLS", "connections", func(i int) string { return tcpService(i, port) }, measureTCP)
 }
 
 func measureTCP(t *testing.T, name string, delivery model.Delivery, services []string, called int) *cost {
 	t.Helper()
 	c := newClient("client")
 	c.fewStats = true
-	docs := append(interceptedClient(c), `apiVersion: networking.istio.io/v1
-kind: DestinationRule
-metadata: {name: all, namespace: shop}
-spec: {host: "*.shop.svc.cluster.local", trafficPolicy: {tls: {mode: SIMPLE, insecureSkipVerify: true}}}`)
+	docs := append(interceptedClient(c), costRule)
 	m := startMeshWith(t, server.RoutesAuto, intercept(t, c, delivery), append(docs, services...)...)
-	out := &cost{name: name}
-	began := time.Now()
-	c.start(t, m, false)
-	out.live = time.Since(began)
-	out.start, out.startBytes = memory(t, c), received(t, c)
-	timed := func(i int) time.Duration {
-		began := time.Now()
-		require.Equal(t, greeting(i), greet(c, i))
-		return time.Since(began)
-	}
-	for i := range called {
-		out.first = append(out.first, timed(i))
-	}
-	for i := range 10 * called {
-		out.warm = append(out.warm, timed(i%called))
-	}
-	out.after, out.afterBytes = memory(t, c), received(t, c)
-	m.stop()
-	c.process.Kill()
-	return out
+	return costOf(t, name, m, c, called, func(i int) { require.Equal(t, greeting(i), greet(c, i)) })
 }
 
 // interceptedClient returns the configuration of a client whose connections state their destination in the PROXY protocol,

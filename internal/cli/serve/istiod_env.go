@@ -98,54 +98,24 @@ var istiodVariables = []istiodVariable{
 		o.DeployGateways = false
 		return "Gateways of the Gateway API are not deployed; existing Deployments stay", err
 	}, why: "--deploy-gateways decides"},
-	{name: "PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS", apply: func(v string, o *controlplane.Options) (string, error) {
-		on, err := strconv.ParseBool(v)
-		o.Mesh.SeveralAuthorizers = on
-		if on {
-			return "CUSTOM policies of one workload may name different providers, and each is asked", err
-		}
-		return "calls that match CUSTOM policies of a workload are refused if the policies name different providers; this is the default", err
-	}},
-	{name: "PILOT_SKIP_VALIDATE_TRUST_DOMAIN", apply: func(v string, o *controlplane.Options) (string, error) {
-		on, err := strconv.ParseBool(v)
-		o.Mesh.AnyTrustDomain = on
-		if on {
-			return "workloads accept callers of every trust domain that their roots verify, for example a federated one; in AuthorizationPolicies, namespaces and serviceAccounts match every trust domain: add trustDomains", err
-		}
-		return "workloads accept callers of the mesh's trust domain and its aliases; this is the default", err
-	}},
-	{name: "PILOT_SCOPE_GATEWAY_TO_NAMESPACE", apply: func(v string, o *controlplane.Options) (string, error) {
-		on, err := strconv.ParseBool(v)
-		o.Mesh.ScopeGatewayToNamespace = on
-		if on {
-			return "Istio's Gateways are only for routers of their namespace, and Ingresses for those of the root namespace", err
-		}
-		return "Istio's Gateways are for routers of all namespaces; this is the default", err
-	}},
-	{name: "PILOT_ENABLE_STRICT_GATEWAY_MERGING", apply: func(v string, o *controlplane.Options) (string, error) {
-		on, err := strconv.ParseBool(v)
-		o.Mesh.StrictGatewayMerging = on
-		if on {
-			return "routers that are deployed for a Gateway of the Gateway API serve Istio's Gateways of their namespace only; this is the default", err
-		}
-		return "routers that are deployed for a Gateway of the Gateway API serve Istio's Gateways of all namespaces, which may name Secrets of the routers' namespace", err
-	}},
-	{name: "PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN", apply: func(v string, o *controlplane.Options) (string, error) {
-		on, err := strconv.ParseBool(v)
-		o.Mesh.AbsoluteFQDN = on
-		if on {
-			return "hosts of requests may end with a dot; this is the default", err
-		}
-		return "requests whose host ends with a dot are for an unknown host", err
-	}},
-	{name: "PILOT_HTTP10", apply: func(v string, o *controlplane.Options) (string, error) {
-		on, err := strconv.ParseBool(v)
-		o.Mesh.HTTP10 = on
-		if on {
-			return "sidecars and gateways accept HTTP/1.0", err
-		}
-		return "sidecars and gateways answer 426 to HTTP/1.0, except those with ISTIO_META_HTTP10=1; this is the default", err
-	}},
+	{name: "PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS", apply: meshSwitch(func(m *model.Mesh) *bool { return &m.SeveralAuthorizers },
+		"CUSTOM policies of one workload may name different providers, and each is asked",
+		"calls that match CUSTOM policies of a workload are refused if the policies name different providers; this is the default")},
+	{name: "PILOT_SKIP_VALIDATE_TRUST_DOMAIN", apply: meshSwitch(func(m *model.Mesh) *bool { return &m.AnyTrustDomain },
+		"workloads accept callers of every trust domain that their roots verify, for example a federated one; in AuthorizationPolicies, namespaces and serviceAccounts match every trust domain: add trustDomains",
+		"workloads accept callers of the mesh's trust domain and its aliases; this is the default")},
+	{name: "PILOT_SCOPE_GATEWAY_TO_NAMESPACE", apply: meshSwitch(func(m *model.Mesh) *bool { return &m.ScopeGatewayToNamespace },
+		"Istio's Gateways are only for routers of their namespace, and Ingresses for those of the root namespace",
+		"Istio's Gateways are for routers of all namespaces; this is the default")},
+	{name: "PILOT_ENABLE_STRICT_GATEWAY_MERGING", apply: meshSwitch(func(m *model.Mesh) *bool { return &m.StrictGatewayMerging },
+		"routers that are deployed for a Gateway of the Gateway API serve Istio's Gateways of their namespace only; this is the default",
+		"routers that are deployed for a Gateway of the Gateway API serve Istio's Gateways of all namespaces, which may name Secrets of the routers' namespace")},
+	{name: "PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN", apply: meshSwitch(func(m *model.Mesh) *bool { return &m.AbsoluteFQDN },
+		"hosts of requests may end with a dot; this is the default",
+		"requests whose host ends with a dot are for an unknown host")},
+	{name: "PILOT_HTTP10", apply: meshSwitch(func(m *model.Mesh) *bool { return &m.HTTP10 },
+		"sidecars and gateways accept HTTP/1.0",
+		"sidecars and gateways answer 426 to HTTP/1.0, except those with ISTIO_META_HTTP10=1; this is the default")},
 	{name: "PILOT_TRACE_SAMPLING", apply: func(v string, o *controlplane.Options) (string, error) {
 		percent, err := strconv.ParseFloat(v, 64)
 		if err == nil && !(percent >= 0 && percent <= 100) {
@@ -175,6 +145,18 @@ var istiodVariables = []istiodVariable{
 		}
 		return "", err
 	}, why: "--xds-cert or --workload-api decides whether the control plane issues certificates"},
+}
+
+// meshSwitch applies a variable that sets a field of the mesh to true or false, with the effect of each.
+func meshSwitch(field func(*model.Mesh) *bool, whenTrue, whenFalse string) func(string, *controlplane.Options) (string, error) {
+	return func(v string, o *controlplane.Options) (string, error) {
+		on, err := strconv.ParseBool(v)
+		*field(o.Mesh) = on
+		if on {
+			return whenTrue, err
+		}
+		return whenFalse, err
+	}
 }
 
 // istiodFlags are the flags that istiod's variables set, unless the command line or Moonsail's variable does.
@@ -243,7 +225,7 @@ func applyIstiodVariables(o *controlplane.Options, fs *pflag.FlagSet, lookup fun
 		}
 		value, _ := lookup(name)
 		if flag == certNamesFlag && len(o.Identity.Names) == 0 {
-			istioenv.WithoutEffect(log, program, name, value, "the control plane issues no certificate of --xds-addr for it: there is no such port, or --xds-cert or --workload-api gives the certificate")
+			istioenv.WithoutEffect(log, program, name, value, "the control plane issues no certificate for its xDS port: --xds-addr is empty, or --xds-cert or --workload-api gives the certificate")
 			continue
 		}
 		logEffect(name, value, "sets --"+flag)

@@ -13,9 +13,6 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// annotationInterception is Istio's annotation of Pods that has the mode of interception.
-const annotationInterception = "sidecar.istio.io/interceptionMode"
-
 // Pod decodes a Pod.
 func Pod(in convert.Cluster, o *corev1.Pod) (*model.Workload, problem.List) {
 	c := start(in, model.KindPod, &o.ObjectMeta)
@@ -28,7 +25,7 @@ func Pod(in convert.Cluster, o *corev1.Pod) (*model.Workload, problem.List) {
 		Locality:       c.LabelLocality("metadata.labels", o.Labels),
 		Network:        o.Labels[convert.LabelNetwork],
 		NamedPorts:     c.containerPorts(&o.Spec),
-		Interception:   model.Interception(o.Annotations[annotationInterception]),
+		Interception:   model.Interception(o.Annotations[model.AnnotationInterception]),
 		HostNetwork:    o.Spec.HostNetwork,
 		Ready:          podReady(o),
 		Terminating:    o.DeletionTimestamp != nil || podDone(o),

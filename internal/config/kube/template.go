@@ -43,7 +43,7 @@ func Template(owner model.Key, object map[string]any, at []string) (*model.Workl
 		Owner:          owner.Name,
 		ServiceAccount: template.Spec.ServiceAccountName,
 		NamedPorts:     map[string]uint32{},
-		Interception:   model.Interception(template.Annotations[annotationInterception]),
+		Interception:   model.Interception(template.Annotations[model.AnnotationInterception]),
 		HostNetwork:    template.Spec.HostNetwork,
 		Ready:          true,
 	}

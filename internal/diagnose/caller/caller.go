@@ -4,10 +4,12 @@ package caller
 
 import (
 	"cmp"
+	"net"
 	"net/netip"
 	"strings"
 	"sync"
 
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -30,6 +32,16 @@ func Principal(mesh *model.Mesh, p *model.Proxy) string {
 		return ""
 	}
 	return model.Identity{TrustDomain: mesh.TrustDomain, Namespace: p.Namespace, ServiceAccount: cmp.Or(p.ServiceAccount, "default")}.String()
+}
+
+// Arrival returns a call that leaves one proxy as another one gets it. Package simulate knows the resources of one Envoy only,
+// not how the workload at the other end is reached.
+func Arrival(mesh *model.Mesh, call *simulate.Call, r *simulate.Result, u *simulate.Upstream, e *simulate.Endpoint, from, to *model.Proxy) simulate.Call {
+	c := call.Arrival(r, u, e, Principal(mesh, from))
+	c.Direct = to.Interception == model.InterceptNone
+	c.Inbound = !c.Direct
+	c.From = net.JoinHostPort(FirstIP(from), "40000")
+	return c
 }
 
 // Resolver resolves names of a snapshot as applications would. It reads the snapshot when it is first used.

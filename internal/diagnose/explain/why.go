@@ -250,9 +250,7 @@ func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulat
 	}
 	p := world.proxy
 	snap := x.Snapshot()
-	c := call.Arrival(r, u, e, caller.Principal(x.mesh(snap), from))
-	c.Inbound, c.Direct = p.Interception != model.InterceptNone, p.Interception == model.InterceptNone
-	c.From = net.JoinHostPort(caller.FirstIP(from), "40000")
+	c := caller.Arrival(x.mesh(snap), call, r, u, e, from, p)
 	result, err := world.Call(c)
 	if err != nil {
 		return nil, err

@@ -188,9 +188,7 @@ func (o *opened) servers(call *simulate.Call, r *simulate.Result, from *model.Pr
 				continue
 			}
 			seen[w] = true
-			arrival := call.Arrival(r, u, e, caller.Principal(o.mesh, from))
-			arrival.Inbound, arrival.Direct = p.Interception != model.InterceptNone, p.Interception == model.InterceptNone
-			arrival.From = net.JoinHostPort(caller.FirstIP(from), "40000")
+			arrival := caller.Arrival(o.mesh, call, r, u, e, from, p)
 			in, err := w.Call(arrival)
 			if err != nil {
 				return nil, fmt.Errorf("at %s: %w", p, err)

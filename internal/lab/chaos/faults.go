@@ -206,8 +206,7 @@ func (r *run) proxyFault(ctx context.Context, a Action, e *event, s *sidecar) er
 		return nil
 	case stopAgent:
 		return paused(ctx, s.pid(), a.For)
-	}
-	if a.What == expireProxy {
+	case expireProxy:
 		return r.expire(ctx, a, e, s)
 	}
 	// Requests of this proxy may fail from here on, until it is ready again.

@@ -11,14 +11,14 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
-// Envoy asks for a cluster on demand when a route has chosen it for a request, or a TCP proxy that leads only there for a
-// connection. Other references to a cluster do not make Envoy ask: it drops mirrored requests, and closes connections of
-// other TCP proxies. So a cluster with such a reference is not on demand.
-// It stays so when the reference goes, because a proxy that has the cluster must not lose it.
+// Envoy asks for a cluster in two cases: a route chooses it for a request, or it is the only backend of a TCP proxy. Envoy
+// does not ask for a cluster with other references: it drops mirrored requests, and closes connections of other TCP proxies.
+// So a cluster with such a reference is not on demand. It stays so when the reference goes, because a proxy that has the
+// cluster must not lose it.
 
 // precedes has the clusters of a group that are not on demand, because something refers to them that is neither a route nor a
-// TCP proxy that asks. It keeps the last maxGone that do not exist: as many as the removals that a table keeps at least. A proxy that missed more connects
-// again, and lists the clusters that it has.
+// TCP proxy that asks. It keeps the last maxGone that do not exist: as many as the removals that a table keeps at least. A
+// proxy that missed more connects again, and lists the clusters that it has.
 type precedes struct {
 	names map[string]bool
 	gone  []string // the oldest first
@@ -52,7 +52,7 @@ func (p *precedes) lose(name string) {
 
 // decideOnDemand decides which clusters of the delta are on demand.
 func (g *proxyGroup) decideOnDemand(x *index.Index) {
-	if g.Key.Asking != index.AsksForClusters {
+	if !g.Key.OnDemand() {
 		return
 	}
 	for name := range g.referred() {
@@ -159,7 +159,7 @@ func (g *proxyGroup) restoreCluster(x *index.Index, name string) {
 // Envoy and of modules, which this package does not know: a text refers to a cluster if it contains the name. Hosts with
 // such clusters are derived again.
 func (g *proxyGroup) noteTexts(naming [][]byte) {
-	if g.Key.Asking != index.AsksForClusters || len(naming)+len(g.patches.naming) == 0 {
+	if !g.Key.OnDemand() || len(naming)+len(g.patches.naming) == 0 {
 		return
 	}
 	g.patches.naming = naming

@@ -76,7 +76,7 @@ func newSharder(by Sharding, k *GroupKey) *sharder {
 		return nil
 	}
 	p := &sharder{
-		full: by, asked: by.onDemand(), onDemand: k.Asking == index.AsksForClusters, known: k.Sharded, disabled: !k.ScopedRoutes,
+		full: by, asked: by.onDemand(), onDemand: k.OnDemand(), known: k.Sharded, disabled: !k.ScopedRoutes,
 		routes: map[string]*shardedRoutes{}, split: map[string]string{},
 	}
 	for _, form := range k.Sharded.List() {

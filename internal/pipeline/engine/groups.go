@@ -6,7 +6,6 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
-	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -181,7 +180,7 @@ func (e *TooManyGroups) Error() string {
 }
 
 func newTable(k *derive.GroupKey) *table.Table {
-	if k.Asking == index.AsksForClusters {
+	if k.OnDemand() {
 		return table.NewOnDemand(k.String(), k.Origins())
 	}
 	return table.NewFor(k.String(), k.Origins())

@@ -10,7 +10,6 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
-	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/translate"
@@ -138,7 +137,7 @@ func put[V any, P interface {
 
 // clusters translates clusters; those on demand have another encoding.
 func (t *translation) clusters(values map[string]*ir.Cluster) {
-	if t.key.Asking == index.AsksForClusters {
+	if t.key.OnDemand() {
 		t.encodeCluster = func(name string, m proto.Message) (*resource.Encoded, error) {
 			if c, ok := m.(*clusterv3.Cluster); ok && values[name].OnDemand && c.GetEdsClusterConfig().GetServiceName() == name {
 				return resource.EncodeOnDemand(name, c, cluster.SetEndpointsName)

@@ -127,8 +127,8 @@ func TestConfigErrors(t *testing.T) {
 		{"TLS with missing roots", func(c *Config) { c.XDS = XDS{RootCert: "/nowhere/ca.pem"} }, []string{"/nowhere/ca.pem", "--xds-root-cert"}},
 		{"interception", func(c *Config) { c.Interception = "MAGIC" }, []string{`"MAGIC"`, "REDIRECT, TPROXY, NONE", "--interception-mode"}},
 		{"interception by annotation", func(c *Config) {
-			c.Workload.Annotations = map[string]string{interceptionAnnotation: "OFF"}
-		}, []string{`"OFF"`, interceptionAnnotation}},
+			c.Workload.Annotations = map[string]string{model.AnnotationInterception: "OFF"}
+		}, []string{`"OFF"`, model.AnnotationInterception}},
 		{"type", func(c *Config) { c.Type = "waypoint" }, []string{`"waypoint"`, "use sidecar or router", "--type"}},
 		{"a router that intercepts", func(c *Config) { c.Type, c.Interception = model.ProxyRouter, model.InterceptTProxy }, []string{"no application", "--interception-mode"}},
 		{"concurrency", func(c *Config) { c.Concurrency = ptr(-1) }, []string{"-1", "--concurrency"}},
@@ -235,7 +235,7 @@ func TestDeepLocality(t *testing.T) {
 func TestRouterNode(t *testing.T) {
 	c := minimal()
 	c.Type = model.ProxyRouter
-	c.Workload.Annotations = map[string]string{interceptionAnnotation: "TPROXY"} // of a sidecar
+	c.Workload.Annotations = map[string]string{model.AnnotationInterception: "TPROXY"} // of a sidecar
 	s, err := c.resolve()
 	require.NoError(t, err)
 	require.Regexp(t, "^router~", s.node.ID)

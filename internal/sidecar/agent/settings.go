@@ -21,7 +21,6 @@ import (
 
 // Istio's annotations that set a field of Config which is empty.
 const (
-	interceptionAnnotation      = "sidecar.istio.io/interceptionMode"
 	logLevelAnnotation          = "sidecar.istio.io/logLevel"
 	componentLogLevelAnnotation = "sidecar.istio.io/componentLogLevel"
 )
@@ -118,7 +117,7 @@ func (s *settings) resolveWorkload() error {
 	s.Domain = cmp.Or(s.Domain, "cluster.local")
 	s.MeshID = cmp.Or(s.MeshID, "cluster.local")
 	if !s.isRouter() {
-		s.Interception = model.Interception(cmp.Or(string(s.Interception), w.Annotations[interceptionAnnotation], string(model.InterceptRedirect)))
+		s.Interception = model.Interception(cmp.Or(string(s.Interception), w.Annotations[model.AnnotationInterception], string(model.InterceptRedirect)))
 	}
 	s.LogLevel = cmp.Or(s.LogLevel, w.Annotations[logLevelAnnotation], "warning")
 	s.ComponentLogLevel = cmp.Or(s.ComponentLogLevel, w.Annotations[componentLogLevelAnnotation], "misc:error")
@@ -129,7 +128,7 @@ func (s *settings) resolveWorkload() error {
 	case model.InterceptNone, model.InterceptRedirect, model.InterceptTProxy:
 		return nil
 	}
-	return fmt.Errorf("invalid interception mode %q: use one of REDIRECT, TPROXY, NONE: correct --interception-mode or annotation %s", s.Interception, interceptionAnnotation)
+	return fmt.Errorf("invalid interception mode %q: use one of REDIRECT, TPROXY, NONE: correct --interception-mode or annotation %s", s.Interception, model.AnnotationInterception)
 }
 
 // resolveType refuses interception for a router: it only receives connections to its own address.

@@ -1,5 +1,7 @@
 package inject
 
+import "github.com/moonsail/moonsail/internal/model"
+
 // Istio's labels.
 const (
 	labelInject            = "sidecar.istio.io/inject"
@@ -32,7 +34,7 @@ const (
 	annotationInitialDelay  = "readiness.status.sidecar.istio.io/initialDelaySeconds"
 	annotationPeriod        = "readiness.status.sidecar.istio.io/periodSeconds"
 	annotationFailures      = "readiness.status.sidecar.istio.io/failureThreshold"
-	annotationMode          = "sidecar.istio.io/interceptionMode"
+	annotationMode          = model.AnnotationInterception
 	annotationContainer     = "kubectl.kubernetes.io/default-container"
 	annotationLogs          = "kubectl.kubernetes.io/default-logs-container"
 )

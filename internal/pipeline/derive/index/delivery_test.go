@@ -57,7 +57,7 @@ func (w *deliveryWorld) onDemand(namespace string) bool {
 	w.t.Helper()
 	out, _ := w.index.Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: namespace, OnDemand: true})
 	require.NotEqual(w.t, AsksNothing, out.Asking, "TCP proxies are the same in both modes")
-	return out.Asking == AsksForClusters
+	return out.OnDemand()
 }
 
 func (w *deliveryWorld) counts() (counts, groups int) {

@@ -117,13 +117,16 @@ func (k GroupKey) traits() []trait {
 		{k.Tracing != "", "tracing=" + string(k.Tracing)},
 		{k.Topology.Set, k.Topology.String()},
 		{k.Connections != "", "connections=" + string(k.Connections)},
-		{k.Asking == AsksForClusters, "on-demand"},
+		{k.OnDemand(), "on-demand"},
 		{k.Asking == MayAskLater, "may-ask"},
 		{k.ScopedRoutes, "scoped"},
 		{k.Sharded != "", "sharded=" + strings.ReplaceAll(string(k.Sharded), " ", ",")},
 		{k.Cohort > 0, fmt.Sprintf("cohort=%d", k.Cohort)},
 	}
 }
+
+// OnDemand reports whether most clusters are on demand.
+func (k *GroupKey) OnDemand() bool { return k.Asking == AsksForClusters }
 
 // Asking is what proxies ask for when their applications call it for the first time.
 type Asking string

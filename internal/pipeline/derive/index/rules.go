@@ -149,8 +149,11 @@ func mergeRules(rules []*model.DestinationRule) *model.DestinationRule {
 func (r *Reader) BackendTLSPolicies(svc *model.Service) []*model.BackendTLSPolicy {
 	r.facts.add(destinationRuleFact(svc.Hostname))
 	list := r.index.backendTLS[svc.Hostname]
+	if len(r.index.entryTLS) == 0 {
+		return list
+	}
 	entries := svc.Entries()
-	if len(entries) == 0 || len(r.index.entryTLS) == 0 {
+	if len(entries) == 0 {
 		return list
 	}
 	list = slices.Clone(list)

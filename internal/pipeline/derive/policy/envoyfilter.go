@@ -37,7 +37,7 @@ func Patches(r *index.Reader) *ir.Patches {
 // TextsNamingClusters returns the values of patches and the configurations of plugins for a client's proxy, outbound or
 // inbound, that name outbound clusters; nil for groups that get all clusters.
 func TextsNamingClusters(r *index.Reader) (texts [][]byte) {
-	if r.Key.Asking != index.AsksForClusters {
+	if !r.Key.OnDemand() {
 		return nil
 	}
 	add := func(text []byte) {
