@@ -76,7 +76,7 @@ envoy: fetcher ## fetch the pinned Envoy into .tools if it is missing
 	@echo "==> Envoy: $$($(FETCH))"
 
 # Envoy arrives while moonsail compiles. The fetcher compiles before both: they share its packages.
-demo: fetcher ## run a whole mesh on this machine, in about a minute
+demo: fetcher ## run a whole mesh on this machine, in half a minute
 	@$(MAKE) --no-print-directory -j2 envoy build
 	@$(BIN) demo $(DEMOFLAGS)
 
@@ -127,11 +127,12 @@ unit: envoy kube-build ## the tests of this module (PKGS), with the race detecto
 	@echo "==> testing $(PKGS) $(RACE)"
 	@$(GOTEST) $(RACE) $(RACE:-race=-short) -timeout 40m -p $(LANES) $(TESTFLAGS) $(UNITPKGS)
 
-properties: ## property tests and the corpus in full; with the race detector they are short
+properties: $(KUBE) $(CRDS) ## property tests and the corpus in full; with the race detector they are short
 	@[ -d .tools/envoy ] || $(MAKE) --no-print-directory envoy
 	@echo "==> testing properties"
-	@go test -vet=off -timeout 30m ./internal/pipeline/derive ./internal/xds/ledger ./internal/xds/table ./test/meshtest
+	@go test -vet=off -timeout 30m ./internal/pipeline/derive ./internal/xds/ledger ./internal/xds/table ./internal/diagnose/compare ./test/meshtest
 	@go test -vet=off -timeout 30m -run '^TestCorpusOnEnvoy$$' ./test/e2e
+	@go test -vet=off -timeout 30m -run '^TestCorpusThroughACluster$$' ./test/cluster
 	@go test -vet=off -timeout 30m ./test/modelcheck
 	@echo "==> testing that planted defects are found"
 	@go test -vet=off -timeout 30m -tags defects -run Defects ./test/modelcheck
@@ -143,7 +144,7 @@ e2e: envoy kube-build ## only the tests with real Envoys and a real API server, 
 e2e-full: envoy kube-build lab-build ## e2e, 200 restarts of sidecars under traffic, each experiment of the lab in quick form, and all tests with real Pods: about 70 minutes
 	@RACE="$(RACE)" TESTFLAGS="$(TESTFLAGS)" tools/e2e-full
 
-lab: kube-build lab-build envoy ## all experiments of the lab in full, about 2.5 hours; reports in dist/lab (LABFLAGS=--quick)
+lab: kube-build lab-build envoy ## the lab's experiments except scale and chaos, about 2.5 hours; reports in dist/lab (LABFLAGS=--quick)
 	@tools/lab --out dist/lab $(LABFLAGS)
 
 h2spec: ## h2spec's cases against the HTTP/2 server of xDS streams

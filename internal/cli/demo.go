@@ -26,7 +26,7 @@ stage until the last proxy has it.
 
 Exit status: 0 every step succeeded and no request failed, except those that fault injection
 aborted; 1 otherwise; 2 wrong usage; 130 interrupted. Ctrl-C ends all processes.`,
-		Example: `  # Run the demo, for about a minute
+		Example: `  # Run the demo, for half a minute
   moonsail demo
 
   # Leave the mesh running, to inspect it and to edit its YAML

@@ -32,7 +32,7 @@ func NewRootCommand() *cobra.Command {
 		Long: `Moonsail is a service mesh: a control plane that turns Kubernetes and Istio resources into
 configuration of Envoy, an agent that runs Envoy as a sidecar or gateway, and commands that inspect
 a running mesh.`,
-		Example: `  # Run a mesh on this machine, for about a minute
+		Example: `  # Run a mesh on this machine, for half a minute
   moonsail demo
 
   # Run a control plane on a directory of YAML

@@ -41,8 +41,8 @@
 //
 // Write a function in a new file of package propagation, like stalled.go, and a row in Scenarios (scenarios.go). The
 // row has all facts about the scenario: its meshes, about how long it takes, whether it restarts the control plane, and
-// the titles of its plots. No other code names a scenario. A scenario that restarts Deployments of an API server belongs
-// to propagation/rollout, like expedia.go.
+// the titles of its plots. Elsewhere only help texts, tests and "moonsail-lab all" name scenarios. A scenario that
+// restarts Deployments of an API server belongs to propagation/rollout, like expedia.go.
 //
 // # To add an experiment
 //

@@ -34,7 +34,7 @@
 //	xds/http2/reader.go              frameReader.messages      finds the messages of a DATA frame
 //	xds/server/request.go            http2Receiver.Receive     receives a message: a discovery request
 //	xds/server/request.go            stream.handle             parses the request
-//	xds/ledger/answer.go             Ledger.Handle             matches the nonce with the response in flight
+//	xds/ledger/answer.go             Ledger.HandleRenamed      matches the nonce with the response in flight
 //	xds/ledger/answer.go             Ledger.accept             the proxy has what the response contained
 //	xds/http2/reader.go              frameReader.endBatch      input.fill finds no more bytes: the Receiver answers
 //	xds/server/request.go            http2Receiver.EndBatch    answers all requests that arrived together

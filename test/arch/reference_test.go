@@ -351,7 +351,7 @@ An unknown field is an error that names the nearest known one. ` + "`x[]`" + ` i
 and ` + "`x.*`" + ` stands for all fields below ` + "`x`" + `.
 
 Deliberate differences in behaviour are in [differences.md](differences.md).
-[gateways.md](../gateways.md) describes the Gateway API, whose conformance tests pass.
+[gateways.md](../gateways.md) describes the Gateway API, with its conformance results in [gateway-api.md](gateway-api.md#conformance).
 
 `
 

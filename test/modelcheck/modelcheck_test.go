@@ -56,6 +56,9 @@ func TestPipeline(t *testing.T) {
 
 // TestFoundPlans repeats the runs that have found a bug.
 func TestFoundPlans(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make properties repeats them, without the race detector")
+	}
 	for name, p := range map[string]*plan{
 		"refused content that comes back":            newPlan(118, length, 10),
 		"removal from a refused route configuration": newPlan(262, length, 10),

@@ -29,16 +29,16 @@ not exist. Run the command again to continue after an error. 'moonsail upgrade' 
 installation, and 'moonsail uninstall' removes it. Over an installation that is complete, the command
 fails if anything would change.`,
 		Example: `  # Install
-  moonsail install --image registry.example.com/moonsail:1.0
+  moonsail install --image registry.example.com/moonsail:0.1.0
 
   # With values of the charts
-  moonsail install --image registry.example.com/moonsail:1.0 --set replicaCount=3 -f values.yaml
+  moonsail install --image registry.example.com/moonsail:0.1.0 --set replicaCount=3 -f values.yaml
 
   # Beside Istio
-  moonsail install --image registry.example.com/moonsail:1.0 --revision moonsail
+  moonsail install --image registry.example.com/moonsail:0.1.0 --revision moonsail
 
   # See what would be created
-  moonsail install --image registry.example.com/moonsail:1.0 --dry-run`,
+  moonsail install --image registry.example.com/moonsail:0.1.0 --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			base, controlPlane, err := o.releases(cmd, nil)

@@ -38,13 +38,13 @@ describes a migration.`,
 		Example: `  # Install a control plane
   kubectl create namespace istio-system
   moonsail manifest --chart base | kubectl apply --server-side -f -
-  moonsail manifest --image registry.example.com/moonsail:1.0 | kubectl apply -f -
+  moonsail manifest --image registry.example.com/moonsail:0.1.0 | kubectl apply -f -
 
   # The same with a value of the chart
-  moonsail manifest --image registry.example.com/moonsail:1.0 --set autoscaleEnabled=true
+  moonsail manifest --image registry.example.com/moonsail:0.1.0 --set autoscaleEnabled=true
 
   # Install a control plane beside Istio, and move a namespace to it
-  moonsail manifest --image registry.example.com/moonsail:1.0 --revision moonsail | kubectl apply -f -
+  moonsail manifest --image registry.example.com/moonsail:0.1.0 --revision moonsail | kubectl apply -f -
   kubectl label namespace shop istio-injection- istio.io/rev=moonsail --overwrite
 
   # Install a gateway

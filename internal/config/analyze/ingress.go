@@ -2,73 +2,60 @@ package analyze
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// ingress reports problems with the TLS of a Sidecar's own listeners.
-func (c gatewayChecks) ingress(s *model.Sidecar) {
-	for i := range s.Ingress {
-		in, field := &s.Ingress[i], fmt.Sprintf("spec.ingress[%d].tls", i)
-		if in.TLS == nil {
-			continue
-		}
-		if mode := c.mutualAt(s, in.Port.Number); mode != "" {
-			c.warnf(code.IngressBehindMutualTLS, s, field, "has no effect at workloads that take mutual TLS (%[1]s) at port %[2]d; write a PeerAuthentication for them with portLevelMtls {%[2]d: {mode: DISABLE}}", mode, in.Port.Number)
-		}
-		if len(c.secrets) == 0 {
-			continue // the input has no Secrets on purpose
-		}
-		c.secretsOfServer(s, field, in.TLS, s.Namespace)
-		c.unreadIngress(s, field, in.TLS)
+// kubernetesIngress reports parts of an Ingress of the mesh without effect, backends that do not exist, and an Ingress that
+// names Istio's class but is not served.
+func (c gatewayChecks) kubernetesIngress(i *model.Ingress) {
+	settings := model.DefaultIngress()
+	if c.mesh != nil && c.mesh.Ingress != nil {
+		settings = *c.mesh.Ingress
 	}
-}
-
-// mutualAt is the mode of mutual TLS at a port of workloads that a Sidecar selects; "": it is
-// switched off at all of them. Where no workload is known, it is that of one with the labels.
-func (c gatewayChecks) mutualAt(s *model.Sidecar, port uint32) model.MTLSMode {
-	selected := c.selected(s)
-	if len(selected) == 0 {
-		selected = []*model.Workload{{Meta: model.Meta{Labels: s.Selector}}}
-	}
-	for _, w := range selected {
-		if mode := c.peers.of(s.Namespace, w.Labels).Of(port); mode != model.MTLSDisable {
-			return mode
+	if !settings.Serves(i, c.classes[i.Class]) {
+		if i.Class == settings.Class && i.Annotation == nil && settings.Mode != model.IngressOff {
+			c.warnf(code.ClassNotFound, i, "spec.ingressClassName", "no IngressClass %s has the controller istio.io/ingress-controller, so this Ingress has no effect: create the class, or use the annotation kubernetes.io/ingress.class", i.Class)
 		}
+		return
 	}
-	return ""
-}
-
-func (c gatewayChecks) selected(s *model.Sidecar) []*model.Workload {
-	var out []*model.Workload
-	for _, w := range c.workloads[s.Namespace] {
-		if model.SelectorMatches(s.Selector, w.Labels) {
-			out = append(out, w)
-		}
+	for _, n := range i.Notes {
+		c.warnf(code.NoEffect, i, n.Field, "%s", n.Text)
 	}
-	return out
-}
-
-// unreadIngress reports workloads that may not have the keys of their own listeners.
-func (c gatewayChecks) unreadIngress(s *model.Sidecar, field string, t *model.ServerTLS) {
-	for _, need := range t.Credentials(s.Namespace) {
-		secret := c.secrets[need.Key]
-		if !need.PrivateKey || secret == nil || secret.Problem != "" {
-			continue
-		}
-		missing := map[string]bool{}
-		for _, w := range c.selected(s) {
-			if !secret.MayRead(w.Account()) {
-				missing[w.Account()] = true
+	reported := map[model.Destination]bool{}
+	for _, v := range i.Rules {
+		for r := range v.HTTP {
+			if d := v.HTTP[r].Backends[0].Destination; !reported[d] {
+				reported[d] = true
+				c.ingressBackend(i, d)
 			}
 		}
-		if len(missing) > 0 {
-			c.warnf(code.SecretUnreadable, s, field, "service accounts %s may not read Secret %s, so calls of workloads that the Sidecar selects fail: grant them get on it",
-				strings.Join(slices.Sorted(maps.Keys(missing)), ", "), secret.Name)
+	}
+}
+
+// ingressBackend reports a Service that does not exist, or does not have the port.
+func (c gatewayChecks) ingressBackend(i *model.Ingress, d model.Destination) {
+	svc := c.kubernetesService(d.Host)
+	if svc == nil && c.serviceElsewhere(d.Host) {
+		c.hostElsewhere(i.Key, "spec.rules", d.Host)
+		return
+	}
+	if svc == nil {
+		c.warnf(code.BackendNotFound, i, "spec.rules", "no Service has the host %s, so requests for it fail", d.Host)
+		return
+	}
+	if svc.ExternalName != "" {
+		return
+	}
+	for p := range svc.Ports {
+		if svc.Ports[p].Number == d.Port || d.Port == 0 && svc.Ports[p].Name == d.PortName {
+			return
 		}
 	}
+	port := d.PortName
+	if d.Port != 0 {
+		port = fmt.Sprint(d.Port)
+	}
+	c.warnf(code.BackendNotFound, i, "spec.rules", "the Service %s has no port %s, so requests for it fail", svc.Name, port)
 }

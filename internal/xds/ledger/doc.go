@@ -1,5 +1,5 @@
 // Package ledger decides what may be sent next on one xDS stream. It is pure: it has no clock, no
-// goroutine and no network. The server passes requests to Handle and new states of the tables
+// goroutine and no network. The server passes requests to HandleRenamed and new states of the tables
 // to Update, and calls Next for the responses that may be sent.
 //
 // A stream is a cursor on its tables: for each type it records up to which revision additions and

@@ -1,0 +1,65 @@
+package analyze
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/config/code"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+func (c ruleChecks) destinationRule(r *model.DestinationRule) {
+	if !routeChecks(c).matchesAny(r.Host) {
+		_, hidden := c.find(r.Host, r.Namespace)
+		destinationChecks(c).missing(problem.SeverityWarning, r, "spec.host", r.Host, hidden, "the rule has no effect: ")
+		return
+	}
+	for i, s := range r.Subsets {
+		c.subset(r, fmt.Sprintf("spec.subsets[%d].labels", i), s)
+	}
+	c.portPolicies(r)
+	securityChecks(c).clientTLS(r)
+	secretChecks(c).credentials(r)
+}
+
+// subset reports one that no workload of the rule's services belongs to.
+func (c ruleChecks) subset(r *model.DestinationRule, field string, s model.Subset) {
+	total, known := 0, false
+	for _, svc := range c.services {
+		if !r.Host.Matches(svc.Hostname) {
+			continue
+		}
+		members, k := c.members(svc)
+		known = known || k
+		total += len(members)
+		if slices.ContainsFunc(members, func(m member) bool { return model.SelectorMatches(s.Labels, m.labels) }) {
+			return
+		}
+	}
+	if known && total > 0 {
+		c.warnf(code.SubsetWithoutWorkloads, r, field, "none of the %d workloads of %s has %s, so requests to subset %q fail; correct the labels",
+			total, r.Host, labelText(s.Labels), s.Name)
+	}
+}
+
+func labelText(labels map[string]string) string {
+	out := make([]string, 0, len(labels))
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		out = append(out, k+"="+labels[k])
+	}
+	return strings.Join(out, ",")
+}
+
+// portPolicies reports settings of ports that the service does not have.
+func (c ruleChecks) portPolicies(r *model.DestinationRule) {
+	for _, number := range slices.Sorted(maps.Keys(r.Ports)) {
+		for _, s := range c.byHost[r.Host] {
+			if s.Port(number) == nil {
+				c.warnf(code.PortNotFound, r, "spec.trafficPolicy.portLevelSettings", "%s has no port %d; it has %s", s.Hostname, number, ports(s))
+			}
+		}
+	}
+}
