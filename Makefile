@@ -132,6 +132,7 @@ properties: $(KUBE) $(CRDS) ## property tests and the corpus in full; with the r
 	@echo "==> testing properties"
 	@go test -vet=off -timeout 30m ./internal/pipeline/derive ./internal/xds/ledger ./internal/xds/table ./internal/diagnose/compare ./test/meshtest
 	@go test -vet=off -timeout 30m -run '^TestCorpusOnEnvoy$$' ./test/e2e
+	@go test -vet=off -timeout 30m -run '^TestHonouredFieldsReachProxies$$' ./test/arch
 	@go test -vet=off -timeout 30m -run '^TestCorpusThroughACluster$$' ./test/cluster
 	@go test -vet=off -timeout 30m ./test/modelcheck
 	@echo "==> testing that planted defects are found"

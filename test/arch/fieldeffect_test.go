@@ -15,7 +15,7 @@ import (
 )
 
 // TestHonouredFieldsReachProxies checks that each field that the reference calls honoured changes what some proxy of a small
-// mesh receives, or is listed with the reader of the field.
+// mesh receives, or is listed with the reader of the field. Short tests, with the race detector, try a fifth of the fields.
 func TestHonouredFieldsReachProxies(t *testing.T) {
 	for _, k := range fieldKinds {
 		// The tests of agents and of MeshConfig cover these two.
@@ -25,7 +25,10 @@ func TestHonouredFieldsReachProxies(t *testing.T) {
 		t.Run(k.title, func(t *testing.T) {
 			var lost []string
 			w := surroundingsOf(t, k.title)
-			for _, f := range k.leaves(k.message.ProtoReflect().Descriptor(), nil, nil) {
+			for i, f := range k.leaves(k.message.ProtoReflect().Descriptor(), nil, nil) {
+				if testing.Short() && i%5 != 0 {
+					continue
+				}
 				name := k.title + " " + strings.Join(f.at, ".")
 				_, listed := readByOthers[name]
 				if reaches := k.reaches(t, w, f.at, f.field); reaches == listed {

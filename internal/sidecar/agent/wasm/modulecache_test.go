@@ -311,7 +311,9 @@ func TestSlowServersDelayNothing(t *testing.T) {
 	require.Equal(t, "late: module "+url+" is not there: it is still being fetched", p.reply(t, "1", late))
 	now, _ := cache.get("late")
 	require.Nil(t, now, "its listener waits")
-	p.reply(t, "2", sentPlugin(t, "1", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED))
+	// If the fetch takes longer than the patience, the answer is a NACK, which the end of the fetch may overtake: it opens
+	// the next stream.
+	await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: "2", Resources: []*discoveryv3.Resource{sentPlugin(t, "1", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)}})
 	for now, changed := cache.get("plugin"); now == nil; now, changed = cache.get("plugin") {
 		<-changed
 	}
