@@ -3,7 +3,9 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -130,16 +132,25 @@ func callAll(t *testing.T, c *client, from, to int) {
 // coldClusters returns the clusters of the services cold that a sidecar has.
 func coldClusters(t *testing.T, c *client) []string {
 	t.Helper()
+	return slices.Sorted(maps.Keys(coldEndpoints(t, c)))
+}
+
+// coldEndpoints returns how many endpoints the sidecar's clusters of the services cold have, by name.
+func coldEndpoints(t *testing.T, c *client) map[string]int {
+	t.Helper()
 	raw, err := c.admin.Clusters(t.Context())
 	require.NoError(t, err)
 	var all struct {
-		Statuses []struct{ Name string } `json:"cluster_statuses"`
+		Statuses []struct {
+			Name  string
+			Hosts []json.RawMessage `json:"host_statuses"`
+		} `json:"cluster_statuses"`
 	}
 	require.NoError(t, json.Unmarshal(raw, &all))
-	var out []string
+	out := map[string]int{}
 	for _, s := range all.Statuses {
 		if strings.Contains(s.Name, "||cold") {
-			out = append(out, s.Name)
+			out[s.Name] = len(s.Hosts)
 		}
 	}
 	return out

@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"maps"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -63,6 +65,10 @@ func TestNoCallLostOnDemand(t *testing.T) {
 		m.apply(docs[:len(docs)-services+round]...)
 		callAll(t, c, 0, round)
 		m.apply(docs...)
+		// Envoy has ACKed the clusters, and uses each once its endpoints have come.
+		eventually(t, "each cluster has endpoints", func() bool {
+			return !slices.Contains(slices.Collect(maps.Values(coldEndpoints(t, c))), 0)
+		}, nil)
 		callAll(t, c, round, called)
 		more()
 	}
