@@ -130,7 +130,7 @@ unit: envoy kube-build ## the tests of this module (PKGS), with the race detecto
 properties: $(KUBE) $(CRDS) ## property tests and the corpus in full; with the race detector they are short
 	@[ -d .tools/envoy ] || $(MAKE) --no-print-directory envoy
 	@echo "==> testing properties"
-	@go test -vet=off -timeout 30m ./internal/pipeline/derive ./internal/xds/ledger ./internal/xds/table ./internal/diagnose/compare ./test/meshtest
+	@go test -vet=off -timeout 30m ./internal/pipeline/derive ./internal/xds/ledger ./internal/xds/table ./internal/diagnose/compare ./deploy ./test/meshtest
 	@go test -vet=off -timeout 30m -run '^TestCorpusOnEnvoy$$' ./test/e2e
 	@go test -vet=off -timeout 30m -run '^TestHonouredFieldsReachProxies$$' ./test/arch
 	@go test -vet=off -timeout 30m -run '^TestCorpusThroughACluster$$' ./test/cluster

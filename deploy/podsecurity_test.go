@@ -134,7 +134,7 @@ func TestPodsAreRestricted(t *testing.T) {
 
 // TestPodsAreRestrictedAfterChanges checks that departures finds what is wrong.
 func TestPodsAreRestrictedAfterChanges(t *testing.T) {
-	yes := true
+	pods, yes := podsOf(t, nil), true
 	for want, change := range map[string]func(*corev1.PodSpec){
 		"moonsail: shares a namespace of the node":                     func(s *corev1.PodSpec) { s.HostNetwork = true },
 		"moonsail: seccompProfile is not RuntimeDefault":               func(s *corev1.PodSpec) { s.SecurityContext.SeccompProfile = nil },
@@ -149,9 +149,10 @@ func TestPodsAreRestrictedAfterChanges(t *testing.T) {
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
-			for _, p := range podsOf(t, nil) {
+			for _, p := range pods {
 				if p.name == "moonsail" {
 					require.Empty(t, p.departures())
+					p.spec = *p.spec.DeepCopy()
 					change(&p.spec)
 					require.Equal(t, []string{want}, p.departures())
 				}

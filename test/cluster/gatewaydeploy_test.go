@@ -78,7 +78,9 @@ func awaitService(t *testing.T, c *kubetest.Cluster, ns, name string, wanted fun
 // awaitNone waits until a namespace has none of the objects that Gateways get.
 func awaitNone(t *testing.T, c *kubetest.Cluster, ns, name string) {
 	t.Helper()
+	var last error // without a request that the deadline ends
 	c.Eventually(t, "nothing is left of "+name, func(ctx context.Context) error {
+		var left []string
 		for what, get := range map[string]func() (metav1.Object, error){
 			"Deployment": func() (metav1.Object, error) {
 				return c.Client.AppsV1().Deployments(ns).Get(ctx, name, metav1.GetOptions{})
@@ -96,11 +98,17 @@ func awaitNone(t *testing.T, c *kubetest.Cluster, ns, name string) {
 				return c.Client.PolicyV1().PodDisruptionBudgets(ns).Get(ctx, name, metav1.GetOptions{})
 			},
 		} {
-			if _, err := get(); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%s is there: %w", what, cmp.Or(err, errors.New("found")))
+			switch o, err := get(); {
+			case err == nil:
+				left = append(left, fmt.Sprintf("%s %+v", what, o.GetManagedFields()))
+			case !apierrors.IsNotFound(err):
+				return cmp.Or(last, err)
 			}
 		}
-		return nil
+		if last = nil; len(left) > 0 {
+			last = errors.New(strings.Join(left, "\n"))
+		}
+		return last
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -232,6 +233,7 @@ func TestRightsAreNeeded(t *testing.T) {
 	addr := make(chan string, 1)
 	runControl(t, c, func(o *controlplane.Options) {
 		o.Kubernetes.Kubeconfig, o.Revision = kubeconfig, model.DefaultRevision
+		o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 		o.Heartbeat, o.DeployGateways, o.RecheckReaders = 100*time.Millisecond, true, 100*time.Millisecond
 		o.Dependencies.Learn = true
 		o.Identity = controlplane.Identity{Addr: "127.0.0.1:0", ReadEvery: 100 * time.Millisecond, Listening: func(a net.Addr) { addr <- a.String() }}
@@ -302,16 +304,20 @@ func useRights(t *testing.T, c *kubetest.Cluster, ns string) {
 	gateway := deployedGateway("moonsail", 80, "", `, infrastructure: {parametersRef: {group: "", kind: ConfigMap, name: web}}`)
 	c.Apply(t, ns, gateway)
 	awaitConditions(t, c, ns, "gateways", "web", statusOf, "Programmed=True/Programmed")
+	scaling := func(what string, as func(error) bool) { // Programmed does not wait for these objects
+		c.Eventually(t, what, func(ctx context.Context) error {
+			if _, err := c.Client.AutoscalingV2().HorizontalPodAutoscalers(ns).Get(ctx, "web-moonsail", metav1.GetOptions{}); !as(err) {
+				return fmt.Errorf("the autoscaler: %w", err)
+			}
+			if _, err := c.Client.PolicyV1().PodDisruptionBudgets(ns).Get(ctx, "web-moonsail", metav1.GetOptions{}); !as(err) {
+				return fmt.Errorf("the budget: %w", err)
+			}
+			return nil
+		})
+	}
+	scaling("autoscaler and budget come", func(err error) bool { return err == nil })
 	parameters(`{service: "spec: {type: ClusterIP}"}`)
-	c.Eventually(t, "autoscaler and budget go", func(ctx context.Context) error {
-		if _, err := c.Client.AutoscalingV2().HorizontalPodAutoscalers(ns).Get(ctx, "web-moonsail", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return errors.New("the autoscaler is there")
-		}
-		if _, err := c.Client.PolicyV1().PodDisruptionBudgets(ns).Get(ctx, "web-moonsail", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return errors.New("the budget is there")
-		}
-		return nil
-	})
+	scaling("autoscaler and budget go", apierrors.IsNotFound)
 	gateway = strings.Replace(gateway, "gatewayClassName: moonsail", "gatewayClassName: istio", 1)
 	c.Apply(t, ns, gateway)
 	awaitNone(t, c, ns, "web-moonsail") // the garbage collector deletes objects only if their Gateway is gone

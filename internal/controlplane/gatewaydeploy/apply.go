@@ -58,6 +58,19 @@ func applied(o *unstructured.Unstructured, manager string) bool {
 	})
 }
 
+// writtenByUs reports whether this controller has applied the object, or has created it: a control plane may lose the lead,
+// or end, before it applies what it has created.
+func writtenByUs(o *unstructured.Unstructured) bool {
+	return applied(o, fieldManager) || creationOf(o.GetManagedFields()) >= 0
+}
+
+// creationOf returns the index of the entry that a creation by this controller leaves until ownByApply; -1: there is none.
+func creationOf(entries []metav1.ManagedFieldsEntry) int {
+	return slices.IndexFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == fieldManager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
+	})
+}
+
 // apply writes an object. If it belongs to others, it returns what to do about it.
 func (t *term) apply(ctx context.Context, p *plan, want *object) (trouble string, err error) {
 	api := t.objects(want.kind, p.Namespace)
@@ -108,9 +121,7 @@ func (t *term) apply(ctx context.Context, p *plan, want *object) (trouble string
 // object as it is then.
 func ownByApply(ctx context.Context, api dynamic.ResourceInterface, have *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	entries := have.GetManagedFields()
-	i := slices.IndexFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
-		return e.Manager == fieldManager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
-	})
+	i := creationOf(entries)
 	if i < 0 {
 		return have, nil
 	}

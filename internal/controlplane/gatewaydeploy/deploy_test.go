@@ -86,6 +86,32 @@ func TestConflictsAreReported(t *testing.T) {
 	require.Contains(t, states[g.key()].Conflicts[0], "it was not created for this Gateway")
 }
 
+// TestPruneAfterCreation checks that an object that a control plane created, but did not apply before it ended, is deleted
+// if its Gateway does not need it.
+func TestPruneAfterCreation(t *testing.T) {
+	for name, c := range map[string]struct {
+		entry   map[string]any
+		deleted bool
+	}{
+		"created":           {map[string]any{"manager": fieldManager, "operation": "Update"}, true},
+		"applied":           {map[string]any{"manager": fieldManager, "operation": "Apply"}, true},
+		"only its status":   {map[string]any{"manager": fieldManager, "operation": "Update", "subresource": "status"}, false},
+		"created by others": {map[string]any{"manager": "kubectl", "operation": "Update"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deploys, client, _ := deployer(t)
+			child := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
+				"name": "web", "namespace": "shop", "uid": "2", "resourceVersion": "7", "managedFields": []any{c.entry},
+				"ownerReferences": []any{map[string]any{"apiVersion": gateways.GroupVersion().String(), "kind": "Gateway", "name": "web", "uid": "1"}},
+			}}}
+			deploys.inventory.seeChild(configMaps, child)
+			client.PrependReactor("delete", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+			require.NoError(t, deploys.prune(t.Context(), "1", nil))
+			require.Equal(t, c.deleted, len(client.Actions()) == 1)
+		})
+	}
+}
+
 // TestOwnByApply checks which requests make the fields of a creation those of an apply.
 func TestOwnByApply(t *testing.T) {
 	created := map[string]any{"manager": fieldManager, "operation": "Update"}

@@ -36,7 +36,7 @@ type child struct {
 	version string // resource version
 	owner   types.UID
 	gateway types.NamespacedName
-	ours    bool // this controller has applied it
+	ours    bool // this controller has created or applied it
 	content contentHash
 }
 
@@ -148,7 +148,7 @@ func (i *inventory) seeChild(r schema.GroupVersionResource, o *unstructured.Unst
 	}
 	now := child{
 		uid: o.GetUID(), version: o.GetResourceVersion(), owner: owner.UID, gateway: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name},
-		ours: applied(o, fieldManager), content: hashOf(o),
+		ours: writtenByUs(o), content: hashOf(o),
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
