@@ -156,7 +156,7 @@ func (f *flags) addMeshFlags(cmd *cobra.Command) {
 			"(on-demand for sidecars that see many services); the annotation "+model.AnnotationOutbound+" of a Pod or Namespace overrides it")
 	terminal.Offer(cmd, "outbound", model.Deliveries...)
 	fs.IntVar(&f.mesh.OnDemandFrom, "on-demand-from", model.OnDemandFrom,
-		"`NUMBER` of visible services from which auto means on-demand; below three quarters of it, full")
+		"`NUMBER` of visible services from which auto means on-demand; below three quarters of it, full (each time a quarter lower)")
 	fs.BoolVar(&f.registry, "outbound-registry-only", false, "block requests to destinations outside the mesh (Istio's REGISTRY_ONLY)")
 }
 

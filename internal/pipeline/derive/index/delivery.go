@@ -33,6 +33,7 @@ type serviceCount struct {
 	client   *Client // with the Sidecar in force; nil: services must be counted again
 	services int
 	onDemand bool // the last decision
+	returns  int  // how often the decision returned to full
 }
 
 // automatic has the decisions of automatic delivery. A decision depends on the one before, so it stays while a group is open
@@ -106,7 +107,8 @@ func (x *Index) decideDeliveries() (changed bool) {
 }
 
 // decideDelivery decides by a count, and reports whether the decision differs from the last one. The number of services at
-// which it returns to full is a quarter lower, so that it does not change there and back with single services.
+// which it returns to full is a quarter lower, so that it does not change there and back with single services. Each return
+// lowers it by a further quarter, so that those who may export services to all cannot change it again and again.
 func (x *Index) decideDelivery(k seenBy, c *serviceCount) (changed bool) {
 	if c.client == nil {
 		c.client, c.services = NewClient(GroupKey{Type: model.ProxySidecar, Namespace: k.namespace, Sidecar: k.sidecar}, x.Sidecar(k.sidecar)), 0
@@ -119,10 +121,14 @@ func (x *Index) decideDelivery(k seenBy, c *serviceCount) (changed bool) {
 		}
 	}
 	from := cmp.Or(x.mesh.OnDemandFrom, model.OnDemandFrom)
-	if c.onDemand {
-		from -= from / 4
-	}
 	was := c.onDemand
-	c.onDemand = c.services >= from
+	if was {
+		for range 1 + c.returns {
+			from -= (from + 3) / 4
+		}
+	}
+	if c.onDemand = c.services >= from; was && !c.onDemand {
+		c.returns++
+	}
 	return c.onDemand != was
 }

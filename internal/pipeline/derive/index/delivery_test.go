@@ -127,6 +127,27 @@ func TestAutomaticDelivery(t *testing.T) {
 	}
 }
 
+// TestAutomaticDeliverySettles exports all services and removes them, again and again: the proxies change their delivery a
+// few times, and then get configuration on demand.
+func TestAutomaticDeliverySettles(t *testing.T) {
+	w := newDeliveryWorld(t)
+	w.open("wide")
+	changes := 0
+	for range 20 {
+		for _, change := range []func(*model.Service) bool{
+			func(s *model.Service) bool { return w.put(s) }, func(s *model.Service) bool { return w.remove(s) },
+		} {
+			for i := range 8 {
+				if change(seenService("wide", i)) {
+					changes++
+				}
+			}
+		}
+	}
+	require.True(t, w.onDemand("wide"))
+	require.Equal(t, 11, changes, "returns below 6, 4, 3, 2 and 1 of 8")
+}
+
 // TestAutomaticDeliveryOfManyNamespaces opens the groups of more namespaces than a fixed bound could hold, between the two
 // limits. All keep the decision that they had before, and the last group of a namespace takes it away.
 func TestAutomaticDeliveryOfManyNamespaces(t *testing.T) {
