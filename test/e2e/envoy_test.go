@@ -89,7 +89,9 @@ func bootstrap(t *testing.T, o envoyOptions, admin string) []byte {
 	require.NoError(t, json.Unmarshal(text, &b))
 	b["admin"].(map[string]any)["address"] = map[string]any{"pipe": map[string]any{"path": admin}}
 	delete(b["static_resources"].(map[string]any), "listeners")
-	if !o.fewStats {
+	if o.fewStats {
+		b["stats_flush_interval"] = "0.5s" // measurements of memory wait for the next gauges
+	} else {
 		delete(b, "stats_config") // all statistics, under their full names
 		delete(b, "deferred_stat_options")
 	}

@@ -116,7 +116,7 @@ func percentile(times []time.Duration, p int) string {
 	return fmt.Sprintf("%.1f ms", float64(times[min(len(times)-1, len(times)*p/100)].Microseconds())/1000)
 }
 
-// memory returns the MB that Envoy has allocated. Envoy updates its gauges every few seconds.
+// memory returns the MB that Envoy has allocated. Envoy updates its gauges at intervals.
 func memory(t *testing.T, c *client) float64 {
 	t.Helper()
 	uptime := func() uint64 { return c.stats(t, "^server.uptime$")["server.uptime"] }

@@ -15,7 +15,7 @@ import (
 // TestSeriesAreBounded checks the limit of metric series when a caller claims ever new workload names. Existing series
 // must continue, series of the server's own calls must be added as before, and the sidecar must log it.
 func TestSeriesAreBounded(t *testing.T) {
-	const bound, names = 2000, 3000
+	const bound, names = 2000, 2200
 	m := startMutual(t, peerAuthentication("STRICT"))
 	call := func() {
 		m.requireStatus(http.StatusOK, "the client's call is answered", func() (int, string) { return m.call("server", serviceHTTP) })
