@@ -51,6 +51,9 @@ RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_E
 UNITPKGS = $(if $(filter ./...,$(PKGS)),./test/cluster ./test/e2e/... ./internal/lab/... ./test/... ./...,$(PKGS))
 LANES = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
+# Tests of large packages that `make unit` runs for a fifth of their cases.
+SAMPLED := ^(TestCorpusOnEnvoy|TestHonouredFieldsReachProxies|TestCorpusThroughACluster|TestPlantedDifferencesFromIstiod|TestEveryValue)$$
+
 # By default a process with the race detector sleeps for a second before it ends. The lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
@@ -127,13 +130,11 @@ unit: envoy kube-build ## the tests of this module (PKGS), with the race detecto
 	@echo "==> testing $(PKGS) $(RACE)"
 	@$(GOTEST) $(RACE) $(RACE:-race=-short) -timeout 40m -p $(LANES) $(TESTFLAGS) $(UNITPKGS)
 
-properties: $(KUBE) $(CRDS) ## property tests and the corpus in full; with the race detector they are short
+properties: kube-build ## property tests and the corpus in full; with the race detector they are short
 	@[ -d .tools/envoy ] || $(MAKE) --no-print-directory envoy
 	@echo "==> testing properties"
-	@go test -vet=off -timeout 30m ./internal/pipeline/derive ./internal/xds/ledger ./internal/xds/table ./internal/diagnose/compare ./deploy ./test/meshtest
-	@go test -vet=off -timeout 30m -run '^TestCorpusOnEnvoy$$' ./test/e2e
-	@go test -vet=off -timeout 30m -run '^TestHonouredFieldsReachProxies$$' ./test/arch
-	@go test -vet=off -timeout 30m -run '^TestCorpusThroughACluster$$' ./test/cluster
+	@go test -vet=off -timeout 30m ./internal/pipeline/derive ./internal/xds/ledger ./internal/xds/table ./test/meshtest
+	@go test -vet=off -timeout 30m -run '$(SAMPLED)' ./test/e2e ./test/arch ./test/cluster ./internal/diagnose/compare ./deploy
 	@go test -vet=off -timeout 30m ./test/modelcheck
 	@echo "==> testing that planted defects are found"
 	@go test -vet=off -timeout 30m -tags defects -run Defects ./test/modelcheck

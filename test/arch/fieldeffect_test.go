@@ -12,10 +12,11 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/short"
 )
 
 // TestHonouredFieldsReachProxies checks that each field that the reference calls honoured changes what some proxy of a small
-// mesh receives, or is listed with the reader of the field. Short tests, with the race detector, try a fifth of the fields.
+// mesh receives, or is listed with the reader of the field.
 func TestHonouredFieldsReachProxies(t *testing.T) {
 	for _, k := range fieldKinds {
 		// The tests of agents and of MeshConfig cover these two.
@@ -25,10 +26,7 @@ func TestHonouredFieldsReachProxies(t *testing.T) {
 		t.Run(k.title, func(t *testing.T) {
 			var lost []string
 			w := surroundingsOf(t, k.title)
-			for i, f := range k.leaves(k.message.ProtoReflect().Descriptor(), nil, nil) {
-				if testing.Short() && i%5 != 0 {
-					continue
-				}
+			for _, f := range short.Sample(k.leaves(k.message.ProtoReflect().Descriptor(), nil, nil)) {
 				name := k.title + " " + strings.Join(f.at, ".")
 				_, listed := readByOthers[name]
 				if reaches := k.reaches(t, w, f.at, f.field); reaches == listed {

@@ -18,6 +18,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/test/kubetest"
 	"github.com/moonsail/moonsail/test/meshtest"
+	"github.com/moonsail/moonsail/test/short"
 )
 
 // corpus is where the tests of configurations are.
@@ -47,7 +48,7 @@ func TestCorpusThroughACluster(t *testing.T) {
 	c := kubetest.Start(t, "--service-cidr=10.0.0.0/12,fd00:96::/112")
 	c.BareNodes(t)
 	followers := map[string]*store.Store{} // by the fields of the mesh that they depend on
-	for _, file := range meshtest.Sample(files) {
+	for _, file := range short.Sample(files) {
 		f, err := meshtest.Load(file)
 		require.NoError(t, err)
 		mesh := f.Mesh.Domain + " " + f.Mesh.RootNamespace

@@ -78,7 +78,6 @@ func awaitService(t *testing.T, c *kubetest.Cluster, ns, name string, wanted fun
 // awaitNone waits until a namespace has none of the objects that Gateways get.
 func awaitNone(t *testing.T, c *kubetest.Cluster, ns, name string) {
 	t.Helper()
-	var last error // without a request that the deadline ends
 	c.Eventually(t, "nothing is left of "+name, func(ctx context.Context) error {
 		var left []string
 		for what, get := range map[string]func() (metav1.Object, error){
@@ -102,13 +101,13 @@ func awaitNone(t *testing.T, c *kubetest.Cluster, ns, name string) {
 			case err == nil:
 				left = append(left, fmt.Sprintf("%s %+v", what, o.GetManagedFields()))
 			case !apierrors.IsNotFound(err):
-				return cmp.Or(last, err)
+				return err
 			}
 		}
-		if last = nil; len(left) > 0 {
-			last = errors.New(strings.Join(left, "\n"))
+		if len(left) > 0 {
+			return errors.New(strings.Join(left, "\n"))
 		}
-		return last
+		return nil
 	})
 }
 

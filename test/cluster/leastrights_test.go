@@ -307,10 +307,10 @@ func useRights(t *testing.T, c *kubetest.Cluster, ns string) {
 	scaling := func(what string, as func(error) bool) { // Programmed does not wait for these objects
 		c.Eventually(t, what, func(ctx context.Context) error {
 			if _, err := c.Client.AutoscalingV2().HorizontalPodAutoscalers(ns).Get(ctx, "web-moonsail", metav1.GetOptions{}); !as(err) {
-				return fmt.Errorf("the autoscaler: %w", err)
+				return fmt.Errorf("the autoscaler: %w", cmp.Or(err, errors.New("it is there")))
 			}
 			if _, err := c.Client.PolicyV1().PodDisruptionBudgets(ns).Get(ctx, "web-moonsail", metav1.GetOptions{}); !as(err) {
-				return fmt.Errorf("the budget: %w", err)
+				return fmt.Errorf("the budget: %w", cmp.Or(err, errors.New("it is there")))
 			}
 			return nil
 		})

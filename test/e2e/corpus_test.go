@@ -14,6 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/meshtest"
+	"github.com/moonsail/moonsail/test/short"
 )
 
 // ways are how resources reach a proxy. Routers are included where one Envoy can be both a sidecar and a router. With
@@ -35,7 +36,7 @@ var ways = []struct {
 // of it, and have exactly what was compiled.
 func TestCorpusOnEnvoy(t *testing.T) {
 	// Package meshtest/live covers those that name certificates in files of the sidecar, which its agent reads.
-	files := meshtest.Sample(slices.DeleteFunc(corpus(t), func(f *meshtest.File) bool { return f.Name == "sidecar-tls" || f.Name == "files" }))
+	files := short.Sample(slices.DeleteFunc(corpus(t), func(f *meshtest.File) bool { return f.Name == "sidecar-tls" || f.Name == "files" }))
 	t.Run("fresh", func(t *testing.T) {
 		for _, f := range files {
 			for _, p := range f.Proxies {

@@ -99,17 +99,21 @@ func (c *Cluster) Eventually(t testing.TB, what string, look func(context.Contex
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	var last error
 	for {
 		err := look(ctx)
 		if err == nil {
 			return
 		}
+		if last == nil || ctx.Err() == nil { // else the time limit is why it failed
+			last = err
+		}
 		select {
 		case <-tick.C:
 		case <-c.process.done:
-			t.Fatalf("%s: %v; the API server has ended: %v", what, err, c.process.said())
+			t.Fatalf("%s: %v; the API server has ended: %v", what, last, c.process.said())
 		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, patience, err)
+			t.Fatalf("%s: not within %s: %v", what, patience, last)
 		}
 	}
 }

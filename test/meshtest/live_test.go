@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/test/meshtest/live"
+	"github.com/moonsail/moonsail/test/short"
 )
 
 // TestCorpusOnEnvoy makes the corpus' calls with a real Envoy, whose results must equal those of the simulator, and
@@ -15,7 +16,7 @@ import (
 func TestCorpusOnEnvoy(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
-	for _, path := range Sample(files) {
+	for _, path := range short.Sample(files) {
 		f, err := Load(path)
 		require.NoError(t, err)
 		t.Run(f.Name, f.onEnvoys)

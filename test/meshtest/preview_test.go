@@ -16,6 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/test/meshtest/live"
+	"github.com/moonsail/moonsail/test/short"
 )
 
 // previewed: every third object of a file is removed.
@@ -27,7 +28,7 @@ func TestPreviewOfCorpus(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
 	tried, differ := 0, 0
-	for _, path := range Sample(paths) {
+	for _, path := range short.Sample(paths) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			f, err := Load(path)
 			require.NoError(t, err)
@@ -121,7 +122,7 @@ func TestPreviewOnEnvoys(t *testing.T) {
 	require.NoError(t, err)
 	var changes, differ atomic.Int32
 	t.Run("files", func(t *testing.T) {
-		for _, path := range Sample(paths) {
+		for _, path := range short.Sample(paths) {
 			f, err := Load(path)
 			require.NoError(t, err)
 			t.Run(f.Name, func(t *testing.T) {

@@ -11,22 +11,10 @@ import (
 
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
+	"github.com/moonsail/moonsail/test/short"
 )
 
 var update = flag.Bool("update", false, "write the golden files of whole resources")
-
-// Sample returns one in five elements if tests are short, as with the race detector in `make unit`: the corpus takes
-// five times as long with it. `make properties` runs all of it without.
-func Sample[T any](all []T) []T {
-	if !testing.Short() {
-		return all
-	}
-	var out []T
-	for i := 0; i < len(all); i += 5 {
-		out = append(out, all[i])
-	}
-	return out
-}
 
 // Run runs the test files of a directory.
 func Run(t *testing.T, dir string) {
@@ -34,7 +22,7 @@ func Run(t *testing.T, dir string) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no tests in %s (%v)", dir, err)
 	}
-	for _, path := range Sample(files) {
+	for _, path := range short.Sample(files) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) { runFile(t, path) })
 	}
 }
