@@ -118,7 +118,7 @@ func (a *acker) open() []pending {
 	return list
 }
 
-// connections are the streams of each control plane, as "proxy/stream".
+// connections are the streams of each control plane that answers, as "proxy/stream".
 type connections map[int][]string
 
 // connected lists the streams of all control planes that answer. It returns nil if a proxy is connected to none.
@@ -130,6 +130,7 @@ func (a *acker) connected(ctx context.Context) connections {
 		if err != nil || json.Unmarshal(b, &list) != nil {
 			continue
 		}
+		out[p.number] = []string{}
 		for i := range list.Proxies {
 			s := &list.Proxies[i]
 			seen[s.Name] = true
@@ -149,8 +150,9 @@ func (c connections) equal(d connections) bool {
 	return c != nil && d != nil && maps.EqualFunc(c, d, slices.Equal[[]string])
 }
 
-// look asks once about all changes. A change is ACKed if each control plane with proxies reports so, and every proxy was
-// connected before and after the question.
+// look asks once about all changes. A change is ACKed if each control plane that runs reports so, and every proxy was
+// connected before and after the question. Those without proxies count, too: a proxy that reconnects to one that does not
+// have the change yet, because it starts or was stopped, gets an older state again.
 func (a *acker) look(ctx context.Context) {
 	open := a.open()
 	if len(open) == 0 {
@@ -203,12 +205,18 @@ func (a *acker) acked(p pending) {
 	}
 }
 
-// everywhere returns what all control planes with proxies claim about a change.
+// everywhere returns what all control planes claim about a change. One whose process has ended reads it when it starts.
 func (a *acker) everywhere(ctx context.Context, p pending, streams connections) claim {
 	all := claimACKed
 	for _, plane := range a.planes {
+		if _, answers := streams[plane.number]; !answers {
+			if plane.ended() == nil {
+				return claimNone
+			}
+			continue
+		}
 		for _, d := range p.parts {
-			if len(streams[plane.number]) > 0 && all > claimNone {
+			if all > claimNone {
 				all = min(all, a.claimed(ctx, plane, d, &p))
 			}
 		}

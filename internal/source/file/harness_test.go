@@ -31,12 +31,14 @@ type recorder struct {
 	batches [][]store.Event
 	synced  int // batches at the time of Synced, plus one; 0: not yet
 	state   map[model.Key]model.Object
+	loaded  func() // called once, by the first Put, before it returns
 }
 
 func (r *recorder) Put(events ...store.Event) {
 	if len(events) == 0 {
 		return
 	}
+	defer r.afterFirst()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.batches = append(r.batches, events)
@@ -46,6 +48,12 @@ func (r *recorder) Put(events ...store.Event) {
 		} else {
 			r.state[e.Key] = e.Object
 		}
+	}
+}
+
+func (r *recorder) afterFirst() {
+	if r.loaded != nil && r.count() == 1 {
+		r.loaded()
 	}
 }
 

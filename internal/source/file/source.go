@@ -86,7 +86,7 @@ func (s *Source) Run(ctx context.Context) error {
 	s.loading, s.held = true, map[string]struct{}{}
 	s.scan(s.Dir, time.Now())
 	s.loading = false
-	s.release()
+	s.scan(s.Dir, time.Now()) // what changed during the first scan, which may take seconds: nothing older is served
 	return s.follow(ctx, failed)
 }
 

@@ -39,6 +39,19 @@ func TestInitialLoadIsOneBatchThenSynced(t *testing.T) {
 	require.NotEmpty(t, o.Metadata().ResourceVersion)
 }
 
+// TestNothingOlderThanTheLoadIsServed checks that files which change while the first ones are read are read before Synced.
+func TestNothingOlderThanTheLoadIsServed(t *testing.T) {
+	f := prepare(t, map[string]string{"a.yaml": ns("a", "v1"), "b.yaml": ns("b", "v1"), "c.yaml": ns("c", "v1")})
+	f.loaded = func() {
+		f.replace("a.yaml", ns("a", "v2"))
+		f.write("d.yaml", ns("d", "v1"))
+		_ = os.Remove(f.path("b.yaml")) // checked below
+	}
+	f.run(f.dir)
+	require.Equal(t, "a=v2 c=v1 d=v1", f.String())
+	require.Equal(t, 3, f.syncs(), "two batches before Synced")
+}
+
 func TestOnlyWhatChangedIsTold(t *testing.T) {
 	f := start(t, map[string]string{"a.yaml": docs(ns("a", "v1"), ns("b", "v1"))})
 	f.write("a.yaml", docs("# moved\n"+ns("b", "v1"), ns("a", "v2")))
