@@ -11,8 +11,8 @@ import (
 
 // authorize decides whether a peer may connect as a proxy. If the mesh has a Pod with the proxy's name, the
 // peer must have the Pod's service account.
-func (s *secure) authorize(peer *server.Peer, p *model.Proxy) error {
-	if err := s.callers.Authorize(peer, p); err != nil {
+func (s *secure) authorize(ctx context.Context, peer *server.Peer, p *model.Proxy) error {
+	if err := s.callers.Authorize(ctx, peer, p); err != nil {
 		return err
 	}
 	byID, err := server.ParseID(p.ID)
@@ -33,7 +33,7 @@ func (s *secure) authorize(peer *server.Peer, p *model.Proxy) error {
 // mayDeregister decides whether a caller may deregister a workload. The workload must be of the caller's
 // namespace and service account, and so must every object with one of its addresses.
 func (s *secure) mayDeregister(ctx context.Context, p *model.Proxy) error {
-	if err := s.authorize(server.PeerOf(ctx), p); err != nil {
+	if err := s.authorize(ctx, server.PeerOf(ctx), p); err != nil {
 		return err
 	}
 	own := model.Identity{TrustDomain: s.trustDomains()[0], Namespace: p.Namespace, ServiceAccount: p.ServiceAccount}

@@ -10,6 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/base/connlimit"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/engine"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/security/authn"
 	"github.com/moonsail/moonsail/internal/security/ca"
@@ -49,6 +50,7 @@ type secure struct {
 	service   *ca.Service  // nil: another authority issues certificates
 	client    *kube.Client // nil: the source is not Kubernetes
 	snapshot  func() *store.Snapshot
+	loaded    <-chan struct{} // closed when the configuration was read
 
 	unauthenticated *connlimit.Counter // connections of peers that have not shown a certificate
 }
@@ -61,17 +63,16 @@ const (
 
 // addSecure opens the port with TLS and the authority, if they are on.
 func (p *parts) addSecure(ctx context.Context) (err error) {
-	p.secure, err = newSecure(ctx, p.opts, p.source, p.metrics, p.pipeline.Snapshot)
+	p.secure, err = newSecure(ctx, p.opts, p.source, p.metrics, p.pipeline)
 	return err
 }
 
-// newSecure opens the address and the authority; nil if they are off. snapshot is called after the source
-// has started.
-func newSecure(ctx context.Context, o Options, s *source, m *changelog.Metrics, snapshot func() *store.Snapshot) (*secure, error) {
+// newSecure opens the address and the authority; nil if they are off.
+func newSecure(ctx context.Context, o Options, s *source, m *changelog.Metrics, pipeline *engine.Engine) (*secure, error) {
 	if o.Identity.Addr == "" {
 		return nil, nil
 	}
-	out := &secure{opts: o, client: s.client, snapshot: snapshot, unauthenticated: connlimit.New(connlimit.Limits{
+	out := &secure{opts: o, client: s.client, snapshot: pipeline.Snapshot, loaded: pipeline.Loaded(), unauthenticated: connlimit.New(connlimit.Limits{
 		All: maxUnauthenticated, OfAddress: maxUnauthenticatedOfAddress, ExemptLoopback: true, Refused: m.ConnectionRefused,
 	})}
 	m.Gauge("moonsail_unauthenticated_connections", "Connections at the port with TLS whose peer has not shown a certificate of the mesh.",
@@ -87,7 +88,7 @@ func newSecure(ctx context.Context, o Options, s *source, m *changelog.Metrics, 
 		out.listener.Close()
 		return nil, err
 	}
-	out.callers = &authn.Callers{TrustDomains: out.trustDomains, Roots: out.authority.Pool, Revoked: out.authority.Revoked, Tokens: tokens}
+	out.callers = &authn.Callers{TrustDomains: out.loadedTrustDomains, Roots: out.authority.Pool, Revoked: out.authority.Revoked, Tokens: tokens}
 	meter := m.CertificateAuthority(out.authority.RootExpiry, out.authority.ChainExpiry)
 	m.Gauge("moonsail_revocation_lists_expiry_timestamp_seconds",
 		"Unix time at which the first list of revoked certificates expires. After that Envoys refuse every certificate. 0: no lists are known.",
@@ -119,10 +120,10 @@ func (s *secure) tokens() (out []authn.Tokens, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(out, &authn.KubernetesTokens{Ask: func(ctx context.Context, token, audience string) (authn.Review, error) {
+	return append(out, authn.NewKubernetesTokens(func(ctx context.Context, token, audience string) (authn.Review, error) {
 		r, err := ask(ctx, token, audience)
 		return authn.Review(r), err
-	}}), nil
+	})), nil
 }
 
 // mesh returns the current configuration of the mesh.
@@ -133,6 +134,17 @@ func (s *secure) mesh() *model.Mesh {
 }
 
 func (s *secure) trustDomains() []string { return s.mesh().TrustDomains() }
+
+// loadedTrustDomains waits until the configuration was read: before that the trust domains are unknown, and certificates
+// would name the default one.
+func (s *secure) loadedTrustDomains(ctx context.Context) ([]string, error) {
+	select {
+	case <-s.loaded:
+		return s.trustDomains(), nil
+	case <-ctx.Done():
+		return nil, server.Unavailable("the control plane has not read its configuration yet: try again")
+	}
+}
 
 // names returns the DNS names of the control plane: Istio's and its own.
 func (s *secure) names() []string {

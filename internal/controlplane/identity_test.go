@@ -1,10 +1,12 @@
 package controlplane
 
 import (
+	"crypto/tls"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // TestCertificates checks that workloads get certificates for themselves, by a token or by the previous
@@ -68,6 +71,43 @@ func certificates(t *testing.T, transport server.Transport) {
 			require.Contains(t, string(body), w)
 		}
 	}
+}
+
+// TestNoCertificateBeforeTheTrustDomainIsKnown checks that workloads get certificates only when the configuration was read: an
+// earlier one would be of the default trust domain.
+func TestNoCertificateBeforeTheTrustDomainIsKnown(t *testing.T) { overEach(t, trustDomainIsKnown) }
+
+func trustDomainIsKnown(t *testing.T, transport server.Transport) {
+	const meshYAML = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata: {mesh: 'trustDomain: prod'}\n"
+	var policy string
+	p := startIdentities(t, filepath.Join(t.TempDir(), "ca"), func(o *Options) {
+		o.Transport = transport
+		require.NoError(t, os.WriteFile(filepath.Join(o.ConfigDir, "mesh.yaml"), []byte(meshYAML), 0o600))
+		policy = filepath.Join(o.ConfigDir, "policy.yaml")
+		require.NoError(t, os.WriteFile(policy, []byte("kind: AuthorizationPolicy\nspec: {\n"), 0o600)) // nothing is served with this
+	})
+	type result struct {
+		cert *tls.Certificate
+		err  error
+	}
+	answers := make(chan result, 1)
+	go func() {
+		c, err := p.ask(p.dial(), "web-token", nil)
+		answers <- result{c, err}
+	}()
+	require.Eventually(t, func() bool {
+		resp, err := http.Get("http://" + p.http + "/metrics")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		return err == nil && strings.Contains(string(b), "citadel_server_csr_count 1")
+	}, time.Minute, 10*time.Millisecond, "the request has arrived")
+	require.NoError(t, os.Remove(policy))
+	a := await.From(t, answers)
+	require.NoError(t, a.err)
+	require.Equal(t, "spiffe://prod/ns/shop/sa/web", a.cert.Leaf.URIs[0].String())
 }
 
 // TestConfigurationByCertificate checks that a proxy can only be what its certificate says.

@@ -223,7 +223,7 @@ func (h holders) Holder(_ context.Context, token string) (namespace, serviceAcco
 
 func TestWhoMayAsk(t *testing.T) {
 	s := &secure{opts: Options{Mesh: model.DefaultMesh()}, callers: &authn.Callers{
-		TrustDomains: func() []string { return []string{"cluster.local"} }, Tokens: []authn.Tokens{holders{"root": "istio-system", "shop": "shop"}},
+		TrustDomains: func(context.Context) ([]string, error) { return []string{"cluster.local"}, nil }, Tokens: []authn.Tokens{holders{"root": "istio-system", "shop": "shop"}},
 	}}
 	p := &parts{source: &source{}, opts: Options{Mesh: model.DefaultMesh()}}
 	p.istiod = p.newIstioPages()

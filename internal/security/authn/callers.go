@@ -43,8 +43,9 @@ func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(form
 
 // Callers authenticates callers and authorizes proxies.
 type Callers struct {
-	// TrustDomains returns the trust domains of the mesh: first the one of new identities, then former and shared ones.
-	TrustDomains func() []string
+	// TrustDomains returns the trust domains of the mesh: first the one of new identities, then former and shared ones. It
+	// waits until they are known, and returns the status of a call for which they are not in time.
+	TrustDomains func(ctx context.Context) ([]string, error)
 	Roots        func() *x509.CertPool    // verify client certificates
 	Revoked      func() *revocation.Lists // nil: nothing is revoked
 	Tokens       []Tokens                 // tried in this order
@@ -53,10 +54,14 @@ type Callers struct {
 
 // Authenticate returns the caller of a certificate, else of a token. Errors are gRPC statuses.
 func (c *Callers) Authenticate(ctx context.Context, p *server.Peer) (Caller, error) {
+	domains, err := c.TrustDomains(ctx)
+	if err != nil {
+		return Caller{}, err
+	}
 	if len(p.Certificates) > 0 {
-		id, err := c.fromCertificate(p.Certificates)
+		id, err := c.fromCertificate(p.Certificates, domains)
 		if err == nil {
-			id.TrustDomain = c.TrustDomains()[0]
+			id.TrustDomain = domains[0]
 			return Caller{id, "certificate"}, nil
 		}
 		if p.Authorization == "" {
@@ -67,12 +72,12 @@ func (c *Callers) Authenticate(ctx context.Context, p *server.Peer) (Caller, err
 	if err != nil {
 		return Caller{}, server.Unauthenticated("%v", err)
 	}
-	return c.fromToken(ctx, token)
+	return c.fromToken(ctx, token, domains[0])
 }
 
 // fromCertificate verifies a certificate at the present time: the connection may be old, and the roots may have
 // changed.
-func (c *Callers) fromCertificate(chain []*x509.Certificate) (model.Identity, error) {
+func (c *Callers) fromCertificate(chain []*x509.Certificate, domains []string) (model.Identity, error) {
 	between := x509.NewCertPool()
 	for _, i := range chain[1:] {
 		between.AddCert(i)
@@ -86,11 +91,11 @@ func (c *Callers) fromCertificate(chain []*x509.Certificate) (model.Identity, er
 	if err != nil {
 		return model.Identity{}, err
 	}
-	return c.identity(chain[0])
+	return identity(chain[0], domains)
 }
 
-// identity returns the identity in a verified certificate.
-func (c *Callers) identity(cert *x509.Certificate) (model.Identity, error) {
+// identity returns the identity in a verified certificate, which must be of one of the trust domains.
+func identity(cert *x509.Certificate, domains []string) (model.Identity, error) {
 	if len(cert.URIs) != 1 {
 		return model.Identity{}, fmt.Errorf("%d URI names: exactly one SPIFFE id is required", len(cert.URIs))
 	}
@@ -98,7 +103,7 @@ func (c *Callers) identity(cert *x509.Certificate) (model.Identity, error) {
 	if err != nil {
 		return model.Identity{}, err
 	}
-	if domains := c.TrustDomains(); !slices.Contains(domains, id.TrustDomain) {
+	if !slices.Contains(domains, id.TrustDomain) {
 		return model.Identity{}, fmt.Errorf("%s is not in the mesh's trust domains (%s)", id, strings.Join(domains, ", "))
 	}
 	return id, nil
@@ -132,7 +137,7 @@ func bearer(header string) (string, error) {
 	return token, nil
 }
 
-func (c *Callers) fromToken(ctx context.Context, token string) (Caller, error) {
+func (c *Callers) fromToken(ctx context.Context, token, trustDomain string) (Caller, error) {
 	for _, t := range c.Tokens {
 		ns, account, err := t.Holder(ctx, token)
 		var refused *Refusal
@@ -144,7 +149,7 @@ func (c *Callers) fromToken(ctx context.Context, token string) (Caller, error) {
 		case err != nil:
 			return Caller{}, server.Unavailable("the token cannot be checked now: %v", err)
 		}
-		id := model.Identity{TrustDomain: c.TrustDomains()[0], Namespace: ns, ServiceAccount: account}
+		id := model.Identity{TrustDomain: trustDomain, Namespace: ns, ServiceAccount: account}
 		if err := id.Check(); err != nil {
 			return Caller{}, server.Unauthenticated("the token is not accepted: %v", err)
 		}
@@ -158,8 +163,8 @@ func (c *Callers) fromToken(ctx context.Context, token string) (Caller, error) {
 
 // Authorize reports whether a peer may connect as a proxy. The namespace and service account of the node must be those
 // of the peer's certificate. A node without a service account gets that of the certificate. Errors are gRPC statuses.
-func (c *Callers) Authorize(peer *server.Peer, p *model.Proxy) error {
-	id, err := c.Connected(peer)
+func (c *Callers) Authorize(ctx context.Context, peer *server.Peer, p *model.Proxy) error {
+	id, err := c.Connected(ctx, peer)
 	if err != nil {
 		return err
 	}
@@ -181,7 +186,7 @@ func (c *Callers) Authorize(peer *server.Peer, p *model.Proxy) error {
 
 // Connected returns the identity of a peer whose certificate was verified when it connected. It checks only whether the
 // certificate has expired since. Errors are gRPC statuses.
-func (c *Callers) Connected(peer *server.Peer) (model.Identity, error) {
+func (c *Callers) Connected(ctx context.Context, peer *server.Peer) (model.Identity, error) {
 	if len(peer.Certificates) == 0 {
 		return model.Identity{}, server.Unauthenticated("the client has no certificate: connect with a certificate of the mesh")
 	}
@@ -189,7 +194,11 @@ func (c *Callers) Connected(peer *server.Peer) (model.Identity, error) {
 	if c.now().After(cert.NotAfter) {
 		return model.Identity{}, server.Unauthenticated("the client's certificate expired at %s: connect again with a new one", cert.NotAfter.Format(time.RFC3339))
 	}
-	id, err := c.identity(cert)
+	domains, err := c.TrustDomains(ctx)
+	if err != nil {
+		return model.Identity{}, err
+	}
+	id, err := identity(cert, domains)
 	if err != nil {
 		return model.Identity{}, server.Unauthenticated("the client's certificate: %v", err)
 	}

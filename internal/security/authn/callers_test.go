@@ -34,7 +34,7 @@ func (l table) Holder(_ context.Context, token string) (namespace, serviceAccoun
 
 func callers(i *issuer, tokens ...Tokens) *Callers {
 	return &Callers{
-		TrustDomains: func() []string { return []string{"cluster.local", "old.example.com"} },
+		TrustDomains: func(context.Context) ([]string, error) { return []string{"cluster.local", "old.example.com"}, nil },
 		Roots:        func() *x509.CertPool { return i.pool }, Tokens: tokens,
 	}
 }
@@ -110,20 +110,20 @@ func TestAuthorize(t *testing.T) {
 		return p
 	}
 	p := proxy("shop", "")
-	require.NoError(t, c.Authorize(web, p))
+	require.NoError(t, c.Authorize(t.Context(), web, p))
 	require.Equal(t, "web", p.ServiceAccount, "the certificate knows it")
-	require.NoError(t, c.Authorize(web, proxy("shop", "web")))
+	require.NoError(t, c.Authorize(t.Context(), web, proxy("shop", "web")))
 
-	requireStatus(t, c.Authorize(web, proxy("bank", "web")), codes.PermissionDenied, `"shop", the node "bank"`)
-	requireStatus(t, c.Authorize(web, proxy("shop", "teller")), codes.PermissionDenied, `"web", the node (SERVICE_ACCOUNT) "teller"`)
+	requireStatus(t, c.Authorize(t.Context(), web, proxy("bank", "web")), codes.PermissionDenied, `"shop", the node "bank"`)
+	requireStatus(t, c.Authorize(t.Context(), web, proxy("shop", "teller")), codes.PermissionDenied, `"web", the node (SERVICE_ACCOUNT) "teller"`)
 	p = proxy("bank", "")
 	p.Namespace = "shop" // set by its metadata
-	requireStatus(t, c.Authorize(web, p), codes.PermissionDenied, `the node "bank"`)
+	requireStatus(t, c.Authorize(t.Context(), web, p), codes.PermissionDenied, `the node "bank"`)
 	p = proxy("shop", "")
 	p.Namespace = "bank"
-	requireStatus(t, c.Authorize(web, p), codes.PermissionDenied, `the node "bank"`)
-	requireStatus(t, c.Authorize(&server.Peer{}, proxy("shop", "")), codes.Unauthenticated, "the client has no certificate")
-	requireStatus(t, c.Authorize(&server.Peer{Certificates: root.leaf(t, "spiffe://example.com/ns/shop/sa/web")}, proxy("shop", "")), codes.Unauthenticated, "trust domain")
+	requireStatus(t, c.Authorize(t.Context(), web, p), codes.PermissionDenied, `the node "bank"`)
+	requireStatus(t, c.Authorize(t.Context(), &server.Peer{}, proxy("shop", "")), codes.Unauthenticated, "the client has no certificate")
+	requireStatus(t, c.Authorize(t.Context(), &server.Peer{Certificates: root.leaf(t, "spiffe://example.com/ns/shop/sa/web")}, proxy("shop", "")), codes.Unauthenticated, "trust domain")
 	c.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
-	requireStatus(t, c.Authorize(web, proxy("shop", "")), codes.Unauthenticated, "expired at")
+	requireStatus(t, c.Authorize(t.Context(), web, proxy("shop", "")), codes.Unauthenticated, "expired at")
 }

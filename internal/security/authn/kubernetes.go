@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -22,15 +23,44 @@ type Review struct {
 	Error         string
 }
 
+// Ask requests the review of a token for an audience.
+type Ask func(ctx context.Context, token, audience string) (Review, error)
+
 // KubernetesTokens authenticates tokens of service accounts. It asks an API server, and remembers accepted tokens for a
-// while, so that many proxies without certificates do not cause a request for each call.
+// while, so that many proxies without certificates do not cause a request for each call. Callers who are not authenticated
+// yet cause reviews, so their number is bounded.
 type KubernetesTokens struct {
-	// Ask requests the review of a token for an audience.
-	Ask func(ctx context.Context, token, audience string) (Review, error)
 	Now func() time.Time // nil: time.Now
+
+	ask   Ask
+	slots chan struct{} // holds one value for each running review
 
 	mu    sync.Mutex // guards the field below
 	known map[[sha256.Size]byte]reviewed
+}
+
+// Bounds of reviews.
+const (
+	maxReviews    = 64 // at a time; others wait
+	reviewTimeout = 20 * time.Second
+)
+
+// NewKubernetesTokens returns the verifier of an API server's tokens.
+func NewKubernetesTokens(ask Ask) *KubernetesTokens {
+	return &KubernetesTokens{ask: ask, slots: make(chan struct{}, maxReviews)}
+}
+
+// review asks about a token when it is its turn.
+func (k *KubernetesTokens) review(ctx context.Context, token string) (Review, error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	select {
+	case k.slots <- struct{}{}:
+		defer func() { <-k.slots }()
+		return k.ask(ctx, token, Audience)
+	case <-ctx.Done():
+		return Review{}, fmt.Errorf("%d other tokens are being checked: %w", maxReviews, ctx.Err())
+	}
 }
 
 // reviewed is the remembered holder of a token.
@@ -62,7 +92,7 @@ func (k *KubernetesTokens) Holder(ctx context.Context, token string) (namespace,
 	if r, ok := k.remembered(sum, now); ok {
 		return r.namespace, r.serviceAccount, nil
 	}
-	review, err := k.Ask(ctx, token, Audience)
+	review, err := k.review(ctx, token)
 	if err != nil {
 		return "", "", err
 	}

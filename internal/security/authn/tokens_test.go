@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -94,11 +95,12 @@ func TestLinesOfATokenFile(t *testing.T) {
 func TestKubernetesTokens(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	asked, answer, failure := 0, Review{}, error(nil)
-	k := &KubernetesTokens{Now: func() time.Time { return now }, Ask: func(_ context.Context, _, audience string) (Review, error) {
+	k := NewKubernetesTokens(func(_ context.Context, _, audience string) (Review, error) {
 		require.Equal(t, "istio-ca", audience)
 		asked++
 		return answer, failure
-	}}
+	})
+	k.Now = func() time.Time { return now }
 	good := Review{Authenticated: true, Audiences: []string{"istio-ca"}, Username: "system:serviceaccount:shop:web"}
 	with := func(change func(*Review)) Review { r := good; change(&r); return r }
 	token := func(n int) string {
@@ -150,10 +152,11 @@ func TestKubernetesTokens(t *testing.T) {
 // TestHopelessTokensAreNotReviewed checks that a token whose claims exclude it causes no request.
 func TestHopelessTokensAreNotReviewed(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	k := &KubernetesTokens{Now: func() time.Time { return now }, Ask: func(context.Context, string, string) (Review, error) {
+	k := NewKubernetesTokens(func(context.Context, string, string) (Review, error) {
 		require.Fail(t, "it is asked")
 		return Review{}, nil
-	}}
+	})
+	k.Now = func() time.Time { return now }
 	for says, claims := range map[string]map[string]any{
 		"the token expired at 2027-01-15T08:00:00Z": {"exp": now.Unix(), "aud": "istio-ca"},
 		"the audience of the token is api, x, not":  {"aud": []string{"api", "x"}},
@@ -173,9 +176,10 @@ func TestHopelessTokensAreNotReviewed(t *testing.T) {
 // TestRememberedUntilExpiry checks that a token is not accepted after its end.
 func TestRememberedUntilExpiry(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	k := &KubernetesTokens{Now: func() time.Time { return now }, Ask: func(context.Context, string, string) (Review, error) {
+	k := NewKubernetesTokens(func(context.Context, string, string) (Review, error) {
 		return Review{Authenticated: true, Audiences: []string{"istio-ca"}, Username: "system:serviceaccount:shop:web"}, nil
-	}}
+	})
+	k.Now = func() time.Time { return now }
 	token := jwt(t, map[string]any{"aud": "istio-ca", "exp": now.Unix() + 5})
 	require.Equal(t, "web@shop", holder(t, k, token))
 	now = now.Add(5 * time.Second)
@@ -193,4 +197,31 @@ func FuzzClaims(f *testing.F) {
 			_ = c.until(time.Unix(1, 0))
 		}
 	})
+}
+
+// TestReviewsAreBounded checks that callers with invented tokens cause only so many reviews at a time.
+func TestReviewsAreBounded(t *testing.T) {
+	running, end := make(chan struct{}, 2*maxReviews), make(chan struct{})
+	k := NewKubernetesTokens(func(context.Context, string, string) (Review, error) {
+		running <- struct{}{}
+		<-end
+		return Review{}, nil
+	})
+	var callers sync.WaitGroup
+	ask := func(ctx context.Context, n int) error {
+		_, _, err := k.Holder(ctx, jwt(t, map[string]any{"aud": []string{"istio-ca"}, "exp": time.Now().Unix() + 3600, "n": n}))
+		return err
+	}
+	for n := range maxReviews {
+		callers.Go(func() { _ = ask(t.Context(), n) }) // it is refused
+		<-running
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, ask(ctx, maxReviews), context.DeadlineExceeded)
+	require.Empty(t, running, "it was not asked about")
+	close(end)
+	callers.Wait()
+	var refused *Refusal
+	require.ErrorAs(t, ask(t.Context(), maxReviews), &refused)
 }

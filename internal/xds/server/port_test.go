@@ -148,7 +148,7 @@ func portAdmits(t *testing.T, on Transport) {
 	room, changed := make(chan struct{}, 1), make(chan string, 10)
 	port := Port{
 		TLS:       &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS12},
-		Authorize: func(*Peer, *model.Proxy) error { return nil },
+		Authorize: func(context.Context, *Peer, *model.Proxy) error { return nil },
 		Methods:   map[string]Unary{"/t.S/Hi": func(context.Context, []byte) ([]byte, error) { return []byte("hi"), nil }},
 		Admit: func(net.Addr) (func(), bool) {
 			select {
@@ -190,7 +190,7 @@ func portAuthorizes(t *testing.T, on Transport) {
 	h := newHarness(t, on, Options{})
 	port := Port{
 		TLS: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-		Authorize: func(peer *Peer, p *model.Proxy) error {
+		Authorize: func(_ context.Context, peer *Peer, p *model.Proxy) error {
 			if p.Namespace != "shop" {
 				return Denied("%s is not of shop", p)
 			}

@@ -30,7 +30,7 @@ func unauthorizedQuestions(t *testing.T, on Transport) {
 	var asked, trusted atomic.Int32
 	port := Port{
 		TLS:       &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS12},
-		Authorize: func(*Peer, *model.Proxy) error { return Unauthenticated("no proxies here") },
+		Authorize: func(context.Context, *Peer, *model.Proxy) error { return Unauthenticated("no proxies here") },
 		Admit:     func(net.Addr) (func(), bool) { return sync.OnceFunc(func() { trusted.Add(1) }), true },
 		Questions: func(ctx context.Context, _ *Question) (*Answer, error) {
 			asked.Add(1)

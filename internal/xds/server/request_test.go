@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"testing"
@@ -201,7 +202,7 @@ func TestLargeRequests(t *testing.T) {
 	h := newHarness(t, TransportHTTP2, Options{})
 	port := Port{
 		TLS: &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS12},
-		Authorize: func(peer *Peer, _ *model.Proxy) error {
+		Authorize: func(_ context.Context, peer *Peer, _ *model.Proxy) error {
 			if len(peer.Certificates) == 0 {
 				return Unauthenticated("a certificate is required")
 			}

@@ -160,9 +160,11 @@ func (st *stream) authorize(p *model.Proxy) error {
 		return nil
 	}
 	peer := st.transport.caller()
-	err := st.port.Authorize(peer, p)
+	ctx, cancel := st.transport.requestContext()
+	err := st.port.Authorize(ctx, peer, p)
+	cancel()
 	p.Verified = err == nil && p.ServiceAccount != ""
-	if err != nil {
+	if err != nil && status.Code(err) != codes.Unavailable {
 		st.server.refused.log(st.server.log, time.Now(), p.ID, peer.Address, err)
 	}
 	return err

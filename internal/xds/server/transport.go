@@ -55,8 +55,8 @@ type Port struct {
 	// Methods are served in addition to those of Options, and override them.
 	Methods map[string]Unary
 	// Authorize decides whether a peer may be the proxy that its node describes, and adds what the
-	// node lacks. Its errors are gRPC statuses. nil: every node is accepted.
-	Authorize func(*Peer, *model.Proxy) error
+	// node lacks. It may wait. Its errors are gRPC statuses. nil: every node is accepted.
+	Authorize func(context.Context, *Peer, *model.Proxy) error
 	// Questions answers streams that ask about the control plane; nil: it answers none.
 	Questions Questions
 	// Admit counts a connection of a peer that is not authenticated. It returns false if there are too many; leave ends the count. nil: all
