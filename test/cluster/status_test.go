@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -179,6 +180,31 @@ func TestInvalidObjectHasCondition(t *testing.T) {
 	awaitReconciled(t, c, ns, "VirtualService", "web", "True", statuses.ReasonAccepted)
 	c.Apply(t, ns, route(badHeader))
 	require.Contains(t, awaitReconciled(t, c, ns, "VirtualService", "web", "False", statuses.ReasonInvalid), "its last valid version stays in force")
+}
+
+// TestUnloadedControlPlaneDoesNotLead checks that a control plane which may not read some kind leaves the statuses to
+// another, although it was there first.
+func TestUnloadedControlPlaneDoesNotLead(t *testing.T) {
+	c := kubetest.Alone(t)
+	refused := make(chan struct{}, 1)
+	api := c.Proxy(t)
+	forbidden := kubetest.StandBefore(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/wasmplugins") {
+			select {
+			case refused <- struct{}{}:
+			default:
+			}
+			http.Error(w, "forbidden", http.StatusForbidden)
+			return
+		}
+		api.ServeHTTP(w, r)
+	}), func() {})
+	runControl(t, c, func(o *controlplane.Options) { o.Kubernetes.Kubeconfig = forbidden })
+	await.From(t, refused)
+	runControl(t, c, nil)
+	ns := c.Namespace(t)
+	c.Apply(t, ns, web+"---"+route(badHeader))
+	awaitReconciled(t, c, ns, "VirtualService", "web", "False", statuses.ReasonInvalid)
 }
 
 func TestMistakesAreWarnings(t *testing.T) {

@@ -50,7 +50,7 @@ type Writer struct {
 	Meter     Meter
 	Log       *slog.Logger
 	Election  election.Timing // the zero value is election.DefaultTiming
-	// Beside runs while this control plane leads, from when everything has been read; nil: nothing.
+	// Beside runs while this control plane leads; nil: nothing.
 	Beside func(context.Context)
 
 	dynamic dynamic.Interface
@@ -76,9 +76,15 @@ func (w *Writer) setLeading(yes bool) {
 	w.mu.Unlock()
 }
 
-// Run takes part in elections, and writes while it leads, until ctx ends. It releases the Lease after the
-// last write.
+// Run takes part in elections once everything has been read, and writes while it leads, until ctx ends. It releases the
+// Lease after the last write. Without everything it must not lead: partial state would give wrong statuses, and if it may not
+// read some kind, no other control plane would write while it holds the Lease.
 func (w *Writer) Run(ctx context.Context) error {
+	select {
+	case <-w.Loaded:
+	case <-ctx.Done():
+		return nil
+	}
 	config, client := w.Client.REST()
 	var err error
 	if w.dynamic, err = dynamic.NewForConfigAndClient(config, client); err != nil {
@@ -106,9 +112,6 @@ func (w *Writer) lead(ctx context.Context) {
 	w.Log.Info("this control plane starts to write statuses")
 	w.setLeading(true)
 	defer w.setLeading(false)
-	if !w.loaded(ctx) {
-		return
-	}
 	write := &writer{
 		tracker: w.Tracker, api: cluster{w.dynamic}, count: w.Meter.StatusWrite, log: w.Log,
 		limit: flowcontrol.NewTokenBucketRateLimiter(DefaultPerSecond, DefaultBurst), forbidden: longest,
@@ -123,14 +126,4 @@ func (w *Writer) lead(ctx context.Context) {
 	}
 	check.run(ctx, func() { working.Go(func() { write.run(ctx) }) })
 	w.Log.Info("this control plane stops writing statuses")
-}
-
-// loaded waits until everything has been read: partial state would give wrong statuses. It returns false if
-// ctx ended.
-func (w *Writer) loaded(ctx context.Context) bool {
-	select {
-	case <-w.Loaded:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
 }
