@@ -104,7 +104,7 @@ func (l *listing) include(path string, o Options) error {
 			return err
 		}
 		if info.IsDir() {
-			more = list(path)
+			more = list(path, nil)
 			if o.Shallow {
 				more.keepDirect(path)
 			}

@@ -10,7 +10,7 @@ import (
 // Raw returns the objects of a directory as JSON, as users wrote them, in the order of files. It leaves out Secrets, and
 // files that cannot be read.
 func Raw(dir string) (out []json.RawMessage) {
-	l := list(dir)
+	l := list(dir, nil)
 	for _, path := range l.files {
 		data, _, err := read(path)
 		if err != nil {

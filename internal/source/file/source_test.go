@@ -166,6 +166,22 @@ func TestDirectories(t *testing.T) {
 	f.becomes("a=v1")
 }
 
+// TestDirectoriesAreEnteredBeforeTheyAreRead checks that a directory is watched before its entries are read: what is made in
+// it meanwhile is either listed or causes an event.
+func TestDirectoriesAreEnteredBeforeTheyAreRead(t *testing.T) {
+	root := t.TempDir()
+	var entered []string
+	l := list(root, func(dir string) {
+		entered = append(entered, dir)
+		if len(entered) < 4 {
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "a"), 0o755))
+		}
+	})
+	a := filepath.Join(root, "a")
+	require.Equal(t, []string{root, a, filepath.Join(a, "a"), filepath.Join(a, "a", "a")}, entered)
+	require.Equal(t, entered, l.dirs)
+}
+
 func TestDuplicateFirstPathWins(t *testing.T) {
 	f := start(t, map[string]string{"b.yaml": ns("x", "b")})
 	f.write("c.yaml", ns("x", "c"))

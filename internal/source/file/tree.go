@@ -20,12 +20,14 @@ type listing struct {
 	files []string
 	dirs  []string
 	errs  map[string]error // of paths that cannot be read
+	enter func(dir string)
 }
 
 // list walks a tree. Links are followed; names that start with a dot are left out
-// (".git", and the "..data" of mounted ConfigMaps, whose files are links beside it).
-func list(root string) listing {
-	l := listing{errs: map[string]error{}}
+// (".git", and the "..data" of mounted ConfigMaps, whose files are links beside it). enter is called with each directory
+// before its entries are read; nil: not called.
+func list(root string, enter func(dir string)) listing {
+	l := listing{errs: map[string]error{}, enter: enter}
 	l.walk(root, 0, nil)
 	return l
 }
@@ -47,6 +49,9 @@ func (l *listing) walk(dir string, depth int, above []os.FileInfo) {
 		return
 	}
 	l.dirs = append(l.dirs, dir)
+	if l.enter != nil {
+		l.enter(dir)
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		l.fail(dir, err)

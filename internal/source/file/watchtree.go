@@ -50,16 +50,12 @@ func (s *Source) readAgain(now time.Time) {
 	s.apply(paths, now)
 }
 
-// addTree adds all files that are below dir, or were. Directories are watched before
-// they are listed: whatever appears in between is seen at least once.
+// addTree adds all files that are below dir, or were. Each directory is watched before its entries are read: whatever appears
+// in it meanwhile is seen at least once.
 func (s *Source) addTree(paths map[string]cause, dir string) {
 	dir = filepath.Clean(dir)
 	s.forget(dir)
-	l := list(dir)
-	for _, d := range l.dirs {
-		s.watch(d)
-	}
-	l = list(dir)
+	l := list(dir, s.watch)
 	for _, f := range l.files {
 		paths[f] = max(paths[f], causeScan)
 	}
