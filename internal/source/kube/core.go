@@ -77,6 +77,13 @@ func (s *Secret) object(namespace string) *corev1.Secret {
 	}
 }
 
+// unlimited returns a client without a limit of its rate.
+func (c *Client) unlimited() *Client {
+	out := &Client{config: rest.CopyConfig(c.config), http: c.http}
+	out.config.QPS = -1
+	return out
+}
+
 // TokenReview is the API server's answer about a token.
 type TokenReview struct {
 	Authenticated bool
@@ -87,9 +94,7 @@ type TokenReview struct {
 
 // TokenReviews returns a function that reviews a token for an audience. Callers limit its rate.
 func (c *Client) TokenReviews() (func(ctx context.Context, token, audience string) (TokenReview, error), error) {
-	unlimited := &Client{config: rest.CopyConfig(c.config), http: c.http}
-	unlimited.config.QPS = -1
-	api, err := NewAPI[authenticationv1.TokenReview](unlimited,
+	api, err := NewAPI[authenticationv1.TokenReview](c.unlimited(),
 		authenticationv1.SchemeGroupVersion.WithResource("tokenreviews"), authenticationv1.AddToScheme)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/base/clock"
@@ -31,8 +32,8 @@ type Credentials struct {
 	Recheck time.Duration
 
 	wake    chan struct{} // holds one token after a change
-	settled chan struct{} // closed when the first Secrets are in the store, or settleIn is over
-	begun   time.Time
+	settled chan struct{} // closed by settle
+	settle  func()        // admits proxies; may be called repeatedly, from anywhere
 
 	// Used by Run's goroutine only.
 	watches map[model.Key]*secretWatch
@@ -51,10 +52,12 @@ const (
 
 // NewCredentials returns Credentials. Call Run once.
 func NewCredentials(c *Client, d config.Decoder, in *store.Intake, snapshot func() *store.Snapshot, log *slog.Logger) *Credentials {
-	return &Credentials{
+	out := &Credentials{
 		Client: c, Decoder: d, Intake: in, Snapshot: snapshot, Log: log,
 		wake: make(chan struct{}, 1), settled: make(chan struct{}), watches: map[model.Key]*secretWatch{}, full: map[share]bool{},
 	}
+	out.settle = sync.OnceFunc(func() { close(out.settled) })
+	return out
 }
 
 // Applied reports a batch that is in the store. It does not block.
@@ -82,7 +85,8 @@ func (c *Credentials) poke() {
 	}
 }
 
-// Wait waits for the first Secrets after a start, so that proxies do not lose them.
+// Wait waits for the first Secrets after a start, or the reasons why there are none, so that proxies do not lose them. It
+// waits at most settleIn from when the sources have loaded.
 func (c *Credentials) Wait(ctx context.Context) error {
 	select {
 	case <-c.settled:
@@ -95,7 +99,7 @@ func (c *Credentials) Wait(ctx context.Context) error {
 // Run works until ctx ends. loaded is closed when the store has the sources' first objects.
 func (c *Credentials) Run(ctx context.Context, loaded <-chan struct{}) error {
 	defer c.stopAll()
-	defer c.settle(true)
+	defer c.settle()
 	asks, err := c.Client.accessReviews()
 	if err != nil {
 		return err
@@ -106,11 +110,13 @@ func (c *Credentials) Run(ctx context.Context, loaded <-chan struct{}) error {
 	case <-ctx.Done():
 		return nil
 	}
-	c.begun = time.Now()
+	defer time.AfterFunc(settleIn, c.settle).Stop() // also while reviews are slow
 	for {
 		c.look(ctx)
 		c.tellAll(ctx)
-		c.settle(false)
+		if c.isSettled() {
+			c.settle()
+		}
 		if !c.rest(ctx) {
 			return nil
 		}
@@ -207,7 +213,7 @@ func (c *Credentials) tooMany(key model.Key, of share, limit int) {
 	c.full[of] = true
 }
 
-// tellAll puts the known Secrets into the intake after their readers are known.
+// tellAll puts the known Secrets into the intake. A Secret waits until it is known which accounts may read it.
 func (c *Credentials) tellAll(ctx context.Context) {
 	var known []model.Key
 	var questions []question
@@ -224,8 +230,20 @@ func (c *Credentials) tellAll(ctx context.Context) {
 	}
 	c.reviews.renew(ctx, questions)
 	for _, key := range known {
-		c.send(key, c.watches[key])
+		if w := c.watches[key]; c.reviewed(key, w) {
+			c.send(key, w)
+		}
 	}
+}
+
+// reviewed reports whether all reviews of a Secret's readers have an answer.
+func (c *Credentials) reviewed(key model.Key, w *secretWatch) bool {
+	for account := range w.readers {
+		if !w.trusted[account] && !c.reviews.answered(key, account) {
+			return false
+		}
+	}
+	return true
 }
 
 // send puts a Secret into the intake if it has changed.
@@ -285,18 +303,7 @@ func (c *Credentials) stopAll() {
 	}
 }
 
-// settle admits proxies once the store has the first Secrets, or the reasons why there are none.
-func (c *Credentials) settle(anyhow bool) {
-	select {
-	case <-c.settled:
-		return
-	default:
-	}
-	if anyhow || time.Since(c.begun) >= settleIn || c.isSettled() {
-		close(c.settled)
-	}
-}
-
+// isSettled reports whether the store has the first Secrets, or the reasons why there are none.
 func (c *Credentials) isSettled() bool {
 	snap := c.Snapshot()
 	for key, w := range c.watches {

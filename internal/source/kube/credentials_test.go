@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -139,4 +141,38 @@ func TestReviewsRunInParallel(t *testing.T) {
 	require.Len(t, asked, len(questions))
 	r.renew(t.Context(), append(questions, question{key, "new"}))
 	require.Len(t, asked, len(questions)+1)
+}
+
+// TestSlowReviewsDelayNoOtherSecrets checks that a renewal ends although not all reviews have begun, and that the next one
+// begins with those that have no answer.
+func TestSlowReviewsDelayNoOtherSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := map[string]int{}
+		var mu sync.Mutex // guards asked
+		r := newReviews(func(_ context.Context, key model.Key, _ string) (bool, error) {
+			mu.Lock()
+			asked[key.Name]++
+			mu.Unlock()
+			time.Sleep(reviewTimeout / 2)
+			return true, nil
+		}, time.Minute)
+		var questions []question
+		for i := range 5 * maxReviews {
+			questions = append(questions, question{credentialKey(model.KindSecret, fmt.Sprint(i)), "web"})
+		}
+		begun := time.Now()
+		r.renew(t.Context(), slices.Clone(questions))
+		require.Less(t, time.Since(begun), 2*reviewTimeout)
+		require.Equal(t, time.Millisecond, r.next(time.Now()), "more are due")
+		require.True(t, r.answered(questions[0].key, "web"))
+		require.False(t, r.answered(questions[len(questions)-1].key, "web"))
+		for range 10 {
+			r.renew(t.Context(), slices.Clone(questions))
+		}
+		for _, q := range questions {
+			require.True(t, r.answered(q.key, q.account))
+			require.Equal(t, 1, asked[q.key.Name], "answers that apply are not renewed")
+		}
+		require.Greater(t, r.next(time.Now()), time.Millisecond)
+	})
 }

@@ -17,6 +17,7 @@ type reviews struct {
 	ask   func(ctx context.Context, key model.Key, account string) (bool, error)
 	every time.Duration // lifetime of an answer
 	known map[model.Key]map[string]review
+	more  bool // the last renewal has left questions for the next one
 }
 
 // review is an answer of the API server.
@@ -29,6 +30,7 @@ const (
 	reviewTimeout = 5 * time.Second
 	reviewAgain   = 5 * time.Second // after a failure
 	maxReviews    = 8               // concurrent requests
+	renewFor      = time.Second     // how long one renewal begins requests
 )
 
 func newReviews(ask func(context.Context, model.Key, string) (bool, error), every time.Duration) *reviews {
@@ -44,11 +46,14 @@ type question struct {
 	account string
 }
 
-// renew asks for missing and old answers, some at a time. While the API server does not answer, its last answer applies
-// and is requested again soon; without one the account may not read.
+// renew asks for missing and old answers, some at a time: first for missing ones, then for the oldest. It leaves the rest to
+// the next renewal if this one takes long, so that a changed Secret does not wait for the reviews of all others. While the API
+// server does not answer, its last answer applies and is requested again soon; without one the account may not read.
 func (r *reviews) renew(ctx context.Context, questions []question) {
-	now := time.Now()
-	questions = slices.DeleteFunc(questions, func(q question) bool { return now.Before(r.known[q.key][q.account].until) })
+	begun := time.Now()
+	until := func(q question) time.Time { return r.known[q.key][q.account].until }
+	questions = slices.DeleteFunc(questions, func(q question) bool { return begun.Before(until(q)) })
+	slices.SortStableFunc(questions, func(a, b question) int { return until(a).Compare(until(b)) })
 	answers := make([]review, len(questions))
 	next := make(chan int)
 	var askers sync.WaitGroup
@@ -59,12 +64,15 @@ func (r *reviews) renew(ctx context.Context, questions []question) {
 			}
 		})
 	}
-	for i := range questions {
-		next <- i
+	asked := 0
+	for asked < len(questions) && time.Since(begun) < renewFor {
+		next <- asked
+		asked++
 	}
 	close(next)
 	askers.Wait()
-	for i, q := range questions {
+	r.more = asked < len(questions)
+	for i, q := range questions[:asked] {
 		if r.known[q.key] == nil {
 			r.known[q.key] = map[string]review{}
 		}
@@ -87,6 +95,12 @@ func (r *reviews) answer(ctx context.Context, q question) review {
 // mayRead returns the last answer.
 func (r *reviews) mayRead(key model.Key, account string) bool { return r.known[key][account].allowed }
 
+// answered reports whether there is an answer.
+func (r *reviews) answered(key model.Key, account string) bool {
+	_, ok := r.known[key][account]
+	return ok
+}
+
 func (r *reviews) forget(key model.Key) { delete(r.known, key) }
 
 // keep drops the answers for accounts that are not asked about any more, which would always be due.
@@ -97,6 +111,9 @@ func (r *reviews) keep(key model.Key, asked func(account string) bool) {
 // next returns the time until the first answer is due.
 func (r *reviews) next(now time.Time) time.Duration {
 	wait := r.every
+	if r.more {
+		wait = 0
+	}
 	for _, accounts := range r.known {
 		for _, a := range accounts {
 			wait = min(wait, a.until.Sub(now))
@@ -106,9 +123,9 @@ func (r *reviews) next(now time.Time) time.Duration {
 }
 
 // accessReviews returns a function that asks the API server whether a service account may get a Secret, or list those
-// of its namespace, as Istio does.
+// of its namespace, as Istio does. Callers limit its rate.
 func (c *Client) accessReviews() (func(context.Context, model.Key, string) (bool, error), error) {
-	api, err := NewAPI[authorizationv1.SubjectAccessReview](c,
+	api, err := NewAPI[authorizationv1.SubjectAccessReview](c.unlimited(),
 		authorizationv1.SchemeGroupVersion.WithResource("subjectaccessreviews"), authorizationv1.AddToScheme)
 	if err != nil {
 		return nil, err
