@@ -2,8 +2,11 @@ package cluster
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,6 +51,24 @@ spec: {hosts: [a.example.com], http: [{match: [{uri: {regex: "("}}], route: [{de
 	require.Contains(t, out, "VirtualService/"+ns+"/web: spec.http[0].route[0].destination.host: service wbe."+ns+".svc.cluster.local: not found")
 	require.Contains(t, out, "VirtualService/"+ns+"/broken: spec.http[0].match[0].uri.regex")
 	require.Contains(t, out, "2 errors")
+}
+
+// TestAnalyzeNamesAccountsThatMayNotRead checks that analyze names the accounts that may not read a Secret, also if none may.
+func TestAnalyzeNamesAccountsThatMayNotRead(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	secret, _ := secretOf(t, "api-client")
+	c.Apply(t, ns, credentialed+"\n---\n"+secret)
+	out, _ := analyze(t, c.Kubeconfig(), "info") // other tests' namespaces may have errors
+	require.Contains(t, out, "DestinationRule/"+ns+"/api", out)
+	require.Contains(t, out, "service accounts other, reader may not read Secret api-client")
+	c.Apply(t, ns, mayReadSecret)
+	c.Eventually(t, "the right is seen", func(context.Context) error {
+		if out, _ = analyze(t, c.Kubeconfig(), "info"); !strings.Contains(out, "service accounts other may not read Secret api-client") {
+			return errors.New(out)
+		}
+		return nil
+	})
 }
 
 // TestAnalyzeWithFewRights checks that analyze names the rights that a user lacks, and the Secrets that it did not

@@ -41,6 +41,7 @@ func (c *Client) ReadCredentials(ctx context.Context, d config.Decoder, o *Conte
 		case err != nil:
 			return err
 		}
+		secret.Readers = []string{} // not nil, which means all
 		for _, account := range slices.Sorted(maps.Keys(wanted[key].readers)) {
 			if wanted[key].trusted[account] {
 				secret.Readers = append(secret.Readers, account)
