@@ -1,9 +1,9 @@
 package status
 
 import (
-	"maps"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -27,17 +27,35 @@ const (
 func (t *Tracker) SetDeployment(k model.Key, d *Deployment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if reflect.DeepEqual(t.deployments[k], d) {
-		return
+	was, decided := t.deployments[k]
+	if t.objects[k] == nil && d == nil {
+		delete(t.deployments, k) // the Gateway is gone
+	} else {
+		t.deployments[k] = d
 	}
-	next := maps.Clone(t.deployments) // the checker reads the old map
-	if next == nil {
-		next = map[model.Key]*Deployment{}
+	if !reflect.DeepEqual(was, d) || t.deciding && !decided {
+		t.gatewayObject++
 	}
-	if next[k] = d; d == nil {
-		delete(next, k)
+}
+
+// decideIn bounds how long the statuses of Gateways wait for SetDeployment.
+const decideIn = 30 * time.Second
+
+// awaitDeployments makes the status of each Gateway wait until SetDeployment was called for it, but not longer than decideIn.
+// A status that is written before would deny what the last leader has deployed. The returned function ends the wait.
+func (t *Tracker) awaitDeployments() (end func()) {
+	t.setDeciding(true)
+	timer := time.AfterFunc(decideIn, func() { t.setDeciding(false) })
+	return func() {
+		timer.Stop()
+		t.setDeciding(false)
 	}
-	t.deployments = next
+}
+
+func (t *Tracker) setDeciding(yes bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.deciding = yes
 	t.gatewayObject++
 }
 
@@ -45,7 +63,7 @@ func (t *Tracker) SetDeployment(k model.Key, d *Deployment) {
 func (t *Tracker) ClearDeployments() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.deployments = nil
+	clear(t.deployments)
 	t.gatewayObject++
 }
 

@@ -2,6 +2,8 @@ package status
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -89,4 +91,36 @@ func TestDeploymentsAreForgotten(t *testing.T) {
 	b.ClearDeployments()
 	objects, _ = b.gatewayObjects()
 	require.Nil(t, objects[gatewayKey].deployment)
+}
+
+// TestStatusesAwaitDeployments checks that a new leader writes no status of a Gateway before it knows its deployment.
+func TestStatusesAwaitDeployments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewTracker()
+		snap := readWorld(t, b, worldWithoutRouter)
+		judged := func() string {
+			judgeAll(b, snap)
+			if j := b.objects[gatewayKey].judged; j != nil {
+				return j.conditions[1].reason
+			}
+			return ""
+		}
+		end := b.awaitDeployments()
+		require.Empty(t, judged())
+		before := b.gatewayObjectsSeen()
+		b.SetDeployment(gatewayKey, nil)
+		require.NotEqual(t, before, b.gatewayObjectsSeen(), "statuses are computed again")
+		require.Equal(t, "NoResources", judged())
+		b.ClearDeployments()
+		require.Empty(t, judged())
+		end()
+		require.Equal(t, "NoResources", judged(), "others run the routers")
+
+		defer b.awaitDeployments()()
+		require.Empty(t, judged())
+		before = b.gatewayObjectsSeen()
+		time.Sleep(decideIn + time.Second)
+		require.NotEqual(t, before, b.gatewayObjectsSeen())
+		require.Equal(t, "NoResources", judged(), "it does not wait for ever")
+	})
 }

@@ -35,7 +35,8 @@ func (t *Tracker) gatewayObjects() (all map[model.Key]gatewayObject, count int) 
 	all = map[model.Key]gatewayObject{}
 	for k, o := range t.objects {
 		if o.seen.GatewayRefs != nil {
-			all[k] = gatewayObject{o.seen.GatewayRefs, o.seen.Generation, o.seen.Problems, o.seen.Salvaged, t.deployments[k]}
+			d, decided := t.deployments[k]
+			all[k] = gatewayObject{o.seen.GatewayRefs, o.seen.Generation, o.seen.Problems, o.seen.Salvaged, d, t.deciding && !decided && k.Kind == model.KindKubernetesGateway}
 		}
 	}
 	return all, t.gatewayObject

@@ -19,6 +19,7 @@ type gatewayObject struct {
 	problems   problem.List
 	partial    bool        // a route whose valid rules are used
 	deployment *Deployment // of a Gateway; nil: this control plane does not deploy it
+	undecided  bool        // it is not known yet whether it deploys the Gateway
 }
 
 // condition is a wanted condition.
@@ -101,6 +102,7 @@ func judgeGateways(snap *store.Snapshot, objects map[model.Key]gatewayObject) ma
 	}
 	for k, o := range objects { // after the routes have been counted
 		switch {
+		case o.undecided:
 		case o.Gateway != nil && k.Kind == model.KindKubernetesGateway:
 			out[k] = w.gateway(k, o)
 			w.listenerSets(k, out)

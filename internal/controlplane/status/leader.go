@@ -122,6 +122,7 @@ func (w *Writer) lead(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
 	if w.Beside != nil {
+		defer w.Tracker.awaitDeployments()()
 		working.Go(func() { w.Beside(ctx) })
 	}
 	check.run(ctx, func() { working.Go(func() { write.run(ctx) }) })

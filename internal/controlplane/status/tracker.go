@@ -24,8 +24,9 @@ type Tracker struct {
 	suspended map[schema.GroupVersionResource][]model.Key
 	// gatewayObject counts changes of Gateway API objects and of deployments.
 	gatewayObject int
-	// deployments are those of Gateways that this control plane deploys. The map is replaced, not changed.
+	// deployments are those of the Gateways about which the deploying part has decided; nil: a Gateway has none.
 	deployments map[model.Key]*Deployment
+	deciding    bool // Gateways that are not among deployments get no status yet
 }
 
 // object has the facts about one object.
@@ -46,7 +47,7 @@ type object struct {
 
 // NewTracker returns an empty Tracker.
 func NewTracker() *Tracker {
-	return &Tracker{wake: make(chan struct{}, 1), objects: map[model.Key]*object{}, suspended: map[schema.GroupVersionResource][]model.Key{}}
+	return &Tracker{wake: make(chan struct{}, 1), objects: map[model.Key]*object{}, deployments: map[model.Key]*Deployment{}, suspended: map[schema.GroupVersionResource][]model.Key{}}
 }
 
 // Seen implements kube.Observer.
@@ -107,6 +108,7 @@ func (t *Tracker) Gone(k model.Key) {
 		}
 	}
 	delete(t.objects, k)
+	delete(t.deployments, k)
 }
 
 // written is a current status, in Istio's form or the Gateway API's.
