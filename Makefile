@@ -47,8 +47,8 @@ BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo fals
 RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_ENABLED)" = 1 ] && echo -race)
 
 # Packages whose tests take long start first, and one package more than there are CPUs runs at once, so that none of them
-# runs alone at the end.
-UNITPKGS = $(if $(filter ./...,$(PKGS)),./test/cluster ./test/e2e/... ./internal/lab/... ./test/... ./...,$(PKGS))
+# runs alone at the end. The rules of the tree have one goroutine: make properties checks them, without the race detector.
+UNITPKGS = $(if $(filter ./...,$(PKGS)),./test/cluster ./test/e2e/... ./internal/lab/... $(shell go list ./test/... ./... | grep -v '/test/arch$$'),$(PKGS))
 LANES = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 # Tests of large packages that `make unit` runs for a fifth of their cases.
@@ -130,11 +130,12 @@ unit: envoy kube-build ## the tests of this module (PKGS), with the race detecto
 	@echo "==> testing $(PKGS) $(RACE)"
 	@$(GOTEST) $(RACE) $(RACE:-race=-short) -timeout 40m -p $(LANES) $(TESTFLAGS) $(UNITPKGS)
 
-properties: kube-build ## property tests and the corpus in full; with the race detector they are short
+properties: kube-build ## property tests and the corpus in full, and the rules of the tree, without the race detector
 	@[ -d .tools/envoy ] || $(MAKE) --no-print-directory envoy
 	@echo "==> testing properties"
 	@go test -vet=off -timeout 30m ./internal/pipeline/derive ./internal/xds/ledger ./internal/xds/table ./test/meshtest
-	@go test -vet=off -timeout 30m -run '$(SAMPLED)' ./test/e2e ./test/arch ./test/cluster ./internal/diagnose/compare ./deploy
+	@go test -vet=off -timeout 30m ./test/arch
+	@go test -vet=off -timeout 30m -run '$(SAMPLED)' ./test/e2e ./test/cluster ./internal/diagnose/compare ./deploy
 	@go test -vet=off -timeout 30m ./test/modelcheck
 	@echo "==> testing that planted defects are found"
 	@go test -vet=off -timeout 30m -tags defects -run Defects ./test/modelcheck
