@@ -121,6 +121,9 @@ func (k *sink) take(e *entry, now time.Time) (store.Event, bool) {
 		k.count(eventAdd)
 	} else {
 		k.count(eventUpdate)
+		if m := e.object.Metadata(); m.ResourceVersion == old.object.Metadata().ResourceVersion {
+			m.ResourceVersion += "/" + k.resource.version // decoded from another version of its kind: for the store it has changed
+		}
 	}
 	return store.Event{
 		Key: e.object.Metadata().Key, Object: e.object, Observed: now, Urgent: store.RemovesEndpoints(old.object, e.object),

@@ -92,6 +92,20 @@ func pod(name, version, ip string) *corev1.Pod {
 	}
 }
 
+// TestOtherVersionOfAKind checks that an object takes effect as another version of its kind describes it, although it was not
+// changed meanwhile.
+func TestOtherVersionOfAKind(t *testing.T) {
+	k, in, _ := testSink(t, model.KindPod)
+	s := store.New()
+	require.NoError(t, k.Add(pod("a", "1", "10.0.0.1")))
+	s.Apply(in.Take())
+	k.become(k.resource)
+	require.NoError(t, k.Update(pod("a", "1", "10.0.0.2")))
+	snap, changes := s.Apply(in.Take())
+	require.Len(t, changes, 1)
+	require.Equal(t, []string{"10.0.0.2"}, snap.Get(changes[0].Key).(*model.Workload).Addresses)
+}
+
 func TestSinkTellsOnlyNews(t *testing.T) {
 	k, in, c := testSink(t, model.KindPod)
 	require.NoError(t, k.Add(pod("a", "1", "10.0.0.1")))
