@@ -215,6 +215,46 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
+// TestUserVolumes checks both forms of the annotations. As in Istio, the name in a value precedes its key.
+func TestUserVolumes(t *testing.T) {
+	for name, tc := range map[string]struct{ volumes, mounts string }{
+		"array": {`[{"name": "istio-certs", "secret": {"secretName": "certs"}}, {"name": "data", "emptyDir": {}}]`,
+			`[{"name": "istio-certs", "mountPath": "/etc/istio-certs", "readOnly": true}, {"name": "data", "mountPath": "/data"}]`},
+		"object": {`{"istio-certs": {"secret": {"secretName": "certs"}}, "data": {"emptyDir": {}}}`,
+			`{"istio-certs": {"mountPath": "/etc/istio-certs", "readOnly": true}, "data": {"mountPath": "/data"}}`},
+		"object with names": {`{"a": {"name": "istio-certs", "secret": {"secretName": "certs"}}, "b": {"name": "data", "emptyDir": {}}}`,
+			`{"a": {"name": "istio-certs", "mountPath": "/etc/istio-certs", "readOnly": true}, "b": {"name": "data", "mountPath": "/data"}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &corev1.Pod{}
+			p.Annotations = map[string]string{annotationUserVolume: tc.volumes, annotationUserMount: tc.mounts}
+			injected, err := Default().Inject(p, OwnerOf(p))
+			require.NoError(t, err)
+			require.Contains(t, injected.Spec.Volumes, corev1.Volume{Name: "istio-certs",
+				VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "certs"}}})
+			require.Contains(t, injected.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: emptyDir()})
+			mounts := sidecarOf(injected).VolumeMounts
+			require.Contains(t, mounts, corev1.VolumeMount{Name: "istio-certs", MountPath: "/etc/istio-certs", ReadOnly: true})
+			require.Contains(t, mounts, corev1.VolumeMount{Name: "data", MountPath: "/data"})
+		})
+	}
+}
+
+// TestWrongUserVolumes checks that errors name the annotation.
+func TestWrongUserVolumes(t *testing.T) {
+	for annotation, values := range map[string][]string{
+		annotationUserVolume: {`[{"emptyDir": {}}]`, `[1]`, `"data"`, `{"data": 1}`, `[{"name": "data", "emptyDir": 1}]`},
+		annotationUserMount:  {`[{"mountPath": "/data"}]`, `[{"name": "data"}]`, `7`},
+	} {
+		for _, value := range values {
+			p := &corev1.Pod{}
+			p.Annotations = map[string]string{annotation: value}
+			_, err := Default().Inject(p, OwnerOf(p))
+			require.ErrorContains(t, err, annotation, value)
+		}
+	}
+}
+
 // TestSidecarOfAnotherUser checks that the rules exempt the user that the sidecar runs as.
 func TestSidecarOfAnotherUser(t *testing.T) {
 	user, group := int64(2000), int64(3000)

@@ -1,10 +1,12 @@
 package inject
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -71,14 +73,8 @@ func (r *request) volumes() ([]corev1.Volume, error) {
 		}
 		out = append(out, corev1.Volume{Name: p.name, VolumeSource: source})
 	}
-	users := map[string]corev1.VolumeSource{}
-	if err := r.fromAnnotation(annotationUserVolume, &users); err != nil {
-		return nil, err
-	}
-	for _, name := range slices.Sorted(maps.Keys(users)) {
-		out = append(out, corev1.Volume{Name: name, VolumeSource: users[name]})
-	}
-	return out, nil
+	users, err := named(r, annotationUserVolume, func(v *corev1.Volume) *string { return &v.Name })
+	return append(out, users...), err
 }
 
 func (r *request) mounts() ([]corev1.VolumeMount, error) {
@@ -86,29 +82,43 @@ func (r *request) mounts() ([]corev1.VolumeMount, error) {
 	for _, p := range places {
 		out = append(out, corev1.VolumeMount{Name: p.name, MountPath: p.path})
 	}
-	users := map[string]corev1.VolumeMount{}
-	if err := r.fromAnnotation(annotationUserMount, &users); err != nil {
+	users, err := named(r, annotationUserMount, func(m *corev1.VolumeMount) *string { return &m.Name })
+	if err != nil {
 		return nil, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(users)) {
-		m := users[name]
-		m.Name = name
-		if m.MountPath == "" {
-			return nil, fmt.Errorf("annotation %s: %s has no mountPath", annotationUserMount, name)
+	for i := range users {
+		if users[i].MountPath == "" {
+			return nil, fmt.Errorf("annotation %s: %s has no mountPath: set one", annotationUserMount, users[i].Name)
 		}
-		out = append(out, m)
 	}
-	return out, nil
+	return append(out, users...), nil
 }
 
-// fromAnnotation decodes an annotation of JSON, if it is set.
-func (r *request) fromAnnotation(name string, into any) error {
-	text, ok := r.pod.Annotations[name]
-	if !ok || text == "" {
-		return nil
+// named decodes an annotation that holds a JSON array of values with names, or a JSON object of values by name. As in Istio, a name in a
+// value precedes its key.
+func named[T any](r *request, annotation string, name func(*T) *string) ([]T, error) {
+	text := r.pod.Annotations[annotation]
+	if text == "" {
+		return nil, nil
+	}
+	var list []T
+	byName := map[string]T{}
+	var into any = &byName
+	if strings.HasPrefix(strings.TrimSpace(text), "[") {
+		into = &list
 	}
 	if err := json.Unmarshal([]byte(text), into); err != nil {
-		return fmt.Errorf("annotation %s: not a JSON object by volume: %w", name, err)
+		return nil, fmt.Errorf("annotation %s: neither a JSON array of values with names nor a JSON object by name: %w", annotation, err)
 	}
-	return nil
+	for _, key := range slices.Sorted(maps.Keys(byName)) {
+		v := byName[key]
+		*name(&v) = cmp.Or(*name(&v), key)
+		list = append(list, v)
+	}
+	for i := range list {
+		if *name(&list[i]) == "" {
+			return nil, fmt.Errorf("annotation %s: value %d has no name: set one", annotation, i)
+		}
+	}
+	return list, nil
 }
