@@ -19,6 +19,10 @@ func TestWrite(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, content, string(b))
 	}
+	require.NoError(t, atomicfile.WriteMode(path, []byte("three"), 0o644))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o644), info.Mode().Perm())
 	require.Error(t, atomicfile.Write(filepath.Join(dir, "none", "a"), nil))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder"), 0o700))
 	require.Error(t, atomicfile.Write(filepath.Join(dir, "folder"), nil), "it is a folder")

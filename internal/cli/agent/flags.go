@@ -119,7 +119,7 @@ func (f *flags) addIdentityFlags(cmd *cobra.Command) {
 	fs.StringVar(&c.TrustDomain, "trust-domain", "", "trust `DOMAIN` to request (default \"cluster.local\"); the CA decides")
 	fs.StringVar(&c.MountedCerts, "mounted-certs", "", "`DIR` with certificates that another program renews (cert-chain.pem, key.pem, root-cert.pem), instead of a CA (default: "+sidecar.MountedCertsDir+" if FILE_MOUNTED_CERTS is true, else a CA)")
 	fs.StringVar(&c.WorkloadAPI, "workload-api", "", "`ADDR` of the SPIFFE Workload API, for example of SPIRE's agent, as unix:///path, instead of a CA (default: unix://"+sidecar.WorkloadAPISocket+" if that socket exists)")
-	fs.StringVar(&c.OutputCerts, "output-certs", "", "`DIR` to write certificates and keys to, for other programs (default: they are never written)")
+	fs.StringVar(&c.OutputCerts, "output-certs", "", "`DIR` to write certificates and keys to, for other programs; in Kubernetes every user may read them (default: they are never written)")
 }
 
 func (f *flags) addAddressFlags(cmd *cobra.Command) {

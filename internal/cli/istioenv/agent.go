@@ -61,7 +61,6 @@ var Agent = []Variable{
 	{"PLATFORM", Any, noPlatform},
 	{"GRPC_KEEPALIVE_INTERVAL", Any, "a fixed interval finds a silent control plane"},
 	{"GRPC_KEEPALIVE_TIMEOUT", Any, "a fixed interval finds a silent control plane"},
-	{"KUBERNETES_SERVICE_HOST", Any, "Kubernetes sets it"},
 	{"HOST_IP", Any, "nothing depends on the host's address"},
 	{"COMPLIANCE_POLICY", "", "the agent does not enforce the policy; restrict TLS by meshMTLS and tlsDefaults of MeshConfig"},
 	{MetadataPrefix + "CERT_SIGNER", "", "signers of Kubernetes are not supported"},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/sidecar/agent/appprobe"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/identity"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/scrape"
 )
 
@@ -51,6 +52,7 @@ const (
 // Variables are Istio's environment variables that the agent reads itself. Flags read others.
 var Variables = []string{
 	mountedCertsVariable, workloadSocketVariable, cpuLimitVariable, scrape.AppVariable, appprobe.ProbersVariable, appprobe.LocalProbesVariable,
+	identity.ClusterVariable,
 }
 
 // Complete chooses the source of the workload's certificate from the environment, as Istio's agent does, if no field

@@ -19,6 +19,9 @@ const (
 	rootFile  = "root-cert.pem"
 )
 
+// ClusterVariable is the environment variable that Kubernetes sets in each container.
+const ClusterVariable = "KUBERNETES_SERVICE_HOST"
+
 // readFiles reads a certificate that another program renews.
 func (r *Renewer) readFiles() (*Secrets, error) {
 	var content [3][]byte
@@ -72,12 +75,22 @@ func (r *Renewer) filesChanged() bool {
 	return false
 }
 
-// write writes the secrets into files. Each file is replaced atomically, and only the owner may read it.
+// fileModes returns the modes of written files and their folder. Only the owner may read them, except in Kubernetes, as in Istio:
+// there they are for other containers of the Pod, whose users differ, and what the containers mount protects them.
+func fileModes() (file, folder os.FileMode) {
+	if os.Getenv(ClusterVariable) != "" {
+		return 0o644, 0o755
+	}
+	return 0o600, 0o700
+}
+
+// write writes the secrets into files. Each file is replaced atomically.
 func (r *Renewer) write(s *Secrets) error {
 	if r.OutputDir == "" || s.pair == nil {
 		return nil
 	}
-	if err := os.MkdirAll(r.OutputDir, 0o700); err != nil {
+	mode, folder := fileModes()
+	if err := os.MkdirAll(r.OutputDir, folder); err != nil {
 		return err
 	}
 	// The key comes first: a reader between the writes finds that it does not match the chain, and reads again.
@@ -85,7 +98,7 @@ func (r *Renewer) write(s *Secrets) error {
 		name    string
 		content []byte
 	}{{keyFile, s.Key}, {chainFile, s.Chain}, {rootFile, s.Roots}} {
-		if err := atomicfile.Write(filepath.Join(r.OutputDir, f.name), f.content); err != nil {
+		if err := atomicfile.WriteMode(filepath.Join(r.OutputDir, f.name), f.content, mode); err != nil {
 			return err
 		}
 	}

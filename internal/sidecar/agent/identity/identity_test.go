@@ -28,6 +28,7 @@ const (
 )
 
 func TestFirstCertificate(t *testing.T) {
+	t.Setenv(ClusterVariable, "")
 	r := root(t, "one")
 	server := authority(t, r)
 	o := options(t, server, r)
@@ -59,6 +60,21 @@ func TestFirstCertificate(t *testing.T) {
 	require.NotContains(t, log.String(), "PRIVATE")
 	require.NotContains(t, log.String(), "web-token")
 	require.Equal(t, 1.0, testutil.ToFloat64(o.Metrics.requests.WithLabelValues("csr")))
+}
+
+// TestFilesInACluster checks that other containers of the Pod, with users of their own, can read the files.
+func TestFilesInACluster(t *testing.T) {
+	t.Setenv(ClusterVariable, "10.0.0.1")
+	r := root(t, "one")
+	o := options(t, authority(t, r), r)
+	o.OutputDir = filepath.Join(t.TempDir(), "out")
+	run(t, o)
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(o.OutputDir, rootFile)); return err == nil }, patience, time.Millisecond)
+	for _, name := range []string{chainFile, keyFile, rootFile} {
+		info, err := os.Stat(filepath.Join(o.OutputDir, name))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o644), info.Mode().Perm(), name)
+	}
 }
 
 func TestRSAKeys(t *testing.T) {
