@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -212,6 +213,25 @@ func TestMistakesAreNamed(t *testing.T) {
 			_, err := Default().Inject(p, OwnerOf(p))
 			require.ErrorContains(t, err, annotation)
 		})
+	}
+}
+
+// TestModulesAreOnDisk checks that Wasm modules, up to 1 GB of them, do not count as the sidecar's memory.
+func TestModulesAreOnDisk(t *testing.T) {
+	for _, template := range []string{SidecarTemplate, GatewayTemplate} {
+		p := &corev1.Pod{}
+		p.Annotations = map[string]string{annotationTemplates: template}
+		injected, err := Default().Inject(p, OwnerOf(p))
+		require.NoError(t, err)
+		sidecar, place := sidecarOf(injected), ""
+		for _, a := range sidecar.Args {
+			if dir, ok := strings.CutPrefix(a, "--wasm-cache-dir="); ok {
+				place = dir
+			}
+		}
+		i := slices.IndexFunc(sidecar.VolumeMounts, func(m corev1.VolumeMount) bool { return strings.HasPrefix(place, m.MountPath+"/") })
+		require.GreaterOrEqual(t, i, 0, "%q is in a volume", place)
+		require.Contains(t, injected.Spec.Volumes, corev1.Volume{Name: sidecar.VolumeMounts[i].Name, VolumeSource: emptyDir()})
 	}
 }
 

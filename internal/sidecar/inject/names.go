@@ -62,7 +62,8 @@ const (
 
 	tokenAudience  = "istio-ca"
 	rootCertConfig = "istio-ca-root-cert"
-	workDir        = "/etc/istio/proxy"
+	workDir        = "/etc/istio/proxy"    // in memory
+	dataDir        = "/var/lib/istio/data" // on the disk of the node
 	podInfoDir     = "/etc/istio/pod"
 
 	healthPort     = 15021

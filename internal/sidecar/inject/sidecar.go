@@ -256,7 +256,7 @@ func (r *request) security() *corev1.SecurityContext {
 
 func (r *request) args() []string {
 	args := []string{"agent", "--xds-address=" + cmp.Or(r.proxyConfig.GetDiscoveryAddress(), r.XDSAddress), "--xds-plaintext=" + strconv.FormatBool(r.XDSPlaintext),
-		"--domain=" + r.Domain, "--work-dir=" + workDir, "--pod-info=" + podInfoDir}
+		"--domain=" + r.Domain, "--work-dir=" + workDir, "--wasm-cache-dir=" + dataDir + "/wasm", "--pod-info=" + podInfoDir}
 	if n := r.configs.selecting.GetConcurrency(); n != nil { // a flag, because the annotation, which the agent reads, has lower precedence
 		args = append(args, "--concurrency="+strconv.Itoa(int(n.Value)))
 	}

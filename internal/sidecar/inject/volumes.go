@@ -26,7 +26,7 @@ var places = []struct {
 	{"credential-socket", "/var/run/secrets/credential-uds", emptyDir},
 	{"workload-certs", "/var/run/secrets/workload-spiffe-credentials", emptyDir},
 	{"istiod-ca-cert", "/var/run/secrets/istio", rootCert},
-	{"istio-data", "/var/lib/istio/data", emptyDir},
+	{"istio-data", dataDir, emptyDir},
 	{"istio-envoy", workDir, memory},
 	{"istio-token", "/var/run/secrets/tokens", token},
 	{"istio-podinfo", podInfoDir, podInfo},
