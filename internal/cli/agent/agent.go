@@ -31,6 +31,7 @@ type flags struct {
 	interception string
 	concurrency  int
 	drainTime    time.Duration
+	earlyEnd     bool
 	leaveTimeout time.Duration
 	proxyConfig  string
 	logging      terminal.Logging
@@ -80,9 +81,10 @@ Identity:
 Signals:
   The first SIGTERM or SIGINT drains: readiness fails, the control plane removes the endpoints, and
   HTTP clients are asked to close their connections. The agent ends when no connection is left, or
-  after --drain-time. If the control plane is unreachable, or some proxy has not ACKed the removal
-  within --leave-timeout, draining takes at least --drain-time. A second signal ends the agent at
-  once. SIGHUP and SIGUSR1 (reopen access logs) go to Envoy.
+  after --drain-time. Draining takes at least --drain-time if the control plane is unreachable, if
+  some proxy has not ACKed the removal within --leave-timeout, or with
+  --exit-on-zero-active-connections=false. A second signal ends the agent at once. SIGHUP and
+  SIGUSR1 (reopen access logs) go to Envoy.
 
   In an injected Pod the application's containers end after every proxy has ACKed the removal.
   Elsewhere, run 'moonsail agent drain' first, or end the application after the sidecar.

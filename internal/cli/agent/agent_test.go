@@ -195,6 +195,27 @@ func TestVariablesOfTwoNames(t *testing.T) {
 	}
 }
 
+// TestEarlyEnd checks Istio's variable for the end of a drain. Without it a sidecar ends early.
+func TestEarlyEnd(t *testing.T) {
+	for value, full := range map[string]bool{"": false, "true": false, "false": true} {
+		t.Setenv("EXIT_ON_ZERO_ACTIVE_CONNECTIONS", value)
+		f := &flags{}
+		cmd := f.command()
+		var got bool
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+			c, err := f.build(cmd, os.Environ())
+			if err == nil {
+				got = c.FullDrain
+			}
+			return err
+		}
+		root := clitest.Root(cmd)
+		root.SetArgs([]string{"agent", "--name", "a-1", "--ip", "10.0.0.1"})
+		require.NoError(t, root.ExecuteContext(t.Context()))
+		require.Equal(t, full, got, value)
+	}
+}
+
 func TestInputErrors(t *testing.T) {
 	pod := filepath.Join(t.TempDir(), "pod.yaml")
 	require.NoError(t, os.WriteFile(pod, []byte(podYAML), 0o600))

@@ -57,7 +57,7 @@ func (f *flags) build(cmd *cobra.Command, environ []string) (*sidecar.Config, er
 	if cmd.Flags().Changed("drain-time") {
 		c.DrainTime = &f.drainTime
 	}
-	c.LeaveTimeout = &f.leaveTimeout
+	c.LeaveTimeout, c.FullDrain = &f.leaveTimeout, !f.earlyEnd
 	// The kubelet reads readiness. A load balancer in front of a gateway reads it as well, and must stop to use it.
 	c.StayReady = f.podInfo != "" && c.Type != model.ProxyRouter
 	if err := f.intercept.into(cmd, &c); err != nil {

@@ -28,6 +28,7 @@ var variables = []struct{ flag, name string }{
 	{modeFlag, sidecar.MetadataPrefix + "INTERCEPTION_MODE"},
 	{"proxy-config", "PROXY_CONFIG"},
 	{"min-drain-time", "MINIMUM_DRAIN_DURATION"},
+	{"exit-on-zero-active-connections", "EXIT_ON_ZERO_ACTIVE_CONNECTIONS"},
 	{"envoy", envoy.PathVariable},
 	{"xds-server-name", "ISTIOD_SAN"},
 	{"xds-root-cert", "XDS_ROOT_CA"},
@@ -98,6 +99,7 @@ func (f *flags) addProxyFlags(cmd *cobra.Command) {
 	fs.DurationVar(&f.drainTime, "drain-time", sidecar.DefaultDrainTime, "maximum time for connections to end after the first signal")
 	fs.DurationVar(&f.leaveTimeout, "leave-timeout", sidecar.DefaultLeaveTimeout, "maximum time to wait, before draining, until every proxy has ACKed the removal of this workload's endpoints; 0: do not deregister")
 	fs.DurationVar(&c.MinDrain, "min-drain-time", 0, "minimum time to drain, even without connections")
+	fs.BoolVar(&f.earlyEnd, "exit-on-zero-active-connections", true, "end the drain when no connection is left; false: drain for --drain-time, for an application that may end later")
 	fs.StringVar(&c.EnvoyPath, "envoy", "", "`PATH` of Envoy (default: see 'moonsail envoy which')")
 	fs.StringVar(&c.LogLevel, "proxy-log-level", "", "`LEVEL` of Envoy's log: trace, debug, info, warning, error, critical or off (default: annotation sidecar.istio.io/logLevel, else warning)")
 	terminal.Offer(cmd, "proxy-log-level", envoy.LogLevels...)

@@ -35,7 +35,6 @@ var Agent = []Variable{
 	{"ISTIO_BOOTSTRAP_OVERRIDE", "", "patch the bootstrap with an EnvoyFilter"},
 	{"ISTIO_ENVOY_ENABLE_CORE_DUMP", "false", "core dumps are what the container allows"},
 	{"ENVOY_SKIP_DEPRECATED_LOGS", "true", "deprecated fields are not logged; use --proxy-component-log-level misc:warning"},
-	{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS", "true", "a drain always ends when no connection is left; --drain-time bounds it"},
 	{"HTTP_STRIP_FRAGMENT_FROM_PATH_UNSAFE_IF_DISABLED", "true", "fragments are always removed from paths"},
 	{"PEER_METADATA_DISCOVERY", "false", "workloads state who they are in a header that Envoy removes"},
 
@@ -102,7 +101,7 @@ var Metadata = []Variable{
 	{"ENVOY_SKIP_DEPRECATED_LOGS", "true", "deprecated fields are not logged"},
 	{"ENVOY_STATUS_PORT", "15021", "--health-port (ENVOY_STATUS_PORT) sets the port"},
 	{"ENVOY_PROMETHEUS_PORT", "15090", "--prometheus-port (ENVOY_PROMETHEUS_PORT) sets the port"},
-	{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS", "true", "a drain always ends when no connection is left"},
+	{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS", Any, "the agent's variable EXIT_ON_ZERO_ACTIVE_CONNECTIONS decides"},
 	{"GENERATOR", "", "all proxies get the same types of resources"},
 	{"HTTP_PROXY_PORT", "", "use an egress listener of a Sidecar"},
 	{"IDLE_TIMEOUT", "", "use idleTimeout of a DestinationRule's or Sidecar's connectionPool"},

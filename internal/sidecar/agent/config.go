@@ -60,6 +60,7 @@ type Config struct {
 	AppMetrics  scrape.App     // the application's metrics
 	DrainTime   *time.Duration // longest time that connections may last after the first signal
 	MinDrain    time.Duration  // shortest drain, even without connections
+	FullDrain   bool           // the drain takes at least DrainTime, for an application that may end after the sidecar
 	// LeaveTimeout bounds the wait before the drain until every proxy has ACKed the removal of the workload's endpoints.
 	// 0: do not deregister. If it expires, or the control plane cannot be reached, the drain takes at least DrainTime.
 	LeaveTimeout *time.Duration

@@ -30,13 +30,13 @@ const (
 // drain waits for the end of connections, then ends Envoy. Readiness fails at once. When every proxy has ACKed the removal
 // of the workload's endpoints, Envoy asks HTTP clients to close their connections (connection: close, GOAWAY). It still
 // accepts new connections, because a worker of a client's Envoy applies an update after the ACK. The drain is over when
-// no connection is left and none came meanwhile, or after the drain time.
+// no connection is left and none came meanwhile, unless it must take the whole drain time, or after the drain time.
 func (a *agent) drain(p *envoy.Process) error {
 	a.startDrain()
 	acked, outcome := a.awaitDeregistered(p)
 	if outcome == drainDone {
 		least := a.MinDrain
-		if !acked || a.isRouter() { // clients outside of the mesh cannot ACK
+		if !acked || a.FullDrain || a.isRouter() { // clients outside of the mesh cannot ACK
 			least = max(least, a.drainTime)
 		}
 		a.log.Info("draining", "at least", least, "at most", max(least, a.drainTime))

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,6 +105,18 @@ func TestDrainEndsWithTheLastConnection(t *testing.T) {
 	require.NoError(t, got.err)
 	require.Equal(t, answer{status: http.StatusOK, body: "done", closed: true}, got)
 	require.NoError(t, s.ended())
+}
+
+// TestFullDrain checks that a sidecar without connections drains for the whole drain time: its application may still run.
+func TestFullDrain(t *testing.T) {
+	ads := startADS(t, nil, nil, nil)
+	close(ads.open)
+	s := startSidecar(t, ownIP(), ads.address, func(c *Config) { c.FullDrain, c.DrainTime = true, ptr(time.Hour) })
+	s.awaitReady()
+	s.cancel()
+	s.await("the drain", func() bool { return strings.Contains(s.log.String(), `msg=draining "at least"=1h0m0s`) })
+	close(s.abort)
+	require.ErrorIs(t, s.ended(), ErrForced)
 }
 
 func TestDrainTimeEnds(t *testing.T) {

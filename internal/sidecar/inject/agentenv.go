@@ -44,12 +44,22 @@ func (r *request) env() ([]corev1.EnvVar, error) {
 		{"CA_ADDR", r.CAAddress},
 		{"WORKLOAD_IDENTITY_SOCKET_FILE", r.WorkloadAPI.Socket},
 		{appprobe.LocalProbesVariable, r.localProbes()},
+		{envEarlyEnd, r.earlyEnd()},
 	} {
 		if row[1] != "" {
 			out = append(out, corev1.EnvVar{Name: row[0], Value: row[1]})
 		}
 	}
 	return append(out, r.metadataEnv()...), nil
+}
+
+// earlyEnd is "false" for a sidecar that the kubelet ends together with the application, which may then use Envoy for the whole drain
+// time. proxyMetadata may decide otherwise.
+func (r *request) earlyEnd() string {
+	if _, chosen := r.proxyConfig.GetProxyMetadata()[envEarlyEnd]; chosen || r.native || r.router {
+		return ""
+	}
+	return "false"
 }
 
 // localProbes is "true" if probes use the loopback address, as calls do.

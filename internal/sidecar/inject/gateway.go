@@ -20,7 +20,7 @@ const routerFlag = "--type=router"
 // makeRouter sets the request up for a router. It is the Pod's only container, and receives only connections to its own
 // address.
 func (r *request) makeRouter() {
-	r.native, r.hold = false, false
+	r.router, r.native, r.hold = true, false, false
 	r.settings.Mode = intercept.ModeNone
 }
 

@@ -70,6 +70,38 @@ func TestHoldsOnlyWithTheBuiltInSidecar(t *testing.T) {
 	require.Nil(t, find(injected.Spec.Containers, "app").Lifecycle)
 }
 
+// TestClassicSidecarsDrainInFull checks that Envoy of a classic sidecar, which ends beside its application, does not end early, unless
+// users choose that.
+func TestClassicSidecarsDrainInFull(t *testing.T) {
+	const early = "proxyMetadata: {EXIT_ON_ZERO_ACTIVE_CONNECTIONS: \"true\"}"
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		want        []string // values of the variable
+	}{
+		"native":                  {nil, nil},
+		"native that ends early":  {map[string]string{annotationProxyConfig: early}, []string{"true"}},
+		"classic":                 {map[string]string{annotationNative: "false"}, []string{"false"}},
+		"classic that ends early": {map[string]string{annotationNative: "false", annotationProxyConfig: early}, []string{"true"}},
+		"gateway":                 {map[string]string{annotationTemplates: GatewayTemplate}, nil},
+		"sidecar and gateway":     {map[string]string{annotationTemplates: "sidecar,gateway"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &corev1.Pod{}
+			p.Annotations = tc.annotations
+			p.Spec.Containers = []corev1.Container{{Name: "app"}}
+			injected, err := Default().Inject(p, OwnerOf(p))
+			require.NoError(t, err)
+			var got []string
+			for _, e := range sidecarOf(injected).Env {
+				if e.Name == "EXIT_ON_ZERO_ACTIVE_CONNECTIONS" {
+					got = append(got, e.Value)
+				}
+			}
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
 func valueOf(c *corev1.Container, variable string) string {
 	for _, e := range c.Env {
 		if e.Name == variable {

@@ -57,6 +57,8 @@ const (
 	autoImage = "auto"
 
 	envMetrics = "ISTIO_PROMETHEUS_ANNOTATIONS"
+	// envEarlyEnd lets the agent end Envoy when no connection is left, before the end of the drain time.
+	envEarlyEnd = "EXIT_ON_ZERO_ACTIVE_CONNECTIONS"
 
 	binary = "moonsail" // in the image's PATH
 

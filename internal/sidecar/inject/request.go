@@ -68,6 +68,7 @@ type request struct {
 	proxyConfig *meshconfig.ProxyConfig // merged from all sources
 	settings    intercept.Settings
 	native      bool
+	router      bool // a gateway
 	hold        bool // the application starts when the sidecar is ready
 	statusPort  int
 	key         string // see hookKey; empty: not known yet
