@@ -61,6 +61,7 @@ type agent struct {
 
 	quit     condition // POST /quitquitquit was called
 	draining condition
+	hooks    hooks
 	wasReady atomic.Bool // it was ready once, so that it may receive calls
 }
 

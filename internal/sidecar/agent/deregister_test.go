@@ -2,8 +2,11 @@ package agent
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,9 +19,11 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 
+	"github.com/moonsail/moonsail/internal/sidecar/agent/appprobe"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/deregister"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/test/await"
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 func init() { encoding.RegisterCodec(deregister.JSONCodec{}) }
@@ -203,6 +208,57 @@ func TestHoldsAContainer(t *testing.T) {
 	status, _ = s.get(DefaultStatusPort, "/app-lifecycle/app/prestopz")
 	require.Equal(t, http.StatusOK, status, "a later hook is answered as well")
 	s.cancel()
+	require.NoError(t, s.ended())
+}
+
+// TestHooksEndBeforeTheSidecar checks that a preStop hook of an application is not cut short by the end of a classic sidecar, which
+// gets SIGTERM at the same time.
+func TestHooksEndBeforeTheSidecar(t *testing.T) {
+	ip, entered, release := ownIP(), make(chan struct{}), make(chan struct{})
+	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	require.NoError(t, err)
+	app := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		select {
+		case <-release:
+		case <-r.Context().Done():
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})}}
+	app.Start()
+	t.Cleanup(app.Close)
+	t.Setenv(appprobe.ProbersVariable, fmt.Sprintf(`{"/app-lifecycle/app/prestopz/key":{"httpGet":{"port":%d}},"/app-lifecycle/sleeps/prestopz":{"sleep":{"seconds":1}}}`,
+		l.Addr().(*net.TCPAddr).Port))
+	ads := startADS(t, nil, nil, nil)
+	close(ads.open)
+	log := &logtext.Buffer{}
+	s := startSidecar(t, ip, ads.address, func(c *Config) {
+		c.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	s.awaitReady()
+	hook, sleep, start := make(chan int, 1), make(chan time.Duration, 1), time.Now()
+	go func() {
+		status, _ := s.get(DefaultStatusPort, "/app-lifecycle/app/prestopz/key")
+		hook <- status
+	}()
+	go func() {
+		s.get(DefaultStatusPort, "/app-lifecycle/sleeps/prestopz")
+		sleep <- time.Since(start)
+	}()
+	s.await("the hooks", func() bool { return strings.Count(log.String(), "preStop hook begins") == 2 })
+	s.cancel()
+	await.From(t, entered)
+	require.GreaterOrEqual(t, await.From(t, sleep), time.Second)
+	s.await("the wait for hooks", func() bool {
+		select {
+		case <-s.done:
+			return true
+		default:
+			return strings.Contains(log.String(), "waiting for preStop hooks")
+		}
+	})
+	close(release)
+	require.Equal(t, http.StatusOK, await.From(t, hook))
 	require.NoError(t, s.ended())
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -57,6 +58,7 @@ func (a *agent) drain(p *envoy.Process) error {
 
 // startDrain marks the workload as draining. From then on it is not ready, unless StayReady.
 func (a *agent) startDrain() {
+	a.hooks.drain()
 	a.draining.set()
 	a.metrics.setReady(false)
 }
@@ -108,13 +110,15 @@ const (
 	drainQuit // POST /quitquitquit ends the sidecar without a drain
 )
 
-// awaitDrained waits until two polls in a row find no connection.
+// awaitDrained waits until two polls in a row find no connection, for at most the drain time. Both times begin anew while preStop hooks are
+// in progress: the application ends after its hook, and uses Envoy until then. The Pod's grace period bounds the hooks.
 func (a *agent) awaitDrained(p *envoy.Process, least time.Duration) drainOutcome {
-	start := time.Now()
-	end := time.NewTimer(max(least, a.drainTime))
+	start, most := time.Now(), max(least, a.drainTime)
+	end := time.NewTimer(most)
 	defer end.Stop()
 	poll := time.NewTicker(drainPoll)
 	defer poll.Stop()
+	logHooks := sync.OnceFunc(func() { a.log.Info("waiting for preStop hooks of the application") })
 	for silent, quiet := 0, 0; ; {
 		n := a.connections()
 		if silent++; n >= 0 {
@@ -122,6 +126,11 @@ func (a *agent) awaitDrained(p *envoy.Process, least time.Duration) drainOutcome
 		}
 		if quiet++; n != 0 {
 			quiet = 0
+		}
+		if a.hooks.inProgress() {
+			logHooks()
+			start, silent, quiet = time.Now(), 0, 0
+			end.Reset(most + drainPoll) // after the next poll
 		}
 		if time.Since(start) >= least && (quiet >= minQuiet || silent >= maxSilence) {
 			return drainDone

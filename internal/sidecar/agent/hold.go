@@ -71,3 +71,47 @@ func (c condition) isSet() bool {
 		return false
 	}
 }
+
+// beginHook notes that a preStop hook begins. end notes its end.
+func (a *agent) beginHook() (end func()) {
+	a.log.Debug("preStop hook begins")
+	return a.hooks.begin()
+}
+
+// hooks are the preStop hooks of the Pod's containers that are in progress. A classic sidecar, which gets SIGTERM when they begin,
+// ends after them.
+type hooks struct {
+	mu      sync.Mutex
+	running int       // guarded by mu
+	until   time.Time // guarded by mu; hooks that begin later are not waited for; zero: no drain has started
+}
+
+// drain notes the first start of a drain. The kubelet runs the hooks of all containers then. Any host can call later ones, which must not
+// delay the end.
+func (h *hooks) drain() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.until.IsZero() {
+		h.until = time.Now().Add(holdStart)
+	}
+}
+
+func (h *hooks) begin() (end func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.until.IsZero() && time.Now().After(h.until) {
+		return func() {}
+	}
+	h.running++
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.running--
+	}
+}
+
+func (h *hooks) inProgress() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.running > 0
+}

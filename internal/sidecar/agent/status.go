@@ -56,7 +56,7 @@ func (a *agent) statusPages() (status, health *http.ServeMux, err error) {
 		mux.HandleFunc("GET /healthz/ready", a.handleReady)
 	}
 	a.scrapes.Register(status)
-	if err := appprobe.Register(status, a.Workload.IPs[0], appprobe.Draining{Hold: a.hold, Released: a.released}); err != nil {
+	if err := appprobe.Register(status, a.Workload.IPs[0], appprobe.Draining{Hold: a.hold, Begin: a.beginHook, Released: a.released}); err != nil {
 		return nil, nil, err
 	}
 	status.Handle("GET "+inspect.PathIdentity, a.protected(a.handleIdentity))

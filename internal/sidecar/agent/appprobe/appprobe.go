@@ -87,6 +87,8 @@ var prefixes = []string{HealthPrefix, LifecyclePrefix}
 type Draining struct {
 	// Hold returns when an application may end.
 	Hold func(context.Context)
+	// Begin is called when a preStop hook begins, and end when it has ended.
+	Begin func() (end func())
 	// Released reports whether applications may have ended. From then on a probe of one that has closed its port
 	// succeeds: the kubelet probes readiness until the whole Pod has ended, and would report each failure.
 	Released func() bool
@@ -108,6 +110,7 @@ func Register(mux *http.ServeMux, podIP string, draining Draining) error {
 		mux.HandleFunc("GET "+prefix, func(w http.ResponseWriter, r *http.Request) {
 			switch p := probes[r.URL.Path]; {
 			case isPreStop(r.URL.Path) && (p != nil || strings.HasSuffix(r.URL.Path, preStopSuffix)):
+				defer draining.Begin()()
 				preStop(w, r, p, host, draining.Hold)
 			case p != nil:
 				p.answer(w, r, host, draining.Released)

@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // never is the state of a sidecar that does not drain.
-var never = Draining{Hold: func(context.Context) {}, Released: func() bool { return false }}
+var never = Draining{Hold: func(context.Context) {}, Begin: func() (end func()) { return func() {} }, Released: func() bool { return false }}
 
 // startServer serves probes for applications on this host.
 func startServer(t *testing.T, probers string) *httptest.Server {

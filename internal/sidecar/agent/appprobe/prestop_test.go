@@ -15,7 +15,7 @@ import (
 
 // TestPreStopHooks checks that each container is held, and that its own hook runs after that.
 func TestPreStopHooks(t *testing.T) {
-	events := make(chan string, 2)
+	events := make(chan string, 4)
 	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { events <- "hook" }))
 	t.Cleanup(app.Close)
 	t.Setenv(ProbersVariable, `{"/app-lifecycle/http/prestopz/key":{"httpGet":{"path":"/","port":`+portOf(app.URL)+`}},`+
@@ -23,10 +23,20 @@ func TestPreStopHooks(t *testing.T) {
 	for _, tc := range []struct {
 		container, key string
 		want           []string
-	}{{"none", "", []string{"held"}}, {"http", "/key", []string{"held", "hook"}}, {"http", "", []string{"held"}}, {"sleeps", "", []string{"held"}}} {
+	}{
+		{"none", "", []string{"begins", "held", "ends"}},
+		{"http", "/key", []string{"begins", "held", "hook", "ends"}},
+		{"http", "", []string{"begins", "held", "ends"}},
+		{"sleeps", "", []string{"begins", "held", "ends"}},
+	} {
 		t.Run(tc.container+tc.key, func(t *testing.T) {
 			mux := http.NewServeMux()
-			require.NoError(t, Register(mux, "127.0.0.1", Draining{Hold: func(context.Context) { events <- "held" }, Released: never.Released}))
+			begin := func() (end func()) {
+				events <- "begins"
+				return func() { events <- "ends" }
+			}
+			hold := func(context.Context) { events <- "held" }
+			require.NoError(t, Register(mux, "127.0.0.1", Draining{Hold: hold, Begin: begin, Released: never.Released}))
 			s := httptest.NewServer(mux)
 			defer s.Close()
 			start := time.Now()
@@ -63,7 +73,7 @@ func TestEndedApplications(t *testing.T) {
 		`"/app-health/tcp/readyz":{"tcpSocket":{"port":`+port+`}},"/app-health/grpc/readyz":{"grpc":{"port":`+port+`}}}`)
 	var released atomic.Bool
 	mux := http.NewServeMux()
-	require.NoError(t, Register(mux, "127.0.0.1", Draining{Hold: never.Hold, Released: released.Load}))
+	require.NoError(t, Register(mux, "127.0.0.1", Draining{Hold: never.Hold, Begin: never.Begin, Released: released.Load}))
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	for _, tc := range []struct {
