@@ -3,6 +3,7 @@ package inject
 import (
 	"crypto/rand"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,28 +32,31 @@ type handler struct {
 	grpc    **corev1.GRPCAction // nil: lifecycle hooks have none
 	timeout int32
 	hook    bool // of the lifecycle
+	atStart bool // the kubelet starts the next container after it
 }
 
 // handlers returns all handlers of a container.
 func handlers(c *corev1.Container) []handler {
 	var out []handler
 	for _, p := range []struct {
-		name  string
-		probe *corev1.Probe
-	}{{"readyz", c.ReadinessProbe}, {"livez", c.LivenessProbe}, {"startupz", c.StartupProbe}} {
+		name    string
+		probe   *corev1.Probe
+		atStart bool
+	}{{"readyz", c.ReadinessProbe, false}, {"livez", c.LivenessProbe, false}, {"startupz", c.StartupProbe, true}} {
 		if p.probe != nil {
-			out = append(out, handler{appprobe.HealthPrefix + c.Name + "/" + p.name, &p.probe.HTTPGet, &p.probe.TCPSocket, &p.probe.GRPC, p.probe.TimeoutSeconds, false})
+			out = append(out, handler{appprobe.HealthPrefix + c.Name + "/" + p.name, &p.probe.HTTPGet, &p.probe.TCPSocket, &p.probe.GRPC, p.probe.TimeoutSeconds, false, p.atStart})
 		}
 	}
 	if c.Lifecycle == nil {
 		return out
 	}
 	for _, l := range []struct {
-		path string
-		hook *corev1.LifecycleHandler
-	}{{appprobe.PreStopPath(c.Name), c.Lifecycle.PreStop}, {appprobe.LifecyclePrefix + c.Name + "/poststartz", c.Lifecycle.PostStart}} {
+		path    string
+		hook    *corev1.LifecycleHandler
+		atStart bool
+	}{{appprobe.PreStopPath(c.Name), c.Lifecycle.PreStop, false}, {appprobe.LifecyclePrefix + c.Name + "/poststartz", c.Lifecycle.PostStart, true}} {
 		if l.hook != nil {
-			out = append(out, handler{l.path, &l.hook.HTTPGet, &l.hook.TCPSocket, nil, 0, true})
+			out = append(out, handler{l.path, &l.hook.HTTPGet, &l.hook.TCPSocket, nil, 0, true, l.atStart})
 		}
 	}
 	return out
@@ -90,22 +94,46 @@ func (r *request) moveHandlers(pod *corev1.Pod, sidecar *corev1.Container) error
 
 // moveProbes makes the kubelet probe the agent, and adds the original probes to moved, by path.
 func (r *request) moveProbes(pod *corev1.Pod, moved map[string]*prober) error {
-	rewrite := r.RewriteProbes
-	if v, ok := pod.Annotations[annotationRewrite]; ok {
-		var err error
-		if rewrite, err = parseBool(annotationRewrite, v); err != nil {
-			return err
-		}
-	}
-	if !rewrite {
-		return nil
+	rewrite, err := r.rewrites(pod)
+	if err != nil || !rewrite {
+		return err
 	}
 	eachHandler(pod, func(c *corev1.Container, h handler) {
+		if h.atStart && r.precedes(pod, c) {
+			return
+		}
 		if p := r.moveProbe(c, h); p != nil {
 			moved[(*h.http).Path] = p
 		}
 	})
 	return nil
+}
+
+// rewrites reports whether the agent makes a Pod's probes.
+func (r *request) rewrites(pod *corev1.Pod) (bool, error) {
+	if v, ok := pod.Annotations[annotationRewrite]; ok {
+		return parseBool(annotationRewrite, v)
+	}
+	return r.RewriteProbes, nil
+}
+
+// precedes reports whether a container must have started before the sidecar starts: an init container before a classic sidecar. No rules
+// lead its connections to Envoy then, unless a CNI plugin sets them.
+func (r *request) precedes(pod *corev1.Pod, c *corev1.Container) bool {
+	return !r.native && find(pod.Spec.InitContainers, c.Name) == c
+}
+
+// needsAgentAtStart reports whether a container of the application has a postStart hook that the agent makes. The kubelet starts the
+// next container after the hook, so that the sidecar must be the first one.
+func (r *request) needsAgentAtStart() (bool, error) {
+	rewrite, err := r.rewrites(r.pod)
+	if err != nil || !rewrite || r.native {
+		return false, err
+	}
+	return slices.ContainsFunc(r.pod.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name != proxyContainer && c.Lifecycle != nil && c.Lifecycle.PostStart != nil &&
+			(c.Lifecycle.PostStart.HTTPGet != nil || c.Lifecycle.PostStart.TCPSocket != nil)
+	}), nil
 }
 
 // moveProbe changes one handler to the agent. It returns nil if the handler stays: it is a command, its port is a name

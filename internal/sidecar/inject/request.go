@@ -90,7 +90,11 @@ func (c *Config) newRequest(pod *corev1.Pod, owner Owner) (*request, error) {
 			return nil, err
 		}
 	}
-	r.hold = c.HoldApplication
+	needed, err := r.needsAgentAtStart()
+	if err != nil {
+		return nil, err
+	}
+	r.hold = c.HoldApplication || needed
 	if h := r.proxyConfig.GetHoldApplicationUntilProxyStarts(); h != nil {
 		r.hold = h.GetValue()
 	}

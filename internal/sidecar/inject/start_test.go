@@ -1,0 +1,86 @@
+package inject
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+func httpHandler() *corev1.HTTPGetAction {
+	return &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(8080)}
+}
+
+func httpProbe() *corev1.Probe {
+	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: httpHandler()}}
+}
+
+// TestHandlersThatPrecedeTheSidecar checks that a restartable init container, which must have started before a classic sidecar starts, does
+// not wait for the agent.
+func TestHandlersThatPrecedeTheSidecar(t *testing.T) {
+	for native, leadsToAgent := range map[string]bool{"true": true, "false": false} {
+		t.Run("native "+native, func(t *testing.T) {
+			always := corev1.ContainerRestartPolicyAlways
+			p := &corev1.Pod{}
+			p.Annotations = map[string]string{annotationNative: native}
+			p.Spec.InitContainers = []corev1.Container{{Name: "early", RestartPolicy: &always,
+				StartupProbe: httpProbe(), ReadinessProbe: httpProbe(), LivenessProbe: httpProbe(),
+				Lifecycle: &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{HTTPGet: httpHandler()}}}}
+			injected, err := Default().Inject(p, OwnerOf(p))
+			require.NoError(t, err)
+			toAgent := func(a *corev1.HTTPGetAction) bool { return a.Port.IntVal == defaultStatus }
+			c := find(injected.Spec.InitContainers, "early")
+			require.Equal(t, leadsToAgent, toAgent(c.StartupProbe.HTTPGet))
+			require.Equal(t, leadsToAgent, toAgent(c.Lifecycle.PostStart.HTTPGet))
+			require.True(t, toAgent(c.ReadinessProbe.HTTPGet), "it may be answered later")
+			require.True(t, toAgent(c.LivenessProbe.HTTPGet), "it lasts as long as the container")
+			restored, err := restore(injected)
+			require.NoError(t, err)
+			require.Equal(t, p.Spec.InitContainers, restored.Spec.InitContainers)
+		})
+	}
+}
+
+// TestHooksAtTheStartOfApplications checks that the sidecar runs when the kubelet calls a postStart hook of an application, which it does before
+// it starts the next container.
+func TestHooksAtTheStartOfApplications(t *testing.T) {
+	web := &corev1.LifecycleHandler{HTTPGet: httpHandler()}
+	for name, tc := range map[string]struct {
+		hook        *corev1.LifecycleHandler
+		annotations map[string]string
+		first       bool
+	}{
+		"none":          {nil, nil, false},
+		"HTTP":          {web, nil, true},
+		"TCP":           {&corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}, nil, true},
+		"command":       {&corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"start"}}}, nil, false},
+		"not rewritten": {web, map[string]string{annotationRewrite: "false"}, false},
+		"not wanted":    {web, map[string]string{annotationProxyConfig: "holdApplicationUntilProxyStarts: false"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &corev1.Pod{}
+			p.Annotations = tc.annotations
+			app := corev1.Container{Name: "app"}
+			if tc.hook != nil {
+				app.Lifecycle = &corev1.Lifecycle{PostStart: tc.hook}
+			}
+			p.Spec.Containers = []corev1.Container{app, {Name: "other"}}
+			c := Default()
+			c.NativeSidecar = false
+			injected, err := c.Inject(p, OwnerOf(p))
+			require.NoError(t, err)
+			var order []string
+			for _, c := range injected.Spec.Containers {
+				order = append(order, c.Name)
+			}
+			if tc.first {
+				require.Equal(t, []string{proxyContainer, "app", "other"}, order)
+				require.Equal(t, command("agent", "wait"), sidecarOf(injected).Lifecycle.PostStart)
+			} else {
+				require.Equal(t, []string{"app", "other", proxyContainer}, order)
+				require.Nil(t, sidecarOf(injected).Lifecycle)
+			}
+		})
+	}
+}
