@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,6 +39,22 @@ func SetBy(f *pflag.Flag) string {
 		return from[0]
 	}
 	return ""
+}
+
+// linksAnnotation on a flag holds its environment variables that were ignored, because they are links to Services.
+const linksAnnotation = "moonsail_links"
+
+// LinksToServices returns the environment variables of cmd's flags that were ignored, because they are links to Services.
+func LinksToServices(cmd *cobra.Command) (out []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { out = append(out, f.Annotations[linksAnnotation]...) })
+	return out
+}
+
+// linksToService reports whether Kubernetes has set a variable to the address of a Service whose name begins like the variable's: for a
+// Service envoy-status it sets ENVOY_STATUS_PORT=tcp://10.0.0.7:80 in each container of the namespace.
+func linksToService(name, value string) bool {
+	protocol, _, ok := strings.Cut(value, "://")
+	return ok && strings.HasSuffix(name, "_PORT") && slices.Contains([]string{"tcp", "udp", "sctp"}, protocol)
 }
 
 // groupAnnotation on a flag holds the name of a group of flags that several commands share.
@@ -88,6 +105,10 @@ func flagsFromEnv(cmd *cobra.Command, lookup func(string) (string, bool)) error 
 		for _, env := range VariablesOf(f) {
 			v, ok := lookup(env)
 			if !ok || v == "" {
+				continue
+			}
+			if linksToService(env, v) {
+				annotate(f, linksAnnotation, append(f.Annotations[linksAnnotation], env)...)
 				continue
 			}
 			if err := cmd.Flags().Set(f.Name, v); err != nil {

@@ -83,6 +83,9 @@ func TestEnvFlags(t *testing.T) {
 		{"first variable before second", nil, map[string]string{"COUNT": "5", "NUMBER": "6"}, flags{"default", 5}, ""},
 		{"second variable", nil, map[string]string{"NUMBER": "6"}, flags{"default", 6}, ""},
 		{"empty variable", nil, map[string]string{"MOONSAIL_HTTP_ADDR": ""}, flags{"default", 1}, ""},
+		{"link to a Service", nil, map[string]string{"X_PORT": "tcp://10.0.0.7:9090", "COUNT": "5"}, flags{"default", 5}, ""},
+		{"link to a Service before another variable", nil, map[string]string{"X_PORT": "udp://[fd00::7]:9090", "OTHER_PORT": "7"}, flags{"default", 7}, ""},
+		{"no link to a Service", nil, map[string]string{"X_PORT": "ftp"}, flags{}, "environment variable X_PORT"},
 		{"invalid value", nil, map[string]string{"COUNT": "many"}, flags{}, "environment variable COUNT"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -90,10 +93,10 @@ func TestEnvFlags(t *testing.T) {
 			cmd := &cobra.Command{Use: "x"}
 			cmd.Flags().StringVar(&f.addr, "http-addr", "default", "where")
 			cmd.Flags().IntVar(&f.count, "count", 1, "how many")
-			EnvFlag(cmd, "count", "COUNT", "NUMBER")
+			EnvFlag(cmd, "count", "X_PORT", "OTHER_PORT", "COUNT", "NUMBER")
 			EnvFlags(cmd)
 			require.Contains(t, cmd.Flags().FlagUsages(), "[$MOONSAIL_HTTP_ADDR]")
-			require.Contains(t, cmd.Flags().FlagUsages(), "[$COUNT, $NUMBER]")
+			require.Contains(t, cmd.Flags().FlagUsages(), "[$X_PORT, $OTHER_PORT, $COUNT, $NUMBER]")
 			require.NoError(t, cmd.ParseFlags(tc.args))
 			err := flagsFromEnv(cmd, func(k string) (string, bool) { v, ok := tc.env[k]; return v, ok })
 			if tc.fails != "" {

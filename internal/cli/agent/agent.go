@@ -128,6 +128,9 @@ func (f *flags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	for _, name := range terminal.LinksToServices(cmd) {
+		c.Log.Warn("variable is the link to a Service, and has no effect", "variable", name, "value", os.Getenv(name))
+	}
 	istioenv.Warn(istioenv.AgentAll(), os.LookupEnv, c.Log, "Istio's agent")
 	if f.print {
 		bootstrap, err := sidecar.Bootstrap(*c)

@@ -195,6 +195,22 @@ func TestVariablesOfTwoNames(t *testing.T) {
 	}
 }
 
+// TestLinksToServices checks that Services named envoy-prometheus, envoy-status and moonsail-health, for which Kubernetes sets variables
+// in each container of their namespace, do not count as settings.
+func TestLinksToServices(t *testing.T) {
+	for _, name := range []string{"ENVOY_PROMETHEUS_PORT", "ENVOY_STATUS_PORT", "MOONSAIL_HEALTH_PORT", "MOONSAIL_STATUS_PORT"} {
+		t.Setenv(name, "tcp://10.0.0.7:9090")
+	}
+	var out, log bytes.Buffer
+	root := clitest.Root(NewCommand())
+	root.SetOut(&out)
+	root.SetErr(&log)
+	root.SetArgs([]string{"agent", "--print-bootstrap", "--name", "a-1", "--ip", "10.0.0.1"})
+	require.NoError(t, root.ExecuteContext(t.Context()))
+	require.Contains(t, out.String(), "15090")
+	require.Contains(t, log.String(), "variable=ENVOY_PROMETHEUS_PORT")
+}
+
 // TestEarlyEnd checks Istio's variable for the end of a drain. Without it a sidecar ends early.
 func TestEarlyEnd(t *testing.T) {
 	for value, full := range map[string]bool{"": false, "true": false, "false": true} {
