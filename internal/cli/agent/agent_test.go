@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -209,6 +210,19 @@ func TestLinksToServices(t *testing.T) {
 	require.NoError(t, root.ExecuteContext(t.Context()))
 	require.Contains(t, out.String(), "15090")
 	require.Contains(t, log.String(), "variable=ENVOY_PROMETHEUS_PORT")
+}
+
+// TestFamiliesOfRules checks that the rules intercept IPv6 if the workload, which Envoy's listeners follow, has such an address.
+func TestFamiliesOfRules(t *testing.T) {
+	for addresses, ipv6 := range map[string]bool{"10.0.0.1": false, "10.0.0.1,fd00::1": true, "fd00::1": true} {
+		t.Setenv("INSTANCE_IP", addresses)
+		var out bytes.Buffer
+		root := clitest.Root(NewCommand())
+		root.SetOut(&out)
+		root.SetArgs([]string{"agent", "intercept", "--dry-run", "--intercept-with", "iptables"})
+		require.NoError(t, root.ExecuteContext(t.Context()))
+		require.Equal(t, ipv6, strings.Contains(out.String(), "# ip6tables-restore"), addresses)
+	}
 }
 
 // TestEarlyEnd checks Istio's variable for the end of a drain. Without it a sidecar ends early.

@@ -24,6 +24,10 @@ type interceptFlags struct {
 	on       bool // the agent sets the rules while it runs
 
 	resolvConf string
+
+	// of `moonsail agent intercept`
+	ipv6      string
+	addresses []string
 }
 
 const modeFlag = "interception-mode"
@@ -102,7 +106,6 @@ func parseID(flag, text string) (uint32, error) {
 func newInterceptCommand() *cobra.Command {
 	f := &interceptFlags{}
 	var undo, dry, check bool
-	var ipv6 string
 	cmd := &cobra.Command{
 		Use:   "intercept",
 		Short: "Redirect the connections of this network namespace to a sidecar",
@@ -134,7 +137,7 @@ the kernel has no nftables, it runs iptables-restore and ip6tables-restore.`,
 			if undo {
 				return intercept.Undo(cmd.Context())
 			}
-			c, err := f.config(ipv6)
+			c, err := f.config()
 			if err != nil {
 				return err
 			}
@@ -155,7 +158,9 @@ the kernel has no nftables, it runs iptables-restore and ip6tables-restore.`,
 	cmd.Flags().BoolVar(&undo, "undo", false, "remove all rules that the command has set")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print the rules without setting them")
 	cmd.Flags().BoolVar(&check, "check", false, "check that the rules of a CNI plugin are in force, without setting any")
-	cmd.Flags().StringVar(&ipv6, "ipv6", "auto", "intercept IPv6: true, false, or auto for true if the host has an IPv6 address")
+	cmd.Flags().StringVar(&f.ipv6, "ipv6", "auto", "intercept IPv6: true, false, or auto for true if the workload has an IPv6 address")
+	cmd.Flags().StringSliceVar(&f.addresses, "ip", nil, "IP `ADDRESSES` of the workload, for --ipv6=auto (default: those of the host)")
+	terminal.EnvFlag(cmd, "ip", "INSTANCE_IP")
 	f.add(cmd)
 	terminal.EnvFlags(cmd)
 	return cmd
@@ -180,7 +185,7 @@ func checkInForce(cmd *cobra.Command, c *intercept.Config) error {
 	return exitNotInForce
 }
 
-func (f *interceptFlags) config(ipv6 string) (*intercept.Config, error) {
+func (f *interceptFlags) config() (*intercept.Config, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -188,13 +193,13 @@ func (f *interceptFlags) config(ipv6 string) (*intercept.Config, error) {
 	if err != nil {
 		return nil, terminal.UsageError{Err: err}
 	}
-	switch ipv6 {
+	switch f.ipv6 {
 	case "auto":
-		c.IPv6 = intercept.HasIPv6()
+		c.IPv6 = intercept.NeedsIPv6(f.addresses)
 	case "true", "false":
-		c.IPv6 = ipv6 == "true"
+		c.IPv6 = f.ipv6 == "true"
 	default:
-		return nil, terminal.UsageError{Err: fmt.Errorf("--ipv6 %q: unknown value: use true, false or auto", ipv6)}
+		return nil, terminal.UsageError{Err: fmt.Errorf("--ipv6 %q: unknown value: use true, false or auto", f.ipv6)}
 	}
 	return c, nil
 }

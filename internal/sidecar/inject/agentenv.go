@@ -26,7 +26,7 @@ func (r *request) env() ([]corev1.EnvVar, error) {
 		return nil, err
 	}
 	out := []corev1.EnvVar{
-		field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("INSTANCE_IP", "status.podIPs"),
+		field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), podIPs(),
 		field("SERVICE_ACCOUNT", "spec.serviceAccountName"), field("HOST_IP", "status.hostIP"), field("ISTIO_META_NODE_NAME", "spec.nodeName"),
 		limit("ISTIO_CPU_LIMIT", "limits.cpu"), limit("GOMEMLIMIT", "limits.memory"),
 	}
@@ -83,6 +83,9 @@ func compact(text []byte) string {
 func field(name, path string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 }
+
+// podIPs are the Pod's addresses. Envoy's listeners and the rules of interception follow their families.
+func podIPs() corev1.EnvVar { return field("INSTANCE_IP", "status.podIPs") }
 
 func limit(name, of string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: of, Divisor: resource.MustParse("1")}}}

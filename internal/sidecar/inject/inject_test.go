@@ -216,6 +216,16 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
+// TestRulesKnowTheAddresses checks that the init container knows for which families of addresses Envoy listens.
+func TestRulesKnowTheAddresses(t *testing.T) {
+	p := &corev1.Pod{}
+	injected, err := Default().Inject(p, OwnerOf(p))
+	require.NoError(t, err)
+	addresses := field("INSTANCE_IP", "status.podIPs")
+	require.Contains(t, sidecarOf(injected).Env, addresses)
+	require.Contains(t, find(injected.Spec.InitContainers, initContainer).Env, addresses)
+}
+
 // TestModulesAreOnDisk checks that Wasm modules, up to 1 GB of them, do not count as the sidecar's memory.
 func TestModulesAreOnDisk(t *testing.T) {
 	for _, template := range []string{SidecarTemplate, GatewayTemplate} {

@@ -166,7 +166,7 @@ func (r *request) seccomp() *corev1.SeccompProfile {
 func (r *request) initContainer(resources corev1.ResourceRequirements) corev1.Container {
 	root, no, yes := int64(0), false, true
 	return corev1.Container{
-		Name: initContainer, Image: r.image(), ImagePullPolicy: r.ImagePullPolicy, Args: r.interceptArgs(), Env: r.metadataEnv(), Resources: resources,
+		Name: initContainer, Image: r.image(), ImagePullPolicy: r.ImagePullPolicy, Args: r.interceptArgs(), Env: append([]corev1.EnvVar{podIPs()}, r.metadataEnv()...), Resources: resources,
 		SecurityContext: &corev1.SecurityContext{
 			Capabilities:             &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}, Drop: []corev1.Capability{"ALL"}},
 			AllowPrivilegeEscalation: &no, Privileged: &no, ReadOnlyRootFilesystem: &yes,

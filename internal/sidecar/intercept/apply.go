@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -157,8 +159,20 @@ func run(ctx context.Context, in, name string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// HasIPv6 reports whether this network namespace has IPv6 addresses other than loopback and link-local ones.
-func HasIPv6() bool {
+// NeedsIPv6 reports whether IPv6 is intercepted for a workload: if one of its addresses is of IPv6, as Envoy's listeners. The host may have
+// others, at interfaces of other networks. If no address is known, those of this network namespace count.
+func NeedsIPv6(workload []string) bool {
+	if len(workload) == 0 {
+		return hasIPv6()
+	}
+	return slices.ContainsFunc(workload, func(text string) bool {
+		ip, err := netip.ParseAddr(text)
+		return err == nil && ip.Unmap().Is6()
+	})
+}
+
+// hasIPv6 reports whether this network namespace has IPv6 addresses other than loopback and link-local ones.
+func hasIPv6() bool {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
 		return false

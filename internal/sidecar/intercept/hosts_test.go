@@ -163,7 +163,7 @@ func apply(t *testing.T, h *netns.Host, b Backend, change func(*Settings)) {
 	require.NoError(t, err)
 	for range 2 { // the second finds the rules of the first
 		h.Do(t, func() {
-			c.IPv6 = HasIPv6()
+			c.IPv6 = NeedsIPv6(nil)
 			_, err = Apply(context.Background(), c, b)
 		})
 		require.NoError(t, err)

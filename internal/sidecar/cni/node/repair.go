@@ -56,7 +56,7 @@ type repairer struct {
 	excluded []string // namespaces
 	log      *slog.Logger
 	metrics  *metrics
-	set      func(context.Context, string, intercept.Settings) (intercept.Backend, error)
+	set      func(context.Context, string, intercept.Settings, []string) (intercept.Backend, error)
 	inForce  func(context.Context, string) (bool, error)
 
 	mu      sync.Mutex         // guards the maps
@@ -268,11 +268,22 @@ func (r *repairer) setRules(ctx context.Context, pod *corev1.Pod, settings inter
 	if there, err = r.unchanged(ctx, pod); err != nil || !there {
 		return err
 	}
-	if _, err := r.set(ctx, fileOf(namespace), settings); err != nil {
+	if _, err := r.set(ctx, fileOf(namespace), settings, addressesOf(pod)); err != nil {
 		return err
 	}
 	r.report(ctx, pod, "RepairedPod", "Redirected connections of Pod to its sidecar: it started before the CNI plugin was ready")
 	return nil
+}
+
+// addressesOf returns a Pod's addresses.
+func addressesOf(pod *corev1.Pod) (out []string) {
+	for _, ip := range pod.Status.PodIPs {
+		out = append(out, ip.IP)
+	}
+	if len(out) == 0 {
+		return []string{pod.Status.PodIP}
+	}
+	return out
 }
 
 // unchanged reads a Pod again. The copy may be old, and another Pod may have the address now, which must not get these rules. It

@@ -230,6 +230,15 @@ func TestGonePodsAreForgotten(t *testing.T) {
 	require.Empty(t, a.repairer.plugged)
 }
 
+// TestRepairKnowsTheAddresses checks that a repaired Pod gets rules for the families of its addresses.
+func TestRepairKnowsTheAddresses(t *testing.T) {
+	p := &corev1.Pod{}
+	p.Status.PodIP = "192.0.2.1"
+	require.Equal(t, []string{"192.0.2.1"}, addressesOf(p))
+	p.Status.PodIPs = []corev1.PodIP{{IP: "192.0.2.1"}, {IP: "2001:db8::1"}}
+	require.Equal(t, []string{"192.0.2.1", "2001:db8::1"}, addressesOf(p))
+}
+
 // TestRulesAreForThePod checks that no rules are set if another Pod may have the address of an old copy.
 func TestRulesAreForThePod(t *testing.T) {
 	p := injected(t, "cart")

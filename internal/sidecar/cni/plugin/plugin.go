@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -116,6 +117,22 @@ func add(args *skel.CmdArgs, out io.Writer, patience time.Duration) error {
 	return err
 }
 
+// addresses returns the Pod's addresses, which the plugins before have given it; none if there is no result of theirs.
+func (c *config) addresses() (out []string) {
+	var result struct {
+		IPs []struct {
+			Address netip.Prefix `json:"address"`
+		} `json:"ips"`
+	}
+	if json.Unmarshal(c.PrevResult, &result) != nil {
+		return nil
+	}
+	for _, ip := range result.IPs {
+		out = append(out, ip.Address.Addr().String())
+	}
+	return out
+}
+
 // redirect asks about a Pod, and sets its rules. patience bounds the wait for the node agent.
 func (c *config) redirect(pod cni.Pod, netns string, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -127,7 +144,7 @@ func (c *config) redirect(pod cni.Pod, netns string, patience time.Duration) err
 	defer call.Close()
 	within, stop := context.WithTimeout(context.Background(), rulesTimeout)
 	defer stop()
-	backend, err := cni.SetRules(within, netns, call.Answer.Settings)
+	backend, err := cni.SetRules(within, netns, call.Answer.Settings, c.addresses())
 	result := cni.Result{Backend: backend}
 	if err != nil {
 		result.Problem = err.Error()

@@ -91,7 +91,7 @@ func (a *agent) have(t *testing.T, n int) ([]cni.Pod, []cni.Result) {
 
 // previous is the result of the plugins before: with a field that the plugin does not know, and a number that a float64
 // does not hold.
-const previous = `{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","sandbox":"/x","mtu":1500}],"ips":[{"address":"10.91.0.11/24","interface":0}],"dns":{},"own":{"b":1,"a":9007199254740993}}`
+const previous = `{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","sandbox":"/x","mtu":1500}],"ips":[{"address":"10.91.0.11/24","interface":0},{"address":"fd91::11/64","interface":0}],"dns":{},"own":{"b":1,"a":9007199254740993}}`
 
 // input is the configuration that the runtime passes.
 func (a *agent) input(t *testing.T, entry map[string]any) []byte {
@@ -151,6 +151,21 @@ func TestAdd(t *testing.T) {
 	require.Equal(t, uint(codeRules), failure(t, out).Code)
 	require.Contains(t, out, "no rules of interception")
 	a.have(t, 2) // CHECK has no result
+}
+
+// TestOtherAddresses checks that IPv6 passes by the sidecar of a Pod that has such an address only at an interface of another network: Envoy
+// does not listen there.
+func TestOtherAddresses(t *testing.T) {
+	n := netns.New(t, true)
+	pod, other := n.Host(), n.Host()
+	a := newAgent(t, cni.Answer{Redirect: true, Settings: intercept.Default()})
+	only4 := json.RawMessage(`{"cniVersion":"1.1.0","ips":[{"address":"10.91.0.11/24"}]}`)
+	out, err := run(t, "ADD", fileOf(pod), shopCart, a.input(t, map[string]any{"prevResult": only4}))
+	require.NoError(t, err, out)
+	listen(t, pod, intercept.DefaultInboundPort, "envoy")
+	listen(t, pod, 8080, "app")
+	require.Equal(t, "envoy", call(t, other, at(pod.IP, 8080)))
+	require.Equal(t, "app", call(t, other, at(pod.IP6, 8080)))
 }
 
 func failure(t *testing.T, out string) types.Error {
