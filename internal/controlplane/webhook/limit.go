@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -21,28 +22,57 @@ const (
 	maxConnsOfClient   = 128
 )
 
-// limiter bounds requests in total and by client.
+// limiter bounds requests in total and by client. A place that becomes free goes to the waiting client with the fewest
+// running requests, so that clients with many requests do not keep out one with few.
 type limiter struct {
-	wait time.Duration
-
 	mu      sync.Mutex // guards the fields below
-	all     load
-	clients map[string]*load
-	freed   chan struct{} // closed when a request ends
+	wait    time.Duration
+	running int
+	waiting int
+	arrived int              // turns, for their order
+	clients map[string]*load // those with requests
 }
 
-// load counts requests.
-type load struct{ running, waiting int }
-
-func newLimiter() *limiter {
-	return &limiter{wait: waitForTurn, clients: map[string]*load{}, freed: make(chan struct{})}
+// load are the requests of one client.
+type load struct {
+	running int
+	waiting []*turn // in the order of their arrival
 }
+
+// turn is a request that waits.
+type turn struct {
+	number int
+	come   chan struct{} // closed when the request may run
+	limit  *time.Timer
+}
+
+func newLimiter() *limiter { return &limiter{wait: waitForTurn, clients: map[string]*load{}} }
 
 // errBusy is the answer to a request for which there is no room.
 var errBusy = errors.New("too many requests: retry later")
 
 // enter waits until a client's request may run, and returns what to call at its end.
 func (l *limiter) enter(ctx context.Context, client string) (leave func(), err error) {
+	t, err := l.arrive(client)
+	if err != nil {
+		return nil, err
+	}
+	defer t.limit.Stop()
+	select {
+	case <-t.come:
+	case <-t.limit.C:
+		err = errBusy
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil && l.giveUp(client, t) {
+		return nil, err
+	}
+	return func() { l.leave(client) }, nil
+}
+
+// arrive returns the turn of a request, which may have come already.
+func (l *limiter) arrive(client string) (*turn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.clients[client]
@@ -50,49 +80,73 @@ func (l *limiter) enter(ctx context.Context, client string) (leave func(), err e
 		c = &load{}
 		l.clients[client] = c
 	}
-	if l.all.waiting >= maxWaiting || c.waiting >= maxWaitingOfClient {
+	if l.waiting >= maxWaiting || len(c.waiting) >= maxWaitingOfClient {
 		l.drop(client)
 		return nil, errBusy
 	}
-	l.all.waiting, c.waiting = l.all.waiting+1, c.waiting+1
-	defer func() {
-		l.all.waiting, c.waiting = l.all.waiting-1, c.waiting-1
-		l.drop(client)
-	}()
-	timer := time.NewTimer(l.wait)
-	defer timer.Stop()
-	for l.all.running >= maxReviews || c.running >= maxReviewsOfClient {
-		freed := l.freed
-		l.mu.Unlock()
-		select {
-		case <-freed:
-		case <-timer.C:
-			err = errBusy
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		l.mu.Lock()
-		if err != nil {
-			return nil, err
-		}
+	t := &turn{number: l.arrived, come: make(chan struct{}), limit: time.NewTimer(l.wait)}
+	l.arrived++
+	l.waiting++
+	c.waiting = append(c.waiting, t)
+	l.admit()
+	return t, nil
+}
+
+// giveUp removes a turn. It returns false if it has come.
+func (l *limiter) giveUp(client string, t *turn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.clients[client]
+	i := slices.Index(c.waiting, t)
+	if i < 0 {
+		return false
 	}
-	l.all.running, c.running = l.all.running+1, c.running+1
-	return func() { l.leave(client) }, nil
+	c.waiting = slices.Delete(c.waiting, i, i+1)
+	l.waiting--
+	l.drop(client)
+	return true
 }
 
 func (l *limiter) leave(client string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.all.running--
+	l.running--
 	l.clients[client].running--
 	l.drop(client)
-	close(l.freed)
-	l.freed = make(chan struct{})
+	l.admit()
 }
 
-// drop forgets a client without requests.
+// admit gives free places to waiting requests. The caller holds mu.
+func (l *limiter) admit() {
+	for l.running < maxReviews && l.waiting > 0 {
+		c := l.next()
+		if c == nil {
+			return // they wait for the end of other requests of their clients
+		}
+		t := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		l.waiting--
+		l.running, c.running = l.running+1, c.running+1
+		close(t.come)
+	}
+}
+
+// next returns the client with the fewest running requests among those whose request may run, and of several the one whose
+// request has waited longest; nil: there is none. The caller holds mu.
+func (l *limiter) next() (first *load) {
+	for _, c := range l.clients {
+		switch {
+		case len(c.waiting) == 0 || c.running >= maxReviewsOfClient:
+		case first == nil, c.running < first.running, c.running == first.running && c.waiting[0].number < first.waiting[0].number:
+			first = c
+		}
+	}
+	return first
+}
+
+// drop forgets a client without requests. The caller holds mu.
 func (l *limiter) drop(client string) {
-	if *l.clients[client] == (load{}) {
+	if c := l.clients[client]; c.running == 0 && len(c.waiting) == 0 {
 		delete(l.clients, client)
 	}
 }

@@ -2,8 +2,10 @@ package webhook
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,12 +46,15 @@ func TestLimits(t *testing.T) {
 	require.Eventually(t, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return *l.clients["10.0.0.1"] == load{running: maxReviewsOfClient, waiting: 1}
+		c := l.clients["10.0.0.1"]
+		return c.running == maxReviewsOfClient && len(c.waiting) == 1
 	}, time.Minute, time.Millisecond)
 	send("10.0.0.2") // runs
 	await.From(t, running)
 
+	l.mu.Lock()
 	l.wait = 0
+	l.mu.Unlock()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, from(t.Context(), "10.0.0.1"))
 	require.Equal(t, http.StatusTooManyRequests, w.Code)
@@ -68,13 +73,47 @@ func TestLimits(t *testing.T) {
 		require.Equal(t, http.StatusOK, await.From(t, codes))
 	}
 	require.Empty(t, l.clients, "clients without requests are forgotten")
-	require.Equal(t, load{}, l.all)
+	require.Zero(t, l.running+l.waiting)
+}
+
+// TestFreePlacesGoToClientsWithFewRequests checks that clients which use all places, and have further requests that wait,
+// delay another client only until one of their requests ends.
+func TestFreePlacesGoToClientsWithFewRequests(t *testing.T) {
+	l := newLimiter()
+	var places []func()
+	waiting := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.waiting
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var requests sync.WaitGroup
+	defer requests.Wait()
+	defer cancel()
+	for i := range maxReviews / maxReviewsOfClient {
+		client := fmt.Sprintf("10.0.0.%d", i)
+		for range maxReviewsOfClient {
+			leave, err := l.enter(ctx, client)
+			require.NoError(t, err)
+			places = append(places, leave)
+		}
+		for range maxReviewsOfClient {
+			requests.Go(func() { _, _ = l.enter(ctx, client) }) // it never has a turn
+		}
+	}
+	require.Eventually(t, func() bool { return waiting() == maxReviews }, time.Minute, time.Millisecond)
+	entered := make(chan error, 1)
+	requests.Go(func() { _, err := l.enter(ctx, "10.0.1.1"); entered <- err })
+	require.Eventually(t, func() bool { return waiting() == maxReviews+1 }, time.Minute, time.Millisecond)
+	places[0]()
+	require.NoError(t, await.From(t, entered))
 }
 
 // TestWaitingIsBounded checks that a client cannot have any number of waiting requests, and that a waiting request ends with its client.
 func TestWaitingIsBounded(t *testing.T) {
 	l := newLimiter()
-	l.all = load{running: maxReviews}
+	l.running = maxReviews
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, maxWaitingOfClient)
 	for range maxWaitingOfClient {
@@ -83,7 +122,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	require.Eventually(t, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.all.waiting == maxWaitingOfClient
+		return l.waiting == maxWaitingOfClient
 	}, time.Minute, time.Millisecond)
 	_, err := l.enter(ctx, "10.0.0.1")
 	require.ErrorIs(t, err, errBusy)
