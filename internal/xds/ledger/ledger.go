@@ -59,6 +59,9 @@ func (l *Ledger) Update(states []*table.State) {
 			return
 		}
 	}
+	for i := range next {
+		l.carrySent(i, l.states[i], next[i])
+	}
 	l.states = next
 }
 

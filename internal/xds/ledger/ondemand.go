@@ -89,8 +89,36 @@ func (st *streamState) carryListed(list []NameVersion) {
 	st.carried = st.pool.Of(listed...)
 }
 
+// carrySent carries clusters that are on demand in the next state of table i, and that the proxy may have from this stream:
+// they were not on demand before, or when a removal was committed that still waits. Envoy does not ask for what it has.
+func (st *streamState) carrySent(i int, old, next *table.State) {
+	w := &st.watches[cds]
+	if !st.partial || !w.on || w.firstPending || next.LastMadeOnDemand() <= old.Revision {
+		return
+	}
+	key := carrying{after: old.Revision, removed: w.at[i].rem, carried: st.carried}
+	st.carried = next.Memo(key, func() any {
+		return st.pool.With(key.carried, names.Strings(next.MadeOnDemand(key.after, key.removed)))
+	}).(*names.Set)
+}
+
+// carrying is everything that the result of carrySent depends on.
+type carrying struct {
+	after, removed model.Revision
+	carried        *names.Set
+}
+
+// appendOnDemand appends a name if it is a cluster on demand.
+func appendOnDemand(to []string, s *table.State, name string) []string {
+	if e := s.Get(resource.Cluster, name); e != nil && e.IsOnDemand() {
+		to = append(to, name)
+	}
+	return to
+}
+
 // carryOver keeps the clusters that a stream carried of another table, and that are on demand in the new one.
 func (st *streamState) carryOver(old, next *table.State) {
+	was, w := st.carriage, &st.watches[cds]
 	st.partial = !st.asked && st.protocol == Delta && next.Table().OnDemand()
 	if !st.partial {
 		st.carried = nil
@@ -98,8 +126,13 @@ func (st *streamState) carryOver(old, next *table.State) {
 	}
 	var keep []string
 	for e := range old.All(resource.Cluster) {
-		if now := next.Get(resource.Cluster, e.Name); now != nil && now.IsOnDemand() && (!e.IsOnDemand() || st.carried.Has(e.Name)) {
-			keep = append(keep, e.Name)
+		if was.carries(cds, e) {
+			keep = appendOnDemand(keep, next, e.Name)
+		}
+	}
+	if w.on { // those whose removal waits
+		for name := range was.removed(cds, resource.Cluster, old, w.at[0].rem) {
+			keep = appendOnDemand(keep, next, name)
 		}
 	}
 	st.carried = st.pool.Of(keep...)

@@ -16,6 +16,7 @@ func (l *Ledger) rebind(next [MaxTables]*table.State) {
 	}
 	for i := range next {
 		if next[i].Table() == old[i].Table() {
+			l.carrySent(i, old[i], next[i])
 			continue
 		}
 		l.ordering.rebind(i, old[i])

@@ -440,6 +440,52 @@ func TestClustersOnDemandAreCarried(t *testing.T) {
 	})
 }
 
+// TestClusterBecomesOnDemand changes a cluster that every proxy has into one on demand. Envoy does not ask for what it has, so
+// the stream that sent the cluster keeps it, through further changes and its removal. A proxy that connects later asks for it.
+func TestClusterBecomesOnDemand(t *testing.T) {
+	onDemandTest(t, func(t *testing.T, h *harness) {
+		ads := h.part()
+		rev := h.commit(onDemand("c1", "2"))
+		r := ads.expect(resource.Cluster, "c1")
+		require.Equal(t, distribution.StateBehind, h.at(rev, "app-1").Position)
+		ads.take(resource.Endpoints, h.named("c1"))
+		ads.ack(r)
+		h.becomes(rev, "app-1", distribution.StateACKed)
+		h.eventually("the change is settled", func() bool {
+			return maps.Equal(h.observer.outcomes(rev), map[distribution.Outcome]int{distribution.ACKed: 1})
+		})
+
+		later := h.connectAs(nodeOf("app-2"), "").capable()
+		later.subscribe(resource.Cluster)
+		later.take(resource.Cluster)
+
+		h.commit(onDemand("c1", "3"))
+		r = ads.expect(resource.Cluster, "c1")
+		ads.take(resource.Endpoints, h.named("c1"))
+		ads.ack(r)
+		h.commit(remove(resource.Cluster, "c1"))
+		ads.take(resource.Cluster, "-c1")
+	})
+}
+
+// TestClusterBecomesOnDemandUnseen changes clusters twice while a response is unanswered: the stream sees only the last forms.
+func TestClusterBecomesOnDemandUnseen(t *testing.T) {
+	onDemandTest(t, func(_ *testing.T, h *harness) {
+		h.commit(edsCluster("c2", "1"), edsCluster("c3", "1"))
+		ads := h.connect("").capable()
+		ads.subscribe(resource.Cluster)
+		ads.take(resource.Cluster, "c1", "c2", "c3")
+		h.commit(edsCluster("c4", "1"))
+		r := ads.expect(resource.Cluster, "c4")
+		h.commit(onDemand("c1", "2"), onDemand("c2", "2"), remove(resource.Cluster, "c3"))
+		h.commit(onDemand("c1", "3"), remove(resource.Cluster, "c2"), onDemand("c3", "2"))
+		ads.ack(r)
+		ads.take(resource.Cluster, "c1", "-c2", "c3")
+		h.commit(onDemand("c1", "4"), remove(resource.Cluster, "c3"))
+		ads.take(resource.Cluster, "c1", "-c3")
+	})
+}
+
 // TestProxyChangesDelivery moves a connected proxy to full configuration and back.
 func TestProxyChangesDelivery(t *testing.T) {
 	onDemandTest(t, func(_ *testing.T, h *harness) {

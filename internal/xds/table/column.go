@@ -33,6 +33,7 @@ type column struct {
 
 	forgotten                         model.Revision // removals up to here are not in graves
 	lastAdded, lastChange, lastRemove model.Revision
+	lastMadeOnDemand                  model.Revision // a name that had another form became a cluster on demand
 }
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
@@ -76,6 +77,9 @@ func (w *columnWriter) put(e *Entry) (old *Entry, changed bool) {
 		return old, false
 	}
 	e.Revision, e.Added = w.rev, w.rev
+	if e.IsOnDemand() {
+		w.noteOnDemand(e, old)
+	}
 	if old != nil {
 		e.Added, e.was = old.Added, old.MadeFrom()
 		w.bury(old)
@@ -90,13 +94,32 @@ func (w *columnWriter) put(e *Entry) (old *Entry, changed bool) {
 	return old, true
 }
 
+// noteOnDemand records until when the name of a cluster on demand had another form. old is the entry that it replaces.
+func (w *columnWriter) noteOnDemand(e, old *Entry) {
+	switch g := w.open[e.Name]; {
+	case old != nil && old.IsOnDemand():
+		e.notOnDemandUntil = old.notOnDemandUntil
+		return
+	case old != nil:
+		e.notOnDemandUntil = w.rev
+	case g != nil:
+		e.notOnDemandUntil = g.notOnDemandUntil
+	}
+	if e.notOnDemandUntil > 0 {
+		w.lastMadeOnDemand = w.rev
+	}
+}
+
 func (w *columnWriter) remove(name string) (old *Entry, changed bool) {
 	old, ok := w.txn.Delete([]byte(name))
 	if !ok {
 		return nil, false
 	}
 	w.bury(old)
-	g := &tombstone{name: name, rev: w.rev, was: old.MadeFrom(), onDemand: old.IsOnDemand()}
+	g := &tombstone{name: name, rev: w.rev, was: old.MadeFrom(), notOnDemandUntil: w.rev}
+	if old.IsOnDemand() {
+		g.notOnDemandUntil = old.notOnDemandUntil
+	}
 	w.open[name] = g
 	w.graves = append(w.graves, g)
 	w.lastRemove = w.rev

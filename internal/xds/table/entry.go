@@ -15,6 +15,9 @@ type Entry struct {
 	// Revision is the revision in which the resource got this form, and Added that in which its
 	// name was added.
 	Revision, Added model.Revision
+	// notOnDemandUntil is, of a cluster on demand, the revision in which the last form of its name
+	// ended that is not on demand; 0: none is known.
+	notOnDemandUntil model.Revision
 
 	resource *resource.Encoded // nil where whole is set
 	whole    *assembly
@@ -73,12 +76,15 @@ type tombstone struct {
 	name string
 	rev  model.Revision
 	was  *model.Origins // of the removed entry
-	// onDemand: the removed entry was a cluster on demand.
-	onDemand bool
+	// notOnDemandUntil is that of the removed entry, or rev if the entry is not on demand.
+	notOnDemandUntil model.Revision
 	// undone is the revision in which the name was added again; 0: it was not. It is written like
 	// Entry.replaced.
 	undone atomic.Uint64
 }
+
+// isOnDemand reports whether the removed entry was a cluster on demand.
+func (g *tombstone) isOnDemand() bool { return g.notOnDemandUntil != g.rev }
 
 func (g *tombstone) standsAt(rev model.Revision) bool {
 	r := g.undone.Load()

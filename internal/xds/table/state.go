@@ -120,12 +120,35 @@ func (s *State) RemovedCarried(t resource.Type, after model.Revision, partial bo
 		}
 		i := sort.Search(len(graves), func(i int) bool { return graves[i].rev > after })
 		for _, g := range graves[i:] {
-			left := partial && g.onDemand && !carried.Has(g.name)
+			left := partial && g.isOnDemand() && !carried.Has(g.name)
 			if !left && g.standsAt(s.Revision) && !yield(g.name, g.rev) {
 				return
 			}
 		}
 	}
+}
+
+// LastMadeOnDemand returns the revision in which a name that had another form last became a cluster on demand.
+func (s *State) LastMadeOnDemand() model.Revision {
+	return s.columns[resource.Cluster].lastMadeOnDemand
+}
+
+// MadeOnDemand returns the clusters that changed after a revision, are on demand or were when they were removed, and had a
+// form that is not on demand until after the revision until.
+func (s *State) MadeOnDemand(after, until model.Revision) (out []string) {
+	for e := range s.Changed(resource.Cluster, after) {
+		if e.notOnDemandUntil > until {
+			out = append(out, e.Name)
+		}
+	}
+	graves := s.columns[resource.Cluster].graves
+	i := sort.Search(len(graves), func(i int) bool { return graves[i].rev > after })
+	for _, g := range graves[i:] {
+		if g.isOnDemand() && g.notOnDemandUntil > until && g.standsAt(s.Revision) {
+			out = append(out, g.name)
+		}
+	}
+	return out
 }
 
 // NotOnDemand returns the clusters that are not sent on demand. The streams of a state share the list.

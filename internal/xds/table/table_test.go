@@ -203,3 +203,22 @@ func TestTouched(t *testing.T) {
 	require.Empty(t, touched(4))
 	require.Empty(t, touched(7))
 }
+
+func TestMadeOnDemand(t *testing.T) {
+	tab := New("t")
+	cluster := func(name, version string) Update {
+		return Update{Type: resource.Cluster, Name: name, Resource: &resource.Encoded{Name: name, Version: version}}
+	}
+	tab.Commit(1, []Update{cluster("stays", "1"), cluster("turns", "1"), cluster("returns", "1"), cluster("goes", "1"), cluster("always", "1o")})
+	tab.Commit(2, []Update{gone(resource.Cluster, "returns"), cluster("stays", "2"), cluster("always", "2o"), cluster("new", "1o")})
+	require.Zero(t, tab.State().LastMadeOnDemand())
+	tab.Commit(3, []Update{cluster("turns", "2o"), cluster("returns", "2o"), cluster("goes", "2o")})
+	tab.Commit(4, []Update{cluster("turns", "3o"), gone(resource.Cluster, "returns"), gone(resource.Cluster, "goes"), gone(resource.Cluster, "always")})
+	tab.Commit(5, []Update{cluster("returns", "3o"), cluster("always", "3o")})
+	s := tab.State()
+	require.EqualValues(t, 5, s.LastMadeOnDemand())
+	require.Equal(t, []string{"turns", "returns", "goes"}, s.MadeOnDemand(1, 1))
+	require.Equal(t, []string{"turns", "goes"}, s.MadeOnDemand(2, 2), "the removal of one was before it became on demand")
+	require.Equal(t, []string{"returns"}, s.MadeOnDemand(4, 1))
+	require.Empty(t, s.MadeOnDemand(5, 1))
+}
