@@ -90,22 +90,46 @@ func (st *streamState) carryListed(list []NameVersion) {
 }
 
 // carrySent carries clusters that are on demand in the next state of table i, and that the proxy may have from this stream:
-// they were not on demand before, or when a removal was committed that still waits. Envoy does not ask for what it has.
+// they were not on demand before, or their removal waits. Envoy does not ask for what it has.
 func (st *streamState) carrySent(i int, old, next *table.State) {
 	w := &st.watches[cds]
-	if !st.partial || !w.on || w.firstPending || next.LastMadeOnDemand() <= old.Revision {
+	if !st.partial || !w.on || w.firstPending {
 		return
 	}
 	key := carrying{after: old.Revision, removed: w.at[i].rem, carried: st.carried}
+	if next.LastAdded(resource.Cluster) > old.Revision {
+		key.toRemove = w.toRemove
+	}
+	if key.toRemove == nil && next.LastMadeOnDemand() <= old.Revision {
+		return
+	}
 	st.carried = next.Memo(key, func() any {
-		return st.pool.With(key.carried, names.Strings(next.MadeOnDemand(key.after, key.removed)))
+		list := next.MadeOnDemand(key.after, key.removed)
+		for name := range key.toRemove.All() {
+			list = appendOnDemand(list, next, name)
+		}
+		return st.pool.With(key.carried, names.Strings(list))
 	}).(*names.Set)
 }
 
 // carrying is everything that the result of carrySent depends on.
 type carrying struct {
-	after, removed model.Revision
-	carried        *names.Set
+	after, removed    model.Revision
+	carried, toRemove *names.Set
+}
+
+// carryNamed carries the clusters on demand of a response that were selected by name.
+func (st *streamState) carryNamed(f *flight) {
+	if !st.partial || !f.explicit {
+		return
+	}
+	var fresh []string
+	for e := range f.entries() {
+		if !st.carries(cds, e) {
+			fresh = append(fresh, e.Name)
+		}
+	}
+	st.carried = st.pool.With(st.carried, names.Strings(fresh))
 }
 
 // appendOnDemand appends a name if it is a cluster on demand.
@@ -132,6 +156,9 @@ func (st *streamState) carryOver(old, next *table.State) {
 	}
 	if w.on { // those whose removal waits
 		for name := range was.removed(cds, resource.Cluster, old, w.at[0].rem) {
+			keep = appendOnDemand(keep, next, name)
+		}
+		for name := range w.toRemove.All() {
 			keep = appendOnDemand(keep, next, name)
 		}
 	}

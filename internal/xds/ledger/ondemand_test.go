@@ -131,3 +131,57 @@ func TestRemovedClusterIsOnDemandLater(t *testing.T) {
 	require.Empty(t, x.commit("c=2o"))
 	require.Equal(t, NotSubscribed, x.status("c"))
 }
+
+// reconnected returns the stream of a proxy that lists the clusters c, d=1o and a listener, and refuses the next form of the
+// listener. The mesh lost d meanwhile, so its removal waits.
+func reconnected(t *testing.T) *everything {
+	x := newEverything(t, "c=1")
+	x.request(resource.Cluster, "c=1", "d=1o")
+	x.request(resource.Listener, "l=1")
+	x.request(resource.RouteConfig)
+	x.request(resource.VirtualHost)
+	x.write("l=2")
+	x.ledger.Update([]*table.State{x.table.State()})
+	require.Equal(t, []string{"l=2"}, x.next())
+	require.Empty(t, x.answer(resource.Listener), "the removal waits")
+	return x
+}
+
+// TestListedClusterReturns: a proxy lists a cluster on demand that is gone, and returns before it could be removed.
+func TestListedClusterReturns(t *testing.T) {
+	x := reconnected(t)
+	require.Equal(t, []string{"d=2o"}, x.commit("d=2o"))
+	require.Equal(t, Unanswered, x.status("d"))
+	x.answer()
+	require.Equal(t, []string{"d=3o"}, x.commit("d=3o"))
+	x.answer()
+	require.Equal(t, []string{"l=3"}, x.commit("l=3", "-d"))
+	require.Equal(t, []string{"-d"}, x.answer())
+}
+
+// TestListedClusterReturnsInAnotherTable is the same for a cluster that exists in the table that the proxy moves to.
+func TestListedClusterReturnsInAnotherTable(t *testing.T) {
+	x := reconnected(t)
+	x.table = table.NewOnDemand("other", nil)
+	require.Equal(t, []string{"d=2o"}, x.commit("c=1", "l=2", "d=2o"))
+	x.answer()
+	require.Equal(t, []string{"d=3o"}, x.commit("d=3o"))
+}
+
+// TestClusterReturnsBeforeItsRemovalIsRefused: the proxy refuses a response that removes a cluster and changes another. The
+// removed one exists again by then, on demand. The proxy may have it, so it is sent.
+func TestClusterReturnsBeforeItsRemovalIsRefused(t *testing.T) {
+	x := newEverything(t, "c=1", "d=1")
+	x.request(resource.Cluster)
+	require.Equal(t, []string{"c=1", "d=1"}, x.next())
+	x.answer()
+	require.Equal(t, []string{"-d", "c=2"}, x.commit("c=2", "-d"))
+	require.Empty(t, x.commit("d=2o"))
+	require.Equal(t, []string{"d=2o"}, x.answer(resource.Cluster), "one half of the refused response")
+	require.Equal(t, []string{"c=2"}, x.answer())
+	for x.answer() != nil { // what came in halves may come again
+	}
+	require.Equal(t, []string{"d=3o"}, x.commit("d=3o"))
+	x.answer()
+	require.Equal(t, []string{"-d"}, x.commit("-d"))
+}

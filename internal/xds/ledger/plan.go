@@ -462,7 +462,16 @@ func (p *plan) namesToRemove() {
 		}
 	}
 	p.toRemove = l.pool.Of(wait...)
-	p.toSend = l.pool.With(p.toSend, names.Strings(back))
+	p.toSend = l.pool.With(p.toSend, names.Strings(p.without(back)))
+}
+
+// without returns those of some names that no resource of the plan has. It changes the list.
+func (p *plan) without(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	f := flight{parts: p.parts}
+	return slices.DeleteFunc(list, among(f.names()))
 }
 
 // among returns a function that reports whether a list has a name. A long list becomes a map.

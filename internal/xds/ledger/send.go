@@ -136,6 +136,7 @@ func (f *flight) sends(name string) bool {
 func (l *Ledger) afterSend(f *flight, p *plan) {
 	switch p.k {
 	case cds:
+		l.carryNamed(f)
 		if !l.asked { // else their endpoints have names of their own
 			l.clustersSent(f)
 		}
