@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"github.com/moonsail/moonsail/internal/xds/names"
+	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -66,6 +67,7 @@ type difference struct{ toSend, toRemove *names.Set }
 // situation is everything that a difference depends on.
 type situation struct {
 	k        kind
+	typ      resource.Type // route configurations have two forms
 	had      *table.State
 	at       cursor // what was sent of had
 	i        int    // place of the table that replaces it
@@ -80,7 +82,7 @@ type situation struct {
 // changed.
 func (l *Ledger) difference(k kind, i int, had *table.State, was carriage) difference {
 	w := &l.watches[k]
-	key := situation{k: k, had: had, at: w.at[i], i: i, states: l.states, wildcard: w.wildcard, names: w.names}
+	key := situation{k: k, typ: w.typ, had: had, at: w.at[i], i: i, states: l.states, wildcard: w.wildcard, names: w.names}
 	if k == vhds {
 		key.synced = l.synced
 	}
