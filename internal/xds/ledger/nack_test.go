@@ -3,6 +3,7 @@ package ledger
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -14,6 +15,12 @@ func TestShortenedKeepsTheReason(t *testing.T) {
 	require.True(t, strings.HasPrefix(long, "Error adding/updating listener(s) x: aaa"), long)
 	require.True(t, strings.HasSuffix(long, "aaa: the reason"), long)
 	require.Equal(t, "short", Shortened("short"))
+	for i := range 4 {
+		cut := Shortened(strings.Repeat("x", i) + strings.Repeat("🙂", maxMessage))
+		require.True(t, utf8.ValidString(cut), "characters are not cut")
+		require.LessOrEqual(t, len(cut), maxMessage)
+		require.Greater(t, len(cut), maxMessage-2*utf8.UTFMax)
+	}
 }
 
 // TestMessageForEachResource: Envoy reports all refused resources of a response in

@@ -11,12 +11,13 @@ const (
 )
 
 // Shortened returns the part of a proxy's message that is kept and logged: its beginning and its
-// end.
+// end. It cuts no character.
 func Shortened(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}
-	return message[:maxMessage-fromEnd-len(leftOut)] + leftOut + message[len(message)-fromEnd:]
+	cut := message[:maxMessage-fromEnd-len(leftOut)] + leftOut + message[len(message)-fromEnd:]
+	return strings.ToValidUTF8(cut, "")
 }
 
 // named splits names by whether a message mentions them. Short names, such as the route

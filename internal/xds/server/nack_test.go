@@ -2,12 +2,16 @@ package server
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
@@ -70,6 +74,28 @@ func TestLongMessagesAreShortenedInLogs(t *testing.T) {
 	require.Less(t, log.Len(), 2000)
 	require.Contains(t, log.String(), "first word")
 	require.Contains(t, log.String(), "word last")
+}
+
+// TestRefusalsAreText: a proxy's message is shown to clients whose decoders accept only UTF-8, however it is encoded and cut.
+func TestRefusalsAreText(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		for i, message := range []string{"bad \xff\xc3 bytes", strings.Repeat("ü", 1000), "x" + strings.Repeat("ü", 1000)} {
+			h.commit(listener("l1", fmt.Sprint("bad", i)))
+			r := c.expect(resource.Listener, "l1")
+			nack := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce}
+			said := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), message)
+			nack.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 7, protowire.BytesType), said)) // error_detail
+			c.send(nack)
+			version := h.out.State().Get(resource.Listener, "l1").Version
+			h.eventually("it is held back", func() bool {
+				p, _ := h.server.Proxy(nodeID)
+				held := p.Types[2].Held
+				return len(held) == 1 && held[0].Version == version && utf8.ValidString(held[0].Message) && len(held[0].Message) > 10
+			})
+		}
+	})
 }
 
 // later runs the watchdog's check of all streams, at a later time.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -248,7 +249,7 @@ func (r *request) initial(b []byte) error {
 	return err
 }
 
-// error parses a google.rpc.Status.
+// error parses a google.rpc.Status. It replaces bytes of the message that are not UTF-8, which reports cannot contain.
 func (r *request) error(b []byte) error {
 	e := &ledger.Error{}
 	r.Error = e
@@ -270,7 +271,7 @@ func (r *request) error(b []byte) error {
 			if n < 0 {
 				return protowire.ParseError(n)
 			}
-			e.Message, b = string(v), b[n:]
+			e.Message, b = strings.ToValidUTF8(string(v), "\uFFFD"), b[n:]
 		default:
 			n := protowire.ConsumeFieldValue(num, typ, b)
 			if n < 0 {
