@@ -34,17 +34,15 @@ type disconnectedProxies struct {
 	bytes int       // sum of their sizes
 }
 
-// add records the end of a stream.
+// add records the end of a stream. The caller holds the stream's lock.
 func (d *disconnectedProxies) add(st *stream, now time.Time) {
 	p := newDisconnected(st.proxy, now)
-	st.mu.Lock()
 	if st.ledger != nil {
 		p.Settled = max(st.ledger.Settled(), st.pending.before)
 	}
 	for _, t := range st.tables {
 		p.tables = append(p.tables, t.Name())
 	}
-	st.mu.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.byID == nil {
@@ -90,17 +88,21 @@ func (d *disconnectedProxies) forget(now time.Time) {
 	}
 }
 
-// back forgets a proxy that connected again, and returns what it had when it disconnected; 0:
-// unknown.
-func (d *disconnectedProxies) back(id string) model.Revision {
+// settled returns what a proxy had when it disconnected; 0: unknown.
+func (d *disconnectedProxies) settled(id string) model.Revision {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	e := d.byID[id]
-	if e == nil {
-		return 0
+	if e := d.byID[id]; e != nil {
+		return e.Value.(*disconnectedProxy).Settled
 	}
-	d.remove(e)
-	return e.Value.(*disconnectedProxy).Settled
+	return 0
+}
+
+// back forgets a proxy that connected again.
+func (d *disconnectedProxies) back(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.remove(d.byID[id])
 }
 
 // all returns the proxies in the order in which they disconnected.
@@ -125,7 +127,10 @@ func (s *Server) Away(ids []string) bool {
 
 // Disconnected implements distribution.Proxies.
 func (s *Server) Disconnected() []distribution.Disconnected {
-	gone := s.notConnected()
+	gone := s.disconnected.all()
+	if len(gone) > 0 {
+		gone = absent(gone, s.present())
+	}
 	out := make([]distribution.Disconnected, len(gone))
 	for i, p := range gone {
 		out[i] = p.Disconnected
@@ -133,18 +138,32 @@ func (s *Server) Disconnected() []distribution.Disconnected {
 	return out
 }
 
-// notConnected returns the remembered proxies that have no stream, in the order in which they
-// disconnected. An old stream may end after the new one began.
-func (s *Server) notConnected() []*disconnectedProxy {
-	gone := s.disconnected.all()
-	if len(gone) == 0 {
-		return nil
-	}
-	connected := map[string]bool{}
+// present returns the node IDs of the proxies that count as connected.
+func (s *Server) present() map[string]bool {
+	out := map[string]bool{}
 	for _, st := range s.streams.proxies() {
-		connected[st.proxy.ID] = true
+		if st.present.Load() {
+			out[st.proxy.ID] = true
+		}
 	}
-	return slices.DeleteFunc(gone, func(p *disconnectedProxy) bool { return connected[p.ID] })
+	return out
+}
+
+// absent returns those of the disconnected proxies that have no stream. An old stream may end after the new one began.
+func absent(gone []*disconnectedProxy, present map[string]bool) []*disconnectedProxy {
+	return slices.DeleteFunc(gone, func(p *disconnectedProxy) bool { return present[p.ID] })
+}
+
+// eachOnce returns the proxies of two lists, each once.
+func eachOnce(a, b []*disconnectedProxy) []*disconnectedProxy {
+	if len(a) == 0 {
+		return b
+	}
+	has := map[string]bool{}
+	for _, p := range b {
+		has[p.ID] = true
+	}
+	return append(absent(a, has), b...)
 }
 
 // without returns the proxies that disconnected without a revision that changed their tables, or

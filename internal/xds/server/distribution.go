@@ -19,6 +19,7 @@ func (s *Server) Distribution(query *distribution.Query) []distribution.ProxySyn
 	s.publishing.Unlock() //nolint:staticcheck // SA2001: it waits for a publication in progress
 	q := distributionQuery{Query: query, tables: map[*table.Table]*touched{}}
 	var out []distribution.ProxySyncStatus
+	gone := s.disconnected.all()
 	for _, st := range s.streams.proxies() {
 		w, ok := q.syncStatus(st)
 		if !ok {
@@ -31,7 +32,15 @@ func (s *Server) Distribution(query *distribution.Query) []distribution.ProxySyn
 		}
 		out = append(out, w)
 	}
-	return append(out, q.without(s.notConnected())...)
+	gone = eachOnce(gone, s.disconnected.all()) // proxies may have connected or disconnected meanwhile
+	if len(gone) == 0 {
+		return out
+	}
+	listed := map[string]bool{}
+	for i := range out {
+		listed[out[i].ID] = true
+	}
+	return append(out, q.without(absent(gone, listed))...)
 }
 
 // distributionQuery answers one query.
@@ -96,11 +105,11 @@ func further(a, b distribution.ProxySyncStatus) distribution.ProxySyncStatus {
 // of a large mesh touches everything.
 const maxLookups = 64
 
-// syncStatus answers for one stream; false if the stream is not bound yet.
+// syncStatus answers for one stream; false if its proxy does not count as connected.
 func (q *distributionQuery) syncStatus(st *stream) (distribution.ProxySyncStatus, bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.ledger == nil || st.closed {
+	if !st.present.Load() {
 		return distribution.ProxySyncStatus{}, false
 	}
 	w := distribution.ProxySyncStatus{ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, Position: distribution.StateNotConcerned}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // at returns the status of one proxy; zero if no proxy has the name.
@@ -149,6 +151,74 @@ func TestDistributionRemembersDisconnectedProxies(t *testing.T) {
 	})
 }
 
+// TestDisconnectingProxiesAreAlwaysListed: whoever waits for a revision looks at its proxies when the last stream reports that
+// it has ended. The proxy must be listed then.
+func TestDisconnectingProxiesAreAlwaysListed(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		var rev model.Revision
+		seen := make(chan distribution.SyncState, 1)
+		h.observer.gone = func() { seen <- h.at(rev, "app-1").Position }
+		c := h.warm("")
+		rev = h.commit(endpoints("c1", "2"))
+		c.expect(resource.Endpoints, "c1")
+		c.cancel()
+		require.Equal(t, distribution.StateDisconnected, await.From(t, seen))
+	})
+}
+
+// watcher calls a function while a proxy connects: when it is bound and has no stream, and when it has one that has handled
+// no request. Both are also what the server calls Learned and Meter for.
+type watcher struct {
+	learned
+	unmetered
+	look func()
+}
+
+func (w *watcher) Known(context.Context, *model.Proxy) Known {
+	w.look()
+	return Known{}
+}
+
+func (w *watcher) Connected(_ string, delta int) {
+	if delta > 0 {
+		w.look()
+	}
+}
+
+// TestReconnectingProxiesAreAlwaysListed: a proxy counts as disconnected until it has listed clusters.
+func TestReconnectingProxiesAreAlwaysListed(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		w := &watcher{look: func() {}}
+		h := newHarness(t, on, Options{Learned: w, Meter: w})
+		h.out = table.NewOnDemand("out", nil)
+		h.commit(edsCluster("c1", "1"), endpoints("c1", "1"), listener("l1", "1"))
+		c := h.part()
+		had := has(h, resource.Endpoints, "c1")
+		rev := h.commit(endpoints("c1", "2"))
+		c.expect(resource.Endpoints, "c1")
+		c.cancel()
+		h.becomes(rev, "app-1", distribution.StateDisconnected)
+
+		seen := make(chan distribution.SyncState, 2)
+		w.look = func() {
+			if len(h.server.Disconnected()) != 1 {
+				t.Error("it counts as connected")
+			}
+			seen <- h.at(rev, "app-1").Position
+		}
+		c = h.connect("").capable()
+		c.resume(resource.Cluster, has(h, resource.Cluster, "c1"))
+		require.Equal(t, distribution.StateDisconnected, await.From(t, seen), "it is bound")
+		require.Equal(t, distribution.StateDisconnected, await.From(t, seen), "it has a stream")
+		h.becomes(rev, "app-1", distribution.StateBehind)
+		require.Empty(t, h.server.Disconnected())
+		c.resume(resource.Endpoints, had, "c1")
+		c.take(resource.Endpoints, "c1")
+		h.becomes(rev, "app-1", distribution.StateACKed)
+	})
+}
+
 // ruleOf returns the key of a DestinationRule.
 func ruleOf(name string) model.Key {
 	return model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: name}
@@ -237,7 +307,8 @@ func TestDisconnectedProxiesAreBounded(t *testing.T) {
 	for i := range 3 * maxDisconnected {
 		st.proxy = &model.Proxy{ID: fmt.Sprint(i)}
 		d.add(st, noon)
-		require.Zero(t, d.back("unknown"))
+		d.back("unknown")
+		require.Zero(t, d.settled("unknown"))
 	}
 	require.Len(t, d.all(), maxDisconnected)
 	require.Equal(t, fmt.Sprint(2*maxDisconnected), d.all()[0].ID)

@@ -166,6 +166,8 @@ type recorder struct {
 	published map[model.Revision]int
 	sent      map[model.Revision]int
 	settled   map[model.Revision]map[distribution.Outcome]int
+
+	gone func() // called when a stream ends without a revision, unless it is nil
 }
 
 func newRecorder() *recorder {
@@ -186,6 +188,9 @@ func (r *recorder) Sent(rev model.Revision, _ time.Time) {
 }
 
 func (r *recorder) Settled(from, to model.Revision, o distribution.Outcome, _ time.Time) {
+	if r.gone != nil && o == distribution.Gone {
+		r.gone()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for rev := range r.published {

@@ -169,10 +169,7 @@ func (s *Server) ProxyAt(ip string) (id string, ok bool) {
 
 // Connected implements distribution.Proxies.
 func (s *Server) Connected(ids []string) []string {
-	there := map[string]bool{}
-	for _, st := range s.streams.proxies() {
-		there[st.proxy.ID] = true
-	}
+	there := s.present()
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !there[id] })
 }
 

@@ -77,6 +77,7 @@ func (st *stream) handle(b []byte) error {
 	if err := st.ledgerError(); err != nil {
 		return err
 	}
+	st.arrive()
 	if !served {
 		st.server.log.Debug("type is not served", "proxy", st.proxy.ID, "type", string(r.TypeURL))
 		return nil

@@ -122,7 +122,7 @@ func (s *Server) open(st *stream, node []byte) error {
 		st.release = func() {}
 	}
 	if !st.asked {
-		st.pending.before = s.disconnected.back(p.ID)
+		st.pending.before = s.disconnected.settled(p.ID)
 	}
 	st.known = st.learned(ctx, tables)
 	s.streams.add(st, st.visible(tables))

@@ -36,9 +36,11 @@ type stream struct {
 	slots    [MaxTables]tableSlot
 	counted  model.Revision // newest revision that the registry counted the stream for
 
-	other  atomic.Pointer[stream] // the proxy's other stream, see streamPair; written by the registry
-	inbox  inbox
-	queued atomic.Bool // the stream is in its sender's queue
+	other atomic.Pointer[stream] // the proxy's other stream, see streamPair; written by the registry
+	// present: the proxy counts as connected. A request was handled, and the stream has not ended. Written with mu held.
+	present atomic.Bool
+	inbox   inbox
+	queued  atomic.Bool // the stream is in its sender's queue
 
 	mu       handover // guards what follows
 	ledger   *ledger.Ledger
@@ -186,25 +188,46 @@ func (st *stream) end() {
 	if st.release == nil {
 		return // it was never bound
 	}
+	st.leave()
 	st.server.streams.remove(st)
 	st.inbox.mu.Lock()
 	st.inbox.closed = true
 	st.inbox.mu.Unlock()
 	st.mu.Lock()
 	st.readInbox()
-	st.closed = true
 	st.pending.report(len(st.pending.revisions), distribution.Gone, time.Now())
 	st.mu.Unlock()
 	if st.asked {
 		st.release()
 		return // the proxy's other stream stands for it
 	}
-	if !st.proxy.Extensions { // such a stream is an agent's: it sends no requests to workloads
-		st.server.disconnected.add(st, time.Now())
-	}
 	if !defect.StreamLeak.On() {
 		st.release()
 	}
 	st.server.opts.Meter.Connected(st.proxy.IstioVersion, -1)
 	st.server.log.Debug("proxy disconnected", "proxy", st.proxy.ID)
+}
+
+// arrive makes the proxy count as connected, after its first request was handled. Until then nothing is known of what it has.
+// The stream's lock is held.
+func (st *stream) arrive() {
+	if st.present.Load() {
+		return
+	}
+	st.present.Store(true)
+	if !st.asked {
+		st.server.disconnected.back(st.proxy.ID)
+	}
+}
+
+// leave ends the steps of the stream, and makes the proxy count as disconnected. Whoever hears that the stream has ended finds
+// the proxy among those.
+func (st *stream) leave() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.closed = true
+	if !st.asked && !st.proxy.Extensions { // an agent, which has streams of its own, sends no requests to workloads
+		st.server.disconnected.add(st, time.Now())
+	}
+	st.present.Store(false)
 }
