@@ -287,7 +287,7 @@ func (st *stream) askedPublished() model.Revision {
 	return st.inbox.asked.published
 }
 
-// settleAsked records how far a stream for clusters has come, and wakes the proxy's other stream if that makes a
+// settleAsked records how far a stream for clusters has come, and wakes the streams that settle with it if that makes a
 // difference. The stream's lock is held.
 func (st *stream) settleAsked() {
 	settled, refused := st.ledger.Settle()
@@ -300,8 +300,23 @@ func (st *stream) settleAsked() {
 	differs := in.asked != next
 	in.asked = next
 	in.mu.Unlock()
-	if other := st.other.Load(); differs && other != nil {
-		other.wake()
+	if differs {
+		wakeAll(st.following())
+	}
+}
+
+// following returns the streams of everything that settle with a stream on which a proxy asks. The caller must not change
+// the list.
+func (st *stream) following() []*stream {
+	if list := st.followers.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+func wakeAll(list []*stream) {
+	for _, st := range list {
+		st.wake()
 	}
 }
 

@@ -554,6 +554,52 @@ func TestChangeCountsOnce(t *testing.T) {
 	})
 }
 
+// TestProxiesWithOneID connects two proxies with one node ID, each with two streams. The first one's stream for clusters ends
+// while a change is unanswered. That holds up nobody.
+func TestProxiesWithOneID(t *testing.T) {
+	onDemandTest(t, func(_ *testing.T, h *harness) {
+		h.part()
+		firstAsks := h.asking()
+		firstAsks.subscribe(resource.Cluster, "d1")
+		firstAsks.take(resource.Cluster, "d1")
+		h.part()
+		secondAsks := h.asking()
+		secondAsks.subscribe(resource.Cluster, "d2")
+		secondAsks.take(resource.Cluster, "d2")
+
+		rev := h.commit(onDemand("d1", "2"))
+		firstAsks.expect(resource.Cluster, "d1")
+		firstAsks.cancel()
+		h.eventually("both proxies have settled", func() bool {
+			settled := 0
+			for _, n := range h.observer.outcomes(rev) {
+				settled += n
+			}
+			return settled == 2
+		})
+	})
+}
+
+// TestOldStreamSettlesToo connects the stream of everything again before the old one has ended. A change that concerns the
+// stream for clusters counts for the old one, which settles with the answer.
+func TestOldStreamSettlesToo(t *testing.T) {
+	onDemandTest(t, func(t *testing.T, h *harness) {
+		h.part()
+		asks := h.asking()
+		asks.subscribe(resource.Cluster, "d1")
+		asks.take(resource.Cluster, "d1")
+		rev := h.commit(onDemand("d1", "2"))
+		r := asks.expect(resource.Cluster, "d1")
+		h.part()
+		require.Empty(t, h.observer.outcomes(rev))
+		asks.ack(r)
+		h.eventually("the old stream has settled", func() bool { return h.observer.outcomes(rev)[distribution.ACKed] == 1 })
+		rev = h.commit(onDemand("d1", "3"))
+		asks.take(resource.Cluster, "d1")
+		h.eventually("both streams have settled", func() bool { return h.observer.outcomes(rev)[distribution.ACKed] == 2 })
+	})
+}
+
 // TestRefusedClusterIsReplaced refuses a cluster of which the proxy has no form: requests must not wait for it. A cluster
 // that the proxy has in an older form stays.
 func TestRefusedClusterIsReplaced(t *testing.T) {

@@ -68,20 +68,18 @@ func (r *registry) tables(st *stream) []*table.Table {
 	return t
 }
 
-// remove removes a stream. The proxy's other stream no longer waits for it.
+// remove removes a stream. The streams that settle with it no longer wait for it.
 func (r *registry) remove(st *stream) {
 	r.mu.Lock()
-	var other *stream
+	var left []*stream
 	if r.streams[st.number] == st {
 		delete(r.streams, st.number)
 		delete(r.moved, st)
 		r.unlink(st)
-		other = r.unpair(st)
+		left = r.unpair(st)
 	}
 	r.mu.Unlock()
-	if other != nil {
-		other.wake()
-	}
+	wakeAll(left)
 }
 
 // pair joins the two streams of a proxy. Proxies that have all clusters have one.
@@ -100,30 +98,52 @@ func (r *registry) pair(st *stream) {
 		p.all = newer(p.all, st)
 	}
 	if p.all != nil && p.asks != nil {
-		p.all.other.Store(p.asks)
-		p.asks.other.Store(p.all)
+		p.all.follow(p.asks)
 	}
 }
 
-// unpair ends the part of a stream in its pair, and returns the other stream; nil: there is none.
-func (r *registry) unpair(st *stream) *stream {
-	p := r.pairs[st.proxy.ID]
-	if p == nil || p.all != st && p.asks != st {
-		return nil
+// follow makes a stream of everything settle with a stream on which its proxy asks. Older ones that follow it go on: they may
+// be of the same proxy, which has connected again, or of another one with the same node ID. The registry's lock is held.
+func (st *stream) follow(asks *stream) {
+	if st.other.Load() == asks {
+		return
 	}
-	if p.all == st {
-		p.all = nil
-	} else {
-		p.asks = nil
+	st.unfollow()
+	list := append(slices.Clone(asks.following()), st)
+	asks.followers.Store(&list)
+	st.other.Store(asks)
+}
+
+// unfollow ends what follow began. The registry's lock is held.
+func (st *stream) unfollow() {
+	asks := st.other.Swap(nil)
+	if asks == nil {
+		return
 	}
-	if p.all == nil && p.asks == nil {
-		delete(r.pairs, st.proxy.ID)
+	list := slices.DeleteFunc(slices.Clone(asks.following()), func(f *stream) bool { return f == st })
+	asks.followers.Store(&list)
+}
+
+// unpair ends the part of a stream in its pair, and returns the streams that no longer settle with it.
+func (r *registry) unpair(st *stream) (left []*stream) {
+	if p := r.pairs[st.proxy.ID]; p != nil {
+		if p.all == st {
+			p.all = nil
+		}
+		if p.asks == st {
+			p.asks = nil
+		}
+		if p.all == nil && p.asks == nil {
+			delete(r.pairs, st.proxy.ID)
+		}
 	}
-	other := st.other.Swap(nil)
-	if other == nil || !other.other.CompareAndSwap(st, nil) {
-		return nil
+	st.unfollow()
+	left = st.following()
+	for _, f := range left {
+		f.other.Store(nil)
 	}
-	return other
+	st.followers.Store(nil)
+	return left
 }
 
 func (r *registry) link(st *stream) {

@@ -36,7 +36,10 @@ type stream struct {
 	slots    [MaxTables]tableSlot
 	counted  model.Revision // newest revision that the registry counted the stream for
 
-	other atomic.Pointer[stream] // the proxy's other stream, see streamPair; written by the registry
+	// other is, of a stream of everything, the one on which the proxy asks. followers are, of a stream on which a proxy asks,
+	// those that settle with it; the list does not change. The registry writes both.
+	other     atomic.Pointer[stream]
+	followers atomic.Pointer[[]*stream]
 	// present: the proxy counts as connected. A request was handled, and the stream has not ended. Written with mu held.
 	present atomic.Bool
 	inbox   inbox
