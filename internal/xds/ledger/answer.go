@@ -103,9 +103,26 @@ func (l *Ledger) accept(k kind, f *flight) {
 	}
 }
 
+// Span is a range of revisions. The zero Span has none.
+type Span struct{ After, Upto model.Revision } // After is exclusive, Upto inclusive
+
+// Has reports whether a revision is in the span.
+func (s Span) Has(rev model.Revision) bool { return rev > s.After && rev <= s.Upto }
+
+// Joined returns the smallest span that has both.
+func (s Span) Joined(with Span) Span {
+	switch (Span{}) {
+	case s:
+		return with
+	case with:
+		return s
+	}
+	return Span{min(s.After, with.After), max(s.Upto, with.Upto)}
+}
+
 // Settle returns the newest revision up to which everything that concerns the stream is ACKed or
-// held, and whether the proxy refused something since the last call. The revision never decreases.
-func (l *Ledger) Settle() (rev model.Revision, refused bool) {
+// held, and the revisions that NACKs since the last call may be about. The former never decreases.
+func (l *Ledger) Settle() (rev model.Revision, refused Span) {
 	floor, heldUp := l.newest(), l.onlyHeldRemain()
 	for k := range kinds {
 		if l.off(k) || defect.EarlyACK.On() {
@@ -124,7 +141,7 @@ func (l *Ledger) Settle() (rev model.Revision, refused bool) {
 		floor = 0 // the proxy has not listed all that it has
 	}
 	l.settled = max(l.settled, floor)
-	refused, l.nacked = l.nacked, false
+	refused, l.refusals = l.refusals, Span{}
 	return l.settled, refused
 }
 
@@ -223,7 +240,9 @@ func (st *streamState) onlyHeldRemain() bool {
 // resources that the proxy refuses on their own.
 func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 	w := &l.watches[k]
-	l.nacked = l.nacked || !w.isRepeated(f)
+	if !w.isRepeated(f) {
+		l.refusals = l.refusals.Joined(l.changesOf(w, f, since))
+	}
 	l.refused++
 	defer w.number(l.refused)
 	message := e.Message
@@ -255,6 +274,19 @@ func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 	} else if w.idle() {
 		w.pendingSince = 0
 	}
+}
+
+// changesOf returns the revisions that a response may be about, if the cursors moved with it. Nothing is known of one that has
+// names: it may be about all that was published.
+func (l *Ledger) changesOf(w *watch, f *flight, since model.Revision) Span {
+	if f.explicit {
+		return Span{0, l.newest()}
+	}
+	sent := Span{After: since}
+	for _, at := range w.at {
+		sent.Upto = max(sent.Upto, at.add, at.rem)
+	}
+	return sent
 }
 
 // number numbers the resources that the newest NACK refused.

@@ -12,7 +12,7 @@ import (
 type streamState struct {
 	protocol     Protocol
 	reconnecting bool   // the proxy listed clusters, and did not list its routes yet
-	nacked       bool   // since the last call of Settle
+	refusals     Span   // of the NACKs since the last call of Settle
 	asked        bool   // the proxy asks for clusters by name, and for nothing else
 	requests     uint16 // bits: the kinds that the proxy requested
 

@@ -136,7 +136,7 @@ func (p *player) happens() string {
 	}
 	rev, refused := p.ledger.Settle()
 	fmt.Fprintf(&out, "settled %d", rev)
-	if refused {
+	if refused != (Span{}) {
 		out.WriteString(", refused")
 	}
 	for _, t := range p.ledger.Types() {

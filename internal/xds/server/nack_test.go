@@ -76,6 +76,62 @@ func TestLongMessagesAreShortenedInLogs(t *testing.T) {
 	require.Contains(t, log.String(), "word last")
 }
 
+// TestOnlyWhatIsRefusedCountsAsRefused refuses a listener while an older change of a cluster and a newer one of endpoints are
+// unanswered. The proxy accepts those.
+func TestOnlyWhatIsRefusedCountsAsRefused(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		c.subscribe(resource.Endpoints, "c2")
+		c.take(resource.Endpoints, "-c2")
+		older := h.commit(edsCluster("c1", "2"))
+		cluster := c.expect(resource.Cluster, "c1")
+		c.take(resource.Endpoints, "c1")
+		refused := h.commit(listener("l1", "bad"))
+		bad := c.expect(resource.Listener, "l1")
+		newer := h.commit(endpoints("c2", "1"))
+		ends := c.expect(resource.Endpoints, "c2")
+		c.nack(bad, "no")
+		h.eventually("it is held back", func() bool { return len(h.server.Refusals()) == 1 })
+		c.ack(cluster)
+		c.ack(ends)
+		for rev, want := range map[model.Revision]distribution.Outcome{older: distribution.ACKed, refused: distribution.NACKed, newer: distribution.ACKed} {
+			h.eventually("the change is settled", func() bool { return len(h.observer.outcomes(rev)) == 1 })
+			require.Equal(t, map[distribution.Outcome]int{want: 1}, h.observer.outcomes(rev), "revision %d", rev)
+		}
+	})
+}
+
+// TestAllOfARefusedResponseCountsAsRefused refuses a response with two changes, and then another, while an older change is
+// unanswered. The refused changes settle after all of this.
+func TestAllOfARefusedResponseCountsAsRefused(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		var refused []model.Revision
+		older := h.commit(edsCluster("c1", "2"))
+		cluster := c.expect(resource.Cluster, "c1")
+		c.take(resource.Endpoints, "c1")
+		h.commit(listener("l1", "2"))
+		first := c.expect(resource.Listener, "l1")
+		refused = append(refused, h.commit(listener("l1", "bad")), h.commit(listener("l2", "bad")))
+		c.ack(first)
+		c.nack(c.expect(resource.Listener, "l1", "l2"), "no")
+		c.nack(c.expect(resource.Listener, "l1"), "no")
+		c.nack(c.expect(resource.Listener, "l2"), "no")
+		h.eventually("both are held back", func() bool { return len(h.server.Refusals()) == 2 })
+		refused = append(refused, h.commit(listener("l1", "worse")))
+		c.nack(c.expect(resource.Listener, "l1"), "no")
+		h.eventually("it is held back", func() bool { return !h.inFlight() })
+		c.ack(cluster)
+		for _, rev := range refused {
+			h.eventually("the change is settled", func() bool { return len(h.observer.outcomes(rev)) == 1 })
+			require.Equal(t, map[distribution.Outcome]int{distribution.NACKed: 1}, h.observer.outcomes(rev), "revision %d", rev)
+		}
+		require.Len(t, h.observer.outcomes(older), 1)
+	})
+}
+
 // TestRefusalsAreText: a proxy's message is shown to clients whose decoders accept only UTF-8, however it is encoded and cut.
 func TestRefusalsAreText(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {

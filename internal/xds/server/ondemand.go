@@ -291,12 +291,12 @@ func (st *stream) askedPublished() model.Revision {
 // difference. The stream's lock is held.
 func (st *stream) settleAsked() {
 	settled, refused := st.ledger.Settle()
-	if refused {
-		st.pending.refused = st.pending.newest
+	if refused.Upto > 0 {
+		st.pending.refused.Upto = st.pending.newest
 	}
 	in := &st.inbox
 	in.mu.Lock()
-	next := askedState{in.asked.published, settled, st.pending.newest, st.pending.refused}
+	next := askedState{in.asked.published, settled, st.pending.newest, st.pending.refused.Upto}
 	differs := in.asked != next
 	in.asked = next
 	in.mu.Unlock()

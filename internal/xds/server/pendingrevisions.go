@@ -6,6 +6,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
 )
 
 // maxPending bounds the published revisions that a stream has not settled. If there are more, the
@@ -19,7 +20,7 @@ type pendingRevisions struct {
 	revisions []model.Revision  // ascending
 	sent      int               // how many of revisions are reported as sent
 	newest    model.Revision    // of the tables when the last response was sent
-	refused   model.Revision    // value of newest when the last response was refused
+	refused   ledger.Span       // what NACKs may be about that concern unsettled revisions
 	before    model.Revision    // what the proxy had when its last stream ended; 0: unknown
 	room      [1]model.Revision // revisions begins in it, and is seldom longer
 }
@@ -27,9 +28,7 @@ type pendingRevisions struct {
 // settle reports the outcome of the revisions that the ledger has settled. The stream's lock is held.
 func (p *pendingRevisions) settle(now time.Time) {
 	rev, refused := p.ledger.Settle()
-	if refused {
-		p.refused = p.newest
-	}
+	p.noteRefused(refused)
 	if len(p.revisions) == 0 {
 		return
 	}
@@ -48,11 +47,24 @@ func (p *pendingRevisions) settle(now time.Time) {
 	}
 }
 
+// noteRefused records what NACKs may be about. Older ones no longer count once all that they may be about is settled. A
+// revision may be published after it is refused, but revisions are published in order.
+func (p *pendingRevisions) noteRefused(by ledger.Span) {
+	if by == (ledger.Span{}) {
+		return
+	}
+	if n := len(p.revisions); n > 0 && p.refused.Upto < p.revisions[0] {
+		p.refused = ledger.Span{}
+	}
+	by.Upto = min(by.Upto, p.newest)
+	p.refused = p.refused.Joined(by)
+}
+
 // outcome returns how a settled revision ended, for this stream. It compares revisions, as a stream may
 // settle one before it is published.
 func (p *pendingRevisions) outcome(rev model.Revision, asked *askedState) distribution.Outcome {
 	switch {
-	case rev <= max(p.refused, asked.refused):
+	case p.refused.Has(rev), rev <= asked.refused:
 		return distribution.NACKed
 	case rev <= max(p.newest, asked.newest):
 		return distribution.ACKed
