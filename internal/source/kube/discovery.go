@@ -22,6 +22,7 @@ const (
 		"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 	discoveryKind    = "APIGroupDiscoveryList"
 	discoveryTimeout = 10 * time.Second
+	readyPath        = "/readyz"
 )
 
 // served are the versions of kinds in an API server, best first.
@@ -34,19 +35,11 @@ type servedVersion struct{ version, plural string }
 func (c *Client) discover(ctx context.Context, tag string) (have served, newTag string, changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
-	base, _, err := rest.DefaultServerUrlFor(c.config)
-	if err != nil {
-		return nil, "", false, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(discoveryPath).String(), nil)
-	if err != nil {
-		return nil, "", false, err
-	}
-	req.Header.Set("Accept", discoveryType)
+	header := http.Header{"Accept": {discoveryType}}
 	if tag != "" {
-		req.Header.Set("If-None-Match", tag)
+		header.Set("If-None-Match", tag)
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.get(ctx, discoveryPath, header)
 	if err != nil {
 		return nil, "", false, err
 	}
@@ -61,6 +54,37 @@ func (c *Client) discover(ctx context.Context, tag string) (have served, newTag 
 	return nil, "", false, fmt.Errorf("GET %s: %s", discoveryPath, resp.Status)
 }
 
+// get requests a page of the API server.
+func (c *Client) get(ctx context.Context, path string, header http.Header) (*http.Response, error) {
+	base, _, err := rest.DefaultServerUrlFor(c.config)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path).String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header = header
+	return c.http.Do(req)
+}
+
+// ready returns an error if the API server says that it is not ready: it answers requests before it knows all custom kinds
+// that are installed. A server that does not let this client ask counts as ready.
+func (c *Client) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	resp, err := c.get(ctx, readyPath, http.Header{})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
+		return nil
+	}
+	return fmt.Errorf("GET %s: %s: the API server is not ready", readyPath, resp.Status)
+}
+
 func readDiscovery(resp *http.Response) (served, error) {
 	var list apidiscovery.APIGroupDiscoveryList
 	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
@@ -70,9 +94,12 @@ func readDiscovery(resp *http.Response) (served, error) {
 		return nil, fmt.Errorf("GET %s: the API server answers with %s instead of %s; Kubernetes 1.27 or newer is needed",
 			discoveryPath, list.Kind, discoveryKind)
 	}
-	have := served{}
+	have, ours := served{}, customGroups()
 	for _, group := range list.Items {
 		for _, v := range group.Versions {
+			if v.Freshness == apidiscovery.DiscoveryFreshnessStale && ours[group.Name] {
+				return nil, fmt.Errorf("GET %s: the API server does not know the kinds of %s/%s yet", discoveryPath, group.Name, v.Version)
+			}
 			for _, r := range v.Resources {
 				if r.ResponseKind == nil || !slices.Contains(r.Verbs, "watch") {
 					continue
@@ -99,6 +126,15 @@ func (h served) find(k config.Resource) *resource {
 		}
 	}
 	return nil
+}
+
+// customGroups returns the groups of customKinds.
+func customGroups() map[string]bool {
+	out := map[string]bool{}
+	for _, k := range customKinds() {
+		out[k.Group] = true
+	}
+	return out
 }
 
 // customKinds returns the kinds that may be installed.

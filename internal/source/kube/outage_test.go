@@ -3,10 +3,13 @@ package kube
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -124,6 +128,53 @@ func TestOutages(t *testing.T) {
 			require.Fail(t, "gone for a while", "%s", change.Key)
 		}
 	}
+}
+
+// TestKindsOfAStartingAPIServer checks that a control plane does not take kinds for missing that an API server does not know
+// yet, neither at its start nor later: without policies, calls would be allowed that they forbid.
+func TestKindsOfAStartingAPIServer(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	c.Apply(t, ns, shop)
+	var ready atomic.Bool
+	asked := make(chan struct{}, 100)
+	api := c.Proxy(t)
+	ctx, end := context.WithCancel(context.Background())
+	kubeconfig := kubetest.StandBefore(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !ready.Load() && r.URL.Path == readyPath:
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			http.Error(w, "[-]poststarthook/apiservice-discovery-controller failed", http.StatusInternalServerError)
+		case !ready.Load() && r.URL.Path == discoveryPath:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[]}`)
+		default:
+			both, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer context.AfterFunc(ctx, cancel)()
+			api.ServeHTTP(w, r.WithContext(both))
+		}
+	}), end)
+	m := followWith(t, kubeconfig)
+	for range 2 {
+		await.From(t, asked)
+	}
+	require.Error(t, m.Waiting(), "it is not synced")
+	ready.Store(true)
+	m.ready(t)
+	require.NotNil(t, m.get(model.KindVirtualService, ns, "web"))
+
+	ready.Store(false)
+	for len(asked) > 0 {
+		<-asked
+	}
+	for range 2 {
+		await.From(t, asked)
+	}
+	require.NotNil(t, m.get(model.KindVirtualService, ns, "web"))
 }
 
 // failingKinds is the number of kinds whose requests fail.

@@ -113,7 +113,8 @@ type installed struct {
 	missingSince time.Time // zero: not missing
 }
 
-// follow searches for custom kinds and watches the installed ones, until ctx ends.
+// follow searches for custom kinds and watches the installed ones, until ctx ends. Kinds count as missing only in the answer of an
+// API server that is ready: without policies, calls would be allowed that they forbid.
 func (s *Source) follow(ctx context.Context) {
 	watched := map[string]*installed{}
 	defer func() {
@@ -133,6 +134,11 @@ func (s *Source) follow(ctx context.Context) {
 		case <-timer.C:
 		}
 		found, newTag, changed, err := s.Client.discover(ctx, tag)
+		if err == nil && changed && (have == nil || found.lacks(watched)) {
+			if err = s.Client.ready(ctx); err == nil {
+				found, newTag, changed, err = s.Client.discover(ctx, "") // the first answer may be older
+			}
+		}
 		s.status.record("discovery", err)
 		if err == nil {
 			if changed {
@@ -142,6 +148,11 @@ func (s *Source) follow(ctx context.Context) {
 		}
 		timer.Reset(discoverEvery)
 	}
+}
+
+// lacks reports whether a kind that is watched is missing.
+func (h served) lacks(watched map[string]*installed) bool {
+	return slices.ContainsFunc(customKinds(), func(k config.Resource) bool { return watched[k.Kind+"."+k.Group] != nil && h.find(k) == nil })
 }
 
 // install starts watching new kinds, and stops watching kinds that are gone.
