@@ -119,7 +119,7 @@ func TestStatusesAwaitDeployments(t *testing.T) {
 		defer b.awaitDeployments()()
 		require.Empty(t, judged())
 		before = b.gatewayObjectsSeen()
-		time.Sleep(decideIn + time.Second)
+		time.Sleep(decideIn + time.Second) //nolint:forbidigo // the time is simulated
 		require.NotEqual(t, before, b.gatewayObjectsSeen())
 		require.Equal(t, "NoResources", judged(), "it does not wait for ever")
 	})

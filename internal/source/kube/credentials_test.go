@@ -153,7 +153,7 @@ func TestSlowReviewsDelayNoOtherSecrets(t *testing.T) {
 			mu.Lock()
 			asked[key.Name]++
 			mu.Unlock()
-			time.Sleep(reviewTimeout / 2)
+			time.Sleep(reviewTimeout / 2) //nolint:forbidigo // the time is simulated
 			return true, nil
 		}, time.Minute)
 		var questions []question
