@@ -98,7 +98,7 @@ func isOwn(v model.Visibility, ns string) bool {
 }
 
 // ruleIn finds the destination rule for host h in one place, among those that count. Rules that select clients precede
-// others, and several rules for the same clients are merged.
+// others. Of rules for the same clients, the newest counts, merged with older rules that it joins.
 func (r *Reader) ruleIn(p rulePlace, h model.Host, counts func(*model.DestinationRule) bool) *model.DestinationRule {
 	var chosen []*model.DestinationRule // oldest first
 	for _, d := range r.index.rules[h] {
@@ -108,8 +108,11 @@ func (r *Reader) ruleIn(p rulePlace, h model.Host, counts func(*model.Destinatio
 		switch {
 		case len(chosen) == 0, len(d.WorkloadSelector) > 0 && len(chosen[0].WorkloadSelector) == 0:
 			chosen = []*model.DestinationRule{d}
-		case maps.Equal(d.WorkloadSelector, chosen[0].WorkloadSelector):
+		case !maps.Equal(d.WorkloadSelector, chosen[0].WorkloadSelector):
+		case len(d.WorkloadSelector) > 0, joins(d, chosen[0]):
 			chosen = append(chosen, d)
+		default:
+			chosen = []*model.DestinationRule{d}
 		}
 	}
 	if len(chosen) == 0 {
@@ -119,6 +122,16 @@ func (r *Reader) ruleIn(p rulePlace, h model.Host, counts func(*model.Destinatio
 		r.Used.Add(d.Key)
 	}
 	return mergeRules(chosen)
+}
+
+// joins reports whether a rule is merged with an older one, as Istio does: exportTo of both is the same, or the rule's includes
+// the older's. No exportTo is not the same as "*".
+func joins(d, older *model.DestinationRule) bool {
+	v, o := d.Visibility, older.Visibility
+	if v.Private && o.Private {
+		return !slices.ContainsFunc(o.Namespaces, func(ns string) bool { return !slices.Contains(v.Namespaces, ns) })
+	}
+	return v.Equal(o) && v.Public == o.Public
 }
 
 // mergeRules joins destination rules for the same host and clients, as Istio does: the subsets of all (of two with one
