@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ type HTTPRoute struct {
 	Timeout *time.Duration // nil: the mesh's default; 0: none
 	Retry   *Retry         // nil: the mesh's default
 	Fault   *Fault
-	Mirrors []Mirror
+	Mirrors *Mirrors // nil: none
 	CORS    *CORS
 	Headers Headers
 }
@@ -173,10 +174,46 @@ type Fault struct {
 	AbortPercent float64
 }
 
+// Mirrors are the mirrors of a rule: a single one, and a list. Each of the fields may be unset, so that the rule of a
+// delegate takes it from the delegating rule.
+type Mirrors struct {
+	Single  *Destination
+	Percent *float64 // of Single; nil: all requests
+	List    []Mirror
+}
+
 // Mirror copies requests to a destination whose answers are ignored.
 type Mirror struct {
 	Destination
 	Percent float64
+}
+
+// Used lists the mirrors that get requests.
+func (m *Mirrors) Used() []Mirror {
+	if m == nil {
+		return nil
+	}
+	var out []Mirror
+	if m.Single != nil {
+		single := Mirror{*m.Single, 100}
+		if m.Percent != nil {
+			single.Percent = *m.Percent
+		}
+		out = append(out, single)
+	}
+	return slices.DeleteFunc(append(out, m.List...), func(m Mirror) bool { return m.Percent == 0 })
+}
+
+// Or returns m with the fields of root that m does not set.
+func (m *Mirrors) Or(root *Mirrors) *Mirrors {
+	if m == nil || root == nil {
+		return cmp.Or(m, root)
+	}
+	out := &Mirrors{cmp.Or(m.Single, root.Single), cmp.Or(m.Percent, root.Percent), m.List}
+	if out.List == nil {
+		out.List = root.List
+	}
+	return out
 }
 
 // CORS answers cross-origin requests.

@@ -80,7 +80,7 @@ func (w *World) httpRoute(mayDelegate bool) model.HTTPRoute {
 	default:
 		rule.Backends = w.backends()
 		if w.Chance(0.2) {
-			rule.Mirrors = []model.Mirror{{Destination: w.destination(), Percent: 10}}
+			rule.Mirrors = &model.Mirrors{List: []model.Mirror{{Destination: w.destination(), Percent: 10}}}
 		}
 	}
 	return rule

@@ -34,11 +34,21 @@ func (c routeChecks) backends(v *model.VirtualService, field string, list []mode
 	}
 }
 
-func (c routeChecks) httpRoute(v *model.VirtualService, field string, r *model.HTTPRoute) {
-	c.backends(v, field, r.Backends)
-	for i, m := range r.Mirrors {
+func (c routeChecks) mirrors(v *model.VirtualService, field string, mirrors *model.Mirrors) {
+	if mirrors == nil {
+		return
+	}
+	if mirrors.Single != nil {
+		destinationChecks(c).destination(v, field+".mirror", *mirrors.Single)
+	}
+	for i, m := range mirrors.List {
 		destinationChecks(c).destination(v, fmt.Sprintf("%s.mirrors[%d].destination", field, i), m.Destination)
 	}
+}
+
+func (c routeChecks) httpRoute(v *model.VirtualService, field string, r *model.HTTPRoute) {
+	c.backends(v, field, r.Backends)
+	c.mirrors(v, field, r.Mirrors)
 	for i, m := range r.Matches {
 		for j, g := range m.Gateways {
 			if !slices.Contains(v.Gateways, g) && len(v.Hosts) > 0 {

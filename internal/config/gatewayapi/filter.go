@@ -33,7 +33,10 @@ func (c *conv) routeFilter(at problem.Path, f *gatewayv1.HTTPRouteFilter, out *m
 			return true
 		}
 		m.Percent = c.mirrorShare(at.Field("requestMirror"), f.RequestMirror)
-		out.Mirrors = append(out.Mirrors, m)
+		if out.Mirrors == nil {
+			out.Mirrors = &model.Mirrors{}
+		}
+		out.Mirrors.List = append(out.Mirrors.List, m)
 	default:
 		return c.headerFilter(at, f, &out.Headers)
 	}

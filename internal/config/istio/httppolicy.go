@@ -140,22 +140,13 @@ func (c *routeConv) faultPercent(at problem.Path, p *networking.Percent) float64
 	return c.Percent(at, p.Value)
 }
 
-// mirrors reads both the list and the older single mirror. Those that get no
-// requests are left out.
-func (c *routeConv) mirrors(at problem.Path, r *networking.HTTPRoute) []model.Mirror {
-	var out []model.Mirror
+// mirrors reads both the list and the older single mirror. Those of 0 percent stay: in a delegate's rule they replace the
+// delegating rule's.
+func (c *routeConv) mirrors(at problem.Path, r *networking.HTTPRoute) *model.Mirrors {
+	out := &model.Mirrors{Percent: c.mirrorPercent(at, r)}
 	if r.Mirror != nil {
-		m := model.Mirror{Destination: virtualServiceConv{c.Converter}.destination(at.Field("mirror"), r.Mirror), Percent: 100}
-		switch old := r.MirrorPercent; { //nolint:staticcheck // still in use
-		case r.MirrorPercentage != nil:
-			m.Percent = c.Percent(at.Field("mirrorPercentage").Field("value"), r.MirrorPercentage.Value)
-		case old != nil:
-			m.Percent = c.Percent(at.Field("mirrorPercent"), float64(old.Value))
-		}
-		out = append(out, m)
-	}
-	if old := r.MirrorPercent; old != nil { //nolint:staticcheck // still in use
-		c.Warnf(code.Deprecated, at.Field("mirrorPercent"), "is deprecated; write mirrorPercentage: {value: %d}", old.Value)
+		d := virtualServiceConv{c.Converter}.destination(at.Field("mirror"), r.Mirror)
+		out.Single = &d
 	}
 	for i, p := range r.Mirrors {
 		at := at.Field("mirrors").Index(i)
@@ -163,12 +154,30 @@ func (c *routeConv) mirrors(at problem.Path, r *networking.HTTPRoute) []model.Mi
 		if p.Percentage != nil {
 			m.Percent = c.Percent(at.Field("percentage").Field("value"), p.Percentage.Value)
 		}
-		out = append(out, m)
+		out.List = append(out.List, m)
 	}
-	if out = slices.DeleteFunc(out, func(m model.Mirror) bool { return m.Percent == 0 }); len(out) == 0 {
+	if out.Single == nil && out.Percent == nil && out.List == nil {
 		return nil
 	}
 	return out
+}
+
+// mirrorPercent is the share of requests that the single mirror gets; nil: unset.
+func (c *routeConv) mirrorPercent(at problem.Path, r *networking.HTTPRoute) *float64 {
+	old := r.MirrorPercent //nolint:staticcheck // still in use
+	if old != nil {
+		c.Warnf(code.Deprecated, at.Field("mirrorPercent"), "is deprecated; write mirrorPercentage: {value: %d}", old.Value)
+	}
+	var percent float64
+	switch {
+	case r.MirrorPercentage != nil:
+		percent = c.Percent(at.Field("mirrorPercentage").Field("value"), r.MirrorPercentage.Value)
+	case old != nil:
+		percent = c.Percent(at.Field("mirrorPercent"), float64(old.Value))
+	default:
+		return nil
+	}
+	return &percent
 }
 
 func (c *routeConv) cors(at problem.Path, p *networking.CorsPolicy) *model.CORS {

@@ -57,9 +57,7 @@ func mergeDelegate(root, child *model.HTTPRoute) *model.HTTPRoute {
 	if out.Fault == nil {
 		out.Fault = root.Fault
 	}
-	if len(out.Mirrors) == 0 {
-		out.Mirrors = root.Mirrors
-	}
+	out.Mirrors = out.Mirrors.Or(root.Mirrors)
 	if out.CORS == nil {
 		out.CORS = root.CORS
 	}

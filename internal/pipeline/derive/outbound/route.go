@@ -141,7 +141,7 @@ func (rt *Routing) route(v *model.VirtualService, rule *model.HTTPRoute, m condi
 		return out
 	}
 	out.Backends = rt.backends(rule.Backends, &out)
-	for _, mirror := range rule.Mirrors {
+	for _, mirror := range rule.Mirrors.Used() {
 		cluster, host := rt.cluster(mirror.Destination)
 		out.Mirrors = append(out.Mirrors, ir.Mirror{Cluster: cluster, Host: host, Percent: mirror.Percent})
 	}
