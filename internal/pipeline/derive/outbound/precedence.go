@@ -23,9 +23,23 @@ func specificity(m *ir.Match) model.Specificity {
 
 // CatchAllLast puts routes for everything behind those of other virtual services, and drops all after the first of them.
 func CatchAllLast(list []ir.Route) []ir.Route {
-	out := slices.DeleteFunc(slices.Clone(list), func(r ir.Route) bool { return r.Match == nil })
-	if i := slices.IndexFunc(list, func(r ir.Route) bool { return r.Match == nil }); i >= 0 {
+	catchesAll := func(r ir.Route) bool { return isCatchAll(r.Match) }
+	out := slices.DeleteFunc(slices.Clone(list), catchesAll)
+	if i := slices.IndexFunc(list, catchesAll); i >= 0 {
 		out = append(out, list[i])
 	}
 	return out
+}
+
+// isCatchAll reports whether a route with the match is for everything. As in Istio it may have the regular expression ".*".
+// Such a match stays: it rewrites whole paths.
+func isCatchAll(m *ir.Match) bool {
+	return m == nil || hasOnlyURI(m, model.StringMatch{Kind: model.MatchRegex, Value: ".*"})
+}
+
+// hasOnlyURI reports whether a match has a condition for paths and nothing else.
+func hasOnlyURI(m *ir.Match, uri model.StringMatch) bool {
+	return m.URI != nil && *m.URI == uri &&
+		m.Scheme == nil && m.Method == nil && m.Authority == nil &&
+		len(m.Headers)+len(m.WithoutHeaders)+len(m.QueryParams) == 0
 }

@@ -31,7 +31,7 @@ func (rt *Routing) Routes(v *model.VirtualService) []ir.Route {
 	for _, rule := range rt.withDelegates(v) {
 		for _, m := range rt.matches(rule) {
 			out = append(out, rt.route(v, rule, m))
-			if m.match == nil {
+			if isCatchAll(m.match) {
 				return out
 			}
 		}
@@ -57,7 +57,7 @@ func (rt *Routing) matches(rule *model.HTTPRoute) []condition {
 			continue
 		}
 		out = append(out, condition{matchOf(m), *m})
-		if out[len(out)-1].match == nil {
+		if isCatchAll(out[len(out)-1].match) {
 			break
 		}
 	}
@@ -94,17 +94,10 @@ func matchOf(m *model.HTTPMatch) *ir.Match {
 		Scheme: m.Scheme, Method: m.Method, Authority: m.Authority,
 		Headers: m.Headers, WithoutHeaders: m.WithoutHeaders, QueryParams: m.QueryParams,
 	}
-	if matchesAnyPath(out) {
+	if hasOnlyURI(out, model.StringMatch{Kind: model.MatchPrefix, Value: "/"}) {
 		return nil
 	}
 	return out
-}
-
-// matchesAnyPath reports whether a match is the prefix "/" and nothing else.
-func matchesAnyPath(m *ir.Match) bool {
-	return m.URI != nil && m.URI.Kind == model.MatchPrefix && m.URI.Value == "/" &&
-		m.Scheme == nil && m.Method == nil && m.Authority == nil &&
-		len(m.Headers)+len(m.WithoutHeaders)+len(m.QueryParams) == 0
 }
 
 // redirect sets the port of a redirection through a Gateway. The route configuration has the gateway's own port, and a
