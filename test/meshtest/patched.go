@@ -36,7 +36,11 @@ func (p patched) listener(v *ir.Listener) (*listenerv3.Listener, bool, error) {
 }
 
 func (p patched) virtualHost(v *ir.VirtualHost) (*routev3.VirtualHost, bool, error) {
-	m, refused, err := route.VirtualHost(v)
+	translate := route.VirtualHost
+	if p.set.ChangesForwarding(v) {
+		translate = route.VirtualHostForPatches
+	}
+	m, refused, err := translate(v)
 	if err = errors.Join(append(refused, err)...); err != nil || v.Added != nil {
 		return m, true, err
 	}

@@ -70,7 +70,11 @@ func (t *translation) listener(v *ir.Listener) (proto.Message, error) {
 }
 
 func (t *translation) virtualHost(v *ir.VirtualHost) (proto.Message, error) {
-	m, refused, err := route.VirtualHost(v)
+	translate := route.VirtualHost
+	if t.patches.ChangesForwarding(v) {
+		translate = route.VirtualHostForPatches
+	}
+	m, refused, err := translate(v)
 	if len(refused) > 0 && t.key.Type != model.ProxyRouter && t.inTable(resource.VirtualHost, v.ResourceName()) {
 		return nil, errors.Join(refused...) // all routes of a sidecar's virtual host belong to one object, so the last valid version can stay
 	}

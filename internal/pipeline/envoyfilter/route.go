@@ -32,6 +32,25 @@ func (w *work) routeConfig(of ir.RouteConfigKey, r *routev3.RouteConfiguration) 
 	r.Name = name // listeners refer to it
 }
 
+// ChangesForwarding reports whether a patch may change how routes of a virtual host forward requests, or add such routes.
+func (s *Set) ChangesForwarding(v *ir.VirtualHost) bool {
+	if !s.any(model.PatchVirtualHost, model.PatchHTTPRoute) {
+		return false
+	}
+	changes := func(p *patch) bool { return p.changesForwarding() && p.matchesHost(s.gateway, v.Of, v.Name, v.Domains) }
+	return slices.ContainsFunc(s.by[model.PatchHTTPRoute], changes) || slices.ContainsFunc(s.by[model.PatchVirtualHost], changes)
+}
+
+func (p *patch) changesForwarding() bool {
+	switch v := p.value.(type) {
+	case *routev3.Route:
+		return v.GetRoute() != nil
+	case *routev3.VirtualHost:
+		return p.Operation.Merges() && (v.RetryPolicy != nil || v.RetryPolicyTypedConfig != nil || len(v.Routes) > 0)
+	}
+	return false
+}
+
 // VirtualHost patches a virtual host of a route configuration. name is the name that patches match. Not present: a patch
 // removes it.
 func (s *Set) VirtualHost(of ir.RouteConfigKey, name string, m *routev3.VirtualHost) (out *routev3.VirtualHost, present bool, problems []Problem) {

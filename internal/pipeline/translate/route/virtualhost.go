@@ -23,11 +23,21 @@ import (
 // of the resource: otherwise Envoy ignores its removal by VHDS. Routes may come from several objects. A route that
 // cannot be translated is replaced by one that answers with an error, and listed in refused.
 func VirtualHost(v *ir.VirtualHost) (out *routev3.VirtualHost, refused []error, err error) {
+	return served(v, sharedRetry(v.Routes))
+}
+
+// VirtualHostForPatches translates a virtual host for EnvoyFilters that change how its routes forward. They expect the form
+// of Istio: each route has its own retry policy. Envoy would not combine one that a patch sets with that of the virtual host.
+func VirtualHostForPatches(v *ir.VirtualHost) (out *routev3.VirtualHost, refused []error, err error) {
+	return served(v, nil)
+}
+
+func served(v *ir.VirtualHost, retry *routev3.RetryPolicy) (out *routev3.VirtualHost, refused []error, err error) {
 	if v.Added != nil {
 		out, err = addedVirtualHost(v)
 		return out, nil, err
 	}
-	out, refused, err = virtualHost(v, v.ResourceName(), sharedRetry(v.Routes))
+	out, refused, err = virtualHost(v, v.ResourceName(), retry)
 	if err == nil && out.Validate() != nil {
 		refused, err = refuseInvalid(v, out, refused)
 	}
