@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,7 +56,7 @@ func (w *World) route(x *exchange, a *routev3.RouteAction) error {
 	if res.Path, err = x.rewrite(a); err != nil {
 		return err
 	}
-	res.Timeout = timeout(a.GetTimeout())
+	res.Timeout = timeout(a)
 	res.Retry = retry(a.GetRetryPolicy(), x.vh.GetRetryPolicy())
 	for _, m := range a.GetRequestMirrorPolicies() {
 		p := 100.0
@@ -123,8 +124,13 @@ func (x *exchange) shares(a *routev3.RouteAction) ([]share, error) {
 	}
 }
 
-// timeout returns the timeout of a route. Envoy's default is 15 s, and 0 means none.
-func timeout(d *durationpb.Duration) string {
+// timeout returns the timeout of a route. Envoy's default is 15 s, and 0 means none. With a max_stream_duration, also one
+// that limits only gRPC, Envoy ignores the timeout.
+func timeout(a *routev3.RouteAction) string {
+	d := a.GetTimeout()
+	if m := a.GetMaxStreamDuration(); m != nil {
+		d = cmp.Or(m.GetMaxStreamDuration(), &durationpb.Duration{})
+	}
 	switch {
 	case d == nil:
 		return "15s"

@@ -22,18 +22,11 @@ var grpcTimeout = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: e
 func (rt *routing) setForwarding(v *ir.Route, out *routev3.Route, authority string) error {
 	action := &routev3.RouteAction{
 		HashPolicy: hashPolicies(v.Hash),
-		// Envoy's default would be 15 seconds.
-		Timeout:           envoyproto.NoDuration,
-		MaxStreamDuration: grpcTimeout,
 	}
 	if v.Origin.Kind == model.KindHTTPRoute {
 		action.ClusterNotFoundResponseCode = routev3.RouteAction_INTERNAL_SERVER_ERROR // as the Gateway API requires
 	}
-	if v.Timeout != 0 {
-		// Envoy ignores timeout if max_stream_duration is set. Istio uses the deprecated max_grpc_timeout for that
-		// reason. gRPC clients apply their own grpc-timeout.
-		action.Timeout, action.MaxStreamDuration = durationpb.New(v.Timeout), nil
-	}
+	rt.setTimeouts(v, action)
 	if rt.retry == nil {
 		action.RetryPolicy = retryPolicy(v)
 	}
@@ -45,6 +38,22 @@ func (rt *routing) setForwarding(v *ir.Route, out *routev3.Route, authority stri
 	err := rt.setClusters(v, out, action)
 	action.AppendXForwardedHost = rt.forwardHost && action.HostRewriteSpecifier != nil
 	return err
+}
+
+// setTimeouts sets the timeout of requests; Envoy's default would be 15 seconds. Envoy ignores it if max_stream_duration is
+// set, and gRPC clients apply their own grpc-timeout. EnvoyFilters for Istio expect the deprecated max_grpc_timeout, with
+// which a timeout that they set takes effect.
+func (rt *routing) setTimeouts(v *ir.Route, action *routev3.RouteAction) {
+	action.Timeout = envoyproto.NoDuration
+	if v.Timeout != 0 {
+		action.Timeout = durationpb.New(v.Timeout)
+	}
+	switch {
+	case rt.forPatches:
+		action.MaxGrpcTimeout = action.Timeout //nolint:staticcheck // Istio's
+	case v.Timeout == 0:
+		action.MaxStreamDuration = grpcTimeout
+	}
 }
 
 // setRewrite rewrites path and host. The authority of a rewrite overrides the one of header operations.
