@@ -242,6 +242,10 @@ func (m *Mesh) TrustDomains() []string {
 	return append([]string{m.TrustDomain}, m.TrustDomainAliases...)
 }
 
+// DefaultRetryOn is what policies without retryOn retry on. Without codes, the last entry applies to those in a request's
+// x-envoy-retriable-status-codes.
+const DefaultRetryOn = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"
+
 // DefaultMesh returns Istio's defaults.
 func DefaultMesh() *Mesh {
 	return &Mesh{
@@ -252,8 +256,7 @@ func DefaultMesh() *Mesh {
 		ConnectTimeout: 10 * time.Second,
 		DefaultRetry: Retry{
 			Attempts: 2,
-			// Without codes, the last entry applies to those in a request's x-envoy-retriable-status-codes.
-			RetryOn: "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes",
+			RetryOn:  DefaultRetryOn,
 		},
 		InboundRetry: Retry{Attempts: 2, RetryOn: "reset-before-request"},
 		Telemetry:    DefaultMeshTelemetry(),

@@ -169,7 +169,7 @@ func (rt *Routing) retry(r *model.Retry) *model.Retry {
 	}
 	out := *r
 	if out.RetryOn == "" {
-		out.RetryOn = rt.Mesh().DefaultRetry.RetryOn
+		out.RetryOn = model.DefaultRetryOn // as in Istio, not the mesh's
 	}
 	return &out
 }
