@@ -14,7 +14,7 @@ func ForPort(rule *model.DestinationRule, port uint32) model.TrafficPolicy {
 		return model.TrafficPolicy{}
 	}
 	if p, ok := rule.Ports[port]; ok {
-		return overridePort(rule.Policy, p)
+		return overridePort(model.TrafficPolicy{Tunnel: rule.Policy.Tunnel}, p)
 	}
 	return rule.Policy
 }
@@ -30,17 +30,16 @@ func ForSubset(rule *model.DestinationRule, subset string, port uint32) model.Tr
 		if subset == "" || sub.Name != subset {
 			continue
 		}
-		out = out.Merge(sub.Policy)
 		if p, ok := sub.Ports[port]; ok {
-			return overridePort(out, p)
+			return overridePort(out.Merge(model.TrafficPolicy{Tunnel: sub.Policy.Tunnel}), p)
 		}
-		return out
+		return out.Merge(sub.Policy)
 	}
 	return out
 }
 
-// overridePort applies port-level settings to a policy. They inherit nothing: what a port leaves out has the default, as
-// Istio documents.
+// overridePort applies port-level settings to a policy. They replace all parts that they can have: what a port leaves out
+// has the default, as Istio documents. Of the policy beside them, as in Istio, only its tunnel counts for the port.
 func overridePort(p, port model.TrafficPolicy) model.TrafficPolicy {
 	p.LoadBalancer, p.ConnectionPool = port.LoadBalancer, port.ConnectionPool
 	p.OutlierDetection, p.TLS = port.OutlierDetection, port.TLS

@@ -28,3 +28,35 @@ func TestServedTLS(t *testing.T) {
 		require.Equal(t, c.got, servedTLS(r, c.asked, c.rule), c.name)
 	}
 }
+
+// TestPortsInheritOnlyTunnels checks what port-level settings leave of the parts that they cannot have, as in Istio.
+func TestPortsInheritOnlyTunnels(t *testing.T) {
+	pool, own := &model.ConnectionPool{MaxConnections: 5}, &model.ConnectionPool{MaxConnections: 6}
+	budget, tunnel, other := &model.RetryBudget{Percent: 10}, &model.Tunnel{TargetPort: 1}, &model.Tunnel{TargetPort: 2}
+	ports := map[uint32]model.TrafficPolicy{81: {ConnectionPool: pool}}
+	rule := &model.DestinationRule{
+		Policy: model.TrafficPolicy{ProxyProtocol: 2, RetryBudget: budget, Tunnel: tunnel},
+		Ports:  ports,
+		Subsets: []model.Subset{
+			{Name: "plain"},
+			{Name: "own", Policy: model.TrafficPolicy{ProxyProtocol: 1, RetryBudget: &model.RetryBudget{}, Tunnel: other}, Ports: map[uint32]model.TrafficPolicy{80: {ConnectionPool: own}, 81: {ConnectionPool: own}}},
+		},
+	}
+	for _, c := range []struct {
+		subset string
+		port   uint32
+		want   model.TrafficPolicy
+	}{
+		{"", 80, rule.Policy},
+		{"", 81, model.TrafficPolicy{ConnectionPool: pool, Tunnel: tunnel}},
+		{"plain", 81, model.TrafficPolicy{ConnectionPool: pool, Tunnel: tunnel}},
+		{"own", 80, model.TrafficPolicy{ConnectionPool: own, ProxyProtocol: 2, RetryBudget: budget, Tunnel: other}},
+		{"own", 81, model.TrafficPolicy{ConnectionPool: own, Tunnel: other}},
+		{"own", 82, model.TrafficPolicy{ProxyProtocol: 1, RetryBudget: rule.Subsets[1].Policy.RetryBudget, Tunnel: other}},
+	} {
+		got := ForSubset(rule, c.subset, c.port)
+		require.Equal(t, c.want, got, "subset %q, port %d", c.subset, c.port)
+		require.Same(t, c.want.Tunnel, got.Tunnel, "subset %q, port %d", c.subset, c.port)
+	}
+	require.Equal(t, ForSubset(rule, "", 81), ForPort(rule, 81))
+}
