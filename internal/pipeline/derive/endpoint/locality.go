@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -161,17 +162,35 @@ func weigh(list []ir.LocalityEndpoints, to map[string]uint32) []ir.LocalityEndpo
 	}
 	out := make([]ir.LocalityEndpoints, 0, len(list))
 	for _, p := range patterns {
-		for _, i := range share[p] {
-			l := list[i]
-			// Weights are multiplied by 100, so that localities of one pattern share theirs evenly.
-			l.Weight = max(1, to[p]*100/uint32(len(share[p])))
-			out = append(out, l)
-		}
+		out = append(out, sharing(list, share[p], to[p])...)
 	}
 	slices.SortFunc(out, func(a, b ir.LocalityEndpoints) int {
 		return strings.Compare(a.Locality.String(), b.Locality.String())
 	})
 	return out
+}
+
+// sharing divides the share of a pattern, in percent, among its localities in proportion to their own weights. Weights are
+// hundredths of a percent, and at least 1.
+func sharing(list []ir.LocalityEndpoints, indices []int, percent uint32) []ir.LocalityEndpoints {
+	total := 0.0
+	out := make([]ir.LocalityEndpoints, len(indices))
+	for i, from := range indices {
+		out[i] = list[from]
+		total += ownWeight(out[i])
+	}
+	for i := range out {
+		out[i].Weight = max(1, uint32(math.Round(float64(percent)*100*ownWeight(out[i])/total)))
+	}
+	return out
+}
+
+func ownWeight(l ir.LocalityEndpoints) float64 {
+	sum := 0.0
+	for i := range l.Endpoints {
+		sum += float64(l.Endpoints[i].Weight)
+	}
+	return sum
 }
 
 // localityMatches reports whether a pattern such as "region/zone/*" or "*" matches a locality.

@@ -77,22 +77,26 @@ func TestPriorities(t *testing.T) {
 }
 
 func TestDistribute(t *testing.T) {
-	all := []string{"r1/z1", "r1/z2", "r2/z1"}
+	all := map[string][]uint32{"r1/z1": {1, 2}, "r1/z2": {1}, "r2/z1": {4}} // weights of the endpoints
 	for name, c := range map[string]struct {
 		client string
 		rules  []model.LocalityDistribute
 		want   map[string]uint32 // weight by locality; those that are not named get nothing
 	}{
-		"no rule for the client": {"r9", []model.LocalityDistribute{{From: "r1/*", To: map[string]uint32{"*": 100}}}, map[string]uint32{"r1/z1": 0, "r1/z2": 0, "r2/z1": 0}},
-		"by zone":                {"r1/z1", []model.LocalityDistribute{{From: "r1/z1/*", To: map[string]uint32{"r1/z1/*": 80, "r1/z2/*": 20}}}, map[string]uint32{"r1/z1": 8000, "r1/z2": 2000}},
-		"a pattern is shared":    {"r1/z1", []model.LocalityDistribute{{From: "r1/*", To: map[string]uint32{"r1/*": 80, "r2/*": 20}}}, map[string]uint32{"r1/z1": 4000, "r1/z2": 4000, "r2/z1": 2000}},
-		"the longer pattern":     {"r1/z1", []model.LocalityDistribute{{From: "*", To: map[string]uint32{"*": 10, "r1/z2/*": 90}}}, map[string]uint32{"r1/z1": 500, "r1/z2": 9000, "r2/z1": 500}},
-		"the first rule":         {"r1/z1", []model.LocalityDistribute{{From: "r1/*", To: map[string]uint32{"r2/*": 100}}, {From: "r1/z1/*", To: map[string]uint32{"*": 100}}}, map[string]uint32{"r2/z1": 10000}},
+		"no rule for the client":        {"r9", []model.LocalityDistribute{{From: "r1/*", To: map[string]uint32{"*": 100}}}, map[string]uint32{"r1/z1": 0, "r1/z2": 0, "r2/z1": 0}},
+		"by zone":                       {"r1/z1", []model.LocalityDistribute{{From: "r1/z1/*", To: map[string]uint32{"r1/z1/*": 80, "r1/z2/*": 20}}}, map[string]uint32{"r1/z1": 8000, "r1/z2": 2000}},
+		"a pattern is shared by weight": {"r1/z1", []model.LocalityDistribute{{From: "r1/*", To: map[string]uint32{"r1/*": 80, "r2/*": 20}}}, map[string]uint32{"r1/z1": 6000, "r1/z2": 2000, "r2/z1": 2000}},
+		"the longer pattern":            {"r1/z1", []model.LocalityDistribute{{From: "*", To: map[string]uint32{"*": 10, "r1/z2/*": 90}}}, map[string]uint32{"r1/z1": 429, "r1/z2": 9000, "r2/z1": 571}},
+		"the first rule":                {"r1/z1", []model.LocalityDistribute{{From: "r1/*", To: map[string]uint32{"r2/*": 100}}, {From: "r1/z1/*", To: map[string]uint32{"*": 100}}}, map[string]uint32{"r2/z1": 10000}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var list []ir.LocalityEndpoints
-			for _, l := range all {
-				list = append(list, ir.LocalityEndpoints{Locality: model.ParseLocality(l)})
+			for l, weights := range all {
+				e := ir.LocalityEndpoints{Locality: model.ParseLocality(l)}
+				for _, w := range weights {
+					e.Endpoints = append(e.Endpoints, ir.Endpoint{Weight: w})
+				}
+				list = append(list, e)
 			}
 			got := map[string]uint32{}
 			for _, l := range distribute(model.ParseLocality(c.client), list, Plan{LoadBalancer: &model.LoadBalancer{Locality: &model.LocalityLB{Distribute: c.rules}}}) {
