@@ -39,18 +39,25 @@ func (p *Plan) Distributes() bool {
 func priorities(c *index.Client, list []*model.Endpoint, p Plan) []uint32 {
 	out := make([]uint32, len(list))
 	set, failover, _ := p.locality()
-	if !failover || c.Key.Locality == (model.Locality{}) && len(set.FailoverPriority) == 0 {
+	byLabels := len(set.FailoverPriority) > 0
+	// With labels, localities count only if a failover between regions is set.
+	byLocality := c.Key.Locality != (model.Locality{}) && (!byLabels || len(set.Failover) > 0)
+	if !failover || !byLabels && !byLocality {
 		return out
 	}
 	for i, e := range list {
-		if len(set.FailoverPriority) > 0 {
-			out[i] = labelDistance(c, set.FailoverPriority, e)
-		} else {
-			out[i] = distance(c.Key.Locality, set.Failover, e.Locality)
+		if byLabels {
+			out[i] = labelDistance(c, set.FailoverPriority, e) * distances
+		}
+		if byLocality {
+			out[i] += distance(c.Key.Locality, set.Failover, e.Locality)
 		}
 	}
 	return dense(out)
 }
+
+// distances is the number of results of distance.
+const distances = 5
 
 // distance is 0 for the client's own subzone, then increases for its zone, its region, the region that it fails over to,
 // and the rest.
