@@ -76,11 +76,6 @@ func connectionManager(v *ir.HTTPChain) (*hcmv3.HttpConnectionManager, error) {
 		return nil, err
 	}
 	filters := filtersOf(v, len(policy) == 0 && v.Wasm == nil)
-	if v.Wasm != nil {
-		if filters, err = beforeRouter(filters, v.Wasm); err != nil {
-			return nil, err
-		}
-	}
 	out := &hcmv3.HttpConnectionManager{
 		StatPrefix:       v.StatPrefix + envoyproto.StatDelimiter,
 		HttpFilters:      slices.Concat(telemetry.PeerFilters(v), policy, filters),
@@ -153,10 +148,11 @@ func routerFilter(v *ir.HTTPChain) *hcmv3.HttpFilter {
 	return routerHTTP
 }
 
-// httpPolicy returns the filters of a chain's policies, in Istio's order: external authorizers, tokens, and
-// authorization policies, which may read what tokens claim. Plugins are before and after those that authenticate.
+// httpPolicy returns the filters of a chain's policies, in Istio's order: external authorizers, tokens, and authorization
+// policies, which may read what tokens claim. Plugins are before and after the filter of tokens, and last. So those without
+// a phase also get requests that a fault or CORS answers, and gRPC-Web as clients send it.
 func httpPolicy(v *ir.HTTPChain) ([]*hcmv3.HttpFilter, error) {
-	out, err := security.ExternalHTTP(v.Authorization)
+	external, err := security.ExternalHTTP(v.Authorization)
 	if err != nil {
 		return nil, err
 	}
@@ -164,16 +160,19 @@ func httpPolicy(v *ir.HTTPChain) ([]*hcmv3.HttpFilter, error) {
 	if err != nil {
 		return nil, err
 	}
+	decisions, err := security.DecisionsOf(v.Authorization, false).HTTPFilters()
+	if err != nil {
+		return nil, err
+	}
+	plugins, err := pluginsByPhase(v.Wasm)
+	if err != nil {
+		return nil, err
+	}
+	out := slices.Concat(external, plugins.authn)
 	if tokens != nil {
 		out = append(out, tokens)
 	}
-	if v.Wasm != nil {
-		if out, err = between(out, v.Wasm.Authn, v.Wasm.Authz); err != nil {
-			return nil, err
-		}
-	}
-	decisions, err := security.DecisionsOf(v.Authorization, false).HTTPFilters()
-	return append(out, decisions...), err
+	return slices.Concat(out, plugins.authz, decisions, plugins.last), nil
 }
 
 // setPaths sets the normalization of paths. Policies on paths must cover the forms that it does not normalize, for

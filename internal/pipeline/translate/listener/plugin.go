@@ -203,20 +203,22 @@ func wasmEnv(v *ir.Wasm) *wasmv3.EnvironmentVariables {
 	return &wasmv3.EnvironmentVariables{HostEnvKeys: v.HostEnv, KeyValues: values}
 }
 
-// between puts plugins before and after the filters that authenticate.
-func between(authn []*hcmv3.HttpFilter, before, after []*ir.Wasm) ([]*hcmv3.HttpFilter, error) {
-	first, err := pluginsOf(before, httpPlugin)
-	if err != nil {
-		return nil, err
-	}
-	last, err := pluginsOf(after, httpPlugin)
-	return slices.Concat(first, authn, last), err
-}
+// httpPlugins are a chain's plugins of requests: those before tokens are checked, those before authorization policies, and
+// those after them.
+type httpPlugins struct{ authn, authz, last []*hcmv3.HttpFilter }
 
-// beforeRouter inserts the plugins of the last phases before the router, which is the last filter.
-func beforeRouter(filters []*hcmv3.HttpFilter, w *ir.WasmFilters) ([]*hcmv3.HttpFilter, error) {
-	own, err := pluginsOf(slices.Concat(w.Stats, w.Last), httpPlugin)
-	return slices.Insert(filters, len(filters)-1, own...), err
+func pluginsByPhase(w *ir.WasmFilters) (out httpPlugins, err error) {
+	if w == nil {
+		return out, nil
+	}
+	if out.authn, err = pluginsOf(w.Authn, httpPlugin); err != nil {
+		return out, err
+	}
+	if out.authz, err = pluginsOf(w.Authz, httpPlugin); err != nil {
+		return out, err
+	}
+	out.last, err = pluginsOf(slices.Concat(w.Stats, w.Last), httpPlugin)
+	return out, err
 }
 
 // networkPlugins are a chain's plugins of connections: those before its policies (but after external authorizers, see

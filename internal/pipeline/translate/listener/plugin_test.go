@@ -21,7 +21,9 @@ func TestWasmFilters(t *testing.T) {
 	plugin := func(name string) *ir.Wasm { return &ir.Wasm{Name: name, File: "/m.wasm"} }
 	last := plugin("last")
 	last.RootID, last.Config, last.Env, last.HostEnv, last.FailOpen = "root", `{"a":1}`, map[string]string{"A": "b"}, []string{"H"}, true
-	manager, err := connectionManager(&ir.HTTPChain{StatPrefix: "x", RouteConfig: "80", Wasm: &ir.WasmFilters{
+	policies := []*model.AuthorizationPolicy{{Rules: []model.AuthorizationRule{{}}}}
+	both := &ir.Authorization{Deny: policies, Custom: []ir.ExternalAuthorization{{Name: "x", Provider: &model.ExternalAuthorizer{}, Cluster: "x", Policies: policies}}}
+	manager, err := connectionManager(&ir.HTTPChain{StatPrefix: "x", RouteConfig: "80", GRPCWeb: true, Authorization: both, Wasm: &ir.WasmFilters{
 		Authn: []*ir.Wasm{plugin("authn-1"), plugin("authn-2")}, Authz: []*ir.Wasm{plugin("authz")}, Stats: []*ir.Wasm{plugin("stats")}, Last: []*ir.Wasm{last},
 	}})
 	require.NoError(t, err)
@@ -30,11 +32,11 @@ func TestWasmFilters(t *testing.T) {
 		names = append(names, f.Name)
 	}
 	require.Equal(t, []string{
-		"authn-1", "authn-2", "authz", route.FaultFilter, route.CORSFilter, "stats", "last", "envoy.filters.http.router",
+		"envoy.filters.http.rbac", "envoy.filters.http.ext_authz", "authn-1", "authn-2", "authz", "envoy.filters.http.rbac", "stats", "last", "envoy.filters.http.grpc_web", route.FaultFilter, route.CORSFilter, "envoy.filters.http.router",
 	}, names)
 	require.NoError(t, envoyext.Validate(manager))
 	config := &wasmfilterv3.Wasm{}
-	require.NoError(t, manager.HttpFilters[6].GetTypedConfig().UnmarshalTo(config))
+	require.NoError(t, manager.HttpFilters[7].GetTypedConfig().UnmarshalTo(config))
 	got := config.Config
 	require.Equal(t, "root", got.RootId)
 	require.Equal(t, wasmv3.FailurePolicy_FAIL_OPEN, got.FailurePolicy)
