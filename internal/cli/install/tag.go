@@ -120,14 +120,11 @@ func (o *operation) setTag(ctx context.Context, tag string, overwrite bool) erro
 	if err != nil {
 		return wrongManifest(err)
 	}
-	own, err := o.cluster.Get(ctx, mutating.GroupVersionResource, "", injectorOf(o.Revision))
-	if apierrors.IsNotFound(err) {
-		return &terminal.UserError{What: "no control plane of Moonsail has this revision", Where: "revision " + o.Revision, Next: "see 'moonsail tag list' and 'moonsail install --revision'"}
-	}
+	hooks := list[slices.IndexFunc(list, func(one *unstructured.Unstructured) bool { return one.GetKind() == mutating.name })]
+	own, err := o.injectorFor(ctx, hooks)
 	if err != nil {
 		return err
 	}
-	hooks := list[slices.IndexFunc(list, func(one *unstructured.Unstructured) bool { return one.GetKind() == mutating.name })]
 	live, err := o.cluster.Get(ctx, mutating.GroupVersionResource, "", hooks.GetName())
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err

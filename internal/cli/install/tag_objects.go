@@ -1,8 +1,11 @@
 package install
 
 import (
+	"cmp"
 	"context"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/moonsail/moonsail/deploy"
@@ -32,6 +35,26 @@ func (o *operation) tagObjects(tag string) ([]*unstructured.Unstructured, error)
 
 // injectorOf returns the name of the webhooks of injection of a revision.
 func injectorOf(revision string) string { return deploy.Named("moonsail-injector", revision) }
+
+// injectorFor returns the revision's own webhooks. They must call the Service that those of a tag call: the names of a revision's
+// webhooks do not tell its namespace.
+func (o *operation) injectorFor(ctx context.Context, hooks *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	own, err := o.cluster.Get(ctx, mutating.GroupVersionResource, "", injectorOf(o.Revision))
+	if apierrors.IsNotFound(err) {
+		return nil, &terminal.UserError{What: "no control plane of Moonsail has this revision", Where: "revision " + o.Revision, Next: "see 'moonsail tag list' and 'moonsail install --revision'"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if has := serviceOf(own); has != serviceOf(hooks) {
+		namespace, _, _ := strings.Cut(has, "/")
+		return nil, &terminal.UserError{
+			What:  "its Service is " + terminal.OrDash(has) + ", and the tag would point to " + serviceOf(hooks),
+			Where: "revision " + o.Revision + ", " + titleOf(own), Next: "name the namespace of the control plane: -n " + cmp.Or(namespace, "NAMESPACE"),
+		}
+	}
+	return own, nil
+}
 
 // noOtherDefault reports an error if another configuration selects istio-injection=enabled.
 func (o *operation) noOtherDefault(ctx context.Context, own string) error {

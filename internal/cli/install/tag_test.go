@@ -103,6 +103,22 @@ func TestTagChecksBeforeItWrites(t *testing.T) {
 	require.Empty(t, s.cluster.writes)
 }
 
+// TestTagOfAnotherNamespace checks that a tag does not point to a Service that does not exist.
+func TestTagOfAnotherNamespace(t *testing.T) {
+	s := newSession(t)
+	require.NoError(t, s.install(func(o *operation) { o.Image, o.Revision, o.Namespace = "moonsail:1.0", "blue", "mesh" }))
+	s.cluster.writes = nil
+	set := func(namespace string) error {
+		o := s.operation(func(o *operation) { o.Revision, o.Namespace = "blue", namespace })
+		return o.run(func(ctx context.Context) error { return o.setTag(ctx, "prod", true) })
+	}
+	err := set("istio-system")
+	require.ErrorContains(t, err, "its Service is mesh/moonsail-blue, and the tag would point to istio-system/moonsail-blue")
+	require.ErrorContains(t, err, "-n mesh")
+	require.Empty(t, s.cluster.writes)
+	require.NoError(t, set("mesh"))
+}
+
 // TestTagRemoval checks that only tags of these commands are removed, and that users of the tag are named.
 func TestTagRemoval(t *testing.T) {
 	t.Run("of Istio", func(t *testing.T) {
