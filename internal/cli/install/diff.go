@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/moonsail/moonsail/deploy"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
@@ -34,8 +35,8 @@ type change struct {
 	object *unstructured.Unstructured
 }
 
-// plan compares objects with those of the cluster. Objects of the inventory that the list does not have are removed.
-func plan(ctx context.Context, c objects, list, have []*unstructured.Unstructured) ([]change, error) {
+// plan compares objects with those of the cluster. gone are the objects to remove.
+func plan(ctx context.Context, c objects, list, gone []*unstructured.Unstructured) ([]change, error) {
 	var out []change
 	for _, o := range list {
 		one, err := compare(ctx, c, o)
@@ -44,7 +45,7 @@ func plan(ctx context.Context, c objects, list, have []*unstructured.Unstructure
 		}
 		out = append(out, one)
 	}
-	for _, o := range surplus(have, list) {
+	for _, o := range gone {
 		out = append(out, change{Action: removed, Object: titleOf(o), object: o})
 	}
 	return out, nil
@@ -137,8 +138,17 @@ func short(v any) string {
 	return text
 }
 
-// surplus returns the objects of the inventory that a state does not have.
-func surplus(have, want []*unstructured.Unstructured) []*unstructured.Unstructured {
+// surplus returns the objects of this revision that a state no longer has.
+func (o *operation) surplus(ctx context.Context, to *state, note func(string)) ([]*unstructured.Unstructured, error) {
+	have, err := inventory(ctx, o.cluster, deploy.ControlPlaneChart, o.Revision)
+	if err != nil {
+		return nil, err
+	}
+	return o.withoutReadMeshConfig(ctx, without(have, to.Objects), note)
+}
+
+// without returns the objects of the inventory that are not wanted.
+func without(have, want []*unstructured.Unstructured) []*unstructured.Unstructured {
 	wanted := map[string]bool{}
 	for _, o := range want {
 		wanted[titleOf(o)] = true

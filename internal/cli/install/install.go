@@ -117,11 +117,11 @@ func (o *operation) plan(ctx context.Context, base deploy.Release, to *state) ([
 	if err != nil {
 		return nil, nil, err
 	}
-	have, err := inventory(ctx, o.cluster, deploy.ControlPlaneChart, o.Revision)
+	gone, err := o.surplus(ctx, to, o.note)
 	if err != nil {
 		return nil, nil, err
 	}
-	changes, err := plan(ctx, o.cluster, slices.Concat(list, to.Objects), have)
+	changes, err := plan(ctx, o.cluster, slices.Concat(list, to.Objects), gone)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -265,3 +265,64 @@ func TestFinalizersAreNamed(t *testing.T) {
 		" labels: {install.moonsail.dev/chart: moonsail, install.moonsail.dev/revision: default}}\n")
 	require.ErrorContains(t, s.uninstall(false, nil), "example.com/slow")
 }
+
+// TestMeshConfigOfOthersStays checks that a control plane keeps the MeshConfig that it reads when the one whose values wrote it
+// is removed or no longer has them, and that the last one takes it with it.
+func TestMeshConfigOfOthersStays(t *testing.T) {
+	const shared = "configmaps istio-system/istio"
+	settings := func(o *operation) {
+		o.Image, o.set = "moonsail:1.0", []string{"meshConfig.outboundTrafficPolicy.mode=REGISTRY_ONLY"}
+	}
+	revision := func(set ...string) func(*operation) {
+		return func(o *operation) { o.Image, o.Revision, o.set = "moonsail:1.0", "v0-2", set }
+	}
+	both := func(t *testing.T, set ...string) *session {
+		t.Helper()
+		s := newSession(t)
+		require.NoError(t, s.install(settings))
+		require.NoError(t, s.install(revision(set...)))
+		require.Contains(t, s.cluster.names(), shared)
+		return s
+	}
+	t.Run("uninstall", func(t *testing.T) {
+		s := both(t)
+		require.NoError(t, s.uninstall(false, nil))
+		require.Contains(t, s.cluster.names(), shared)
+		require.Contains(t, s.notes.String(), "note: ConfigMap istio-system/istio remains: control planes read their MeshConfig there: Deployment istio-system/moonsail-v0-2\n")
+		require.NoError(t, s.uninstall(false, revision()))
+		require.NotContains(t, s.cluster.names(), shared)
+		require.NotContains(t, s.cluster.names(), "clusterroles /moonsail-view", "the last revision takes with it what all share")
+	})
+	t.Run("upgrade", func(t *testing.T) {
+		s := both(t)
+		without := func(o *operation) { o.Image, o.set = "moonsail:1.1", []string{"meshConfig=null"} }
+		require.NoError(t, s.upgrade(without))
+		require.Contains(t, s.cluster.names(), shared)
+		require.Equal(t, 1, strings.Count(s.notes.String(), "ConfigMap istio-system/istio remains"))
+		require.NoError(t, s.uninstall(false, revision()))
+		require.NoError(t, s.upgrade(image("moonsail:1.2")))
+		require.NotContains(t, s.cluster.names(), shared)
+	})
+	t.Run("another one is read", func(t *testing.T) {
+		s := both(t, "meshConfig.accessLogFile=/dev/stdout")
+		require.NoError(t, s.uninstall(false, nil))
+		require.NotContains(t, s.cluster.names(), shared)
+		require.Contains(t, s.cluster.names(), shared+"-v0-2")
+	})
+	t.Run("purge", func(t *testing.T) {
+		s := both(t)
+		require.NoError(t, s.uninstall(true, nil))
+		require.NotContains(t, s.cluster.names(), shared)
+	})
+}
+
+// TestMeshConfigOf checks which ConfigMap a control plane reads.
+func TestMeshConfigOf(t *testing.T) {
+	for labels, want := range map[string]string{
+		"app: istiod, istio.io/rev: default":                                "istio",
+		"app: istiod, istio.io/rev: back":                                   "istio-back",
+		"app: istiod, istio.io/rev: v0-2, app.kubernetes.io/name: moonsail": "istio",
+	} {
+		require.Equal(t, want, meshConfigOf(object(t, "kind: Deployment\nmetadata: {name: a, labels: {"+labels+"}}\n")), labels)
+	}
+}

@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -74,6 +75,9 @@ func (o *operation) with(cmd *cobra.Command, f func(context.Context) error) erro
 	return o.flags.Explain(err)
 }
 
+// note tells the user something that is not a result.
+func (o *operation) note(text string) { fmt.Fprintln(o.notes, "note: "+text) }
+
 // timed returns the context of one phase of a command: reading the cluster, or changing it.
 func (o *operation) timed() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(o.cmd.Context(), o.timeout)
@@ -138,7 +142,7 @@ func (o *operation) apply(ctx context.Context, base []*unstructured.Unstructured
 	if err := applyAll(ctx, o.cluster, to.Objects, func(o *unstructured.Unstructured) { progress.Update("applying " + titleOf(o)) }); err != nil {
 		return err
 	}
-	have, err := inventory(ctx, o.cluster, deploy.ControlPlaneChart, o.Revision)
+	gone, err := o.surplus(ctx, to, func(string) {}) // the plan has said what remains
 	if err != nil {
 		return err
 	}
@@ -147,5 +151,5 @@ func (o *operation) apply(ctx context.Context, base []*unstructured.Unstructured
 			return err
 		}
 	}
-	return deleteAll(ctx, o.cluster, surplus(have, to.Objects), func(o *unstructured.Unstructured) { progress.Update("removing " + titleOf(o)) })
+	return deleteAll(ctx, o.cluster, gone, func(o *unstructured.Unstructured) { progress.Update("removing " + titleOf(o)) })
 }

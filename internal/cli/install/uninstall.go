@@ -32,7 +32,8 @@ The command shows what it removes, and asks. Pods keep their sidecars, which kee
 configuration, until they are created anew.
 
 Resource definitions with all their objects, the certificate authority, the certificates of the mesh
-in each namespace, and the namespace remain. --purge removes them, too, and the control planes of all
+in each namespace, and the namespace remain, as does a ConfigMap with MeshConfig while another control
+plane reads it; the last revision takes it with it. --purge removes them, too, and the control planes of all
 revisions: nothing that 'moonsail install' or a control plane created remains. The namespace and
 resource definitions remain if something else created them. Resource definitions and the certificate
 authority remain, too, if a control plane uses them that another program installed.`,
@@ -138,13 +139,17 @@ func (o *operation) toRemove(ctx context.Context, purge bool) ([]*unstructured.U
 		}
 		list = append(list, more...)
 	}
+	list, err := o.withoutReadMeshConfig(ctx, list, o.note)
+	if err != nil {
+		return nil, err
+	}
 	users, err := o.otherControlPlanes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if purge {
 		if len(users) > 0 {
-			fmt.Fprintf(o.notes, "note: resource definitions and the certificate authority remain: these control planes use them: %s\n", strings.Join(users, ", "))
+			o.note("resource definitions and the certificate authority remain: these control planes use them: " + strings.Join(users, ", "))
 		}
 		more, err := o.controlPlaneObjects(ctx, len(users) > 0)
 		if err != nil {
@@ -152,26 +157,40 @@ func (o *operation) toRemove(ctx context.Context, purge bool) ([]*unstructured.U
 		}
 		list = append(list, more...)
 	}
-	others, err := inventory(ctx, o.cluster, deploy.ControlPlaneChart, "")
+	shared, err := o.sharedObjects(ctx, revision, len(users) > 0)
+	return append(list, shared...), err
+}
+
+// sharedObjects lists what the last revision takes with it; none if others remain. An empty revision is that of a purge: all.
+func (o *operation) sharedObjects(ctx context.Context, revision string, used bool) ([]*unstructured.Unstructured, error) {
+	all, err := inventory(ctx, o.cluster, deploy.ControlPlaneChart, "")
 	if err != nil {
 		return nil, err
 	}
-	last := !slices.ContainsFunc(others, func(other *unstructured.Unstructured) bool {
-		return revision != "" && other.GetLabels()[labelRevision] != revision
-	})
-	if !last || len(users) > 0 {
-		return list, nil
+	var left []*unstructured.Unstructured // MeshConfig of revisions that are gone, which this one reads
+	for _, one := range all {
+		switch {
+		case revision == "" || one.GetLabels()[labelRevision] == revision:
+		case isMeshConfig(one):
+			left = append(left, one)
+		default:
+			return nil, nil
+		}
+	}
+	left, err = o.withoutReadMeshConfig(ctx, left, o.note)
+	if err != nil || used {
+		return left, err
 	}
 	shared, err := inventory(ctx, o.cluster, deploy.BaseChart, "")
 	if err != nil {
 		return nil, err
 	}
 	for _, one := range shared {
-		if purge || one.GetKind() != definitions.name && one.GetKind() != namespaces.name {
-			list = append(list, one)
+		if revision == "" || one.GetKind() != definitions.name && one.GetKind() != namespaces.name {
+			left = append(left, one)
 		}
 	}
-	return list, nil
+	return left, nil
 }
 
 // Objects that control planes write.

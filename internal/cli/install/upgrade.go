@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/deploy"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
@@ -136,11 +135,11 @@ func (o *operation) rollback(ctx context.Context) error {
 			return &terminal.UserError{What: "the earlier version has an object that this command does not know", Err: err, Next: "use the command 'moonsail' of version " + to.Version}
 		}
 	}
-	have, err := inventory(ctx, o.cluster, deploy.ControlPlaneChart, o.Revision)
+	gone, err := o.surplus(ctx, to, o.note)
 	if err != nil {
 		return err
 	}
-	changes, err := plan(ctx, o.cluster, to.Objects, have)
+	changes, err := plan(ctx, o.cluster, to.Objects, gone)
 	if err != nil {
 		return err
 	}
