@@ -163,7 +163,7 @@ webhooks:
 func TestTagObjects(t *testing.T) {
 	o := operation{}
 	o.Revision, o.Namespace = "1-0", "istio-system"
-	list, err := o.tagObjects("prod")
+	list, err := o.tagObjects("prod", false)
 	require.NoError(t, err)
 	require.Len(t, list, 3)
 	hooks := list[2]
@@ -172,7 +172,7 @@ func TestTagObjects(t *testing.T) {
 	require.Equal(t, "1-0", hooks.GetLabels()["istio.io/rev"])
 	require.Equal(t, "istio-system/moonsail-1-0", serviceOf(hooks))
 	require.Equal(t, "istio.io/rev=prod", selectedBy(hooks, "prod"))
-	list, err = o.tagObjects("default")
+	list, err = o.tagObjects("default", false)
 	require.NoError(t, err)
 	require.Equal(t, "istio-injection=enabled", selectedBy(list[2], "default"))
 }

@@ -57,7 +57,7 @@ func newTagSetCommand() *cobra.Command {
 		Use:   "set TAG --revision REVISION",
 		Short: "Point a tag to a revision",
 		Long: `Point a tag to a revision: create its MutatingWebhookConfiguration, and the right of the control plane to
-write its certificate into it. A tag that points to another revision, also of Istio, is moved only
+write its certificate into it. The webhooks have the policies of the revision's own. A tag that points to another revision, also of Istio, is moved only
 with --overwrite. Running Pods keep their sidecars until they are created anew.`,
 		Example: `  # Create a tag
   moonsail tag set prod --revision 1-0
@@ -82,12 +82,13 @@ func newTagGenerateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate TAG --revision REVISION",
 		Short: "Print the objects of a tag",
-		Long:  "Print the objects that 'moonsail tag set' creates, without a cluster. The control plane adds its certificate.",
+		Long: `Print the objects that 'moonsail tag set' creates, without a cluster. The control plane adds its certificate.
+The webhooks have the default policies of the chart moonsail. For others, set its value revisionTags.`,
 		Example: `  # Print the objects of a tag
   moonsail tag generate prod --revision 1-0 | kubectl apply -f -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := o.tagObjects(args[0])
+			list, err := o.tagObjects(args[0], false)
 			if err != nil {
 				return wrongManifest(err)
 			}
@@ -116,7 +117,11 @@ func (o *operation) setTag(ctx context.Context, tag string, overwrite bool) erro
 	if tag == o.Revision {
 		return terminal.UsageError{Err: fmt.Errorf("tag %s: this is the name of the revision: use another tag", tag)}
 	}
-	list, err := o.tagObjects(tag)
+	all, err := o.selectsAll(ctx, tag)
+	if err != nil {
+		return err
+	}
+	list, err := o.tagObjects(tag, all)
 	if err != nil {
 		return wrongManifest(err)
 	}
@@ -139,7 +144,7 @@ func (o *operation) setTag(ctx context.Context, tag string, overwrite bool) erro
 			return err
 		}
 	}
-	trustAs(hooks, own)
+	inherit(hooks, own)
 	if err := o.writeTag(ctx, list, hooks, live); err != nil {
 		return err
 	}

@@ -13,18 +13,20 @@ import (
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// tagObjects renders the objects of a tag: the webhooks, and the right to write their CA.
-func (o *operation) tagObjects(tag string) ([]*unstructured.Unstructured, error) {
-	release, err := deploy.Options{Image: "moonsail", Revision: o.Revision, Namespace: o.Namespace, Values: map[string]any{"revisionTags": []any{tag}}}.Release()
+// tagObjects renders the objects of a tag: the webhooks, and the right to write their CA. all: the tag "default" also selects
+// namespaces without labels.
+func (o *operation) tagObjects(tag string, all bool) ([]*unstructured.Unstructured, error) {
+	values := map[string]any{"revisionTags": []any{tag}, "sidecarInjectorWebhook": map[string]any{"enableNamespacesByDefault": all}}
+	release, err := deploy.Options{Image: "moonsail", Revision: o.Revision, Namespace: o.Namespace, Values: values}.Release()
 	if err != nil {
 		return nil, err
 	}
-	all, err := release.Objects()
+	rendered, err := release.Objects()
 	if err != nil {
 		return nil, err
 	}
 	var out []*unstructured.Unstructured
-	for _, one := range all {
+	for _, one := range rendered {
 		if one.GetLabels()[labelTag] == tag {
 			out = append(out, one)
 		}
@@ -73,22 +75,41 @@ func (o *operation) noOtherDefault(ctx context.Context, own string) error {
 	return nil
 }
 
-// trustAs copies the CA of a revision's webhooks, so that the API server trusts those of the tag at once.
-func trustAs(hooks, own *unstructured.Unstructured) {
+// inherited are the fields of a revision's webhooks that those of its tags have, too.
+var inherited = [][]string{{"clientConfig", "caBundle"}, {"failurePolicy"}, {"reinvocationPolicy"}}
+
+// inherit copies fields of a revision's webhooks to those of a tag: the CA, so that the API server trusts them at once, and what
+// the revision's values chose.
+func inherit(hooks, own *unstructured.Unstructured) {
 	have, _, _ := unstructured.NestedSlice(own.Object, "webhooks")
 	if len(have) == 0 {
 		return
 	}
 	first, _ := have[0].(map[string]any)
-	ca, _, _ := unstructured.NestedString(first, "clientConfig", "caBundle")
 	list, _, _ := unstructured.NestedSlice(hooks.Object, "webhooks")
 	for _, h := range list {
 		m, _ := h.(map[string]any)
-		if config, _ := m["clientConfig"].(map[string]any); config != nil && ca != "" {
-			config["caBundle"] = ca
+		for _, path := range inherited {
+			if v, _, _ := unstructured.NestedString(first, path...); v != "" {
+				_ = unstructured.SetNestedField(m, v, path...) // the chart renders maps
+			}
 		}
 	}
 	_ = unstructured.SetNestedSlice(hooks.Object, list, "webhooks") // it was a list before
+}
+
+// selectsAll reports whether the values of the revision select namespaces without labels. Only the tag "default" has a webhook
+// for them: the revision's own webhooks do not show it.
+func (o *operation) selectsAll(ctx context.Context, tag string) (bool, error) {
+	if tag != model.DefaultRevision {
+		return false, nil
+	}
+	r, err := readRecord(ctx, o.cluster, o.Namespace, o.Revision)
+	if err != nil || r.latest() == nil { // of Helm, for example
+		return false, err
+	}
+	all, _, _ := unstructured.NestedBool(r.latest().Values, "sidecarInjectorWebhook", "enableNamespacesByDefault")
+	return all, nil
 }
 
 // usersOfTags returns the namespaces that select each tag or revision.

@@ -119,6 +119,29 @@ func TestTagOfAnotherNamespace(t *testing.T) {
 	require.NoError(t, set("mesh"))
 }
 
+// TestTagHasPoliciesOfRevision checks that values of a revision about injection also count for its tags.
+func TestTagHasPoliciesOfRevision(t *testing.T) {
+	s := newSession(t)
+	require.NoError(t, s.install(func(o *operation) {
+		o.Image, o.Revision = "moonsail:1.0", "v1"
+		for _, v := range []string{"failurePolicy=Ignore", "reinvocationPolicy=IfNeeded", "enableNamespacesByDefault=true"} {
+			o.set = append(o.set, "sidecarInjectorWebhook."+v)
+		}
+	}))
+	for tag, want := range map[string]int{"prod": 2, "default": 5} {
+		o := s.operation(func(o *operation) { o.Revision = "v1" })
+		require.NoError(t, o.run(func(ctx context.Context) error { return o.setTag(ctx, tag, false) }))
+		list, _, err := unstructured.NestedSlice(s.cluster.objects["mutatingwebhookconfigurations /istio-revision-tag-"+tag], "webhooks")
+		require.NoError(t, err)
+		require.Len(t, list, want)
+		for _, h := range list {
+			m, _ := h.(map[string]any)
+			require.Equal(t, "Ignore", m["failurePolicy"], tag)
+			require.Equal(t, "IfNeeded", m["reinvocationPolicy"], tag)
+		}
+	}
+}
+
 // TestTagRemoval checks that only tags of these commands are removed, and that users of the tag are named.
 func TestTagRemoval(t *testing.T) {
 	t.Run("of Istio", func(t *testing.T) {
