@@ -77,7 +77,7 @@ func TestRevisionSharesNoObject(t *testing.T) {
 		require.NotContains(t, base, id(o))
 		own[id(o)] = o
 	}
-	require.Len(t, own, len(base)-1, "all but Service istiod")
+	require.Len(t, own, len(base)-3, "all but Service istiod, and the role and binding of --deploy-gateways")
 
 	pod := own["Deployment istio-system/moonsail-blue"].at("spec", "template")
 	require.Contains(t, own, "ServiceAccount istio-system/"+pod.at("spec")["serviceAccountName"].(string))
@@ -86,6 +86,28 @@ func TestRevisionSharesNoObject(t *testing.T) {
 		for _, h := range own[kind]["webhooks"].([]any) {
 			require.Equal(t, "moonsail-blue", object(h.(map[string]any)).at("clientConfig", "service")["name"])
 		}
+	}
+}
+
+// TestRightsFollowFlags checks that a control plane may deploy gateways, and so create Pods in all namespaces, only if it does.
+func TestRightsFollowFlags(t *testing.T) {
+	for revision, deploys := range map[string]bool{"default": true, "blue": false} {
+		flag, rights := false, []string{}
+		for _, o := range objects(t, Options{Image: "moonsail", Replicas: 1, Revision: revision}) {
+			switch o["kind"] {
+			case "Deployment":
+				container := o.at("spec", "template", "spec")["containers"].([]any)[0].(map[string]any)
+				flag = slices.Contains(container["args"].([]any), any("--deploy-gateways"))
+			case "ClusterRole":
+				for _, r := range o["rules"].([]any) {
+					if r := r.(map[string]any); slices.Contains(r["resources"].([]any), any("deployments")) {
+						rights = append(rights, o.name())
+					}
+				}
+			}
+		}
+		require.Equal(t, deploys, flag, revision)
+		require.Equal(t, deploys, len(rights) > 0, "%s: %s", revision, rights)
 	}
 }
 
