@@ -14,9 +14,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/fake"
 	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/test/short"
@@ -254,4 +259,35 @@ func TestValues(t *testing.T) {
 	require.Equal(t, map[string]any{"a": 1.0, "b": map[string]any{"c": 4.0, "d": 3.0, "e": int64(5)}, "f": "g", "h": []any{"i"}}, v)
 	_, err = Values(nil, []string{"a"})
 	require.ErrorContains(t, err, "--set a")
+}
+
+// clusterOfHelm is the cluster that Helm's function lookup reads.
+type clusterOfHelm struct{ dynamic.Interface }
+
+func (c clusterOfHelm) GetClientFor(string, string) (dynamic.NamespaceableResourceInterface, bool, error) {
+	return c.Resource(appsv1.SchemeGroupVersion.WithResource("deployments")), true, nil
+}
+
+// TestHelmKeepsReplicas checks that Helm keeps the number of replicas that runs when an autoscaler decides it. Without a number in
+// the chart, Helm would remove it, and one replica would remain.
+func TestHelmKeepsReplicas(t *testing.T) {
+	five := int32(5)
+	live := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &five}}
+	live.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	live.Name, live.Namespace = "moonsail", DefaultNamespace
+	scheme := runtime.NewScheme()
+	require.NoError(t, appsv1.AddToScheme(scheme))
+	chart, err := loadChart(ControlPlaneChart)
+	require.NoError(t, err)
+	for want, r := range map[string]Release{
+		"\n  replicas: 5\n": {Namespace: DefaultNamespace, Values: map[string]any{"autoscaleEnabled": true}},
+		"\n  replicas: 2\n": {Namespace: DefaultNamespace},
+		"spec:\n  selector": {Namespace: "other", Values: map[string]any{"autoscaleEnabled": true}},
+	} {
+		values, err := r.values(chart)
+		require.NoError(t, err)
+		files, err := engine.RenderWithClientProvider(chart, values, clusterOfHelm{fake.NewSimpleDynamicClient(scheme, live)})
+		require.NoError(t, err)
+		require.Contains(t, files["moonsail/templates/control-plane.yaml"], want)
+	}
 }

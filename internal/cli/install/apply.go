@@ -23,6 +23,11 @@ func applyAll(ctx context.Context, c objects, list []*unstructured.Unstructured,
 		if err != nil {
 			return err
 		}
+		if leavesReplicas(o) {
+			if err := keepReplicas(ctx, c, o); err != nil {
+				return refused("apply", o, err)
+			}
+		}
 		if _, err := c.Apply(ctx, k.GroupVersionResource, o, false); err != nil {
 			return refused("apply", o, err)
 		}

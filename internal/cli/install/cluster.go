@@ -21,6 +21,7 @@ type objects interface {
 	List(ctx context.Context, r schema.GroupVersionResource, namespace, selector string) ([]unstructured.Unstructured, error)
 	Named(ctx context.Context, r schema.GroupVersionResource, name string) ([]unstructured.Unstructured, error)
 	Apply(ctx context.Context, r schema.GroupVersionResource, o *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error)
+	Share(ctx context.Context, r schema.GroupVersionResource, o *unstructured.Unstructured, manager string) error
 	Update(ctx context.Context, r schema.GroupVersionResource, o *unstructured.Unstructured) (*unstructured.Unstructured, error)
 	Delete(ctx context.Context, r schema.GroupVersionResource, namespace, name string) error
 	Count(ctx context.Context, r schema.GroupVersionResource) (int, error)

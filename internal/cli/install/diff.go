@@ -79,6 +79,11 @@ func compare(ctx context.Context, c objects, o *unstructured.Unstructured) (chan
 	if err != nil {
 		return out, refused("apply", o, err)
 	}
+	if leavesReplicas(o) {
+		if err := withReplicas(live, after); err != nil {
+			return out, refused("read", o, err)
+		}
+	}
 	out.Action = unchanged
 	if out.Fields = differences(live.Object, after.Object); len(out.Fields) > 0 {
 		out.Action = changed

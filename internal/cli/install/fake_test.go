@@ -152,6 +152,11 @@ func (c *fakeCluster) Apply(ctx context.Context, r schema.GroupVersionResource, 
 	return out, ctx.Err()
 }
 
+// Share stores nothing: Apply keeps all fields.
+func (c *fakeCluster) Share(ctx context.Context, _ schema.GroupVersionResource, _ *unstructured.Unstructured, _ string) error {
+	return ctx.Err()
+}
+
 // merged merges maps, and lists of objects with names.
 func merged(old, given any) any {
 	switch given := given.(type) {

@@ -88,6 +88,12 @@ func (o *Objects) Apply(ctx context.Context, r schema.GroupVersionResource, obje
 	return o.of(r, object.GetNamespace()).Apply(ctx, object.GetName(), object, options)
 }
 
+// Share applies fields of an object as another manager, beside those that own them. It is a conflict if they have other values.
+func (o *Objects) Share(ctx context.Context, r schema.GroupVersionResource, object *unstructured.Unstructured, manager string) error {
+	_, err := o.of(r, object.GetNamespace()).Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: manager})
+	return err
+}
+
 // Update replaces an object. Its resource version must be the current one.
 func (o *Objects) Update(ctx context.Context, r schema.GroupVersionResource, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	return o.of(r, object.GetNamespace()).Update(ctx, object, metav1.UpdateOptions{FieldManager: o.manager})
