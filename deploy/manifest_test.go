@@ -89,6 +89,20 @@ func TestRevisionSharesNoObject(t *testing.T) {
 	}
 }
 
+// TestServiceOfProxies checks that the Service to which proxies connect has the values for Services, also in a revision, whose only
+// one it is.
+func TestServiceOfProxies(t *testing.T) {
+	for revision, name := range map[string]string{"default": "istiod", "blue": "moonsail-blue"} {
+		list := objects(t, Options{Image: "moonsail", Replicas: 1, Revision: revision, Values: map[string]any{
+			"ipFamilyPolicy": "RequireDualStack", "ipFamilies": []any{"IPv6", "IPv4"}, "serviceAnnotations": map[string]any{"example.com/a": "b"},
+		}})
+		service := list[slices.IndexFunc(list, func(o object) bool { return o["kind"] == "Service" && o.name() == name })]
+		require.Equal(t, "RequireDualStack", service.at("spec")["ipFamilyPolicy"], revision)
+		require.Equal(t, []any{"IPv6", "IPv4"}, service.at("spec")["ipFamilies"], revision)
+		require.Equal(t, object{"example.com/a": "b"}, service.at("metadata", "annotations"), revision)
+	}
+}
+
 // TestRightsFollowFlags checks that a control plane may deploy gateways, and so create Pods in all namespaces, only if it does.
 func TestRightsFollowFlags(t *testing.T) {
 	for revision, deploys := range map[string]bool{"default": true, "blue": false} {
