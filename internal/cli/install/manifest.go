@@ -3,6 +3,7 @@ package install
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +29,8 @@ func newManifestCommand() *cobra.Command {
 that check objects and inject sidecars, Services and a Deployment, in the namespace istio-system,
 which must exist. 'kubectl delete' with the same objects removes the control plane. The objects are
 those of the Helm chart deploy/charts/moonsail, and --set and --values set its values. --chart base
-prints the resource definitions, and --chart gateway a gateway.
+prints the resource definitions, --chart gateway a gateway, which --revision injects, and --chart cni
+the CNI plugin of --image.
 
 With --revision the control plane runs beside another one, for example Istio's. Its objects have
 other names. It injects sidecars only where the label istio.io/rev of a Namespace or Pod names it,
@@ -78,7 +80,33 @@ func (c *chartFlags) release(cmd *cobra.Command, chart, name string) (deploy.Rel
 		return release, err
 	}
 	values, err := c.values(cmd.InOrStdin())
+	if err != nil {
+		return deploy.Release{}, err
+	}
+	values, err = c.withFlags(cmd, chart, values)
 	return deploy.Release{Chart: chart, Name: name, Namespace: c.Namespace, Values: values}, err
+}
+
+// valueOfFlag names the value of another chart that a flag of a control plane means.
+var valueOfFlag = map[string]map[string]string{
+	deploy.GatewayChart: {"revision": "revision"},
+	deploy.CNIChart:     {"image": "image"},
+}
+
+// withFlags adds the values that the flags of a control plane mean in another chart. A flag that means none is an error.
+func (c *chartFlags) withFlags(cmd *cobra.Command, chart string, values map[string]any) (map[string]any, error) {
+	own := map[string]any{}
+	for _, flag := range []string{"image", "revision", "replicas"} {
+		if !cmd.Flags().Changed(flag) {
+			continue
+		}
+		name := valueOfFlag[chart][flag]
+		if name == "" {
+			return nil, terminal.UsageError{Err: fmt.Errorf("--%s: the chart %s does not use it: leave it out, or use --set with a value of the chart", flag, chart)}
+		}
+		own[name] = cmd.Flags().Lookup(flag).Value.String()
+	}
+	return deploy.MergeValues(own, values), nil
 }
 
 // wrongManifest adds what to do to an error of the charts.
