@@ -16,6 +16,7 @@ func definitionsToApply(ctx context.Context, c objects, list []*unstructured.Uns
 	if err != nil {
 		return nil, nil, err
 	}
+	apply = []*unstructured.Unstructured{}
 	for _, o := range list {
 		other := have[o.GetName()]
 		if o.GetKind() != definitions.name || other == nil || other.GetLabels()[labelChart] == deploy.BaseChart {

@@ -143,13 +143,26 @@ func short(v any) string {
 	return text
 }
 
-// surplus returns the objects of this revision that a state no longer has.
-func (o *operation) surplus(ctx context.Context, to *state, note func(string)) ([]*unstructured.Unstructured, error) {
+// surplus returns the objects of this revision that a state no longer has, and the roles that the chart base no longer has.
+// base is nil if a command leaves that chart as it is.
+func (o *operation) surplus(ctx context.Context, base []*unstructured.Unstructured, to *state, note func(string)) ([]*unstructured.Unstructured, error) {
 	have, err := inventory(ctx, o.cluster, deploy.ControlPlaneChart, o.Revision)
 	if err != nil {
 		return nil, err
 	}
-	return o.withoutReadMeshConfig(ctx, without(have, to.Objects), note)
+	gone := without(have, to.Objects)
+	if base != nil {
+		shared, err := inventory(ctx, o.cluster, deploy.BaseChart, "")
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range without(shared, base) {
+			if one.GetKind() == roles.name { // resource definitions and the namespace have objects of users
+				gone = append(gone, one)
+			}
+		}
+	}
+	return o.withoutReadMeshConfig(ctx, gone, note)
 }
 
 // without returns the objects of the inventory that are not wanted.

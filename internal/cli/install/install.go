@@ -117,7 +117,7 @@ func (o *operation) plan(ctx context.Context, base deploy.Release, to *state) ([
 	if err != nil {
 		return nil, nil, err
 	}
-	gone, err := o.surplus(ctx, to, o.note)
+	gone, err := o.surplus(ctx, list, to, o.note)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -325,4 +326,27 @@ func TestMeshConfigOf(t *testing.T) {
 	} {
 		require.Equal(t, want, meshConfigOf(object(t, "kind: Deployment\nmetadata: {name: a, labels: {"+labels+"}}\n")), labels)
 	}
+}
+
+// TestRolesOfBaseAreRemoved checks that an upgrade removes roles that the chart base no longer has, and remembers the value.
+func TestRolesOfBaseAreRemoved(t *testing.T) {
+	s := newSession(t)
+	require.NoError(t, s.install(func(o *operation) {
+		o.Image, o.set = "moonsail:1.0", []string{"base.enableCRDTemplates=false,gatewayAPI.enableCRDTemplates=false"} // only roles are left
+	}))
+	before := s.cluster.names()
+	require.Contains(t, before, "clusterroles /moonsail-view")
+	require.NoError(t, s.upgrade(func(o *operation) { o.set = []string{"roles.aggregate=false"} }))
+	require.Contains(t, s.notes.String(), "- ClusterRole moonsail-view\n")
+	var roles []string
+	for _, name := range before {
+		if !slices.Contains(s.cluster.names(), name) {
+			roles = append(roles, name)
+		}
+	}
+	require.Equal(t, []string{"clusterroles /moonsail-edit", "clusterroles /moonsail-extend", "clusterroles /moonsail-view"}, roles)
+	require.NoError(t, s.upgrade(image("moonsail:1.1")))
+	require.NotContains(t, s.cluster.names(), "clusterroles /moonsail-view", "the value stays")
+	require.NoError(t, s.rollback())
+	require.Equal(t, "moonsail:1.0", s.image())
 }

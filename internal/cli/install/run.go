@@ -142,7 +142,7 @@ func (o *operation) apply(ctx context.Context, base []*unstructured.Unstructured
 	if err := applyAll(ctx, o.cluster, to.Objects, func(o *unstructured.Unstructured) { progress.Update("applying " + titleOf(o)) }); err != nil {
 		return err
 	}
-	gone, err := o.surplus(ctx, to, func(string) {}) // the plan has said what remains
+	gone, err := o.surplus(ctx, base, to, func(string) {}) // the plan has said what remains
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func (o *operation) rollback(ctx context.Context) error {
 			return &terminal.UserError{What: "the earlier version has an object that this command does not know", Err: err, Next: "use the command 'moonsail' of version " + to.Version}
 		}
 	}
-	gone, err := o.surplus(ctx, to, o.note)
+	gone, err := o.surplus(ctx, nil, to, o.note)
 	if err != nil {
 		return err
 	}
