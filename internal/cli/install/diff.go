@@ -126,7 +126,37 @@ func compareFields(path string, before, after any, out *[]string) {
 		}
 		return
 	}
+	before, after = withoutCommonLines(before, after)
 	*out = append(*out, fmt.Sprintf("%s: %s -> %s", path, short(before), short(after)))
+}
+
+// withoutCommonLines leaves out the lines with which two texts begin and end in common: a difference far into a text would not
+// be shown otherwise.
+func withoutCommonLines(before, after any) (any, any) {
+	b, isText := before.(string)
+	a, stillText := after.(string)
+	if !isText || !stillText || !strings.Contains(b+a, "\n") {
+		return before, after
+	}
+	bs, as := strings.SplitAfter(b, "\n"), strings.SplitAfter(a, "\n")
+	for len(bs) > 0 && len(as) > 0 && bs[0] == as[0] {
+		bs, as = bs[1:], as[1:]
+	}
+	for len(bs) > 0 && len(as) > 0 && bs[len(bs)-1] == as[len(as)-1] {
+		bs, as = bs[:len(bs)-1], as[:len(as)-1]
+	}
+	if first, second := orNone(bs), orNone(as); first != second {
+		return first, second
+	}
+	return before, after // they differ in the last line break
+}
+
+// orNone joins lines; nil: there are none.
+func orNone(lines []string) any {
+	if text := strings.TrimSuffix(strings.Join(lines, ""), "\n"); text != "" {
+		return text
+	}
+	return nil
 }
 
 // longest is the number of characters of a value that a difference shows.

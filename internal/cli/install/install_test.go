@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -349,4 +350,16 @@ func TestRolesOfBaseAreRemoved(t *testing.T) {
 	require.NotContains(t, s.cluster.names(), "clusterroles /moonsail-view", "the value stays")
 	require.NoError(t, s.rollback())
 	require.Equal(t, "moonsail:1.0", s.image())
+}
+
+// TestInjectionValueStays checks that the CNI plugin, enabled as docs/install.md says, stays enabled in an upgrade to another image.
+func TestInjectionValueStays(t *testing.T) {
+	s := newSession(t)
+	require.NoError(t, s.install(image("moonsail:1.0")))
+	require.NoError(t, s.upgrade(func(o *operation) { o.set = []string{"injection.cni.enabled=true"} }))
+	require.NoError(t, s.upgrade(image("moonsail:1.1")))
+	config, _, err := unstructured.NestedString(s.cluster.objects["configmaps istio-system/moonsail-injection"], "data", "config")
+	require.NoError(t, err)
+	require.Contains(t, config, "cni:\n  enabled: true\n")
+	require.Contains(t, config, "image: moonsail:1.1\n")
 }

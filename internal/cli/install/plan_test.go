@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,6 +28,14 @@ func TestDifferences(t *testing.T) {
 	after := object(t, "kind: Deployment\nmetadata: {name: a, generation: 2, labels: {x: y}}\nspec: {replicas: 3, list: [1, 3], new: b}\n")
 	require.Equal(t, []string{"spec.image: a -> (none)", "spec.list[1]: 2 -> 3", "spec.new: (none) -> b", "spec.replicas: 2 -> 3"}, differences(before.Object, after.Object))
 	require.Empty(t, differences(before.Object, before.Object))
+}
+
+// TestDifferencesOfTexts checks that a line that differs is shown, however many precede and follow it.
+func TestDifferencesOfTexts(t *testing.T) {
+	same := strings.Repeat("same: line\n", longest)
+	text := func(lines string) map[string]any { return map[string]any{"config": same + lines + same} }
+	require.Equal(t, []string{`config: cni:\n  enabled: true -> (none)`}, differences(text("cni:\n  enabled: true\n"), text("")))
+	require.Equal(t, []string{`config: image: a:1 -> image: a:2`}, differences(text("image: a:1\n"), text("image: a:2\n")))
 }
 
 // TestContainerProblems checks what users read of Pods that do not start.
