@@ -31,7 +31,7 @@ func (p *parsed) add(l *lists, n *yaml.Node) {
 	case err != nil:
 		p.cannotOpen(l, n, err)
 	case items == nil:
-		p.decode(l.path, n, l.d)
+		p.decode(l.path, n, l.d.FromNode)
 	default:
 		l.opened++
 		l.above = append(l.above, items)

@@ -95,9 +95,22 @@ func withoutTabs(path string, data []byte) []byte {
 	return data
 }
 
+// recovered decodes one object. A panic, which is a bug, becomes an error of the document: any object may be in it.
+func recovered(n *yaml.Node, decode func(*yaml.Node) config.Decoded) (got config.Decoded) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			got = config.Decoded{Problems: problem.List{{
+				Severity: problem.SeverityError, Code: code.Unreadable,
+				Message: fmt.Sprintf("cannot be read: internal error: %v; report this bug with the document", cause),
+			}}}
+		}
+	}()
+	return decode(n)
+}
+
 // decode decodes one object.
-func (p *parsed) decode(path string, n *yaml.Node, d config.Decoder) {
-	got := d.FromNode(n)
+func (p *parsed) decode(path string, n *yaml.Node, decode func(*yaml.Node) config.Decoded) {
+	got := recovered(n, decode)
 	if hint := inputOfTool(path); hint != "" && got.Key == (model.Key{}) {
 		got.Problems = problem.List{{Severity: problem.SeverityInfo, Code: code.NotRendered, Message: hint}}
 	}
