@@ -107,7 +107,7 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *problem.Report) D
 		out := Decoded{Problems: r.Problems}
 		if at := kube.TemplateOf(kind.group, kind.kind); at != nil {
 			out.Template, out.PodTemplate = kube.Template(r.Object, top, at)
-			kube.CheckTemplate(r, top, at)
+			kube.CheckTemplate(r, n, top, at)
 			out.Problems = r.Problems
 		}
 		return out

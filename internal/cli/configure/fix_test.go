@@ -97,6 +97,26 @@ func TestFix(t *testing.T) {
 	require.Contains(t, out2, "no problems")
 }
 
+// TestFixKeepsNumbersAsWritten checks that quotes do not change what a user wrote as a number.
+func TestFixKeepsNumbersAsWritten(t *testing.T) {
+	const text = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a, namespace: shop}
+spec:
+  selector: {matchLabels: {version: 1.10}}
+  template:
+    metadata:
+      labels: {version: 1.10, commit: 1234e5, build: 010}
+      annotations: {tracked: 0x1F}
+`
+	status, patch, errOut := withInput(t, text, "analyze", "-", "--fix")
+	require.Zero(t, status, errOut)
+	require.Contains(t, patch, "+  selector: {matchLabels: {version: \"1.10\"}}\n")
+	require.Contains(t, patch, "+      labels: {version: \"1.10\", commit: \"1234e5\", build: \"010\"}\n")
+	require.Contains(t, patch, "+      annotations: {tracked: \"0x1F\"}\n")
+	require.Equal(t, "5 of 5 problems have a fix (write them with --fix --write)\n", errOut)
+}
+
 // TestFixLeavesTheRest checks that problems without an obvious correction are left, and decide the exit status.
 func TestFixLeavesTheRest(t *testing.T) {
 	status, patch, errOut := withInput(t, badYAML, "analyze", "-", "--fix", "--level", "error")

@@ -2,15 +2,17 @@ package kube
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/config/schema"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -66,16 +68,17 @@ func Template(owner model.Key, object map[string]any, at []string) (*model.Workl
 	return w, &template
 }
 
-// CheckTemplate reports what is wrong with a template of Pods, and annotations of sidecars that are not in it.
-func CheckTemplate(r *problem.Report, object map[string]any, at []string) {
+// CheckTemplate reports what is wrong with the template of Pods at a field of an object, and annotations of sidecars that are not
+// in it. n is the document of the object.
+func CheckTemplate(r *problem.Report, n *yaml.Node, object map[string]any, at []string) {
 	path, part := problem.Path(""), object
 	for _, field := range at {
 		part, _ = part[field].(map[string]any)
 		path = path.Field(field)
 	}
 	meta, _ := part["metadata"].(map[string]any)
-	for _, field := range []string{"labels", "annotations"} {
-		checkStrings(r, path.Field("metadata").Field(field), meta[field])
+	for _, texts := range []problem.Path{path.Field("metadata").Field("labels"), path.Field("metadata").Field("annotations"), matchLabels} {
+		schema.CheckTexts(r, texts, n)
 	}
 	checkMisplaced(r, object, path)
 	checkSelector(r, object, path, meta)
@@ -85,17 +88,6 @@ func CheckTemplate(r *problem.Report, object map[string]any, at []string) {
 	for i, c := range containers {
 		if container, _ := c.(map[string]any); container["name"] != "istio-proxy" {
 			checkUser(r, path.Field("spec").Field("containers").Index(i), container)
-		}
-	}
-}
-
-// checkStrings reports labels and annotations that YAML does not read as text, with which Kubernetes refuses the object.
-func checkStrings(r *problem.Report, at problem.Path, value any) {
-	values, _ := value.(map[string]any)
-	for _, k := range slices.Sorted(maps.Keys(values)) {
-		switch v := values[k].(type) {
-		case bool, float64, int, int64, uint64:
-			r.Errorf(code.WrongType, at.Key(k), "must be a string, got %v; put it in quotes: \"%v\"", v, v).Set(fmt.Sprint(v))
 		}
 	}
 }
@@ -115,15 +107,18 @@ func checkMisplaced(r *problem.Report, object map[string]any, template problem.P
 	}
 }
 
-// checkSelector reports a selector that the template does not match.
+// matchLabels is where owners of Pods have the labels that they select Pods by.
+const matchLabels problem.Path = "spec.selector.matchLabels"
+
+// checkSelector reports a selector that the template does not match. CheckTemplate reports values that are not text.
 func checkSelector(r *problem.Report, object map[string]any, template problem.Path, meta map[string]any) {
 	spec, _ := object["spec"].(map[string]any)
 	selector, _ := spec["selector"].(map[string]any)
 	wanted, _ := selector["matchLabels"].(map[string]any)
 	labels, _ := meta["labels"].(map[string]any)
 	for _, k := range slices.Sorted(maps.Keys(wanted)) {
-		if labels[k] != wanted[k] {
-			r.Errorf(code.SelectorMatchesNothing, problem.Path("spec.selector.matchLabels").Key(k), "the labels of %s do not have %s=%v, so Kubernetes refuses the object; make the two alike", template, k, wanted[k])
+		if !reflect.DeepEqual(labels[k], wanted[k]) {
+			r.Errorf(code.SelectorMatchesNothing, matchLabels.Key(k), "the labels of %s do not have %s=%v, so Kubernetes refuses the object; make the two alike", template, k, wanted[k])
 		}
 	}
 }

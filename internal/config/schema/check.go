@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,15 @@ const UnknownField = "unknown field"
 // Check reports every difference between a document and a schema, not only the first. The document must have
 // been read by readTree, which bounds its size.
 func Check(r *problem.Report, at problem.Path, n *yaml.Node, s *Schema) { checker{r}.value(at, n, s) }
+
+// CheckTexts reports the values of the map at a field of a document that are not text, such as labels.
+func CheckTexts(r *problem.Report, at problem.Path, doc *yaml.Node) {
+	steps, _ := problem.Steps(string(at))
+	for _, s := range steps {
+		doc, _ = child(doc, s)
+	}
+	Check(r, at, doc, OfType(reflect.TypeFor[map[string]string]()))
+}
 
 func (c checker) value(at problem.Path, n *yaml.Node, s *Schema) {
 	n = unwrap(n)
