@@ -24,7 +24,7 @@ var Properties = []string{
 	"response headers", "CORS", "protocol", "load balancing", "connection limits", "outlier detection", "connect timeout",
 }
 
-// Answer is what a proxy does with a call: forwards it, answers itself, or closes the connection.
+// Answer is what a proxy does with a call: forwards it, answers itself, or closes the connection. Dry-run policies only count calls.
 func Answer(r *simulate.Result) string {
 	text := "accepts"
 	switch {
@@ -39,7 +39,7 @@ func Answer(r *simulate.Result) string {
 		text = "does not listen there"
 	}
 	for _, d := range r.Decisions {
-		if d.Refuses {
+		if d.Refuses && !d.DryRun {
 			text += ", " + decision(&d)
 		}
 	}

@@ -131,6 +131,10 @@ spec:
 			shop(all), shop(all, deny),
 			[]string{host + " server: accepts -> answers 403, because of AuthorizationPolicy/shop/deny, rule 0"}, 4, 2,
 		},
+		"a route beside a dry-run policy": {
+			shop(all), shop(strings.Replace(all, "http: [{", "http: [{timeout: 5s, ", 1), strings.Replace(deny, "name: deny,", `name: deny, annotations: {istio.io/dry-run: "true"},`, 1)),
+			[]string{host + " timeout: none -> 5s"}, 4, 4,
+		},
 		"strict mutual TLS loses a client without a certificate": {
 			shop(strings.Replace(workload("old", "v1"), "labels: {app: old", "labels: {sidecar.istio.io/inject: \"false\", app: old", 1)),
 			shop(strings.Replace(workload("old", "v1"), "labels: {app: old", "labels: {sidecar.istio.io/inject: \"false\", app: old", 1),
