@@ -23,7 +23,7 @@ import (
 type Call struct {
 	From    string            // the calling proxy: name.namespace or node ID
 	To      string            // a URL; the default scheme is http
-	Method  string            // default GET
+	Method  string            // default GET, for grpc POST
 	Headers map[string]string // request headers
 }
 
@@ -140,7 +140,7 @@ func (x *Explainer) call(w *Why, snap *store.Snapshot, world *proxyWorld, u *url
 		out.SNI = u.Hostname()
 	}
 	if out.Method == "" {
-		out.Method = "GET"
+		out.Method = out.Protocol.DefaultMethod()
 	}
 	if p.Interception == model.InterceptNone && !w.Gateway {
 		var assumed bool

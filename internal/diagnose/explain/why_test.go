@@ -175,3 +175,74 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 	_, err = x.Why(Call{From: "unknown", To: "http://x"})
 	require.ErrorAs(t, err, &NotConnected{})
 }
+
+const (
+	grpcCallerResources = `
+listeners:
+- name: virtualOutbound
+  useOriginalDst: true
+  address: {socketAddress: {address: 0.0.0.0, portValue: 15001}}
+- name: 10.0.0.4_9090
+  address: {socketAddress: {address: 10.0.0.4, portValue: 9090}}
+  bindToPort: false
+  filterChains:
+  - filters:
+    - name: http
+      typedConfig:
+        "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+        statPrefix: x
+        routeConfig: {name: r, virtualHosts: [{name: v, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: api}}]}]}
+        httpFilters: [{name: router, typedConfig: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}]
+clusters:
+- name: api
+  type: STATIC
+  transportSocket: {name: tls, typedConfig: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext, sni: api}}
+  loadAssignment: {clusterName: api, endpoints: [{lbEndpoints: [{endpoint: {address: {socketAddress: {address: 10.1.0.8, portValue: 9090}}}}]}]}`
+	grpcCalledResources = `
+listeners:
+- name: virtualInbound
+  address: {socketAddress: {address: 0.0.0.0, portValue: 15006}}
+  listenerFilters: [{name: tls, typedConfig: {"@type": type.googleapis.com/envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector}}]
+  filterChains:
+  - name: mtls
+    filterChainMatch: {transportProtocol: tls}
+    transportSocket: {name: tls, typedConfig: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext}}
+    filters:
+    - name: http
+      typedConfig:
+        "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+        statPrefix: x
+        routeConfig: {name: r, virtualHosts: [{name: v, domains: ["*"], routes: [{match: {prefix: /}, directResponse: {status: 200}}]}]}
+        httpFilters:
+        - name: rbac
+          typedConfig:
+            "@type": type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC
+            rules: {policies: {posts: {permissions: [{header: {name: ":method", stringMatch: {exact: POST}}}], principals: [{any: true}]}}}
+        - {name: router, typedConfig: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}`
+)
+
+// TestWhyPostsForGRPC checks that a call of gRPC has its own method, through mutual TLS to the policy of the server.
+func TestWhyPostsForGRPC(t *testing.T) {
+	proxies := &someProxies{proxies: map[string]*model.Proxy{}, has: map[string]*table.State{}}
+	proxies.connect(t, "web", "10.1.0.1", grpcCallerResources)
+	proxies.connect(t, "api-1", "10.1.0.8", grpcCalledResources)
+	s := store.New()
+	o := decode(t, "apiVersion: v1\nkind: Service\nmetadata: {name: api, namespace: shop}\nspec: {clusterIP: 10.0.0.4, ports: [{name: grpc, port: 9090}]}")
+	s.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
+	x := &Explainer{Snapshot: s.Snapshot, Proxies: proxies}
+	for _, tc := range []struct {
+		call   Call
+		method string
+		status int
+	}{
+		{Call{From: "web", To: "grpc://api:9090/pkg.S/M"}, "POST", 200},
+		{Call{From: "web", To: "http2://api:9090/pkg.S/M"}, "GET", 403},
+		{Call{From: "web", To: "grpc://api:9090/pkg.S/M", Method: "GET"}, "GET", 403},
+	} {
+		w, err := x.Why(tc.call)
+		require.NoError(t, err)
+		require.Equal(t, tc.method, w.Method)
+		require.Len(t, w.Inbound, 1)
+		require.Equal(t, tc.status, w.Inbound[0].Result.Status, tc.call)
+	}
+}

@@ -4,6 +4,8 @@ package simulate
 // the call, u and e are where it sends the call. It is inside of TLS if the caller's cluster uses TLS for the endpoint;
 // principal is then the URI name in the caller's certificate, empty without one.
 func (c Call) Arrival(r *Result, u *Upstream, e *Endpoint, principal string) Call {
+	c = c.withDefaults() // those of the client's protocol
+	c.Headers = c.ownHeaders()
 	c.To, c.Inbound, c.Direct = e.Address, true, false
 	if r.Path != "" {
 		c.Path = r.Path

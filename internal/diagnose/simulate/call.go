@@ -2,6 +2,8 @@ package simulate
 
 import (
 	"fmt"
+	"maps"
+	"net/http"
 	"net/netip"
 	"strings"
 	"time"
@@ -22,6 +24,14 @@ const (
 	HTTPS Protocol = "https"
 )
 
+// DefaultMethod returns the method of a request that names none.
+func (p Protocol) DefaultMethod() string {
+	if p == GRPC {
+		return http.MethodPost
+	}
+	return http.MethodGet
+}
+
 // Call is one connection and, for HTTP, one request on it.
 type Call struct {
 	// To is the address that the client connects to, "IP:port".
@@ -39,7 +49,7 @@ type Call struct {
 	SNI    string   `yaml:"sni,omitempty"`
 	ALPN   []string `yaml:"alpn,omitempty"`
 
-	Method  string            `yaml:"method,omitempty"` // default GET
+	Method  string            `yaml:"method,omitempty"` // default: DefaultMethod
 	Path    string            `yaml:"path,omitempty"`   // with query; default "/"
 	Host    string            `yaml:"host,omitempty"`   // the authority; default To
 	Headers map[string]string `yaml:"headers,omitempty"`
@@ -106,11 +116,7 @@ func (c Call) withDefaults() Call {
 	if c.Protocol == "" {
 		c.Protocol = HTTP
 	}
-	method := "GET"
-	if c.Protocol == GRPC {
-		method = "POST"
-	}
-	set(&c.Method, method)
+	set(&c.Method, c.Protocol.DefaultMethod())
 	set(&c.Path, "/")
 	set(&c.Host, c.To)
 	set(&c.From, defaultSource)
@@ -121,6 +127,13 @@ func (c Call) requestHeaders(scheme string) map[string]string {
 	h := map[string]string{
 		":method": c.Method, ":path": c.Path, ":authority": c.Host, ":scheme": scheme,
 	}
+	maps.Copy(h, c.ownHeaders())
+	return h
+}
+
+// ownHeaders returns the headers of a call without pseudo headers, with lower-case names.
+func (c Call) ownHeaders() map[string]string {
+	h := map[string]string{}
 	if c.Protocol == GRPC {
 		h["content-type"], h["te"] = "application/grpc", "trailers"
 	}
