@@ -1,18 +1,16 @@
 package simulate
 
+import (
+	"cmp"
+	"maps"
+)
+
 // Arrival returns a call as it reaches the sidecar of an endpoint, from the caller's proxy. r is what that proxy does with
 // the call, u and e are where it sends the call. It is inside of TLS if the caller's cluster uses TLS for the endpoint;
 // principal is then the URI name in the caller's certificate, empty without one.
 func (c Call) Arrival(r *Result, u *Upstream, e *Endpoint, principal string) Call {
-	c = c.withDefaults() // those of the client's protocol
-	c.Headers = c.ownHeaders()
+	c = c.withDefaults().forwarded(r, u)
 	c.To, c.Inbound, c.Direct = e.Address, true, false
-	if r.Path != "" {
-		c.Path = r.Path
-	}
-	if r.Authority != "" {
-		c.Host = r.Authority
-	}
 	if u.TLS == nil || e.Plain {
 		return c
 	}
@@ -22,5 +20,24 @@ func (c Call) Arrival(r *Result, u *Upstream, e *Endpoint, principal string) Cal
 		c.Protocol = HTTPS
 	}
 	c.SNI, c.ALPN, c.Principal = u.TLS.SNI, u.TLS.ALPN, principal
+	return c
+}
+
+// forwarded returns a call as the proxy sends it to an upstream, without the TLS that it may add.
+func (c Call) forwarded(r *Result, u *Upstream) Call {
+	c.Path, c.Host = cmp.Or(r.Path, c.Path), cmp.Or(u.authority, r.Authority, c.Host)
+	if c.Headers = c.ownHeaders(); u.request != nil { // the proxy reads requests
+		c.Headers = maps.Clone(u.request)
+	}
+	if !r.EndsTLS {
+		return c
+	}
+	switch c.Protocol {
+	case HTTPS:
+		c.Protocol = HTTP
+	case TLS:
+		c.Protocol = TCP
+	}
+	c.SNI, c.ALPN, c.Principal = "", nil, ""
 	return c
 }
