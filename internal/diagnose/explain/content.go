@@ -14,10 +14,7 @@ import (
 // object that an API server made of the file. Annotations count if the mesh reads them, because they are
 // decoded into fields.
 func Content(o model.Object) string {
-	if s, ok := o.(*model.Service); ok {
-		o = asWritten(s)
-	}
-	b, err := json.Marshal(o)
+	b, err := json.Marshal(asWritten(o))
 	var fields any
 	if err == nil {
 		err = json.Unmarshal(b, &fields)
@@ -32,11 +29,28 @@ func Content(o model.Object) string {
 	return strconv.FormatUint(xxhash.Sum64(b), 16)
 }
 
-// asWritten returns a Kubernetes Service without what an API server fills in: its addresses, and target
-// ports that equal the ports.
-func asWritten(s *model.Service) *model.Service {
+// asWritten returns an object without what an API server, its controllers or the control plane fill in.
+func asWritten(o model.Object) model.Object {
+	switch o := o.(type) {
+	case *model.Service:
+		return serviceAsWritten(o)
+	case *model.ServiceEntry:
+		out := *o
+		out.Status = nil
+		return &out
+	case *model.Secret:
+		out := *o
+		out.Readers = nil
+		return &out
+	}
+	return o
+}
+
+// serviceAsWritten returns a Kubernetes Service without its addresses and those of its load balancer, without the families of
+// addresses, and without target ports that equal the ports.
+func serviceAsWritten(s *model.Service) *model.Service {
 	out := *s
-	out.Addresses = nil
+	out.Addresses, out.Outside, out.IPv6First = nil, nil, false
 	out.Ports = slices.Clone(s.Ports)
 	for i := range out.Ports {
 		if p := &out.Ports[i]; p.TargetPort == p.Number {
@@ -53,7 +67,17 @@ func InForce(o model.Object, e *Explanation) bool {
 	if m.ResourceVersion != "" && m.ResourceVersion == e.ResourceVersion {
 		return true
 	}
-	return e.Origin == fromKubernetes && e.Content == Content(o)
+	if e.Origin != fromKubernetes || e.Content == Content(o) {
+		return e.Origin == fromKubernetes
+	}
+	secret, ok := o.(*model.Secret)
+	if !ok {
+		return false
+	}
+	// A control plane leaves out the key of a Secret that no proxy asks for.
+	keyless := *secret
+	keyless.Certificate, keyless.PrivateKey, keyless.Login = "", model.PrivateKey{}, model.PrivateKey{}
+	return e.Content == Content(&keyless)
 }
 
 // fromKubernetes is the origin of objects of an API server.
