@@ -20,6 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/source/file"
+	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
@@ -61,8 +62,10 @@ The exit status is the result:
 
 For a file or directory, the command waits until the control plane has the objects in it, and then for
 the proxies. It may therefore run right after 'cp' or 'kubectl apply'. As in kubectl, --namespace
-applies to objects in the file without a namespace. For KIND/NAME, the command waits for the newest
-change that the control plane has seen, or first for the version in --resource-version.
+applies to objects in the file without a namespace. In a cluster, a control plane reads only the
+Secrets and ConfigMaps that other objects name. The command leaves out the others, unless the file
+has nothing else. For KIND/NAME, the command waits for the newest change that the control plane has
+seen, or first for the version in --resource-version.
 
 Proxies that the change does not concern, and disconnected proxies, do not count. Disconnected ones are
 reported, and get the change when they reconnect.
@@ -105,6 +108,7 @@ type awaited struct {
 	key      model.Key
 	object   model.Object // the object that must be in force; nil: any
 	version  string       // the version that must be in force; empty: any
+	optional bool         // the control plane may not read it: no object of the file names this Secret or ConfigMap
 	answered bool         // the control plane has answered about it at least once
 	seen     *explain.Explanation
 }
@@ -167,14 +171,31 @@ func (f *waitFlags) objects(ctx context.Context, arg string) ([]*awaited, error)
 			return nil, hasErrors(arg, p)
 		}
 	}
-	var out []*awaited
-	for _, o := range tree.Objects {
-		out = append(out, &awaited{key: o.Metadata().Key, object: o})
-	}
-	if len(out) == 0 {
+	if len(tree.Objects) == 0 {
 		return nil, &terminal.UserError{What: "it has no object that the mesh reads", Where: arg, Next: "use one of " + client.KindNames()}
 	}
-	return out, nil
+	return awaitedIn(tree.Objects), nil
+}
+
+// awaitedIn returns the objects of a file, the optional ones last: they are asked for when the control plane has the others.
+func awaitedIn(objects []model.Object) []*awaited {
+	referenced := kube.Referenced(objects)
+	var out, optional []*awaited
+	for _, o := range objects {
+		a := &awaited{key: o.Metadata().Key, object: o}
+		if (a.key.Kind == model.KindSecret || a.key.Kind == model.KindConfigMap) && !referenced[a.key] {
+			a.optional = true
+			optional = append(optional, a)
+			continue
+		}
+		out = append(out, a)
+	}
+	if len(out) == 0 { // then they are all that the user waits for
+		for _, a := range optional {
+			a.optional = false
+		}
+	}
+	return append(out, optional...)
 }
 
 // hasErrors returns the error for a file or directory whose first error is p.
@@ -241,7 +262,9 @@ func (f *waitFlags) look(ctx context.Context, list []*awaited) (waitOutcome, err
 		a.answered = a.answered || err == nil || client.IsNotFound(err)
 		switch {
 		case err != nil && client.IsNotFound(err) && (a.object != nil || a.version != ""): // the control plane has not seen it yet
-			a.seen, outcome = nil, unlessRefused(outcome)
+			if a.seen = nil; !a.optional {
+				outcome = unlessRefused(outcome)
+			}
 			continue
 		case err != nil:
 			return outcome, err
@@ -290,6 +313,9 @@ func (a *awaited) reached(percent float64, withoutRefused bool) bool {
 func progressText(list []*awaited) string {
 	unseen, behind, elsewhere := 0, 0, ""
 	for _, a := range list {
+		if a.optional && a.seen == nil {
+			continue
+		}
 		if !a.current() {
 			unseen++
 			continue
@@ -355,6 +381,8 @@ func (f *waitFlags) printObject(w io.Writer, s terminal.Style, a *awaited, outco
 	switch {
 	case !a.answered:
 		text = s.Warn("the control plane did not answer in this time")
+	case e.Revision == 0 && !e.Exists && a.optional:
+		text = s.Dim("not waited for: no object names it, so the control plane does not read it")
 	case e.Revision == 0 && !e.Exists:
 		text = s.Warn("the control plane has not seen it: check that it reads this configuration, and see /debug/problems")
 	case !a.current():

@@ -49,6 +49,30 @@ func TestWaitForAFile(t *testing.T) {
 	require.Contains(t, out, "VirtualService/shop/reviews: distributed to 1 of 1 proxies (100 %)")
 }
 
+// TestWaitLeavesOutOtherSecrets checks that wait does not wait for a Secret of an application, which no control plane reads in a
+// cluster.
+func TestWaitLeavesOutOtherSecrets(t *testing.T) {
+	s := newShop(t)
+	const secret = "\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: app, namespace: shop}\nstringData: {tls.crt: a, tls.key: b}\n"
+	const gateway = "\n---\napiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: g, namespace: shop}\n" +
+		"spec: {selector: {app: g}, servers: [{hosts: [a.example.com], port: {number: 443, name: https, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: app}}]}\n"
+	s.apply(write(t, reviewsYAML+gateway))
+	s.place(where("web-1", distribution.StateACKed))
+
+	status, out, errOut := moonsail(t, "wait", write(t, reviewsYAML+secret), "--timeout", "1m", "--address", s.url)
+	require.Zero(t, status, out+errOut)
+	require.Contains(t, out, "Secret/shop/app: not waited for: no object names it, so the control plane does not read it\n")
+	for name, text := range map[string]string{"named by an object": reviewsYAML + gateway + secret, "alone": secret} {
+		status, out, _ = waitBriefly(t, write(t, text), "--address", s.url)
+		require.Equal(t, int(exitTimeout), status, name)
+		require.Contains(t, out, "Secret/shop/app: the control plane has not seen it", name)
+	}
+	s.apply(write(t, strings.ReplaceAll(secret, "a,", "older,")))
+	status, out, _ = waitBriefly(t, write(t, reviewsYAML+secret), "--address", s.url)
+	require.Equal(t, int(exitTimeout), status, "an object of the cluster names it")
+	require.Contains(t, out, "Secret/shop/app: the control plane has another version of it")
+}
+
 func TestWaitReportsProxiesBehind(t *testing.T) {
 	s := newShop(t)
 	path := write(t, reviewsYAML)

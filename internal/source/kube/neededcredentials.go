@@ -8,6 +8,21 @@ import (
 // wanted returns the Secrets that rules, Sidecars, Gateways and plugins refer to, and the readers of their keys.
 func (c *Credentials) wanted() map[model.Key]*secretWatch { return wantedIn(c.Snapshot()) }
 
+// Referenced returns the Secrets and ConfigMaps that a control plane reads from a cluster with these objects.
+func Referenced(objects []model.Object) map[model.Key]bool {
+	s := store.New()
+	events := make([]store.Event, 0, len(objects))
+	for _, o := range objects {
+		events = append(events, store.Event{Key: o.Metadata().Key, Object: o})
+	}
+	snap, _ := s.Apply(events)
+	out := map[model.Key]bool{}
+	for k := range wantedIn(snap) {
+		out[k] = true
+	}
+	return out
+}
+
 func wantedIn(snap *store.Snapshot) map[model.Key]*secretWatch {
 	out := map[model.Key]*secretWatch{}
 	for o := range snap.All(model.KindDestinationRule) {
