@@ -25,6 +25,7 @@ func (c silentChecks) virtualService(v *model.VirtualService) {
 		}
 		c.shadowed(v, i)
 		c.paths(v, field, r)
+		c.redirectLoop(v, i)
 		c.origins(v, field, r)
 	}
 	c.httpOnTCP(v)
@@ -77,8 +78,12 @@ func (c silentChecks) shadowed(v *model.VirtualService, i int) {
 // takesAll.
 func takesPaths(m *model.HTTPMatch, path string) bool {
 	u := m.URI
-	return u != nil && u.Kind == model.MatchPrefix && len(u.Value) > 1 && u.Value != path && strings.HasPrefix(path, u.Value) && !m.IgnoreURICase &&
-		m.Scheme == nil && m.Method == nil && m.Authority == nil && m.Port == 0 && m.SourceNamespace == "" &&
+	return onlyPath(m) && u.Kind == model.MatchPrefix && len(u.Value) > 1 && u.Value != path && strings.HasPrefix(path, u.Value) && !m.IgnoreURICase
+}
+
+// onlyPath reports whether a match has a condition for the path, and no other one.
+func onlyPath(m *model.HTTPMatch) bool {
+	return m.URI != nil && m.Scheme == nil && m.Method == nil && m.Authority == nil && m.Port == 0 && m.SourceNamespace == "" &&
 		len(m.Headers)+len(m.WithoutHeaders)+len(m.QueryParams)+len(m.SourceLabels)+len(m.Gateways) == 0
 }
 
