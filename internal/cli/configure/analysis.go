@@ -50,7 +50,7 @@ func (f *analyzeFlags) analyzeFiles(stdin []byte, paths []string, s selection) (
 	if err != nil {
 		return analysis{}, err
 	}
-	all := across(tree, tree.Objects, analyze.Input{Files: true}, f.domain)
+	all := across(tree, tree.Objects, analyze.Input{Files: true, Root: f.root}, f.domain)
 	return analysisOf(tree, all, s), nil
 }
 
@@ -69,7 +69,7 @@ func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, stdin
 	for _, o := range content.Objects {
 		annotations[o.Metadata().Key] = o.Metadata().Annotations[code.AnnotationSuppress]
 	}
-	a := newAnalysis(append(content.Problems, analyze.Check(content.Objects, f.domain)...), s, func(k model.Key) string { return annotations[k] })
+	a := newAnalysis(append(content.Problems, analyze.CheckAll(analyze.Input{Objects: content.Objects, Root: f.root}, f.domain)...), s, func(k model.Key) string { return annotations[k] })
 	a.Cluster, a.Objects = address, len(content.Objects)
 	return a, nil
 }
@@ -86,7 +86,7 @@ func (f *analyzeFlags) analyzeApplied(stdin []byte, content *kube.Content, paths
 			merged = append(merged, o)
 		}
 	}
-	all := across(tree, merged, analyze.Input{}, f.domain)
+	all := across(tree, merged, analyze.Input{Root: f.root}, f.domain)
 	return analysisOf(tree, all, s), nil
 }
 

@@ -197,3 +197,43 @@ func TestAnalyzeUsage(t *testing.T) {
 		require.Contains(t, errOut, "see 'moonsail analyze --help'")
 	}
 }
+
+// TestAnalyzeRootNamespace checks that policies of the root namespace are for workloads of all namespaces, also in files.
+func TestAnalyzeRootNamespace(t *testing.T) {
+	const text = `apiVersion: v1
+kind: Namespace
+metadata: {name: mesh}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: other, namespace: mesh, labels: {app: other, sidecar.istio.io/inject: "true"}}
+spec: {containers: [{name: app, image: app}]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop, labels: {app: web, sidecar.istio.io/inject: "true"}}
+spec: {containers: [{name: app, image: app}]}
+---
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: web, namespace: mesh}
+spec: {selector: {matchLabels: {app: web}}, rules: [{}]}
+---
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: web, namespace: mesh}
+spec: {selector: {matchLabels: {app: web}}, mtls: {mode: STRICT}}
+`
+	const unselected = "AuthorizationPolicy/mesh/web: spec.selector: no workload of namespace mesh has app=web"
+	const wrongNamespace = "PeerAuthentication/mesh/web: spec.selector: has no effect in the root namespace"
+	_, out, _ := withInput(t, text, "analyze", "-")
+	require.Contains(t, out, unselected)
+	require.NotContains(t, out, wrongNamespace)
+	_, out, _ = withInput(t, text, "analyze", "-", "--root-namespace", "mesh")
+	require.NotContains(t, out, unselected)
+	require.Contains(t, out, wrongNamespace)
+}

@@ -6,6 +6,7 @@
 package analyze
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -27,6 +28,8 @@ type Input struct {
 	Broken map[model.Key]bool
 	// Files: the objects come from files, so that others may be elsewhere.
 	Files bool
+	// Root is the namespace whose policies are for all, if no MeshConfig is among the objects; empty: the default.
+	Root string
 }
 
 // Check returns the problems between objects. Problems name object and field; the caller knows the files and
@@ -39,7 +42,7 @@ func Check(objects []model.Object, domain string) problem.List {
 func CheckAll(in Input, domain string) problem.List {
 	objects := append(slices.Clone(in.Objects), in.Drafts...)
 	slices.SortFunc(objects, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })
-	c := &checker{index: newIndex(objects), domain: domain, whole: true, onlyFiles: in.Files, broken: in.Broken}
+	c := &checker{index: newIndex(objects, in.Root), domain: domain, whole: true, onlyFiles: in.Files, broken: in.Broken}
 	templates := slices.Clone(in.Templates)
 	slices.SortFunc(templates, func(a, b *model.Workload) int { return a.Key.Compare(b.Key) })
 	for _, w := range templates {
@@ -62,7 +65,7 @@ func CheckAll(in Input, domain string) problem.List {
 func CheckOne(o model.Object, others []model.Object, domain string) problem.List {
 	key := o.Metadata().Key
 	all := slices.DeleteFunc(slices.Clone(others), func(other model.Object) bool { return other.Metadata().Key == key })
-	c := &checker{index: newIndex(append(all, o)), domain: domain}
+	c := &checker{index: newIndex(append(all, o), ""), domain: domain}
 	c.object(o)
 	serviceChecks{c}.conflicts()
 	c.problems = slices.DeleteFunc(c.problems, func(p problem.Problem) bool { return p.Object != key })
@@ -207,8 +210,11 @@ type index struct {
 	peers           peerPolicies
 }
 
-func newIndex(objects []model.Object) *index {
+func newIndex(objects []model.Object, root string) *index {
+	root = cmp.Or(root, model.DefaultMesh().RootNamespace)
 	x := &index{
+		security:   security{root: root},
+		peers:      peerPolicies{root: root},
 		byHost:     map[model.Host][]*model.Service{},
 		byPlace:    map[string][]*model.Service{},
 		workloads:  map[string][]*model.Workload{},

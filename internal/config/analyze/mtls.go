@@ -17,9 +17,6 @@ type peerPolicies struct {
 }
 
 func (p *peerPolicies) finish() {
-	if p.root == "" {
-		p.root = model.DefaultMesh().RootNamespace
-	}
 	slices.SortFunc(p.list, func(a, b *model.PeerAuthentication) int { return model.CompareAge(a, b) })
 }
 

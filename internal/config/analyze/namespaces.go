@@ -16,7 +16,7 @@ import (
 // does not exist if nothing is in it and its name is a misspelling of one that has objects.
 func (c *checker) noNamespace(ns string) bool {
 	switch {
-	case c.security.namespaces[ns] || ns == c.security.root():
+	case c.security.namespaces[ns] || ns == c.security.root:
 		return false
 	case !c.security.listed:
 		return c.misspeltNamespace(ns) != ""

@@ -13,6 +13,7 @@ import (
 
 // security is what policies about calls are checked against.
 type security struct {
+	root       string            // the namespace whose policies are for all
 	mesh       *model.MeshConfig // nil: not known
 	tokens     []*model.RequestAuthentication
 	policies   []*model.AuthorizationPolicy
@@ -29,7 +30,7 @@ func (s *security) add(o model.Object) {
 	s.namespaces[o.Metadata().Namespace] = true
 	switch o := o.(type) {
 	case *model.MeshConfig:
-		s.mesh = o
+		s.mesh, s.root = o, o.Namespace
 	case *model.RequestAuthentication:
 		s.tokens = append(s.tokens, o)
 	case *model.AuthorizationPolicy:
@@ -44,17 +45,9 @@ func (s *security) add(o model.Object) {
 	}
 }
 
-// root is the namespace whose policies are for all.
-func (s *security) root() string {
-	if s.mesh != nil {
-		return s.mesh.Namespace
-	}
-	return model.DefaultMesh().RootNamespace
-}
-
 // noMesh is the message that the mesh's providers are unknown.
 func (c securityChecks) noMesh() string {
-	return fmt.Sprintf("the mesh's configuration (ConfigMap istio of namespace %s) is not among the objects", c.security.root())
+	return fmt.Sprintf("the mesh's configuration (ConfigMap istio of namespace %s) is not among the objects", c.security.root)
 }
 
 func (c securityChecks) authorizationPolicy(p *model.AuthorizationPolicy) {
@@ -91,7 +84,7 @@ func (c securityChecks) requestAuthentication(a *model.RequestAuthentication) {
 // required reports tokens that no policy asks for.
 func (c securityChecks) required(a *model.RequestAuthentication) {
 	if len(a.Rules) == 0 || slices.ContainsFunc(c.security.policies, func(p *model.AuthorizationPolicy) bool {
-		return (p.Namespace == a.Namespace || p.Namespace == c.security.root() || a.Namespace == c.security.root()) && c.readsTokens(p)
+		return (p.Namespace == a.Namespace || p.Namespace == c.security.root || a.Namespace == c.security.root) && c.readsTokens(p)
 	}) {
 		return
 	}
@@ -113,7 +106,7 @@ func (c securityChecks) policySelector(o model.Selecting) {
 		return
 	}
 	ns, selector := o.Metadata().Namespace, o.SelectorLabels()
-	if len(selector) == 0 || ns == c.security.root() {
+	if len(selector) == 0 || ns == c.security.root {
 		return
 	}
 	if ruleChecks(c).selectsAny(ns, selector) {
@@ -162,7 +155,7 @@ func (c securityChecks) condition(p *model.AuthorizationPolicy, field string, co
 // checksTokens reports whether tokens are checked at a workload that the policy is about, as
 // far as is known.
 func (c securityChecks) checksTokens(p *model.AuthorizationPolicy) bool {
-	root := c.security.root()
+	root := c.security.root
 	return slices.ContainsFunc(c.security.tokens, func(a *model.RequestAuthentication) bool {
 		near := a.Namespace == p.Namespace || a.Namespace == root || p.Namespace == root
 		return near && len(a.Rules) > 0 && meet(a, p)
@@ -229,7 +222,7 @@ func (c securityChecks) severalProviders(p *model.AuthorizationPolicy) {
 
 // selectedByBoth returns a workload that two policies select; empty: none is known.
 func (c securityChecks) selectedByBoth(p, other *model.AuthorizationPolicy) string {
-	root := c.security.root()
+	root := c.security.root
 	for _, ns := range slices.Sorted(maps.Keys(c.workloads)) {
 		if !slices.Contains([]string{ns, root}, p.Namespace) || !slices.Contains([]string{ns, root}, other.Namespace) {
 			continue
@@ -300,7 +293,7 @@ func (c securityChecks) bytePorts(p *model.AuthorizationPolicy, only map[string]
 
 // servicesFor returns the services whose workloads a policy may select: those of its namespace, or all.
 func (c securityChecks) servicesFor(p model.Selecting) []*model.Service {
-	if ns := p.Metadata().Namespace; ns == c.security.root() {
+	if ns := p.Metadata().Namespace; ns == c.security.root {
 		return c.services
 	}
 	return c.byPlace[p.Metadata().Namespace]

@@ -90,7 +90,7 @@ func (c serviceChecks) sharedHost(e *model.ServiceEntry, i int) {
 // ownHost reports endpoints on the host of the proxy that calls them, which only proxies of the entry's namespace use.
 func (c serviceChecks) ownHost(e *model.ServiceEntry) {
 	v := e.Template.Visibility
-	if e.Namespace == c.security.root() || v.Private && (len(v.Namespaces) == 0 || slices.Equal(v.Namespaces, []string{e.Namespace})) {
+	if e.Namespace == c.security.root || v.Private && (len(v.Namespaces) == 0 || slices.Equal(v.Namespaces, []string{e.Namespace})) {
 		return
 	}
 	for i := range e.Template.Inline {

@@ -59,7 +59,7 @@ func (c ruleChecks) selectsService(s *model.Sidecar, e model.EgressListener, h m
 
 // forAll reports whether a Sidecar is for workloads of all namespaces.
 func (c ruleChecks) forAll(s *model.Sidecar) bool {
-	return len(s.Selector) == 0 && s.Namespace == c.security.root()
+	return len(s.Selector) == 0 && s.Namespace == c.security.root
 }
 
 // takesFrom reports whether an entry means services of a namespace, for some workload.
