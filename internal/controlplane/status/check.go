@@ -82,7 +82,7 @@ func (c *checker) look(ctx context.Context, now time.Time) {
 
 func (c *checker) analyze(snap *store.Snapshot) {
 	if snap.Revision != c.analyzed {
-		problems := crossCheck(snap, c.mesh.Domain)
+		problems := crossCheck(snap, c.mesh)
 		assigned, lacking := index.AutoAddresses(c.mesh, snap)
 		for _, l := range lacking {
 			problems[l.Entry] = append(problems[l.Entry], problem.Problem{Severity: problem.SeverityWarning, Code: code.AddressesExhausted, Object: l.Entry, Message: l.String()})
@@ -117,7 +117,7 @@ func (c *checker) states(snap *store.Snapshot, k model.Key, i int, reports []*re
 }
 
 // crossCheck analyzes all objects, and returns warnings and errors by object.
-func crossCheck(snap *store.Snapshot, domain string) map[model.Key]problem.List {
+func crossCheck(snap *store.Snapshot, mesh *model.Mesh) map[model.Key]problem.List {
 	var objects []model.Object
 	for _, kind := range model.Kinds {
 		for o := range snap.All(kind) {
@@ -125,7 +125,7 @@ func crossCheck(snap *store.Snapshot, domain string) map[model.Key]problem.List 
 		}
 	}
 	out := map[model.Key]problem.List{}
-	for _, p := range analyze.Check(objects, domain) {
+	for _, p := range analyze.CheckAll(analyze.Input{Objects: objects, Root: mesh.RootNamespace}, mesh.Domain) {
 		if p.Severity != problem.SeverityInfo {
 			out[p.Object] = append(out[p.Object], p)
 		}

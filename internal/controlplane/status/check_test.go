@@ -40,3 +40,20 @@ func TestRefusedListenersAreTheirGateways(t *testing.T) {
 	want := refusal{what: "LDS 0.0.0.0_80", message: "cannot bind", proxies: 2, shared: 1, doubt: true, mesh: true}
 	require.Equal(t, map[model.Key]refusal{gateway("a", 80).Key: want, gateway("b", 80).Key: want}, r.refused(st.Snapshot()))
 }
+
+// TestCrossCheckKnowsTheRootNamespace checks that a policy of the root namespace may select workloads of all namespaces, although the
+// mesh has no MeshConfig.
+func TestCrossCheckKnowsTheRootNamespace(t *testing.T) {
+	st := store.New()
+	labels := map[string]string{"app": "web"}
+	policy := &model.AuthorizationPolicy{Meta: model.Meta{Key: model.Key{Kind: model.KindAuthorizationPolicy, Namespace: "mesh", Name: "web"}}, Selector: labels}
+	st.Apply([]store.Event{{Key: policy.Key, Object: policy}})
+	for ns, labels := range map[string]map[string]string{"shop": labels, "mesh": {"app": "other"}} {
+		w := &model.Workload{Meta: model.Meta{Key: model.Key{Kind: model.KindPod, Namespace: ns, Name: "pod"}, Labels: labels}}
+		st.Apply([]store.Event{{Key: w.Key, Object: w}})
+	}
+	mesh := model.DefaultMesh()
+	require.NotEmpty(t, crossCheck(st.Snapshot(), mesh)[policy.Key])
+	mesh.RootNamespace = "mesh"
+	require.Empty(t, crossCheck(st.Snapshot(), mesh)[policy.Key])
+}
