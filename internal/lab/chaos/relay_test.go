@@ -87,7 +87,9 @@ func TestRelayRefusesConnections(t *testing.T) {
 	defer func() { require.NoError(t, r.stop()) }()
 	ask := func() error {
 		c, err := net.Dial("tcp", r.addr())
-		require.NoError(t, err)
+		if err != nil {
+			return err // on a busy machine the reset precedes the end of the handshake
+		}
 		defer c.Close()
 		if _, err := fmt.Fprintln(c, "hello"); err != nil {
 			return err
