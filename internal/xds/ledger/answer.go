@@ -3,7 +3,6 @@ package ledger
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/moonsail/moonsail/internal/base/defect"
 	"github.com/moonsail/moonsail/internal/model"
@@ -254,16 +253,15 @@ func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 	case len(all) == 0:
 		return
 	case len(all) == 1:
-		w.hold(all[0], f, message, since)
+		w.hold(all, f, attribute(all, message), w.held, since)
 	default:
-		bad, good := named(all, message)
+		about := attribute(all, message)
+		good := about.rest
 		if defect.BlockingNACK.On() {
 			good = nil
 		}
-		for _, n := range bad {
-			w.hold(n, f, messageFor(message, n, bad), since)
-		}
-		if len(bad) == 0 {
+		w.hold(about.bad, f, about, w.held, since)
+		if len(about.bad) == 0 {
 			w.groups = append([][]string{good[:len(good)/2], good[len(good)/2:]}, w.groups...)
 		} else if len(good) > 0 {
 			w.groups = append([][]string{good}, w.groups...)
@@ -301,45 +299,39 @@ func (w *watch) number(nack uint64) {
 // refuseWhole processes the NACK of a state-of-the-world response. It holds the resources that the
 // message names and no others: the response had all resources, and Envoy accepted the rest.
 func (w *watch) refuseWhole(f *flight, all []string, message string, since model.Revision) {
-	bad, _ := named(all, message)
+	about := attribute(all, message)
+	bad := about.bad
 	if len(all) == 1 {
 		bad = all
 	}
 	before := w.held
 	w.held = nil
 	if len(bad) == 0 {
-		w.held = map[string]*Held{Whole: {Name: Whole, Version: w.version, Message: Shortened(message), since: since}}
+		w.held = map[string]*Held{Whole: {Name: Whole, Version: w.version, Message: about.whole, since: since}}
 	}
-	for _, n := range bad {
-		s := since
-		if h := before[n]; h != nil {
-			s = min(s, h.since)
-		}
-		w.hold(n, f, messageFor(message, n, bad), s)
-	}
+	w.hold(bad, f, about, before, since)
 }
 
-// hold holds a refused resource back until it differs, if the proxy is subscribed to it.
-func (w *watch) hold(name string, f *flight, message string, since model.Revision) {
-	if !w.wildcard && !w.names.Has(name) {
-		return
-	}
-	if w.held == nil {
-		w.held = map[string]*Held{}
-	}
-	before := w.held[name]
-	if before != nil {
-		since = min(since, before.since)
-	}
-	message = strings.TrimPrefix(message, name+": ") // what reports the message names the resource
-	for e := range f.entries() {
-		if e.Name == name {
-			w.held[name] = &Held{Name: name, Version: e.Version, Message: Shortened(message), since: since}
-			if before != nil && before.Version == e.Version {
-				w.held[name].tries = before.tries
-			}
-			return
+// hold holds refused resources of a response back until they differ, if the proxy is subscribed to them. before has those
+// that it refused already.
+func (w *watch) hold(bad []string, f *flight, about *attribution, before map[string]*Held, since model.Revision) {
+	versions := f.versionsOf(bad)
+	for _, name := range bad {
+		version, ok := versions[name]
+		if !ok || !w.wildcard && !w.names.Has(name) {
+			continue
 		}
+		h := &Held{Name: name, Version: version, Message: about.messageFor(name), since: since}
+		if b := before[name]; b != nil {
+			h.since = min(since, b.since)
+			if b.Version == version {
+				h.tries = b.tries
+			}
+		}
+		if w.held == nil {
+			w.held = map[string]*Held{}
+		}
+		w.held[name] = h
 	}
 }
 

@@ -119,6 +119,20 @@ func (f *flight) names() (out []string) {
 	return out
 }
 
+// versionsOf returns the versions that the response has of resources with these names.
+func (f *flight) versionsOf(list []string) map[string]string {
+	out, wanted := map[string]string{}, make(map[string]bool, len(list))
+	for _, n := range list {
+		wanted[n] = true
+	}
+	for e := range f.entries() {
+		if wanted[e.Name] {
+			out[e.Name], wanted[e.Name] = e.Version, false // the first one counts
+		}
+	}
+	return out
+}
+
 // has reports whether the response contains or removes a name.
 func (f *flight) has(name string) bool { return f.sends(name) || slices.Contains(f.removed, name) }
 

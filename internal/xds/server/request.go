@@ -250,6 +250,18 @@ func (r *request) initial(b []byte) error {
 	return err
 }
 
+// maxErrorEnd bounds the bytes that are kept of an error's message at its beginning, and as many at its end. What Envoy says
+// about all resources of a response is shorter.
+const maxErrorEnd = 32 << 10
+
+// errorText returns a copy of an error's message. It leaves out the middle of a long one.
+func errorText(b []byte) string {
+	if len(b) <= 2*maxErrorEnd {
+		return strings.ToValidUTF8(string(b), "\uFFFD")
+	}
+	return strings.ToValidUTF8(string(b[:maxErrorEnd])+" ... "+string(b[len(b)-maxErrorEnd:]), "\uFFFD")
+}
+
 // error parses a google.rpc.Status. It replaces bytes of the message that are not UTF-8, which reports cannot contain.
 func (r *request) error(b []byte) error {
 	e := &ledger.Error{}
@@ -272,7 +284,7 @@ func (r *request) error(b []byte) error {
 			if n < 0 {
 				return protowire.ParseError(n)
 			}
-			e.Message, b = strings.ToValidUTF8(string(v), "\uFFFD"), b[n:]
+			e.Message, b = errorText(v), b[n:]
 		default:
 			n := protowire.ConsumeFieldValue(num, typ, b)
 			if n < 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -64,6 +65,21 @@ func TestTooManyNames(t *testing.T) {
 		require.Equal(t, codes.InvalidArgument, status.Code(err))
 		require.ErrorContains(t, err, "a resource name has 16385 bytes: the limit is 16384")
 	})
+}
+
+// TestLongErrors: of a long error message, the beginning and the end are kept.
+func TestLongErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"short": "short",
+		strings.Repeat("a", maxErrorEnd) + strings.Repeat("x", 1<<20) + strings.Repeat("z", maxErrorEnd): strings.Repeat("a", maxErrorEnd) +
+			" ... " + strings.Repeat("z", maxErrorEnd),
+	} {
+		b, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{ErrorDetail: &rpcstatus.Status{Message: text}})
+		require.NoError(t, err)
+		var r request
+		require.NoError(t, r.parse(ledger.Delta, b))
+		require.Equal(t, want, r.Error.Message)
+	}
 }
 
 // FuzzParseRequest compares the scanner with protobuf's decoder, and passes what it accepts to a
