@@ -51,8 +51,7 @@ var requests = sync.Pool{New: func() any { return new(request) }}
 // request.
 func (st *stream) handle(b []byte) error {
 	r := requests.Get().(*request)
-	defer requests.Put(r)
-	defer r.reset()
+	defer r.giveBack()
 	if err := r.parse(st.protocol, b); err != nil {
 		return status.Errorf(codes.InvalidArgument, "the request is not a valid %s discovery request: %v", st.protocol, err)
 	}
@@ -157,7 +156,8 @@ func (s *Server) pull(p ledger.Protocol, port *Port, t pullTransport, asked bool
 // request is a parsed request and its node.
 type request struct {
 	ledger.Request
-	node []byte // encoded; empty: none
+	node    []byte // encoded; empty: none
+	entries int    // names so far
 }
 
 // reset clears the request, and keeps its memory.
@@ -167,6 +167,16 @@ func (r *request) reset() {
 	clear(r.Initial)
 	clear(r.Names)
 	*r = request{Request: ledger.Request{Subscribe: r.Subscribe[:0], Unsubscribe: r.Unsubscribe[:0], Initial: r.Initial[:0], Names: r.Names[:0]}}
+}
+
+// maxPooled is how many names of one list the requests in the pool have room for. Others are those of proxies that connect.
+const maxPooled = 1 << 10
+
+// giveBack returns the request to the pool, unless it is large.
+func (r *request) giveBack() {
+	if r.reset(); max(cap(r.Subscribe), cap(r.Unsubscribe), cap(r.Initial), cap(r.Names)) <= maxPooled {
+		requests.Put(r)
+	}
 }
 
 // parse scans a request of a protocol. The request points into b.
@@ -190,9 +200,9 @@ func (r *request) deltaField(num protowire.Number, v []byte) error {
 	case 2:
 		r.TypeURL = v
 	case 3:
-		return appendName(&r.Subscribe, v)
+		return r.appendName(&r.Subscribe, v)
 	case 4:
-		return appendName(&r.Unsubscribe, v)
+		return r.appendName(&r.Unsubscribe, v)
 	case initialVersions:
 		return r.initial(v)
 	case 6:
@@ -209,7 +219,7 @@ func (r *request) sotwField(num protowire.Number, v []byte) error {
 	case 2:
 		r.node = v
 	case 3:
-		return appendName(&r.Names, v)
+		return r.appendName(&r.Names, v)
 	case 4:
 		r.TypeURL = v
 	case 5:
@@ -223,7 +233,23 @@ func (r *request) sotwField(num protowire.Number, v []byte) error {
 // maxNameLength bounds the bytes of a resource's name. Names of Secrets may contain two paths.
 const maxNameLength = 16 << 10
 
-func appendName(to *[][]byte, v []byte) error {
+// maxEntries bounds the names of a request, with those of initial_resource_versions, before anything else is known about
+// it. It is four times the names that a stream may subscribe to, as a proxy lists what it has of a type, whatever that is. So
+// many names of the usual length, with their versions, have 28 MB. They need 12 MB more, at 48 bytes each.
+const maxEntries = 1 << 18
+
+// count counts one more name.
+func (r *request) count() error {
+	if r.entries++; r.entries > maxEntries {
+		return fmt.Errorf("it has more than %d resource names", maxEntries)
+	}
+	return nil
+}
+
+func (r *request) appendName(to *[][]byte, v []byte) error {
+	if err := r.count(); err != nil {
+		return err
+	}
 	if len(v) > maxNameLength {
 		return fmt.Errorf("a resource name has %d bytes: the limit is %d", len(v), maxNameLength)
 	}
@@ -246,8 +272,14 @@ func (r *request) initial(b []byte) error {
 		}
 		return nil
 	})
+	switch {
+	case err != nil:
+		return err
+	case len(nv.Name) == 0:
+		return errors.New("initial_resource_versions has an entry without a name")
+	}
 	r.Initial = append(r.Initial, nv)
-	return err
+	return r.count()
 }
 
 // maxErrorEnd bounds the bytes that are kept of an error's message at its beginning, and as many at its end. What Envoy says

@@ -82,6 +82,39 @@ func TestLongErrors(t *testing.T) {
 	}
 }
 
+// TestExpandingRequests: small entries that would need many times their size are refused before they are stored, and the pool
+// keeps no room for many.
+func TestExpandingRequests(t *testing.T) {
+	const many = 1 << 20
+	for name, c := range map[string]struct {
+		protocol ledger.Protocol
+		entry    string
+		err      string
+	}{
+		"versions without names": {ledger.Delta, "\x2a\x00", "an entry without a name"},
+		"versions":               {ledger.Delta, "\x2a\x03\x0a\x01a", "more than 262144 resource names"},
+		"subscriptions":          {ledger.Delta, "\x1a\x00", "more than 262144 resource names"},
+		"unsubscriptions":        {ledger.Delta, "\x22\x00", "more than 262144 resource names"},
+		"both":                   {ledger.Delta, "\x1a\x00\x22\x00", "more than 262144 resource names"},
+		"state-of-the-world":     {ledger.Sotw, "\x1a\x00", "more than 262144 resource names"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := []byte(strings.Repeat(c.entry, many))
+			var r request
+			require.ErrorContains(t, r.parse(c.protocol, b), c.err)
+			require.LessOrEqual(t, max(cap(r.Initial), cap(r.Subscribe), cap(r.Unsubscribe), cap(r.Names)), maxEntries*3/2)
+			r.giveBack()
+			for range 100 {
+				p := requests.Get().(*request)
+				require.LessOrEqual(t, max(cap(p.Initial), cap(p.Subscribe), cap(p.Unsubscribe), cap(p.Names)), maxPooled)
+			}
+		})
+	}
+	var r request
+	require.NoError(t, r.parse(ledger.Delta, []byte(strings.Repeat("\x2a\x03\x0a\x01a", maxEntries))))
+	require.Len(t, r.Initial, maxEntries)
+}
+
 // FuzzParseRequest compares the scanner with protobuf's decoder, and passes what it accepts to a
 // ledger.
 func FuzzParseRequest(f *testing.F) {
@@ -107,7 +140,8 @@ func fuzzDelta(t *testing.T, b []byte) {
 	var r request
 	err := r.parse(ledger.Delta, b)
 	var want discoveryv3.DeltaDiscoveryRequest
-	if proto.Unmarshal(b, &want) == nil && plain(b) {
+	valid := proto.Unmarshal(b, &want) == nil && plain(b)
+	if _, nameless := want.InitialResourceVersions[""]; valid && !nameless {
 		require.NoError(t, err)
 		require.Equal(t, want.TypeUrl, string(r.TypeURL))
 		require.Equal(t, want.ResponseNonce, string(r.Nonce))
