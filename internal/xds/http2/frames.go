@@ -133,16 +133,17 @@ func (fr *frameReader) ping(f *xhttp2.PingFrame) error {
 }
 
 func (fr *frameReader) windowUpdate(f *xhttp2.WindowUpdateFrame) error {
-	if f.Increment < smallCredit {
-		if err := fr.spendBudget(); err != nil {
-			return err
-		}
-	}
 	if f.StreamID > fr.lastID {
 		return protocolError() // the stream is idle
 	}
 	fr.mu.Lock()
 	defer fr.mu.Unlock()
+	st := fr.lookup(f.StreamID)
+	if f.Increment < smallCredit || f.StreamID != 0 && st == nil {
+		if err := fr.spendBudget(); err != nil {
+			return err
+		}
+	}
 	if f.StreamID == 0 {
 		if fr.output.window += int(f.Increment); fr.output.window > maxWindow {
 			return xhttp2.ConnectionError(xhttp2.ErrCodeFlowControl)
@@ -150,7 +151,7 @@ func (fr *frameReader) windowUpdate(f *xhttp2.WindowUpdateFrame) error {
 		for _, st := range fr.streams {
 			fr.output.queue(st)
 		}
-	} else if st := fr.lookup(f.StreamID); st != nil {
+	} else if st != nil {
 		if st.window += int(f.Increment); st.window > maxWindow {
 			return xhttp2.StreamError{StreamID: f.StreamID, Code: xhttp2.ErrCodeFlowControl}
 		}

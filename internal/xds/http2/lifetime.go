@@ -233,6 +233,9 @@ func (lt *lifetime) endDismissed() {
 func (c *conn) end(err error) {
 	c.output.cork(false)
 	c.endAll()
+	if e := c.socket.failure(); errors.Is(e, errFlood) {
+		err = e
+	}
 	c.logEnd(err)
 	c.announceEnd(err)
 	c.cut()

@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"net"
 	"testing"
 	"time"
 
@@ -34,7 +36,8 @@ var floods = map[string]func(p *peer) error{
 		p.id += 2
 		return p.fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: p.id, BlockFragment: p.block(":path", ""), EndHeaders: true})
 	},
-	"DATA on streams that have ended": func(p *peer) error { return p.fr.WriteData(1, false, []byte{0}) },
+	"DATA on streams that have ended":    func(p *peer) error { return p.fr.WriteData(1, false, []byte{0}) },
+	"credits of streams that have ended": func(p *peer) error { return p.fr.WriteWindowUpdate(1, 1<<10) },
 	"overflows of windows": func(p *peer) error {
 		return p.fr.WriteRawFrame(xhttp2.FrameWindowUpdate, 0, p.id, []byte{0, 0, 0, 0})
 	},
@@ -75,6 +78,34 @@ func TestFloodsUnread(t *testing.T) {
 		answers++
 	}
 	require.LessOrEqual(t, answers*(frameHead+8), maxControl)
+}
+
+// TestUnreadWrites: what is written although the kernel takes nothing, as answers of TLS to key updates are, ends the connection
+// before it takes much memory. That is so in event loops and in goroutines.
+func TestUnreadWrites(t *testing.T) {
+	overflow := func(s *socket) {
+		written := 0
+		for ; written <= 4*maxUnwritten; written += 1 << 10 {
+			if _, err := s.Write(make([]byte, 1<<10)); err != nil {
+				break
+			}
+			s.mu.Lock()
+			require.LessOrEqual(t, len(s.rest), maxUnwritten+1<<10)
+			s.mu.Unlock()
+		}
+		require.LessOrEqual(t, written, 3*maxUnwritten)
+		require.ErrorIs(t, s.failure(), errFlood)
+	}
+	v := serve(t, Options{})
+	overflow(stall(v, 0, []byte(long(1<<20))).conn.socket)
+	eventually(t, "the connection has ended", func() bool { return v.s.open() == 0 })
+
+	here, there := net.Pipe()
+	s := newSocket(here, func() {})
+	overflow(s)
+	_, err := there.Read(make([]byte, 1<<10))
+	require.ErrorIs(t, err, io.EOF)
+	s.release()
 }
 
 // TestBudgetIsARate: over time, as many frames as a flood has are allowed.

@@ -46,7 +46,7 @@ type socket struct {
 	write    func(fd uintptr) bool
 	out      []byte // input of write
 	writeErr error
-	rest     []byte // what the kernel did not take; bounded by what streams queue
+	rest     []byte // what the kernel did not take; bounded by maxUnwritten
 	flushing bool   // an event loop or a goroutine writes rest
 	err      error  // why writing has ended
 	flushed  func() // called without the lock when the kernel has taken everything
@@ -138,6 +138,26 @@ func (s *socket) receive() (err error) {
 	return err
 }
 
+// maxUnwritten bounds what is written while the kernel does not take it. The frames of a connection wait for the kernel, so only the
+// records of one write can follow each other. The answers of crypto/tls to key updates do not wait.
+const maxUnwritten = maxControl + 2*len(writeBuffer{})
+
+// abandon ends reading and writing, because the peer does not read what it causes. An error of Write is not enough: crypto/tls
+// does not report that of an answer, and reads on. The lock is held.
+func (s *socket) abandon() {
+	s.err, s.rest = errFlood, nil
+	if !s.shutLocked(syscall.SHUT_RDWR) {
+		_ = s.Conn.Close() // an error has no consequence
+	}
+}
+
+// failure returns why writing has ended; nil: it has not.
+func (s *socket) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
 func (s *socket) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,6 +180,11 @@ func (s *socket) Close() error {
 func (s *socket) shut(how int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.shutLocked(how)
+}
+
+// shutLocked is shut with the lock held.
+func (s *socket) shutLocked(how int) bool {
 	if s.polled == nil {
 		return false
 	}
@@ -188,7 +213,7 @@ func (s *socket) clearDeadline() error {
 	return s.SetReadDeadline(time.Time{})
 }
 
-// Write takes all of b, and does not wait.
+// Write takes all of b, and does not wait. It ends the connection if too much waits already.
 func (s *socket) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,6 +232,10 @@ func (s *socket) Write(b []byte) (int, error) {
 		if s.polled == nil {
 			s.flushers.Go(s.flush)
 		}
+	}
+	if len(s.rest) > maxUnwritten {
+		s.abandon()
+		return 0, s.err
 	}
 	s.rest = append(s.rest, b...)
 	return n, s.awaitRoom()
