@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// firstRequestTimer bounds how long an unauthenticated peer may take: from its handshake to its first complete
-// message, and from the beginning of a stream to the stream's first complete message.
+// firstRequestTimer bounds how long an unauthenticated peer may take: from its handshake, and from the end of its last stream, to
+// its next complete message, and from the beginning of a stream to the stream's first complete message. A call with one message
+// must be complete. It also bounds how long the peer remains unauthenticated.
 type firstRequestTimer struct {
 	*conn
 
@@ -14,15 +15,35 @@ type firstRequestTimer struct {
 	ends atomic.Int64
 
 	// Guarded by conn.mu.
-	first time.Time // end of the time for the connection's first message; zero: it has come
+	first   time.Time // end of the time for the connection's next message; zero: it has come
+	leaveBy time.Time // when the peer must go away; zero: it is authenticated
+	cutBy   time.Time // when the connection is cut; zero: it is authenticated
 }
+
+// An unauthenticated peer must go away after some times FirstRequest, which suffices for a certificate. Its calls in progress have
+// a few more. A peer that is refused again and again then takes no place from others for long.
+const (
+	unauthenticatedAge   = 6
+	unauthenticatedGrace = 3
+)
 
 // begin starts the time of the connection.
 func (p *firstRequestTimer) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.first = time.Now().Add(p.server.opts.FirstRequest)
+	now, d := time.Now(), p.server.opts.FirstRequest
+	p.first = now.Add(d)
+	p.leaveBy = now.Add(unauthenticatedAge * d)
+	p.cutBy = p.leaveBy.Add(unauthenticatedGrace * d)
 	p.note(p.first)
+}
+
+// becameIdle starts the time of the connection again, after its last stream. conn.mu is held.
+func (p *firstRequestTimer) becameIdle() {
+	if !p.cutBy.IsZero() {
+		p.first = time.Now().Add(p.server.opts.FirstRequest)
+		p.note(p.first)
+	}
 }
 
 // opened starts the time of a stream. conn.mu is held.
@@ -46,38 +67,53 @@ func (p *firstRequestTimer) received(st *Stream) {
 		return
 	}
 	p.mu.Lock()
-	p.first, st.firstBy = time.Time{}, time.Time{}
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	p.first = time.Time{}
+	if _, call := st.receiver.(Finisher); !call { // else the stream's time ends with the request
+		st.firstBy = time.Time{}
+	}
 }
 
 // trust ends all times.
 func (p *firstRequestTimer) trust() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.first = time.Time{}
+	p.first, p.leaveBy, p.cutBy = time.Time{}, time.Time{}, time.Time{}
 	for _, st := range p.streams {
 		st.firstBy = time.Time{}
 	}
 	p.ends.Store(0)
 }
 
-// check cuts the connection if a time is over. The lifetime goroutine calls it, each tick.
+// check ends the connection if a time is over. The lifetime goroutine calls it, each tick.
 func (p *firstRequestTimer) check(now time.Time) {
 	if at := p.ends.Load(); at == 0 || now.UnixNano() < at {
 		return
 	}
+	switch leave, cut := p.over(now); {
+	case cut:
+		p.cut()
+	case leave:
+		p.lifetime.goAway()
+	}
+}
+
+// over reports whether the peer must go away, and whether the connection must be cut. It records the next end.
+func (p *firstRequestTimer) over(now time.Time) (leave, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ends.Store(0)
+	var next int64 // received reads ends without the lock, so it is stored once
 	over := func(end time.Time) bool {
-		p.note(end)
+		if !end.IsZero() && now.Before(end) && (next == 0 || end.UnixNano() < next) {
+			next = end.UnixNano()
+		}
 		return !end.IsZero() && !now.Before(end)
 	}
-	cut := over(p.first)
+	leave, cut = over(p.leaveBy), over(p.cutBy)
+	cut = over(p.first) || cut
 	for _, st := range p.streams {
 		cut = over(st.firstBy) || cut
 	}
-	if cut {
-		p.cut()
-	}
+	p.ends.Store(next)
+	return leave, cut
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"time"
 
 	xhttp2 "golang.org/x/net/http2"
 )
@@ -414,7 +415,7 @@ func (fr *frameReader) drain(n int, err error) error {
 func (fr *frameReader) halfClose(st *Stream) {
 	fr.endBatch()
 	fr.mu.Lock()
-	st.remoteClosed = true
+	st.remoteClosed, st.firstBy = true, time.Time{}
 	if fr.output.sent(st) {
 		fr.remove(st)
 	}

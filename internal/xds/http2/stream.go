@@ -199,7 +199,11 @@ func (c *conn) remove(st *Stream) {
 	}
 	st.gone, st.queue, st.trailers = true, nil, nil
 	c.streams = slices.DeleteFunc(c.streams, func(x *Stream) bool { return x == st })
-	if c.lifetime.leaving == sentLastGoAway && len(c.streams) == 0 {
+	if len(c.streams) > 0 {
+		return
+	}
+	c.firstRequest.becameIdle()
+	if c.lifetime.leaving == sentLastGoAway {
 		c.wake()
 	}
 }

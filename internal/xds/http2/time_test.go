@@ -54,6 +54,51 @@ func TestFirstRequestInTime(t *testing.T) {
 	p.lives()
 }
 
+// TestUnauthenticatedPeersLeave: an unauthenticated peer keeps no connection by a call that was refused or by one that it does not
+// complete, and not for long by one call after the other.
+func TestUnauthenticatedPeersLeave(t *testing.T) {
+	called := func(st *Stream) Receiver {
+		return &laterCall{st: st, answer: make(chan error, 1), remoteClosed: make(chan struct{}), over: make(chan struct{})}
+	}
+	v := serve(t, Options{LimitUnauthenticated: true, Tick: time.Millisecond, FirstRequest: 50 * time.Millisecond}, map[string]Handler{later: called})
+	p := v.connect()
+	p.send(p.open(fail), "plain")
+	p.gone()
+
+	p = v.connect()
+	p.send(p.open(later), "question")
+	p.gone()
+
+	p = v.connect()
+	for p.refusedCall() {
+		for _, c := range v.s.all() {
+			c.budget.Store(maxBudget) // a peer that calls less often than this one does not exhaust it
+		}
+	}
+}
+
+// refusedCall makes a call that is refused. It reports whether the connection is still there.
+func (p *peer) refusedCall() bool {
+	p.id += 2
+	id := p.id | 1
+	err := p.fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: p.block(usual(fail)...), EndHeaders: true})
+	if err != nil || p.fr.WriteData(id, true, framed([]byte("plain"))) != nil {
+		return false
+	}
+	for {
+		switch f := p.next().(type) {
+		case nil:
+			return false
+		case *xhttp2.MetaHeadersFrame:
+			if f.StreamID == id && f.StreamEnded() {
+				return true
+			}
+		case *xhttp2.RSTStreamFrame:
+			return true
+		}
+	}
+}
+
 // givesUp waits until the server announces the end to a peer.
 func givesUp(t *testing.T, o Options, dial func(*service) *peer) {
 	t.Helper()
