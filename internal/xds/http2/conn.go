@@ -49,6 +49,8 @@ type conn struct {
 	mu            sync.Mutex
 	streams       []*Stream  // open ones, few
 	first         [1]*Stream // streams begins in it, and is seldom longer
+	held          int        // bytes of unfinished messages
+	counted       int        // of these, those that the server counts
 	handshakeDone bool       // the handshake is over, and wake may be called; the reader sets it
 }
 
@@ -179,7 +181,7 @@ func (c *conn) run(err error) {
 // beforeWait is called before the reader waits for bytes.
 func (c *conn) beforeWait(in *input) {
 	switch {
-	case in.whole || in.data: // slow DATA is bounded by keep-alive, and not by FrameTime
+	case in.whole || in.data: // slow DATA is bounded by MessageTime, and not by FrameTime
 		if c.behind.Load() != 0 {
 			c.behind.Store(0)
 		}
@@ -199,11 +201,12 @@ func (c *conn) handleWake() error {
 		return err
 	}
 	c.lifetime.endDismissed()
-	for _, st := range c.expired(time.Now()) {
+	now := time.Now()
+	for _, st := range c.expired(now) {
 		if st.receiver == nil {
 			c.resetStream(st, xhttp2.ErrCodeCancel)
 		} else {
-			c.finish(st, statusf(DeadlineExceeded, "the stream's grpc-timeout is over"))
+			c.finish(st, c.overdue(st, now))
 		}
 	}
 	c.mu.Lock()

@@ -22,9 +22,10 @@
 //	conn.go       a connection, and its handshake
 //	lifetime.go   age, keep-alive and end of a connection
 //	socket.go     non-blocking reads and writes, also below TLS
+//	unfinished.go messages that are not complete: their time, and their bytes on all connections
 //	limits.go     limits for peers, and stricter ones for unauthenticated peers, whose time is in
 //	              firstrequest.go
 //
 // Locks: Stream.Send may be called with the caller's locks held. Below these is conn.mu, and below
-// that socket.mu. Receivers are called without any.
+// that socket.mu and unfinishedBytes.mu. Receivers are called without any.
 package http2

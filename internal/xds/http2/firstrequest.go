@@ -14,10 +14,9 @@ type firstRequestTimer struct {
 	// ends is the earliest end of these times, or before it, in Unix nanoseconds; 0: none is running.
 	ends atomic.Int64
 
-	// Guarded by conn.mu.
-	first   time.Time // end of the time for the connection's next message; zero: it has come
-	leaveBy time.Time // when the peer must go away; zero: it is authenticated
-	cutBy   time.Time // when the connection is cut; zero: it is authenticated
+	// Guarded by conn.mu, in Unix nanoseconds. They are small, as each connection has them.
+	first   int64 // end of the time for the connection's next message; 0: it has come
+	leaveBy int64 // when the peer must go away; 0: it is authenticated
 }
 
 // An unauthenticated peer must go away after some times FirstRequest, which suffices for a certificate. Its calls in progress have
@@ -31,17 +30,20 @@ const (
 func (p *firstRequestTimer) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, d := time.Now(), p.server.opts.FirstRequest
-	p.first = now.Add(d)
-	p.leaveBy = now.Add(unauthenticatedAge * d)
-	p.cutBy = p.leaveBy.Add(unauthenticatedGrace * d)
+	p.first = p.after(1)
+	p.leaveBy = p.after(unauthenticatedAge)
 	p.note(p.first)
+}
+
+// after returns the time after some times FirstRequest.
+func (p *firstRequestTimer) after(times time.Duration) int64 {
+	return time.Now().Add(times * p.server.opts.FirstRequest).UnixNano()
 }
 
 // becameIdle starts the time of the connection again, after its last stream. conn.mu is held.
 func (p *firstRequestTimer) becameIdle() {
-	if !p.cutBy.IsZero() {
-		p.first = time.Now().Add(p.server.opts.FirstRequest)
+	if p.leaveBy != 0 {
+		p.first = p.after(1)
 		p.note(p.first)
 	}
 }
@@ -49,15 +51,15 @@ func (p *firstRequestTimer) becameIdle() {
 // opened starts the time of a stream. conn.mu is held.
 func (p *firstRequestTimer) opened(st *Stream) {
 	if p.reader.unauthenticated {
-		st.firstBy = time.Now().Add(p.server.opts.FirstRequest)
+		st.firstBy = p.after(1)
 		p.note(st.firstBy)
 	}
 }
 
 // note records an end for the lifetime goroutine. conn.mu is held.
-func (p *firstRequestTimer) note(end time.Time) {
-	if at := p.ends.Load(); !end.IsZero() && (at == 0 || end.UnixNano() < at) {
-		p.ends.Store(end.UnixNano())
+func (p *firstRequestTimer) note(end int64) {
+	if at := p.ends.Load(); at == 0 || end < at {
+		p.ends.Store(end)
 	}
 }
 
@@ -68,9 +70,9 @@ func (p *firstRequestTimer) received(st *Stream) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.first = time.Time{}
+	p.first = 0
 	if _, call := st.receiver.(Finisher); !call { // else the stream's time ends with the request
-		st.firstBy = time.Time{}
+		st.firstBy = 0
 	}
 }
 
@@ -78,9 +80,9 @@ func (p *firstRequestTimer) received(st *Stream) {
 func (p *firstRequestTimer) trust() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.first, p.leaveBy, p.cutBy = time.Time{}, time.Time{}, time.Time{}
+	p.first, p.leaveBy = 0, 0
 	for _, st := range p.streams {
-		st.firstBy = time.Time{}
+		st.firstBy = 0
 	}
 	p.ends.Store(0)
 }
@@ -90,7 +92,7 @@ func (p *firstRequestTimer) check(now time.Time) {
 	if at := p.ends.Load(); at == 0 || now.UnixNano() < at {
 		return
 	}
-	switch leave, cut := p.over(now); {
+	switch leave, cut := p.over(now.UnixNano()); {
 	case cut:
 		p.cut()
 	case leave:
@@ -99,17 +101,19 @@ func (p *firstRequestTimer) check(now time.Time) {
 }
 
 // over reports whether the peer must go away, and whether the connection must be cut. It records the next end.
-func (p *firstRequestTimer) over(now time.Time) (leave, cut bool) {
+func (p *firstRequestTimer) over(now int64) (leave, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var next int64 // received reads ends without the lock, so it is stored once
-	over := func(end time.Time) bool {
-		if !end.IsZero() && now.Before(end) && (next == 0 || end.UnixNano() < next) {
-			next = end.UnixNano()
+	over := func(end int64) bool {
+		if end > now && (next == 0 || end < next) {
+			next = end
 		}
-		return !end.IsZero() && !now.Before(end)
+		return end != 0 && end <= now
 	}
-	leave, cut = over(p.leaveBy), over(p.cutBy)
+	if leave = over(p.leaveBy); leave {
+		cut = over(p.leaveBy + int64(unauthenticatedGrace*p.server.opts.FirstRequest))
+	}
 	cut = over(p.first) || cut
 	for _, st := range p.streams {
 		cut = over(st.firstBy) || cut

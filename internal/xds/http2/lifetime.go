@@ -58,7 +58,7 @@ func (lt *lifetime) check(now time.Time, tick uint32) {
 		return
 	}
 	lt.firstRequest.check(now)
-	if at := lt.soonest.Load(); at != 0 && now.UnixNano() >= at {
+	if at := lt.soonest.Load(); at != 0 && now.UnixNano() >= at && lt.anyExpired(now) {
 		lt.wake()
 	}
 	if tick%sweep == lt.phase {

@@ -41,6 +41,7 @@ const (
 	defaultPingTimeout  = 20 * time.Second // without a byte after it, until the end
 	defaultFirstRequest = 10 * time.Second // for the first message of an unauthenticated peer, and of each of its streams
 	defaultFrameTime    = 20 * time.Second // for a header block, or another frame that is not DATA
+	defaultMessageTime  = 5 * time.Minute  // for a message that does not arrive at once: see unfinished.go
 	refusedTime         = 10 * time.Second // for the rest of a refused request
 	lingerTime          = time.Second      // for reading what the peer sent before it learned of the end
 	lingerBytes         = 1 << 20
@@ -92,7 +93,11 @@ func (fr *frameReader) checkUnfinished() *Status {
 // connection's goroutine.
 func (st *Stream) Keep(n int) error {
 	st.kept += n
-	if s := st.conn.reader.checkUnfinished(); s != nil {
+	s := st.conn.reader.checkUnfinished()
+	if s == nil {
+		s = st.conn.reader.incomplete(st)
+	}
+	if s != nil {
 		return s
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"sync"
-	"time"
 
 	xhttp2 "golang.org/x/net/http2"
 )
@@ -256,9 +255,10 @@ func (fr *frameReader) payload(st *Stream, fh xhttp2.FrameHeader, wanted bool) e
 
 // message is a message that is not complete yet.
 type message struct {
-	head [prefixLen]byte
-	n    int     // bytes of head that were received
-	body *[]byte // from bodies; nil: nothing of it was received
+	head  [prefixLen]byte
+	timed bool    // Stream.messageBy is set
+	n     int     // bytes of head that were received
+	body  *[]byte // from bodies; nil: nothing of it was received
 }
 
 // bodies are buffers for messages that arrive in pieces: proxies that connect again list everything
@@ -292,6 +292,7 @@ func (fr *frameReader) messages(st *Stream, b []byte) {
 		if m.n < prefixLen {
 			k := copy(m.head[m.n:], b)
 			if m.n += k; m.n < prefixLen {
+				fr.awaitRest(st)
 				return
 			}
 			b = b[k:]
@@ -302,6 +303,7 @@ func (fr *frameReader) messages(st *Stream, b []byte) {
 		}
 		var whole []byte
 		if whole, b = m.more(b); whole == nil {
+			fr.awaitRest(st)
 			return
 		}
 		m.n = 0
@@ -313,6 +315,16 @@ func (fr *frameReader) messages(st *Stream, b []byte) {
 			return
 		}
 		m.release()
+		fr.completed(st)
+	}
+}
+
+// awaitRest bounds what was received of a message that is not complete, and the time for the rest of it.
+func (fr *frameReader) awaitRest(st *Stream) {
+	if st.message.begun() {
+		if s := fr.incomplete(st); s != nil {
+			fr.finish(st, s)
+		}
 	}
 }
 
@@ -415,7 +427,7 @@ func (fr *frameReader) drain(n int, err error) error {
 func (fr *frameReader) halfClose(st *Stream) {
 	fr.endBatch()
 	fr.mu.Lock()
-	st.remoteClosed, st.firstBy = true, time.Time{}
+	st.remoteClosed, st.firstBy, st.messageBy = true, 0, 0
 	if fr.output.sent(st) {
 		fr.remove(st)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -59,6 +60,7 @@ type Finisher interface {
 type Options struct {
 	TLS                  *tls.Config // nil: plain text, with prior knowledge
 	MaxMessage           int         // bytes of a message, and of the unfinished and kept messages of a connection; a larger one ends its stream with RESOURCE_EXHAUSTED
+	MaxUnfinished        int         // received bytes of unfinished and kept messages, of all connections
 	LimitUnauthenticated bool        // stricter limits for peers without a verified certificate, until Stream.Trust
 	// Admit counts a connection until its peer is authenticated or it ends, with LimitUnauthenticated. false: there are too many, and it
 	// is closed. nil: all are admitted.
@@ -68,6 +70,7 @@ type Options struct {
 	PingTimeout  time.Duration // without a byte after the ping, until the connection is closed
 	FirstRequest time.Duration // for the first message of an unauthenticated peer, and of each of its streams, with LimitUnauthenticated
 	FrameTime    time.Duration // for the rest of a frame or header block
+	MessageTime  time.Duration // for the rest of a message, and of a request whose messages are kept
 	MaxAge       time.Duration // until a connection must go away, plus or minus 10 %; 0: until its peer's certificate expires
 	MaxAgeGrace  time.Duration // after that, until its streams are ended and it is closed; 0: until its streams have ended
 	Tick         time.Duration // precision of these times; of Keepalive, PingTimeout and FrameTime it is a few ticks
@@ -81,6 +84,8 @@ func (o *Options) fill() {
 	o.Keepalive = cmp.Or(o.Keepalive, defaultKeepalive)
 	o.PingTimeout = cmp.Or(o.PingTimeout, defaultPingTimeout)
 	o.FirstRequest = cmp.Or(o.FirstRequest, defaultFirstRequest)
+	o.MessageTime = cmp.Or(o.MessageTime, defaultMessageTime)
+	o.MaxUnfinished = cmp.Or(o.MaxUnfinished, defaultMaxUnfinished)
 	o.FrameTime = cmp.Or(o.FrameTime, defaultFrameTime)
 	o.Tick = cmp.Or(o.Tick, defaultTick)
 	if o.Yield == nil {
@@ -111,6 +116,8 @@ type Server struct {
 	running sync.WaitGroup // the lifetime goroutine, connections, and functions of Stream.Go
 	loops   *loops         // nil: there are none
 
+	unfinished unfinishedBytes
+
 	mu        sync.Mutex // guards what follows
 	listeners []net.Listener
 	conns     map[*conn]struct{}
@@ -124,6 +131,7 @@ var ErrStopped = errors.New("the server was stopped")
 func New(methods map[string]Handler, o Options) *Server {
 	o.fill()
 	s := &Server{opts: o, methods: methods, conns: map[*conn]struct{}{}}
+	s.unfinished.most, s.unfinished.of = o.MaxUnfinished, map[netip.Addr]int{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.tick.Store(1)
 	s.loops = startLoops(o.Yield)

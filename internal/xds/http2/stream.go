@@ -36,7 +36,9 @@ type Stream struct {
 	room         [1]outgoing // queue begins in it, and is seldom longer
 	head         []byte      // header block to begin with; nil: responseHead
 	expires      time.Time   // zero: never
-	firstBy      time.Time   // end of the time for the first message; zero: the stream has a message, or its peer is authenticated
+	messageBy    int64       // end of the time for a message that is not complete, in Unix nanoseconds; 0: there is none
+	held         int         // bytes of unfinished messages, which count for the connection
+	firstBy      int64       // end of the time for the first message, in Unix nanoseconds; 0: the stream has a message, or its peer is authenticated
 
 	path          string // read-only
 	authorization string // while the Handler runs
@@ -163,6 +165,9 @@ func (st *Stream) PeerCertificates() []*x509.Certificate {
 // end calls the Receiver's End, once.
 func (st *Stream) end() {
 	st.message.release()
+	st.conn.mu.Lock()
+	st.conn.hold(st, 0)
+	st.conn.mu.Unlock()
 	if r := st.receiver; r != nil {
 		st.receiver = nil
 		r.End()
@@ -197,6 +202,7 @@ func (c *conn) remove(st *Stream) {
 	if st.gone {
 		return
 	}
+	c.hold(st, 0)
 	st.gone, st.queue, st.trailers = true, nil, nil
 	c.streams = slices.DeleteFunc(c.streams, func(x *Stream) bool { return x == st })
 	if len(c.streams) > 0 {
@@ -221,7 +227,7 @@ func (c *conn) queueEnd(st *Stream, s *Status) {
 	if st.ending || st.gone {
 		return
 	}
-	st.ending, st.trailers, st.expires = true, trailers(s), time.Time{}
+	st.ending, st.trailers, st.expires, st.messageBy = true, trailers(s), time.Time{}, 0
 	c.output.queue(st)
 	c.output.pump()
 }
@@ -252,6 +258,7 @@ func (c *conn) endAll() {
 	c.mu.Lock()
 	all := c.streams
 	for _, st := range all {
+		c.hold(st, 0)
 		st.gone, st.queue = true, nil
 	}
 	c.streams, c.output.ready = nil, nil
@@ -269,12 +276,33 @@ func (c *conn) expire(st *Stream, at time.Time) {
 
 // noteSoonest records a stream's deadline for the lifetime goroutine. conn.mu is held.
 func (c *conn) noteSoonest(st *Stream) {
-	if st.expires.IsZero() {
-		return
-	}
-	if at, soonest := st.expires.UnixNano(), c.soonest.Load(); soonest == 0 || at < soonest {
+	if at, soonest := st.endBy(), c.soonest.Load(); at != 0 && (soonest == 0 || at < soonest) {
 		c.soonest.Store(at)
 	}
+}
+
+// endBy returns when the stream ends, or the time for its message does, in Unix nanoseconds; 0: never. conn.mu is held.
+func (st *Stream) endBy() int64 {
+	switch {
+	case st.expires.IsZero():
+		return st.messageBy
+	case st.messageBy == 0:
+		return st.expires.UnixNano()
+	}
+	return min(st.messageBy, st.expires.UnixNano())
+}
+
+// anyExpired reports whether the time of a stream is over. It records the earliest deadline that is left: messages are complete
+// by now.
+func (c *conn) anyExpired(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.soonest.Store(0)
+	for _, st := range c.streams {
+		c.noteSoonest(st)
+	}
+	at := c.soonest.Load()
+	return at != 0 && now.UnixNano() >= at
 }
 
 // expired returns the streams whose deadline is over, and records the deadlines of the others for
@@ -284,7 +312,7 @@ func (c *conn) expired(now time.Time) (out []*Stream) {
 	defer c.mu.Unlock()
 	c.soonest.Store(0)
 	for _, st := range c.streams {
-		if !st.expires.IsZero() && !now.Before(st.expires) {
+		if at := st.endBy(); at != 0 && now.UnixNano() >= at {
 			out = append(out, st)
 		} else {
 			c.noteSoonest(st)
