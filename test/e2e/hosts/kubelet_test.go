@@ -143,7 +143,7 @@ func (m *mesh) startPod(k *kubelet, flags ...string) *workload {
 	require.NoError(m.t, os.Mkdir(work, 0o755))
 	require.NoError(m.t, os.Chown(work, 1337, 1337))
 	w := &workload{Host: k.host, name: k.pod.Name}
-	w.agent = k.start("istio-proxy", append([]string{"--work-dir=" + work, "--pod-info=" + k.dir}, flags...)...)
+	w.agent = k.start("istio-proxy", append([]string{"--work-dir=" + work, "--wasm-cache-dir=" + filepath.Join(work, "wasm"), "--pod-info=" + k.dir}, flags...)...)
 	m.awaitReady(w)
 	return w
 }

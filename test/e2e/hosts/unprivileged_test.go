@@ -73,7 +73,7 @@ spec:
 	require.NoError(m.t, os.Mkdir(work, 0o755))
 	require.NoError(m.t, os.Chown(work, 1337, 1337))
 	w := &workload{Host: host, name: name}
-	w.agent = k.start("istio-proxy", "--work-dir="+work, "--pod-info="+k.dir)
+	w.agent = k.start("istio-proxy", "--work-dir="+work, "--wasm-cache-dir="+filepath.Join(work, "wasm"), "--pod-info="+k.dir)
 	m.awaitReady(w)
 	return w
 }
