@@ -49,7 +49,7 @@ func startPlane(objects map[model.Key]model.Object, sharding derive.Sharding) *p
 	})
 	p.server = server.New(p, p.changes, log, server.Options{Senders: 2})
 	p.listener = bufconn.Listen(256 << 10)
-	p.port = p.server.NewPortServer(server.TransportGRPC, server.Port{Authorize: func(*server.Peer, *model.Proxy) error { return nil }})
+	p.port = p.server.NewPortServer(server.TransportGRPC, server.Port{Authorize: func(context.Context, *server.Peer, *model.Proxy) error { return nil }})
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	p.running.Go(func() { p.changes.Run(ctx) })
