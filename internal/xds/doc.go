@@ -55,7 +55,7 @@
 //
 //	xds/server/nack.go               stream.reportNACK         stream.handle found an error: log line and metric
 //	xds/ledger/answer.go             Ledger.refuse             instead of accept: holds back refused resources
-//	xds/ledger/nackmessage.go        named                     finds the resources that Envoy's message names
+//	xds/ledger/nackmessage.go        attribute                 finds the resources that Envoy's message names
 //	xds/ledger/plan.go               plan.group                the next step sends the other resources, or a half
 //	xds/server/pendingrevisions.go   pendingRevisions.outcome  the revision ends as NACKed
 //	xds/server/nack.go               Server.Refusals           reports refused resources to statuses and explain
