@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
@@ -115,8 +116,18 @@ func (w *work) mergeRoutes(p *patch, routes []*routev3.Route) {
 	for _, r := range routes {
 		if p.matchesRoute(r) {
 			mergeMessages(r, p.value, p.Operation == model.PatchMergeReplace)
+			letTimeoutCount(p.value, r.GetRoute())
 			w.did(p)
 		}
+	}
+}
+
+// letTimeoutCount removes the max_stream_duration of a route without a timeout if a patch sets one: Envoy would ignore it.
+func letTimeoutCount(patch proto.Message, r *routev3.RouteAction) {
+	p, _ := patch.(*routev3.Route)
+	set := p.GetRoute()
+	if r != nil && set.GetTimeout().AsDuration() > 0 && set.GetMaxStreamDuration() == nil && r.GetMaxStreamDuration().GetMaxStreamDuration() == nil {
+		r.MaxStreamDuration = nil
 	}
 }
 

@@ -26,7 +26,7 @@ func (rt *routing) setForwarding(v *ir.Route, out *routev3.Route, authority stri
 	if v.Origin.Kind == model.KindHTTPRoute {
 		action.ClusterNotFoundResponseCode = routev3.RouteAction_INTERNAL_SERVER_ERROR // as the Gateway API requires
 	}
-	rt.setTimeouts(v, action)
+	setTimeouts(v, action)
 	if rt.retry == nil {
 		action.RetryPolicy = retryPolicy(v)
 	}
@@ -41,18 +41,11 @@ func (rt *routing) setForwarding(v *ir.Route, out *routev3.Route, authority stri
 }
 
 // setTimeouts sets the timeout of requests; Envoy's default would be 15 seconds. Envoy ignores it if max_stream_duration is
-// set, and gRPC clients apply their own grpc-timeout. EnvoyFilters for Istio expect the deprecated max_grpc_timeout, with
-// which a timeout that they set takes effect.
-func (rt *routing) setTimeouts(v *ir.Route, action *routev3.RouteAction) {
-	action.Timeout = envoyproto.NoDuration
+// set. Istio uses the deprecated max_grpc_timeout for that reason. gRPC clients apply their own grpc-timeout.
+func setTimeouts(v *ir.Route, action *routev3.RouteAction) {
+	action.Timeout, action.MaxStreamDuration = envoyproto.NoDuration, grpcTimeout
 	if v.Timeout != 0 {
-		action.Timeout = durationpb.New(v.Timeout)
-	}
-	switch {
-	case rt.forPatches:
-		action.MaxGrpcTimeout = action.Timeout //nolint:staticcheck // Istio's
-	case v.Timeout == 0:
-		action.MaxStreamDuration = grpcTimeout
+		action.Timeout, action.MaxStreamDuration = durationpb.New(v.Timeout), nil
 	}
 }
 

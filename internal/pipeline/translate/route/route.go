@@ -14,10 +14,9 @@ import (
 
 // routing is what routes inherit from their virtual host.
 type routing struct {
-	port       uint32               // of the request
-	https      bool                 // clients use TLS, which a gateway terminates
-	retry      *routev3.RetryPolicy // set by the virtual host; nil: each route sets its own
-	forPatches bool                 // EnvoyFilters change how routes forward
+	port  uint32               // of the request
+	https bool                 // clients use TLS, which a gateway terminates
+	retry *routev3.RetryPolicy // set by the virtual host; nil: each route sets its own
 	// forwardHost sets x-forwarded-host if a route changes the host of the request.
 	forwardHost bool
 }

@@ -27,10 +27,9 @@ func VirtualHost(v *ir.VirtualHost) (out *routev3.VirtualHost, refused []error, 
 }
 
 // VirtualHostForPatches translates a virtual host for EnvoyFilters that change how its routes forward. They expect the form
-// of Istio: each route has its own retry policy, since Envoy would not combine one that a patch sets with that of the virtual
-// host, and timeouts as setTimeouts describes.
+// of Istio: each route has its own retry policy. Envoy would not combine one that a patch sets with that of the virtual host.
 func VirtualHostForPatches(v *ir.VirtualHost) (out *routev3.VirtualHost, refused []error, err error) {
-	return served(v, routing{forPatches: true})
+	return served(v, routing{})
 }
 
 func served(v *ir.VirtualHost, rt routing) (out *routev3.VirtualHost, refused []error, err error) {
