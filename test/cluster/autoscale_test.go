@@ -27,7 +27,7 @@ func command(ctx context.Context, t *testing.T, c *kubetest.Cluster, args ...str
 }
 
 // TestAutoscalingKeepsReplicas checks that a control plane keeps its number of replicas when an autoscaler begins to decide it.
-// An API server sets a number that nobody owns to 1.
+// The API server replaces a number that has no owner by 1.
 func TestAutoscalingKeepsReplicas(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)

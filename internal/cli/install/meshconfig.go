@@ -20,8 +20,8 @@ func isMeshConfig(o *unstructured.Unstructured) bool {
 	return ok && o.GetKind() == configMaps.name
 }
 
-// withoutReadMeshConfig leaves out of the objects to remove each ConfigMap whose MeshConfig a control plane still reads. It
-// would continue with the defaults. note says so for each of them.
+// withoutReadMeshConfig keeps each ConfigMap whose MeshConfig a control plane still reads: it drops them from the objects to
+// remove, and calls note for each. Without MeshConfig the control plane would use the defaults.
 func (o *operation) withoutReadMeshConfig(ctx context.Context, list []*unstructured.Unstructured, note func(string)) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
 	for _, one := range list {

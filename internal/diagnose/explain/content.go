@@ -67,8 +67,11 @@ func InForce(o model.Object, e *Explanation) bool {
 	if m.ResourceVersion != "" && m.ResourceVersion == e.ResourceVersion {
 		return true
 	}
-	if e.Origin != fromKubernetes || e.Content == Content(o) {
-		return e.Origin == fromKubernetes
+	if e.Origin != fromKubernetes {
+		return false
+	}
+	if e.Content == Content(o) {
+		return true
 	}
 	secret, ok := o.(*model.Secret)
 	if !ok {

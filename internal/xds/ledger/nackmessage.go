@@ -186,7 +186,7 @@ func distinctive(name string) bool {
 	return len(name) >= 8 && (strings.ContainsAny(name, "|/._") || strings.ToLower(name[1:]) != name[1:])
 }
 
-// endsName reports whether a name ends before the rest of a message, and is no part of a longer word.
+// endsName reports whether a name ends where the rest of a message begins. It does not end inside a longer word.
 func endsName(rest string) bool { return rest == "" || !nameByte(rest[0]) || endsWord(rest) }
 
 // endsWord reports whether punctuation that may be part of a name ends a sentence or clause.

@@ -151,8 +151,8 @@ func TestDistributionRemembersDisconnectedProxies(t *testing.T) {
 	})
 }
 
-// TestDisconnectingProxiesAreAlwaysListed: whoever waits for a revision looks at its proxies when the last stream reports that
-// it has ended. The proxy must be listed then.
+// TestDisconnectingProxiesAreAlwaysListed checks that a proxy is listed at the moment when its last stream reports its end. The
+// drain asks for the proxies of a revision then.
 func TestDisconnectingProxiesAreAlwaysListed(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})

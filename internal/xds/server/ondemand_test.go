@@ -555,7 +555,7 @@ func TestChangeCountsOnce(t *testing.T) {
 }
 
 // TestProxiesWithOneID connects two proxies with one node ID, each with two streams. The first one's stream for clusters ends
-// while a change is unanswered. That holds up nobody.
+// while a change is unanswered. The other streams still settle.
 func TestProxiesWithOneID(t *testing.T) {
 	onDemandTest(t, func(_ *testing.T, h *harness) {
 		h.part()

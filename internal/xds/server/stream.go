@@ -223,13 +223,13 @@ func (st *stream) arrive() {
 	}
 }
 
-// leave ends the steps of the stream, and makes the proxy count as disconnected. Whoever hears that the stream has ended finds
-// the proxy among those.
+// leave ends the steps of the stream, and makes the proxy count as disconnected. It precedes the report of the end, whose
+// receivers look for the proxy.
 func (st *stream) leave() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.closed = true
-	if !st.asked && !st.proxy.Extensions { // an agent, which has streams of its own, sends no requests to workloads
+	if !st.asked && !st.proxy.Extensions { // agents send no requests to workloads
 		st.server.disconnected.add(st, time.Now())
 	}
 	st.present.Store(false)

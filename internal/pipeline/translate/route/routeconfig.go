@@ -40,7 +40,7 @@ func Inline(v *ir.InlineRoutes) (*routev3.RouteConfiguration, error) {
 	out := Config(v.RouteConfig, false)
 	for i := range v.VirtualHosts {
 		h := &v.VirtualHosts[i]
-		translated, refused, err := virtualHost(h, h.Name, routing{})
+		translated, refused, err := virtualHost(h, h.Name, nil)
 		if err = errors.Join(append(refused, err)...); err != nil {
 			return nil, fmt.Errorf("virtual host %s: %w", h.Name, err)
 		}

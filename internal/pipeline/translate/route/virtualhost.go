@@ -23,21 +23,21 @@ import (
 // of the resource: otherwise Envoy ignores its removal by VHDS. Routes may come from several objects. A route that
 // cannot be translated is replaced by one that answers with an error, and listed in refused.
 func VirtualHost(v *ir.VirtualHost) (out *routev3.VirtualHost, refused []error, err error) {
-	return served(v, routing{retry: sharedRetry(v.Routes)})
+	return served(v, sharedRetry(v.Routes))
 }
 
 // VirtualHostForPatches translates a virtual host for EnvoyFilters that change how its routes forward. They expect the form
 // of Istio: each route has its own retry policy. Envoy would not combine one that a patch sets with that of the virtual host.
 func VirtualHostForPatches(v *ir.VirtualHost) (out *routev3.VirtualHost, refused []error, err error) {
-	return served(v, routing{})
+	return served(v, nil)
 }
 
-func served(v *ir.VirtualHost, rt routing) (out *routev3.VirtualHost, refused []error, err error) {
+func served(v *ir.VirtualHost, retry *routev3.RetryPolicy) (out *routev3.VirtualHost, refused []error, err error) {
 	if v.Added != nil {
 		out, err = addedVirtualHost(v)
 		return out, nil, err
 	}
-	out, refused, err = virtualHost(v, v.ResourceName(), rt)
+	out, refused, err = virtualHost(v, v.ResourceName(), retry)
 	if err == nil && out.Validate() != nil {
 		refused, err = refuseInvalid(v, out, refused)
 	}
@@ -84,12 +84,12 @@ func refusedRoute(v *ir.Route) (*routev3.Route, error) {
 	})
 }
 
-// virtualHost translates a virtual host. rt has what its routes inherit from the form of the virtual host.
-func virtualHost(v *ir.VirtualHost, name string, rt routing) (out *routev3.VirtualHost, refused []error, err error) {
+// virtualHost translates a virtual host with a retry policy; nil: each route has its own.
+func virtualHost(v *ir.VirtualHost, name string, retry *routev3.RetryPolicy) (out *routev3.VirtualHost, refused []error, err error) {
 	if err := checkDomains(v.Domains); err != nil {
 		return nil, nil, err
 	}
-	rt.port, rt.https, rt.forwardHost = v.Of.Port, v.Of.Server != nil, v.ForwardHost
+	rt := &routing{port: v.Of.Port, https: v.Of.Server != nil, retry: retry, forwardHost: v.ForwardHost}
 	out = &routev3.VirtualHost{
 		Name:                       name,
 		Domains:                    v.Domains,

@@ -117,7 +117,7 @@ func add(args *skel.CmdArgs, out io.Writer, patience time.Duration) error {
 	return err
 }
 
-// addresses returns the Pod's addresses, which the plugins before have given it; none if there is no result of theirs.
+// addresses returns the addresses that earlier plugins gave to the Pod. The list is empty if their result is missing.
 func (c *config) addresses() (out []string) {
 	var result struct {
 		IPs []struct {
