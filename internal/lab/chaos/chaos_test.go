@@ -101,3 +101,28 @@ func TestCertificatesExpire(t *testing.T) {
 	require.GreaterOrEqual(t, expired, o.Plan[0].For.Seconds())
 	require.Positive(t, r.Traffic["TCP"].Answers["denied"], "connections that the server's sidecar refused: no policy does")
 }
+
+// TestRootsRotate executes a plan in which the mesh's root is replaced while control planes are killed. No request fails.
+func TestRootsRotate(t *testing.T) {
+	labtest.Long(t)
+	server, err := kubetest.Binary()
+	require.NoError(t, err)
+	for name, source := range map[string][]string{"files": nil, "API server": {server}} {
+		t.Run(name, func(t *testing.T) {
+			labtest.Temporary(t)
+			o := chaos.Options{Time: chaos.MinTime, Proxies: chaos.MinProxies, APIServer: source}
+			o.Programs, o.Envoy = labtest.Sidecars(t)
+			o.Plan = []chaos.Action{
+				{At: time.Second, What: "rotate roots", Target: "roots"},
+				{At: 5 * time.Second, What: "kill control plane", Target: "plane/1", For: 5 * time.Second},
+				{At: 8 * time.Second, What: "kill agent", Target: "proxy/c1"},
+			}
+			r, err := chaos.Run(t.Context(), o)
+			require.NoError(t, err)
+			require.Empty(t, r.Violations)
+			require.Equal(t, "rotate roots", r.Events[0].What, "events are in order of their beginning")
+			require.Regexp(t, `^step 1 .* step 2 .* step 3 reached all sidecars after \d+ s$`, r.Events[0].Effect)
+			t.Log(r.Events[0].Effect)
+		})
+	}
+}

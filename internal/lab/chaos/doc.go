@@ -11,6 +11,7 @@
 //	history.go   which states a request may have met, and which parts were disturbed by a fault
 //	run.go       a run: start, plan, end, checks
 //	faults.go    what each fault does
+//	roots.go     the rotation of the mesh's root
 //	traffic.go   requests, and what their answers mean
 //	acks.go      waits until all proxies have ACKed a change, and checks that it is true
 //	final.go     what is compared after the last fault

@@ -34,6 +34,8 @@ func (r *run) fault(ctx context.Context, a Action, e *event) error {
 		return r.serverFault(ctx, a)
 	case "proxy":
 		return r.proxyFault(ctx, a, e, r.mesh.sidecarOf(of))
+	case "roots":
+		return r.rotate(ctx, e)
 	}
 	for _, s := range r.mesh.sidecars {
 		s.relay.reset()
@@ -55,6 +57,12 @@ func (r *run) planeFault(ctx context.Context, a Action, e *event, p *plane) erro
 		release := p.server.hold()
 		defer release()
 		return ignoreEnd(clock.Sleep(ctx, a.For))
+	case slowServer:
+		slow(ctx, a, e, p.server, slowBy, lossRate)
+		return nil
+	case resetServer:
+		p.server.reset()
+		return nil
 	}
 	return paused(ctx, p.pid(), a.For)
 }
@@ -154,15 +162,11 @@ func (s *sidecar) certExpiry(ctx context.Context) (last time.Time, err error) {
 	return last, nil
 }
 
-// slow delays the connection of a sidecar to the control planes.
-func (r *run) slow(ctx context.Context, a Action, e *event, s *sidecar) {
-	by, loss := slowBy, 0.0
-	if a.What == lossyProxy {
-		by, loss = 0, lossRate
-	}
-	before := s.relay.slow(by, loss)
-	_ = clock.Sleep(ctx, a.For) // as above
-	e.effect("%d reads were late", s.relay.slow(0, 0)-before)
+// slow delays the bytes of a connection, and stalls a part of its reads as lost packets do, for the time of a fault.
+func slow(ctx context.Context, a Action, e *event, r *relay, by time.Duration, loss float64) {
+	before := r.slow(by, loss)
+	_ = clock.Sleep(ctx, a.For) // if the run is interrupted, the end comes sooner
+	e.effect("%d reads were late", r.slow(0, 0)-before)
 }
 
 // paused stops a process for a time.
@@ -196,8 +200,11 @@ func (r *run) proxyFault(ctx context.Context, a Action, e *event, s *sidecar) er
 		release := s.relay.hold()
 		defer release()
 		return ignoreEnd(clock.Sleep(ctx, a.For))
-	case slowProxy, lossyProxy:
-		r.slow(ctx, a, e, s)
+	case slowProxy:
+		slow(ctx, a, e, s.relay, slowBy, 0)
+		return nil
+	case lossyProxy:
+		slow(ctx, a, e, s.relay, 0, lossRate)
 		return nil
 	case unplugProxy:
 		end := s.relay.disconnect()

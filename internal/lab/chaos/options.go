@@ -55,7 +55,7 @@ func checkPlan(plan []Action, s Shape) error {
 			continue
 		case !slices.ContainsFunc(faultKinds, func(k faultKind) bool { return k.what == a.What }):
 			return fmt.Errorf("action %d (%s): unknown action: copy one of another plan", i+1, a)
-		case kind == "plane" && (of == "1" || of == "2"), kind == "proxy" && slices.Contains(s.proxies(), of), a.Target == "all", a.Target == "server" && s.APIServer:
+		case kind == "plane" && (of == "1" || of == "2"), kind == "proxy" && slices.Contains(s.proxies(), of), a.Target == "all", a.Target == "roots", a.Target == "server" && s.APIServer:
 			continue
 		}
 		return fmt.Errorf("action %d (%s): the mesh has no %s: use the --source and --proxies that the plan was made for", i+1, a, a.Target)

@@ -112,7 +112,7 @@ func (c *cluster) remove(ctx context.Context, _, object string) error {
 	return nil
 }
 
-// roots returns the mesh's root certificates, which the first control plane has created.
+// roots returns the mesh's root certificates, which control planes keep in each namespace.
 func (c *cluster) roots(ctx context.Context) (string, error) {
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	u, err := c.client.Resource(resource).Namespace(namespace).Get(ctx, "istio-ca-root-cert", metav1.GetOptions{})

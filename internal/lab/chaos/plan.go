@@ -106,7 +106,9 @@ const (
 	upgradePlane = "upgrade control plane" // and roll it back
 	killServer   = "kill API server"
 	stopServer   = "stop API server"
-	cutServer    = "cut off API server" // from one control plane
+	cutServer    = "cut off API server"             // from one control plane
+	slowServer   = "slow API server"                // for one control plane, with lost packets: its watches lag
+	resetServer  = "reset API server's connections" // of one control plane: its watches end
 	killAgent    = "kill agent"
 	stopAgent    = "stop agent"
 	killEnvoy    = "kill Envoy"
@@ -118,6 +120,7 @@ const (
 	expireProxy  = "expire certificate" // while the CA is away
 	resetProxy   = "reset proxy's connections"
 	resetAll     = "reset all connections"
+	rotateRoots  = "rotate roots" // of the mesh, in three steps
 )
 
 // faultKind is how often a fault is chosen, what it concerns, and how long it lasts.
@@ -149,6 +152,8 @@ func serverTarget(*rand.Rand, Shape) string { return "server" }
 
 func everyTarget(*rand.Rand, Shape) string { return "all" }
 
+func rootsTarget(*rand.Rand, Shape) string { return "roots" }
+
 func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
 // planes is the number of control planes.
@@ -157,25 +162,32 @@ const planes = 2
 // certTTL is the lifetime of the sidecars' certificates. It is the shortest that agents request.
 const certTTL = time.Minute
 
+// rotationTime is how long a rotation of roots takes at most without other faults: each sidecar renews its certificate once in
+// each of the three steps.
+const rotationTime = 3*certTTL/2 + 30*time.Second
+
 var faultKinds = []faultKind{
-	{killPlane, 5, planeTarget, time.Second, 6 * time.Second, 4 * time.Second, false, 0},
-	{stopPlane, 4, planeTarget, time.Second, 8 * time.Second, 3 * time.Second, false, 0},
-	{restartPlane, 3, planeTarget, 0, 0, 5 * time.Second, false, 0},
-	{upgradePlane, 3, planeTarget, 2 * time.Second, 10 * time.Second, 5 * time.Second, false, 0},
-	{killServer, 3, serverTarget, time.Second, 4 * time.Second, 12 * time.Second, true, 0},
-	{stopServer, 3, serverTarget, time.Second, 6 * time.Second, 4 * time.Second, true, 0},
-	{cutServer, 3, planeTarget, time.Second, 8 * time.Second, 3 * time.Second, true, 0},
-	{killAgent, 2, proxyTarget, 0, 0, 12 * time.Second, false, 0},
-	{stopAgent, 2, proxyTarget, time.Second, 5 * time.Second, 3 * time.Second, false, 0},
-	{killEnvoy, 2, proxyTarget, 0, 0, 12 * time.Second, false, 0},
-	{stopEnvoy, 2, proxyTarget, time.Second, 4 * time.Second, 5 * time.Second, false, 0},
-	{cutProxy, 5, proxyTarget, time.Second, 10 * time.Second, 2 * time.Second, false, 0},
-	{slowProxy, 5, clientTarget, 2 * time.Second, 10 * time.Second, time.Second, false, 0},
-	{lossyProxy, 3, clientTarget, 2 * time.Second, 10 * time.Second, time.Second, false, 0},
-	{unplugProxy, 5, clientTarget, time.Second, 8 * time.Second, 3 * time.Second, false, 0},
-	{expireProxy, 2, clientTarget, 2 * time.Second, 6 * time.Second, 5 * time.Second, false, certTTL},
-	{resetProxy, 4, proxyTarget, 0, 0, time.Second, false, 0},
-	{resetAll, 2, everyTarget, 0, 0, 3 * time.Second, false, 0},
+	{what: killPlane, weight: 5, target: planeTarget, from: time.Second, to: 6 * time.Second, settle: 4 * time.Second},
+	{what: stopPlane, weight: 4, target: planeTarget, from: time.Second, to: 8 * time.Second, settle: 3 * time.Second},
+	{what: restartPlane, weight: 3, target: planeTarget, settle: 5 * time.Second},
+	{what: upgradePlane, weight: 3, target: planeTarget, from: 2 * time.Second, to: 10 * time.Second, settle: 5 * time.Second},
+	{what: killServer, weight: 3, target: serverTarget, from: time.Second, to: 4 * time.Second, settle: 12 * time.Second, apiServer: true},
+	{what: stopServer, weight: 3, target: serverTarget, from: time.Second, to: 6 * time.Second, settle: 4 * time.Second, apiServer: true},
+	{what: cutServer, weight: 3, target: planeTarget, from: time.Second, to: 8 * time.Second, settle: 3 * time.Second, apiServer: true},
+	{what: slowServer, weight: 2, target: planeTarget, from: 2 * time.Second, to: 10 * time.Second, settle: 2 * time.Second, apiServer: true},
+	{what: resetServer, weight: 2, target: planeTarget, settle: 2 * time.Second, apiServer: true},
+	{what: killAgent, weight: 2, target: proxyTarget, settle: 12 * time.Second},
+	{what: stopAgent, weight: 2, target: proxyTarget, from: time.Second, to: 5 * time.Second, settle: 3 * time.Second},
+	{what: killEnvoy, weight: 2, target: proxyTarget, settle: 12 * time.Second},
+	{what: stopEnvoy, weight: 2, target: proxyTarget, from: time.Second, to: 4 * time.Second, settle: 5 * time.Second},
+	{what: cutProxy, weight: 5, target: proxyTarget, from: time.Second, to: 10 * time.Second, settle: 2 * time.Second},
+	{what: slowProxy, weight: 5, target: clientTarget, from: 2 * time.Second, to: 10 * time.Second, settle: time.Second},
+	{what: lossyProxy, weight: 3, target: clientTarget, from: 2 * time.Second, to: 10 * time.Second, settle: time.Second},
+	{what: unplugProxy, weight: 5, target: clientTarget, from: time.Second, to: 8 * time.Second, settle: 3 * time.Second},
+	{what: expireProxy, weight: 2, target: clientTarget, from: 2 * time.Second, to: 6 * time.Second, settle: 5 * time.Second, before: certTTL},
+	{what: resetProxy, weight: 4, target: proxyTarget, settle: time.Second},
+	{what: resetAll, weight: 2, target: everyTarget, settle: 3 * time.Second},
+	{what: rotateRoots, weight: 1, target: rootsTarget, settle: 10 * time.Second, before: rotationTime},
 }
 
 // objects are what a plan changes, with their first states. Every state is one of states.

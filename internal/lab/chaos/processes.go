@@ -102,6 +102,7 @@ type processes struct {
 	server   *part    // the API server; nil: files
 	cluster  *cluster // that API server's client
 	serverAt string
+	root     *root        // that signs certificates; after the start only a rotation uses it
 	client   *http.Client // of pages
 
 	mu      sync.Mutex             // guards targets

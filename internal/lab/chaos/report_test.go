@@ -15,7 +15,7 @@ import (
 func TestReport(t *testing.T) {
 	r := &Report{
 		Seed: 5, Time: 60, Asked: 6, Shape: ShapeOf(6, true), Faults: map[string]int{killPlane: 1}, Traffic: map[string]*counts{protoTCP: {3, map[string]int{"v1": 3}}},
-		Plan:       NewPlan(5, ShapeOf(6, true), time.Minute),
+		Plan:       append(NewPlan(5, ShapeOf(6, true), time.Minute), Action{At: time.Minute, What: killServer, Target: "server"}),
 		Events:     []event{{Action: Action{What: killPlane, Target: "plane/1", For: time.Second}, Began: 3, Took: 2}},
 		Violations: []violation{{Offset: 4, Kind: "request", Subject: "TCP c1 -> s1", Text: "answered <v2>"}}, More: 2,
 	}

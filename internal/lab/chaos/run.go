@@ -14,7 +14,6 @@ import (
 	"github.com/moonsail/moonsail/internal/base/clock"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
-	"github.com/moonsail/moonsail/internal/security/ca"
 )
 
 // Bounds that a run checks.
@@ -147,7 +146,7 @@ func (r *run) start(ctx context.Context) error {
 	if r.apps, err = m.startApps(); err != nil {
 		return err
 	}
-	if err := m.writeTokens(); err != nil {
+	if err := errors.Join(m.writeTokens(), r.firstRoot(ctx)); err != nil {
 		return err
 	}
 	for n := range planes {
@@ -155,11 +154,12 @@ func (r *run) start(ctx context.Context) error {
 		if err := m.addPlane(n+1, m.path("config"), kubeconfig); err != nil {
 			return err
 		}
-		if err := m.startPlane(ctx, m.planes[n]); err != nil { // the first one makes the CA
+		if err := m.startPlane(ctx, m.planes[n]); err != nil {
 			return err
 		}
 	}
-	if err := r.writeRoots(ctx); err != nil {
+	err = await(ctx, startTime, "the mesh's roots", func(ctx context.Context) error { return r.mountRoots(ctx, m.root.text) })
+	if err != nil {
 		return err
 	}
 	r.options.progress("starting %d sidecars", m.Proxies())
@@ -168,24 +168,6 @@ func (r *run) start(ctx context.Context) error {
 	}
 	r.acks.start()
 	return r.awaitQuiet(ctx, startTime)
-}
-
-// writeRoots writes the roots of an API server's mesh to the file that sidecars read. With files, the control plane has.
-func (r *run) writeRoots(ctx context.Context) error {
-	c := r.mesh.cluster
-	if c == nil {
-		return nil
-	}
-	if err := os.MkdirAll(r.mesh.path("ca"), 0o755); err != nil { //nolint:gosec // it holds no secrets
-		return err
-	}
-	return await(ctx, startTime, "the mesh's roots", func(ctx context.Context) error {
-		text, err := c.roots(ctx)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(r.mesh.path("ca", ca.RootFile), []byte(text), 0o600)
-	})
 }
 
 func (r *run) startSidecars(ctx context.Context) error {
