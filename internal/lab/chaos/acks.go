@@ -53,7 +53,9 @@ type acker struct {
 	mu      sync.Mutex // guards the fields below
 	waiting map[string]pending
 	took    []time.Duration // from the write until the last ACK was known
-	checked int             // ACKed changes that were found in Envoys
+	checked int             // ACKed changes that were looked up in Envoys
+	// replaced are the changes that were written again before their ACK.
+	replaced int
 }
 
 func newAcker(m *processes, h *history, found func(violation)) *acker {
@@ -96,16 +98,20 @@ func (a *acker) expect(object string, number int, yaml string, deleted bool) err
 		}
 		p.parts = append(p.parts, d)
 	}
+	a.forget(object)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.waiting[object] = p
 	return nil
 }
 
-// forget stops to await an object that is invalid now, and gets no ACK.
+// forget stops to await the ACK of an object's last write: another one follows it.
 func (a *acker) forget(object string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if _, open := a.waiting[object]; open {
+		a.replaced++
+	}
 	delete(a.waiting, object)
 }
 
@@ -177,7 +183,11 @@ func (a *acker) look(ctx context.Context) {
 	}
 	for _, p := range have {
 		a.acked(p)
-		a.verify(ctx, p, before, "the control planes report that all proxies have it")
+		if a.verify(ctx, p, before, "the control planes report that all proxies have it") {
+			a.mu.Lock()
+			a.checked++
+			a.mu.Unlock()
+		}
 	}
 	for _, p := range settled {
 		a.verify(ctx, p, before, "the control planes have settled its revision for all proxies")
@@ -302,11 +312,11 @@ func (a *acker) settled(ctx context.Context, plane *plane) bool {
 }
 
 // verify checks that the Envoys that a change concerns have it. It reports nothing if the object was written again, or a
-// proxy has reconnected, meanwhile.
-func (a *acker) verify(ctx context.Context, p pending, before connections, claim string) {
+// proxy has reconnected, meanwhile. It returns whether it has looked at an Envoy.
+func (a *acker) verify(ctx context.Context, p pending, before connections, claim string) (looked bool) {
 	state := a.history.newest(p.object)
 	if state.number != p.number {
-		return
+		return false
 	}
 	old := a.history.before(p.object, p.number)
 	wrong := ""
@@ -316,20 +326,19 @@ func (a *acker) verify(ctx context.Context, p pending, before connections, claim
 		}
 		text, err := s.dump(ctx, p.object)
 		if err != nil {
-			return
+			return looked
 		}
+		looked = true
 		if w := a.contradiction(text, p.object, state, old); w != "" {
 			wrong = s.workload + " " + w
 			break
 		}
 	}
-	a.mu.Lock()
-	a.checked++
-	a.mu.Unlock()
 	if wrong == "" || a.history.newest(p.object).number != p.number || !before.equal(a.connected(ctx)) {
-		return
+		return looked
 	}
 	a.found(violation{At: time.Now(), Kind: "ledger", Subject: p.object, Text: fmt.Sprintf("write %d (%s): %s, but %s", p.number, state.state, claim, wrong)})
+	return looked
 }
 
 // concerned returns the sidecars whose configuration has marks of an object.

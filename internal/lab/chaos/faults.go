@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/base/clock"
+	"github.com/moonsail/moonsail/internal/lab/child"
 )
 
 // slowBy delays each read of a slow connection, and lossRate is the part of reads that wait for a lost packet.
@@ -93,8 +94,7 @@ func (r *run) upgrade(ctx context.Context, a Action, e *event, p *plane) error {
 
 // replace ends a control plane in order, and starts it with another command line.
 func (r *run) replace(ctx context.Context, e *event, p *plane, argv []string) error {
-	process, _ := p.running()
-	process.Stop(stopTime)
+	p.end(func(process *child.Process) { process.Stop(stopTime) })
 	p.argv = argv
 	if err := r.mesh.startPlane(ctx, p); err != nil {
 		return err

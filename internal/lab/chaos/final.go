@@ -7,6 +7,8 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -368,4 +370,27 @@ func firstDifference(a, b any) string {
 		}
 	}
 	return fmt.Sprintf(": %.300s, a new one has %.300s", text(a), text(b))
+}
+
+// panicked finds lines of logs about panics, which control planes and agents survive.
+var panicked = regexp.MustCompile(`"panic|panic (in|while)|internal error: `)
+
+// readLogs records the panics in the logs of all parts.
+func (r *run) readLogs() error {
+	files, err := filepath.Glob(filepath.Join(r.options.logs(r.mesh.dir), "*.log"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			if panicked.MatchString(line) {
+				r.found(violation{At: time.Now(), Kind: "crash", Subject: filepath.Base(file), Text: strings.TrimSpace(line)})
+			}
+		}
+	}
+	return nil
 }

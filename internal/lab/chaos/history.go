@@ -151,12 +151,18 @@ func (h *history) isDisturbed(c call, from, to time.Time) bool {
 // may be after a change of the listener. An idle connection of HTTP/2 is told only with its next response that it is drained,
 // so that a request may begin on it just before its end.
 func (h *history) isCut(c call, at time.Time) bool {
+	if c.opens() {
+		return false
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, d := range c.dependsOn() {
-		for _, v := range h.objects[d.object] {
-			from, to := v.written.Add(drainTime-grace), v.acked.Add(drainTime+grace)
-			if d.inbound && !from.After(at) && (v.acked.IsZero() || !to.Before(at)) {
+		list := h.objects[d.object]
+		for i, v := range list {
+			gone := firstACK(list[i:])
+			begun := !v.written.Add(drainTime - grace).After(at)
+			over := !gone.IsZero() && gone.Add(drainTime+grace).Before(at)
+			if d.inbound && begun && !over {
 				return true
 			}
 		}
@@ -164,12 +170,23 @@ func (h *history) isCut(c call, at time.Time) bool {
 	return false
 }
 
+// firstACK returns when all proxies first had one of these versions; zero: they have none of them yet. A version that is
+// written again before its ACK never gets one.
+func firstACK(list []version) (first time.Time) {
+	for _, v := range list {
+		if !v.acked.IsZero() && (first.IsZero() || v.acked.Before(first)) {
+			first = v.acked
+		}
+	}
+	return first
+}
+
 // allowed returns what a call between two times may have answered.
 func (h *history) allowed(c call, from, to time.Time) []string {
 	worlds := []world{{}}
 	for _, d := range c.dependsOn() {
 		g := grace
-		if d.inbound && c.Proto != protoTCP && c.Proto != plainCall { // those open a connection for each call
+		if d.inbound && !c.opens() {
 			g = drainGrace
 		}
 		states := h.visible(d.object, from, to, g)
@@ -194,18 +211,27 @@ func (h *history) allowed(c call, from, to time.Time) []string {
 	return slices.Compact(out)
 }
 
-// judge returns why an answer is a violation, or "".
-func (h *history) judge(c call, from, to time.Time, answer string) string {
+// Verdicts of an answer.
+type verdict int
+
+const (
+	right     verdict = iota // it is one of those that are allowed
+	drained                  // its connection may have ended with the drain of a listener
+	excused                  // a fault disturbed one of its proxies
+	violating                // none of these
+)
+
+// judge returns the verdict of an answer, and why it is a violation.
+func (h *history) judge(c call, from, to time.Time, answer string) (v verdict, why string) {
 	allowed := h.allowed(c, from, to)
-	if slices.Contains(allowed, answer) {
-		return ""
-	}
-	if answer == failed && h.isCut(c, to) {
-		return ""
-	}
 	unanswered := answer == failed || answer == unrouted || answer == denied && c.Proto == protoTCP || answer == refused && c.Proto == plainCall
-	if unanswered && h.isDisturbed(c, from, to) {
-		return ""
+	switch {
+	case slices.Contains(allowed, answer):
+		return right, ""
+	case unanswered && h.isDisturbed(c, from, to):
+		return excused, ""
+	case answer == failed && h.isCut(c, to):
+		return drained, ""
 	}
-	return fmt.Sprintf("answered %s; every state in force at some moment of it gives %s", answer, strings.Join(allowed, " or "))
+	return violating, fmt.Sprintf("answered %s; every state in force at some moment of it gives %s", answer, strings.Join(allowed, " or "))
 }

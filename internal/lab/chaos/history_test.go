@@ -48,7 +48,7 @@ func TestRouteWithoutItsSubsets(t *testing.T) {
 			h.ack(object, h.begin(object, state), time.Now())
 		}
 		elapse(time.Hour)
-		judge := func() string { return h.judge(call{"c1", "s1", protoHTTP1}, time.Now(), time.Now(), unrouted) }
+		judge := func() string { return h.why(call{"c1", "s1", protoHTTP1}, 0, unrouted) }
 		n := h.begin("route/s1", "v1")
 		elapse(time.Millisecond)
 		require.NotEmpty(t, judge(), "files are read together")
@@ -58,6 +58,12 @@ func TestRouteWithoutItsSubsets(t *testing.T) {
 		elapse(2 * grace)
 		require.NotEmpty(t, judge(), "both have been seen")
 	})
+}
+
+// why judges an answer to a call that has ended now and took some time.
+func (h *history) why(c call, took time.Duration, answer string) string {
+	_, why := h.judge(c, time.Now().Add(-took), time.Now(), answer)
+	return why
 }
 
 // elapse lets time pass on the fake clock of synctest.
@@ -72,7 +78,7 @@ func TestJudge(t *testing.T) {
 		}
 		tcp := call{"c1", "s1", protoTCP}
 		judge := func(answer string, ago time.Duration) string {
-			return h.judge(tcp, time.Now().Add(-ago), time.Now(), answer)
+			return h.why(tcp, ago, answer)
 		}
 		elapse(time.Hour)
 		require.Empty(t, judge("v1", time.Second))
@@ -91,17 +97,26 @@ func TestJudge(t *testing.T) {
 		require.Empty(t, judge("v1", time.Minute), "it began before the ACK")
 		http := call{"c1", "s1", protoHTTP1}
 		h.ack("route/s1", h.begin("route/s1", none), time.Now())
-		require.Empty(t, h.judge(http, time.Now(), time.Now(), "v1"), "its connection may be older than the policy")
+		require.Empty(t, h.why(http, 0, "v1"), "its connection may be older than the policy")
 		elapse(drainGrace)
-		require.NotEmpty(t, h.judge(http, time.Now(), time.Now(), "v1"))
+		require.NotEmpty(t, h.why(http, 0, "v1"))
 
 		require.NotEmpty(t, judge(failed, time.Second))
 		n = h.begin("mtls/s1", permissive)
 		h.ack("mtls/s1", n, time.Now())
 		elapse(drainTime)
-		require.Empty(t, judge(failed, 0), "a drained connection ends")
+		require.Empty(t, h.why(http, 0, failed), "a drained connection ends")
+		require.NotEmpty(t, judge(failed, 0), "a new connection is not drained")
 		elapse(2 * grace)
-		require.NotEmpty(t, judge(failed, 0))
+		require.NotEmpty(t, h.why(http, 0, failed))
+
+		h.begin("mtls/s1", none)
+		n = h.begin("mtls/s1", strict)
+		elapse(time.Minute)
+		require.Empty(t, h.why(http, 0, failed), "either may be in force since a moment ago")
+		h.ack("mtls/s1", n, time.Now())
+		elapse(drainTime + 2*grace)
+		require.NotEmpty(t, h.why(http, 0, failed), "the version that never got an ACK is gone, too")
 		end := h.disturb("s1-v2")
 		elapse(time.Millisecond)
 		require.Empty(t, judge(failed, 0))

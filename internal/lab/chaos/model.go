@@ -42,6 +42,9 @@ type call struct {
 	Proto           string
 }
 
+// opens reports whether each call opens a connection, which thus never is older than the call.
+func (c call) opens() bool { return c.Proto == protoTCP || c.Proto == plainCall }
+
 // world has one state for each object that a call depends on.
 type world struct{ route, auth, mtls, endpoints, entry string }
 

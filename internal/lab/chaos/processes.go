@@ -24,13 +24,16 @@ import (
 
 // part is a process of the mesh that can be killed, paused and started again.
 type part struct {
-	name string
-	argv []string
-	log  *os.File
+	name    string
+	argv    []string
+	log     *os.File
+	crashed func(name string, err error) // is called for a process that ends although nobody ends it
+	watched *sync.WaitGroup              // of the goroutines that wait for the end of processes
 
 	mu      sync.Mutex // guards the fields below
 	process *child.Process
 	started time.Time
+	ending  *child.Process // that is being ended on purpose
 }
 
 func (p *part) start() error {
@@ -38,10 +41,34 @@ func (p *part) start() error {
 	if err != nil {
 		return err
 	}
+	p.watched.Go(func() { p.watch(process) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.process, p.started = process, time.Now()
 	return nil
+}
+
+// watch waits for the end of a process.
+func (p *part) watch(process *child.Process) {
+	<-process.Done()
+	p.mu.Lock()
+	meant := p.ending == process
+	p.mu.Unlock()
+	if !meant {
+		p.crashed(p.name, process.Ended())
+	}
+}
+
+// end ends the process on purpose, unless it has ended by itself.
+func (p *part) end(how func(*child.Process)) {
+	process, _ := p.running()
+	if process == nil || process.Ended() != nil {
+		return
+	}
+	p.mu.Lock()
+	p.ending = process
+	p.mu.Unlock()
+	how(process)
 }
 
 // running returns the process that runs now, or ran last, and when it was started.
@@ -56,11 +83,7 @@ func (p *part) pid() int {
 	return process.Pid()
 }
 
-func (p *part) kill() {
-	if process, _ := p.running(); process != nil {
-		process.Kill()
-	}
-}
+func (p *part) kill() { p.end((*child.Process).Kill) }
 
 // pause stops a process where it is until the returned function is called.
 func pause(pid int) (resume func(), err error) {
@@ -104,6 +127,8 @@ type processes struct {
 	serverAt string
 	root     *root        // that signs certificates; after the start only a rotation uses it
 	client   *http.Client // of pages
+	crashed  func(name string, err error)
+	watched  sync.WaitGroup
 
 	mu      sync.Mutex             // guards targets
 	targets map[string]*sync.Mutex // each is held while a fault concerns the target
@@ -116,7 +141,7 @@ func (m *processes) path(parts ...string) string {
 // newPart creates the log of a part.
 func (m *processes) newPart(name string, argv ...string) (part, error) {
 	log, err := os.OpenFile(filepath.Join(m.options.logs(m.dir), name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	return part{name: name, argv: argv, log: log}, err
+	return part{name: name, argv: argv, log: log, crashed: m.crashed, watched: &m.watched}, err
 }
 
 // Time limits of starts, long enough for a busy machine.
@@ -370,7 +395,7 @@ func (m *processes) stopAll() {
 	stop := func(p *part) {
 		if process, _ := p.running(); process != nil {
 			_ = syscall.Kill(process.Pid(), syscall.SIGCONT) // it may have ended
-			all.Go(process.Kill)
+			all.Go(p.kill)
 		}
 	}
 	for _, s := range m.sidecars {
@@ -384,6 +409,7 @@ func (m *processes) stopAll() {
 		stop(m.server)
 	}
 	all.Wait()
+	m.watched.Wait()
 	if m.server != nil {
 		_ = m.server.log.Close() // what it has is lost with the process
 	}

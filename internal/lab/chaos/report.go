@@ -39,7 +39,9 @@ type Report struct {
 	Refused int                `json:"refused"` // invalid objects that the API server did not take
 	Traffic map[string]*counts `json:"traffic"`
 	// Excused are requests that failed while a fault disturbed one of their proxies.
-	Excused     int      `json:"excused"`
+	Excused int `json:"excused"`
+	// Drained are requests that failed when their connection was closed: its listener had changed, and was drained.
+	Drained     int      `json:"drained"`
 	ACKs        ackTimes `json:"acks"`
 	QuietAfter  float64  `json:"quiet_after_s"` // from the end of the last fault and change to the last ACK
 	Compared    int      `json:"compared"`      // resources of Envoys, with those of new ones
@@ -58,7 +60,9 @@ type ackTimes struct {
 	P50     float64 `json:"p50_s"`
 	P99     float64 `json:"p99_s"`
 	Max     float64 `json:"max_s"`
-	Checked int     `json:"checked"` // found in config dumps
+	Checked int     `json:"checked"` // of N, looked up in config dumps
+	// Replaced are changes that were written again before their ACK. They are not in N, and would be among the slow ones.
+	Replaced int `json:"replaced"`
 }
 
 // event is an action that was done.
@@ -85,7 +89,7 @@ type violation struct {
 	At      time.Time     `json:"at"`
 	Offset  float64       `json:"offset_s"` // since the plan's start
 	Took    time.Duration `json:"took_ns,omitempty"`
-	Kind    string        `json:"kind"` // request, ledger, stale, leak or final state
+	Kind    string        `json:"kind"` // request, ledger, stale, leak, crash or final state
 	Subject string        `json:"subject"`
 	Text    string        `json:"text"`
 }
@@ -131,13 +135,13 @@ func (r *run) fill(out *Report) {
 	if r.traffic != nil {
 		r.traffic.mu.Lock()
 		defer r.traffic.mu.Unlock()
-		out.Traffic, out.Excused = r.traffic.counts, r.traffic.excused
+		out.Traffic, out.Excused, out.Drained = r.traffic.counts, r.traffic.excused, r.traffic.drained
 	}
 	if r.acks != nil {
 		r.acks.mu.Lock()
 		defer r.acks.mu.Unlock()
 		out.ACKs = spread(r.acks.took)
-		out.ACKs.Checked = r.acks.checked
+		out.ACKs.Checked, out.ACKs.Replaced = r.acks.checked, r.acks.replaced
 	}
 }
 

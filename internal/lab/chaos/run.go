@@ -82,7 +82,7 @@ func (r *run) all(ctx context.Context, dir string, shape Shape, report *Report) 
 	if err != nil {
 		return err
 	}
-	r.mesh = &processes{layout: layout{shape, subnet}, dir: dir, options: r.options, targets: map[string]*sync.Mutex{}, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}}}
+	r.mesh = &processes{layout: layout{shape, subnet}, dir: dir, options: r.options, targets: map[string]*sync.Mutex{}, crashed: r.crashed, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}}}
 	defer r.end()
 	if err := r.start(ctx); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (r *run) all(ctx context.Context, dir string, shape Shape, report *Report) 
 		return err
 	}
 	r.compareUsage(ctx, before, report)
-	return r.compareFresh(ctx, report)
+	return errors.Join(r.compareFresh(ctx, report), r.readLogs())
 }
 
 // freeSubnet returns loopback addresses at which the ports of a mesh are free.
@@ -348,23 +348,22 @@ func (r *run) change(ctx context.Context, a Action) {
 
 // burst writes or deletes many objects that no request depends on.
 func (r *run) burst(ctx context.Context, a Action) {
-	r.record(a, func(*event) error {
+	r.record(a, func(e *event) error {
 		number := r.history.begin("noise", a.State)
-		switch a.State {
-		case none:
-			return r.putNoise(ctx, a.Target, number, 0)
-		case brief:
-			if err := r.putNoise(ctx, a.Target, number, a.Count); err != nil {
+		e.Count = 0 // of a deletion it is known only now
+		if a.State != none {
+			if err := r.putNoise(ctx, e, number, a.Count); err != nil || a.State != brief {
 				return err
 			}
-			return r.putNoise(ctx, a.Target, number, 0)
 		}
-		return r.putNoise(ctx, a.Target, number, a.Count)
+		return r.putNoise(ctx, e, number, 0)
 	})
 }
 
-// putNoise writes so many objects of a group, and deletes the others. The last ones that were written are deleted first.
-func (r *run) putNoise(ctx context.Context, group string, number, count int) error {
+// putNoise writes so many objects of an event's group, and deletes the others. The last ones that were written are deleted
+// first. It counts them in the event.
+func (r *run) putNoise(ctx context.Context, e *event, number, count int) error {
+	group := e.Target
 	for i := range max(count, r.noise[group]) {
 		do := r.place.put
 		if i >= count {
@@ -375,6 +374,7 @@ func (r *run) putNoise(ctx context.Context, group string, number, count int) err
 		if err := until(ctx, func(ctx context.Context) error { return do(ctx, name, yaml) }); err != nil && ctx.Err() != nil {
 			return err
 		}
+		e.Count++
 	}
 	r.noise[group] = count
 	return nil
@@ -405,6 +405,11 @@ func (r *run) found(v violation) {
 		return
 	}
 	r.violations = append(r.violations, v)
+}
+
+// crashed records a process that has ended although no fault ended it.
+func (r *run) crashed(name string, err error) {
+	r.found(violation{At: time.Now(), Kind: "crash", Subject: name, Text: err.Error()})
 }
 
 // end ends all parts.

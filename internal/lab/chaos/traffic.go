@@ -43,7 +43,8 @@ type traffic struct {
 
 	mu      sync.Mutex         // guards the fields below
 	counts  map[string]*counts // by protocol
-	excused int                // failures while a fault disturbed a proxy of the request
+	excused int                // answers that a fault of a proxy of the request explains
+	drained int                // failures that the drain of a connection explains
 }
 
 // counts are requests by what they answered.
@@ -89,7 +90,7 @@ func (t *traffic) call(ctx context.Context, c call, make func(ctx context.Contex
 		return // the traffic was stopped
 	}
 	to := time.Now()
-	why := t.history.judge(c, from, to, answer)
+	verdict, why := t.history.judge(c, from, to, answer)
 	t.mu.Lock()
 	n := t.counts[c.Proto]
 	if n == nil {
@@ -98,11 +99,15 @@ func (t *traffic) call(ctx context.Context, c call, make func(ctx context.Contex
 	}
 	n.Requests++
 	n.Answers[answer]++
-	if answer == failed && why == "" {
+	switch verdict {
+	case excused:
 		t.excused++
+	case drained:
+		t.drained++
+	case right, violating:
 	}
 	t.mu.Unlock()
-	if why == "" {
+	if verdict != violating {
 		return
 	}
 	who := c.Client

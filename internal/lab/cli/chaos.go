@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -92,10 +93,11 @@ func (f *chaosFlags) run(cmd *cobra.Command) error {
 			return &terminal.UserError{What: "cannot write the report", Where: "--out " + f.out, Err: failed, Next: "name a directory that you can write to"}
 		}
 	}
-	if err != nil {
+	if report == nil || err != nil && report.Found() == 0 {
 		return err
 	}
-	if err := f.output.Print(cmd.OutOrStdout(), report, func(w io.Writer) error { return printChaos(w, report) }); err != nil {
+	printed := f.output.Print(cmd.OutOrStdout(), report, func(w io.Writer) error { return printChaos(w, report) })
+	if err := errors.Join(err, printed); err != nil {
 		return err
 	}
 	if report.Found() > 0 {
@@ -157,10 +159,10 @@ func (f *chaosFlags) prepare() (err error) {
 func printChaos(w io.Writer, r *chaos.Report) error {
 	s := terminal.StyleFor(w)
 	fmt.Fprintf(w, "Faults on purpose, seed %d: %d Envoys, %.0f s\n%s\n\n", r.Seed, r.Shape.Proxies(), r.Time, s.Dim(r.Machine.Line()))
-	fmt.Fprintf(w, "%d requests, %d changed objects, %d faults; %d requests failed while a fault disturbed one of their proxies\n",
-		r.Requests(), r.Changes, r.FaultCount(), r.Excused)
-	fmt.Fprintf(w, "%d changes ACKed by all proxies: p50 %.2f s, p99 %.2f s, at most %.2f s; %d looked up in Envoys\n",
-		r.ACKs.N, r.ACKs.P50, r.ACKs.P99, r.ACKs.Max, r.ACKs.Checked)
+	fmt.Fprintf(w, "%d requests, %d changed objects, %d faults; %d requests failed while a fault disturbed one of their proxies, %d on drained connections\n",
+		r.Requests(), r.Changes, r.FaultCount(), r.Excused, r.Drained)
+	fmt.Fprintf(w, "%d changes ACKed by all proxies: p50 %.2f s, p99 %.2f s, at most %.2f s; %d looked up in Envoys; %d more written again before\n",
+		r.ACKs.N, r.ACKs.P50, r.ACKs.P99, r.ACKs.Max, r.ACKs.Checked, r.ACKs.Replaced)
 	fmt.Fprintf(w, "all was ACKed %.2f s after the last fault and change; %d resources equal those of new Envoys\n\n", r.QuietAfter, r.Compared)
 	t := terminal.NewTable("FAULT", "TIMES")
 	for _, what := range r.FaultNames() {
