@@ -67,6 +67,9 @@ function count(n) {
   if (n >= 1e3) return `${(n / 1e3).toFixed(1)}k`;
   return n >= 10 || Number.isInteger(n) ? n.toFixed(0) : n >= 0.1 ? n.toFixed(1) : "<0.1";
 }
+function rangeText({ least, most: most2 }) {
+  return least === most2 ? percent(least) : `${percent(least)} to ${percent(most2)}`;
+}
 function percent(share) {
   if (share <= 0) return "0 %";
   if (share >= 1) return "100 %";
@@ -336,7 +339,7 @@ function neighbour(places, from, key) {
 }
 
 // internal/controlplane/dashboard/src/traffic.ts
-var nothing = () => ({ requests: 0, errors: 0, bytes: 0, total: 0, mutual: 0, known: 0, durations: [] });
+var nothing = () => ({ requests: 0, errors: 0, bytes: 0, total: 0, mutual: 0, known: 0, unknown: 0, durations: [] });
 function addDurations(to, list) {
   for (const d of list) {
     const i = to.findIndex((x) => x.fromMs >= d.fromMs);
@@ -346,6 +349,7 @@ function addDurations(to, list) {
     else to.splice(i, 0, { ...d });
   }
 }
+var inaccuracy = 0.1;
 function add(sum, e) {
   const n = e.client && (e.client.requests > 0 || e.client.total) ? e.client : e.server ?? e.client;
   if (!n) return;
@@ -356,6 +360,8 @@ function add(sum, e) {
   addDurations(sum.durations, n.durations ?? []);
   sum.mutual += e.server?.mutual ?? 0;
   sum.known += e.server?.requests ?? 0;
+  const uncounted = n.requests - (e.server?.requests ?? 0);
+  if (!e.server || uncounted > inaccuracy * n.requests) sum.unknown += uncounted;
 }
 function quantile2(list, q) {
   const total = list.reduce((n, d) => n + d.rate, 0);
@@ -369,7 +375,11 @@ function quantile2(list, q) {
   }
   return void 0;
 }
-var mutualShare = (s) => s.known > 0 ? Math.min(1, s.mutual / s.known) : void 0;
+function mutualShare(s) {
+  if (!(s.known > 0)) return void 0;
+  const all = s.known + s.unknown;
+  return { least: Math.min(1, s.mutual / all), most: Math.min(1, (s.mutual + s.unknown) / all) };
+}
 var errorShare = (s) => s.requests > 0 ? s.errors / s.requests : 0;
 var id = (p) => `${p.namespace}/${p.name}`;
 function aliases(edges) {
@@ -468,6 +478,7 @@ function summary(s, rated) {
   }
   return parts.join(", ");
 }
+var plainText = (mutual) => rangeText({ least: 1 - mutual.most, most: 1 - mutual.least });
 function drawLink(l, { places, ways }, label, chosen, rated) {
   const a2 = places.get(l.from);
   const b = places.get(l.to);
@@ -498,11 +509,11 @@ function drawLink(l, { places, ways }, label, chosen, rated) {
   }
   const mine = chosen === l.from || chosen === l.to;
   const mutual = mutualShare(l.sum);
-  const g = svg("g", { class: ["link", health(l.sum), mutual !== void 0 && mutual < 1 ? "plain" : "", chosen && !mine ? "faint" : "", l.sum.requests > 0 ? "" : "idle"].join(" ") });
+  const g = svg("g", { class: ["link", health(l.sum), mutual && mutual.most < 1 ? "plain" : "", chosen && !mine ? "faint" : "", l.sum.requests > 0 ? "" : "idle"].join(" ") });
   g.append(svg("path", { d: path, "marker-end": "url(#arrow)", "stroke-width": (1 + Math.min(3, Math.log10(1 + l.sum.requests))).toFixed(1) }));
   g.append(svg("title", {}, `${l.from} calls ${l.to} (${l.protocols.join(", ")}): ${summary(l.sum, rated)}`));
   if (mine || label && (l.sum.requests > 0 || !rated)) {
-    const text = summary(l.sum, rated) + (mutual !== void 0 && mutual < 1 ? `, ${percent(1 - mutual)} plain text` : "");
+    const text = summary(l.sum, rated) + (mutual && mutual.most < 1 ? `, ${plainText(mutual)} plain text` : "");
     return { line: g, text: svg("text", { x, y: y - 6, class: "label", "text-anchor": "middle" }, short(text, 34)) };
   }
   return { line: g };
@@ -660,8 +671,8 @@ function controls(c, all) {
   only.onchange = () => go({ ...c, only: only.checked });
 }
 function mutualText(share) {
-  if (share === void 0) return el("span", "dim", "unknown");
-  return el("span", share < 1 ? "warn" : "good", percent(share));
+  if (!share) return el("span", "dim", "unknown");
+  return el("span", share.least === 1 ? "good" : share.most < 1 ? "warn" : "dim", rangeText(share));
 }
 function callRow(l, c, rated) {
   const to = (id2) => {

@@ -69,7 +69,7 @@ test("calls become a graph of services or workloads", () => {
   const g = fold(edges, "service");
   assert.deepEqual(g.nodes.map((n) => [n.id, n.outside]), [["shop/api.example.com", true], ["shop/cart", false], ["shop/web", false]]);
   assert.deepEqual(g.links.map((l) => [l.from, l.to, l.sum.requests, l.sum.errors]), [["shop/web", "shop/api.example.com", 10, 1], ["shop/web", "shop/cart", 20, 2]]);
-  assert.equal(mutualShare(g.links[1]!.sum), 1);
+  assert.deepEqual(mutualShare(g.links[1]!.sum), { least: 1, most: 1 });
   assert.equal(mutualShare(g.links[0]!.sum), undefined, "the other end has no sidecar, so it is unknown");
   assert.equal(quantileOf(g.links[1]!.sum.durations, 0.95), 3);
   assert.deepEqual(fold(edges, "workload").nodes.map((n) => n.id), ["shop/api.example.com", "shop/cart-v1", "shop/web-v1", "shop/web-v2"]);
@@ -94,6 +94,22 @@ test("a namespace leaves its nodes and their neighbours", () => {
 test("an idle client does not hide what the server counts", () => {
   const g = fold([call("a", "b", { client: { requests: 0, errors: 0 } })], "service");
   assert.equal(g.links[0]!.sum.requests, 10);
+});
+
+test("the share with mutual TLS is a range if some servers do not count", () => {
+  const noSidecar: Edge = { ...call("web", "s"), destination: { namespace: "shop", workload: "s-v2", service: "s" }, server: undefined };
+  const share = (...edges: Edge[]) => mutualShare(fold(edges, "service").links[0]!.sum);
+  const server = (requests: number, mutual: number) => call("web", "s", { server: { requests, errors: 0, mutual } });
+  for (const [name, edges, want] of [
+    ["all", [call("web", "s")], { least: 1, most: 1 }],
+    ["a workload without a sidecar", [call("web", "s"), noSidecar], { least: 0.5, most: 1 }],
+    ["the same with plain text", [server(10, 4), noSidecar], { least: 0.2, most: 0.7 }],
+    ["only a workload without a sidecar", [noSidecar], undefined],
+    ["half of the Pods were not measured", [server(5, 5)], { least: 0.5, most: 1 }],
+    ["the ends were measured at different moments", [server(9.5, 9.5)], { least: 1, most: 1 }],
+    ["retries", [server(12, 12)], { least: 1, most: 1 }],
+    ["a client without a sidecar", [call("web", "s", { client: undefined })], { least: 1, most: 1 }],
+  ] as const) assert.deepEqual(share(...edges), want, name);
 });
 
 test("layers follow calls, circles too", () => {

@@ -63,6 +63,11 @@ export function count(n: number): string {
   return n >= 10 || Number.isInteger(n) ? n.toFixed(0) : n >= 0.1 ? n.toFixed(1) : "<0.1";
 }
 
+// rangeText formats a share that is not known exactly.
+export function rangeText({ least, most }: { least: number; most: number }): string {
+  return least === most ? percent(least) : `${percent(least)} to ${percent(most)}`;
+}
+
 // percent formats a share. It shows 0 and 100 only for none and all.
 export function percent(share: number): string {
   if (share <= 0) return "0 %";

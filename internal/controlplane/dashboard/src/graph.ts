@@ -1,9 +1,9 @@
 // Draws a graph as SVG. Names are text nodes and attributes, never markup.
 
-import { count, ms, percent } from "./dom";
+import { count, ms, percent, rangeText } from "./dom";
 import type { Layout, Placed, Size } from "./layout";
 import { layout, neighbour, wayKey } from "./layout";
-import type { Link, Node, Sum } from "./traffic";
+import type { Link, Node, Share, Sum } from "./traffic";
 import { errorShare, mutualShare, quantile } from "./traffic";
 
 const ns = "http://www.w3.org/2000/svg";
@@ -46,6 +46,8 @@ export function summary(s: Sum, rated: boolean): string {
   return parts.join(", ");
 }
 
+const plainText = (mutual: Share): string => rangeText({ least: 1 - mutual.most, most: 1 - mutual.least });
+
 function drawLink(l: Link, { places, ways }: Layout, label: boolean, chosen: string, rated: boolean): { line: SVGElement; text?: SVGElement } | undefined {
   const a = places.get(l.from);
   const b = places.get(l.to);
@@ -77,11 +79,11 @@ function drawLink(l: Link, { places, ways }: Layout, label: boolean, chosen: str
   }
   const mine = chosen === l.from || chosen === l.to;
   const mutual = mutualShare(l.sum);
-  const g = svg("g", { class: ["link", health(l.sum), mutual !== undefined && mutual < 1 ? "plain" : "", chosen && !mine ? "faint" : "", l.sum.requests > 0 ? "" : "idle"].join(" ") });
+  const g = svg("g", { class: ["link", health(l.sum), mutual && mutual.most < 1 ? "plain" : "", chosen && !mine ? "faint" : "", l.sum.requests > 0 ? "" : "idle"].join(" ") });
   g.append(svg("path", { d: path, "marker-end": "url(#arrow)", "stroke-width": (1 + Math.min(3, Math.log10(1 + l.sum.requests))).toFixed(1) }));
   g.append(svg("title", {}, `${l.from} calls ${l.to} (${l.protocols.join(", ")}): ${summary(l.sum, rated)}`));
   if (mine || (label && (l.sum.requests > 0 || !rated))) {
-    const text = summary(l.sum, rated) + (mutual !== undefined && mutual < 1 ? `, ${percent(1 - mutual)} plain text` : "");
+    const text = summary(l.sum, rated) + (mutual && mutual.most < 1 ? `, ${plainText(mutual)} plain text` : "");
     return { line: g, text: svg("text", { x, y: y - 6, class: "label", "text-anchor": "middle" }, short(text, 34)) };
   }
   return { line: g };

@@ -1,11 +1,11 @@
 // The page of the mesh: its services or workloads as a graph, with a table of the same calls.
 
 import { get } from "./api";
-import { age, byId, count, el, ms, percent, row, table } from "./dom";
+import { age, byId, count, el, ms, percent, rangeText, row, table } from "./dom";
 import { draw, health, rate } from "./graph";
 import type { Route } from "./route";
 import { link } from "./route";
-import type { Fold, Graph, Link, Node } from "./traffic";
+import type { Fold, Graph, Link, Node, Share } from "./traffic";
 import { around, errorShare, fold, mutualShare, namespaces, quantile } from "./traffic";
 
 const mostRows = 100;
@@ -96,9 +96,9 @@ function controls(c: Choice, all: string[]): void {
   only.onchange = () => go({ ...c, only: only.checked });
 }
 
-function mutualText(share: number | undefined): HTMLElement {
-  if (share === undefined) return el("span", "dim", "unknown");
-  return el("span", share < 1 ? "warn" : "good", percent(share));
+function mutualText(share: Share | undefined): HTMLElement {
+  if (!share) return el("span", "dim", "unknown");
+  return el("span", share.least === 1 ? "good" : share.most < 1 ? "warn" : "dim", rangeText(share));
 }
 
 function callRow(l: Link, c: Choice, rated: boolean): HTMLTableRowElement {

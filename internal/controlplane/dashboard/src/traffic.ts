@@ -69,10 +69,11 @@ export interface Sum {
   total: number;
   mutual: number; // requests with mutual TLS, of "known" requests
   known: number; // requests of which the server says how they came
+  unknown: number; // requests that no server counts: it has no sidecar, or was not measured
   durations: Duration[];
 }
 
-export const nothing = (): Sum => ({ requests: 0, errors: 0, bytes: 0, total: 0, mutual: 0, known: 0, durations: [] });
+export const nothing = (): Sum => ({ requests: 0, errors: 0, bytes: 0, total: 0, mutual: 0, known: 0, unknown: 0, durations: [] });
 
 function addDurations(to: Duration[], list: Duration[]): void {
   for (const d of list) {
@@ -83,6 +84,9 @@ function addDurations(to: Duration[], list: Duration[]): void {
     else to.splice(i, 0, { ...d });
   }
 }
+
+// inaccuracy is by how much the numbers of a client and its server may differ because they were measured at different moments.
+const inaccuracy = 0.1;
 
 // add adds the numbers of an edge. Clients see every request, and servers know whether it was encrypted.
 function add(sum: Sum, e: Edge): void {
@@ -95,6 +99,8 @@ function add(sum: Sum, e: Edge): void {
   addDurations(sum.durations, n.durations ?? []);
   sum.mutual += e.server?.mutual ?? 0;
   sum.known += e.server?.requests ?? 0;
+  const uncounted = n.requests - (e.server?.requests ?? 0);
+  if (!e.server || uncounted > inaccuracy * n.requests) sum.unknown += uncounted;
 }
 
 // quantile of durations in milliseconds, interpolated as Prometheus does.
@@ -111,8 +117,18 @@ export function quantile(list: Duration[], q: number): number | undefined {
   return undefined;
 }
 
+// Share is a range, because servers may not count all requests.
+export interface Share {
+  least: number;
+  most: number;
+}
+
 // mutualShare is the share of requests with mutual TLS; undefined: no server counts them.
-export const mutualShare = (s: Sum): number | undefined => (s.known > 0 ? Math.min(1, s.mutual / s.known) : undefined);
+export function mutualShare(s: Sum): Share | undefined {
+  if (!(s.known > 0)) return undefined;
+  const all = s.known + s.unknown;
+  return { least: Math.min(1, s.mutual / all), most: Math.min(1, (s.mutual + s.unknown) / all) };
+}
 
 // errorShare is the share of failed requests.
 export const errorShare = (s: Sum): number => (s.requests > 0 ? s.errors / s.requests : 0);
