@@ -72,9 +72,11 @@ type Numbers struct {
 	Errors   float64 `json:"errors"`
 	Bytes    float64 `json:"bytes,omitempty"`  // TCP, both directions
 	Mutual   float64 `json:"mutual,omitempty"` // requests with mutual TLS; servers know it
-	P50      float64 `json:"p50Ms,omitempty"`  // milliseconds; 0: unknown
-	P99      float64 `json:"p99Ms,omitempty"`
-	Total    float64 `json:"total,omitempty"` // since the proxies started; Prometheus does not count it
+	// MutualBytes are the part of Bytes with mutual TLS. Connections that were opened before the measurement have no requests.
+	MutualBytes float64 `json:"mutualBytes,omitempty"`
+	P50         float64 `json:"p50Ms,omitempty"` // milliseconds; 0: unknown
+	P99         float64 `json:"p99Ms,omitempty"`
+	Total       float64 `json:"total,omitempty"` // since the proxies started; Prometheus does not count it
 	// Durations are the rates of requests by their duration, for sums of edges.
 	Durations []Duration `json:"durations,omitempty"`
 }
@@ -89,8 +91,8 @@ type Duration struct {
 
 // sums are what a Numbers is made of. They are counters, or rates.
 type sums struct {
-	requests, errors, bytes, mutual, total float64
-	buckets                                []bucket // sorted by le
+	requests, errors, bytes, mutual, mutualBytes, total float64
+	buckets                                             []bucket // sorted by le
 }
 
 // bucket counts the requests of at most le milliseconds.
@@ -114,6 +116,7 @@ func (s *sums) add(other *sums) {
 	s.errors += other.errors
 	s.bytes += other.bytes
 	s.mutual += other.mutual
+	s.mutualBytes += other.mutualBytes
 	s.total += other.total
 	for _, b := range other.buckets {
 		s.addBucket(b.le, b.count)
@@ -129,7 +132,8 @@ func (s *sums) since(before *sums, seconds float64) sums {
 	rate := func(now, then float64) float64 { return max(0, now-then) / seconds }
 	out := sums{
 		requests: rate(s.requests, before.requests), errors: rate(s.errors, before.errors),
-		bytes: rate(s.bytes, before.bytes), mutual: rate(s.mutual, before.mutual), total: s.total,
+		bytes: rate(s.bytes, before.bytes), mutual: rate(s.mutual, before.mutual),
+		mutualBytes: rate(s.mutualBytes, before.mutualBytes), total: s.total,
 	}
 	for i, b := range s.buckets {
 		then := 0.0
@@ -142,7 +146,7 @@ func (s *sums) since(before *sums, seconds float64) sums {
 }
 
 func (s *sums) numbers() *Numbers {
-	n := &Numbers{Requests: s.requests, Errors: s.errors, Bytes: s.bytes, Mutual: s.mutual, Total: s.total}
+	n := &Numbers{Requests: s.requests, Errors: s.errors, Bytes: s.bytes, Mutual: s.mutual, MutualBytes: s.mutualBytes, Total: s.total}
 	low, below := 0.0, 0.0
 	for _, b := range s.buckets {
 		if rate := b.count - below; rate > 0 {
@@ -205,7 +209,7 @@ func edges(all map[Call]*pair) (list []Edge, leftOut int) {
 	}
 	if leftOut = len(list) - maxEdges; leftOut > 0 {
 		slices.SortFunc(list, func(a, b Edge) int {
-			return cmp.Or(cmp.Compare(b.requests(), a.requests()), a.compare(&b.Call))
+			return cmp.Or(cmp.Compare(b.load(), a.load()), a.compare(&b.Call))
 		})
 		list = list[:maxEdges]
 	}
@@ -213,11 +217,15 @@ func edges(all map[Call]*pair) (list []Edge, leftOut int) {
 	return list, max(0, leftOut)
 }
 
-func (e *Edge) requests() float64 {
+// requestBytes are the bytes of TCP that count as a request where edges are compared.
+const requestBytes = 10_000
+
+// load returns how busy an edge is, in requests for each second.
+func (e *Edge) load() float64 {
 	out := 0.0
 	for _, n := range []*Numbers{e.Client, e.Server} {
 		if n != nil {
-			out = max(out, n.Requests)
+			out = max(out, n.Requests+n.Bytes/requestBytes)
 		}
 	}
 	return out
@@ -288,7 +296,7 @@ func (n *Numbers) with(other *Numbers) *Numbers {
 	}
 	out := &Numbers{
 		Requests: n.Requests + other.Requests, Errors: n.Errors + other.Errors, Bytes: n.Bytes + other.Bytes,
-		Mutual: n.Mutual + other.Mutual, Total: n.Total + other.Total, Durations: slices.Clone(n.Durations),
+		Mutual: n.Mutual + other.Mutual, MutualBytes: n.MutualBytes + other.MutualBytes, Total: n.Total + other.Total, Durations: slices.Clone(n.Durations),
 	}
 	for _, d := range other.Durations {
 		i, found := slices.BinarySearchFunc(out.Durations, d, func(a, b Duration) int { return cmp.Compare(a.From, b.From) })

@@ -122,6 +122,9 @@ func (s *sums) addSeries(metric string, l labelSet, value float64) {
 		}
 	case metricSent, metricReceived:
 		s.bytes += value
+		if l["connection_security_policy"] == "mutual_tls" {
+			s.mutualBytes += value
+		}
 	case metricDuration:
 		if le, err := strconv.ParseFloat(l["le"], 64); err == nil && (usable(le) || math.IsInf(le, 1)) {
 			s.addBucket(le, value)

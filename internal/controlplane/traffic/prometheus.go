@@ -46,6 +46,8 @@ func Queries() map[string]string {
 		metricRequests: ", response_code, grpc_response_status, connection_security_policy",
 		metricDuration: ", le",
 		metricOpened:   ", connection_security_policy",
+		metricSent:     ", connection_security_policy",
+		metricReceived: ", connection_security_policy",
 	}
 	out := map[string]string{}
 	for _, metric := range readMetrics {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -109,6 +110,25 @@ func TestRatesOfProxies(t *testing.T) {
 	require.InDelta(t, 50, s.measure(t.Context()).Edges[0].Client.Total, 0.1, "a proxy that is gone does not count")
 }
 
+// TestLongConnections measures connections that were opened before.
+func TestLongConnections(t *testing.T) {
+	n := 1e6
+	m := meshOf(1, func(string) ([]byte, error) {
+		return []byte(series(metricOpened, "destination", "web", "db", `,connection_security_policy="mutual_tls"`, 4) +
+			series(metricSent, "destination", "web", "db", `,connection_security_policy="mutual_tls"`, n) +
+			series(metricReceived, "destination", "web", "db", `,connection_security_policy="mutual_tls"`, 2*n) +
+			series(metricSent, "destination", "web", "db", `,connection_security_policy="none"`, n)), nil
+	})
+	s := m.scraper()
+	s.measure(t.Context())
+	s.known["p0"].at = s.known["p0"].at.Add(-10 * time.Second)
+	n = 2e6
+	server := s.measure(t.Context()).Edges[0].Server
+	require.Zero(t, server.Requests)
+	require.InDelta(t, 4e5, server.Bytes, 1e4)
+	require.InDelta(t, 3e5, server.MutualBytes, 1e4)
+}
+
 func TestProxyThatDoesNotAnswer(t *testing.T) {
 	m := meshOf(3, func(proxy string) ([]byte, error) {
 		if proxy == "p1" {
@@ -153,6 +173,16 @@ func TestBounds(t *testing.T) {
 		for _, e := range list {
 			require.GreaterOrEqual(t, e.Client.Requests, 7.0, "the busiest stay")
 		}
+	})
+	t.Run("edges without new connections", func(t *testing.T) {
+		busy := Call{Protocol: "tcp"}
+		all := map[Call]*pair{busy: {client: &sums{bytes: 100e6}}}
+		for i := range maxEdges {
+			all[Call{Protocol: fmt.Sprint(i)}] = &pair{client: &sums{requests: 1}}
+		}
+		list, leftOut := edges(all)
+		require.Equal(t, 1, leftOut)
+		require.True(t, slices.ContainsFunc(list, func(e Edge) bool { return e.Call == busy }), "its connections carry the most")
 	})
 }
 
@@ -314,6 +344,8 @@ func TestPrometheus(t *testing.T) {
 			result = `{"metric":{` + base + `,"response_code":"200","connection_security_policy":"mutual_tls"},"value":[1,"3"]},{"metric":{` + base + `,"response_code":"200"},"value":[1,"+Inf"]},{"metric":{` + base + `,"response_code":"500","connection_security_policy":"none"},"value":[1,"1"]}`
 		case strings.Contains(query, metricDuration):
 			result = `{"metric":{` + base + `,"le":"10"},"value":[1,"4"]},{"metric":{` + base + `,"le":"+Inf"},"value":[1,"4"]},{"metric":{` + base + `,"le":"5"},"value":[1,"NaN"]}`
+		case strings.Contains(query, metricSent) && strings.Contains(query, "connection_security_policy"):
+			result = `{"metric":{` + base + `,"connection_security_policy":"mutual_tls"},"value":[1,"500"]}`
 		}
 		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, result)
 	}))
@@ -331,6 +363,7 @@ func TestPrometheus(t *testing.T) {
 	require.InDelta(t, 4, g.Edges[0].Server.Requests, 0)
 	require.InDelta(t, 1, g.Edges[0].Server.Errors, 0)
 	require.InDelta(t, 3, g.Edges[0].Server.Mutual, 0)
+	require.InDelta(t, 500, g.Edges[0].Server.MutualBytes, 0)
 	require.InDelta(t, 9.9, g.Edges[0].Server.P99, 0.01)
 	require.Zero(t, g.Edges[0].Server.Total)
 
@@ -346,7 +379,7 @@ func TestJoin(t *testing.T) {
 	one := &Graph{Rated: true, Proxies: Coverage{Connected: 1}, Edges: []Edge{{Call: call, Client: &Numbers{Requests: 1, Durations: []Duration{{0, 1, 1}}}}}}
 	other := &Graph{Rated: true, Proxies: Coverage{Connected: 2}, Failures: []string{"x"}, Edges: []Edge{
 		{Call: Call{Protocol: "http", Source: End{Workload: "a"}}},
-		{Call: call, Client: &Numbers{Requests: 2, Durations: []Duration{{0, 1, 1}, {1, 0, 1}}}, Server: &Numbers{Mutual: 3}},
+		{Call: call, Client: &Numbers{Requests: 2, Durations: []Duration{{0, 1, 1}, {1, 0, 1}}}, Server: &Numbers{Mutual: 3, MutualBytes: 4}},
 	}}
 	one.Join(other)
 	require.Equal(t, 3, one.Proxies.Connected)
@@ -357,6 +390,7 @@ func TestJoin(t *testing.T) {
 	require.Equal(t, []Duration{{0, 1, 2}, {1, 0, 1}}, joined.Client.Durations)
 	require.InDelta(t, 0.75, joined.Client.P50, 0.001)
 	require.InDelta(t, 3, joined.Server.Mutual, 0)
+	require.InDelta(t, 8, (&Numbers{MutualBytes: 4}).with(joined.Server).MutualBytes, 0)
 	require.InDelta(t, 2, other.Edges[1].Client.Requests, 0, "the other graph does not change")
 }
 

@@ -58,6 +58,7 @@ function bytes(n) {
   if (n < 1e3) return `${n} B`;
   return n < 1e6 ? `${(n / 1e3).toFixed(1)} KB` : `${(n / 1e6).toFixed(1)} MB`;
 }
+var byteRate = (n) => n < 1 ? "<1 B/s" : `${bytes(Math.round(n))}/s`;
 function objectName(k) {
   return [k.kind, k.namespace, k.name].filter(Boolean).join("/");
 }
@@ -339,7 +340,8 @@ function neighbour(places, from, key) {
 }
 
 // internal/controlplane/dashboard/src/traffic.ts
-var nothing = () => ({ requests: 0, errors: 0, bytes: 0, total: 0, mutual: 0, known: 0, unknown: 0, durations: [] });
+var unsecured = () => ({ mutual: 0, known: 0, unknown: 0 });
+var nothing = () => ({ requests: 0, errors: 0, bytes: 0, total: 0, byRequests: unsecured(), byBytes: unsecured(), durations: [] });
 function addDurations(to, list) {
   for (const d of list) {
     const i = to.findIndex((x) => x.fromMs >= d.fromMs);
@@ -349,19 +351,23 @@ function addDurations(to, list) {
     else to.splice(i, 0, { ...d });
   }
 }
-var inaccuracy = 0.1;
+var inaccuracy = { requests: 0.1, bytes: 0.5 };
+function addSecured(to, all, counted, mutual, inaccurate) {
+  to.mutual += mutual;
+  to.known += counted ?? 0;
+  const rest = all - (counted ?? 0);
+  if (counted === void 0 || rest > inaccurate * all) to.unknown += rest;
+}
 function add(sum, e) {
-  const n = e.client && (e.client.requests > 0 || e.client.total) ? e.client : e.server ?? e.client;
+  const n = e.client && (e.client.requests > 0 || e.client.bytes || e.client.total) ? e.client : e.server ?? e.client;
   if (!n) return;
   sum.requests += n.requests;
   sum.errors += n.errors;
   sum.bytes += n.bytes ?? 0;
   sum.total += n.total ?? 0;
   addDurations(sum.durations, n.durations ?? []);
-  sum.mutual += e.server?.mutual ?? 0;
-  sum.known += e.server?.requests ?? 0;
-  const uncounted = n.requests - (e.server?.requests ?? 0);
-  if (!e.server || uncounted > inaccuracy * n.requests) sum.unknown += uncounted;
+  addSecured(sum.byRequests, n.requests, e.server?.requests, e.server?.mutual ?? 0, inaccuracy.requests);
+  addSecured(sum.byBytes, n.bytes ?? 0, e.server && (e.server.bytes ?? 0), e.server?.mutualBytes ?? 0, inaccuracy.bytes);
 }
 function quantile2(list, q) {
   const total = list.reduce((n, d) => n + d.rate, 0);
@@ -376,10 +382,12 @@ function quantile2(list, q) {
   return void 0;
 }
 function mutualShare(s) {
-  if (!(s.known > 0)) return void 0;
-  const all = s.known + s.unknown;
-  return { least: Math.min(1, s.mutual / all), most: Math.min(1, (s.mutual + s.unknown) / all) };
+  const list = [s.byRequests, s.byBytes].filter((x) => x.known + x.unknown > 0);
+  if (!list.some((x) => x.known > 0)) return void 0;
+  const of = (part) => Math.min(1, ...list.map((x) => part(x) / (x.known + x.unknown)));
+  return { least: of((x) => x.mutual), most: of((x) => x.mutual + x.unknown) };
 }
+var active = (s) => s.requests > 0 || s.bytes > 0;
 var errorShare = (s) => s.requests > 0 ? s.errors / s.requests : 0;
 var id = (p) => `${p.namespace}/${p.name}`;
 function aliases(edges) {
@@ -462,15 +470,16 @@ function short(text, most2) {
 }
 function rate(s, rated) {
   if (!rated) return s.total ? `${count(s.total)} so far` : "no calls";
-  if (s.requests === 0) return "idle";
-  return `${count(s.requests)}/s`;
+  if (!active(s)) return "idle";
+  return s.requests > 0 ? `${count(s.requests)}/s` : "no new connections";
 }
 function health(s) {
   const share = errorShare(s);
   return share >= 0.05 ? "bad" : share >= 1e-3 ? "warn" : "";
 }
 function summary(s, rated) {
-  const parts = [rate(s, rated)];
+  const parts = s.bytes > 0 && s.requests === 0 ? [] : [rate(s, rated)];
+  if (s.bytes > 0) parts.push(byteRate(s.bytes));
   if (s.requests > 0) {
     if (s.errors > 0) parts.push(`${percent(errorShare(s))} errors`);
     const p99 = quantile2(s.durations, 0.99);
@@ -509,17 +518,17 @@ function drawLink(l, { places, ways }, label, chosen, rated) {
   }
   const mine = chosen === l.from || chosen === l.to;
   const mutual = mutualShare(l.sum);
-  const g = svg("g", { class: ["link", health(l.sum), mutual && mutual.most < 1 ? "plain" : "", chosen && !mine ? "faint" : "", l.sum.requests > 0 ? "" : "idle"].join(" ") });
+  const g = svg("g", { class: ["link", health(l.sum), mutual && mutual.most < 1 ? "plain" : "", chosen && !mine ? "faint" : "", active(l.sum) ? "" : "idle"].join(" ") });
   g.append(svg("path", { d: path, "marker-end": "url(#arrow)", "stroke-width": (1 + Math.min(3, Math.log10(1 + l.sum.requests))).toFixed(1) }));
   g.append(svg("title", {}, `${l.from} calls ${l.to} (${l.protocols.join(", ")}): ${summary(l.sum, rated)}`));
-  if (mine || label && (l.sum.requests > 0 || !rated)) {
+  if (mine || label && (active(l.sum) || !rated)) {
     const text = summary(l.sum, rated) + (mutual && mutual.most < 1 ? `, ${plainText(mutual)} plain text` : "");
     return { line: g, text: svg("text", { x, y: y - 6, class: "label", "text-anchor": "middle" }, short(text, 34)) };
   }
   return { line: g };
 }
 function drawNode(n, p, d) {
-  const sum = n.in.total || n.in.requests ? n.in : n.out;
+  const sum = n.in.total || active(n.in) ? n.in : n.out;
   const chosen = d.chosen === n.id;
   const text = summary(sum, d.rated);
   const g = svg("g", {
@@ -584,13 +593,13 @@ function draw(box, d) {
     }
     e.preventDefault();
   });
-  const active = idOf(document.activeElement);
+  const active2 = idOf(document.activeElement);
   const [left, top] = [box.scrollLeft, box.scrollTop];
   box.replaceChildren(root);
   [box.scrollLeft, box.scrollTop] = [left, top];
-  const entry = drawn.get(active ?? "") ?? drawn.get(d.chosen) ?? drawn.get(ids[0] ?? "");
+  const entry = drawn.get(active2 ?? "") ?? drawn.get(d.chosen) ?? drawn.get(ids[0] ?? "");
   entry?.setAttribute("tabindex", "0");
-  if (active !== void 0) entry?.focus({ preventScroll: true });
+  if (active2 !== void 0) entry?.focus({ preventScroll: true });
 }
 function focus(drawn, id2) {
   for (const g2 of drawn.values()) g2.setAttribute("tabindex", "-1");
@@ -690,13 +699,13 @@ function callRow(l, c, rated) {
     el("span", health(s), s.requests > 0 ? percent(errorShare(s)) : "–"),
     duration(0.5),
     duration(0.99),
-    s.bytes > 0 ? `${count(s.bytes)} B/s` : "",
+    s.bytes > 0 ? byteRate(s.bytes) : "",
     mutualText(mutualShare(s))
   );
 }
 function details2(c, g, rated) {
   const links = c.node ? around(g, c.node).links : g.links;
-  const sorted = [...links].sort((a2, b) => errorShare(b.sum) - errorShare(a2.sum) || b.sum.requests - a2.sum.requests);
+  const sorted = [...links].sort((a2, b) => errorShare(b.sum) - errorShare(a2.sum) || b.sum.requests - a2.sum.requests || b.sum.bytes - a2.sum.bytes);
   const heading = byId("mesh-heading");
   heading.replaceChildren(c.node ? `Calls of ${c.node.replace(/^\//, "")}` : "Calls");
   const parts = [];

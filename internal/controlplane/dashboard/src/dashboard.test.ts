@@ -6,13 +6,14 @@ import { test } from "node:test";
 import type { Change, Proxy } from "./api";
 import { quantile, totals } from "./changes";
 import { age, bytes, count as rateText, ms, objectName, percent } from "./dom";
+import { summary } from "./graph";
 import { layers, layout, neighbour, wayKey } from "./layout";
 import { reasonText } from "./pages";
 import { count } from "./problems";
 import { gravity, refused } from "./proxies";
 import { link, parse } from "./route";
 import type { Edge } from "./traffic";
-import { around, fold, mutualShare, namespaces, quantile as quantileOf } from "./traffic";
+import { active, around, fold, mutualShare, namespaces, quantile as quantileOf } from "./traffic";
 
 const change = (state: Change["state"], totalMs: number, acked: number): Change => ({
   revision: 1, state, objects: null, objectCount: 0, observed: "", stages: { totalMs }, resources: 0, bytes: 0,
@@ -110,6 +111,25 @@ test("the share with mutual TLS is a range if some servers do not count", () => 
     ["retries", [server(12, 12)], { least: 1, most: 1 }],
     ["a client without a sidecar", [call("web", "s", { client: undefined })], { least: 1, most: 1 }],
   ] as const) assert.deepEqual(share(...edges), want, name);
+});
+
+test("connections that were opened before are not idle", () => {
+  const long = (bytes: number, mutualBytes: number, n: Partial<Edge> = {}) => call("web", "db", {
+    protocol: "tcp", client: { requests: 0, errors: 0, bytes, total: 4 }, server: { requests: 0, errors: 0, bytes, mutualBytes, total: 4 }, ...n,
+  });
+  const sum = (...edges: Edge[]) => fold(edges, "service").links[0]!.sum;
+  const busy = sum(long(1e8, 1e8));
+  assert.equal(summary(busy, true), "100.0 MB/s");
+  assert.ok(active(busy));
+  assert.deepEqual(mutualShare(busy), { least: 1, most: 1 });
+  assert.deepEqual(mutualShare(sum(long(100, 40))), { least: 0.4, most: 0.4 });
+  assert.deepEqual(mutualShare(sum(call("web", "db"), long(100, 40))), { least: 0.4, most: 0.4 }, "the lower one of requests and bytes");
+  assert.deepEqual(mutualShare(sum(call("web", "db"), long(100, 0, { server: undefined }))), { least: 0, most: 1 }, "the TCP server has no sidecar");
+  assert.equal(mutualShare(sum(long(100, 0, { server: undefined }))), undefined);
+  assert.equal(summary(sum(long(0.4, 0)), true), "<1 B/s");
+  assert.equal(summary(sum(long(0, 0)), true), "idle");
+  assert.equal(summary(sum(call("web", "db", { client: { requests: 2, errors: 0, bytes: 2500 } })), true), "2/s, 2.5 KB/s");
+  assert.equal(sum(long(0, 0, { client: { requests: 0, errors: 0, bytes: 100 }, server: { requests: 0, errors: 0, bytes: 90 } })).bytes, 100, "the client counts all bytes");
 });
 
 test("layers follow calls, circles too", () => {

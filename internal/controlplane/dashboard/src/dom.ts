@@ -50,6 +50,9 @@ export function bytes(n: number): string {
   return n < 1e6 ? `${(n / 1000).toFixed(1)} KB` : `${(n / 1e6).toFixed(1)} MB`;
 }
 
+// byteRate formats bytes for each second.
+export const byteRate = (n: number): string => (n < 1 ? "<1 B/s" : `${bytes(Math.round(n))}/s`);
+
 // objectName returns Kind/namespace/name, the form of moonsail's commands.
 export function objectName(k: { kind: string; namespace?: string; name: string }): string {
   return [k.kind, k.namespace, k.name].filter(Boolean).join("/");

@@ -1,10 +1,10 @@
 // Draws a graph as SVG. Names are text nodes and attributes, never markup.
 
-import { count, ms, percent, rangeText } from "./dom";
+import { byteRate, count, ms, percent, rangeText } from "./dom";
 import type { Layout, Placed, Size } from "./layout";
 import { layout, neighbour, wayKey } from "./layout";
 import type { Link, Node, Share, Sum } from "./traffic";
-import { errorShare, mutualShare, quantile } from "./traffic";
+import { active, errorShare, mutualShare, quantile } from "./traffic";
 
 const ns = "http://www.w3.org/2000/svg";
 const size: Size = { width: 190, height: 44, gapX: 120, gapY: 16, perColumn: 24 };
@@ -25,8 +25,8 @@ function short(text: string, most: number): string {
 // rate formats requests for each second.
 export function rate(s: Sum, rated: boolean): string {
   if (!rated) return s.total ? `${count(s.total)} so far` : "no calls";
-  if (s.requests === 0) return "idle";
-  return `${count(s.requests)}/s`;
+  if (!active(s)) return "idle";
+  return s.requests > 0 ? `${count(s.requests)}/s` : "no new connections";
 }
 
 // health is the class of a node or link.
@@ -37,7 +37,8 @@ export function health(s: Sum): "" | "warn" | "bad" {
 
 // summary are the numbers in words.
 export function summary(s: Sum, rated: boolean): string {
-  const parts = [rate(s, rated)];
+  const parts = s.bytes > 0 && s.requests === 0 ? [] : [rate(s, rated)];
+  if (s.bytes > 0) parts.push(byteRate(s.bytes));
   if (s.requests > 0) {
     if (s.errors > 0) parts.push(`${percent(errorShare(s))} errors`);
     const p99 = quantile(s.durations, 0.99);
@@ -79,10 +80,10 @@ function drawLink(l: Link, { places, ways }: Layout, label: boolean, chosen: str
   }
   const mine = chosen === l.from || chosen === l.to;
   const mutual = mutualShare(l.sum);
-  const g = svg("g", { class: ["link", health(l.sum), mutual && mutual.most < 1 ? "plain" : "", chosen && !mine ? "faint" : "", l.sum.requests > 0 ? "" : "idle"].join(" ") });
+  const g = svg("g", { class: ["link", health(l.sum), mutual && mutual.most < 1 ? "plain" : "", chosen && !mine ? "faint" : "", active(l.sum) ? "" : "idle"].join(" ") });
   g.append(svg("path", { d: path, "marker-end": "url(#arrow)", "stroke-width": (1 + Math.min(3, Math.log10(1 + l.sum.requests))).toFixed(1) }));
   g.append(svg("title", {}, `${l.from} calls ${l.to} (${l.protocols.join(", ")}): ${summary(l.sum, rated)}`));
-  if (mine || (label && (l.sum.requests > 0 || !rated))) {
+  if (mine || (label && (active(l.sum) || !rated))) {
     const text = summary(l.sum, rated) + (mutual && mutual.most < 1 ? `, ${plainText(mutual)} plain text` : "");
     return { line: g, text: svg("text", { x, y: y - 6, class: "label", "text-anchor": "middle" }, short(text, 34)) };
   }
@@ -100,7 +101,7 @@ export interface Drawing {
 }
 
 function drawNode(n: Node, p: Placed, d: Drawing): SVGGElement {
-  const sum = n.in.total || n.in.requests ? n.in : n.out;
+  const sum = n.in.total || active(n.in) ? n.in : n.out;
   const chosen = d.chosen === n.id;
   const text = summary(sum, d.rated);
   const g = svg("g", {

@@ -1,7 +1,7 @@
 // The page of the mesh: its services or workloads as a graph, with a table of the same calls.
 
 import { get } from "./api";
-import { age, byId, count, el, ms, percent, rangeText, row, table } from "./dom";
+import { age, byId, byteRate, el, ms, percent, rangeText, row, table } from "./dom";
 import { draw, health, rate } from "./graph";
 import type { Route } from "./route";
 import { link } from "./route";
@@ -111,14 +111,14 @@ function callRow(l: Link, c: Choice, rated: boolean): HTMLTableRowElement {
   const duration = (q: number): string => ms(quantile(s.durations, q));
   return row(
     to(l.from), to(l.to), l.protocols.join(", "), rate(s, rated), el("span", health(s), s.requests > 0 ? percent(errorShare(s)) : "–"),
-    duration(0.5), duration(0.99), s.bytes > 0 ? `${count(s.bytes)} B/s` : "", mutualText(mutualShare(s)),
+    duration(0.5), duration(0.99), s.bytes > 0 ? byteRate(s.bytes) : "", mutualText(mutualShare(s)),
   );
 }
 
 // details show the calls of the chosen node, or all.
 function details(c: Choice, g: { nodes: Node[]; links: Link[] }, rated: boolean): void {
   const links = c.node ? around(g, c.node).links : g.links;
-  const sorted = [...links].sort((a, b) => errorShare(b.sum) - errorShare(a.sum) || b.sum.requests - a.sum.requests);
+  const sorted = [...links].sort((a, b) => errorShare(b.sum) - errorShare(a.sum) || b.sum.requests - a.sum.requests || b.sum.bytes - a.sum.bytes);
   const heading = byId("mesh-heading");
   heading.replaceChildren(c.node ? `Calls of ${c.node.replace(/^\//, "")}` : "Calls");
   const parts: (HTMLElement | string)[] = [];

@@ -11,6 +11,7 @@ export interface Numbers {
   errors: number;
   bytes?: number;
   mutual?: number;
+  mutualBytes?: number;
   total?: number;
   durations?: Duration[];
 }
@@ -67,13 +68,21 @@ export interface Sum {
   errors: number;
   bytes: number;
   total: number;
-  mutual: number; // requests with mutual TLS, of "known" requests
-  known: number; // requests of which the server says how they came
-  unknown: number; // requests that no server counts: it has no sidecar, or was not measured
+  byRequests: Secured;
+  byBytes: Secured; // of TCP: connections that were opened before have no requests
   durations: Duration[];
 }
 
-export const nothing = (): Sum => ({ requests: 0, errors: 0, bytes: 0, total: 0, mutual: 0, known: 0, unknown: 0, durations: [] });
+// Secured counts requests or bytes by how they came.
+interface Secured {
+  mutual: number; // with mutual TLS, of the known ones
+  known: number; // the server says how they came
+  unknown: number; // no server counts them: it has no sidecar, or was not measured
+}
+
+const unsecured = (): Secured => ({ mutual: 0, known: 0, unknown: 0 });
+
+export const nothing = (): Sum => ({ requests: 0, errors: 0, bytes: 0, total: 0, byRequests: unsecured(), byBytes: unsecured(), durations: [] });
 
 function addDurations(to: Duration[], list: Duration[]): void {
   for (const d of list) {
@@ -85,22 +94,29 @@ function addDurations(to: Duration[], list: Duration[]): void {
   }
 }
 
-// inaccuracy is by how much the numbers of a client and its server may differ because they were measured at different moments.
-const inaccuracy = 0.1;
+// The numbers of a client and its server may differ by so much because they were measured at different moments. Bytes are counted
+// every 5 s.
+const inaccuracy = { requests: 0.1, bytes: 0.5 };
+
+// addSecured adds all requests or bytes of an edge, of which the server counts some. undefined: there is no server that counts.
+function addSecured(to: Secured, all: number, counted: number | undefined, mutual: number, inaccurate: number): void {
+  to.mutual += mutual;
+  to.known += counted ?? 0;
+  const rest = all - (counted ?? 0);
+  if (counted === undefined || rest > inaccurate * all) to.unknown += rest;
+}
 
 // add adds the numbers of an edge. Clients see every request, and servers know whether it was encrypted.
 function add(sum: Sum, e: Edge): void {
-  const n = e.client && (e.client.requests > 0 || e.client.total) ? e.client : (e.server ?? e.client);
+  const n = e.client && (e.client.requests > 0 || e.client.bytes || e.client.total) ? e.client : (e.server ?? e.client);
   if (!n) return;
   sum.requests += n.requests;
   sum.errors += n.errors;
   sum.bytes += n.bytes ?? 0;
   sum.total += n.total ?? 0;
   addDurations(sum.durations, n.durations ?? []);
-  sum.mutual += e.server?.mutual ?? 0;
-  sum.known += e.server?.requests ?? 0;
-  const uncounted = n.requests - (e.server?.requests ?? 0);
-  if (!e.server || uncounted > inaccuracy * n.requests) sum.unknown += uncounted;
+  addSecured(sum.byRequests, n.requests, e.server?.requests, e.server?.mutual ?? 0, inaccuracy.requests);
+  addSecured(sum.byBytes, n.bytes ?? 0, e.server && (e.server.bytes ?? 0), e.server?.mutualBytes ?? 0, inaccuracy.bytes);
 }
 
 // quantile of durations in milliseconds, interpolated as Prometheus does.
@@ -123,12 +139,16 @@ export interface Share {
   most: number;
 }
 
-// mutualShare is the share of requests with mutual TLS; undefined: no server counts them.
+// mutualShare is the share of requests or bytes with mutual TLS, whichever is lower; undefined: no server counts them.
 export function mutualShare(s: Sum): Share | undefined {
-  if (!(s.known > 0)) return undefined;
-  const all = s.known + s.unknown;
-  return { least: Math.min(1, s.mutual / all), most: Math.min(1, (s.mutual + s.unknown) / all) };
+  const list = [s.byRequests, s.byBytes].filter((x) => x.known + x.unknown > 0);
+  if (!list.some((x) => x.known > 0)) return undefined;
+  const of = (part: (x: Secured) => number): number => Math.min(1, ...list.map((x) => part(x) / (x.known + x.unknown)));
+  return { least: of((x) => x.mutual), most: of((x) => x.mutual + x.unknown) };
 }
+
+// active reports whether there are calls. Connections that were opened before have bytes only.
+export const active = (s: Sum): boolean => s.requests > 0 || s.bytes > 0;
 
 // errorShare is the share of failed requests.
 export const errorShare = (s: Sum): number => (s.requests > 0 ? s.errors / s.requests : 0);
