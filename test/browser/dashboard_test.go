@@ -253,6 +253,7 @@ func TestPages(t *testing.T) {
 			b.visit(hash, text)
 		}
 	}
+	b.visit("#/search?q=web", "in the mesh")
 	b.run(chromedp.Click(`//a[text()="in the mesh"]`))
 	b.await(`location.hash.startsWith("#/mesh?node=web%2Fweb")`)
 	b.requireNoErrors()
