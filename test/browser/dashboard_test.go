@@ -97,6 +97,15 @@ func (b *tab) await(expression string) {
 	b.t.Fatalf("not so: %s\n%s\nerrors: %q", expression, text, b.errors)
 }
 
+// awaitCount waits until requests of a path were answered, and others had to wait.
+func (b *tab) awaitCount(path string, asked, waited int) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool {
+		a, w := b.plane.count(path)
+		return a >= asked && w >= waited
+	}, patience, 5*time.Millisecond, path)
+}
+
 // value evaluates an expression of JavaScript.
 func value[T any](b *tab, expression string) T {
 	b.t.Helper()
@@ -257,6 +266,55 @@ func TestPages(t *testing.T) {
 	b.run(chromedp.Click(`//a[text()="in the mesh"]`))
 	b.await(`location.hash.startsWith("#/mesh?node=web%2Fweb")`)
 	b.requireNoErrors()
+}
+
+// TestLeftPages checks that the answer of a page that was left changes nothing on the next one.
+func TestLeftPages(t *testing.T) {
+	t.Run("drawing", func(t *testing.T) {
+		p := startPlane(t, "web")
+		const slow, next = "/debug/explain/VirtualService/web/web", "/debug/proxies/web.web"
+		release := p.hold(slow)
+		b := open(t, p)
+		b.visit("#/object/VirtualService/web/web", "…")
+		b.awaitCount(slow, 0, 1)
+		b.visit("#/proxy/web.web", "Proxy web.web")
+		require.True(t, value[bool](b, `window.titles = []; new MutationObserver(() => titles.push(document.querySelector("#detail h2")?.innerText))
+			.observe(document.getElementById("detail"), { childList: true, subtree: true, characterData: true }); true`))
+		release()
+		b.awaitCount(slow, 1, 1)
+		before, _ := p.count(next)
+		b.awaitCount(next, before+2, 0)
+		require.NotContains(t, value[[]string](b, "titles"), "VirtualService/web/web")
+		require.Equal(t, "Proxy web.web", value[string](b, `document.querySelector("#detail h2").innerText`))
+	})
+	t.Run("failing", func(t *testing.T) {
+		p := startPlane(t, "web")
+		const slow, next = "/debug/proxies", "/debug/proxies/web.web"
+		p.fail(slow)
+		release := p.hold(slow)
+		b := open(t, p)
+		b.awaitCount(slow, 0, 1)
+		b.visit("#/proxy/web.web", "Proxy web.web")
+		release()
+		b.awaitCount(slow, 1, 1)
+		before, _ := p.count(next)
+		b.awaitCount(next, before+2, 0)
+		require.Equal(t, "live", value[string](b, `document.getElementById("health").innerText`))
+	})
+	t.Run("choosing", func(t *testing.T) {
+		p := startPlane(t, "web")
+		const slow = "/debug/traffic"
+		b := open(t, p)
+		b.visit("#/mesh", "service-4")
+		release := p.hold(slow)
+		b.awaitCount(slow, 1, 1)
+		b.visit("#/mesh?node=shop%2Fservice-1", "Calls of shop/service-1")
+		g := mesh(6, "shop")
+		p.traffic.Store(&g)
+		release()
+		b.await(nodes + " === 6")
+		require.Equal(t, "Calls of shop/service-1", value[string](b, `document.getElementById("mesh-heading").innerText`))
+	})
 }
 
 // TestToken checks that the page asks for a token and sends it, and that it shows nothing without it.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -24,20 +25,74 @@ type plane struct {
 	traffic atomic.Pointer[object] // of /debug/traffic
 	token   string                 // that requests need; "": none
 	refused atomic.Int64           // requests without it
+
+	mu      sync.Mutex           // guards the fields below
+	held    map[string]chan bool // by path: requests wait for it to close
+	waiting map[string]int       // by path: requests that waited
+	asked   map[string]int       // by path: answers
+	failing map[string]bool      // by path: answers are errors
+}
+
+// hold makes requests of a path wait until release, or until the page drops them.
+func (p *plane) hold(path string) (release func()) {
+	done := make(chan bool)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held[path] = done
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.held, path)
+		close(done)
+	}
+}
+
+// count returns the number of requests of a path that were answered, and that had to wait.
+func (p *plane) count(path string) (asked, waited int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked[path], p.waiting[path]
+}
+
+func (p *plane) fail(path string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failing[path] = true
+}
+
+// admit waits while a path is held, and counts the request. It reports whether the answer is an error.
+func (p *plane) admit(r *http.Request) (fails bool) {
+	path := r.URL.Path
+	p.mu.Lock()
+	done := p.held[path]
+	if done != nil {
+		p.waiting[path]++
+	}
+	p.mu.Unlock()
+	if done != nil {
+		select {
+		case <-done:
+		case <-r.Context().Done():
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked[path]++
+	return p.failing[path]
 }
 
 // startPlane serves the dashboard, with a name in each place where a mesh has names.
 func startPlane(t *testing.T, name string) *plane {
 	t.Helper()
-	p := &plane{}
+	p := &plane{held: map[string]chan bool{}, waiting: map[string]int{}, asked: map[string]int{}, failing: map[string]bool{}}
 	mux := http.NewServeMux()
 	for _, path := range dashboard.Paths {
 		mux.Handle("GET "+path, dashboard.Handler())
 	}
 	for path, answer := range answers(name) {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { p.reply(w, r, answer) })
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { p.reply(w, r, func() any { return answer }) })
 	}
-	mux.HandleFunc("GET /debug/traffic", func(w http.ResponseWriter, r *http.Request) { p.reply(w, r, *p.traffic.Load()) })
+	mux.HandleFunc("GET /debug/traffic", func(w http.ResponseWriter, r *http.Request) { p.reply(w, r, func() any { return *p.traffic.Load() }) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		_ = json.NewEncoder(w).Encode(object{"error": r.URL.Path + ": not there"})
@@ -50,14 +105,19 @@ func startPlane(t *testing.T, name string) *plane {
 	return p
 }
 
-func (p *plane) reply(w http.ResponseWriter, r *http.Request, answer any) {
+func (p *plane) reply(w http.ResponseWriter, r *http.Request, answer func() any) {
 	if p.token != "" && r.Header.Get("Authorization") != "Bearer "+p.token {
 		p.refused.Add(1)
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
+	if p.admit(r) {
+		w.WriteHeader(http.StatusInternalServerError)
+		_ = json.NewEncoder(w).Encode(object{"error": "broken"})
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer)
+	_ = json.NewEncoder(w).Encode(answer())
 }
 
 // answers are those of the debug pages, by path.

@@ -9,14 +9,15 @@ var tokenKey = "moonsail-token";
 function useToken(token) {
   sessionStorage.setItem(tokenKey, token);
 }
-async function get(path) {
+async function get(path, left) {
   const headers = {};
   const token = sessionStorage.getItem(tokenKey);
   if (token) headers["Authorization"] = `Bearer ${token}`;
-  const answer = await fetch(path, { headers, signal: AbortSignal.timeout(1e4) });
+  const answer = await fetch(path, { headers, signal: AbortSignal.any([left, AbortSignal.timeout(1e4)]) });
   if (answer.status === 401) throw new Unauthorized("the control plane requires a token");
   if (!answer.ok) {
     const why = (await answer.json().catch(() => ({}))).error ?? `${answer.status} ${answer.statusText}`;
+    left.throwIfAborted();
     throw answer.status === 404 ? new NotFound(why) : new Error(`${path}: ${why}`);
   }
   return await answer.json();
@@ -611,6 +612,7 @@ function focus(drawn, id2) {
 // internal/controlplane/dashboard/src/mesh.ts
 var mostRows = 100;
 var last;
+var shown2;
 var scale2 = 0;
 function choice(r) {
   return {
@@ -623,23 +625,25 @@ function choice(r) {
 var go = (c) => {
   location.hash = link("mesh", [], { namespace: c.namespace, by: c.by === "workload" ? c.by : "", node: c.node, only: c.only && c.node ? "1" : "" });
 };
-async function showMesh(route2) {
-  last = await get("/debug/traffic");
-  drawMesh(route2);
+async function showMesh(route2, left) {
+  shown2 = route2;
+  last = await get("/debug/traffic", left);
+  drawMesh(shown2);
   return last.rated ? 1e3 * last.everySeconds : 1500;
 }
 function drawMesh(route2) {
+  shown2 = route2;
   const g = last;
   if (!g) return;
   const c = choice(route2);
   const whole = fold(g.edges, c.by, c.namespace);
   if (c.node && !whole.nodes.some((n) => n.id === c.node)) c.node = "";
-  const shown2 = c.only && c.node ? around(whole, c.node) : whole;
+  const part = c.only && c.node ? around(whole, c.node) : whole;
   controls(c, namespaces(g.edges));
-  byId("mesh-state").replaceChildren(...state(g, shown2.nodes.length, shown2.links.length));
+  byId("mesh-state").replaceChildren(...state(g, part.nodes.length, part.links.length));
   const box = byId("mesh-graph");
-  if (shown2.nodes.length === 0) box.replaceChildren(el("p", "dim", nothingYet(g)));
-  else draw(box, { ...shown2, chosen: c.node, namespace: c.namespace, rated: g.rated, scale: scale2, choose: (node) => go({ ...c, node }) });
+  if (part.nodes.length === 0) box.replaceChildren(el("p", "dim", nothingYet(g)));
+  else draw(box, { ...part, chosen: c.node, namespace: c.namespace, rated: g.rated, scale: scale2, choose: (node) => go({ ...c, node }) });
   details2(c, whole, g.rated);
 }
 function nothingYet(g) {
@@ -858,13 +862,14 @@ function objectList(c) {
   if (c.objectCount > rows.length) parts.push(el("p", "dim", `and ${c.objectCount - rows.length} more`));
   return parts;
 }
-async function showChange(r) {
+async function showChange(r, left) {
   const revision2 = r.path[0] ?? "";
   const title = `Change ${revision2}`;
   const all = r.query.get("all") === "1";
   try {
     const s = await get(
-      `/debug/changes/${encodeURIComponent(revision2)}?max=500${all ? "&all" : ""}`
+      `/debug/changes/${encodeURIComponent(revision2)}?max=500${all ? "&all" : ""}`,
+      left
     );
     const c = s.change;
     show(
@@ -895,12 +900,12 @@ function lacks(p, now) {
   for (const t of p.types) if (t.waiting) parts.push(el("p", "warn", `${t.type} waits: ${t.waiting}`));
   return parts.length ? parts : [el("p", "good", "Nothing: it has everything that concerns it.")];
 }
-async function showProxy(r) {
+async function showProxy(r, left) {
   const name = r.path[0] ?? "";
   const at = `/debug/proxies/${encodeURIComponent(name)}`;
   const title = `Proxy ${name}`;
   try {
-    const d = await get(at);
+    const d = await get(at, left);
     const p = d.proxy;
     const types = p.types.map((t) => row(t.type, t.wildcard ? "all" : String(t.subscribed ?? 0), revision(t.sent), revision(t.acked), t.waiting ?? "", String(t.held?.length ?? 0)));
     show(
@@ -939,11 +944,11 @@ function more(at, name) {
   list.append(el("li", "", "why a call is decided as it is: ", el("code", "", `moonsail why ${name} URL`)));
   return list;
 }
-async function showObject(r) {
+async function showObject(r, left) {
   const title = r.path.join("/");
   const path = r.path.map(encodeURIComponent).join("/");
   try {
-    const e = await get(`/debug/explain/${path}?max=500`);
+    const e = await get(`/debug/explain/${path}?max=500`, left);
     show(
       title,
       facts([
@@ -967,14 +972,14 @@ async function showObject(r) {
 function section(title, rows, headings) {
   return rows.length ? [el("h3", "", title), table(headings, rows)] : [];
 }
-async function showSearch(r) {
+async function showSearch(r, left) {
   const q = r.query.get("q") ?? "";
   const title = `Search for ${q}`;
   if (!q.trim()) {
     show("Search", el("p", "dim", "Type words of a name: of a proxy, a service, another object, or a revision."));
     return seldom;
   }
-  const f = await get(`/debug/search?q=${encodeURIComponent(q)}`);
+  const f = await get(`/debug/search?q=${encodeURIComponent(q)}`, left);
   const services = f.objects.filter((o) => o.kind === "Service");
   const others = f.objects.filter((o) => o.kind !== "Service");
   const graph = (o) => a("in the mesh", link("mesh", [], { node: `${o.namespace ?? ""}/${o.name}`, only: "1" }));
@@ -987,6 +992,22 @@ async function showSearch(r) {
   if (f.leftOut) parts.push(el("p", "dim", "There is more: add a word."));
   show(title, ...parts.length ? parts : [el("p", "warn", "Nothing has these words in its name.")]);
   return 6e4;
+}
+
+// internal/controlplane/dashboard/src/poll.ts
+function pause(doc, wait, left) {
+  return new Promise((done) => {
+    const over = new AbortController();
+    const end = () => {
+      clearTimeout(timer);
+      over.abort();
+      done();
+    };
+    const timer = setTimeout(end, wait);
+    doc.addEventListener("visibilitychange", end, { signal: over.signal });
+    left.addEventListener("abort", end, { signal: over.signal });
+    if (left.aborted) end();
+  });
 }
 
 // internal/controlplane/dashboard/src/problems.ts
@@ -1016,8 +1037,8 @@ var manyProxies = 500;
 function tile(id2, value, about, className = "") {
   byId(id2).replaceChildren(el("b", className, value), el("span", "dim", about));
 }
-async function changes() {
-  const all = await get("/debug/changes?n=200");
+async function changes(_, left) {
+  const all = await get("/debug/changes?n=200", left);
   const took = totals(all.changes);
   tile("tile-last", took.length ? `${ms(quantile(took, 0.5))} / ${ms(quantile(took, 0.99))}` : "–", `p50 / p99 to the last ACK, of ${took.length} changes`);
   const under = all.changes.filter((c) => c.state !== "distributed").length;
@@ -1025,8 +1046,8 @@ async function changes() {
   showChanges(all);
   return quick;
 }
-async function proxies() {
-  const all = await get("/debug/proxies");
+async function proxies(_, left) {
+  const all = await get("/debug/proxies", left);
   const behind = all.proxies.filter((p) => p.owed).length;
   const bad = all.proxies.filter((p) => p.unread || refused(p).length).length;
   const about = [behind ? `${behind} behind` : "", bad ? `${bad} with refusals` : ""].filter(Boolean).join(", ");
@@ -1034,15 +1055,15 @@ async function proxies() {
   showProxies(all);
   return all.proxies.length > manyProxies ? slowest : slow;
 }
-async function stale() {
-  const s = await get("/debug/stale");
+async function stale(_, left) {
+  const s = await get("/debug/stale", left);
   const n = s.holders.length;
   tile("tile-stale", String(n), "removed endpoints still in use", n ? "bad" : "good");
   showStale(s);
   return slow;
 }
-async function problems() {
-  const p = await get("/debug/problems");
+async function problems(_, left) {
+  const p = await get("/debug/problems", left);
   tile("tile-problems", String(count2(p)), "problems in the configuration", count2(p) ? "warn" : "good");
   showProblems(p);
   return slow;
@@ -1058,25 +1079,22 @@ var pages = {
   object: { section: "page-detail", looks: { object: showObject } },
   search: { section: "page-detail", looks: { search: showSearch } }
 };
-var visit = 0;
-async function keep(what, look, mine) {
-  while (mine === visit) {
+var visit;
+async function keep(what, look, left) {
+  while (!left.aborted) {
     let wait = slow;
     if (!document.hidden) {
       try {
-        wait = await look(route);
+        wait = await look(route, left);
         failed.delete(what);
       } catch (e) {
+        if (left.aborted) return;
         if (e instanceof Unauthorized) askForToken();
         failed.set(what, e instanceof Error ? e.message : String(e));
       }
-      if (mine !== visit) return;
       showHealth();
     }
-    await new Promise((done) => {
-      setTimeout(done, wait);
-      document.addEventListener("visibilitychange", done, { once: true });
-    });
+    await pause(document, wait, left);
   }
 }
 var route = parse(location.hash);
@@ -1091,14 +1109,15 @@ function open2() {
     else a2.removeAttribute("aria-current");
   }
   byId("search").value = route.page === "search" ? route.query.get("q") ?? "" : "";
-  if (visit > 0 && route.page === "mesh" && before.page === "mesh") {
+  if (visit && route.page === "mesh" && before.page === "mesh") {
     drawMesh(route);
     return;
   }
-  visit++;
+  visit?.abort();
+  visit = new AbortController();
   failed.clear();
   if (page.section === "page-detail") byId("detail").replaceChildren(el("p", "dim", "…"));
-  for (const [what, look] of Object.entries(page.looks)) void keep(what, look, visit);
+  for (const [what, look] of Object.entries(page.looks)) void keep(what, look, visit.signal);
 }
 var failed = /* @__PURE__ */ new Map();
 function showHealth() {
@@ -1125,5 +1144,5 @@ document.addEventListener("keydown", (e) => {
   byId("search").focus();
 });
 showKey();
-void get("/version").then((v) => byId("version").textContent = v.version, () => void 0);
+void get("/version", new AbortController().signal).then((v) => byId("version").textContent = v.version, () => void 0);
 open2();

@@ -91,15 +91,16 @@ export function useToken(token: string): void {
   sessionStorage.setItem(tokenKey, token);
 }
 
-// get reads a page. It gives up after some seconds, because the next request comes soon.
-export async function get<T>(path: string): Promise<T> {
+// get reads a page. It gives up when the page of the browser is left, and after some seconds, because the next request comes soon.
+export async function get<T>(path: string, left: AbortSignal): Promise<T> {
   const headers: Record<string, string> = {};
   const token = sessionStorage.getItem(tokenKey);
   if (token) headers["Authorization"] = `Bearer ${token}`;
-  const answer = await fetch(path, { headers, signal: AbortSignal.timeout(10_000) });
+  const answer = await fetch(path, { headers, signal: AbortSignal.any([left, AbortSignal.timeout(10_000)]) });
   if (answer.status === 401) throw new Unauthorized("the control plane requires a token");
   if (!answer.ok) {
     const why = ((await answer.json().catch(() => ({}))) as { error?: string }).error ?? `${answer.status} ${answer.statusText}`;
+    left.throwIfAborted(); // also while the reason was read
     throw answer.status === 404 ? new NotFound(why) : new Error(`${path}: ${why}`);
   }
   return (await answer.json()) as T;

@@ -9,6 +9,7 @@ import { age, bytes, count as rateText, ms, objectName, percent } from "./dom";
 import { summary } from "./graph";
 import { layers, layout, neighbour, wayKey } from "./layout";
 import { reasonText } from "./pages";
+import { pause } from "./poll";
 import { count } from "./problems";
 import { gravity, refused } from "./proxies";
 import { link, parse } from "./route";
@@ -130,6 +131,31 @@ test("connections that were opened before are not idle", () => {
   assert.equal(summary(sum(long(0, 0)), true), "idle");
   assert.equal(summary(sum(call("web", "db", { client: { requests: 2, errors: 0, bytes: 2500 } })), true), "2/s, 2.5 KB/s");
   assert.equal(sum(long(0, 0, { client: { requests: 0, errors: 0, bytes: 100 }, server: { requests: 0, errors: 0, bytes: 90 } })).bytes, 100, "the client counts all bytes");
+});
+
+test("a pause leaves no listener behind", async () => {
+  class Page extends EventTarget {
+    listeners = 0;
+    override addEventListener(type: string, f: EventListener, options?: AddEventListenerOptions): void {
+      super.addEventListener(type, f, options);
+      this.listeners++;
+      options?.signal?.addEventListener("abort", () => this.listeners--);
+    }
+  }
+  const page = new Page();
+  const open = new AbortController().signal;
+  for (let i = 0; i < 10; i++) await pause(page, 0, open);
+  assert.equal(page.listeners, 0);
+  const shown = pause(page, 2 ** 30, open);
+  page.dispatchEvent(new Event("visibilitychange"));
+  await shown; // long before its time
+  assert.equal(page.listeners, 0);
+  const left = new AbortController();
+  const ended = pause(page, 2 ** 30, left.signal);
+  left.abort();
+  await ended;
+  await pause(page, 2 ** 30, left.signal);
+  assert.equal(page.listeners, 0);
 });
 
 test("layers follow calls, circles too", () => {

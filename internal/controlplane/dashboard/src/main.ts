@@ -6,6 +6,7 @@ import { quantile, showChanges, showKey, totals } from "./changes";
 import { byId, el, ms } from "./dom";
 import { drawMesh, showMesh, zoom } from "./mesh";
 import { showChange, showObject, showProxy, showSearch } from "./pages";
+import { pause } from "./poll";
 import { count, showProblems } from "./problems";
 import { refused, showProxies, showStale } from "./proxies";
 import type { Route } from "./route";
@@ -21,8 +22,8 @@ function tile(id: string, value: string, about: string, className = ""): void {
   byId(id).replaceChildren(el("b", className, value), el("span", "dim", about));
 }
 
-async function changes(): Promise<number> {
-  const all = await get<Changes>("/debug/changes?n=200");
+async function changes(_: Route, left: AbortSignal): Promise<number> {
+  const all = await get<Changes>("/debug/changes?n=200", left);
   const took = totals(all.changes);
   tile("tile-last", took.length ? `${ms(quantile(took, 0.5))} / ${ms(quantile(took, 0.99))}` : "–", `p50 / p99 to the last ACK, of ${took.length} changes`);
   const under = all.changes.filter((c) => c.state !== "distributed").length;
@@ -31,8 +32,8 @@ async function changes(): Promise<number> {
   return quick;
 }
 
-async function proxies(): Promise<number> {
-  const all = await get<Proxies>("/debug/proxies");
+async function proxies(_: Route, left: AbortSignal): Promise<number> {
+  const all = await get<Proxies>("/debug/proxies", left);
   const behind = all.proxies.filter((p) => p.owed).length;
   const bad = all.proxies.filter((p) => p.unread || refused(p).length).length;
   const about = [behind ? `${behind} behind` : "", bad ? `${bad} with refusals` : ""].filter(Boolean).join(", ");
@@ -41,16 +42,16 @@ async function proxies(): Promise<number> {
   return all.proxies.length > manyProxies ? slowest : slow;
 }
 
-async function stale(): Promise<number> {
-  const s = await get<Stale>("/debug/stale");
+async function stale(_: Route, left: AbortSignal): Promise<number> {
+  const s = await get<Stale>("/debug/stale", left);
   const n = s.holders.length;
   tile("tile-stale", String(n), "removed endpoints still in use", n ? "bad" : "good");
   showStale(s);
   return slow;
 }
 
-async function problems(): Promise<number> {
-  const p = await get<Problems>("/debug/problems");
+async function problems(_: Route, left: AbortSignal): Promise<number> {
+  const p = await get<Problems>("/debug/problems", left);
   tile("tile-problems", String(count(p)), "problems in the configuration", count(p) ? "warn" : "good");
   showProblems(p);
   return slow;
@@ -61,8 +62,11 @@ function askForToken(): void {
   byId("login").hidden = false;
 }
 
+// Look requests something and draws it. It returns the milliseconds until the next time. Once its page is left, it draws nothing.
+type Look = (r: Route, left: AbortSignal) => Promise<number>;
+
 // Pages by the first part of the route. Each has a section, and what it requests repeatedly.
-const pages: Record<string, { section: string; looks: Record<string, (r: Route) => Promise<number>> }> = {
+const pages: Record<string, { section: string; looks: Record<string, Look> }> = {
   "": { section: "page-overview", looks: { changes, proxies, "stale endpoints": stale, problems } },
   mesh: { section: "page-mesh", looks: { mesh: showMesh } },
   proxy: { section: "page-detail", looks: { proxy: showProxy } },
@@ -71,27 +75,24 @@ const pages: Record<string, { section: string; looks: Record<string, (r: Route) 
   search: { section: "page-detail", looks: { search: showSearch } },
 };
 
-let visit = 0; // counts pages, so that the requests of the last one end
+let visit: AbortController | undefined; // ends the requests of the page that is shown
 
-// keep repeats look until another page is shown. It makes no requests while the page is hidden.
-async function keep(what: string, look: (r: Route) => Promise<number>, mine: number): Promise<void> {
-  while (mine === visit) {
+// keep repeats look until its page is left. It makes no requests while the page is hidden.
+async function keep(what: string, look: Look, left: AbortSignal): Promise<void> {
+  while (!left.aborted) {
     let wait = slow;
     if (!document.hidden) {
       try {
-        wait = await look(route);
+        wait = await look(route, left);
         failed.delete(what);
       } catch (e) {
+        if (left.aborted) return;
         if (e instanceof Unauthorized) askForToken();
         failed.set(what, e instanceof Error ? e.message : String(e));
       }
-      if (mine !== visit) return;
       showHealth();
     }
-    await new Promise((done) => {
-      setTimeout(done, wait);
-      document.addEventListener("visibilitychange", done, { once: true });
-    });
+    await pause(document, wait, left);
   }
 }
 
@@ -109,14 +110,15 @@ function open(): void {
     else a.removeAttribute("aria-current");
   }
   (byId("search") as HTMLInputElement).value = route.page === "search" ? (route.query.get("q") ?? "") : "";
-  if (visit > 0 && route.page === "mesh" && before.page === "mesh") {
+  if (visit && route.page === "mesh" && before.page === "mesh") {
     drawMesh(route); // another view of the same data
     return;
   }
-  visit++;
+  visit?.abort();
+  visit = new AbortController();
   failed.clear();
   if (page.section === "page-detail") byId("detail").replaceChildren(el("p", "dim", "…"));
-  for (const [what, look] of Object.entries(page.looks)) void keep(what, look, visit);
+  for (const [what, look] of Object.entries(page.looks)) void keep(what, look, visit.signal);
 }
 
 const failed = new Map<string, string>();
@@ -146,5 +148,5 @@ document.addEventListener("keydown", (e) => {
   byId("search").focus();
 });
 showKey();
-void get<{ version: string }>("/version").then((v) => (byId("version").textContent = v.version), () => undefined);
+void get<{ version: string }>("/version", new AbortController().signal).then((v) => (byId("version").textContent = v.version), () => undefined);
 open();

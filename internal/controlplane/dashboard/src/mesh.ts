@@ -11,6 +11,7 @@ import { around, errorShare, fold, mutualShare, namespaces, quantile } from "./t
 const mostRows = 100;
 
 let last: Graph | undefined;
+let shown: Route; // may change while the next answer is on its way
 let scale = 0;
 
 interface Choice {
@@ -34,25 +35,27 @@ const go = (c: Choice): void => {
 };
 
 // showMesh requests the graph and draws it. It returns the time until the next request.
-export async function showMesh(route: Route): Promise<number> {
-  last = await get<Graph>("/debug/traffic");
-  drawMesh(route);
+export async function showMesh(route: Route, left: AbortSignal): Promise<number> {
+  shown = route;
+  last = await get<Graph>("/debug/traffic", left);
+  drawMesh(shown);
   return last.rated ? 1000 * last.everySeconds : 1500;
 }
 
 // drawMesh draws the last answer.
 export function drawMesh(route: Route): void {
+  shown = route;
   const g = last;
   if (!g) return;
   const c = choice(route);
   const whole = fold(g.edges, c.by, c.namespace);
   if (c.node && !whole.nodes.some((n) => n.id === c.node)) c.node = "";
-  const shown = c.only && c.node ? around(whole, c.node) : whole;
+  const part = c.only && c.node ? around(whole, c.node) : whole;
   controls(c, namespaces(g.edges));
-  byId("mesh-state").replaceChildren(...state(g, shown.nodes.length, shown.links.length));
+  byId("mesh-state").replaceChildren(...state(g, part.nodes.length, part.links.length));
   const box = byId("mesh-graph");
-  if (shown.nodes.length === 0) box.replaceChildren(el("p", "dim", nothingYet(g)));
-  else draw(box, { ...shown, chosen: c.node, namespace: c.namespace, rated: g.rated, scale, choose: (node) => go({ ...c, node }) });
+  if (part.nodes.length === 0) box.replaceChildren(el("p", "dim", nothingYet(g)));
+  else draw(box, { ...part, chosen: c.node, namespace: c.namespace, rated: g.rated, scale, choose: (node) => go({ ...c, node }) });
   details(c, whole, g.rated);
 }
 

@@ -132,13 +132,13 @@ function objectList(c: Change): Part[] {
 }
 
 // showChange shows one change: its way, and the proxies that do not have it.
-export async function showChange(r: Route): Promise<number> {
+export async function showChange(r: Route, left: AbortSignal): Promise<number> {
   const revision = r.path[0] ?? "";
   const title = `Change ${revision}`;
   const all = r.query.get("all") === "1";
   try {
     const s = await get<{ now: string; change: Change; counts: Counts; proxies: Position[]; leftOut?: number }>(
-      `/debug/changes/${encodeURIComponent(revision)}?max=500${all ? "&all" : ""}`);
+      `/debug/changes/${encodeURIComponent(revision)}?max=500${all ? "&all" : ""}`, left);
     const c = s.change;
     show(title,
       facts([["what", changeText(c)], ["state", c.state], ["proxies", countsText(s.counts)], ["sent", `${c.resources} resources, ${bytes(c.bytes)} encoded once`]]),
@@ -171,12 +171,12 @@ function lacks(p: ProxyDetail["proxy"], now: string): Part[] {
 }
 
 // showProxy shows one proxy: its state, and what it lacks and why.
-export async function showProxy(r: Route): Promise<number> {
+export async function showProxy(r: Route, left: AbortSignal): Promise<number> {
   const name = r.path[0] ?? "";
   const at = `/debug/proxies/${encodeURIComponent(name)}`;
   const title = `Proxy ${name}`;
   try {
-    const d = await get<ProxyDetail>(at);
+    const d = await get<ProxyDetail>(at, left);
     const p = d.proxy;
     const types = p.types.map((t) => row(t.type, t.wildcard ? "all" : String(t.subscribed ?? 0), revision(t.sent), revision(t.acked), t.waiting ?? "", String(t.held?.length ?? 0)));
     show(title,
@@ -222,11 +222,11 @@ interface Explanation {
 }
 
 // showObject shows an object's last change.
-export async function showObject(r: Route): Promise<number> {
+export async function showObject(r: Route, left: AbortSignal): Promise<number> {
   const title = r.path.join("/");
   const path = r.path.map(encodeURIComponent).join("/");
   try {
-    const e = await get<Explanation>(`/debug/explain/${path}?max=500`);
+    const e = await get<Explanation>(`/debug/explain/${path}?max=500`, left);
     show(title,
       facts([
         ["from", e.origin], ["state", e.exists ? e.state : `deleted; ${e.state}`],
@@ -256,14 +256,14 @@ function section(title: string, rows: HTMLTableRowElement[], headings: string[])
 }
 
 // showSearch shows what a search finds.
-export async function showSearch(r: Route): Promise<number> {
+export async function showSearch(r: Route, left: AbortSignal): Promise<number> {
   const q = r.query.get("q") ?? "";
   const title = `Search for ${q}`;
   if (!q.trim()) {
     show("Search", el("p", "dim", "Type words of a name: of a proxy, a service, another object, or a revision."));
     return seldom;
   }
-  const f = await get<Found>(`/debug/search?q=${encodeURIComponent(q)}`);
+  const f = await get<Found>(`/debug/search?q=${encodeURIComponent(q)}`, left);
   const services = f.objects.filter((o) => o.kind === "Service");
   const others = f.objects.filter((o) => o.kind !== "Service");
   const graph = (o: Key): Part => a("in the mesh", link("mesh", [], { node: `${o.namespace ?? ""}/${o.name}`, only: "1" }));
