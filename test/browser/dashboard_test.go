@@ -317,6 +317,58 @@ func TestLeftPages(t *testing.T) {
 	})
 }
 
+// TestRedrawing checks that the focus and the selection survive new answers.
+func TestRedrawing(t *testing.T) {
+	const focused = `window.focused === document.activeElement`
+	t.Run("change", func(t *testing.T) {
+		p := startPlane(t, "web")
+		b := open(t, p)
+		b.visit("#/", "VirtualService/web/web")
+		b.run(chromedp.Focus(".change summary"))
+		require.True(t, value[bool](b, `(window.focused = document.activeElement).tagName === "SUMMARY"`))
+		newer := aChange(8, object{"kind": "Service", "namespace": "shop", "name": "cart", "operation": "added"})
+		older := aChange(7, object{"kind": "VirtualService", "namespace": "web", "name": "web", "operation": "updated"})
+		p.change("/debug/changes", object{"now": now, "newest": 8, "changes": []object{newer, older}})
+		b.await(`document.querySelectorAll(".change").length === 2`)
+		require.True(t, value[bool](b, focused))
+		b.run(chromedp.KeyEvent(kb.Enter))
+		b.await(`document.querySelector(".change[open]")?.innerText.includes("change 7: which proxies have it")`)
+		asked, _ := p.count("/debug/changes")
+		b.awaitCount("/debug/changes", asked+2, 0)
+		require.True(t, value[bool](b, focused))
+		require.True(t, value[bool](b, `document.querySelector(".change[open] summary") === window.focused`))
+	})
+	t.Run("order", func(t *testing.T) {
+		p := startPlane(t, "web")
+		well := aProxy("well")
+		delete(well, "owed")
+		delete(well, "types")
+		well["types"] = []object{}
+		p.change("/debug/proxies", object{"now": now, "proxies": []object{aProxy("ill"), well}})
+		b := open(t, p)
+		b.visit("#/", "well.well")
+		require.True(t, value[bool](b, `(window.focused = document.querySelector("#proxies a[href$='well.well']")).focus(); `+focused))
+		worse, better := aProxy("well"), aProxy("ill")
+		better["types"], better["owed"] = []object{}, 0
+		p.change("/debug/proxies", object{"now": now, "proxies": []object{better, worse}})
+		b.await(`document.querySelector("#proxies tbody tr").innerText.startsWith("well.well")`)
+		require.True(t, value[bool](b, focused))
+	})
+	t.Run("selection", func(t *testing.T) {
+		const text, page = "LDS web: Envoy refused it: web", "/debug/proxies/web.web"
+		p := startPlane(t, "web")
+		b := open(t, p)
+		b.visit("#/proxy/web.web", text)
+		const selected = `getSelection().toString()`
+		require.Equal(t, text, value[string](b, `getSelection().selectAllChildren(document.querySelector("p.bad")); `+selected))
+		behind := aProxy("web")
+		behind["owed"] = 12
+		p.change(page, object{"now": now, "proxy": behind})
+		b.await(`document.body.innerText.includes("It lacks 12 revisions")`)
+		require.Equal(t, text, value[string](b, selected))
+	})
+}
+
 // TestToken checks that the page asks for a token and sends it, and that it shows nothing without it.
 func TestToken(t *testing.T) {
 	p := startPlane(t, "web")

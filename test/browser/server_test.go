@@ -31,6 +31,7 @@ type plane struct {
 	waiting map[string]int       // by path: requests that waited
 	asked   map[string]int       // by path: answers
 	failing map[string]bool      // by path: answers are errors
+	changed map[string]any       // by path: answers, instead of the fixed ones
 }
 
 // hold makes requests of a path wait until release, or until the page drops them.
@@ -60,6 +61,13 @@ func (p *plane) fail(path string) {
 	p.failing[path] = true
 }
 
+// change replaces the answer of a path.
+func (p *plane) change(path string, answer any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changed[path] = answer
+}
+
 // admit waits while a path is held, and counts the request. It reports whether the answer is an error.
 func (p *plane) admit(r *http.Request) (fails bool) {
 	path := r.URL.Path
@@ -84,13 +92,22 @@ func (p *plane) admit(r *http.Request) (fails bool) {
 // startPlane serves the dashboard, with a name in each place where a mesh has names.
 func startPlane(t *testing.T, name string) *plane {
 	t.Helper()
-	p := &plane{held: map[string]chan bool{}, waiting: map[string]int{}, asked: map[string]int{}, failing: map[string]bool{}}
+	p := &plane{held: map[string]chan bool{}, waiting: map[string]int{}, asked: map[string]int{}, failing: map[string]bool{}, changed: map[string]any{}}
 	mux := http.NewServeMux()
 	for _, path := range dashboard.Paths {
 		mux.Handle("GET "+path, dashboard.Handler())
 	}
 	for path, answer := range answers(name) {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { p.reply(w, r, func() any { return answer }) })
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			p.reply(w, r, func() any {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				if changed := p.changed[r.URL.Path]; changed != nil {
+					return changed
+				}
+				return answer
+			})
+		})
 	}
 	mux.HandleFunc("GET /debug/traffic", func(w http.ResponseWriter, r *http.Request) { p.reply(w, r, func() any { return *p.traffic.Load() }) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -120,19 +137,27 @@ func (p *plane) reply(w http.ResponseWriter, r *http.Request, answer func() any)
 	_ = json.NewEncoder(w).Encode(answer())
 }
 
-// answers are those of the debug pages, by path.
-func answers(name string) map[string]any {
-	key := object{"kind": "VirtualService", "namespace": name, "name": name, "operation": "updated"}
-	change := object{
-		"revision": 7, "state": "distributing", "objects": []object{key}, "objectCount": 1, "observed": now, "resources": 3, "bytes": 1234,
+func aChange(revision int, of object) object {
+	return object{
+		"revision": revision, "state": "distributing", "objects": []object{of}, "objectCount": 1, "observed": now, "resources": 3, "bytes": 1234,
 		"stages":  object{"storeMs": 1, "deriveMs": 2, "translateMs": 3, "sendMs": 0.5, "ackMs": 9, "totalMs": 15.5},
 		"proxies": object{"concerned": 2, "acked": 1, "nacked": 1, "gone": 0},
 	}
-	proxy := object{
+}
+
+// aProxy is one that has refused a listener.
+func aProxy(name string) object {
+	return object{
 		"id": "sidecar~10.0.0.1~" + name, "name": name, "namespace": name, "peer": "10.0.0.1:5", "connected": now, "protocol": "delta", "strategy": "vhds",
 		"version": "1.40.0", "settled": 6, "owed": 1, "oldestPending": 7, "behindSince": now,
 		"types": []object{{"type": "LDS", "sent": 7, "acked": 6, "waiting": name, "held": []object{{"name": name, "message": name}}}},
 	}
+}
+
+// answers are those of the debug pages, by path.
+func answers(name string) map[string]any {
+	key := object{"kind": "VirtualService", "namespace": name, "name": name, "operation": "updated"}
+	change, proxy := aChange(7, key), aProxy(name)
 	late := object{"name": name, "namespace": name, "position": "refused", "reasons": []object{{"cause": "refused", "type": "LDS", "names": []string{name}, "text": name}}}
 	counts := object{"acked": 1, "refused": 1, "behind": 0, "superseded": 0, "disconnected": 0, "notConcerned": 0}
 	return map[string]any{

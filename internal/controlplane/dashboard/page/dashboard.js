@@ -81,6 +81,60 @@ function percent(share) {
   return `${n < 10 || n > 99 ? n.toFixed(1) : n.toFixed(0)} %`;
 }
 
+// internal/controlplane/dashboard/src/redraw.ts
+function key(name, e) {
+  e.dataset["key"] = name;
+  return e;
+}
+function redraw(box, ...children) {
+  const active2 = document.activeElement;
+  drawChildren(box, children.map((c) => typeof c === "string" ? document.createTextNode(c) : c));
+  if (active2 instanceof HTMLElement && active2 !== document.activeElement && active2.isConnected) active2.focus({ preventScroll: true });
+}
+var keyOf = (n) => n instanceof HTMLElement ? n.dataset["key"] : void 0;
+function drawChildren(box, children) {
+  const wanted = new Set(children.map(keyOf));
+  const keyed = /* @__PURE__ */ new Map();
+  for (const e of [...box.children]) {
+    const k = keyOf(e);
+    if (k === void 0) continue;
+    if (wanted.has(k)) keyed.set(k, e);
+    else e.remove();
+  }
+  let at = box.firstChild;
+  for (const n of children) {
+    const k = keyOf(n);
+    const here = at && keyOf(at) === void 0 && at.nodeName === n.nodeName ? at : void 0;
+    const old = k === void 0 ? here : keyed.get(k);
+    if (k !== void 0) keyed.delete(k);
+    if (!old) {
+      box.insertBefore(n, at);
+      continue;
+    }
+    if (old === at) at = at.nextSibling;
+    else box.insertBefore(old, at);
+    drawNode(old, n);
+  }
+  while (at) {
+    const rest = at;
+    at = at.nextSibling;
+    rest.remove();
+  }
+}
+function drawNode(old, n) {
+  if (!(old instanceof HTMLElement && n instanceof HTMLElement)) {
+    if (old.nodeValue !== n.nodeValue) old.nodeValue = n.nodeValue;
+    return;
+  }
+  for (const { name } of [...old.attributes]) if (!n.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of n.attributes) {
+    if (old.getAttribute(name) === value) continue;
+    if (name === "style") old.style.cssText = n.style.cssText;
+    else old.setAttribute(name, value);
+  }
+  drawChildren(old, [...n.childNodes]);
+}
+
 // internal/controlplane/dashboard/src/route.ts
 function parse(hash) {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
@@ -169,7 +223,7 @@ var open = 0;
 function showChanges(all) {
   const list = all.changes.slice(0, shown);
   const widest = scale(list);
-  byId("scale").textContent = list.length ? `full width: ${ms(widest)}` : "";
+  redraw(byId("scale"), list.length ? `full width: ${ms(widest)}` : "");
   const rows = list.map((c) => {
     const summary2 = el(
       "summary",
@@ -180,7 +234,7 @@ function showChanges(all) {
       el("span", "number", ms(c.stages.totalMs)),
       el("span", "reached", reached(c))
     );
-    const d = el("details", "change", summary2);
+    const d = key(String(c.revision), el("details", "change", summary2));
     d.open = c.revision === open;
     if (d.open) d.append(details(c));
     d.addEventListener("toggle", () => {
@@ -193,14 +247,14 @@ function showChanges(all) {
     });
     return d;
   });
-  byId("changes").replaceChildren(...rows.length ? rows : [el("p", "dim", "no changes since the start of the control plane")]);
+  redraw(byId("changes"), ...rows.length ? rows : [el("p", "dim", "no changes since the start of the control plane")]);
 }
 function showKey() {
-  const key = byId("key");
+  const key2 = byId("key");
   for (const s of stages) {
     const item = el("span", "item", el("i", `s-${s.name}`), s.name);
     item.title = s.what;
-    key.append(item);
+    key2.append(item);
   }
 }
 
@@ -317,7 +371,7 @@ function place(columns, ids, bent, s) {
       y += height(i);
     }
   });
-  const ways = new Map([...bent].map(([key, list]) => [key, list.flatMap((b) => points.get(b) ?? [])]));
+  const ways = new Map([...bent].map(([key2, list]) => [key2, list.flatMap((b) => points.get(b) ?? [])]));
   return { places, ways, width: split.length * (s.width + s.gapX), height: tallest };
 }
 function chunks(list, most2) {
@@ -325,10 +379,10 @@ function chunks(list, most2) {
   const size2 = Math.ceil(list.length / Math.max(1, n));
   return Array.from({ length: n }, (_, i) => list.slice(i * size2, (i + 1) * size2));
 }
-function neighbour(places, from, key) {
+function neighbour(places, from, key2) {
   const here = places.get(from);
   if (!here) return void 0;
-  const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key] ?? [0, 0];
+  const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key2] ?? [0, 0];
   let best;
   let least = Infinity;
   for (const [i, p] of places) {
@@ -395,9 +449,9 @@ function aliases(edges) {
   const out = /* @__PURE__ */ new Map();
   for (const { destination: d, target: t } of edges) {
     if (!d.service || !t.name || d.namespace !== t.namespace) continue;
-    const key = `${d.namespace}/${d.service}`;
-    const old = out.get(key);
-    if (old === void 0 || t.name === d.service || old !== d.service && t.name < old) out.set(key, t.name);
+    const key2 = `${d.namespace}/${d.service}`;
+    const old = out.get(key2);
+    if (old === void 0 || t.name === d.service || old !== d.service && t.name < old) out.set(key2, t.name);
   }
   return out;
 }
@@ -419,9 +473,9 @@ function fold(edges, by, namespace = "") {
   const links = /* @__PURE__ */ new Map();
   const names2 = aliases(edges);
   const node = (p) => {
-    const key = id(p);
-    let n = nodes.get(key);
-    if (!n) nodes.set(key, n = { id: key, namespace: p.namespace, name: p.name, outside: true, in: nothing(), out: nothing() });
+    const key2 = id(p);
+    let n = nodes.get(key2);
+    if (!n) nodes.set(key2, n = { id: key2, namespace: p.namespace, name: p.name, outside: true, in: nothing(), out: nothing() });
     n.outside &&= p.outside;
     return n;
   };
@@ -431,9 +485,9 @@ function fold(edges, by, namespace = "") {
     if (namespace && from.namespace !== namespace && to.namespace !== namespace) continue;
     const a2 = node(from);
     const b = node(to);
-    const key = JSON.stringify([a2.id, b.id]);
-    let l = links.get(key);
-    if (!l) links.set(key, l = { from: a2.id, to: b.id, protocols: [], sum: nothing() });
+    const key2 = JSON.stringify([a2.id, b.id]);
+    let l = links.get(key2);
+    if (!l) links.set(key2, l = { from: a2.id, to: b.id, protocols: [], sum: nothing() });
     if (e.protocol && !l.protocols.includes(e.protocol)) l.protocols.push(e.protocol);
     add(l.sum, e);
     add(a2.out, e);
@@ -528,7 +582,7 @@ function drawLink(l, { places, ways }, label, chosen, rated) {
   }
   return { line: g };
 }
-function drawNode(n, p, d) {
+function drawNode2(n, p, d) {
   const sum = n.in.total || active(n.in) ? n.in : n.out;
   const chosen = d.chosen === n.id;
   const text = summary(sum, d.rated);
@@ -573,7 +627,7 @@ function draw(box, d) {
   for (const n of d.nodes) {
     const p = places.get(n.id);
     if (!p) continue;
-    const g = drawNode(n, p, d);
+    const g = drawNode2(n, p, d);
     drawn.set(n.id, g);
     root.append(g);
   }
@@ -640,7 +694,7 @@ function drawMesh(route2) {
   if (c.node && !whole.nodes.some((n) => n.id === c.node)) c.node = "";
   const part = c.only && c.node ? around(whole, c.node) : whole;
   controls(c, namespaces(g.edges));
-  byId("mesh-state").replaceChildren(...state(g, part.nodes.length, part.links.length));
+  redraw(byId("mesh-state"), ...state(g, part.nodes.length, part.links.length));
   const box = byId("mesh-graph");
   if (part.nodes.length === 0) box.replaceChildren(el("p", "dim", nothingYet(g)));
   else draw(box, { ...part, chosen: c.node, namespace: c.namespace, rated: g.rated, scale: scale2, choose: (node) => go({ ...c, node }) });
@@ -695,7 +749,7 @@ function callRow(l, c, rated) {
   };
   const s = l.sum;
   const duration = (q) => ms(quantile2(s.durations, q));
-  return row(
+  const cells = row(
     to(l.from),
     to(l.to),
     l.protocols.join(", "),
@@ -706,12 +760,12 @@ function callRow(l, c, rated) {
     s.bytes > 0 ? byteRate(s.bytes) : "",
     mutualText(mutualShare(s))
   );
+  return key(`${l.from} ${l.to}`, cells);
 }
 function details2(c, g, rated) {
   const links = c.node ? around(g, c.node).links : g.links;
   const sorted = [...links].sort((a2, b) => errorShare(b.sum) - errorShare(a2.sum) || b.sum.requests - a2.sum.requests || b.sum.bytes - a2.sum.bytes);
-  const heading = byId("mesh-heading");
-  heading.replaceChildren(c.node ? `Calls of ${c.node.replace(/^\//, "")}` : "Calls");
+  redraw(byId("mesh-heading"), c.node ? `Calls of ${c.node.replace(/^\//, "")}` : "Calls");
   const parts = [];
   if (c.node) {
     const [namespace = "", name = ""] = [c.node.slice(0, c.node.indexOf("/")), c.node.slice(c.node.indexOf("/") + 1)];
@@ -721,7 +775,7 @@ function details2(c, g, rated) {
   }
   parts.push(table(["from", "to", "protocol", "requests", "errors", "p50", "p99", "bytes", "mutual TLS"], sorted.slice(0, mostRows).map((l) => callRow(l, c, rated))));
   if (sorted.length > mostRows) parts.push(el("p", "dim", `and ${sorted.length - mostRows} more: choose a node or a namespace`));
-  byId("mesh-calls").replaceChildren(...parts);
+  redraw(byId("mesh-calls"), ...parts);
 }
 function zoom(route2, factor) {
   const box = byId("mesh-graph");
@@ -764,22 +818,22 @@ function showProxies(all = last2) {
   const filter = byId("filter").value.trim().toLowerCase();
   const list = all.proxies.filter((p) => `${p.name}.${p.namespace}`.toLowerCase().includes(filter)).sort((a2, b) => gravity(a2) - gravity(b));
   const rows = list.slice(0, most).map(
-    (p) => row(proxyName(p), state2(p, all.now), String(p.settled), `${p.protocol}, ${p.strategy}`, p.version ?? "–", age(all.now, p.connected))
+    (p) => key(`${p.name}.${p.namespace}`, row(proxyName(p), state2(p, all.now), String(p.settled), `${p.protocol}, ${p.strategy}`, p.version ?? "–", age(all.now, p.connected)))
   );
   const parts = [table(["proxy", "state", "settled", "protocol, routes", "Envoy", "connected for"], rows)];
   if (list.length === 0) parts.push(el("p", "dim", filter ? "no proxy has this name" : "no proxy is connected"));
   if (list.length > most) parts.push(el("p", "dim", `and ${list.length - most} more: filter by name`));
-  byId("proxies").replaceChildren(...parts);
+  redraw(byId("proxies"), ...parts);
 }
 function showStale(s) {
   const away = s.disconnected ?? [];
   const rows = [
-    ...s.holders.map((h) => row(proxyName(h), h.address, el("span", "bad", age(s.now, h.since)), h.cluster)),
+    ...s.holders.map((h) => key(`${h.name}.${h.namespace} ${h.address} ${h.cluster}`, row(proxyName(h), h.address, el("span", "bad", age(s.now, h.since)), h.cluster))),
     ...away.map((a2) => row(`${a2.name}.${a2.namespace}`, `${a2.endpoints} removed since`, el("span", "warn", age(s.now, a2.since)), "disconnected"))
   ];
   const section2 = byId("stale-section");
   section2.hidden = rows.length === 0;
-  byId("stale").replaceChildren(table(["proxy", "endpoint", "gone for", "cluster"], rows));
+  redraw(byId("stale"), table(["proxy", "endpoint", "gone for", "cluster"], rows));
 }
 
 // internal/controlplane/dashboard/src/pages.ts
@@ -792,12 +846,13 @@ function a(text, href, className = "") {
 }
 function facts(list) {
   const out = el("dl", "facts");
-  for (const [name, value] of list) if (value) out.append(el("dt", "", name), el("dd", "", value));
+  for (const [name, value] of list) if (value) out.append(key(`${name}:`, el("dt", "", name)), key(name, el("dd", "", value)));
   return out;
 }
 function show(title, ...parts) {
-  byId("detail").replaceChildren(el("h2", "", title), ...parts);
+  redraw(byId("detail"), el("h2", "", title), ...parts);
 }
+var heading = (text) => key(text, el("h3", "", text));
 function notThere(title, error) {
   if (!(error instanceof NotFound)) throw error;
   show(title, el("p", "warn", error.message), el("p", "", a("Search for it", link("search", [], { q: title.split(" ").pop() ?? "" }))));
@@ -819,12 +874,12 @@ function reasonText(r, now) {
 }
 function positions(list, leftOut, now) {
   const classes = { refused: "bad", behind: "warn", disconnected: "warn", acked: "good" };
-  const rows = list.map((p) => row(
+  const rows = list.map((p) => key(`${p.name}.${p.namespace}`, row(
     a(`${p.name}.${p.namespace}`, proxyLink(p)),
     el("span", classes[p.position] ?? "dim", p.superseded ? `${p.position}, in a newer form` : p.position),
     (p.reasons ?? []).map((r) => reasonText(r, now)).join("; "),
     p.controlPlane ?? ""
-  ));
+  )));
   const parts = rows.length ? [table(["proxy", "state", "why", "control plane"], rows)] : [el("p", "good", "No proxy lacks it.")];
   if (leftOut) parts.push(el("p", "dim", `and ${leftOut} more`));
   return parts;
@@ -857,7 +912,7 @@ function changeText(c) {
   return first ? `${first.operation} ${objectName(first)}${more2 > 0 ? ` and ${more2} more` : ""}` : "";
 }
 function objectList(c) {
-  const rows = (c.objects ?? []).map((o) => row(o.operation, a(objectName(o), objectLink(o))));
+  const rows = (c.objects ?? []).map((o) => key(objectName(o), row(o.operation, a(objectName(o), objectLink(o)))));
   const parts = [table(["", "object"], rows)];
   if (c.objectCount > rows.length) parts.push(el("p", "dim", `and ${c.objectCount - rows.length} more`));
   return parts;
@@ -875,12 +930,12 @@ async function showChange(r, left) {
     show(
       title,
       facts([["what", changeText(c)], ["state", c.state], ["proxies", countsText(s.counts)], ["sent", `${c.resources} resources, ${bytes(c.bytes)} encoded once`]]),
-      el("h3", "", "Its way"),
+      heading("Its way"),
       way(c),
-      el("h3", "", all ? "Proxies" : "Proxies that do not have it"),
+      heading(all ? "Proxies" : "Proxies that do not have it"),
       ...positions(s.proxies, s.leftOut, s.now),
-      el("p", "", a(all ? "only those without it" : "all proxies", link("change", [revision2], { all: all ? "" : "1" }))),
-      el("h3", "", "Objects"),
+      key("all", el("p", "", a(all ? "only those without it" : "all proxies", link("change", [revision2], { all: all ? "" : "1" })))),
+      heading("Objects"),
       ...objectList(c)
     );
     return c.state === "distributed" && s.counts.behind === 0 ? seldom : again;
@@ -917,11 +972,11 @@ async function showProxy(r, left) {
         ["Envoy", p.version],
         ["settled", a(`change ${p.settled}`, link("change", [String(p.settled)]))]
       ]),
-      el("h3", "", "What it lacks"),
+      heading("What it lacks"),
       ...lacks(p, d.now),
-      el("h3", "", "Resources"),
+      heading("Resources"),
       table(["type", "subscribed", "sent", "acked", "waits for", "refused"], types),
-      el("h3", "", "More"),
+      heading("More"),
       more(at, name)
     );
     return again;
@@ -959,8 +1014,8 @@ async function showObject(r, left) {
         ["content", a("as the control plane has it", `/debug/store/${path}`)]
       ]),
       ...(e.problems ?? []).map((p) => el("p", "warn", p)),
-      ...e.change ? [el("h3", "", "The way of its last change"), way(e.change)] : [],
-      el("h3", "", "Proxies that do not have it"),
+      ...e.change ? [heading("The way of its last change"), way(e.change)] : [],
+      heading("Proxies that do not have it"),
       ...positions(e.proxies, e.leftOut, e.now)
     );
     return again;
@@ -970,7 +1025,7 @@ async function showObject(r, left) {
   }
 }
 function section(title, rows, headings) {
-  return rows.length ? [el("h3", "", title), table(headings, rows)] : [];
+  return rows.length ? [heading(title), table(headings, rows)] : [];
 }
 async function showSearch(r, left) {
   const q = r.query.get("q") ?? "";
@@ -1026,7 +1081,7 @@ function showProblems(p) {
   });
   for (const x of p.problems.translation ?? []) rows.push(row(el("span", "bad", "error"), x.name, x.group, x.error));
   byId("problems-section").hidden = rows.length === 0;
-  byId("problems").replaceChildren(table(["", "object", "field", "what"], rows));
+  redraw(byId("problems"), table(["", "object", "field", "what"], rows));
 }
 
 // internal/controlplane/dashboard/src/main.ts
@@ -1035,7 +1090,7 @@ var slow = 5e3;
 var slowest = 3e4;
 var manyProxies = 500;
 function tile(id2, value, about, className = "") {
-  byId(id2).replaceChildren(el("b", className, value), el("span", "dim", about));
+  redraw(byId(id2), el("b", className, value), el("span", "dim", about));
 }
 async function changes(_, left) {
   const all = await get("/debug/changes?n=200", left);
@@ -1122,7 +1177,7 @@ function open2() {
 var failed = /* @__PURE__ */ new Map();
 function showHealth() {
   const text = [...failed].map(([what, why]) => `${what}: ${why}`).join("; ");
-  byId("health").replaceChildren(failed.size ? el("span", "bad", text) : el("span", "good", "live"));
+  redraw(byId("health"), failed.size ? el("span", "bad", text) : el("span", "good", "live"));
 }
 byId("filter").addEventListener("input", () => showProxies());
 byId("login").addEventListener("submit", (e) => {

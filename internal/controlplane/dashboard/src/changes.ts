@@ -2,6 +2,7 @@
 
 import type { Change, Changes, Stages } from "./api";
 import { byId, bytes, el, ms, objectName } from "./dom";
+import { key, redraw } from "./redraw";
 import { link, objectLink } from "./route";
 
 // stages in order. Their colours are the style's s-store ... s-ack.
@@ -85,7 +86,7 @@ let open = 0; // the revision whose details are shown; 0: none
 export function showChanges(all: Changes): void {
   const list = all.changes.slice(0, shown);
   const widest = scale(list);
-  byId("scale").textContent = list.length ? `full width: ${ms(widest)}` : "";
+  redraw(byId("scale"), list.length ? `full width: ${ms(widest)}` : "");
   const rows = list.map((c) => {
     const summary = el(
       "summary",
@@ -96,7 +97,7 @@ export function showChanges(all: Changes): void {
       el("span", "number", ms(c.stages.totalMs)),
       el("span", "reached", reached(c)),
     );
-    const d = el("details", "change", summary);
+    const d = key(String(c.revision), el("details", "change", summary));
     d.open = c.revision === open;
     if (d.open) d.append(details(c));
     d.addEventListener("toggle", () => {
@@ -109,7 +110,7 @@ export function showChanges(all: Changes): void {
     });
     return d;
   });
-  byId("changes").replaceChildren(...(rows.length ? rows : [el("p", "dim", "no changes since the start of the control plane")]));
+  redraw(byId("changes"), ...(rows.length ? rows : [el("p", "dim", "no changes since the start of the control plane")]));
 }
 
 // showKey draws the legend, once.

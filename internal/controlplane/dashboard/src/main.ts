@@ -9,6 +9,7 @@ import { showChange, showObject, showProxy, showSearch } from "./pages";
 import { pause } from "./poll";
 import { count, showProblems } from "./problems";
 import { refused, showProxies, showStale } from "./proxies";
+import { redraw } from "./redraw";
 import type { Route } from "./route";
 import { link, parse } from "./route";
 
@@ -19,7 +20,7 @@ const slowest = 30_000;
 const manyProxies = 500;
 
 function tile(id: string, value: string, about: string, className = ""): void {
-  byId(id).replaceChildren(el("b", className, value), el("span", "dim", about));
+  redraw(byId(id), el("b", className, value), el("span", "dim", about));
 }
 
 async function changes(_: Route, left: AbortSignal): Promise<number> {
@@ -125,7 +126,7 @@ const failed = new Map<string, string>();
 
 function showHealth(): void {
   const text = [...failed].map(([what, why]) => `${what}: ${why}`).join("; ");
-  byId("health").replaceChildren(failed.size ? el("span", "bad", text) : el("span", "good", "live"));
+  redraw(byId("health"), failed.size ? el("span", "bad", text) : el("span", "good", "live"));
 }
 
 byId("filter").addEventListener("input", () => showProxies());

@@ -3,6 +3,7 @@
 import { get } from "./api";
 import { age, byId, byteRate, el, ms, percent, rangeText, row, table } from "./dom";
 import { draw, health, rate } from "./graph";
+import { key, redraw } from "./redraw";
 import type { Route } from "./route";
 import { link } from "./route";
 import type { Fold, Graph, Link, Node, Share } from "./traffic";
@@ -52,7 +53,7 @@ export function drawMesh(route: Route): void {
   if (c.node && !whole.nodes.some((n) => n.id === c.node)) c.node = "";
   const part = c.only && c.node ? around(whole, c.node) : whole;
   controls(c, namespaces(g.edges));
-  byId("mesh-state").replaceChildren(...state(g, part.nodes.length, part.links.length));
+  redraw(byId("mesh-state"), ...state(g, part.nodes.length, part.links.length));
   const box = byId("mesh-graph");
   if (part.nodes.length === 0) box.replaceChildren(el("p", "dim", nothingYet(g)));
   else draw(box, { ...part, chosen: c.node, namespace: c.namespace, rated: g.rated, scale, choose: (node) => go({ ...c, node }) });
@@ -112,18 +113,18 @@ function callRow(l: Link, c: Choice, rated: boolean): HTMLTableRowElement {
   };
   const s = l.sum;
   const duration = (q: number): string => ms(quantile(s.durations, q));
-  return row(
+  const cells = row(
     to(l.from), to(l.to), l.protocols.join(", "), rate(s, rated), el("span", health(s), s.requests > 0 ? percent(errorShare(s)) : "–"),
     duration(0.5), duration(0.99), s.bytes > 0 ? byteRate(s.bytes) : "", mutualText(mutualShare(s)),
   );
+  return key(`${l.from} ${l.to}`, cells);
 }
 
 // details show the calls of the chosen node, or all.
 function details(c: Choice, g: { nodes: Node[]; links: Link[] }, rated: boolean): void {
   const links = c.node ? around(g, c.node).links : g.links;
   const sorted = [...links].sort((a, b) => errorShare(b.sum) - errorShare(a.sum) || b.sum.requests - a.sum.requests || b.sum.bytes - a.sum.bytes);
-  const heading = byId("mesh-heading");
-  heading.replaceChildren(c.node ? `Calls of ${c.node.replace(/^\//, "")}` : "Calls");
+  redraw(byId("mesh-heading"), c.node ? `Calls of ${c.node.replace(/^\//, "")}` : "Calls");
   const parts: (HTMLElement | string)[] = [];
   if (c.node) {
     const [namespace = "", name = ""] = [c.node.slice(0, c.node.indexOf("/")), c.node.slice(c.node.indexOf("/") + 1)];
@@ -133,7 +134,7 @@ function details(c: Choice, g: { nodes: Node[]; links: Link[] }, rated: boolean)
   }
   parts.push(table(["from", "to", "protocol", "requests", "errors", "p50", "p99", "bytes", "mutual TLS"], sorted.slice(0, mostRows).map((l) => callRow(l, c, rated))));
   if (sorted.length > mostRows) parts.push(el("p", "dim", `and ${sorted.length - mostRows} more: choose a node or a namespace`));
-  byId("mesh-calls").replaceChildren(...parts);
+  redraw(byId("mesh-calls"), ...parts);
 }
 
 // zoom changes the scale of the graph; 0: as large as fits.

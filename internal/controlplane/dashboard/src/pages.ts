@@ -5,6 +5,7 @@ import { NotFound, get } from "./api";
 import { stages } from "./changes";
 import { age, byId, bytes, el, ms, objectName, row, table } from "./dom";
 import { refused } from "./proxies";
+import { key, redraw } from "./redraw";
 import type { Route } from "./route";
 import { link, objectLink, proxyLink } from "./route";
 
@@ -48,13 +49,15 @@ function a(text: string, href: string, className = ""): HTMLAnchorElement {
 // facts is a list of names and values.
 function facts(list: [string, Part | undefined][]): HTMLElement {
   const out = el("dl", "facts");
-  for (const [name, value] of list) if (value) out.append(el("dt", "", name), el("dd", "", value));
+  for (const [name, value] of list) if (value) out.append(key(`${name}:`, el("dt", "", name)), key(name, el("dd", "", value)));
   return out;
 }
 
 function show(title: string, ...parts: Part[]): void {
-  byId("detail").replaceChildren(el("h2", "", title), ...parts);
+  redraw(byId("detail"), el("h2", "", title), ...parts);
 }
+
+const heading = (text: string): HTMLElement => key(text, el("h3", "", text));
 
 // notThere shows that something does not exist, and reports other errors.
 function notThere(title: string, error: unknown): void {
@@ -82,12 +85,12 @@ export function reasonText(r: Reason, now: string): string {
 
 function positions(list: Position[], leftOut: number | undefined, now: string): Part[] {
   const classes: Record<string, string> = { refused: "bad", behind: "warn", disconnected: "warn", acked: "good" };
-  const rows = list.map((p) => row(
+  const rows = list.map((p) => key(`${p.name}.${p.namespace}`, row(
     a(`${p.name}.${p.namespace}`, proxyLink(p)),
     el("span", classes[p.position] ?? "dim", p.superseded ? `${p.position}, in a newer form` : p.position),
     (p.reasons ?? []).map((r) => reasonText(r, now)).join("; "),
     p.controlPlane ?? "",
-  ));
+  )));
   const parts: Part[] = rows.length ? [table(["proxy", "state", "why", "control plane"], rows)] : [el("p", "good", "No proxy lacks it.")];
   if (leftOut) parts.push(el("p", "dim", `and ${leftOut} more`));
   return parts;
@@ -125,7 +128,7 @@ function changeText(c: Change): string {
 }
 
 function objectList(c: Change): Part[] {
-  const rows = (c.objects ?? []).map((o) => row(o.operation, a(objectName(o), objectLink(o))));
+  const rows = (c.objects ?? []).map((o) => key(objectName(o), row(o.operation, a(objectName(o), objectLink(o)))));
   const parts: Part[] = [table(["", "object"], rows)];
   if (c.objectCount > rows.length) parts.push(el("p", "dim", `and ${c.objectCount - rows.length} more`));
   return parts;
@@ -142,10 +145,10 @@ export async function showChange(r: Route, left: AbortSignal): Promise<number> {
     const c = s.change;
     show(title,
       facts([["what", changeText(c)], ["state", c.state], ["proxies", countsText(s.counts)], ["sent", `${c.resources} resources, ${bytes(c.bytes)} encoded once`]]),
-      el("h3", "", "Its way"), way(c),
-      el("h3", "", all ? "Proxies" : "Proxies that do not have it"), ...positions(s.proxies, s.leftOut, s.now),
-      el("p", "", a(all ? "only those without it" : "all proxies", link("change", [revision], { all: all ? "" : "1" }))),
-      el("h3", "", "Objects"), ...objectList(c));
+      heading("Its way"), way(c),
+      heading(all ? "Proxies" : "Proxies that do not have it"), ...positions(s.proxies, s.leftOut, s.now),
+      key("all", el("p", "", a(all ? "only those without it" : "all proxies", link("change", [revision], { all: all ? "" : "1" })))),
+      heading("Objects"), ...objectList(c));
     return c.state === "distributed" && s.counts.behind === 0 ? seldom : again;
   } catch (e) {
     notThere(title, e);
@@ -184,9 +187,9 @@ export async function showProxy(r: Route, left: AbortSignal): Promise<number> {
         ["node", p.id], ["connected", `for ${age(d.now, p.connected)} from ${p.peer}${p.controlPlane ? `, to ${p.controlPlane}` : ""}`],
         ["protocol", `${p.protocol}, routes by ${p.strategy}`], ["Envoy", p.version], ["settled", a(`change ${p.settled}`, link("change", [String(p.settled)]))],
       ]),
-      el("h3", "", "What it lacks"), ...lacks(p, d.now),
-      el("h3", "", "Resources"), table(["type", "subscribed", "sent", "acked", "waits for", "refused"], types),
-      el("h3", "", "More"), more(at, name));
+      heading("What it lacks"), ...lacks(p, d.now),
+      heading("Resources"), table(["type", "subscribed", "sent", "acked", "waits for", "refused"], types),
+      heading("More"), more(at, name));
     return again;
   } catch (e) {
     notThere(title, e);
@@ -234,8 +237,8 @@ export async function showObject(r: Route, left: AbortSignal): Promise<number> {
         ["proxies", countsText(e.counts)], ["content", a("as the control plane has it", `/debug/store/${path}`)],
       ]),
       ...(e.problems ?? []).map((p) => el("p", "warn", p)),
-      ...(e.change ? [el("h3", "", "The way of its last change"), way(e.change)] : []),
-      el("h3", "", "Proxies that do not have it"), ...positions(e.proxies, e.leftOut, e.now));
+      ...(e.change ? [heading("The way of its last change"), way(e.change)] : []),
+      heading("Proxies that do not have it"), ...positions(e.proxies, e.leftOut, e.now));
     return again;
   } catch (e) {
     notThere(title, e);
@@ -252,7 +255,7 @@ interface Found {
 }
 
 function section(title: string, rows: HTMLTableRowElement[], headings: string[]): Part[] {
-  return rows.length ? [el("h3", "", title), table(headings, rows)] : [];
+  return rows.length ? [heading(title), table(headings, rows)] : [];
 }
 
 // showSearch shows what a search finds.

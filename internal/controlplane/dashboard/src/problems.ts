@@ -2,6 +2,7 @@
 
 import type { Problems } from "./api";
 import { byId, el, objectName, row, table } from "./dom";
+import { redraw } from "./redraw";
 
 // count returns the number of problems.
 export function count(p: Problems): number {
@@ -21,5 +22,5 @@ export function showProblems(p: Problems): void {
   });
   for (const x of p.problems.translation ?? []) rows.push(row(el("span", "bad", "error"), x.name, x.group, x.error));
   byId("problems-section").hidden = rows.length === 0;
-  byId("problems").replaceChildren(table(["", "object", "field", "what"], rows));
+  redraw(byId("problems"), table(["", "object", "field", "what"], rows));
 }

@@ -2,6 +2,7 @@
 
 import type { Proxies, Proxy, Stale } from "./api";
 import { age, byId, el, row, table } from "./dom";
+import { key, redraw } from "./redraw";
 import { proxyLink } from "./route";
 
 const most = 200; // rows; the filter finds the others
@@ -46,22 +47,22 @@ export function showProxies(all = last): void {
     .filter((p) => `${p.name}.${p.namespace}`.toLowerCase().includes(filter))
     .sort((a, b) => gravity(a) - gravity(b));
   const rows = list.slice(0, most).map((p) =>
-    row(proxyName(p), state(p, all.now), String(p.settled), `${p.protocol}, ${p.strategy}`, p.version ?? "–", age(all.now, p.connected)),
+    key(`${p.name}.${p.namespace}`, row(proxyName(p), state(p, all.now), String(p.settled), `${p.protocol}, ${p.strategy}`, p.version ?? "–", age(all.now, p.connected))),
   );
   const parts: (HTMLElement | string)[] = [table(["proxy", "state", "settled", "protocol, routes", "Envoy", "connected for"], rows)];
   if (list.length === 0) parts.push(el("p", "dim", filter ? "no proxy has this name" : "no proxy is connected"));
   if (list.length > most) parts.push(el("p", "dim", `and ${list.length - most} more: filter by name`));
-  byId("proxies").replaceChildren(...parts);
+  redraw(byId("proxies"), ...parts);
 }
 
 // showStale draws the proxies that may call removed endpoints, or hides the section.
 export function showStale(s: Stale): void {
   const away = s.disconnected ?? [];
   const rows = [
-    ...s.holders.map((h) => row(proxyName(h), h.address, el("span", "bad", age(s.now, h.since)), h.cluster)),
+    ...s.holders.map((h) => key(`${h.name}.${h.namespace} ${h.address} ${h.cluster}`, row(proxyName(h), h.address, el("span", "bad", age(s.now, h.since)), h.cluster))),
     ...away.map((a) => row(`${a.name}.${a.namespace}`, `${a.endpoints} removed since`, el("span", "warn", age(s.now, a.since)), "disconnected")),
   ];
   const section = byId("stale-section");
   section.hidden = rows.length === 0;
-  byId("stale").replaceChildren(table(["proxy", "endpoint", "gone for", "cluster"], rows));
+  redraw(byId("stale"), table(["proxy", "endpoint", "gone for", "cluster"], rows));
 }
