@@ -369,6 +369,52 @@ func TestRedrawing(t *testing.T) {
 	})
 }
 
+// TestOtherControlPlanes checks that an answer that lacks a control plane is not shown as complete, and that revisions are linked to
+// changes of the control plane that counted them.
+func TestOtherControlPlanes(t *testing.T) {
+	const elsewhere = "10.0.0.2:15012"
+	silent := []object{{"controlPlane": elsewhere, "silent": "hung"}}
+	well := aProxy("well")
+	well["types"], well["owed"] = []object{}, 0
+	p := startPlane(t, "web")
+	p.others.Store(1)
+	p.change("/debug/proxies", object{"now": now, "proxies": []object{well}, "controlPlanes": silent})
+	p.change("/debug/stale", object{"now": now, "holders": []object{}, "controlPlanes": silent})
+	b := open(t, p)
+	b.visit("#/", "well.well")
+	b.await(`document.getElementById("tile-stale").innerText.includes("0")`)
+	for _, tile := range []string{"tile-proxies", "tile-stale"} {
+		require.Contains(t, value[string](b, `document.getElementById("`+tile+`").innerText`), "1 control plane does not answer")
+		require.Zero(t, value[int](b, `document.querySelectorAll("#`+tile+` .good").length`))
+	}
+	require.NotContains(t, value[string](b, `document.getElementById("tile-proxies").innerText`), "all synced")
+	for _, section := range []string{"proxies", "stale"} {
+		require.Contains(t, value[string](b, `document.getElementById("`+section+`").innerText`), "Control plane "+elsewhere+" does not answer: hung")
+	}
+	b.visit("#/", "1 other control plane")
+
+	counts := object{"acked": 1}
+	p.change("/debug/changes/7", object{"now": now, "change": aChange(7, object{"kind": "Service", "name": "a"}), "counts": counts, "proxies": []object{}})
+	b.visit("#/change/7", "No proxy of this control plane lacks it.")
+	p.change("/debug/explain/Service/a/a", object{"now": now, "exists": true, "state": "distributed", "counts": counts, "proxies": []object{}, "controlPlanes": silent})
+	b.visit("#/object/Service/a/a", "Control plane "+elsewhere+" does not answer: hung")
+	require.Equal(t, "No proxy of the other control planes lacks it.", value[string](b, `document.querySelector("#detail h3 ~ p.dim").innerText`))
+	require.Zero(t, value[int](b, `document.querySelectorAll("#detail .good").length`))
+	p.change("/debug/search", object{"now": now, "proxies": []object{}, "objects": []object{}, "changes": []object{}, "controlPlanes": silent})
+	b.visit("#/search?q=x", "Control plane "+elsewhere+" does not answer: hung")
+
+	moved := aProxy("moved")
+	moved["controlPlane"] = elsewhere
+	p.change("/debug/proxies/moved.moved", object{"now": now, "proxy": moved})
+	b.visit("#/proxy/moved.moved", "since change 7 of "+elsewhere)
+	require.Zero(t, value[int](b, `document.querySelectorAll("#detail a[href^='#/change']").length`), "it is another change here")
+	require.Zero(t, value[int](b, `document.querySelectorAll("#detail a[href^='/debug']").length`), "this control plane does not have them")
+	p.change("/debug/proxies", object{"now": now, "proxies": []object{moved, well}, "controlPlanes": []object{{"controlPlane": elsewhere}}})
+	b.visit("#/", "moved.moved")
+	require.Contains(t, value[string](b, `document.querySelector("#proxies tbody tr").innerText`), elsewhere)
+	b.requireNoErrors()
+}
+
 // TestToken checks that the page asks for a token and sends it, and that it shows nothing without it.
 func TestToken(t *testing.T) {
 	p := startPlane(t, "web")

@@ -25,6 +25,7 @@ type plane struct {
 	traffic atomic.Pointer[object] // of /debug/traffic
 	token   string                 // that requests need; "": none
 	refused atomic.Int64           // requests without it
+	others  atomic.Int64           // control planes beside it
 
 	mu      sync.Mutex           // guards the fields below
 	held    map[string]chan bool // by path: requests wait for it to close
@@ -132,6 +133,9 @@ func (p *plane) reply(w http.ResponseWriter, r *http.Request, answer func() any)
 		w.WriteHeader(http.StatusInternalServerError)
 		_ = json.NewEncoder(w).Encode(object{"error": "broken"})
 		return
+	}
+	if n := p.others.Load(); n > 0 {
+		w.Header().Set("Moonsail-Other-Control-Planes", fmt.Sprint(n))
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer())

@@ -32,7 +32,7 @@ func newDashboardCommand() *cobra.Command {
 		Short:   "Open the dashboard of the control plane in a browser",
 		Long: `Print the address of the dashboard, and open it in a browser. In a cluster, the command forwards a
 port of this machine to a Pod of the control plane until it is interrupted. The dashboard shows the
-changes and proxies of this replica.`,
+changes of this replica, and the proxies of all.`,
 		Example: `  # Open the dashboard
   moonsail dashboard
 

@@ -57,9 +57,12 @@ func TestIdentifiers(t *testing.T) {
 	require.Greater(t, found, 10)
 	handler, err := os.ReadFile("../debug/handler.go")
 	require.NoError(t, err)
-	for _, m := range regexp.MustCompile(`[^.\w]get\("([^"?]+)`).FindAllStringSubmatch(program, -1) {
+	found = 0
+	for _, m := range regexp.MustCompile(`[^.\w](?:get|ask)\("([^"?]+)`).FindAllStringSubmatch(program, -1) {
 		require.Contains(t, string(handler), `"`+m[1]+`"`)
+		found++
 	}
+	require.Greater(t, found, 5)
 }
 
 // TestNoMarkup checks that texts of a mesh are never parsed as HTML.

@@ -74,6 +74,11 @@ func TestPeersNotKnownYet(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(body), &e))
 	require.False(t, e.Everywhere())
 	require.Equal(t, "the other control planes are not known yet", e.Elsewhere[0].Silent)
+	_, body = get(h, "/debug/search?q=reviews")
+	var found Found
+	require.NoError(t, json.Unmarshal([]byte(body), &found))
+	require.Len(t, found.Others, 1)
+	require.Equal(t, e.Elsewhere[0].Silent, found.Others[0].Silent)
 	_, body = get(h, "/debug/explain/Service/shop/reviews?local")
 	e = explain.Explanation{}
 	require.NoError(t, json.Unmarshal([]byte(body), &e))

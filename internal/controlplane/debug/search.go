@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
@@ -24,6 +25,8 @@ type Found struct {
 	Proxies []server.ProxyState `json:"proxies"`
 	Objects []StoredObject      `json:"objects"` // Services first
 	Changes []changelog.Change  `json:"changes"` // newest first
+	// Others has the meaning of ProxyList.Others.
+	Others []explain.PeerQuery `json:"controlPlanes,omitempty"`
 	// LeftOut is set if a list is not complete.
 	LeftOut bool `json:"leftOut,omitempty"`
 }
@@ -42,7 +45,9 @@ func (h *handler) search(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if h.stages.Proxies != nil {
-		for _, p := range h.proxyList(w, r).Proxies {
+		list := h.proxyList(w, r)
+		f.Others = list.Others
+		for _, p := range list.Proxies {
 			if matches(words, p.ID+" "+p.Name+"."+p.Namespace) && f.room(len(f.Proxies)) {
 				f.Proxies = append(f.Proxies, p)
 			}

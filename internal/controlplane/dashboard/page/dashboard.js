@@ -10,17 +10,21 @@ function useToken(token) {
   sessionStorage.setItem(tokenKey, token);
 }
 async function get(path, left) {
+  return (await ask(path, left)).body;
+}
+async function ask(path, left) {
   const headers = {};
   const token = sessionStorage.getItem(tokenKey);
   if (token) headers["Authorization"] = `Bearer ${token}`;
   const answer = await fetch(path, { headers, signal: AbortSignal.any([left, AbortSignal.timeout(1e4)]) });
   if (answer.status === 401) throw new Unauthorized("the control plane requires a token");
   if (!answer.ok) {
-    const why = (await answer.json().catch(() => ({}))).error ?? `${answer.status} ${answer.statusText}`;
+    const { error, next } = await answer.json().catch(() => ({}));
+    const why = [error ?? `${answer.status} ${answer.statusText}`, next].filter(Boolean).join(": ");
     left.throwIfAborted();
     throw answer.status === 404 ? new NotFound(why) : new Error(`${path}: ${why}`);
   }
-  return await answer.json();
+  return { body: await answer.json(), others: Number(answer.headers.get("Moonsail-Other-Control-Planes") ?? 0) };
 }
 
 // internal/controlplane/dashboard/src/dom.ts
@@ -785,6 +789,25 @@ function zoom(route2, factor) {
   drawMesh(route2);
 }
 
+// internal/controlplane/dashboard/src/peers.ts
+var named = (p) => `Control plane ${p.controlPlane}`;
+var silence = (p) => `${named(p)} does not answer: ${p.silent ?? ""}`;
+function incompleteText(list = []) {
+  return list.flatMap((p) => p.silent ? silence(p) : p.leftOut ? `${named(p)} has ${p.leftOut} more.` : []);
+}
+function silentText(list = []) {
+  const n = list.filter((p) => p.silent).length;
+  return n ? `${n} control ${n === 1 ? "plane does" : "planes do"} not answer` : "";
+}
+function lackingText(p) {
+  if (p.silent) return silence(p);
+  if (p.state === "distributing" || p.state === "distributed") return void 0;
+  if (p.state === "building") return `${named(p)} has it, and is about to send it.`;
+  if (!p.exists) return `${named(p)} does not have it.`;
+  return `${named(p)} has another version of it (${[p.origin, p.resourceVersion].filter(Boolean).join(", ")}).`;
+}
+var warnings = (list) => list.map((text) => el("p", "warn", text));
+
 // internal/controlplane/dashboard/src/proxies.ts
 var most = 200;
 function refused(p) {
@@ -817,10 +840,18 @@ function showProxies(all = last2) {
   last2 = all;
   const filter = byId("filter").value.trim().toLowerCase();
   const list = all.proxies.filter((p) => `${p.name}.${p.namespace}`.toLowerCase().includes(filter)).sort((a2, b) => gravity(a2) - gravity(b));
-  const rows = list.slice(0, most).map(
-    (p) => key(`${p.name}.${p.namespace}`, row(proxyName(p), state2(p, all.now), String(p.settled), `${p.protocol}, ${p.strategy}`, p.version ?? "–", age(all.now, p.connected)))
-  );
-  const parts = [table(["proxy", "state", "settled", "protocol, routes", "Envoy", "connected for"], rows)];
+  const several = Boolean(all.controlPlanes?.length);
+  const rows = list.slice(0, most).map((p) => key(`${p.name}.${p.namespace}`, row(
+    proxyName(p),
+    state2(p, all.now),
+    String(p.settled),
+    `${p.protocol}, ${p.strategy}`,
+    p.version ?? "–",
+    age(all.now, p.connected),
+    ...several ? [p.controlPlane ?? "this one"] : []
+  )));
+  const headings = ["proxy", "state", "settled", "protocol, routes", "Envoy", "connected for", ...several ? ["control plane"] : []];
+  const parts = [...warnings(incompleteText(all.controlPlanes)), table(headings, rows)];
   if (list.length === 0) parts.push(el("p", "dim", filter ? "no proxy has this name" : "no proxy is connected"));
   if (list.length > most) parts.push(el("p", "dim", `and ${list.length - most} more: filter by name`));
   redraw(byId("proxies"), ...parts);
@@ -832,8 +863,9 @@ function showStale(s) {
     ...away.map((a2) => row(`${a2.name}.${a2.namespace}`, `${a2.endpoints} removed since`, el("span", "warn", age(s.now, a2.since)), "disconnected"))
   ];
   const section2 = byId("stale-section");
-  section2.hidden = rows.length === 0;
-  redraw(byId("stale"), table(["proxy", "endpoint", "gone for", "cluster"], rows));
+  const unknown = incompleteText(s.controlPlanes);
+  section2.hidden = rows.length === 0 && unknown.length === 0;
+  redraw(byId("stale"), ...warnings(unknown), ...rows.length ? [table(["proxy", "endpoint", "gone for", "cluster"], rows)] : []);
 }
 
 // internal/controlplane/dashboard/src/pages.ts
@@ -872,7 +904,7 @@ function reasonText(r, now) {
   const since = r.since ? `, for ${age(now, r.since)}` : "";
   return parts.join(": ") + since;
 }
-function positions(list, leftOut, now) {
+function positions(list, leftOut, now, none) {
   const classes = { refused: "bad", behind: "warn", disconnected: "warn", acked: "good" };
   const rows = list.map((p) => key(`${p.name}.${p.namespace}`, row(
     a(`${p.name}.${p.namespace}`, proxyLink(p)),
@@ -880,7 +912,7 @@ function positions(list, leftOut, now) {
     (p.reasons ?? []).map((r) => reasonText(r, now)).join("; "),
     p.controlPlane ?? ""
   )));
-  const parts = rows.length ? [table(["proxy", "state", "why", "control plane"], rows)] : [el("p", "good", "No proxy lacks it.")];
+  const parts = rows.length ? [table(["proxy", "state", "why", "control plane"], rows)] : [none];
   if (leftOut) parts.push(el("p", "dim", `and ${leftOut} more`));
   return parts;
 }
@@ -922,18 +954,20 @@ async function showChange(r, left) {
   const title = `Change ${revision2}`;
   const all = r.query.get("all") === "1";
   try {
-    const s = await get(
+    const { body: s, others } = await ask(
       `/debug/changes/${encodeURIComponent(revision2)}?max=500${all ? "&all" : ""}`,
       left
     );
     const c = s.change;
+    const none = el("p", "good", others ? "No proxy of this control plane lacks it." : "No proxy lacks it.");
     show(
       title,
       facts([["what", changeText(c)], ["state", c.state], ["proxies", countsText(s.counts)], ["sent", `${c.resources} resources, ${bytes(c.bytes)} encoded once`]]),
       heading("Its way"),
       way(c),
       heading(all ? "Proxies" : "Proxies that do not have it"),
-      ...positions(s.proxies, s.leftOut, s.now),
+      ...positions(s.proxies, s.leftOut, s.now, none),
+      ...others ? [key("others", el("p", "dim", "Revisions and proxies are those of this control plane. The pages of the objects have the proxies of all."))] : [],
       key("all", el("p", "", a(all ? "only those without it" : "all proxies", link("change", [revision2], { all: all ? "" : "1" })))),
       heading("Objects"),
       ...objectList(c)
@@ -944,12 +978,17 @@ async function showChange(r, left) {
     return seldom;
   }
 }
+function revision(p, n, text) {
+  if (!n) return "–";
+  return p.controlPlane ? text : a(text, link("change", [String(n)]));
+}
+var changeOf = (p, n) => revision(p, n, `change ${n}${p.controlPlane ? ` of ${p.controlPlane}` : ""}`);
 function lacks(p, now) {
   const parts = [];
   if (p.unread) parts.push(el("p", "bad", "It does not read its stream: its Envoy hangs, or the network does."));
   for (const h of refused(p)) parts.push(el("p", "bad", `${h.type} ${h.name}: Envoy refused it: ${h.message}`));
   if (p.owed) {
-    const oldest = p.oldestPending ? a(`change ${p.oldestPending}`, link("change", [String(p.oldestPending)])) : "";
+    const oldest = p.oldestPending ? changeOf(p, p.oldestPending) : "";
     parts.push(el("p", "warn", `It lacks ${p.owed} ${p.owed === 1 ? "revision" : "revisions"}${p.behindSince ? ` for ${age(now, p.behindSince)}` : ""}, since `, oldest));
   }
   for (const t of p.types) if (t.waiting) parts.push(el("p", "warn", `${t.type} waits: ${t.waiting}`));
@@ -962,7 +1001,7 @@ async function showProxy(r, left) {
   try {
     const d = await get(at, left);
     const p = d.proxy;
-    const types = p.types.map((t) => row(t.type, t.wildcard ? "all" : String(t.subscribed ?? 0), revision(t.sent), revision(t.acked), t.waiting ?? "", String(t.held?.length ?? 0)));
+    const types = p.types.map((t) => row(t.type, t.wildcard ? "all" : String(t.subscribed ?? 0), revision(p, t.sent, String(t.sent)), revision(p, t.acked, String(t.acked)), t.waiting ?? "", String(t.held?.length ?? 0)));
     show(
       title,
       facts([
@@ -970,14 +1009,14 @@ async function showProxy(r, left) {
         ["connected", `for ${age(d.now, p.connected)} from ${p.peer}${p.controlPlane ? `, to ${p.controlPlane}` : ""}`],
         ["protocol", `${p.protocol}, routes by ${p.strategy}`],
         ["Envoy", p.version],
-        ["settled", a(`change ${p.settled}`, link("change", [String(p.settled)]))]
+        ["settled", changeOf(p, p.settled)]
       ]),
       heading("What it lacks"),
       ...lacks(p, d.now),
       heading("Resources"),
       table(["type", "subscribed", "sent", "acked", "waits for", "refused"], types),
       heading("More"),
-      more(at, name)
+      more(at, name, Boolean(p.controlPlane))
     );
     return again;
   } catch (e) {
@@ -985,10 +1024,10 @@ async function showProxy(r, left) {
     return seldom;
   }
 }
-var revision = (n) => n ? a(String(n), link("change", [String(n)])) : "–";
-function more(at, name) {
+function more(at, name, elsewhere) {
   const list = el("ul");
-  for (const [text, href] of [
+  if (elsewhere) list.append(el("li", "", "its configuration, from its control plane: ", el("code", "", `moonsail proxy-config all ${name}`)));
+  else for (const [text, href] of [
     ["what it should have", `${at}/config/all`],
     ["what its Envoy uses", `${at}/envoy/in-use`],
     ["its certificate", `${at}/envoy/identity`],
@@ -1004,6 +1043,8 @@ async function showObject(r, left) {
   const path = r.path.map(encodeURIComponent).join("/");
   try {
     const e = await get(`/debug/explain/${path}?max=500`, left);
+    const lacking = (e.controlPlanes ?? []).flatMap((p) => lackingText(p) ?? []);
+    const none = lacking.length ? el("p", "dim", "No proxy of the other control planes lacks it.") : el("p", "good", "No proxy lacks it.");
     show(
       title,
       facts([
@@ -1016,7 +1057,8 @@ async function showObject(r, left) {
       ...(e.problems ?? []).map((p) => el("p", "warn", p)),
       ...e.change ? [heading("The way of its last change"), way(e.change)] : [],
       heading("Proxies that do not have it"),
-      ...positions(e.proxies, e.leftOut, e.now)
+      ...warnings(lacking),
+      ...positions(e.proxies, e.leftOut, e.now, none)
     );
     return again;
   } catch (e) {
@@ -1045,7 +1087,7 @@ async function showSearch(r, left) {
     ...section("Changes", f.changes.map((c) => row(a(String(c.revision), link("change", [String(c.revision)])), new Date(c.observed).toLocaleTimeString(), changeText(c), c.state)), ["revision", "time", "what", "state"])
   ];
   if (f.leftOut) parts.push(el("p", "dim", "There is more: add a word."));
-  show(title, ...parts.length ? parts : [el("p", "warn", "Nothing has these words in its name.")]);
+  show(title, ...warnings(incompleteText(f.controlPlanes)), ...parts.length ? parts : [el("p", "warn", "Nothing has these words in its name.")]);
   return 6e4;
 }
 
@@ -1093,11 +1135,12 @@ function tile(id2, value, about, className = "") {
   redraw(byId(id2), el("b", className, value), el("span", "dim", about));
 }
 async function changes(_, left) {
-  const all = await get("/debug/changes?n=200", left);
+  const { body: all, others } = await ask("/debug/changes?n=200", left);
   const took = totals(all.changes);
   tile("tile-last", took.length ? `${ms(quantile(took, 0.5))} / ${ms(quantile(took, 0.99))}` : "–", `p50 / p99 to the last ACK, of ${took.length} changes`);
   const under = all.changes.filter((c) => c.state !== "distributed").length;
   tile("tile-revision", String(all.newest), under ? `revision; ${under} in progress` : "revision; all distributed", under ? "warn" : "");
+  redraw(byId("changes-of"), others ? `They are those of this control plane; ${others} other control ${others === 1 ? "plane counts" : "planes count"} revisions of their own.` : "");
   showChanges(all);
   return quick;
 }
@@ -1105,15 +1148,22 @@ async function proxies(_, left) {
   const all = await get("/debug/proxies", left);
   const behind = all.proxies.filter((p) => p.owed).length;
   const bad = all.proxies.filter((p) => p.unread || refused(p).length).length;
-  const about = [behind ? `${behind} behind` : "", bad ? `${bad} with refusals` : ""].filter(Boolean).join(", ");
-  tile("tile-proxies", String(all.proxies.length), `proxies; ${about || "all synced"}`, bad ? "bad" : behind ? "warn" : "good");
+  const unlisted = (all.controlPlanes ?? []).reduce((n, p) => n + (p.leftOut ?? 0), 0);
+  const about = [
+    behind ? `${behind} behind` : "",
+    bad ? `${bad} with refusals` : "",
+    unlisted ? `${unlisted} not listed` : "",
+    silentText(all.controlPlanes)
+  ].filter(Boolean).join(", ");
+  tile("tile-proxies", String(all.proxies.length + unlisted), `proxies; ${about || "all synced"}`, bad ? "bad" : about ? "warn" : "good");
   showProxies(all);
   return all.proxies.length > manyProxies ? slowest : slow;
 }
 async function stale(_, left) {
   const s = await get("/debug/stale", left);
   const n = s.holders.length;
-  tile("tile-stale", String(n), "removed endpoints still in use", n ? "bad" : "good");
+  const silent = silentText(s.controlPlanes);
+  tile("tile-stale", String(n), `removed endpoints still in use${silent ? `; ${silent}` : ""}`, n ? "bad" : silent ? "warn" : "good");
   showStale(s);
   return slow;
 }

@@ -6,6 +6,21 @@ export interface Key {
   name: string;
 }
 
+// Peer is another control plane that was asked, too.
+export interface Peer {
+  controlPlane: string;
+  silent?: string; // why it does not answer
+  leftOut?: number; // how much of its answer did not fit
+}
+
+// PeerStatus is what another control plane has of an object.
+export interface PeerStatus extends Peer {
+  state?: string;
+  exists: boolean;
+  origin?: string;
+  resourceVersion?: string;
+}
+
 export interface Change {
   revision: number;
   state: "building" | "distributing" | "distributed";
@@ -51,18 +66,21 @@ export interface Proxy {
   owed?: number;
   behindSince?: string;
   unread?: boolean;
+  controlPlane?: string; // to which its revisions belong; undefined: the one that was asked
   types: { type: string; wildcard?: boolean; subscribed?: number; sent?: number; acked?: number; waiting?: string; held?: Held[] }[];
 }
 
 export interface Proxies {
   now: string;
   proxies: Proxy[];
+  controlPlanes?: Peer[];
 }
 
 export interface Stale {
   now: string;
   holders: { name: string; namespace: string; address: string; cluster: string; since: string }[];
   disconnected: { name: string; namespace: string; since: string; endpoints: number }[] | null;
+  controlPlanes?: Peer[];
 }
 
 export interface Problem {
@@ -93,15 +111,21 @@ export function useToken(token: string): void {
 
 // get reads a page. It gives up when the page of the browser is left, and after some seconds, because the next request comes soon.
 export async function get<T>(path: string, left: AbortSignal): Promise<T> {
+  return (await ask<T>(path, left)).body;
+}
+
+// ask is get for a page about one control plane. others is the number of other control planes, which have changes of their own.
+export async function ask<T>(path: string, left: AbortSignal): Promise<{ body: T; others: number }> {
   const headers: Record<string, string> = {};
   const token = sessionStorage.getItem(tokenKey);
   if (token) headers["Authorization"] = `Bearer ${token}`;
   const answer = await fetch(path, { headers, signal: AbortSignal.any([left, AbortSignal.timeout(10_000)]) });
   if (answer.status === 401) throw new Unauthorized("the control plane requires a token");
   if (!answer.ok) {
-    const why = ((await answer.json().catch(() => ({}))) as { error?: string }).error ?? `${answer.status} ${answer.statusText}`;
+    const { error, next } = (await answer.json().catch(() => ({}))) as { error?: string; next?: string };
+    const why = [error ?? `${answer.status} ${answer.statusText}`, next].filter(Boolean).join(": ");
     left.throwIfAborted(); // also while the reason was read
     throw answer.status === 404 ? new NotFound(why) : new Error(`${path}: ${why}`);
   }
-  return (await answer.json()) as T;
+  return { body: (await answer.json()) as T, others: Number(answer.headers.get("Moonsail-Other-Control-Planes") ?? 0) };
 }

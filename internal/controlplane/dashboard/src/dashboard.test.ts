@@ -3,12 +3,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import type { Change, Proxy } from "./api";
+import type { Change, PeerStatus, Proxy } from "./api";
 import { quantile, totals } from "./changes";
 import { age, bytes, count as rateText, ms, objectName, percent } from "./dom";
 import { summary } from "./graph";
 import { layers, layout, neighbour, wayKey } from "./layout";
 import { reasonText } from "./pages";
+import { incompleteText, lackingText, silentText } from "./peers";
 import { pause } from "./poll";
 import { count } from "./problems";
 import { gravity, refused } from "./proxies";
@@ -131,6 +132,24 @@ test("connections that were opened before are not idle", () => {
   assert.equal(summary(sum(long(0, 0)), true), "idle");
   assert.equal(summary(sum(call("web", "db", { client: { requests: 2, errors: 0, bytes: 2500 } })), true), "2/s, 2.5 KB/s");
   assert.equal(sum(long(0, 0, { client: { requests: 0, errors: 0, bytes: 100 }, server: { requests: 0, errors: 0, bytes: 90 } })).bytes, 100, "the client counts all bytes");
+});
+
+test("other control planes that an answer lacks are named", () => {
+  const peers = [{ controlPlane: "a" }, { controlPlane: "b", silent: "no answer for 9s" }, { controlPlane: "c", leftOut: 3 }];
+  assert.deepEqual(incompleteText(peers), ["Control plane b does not answer: no answer for 9s", "Control plane c has 3 more."]);
+  assert.deepEqual(incompleteText(undefined), []);
+  assert.equal(silentText(peers), "1 control plane does not answer");
+  assert.equal(silentText([...peers, { controlPlane: "d", silent: "x" }]), "2 control planes do not answer");
+  assert.equal(silentText([]), "");
+  const of = (p: Partial<PeerStatus>): PeerStatus => ({ controlPlane: "b", exists: true, ...p });
+  for (const [status, want] of [
+    [of({ state: "distributed" }), undefined],
+    [of({ state: "distributing" }), undefined],
+    [of({ exists: false, silent: "hung" }), "Control plane b does not answer: hung"],
+    [of({ state: "building" }), "Control plane b has it, and is about to send it."],
+    [of({ state: "other version", exists: false }), "Control plane b does not have it."],
+    [of({ state: "other version", origin: "shop.yaml:1", resourceVersion: "7" }), "Control plane b has another version of it (shop.yaml:1, 7)."],
+  ] as const) assert.equal(lackingText(status), want);
 });
 
 test("a pause leaves no listener behind", async () => {

@@ -1,11 +1,12 @@
 // The dashboard requests the debug pages repeatedly while it is visible, and shows them.
 
 import type { Changes, Problems, Proxies, Stale } from "./api";
-import { Unauthorized, get, useToken } from "./api";
+import { Unauthorized, ask, get, useToken } from "./api";
 import { quantile, showChanges, showKey, totals } from "./changes";
 import { byId, el, ms } from "./dom";
 import { drawMesh, showMesh, zoom } from "./mesh";
 import { showChange, showObject, showProxy, showSearch } from "./pages";
+import { silentText } from "./peers";
 import { pause } from "./poll";
 import { count, showProblems } from "./problems";
 import { refused, showProxies, showStale } from "./proxies";
@@ -24,11 +25,12 @@ function tile(id: string, value: string, about: string, className = ""): void {
 }
 
 async function changes(_: Route, left: AbortSignal): Promise<number> {
-  const all = await get<Changes>("/debug/changes?n=200", left);
+  const { body: all, others } = await ask<Changes>("/debug/changes?n=200", left);
   const took = totals(all.changes);
   tile("tile-last", took.length ? `${ms(quantile(took, 0.5))} / ${ms(quantile(took, 0.99))}` : "–", `p50 / p99 to the last ACK, of ${took.length} changes`);
   const under = all.changes.filter((c) => c.state !== "distributed").length;
   tile("tile-revision", String(all.newest), under ? `revision; ${under} in progress` : "revision; all distributed", under ? "warn" : "");
+  redraw(byId("changes-of"), others ? `They are those of this control plane; ${others} other control ${others === 1 ? "plane counts" : "planes count"} revisions of their own.` : "");
   showChanges(all);
   return quick;
 }
@@ -37,8 +39,11 @@ async function proxies(_: Route, left: AbortSignal): Promise<number> {
   const all = await get<Proxies>("/debug/proxies", left);
   const behind = all.proxies.filter((p) => p.owed).length;
   const bad = all.proxies.filter((p) => p.unread || refused(p).length).length;
-  const about = [behind ? `${behind} behind` : "", bad ? `${bad} with refusals` : ""].filter(Boolean).join(", ");
-  tile("tile-proxies", String(all.proxies.length), `proxies; ${about || "all synced"}`, bad ? "bad" : behind ? "warn" : "good");
+  const unlisted = (all.controlPlanes ?? []).reduce((n, p) => n + (p.leftOut ?? 0), 0);
+  const about = [
+    behind ? `${behind} behind` : "", bad ? `${bad} with refusals` : "", unlisted ? `${unlisted} not listed` : "", silentText(all.controlPlanes),
+  ].filter(Boolean).join(", ");
+  tile("tile-proxies", String(all.proxies.length + unlisted), `proxies; ${about || "all synced"}`, bad ? "bad" : about ? "warn" : "good");
   showProxies(all);
   return all.proxies.length > manyProxies ? slowest : slow;
 }
@@ -46,7 +51,8 @@ async function proxies(_: Route, left: AbortSignal): Promise<number> {
 async function stale(_: Route, left: AbortSignal): Promise<number> {
   const s = await get<Stale>("/debug/stale", left);
   const n = s.holders.length;
-  tile("tile-stale", String(n), "removed endpoints still in use", n ? "bad" : "good");
+  const silent = silentText(s.controlPlanes);
+  tile("tile-stale", String(n), `removed endpoints still in use${silent ? `; ${silent}` : ""}`, n ? "bad" : silent ? "warn" : "good");
   showStale(s);
   return slow;
 }

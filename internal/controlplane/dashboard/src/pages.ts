@@ -1,9 +1,10 @@
 // Pages of one proxy, one change and one object, and of a search.
 
-import type { Change, Key, Proxy } from "./api";
-import { NotFound, get } from "./api";
+import type { Change, Key, Peer, PeerStatus, Proxy } from "./api";
+import { NotFound, ask, get } from "./api";
 import { stages } from "./changes";
 import { age, byId, bytes, el, ms, objectName, row, table } from "./dom";
+import { incompleteText, lackingText, warnings } from "./peers";
 import { refused } from "./proxies";
 import { key, redraw } from "./redraw";
 import type { Route } from "./route";
@@ -83,7 +84,8 @@ export function reasonText(r: Reason, now: string): string {
   return parts.join(": ") + since;
 }
 
-function positions(list: Position[], leftOut: number | undefined, now: string): Part[] {
+// positions lists proxies. none is shown if there are none.
+function positions(list: Position[], leftOut: number | undefined, now: string, none: Part): Part[] {
   const classes: Record<string, string> = { refused: "bad", behind: "warn", disconnected: "warn", acked: "good" };
   const rows = list.map((p) => key(`${p.name}.${p.namespace}`, row(
     a(`${p.name}.${p.namespace}`, proxyLink(p)),
@@ -91,7 +93,7 @@ function positions(list: Position[], leftOut: number | undefined, now: string): 
     (p.reasons ?? []).map((r) => reasonText(r, now)).join("; "),
     p.controlPlane ?? "",
   )));
-  const parts: Part[] = rows.length ? [table(["proxy", "state", "why", "control plane"], rows)] : [el("p", "good", "No proxy lacks it.")];
+  const parts: Part[] = rows.length ? [table(["proxy", "state", "why", "control plane"], rows)] : [none];
   if (leftOut) parts.push(el("p", "dim", `and ${leftOut} more`));
   return parts;
 }
@@ -140,13 +142,15 @@ export async function showChange(r: Route, left: AbortSignal): Promise<number> {
   const title = `Change ${revision}`;
   const all = r.query.get("all") === "1";
   try {
-    const s = await get<{ now: string; change: Change; counts: Counts; proxies: Position[]; leftOut?: number }>(
+    const { body: s, others } = await ask<{ now: string; change: Change; counts: Counts; proxies: Position[]; leftOut?: number }>(
       `/debug/changes/${encodeURIComponent(revision)}?max=500${all ? "&all" : ""}`, left);
     const c = s.change;
+    const none = el("p", "good", others ? "No proxy of this control plane lacks it." : "No proxy lacks it.");
     show(title,
       facts([["what", changeText(c)], ["state", c.state], ["proxies", countsText(s.counts)], ["sent", `${c.resources} resources, ${bytes(c.bytes)} encoded once`]]),
       heading("Its way"), way(c),
-      heading(all ? "Proxies" : "Proxies that do not have it"), ...positions(s.proxies, s.leftOut, s.now),
+      heading(all ? "Proxies" : "Proxies that do not have it"), ...positions(s.proxies, s.leftOut, s.now, none),
+      ...(others ? [key("others", el("p", "dim", "Revisions and proxies are those of this control plane. The pages of the objects have the proxies of all."))] : []),
       key("all", el("p", "", a(all ? "only those without it" : "all proxies", link("change", [revision], { all: all ? "" : "1" })))),
       heading("Objects"), ...objectList(c));
     return c.state === "distributed" && s.counts.behind === 0 ? seldom : again;
@@ -158,15 +162,24 @@ export async function showChange(r: Route, left: AbortSignal): Promise<number> {
 
 interface ProxyDetail {
   now: string;
-  proxy: Proxy & { oldestPending?: number; peer: string; controlPlane?: string; id: string };
+  proxy: Proxy & { oldestPending?: number; peer: string; id: string };
 }
+
+// revision links a revision of a proxy to its change, which only the proxy's control plane has.
+function revision(p: Proxy, n: number | undefined, text: string): Part {
+  if (!n) return "–";
+  return p.controlPlane ? text : a(text, link("change", [String(n)]));
+}
+
+// changeOf names a revision of a proxy.
+const changeOf = (p: Proxy, n: number): Part => revision(p, n, `change ${n}${p.controlPlane ? ` of ${p.controlPlane}` : ""}`);
 
 function lacks(p: ProxyDetail["proxy"], now: string): Part[] {
   const parts: Part[] = [];
   if (p.unread) parts.push(el("p", "bad", "It does not read its stream: its Envoy hangs, or the network does."));
   for (const h of refused(p)) parts.push(el("p", "bad", `${h.type} ${h.name}: Envoy refused it: ${h.message}`));
   if (p.owed) {
-    const oldest = p.oldestPending ? a(`change ${p.oldestPending}`, link("change", [String(p.oldestPending)])) : "";
+    const oldest = p.oldestPending ? changeOf(p, p.oldestPending) : "";
     parts.push(el("p", "warn", `It lacks ${p.owed} ${p.owed === 1 ? "revision" : "revisions"}${p.behindSince ? ` for ${age(now, p.behindSince)}` : ""}, since `, oldest));
   }
   for (const t of p.types) if (t.waiting) parts.push(el("p", "warn", `${t.type} waits: ${t.waiting}`));
@@ -181,15 +194,15 @@ export async function showProxy(r: Route, left: AbortSignal): Promise<number> {
   try {
     const d = await get<ProxyDetail>(at, left);
     const p = d.proxy;
-    const types = p.types.map((t) => row(t.type, t.wildcard ? "all" : String(t.subscribed ?? 0), revision(t.sent), revision(t.acked), t.waiting ?? "", String(t.held?.length ?? 0)));
+    const types = p.types.map((t) => row(t.type, t.wildcard ? "all" : String(t.subscribed ?? 0), revision(p, t.sent, String(t.sent)), revision(p, t.acked, String(t.acked)), t.waiting ?? "", String(t.held?.length ?? 0)));
     show(title,
       facts([
         ["node", p.id], ["connected", `for ${age(d.now, p.connected)} from ${p.peer}${p.controlPlane ? `, to ${p.controlPlane}` : ""}`],
-        ["protocol", `${p.protocol}, routes by ${p.strategy}`], ["Envoy", p.version], ["settled", a(`change ${p.settled}`, link("change", [String(p.settled)]))],
+        ["protocol", `${p.protocol}, routes by ${p.strategy}`], ["Envoy", p.version], ["settled", changeOf(p, p.settled)],
       ]),
       heading("What it lacks"), ...lacks(p, d.now),
       heading("Resources"), table(["type", "subscribed", "sent", "acked", "waits for", "refused"], types),
-      heading("More"), more(at, name));
+      heading("More"), more(at, name, Boolean(p.controlPlane)));
     return again;
   } catch (e) {
     notThere(title, e);
@@ -197,11 +210,11 @@ export async function showProxy(r: Route, left: AbortSignal): Promise<number> {
   }
 }
 
-const revision = (n: number | undefined): Part => (n ? a(String(n), link("change", [String(n)])) : "–");
-
-function more(at: string, name: string): HTMLElement {
+// more links pages of the proxy's control plane.
+function more(at: string, name: string, elsewhere: boolean): HTMLElement {
   const list = el("ul");
-  for (const [text, href] of [
+  if (elsewhere) list.append(el("li", "", "its configuration, from its control plane: ", el("code", "", `moonsail proxy-config all ${name}`)));
+  else for (const [text, href] of [
     ["what it should have", `${at}/config/all`], ["what its Envoy uses", `${at}/envoy/in-use`], ["its certificate", `${at}/envoy/identity`],
     ["its worker threads", `${at}/envoy/workers`], ["its metrics", `${at}/envoy/stats`], ["its log", `${at}/envoy/logs`],
   ] as const) list.append(el("li", "", a(text, href)));
@@ -222,6 +235,7 @@ interface Explanation {
   counts: Counts;
   proxies: Position[];
   leftOut?: number;
+  controlPlanes?: PeerStatus[];
 }
 
 // showObject shows an object's last change.
@@ -230,6 +244,8 @@ export async function showObject(r: Route, left: AbortSignal): Promise<number> {
   const path = r.path.map(encodeURIComponent).join("/");
   try {
     const e = await get<Explanation>(`/debug/explain/${path}?max=500`, left);
+    const lacking = (e.controlPlanes ?? []).flatMap((p) => lackingText(p) ?? []);
+    const none = lacking.length ? el("p", "dim", "No proxy of the other control planes lacks it.") : el("p", "good", "No proxy lacks it.");
     show(title,
       facts([
         ["from", e.origin], ["state", e.exists ? e.state : `deleted; ${e.state}`],
@@ -238,7 +254,7 @@ export async function showObject(r: Route, left: AbortSignal): Promise<number> {
       ]),
       ...(e.problems ?? []).map((p) => el("p", "warn", p)),
       ...(e.change ? [heading("The way of its last change"), way(e.change)] : []),
-      heading("Proxies that do not have it"), ...positions(e.proxies, e.leftOut, e.now));
+      heading("Proxies that do not have it"), ...warnings(lacking), ...positions(e.proxies, e.leftOut, e.now, none));
     return again;
   } catch (e) {
     notThere(title, e);
@@ -251,6 +267,7 @@ interface Found {
   proxies: Proxy[];
   objects: Key[];
   changes: Change[];
+  controlPlanes?: Peer[];
   leftOut?: boolean;
 }
 
@@ -277,6 +294,6 @@ export async function showSearch(r: Route, left: AbortSignal): Promise<number> {
     ...section("Changes", f.changes.map((c) => row(a(String(c.revision), link("change", [String(c.revision)])), new Date(c.observed).toLocaleTimeString(), changeText(c), c.state)), ["revision", "time", "what", "state"]),
   ];
   if (f.leftOut) parts.push(el("p", "dim", "There is more: add a word."));
-  show(title, ...(parts.length ? parts : [el("p", "warn", "Nothing has these words in its name.")]));
+  show(title, ...warnings(incompleteText(f.controlPlanes)), ...(parts.length ? parts : [el("p", "warn", "Nothing has these words in its name.")]));
   return 60_000;
 }

@@ -2,6 +2,7 @@
 
 import type { Proxies, Proxy, Stale } from "./api";
 import { age, byId, el, row, table } from "./dom";
+import { incompleteText, warnings } from "./peers";
 import { key, redraw } from "./redraw";
 import { proxyLink } from "./route";
 
@@ -46,10 +47,13 @@ export function showProxies(all = last): void {
   const list = all.proxies
     .filter((p) => `${p.name}.${p.namespace}`.toLowerCase().includes(filter))
     .sort((a, b) => gravity(a) - gravity(b));
-  const rows = list.slice(0, most).map((p) =>
-    key(`${p.name}.${p.namespace}`, row(proxyName(p), state(p, all.now), String(p.settled), `${p.protocol}, ${p.strategy}`, p.version ?? "–", age(all.now, p.connected))),
-  );
-  const parts: (HTMLElement | string)[] = [table(["proxy", "state", "settled", "protocol, routes", "Envoy", "connected for"], rows)];
+  const several = Boolean(all.controlPlanes?.length);
+  const rows = list.slice(0, most).map((p) => key(`${p.name}.${p.namespace}`, row(
+    proxyName(p), state(p, all.now), String(p.settled), `${p.protocol}, ${p.strategy}`, p.version ?? "–", age(all.now, p.connected),
+    ...(several ? [p.controlPlane ?? "this one"] : []),
+  )));
+  const headings = ["proxy", "state", "settled", "protocol, routes", "Envoy", "connected for", ...(several ? ["control plane"] : [])];
+  const parts: (HTMLElement | string)[] = [...warnings(incompleteText(all.controlPlanes)), table(headings, rows)];
   if (list.length === 0) parts.push(el("p", "dim", filter ? "no proxy has this name" : "no proxy is connected"));
   if (list.length > most) parts.push(el("p", "dim", `and ${list.length - most} more: filter by name`));
   redraw(byId("proxies"), ...parts);
@@ -63,6 +67,7 @@ export function showStale(s: Stale): void {
     ...away.map((a) => row(`${a.name}.${a.namespace}`, `${a.endpoints} removed since`, el("span", "warn", age(s.now, a.since)), "disconnected")),
   ];
   const section = byId("stale-section");
-  section.hidden = rows.length === 0;
-  redraw(byId("stale"), table(["proxy", "endpoint", "gone for", "cluster"], rows));
+  const unknown = incompleteText(s.controlPlanes);
+  section.hidden = rows.length === 0 && unknown.length === 0;
+  redraw(byId("stale"), ...warnings(unknown), ...(rows.length ? [table(["proxy", "endpoint", "gone for", "cluster"], rows)] : []));
 }
