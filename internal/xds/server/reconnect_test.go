@@ -1,12 +1,15 @@
 package server
 
 import (
+	"encoding/json"
+	"fmt"
 	"testing"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // has returns what a client that connects again lists.
@@ -85,6 +88,32 @@ func TestMissingNamesBlockNothing(t *testing.T) {
 		c.take(resource.Endpoints, "-later")
 		h.commit(endpoints("c1", "2"), endpoints("later", "1"), endpoints("never subscribed", "1"))
 		c.take(resource.Endpoints, "c1", "later")
+	})
+}
+
+// onConnected is called for a stream before its first request is handled.
+type onConnected struct {
+	unmetered
+	call func()
+}
+
+func (m *onConnected) Connected(_ string, delta int) {
+	if delta > 0 {
+		m.call()
+	}
+}
+
+// TestNewProxyHasEmptyLists checks that a proxy without subscriptions has lists in JSON, which readers go through.
+func TestNewProxyHasEmptyLists(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		listed, meter := make(chan string, 1), &onConnected{}
+		h := newHarness(t, on, Options{Meter: meter})
+		meter.call = func() {
+			b, err := json.Marshal(h.server.Proxies())
+			listed <- fmt.Sprint(string(b), err)
+		}
+		h.connect("").subscribe(resource.Cluster)
+		require.Contains(t, await.From(t, listed), `"types":[]`)
 	})
 }
 
