@@ -369,6 +369,28 @@ func TestRedrawing(t *testing.T) {
 	})
 }
 
+// TestLongLists checks that lists which grow in an incident have bounds.
+func TestLongLists(t *testing.T) {
+	p := startPlane(t, "web")
+	var holders, problems []object
+	for i := range 1000 {
+		holders = append(holders, object{"name": fmt.Sprintf("p%d", i), "namespace": "web", "address": "10.0.0.1:80", "cluster": "c", "since": now})
+		problems = append(problems, object{"severity": "error", "message": fmt.Sprintf("problem %d", i)})
+	}
+	away := []object{{"name": "gone", "namespace": "web", "since": now, "endpoints": 1}}
+	p.change("/debug/stale", object{"now": now, "holders": holders, "disconnected": away})
+	p.change("/debug/problems", object{"problems": object{"config": problems}})
+	b := open(t, p)
+	b.visit("#/", "problem 0")
+	b.visit("#/", "gone.web")
+	for _, list := range []string{"stale", "problems"} {
+		require.LessOrEqual(t, value[int](b, `document.querySelectorAll("#`+list+` tbody tr").length`), 201)
+		require.Contains(t, value[string](b, `document.getElementById("`+list+`").innerText`), "and 800 more", list)
+		require.Equal(t, "1000", value[string](b, `document.querySelector("#tile-`+list+` b").innerText`))
+	}
+	b.requireNoErrors()
+}
+
 // TestOtherControlPlanes checks that an answer that lacks a control plane is not shown as complete, and that revisions are linked to
 // changes of the control plane that counted them.
 func TestOtherControlPlanes(t *testing.T) {

@@ -42,6 +42,7 @@ function byId(id2) {
 function row(...cells) {
   return el("tr", "", ...cells.map((c) => el("td", "", c)));
 }
+var mostRows = 200;
 function table(headings, rows) {
   const head = el("tr", "", ...headings.map((h) => el("th", "", h)));
   return el("div", "scroll", el("table", "", el("thead", "", head), el("tbody", "", ...rows)));
@@ -73,8 +74,8 @@ function count(n) {
   if (n >= 1e3) return `${(n / 1e3).toFixed(1)}k`;
   return n >= 10 || Number.isInteger(n) ? n.toFixed(0) : n >= 0.1 ? n.toFixed(1) : "<0.1";
 }
-function rangeText({ least, most: most2 }) {
-  return least === most2 ? percent(least) : `${percent(least)} to ${percent(most2)}`;
+function rangeText({ least, most }) {
+  return least === most ? percent(least) : `${percent(least)} to ${percent(most)}`;
 }
 function percent(share) {
   if (share <= 0) return "0 %";
@@ -378,8 +379,8 @@ function place(columns, ids, bent, s) {
   const ways = new Map([...bent].map(([key2, list]) => [key2, list.flatMap((b) => points.get(b) ?? [])]));
   return { places, ways, width: split.length * (s.width + s.gapX), height: tallest };
 }
-function chunks(list, most2) {
-  const n = Math.ceil(list.length / most2);
+function chunks(list, most) {
+  const n = Math.ceil(list.length / most);
   const size2 = Math.ceil(list.length / Math.max(1, n));
   return Array.from({ length: n }, (_, i) => list.slice(i * size2, (i + 1) * size2));
 }
@@ -523,9 +524,9 @@ function svg(tag, attributes = {}, ...children) {
   e.append(...children);
   return e;
 }
-function short(text, most2) {
+function short(text, most) {
   const letters = [...text];
-  return letters.length > most2 ? `${letters.slice(0, most2 - 1).join("")}…` : text;
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
 }
 function rate(s, rated) {
   if (!rated) return s.total ? `${count(s.total)} so far` : "no calls";
@@ -668,7 +669,7 @@ function focus(drawn, id2) {
 }
 
 // internal/controlplane/dashboard/src/mesh.ts
-var mostRows = 100;
+var mostRows2 = 100;
 var last;
 var shown2;
 var scale2 = 0;
@@ -777,8 +778,8 @@ function details2(c, g, rated) {
     find.href = link("search", [], { q: `${name} ${namespace}`.trim() });
     parts.push(el("p", "", find));
   }
-  parts.push(table(["from", "to", "protocol", "requests", "errors", "p50", "p99", "bytes", "mutual TLS"], sorted.slice(0, mostRows).map((l) => callRow(l, c, rated))));
-  if (sorted.length > mostRows) parts.push(el("p", "dim", `and ${sorted.length - mostRows} more: choose a node or a namespace`));
+  parts.push(table(["from", "to", "protocol", "requests", "errors", "p50", "p99", "bytes", "mutual TLS"], sorted.slice(0, mostRows2).map((l) => callRow(l, c, rated))));
+  if (sorted.length > mostRows2) parts.push(el("p", "dim", `and ${sorted.length - mostRows2} more: choose a node or a namespace`));
   redraw(byId("mesh-calls"), ...parts);
 }
 function zoom(route2, factor) {
@@ -809,7 +810,6 @@ function lackingText(p) {
 var warnings = (list) => list.map((text) => el("p", "warn", text));
 
 // internal/controlplane/dashboard/src/proxies.ts
-var most = 200;
 function refused(p) {
   return p.types.flatMap((t) => (t.held ?? []).map((h) => ({ type: t.type, ...h })));
 }
@@ -841,7 +841,7 @@ function showProxies(all = last2) {
   const filter = byId("filter").value.trim().toLowerCase();
   const list = all.proxies.filter((p) => `${p.name}.${p.namespace}`.toLowerCase().includes(filter)).sort((a2, b) => gravity(a2) - gravity(b));
   const several = Boolean(all.controlPlanes?.length);
-  const rows = list.slice(0, most).map((p) => key(`${p.name}.${p.namespace}`, row(
+  const rows = list.slice(0, mostRows).map((p) => key(`${p.name}.${p.namespace}`, row(
     proxyName(p),
     state2(p, all.now),
     String(p.settled),
@@ -853,19 +853,23 @@ function showProxies(all = last2) {
   const headings = ["proxy", "state", "settled", "protocol, routes", "Envoy", "connected for", ...several ? ["control plane"] : []];
   const parts = [...warnings(incompleteText(all.controlPlanes)), table(headings, rows)];
   if (list.length === 0) parts.push(el("p", "dim", filter ? "no proxy has this name" : "no proxy is connected"));
-  if (list.length > most) parts.push(el("p", "dim", `and ${list.length - most} more: filter by name`));
+  if (list.length > mostRows) parts.push(el("p", "dim", `and ${list.length - mostRows} more: filter by name`));
   redraw(byId("proxies"), ...parts);
 }
 function showStale(s) {
   const away = s.disconnected ?? [];
   const rows = [
-    ...s.holders.map((h) => key(`${h.name}.${h.namespace} ${h.address} ${h.cluster}`, row(proxyName(h), h.address, el("span", "bad", age(s.now, h.since)), h.cluster))),
-    ...away.map((a2) => row(`${a2.name}.${a2.namespace}`, `${a2.endpoints} removed since`, el("span", "warn", age(s.now, a2.since)), "disconnected"))
+    ...s.holders.slice(0, mostRows).map((h) => key(`${h.name}.${h.namespace} ${h.address} ${h.cluster}`, row(proxyName(h), h.address, el("span", "bad", age(s.now, h.since)), h.cluster))),
+    ...away.slice(0, mostRows).map((a2) => row(`${a2.name}.${a2.namespace}`, `${a2.endpoints} removed since`, el("span", "warn", age(s.now, a2.since)), "disconnected"))
   ];
   const section2 = byId("stale-section");
   const unknown = incompleteText(s.controlPlanes);
   section2.hidden = rows.length === 0 && unknown.length === 0;
-  redraw(byId("stale"), ...warnings(unknown), ...rows.length ? [table(["proxy", "endpoint", "gone for", "cluster"], rows)] : []);
+  const parts = warnings(unknown);
+  if (rows.length) parts.push(table(["proxy", "endpoint", "gone for", "cluster"], rows));
+  const more2 = s.holders.length + away.length - rows.length;
+  if (more2) parts.push(el("p", "dim", `and ${more2} more: 'moonsail stale' lists them`));
+  redraw(byId("stale"), ...parts);
 }
 
 // internal/controlplane/dashboard/src/pages.ts
@@ -1112,25 +1116,24 @@ function count2(p) {
   return (p.problems.config?.length ?? 0) + (p.problems.translation?.length ?? 0);
 }
 function showProblems(p) {
-  const rows = (p.problems.config ?? []).map((x) => {
+  const config = (p.problems.config ?? []).map((x) => {
     const where = x.file ? `${x.file}${x.line ? `:${x.line}` : ""}` : "";
-    return row(
-      el("span", x.severity === "error" ? "bad" : "warn", x.severity),
-      x.object?.kind ? objectName(x.object) : where,
-      x.field ?? "",
-      x.message
-    );
+    return { severity: x.severity, texts: [x.object?.kind ? objectName(x.object) : where, x.field ?? "", x.message] };
   });
-  for (const x of p.problems.translation ?? []) rows.push(row(el("span", "bad", "error"), x.name, x.group, x.error));
+  const translation = (p.problems.translation ?? []).map((x) => ({ severity: "error", texts: [x.name, x.group, x.error] }));
+  const all = [...config, ...translation].sort((a2, b) => Number(b.severity === "error") - Number(a2.severity === "error"));
+  const rows = all.slice(0, mostRows).map((x) => row(el("span", x.severity === "error" ? "bad" : "warn", x.severity), ...x.texts));
   byId("problems-section").hidden = rows.length === 0;
-  redraw(byId("problems"), table(["", "object", "field", "what"], rows));
+  const parts = [table(["", "object", "field", "what"], rows)];
+  if (all.length > mostRows) parts.push(el("p", "dim", `and ${all.length - mostRows} more, in /debug/problems`));
+  redraw(byId("problems"), ...parts);
 }
 
 // internal/controlplane/dashboard/src/main.ts
 var quick = 1e3;
 var slow = 5e3;
 var slowest = 3e4;
-var manyProxies = 500;
+var many = 500;
 function tile(id2, value, about, className = "") {
   redraw(byId(id2), el("b", className, value), el("span", "dim", about));
 }
@@ -1157,7 +1160,7 @@ async function proxies(_, left) {
   ].filter(Boolean).join(", ");
   tile("tile-proxies", String(all.proxies.length + unlisted), `proxies; ${about || "all synced"}`, bad ? "bad" : about ? "warn" : "good");
   showProxies(all);
-  return all.proxies.length > manyProxies ? slowest : slow;
+  return all.proxies.length > many ? slowest : slow;
 }
 async function stale(_, left) {
   const s = await get("/debug/stale", left);
@@ -1165,13 +1168,13 @@ async function stale(_, left) {
   const silent = silentText(s.controlPlanes);
   tile("tile-stale", String(n), `removed endpoints still in use${silent ? `; ${silent}` : ""}`, n ? "bad" : silent ? "warn" : "good");
   showStale(s);
-  return slow;
+  return n > many ? slowest : slow;
 }
 async function problems(_, left) {
   const p = await get("/debug/problems", left);
   tile("tile-problems", String(count2(p)), "problems in the configuration", count2(p) ? "warn" : "good");
   showProblems(p);
-  return slow;
+  return count2(p) > many ? slowest : slow;
 }
 function askForToken() {
   byId("login").hidden = false;

@@ -22,6 +22,9 @@ export function row(...cells: Child[]): HTMLTableRowElement {
   return el("tr", "", ...cells.map((c) => el("td", "", c)));
 }
 
+// mostRows bounds the rows of a list, which is drawn every few seconds.
+export const mostRows = 200;
+
 // table returns a table with headings.
 export function table(headings: string[], rows: HTMLTableRowElement[]): HTMLElement {
   const head = el("tr", "", ...headings.map((h) => el("th", "", h)));

@@ -14,11 +14,11 @@ import { redraw } from "./redraw";
 import type { Route } from "./route";
 import { link, parse } from "./route";
 
-// Intervals in milliseconds. A list of thousands of proxies has megabytes, and is requested less often.
+// Intervals in milliseconds. A list of thousands has megabytes, and is requested less often.
 const quick = 1000;
 const slow = 5000;
 const slowest = 30_000;
-const manyProxies = 500;
+const many = 500;
 
 function tile(id: string, value: string, about: string, className = ""): void {
   redraw(byId(id), el("b", className, value), el("span", "dim", about));
@@ -45,7 +45,7 @@ async function proxies(_: Route, left: AbortSignal): Promise<number> {
   ].filter(Boolean).join(", ");
   tile("tile-proxies", String(all.proxies.length + unlisted), `proxies; ${about || "all synced"}`, bad ? "bad" : about ? "warn" : "good");
   showProxies(all);
-  return all.proxies.length > manyProxies ? slowest : slow;
+  return all.proxies.length > many ? slowest : slow;
 }
 
 async function stale(_: Route, left: AbortSignal): Promise<number> {
@@ -54,14 +54,14 @@ async function stale(_: Route, left: AbortSignal): Promise<number> {
   const silent = silentText(s.controlPlanes);
   tile("tile-stale", String(n), `removed endpoints still in use${silent ? `; ${silent}` : ""}`, n ? "bad" : silent ? "warn" : "good");
   showStale(s);
-  return slow;
+  return n > many ? slowest : slow;
 }
 
 async function problems(_: Route, left: AbortSignal): Promise<number> {
   const p = await get<Problems>("/debug/problems", left);
   tile("tile-problems", String(count(p)), "problems in the configuration", count(p) ? "warn" : "good");
   showProblems(p);
-  return slow;
+  return count(p) > many ? slowest : slow;
 }
 
 // askForToken shows the form, once.

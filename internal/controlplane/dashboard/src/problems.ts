@@ -1,7 +1,7 @@
 // Problems of the configuration, with their places and fields.
 
 import type { Problems } from "./api";
-import { byId, el, objectName, row, table } from "./dom";
+import { byId, el, mostRows, objectName, row, table } from "./dom";
 import { redraw } from "./redraw";
 
 // count returns the number of problems.
@@ -9,18 +9,17 @@ export function count(p: Problems): number {
   return (p.problems.config?.length ?? 0) + (p.problems.translation?.length ?? 0);
 }
 
-// showProblems draws the problems, or hides the section.
+// showProblems draws the problems, errors first, or hides the section.
 export function showProblems(p: Problems): void {
-  const rows = (p.problems.config ?? []).map((x) => {
+  const config = (p.problems.config ?? []).map((x) => {
     const where = x.file ? `${x.file}${x.line ? `:${x.line}` : ""}` : "";
-    return row(
-      el("span", x.severity === "error" ? "bad" : "warn", x.severity),
-      x.object?.kind ? objectName(x.object) : where,
-      x.field ?? "",
-      x.message,
-    );
+    return { severity: x.severity, texts: [x.object?.kind ? objectName(x.object) : where, x.field ?? "", x.message] };
   });
-  for (const x of p.problems.translation ?? []) rows.push(row(el("span", "bad", "error"), x.name, x.group, x.error));
+  const translation = (p.problems.translation ?? []).map((x) => ({ severity: "error", texts: [x.name, x.group, x.error] }));
+  const all = [...config, ...translation].sort((a, b) => Number(b.severity === "error") - Number(a.severity === "error"));
+  const rows = all.slice(0, mostRows).map((x) => row(el("span", x.severity === "error" ? "bad" : "warn", x.severity), ...x.texts));
   byId("problems-section").hidden = rows.length === 0;
-  redraw(byId("problems"), table(["", "object", "field", "what"], rows));
+  const parts = [table(["", "object", "field", "what"], rows)];
+  if (all.length > mostRows) parts.push(el("p", "dim", `and ${all.length - mostRows} more, in /debug/problems`));
+  redraw(byId("problems"), ...parts);
 }

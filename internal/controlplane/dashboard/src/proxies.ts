@@ -1,12 +1,10 @@
 // Proxies: which have everything, which are behind since when, and which refused what.
 
 import type { Proxies, Proxy, Stale } from "./api";
-import { age, byId, el, row, table } from "./dom";
+import { age, byId, el, mostRows, row, table } from "./dom";
 import { incompleteText, warnings } from "./peers";
 import { key, redraw } from "./redraw";
 import { proxyLink } from "./route";
-
-const most = 200; // rows; the filter finds the others
 
 export function refused(p: Proxy): { type: string; name: string; message: string }[] {
   return p.types.flatMap((t) => (t.held ?? []).map((h) => ({ type: t.type, ...h })));
@@ -48,14 +46,14 @@ export function showProxies(all = last): void {
     .filter((p) => `${p.name}.${p.namespace}`.toLowerCase().includes(filter))
     .sort((a, b) => gravity(a) - gravity(b));
   const several = Boolean(all.controlPlanes?.length);
-  const rows = list.slice(0, most).map((p) => key(`${p.name}.${p.namespace}`, row(
+  const rows = list.slice(0, mostRows).map((p) => key(`${p.name}.${p.namespace}`, row(
     proxyName(p), state(p, all.now), String(p.settled), `${p.protocol}, ${p.strategy}`, p.version ?? "–", age(all.now, p.connected),
     ...(several ? [p.controlPlane ?? "this one"] : []),
   )));
   const headings = ["proxy", "state", "settled", "protocol, routes", "Envoy", "connected for", ...(several ? ["control plane"] : [])];
   const parts: (HTMLElement | string)[] = [...warnings(incompleteText(all.controlPlanes)), table(headings, rows)];
   if (list.length === 0) parts.push(el("p", "dim", filter ? "no proxy has this name" : "no proxy is connected"));
-  if (list.length > most) parts.push(el("p", "dim", `and ${list.length - most} more: filter by name`));
+  if (list.length > mostRows) parts.push(el("p", "dim", `and ${list.length - mostRows} more: filter by name`));
   redraw(byId("proxies"), ...parts);
 }
 
@@ -63,11 +61,15 @@ export function showProxies(all = last): void {
 export function showStale(s: Stale): void {
   const away = s.disconnected ?? [];
   const rows = [
-    ...s.holders.map((h) => key(`${h.name}.${h.namespace} ${h.address} ${h.cluster}`, row(proxyName(h), h.address, el("span", "bad", age(s.now, h.since)), h.cluster))),
-    ...away.map((a) => row(`${a.name}.${a.namespace}`, `${a.endpoints} removed since`, el("span", "warn", age(s.now, a.since)), "disconnected")),
+    ...s.holders.slice(0, mostRows).map((h) => key(`${h.name}.${h.namespace} ${h.address} ${h.cluster}`, row(proxyName(h), h.address, el("span", "bad", age(s.now, h.since)), h.cluster))),
+    ...away.slice(0, mostRows).map((a) => row(`${a.name}.${a.namespace}`, `${a.endpoints} removed since`, el("span", "warn", age(s.now, a.since)), "disconnected")),
   ];
   const section = byId("stale-section");
   const unknown = incompleteText(s.controlPlanes);
   section.hidden = rows.length === 0 && unknown.length === 0;
-  redraw(byId("stale"), ...warnings(unknown), ...(rows.length ? [table(["proxy", "endpoint", "gone for", "cluster"], rows)] : []));
+  const parts = warnings(unknown);
+  if (rows.length) parts.push(table(["proxy", "endpoint", "gone for", "cluster"], rows));
+  const more = s.holders.length + away.length - rows.length;
+  if (more) parts.push(el("p", "dim", `and ${more} more: 'moonsail stale' lists them`));
+  redraw(byId("stale"), ...parts);
 }
