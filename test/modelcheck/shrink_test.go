@@ -11,7 +11,7 @@ const shrinkTime = 2 * time.Minute
 
 // classes are parts of the messages of violations. A shortened run must fail in the same way.
 var classes = []string{
-	"waits for its endpoints", "which does not exist", "should be gone", "is missing", "is in an old form", "no object defines", "which no workload",
+	"waits for its endpoints", "enforces policy", "which does not exist", "should be gone", "is missing", "is in an old form", "no object defines", "which no workload",
 	"no longer enforces", "does not enforce", "is settled, but", "all is quiet", "twice in one response", "sent and removed", "streams of", "users",
 }
 

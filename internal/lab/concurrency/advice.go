@@ -20,7 +20,7 @@ const worthIt = 1.1
 
 // Limits of a load that counts as answered well.
 const (
-	wellKept    = 98.0 // percent of what was due
+	wellKept    = 98.0 // percent of the offered rate
 	wellQueued  = 5.0  // times the p99 of the lowest load
 	wellBelow   = 80.0 // percent of a CPU, of the busiest worker: what 'proxies --workers' calls busy
 	leastGround = 0.5  // ms: a lower p99 is not better

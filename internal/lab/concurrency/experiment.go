@@ -132,7 +132,7 @@ func addPlots(e *experiment.Experiment, o *Options) {
 	for _, p := range []experiment.Plot{
 		{Title: "CPU of the busiest worker", Metric: metricBusiest, About: "A worker at 100 % is saturated: further requests wait."},
 		{Title: "p99 from when a request was due", Metric: metricP99, About: "Where the line rises, a queue grows for as long as the load lasts."},
-		{Title: "Requests answered in time, of those due", Metric: metricKept},
+		{Title: "Rate of answers, of the rate of requests", Metric: metricKept},
 		{Title: "Envoy's CPU for each request", Metric: metricCost, About: "All threads. A worker that is never idle takes several requests each time it wakes; many workers wake for one each."},
 	} {
 		p.X, p.Variants = axis, names

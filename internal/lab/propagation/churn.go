@@ -28,7 +28,7 @@ func churn(ctx context.Context, s *meshSession) (*results.Result, error) {
 	}
 	defer echo.Stop()
 	c := &churning{meshSession: s, random: random, echo: echo, samples: map[string][]results.Sample{}}
-	for c.changes < s.opts.ChurnEvents {
+	for len(c.samples[routeOf])+len(c.samples[endpointsOf]) < s.opts.ChurnEvents {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -47,20 +47,24 @@ type churning struct {
 	random *rand.Rand
 	echo   *meshkube.Echo
 
-	changes int                         // so far
+	ticks   int                         // so far
 	samples map[string][]results.Sample // by kind of change
 	base    []results.Sample            // of the baseline, one for each tick
 	bare    []results.Sample            // of bare TCP, one for each tick
 }
 
 func (c *churning) tick(ctx context.Context) error {
-	for _, kind := range []string{routeOf, endpointsOf}[:1+c.changes/2%2] {
+	c.ticks++
+	kinds := []string{routeOf}
+	if c.ticks%2 == 0 {
+		kinds = append(kinds, endpointsOf)
+	}
+	for _, kind := range kinds {
 		sample, err := c.round(ctx, []step{{churnChange(c.Mesh, kind, c.random.IntN(c.Mesh.Services)), true}}, nil)
 		if err != nil {
 			return err
 		}
 		c.samples[kind] = append(c.samples[kind], sample)
-		c.changes++
 	}
 	routes := c.samples[routeOf]
 	beside, err := c.besides(ctx, c.echo, routes[len(routes)-1].Concerned.Bytes)

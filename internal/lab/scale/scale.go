@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -128,7 +129,9 @@ func (s *subject) Measure(ctx context.Context, r experiment.Round) (experiment.S
 	if err != nil {
 		return nil, err
 	}
-	return out, s.measure(ctx, s, dir, out)
+	err = s.measure(ctx, s, dir, out)
+	_ = os.RemoveAll(dir) // the system removes it in the end
+	return out, err
 }
 
 // Stop implements experiment.Subject.

@@ -32,10 +32,10 @@ type load struct {
 	host *netns.Host
 	stop func() // ends it, and waits for requests in progress
 
-	mu       sync.Mutex // guards the fields below
-	made     int
-	requests []request // answered or failed since the last look
-	failures []request // those of them that failed
+	mu       sync.Mutex                      // guards the fields below
+	made     [keptCallers + freshCallers]int // requests that ended, by caller
+	requests []request                       // answered or failed since the last look
+	failures []request                       // those of them that failed
 }
 
 // request is the time during which one was in progress.
@@ -55,7 +55,7 @@ func startLoad(t *testing.T, h *netns.Host, url, host string) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	var callers sync.WaitGroup
 	for i := range keptCallers + freshCallers {
-		callers.Go(func() { l.call(ctx, url, host, i < freshCallers) })
+		callers.Go(func() { l.call(ctx, url, host, i) })
 	}
 	l.stop = func() {
 		cancel()
@@ -65,11 +65,11 @@ func startLoad(t *testing.T, h *netns.Host, url, host string) *load {
 	return l
 }
 
-func (l *load) call(ctx context.Context, url, host string, fresh bool) {
+func (l *load) call(ctx context.Context, url, host string, caller int) {
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		return dialFrom(ctx, l.host, network, address)
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: fresh, DialContext: dial}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: caller < freshCallers, DialContext: dial}, Timeout: patience}
 	defer client.CloseIdleConnections()
 	for {
 		select {
@@ -80,14 +80,14 @@ func (l *load) call(ctx context.Context, url, host string, fresh bool) {
 		r := request{began: time.Now()}
 		r.err = ask(client, url, host)
 		r.ended = time.Now()
-		l.keep(r)
+		l.keep(caller, r)
 	}
 }
 
-func (l *load) keep(r request) {
+func (l *load) keep(caller int, r request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.made++
+	l.made[caller]++
 	l.requests = append(l.requests, r)
 	if r.err != nil {
 		l.failures = append(l.failures, r)
@@ -120,19 +120,21 @@ func ask(client *http.Client, url, host string) error {
 	return err
 }
 
-func (l *load) count() int {
+func (l *load) counts() [keptCallers + freshCallers]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.made
 }
 
-// more waits until each caller has had time for some more requests.
+// more waits until each caller has ended some more requests. One that gets no answer fails the test.
 func (l *load) more(n int) {
 	l.t.Helper()
-	from := l.count()
+	from := l.counts()
 	eventually(l.t, "requests", func() error {
-		if made := l.count() - from; made < n*(keptCallers+freshCallers) {
-			return fmt.Errorf("%d were made", made)
+		for caller, made := range l.counts() {
+			if made -= from[caller]; made < n {
+				return fmt.Errorf("caller %d has ended %d", caller, made)
+			}
 		}
 		return nil
 	})
@@ -144,9 +146,9 @@ func (l *load) requireNoneLost(during string) {
 	l.more(5)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.t.Logf("%s: %d requests, %d lost", during, l.made, len(l.failures))
+	l.t.Logf("%s: %d requests, %d lost", during, len(l.requests), len(l.failures))
 	require.Empty(l.t, l.failures, during)
-	l.made, l.requests = 0, nil
+	l.requests = nil
 }
 
 // heardWithin is how long callers may take to notice closed connections: an Envoy may send a request on an idle

@@ -87,6 +87,7 @@ type stats struct {
 	Calls   int           `json:"calls"`
 	Failed  int           `json:"failed"`
 	Slowest time.Duration `json:"slowest"`
+	Oldest  time.Time     `json:"oldest"` // when the oldest call in flight began; zero: there is none
 	// Instances are successful calls by Pod.
 	Instances map[string]int `json:"instances"`
 	Failures  []struct {
@@ -196,11 +197,26 @@ func (l *load) report(what string) {
 	}
 }
 
+// awaitAnswers waits until all calls that have begun are over: one without an answer fails only after callTimeout.
+func (l *load) awaitAnswers() {
+	l.t.Helper()
+	now := time.Now()
+	eventually(l.t, 2*callTimeout, func() error {
+		for name, s := range l.take("stats") {
+			if !s.Oldest.IsZero() && s.Oldest.Before(now) {
+				return fmt.Errorf("client %s waits for an answer since %s", name, s.Oldest.Format("15:04:05.000"))
+			}
+		}
+		return nil
+	})
+}
+
 // requireNone fails the test if a call has failed since the last reset, or if clients made fewer calls than they should.
 // what names what happened meanwhile.
 func (l *load) requireNone(what string) {
 	l.t.Helper()
 	took := time.Since(l.began)
+	l.awaitAnswers()
 	for name, s := range l.take("stats") {
 		l.t.Logf("%s: client %s: %d requests in %.0f s, %d failed, slowest %s", what, name, s.Calls, took.Seconds(), s.Failed, s.Slowest.Round(time.Millisecond))
 		for _, f := range s.Failures {

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package propagation
+package session
 
 import "os"
 

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package propagation
+package session
 
-// raiseFileLimit does nothing: there is no such limit.
-func raiseFileLimit(uint64) error { return nil }
+// RaiseFileLimit does nothing: there is no such limit.
+func RaiseFileLimit(uint64) error { return nil }

@@ -22,6 +22,7 @@ type load struct {
 
 // Stats are the results since the start or the last reset. Calls in flight are not counted.
 type Stats struct {
+	Oldest    time.Time      `json:"oldest,omitzero"` // when the oldest call in flight began
 	Calls     int            `json:"calls"`
 	Failed    int            `json:"failed"`
 	Slowest   time.Duration  `json:"slowest"`
@@ -39,14 +40,29 @@ type Failure struct {
 const maxFailures = 100
 
 type recorder struct {
-	mu    sync.Mutex // guards stats
-	stats Stats
+	mu     sync.Mutex // guards the fields below
+	stats  Stats
+	flying map[int]time.Time // when calls in flight began, by number
+	last   int               // number of the last call
 }
 
-func (r *recorder) record(began time.Time, instance string, err error) {
-	took := time.Since(began)
+func (r *recorder) begin() (call int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.flying == nil {
+		r.flying = map[int]time.Time{}
+	}
+	r.last++
+	r.flying[r.last] = time.Now()
+	return r.last
+}
+
+func (r *recorder) record(call int, instance string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	began := r.flying[call]
+	took := time.Since(began)
+	delete(r.flying, call)
 	r.stats.Calls++
 	r.stats.Slowest = max(r.stats.Slowest, took)
 	if err == nil {
@@ -69,6 +85,11 @@ func (r *recorder) take(reset bool) Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := r.stats
+	for _, began := range r.flying {
+		if out.Oldest.IsZero() || began.Before(out.Oldest) {
+			out.Oldest = began
+		}
+	}
 	if reset {
 		r.stats = Stats{}
 	} else {
@@ -113,9 +134,9 @@ func (l load) run(ctx context.Context, target string) error {
 		all.Go(func() {
 			limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
 			defer cancel()
-			began := time.Now()
+			n := r.begin()
 			instance, _, err := call(limited, header)
-			r.record(began, instance, err)
+			r.record(n, instance, err)
 		})
 	}
 }
