@@ -5,6 +5,7 @@ package intercept
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -105,9 +106,24 @@ func swap(p uint16) uint16 {
 // call connects from a host and returns the answer.
 func call(t *testing.T, h *netns.Host, to string) string {
 	t.Helper()
+	return callWithin(t, h, to, patience)
+}
+
+// callUnanswered calls an address whose packets are dropped. It waits a moment: an answer comes at once, as both ends
+// are on this machine.
+func callUnanswered(t *testing.T, h *netns.Host, to string) string {
+	t.Helper()
+	return callWithin(t, h, to, 200*time.Millisecond)
+}
+
+func callWithin(t *testing.T, h *netns.Host, to string, limit time.Duration) string {
+	t.Helper()
 	var conn net.Conn
 	var err error
-	h.Do(t, func() { conn, err = (&net.Dialer{Timeout: patience}).DialContext(t.Context(), "tcp", to) })
+	h.Do(t, func() { conn, err = (&net.Dialer{Timeout: limit}).DialContext(t.Context(), "tcp", to) })
+	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+		return "no answer"
+	}
 	if err != nil {
 		return err.Error()
 	}

@@ -88,6 +88,27 @@ func testTProxy(t *testing.T, b Backend) {
 	}
 }
 
+func TestTProxyWithoutEnvoy(t *testing.T) { overBackends(t, testTProxyWithoutEnvoy) }
+
+// testTProxyWithoutEnvoy checks that a call does not reach the application directly if Envoy does not listen, or cannot
+// accept connections to other addresses.
+func testTProxyWithoutEnvoy(t *testing.T, b Backend) {
+	n := netns.New(t, true)
+	own, other := n.Host(), n.Host()
+	listen(t, own, "[::]:8080", "app", false)
+	for name, change := range map[string]func(*Settings){
+		"all ports": func(s *Settings) { s.Mode = ModeTProxy },
+		"a port":    func(s *Settings) { s.Mode, s.IncludeInboundPorts = ModeTProxy, "8080" },
+	} {
+		apply(t, own, b, change)
+		for _, to := range []string{at(own.IP, 8080), at(own.IP6, 8080)} {
+			require.Equal(t, "no answer", callUnanswered(t, other, to), "%s: %s", name, to)
+		}
+	}
+	listen(t, own, "[::]:15006", "not transparent", false)
+	require.Equal(t, "no answer", callUnanswered(t, other, at(own.IP, 8080)))
+}
+
 // rules counts our rules in the kernel, by chain; nil: the table does not exist.
 func rules(t *testing.T, h *netns.Host) map[string]int {
 	t.Helper()

@@ -13,9 +13,13 @@ func (p *planner) planTProxy() {
 	p.rules.Routing = true
 	p.add(Mangle, chainDivert, Rule{Do: setMark(inboundMark)}, Rule{Do: Action{Kind: Accept}})
 	to := Action{Kind: TProxy, Port: p.InboundPort, Value: inboundMark}
-	p.add(Mangle, chainTProxy,
-		Rule{Family: IP4, Proto: TCP, Dest: not(localhost4), Do: to},
-		Rule{Family: IP6, Proto: TCP, Dest: not(localhost6), Do: to})
+	// Without Envoy's socket, nftables goes on to the next rule, and iptables drops. Without the second pair of rules the
+	// application would get the connection.
+	for _, do := range []Action{to, {Kind: Drop}} {
+		p.add(Mangle, chainTProxy,
+			Rule{Family: IP4, Proto: TCP, Dest: not(localhost4), Do: do},
+			Rule{Family: IP6, Proto: TCP, Dest: not(localhost6), Do: do})
+	}
 	p.add(Mangle, chainInbound,
 		// Packets of a connection that Envoy has accepted.
 		Rule{Proto: TCP, Mark: is[uint32](inboundMark), Do: returns},
