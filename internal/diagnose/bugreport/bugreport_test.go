@@ -64,6 +64,12 @@ func privateKey(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
+// configMap is a ConfigMap with a text.
+func configMap(text string) string {
+	doc, _ := json.Marshal(map[string]any{"kind": "ConfigMap", "data": map[string]string{"file": text}})
+	return string(doc)
+}
+
 // TestSecretsAreRemoved puts secrets of many forms everywhere, beside texts that only look like secrets.
 func TestSecretsAreRemoved(t *testing.T) {
 	key := privateKey(t)
@@ -121,6 +127,19 @@ func TestSecretsAreRemoved(t *testing.T) {
 		"JSON lines":            `{"password":"` + hidden + `"}` + "\n" + `{"a":1}`,
 		"a list of tokens":      `{"tokens":["` + hidden + `"]}`,
 		"metrics":               `x{password="` + hidden + `"} 1`,
+		"MeshConfig's header":   configMap("headers:\n- name: authorization\n  value: \"ApiKey " + hidden + "\"\n"),
+		"any tracing header":    configMap("extensionProviders:\n- opentelemetry:\n    http:\n      headers:\n      - name: x-team\n        value: " + hidden + "\n"),
+		"value before name":     configMap("headers:\n- value: " + hidden + "\n  name: api-key\n"),
+		"YAML in braces":        configMap("{headers: [{name: api-key, value: " + hidden + "}]}"),
+		"YAML, second part":     configMap("a: 1\n---\nheaders:\n- name: api-key\n  value: " + hidden + "\n"),
+		"a Secret in YAML":      configMap("kind: Secret\nstringData:\n  any: " + hidden + "\n"),
+		"YAML in YAML":          configMap("template: |\n  env:\n  - name: DB_PASS\n    value: " + hidden + "\n"),
+		"a template of YAML":    configMap("{{ if .x }}\nenv:\n- name: DB_PASS\n  value: " + hidden + " and more\n- key: 'api-key'\n  value: '" + hidden + "'\n{{ end }}"),
+		"code":                  configMap("h:headers():add(\"authorization\", \"ApiKey " + hidden + "\")\nset( 'x-api-key', '" + hidden + "')"),
+		"a table in code":       configMap("request({[\":method\"]=\"GET\", [\"authorization\"] = \"ApiKey " + hidden + "\"})"),
+		"another scheme":        "> Authorization: ApiKey " + hidden + "\n> cookie: a=1; b=" + hidden,
+		"Envoy's log":           "[C1][S2] request headers complete:\n':path', '/'\n'authorization', 'ApiKey " + hidden + "'\n'cookie', 'a=1; b=" + hidden + "'\n",
+		"a tracer's header":     `{"request_headers_to_add":[{"header":{"key":"x-team","value":"` + shaped + `"}}]}`,
 	}
 	var items []Item
 	for name, doc := range docs {
@@ -142,6 +161,10 @@ func TestSecretsAreRemoved(t *testing.T) {
 	require.Contains(t, files["report/envoy's inline key"], "public")
 	require.Contains(t, files["report/a Secret"], `"name": "db"`)
 	require.Contains(t, files["report/YAML"], "other: 1")
+	require.Contains(t, files["report/any tracing header"], "name: x-team")
+	require.Contains(t, files["report/code"], "h:headers():add")
+	require.Contains(t, files["report/a template of YAML"], "{{ end }}")
+	require.Contains(t, files["report/Envoy's log"], "':path', '/'")
 }
 
 // TestOtherTextStays checks that names of secrets and numbers about them stay in the report.
@@ -160,6 +183,8 @@ func TestOtherTextStays(t *testing.T) {
 		`{"args":["serve","--http-key","/tls/key.pem","--key-file=x","--domain=cluster.local","outbound|80||web.shop.svc.cluster.local"]}`,
 		`level=INFO msg=applied key=VirtualService/shop/web sort_key=name`,
 		`{"image":"registry.example.com/moonsail@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}`,
+		configMap("# a comment\nrootNamespace: istio-system\ndefaultConfig: {tracing: {}}\nextensionProviders:\n- name: jaeger\n  zipkin:\n    port: 9411\n"),
+		"[C1] headers:\n':path', '/token'\n'x-request-id', '9f6f3b0e-93a3-4e5c'\n",
 		`{"cert":"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"}`,
 	} {
 		var r redactor

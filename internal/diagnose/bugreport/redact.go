@@ -70,10 +70,12 @@ func (r *redactor) object(key string, o map[string]any) any {
 		text, ok := o["value"].(string)
 		switch {
 		case !ok || name == "":
+		case key == "headers" || called == "key" && isSecretName(name): // of MeshConfig's providers, which authenticate
+			o["value"] = r.all(text)
 		case called == "name":
 			o["value"] = r.variable(name, text)
-		case isSecretName(name):
-			o["value"] = r.all(text)
+		default:
+			o["value"] = r.shaped(text)
 		}
 	}
 	for k, v := range o {
@@ -116,13 +118,13 @@ func (r *redactor) field(key, text string) string {
 		r.count++
 		return redacted
 	}
-	// A text may contain a document, like kubectl's last-applied-configuration.
+	// A text may contain a document, like kubectl's last-applied-configuration and MeshConfig.
 	if trimmed := strings.TrimSpace(text); len(trimmed) > 1 && (trimmed[0] == '{' || trimmed[0] == '[') {
 		if out, ok := r.json([]byte(text)); ok {
 			return string(out)
 		}
 	}
-	return r.lines(text)
+	return r.yamlDocuments(text)
 }
 
 // secretWords occur in names of secrets. harmless matches the ends of names of fields that describe a
@@ -170,11 +172,13 @@ var patterns = []struct {
 	{regexp.MustCompile(`\b(hvs\.[A-Za-z0-9_-]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{16,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|sk-[A-Za-z0-9_-]{20,}|dop_v1_[a-f0-9]{20,}|AGE-SECRET-KEY-[A-Z0-9]{20,})`), redacted},
 	{regexp.MustCompile(`(?i)\b(AccountKey|SharedAccessKey|SharedAccessSignature)=[^;\s"']+`), "$1=" + redacted},
 	{regexp.MustCompile(`\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{30,}|sk_(live|test)_[A-Za-z0-9]{16,})`), redacted},
-	// NAME=VALUE and NAME: VALUE, in logs, command lines and YAML.
+	// Headers whose values have spaces.
+	{regexp.MustCompile(`(?i)(\b(?:authorization|cookie)["']?\s*:[ \t]*)("[^"\n]*"|'[^'\n]*'|[^\s"'][^\n"']*)`), ""},
+	// NAME=VALUE and NAME: VALUE, in logs, command lines, YAML and code.
 	{regexp.MustCompile(`(\b[A-Z][A-Z0-9_]*_(?:PASS|PWD|PW|PSK|KEYS?|CREDS?|SALT|SIG|DSN)\d*["']?\s*[=:]\s*)("[^"\n]*"|'[^'\n]*'|[^\s,;"'}\]]+)`), ""},
 	{regexp.MustCompile(`(?i)(--?[a-z0-9][a-z0-9_.-]*[-_.](?:pass|pwd|pw|psk|key|creds?)=)("[^"\n\x00]*"|'[^'\n\x00]*'|[^\s\x00]+)`), ""},
 	{regexp.MustCompile(`(?i)(--?(?:[a-z0-9][a-z0-9_.-]*[-_.])?(?:passw(?:or)?d|passphrase|secret|token|api-?key|access-?key|credentials?|pass|pwd|psk|key)(?:[ \t]+|\x00))("[^"\n\x00]*"|'[^'\n\x00]*'|[^\s\x00-]+[^\s\x00]*)`), ""},
-	{regexp.MustCompile(`(?i)((?:[A-Za-z0-9_.-]*(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|credential|authorization|cookie)[A-Za-z0-9_-]*)["']?\s*[=:]\s*)("[^"\n]*"|'[^'\n]*'|[^\s,;"'}\]]+)`), ""},
+	{regexp.MustCompile(`(?i)((?:[A-Za-z0-9_.-]*(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|credential|authorization|cookie)[A-Za-z0-9_-]*)["']?\]?\s*[=:]\s*)("[^"\n]*"|'[^'\n]*'|[^\s,;"'}\]]+)`), ""},
 }
 
 var encodedPEM = regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/=_-]{20,}`)
@@ -188,6 +192,7 @@ func (r *redactor) lines(text string) string {
 		}
 		return s
 	})
+	text = r.named(text)
 	for _, p := range patterns {
 		if p.with == "" {
 			text = r.assignments(p.re, text)
@@ -205,7 +210,7 @@ func (r *redactor) lines(text string) string {
 func (r *redactor) assignments(re *regexp.Regexp, text string) string {
 	return re.ReplaceAllStringFunc(text, func(s string) string {
 		m := re.FindStringSubmatch(s)
-		name := strings.TrimRight(m[1], "\"' \t=:\x00")
+		name := strings.TrimRight(m[1], "\"'] \t=:\x00")
 		value := strings.Trim(m[2], `"'`)
 		if harmless.MatchString(name) && !exactly.MatchString(name) || value == "" || strings.HasPrefix(value, redacted) || isPath(value) && !secretWords.MatchString(name) || value == "true" || value == "false" || value == "null" {
 			return s
