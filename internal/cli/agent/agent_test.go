@@ -225,6 +225,29 @@ func TestFamiliesOfRules(t *testing.T) {
 	}
 }
 
+// TestCapturedDNSServers checks that only questions to the servers of resolv.conf are redirected: those of a resolver
+// on this host to its own servers would come back to it.
+func TestCapturedDNSServers(t *testing.T) {
+	resolv := filepath.Join(t.TempDir(), "resolv.conf")
+	require.NoError(t, os.WriteFile(resolv, []byte("nameserver 127.0.0.53\nnameserver fd00::10\n"), 0o600))
+	var out bytes.Buffer
+	root := clitest.Root(NewCommand())
+	root.SetOut(&out)
+	root.SetArgs([]string{"agent", "intercept", "--dry-run", "--ip", "10.0.0.1,fd00::1", "--capture-dns", "true", "--resolv-conf", resolv})
+	require.NoError(t, root.ExecuteContext(t.Context()))
+	require.Contains(t, out.String(), `	chain dns {
+		ip daddr 127.0.0.53/32 tcp dport 53 counter redirect to :15053
+		ip daddr 127.0.0.53/32 udp dport 53 counter redirect to :15053
+		ip6 daddr fd00::10/128 tcp dport 53 counter redirect to :15053
+		ip6 daddr fd00::10/128 udp dport 53 counter redirect to :15053
+	}
+`)
+
+	root = clitest.Root(NewCommand())
+	root.SetArgs([]string{"agent", "intercept", "--dry-run", "--capture-dns", "true", "--resolv-conf", "absent"})
+	require.ErrorContains(t, root.ExecuteContext(t.Context()), "--capture-dns: cannot read the DNS servers: open absent: no such file or directory: correct --resolv-conf")
+}
+
 // TestEarlyEnd checks Istio's variable for the end of a drain. Without it a sidecar ends early.
 func TestEarlyEnd(t *testing.T) {
 	for value, full := range map[string]bool{"": false, "true": false, "false": true} {

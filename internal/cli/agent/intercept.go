@@ -69,7 +69,8 @@ func (f *interceptFlags) check() error {
 
 // addTo adds the flags of `moonsail agent`.
 func (f *interceptFlags) addTo(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.resolvConf, "resolv-conf", "", "`FILE` with the servers to which the DNS proxy forwards names outside the mesh (default /etc/resolv.conf)")
+	cmd.Flags().StringVar(&f.resolvConf, "resolv-conf", "", "`FILE` with the servers whose questions are captured, and to which the DNS proxy forwards names outside the mesh "+
+		"(default "+intercept.ResolvConf+")")
 	cmd.Flags().BoolVar(&f.on, "intercept", false, "intercept the connections of this network namespace while the agent runs; Envoy then runs as --proxy-uid")
 	f.add(cmd)
 }
@@ -144,15 +145,7 @@ the kernel has no nftables, it runs iptables-restore and ip6tables-restore.`,
 			if check {
 				return checkInForce(cmd, c)
 			}
-			if dry {
-				return writeRules(cmd.OutOrStdout(), c, intercept.Backend(f.backend))
-			}
-			with, err := intercept.Apply(cmd.Context(), c, intercept.Backend(f.backend))
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "interception is on (mode %s, %s, IPv6 %t)\n", c.Mode, with, c.IPv6)
-			return nil
+			return f.apply(cmd, c, dry)
 		},
 	}
 	cmd.Flags().BoolVar(&undo, "undo", false, "remove all rules that the command has set")
@@ -161,9 +154,26 @@ the kernel has no nftables, it runs iptables-restore and ip6tables-restore.`,
 	cmd.Flags().StringVar(&f.ipv6, "ipv6", "auto", "intercept IPv6: true, false, or auto for true if the workload has an IPv6 address")
 	cmd.Flags().StringSliceVar(&f.addresses, "ip", nil, "IP `ADDRESSES` of the workload, for --ipv6=auto (default: those of the host)")
 	terminal.EnvFlag(cmd, "ip", "INSTANCE_IP")
+	cmd.Flags().StringVar(&f.resolvConf, "resolv-conf", intercept.ResolvConf, "`FILE` with the DNS servers whose questions --capture-dns redirects")
 	f.add(cmd)
 	terminal.EnvFlags(cmd)
 	return cmd
+}
+
+// apply sets the rules, or prints them.
+func (f *interceptFlags) apply(cmd *cobra.Command, c *intercept.Config, dry bool) error {
+	if err := c.CaptureServersOf(f.resolvConf); err != nil {
+		return err
+	}
+	if dry {
+		return writeRules(cmd.OutOrStdout(), c, intercept.Backend(f.backend))
+	}
+	with, err := intercept.Apply(cmd.Context(), c, intercept.Backend(f.backend))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "interception is on (mode %s, %s, IPv6 %t)\n", c.Mode, with, c.IPv6)
+	return nil
 }
 
 // Of --check, as in Istio.

@@ -143,6 +143,7 @@ type Intercept struct {
 	Backend  intercept.Backend
 	// User runs Envoy, and distinguishes its connections from the application's. nil: the agent's user.
 	User *envoy.User
-	// ResolvConf lists the DNS servers for names outside of the mesh; empty: /etc/resolv.conf.
+	// ResolvConf lists the DNS servers whose questions are captured, and which answer for names outside of the mesh;
+	// empty: /etc/resolv.conf.
 	ResolvConf string
 }

@@ -29,6 +29,9 @@ func (a *agent) intercept(ctx context.Context) (undo func(), err error) {
 		return func() {}, nil
 	}
 	c, err := a.interceptConfig()
+	if err == nil {
+		err = c.CaptureServersOf(a.resolvConf())
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -135,7 +135,7 @@ func (a *agent) startModules(ctx context.Context) (register []func(grpc.ServiceR
 	}, nil
 }
 
-const defaultResolvConf = "/etc/resolv.conf"
+func (s *settings) resolvConf() string { return cmp.Or(s.Intercept.ResolvConf, intercept.ResolvConf) }
 
 // capturesDNS reports whether applications' DNS questions reach port 15053, by the agent's rules or by those of an init
 // container, which reads the same annotations.
@@ -172,7 +172,7 @@ func (a *agent) serveNames(ctx context.Context) (*nameserver.Table, *nameserver.
 	if err != nil {
 		return nil, nil, err
 	}
-	upstream, search, err := nameserver.ReadConfig(cmp.Or(a.Intercept.ResolvConf, defaultResolvConf), addresses)
+	upstream, search, err := nameserver.ReadConfig(a.resolvConf(), addresses)
 	if err != nil {
 		return nil, nil, fmt.Errorf("no servers for the DNS proxy: %w: correct the file, or leave out --capture-dns", err)
 	}

@@ -1,8 +1,17 @@
 package intercept
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/miekg/dns"
+)
 
 const dnsPort = 53
+
+// ResolvConf is the file with the DNS servers of this machine or Pod.
+const ResolvConf = "/etc/resolv.conf"
 
 // Zones of connection tracking. They separate UDP flows with equal addresses: those of the sidecar to DNS servers, and
 // those of applications to the sidecar.
@@ -44,6 +53,31 @@ func (p *planner) planDNS() {
 		from := Rule{Family: s.Family, Source: s.Dest.Value, Proto: UDP, SourcePort: dnsPort, Do: zone(zoneServers)}
 		p.hooked(Raw, Prerouting, from)
 	}
+}
+
+// CaptureServersOf limits the capture of DNS to the servers of a resolv.conf, as Istio does outside of its CNI plugin.
+// Questions of a resolver on this host to its own servers then stay as they are. Redirected, they would come back to it.
+func (c *Config) CaptureServersOf(file string) error {
+	if !c.CaptureDNS {
+		return nil
+	}
+	conf, err := dns.ClientConfigFromFile(file)
+	if err != nil {
+		return fmt.Errorf("--capture-dns: cannot read the DNS servers: %w: correct --resolv-conf", err)
+	}
+	if len(conf.Servers) == 0 { // the default of resolvers
+		conf.Servers = []string{localhost4.Addr().String(), localhost6.Addr().String()}
+	}
+	c.DNSServers = nil
+	for _, s := range conf.Servers {
+		if a, err := netip.ParseAddr(s); err == nil && !slices.Contains(c.DNSServers, a.WithZone("")) {
+			c.DNSServers = append(c.DNSServers, a.WithZone(""))
+		}
+	}
+	if len(c.DNSServers) == 0 {
+		return fmt.Errorf("--capture-dns: %s: no address of a DNS server: correct the file, or set --resolv-conf", file)
+	}
+	return nil
 }
 
 // dnsServers returns a rule for each server whose questions are redirected, or one for all servers.

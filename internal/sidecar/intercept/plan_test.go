@@ -64,6 +64,37 @@ func TestWithoutIPv6(t *testing.T) {
 	}
 }
 
+// TestServersOfResolvConf reads servers of several forms.
+func TestServersOfResolvConf(t *testing.T) {
+	for _, tt := range []struct {
+		name, conf string
+		want       []string
+		problem    string
+	}{
+		{"of both families", "nameserver 10.0.0.10\nnameserver fd00::10\nnameserver 10.0.0.10\nsearch a.b\n", []string{"10.0.0.10", "fd00::10"}, ""},
+		{"with a zone", "nameserver fe80::1%eth0\n", []string{"fe80::1"}, ""},
+		{"none", "search a.b\n", []string{"127.0.0.1", "::1"}, ""},
+		{"no address", "nameserver dns.example\n", nil, "no address of a DNS server: correct the file, or set --resolv-conf"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "resolv.conf")
+			require.NoError(t, os.WriteFile(file, []byte(tt.conf), 0o600))
+			c := &Config{CaptureDNS: true}
+			if err := c.CaptureServersOf(file); tt.problem != "" {
+				require.ErrorContains(t, err, tt.problem)
+			} else {
+				require.NoError(t, err)
+			}
+			var got []string
+			for _, a := range c.DNSServers {
+				got = append(got, a.String())
+			}
+			require.Equal(t, tt.want, got)
+		})
+	}
+	require.NoError(t, (&Config{}).CaptureServersOf("absent"), "without capture the file is not needed")
+}
+
 func text(s *Ruleset) string {
 	return "### nft\n" + s.NFT() + "### iptables-restore\n" + s.IPTables(IP4, "") + "### ip6tables-restore\n" + s.IPTables(IP6, "")
 }

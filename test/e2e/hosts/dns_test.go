@@ -125,6 +125,11 @@ func TestDNS(t *testing.T) {
 	direct, err := resolver(m.net.Host(), server, "udp").LookupHost(t.Context(), "billing.mesh.")
 	require.NoError(t, err)
 	require.Equal(t, []string{"198.51.100.7"}, direct, "who has no sidecar asks the server itself")
+	elsewhere := m.net.Host()
+	serveOthers(t, elsewhere, "198.51.100.8")
+	direct, err = resolver(client.Host, netip.AddrPortFrom(elsewhere.IP, 53), "udp").LookupHost(t.Context(), "billing.mesh.")
+	require.NoError(t, err)
+	require.Equal(t, []string{"198.51.100.8"}, direct, "only questions to the servers of resolv.conf are captured")
 	require.Equal(t, byEnvoy, call(t, client.Host, "http://10.97.0.1/", "billing.mesh").From, "the address leads to the workloads")
 
 	m.write("more.yaml", strings.NewReplacer("billing", "later", "10.97.0.1", "10.97.0.2").Replace(strings.Split(namesOnly, "\n---\n")[0]))

@@ -133,10 +133,10 @@ func (k *kubelet) valueOf(e *corev1.EnvVar) string {
 }
 
 // startPod runs moonsail's containers of a Pod. When it returns, the rules are set and the sidecar is ready. flags are
-// more of the sidecar's.
+// for both containers.
 func (m *mesh) startPod(k *kubelet, flags ...string) *workload {
 	m.t.Helper()
-	rules := k.start("istio-init")
+	rules := k.start("istio-init", flags...)
 	await.From(m.t, rules.done)
 	require.NoError(m.t, rules.err, "%s", rules.log)
 	work := filepath.Join(k.dir, "work")
