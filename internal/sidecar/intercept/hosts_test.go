@@ -173,10 +173,16 @@ func useIPTables(t *testing.T, form string) {
 
 func apply(t *testing.T, h *netns.Host, b Backend, change func(*Settings)) {
 	t.Helper()
+	applyConfig(t, h, b, change, func(*Config) {})
+}
+
+func applyConfig(t *testing.T, h *netns.Host, b Backend, change func(*Settings), changeConfig func(*Config)) {
+	t.Helper()
 	s := Default()
 	change(&s)
 	c, err := s.Parse()
 	require.NoError(t, err)
+	changeConfig(c)
 	for range 2 { // the second finds the rules of the first
 		h.Do(t, func() {
 			c.IPv6 = NeedsIPv6(nil)

@@ -109,6 +109,31 @@ func testTProxyWithoutEnvoy(t *testing.T, b Backend) {
 	require.Equal(t, "no answer", callUnanswered(t, other, at(own.IP, 8080)))
 }
 
+func TestDNSServersOfThisHost(t *testing.T) { overBackends(t, testDNSServersOfThisHost) }
+
+// testDNSServersOfThisHost checks that a resolver at a loopback address gets the sidecar's questions, and only those.
+func testDNSServersOfThisHost(t *testing.T, b Backend) {
+	for _, mode := range []string{ModeRedirect, ModeTProxy} {
+		t.Run(mode, func(t *testing.T) {
+			n := netns.New(t, true)
+			own, other := n.Host(), n.Host()
+			resolv := filepath.Join(t.TempDir(), "resolv.conf")
+			require.NoError(t, os.WriteFile(resolv, []byte("nameserver 127.0.0.53\n"), 0o600))
+			applyConfig(t, own, b, func(s *Settings) { s.Mode, s.CaptureDNS = mode, "true" }, func(c *Config) {
+				require.NoError(t, c.CaptureServersOf(resolv))
+			})
+			for at, word := range map[string]string{"127.0.0.1:15001": "outbound", "127.0.0.53:53": "resolver", "127.0.0.1:15053": "DNS proxy"} {
+				listen(t, own, at, word, false)
+			}
+			listen(t, own, "[::]:15006", "inbound", mode == ModeTProxy)
+			listen(t, other, at(other.IP, 53), "other", false)
+			require.Equal(t, "DNS proxy for 127.0.0.53:53 from 127.0.0.1", call(t, own, "127.0.0.53:53"))
+			require.Equal(t, "resolver for 127.0.0.53:53 from 127.0.0.1", callAs(t, own, ProxyID, "127.0.0.53:53"))
+			require.Equal(t, "outbound for "+at(other.IP, 53)+" from "+own.IP.String(), call(t, own, at(other.IP, 53)))
+		})
+	}
+}
+
 // rules counts our rules in the kernel, by chain; nil: the table does not exist.
 func rules(t *testing.T, h *netns.Host) map[string]int {
 	t.Helper()

@@ -191,8 +191,9 @@ func (p *planner) redirectProbe() {
 
 // own plans connections of the sidecar, by the id of their owner:
 //
-//   - to this host, but not to a loopback address: the application called a service, and this instance was chosen. The
+//   - to this host, but not to 127.0.0.1 or ::1: the application called a service, and this instance was chosen. The
 //     connection is inbound, and goes to the inbound listener.
+//   - to a DNS server on this host, if questions are captured: unchanged.
 //   - of other programs to this host: unchanged.
 //   - to other hosts: unchanged.
 func (p *planner) own(owned func(*Rule, Cond[uint32]), id uint32) {
@@ -205,6 +206,9 @@ func (p *planner) own(owned func(*Rule, Cond[uint32]), id uint32) {
 		v4, v6 := back, back
 		v4.Family, v4.Dest = IP4, not(localhost4)
 		v6.Family, v6.Dest = IP6, not(localhost6)
+		if p.CaptureDNS {
+			p.hooked(NAT, Output, rule(Rule{Out: loopback, Proto: TCP, DestPort: is[uint16](dnsPort), Do: returns}, is(id)))
+		}
 		p.hooked(NAT, Output, rule(v4, is(id)), rule(v6, is(id)))
 	}
 	if !p.includesLoopback() {

@@ -33,6 +33,7 @@ var cases = map[string]func(*Settings){
 	"kubevirt-ranges": func(s *Settings) { s.KubevirtInterfaces, s.IncludeOutboundIPRanges = "k6t-eth0", "10.0.0.0/8" },
 	"loopback":        func(s *Settings) { s.IncludeOutboundIPRanges = "127.0.0.0/8,10.0.0.0/8" },
 	"dns":             func(s *Settings) { s.CaptureDNS = "true" },
+	"tproxy-dns":      func(s *Settings) { s.Mode, s.CaptureDNS = ModeTProxy, "true" },
 	"groups":          func(s *Settings) { s.ProxyUID, s.ProxyGID = "", "1337,2000" },
 	"own-ports":       func(s *Settings) { s.OutboundPort, s.InboundPort = "16001", "16006" },
 }

@@ -38,6 +38,9 @@ func (p *planner) planMarks() {
 	p.hooked(Mangle, Prerouting, Rule{Proto: TCP, Mark: is[uint32](inboundMark), Do: Action{Kind: SaveMark}})
 	p.hooked(Mangle, Output, Rule{Out: loopback, Proto: TCP, Mark: is[uint32](inboundMark), Do: returns})
 	base := Rule{Out: loopback, Proto: TCP, Do: setMark(outboundMark)}
+	if p.CaptureDNS {
+		base.DestPort = not[uint16](dnsPort) // a DNS server may be on this host
+	}
 	for _, id := range p.UIDs {
 		v4, v6 := base, base
 		v4.Family, v4.Dest, v4.UID = IP4, not(localhost4), is(id)
