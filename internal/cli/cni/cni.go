@@ -75,8 +75,8 @@ func newAgentCommand() *cobra.Command {
   - repairs Pods that started before the plugin, when their init container istio-validation fails
   - answers /ready and /metrics at --http-addr
 
-When the agent ends, it removes the plugin only if its DaemonSet was removed. Otherwise Pods wait for
-the next agent, for example during an upgrade.`,
+When the agent ends, it removes the plugin only if its DaemonSet was removed, or does not select the
+node any more. Otherwise Pods wait for the next agent, for example during an upgrade.`,
 		Example: `  # Run the agent in a Pod
   moonsail cni agent --node node-1
 
@@ -198,7 +198,8 @@ func newUninstallCommand() *cobra.Command {
 		Use:   "uninstall",
 		Short: "Remove the CNI plugin from a node",
 		Long: `Remove the CNI plugin from a node: from the lists of plugins, then the program. The agent does this when
-its DaemonSet is removed. The command is for nodes that were away at that time.`,
+its DaemonSet is removed, or does not select the node any more. The command is for nodes that were
+away at that time.`,
 		Example: `  # On the node
   moonsail cni uninstall --cni-net-dir /etc/cni/net.d --cni-bin-dir /opt/cni/bin`,
 		Args: cobra.NoArgs,

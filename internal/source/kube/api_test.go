@@ -69,6 +69,17 @@ func TestAPIOfClusterObjects(t *testing.T) {
 	require.Regexp(t, `^PUT /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/injector\?fieldManager=moonsail {`, (*requests)[1])
 }
 
+// TestNodeOfAgent checks the request of a CNI plugin's agent for its node.
+func TestNodeOfAgent(t *testing.T) {
+	c, requests := recordingServer(t, http.StatusOK, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1","labels":{"mesh":"true"}}}`)
+	a := &NodeAgent{Node: "n1"}
+	require.NoError(t, a.Connect(c))
+	node, err := a.OwnNode(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"mesh": "true"}, node.Labels)
+	require.Equal(t, []string{"GET /api/v1/nodes/n1 "}, *requests)
+}
+
 func TestTokenReview(t *testing.T) {
 	c, requests := recordingServer(t, http.StatusCreated, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{"authenticated":true,"user":{"username":"system:serviceaccount:shop:web"}}}`)
 	ask, err := c.TokenReviews()

@@ -83,3 +83,8 @@ func (a *NodeAgent) Event(ctx context.Context, pod *corev1.Pod, kind, reason, me
 func (a *NodeAgent) Own(ctx context.Context) (*appsv1.DaemonSet, error) {
 	return a.sets.Get(ctx, a.Namespace, a.DaemonSet)
 }
+
+// OwnNode returns the agent's node.
+func (a *NodeAgent) OwnNode(ctx context.Context) (*corev1.Node, error) {
+	return do[corev1.Node](ctx, a.core.Get().Resource("nodes").Name(a.Node))
+}

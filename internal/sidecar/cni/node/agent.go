@@ -39,6 +39,8 @@ type Cluster interface {
 	Event(ctx context.Context, pod *corev1.Pod, kind, reason, message string) error
 	// Own returns the DaemonSet of the agent.
 	Own(ctx context.Context) (*appsv1.DaemonSet, error)
+	// OwnNode returns the node of the agent.
+	OwnNode(ctx context.Context) (*corev1.Node, error)
 }
 
 // Agent is the node agent. Its fields are set before Run.
@@ -83,8 +85,8 @@ func (a *Agent) checked(err error) {
 	a.ready.Store(&why)
 }
 
-// Run answers, installs and repairs until ctx ends, or one of these fails. Then it removes the plugin if the DaemonSet
-// was removed. Otherwise, as during an upgrade, the plugin stays, and Pods wait for the next agent.
+// Run answers, installs and repairs until ctx ends, or one of these fails. Then it removes the plugin if no
+// agent follows. Otherwise, as during an upgrade, the plugin stays, and Pods wait for the next agent.
 func (a *Agent) Run(ctx context.Context) error {
 	ln, err := listen(a.Socket)
 	if err != nil {
@@ -100,7 +102,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	err = group.Wait()
 	//nolint:contextcheck // ctx has ended
-	if why := a.removed(context.Background()); why != "" {
+	if why := a.last(context.Background()); why != "" {
 		a.Log.Info("removing the CNI plugin", "reason", why)
 		return errors.Join(err, a.Installer.Remove())
 	}
@@ -156,31 +158,51 @@ func (a *Agent) serveHTTP(ctx context.Context) error {
 
 // Attempts to read the DaemonSet when the agent ends: less than the grace period of its Pod.
 const (
-	removedAttempts = 3
-	removedEvery    = time.Second
-	removedTimeout  = 3 * time.Second
+	lastAttempts = 3
+	lastEvery    = time.Second
+	lastTimeout  = 3 * time.Second
 )
 
-// removed returns how it is known that the DaemonSet was removed, perhaps by the loss of the agent's rights; empty: it was not.
-// If the API server does not answer, as when a node shuts down, it was not: the plugin must be there when the node starts again.
-func (a *Agent) removed(ctx context.Context) (why string) {
-	for attempt := range removedAttempts {
-		if attempt > 0 && clock.Sleep(ctx, removedEvery) != nil {
+// last returns why no agent follows on this node; empty: one does. The DaemonSet was removed, perhaps with the agent's rights, or
+// does not select the node any more. If the API server does not answer, as when a node shuts down, an agent follows: the
+// plugin must be there when the node starts again.
+func (a *Agent) last(ctx context.Context) (why string) {
+	for attempt := range lastAttempts {
+		if attempt > 0 && clock.Sleep(ctx, lastEvery) != nil {
 			return ""
 		}
-		within, cancel := context.WithTimeout(ctx, removedTimeout)
-		set, err := a.Cluster.Own(within)
+		within, cancel := context.WithTimeout(ctx, lastTimeout)
+		why, known := a.tryLast(within)
 		cancel()
-		switch {
-		case err == nil && set.DeletionTimestamp != nil:
-			return "the DaemonSet is being removed"
-		case err == nil:
-			return ""
-		case apierrors.IsNotFound(err):
-			return "the DaemonSet was removed"
-		case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
-			return "the agent has no right to read its DaemonSet, as after its removal: " + err.Error()
+		if known {
+			return why
 		}
 	}
 	return ""
+}
+
+// tryLast is an attempt of last.
+func (a *Agent) tryLast(ctx context.Context) (why string, known bool) {
+	set, err := a.Cluster.Own(ctx)
+	switch {
+	case err == nil && set.DeletionTimestamp != nil:
+		return "the DaemonSet is being removed", true
+	case apierrors.IsNotFound(err):
+		return "the DaemonSet was removed", true
+	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
+		return "the agent has no right to read its DaemonSet, as after its removal: " + err.Error(), true
+	case err != nil:
+		return "", false
+	}
+	node, err := a.Cluster.OwnNode(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", true
+	case err != nil:
+		a.Log.Warn("cannot read the node: the plugin stays even if the DaemonSet does not select the node any more", "error", err)
+		return "", apierrors.IsForbidden(err)
+	case !selects(set, node):
+		return "the DaemonSet does not select the node " + node.Name + " any more", true
+	}
+	return "", true
 }

@@ -44,7 +44,9 @@ var pods = schema.GroupResource{Resource: "pods"}
 type cluster struct {
 	copied, stored map[string]*corev1.Pod
 	own            error // of reading the DaemonSet; nil: it is there
-	fails          error // of all writes
+	set            appsv1.DaemonSet
+	node           *corev1.Node // nil: it cannot be read
+	fails          error        // of all writes
 
 	mu   sync.Mutex
 	acts []string
@@ -95,7 +97,14 @@ func (c *cluster) Event(_ context.Context, pod *corev1.Pod, _, reason, _ string)
 	return nil
 }
 
-func (c *cluster) Own(context.Context) (*appsv1.DaemonSet, error) { return &appsv1.DaemonSet{}, c.own }
+func (c *cluster) Own(context.Context) (*appsv1.DaemonSet, error) { return &c.set, c.own }
+
+func (c *cluster) OwnNode(context.Context) (*corev1.Node, error) {
+	if c.node == nil {
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", nil)
+	}
+	return c.node, nil
+}
 
 // newAgent returns an agent on a node with one network.
 func newAgent(t *testing.T, c *cluster) *Agent {
@@ -177,22 +186,31 @@ func TestAnswers(t *testing.T) {
 }
 
 // TestLife checks an agent from its start to its end: it installs, answers, becomes ready, and removes the plugin only
-// if its DaemonSet was removed.
+// if its DaemonSet was removed, or does not select the node any more.
 func TestLife(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"mesh": "false"}}}
+	selects := func(mesh string) (set appsv1.DaemonSet) {
+		set.Spec.Template.Spec.NodeSelector = map[string]string{"mesh": mesh}
+		return set
+	}
 	for name, tc := range map[string]struct {
 		own   error
+		set   appsv1.DaemonSet
+		node  *corev1.Node
 		stays bool
 	}{
-		"upgrade":                     {nil, true},
-		"API server away":             {apierrors.NewServiceUnavailable("starts"), true},
-		"DaemonSet removed":           {apierrors.NewNotFound(schema.GroupResource{Resource: "daemonsets"}, "n"), false},
-		"rights removed":              {apierrors.NewForbidden(schema.GroupResource{Resource: "daemonsets"}, "n", nil), false},
-		"service account removed too": {apierrors.NewUnauthorized("who"), false},
+		"upgrade":                     {node: node, set: selects("false"), stays: true},
+		"node not selected any more":  {node: node, set: selects("true")},
+		"no right to read the node":   {set: selects("true"), stays: true},
+		"API server away":             {own: apierrors.NewServiceUnavailable("starts"), stays: true},
+		"DaemonSet removed":           {own: apierrors.NewNotFound(schema.GroupResource{Resource: "daemonsets"}, "n")},
+		"rights removed":              {own: apierrors.NewForbidden(schema.GroupResource{Resource: "daemonsets"}, "n", nil)},
+		"service account removed too": {own: apierrors.NewUnauthorized("who")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cart := injected(t, "cart")
-			a := newAgent(t, &cluster{own: tc.own, copied: map[string]*corev1.Pod{"shop/cart": cart}})
+			a := newAgent(t, &cluster{own: tc.own, set: tc.set, node: tc.node, copied: map[string]*corev1.Pod{"shop/cart": cart}})
 			a.HTTP = freeAddress(t)
 			require.NoError(t, os.MkdirAll(filepath.Dir(a.Socket), 0o700))
 			stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: a.Socket, Net: "unix"})
@@ -261,4 +279,58 @@ func TestFailureEndsAgent(t *testing.T) {
 	a := newAgent(t, &cluster{})
 	a.Installer.NetDir = filepath.Join(t.TempDir(), "missing")
 	require.ErrorContains(t, a.Run(t.Context()), a.Installer.NetDir)
+}
+
+// TestSelectedNodes checks which nodes a DaemonSet selects.
+func TestSelectedNodes(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"mesh": "true", "cores": "8"}}}
+	term := func(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
+		r := []corev1.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}
+		if key == "metadata.name" {
+			return corev1.NodeSelectorTerm{MatchFields: r}
+		}
+		return corev1.NodeSelectorTerm{MatchExpressions: r}
+	}
+	requires := func(terms ...corev1.NodeSelectorTerm) corev1.PodSpec {
+		return corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
+		}}}
+	}
+	tolerates := func(list ...corev1.Toleration) corev1.PodSpec { return corev1.PodSpec{Tolerations: list} }
+	taint := corev1.Taint{Key: "gpu", Value: "a", Effect: corev1.TaintEffectNoExecute}
+	for name, tc := range map[string]struct {
+		pod    corev1.PodSpec
+		taints []corev1.Taint
+		want   bool
+	}{
+		"all nodes":               {want: true},
+		"a label":                 {pod: corev1.PodSpec{NodeSelector: map[string]string{"mesh": "true"}}, want: true},
+		"another value":           {pod: corev1.PodSpec{NodeSelector: map[string]string{"mesh": "false"}}},
+		"a missing label":         {pod: corev1.PodSpec{NodeSelector: map[string]string{"zone": ""}}},
+		"preferred nodes":         {pod: corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}}, want: true},
+		"In":                      {pod: requires(term("mesh", corev1.NodeSelectorOpIn, "yes", "true")), want: true},
+		"not In":                  {pod: requires(term("mesh", corev1.NodeSelectorOpIn, "yes"))},
+		"NotIn, without label":    {pod: requires(term("zone", corev1.NodeSelectorOpNotIn, "a")), want: true},
+		"Exists":                  {pod: requires(term("zone", corev1.NodeSelectorOpExists))},
+		"DoesNotExist":            {pod: requires(term("mesh", corev1.NodeSelectorOpDoesNotExist))},
+		"Gt":                      {pod: requires(term("cores", corev1.NodeSelectorOpGt, "4")), want: true},
+		"Lt":                      {pod: requires(term("cores", corev1.NodeSelectorOpLt, "4"))},
+		"its name":                {pod: requires(term("metadata.name", corev1.NodeSelectorOpIn, "n1")), want: true},
+		"another name":            {pod: requires(term("metadata.name", corev1.NodeSelectorOpIn, "n2"))},
+		"one of several":          {pod: requires(term("zone", corev1.NodeSelectorOpExists), term("mesh", corev1.NodeSelectorOpExists)), want: true},
+		"an empty term":           {pod: requires(corev1.NodeSelectorTerm{})},
+		"a taint":                 {taints: []corev1.Taint{taint}},
+		"a preference":            {taints: []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectPreferNoSchedule}}, want: true},
+		"a condition of the node": {taints: []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}}, want: true},
+		"all taints tolerated":    {pod: tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists}), taints: []corev1.Taint{taint}, want: true},
+		"a value tolerated":       {pod: tolerates(corev1.Toleration{Key: "gpu", Value: "a"}), taints: []corev1.Taint{taint}, want: true},
+		"another value tolerated": {pod: tolerates(corev1.Toleration{Key: "gpu", Value: "b"}), taints: []corev1.Taint{taint}},
+		"another effect":          {pod: tolerates(corev1.Toleration{Key: "gpu", Value: "a", Effect: corev1.TaintEffectNoSchedule}), taints: []corev1.Taint{taint}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, set := node.DeepCopy(), &appsv1.DaemonSet{}
+			n.Spec.Taints, set.Spec.Template.Spec = tc.taints, tc.pod
+			require.Equal(t, tc.want, selects(set, n))
+		})
+	}
 }
