@@ -35,8 +35,8 @@ func NewIstioWaitCommand() *cobra.Command {
 				f.forWhat = fmt.Sprintf("distribution=%g%%", threshold*100)
 			}
 			kind, name := args[0], args[1]
-			if n, ns, ok := strings.Cut(name, "."); ok {
-				name, f.object.Namespace = n, ns
+			if dot := strings.LastIndexByte(name, '.'); dot >= 0 {
+				name, f.object.Namespace = name[:dot], name[dot+1:]
 			}
 			return f.run(cmd, kind+"/"+name)
 		},

@@ -10,6 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/test/await"
+	"github.com/moonsail/moonsail/test/clitest"
 )
 
 // waitBriefly runs `moonsail wait` with a timeout that is just long enough for an answer.
@@ -115,6 +116,21 @@ func TestWaitForAVersion(t *testing.T) {
 	require.Contains(t, out, "another version")
 	status, _, _ = waitBriefly(t, "vs/coming", "-n", "shop", "--resource-version", "1", "--address", s.url)
 	require.Equal(t, int(exitTimeout), status, "the version may still arrive")
+}
+
+// TestIstioWait checks that the namespace follows the last dot, as in istioctl: names of objects may have dots.
+func TestIstioWait(t *testing.T) {
+	s := newShop(t)
+	s.apply(write(t, strings.ReplaceAll(reviewsYAML, "name: reviews", "name: api.example.com")))
+	s.place(where("web-1", distribution.StateACKed))
+	for _, args := range [][]string{{"api.example.com.shop"}, {"api.example.com.shop", "-n", "bank"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			args := append([]string{"wait", "virtualservice", "--timeout", "1m", "--address", s.url}, args...)
+			status, out, errOut := clitest.Run(t, clitest.Root(NewIstioWaitCommand()), args...)
+			require.Zero(t, status, out+errOut)
+			require.Contains(t, out, "VirtualService/shop/api.example.com: distributed to 1 of 1 proxies (100 %)")
+		})
+	}
 }
 
 func TestWaitErrors(t *testing.T) {
