@@ -115,8 +115,8 @@ func (s *scraper) connected() []proxy {
 	var out []proxy
 	known := map[string]*history{}
 	for _, p := range s.proxies.Proxies() {
-		if p.Proxy != nil && p.Proxy.Extensions || known[p.ID] != nil {
-			continue // the stream of an agent, or a second stream
+		if p.Proxy != nil && (p.Proxy.Extensions || p.Proxy.Names) || known[p.ID] != nil {
+			continue // a stream of an agent, or a second stream
 		}
 		h := s.known[p.ID]
 		if h == nil {

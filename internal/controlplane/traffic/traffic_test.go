@@ -136,7 +136,7 @@ func TestProxyThatDoesNotAnswer(t *testing.T) {
 		}
 		return []byte(counters(1)), nil
 	})
-	m.proxies = append(m.proxies, server.ProxyState{ID: "agent", Proxy: &model.Proxy{Extensions: true}})
+	m.proxies = append(m.proxies, server.ProxyState{ID: "agent", Proxy: &model.Proxy{Extensions: true}}, server.ProxyState{ID: "names", Proxy: &model.Proxy{Names: true}})
 	g := m.scraper().measure(t.Context())
 	require.Equal(t, Coverage{Connected: 3, Measured: 2, Failed: 1}, g.Proxies)
 	require.Equal(t, []string{"p1.shop: refused"}, g.Failures)
