@@ -44,7 +44,7 @@ type scraper struct {
 type history struct {
 	at     time.Time
 	now    map[Call]*pair // counters
-	rates  map[Call]*pair // nil: only one measurement
+	rates  map[Call]*pair // nil: only one measurement, or the last request failed
 	failed string         // the error of the last request
 	partly string         // why calls of the last measurement are left out
 }
@@ -159,7 +159,7 @@ func (s *scraper) ask(ctx context.Context, list []proxy) {
 				h := s.known[p.id] // no other goroutine has this proxy
 				text, err := s.agents.Metrics(ctx, p.id, inEnvoy)
 				if err != nil {
-					h.failed = err.Error()
+					h.failed, h.rates = err.Error(), nil
 					continue
 				}
 				mu.Lock()

@@ -142,6 +142,33 @@ func TestProxyThatDoesNotAnswer(t *testing.T) {
 	require.Equal(t, []string{"p1.shop: refused"}, g.Failures)
 }
 
+// TestProxyThatNoLongerAnswers checks that old rates of a proxy are not shown as new ones.
+func TestProxyThatNoLongerAnswers(t *testing.T) {
+	n, failure := 100.0, error(nil)
+	m := meshOf(1, func(string) ([]byte, error) { return []byte(counters(n)), failure })
+	s := m.scraper()
+	measure := func() Edge {
+		for _, h := range s.known {
+			h.at = h.at.Add(-10 * time.Second)
+		}
+		g := s.measure(t.Context())
+		require.Len(t, g.Edges, 1)
+		return g.Edges[0]
+	}
+	measure()
+	n = 200
+	require.InDelta(t, 10, measure().Client.Requests, 0.1)
+
+	failure = errors.New("refused")
+	e := measure()
+	require.Zero(t, e.Client.Requests)
+	require.Zero(t, e.Client.Errors)
+	require.InDelta(t, 200, e.Client.Total, 0.01, "the call is known")
+
+	n, failure = 400, nil
+	require.InDelta(t, 10, measure().Client.Requests, 0.1, "since its last answer, 20 seconds ago")
+}
+
 func TestBounds(t *testing.T) {
 	t.Run("requests", func(t *testing.T) {
 		m := meshOf(maxAsked+50, func(string) ([]byte, error) { return []byte(counters(1)), nil })
