@@ -21,7 +21,8 @@ type Agents interface {
 // Proxies lists the connected proxies. The xDS server implements it.
 type Proxies interface{ Proxies() []server.ProxyState }
 
-// Bounds of a measurement. With more proxies than maxAsked, each measurement continues where the last one ended.
+// Bounds of a measurement. Each continues where the last one ended, with the next proxies of more than maxAsked, or with those
+// for which it had no time.
 const (
 	maxAsked   = 400
 	concurrent = 4
@@ -53,7 +54,7 @@ func (s *scraper) forget() { s.known, s.next = map[string]*history{}, 0 }
 
 func (s *scraper) measure(ctx context.Context) *Graph {
 	all := s.connected()
-	s.ask(ctx, s.turn(all))
+	s.turn(ctx, all)
 	g := &Graph{Proxies: Coverage{Connected: len(all)}}
 	sum := map[Call]*pair{}
 	for _, p := range all {
@@ -129,33 +130,41 @@ func (s *scraper) connected() []proxy {
 	return out
 }
 
-// turn returns the proxies of this measurement.
-func (s *scraper) turn(all []proxy) []proxy {
-	if len(all) <= maxAsked {
-		return all
+// turn asks the proxies whose turn it is.
+func (s *scraper) turn(ctx context.Context, all []proxy) {
+	if len(all) == 0 {
+		return
 	}
-	var out []proxy
-	for i := range maxAsked {
-		out = append(out, all[(s.next+i)%len(all)])
+	var list []proxy
+	for i := range min(len(all), maxAsked) {
+		list = append(list, all[(s.next+i)%len(all)])
 	}
-	s.next = (s.next + maxAsked) % len(all)
-	return out
+	s.next = (s.next + s.ask(ctx, list)) % len(all)
 }
 
-// ask scrapes proxies and waits for their answers.
-func (s *scraper) ask(ctx context.Context, list []proxy) {
+// ask scrapes proxies in order until ctx ends, and waits for their answers. It returns how many it asked.
+func (s *scraper) ask(ctx context.Context, list []proxy) int {
 	records := 0
 	for _, h := range s.known {
 		records += len(h.now)
 	}
 	var (
-		mu      sync.Mutex // guards records
+		mu      sync.Mutex // guards records and asked
+		asked   int
 		working sync.WaitGroup
-		queue   = make(chan proxy)
 	)
+	next := func() (p proxy, ok bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if asked == len(list) || ctx.Err() != nil {
+			return p, false
+		}
+		asked++
+		return list[asked-1], true
+	}
 	for range concurrent {
 		working.Go(func() {
-			for p := range queue {
+			for p, ok := next(); ok; p, ok = next() {
 				h := s.known[p.id] // no other goroutine has this proxy
 				text, err := s.agents.Metrics(ctx, p.id, inEnvoy)
 				if err != nil {
@@ -173,11 +182,8 @@ func (s *scraper) ask(ctx context.Context, list []proxy) {
 			}
 		})
 	}
-	for _, p := range list {
-		queue <- p
-	}
-	close(queue)
 	working.Wait()
+	return asked
 }
 
 // update reads the metrics of a proxy, with at most that many calls.

@@ -169,6 +169,44 @@ func TestProxyThatNoLongerAnswers(t *testing.T) {
 	require.InDelta(t, 10, measure().Client.Requests, 0.1, "since its last answer, 20 seconds ago")
 }
 
+// agentsFunc implements Agents.
+type agentsFunc func(ctx context.Context, proxy string) ([]byte, error)
+
+func (f agentsFunc) Metrics(ctx context.Context, proxy, _ string) ([]byte, error) {
+	return f(ctx, proxy)
+}
+
+// TestTimeForAMeasurementEnds checks that proxies that do not answer in time do not keep the others out of the graph.
+func TestTimeForAMeasurementEnds(t *testing.T) {
+	m := meshOf(3*concurrent, nil)
+	hung := map[string]bool{}
+	for _, p := range m.proxies[:concurrent] {
+		hung[p.ID] = true
+	}
+	s := m.scraper()
+	// round measures until all requests in progress are to hung proxies.
+	round := func() *Graph {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var waiting atomic.Int64
+		s.agents = agentsFunc(func(ctx context.Context, proxy string) ([]byte, error) {
+			if !hung[proxy] {
+				return []byte(counters(1)), ctx.Err()
+			}
+			if waiting.Add(1) == concurrent {
+				cancel()
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		return s.measure(ctx)
+	}
+	require.Equal(t, Coverage{Connected: 3 * concurrent, Failed: concurrent}, round().Proxies, "others are not asked, and have not failed")
+	require.Equal(t, Coverage{Connected: 3 * concurrent, Measured: 2 * concurrent, Failed: concurrent}, round().Proxies, "the others come first")
+	m.proxies = nil
+	require.Zero(t, s.measure(t.Context()).Proxies)
+}
+
 func TestBounds(t *testing.T) {
 	t.Run("requests", func(t *testing.T) {
 		m := meshOf(maxAsked+50, func(string) ([]byte, error) { return []byte(counters(1)), nil })
