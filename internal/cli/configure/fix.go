@@ -1,6 +1,7 @@
 package configure
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -130,8 +131,8 @@ func (f *analyzeFlags) fix(out, errOut io.Writer, a analysis, stdin []byte) (pro
 	changes := fixesOf(a.tree, a.Problems, contents)
 	for _, path := range slices.Sorted(maps.Keys(changes.edits)) {
 		after := apply(contents[path], changes.edits[path])
-		if file.Syntax(path, contents[path]) == nil && file.Syntax(path, after) != nil {
-			return nil, &terminal.UserError{What: "cannot fix the file", Where: path, Err: errors.New("the result is not valid YAML"), Next: "correct it by hand"}
+		if err := checkSyntax(path, contents[path], after); err != nil {
+			return nil, &terminal.UserError{What: "cannot fix the file", Where: path, Err: err, Next: "correct it by hand"}
 		}
 		if err := f.writeFix(out, path, contents[path], after); err != nil {
 			return nil, err
@@ -143,6 +144,17 @@ func (f *analyzeFlags) fix(out, errOut io.Writer, a analysis, stdin []byte) (pro
 	}
 	_, err := fmt.Fprintf(errOut, "%d of %s %s a fix%s\n", changes.count, terminal.Count(len(a.Problems), "problem"), what, next)
 	return changes.left, err
+}
+
+// checkSyntax returns an error if a change made valid YAML or JSON invalid.
+func checkSyntax(path string, before, after []byte) error {
+	switch {
+	case file.Syntax(path, before) == nil && file.Syntax(path, after) != nil:
+		return errors.New("the result is not valid YAML")
+	case json.Valid(before) && !json.Valid(after):
+		return errors.New("the result is not valid JSON")
+	}
+	return nil
 }
 
 func (f *analyzeFlags) writeFix(out io.Writer, path string, before, after []byte) error {

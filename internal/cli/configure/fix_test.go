@@ -1,9 +1,11 @@
 package configure
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,7 +36,7 @@ spec:
   hosts: [reviews]
   http:
   - timout: 1s
-    match: [{uri: {prefix: api/}, method: {exact: get}}]
+    match: [{uri: {prefix: api/}, method: {exact: 'get'}}]
     route: [{destination: {host: reviews}}]
 `
 
@@ -44,7 +46,7 @@ kind: DestinationRule
 metadata: {name: reviews, namespace: shop}
 spec:
   host: reviews
-  trafficPolicy: {loadBalancer: {simple: RANDOM}} # so does this
+  trafficPolicy: {loadBalancer: {simple: "RANDOM"}} # so does this
   subsets:
   - name: v1
     labels: {version: "1.10"}
@@ -61,7 +63,7 @@ spec:
   hosts: [reviews]
   http:
   - timeout: 1s
-    match: [{uri: {prefix: /api/}, method: {exact: GET}}]
+    match: [{uri: {prefix: /api/}, method: {exact: 'GET'}}]
     route: [{destination: {host: reviews}}]
 `
 
@@ -95,6 +97,28 @@ func TestFix(t *testing.T) {
 	status, out2, _ = moonsail(t, "analyze", "a.yaml")
 	require.Zero(t, status, out2)
 	require.Contains(t, out2, "no problems")
+}
+
+// TestFixOfJSON checks that corrections leave valid JSON. Text keeps its quotes, and only numbers of JSON lose them.
+func TestFixOfJSON(t *testing.T) {
+	t.Chdir(t.TempDir())
+	correct := strings.NewReplacer("1.10", `"1.10"`, "istio_mutual", "ISTIO_MUTUAL", "lables", "labels", `"80"`, "80")
+	for name, text := range map[string]string{
+		"rule.json": `{"apiVersion": "networking.istio.io/v1", "kind": "DestinationRule", "metadata": {"name": "a", "namespace": "shop", "labels": {"version": 1.10}},
+	"spec": {"host": "a", "trafficPolicy": {"tls": {"mode": "istio_mutual"}}, "subsets": [{"name": "v1", "lables": {"a": "b"}}]}}`,
+		"service.json": `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "shop"},
+	"spec": {"ports": [{"name": "http", "port": "80"}, {"name": "tcp", "port": "0x1p9"}]}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+			_, out, errOut := moonsail(t, "analyze", name, "--fix", "--write")
+			require.Equal(t, name+": fixed\n", out, errOut)
+			got, err := os.ReadFile(name)
+			require.NoError(t, err)
+			require.Equal(t, correct.Replace(text), string(got))
+			require.True(t, json.Valid(got))
+		})
+	}
 }
 
 // TestFixKeepsNumbersAsWritten checks that quotes do not change what a user wrote as a number.

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"encoding/json"
 	"regexp"
 	"strconv"
 	"strings"
@@ -23,15 +24,14 @@ func (e Edit) Overlaps(other Edit) bool {
 }
 
 // Edit returns the change that makes the correction of a problem; lines are those of its file. ok is false if there is none: the
-// correction or the place is not known, or the field is not a scalar of its own in one line.
+// correction or the place is not known, the field is not a scalar of its own in one line, or a number is not one of JSON.
 func (t *Tree) Edit(p problem.Problem, lines []string) (e Edit, ok bool) {
-	if p.Fix == (problem.Fix{}) {
+	if p.Fix == (problem.Fix{}) || p.Fix.Number && !json.Valid([]byte(p.Fix.Value)) {
 		return e, false
 	}
-	name, value := t.Find(p)
-	node, text := value, scalarText(p.Fix)
+	name, node := t.Find(p)
 	if p.Fix.Name != "" {
-		node, text = name, nameText(p.Fix.Name)
+		node = name
 	}
 	if node == nil || node.Kind != yaml.ScalarNode || node.Line > len(lines) || node.Anchor != "" {
 		return e, false
@@ -41,6 +41,7 @@ func (t *Tree) Edit(p problem.Problem, lines []string) (e Edit, ok bool) {
 		return e, false
 	}
 	old, ok := token(node, string(line[node.Column-1:]))
+	text := textOf(p.Fix, node.Style)
 	return Edit{node.Line, node.Column - 1, len([]rune(old)), text}, ok && old != text
 }
 
@@ -62,17 +63,20 @@ func token(n *yaml.Node, line string) (string, bool) {
 // plain is text that YAML reads as text without quotes, unless it is a number, true, false or null.
 var plain = regexp.MustCompile(`^[A-Za-z/_][A-Za-z0-9_./*-]*$`)
 
-func nameText(name string) string {
-	if plain.MatchString(name) {
-		return name
+// textOf returns the token of a correction. It has the quotes of the token that it replaces, which JSON needs.
+func textOf(f problem.Fix, style yaml.Style) string {
+	text := f.Name + f.Value // one of them is empty
+	switch style &^= yaml.TaggedStyle; {
+	case f.Number, style == 0 && isPlain(text):
+		return text
+	case style == yaml.SingleQuotedStyle:
+		return "'" + strings.ReplaceAll(text, "'", "''") + "'"
 	}
-	return strconv.Quote(name)
+	return strconv.Quote(text)
 }
 
-func scalarText(f problem.Fix) string {
+// isPlain reports whether YAML reads a text without quotes as this text.
+func isPlain(text string) bool {
 	var n yaml.Node
-	if f.Number || plain.MatchString(f.Value) && yaml.Unmarshal([]byte(f.Value), &n) == nil && len(n.Content) == 1 && n.Content[0].ShortTag() == "!!str" {
-		return f.Value
-	}
-	return strconv.Quote(f.Value)
+	return plain.MatchString(text) && yaml.Unmarshal([]byte(text), &n) == nil && len(n.Content) == 1 && n.Content[0].ShortTag() == "!!str"
 }
