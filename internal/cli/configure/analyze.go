@@ -65,8 +65,9 @@ Each message ends with its code. --explain CODE describes cause and remedy. --su
 annotation galley.istio.io/analyze-suppress of an object, with a list of codes or *, leaves it out.
 Codes of istioctl analyze (IST0101) are taken, too.
 
-With --fix, the command prints a patch with the corrections that it is sure of. 'git apply' applies it,
-and --write changes the files. The exit status is about the problems that are left.
+With --fix, the command prints a patch with the corrections that it is sure of. 'git apply' applies it
+to files below the current directory. With --write, the command changes the files itself. The exit
+status is about the problems that are left.
 
 Exit status: 0 no errors, 1 errors (see --failure-threshold), or no objects (see --allow-empty),
 2 wrong usage.`,

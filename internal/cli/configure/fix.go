@@ -65,11 +65,8 @@ func writeDiff(w io.Writer, path string, before, after []byte) error {
 		from, to = from[:len(from)-1], to[:len(to)-1]
 	}
 	var b strings.Builder
-	a, c := "a/"+filepath.ToSlash(path), "b/"+filepath.ToSlash(path)
-	if filepath.IsAbs(path) {
-		a, c = path, path
-	}
-	fmt.Fprintf(&b, "--- %s\n+++ %s\n", a, c)
+	old, changed := patchNames(path)
+	fmt.Fprintf(&b, "--- %s\n+++ %s\n", old, changed)
 	for i := 0; i < len(from); i++ {
 		if from[i] == to[i] {
 			continue
@@ -87,6 +84,22 @@ func writeDiff(w io.Writer, path string, before, after []byte) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// patchNames returns the names of a file in a patch. 'git apply' takes those below the current directory.
+func patchNames(path string) (old, changed string) {
+	if !filepath.IsLocal(path) {
+		whole, err := filepath.Abs(path)
+		here, hereErr := filepath.Abs(".")
+		if err != nil || hereErr != nil {
+			return path, path
+		}
+		if path, err = filepath.Rel(here, whole); err != nil || !filepath.IsLocal(path) {
+			return whole, whole
+		}
+	}
+	path = filepath.ToSlash(path)
+	return "a/" + path, "b/" + path
 }
 
 func writeHunk(b *strings.Builder, from, to []string) {

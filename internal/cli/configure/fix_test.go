@@ -168,6 +168,47 @@ func TestFixLeavesTheRest(t *testing.T) {
 	}
 }
 
+// TestPatchOfPaths checks that git applies patches of files below the current directory, however they are named.
+func TestPatchOfPaths(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "in", "side"), 0o700))
+	t.Chdir(filepath.Join(dir, "in"))
+	for name, tc := range map[string]struct {
+		args []string
+		file string // empty: it is not below the current directory
+	}{
+		"of this directory":        {[]string{"./a.yaml"}, "a.yaml"},
+		"with a detour":            {[]string{"side/../a.yaml"}, "a.yaml"},
+		"through the one above":    {[]string{"../in/a.yaml"}, "a.yaml"},
+		"absolute":                 {[]string{filepath.Join(dir, "in", "side", "a.yaml")}, "side/a.yaml"},
+		"named twice":              {[]string{"a.yaml", "./a.yaml"}, "a.yaml"},
+		"named with its directory": {[]string{"./side", "side/./a.yaml"}, "side/a.yaml"},
+		"elsewhere":                {[]string{"../a.yaml"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := tc.args[0]
+			if tc.file != "" {
+				path = tc.file
+			}
+			require.NoError(t, os.WriteFile(path, []byte(fixable), 0o600))
+			status, patch, errOut := moonsail(t, append([]string{"analyze", "--fix"}, tc.args...)...)
+			require.Zero(t, status, errOut)
+			if tc.file == "" {
+				require.Contains(t, patch, "--- "+filepath.Join(dir, "a.yaml")+"\n")
+				return
+			}
+			require.Contains(t, patch, "--- a/"+tc.file+"\n+++ b/"+tc.file+"\n")
+			cmd := exec.CommandContext(t.Context(), "git", "apply")
+			cmd.Stdin = strings.NewReader(patch)
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, string(out))
+			got, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, fixed, string(got))
+		})
+	}
+}
+
 // TestPatch checks hunks: changes that are near are one, and the end of a file without a line break is marked.
 func TestPatch(t *testing.T) {
 	dir := t.TempDir()

@@ -100,10 +100,12 @@ func (l *listing) include(path string, o Options) error {
 	more := listing{files: []string{path}}
 	if path != Stdin || o.Stdin == nil {
 		info, err := os.Stat(path)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if info.IsDir() {
+		case !info.IsDir():
+			more.files[0] = cleaned(path, info)
+		default:
 			more = list(path, nil)
 			if o.Shallow {
 				more.keepDirect(path)
@@ -113,6 +115,15 @@ func (l *listing) include(path string, o Options) error {
 	maps.Copy(l.errs, more.errs)
 	l.files = append(l.files, more.files...)
 	return nil
+}
+
+// cleaned returns the shortest name of a file, so that files named in several ways are read once. Behind a link, a/../b is not b.
+func cleaned(path string, info os.FileInfo) string {
+	short := filepath.Clean(path)
+	if same, err := os.Stat(short); short == Stdin || err != nil || !os.SameFile(info, same) {
+		return path
+	}
+	return short
 }
 
 // keepDirect removes what is in folders of a directory.
