@@ -92,9 +92,12 @@ func pause(err error) time.Duration {
 	return retryEvery
 }
 
-// maxTrusted bounds our certificates in a bundle. Control planes that are gone leave theirs behind; the
-// newest stay.
-const maxTrusted = 16
+// maxTrusted bounds our certificates in a bundle. Control planes that are gone leave theirs behind, so the first of the bundle are
+// removed. A running control plane moves its own to the end when maxTrusted/2 are behind it. If more than maxTrusted/2 run, they
+// write at each check.
+const maxTrusted = 64
+
+const pemBegin = "-----BEGIN "
 
 // run keeps it until ctx ends.
 func (b *caBundle) run(ctx context.Context) error {
@@ -142,10 +145,11 @@ func (b *caBundle) keep(ctx context.Context, read configurations, now time.Time)
 	if err := b.authority.issue(namesOf(clients), now); err != nil {
 		return err
 	}
-	changed := false
+	changed, added := false, false
 	for _, c := range clients {
 		bundle := trusting(c.CABundle, b.authority.PEM, now)
 		changed = changed || !bytes.Equal(bundle, c.CABundle)
+		added = added || !bytes.Contains(c.CABundle, b.authority.PEM)
 		c.CABundle = bundle
 	}
 	if !changed {
@@ -154,7 +158,9 @@ func (b *caBundle) keep(ctx context.Context, read configurations, now time.Time)
 	if err := update(); err != nil {
 		return err // another control plane may have been first
 	}
-	b.log.Info("the API server trusts this webhook now", "config", b.name)
+	if added {
+		b.log.Info("the API server trusts this webhook now", "config", b.name)
+	}
 	return nil
 }
 
@@ -176,32 +182,27 @@ func namesOf(clients []*registrationv1.WebhookClientConfig) []string {
 	return slices.Compact(names)
 }
 
-// trusting is a bundle with a certificate in it. What others put there stays; of ours, those
-// that have expired go, and the oldest where there are too many.
+// trusting is a bundle with a certificate in it, not far from the end. What others put there stays; of ours, those
+// that have expired go, and the first where there are too many.
 func trusting(bundle, own []byte, now time.Time) []byte {
-	if bytes.Contains(bundle, own) {
+	if _, behind, ok := bytes.Cut(bundle, own); ok && bytes.Count(behind, []byte(pemBegin)) < maxTrusted/2 {
 		return bundle
 	}
-	var foreign [][]byte
-	var similar []*pem.Block
+	var foreign, ours [][]byte
 	for rest := bundle; ; {
 		var b *pem.Block
 		if b, rest = pem.Decode(rest); b == nil {
 			break
 		}
+		text := pem.EncodeToMemory(b)
 		cert, err := x509.ParseCertificate(b.Bytes)
 		switch {
 		case err != nil || !strings.HasPrefix(cert.Subject.CommonName, issuer+" "):
-			foreign = append(foreign, pem.EncodeToMemory(b))
-		case now.Before(cert.NotAfter):
-			similar = append(similar, b)
+			foreign = append(foreign, text)
+		case now.Before(cert.NotAfter) && !bytes.Equal(text, own):
+			ours = append(ours, text)
 		}
 	}
-	// They are in the order in which they came.
-	similar = similar[max(0, len(similar)-(maxTrusted-1)):]
-	out := bytes.Join(foreign, nil)
-	for _, b := range similar {
-		out = append(out, pem.EncodeToMemory(b)...)
-	}
-	return append(out, own...)
+	ours = ours[max(0, len(ours)-(maxTrusted-1)):]
+	return bytes.Join(slices.Concat(foreign, ours, [][]byte{own}), nil)
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,37 @@ func TestBundleHoldsOwnOthersAndForeign(t *testing.T) {
 	require.Equal(t, maxTrusted+1, strings.Count(string(bundle), "BEGIN CERTIFICATE"))
 	require.Contains(t, string(bundle), string(foreign))
 	require.NotContains(t, string(bundle), string(first.PEM), "the oldest go")
+}
+
+// TestRunningControlPlaneStaysInTheBundle checks that certificates of others, for example after many restarts, do not remove that of
+// a control plane that runs.
+func TestRunningControlPlaneStaysInTheBundle(t *testing.T) {
+	now := time.Now()
+	own := newTestAuthority(t, now).PEM
+	others := make([][]byte, maxTrusted-1)
+	for i := range others {
+		others[i] = newTestAuthority(t, now).PEM
+	}
+	for name, tc := range map[string]struct {
+		behind int
+		moves  bool
+	}{
+		"the last":                   {0, false},
+		"in the newer half":          {maxTrusted/2 - 1, false},
+		"in the older half":          {maxTrusted / 2, true},
+		"the first of a full bundle": {maxTrusted - 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rest := bytes.Join(others[:tc.behind], nil)
+			bundle := slices.Concat(own, rest)
+			want := bundle
+			if tc.moves {
+				want = slices.Concat(rest, own)
+			}
+			require.Equal(t, string(want), string(trusting(bundle, own, now)))
+			require.Equal(t, string(want), string(trusting(want, own, now)), "nothing is to be done")
+		})
+	}
 }
 
 // TestConcurrentWritesOfCertificates checks two control planes that start together: one write fails, and
