@@ -58,8 +58,9 @@ call for each route of each service that the change may concern, and for each op
 AuthorizationPolicy. In files, workloads are the Deployments and other owners of Pods.
 
 With --traffic, a workload's calls are tried only to services that it calls, as the proxies' metrics have
-it. A control plane reads them; --address or --context chooses it. Calls that enter at gateways are all
-tried.
+it, and to those whose calls its routes send there before or after the change. A control plane reads the
+metrics; --address or --context chooses it. Calls that enter at gateways are all tried, and all calls of
+workloads without measured calls if the metrics of some proxies are missing, which a note states.
 
 Access logs are those of sidecars and gateways in Istio's default format, as text or JSON. The caller is
 PROXY, else the Pod of a line of 'kubectl logs --prefix', else the proxy with the caller's address. Logs
@@ -183,7 +184,7 @@ func (f *diffFlags) compute(cmd *cobra.Command, args []string) (*preview.Report,
 	preview.Populate(&in.Before, &in.After, len(args) > 0)
 	notes, err := f.addLogged(&in)
 	if err == nil && f.traffic {
-		in.CallsHost, err = f.callsHost(cmd.Context(), &in)
+		in.CallsHost, notes, err = f.callsHost(cmd.Context(), &in)
 	}
 	if err != nil {
 		return nil, err
@@ -191,6 +192,9 @@ func (f *diffFlags) compute(cmd *cobra.Command, args []string) (*preview.Report,
 	r, err := preview.Compute(cmd.Context(), in)
 	if err != nil {
 		return nil, err
+	}
+	if f.traffic && r.Tried == 0 && len(r.Proxies) > 0 {
+		notes = append(notes, "no call was tried: no workload was measured to call a service that the change concerns")
 	}
 	r.Notes = append(r.Notes, notes...)
 	return r, nil

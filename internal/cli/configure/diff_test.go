@@ -1,17 +1,24 @@
 package configure
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/diagnose/preview"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
@@ -115,24 +122,142 @@ func TestDiffOfLoggedCalls(t *testing.T) {
 
 // TestDiffOfTraffic checks that only calls of workloads are tried that the control plane has measured.
 func TestDiffOfTraffic(t *testing.T) {
-	answers := []string{`{"edges": []}`, `{"at": "2026-11-27T01:00:00Z", "edges": [
+	answers := []string{`{"edges": []}`, `{"at": "2026-11-27T01:00:00Z", "complete": true, "edges": [
 		{"source": {"namespace": "shop", "workload": "frontend"}, "target": {"namespace": "shop", "name": "reviews"}, "protocol": "http"},
 		{"source": {"namespace": "shop", "workload": "cart"}, "target": {"namespace": "shop", "name": "catalog"}, "protocol": "http"}]}`}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, answers[0])
-		answers = answers[max(0, min(1, len(answers)-1)):]
-	}))
-	defer server.Close()
-	status, out, errOut := moonsail(t, "diff", shopDir, "-f", "../../../examples/canary", "--traffic", "--address", server.URL)
+	answers = slices.Insert(answers, 1, strings.Replace(answers[1], `"complete": true`, `"complete": false`, 1))
+	address := trafficServer(t, answers...)
+	status, out, errOut := moonsail(t, "diff", shopDir, "-f", "../../../examples/canary", "--traffic", "--address", address)
 	require.Equal(t, terminal.ExitFailed, status, errOut)
 	require.Contains(t, out, "x-demo-user: tester from frontend.shop\n")
 	require.Contains(t, out, "2 calls tried: 2 decided differently\n")
+	require.NotContains(t, out, "note:")
 
-	answers = []string{`{"at": "2026-11-27T01:00:00Z", "edges": []}`}
-	status, _, errOut = moonsail(t, "diff", shopDir, "-f", "../../../examples/canary", "--traffic", "--address", server.URL)
+	status, _, errOut = moonsail(t, "diff", shopDir, "-f", "../../../examples/canary", "--traffic", "--address", trafficServer(t, `{"at": "2026-11-27T01:00:00Z", "complete": true, "edges": []}`))
 	require.Equal(t, exitDiffFailed, status)
 	require.Contains(t, errOut, "no calls were measured")
 }
+
+// trafficServer serves the calls that a control plane has measured. Each answer is given once, the last one from then on.
+func trafficServer(t *testing.T, answers ...string) (address string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, answers[0])
+		answers = answers[min(1, len(answers)-1):]
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// TestDiffOfRoutedTraffic checks calls whose metrics do not have the host that is called: they have that of the route's cluster.
+func TestDiffOfRoutedTraffic(t *testing.T) {
+	const route = "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: reviews, namespace: shop}\nspec: {hosts: [reviews], http: [{%s}]}\n"
+	var (
+		toV2     = fmt.Sprintf(route, "route: [{destination: {host: reviews-v2}}]")
+		redirect = fmt.Sprintf(route, "redirect: {authority: example.com}")
+		aborted  = fmt.Sprintf(route, "fault: {abort: {percentage: {value: 100}, httpStatus: 503}}, route: [{destination: {host: reviews-v2}}]")
+		registry = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata: {mesh: 'outboundTrafficPolicy: {mode: REGISTRY_ONLY}'}\n"
+	)
+	const measured = `"complete": true, "proxies": {"connected": 3, "measured": 3}`
+	for name, tc := range map[string]struct {
+		before, after string
+		target        string // of frontend's calls
+		coverage      string // empty: all
+		status        int
+		want          []string
+	}{
+		"a service that a route chooses":     {toV2, aborted, `{"namespace": "shop", "name": "reviews-v2"}`, "", 1, []string{" from frontend.shop\n", "1 call tried: 1 decided differently\n"}},
+		"a service behind a fault":           {aborted, strings.Replace(aborted, "503", "500", 1), `{"namespace": "shop", "name": "reviews-v2"}`, "", 1, []string{"1 call tried: 1 decided differently\n"}},
+		"a service that a route will choose": {"", toV2, `{"namespace": "shop", "name": "reviews-v2"}`, "", 1, []string{"1 call tried: 1 decided differently\n"}},
+		"an answer of the proxy itself":      {redirect, toV2, `{}`, "", 1, []string{"1 call tried: 1 decided differently\n"}},
+		"an unknown service":                 {"", registry, `{"name": "PassthroughCluster"}`, "", 1, []string{"http://example.com/", " from frontend.shop\n", "2 calls tried: 2 decided differently\n"}},
+		"no answer of the proxy itself":      {redirect, toV2, `{"namespace": "shop", "name": "frontend"}`, "", 0, []string{"0 calls tried: 0 decided differently\nnote: no call was tried: no workload was measured to call a service that the change concerns\n"}},
+		"no change of a proxy":               {toV2, toV2, `{"namespace": "shop", "name": "reviews-v2"}`, "", 0, []string{"none would be sent anything\n0 calls tried: 0 decided differently\n"}},
+		"workloads that were not measured": {
+			toV2, aborted, `{"namespace": "shop", "name": "frontend"}`,
+			`"complete": true, "proxies": {"connected": 3, "measured": 1, "failed": 2}, "failures": ["reviews-1.shop: timeout"], "leftOut": 7`, 1,
+			[]string{
+				" from reviews-v2.shop, reviews.shop\n", "2 calls tried: 2 decided differently\n",
+				"note: 2 of 3 proxies were not measured: workloads without measured calls are taken to call all services\n",
+				"note: 7 measured calls left out: the control plane lists only the busiest\n", "note: reviews-1.shop: timeout\n",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			base, change := filepath.Join(dir, "base.yaml"), filepath.Join(dir, "change.yaml")
+			require.NoError(t, os.WriteFile(base, []byte(blueGreen+tc.before), 0o600))
+			require.NoError(t, os.WriteFile(change, []byte(tc.after), 0o600))
+			address := trafficServer(t, fmt.Sprintf(`{"at": "2026-11-27T01:00:00Z", %s, "edges": [{"source": {"namespace": "shop", "workload": "frontend"}, "target": %s, "protocol": "http"}]}`,
+				cmp.Or(tc.coverage, measured), tc.target))
+			status, out, errOut := moonsail(t, "diff", base, "-f", change, "--traffic", "--address", address)
+			require.Equal(t, tc.status, status, out+errOut)
+			for _, text := range tc.want {
+				require.Contains(t, out, text)
+			}
+			if tc.coverage == "" && tc.status != 0 {
+				require.NotContains(t, out, "note:")
+			}
+		})
+	}
+}
+
+// TestTrafficOfSomeProxies checks that a graph is used that is still incomplete when the time ends.
+func TestTrafficOfSomeProxies(t *testing.T) {
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) > 1 {
+			<-r.Context().Done()
+			return
+		}
+		_, _ = io.WriteString(w, `{"at": "2026-11-27T01:00:00Z", "edges": [], "proxies": {"connected": 1000, "measured": 400}}`)
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	f := diffFlags{plane: client.ControlPlane{Address: server.URL}}
+	graph, err := f.measured(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []string{"600 of 1000 proxies were not measured: workloads without measured calls are taken to call all services"}, lackingIn(graph))
+}
+
+// blueGreen is a Service for each version of reviews.
+const blueGreen = `apiVersion: v1
+kind: Namespace
+metadata: {name: shop, labels: {istio-injection: enabled}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: reviews, namespace: shop}
+spec: {clusterIP: 10.0.0.9, ports: [{port: 80, name: http}], selector: {app: reviews}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: reviews-v2, namespace: shop}
+spec: {clusterIP: 10.0.0.10, ports: [{port: 80, name: http}], selector: {app: reviews-v2}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: reviews, namespace: shop}
+spec:
+  selector: {matchLabels: {app: reviews}}
+  template: {metadata: {labels: {app: reviews}}, spec: {containers: [{name: a, image: a, ports: [{containerPort: 80}]}]}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: reviews-v2, namespace: shop}
+spec:
+  selector: {matchLabels: {app: reviews-v2}}
+  template: {metadata: {labels: {app: reviews-v2}}, spec: {containers: [{name: a, image: a, ports: [{containerPort: 80}]}]}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: frontend, namespace: shop}
+spec:
+  selector: {matchLabels: {app: frontend}}
+  template: {metadata: {labels: {app: frontend}}, spec: {containers: [{name: a, image: a}]}}
+---
+`
 
 func TestDiffOfWrongInput(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken.yaml")

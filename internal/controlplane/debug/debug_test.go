@@ -87,7 +87,9 @@ func whole(t *testing.T) Stages {
 // noTraffic measures nothing.
 type noTraffic struct{}
 
-func (noTraffic) Graph() *traffic.Graph { return &traffic.Graph{Source: traffic.SourceProxies} }
+func (noTraffic) Graph() *traffic.Graph {
+	return &traffic.Graph{Source: traffic.SourceProxies, Complete: true}
+}
 
 // callsOfWeb is learned: web calls reviews.
 type callsOfWeb struct{}

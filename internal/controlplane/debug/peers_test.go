@@ -83,6 +83,12 @@ func TestPeersNotKnownYet(t *testing.T) {
 	e = explain.Explanation{}
 	require.NoError(t, json.Unmarshal([]byte(body), &e))
 	require.Empty(t, e.Elsewhere)
+
+	_, body = get(h, "/debug/traffic?local")
+	require.Contains(t, body, `"complete": true`)
+	_, body = get(h, "/debug/traffic")
+	require.Contains(t, body, `"complete": false`)
+	require.Contains(t, body, "the other control planes are not known yet")
 }
 
 func TestDependencies(t *testing.T) {

@@ -21,6 +21,7 @@ func (h *handler) traffic(w http.ResponseWriter, r *http.Request) {
 			if s.Answer != nil {
 				g.Join(s.Answer)
 			} else {
+				g.Complete = false
 				g.Failures = append(g.Failures, "control plane "+s.ControlPlane+": "+s.Silent)
 			}
 		}

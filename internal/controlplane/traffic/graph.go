@@ -21,6 +21,8 @@ type Graph struct {
 	Source string    `json:"source"`       // SourceProxies or SourcePrometheus
 	Every  float64   `json:"everySeconds"` // the time between two measurements, if they are fast
 	Rated  bool      `json:"rated"`        // rates are known: two measurements were made
+	// Complete: each connected proxy was asked for its metrics at least once.
+	Complete bool `json:"complete"`
 	// Proxies counts the proxies; it is empty with Prometheus.
 	Proxies Coverage `json:"proxies"`
 	// Failures are some of the errors of the last measurement.
@@ -268,6 +270,7 @@ func (g *Graph) Join(other *Graph) {
 	slices.SortFunc(g.Edges, func(a, b Edge) int { return a.compare(&b.Call) })
 	g.LeftOut += other.LeftOut
 	g.joinTime(other)
+	g.Complete = g.Complete && other.Complete
 	g.Proxies.Connected += other.Proxies.Connected
 	g.Proxies.Measured += other.Proxies.Measured
 	g.Proxies.Failed += other.Proxies.Failed

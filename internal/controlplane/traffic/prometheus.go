@@ -64,6 +64,7 @@ func (q *querier) measure(ctx context.Context) *Graph {
 			g.Failures = append(g.Failures, fmt.Sprintf("Prometheus at %s: %s", q.at.Redacted(), err))
 		}
 	}
+	g.Complete = len(g.Failures) == 0
 	g.Edges, g.LeftOut = edges(sum)
 	return g
 }

@@ -55,13 +55,10 @@ func (s *scraper) forget() { s.known, s.next = map[string]*history{}, 0 }
 func (s *scraper) measure(ctx context.Context) *Graph {
 	all := s.connected()
 	s.turn(ctx, all)
-	g := &Graph{Proxies: Coverage{Connected: len(all)}}
+	g := &Graph{Complete: true, Proxies: Coverage{Connected: len(all)}}
 	sum := map[Call]*pair{}
 	for _, p := range all {
 		h := s.known[p.id]
-		if h == nil {
-			continue
-		}
 		if h.failed != "" {
 			g.Proxies.Failed++
 		}
@@ -69,6 +66,7 @@ func (s *scraper) measure(ctx context.Context) *Graph {
 			g.Failures = append(g.Failures, p.name+": "+why)
 		}
 		if h.now == nil {
+			g.Complete = g.Complete && h.failed != ""
 			continue
 		}
 		g.Proxies.Measured++

@@ -201,8 +201,12 @@ func TestTimeForAMeasurementEnds(t *testing.T) {
 		})
 		return s.measure(ctx)
 	}
-	require.Equal(t, Coverage{Connected: 3 * concurrent, Failed: concurrent}, round().Proxies, "others are not asked, and have not failed")
-	require.Equal(t, Coverage{Connected: 3 * concurrent, Measured: 2 * concurrent, Failed: concurrent}, round().Proxies, "the others come first")
+	g := round()
+	require.Equal(t, Coverage{Connected: 3 * concurrent, Failed: concurrent}, g.Proxies, "others are not asked, and have not failed")
+	require.False(t, g.Complete)
+	g = round()
+	require.Equal(t, Coverage{Connected: 3 * concurrent, Measured: 2 * concurrent, Failed: concurrent}, g.Proxies, "the others come first")
+	require.True(t, g.Complete)
 	m.proxies = nil
 	require.Zero(t, s.measure(t.Context()).Proxies)
 }
@@ -422,6 +426,7 @@ func TestPrometheus(t *testing.T) {
 	defer q.forget()
 	g := q.measure(t.Context())
 	require.Empty(t, g.Failures)
+	require.True(t, g.Complete)
 	require.EqualValues(t, len(readMetrics), queries.Load())
 	require.True(t, g.Rated)
 	require.Len(t, g.Edges, 1)
@@ -435,19 +440,21 @@ func TestPrometheus(t *testing.T) {
 	at.User = url.UserPassword("me", "wrong")
 	g = q.measure(t.Context())
 	require.Len(t, g.Failures, len(readMetrics))
+	require.False(t, g.Complete)
 	require.Contains(t, g.Failures[0], "401")
 	require.NotContains(t, strings.Join(g.Failures, ""), "wrong", "passwords are not shown")
 }
 
 func TestJoin(t *testing.T) {
 	call := Call{Protocol: "http", Source: End{Workload: "b"}}
-	one := &Graph{Rated: true, Proxies: Coverage{Connected: 1}, Edges: []Edge{{Call: call, Client: &Numbers{Requests: 1, Durations: []Duration{{0, 1, 1}}}}}}
+	one := &Graph{Rated: true, Complete: true, Proxies: Coverage{Connected: 1}, Edges: []Edge{{Call: call, Client: &Numbers{Requests: 1, Durations: []Duration{{0, 1, 1}}}}}}
 	other := &Graph{Rated: true, Proxies: Coverage{Connected: 2}, Failures: []string{"x"}, Edges: []Edge{
 		{Call: Call{Protocol: "http", Source: End{Workload: "a"}}},
 		{Call: call, Client: &Numbers{Requests: 2, Durations: []Duration{{0, 1, 1}, {1, 0, 1}}}, Server: &Numbers{Mutual: 3, MutualBytes: 4}},
 	}}
 	one.Join(other)
 	require.Equal(t, 3, one.Proxies.Connected)
+	require.False(t, one.Complete, "the other is not")
 	require.Equal(t, []string{"x"}, one.Failures)
 	require.Equal(t, "a", one.Edges[0].Source.Workload)
 	joined := one.Edges[1]

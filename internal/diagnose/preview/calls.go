@@ -139,26 +139,82 @@ func (c *comparison) leaving(cl *client, servers map[model.Host]bool, operations
 		requests := append(routesTo(before, after, at), operations...)
 		out = append(out, c.byCallers(cl, at.host, at.calls(requests))...)
 	}
-	if t.outside && c.callsHost == nil {
-		out = append(out, Call{URL: "http://example.com/", Address: caller.Elsewhere}, Call{URL: "tls://example.com:443", Address: caller.Elsewhere})
+	if t.outside {
+		calls := []Call{{URL: "http://example.com/", Address: caller.Elsewhere}, {URL: "tls://example.com:443", Address: caller.Elsewhere}}
+		out = append(out, c.byCallers(cl, "", calls)...)
 	}
 	return out
 }
 
-// byCallers returns the calls for each of the client's proxies that call the host, or for one that stands for all if that is unknown.
+// byCallers returns the calls of a host for each of the client's proxies that make them, or for one that stands for all if that is
+// unknown. An empty host is one outside of the mesh.
 func (c *comparison) byCallers(cl *client, host model.Host, calls []Call) []Call {
 	if c.callsHost == nil {
 		return calls
 	}
 	var out []Call
-	for _, name := range cl.names {
-		p := cmp.Or(c.after.byName[name], c.before.byName[name])
-		if !c.callsHost(p, host) {
+	for _, call := range calls {
+		call.From = cl.proxy.String()
+		reached := c.reached(&call)
+		if host != "" {
+			reached = append(reached, host)
+		}
+		for _, name := range cl.names {
+			p := cmp.Or(c.after.byName[name], c.before.byName[name])
+			if slices.ContainsFunc(reached, func(h model.Host) bool { return c.callsHost(p, h) }) {
+				call.From = name
+				out = append(out, call)
+			}
+		}
+	}
+	return out
+}
+
+// reached returns where a call goes on either side, as Input.CallsHost names it. Sides on which it fails are left out: try reports it.
+func (c *comparison) reached(call *Call) []model.Host {
+	var clusters []string
+	answered := false // by the proxy, before the change
+	for _, side := range []*opened{c.before, c.after} {
+		w, _, r, err := side.follow(call)
+		if err != nil || r == nil {
 			continue
 		}
-		for _, call := range calls {
-			call.From = name
-			out = append(out, call)
+		for i := range r.Upstreams {
+			clusters = append(clusters, r.Upstreams[i].Cluster)
+		}
+		if len(r.Upstreams) == 0 {
+			clusters = append(clusters, w.clustersOf(r.VirtualHost)...)
+			answered = answered || side == c.before
+		}
+	}
+	var out []model.Host
+	if answered {
+		out = append(out, "")
+	}
+	for _, name := range clusters {
+		if cluster, ok := resourcename.ParseCluster(name); ok {
+			name = string(cluster.Host)
+		}
+		out = append(out, model.Host(name))
+	}
+	return out
+}
+
+// clustersOf returns the clusters of a virtual host's routes. A request that a filter answers, for example with a fault, is measured as
+// one to its route's cluster.
+func (w *world) clustersOf(virtualHost string) []string {
+	var out []string
+	for _, vh := range w.VirtualHosts {
+		if vh.GetName() != virtualHost {
+			continue
+		}
+		for _, r := range vh.GetRoutes() {
+			if name := r.GetRoute().GetCluster(); name != "" {
+				out = append(out, name)
+			}
+			for _, weighted := range r.GetRoute().GetWeightedClusters().GetClusters() {
+				out = append(out, weighted.GetName())
+			}
 		}
 	}
 	return out

@@ -125,21 +125,13 @@ func changes(before, after outcome.Outcome) (out []Change) {
 	return out
 }
 
-// outcome follows a call on one side.
+// outcome follows a call on one side, and describes it.
 func (o *opened) outcome(call *Call) (outcome.Outcome, error) {
 	p := o.caller(call.From)
 	if p == nil {
 		return outcome.Outcome{"answer": "the proxy does not exist"}, nil
 	}
-	w, err := o.world(p)
-	if err != nil {
-		return nil, err
-	}
-	sim, err := o.simulated(call, p, w)
-	if err != nil {
-		return nil, err
-	}
-	r, err := w.Call(sim)
+	_, sim, r, err := o.follow(call)
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +144,22 @@ func (o *opened) outcome(call *Call) (outcome.Outcome, error) {
 	}
 	out.Set("server", strings.Join(servers, "; "))
 	return out, nil
+}
+
+// follow follows a call through the caller's proxy, which has w. The result is nil if the proxy does not exist.
+func (o *opened) follow(call *Call) (w *world, sim simulate.Call, r *simulate.Result, err error) {
+	p := o.caller(call.From)
+	if p == nil {
+		return nil, sim, nil, nil
+	}
+	if w, err = o.world(p); err != nil {
+		return nil, sim, nil, err
+	}
+	if sim, err = o.simulated(call, p, w); err != nil {
+		return nil, sim, nil, err
+	}
+	r, err = w.Call(sim)
+	return w, sim, r, err
 }
 
 // caller returns the proxy with a name, or the first one of the Deployment with that name.

@@ -22,7 +22,9 @@ type Input struct {
 	Before, After Side
 	// Calls are tried. Without any, Compute tries calls to all hosts whose resources or servers differ.
 	Calls []Call
-	// CallsHost reports whether a proxy calls a host. Without Calls, Compute tries only calls of workloads that do; nil: all do.
+	// CallsHost reports whether a proxy makes calls that reach a host. Without Calls, Compute tries only calls of workloads for which
+	// that is true of the host that is called, or of one that the proxy sends it to; nil: all do. The host of a cluster without a
+	// service is the cluster's name. Calls that the proxy answers itself reach the host "".
 	CallsHost func(*model.Proxy, model.Host) bool
 }
 
