@@ -46,26 +46,28 @@ func (c *Call) String() string {
 type client struct {
 	proxy *model.Proxy // after the change
 	diff  *resourceDiff
-	names []string
+	// renamed: the name in its certificate differs between the sides, so that every server may decide differently.
+	renamed bool
+	names   []string
 }
 
 // clients returns the callers: proxies that both sides have, and routers that one side has.
 func (c *comparison) clients() []*client {
 	type identity struct {
 		before, after *world
-		principal     string
+		was, is       string // its principal on each side
 		address       string // of listeners that the proxy binds
 	}
 	groups := map[identity]*client{}
 	var out []*client
-	add := func(p *model.Proxy, before, after *world) {
-		id := identity{before: before, after: after, principal: caller.Principal(c.after.mesh, p)}
+	add := func(p, was *model.Proxy, before, after *world) {
+		id := identity{before: before, after: after, was: caller.Principal(c.before.mesh, was), is: caller.Principal(c.after.mesh, p)}
 		if p.Type == model.ProxyRouter || p.Interception == model.InterceptNone {
 			id.address = caller.FirstIP(p)
 		}
 		g := groups[id]
 		if g == nil {
-			g = &client{proxy: p, diff: c.diffs[p]}
+			g = &client{proxy: p, diff: c.diffs[p], renamed: id.was != id.is}
 			groups[id] = g
 			out = append(out, g)
 		}
@@ -73,29 +75,30 @@ func (c *comparison) clients() []*client {
 	}
 	for _, p := range c.after.proxies {
 		if was := c.before.byName[p.String()]; was != nil {
-			add(p, c.before.known(was), c.after.known(p))
+			add(p, was, c.before.known(was), c.after.known(p))
 		} else if p.Type == model.ProxyRouter {
 			c.diffs[p] = &resourceDiff{before: &world{}, after: c.after.known(p)}
-			add(p, nil, c.after.known(p))
+			add(p, p, nil, c.after.known(p))
 		}
 	}
 	for _, p := range c.before.proxies {
 		if p.Type == model.ProxyRouter && c.after.byName[p.String()] == nil {
 			c.diffs[p] = &resourceDiff{before: c.before.known(p), after: &world{}}
-			add(p, c.before.known(p), nil)
+			add(p, p, c.before.known(p), nil)
 		}
 	}
 	return out
 }
 
-// ownCalls returns calls to every host whose resources differ for the caller, or whose servers' own resources differ: one
-// for each route, and for each operation that a changed AuthorizationPolicy names.
+// ownCalls returns calls to every host whose resources differ for the caller, or whose servers' own resources differ, and to
+// all hosts from a caller with another name: one for each route, and for each operation that a changed AuthorizationPolicy
+// names.
 func (c *comparison) ownCalls() []Call {
 	servers := c.changedServers()
 	operations := c.changedOperations()
 	var out []Call
 	for _, cl := range c.callers {
-		if cl.diff == nil && len(servers) == 0 {
+		if cl.diff == nil && !cl.renamed && len(servers) == 0 {
 			continue
 		}
 		var calls []Call
@@ -133,7 +136,7 @@ func (c *comparison) leaving(cl *client, servers map[model.Host]bool, operations
 	t := touchedBy(cl.diff)
 	var out []Call
 	for _, at := range c.targets(cl.proxy, func(s *model.Service, p *model.ServicePort) bool {
-		return servers[s.Hostname] || t.touches(s, p)
+		return cl.renamed || servers[s.Hostname] || t.touches(s, p)
 	}) {
 		before, after := c.worldsOf(cl)
 		requests := append(routesTo(before, after, at), operations...)

@@ -163,12 +163,57 @@ spec:
 	}
 }
 
+// TestOwnCalls checks that the calls that Compute makes up find what a change decides differently.
+func TestOwnCalls(t *testing.T) {
+	const host = "reviews.shop.svc.cluster.local:9080"
+	policy := func(rule string) string {
+		return `apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: reviews, namespace: shop}
+spec: {selector: {matchLabels: {app: reviews}}, action: ALLOW, rules: [` + rule + `]}`
+	}
+	web := policy("{from: [{source: {principals: [cluster.local/ns/shop/sa/frontend]}}]}")
+	for name, tc := range map[string]struct {
+		before, after []string
+		want          string
+		calls         []string
+		from          []string
+	}{
+		"a caller has another service account": {
+			before: shop(web), after: replaced(shop(web), "serviceAccountName: frontend", "serviceAccountName: other"),
+			want: host + " server: accepts -> answers 403, because no rule of shop/reviews allows it", calls: []string{"http://" + host + "/"}, from: []string{"frontend-v1.shop"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := compare(t, tc.before, tc.after)
+			require.NotEmpty(t, r.Differences)
+			if tc.want != "" {
+				require.Contains(t, changesOf(r), tc.want)
+			}
+			var calls, from []string
+			for _, d := range r.Differences {
+				calls, from = append(calls, d.Calls...), append(from, d.From...)
+			}
+			require.Subset(t, calls, tc.calls)
+			require.Subset(t, from, tc.from)
+		})
+	}
+}
+
 func slicesWithout(documents []string, part string) []string {
 	var out []string
 	for _, d := range documents {
 		if !strings.Contains(d, part) {
 			out = append(out, d)
 		}
+	}
+	return out
+}
+
+func replaced(documents []string, was, is string) []string {
+	var out []string
+	for _, d := range documents {
+		out = append(out, strings.ReplaceAll(d, was, is))
 	}
 	return out
 }
