@@ -340,60 +340,6 @@ func (t *touched) touches(s *model.Service, p *model.ServicePort) bool {
 	return slices.ContainsFunc(s.Addresses, func(a netip.Prefix) bool { return t.address[fmt.Sprintf("%s_%d", a.Addr(), p.Number)] })
 }
 
-// entering returns calls from outside to a router: one for each route of each of its virtual hosts, at each listener.
-func (c *comparison) entering(cl *client, operations []sample.Request) []Call {
-	before, after := c.worldsOf(cl)
-	var out []Call
-	var addresses []string
-	for _, w := range []*world{after, before} {
-		for _, a := range w.Outbound() {
-			if !slices.Contains(addresses, a) {
-				addresses = append(addresses, a)
-			}
-		}
-	}
-	for _, a := range addresses {
-		_, port, err := net.SplitHostPort(a)
-		if err != nil {
-			continue
-		}
-		schemes := schemesAt(port, before, after)
-		for _, domain := range domainsOf(before, after) {
-			requests := append(routesTo(before, after, target{host: model.Host(domain)}), operations...)
-			for _, r := range requests {
-				for _, scheme := range schemes {
-					u := scheme + "://" + net.JoinHostPort(exact(model.Host(domain)), port) + r.Path
-					out = append(out, Call{URL: u, Method: r.Method, Headers: r.Headers})
-				}
-			}
-		}
-	}
-	return out
-}
-
-// schemesAt returns the schemes of calls to a router's port: https if a filter chain of its listeners ends TLS, http if one
-// does not.
-func schemesAt(port string, worlds ...*world) []string {
-	var out []string
-	for _, w := range worlds {
-		for _, l := range w.Listeners {
-			if strconv.Itoa(int(l.GetAddress().GetSocketAddress().GetPortValue())) != port {
-				continue
-			}
-			for _, chain := range l.GetFilterChains() {
-				scheme := "http"
-				if chain.GetTransportSocket() != nil {
-					scheme = "https"
-				}
-				if !slices.Contains(out, scheme) {
-					out = append(out, scheme)
-				}
-			}
-		}
-	}
-	return out
-}
-
 // domainsOf returns the domains of virtual hosts, without ports.
 func domainsOf(worlds ...*world) []string {
 	var out []string

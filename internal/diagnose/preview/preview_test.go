@@ -173,6 +173,22 @@ metadata: {name: reviews, namespace: shop}
 spec: {selector: {matchLabels: {app: reviews}}, action: ALLOW, rules: [` + rule + `]}`
 	}
 	web := policy("{from: [{source: {principals: [cluster.local/ns/shop/sa/frontend]}}]}")
+	gateway := func(protocol, tls string) string {
+		return `apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: gw, namespace: shop}
+spec: {selector: {istio: ingressgateway}, servers: [{port: {number: 443, name: all, protocol: ` + protocol + `}, ` + tls + `hosts: ["*"]}]}`
+	}
+	passed := func(hosts, kind, match, to string) string {
+		return `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: gw, namespace: shop}
+spec: {hosts: [` + hosts + `], gateways: [gw], ` + kind + `: [{match: [` + match + `], route: [{destination: {host: ` + to + `}}]}]}`
+	}
+	tls := func(to string) string {
+		return passed(`"*.example.com"`, "tls", `{port: 443, sniHosts: ["*.example.com"]}`, to)
+	}
+	tcp := func(to string) string { return passed(`"*"`, "tcp", "{port: 443}", to) }
 	for name, tc := range map[string]struct {
 		before, after []string
 		want          string
@@ -182,6 +198,14 @@ spec: {selector: {matchLabels: {app: reviews}}, action: ALLOW, rules: [` + rule 
 		"a caller has another service account": {
 			before: shop(web), after: replaced(shop(web), "serviceAccountName: frontend", "serviceAccountName: other"),
 			want: host + " server: accepts -> answers 403, because no rule of shop/reviews allows it", calls: []string{"http://" + host + "/"}, from: []string{"frontend-v1.shop"},
+		},
+		"TLS that a gateway passes on": {
+			before: shop(gateway("TLS", "tls: {mode: PASSTHROUGH}, "), tls("db")), after: shop(gateway("TLS", "tls: {mode: PASSTHROUGH}, "), tls("frontend")),
+			calls: []string{"tls://any.example.com:443"}, from: []string{"ingressgateway.shop"},
+		},
+		"TCP that a gateway passes on": {
+			before: shop(gateway("TCP", ""), tcp("db")), after: shop(gateway("TCP", ""), tcp("frontend")),
+			calls: []string{"tcp://example.com:443"}, from: []string{"ingressgateway.shop"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

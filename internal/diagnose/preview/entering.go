@@ -1,0 +1,116 @@
+package preview
+
+import (
+	"net"
+	"slices"
+	"strconv"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+
+	"github.com/moonsail/moonsail/internal/diagnose/sample"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// entering returns calls from outside to a router: at each listener one for each route of each of its virtual hosts, and one
+// for each server name of connections whose requests it does not read.
+func (c *comparison) entering(cl *client, operations []sample.Request) []Call {
+	before, after := c.worldsOf(cl)
+	var out []Call
+	var ports []string
+	for _, w := range []*world{after, before} {
+		for _, a := range w.Outbound() {
+			if _, port, err := net.SplitHostPort(a); err == nil && !slices.Contains(ports, port) {
+				ports = append(ports, port)
+			}
+		}
+	}
+	for _, port := range ports {
+		http, connections := entrancesAt(port, after, before)
+		for _, e := range connections {
+			out = append(out, Call{URL: e.url(port, "")})
+		}
+		if len(http) == 0 {
+			continue
+		}
+		for _, domain := range domainsOf(before, after) {
+			requests := append(routesTo(before, after, target{host: model.Host(domain)}), operations...)
+			for _, r := range requests {
+				for _, scheme := range http {
+					out = append(out, Call{URL: entrance{scheme, domain}.url(port, r.Path), Method: r.Method, Headers: r.Headers})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// entrance is how a call gets to a filter chain of a router.
+type entrance struct {
+	scheme string
+	name   string // host, may have a wildcard
+}
+
+func (e entrance) url(port, path string) string {
+	return e.scheme + "://" + net.JoinHostPort(exact(model.Host(e.name)), port) + path
+}
+
+// entrancesAt returns how calls get to the filter chains of a router's port: the schemes of those that read HTTP requests, and
+// an entrance for each server name of those that do not. A chain without server names gets one for any name.
+func entrancesAt(port string, worlds ...*world) (http []string, connections []entrance) {
+	for _, w := range worlds {
+		for _, l := range w.Listeners {
+			if strconv.Itoa(int(l.GetAddress().GetSocketAddress().GetPortValue())) != port {
+				continue
+			}
+			for _, chain := range slices.Concat(l.GetFilterChains(), defaultChain(l)) {
+				switch {
+				case !readsHTTP(chain):
+					for _, e := range entrancesOf(chain) {
+						connections = appendNew(connections, e)
+					}
+				case chain.GetTransportSocket() != nil:
+					http = appendNew(http, "https")
+				default:
+					http = appendNew(http, "http")
+				}
+			}
+		}
+	}
+	return http, connections
+}
+
+func defaultChain(l *listenerv3.Listener) []*listenerv3.FilterChain {
+	if c := l.GetDefaultFilterChain(); c != nil {
+		return []*listenerv3.FilterChain{c}
+	}
+	return nil
+}
+
+func readsHTTP(chain *listenerv3.FilterChain) bool {
+	return slices.ContainsFunc(chain.GetFilters(), func(f *listenerv3.Filter) bool {
+		return f.GetTypedConfig().MessageIs((*hcmv3.HttpConnectionManager)(nil))
+	})
+}
+
+func entrancesOf(chain *listenerv3.FilterChain) []entrance {
+	m := chain.GetFilterChainMatch()
+	switch {
+	case len(m.GetServerNames()) > 0:
+		var out []entrance
+		for _, name := range m.GetServerNames() {
+			out = append(out, entrance{"tls", name})
+		}
+		return out
+	case chain.GetTransportSocket() != nil, m.GetTransportProtocol() == "tls":
+		return []entrance{{"tls", "*"}}
+	}
+	return []entrance{{"tcp", "*"}}
+}
+
+func appendNew[T comparable](list []T, v T) []T {
+	if slices.Contains(list, v) {
+		return list
+	}
+	return append(list, v)
+}
