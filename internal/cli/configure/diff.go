@@ -54,8 +54,9 @@ configuration after the change is NEW, or that before with the objects of CHANGE
 objects of CHANGE are removed.
 
 The calls are those of --calls and --access-logs. Otherwise the command tries, from each workload, a
-call for each route of each service that the change may concern, and for each operation of a changed
-AuthorizationPolicy. In files, workloads are the Deployments and other owners of Pods.
+call for each route of each service that the change may concern, and for each operation and header
+condition of a changed AuthorizationPolicy. In files, workloads are the Deployments and other owners of
+Pods.
 
 With --traffic, a workload's calls are tried only to services that it calls, as the proxies' metrics have
 it, and to those whose calls its routes send there before or after the change. A control plane reads the

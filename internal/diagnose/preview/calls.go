@@ -96,6 +96,9 @@ func (c *comparison) clients() []*client {
 func (c *comparison) ownCalls() []Call {
 	servers := c.changedServers()
 	operations := c.changedOperations()
+	if untried := c.untriedConditions(); len(untried) > 0 {
+		c.report.Notes = append(c.report.Notes, "conditions of changed AuthorizationPolicies on "+strings.Join(untried, ", ")+" are not tried: give calls with --calls")
+	}
 	var out []Call
 	for _, cl := range c.callers {
 		if cl.diff == nil && !cl.renamed && len(servers) == 0 {
@@ -382,68 +385,6 @@ func (t target) named(domain string) bool {
 		host, port = domain, ""
 	}
 	return model.Host(host) == t.host && (port == "" || port == "*" || t.port == 0 || port == strconv.Itoa(int(t.port)))
-}
-
-// changedOperations returns requests for the operations that changed AuthorizationPolicies name.
-func (c *comparison) changedOperations() []sample.Request {
-	var out []sample.Request
-	for _, change := range c.report.Objects {
-		for _, o := range []*opened{c.before, c.after} {
-			policy, ok := o.compiled.Snapshot().Get(change.Object).(*model.AuthorizationPolicy)
-			if !ok {
-				continue
-			}
-			for _, r := range operationsOfPolicy(policy) {
-				if !slices.ContainsFunc(out, r.Equal) && len(out) < maxOperations {
-					out = append(out, r)
-				}
-			}
-		}
-	}
-	return out
-}
-
-func operationsOfPolicy(p *model.AuthorizationPolicy) []sample.Request {
-	var out []sample.Request
-	for _, rule := range p.Rules {
-		for _, m := range rule.To {
-			out = append(out, operationsOf(m)...)
-		}
-	}
-	return out
-}
-
-// maxOperations bounds the requests for operations of policies.
-const maxOperations = 50
-
-func operationsOf(m model.AuthorizationMatch) []sample.Request {
-	methods, paths := []string{""}, []string{"/"}
-	for _, c := range m {
-		switch c.Attribute {
-		case model.AttributeMethod:
-			methods = append(methods, slices.Concat(c.Values, c.Not)...)
-		case model.AttributePath:
-			for _, p := range slices.Concat(c.Values, c.Not) {
-				paths = append(paths, samplePath(p))
-			}
-		}
-	}
-	var out []sample.Request
-	for _, method := range methods {
-		for _, path := range paths {
-			out = append(out, sample.Request{Method: strings.TrimSuffix(method, "*"), Path: path})
-		}
-	}
-	return out
-}
-
-// samplePath returns a path that a pattern of a policy matches.
-func samplePath(p string) string {
-	p = strings.NewReplacer("{*}", "any", "{**}", "any", "*", "any").Replace(p)
-	if !strings.HasPrefix(p, "/") {
-		p = "/" + p
-	}
-	return p
 }
 
 // simulated returns a call as the simulator takes it, from one side's proxy.
