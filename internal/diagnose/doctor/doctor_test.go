@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -152,24 +153,85 @@ func proxyFindings(e doctor.ProxyEvidence) map[string]doctor.Finding {
 	return out
 }
 
-// TestWorkers is the case of a report: one worker with 11,500 connections, the others with 1,000.
-func TestWorkers(t *testing.T) {
-	stats := map[string]uint64{}
-	for worker, n := range []uint64{11_500, 1000, 1000, 1000} {
-		stats[fmt.Sprintf("listener.0.0.0.0_15006.worker_%d.downstream_cx_active", worker)] = n
+// withStatistics adds a statistic for each check that needs one. None of them is about a problem.
+func withStatistics(stats map[string]uint64) map[string]uint64 {
+	out := map[string]uint64{
+		"control_plane.connected_state": 1, "cluster.outbound|80||b;.upstream_rq_pending_overflow": 0, "cluster.outbound|80||b;.update_rejected": 0,
+		"http.outbound_0.0.0.0_80;.rds.80.update_rejected": 0,
 	}
-	f := proxyFindings(doctor.ProxyEvidence{Concurrency: 4, Now: stats})["worker-balance"]
-	require.Equal(t, doctor.Critical, f.Severity)
-	require.Equal(t, []string{"listener 0.0.0.0_15006: 11500 of 14500 connections on one of 4 workers, 3.2 times the mean"}, f.Evidence)
-	stats["listener.0.0.0.0_15006.worker_0.downstream_cx_active"] = 1100
-	require.Empty(t, proxyFindings(doctor.ProxyEvidence{Concurrency: 4, Now: stats}))
-	require.Equal(t, doctor.Unknown, proxyFindings(doctor.ProxyEvidence{Concurrency: 4, Now: map[string]uint64{}})["worker-balance"].Severity)
-	require.Empty(t, proxyFindings(doctor.ProxyEvidence{Concurrency: 1, Now: map[string]uint64{}}))
+	maps.Copy(out, stats)
+	return out
+}
+
+// TestWorkers checks the case of a report, one worker with 11,500 connections and the others with 1,000, and connections that
+// are spread by chance.
+func TestWorkers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		workers []uint64
+		want    string
+	}{
+		"one has most": {[]uint64{11_500, 1000, 1000, 1000}, "11500 of 14500 connections on one of 4 workers, 3.2 times the mean"},
+		"one has all":  {[]uint64{32, 0, 0, 0, 0, 0, 0, 0}, "32 of 32 connections on one of 8 workers, 8.0 times the mean"},
+		"equal":        {[]uint64{1100, 1000, 1000, 1000}, ""},
+		"too few":      {[]uint64{31, 0}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stats := withStatistics(nil)
+			for worker, n := range tc.workers {
+				stats[fmt.Sprintf("listener.0.0.0.0_15006.worker_%d.downstream_cx_active", worker)] = n
+			}
+			found := proxyFindings(doctor.ProxyEvidence{Concurrency: len(tc.workers), Now: stats})
+			if tc.want == "" {
+				require.Empty(t, found)
+				return
+			}
+			require.Equal(t, doctor.Critical, found["worker-balance"].Severity)
+			require.Equal(t, []string{"listener 0.0.0.0_15006: " + tc.want}, found["worker-balance"].Evidence)
+		})
+	}
+	require.Equal(t, doctor.Unknown, proxyFindings(doctor.ProxyEvidence{Concurrency: 4, Now: withStatistics(nil)})["worker-balance"].Severity)
+	require.Empty(t, proxyFindings(doctor.ProxyEvidence{Concurrency: 1, Now: withStatistics(nil)}))
+}
+
+// TestStatisticsThatAreNotKept checks that no check is well whose statistics the default bootstrap does not keep.
+func TestStatisticsThatAreNotKept(t *testing.T) {
+	e := doctor.ProxyEvidence{Concurrency: 1, Now: map[string]uint64{
+		"listener_manager.lds.update_rejected": 0, "cluster_manager.cds.update_rejected": 0, "http.admin.downstream_cx_active": 1,
+		"cluster.xds-grpc.update_rejected": 0, "cluster.xds-grpc.upstream_rq_pending_overflow": 0,
+	}}
+	found := proxyFindings(e)
+	for check, advice := range map[string]string{
+		"connected":       `add "control_plane" to the Pod's annotation sidecar.istio.io/statsInclusionPrefixes`,
+		"refused-updates": `add "update_rejected" to the Pod's annotation sidecar.istio.io/statsInclusionSuffixes`,
+		"limits":          `add "_overflow" to the Pod's annotation sidecar.istio.io/statsInclusionSuffixes`,
+	} {
+		require.Equal(t, doctor.Unknown, found[check].Severity, check)
+		require.Equal(t, []string{advice}, found[check].Advice)
+	}
+	require.Equal(t, []string{"statistics cluster.*.update_rejected, http.*.rds.*.update_rejected, http.*.vhds.*.update_rejected: missing"}, found["refused-updates"].Evidence)
+	for _, h := range doctor.Examine(&doctor.Evidence{Sidecars: []doctor.ProxyEvidence{e}}).Healthy {
+		require.NotContains(t, found, h.Check)
+	}
+	e.Now["listener_manager.lds.update_rejected"] = 1
+	require.Equal(t, doctor.Critical, proxyFindings(e)["refused-updates"].Severity, "what is seen counts")
+}
+
+// TestRefusedUpdates checks that a refusal of each type of resource is found.
+func TestRefusedUpdates(t *testing.T) {
+	for _, name := range []string{
+		"listener_manager.lds", "cluster_manager.cds", "cluster.outbound|80||a;", "http.outbound_0.0.0.0_80;.rds.80", "http.outbound_0.0.0.0_80;.vhds.80",
+		"http.0.0.0.0_80.scoped_rds.80", "sds.default", "extension_config_discovery.http_filter.wasm",
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := proxyFindings(doctor.ProxyEvidence{Concurrency: 1, Now: withStatistics(map[string]uint64{name + ".update_rejected": 1})})
+			require.Equal(t, doctor.Critical, found["refused-updates"].Severity)
+		})
+	}
 }
 
 // TestUnusedServices checks that the finding names the hosts for a Sidecar resource.
 func TestUnusedServices(t *testing.T) {
-	e := doctor.ProxyEvidence{Concurrency: 1, Now: map[string]uint64{"cluster.outbound|80||s3.shop.svc.cluster.local.upstream_rq_total": 4}}
+	e := doctor.ProxyEvidence{Concurrency: 1, Now: withStatistics(map[string]uint64{"cluster.outbound|80||s3.shop.svc.cluster.local.upstream_rq_total": 4})}
 	for i := range 60 {
 		e.Hosts = append(e.Hosts, doctor.Host{Cluster: fmt.Sprintf("outbound|80||s%d.shop.svc.cluster.local", i)})
 	}
@@ -185,10 +247,10 @@ func TestUnusedServices(t *testing.T) {
 
 // TestProxyCounters checks that refusals and rejected calls count over the time of watching.
 func TestProxyCounters(t *testing.T) {
-	now := map[string]uint64{
+	now := withStatistics(map[string]uint64{
 		"cluster.outbound|80||a.upstream_rq_pending_overflow": 7, "http.0.0.0.0_80.rds.80.update_rejected": 1,
 		"workers.watchdog_miss": 2, "server.stats_overflow_counter": 1,
-	}
+	})
 	found := proxyFindings(doctor.ProxyEvidence{Concurrency: 1, Now: now})
 	require.Equal(t, "cluster.outbound|80||a.upstream_rq_pending_overflow 7", found["limits"].Evidence[0])
 	require.Contains(t, found, "refused-updates")

@@ -79,11 +79,30 @@ func formatted(values map[string]float64) []string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
+// has reports whether Envoy keeps a statistic with a matching name, apart from those of the connection to the control plane,
+// which every sidecar keeps.
+func (p *proxy) has(pattern *regexp.Regexp) bool {
+	for name := range p.Now {
+		if !strings.HasPrefix(name, "cluster.xds-grpc") && pattern.MatchString(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// unseen is the finding that statistics of a check are missing. add is what keeps them, in the words of an annotation.
+func unseen(what string, missing []string, annotation, add string) Finding {
+	return Finding{
+		Severity: Unknown, What: what, Evidence: []string{"statistics " + strings.Join(missing, ", ") + ": missing"},
+		Advice: []string{fmt.Sprintf("add %q to the Pod's annotation sidecar.istio.io/%s", add, annotation)},
+	}
+}
+
 func (p *proxy) connected() verdict {
 	const gauge = "control_plane.connected_state"
 	state, ok := p.Now[gauge]
 	if !ok {
-		return nothing
+		return checked(unseen("unknown whether Envoy has a connection to its control plane", []string{gauge}, "statsInclusionPrefixes", "control_plane"))
 	}
 	if state == 1 {
 		return checked()
@@ -94,7 +113,15 @@ func (p *proxy) connected() verdict {
 	})
 }
 
-var updateRejected = regexp.MustCompile(`^(listener_manager\.lds|cluster_manager\.cds|.*\.rds\..*|cluster\..*|sds\..*|.*\.scoped_rds\..*|extension_config_discovery\..*)\.update_rejected$`)
+var (
+	updateRejected    = regexp.MustCompile(`^(listener_manager\.lds|cluster_manager\.cds|.*\.(rds|scoped_rds|vhds)\..*|cluster\..*|sds\..*|extension_config_discovery\..*)\.update_rejected$`)
+	endpointsRejected = regexp.MustCompile(`^cluster\..*\.update_rejected$`)
+	routesRejected    = regexp.MustCompile(`\.(rds|scoped_rds|vhds)\..*\.update_rejected$`)
+	// Every Envoy has clusters, and HTTP requests to its admin interface. If it keeps these statistics, it keeps the ones above
+	// too, unless it does not ask for endpoints or routes.
+	clusterConnections = regexp.MustCompile(`^cluster\..*\.upstream_cx_total$`)
+	httpRequests       = regexp.MustCompile(`^http\..*\.downstream_rq_total$`)
+)
 
 func (p *proxy) refusedUpdates() verdict {
 	if list := p.matching(updateRejected); len(list) > 0 {
@@ -102,6 +129,16 @@ func (p *proxy) refusedUpdates() verdict {
 			Severity: Critical, What: "Envoy refused configuration, and keeps the previous one", Evidence: append(formatted(list), p.subject.Seen),
 			Advice: []string{"see Envoy's log at level warning for the reason, or moonsail proxies, or istioctl proxy-status"},
 		})
+	}
+	var missing []string
+	if !p.has(endpointsRejected) && !p.has(clusterConnections) {
+		missing = append(missing, "cluster.*.update_rejected")
+	}
+	if !p.has(routesRejected) && !p.has(httpRequests) {
+		missing = append(missing, "http.*.rds.*.update_rejected", "http.*.vhds.*.update_rejected")
+	}
+	if len(missing) > 0 {
+		return checked(unseen("unknown whether Envoy refused endpoints, routes, secrets or extensions", missing, "statsInclusionSuffixes", "update_rejected"))
 	}
 	return checked()
 }

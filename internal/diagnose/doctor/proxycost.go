@@ -30,6 +30,9 @@ func (p *proxy) limits() verdict {
 			Advice: []string{"DestinationRule connectionPool: maxConnections, http1MaxPendingRequests, http2MaxRequests, maxRetries; or more endpoints"},
 		})
 	}
+	if !p.has(overflow) {
+		return checked(unseen("unknown whether circuit breakers reject calls", []string{"cluster.*.upstream_*_overflow"}, "statsInclusionSuffixes", "_overflow"))
+	}
 	return checked()
 }
 
