@@ -170,10 +170,12 @@ func TestWorkers(t *testing.T) {
 		workers []uint64
 		want    string
 	}{
-		"one has most": {[]uint64{11_500, 1000, 1000, 1000}, "11500 of 14500 connections on one of 4 workers, 3.2 times the mean"},
-		"one has all":  {[]uint64{32, 0, 0, 0, 0, 0, 0, 0}, "32 of 32 connections on one of 8 workers, 8.0 times the mean"},
-		"equal":        {[]uint64{1100, 1000, 1000, 1000}, ""},
-		"too few":      {[]uint64{31, 0}, ""},
+		"one has most":            {[]uint64{11_500, 1000, 1000, 1000}, "11500 of 14500 connections on one of 4 workers, 3.2 times the mean"},
+		"one has all":             {[]uint64{32, 0, 0, 0, 0, 0, 0, 0}, "32 of 32 connections on one of 8 workers, 8.0 times the mean"},
+		"equal":                   {[]uint64{1100, 1000, 1000, 1000}, ""},
+		"few, by chance":          {[]uint64{8, 6, 5, 4, 3, 3, 2, 1}, ""},
+		"many workers, by chance": {[]uint64{9, 2, 5, 3, 4, 4, 7, 1, 3, 6, 2, 4, 5, 3, 4, 2}, ""},
+		"too few":                 {[]uint64{31, 0}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stats := withStatistics(nil)

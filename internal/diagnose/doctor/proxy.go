@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -172,11 +173,13 @@ func (p *proxy) deadEndpoints() verdict {
 
 var workerConnections = regexp.MustCompile(`^listener\.(.+)\.worker_(\d+)\.downstream_cx_active$`)
 
-// A listener needs someConnections, so that their distribution can be judged: few are uneven by
-// chance.
+// A listener needs someConnections, so that their distribution can be judged: few are uneven by chance. A distribution
+// is uneven if a worker has unevenFrom times the mean, and unlikelyFrom standard deviations more than the mean. The
+// standard deviation of a random distribution is the square root of the mean.
 const (
 	someConnections = 32
-	unevenFrom      = 1.5 // maximum of a worker, in multiples of the mean
+	unevenFrom      = 1.5
+	unlikelyFrom    = 5
 )
 
 func (p *proxy) workerBalance() verdict {
@@ -220,7 +223,8 @@ func uneven(workers []uint64) string {
 		sum += n
 	}
 	mean := float64(sum) / float64(len(workers))
-	if most := slices.Max(workers); sum >= someConnections && float64(most) >= unevenFrom*mean {
+	from := max(unevenFrom*mean, mean+unlikelyFrom*math.Sqrt(mean))
+	if most := slices.Max(workers); sum >= someConnections && float64(most) >= from {
 		return fmt.Sprintf("%d of %d connections on one of %d workers, %.1f times the mean", most, sum, len(workers), float64(most)/mean)
 	}
 	return ""
