@@ -183,12 +183,12 @@ func panics(c *clusterv3.Cluster, healthy map[uint32]float64, total float64) map
 // spread distributes a priority's load over its hosts.
 func spread(c *clusterv3.Cluster, hosts []*host, load float64, panicking bool) {
 	usable := slices.DeleteFunc(slices.Clone(hosts), func(h *host) bool { return !h.healthy && !panicking })
-	weigh := func(h *host) float64 { return h.share() }
-	switch {
-	case c.GetLbPolicy() == clusterv3.Cluster_RANDOM:
-		weigh = func(*host) float64 { return 1 }
-	case c.GetCommonLbConfig().GetLocalityWeightedLbConfig() != nil && !panicking:
-		weigh = localityShares(hosts, usable)
+	weigh := (*host).share
+	if c.GetLbPolicy() == clusterv3.Cluster_RANDOM {
+		weigh = func(*host) float64 { return 1 } // weights of localities count, those of hosts do not
+	}
+	if c.GetCommonLbConfig().GetLocalityWeightedLbConfig() != nil && !panicking {
+		weigh = localityShares(hosts, usable, weigh)
 	}
 	total := 0.0
 	for _, h := range usable {
@@ -201,8 +201,8 @@ func spread(c *clusterv3.Cluster, hosts []*host, load float64, panicking bool) {
 	}
 }
 
-// localityShares weights a host within its locality, and the locality by its weight and its healthy share.
-func localityShares(all, usable []*host) func(*host) float64 {
+// localityShares weights a host within its locality by weigh, and the locality by its weight and its healthy share.
+func localityShares(all, usable []*host, weigh func(*host) float64) func(*host) float64 {
 	members, good, sum := map[*endpointv3.LocalityLbEndpoints]float64{}, map[*endpointv3.LocalityLbEndpoints]float64{}, map[*endpointv3.LocalityLbEndpoints]float64{}
 	weighted := false
 	for _, h := range all {
@@ -211,13 +211,13 @@ func localityShares(all, usable []*host) func(*host) float64 {
 	}
 	for _, h := range usable {
 		good[h.locality]++
-		sum[h.locality] += h.share()
+		sum[h.locality] += weigh(h)
 	}
 	if !weighted {
-		return (*host).share
+		return weigh
 	}
 	return func(h *host) float64 {
 		able := min(1, 1.4*good[h.locality]/members[h.locality])
-		return float64(h.locality.GetLoadBalancingWeight().GetValue()) * able * h.share() / sum[h.locality]
+		return float64(h.locality.GetLoadBalancingWeight().GetValue()) * able * weigh(h) / sum[h.locality]
 	}
 }
