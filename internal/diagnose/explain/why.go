@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/config/spelling"
@@ -37,7 +38,8 @@ type Why struct {
 	Host     string    `json:"host"`    // the full name
 	Address  string    `json:"address"` // where the application connects
 	Outbound *Passage  `json:"outbound"`
-	// Inbound is what the sidecars of the endpoints do, as far as they are connected to this control plane.
+	// Inbound is what the sidecars of the endpoints do, as far as they are connected to this control plane. Notes name the
+	// others.
 	Inbound []*Passage `json:"inbound,omitempty"`
 	// Notes explain the limits of this answer.
 	Notes []string `json:"notes,omitempty"`
@@ -207,6 +209,8 @@ func wrongPort(snap *store.Snapshot, host model.Host, port string) []string {
 
 // follow looks at the sidecars of the endpoints that get the call.
 func (x *Explainer) follow(w *Why, p *model.Proxy, call *simulate.Call) {
+	elsewhere := sidecarsElsewhere{workloads: sync.OnceValue(func() map[string]*model.Workload { return workloadsByIP(x.Snapshot()) })}
+	defer func() { w.Notes = append(w.Notes, elsewhere.notes()...) }()
 	for i := range w.Outbound.Result.Upstreams {
 		u := &w.Outbound.Result.Upstreams[i]
 		for _, e := range u.Endpoints {
@@ -222,9 +226,61 @@ func (x *Explainer) follow(w *Why, p *model.Proxy, call *simulate.Call) {
 				w.Notes = append(w.Notes, fmt.Sprintf("the sidecar of %s: %v", e.Address, err))
 			case passage != nil:
 				w.Inbound = append(w.Inbound, passage)
+			default:
+				elsewhere.add(u, &e)
 			}
 		}
 	}
+}
+
+// sidecarsElsewhere are endpoints with sidecars that are not connected to this control plane.
+type sidecarsElsewhere struct {
+	workloads func() map[string]*model.Workload // by IP address
+	names     []string
+}
+
+// add adds an endpoint, unless it has no sidecar as far as this control plane knows.
+func (f *sidecarsElsewhere) add(u *simulate.Upstream, e *simulate.Endpoint) {
+	ip, _, err := net.SplitHostPort(e.Address)
+	if err != nil {
+		return
+	}
+	name, has := e.Address, u.TLS != nil && u.TLS.Cert == meshCertificate && !e.Plain
+	if w := f.workloads()[ip]; w != nil {
+		name, has = w.Name+"."+w.Namespace, has || w.SpeaksMTLS()
+	}
+	if has && !slices.Contains(f.names, name) {
+		f.names = append(f.names, name)
+	}
+}
+
+func (f *sidecarsElsewhere) notes() []string {
+	if len(f.names) == 0 {
+		return nil
+	}
+	names := strings.Join(f.names[:min(maxInbound, len(f.names))], ", ")
+	if more := len(f.names) - maxInbound; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return []string{fmt.Sprintf("this control plane does not serve the sidecars of %s, so this answer leaves out whether they accept the call: "+
+		"'moonsail proxies' shows their control planes", names)}
+}
+
+// meshCertificate is the name of the secret with a workload's own certificate.
+const meshCertificate = "default"
+
+func workloadsByIP(snap *store.Snapshot) map[string]*model.Workload {
+	out := map[string]*model.Workload{}
+	for _, kind := range []model.Kind{model.KindWorkloadEntry, model.KindPod} {
+		for o := range snap.All(kind) {
+			if w, ok := o.(*model.Workload); ok {
+				for _, ip := range w.Addresses {
+					out[ip] = w
+				}
+			}
+		}
+	}
+	return out
 }
 
 // errNotBetween is the note for an application that takes the call itself.

@@ -1,6 +1,8 @@
 package explain
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -147,6 +149,19 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 	require.Empty(t, w.Inbound, "no sidecar takes the call")
 	require.Equal(t, []string{"the sidecar of 10.1.0.9:3306: " + errNotBetween.Error()}, w.Notes)
 
+	delete(proxies.proxies, "db-1")
+	w, err = x.Why(Call{From: "web", To: "tcp://db:3306"})
+	require.NoError(t, err)
+	require.Empty(t, w.Notes, "no sidecar is known there")
+	pod := decode(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: db-1, namespace: shop, labels: {security.istio.io/tlsMode: istio}}\n"+
+		"spec: {}\nstatus: {podIP: 10.1.0.9, podIPs: [{ip: 10.1.0.9}]}")
+	s.Apply([]store.Event{{Key: pod.Metadata().Key, Object: pod}})
+	w, err = x.Why(Call{From: "web", To: "tcp://db:3306"})
+	require.NoError(t, err)
+	require.Empty(t, w.Inbound)
+	require.Equal(t, []string{"this control plane does not serve the sidecars of db-1.shop, so this answer leaves out whether they accept the call: " +
+		"'moonsail proxies' shows their control planes"}, w.Notes)
+
 	entry := decode(t, "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: far, namespace: shop}\n"+
 		"spec: {hosts: [far.example.com], resolution: DNS, ports: [{number: 3306, name: mysql, protocol: MYSQL}]}\n"+
 		"status: {addresses: [{host: far.example.com, value: \"2001:2::1\"}, {host: far.example.com, value: 240.240.1.1}]}")
@@ -220,6 +235,27 @@ listeners:
             rules: {policies: {posts: {permissions: [{header: {name: ":method", stringMatch: {exact: POST}}}], principals: [{any: true}]}}}
         - {name: router, typedConfig: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}}`
 )
+
+// TestWhyNamesSidecarsElsewhere checks that a call with the mesh's certificate has a note if the sidecars of its endpoints are
+// connected to other control planes.
+func TestWhyNamesSidecarsElsewhere(t *testing.T) {
+	const certificate = "TlsContext, sni: api, commonTlsContext: {tlsCertificateSdsSecretConfigs: [{name: default}]}}"
+	var endpoints []string
+	for i := range 5 {
+		endpoints = append(endpoints, fmt.Sprintf("{endpoint: {address: {socketAddress: {address: 10.1.0.%d, portValue: 9090}}}}", i+1))
+	}
+	resources := strings.NewReplacer("TlsContext, sni: api}", certificate,
+		"{endpoint: {address: {socketAddress: {address: 10.1.0.8, portValue: 9090}}}}", strings.Join(endpoints, ", ")).Replace(grpcCallerResources)
+	proxies := &someProxies{proxies: map[string]*model.Proxy{}, has: map[string]*table.State{}}
+	proxies.connect(t, "web", "10.1.0.9", resources)
+	s := store.New()
+	o := decode(t, "apiVersion: v1\nkind: Service\nmetadata: {name: api, namespace: shop}\nspec: {clusterIP: 10.0.0.4, ports: [{name: grpc, port: 9090}]}")
+	s.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
+	w, err := (&Explainer{Snapshot: s.Snapshot, Proxies: proxies}).Why(Call{From: "web", To: "grpc://api:9090/pkg.S/M"})
+	require.NoError(t, err)
+	require.Len(t, w.Notes, 1)
+	require.Contains(t, w.Notes[0], "the sidecars of 10.1.0.1:9090, 10.1.0.2:9090, 10.1.0.3:9090 and 2 more, so")
+}
 
 // TestWhyPostsForGRPC checks that a call of gRPC has its own method, through mutual TLS to the policy of the server.
 func TestWhyPostsForGRPC(t *testing.T) {
