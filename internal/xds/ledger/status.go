@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -175,7 +176,7 @@ type TypeState struct {
 	InFlight   bool
 	Waiting    string
 	Version    string
-	Held       []Held
+	Held       []Held // in the order of names
 }
 
 // Types returns the state of each type that the proxy requested.
@@ -202,6 +203,7 @@ func (l *Ledger) Types() []TypeState {
 		for _, h := range w.held {
 			t.Held = append(t.Held, *h)
 		}
+		slices.SortFunc(t.Held, func(a, b Held) int { return strings.Compare(a.Name, b.Name) })
 		out = append(out, t)
 	}
 	return out

@@ -140,7 +140,6 @@ func (p *player) happens() string {
 		out.WriteString(", refused")
 	}
 	for _, t := range p.ledger.Types() {
-		slices.SortFunc(t.Held, func(a, b Held) int { return strings.Compare(a.Name, b.Name) })
 		for _, h := range t.Held {
 			fmt.Fprintf(&out, ", %s %s is held back: %s", t.Type, h.Name, h.Message)
 		}
