@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -269,6 +270,25 @@ func TestChoiceOfTheControlPlane(t *testing.T) {
 			require.Equal(t, name == "default first", strings.Contains(errOut, "note: this covers the revision default; the namespace has others too (canary)"), errOut)
 		})
 	}
+}
+
+// TestProfileNamesTheReplica checks that a profile names the replica that was profiled, if the first one does not answer.
+func TestProfileNamesTheReplica(t *testing.T) {
+	s := newAPIServer(t)
+	useKubeconfig(t, s)
+	s.add("one", "serve", nil)
+	s.add("two", "serve", nil)
+	delete(s.pages, "one")
+	f := &profile.Function{ID: 1, Name: "main.work"}
+	l := &profile.Location{ID: 1, Line: []profile.Line{{Function: f}}}
+	samples := &profile.Profile{
+		SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}, DurationNanos: 1e9, Period: 1e7,
+		Function: []*profile.Function{f}, Location: []*profile.Location{l}, Sample: []*profile.Sample{{Location: []*profile.Location{l}, Value: []int64{1, 1e7}}},
+	}
+	s.pages["two"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = samples.Write(w) })
+	status, out, errOut := moonsail(t, "profile", "control-plane", "--duration", "1s", "-o", "json")
+	require.Zero(t, status, errOut)
+	require.Contains(t, out, `"the control plane two.istio-system"`)
 }
 
 // TestDashboard checks that the command forwards a port to a Pod until it is interrupted.

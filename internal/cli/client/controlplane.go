@@ -54,7 +54,7 @@ type ControlPlane struct {
 const (
 	// DefaultAddress is where a control plane serves its debug pages.
 	DefaultAddress = "127.0.0.1:15014"
-	// Timeout bounds a request that Get makes.
+	// Timeout bounds a request, unless Text gets a context with a deadline.
 	Timeout   = 10 * time.Second
 	maxAnswer = 256 << 20 // bytes
 )
@@ -148,14 +148,21 @@ func (c *ControlPlane) Get(ctx context.Context, path string, answer any) error {
 	return c.try(ctx, isUnreachable, func(r *Replica) error { return r.Get(ctx, path, answer) })
 }
 
-// Text reads a page unchanged. Only ctx bounds the time. If a replica cannot be reached or has no such page, for example for lack
-// of a proxy, it asks the next one.
-func (c *ControlPlane) Text(ctx context.Context, path string) (text []byte, err error) {
+// Text reads a page unchanged. If a replica cannot be reached or has no such page, for example for lack of a proxy, it asks the
+// next one.
+func (c *ControlPlane) Text(ctx context.Context, path string) ([]byte, error) {
+	text, _, err := c.TextFrom(ctx, path)
+	return text, err
+}
+
+// TextFrom is Text that also returns the replica that answered.
+func (c *ControlPlane) TextFrom(ctx context.Context, path string) (text []byte, from *Replica, err error) {
 	err = c.try(ctx, elsewhere, func(r *Replica) error {
 		text, err = r.Text(ctx, path)
+		from = r
 		return err
 	})
-	return text, err
+	return text, from, err
 }
 
 func isUnreachable(err error) bool {

@@ -103,8 +103,13 @@ func (r *Replica) Get(ctx context.Context, path string, answer any) error {
 	return nil
 }
 
-// Text reads a page unchanged. Only ctx bounds the time.
+// Text reads a page unchanged. The deadline of ctx may be later than Timeout, for pages that take longer.
 func (r *Replica) Text(ctx context.Context, path string) ([]byte, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, Timeout)
+		defer cancel()
+	}
 	resp, err := r.open(ctx, path)
 	if err != nil {
 		return nil, err

@@ -187,31 +187,26 @@ func (f *profileFlags) runControlPlane(cmd *cobra.Command, _ []string) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	replicas, err := f.client.Replicas(cmd.Context())
-	if err != nil {
-		return err
-	}
-	subject := replicas[0].String()
-	progress := terminal.StartProgress(cmd.ErrOrStderr(), fmt.Sprintf("sampling %s for %s", subject, f.duration))
-	raw, err := f.cpuProfile(cmd.Context())
+	progress := terminal.StartProgress(cmd.ErrOrStderr(), fmt.Sprintf("sampling the control plane for %s", f.duration))
+	raw, from, err := f.cpuProfile(cmd.Context())
 	progress.Done()
 	if err != nil {
 		return err
 	}
 	p, err := profile.FromGo(raw)
 	if err != nil {
-		return explainPerf(err, subject)
+		return explainPerf(err, from.String())
 	}
-	p.Subject = subject
+	p.Subject = from.String()
 	return f.show(cmd, p, raw)
 }
 
-// cpuProfile fetches a CPU profile from the control plane.
-func (f *profileFlags) cpuProfile(ctx context.Context) ([]byte, error) {
+// cpuProfile fetches a CPU profile from one replica of the control plane.
+func (f *profileFlags) cpuProfile(ctx context.Context) ([]byte, *client.Replica, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.duration+client.Timeout)
 	defer cancel()
 	page := fmt.Sprintf("/debug/pprof/profile?seconds=%d", int((f.duration+time.Second-1)/time.Second))
-	return f.client.Text(ctx, page)
+	return f.client.TextFrom(ctx, page)
 }
 
 func (f *profileFlags) show(cmd *cobra.Command, p *profile.Profile, raw []byte) error {
