@@ -152,11 +152,11 @@ func (f *flags) run(cmd *cobra.Command, section, proxy string) error {
 		Table: func(w io.Writer) error { return printConfig(w, out, section, actual) }})
 }
 
-// compare adds the state in Envoy; nil: Envoy was not asked.
+// compare adds the state in Envoy; nil: Envoy was not asked. The state of extensions stays unknown.
 func (c *comparedConfig) compare(section string, actual *explain.Actual) error {
 	for i := range c.ProxyConfig.Resources {
 		r := comparedResource{ConfigResource: c.ProxyConfig.Resources[i]}
-		if actual != nil {
+		if actual != nil && explain.Compares(r.Type) {
 			v, err := actual.Compare(&r.ConfigResource)
 			if err != nil {
 				return err

@@ -108,6 +108,21 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// TestExtensionsInEnvoy checks that extensions, which are not compared with Envoy's, do not end the command.
+func TestExtensionsInEnvoy(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"proxy": "a.plugins.shop", "resources": [{"type": "CDS", "name": "b", "sent": "ACKed", "resource": {}},
+			{"type": "ECDS", "name": "shop.filter", "sent": "ACKed", "resource": {}}, {"type": "BDS", "name": "bootstrap", "sent": "ACKed", "resource": {}}]}`)
+	}))
+	defer server.Close()
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"configs": []}`) }))
+	defer admin.Close()
+	status, out, errOut := moonsail(t, "proxy-config", "all", "a.plugins.shop", "--address", server.URL, "--admin", strings.TrimPrefix(admin.URL, "http://"))
+	require.Zero(t, status, errOut)
+	require.Regexp(t, `(?m)^b .* missing$`, out)
+	require.Regexp(t, `(?m)^shop\.filter .* \?$`, out)
+}
+
 // TestEmptySections checks that empty sections name the agent for certificates, and for plugins whose modules it fetches.
 func TestEmptySections(t *testing.T) {
 	shown := func(section string, c *comparedConfig) string {

@@ -20,7 +20,7 @@ import (
 
 type typeName = resource.Type
 
-// messageOf makes an empty message of each type.
+// messageOf makes an empty message of each type that is compared with Envoy's.
 var messageOf = map[string]func() proto.Message{
 	"CDS":  func() proto.Message { return &clusterv3.Cluster{} },
 	"EDS":  func() proto.Message { return &endpointv3.ClusterLoadAssignment{} },
@@ -29,6 +29,9 @@ var messageOf = map[string]func() proto.Message{
 	"VHDS": func() proto.Message { return &routev3.VirtualHost{} },
 	"SDS":  func() proto.Message { return &tlsv3.Secret{} },
 }
+
+// Compares reports whether resources of a type, by its short name, are compared with Envoy's.
+func Compares(typ string) bool { return messageOf[typ] != nil }
 
 func decodeAs(typ string, text json.RawMessage) (proto.Message, error) {
 	empty, ok := messageOf[typ]
