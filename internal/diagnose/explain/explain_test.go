@@ -155,12 +155,13 @@ func TestProxiesOfDeletedPodsDoNotCount(t *testing.T) {
 	key := o.Metadata().Key
 	pod := func(name string) model.Key { return model.Key{Kind: model.KindPod, Namespace: "shop", Name: name} }
 	w.begin(1, changelog.ChangedObject{Key: pod("deleted"), Operation: changelog.Deleted})
-	w.put(pod("cut-off"), &model.Workload{Meta: model.Meta{Key: pod("cut-off")}})
+	w.put(pod("cut-off"), &model.Workload{Meta: model.Meta{Key: pod("cut-off")}, Addresses: []string{"10.0.0.2", "fd00::2"}})
+	w.put(pod("replaced"), &model.Workload{Meta: model.Meta{Key: pod("replaced")}, Addresses: []string{"10.0.0.9"}}) // a StatefulSet's
 	w.log.Removed([]changelog.RemovedEndpoint{{Revision: 2, Address: "10.0.0.3"}})
 	rev := w.put(key, o)
 	w.begin(rev, changelog.ChangedObject{Key: key, Operation: changelog.Created, ResourceVersion: "1"})
 	w.log.Published(rev, 0, time.Now())
-	for i, name := range []string{"deleted", "cut-off", "endpoint-gone", "of-no-pod"} {
+	for i, name := range []string{"deleted", "cut-off", "endpoint-gone", "of-no-pod", "replaced"} {
 		w.left = append(w.left, distribution.Disconnected{ID: name, Name: name, Namespace: "shop", IPs: []string{fmt.Sprint("10.0.0.", i+1)}})
 		w.places = append(w.places, distribution.ProxySyncStatus{ID: name, Name: name, Namespace: "shop", Position: distribution.StateDisconnected})
 	}

@@ -127,12 +127,13 @@ func missedBy(p *distribution.Disconnected, removed []changelog.RemovedEndpoint)
 	return n
 }
 
-// mayLive reports whether a disconnected proxy may still run. It does not if its Pod was deleted or, for a
-// workload without a Pod, if its address was a removed endpoint.
+// mayLive reports whether a disconnected proxy may still run. It does not if its Pod was deleted or replaced by one of the same
+// name with other addresses or, for a workload without a Pod, if its address was a removed endpoint.
 func (x *Explainer) mayLive(p *distribution.Disconnected, removed []changelog.RemovedEndpoint) bool {
 	pod := model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}
-	if x.Snapshot().Get(pod) != nil {
-		return true
+	if w, ok := x.Snapshot().Get(pod).(*model.Workload); ok {
+		known := len(w.Addresses) > 0 && len(p.IPs) > 0
+		return !known || slices.ContainsFunc(w.Addresses, func(ip string) bool { return slices.Contains(p.IPs, ip) })
 	}
 	if c, ok := x.Changes.LastChange(pod); ok && c.Operation == changelog.Deleted {
 		return false
