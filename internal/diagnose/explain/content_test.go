@@ -59,4 +59,14 @@ func TestInForceIgnoresWhatIsFilledIn(t *testing.T) {
 	require.True(t, inForce(file, known), "no proxy asks for the key")
 	known.CA = "another"
 	require.False(t, inForce(file, known))
+
+	const login = `{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: shop}, type: kubernetes.io/dockerconfigjson, stringData: {.dockerconfigjson: '{"auths": {"r.example.com": {"auth": %q}}}'}}`
+	file = fmt.Sprintf(login, "b2xkOm9sZA==")
+	require.True(t, inForce(file, read(file)))
+	require.False(t, inForce(fmt.Sprintf(login, "bmV3Om5ldw=="), read(file)), "the cluster still has the old password")
+	key := func(pem string) string {
+		return Content(&model.Secret{Meta: model.Meta{Key: known.Key}, Certificate: "certificate", PrivateKey: model.NewPrivateKey(pem)})
+	}
+	require.Equal(t, key("one"), key("one"))
+	require.NotEqual(t, key("one"), key("two"))
 }
