@@ -69,7 +69,7 @@ func NewResolver(base *model.Mesh, snap *store.Snapshot) *Resolver {
 }
 
 // Resolve resolves a name as an application in p's Pod would. host is the full name. known is set if it is
-// a service of the mesh.
+// a service of the mesh, or a Pod of a headless service.
 func (r *Resolver) Resolve(p *model.Proxy, name string) (address string, host model.Host, known bool) {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return name, model.Host(name), false
@@ -78,6 +78,9 @@ func (r *Resolver) Resolve(p *model.Proxy, name string) (address string, host mo
 	for _, search := range []string{p.Namespace + ".svc." + domain, "svc." + domain, domain, ""} {
 		full := model.Host(strings.ToLower(strings.TrimSuffix(name+"."+search, ".")))
 		if a, ok := r.Address(p, full); ok {
+			return a, full, true
+		}
+		if a, ok := r.podAddress(full); ok {
 			return a, full, true
 		}
 	}
@@ -100,6 +103,28 @@ func (r *Resolver) Address(p *model.Proxy, host model.Host) (string, bool) {
 		return r.first()[s.Key], true
 	}
 	return Elsewhere, true
+}
+
+// podAddress returns the address of POD.SERVICE, for a Pod of a headless service; false: there is none. Such Pods are those of
+// StatefulSets, whose names are their host names.
+func (r *Resolver) podAddress(name model.Host) (string, bool) {
+	pod, host, _ := strings.Cut(string(name), ".")
+	s := r.services()[model.Host(host)]
+	if s == nil || !s.IsKubernetes() || !s.Headless {
+		return "", false
+	}
+	for o := range r.snap.All(model.KindEndpointSlice) {
+		e, ok := o.(*model.EndpointSlice)
+		if !ok || e.Service != s.Name || e.Namespace != s.Namespace {
+			continue
+		}
+		for _, m := range e.Members {
+			if m.Pod == pod && len(m.Addresses) > 0 && (m.Ready || s.PublishNotReady) {
+				return m.Addresses[0], true
+			}
+		}
+	}
+	return "", false
 }
 
 // readServices returns the services by host. Kubernetes' come first, then the first in the order of keys.
