@@ -132,10 +132,16 @@ func (p Policy) Guard(next http.Handler, refuse Refuse, log *slog.Logger) http.H
 			next.ServeHTTP(w, r)
 		case fromLoopback(r):
 			refuse(w, http.StatusForbidden, foreign.Error(), "open http://localhost with the port of this server")
-		case p.Credentials():
+		case p.TokenFile != "":
 			w.Header().Set("WWW-Authenticate", `Bearer realm="moonsail"`)
-			refuse(w, http.StatusUnauthorized, "this page needs credentials",
-				fmt.Sprintf("use a token of %s-token-file with --token-file, or a client certificate with --cert-file and --key-file", p.Flags))
+			next := fmt.Sprintf("use a token of %s-token-file with --token-file", p.Flags)
+			if p.ClientCA != "" {
+				next += ", or a client certificate with --cert-file and --key-file"
+			}
+			refuse(w, http.StatusUnauthorized, "this page needs credentials", next)
+		case p.ClientCA != "": // no header can bring one
+			refuse(w, http.StatusForbidden, "this page needs a client certificate",
+				fmt.Sprintf("use one of %s-client-ca with --cert-file and --key-file", p.Flags))
 		default:
 			refuse(w, http.StatusForbidden, "only clients on this machine may read this page",
 				fmt.Sprintf("use that machine, for example with kubectl port-forward, or set %s-token-file", p.Flags))

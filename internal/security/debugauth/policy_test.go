@@ -80,6 +80,7 @@ func TestGuard(t *testing.T) {
 		"double slash":                 {scraped, far, "//debug/store", "", 401},
 		"only scrapeable, metrics":     {Policy{Open: scrapeable}, far, "/metrics", "", 200},
 		"only scrapeable, pages":       {Policy{Open: scrapeable}, far, "/debug/changes", "", 403},
+		"only certificates":            {Policy{Flags: "--http", ClientCA: "ca.crt"}, far, "/debug/store", "Bearer " + token, 403},
 		"no address":                   {with, "", "/debug/store", "", 401},
 		"a socket":                     {with, "@", "/debug/store", "", 401},
 	} {
@@ -96,6 +97,11 @@ func TestGuard(t *testing.T) {
 			if c.status == 401 {
 				require.Contains(t, w.Header().Get("WWW-Authenticate"), "Bearer")
 				require.Contains(t, w.Body.String(), "--token-file")
+				require.NotContains(t, w.Body.String(), "certificate", "no client certificate is accepted")
+			}
+			if c.access.ClientCA != "" {
+				require.Contains(t, w.Body.String(), "--cert-file")
+				require.NotContains(t, w.Body.String(), "token", "no token is accepted")
 			}
 		})
 	}
@@ -216,7 +222,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 	status, err := ask()
 	require.NoError(t, err)
-	require.Equal(t, 401, status, "without a certificate")
+	require.Equal(t, 403, status, "without a certificate")
 	good, err := tls.LoadX509KeyPair(certificate(t, ca.Leaf, ca.PrivateKey.(*ecdsa.PrivateKey)))
 	require.NoError(t, err)
 	status, err = ask(good)
