@@ -448,6 +448,25 @@ func TestToken(t *testing.T) {
 	require.Positive(t, p.refused.Load())
 	b.run(chromedp.SendKeys("#token", "secret"+kb.Enter))
 	b.await(nodes + " === 5")
+	for _, c := range []struct{ hash, link, text string }{
+		{"#/mesh", `nav a:nth-of-type(3)`, "the newest changes"},
+		{"", `#detail a`, `"newest":7`},
+		{"", `nav a:nth-of-type(4)`, "moonsail_proxies"},
+		{"#/proxy/web.web", `#detail ul a:nth-of-type(1)`, "/debug/proxies/web.web/config/all: not there"},
+	} {
+		if c.hash != "" {
+			b.visit(c.hash, "web")
+		}
+		b.run(chromedp.Click(c.link))
+		b.await(fmt.Sprintf("document.getElementById('detail').innerText.includes(%q)", c.text))
+	}
+	b.visit("#/text?path=/debug/pprof/profile", "curl")
+	for _, path := range []string{"https://example.com/debug", "//example.com/debug", "/dashboard", "javascript:1"} {
+		b.visit("#/text?path="+encode(path), path)
+		b.await(`document.getElementById("detail").innerText.includes("not a page")`)
+	}
+	b.visit("#/mesh", "service-4")
+	require.Equal(t, map[string]bool{strings.TrimPrefix(p.URL, "http://"): true}, b.hosts)
 	require.False(t, value[bool](b, `location.href.includes("secret") || document.cookie.includes("secret") || "moonsail-token" in localStorage`))
 }
 

@@ -111,6 +111,15 @@ func startPlane(t *testing.T, name string) *plane {
 		})
 	}
 	mux.HandleFunc("GET /debug/traffic", func(w http.ResponseWriter, r *http.Request) { p.reply(w, r, func() any { return *p.traffic.Load() }) })
+	mux.HandleFunc("GET /debug", func(w http.ResponseWriter, r *http.Request) {
+		p.reply(w, r, func() any {
+			return object{"pages": []object{{"path": "/debug/changes", "about": "the newest changes", "link": true}, {"path": "/debug/store/{key...}", "about": "objects"}}}
+		})
+	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		p.reply(w, r, func() any { return "moonsail_proxies <b>1</b>" })
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		_ = json.NewEncoder(w).Encode(object{"error": r.URL.Path + ": not there"})
@@ -137,7 +146,9 @@ func (p *plane) reply(w http.ResponseWriter, r *http.Request, answer func() any)
 	if n := p.others.Load(); n > 0 {
 		w.Header().Set("Moonsail-Other-Control-Planes", fmt.Sprint(n))
 	}
-	w.Header().Set("Content-Type", "application/json")
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", "application/json")
+	}
 	_ = json.NewEncoder(w).Encode(answer())
 }
 

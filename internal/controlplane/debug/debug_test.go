@@ -300,6 +300,29 @@ func TestServeOnAClosedListener(t *testing.T) {
 	require.ErrorContains(t, err, "debug server on 127.0.0.1")
 }
 
+// TestIndexForPrograms checks that programs get the pages as JSON.
+func TestIndexForPrograms(t *testing.T) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug", http.NoBody)
+	r.Header.Set("Accept", "application/json")
+	w := httptest.NewRecorder()
+	Handler(Stages{}, slog.New(slog.DiscardHandler)).ServeHTTP(w, r)
+	var index struct {
+		Pages []struct {
+			Path, About string
+			Link        bool
+		}
+	}
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &index), w.Body.String())
+	links := map[string]bool{}
+	for _, p := range index.Pages {
+		require.NotEmpty(t, p.About)
+		links[p.Path] = p.Link
+	}
+	require.True(t, links["/debug/changes"])
+	require.Contains(t, links, "/debug/changes/{revision}")
+	require.False(t, links["/debug/changes/{revision}"])
+}
+
 // TestDashboard checks that the page is public, because its reader may have a token, and its data is not.
 func TestDashboard(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")

@@ -10,6 +10,7 @@ import (
 	"net/http/pprof"
 	runtimedebug "runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -174,14 +175,19 @@ var indexPage = template.Must(template.New("index").Parse(`<!doctype html>
 
 func (h *handler) index(pages []page) http.HandlerFunc {
 	type row struct {
-		Path, About string
-		Link        bool
+		Path  string `json:"path"`
+		About string `json:"about"`
+		Link  bool   `json:"link"` // the path has no braces
 	}
 	var rows []row
 	for _, p := range pages {
 		rows = append(rows, row{p.path, p.about, p.path[len(p.path)-1] != '}'})
 	}
-	return func(w http.ResponseWriter, _ *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Accept"), "application/json") { // a program, such as the dashboard
+			reply(w, map[string][]row{"pages": rows})
+			return
+		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		if err := indexPage.Execute(w, map[string]any{"Build": version.Get().String(), "Pages": rows}); err != nil {
 			h.log.Debug("writing the index page", "err", err)

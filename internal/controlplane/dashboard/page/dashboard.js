@@ -1,11 +1,40 @@
 // Code generated from internal/controlplane/dashboard/src by make dashboard; DO NOT EDIT.
 
+// internal/controlplane/dashboard/src/route.ts
+function parse(hash) {
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+  const parts = path.split("/").map((p) => {
+    try {
+      return decodeURIComponent(p);
+    } catch {
+      return p;
+    }
+  });
+  return { page: parts[0] ?? "", path: parts.slice(1).filter(Boolean), query: new URLSearchParams(query) };
+}
+function link(page, path = [], query = {}) {
+  const q = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) if (value) q.set(name, value);
+  const text = q.toString();
+  return `#/${[page, ...path].map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
+}
+function proxyLink(p) {
+  return link("proxy", [`${p.name}.${p.namespace}`]);
+}
+function objectLink(k) {
+  return link("object", [k.kind, k.namespace ?? "", k.name].filter(Boolean));
+}
+
 // internal/controlplane/dashboard/src/api.ts
 var NotFound = class extends Error {
 };
 var Unauthorized = class extends Error {
 };
 var tokenKey = "moonsail-token";
+var refused = false;
+function pageLink(path) {
+  return refused || sessionStorage.getItem(tokenKey) ? link("text", [], { path }) : path;
+}
 function useToken(token) {
   sessionStorage.setItem(tokenKey, token);
 }
@@ -13,18 +42,29 @@ async function get(path, left) {
   return (await ask(path, left)).body;
 }
 async function ask(path, left) {
-  const headers = {};
+  const answer = await request(path, left);
+  return { body: await answer.json(), others: Number(answer.headers.get("Moonsail-Other-Control-Planes") ?? 0) };
+}
+async function getText(path, left) {
+  const answer = await request(path, left);
+  return { type: answer.headers.get("Content-Type") ?? "", text: await answer.text() };
+}
+async function request(path, left) {
+  const headers = { Accept: "application/json, text/plain" };
   const token = sessionStorage.getItem(tokenKey);
   if (token) headers["Authorization"] = `Bearer ${token}`;
   const answer = await fetch(path, { headers, signal: AbortSignal.any([left, AbortSignal.timeout(1e4)]) });
-  if (answer.status === 401) throw new Unauthorized("the control plane requires a token");
+  if (answer.status === 401) {
+    refused = true;
+    throw new Unauthorized("the control plane requires a token");
+  }
   if (!answer.ok) {
     const { error, next } = await answer.json().catch(() => ({}));
     const why = [error ?? `${answer.status} ${answer.statusText}`, next].filter(Boolean).join(": ");
     left.throwIfAborted();
     throw answer.status === 404 ? new NotFound(why) : new Error(`${path}: ${why}`);
   }
-  return { body: await answer.json(), others: Number(answer.headers.get("Moonsail-Other-Control-Planes") ?? 0) };
+  return answer;
 }
 
 // internal/controlplane/dashboard/src/dom.ts
@@ -32,6 +72,11 @@ function el(tag, className = "", ...children) {
   const e = document.createElement(tag);
   if (className) e.className = className;
   e.append(...children);
+  return e;
+}
+function a(text, href) {
+  const e = el("a", "", text);
+  e.href = href;
   return e;
 }
 function byId(id2) {
@@ -138,31 +183,6 @@ function drawNode(old, n) {
     else old.setAttribute(name, value);
   }
   drawChildren(old, [...n.childNodes]);
-}
-
-// internal/controlplane/dashboard/src/route.ts
-function parse(hash) {
-  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
-  const parts = path.split("/").map((p) => {
-    try {
-      return decodeURIComponent(p);
-    } catch {
-      return p;
-    }
-  });
-  return { page: parts[0] ?? "", path: parts.slice(1).filter(Boolean), query: new URLSearchParams(query) };
-}
-function link(page, path = [], query = {}) {
-  const q = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) if (value) q.set(name, value);
-  const text = q.toString();
-  return `#/${[page, ...path].map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
-}
-function proxyLink(p) {
-  return link("proxy", [`${p.name}.${p.namespace}`]);
-}
-function objectLink(k) {
-  return link("object", [k.kind, k.namespace ?? "", k.name].filter(Boolean));
 }
 
 // internal/controlplane/dashboard/src/changes.ts
@@ -810,11 +830,11 @@ function lackingText(p) {
 var warnings = (list) => list.map((text) => el("p", "warn", text));
 
 // internal/controlplane/dashboard/src/proxies.ts
-function refused(p) {
+function refused2(p) {
   return p.types.flatMap((t) => (t.held ?? []).map((h) => ({ type: t.type, ...h })));
 }
 function state2(p, now) {
-  const held = refused(p);
+  const held = refused2(p);
   if (p.unread) return el("span", "bad", "does not read its stream");
   if (held.length) {
     const e = el("span", "bad", `refused ${held.length}`);
@@ -831,7 +851,7 @@ function proxyName(p) {
   return a2;
 }
 function gravity(p) {
-  if (p.unread || refused(p).length) return 0;
+  if (p.unread || refused2(p).length) return 0;
   return p.owed ? 1 : 2;
 }
 var last2;
@@ -875,11 +895,6 @@ function showStale(s) {
 // internal/controlplane/dashboard/src/pages.ts
 var again = 2e3;
 var seldom = 5e3;
-function a(text, href, className = "") {
-  const e = el("a", className, text);
-  e.href = href;
-  return e;
-}
 function facts(list) {
   const out = el("dl", "facts");
   for (const [name, value] of list) if (value) out.append(key(`${name}:`, el("dt", "", name)), key(name, el("dd", "", value)));
@@ -990,7 +1005,7 @@ var changeOf = (p, n) => revision(p, n, `change ${n}${p.controlPlane ? ` of ${p.
 function lacks(p, now) {
   const parts = [];
   if (p.unread) parts.push(el("p", "bad", "It does not read its stream: its Envoy hangs, or the network does."));
-  for (const h of refused(p)) parts.push(el("p", "bad", `${h.type} ${h.name}: Envoy refused it: ${h.message}`));
+  for (const h of refused2(p)) parts.push(el("p", "bad", `${h.type} ${h.name}: Envoy refused it: ${h.message}`));
   if (p.owed) {
     const oldest = p.oldestPending ? changeOf(p, p.oldestPending) : "";
     parts.push(el("p", "warn", `It lacks ${p.owed} ${p.owed === 1 ? "revision" : "revisions"}${p.behindSince ? ` for ${age(now, p.behindSince)}` : ""}, since `, oldest));
@@ -1038,7 +1053,7 @@ function more(at, name, elsewhere) {
     ["its worker threads", `${at}/envoy/workers`],
     ["its metrics", `${at}/envoy/stats`],
     ["its log", `${at}/envoy/logs`]
-  ]) list.append(el("li", "", a(text, href)));
+  ]) list.append(el("li", "", a(text, pageLink(href))));
   list.append(el("li", "", "why a call is decided as it is: ", el("code", "", `moonsail why ${name} URL`)));
   return list;
 }
@@ -1056,7 +1071,7 @@ async function showObject(r, left) {
         ["state", e.exists ? e.state : `deleted; ${e.state}`],
         ["last change", e.revision ? a(`change ${e.revision}`, link("change", [String(e.revision)])) : void 0],
         ["proxies", countsText(e.counts)],
-        ["content", a("as the control plane has it", `/debug/store/${path}`)]
+        ["content", a("as the control plane has it", pageLink(`/debug/store/${path}`))]
       ]),
       ...(e.problems ?? []).map((p) => el("p", "warn", p)),
       ...e.change ? [heading("The way of its last change"), way(e.change)] : [],
@@ -1129,6 +1144,35 @@ function showProblems(p) {
   redraw(byId("problems"), ...parts);
 }
 
+// internal/controlplane/dashboard/src/text.ts
+var once = 2 ** 31 - 1;
+var isPage = (path) => /^\/(debug|metrics|version|ready)(?=$|[/?])/.test(path);
+function withTools(path) {
+  return el("p", "", "Tools read this page: ", el("code", "", `curl -H "Authorization: Bearer TOKEN" ${location.origin}${path}`));
+}
+async function showText(r, left) {
+  const path = r.query.get("path") ?? "";
+  if (!isPage(path)) {
+    show(path, el("p", "warn", "This is not a page of the control plane."));
+    return once;
+  }
+  if (path.startsWith("/debug/pprof/")) {
+    show(path, withTools(path));
+    return once;
+  }
+  try {
+    const { type, text } = await getText(path, left);
+    if (path === "/debug") {
+      const { pages: pages2 } = JSON.parse(text);
+      show("Debug pages", table(["page", "content"], pages2.map((p) => row(p.link ? a(p.path, pageLink(p.path)) : p.path, p.about))));
+    } else if (type.startsWith("application/json") || type.startsWith("text/plain")) show(path, el("pre", "", text));
+    else show(path, withTools(path));
+  } catch (e) {
+    notThere(path, e);
+  }
+  return once;
+}
+
 // internal/controlplane/dashboard/src/main.ts
 var quick = 1e3;
 var slow = 5e3;
@@ -1150,7 +1194,7 @@ async function changes(_, left) {
 async function proxies(_, left) {
   const all = await get("/debug/proxies", left);
   const behind = all.proxies.filter((p) => p.owed).length;
-  const bad = all.proxies.filter((p) => p.unread || refused(p).length).length;
+  const bad = all.proxies.filter((p) => p.unread || refused2(p).length).length;
   const unlisted = (all.controlPlanes ?? []).reduce((n, p) => n + (p.leftOut ?? 0), 0);
   const about = [
     behind ? `${behind} behind` : "",
@@ -1178,6 +1222,10 @@ async function problems(_, left) {
 }
 function askForToken() {
   byId("login").hidden = false;
+  linkPages();
+}
+function linkPages() {
+  for (const [id2, path] of [["debug", "/debug"], ["metrics", "/metrics"]]) byId(id2).href = pageLink(path);
 }
 var pages = {
   "": { section: "page-overview", looks: { changes, proxies, "stale endpoints": stale, problems } },
@@ -1185,7 +1233,8 @@ var pages = {
   proxy: { section: "page-detail", looks: { proxy: showProxy } },
   change: { section: "page-detail", looks: { change: showChange } },
   object: { section: "page-detail", looks: { object: showObject } },
-  search: { section: "page-detail", looks: { search: showSearch } }
+  search: { section: "page-detail", looks: { search: showSearch } },
+  text: { section: "page-detail", looks: { page: showText } }
 };
 var visit;
 async function keep(what, look, left) {
@@ -1213,7 +1262,8 @@ function open2() {
   if (!page) return;
   for (const p of Object.values(pages)) byId(p.section).hidden = p.section !== page.section;
   for (const a2 of document.querySelectorAll("nav a")) {
-    if (parse(a2.hash).page === route.page && a2.hash) a2.setAttribute("aria-current", "page");
+    const to = parse(a2.hash);
+    if (a2.hash && to.page === route.page && to.query.get("path") === route.query.get("path")) a2.setAttribute("aria-current", "page");
     else a2.removeAttribute("aria-current");
   }
   byId("search").value = route.page === "search" ? route.query.get("q") ?? "" : "";
@@ -1252,5 +1302,6 @@ document.addEventListener("keydown", (e) => {
   byId("search").focus();
 });
 showKey();
+linkPages();
 void get("/version", new AbortController().signal).then((v) => byId("version").textContent = v.version, () => void 0);
 open2();

@@ -1,5 +1,7 @@
 // Types of the control plane's debug pages (internal/controlplane/debug), as far as this page shows them.
 
+import { link } from "./route";
+
 export interface Key {
   kind: string;
   namespace?: string;
@@ -104,6 +106,13 @@ export class Unauthorized extends Error {}
 
 const tokenKey = "moonsail-token";
 
+let refused = false; // a request without a token
+
+// pageLink returns a link to another page of the control plane. With a token, the dashboard shows it, because a link cannot send the token.
+export function pageLink(path: string): string {
+  return refused || sessionStorage.getItem(tokenKey) ? link("text", [], { path }) : path;
+}
+
 // useToken keeps a token until this tab closes.
 export function useToken(token: string): void {
   sessionStorage.setItem(tokenKey, token);
@@ -116,16 +125,30 @@ export async function get<T>(path: string, left: AbortSignal): Promise<T> {
 
 // ask is get for a page about one control plane. others is the number of other control planes, which have changes of their own.
 export async function ask<T>(path: string, left: AbortSignal): Promise<{ body: T; others: number }> {
-  const headers: Record<string, string> = {};
+  const answer = await request(path, left);
+  return { body: (await answer.json()) as T, others: Number(answer.headers.get("Moonsail-Other-Control-Planes") ?? 0) };
+}
+
+// getText reads a page of any type.
+export async function getText(path: string, left: AbortSignal): Promise<{ type: string; text: string }> {
+  const answer = await request(path, left);
+  return { type: answer.headers.get("Content-Type") ?? "", text: await answer.text() };
+}
+
+async function request(path: string, left: AbortSignal): Promise<Response> {
+  const headers: Record<string, string> = { Accept: "application/json, text/plain" };
   const token = sessionStorage.getItem(tokenKey);
   if (token) headers["Authorization"] = `Bearer ${token}`;
   const answer = await fetch(path, { headers, signal: AbortSignal.any([left, AbortSignal.timeout(10_000)]) });
-  if (answer.status === 401) throw new Unauthorized("the control plane requires a token");
+  if (answer.status === 401) {
+    refused = true;
+    throw new Unauthorized("the control plane requires a token");
+  }
   if (!answer.ok) {
     const { error, next } = (await answer.json().catch(() => ({}))) as { error?: string; next?: string };
     const why = [error ?? `${answer.status} ${answer.statusText}`, next].filter(Boolean).join(": ");
     left.throwIfAborted(); // also while the reason was read
     throw answer.status === 404 ? new NotFound(why) : new Error(`${path}: ${why}`);
   }
-  return { body: (await answer.json()) as T, others: Number(answer.headers.get("Moonsail-Other-Control-Planes") ?? 0) };
+  return answer;
 }

@@ -14,6 +14,7 @@ import { pause } from "./poll";
 import { count } from "./problems";
 import { gravity, refused } from "./proxies";
 import { link, parse } from "./route";
+import { isPage } from "./text";
 import type { Edge } from "./traffic";
 import { active, around, fold, mutualShare, namespaces, quantile as quantileOf } from "./traffic";
 
@@ -150,6 +151,13 @@ test("other control planes that an answer lacks are named", () => {
     [of({ state: "other version", exists: false }), "Control plane b does not have it."],
     [of({ state: "other version", origin: "shop.yaml:1", resourceVersion: "7" }), "Control plane b has another version of it (shop.yaml:1, 7)."],
   ] as const) assert.equal(lackingText(status), want);
+});
+
+test("only pages of the control plane are shown as text", () => {
+  const yes = ["/debug", "/debug/proxies/web.shop/envoy/logs", "/debug/search?q=a", "/metrics", "/version"];
+  const no = ["", "debug", "//debug", "https://example.com/debug", "/debugger", "/dashboard", "/\\example.com", "javascript:1"];
+  assert.deepEqual(yes.filter((p) => !isPage(p)), []);
+  assert.deepEqual(no.filter(isPage), []);
 });
 
 test("a pause leaves no listener behind", async () => {

@@ -10,6 +10,13 @@ export function el<K extends keyof HTMLElementTagNameMap>(tag: K, className = ""
   return e;
 }
 
+// a makes a link.
+export function a(text: string, href: string): HTMLAnchorElement {
+  const e = el("a", "", text);
+  e.href = href;
+  return e;
+}
+
 // byId returns an element of the page.
 export function byId(id: string): HTMLElement {
   const e = document.getElementById(id);

@@ -1,7 +1,7 @@
 // The dashboard requests the debug pages repeatedly while it is visible, and shows them.
 
 import type { Changes, Problems, Proxies, Stale } from "./api";
-import { Unauthorized, ask, get, useToken } from "./api";
+import { Unauthorized, ask, get, pageLink, useToken } from "./api";
 import { quantile, showChanges, showKey, totals } from "./changes";
 import { byId, el, ms } from "./dom";
 import { drawMesh, showMesh, zoom } from "./mesh";
@@ -13,6 +13,7 @@ import { refused, showProxies, showStale } from "./proxies";
 import { redraw } from "./redraw";
 import type { Route } from "./route";
 import { link, parse } from "./route";
+import { showText } from "./text";
 
 // Intervals in milliseconds. A list of thousands has megabytes, and is requested less often.
 const quick = 1000;
@@ -67,6 +68,12 @@ async function problems(_: Route, left: AbortSignal): Promise<number> {
 // askForToken shows the form, once.
 function askForToken(): void {
   byId("login").hidden = false;
+  linkPages();
+}
+
+// linkPages sets the links to pages beside the dashboard.
+function linkPages(): void {
+  for (const [id, path] of [["debug", "/debug"], ["metrics", "/metrics"]] as const) (byId(id) as HTMLAnchorElement).href = pageLink(path);
 }
 
 // Look requests something and draws it. It returns the milliseconds until the next time. Once its page is left, it draws nothing.
@@ -80,6 +87,7 @@ const pages: Record<string, { section: string; looks: Record<string, Look> }> = 
   change: { section: "page-detail", looks: { change: showChange } },
   object: { section: "page-detail", looks: { object: showObject } },
   search: { section: "page-detail", looks: { search: showSearch } },
+  text: { section: "page-detail", looks: { page: showText } },
 };
 
 let visit: AbortController | undefined; // ends the requests of the page that is shown
@@ -113,7 +121,8 @@ function open(): void {
   if (!page) return;
   for (const p of Object.values(pages)) byId(p.section).hidden = p.section !== page.section;
   for (const a of document.querySelectorAll<HTMLAnchorElement>("nav a")) {
-    if (parse(a.hash).page === route.page && a.hash) a.setAttribute("aria-current", "page");
+    const to = parse(a.hash);
+    if (a.hash && to.page === route.page && to.query.get("path") === route.query.get("path")) a.setAttribute("aria-current", "page");
     else a.removeAttribute("aria-current");
   }
   (byId("search") as HTMLInputElement).value = route.page === "search" ? (route.query.get("q") ?? "") : "";
@@ -155,5 +164,6 @@ document.addEventListener("keydown", (e) => {
   byId("search").focus();
 });
 showKey();
+linkPages();
 void get<{ version: string }>("/version", new AbortController().signal).then((v) => (byId("version").textContent = v.version), () => undefined);
 open();

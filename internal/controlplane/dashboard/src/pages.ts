@@ -1,9 +1,9 @@
 // Pages of one proxy, one change and one object, and of a search.
 
 import type { Change, Key, Peer, PeerStatus, Proxy } from "./api";
-import { NotFound, ask, get } from "./api";
+import { NotFound, ask, get, pageLink } from "./api";
 import { stages } from "./changes";
-import { age, byId, bytes, el, ms, objectName, row, table } from "./dom";
+import { a, age, byId, bytes, el, ms, objectName, row, table } from "./dom";
 import { incompleteText, lackingText, warnings } from "./peers";
 import { refused } from "./proxies";
 import { key, redraw } from "./redraw";
@@ -41,12 +41,6 @@ interface Counts {
 const again = 2000;
 const seldom = 5000;
 
-function a(text: string, href: string, className = ""): HTMLAnchorElement {
-  const e = el("a", className, text);
-  e.href = href;
-  return e;
-}
-
 // facts is a list of names and values.
 function facts(list: [string, Part | undefined][]): HTMLElement {
   const out = el("dl", "facts");
@@ -54,14 +48,15 @@ function facts(list: [string, Part | undefined][]): HTMLElement {
   return out;
 }
 
-function show(title: string, ...parts: Part[]): void {
+// show draws a page with a title.
+export function show(title: string, ...parts: Part[]): void {
   redraw(byId("detail"), el("h2", "", title), ...parts);
 }
 
 const heading = (text: string): HTMLElement => key(text, el("h3", "", text));
 
 // notThere shows that something does not exist, and reports other errors.
-function notThere(title: string, error: unknown): void {
+export function notThere(title: string, error: unknown): void {
   if (!(error instanceof NotFound)) throw error;
   show(title, el("p", "warn", error.message), el("p", "", a("Search for it", link("search", [], { q: title.split(" ").pop() ?? "" }))));
 }
@@ -217,7 +212,7 @@ function more(at: string, name: string, elsewhere: boolean): HTMLElement {
   else for (const [text, href] of [
     ["what it should have", `${at}/config/all`], ["what its Envoy uses", `${at}/envoy/in-use`], ["its certificate", `${at}/envoy/identity`],
     ["its worker threads", `${at}/envoy/workers`], ["its metrics", `${at}/envoy/stats`], ["its log", `${at}/envoy/logs`],
-  ] as const) list.append(el("li", "", a(text, href)));
+  ] as const) list.append(el("li", "", a(text, pageLink(href))));
   list.append(el("li", "", "why a call is decided as it is: ", el("code", "", `moonsail why ${name} URL`)));
   return list;
 }
@@ -250,7 +245,7 @@ export async function showObject(r: Route, left: AbortSignal): Promise<number> {
       facts([
         ["from", e.origin], ["state", e.exists ? e.state : `deleted; ${e.state}`],
         ["last change", e.revision ? a(`change ${e.revision}`, link("change", [String(e.revision)])) : undefined],
-        ["proxies", countsText(e.counts)], ["content", a("as the control plane has it", `/debug/store/${path}`)],
+        ["proxies", countsText(e.counts)], ["content", a("as the control plane has it", pageLink(`/debug/store/${path}`))],
       ]),
       ...(e.problems ?? []).map((p) => el("p", "warn", p)),
       ...(e.change ? [heading("The way of its last change"), way(e.change)] : []),
