@@ -20,7 +20,8 @@ func (r *Converter) HeaderName(at problem.Path, name string) {
 	}
 }
 
-// PlainText checks a header's value, whatever it means to Envoy; false: it has control characters.
+// PlainText checks a text that becomes a header's value, a path or a host, whatever it means to Envoy. It reports false if
+// the text has control characters.
 func (r *Converter) PlainText(at problem.Path, v string) bool {
 	for _, b := range []byte(v) {
 		if b < 0x20 && b != '\t' || b == 0x7f {

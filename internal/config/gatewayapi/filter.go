@@ -25,6 +25,7 @@ func (c *conv) routeFilter(at problem.Path, f *gatewayv1.HTTPRouteFilter, out *m
 		if h := f.URLRewrite.Hostname; h != nil {
 			c.CheckHost(at.Field("urlRewrite").Field("hostname"), string(*h), false)
 		}
+		c.newPath(at.Field("urlRewrite").Field("path"), f.URLRewrite.Path)
 	case f.RequestMirror != nil:
 		m := model.Mirror{Percent: 100}
 		var grant *model.Key
@@ -131,12 +132,26 @@ func (c *conv) redirect(at problem.Path, f *gatewayv1.HTTPRequestRedirectFilter)
 	case f.Port == nil && out.Scheme == "":
 		out.PortFromRequest = true
 	}
+	c.newPath(at.Field("path"), f.Path)
 	if p := f.Path; p != nil && p.ReplaceFullPath != nil {
 		out.URI = *p.ReplaceFullPath
 	} else if p != nil && p.ReplacePrefixMatch != nil {
 		out.PrefixRewrite = *p.ReplacePrefixMatch
 	}
 	return out
+}
+
+// newPath checks what replaces a path.
+func (c *conv) newPath(at problem.Path, p *gatewayv1.HTTPPathModifier) {
+	if p == nil {
+		return
+	}
+	if p.ReplaceFullPath != nil {
+		c.PlainText(at.Field("replaceFullPath"), *p.ReplaceFullPath)
+	}
+	if p.ReplacePrefixMatch != nil {
+		c.PlainText(at.Field("replacePrefixMatch"), *p.ReplacePrefixMatch)
+	}
 }
 
 // rewriteOf is the rewrite of a rule under a match with a prefix; nil: there is none.

@@ -124,6 +124,9 @@ func (c *routeConv) redirect(at problem.Path, r *networking.HTTPRedirect, matche
 		out.Code = 301
 	}
 	c.RedirectCode(at.Field("redirectCode"), out.Code)
+	c.PlainText(at.Field("uri"), r.Uri)
+	c.PlainText(at.Field("prefixRewrite"), r.PrefixRewrite)
+	c.PlainText(at.Field("authority"), r.Authority)
 	if r.Scheme != "" {
 		c.RedirectScheme(at.Field("scheme"), r.Scheme)
 	}
@@ -183,6 +186,8 @@ func (c *routeConv) rewrite(at problem.Path, r *networking.HTTPRewrite) *model.R
 		return nil
 	}
 	out := &model.Rewrite{URI: r.Uri, Authority: r.Authority}
+	c.PlainText(at.Field("uri"), r.Uri)
+	c.PlainText(at.Field("authority"), r.Authority)
 	if re := r.UriRegexRewrite; re != nil {
 		out.Regex, out.RegexTo = re.Match, re.Rewrite
 		at := at.Field("uriRegexRewrite")
@@ -190,6 +195,7 @@ func (c *routeConv) rewrite(at problem.Path, r *networking.HTTPRewrite) *model.R
 		if re.Rewrite == "" {
 			c.Errorf(code.MissingField, at.Field("rewrite"), "is missing; set the replacement of the match")
 		}
+		c.PlainText(at.Field("rewrite"), re.Rewrite)
 		c.groups(at.Field("rewrite"), re.Match, re.Rewrite)
 		if r.Uri != "" {
 			c.Errorf(code.ExclusiveFields, at, "cannot be combined with uri; remove one of the two")

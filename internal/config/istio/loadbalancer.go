@@ -108,7 +108,9 @@ func (c destinationConv) hashCookie(at problem.Path, k *networking.LoadBalancerS
 	}
 	seen := map[string]bool{}
 	for i, a := range k.GetAttributes() {
+		c.PlainText(at.Field("attributes").Index(i).Field("value"), a.Value)
 		field := at.Field("attributes").Index(i).Field("name")
+		c.PlainText(field, a.Name)
 		switch {
 		case a.Name == "":
 			c.Errorf(code.MissingField, field, "is missing; name the attribute")
