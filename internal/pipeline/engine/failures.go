@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
+	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
 // Failure is a resource that could not be translated, as a whole or in part. The proxies keep its last
@@ -118,6 +119,12 @@ func (f *failures) add(one Failure, added map[failureKey]bool) {
 		one.Error = f.list[k].Error + "; " + one.Error
 	}
 	f.list[k], added[k], f.changed = one, true, true
+}
+
+// refusesRoutes reports whether a virtual host is served with routes that answer with an error.
+func (f *failures) refusesRoutes(group derive.GroupKey, virtualHost string) bool {
+	one, ok := f.list[failureKey{group, resource.VirtualHost.String(), virtualHost}]
+	return ok && one.kind == routesRefused
 }
 
 // forget removes the failures of one type of a proxy group.

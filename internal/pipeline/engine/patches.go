@@ -75,8 +75,8 @@ func (t *translation) virtualHost(v *ir.VirtualHost) (proto.Message, error) {
 		translate = route.VirtualHostForPatches
 	}
 	m, refused, err := translate(v)
-	if len(refused) > 0 && t.key.Type != model.ProxyRouter && t.inTable(resource.VirtualHost, v.ResourceName()) {
-		return nil, errors.Join(refused...) // all routes of a sidecar's virtual host belong to one object, so the last valid version can stay
+	if len(refused) > 0 && t.keepsVirtualHost(v) {
+		return nil, errors.Join(refused...)
 	}
 	if err != nil || v.Added != nil {
 		return signed(m, v.Added, err)
@@ -101,9 +101,20 @@ func (t *translation) vhdsRouteConfig(v *ir.RouteConfig) (proto.Message, error) 
 	return m, nil
 }
 
-// inTable reports whether the table has some version of a resource.
-func (t *translation) inTable(typ resource.Type, name string) bool {
-	return t.table != nil && t.table.State().Get(typ, name) != nil
+// keepsVirtualHost reports whether the table's version of a virtual host stays although some new routes are refused: all
+// routes belong to one object, and that version is made from a valid one of it. Several objects can share a virtual host of
+// a gateway, and keeping it would hold back the routes of the others.
+func (t *translation) keepsVirtualHost(v *ir.VirtualHost) bool {
+	entry := t.table.State().Get(resource.VirtualHost, v.ResourceName())
+	if entry == nil || t.key.Type == model.ProxyRouter {
+		return false
+	}
+	for i := range v.Routes {
+		if v.Routes[i].Origin != v.Routes[0].Origin {
+			return false
+		}
+	}
+	return entry.MadeFrom().Has(v.Routes[0].Origin) && !t.failures.refusesRoutes(t.key, v.ResourceName())
 }
 
 // signed writes the EnvoyFilter that adds a resource into its metadata. No other patch changes such a resource.

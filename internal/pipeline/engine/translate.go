@@ -69,6 +69,8 @@ type translation struct {
 	intern  *resource.Interner
 	table   *table.Table // as it is before the batch
 	patches *envoyfilter.Set
+	// failures are those before the batch. Nothing changes them while groups are translated.
+	failures *failures
 	// patchedBy are the EnvoyFilters that changed the resource in progress.
 	patchedBy model.OriginList
 	// repatched: the delta replaces the patches of the group.
@@ -84,7 +86,7 @@ type translation struct {
 // translateGroup translates the types in the order in which Envoy needs them.
 func (e *Engine) translateGroup(k derive.GroupKey, d *derive.Delta, memo *batchMemo) *translation {
 	g := e.groups.open[k]
-	t := &translation{key: k, intern: e.intern, table: g.table}
+	t := &translation{key: k, intern: e.intern, table: g.table, failures: e.failures}
 	if d == nil {
 		return t
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
 	"github.com/moonsail/moonsail/test/await"
 )
 
@@ -145,15 +146,7 @@ func TestRefusedRouteOfASharedHost(t *testing.T) {
 	defer release()
 	expect := func(want ...uint32) {
 		t.Helper()
-		entry := tables[0].State().Get(resource.VirtualHost, name)
-		require.NotNil(t, entry)
-		packed, host := &anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.route.v3.VirtualHost", Value: entry.Resource().Value()}, &routev3.VirtualHost{}
-		require.NoError(t, packed.UnmarshalTo(host))
-		var got []uint32
-		for _, route := range host.Routes {
-			got = append(got, route.GetDirectResponse().GetStatus())
-		}
-		require.Equal(t, want, got)
+		require.Equal(t, want, statuses(t, tables[0].State().Get(resource.VirtualHost, name)))
 	}
 	expect(201, 202)
 
@@ -173,6 +166,63 @@ func TestRefusedRouteOfASharedHost(t *testing.T) {
 	<-r
 	expect(204)
 	require.Empty(t, e.Failures())
+}
+
+// TestRefusedRouteOfASidecar checks a service of a sidecar with a VirtualService of which one rule cannot be translated. The
+// valid version of the VirtualService stays, if there is one. Otherwise the other rules apply, whatever the sidecar had before.
+func TestRefusedRouteOfASidecar(t *testing.T) {
+	const name, valid, invalid = "80/a.shop.svc.cluster.local:80", 204, 9
+	type version struct{ admin, old uint32 } // the statuses of two rules
+	for _, c := range []struct {
+		name     string
+		versions []version
+		want     []uint32 // of the last one
+	}{
+		{"first", []version{{403, invalid}}, []uint32{403, 500}},
+		{"after a valid one", []version{{401, valid}, {403, invalid}}, []uint32{401, valid}},
+		{"after a valid and an invalid one", []version{{401, valid}, {402, invalid}, {403, invalid}}, []uint32{401, valid}},
+		{"after an invalid one", []version{{401, invalid}, {403, invalid}}, []uint32{403, 500}},
+		{"corrected", []version{{401, invalid}, {403, valid}}, []uint32{403, valid}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, in, r := start(t)
+			in.Put(service("a", 80))
+			in.Synced("test")
+			await.From(t, r)
+			tables, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
+			require.NoError(t, err)
+			defer release()
+			for i, v := range c.versions {
+				rule := func(path string, status uint32) model.HTTPRoute {
+					return model.HTTPRoute{
+						Matches:        []model.HTTPMatch{{URI: &model.StringMatch{Kind: model.MatchPrefix, Value: path}}},
+						DirectResponse: &model.DirectResponse{Status: status},
+					}
+				}
+				o := &model.VirtualService{
+					Meta:  model.Meta{Key: model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "a"}, ResourceVersion: fmt.Sprint(i)},
+					Hosts: []model.Host{"a.shop.svc.cluster.local"}, Gateways: []string{model.GatewayMesh},
+					HTTP: []model.HTTPRoute{rule("/admin", v.admin), rule("/old", v.old)},
+				}
+				in.Put(store.Event{Key: o.Key, Object: o})
+				await.From(t, r)
+			}
+			require.Equal(t, c.want, statuses(t, tables[0].State().Get(resource.VirtualHost, name)))
+			require.Equal(t, c.versions[len(c.versions)-1].old == invalid, len(e.Failures()) == 1)
+		})
+	}
+}
+
+// statuses are those with which the routes of a virtual host answer.
+func statuses(t *testing.T, entry *table.Entry) (out []uint32) {
+	t.Helper()
+	require.NotNil(t, entry)
+	packed, host := &anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.route.v3.VirtualHost", Value: entry.Resource().Value()}, &routev3.VirtualHost{}
+	require.NoError(t, packed.UnmarshalTo(host))
+	for _, route := range host.Routes {
+		out = append(out, route.GetDirectResponse().GetStatus())
+	}
+	return out
 }
 
 // TestFailuresOfOneResource checks that several failures of one resource are joined, and replaced when it
