@@ -2,7 +2,9 @@ package derive
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -96,6 +98,50 @@ func TestPatchesReachTheirGroupsAlone(t *testing.T) {
 	require.Contains(t, deltas[inA].Listeners, "0.0.0.0_80")
 	require.NotContains(t, deltas[inA].Clusters, "outbound|80||x.a.svc.cluster.local")
 	require.Empty(t, d.Apply([]store.Change{{Key: f.Key, Old: f, New: f}}).Deltas, "nothing has changed")
+}
+
+// TestPatchesReachAllTheirResources checks that a new EnvoyFilter, and its removal, derive all resources again that it can change.
+func TestPatchesReachAllTheirResources(t *testing.T) {
+	service := &model.Service{
+		Meta:     model.Meta{Key: model.Key{Kind: model.KindService, Namespace: "a", Name: "x"}},
+		Hostname: "x.a.svc.cluster.local", Ports: []model.ServicePort{{Name: "http", Number: 80, Protocol: model.ProtocolHTTP}},
+	}
+	gateway := &model.Gateway{
+		Meta: model.Meta{Key: model.Key{Kind: model.KindGateway, Namespace: "a", Name: "edge"}},
+		Servers: []model.GatewayServer{{
+			Port:  model.GatewayPort{Number: 80, Name: "http", Protocol: model.ProtocolHTTP},
+			Hosts: []model.HostSelector{{Namespace: "*", Host: "*"}},
+		}},
+	}
+	routes := &model.VirtualService{
+		Meta:  model.Meta{Key: model.Key{Kind: model.KindVirtualService, Namespace: "a", Name: "x"}},
+		Hosts: []model.Host{"www.example.com"}, Gateways: []string{"a/edge"},
+		HTTP: []model.HTTPRoute{{Backends: []model.Backend{{Destination: model.Destination{Host: service.Hostname}, Weight: 1}}}},
+	}
+	clusters := func(d *Delta) []string { return slices.Sorted(maps.Keys(d.Clusters)) }
+	listeners := func(d *Delta) []string { return slices.Sorted(maps.Keys(d.Listeners)) }
+	routeConfigs := func(d *Delta) []string { return slices.Sorted(maps.Keys(d.RouteConfigs)) }
+	virtualHosts := func(d *Delta) []string { return slices.Sorted(maps.Keys(d.VirtualHosts)) }
+	for target, names := range map[model.PatchTarget]func(*Delta) []string{
+		model.PatchListener: listeners, model.PatchFilterChain: listeners, model.PatchListenerFilter: listeners,
+		model.PatchNetworkFilter: listeners, model.PatchHTTPFilter: listeners,
+		model.PatchRouteConfig: routeConfigs, model.PatchVirtualHost: virtualHosts, model.PatchHTTPRoute: virtualHosts,
+		model.PatchCluster: clusters,
+	} {
+		for _, typ := range []model.ProxyType{model.ProxySidecar, model.ProxyRouter} {
+			t.Run(string(target)+" "+string(typ), func(t *testing.T) {
+				d := New(model.DefaultMesh(), 1)
+				d.Apply([]store.Change{changeOf(service), changeOf(gateway), changeOf(routes)})
+				key, _ := d.Index().Keys(&model.Proxy{Type: typ, Namespace: "a", DNSDomain: "a.svc.cluster.local"})
+				all := names(d.Open(key))
+				require.NotEmpty(t, all)
+				f := filterOf("a", "f", 0, model.EnvoyPatch{})
+				f.Patches[0].Target = target
+				require.Subset(t, names(d.Apply([]store.Change{changeOf(f)}).Deltas[key]), all)
+				require.Subset(t, names(d.Apply([]store.Change{{Key: f.Key, Old: f}}).Deltas[key]), all)
+			})
+		}
+	}
 }
 
 func changeOf(o model.Object) store.Change { return store.Change{Key: o.Metadata().Key, New: o} }

@@ -151,11 +151,13 @@ func (g *proxyGroup) markPatched(targets map[model.PatchTarget]bool) {
 		for u := range g.router.hosts {
 			g.mark(u)
 		}
+	}
+	if g.router != nil && (routes || targets[model.PatchRouteConfig]) {
 		for name := range g.router.plan.Routes {
 			g.mark(routeConfigUnit(name))
 		}
 	}
-	g.markListeners() // listeners serve the route configurations that they use
+	g.markListeners() // those of sidecars serve the route configurations that they use
 }
 
 // serveAddedHosts puts out the virtual hosts that patches add to a route configuration, with the domains that no host has
