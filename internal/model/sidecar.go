@@ -69,6 +69,11 @@ type IngressListener struct {
 	TLS *ServerTLS
 }
 
+// CaptureNone reports whether clients connect to the listener itself.
+func (l *IngressListener) CaptureNone(mode Interception) bool {
+	return l.Capture == CaptureNone || l.Capture == CaptureDefault && mode == InterceptNone
+}
+
 // Inner returns the protocol that the application gets, after TLS is terminated.
 func (l *IngressListener) Inner() Protocol {
 	switch {

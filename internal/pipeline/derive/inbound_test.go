@@ -1,7 +1,9 @@
 package derive
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -212,4 +214,58 @@ func requireHeaders(t *testing.T, want model.ProxyHeaders, in *Delta) {
 		}
 	}
 	require.Greater(t, chains, 1, "there is no cluster")
+}
+
+// TestOwnListenerOfHeadlessService checks that a workload with an ingress listener at its own address has no outbound listener
+// there: Envoy refuses two listeners of one name. Other Pods of a headless service have one.
+func TestOwnListenerOfHeadlessService(t *testing.T) {
+	d := New(model.DefaultMesh(), 1)
+	sidecar := &model.Sidecar{
+		Meta: model.Meta{Key: model.Key{Kind: model.KindSidecar, Namespace: "shop", Name: "db"}},
+		Ingress: []model.IngressListener{
+			{Port: model.SidecarPort{Number: 9042, Protocol: model.ProtocolTCP}, Capture: model.CaptureNone, Endpoint: "127.0.0.1:9999"},
+			{Port: model.SidecarPort{Number: 80, Protocol: model.ProtocolHTTP}, Capture: model.CaptureNone, Bind: "0.0.0.0"},
+		},
+	}
+	put(d, nil, sidecar)
+	put(d, nil, &model.Service{
+		Meta:     model.Meta{Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: "api"}},
+		Hostname: "api.shop.svc.cluster.local", Ports: []model.ServicePort{{Number: 80, Protocol: model.ProtocolHTTP}, {Number: 81, Protocol: model.ProtocolHTTP}},
+	})
+	proxy := func(ip string) *model.Proxy {
+		p := webProxy("shop", "db", true)
+		p.IPs = []string{ip}
+		return p
+	}
+	a, b := proxy("10.0.0.1"), proxy("10.0.0.2")
+	shared, _ := d.Index().Keys(a)
+	other, _ := d.Index().Keys(b)
+	require.Equal(t, shared, other, "no headless service has the port")
+
+	db := &model.Service{
+		Meta:     model.Meta{Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: "db"}},
+		Hostname: "db.shop.svc.cluster.local", Headless: true, Selector: map[string]string{"app": "web"},
+		Ports: []model.ServicePort{{Number: 9042, TargetPort: 9042, Protocol: model.ProtocolTCP}},
+	}
+	for _, p := range []*model.Proxy{a, b} {
+		pod := &model.Workload{
+			Meta:      model.Meta{Key: model.Key{Kind: model.KindPod, Namespace: "shop", Name: p.IPs[0]}, Labels: map[string]string{"app": "web"}},
+			Addresses: p.IPs, Ready: true,
+		}
+		put(d, nil, pod)
+	}
+	require.True(t, put(d, nil, db).Rekey(a))
+	listeners := func(p *model.Proxy) (outbound, inbound []string) {
+		out, in := d.Index().Keys(p)
+		return slices.Sorted(maps.Keys(d.Open(out).Listeners)), slices.Sorted(maps.Keys(d.Open(in).Listeners))
+	}
+	outbound, inbound := listeners(a)
+	require.Equal(t, []string{"0.0.0.0_81", "10.0.0.2_9042", "virtualOutbound"}, outbound)
+	require.Equal(t, []string{"0.0.0.0_80", "10.0.0.1_9042", "virtualInbound"}, inbound)
+	outbound, _ = listeners(b)
+	require.Equal(t, []string{"0.0.0.0_81", "10.0.0.1_9042", "virtualOutbound"}, outbound)
+
+	require.True(t, put(d, db, nil).Rekey(a))
+	out, _ := d.Index().Keys(a)
+	require.Equal(t, shared, out)
 }

@@ -134,7 +134,7 @@ func ingressPorts(c *index.Client, served []port) []port {
 		}
 		p.from = p.from.Union(model.OriginsOf(c.Sidecar.Key))
 		p.address, p.appPort = application(c, in)
-		if in.Capture == model.CaptureNone || in.Capture == model.CaptureDefault && c.Key.Interception == model.InterceptNone {
+		if in.CaptureNone(c.Key.Interception) {
 			p.own = in
 			if in.Endpoint == "" { // there is no original destination
 				p.address, p.appPort = c.Local(), p.number

@@ -250,12 +250,20 @@ func (c *Client) Taken(k ir.ListenerKey) bool {
 // redirected to the sidecar that has it, and connections from the workload pass through.
 const metricsPort = 15090
 
-// Reserved reports whether an address belongs to the sidecar itself: for redirected connections, or for Envoy's metrics.
-// Envoy refuses a second listener for an address, even if it is not bound. A service with that port would leave new
-// sidecars without virtualInbound.
+// Reserved reports whether an address belongs to the sidecar itself: for redirected connections, for Envoy's metrics, or for
+// an ingress listener. Envoy refuses a second listener for an address, even if it is not bound. A service with that port
+// would leave new sidecars without virtualInbound, or without the ingress listener.
 func (c *Client) Reserved(mesh *model.Mesh, k ir.ListenerKey) bool {
 	return c.Key.Interception != model.InterceptNone && c.Key.Type == model.ProxySidecar &&
-		k.Address == c.Any() && (k.Port == mesh.InboundPort || k.Port == mesh.OutboundPort || k.Port == metricsPort)
+		k.Address == c.Any() && (k.Port == mesh.InboundPort || k.Port == mesh.OutboundPort || k.Port == metricsPort) ||
+		c.hasIngress(k)
+}
+
+// hasIngress reports whether an ingress listener of the Sidecar listens at an address.
+func (c *Client) hasIngress(k ir.ListenerKey) bool {
+	return c.Sidecar != nil && c.Opens(k) && slices.ContainsFunc(c.Sidecar.Ingress, func(in model.IngressListener) bool {
+		return in.CaptureNone(c.Key.Interception) && in.Port.Number == k.Port && cmp.Or(in.Bind, c.Key.IP) == k.Address
+	})
 }
 
 // Headers are the headers that the proxies set: by their own settings, else by the mesh's.

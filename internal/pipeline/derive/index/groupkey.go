@@ -20,7 +20,7 @@ type GroupKey struct {
 	Labels       string                 // outbound: those that some object asks for; inbound, and of gateways: all
 	Locality     model.Locality         // if some object asks for it
 	Node         string                 // if some object asks for it
-	IP           string                 // inbound: if listeners are bound to it, or services name it; of gateways: only the latter
+	IP           string                 // if listeners are bound to it (outbound: to a port of headless services), or inbound and of gateways if services name it
 	Ports        string                 // inbound, and of gateways: named ports, "name=number,..."
 	Families     model.Families         // of the proxies' addresses
 	Loopback     bool                   // the proxies have loopback addresses: the mesh runs on one machine

@@ -42,6 +42,7 @@ type Index struct {
 	automatic     automatic                 // delivery
 	credentials   map[string]int            // destination rules and Sidecars that name credentials, by namespace
 	pulls         map[string]int            // plugins that name credentials for registries, by namespace
+	headless      map[uint32]int            // headless services by port
 }
 
 // New makes an empty index.
@@ -73,7 +74,7 @@ func New(mesh *model.Mesh) *Index {
 		automatic:     automatic{counts: map[seenBy]*serviceCount{}, groups: map[seenBy]int{}},
 		localityUsage: localityUsage{namespaces: map[string]model.Distribution{}},
 
-		credentials: map[string]int{}, pulls: map[string]int{},
+		credentials: map[string]int{}, pulls: map[string]int{}, headless: map[uint32]int{},
 	}
 	x.exports.discovery = x.discovery
 	x.endpoints.accepts = x.accepts
@@ -233,7 +234,7 @@ func (x *Index) Sizes() map[string]int {
 		"services": len(x.services), "rules": len(x.rules), "backendTLS": len(x.backendTLS), "entryTLS": len(x.entryTLS), "routes": len(x.routes), "routesUnder": len(x.routesUnder), "bound": len(x.bound),
 		"delegate": len(x.delegate), "sidecars": len(x.sidecars), "labels": len(x.labels), "policies": len(x.policies), "secrets": len(x.secrets),
 		"entryRoutes.all": len(x.entryRoutes.all), "entryRoutes.served": len(x.entryRoutes.served), "entryRoutes.hosts": len(x.entryRoutes.hosts),
-		"keySets": len(x.keySets), "credentials": len(x.credentials), "pulls": len(x.pulls), "disabling": x.disabling,
+		"keySets": len(x.keySets), "credentials": len(x.credentials), "pulls": len(x.pulls), "headless": len(x.headless), "disabling": x.disabling,
 		"proxies.versions": x.proxies.versions, "proxies.metadata": len(x.proxies.metadata),
 		"localityUsage.localities": x.localityUsage.localities, "localityUsage.nodes": x.localityUsage.nodes, "deliveries": len(x.deliveries), "automatic.counts": len(x.automatic.counts), "automatic.groups": len(x.automatic.groups),
 		"localityUsage.namespaces": len(x.localityUsage.namespaces),

@@ -38,6 +38,9 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound GroupKey) {
 	outbound.Labels = x.labels.relevant(p.Labels)
 	outbound.Account = x.accountOf(p)
 	x.localityUsage.locate(&outbound, x.endpoints, p)
+	if x.sharesHeadlessPort(p, sidecar) {
+		outbound.IP = addressOf(p).name
+	}
 	inbound = base
 	inbound.Inbound = true
 	inbound.Labels = CanonicalLabels(p.Labels)
@@ -125,6 +128,14 @@ func bindsToIP(p *model.Proxy, s *model.Sidecar) bool {
 		}
 	}
 	return false
+}
+
+// sharesHeadlessPort reports whether the workload listens at its address for a port that headless services have, too. Other
+// members of such a service have an outbound listener for that address.
+func (x *Index) sharesHeadlessPort(p *model.Proxy, s *model.Sidecar) bool {
+	return s != nil && p.Interception != model.InterceptNone && slices.ContainsFunc(s.Ingress, func(in model.IngressListener) bool {
+		return in.Bind == "" && in.CaptureNone(p.Interception) && x.headless[in.Port.Number] > 0
+	})
 }
 
 // opensPorts reports whether applications or clients connect to some listener of a proxy without redirection.

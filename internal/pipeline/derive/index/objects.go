@@ -47,9 +47,11 @@ func (x *Index) replaceServices(old, now []*model.Service, touched *Touched) {
 	}
 	for _, s := range now {
 		touched.labels = x.localityUsage.countService(s, 1) || touched.labels
+		touched.labels = x.countHeadless(s, 1) || touched.labels
 	}
 	for _, s := range old {
 		touched.labels = x.localityUsage.countService(s, -1) || touched.labels
+		touched.labels = x.countHeadless(s, -1) || touched.labels
 	}
 	for _, s := range slices.Concat(old, now) {
 		touched.Facts.add(serviceFact(s.Hostname))

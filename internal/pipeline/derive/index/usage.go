@@ -259,8 +259,17 @@ func (x *Index) countPulls(p *model.WasmPlugin, by int) bool {
 	return p != nil && p.Module.PullSecret != "" && countIn(x.pulls, p.Namespace, by)
 }
 
+// countHeadless counts the ports of a headless service.
+func (x *Index) countHeadless(s *model.Service, by int) bool {
+	changed := false
+	for i := range s.Ports {
+		changed = s.Headless && countIn(x.headless, s.Ports[i].Number, by) || changed
+	}
+	return changed
+}
+
 // countIn reports whether the first came or the last went.
-func countIn(m map[string]int, k string, by int) bool {
+func countIn[K comparable](m map[K]int, k K, by int) bool {
 	before := m[k]
 	m[k] += by
 	if before+by == 0 {

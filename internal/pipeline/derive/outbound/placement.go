@@ -87,7 +87,9 @@ func placePods(r *index.Reader, e *index.Egress, svc *model.Service, port *model
 	at := placement{routes: ir.PortRoutes(port.Number)}
 	r.Used.AddAll(r.Endpoints(svc).Members())
 	for _, a := range r.Places(svc) {
-		at.keys = append(at.keys, ir.ListenerKey{Address: a, Port: port.Number})
+		if k := (ir.ListenerKey{Address: a, Port: port.Number}); !r.Reserved(r.Mesh(), k) {
+			at.keys = append(at.keys, k)
+		}
 	}
 	if p == model.ProtocolAuto {
 		at.sniffed, at.routes = true, ir.HostRoutes(svc.Hostname, port.Number)
