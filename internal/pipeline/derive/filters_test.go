@@ -57,6 +57,45 @@ func TestPatchOrder(t *testing.T) {
 	require.Equal(t, []string{"a/early[0]", "istio-system/y[0]", "a/own[0]", "a/own[1]", "a/late[0]"}, in)
 }
 
+// TestAddedOnce checks that of several resources of one name that EnvoyFilters add to a sidecar, the first outbound one counts.
+func TestAddedOnce(t *testing.T) {
+	add := func(name string, c model.PatchContext, resources ...string) *model.EnvoyFilter {
+		f := filterOf("a", name, 0)
+		for i, r := range resources {
+			f.Patches = append(f.Patches, model.EnvoyPatch{Index: i, Operation: model.PatchAdd, Context: c, Name: r, Target: model.PatchCluster})
+			f.Patches = append(f.Patches, model.EnvoyPatch{Index: i, Operation: model.PatchAdd, Context: c, Name: r, Target: model.PatchListener})
+		}
+		return f
+	}
+	d := New(model.DefaultMesh(), 1)
+	in := add("in", model.PatchInbound, "both", "inbound", "everywhere")
+	in.Priority = -1
+	for _, f := range []*model.EnvoyFilter{in, add("any", model.PatchAnywhere, "everywhere"), add("out", model.PatchOutbound, "both"), add("late", model.PatchOutbound, "both"), add("gateway", model.PatchGateway, "inbound")} {
+		put(d, nil, f)
+	}
+	outbound, inbound := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "a"})
+	names := func(d *Delta) (out []string) {
+		for name, c := range d.Clusters {
+			if c != nil && c.Added != nil {
+				out = append(out, "cluster "+name+" of "+c.Added.Origin.Name)
+			}
+		}
+		for name, l := range d.Listeners {
+			if l != nil && l.Added != nil {
+				out = append(out, "listener "+name+" of "+l.Added.Origin.Name)
+			}
+		}
+		return out
+	}
+	require.ElementsMatch(t, []string{
+		"cluster both of late", "listener both of late", "cluster everywhere of any", "listener everywhere of any",
+	}, names(d.Open(outbound)))
+	require.ElementsMatch(t, []string{"cluster inbound of in", "listener inbound of in"}, names(d.Open(inbound)))
+	require.ElementsMatch(t, []string{
+		"cluster inbound of in", "listener inbound of in", "cluster everywhere of in", "listener everywhere of in",
+	}, names(put(d, add("any", model.PatchAnywhere), nil).Deltas[inbound]), "the inbound ones are out once nothing else adds them")
+}
+
 // TestPatchesForSomeProxies checks selection by version, by the node's metadata and by labels. Proxies share groups as long as
 // no EnvoyFilter uses these.
 func TestPatchesForSomeProxies(t *testing.T) {

@@ -173,6 +173,31 @@ func TestNoDuplicateDomains(t *testing.T) {
 	}
 }
 
+// TestNamesOfOneProxy checks that a proxy's two groups have no cluster and no listener of one name. Envoy refuses both.
+func TestNamesOfOneProxy(t *testing.T) {
+	for seed := range lives(25) {
+		w := randommesh.New(seed, 3)
+		st, d := store.New(), New(randommesh.Mesh(), 1)
+		for range 60 {
+			_, changes := st.Apply(randomBatch(w))
+			d.Apply(changes)
+		}
+		for range 20 {
+			p := w.Proxy()
+			outbound, inbound := d.Index().Keys(p)
+			d.Close(outbound)
+			d.Close(inbound)
+			out, in := d.Open(outbound), d.Open(inbound)
+			for name := range in.Clusters {
+				require.NotContains(t, out.Clusters, name, "seed %d: clusters of %s and %s", seed, outbound, inbound)
+			}
+			for name := range in.Listeners {
+				require.NotContains(t, out.Listeners, name, "seed %d: listeners of %s and %s", seed, outbound, inbound)
+			}
+		}
+	}
+}
+
 // requireSound checks references between the resources of one group.
 func requireSound(t *testing.T, k GroupKey, v *Delta) {
 	t.Helper()

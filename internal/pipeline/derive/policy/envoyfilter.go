@@ -24,14 +24,35 @@ func envoyFilters(r *index.Reader) []*model.EnvoyFilter {
 func Patches(r *index.Reader) *ir.Patches {
 	out := &ir.Patches{Gateway: r.Key.Type == model.ProxyRouter}
 	metadata := index.ParseLabels(r.Key.Metadata)
+	addedOutbound := map[addition]bool{}
 	for _, f := range envoyFilters(r) {
 		for i := range f.Patches {
-			if p := &f.Patches[i]; p.Target != model.PatchBootstrap && inContext(&r.Key, p.Context) && p.MeetsProxy(r.Key.Version, metadata) {
+			p := &f.Patches[i]
+			if p.Target == model.PatchBootstrap || !p.MeetsProxy(r.Key.Version, metadata) {
+				continue
+			}
+			if inContext(&r.Key, p.Context) {
 				out.List = append(out.List, ir.Patch{EnvoyPatch: p, Origin: f.Key})
+			}
+			if p.Operation == model.PatchAdd && (p.Context == model.PatchOutbound || p.Context == model.PatchAnywhere) {
+				addedOutbound[addition{p.Target, p.Name}] = true
 			}
 		}
 	}
+	if r.Key.Inbound {
+		out.List = slices.DeleteFunc(out.List, func(p ir.Patch) bool {
+			resource := p.Target == model.PatchCluster || p.Target == model.PatchListener
+			return resource && p.Operation == model.PatchAdd && addedOutbound[addition{p.Target, p.Name}]
+		})
+	}
 	return out
+}
+
+// addition is what a patch adds. If patches add a cluster or a listener of one name to both groups of a sidecar, only the
+// outbound one has it, as in Istio: Envoy refuses two of one name.
+type addition struct {
+	target model.PatchTarget
+	name   string
 }
 
 // TextsNamingClusters returns the values of patches and the configurations of plugins for a client's proxy, outbound or
