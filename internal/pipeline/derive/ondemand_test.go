@@ -111,3 +111,66 @@ func TestClustersThatPluginsName(t *testing.T) {
 	want["later"] = false
 	require.Equal(t, want, onDemand())
 }
+
+// TestClustersThatInboundFiltersName checks that clusters which EnvoyFilters for inbound listeners name precede their calls.
+func TestClustersThatInboundFiltersName(t *testing.T) {
+	names := map[string]string{}
+	var objects []model.Object
+	for _, name := range []string{"all", "selected", "others"} {
+		objects = append(objects, serviceOf(name, "1", nil))
+		names[name] = "outbound|80||" + name + ".shop.svc.cluster.local"
+	}
+	filter := func(name string, selector map[string]string) *model.EnvoyFilter {
+		return &model.EnvoyFilter{
+			Meta:     model.Meta{Key: model.Key{Kind: model.KindEnvoyFilter, Namespace: "shop", Name: name}, ResourceVersion: "1"},
+			Selector: selector, Patches: []model.EnvoyPatch{{
+				Target: model.PatchHTTPFilter, Operation: model.PatchFirst, Context: model.PatchInbound, Value: []byte("call " + names[name]),
+			}},
+		}
+	}
+	objects = append(objects, filter("all", nil), filter("selected", map[string]string{"app": "web"}), filter("others", map[string]string{"app": "other"}))
+	have, _ := delivered(model.DeliverOnDemand, Sharding{}, objects...)
+	got := map[string]bool{}
+	for short, name := range names {
+		got[short] = have.Clusters[name].OnDemand
+	}
+	require.Equal(t, map[string]bool{"all": false, "selected": false, "others": true}, got)
+}
+
+// TestInboundFiltersSplitNoGroups checks that the labels of EnvoyFilters for inbound listeners count only for proxies that get
+// clusters on demand, and only if a patch names one.
+func TestInboundFiltersSplitNoGroups(t *testing.T) {
+	for _, tt := range []struct {
+		name, value string
+		delivery    model.Delivery
+		split       bool
+	}{
+		{"names a cluster", "outbound|80||x", model.DeliverOnDemand, true},
+		{"names none", "x", model.DeliverOnDemand, false},
+		{"all clusters", "outbound|80||x", model.DeliverFull, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			mesh := model.DefaultMesh()
+			mesh.Delivery = tt.delivery
+			d := New(mesh, 1)
+			key := func(app string) GroupKey {
+				p := webProxy("shop", "web", true)
+				p.OnDemand, p.Labels = true, map[string]string{"app": app}
+				out, _ := d.Index().Keys(p)
+				return out
+			}
+			f := &model.EnvoyFilter{
+				Meta:     model.Meta{Key: model.Key{Kind: model.KindEnvoyFilter, Namespace: "shop", Name: "f"}},
+				Selector: map[string]string{"app": "web"},
+				Patches: []model.EnvoyPatch{{
+					Target: model.PatchHTTPFilter, Operation: model.PatchFirst, Context: model.PatchInbound, Value: []byte(tt.value),
+				}},
+			}
+			before := key("web")
+			put(d, nil, f)
+			require.Equal(t, tt.split, key("web") != key("other"))
+			put(d, f, nil)
+			require.Equal(t, before, key("web"))
+		})
+	}
+}

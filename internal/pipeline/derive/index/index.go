@@ -36,6 +36,7 @@ type Index struct {
 	entryRoutes   entryRoutes
 	endpoints     *endpointIndex
 	labels        labelUse
+	naming        labelUse // of objects that change only inbound configuration, and name outbound clusters
 	proxies       proxyUse
 	localityUsage localityUsage
 	deliveries    map[string]model.Delivery // of namespaces that have one
@@ -69,6 +70,7 @@ func New(mesh *model.Mesh) *Index {
 		entryRoutes:   newEntryRoutes(),
 		endpoints:     newEndpointIndex(),
 		labels:        labelUse{},
+		naming:        labelUse{},
 		proxies:       proxyUse{metadata: labelUse{}},
 		deliveries:    map[string]model.Delivery{},
 		automatic:     automatic{counts: map[seenBy]*serviceCount{}, groups: map[seenBy]int{}},
@@ -232,7 +234,7 @@ func (x *Index) Sizes() map[string]int {
 	e := x.endpoints
 	out := map[string]int{
 		"services": len(x.services), "rules": len(x.rules), "backendTLS": len(x.backendTLS), "entryTLS": len(x.entryTLS), "routes": len(x.routes), "routesUnder": len(x.routesUnder), "bound": len(x.bound),
-		"delegate": len(x.delegate), "sidecars": len(x.sidecars), "labels": len(x.labels), "policies": len(x.policies), "secrets": len(x.secrets),
+		"delegate": len(x.delegate), "sidecars": len(x.sidecars), "labels": len(x.labels), "naming": len(x.naming), "policies": len(x.policies), "secrets": len(x.secrets),
 		"entryRoutes.all": len(x.entryRoutes.all), "entryRoutes.served": len(x.entryRoutes.served), "entryRoutes.hosts": len(x.entryRoutes.hosts),
 		"keySets": len(x.keySets), "credentials": len(x.credentials), "pulls": len(x.pulls), "headless": len(x.headless), "disabling": x.disabling,
 		"proxies.versions": x.proxies.versions, "proxies.metadata": len(x.proxies.metadata),

@@ -35,7 +35,10 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound GroupKey) {
 	if p.OnDemand {
 		outbound.Asking = x.asking(x.deliverySetting(p), seenBy{p.Namespace, base.Sidecar})
 	}
-	outbound.Labels = x.labels.relevant(p.Labels)
+	outbound.Labels = CanonicalLabels(x.labels.relevant(p.Labels))
+	if outbound.OnDemand() {
+		outbound.Labels = CanonicalLabels(x.labels.relevant(p.Labels, x.naming))
+	}
 	outbound.Account = x.accountOf(p)
 	x.localityUsage.locate(&outbound, x.endpoints, p)
 	if x.sharesHeadlessPort(p, sidecar) {
@@ -70,7 +73,7 @@ func (x *Index) namesKeys(p *model.Proxy) (names, none GroupKey) {
 // extensionKeys are the groups of a sidecar's agent. One has the plugins whose modules the agent fetches and the patches of
 // Envoy's bootstrap, for all workloads that the same policies select.
 func (x *Index) extensionKeys(p *model.Proxy) (extensions, none GroupKey) {
-	extensions = GroupKey{Type: p.Type, Extensions: true, Namespace: p.Namespace, Labels: x.labels.relevant(p.Labels)}
+	extensions = GroupKey{Type: p.Type, Extensions: true, Namespace: p.Namespace, Labels: CanonicalLabels(x.labels.relevant(p.Labels))}
 	if x.pulls[p.Namespace] > 0 && p.Verified {
 		extensions.Account = p.ServiceAccount
 	}

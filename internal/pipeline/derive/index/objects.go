@@ -295,9 +295,11 @@ func (x *Index) replaceEnvoyFilter(old, now *model.EnvoyFilter, touched *Touched
 	x.replacePolicy(object(old), object(now), touched)
 	if now != nil {
 		touched.labels = x.proxies.count(now, 1) || touched.labels
+		touched.labels = x.countNaming(now, 1) || touched.labels
 	}
 	if old != nil {
 		touched.labels = x.proxies.count(old, -1) || touched.labels
+		touched.labels = x.countNaming(old, -1) || touched.labels
 	}
 }
 

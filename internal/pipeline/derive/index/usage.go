@@ -1,11 +1,13 @@
 package index
 
 import (
+	"bytes"
 	"iter"
 	"slices"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // Proxies share a group unless some object asks for a property in which they differ. The types of this file count the
@@ -75,18 +77,17 @@ func (u labelUse) add(labels map[string]string, by int) bool {
 	return changed
 }
 
-// relevant is the canonical text of those labels that some object asks for.
-func (u labelUse) relevant(labels map[string]string) string {
-	if len(u) == 0 {
-		return ""
-	}
-	out := make(map[string]string, len(u))
-	for k := range u {
-		if v, ok := labels[k]; ok {
-			out[k] = v
+// relevant are those labels that some object asks for, here or in others.
+func (u labelUse) relevant(labels map[string]string, others ...labelUse) map[string]string {
+	out := map[string]string{}
+	for _, use := range append(others, u) {
+		for k := range use {
+			if v, ok := labels[k]; ok {
+				out[k] = v
+			}
 		}
 	}
-	return CanonicalLabels(out)
+	return out
 }
 
 // CanonicalLabels writes labels as "k=v,k=v", sorted.
@@ -234,8 +235,23 @@ func (u *proxyUse) of(p *model.Proxy) (version, metadata string) {
 	if u.versions > 0 {
 		version = p.IstioVersion
 	}
-	return version, u.metadata.relevant(p.Metadata)
+	return version, CanonicalLabels(u.metadata.relevant(p.Metadata))
 }
+
+// countNaming counts the labels of an EnvoyFilter that changes only inbound configuration and names outbound clusters.
+func (x *Index) countNaming(f *model.EnvoyFilter, by int) bool {
+	if f.ShapesOutbound() || !slices.ContainsFunc(f.Patches, func(p model.EnvoyPatch) bool { return NamesClusters(p.Value) }) {
+		return false
+	}
+	changed := false
+	for _, labels := range model.Selectors(f) {
+		changed = x.naming.add(labels, by) || changed
+	}
+	return changed
+}
+
+// NamesClusters reports whether a text may name outbound clusters. Its form is not known.
+func NamesClusters(text []byte) bool { return bytes.Contains(text, []byte(resourcename.Outbound+"|")) }
 
 // countCredentials counts the rules and Sidecars of a namespace that name credentials.
 func (x *Index) countCredentials(o model.Object, by int) bool {

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"bytes"
 	"cmp"
 	"reflect"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
-	"github.com/moonsail/moonsail/internal/xds/resourcename"
 )
 
 // envoyFilters lists those that select the clients: by priority, then those of the root namespace first, then the older.
@@ -62,7 +60,7 @@ func TextsNamingClusters(r *index.Reader) (texts [][]byte) {
 		return nil
 	}
 	add := func(text []byte) {
-		if bytes.Contains(text, []byte(resourcename.Outbound+"|")) {
+		if index.NamesClusters(text) {
 			texts = append(texts, text)
 		}
 	}
