@@ -110,8 +110,10 @@ func TestPatchesForSomeProxies(t *testing.T) {
 	byMetadata := filterOf("a", "m", 0, model.EnvoyPatch{ProxyMetadata: map[string]string{"TEAM": "blue"}})
 	byLabel := filterOf("a", "l", 0, model.EnvoyPatch{})
 	byLabel.Selector = map[string]string{"app": "x"}
-	for proxy, want := range map[*model.Proxy][]string{old: {"a/l[0]", "a/v[0]"}, now: {"a/m[0]"}} {
-		out, in := patched(proxy, byVersion, byMetadata, byLabel)
+	several := &model.Proxy{Type: model.ProxySidecar, Namespace: "a", IstioVersion: "1.31.1", Metadata: map[string]string{"REGIONS": "us,TEAM=blue&TEAM=blue"}}
+	bySeveral := filterOf("a", "s", 0, model.EnvoyPatch{ProxyMetadata: several.Metadata})
+	for proxy, want := range map[*model.Proxy][]string{old: {"a/l[0]", "a/v[0]"}, now: {"a/m[0]"}, several: {"a/s[0]"}} {
+		out, in := patched(proxy, byVersion, byMetadata, byLabel, bySeveral)
 		require.Equal(t, want, out)
 		require.Equal(t, want, in)
 	}

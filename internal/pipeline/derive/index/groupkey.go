@@ -27,7 +27,7 @@ type GroupKey struct {
 	Identity     bool                   // the proxies have certificates
 	Account      string                 // outbound: the verified service account, if Secrets are for some accounts
 	Version      string                 // of the proxies, if EnvoyFilters ask for it
-	Metadata     string                 // of the proxies: the part that EnvoyFilters ask for, written as Labels
+	Metadata     string                 // of the proxies: the part that EnvoyFilters ask for, as a query
 	Modules      bool                   // the proxies' agents fetch modules of plugins
 	Files        bool                   // the proxies' agents read files with certificates
 	Extensions   bool                   // only what such agents ask for

@@ -3,6 +3,7 @@ package index
 import (
 	"bytes"
 	"iter"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -110,6 +111,28 @@ func ParseLabels(s string) map[string]string {
 		if k, v, ok := strings.Cut(pair, "="); ok {
 			out[k] = v
 		}
+	}
+	return out
+}
+
+// canonicalMetadata writes metadata as a query, "k=v&k=v", sorted. Unlike those of labels, its values may be any text.
+func canonicalMetadata(metadata map[string]string) string {
+	out := url.Values{}
+	for k, v := range metadata {
+		out.Set(k, v)
+	}
+	return out.Encode()
+}
+
+// ParseMetadata reads GroupKey.Metadata.
+func ParseMetadata(s string) map[string]string {
+	out := map[string]string{}
+	values, err := url.ParseQuery(s)
+	if err != nil {
+		return out // canonicalMetadata does not write it
+	}
+	for k := range values {
+		out[k] = values.Get(k)
 	}
 	return out
 }
@@ -235,7 +258,7 @@ func (u *proxyUse) of(p *model.Proxy) (version, metadata string) {
 	if u.versions > 0 {
 		version = p.IstioVersion
 	}
-	return version, CanonicalLabels(u.metadata.relevant(p.Metadata))
+	return version, canonicalMetadata(u.metadata.relevant(p.Metadata))
 }
 
 // countNaming counts the labels of an EnvoyFilter that changes only inbound configuration and names outbound clusters.

@@ -21,7 +21,7 @@ func envoyFilters(r *index.Reader) []*model.EnvoyFilter {
 // Patches are those that apply to the clients' resources.
 func Patches(r *index.Reader) *ir.Patches {
 	out := &ir.Patches{Gateway: r.Key.Type == model.ProxyRouter}
-	metadata := index.ParseLabels(r.Key.Metadata)
+	metadata := index.ParseMetadata(r.Key.Metadata)
 	addedOutbound := map[addition]bool{}
 	for _, f := range envoyFilters(r) {
 		for i := range f.Patches {
@@ -156,7 +156,7 @@ func Added(k *index.GroupKey, v *ir.Patches, target model.PatchTarget) []*ir.Pat
 
 // Bootstraps are what EnvoyFilters change of bootstraps, by name. Agents apply them in the order of names.
 func Bootstraps(r *index.Reader) map[string]*ir.Bootstrap {
-	out, metadata := map[string]*ir.Bootstrap{}, index.ParseLabels(r.Key.Metadata)
+	out, metadata := map[string]*ir.Bootstrap{}, index.ParseMetadata(r.Key.Metadata)
 	for i, f := range envoyFilters(r) {
 		v := &ir.Bootstrap{Made: ir.Made{Origins: model.OriginsOf(f.Key)}, Name: agentapi.BootstrapPatchName(i, f.Namespace, f.Name)}
 		for j := range f.Patches {
