@@ -459,6 +459,7 @@ func TestToken(t *testing.T) {
 		}
 		b.run(chromedp.Click(c.link))
 		b.await(fmt.Sprintf("document.getElementById('detail').innerText.includes(%q)", c.text))
+		require.Zero(t, value[int](b, `document.querySelectorAll("#detail a[href*='path=%2Fdashboard']").length`), "it needs no token")
 	}
 	b.visit("#/text?path=/debug/pprof/profile", "curl")
 	for _, path := range []string{"https://example.com/debug", "//example.com/debug", "/dashboard", "javascript:1"} {

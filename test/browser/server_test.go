@@ -113,7 +113,7 @@ func startPlane(t *testing.T, name string) *plane {
 	mux.HandleFunc("GET /debug/traffic", func(w http.ResponseWriter, r *http.Request) { p.reply(w, r, func() any { return *p.traffic.Load() }) })
 	mux.HandleFunc("GET /debug", func(w http.ResponseWriter, r *http.Request) {
 		p.reply(w, r, func() any {
-			return object{"pages": []object{{"path": "/debug/changes", "about": "the newest changes", "link": true}, {"path": "/debug/store/{key...}", "about": "objects"}}}
+			return object{"pages": []object{{"path": "/debug/changes", "about": "the newest changes", "link": true}, {"path": "/debug/store/{key...}", "about": "objects"}, {"path": "/dashboard", "about": "this", "link": true}}}
 		})
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {

@@ -1164,7 +1164,7 @@ async function showText(r, left) {
     const { type, text } = await getText(path, left);
     if (path === "/debug") {
       const { pages: pages2 } = JSON.parse(text);
-      show("Debug pages", table(["page", "content"], pages2.map((p) => row(p.link ? a(p.path, pageLink(p.path)) : p.path, p.about))));
+      show("Debug pages", table(["page", "content"], pages2.map((p) => row(p.link ? a(p.path, isPage(p.path) ? pageLink(p.path) : p.path) : p.path, p.about))));
     } else if (type.startsWith("application/json") || type.startsWith("text/plain")) show(path, el("pre", "", text));
     else show(path, withTools(path));
   } catch (e) {

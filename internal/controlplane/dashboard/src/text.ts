@@ -33,7 +33,7 @@ export async function showText(r: Route, left: AbortSignal): Promise<number> {
     const { type, text } = await getText(path, left);
     if (path === "/debug") {
       const { pages } = JSON.parse(text) as Index;
-      show("Debug pages", table(["page", "content"], pages.map((p) => row(p.link ? a(p.path, pageLink(p.path)) : p.path, p.about))));
+      show("Debug pages", table(["page", "content"], pages.map((p) => row(p.link ? a(p.path, isPage(p.path) ? pageLink(p.path) : p.path) : p.path, p.about))));
     } else if (type.startsWith("application/json") || type.startsWith("text/plain")) show(path, el("pre", "", text));
     else show(path, withTools(path));
   } catch (e) {
