@@ -125,6 +125,24 @@ func sameJSON(a, b []byte) bool {
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
+// sameNetwork reports whether two lists were made of files for one plugin of the same network: toList keeps the file's
+// name in the plugin, where other lists have none.
+func sameNetwork(a, b []byte) bool {
+	x, errX := parse(a)
+	y, errY := parse(b)
+	if errX != nil || errY != nil || !sameJSON(x.fields["name"], y.fields["name"]) {
+		return false
+	}
+	p, q := slices.DeleteFunc(x.plugins, ours), slices.DeleteFunc(y.plugins, ours)
+	return len(p) == 1 && len(q) == 1 && identity(p[0]) == identity(q[0])
+}
+
+// identity returns the type and the name of a plugin's configuration.
+func identity(plugin json.RawMessage) (p struct{ Type, Name string }) {
+	_ = json.Unmarshal(plugin, &p) // parse has checked it
+	return p
+}
+
 // toList makes the only plugin of a file the first one of a list.
 func (n *network) toList(text []byte) {
 	fields := map[string]json.RawMessage{}

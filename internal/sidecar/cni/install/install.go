@@ -69,8 +69,8 @@ func (i *Installer) Install() (changed []string, err error) {
 	return changed, err
 }
 
-// convert makes a list of a file for one plugin, and removes that file: it would come before the list. It does not replace a
-// list of another program.
+// convert makes a list of a file for one plugin, and removes that file: it would come before the list. It replaces a list
+// that was made of an earlier content of the file, but not that of another network.
 func (i *Installer) convert(file, list string) error {
 	for range attempts {
 		old, err := os.ReadFile(filepath.Clean(file))
@@ -85,7 +85,16 @@ func (i *Installer) convert(file, list string) error {
 		if err != nil {
 			return err
 		}
-		if err := placeNew(list, text, info.Mode().Perm()); err != nil {
+		err = placeNew(list, text, info.Mode().Perm())
+		if errors.Is(err, fs.ErrExist) {
+			_, err = edit(list, func(have []byte) ([]byte, error) {
+				if !sameNetwork(have, text) {
+					return nil, errors.New("exists, and is not a list of the network that comes before it: remove one of the two files")
+				}
+				return text, nil
+			})
+		}
+		if err != nil {
 			return err
 		}
 		removed, err := removeIf(file, old)

@@ -200,6 +200,31 @@ func TestOnePlugin(t *testing.T) {
 	require.JSONEq(t, `{"cniVersion":"1.0.0","name":"n","plugins":[{"cniVersion":"1.0.0","name":"n","type":"bridge"}]}`, read(t, filepath.Join(i.NetDir, "10-net.conflist")))
 }
 
+// TestOnePluginIsRewritten checks that the list follows a file for one plugin that its owner writes again, also if the
+// list has lost the entry.
+func TestOnePluginIsRewritten(t *testing.T) {
+	for name, between := range map[string]func(*testing.T, *Installer){
+		"while installed": func(*testing.T, *Installer) {},
+		"after a removal": func(t *testing.T, i *Installer) { t.Helper(); require.NoError(t, i.Remove()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newInstaller(t)
+			write(t, i.NetDir, "10-net.conf", `{"cniVersion":"1.0.0","name":"n","type":"bridge"}`)
+			_, err := i.Install()
+			require.NoError(t, err)
+			between(t, i)
+			newer := `{"cniVersion":"1.0.0","name":"n","type":"bridge","mtu":1400}`
+			write(t, i.NetDir, "10-net.conf", newer)
+			changed, err := i.Install()
+			require.NoError(t, err)
+			list := filepath.Join(i.NetDir, "10-net.conflist")
+			require.Contains(t, changed, list)
+			require.JSONEq(t, `{"cniVersion":"1.0.0","name":"n","plugins":[`+newer+`,`+entryText+`]}`, read(t, list))
+			require.Equal(t, []string{"10-net.conflist"}, names(t, i.NetDir))
+		})
+	}
+}
+
 // TestProgramCannotBeCopied checks that the list does not get an entry without a program.
 func TestProgramCannotBeCopied(t *testing.T) {
 	i := newInstaller(t)
@@ -311,6 +336,16 @@ func TestFilesBesideAreKept(t *testing.T) {
 		require.ErrorContains(t, err, "remove one of the two files")
 		require.Equal(t, one, read(t, conf))
 		require.Equal(t, list(bridge), read(t, other))
+	})
+	t.Run("a list of another network", func(t *testing.T) {
+		i := newInstaller(t)
+		text, err := with([]byte(`{"cniVersion":"1.0.0","name":"other","type":"bridge"}`), &i.Entry)
+		require.NoError(t, err)
+		write(t, i.NetDir, "10-net.conf", one)
+		other := write(t, i.NetDir, "10-net.conflist", string(text))
+		_, err = i.Install()
+		require.ErrorContains(t, err, "remove one of the two files")
+		require.Equal(t, string(text), read(t, other))
 	})
 	t.Run("an installation that was interrupted", func(t *testing.T) {
 		i := newInstaller(t)

@@ -98,21 +98,14 @@ func place(file string, text []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// placeNew writes a file at once if it does not exist. It may exist with this content.
+// placeNew writes a file at once. The error is fs.ErrExist if it exists.
 func placeNew(file string, text []byte, mode fs.FileMode) error {
 	temporary, err := writeBeside(file, text, mode)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(temporary) }()
-	err = os.Link(temporary, file)
-	if !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	if have, err := os.ReadFile(filepath.Clean(file)); err != nil || !bytes.Equal(have, text) {
-		return errors.Join(fmt.Errorf("%s: exists, and is not a list of the network that comes before it: remove one of the two files", file), err)
-	}
-	return nil
+	return os.Link(temporary, file)
 }
 
 // removeIf removes a file if it has a content. Content that another program writes at the same time stays.
