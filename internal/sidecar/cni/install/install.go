@@ -190,6 +190,7 @@ const (
 	settle   = 50 * time.Millisecond // from an event to the check: programs write in several steps
 	maxPause = 30 * time.Second
 	recheck  = 30 * time.Second // without events
+	fight    = 4                // changes, with shorter breaks than maxPause, that are more than those of a start
 )
 
 // poll is the interval of checks if the folders cannot be watched.
@@ -210,14 +211,18 @@ func (i *Installer) Run(ctx context.Context) error {
 	}
 	events, stop := i.watch()
 	defer stop()
-	delay := pause
+	delay, repeated := pause, 0
 	for last := time.Now(); ; {
 		changed, err := i.Install()
 		i.note(changed, err)
 		wait := settle
 		if len(changed) > 0 {
 			if time.Since(last) > maxPause {
-				delay = pause
+				delay, repeated = pause, 0
+			}
+			if repeated++; repeated == fight {
+				i.Log.Warn("another program removes the CNI plugin again and again, so Pods that start meanwhile have no rules of interception: "+
+					"configure that program to keep plugins of others, for Cilium with cni.exclusive=false", "files", changed)
 			}
 			wait, last = delay, time.Now()
 			delay = min(2*delay, maxPause)

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonsail/moonsail/internal/sidecar/cni"
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -323,6 +324,30 @@ func testRun(t *testing.T) {
 	becomes("the program", func() bool { _, err := os.Stat(program); return err == nil })
 	first := write(t, i.NetDir, "05-first.conflist", list(bridge))
 	becomes("the entry in a network that comes first", has(first))
+}
+
+// TestFightIsLogged checks that the log names the problem if another program removes the entry again and again.
+func TestFightIsLogged(t *testing.T) {
+	defer func(p time.Duration) { pause = p }(pause)
+	pause = time.Millisecond
+	i := newInstaller(t)
+	var log logtext.Buffer
+	i.Log = slog.New(slog.NewTextHandler(&log, nil))
+	file := write(t, i.NetDir, "10-net.conflist", list(bridge))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- i.Run(ctx) }()
+	installed := func() bool { return strings.Contains(read(t, file), cni.PluginName) }
+	const problem = "another program removes the CNI plugin again and again"
+	for range 3 {
+		require.Eventually(t, installed, time.Minute, time.Millisecond)
+		require.NotContains(t, log.String(), problem)
+		require.NoError(t, place(file, []byte(list(bridge)), 0o600))
+	}
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), problem) }, time.Minute, time.Millisecond)
+	require.Contains(t, log.String(), "cni.exclusive=false")
+	stop()
+	require.NoError(t, <-done)
 }
 
 // TestFilesBesideAreKept checks that a list beside the file of one plugin is not replaced, and that a file that another
