@@ -133,14 +133,15 @@ func (p *parser) ids(flag string) []uint32 {
 }
 
 func (p *parser) boolean(flag string) bool {
-	switch v := *find(flag).in(p.settings); v {
-	case "true":
-		return true
-	case "", "false":
-	default:
-		p.fail(flag, "invalid value %q: use true or false", v)
+	text := *find(flag).in(p.settings)
+	if text == "" {
+		return false
 	}
-	return false
+	v, err := strconv.ParseBool(text)
+	if err != nil {
+		p.fail(flag, "invalid value %q: use true or false", text)
+	}
+	return v
 }
 
 // union returns the elements of all lists, each once, in order.

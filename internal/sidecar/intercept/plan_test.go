@@ -171,6 +171,18 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 }
 
+// TestBooleans checks that the forms of booleans are those that Istio accepts.
+func TestBooleans(t *testing.T) {
+	for text, want := range map[string]bool{"": false, "true": true, "True": true, "1": true, "t": true, "false": false, "FALSE": false, "0": false} {
+		s := Default()
+		s.CaptureDNS, s.DropInvalid = text, text
+		c, err := s.Parse()
+		require.NoError(t, err, text)
+		require.Equal(t, want, c.CaptureDNS, text)
+		require.Equal(t, want, c.DropInvalid, text)
+	}
+}
+
 func TestAnnotations(t *testing.T) {
 	s := Default().Annotated(map[string]string{
 		"traffic.sidecar.istio.io/includeInboundPorts": "", // set: no port
