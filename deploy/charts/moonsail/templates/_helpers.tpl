@@ -3,10 +3,10 @@
 {{ .Values.revision | default "default" }}
 {{- end }}
 
-{{/* What the names of a revision's objects end with. Other objects of the charts have some of these names. */}}
+{{/* What the names of a revision's objects end with. Other objects of the charts, of other revisions and of tags have some of these names. */}}
 {{- define "moonsail.suffix" -}}
 {{- $revision := include "moonsail.revision" . }}
-{{- if has $revision (list "cni" "cni-untaint" "credentials" "edit" "extend" "gateways" "view") }}{{ fail (printf "revision: %s: moonsail-%s is the name of another object of Moonsail: choose another name" $revision $revision) }}{{ end }}
+{{- if regexMatch "^(authorities|cni|cni-untaint|credentials|edit|extend|gateways|view|(authorities|credentials|tag)-.*)$" $revision }}{{ fail (printf "revision: %s: moonsail-%s is the name of another object of Moonsail: choose another name" $revision $revision) }}{{ end }}
 {{- if ne $revision "default" }}-{{ $revision }}{{ end }}
 {{- end }}
 
