@@ -40,29 +40,29 @@ type Failure struct {
 const maxFailures = 100
 
 type recorder struct {
-	mu     sync.Mutex // guards the fields below
-	stats  Stats
-	flying map[int]time.Time // when calls in flight began, by number
-	last   int               // number of the last call
+	mu       sync.Mutex // guards the fields below
+	stats    Stats
+	inFlight map[int]time.Time // when calls in flight began, by number
+	last     int               // number of the last call
 }
 
 func (r *recorder) begin() (call int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.flying == nil {
-		r.flying = map[int]time.Time{}
+	if r.inFlight == nil {
+		r.inFlight = map[int]time.Time{}
 	}
 	r.last++
-	r.flying[r.last] = time.Now()
+	r.inFlight[r.last] = time.Now()
 	return r.last
 }
 
 func (r *recorder) record(call int, instance string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	began := r.flying[call]
+	began := r.inFlight[call]
 	took := time.Since(began)
-	delete(r.flying, call)
+	delete(r.inFlight, call)
 	r.stats.Calls++
 	r.stats.Slowest = max(r.stats.Slowest, took)
 	if err == nil {
@@ -85,7 +85,7 @@ func (r *recorder) take(reset bool) Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := r.stats
-	for _, began := range r.flying {
+	for _, began := range r.inFlight {
 		if out.Oldest.IsZero() || began.Before(out.Oldest) {
 			out.Oldest = began
 		}
