@@ -8,6 +8,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -17,7 +18,7 @@ func (w *compiledWorld) worldOf(p *model.Proxy) *proxyWorld {
 	for _, tab := range w.tables(p) {
 		for _, typ := range []resource.Type{resource.Listener, resource.RouteConfig, resource.VirtualHost, resource.Cluster, resource.Endpoints} {
 			for e := range tab.State().All(typ) {
-				require.NoError(w.t, out.add(&distribution.Intended{Type: typ, Entry: e, State: tab.State()}))
+				require.NoError(w.t, out.add(&distribution.Intended{Type: typ, Entry: e, State: tab.State(), Status: ledger.Has}))
 			}
 		}
 	}

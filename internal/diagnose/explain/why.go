@@ -88,6 +88,9 @@ func (x *Explainer) Why(c Call) (*Why, error) {
 	if err != nil {
 		return nil, fmt.Errorf("call: cannot be followed: %w", err)
 	}
+	if awaited := world.awaited(result); len(awaited) > 0 {
+		w.Notes = append(w.Notes, "the proxy gets these on demand and does not have them yet, so the call waits for them: "+strings.Join(awaited, ", "))
+	}
 	w.Outbound = &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, world, result)}
 	x.follow(w, p, &call)
 	return w, nil

@@ -22,6 +22,21 @@ type someProxies struct {
 	distribution.Proxies
 	proxies map[string]*model.Proxy
 	has     map[string]*table.State
+	lacks   map[string]bool // names of what proxies have not asked for
+}
+
+func (s *someProxies) OnDemand(id string) (out []distribution.Intended) {
+	if s.has[id] == nil {
+		return nil
+	}
+	for typ := range resource.NumTypes {
+		for e := range s.has[id].All(typ) {
+			if s.lacks[e.Name] {
+				out = append(out, distribution.Intended{Type: typ, Entry: e, State: s.has[id]})
+			}
+		}
+	}
+	return out
 }
 
 func (s *someProxies) Intended(id string, types ...resource.Type) (*model.Proxy, []distribution.Intended, bool) {
@@ -32,7 +47,9 @@ func (s *someProxies) Intended(id string, types ...resource.Type) (*model.Proxy,
 	var out []distribution.Intended
 	for _, typ := range types {
 		for e := range s.has[id].All(typ) {
-			out = append(out, distribution.Intended{Type: typ, Entry: e, State: s.has[id], Status: ledger.Has})
+			if !s.lacks[e.Name] {
+				out = append(out, distribution.Intended{Type: typ, Entry: e, State: s.has[id], Status: ledger.Has})
+			}
 		}
 	}
 	return p, out, true
@@ -142,6 +159,14 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 	require.Equal(t, "db-1.shop", w.Inbound[0].Proxy)
 	require.Equal(t, "3306", w.Inbound[0].Result.Chain)
 	require.Empty(t, w.Notes)
+
+	proxies.lacks = map[string]bool{cluster: true}
+	w, err = x.Why(Call{From: "web", To: "tcp://db:3306"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]float64{"10.1.0.9:3306": 100}, w.Outbound.Result.Endpoints)
+	require.Len(t, w.Inbound, 1)
+	require.Equal(t, []string{"the proxy gets these on demand and does not have them yet, so the call waits for them: cluster " + cluster}, w.Notes)
+	proxies.lacks = nil
 
 	proxies.proxies["db-1"].Interception = model.InterceptNone
 	w, err = x.Why(Call{From: "web", To: "tcp://db:3306"})

@@ -8,6 +8,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // proxyWorld is everything that a proxy should have, for the simulator, with the origins of each resource.
@@ -16,6 +17,7 @@ type proxyWorld struct {
 	proxy       *model.Proxy
 	outstanding int // resources that the proxy has not accepted yet
 	made        map[resourceName]*model.Origins
+	onDemand    map[string]bool // clusters and route configurations that the proxy has not asked for yet
 }
 
 type resourceName struct {
@@ -23,7 +25,7 @@ type resourceName struct {
 	name string
 }
 
-// world returns what a proxy should have.
+// world returns what a proxy should have, and what it asks for when a call needs it.
 func (x *Explainer) world(proxy string) (*proxyWorld, error) {
 	types, err := sectionTypes(AllSections)
 	if err != nil {
@@ -33,7 +35,8 @@ func (x *Explainer) world(proxy string) (*proxyWorld, error) {
 	if !ok {
 		return nil, NotConnected{proxy}
 	}
-	w := &proxyWorld{proxy: p, made: map[resourceName]*model.Origins{}}
+	w := &proxyWorld{proxy: p, made: map[resourceName]*model.Origins{}, onDemand: map[string]bool{}}
+	list = append(list, x.Proxies.OnDemand(proxy)...)
 	for i := range list {
 		if err := w.add(&list[i]); err != nil {
 			return nil, fmt.Errorf("%s %s: %w", list[i].Type, list[i].Entry.Name, err)
@@ -44,12 +47,16 @@ func (x *Explainer) world(proxy string) (*proxyWorld, error) {
 
 func (w *proxyWorld) add(i *distribution.Intended) error {
 	w.made[resourceName{i.Type, i.Entry.Name}] = i.Entry.MadeFrom()
-	if i.Type == resource.RouteConfig {
+	if i.Type == resource.RouteConfig || routeshard.IsOnDemand(i.Entry.Name) {
 		for host := range i.State.VirtualHosts(i.Entry.Name) {
 			w.made[resourceName{resource.VirtualHost, host.Name}] = host.MadeFrom()
 		}
 	}
-	if i.Status != ledger.Has {
+	switch i.Status {
+	case ledger.Has:
+	case ledger.NotSubscribed:
+		w.onDemand[i.Entry.Name] = true
+	default:
 		w.outstanding++
 	}
 	m, err := message(i.Entry.Resource())
@@ -58,6 +65,20 @@ func (w *proxyWorld) add(i *distribution.Intended) error {
 	}
 	w.Add(m)
 	return nil
+}
+
+// awaited returns the route configurations and clusters of a call that the proxy asks for first.
+func (w *proxyWorld) awaited(r *simulate.Result) []string {
+	var out []string
+	if w.onDemand[r.RouteConfig] {
+		out = append(out, "routes "+r.RouteConfig)
+	}
+	for i := range r.Upstreams {
+		if name := r.Upstreams[i].Cluster; w.onDemand[name] {
+			out = append(out, "cluster "+name)
+		}
+	}
+	return out
 }
 
 // madeFrom returns the origins of a resource that are of some kinds.

@@ -74,6 +74,9 @@ type Proxies interface {
 	// Intended returns the resources of the given types that a proxy should have, ordered by
 	// type, table and name. It returns false if the proxy is not connected.
 	Intended(proxy string, types ...resource.Type) (*model.Proxy, []Intended, bool)
+	// OnDemand returns the clusters, endpoints and shards of routes that a connected proxy asks for when a call needs them, and
+	// has not asked for yet. Their status is ledger.NotSubscribed.
+	OnDemand(proxy string) []Intended
 	// Refusals returns the resources that connected proxies refuse in their current form, in no
 	// particular order.
 	Refusals() []*Refusal
@@ -225,7 +228,7 @@ type Intended struct {
 	Type    resource.Type
 	Entry   *table.Entry
 	State   *table.State          // of the table that has the entry
-	Status  ledger.ResourceStatus // never ledger.NotSubscribed
+	Status  ledger.ResourceStatus // ledger.NotSubscribed only from OnDemand
 	Message string                // the proxy's, if it refused the resource
 }
 

@@ -7,8 +7,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -355,4 +357,48 @@ func (st *stream) visible(tables []*table.Table) []*table.Table {
 		return tables[:1]
 	}
 	return tables
+}
+
+// OnDemand implements distribution.Proxies.
+func (s *Server) OnDemand(id string) (out []distribution.Intended) {
+	st := s.find(id)
+	if st == nil {
+		return nil
+	}
+	asked := map[string]bool{}
+	if asks := st.asking(); asks != nil {
+		of, _ := asks.intended(resource.Cluster)
+		for i := range of {
+			asked[of[i].Entry.Name] = true
+		}
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ledger == nil || st.closed {
+		return nil
+	}
+	for _, t := range st.tables {
+		if !t.OnDemand() {
+			continue
+		}
+		state := t.State()
+		for _, typ := range []resource.Type{resource.VHDSRouteConfig, resource.Cluster, resource.Endpoints} {
+			for e := range state.All(typ) {
+				has := typ == resource.Cluster && asked[e.Name] || st.ledger.Status(typ, e.Name) != ledger.NotSubscribed
+				if !has && comesOnDemand(state, typ, e.Name) {
+					out = append(out, distribution.Intended{Type: typ, Entry: e, State: state})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// comesOnDemand reports whether proxies ask for a resource when a call needs it.
+func comesOnDemand(s *table.State, typ resource.Type, name string) bool {
+	if typ == resource.VHDSRouteConfig {
+		return routeshard.IsOnDemand(name)
+	}
+	c := s.Get(resource.Cluster, name)
+	return c != nil && c.IsOnDemand()
 }

@@ -130,6 +130,34 @@ func TestAskedClusterAndItsEndpoints(t *testing.T) {
 
 // TestEndpointsFollowEachForm changes a cluster: the proxy requests endpoints again, by another name, and has those of the
 // old form until it drops them.
+// TestWhatIsNotAskedForYet checks which resources a proxy may still ask for.
+func TestWhatIsNotAskedForYet(t *testing.T) {
+	onDemandTest(t, func(t *testing.T, h *harness) {
+		ads, asks := h.part(), h.asking()
+		names := func() (out []string) {
+			for _, i := range h.server.OnDemand(nodeID) {
+				require.Equal(t, ledger.NotSubscribed, i.Status)
+				out = append(out, i.Type.String()+" "+i.Entry.Name)
+			}
+			return out
+		}
+		require.Equal(t, []string{"CDS d1", "CDS d2", "EDS d1", "EDS d2"}, names())
+		asks.subscribe(resource.Cluster, "d1")
+		asks.take(resource.Cluster, "d1")
+		require.Equal(t, []string{"CDS d2", "EDS d1", "EDS d2"}, names())
+		ads.subscribe(resource.Endpoints, h.named("d1"))
+		ads.take(resource.Endpoints, h.named("d1"))
+		require.Equal(t, []string{"CDS d2", "EDS d2"}, names())
+
+		shard := routeshard.Name(routeshard.OnDemandForm("80"), 2, 1)
+		e, err := resource.Encode(resource.RouteConfig, shard, &routev3.RouteConfiguration{Name: shard})
+		require.NoError(t, err)
+		h.commit(table.Update{Type: resource.RouteConfig, Name: shard, Resource: e})
+		require.Equal(t, []string{"RDS " + shard, "CDS d2", "EDS d2"}, names())
+		require.Empty(t, h.server.OnDemand("unknown"))
+	})
+}
+
 func TestEndpointsFollowEachForm(t *testing.T) {
 	onDemandTest(t, func(_ *testing.T, h *harness) {
 		ads, asks := h.part(), h.asking()
