@@ -165,9 +165,10 @@ func (l *load) requireOthersAnswered(during string, from, to time.Time) {
 	to = to.Add(heardWithin)
 	underWay := func(r request) bool { return r.began.Before(to) && r.ended.After(from) }
 	others := slices.DeleteFunc(slices.Clone(l.failures), underWay)
+	made := len(l.requests)
 	then := len(slices.DeleteFunc(l.requests, func(r request) bool { return !underWay(r) }))
-	l.t.Logf("%s: %d requests, %d under way, %d lost", during, l.made, then, len(l.failures))
+	l.t.Logf("%s: %d requests, %d under way, %d lost", during, made, then, len(l.failures))
 	require.Empty(l.t, others, "%s: they were not under way", during)
 	require.LessOrEqual(l.t, len(l.failures), then, during)
-	l.made, l.requests, l.failures = 0, nil, nil
+	l.requests, l.failures = nil, nil
 }
