@@ -285,3 +285,47 @@ func TestWhereProxiesAre(t *testing.T) {
 	require.True(t, rekey(silent))
 	require.Empty(t, where(silent))
 }
+
+// TestRoundRobinOfWorkloads checks that a service with resolution DNS_ROUND_ROBIN has one endpoint, the first of the workloads
+// that it selects: Envoy resolves one name.
+func TestRoundRobinOfWorkloads(t *testing.T) {
+	d := New(model.DefaultMesh(), 1)
+	entry := &model.ServiceEntry{
+		Meta:  model.Meta{Key: model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: "rr"}},
+		Hosts: []model.Host{"rr.example.com"},
+		Template: model.Service{
+			Ports:      []model.ServicePort{{Name: "http", Number: 80, Protocol: model.ProtocolHTTP}},
+			Resolution: model.ResolutionDNSRoundRobin, Selector: map[string]string{"app": "rr"}, External: true,
+		},
+	}
+	workload := func(name, version string) *model.Workload {
+		return &model.Workload{
+			Meta: model.Meta{
+				Key:    model.Key{Kind: model.KindWorkloadEntry, Namespace: "shop", Name: name},
+				Labels: map[string]string{"app": "rr", "version": version},
+			},
+			Addresses: []string{name + ".example.net"},
+		}
+	}
+	rule := &model.DestinationRule{
+		Meta: model.Meta{Key: model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "rr"}},
+		Host: "rr.example.com", Subsets: []model.Subset{{Name: "v2", Labels: map[string]string{"version": "v2"}}},
+	}
+	for _, o := range []model.Object{entry, rule, workload("b", "v2"), workload("a", "v1")} {
+		put(d, nil, o)
+	}
+	key, _ := d.Index().Keys(webProxy("shop", "web", true))
+	addresses := func(delta *Delta, cluster string) (out []string) {
+		for _, l := range delta.Clusters[cluster].Localities {
+			for _, e := range l.Endpoints {
+				out = append(out, e.Address)
+			}
+		}
+		return out
+	}
+	open := d.Open(key)
+	require.Equal(t, []string{"a.example.net"}, addresses(open, "outbound|80||rr.example.com"))
+	require.Equal(t, []string{"b.example.net"}, addresses(open, "outbound|80|v2|rr.example.com"))
+	later := put(d, workload("a", "v1"), nil).Deltas[key]
+	require.Equal(t, []string{"b.example.net"}, addresses(later, "outbound|80||rr.example.com"))
+}

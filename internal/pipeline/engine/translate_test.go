@@ -273,7 +273,7 @@ func TestKeptClusterKeepsItsEndpoints(t *testing.T) {
 	valid := tables[0].State().Get(resource.Cluster, name)
 	require.True(t, has(resource.Endpoints))
 
-	in.Put(entry(model.ResolutionDNSRoundRobin, "one.example.net", "two.example.net"))
+	in.Put(entry(model.ResolutionDNSRoundRobin, "unix:///app.sock"))
 	await.From(t, r)
 	require.Len(t, e.Failures(), 1)
 	require.Same(t, valid, tables[0].State().Get(resource.Cluster, name))
@@ -287,7 +287,7 @@ func TestKeptClusterKeepsItsEndpoints(t *testing.T) {
 
 	in.Put(entry(model.ResolutionStatic, "192.0.2.1"))
 	await.From(t, r)
-	in.Put(entry(model.ResolutionDNSRoundRobin, "one.example.net", "two.example.net"))
+	in.Put(entry(model.ResolutionDNSRoundRobin, "unix:///app.sock"))
 	await.From(t, r)
 	in.Put(store.Event{Key: entry("", "").Key})
 	await.From(t, r)

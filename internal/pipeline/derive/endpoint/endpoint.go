@@ -25,6 +25,7 @@ type Plan struct {
 	Distribution model.Distribution // of the service
 	Mesh         *model.LocalityLB  // of the mesh
 	Outlier      bool               // failing endpoints are detected
+	Single       bool               // the cluster has one endpoint, the first
 	From         *model.Origins     // beside the origins of the endpoints
 }
 
@@ -82,6 +83,9 @@ func statesPlain(c *index.Client, svc *model.Service) bool { return c.Key.Identi
 // Localities chooses a cluster's endpoints among all of its service, and groups them by locality.
 func Localities(c *index.Client, svc *model.Service, all []*model.Endpoint, plan Plan) []ir.LocalityEndpoints {
 	chosen := choose(c, svc, all, plan)
+	if plan.Single && len(chosen) > 1 {
+		chosen = chosen[:1]
+	}
 	groups := group(chosen, priorities(c, chosen, plan))
 	out := make([]ir.LocalityEndpoints, 0, len(groups))
 	for g, list := range groups {

@@ -68,6 +68,7 @@ func addCluster(r *index.Reader, svc *model.Service, port *model.ServicePort, su
 	plan := endpoint.Plan{
 		From: from.service, Port: port, LoadBalancer: traffic.LoadBalancer, Outlier: traffic.OutlierDetection != nil,
 		Distribution: r.Distribution(svc), Mesh: mesh.Locality,
+		Single: c.Discovery == ir.DiscoverLogicalDNS,
 	}
 	if sub != nil || plan.Outlier || plan.LoadBalancer != nil && plan.LoadBalancer.Locality != nil {
 		plan.From = from.rule
