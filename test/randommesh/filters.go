@@ -3,6 +3,16 @@ package randommesh
 import (
 	"regexp"
 
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -13,7 +23,7 @@ func (w *World) envoyFilter() model.Object {
 	w.selectOrTarget(&f.Selector, &f.Targets)
 	for i := range 1 + w.IntN(3) {
 		p := model.EnvoyPatch{
-			Index: i, Value: []byte{byte(w.IntN(3))}, Operation: model.PatchMerge,
+			Index: i, Operation: model.PatchMerge,
 			Target: Pick(w, []model.PatchTarget{
 				model.PatchHTTPFilter, model.PatchListener, model.PatchCluster, model.PatchHTTPRoute, model.PatchRouteConfig, model.PatchVirtualHost, model.PatchBootstrap,
 			}),
@@ -27,7 +37,10 @@ func (w *World) envoyFilter() model.Object {
 		}
 		if w.Chance(0.4) {
 			w.adds(&p)
+		} else if p.Target == model.PatchHTTPFilter {
+			p.Operation = model.PatchFirst
 		}
+		p.Value = w.patchValue(&p)
 		f.Patches = append(f.Patches, p)
 	}
 	return f
@@ -44,6 +57,45 @@ func (w *World) adds(p *model.EnvoyPatch) {
 	if w.Chance(0.5) {
 		p.Routes = &model.RouteConfigMatch{Port: Pick(w, []uint32{80, 9000})}
 	}
+}
+
+// patchValue is mostly a message of the patch's target that refers to nothing, but may name a cluster, and else cannot be unpacked.
+func (w *World) patchValue(p *model.EnvoyPatch) []byte {
+	if w.Chance(0.1) {
+		return []byte{byte(w.IntN(3))}
+	}
+	text := Pick(w, []string{"1", "2", "outbound|80||" + string(w.host())})
+	headers := []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: "x-patched", Value: text}}}
+	var m proto.Message
+	switch p.Target {
+	case model.PatchCluster:
+		m = &clusterv3.Cluster{Name: p.Name, AltStatName: text}
+	case model.PatchListener:
+		listener := &listenerv3.Listener{Name: p.Name, StatPrefix: text}
+		if p.Operation == model.PatchAdd {
+			listener.Address = &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+				Address: "127.0.0.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 7777},
+			}}}
+		}
+		m = listener
+	case model.PatchHTTPFilter:
+		m = &hcmv3.HttpFilter{Name: text, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: &anypb.Any{
+			TypeUrl: "type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors",
+		}}}
+	case model.PatchHTTPRoute:
+		m = &routev3.Route{ResponseHeadersToAdd: headers}
+	case model.PatchVirtualHost:
+		m = &routev3.VirtualHost{Name: p.Name, Domains: p.Domains, ResponseHeadersToAdd: headers}
+	case model.PatchRouteConfig:
+		m = &routev3.RouteConfiguration{ResponseHeadersToAdd: headers}
+	default:
+		m = &bootstrapv3.Bootstrap{StatsServerVersionOverride: wrapperspb.UInt64(uint64(len(text)))}
+	}
+	value, err := proto.Marshal(m)
+	if err != nil {
+		panic(err) // the messages above can be encoded
+	}
+	return value
 }
 
 var (
