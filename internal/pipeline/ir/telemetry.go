@@ -34,8 +34,9 @@ type AccessLog struct {
 	Name    string // of the provider
 	Kind    model.ProviderKind
 	Format  model.LogFormat
-	Filter  string // CEL; empty: all calls
-	Cluster string // of the service that receives it; empty: a file
+	Filter  string     // CEL; empty: all calls
+	Host    model.Host // of the service that receives it; empty: a file
+	Cluster string     // of Host
 
 	LogName                                   string
 	FilterState                               []string

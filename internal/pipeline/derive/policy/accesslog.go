@@ -15,7 +15,7 @@ func resolveLog(r *index.Reader, l *logRule) (model.Host, bool) {
 		return "", true
 	}
 	host, cluster, ok := collectorOf(r, l.provider)
-	l.Cluster = cluster
+	l.Host, l.Cluster = host, cluster
 	return host, ok
 }
 

@@ -175,14 +175,16 @@ func commonLog(l *ir.AccessLog) *grpclogv3.CommonGrpcAccessLogConfig {
 		name = l.Name
 	}
 	return &grpclogv3.CommonGrpcAccessLogConfig{
-		LogName: name, GrpcService: grpcService(l.Cluster), TransportApiVersion: corev3.ApiVersion_V3,
+		LogName: name, GrpcService: grpcService(l.Cluster, l.Host), TransportApiVersion: corev3.ApiVersion_V3,
 		FilterStateObjectsToLog: l.FilterState,
 	}
 }
 
-func grpcService(cluster string) *corev3.GrpcService {
+// grpcService is a service that is called with its host as the authority. Envoy's default is the name of the cluster, which
+// is not a valid authority: servers, such as the sidecar of the service, refuse it.
+func grpcService(cluster string, host model.Host) *corev3.GrpcService {
 	return &corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
-		EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: cluster},
+		EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: cluster, Authority: string(host)},
 	}}
 }
 
@@ -193,7 +195,7 @@ func otelLog(l *ir.AccessLog) (proto.Message, error) {
 		text = textFormat
 	}
 	out := &otellogv3.OpenTelemetryAccessLogConfig{
-		LogName: commonLog(l).LogName, GrpcService: grpcService(l.Cluster), DisableBuiltinLabels: true,
+		LogName: commonLog(l).LogName, GrpcService: grpcService(l.Cluster, l.Host), DisableBuiltinLabels: true,
 		Formatters: formatters(text + l.Format.JSON),
 	}
 	if text != "" {

@@ -73,8 +73,7 @@ const datadogService = "envoy"
 
 // skyWalking configures SkyWalking. Envoy uses service and instance of its node.
 func skyWalking(v *ir.Tracing) proto.Message {
-	out := &tracev3.SkyWalkingConfig{GrpcService: grpcService(v.Cluster)}
-	out.GrpcService.GetEnvoyGrpc().Authority = string(v.Host)
+	out := &tracev3.SkyWalkingConfig{GrpcService: grpcService(v.Cluster, v.Host)}
 	if v.Token != "" {
 		out.ClientConfig = &tracev3.ClientConfig{BackendTokenSpecifier: &tracev3.ClientConfig_BackendToken{BackendToken: v.Token}}
 	}
@@ -105,8 +104,7 @@ func openTelemetry(v *ir.Tracing) proto.Message {
 		out.HttpService = collectorOverHTTP(v)
 		return out
 	}
-	out.GrpcService = grpcService(v.Cluster)
-	out.GrpcService.GetEnvoyGrpc().Authority = string(v.Host)
+	out.GrpcService = grpcService(v.Cluster, v.Host)
 	out.GrpcService.Timeout = envoyproto.Duration(v.Timeout)
 	for _, h := range v.Headers {
 		out.GrpcService.InitialMetadata = append(out.GrpcService.InitialMetadata, &corev3.HeaderValue{Key: h.Name, Value: h.Value})
