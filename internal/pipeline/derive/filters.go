@@ -10,20 +10,10 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-// deriveTelemetry finds what the group's listeners report. If that differs from before, all listeners are derived again. It
-// comes before hosts, because collectors are hosts.
+// deriveTelemetry finds what the group's listeners report. If that differs from before, all listeners are derived again.
 func (g *proxyGroup) deriveTelemetry(r *index.Reader) {
-	now, collectors := policy.Telemetry(r)
+	now := policy.Telemetry(r)
 	from := r.Used.Since(0)
-	if !g.Key.Inbound { // an inbound group's collectors are in the outbound one: Telemetries apply to both
-		for _, h := range collectors { // they keep their clusters, however egress is narrowed
-			g.countRef(h, from, 1)
-		}
-		for _, h := range g.fixed.collectors {
-			g.countRef(h, g.filters.Observed, -1)
-		}
-		g.fixed.collectors = collectors
-	}
 	same := from.Equal(g.filters.Observed) && reflect.DeepEqual(now, g.filters.Telemetry)
 	g.filters.Observed = from
 	if same {
@@ -31,6 +21,21 @@ func (g *proxyGroup) deriveTelemetry(r *index.Reader) {
 	}
 	g.filters.Telemetry = now
 	g.markFiltered(r.Mesh())
+}
+
+// refProviders keeps the clusters of services that the listeners of the group's proxies call themselves, however egress is
+// narrowed. Only outbound groups have clusters of other services, so that they keep those of inbound listeners, too. It
+// comes before hosts, because providers are hosts.
+func (g *proxyGroup) refProviders(r *index.Reader) {
+	now := policy.Providers(r)
+	from := r.Used.Since(0)
+	for _, h := range now {
+		g.countRef(h, from, 1)
+	}
+	for _, h := range g.fixed.providers {
+		g.countRef(h, g.fixed.providersFrom, -1)
+	}
+	g.fixed.providers, g.fixed.providersFrom = now, from
 }
 
 // derivePlugins finds the plugins of the group's listeners. If they differ from before, all listeners are derived again.

@@ -257,6 +257,80 @@ func TestCollectorIsKept(t *testing.T) {
 	require.Nil(t, delta.Listeners["virtualOutbound"].Default.TCP.Telemetry.Tracing)
 }
 
+// TestProvidersAreKept checks that a Sidecar that imports nothing keeps the clusters of services that inbound listeners call:
+// those have no clusters of other services themselves.
+func TestProvidersAreKept(t *testing.T) {
+	const host, cluster = "p.obs.svc.cluster.local", "outbound|80||p.obs.svc.cluster.local"
+	proxy := &model.Proxy{
+		Type: model.ProxySidecar, Namespace: "a", IPs: []string{"10.0.0.1"}, Labels: map[string]string{"app": "x"},
+		DNSDomain: "a.svc.cluster.local", Interception: model.InterceptRedirect,
+	}
+	telemetry := func(t *model.Telemetry) model.Object {
+		t.Key = model.Key{Kind: model.KindTelemetry, Namespace: "a", Name: "t"}
+		return t
+	}
+	policy := func(namespace string, selector map[string]string, action model.AuthorizationAction) model.Object {
+		return &model.AuthorizationPolicy{
+			Meta:   model.Meta{Key: model.Key{Kind: model.KindAuthorizationPolicy, Namespace: namespace, Name: "p"}},
+			Action: action, Provider: "authz", Selector: selector, Rules: []model.AuthorizationRule{{}},
+		}
+	}
+	for name, c := range map[string]struct {
+		object model.Object
+		kept   bool
+	}{
+		"traces of the server": {telemetry(&model.Telemetry{Tracing: []model.TracingRule{{Provider: "zipkin", Sides: model.SideServer}}}), true},
+		"traces of the client": {telemetry(&model.Telemetry{Tracing: []model.TracingRule{{Provider: "zipkin", Sides: model.SideClient}}}), true},
+		"no traces":            {telemetry(&model.Telemetry{Tracing: []model.TracingRule{{Provider: "zipkin", Sides: model.BothSides, Disabled: on()}}}), false},
+		"logs of the server":   {telemetry(&model.Telemetry{Logging: []model.LoggingRule{{Providers: []string{"als"}, Sides: model.SideServer}}}), true},
+		"authorizer":           {policy("a", map[string]string{"app": "x"}, model.AuthorizeCustom), true},
+		"authorizer of all":    {policy("istio-system", nil, model.AuthorizeCustom), true},
+		"another namespace":    {policy("b", nil, model.AuthorizeCustom), false},
+		"no authorizer":        {policy("a", nil, model.AuthorizeDeny), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mesh := model.DefaultMesh()
+			mesh.Telemetry.Providers = append(mesh.Telemetry.Providers,
+				model.Provider{Name: "zipkin", Kind: model.ProviderZipkin, Host: host, Port: 80},
+				model.Provider{Name: "als", Kind: model.ProviderHTTPLog, Host: host, Port: 80})
+			mesh.Authorizers = map[string]*model.ExternalAuthorizer{"authz": {Name: "authz", Host: host, Port: 80}}
+			sidecar := &model.Sidecar{Egress: []model.EgressListener{{Hosts: []model.HostSelector{{Namespace: "~", Host: "*"}}}}}
+			sidecar.Key = model.Key{Kind: model.KindSidecar, Namespace: "a", Name: "default"}
+			svc := &model.Service{Hostname: host, Ports: []model.ServicePort{{Name: "http", Number: 80, Protocol: model.ProtocolHTTP}}}
+			svc.Key = model.Key{Kind: model.KindService, Namespace: "obs", Name: "p"}
+			d := New(mesh, 1)
+			d.Apply([]store.Change{changeOf(sidecar), changeOf(svc)})
+			out, _ := d.Index().Keys(proxy)
+			require.NotContains(t, d.Open(out).Clusters, cluster)
+			u := d.Apply([]store.Change{changeOf(c.object)})
+			if now, _ := d.Index().Keys(proxy); now != out {
+				u.Deltas = map[GroupKey]*Delta{out: d.Open(now)}
+				out = now
+			}
+			if !c.kept {
+				require.True(t, u.Deltas[out] == nil || u.Deltas[out].Clusters[cluster] == nil)
+				return
+			}
+			require.NotNil(t, u.Deltas[out])
+			require.Contains(t, u.Deltas[out].Clusters, cluster)
+			require.Contains(t, u.Deltas[out].Clusters[cluster].Origins.Keys(), c.object.Metadata().Key)
+			_, in := d.Index().Keys(proxy)
+			for _, log := range d.Open(in).Listeners["virtualInbound"].Default.TCP.Telemetry.Logs {
+				require.Equal(t, model.Host(host), log.Host)
+				require.Equal(t, cluster, log.Cluster)
+			}
+			gone := d.Apply([]store.Change{{Key: c.object.Metadata().Key, Old: c.object}}).Deltas[out]
+			require.Contains(t, gone.Clusters, cluster)
+			require.Nil(t, gone.Clusters[cluster])
+		})
+	}
+}
+
+func on() *bool {
+	v := true
+	return &v
+}
+
 // TestFetchedPlugins checks that agents get the plugins that select their workload, and that only listeners of agents with the
 // module use it.
 func TestFetchedPlugins(t *testing.T) {

@@ -352,7 +352,8 @@ func requireEmptyGroup(t *testing.T, s *proxyGroup) {
 	s.dependents.Replace(unit{kind: unitWasm}, nil)
 	require.Empty(t, s.filters.Plugins)
 	s.dependents.Replace(unit{kind: unitTelemetry}, nil) // it asks for Telemetries, whether or not there are any
-	require.Empty(t, s.fixed.collectors)
+	s.dependents.Replace(unit{kind: unitProviders}, nil)
+	require.Empty(t, s.fixed.providers)
 	require.Empty(t, s.hosts)
 	require.Empty(t, s.refs)
 	require.Empty(t, s.secrets)

@@ -43,11 +43,12 @@ type originCounts[K comparable] map[K]*index.OriginCounts
 
 // fixedRefs are uses of hosts and secrets that come from no host.
 type fixedRefs struct {
-	collectors []model.Host       // services that receive telemetry
-	egress     model.Host         // of the Sidecar's egress proxy
-	egressFrom *model.Origins     // of the use of egress
-	ingress    []policy.SecretRef // of the Sidecar's own listeners
-	gatewayTLS []policy.SecretRef // of a gateway's servers
+	providers     []model.Host       // services that receive telemetry or authorize calls
+	providersFrom *model.Origins     // of the use of providers
+	egress        model.Host         // of the Sidecar's egress proxy
+	egressFrom    *model.Origins     // of the use of egress
+	ingress       []policy.SecretRef // of the Sidecar's own listeners
+	gatewayTLS    []policy.SecretRef // of a gateway's servers
 }
 
 // agentState is what a sidecar's agent has received: names of resources, to take them back.
@@ -87,6 +88,7 @@ func (g *proxyGroup) derive(x *index.Index, memo *endpoint.Memo) *Delta {
 	}
 	g.each(x, unitPatches, func(r *index.Reader, _ unit) { g.derivePatches(r) })
 	g.each(x, unitTelemetry, func(r *index.Reader, _ unit) { g.deriveTelemetry(r) })
+	g.each(x, unitProviders, func(r *index.Reader, _ unit) { g.refProviders(r) })
 	g.each(x, unitWasm, func(r *index.Reader, _ unit) { g.derivePlugins(r) })
 	g.each(x, unitFixed, func(r *index.Reader, _ unit) { g.deriveFixed(r.Mesh()) })
 	g.each(x, unitGateways, func(r *index.Reader, _ unit) { g.deriveGateways(r) })

@@ -15,6 +15,7 @@ type unitKind uint8
 
 const (
 	unitTelemetry   unitKind = iota // telemetry of the group's listeners
+	unitProviders                   // services that listeners of the group's proxies call themselves
 	unitWasm                        // plugins of the group's listeners
 	unitFixed                       // what every group of its kind has
 	unitGateways                    // the plan of a gateway's Gateways
@@ -135,6 +136,7 @@ func (g *proxyGroup) markAll(x *index.Index) {
 		g.mark(unit{kind: unitInbound})
 		return
 	}
+	g.mark(unit{kind: unitProviders})
 	g.mark(unit{kind: unitFixed})
 	if g.router == nil {
 		x.VisibleHosts(g.Client, host)

@@ -31,6 +31,8 @@ type Index struct {
 	keySets     map[string]*model.KeySet // by the source they are fetched from
 	secrets     map[model.Key]*model.Secret
 	disabling   int // policies that switch mutual TLS off somewhere
+	// custom are AuthorizationPolicies of action AuthorizeCustom for sidecars, by namespace.
+	custom map[string]map[model.Key]*model.AuthorizationPolicy
 
 	ingresses     ingresses
 	entryRoutes   entryRoutes
@@ -64,6 +66,7 @@ func New(mesh *model.Mesh) *Index {
 		delegate:      map[model.Key]*model.VirtualService{},
 		sidecars:      map[string]map[model.Key]*model.Sidecar{},
 		policies:      map[policyKey][]model.Selecting{},
+		custom:        map[string]map[model.Key]*model.AuthorizationPolicy{},
 		keySets:       map[string]*model.KeySet{},
 		secrets:       map[model.Key]*model.Secret{},
 		ingresses:     newIngresses(),
@@ -163,6 +166,9 @@ func (x *Index) apply(c store.Change, touched *Touched) {
 		x.endpoints.replaceWorkload(as[*model.Workload](c.Old), as[*model.Workload](c.New), touched)
 	case model.KindPeerAuthentication:
 		x.replacePeerPolicy(c.Old, c.New, touched)
+	case model.KindAuthorizationPolicy:
+		x.replaceCustom(as[*model.AuthorizationPolicy](c.Old), as[*model.AuthorizationPolicy](c.New), touched)
+		x.replacePolicy(c.Old, c.New, touched)
 	case model.KindKeySet:
 		x.replaceKeySet(as[*model.KeySet](c.Old), as[*model.KeySet](c.New), touched)
 	case model.KindSecret:
@@ -236,7 +242,7 @@ func (x *Index) Sizes() map[string]int {
 		"services": len(x.services), "rules": len(x.rules), "backendTLS": len(x.backendTLS), "entryTLS": len(x.entryTLS), "routes": len(x.routes), "routesUnder": len(x.routesUnder), "bound": len(x.bound),
 		"delegate": len(x.delegate), "sidecars": len(x.sidecars), "labels": len(x.labels), "naming": len(x.naming), "policies": len(x.policies), "secrets": len(x.secrets),
 		"entryRoutes.all": len(x.entryRoutes.all), "entryRoutes.served": len(x.entryRoutes.served), "entryRoutes.hosts": len(x.entryRoutes.hosts),
-		"keySets": len(x.keySets), "credentials": len(x.credentials), "pulls": len(x.pulls), "headless": len(x.headless), "disabling": x.disabling,
+		"keySets": len(x.keySets), "credentials": len(x.credentials), "pulls": len(x.pulls), "headless": len(x.headless), "disabling": x.disabling, "custom": len(x.custom),
 		"proxies.versions": x.proxies.versions, "proxies.metadata": len(x.proxies.metadata),
 		"localityUsage.localities": x.localityUsage.localities, "localityUsage.nodes": x.localityUsage.nodes, "deliveries": len(x.deliveries), "automatic.counts": len(x.automatic.counts), "automatic.groups": len(x.automatic.groups),
 		"localityUsage.namespaces": len(x.localityUsage.namespaces),

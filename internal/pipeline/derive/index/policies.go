@@ -3,6 +3,7 @@ package index
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -166,6 +167,40 @@ func (r *Reader) PeerTLS() *model.PeerTLS {
 func (r *Reader) peerPolicies(ns string, labels map[string]string) []*model.PeerAuthentication {
 	all := policiesFor[*model.PeerAuthentication](r, model.KindPeerAuthentication, ns, labels)
 	return model.EffectivePeerAuthentications(r.Mesh().RootNamespace, all)
+}
+
+// customFact is that of CustomPolicies, for one namespace.
+func customFact(ns string) Fact {
+	return policyFact(policyKey{model.KindAuthorizationPolicy, ns, "CUSTOM"})
+}
+
+// replaceCustom takes an AuthorizationPolicy.
+func (x *Index) replaceCustom(old, now *model.AuthorizationPolicy, touched *Touched) {
+	if isCustom(old) {
+		take(x.custom, old.Namespace, old.Key)
+		touched.Facts.add(customFact(old.Namespace))
+	}
+	if isCustom(now) {
+		insert(x.custom, now.Namespace, now.Key, now)
+		touched.Facts.add(customFact(now.Namespace))
+	}
+}
+
+// isCustom reports whether a policy names an external authorizer for sidecars.
+func isCustom(p *model.AuthorizationPolicy) bool {
+	return p != nil && p.Action == model.AuthorizeCustom && !p.Targeted
+}
+
+// CustomPolicies lists the policies of action AuthorizeCustom that may select sidecars of the clients' namespace, by key.
+// Outbound groups do not have the labels that decide it.
+func (r *Reader) CustomPolicies() []*model.AuthorizationPolicy {
+	var out []*model.AuthorizationPolicy
+	for _, ns := range slices.Compact([]string{r.Mesh().RootNamespace, r.Key.Namespace}) {
+		r.facts.add(customFact(ns))
+		out = slices.AppendSeq(out, maps.Values(r.index.custom[ns]))
+	}
+	slices.SortFunc(out, func(a, b *model.AuthorizationPolicy) int { return strings.Compare(a.Key.String(), b.Key.String()) })
+	return out
 }
 
 // permissive is what workloads accept if no policy switches mutual TLS off. Callers do not distinguish other modes.

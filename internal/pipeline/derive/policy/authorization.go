@@ -73,16 +73,23 @@ func authorization(r *index.Reader) *ir.Authorization {
 // externalAuthorization has no provider if the mesh has none of that name, or if its service or port does not exist.
 func externalAuthorization(r *index.Reader, name string, policies []*model.AuthorizationPolicy) ir.ExternalAuthorization {
 	out := ir.ExternalAuthorization{Name: name, Policies: policies}
+	if p := authorizerOf(r, name); p != nil {
+		out.Provider, out.Cluster = p, ir.OutboundCluster(p.Port, "", p.Host)
+	}
+	return out
+}
+
+// authorizerOf finds a provider whose service and port exist.
+func authorizerOf(r *index.Reader, name string) *model.ExternalAuthorizer {
 	p := r.Mesh().Authorizers[name]
 	if p == nil {
-		return out
+		return nil
 	}
 	svc := r.Service(p.Host)
 	if svc == nil || p.Namespace != "" && svc.Namespace != p.Namespace || svc.Port(p.Port) == nil {
-		return out
+		return nil
 	}
-	out.Provider, out.Cluster = p, ir.OutboundCluster(p.Port, "", p.Host)
-	return out
+	return p
 }
 
 // tokens is nil if no RequestAuthentication has rules for the workload.

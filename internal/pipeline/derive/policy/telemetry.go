@@ -8,13 +8,38 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
-// Telemetry is what the clients' chains report, and the services that receive it.
-func Telemetry(r *index.Reader) (out *ir.Telemetry, collectors []model.Host) {
-	rules := telemetries(r)
+// Telemetry is what the clients' chains report.
+func Telemetry(r *index.Reader) *ir.Telemetry {
 	side := model.SideClient
 	if r.Key.Inbound {
 		side = model.SideServer
 	}
+	out, _ := telemetryOf(r, telemetries(r), side)
+	return out
+}
+
+// Providers are the services that the listeners of the clients call themselves: collectors of both sides, and external
+// authorizers.
+func Providers(r *index.Reader) []model.Host {
+	rules := telemetries(r)
+	_, out := telemetryOf(r, rules, model.SideClient)
+	if !r.Key.IsRouter() {
+		_, others := telemetryOf(r, rules, model.SideServer)
+		for _, h := range others {
+			out = appendHost(out, h)
+		}
+	}
+	for _, p := range r.CustomPolicies() {
+		if a := authorizerOf(r, p.Provider); a != nil {
+			r.Use(p)
+			out = appendHost(out, a.Host)
+		}
+	}
+	return out
+}
+
+// telemetryOf is what the clients' chains of one side report, and the services that receive it.
+func telemetryOf(r *index.Reader, rules []*model.Telemetry, side model.Sides) (out *ir.Telemetry, collectors []model.Host) {
 	out = &ir.Telemetry{Server: r.Key.Inbound, SendsPeerHeader: !r.Key.Inbound && r.SendsPeerHeader(r.Mesh())}
 	out.Metrics, out.Every = metricsOf(rules, r.Mesh(), side)
 	for _, l := range logsOf(rules, r.Mesh(), side) {
