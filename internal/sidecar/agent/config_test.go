@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
-	"github.com/moonsail/moonsail/internal/config/proxyconfig"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/bootstrap"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
@@ -185,18 +184,6 @@ func TestWarnsAboutAnnotationsWithoutEffect(t *testing.T) {
 	_, err := c.resolve()
 	require.NoError(t, err)
 	require.Contains(t, out.String(), `annotations="sidecar.istio.io/bootstrapOverride, sidecar.istio.io/statsFlushInterval"`)
-}
-
-func TestProxyConfigLayers(t *testing.T) {
-	base, err := proxyconfig.Parse("{proxyMetadata: {A: base, B: base}, extraStatTags: [x], statusPort: 1}", "base")
-	require.NoError(t, err)
-	top, err := proxyconfig.Parse("{proxyMetadata: {B: top}, extraStatTags: [z]}", "top")
-	require.NoError(t, err)
-	got := overlay(base, top)
-	require.Equal(t, map[string]string{"A": "base", "B": "top"}, got.ProxyMetadata)
-	require.Equal(t, []string{"z"}, got.ExtraStatTags, "lists are replaced")
-	require.EqualValues(t, 1, got.StatusPort)
-	require.Equal(t, map[string]string{"A": "base", "B": "base"}, base.ProxyMetadata, "the base has changed")
 }
 
 func TestNodeLocality(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshconfig "istio.io/api/mesh/v1alpha1"
@@ -20,37 +19,15 @@ import (
 // ProxyConfigAnnotation is the annotation of a Pod that overrides the mesh's ProxyConfig.
 const ProxyConfigAnnotation = "proxy.istio.io/config"
 
-// overlay returns base with the fields that are set in top. It merges maps by key.
-func overlay(base, top *meshconfig.ProxyConfig) *meshconfig.ProxyConfig {
-	merged := &meshconfig.ProxyConfig{}
-	if base != nil {
-		merged = proto.Clone(base).(*meshconfig.ProxyConfig)
-	}
-	into := merged.ProtoReflect()
-	top.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if !f.IsMap() {
-			into.Set(f, v)
-			return true
-		}
-		m := into.Mutable(f).Map()
-		v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-			m.Set(k, v)
-			return true
-		})
-		return true
-	})
-	return merged
-}
-
 func (s *settings) resolveProxyConfig() error {
-	pc := overlay(s.ProxyConfig, &meshconfig.ProxyConfig{})
+	pc := proxyconfig.Overlay(s.ProxyConfig, &meshconfig.ProxyConfig{})
 	if text, ok := s.Workload.Annotations[ProxyConfigAnnotation]; ok {
 		top, err := proxyconfig.Parse(text, fmt.Sprintf("annotation %s of pod %s", ProxyConfigAnnotation, s.Workload.Name))
 		if err != nil {
 			return err
 		}
 		s.podTracing = top.GetTracing()
-		pc = overlay(pc, top)
+		pc = proxyconfig.Overlay(pc, top)
 	}
 	s.proxyConfig = pc
 	if err := s.resolveConcurrency(); err != nil {

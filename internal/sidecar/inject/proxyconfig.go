@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1beta1"
@@ -24,25 +23,24 @@ type proxyConfigs struct {
 }
 
 func (c *Config) proxyConfigsOf(pod *corev1.Pod) (*proxyConfigs, error) {
-	out := &proxyConfigs{base: proto.Clone(c.ProxyConfig).(*meshconfig.ProxyConfig)}
+	out := &proxyConfigs{base: c.ProxyConfig}
 	if said := c.ProxyConfigs; said != nil {
 		mesh, err := proxyconfig.ParseAny(said.Default, "the mesh's defaultConfig")
 		if err != nil {
 			return nil, err
 		}
-		proto.Merge(out.base, mesh)
+		out.base = proxyconfig.Overlay(out.base, mesh)
 		root, own, selecting := said.Of(pod.Namespace, pod.Labels)
-		proto.Merge(out.base, asProxyConfig(root))
-		proto.Merge(out.base, asProxyConfig(own))
+		out.base = proxyconfig.Overlay(out.base, asProxyConfig(root))
+		out.base = proxyconfig.Overlay(out.base, asProxyConfig(own))
 		out.selecting = asProxyConfig(selecting)
 	}
-	out.all = proto.Clone(out.base).(*meshconfig.ProxyConfig)
 	own, err := proxyconfig.Parse(pod.Annotations[annotationProxyConfig], "annotation "+annotationProxyConfig)
 	if err != nil {
 		return nil, err
 	}
-	proto.Merge(out.all, own)
-	proto.Merge(out.all, out.selecting)
+	out.all = proxyconfig.Overlay(out.base, own)
+	out.all = proxyconfig.Overlay(out.all, out.selecting)
 	return out, nil
 }
 

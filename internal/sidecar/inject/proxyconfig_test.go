@@ -3,6 +3,7 @@ package inject
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,7 @@ func TestProxyConfigs(t *testing.T) {
 		"the annotation":           {[]*model.ProxyConfig{all, own}, "concurrency: 5\nproxyMetadata: {C: pod}", `"concurrency":4`, "", "A=root B=own C=pod Z=mesh", "moonsail-debug"},
 		"one that selects the pod": {[]*model.ProxyConfig{all, own, selecting}, "concurrency: 5\nproxyMetadata: {C: pod, E: pod}", `"concurrency":4`, "--concurrency=0", "A=root B=own C=web D=web E=pod Z=mesh", "moonsail-distroless"},
 		"one that selects others":  {[]*model.ProxyConfig{proxyConfig("shop", "x", map[string]string{"app": "x"}, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
+		"0 of the namespace":       {[]*model.ProxyConfig{all, proxyConfig("shop", "own", nil, 0, nil, "")}, "", `"concurrency":0`, "", "A=root B=root Z=mesh", "moonsail-debug"},
 		"of another namespace":     {[]*model.ProxyConfig{proxyConfig("bank", "x", nil, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
 		"of the root, with labels": {[]*model.ProxyConfig{proxyConfig("istio-system", "x", web, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
 	} {
@@ -59,6 +61,30 @@ func TestProxyConfigs(t *testing.T) {
 			requireSidecar(t, got, tc.config, tc.arg, tc.env, tc.image)
 		})
 	}
+}
+
+// TestProxyConfigDisables checks that the Pod's annotation can switch off what the mesh's defaults switch on, and that it
+// replaces lists and durations.
+func TestProxyConfigDisables(t *testing.T) {
+	c := Default()
+	c.NativeSidecar = false
+	require.NoError(t, c.Prepare())
+	c.ProxyConfigs = &model.ProxyConfigs{Default: `{"holdApplicationUntilProxyStarts": true, "extraStatTags": ["a"], "drainDuration": "45s"}`}
+	pod := func(annotation string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: map[string]string{annotationProxyConfig: annotation}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}},
+		}
+	}
+	for annotation, held := range map[string]bool{"": true, "holdApplicationUntilProxyStarts: false": false} {
+		got, err := c.Inject(pod(annotation), Owner{})
+		require.NoError(t, err)
+		require.Equal(t, held, find(got.Spec.Containers, proxyContainer).Lifecycle != nil && find(got.Spec.Containers, proxyContainer).Lifecycle.PostStart != nil, annotation)
+	}
+	all, err := c.proxyConfigsOf(pod("extraStatTags: [b]\ndrainDuration: 0.5s"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"b"}, all.all.ExtraStatTags)
+	require.Equal(t, 500*time.Millisecond, all.all.DrainDuration.AsDuration())
 }
 
 // TestPortsOfTheMesh checks that rules and templates use the ports of MeshConfig.
