@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -82,9 +83,14 @@ func (m *Merger) readApp(r *http.Request) []byte {
 	body, err := m.scrapeApp(r.Context(), r)
 	if err != nil {
 		m.failures.WithLabelValues("application").Inc()
-		m.Log.Debug("cannot get the application's metrics", "error", err)
+		level := slog.LevelWarn
+		if m.appFails.Swap(true) {
+			level = slog.LevelDebug
+		}
+		m.Log.Log(r.Context(), level, "cannot get the application's metrics: check its annotations prometheus.io/port and prometheus.io/path", "error", err)
 		return nil
 	}
+	m.appFails.Store(false)
 	return body
 }
 
@@ -99,8 +105,10 @@ func (m *Merger) scrapeApp(ctx context.Context, r *http.Request) ([]byte, error)
 	}
 	// Envoy's metrics have this format, and an answer has one format.
 	req.Header.Set("Accept", "text/plain;version=0.0.4")
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: m.dialLocal}
-	resp, err := transport.RoundTrip(req)
+	client := &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: m.dialLocal}, CheckRedirect: checkRedirect,
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +121,22 @@ func (m *Merger) scrapeApp(ctx context.Context, r *http.Request) ([]byte, error)
 		err = fmt.Errorf("%s: the answer has more than %d bytes", url, maxAppBytes)
 	}
 	return withoutEOF(body), err
+}
+
+// maxRedirects is that of net/http, which Prometheus uses.
+const maxRedirects = 10
+
+// checkRedirect lets the application redirect to another path, as Prometheus does: frameworks redirect /metrics to /metrics/.
+// dialLocal would connect to this host for any other host.
+func checkRedirect(next *http.Request, before []*http.Request) error {
+	first := before[0].URL
+	switch {
+	case next.URL.Scheme != first.Scheme || next.URL.Host != first.Host:
+		return fmt.Errorf("the application redirects to %s://%s, which is not asked for metrics", next.URL.Scheme, next.URL.Host)
+	case len(before) >= maxRedirects:
+		return fmt.Errorf("the application redirects more than %d times", maxRedirects)
+	}
+	return nil
 }
 
 // dialLocal connects to a port of the application on this host. The application may listen on one IP family only.

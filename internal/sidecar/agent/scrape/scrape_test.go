@@ -127,6 +127,72 @@ func TestDoesNotScrapeTheSidecar(t *testing.T) {
 	require.EqualValues(t, 1, asked.Load())
 }
 
+// TestFollowsTheApplication checks that redirects of the application to another path are followed, and no others.
+func TestFollowsTheApplication(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "other 1\n") }))
+	t.Cleanup(other.Close)
+	target := ""
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/metrics/":
+			_, _ = io.WriteString(w, "orders_total 7\n")
+		case "/absolute":
+			http.Redirect(w, r, "http://"+r.Host+"/metrics/", http.StatusTemporaryRedirect)
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		default:
+			http.Redirect(w, r, target, http.StatusTemporaryRedirect)
+		}
+	}))
+	t.Cleanup(app.Close)
+	for name, c := range map[string]struct{ path, target, want, err string }{
+		"with a slash":   {"/metrics", "/metrics/", "orders_total 7\n", ""},
+		"absolute":       {"/absolute", "", "orders_total 7\n", ""},
+		"another port":   {"/metrics", other.URL + "/", "", "which is not asked for metrics"},
+		"another host":   {"/metrics", "https://example.com/", "", "redirects to https://example.com"},
+		"without an end": {"/loop", "", "", "more than 10 times"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target = c.target
+			m := &Merger{Options: Options{Bind: "127.0.0.1", App: App{Port: uint16(app.Listener.Addr().(*net.TCPAddr).Port), Path: c.path}}}
+			got, err := m.scrapeApp(t.Context(), httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.want, string(got))
+		})
+	}
+}
+
+// TestWarnsOfTheApplication checks that the first of several failures of the application is a warning.
+func TestWarnsOfTheApplication(t *testing.T) {
+	fails := true
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if fails {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	t.Cleanup(app.Close)
+	var logged strings.Builder
+	m := New(Options{
+		Registry: prometheus.NewRegistry(), App: App{Port: uint16(app.Listener.Addr().(*net.TCPAddr).Port)}, Bind: "127.0.0.1",
+		Log: slog.New(slog.NewTextHandler(&logged, nil)),
+	})
+	warnings := func() int {
+		m.readApp(httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+		return strings.Count(logged.String(), "level=WARN")
+	}
+	require.Equal(t, 1, warnings())
+	require.Contains(t, logged.String(), "404 Not Found")
+	require.Equal(t, 1, warnings())
+	fails = false
+	require.Equal(t, 1, warnings())
+	fails = true
+	require.Equal(t, 2, warnings())
+}
+
 // TestScrapesEitherFamily has an application that listens on IPv4 or on IPv6 only.
 func TestScrapesEitherFamily(t *testing.T) {
 	for host, other := range map[string]string{"127.0.0.1": "::1", "::1": "127.0.0.1"} {
