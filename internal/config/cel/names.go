@@ -8,7 +8,7 @@ var (
 	}
 	// istioAttributes are what Istio's own builds of Envoy add.
 	istioAttributes = []string{"node", "upstream_peer", "downstream_peer", "plugin_name", "plugin_root_id", "plugin_vm_id", "listener_direction", "listener_metadata", "cluster_name", "cluster_metadata", "route_name", "route_metadata", "upstream_host_metadata"}
-	functions       = []string{"has", "size", "string", "int", "uint", "double", "bytes", "timestamp", "duration", "type", "dyn"}
+	functions       = []string{"has", "size", "int", "uint", "double", "bytes", "timestamp", "duration", "type", "dyn"}
 	methods         = []string{
 		"contains", "startsWith", "endsWith", "matches", "size",
 		"getFullYear", "getMonth", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear",

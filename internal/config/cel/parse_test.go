@@ -44,6 +44,7 @@ func TestCheck(t *testing.T) {
 		"request.headers['x":                "does not end",
 		"upstream_peer.labels['app'].value": "Istio's own filters",
 		"user.name":                         `"user" is not an attribute`,
+		"string(response.code) == '200'":    `"string" is not a function`,
 		"lower(request.host)":               `"lower" is not a function`,
 		"request.host.lower()":              `"lower" is not a method`,
 		"x == 1":                            `"x" is not an attribute`,

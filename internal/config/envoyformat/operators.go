@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -33,7 +34,6 @@ var substitutions = map[string]struct {
 	"ENVIRONMENT":           {operandMust, true},
 	"FILTER_STATE":          {operandMust, true},
 	"METADATA":              {operandMust, true},
-	"PER_REQUEST_STATE":     {operandMust, false},
 	"QUERY_PARAM":           {operandMust, true},
 	"REQ":                   {operandMust, true},
 	"RESP":                  {operandMust, true},
@@ -110,9 +110,17 @@ func words(list string) map[string]bool {
 // Arguments may have parentheses, one level deep.
 var substitutionAt = regexp.MustCompile(`^%([A-Z0-9_]+)(\([^()]*(?:\([^()]*\)[^()]*)*\))?(:[0-9]+)?%`)
 
-// Check checks a value with Envoy's substitutions, such as %PROTOCOL%. Two percent signs
-// stand for one.
-func Check(value string) error {
+// headerSubstitutions are those that only values of headers may have.
+var headerSubstitutions = []string{"PER_REQUEST_STATE"}
+
+// Check checks a value of an access log, a tag or a label with Envoy's substitutions, such as %PROTOCOL%. Two percent
+// signs stand for one.
+func Check(value string) error { return check(value, nil) }
+
+// CheckHeader checks a value of a header.
+func CheckHeader(value string) error { return check(value, headerSubstitutions) }
+
+func check(value string, further []string) error {
 	rest := value
 	for {
 		i := strings.IndexByte(rest, '%')
@@ -128,10 +136,8 @@ func Check(value string) error {
 		if m == nil {
 			return fmt.Errorf("%q: a percent sign that begins no %%SUBSTITUTION%% must be written %%%%", value)
 		}
-		if err := checkSubstitution(m[1], m[2] != "", m[3] != ""); err != nil {
-			return fmt.Errorf("%q: %w", value, err)
-		}
-		if err := checkArgument(m[1], strings.TrimSuffix(strings.TrimPrefix(m[2], "("), ")")); err != nil {
+		u := use{name: m[1], argument: strings.TrimSuffix(strings.TrimPrefix(m[2], "("), ")"), parentheses: m[2] != "", length: strings.TrimPrefix(m[3], ":")}
+		if err := u.check(further); err != nil {
 			return fmt.Errorf("%q: %w", value, err)
 		}
 		rest = rest[len(m[0]):]
@@ -161,40 +167,36 @@ func Forms(argument func(name string) string) []string {
 	return out
 }
 
-func checkSubstitution(name string, argument, length bool) error {
-	s, known := substitutions[name]
-	switch {
-	case !known && !plainSubstitutions[name]:
-		return fmt.Errorf("the substitution %%%s%% is unknown to Envoy", name)
-	case s.operand == operandMust && !argument:
-		return fmt.Errorf("the substitution needs an argument: %%%s(...)%%", name)
-	case s.operand == operandNever && argument:
-		return fmt.Errorf("the substitution takes no argument: %%%s%%", name)
-	case length && !s.length:
-		return fmt.Errorf("the substitution %%%s%% takes no length", name)
+// use is a substitution in a format.
+type use struct {
+	name        string
+	argument    string
+	parentheses bool // there is an argument, though it may be empty
+	length      string
+}
+
+// check checks a use of one of substitutions, or of one of further ones, which need an argument.
+func (u *use) check(further []string) error {
+	s, known := substitutions[u.name]
+	if slices.Contains(further, u.name) {
+		known, s.operand = true, operandMust
 	}
-	return nil
-}
-
-// arguments are the forms of those that Envoy looks at, where there is one. Others may be anything but nothing.
-var arguments = map[string]*regexp.Regexp{
-	"REQ":         headerArgument,
-	"RESP":        headerArgument,
-	"TRAILER":     headerArgument,
-	"PATH":        regexp.MustCompile(`^(WQ|NQ)(:(ORIG|PATH|ORIG_OR_PATH))?$`),
-	"GRPC_STATUS": regexp.MustCompile(`^(CAMEL_STRING|SNAKE_STRING|NUMBER)$`),
-}
-
-// headerArgument is a header, and one to take where it is not there.
-var headerArgument = regexp.MustCompile(`^[^?\s]+(\?[^?\s]+)?$`)
-
-func checkArgument(name, argument string) error {
-	form := arguments[name]
 	switch {
-	case argument == "" && substitutions[name].operand == operandMust:
-		return fmt.Errorf("the substitution needs an argument: %%%s(...)%%", name)
-	case argument != "" && form != nil && !form.MatchString(argument):
-		return fmt.Errorf("%q is not an argument that Envoy takes for the substitution %%%s%%", argument, name)
+	case !known && !plainSubstitutions[u.name]:
+		return fmt.Errorf("the substitution %%%s%% is unknown to Envoy", u.name)
+	case s.operand == operandMust && u.argument == "":
+		return fmt.Errorf("the substitution needs an argument: %%%s(...)%%", u.name)
+	case s.operand == operandNever && u.parentheses:
+		return fmt.Errorf("the substitution takes no argument: %%%s%%", u.name)
+	case u.length != "" && !s.length:
+		return fmt.Errorf("the substitution %%%s%% takes no length", u.name)
+	case u.argument != "":
+		if err := checkArgument(u.name, u.argument); err != nil {
+			return err
+		}
+	}
+	if _, err := strconv.ParseUint(u.length, 10, 64); u.length != "" && err != nil {
+		return fmt.Errorf("the length %s of %%%s%% is too large", u.length, u.name)
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func (c *conv) plainHeader(at problem.Path, name string) {
 
 // plainValue is a value that Envoy takes: one that is none of its formats is text, percent signs and all.
 func plainValue(v string) string {
-	if envoyformat.Check(v) == nil {
+	if envoyformat.CheckHeader(v) == nil {
 		return v
 	}
 	return strings.ReplaceAll(v, "%", "%%")

@@ -62,7 +62,7 @@ func (c *routeConv) headerValue(at problem.Path, v string) {
 	}
 	if msg := formatError(v); msg != "" {
 		c.Errorf(code.InvalidName, at, "%s", msg)
-	} else if err := envoyformat.Check(v); err != nil {
+	} else if err := envoyformat.CheckHeader(v); err != nil {
 		c.Errorf(code.InvalidExpression, at, "%v", err)
 	}
 }

@@ -238,12 +238,16 @@ var attributeFormats = map[string]string{
 var (
 	headerAttribute = regexp.MustCompile(`^(request|response)\.headers\[\s*["']([A-Za-z0-9_-]+)["']\s*\]$`)
 	literalText     = regexp.MustCompile(`^(?:"([^"\\%]*)"|'([^'\\%]*)')$`)
+	asString        = regexp.MustCompile(`^string\(\s*([a-z_.]+)\s*\)$`)
 	literalNumber   = regexp.MustCompile(`^[0-9]+$`)
 )
 
 // expressionFormat writes an expression with Envoy's command operators.
 func (c telemetryConv) expressionFormat(at problem.Path, text string) string {
 	text = strings.TrimSpace(text)
+	if m := asString.FindStringSubmatch(text); m != nil { // Envoy has no such function, but all labels are texts
+		text = m[1]
+	}
 	if err := cel.Check(text); err != nil {
 		c.Errorf(code.InvalidExpression, at, "%q is not an expression that Envoy takes: %v", text, err)
 		return ""

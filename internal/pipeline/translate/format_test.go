@@ -26,8 +26,13 @@ var arguments = map[string]string{
 func TestEnvoyAcceptsSubstitutions(t *testing.T) {
 	b := newBootstrap()
 	rule := ir.Route{DirectResponse: &model.DirectResponse{Status: 200}}
-	for _, value := range envoyformat.Forms(argument) {
-		require.NoError(t, envoyformat.Check(value))
+	further := []string{
+		"%PER_REQUEST_STATE(a)%", "%METADATA(LISTENER_FILTER_CHAIN)%", "%FILTER_STATE(a)%", "%FILTER_STATE(a:FIELD:b:c)%", "%COMMON_DURATION(:)%",
+		"%REQ(:x?x.y_z~|^`'*&$#!+-)%", "%REQ(x):18446744073709551615%", "%START_TIME(%Q)%",
+		`%COALESCE({"operators":["PROTOCOL",{"command":"REQ","param":"x?y","max_length":5},{"command":"CEL","param":"request.id"}]}):9%`,
+	}
+	for _, value := range append(envoyformat.Forms(argument), further...) {
+		require.NoError(t, envoyformat.CheckHeader(value))
 		h := model.HeaderValue{Name: fmt.Sprintf("x-%d", len(rule.Headers.Request.Add)), Value: value}
 		rule.Headers.Request.Add = append(rule.Headers.Request.Add, h)
 	}

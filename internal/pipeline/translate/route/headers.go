@@ -50,7 +50,7 @@ func (o *headerOps) addAll(list []model.HeaderValue, action corev3.HeaderValueOp
 		if !httpguts.ValidHeaderFieldName(h.Name) {
 			return fmt.Errorf("header %q: invalid name", h.Name)
 		}
-		if err := envoyformat.Check(h.Value); err != nil {
+		if err := envoyformat.CheckHeader(h.Value); err != nil {
 			return fmt.Errorf("header %s: %w", h.Name, err)
 		}
 		o.add = append(o.add, &corev3.HeaderValueOption{
