@@ -29,12 +29,15 @@ type Decoder struct {
 	NoAutoAddresses  bool   // ServiceEntries without addresses get none
 	Revision         string // of the control plane: objects that are labelled for another are not read; empty: all are
 	MeshConfigMap    string // name of the ConfigMap with the mesh's configuration; empty: "istio"
+	// Getenv returns environment variables of the control plane, to which MeshConfig may refer; nil: they are not known.
+	Getenv func(name string) string
 }
 
 // cluster is what converters know about the cluster.
 func (d Decoder) cluster() convert.Cluster {
 	return convert.Cluster{
 		Domain: cmp.Or(d.Domain, "cluster.local"), PodsListed: d.PodsListed, NoAutoAddresses: d.NoAutoAddresses, MeshConfigName: d.MeshConfigName(),
+		Getenv: d.Getenv,
 	}
 }
 

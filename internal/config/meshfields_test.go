@@ -76,7 +76,7 @@ func decodeMesh(t *testing.T, said any) (model string, problems problem.List) {
 	t.Helper()
 	text, err := json.Marshal(said)
 	require.NoError(t, err)
-	c, problems := istio.MeshConfig(Decoder{}.cluster(), &corev1.ConfigMap{
+	c, problems := istio.MeshConfig(Decoder{Getenv: func(name string) string { return "value of " + name }}.cluster(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: Decoder{}.MeshConfigName(), Namespace: "istio-system"}, Data: map[string]string{"mesh": string(text)},
 	})
 	if c != nil {

@@ -79,7 +79,9 @@ func newSource(o *Options, m *changelog.Metrics) (*source, error) {
 
 // decoderOf returns the decoder of a control plane.
 func decoderOf(o *Options) config.Decoder {
-	return config.Decoder{Domain: o.Mesh.Domain, NoAutoAddresses: o.Mesh.AutoAddresses.Off, Revision: o.Revision, MeshConfigMap: o.MeshConfigMap}
+	return config.Decoder{
+		Domain: o.Mesh.Domain, NoAutoAddresses: o.Mesh.AutoAddresses.Off, Revision: o.Revision, MeshConfigMap: o.MeshConfigMap, Getenv: os.Getenv,
+	}
 }
 
 // apiServerMetrics returns what the metrics show of the API server.

@@ -319,7 +319,7 @@ type Provider struct {
 	MaxTagLength uint32        // of the path's tag; 0: Envoy's default
 	Path         string        // of the collector, over HTTP; empty for OpenTelemetry: gRPC
 	Timeout      time.Duration // 0: Envoy's default
-	Headers      []HeaderValue // of requests to the collector, with Envoy's command operators
+	Headers      []HeaderValue // of requests to the collector, as they are sent
 	ShortIDs     bool          // zipkin's 64-bit ids
 	W3C          bool          // also propagates zipkin's trace as W3C
 	Environment  bool          // OpenTelemetry's resource has attributes of the environment

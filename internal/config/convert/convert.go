@@ -14,6 +14,7 @@ type Converter struct {
 	problem.Report
 	Meta   model.Meta
 	Domain string
+	Getenv func(name string) string // see Cluster
 }
 
 // Cluster is what a converter knows about the cluster.
@@ -22,11 +23,13 @@ type Cluster struct {
 	PodsListed      bool   // all Pods are decoded, so that a slice names none that is not there
 	NoAutoAddresses bool   // ServiceEntries without addresses get none
 	MeshConfigName  string // of the ConfigMap with the mesh's configuration
+	// Getenv returns environment variables of the control plane; nil: they are not known.
+	Getenv func(name string) string
 }
 
 // Start begins the conversion of an object.
 func Start(in Cluster, kind model.Kind, o *metav1.ObjectMeta) *Converter {
-	c := &Converter{Domain: in.Domain, Meta: model.Meta{
+	c := &Converter{Domain: in.Domain, Getenv: in.Getenv, Meta: model.Meta{
 		Key:             model.Key{Kind: kind, Namespace: o.Namespace, Name: o.Name},
 		Labels:          o.Labels,
 		Annotations:     o.Annotations,

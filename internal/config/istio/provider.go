@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
@@ -141,17 +142,22 @@ func (c providerConv) collectorPath(at problem.Path, p string) string {
 	return p
 }
 
+// collectorHeaders converts headers with their values as they are sent. As in Istio, variables are those of the control
+// plane.
 func (c providerConv) collectorHeaders(at problem.Path, list []*meshconfig.MeshConfig_ExtensionProvider_HttpHeader) []model.HeaderValue {
 	var out []model.HeaderValue
 	for i, h := range list {
 		at := at.Index(i)
 		c.HeaderName(at.Field("name"), h.GetName())
-		value := strings.ReplaceAll(h.GetValue(), "%", "%%")
-		if env := h.GetEnvName(); env != "" {
-			if strings.ContainsAny(env, "%()") {
-				c.Errorf(code.InvalidName, at.Field("envName"), "%q is not a name of an environment variable", env)
+		value := h.GetValue()
+		c.PlainText(at.Field("value"), value)
+		if name := h.GetEnvName(); name != "" && c.Getenv != nil {
+			value = strings.TrimSpace(c.Getenv(name))
+			if value == "" || strings.ContainsFunc(value, unicode.IsControl) {
+				c.Warnf(code.NoEffect, at.Field("envName"), "the control plane has no environment variable %q with a value that a header can have; "+
+					"the header is left out: set it in the control plane's Pods", name)
+				continue
 			}
-			value = "%ENVIRONMENT(" + env + ")%"
 		}
 		out = append(out, model.HeaderValue{Name: h.GetName(), Value: value})
 	}

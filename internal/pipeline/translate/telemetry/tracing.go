@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -122,9 +123,9 @@ func collectorOverHTTP(v *ir.Tracing) *corev3.HttpService {
 		HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: v.Cluster},
 		Timeout:          durationpb.New(timeout),
 	}}
-	for _, h := range v.Headers {
+	for _, h := range v.Headers { // unlike those of gRPC, these are formats
 		out.RequestHeadersToAdd = append(out.RequestHeadersToAdd, &corev3.HeaderValueOption{
-			Header:       &corev3.HeaderValue{Key: h.Name, Value: h.Value},
+			Header:       &corev3.HeaderValue{Key: h.Name, Value: strings.ReplaceAll(h.Value, "%", "%%")},
 			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 		})
 	}
