@@ -46,8 +46,18 @@ func (c telemetryConv) meshTelemetry(at problem.Path, settings *meshconfig.MeshC
 	if m := settings.EnablePrometheusMerge; m != nil {
 		out.PrometheusMerge = m.Value
 	}
-	providerConv(c).defaultTracing(at.Field("defaultConfig").Field("tracing"), settings, &out)
+	c.builtinLog(&out)
+	providerConv(c).defaultTracing(at.Field("defaultConfig").Field("tracing"), settings, given["enableTracing"], &out)
 	return &out
+}
+
+// builtinLog gives the provider "envoy" the mesh's format, as in Istio, unless the mesh defines it with its own.
+func (c telemetryConv) builtinLog(out *model.MeshTelemetry) {
+	p := out.Provider("envoy")
+	if path := p.Log.Path; p.Kind == model.ProviderFileLog && p.Log == (model.LogFormat{Path: path}) {
+		p.Log = out.AccessLog
+		p.Log.Path = path
+	}
 }
 
 // defaultProviders warns of providers that do not exist.

@@ -164,8 +164,9 @@ func (c providerConv) collectorHeaders(at problem.Path, list []*meshconfig.MeshC
 	return out
 }
 
-// defaultTracing converts the tracing of defaultConfig, Istio's way before it had providers: enableTracing sends spans to zipkin, and the rest are defaults for all providers.
-func (c providerConv) defaultTracing(at problem.Path, settings *meshconfig.MeshConfig, out *model.MeshTelemetry) {
+// defaultTracing converts the tracing of defaultConfig, Istio's way before it had providers: spans go to zipkin unless
+// enableTracing is given as false, and the rest are defaults for all providers.
+func (c providerConv) defaultTracing(at problem.Path, settings *meshconfig.MeshConfig, given bool, out *model.MeshTelemetry) {
 	t := settings.GetDefaultConfig().GetTracing()
 	out.MaxTagLength = t.GetMaxPathTagLength()
 	if s := t.GetSampling(); s != 0 {
@@ -176,10 +177,10 @@ func (c providerConv) defaultTracing(at problem.Path, settings *meshconfig.MeshC
 	}
 	out.NoIstioTags = t.GetEnableIstioTags() != nil && !t.EnableIstioTags.Value
 	out.Tags = c.proxyTags(at.Field("customTags"), t.GetCustomTags())
-	if !settings.EnableTracing {
+	zipkin := t.GetZipkin()
+	if given && !settings.EnableTracing || !given && zipkin == nil {
 		return
 	}
-	zipkin := t.GetZipkin()
 	if zipkin == nil {
 		c.Warnf(code.NoEffect, at, "has no zipkin, to which enableTracing would send spans; name a provider in defaultProviders.tracing instead")
 		return
