@@ -153,8 +153,14 @@ func regexMatcher(v string) *matcherv3.StringMatcher {
 // BucketsAnnotation holds a JSON object that maps prefixes of histograms' names to the upper bounds of their buckets.
 const BucketsAnnotation = "sidecar.istio.io/statsHistogramBuckets"
 
+// istioHistograms begins the names of Istio's histograms in Istio's sidecars, and callHistograms those in Moonsail's.
+const (
+	istioHistograms = "istiocustom.istio_"
+	callHistograms  = "istio."
+)
+
 // HistogramBuckets decodes the value of BucketsAnnotation. Longer prefixes come first, because Envoy applies the first
-// that matches.
+// that matches. Prefixes of Istio's own names, such as "istiocustom", apply to the same metrics here.
 func HistogramBuckets(text string) ([]*metricsv3.HistogramBucketSettings, error) {
 	if text == "" {
 		return nil, nil
@@ -168,9 +174,20 @@ func HistogramBuckets(text string) ([]*metricsv3.HistogramBucketSettings, error)
 		if err := checkBuckets(bounds[prefix]); err != nil {
 			return nil, fmt.Errorf("prefix %q: %w", prefix, err)
 		}
-		out = append(out, &metricsv3.HistogramBucketSettings{Match: prefixMatcher(prefix), Buckets: bounds[prefix]})
+		out = append(out, &metricsv3.HistogramBucketSettings{Match: prefixMatcher(ownPrefix(prefix)), Buckets: bounds[prefix]})
 	}
 	return out, nil
+}
+
+// ownPrefix is what begins the same names as prefix does in Istio.
+func ownPrefix(prefix string) string {
+	if rest, ok := strings.CutPrefix(prefix, istioHistograms); ok {
+		return callHistograms + rest
+	}
+	if len(prefix) > len("istio") && strings.HasPrefix(istioHistograms, prefix) {
+		return callHistograms
+	}
+	return prefix
 }
 
 func longerFirst(a, b string) int {
