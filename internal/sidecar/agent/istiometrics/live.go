@@ -20,29 +20,36 @@ var (
 
 const connectionLabel = "," + callstats.ConnectionTag + `="`
 
-// Live adds the bytes of open connections to the counters of one Envoy. A counter never decreases: a scrape may come
-// between the moments at which the gauge becomes 0 and the counter increases.
+// Live adds the bytes of open connections to the counters of one Envoy. A sum does not decrease, though a scrape may come
+// between the moments at which the gauge becomes 0 and the counter increases. It begins again if Envoy's counter does: Envoy
+// drops its counters with the last listener that counts.
 type Live struct {
 	mu       sync.Mutex // guards the field below
-	reported map[string]float64
+	reported map[string]report
 }
+
+// report is the value of a sum at the last scrape, and Envoy's counter in it.
+type report struct{ value, counter float64 }
 
 // maxReported bounds the remembered counters. Envoy has fewer.
 const maxReported = 4 * 2 * callstats.MaxSeries
 
-// atLeast returns the value of a counter, or the value of the last scrape if that was higher.
-func (l *Live) atLeast(key string, value float64) float64 {
+// atLeast returns a sum, or that of the last scrape if it was higher and Envoy's counter has not begun again.
+func (l *Live) atLeast(key string, value, counter float64) float64 {
 	if l == nil { // no Envoy has started
 		return value
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.reported == nil {
-		l.reported = map[string]float64{}
+		l.reported = map[string]report{}
 	}
 	last, known := l.reported[key]
-	if value = max(value, last); known || len(l.reported) < maxReported {
-		l.reported[key] = value
+	if counter >= last.counter {
+		value = max(value, last.value)
+	}
+	if known || len(l.reported) < maxReported {
+		l.reported[key] = report{value, counter}
 	}
 	return value
 }
@@ -91,6 +98,10 @@ func (c *converter) addLive() {
 }
 
 func (c *converter) addLiveOf(metric string) {
+	counters := make(map[string]float64, len(c.samples))
+	for _, s := range c.samples {
+		counters[s.key], _ = strconv.ParseFloat(strings.TrimSpace(s.value), 64)
+	}
 	for _, key := range slices.Sorted(maps.Keys(c.live)) {
 		if strings.HasPrefix(key, metric+"{") {
 			c.add(sample{key, numberText(c.live[key])})
@@ -100,7 +111,7 @@ func (c *converter) addLiveOf(metric string) {
 	for i := range c.samples {
 		s := &c.samples[i]
 		if n, err := strconv.ParseFloat(strings.TrimSpace(s.value), 64); err == nil {
-			s.value = numberText(c.memory.atLeast(s.key, n))
+			s.value = numberText(c.memory.atLeast(s.key, n, counters[s.key]))
 		}
 	}
 }

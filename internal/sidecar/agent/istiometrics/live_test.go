@@ -50,6 +50,11 @@ func TestLive(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "18"}, sent(counter+counted(a, "15")+gauge+going(a, "1", "0")+going(a, "2", "3")), "now it is")
 	require.Equal(t, map[string]string{"a": "19"}, sent(counter+counted(a, "19")))
 
+	require.Empty(t, sent(""), "metrics are off: Envoy has dropped its counters")
+	require.Equal(t, map[string]string{"a": "2"}, sent(gauge+going(a, "4", "2")), "metrics are on again")
+	require.Equal(t, map[string]string{"a": "3"}, sent(counter+counted(a, "3")))
+	require.Equal(t, map[string]string{"a": "1"}, sent(counter+counted(a, "1")), "off and on between two scrapes")
+
 	memory = &Live{}
 	require.Equal(t, map[string]string{"a": "1"}, sent(counter+counted(a, "1")), "another Envoy starts at 0")
 }
