@@ -252,3 +252,22 @@ func TestCapturedDNSIsInMetadata(t *testing.T) {
 		require.Regexp(t, "^sidecar~::~", node.Id, "no address of the other family")
 	}
 }
+
+// TestServiceOfSpans checks that spans have the workload's service whatever attributes the user adds, unless these have a
+// service.
+func TestServiceOfSpans(t *testing.T) {
+	for name, tc := range map[string]struct{ attributes, want string }{
+		"default":         {"", "service.name=istio-proxy.default"},
+		"more attributes": {"deployment.environment=prod,a=b", "deployment.environment=prod,a=b,service.name=istio-proxy.default"},
+		"final comma":     {"a=b, ", "a=b,service.name=istio-proxy.default"},
+		"another service": {"a=b, service.name=mine", "a=b, service.name=mine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("OTEL_RESOURCE_ATTRIBUTES", tc.attributes)
+			c := minimal()
+			s, err := c.resolve()
+			require.NoError(t, err)
+			require.Contains(t, s.telemetryEnv(), "OTEL_RESOURCE_ATTRIBUTES="+tc.want)
+		})
+	}
+}

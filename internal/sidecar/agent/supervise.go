@@ -207,7 +207,7 @@ func (s *settings) metricsWorkload() *callstats.Workload {
 }
 
 // telemetryEnv are environment variables with facts about the workload for access logs, metrics and spans. Envoy's
-// configuration, which many workloads share, refers to them. Variables for tracers that the user has set stay.
+// configuration, which many workloads share, refers to them. What the user has set for tracers stays.
 func (s *settings) telemetryEnv() []string {
 	own := s.metricsWorkload()
 	env := []string{
@@ -218,13 +218,31 @@ func (s *settings) telemetryEnv() []string {
 		callstats.EnvMeshID + "=" + s.MeshID,
 		callstats.EnvNamespace + "=" + own.Namespace,
 	}
-	for name, value := range map[string]string{
-		"OTEL_RESOURCE_ATTRIBUTES": "service.name=" + s.node.Cluster,
-		"DD_SERVICE":               s.node.Cluster, // Datadog's tracer
-	} {
-		if os.Getenv(name) == "" {
-			env = append(env, name+"="+value)
+	if os.Getenv(envDatadogService) == "" {
+		env = append(env, envDatadogService+"="+s.node.Cluster)
+	}
+	return append(env, envResource+"="+withServiceName(os.Getenv(envResource), s.node.Cluster))
+}
+
+// Variables for tracers.
+const (
+	envResource       = "OTEL_RESOURCE_ATTRIBUTES" // OpenTelemetry's
+	envDatadogService = "DD_SERVICE"
+)
+
+// withServiceName adds service.name to attributes of a resource without it. Spans would otherwise have the same service,
+// unknown_service:envoy, for all workloads.
+func withServiceName(attributes, service string) string {
+	const key = "service.name"
+	var kept []string
+	for a := range strings.SplitSeq(attributes, ",") {
+		name, _, _ := strings.Cut(a, "=")
+		if strings.TrimSpace(name) == key {
+			return attributes
+		}
+		if strings.TrimSpace(a) != "" {
+			kept = append(kept, a)
 		}
 	}
-	return env
+	return strings.Join(append(kept, key+"="+service), ",")
 }
