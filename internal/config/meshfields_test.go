@@ -50,6 +50,7 @@ func TestEachMeshFieldIsReadOrReported(t *testing.T) {
 var holdsAnyway = []string{
 	"defaultConfig.proxyHeaders.metadataExchangeHeaders.mode",              // there are no such headers, in the mesh or out of it
 	"serviceSettings[].settings.clusterLocal", "serviceSettings[].hosts[]", // there is one cluster
+	"extensionProviders[].opentelemetry.resourceDetectors.environment", // the detector is always in use
 }
 
 // byAgents reports whether only agents read a field.

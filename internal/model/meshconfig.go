@@ -322,7 +322,6 @@ type Provider struct {
 	Headers      []HeaderValue // of requests to the collector, as they are sent
 	ShortIDs     bool          // zipkin's 64-bit ids
 	W3C          bool          // also propagates zipkin's trace as W3C
-	Environment  bool          // OpenTelemetry's resource has attributes of the environment
 	Token        string        // for SkyWalking's collector
 }
 

@@ -91,7 +91,7 @@ func (k fieldKind) decode(t *testing.T, spec any) probe {
 	require.NoError(t, err)
 	p, known := probes[string(text)]
 	if !known {
-		p.model, p.problems = config.Decoder{Domain: "cluster.local"}.FromYAML(text)
+		p.model, p.problems = config.Decoder{Domain: "cluster.local", Getenv: func(name string) string { return "value of " + name }}.FromYAML(text)
 		probes[string(text)] = p
 	}
 	return p

@@ -48,6 +48,8 @@ var holdsAnyway = map[string]string{
 	"MeshConfig serviceSettings[].settings.clusterLocal": "The mesh has one cluster, so all services are local to it.",
 	"MeshConfig serviceSettings[].hosts[]":               "The mesh has one cluster, so all services are local to it.",
 
+	"MeshConfig extensionProviders[].opentelemetry.resourceDetectors.environment": "The detector is always in use: it names the workload.",
+
 	"GatewayClass controllerName": "The class's name decides. Its status is written for the controllers of Moonsail and Istio.",
 	"GatewayClass parametersRef":  "A class has no parameters, as in Istio. Gateways have them in infrastructure.",
 	"GatewayClass description":    "It is for people.",

@@ -125,8 +125,10 @@ func (c providerConv) openTelemetry(at problem.Path, v *meshconfig.MeshConfig_Ex
 		out.Timeout = c.Duration(at.Field("grpc").Field("timeout"), v.Grpc.Timeout)
 		out.Headers = c.collectorHeaders(at.Field("grpc").Field("initialMetadata"), v.Grpc.InitialMetadata)
 	}
-	out.Environment = v.GetResourceDetectors().GetEnvironment() != nil ||
-		v.ServiceAttributeEnrichment == meshconfig.MeshConfig_ExtensionProvider_OTEL_SEMANTIC_CONVENTIONS
+	if v.ServiceAttributeEnrichment == meshconfig.MeshConfig_ExtensionProvider_OTEL_SEMANTIC_CONVENTIONS {
+		c.Warnf(code.NotSupported, at.Field("serviceAttributeEnrichment"), "has no effect in Moonsail: spans have a name for each workload, app.namespace; "+
+			"set OTEL_RESOURCE_ATTRIBUTES with another service.name in proxyMetadata")
+	}
 	if v.Sampling != nil {
 		c.Warnf(code.NotSupported, at.Field("dynatraceSampler"), "has no effect in Moonsail; use randomSamplingPercentage")
 	}

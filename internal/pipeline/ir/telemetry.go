@@ -52,7 +52,6 @@ type Tracing struct {
 	Timeout       time.Duration
 	Headers       []model.HeaderValue
 	ShortIDs, W3C bool
-	Environment   bool // the resource has attributes of the environment
 	Token         string
 	MaxTagLength  uint32
 	Sampling      float64    // percent

@@ -63,7 +63,7 @@ func (s *tracingState) result(mesh *model.MeshTelemetry) *ir.Tracing {
 	p := s.provider
 	out := &ir.Tracing{
 		Kind: p.Kind, Path: p.Path, Timeout: p.Timeout, Headers: p.Headers, ShortIDs: p.ShortIDs, W3C: p.W3C,
-		Environment: p.Environment, Token: p.Token, MaxTagLength: cmp.Or(p.MaxTagLength, mesh.MaxTagLength), Sampling: cmp.Or(mesh.Sampling, mesh.BaseSampling),
+		Token: p.Token, MaxTagLength: cmp.Or(p.MaxTagLength, mesh.MaxTagLength), Sampling: cmp.Or(mesh.Sampling, mesh.BaseSampling),
 		RequestID: s.requestID, IstioTags: s.istioTags, NoPropagation: s.noPropagation,
 	}
 	if s.sampling != nil {
