@@ -25,17 +25,24 @@ type logRule struct {
 	provider *model.Provider
 }
 
-// logsOf are the access logs of one side, sorted by the providers' names.
+// logsOf are the access logs of one side, sorted by the providers' names. As in Istio the mesh's accessLogFile counts if the
+// rules name no provider of logs for this side.
 func logsOf(rules []*model.Telemetry, mesh *model.Mesh, side model.Sides) []logRule {
-	asked := slices.ContainsFunc(rules, func(t *model.Telemetry) bool { return len(t.Logging) > 0 })
-	if !asked && len(mesh.Telemetry.Logging) == 0 {
-		return meshLog(mesh)
-	}
 	var out []logRule
-	for name, filter := range loggingProviders(rules, mesh.Telemetry.Logging, side) {
-		if p := mesh.Telemetry.Provider(name); p != nil && p.Kind.IsLog() {
-			out = append(out, logOf(p, filter))
+	providers, off := loggingProviders(rules, mesh.Telemetry.Logging, side)
+	toFile := !off
+	for name, l := range providers {
+		p := mesh.Telemetry.Provider(name)
+		if p == nil || !p.Kind.IsLog() {
+			continue
 		}
+		toFile = false
+		if !l.disabled {
+			out = append(out, logOf(p, l.filter))
+		}
+	}
+	if toFile {
+		return meshLog(mesh)
 	}
 	slices.SortFunc(out, func(a, b logRule) int { return cmp.Compare(a.Name, b.Name) })
 	return out
@@ -58,16 +65,22 @@ func logOf(p *model.Provider, filter string) logRule {
 	}}
 }
 
-// loggingProviders are the providers that log, with their filters. The last Telemetry that names providers for the side
-// decides which providers count. The last rule about a provider decides whether it logs, and the last rule that names it
-// decides the filter.
-func loggingProviders(rules []*model.Telemetry, defaults []string, side model.Sides) map[string]string {
-	out := map[string]string{}
+// providerLog is what the rules make of one provider.
+type providerLog struct {
+	filter   string
+	disabled bool
+}
+
+// loggingProviders are the providers of the rules. The last Telemetry that names providers for the side decides which
+// providers count. The last rule about a provider decides whether it logs, and the last rule that names it decides the
+// filter. off reports whether the last rule about no provider, for want of defaults, disables logs.
+func loggingProviders(rules []*model.Telemetry, defaults []string, side model.Sides) (out map[string]providerLog, off bool) {
+	out = map[string]providerLog{}
 	if !slices.ContainsFunc(rules, func(t *model.Telemetry) bool { return len(t.Logging) > 0 }) {
 		for _, p := range defaults {
-			out[p] = ""
+			out[p] = providerLog{}
 		}
-		return out
+		return out, false
 	}
 	counting, filters := namedLogs(rules, defaults, side)
 	inherited := defaults
@@ -76,18 +89,21 @@ func loggingProviders(rules []*model.Telemetry, defaults []string, side model.Si
 			if len(l.Providers) > 0 {
 				inherited = l.Providers
 			}
+			if l.Sides&side == 0 {
+				continue
+			}
+			disabled := l.Disabled != nil && *l.Disabled
+			if len(inherited) == 0 {
+				off = disabled
+			}
 			for _, p := range inherited {
-				switch {
-				case l.Sides&side == 0 || !slices.Contains(counting, p):
-				case l.Disabled != nil && *l.Disabled:
-					delete(out, p)
-				default:
-					out[p] = filters[p]
+				if slices.Contains(counting, p) {
+					out[p] = providerLog{filter: filters[p], disabled: disabled}
 				}
 			}
 		}
 	}
-	return out
+	return out, off
 }
 
 // namedLogs returns the providers that count, and the filters of named providers.

@@ -97,6 +97,14 @@ func TestLogs(t *testing.T) {
 	mesh.AccessLogFile = "/dev/stdout"
 	require.Equal(t, map[string]string{"mesh": ""}, get(model.SideClient))
 	require.Equal(t, none, get(model.SideClient, []model.LoggingRule{envoy("", on(), model.BothSides)}))
+	file := map[string]string{"mesh": ""}
+	require.Equal(t, file, get(model.SideClient, []model.LoggingRule{envoy("a", nil, model.SideServer)}), "the rule is for the other side")
+	require.Equal(t, map[string]string{"envoy": "a"}, get(model.SideServer, []model.LoggingRule{envoy("a", nil, model.SideServer)}))
+	require.Equal(t, file, get(model.SideClient, []model.LoggingRule{{Providers: []string{"missing"}, Sides: model.BothSides}}))
+	disabling := model.LoggingRule{Sides: model.BothSides, Disabled: on()}
+	require.Equal(t, none, get(model.SideClient, []model.LoggingRule{disabling}), "a rule without providers switches the file off")
+	require.Equal(t, file, get(model.SideClient, []model.LoggingRule{disabling}, []model.LoggingRule{{Sides: model.BothSides}}))
+	require.Equal(t, file, get(model.SideClient, []model.LoggingRule{{Sides: model.SideServer, Disabled: on()}}))
 	mesh.Telemetry.Logging = []string{"other"}
 	require.Equal(t, map[string]string{"other": ""}, get(model.SideClient))
 }
