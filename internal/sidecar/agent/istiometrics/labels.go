@@ -60,7 +60,7 @@ func istioLabels(own *callstats.Workload, list []label) string {
 				removed[name] = true
 			}
 		default:
-			others = append(others, l)
+			others = append(others, label{l.name, cmp.Or(l.value, unknown)}) // as Istio's filter for what a call does not have
 			removed[l.name] = true
 		}
 	}

@@ -47,6 +47,14 @@ func TestClient(t *testing.T) {
 		`request_protocol="http",response_code="200",grpc_response_status="",response_flags="-",connection_security_policy="unknown"} 3`+"\n", got)
 }
 
+// TestLabelWithoutValue checks that a label of a Telemetry is "unknown" for calls that do not have it, as in Istio.
+func TestLabelWithoutValue(t *testing.T) {
+	got := rewrite(t, `envoy_istio_requests_total{__call="source|http|200||-|a|b|c|d",user="",kind="x"} 1`+"\n")
+	labels := labelsOf(t, strings.TrimSuffix(got, "\n"))
+	require.Equal(t, "unknown", labels["user"])
+	require.Equal(t, "x", labels["kind"])
+}
+
 func TestServer(t *testing.T) {
 	line := func(peer string) map[string]string {
 		return labelsOf(t, rewrite(t, `envoy_istio_requests_total{__call="destination|grpc|200|14|DC|`+
