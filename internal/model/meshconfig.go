@@ -329,7 +329,7 @@ type Provider struct {
 type LogFormat struct {
 	Path string // of the file
 	Text string
-	// JSON is an object with a format for each field. If there is a text too, it is the body.
+	// JSON is an object with a format for each field. Of logs to OpenTelemetry it is in addition to the text.
 	JSON      string
 	OmitEmpty bool
 }

@@ -8,6 +8,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -169,13 +170,14 @@ func httpLog(l *ir.AccessLog) proto.Message {
 	}
 }
 
+// logNames are Istio's defaults.
+var logNames = map[model.ProviderKind]string{
+	model.ProviderOTelLog: "otel_envoy_accesslog", model.ProviderHTTPLog: "http_envoy_accesslog", model.ProviderTCPLog: "tcp_envoy_accesslog",
+}
+
 func commonLog(l *ir.AccessLog) *grpclogv3.CommonGrpcAccessLogConfig {
-	name := l.LogName
-	if name == "" {
-		name = l.Name
-	}
 	return &grpclogv3.CommonGrpcAccessLogConfig{
-		LogName: name, GrpcService: grpcService(l.Cluster, l.Host), TransportApiVersion: corev3.ApiVersion_V3,
+		LogName: cmp.Or(l.LogName, logNames[l.Kind]), GrpcService: grpcService(l.Cluster, l.Host), TransportApiVersion: corev3.ApiVersion_V3,
 		FilterStateObjectsToLog: l.FilterState,
 	}
 }
@@ -190,16 +192,10 @@ func grpcService(cluster string, host model.Host) *corev3.GrpcService {
 
 // otelLog has the text as body and the labels as attributes.
 func otelLog(l *ir.AccessLog) (proto.Message, error) {
-	text := l.Format.Text
-	if text == "" && l.Format.JSON == "" {
-		text = textFormat
-	}
+	text := cmp.Or(l.Format.Text, textFormat)
 	out := &otellogv3.OpenTelemetryAccessLogConfig{
 		LogName: commonLog(l).LogName, GrpcService: grpcService(l.Cluster, l.Host), DisableBuiltinLabels: true,
-		Formatters: formatters(text + l.Format.JSON),
-	}
-	if text != "" {
-		out.Body = otelText(text)
+		Formatters: formatters(text + l.Format.JSON), Body: otelText(text),
 	}
 	if l.Format.JSON == "" {
 		return out, nil
