@@ -257,6 +257,21 @@ func TestCollectorIsKept(t *testing.T) {
 	require.Nil(t, delta.Listeners["virtualOutbound"].Default.TCP.Telemetry.Tracing)
 }
 
+// TestGatewaysHaveSpansOfCalls checks that spans of gateways are those of servers, and that their calls have others.
+func TestGatewaysHaveSpansOfCalls(t *testing.T) {
+	mesh := model.DefaultMesh()
+	mesh.Telemetry.Collector = &model.Provider{Kind: model.ProviderZipkin, Host: "z.a.svc.cluster.local", Port: 80}
+	d := New(mesh, 1)
+	svc := &model.Service{Hostname: "z.a.svc.cluster.local", Ports: []model.ServicePort{{Name: "http", Number: 80, Protocol: model.ProtocolHTTP}}}
+	svc.Key = model.Key{Kind: model.KindService, Namespace: "a", Name: "z"}
+	d.Apply([]store.Change{changeOf(svc)})
+	for kind, want := range map[model.ProxyType]bool{model.ProxyRouter: true, model.ProxySidecar: false} {
+		out, _ := d.Index().Keys(&model.Proxy{Type: kind, Namespace: "a", IPs: []string{"10.0.0.1"}})
+		d.Open(out)
+		require.Equal(t, want, d.groups[out].filters.Telemetry.Tracing.UpstreamSpan, kind)
+	}
+}
+
 // TestProvidersAreKept checks that a Sidecar that imports nothing keeps the clusters of services that inbound listeners call:
 // those have no clusters of other services themselves.
 func TestProvidersAreKept(t *testing.T) {

@@ -59,6 +59,7 @@ type Tracing struct {
 	IstioTags     bool
 	RequestID     bool // the id of the request decides whether it is sampled
 	NoPropagation bool
+	UpstreamSpan  bool // calls have a span beside that of the request which causes them
 }
 
 // TraceTag is a tag of spans.

@@ -52,6 +52,7 @@ func telemetryOf(r *index.Reader, rules []*model.Telemetry, side model.Sides) (o
 		if host, cluster, ok := collectorOf(r, provider); ok {
 			collectors = appendHost(collectors, host)
 			t.Host, t.Cluster = host, cluster
+			t.UpstreamSpan = r.Key.IsRouter() // the span of the request is that of a server
 			out.Tracing = t
 		}
 	}

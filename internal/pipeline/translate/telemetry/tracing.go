@@ -10,6 +10,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	uuidv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/request_id/uuid/v3"
 	detectorsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/tracers/opentelemetry/resource_detectors/v3"
+	metadatav3 "github.com/envoyproxy/go-control-plane/envoy/type/metadata/v3"
 	tagv3 "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
@@ -39,7 +40,8 @@ func SetTracing(t *ir.Telemetry, out *hcmv3.HttpConnectionManager) {
 			Name: name, ConfigType: &tracev3.Tracing_Http_TypedConfig{TypedConfig: envoyproto.MustPack(config)},
 		},
 	}
-	if v.Kind == model.ProviderSkyWalking { // without a span of its upstream request, SkyWalking does not propagate the trace
+	// Without a span of its upstream request, SkyWalking does not propagate the trace.
+	if v.UpstreamSpan || v.Kind == model.ProviderSkyWalking {
 		out.Tracing.SpawnUpstreamSpan = envoyproto.True
 	}
 	if v.IstioTags {
@@ -132,13 +134,28 @@ func collectorOverHTTP(v *ir.Tracing) *corev3.HttpService {
 	return out
 }
 
-// istioTags are Istio's tags of all spans. The agent sets their values in Envoy's environment.
+// istioTags are Istio's tags of all spans. The agent sets the values about the workload in Envoy's environment.
 var istioTags = []*tagv3.CustomTag{
 	environmentTag("istio.canonical_revision", callstats.EnvCanonicalRevision, ""),
 	environmentTag("istio.canonical_service", callstats.EnvCanonicalService, ""),
 	environmentTag("istio.cluster_id", callstats.EnvClusterID, ""),
 	environmentTag("istio.mesh_id", callstats.EnvMeshID, ""),
 	environmentTag("istio.namespace", callstats.EnvNamespace, ""),
+	dryRunTag("istio.authorization.dry_run.allow_policy.name", "istio_dry_run_allow_shadow_effective_policy_id"),
+	dryRunTag("istio.authorization.dry_run.allow_policy.result", "istio_dry_run_allow_shadow_engine_result"),
+	dryRunTag("istio.authorization.dry_run.deny_policy.name", "istio_dry_run_deny_shadow_effective_policy_id"),
+	dryRunTag("istio.authorization.dry_run.deny_policy.result", "istio_dry_run_deny_shadow_engine_result"),
+}
+
+// dryRunTag is what policies without effect would have done. Spans of other requests do not have the tag.
+func dryRunTag(tag, key string) *tagv3.CustomTag {
+	return &tagv3.CustomTag{Tag: tag, Type: &tagv3.CustomTag_Metadata_{Metadata: &tagv3.CustomTag_Metadata{
+		Kind: &metadatav3.MetadataKind{Kind: &metadatav3.MetadataKind_Request_{Request: &metadatav3.MetadataKind_Request{}}},
+		MetadataKey: &metadatav3.MetadataKey{
+			Key:  "envoy.filters.http.rbac",
+			Path: []*metadatav3.MetadataKey_PathSegment{{Segment: &metadatav3.MetadataKey_PathSegment_Key{Key: key}}},
+		},
+	}}}
 }
 
 func environmentTag(tag, variable, fallback string) *tagv3.CustomTag {
