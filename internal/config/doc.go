@@ -29,6 +29,7 @@
 //	envoyext     extensions of Envoy that patches and filters may name, and their messages
 //	envoyformat  Envoy's format strings
 //	cel          Envoy's expressions
+//	goduration   durations of Go in the JSON of messages
 //	proxyconfig  ProxyConfig of sidecars
 //	spelling     suggestions for misspelt names
 //	certfile     certificates and keys in PEM

@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/config/code"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/config/kube"
 	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/config/proxyconfig"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/inject"
 	"github.com/moonsail/moonsail/internal/source/file"
@@ -39,6 +41,8 @@ func refusedPods(tree *file.Tree) problem.List {
 		}
 		if err != nil {
 			out = append(out, refusal(w.Key, names, err))
+		} else if w.Labels[model.LabelTLSMode] != "" {
+			out = append(out, unknownFields(w)...)
 		}
 	}
 	return out
@@ -49,12 +53,25 @@ func injectionAnnotations(w *model.Workload) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(w.Annotations)), func(name string) bool { return !kube.IsInjectionAnnotation(name) })
 }
 
+// unknownFields reports fields of a template's own ProxyConfig that sidecars ignore.
+func unknownFields(w *model.Workload) (out problem.List) {
+	for _, text := range proxyconfig.Unknown(w.Annotations[istio.AnnotationProxyConfig]) {
+		at := annotationsOf(w.Key).Key(istio.AnnotationProxyConfig)
+		out = append(out, problem.Problem{Severity: problem.SeverityWarning, Code: code.InvalidAnnotation, Object: w.Key, Field: string(at), Message: text + "; it has no effect"})
+	}
+	return out
+}
+
+func annotationsOf(k model.Key) problem.Path {
+	if k.Kind == "CronJob" {
+		return "spec.jobTemplate.spec.template.metadata.annotations"
+	}
+	return "spec.template.metadata.annotations"
+}
+
 // refusal is the problem for an error of injection, which names the annotation.
 func refusal(k model.Key, names []string, err error) problem.Problem {
-	at, text := problem.Path("spec.template.metadata.annotations"), strings.TrimPrefix(err.Error(), "annotation ")
-	if k.Kind == "CronJob" {
-		at = "spec.jobTemplate." + at
-	}
+	at, text := annotationsOf(k), strings.TrimPrefix(err.Error(), "annotation ")
 	for _, name := range names {
 		if rest, ok := strings.CutPrefix(text, name+": "); ok {
 			at, text = at.Key(name), rest

@@ -18,7 +18,7 @@ var injection = []Page{
 		"Write the name that the message suggests.",
 		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: shop}\nspec:\n  template:\n    metadata: {labels: {app: a}, annotations: {sidecar.istio.io/proxyCpu: 100m}}\n    spec: {containers: [{name: app, image: a}]}\n", []string{"IST0108"}},
 	{InvalidAnnotation, "The value of an annotation is not valid",
-		"Injection refuses the Pods: the annotation takes another value.",
+		"Injection refuses the Pods: the annotation takes another value. Only unknown fields of a ProxyConfig are ignored.",
 		"Write a value as in the message.",
 		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: shop}\nspec:\n  template:\n    metadata: {labels: {app: a}, annotations: {traffic.sidecar.istio.io/excludeOutboundPorts: all}}\n    spec: {containers: [{name: app, image: a}]}\n", []string{"IST0125"}},
 	{MisplacedAnnotation, "The annotation is on the wrong object",

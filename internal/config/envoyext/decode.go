@@ -1,12 +1,15 @@
 package envoyext
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/moonsail/moonsail/internal/config/goduration"
 )
 
 // Finding is something that is wrong with a value.
@@ -41,7 +44,7 @@ func fatal(list []Finding) bool {
 }
 
 func unmarshal(value *structpb.Struct, into proto.Message) error {
-	text, err := protojson.Marshal(value)
+	text, err := json.Marshal(goduration.ToSeconds(value.AsMap(), into.ProtoReflect().Descriptor()))
 	if err != nil {
 		return err
 	}

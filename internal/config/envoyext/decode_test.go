@@ -2,8 +2,10 @@ package envoyext
 
 import (
 	"testing"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
 	luav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
 	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -70,7 +72,7 @@ func TestFindings(t *testing.T) {
 			want: []Finding{
 				{Path: "circuit_breakers.thresholds", Fatal: true, Message: `must be a list, got an object; put "- " before each element`},
 				{Path: "close_connections_on_host_health_failure", Fatal: true, Message: "must be true or false, got the number 1"},
-				{Path: "connect_timeout", Fatal: true, Message: "must be a duration in seconds such as 0.5s, got the number 5"},
+				{Path: "connect_timeout", Fatal: true, Message: "must be a duration such as 500ms, 1.5s or 2m, got the number 5"},
 				{Path: "lb_policy", Fatal: true, Message: `must be one of ROUND_ROBIN, LEAST_REQUEST, RING_HASH, RANDOM, MAGLEV, CLUSTER_PROVIDED, LOAD_BALANCING_POLICY_CONFIG, got the string "ROUND"`},
 				{Path: "lb_subset_config", Fatal: true, Message: "must be an object (envoy.config.cluster.v3.Cluster.LbSubsetConfig), got the number 1"},
 				{Path: "name", Fatal: true, Message: "must be a string, got the number 3"},
@@ -112,6 +114,29 @@ func TestTypedStructsAreUnpacked(t *testing.T) {
 	require.Equal(t, "r", wasm.Config.RootId)
 	require.NoError(t, wasm.Config.Configuration.UnmarshalTo(lua))
 	require.Equal(t, "code", lua.DefaultSourceCode.GetInlineString())
+}
+
+// TestDurations checks that Go's durations, which Istio takes, are read wherever a duration is.
+func TestDurations(t *testing.T) {
+	cluster := &clusterv3.Cluster{}
+	require.Empty(t, Decode(value(t, `{connect_timeout: 500ms, cleanupInterval: 1m0s, health_checks: [{timeout: 2s, interval: 1h}],
+  common_lb_config: {update_merge_window: 1us}}`), cluster))
+	require.Equal(t, 500*time.Millisecond, cluster.GetConnectTimeout().AsDuration())
+	require.Equal(t, time.Minute, cluster.GetCleanupInterval().AsDuration())
+	require.Equal(t, time.Hour, cluster.GetHealthChecks()[0].GetInterval().AsDuration())
+	require.Equal(t, time.Microsecond, cluster.GetCommonLbConfig().GetUpdateMergeWindow().AsDuration())
+
+	limited := &hcmv3.HttpFilter{}
+	require.Empty(t, Decode(value(t, `{name: a, typed_config: {'@type': type.googleapis.com/udpa.type.v1.TypedStruct,
+  type_url: type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit,
+  value: {stat_prefix: 1m, token_bucket: {max_tokens: 10, fill_interval: 1m}}}}`), limited))
+	limit := &ratelimitv3.LocalRateLimit{}
+	require.NoError(t, limited.GetTypedConfig().UnmarshalTo(limit))
+	require.Equal(t, time.Minute, limit.GetTokenBucket().GetFillInterval().AsDuration())
+	require.Equal(t, "1m", limit.GetStatPrefix(), "a text stays")
+
+	require.Equal(t, []Finding{{Path: "connect_timeout", Fatal: true, Message: `must be a duration such as 500ms, 1.5s or 2m, got the string "5"`}},
+		Decode(value(t, `connect_timeout: "5"`), &clusterv3.Cluster{}))
 }
 
 func TestValidateLooksInside(t *testing.T) {

@@ -95,6 +95,10 @@ func CheckProxyConfig(c *convert.Converter, at problem.Path, text string) {
 	found, s := &problem.Report{Object: c.Object}, schema.OfMessage((&meshconfig.ProxyConfig{}).ProtoReflect().Descriptor())
 	schema.Check(found, at, &n, s)
 	for _, p := range found.Problems {
+		if p.Code == code.UnknownField {
+			c.Warnf(code.UnknownField, problem.Path(p.Field), "%s; it has no effect", p.Message)
+			continue
+		}
 		c.Warnf(code.InvalidFormat, problem.Path(p.Field), "%s; %s", p.Message, noStart)
 	}
 	meshConv{c}.unreadPart(at, tree, s, model.ProxyConfigFields, model.TracingFields)

@@ -14,18 +14,40 @@ import (
 	"github.com/moonsail/moonsail/internal/config/spelling"
 )
 
+// fault is something in a document that a message does not take.
+type fault struct {
+	text    string
+	unknown bool // the field is not known
+}
+
+type faultList []fault
+
+// texts separates unknown fields from values that are wrong.
+func (l faultList) texts() (unknown, wrong []string) {
+	for _, f := range l {
+		if f.unknown {
+			unknown = append(unknown, f.text)
+		} else {
+			wrong = append(wrong, f.text)
+		}
+	}
+	return unknown, wrong
+}
+
+func wrongValue(text string) faultList { return faultList{{text: text}} }
+
 // faults lists what in a document a message does not take, each with its field; by the names of fields.
-func faults(at string, tree any, d protoreflect.MessageDescriptor) (out []string) {
+func faults(at string, tree any, d protoreflect.MessageDescriptor) (out faultList) {
 	object, ok := tree.(map[string]any)
 	if !ok {
-		return []string{strings.TrimPrefix(at+": ", ": ") + "must be an object with fields such as " + spelling.Sample(names(d)) + got(tree)}
+		return wrongValue(strings.TrimPrefix(at+": ", ": ") + "must be an object with fields such as " + spelling.Sample(names(d)) + got(tree))
 	}
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		field := strings.TrimPrefix(at+"."+name, ".")
 		f := fieldOf(d, name)
 		switch {
 		case f == nil:
-			out = append(out, field+": unknown field"+hint(name, d))
+			out = append(out, fault{field + ": unknown field" + hint(name, d), true})
 		case object[name] != nil:
 			out = append(out, inField(field, object[name], f)...)
 		}
@@ -34,14 +56,14 @@ func faults(at string, tree any, d protoreflect.MessageDescriptor) (out []string
 }
 
 // inField describes the faults in the value of a field.
-func inField(at string, value any, f protoreflect.FieldDescriptor) []string {
+func inField(at string, value any, f protoreflect.FieldDescriptor) faultList {
 	if fits(f, value) {
 		return nil
 	}
 	list, isList := value.([]any)
 	switch {
 	case f.IsList() && isList:
-		var out []string
+		var out faultList
 		for i, v := range list {
 			if !fits(f, []any{v}) {
 				out = append(out, ofKind(at+"["+strconv.Itoa(i)+"]", v, f)...)
@@ -49,17 +71,17 @@ func inField(at string, value any, f protoreflect.FieldDescriptor) []string {
 		}
 		return out
 	case f.IsList():
-		return []string{at + ": must be a list" + got(value)}
+		return wrongValue(at + ": must be a list" + got(value))
 	case f.IsMap():
 		return inMap(at, value, f)
 	}
 	return ofKind(at, value, f)
 }
 
-func inMap(at string, value any, f protoreflect.FieldDescriptor) (out []string) {
+func inMap(at string, value any, f protoreflect.FieldDescriptor) (out faultList) {
 	entries, ok := value.(map[string]any)
 	if !ok {
-		return []string{at + ": must be a map of names to values" + got(value)}
+		return wrongValue(at + ": must be a map of names to values" + got(value))
 	}
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		if !fits(f, map[string]any{key: entries[key]}) {
@@ -70,11 +92,11 @@ func inMap(at string, value any, f protoreflect.FieldDescriptor) (out []string) 
 }
 
 // ofKind describes the faults in one value of a field, of a list or of a map.
-func ofKind(at string, value any, f protoreflect.FieldDescriptor) []string {
+func ofKind(at string, value any, f protoreflect.FieldDescriptor) faultList {
 	if f.Message() != nil && f.Message().ParentFile().Package() != "google.protobuf" {
 		return faults(at, value, f.Message())
 	}
-	return []string{at + ": must be " + noun(f) + got(value)}
+	return wrongValue(at + ": must be " + noun(f) + got(value))
 }
 
 // fits reports whether a field takes a value.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -12,9 +13,13 @@ import (
 // Keep returns the YAML of a ProxyConfig with only some fields, by their names in YAML, and the names of the others. A text without
 // others stays as it is.
 func Keep(text, where string, fields []string) (kept string, others []string, err error) {
-	config, err := Parse(text, where)
+	config, unknown, err := parse(text, where)
 	if err != nil {
 		return "", nil, err
+	}
+	for _, u := range unknown {
+		name, _, _ := strings.Cut(u, ":")
+		others = append(others, name)
 	}
 	m := config.ProtoReflect()
 	var drop []protoreflect.FieldDescriptor

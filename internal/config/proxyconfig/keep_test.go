@@ -20,6 +20,9 @@ func TestKeep(t *testing.T) {
 		"only others":       {"binaryPath: /x", "{}", []string{"binaryPath"}, ""},
 		"snake case":        {"{drain_duration: 5s, binary_path: /x}", `{"drainDuration":"5s"}`, []string{"binaryPath"}, ""},
 		"empty":             {"", "", nil, ""},
+		"unknown fields":    {"{concurrency: 2, binaryPath: /x, ofANewerVersion: 1}", `{"concurrency":2}`, []string{"binaryPath", "ofANewerVersion"}, ""},
+		"only unknown":      {"{concurrency: 2, ofANewerVersion: 1}", `{"concurrency":2}`, []string{"ofANewerVersion"}, ""},
+		"duration":          {"{drainDuration: 1m, binaryPath: /x}", `{"drainDuration":"60s"}`, []string{"binaryPath"}, ""},
 		"invalid":           {"concurrency: many", "", nil, "annotation: invalid ProxyConfig"},
 	} {
 		t.Run(name, func(t *testing.T) {

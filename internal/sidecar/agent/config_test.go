@@ -132,8 +132,7 @@ func TestConfigErrors(t *testing.T) {
 		{"a router that intercepts", func(c *Config) { c.Type, c.Interception = model.ProxyRouter, model.InterceptTProxy }, []string{"no application", "--interception-mode"}},
 		{"concurrency", func(c *Config) { c.Concurrency = ptr(-1) }, []string{"-1", "--concurrency"}},
 		{"huge concurrency", annotated("concurrency: 100000"), []string{"100000", "--concurrency", ProxyConfigAnnotation}},
-		{"annotation with a typo", annotated("concurency: 2"), []string{"annotation " + ProxyConfigAnnotation + " of pod a", `concurency: unknown field; did you mean "concurrency"?`}},
-		{"annotation of a wrong type", annotated("concurrency: many"), []string{"annotation", `"many"`}},
+		{"annotation of a wrong type", annotated("concurrency: many"), []string{"annotation " + ProxyConfigAnnotation + " of pod a", `"many"`}},
 		{"annotation that is not YAML", annotated("{"), []string{"annotation", "invalid YAML"}},
 		{"negative drain", func(c *Config) { c.DrainTime = ptr(-time.Second) }, []string{"invalid drain time", "--drain-time (-1s)"}},
 		{"bind", func(c *Config) { c.BindAddress = "lo" }, []string{`"lo"`, "--bind-address"}},
@@ -171,6 +170,7 @@ func TestWarnsAboutProxyConfigWithoutEffect(t *testing.T) {
 	require.NotContains(t, logged("tracing: {sampling: 1, customTags: {a: {literal: {value: b}}}}"), "WARN")
 	require.Contains(t, logged("tracing: {sampling: 1, zipkin: {address: 'a:1'}}"), "fields=tracing.zipkin")
 	require.Contains(t, logged("tracing: {sampling: 101}"), "sampling=101")
+	require.Contains(t, logged("{concurency: 2, drainDuration: 1m}"), `did you mean \"concurrency\"?`)
 	require.Contains(t, logged("concurrency: 2\nstatsdUdpAddress: a:1\nproxyBootstrapTemplatePath: /b"),
 		`have no effect in Moonsail yet" fields="proxyBootstrapTemplatePath, statsdUdpAddress"`)
 }

@@ -22,11 +22,14 @@ const ProxyConfigAnnotation = "proxy.istio.io/config"
 func (s *settings) resolveProxyConfig() error {
 	pc := proxyconfig.Overlay(s.ProxyConfig, &meshconfig.ProxyConfig{})
 	if text, ok := s.Workload.Annotations[ProxyConfigAnnotation]; ok {
-		top, err := proxyconfig.Parse(text, fmt.Sprintf("annotation %s of pod %s", ProxyConfigAnnotation, s.Workload.Name))
+		top, err := proxyconfig.ParseAny(text, fmt.Sprintf("annotation %s of pod %s", ProxyConfigAnnotation, s.Workload.Name))
 		if err != nil {
 			return err
 		}
 		s.podTracing = top.GetTracing()
+		if unknown := proxyconfig.Unknown(text); len(unknown) > 0 {
+			s.log.Warn("annotation of the Pod: unknown fields have no effect", "annotation", ProxyConfigAnnotation, "fields", strings.Join(unknown, "; "))
+		}
 		pc = proxyconfig.Overlay(pc, top)
 	}
 	s.proxyConfig = pc

@@ -35,7 +35,7 @@ func (c *Config) proxyConfigsOf(pod *corev1.Pod) (*proxyConfigs, error) {
 		out.base = proxyconfig.Overlay(out.base, asProxyConfig(own))
 		out.selecting = asProxyConfig(selecting)
 	}
-	own, err := proxyconfig.Parse(pod.Annotations[annotationProxyConfig], "annotation "+annotationProxyConfig)
+	own, err := proxyconfig.ParseAny(pod.Annotations[annotationProxyConfig], "annotation "+annotationProxyConfig)
 	if err != nil {
 		return nil, err
 	}

@@ -37,21 +37,22 @@ func TestProxyConfigs(t *testing.T) {
 		// what the pod has
 		config, arg, env, image string
 	}{
-		"defaults":                 {nil, "", `{"concurrency":2,"proxyMetadata":{"A":"mesh","Z":"mesh"}}`, "", "A=mesh Z=mesh", "moonsail"},
-		"of the root namespace":    {[]*model.ProxyConfig{all}, "", `"concurrency":3`, "", "A=root B=root Z=mesh", "moonsail-debug"},
-		"of the namespace":         {[]*model.ProxyConfig{all, own, late}, "", `"concurrency":4`, "", "A=root B=own C=own Z=mesh", "moonsail-debug"},
-		"the annotation":           {[]*model.ProxyConfig{all, own}, "concurrency: 5\nproxyMetadata: {C: pod}", `"concurrency":4`, "", "A=root B=own C=pod Z=mesh", "moonsail-debug"},
-		"one that selects the pod": {[]*model.ProxyConfig{all, own, selecting}, "concurrency: 5\nproxyMetadata: {C: pod, E: pod}", `"concurrency":4`, "--concurrency=0", "A=root B=own C=web D=web E=pod Z=mesh", "moonsail-distroless"},
-		"one that selects others":  {[]*model.ProxyConfig{proxyConfig("shop", "x", map[string]string{"app": "x"}, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
-		"0 of the namespace":       {[]*model.ProxyConfig{all, proxyConfig("shop", "own", nil, 0, nil, "")}, "", `"concurrency":0`, "", "A=root B=root Z=mesh", "moonsail-debug"},
-		"of another namespace":     {[]*model.ProxyConfig{proxyConfig("bank", "x", nil, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
-		"of the root, with labels": {[]*model.ProxyConfig{proxyConfig("istio-system", "x", web, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
+		"defaults":                   {nil, "", `{"concurrency":2,"drainDuration":"60s","proxyMetadata":{"A":"mesh","Z":"mesh"}}`, "", "A=mesh Z=mesh", "moonsail"},
+		"of the root namespace":      {[]*model.ProxyConfig{all}, "", `"concurrency":3`, "", "A=root B=root Z=mesh", "moonsail-debug"},
+		"of the namespace":           {[]*model.ProxyConfig{all, own, late}, "", `"concurrency":4`, "", "A=root B=own C=own Z=mesh", "moonsail-debug"},
+		"the annotation":             {[]*model.ProxyConfig{all, own}, "concurrency: 5\nproxyMetadata: {C: pod}", `"concurrency":4`, "", "A=root B=own C=pod Z=mesh", "moonsail-debug"},
+		"one that selects the pod":   {[]*model.ProxyConfig{all, own, selecting}, "concurrency: 5\nproxyMetadata: {C: pod, E: pod}", `"concurrency":4`, "--concurrency=0", "A=root B=own C=web D=web E=pod Z=mesh", "moonsail-distroless"},
+		"one that selects others":    {[]*model.ProxyConfig{proxyConfig("shop", "x", map[string]string{"app": "x"}, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
+		"a field of a newer version": {nil, "{concurrency: 5, ofANewerVersion: 1, terminationDrainDuration: 1m}", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
+		"of another namespace":       {[]*model.ProxyConfig{proxyConfig("bank", "x", nil, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
+		"of the root, with labels":   {[]*model.ProxyConfig{proxyConfig("istio-system", "x", web, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
+		"0 of the namespace":         {[]*model.ProxyConfig{all, proxyConfig("shop", "own", nil, 0, nil, "")}, "", `"concurrency":0`, "", "A=root B=root Z=mesh", "moonsail-debug"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := Default()
 			require.NoError(t, c.Prepare())
 			c.ProxyConfigs = &model.ProxyConfigs{RootNamespace: "istio-system", List: tc.said,
-				Default: `{"concurrency": 2, "proxyMetadata": {"A": "mesh", "Z": "mesh"}, "ofANewerVersion": 1}`}
+				Default: `{"concurrency": 2, "proxyMetadata": {"A": "mesh", "Z": "mesh"}, "ofANewerVersion": 1, "drainDuration": "1m"}`}
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Labels: web}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
 			if tc.annotation != "" {
 				pod.Annotations = map[string]string{annotationProxyConfig: tc.annotation}
