@@ -133,6 +133,7 @@ func (d Decoder) checked(kind apiKind, n *yaml.Node, top map[string]any, r *prob
 	if r.Object.Kind == model.KindSecret {
 		kube.HideSecrets(r.Problems)
 	}
+	setNamespace(top, r.Object.Namespace)
 	content, err := json.Marshal(top)
 	if err == nil && !r.Problems.HasErrors() {
 		err = json.Unmarshal(content, typed)
@@ -194,6 +195,13 @@ func (d Decoder) keyOf(kind apiKind, top map[string]any) model.Key {
 		ns = cmp.Or(d.DefaultNamespace, metav1.NamespaceDefault)
 	}
 	return model.Key{Kind: kind.model(), Namespace: ns, Name: name}
+}
+
+// setNamespace writes the namespace of an object that leaves it out, for readers of its JSON.
+func setNamespace(top map[string]any, namespace string) {
+	if meta, _ := top["metadata"].(map[string]any); meta != nil && namespace != "" {
+		meta["namespace"] = namespace
+	}
 }
 
 // otherGateway returns the apiVersion of the other kind Gateway, Istio's or that of the Gateway API, if the spec has its fields
