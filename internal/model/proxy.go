@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -376,6 +377,38 @@ func SelectorMatches(selector, labels map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// HasLabels reports whether an endpoint has all labels of a subset. Those of topology come from its locality, node and network, if these
+// are known.
+func (e *Endpoint) HasLabels(subset map[string]string) bool {
+	for k, v := range subset {
+		if got, ok := e.label(k); !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *Endpoint) label(key string) (string, bool) {
+	own, ok := e.Labels[key]
+	known := ""
+	switch key {
+	case LabelRegion:
+		known = e.Locality.Region
+	case LabelZone:
+		known = e.Locality.Zone
+	case LabelSubzone:
+		known = e.Locality.Subzone
+	case LabelNode:
+		known = e.Node
+	case LabelNetwork:
+		known = cmp.Or(own, e.Network)
+	}
+	if known != "" {
+		return known, true
+	}
+	return own, ok
 }
 
 // IsIP reports whether an endpoint's address is an IP address.

@@ -21,12 +21,13 @@ func (d Distribution) Labels() []string {
 	return nil
 }
 
-// Labels with a locality.
+// Labels about the place of an endpoint.
 const (
 	LabelRegion  = "topology.kubernetes.io/region"
 	LabelZone    = "topology.kubernetes.io/zone"
 	LabelSubzone = "topology.istio.io/subzone"
 	LabelNode    = "kubernetes.io/hostname"
+	LabelNetwork = "topology.istio.io/network"
 )
 
 // DrainNotice means that a workload ends: its endpoints must not receive new calls, even if another object lists them.

@@ -27,7 +27,7 @@ func (c ruleChecks) destinationRule(r *model.DestinationRule) {
 
 // subset reports one that no workload of the rule's services belongs to.
 func (c ruleChecks) subset(r *model.DestinationRule, field string, s model.Subset) {
-	total, known := 0, false
+	total, known, labels := 0, false, withoutTopology(s.Labels)
 	for _, svc := range c.services {
 		if !r.Host.Matches(svc.Hostname) {
 			continue
@@ -35,14 +35,23 @@ func (c ruleChecks) subset(r *model.DestinationRule, field string, s model.Subse
 		members, k := c.members(svc)
 		known = known || k
 		total += len(members)
-		if slices.ContainsFunc(members, func(m member) bool { return model.SelectorMatches(s.Labels, m.labels) }) {
+		if slices.ContainsFunc(members, func(m member) bool { return model.SelectorMatches(labels, m.labels) }) {
 			return
 		}
 	}
 	if known && total > 0 {
 		c.warnf(code.SubsetWithoutWorkloads, r, field, "none of the %d workloads of %s has %s, so requests to subset %q fail; correct the labels",
-			total, r.Host, labelText(s.Labels), s.Name)
+			total, r.Host, labelText(labels), s.Name)
 	}
+}
+
+// withoutTopology returns labels without those that endpoints get from their nodes and networks.
+func withoutTopology(labels map[string]string) map[string]string {
+	labels = maps.Clone(labels)
+	for _, k := range []string{model.LabelRegion, model.LabelZone, model.LabelSubzone, model.LabelNode, model.LabelNetwork} {
+		delete(labels, k)
+	}
+	return labels
 }
 
 func labelText(labels map[string]string) string {

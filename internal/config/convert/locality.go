@@ -12,7 +12,6 @@ import (
 const (
 	labelLocality    = "topology.istio.io/locality" // "region.zone.subzone", or with slashes
 	labelOldLocality = "istio-locality"             // the same; it counts if there is no other
-	LabelNetwork     = "topology.istio.io/network"
 )
 
 // LabelLocality returns the locality that labels name.

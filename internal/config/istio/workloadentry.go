@@ -86,7 +86,7 @@ func (c entryConv) endpoint(at problem.Path, we *networking.WorkloadEntry, rules
 		Locality:       c.endpointLocality(at, we),
 		Weight:         we.Weight,
 		Sidecar:        model.EntrySpeaksMTLS(we.Labels, we.ServiceAccount),
-		Network:        cmp.Or(we.Network, we.Labels[convert.LabelNetwork]),
+		Network:        cmp.Or(we.Network, we.Labels[model.LabelNetwork]),
 		Workload:       c.Meta.Name,
 		Namespace:      c.Meta.Namespace,
 		ServiceAccount: we.ServiceAccount,

@@ -23,7 +23,7 @@ func Pod(in convert.Cluster, o *corev1.Pod) (*model.Workload, problem.List) {
 		ServiceAccount: o.Spec.ServiceAccountName,
 		Node:           o.Spec.NodeName,
 		Locality:       c.LabelLocality("metadata.labels", o.Labels),
-		Network:        o.Labels[convert.LabelNetwork],
+		Network:        o.Labels[model.LabelNetwork],
 		NamedPorts:     c.containerPorts(&o.Spec),
 		Interception:   model.Interception(o.Annotations[model.AnnotationInterception]),
 		HostNetwork:    o.Spec.HostNetwork,

@@ -136,7 +136,7 @@ func choose(c *index.Client, svc *model.Service, all []*model.Endpoint, plan Pla
 	healthy := make([]*model.Endpoint, 0, len(all))
 	var draining []*model.Endpoint
 	for _, e := range all {
-		if !model.SelectorMatches(plan.Labels, e.Labels) || svc.NodeLocal && e.Node != c.Key.Node {
+		if !e.HasLabels(plan.Labels) || svc.NodeLocal && e.Node != c.Key.Node {
 			continue
 		}
 		if port, ok := index.EndpointPort(svc, e, plan.Port); !ok || !c.MayCall(svc, e.Address, port) {
