@@ -208,6 +208,8 @@ type index struct {
 	proxies         model.ProxyConfigs
 	security        security
 	peers           peerPolicies
+	// membership is what members has found.
+	membership map[*model.Service]membership
 }
 
 func newIndex(objects []model.Object, root string) *index {
@@ -225,6 +227,7 @@ func newIndex(objects []model.Object, root string) *index {
 		secrets:    map[model.Key]*model.Secret{},
 		grants:     map[string][]*model.ReferenceGrant{},
 		classes:    map[string]*model.IngressClass{},
+		membership: map[*model.Service]membership{},
 	}
 	for _, o := range objects {
 		x.add(o)
@@ -317,9 +320,23 @@ type member struct {
 	sidecar bool // with an identity
 }
 
+type membership struct {
+	members []member
+	known   bool
+}
+
 // members are the workloads of a service; known is false if they are unknown: the
 // configuration has no workloads of that namespace, for example only Deployments.
 func (x *index) members(s *model.Service) (out []member, known bool) {
+	found, done := x.membership[s]
+	if !done {
+		found.members, found.known = x.findMembers(s)
+		x.membership[s] = found
+	}
+	return found.members, found.known
+}
+
+func (x *index) findMembers(s *model.Service) (out []member, known bool) {
 	for i := range s.Inline {
 		out, known = append(out, member{s.Inline[i].Labels, s.Inline[i].Sidecar}), true
 	}

@@ -264,28 +264,32 @@ func (c securityChecks) bytes(p *model.AuthorizationPolicy, field string, r *mod
 }
 
 // bytePorts are the ports of services, of workloads that the policy selects, that are not
-// HTTP: at most a few.
+// HTTP: at most a few. The ports of a gateway have the protocols of its servers.
 func (c securityChecks) bytePorts(p *model.AuthorizationPolicy, only map[string]bool) []string {
 	const most = 3
 	var out []string
 	for _, s := range c.servicesFor(p) {
-		if !c.selects(p, s) {
+		list := portsOfBytes(s, only)
+		if len(list) == 0 || !c.selects(p, s) || c.isGatewayService(s) {
 			continue
 		}
-		for i := range s.Ports {
-			port := &s.Ports[i]
-			number := port.TargetPort
-			if number == 0 {
-				number = port.Number
-			}
-			if port.Protocol.IsHTTP() || port.Protocol == model.ProtocolAuto || port.Protocol == model.ProtocolUDP ||
-				len(only) > 0 && !only[strconv.FormatUint(uint64(number), 10)] {
-				continue
-			}
+		for _, port := range list {
 			out = append(out, fmt.Sprintf("%s:%d", s.Hostname, port.Number))
 			if len(out) == most {
 				return out
 			}
+		}
+	}
+	return out
+}
+
+// portsOfBytes are the ports of a service that are not HTTP. only are the ports of workloads that count; none: all.
+func portsOfBytes(s *model.Service, only map[string]bool) (out []*model.ServicePort) {
+	for i := range s.Ports {
+		port := &s.Ports[i]
+		number := strconv.FormatUint(uint64(workloadPort(port)), 10)
+		if !port.Protocol.IsHTTP() && port.Protocol != model.ProtocolAuto && port.Protocol != model.ProtocolUDP && (len(only) == 0 || only[number]) {
+			out = append(out, port)
 		}
 	}
 	return out
