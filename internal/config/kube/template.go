@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"istio.io/api/annotation"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/moonsail/moonsail/internal/config/code"
@@ -83,6 +84,9 @@ func CheckTemplate(r *problem.Report, n *yaml.Node, object map[string]any, at []
 	checkMisplaced(r, object, path)
 	checkSelector(r, object, path, meta)
 	spec, _ := part["spec"].(map[string]any)
+	if !isIntercepted(meta) {
+		return
+	}
 	checkUser(r, path.Field("spec"), spec)
 	containers, _ := spec["containers"].([]any)
 	for i, c := range containers {
@@ -125,6 +129,14 @@ func checkSelector(r *problem.Report, object map[string]any, template problem.Pa
 
 // sidecarUser is the user whose connections are not intercepted, since they are the sidecar's.
 const sidecarUser = 1337
+
+// isIntercepted reports whether Pods with these metadata may get a sidecar. Pods of gateways get none beside their own Envoy.
+func isIntercepted(meta map[string]any) bool {
+	labels, _ := meta["labels"].(map[string]any)
+	annotations, _ := meta["annotations"].(map[string]any)
+	templates, _ := annotations[annotation.InjectTemplates.Name].(string)
+	return labels[LabelInject] != "false" && annotations[LabelInject] != "false" && !slices.Contains(strings.Split(templates, ","), "gateway")
+}
 
 func checkUser(r *problem.Report, at problem.Path, value map[string]any) {
 	context, _ := value["securityContext"].(map[string]any)
