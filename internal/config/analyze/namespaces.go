@@ -12,13 +12,16 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// noNamespace reports whether a namespace that an object names does not exist. Files without Namespaces do not list all: there, it
-// does not exist if nothing is in it and its name is a misspelling of one that has objects.
+// everywhere are the namespaces of every cluster.
+var everywhere = []string{"default", "kube-node-lease", "kube-public", "kube-system"}
+
+// noNamespace reports whether a namespace that an object names does not exist. Files do not list all, even if they have some
+// Namespaces: there, it does not exist if nothing is in it and its name is a misspelling of one that has objects.
 func (c *checker) noNamespace(ns string) bool {
 	switch {
-	case c.security.namespaces[ns] || ns == c.security.root:
+	case c.security.namespaces[ns] || ns == c.security.root || slices.Contains(everywhere, ns):
 		return false
-	case !c.security.listed:
+	case c.onlyFiles || !c.security.listed:
 		return c.misspeltNamespace(ns) != ""
 	}
 	return true
