@@ -130,11 +130,12 @@ func spelled(object map[string]any, name string) string {
 }
 
 // follows reports whether a problem may be a consequence of missing fields: it is about one of them, what contains it or is
-// in it, or about something that is missing beside it.
+// in it, or about something that is missing beside it. A match without its field takes requests of other rules.
 func follows(p problem.Problem, missing []string) bool {
+	list, _, _ := strings.Cut(p.Field, "[")
 	lacks := p.Code == code.MissingField || p.Code == code.EmptyValue
 	return slices.ContainsFunc(missing, func(m string) bool {
-		return within(m, p.Field) || within(p.Field, m) || lacks && (p.Field == "" || parentOf(m) == parentOf(p.Field) || within(parentOf(m), p.Field))
+		return p.Code == code.RuleNeverUsed && within(m, list) || within(m, p.Field) || within(p.Field, m) || lacks && (p.Field == "" || parentOf(m) == parentOf(p.Field) || within(parentOf(m), p.Field))
 	})
 }
 

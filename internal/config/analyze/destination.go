@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -124,9 +125,34 @@ func (c destinationChecks) destinationSubset(o model.Object, field string, d mod
 	switch near := spelling.Nearest(d.Subset, names); {
 	case near != "":
 		c.errorf(code.SubsetNotFound, o, field, "%s has no subset %q; did you mean %q?", d.Host, d.Subset, near)
-	case len(names) > 0:
+	case len(names) > 0 && !c.brokenRule(rules, d.Host, o.Metadata().Namespace):
 		c.errorf(code.SubsetNotFound, o, field, "%s has no subset %q; it has %s", d.Host, d.Subset, strings.Join(names, ", "))
+	case c.brokenRule(rules, d.Host, o.Metadata().Namespace):
 	default:
 		c.errorf(code.SubsetNotFound, o, field, "%s has no subsets; write a DestinationRule for it that defines %q", d.Host, d.Subset)
 	}
+}
+
+// brokenRule reports whether errors may hide subsets of a host: of one of its DestinationRules, or of one whose host is not known, in a
+// namespace where its rules usually are.
+func (c destinationChecks) brokenRule(known []*model.DestinationRule, h model.Host, ns string) bool {
+	if slices.ContainsFunc(known, func(r *model.DestinationRule) bool { return c.broken[r.Key] }) {
+		return true
+	}
+	if len(c.broken) == 0 {
+		return false
+	}
+	usable := map[model.Key]bool{}
+	for _, rules := range c.rules {
+		for _, r := range rules {
+			usable[r.Key] = true
+		}
+	}
+	home, _ := c.namespaceOf(h)
+	for k := range c.broken {
+		if k.Kind == model.KindDestinationRule && !usable[k] && slices.Contains([]string{ns, home, c.security.root}, k.Namespace) {
+			return true
+		}
+	}
+	return false
 }
