@@ -102,8 +102,8 @@ func (c securityChecks) modeOfPort(r *model.DestinationRule, field string, t *mo
 		case mutual && accepted == model.MTLSDisable:
 			c.errorf(code.ConflictingMutualTLS, r, field, "ISTIO_MUTUAL, but a PeerAuthentication switches it off at port %d of %s, so calls fail; leave the mode out", p.Number, s.Hostname)
 			return
-		case t.Mode == model.TLSDisable && m.sidecar && accepted == model.MTLSStrict:
-			c.errorf(code.ConflictingMutualTLS, r, field, "DISABLE, but a PeerAuthentication asks for mutual TLS at port %d of %s, so calls fail; use ISTIO_MUTUAL, or leave the mode out", p.Number, s.Hostname)
+		case (t.Mode == model.TLSDisable || t.Mode == model.TLSSimple) && m.sidecar && accepted == model.MTLSStrict:
+			c.errorf(code.ConflictingMutualTLS, r, field, "%s, but a PeerAuthentication asks for mutual TLS at port %d of %s, so calls fail; use ISTIO_MUTUAL, or leave the mode out", t.Mode, p.Number, s.Hostname)
 			return
 		}
 	}
