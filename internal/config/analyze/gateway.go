@@ -53,9 +53,39 @@ func (c gatewayChecks) boundTo(v *model.VirtualService) {
 			c.warnf(code.GatewayNotFound, v, field, "Gateway %s: not found, so the routes have no effect there: write it, or correct the name", name)
 			continue
 		}
-		if !slices.ContainsFunc(g.Servers, func(s model.GatewayServer) bool { return g.Attach(&s, v).Reason == model.Attached }) {
+		takes, _ := g.AttachAny(v, c.admits(v.Namespace))
+		if len(takes) == 0 {
 			c.warnf(code.GatewayTakesNoHost, v, field, "no server of Gateway %s takes any of the hosts for namespace %s, so the routes have no effect there; add them to its hosts", name, v.Namespace)
+			continue
 		}
+		c.kindOfRoutes(v, field, name, takes)
+	}
+}
+
+// kindOfRoutes reports routes of the one kind that no server with their hosts serves.
+func (c gatewayChecks) kindOfRoutes(v *model.VirtualService, field, gateway string, servers []*model.GatewayServer) {
+	isHTTP := slices.ContainsFunc(servers, (*model.GatewayServer).IsHTTP)
+	others := slices.ContainsFunc(servers, func(s *model.GatewayServer) bool { return !s.IsHTTP() })
+	s := servers[0]
+	at := fmt.Sprintf("port %d, protocol %s", s.Port.Number, strings.ToUpper(string(s.Port.Protocol)))
+	if s.TLS != nil {
+		at += ", mode " + string(s.TLS.Mode)
+	}
+	forwards := s.TLS != nil && !s.TLS.EndsTLS()
+	advice := "write http routes, or change the protocol"
+	switch {
+	case len(v.HTTP) > 0 && len(v.TLS) == 0 && len(v.TCP) == 0 && !isHTTP && forwards:
+		c.warnf(code.HTTPRoutesOnTCP, v, field, "the http routes have no effect at Gateway %s, which forwards TLS without reading it (%s): write tls routes, or protocol HTTPS and mode SIMPLE", gateway, at)
+	case len(v.HTTP) > 0 && len(v.TLS) == 0 && len(v.TCP) == 0 && !isHTTP:
+		c.warnf(code.HTTPRoutesOnTCP, v, field, "the http routes have no effect at Gateway %s, which does not read requests (%s): write tcp routes, or change the protocol to HTTP or HTTPS", gateway, at)
+	case len(v.HTTP) > 0 || others:
+	case len(v.TLS) > 0 && len(v.TCP) == 0:
+		if s.TLS != nil {
+			advice = "write http routes, or mode PASSTHROUGH"
+		}
+		c.warnf(code.HTTPRoutesOnTCP, v, field, "the tls routes have no effect at Gateway %s, which reads requests (%s): %s", gateway, at, advice)
+	case len(v.TCP) > 0 && len(v.TLS) == 0:
+		c.warnf(code.HTTPRoutesOnTCP, v, field, "the tcp routes have no effect at Gateway %s, which reads requests (%s): %s", gateway, at, advice)
 	}
 }
 

@@ -63,9 +63,9 @@ var routes = []Page{
 		"`perTryTimeout` is longer than the timeout of the route, so it has no effect, and a slow try is not repeated.",
 		"Shorten perTryTimeout to a part of the timeout.",
 		serviceReviews + routeReviews + "spec:\n  hosts: [reviews]\n  http:\n  - timeout: 1s\n    retries: {attempts: 2, perTryTimeout: 2s}\n    route: [{destination: {host: reviews}}]\n", nil},
-	{HTTPRoutesOnTCP, "HTTP routes are for ports that carry bytes",
-		"No port of the service is HTTP by its name or appProtocol, so sidecars do not read requests there.",
-		"Rename the port to http-..., or write tcp routes.",
+	{HTTPRoutesOnTCP, "The port serves no routes of this kind",
+		"HTTP routes need a port where requests are read: sidecars do so at ports that are HTTP by name or appProtocol, and Gateways at servers for HTTP, or for HTTPS whose TLS they end. Other routes need a port where they are not.",
+		"Change the protocol of the port or server, or write routes of the other kind.",
 		"apiVersion: v1\nkind: Service\nmetadata: {name: reviews, namespace: shop}\nspec:\n  ports: [{name: tcp, port: 80}]\n---\n" +
 			routeReviews + "spec:\n  hosts: [reviews]\n  http: [{route: [{destination: {host: reviews}}]}]\n", nil},
 	{EgressSelectsNothing, "An entry of a Sidecar selects no service",
