@@ -139,7 +139,11 @@ func (c securityChecks) eachCondition(r *model.AuthorizationRule, visit func(*mo
 
 // condition reports what cannot hold.
 func (c securityChecks) condition(p *model.AuthorizationPolicy, field string, cond *model.AuthorizationCondition) {
-	if cond.Attribute.FromToken() && len(cond.Values) > 0 && !c.checksTokens(p) {
+	switch {
+	case !cond.Attribute.FromToken() || len(cond.Values) == 0 || c.checksTokens(p):
+	case c.onlyFiles && len(c.security.tokens) == 0: // those of the root namespace are often in other files
+		c.infof(code.TokensNotChecked, p, field, "compares %s, but no RequestAuthentication is among the objects, so the rule may never match; write one, or pass the files that define it", cond.Attribute)
+	default:
 		c.warnf(code.TokensNotChecked, p, field, "compares %s, but no RequestAuthentication checks tokens there, so the rule never matches; write one", cond.Attribute)
 	}
 	if cond.Attribute != model.AttributeNamespace || !c.security.listed && !c.onlyFiles {

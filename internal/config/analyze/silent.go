@@ -44,7 +44,11 @@ func (c silentChecks) match(v *model.VirtualService, field string, m *model.HTTP
 		}
 	}
 	if i := slices.IndexFunc(m.Headers, func(h model.HeaderMatch) bool { return model.IsClaim(h.Name) }); i >= 0 && len(c.security.tokens) == 0 {
-		c.warnf(code.TokensNotChecked, v, field+".headers", "compares %s, but no RequestAuthentication exists, so this never matches; write one", m.Headers[i].Name)
+		if c.onlyFiles {
+			c.infof(code.TokensNotChecked, v, field+".headers", "compares %s, but no RequestAuthentication is among the objects, so this may never match; write one, or pass the files that define it", m.Headers[i].Name)
+		} else {
+			c.warnf(code.TokensNotChecked, v, field+".headers", "compares %s, but no RequestAuthentication exists, so this never matches; write one", m.Headers[i].Name)
+		}
 	}
 }
 
