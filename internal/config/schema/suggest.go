@@ -3,6 +3,8 @@ package schema
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/config/spelling"
 )
@@ -15,14 +17,18 @@ func hintField(name string, s *Schema) string {
 		return hint
 	}
 	slices.Sort(names)
+	var meant []string
 	for _, n := range names {
 		inner := s.fields[n].schema()
 		if inner.kind == listType {
 			inner = inner.elem()
 		}
 		if inner.kind == objectType && inner.fields[name] != nil {
-			return fmt.Sprintf("; did you mean %q?", n+"."+inner.fields[name].name)
+			meant = append(meant, strconv.Quote(n+"."+inner.fields[name].name))
 		}
+	}
+	if len(meant) > 0 && len(meant) < 4 {
+		return fmt.Sprintf("; did you mean %s?", strings.Join(meant, " or "))
 	}
 	return "; known are " + spelling.Sample(names)
 }
