@@ -192,7 +192,7 @@ func (s *GatewayServer) IsServed(meshCertificates bool) bool {
 	switch {
 	case s.TLS == nil:
 		return true
-	case s.TLS.Mode == ServerIstioMutual:
+	case s.TLS.Mode == ServerIstioMutual || s.TLS.MeshCertificate:
 		return meshCertificates
 	}
 	return s.TLS.Mode != ServerAutoPassthrough

@@ -139,6 +139,7 @@ const (
 type ServerTLS struct {
 	Mode            ServerTLSMode
 	CredentialNames []string // those of other namespaces, as kubernetes://NAMESPACE/NAME, need a ReferenceGrant
+	MeshCertificate bool     // the proxy's certificate of the mesh is the server's; not for ServerIstioMutual, which implies it
 	// CACredentialName is a Secret or ConfigMap with CAs for client certificates; empty: those of the first credential.
 	CACredentialName string
 	Certificates     []CertificateFiles

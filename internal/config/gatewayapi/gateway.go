@@ -1,11 +1,11 @@
 package gatewayapi
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/moonsail/moonsail/internal/config/code"
@@ -19,7 +19,7 @@ var gatewayClasses = map[gatewayv1.ObjectName]string{"istio": ControllerIstio, "
 
 // Istio's options of listeners with TLS.
 const (
-	optionTerminate    = "gateway.istio.io/tls-terminate-mode" // a mode of a server of Istio's Gateway
+	optionTerminate    = "gateway.istio.io/tls-terminate-mode" // a mode of a server of Istio's Gateway, or terminateMesh
 	optionCipherSuites = "gateway.istio.io/tls-cipher-suites"  // separated by commas
 )
 
@@ -30,8 +30,8 @@ func Gateway(in convert.Cluster, o *gatewayv1.Gateway) (*model.Gateway, problem.
 	if gatewayClasses[spec.GatewayClassName] == "" {
 		return nil, nil
 	}
-	if !convert.IsLabel(o.Name) {
-		c.Errorf(code.InvalidName, problem.Path("metadata").Field("name"), "%q cannot be a Gateway's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
+	if len(o.Name) > validation.LabelValueMaxLength {
+		c.Errorf(code.InvalidName, problem.Path("metadata").Field("name"), "%q is too long for the label %s of its routers: use at most %d characters", o.Name, model.LabelGatewayName, validation.LabelValueMaxLength)
 	}
 	g := &model.Gateway{Meta: c.Meta, OwnNamespace: true, Deployed: Deployable(addressTypes(spec.Addresses)...), Selector: map[string]string{model.LabelGatewayName: o.Name}}
 	if n := len(spec.Addresses); n > 1 || n == 1 && spec.Addresses[0].Type != nil && *spec.Addresses[0].Type == gatewayv1.NamedAddressType {
@@ -127,8 +127,8 @@ func (c *conv) listeners(g *model.Gateway, refs *GatewayRef, list []gatewayv1.Li
 func (c *conv) listener(at problem.Path, l *gatewayv1.Listener, ref *ListenerRef) (model.GatewayServer, bool) {
 	out := *ref.Server(c.Meta.Namespace)
 	c.CheckPort(at.Field("port"), out.Port.Number)
-	if !convert.IsLabel(string(l.Name)) {
-		c.Errorf(code.InvalidName, at.Field("name"), "%q cannot be a listener's name, which is part of others: leave out dots, and use at most 63 characters", l.Name)
+	if len(validation.IsDNS1123Subdomain(string(l.Name))) > 0 {
+		c.Errorf(code.InvalidName, at.Field("name"), "%q cannot be a listener's name: use lower-case letters, digits, '-' and '.'", l.Name)
 	}
 	if upper := gatewayv1.ProtocolType(strings.ToUpper(string(l.Protocol))); out.Port.Protocol == "" && protocols[upper] != "" {
 		c.Warnf(code.UnknownValue, at.Field("protocol"), "%q is not a protocol, so the listener has no effect; did you mean %q?", l.Protocol, upper).Set(string(upper))
@@ -140,7 +140,7 @@ func (c *conv) listener(at problem.Path, l *gatewayv1.Listener, ref *ListenerRef
 	}
 	encrypted := out.TLS != nil
 	if encrypted && !ref.Passes() {
-		out.TLS = c.listenerTLS(at.Field("tls"), l.TLS, ref)
+		out.TLS = c.listenerTLS(at.Field("tls"), l.TLS, ref, out.TLS)
 	}
 	c.checkKinds(ref)
 	if l.Hostname != nil && *l.Hostname != "" {
@@ -174,18 +174,10 @@ func (c *conv) checkSelection(at problem.Path, selected bool, s *model.LabelSele
 	}
 }
 
-// terminateModes are the values of optionTerminate.
-var terminateModes = []string{string(model.ServerSimple), string(model.ServerMutual), string(model.ServerOptionalMutual), string(model.ServerIstioMutual)}
-
-// listenerTLS is nil where the listener cannot be served.
-func (c *conv) listenerTLS(at problem.Path, tls *gatewayv1.ListenerTLSConfig, l *ListenerRef) *model.ServerTLS {
-	if l.TLSMode != string(gatewayv1.TLSModeTerminate) {
-		c.Errorf(code.NotAllowedHere, at.Field("mode"), "%s needs mode Terminate, and certificateRefs", l.Protocol)
-		return nil
-	}
-	out := &model.ServerTLS{Mode: model.ServerTLSMode(cmp.Or(l.Terminate, string(model.ServerSimple)))}
-	if !slices.Contains(terminateModes, string(out.Mode)) {
-		c.Errorf(code.UnknownValue, at.Field("options").Key(optionTerminate), "%q is not one of %s", l.Terminate, strings.Join(terminateModes, ", "))
+// listenerTLS completes out. It returns nil for a listener that cannot be served.
+func (c *conv) listenerTLS(at problem.Path, tls *gatewayv1.ListenerTLSConfig, l *ListenerRef, out *model.ServerTLS) *model.ServerTLS {
+	if trouble := l.Trouble(); trouble.Text != "" {
+		c.Warnf(trouble.code, at.Join(trouble.Field), "%s; the listener has no effect", trouble.Text)
 		return nil
 	}
 	c.listenerOptions(at.Field("options"), tls.Options, out)

@@ -18,9 +18,6 @@ func ListenerSet(in convert.Cluster, o *gatewayv1.ListenerSet) (*model.Gateway, 
 		c.Warnf(code.NoEffect, problem.Path("spec.parentRef"), "is not a Gateway, so the ListenerSet has no effect")
 		return nil, c.Problems
 	}
-	if !convert.IsLabel(o.Name) {
-		c.Errorf(code.InvalidName, problem.Path("metadata").Field("name"), "%q cannot be a ListenerSet's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
-	}
 	c.Routers = refs.Parent.Namespace
 	g := &model.Gateway{
 		Meta: c.Meta, OwnNamespace: true, Selector: map[string]string{model.LabelGatewayName: refs.Parent.Name}, Parent: refs.Parent,

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -79,7 +80,7 @@ type ListenerRef struct {
 	Namespaces   *model.LabelSelector // of From Selector; nil: there is none
 	Kinds        []ObjectRef
 	TLSMode      string // empty: no tls
-	Terminate    string // how TLS ends, of Istio's option: a mode of a Gateway of Istio; empty: SIMPLE
+	Terminate    string // how TLS ends, of Istio's option: one of terminateModes if it is valid; empty: SIMPLE
 	Certificates []ObjectRef
 }
 
@@ -434,7 +435,37 @@ func (r *ObjectRef) IsHostname() bool {
 // NeedsSecret reports whether TLS ends at the listener with certificates that are not the mesh's.
 func (l *ListenerRef) NeedsSecret() bool {
 	tls := l.Protocol == string(gatewayv1.HTTPSProtocolType) || l.Protocol == string(gatewayv1.TLSProtocolType) && l.TLSMode != string(gatewayv1.TLSModePassthrough)
-	return tls && l.Terminate != string(model.ServerIstioMutual)
+	return tls && l.Terminate != string(model.ServerIstioMutual) && l.Terminate != terminateMesh
+}
+
+// terminateMesh ends TLS as SIMPLE does, with the router's certificate of the mesh instead of a Secret.
+const terminateMesh = "ISTIO_SIMPLE"
+
+// terminateModes are the values of optionTerminate.
+var terminateModes = []string{
+	string(model.ServerSimple), string(model.ServerMutual), string(model.ServerOptionalMutual), string(model.ServerIstioMutual), terminateMesh,
+}
+
+// Trouble is why a listener with TLS cannot be served, whatever other objects there are. It is zero for others.
+type Trouble struct {
+	Field string // in the listener's tls
+	Text  string
+	code  code.Code
+}
+
+// Trouble reports a mode of TLS that the listener's protocol cannot have. An unknown mode of Istio's option is not taken for
+// SIMPLE, as in Istio: a typing error in MUTUAL must not let clients in without certificates.
+func (l *ListenerRef) Trouble() Trouble {
+	switch {
+	case !protocols[gatewayv1.ProtocolType(l.Protocol)].IsTLS() || l.Passes():
+		return Trouble{}
+	case l.TLSMode != string(gatewayv1.TLSModeTerminate):
+		return Trouble{"mode", l.Protocol + " needs mode Terminate, and certificateRefs", code.NotAllowedHere}
+	case l.Terminate != "" && !slices.Contains(terminateModes, l.Terminate):
+		field := problem.Path("options").Key(optionTerminate)
+		return Trouble{string(field), fmt.Sprintf("%q is not one of %s", l.Terminate, strings.Join(terminateModes, ", ")), code.UnknownValue}
+	}
+	return Trouble{}
 }
 
 // IsConfigMap reports whether it is a ConfigMap.
@@ -482,6 +513,8 @@ func (l *ListenerRef) Server(namespace string) *model.GatewayServer {
 	case !out.Port.Protocol.IsTLS():
 	case l.Passes():
 		out.TLS = &model.ServerTLS{Mode: model.ServerPassthrough}
+	case l.Terminate == terminateMesh:
+		out.TLS = &model.ServerTLS{Mode: model.ServerSimple, MeshCertificate: true}
 	default:
 		out.TLS = &model.ServerTLS{Mode: model.ServerTLSMode(cmp.Or(l.Terminate, string(model.ServerSimple)))}
 	}

@@ -109,9 +109,11 @@ func (w *gatewayWorld) listener(k model.Key, g *gatewayapi.GatewayRef, l *gatewa
 }
 
 func acceptedListener(l *gatewayapi.ListenerRef) condition {
-	switch {
-	case len(l.Possible()) == 0:
+	if len(l.Possible()) == 0 {
 		return condition{typeAccepted, false, "UnsupportedProtocol", fmt.Sprintf("protocol %s: not supported by Moonsail", l.Protocol)}
+	}
+	if t := l.Trouble(); t.Text != "" {
+		return condition{typeAccepted, false, "UnsupportedValue", fmt.Sprintf("tls.%s: %s", t.Field, t.Text)}
 	}
 	return condition{typeAccepted, true, "Accepted", ""}
 }

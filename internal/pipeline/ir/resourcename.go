@@ -3,6 +3,7 @@ package ir
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resourcename"
@@ -82,11 +83,12 @@ func GatewayRoutes(port uint32, bind string) RouteConfigKey {
 	return RouteConfigKey{Name: withBind(fmt.Sprintf("http.%d", port), bind), Port: port}
 }
 
-// GatewayTLSRoutes belongs to one server with TLS.
+// GatewayTLSRoutes belongs to one server with TLS. Dots in the name of a listener become "_", which no name has: otherwise two
+// listeners could have one name for their routes.
 func GatewayTLSRoutes(g *model.Gateway, server *model.GatewayServer) RouteConfigKey {
 	port := server.Port
 	return RouteConfigKey{
-		Name:   withBind(fmt.Sprintf("https.%d.%s.%s.%s", port.Number, port.Name, g.RouteName(), g.Namespace), server.Bind),
+		Name:   withBind(fmt.Sprintf("https.%d.%s.%s.%s", port.Number, strings.ReplaceAll(port.Name, ".", "_"), g.RouteName(), g.Namespace), server.Bind),
 		Port:   port.Number,
 		Server: &GatewayServer{PortName: port.Name, Gateway: g.Namespace + "/" + g.RouteName()},
 	}

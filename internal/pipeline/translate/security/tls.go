@@ -66,6 +66,9 @@ func userServerTLS(v *ir.ServerTLS) (*corev3.TransportSocket, error) {
 	for _, name := range t.CredentialNames {
 		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs, Credential(name, ""))
 	}
+	if t.MeshCertificate {
+		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs, workloadCertificate)
+	}
 	SetFileCertificates(common, v.AgentFiles, t.Certificates...)
 	if len(common.TlsCertificateSdsSecretConfigs)+len(common.TlsCertificates) == 0 {
 		return nil, errors.New("server without a certificate: set credentialName, or serverCertificate and privateKey")
