@@ -47,6 +47,8 @@ type Gateway struct {
 	Reserved []GatewayServer
 	// Parent is the Gateway of a ListenerSet; zero for others.
 	Parent Key
+	// RuleHosts are the hosts of an Ingress's rules; empty for others.
+	RuleHosts []Host
 	// ClientValidations are how clients of HTTPS listeners are verified, by port, also those of ListenerSets; 0: all other
 	// ports. A port without CAs verifies none.
 	ClientValidations map[uint32]ClientValidation
@@ -249,7 +251,21 @@ func (g *Gateway) ServerNames(s *GatewayServer) []string {
 		name, port := s.Port.Name, s.Port.Number
 		return []string{g.FullName(), g.listenerName(name, 0), g.listenerName("", port), g.listenerName(name, port)}
 	}
-	return []string{g.FullName()}
+	out := []string{g.FullName()}
+	if g.Kind != KindIngress || s.TLS == nil { // at the port of plain text each Ingress has a server
+		return out
+	}
+	hosts := s.AllHosts()
+	for _, h := range hosts {
+		out = append(out, IngressHostName(h))
+	}
+	for _, h := range g.RuleHosts {
+		overlaps := func(o Host) bool { return o.Matches(h) || h.Matches(o) }
+		if name := IngressHostName(h); slices.ContainsFunc(hosts, overlaps) && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // RouteName returns the Gateway's part in names of route configurations, as in Istio.

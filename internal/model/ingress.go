@@ -84,11 +84,33 @@ func (s IngressSettings) Routers() map[string]string {
 
 // Gateway returns the Ingress as the Gateway that its rules are bound to.
 func (i *Ingress) Gateway(s IngressSettings) *Gateway {
-	return &Gateway{Meta: i.Meta, Selector: s.Routers(), Servers: i.Servers}
+	g := &Gateway{Meta: i.Meta, Selector: s.Routers(), Servers: i.Servers}
+	for _, v := range i.Rules {
+		g.RuleHosts = append(g.RuleHosts, v.Hosts...)
+	}
+	return g
 }
 
 // IngressGatewayName returns the name of the Gateway of an Ingress. No VirtualService can use it.
 func IngressGatewayName(namespace, name string) string { return "ingress/" + namespace + "/" + name }
+
+// IngressHostName returns the name by which rules of Ingresses are bound to TLS of other Ingresses: servers have it for each of
+// their hosts, and for those of their Ingress's rules. Several Ingresses may have TLS for one host, of which one is served. Rules
+// of the others have that server, too. No VirtualService can use the name.
+func IngressHostName(h Host) string { return "ingress//" + string(h) }
+
+// RuleGateways returns the names that the rules for a host are bound to.
+func (i *Ingress) RuleGateways(h Host) []string {
+	out := []string{IngressGatewayName(i.Namespace, i.Name), IngressHostName(h)}
+	for n := range i.Servers {
+		for _, wider := range i.Servers[n].AllHosts() {
+			if name := IngressHostName(wider); i.Servers[n].TLS != nil && wider.Matches(h) && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
 
 // IngressAddresses returns the addresses that statuses of Ingresses have: those of the load balancer of the routers' Service.
 func IngressAddresses(s *Service) []string {

@@ -141,9 +141,7 @@ func (i ingressConv) host(h model.Host) *model.VirtualService {
 			return v
 		}
 	}
-	v := &model.VirtualService{
-		Meta: i.Meta, Hosts: []model.Host{h}, Gateways: []string{model.IngressGatewayName(i.Meta.Namespace, i.Meta.Name)},
-	}
+	v := &model.VirtualService{Meta: i.Meta, Hosts: []model.Host{h}, Gateways: i.out.RuleGateways(h)}
 	i.out.Rules = append(i.out.Rules, v)
 	return v
 }
