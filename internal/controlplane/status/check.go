@@ -74,9 +74,10 @@ func (c *checker) look(ctx context.Context, now time.Time) {
 			c.tracker.accept(k)
 		}
 	}
-	if (snap.Revision != c.analyzed || c.tracker.gatewayObjectsSeen() != c.gatewayObject) && !now.Before(c.due) {
+	began := time.Now() // not now: the other control planes may have answered slowly
+	if (snap.Revision != c.analyzed || c.tracker.gatewayObjectsSeen() != c.gatewayObject) && !began.Before(c.due) {
 		c.analyze(snap)
-		c.due = now.Add(max(lookEvery, analyzeShare*time.Since(now)))
+		c.due = began.Add(max(lookEvery, analyzeShare*time.Since(began)))
 	}
 }
 

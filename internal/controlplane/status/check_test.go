@@ -3,6 +3,8 @@ package status
 import (
 	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,4 +58,28 @@ func TestCrossCheckKnowsTheRootNamespace(t *testing.T) {
 	require.NotEmpty(t, crossCheck(st.Snapshot(), mesh)[policy.Key])
 	mesh.RootNamespace = "mesh"
 	require.Empty(t, crossCheck(st.Snapshot(), mesh)[policy.Key])
+}
+
+// TestWaitingDelaysNoAnalysis checks that the share of a CPU that analysis may use does not count the time until other control
+// planes answer.
+func TestWaitingDelaysNoAnalysis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, wait := store.New(), reportTimeout
+		c := &checker{tracker: NewTracker(), mesh: model.DefaultMesh(), here: &Reporter{
+			Snapshot: st.Snapshot,
+			Refusals: func() []*distribution.Refusal { <-time.After(wait); return nil },
+			Causes:   (&explain.Explainer{Changes: changelog.New(1, slog.New(slog.DiscardHandler), nil)}).Causes,
+		}}
+		for _, name := range []string{"first", "second"} {
+			k := model.Key{Kind: model.KindPod, Namespace: "shop", Name: name}
+			st.Apply([]store.Event{{Key: k, Object: &model.Workload{Meta: model.Meta{Key: k}}}})
+			c.look(t.Context(), time.Now())
+			require.Equal(t, st.Snapshot().Revision, c.analyzed, name)
+		}
+		k := model.Key{Kind: model.KindPod, Namespace: "shop", Name: "at once"}
+		wait = 0
+		st.Apply([]store.Event{{Key: k, Object: &model.Workload{Meta: model.Meta{Key: k}}}})
+		c.look(t.Context(), time.Now())
+		require.NotEqual(t, st.Snapshot().Revision, c.analyzed, "analysis runs at most once a second")
+	})
 }
