@@ -112,7 +112,8 @@ func (i *Ingress) RuleGateways(h Host) []string {
 	return out
 }
 
-// IngressAddresses returns the addresses that statuses of Ingresses have: those of the load balancer of the routers' Service.
+// IngressAddresses returns the addresses that statuses of Ingresses have: those of the load balancer of the routers' Service,
+// and its externalIPs.
 func IngressAddresses(s *Service) []string {
 	if s.ExternalName != "" {
 		return []string{string(s.ExternalName)}

@@ -130,7 +130,7 @@ type Service struct {
 
 	// ExternalName is the DNS name of a Service of that type.
 	ExternalName Host
-	// Outside are the addresses and names of its load balancer.
+	// Outside are the addresses and names of its load balancer, then its externalIPs.
 	Outside []string
 	// Balanced: it requests a load balancer, which may have no addresses yet.
 	Balanced bool

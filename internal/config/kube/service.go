@@ -75,6 +75,7 @@ func Service(in convert.Cluster, o *corev1.Service) (*model.Service, problem.Lis
 			s.Outside = append(s.Outside, address)
 		}
 	}
+	s.Outside = append(s.Outside, spec.ExternalIPs...)
 	s.SubjectAltNames, s.Accounts = listed(o.Annotations[annotationIdentities]), listed(o.Annotations[annotationAccounts])
 	c.Labels(at.Field("selector"), spec.Selector)
 	c.serviceType(at, spec, s)

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,19 @@ metadata: {name: web-moonsail, namespace: shop}
 spec: {type: LoadBalancer, selector: {gateway.networking.k8s.io/gateway-name: web}, ports: [{port: 80}]}`
 	addressedService = balancedService + `
 status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}`
+	labelledService = `
+---
+apiVersion: v1
+kind: Service
+metadata: {name: routers, namespace: shop, labels: {gateway.networking.k8s.io/gateway-name: web}}
+spec: {type: LoadBalancer, selector: {istio: edge}, ports: [{port: 80}]}
+status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}`
+	externalService = `
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web-moonsail, namespace: shop}
+spec: {type: LoadBalancer, externalIPs: [203.0.113.7], selector: {gateway.networking.k8s.io/gateway-name: web}, ports: [{port: 80}]}`
 )
 
 // TestStatusesOfDeployedGateways checks the conditions and addresses of Gateways that the control plane deploys.
@@ -48,16 +62,20 @@ func TestStatusesOfDeployedGateways(t *testing.T) {
 	}{
 		"others run its routers": {worldWithoutRouter, nil, "Accepted", "NoResources no Pod or WorkloadEntry of this namespace has the label " +
 			"gateway.networking.k8s.io/gateway-name: web: run a router with it", nil},
-		"nothing exists yet":     {worldWithoutRouter, &Deployment{Name: "web-moonsail"}, "Accepted", "AddressNotAssigned Service web-moonsail: it does not exist yet", nil},
-		"no address":             {worldWithoutRouter + balancedService + routerPod, &Deployment{Name: "web-moonsail"}, "Accepted", "AddressNotAssigned Service web-moonsail: its load balancer has no address yet", nil},
-		"no Pod":                 {worldWithoutRouter + addressedService, &Deployment{Name: "web-moonsail"}, "Accepted", "Pending Deployment web-moonsail: it has no Pod yet", []string{"192.0.2.1"}},
-		"all is there":           {worldWithoutRouter + addressedService + routerPod, &Deployment{Name: "web-moonsail"}, "Accepted", "Programmed", []string{"192.0.2.1"}},
-		"annotations left out":   {worldWithoutRouter + routerService + routerPod, &Deployment{Name: "web-moonsail", Ignored: []string{"annotation a.istio.io/b"}}, "Accepted", "Programmed Gateways may not set on Pods: annotation a.istio.io/b: use a ConfigMap", []string{"web-moonsail.shop.svc.cluster.local"}},
-		"without load balancer":  {worldWithoutRouter + routerService + routerPod, &Deployment{Name: "web-moonsail"}, "Accepted", "Programmed", []string{"web-moonsail.shop.svc.cluster.local"}},
-		"a conflict":             {worldWithoutRouter, &Deployment{Name: "web-moonsail", Conflicts: []string{"Service web-moonsail: rename it"}}, "Accepted", "DeploymentConflict Service web-moonsail: rename it", nil},
-		"a failure":              {worldWithoutRouter, &Deployment{Failure: "Service web-moonsail: not written"}, "Accepted", "DeploymentFailed Service web-moonsail: not written", nil},
-		"parameters":             {worldWithoutRouter, &Deployment{Parameters: "no such ConfigMap"}, "InvalidParameters no such ConfigMap", "AddressNotAssigned", nil},
-		"parameters, it runs on": {worldWithoutRouter + routerService + routerPod, &Deployment{Name: "web-moonsail", Parameters: "no such ConfigMap"}, "InvalidParameters no such ConfigMap", "Programmed", []string{"web-moonsail.shop.svc.cluster.local"}},
+		"others run its routers, of which none runs now": {worldWithoutRouter + addressedService, nil, "Accepted", "NoResources", []string{"192.0.2.1"}},
+		"their Service has the label":                    {worldWithoutRouter + labelledService, nil, "Accepted", "NoResources", []string{"192.0.2.1"}},
+		"another Gateway's Service":                      {worldWithoutRouter + strings.ReplaceAll(labelledService, "gateway-name: web", "gateway-name: other"), nil, "Accepted", "NoResources", nil},
+		"an external address":                            {worldWithoutRouter + externalService + routerPod, &Deployment{Name: "web-moonsail"}, "Accepted", "Programmed", []string{"203.0.113.7"}},
+		"nothing exists yet":                             {worldWithoutRouter, &Deployment{Name: "web-moonsail"}, "Accepted", "AddressNotAssigned Service web-moonsail: it does not exist yet", nil},
+		"no address":                                     {worldWithoutRouter + balancedService + routerPod, &Deployment{Name: "web-moonsail"}, "Accepted", "AddressNotAssigned Service web-moonsail: its load balancer has no address yet", nil},
+		"no Pod":                                         {worldWithoutRouter + addressedService, &Deployment{Name: "web-moonsail"}, "Accepted", "Pending Deployment web-moonsail: it has no Pod yet", []string{"192.0.2.1"}},
+		"all is there":                                   {worldWithoutRouter + addressedService + routerPod, &Deployment{Name: "web-moonsail"}, "Accepted", "Programmed", []string{"192.0.2.1"}},
+		"annotations left out":                           {worldWithoutRouter + routerService + routerPod, &Deployment{Name: "web-moonsail", Ignored: []string{"annotation a.istio.io/b"}}, "Accepted", "Programmed Gateways may not set on Pods: annotation a.istio.io/b: use a ConfigMap", []string{"web-moonsail.shop.svc.cluster.local"}},
+		"without load balancer":                          {worldWithoutRouter + routerService + routerPod, &Deployment{Name: "web-moonsail"}, "Accepted", "Programmed", []string{"web-moonsail.shop.svc.cluster.local"}},
+		"a conflict":                                     {worldWithoutRouter, &Deployment{Name: "web-moonsail", Conflicts: []string{"Service web-moonsail: rename it"}}, "Accepted", "DeploymentConflict Service web-moonsail: rename it", nil},
+		"a failure":                                      {worldWithoutRouter, &Deployment{Failure: "Service web-moonsail: not written"}, "Accepted", "DeploymentFailed Service web-moonsail: not written", nil},
+		"parameters":                                     {worldWithoutRouter, &Deployment{Parameters: "no such ConfigMap"}, "InvalidParameters no such ConfigMap", "AddressNotAssigned", nil},
+		"parameters, it runs on":                         {worldWithoutRouter + routerService + routerPod, &Deployment{Name: "web-moonsail", Parameters: "no such ConfigMap"}, "InvalidParameters no such ConfigMap", "Programmed", []string{"web-moonsail.shop.svc.cluster.local"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewTracker()

@@ -44,7 +44,7 @@ func (w *gatewayWorld) gateway(k model.Key, o gatewayObject) *judgement {
 		taken.ok, taken.reason = served > 0, "ListenersNotValid"
 		taken.message = shorten([]string{fmt.Sprintf("listeners without effect: %v", bad), taken.message})
 	}
-	addresses, pending := w.addresses(k.Namespace, routers, o.deployment)
+	addresses, pending := w.addresses(k, routers, o.deployment)
 	works := programmed(k, taken.ok, len(routers), pending, o.deployment)
 	if d := o.deployment; d != nil && d.Parameters != "" { // routers that exist stay
 		taken.ok, taken.reason, taken.message = false, "InvalidParameters", shorten([]string{d.Parameters})
@@ -150,14 +150,23 @@ func conflicted(c model.ServerConflict) condition {
 	return condition{typeConflicted, true, string(c.Reason), c.Text}
 }
 
-// addresses returns those of the routers' Services, and of the one of the deployment: of load balancers, or else their names in the
-// cluster. If a load balancer has none and no other one has, there is none, and pending is why.
-func (w *gatewayWorld) addresses(ns string, routers []*model.Workload, deployment *Deployment) (list []string, pending string) {
+// leadsTo reports whether a Service is for the routers of a Gateway. Without routers, the label of the Service or of its selector
+// decides: otherwise a restart of the only router would remove the Gateway's addresses from DNS.
+func leadsTo(s *model.Service, gateway string, routers []*model.Workload) bool {
+	if len(routers) == 0 {
+		return s.Selector[model.LabelGatewayName] == gateway || s.Labels[model.LabelGatewayName] == gateway
+	}
+	return slices.ContainsFunc(routers, func(r *model.Workload) bool { return model.SelectorMatches(s.Selector, r.Labels) })
+}
+
+// addresses returns those of the routers' Services, and of the one of the deployment: of load balancers and externalIPs, or else
+// their names in the cluster. If a load balancer has none and no other one has, there is none, and pending is why.
+func (w *gatewayWorld) addresses(k model.Key, routers []*model.Workload, deployment *Deployment) (list []string, pending string) {
 	var outside, inside []string
 	balancer := "" // the first Service with a load balancer
-	for _, s := range w.services[ns] {
+	for _, s := range w.services[k.Namespace] {
 		deployed := deployment != nil && s.Name == deployment.Name
-		if !deployed && !slices.ContainsFunc(routers, func(r *model.Workload) bool { return model.SelectorMatches(s.Selector, r.Labels) }) {
+		if !deployed && !leadsTo(s, k.Name, routers) {
 			continue
 		}
 		outside, inside = append(outside, s.Outside...), append(inside, string(s.Hostname))
