@@ -243,6 +243,26 @@ func TestParametersOfGateways(t *testing.T) {
 		}
 		return fmt.Errorf("the autoscaler is there: %w", cmp.Or(err, errors.New("found")))
 	})
+	replicas := func(n int32) func(*appsv1.Deployment) error {
+		return func(d *appsv1.Deployment) error {
+			if *d.Spec.Replicas != n {
+				return fmt.Errorf("%d replicas", *d.Spec.Replicas)
+			}
+			return nil
+		}
+	}
+	parameters(`{deployment: "spec: {replicas: 3}", service: "spec: {type: ClusterIP}"}`)
+	awaitDeployment(t, c, ns, "web-moonsail", replicas(3))
+	parameters(`{horizontalPodAutoscaler: "spec: {minReplicas: 3, maxReplicas: 4}", service: "spec: {type: ClusterIP}"}`)
+	c.Eventually(t, "the autoscaler", func(ctx context.Context) error { // it is written after the Deployment
+		_, err := c.Client.AutoscalingV2().HorizontalPodAutoscalers(ns).Get(ctx, "web-moonsail", metav1.GetOptions{})
+		return err
+	})
+	d, err := c.Client.AppsV1().Deployments(ns).Get(t.Context(), "web-moonsail", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.NoError(t, replicas(3)(d), "the autoscaler starts with the routers that there are")
+	parameters(`{deployment: "spec: {replicas: 2}", service: "spec: {type: ClusterIP}"}`)
+	awaitDeployment(t, c, ns, "web-moonsail", replicas(2))
 	c.Apply(t, "istio-system", `
 apiVersion: v1
 kind: ConfigMap
@@ -290,7 +310,8 @@ func TestObjectsOfOthersAreNotTouched(t *testing.T) {
 	awaitConditions(t, c, ns, "gateways", "web", statusOf, "Programmed=False/AddressNotAssigned")
 }
 
-// TestTakeoverOfGatewaysFromIstiod checks that objects of istiod stay until the Gateway's label names this control plane.
+// TestTakeoverOfGatewaysFromIstiod checks that objects of istiod stay until the Gateway's label names this control plane. The
+// Deployment is one that Istio 1.20 created and a newer istiod updated: its selector cannot change.
 func TestTakeoverOfGatewaysFromIstiod(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
@@ -300,8 +321,8 @@ func TestTakeoverOfGatewaysFromIstiod(t *testing.T) {
 	theirs := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web-istio",
 		"labels":{"gateway.istio.io/managed":"istio.io-gateway-controller"},
 		"ownerReferences":[{"apiVersion":"gateway.networking.k8s.io/v1","kind":"Gateway","name":"web","uid":"` + string(g.GetUID()) + `"}]},
-		"spec":{"selector":{"matchLabels":{"gateway.networking.k8s.io/gateway-name":"web"}},
-		"template":{"metadata":{"labels":{"gateway.networking.k8s.io/gateway-name":"web"}},
+		"spec":{"selector":{"matchLabels":{"istio.io/gateway-name":"web"}},
+		"template":{"metadata":{"labels":{"gateway.networking.k8s.io/gateway-name":"web","istio.io/gateway-name":"web"}},
 		"spec":{"containers":[{"name":"istio-proxy","image":"proxyv2","env":[{"name":"CA_ADDR","value":"istiod"}]}]}}}}`
 	force := true
 	_, err = c.Client.AppsV1().Deployments(ns).Patch(t.Context(), "web-istio", types.ApplyPatchType, []byte(theirs),
@@ -320,6 +341,9 @@ func TestTakeoverOfGatewaysFromIstiod(t *testing.T) {
 		return err
 	})
 	require.Equal(t, inject.Default().Image, imageOf(d))
+	require.Equal(t, map[string]string{"istio.io/gateway-name": "web"}, d.Spec.Selector.MatchLabels)
+	require.Equal(t, "web", d.Spec.Template.Labels["istio.io/gateway-name"])
+	awaitService(t, c, ns, "web-istio", hasPort(80))
 }
 
 // TestAnotherControlPlaneDeploysGateways checks that the next leader continues.

@@ -97,6 +97,14 @@ func (t *term) apply(ctx context.Context, p *plan, want *object) (trouble string
 	if have, err = ownByApply(ctx, api, have); err != nil {
 		return "", err
 	}
+	if want.keepsReplicas && appliesReplicas(have) {
+		if have, err = shareReplicas(ctx, api, have); err != nil {
+			return "", err
+		}
+	}
+	if err = want.keepSelector(have); err != nil {
+		return "", err
+	}
 	// The write fails if the object has changed since, perhaps its owner or its label.
 	want.SetResourceVersion(have.GetResourceVersion())
 	text, err := json.Marshal(want.Object)

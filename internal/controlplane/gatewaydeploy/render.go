@@ -30,12 +30,18 @@ type kind struct {
 	render   func(*plan, *inject.Config) (runtime.Object, error)
 }
 
+// Kinds with rules of their own.
+const (
+	kindDeployment = "Deployment"
+	kindAutoscaler = "HorizontalPodAutoscaler"
+)
+
 // kinds are in the order in which they are written.
 var kinds = []kind{
 	{"serviceAccount", corev1.SchemeGroupVersion.WithResource("serviceaccounts"), "ServiceAccount", corev1.ServiceAccount{}, false, (*plan).serviceAccount},
-	{"deployment", appsv1.SchemeGroupVersion.WithResource("deployments"), "Deployment", appsv1.Deployment{}, false, (*plan).deployment},
+	{"deployment", appsv1.SchemeGroupVersion.WithResource("deployments"), kindDeployment, appsv1.Deployment{}, false, (*plan).deployment},
 	{"service", corev1.SchemeGroupVersion.WithResource("services"), "Service", corev1.Service{}, false, (*plan).serviceObject},
-	{"horizontalPodAutoscaler", autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers"), "HorizontalPodAutoscaler",
+	{"horizontalPodAutoscaler", autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers"), kindAutoscaler,
 		autoscalingv2.HorizontalPodAutoscaler{}, true, (*plan).autoscaler},
 	{"podDisruptionBudget", policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), "PodDisruptionBudget",
 		policyv1.PodDisruptionBudget{}, true, (*plan).disruptionBudget},
@@ -45,6 +51,8 @@ var kinds = []kind{
 type object struct {
 	*kind
 	*unstructured.Unstructured
+	// keepsReplicas: it is a Deployment whose number of replicas an autoscaler decides.
+	keepsReplicas bool
 }
 
 // title names the object in messages.
@@ -75,9 +83,10 @@ func (p *plan) render(config *inject.Config, overlays []overlay) ([]object, erro
 			return nil, err
 		}
 		if changed || !k.optional {
-			out = append(out, object{k, &unstructured.Unstructured{Object: fields}})
+			out = append(out, object{kind: k, Unstructured: &unstructured.Unstructured{Object: fields}})
 		}
 	}
+	leaveToAutoscaler(out)
 	return out, nil
 }
 
@@ -131,7 +140,7 @@ func (p *plan) serviceObject(*inject.Config) (runtime.Object, error) {
 
 func (p *plan) autoscaler(*inject.Config) (runtime.Object, error) {
 	return &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: p.meta(p.name), Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: p.name},
+		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: kindDeployment, Name: p.name},
 		MaxReplicas:    1, // required; the overlay has the wanted number
 	}}, nil
 }
@@ -176,7 +185,7 @@ func (p *plan) pod(config *inject.Config) (*corev1.Pod, error) {
 		bare.Annotations[annotationTemplates] = inject.GatewayTemplate
 	}
 	owner := inject.Owner{
-		TypeMeta:  metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
+		TypeMeta:  metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: kindDeployment},
 		Namespace: p.Namespace, Name: p.name,
 	}
 	out, err := config.Inject(bare, owner)
