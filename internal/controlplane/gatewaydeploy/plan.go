@@ -182,22 +182,20 @@ const (
 	maxPortName    = 63
 )
 
-// servicePorts returns a port of the Service for each port of the listeners, and the one of the health check.
+// servicePorts returns a port of the Service for each port of the listeners for TCP, and the one of the health check.
 func servicePorts(listeners []listener) []corev1.ServicePort {
 	tcp := "tcp"
 	out := []corev1.ServicePort{{
 		Name: statusPortName, Port: statusPort, TargetPort: intstr.FromInt32(statusPort), Protocol: corev1.ProtocolTCP, AppProtocol: &tcp,
 	}}
 	for _, l := range listeners {
-		app, transport := strings.ToLower(l.Protocol), corev1.ProtocolTCP
-		if app == "udp" {
-			transport = corev1.ProtocolUDP
-		}
-		if slices.ContainsFunc(out, func(p corev1.ServicePort) bool { return p.Port == l.Port && p.Protocol == transport }) {
+		app := strings.ToLower(l.Protocol)
+		taken := slices.ContainsFunc(out, func(p corev1.ServicePort) bool { return p.Port == l.Port })
+		if taken || app == "udp" { // some load balancers refuse a Service with both TCP and UDP, and no router listens for UDP
 			continue
 		}
 		out = append(out, corev1.ServicePort{
-			Name: portName(l.Name, l.Port, out), Port: l.Port, TargetPort: intstr.FromInt32(l.Port), Protocol: transport, AppProtocol: &app,
+			Name: portName(l.Name, l.Port, out), Port: l.Port, TargetPort: intstr.FromInt32(l.Port), Protocol: corev1.ProtocolTCP, AppProtocol: &app,
 		})
 	}
 	return out

@@ -20,7 +20,7 @@ func TestPortNamesAreDistinct(t *testing.T) {
 		rows["one name, many ports"] = append(rows["one name, many ports"], listener{long, int32(i + 1), "TCP"})
 	}
 	// Each name of a listener is what the next one would get.
-	taken := []listener{{"x", 9, "TCP"}, {"x", 9, "UDP"}}
+	taken := []listener{{"x", 9, "TCP"}, {"x", 10, "TCP"}}
 	for i, suffix := 0, "-9"; i < 70; i, suffix = i+1, suffix+"x" {
 		taken = append([]listener{{"x" + suffix, int32(100 + i), "TCP"}, {suffix[1:], int32(300 + i), "TCP"}}, taken...)
 	}
