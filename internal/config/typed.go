@@ -59,7 +59,10 @@ var typedKinds = map[model.Kind]typedKind{
 	model.KindReferenceGrant:    typed(gatewayapi.ReferenceGrant),
 	model.KindBackendTLSPolicy:  typed(gatewayapi.BackendTLSPolicy),
 	// Gateways use only its name.
-	model.KindGatewayClass: {empty[gatewayv1.GatewayClass], func(convert.Cluster, metav1.Object) (model.Object, problem.List) { return nil, nil }},
+	model.KindGatewayClass: {empty[gatewayv1.GatewayClass], func(_ convert.Cluster, o metav1.Object) (model.Object, problem.List) {
+		class, _ := o.(*gatewayv1.GatewayClass)
+		return nil, gatewayapi.GatewayClass(class)
+	}},
 }
 
 // typedRows are the same by their Go types.

@@ -50,7 +50,7 @@ var holdsAnyway = map[string]string{
 
 	"MeshConfig extensionProviders[].opentelemetry.resourceDetectors.environment": "The detector is always in use: it names the workload.",
 
-	"GatewayClass controllerName": "The class's name decides. Its status is written for the controllers of Moonsail and Istio.",
+	"GatewayClass controllerName": "The class's name decides. Another class of Moonsail's or Istio's controller is not served, with a warning.",
 	"GatewayClass parametersRef":  "A class has no parameters, as in Istio. Gateways have them in infrastructure.",
 	"GatewayClass description":    "It is for people.",
 

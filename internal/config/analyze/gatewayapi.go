@@ -61,7 +61,14 @@ func (c apiChecks) class(k model.Key) {
 		return
 	}
 	name := string(g.Spec.GatewayClassName)
-	if gatewayapi.ControllerOf(name) != "" || slices.Contains(otherClasses, name) || c.raw[model.Key{Kind: model.KindGatewayClass, Name: name}] != nil {
+	if gatewayapi.ControllerOf(name) != "" || slices.Contains(otherClasses, name) {
+		return
+	}
+	if raw := c.raw[model.Key{Kind: model.KindGatewayClass, Name: name}]; raw != nil {
+		var class gatewayv1.GatewayClass
+		if json.Unmarshal(raw, &class) == nil && gatewayapi.OtherClass(&class) {
+			c.warnf(code.NoEffect, k, "spec.gatewayClassName", "GatewayClass %q: Moonsail does not serve its Gateways: use one of %s", name, strings.Join(gatewayapi.Classes(), ", "))
+		}
 		return
 	}
 	if near := spelling.Nearest(name, gatewayapi.Classes()); near != "" {

@@ -4,9 +4,30 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/moonsail/moonsail/internal/config/code"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/model"
 )
+
+// OtherClass reports whether a class is one of a user with Moonsail's or Istio's controller. Istio serves Gateways of such classes,
+// Moonsail does not. Names that begin with istio- are Istio's own.
+func OtherClass(o *gatewayv1.GatewayClass) bool {
+	ours := o.Spec.ControllerName == ControllerIstio || o.Spec.ControllerName == ControllerMoonsail
+	return ours && ControllerOf(o.Name) != string(o.Spec.ControllerName) && !strings.HasPrefix(o.Name, "istio-")
+}
+
+// GatewayClass reports a class whose Gateways are not served. Classes have no part in the model.
+func GatewayClass(o *gatewayv1.GatewayClass) problem.List {
+	c := problem.Report{Object: model.Key{Kind: model.KindGatewayClass, Name: o.Name}}
+	if OtherClass(o) {
+		c.Warnf(code.NoEffect, problem.Path("spec").Field("controllerName"), "Gateways of class %s are not served, although Istio serves them: set their gatewayClassName to istio", o.Name)
+	}
+	return c.Problems
+}
 
 // ControllerOf returns the controller of the mesh's GatewayClass of a name; empty: the mesh has no such class.
 func ControllerOf(class string) string { return gatewayClasses[gatewayv1.ObjectName(class)] }
