@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -281,17 +282,50 @@ func TestHelmKeepsReplicas(t *testing.T) {
 	live.Name, live.Namespace = "moonsail", DefaultNamespace
 	scheme := runtime.NewScheme()
 	require.NoError(t, appsv1.AddToScheme(scheme))
-	chart, err := loadChart(ControlPlaneChart)
-	require.NoError(t, err)
-	for want, r := range map[string]Release{
-		"\n  replicas: 5\n": {Namespace: DefaultNamespace, Values: map[string]any{"autoscaleEnabled": true}},
-		"\n  replicas: 2\n": {Namespace: DefaultNamespace},
-		"spec:\n  selector": {Namespace: "other", Values: map[string]any{"autoscaleEnabled": true}},
+	for _, row := range []struct {
+		chart, template, want string
+		Release
+	}{
+		{ControlPlaneChart, "moonsail/templates/control-plane.yaml", "\n  replicas: 5\n", Release{Namespace: DefaultNamespace, Values: map[string]any{"autoscaleEnabled": true}}},
+		{ControlPlaneChart, "moonsail/templates/control-plane.yaml", "\n  replicas: 2\n", Release{Namespace: DefaultNamespace}},
+		{ControlPlaneChart, "moonsail/templates/control-plane.yaml", "spec:\n  selector", Release{Namespace: "other", Values: map[string]any{"autoscaleEnabled": true}}},
+		{GatewayChart, "gateway/templates/workload.yaml", "\n  replicas: 5\n", Release{Name: "moonsail", Namespace: DefaultNamespace, Values: map[string]any{"autoscaling": map[string]any{"enabled": true}}}},
 	} {
-		values, err := r.values(chart)
+		chart, err := loadChart(row.chart)
+		require.NoError(t, err)
+		values, err := row.values(chart)
 		require.NoError(t, err)
 		files, err := engine.RenderWithClientProvider(chart, values, clusterOfHelm{fake.NewSimpleDynamicClient(scheme, live)})
 		require.NoError(t, err)
-		require.Contains(t, files["moonsail/templates/control-plane.yaml"], want)
+		require.Contains(t, files[row.template], row.want)
+	}
+}
+
+// TestNumbersOfValuesFiles checks that numbers of values files, which are read as floating-point numbers, are written as they are.
+func TestNumbersOfValuesFiles(t *testing.T) {
+	for chart, c := range map[string]struct {
+		file string
+		want []string
+	}{
+		ControlPlaneChart: {
+			"tag: 20261127\nenv: {GOMEMLIMIT: 1073741824, SHARE: 0.5, FLAG: true, TEXT: \"1\"}\npdb: {minAvailable: 0}\n",
+			[]string{`"image":"moonsail:20261127"`, `"name":"GOMEMLIMIT","value":"1073741824"`, `"name":"SHARE","value":"0.5"`, `"name":"FLAG","value":"true"`, `"name":"TEXT","value":"1"`, `"minAvailable":0`},
+		},
+		GatewayChart: {"env: {BIG: 3000000}\n", []string{`"name":"BIG","value":"3000000"`}},
+	} {
+		t.Run(chart, func(t *testing.T) {
+			values, err := Values([][]byte{[]byte(c.file)}, nil)
+			require.NoError(t, err)
+			text, err := Release{Chart: chart, Namespace: DefaultNamespace, Values: values}.Manifest()
+			require.NoError(t, err)
+			require.NotRegexp(t, `[0-9]e\+[0-9]`, string(text))
+			objects, err := Decode(text)
+			require.NoError(t, err)
+			text, err = json.Marshal(objects)
+			require.NoError(t, err)
+			for _, want := range c.want {
+				require.Contains(t, string(text), want)
+			}
+		})
 	}
 }

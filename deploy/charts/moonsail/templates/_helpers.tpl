@@ -23,7 +23,7 @@ moonsail{{ include "moonsail.suffix" . }}
 {{- define "moonsail.reference" -}}
 {{- $v := .context.Values }}
 {{- if regexMatch "[/:@]" .image }}{{ .image }}
-{{- else }}{{ with $v.hub | default $v.global.hub }}{{ . }}/{{ end }}{{ .image }}:{{ $v.tag | default $v.global.tag | default .context.Chart.AppVersion }}
+{{- else }}{{ with $v.hub | default $v.global.hub }}{{ . }}/{{ end }}{{ .image }}:{{ $tag := $v.tag | default $v.global.tag | default .context.Chart.AppVersion }}{{ if kindIs "string" $tag }}{{ $tag }}{{ else }}{{ toJson $tag }}{{ end }}
 {{- end }}
 {{- end }}
 
