@@ -319,10 +319,27 @@ type Provider struct {
 	MaxTagLength uint32        // of the path's tag; 0: Envoy's default
 	Path         string        // of the collector, over HTTP; empty for OpenTelemetry: gRPC
 	Timeout      time.Duration // 0: Envoy's default
-	Headers      []HeaderValue // of requests to the collector, as they are sent
-	ShortIDs     bool          // zipkin's 64-bit ids
-	W3C          bool          // also propagates zipkin's trace as W3C
-	Token        string        // for SkyWalking's collector
+	Headers      []CollectorHeader
+	ShortIDs     bool   // zipkin's 64-bit ids
+	W3C          bool   // also propagates zipkin's trace as W3C
+	Token        string // for SkyWalking's collector
+}
+
+// CollectorHeader is a header of requests to a collector.
+type CollectorHeader struct {
+	Name    string
+	Value   string // as it is sent; unused with EnvName
+	EnvName string // the control plane's variable with the value
+	// Secret is the value of EnvName, which only this control plane knows: neither pages nor dumps of the model have it.
+	Secret PrivateKey `json:"-"`
+}
+
+// Sent returns the value that is sent, and false if the header is not, because its variable has no value.
+func (h *CollectorHeader) Sent() (value string, ok bool) {
+	if h.EnvName == "" {
+		return h.Value, true
+	}
+	return h.Secret.PEM(), h.Secret.PEM() != ""
 }
 
 // LogFormat is the format of access log lines. Empty: Istio's text.

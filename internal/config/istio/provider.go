@@ -144,26 +144,31 @@ func (c providerConv) collectorPath(at problem.Path, p string) string {
 	return p
 }
 
-// collectorHeaders converts headers with their values as they are sent. As in Istio, variables are those of the control
-// plane.
-func (c providerConv) collectorHeaders(at problem.Path, list []*meshconfig.MeshConfig_ExtensionProvider_HttpHeader) []model.HeaderValue {
-	var out []model.HeaderValue
+// collectorHeaders converts headers. As in Istio, variables are those of the control plane.
+func (c providerConv) collectorHeaders(at problem.Path, list []*meshconfig.MeshConfig_ExtensionProvider_HttpHeader) []model.CollectorHeader {
+	var out []model.CollectorHeader
 	for i, h := range list {
 		at := at.Index(i)
 		c.HeaderName(at.Field("name"), h.GetName())
-		value := h.GetValue()
-		c.PlainText(at.Field("value"), value)
-		if name := h.GetEnvName(); name != "" && c.Getenv != nil {
-			value = strings.TrimSpace(c.Getenv(name))
-			if value == "" || strings.ContainsFunc(value, unicode.IsControl) {
-				c.Warnf(code.NoEffect, at.Field("envName"), "the control plane has no environment variable %q with a value that a header can have; "+
-					"the header is left out: set it in the control plane's Pods", name)
-				continue
-			}
+		c.PlainText(at.Field("value"), h.GetValue())
+		v := model.CollectorHeader{Name: h.GetName(), Value: h.GetValue(), EnvName: h.GetEnvName()}
+		if v.EnvName != "" && c.Getenv != nil {
+			v.Secret = c.secretOf(at.Field("envName"), v.EnvName)
 		}
-		out = append(out, model.HeaderValue{Name: h.GetName(), Value: value})
+		out = append(out, v)
 	}
 	return out
+}
+
+// secretOf returns the value of a variable of the control plane, if a header can have it.
+func (c providerConv) secretOf(at problem.Path, name string) model.PrivateKey {
+	value := strings.TrimSpace(c.Getenv(name))
+	if value == "" || strings.ContainsFunc(value, unicode.IsControl) {
+		c.Warnf(code.NoEffect, at, "the control plane has no environment variable %q with a value that a header can have; "+
+			"the header is left out: set it in the control plane's Pods", name)
+		return model.PrivateKey{}
+	}
+	return model.NewPrivateKey(value)
 }
 
 // defaultTracing converts the tracing of defaultConfig, Istio's way before it had providers: spans go to zipkin unless

@@ -140,6 +140,10 @@ func TestSecretsAreRemoved(t *testing.T) {
 		"another scheme":        "> Authorization: ApiKey " + hidden + "\n> cookie: a=1; b=" + hidden,
 		"Envoy's log":           "[C1][S2] request headers complete:\n':path', '/'\n'authorization', 'ApiKey " + hidden + "'\n'cookie', 'a=1; b=" + hidden + "'\n",
 		"a tracer's header":     `{"request_headers_to_add":[{"header":{"key":"x-team","value":"` + shaped + `"}}]}`,
+		"any tracer's header":   `{"http_service":{"request_headers_to_add":[{"header":{"key":"x-team","value":"` + hidden + `"}}]}}`,
+		"a tracer's metadata":   `{"grpcService":{"initialMetadata":[{"key":"x-team","value":"` + hidden + `"}]}}`,
+		"YAML, other separator": configMap("a: 1\n--- # second\nheaders:\n- name: x-team\n  value: " + hidden + "\n"),
+		"YAML of Windows":       configMap("a: 1\r\n---\r\nheaders:\r\n- name: x-team\r\n  value: " + hidden + "\r\n"),
 	}
 	var items []Item
 	for name, doc := range docs {

@@ -70,7 +70,7 @@ func (r *redactor) object(key string, o map[string]any) any {
 		text, ok := o["value"].(string)
 		switch {
 		case !ok || name == "":
-		case key == "headers" || called == "key" && isSecretName(name): // of MeshConfig's providers, which authenticate
+		case key == "headers" && o["type"] == nil, called == "key" && isSecretName(name): // of MeshConfig's providers, not a route's match
 			o["value"] = r.all(text)
 		case called == "name":
 			o["value"] = r.variable(name, text)
@@ -79,6 +79,9 @@ func (r *redactor) object(key string, o map[string]any) any {
 		}
 	}
 	for k, v := range o {
+		if collectorFields[k] {
+			r.collectorHeaders(v)
+		}
 		if secret && (key != "" && isSecretField(key) || k == "data" || k == "stringData") {
 			o[k] = r.all(v)
 			continue
@@ -86,6 +89,29 @@ func (r *redactor) object(key string, o map[string]any) any {
 		o[k] = r.value(k, v)
 	}
 	return o
+}
+
+// collectorFields are Envoy's services to which it sends telemetry and questions, and their fields with headers, in both spellings.
+var (
+	collectorFields = map[string]bool{"http_service": true, "httpService": true, "grpc_service": true, "grpcService": true}
+	collectorLists  = []string{"request_headers_to_add", "requestHeadersToAdd", "initial_metadata", "initialMetadata"}
+)
+
+// collectorHeaders removes the values of headers of a service in Envoy's configuration: they authenticate.
+func (r *redactor) collectorHeaders(service any) {
+	fields, _ := service.(map[string]any)
+	for _, name := range collectorLists {
+		list, _ := fields[name].([]any)
+		for _, item := range list {
+			h, _ := item.(map[string]any)
+			if header, ok := h["header"].(map[string]any); ok {
+				h = header
+			}
+			if v := h["value"]; v != nil {
+				h["value"] = r.all(v)
+			}
+		}
+	}
 }
 
 // all removes every text and number of a value.

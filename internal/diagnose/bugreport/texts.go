@@ -11,16 +11,24 @@ import (
 
 // yamlDocuments removes secrets from a text, which may be YAML.
 func (r *redactor) yamlDocuments(text string) string {
-	const separator = "\n---\n"
-	parts := strings.Split(text, separator)
-	for i := range parts {
-		parts[i] = r.lines(r.yaml(parts[i]))
+	var out strings.Builder
+	for {
+		at := separator.FindStringIndex(text)
+		if at == nil {
+			out.WriteString(r.lines(r.yaml(text)))
+			return out.String()
+		}
+		out.WriteString(r.lines(r.yaml(text[:at[0]])))
+		out.WriteString(text[at[0]:at[1]])
+		text = text[at[1]:]
 	}
-	return strings.Join(parts, separator)
 }
 
+// separator separates documents of YAML.
+var separator = regexp.MustCompile(`(?m)^---(?:[ \t].*)?\r?\n`)
+
 // yaml removes secrets from a YAML document by its fields. It returns other texts, and documents without secrets, as they
-// are. Otherwise comments get lost.
+// are. A document with secrets is written anew, without its comments.
 func (r *redactor) yaml(text string) string {
 	if !strings.Contains(text, ":") || !strings.ContainsAny(text, "\n{") {
 		return text
@@ -44,7 +52,7 @@ func (r *redactor) yaml(text string) string {
 // pairs match the name of a header or a variable, and its value. The groups are what precedes the value, the name, and the value.
 var pairs = []*regexp.Regexp{
 	// YAML in two lines, of templates and of documents that were cut.
-	regexp.MustCompile(`(\b(?:name|key):[ \t]*["']?([\w.-]+)["']?[ \t]*\n[ \t]*value:[ \t]*)("[^"\n]*"|'[^'\n]*'|[^\s"'][^\n]*)`),
+	regexp.MustCompile(`(\b(?:name|key):[ \t]*["']?([\w.-]+)["']?[ \t]*\r?\n[ \t]*value:[ \t]*)("[^"\n]*"|'[^'\n]*'|[^\s"'][^\n]*)`),
 	// Arguments of a function, and Envoy's log of headers.
 	regexp.MustCompile(`(?m)((?:^|\()\s*["']([\w.-]+)["']\s*,\s*)("[^"\n]*"|'[^'\n]*')`),
 }

@@ -50,7 +50,7 @@ type Tracing struct {
 	Host          model.Host
 	Path          string // over HTTP; empty: gRPC
 	Timeout       time.Duration
-	Headers       []model.HeaderValue
+	Headers       []model.CollectorHeader
 	ShortIDs, W3C bool
 	Token         string
 	MaxTagLength  uint32

@@ -109,8 +109,10 @@ func openTelemetry(v *ir.Tracing) proto.Message {
 	}
 	out.GrpcService = grpcService(v.Cluster, v.Host)
 	out.GrpcService.Timeout = envoyproto.Duration(v.Timeout)
-	for _, h := range v.Headers {
-		out.GrpcService.InitialMetadata = append(out.GrpcService.InitialMetadata, &corev3.HeaderValue{Key: h.Name, Value: h.Value})
+	for i := range v.Headers {
+		if value, ok := v.Headers[i].Sent(); ok {
+			out.GrpcService.InitialMetadata = append(out.GrpcService.InitialMetadata, &corev3.HeaderValue{Key: v.Headers[i].Name, Value: value})
+		}
 	}
 	return out
 }
@@ -125,11 +127,13 @@ func collectorOverHTTP(v *ir.Tracing) *corev3.HttpService {
 		HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: v.Cluster},
 		Timeout:          durationpb.New(timeout),
 	}}
-	for _, h := range v.Headers { // unlike those of gRPC, these are formats
-		out.RequestHeadersToAdd = append(out.RequestHeadersToAdd, &corev3.HeaderValueOption{
-			Header:       &corev3.HeaderValue{Key: h.Name, Value: strings.ReplaceAll(h.Value, "%", "%%")},
-			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-		})
+	for i := range v.Headers { // unlike those of gRPC, these are formats
+		if value, ok := v.Headers[i].Sent(); ok {
+			out.RequestHeadersToAdd = append(out.RequestHeadersToAdd, &corev3.HeaderValueOption{
+				Header:       &corev3.HeaderValue{Key: v.Headers[i].Name, Value: strings.ReplaceAll(value, "%", "%%")},
+				AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+			})
+		}
 	}
 	return out
 }
