@@ -138,9 +138,9 @@ func (m *processes) path(parts ...string) string {
 	return filepath.Join(append([]string{m.dir}, parts...)...)
 }
 
-// newPart creates the log of a part.
+// newPart creates the log of a part, in place of that of an earlier run.
 func (m *processes) newPart(name string, argv ...string) (part, error) {
-	log, err := os.OpenFile(filepath.Join(m.options.logs(m.dir), name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(m.options.logs(m.dir), name+".log"), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY, 0o600)
 	return part{name: name, argv: argv, log: log, crashed: m.crashed, watched: &m.watched}, err
 }
 
