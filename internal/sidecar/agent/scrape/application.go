@@ -74,6 +74,9 @@ func newApp(scrape, port, path, where string) (App, error) {
 	return App{Port: uint16(n), Path: path}, nil
 }
 
+// warnAfter is how many scrapes of the application fail in a row before a warning: it may not listen yet.
+const warnAfter = 2
+
 // readApp gets the application's metrics. It returns nil if the application has none, or if its port is the sidecar's:
 // the sidecar would scrape itself without end.
 func (m *Merger) readApp(r *http.Request) []byte {
@@ -83,14 +86,14 @@ func (m *Merger) readApp(r *http.Request) []byte {
 	body, err := m.scrapeApp(r.Context(), r)
 	if err != nil {
 		m.failures.WithLabelValues("application").Inc()
-		level := slog.LevelWarn
-		if m.appFails.Swap(true) {
-			level = slog.LevelDebug
+		level := slog.LevelDebug
+		if r.Context().Err() == nil && m.appFails.Add(1) == warnAfter {
+			level = slog.LevelWarn
 		}
 		m.Log.Log(r.Context(), level, "cannot get the application's metrics: check its annotations prometheus.io/port and prometheus.io/path", "error", err)
 		return nil
 	}
-	m.appFails.Store(false)
+	m.appFails.Store(0)
 	return body
 }
 

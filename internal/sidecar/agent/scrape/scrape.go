@@ -45,7 +45,7 @@ type Merger struct {
 	Options
 	live     atomic.Pointer[istiometrics.Live] // of the present Envoy's connections
 	warned   [2]atomic.Bool                    // that Envoy has almost MaxSeries series, by index of istiometrics.Sides
-	appFails atomic.Bool                       // the last scrape of the application failed
+	appFails atomic.Int64                      // scrapes of the application that failed since the last that did not
 	scrapes  prometheus.Counter
 	failures *prometheus.CounterVec
 	series   *prometheus.GaugeVec
