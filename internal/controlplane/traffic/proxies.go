@@ -165,6 +165,9 @@ func (s *scraper) ask(ctx context.Context, list []proxy) int {
 			for p, ok := next(); ok; p, ok = next() {
 				h := s.known[p.id] // no other goroutine has this proxy
 				text, err := s.agents.Metrics(ctx, p.id, inEnvoy)
+				if err != nil && ctx.Err() != nil && h.rates != nil {
+					continue // the measurement's time is over: its last rates count until its next turn
+				}
 				if err != nil {
 					h.failed, h.rates = err.Error(), nil
 					continue
