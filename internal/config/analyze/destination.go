@@ -125,16 +125,16 @@ func (c destinationChecks) destinationSubset(o model.Object, field string, d mod
 	switch near := spelling.Nearest(d.Subset, names); {
 	case near != "":
 		c.errorf(code.SubsetNotFound, o, field, "%s has no subset %q; did you mean %q?", d.Host, d.Subset, near)
-	case len(names) > 0 && !c.brokenRule(rules, d.Host, o.Metadata().Namespace):
+	case c.brokenRule(rules, d.Host, o.Metadata().Namespace): // its error comes first
+	case len(names) > 0:
 		c.errorf(code.SubsetNotFound, o, field, "%s has no subset %q; it has %s", d.Host, d.Subset, strings.Join(names, ", "))
-	case c.brokenRule(rules, d.Host, o.Metadata().Namespace):
 	default:
 		c.errorf(code.SubsetNotFound, o, field, "%s has no subsets; write a DestinationRule for it that defines %q", d.Host, d.Subset)
 	}
 }
 
-// brokenRule reports whether errors may hide subsets of a host: of one of its DestinationRules, or of one whose host is not known, in a
-// namespace where its rules usually are.
+// brokenRule reports whether an error may hide subsets of a host: an error of one of its DestinationRules, or of a rule that could
+// not be read, so that its host is not known, in a namespace where rules for the host usually are.
 func (c destinationChecks) brokenRule(known []*model.DestinationRule, h model.Host, ns string) bool {
 	if slices.ContainsFunc(known, func(r *model.DestinationRule) bool { return c.broken[r.Key] }) {
 		return true
