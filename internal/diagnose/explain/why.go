@@ -265,8 +265,8 @@ func (f *sidecarsElsewhere) notes() []string {
 	if more := len(f.names) - maxInbound; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return []string{fmt.Sprintf("this control plane does not serve the sidecars of %s, so this answer leaves out whether they accept the call: "+
-		"'moonsail proxies' shows their control planes", names)}
+	return []string{fmt.Sprintf("no sidecar of %s is connected to this control plane, so this answer leaves out whether they accept the call: "+
+		"'moonsail proxies' shows which control plane they are connected to", names)}
 }
 
 // meshCertificate is the name of the secret with a workload's own certificate.

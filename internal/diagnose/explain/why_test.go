@@ -184,8 +184,8 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 	w, err = x.Why(Call{From: "web", To: "tcp://db:3306"})
 	require.NoError(t, err)
 	require.Empty(t, w.Inbound)
-	require.Equal(t, []string{"this control plane does not serve the sidecars of db-1.shop, so this answer leaves out whether they accept the call: " +
-		"'moonsail proxies' shows their control planes"}, w.Notes)
+	require.Equal(t, []string{"no sidecar of db-1.shop is connected to this control plane, so this answer leaves out whether they accept the call: " +
+		"'moonsail proxies' shows which control plane they are connected to"}, w.Notes)
 
 	entry := decode(t, "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: far, namespace: shop}\n"+
 		"spec: {hosts: [far.example.com], resolution: DNS, ports: [{number: 3306, name: mysql, protocol: MYSQL}]}\n"+
@@ -279,7 +279,7 @@ func TestWhyNamesSidecarsElsewhere(t *testing.T) {
 	w, err := (&Explainer{Snapshot: s.Snapshot, Proxies: proxies}).Why(Call{From: "web", To: "grpc://api:9090/pkg.S/M"})
 	require.NoError(t, err)
 	require.Len(t, w.Notes, 1)
-	require.Contains(t, w.Notes[0], "the sidecars of 10.1.0.1:9090, 10.1.0.2:9090, 10.1.0.3:9090 and 2 more, so")
+	require.Contains(t, w.Notes[0], "no sidecar of 10.1.0.1:9090, 10.1.0.2:9090, 10.1.0.3:9090 and 2 more is connected to this control plane, so")
 }
 
 // TestWhyPostsForGRPC checks that a call of gRPC has its own method, through mutual TLS to the policy of the server.
