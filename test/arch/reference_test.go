@@ -75,7 +75,6 @@ var holdsAnyway = map[string]string{
 	"TCPRoute rules[].name":                                     "It names the rule for people.",
 
 	"Service spec.ports[].nodePort":                      forNodes,
-	"Service spec.externalIPs[]":                         "Calls of such an address are for an unknown destination, as in Istio. Gateways and Ingresses have the addresses in their statuses.",
 	"Service spec.sessionAffinityConfig":                 "sessionAffinity is reported.",
 	"Service spec.loadBalancerIP":                        forBalancer,
 	"Service spec.loadBalancerSourceRanges[]":            forBalancer,

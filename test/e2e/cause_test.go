@@ -105,7 +105,7 @@ func TestRefusedListenerIsAttributed(t *testing.T) {
 		doubt            bool
 	}{
 		{"WasmPlugin", "extensions.istio.io/v1alpha1; url: 'file:///nonexistent/filter.wasm'", "/nonexistent/filter.wasm", false},
-		{"Telemetry", "telemetry.istio.io/v1; accessLogging: [{providers: [{name: file}], filter: {expression: \"string(request.time) == ''\"}}]", "No overload found", false}, // nothing else changed, the mesh's configuration included
+		{"Telemetry", "telemetry.istio.io/v1; accessLogging: [{providers: [{name: file}], filter: {expression: 'response.code == 9223372036854775808'}}]", "invalid int literal", false}, // nothing else changed, the mesh's configuration included
 		{"RequestAuthentication", `security.istio.io/v1; jwtRules: [{issuer: bad, jwks: '{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB"}]}'}]`, "invalid local jwks", false},
 	} {
 		m.apply(policiesOfEveryKind(c, map[string]string{bad.kind: bad.spec})...)
@@ -130,7 +130,7 @@ func requireMeshsMistakesLeaveDoubt(t *testing.T, c *client, m *mesh) {
 	t.Helper()
 	for wrong, says := range map[string]string{
 		"path: /nonexistent/mesh.log":                                            "/nonexistent/mesh.log",
-		`path: /dev/null, logFormat: {text: \"%CEL(request.path.contains())%\"}`: "expression",
+		`path: /dev/null, logFormat: {text: \"%CEL(response.code == 9223372036854775808)%\"}`: "expression",
 	} {
 		for _, paths := range []string{"/fine", "/as-fine"} {
 			docs := policiesOfEveryKind(c, map[string]string{

@@ -6,8 +6,9 @@ import (
 	meshconfig "istio.io/api/mesh/v1alpha1"
 )
 
-// Overlay returns base with the fields that are set in top, also those that are set to false or 0. It merges maps by key, and
-// replaces all other values. Neither argument changes; nil is empty.
+// Overlay returns base with the fields that are set in top. It merges maps by key, and replaces all other values. Neither
+// argument changes; nil is empty. Wrappers and durations count also if they are false or 0. Of other fields, the zero value
+// is not known to be set: an enum's first value, such as interceptionMode REDIRECT, does not replace another one.
 func Overlay(base, top *meshconfig.ProxyConfig) *meshconfig.ProxyConfig {
 	merged := &meshconfig.ProxyConfig{}
 	if base != nil {
