@@ -341,6 +341,58 @@ func TestProvidersAreKept(t *testing.T) {
 	}
 }
 
+// TestGatewayKeepsAuthorizer checks that a router has the cluster of an authorizer whose Service is an alias if a policy selects
+// the router: routes lead to what the alias stands for. Without the cluster, failOpen would let all requests pass.
+func TestGatewayKeepsAuthorizer(t *testing.T) {
+	const host, cluster = "p.obs.svc.cluster.local", "outbound|80||p.obs.svc.cluster.local"
+	target := func(gateway string) model.Targets { return model.Targets{Targeted: true, Gateways: []string{gateway}} }
+	for name, c := range map[string]struct {
+		namespace string
+		policy    model.AuthorizationPolicy
+		kept      bool
+	}{
+		"target":                   {"a", model.AuthorizationPolicy{Targets: target("gw")}, true},
+		"target of the root":       {"istio-system", model.AuthorizationPolicy{Targets: target("gw")}, false},
+		"another target":           {"a", model.AuthorizationPolicy{Targets: target("other")}, false},
+		"target without a Gateway": {"a", model.AuthorizationPolicy{Targets: model.Targets{Targeted: true}}, false},
+		"selector":                 {"a", model.AuthorizationPolicy{Selector: map[string]string{"app": "x"}}, true},
+		"selector of the root":     {"istio-system", model.AuthorizationPolicy{Selector: map[string]string{"app": "x"}}, true},
+		"another selector":         {"a", model.AuthorizationPolicy{Selector: map[string]string{"app": "y"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mesh := model.DefaultMesh()
+			mesh.Authorizers = map[string]*model.ExternalAuthorizer{"authz": {Name: "authz", Host: host, Port: 80, FailOpen: true}}
+			d := New(mesh, 1)
+			service := func(name string, alias model.Host) store.Change {
+				return changeOf(&model.Service{
+					Meta:     model.Meta{Key: model.Key{Kind: model.KindService, Namespace: "obs", Name: name}},
+					Hostname: model.Host(name + ".obs.svc.cluster.local"), ExternalName: alias,
+					Ports: []model.ServicePort{{Name: "http", Number: 80, Protocol: model.ProtocolHTTP}},
+				})
+			}
+			d.Apply([]store.Change{service("p", "real.obs.svc.cluster.local"), service("real", "")})
+			out, _ := d.Index().Keys(&model.Proxy{
+				Type: model.ProxyRouter, Namespace: "a", IPs: []string{"10.0.0.1"},
+				Labels: map[string]string{"app": "x", model.LabelGatewayName: "gw"},
+			})
+			require.NotContains(t, d.Open(out).Clusters, cluster)
+			p := c.policy
+			p.Key = model.Key{Kind: model.KindAuthorizationPolicy, Namespace: c.namespace, Name: "p"}
+			p.Action, p.Provider, p.Rules = model.AuthorizeCustom, "authz", []model.AuthorizationRule{{}}
+			delta := d.Apply([]store.Change{changeOf(&p)}).Deltas[out]
+			if !c.kept {
+				require.True(t, delta == nil || delta.Clusters[cluster] == nil)
+				return
+			}
+			require.NotNil(t, delta)
+			require.Contains(t, delta.Clusters, cluster)
+			gone := d.Apply([]store.Change{{Key: p.Key, Old: &p}}).Deltas[out]
+			require.Contains(t, gone.Clusters, cluster)
+			require.Nil(t, gone.Clusters[cluster])
+		})
+	}
+}
+
 func on() *bool {
 	v := true
 	return &v

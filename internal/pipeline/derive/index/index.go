@@ -31,7 +31,7 @@ type Index struct {
 	keySets     map[string]*model.KeySet // by the source they are fetched from
 	secrets     map[model.Key]*model.Secret
 	disabling   int // policies that switch mutual TLS off somewhere
-	// custom are AuthorizationPolicies of action AuthorizeCustom for sidecars, by namespace.
+	// custom are AuthorizationPolicies of action AuthorizeCustom, by namespace.
 	custom map[string]map[model.Key]*model.AuthorizationPolicy
 
 	ingresses     ingresses

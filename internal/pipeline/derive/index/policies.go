@@ -186,18 +186,27 @@ func (x *Index) replaceCustom(old, now *model.AuthorizationPolicy, touched *Touc
 	}
 }
 
-// isCustom reports whether a policy names an external authorizer for sidecars.
+// isCustom reports whether a policy names an external authorizer.
 func isCustom(p *model.AuthorizationPolicy) bool {
-	return p != nil && p.Action == model.AuthorizeCustom && !p.Targeted
+	return p != nil && p.Action == model.AuthorizeCustom
 }
 
-// CustomPolicies lists the policies of action AuthorizeCustom that may select sidecars of the clients' namespace, by key.
-// Outbound groups do not have the labels that decide it.
+// CustomPolicies lists the policies of action AuthorizeCustom that select the clients, by key. Outbound groups of sidecars
+// do not have the labels that decide it: for them it lists those that may select sidecars of their namespace.
 func (r *Reader) CustomPolicies() []*model.AuthorizationPolicy {
+	root := r.Mesh().RootNamespace
+	counts := func(p *model.AuthorizationPolicy) bool { return !p.Targeted }
+	if r.Key.IsRouter() {
+		counts = func(p *model.AuthorizationPolicy) bool { return model.IsFor(p, r.Key.Namespace, r.Labels, root) }
+	}
 	var out []*model.AuthorizationPolicy
-	for _, ns := range slices.Compact([]string{r.Mesh().RootNamespace, r.Key.Namespace}) {
+	for _, ns := range slices.Compact([]string{root, r.Key.Namespace}) {
 		r.facts.add(customFact(ns))
-		out = slices.AppendSeq(out, maps.Values(r.index.custom[ns]))
+		for _, p := range r.index.custom[ns] {
+			if counts(p) {
+				out = append(out, p)
+			}
+		}
 	}
 	slices.SortFunc(out, func(a, b *model.AuthorizationPolicy) int { return strings.Compare(a.Key.String(), b.Key.String()) })
 	return out
