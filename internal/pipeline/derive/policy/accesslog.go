@@ -29,16 +29,12 @@ type logRule struct {
 // rules name no provider of logs for this side.
 func logsOf(rules []*model.Telemetry, mesh *model.Mesh, side model.Sides) []logRule {
 	var out []logRule
-	providers, off := loggingProviders(rules, mesh.Telemetry.Logging, side)
+	providers, off := loggingProviders(rules, mesh, side)
 	toFile := !off
 	for name, l := range providers {
-		p := mesh.Telemetry.Provider(name)
-		if p == nil || !p.Kind.IsLog() {
-			continue
-		}
 		toFile = false
 		if !l.disabled {
-			out = append(out, logOf(p, l.filter))
+			out = append(out, logOf(mesh.Telemetry.Provider(name), l.filter))
 		}
 	}
 	if toFile {
@@ -71,18 +67,20 @@ type providerLog struct {
 	disabled bool
 }
 
-// loggingProviders are the providers of the rules. The last Telemetry that names providers for the side decides which
-// providers count. The last rule about a provider decides whether it logs, and the last rule that names it decides the
-// filter. off reports whether the last rule about no provider, for want of defaults, disables logs.
-func loggingProviders(rules []*model.Telemetry, defaults []string, side model.Sides) (out map[string]providerLog, off bool) {
+// loggingProviders are the providers of logs that the rules are about. The last Telemetry that names providers for the side
+// decides which providers count. The last rule about a provider decides whether it logs, and the last rule that names it
+// decides the filter. off reports whether the last rule that names no provider and is about none disables logs.
+func loggingProviders(rules []*model.Telemetry, mesh *model.Mesh, side model.Sides) (out map[string]providerLog, off bool) {
 	out = map[string]providerLog{}
+	defaults := mesh.Telemetry.Logging
 	if !slices.ContainsFunc(rules, func(t *model.Telemetry) bool { return len(t.Logging) > 0 }) {
-		for _, p := range defaults {
+		for _, p := range logProviders(mesh, defaults) {
 			out[p] = providerLog{}
 		}
 		return out, false
 	}
 	counting, filters := namedLogs(rules, defaults, side)
+	counting = logProviders(mesh, counting)
 	inherited := defaults
 	for _, t := range rules {
 		for _, l := range t.Logging {
@@ -93,17 +91,24 @@ func loggingProviders(rules []*model.Telemetry, defaults []string, side model.Si
 				continue
 			}
 			disabled := l.Disabled != nil && *l.Disabled
-			if len(inherited) == 0 {
+			about := slices.DeleteFunc(slices.Clone(inherited), func(p string) bool { return !slices.Contains(counting, p) })
+			if len(l.Providers)+len(about) == 0 {
 				off = disabled
 			}
-			for _, p := range inherited {
-				if slices.Contains(counting, p) {
-					out[p] = providerLog{filter: filters[p], disabled: disabled}
-				}
+			for _, p := range about {
+				out[p] = providerLog{filter: filters[p], disabled: disabled}
 			}
 		}
 	}
 	return out, off
+}
+
+// logProviders returns those of a list that the mesh has and that are for logs.
+func logProviders(mesh *model.Mesh, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		p := mesh.Telemetry.Provider(name)
+		return p == nil || !p.Kind.IsLog()
+	})
 }
 
 // namedLogs returns the providers that count, and the filters of named providers.

@@ -105,8 +105,17 @@ func TestLogs(t *testing.T) {
 	require.Equal(t, none, get(model.SideClient, []model.LoggingRule{disabling}), "a rule without providers switches the file off")
 	require.Equal(t, file, get(model.SideClient, []model.LoggingRule{disabling}, []model.LoggingRule{{Sides: model.BothSides}}))
 	require.Equal(t, file, get(model.SideClient, []model.LoggingRule{{Sides: model.SideServer, Disabled: on()}}))
+	require.Equal(t, none, get(model.SideServer, []model.LoggingRule{
+		envoy("", nil, model.SideClient), {Sides: model.SideServer, Disabled: on()},
+	}), "the provider is for the other side")
+	missing := []model.LoggingRule{{Providers: []string{"missing"}, Sides: model.BothSides}}
+	require.Equal(t, none, get(model.SideClient, missing, []model.LoggingRule{disabling}))
+	mesh.Telemetry.Logging = []string{"missing"}
+	require.Equal(t, file, get(model.SideClient))
+	require.Equal(t, none, get(model.SideClient, []model.LoggingRule{disabling}), "the mesh has no such default provider")
 	mesh.Telemetry.Logging = []string{"other"}
 	require.Equal(t, map[string]string{"other": ""}, get(model.SideClient))
+	require.Equal(t, none, get(model.SideClient, []model.LoggingRule{disabling}))
 }
 
 // TestTracing checks that each rule changes only what it names.
