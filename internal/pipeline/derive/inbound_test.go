@@ -268,4 +268,29 @@ func TestOwnListenerOfHeadlessService(t *testing.T) {
 	require.True(t, put(d, db, nil).Rekey(a))
 	out, _ := d.Index().Keys(a)
 	require.Equal(t, shared, out)
+
+	change := func(of func(*model.Service)) *model.Service {
+		s := *db
+		s.Ports = slices.Clone(db.Ports)
+		of(&s)
+		return &s
+	}
+	for name, c := range map[string]struct {
+		service *model.Service
+		split   bool
+	}{
+		"another namespace": {change(func(s *model.Service) { s.Namespace, s.Hostname = "bank", "db.bank.svc.cluster.local" }), false},
+		"another port":      {change(func(s *model.Service) { s.Ports[0].Number = 9043 }), false},
+		"endpoints of any namespace": {change(func(s *model.Service) {
+			s.Namespace, s.Hostname, s.Selector = "bank", "db.bank.svc.cluster.local", nil
+		}), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rekey := put(d, nil, c.service).Rekey
+			out, _ := d.Index().Keys(a)
+			put(d, c.service, nil)
+			require.Equal(t, c.split, rekey != nil && rekey(a))
+			require.Equal(t, c.split, out != shared)
+		})
+	}
 }

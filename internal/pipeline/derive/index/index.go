@@ -45,7 +45,7 @@ type Index struct {
 	automatic     automatic                 // delivery
 	credentials   map[string]int            // destination rules and Sidecars that name credentials, by namespace
 	pulls         map[string]int            // plugins that name credentials for registries, by namespace
-	headless      map[uint32]int            // headless services by port
+	headless      map[portIn]int            // headless services by port
 }
 
 // New makes an empty index.
@@ -79,7 +79,7 @@ func New(mesh *model.Mesh) *Index {
 		automatic:     automatic{counts: map[seenBy]*serviceCount{}, groups: map[seenBy]int{}},
 		localityUsage: localityUsage{namespaces: map[string]model.Distribution{}},
 
-		credentials: map[string]int{}, pulls: map[string]int{}, headless: map[uint32]int{},
+		credentials: map[string]int{}, pulls: map[string]int{}, headless: map[portIn]int{},
 	}
 	x.exports.discovery = x.discovery
 	x.endpoints.accepts = x.accepts

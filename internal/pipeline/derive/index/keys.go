@@ -133,11 +133,11 @@ func bindsToIP(p *model.Proxy, s *model.Sidecar) bool {
 	return false
 }
 
-// sharesHeadlessPort reports whether the workload listens at its address for a port that headless services have, too. Other
-// members of such a service have an outbound listener for that address.
+// sharesHeadlessPort reports whether the workload listens at its address for a port of headless services that it may belong
+// to. Other members of such a service have an outbound listener for that address.
 func (x *Index) sharesHeadlessPort(p *model.Proxy, s *model.Sidecar) bool {
 	return s != nil && p.Interception != model.InterceptNone && slices.ContainsFunc(s.Ingress, func(in model.IngressListener) bool {
-		return in.Bind == "" && in.CaptureNone(p.Interception) && x.headless[in.Port.Number] > 0
+		return opensOwnAddress(&in) && x.headless[portIn{p.Namespace, in.Port.Number}]+x.headless[portIn{port: in.Port.Number}] > 0
 	})
 }
 

@@ -298,13 +298,46 @@ func (x *Index) countPulls(p *model.WasmPlugin, by int) bool {
 	return p != nil && p.Module.PullSecret != "" && countIn(x.pulls, p.Namespace, by)
 }
 
-// countHeadless counts the ports of a headless service.
+// portIn is a port of headless services whose Pods are in a namespace; empty: in any.
+type portIn struct {
+	namespace string
+	port      uint32
+}
+
+// countHeadless counts the ports of a headless service. Endpoints of a service without a selector may be in any namespace.
 func (x *Index) countHeadless(s *model.Service, by int) bool {
-	changed := false
+	if !s.Headless {
+		return false
+	}
+	ns, changed := s.Namespace, false
+	if len(s.Selector) == 0 {
+		ns = ""
+	}
 	for i := range s.Ports {
-		changed = s.Headless && countIn(x.headless, s.Ports[i].Number, by) || changed
+		k := portIn{ns, s.Ports[i].Number}
+		changed = countIn(x.headless, k, by) && x.sidecarsOpen(k) || changed
 	}
 	return changed
+}
+
+// sidecarsOpen reports whether workloads of a namespace may listen at their own address for a port, by a Sidecar.
+func (x *Index) sidecarsOpen(k portIn) bool {
+	for ns, all := range x.sidecars {
+		if k.namespace != "" && ns != k.namespace && ns != x.mesh.RootNamespace {
+			continue
+		}
+		for _, s := range all {
+			if slices.ContainsFunc(s.Ingress, func(in model.IngressListener) bool { return in.Port.Number == k.port && opensOwnAddress(&in) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// opensOwnAddress reports whether workloads with redirection listen at their own address for an ingress listener.
+func opensOwnAddress(in *model.IngressListener) bool {
+	return in.Bind == "" && in.Capture == model.CaptureNone
 }
 
 // countIn reports whether the first came or the last went.
