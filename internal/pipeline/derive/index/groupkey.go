@@ -17,7 +17,7 @@ type GroupKey struct {
 	Sidecar      model.Key // that selects the proxies; zero: none
 	Interception model.Interception
 	Domain       string                 // of the cluster
-	Labels       string                 // outbound: those that some object asks for, of which some count only on demand; inbound, and of gateways: all
+	Labels       string                 // outbound: those that some object asks for; labels of inbound-only EnvoyFilters count only for proxies with clusters on demand; inbound, and of gateways: all
 	Locality     model.Locality         // if some object asks for it
 	Node         string                 // if some object asks for it
 	IP           string                 // if listeners are bound to it (outbound: to a port of headless services), or inbound and of gateways if services name it
