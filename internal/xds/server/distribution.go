@@ -155,7 +155,7 @@ func (q *distributionQuery) statusCounts(st *stream) statusCounts {
 					sum.partly = true
 					break
 				}
-				sum.add(typ, st.ledger.Status(typ, name), superseded)
+				sum.add(typ, st.statusOf(typ, name), superseded)
 			}
 		}
 	}
@@ -165,6 +165,19 @@ func (q *distributionQuery) statusCounts(st *stream) statusCounts {
 	}
 	sum.superseded = sum.superseded && !sum.current
 	return sum
+}
+
+// statusOf returns the status of a resource on a stream. Endpoints of a cluster that the proxy does not have yet have the status of
+// the cluster: the proxy subscribes to them when it has it.
+func (st *stream) statusOf(typ resource.Type, name string) ledger.ResourceStatus {
+	s := st.ledger.Status(typ, name)
+	if s != ledger.NotSubscribed || typ != resource.Endpoints {
+		return s
+	}
+	if c := st.ledger.Status(resource.Cluster, name); c == ledger.Unsent || c == ledger.Unanswered {
+		return c
+	}
+	return s
 }
 
 func (sum *statusCounts) add(typ resource.Type, s ledger.ResourceStatus, superseded bool) {

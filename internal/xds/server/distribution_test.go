@@ -97,6 +97,29 @@ func TestDistributionNamesMissingClusters(t *testing.T) {
 	})
 }
 
+// TestDistributionOfEndpointsBeforeTheirCluster changes the endpoints of a cluster that a proxy was not sent yet, because it does
+// not answer. It subscribes to them later, so it is behind, not unconcerned.
+func TestDistributionOfEndpointsBeforeTheirCluster(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		h.commit(edsCluster("c1", "2"))
+		r := c.expect(resource.Cluster, "c1")
+		c.take(resource.Endpoints, "c1") // they follow their cluster
+		h.commit(edsCluster("c2", "1"), endpoints("c2", "1"))
+		rev := h.commit(endpoints("c2", "2"))
+		h.commit(endpoints("c1", "2"))
+		c.take(resource.Endpoints, "c1") // the stream has seen all changes
+		require.Equal(t, distribution.StateBehind, h.at(rev, "app-1").Position)
+		c.ack(r)
+		c.take(resource.Cluster, "c2")
+		c.take(resource.Endpoints, "c2")
+		c.subscribe(resource.Endpoints, "c2")
+		c.take(resource.Endpoints, "c2")
+		h.becomes(rev, "app-1", distribution.StateACKed)
+	})
+}
+
 func TestDistributionReportsUnreadResponses(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
