@@ -129,7 +129,7 @@ func TestRefusedListenerIsAttributed(t *testing.T) {
 func requireMeshsMistakesLeaveDoubt(t *testing.T, c *client, m *mesh) {
 	t.Helper()
 	for wrong, says := range map[string]string{
-		"path: /nonexistent/mesh.log":                                            "/nonexistent/mesh.log",
+		"path: /nonexistent/mesh.log": "/nonexistent/mesh.log",
 		`path: /dev/null, logFormat: {text: \"%CEL(response.code == 9223372036854775808)%\"}`: "expression",
 	} {
 		for _, paths := range []string{"/fine", "/as-fine"} {
