@@ -20,8 +20,8 @@ func TestCrash(t *testing.T) {
 	}{
 		{"ends by itself", "echo the cause >&2; exit 3", func(p *part) { <-p.process.Done() }, "crash: ended (exit status 3):\nthe cause"},
 		{"ends by itself before it is killed", "exit 0", func(p *part) { <-p.process.Done(); p.kill() }, "crash: ended (exit status 0):\n"},
-		{"is killed", "sleep 100", (*part).kill, ""},
-		{"is stopped", "sleep 100", func(p *part) { p.end(func(process *child.Process) { process.Stop(stopTime) }) }, ""},
+		{"is killed", "exec sleep 100", (*part).kill, ""},
+		{"is stopped", "exec sleep 100", func(p *part) { p.end(func(process *child.Process) { process.Stop(stopTime) }) }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			log, err := os.Create(filepath.Join(t.TempDir(), "log"))
