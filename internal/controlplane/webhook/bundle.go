@@ -182,8 +182,8 @@ func namesOf(clients []*registrationv1.WebhookClientConfig) []string {
 	return slices.Compact(names)
 }
 
-// trusting is a bundle with a certificate in it, not far from the end. What others put there stays; of ours, those
-// that have expired go, and the first where there are too many.
+// trusting returns a bundle with a certificate in it, not far from the end. It keeps the certificates of others. Of ours, it
+// removes those that have expired, and the first ones above maxTrusted.
 func trusting(bundle, own []byte, now time.Time) []byte {
 	if _, behind, ok := bytes.Cut(bundle, own); ok && bytes.Count(behind, []byte(pemBegin)) < maxTrusted/2 {
 		return bundle

@@ -27,7 +27,7 @@ type part struct {
 	name    string
 	argv    []string
 	log     *os.File
-	crashed func(name string, err error) // is called for a process that ends although nobody ends it
+	crashed func(name string, err error) // receives each process that ends although no fault ends it
 	watched *sync.WaitGroup              // of the goroutines that wait for the end of processes
 
 	mu      sync.Mutex // guards the fields below

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -16,17 +15,19 @@ import (
 	"math/big"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/base/atomicfile"
 	"github.com/moonsail/moonsail/internal/security/ca"
+	"github.com/moonsail/moonsail/internal/security/certpem"
 )
 
-// root is a certificate authority as an operator provides it, with certificate and key in PEM.
+// root is a certificate authority as an operator provides it.
 type root struct {
-	cert      *x509.Certificate
-	text, key []byte
+	cert *x509.Certificate
+	key  []byte // in PEM
 }
 
 // rootTTL is the lifetime of a root, longer than any run.
@@ -54,19 +55,16 @@ func newRoot(name string) (*root, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &root{
-		cert: cert,
-		text: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-	}, nil
+	return &root{cert: cert, key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})}, nil
 }
 
-func textOf(roots []*root) []byte {
-	var out []byte
-	for _, c := range roots {
-		out = append(out, c.text...)
+// textOf returns certificates in PEM.
+func textOf(roots ...*root) []byte {
+	out := make([]*x509.Certificate, len(roots))
+	for i, r := range roots {
+		out[i] = r.cert
 	}
-	return out
+	return certpem.Encode(out...)
 }
 
 // firstRoot makes the root that a run begins with, and gives it to the control planes before they start.
@@ -85,12 +83,12 @@ func (r *run) firstRoot(ctx context.Context) (err error) {
 // writeAuthority writes the authority that signs and the roots that workloads trust to where control planes read them.
 func (r *run) writeAuthority(ctx context.Context, signer *root, roots ...*root) error {
 	if r.mesh.cluster != nil {
-		return r.place.put(ctx, "", secretObject(signer, textOf(roots)))
+		return r.place.put(ctx, "", secretObject(signer, textOf(roots...)))
 	}
 	for _, f := range []struct {
 		name string
 		text []byte
-	}{{ca.RootFile, textOf(roots)}, {ca.CertFile, signer.text}, {ca.KeyFile, signer.key}} {
+	}{{ca.RootFile, textOf(roots...)}, {ca.CertFile, textOf(signer)}, {ca.KeyFile, signer.key}} {
 		if err := atomicfile.Write(r.mesh.path("ca", f.name), f.text); err != nil {
 			return err
 		}
@@ -104,7 +102,7 @@ func secretObject(signer *root, roots []byte) string {
 	return systemNamespace + separator + fmt.Sprintf(`apiVersion: v1
 kind: Secret
 metadata: {name: cacerts, namespace: istio-system}
-data: {%s: %s, %s: %s, %s: %s}`, ca.CertFile, encode(signer.text), ca.KeyFile, encode(signer.key), ca.RootFile, encode(roots))
+data: {%s: %s, %s: %s, %s: %s}`, ca.CertFile, encode(textOf(signer)), ca.KeyFile, encode(signer.key), ca.RootFile, encode(roots))
 }
 
 const systemNamespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}"
@@ -145,7 +143,14 @@ func (r *run) rotate(ctx context.Context, e *event) error {
 			return err
 		}
 		r.mesh.root = step.signer
+		mounted := false
 		err := await(ctx, rotateTime, fmt.Sprintf("step %d of the rotation", i+1), func(ctx context.Context) error {
+			if !mounted {
+				if err := r.mountRoots(ctx, textOf(step.trust...)); err != nil {
+					return err
+				}
+				mounted = true
+			}
 			return r.rotated(ctx, step.signer, step.trust)
 		})
 		if ctx.Err() != nil {
@@ -162,9 +167,6 @@ func (r *run) rotate(ctx context.Context, e *event) error {
 
 // rotated returns nil if all Envoys have a certificate of signer, and trust just these roots.
 func (r *run) rotated(ctx context.Context, signer *root, trust []*root) error {
-	if err := r.mountRoots(ctx, textOf(trust)); err != nil {
-		return err
-	}
 	for _, s := range r.mesh.sidecars {
 		chain, roots, err := s.secrets(ctx)
 		if err != nil {
@@ -186,11 +188,7 @@ func sameRoots(have []*x509.Certificate, want []*root) bool {
 		return false
 	}
 	for _, w := range want {
-		found := false
-		for _, h := range have {
-			found = found || bytes.Equal(h.Raw, w.cert.Raw)
-		}
-		if !found {
+		if !slices.ContainsFunc(have, w.cert.Equal) {
 			return false
 		}
 	}
@@ -224,25 +222,13 @@ func (s *sidecar) secrets(ctx context.Context) (chain, roots []*x509.Certificate
 		return nil, nil, fmt.Errorf("%s: secrets of Envoy: %w", s.name, err)
 	}
 	for _, c := range dump.Configs {
-		chain = append(chain, certificates(c.Secret.Certificate.Chain.Bytes)...)
-		roots = append(roots, certificates(c.Secret.Validation.Trusted.Bytes)...)
+		// A secret has one of the two, and Decode returns none of the other, with an error.
+		own, _ := certpem.Decode(c.Secret.Certificate.Chain.Bytes)
+		trusted, _ := certpem.Decode(c.Secret.Validation.Trusted.Bytes)
+		chain, roots = append(chain, own...), append(roots, trusted...)
 	}
 	if len(chain) == 0 {
 		return nil, nil, fmt.Errorf("%s: Envoy has no certificate", s.name)
 	}
 	return chain, roots, nil
-}
-
-// certificates decodes PEM, and skips what is no certificate.
-func certificates(text []byte) (out []*x509.Certificate) {
-	for {
-		block, rest := pem.Decode(text)
-		if block == nil {
-			return out
-		}
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
-			out = append(out, c)
-		}
-		text = rest
-	}
 }

@@ -158,7 +158,7 @@ func (r *run) start(ctx context.Context) error {
 			return err
 		}
 	}
-	err = await(ctx, startTime, "the mesh's roots", func(ctx context.Context) error { return r.mountRoots(ctx, m.root.text) })
+	err = await(ctx, startTime, "the mesh's roots", func(ctx context.Context) error { return r.mountRoots(ctx, textOf(m.root)) })
 	if err != nil {
 		return err
 	}

@@ -23,8 +23,10 @@ func (e Edit) Overlaps(other Edit) bool {
 	return e.Line == other.Line && e.Column < other.Column+other.Length && other.Column < e.Column+e.Length
 }
 
-// Edit returns the change that makes the correction of a problem; lines are those of its file. ok is false if there is none: the
-// correction or the place is not known, the field is not a scalar of its own in one line, or a number is not one of JSON.
+// Edit returns the change that makes the correction of a problem. lines are those of its file. ok is false if there is none:
+//   - The problem has no correction, or its place is unknown.
+//   - The field is not a scalar of its own on one line.
+//   - The correction is a number that JSON does not have.
 func (t *Tree) Edit(p problem.Problem, lines []string) (e Edit, ok bool) {
 	if p.Fix == (problem.Fix{}) || p.Fix.Number && !json.Valid([]byte(p.Fix.Value)) {
 		return e, false

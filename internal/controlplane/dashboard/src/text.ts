@@ -5,7 +5,7 @@ import { a, el, row, table } from "./dom";
 import { notThere, show } from "./pages";
 import type { Route } from "./route";
 
-const once = 2 ** 31 - 1; // milliseconds; the longest time that browsers wait
+const once = 2 ** 31 - 1; // milliseconds, the longest time that browsers wait. The page is read again when its tab is shown again.
 
 // isPage reports whether a path is that of a page which readers may open. All are on this control plane.
 export const isPage = (path: string): boolean => /^\/(debug|metrics|version|ready)(?=$|[/?])/.test(path);

@@ -98,7 +98,7 @@ function addDurations(to: Duration[], list: Duration[]): void {
 // every 5 s.
 const inaccuracy = { requests: 0.1, bytes: 0.5 };
 
-// addSecured adds all requests or bytes of an edge, of which the server counts some. undefined: there is no server that counts.
+// addSecured adds the requests or bytes of an edge. counted is how many the server has counted; undefined: no server counts them.
 function addSecured(to: Secured, all: number, counted: number | undefined, mutual: number, inaccurate: number): void {
   to.mutual += mutual;
   to.known += counted ?? 0;

@@ -2,5 +2,5 @@
 
 package session
 
-// RaiseFileLimit does nothing: there is no such limit.
+// RaiseFileLimit does nothing. This system has no such limit.
 func RaiseFileLimit(uint64) error { return nil }
