@@ -248,7 +248,7 @@ func (f *sidecarsElsewhere) add(u *simulate.Upstream, e *simulate.Endpoint) {
 	if err != nil {
 		return
 	}
-	name, has := e.Address, u.TLS != nil && u.TLS.Cert == meshCertificate && !e.Plain
+	name, has := e.Address, u.TLS != nil && u.TLS.Cert == simulate.MeshCertificate && !e.Plain
 	if w := f.workloads()[ip]; w != nil {
 		name, has = w.Name+"."+w.Namespace, has || w.SpeaksMTLS()
 	}
@@ -268,9 +268,6 @@ func (f *sidecarsElsewhere) notes() []string {
 	return []string{fmt.Sprintf("no sidecar of %s is connected to this control plane, so this answer leaves out whether they accept the call: "+
 		"'moonsail proxies' shows which control plane they are connected to", names)}
 }
-
-// meshCertificate is the name of the secret with a workload's own certificate.
-const meshCertificate = "default"
 
 func workloadsByIP(snap *store.Snapshot) map[string]*model.Workload {
 	out := map[string]*model.Workload{}

@@ -97,6 +97,7 @@ func TestChanges(t *testing.T) {
 kind: AuthorizationPolicy
 metadata: {name: deny, namespace: shop}
 spec: {selector: {matchLabels: {app: reviews}}, action: DENY, rules: [{to: [{operation: {paths: [/admin*]}}]}]}`
+	strict := "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: db, namespace: shop}\nspec: {selector: {matchLabels: {app: db}}, mtls: {mode: STRICT}}"
 	alone := []string{
 		strings.Replace(workload("alone", "v1"), "metadata: {labels", `metadata: {annotations: {sidecar.istio.io/interceptionMode: NONE}, labels`, 1),
 		`apiVersion: networking.istio.io/v1
@@ -138,11 +139,23 @@ spec:
 		"strict mutual TLS loses a client without a certificate": {
 			shop(strings.Replace(workload("old", "v1"), "labels: {app: old", "labels: {sidecar.istio.io/inject: \"false\", app: old", 1)),
 			shop(strings.Replace(workload("old", "v1"), "labels: {app: old", "labels: {sidecar.istio.io/inject: \"false\", app: old", 1),
-				"apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: db, namespace: shop}\nspec: {host: db, trafficPolicy: {tls: {mode: DISABLE}}}",
-				"apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: db, namespace: shop}\nspec: {selector: {matchLabels: {app: db}}, mtls: {mode: STRICT}}"),
+				"apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: db, namespace: shop}\nspec: {host: db, trafficPolicy: {tls: {mode: DISABLE}}}", strict),
 			[]string{
 				"db.shop.svc.cluster.local:5432 server: accepts -> closes the connection: no filter chain matches",
 				"db.shop.svc.cluster.local:5432 encryption: mutual TLS -> plain text",
+			}, 4, 4,
+		},
+		"TLS without a certificate of the client under strict mutual TLS": {
+			shop(strict), shop(strict, "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: db, namespace: shop}\nspec: {host: db, trafficPolicy: {tls: {mode: SIMPLE}}}"),
+			[]string{
+				"db.shop.svc.cluster.local:5432 server: accepts -> closes the connection: the client has no certificate",
+				"db.shop.svc.cluster.local:5432 encryption: mutual TLS -> TLS",
+			}, 4, 4,
+		},
+		"TLS with a certificate of another authority under strict mutual TLS": {
+			shop(strict), shop(strict, "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: db, namespace: shop}\nspec: {host: db, trafficPolicy: {tls: {mode: MUTUAL, clientCertificate: /etc/certs/client.pem, privateKey: /etc/certs/key.pem}}}"),
+			[]string{
+				"db.shop.svc.cluster.local:5432 server: accepts -> closes the connection: a client with the certificate of file-cert:/etc/certs/client.pem~/etc/certs/key.pem is refused",
 			}, 4, 4,
 		},
 		"a service goes": {

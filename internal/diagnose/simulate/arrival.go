@@ -5,9 +5,13 @@ import (
 	"maps"
 )
 
+// MeshCertificate is the name of the secret with a workload's own certificate.
+const MeshCertificate = "default"
+
 // Arrival returns a call as it reaches the sidecar of an endpoint, from the caller's proxy. r is what that proxy does with
-// the call, u and e are where it sends the call. It is inside of TLS if the caller's cluster uses TLS for the endpoint;
-// principal is then the URI name in the caller's certificate, empty without one.
+// the call, u and e are where it sends the call. It is inside of TLS if the caller's cluster uses TLS for the endpoint.
+// principal is the URI name in the caller's own certificate of the mesh, empty without one. The server sees it only if the
+// cluster presents that certificate (ISTIO_MUTUAL), not with TLS of mode SIMPLE; of mode MUTUAL it sees another one.
 func (c Call) Arrival(r *Result, u *Upstream, e *Endpoint, principal string) Call {
 	c = c.withDefaults().forwarded(r, u)
 	c.To, c.Inbound, c.Direct = e.Address, true, false
@@ -19,7 +23,10 @@ func (c Call) Arrival(r *Result, u *Upstream, e *Endpoint, principal string) Cal
 	} else {
 		c.Protocol = HTTPS
 	}
-	c.SNI, c.ALPN, c.Principal = u.TLS.SNI, u.TLS.ALPN, principal
+	c.SNI, c.ALPN, c.Principal = u.TLS.SNI, u.TLS.ALPN, u.TLS.Cert
+	if u.TLS.Cert == MeshCertificate {
+		c.Principal = principal
+	}
 	return c
 }
 
