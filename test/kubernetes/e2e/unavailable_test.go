@@ -73,6 +73,7 @@ func TestControlPlaneKilled(t *testing.T) {
 // TestControlPlaneRollout replaces both replicas of the control plane under traffic. No call may fail, and no
 // sidecar may receive again what it has.
 func TestControlPlaneRollout(t *testing.T) {
+	awaitDeletedNamespaces(t)
 	ns := namespace(t)
 	apply(t, ns, echoYAML)
 	rollout(t, ns, "deployment/echo")
