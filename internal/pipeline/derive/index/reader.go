@@ -125,9 +125,9 @@ func compareServices(a, b *model.Service) int {
 	return cmp.Or(model.CompareAge(a, b), strings.Compare(string(a.Hostname), string(b.Hostname)))
 }
 
-// VirtualServices finds those that govern h: of the most specific host all that the clients import, by rank, then oldest
-// first. A request obeys the first that has a rule for it; a connection obeys all, one after the other. Routes of the
-// Gateway API do not keep those of wider hosts from being used: they may be for other ports.
+// VirtualServices finds those that govern requests to h: of the most specific host all that the clients import, by rank, then
+// oldest first. A request obeys the first that has a rule for it. Routes of the Gateway API do not keep those of wider hosts from
+// being used: they may be for other ports.
 func (r *Reader) VirtualServices(h model.Host) []*model.VirtualService {
 	r.facts.add(virtualServiceFact(h))
 	var out []*model.VirtualService
@@ -153,16 +153,23 @@ func (r *Reader) virtualServicesOf(h, to model.Host) []*model.VirtualService {
 	return slices.Compact(out)
 }
 
-// WithRoutesUnder joins the virtual services of a wildcard with those that have rules for connections to hosts which it
-// covers. As in Istio they count for the wildcard, by rank, then oldest first.
-func (r *Reader) WithRoutesUnder(wildcard model.Host, own []*model.VirtualService) []*model.VirtualService {
-	r.facts.add(routesUnderFact(wildcard))
-	out := slices.Clone(own)
-	for _, v := range r.index.routesUnder[wildcard] {
-		if r.ImportsRoutes(v) {
-			out = append(out, v)
+// ConnectionRules finds the virtual services with rules for connections to h, by rank, then oldest first. As in Istio all count: those
+// of h itself, of each wildcard that covers it, and if h is a wildcard of the hosts under it. A connection obeys one after the other.
+func (r *Reader) ConnectionRules(h model.Host) []*model.VirtualService {
+	r.facts.add(virtualServiceFact(h))
+	var out []*model.VirtualService
+	for _, c := range h.Covering() {
+		out = append(out, r.virtualServicesOf(c, h)...)
+	}
+	if h.IsWildcard() {
+		r.facts.add(routesUnderFact(h))
+		for _, v := range r.index.routesUnder[h] {
+			if r.ImportsRoutes(v) {
+				out = append(out, v)
+			}
 		}
 	}
+	out = slices.DeleteFunc(out, func(v *model.VirtualService) bool { return len(v.TLS)+len(v.TCP) == 0 })
 	slices.SortStableFunc(out, func(a, b *model.VirtualService) int { return cmp.Or(r.Rank(a)-r.Rank(b), model.CompareAge(a, b)) })
 	return slices.Compact(out)
 }

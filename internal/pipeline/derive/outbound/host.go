@@ -218,7 +218,7 @@ func serveAt(r *index.Reader, e *index.Egress, svc, part *model.Service, port *m
 	var chains []ir.FilterChain
 	read, from := r.Mark(), r.Used.Since(mark)
 	if !protocol.IsHTTP() {
-		chains = l4Chains(r, svc, port, protocol, routes, at, out)
+		chains = l4Chains(r, svc, port, protocol, at, out)
 		for i := range chains {
 			chains[i].Made = r.MadeSince(mark)
 		}
