@@ -148,17 +148,19 @@ func Precedes(namespace string, a, b *model.Service) bool {
 	return a.Visibility.Private && !b.Visibility.Private
 }
 
-// ImportsRoutes reports whether a virtual service counts for the clients.
+// ImportsRoutes reports whether a virtual service counts at some egress listener.
 func (c *Client) ImportsRoutes(v *model.VirtualService) bool {
-	if !v.Visibility.Sees(c.Key.Namespace) {
-		return false
-	}
 	for i := range c.Egress {
-		if c.Egress[i].ImportsAny(v.Namespace, v.MeshHosts()) {
+		if c.ImportsRoutesAt(&c.Egress[i], v) {
 			return true
 		}
 	}
 	return false
+}
+
+// ImportsRoutesAt reports whether a virtual service counts at an egress listener. What other listeners import does not.
+func (c *Client) ImportsRoutesAt(e *Egress, v *model.VirtualService) bool {
+	return v.Visibility.Sees(c.Key.Namespace) && e.ImportsAny(v.Namespace, v.MeshHosts())
 }
 
 // Rank orders virtual services of one host, as Istio does: 0 for those of the client's namespace that are not public, 1

@@ -125,14 +125,14 @@ func compareServices(a, b *model.Service) int {
 	return cmp.Or(model.CompareAge(a, b), strings.Compare(string(a.Hostname), string(b.Hostname)))
 }
 
-// VirtualServices finds those that govern requests to h: of the most specific host all that the clients import, by rank, then
-// oldest first. A request obeys the first that has a rule for it. Routes of the Gateway API do not keep those of wider hosts from
+// VirtualServices finds those that govern requests to h through an egress listener: of the most specific host all that the listener
+// imports, by rank, then oldest first. A request obeys the first that has a rule for it. Routes of the Gateway API do not keep those of wider hosts from
 // being used: they may be for other ports.
-func (r *Reader) VirtualServices(h model.Host) []*model.VirtualService {
+func (r *Reader) VirtualServices(e *Egress, h model.Host) []*model.VirtualService {
 	r.facts.add(virtualServiceFact(h))
 	var out []*model.VirtualService
 	for _, c := range h.Covering() {
-		out = append(out, r.virtualServicesOf(c, h)...)
+		out = append(out, r.virtualServicesOf(e, c, h)...)
 		if slices.ContainsFunc(out, func(v *model.VirtualService) bool { return !v.Kind.IsKubernetesRoute() }) {
 			break
 		}
@@ -140,12 +140,12 @@ func (r *Reader) VirtualServices(h model.Host) []*model.VirtualService {
 	return out
 }
 
-// virtualServicesOf finds those of exactly host h that count for host to, which h covers. Routes of the Gateway API are for
+// virtualServicesOf finds those of exactly host h that count for host to, which h covers, at an egress listener. Routes of the Gateway API are for
 // the hosts of their parents alone. The caller has recorded the fact.
-func (r *Reader) virtualServicesOf(h, to model.Host) []*model.VirtualService {
+func (r *Reader) virtualServicesOf(e *Egress, h, to model.Host) []*model.VirtualService {
 	var out []*model.VirtualService
 	for _, v := range r.index.routes[h] {
-		if r.ImportsRoutes(v) && v.ForClients(r.Key.Namespace, to) {
+		if r.ImportsRoutesAt(e, v) && v.ForClients(r.Key.Namespace, to) {
 			out = append(out, v)
 		}
 	}
@@ -153,18 +153,18 @@ func (r *Reader) virtualServicesOf(h, to model.Host) []*model.VirtualService {
 	return slices.Compact(out)
 }
 
-// ConnectionRules finds the virtual services with rules for connections to h, by rank, then oldest first. As in Istio all count: those
+// ConnectionRules finds the virtual services with rules for connections to h through an egress listener, by rank, then oldest first. As in Istio all count: those
 // of h itself, of each wildcard that covers it, and if h is a wildcard of the hosts under it. A connection obeys one after the other.
-func (r *Reader) ConnectionRules(h model.Host) []*model.VirtualService {
+func (r *Reader) ConnectionRules(e *Egress, h model.Host) []*model.VirtualService {
 	r.facts.add(virtualServiceFact(h))
 	var out []*model.VirtualService
 	for _, c := range h.Covering() {
-		out = append(out, r.virtualServicesOf(c, h)...)
+		out = append(out, r.virtualServicesOf(e, c, h)...)
 	}
 	if h.IsWildcard() {
 		r.facts.add(routesUnderFact(h))
 		for _, v := range r.index.routesUnder[h] {
-			if r.ImportsRoutes(v) {
+			if r.ImportsRoutesAt(e, v) {
 				out = append(out, v)
 			}
 		}

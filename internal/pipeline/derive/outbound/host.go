@@ -57,17 +57,17 @@ func Host(r *index.Reader, h model.Host, needed *index.OriginCounts) *Result {
 	if r.Key.IsRouter() {
 		return reachable(r, svc, needed)
 	}
-	routes := r.VirtualServices(h)
 	visible := svc != nil && r.Sees(svc)
 	if visible && svc.ExternalName != "" {
-		return alias(r, svc, r.Aliased(svc), routes, needed).finish()
+		return alias(r, svc, r.Aliased(svc), needed).finish()
 	}
 	wanted := svc != nil && (visible || needed.Total() > 0)
-	if !visible { // as in Istio, routes of the Gateway API are for services only
-		routes = slices.DeleteFunc(slices.Clone(routes), func(v *model.VirtualService) bool { return v.Kind.IsKubernetesRoute() })
+	routes, named := make([][]*model.VirtualService, len(r.Egress)), false
+	for i := range r.Egress {
+		routes[i] = r.VirtualServices(&r.Egress[i], h)
+		named = named || len(naming(routes[i], h)) > 0
 	}
-	named := naming(routes, h)
-	if !wanted && len(named) == 0 {
+	if !wanted && !named {
 		return nil
 	}
 	// What a host refers to must not depend on what refers to it: otherwise the two could make each other dirty for ever.
@@ -77,11 +77,11 @@ func Host(r *index.Reader, h model.Host, needed *index.OriginCounts) *Result {
 	}
 	if visible {
 		for i := range r.Egress {
-			throughEgress(r, &r.Egress[i], svc, routes, out)
+			throughEgress(r, &r.Egress[i], svc, routes[i], out)
 		}
 	}
 	for i := range r.Egress {
-		routesOnly(r, &r.Egress[i], h, svc, named, out)
+		routesOnly(r, &r.Egress[i], h, svc, naming(routes[i], h), out)
 	}
 	return out.finish()
 }
@@ -218,7 +218,7 @@ func serveAt(r *index.Reader, e *index.Egress, svc, part *model.Service, port *m
 	var chains []ir.FilterChain
 	read, from := r.Mark(), r.Used.Since(mark)
 	if !protocol.IsHTTP() {
-		chains = l4Chains(r, svc, port, protocol, at, out)
+		chains = l4Chains(r, e, svc, port, protocol, at, out)
 		for i := range chains {
 			chains[i].Made = r.MadeSince(mark)
 		}
@@ -255,9 +255,7 @@ func routesOnly(r *index.Reader, e *index.Egress, h model.Host, svc *model.Servi
 	mark, ports := r.Mark(), map[uint32]*routedPort{}
 	useEgress(r, e)
 	for _, v := range routes {
-		if e.ImportsAny(v.Namespace, v.Hosts) {
-			addRoutedPorts(r, e, v, ports)
-		}
+		addRoutedPorts(r, e, v, ports)
 	}
 	if svc != nil && r.Sees(svc) && e.Imports(svc.Namespace, svc.Hostname) {
 		for _, part := range r.PartsOf(svc) {
@@ -361,46 +359,52 @@ func routesOnPort(r *index.Reader, mark int, e *index.Egress, h model.Host, svc 
 // alias serves requests for an ExternalName Service as those for its target: on the target's ports, by the target's rules.
 // As in Istio rules of the alias itself count at its own ports, and a name of something outside of the mesh (without target)
 // has nothing else. Connections need nothing, because clients that resolve the alias connect to the target's address.
-func alias(r *index.Reader, svc, target *model.Service, own []*model.VirtualService, needed *index.OriginCounts) *Result {
+func alias(r *index.Reader, svc, target *model.Service, needed *index.OriginCounts) *Result {
 	out := &Result{}
-	own = slices.DeleteFunc(slices.Clone(own), func(v *model.VirtualService) bool { return len(v.HTTP) == 0 })
 	mark := r.Mark()
 	if needed.Total() > 0 { // by a Sidecar's egress proxy, or by routes to something outside
 		out.Service = svc
 		clusters(r, svc, needed, out)
 	}
 	r.Unread(mark) // the alias and its target stay
-	var routes []*model.VirtualService
 	if target != nil {
 		out.Refs = []model.Host{target.Hostname}
-		routes = r.VirtualServices(target.Hostname)
 	}
+	own := make([][]*model.VirtualService, len(r.Egress))
 	for i := range r.Egress {
 		e := &r.Egress[i]
-		if !e.Imports(svc.Namespace, svc.Hostname) {
-			continue
-		}
-		for j := 0; len(own) > 0 && j < len(svc.Ports); j++ {
-			if port := &svc.Ports[j]; hasRules(own, port) && (e.Port == nil || e.Port.Number == port.Number) {
-				read := r.Mark()
-				r.Use(svc)
-				useEgress(r, e)
-				routesOnPort(r, read, e, svc.Hostname, svc, port.Number, own, out)
-				r.Unread(read)
-			}
-		}
-		for j := 0; target != nil && j < len(target.Ports); j++ {
-			port := &target.Ports[j]
-			if (e.Port == nil || e.Port.Number == port.Number) && !hasRules(own, svc.Port(port.Number)) {
-				aliasPort(r, e, svc, target, port, routes, out)
-			}
+		own[i] = slices.DeleteFunc(r.VirtualServices(e, svc.Hostname), func(v *model.VirtualService) bool { return len(v.HTTP) == 0 })
+		if e.Imports(svc.Namespace, svc.Hostname) {
+			aliasThrough(r, e, svc, target, own[i], out)
 		}
 	}
-	named := naming(own, svc.Hostname)
 	for i := range r.Egress {
-		routesOnly(r, &r.Egress[i], svc.Hostname, svc, named, out)
+		routesOnly(r, &r.Egress[i], svc.Hostname, svc, naming(own[i], svc.Hostname), out)
 	}
 	return out
+}
+
+// aliasThrough makes what one egress listener adds for an alias. own are the rules of the alias itself.
+func aliasThrough(r *index.Reader, e *index.Egress, svc, target *model.Service, own []*model.VirtualService, out *Result) {
+	for j := 0; len(own) > 0 && j < len(svc.Ports); j++ {
+		if port := &svc.Ports[j]; hasRules(own, port) && (e.Port == nil || e.Port.Number == port.Number) {
+			read := r.Mark()
+			r.Use(svc)
+			useEgress(r, e)
+			routesOnPort(r, read, e, svc.Hostname, svc, port.Number, own, out)
+			r.Unread(read)
+		}
+	}
+	if target == nil {
+		return
+	}
+	routes := r.VirtualServices(e, target.Hostname)
+	for j := range target.Ports {
+		port := &target.Ports[j]
+		if (e.Port == nil || e.Port.Number == port.Number) && !hasRules(own, svc.Port(port.Number)) {
+			aliasPort(r, e, svc, target, port, routes, out)
+		}
+	}
 }
 
 // hasRules reports whether virtual services of an alias count at one of its ports; nil: it does not have the port.
