@@ -1,6 +1,10 @@
 package ir
 
-import "github.com/moonsail/moonsail/internal/model"
+import (
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
 
 // Patches are what EnvoyFilters change of the resources of one proxy group, in the order in which they apply.
 type Patches struct {
@@ -21,7 +25,7 @@ func (p *Patch) MatchesRoutes(gateway bool, k RouteConfigKey) bool {
 	if m == nil {
 		return true
 	}
-	if m.Name != "" && m.Name != k.Name || m.Port != 0 && m.Port != k.Port {
+	if m.Name != "" && m.Name != k.Name || m.Port != 0 && !k.hasPort(m.Port) {
 		return false
 	}
 	if !gateway || m.PortName == "" && m.Gateway == "" {
@@ -29,6 +33,14 @@ func (p *Patch) MatchesRoutes(gateway bool, k RouteConfigKey) bool {
 	}
 	// Servers in plain text share route configurations, so that these have no port name and no gateway.
 	return k.Server != nil && (m.PortName == "" || m.PortName == k.Server.PortName) && (m.Gateway == "" || m.Gateway == k.Server.Gateway)
+}
+
+// hasPort reports whether EnvoyFilters match the route configuration by a port.
+func (k *RouteConfigKey) hasPort(number uint32) bool {
+	if k.Plain != nil {
+		return slices.Contains(k.Plain.Ports, number)
+	}
+	return k.Port == number
 }
 
 // Bootstrap is what one EnvoyFilter changes of the bootstraps of a group's proxies.

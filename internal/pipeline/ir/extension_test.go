@@ -15,6 +15,7 @@ func TestPatchesMatchRoutesOfGateways(t *testing.T) {
 	bound := server
 	bound.Bind = "10.0.0.1"
 	https, atAddress, plain := GatewayTLSRoutes(gateway, &server), GatewayTLSRoutes(gateway, &bound), GatewayRoutes(8080, "")
+	plain.Plain.Add(80)
 	require.Equal(t, "https.443.web.edge.shop", https.Name)
 	require.Equal(t, "https.443.web.edge.shop.10.0.0.1", atAddress.Name)
 	require.Equal(t, "http.8080", plain.Name)
@@ -25,7 +26,8 @@ func TestPatchesMatchRoutesOfGateways(t *testing.T) {
 	}{
 		{model.RouteConfigMatch{}, plain, true},
 		{model.RouteConfigMatch{Name: https.Name}, https, true},
-		{model.RouteConfigMatch{Port: 8080}, plain, true},
+		{model.RouteConfigMatch{Port: 80}, plain, true},
+		{model.RouteConfigMatch{Port: 8080}, plain, false},
 		{model.RouteConfigMatch{Port: 443}, https, true},
 		{model.RouteConfigMatch{Port: 443}, plain, false},
 		{model.RouteConfigMatch{PortName: "web", Gateway: "shop/edge"}, https, true},

@@ -2,6 +2,7 @@ package ir
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,6 +48,8 @@ type RouteConfigKey struct {
 	// Port is the port of its requests. It is 0 for listeners with an address of their own: EnvoyFilters cannot match them
 	// by port, as in Istio.
 	Port uint32
+	// Plain are a gateway's servers in plain text; nil: TLS, or a sidecar's.
+	Plain *PlainServers
 	// Server is the gateway's server that ends TLS for the requests; nil: plain text, or a sidecar's.
 	Server *GatewayServer
 }
@@ -55,6 +58,19 @@ type RouteConfigKey struct {
 type GatewayServer struct {
 	PortName string
 	Gateway  string // "namespace/name"
+}
+
+// PlainServers are the servers in plain text that share a route configuration.
+type PlainServers struct {
+	// Ports are those of the Gateways, sorted. EnvoyFilters match them, as in Istio. A Service may lead all of them to one port.
+	Ports []uint32
+}
+
+// Add adds the port of a server.
+func (s *PlainServers) Add(port uint32) {
+	if i, found := slices.BinarySearch(s.Ports, port); !found {
+		s.Ports = slices.Insert(s.Ports, i, port)
+	}
 }
 
 // PortRoutes is what all HTTP services on a port of the mesh share.
@@ -78,9 +94,9 @@ func InboundRoutes(port uint32) RouteConfigKey {
 }
 
 // GatewayRoutes is what the servers of a gateway in plain text share that listen on a port. bind is the address of the
-// server; empty: all.
+// server; empty: all. The caller adds the ports of the servers.
 func GatewayRoutes(port uint32, bind string) RouteConfigKey {
-	return RouteConfigKey{Name: withBind(fmt.Sprintf("http.%d", port), bind), Port: port}
+	return RouteConfigKey{Name: withBind(fmt.Sprintf("http.%d", port), bind), Port: port, Plain: &PlainServers{}}
 }
 
 // GatewayTLSRoutes belongs to one server with TLS. Dots in the name of a listener become "_", which no name has: otherwise two

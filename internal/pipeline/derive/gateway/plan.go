@@ -249,10 +249,15 @@ func (p *Plan) add(r *index.Reader, mark int, g *model.Gateway, b boundServer, t
 	if b.routes == "" {
 		return
 	}
-	if p.Routes[b.routes] == nil {
-		p.Routes[b.routes] = &PlannedRoutes{Key: routes, Listener: k}
+	planned := p.Routes[b.routes]
+	if planned == nil {
+		planned = &PlannedRoutes{Key: routes, Listener: k}
+		p.Routes[b.routes] = planned
 	}
-	p.Routes[b.routes].servers = append(p.Routes[b.routes].servers, b)
+	planned.servers = append(planned.servers, b)
+	if planned.Key.Plain != nil {
+		planned.Key.Plain.Add(server.Port.Number)
+	}
 }
 
 // fits reports whether a server can share a listener with the servers that it has.
