@@ -36,6 +36,9 @@ func ServerTLS(v *ir.ServerTLS, http bool) (*corev3.TransportSocket, error) {
 	}
 	common := MeshContext(peers, alpn)
 	common.TlsParams = meshServerParams(v)
+	if v.Server != nil && v.Server.CRL != "" {
+		common.GetCombinedValidationContext().DefaultValidationContext.Crl = envoyproto.Filename(v.Server.CRL)
+	}
 	return TLSSocket(&tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: envoyproto.True})
 }
 

@@ -29,3 +29,12 @@ func TestVersionsOfMeshTLS(t *testing.T) {
 		require.Equal(t, tc.want, context.GetCommonTlsContext().GetTlsParams().GetTlsMinimumProtocolVersion(), name)
 	}
 }
+
+// TestRevokedClientsOfMeshTLS checks that a gateway's file of revoked certificates counts for clients of the mesh, too.
+func TestRevokedClientsOfMeshTLS(t *testing.T) {
+	socket, err := ServerTLS(&ir.ServerTLS{Server: &model.ServerTLS{Mode: model.ServerIstioMutual, CRL: "/etc/crl/ca.crl"}}, true)
+	require.NoError(t, err)
+	context := &tlsv3.DownstreamTlsContext{}
+	require.NoError(t, socket.GetTypedConfig().UnmarshalTo(context))
+	require.Equal(t, "/etc/crl/ca.crl", context.GetCommonTlsContext().GetCombinedValidationContext().GetDefaultValidationContext().GetCrl().GetFilename())
+}
