@@ -317,6 +317,9 @@ func (c policyConv) pattern(at problem.Path, a model.Attribute, v string) {
 	if inner == v {
 		inner = strings.TrimPrefix(v, "*")
 	}
+	if domain, rest, _ := strings.Cut(inner, "/"); a == model.AttributePrincipal && !strings.HasPrefix(v, "*") && strings.Count(v, "/") == 4 {
+		inner = strings.TrimSuffix(domain, "*") + "/" + rest // the trust domain may have a wildcard, too
+	}
 	switch {
 	case a == model.AttributePrincipal && strings.HasPrefix(v, "spiffe://"):
 		c.Warnf(code.NeverMatches, at, "%q never matches: principals are written without spiffe://", v).Set(strings.TrimPrefix(v, "spiffe://"))

@@ -161,7 +161,7 @@ func eachPrincipal(values, domains []string) []string {
 			continue
 		}
 		for _, d := range domains {
-			if covers(domain, d) {
+			if hasSuffix(domain, d) { // the pattern itself matches d
 				out = append(out, v)
 			} else {
 				out = append(out, d+"/"+rest)
@@ -171,10 +171,17 @@ func eachPrincipal(values, domains []string) []string {
 	return unique(out)
 }
 
-// covers reports whether a trust domain, or "*suffix", matches d.
+// covers reports whether a trust domain, "*suffix" or "prefix*", matches d. Envoy has no pattern for a prefix that text follows, so
+// eachPrincipal writes the trust domains instead.
 func covers(domain, d string) bool {
+	prefix, wild := strings.CutSuffix(domain, "*")
+	return domain == d || hasSuffix(domain, d) || wild && strings.HasPrefix(d, prefix)
+}
+
+// hasSuffix reports whether "*suffix" matches d.
+func hasSuffix(domain, d string) bool {
 	suffix, wild := strings.CutPrefix(domain, "*")
-	return domain == d || wild && strings.HasSuffix(d, suffix)
+	return wild && strings.HasSuffix(d, suffix)
 }
 
 // eachTrustDomain replaces each of the mesh's trust domains by all of them.
