@@ -241,11 +241,14 @@ func (c policyConv) bracketNames(at problem.Path, key, rest string, a model.Attr
 	if parts := strings.Split(inner, "]["); a == model.AttributeClaims && !slices.Contains(parts, "") {
 		return append(names, parts...), true
 	}
-	if a == model.AttributeHeaders {
+	if a == model.AttributeHeaders && !slices.Contains(pseudoHeaders, inner) {
 		c.HeaderName(at, inner)
 	}
 	return append(names, inner), true
 }
+
+// pseudoHeaders are the parts of requests that Envoy stores like headers.
+var pseudoHeaders = []string{":authority", ":method", ":path", ":protocol", ":scheme"}
 
 // attributeValues checks what an attribute is compared with.
 func (c policyConv) attributeValues(at problem.Path, a model.Attribute, values []string) {
