@@ -95,8 +95,8 @@ func (g *Gateway) AttachSet(set *Gateway, admits func(*LabelSelector) bool) bool
 	return from.Selector != nil && admits(from.Selector)
 }
 
-// Displaced returns the listeners without effect of a Gateway and its ListenerSets: an owner that comes first has one that
-// takes their place. owners are the Gateway, then its ListenerSets, the oldest first. Conflicts inside one owner are
+// Displaced returns the listeners without effect of a Gateway and its ListenerSets, served or reserved: an owner that comes
+// first has one that takes their place. owners are the Gateway, then its ListenerSets, the oldest first. Conflicts inside one owner are
 // decided already.
 //
 // It is the only judgement: for listeners of gateways, for statuses, and for findings of analysis.
@@ -104,10 +104,9 @@ func Displaced(owners []*Gateway) map[*GatewayServer]ServerConflict {
 	var out map[*GatewayServer]ServerConflict
 	var placed []*GatewayServer
 	for _, g := range owners {
-		before := len(placed)
-		for i := range g.Servers {
-			s := &g.Servers[i]
-			if conflict := s.conflictWith(placed[:before]); conflict.Reason == "" {
+		before := placed
+		place := func(s *GatewayServer) {
+			if conflict := s.conflictWith(before); conflict.Reason == "" {
 				placed = append(placed, s)
 			} else if out == nil {
 				out = map[*GatewayServer]ServerConflict{s: conflict}
@@ -115,10 +114,11 @@ func Displaced(owners []*Gateway) map[*GatewayServer]ServerConflict {
 				out[s] = conflict
 			}
 		}
+		for i := range g.Servers {
+			place(&g.Servers[i])
+		}
 		for i := range g.Reserved {
-			if s := &g.Reserved[i]; s.conflictWith(placed[:before]).Reason == "" {
-				placed = append(placed, s)
-			}
+			place(&g.Reserved[i])
 		}
 	}
 	return out

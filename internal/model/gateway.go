@@ -43,7 +43,7 @@ type Gateway struct {
 	// Deployed: its routers are deployed for it, so that Gateways of other namespaces should not share them.
 	Deployed bool
 	// Reserved are listeners that are not served, because they have no usable certificate for example. They keep their
-	// place: see Displaced.
+	// place (see Displaced), and their hosts from wider listeners.
 	Reserved []GatewayServer
 	// Parent is the Gateway of a ListenerSet; zero for others.
 	Parent Key

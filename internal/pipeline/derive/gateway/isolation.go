@@ -4,13 +4,18 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive/outbound"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
-// Listeners of one Gateway of the Gateway API and its ListenerSets that share a port are isolated. A request belongs to the listener with the
-// narrowest matching hostname, even if none of its routes matches. Envoy chooses the narrowest virtual host. Each virtual
-// host therefore has the routes of the narrowest listener for it, and a listener has a virtual host of its hostname if
-// otherwise a wider one would take its requests. Listeners that end TLS have a route configuration each; requests for
-// another listener get status 421, so that clients use another connection. Istio's servers are not isolated.
+// Listeners of one Gateway of the Gateway API and its ListenerSets that share a port are isolated. A request, and a connection
+// with TLS, belongs to the listener with the narrowest matching hostname, even if none of its routes matches, or if it is not
+// served. Istio's servers are not isolated.
+//
+// Envoy chooses the narrowest virtual host, and the filter chain with the narrowest server name. Each virtual host and each
+// chain therefore has the routes of the narrowest listener for it. A listener without a virtual host or chain of its hostname
+// has one without routes, if otherwise a wider one would take what is for it. Listeners that end TLS have a route
+// configuration each; requests for another listener get status 421, so that clients use another connection.
 
 // misdirectedRequest is the status of requests on another listener's connection.
 const misdirectedRequest = 421
@@ -26,26 +31,46 @@ func (b boundServer) wider(o boundServer) bool {
 	return x != y && x.Matches(y)
 }
 
-// leaves reports whether requests for a host belong to a narrower listener than b.
-func (p *PlannedRoutes) leaves(b boundServer, h model.Host) bool {
-	return p.anyListener(func(o boundServer) bool {
+// leaves reports whether what is for a host belongs to a narrower listener than b, of the lists.
+func (b boundServer) leaves(h model.Host, lists ...[]boundServer) bool {
+	return anyServer(lists, func(o boundServer) bool {
 		return b.sibling(o) && b.wider(o) && o.server.Hosts[0].Host.Matches(h)
 	})
+}
+
+// widerIn lists the wider listeners than b, of the lists.
+func (b boundServer) widerIn(lists ...[]boundServer) []boundServer {
+	var out []boundServer
+	anyServer(lists, func(o boundServer) bool {
+		if o.sibling(b) && o.wider(b) {
+			out = append(out, o)
+		}
+		return false
+	})
+	return out
+}
+
+// anyServer reports whether f is true for a server of the lists.
+func anyServer(lists [][]boundServer, f func(boundServer) bool) bool {
+	return slices.ContainsFunc(lists, func(list []boundServer) bool { return slices.ContainsFunc(list, f) })
+}
+
+// leaves reports whether requests for a host belong to a narrower listener than b.
+func (p *PlannedRoutes) leaves(b boundServer, h model.Host) bool {
+	return b.leaves(h, p.servers, p.others)
 }
 
 // holders are the listeners that need a virtual host of their name, with or without routes, and the wider ones that would
 // take their requests. Without such listeners the list is empty.
 func (p *PlannedRoutes) holders(h model.Host) []boundServer {
 	var out []boundServer
-	for _, o := range p.servers {
-		if !o.server.IsListener() || o.server.Hosts[0].Host != h {
-			continue
-		}
-		for _, list := range [][]boundServer{p.servers, p.others} {
-			for _, b := range list {
-				if b.sibling(o) && b.wider(o) {
-					out = append(out, o, b)
-				}
+	for _, list := range [][]boundServer{p.servers, p.others} {
+		for _, o := range list {
+			if !o.server.IsListener() || o.server.Hosts[0].Host != h {
+				continue
+			}
+			if wider := o.widerIn(p.servers, p.others); len(wider) > 0 {
+				out = append(append(out, o), wider...)
 			}
 		}
 	}
@@ -54,27 +79,58 @@ func (p *PlannedRoutes) holders(h model.Host) []boundServer {
 
 // misdirected reports whether requests for a host belong to another listener with TLS.
 func (p *PlannedRoutes) misdirected(h model.Host) bool {
-	return slices.ContainsFunc(p.others, func(o boundServer) bool { return o.server.Hosts[0].Host == h })
+	return slices.ContainsFunc(p.others, func(o boundServer) bool { return o.server.TLS != nil && o.server.Hosts[0].Host == h })
 }
 
-func (p *PlannedRoutes) anyListener(f func(boundServer) bool) bool {
-	return slices.ContainsFunc(p.servers, f) || slices.ContainsFunc(p.others, f)
+// leaves reports whether connections for a host belong to a narrower listener than b.
+func (p *PlannedListener) leaves(b boundServer, h model.Host) bool {
+	return b.leaves(h, p.servers, p.unserved)
 }
 
-// isolate lists, in route configurations of listeners with TLS, the other listeners: a client may send requests on a
-// connection for another listener's name.
-func (p *Plan) isolate() {
-	for _, l := range p.Listeners {
-		for _, b := range l.servers {
-			if !l.tls || b.routes == "" || !b.server.IsListener() {
-				continue
-			}
-			r := p.Routes[b.routes]
-			for _, o := range l.servers {
-				if o.routes != "" && o.routes != b.routes && b.sibling(o) {
-					r.others = append(r.others, o)
-				}
+// closing makes the chains of hostnames whose connections a wider listener would take. They close connections, and are for
+// listeners that have no chain of their hostname.
+func (m *maker) closing(p *PlannedListener) []ir.FilterChain {
+	var out []ir.FilterChain
+	for _, list := range [][]boundServer{p.servers, p.unserved} {
+		for _, o := range list {
+			if o.routes == "" && len(o.widerIn(p.servers)) > 0 {
+				m.Used.AddAll(o.from)
+				out = append(out, outbound.Refusal(ir.ChainMatch{ServerNames: outbound.ServerNames(hostsOf(o.server))}))
 			}
 		}
 	}
+	return out
+}
+
+// isolate adds the listeners that are not served to the listeners of their ports, if these have listeners of the same
+// Gateway. It adds to route configurations the other listeners that requests there may belong to: a client may send requests
+// on a connection for another listener's name.
+func (p *Plan) isolate(unserved map[ir.ListenerKey][]boundServer) {
+	for k, l := range p.Listeners {
+		for _, o := range unserved[k] {
+			if l.tls == (o.server.TLS != nil) && slices.ContainsFunc(l.servers, o.sibling) {
+				l.unserved = append(l.unserved, o)
+			}
+		}
+		if !l.tls && l.routeConfig != "" {
+			p.Routes[l.routeConfig].others = l.unserved
+		}
+		for _, b := range l.servers {
+			if l.tls && b.routes != "" {
+				r := p.Routes[b.routes]
+				r.others = append(append(r.others, b.others(l.servers)...), b.others(l.unserved)...)
+			}
+		}
+	}
+}
+
+// others are the listeners of the same Gateway that do not share the route configuration.
+func (b boundServer) others(list []boundServer) []boundServer {
+	var out []boundServer
+	for _, o := range list {
+		if o.routes != b.routes && b.sibling(o) {
+			out = append(out, o)
+		}
+	}
+	return out
 }

@@ -23,7 +23,7 @@ func Listener(r *index.Reader, plan *Plan, k ir.ListenerKey, dynamic map[string]
 	m := &maker{r, dynamic}
 	l := &ir.Listener{Name: k.Name(), Address: k.Address, Port: k.Port, BindToPort: true, ProxyProtocol: m.topology().ProxyProtocol}
 	if p.tls {
-		l.Chains, l.Default = outbound.JoinChains(m.tlsServers(l.Name, p))
+		l.Chains, l.Default = outbound.JoinChains(m.tlsServers(l.Name, p), m.closing(p))
 		l.InspectTLS = len(l.Chains) > 0
 	} else {
 		l.Default = m.plainServer(l.Name, p)
@@ -82,11 +82,11 @@ func (m *maker) tlsServers(name string, p *PlannedListener) []ir.FilterChain {
 	var out []ir.FilterChain
 	for _, b := range p.servers {
 		if !b.server.TLS.EndsTLS() {
-			out = append(out, m.passedServers(b)...)
+			out = append(out, m.passedServers(p, b)...)
 			continue
 		}
 		if b.server.Takes(model.KindTLSRoute) { // TLSRoutes match SNI, also if TLS ends here
-			for _, chain := range m.passedServers(b) {
+			for _, chain := range m.passedServers(p, b) {
 				chain.TLS = m.endTLS(b.server.TLS)
 				out = append(out, chain)
 			}
@@ -136,15 +136,17 @@ func (m *maker) tcpChain(b boundServer) *ir.TCPChain {
 	return nil
 }
 
-// passedServers forwards TLS connections by SNI without decryption.
-func (m *maker) passedServers(b boundServer) []ir.FilterChain {
+// passedServers forwards TLS connections by SNI without decryption, except those for narrower listeners.
+func (m *maker) passedServers(p *PlannedListener, b boundServer) []ir.FilterChain {
 	var out []ir.FilterChain
 	for _, v := range m.boundL4(b) {
 		rt := m.routing(b, v)
 		for i := range v.TLS {
 			for j := range v.TLS[i].Matches {
 				match := &v.TLS[i].Matches[j]
-				names := model.CommonHosts(b.server.HostsFor(v.Namespace), match.SNIHosts)
+				names := slices.DeleteFunc(model.CommonHosts(b.server.HostsFor(v.Namespace), match.SNIHosts), func(h model.Host) bool {
+					return p.leaves(b, h)
+				})
 				if !rt.AppliesL4(match) || len(names) == 0 {
 					continue
 				}

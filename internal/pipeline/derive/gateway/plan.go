@@ -23,6 +23,7 @@ type Plan struct {
 // configuration; or one server for bytes.
 type PlannedListener struct {
 	servers     []boundServer
+	unserved    []boundServer // listeners of the same Gateways that keep their hosts from wider ones
 	tls         bool
 	routeConfig string // of servers in plain text
 }
@@ -32,7 +33,7 @@ type PlannedRoutes struct {
 	Key      ir.RouteConfigKey
 	Listener ir.ListenerKey
 	servers  []boundServer
-	others   []boundServer // with TLS: the servers that requests here may belong to
+	others   []boundServer // listeners without routes here that requests may belong to
 }
 
 // boundServer is a server with the names by which virtual services are bound to it.
@@ -40,7 +41,7 @@ type boundServer struct {
 	root     string   // the name of the Gateway; of a ListenerSet that of its Gateway
 	gateways []string // its Gateway's or ListenerSet's name first
 	server   *model.GatewayServer
-	routes   string // the route configuration; empty: it reads no requests
+	routes   string // the route configuration; empty: it reads no requests, or is not served
 	from     *model.Origins
 }
 
@@ -70,7 +71,7 @@ func NewPlan() *Plan {
 // MakePlan joins the Gateways that select the clients, each with its ListenerSets.
 func MakePlan(r *index.Reader) *Plan {
 	p := NewPlan()
-	target := targetPorts(r)
+	at := ports{target: targetPorts(r), unserved: map[ir.ListenerKey][]boundServer{}}
 	for _, g := range r.Gateways() {
 		if g.OwnNamespace && g.Namespace != r.Key.Namespace {
 			continue
@@ -81,12 +82,17 @@ func MakePlan(r *index.Reader) *Plan {
 		for _, owner := range owners {
 			for i := range owner.Servers {
 				if server := &owner.Servers[i]; displaced[server].Reason == "" {
-					p.addServer(r, g, owner, server, target)
+					p.addServer(r, g, owner, server, at)
+				}
+			}
+			for i := range owner.Reserved {
+				if server := &owner.Reserved[i]; displaced[server].Reason == "" {
+					at.reserve(r, g, owner, server)
 				}
 			}
 		}
 	}
-	p.isolate()
+	p.isolate(at.unserved)
 	return p
 }
 
@@ -101,16 +107,55 @@ func listenerSets(r *index.Reader, g *model.Gateway) []*model.Gateway {
 }
 
 // addServer adds a server of a Gateway, or of one of its ListenerSets, which is the owner.
-func (p *Plan) addServer(r *index.Reader, g, owner *model.Gateway, server *model.GatewayServer, target map[uint32]targetedPort) {
+func (p *Plan) addServer(r *index.Reader, g, owner *model.Gateway, server *model.GatewayServer, at ports) {
 	mark := r.Mark()
+	use(r, g, owner)
+	b := boundServer{root: g.FullName(), gateways: owner.ServerNames(server), server: server}
+	k := at.key(r, server)
+	resolved := verifying(r, g, p.resolve(r, owner, server))
+	if resolved == nil || !resolved.IsServed(r.Key.Identity) || !p.fits(k, resolved) {
+		b.from = r.Used.Since(mark)
+		at.unserved[k] = append(at.unserved[k], b)
+	} else {
+		b.server = resolved
+		p.add(r, mark, owner, b, k)
+	}
+	r.Unread(mark)
+}
+
+// use records a Gateway and an owner of its listeners.
+func use(r *index.Reader, g, owner *model.Gateway) {
 	r.Use(g)
 	if owner != g {
 		r.Use(owner)
 	}
-	if resolved := verifying(r, g, p.resolve(r, owner, server)); resolved != nil {
-		b := boundServer{root: g.FullName(), gateways: owner.ServerNames(server), server: resolved}
-		p.add(r, mark, owner, b, target)
+}
+
+// ports are where routers listen, and the servers there that are not served.
+type ports struct {
+	target   map[uint32]targetedPort
+	unserved map[ir.ListenerKey][]boundServer
+}
+
+// key is where routers listen for a server.
+func (p ports) key(r *index.Reader, server *model.GatewayServer) ir.ListenerKey {
+	k := ir.ListenerKey{Address: server.Bind, Port: server.Port.Number}
+	if t := p.target[k.Port]; t.number != 0 {
+		k.Port = t.number
+		r.Used.AddAll(t.from)
 	}
+	if k.Address == "" {
+		k.Address = r.Any()
+	}
+	return k
+}
+
+// reserve adds a listener that cannot be served.
+func (p ports) reserve(r *index.Reader, g, owner *model.Gateway, server *model.GatewayServer) {
+	mark := r.Mark()
+	use(r, g, owner)
+	k := p.key(r, server)
+	p.unserved[k] = append(p.unserved[k], boundServer{root: g.FullName(), gateways: owner.ServerNames(server), server: server, from: r.Used.Since(mark)})
 	r.Unread(mark)
 }
 
@@ -219,23 +264,10 @@ func verifying(r *index.Reader, g *model.Gateway, server *model.GatewayServer) *
 	return &out
 }
 
-// add adds a server to the plan, unless earlier servers conflict with it: as in Istio the older Gateway wins. The objects
-// since mark are its origins.
-func (p *Plan) add(r *index.Reader, mark int, g *model.Gateway, b boundServer, target map[uint32]targetedPort) {
+// add adds a server to the plan. The objects since mark are its origins.
+func (p *Plan) add(r *index.Reader, mark int, g *model.Gateway, b boundServer, k ir.ListenerKey) {
 	server := b.server
-	port := server.Port.Number
-	if t := target[port]; t.number != 0 {
-		port = t.number
-		r.Used.AddAll(t.from)
-	}
-	k := ir.ListenerKey{Address: server.Bind, Port: port}
-	if k.Address == "" {
-		k.Address = r.Any()
-	}
-	if !server.IsServed(r.Key.Identity) || !p.fits(k, server) {
-		return
-	}
-	routes := routesOf(g, server, port)
+	routes := routesOf(g, server, k.Port)
 	b.routes, b.from = routes.Name, r.Used.Since(mark)
 	l := p.Listeners[k]
 	if l == nil {
@@ -260,7 +292,7 @@ func (p *Plan) add(r *index.Reader, mark int, g *model.Gateway, b boundServer, t
 	}
 }
 
-// fits reports whether a server can share a listener with the servers that it has.
+// fits reports whether a server can share a listener with the servers that it has: as in Istio the older Gateway wins.
 func (p *Plan) fits(k ir.ListenerKey, server *model.GatewayServer) bool {
 	l := p.Listeners[k]
 	return l == nil || !slices.ContainsFunc(l.servers, func(b boundServer) bool { return b.server.Conflict(server).Reason != "" })

@@ -147,9 +147,16 @@ func (rt *Routing) sniHosts(v *model.VirtualService, m *model.L4Match) []model.H
 func (rt *Routing) meshChain(v *model.VirtualService, match ir.ChainMatch, list []model.Backend) []ir.FilterChain {
 	out := rt.RouteChain(match, list)
 	if len(out) == 0 && v.Kind.IsKubernetesRoute() {
-		return []ir.FilterChain{rt.chain(match, []ir.Backend{{Cluster: ir.BlackHoleCluster, Weight: 1}}, []model.Destination{{}})}
+		return []ir.FilterChain{Refusal(match)}
 	}
 	return out
+}
+
+// Refusal closes the connections of a match.
+func Refusal(match ir.ChainMatch) ir.FilterChain {
+	return ir.FilterChain{Match: match, TCP: &ir.TCPChain{
+		StatPrefix: ir.BlackHoleCluster, Backends: []ir.Backend{{Cluster: ir.BlackHoleCluster, Weight: 1}},
+	}}
 }
 
 func (rt *Routing) tcpChains(v *model.VirtualService, at placement) []ir.FilterChain {
