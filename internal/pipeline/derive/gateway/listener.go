@@ -128,7 +128,7 @@ func (m *maker) tcpChain(b boundServer) *ir.TCPChain {
 			if len(route.Matches) > 0 && !slices.ContainsFunc(route.Matches, func(m model.L4Match) bool { return rt.AppliesL4(&m) }) {
 				continue
 			}
-			if chains := rt.UseL4(v, rt.RouteChain(ir.ChainMatch{}, route.Backends)); len(chains) > 0 {
+			if chains := rt.UseL4(v, rt.RouteChain(v, ir.ChainMatch{}, route.Backends)); len(chains) > 0 {
 				return chains[0].TCP
 			}
 		}
@@ -151,7 +151,7 @@ func (m *maker) passedServers(p *PlannedListener, b boundServer) []ir.FilterChai
 					continue
 				}
 				chain := ir.ChainMatch{ServerNames: outbound.ServerNames(names), Destinations: match.Destinations}
-				out = append(out, rt.UseL4(v, rt.RouteChain(chain, v.TLS[i].Backends))...)
+				out = append(out, rt.UseL4(v, rt.RouteChain(v, chain, v.TLS[i].Backends))...)
 			}
 		}
 	}

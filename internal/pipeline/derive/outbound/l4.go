@@ -121,7 +121,7 @@ func (rt *Routing) tlsChains(v *model.VirtualService, at placement) []ir.FilterC
 				continue
 			}
 			match := ir.ChainMatch{ServerNames: ServerNames(names), Destinations: subnets(m, at)}
-			out = append(out, rt.meshChain(v, match, route.Backends)...)
+			out = append(out, rt.RouteChain(v, match, route.Backends)...)
 		}
 	}
 	return out
@@ -142,16 +142,6 @@ func (rt *Routing) sniHosts(v *model.VirtualService, m *model.L4Match) []model.H
 	return related
 }
 
-// meshChain is RouteChain for a sidecar. As in Istio, connections that a route of the Gateway API leaves without a backend
-// are closed.
-func (rt *Routing) meshChain(v *model.VirtualService, match ir.ChainMatch, list []model.Backend) []ir.FilterChain {
-	out := rt.RouteChain(match, list)
-	if len(out) == 0 && v.Kind.IsKubernetesRoute() {
-		return []ir.FilterChain{Refusal(match)}
-	}
-	return out
-}
-
 // Refusal closes the connections of a match.
 func Refusal(match ir.ChainMatch) ir.FilterChain {
 	return ir.FilterChain{Match: match, TCP: &ir.TCPChain{
@@ -164,12 +154,12 @@ func (rt *Routing) tcpChains(v *model.VirtualService, at placement) []ir.FilterC
 	for i := range v.TCP {
 		route := &v.TCP[i]
 		if len(route.Matches) == 0 {
-			return append(out, rt.meshChain(v, ir.ChainMatch{Destinations: at.prefixes}, route.Backends)...)
+			return append(out, rt.RouteChain(v, ir.ChainMatch{Destinations: at.prefixes}, route.Backends)...)
 		}
 		for j := range route.Matches {
 			m := &route.Matches[j]
 			if rt.AppliesL4(m) {
-				out = append(out, rt.meshChain(v, ir.ChainMatch{Destinations: subnets(m, at)}, route.Backends)...)
+				out = append(out, rt.RouteChain(v, ir.ChainMatch{Destinations: subnets(m, at)}, route.Backends)...)
 			}
 		}
 	}
@@ -181,11 +171,15 @@ func (rt *Routing) AppliesL4(m *model.L4Match) bool {
 	return rt.applies(m.Port, m.SourceLabels, m.SourceNamespace, m.Gateways)
 }
 
-// RouteChain makes a chain for backends; none if all have weight 0.
-func (rt *Routing) RouteChain(match ir.ChainMatch, list []model.Backend) []ir.FilterChain {
+// RouteChain makes a chain for backends of a virtual service. If all have weight 0 there is none; a route of the Gateway API
+// closes connections then.
+func (rt *Routing) RouteChain(v *model.VirtualService, match ir.ChainMatch, list []model.Backend) []ir.FilterChain {
 	var ignored ir.Route
 	backends := rt.backends(list, &ignored)
-	if len(backends) == 0 {
+	switch {
+	case len(backends) == 0 && v.Kind.IsKubernetesRoute():
+		return []ir.FilterChain{Refusal(match)}
+	case len(backends) == 0:
 		return nil
 	}
 	to := make([]model.Destination, 0, len(list))
