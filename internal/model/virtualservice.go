@@ -124,7 +124,9 @@ type HeaderValue struct{ Name, Value string }
 type Redirect struct {
 	URI           string // replaces the path; empty keeps it
 	PrefixRewrite string // replaces the matched prefix
-	Authority     string
+	// Regex and RegexTo replace what the expression matches in the path; an empty Regex: nothing.
+	Regex, RegexTo string
+	Authority      string
 	Scheme        string
 	Port          uint32 // 0: not set
 	// PortFromRequest keeps the port of the request (FROM_REQUEST_PORT).

@@ -1,6 +1,7 @@
 package gatewayapi
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// routeFilter takes a filter of a rule, but for rewrites, which depend on the match. It is false for one that is not
+// routeFilter takes a filter of a rule, but for new paths, which depend on the match. It is false for one that is not
 // known: it may be what decides who may call, so that no request gets past it.
 func (c *conv) routeFilter(at problem.Path, f *gatewayv1.HTTPRouteFilter, out *model.HTTPRoute) bool {
 	switch {
@@ -133,12 +134,23 @@ func (c *conv) redirect(at problem.Path, f *gatewayv1.HTTPRequestRedirectFilter)
 		out.PortFromRequest = true
 	}
 	c.newPath(at.Field("path"), f.Path)
-	if p := f.Path; p != nil && p.ReplaceFullPath != nil {
-		out.URI = *p.ReplaceFullPath
-	} else if p != nil && p.ReplacePrefixMatch != nil {
-		out.PrefixRewrite = *p.ReplacePrefixMatch
-	}
 	return out
+}
+
+// redirectOf is the redirect of a rule under a match with a prefix, with its path; nil: there is none.
+func redirectOf(r *model.Redirect, list []gatewayv1.HTTPRouteFilter, prefix string) *model.Redirect {
+	i := slices.IndexFunc(list, func(f gatewayv1.HTTPRouteFilter) bool { return f.RequestRedirect != nil && f.RequestRedirect.Path != nil })
+	if r == nil || i < 0 {
+		return r
+	}
+	out := *r
+	if p := list[i].RequestRedirect.Path; p.ReplaceFullPath != nil {
+		out.URI = cmp.Or(*p.ReplaceFullPath, "/")
+	} else if p.ReplacePrefixMatch != nil {
+		rewrite := replacePrefix(prefix, *p.ReplacePrefixMatch)
+		out.PrefixRewrite, out.Regex, out.RegexTo = rewrite.URI, rewrite.Regex, rewrite.RegexTo
+	}
+	return &out
 }
 
 // newPath checks what replaces a path.
@@ -167,7 +179,7 @@ func rewriteOf(list []gatewayv1.HTTPRouteFilter, prefix string) *model.Rewrite {
 func urlRewrite(f *gatewayv1.HTTPURLRewriteFilter, prefix string) *model.Rewrite {
 	out := &model.Rewrite{}
 	if p := f.Path; p != nil && p.ReplaceFullPath != nil {
-		out.Regex, out.RegexTo = "^.*$", plainSubstitution(*p.ReplaceFullPath)
+		out.Regex, out.RegexTo = "^.*$", plainSubstitution(cmp.Or(*p.ReplaceFullPath, "/"))
 	} else if p != nil && p.ReplacePrefixMatch != nil {
 		out = replacePrefix(prefix, *p.ReplacePrefixMatch)
 	}

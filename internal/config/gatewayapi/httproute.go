@@ -86,13 +86,14 @@ func (c *conv) routeHosts(at problem.Path, list []gatewayv1.Hostname) []model.Ho
 func (c *conv) rule(at problem.Path, r *gatewayv1.HTTPRouteRule) []model.HTTPRoute {
 	base := c.ruleBase(at, r)
 	if len(r.Matches) == 0 {
-		base.Rewrite = rewriteOf(r.Filters, "")
+		base.Rewrite, base.Redirect = rewriteOf(r.Filters, ""), redirectOf(base.Redirect, r.Filters, "")
 		return []model.HTTPRoute{base}
 	}
 	var out []model.HTTPRoute
 	for i := range r.Matches {
 		rule := base
-		rule.Rewrite = rewriteOf(r.Filters, prefixOf(&r.Matches[i]))
+		prefix := prefixOf(&r.Matches[i])
+		rule.Rewrite, rule.Redirect = rewriteOf(r.Filters, prefix), redirectOf(base.Redirect, r.Filters, prefix)
 		if m := c.match(at.Field("matches").Index(i), &r.Matches[i]); !isEmptyMatch(&m) {
 			rule.Matches = []model.HTTPMatch{m}
 		}

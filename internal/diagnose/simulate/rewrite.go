@@ -43,11 +43,16 @@ func (x *exchange) rewritten(prefix string, re *matcherv3.RegexMatchAndSubstitut
 	return path, nil
 }
 
-var backReference = regexp.MustCompile(`\\([0-9])`)
+var backslashed = regexp.MustCompile(`\\[0-9\\]`)
 
-// goTemplate translates RE2's \1 into Go's syntax.
+// goTemplate translates RE2's \1 and \\ into Go's syntax.
 func goTemplate(s string) string {
-	return backReference.ReplaceAllString(strings.ReplaceAll(s, "$", "$$"), "$${$1}")
+	return backslashed.ReplaceAllStringFunc(strings.ReplaceAll(s, "$", "$$"), func(s string) string {
+		if s == `\\` {
+			return `\`
+		}
+		return "${" + s[1:] + "}"
+	})
 }
 
 // matchedPart returns what prefix_rewrite replaces.

@@ -36,6 +36,12 @@ func (rt *routing) redirect(r *model.Redirect) (*routev3.Route_Redirect, error) 
 		out.SchemeRewriteSpecifier = &routev3.RedirectAction_SchemeRedirect{SchemeRedirect: r.Scheme}
 	}
 	switch {
+	case r.Regex != "":
+		re, err := substitution(r.Regex, r.RegexTo)
+		if err != nil {
+			return nil, err
+		}
+		out.PathRewriteSpecifier = &routev3.RedirectAction_RegexRewrite{RegexRewrite: re}
 	case r.PrefixRewrite != "":
 		out.PathRewriteSpecifier = &routev3.RedirectAction_PrefixRewrite{PrefixRewrite: r.PrefixRewrite}
 	case r.URI != "":
