@@ -127,11 +127,13 @@ type Redirect struct {
 	// Regex and RegexTo replace what the expression matches in the path; an empty Regex: nothing.
 	Regex, RegexTo string
 	Authority      string
-	Scheme        string
-	Port          uint32 // 0: not set
+	Scheme         string
+	Port           uint32 // 0: not set
 	// PortFromRequest keeps the port of the request (FROM_REQUEST_PORT).
 	PortFromRequest bool
-	Code            uint32 // 301 by default
+	// WritesPort writes the port into locations also if it is the default one of the scheme.
+	WritesPort bool
+	Code       uint32 // 301 by default
 }
 
 // DirectResponse answers without an upstream.

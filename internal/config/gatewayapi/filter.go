@@ -139,7 +139,9 @@ func (c *conv) redirect(at problem.Path, f *gatewayv1.HTTPRequestRedirectFilter)
 
 // redirectOf is the redirect of a rule under a match with a prefix, with its path; nil: there is none.
 func redirectOf(r *model.Redirect, list []gatewayv1.HTTPRouteFilter, prefix string) *model.Redirect {
-	i := slices.IndexFunc(list, func(f gatewayv1.HTTPRouteFilter) bool { return f.RequestRedirect != nil && f.RequestRedirect.Path != nil })
+	i := slices.IndexFunc(list, func(f gatewayv1.HTTPRouteFilter) bool {
+		return f.RequestRedirect != nil && f.RequestRedirect.Path != nil
+	})
 	if r == nil || i < 0 {
 		return r
 	}

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -100,22 +101,42 @@ func matchOf(m *model.HTTPMatch) *ir.Match {
 	return out
 }
 
-// redirect sets the port of a redirection through a Gateway. The route configuration has the gateway's own port, and a
-// Service between clients and the gateway may have another.
-func (rt *Routing) redirect(r *model.Redirect) *model.Redirect {
-	if r == nil || !r.PortFromRequest || rt.Gateway == "" {
-		return r
+// redirect sets the port of a redirection through a Gateway, and of one of the Gateway API. The route configuration has the
+// gateway's own port, and a Service between clients and the gateway may have another.
+func (rt *Routing) redirect(v *model.VirtualService, r *model.Redirect) *model.Redirect {
+	if r == nil {
+		return nil
 	}
 	named := *r
-	named.Port, named.PortFromRequest = rt.Port.Number, false
+	if r.PortFromRequest && rt.Gateway != "" {
+		named.Port, named.PortFromRequest = rt.Port.Number, false
+	}
+	if v.Kind.IsKubernetesRoute() && !named.PortFromRequest {
+		rt.replacePort(&named)
+	}
 	return &named
 }
+
+// replacePort makes a redirect of the Gateway API lead to the port of its scheme, unless it has another one. Envoy leaves out
+// the port of the request only if that is the default one, which clients do not send.
+func (rt *Routing) replacePort(r *model.Redirect) {
+	own := "http"
+	if rt.Port.Protocol.IsTLS() {
+		own = "https"
+	}
+	if r.Port == 0 {
+		r.Port = defaultPorts[cmp.Or(r.Scheme, own)]
+	}
+	r.WritesPort = r.Authority == "" && rt.Port.Number != defaultPorts[own]
+}
+
+var defaultPorts = map[string]uint32{"http": 80, "https": 443}
 
 // route makes one rule under one match.
 func (rt *Routing) route(v *model.VirtualService, rule *model.HTTPRoute, m condition) ir.Route {
 	out := ir.Route{
 		Name: rule.Name, Match: m.match, StatPrefix: m.of.StatPrefix,
-		Redirect: rt.redirect(rule.Redirect), DirectResponse: rule.DirectResponse, Rewrite: rule.Rewrite,
+		Redirect: rt.redirect(v, rule.Redirect), DirectResponse: rule.DirectResponse, Rewrite: rule.Rewrite,
 		Fault: rule.Fault, CORS: rule.CORS, Headers: rule.Headers,
 		Retry:  rt.retry(rule.Retry),
 		Origin: v.Key,

@@ -50,13 +50,13 @@ func (rt *routing) redirect(r *model.Redirect) (*routev3.Route_Redirect, error) 
 	return &routev3.Route_Redirect{Redirect: out}, nil
 }
 
-// redirectPort returns 0 for the default port of the target's scheme.
+// redirectPort returns 0 for the default port of the target's scheme, unless the redirect writes it.
 func (rt *routing) redirectPort(r *model.Redirect) uint32 {
 	port, https := r.Port, r.Scheme == "https" || r.Scheme == "" && rt.https
 	if r.PortFromRequest {
 		port = rt.port
 	}
-	if port == 443 && https || port == 80 && !https {
+	if !r.WritesPort && (port == 443 && https || port == 80 && !https) {
 		return 0
 	}
 	return port
