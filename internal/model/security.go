@@ -218,6 +218,7 @@ type KeySet struct {
 	Meta
 	Keys    string // a JSON Web Key Set: the last one that was fetched; empty: none
 	Problem string // why the last fetch failed; empty: it succeeded
+	LeftOut string // why Keys has not all keys of the source; empty: it has them
 }
 
 // KindAuthorizationPolicy is the kind of Istio's AuthorizationPolicies.

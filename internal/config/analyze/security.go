@@ -70,14 +70,21 @@ func (c securityChecks) requestAuthentication(a *model.RequestAuthentication) {
 	c.required(a)
 	for i := range a.Rules {
 		k := c.security.keySets[a.Rules[i].KeySource()]
-		if k == nil || k.Problem == "" {
+		if k == nil {
+			continue
+		}
+		field := fmt.Sprintf("spec.jwtRules[%d]", i)
+		if k.LeftOut != "" {
+			c.warnf(code.InvalidFormat, a, field, "keys of the issuer cannot be read, so tokens signed with them are refused: %s; correct them at the issuer", k.LeftOut)
+		}
+		if k.Problem == "" {
 			continue
 		}
 		consequence := "every token of this rule is refused"
 		if k.Keys != "" {
 			consequence = "the last ones are still used"
 		}
-		c.errorf(code.KeysUnavailable, a, fmt.Sprintf("spec.jwtRules[%d]", i), "the keys cannot be fetched, so %s: %s", consequence, k.Problem)
+		c.errorf(code.KeysUnavailable, a, field, "the keys cannot be fetched, so %s: %s", consequence, k.Problem)
 	}
 }
 

@@ -97,6 +97,9 @@ func (c policyConv) inlineKeys(at problem.Path, text string) string {
 		c.Errorf(code.InvalidFormat, at, "%v", err)
 		return text
 	}
+	if reasons := set.LeftOut(); reasons != "" {
+		c.Warnf(code.InvalidFormat, at, "has keys that cannot be read, so tokens signed with them are refused: %s; correct or remove them", reasons)
+	}
 	if set.HasPrivate() {
 		c.Warnf(code.NoEffect, at, "has a private key, which is not needed to check tokens and which every reader of this object can see; replace it by the public one")
 	}

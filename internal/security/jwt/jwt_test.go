@@ -1,6 +1,7 @@
 package jwt
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -145,6 +146,110 @@ func TestPublic(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, again.HasPrivate())
 	require.Equal(t, set.Public(), again.Public())
+}
+
+// TestKeysThatEnvoyLeavesOut checks that one broken key does not affect the others. Reasons do not quote the key.
+func TestKeysThatEnvoyLeavesOut(t *testing.T) {
+	const good = `{"kty":"oct","kid":"good","k":"YQ"}`
+	for name, tc := range map[string]struct{ key, leftOut string }{
+		"RSA without n":           {`{"kty":"RSA","e":"AQAB"}`, "keys[0] has no n or no e"},
+		"RSA with an e of 17":     {`{"kty":"RSA","n":"AQAB","e":"EQ"}`, "keys[0] has an e other than 3 and 65537"},
+		"RSA with alg of EC":      {`{"kty":"RSA","n":"AQAB","e":"AQAB","alg":"ES256"}`, "keys[0] has an alg for other types of keys"},
+		"EC with alg of RSA":      {`{"kty":"EC","crv":"P-256","x":"AA","y":"AA","alg":"RS256"}`, "keys[0] has an alg for other types of keys"},
+		"EC with another alg":     {`{"kty":"EC","crv":"P-256","x":"AA","y":"AA","alg":"ES384"}`, "keys[0] has an alg for another crv"},
+		"EC without y":            {`{"kty":"EC","crv":"P-256","x":"AA"}`, "keys[0] has no valid y"},
+		"EC beside the curve":     {`{"kty":"EC","crv":"P-256","x":"secret","y":"AQ"}`, "keys[0] is not a valid EC key"},
+		"EC of another curve":     {`{"kty":"EC","crv":"secp256k1","x":"AA","y":"AA"}`, ""},
+		"OKP with alg of RSA":     {`{"kty":"OKP","crv":"Ed25519","x":"AA","alg":"RS256"}`, "keys[0] has an alg for other types of keys"},
+		"OKP that is short":       {`{"kty":"OKP","crv":"Ed25519","x":"AA"}`, "keys[0] is not a valid OKP key"},
+		"OKP of another curve":    {`{"kty":"OKP","crv":"X25519","x":"AA"}`, ""},
+		"oct without k":           {`{"kty":"oct"}`, "keys[0] has no k"},
+		"oct with alg of RSA":     {`{"kty":"oct","k":"YQ","alg":"RS256"}`, "keys[0] has an alg for other types of keys"},
+		"no base64":               {`{"kty":"oct","k":"secret!"}`, "keys[0] is not a valid oct key"},
+		"no kty":                  {`{"kid":"secret"}`, "keys[0] has no kty"},
+		"a kty that is a number":  {`{"kty":1}`, "keys[0] has no kty"},
+		"a kty of another world":  {`{"kty":"secret"}`, ""},
+		"an n that is a number":   {`{"kty":"RSA","n":1,"e":"AQAB"}`, "keys[0] has no n or no e"},
+		"a string":                {`"secret"`, "keys[0] is not an object"},
+		"null":                    {`null`, "keys[0] is not an object"},
+		"the private half of one": {`{"kty":"RSA","d":"secret"}`, "keys[0] has no n or no e"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, err := Parse([]byte(`{"keys":[` + tc.key + `,` + good + `]}`))
+			require.NoError(t, err)
+			require.Equal(t, `{"keys":[{"k":"YQ","kid":"good","kty":"oct"}]}`, set.Public())
+			require.Equal(t, tc.leftOut, set.LeftOut())
+			require.False(t, set.HasPrivate())
+
+			_, err = Parse([]byte(`{"keys":[` + tc.key + `]}`))
+			require.ErrorIs(t, err, ErrNoKeys)
+			require.ErrorContains(t, err, tc.leftOut)
+			require.NotContains(t, err.Error(), "secret")
+		})
+	}
+}
+
+func TestLeftOutIsShort(t *testing.T) {
+	set, err := Parse([]byte(`{"keys":[1,2,3,4,5,{"kty":"oct","k":"YQ"}]}`))
+	require.NoError(t, err)
+	require.Equal(t, "keys[0] is not an object; keys[1] is not an object; keys[2] is not an object; and 2 more", set.LeftOut())
+}
+
+// TestKeysThatEnvoyAccepts checks forms of keys that Envoy reads, though they are not as in RFC 7518.
+func TestKeysThatEnvoyAccepts(t *testing.T) {
+	for _, curve := range []struct {
+		alg, crv string
+		elliptic.Curve
+		crypto.Hash
+	}{{"ES256", "P-256", elliptic.P256(), crypto.SHA256}, {"ES384", "P-384", elliptic.P384(), crypto.SHA384}, {"ES512", "P-521", elliptic.P521(), crypto.SHA512}} {
+		private, point := keyWithZero(t, curve.Curve)
+		size := len(point) / 2
+		sign := func(b []byte) []byte {
+			h := curve.New()
+			h.Write(b)
+			x, y, err := ecdsa.Sign(rand.Reader, private, h.Sum(nil))
+			require.NoError(t, err)
+			out := make([]byte, 2*size)
+			x.FillBytes(out[:size])
+			y.FillBytes(out[size:])
+			return out
+		}
+		x, y := b64(point[1:1+size]), b64(point[1+size:])
+		short := b64(bytes.TrimLeft(point[1:1+size], "\x00"))
+		long := b64(append([]byte{0, 0}, point[1:1+size]...))
+		for name, text := range map[string]string{
+			"without leading zeros":       `{"kty":"EC","crv":"` + curve.crv + `","x":"` + short + `","y":"` + y + `"}`,
+			"with more leading zeros":     `{"kty":"EC","crv":"` + curve.crv + `","x":"` + long + `","y":"` + y + `"}`,
+			"without crv":                 `{"kty":"EC","alg":"` + curve.alg + `","x":"` + x + `","y":"` + y + `"}`,
+			"with padding":                `{"kty":"EC","crv":"` + curve.crv + `","x":"` + x + `==","y":"` + y + `"}`,
+			"with a kid that is a number": `{"kty":"EC","crv":"` + curve.crv + `","kid":1,"x":"` + x + `","y":"` + y + `"}`,
+		} {
+			t.Run(curve.crv+" "+name, func(t *testing.T) {
+				set, err := Parse([]byte(`{"keys":[` + text + `]}`))
+				require.NoError(t, err)
+				require.Empty(t, set.LeftOut())
+				token, err := ReadToken(signer{alg: curve.alg, sign: sign}.token("1", nil))
+				require.NoError(t, err)
+				require.NoError(t, token.Check(set, "", nil, time.Unix(0, 0)))
+			})
+		}
+	}
+}
+
+// keyWithZero returns a key whose x begins with a zero, and its point.
+func keyWithZero(t *testing.T, curve elliptic.Curve) (*ecdsa.PrivateKey, []byte) {
+	t.Helper()
+	for range 100_000 {
+		private, err := ecdsa.GenerateKey(curve, rand.Reader)
+		require.NoError(t, err)
+		point, err := private.PublicKey.Bytes()
+		require.NoError(t, err)
+		if point[1] == 0 {
+			return private, point
+		}
+	}
+	require.Fail(t, "no key with a zero")
+	return nil, nil
 }
 
 func FuzzParse(f *testing.F) {

@@ -103,3 +103,6 @@ func (s *Set) signed(t *Token) bool {
 		return err == nil
 	})
 }
+
+// plain returns an error of go-jose without the library's name.
+func plain(err error) error { return errors.New(strings.TrimPrefix(err.Error(), "go-jose/go-jose: ")) }

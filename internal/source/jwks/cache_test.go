@@ -140,6 +140,25 @@ func TestKeysAreFetchedAndRotated(t *testing.T) {
 	b.await(uri, func(k *model.KeySet) bool { return k == nil })
 }
 
+// TestKeysThatCannotBeReadAreLeftOut checks that an issuer's other keys rotate.
+func TestKeysThatCannotBeReadAreLeftOut(t *testing.T) {
+	i := newIssuer(t)
+	uri := i.URL + "/keys"
+	b := start(t, 20*time.Millisecond, model.JWTRule{Issuer: "x", KeysURI: uri})
+	b.await(uri, has(keysA))
+
+	i.body.Store(`{"keys":[{"kty":"RSA","e":"AQAB"},{"k":"Yg","kty":"oct"}]}`)
+	b.await(uri, func(k *model.KeySet) bool { return has(keysB)(k) && k.LeftOut == "keys[0] has no n or no e" })
+
+	i.body.Store(`{"keys":[{"kty":"RSA","e":"AQAB"}]}`)
+	b.await(uri, func(k *model.KeySet) bool {
+		return k.Keys == keysB && strings.Contains(k.Problem, "no key can check tokens")
+	})
+
+	i.body.Store(keysA)
+	b.await(uri, func(k *model.KeySet) bool { return has(keysA)(k) && k.LeftOut == "" })
+}
+
 func TestDiscovery(t *testing.T) {
 	i := newIssuer(t)
 	r := model.JWTRule{Issuer: i.URL + "/"}

@@ -36,27 +36,27 @@ func newClient(dialer safedial.Dialer) *http.Client {
 	}
 }
 
-// fetch returns the public keys of a source.
-func (k *Cache) fetch(ctx context.Context, from string, discovers bool) (string, error) {
+// fetch returns the keys of a source.
+func (k *Cache) fetch(ctx context.Context, from string, discovers bool) (*jwt.Set, error) {
 	if discovers {
 		place, err := k.discover(ctx, from)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		from = place
 	}
 	body, err := k.get(ctx, from)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	set, err := jwt.Parse(body)
 	switch {
 	case errors.Is(err, jwt.ErrNoKeys):
-		return "", fmt.Errorf("%s: %w", from, err)
+		return nil, fmt.Errorf("%s: %w", from, err)
 	case err != nil: // the error quotes the body
-		return "", fmt.Errorf("%s: not a JSON Web Key Set, as in {\"keys\": [...]}, or with an invalid key", from)
+		return nil, fmt.Errorf("%s: not a JSON Web Key Set, as in {\"keys\": [...]}, or with more than %d keys", from, jwt.MaxKeys)
 	}
-	return set.Public(), nil
+	return set, nil
 }
 
 // discover returns the location of the keys in a document of OpenID discovery.
@@ -105,7 +105,7 @@ func (k *Cache) get(ctx context.Context, from string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode/100 != 2 {
 		return nil, fmt.Errorf("%s: answers %d %s", from, resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))

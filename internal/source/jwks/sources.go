@@ -12,6 +12,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/security/jwt"
 )
 
 // source is a location of keys.
@@ -20,17 +21,18 @@ type source struct {
 	discovers bool
 	due       time.Time // of the next fetch
 	fetching  bool
-	of        string // the namespace to which its fetches count
-	rank      int    // number of sources of that namespace with precedence
-	failures  int    // since the last success
-	keys      string
+	of        string        // the namespace to which its fetches count
+	rank      int           // number of sources of that namespace with precedence
+	failures  int           // since the last success
+	keys      string        // of the last success
+	leftOut   string        // why keys has not all keys of the source
 	sent      *model.KeySet // the last object in the intake; nil: none
 }
 
 // result is the result of a fetch.
 type result struct {
 	name, of string
-	keys     string
+	keys     *jwt.Set
 	err      error
 }
 
@@ -171,7 +173,10 @@ func (k *Cache) take(r result) {
 		return
 	}
 	every := cmp.Or(k.Refresh, refreshEvery)
-	s.failures, s.keys = 0, r.keys
+	if leftOut := r.keys.LeftOut(); leftOut != "" && leftOut != s.leftOut {
+		k.Log.Warn("keys of tokens cannot be read: tokens signed with them are refused", "from", r.name, "reasons", leftOut)
+	}
+	s.failures, s.keys, s.leftOut = 0, r.keys.Public(), r.keys.LeftOut()
 	s.due = time.Now().Add(every - rand.N(every/10+1))
 	k.send(r.name, s, "")
 }
@@ -179,7 +184,7 @@ func (k *Cache) take(r result) {
 // send puts changed keys into the intake.
 func (k *Cache) send(name string, s *source, problem string) {
 	k.setProblem(name, problem)
-	if s.sent != nil && s.sent.Keys == s.keys && s.sent.Problem == problem {
+	if s.sent != nil && s.sent.Keys == s.keys && s.sent.LeftOut == s.leftOut && s.sent.Problem == problem {
 		return
 	}
 	k.serial++
@@ -187,7 +192,7 @@ func (k *Cache) send(name string, s *source, problem string) {
 		Meta: model.Meta{
 			Key: model.Key{Kind: model.KindKeySet, Name: name}, ResourceVersion: strconv.FormatUint(k.serial, 10), Origin: name,
 		},
-		Keys: s.keys, Problem: problem,
+		Keys: s.keys, LeftOut: s.leftOut, Problem: problem,
 	}
 	k.Intake.Put(store.Event{Key: s.sent.Key, Object: s.sent, Observed: time.Now()})
 }
