@@ -86,6 +86,9 @@ func TestSecrets(t *testing.T) {
 		"another curve":            {map[string]string{"cert": oddCert, "key": oddKey}, "its key is an ECDSA key on the curve P-224", "neither"},
 		"no PEM":                   {map[string]string{"cert": "hunter2", "key": "hunter2", "cacert": "hunter2"}, "its cert and key are not", "its cacert has no certificate in PEM"},
 		"a key where CAs belong":   {map[string]string{"tls.crt": cert, "tls.key": key, "ca.crt": key}, "", "its ca.crt has a PRIVATE KEY where only certificates belong"},
+		"a broken CA among others": {map[string]string{"ca.crt": cert + "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n" + cert}, "neither", ""},
+		"a key beside CAs":         {map[string]string{"ca.crt": key + cert}, "neither", ""},
+		"a list beside CAs":        {map[string]string{"ca.crt": cert + crl}, "neither", "its ca.crt has a list of revoked certificates where only certificates belong"},
 		"a broken CA":              {map[string]string{"ca.crt": "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"}, "neither", "cannot be read"},
 		"no list of revoked ones":  {map[string]string{"ca.crt": cert, "ca.crl": "hunter2"}, "neither", "its ca.crl is not a list"},
 		"lists of revoked ones":    {map[string]string{"ca.crt": cert, "ca.crl": crl + crl}, "neither", ""},
@@ -104,6 +107,26 @@ func TestSecrets(t *testing.T) {
 			require.Equal(t, tc.problem == "", s.PrivateKey.PEM() != "")
 			require.Equal(t, tc.caProblem == "", s.CA != "")
 			requireHidden(t, s, key, other, "hunter2")
+		})
+	}
+}
+
+// TestCAsThatAreLeftOut checks that one certificate which cannot be read does not affect the others, and that keys are not
+// kept.
+func TestCAsThatAreLeftOut(t *testing.T) {
+	cert, key := pairPEM(t)
+	const broken = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
+	for name, tc := range map[string]struct{ text, ca, leftOut string }{
+		"none":           {"# roots\n" + cert, "# roots\n" + cert, ""},
+		"a broken one":   {cert + broken + cert, cert + cert, "its ca.crt has a certificate that cannot be read (number 2): x509: malformed certificate"},
+		"a key":          {key + cert, cert, "its ca.crt has a PRIVATE KEY where only certificates belong"},
+		"a key and more": {broken + key + cert, cert, "its ca.crt has a certificate that cannot be read (number 1): x509: malformed certificate; has a PRIVATE KEY where only certificates belong"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := kube.Secret(Decoder{}.cluster(), secretWith(map[string]string{"ca.crt": tc.text}))
+			require.Empty(t, s.CAProblem)
+			require.Equal(t, tc.ca, s.CA)
+			require.Equal(t, tc.leftOut, s.CALeftOut)
 		})
 	}
 }

@@ -21,6 +21,8 @@ type Secret struct {
 	// Problem is why there is no valid certificate with a key, CAProblem why there are no CAs; empty: there are. They
 	// name fields, and contain no part of a key.
 	Problem, CAProblem string
+	// CALeftOut describes certificates that CA does not have, because they cannot be read; empty: none.
+	CALeftOut string
 	// Readers are the service accounts that may have the key; nil: all. One of another namespace, whose Gateways a
 	// ReferenceGrant allows to refer to the Secret, is "NAMESPACE/NAME". All workloads of the namespace may have CA
 	// certificates.

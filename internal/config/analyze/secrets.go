@@ -58,7 +58,7 @@ func (c secretChecks) withCAs(key model.Key, s *model.Secret) (model.Key, *model
 	return key, s
 }
 
-// unusable returns why a Secret has no key, or no CAs; empty: it has.
+// unusable returns why a Secret has no key, or not all its CAs; empty: it has.
 func unusable(key model.Key, s *model.Secret, pair bool) string {
 	if s == nil || s.Problem == model.NoSecret && s.CAProblem == model.NoSecret {
 		return fmt.Sprintf("%s %s: not found in namespace %s, so calls fail: create it, or correct the name", key.Kind, key.Name, key.Namespace)
@@ -67,7 +67,10 @@ func unusable(key model.Key, s *model.Secret, pair bool) string {
 	if pair {
 		problem = s.Problem
 	}
-	if problem == "" {
+	switch {
+	case problem == "" && !pair && s.CALeftOut != "":
+		return fmt.Sprintf("%s %s: a part of its CAs is left out, so certificates under them are refused: %s; correct or remove them", key.Kind, key.Name, s.CALeftOut)
+	case problem == "":
 		return ""
 	}
 	return fmt.Sprintf("%s %s: unusable, so calls fail: %s", key.Kind, key.Name, problem)

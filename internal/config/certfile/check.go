@@ -55,25 +55,38 @@ func withoutContent(err error) string {
 	return msg
 }
 
-// CheckAuthorities checks the certificates of CAs, in PEM.
-func CheckAuthorities(text []byte) error {
-	found := false
-	for rest := text; ; found = true {
+// Authorities returns the certificates of CAs in a PEM text. Those that cannot be read, and keys, are left out: clients
+// and servers under the others are still verified, as in Istio. leftOut describes them; it is empty if there are none. An
+// error means that no certificate is left, or that the text has a list of revoked certificates, without which the others
+// would be trusted more than they are meant to be.
+func Authorities(text []byte) (kept []byte, leftOut string, err error) {
+	var reasons []string
+	for n, rest := 1, text; ; n++ {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			break
 		}
-		if block.Type != "CERTIFICATE" {
-			return fmt.Errorf("has a %s where only certificates belong", block.Type)
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return errors.New("has a certificate that cannot be read: " + withoutContent(err))
+		switch _, err := x509.ParseCertificate(block.Bytes); {
+		case block.Type == "X509 CRL":
+			return nil, "", errors.New("has a list of revoked certificates where only certificates belong")
+		case block.Type != "CERTIFICATE":
+			reasons = append(reasons, fmt.Sprintf("has a %s where only certificates belong", block.Type))
+		case err != nil:
+			reasons = append(reasons, fmt.Sprintf("has a certificate that cannot be read (number %d): %s", n, withoutContent(err)))
+		default:
+			kept = append(kept, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...)
 		}
 	}
-	if !found {
-		return errors.New("has no certificate in PEM")
+	leftOut = strings.Join(reasons, "; ")
+	switch {
+	case len(reasons) == 0 && len(kept) > 0:
+		return text, "", nil
+	case len(kept) > 0:
+		return kept, leftOut, nil
+	case len(reasons) > 0:
+		return nil, "", errors.New(leftOut)
 	}
-	return nil
+	return nil, "", errors.New("has no certificate in PEM")
 }
 
 // CheckRevoked checks lists of revoked certificates, one or more. Envoy takes those of

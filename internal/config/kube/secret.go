@@ -44,9 +44,7 @@ func Secret(in convert.Cluster, o *corev1.Secret) (*model.Secret, problem.List) 
 	} else {
 		out.Certificate, out.PrivateKey = certificate, model.NewPrivateKey(key)
 	}
-	if out.CA, out.CRL, err = authorities(data); err != nil {
-		out.CAProblem = err.Error()
-	}
+	authorities(out, data)
 	if o.Type == corev1.SecretTypeDockerConfigJson {
 		out.Login = login(data)
 	}
@@ -62,10 +60,7 @@ func HasAuthorities(o *corev1.ConfigMap) bool {
 func Authorities(in convert.Cluster, o *corev1.ConfigMap) (*model.Secret, problem.List) {
 	c := start(in, model.KindConfigMap, &o.ObjectMeta)
 	out := &model.Secret{Meta: c.Meta, Problem: "it is a ConfigMap, and keys are in Secrets"}
-	var err error
-	if out.CA, out.CRL, err = authorities(o.Data); err != nil {
-		out.CAProblem = err.Error()
-	}
+	authorities(out, o.Data)
 	return out, c.Problems
 }
 
@@ -123,23 +118,31 @@ func keyPair(data map[string]string) (certificate, key string, err error) {
 	return "", "", fmt.Errorf("it has neither tls.crt and tls.key nor cert and key (it has %s)", fieldNames(data))
 }
 
-func authorities(data map[string]string) (ca, crl string, err error) {
+// authorities decodes the certificates of CAs.
+func authorities(out *model.Secret, data map[string]string) {
 	for _, f := range caFields {
-		if ca, crl = data[f.ca], data[f.crl]; ca == "" {
+		if data[f.ca] == "" {
 			continue
 		}
-		if err := certfile.CheckAuthorities([]byte(ca)); err != nil {
-			return "", "", fmt.Errorf("its %s %w", f.ca, err)
+		kept, leftOut, err := certfile.Authorities([]byte(data[f.ca]))
+		if err != nil {
+			out.CAProblem = fmt.Sprintf("its %s %v", f.ca, err)
+			return
 		}
-		if crl == "" {
-			return ca, crl, nil
+		crl := data[f.crl]
+		if crl != "" {
+			if err := certfile.CheckRevoked([]byte(crl)); err != nil {
+				out.CAProblem = fmt.Sprintf("its %s %v", f.crl, err)
+				return
+			}
 		}
-		if err := certfile.CheckRevoked([]byte(crl)); err != nil {
-			return "", "", fmt.Errorf("its %s %w", f.crl, err)
+		if leftOut != "" {
+			out.CALeftOut = fmt.Sprintf("its %s %s", f.ca, leftOut)
 		}
-		return ca, crl, nil
+		out.CA, out.CRL = string(kept), crl
+		return
 	}
-	return "", "", fmt.Errorf("it has neither ca.crt nor cacert (it has %s)", fieldNames(data))
+	out.CAProblem = fmt.Sprintf("it has neither ca.crt nor cacert (it has %s)", fieldNames(data))
 }
 
 // fieldNames are for people: what the Secret has instead.

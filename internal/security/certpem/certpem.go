@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Decode decodes all certificates of a text, and skips other content. No certificate is an error.
@@ -26,6 +27,33 @@ func Decode(text []byte) ([]*x509.Certificate, error) {
 		return nil, errors.New("no certificate in PEM")
 	}
 	return out, nil
+}
+
+// DecodeRoots decodes CA certificates like Decode, but leaves out those that cannot be read: Envoy and OpenSSL accept some
+// that Go does not, such as those with a negative serial number. leftOut describes them; it is empty if there are none. An
+// error means that no certificate is left.
+func DecodeRoots(text []byte) (list []*x509.Certificate, leftOut string, err error) {
+	var reasons []string
+	n := 0
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		n++
+		if c, err := x509.ParseCertificate(block.Bytes); err != nil {
+			reasons = append(reasons, fmt.Sprintf("certificate %d: %v", n, err))
+		} else {
+			list = append(list, c)
+		}
+	}
+	leftOut = strings.Join(reasons, "; ")
+	switch {
+	case len(list) > 0:
+		return list, leftOut, nil
+	case leftOut != "":
+		return nil, leftOut, errors.New(leftOut)
+	}
+	return nil, "", errors.New("no certificate in PEM")
 }
 
 // Encode encodes certificates in order.

@@ -54,7 +54,8 @@ type Authority struct {
 	now     func() time.Time
 	present atomic.Pointer[material]
 
-	problem logonce.Problem // of the last reading
+	problem    logonce.Problem // of the last reading
+	rootErrors logonce.Errors
 
 	mu      sync.Mutex // guards the fields below
 	changed chan struct{}

@@ -23,9 +23,12 @@ func (r *Renewer) accept(key crypto.Signer, answer []string) (*Secrets, error) {
 	last := len(answer)
 	if last > 1 {
 		last--
-		list, err := certpem.Decode([]byte(answer[last]))
+		list, leftOut, err := certpem.DecodeRoots([]byte(answer[last]))
 		if err != nil {
 			return nil, fmt.Errorf("roots: %w", err)
+		}
+		if leftOut != "" {
+			r.Log.Warn("a part of the CA's roots is left out: peers under them are refused", "from", r.place(), "reasons", leftOut)
 		}
 		roots = certpem.Encode(list...)
 	}

@@ -45,9 +45,11 @@ func (r *Renewer) fromFiles(chainText, keyText, rootsText []byte) (*Secrets, err
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", chainFile, err)
 	}
-	if _, err := certpem.Decode(rootsText); err != nil {
+	_, leftOut, err := certpem.DecodeRoots(rootsText)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", rootFile, err)
 	}
+	r.noteRoots(filepath.Join(r.FilesDir, rootFile), leftOut, nil)
 	pair, err := tls.X509KeyPair(chainText, keyText)
 	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", chainFile, keyFile, err)

@@ -91,9 +91,10 @@ func (s *Secrets) Leaf() *x509.Certificate {
 // Renewer gets and renews one workload's secrets in Run. The other methods may be called from any goroutine.
 type Renewer struct {
 	Options
-	fileRoots  []byte            // as last read; used by Run only, as the next three fields
+	fileRoots  []byte            // as last read; used by Run only, as the next four fields
 	lists      *revocation.Lists // as last read, beside the roots; nil: none
 	listErrors logonce.Errors
+	rootErrors logonce.Errors // of RootsFile, or of the file in FilesDir
 	backoff    backoff
 	unwritten  bool // the files in OutputDir are older than secrets
 
@@ -103,6 +104,7 @@ type Renewer struct {
 	problem  error         // the last error; nil after a success
 	attempts int           // failures since the last success
 	renewAt  time.Time
+	leftOut  string // why secrets do not have all roots of the file; empty: they have
 }
 
 // New reads the roots and checks the options. Run gets the certificate.
@@ -123,10 +125,11 @@ func New(o Options) (*Renewer, error) {
 	if r.FilesDir != "" || r.WorkloadAPI != "" || r.RootsFile == "" {
 		return r, nil
 	}
-	roots, err := readRoots(r.RootsFile)
+	roots, leftOut, err := readRoots(r.RootsFile)
 	if err != nil {
 		return nil, fmt.Errorf("%w: correct --xds-root-cert", err)
 	}
+	r.noteRoots(r.RootsFile, leftOut, nil)
 	if r.lists, err = readRevoked(r.RootsFile, roots); err != nil {
 		r.Log.Warn("no revoked certificate is refused", "error", err)
 	}

@@ -297,6 +297,24 @@ func TestInvalidAnswers(t *testing.T) {
 	}
 }
 
+// trusts returns a condition: the secrets have these roots, and no others.
+func trusts(want ...*catest.Root) func(*Secrets) bool {
+	return func(s *Secrets) bool {
+		list, _ := certpem.Decode(s.Roots)
+		var subjects []string
+		for _, c := range list {
+			subjects = append(subjects, c.Subject.CommonName)
+		}
+		have := strings.Join(subjects, " ")
+		for _, w := range want {
+			if !strings.Contains(have, w.Cert.Subject.CommonName) {
+				return false
+			}
+		}
+		return len(list) == len(want)
+	}
+}
+
 // TestRootRotation trusts both roots while the CA sends both; the CA switches to the new one and drops the old one.
 func TestRootRotation(t *testing.T) {
 	old, next := root(t, "old"), root(t, "next")
@@ -304,22 +322,6 @@ func TestRootRotation(t *testing.T) {
 	o := options(t, server, old)
 	renewer := run(t, o)
 	await(t, renewer, "a certificate", issued)
-	trusts := func(want ...*catest.Root) func(*Secrets) bool {
-		return func(s *Secrets) bool {
-			list, _ := certpem.Decode(s.Roots)
-			var subjects []string
-			for _, c := range list {
-				subjects = append(subjects, c.Subject.CommonName)
-			}
-			have := strings.Join(subjects, " ")
-			for _, w := range want {
-				if !strings.Contains(have, w.Cert.Subject.CommonName) {
-					return false
-				}
-			}
-			return len(list) == len(want)
-		}
-	}
 	write(t, o.RootsFile, string(old.PEM())+string(next.PEM()))
 	await(t, renewer, "both roots", trusts(old, next))
 	server.Change(func(s *catest.Settings) { s.Roots = []*catest.Root{old, next} })
@@ -335,6 +337,41 @@ func TestRootRotation(t *testing.T) {
 	server.Change(func(s *catest.Settings) { s.Err = errors.New("away") })
 	s, _ = renewer.Secrets()
 	require.True(t, trusts(next)(s), "an unreadable file changes nothing")
+}
+
+const brokenRoot = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
+
+// TestBrokenRoots checks that roots which cannot be read are left out of files and of the CA's answers, and reported.
+func TestBrokenRoots(t *testing.T) {
+	first, next := root(t, "first"), root(t, "next")
+	server := authority(t, first)
+	server.Change(func(s *catest.Settings) { s.Broken = brokenRoot })
+	o := options(t, server, first)
+	log := &logtext.Buffer{}
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	write(t, o.RootsFile, string(first.PEM())+brokenRoot)
+	renewer := run(t, o)
+	s := await(t, renewer, "a certificate", issued)
+	require.Equal(t, string(first.PEM()), string(s.Roots))
+	require.Contains(t, renewer.State().LeftOut, "certificate 2: x509: malformed certificate")
+	require.Contains(t, log.String(), "a part of the mesh's roots is left out")
+	require.Contains(t, log.String(), "a part of the CA's roots is left out")
+
+	write(t, o.RootsFile, string(first.PEM())+brokenRoot+string(next.PEM()))
+	await(t, renewer, "the next root", trusts(first, next))
+	require.Equal(t, 1, strings.Count(log.String(), "the mesh's roots is left out"), "once")
+
+	write(t, o.RootsFile, brokenRoot)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "the mesh's roots stay unchanged") }, patience, time.Millisecond)
+	s, _ = renewer.Secrets()
+	require.True(t, trusts(first, next)(s))
+
+	write(t, o.RootsFile, string(first.PEM())+string(next.PEM()))
+	require.Eventually(t, func() bool { return renewer.State().LeftOut == "" }, patience, time.Millisecond)
+
+	write(t, o.RootsFile, brokenRoot)
+	_, err := New(o)
+	require.ErrorContains(t, err, "malformed certificate")
 }
 
 func TestMountedCertificates(t *testing.T) {

@@ -13,25 +13,44 @@ import (
 	"github.com/moonsail/moonsail/internal/security/revocation"
 )
 
-// readRoots reads a file of CA certificates, and drops other content.
-func readRoots(file string) ([]byte, error) {
+// readRoots reads a file of CA certificates, and drops other content. leftOut describes certificates that cannot be read.
+func readRoots(file string) (roots []byte, leftOut string, err error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("roots of the mesh: %w", err)
+		return nil, "", fmt.Errorf("roots of the mesh: %w", err)
 	}
-	roots, err := certpem.Decode(content)
+	list, leftOut, err := certpem.DecodeRoots(content)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, "", fmt.Errorf("%s: %w", file, err)
 	}
-	return certpem.Encode(roots...), nil
+	return certpem.Encode(list...), leftOut, nil
 }
 
-// unite returns the certificates of all texts, each once, in order. It skips texts without certificates.
+// noteRoots logs, once, roots that cannot be read.
+func (r *Renewer) noteRoots(from, leftOut string, err error) {
+	if err == nil {
+		r.mu.Lock()
+		r.leftOut = leftOut
+		r.mu.Unlock()
+	}
+	if err == nil && leftOut != "" {
+		err = errors.New(leftOut)
+	}
+	switch {
+	case !r.rootErrors.New(err):
+	case leftOut != "":
+		r.Log.Warn("a part of the mesh's roots is left out: peers under them are refused", "from", from, "reasons", leftOut)
+	default:
+		r.Log.Warn("the mesh's roots stay unchanged", "from", from, "error", err)
+	}
+}
+
+// unite returns the certificates of all texts that can be read, each once, in order.
 func unite(texts ...[]byte) []byte {
 	var out []*x509.Certificate
 	seen := map[string]bool{}
 	for _, text := range texts {
-		list, _ := certpem.Decode(text)
+		list, _, _ := certpem.DecodeRoots(text)
 		for _, c := range list {
 			if !seen[string(c.Raw)] {
 				seen[string(c.Raw)] = true

@@ -148,7 +148,8 @@ func (r *Renewer) checkFiles() (wait time.Duration, ok bool) {
 	if r.RootsFile == "" {
 		return 0, false
 	}
-	roots, err := readRoots(r.RootsFile)
+	roots, leftOut, err := readRoots(r.RootsFile)
+	r.noteRoots(r.RootsFile, leftOut, err)
 	if err != nil {
 		return 0, false // an unreadable file may be an incomplete change: the last valid roots stay
 	}

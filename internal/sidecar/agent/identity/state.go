@@ -19,6 +19,7 @@ type State struct {
 	Got       time.Time `json:"got,omitzero"`
 	RenewAt   time.Time `json:"nextAttempt,omitzero"`
 	Roots     []Root    `json:"roots,omitempty"`
+	LeftOut   string    `json:"rootsLeftOut,omitempty"` // roots that cannot be read
 	Problem   string    `json:"problem,omitempty"`
 	Attempts  int       `json:"failedAttempts,omitempty"`
 }
@@ -34,7 +35,7 @@ type Root struct {
 func (r *Renewer) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	st := State{From: r.place(), RenewAt: r.renewAt, Attempts: r.attempts, ID: r.secrets.id(), Got: r.secrets.got}
+	st := State{From: r.place(), RenewAt: r.renewAt, Attempts: r.attempts, ID: r.secrets.id(), Got: r.secrets.got, LeftOut: r.leftOut}
 	if r.problem != nil {
 		st.Problem = r.problem.Error()
 	}

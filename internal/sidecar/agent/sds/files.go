@@ -36,6 +36,7 @@ type fileSecret struct {
 	users   int           // streams that subscribe to it; without any it is dropped
 	good    *tlsv3.Secret // the last valid secret; nil: none yet
 	expires time.Time     // the first expiry of good's certificates; zero: unknown
+	leftOut string        // why good has not all certificates of the file; empty: it has
 	problem string        // why the files are invalid now; empty: they are valid
 	stamps  []stamp       // of the files when they were read; nil: not read
 }
@@ -130,7 +131,7 @@ func (f *Files) same(name string, now []stamp) bool {
 }
 
 // note stores the result of reading a secret's files.
-func (f *Files) note(name string, stamps []stamp, read *tlsv3.Secret, err error) {
+func (f *Files) note(name string, stamps []stamp, read *tlsv3.Secret, leftOut string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.wanted[name]
@@ -146,6 +147,10 @@ func (f *Files) note(name string, stamps []stamp, read *tlsv3.Secret, err error)
 		f.log.Info("the secret in files is valid again", "name", name)
 	}
 	s.problem = ""
+	if leftOut != "" && leftOut != s.leftOut {
+		f.log.Warn("a part of the CAs in a file is left out: certificates under them are refused", "name", name, "reasons", leftOut)
+	}
+	s.leftOut = leftOut
 	if s.good != nil && versionOf(s.good) == versionOf(read) {
 		return
 	}

@@ -282,6 +282,20 @@ func TestRootsInFiles(t *testing.T) {
 	require.Equal(t, string(other.PEM()), string(second.next().GetValidationContext().GetTrustedCa().GetInlineBytes()))
 }
 
+// TestBrokenRootsInFiles checks that a certificate which cannot be read does not affect the others of its file.
+func TestBrokenRootsInFiles(t *testing.T) {
+	s := startFiles(t, time.Hour, time.Millisecond)
+	root := newRoot(t)
+	const broken = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
+	s.write("ca.pem", []byte(broken+string(root.PEM())))
+	name, _ := certfile.Roots(s.path("ca.pem"), "")
+	stream := s.ask(name)
+	require.Equal(t, string(root.PEM()), string(stream.next().GetValidationContext().GetTrustedCa().GetInlineBytes()))
+	s.awaitLog("a part of the CAs in a file is left out")
+	s.write("ca.pem", []byte(broken))
+	s.awaitLog("the last valid one stays in force")
+}
+
 // TestReadsOnlySubscribedFiles checks that other files are not read, also after the end of a subscription.
 func TestReadsOnlySubscribedFiles(t *testing.T) {
 	s := startFiles(t, 5*time.Millisecond, time.Millisecond)
@@ -330,9 +344,9 @@ func TestMetricsBesideIdentity(t *testing.T) {
 	name := pairName(t, s.path("cert.pem"), s.path("key.pem"))
 	require.True(t, f.want(name))
 	of, _ := certfile.Parse(name)
-	read, err := readSecret(name, of)
+	read, leftOut, err := readSecret(name, of)
 	require.NoError(t, err)
-	f.note(name, nil, read, nil)
+	f.note(name, nil, read, leftOut, nil)
 
 	families, err := r.Gather()
 	require.NoError(t, err)

@@ -51,17 +51,18 @@ func rootsPath(cas string) string {
 	return systemRoots[0]
 }
 
-// readSecret reads the files of a secret, and refuses what Envoy would refuse. Errors contain no part of a file.
-func readSecret(name string, s certfile.Secret) (*tlsv3.Secret, error) {
+// readSecret reads the files of a secret, and refuses what Envoy would refuse. leftOut describes certificates of CAs that
+// cannot be read. Errors contain no part of a file.
+func readSecret(name string, s certfile.Secret) (secret *tlsv3.Secret, leftOut string, err error) {
 	var content [2][]byte
 	for i, path := range pathsOf(s) {
-		var err error
 		if content[i], err = readFile(path); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
 	if s.CAs == "" {
-		return pairSecret(name, s, content[0], content[1])
+		secret, err = pairSecret(name, s, content[0], content[1])
+		return secret, "", err
 	}
 	return rootsSecret(name, s, content[0], content[1])
 }
@@ -77,25 +78,25 @@ func pairSecret(name string, s certfile.Secret, certificate, key []byte) (*tlsv3
 	return certificateSecret(name, certificate, key), nil
 }
 
-func rootsSecret(name string, s certfile.Secret, cas, revoked []byte) (*tlsv3.Secret, error) {
+func rootsSecret(name string, s certfile.Secret, cas, revoked []byte) (secret *tlsv3.Secret, leftOut string, err error) {
 	// The system's roots may have certificates that only Envoy can parse.
 	if s.CAs == certfile.System && !bytes.Contains(cas, []byte("-----BEGIN CERTIFICATE-----")) {
-		return nil, fmt.Errorf("%s: no certificate in PEM", rootsPath(s.CAs))
+		return nil, "", fmt.Errorf("%s: no certificate in PEM", rootsPath(s.CAs))
 	}
 	if s.CAs != certfile.System {
-		if err := certfile.CheckAuthorities(cas); err != nil {
-			return nil, fmt.Errorf("%s %w", s.CAs, err)
+		if cas, leftOut, err = certfile.Authorities(cas); err != nil {
+			return nil, "", fmt.Errorf("%s %w", s.CAs, err)
 		}
 	}
 	out := rootSecret(name, cas)
 	if s.Revoked == "" {
-		return out, nil
+		return out, leftOut, nil
 	}
 	if err := certfile.CheckRevoked(revoked); err != nil {
-		return nil, fmt.Errorf("%s %w", s.Revoked, err)
+		return nil, "", fmt.Errorf("%s %w", s.Revoked, err)
 	}
 	out.GetValidationContext().Crl = inline(revoked)
-	return out, nil
+	return out, leftOut, nil
 }
 
 // readFile reads a regular file. A device might have no end.

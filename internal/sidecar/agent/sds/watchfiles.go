@@ -71,8 +71,8 @@ func (f *Files) look(w *fsnotify.Watcher, touched map[string]bool) {
 		if f.same(name, stamps) && !slices.ContainsFunc(paths, func(p string) bool { return touched[filepath.Clean(p)] }) {
 			continue
 		}
-		read, err := readSecret(name, of[name])
-		f.note(name, stamps, read, err)
+		read, leftOut, err := readSecret(name, of[name])
+		f.note(name, stamps, read, leftOut, err)
 	}
 }
 
