@@ -16,9 +16,16 @@ const (
 	ownSecretType = "istio.io/ca-root"
 )
 
+// secrets are the Secrets of a namespace, as those of kube.Secrets.
+type secrets interface {
+	Get(ctx context.Context, name string) (*kube.Secret, error)
+	Create(ctx context.Context, o *kube.Secret) error
+	Replace(ctx context.Context, o *kube.Secret) error
+}
+
 // secretStore is a ca.Store in Secrets of the root namespace. Only the authority uses it.
 type secretStore struct {
-	secrets   *kube.Secrets
+	secrets   secrets
 	namespace string
 	given     bool // the operator's Secret is in force
 }
@@ -33,10 +40,11 @@ func (s *secretStore) Read(ctx context.Context) (*ca.Contents, error) {
 	case err != nil:
 		return nil, err
 	case o != nil && isAuthority(o):
-		s.given = true
-		return s.contents(o), nil
+		c := s.contents(o)
+		s.given = s.given || len(c.Files[ca.CertFile]) > 0 && len(c.Files[ca.KeyFile]) > 0
+		return c, nil
 	case s.given:
-		return nil, fmt.Errorf("secret %s/%s: deleted, or without %s: restore it, or restart the control plane to continue without it", s.namespace, givenSecret, ca.KeyFile)
+		return nil, fmt.Errorf("secret %s/%s: deleted: restore it, or restart the control plane to continue without it", s.namespace, givenSecret)
 	}
 	o, err := s.secrets.Get(ctx, ownSecret)
 	if o == nil || err != nil {
@@ -48,9 +56,15 @@ func (s *secretStore) Read(ctx context.Context) (*ca.Contents, error) {
 // tlsNames are the keys of Secrets of type kubernetes.io/tls, as cert-manager makes them.
 var tlsNames = map[string]string{"tls.crt": ca.CertFile, "tls.key": ca.KeyFile, "ca.crt": ca.RootFile}
 
-// isAuthority reports whether a Secret has a signing key, and not only roots.
+// isAuthority reports whether a Secret has a file of a certificate authority, as for istiod. An incomplete one is an error,
+// and not the same as none: with another authority, workloads would not trust each other.
 func isAuthority(o *kube.Secret) bool {
-	return len(o.Data[ca.KeyFile]) > 0 || len(o.Data["tls.key"]) > 0
+	for _, name := range []string{ca.CertFile, ca.KeyFile, ca.ChainFile, ca.RootFile, "tls.crt", "tls.key"} {
+		if _, ok := o.Data[name]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *secretStore) contents(o *kube.Secret) *ca.Contents {

@@ -122,7 +122,7 @@ func TestOperatorsAuthority(t *testing.T) {
 		}
 	}
 	c.Eventually(t, "its removal is reported",
-		says("secret istio-system/cacerts: deleted, or without ca-key.pem: restore it, or restart the control plane to continue without it"))
+		says("secret istio-system/cacerts: deleted: restore it, or restart the control plane to continue without it"))
 	require.NoError(t, signs(one), "what was good stays in force")
 	require.Equal(t, string(root.pem), rootsOf(t, c, ns))
 
