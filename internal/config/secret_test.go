@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/big"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,32 @@ func TestCAsThatAreLeftOut(t *testing.T) {
 			require.Empty(t, s.CAProblem)
 			require.Equal(t, tc.ca, s.CA)
 			require.Equal(t, tc.leftOut, s.CALeftOut)
+		})
+	}
+}
+
+// TestStaples checks that an OCSP response is kept if Envoy accepts it, and that another one does not affect the key.
+func TestStaples(t *testing.T) {
+	cert, key := pairPEM(t)
+	text, err := os.ReadFile("certfile/testdata/staple.der") // for the same serial number
+	require.NoError(t, err)
+	staple := string(text)
+	for name, tc := range map[string]struct {
+		data    map[string]string
+		kept    string
+		problem string
+	}{
+		"beside tls.crt": {map[string]string{"tls.crt": cert, "tls.key": key, "tls.ocsp-staple": staple}, staple, ""},
+		"beside cert":    {map[string]string{"cert": cert, "key": key, "tls.ocsp-staple": staple}, "", ""},
+		"none":           {map[string]string{"tls.crt": cert, "tls.key": key}, "", ""},
+		"broken":         {map[string]string{"tls.crt": cert, "tls.key": key, "tls.ocsp-staple": "x"}, "", "its tls.ocsp-staple is not an OCSP response in DER"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := kube.Secret(Decoder{}.cluster(), secretWith(tc.data))
+			require.Empty(t, s.Problem)
+			require.Equal(t, cert, s.Certificate)
+			require.Equal(t, tc.kept, s.OCSPStaple)
+			require.Equal(t, tc.problem, s.StapleProblem)
 		})
 	}
 }

@@ -14,6 +14,7 @@ type Secret struct {
 	Meta
 	Certificate string // a chain in PEM, the leaf first; empty: none
 	PrivateKey  PrivateKey
+	OCSPStaple  string // an OCSP response for Certificate, in DER; empty: none
 	CA          string // certificates in PEM; empty: none
 	CRL         string // in PEM; of certificates that CA has signed
 	// Login is a Docker configuration with credentials for registries, in JSON; zero: none.
@@ -21,6 +22,8 @@ type Secret struct {
 	// Problem is why there is no valid certificate with a key, CAProblem why there are no CAs; empty: there are. They
 	// name fields, and contain no part of a key.
 	Problem, CAProblem string
+	// StapleProblem is why there is no OCSPStaple, although the Secret has one; empty: there is, or it has none.
+	StapleProblem string
 	// CALeftOut describes certificates that CA does not have, because they cannot be read; empty: none.
 	CALeftOut string
 	// Readers are the service accounts that may have the key; nil: all. One of another namespace, whose Gateways a

@@ -70,6 +70,8 @@ func unusable(key model.Key, s *model.Secret, pair bool) string {
 	switch {
 	case problem == "" && !pair && s.CALeftOut != "":
 		return fmt.Sprintf("%s %s: a part of its CAs is left out, so certificates under them are refused: %s; correct or remove them", key.Kind, key.Name, s.CALeftOut)
+	case problem == "" && pair && s.StapleProblem != "":
+		return fmt.Sprintf("%s %s: no OCSP response is sent with its certificate: %s; correct or remove it", key.Kind, key.Name, s.StapleProblem)
 	case problem == "":
 		return ""
 	}

@@ -18,9 +18,12 @@ import (
 // caField names a field with certificates of CAs, and the one with the list of revoked certificates.
 type caField struct{ ca, crl string }
 
+// stapleField has an OCSP response. As in Istio, it is beside tls.crt only.
+const stapleField = "tls.ocsp-staple"
+
 // The fields of Secrets, in the order in which Istio looks for them.
 var (
-	keyPairFields = []struct{ certificate, key string }{{"cert", "key"}, {corev1.TLSCertKey, corev1.TLSPrivateKeyKey}}
+	keyPairFields = []struct{ certificate, key, staple string }{{"cert", "key", ""}, {corev1.TLSCertKey, corev1.TLSPrivateKeyKey, stapleField}}
 	caFields      = []caField{{"cacert", "crl"}, {"ca.crt", "ca.crl"}}
 )
 
@@ -38,11 +41,12 @@ func Secret(in convert.Cluster, o *corev1.Secret) (*model.Secret, problem.List) 
 	out := &model.Secret{Meta: c.Meta}
 	out.Annotations = nil // kubectl's copy of the whole Secret may be there
 	data := secretData(o)
-	certificate, key, err := keyPair(data)
+	certificate, key, staple, err := keyPair(data)
 	if err != nil {
 		out.Problem = err.Error()
 	} else {
 		out.Certificate, out.PrivateKey = certificate, model.NewPrivateKey(key)
+		setStaple(out, staple)
 	}
 	authorities(out, data)
 	if o.Type == corev1.SecretTypeDockerConfigJson {
@@ -100,7 +104,7 @@ func secretData(o *corev1.Secret) map[string]string {
 	return out
 }
 
-func keyPair(data map[string]string) (certificate, key string, err error) {
+func keyPair(data map[string]string) (certificate, key, staple string, err error) {
 	for _, f := range keyPairFields {
 		certificate, key = data[f.certificate], data[f.key]
 		if certificate == "" || key == "" {
@@ -108,14 +112,26 @@ func keyPair(data map[string]string) (certificate, key string, err error) {
 		}
 		refused, err := certfile.CheckPair([]byte(certificate), []byte(key))
 		if err != nil {
-			return "", "", fmt.Errorf("its %s and %s are not a certificate and its key: %w", f.certificate, f.key, err)
+			return "", "", "", fmt.Errorf("its %s and %s are not a certificate and its key: %w", f.certificate, f.key, err)
 		}
 		if refused != "" {
-			return "", "", fmt.Errorf("its %s is %s; Envoy refuses it", f.key, refused)
+			return "", "", "", fmt.Errorf("its %s is %s; Envoy refuses it", f.key, refused)
 		}
-		return certificate, key, nil
+		return certificate, key, data[f.staple], nil
 	}
-	return "", "", fmt.Errorf("it has neither tls.crt and tls.key nor cert and key (it has %s)", fieldNames(data))
+	return "", "", "", fmt.Errorf("it has neither tls.crt and tls.key nor cert and key (it has %s)", fieldNames(data))
+}
+
+// setStaple sets an OCSP response, unless Envoy would refuse the certificate with it.
+func setStaple(out *model.Secret, staple string) {
+	if staple == "" {
+		return
+	}
+	if err := certfile.CheckStaple([]byte(out.Certificate), []byte(staple)); err != nil {
+		out.StapleProblem = fmt.Sprintf("its %s %v", stapleField, err)
+		return
+	}
+	out.OCSPStaple = staple
 }
 
 // authorities decodes the certificates of CAs.

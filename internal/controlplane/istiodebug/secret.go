@@ -18,7 +18,7 @@ func withoutKey(packed *anypb.Any) (name string, public *anypb.Any, err error) {
 	switch t := s.Type.(type) {
 	case *tlsv3.Secret_ValidationContext:
 	case *tlsv3.Secret_TlsCertificate:
-		kept := &tlsv3.TlsCertificate{CertificateChain: t.TlsCertificate.CertificateChain}
+		kept := &tlsv3.TlsCertificate{CertificateChain: t.TlsCertificate.CertificateChain, OcspStaple: t.TlsCertificate.OcspStaple}
 		if t.TlsCertificate.PrivateKey != nil {
 			kept.PrivateKey = &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: wasmplugin.Redacted}}
 		}

@@ -90,8 +90,11 @@ func TestASecretThatChangesLeavesClustersAlone(t *testing.T) {
 	require.NotNil(t, d.Open(k).Clusters["outbound|443||api.example.com"])
 	delta := putSecret(st, d, secretOf("1", nil)).Deltas[k]
 	require.Equal(t, "key 1", delta.Secrets[keyOfAPI].PrivateKey.PEM())
-	delta = putSecret(st, d, secretOf("2", nil)).Deltas[k]
+	stapled := secretOf("2", nil)
+	stapled.OCSPStaple = "staple"
+	delta = putSecret(st, d, stapled).Deltas[k]
 	require.Equal(t, "key 2", delta.Secrets[keyOfAPI].PrivateKey.PEM())
+	require.Equal(t, "staple", delta.Secrets[keyOfAPI].OCSPStaple)
 	require.Equal(t, 2, delta.Len(), "only the secrets: %v", delta)
 	delta = putSecret(st, d, secretOf("3", []string{})).Deltas[k]
 	require.Contains(t, delta.Secrets, keyOfAPI)

@@ -43,5 +43,6 @@ type Secret struct {
 	Name        string // "kubernetes://api-client", of CAs with "-cacert"
 	Certificate string // a chain in PEM; empty: CA is set
 	PrivateKey  model.PrivateKey
+	OCSPStaple  string // in DER; empty: none
 	CA, CRL     string // in PEM
 }

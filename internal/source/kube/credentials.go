@@ -258,7 +258,7 @@ func (c *Credentials) send(key model.Key, w *secretWatch) {
 	default:
 		*now = *secret
 		if !w.keyAsked { // an unreferenced object is not stored
-			now.Certificate, now.PrivateKey, now.Login = "", model.PrivateKey{}, model.PrivateKey{}
+			now.Certificate, now.OCSPStaple, now.PrivateKey, now.Login = "", "", model.PrivateKey{}, model.PrivateKey{}
 		}
 	}
 	now.Readers = c.readers(key, w)

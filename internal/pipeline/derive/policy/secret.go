@@ -114,7 +114,7 @@ func keyFor(name string, secret *model.Secret, account string) *ir.Secret {
 	if secret == nil || secret.Problem != "" || !secret.MayRead(account) {
 		return nil
 	}
-	return &ir.Secret{Name: name, Certificate: secret.Certificate, PrivateKey: secret.PrivateKey}
+	return &ir.Secret{Name: name, Certificate: secret.Certificate, PrivateKey: secret.PrivateKey, OCSPStaple: secret.OCSPStaple}
 }
 
 // secretOfCA is the Secret with a credential's CAs: a separate one, or that of the key if the API server has no separate

@@ -22,9 +22,11 @@ func Secret(v *ir.Secret) (*tlsv3.Secret, error) {
 		}
 		return &tlsv3.Secret{Name: v.Name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: context}}, nil
 	}
-	return &tlsv3.Secret{Name: v.Name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
-		CertificateChain: envoyproto.InlineBytes(v.Certificate), PrivateKey: envoyproto.InlineBytes(v.PrivateKey.PEM()),
-	}}}, nil
+	pair := &tlsv3.TlsCertificate{CertificateChain: envoyproto.InlineBytes(v.Certificate), PrivateKey: envoyproto.InlineBytes(v.PrivateKey.PEM())}
+	if v.OCSPStaple != "" {
+		pair.OcspStaple = envoyproto.InlineBytes(v.OCSPStaple)
+	}
+	return &tlsv3.Secret{Name: v.Name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: pair}}, nil
 }
 
 // Credential is a Kubernetes Secret that the control plane serves. The wait is bounded, so that a missing Secret does
