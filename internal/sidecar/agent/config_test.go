@@ -271,3 +271,25 @@ func TestServiceOfSpans(t *testing.T) {
 		})
 	}
 }
+
+// TestNodeCluster checks the name of a workload's service for Envoy, which is the service of spans.
+func TestNodeCluster(t *testing.T) {
+	const canonical = "service.istio.io/canonical-name"
+	for name, tc := range map[string]struct {
+		labels map[string]string
+		want   string
+	}{
+		"app":            {map[string]string{"app": "a", "app.kubernetes.io/name": "b", canonical: "c"}, "a.shop"},
+		"name":           {map[string]string{"app.kubernetes.io/name": "b", canonical: "c"}, "b.shop"},
+		"canonical name": {map[string]string{canonical: "c"}, "c.shop"},
+		"workload":       {nil, "orders-v2.shop"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := minimal()
+			c.Workload.Namespace, c.Workload.WorkloadName, c.Workload.Labels = "shop", "orders-v2", tc.labels
+			s, err := c.resolve()
+			require.NoError(t, err)
+			require.Equal(t, tc.want, s.node.Cluster)
+		})
+	}
+}

@@ -47,14 +47,14 @@ func (s *settings) nameInstance() {
 	s.node.Metadata[agentapi.MetaStatusPort] = s.ports.Status
 }
 
-// serviceCluster returns ProxyConfig's serviceCluster, else APP.NAMESPACE. APP is the first that is set of the labels app
-// and app.kubernetes.io/name and the workload's name.
+// serviceCluster returns ProxyConfig's serviceCluster, else APP.NAMESPACE. APP is the first that is set of the labels app,
+// app.kubernetes.io/name and service.istio.io/canonical-name, and the workload's name.
 func (s *settings) serviceCluster() string {
 	if c := s.proxyConfig.GetServiceCluster(); c != "" && c != "istio-proxy" {
 		return c
 	}
 	w := &s.Workload
-	for _, app := range []string{w.Labels["app"], w.Labels["app.kubernetes.io/name"], w.WorkloadName} {
+	for _, app := range []string{w.Labels["app"], w.Labels["app.kubernetes.io/name"], w.Labels["service.istio.io/canonical-name"], w.WorkloadName} {
 		if app != "" {
 			return app + "." + w.Namespace
 		}
