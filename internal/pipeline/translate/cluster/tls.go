@@ -173,7 +173,7 @@ func upstreamALPN(v *ir.Cluster) []string {
 		return alpnHTTP2
 	case protocol == upstreamAsClient:
 		return alpnAsClient
-	case v.Protocol.IsHTTP():
+	case v.Protocol.IsHTTP(), v.Protocol == model.ProtocolAuto: // of a router in the second case
 		return alpnHTTP1
 	}
 	return alpnBytes
