@@ -116,7 +116,7 @@ var Istiod = []Variable{
 	{"PREFER_DESTINATIONRULE_TLS_FOR_EXTERNAL_SERVICES", "true", "the tls of a DestinationRule always counts"},
 	{"ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS", "true", "resolution DYNAMIC_DNS also serves TLS"},
 	{"PILOT_ALLOW_ANY_DYNAMIC_DNS_MAX_HOSTS", Any, "ALLOW_ANY_DYNAMIC_DNS counts as ALLOW_ANY"},
-	{"ISTIO_DUAL_STACK", Any, "proxies with addresses of both IP families get both"},
+	{"ISTIO_DUAL_STACK", Any, "proxies with addresses of both IP families get both; names with resolution DNS prefer IPv4"},
 	{"ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS", "false", "proxies without an IPv4 address do not listen on one"},
 	{"PILOT_ENABLE_QUIC_LISTENERS", "false", "HTTP/3 is not supported"},
 	{"PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES", "true", "sidecars balance requests to headless services over their Pods, and send connections to the Pod that is called"},

@@ -54,6 +54,7 @@ type Cluster struct {
 	ConnectTimeout time.Duration       // the mesh's, if Policy has none
 	Keepalive      *model.TCPKeepalive // the mesh's, for each field that Policy does not set
 	DNSRefresh     time.Duration       // of DNS clusters; 0: the default
+	Families       model.Families      // of the proxy's addresses, for clusters whose names Envoy resolves
 	TLSDefaults    *model.TLSDefaults  // for TLS other than the mesh's; nil: Envoy's
 	AgentFiles     bool                // certificates in files come from the proxy's agent, else Envoy reads them
 	// Localities are the endpoints of static and DNS clusters; nil for EDS.

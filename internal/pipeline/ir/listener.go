@@ -128,9 +128,11 @@ type HTTPChain struct {
 	OnDemand bool
 	// ForwardProxy: routes may lead to a cluster with DiscoverDynamicDNS.
 	ForwardProxy bool
-	Wasm         *WasmFilters // of requests; nil: none
-	IdleTimeout  *time.Duration
-	Telemetry    *Telemetry // nil: nothing is reported
+	// Families are those of the proxy's addresses, by which Envoy resolves names for ForwardProxy.
+	Families    model.Families
+	Wasm        *WasmFilters // of requests; nil: none
+	IdleTimeout *time.Duration
+	Telemetry   *Telemetry // nil: nothing is reported
 	// Uncounted: the proxy keeps no statistics of answers by code.
 	Uncounted bool
 	// FromMesh: clients may be sidecars, which speak HTTP/2 for applications that upgrade HTTP/1.1.
@@ -182,4 +184,6 @@ type TCPChain struct {
 	OnDemand bool
 	// ForwardSNIPort is set for a backend with DiscoverDynamicDNS: connections go to this port of the host in SNI.
 	ForwardSNIPort uint32
+	// Families are those of the proxy's addresses, by which Envoy resolves names for ForwardSNIPort.
+	Families model.Families
 }

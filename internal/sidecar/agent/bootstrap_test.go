@@ -111,6 +111,22 @@ func TestEnvoyAcceptsBootstraps(t *testing.T) {
 	}
 }
 
+// TestControlPlaneByFamilyOfWorkload checks which addresses Envoy calls if the control plane has a name.
+func TestControlPlaneByFamilyOfWorkload(t *testing.T) {
+	for want, ips := range map[string][]string{
+		`"V4_PREFERRED"`: {"10.0.0.1", "fd00::7"},
+		`"AUTO"`:         {"fd00::7"},
+	} {
+		t.Run(want, func(t *testing.T) {
+			got, err := Bootstrap(Config{
+				Workload: workload.Workload{Name: "a", IPs: ips}, XDS: XDS{Address: "mesh.example.com:15010", Plaintext: true},
+			})
+			require.NoError(t, err)
+			require.Regexp(t, `"dns_lookup_family":\s*`+want, string(got))
+		})
+	}
+}
+
 // patchedBootstrap returns the bootstrap of c with patches.
 func patchedBootstrap(t *testing.T, c Config, patches ...*bootstrapv3.Bootstrap) *bootstrapv3.Bootstrap {
 	t.Helper()

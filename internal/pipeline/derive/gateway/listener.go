@@ -73,7 +73,7 @@ func (m *maker) httpChain(statPrefix, routeConfig string, grpcWeb bool) *ir.HTTP
 	m.Used.AddAll(m.dynamic[routeConfig].Common())
 	return &ir.HTTPChain{
 		StatPrefix: statPrefix, RouteConfig: routeConfig, Gateway: true, GRPCWeb: grpcWeb,
-		ForwardProxy: m.dynamic[routeConfig].Total() > 0, Topology: m.topology(),
+		ForwardProxy: m.dynamic[routeConfig].Total() > 0, Families: m.Key.Families, Topology: m.topology(),
 	}
 }
 

@@ -57,6 +57,7 @@ func addCluster(r *index.Reader, svc *model.Service, port *model.ServicePort, su
 		ConnectTimeout:  mesh.ConnectTimeout,
 		Keepalive:       mesh.Keepalive,
 		DNSRefresh:      mesh.DNSRefresh,
+		Families:        r.Key.Families,
 		TLSDefaults:     mesh.TLSDefaults,
 		AgentFiles:      r.Key.Files,
 		KeepCase:        r.Headers(mesh).KeepCase,

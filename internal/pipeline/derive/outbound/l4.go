@@ -85,7 +85,7 @@ func (rt *Routing) poolSettings(d model.Destination, tcp *ir.TCPChain) {
 		tcp.IdleTimeout, tcp.MaxDuration = pool.TCPIdleTimeout, pool.MaxConnectionDuration
 	}
 	if svc.Resolution == model.ResolutionDynamicDNS {
-		tcp.ForwardSNIPort = rt.destinationPort(d)
+		tcp.ForwardSNIPort, tcp.Families = rt.destinationPort(d), rt.Key.Families
 	}
 }
 

@@ -34,6 +34,7 @@ func Listener(c *index.Client, mesh *model.Mesh, k ir.ListenerKey, demands *Dema
 			ShardsOnDemand: onDemand,
 			GRPCWeb:        demands.grpcWeb > 0,
 			ForwardProxy:   demands.dynamic > 0,
+			Families:       c.Key.Families,
 			OnDemand:       c.Key.Asking != index.AsksNothing || onDemand,
 		})
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
@@ -21,46 +23,40 @@ func SetEndpointsName(c *clusterv3.Cluster, name string) { c.EdsClusterConfig.Se
 // dnsRefresh is Istio's interval of resolving a name whose answer has no TTL.
 const dnsRefresh = time.Minute
 
-// Cluster types that are extensions, with default settings.
-var (
-	strictDNS            = dnsType(dnsCluster(false, dnsRefresh))
-	logicalDNS           = dnsType(dnsCluster(true, dnsRefresh))
-	forwardProxy         = forwardProxyCluster(false)
-	forwardProxyInsecure = forwardProxyCluster(true)
-)
-
-// dnsCluster replaces the types STRICT_DNS and LOGICAL_DNS (logical: all addresses are one endpoint), which need
+// dnsType replaces the types STRICT_DNS and LOGICAL_DNS (logical: all addresses are one endpoint), which need
 // deprecated fields of Cluster.
-func dnsCluster(logical bool, refresh time.Duration) *dnsv3.DnsCluster {
-	return &dnsv3.DnsCluster{
-		DnsRefreshRate:               durationpb.New(refresh),
-		RespectDnsTtl:                true,
-		DnsLookupFamily:              dnscommonv3.DnsLookupFamily_V4_PREFERRED,
-		AllAddressesInSingleEndpoint: logical,
-	}
-}
-
-func dnsType(c *dnsv3.DnsCluster) *clusterv3.Cluster_ClusterType {
+func dnsType(v *ir.Cluster, logical bool) *clusterv3.Cluster_ClusterType {
 	return &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
-		Name: "envoy.clusters.dns", TypedConfig: envoyproto.MustPack(c),
+		Name: "envoy.clusters.dns",
+		TypedConfig: envoyproto.MustPack(&dnsv3.DnsCluster{
+			DnsRefreshRate:               durationpb.New(cmp.Or(v.DNSRefresh, dnsRefresh)),
+			RespectDnsTtl:                true,
+			DnsLookupFamily:              lookupFamily(v.Families, logical),
+			AllAddressesInSingleEndpoint: logical,
+		}),
 	}}
 }
 
-// refreshed returns a DNS cluster type with the refresh interval of the mesh; 0: the default.
-func refreshed(as *clusterv3.Cluster_ClusterType, refresh time.Duration) *clusterv3.Cluster_ClusterType {
-	if refresh == 0 || refresh == dnsRefresh {
-		return as
+// lookupFamily prefers addresses of the family that the proxy has. A proxy with both tries each address of a single
+// endpoint in turn (Happy Eyeballs). Endpoints with one address each are all IPv4 if the name has IPv4: calls to
+// addresses without a route would fail.
+func lookupFamily(f model.Families, single bool) dnscommonv3.DnsLookupFamily {
+	switch {
+	case f == model.IPv6:
+		return dnscommonv3.DnsLookupFamily_AUTO // IPv6, or else IPv4
+	case f == model.DualStack && single:
+		return dnscommonv3.DnsLookupFamily_ALL
 	}
-	return dnsType(dnsCluster(as == logicalDNS, refresh))
+	return dnscommonv3.DnsLookupFamily_V4_PREFERRED
 }
 
-// forwardProxyCluster is the type of a dynamic forward proxy. insecure: without TLS, or without verifying the name
-// of the server.
-func forwardProxyCluster(insecure bool) *clusterv3.Cluster_ClusterType {
+// forwardProxy is the type of a dynamic forward proxy. insecure: without TLS, or without verifying the name of the
+// server.
+func forwardProxy(v *ir.Cluster, insecure bool) *clusterv3.Cluster_ClusterType {
 	return &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 		Name: "envoy.clusters.dynamic_forward_proxy",
 		TypedConfig: envoyproto.MustPack(&dfpclusterv3.ClusterConfig{
-			ClusterImplementationSpecifier: &dfpclusterv3.ClusterConfig_DnsCacheConfig{DnsCacheConfig: envoyproto.DNSCache},
+			ClusterImplementationSpecifier: &dfpclusterv3.ClusterConfig_DnsCacheConfig{DnsCacheConfig: envoyproto.DNSCache(v.Families)},
 			AllowInsecureClusterOptions:    insecure,
 		}),
 	}}
@@ -77,10 +73,10 @@ func setDiscovery(v *ir.Cluster, c *clusterv3.Cluster) error {
 		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 		return setEndpoints(v, c, isReachable, "an IP address or the path of a Unix socket")
 	case ir.DiscoverStrictDNS:
-		c.ClusterDiscoveryType = refreshed(strictDNS, v.DNSRefresh)
+		c.ClusterDiscoveryType = dnsType(v, false)
 		return setEndpoints(v, c, isResolvable, "an IP address or a DNS name")
 	case ir.DiscoverLogicalDNS:
-		c.ClusterDiscoveryType = refreshed(logicalDNS, v.DNSRefresh)
+		c.ClusterDiscoveryType = dnsType(v, true)
 		return setSingleEndpoint(v, c)
 	case ir.DiscoverOriginalDst:
 		c.ClusterDiscoveryType = originalDst
@@ -93,7 +89,7 @@ func setDiscovery(v *ir.Cluster, c *clusterv3.Cluster) error {
 			c.CleanupInterval = noCleanup
 		}
 	case ir.DiscoverDynamicDNS:
-		c.ClusterDiscoveryType = forwardProxy
+		c.ClusterDiscoveryType = forwardProxy(v, false)
 	default:
 		return fmt.Errorf("unknown discovery %d", v.Discovery)
 	}

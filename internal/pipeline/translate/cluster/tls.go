@@ -34,7 +34,7 @@ func setTransport(v *ir.Cluster, c *clusterv3.Cluster) error {
 		}
 	}
 	if v.Discovery == ir.DiscoverDynamicDNS && !verifiesName(v, context) {
-		c.ClusterDiscoveryType = forwardProxyInsecure
+		c.ClusterDiscoveryType = forwardProxy(v, true)
 	}
 	if v.AutoTLS && context != nil {
 		matchSockets(c)

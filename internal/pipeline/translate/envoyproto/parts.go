@@ -10,6 +10,8 @@ import (
 	preservecasev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/header_formatters/preserve_case/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // UnixPath returns the path of a Unix socket; "": the address is none.
@@ -80,12 +82,17 @@ func IstioMetadata(fields map[string]*structpb.Value) *corev3.Metadata {
 // find the end of a name.
 const StatDelimiter = ";"
 
-// DNSCache is shared by all dynamic forward proxies of an Envoy. Filters and clusters that use a cache must
-// configure it equally.
-var DNSCache = &dfpcommonv3.DnsCacheConfig{
-	Name:            "moonsail",
-	DnsLookupFamily: clusterv3.Cluster_V4_PREFERRED,
+// dnsCaches are those of dynamic forward proxies, by the families of the proxy's addresses. All dynamic forward proxies
+// of an Envoy share one. What uses a cache must configure it equally, also after an upgrade of the control plane: other
+// settings need another name.
+var dnsCaches = [...]*dfpcommonv3.DnsCacheConfig{
+	model.IPv4:      {Name: "moonsail", DnsLookupFamily: clusterv3.Cluster_V4_PREFERRED},
+	model.IPv6:      {Name: "moonsail-ipv6", DnsLookupFamily: clusterv3.Cluster_AUTO},
+	model.DualStack: {Name: "moonsail-dual-stack", DnsLookupFamily: clusterv3.Cluster_ALL},
 }
+
+// DNSCache is the cache of a proxy's dynamic forward proxies.
+func DNSCache(f model.Families) *dfpcommonv3.DnsCacheConfig { return dnsCaches[f] }
 
 // PreserveCase sends names of HTTP/1.1 headers as they were received.
 var PreserveCase = &corev3.Http1ProtocolOptions{HeaderKeyFormat: &corev3.Http1ProtocolOptions_HeaderKeyFormat{

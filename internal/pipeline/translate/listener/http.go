@@ -32,9 +32,9 @@ var (
 	corsHTTP         = envoyproto.MustHTTPFilter(route.CORSFilter, &corsv3.Cors{})
 	dormantFaultHTTP = dormant(faultHTTP)
 	dormantCORSHTTP  = dormant(corsHTTP)
-	forwardProxyHTTP = envoyproto.MustHTTPFilter("envoy.filters.http.dynamic_forward_proxy", &dfpfilterv3.FilterConfig{
-		ImplementationSpecifier: &dfpfilterv3.FilterConfig_DnsCacheConfig{DnsCacheConfig: envoyproto.DNSCache},
-	})
+	forwardProxyHTTP = [...]*hcmv3.HttpFilter{
+		model.IPv4: forwardProxy(model.IPv4), model.IPv6: forwardProxy(model.IPv6), model.DualStack: forwardProxy(model.DualStack),
+	}
 	routerHTTP = envoyproto.MustHTTPFilter("envoy.filters.http.router", &routerv3.Router{})
 	// quietRouterHTTP does not count responses by cluster and code. Each count takes a dozen look-ups by name, also
 	// of statistics that are not kept.
@@ -43,6 +43,12 @@ var (
 	bareRouterHTTP      = envoyproto.MustHTTPFilter("envoy.filters.http.router", &routerv3.Router{SuppressEnvoyHeaders: true})
 	bareQuietRouterHTTP = envoyproto.MustHTTPFilter("envoy.filters.http.router", &routerv3.Router{SuppressEnvoyHeaders: true, DynamicStats: envoyproto.False})
 )
+
+func forwardProxy(f model.Families) *hcmv3.HttpFilter {
+	return envoyproto.MustHTTPFilter("envoy.filters.http.dynamic_forward_proxy", &dfpfilterv3.FilterConfig{
+		ImplementationSpecifier: &dfpfilterv3.FilterConfig_DnsCacheConfig{DnsCacheConfig: envoyproto.DNSCache(f)},
+	})
+}
 
 // dormant is a filter that is active only for routes with a configuration of it.
 func dormant(f *hcmv3.HttpFilter) *hcmv3.HttpFilter {
@@ -128,7 +134,7 @@ func filtersOf(v *ir.HTTPChain, first bool) []*hcmv3.HttpFilter {
 	for _, f := range []struct {
 		wanted bool
 		filter *hcmv3.HttpFilter
-	}{{v.OnDemand, onDemandHTTP}, {v.GRPCWeb, grpcWebHTTP}, {withFault, faults}, {withCORS, crossOrigin}, {v.ForwardProxy, forwardProxyHTTP}} {
+	}{{v.OnDemand, onDemandHTTP}, {v.GRPCWeb, grpcWebHTTP}, {withFault, faults}, {withCORS, crossOrigin}, {v.ForwardProxy, forwardProxyHTTP[v.Families]}} {
 		if f.wanted {
 			out = append(out, f.filter)
 		}

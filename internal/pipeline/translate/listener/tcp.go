@@ -58,7 +58,7 @@ func tcpFilters(v *ir.TCPChain, port uint32, meshTLS bool, before, behind []*lis
 		return append(policy, terminal), nil
 	}
 	resolve, err := envoyproto.NetworkFilter("envoy.filters.network.sni_dynamic_forward_proxy", &snidfpv3.FilterConfig{
-		DnsCacheConfig: envoyproto.DNSCache,
+		DnsCacheConfig: envoyproto.DNSCache(v.Families),
 		PortSpecifier:  &snidfpv3.FilterConfig_PortValue{PortValue: v.ForwardSNIPort},
 	})
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // Envoy closes the connection to a control plane that vanished without a FIN after pingInterval + pingTimeout.
@@ -62,7 +64,7 @@ func (o *Options) xdsCluster() *clusterv3.Cluster {
 			TcpKeepalive: &corev3.TcpKeepalive{KeepaliveTime: u32(300)},
 		}
 		if !isIP(o.XDS.Host) {
-			c.ClusterDiscoveryType = byName()
+			c.ClusterDiscoveryType = o.byName()
 		}
 	}
 	if o.XDS.TLS {
@@ -71,15 +73,19 @@ func (o *Options) xdsCluster() *clusterv3.Cluster {
 	return c
 }
 
-// byName resolves a name to all of its addresses, as clusters of type STRICT_DNS do. Envoy retries a name that does not
-// resolve after 0.5 to 5 s.
-func byName() *clusterv3.Cluster_ClusterType {
+// byName resolves a name to all of its addresses of one family, as clusters of type STRICT_DNS do: those of IPv6 first for
+// a workload without an IPv4 address. Envoy retries a name that does not resolve after 0.5 to 5 s.
+func (o *Options) byName() *clusterv3.Cluster_ClusterType {
+	family := commondnsv3.DnsLookupFamily_V4_PREFERRED
+	if (&model.Proxy{IPs: o.IPs}).Families() == model.IPv6 {
+		family = commondnsv3.DnsLookupFamily_AUTO // IPv6, or else IPv4
+	}
 	return &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 		Name: "envoy.cluster.dns",
 		TypedConfig: pack(&dnsv3.DnsCluster{
 			DnsRefreshRate:  durationpb.New(5 * time.Second),
 			RespectDnsTtl:   true,
-			DnsLookupFamily: commondnsv3.DnsLookupFamily_V4_PREFERRED,
+			DnsLookupFamily: family,
 			DnsFailureRefreshRate: &dnsv3.DnsCluster_RefreshRate{
 				BaseInterval: durationpb.New(500 * time.Millisecond),
 				MaxInterval:  durationpb.New(5 * time.Second),
