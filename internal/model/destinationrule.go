@@ -120,12 +120,12 @@ type Warmup struct {
 	Aggression     float64 // 0: the default
 }
 
-// ConnectionPool limits; zero values mean Envoy's or the mesh's default.
+// ConnectionPool limits; zero values mean Envoy's or the mesh's default. An idle timeout of 0 means none.
 type ConnectionPool struct {
 	MaxConnections        uint32
 	ConnectTimeout        time.Duration
 	MaxConnectionDuration time.Duration
-	TCPIdleTimeout        time.Duration
+	TCPIdleTimeout        *time.Duration
 	Keepalive             *TCPKeepalive
 
 	MaxPendingRequests       uint32

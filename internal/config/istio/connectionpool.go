@@ -1,6 +1,8 @@
 package istio
 
 import (
+	"time"
+
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/moonsail/moonsail/internal/config/code"
@@ -35,10 +37,10 @@ func (c destinationConv) tcpPool(at problem.Path, p *networking.ConnectionPoolSe
 	out.MaxConnections = c.Count(at.Field("maxConnections"), p.MaxConnections)
 	out.ConnectTimeout = c.Duration(at.Field("connectTimeout"), p.ConnectTimeout)
 	out.MaxConnectionDuration = c.Duration(at.Field("maxConnectionDuration"), p.MaxConnectionDuration)
-	if p.IdleTimeout.AsDuration() != 0 {
-		out.TCPIdleTimeout = c.Duration(at.Field("idleTimeout"), p.IdleTimeout)
-	} else if p.IdleTimeout != nil {
-		c.Warnf(code.NotSupported, at.Field("idleTimeout"), "0s, which means no timeout, is not supported yet; the default stays")
+	if idle := p.IdleTimeout; idle != nil && idle.AsDuration() == 0 {
+		out.TCPIdleTimeout = new(time.Duration)
+	} else {
+		out.TCPIdleTimeout = c.OptionalDuration(at.Field("idleTimeout"), idle)
 	}
 	out.Keepalive = c.keepalive(at.Field("tcpKeepalive"), p.TcpKeepalive)
 }

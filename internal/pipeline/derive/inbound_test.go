@@ -115,7 +115,8 @@ func TestBaseline(t *testing.T) {
 	d.Open(outbound)
 	d.Open(inbound)
 	require.Zero(t, outbound.Locality)
-	pool := &model.ConnectionPool{MaxConnections: 7, TCPIdleTimeout: time.Minute, Upgrade: model.H2UpgradeAlways}
+	idle := time.Minute
+	pool := &model.ConnectionPool{MaxConnections: 7, TCPIdleTimeout: &idle, Upgrade: model.H2UpgradeAlways}
 	outlier := &model.OutlierDetection{MaxEjectionPercent: 30}
 	config := &model.MeshConfig{
 		Meta:     model.Meta{Key: model.Key{Kind: model.KindMeshConfig, Namespace: "istio-system", Name: model.MeshConfigName}},
@@ -130,7 +131,7 @@ func TestBaseline(t *testing.T) {
 	bytes.Upgrade = model.H2UpgradeDefault
 	require.Equal(t, &bytes, deltas[outbound].Clusters[db].Policy.ConnectionPool, "TCP is not HTTP/2")
 	require.Equal(t, model.TrafficPolicy{ConnectionPool: &bytes}, deltas[outbound].Clusters[ir.PassthroughCluster].Policy)
-	require.Equal(t, time.Minute, deltas[outbound].Listeners["10.9.0.2_3306"].Default.TCP.IdleTimeout)
+	require.Equal(t, &idle, deltas[outbound].Listeners["10.9.0.2_3306"].Default.TCP.IdleTimeout)
 	outbound, _ = d.Index().Keys(client)
 	require.NotZero(t, outbound.Locality, "endpoints that fail are left for near ones")
 

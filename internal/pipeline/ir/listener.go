@@ -170,8 +170,8 @@ func (l *Listener) InlineRoutes() map[string]RouteConfigKey {
 // TCPChain is a TCP proxy.
 type TCPChain struct {
 	StatPrefix    string
-	Backends      []Backend // headers unused
-	IdleTimeout   time.Duration
+	Backends      []Backend      // headers unused
+	IdleTimeout   *time.Duration // nil: Envoy's; 0: none
 	MaxDuration   time.Duration
 	Telemetry     *Telemetry        // nil: nothing is reported
 	Hash          *model.HashPolicy // only SourceIP counts

@@ -6,7 +6,6 @@ import (
 	upstreamhttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -121,11 +120,11 @@ func connectionOptions(p *model.ConnectionPool) *corev3.HttpProtocolOptions {
 		return nil
 	}
 	out := &corev3.HttpProtocolOptions{
-		IdleTimeout:           envoyproto.Duration(p.TCPIdleTimeout),
+		IdleTimeout:           envoyproto.OptionalDuration(p.TCPIdleTimeout),
 		MaxConnectionDuration: envoyproto.Duration(p.MaxConnectionDuration),
 	}
 	if p.HTTPIdleTimeout != nil {
-		out.IdleTimeout = durationpb.New(*p.HTTPIdleTimeout)
+		out.IdleTimeout = envoyproto.OptionalDuration(p.HTTPIdleTimeout)
 	}
 	if p.MaxRequestsPerConnection != 0 {
 		out.MaxRequestsPerConnection = wrapperspb.UInt32(p.MaxRequestsPerConnection)

@@ -81,6 +81,14 @@ func Duration(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
+// OptionalDuration keeps 0 and nil apart.
+func OptionalDuration(d *time.Duration) *durationpb.Duration {
+	if d == nil {
+		return nil
+	}
+	return durationpb.New(*d)
+}
+
 // UInt32 returns nil for 0: Envoy's default.
 func UInt32(n uint32) *wrapperspb.UInt32Value {
 	if n == 0 {

@@ -74,7 +74,7 @@ func tcpProxy(v *ir.TCPChain) (*tcpproxyv3.TcpProxy, error) {
 	}
 	out := &tcpproxyv3.TcpProxy{
 		StatPrefix:                      v.StatPrefix,
-		IdleTimeout:                     envoyproto.Duration(v.IdleTimeout),
+		IdleTimeout:                     envoyproto.OptionalDuration(v.IdleTimeout),
 		MaxDownstreamConnectionDuration: envoyproto.Duration(v.MaxDuration),
 		AccessLog:                       log,
 		AccessLogOptions:                telemetry.TCPLogOptions(v.Telemetry),
