@@ -18,31 +18,34 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// TestIdleTimeouts checks after which time idle connections are closed: by default Envoy's, and never with 0s.
+// TestIdleTimeouts checks after which time idle connections are closed: by default Envoy's, less for connections to
+// unknown destinations, and never with 0s.
 func TestIdleTimeouts(t *testing.T) {
 	const (
-		bytes = "outbound|3306||db.shop.svc.cluster.local"
-		web   = "outbound|80||web.shop.svc.cluster.local"
+		bytes     = "outbound|3306||db.shop.svc.cluster.local"
+		unknown   = "PassthroughCluster"
+		unknownIn = "InboundPassthroughCluster"
+		web       = "outbound|80||web.shop.svc.cluster.local"
 	)
-	never, minute := time.Duration(0), time.Minute
+	never, minute, five := time.Duration(0), time.Minute, 5*time.Minute
 	for name, test := range map[string]struct {
 		rule     string                    // of both services
 		baseline *model.ConnectionPool     // of the mesh
 		requests map[string]*time.Duration // by cluster
 		bytes    *time.Duration            // of the TCP proxy to the database
 	}{
-		"default": {requests: map[string]*time.Duration{web: nil}},
+		"default": {requests: map[string]*time.Duration{web: nil, unknown: &five, unknownIn: &five}},
 		"never": {
 			rule: `{tcp: {idleTimeout: 0s}}`, bytes: &never,
-			requests: map[string]*time.Duration{web: &never, bytes: &never},
+			requests: map[string]*time.Duration{web: &never, bytes: &never, unknown: &five, unknownIn: &five},
 		},
 		"of TCP and HTTP": {
 			rule: `{tcp: {idleTimeout: 0s}, http: {idleTimeout: 60s}}`, bytes: &never,
-			requests: map[string]*time.Duration{web: &minute},
+			requests: map[string]*time.Duration{web: &minute, unknown: &five},
 		},
 		"of the mesh": {
 			baseline: &model.ConnectionPool{HTTPIdleTimeout: &minute},
-			requests: map[string]*time.Duration{web: &minute},
+			requests: map[string]*time.Duration{web: &minute, unknown: &minute, unknownIn: &minute},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

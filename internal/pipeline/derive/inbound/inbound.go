@@ -96,7 +96,7 @@ func addPassthrough(r *index.Reader, out *Output) {
 	}
 	out.Clusters[ir.InboundPassthroughCluster] = withSource(r.Client, &ir.Cluster{
 		Name: ir.InboundPassthroughCluster, Discovery: ir.DiscoverOriginalDst, Inbound: true,
-		Policy:         model.TrafficPolicy{ConnectionPool: policy.PoolFor(r.Mesh().Baseline.ConnectionPool, "")},
+		Policy:         model.TrafficPolicy{ConnectionPool: policy.PassthroughPool(r.Mesh())},
 		ConnectTimeout: r.Mesh().ConnectTimeout, Keepalive: r.Mesh().Keepalive, KeepCase: r.Headers(r.Mesh()).KeepCase,
 	})
 }

@@ -14,7 +14,7 @@ func FixedClusters(c *index.Client, mesh *model.Mesh) []*ir.Cluster {
 		{Name: ir.BlackHoleCluster, Discovery: ir.DiscoverStatic},
 		{
 			Name: ir.PassthroughCluster, Discovery: ir.DiscoverOriginalDst,
-			Policy:         model.TrafficPolicy{ConnectionPool: policy.PoolFor(mesh.Baseline.ConnectionPool, "")},
+			Policy:         model.TrafficPolicy{ConnectionPool: policy.PassthroughPool(mesh)},
 			ConnectTimeout: mesh.ConnectTimeout, Keepalive: mesh.Keepalive, KeepCase: c.Headers(mesh).KeepCase,
 		},
 	}

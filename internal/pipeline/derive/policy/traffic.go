@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive/index"
@@ -64,6 +65,22 @@ func PoolFor(pool *model.ConnectionPool, p model.Protocol) *model.ConnectionPool
 	out := *pool
 	out.Upgrade, out.UseClientProtocol = model.H2UpgradeDefault, false
 	return &out
+}
+
+// passthroughIdle is Istio's. NATs and load balancers on the way to unknown hosts forget connections that are idle for
+// longer, which would make the next request fail.
+var passthroughIdle = 5 * time.Minute
+
+// PassthroughPool is the mesh's pool for connections to addresses without a service.
+func PassthroughPool(mesh *model.Mesh) *model.ConnectionPool {
+	out := &model.ConnectionPool{}
+	if pool := PoolFor(mesh.Baseline.ConnectionPool, ""); pool != nil {
+		*out = *pool
+	}
+	if out.HTTPIdleTimeout == nil && out.TCPIdleTimeout == nil {
+		out.HTTPIdleTimeout = &passthroughIdle
+	}
+	return out
 }
 
 // HashOf is the hash policy of a rule for a port of a subset; nil: it does not hash.
