@@ -194,17 +194,12 @@ var withoutRoots = []string{"kube-public", "kube-node-lease", "local-path-storag
 
 // namespaces returns the namespaces that get the mesh's roots: all that belong to the mesh.
 func (s *secure) namespaces() []string {
-	snapshot, selectors := s.snapshot(), []model.LabelSelector(nil)
-	key := model.Key{Kind: model.KindMeshConfig, Namespace: s.opts.Mesh.RootNamespace, Name: model.MeshConfigName}
-	if c, ok := snapshot.Get(key).(*model.MeshConfig); ok {
-		selectors = c.Discovery
-	}
+	snapshot := s.snapshot()
 	var out []string
 	for o := range snapshot.All(model.KindNamespace) {
-		m := o.Metadata()
-		selected := len(selectors) == 0 || slices.ContainsFunc(selectors, func(l model.LabelSelector) bool { return l.Matches(m.Labels) })
-		if selected && !slices.Contains(withoutRoots, m.Key.Name) {
-			out = append(out, m.Key.Name)
+		name := o.Metadata().Key.Name
+		if snapshot.InMesh(name, s.opts.Mesh.RootNamespace) && !slices.Contains(withoutRoots, name) {
+			out = append(out, name)
 		}
 	}
 	return out

@@ -3,6 +3,7 @@ package gatewaydeploy
 import (
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -63,6 +65,45 @@ func TestUnfinishedPassesReportNothing(t *testing.T) {
 				return
 			}
 			require.Contains(t, states[g.key()].Failure, c.failure)
+		})
+	}
+}
+
+// TestNamespacesOfMesh checks that only Gateways in namespaces that the mesh's configuration selects are deployed.
+func TestNamespacesOfMesh(t *testing.T) {
+	const theirs = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio, namespace: istio-system}
+data: {mesh: "discoverySelectors: [{matchLabels: {mesh: ours}}]"}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop, labels: {mesh: theirs}}`
+	const web = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: shop}
+spec: ` + spec
+	for name, c := range map[string]struct {
+		objects string
+		want    bool
+	}{
+		"selected":     {strings.Replace(theirs, "theirs", "ours", 1), true},
+		"not selected": {theirs, false},
+		"no selectors": {strings.Replace(theirs, "discoverySelectors: [{matchLabels: {mesh: ours}}]", "{}", 1), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &unstructured.Unstructured{}
+			require.NoError(t, yaml.Unmarshal([]byte(web), &g.Object))
+			deploys, client, _ := deployer(t)
+			deploys.Snapshot = storeOf(t, c.objects).Snapshot
+			client.PrependReactor("get", "gateways", func(clienttesting.Action) (bool, runtime.Object, error) { return true, g, nil })
+			client.PrependReactor("create", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("timeout") })
+			_, err := deploys.reconcile(t.Context(), nameOf(g))
+			require.Equal(t, c.want, err != nil)
+			which, _ := concerned(storeOf(t, c.objects+"\n---"+web).Snapshot(), &store.Change{Key: model.Key{Kind: model.KindNamespace, Name: "shop"}})
+			require.Equal(t, []types.NamespacedName{nameOf(g)}, which, "the labels of its namespace have changed")
 		})
 	}
 }

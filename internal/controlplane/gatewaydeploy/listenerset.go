@@ -47,9 +47,9 @@ func concerned(snap *store.Snapshot, c *store.Change) (which []types.NamespacedN
 				which = append(which, types.NamespacedName{Namespace: set.Parent.Namespace, Name: set.Parent.Name})
 			}
 		}
-	case model.KindNamespace: // its labels may decide which ListenerSets a Gateway accepts
+	case model.KindNamespace: // its labels may decide whether it belongs to the mesh, and which ListenerSets a Gateway accepts
 		for o := range snap.All(model.KindKubernetesGateway) {
-			if g, ok := o.(*model.Gateway); ok && g.ListenerSets != nil && g.ListenerSets.Selector != nil {
+			if g, ok := o.(*model.Gateway); ok && (g.Namespace == c.Key.Name || g.ListenerSets != nil && g.ListenerSets.Selector != nil) {
 				which = append(which, types.NamespacedName{Namespace: g.Namespace, Name: g.Name})
 			}
 		}

@@ -48,9 +48,9 @@ func (t *term) reconcile(ctx context.Context, n types.NamespacedName) (again boo
 	if err != nil {
 		return false, err
 	}
-	if !t.handles(g) || g.DeletionTimestamp != nil {
+	if !t.handles(g) || !t.Snapshot().InMesh(g.Namespace, t.RootNamespace) || g.DeletionTimestamp != nil {
 		t.report(g.key(), nil)
-		return false, nil // another control plane keeps its objects, or Kubernetes deletes them
+		return false, nil // another control plane, perhaps of another mesh, keeps its objects, or Kubernetes deletes them
 	}
 	if !g.deployed() {
 		t.report(g.key(), nil)

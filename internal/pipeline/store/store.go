@@ -12,6 +12,7 @@ package store
 
 import (
 	"iter"
+	"slices"
 	"sync/atomic"
 
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
@@ -57,6 +58,16 @@ func (s *Snapshot) NamespaceLabels(name string) map[string]string {
 		return ns.Labels
 	}
 	return model.ImpliedLabels(name)
+}
+
+// InMesh reports whether the mesh's configuration, in the root namespace, selects a namespace.
+func (s *Snapshot) InMesh(namespace, rootNamespace string) bool {
+	c, ok := s.Get(model.Key{Kind: model.KindMeshConfig, Namespace: rootNamespace, Name: model.MeshConfigName}).(*model.MeshConfig)
+	if !ok || len(c.Discovery) == 0 {
+		return true
+	}
+	labels := s.NamespaceLabels(namespace)
+	return slices.ContainsFunc(c.Discovery, func(l model.LabelSelector) bool { return l.Matches(labels) })
 }
 
 // Len returns the number of objects of a kind.
