@@ -2,14 +2,12 @@ package inject
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/yaml"
 )
 
@@ -59,24 +57,6 @@ func (c *Config) Check(template *corev1.PodTemplateSpec, owner Owner) error {
 	return err
 }
 
-// overlay is the result of a template: a patch of a Pod, as JSON.
-type overlay struct {
-	name  string
-	patch []byte
-}
-
-func (r *request) overlays() ([]overlay, error) {
-	var out []overlay
-	for _, name := range r.templatesOf(r.pod) {
-		patch, err := r.render(name)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, overlay{name, patch})
-	}
-	return out, nil
-}
-
 // render executes a template.
 func (r *request) render(name string) ([]byte, error) {
 	t, ok := r.parsed[name]
@@ -111,54 +91,6 @@ func (r *request) render(name string) ([]byte, error) {
 		}
 	}
 	return nil, fmt.Errorf("annotation %s: unknown template %q: use one of %s", annotationTemplates, name, strings.Join(known, ", "))
-}
-
-// asPatch encodes a Pod as a patch. Empty lists, which would delete, are removed.
-func asPatch(p *corev1.Pod) ([]byte, error) {
-	text, err := json.Marshal(p)
-	if err != nil {
-		return nil, err
-	}
-	var m map[string]any
-	if err := json.Unmarshal(text, &m); err != nil {
-		return nil, err
-	}
-	dropEmpty(m)
-	return json.Marshal(m)
-}
-
-// noise are fields that Go encodes although they are empty.
-var noise = []string{"resources", "status", "strategy"}
-
-// dropEmpty removes values that Go encodes for unset fields. Other empty objects have a meaning, such as an emptyDir or
-// a selector of everything.
-func dropEmpty(v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, e := range v {
-			dropEmpty(e)
-			if m, ok := e.(map[string]any); e == nil || ok && len(m) == 0 && slices.Contains(noise, k) {
-				delete(v, k)
-			}
-		}
-	case []any:
-		for _, e := range v {
-			dropEmpty(e)
-		}
-	}
-}
-
-// merge applies a strategic merge patch.
-func merge(pod *corev1.Pod, patch []byte) (*corev1.Pod, error) {
-	text, err := json.Marshal(pod)
-	if err != nil {
-		return nil, err
-	}
-	if text, err = strategicpatch.StrategicMergePatch(text, patch, corev1.Pod{}); err != nil {
-		return nil, err
-	}
-	out := &corev1.Pod{}
-	return out, json.Unmarshal(text, out)
 }
 
 // nativeOverride moves a user's container with the sidecar's name to the init containers, where it changes the native

@@ -64,16 +64,21 @@ func podInfo() corev1.VolumeSource {
 	return corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{item("labels"), item("annotations")}}}
 }
 
+// volumes returns the volumes of the sidecar. Volumes of these names that the user adds, in the Pod or the annotation, precede them.
 func (r *request) volumes() ([]corev1.Volume, error) {
+	users, err := named(r, annotationUserVolume, func(v *corev1.Volume) *string { return &v.Name })
+	own := append(slices.Clone(r.pod.Spec.Volumes), users...)
 	var out []corev1.Volume
 	for _, p := range places {
+		if slices.ContainsFunc(own, func(v corev1.Volume) bool { return v.Name == p.name }) {
+			continue
+		}
 		source := p.source()
 		if p.name == workloadSocket && r.WorkloadAPI.Driver != "" {
 			source = driver(r.WorkloadAPI.Driver)
 		}
 		out = append(out, corev1.Volume{Name: p.name, VolumeSource: source})
 	}
-	users, err := named(r, annotationUserVolume, func(v *corev1.Volume) *string { return &v.Name })
 	return append(out, users...), err
 }
 
