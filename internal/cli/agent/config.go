@@ -105,7 +105,7 @@ func completeFromEnvironment(environ []string, c *sidecar.Config) (err error) {
 	if c.CPULimit, err = sidecar.FindCPULimit(environ); err != nil {
 		return err
 	}
-	c.AppMetrics, err = scrape.FindApp(environ, c.Workload.Annotations)
+	c.AppMetrics, err = scrape.FindApps(environ, c.Workload.Annotations)
 	return err
 }
 

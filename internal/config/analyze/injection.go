@@ -69,5 +69,6 @@ func istioAnnotations() []string {
 	for _, a := range annotation.AllResourceAnnotations() {
 		out = append(out, a.Name)
 	}
-	return append(out, "sidecar.istio.io/statsHistogramBuckets", "proxy.istio.io/overrides", "sidecar.istio.io/nativeSidecar")
+	return append(out, "sidecar.istio.io/statsHistogramBuckets", "proxy.istio.io/overrides", "sidecar.istio.io/nativeSidecar",
+		"prometheus.istio.io/scrape-targets", "prometheus.istio.io/secure-port")
 }

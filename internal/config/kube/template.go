@@ -147,7 +147,7 @@ func checkUser(r *problem.Report, at problem.Path, value map[string]any) {
 
 // IsInjectionAnnotation reports whether an annotation is in a domain of which all are for Pods with sidecars, and known.
 func IsInjectionAnnotation(name string) bool {
-	return slices.ContainsFunc([]string{"sidecar.istio.io/", "proxy.istio.io/", "inject.istio.io/", "traffic.sidecar.istio.io/"}, func(domain string) bool {
+	return slices.ContainsFunc([]string{"sidecar.istio.io/", "proxy.istio.io/", "inject.istio.io/", "traffic.sidecar.istio.io/", "prometheus.istio.io/"}, func(domain string) bool {
 		return len(name) > len(domain) && strings.HasPrefix(name, domain)
 	})
 }

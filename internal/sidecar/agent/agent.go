@@ -76,7 +76,7 @@ func newAgent(s *settings, binary string) *agent {
 		quit:         newCondition(),
 	}
 	a.scrapes = scrape.New(scrape.Options{
-		Registry: a.metrics.registry, Admin: a.admin, Workload: s.metricsWorkload(), App: s.AppMetrics, Bind: s.bind,
+		Registry: a.metrics.registry, Admin: a.admin, Workload: s.metricsWorkload(), Apps: s.AppMetrics, Bind: s.bind,
 		OwnPorts: []uint16{s.ports.Status, s.ports.Prometheus}, Log: s.log,
 	})
 	a.workers = &workers.Watch{Admin: a.admin, Concurrency: s.concurrency, Because: s.because, Except: listenersWithoutTraffic}

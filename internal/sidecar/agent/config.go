@@ -57,7 +57,7 @@ type Config struct {
 	CA          CA
 	Concurrency *int           // worker threads of Envoy; 0: one for each core; nil: see resolveConcurrency
 	CPULimit    CPULimit       // of the sidecar
-	AppMetrics  scrape.App     // the application's metrics
+	AppMetrics  []scrape.App   // the application's metrics
 	DrainTime   *time.Duration // longest time that connections may last after the first signal
 	MinDrain    time.Duration  // shortest drain, even without connections
 	FullDrain   bool           // the drain takes at least DrainTime, for an application that may end after the sidecar

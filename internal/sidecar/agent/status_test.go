@@ -33,7 +33,7 @@ func TestMergesTheApplicationsMetrics(t *testing.T) {
 	app.Start()
 	t.Cleanup(app.Close)
 	s := startSidecar(t, ip, ads.address, func(c *Config) {
-		c.AppMetrics = scrape.App{Port: uint16(l.Addr().(*net.TCPAddr).Port), Path: "/custom"}
+		c.AppMetrics = []scrape.App{{Port: uint16(l.Addr().(*net.TCPAddr).Port), Path: "/custom"}}
 	})
 	s.awaitReady()
 	_, merged := s.get(DefaultStatusPort, "/stats/prometheus")

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -156,68 +155,6 @@ func (s *status) takeFrom(spec *corev1.PodSpec) {
 	spec.ImagePullSecrets = slices.DeleteFunc(spec.ImagePullSecrets, func(l corev1.LocalObjectReference) bool {
 		return slices.Contains(s.ImagePullSecrets, l.Name)
 	})
-}
-
-// Annotations that Prometheus reads.
-const (
-	metricsScrape = "prometheus.io/scrape"
-	metricsPort   = "prometheus.io/port"
-	metricsPath   = "prometheus.io/path"
-)
-
-// metrics is the application's metrics, which the agent merges with Envoy's.
-type metrics struct {
-	Scrape string `json:"scrape"`
-	Path   string `json:"path"`
-	Port   string `json:"port"`
-}
-
-// moveMetrics makes Prometheus scrape the agent, and stores where the application's metrics are.
-func (r *request) moveMetrics(pod *corev1.Pod, sidecar *corev1.Container) error {
-	merge := r.MergeMetrics
-	if v, ok := pod.Annotations[annotationMerge]; ok {
-		var err error
-		if merge, err = parseBool(annotationMerge, v); err != nil {
-			return err
-		}
-	}
-	m := metrics{pod.Annotations[metricsScrape], pod.Annotations[metricsPath], pod.Annotations[metricsPort]}
-	port := strconv.Itoa(r.statusPort)
-	if scrape, err := strconv.ParseBool(m.Scrape); !merge || err == nil && !scrape || m.Port == port {
-		return nil
-	}
-	if m.Port != "" {
-		if n, err := strconv.ParseUint(m.Port, 10, 16); err != nil || n == 0 {
-			return fmt.Errorf("annotation %s: invalid port %q: use 1 to 65535", metricsPort, m.Port)
-		}
-	}
-	if m != (metrics{}) {
-		text, err := json.Marshal(m)
-		if err != nil {
-			return err
-		}
-		sidecar.Env = append(sidecar.Env, corev1.EnvVar{Name: envMetrics, Value: string(text)})
-	}
-	if pod.Annotations == nil {
-		pod.Annotations = map[string]string{}
-	}
-	pod.Annotations[metricsScrape], pod.Annotations[metricsPort], pod.Annotations[metricsPath] = "true", port, "/stats/prometheus"
-	return nil
-}
-
-// restoreMetrics restores the annotations that moveMetrics changed.
-func restoreMetrics(pod *corev1.Pod, sidecar *corev1.Container) error {
-	var m metrics
-	moved, err := fromEnv(sidecar, envMetrics, &m)
-	if err != nil || !moved && pod.Annotations[metricsPath] != "/stats/prometheus" {
-		return err
-	}
-	for name, value := range map[string]string{metricsScrape: m.Scrape, metricsPort: m.Port, metricsPath: m.Path} {
-		if delete(pod.Annotations, name); value != "" {
-			pod.Annotations[name] = value
-		}
-	}
-	return nil
 }
 
 // fromEnv decodes the JSON in an environment variable of a container.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -204,7 +205,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	for annotation, value := range map[string]string{
 		annotationCPU: "much", annotationMemoryLimit: "1GiB x", annotationNative: "sure", annotationUserVolume: "[1]",
 		annotationUserMount: `{"a": {}}`, annotationStatusPort: "0x", annotationPeriod: "-1", annotationRewrite: "maybe", annotationHoldUntilDrained: "perhaps",
-		annotationMerge: "?", annotationProxyConfig: "concurrency: many", annotationTemplates: "unknown", metricsPort: "http",
+		annotationMerge: "?", annotationProxyConfig: "concurrency: many", annotationTemplates: "unknown", metricsPort: "http", metricsTargets: "8080:/m,:/n",
 		annotationStatus: "broken", "sidecar.istio.io/interceptionMode": "SOMETIMES", "traffic.sidecar.istio.io/excludeInboundPorts": "80;81",
 	} {
 		t.Run(annotation, func(t *testing.T) {
@@ -359,6 +360,33 @@ func TestMetricsThatAreNotToBeScraped(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, no, injected.Annotations[metricsScrape])
 		require.NotContains(t, injected.Annotations, metricsPort)
+	}
+}
+
+// TestSeveralAddressesOfMetrics checks that the agent learns the addresses, as istiod writes them, and that the annotations can be restored.
+func TestSeveralAddressesOfMetrics(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		want        string
+	}{
+		"targets alone": {map[string]string{metricsTargets: " 8080:/m, 9090 ,"},
+			`{"scrape":"","path":"","port":"","targets":[{"port":"8080","path":"/m"},{"port":"9090","path":"/metrics"}]}`},
+		"with a port": {map[string]string{metricsTargets: "8080:/m", metricsPort: "9999", metricsScrape: "true"},
+			`{"scrape":"true","path":"","port":"9999","targets":[{"port":"8080","path":"/m"}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &corev1.Pod{}
+			p.Annotations = maps.Clone(tc.annotations)
+			injected, err := Default().Inject(p, OwnerOf(p))
+			require.NoError(t, err)
+			require.Contains(t, sidecarOf(injected).Env, corev1.EnvVar{Name: envMetrics, Value: tc.want})
+			require.Equal(t, "15020", injected.Annotations[metricsPort])
+			restored, err := restore(injected)
+			require.NoError(t, err)
+			for _, name := range []string{metricsTargets, metricsPort, metricsScrape, metricsPath} {
+				require.Equal(t, tc.annotations[name], restored.Annotations[name])
+			}
+		})
 	}
 }
 

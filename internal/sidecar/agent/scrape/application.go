@@ -14,14 +14,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// App is where the application serves its Prometheus metrics.
+// App is where the application serves Prometheus metrics.
 type App struct {
-	Port uint16 // 0: it has none
+	Port uint16
 	Path string // empty: /metrics
 }
 
@@ -40,68 +42,90 @@ const (
 	lastSidecarPort  = 15090
 )
 
-// FindApp reads the variable that Istio's injector sets. Without it, FindApp reads the Pod's annotations
+// FindApps reads the variable that Istio's injector sets. Without it, FindApps reads the Pod's annotations
 // prometheus.io/scrape, port and path.
-func FindApp(environ []string, annotations map[string]string) (App, error) {
+func FindApps(environ []string, annotations map[string]string) ([]App, error) {
 	for _, e := range environ {
 		if text, ok := strings.CutPrefix(e, AppVariable+"="); ok && text != "" {
-			var annotated struct{ Scrape, Path, Port string }
+			var annotated struct {
+				Scrape string
+				target
+				Targets []target
+			}
 			if err := json.Unmarshal([]byte(text), &annotated); err != nil {
-				return App{}, fmt.Errorf("environment variable %s: not a JSON object of strings: %w", AppVariable, err)
+				return nil, fmt.Errorf("environment variable %s: not a JSON object of strings and targets: %w", AppVariable, err)
 			}
-			if annotated.Scrape != "false" { // the injector changes no Pod with scrape "false"
-				annotated.Scrape = "true"
+			if annotated.Scrape == "false" { // the injector changes no Pod with scrape "false"
+				return nil, nil
 			}
-			return newApp(annotated.Scrape, annotated.Port, annotated.Path, AppVariable)
+			if len(annotated.Targets) == 0 {
+				annotated.Targets = []target{annotated.target}
+			}
+			return newApps(annotated.Targets, AppVariable)
 		}
 	}
-	return newApp(annotations["prometheus.io/scrape"], annotations["prometheus.io/port"], annotations["prometheus.io/path"],
-		"annotation prometheus.io/port")
+	if annotations["prometheus.io/scrape"] != "true" {
+		return nil, nil
+	}
+	return newApps([]target{{annotations["prometheus.io/port"], annotations["prometheus.io/path"]}}, "annotation prometheus.io/port")
 }
 
-// newApp returns the zero App if port belongs to the sidecar: Prometheus then scrapes the sidecar, not the application.
-func newApp(scrape, port, path, where string) (App, error) {
-	if scrape != "true" {
-		return App{}, nil
+// target is an address of metrics in annotations.
+type target struct{ Port, Path string }
+
+// newApps leaves out ports of the sidecar: Prometheus then scrapes the sidecar, not the application.
+func newApps(targets []target, where string) ([]App, error) {
+	var out []App
+	for _, t := range targets {
+		n, err := strconv.ParseUint(cmp.Or(t.Port, "80"), 10, 16)
+		if err != nil || n == 0 {
+			return nil, fmt.Errorf("%s: invalid port %q: use a number from 1 to 65535", where, t.Port)
+		}
+		if n < firstSidecarPort || n > lastSidecarPort {
+			out = append(out, App{Port: uint16(n), Path: t.Path})
+		}
 	}
-	n, err := strconv.ParseUint(cmp.Or(port, "80"), 10, 16)
-	if err != nil || n == 0 {
-		return App{}, fmt.Errorf("%s: invalid port %q: use a number from 1 to 65535", where, port)
-	}
-	if n >= firstSidecarPort && n <= lastSidecarPort {
-		return App{}, nil
-	}
-	return App{Port: uint16(n), Path: path}, nil
+	return out, nil
 }
 
 // warnAfter is how many scrapes of the application fail in a row before a warning: it may not listen yet.
 const warnAfter = 2
 
-// readApp gets the application's metrics. It returns nil if the application has none, or if its port is the sidecar's:
-// the sidecar would scrape itself without end.
-func (m *Merger) readApp(r *http.Request) []byte {
-	if m.App.Port == 0 || slices.Contains(m.OwnPorts, m.App.Port) {
-		return nil
+// readApps gets the application's metrics from all of its addresses at the same time, and returns them in their order. It leaves out
+// ports of the sidecar, which would scrape itself without end.
+func (m *Merger) readApps(r *http.Request) [][]byte {
+	out := make([][]byte, len(m.Apps))
+	var reading sync.WaitGroup
+	for i, app := range m.Apps {
+		if !slices.Contains(m.OwnPorts, app.Port) {
+			reading.Go(func() { out[i] = m.readApp(r, app, &m.appFails[i]) })
+		}
 	}
-	body, err := m.scrapeApp(r.Context(), r)
+	reading.Wait()
+	return out
+}
+
+// readApp gets the metrics of one address; nil: it cannot. fails counts its failures since the last success.
+func (m *Merger) readApp(r *http.Request, app App, fails *atomic.Int64) []byte {
+	body, err := m.scrapeApp(r, app)
 	if err != nil {
 		m.failures.WithLabelValues("application").Inc()
 		level := slog.LevelDebug
-		if r.Context().Err() == nil && m.appFails.Add(1) == warnAfter {
+		if r.Context().Err() == nil && fails.Add(1) == warnAfter {
 			level = slog.LevelWarn
 		}
 		m.Log.Log(r.Context(), level, "cannot get the application's metrics: check its annotations prometheus.io/port and prometheus.io/path", "error", err)
 		return nil
 	}
-	m.appFails.Store(0)
+	fails.Store(0)
 	return body
 }
 
 // scrapeApp gets the application's metrics in Prometheus' text format.
-func (m *Merger) scrapeApp(ctx context.Context, r *http.Request) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, scrapeWithin(r))
+func (m *Merger) scrapeApp(r *http.Request, app App) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), scrapeWithin(r))
 	defer cancel()
-	url := "http://localhost:" + strconv.Itoa(int(m.App.Port)) + "/" + strings.TrimPrefix(cmp.Or(m.App.Path, "/metrics"), "/")
+	url := "http://localhost:" + strconv.Itoa(int(app.Port)) + "/" + strings.TrimPrefix(cmp.Or(app.Path, "/metrics"), "/")
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, err

@@ -33,9 +33,9 @@ type Options struct {
 	Registry *prometheus.Registry // the agent's metrics; New adds its own
 	Admin    *envoy.Admin
 	Workload *callstats.Workload // the sidecar's, for labels of Istio's metrics
-	App      App
+	Apps     []App
 	Bind     string // address of the sidecar's ports; the application is asked there if it is a loopback address
-	// OwnPorts serve the sidecar's metrics. If App.Port is one of them, the application has no metrics.
+	// OwnPorts serve the sidecar's metrics. Apps at one of them are not scraped.
 	OwnPorts []uint16
 	Log      *slog.Logger
 }
@@ -45,7 +45,7 @@ type Merger struct {
 	Options
 	live     atomic.Pointer[istiometrics.Live] // of the present Envoy's connections
 	warned   [2]atomic.Bool                    // that Envoy has almost MaxSeries series, by index of istiometrics.Sides
-	appFails atomic.Int64                      // scrapes of the application that failed since the last that did not
+	appFails []atomic.Int64                    // scrapes that failed since the last that did not, by index of Apps
 	scrapes  prometheus.Counter
 	failures *prometheus.CounterVec
 	series   *prometheus.GaugeVec
@@ -54,7 +54,7 @@ type Merger struct {
 // New registers the metrics about scrapes in o.Registry.
 func New(o Options) *Merger {
 	m := &Merger{
-		Options: o,
+		Options: o, appFails: make([]atomic.Int64, len(o.Apps)),
 		scrapes: prometheus.NewCounter(prometheus.CounterOpts{Name: "istio_agent_scrapes_total",
 			Help: "Scrapes of the merged metrics."}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "istio_agent_scrape_failures_total",
@@ -102,7 +102,7 @@ func (m *Merger) merged(w http.ResponseWriter, r *http.Request) {
 	if m.readEnvoy(r, &fromEnvoy) != nil {
 		fromEnvoy.Reset()
 	}
-	fromApp := m.readApp(r)
+	fromApps := m.readApps(r)
 	families, err := m.Registry.Gather()
 	if err != nil {
 		m.failures.WithLabelValues("agent").Inc()
@@ -116,7 +116,9 @@ func (m *Merger) merged(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_ = istiometrics.Rewrite(w, fromEnvoy.Bytes(), m.Workload, live) // fails if the scraper closed the connection
-	_, _ = w.Write(fromApp)
+	for _, body := range fromApps {
+		_, _ = w.Write(body)
+	}
 }
 
 // envoy writes Envoy's metrics.

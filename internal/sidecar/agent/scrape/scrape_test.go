@@ -1,6 +1,7 @@
 package scrape
 
 import (
+	"bytes"
 	"io"
 	"log/slog"
 	"net"
@@ -115,9 +116,9 @@ func TestDoesNotScrapeTheSidecar(t *testing.T) {
 	var asked atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	t.Cleanup(s.Close)
-	port := uint16(s.Listener.Addr().(*net.TCPAddr).Port)
-	m := New(Options{Registry: prometheus.NewRegistry(), App: App{Port: port}, Bind: "0.0.0.0", Log: slog.New(slog.DiscardHandler)})
-	ask := func() { m.readApp(httptest.NewRequest(http.MethodGet, "/", http.NoBody)) }
+	port := portOf(s.Listener)
+	m := New(Options{Registry: prometheus.NewRegistry(), Apps: []App{{Port: port}}, Bind: "0.0.0.0", Log: slog.New(slog.DiscardHandler)})
+	ask := func() { m.readApps(httptest.NewRequest(http.MethodGet, "/", http.NoBody)) }
 	ask()
 	require.EqualValues(t, 1, asked.Load())
 	m.OwnPorts = []uint16{port, 15090}
@@ -125,6 +126,25 @@ func TestDoesNotScrapeTheSidecar(t *testing.T) {
 	m.OwnPorts = []uint16{15020, port}
 	ask()
 	require.EqualValues(t, 1, asked.Load())
+}
+
+func portOf(l net.Listener) uint16 { return uint16(l.Addr().(*net.TCPAddr).Port) }
+
+// TestSeveralAddresses checks that the metrics of all addresses of an application are merged, without one that does not answer.
+func TestSeveralAddresses(t *testing.T) {
+	serve := func(text string, code int) App {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, text)
+		}))
+		t.Cleanup(s.Close)
+		return App{Port: portOf(s.Listener)}
+	}
+	apps := []App{serve("orders_total 7\n# EOF\n", http.StatusOK), serve("broken", http.StatusNotFound), serve("jobs_total 3", http.StatusOK)}
+	m := New(Options{Registry: prometheus.NewRegistry(), Apps: apps, Bind: "127.0.0.1", Log: slog.New(slog.DiscardHandler)})
+	got := m.readApps(httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+	require.Equal(t, "orders_total 7\njobs_total 3\n", string(bytes.Join(got, nil)))
+	require.InDelta(t, 1, testutil.ToFloat64(m.failures.WithLabelValues("application")), 0)
 }
 
 // TestFollowsTheApplication checks that redirects of the application to another path are followed, and no others.
@@ -154,8 +174,8 @@ func TestFollowsTheApplication(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			target = c.target
-			m := &Merger{Options: Options{Bind: "127.0.0.1", App: App{Port: uint16(app.Listener.Addr().(*net.TCPAddr).Port), Path: c.path}}}
-			got, err := m.scrapeApp(t.Context(), httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+			m := &Merger{Options: Options{Bind: "127.0.0.1"}}
+			got, err := m.scrapeApp(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody), App{portOf(app.Listener), c.path})
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
 				return
@@ -177,11 +197,11 @@ func TestWarnsOfTheApplication(t *testing.T) {
 	t.Cleanup(app.Close)
 	var logged strings.Builder
 	m := New(Options{
-		Registry: prometheus.NewRegistry(), App: App{Port: uint16(app.Listener.Addr().(*net.TCPAddr).Port)}, Bind: "127.0.0.1",
+		Registry: prometheus.NewRegistry(), Apps: []App{{Port: portOf(app.Listener)}}, Bind: "127.0.0.1",
 		Log: slog.New(slog.NewTextHandler(&logged, nil)),
 	})
 	warnings := func() int {
-		m.readApp(httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+		m.readApps(httptest.NewRequest(http.MethodGet, "/", http.NoBody))
 		return strings.Count(logged.String(), "level=WARN")
 	}
 	require.Zero(t, warnings())
@@ -204,8 +224,8 @@ func TestScrapesEitherFamily(t *testing.T) {
 		})}}
 		app.Start()
 		t.Cleanup(app.Close)
-		m := &Merger{Options: Options{Bind: "::", App: App{Port: uint16(l.Addr().(*net.TCPAddr).Port)}}}
-		got, err := m.scrapeApp(t.Context(), httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+		m := &Merger{Options: Options{Bind: "::"}}
+		got, err := m.scrapeApp(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody), App{Port: portOf(l)})
 		require.NoError(t, err, host)
 		require.Equal(t, "orders_total 7\n", string(got))
 	}
@@ -242,29 +262,32 @@ func bound(t *testing.T, ip net.IP, port int) (fd int) {
 	return -1
 }
 
-func TestFindApp(t *testing.T) {
+func TestFindApps(t *testing.T) {
 	annotations := func(scrape, port, path string) map[string]string {
 		return map[string]string{"prometheus.io/scrape": scrape, "prometheus.io/port": port, "prometheus.io/path": path}
 	}
 	for _, tc := range []struct {
 		env         string
 		annotations map[string]string
-		want        App
+		want        []App
 		err         string
 	}{
-		{"", nil, App{}, ""},
-		{"", annotations("true", "9102", "/m"), App{9102, "/m"}, ""},
-		{"", annotations("true", "", ""), App{80, ""}, ""},
-		{"", annotations("false", "9102", "/m"), App{}, ""},
-		{"", annotations("true", "15020", "/stats/prometheus"), App{}, ""},
-		{`{"scrape":"true","path":"/x","port":"8080"}`, annotations("true", "15020", "/stats/prometheus"), App{8080, "/x"}, ""},
-		{`{"scrape":"","path":"","port":"8080"}`, nil, App{8080, ""}, ""},
-		{`{"scrape":"1","port":"8080"}`, nil, App{8080, ""}, ""},
-		{`{"scrape":"false"}`, annotations("true", "9102", ""), App{}, ""},
-		{"{", nil, App{}, "ISTIO_PROMETHEUS_ANNOTATIONS"},
-		{"", annotations("true", "http", ""), App{}, "prometheus.io/port"},
+		{"", nil, nil, ""},
+		{"", annotations("true", "9102", "/m"), []App{{9102, "/m"}}, ""},
+		{"", annotations("true", "", ""), []App{{80, ""}}, ""},
+		{"", annotations("false", "9102", "/m"), nil, ""},
+		{"", annotations("true", "15020", "/stats/prometheus"), nil, ""},
+		{`{"scrape":"true","path":"/x","port":"8080"}`, annotations("true", "15020", "/stats/prometheus"), []App{{8080, "/x"}}, ""},
+		{`{"scrape":"","path":"","port":"8080"}`, nil, []App{{8080, ""}}, ""},
+		{`{"scrape":"1","port":"8080"}`, nil, []App{{8080, ""}}, ""},
+		{`{"scrape":"false"}`, annotations("true", "9102", ""), nil, ""},
+		{`{"port":"8080","path":"/m","targets":[{"port":"8080","path":"/m"},{"port":"9090","path":"/n"}]}`, nil, []App{{8080, "/m"}, {9090, "/n"}}, ""},
+		{`{"targets":[{"port":"15090"},{"port":"9090"}]}`, nil, []App{{9090, ""}}, ""},
+		{`{"targets":[{"port":"http"}]}`, nil, nil, "ISTIO_PROMETHEUS_ANNOTATIONS"},
+		{"{", nil, nil, "ISTIO_PROMETHEUS_ANNOTATIONS"},
+		{"", annotations("true", "http", ""), nil, "prometheus.io/port"},
 	} {
-		got, err := FindApp([]string{"ISTIO_PROMETHEUS_ANNOTATIONS=" + tc.env}, tc.annotations)
+		got, err := FindApps([]string{"ISTIO_PROMETHEUS_ANNOTATIONS=" + tc.env}, tc.annotations)
 		require.Equal(t, tc.want, got)
 		if tc.err == "" {
 			require.NoError(t, err)
