@@ -194,13 +194,16 @@ func (r *request) proxy(resources corev1.ResourceRequirements) (*corev1.Containe
 		Ports:     []corev1.ContainerPort{{Name: "http-envoy-prom", ContainerPort: prometheusPort, Protocol: corev1.ProtocolTCP}},
 		Resources: resources, VolumeMounts: mounts, ReadinessProbe: probe, SecurityContext: r.security(),
 	}
-	if r.native {
-		always := corev1.ContainerRestartPolicyAlways
-		c.RestartPolicy = &always
-		// Later containers start when the sidecar is ready.
+	if r.native || probe != nil && !r.router {
+		// Later containers start when a native sidecar is ready. The kubelet asks for readiness of any sidecar as soon as this probe succeeds, not
+		// a period of the readiness probe later.
 		c.StartupProbe = &corev1.Probe{
 			ProbeHandler: ready(), PeriodSeconds: 1, TimeoutSeconds: 3, FailureThreshold: 600,
 		}
+	}
+	if r.native {
+		always := corev1.ContainerRestartPolicyAlways
+		c.RestartPolicy = &always
 		c.Lifecycle = &corev1.Lifecycle{PreStop: command("agent", "drain", "--address=127.0.0.1:"+strconv.Itoa(r.statusPort))}
 	} else if r.hold {
 		c.Lifecycle = &corev1.Lifecycle{PostStart: command("agent", "wait")}

@@ -84,3 +84,34 @@ func TestHooksAtTheStartOfApplications(t *testing.T) {
 		})
 	}
 }
+
+// TestStartupProbe checks that the kubelet asks a sidecar each second whether it has started, as in Istio. Its readiness probe alone would
+// find that out up to 15 s later.
+func TestStartupProbe(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		want        bool
+	}{
+		"native":                     {map[string]string{annotationNative: "true"}, true},
+		"classic":                    {map[string]string{annotationNative: "false"}, true},
+		"native without a probe":     {map[string]string{annotationNative: "true", annotationStatusPort: "0"}, true},
+		"classic without a probe":    {map[string]string{annotationNative: "false", annotationStatusPort: "0"}, false},
+		"classic, application waits": {map[string]string{annotationNative: "false", annotationProxyConfig: "holdApplicationUntilProxyStarts: true"}, true},
+		"gateway":                    {map[string]string{annotationTemplates: GatewayTemplate}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &corev1.Pod{}
+			p.Annotations = tc.annotations
+			injected, err := Default().Inject(p, OwnerOf(p))
+			require.NoError(t, err)
+			probe := sidecarOf(injected).StartupProbe
+			if !tc.want {
+				require.Nil(t, probe)
+				return
+			}
+			require.Equal(t, "/healthz/ready", probe.HTTPGet.Path)
+			require.EqualValues(t, 1, probe.PeriodSeconds)
+			require.Zero(t, probe.InitialDelaySeconds)
+		})
+	}
+}
