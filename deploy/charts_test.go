@@ -210,6 +210,7 @@ func leaves(prefix string, values map[string]any) []string {
 // wholes are maps that users write as they are in Kubernetes.
 var wholes = map[string]bool{
 	"resources": true, "securityContext": true, "containerSecurityContext": true, "seccompProfile": true, "podAnnotations": true, "updateStrategy": true,
+	"global.proxy.resources": true,
 }
 
 func TestWrongValues(t *testing.T) {

@@ -114,13 +114,14 @@ func Default() *Config {
 // Load decodes a configuration over the defaults. An unknown field is an error.
 func Load(text []byte) (*Config, error) {
 	c := Default()
-	resources := c.Resources
-	c.Resources = corev1.ResourceRequirements{} // a configuration replaces all resources
+	var given struct {
+		Resources *corev1.ResourceRequirements `json:"resources"`
+	}
+	if yaml.Unmarshal(text, &given) == nil && given.Resources != nil {
+		c.Resources = corev1.ResourceRequirements{} // a configuration replaces all resources
+	}
 	if err := yaml.UnmarshalStrict(text, c); err != nil {
 		return nil, fmt.Errorf("configuration of injection: %s", strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: json: "))
-	}
-	if len(c.Resources.Requests)+len(c.Resources.Limits) == 0 {
-		c.Resources = resources
 	}
 	return c, c.Prepare()
 }
@@ -186,7 +187,7 @@ func (c *Config) templatesOf(pod *corev1.Pod) []string {
 
 // interception returns the settings of a Pod's interception.
 func (c *Config) interception(pod *corev1.Pod, pc *meshconfig.ProxyConfig) (intercept.Settings, error) {
-	s := intercept.Default()
+	s := intercept.Default().Annotated(c.interceptionValues())
 	s.Mode = pc.GetInterceptionMode().String()
 	if p := c.ProxyConfigs; p != nil {
 		setPort(&s.OutboundPort, p.OutboundPort)
@@ -195,6 +196,26 @@ func (c *Config) interception(pod *corev1.Pod, pc *meshconfig.ProxyConfig) (inte
 	s = s.Annotated(pod.Annotations)
 	_, err := s.Parse()
 	return s, err
+}
+
+// meshInterception names the settings of interception in Istio's values global.proxy, and the annotations of Pods that precede them.
+var meshInterception = map[string]string{
+	"includeIPRanges": "includeOutboundIPRanges", "excludeIPRanges": "excludeOutboundIPRanges",
+	"includeInboundPorts": "includeInboundPorts", "excludeInboundPorts": "excludeInboundPorts",
+	"includeOutboundPorts": "includeOutboundPorts", "excludeOutboundPorts": "excludeOutboundPorts",
+}
+
+// interceptionValues returns the settings of Istio's values for all Pods, by their annotations.
+func (c *Config) interceptionValues() map[string]string {
+	global, _ := c.Values["global"].(map[string]any)
+	proxy, _ := global["proxy"].(map[string]any)
+	out := map[string]string{}
+	for name, annotation := range meshInterception {
+		if v, ok := proxy[name]; ok && v != nil {
+			out["traffic.sidecar.istio.io/"+annotation] = fmt.Sprint(v)
+		}
+	}
+	return out
 }
 
 // setPort sets a port, unless it is 0.

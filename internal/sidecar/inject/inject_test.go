@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 )
@@ -386,6 +388,48 @@ func TestSeveralAddressesOfMetrics(t *testing.T) {
 			for _, name := range []string{metricsTargets, metricsPort, metricsScrape, metricsPath} {
 				require.Equal(t, tc.annotations[name], restored.Annotations[name])
 			}
+		})
+	}
+}
+
+// TestResourcesOfTheConfiguration checks that a configuration replaces the default resources, also by none.
+func TestResourcesOfTheConfiguration(t *testing.T) {
+	for text, want := range map[string]corev1.ResourceRequirements{
+		"{}":            Default().Resources,
+		"resources: {}": {},
+		"resources: {limits: {memory: 2Gi}, requests: null}": {Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}},
+	} {
+		c, err := Load([]byte(text))
+		require.NoError(t, err)
+		p := &corev1.Pod{}
+		injected, err := c.Inject(p, OwnerOf(p))
+		require.NoError(t, err)
+		require.True(t, equality.Semantic.DeepEqual(want, sidecarOf(injected).Resources), text)
+	}
+}
+
+// TestInterceptionOfTheMesh checks that Istio's values apply to all Pods without an annotation.
+func TestInterceptionOfTheMesh(t *testing.T) {
+	for name, tc := range map[string]struct {
+		values      string
+		annotations map[string]string
+		want        []string
+	}{
+		"none": {"{}", nil, nil},
+		"values": {"{excludeIPRanges: 192.0.2.0/24, excludeOutboundPorts: 6379, includeInboundPorts: ''}", nil,
+			[]string{"--include-inbound-ports=", "--exclude-outbound-ip-ranges=192.0.2.0/24", "--exclude-outbound-ports=6379"}},
+		"all values": {"{includeIPRanges: 10.0.0.0/8, excludeIPRanges: 10.1.0.0/16, includeInboundPorts: '80,81', excludeInboundPorts: '81', includeOutboundPorts: '82', excludeOutboundPorts: '83'}", nil,
+			[]string{"--include-inbound-ports=80,81", "--exclude-inbound-ports=81", "--include-outbound-ip-ranges=10.0.0.0/8", "--exclude-outbound-ip-ranges=10.1.0.0/16", "--include-outbound-ports=82", "--exclude-outbound-ports=83"}},
+		"annotation first": {"{excludeIPRanges: 192.0.2.0/24}", map[string]string{"traffic.sidecar.istio.io/excludeOutboundIPRanges": ""}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := Load([]byte("values: {global: {proxy: " + tc.values + "}}"))
+			require.NoError(t, err)
+			p := &corev1.Pod{}
+			p.Annotations = tc.annotations
+			injected, err := c.Inject(p, OwnerOf(p))
+			require.NoError(t, err)
+			require.Equal(t, append([]string{"agent", "intercept", "--interception-mode=REDIRECT"}, tc.want...), find(injected.Spec.InitContainers, initContainer).Args)
 		})
 	}
 }

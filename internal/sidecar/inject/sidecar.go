@@ -59,8 +59,15 @@ func (r *request) labels() map[string]string {
 
 func (r *request) annotations() map[string]string {
 	out := map[string]string{model.LabelRevision: cmp.Or(r.Revision, model.DefaultRevision)}
-	if r.CNI.Enabled && r.settings.Mode != intercept.ModeRedirect { // istio-cni reads it
-		out[annotationMode] = r.settings.Mode
+	if r.CNI.Enabled { // istio-cni reads them
+		for name, v := range r.interceptionValues() {
+			if _, ok := r.pod.Annotations[name]; !ok {
+				out[name] = v
+			}
+		}
+		if r.settings.Mode != intercept.ModeRedirect {
+			out[annotationMode] = r.settings.Mode
+		}
 	}
 	for _, c := range r.pod.Spec.Containers {
 		if c.Name == proxyContainer {

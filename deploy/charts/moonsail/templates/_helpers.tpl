@@ -147,7 +147,13 @@ ipFamilies: {{ toJson . }}
 {{- with $v.global.proxy.clusterDomain }}{{ $_ := set $config "domain" . }}{{ end }}
 {{- with $v.global.caAddress }}{{ $_ := set $config "caAddress" . }}{{ end }}
 {{- with $v.externalCA.csiDriver }}{{ $_ := set $config "workloadAPI" (dict "driver" . "socket" $v.externalCA.socket) }}{{ end }}
-{{- with $v.global.proxy.resources }}{{ $_ := set $config "resources" . }}{{ end }}
+{{- $_ := set $config "resources" ($v.global.proxy.resources | default dict) }}
+{{- $interception := dict }}
+{{- range $name, $default := dict "includeIPRanges" "*" "excludeIPRanges" "" "includeInboundPorts" "*" "excludeInboundPorts" "" "includeOutboundPorts" "" "excludeOutboundPorts" "" }}
+{{- $value := get $v.global.proxy $name | toString }}
+{{- if and (hasKey $v.global.proxy $name) (ne $value $default) }}{{ $_ := set $interception $name $value }}{{ end }}
+{{- end }}
+{{- with $interception }}{{ $_ := set $config "values" (dict "global" (dict "proxy" .)) }}{{ end }}
 {{- with $v.meshConfig.trustDomain }}{{ $_ := set $config "trustDomain" . }}{{ end }}
 {{- with $w.neverInjectSelector }}{{ $_ := set $config "neverInjectSelector" . }}{{ end }}
 {{- with $w.alwaysInjectSelector }}{{ $_ := set $config "alwaysInjectSelector" . }}{{ end }}

@@ -1,0 +1,59 @@
+package deploy
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// valuesOf decodes values as a file of values has them.
+func valuesOf(t *testing.T, text string) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &out))
+	return out
+}
+
+// rendered returns the objects of a chart.
+func rendered(t *testing.T, r Release) []*unstructured.Unstructured {
+	t.Helper()
+	if r.Namespace == "" {
+		r.Namespace = DefaultNamespace
+	}
+	list, err := r.Objects()
+	require.NoError(t, err)
+	return list
+}
+
+// pick returns the object with a kind and a name; nil: there is none.
+func pick(list []*unstructured.Unstructured, kind, name string) object {
+	for _, o := range list {
+		if o.GetKind() == kind && o.GetName() == name {
+			return o.Object
+		}
+	}
+	return nil
+}
+
+// TestResourcesOfSidecars checks that values change a part of the default resources, as with Istio's chart, and that null removes one.
+func TestResourcesOfSidecars(t *testing.T) {
+	for values, want := range map[string]string{
+		"{}":                                    "{limits: {cpu: 2000m, memory: 1024Mi}, requests: {cpu: 100m, memory: 128Mi}}",
+		"{resources: {limits: {memory: 2Gi}}}":  "{limits: {cpu: 2000m, memory: 2Gi}, requests: {cpu: 100m, memory: 128Mi}}",
+		"{resources: {limits: {memory: null}}}": "{limits: {cpu: 2000m}, requests: {cpu: 100m, memory: 128Mi}}",
+		"{resources: {limits: null}}":           "{requests: {cpu: 100m, memory: 128Mi}}",
+		"{resources: null}":                     "{}",
+	} {
+		t.Run(values, func(t *testing.T) {
+			list := rendered(t, Release{Chart: ControlPlaneChart, Values: valuesOf(t, "global: {proxy: "+values+"}")})
+			text, _ := pick(list, "ConfigMap", "moonsail-injection").at("data")["config"].(string)
+			require.Equal(t, object(valuesOf(t, want)), object(valuesOf(t, text)).at("resources"), text)
+		})
+	}
+	_, err := Release{Chart: ControlPlaneChart, Namespace: DefaultNamespace, Values: valuesOf(t, "resources: {limits: null}")}.Render()
+	require.NoError(t, err)
+	_, err = Release{Chart: ControlPlaneChart, Namespace: DefaultNamespace, Values: valuesOf(t, "resources: {limits: {memory: null}}")}.Render()
+	require.ErrorContains(t, err, "at '/resources/limits/memory'", "the API server reads it as 0")
+}
