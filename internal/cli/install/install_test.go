@@ -259,6 +259,35 @@ func TestPurgeCountsObjects(t *testing.T) {
 	require.Contains(t, s.notes.String(), "also removed: 2 objects of kind VirtualService\n")
 }
 
+// TestUninstallCountsPods checks that users see which Pods lose their control plane: sidecars, and gateways, which lack the label of sidecars.
+func TestUninstallCountsPods(t *testing.T) {
+	const sidecars, routers = "Pods with sidecars that no longer get configuration: ", "Pods of gateways that no longer get configuration: "
+	pod := func(name, labels, annotations string) string {
+		return "kind: Pod\napiVersion: v1\nmetadata: {name: " + name + ", namespace: shop, labels: {service.istio.io/canonical-name: a, " + labels + "}, annotations: {" + annotations + "}}\n---\n"
+	}
+	s := newSession(t)
+	require.NoError(t, s.install(image("moonsail:1.0")))
+	require.NoError(t, s.install(func(o *operation) { o.Image, o.Revision = "moonsail:1.0", "blue" }))
+	const injected = "sidecar.istio.io/status: x, istio.io/rev: "
+	s.cluster.add(strings.TrimSuffix(pod("a", "security.istio.io/tlsMode: istio", injected+"default")+pod("b", "security.istio.io/tlsMode: istio", injected+"blue")+
+		pod("of-chart", "istio: edge", injected+"default")+pod("deployed", "gateway.networking.k8s.io/gateway-name: web", "istio.io/rev: default")+
+		pod("none", "app: a", ""), "---\n"))
+	dry := func(revision string, purge bool) string {
+		s.notes.Reset()
+		require.NoError(t, s.uninstall(purge, func(o *operation) { o.Revision, o.dryRun = revision, true }))
+		return s.notes.String()
+	}
+	of := dry("default", false)
+	require.Contains(t, of, sidecars+"1.")
+	require.Contains(t, of, routers+"2.")
+	of = dry("blue", false)
+	require.Contains(t, of, sidecars+"1.")
+	require.NotContains(t, of, routers)
+	of = dry("default", true)
+	require.Contains(t, of, sidecars+"2.")
+	require.Contains(t, of, routers+"2.")
+}
+
 // TestFinalizersAreNamed checks what users read if an object is not removed in time.
 func TestFinalizersAreNamed(t *testing.T) {
 	s := newSession(t)

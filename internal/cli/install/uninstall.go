@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func (o *operation) remove(ctx context.Context, list []*unstructured.Unstructure
 			fmt.Fprintln(o.notes, terminal.StyleFor(o.notes).Bad("- "+c.Object))
 		}
 	}
-	if err := o.showDependents(ctx, list); err != nil {
+	if err := o.showDependents(ctx, purge, list); err != nil {
 		return err
 	}
 	if err := o.confirm("Remove them?"); err != nil {
@@ -272,7 +273,7 @@ func (o *operation) controlPlaneObjects(ctx context.Context, shared bool) ([]*un
 }
 
 // showDependents shows what is lost with the objects that are removed, also with --yes and --dry-run.
-func (o *operation) showDependents(ctx context.Context, list []*unstructured.Unstructured) error {
+func (o *operation) showDependents(ctx context.Context, purge bool, list []*unstructured.Unstructured) error {
 	for _, one := range list {
 		if one.GetKind() != definitions.name {
 			continue
@@ -285,9 +286,12 @@ func (o *operation) showDependents(ctx context.Context, list []*unstructured.Uns
 			fmt.Fprintf(o.notes, "also removed: %s of kind %s\n", terminal.Count(n, "object"), kindDefined(one))
 		}
 	}
-	injected, err := o.injectedPods(ctx)
-	if err == nil && injected > 0 {
-		fmt.Fprintf(o.notes, "Pods with sidecars that no longer get configuration: %d. Remove the labels istio-injection and istio.io/rev of their namespaces, and restart them.\n", injected)
+	sidecars, routers, err := o.injectedPods(ctx, purge)
+	if sidecars > 0 {
+		fmt.Fprintf(o.notes, "Pods with sidecars that no longer get configuration: %d. Remove the labels istio-injection and istio.io/rev of their namespaces, and restart them.\n", sidecars)
+	}
+	if routers > 0 {
+		fmt.Fprintf(o.notes, "Pods of gateways that no longer get configuration: %d. Remove them, or install another control plane for them.\n", routers)
 	}
 	return err
 }
@@ -312,8 +316,19 @@ func (o *operation) instances(ctx context.Context, definition *unstructured.Unst
 	return 0, errors.New("no version is stored")
 }
 
-// injectedPods counts Pods with sidecars.
-func (o *operation) injectedPods(ctx context.Context) (int, error) {
-	list, err := o.cluster.List(ctx, pods.GroupVersionResource, "", "security.istio.io/tlsMode=istio")
-	return len(list), err
+// injectedPods counts Pods with sidecars, and Pods of gateways, which lack the label of sidecars. They are those of the revision
+// unless all is set.
+func (o *operation) injectedPods(ctx context.Context, all bool) (sidecars, routers int, err error) {
+	list, err := o.cluster.List(ctx, pods.GroupVersionResource, "", "service.istio.io/canonical-name")
+	for i := range list {
+		labels, annotations := list[i].GetLabels(), list[i].GetAnnotations()
+		switch {
+		case !all && cmp.Or(annotations[model.LabelRevision], model.DefaultRevision) != o.Revision:
+		case labels[model.LabelTLSMode] == model.TLSModeLabelIstio:
+			sidecars++
+		case annotations["sidecar.istio.io/status"] != "" || labels[model.LabelGatewayName] != "":
+			routers++
+		}
+	}
+	return sidecars, routers, err
 }
