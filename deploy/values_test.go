@@ -57,3 +57,11 @@ func TestResourcesOfSidecars(t *testing.T) {
 	_, err = Release{Chart: ControlPlaneChart, Namespace: DefaultNamespace, Values: valuesOf(t, "resources: {limits: {memory: null}}")}.Render()
 	require.ErrorContains(t, err, "at '/resources/limits/memory'", "the API server reads it as 0")
 }
+
+// TestAnnotationsOfTags checks that the webhooks of tags have the annotations of those of the revision.
+func TestAnnotationsOfTags(t *testing.T) {
+	list := rendered(t, Release{Chart: ControlPlaneChart, Values: valuesOf(t, "{revisionTags: [prod], sidecarInjectorWebhookAnnotations: {admissions.enforcer/disabled: \"true\"}}")})
+	for _, name := range []string{"moonsail-injector", "istio-revision-tag-prod"} {
+		require.Equal(t, "true", pick(list, "MutatingWebhookConfiguration", name).at("metadata", "annotations")["admissions.enforcer/disabled"], name)
+	}
+}

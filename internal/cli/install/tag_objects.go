@@ -3,6 +3,8 @@ package install
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,9 +80,20 @@ func (o *operation) noOtherDefault(ctx context.Context, own string) error {
 // inherited are the fields of a revision's webhooks that those of its tags have, too.
 var inherited = [][]string{{"clientConfig", "caBundle"}, {"failurePolicy"}, {"reinvocationPolicy"}}
 
+// ownedDomains are those of annotations that tools write about the object itself.
+var ownedDomains = []string{"kubectl.kubernetes.io/", "meta.helm.sh/", "moonsail.dev/"}
+
 // inherit copies fields of a revision's webhooks to those of a tag: the CA, so that the API server trusts them at once, and what
-// the revision's values chose.
+// the revision's values chose, with annotations.
 func inherit(hooks, own *unstructured.Unstructured) {
+	annotations := own.GetAnnotations()
+	maps.DeleteFunc(annotations, func(name, _ string) bool {
+		return slices.ContainsFunc(ownedDomains, func(domain string) bool { return strings.HasPrefix(name, domain) })
+	})
+	if len(annotations) > 0 {
+		maps.Copy(annotations, hooks.GetAnnotations())
+		hooks.SetAnnotations(annotations)
+	}
 	have, _, _ := unstructured.NestedSlice(own.Object, "webhooks")
 	if len(have) == 0 {
 		return

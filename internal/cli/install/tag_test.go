@@ -127,12 +127,15 @@ func TestTagHasPoliciesOfRevision(t *testing.T) {
 		for _, v := range []string{"failurePolicy=Ignore", "reinvocationPolicy=IfNeeded", "enableNamespacesByDefault=true"} {
 			o.set = append(o.set, "sidecarInjectorWebhook."+v)
 		}
+		o.set = append(o.set, "sidecarInjectorWebhookAnnotations.example\\.com/a=b")
 	}))
 	for tag, want := range map[string]int{"prod": 2, "default": 5} {
 		o := s.operation(func(o *operation) { o.Revision = "v1" })
 		require.NoError(t, o.run(func(ctx context.Context) error { return o.setTag(ctx, tag, false) }))
 		list, _, err := unstructured.NestedSlice(s.cluster.objects["mutatingwebhookconfigurations /istio-revision-tag-"+tag], "webhooks")
 		require.NoError(t, err)
+		hooks := &unstructured.Unstructured{Object: s.cluster.objects["mutatingwebhookconfigurations /istio-revision-tag-"+tag]}
+		require.Equal(t, "b", hooks.GetAnnotations()["example.com/a"], tag)
 		require.Len(t, list, want)
 		for _, h := range list {
 			m, _ := h.(map[string]any)
