@@ -65,3 +65,46 @@ func TestAnnotationsOfTags(t *testing.T) {
 		require.Equal(t, "true", pick(list, "MutatingWebhookConfiguration", name).at("metadata", "annotations")["admissions.enforcer/disabled"], name)
 	}
 }
+
+// TestNamespacesOfDigits checks that a namespace such as 1234 is a string.
+func TestNamespacesOfDigits(t *testing.T) {
+	for _, name := range allCharts {
+		t.Run(name, func(t *testing.T) {
+			values := map[string]any{}
+			if name == ControlPlaneChart {
+				values = valuesOf(t, "{revisionTags: [prod], global: {networkPolicy: {enabled: true}}, meshConfig: {trustDomain: a}, monitoring: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}}}")
+			}
+			if name == CNIChart {
+				values = valuesOf(t, "{taint: {enabled: true}, global: {networkPolicy: {enabled: true}, platform: gke}}")
+			}
+			if name == GatewayChart {
+				values = valuesOf(t, "{podDisruptionBudget: {minAvailable: 1}, global: {networkPolicy: {enabled: true}, istioNamespace: \"5678\"}}")
+			}
+			for _, o := range rendered(t, Release{Chart: name, Namespace: "1234", Values: values}) {
+				if o.GetKind() == "CustomResourceDefinition" {
+					continue // it has no namespace, but fields of that name
+				}
+				walk(o.Object, func(key string, v any) {
+					if key == "namespace" {
+						require.IsType(t, "", v, "%s %s", o.GetKind(), o.GetName())
+					}
+				})
+			}
+		})
+	}
+}
+
+// walk calls f for each field of an object with a value that is not an object.
+func walk(v any, f func(key string, v any)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			f(k, e)
+			walk(e, f)
+		}
+	case []any:
+		for _, e := range v {
+			walk(e, f)
+		}
+	}
+}

@@ -63,7 +63,7 @@ istio.io/rev: {{ include "moonsail.revision" . | quote }}
 {{- define "moonsail.injectionWebhook" -}}
 - name: {{ .prefix }}sidecar-injector.moonsail.dev
   clientConfig:
-    service: {name: {{ include "moonsail.name" .context }}, namespace: {{ .context.Release.Namespace }}, path: /inject, port: 443}
+    service: {name: {{ include "moonsail.name" .context }}, namespace: {{ toYaml .context.Release.Namespace }}, path: /inject, port: 443}
   rules:
   - {apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [CREATE]}
   namespaceSelector:
