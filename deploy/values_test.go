@@ -108,3 +108,32 @@ func walk(v any, f func(key string, v any)) {
 		}
 	}
 }
+
+// TestMemoryLimit checks that the control plane knows its limit of memory, unless the user sets another one.
+func TestMemoryLimit(t *testing.T) {
+	for values, want := range map[string]any{
+		"{}":                                   nil,
+		"{resources: {limits: {cpu: 2}}}":      nil,
+		"{resources: {limits: {memory: 1Gi}}}": map[string]any{"resourceFieldRef": map[string]any{"resource": "limits.memory", "divisor": "1"}},
+		"{resources: {limits: {memory: 1Gi}}, env: {GOMEMLIMIT: 900MiB}}": "900MiB",
+	} {
+		t.Run(values, func(t *testing.T) {
+			list := rendered(t, Release{Chart: ControlPlaneChart, Values: valuesOf(t, values)})
+			containers, _ := pick(list, "Deployment", "moonsail").at("spec", "template", "spec")["containers"].([]any)
+			env, _ := containers[0].(map[string]any)["env"].([]any)
+			var got []any
+			for _, e := range env {
+				if e := e.(map[string]any); e["name"] == "GOMEMLIMIT" && e["value"] != nil {
+					got = append(got, e["value"])
+				} else if e["name"] == "GOMEMLIMIT" {
+					got = append(got, e["valueFrom"])
+				}
+			}
+			if want == nil {
+				require.Empty(t, got)
+			} else {
+				require.Equal(t, []any{want}, got)
+			}
+		})
+	}
+}
