@@ -1,6 +1,8 @@
 package deploy
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -135,5 +137,46 @@ func TestMemoryLimit(t *testing.T) {
 				require.Equal(t, []any{want}, got)
 			}
 		})
+	}
+}
+
+// TestGKE checks what Google Kubernetes Engine needs: a quota for Pods with priority classes of the system, and its folder of plugins.
+func TestGKE(t *testing.T) {
+	for name, tc := range map[string]struct {
+		values, folder string
+		classes        []any
+	}{
+		"elsewhere":          {"{}", "/opt/cni/bin", nil},
+		"platform":           {"{global: {platform: gke}}", "/home/kubernetes/bin", []any{"system-node-critical"}},
+		"platform and taint": {"{global: {platform: gke}, taint: {enabled: true}}", "/home/kubernetes/bin", []any{"system-node-critical", "system-cluster-critical"}},
+		"quota":              {"{resourceQuotas: {enabled: true}, cniBinDir: /bin}", "/bin", []any{"system-node-critical"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := rendered(t, Release{Chart: CNIChart, Values: valuesOf(t, tc.values)})
+			var folder any
+			volumes, _ := pick(list, "DaemonSet", "moonsail-cni-node").at("spec", "template", "spec")["volumes"].([]any)
+			for _, v := range volumes {
+				if o := object(v.(map[string]any)); o["name"] == "cni-bin-dir" {
+					folder = o.at("hostPath")["path"]
+				}
+			}
+			require.Equal(t, tc.folder, folder)
+			scopes, _ := pick(list, "ResourceQuota", "moonsail-cni").at("spec", "scopeSelector")["matchExpressions"].([]any)
+			var classes []any
+			for _, s := range scopes {
+				classes = append(classes, s.(map[string]any)["values"].([]any)...)
+			}
+			require.Equal(t, tc.classes, classes)
+		})
+	}
+}
+
+// TestAppArmor checks that the node agent runs unconfined, by a field or, before Kubernetes 1.30, by an annotation.
+func TestAppArmor(t *testing.T) {
+	for version, annotated := range map[string]bool{"v1.29.3": true, "v1.30.4-eks-a737599": false} {
+		template := pick(rendered(t, Release{Chart: CNIChart, KubeVersion: version}), "DaemonSet", "moonsail-cni-node").at("spec", "template")
+		_, have := template.at("metadata", "annotations")["container.apparmor.security.beta.kubernetes.io/install-cni"]
+		require.Equal(t, annotated, have, version)
+		require.Equal(t, !annotated, strings.Contains(fmt.Sprint(template), "appArmorProfile"), version)
 	}
 }

@@ -10,6 +10,11 @@ moonsail-cni-node
 {{- end }}
 {{- end }}
 
+{{/* GKE has another folder of plugins. */}}
+{{- define "cni.binDir" -}}
+{{- .Values.cniBinDir | default (ternary "/home/kubernetes/bin" "/opt/cni/bin" (eq .Values.global.platform "gke")) }}
+{{- end }}
+
 {{- define "cni.labels" -}}
 app.kubernetes.io/name: moonsail-cni
 app.kubernetes.io/part-of: moonsail
@@ -28,7 +33,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
 {{- define "cni.logging" -}}
-{{- with .Values.logging.level }}
+{{- with .Values.logging.level | default (trimPrefix "default:" .Values.global.logging.level) }}
 - --log-level={{ . }}
 {{- end }}
 {{- if .Values.global.logAsJson }}
@@ -41,6 +46,18 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 imagePullSecrets:
 {{- range . }}
 - name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+Refuses unknown names under global; these are those of all charts, which may share a file of values. Charts that this one is a part of
+have other names.
+*/}}
+{{- define "cni.checkGlobal" -}}
+{{- if .Chart.IsRoot }}
+{{- range $name, $_ := .Values.global }}
+{{- if not (has $name (list "caAddress" "configValidation" "defaultPodDisruptionBudget" "hub" "imagePullPolicy" "imagePullSecrets" "istioNamespace" "logAsJson" "logging" "meshID" "multiCluster" "network" "networkPolicy" "platform" "priorityClassName" "proxy" "tag")) }}{{ fail (printf "global.%s: unknown value: remove it" $name) }}{{ end }}
 {{- end }}
 {{- end }}
 {{- end }}
