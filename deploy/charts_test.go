@@ -291,6 +291,9 @@ func TestHelmKeepsReplicas(t *testing.T) {
 		{ControlPlaneChart, "moonsail/templates/control-plane.yaml", "\n  replicas: 2\n", Release{Namespace: DefaultNamespace}},
 		{ControlPlaneChart, "moonsail/templates/control-plane.yaml", "spec:\n  selector", Release{Namespace: "other", Values: map[string]any{"autoscaleEnabled": true}}},
 		{GatewayChart, "gateway/templates/workload.yaml", "\n  replicas: 5\n", Release{Name: "moonsail", Namespace: DefaultNamespace, Values: map[string]any{"autoscaling": map[string]any{"enabled": true}}}},
+		{GatewayChart, "gateway/templates/workload.yaml", "\n  replicas: 5\n", Release{Name: "moonsail", Namespace: DefaultNamespace, Values: map[string]any{"autoscaling": map[string]any{"enabled": false}}}},
+		{GatewayChart, "gateway/templates/workload.yaml", "spec:\n  selector", Release{Name: "moonsail", Namespace: "other", Values: map[string]any{"autoscaling": map[string]any{"enabled": false}}}},
+		{GatewayChart, "gateway/templates/workload.yaml", "\n  replicas: 3\n", Release{Name: "moonsail", Namespace: DefaultNamespace, Values: map[string]any{"replicaCount": 3, "autoscaling": map[string]any{"enabled": false}}}},
 	} {
 		chart, err := loadChart(row.chart)
 		require.NoError(t, err)

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"slices"
 	"fmt"
 	"strings"
 	"testing"
@@ -179,4 +180,18 @@ func TestAppArmor(t *testing.T) {
 		require.Equal(t, annotated, have, version)
 		require.Equal(t, !annotated, strings.Contains(fmt.Sprint(template), "appArmorProfile"), version)
 	}
+}
+
+// TestPortsOfTheNetworkPolicy checks that the policy of a gateway lets in what its Service forwards.
+func TestPortsOfTheNetworkPolicy(t *testing.T) {
+	list := rendered(t, Release{Chart: GatewayChart, Values: valuesOf(t, "{global: {networkPolicy: {enabled: true}}, service: {ports: [{name: a, port: 80, targetPort: 8080}, {name: b, port: 443, protocol: UDP}]}}")})
+	ingress, _ := pick(list, "NetworkPolicy", GatewayChart).at("spec")["ingress"].([]any)
+	require.Len(t, ingress, 1)
+	var got []string
+	for _, p := range ingress[0].(map[string]any)["ports"].([]any) {
+		p := p.(map[string]any)
+		got = append(got, fmt.Sprintf("%v/%v", p["port"], p["protocol"]))
+	}
+	slices.Sort(got)
+	require.Equal(t, []string{"15020/TCP", "15021/TCP", "15090/TCP", "443/UDP", "8080/TCP"}, got)
 }
