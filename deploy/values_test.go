@@ -1,15 +1,20 @@
 package deploy
 
 import (
-	"slices"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
+
+var allCharts = []string{BaseChart, ControlPlaneChart, GatewayChart, CNIChart}
 
 // valuesOf decodes values as a file of values has them.
 func valuesOf(t *testing.T, text string) map[string]any {
@@ -40,32 +45,44 @@ func pick(list []*unstructured.Unstructured, kind, name string) object {
 	return nil
 }
 
-// TestResourcesOfSidecars checks that values change a part of the default resources, as with Istio's chart, and that null removes one.
-func TestResourcesOfSidecars(t *testing.T) {
-	for values, want := range map[string]string{
-		"{}":                                    "{limits: {cpu: 2000m, memory: 1024Mi}, requests: {cpu: 100m, memory: 128Mi}}",
-		"{resources: {limits: {memory: 2Gi}}}":  "{limits: {cpu: 2000m, memory: 2Gi}, requests: {cpu: 100m, memory: 128Mi}}",
-		"{resources: {limits: {memory: null}}}": "{limits: {cpu: 2000m}, requests: {cpu: 100m, memory: 128Mi}}",
-		"{resources: {limits: null}}":           "{requests: {cpu: 100m, memory: 128Mi}}",
-		"{resources: null}":                     "{}",
-	} {
-		t.Run(values, func(t *testing.T) {
-			list := rendered(t, Release{Chart: ControlPlaneChart, Values: valuesOf(t, "global: {proxy: "+values+"}")})
-			text, _ := pick(list, "ConfigMap", "moonsail-injection").at("data")["config"].(string)
-			require.Equal(t, object(valuesOf(t, want)), object(valuesOf(t, text)).at("resources"), text)
+// TestGlobalValues checks that each chart accepts the names under global of all charts, which may share a file, and refuses others.
+func TestGlobalValues(t *testing.T) {
+	shared := map[string]any{}
+	for _, name := range allCharts {
+		c, err := loadChart(name)
+		require.NoError(t, err)
+		global, _ := c.Values["global"].(map[string]any)
+		shared = MergeValues(shared, global)
+	}
+	for _, name := range allCharts {
+		t.Run(name, func(t *testing.T) {
+			_, err := Release{Chart: name, Namespace: DefaultNamespace, Values: map[string]any{"global": shared, "enabled": true}}.Render()
+			require.NoError(t, err)
+			for wrong, want := range map[string]string{
+				"configvalidation: false": "global.configvalidation: unknown value",
+				"nativeNftables: true":    "global.nativeNftables: unknown value",
+				"platform: openshift":     "at '/global/platform'",
+			} {
+				_, err := Release{Chart: name, Namespace: DefaultNamespace, Values: valuesOf(t, "global: {"+wrong+"}")}.Render()
+				require.ErrorContains(t, err, want)
+			}
 		})
 	}
-	_, err := Release{Chart: ControlPlaneChart, Namespace: DefaultNamespace, Values: valuesOf(t, "resources: {limits: null}")}.Render()
-	require.NoError(t, err)
-	_, err = Release{Chart: ControlPlaneChart, Namespace: DefaultNamespace, Values: valuesOf(t, "resources: {limits: {memory: null}}")}.Render()
-	require.ErrorContains(t, err, "at '/resources/limits/memory'", "the API server reads it as 0")
 }
 
-// TestAnnotationsOfTags checks that the webhooks of tags have the annotations of those of the revision.
-func TestAnnotationsOfTags(t *testing.T) {
-	list := rendered(t, Release{Chart: ControlPlaneChart, Values: valuesOf(t, "{revisionTags: [prod], sidecarInjectorWebhookAnnotations: {admissions.enforcer/disabled: \"true\"}}")})
-	for _, name := range []string{"moonsail-injector", "istio-revision-tag-prod"} {
-		require.Equal(t, "true", pick(list, "MutatingWebhookConfiguration", name).at("metadata", "annotations")["admissions.enforcer/disabled"], name)
+// TestGlobalValuesOfOtherCharts checks that a chart that ours is a part of may have names of its own under global.
+func TestGlobalValuesOfOtherCharts(t *testing.T) {
+	for _, name := range allCharts {
+		t.Run(name, func(t *testing.T) {
+			part, err := loadChart(name)
+			require.NoError(t, err)
+			whole := &chart.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: "platform", Version: "0.1.0"}}
+			whole.SetDependencies(part)
+			values, err := chartutil.ToRenderValues(whole, valuesOf(t, "global: {storageClass: fast}"), chartutil.ReleaseOptions{Name: "platform", Namespace: "mesh"}, nil)
+			require.NoError(t, err)
+			_, err = engine.Render(whole, values)
+			require.NoError(t, err)
+		})
 	}
 }
 
@@ -112,33 +129,25 @@ func walk(v any, f func(key string, v any)) {
 	}
 }
 
-// TestMemoryLimit checks that the control plane knows its limit of memory, unless the user sets another one.
-func TestMemoryLimit(t *testing.T) {
-	for values, want := range map[string]any{
-		"{}":                                   nil,
-		"{resources: {limits: {cpu: 2}}}":      nil,
-		"{resources: {limits: {memory: 1Gi}}}": map[string]any{"resourceFieldRef": map[string]any{"resource": "limits.memory", "divisor": "1"}},
-		"{resources: {limits: {memory: 1Gi}}, env: {GOMEMLIMIT: 900MiB}}": "900MiB",
+// TestResourcesOfSidecars checks that values change a part of the default resources, as with Istio's chart, and that null removes one.
+func TestResourcesOfSidecars(t *testing.T) {
+	for values, want := range map[string]string{
+		"{}":                                    "{limits: {cpu: 2000m, memory: 1024Mi}, requests: {cpu: 100m, memory: 128Mi}}",
+		"{resources: {limits: {memory: 2Gi}}}":  "{limits: {cpu: 2000m, memory: 2Gi}, requests: {cpu: 100m, memory: 128Mi}}",
+		"{resources: {limits: {memory: null}}}": "{limits: {cpu: 2000m}, requests: {cpu: 100m, memory: 128Mi}}",
+		"{resources: {limits: null}}":           "{requests: {cpu: 100m, memory: 128Mi}}",
+		"{resources: null}":                     "{}",
 	} {
 		t.Run(values, func(t *testing.T) {
-			list := rendered(t, Release{Chart: ControlPlaneChart, Values: valuesOf(t, values)})
-			containers, _ := pick(list, "Deployment", "moonsail").at("spec", "template", "spec")["containers"].([]any)
-			env, _ := containers[0].(map[string]any)["env"].([]any)
-			var got []any
-			for _, e := range env {
-				if e := e.(map[string]any); e["name"] == "GOMEMLIMIT" && e["value"] != nil {
-					got = append(got, e["value"])
-				} else if e["name"] == "GOMEMLIMIT" {
-					got = append(got, e["valueFrom"])
-				}
-			}
-			if want == nil {
-				require.Empty(t, got)
-			} else {
-				require.Equal(t, []any{want}, got)
-			}
+			list := rendered(t, Release{Chart: ControlPlaneChart, Values: valuesOf(t, "global: {proxy: "+values+"}")})
+			text, _ := pick(list, "ConfigMap", "moonsail-injection").at("data")["config"].(string)
+			require.Equal(t, object(valuesOf(t, want)), object(valuesOf(t, text)).at("resources"), text)
 		})
 	}
+	_, err := Release{Chart: ControlPlaneChart, Namespace: DefaultNamespace, Values: valuesOf(t, "resources: {limits: null}")}.Render()
+	require.NoError(t, err)
+	_, err = Release{Chart: ControlPlaneChart, Namespace: DefaultNamespace, Values: valuesOf(t, "resources: {limits: {memory: null}}")}.Render()
+	require.ErrorContains(t, err, "at '/resources/limits/memory'", "the API server reads it as 0")
 }
 
 // TestGKE checks what Google Kubernetes Engine needs: a quota for Pods with priority classes of the system, and its folder of plugins.
@@ -194,4 +203,41 @@ func TestPortsOfTheNetworkPolicy(t *testing.T) {
 	}
 	slices.Sort(got)
 	require.Equal(t, []string{"15020/TCP", "15021/TCP", "15090/TCP", "443/UDP", "8080/TCP"}, got)
+}
+
+// TestMemoryLimit checks that the control plane knows its limit of memory, unless the user sets another one.
+func TestMemoryLimit(t *testing.T) {
+	for values, want := range map[string]any{
+		"{}":                                   nil,
+		"{resources: {limits: {cpu: 2}}}":      nil,
+		"{resources: {limits: {memory: 1Gi}}}": map[string]any{"resourceFieldRef": map[string]any{"resource": "limits.memory", "divisor": "1"}},
+		"{resources: {limits: {memory: 1Gi}}, env: {GOMEMLIMIT: 900MiB}}": "900MiB",
+	} {
+		t.Run(values, func(t *testing.T) {
+			list := rendered(t, Release{Chart: ControlPlaneChart, Values: valuesOf(t, values)})
+			containers, _ := pick(list, "Deployment", "moonsail").at("spec", "template", "spec")["containers"].([]any)
+			env, _ := containers[0].(map[string]any)["env"].([]any)
+			var got []any
+			for _, e := range env {
+				if e := e.(map[string]any); e["name"] == "GOMEMLIMIT" && e["value"] != nil {
+					got = append(got, e["value"])
+				} else if e["name"] == "GOMEMLIMIT" {
+					got = append(got, e["valueFrom"])
+				}
+			}
+			if want == nil {
+				require.Empty(t, got)
+			} else {
+				require.Equal(t, []any{want}, got)
+			}
+		})
+	}
+}
+
+// TestAnnotationsOfTags checks that the webhooks of tags have the annotations of those of the revision.
+func TestAnnotationsOfTags(t *testing.T) {
+	list := rendered(t, Release{Chart: ControlPlaneChart, Values: valuesOf(t, "{revisionTags: [prod], sidecarInjectorWebhookAnnotations: {admissions.enforcer/disabled: \"true\"}}")})
+	for _, name := range []string{"moonsail-injector", "istio-revision-tag-prod"} {
+		require.Equal(t, "true", pick(list, "MutatingWebhookConfiguration", name).at("metadata", "annotations")["admissions.enforcer/disabled"], name)
+	}
 }

@@ -6,3 +6,15 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
+
+{{/*
+Refuses unknown names under global; these are those of all charts, which may share a file of values. Charts that this one is a part of
+have other names.
+*/}}
+{{- define "base.checkGlobal" -}}
+{{- if .Chart.IsRoot }}
+{{- range $name, $_ := .Values.global }}
+{{- if not (has $name (list "caAddress" "configValidation" "defaultPodDisruptionBudget" "hub" "imagePullPolicy" "imagePullSecrets" "istioNamespace" "logAsJson" "logging" "meshID" "multiCluster" "network" "networkPolicy" "platform" "priorityClassName" "proxy" "tag")) }}{{ fail (printf "global.%s: unknown value: remove it" $name) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -163,3 +163,15 @@ ipFamilies: {{ toJson . }}
 {{- if not $w.rewriteAppHTTPProbe }}{{ $_ := set $config "rewriteAppHTTPProbers" false }}{{ end }}
 {{- toYaml (mergeOverwrite $config (deepCopy $v.injection)) }}
 {{- end }}
+
+{{/*
+Refuses unknown names under global; these are those of all charts, which may share a file of values. Charts that this one is a part of
+have other names.
+*/}}
+{{- define "moonsail.checkGlobal" -}}
+{{- if .Chart.IsRoot }}
+{{- range $name, $_ := .Values.global }}
+{{- if not (has $name (list "caAddress" "configValidation" "defaultPodDisruptionBudget" "hub" "imagePullPolicy" "imagePullSecrets" "istioNamespace" "logAsJson" "logging" "meshID" "multiCluster" "network" "networkPolicy" "platform" "priorityClassName" "proxy" "tag")) }}{{ fail (printf "global.%s: unknown value: remove it" $name) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
