@@ -125,7 +125,23 @@ func (i *Installer) copyProgram() (bool, error) {
 		}
 		return false, nil
 	}
+	_ = i.removeOldCopies(time.Now()) // the next copy tries again
 	return true, place(target, text, 0o755)
+}
+
+// copyTime is more than a copy takes. A file that is older belongs to an agent that was killed.
+const copyTime = time.Minute
+
+// removeOldCopies removes unfinished copies of the plugin, which is large. NetDir is left alone: a file there may have the only copy of
+// another program's content.
+func (i *Installer) removeOldCopies(now time.Time) error {
+	files, err := filepath.Glob(filepath.Join(i.BinDir, temporaryFiles))
+	for _, file := range files {
+		if info := statOf(file); info != nil && now.Sub(info.ModTime()) > copyTime {
+			err = errors.Join(err, os.Remove(file))
+		}
+	}
+	return err
 }
 
 // copies are the states of the program and of its copy on the node; nil: the file cannot be read.
@@ -179,10 +195,11 @@ func (i *Installer) Remove() error {
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(i.BinDir, cni.PluginName)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	err = os.Remove(filepath.Join(i.BinDir, cni.PluginName))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
 	}
-	return nil
+	return errors.Join(err, i.removeOldCopies(time.Now()))
 }
 
 // Intervals of Run.

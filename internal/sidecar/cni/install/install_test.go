@@ -189,6 +189,28 @@ func TestInstallAndRemove(t *testing.T) {
 	}
 }
 
+// TestUnfinishedCopiesAreRemoved checks that copies of agents that were killed do not fill the node's disk, and that a copy that another agent
+// writes stays.
+func TestUnfinishedCopiesAreRemoved(t *testing.T) {
+	i := newInstaller(t)
+	write(t, i.NetDir, "10-net.conflist", list(bridge))
+	leave := func(name string, age time.Duration) {
+		write(t, i.BinDir, name, "prog")
+		at := time.Now().Add(-age)
+		require.NoError(t, os.Chtimes(filepath.Join(i.BinDir, name), at, at))
+	}
+	leave(".moonsail-cni-1", time.Hour)
+	leave(".moonsail-cni-2", 0)
+	leave(".other", time.Hour)
+	_, err := i.Install()
+	require.NoError(t, err)
+	require.Equal(t, []string{".moonsail-cni-2", ".other", cni.PluginName}, names(t, i.BinDir))
+
+	leave(".moonsail-cni-2", time.Hour)
+	require.NoError(t, i.Remove())
+	require.Equal(t, []string{".other"}, names(t, i.BinDir))
+}
+
 // TestOnePlugin checks that a file for one plugin becomes a list, and is not left before it.
 func TestOnePlugin(t *testing.T) {
 	i := newInstaller(t)

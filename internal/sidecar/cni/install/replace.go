@@ -62,9 +62,12 @@ func swap(temporary, file string, old, text []byte) (done bool, err error) {
 	}
 }
 
+// temporaryFiles matches the names of temporary files.
+const temporaryFiles = ".moonsail-cni-*"
+
 // writeBeside writes a new file in the folder of another one, and returns its name. Container runtimes ignore the name.
 func writeBeside(file string, text []byte, mode fs.FileMode) (string, error) {
-	f, err := os.CreateTemp(filepath.Dir(file), ".moonsail-cni-*")
+	f, err := os.CreateTemp(filepath.Dir(file), temporaryFiles)
 	if err != nil {
 		return "", err
 	}
