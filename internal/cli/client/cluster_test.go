@@ -31,9 +31,10 @@ import (
 // apiServer is an API server and kubelets: it lists Pods, and forwards connections to their ports to debug pages.
 type apiServer struct {
 	*httptest.Server
-	pods  []corev1.Pod
-	pages map[string]http.Handler // by Pod; without an entry nothing listens
-	deny  string                  // part of the path of requests that the user may not make
+	pods   []corev1.Pod
+	tagged string                  // the revision of the tag "default"; empty: there is none
+	pages  map[string]http.Handler // by Pod; without an entry nothing listens
+	deny   string                  // part of the path of requests that the user may not make
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -87,6 +88,8 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(list)
+	case strings.HasSuffix(path, "/mutatingwebhookconfigurations/istio-revision-tag-default") && s.tagged != "":
+		fmt.Fprintf(w, `{"metadata":{"labels":{"istio.io/rev":%q}}}`, s.tagged)
 	case strings.HasSuffix(path, "/portforward") && r.Method == http.MethodPost: // SPDY, as before Kubernetes 1.31
 		s.forward(w, r, strings.Split(path, "/")[6])
 	default:
@@ -252,14 +255,24 @@ func TestChoiceOfTheControlPlane(t *testing.T) {
 		"a revision":        {[]string{"--revision", "canary"}, func(s *apiServer) { s.add("a", "serve", revision("canary")); s.add("b", "serve", nil) }, nil, 0, "of-a"},
 		"the only revision": {nil, func(s *apiServer) { s.add("a", "serve --revision canary", nil) }, nil, 0, "of-a"},
 		"several revisions": {nil, func(s *apiServer) { s.add("a", "serve", revision("x")); s.add("b", "serve", revision("y")) }, nil, 2, "with the revisions x, y: choose one with --revision"},
-		"unknown revision":  {[]string{"--revision", "z"}, func(s *apiServer) { s.add("a", "serve", revision("x")) }, nil, 1, "no control plane has revision z"},
-		"may not list":      {nil, func(s *apiServer) { s.deny = "/pods" }, nil, 1, "grant this user the rights to list pods"},
-		"may not forward":   {nil, func(s *apiServer) { s.add("a", "serve", nil); s.deny = "/portforward" }, nil, 1, "grant this user the right to create pods/portforward in namespace istio-system"},
-		"no such context":   {[]string{"--context", "nowhere"}, none, nil, 1, "nowhere"},
-		"no such file":      {[]string{"--kubeconfig", "/nonexistent"}, none, nil, 1, "no such file"},
+		"the tag default": {nil, func(s *apiServer) {
+			s.add("a", "serve", revision("x"))
+			s.add("b", "serve", revision("y"))
+			s.tagged = "y"
+		}, nil, 0, "of-b"},
+		"the tag of a revision that does not run": {nil, func(s *apiServer) {
+			s.add("a", "serve", revision("x"))
+			s.add("b", "serve", revision("y"))
+			s.tagged = "z"
+		}, nil, 2, "choose one with --revision"},
+		"unknown revision": {[]string{"--revision", "z"}, func(s *apiServer) { s.add("a", "serve", revision("x")) }, nil, 1, "no control plane has revision z"},
+		"may not list":     {nil, func(s *apiServer) { s.deny = "/pods" }, nil, 1, "grant this user the rights to list pods"},
+		"may not forward":  {nil, func(s *apiServer) { s.add("a", "serve", nil); s.deny = "/portforward" }, nil, 1, "grant this user the right to create pods/portforward in namespace istio-system"},
+		"no such context":  {[]string{"--context", "nowhere"}, none, nil, 1, "nowhere"},
+		"no such file":     {[]string{"--kubeconfig", "/nonexistent"}, none, nil, 1, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.pods, s.deny = nil, ""
+			s.pods, s.deny, s.tagged = nil, "", ""
 			c.pods(s)
 			if c.setUp != nil {
 				c.setUp(t)

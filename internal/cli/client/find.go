@@ -96,7 +96,7 @@ func (c *ControlPlane) findPods(ctx context.Context, access kube.Cluster) ([]*Re
 	case err != nil:
 		return nil, c.explain(err)
 	}
-	chosen, err := c.choose(namespace, pods)
+	chosen, err := c.choose(ctx, namespace, pods)
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +112,8 @@ func (c *ControlPlane) findPods(ctx context.Context, access kube.Cluster) ([]*Re
 }
 
 // choose returns the Pods of one control plane, the ready ones first. Moonsail's take precedence over istiod's, and those
-// of the default revision over others.
-func (c *ControlPlane) choose(namespace string, pods []kube.Pod) ([]kube.Pod, error) {
+// of the default revision, or of that of the tag "default", over others.
+func (c *ControlPlane) choose(ctx context.Context, namespace string, pods []kube.Pod) ([]kube.Pod, error) {
 	var running, down []kube.Pod
 	for i := range pods {
 		switch p := &pods[i]; {
@@ -130,10 +130,13 @@ func (c *ControlPlane) choose(namespace string, pods []kube.Pod) ([]kube.Pod, er
 	revisions := revisionsOf(running)
 	revision := cmp.Or(c.revision, model.DefaultRevision)
 	if c.revision == "" && len(revisions) > 0 && !slices.Contains(revisions, revision) {
+		revision = revisions[0]
 		if len(revisions) > 1 {
+			revision, _ = c.cluster.RevisionOfTag(ctx, model.DefaultRevision) // an error, for example without the right: none
+		}
+		if !slices.Contains(revisions, revision) {
 			return nil, terminal.UsageError{Err: fmt.Errorf("several control planes run in namespace %s, with the revisions %s: choose one with --revision", namespace, strings.Join(revisions, ", "))}
 		}
-		revision = revisions[0]
 	}
 	if c.revision == "" && len(revisions) > 1 {
 		others := slices.DeleteFunc(revisions, func(r string) bool { return r == revision })

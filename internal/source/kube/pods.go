@@ -2,9 +2,15 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // Pod is what commands need to know about a Pod.
@@ -56,4 +62,19 @@ func podOf(p *corev1.Pod) Pod {
 		out.Containers = append(out.Containers, Container{Name: c.Name, Args: c.Args, Ports: ports})
 	}
 	return out
+}
+
+// RevisionOfTag returns the revision that a tag points to.
+func (c *Client) RevisionOfTag(ctx context.Context, tag string) (string, error) {
+	const webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/istio-revision-tag-"
+	resp, err := c.get(ctx, webhooks+url.PathEscape(tag), http.Header{"Accept": {"application/json"}})
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var of metav1.PartialObjectMetadata
+	if err := json.NewDecoder(resp.Body).Decode(&of); err != nil || resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("the webhooks of the tag %s cannot be read: %s", tag, resp.Status)
+	}
+	return of.Labels[model.LabelRevision], nil
 }
