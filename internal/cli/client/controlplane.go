@@ -237,6 +237,9 @@ func (c *ControlPlane) prefer(r *Replica) {
 	}
 }
 
+// Revision returns the revision that --revision chooses; empty: none.
+func (c *ControlPlane) Revision() string { return c.revision }
+
 // PodName accepts kubectl's and istioctl's form of a proxy's name, too: pod/web-1.shop.
 func PodName(name string) string {
 	kind, pod, ok := strings.Cut(name, "/")

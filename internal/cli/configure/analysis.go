@@ -34,7 +34,7 @@ type analysis struct {
 
 // readFiles reads directories, files, and standard input.
 func (f *analyzeFlags) readFiles(stdin []byte, paths []string) (*file.Tree, error) {
-	decoder := config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace}
+	decoder := config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace, Revision: f.revision}
 	tree, err := file.Options{Decoder: decoder, Stdin: bytes.NewReader(stdin), Shallow: !f.recursive}.Analyze(paths...)
 	if err == nil {
 		// What is in force after an error depends on the control plane, which reports it.
@@ -56,7 +56,7 @@ func (f *analyzeFlags) analyzeFiles(stdin []byte, paths []string, s selection) (
 
 // analyzeCluster checks a cluster, or files as if they were applied to it.
 func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, stdin []byte, paths []string, s selection) (analysis, error) {
-	content, address, err := readCluster(ctx, &f.cluster, c, f.domain, f.root)
+	content, address, err := readCluster(ctx, &f.cluster, c, f.domain, f.root, f.revision)
 	if err != nil {
 		return analysis{}, err
 	}

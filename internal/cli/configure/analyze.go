@@ -39,6 +39,8 @@ type analyzeFlags struct {
 	suppress  []string
 	patch     bool // --fix
 	write     bool
+	revision  string
+	useKube   bool
 	cluster   client.Cluster
 }
 
@@ -120,7 +122,13 @@ func (f *analyzeFlags) addFlags(cmd *cobra.Command) {
 	fs.StringArrayVarP(&f.suppress, "suppress", "S", nil, "leave out a message: `CODE`, or CODE=KIND/NAME.NAMESPACE, with * for any text; may be repeated")
 	fs.BoolVar(&f.patch, "fix", false, "print a patch with the obvious corrections of files, instead of the problems: misspelt names and values, quotes, slashes")
 	fs.BoolVarP(&f.write, "write", "w", false, "with --fix: change the files")
+	fs.StringVarP(&f.revision, "revision", "r", "", "check the objects for this `REVISION`, with its MeshConfig (default: all objects, with the MeshConfig istio)")
 	fs.StringVar(&f.explain, "explain", "", "print the description of a `CODE`, or of all codes (all), and end")
+	fs.StringVar(&f.level, "output-threshold", string(problem.SeverityInfo), "istioctl's name for --level")
+	fs.BoolVarP(&f.useKube, "use-kube", "k", false, "check files against the cluster of kubectl's files, too")
+	for _, name := range []string{"output-threshold", "use-kube"} {
+		_ = fs.MarkHidden(name) // the only error is a flag that does not exist
+	}
 	f.cluster.AddFlags(cmd)
 }
 
@@ -208,7 +216,7 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 
 // chooseCluster returns the cluster to read; nil: none. Files are checked against a cluster only if a flag names one.
 func (f *analyzeFlags) chooseCluster(files bool) (*kube.Cluster, error) {
-	if files && f.cluster.Kubeconfig == "" && f.cluster.Context == "" {
+	if files && !f.useKube && f.cluster.Kubeconfig == "" && f.cluster.Context == "" {
 		return nil, nil
 	}
 	access, known := f.cluster.Default()
@@ -242,7 +250,7 @@ func noObjects(args []string) error {
 // severities returns the severities from level up. flag names the flag in errors.
 func severities(flag, level string) ([]problem.Severity, error) {
 	all := []problem.Severity{problem.SeverityError, problem.SeverityWarning, problem.SeverityInfo}
-	i := slices.Index(all, problem.Severity(level))
+	i := slices.Index(all, problem.Severity(strings.ToLower(level))) // istioctl writes Warning
 	if i < 0 {
 		return nil, fmt.Errorf("--%s %q: unknown level: use info, warning or error", flag, level)
 	}

@@ -29,6 +29,10 @@ func cluster(t *testing.T) string {
 		switch path := r.URL.Path; path {
 		case "/apis":
 			fmt.Fprint(w, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[]}`)
+		case "/api/v1/namespaces/istio-system/configmaps":
+			const meshConfig = `{"metadata":{"name":"istio-blue","namespace":"istio-system"},"data":{"mesh":"trustDomian: blue"}}`
+			item := map[bool]string{true: meshConfig}[r.URL.Query().Get("fieldSelector") == "metadata.name=istio-blue"]
+			fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[%s]}`, item)
 		case "/api/v1/services":
 			fmt.Fprintf(w, `{"kind":"ServiceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[%s]}`, service)
 		default:
@@ -72,4 +76,57 @@ func TestFilesAgainstACluster(t *testing.T) {
 	status, out, errOut = moonsail(t, "analyze")
 	require.Zero(t, status, out+errOut)
 	require.Regexp(t, `^http://127\.0\.0\.1:\d+, 1 object: no problems\n$`, out)
+}
+
+// TestMeshConfigOfARevision checks that a revision is judged by its own MeshConfig, if it has one, as its control plane does.
+func TestMeshConfigOfARevision(t *testing.T) {
+	t.Setenv("KUBECONFIG", cluster(t))
+	for name, tc := range map[string]struct {
+		args []string
+		own  bool
+	}{
+		"none":            {nil, false},
+		"default":         {[]string{"-r", "default"}, false},
+		"with its own":    {[]string{"--revision", "blue"}, true},
+		"without its own": {[]string{"-r", "green"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, out, errOut := moonsail(t, append([]string{"analyze"}, tc.args...)...)
+			require.Equal(t, tc.own, strings.Contains(out, "trustDomian"), out+errOut)
+		})
+	}
+}
+
+// TestRevisionOfObjects checks that objects with the label of another revision are not judged.
+func TestRevisionOfObjects(t *testing.T) {
+	const route = "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: a, namespace: shop, labels: {istio.io/rev: green}}\n" +
+		"spec: {hosts: [web.example.com], http: [{timeout: soon, route: [{destination: {host: reviews}}]}]}\n"
+	for revision, failed := range map[string]bool{"green": true, "blue": false} {
+		status, out, errOut := withInput(t, route, "analyze", "-", "--revision", revision, "--allow-empty")
+		require.Equal(t, failed, status == terminal.ExitFailed, out+errOut)
+	}
+}
+
+// TestFlagsOfIstioctl checks istioctl's names and spelling of flags.
+func TestFlagsOfIstioctl(t *testing.T) {
+	kubeconfig := cluster(t)
+	t.Setenv("KUBECONFIG", kubeconfig)
+	const route = "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: a, namespace: shop}\n" +
+		"spec: {hosts: [web.example.com], gateways: [mesh], http: [{route: [{destination: {host: ratings}}]}]}\n"
+	for name, tc := range map[string]struct {
+		args   []string
+		status int
+		out    string
+	}{
+		"failure-threshold": {[]string{"--failure-threshold", "Info"}, terminal.ExitFailed, "[MS1010]"},
+		"output-threshold":  {[]string{"--output-threshold", "Error"}, 0, "no problems"},
+		"use-kube":          {[]string{"--use-kube"}, terminal.ExitFailed, "not found: create a Service"},
+		"use-kube=false":    {[]string{"--use-kube=false"}, 0, "[MS1010]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, out, errOut := withInput(t, route, append([]string{"analyze", "-"}, tc.args...)...)
+			require.Equal(t, tc.status, status, out+errOut)
+			require.Contains(t, out, tc.out)
+		})
+	}
 }

@@ -99,7 +99,7 @@ func (f *compareFlags) addFlags(cmd *cobra.Command) {
 	fs.StringVar(&f.domain, "domain", mesh.Domain, "DNS `DOMAIN` of the cluster")
 	fs.StringVar(&f.root, "root-namespace", mesh.RootNamespace, "`NAMESPACE` of MeshConfig and of mesh-wide defaults")
 	fs.StringVarP(&f.namespace, "istioNamespace", "i", mesh.RootNamespace, "`NAMESPACE` of istiod")
-	fs.StringVar(&f.revision, "revision", "", "`REVISION` of istiod, if there are several")
+	fs.StringVar(&f.revision, "revision", "", "`REVISION` of istiod, if there are several; the cluster's objects are those for it")
 	fs.StringVar(&f.token, "token-file", "", "`FILE` with a token for xdss://: of a service account, with audience istio-ca")
 	fs.StringVar(&f.ca, "ca", "", "`FILE` with the root certificate of the control plane, for xdss://")
 	fs.StringVar(&f.cert, "cert", "", "`FILE` with a client certificate for xdss://")

@@ -155,7 +155,7 @@ func (s *sides) readCluster(ctx context.Context) (*preview.Side, error) {
 	if !known {
 		return nil, terminal.UsageError{Err: errors.New("no cluster: give --kubeconfig (not needed in a Pod), or give files with --from and --to")}
 	}
-	content, _, err := readCluster(ctx, &s.flags.cluster, access, s.flags.domain, s.flags.root)
+	content, _, err := readCluster(ctx, &s.flags.cluster, access, s.flags.domain, s.flags.root, s.flags.revision)
 	if err != nil {
 		return nil, err
 	}

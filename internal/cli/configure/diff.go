@@ -259,7 +259,7 @@ func (f *diffFlags) readCluster(ctx context.Context) (preview.Side, error) {
 	if !known {
 		return preview.Side{}, terminal.UsageError{Err: errors.New("no configuration: give OLD, or --kubeconfig (not needed in a Pod)")}
 	}
-	content, _, err := readCluster(ctx, &f.plane.Cluster, access, f.domain, f.root)
+	content, _, err := readCluster(ctx, &f.plane.Cluster, access, f.domain, f.root, f.plane.Revision())
 	if err != nil {
 		return preview.Side{}, err
 	}

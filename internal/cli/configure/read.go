@@ -2,12 +2,14 @@ package configure
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
@@ -22,15 +24,18 @@ func unreadable(paths []string, err error) error {
 	return e
 }
 
-// readCluster reads all objects of a cluster, and the credentials that they name. flags explain errors. address is that of the API
-// server.
-func readCluster(ctx context.Context, flags *client.Cluster, access kube.Cluster, domain, root string) (content *kube.Content, address string, err error) {
+// readCluster reads all objects of a cluster, and the credentials that they name: those of one revision, with its MeshConfig, or all of them if
+// it is empty. flags explain errors. address is that of the API server.
+func readCluster(ctx context.Context, flags *client.Cluster, access kube.Cluster, domain, root, revision string) (content *kube.Content, address string, err error) {
 	c, err := kube.Connect(access)
 	if err != nil {
 		return nil, "", flags.Explain(err)
 	}
 	defer c.Close()
-	decoder := config.Decoder{Domain: domain}
+	decoder := config.Decoder{Domain: domain, Revision: revision}
+	if decoder.MeshConfigMap, err = meshConfigOf(ctx, c, root, revision); err != nil {
+		return nil, "", flags.Explain(err)
+	}
 	if content, err = c.Read(ctx, decoder, root); err == nil {
 		err = c.ReadCredentials(ctx, decoder, content)
 	}
@@ -38,4 +43,23 @@ func readCluster(ctx context.Context, flags *client.Cluster, access kube.Cluster
 		return nil, "", flags.Explain(err)
 	}
 	return content, c.Address(), nil
+}
+
+// meshConfigOf returns the name of the ConfigMap with the MeshConfig of a revision: one of its own, if it exists.
+func meshConfigOf(ctx context.Context, c *kube.Client, root, revision string) (string, error) {
+	if revision == "" || revision == model.DefaultRevision {
+		return "", nil
+	}
+	own := model.MeshConfigName + "-" + revision
+	text, err := c.MeshConfig(root, own).Read(ctx)
+	if err != nil {
+		return "", err
+	}
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil || len(list.Items) == 0 {
+		return "", err
+	}
+	return own, nil
 }
