@@ -120,6 +120,7 @@ func TestIstioctlCommands(t *testing.T) {
 		{"x envoy-stats web-1.shop", 0, []string{"envoy_server_live 1"}, ""},
 		{"x ps", 0, []string{"NAME", "CLUSTER", "ECDS", "web-1.shop"}, "NAMESPACE"},
 		{"version", 0, []string{"control plane version:  1.2.3 go1 linux/amd64 (", "data plane version:     Envoy 1.40.0 (2 proxies)"}, ""},
+		{"version --short", 0, []string{"data plane version:     Envoy 1.40.0 (2 proxies)"}, ""},
 		{"version -o json", 0, []string{`"controlPlanes": [`, `"proxies": 2`}, ""},
 		{"explain virtualservice/revews -n shop", 1, []string{`did you mean "reviews"?`, "next:  run 'moonsail analyze'"}, "GET"},
 		{"explain virtualservice/reviews -n bank", 1, []string{"did you mean the one of namespace shop?"}, "GET"},
@@ -138,4 +139,14 @@ func TestIstioctlCommands(t *testing.T) {
 			require.NotContains(t, errOut, "/debug/", "users know no pages")
 		})
 	}
+}
+
+// TestFlagsOfInstall checks istioctl's names of flags.
+func TestFlagsOfInstall(t *testing.T) {
+	status, out, errOut := moonsail(t, "manifest", "--image", "moonsail:1", "-r", "blue", "-i", "mesh")
+	require.Zero(t, status, errOut)
+	require.Contains(t, out, "  name: moonsail-blue\n  namespace: mesh\n")
+	status, _, errOut = moonsail(t, "install", "--image", "moonsail:1", "-y", "-r", "blue", "-i", "mesh", "--kubeconfig", "/nonexistent")
+	require.Equal(t, 1, status, errOut)
+	require.Contains(t, errOut, "no such file")
 }

@@ -49,7 +49,10 @@ first alone.`,
 	f.out.AddFlag(cmd)
 	cmd.Flags().BoolVar(&f.clientOnly, "client", false, "print only the version of this program")
 	cmd.Flags().BoolVar(&f.remote, "remote", true, "as istioctl: --remote=false is --client")
-	_ = cmd.Flags().MarkHidden("remote") // the only error is a flag that does not exist
+	cmd.Flags().BoolP("short", "s", true, "as istioctl: the versions without further details, as always")
+	for _, name := range []string{"remote", "short"} {
+		_ = cmd.Flags().MarkHidden(name) // the only error is a flag that does not exist
+	}
 	return cmd
 }
 

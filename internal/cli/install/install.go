@@ -51,6 +51,8 @@ fails if anything would change.`,
 	o.addFlags(cmd)
 	o.addRunFlags(cmd)
 	o.addWait(cmd)
+	o.addYes(cmd) // as istioctl; the command does not ask
+	_ = cmd.Flags().MarkHidden("yes")
 	cmd.Flags().BoolVar(&skip, "skip-precheck", false, "do not check the cluster first")
 	return cmd
 }

@@ -55,8 +55,8 @@ The exit status is 1 if an installation would fail or disturb another mesh.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVarP(&o.Namespace, "namespace", "n", deploy.DefaultNamespace, "`NAMESPACE` of the control plane")
-	fs.StringVar(&o.Revision, "revision", model.DefaultRevision, "`REVISION` of the control plane")
+	namespaceFlags(cmd, &o.Namespace)
+	fs.StringVarP(&o.Revision, "revision", "r", model.DefaultRevision, "`REVISION` of the control plane")
 	fs.DurationVar(&o.timeout, "timeout", defaultTimeout, "how long to wait for the cluster")
 	o.flags.addFlags(cmd)
 	o.out.AddFlag(cmd)

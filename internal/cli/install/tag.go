@@ -45,7 +45,7 @@ it and restart their Pods. The tag "default" also selects istio-injection=enable
 // tagFlags adds the flags that all commands of tags have, but -o.
 func (o *operation) tagFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVarP(&o.Namespace, "namespace", "n", deploy.DefaultNamespace, "`NAMESPACE` of the control plane")
+	namespaceFlags(cmd, &o.Namespace)
 	fs.DurationVar(&o.timeout, "timeout", defaultTimeout, "how long to wait for the cluster")
 	o.flags.addFlags(cmd)
 }
@@ -71,7 +71,7 @@ with --overwrite. Running Pods keep their sidecars until they are created anew.`
 	}
 	o.tagFlags(cmd)
 	o.out.AddFlag(cmd)
-	cmd.Flags().StringVar(&o.Revision, "revision", "", "`REVISION` to which the tag points")
+	cmd.Flags().StringVarP(&o.Revision, "revision", "r", "", "`REVISION` to which the tag points")
 	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "move a tag that points to another revision")
 	_ = cmd.MarkFlagRequired("revision") // the only error is a flag that does not exist
 	return cmd
@@ -107,8 +107,8 @@ The webhooks have the default policies of the chart moonsail. For others, set it
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&o.Namespace, "namespace", "n", deploy.DefaultNamespace, "`NAMESPACE` of the control plane")
-	cmd.Flags().StringVar(&o.Revision, "revision", "", "`REVISION` to which the tag points")
+	namespaceFlags(cmd, &o.Namespace)
+	cmd.Flags().StringVarP(&o.Revision, "revision", "r", "", "`REVISION` to which the tag points")
 	_ = cmd.MarkFlagRequired("revision") // the only error is a flag that does not exist
 	return cmd
 }

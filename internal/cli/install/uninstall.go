@@ -52,8 +52,8 @@ authority remain, too, if a control plane uses them that another program install
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVarP(&o.Namespace, "namespace", "n", deploy.DefaultNamespace, "`NAMESPACE` of the control plane")
-	fs.StringVar(&o.Revision, "revision", model.DefaultRevision, "`REVISION` of the control plane")
+	namespaceFlags(cmd, &o.Namespace)
+	fs.StringVarP(&o.Revision, "revision", "r", model.DefaultRevision, "`REVISION` of the control plane")
 	fs.BoolVar(&purge, "purge", false, "remove all revisions, resource definitions with their objects, and the certificate authority")
 	o.addRunFlags(cmd)
 	o.addYes(cmd)

@@ -24,17 +24,25 @@ type chartFlags struct {
 func (c *chartFlags) addFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&c.Image, "image", "", "`IMAGE` of the control plane and the sidecars, as 'make image' builds it")
-	fs.StringVar(&c.Revision, "revision", model.DefaultRevision, "`REVISION` of the control plane; a revision other than default can run beside Istio")
+	fs.StringVarP(&c.Revision, "revision", "r", model.DefaultRevision, "`REVISION` of the control plane; a revision other than default can run beside Istio")
 	fs.IntVar(&c.Replicas, "replicas", 0, "`NUMBER` of control planes (default: the value replicaCount, 2)")
 	c.addValueFlags(cmd)
 }
 
 func (c *chartFlags) addValueFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVarP(&c.Namespace, "namespace", "n", deploy.DefaultNamespace, "`NAMESPACE` of the control plane")
+	namespaceFlags(cmd, &c.Namespace)
 	fs.StringArrayVarP(&c.files, "values", "f", nil, "YAML `FILE` with values of the charts, as for Helm; may be repeated; -: standard input")
 	fs.StringArrayVar(&c.set, "set", nil, "`NAME=VALUE` of a chart, as for Helm; may be repeated")
 	_ = cmd.MarkFlagFilename("values", "yaml", "yml") // the only error is a flag that does not exist
+}
+
+// namespaceFlags adds the flags that choose the control plane's namespace: kubectl's and istioctl's.
+func namespaceFlags(cmd *cobra.Command, namespace *string) {
+	fs := cmd.Flags()
+	fs.StringVarP(namespace, "namespace", "n", deploy.DefaultNamespace, "`NAMESPACE` of the control plane")
+	fs.StringVarP(namespace, "istioNamespace", "i", deploy.DefaultNamespace, "istioctl's name for --namespace")
+	_ = fs.MarkHidden("istioNamespace") // the only error is a flag that does not exist
 }
 
 // values reads the values that files and settings give.

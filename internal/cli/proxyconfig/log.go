@@ -18,9 +18,13 @@ import (
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
+// defaultLogLevel is what istioctl sets with --reset.
+const defaultLogLevel = "warning"
+
 func newLogCommand() *cobra.Command {
 	var f flags
 	var levels []string
+	var reset bool
 	cmd := &cobra.Command{
 		Use:     "log PROXY",
 		Aliases: []string{"o"},
@@ -40,12 +44,19 @@ known to every workload, and at level debug Envoy logs the headers of requests.`
   # Set the levels of two loggers
   moonsail proxy-config log reviews-v1-1.shop --level rbac:debug,jwt:trace`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.log(cmd, args[0], levels) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if reset {
+				levels = []string{defaultLogLevel}
+			}
+			return f.log(cmd, args[0], levels)
+		},
 	}
 	f.addFlags(cmd, "")
 	f.out.AddFlag(cmd)
 	cmd.Flags().StringSliceVar(&levels, "level", nil, "`LEVEL` of all loggers, or LOGGER:LEVEL; levels are "+strings.Join(envoy.LogLevels, ", "))
 	terminal.Offer(cmd, "level", envoy.LogLevels...)
+	cmd.Flags().BoolVar(&reset, "reset", false, "set the level of all loggers to "+defaultLogLevel)
+	cmd.MarkFlagsMutuallyExclusive("level", "reset")
 	return cmd
 }
 

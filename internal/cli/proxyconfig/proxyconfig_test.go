@@ -227,10 +227,15 @@ func TestLog(t *testing.T) {
 		{"rbak:debug", "", terminal.ExitUsage, `Envoy has no logger "rbak"; did you mean "rbac"?`},
 		{"nothing-like-it:debug", "", terminal.ExitUsage, `list them without --level`},
 		{"rbac:debug,all:warn", "POST /logging?level=warning POST /logging?paths=rbac%3Adebug", 0, "rbac    debug"},
+		{"reset", "POST /logging?level=warning", 0, "LOGGER  LEVEL"},
 	} {
 		*requests = nil
 		args := []string{"proxy-config", "log", "a.shop", "--admin", address}
-		if tc.levels != "" {
+		switch tc.levels {
+		case "":
+		case "reset":
+			args = append(args, "--reset")
+		default:
 			args = append(args, "--level", tc.levels)
 		}
 		status, out, errOut := moonsail(t, args...)
