@@ -28,6 +28,8 @@ var Agent = []Variable{
 	{"SECRET_GRACE_PERIOD_RATIO_JITTER", Any, "a fixed jitter spreads renewals"},
 	{"FILE_DEBOUNCE_DURATION", Any, "files are read again at a fixed interval"},
 
+	{"INBOUND_TPROXY_MARK", "1337", "rules of TPROXY have marks of their own"},
+	{"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR", "127.0.0.1/32", "connections to loopback addresses bypass Envoy, unless the included ranges name them"},
 	{"DISABLE_ENVOY", "false", noProxyless},
 	{"GRPC_XDS_BOOTSTRAP", Any, noProxyless},
 	{"PROXY_CONFIG_XDS_AGENT", "false", "--proxy-config and annotations are read at the start"},
@@ -51,6 +53,7 @@ var Agent = []Variable{
 	{"ISTIO_ENABLE_HTTP2_PROBING", "true", "probes with TLS may use HTTP/2, as those of the kubelet"},
 	{"ENVOY_SECURE_METRICS_PORT", "0", "metrics are served in plain text; a PeerAuthentication cannot protect them"},
 	{"ENVOY_SECURE_MERGED_METRICS_PORT", "0", "metrics are served in plain text; a PeerAuthentication cannot protect them"},
+	{"PILOT_AGENT_MERGE_ENVOY_STATS", "true", "merged metrics have those of Envoy"},
 	{"METRICS_LOCALHOST_ACCESS_ONLY", "false", "other hosts may read metrics; restrict the ports with a NetworkPolicy"},
 
 	{"CLOUD_PLATFORM", "none", noPlatform},
