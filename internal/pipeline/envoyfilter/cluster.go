@@ -58,7 +58,7 @@ func (w *work) mergeCluster(p *patch, c *clusterv3.Cluster) {
 }
 
 // matchesCluster reports whether a patch is for a cluster. With a name, nothing else is compared. Names of inbound clusters
-// have no host: these match by the host of their service, as in Istio.
+// have no host: these match by the hosts of their services, as in Istio.
 func (p *patch) matchesCluster(v *ir.Cluster) bool {
 	m := p.Cluster
 	switch {
@@ -68,5 +68,5 @@ func (p *patch) matchesCluster(v *ir.Cluster) bool {
 		return m.Name == v.Name
 	}
 	host := cmp.Or(v.Of.Host, v.Service.Host)
-	return (m.Service == "" || m.Service == host) && (m.Subset == "" || m.Subset == v.Of.Subset) && (m.Port == 0 || m.Port == v.Of.Port)
+	return (m.Service == "" || m.Service == host || slices.Contains(v.OtherHosts, m.Service)) && (m.Subset == "" || m.Subset == v.Of.Subset) && (m.Port == 0 || m.Port == v.Of.Port)
 }

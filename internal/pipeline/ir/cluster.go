@@ -47,8 +47,10 @@ type Cluster struct {
 	// UpstreamPort replaces the port of the original destination; 0: it stays.
 	UpstreamPort uint32
 
-	Service  ServiceRef
-	Protocol model.Protocol // upstream protocol of the port
+	Service ServiceRef
+	// OtherHosts are those of further services that have the port of an inbound cluster. EnvoyFilters match them, too.
+	OtherHosts []model.Host
+	Protocol   model.Protocol // upstream protocol of the port
 
 	Policy         model.TrafficPolicy // effective, without the mesh's defaults
 	ConnectTimeout time.Duration       // the mesh's, if Policy has none

@@ -36,6 +36,7 @@ func Derive(r *index.Reader, filters *policy.Filters) *Output {
 		r.Used.AddAll(p.from)
 		p.retry, p.pool = retryOf(r.Mesh(), p.protocol), poolOf(r, p)
 		c := cluster(r.Client, r.Mesh(), p)
+		r.Used.AddAll(p.othersFrom)
 		c.Made = r.MadeSince(mark)
 		r.Unread(mark)
 		r.Used.AddAll(p.from)
@@ -105,7 +106,7 @@ func cluster(client *index.Client, mesh *model.Mesh, p *port) *ir.Cluster {
 	of := resourcename.Cluster{Direction: resourcename.Inbound, Port: p.number}
 	c := &ir.Cluster{
 		Name: of.String(), Of: of, Inbound: true, Protocol: p.protocol,
-		Service: p.service, ConnectTimeout: mesh.ConnectTimeout, Keepalive: mesh.Keepalive, KeepCase: client.Headers(mesh).KeepCase,
+		Service: p.service, OtherHosts: p.others, ConnectTimeout: mesh.ConnectTimeout, Keepalive: mesh.Keepalive, KeepCase: client.Headers(mesh).KeepCase,
 		Policy: model.TrafficPolicy{ConnectionPool: p.pool},
 	}
 	if p.address == "" {

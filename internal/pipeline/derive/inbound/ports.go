@@ -18,9 +18,12 @@ type port struct {
 	number   uint32 // that clients connect to
 	protocol model.Protocol
 	service  ir.ServiceRef
-	port     uint32 // of the service, or the ingress listener's
-	called   uint32 // the service's port that leads here; 0: there is no service
-	pool     *model.ConnectionPool
+	// others are the hosts of further services with the port. EnvoyFilters match the cluster by them.
+	others     []model.Host
+	othersFrom *model.Origins
+	port       uint32 // of the service, or the ingress listener's
+	called     uint32 // the service's port that leads here; 0: there is no service
+	pool       *model.ConnectionPool
 	// address of the application; empty: the original destination.
 	address string
 	appPort uint32
@@ -79,10 +82,17 @@ func servicePorts(r *index.Reader) []port {
 	return out
 }
 
-// addPort adds a port unless an earlier service has its number. at are the objects that list the workload's address for the
+// addPort adds a port. If an earlier service has its number, only the name of the later one counts. at are the objects that list the workload's address for the
 // service; nil: the service selects the workload.
 func addPort(c *index.Client, out []port, svc *model.Service, p *model.ServicePort, number uint32, at *model.Origins) []port {
-	if p.Protocol == model.ProtocolUDP || slices.ContainsFunc(out, func(o port) bool { return o.number == number }) {
+	if p.Protocol == model.ProtocolUDP {
+		return out
+	}
+	if i := slices.IndexFunc(out, func(o port) bool { return o.number == number }); i >= 0 {
+		if !slices.Contains(out[i].others, svc.Hostname) && svc.Hostname != out[i].service.Host {
+			out[i].others = append(out[i].others, svc.Hostname)
+			out[i].othersFrom = out[i].othersFrom.Union(model.OriginsOf(svc.Key).Union(at))
+		}
 		return out
 	}
 	return append(out, port{
@@ -130,7 +140,8 @@ func ingressPorts(c *index.Client, served []port) []port {
 			p.pool = c.Sidecar.InboundPool
 		}
 		if i := slices.IndexFunc(served, func(o port) bool { return o.number == p.number }); i >= 0 {
-			p.service, p.called, p.from = served[i].service, served[i].called, served[i].from
+			o := &served[i]
+			p.service, p.others, p.othersFrom, p.called, p.from = o.service, o.others, o.othersFrom, o.called, o.from
 		}
 		p.from = p.from.Union(model.OriginsOf(c.Sidecar.Key))
 		p.address, p.appPort = application(c, in)
