@@ -19,7 +19,7 @@ const connectionManager = "envoy.filters.network.http_connection_manager"
 func (w *work) networkFilters(l *listenerv3.Listener, c *listenerv3.FilterChain) {
 	was := c.Filters
 	for _, p := range w.of(model.PatchNetworkFilter) {
-		if !p.Operation.Merges() && p.matchesListener(l) && p.matchesChain(l, c) {
+		if !p.Operation.Merges() && p.matchesListener(l) && w.matchesChain(p, l, c) {
 			c.Filters = place(w, slices.Clone(c.Filters), p, p.namesFilter(), p.matchesFilter)
 		}
 	}
@@ -57,7 +57,7 @@ func (p *patch) matchesFilter(f *listenerv3.Filter) bool {
 
 func (w *work) networkFilter(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) {
 	for _, p := range w.of(model.PatchNetworkFilter) {
-		if p.Operation.Merges() && p.matchesListener(l) && p.matchesChain(l, c) && p.matchesFilter(f) {
+		if p.Operation.Merges() && p.matchesListener(l) && w.matchesChain(p, l, c) && p.matchesFilter(f) {
 			if config := w.mergeFilter(p, &f.Name, f.GetTypedConfig()); config != nil {
 				f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: config}
 			}
@@ -121,13 +121,13 @@ func (w *work) httpFilters(l *listenerv3.Listener, c *listenerv3.FilterChain, f 
 	before := proto.Clone(m)
 	dormant := slices.DeleteFunc(slices.Clone(m.HttpFilters), func(h *hcmv3.HttpFilter) bool { return !h.Disabled })
 	for _, p := range w.of(model.PatchHTTPFilter) {
-		if !p.Operation.Merges() && p.matchesManager(l, c, f) {
+		if !p.Operation.Merges() && w.matchesManager(p, l, c, f) {
 			m.HttpFilters = place(w, m.HttpFilters, p, p.namesHTTPFilter(), p.matchesHTTPFilter)
 		}
 	}
 	for _, h := range m.HttpFilters {
 		for _, p := range w.of(model.PatchHTTPFilter) {
-			if p.Operation.Merges() && p.matchesManager(l, c, f) && p.matchesHTTPFilter(h) {
+			if p.Operation.Merges() && w.matchesManager(p, l, c, f) && p.matchesHTTPFilter(h) {
 				if config := w.mergeFilter(p, &h.Name, h.GetTypedConfig()); config != nil {
 					h.ConfigType = &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}
 				}
@@ -142,8 +142,8 @@ func (w *work) httpFilters(l *listenerv3.Listener, c *listenerv3.FilterChain, f 
 	}
 }
 
-func (p *patch) matchesManager(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) bool {
-	return p.matchesListener(l) && p.matchesChain(l, c) && p.matchesFilter(f)
+func (w *work) matchesManager(p *patch, l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) bool {
+	return p.matchesListener(l) && w.matchesChain(p, l, c) && p.matchesFilter(f)
 }
 
 func (p *patch) namesHTTPFilter() bool { return p.Listener != nil && p.Listener.SubFilter != "" }

@@ -22,9 +22,9 @@ func (s *Set) Listener(v *ir.Listener, m *listenerv3.Listener) (out *listenerv3.
 	if !s.any(listenerTargets...) && !s.any(routeTargets...) {
 		return m, true, nil
 	}
-	inline := v.InlineRoutes()
+	inline, names := v.InlineRoutes(), v.IstioNames()
 	return run(s, m, func(w *work, l *listenerv3.Listener) bool {
-		w.inline = inline
+		w.inline, w.istioNames = inline, names
 		return w.listener(l)
 	}, checkListener)
 }
@@ -94,7 +94,7 @@ func (w *work) chains(l *listenerv3.Listener) {
 // chain patches a filter chain and reports whether it still exists.
 func (w *work) chain(l *listenerv3.Listener, c *listenerv3.FilterChain) bool {
 	for _, p := range w.of(model.PatchFilterChain) {
-		if p.Operation == model.PatchAdd || !p.matchesListener(l) || !p.matchesChain(l, c) {
+		if p.Operation == model.PatchAdd || !p.matchesListener(l) || !w.matchesChain(p, l, c) {
 			continue
 		}
 		w.did(p)
@@ -149,7 +149,7 @@ func isVirtual(l *listenerv3.Listener) bool {
 }
 
 // matchesChain reports whether a patch is for a filter chain of a matching listener.
-func (p *patch) matchesChain(l *listenerv3.Listener, c *listenerv3.FilterChain) bool {
+func (w *work) matchesChain(p *patch, l *listenerv3.Listener, c *listenerv3.FilterChain) bool {
 	m, match := p.Listener, c.GetFilterChainMatch()
 	if m == nil {
 		return true
@@ -157,7 +157,7 @@ func (p *patch) matchesChain(l *listenerv3.Listener, c *listenerv3.FilterChain) 
 	to := match.GetDestinationPort().GetValue()
 	switch {
 	case isVirtual(l) && m.Port != 0 && to != m.Port,
-		m.ChainName != "" && m.ChainName != c.Name,
+		m.ChainName != "" && m.ChainName != c.Name && m.ChainName != w.istioNames[c.Name],
 		m.SNI != "" && !slices.Contains(match.GetServerNames(), m.SNI),
 		m.TransportProtocol != "" && m.TransportProtocol != match.GetTransportProtocol(),
 		m.DestinationPort != 0 && m.DestinationPort != to:

@@ -98,10 +98,11 @@ func (s *Set) any(targets ...model.PatchTarget) bool {
 // work is the patching of one resource.
 type work struct {
 	*Set
-	inline   map[string]ir.RouteConfigKey // of a listener's route configurations, by name
-	skip     []*patch                     // patches that broke the resource before
-	applied  []*patch                     // patches that changed something, each once
-	problems []Problem
+	inline     map[string]ir.RouteConfigKey // of a listener's route configurations, by name
+	istioNames map[string]string            // of a listener's chains, by name
+	skip       []*patch                     // patches that broke the resource before
+	applied    []*patch                     // patches that changed something, each once
+	problems   []Problem
 }
 
 // of lists the patches of a target, without those in skip.

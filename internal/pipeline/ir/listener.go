@@ -52,12 +52,14 @@ type Listener struct {
 type FilterChain struct {
 	Made
 
-	Name  string
-	Match ChainMatch
-	TLS   *ServerTLS // ends TLS; nil: does not decrypt
-	HTTP  *HTTPChain
-	TCP   *TCPChain
-	Wasm  *WasmFilters // of connections; nil: none
+	Name string
+	// IstioName is what Istio calls an inbound chain; empty: the same. Several chains may have one. EnvoyFilters match either name.
+	IstioName string
+	Match     ChainMatch
+	TLS       *ServerTLS // ends TLS; nil: does not decrypt
+	HTTP      *HTTPChain
+	TCP       *TCPChain
+	Wasm      *WasmFilters // of connections; nil: none
 	// Closes: the chain closes connections to the own port of the sidecar, which are not calls.
 	Closes bool
 }
@@ -149,22 +151,37 @@ type InlineRoutes struct {
 	VirtualHosts []VirtualHost
 }
 
+// IstioNames are those of the listener's chains that differ from their names, by name.
+func (l *Listener) IstioNames() map[string]string {
+	out := map[string]string{}
+	l.eachChain(func(c *FilterChain) {
+		if c.IstioName != "" {
+			out[c.Name] = c.IstioName
+		}
+	})
+	return out
+}
+
 // InlineRoutes are the route configurations inside of the listener, by name.
 func (l *Listener) InlineRoutes() map[string]RouteConfigKey {
 	out := map[string]RouteConfigKey{}
-	add := func(c *FilterChain) {
+	l.eachChain(func(c *FilterChain) {
 		if c.HTTP != nil && c.HTTP.Inline != nil {
 			rc := &c.HTTP.Inline.RouteConfig
 			out[rc.Name] = rc.Of
 		}
-	}
+	})
+	return out
+}
+
+// eachChain calls f for each chain, the default one last.
+func (l *Listener) eachChain(f func(*FilterChain)) {
 	for i := range l.Chains {
-		add(&l.Chains[i])
+		f(&l.Chains[i])
 	}
 	if l.Default != nil {
-		add(l.Default)
+		f(l.Default)
 	}
-	return out
 }
 
 // TCPChain is a TCP proxy.

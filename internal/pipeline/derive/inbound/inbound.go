@@ -49,7 +49,7 @@ func Derive(r *index.Reader, filters *policy.Filters) *Output {
 			out.Listeners[l.Name] = l
 			continue
 		}
-		chains = append(chains, portChains(tls, p)...)
+		chains = append(chains, portChains(tls, p, ir.ListenerKey{Address: r.Any(), Port: p.number})...)
 	}
 	if r.Key.Interception != model.InterceptNone && r.Key.Type == model.ProxySidecar {
 		l := virtualInbound(r.Client, r.Mesh(), tls, ports, chains)
@@ -123,13 +123,19 @@ func cluster(client *index.Client, mesh *model.Mesh, p *port) *ir.Cluster {
 	return c
 }
 
-// portChains are the chains of one port.
-func portChains(t serverTLS, p *port) []ir.FilterChain {
+// portChains are the chains of one port, which clients reach at an address.
+func portChains(t serverTLS, p *port, at ir.ListenerKey) []ir.FilterChain {
 	name := ir.InboundCluster(p.number)
+	var out []ir.FilterChain
 	if tls := t.ends(p); tls != nil {
-		return []ir.FilterChain{outsideChain(p, tls)}
+		out = []ir.FilterChain{outsideChain(p, tls)}
+	} else {
+		out = t.build(name, p.number, readingOf(p.protocol), httpChain(p), tcpChain(name))
 	}
-	return t.build(name, p.number, readingOf(p.protocol), httpChain(p), tcpChain(name))
+	for i := range out {
+		out[i].IstioName = at.Name()
+	}
+	return out
 }
 
 // outsideChain accepts only the TLS of clients without a sidecar.
@@ -226,7 +232,7 @@ func ownListener(c *index.Client, t serverTLS, p *port) *ir.Listener {
 	l := &ir.Listener{
 		Name: k.Name(), Address: k.Address, Port: k.Port,
 		Inbound: true, BindToPort: true, ExactBalance: !c.Key.AnyWorker,
-		Chains: portChains(t, p),
+		Chains: portChains(t, p, k),
 	}
 	for i := range l.Chains {
 		l.Chains[i].Match.DestinationPort = 0

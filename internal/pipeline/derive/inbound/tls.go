@@ -194,6 +194,23 @@ func (t serverTLS) catchAll(mesh *model.Mesh, l *ir.Listener, served []port) {
 		last.Name, l.Default, rest = name, last, rest[:len(rest)-1]
 	}
 	l.Chains = append(l.Chains, rest...)
+	for i := range l.Chains {
+		nameCatchAll(&l.Chains[i])
+	}
+	if l.Default != nil {
+		nameCatchAll(l.Default)
+	}
+}
+
+// nameCatchAll gives a chain for ports without a service the name that Istio gives it.
+func nameCatchAll(c *ir.FilterChain) {
+	switch {
+	case c.IstioName != "" || c.Closes:
+	case c.HTTP != nil:
+		c.IstioName = ir.VirtualInbound + "-catchall-http"
+	default:
+		c.IstioName = ir.VirtualInbound
+	}
 }
 
 // undetected are the ports whose protocol services declare: bytes do not decide whether a connection has requests.
