@@ -4,6 +4,9 @@ import (
 	"slices"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/envoyext"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
 const connectionManager = "envoy.filters.network.http_connection_manager"
@@ -103,6 +107,7 @@ func (w *work) connectionManager(l *listenerv3.Listener, c *listenerv3.FilterCha
 		return
 	}
 	before := proto.Clone(m)
+	w.addMissing(l, c, f, m)
 	w.httpFilters(l, c, f, m)
 	if r := m.GetRouteConfig(); r != nil {
 		w.inlineRoutes(r)
@@ -113,6 +118,45 @@ func (w *work) connectionManager(l *listenerv3.Listener, c *listenerv3.FilterCha
 	if config, err := packed(m); err == nil {
 		f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: config}
 	}
+}
+
+// missingFilters are those that each connection manager has in Istio, before the router. Those with inline routes lack them as long
+// as no patch refers to them: inbound routes configure neither faults nor CORS.
+var missingFilters = []*hcmv3.HttpFilter{
+	envoyproto.MustHTTPFilter("envoy.filters.http.fault", &faultv3.HTTPFault{}),
+	envoyproto.MustHTTPFilter("envoy.filters.http.cors", &corsv3.Cors{}),
+}
+
+// addMissing adds the filters that patches refer to. They do nothing unless patches configure them.
+func (w *work) addMissing(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter, m *hcmv3.HttpConnectionManager) {
+	routes := m.GetRouteConfig()
+	if routes == nil || len(m.HttpFilters) == 0 {
+		return
+	}
+	for _, missing := range missingFilters {
+		has := slices.ContainsFunc(m.HttpFilters, func(h *hcmv3.HttpFilter) bool { return envoyext.Canonical(h.Name) == missing.Name })
+		if !has && (w.placesBy(missing.Name, l, c, f) || w.configures(missing.Name, routes)) {
+			m.HttpFilters = slices.Insert(m.HttpFilters, len(m.HttpFilters)-1, proto.Clone(missing).(*hcmv3.HttpFilter))
+		}
+	}
+}
+
+// placesBy reports whether a patch changes a filter of a connection manager, or places another one by it.
+func (w *work) placesBy(name string, l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) bool {
+	return slices.ContainsFunc(w.of(model.PatchHTTPFilter), func(p *patch) bool {
+		return p.Operation != model.PatchRemove && p.namesHTTPFilter() && p.Listener.SubFilter == name && w.matchesManager(p, l, c, f)
+	})
+}
+
+// configures reports whether a patch of inline routes has a configuration of a filter.
+func (w *work) configures(name string, r *routev3.RouteConfiguration) bool {
+	of := w.inlineKey(r)
+	for _, target := range routeTargets {
+		if slices.ContainsFunc(w.of(target), func(p *patch) bool { return p.MatchesRoutes(w.gateway, of) && p.configures(name) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // httpFilters patches the HTTP filters of a connection manager. If that changes them, no filter stays dormant: a patched

@@ -131,12 +131,42 @@ func letTimeoutCount(patch proto.Message, r *routev3.RouteAction) {
 	}
 }
 
-// inlineRoutes patches a route configuration inside a listener. One that only a patch has is matched by name.
-func (w *work) inlineRoutes(r *routev3.RouteConfiguration) {
+// inlineKey is the key of a route configuration inside a listener. One that only a patch has is matched by name.
+func (w *work) inlineKey(r *routev3.RouteConfiguration) ir.RouteConfigKey {
 	of, ok := w.inline[r.Name]
 	if !ok {
 		of.Name = r.Name
 	}
+	return of
+}
+
+// configures reports whether the patch has a configuration of an HTTP filter for routes.
+func (p *patch) configures(filter string) bool {
+	switch v := p.value.(type) {
+	case *routev3.RouteConfiguration:
+		return v.TypedPerFilterConfig[filter] != nil || slices.ContainsFunc(v.VirtualHosts, func(h *routev3.VirtualHost) bool { return hostConfigures(h, filter) })
+	case *routev3.VirtualHost:
+		return hostConfigures(v, filter)
+	case *routev3.Route:
+		return routeConfigures(v, filter)
+	}
+	return false
+}
+
+func hostConfigures(v *routev3.VirtualHost, filter string) bool {
+	return v.TypedPerFilterConfig[filter] != nil || slices.ContainsFunc(v.Routes, func(r *routev3.Route) bool { return routeConfigures(r, filter) })
+}
+
+func routeConfigures(r *routev3.Route, filter string) bool {
+	return r.TypedPerFilterConfig[filter] != nil ||
+		slices.ContainsFunc(r.GetRoute().GetWeightedClusters().GetClusters(), func(c *routev3.WeightedCluster_ClusterWeight) bool {
+			return c.TypedPerFilterConfig[filter] != nil
+		})
+}
+
+// inlineRoutes patches a route configuration inside a listener.
+func (w *work) inlineRoutes(r *routev3.RouteConfiguration) {
+	of := w.inlineKey(r)
 	w.routeConfig(of, r)
 	r.VirtualHosts = slices.DeleteFunc(r.VirtualHosts, func(v *routev3.VirtualHost) bool { return !w.virtualHost(of, v.Name, v) })
 	for _, p := range w.of(model.PatchVirtualHost) {
