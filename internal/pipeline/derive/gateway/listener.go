@@ -136,7 +136,8 @@ func (m *maker) tcpChain(b boundServer) *ir.TCPChain {
 	return nil
 }
 
-// passedServers forwards TLS connections by SNI without decryption, except those for narrower listeners.
+// passedServers forwards TLS connections by SNI without decryption, except those for narrower listeners. As in Istio the subnets of a
+// match do not count: they are those of services, and clients connect to the gateway.
 func (m *maker) passedServers(p *PlannedListener, b boundServer) []ir.FilterChain {
 	var out []ir.FilterChain
 	for _, v := range m.boundL4(b) {
@@ -150,7 +151,7 @@ func (m *maker) passedServers(p *PlannedListener, b boundServer) []ir.FilterChai
 				if !rt.AppliesL4(match) || len(names) == 0 {
 					continue
 				}
-				chain := ir.ChainMatch{ServerNames: outbound.ServerNames(names), Destinations: match.Destinations}
+				chain := ir.ChainMatch{ServerNames: outbound.ServerNames(names)}
 				out = append(out, rt.UseL4(v, rt.RouteChain(v, chain, v.TLS[i].Backends))...)
 			}
 		}
