@@ -195,7 +195,8 @@ func (rt *Routing) retry(r *model.Retry) *model.Retry {
 	return &out
 }
 
-// defaultRoute sends everything to the service itself.
+// defaultRoute sends everything to the service itself. As in Istio its retries leave the host that a hash selects, unlike those of
+// virtual services.
 func (rt *Routing) defaultRoute() ir.Route {
 	d := model.Destination{Host: rt.Host, Port: rt.Port.Number}
 	rt.Out.Dynamic = rt.Out.Dynamic || rt.isDynamic(rt.service.Hostname)
@@ -203,6 +204,10 @@ func (rt *Routing) defaultRoute() ir.Route {
 	out.Backends = []ir.Backend{{Cluster: ir.OutboundCluster(rt.Port.Number, "", rt.service.Hostname), Host: rt.service.Hostname, Weight: 1}}
 	out.Operation = fmt.Sprintf("%s/*", net.JoinHostPort(string(rt.Host), fmt.Sprint(rt.Port.Number)))
 	rt.addHash(d, &out)
+	if len(out.Hash) > 0 && out.Retry != nil && out.Retry.IgnorePreviousHostsFlag == nil {
+		leave := true
+		out.Retry.IgnorePreviousHostsFlag = &leave
+	}
 	return out
 }
 
