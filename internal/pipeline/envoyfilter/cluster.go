@@ -31,6 +31,9 @@ func (w *work) cluster(v *ir.Cluster, c *clusterv3.Cluster) bool {
 			w.mergeCluster(p, c)
 			c.Name = name // routes and endpoints refer to it
 			w.did(p)
+			if err := moveDNS(c); err != nil {
+				w.failed(p, "the fields of DNS cannot be applied: %v", err)
+			}
 		}
 	}
 	return true
