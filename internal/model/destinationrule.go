@@ -116,8 +116,8 @@ type LocalityFailover struct{ From, To string }
 // Warmup raises a new endpoint's share slowly.
 type Warmup struct {
 	Duration       time.Duration
-	MinimumPercent float64 // 0: the default
-	Aggression     float64 // 0: the default
+	MinimumPercent *float64 // nil: the default
+	Aggression     float64  // 0: the default
 }
 
 // ConnectionPool limits; zero values mean Envoy's or the mesh's default. An idle timeout of 0 means none.

@@ -139,9 +139,12 @@ func (c destinationConv) warmup(at problem.Path, lb *networking.LoadBalancerSett
 	if w := lb.Warmup; w != nil {
 		at := at.Field("warmup")
 		out := &model.Warmup{
-			Duration:       c.Duration(at.Field("duration"), w.Duration),
-			MinimumPercent: c.Percent(at.Field("minimumPercent"), w.MinimumPercent.GetValue()),
-			Aggression:     w.Aggression.GetValue(),
+			Duration:   c.Duration(at.Field("duration"), w.Duration),
+			Aggression: w.Aggression.GetValue(),
+		}
+		if w.MinimumPercent != nil {
+			percent := c.Percent(at.Field("minimumPercent"), w.MinimumPercent.GetValue())
+			out.MinimumPercent = &percent
 		}
 		if w.Duration == nil {
 			c.Errorf(code.MissingField, at.Field("duration"), "is missing; set a duration, such as 60s")

@@ -113,8 +113,8 @@ func slowStart(w *model.Warmup) *clusterv3.Cluster_SlowStartConfig {
 	if w.Aggression != 0 {
 		out.Aggression = &corev3.RuntimeDouble{DefaultValue: w.Aggression, RuntimeKey: "moonsail.warmup.aggression"}
 	}
-	if w.MinimumPercent != 0 {
-		out.MinWeightPercent = &typev3.Percent{Value: w.MinimumPercent}
+	if w.MinimumPercent != nil {
+		out.MinWeightPercent = &typev3.Percent{Value: *w.MinimumPercent}
 	}
 	return out
 }
