@@ -190,13 +190,13 @@ func SubjectAltNames(names []string) []*tlsv3.SubjectAltNameMatcher {
 	return out
 }
 
-// sanType derives the type of a name from its form, since configuration does not state it.
+// sanType derives the type of a name from its form, since configuration does not state it. URIs need not have slashes: "urn:a:b".
 func sanType(name string) tlsv3.SubjectAltNameMatcher_SanType {
 	switch _, err := netip.ParseAddr(name); {
-	case strings.Contains(name, "://"):
-		return tlsv3.SubjectAltNameMatcher_URI
 	case err == nil:
 		return tlsv3.SubjectAltNameMatcher_IP_ADDRESS
+	case strings.Contains(name, ":"):
+		return tlsv3.SubjectAltNameMatcher_URI
 	case strings.Contains(name, "@"):
 		return tlsv3.SubjectAltNameMatcher_EMAIL
 	}
