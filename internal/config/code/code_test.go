@@ -28,7 +28,7 @@ func TestPagesAreComplete(t *testing.T) {
 }
 
 func TestPageOf(t *testing.T) {
-	for text, want := range map[string]Code{"MS1101": UnknownField, "ms1101": UnknownField, "IST0123": InjectionLabelConflict} {
+	for text, want := range map[string]Code{"MS1101": UnknownField, "ms1101": UnknownField, "IST0123": InjectionLabelConflict, "IST0173": SubsetWithoutWorkloads} {
 		p, found := PageOf(text)
 		require.True(t, found, text)
 		require.Equal(t, want, p.Code)

@@ -34,7 +34,7 @@ var routes = []Page{
 	{SubsetWithoutWorkloads, "No workload belongs to the subset",
 		"The service has workloads, and none has the labels of the subset. Requests for it get 503.",
 		"Correct the labels.",
-		serviceReviews + deploymentReviews + ruleReviews + "spec:\n  host: reviews\n  subsets: [{name: v2, labels: {version: v2}}]\n", []string{"IST0127"}},
+		serviceReviews + deploymentReviews + ruleReviews + "spec:\n  host: reviews\n  subsets: [{name: v2, labels: {version: v2}}]\n", []string{"IST0127", "IST0173"}},
 	{DelegateNotFound, "The delegate does not exist",
 		"The rule delegates to a VirtualService that does not exist, so requests for it get 404.",
 		"Write the VirtualService, or correct name and namespace.",
