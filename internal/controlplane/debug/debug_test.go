@@ -348,3 +348,11 @@ func TestDashboard(t *testing.T) {
 	}
 	require.Equal(t, http.StatusOK, ask(tokens, "/debug", "0123456789abcdef"))
 }
+
+// TestUndecidedCall checks that a call which the simulator cannot decide is no wrong request.
+func TestUndecidedCall(t *testing.T) {
+	w := httptest.NewRecorder()
+	answer(w, nil, explain.UndecidedError{Proxy: "web.shop", Err: errors.New("listener: filter x is unknown to the simulator")})
+	require.Equal(t, http.StatusNotImplemented, w.Code)
+	require.Contains(t, w.Body.String(), "moonsail proxy-config all web.shop")
+}

@@ -108,9 +108,12 @@ func (h *handler) ownStale() *explain.Stale {
 // answer replies with a value or an error.
 func answer(w http.ResponseWriter, value any, err error) {
 	var gone explain.NotConnected
+	var undecided explain.UndecidedError
 	switch {
 	case errors.As(err, &gone):
 		disconnected(w, err.Error(), "")
+	case errors.As(err, &undecided):
+		fail(w, http.StatusNotImplemented, err.Error(), "make the call, and read what the proxy has with 'moonsail proxy-config all "+undecided.Proxy+"'")
 	case err != nil:
 		fail(w, http.StatusBadRequest, err.Error(), "")
 	default:

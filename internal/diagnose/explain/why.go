@@ -61,6 +61,21 @@ type Source struct {
 	Decides string    `json:"decides"`
 }
 
+// UndecidedError is the error for a call that the simulator cannot decide, because the proxy uses a feature of Envoy that it
+// does not know.
+type UndecidedError struct {
+	Proxy string
+	Err   error
+}
+
+// Error implements error.
+func (e UndecidedError) Error() string {
+	return fmt.Sprintf("%s: call is undecided: %v", e.Proxy, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e UndecidedError) Unwrap() error { return e.Err }
+
 // maxInbound bounds how many endpoints' sidecars Why follows.
 const maxInbound = 3
 
@@ -84,9 +99,12 @@ func (x *Explainer) Why(c Call) (*Why, error) {
 		w.enter(world, &call)
 	}
 	w.Method, w.Address = call.Method, call.To
+	if err := call.Check(); err != nil {
+		return nil, err
+	}
 	result, err := world.Call(call)
 	if err != nil {
-		return nil, fmt.Errorf("call: cannot be followed: %w", err)
+		return nil, UndecidedError{Proxy: p.String(), Err: err}
 	}
 	if awaited := world.awaited(result); len(awaited) > 0 {
 		w.Notes = append(w.Notes, "the proxy gets these on demand and does not have them yet, so the call waits for them: "+strings.Join(awaited, ", "))

@@ -307,3 +307,19 @@ func TestWhyPostsForGRPC(t *testing.T) {
 		require.Equal(t, tc.status, w.Inbound[0].Result.Status, tc.call)
 	}
 }
+
+// TestWhyOfAnUndecidedCall checks that a feature of Envoy that the simulator does not know is not taken for a wrong question.
+func TestWhyOfAnUndecidedCall(t *testing.T) {
+	proxies := &someProxies{proxies: map[string]*model.Proxy{}, has: map[string]*table.State{}}
+	unknown := `filters: [{name: redis, typedConfig: {"@type": type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo}}]`
+	known := callerResources[strings.Index(callerResources, "filters: ["):]
+	known, _, _ = strings.Cut(known, "\n")
+	proxies.connect(t, "web", "10.1.0.1", strings.Replace(callerResources, known, unknown, 1))
+	s := store.New()
+	x := &Explainer{Snapshot: s.Snapshot, Proxies: proxies}
+	_, err := x.Why(Call{From: "web", To: "tcp://10.0.0.3:3306"})
+	var undecided UndecidedError
+	require.ErrorAs(t, err, &undecided)
+	require.Equal(t, "web.shop", undecided.Proxy)
+	require.ErrorContains(t, err, "is unknown to the simulator")
+}

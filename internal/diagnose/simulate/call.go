@@ -107,6 +107,12 @@ func (c Call) request() (*request, error) {
 	return r, nil
 }
 
+// Check returns why a call is invalid.
+func (c Call) Check() error {
+	_, err := c.request()
+	return err
+}
+
 func (c Call) withDefaults() Call {
 	set := func(s *string, v string) {
 		if *s == "" {

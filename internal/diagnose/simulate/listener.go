@@ -161,7 +161,10 @@ func inspectOne(f *listenerv3.ListenerFilter, r *request) (waits bool, err error
 	}
 	switch name := messageName(msg); name {
 	case "envoy.extensions.filters.listener.original_dst.v3.OriginalDst",
-		"envoy.extensions.filters.listener.original_src.v3.OriginalSrc":
+		"envoy.extensions.filters.listener.original_src.v3.OriginalSrc",
+		// A call's source is the address that a load balancer reports, and no call exceeds a limit of connections.
+		"envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol",
+		"envoy.extensions.filters.listener.local_ratelimit.v3.LocalRateLimit":
 		return false, nil
 	case "envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector":
 		if r.isTLS() {
