@@ -22,7 +22,7 @@ import (
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// exitDiffFailed is the status of a diff that could not be made. Status 1 means that there are differences.
+// exitDiffFailed is the status of a diff that could not be made. Status 1 means that calls differ, or may differ.
 const exitDiffFailed = 2
 
 // diffFlags are the values of the flags of `moonsail diff`.
@@ -31,6 +31,7 @@ type diffFlags struct {
 	change    []string
 	remove    bool
 	calls     string
+	maxCalls  int
 	logs      []string // [PROXY=]FILE
 	domain    string
 	root      string
@@ -55,8 +56,8 @@ objects of CHANGE are removed.
 
 The calls are those of --calls and --access-logs. Otherwise the command tries, from each workload, a
 call for each route of each service that the change may concern, and for each operation and header
-condition of a changed AuthorizationPolicy. In files, workloads are the Deployments and other owners of
-Pods.
+condition of a changed AuthorizationPolicy. Of more than --max-calls calls, it tries some of each workload
+and to each service. In files, workloads are the Deployments and other owners of Pods.
 
 With --traffic, a workload's calls are tried only to services that it calls, as the proxies' metrics have
 it, and to those whose calls its routes send there before or after the change. A control plane reads the
@@ -67,7 +68,8 @@ Access logs are those of sidecars and gateways in Istio's default format, as tex
 PROXY, else the Pod of a line of 'kubectl logs --prefix', else the proxy with the caller's address. Logs
 lack headers, so matches of headers other than the authority are not tried.
 
-Exit status: 0 no call is decided differently, 1 some are, 2 the command failed.`,
+Exit status: 0 all calls are decided alike, 1 some are decided differently, undecided or not tried, 2 the
+command failed.`,
 		Example: `  # What would this change do to the cluster?
   moonsail diff -f canary.yaml
 
@@ -105,6 +107,7 @@ func (f *diffFlags) addFlags(cmd *cobra.Command) {
 	fs.StringArrayVarP(&f.change, "filename", "f", nil, "`FILE` or directory with changed objects; - is standard input")
 	fs.BoolVar(&f.remove, "delete", false, "remove the objects of --filename")
 	fs.StringVar(&f.calls, "calls", "", "YAML `FILE` with a list of calls: from, url, method and headers")
+	fs.IntVar(&f.maxCalls, "max-calls", preview.DefaultMaxCalls, "try at most this `NUMBER` of calls")
 	fs.StringArrayVar(&f.logs, "access-logs", nil, "`[PROXY=]FILE` with access logs whose calls to try, of the proxy NAME.NAMESPACE; may be repeated")
 	fs.BoolVar(&f.traffic, "traffic", false, "try only calls of workloads to services that they call")
 	fs.StringVarP(&f.namespace, "namespace", "n", "default", "`NAMESPACE` of objects in files that have none")
@@ -130,7 +133,7 @@ func (f *diffFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return terminal.StatusError{Err: err, Status: exitDiffFailed}
 	}
-	if r.Differ > 0 {
+	if !r.Alike() {
 		return terminal.ExitCode(terminal.ExitFailed)
 	}
 	return nil
@@ -145,6 +148,8 @@ func (f *diffFlags) check(args []string) error {
 		return terminal.UsageError{Err: errors.New("no change: give -f CHANGE, or OLD and NEW")}
 	case f.traffic && (f.calls != "" || len(f.logs) > 0):
 		return terminal.UsageError{Err: errors.New("--traffic and --calls or --access-logs exclude each other: give one of them")}
+	case f.maxCalls < 1:
+		return terminal.UsageError{Err: errors.New("--max-calls is not positive: give 1 or more")}
 	case f.remove && len(f.change) == 0:
 		return terminal.UsageError{Err: errors.New("--delete needs --filename")}
 	case len(args) > 0 && !f.traffic && (f.plane.Kubeconfig != "" || f.plane.Context != ""):
@@ -156,7 +161,7 @@ func (f *diffFlags) check(args []string) error {
 func (f *diffFlags) compute(cmd *cobra.Command, args []string) (*preview.Report, error) {
 	mesh := model.DefaultMesh()
 	mesh.Domain, mesh.RootNamespace = f.domain, f.root
-	in := preview.Input{Mesh: mesh}
+	in := preview.Input{Mesh: mesh, MaxCalls: f.maxCalls}
 	var err error
 	if in.Calls, err = f.readCalls(); err != nil {
 		return nil, err

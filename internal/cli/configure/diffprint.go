@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/diagnose/outcome"
 	"github.com/moonsail/moonsail/internal/diagnose/preview"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
@@ -39,6 +40,9 @@ func printDiff(w io.Writer, r *preview.Report) error {
 	}
 	if len(r.Differences) > 0 {
 		b.WriteByte('\n')
+	}
+	for _, text := range undecidedTexts(r.Undecided) {
+		fmt.Fprintf(&b, "%s %s\n", s.Warn("undecided:"), text)
 	}
 	fmt.Fprintf(&b, "%s\n", callsText(r))
 	for _, n := range r.Notes {
@@ -77,10 +81,29 @@ func populationText(r *preview.Report) []string {
 
 func callsText(r *preview.Report) string {
 	text := fmt.Sprintf("%s tried: %d decided differently", terminal.Count(r.Tried, "call"), r.Differ)
+	if n := outcome.CountUndecided(r.Undecided); n > 0 {
+		text += fmt.Sprintf("; %d more are undecided", n)
+	}
 	if r.Untried > 0 {
-		text += fmt.Sprintf("; %d more were not tried: choose calls with --calls", r.Untried)
+		text += fmt.Sprintf("; %d more were not tried: raise --max-calls, or choose calls with --calls", r.Untried)
 	}
 	return text
+}
+
+// maxUndecided is how many reasons for undecided calls are printed. -o json has all.
+const maxUndecided = 10
+
+// undecidedTexts returns a line for each set of undecided calls.
+func undecidedTexts(list []outcome.Undecided) []string {
+	var out []string
+	for i := range list {
+		if i == maxUndecided {
+			return append(out, fmt.Sprintf("%s for %d other reasons: see -o json", terminal.Count(outcome.CountUndecided(list[i:]), "call"), len(list)-i))
+		}
+		u := &list[i]
+		out = append(out, fmt.Sprintf("%s %s: %s (for example %s from %s)", terminal.Count(u.Count, "call"), u.Side, u.Reason, u.Call, u.Proxy))
+	}
+	return out
 }
 
 // listed joins the first names of a list.
@@ -109,6 +132,9 @@ func printDiffComment(w io.Writer, r *preview.Report) error {
 			}
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", calls, from, c.What, cell(c.Before), cell(c.After))
 		}
+	}
+	for _, text := range undecidedTexts(r.Undecided) {
+		fmt.Fprintf(&b, "\n> undecided: %s\n", text)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "\n> %s\n", n)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/diagnose/compare"
+	"github.com/moonsail/moonsail/internal/diagnose/outcome"
 	"github.com/moonsail/moonsail/internal/diagnose/preview"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
@@ -291,7 +292,7 @@ func TestSummary(t *testing.T) {
 		"1,201 of 1,204 calls of 86 proxies are decided alike; 3 differ":                        {Proxies: 86, Calls: 1204, Alike: 1201, Differ: 3},
 		"1,201 of 1,204 calls of 86 proxies are decided alike; 3 differ, on purpose":            {Proxies: 86, Calls: 1204, Alike: 1201, Differ: 3, Deliberate: 3},
 		"1,201 of 1,204 calls of 86 proxies are decided alike; 3 differ, 1 of them on purpose":  {Proxies: 86, Calls: 1204, Alike: 1201, Differ: 3, Deliberate: 1},
-		"1 of 1 calls of 1 proxy are decided alike; 2 are undecided; 1,000 more were not tried": {Proxies: 1, Calls: 1, Alike: 1, Untried: 1000, Undecided: []compare.Undecided{{Count: 2}}},
+		"1 of 1 calls of 1 proxy are decided alike; 2 are undecided; 1,000 more were not tried": {Proxies: 1, Calls: 1, Alike: 1, Untried: 1000, Undecided: []outcome.Undecided{{Count: 2}}},
 	} {
 		require.Equal(t, want, r.Summary())
 	}

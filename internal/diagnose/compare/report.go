@@ -3,6 +3,8 @@ package compare
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/moonsail/moonsail/internal/diagnose/outcome"
 )
 
 // Report is what differs between two sides.
@@ -23,7 +25,7 @@ type Report struct {
 	// Differences has them, calls with equal changes together; those on purpose are last.
 	Differences []Difference `json:"differences"`
 	// Undecided are calls that the simulator cannot decide on some side.
-	Undecided []Undecided `json:"undecided,omitempty"`
+	Undecided []outcome.Undecided `json:"undecided,omitempty"`
 	// Untried counts the calls that exceed MaxCalls, and the routes and policies' operations that no call could be made for.
 	Untried int      `json:"untried,omitempty"`
 	Notes   []string `json:"notes,omitempty"`
@@ -53,15 +55,6 @@ type Change struct {
 	Right string `json:"right"`
 }
 
-// Undecided is a set of calls that the simulator cannot decide for the same reason.
-type Undecided struct {
-	Side   string `json:"side"`
-	Reason string `json:"reason"`
-	Count  int    `json:"count"`
-	Call   string `json:"call"` // one of them
-	Proxy  string `json:"proxy"`
-}
-
 // Summary is the result in one sentence, for example "1,201 of 1,204 calls of 86 proxies are decided alike; 3 differ, on
 // purpose".
 func (r *Report) Summary() string {
@@ -78,11 +71,7 @@ func (r *Report) Summary() string {
 	case r.Differ > 0:
 		text += fmt.Sprintf("; %s differ", grouped(r.Differ))
 	}
-	undecided := 0
-	for _, u := range r.Undecided {
-		undecided += u.Count
-	}
-	if undecided > 0 {
+	if undecided := outcome.CountUndecided(r.Undecided); undecided > 0 {
 		text += fmt.Sprintf("; %s are undecided", grouped(undecided))
 	}
 	if r.Untried > 0 {

@@ -20,7 +20,7 @@ const maxTexts = 200
 // Run compares the decisions of two sides about calls. Without any calls it makes its own, by Calls. Its errors are the end of ctx
 // and an UnknownProxy.
 func Run(ctx context.Context, left, right *Side, calls []Call) (*Report, error) {
-	c := &comparison{left: open(left), right: open(right), groups: map[string]*Difference{}, undecided: map[string]*Undecided{}}
+	c := &comparison{left: open(left), right: open(right), groups: map[string]*Difference{}, undecided: outcome.UndecidedCalls{}}
 	r := &Report{Left: left.Name, Right: right.Name, Differences: []Difference{}}
 	c.report, c.deliberate = r, left.kind() != right.kind()
 	var both []string
@@ -90,7 +90,7 @@ type comparison struct {
 	deliberate  bool // differences between Istio and Moonsail are expected
 	report      *Report
 	groups      map[string]*Difference
-	undecided   map[string]*Undecided
+	undecided   outcome.UndecidedCalls
 }
 
 // try follows one call on both sides.
@@ -108,12 +108,12 @@ func (c *comparison) try(ctx context.Context, call *Call) error {
 	}
 	before, err := c.left.follow(call, l)
 	if err != nil {
-		c.fail(c.left, call, err)
+		c.undecided.Add(c.left.Name, err, call.String(), call.Proxy, 1)
 		return nil
 	}
 	after, err := c.right.follow(call, r)
 	if err != nil {
-		c.fail(c.right, call, err)
+		c.undecided.Add(c.right.Name, err, call.String(), call.Proxy, 1)
 		return nil
 	}
 	c.report.Calls++
@@ -125,16 +125,6 @@ func (c *comparison) try(ctx context.Context, call *Call) error {
 	c.report.Differ++
 	c.note(&decided{call, before, after}, changes)
 	return nil
-}
-
-func (c *comparison) fail(side *opened, call *Call, err error) {
-	key := side.Name + "\n" + err.Error()
-	u := c.undecided[key]
-	if u == nil {
-		u = &Undecided{Side: side.Name, Reason: err.Error(), Call: call.String(), Proxy: call.Proxy}
-		c.undecided[key] = u
-	}
-	u.Count++
 }
 
 // note adds a call to the difference with the same changes.
@@ -191,10 +181,7 @@ func (c *comparison) finish() {
 		}
 		return strings.Compare(fmt.Sprint(a.Calls[0], a.Proxies[0], a.Changes), fmt.Sprint(b.Calls[0], b.Proxies[0], b.Changes))
 	})
-	for _, u := range c.undecided {
-		c.report.Undecided = append(c.report.Undecided, *u)
-	}
-	slices.SortFunc(c.report.Undecided, func(a, b Undecided) int { return strings.Compare(a.Side+a.Reason, b.Side+b.Reason) })
+	c.report.Undecided = c.undecided.Sorted()
 }
 
 // changesOf compares outcomes.

@@ -37,7 +37,10 @@ func (c *comparison) try(ctx context.Context, calls []Call, whole bool) error {
 			names[cl.proxy.String()] = cl.names
 		}
 	}
-	groups := map[string]*Difference{}
+	groups, undecided := map[string]*Difference{}, outcome.UndecidedCalls{}
+	if len(calls) > c.most {
+		calls = inTurn(calls)
+	}
 	for i := range calls {
 		call := &calls[i]
 		if err := ctx.Err(); err != nil {
@@ -47,19 +50,23 @@ func (c *comparison) try(ctx context.Context, calls []Call, whole bool) error {
 		if from == nil {
 			from = []string{call.From}
 		}
-		if c.report.Tried+len(from) > MaxCalls {
+		if i >= c.most {
 			c.report.Untried += len(from)
 			continue
 		}
-		differ, err := c.changes(call)
+		differ, side, err := c.changes(call)
 		if err != nil {
-			return err
+			undecided.Add(side, err, call.String(), call.From, len(from))
+			continue
 		}
 		c.report.Tried += len(from)
 		if len(differ) > 0 {
 			c.report.Differ += len(from)
 			note(groups, call, from, differ)
 		}
+	}
+	if c.report.Undecided = undecided.Sorted(); len(undecided) > 0 {
+		c.report.Notes = append(c.report.Notes, "undecided calls may be decided differently: apply the change where you can test them first")
 	}
 	c.report.Differences = slices.SortedFunc(func(yield func(Difference) bool) {
 		for _, d := range groups {
@@ -72,20 +79,46 @@ func (c *comparison) try(ctx context.Context, calls []Call, whole bool) error {
 	return nil
 }
 
-// changes returns how the outcomes of a call differ.
-func (c *comparison) changes(call *Call) ([]Change, error) {
-	if c.before.caller(call.From) == nil && c.after.caller(call.From) == nil {
-		return nil, fmt.Errorf("no proxy has the name %q: use NAME.NAMESPACE of a workload with a sidecar", call.From)
-	}
+// Names of the sides, for people.
+const (
+	sideBefore = "before the change"
+	sideAfter  = "after the change"
+)
+
+// changes returns how the outcomes of a call differ. An error is that of a side which the simulator cannot decide.
+func (c *comparison) changes(call *Call) (differ []Change, side string, err error) {
 	before, err := c.before.outcome(call)
 	if err != nil {
-		return nil, fmt.Errorf("before the change: %s from %s: %w", call.String(), call.From, err)
+		return nil, sideBefore, err
 	}
 	after, err := c.after.outcome(call)
 	if err != nil {
-		return nil, fmt.Errorf("after the change: %s from %s: %w", call.String(), call.From, err)
+		return nil, sideAfter, err
 	}
-	return changes(before, after), nil
+	return changes(before, after), "", nil
+}
+
+// checkGiven reports a call of Input.Calls that is wrong.
+func (c *comparison) checkGiven(calls []Call) error {
+	for i := range calls {
+		call, side := &calls[i], c.after
+		p := side.caller(call.From)
+		if p == nil {
+			side = c.before
+			p = side.caller(call.From)
+		}
+		if p == nil {
+			return fmt.Errorf("no proxy has the name %q: use NAME.NAMESPACE of a workload with a sidecar", call.From)
+		}
+		sim, err := side.simulated(call, p, side.known(p))
+		if err == nil {
+			err = sim.Check()
+		}
+		if err != nil {
+			return fmt.Errorf("%s from %s: %w", call.String(), call.From, err)
+		}
+	}
+	return nil
 }
 
 // note adds a call to the difference with the same changes.

@@ -1,19 +1,21 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/diagnose/caller"
+	"github.com/moonsail/moonsail/internal/diagnose/outcome"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// MaxCalls bounds how many calls Compute tries. Report.Untried counts the others.
-const MaxCalls = 20_000
+// DefaultMaxCalls is the default of Input.MaxCalls.
+const DefaultMaxCalls = 20_000
 
 // Input is a mesh with two configurations.
 type Input struct {
@@ -22,6 +24,9 @@ type Input struct {
 	Before, After Side
 	// Calls are tried. Without any, Compute tries calls to all hosts whose resources or servers differ.
 	Calls []Call
+	// MaxCalls bounds how many calls Compute follows; 0: DefaultMaxCalls. One that stands for several callers counts once.
+	// Report.Untried counts the others.
+	MaxCalls int
 	// CallsHost reports whether a proxy makes calls that reach a host. Without Calls, Compute tries only calls of workloads for which
 	// that is true of the host that is called, or of one that the proxy sends it to; nil: all do. The host of a cluster without a
 	// service is the cluster's name. Calls that the proxy answers itself reach the host "".
@@ -49,8 +54,11 @@ type Report struct {
 	Gone  []string `json:"gone,omitempty"`
 	Bytes int      `json:"bytes"` // to all proxies
 
-	Tried   int `json:"tried"` // calls
+	Tried int `json:"tried"` // calls that both sides decide
+	// Untried counts the calls that exceed MaxCalls.
 	Untried int `json:"untried,omitempty"`
+	// Undecided are calls that the simulator cannot decide on some side.
+	Undecided []outcome.Undecided `json:"undecided,omitempty"`
 	// Differ counts the calls that are decided differently. Differences has them, calls with equal changes together, the
 	// refused and the newly allowed ones first.
 	Differ      int          `json:"differ"`
@@ -67,7 +75,10 @@ type ObjectChange struct {
 }
 
 // Same reports whether the change has no effect on proxies.
-func (r *Report) Same() bool { return len(r.Proxies) == 0 && r.Differ == 0 }
+func (r *Report) Same() bool { return len(r.Proxies) == 0 && r.Alike() }
+
+// Alike reports whether all calls were tried, and both sides decide them alike.
+func (r *Report) Alike() bool { return r.Differ == 0 && r.Untried == 0 && len(r.Undecided) == 0 }
 
 // Compute compares the two sides. An error is a configuration that the simulator cannot read, or the end of ctx.
 func Compute(ctx context.Context, in Input) (*Report, error) {
@@ -78,18 +89,21 @@ func Compute(ctx context.Context, in Input) (*Report, error) {
 	out := &Report{Objects: changedObjects(in.Before.written(), in.After.written()), Proxies: []ProxyChange{}, Differences: []Difference{}}
 	before, err := open(mesh, in.Before)
 	if err != nil {
-		return nil, fmt.Errorf("before the change: %w", err)
+		return nil, fmt.Errorf("%s: %w", sideBefore, err)
 	}
 	after, err := open(mesh, in.After)
 	if err != nil {
-		return nil, fmt.Errorf("after the change: %w", err)
+		return nil, fmt.Errorf("%s: %w", sideAfter, err)
 	}
-	p := &comparison{before: before, after: after, report: out, callsHost: in.CallsHost}
+	p := &comparison{before: before, after: after, report: out, callsHost: in.CallsHost, most: cmp.Or(in.MaxCalls, DefaultMaxCalls)}
 	if err := p.resources(ctx); err != nil {
 		return nil, err
 	}
 	p.population()
 	p.callers = p.clients()
+	if err := p.checkGiven(in.Calls); err != nil {
+		return nil, err
+	}
 	calls, whole := in.Calls, len(in.Calls) == 0
 	if whole {
 		calls, whole = p.ownCalls(), in.CallsHost == nil
@@ -113,6 +127,7 @@ type comparison struct {
 	diffs         map[*model.Proxy]*resourceDiff // of the proxies that differ, as they are after the change
 	callers       []*client
 	callsHost     func(*model.Proxy, model.Host) bool // nil: all do
+	most          int                                 // calls to follow
 }
 
 // population lists the proxies that only one side has, and states which calls are not tried.

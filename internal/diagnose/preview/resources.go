@@ -161,11 +161,11 @@ func (c *comparison) resources(ctx context.Context) error {
 		c.report.Of++
 		before, err := c.before.world(was)
 		if err != nil {
-			return fmt.Errorf("before the change: %w", err)
+			return fmt.Errorf("%s: %w", sideBefore, err)
 		}
 		after, err := c.after.world(p)
 		if err != nil {
-			return fmt.Errorf("after the change: %w", err)
+			return fmt.Errorf("%s: %w", sideAfter, err)
 		}
 		d := known[[2]*world{before, after}]
 		if d == nil {
