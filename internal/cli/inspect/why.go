@@ -20,10 +20,11 @@ import (
 
 // whyFlags are the values of the flags of `moonsail why`.
 type whyFlags struct {
-	client  client.ControlPlane
-	out     terminal.Output
-	method  string
-	headers []string
+	client    client.ControlPlane
+	out       terminal.Output
+	method    string
+	headers   []string
+	principal string // the name in the certificate of a gateway's client
 }
 
 func newWhyCommand() *cobra.Command {
@@ -53,6 +54,7 @@ configuration that the control plane has for the proxies.`,
 	f.out.AddFlag(cmd)
 	cmd.Flags().StringVarP(&f.method, "method", "X", "", "`METHOD` of the request (default GET; POST for grpc)")
 	cmd.Flags().StringArrayVarP(&f.headers, "header", "H", nil, "`HEADER` of the request, as 'name: value'; may be repeated")
+	cmd.Flags().StringVar(&f.principal, "principal", "", "`NAME` in the certificate of a gateway's client, for example spiffe://cluster.local/ns/shop/sa/web")
 	cmd.ValidArgsFunction = f.complete
 	return cmd
 }
@@ -79,7 +81,7 @@ func (f *whyFlags) run(cmd *cobra.Command, from, to string) error {
 			return terminal.UsageError{Err: fmt.Errorf("--header %q: use 'name: value'", h)}
 		}
 	}
-	q := url.Values{"to": {to}, "method": {f.method}, "header": f.headers}
+	q := url.Values{"to": {to}, "method": {f.method}, "header": f.headers, "principal": {f.principal}}
 	w := &explain.Why{}
 	if err := f.client.GetProxy(cmd.Context(), "/debug/why/", from, "?"+q.Encode(), w); err != nil {
 		return err

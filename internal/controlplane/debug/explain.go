@@ -66,7 +66,7 @@ func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
-	call := explain.Call{From: r.PathValue("from"), To: q.Get("to"), Method: q.Get("method"), Headers: map[string]string{}}
+	call := explain.Call{From: r.PathValue("from"), To: q.Get("to"), Method: q.Get("method"), Principal: q.Get("principal"), Headers: map[string]string{}}
 	for _, h := range q["header"] {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok {

@@ -96,7 +96,7 @@ func (h *handler) ownPages() []page {
 		{"/debug/in-use/{key...}", "whether Envoys use an object's last change: asks some that ACKed it; ?max= number", h.inUse},
 		{"/debug/explain/{key...}", "an object's last change (VirtualService/shop/reviews) with its stages, and the proxies of all control planes that do not have it; ?all every proxy, ?max= number, ?within= time limit for other control planes, ?local only of this one", h.explain},
 		{"/debug/stale", "proxies of all control planes with endpoints that are gone, and since when; ?local only of this one", h.stale},
-		{"/debug/why/{from}", "what decides a call of a proxy; ?to= URL, ?method=, ?header=name: value", h.why},
+		{"/debug/why/{from}", "what decides a call of a proxy; ?to= URL, ?method=, ?header=name: value, ?principal=", h.why},
 		{"/debug/traffic", "calls between workloads with rate, errors, durations and mutual TLS, measured while this page is read; ?local only of this control plane's proxies", h.traffic},
 		{"/debug/dependencies", "which services workloads call, as learned by all control planes; ?namespace= and ?workload= of the callers, ?callers-of= a service, ?local only this control plane", h.dependencies},
 		{"/debug/search", "proxies, objects and changes whose names have all words of ?q=", h.search},

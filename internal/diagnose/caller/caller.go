@@ -38,7 +38,7 @@ func Principal(mesh *model.Mesh, p *model.Proxy) string {
 // not how the workload at the other end is reached.
 func Arrival(mesh *model.Mesh, call *simulate.Call, r *simulate.Result, u *simulate.Upstream, e *simulate.Endpoint, from, to *model.Proxy) simulate.Call {
 	c := call.Arrival(r, u, e, Principal(mesh, from))
-	c.Direct = to.Interception == model.InterceptNone
+	c.Direct = to.Interception == model.InterceptNone || to.Type == model.ProxyRouter
 	c.Inbound = !c.Direct
 	c.From = net.JoinHostPort(FirstIP(from), "40000")
 	return c

@@ -299,7 +299,8 @@ func (m *maker) throughChain(w *simulate.World, chain *listenerv3.FilterChain, p
 	for _, n := range names {
 		c := withTLS(plain, concrete(n))
 		c.ALPN = []string{"h2", "http/1.1"}
-		for _, principal := range []string{"", "spiffe://cluster.local/ns/default/sa/default"} {
+		client, _ := sample.ClientName(chain)
+		for _, principal := range []string{"", client} {
 			c.Principal = principal
 			m.add(c)
 			if hcm != nil {

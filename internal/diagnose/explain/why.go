@@ -26,6 +26,8 @@ type Call struct {
 	To      string            // a URL; the default scheme is http
 	Method  string            // default GET, for grpc POST
 	Headers map[string]string // request headers
+	// Principal is the name in the certificate of a gateway's client; empty: it has none.
+	Principal string
 }
 
 // Why is what decides a call.
@@ -97,6 +99,7 @@ func (x *Explainer) Why(c Call) (*Why, error) {
 	call := x.call(w, snap, world, u, c)
 	if w.Gateway {
 		w.enter(world, &call)
+		call.Principal = c.Principal
 	}
 	w.Method, w.Address = call.Method, call.To
 	if err := call.Check(); err != nil {
@@ -329,7 +332,7 @@ func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulat
 	if err != nil {
 		return nil, err
 	}
-	if c.Direct && result.Listener == "" {
+	if c.Direct && result.Listener == "" && p.Type != model.ProxyRouter {
 		return nil, errNotBetween
 	}
 	passage := &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, world, result)}

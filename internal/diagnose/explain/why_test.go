@@ -323,3 +323,26 @@ func TestWhyOfAnUndecidedCall(t *testing.T) {
 	require.Equal(t, "web.shop", undecided.Proxy)
 	require.ErrorContains(t, err, "is unknown to the simulator")
 }
+
+// TestWhyOfAClientWithACertificate checks calls that enter at a gateway with mutual TLS.
+func TestWhyOfAClientWithACertificate(t *testing.T) {
+	proxies := &someProxies{proxies: map[string]*model.Proxy{}, has: map[string]*table.State{}}
+	proxies.connect(t, "gw", "10.1.0.1", `
+listeners:
+- name: 0.0.0.0_443
+  address: {socketAddress: {address: 0.0.0.0, portValue: 443}}
+  filterChains:
+  - transportSocket: {name: tls, typedConfig: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext, requireClientCertificate: true, commonTlsContext: {}}}
+    filters: [{name: tcp, typedConfig: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, statPrefix: x, cluster: db}}]
+clusters:
+- name: db
+  type: STATIC
+  loadAssignment: {clusterName: db, endpoints: [{lbEndpoints: [{endpoint: {address: {socketAddress: {address: 10.1.0.9, portValue: 3306}}}}]}]}`)
+	proxies.proxies["gw"].Type = model.ProxyRouter
+	x := &Explainer{Snapshot: store.New().Snapshot, Proxies: proxies}
+	for principal, closed := range map[string]string{"": "the client has no certificate", "spiffe://cluster.local/ns/shop/sa/web": ""} {
+		w, err := x.Why(Call{From: "gw", To: "tls://a.example.com:443", Principal: principal})
+		require.NoError(t, err)
+		require.Equal(t, closed, w.Outbound.Result.Closed)
+	}
+}

@@ -26,6 +26,8 @@ type Call struct {
 	URL     string            `json:"url"`  // the scheme is the protocol: http, http2, grpc, tcp, tls, https
 	Method  string            `json:"method,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
+	// Principal is the name in the certificate of the client of a gateway, for https and tls; empty: it has none.
+	Principal string `json:"principal,omitempty"`
 	// Address is the IP address to which the host of URL resolves; empty: that of the service.
 	Address string `json:"address,omitempty"`
 }
@@ -38,6 +40,9 @@ func (c *Call) String() string {
 	}
 	for _, k := range slices.Sorted(maps.Keys(c.Headers)) {
 		out += " " + k + ": " + c.Headers[k]
+	}
+	if c.Principal != "" {
+		out += " with the certificate of " + c.Principal
 	}
 	return out
 }
@@ -407,6 +412,7 @@ func (o *opened) simulated(call *Call, p *model.Proxy, w *world) (simulate.Call,
 	}
 	switch {
 	case p.Type == model.ProxyRouter:
+		out.Principal = call.Principal
 		out.Direct, out.From, out.To = true, net.JoinHostPort(caller.Elsewhere, "40000"), net.JoinHostPort(caller.FirstIP(p), port)
 	case p.Interception == model.InterceptNone:
 		out.Direct = true

@@ -145,3 +145,54 @@ spec: {action: DENY, rules: [{from: [{source: {principals: [cluster.local/ns/sho
 		})
 	}
 }
+
+// egress sends calls of api.example.com through an egress gateway, as Istio documents it. Routes are those of the VirtualService.
+func egress(routes string, more ...string) []string {
+	return append([]string{
+		strings.ReplaceAll(workload("egress", "v1"), "{app: egress", "{istio: egress, app: egress"),
+		"apiVersion: v1\nkind: Service\nmetadata: {name: egress, namespace: shop}\nspec: {selector: {app: egress}, ports: [{name: https, port: 443, targetPort: 8443}]}",
+		"apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: api, namespace: shop}\nspec: {hosts: [api.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}",
+		"apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: egress, namespace: shop}\nspec: {selector: {istio: egress}, servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: [api.example.com], tls: {mode: ISTIO_MUTUAL}}]}",
+		"apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: api, namespace: shop}\nspec: {hosts: [api.example.com], gateways: [mesh, egress], http: [" +
+			"{match: [{gateways: [mesh], port: 80}], route: [{destination: {host: egress, subset: api, port: {number: 443}}}]}" + routes + "]}",
+	}, more...)
+}
+
+const (
+	onward     = ", {match: [{gateways: [egress], port: 443}], route: [{destination: {host: api.example.com, port: {number: 80}}}]}"
+	egressRule = "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: egress, namespace: shop}\nspec: {host: egress, subsets: [{name: api, labels: {istio: egress}, trafficPolicy: {tls: {mode: ISTIO_MUTUAL, sni: api.example.com}}}]}"
+)
+
+// TestClientsWithCertificates checks calls that enter at gateways with mutual TLS.
+func TestClientsWithCertificates(t *testing.T) {
+	route := func(host string) string {
+		return "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: gw, namespace: shop}\nspec: {hosts: [a.example.com], gateways: [gw], http: [{route: [{destination: {host: " + host + "}}]}]}"
+	}
+	gateway := func(tls string) string {
+		return "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: gw, namespace: shop}\nspec: {selector: {istio: ingress}, servers: [{port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.example.com], tls: {" + tls + "}}]}"
+	}
+	for name, tc := range map[string]struct{ tls, client string }{
+		"MUTUAL":            {"mode: MUTUAL, credentialName: cred", "spiffe://cluster.local/ns/default/sa/default"},
+		"MUTUAL with names": {"mode: MUTUAL, credentialName: cred, subjectAltNames: [client.example.com]", "client.example.com"},
+		"ISTIO_MUTUAL":      {"mode: ISTIO_MUTUAL", "spiffe://cluster.local/ns/default/sa/default"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: cred, namespace: shop}\ntype: Opaque"
+			r := compare(t, shop(secret, gateway(tc.tls), route("frontend")), shop(secret, gateway(tc.tls), route("reviews")))
+			require.Len(t, r.Differences, 1)
+			require.Contains(t, r.Differences[0].Calls, "https://a.example.com:443/ with the certificate of "+tc.client)
+			require.Contains(t, changesOf(r), "a.example.com:443 destination: frontend.shop.svc.cluster.local:8080 -> reviews.shop.svc.cluster.local:9080")
+		})
+	}
+}
+
+// TestRoutersAtEndpoints checks that calls are followed through egress gateways.
+func TestRoutersAtEndpoints(t *testing.T) {
+	r := compare(t, shop(egress(onward, egressRule)...), shop(egress("", egressRule)...))
+	require.Contains(t, changesOf(r), "api.example.com:8443 answer: forwarded -> answers 404")
+	in := Input{Before: side(t, shop(egress(onward, egressRule)...)...), After: side(t, shop(egress("", egressRule)...)...), Calls: []Call{{From: "frontend-v1.shop", URL: "http://api.example.com/"}}}
+	Populate(&in.Before, &in.After, true)
+	r, err := Compute(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, []string{"api.example.com server: egress-v1.shop forwards to api.example.com:80 -> egress-v1.shop answers 404"}, changesOf(r))
+}

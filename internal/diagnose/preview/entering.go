@@ -28,7 +28,7 @@ func (c *comparison) entering(cl *client, operations []sample.Request) []Call {
 	for _, port := range ports {
 		http, connections := entrancesAt(port, after, before)
 		for _, e := range connections {
-			out = append(out, Call{URL: e.url(port, "")})
+			out = append(out, Call{URL: e.url(port, ""), Principal: e.principal})
 		}
 		if len(http) == 0 {
 			continue
@@ -36,8 +36,9 @@ func (c *comparison) entering(cl *client, operations []sample.Request) []Call {
 		for _, domain := range domainsOf(before, after) {
 			requests := append(routesTo(before, after, target{host: model.Host(domain)}), operations...)
 			for _, r := range requests {
-				for _, scheme := range http {
-					out = append(out, Call{URL: entrance{scheme, domain}.url(port, r.Path), Method: r.Method, Headers: r.Headers})
+				for _, e := range http {
+					e.name = domain
+					out = append(out, Call{URL: e.url(port, r.Path), Method: r.Method, Headers: r.Headers, Principal: e.principal})
 				}
 			}
 		}
@@ -47,32 +48,34 @@ func (c *comparison) entering(cl *client, operations []sample.Request) []Call {
 
 // entrance is how a call gets to a filter chain of a router.
 type entrance struct {
-	scheme string
-	name   string // host, may have a wildcard
+	scheme    string
+	name      string // host, may have a wildcard
+	principal string // in the client's certificate
 }
 
 func (e entrance) url(port, path string) string {
 	return e.scheme + "://" + net.JoinHostPort(exact(model.Host(e.name)), port) + path
 }
 
-// entrancesAt returns how calls get to the filter chains of a router's port: the schemes of those that read HTTP requests, and
-// an entrance for each server name of those that do not. A chain without server names gets one for any name.
-func entrancesAt(port string, worlds ...*world) (http []string, connections []entrance) {
+// entrancesAt returns how calls get to the filter chains of a router's port: entrances without a name to those that read HTTP
+// requests, and one for each server name of those that do not. A chain without server names gets one for any name. A chain that asks
+// for certificates gets clients with and without one.
+func entrancesAt(port string, worlds ...*world) (http, connections []entrance) {
 	for _, w := range worlds {
 		for _, l := range w.Listeners {
 			if strconv.Itoa(int(l.GetAddress().GetSocketAddress().GetPortValue())) != port {
 				continue
 			}
 			for _, chain := range slices.Concat(l.GetFilterChains(), defaultChain(l)) {
-				switch {
-				case !readsHTTP(chain):
+				for _, principal := range clientsOf(chain) {
+					if readsHTTP(chain) {
+						http = appendNew(http, entrance{schemeOf(chain), "", principal})
+						continue
+					}
 					for _, e := range entrancesOf(chain) {
+						e.principal = principal
 						connections = appendNew(connections, e)
 					}
-				case chain.GetTransportSocket() != nil:
-					http = appendNew(http, "https")
-				default:
-					http = appendNew(http, "http")
 				}
 			}
 		}
@@ -87,6 +90,21 @@ func defaultChain(l *listenerv3.Listener) []*listenerv3.FilterChain {
 	return nil
 }
 
+// clientsOf returns names in certificates of a chain's clients, "" for those without one.
+func clientsOf(chain *listenerv3.FilterChain) []string {
+	if name, asks := sample.ClientName(chain); asks {
+		return []string{"", name}
+	}
+	return []string{""}
+}
+
+func schemeOf(chain *listenerv3.FilterChain) string {
+	if chain.GetTransportSocket() != nil {
+		return "https"
+	}
+	return "http"
+}
+
 func readsHTTP(chain *listenerv3.FilterChain) bool {
 	return slices.ContainsFunc(chain.GetFilters(), func(f *listenerv3.Filter) bool {
 		return f.GetTypedConfig().MessageIs((*hcmv3.HttpConnectionManager)(nil))
@@ -99,13 +117,13 @@ func entrancesOf(chain *listenerv3.FilterChain) []entrance {
 	case len(m.GetServerNames()) > 0:
 		var out []entrance
 		for _, name := range m.GetServerNames() {
-			out = append(out, entrance{"tls", name})
+			out = append(out, entrance{scheme: "tls", name: name})
 		}
 		return out
 	case chain.GetTransportSocket() != nil, m.GetTransportProtocol() == "tls":
-		return []entrance{{"tls", "*"}}
+		return []entrance{{scheme: "tls", name: "*"}}
 	}
-	return []entrance{{"tcp", "*"}}
+	return []entrance{{scheme: "tcp", name: "*"}}
 }
 
 func appendNew[T comparable](list []T, v T) []T {

@@ -171,7 +171,7 @@ func (o *opened) outcome(call *Call) (outcome.Outcome, error) {
 	out := outcome.Outcome{}
 	out.Describe(&sim, r)
 	out.Upstreams(r, sim.Host, o.nameAt)
-	servers, err := o.servers(&sim, r, p)
+	servers, err := o.servers(&sim, r, p, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -209,16 +209,20 @@ func (o *opened) caller(name string) *model.Proxy {
 	return nil
 }
 
-// servers returns what the sidecars of the endpoints do with a call, each text once.
-func (o *opened) servers(call *simulate.Call, r *simulate.Result, from *model.Proxy) ([]string, error) {
+// maxRouters bounds the routers behind one another that a call is followed through.
+const maxRouters = 3
+
+// servers returns what the proxies of the endpoints do with a call, each text once. A router at an endpoint, for example an egress
+// gateway, passes the call on.
+func (o *opened) servers(call *simulate.Call, r *simulate.Result, from *model.Proxy, routers int) ([]string, error) {
 	var out []string
 	seen := map[*world]bool{}
 	for i := range r.Upstreams {
 		u := &r.Upstreams[i]
 		for j := range u.Endpoints {
 			e := &u.Endpoints[j]
-			p := o.sidecarAt(e.Address)
-			if p == nil || e.Percent == 0 || u.Percent == 0 {
+			p := o.proxyAt(e.Address)
+			if p == nil || e.Percent == 0 || u.Percent == 0 || p.Type == model.ProxyRouter && routers == maxRouters {
 				continue
 			}
 			w, err := o.world(p)
@@ -229,26 +233,44 @@ func (o *opened) servers(call *simulate.Call, r *simulate.Result, from *model.Pr
 				continue
 			}
 			seen[w] = true
-			arrival := caller.Arrival(o.mesh, call, r, u, e, from, p)
-			in, err := w.Call(arrival)
+			text, err := o.server(caller.Arrival(o.mesh, call, r, u, e, from, p), p, w, routers)
 			if err != nil {
 				return nil, fmt.Errorf("at %s: %w", p, err)
 			}
-			if arrival.Direct && in.Listener == "" {
-				out = append(out, "the application itself")
-				continue
-			}
-			out = append(out, outcome.Answer(in))
+			out = append(out, text)
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil
 }
 
-// sidecarAt returns the sidecar at an endpoint's address; nil: none.
-func (o *opened) sidecarAt(address string) *model.Proxy {
+// server returns what the proxy of an endpoint, which has w, does with a call that arrives there.
+func (o *opened) server(arrival simulate.Call, p *model.Proxy, w *world, routers int) (string, error) {
+	in, err := w.Call(arrival)
+	switch {
+	case err != nil:
+		return "", err
+	case p.Type != model.ProxyRouter && arrival.Direct && in.Listener == "":
+		return "the application itself", nil
+	case p.Type != model.ProxyRouter:
+		return outcome.Answer(in), nil
+	case in.Status != 0 || in.Closed != "":
+		return p.String() + " " + outcome.Answer(in), nil
+	}
+	onward := outcome.Outcome{}
+	onward.Upstreams(in, "", o.nameAt)
+	text := p.String() + " forwards to " + onward["destination"]
+	behind, err := o.servers(&arrival, in, p, routers+1)
+	if len(behind) > 0 {
+		text += " (" + strings.Join(behind, "; ") + ")"
+	}
+	return text, err
+}
+
+// proxyAt returns the proxy at an endpoint's address; nil: none.
+func (o *opened) proxyAt(address string) *model.Proxy {
 	ip, _, err := net.SplitHostPort(address)
-	if err != nil || o.byIP[ip] == nil || o.byIP[ip].Type == model.ProxyRouter {
+	if err != nil {
 		return nil
 	}
 	return o.byIP[ip]

@@ -54,7 +54,7 @@ type Call struct {
 	Host    string            `yaml:"host,omitempty"`   // the authority; default To
 	Headers map[string]string `yaml:"headers,omitempty"`
 
-	// Principal is the URI name in the client's certificate ("spiffe://..."). It counts if a filter chain
+	// Principal is the name in the client's certificate, usually a URI ("spiffe://..."). It counts if a filter chain
 	// ends mutual TLS. Empty: the client has no certificate.
 	Principal string `yaml:"principal,omitempty"`
 	// At is the time at which tokens are checked; zero: now.

@@ -32,7 +32,7 @@ func handshake(chain *listenerv3.FilterChain, r *request, res *Result) error {
 		res.Closed = "plain text, but TLS is required"
 	case t.GetRequireClientCertificate().GetValue() && r.Principal == "":
 		res.Closed = "the client has no certificate"
-	case t.GetRequireClientCertificate().GetValue() && !accepts(t.GetCommonTlsContext(), r.Principal):
+	case (t.GetRequireClientCertificate().GetValue() || r.Principal != "") && !accepts(t.GetCommonTlsContext(), r.Principal):
 		res.Closed = fmt.Sprintf("a client with the certificate of %s is refused", r.Principal)
 	default:
 		res.ALPN = selectALPN(t.GetCommonTlsContext().GetAlpnProtocols(), r.ALPN)
@@ -48,23 +48,38 @@ func selectALPN(server, client []string) string {
 	return ""
 }
 
-// accepts reports whether a context accepts a peer with a URI in its certificate. Without expected names it
-// accepts every peer that the roots vouch for.
-func accepts(c *tlsv3.CommonTlsContext, uri string) bool {
-	v := c.GetValidationContext()
-	if combined := c.GetCombinedValidationContext(); combined != nil {
-		v = combined.GetDefaultValidationContext()
-	}
+// accepts reports whether a context accepts a peer with a name, a URI or another one, in its certificate. Without expected
+// names it accepts every peer that the roots vouch for.
+func accepts(c *tlsv3.CommonTlsContext, name string) bool {
+	v := validation(c)
 	expected, untyped := v.GetMatchTypedSubjectAltNames(), v.GetMatchSubjectAltNames()
-	if slices.ContainsFunc(untyped, func(m *matcherv3.StringMatcher) bool { return matchesName(m, uri) }) {
+	if slices.ContainsFunc(untyped, func(m *matcherv3.StringMatcher) bool { return matchesName(m, name) }) {
 		return true
 	}
 	return len(expected)+len(untyped) == 0 || slices.ContainsFunc(expected, func(m *tlsv3.SubjectAltNameMatcher) bool {
-		if m.GetSanType() != tlsv3.SubjectAltNameMatcher_URI {
+		if (m.GetSanType() == tlsv3.SubjectAltNameMatcher_URI) != strings.Contains(name, "://") {
 			return false
 		}
-		return matchesName(m.GetMatcher(), uri)
+		return matchesName(m.GetMatcher(), name)
 	})
+}
+
+func validation(c *tlsv3.CommonTlsContext) *tlsv3.CertificateValidationContext {
+	if combined := c.GetCombinedValidationContext(); combined != nil {
+		return combined.GetDefaultValidationContext()
+	}
+	return c.GetValidationContext()
+}
+
+// ExpectedNames returns what names in certificates of peers must match. Without any, a context accepts every peer that the
+// roots vouch for.
+func ExpectedNames(c *tlsv3.CommonTlsContext) []*matcherv3.StringMatcher {
+	v := validation(c)
+	out := slices.Clone(v.GetMatchSubjectAltNames())
+	for _, m := range v.GetMatchTypedSubjectAltNames() {
+		out = append(out, m.GetMatcher())
+	}
+	return out
 }
 
 // matchesName compares a name of a certificate. Control planes use exact matches and prefixes only.
