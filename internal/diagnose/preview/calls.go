@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -141,11 +140,11 @@ func (c *comparison) changedServers() map[model.Host]bool {
 
 // leaving returns calls of a workload.
 func (c *comparison) leaving(cl *client, servers map[model.Host]bool, operations []sample.Request) []Call {
-	t := touchedBy(cl.diff)
+	t := c.touchedBy(cl.diff)
 	var out []Call
-	for _, at := range c.targets(cl.proxy, func(s *model.Service, p *model.ServicePort) bool {
+	for _, at := range append(c.targets(cl.proxy, func(s *model.Service, p *model.ServicePort) bool {
 		return cl.renamed || servers[s.Hostname] || t.touches(s, p)
-	}) {
+	}), t.others()...) {
 		before, after := c.worldsOf(cl)
 		requests := append(routesTo(before, after, at), operations...)
 		out = append(out, c.byCallers(cl, at.host, at.calls(requests))...)
@@ -220,12 +219,7 @@ func (w *world) clustersOf(virtualHost string) []string {
 			continue
 		}
 		for _, r := range vh.GetRoutes() {
-			if name := r.GetRoute().GetCluster(); name != "" {
-				out = append(out, name)
-			}
-			for _, weighted := range r.GetRoute().GetWeightedClusters().GetClusters() {
-				out = append(out, weighted.GetName())
-			}
+			out = append(out, clustersOf(r)...)
 		}
 	}
 	return out
@@ -264,88 +258,6 @@ func (t target) calls(requests []sample.Request) []Call {
 		add("tcp", sample.Request{})
 	}
 	return out
-}
-
-// touched is what the differing resources of a client are about.
-type touched struct {
-	hosts   map[model.Host]bool
-	ports   map[uint32]bool // all services there
-	address map[string]bool // "IP_port", the names of listeners for one address
-	outside bool            // calls to unknown destinations
-}
-
-func touchedBy(d *resourceDiff) touched {
-	t := touched{hosts: map[model.Host]bool{}, ports: map[uint32]bool{}, address: map[string]bool{}}
-	if d == nil {
-		return t
-	}
-	for typ, names := range d.names {
-		for _, name := range names {
-			t.add(typ, name, d)
-		}
-	}
-	return t
-}
-
-func (t *touched) add(typ resource.Type, name string, d *resourceDiff) {
-	switch typ {
-	case resource.Cluster, resource.Endpoints:
-		if c, ok := resourcename.ParseCluster(name); ok && c.Direction == resourcename.Outbound {
-			t.hosts[c.Host] = true
-		} else if !ok {
-			t.outside = true
-		}
-	case resource.VirtualHost:
-		for _, w := range []*world{d.before, d.after} {
-			t.virtualHost(w, name)
-		}
-	case resource.VHDSRouteConfig:
-		if port, err := strconv.ParseUint(name, 10, 16); err == nil {
-			t.ports[uint32(port)] = true
-		}
-	case resource.Listener:
-		t.listener(name)
-	}
-}
-
-func (t *touched) virtualHost(w *world, name string) {
-	for _, vh := range w.VirtualHosts {
-		if vh.GetName() == name {
-			for _, domain := range vh.GetDomains() {
-				t.domain(domain)
-			}
-		}
-	}
-}
-
-func (t *touched) listener(name string) {
-	ip, port, ok := strings.Cut(name, "_")
-	number, err := strconv.ParseUint(port, 10, 16)
-	switch {
-	case !ok || err != nil:
-		t.outside = t.outside || name == "virtualOutbound"
-	case ip == "0.0.0.0" || ip == "::":
-		t.ports[uint32(number)] = true
-	default:
-		t.address[name] = true
-	}
-}
-
-func (t *touched) domain(d string) {
-	if d == "*" {
-		t.outside = true
-	}
-	if host, _, err := net.SplitHostPort(d); err == nil {
-		d = host
-	}
-	t.hosts[model.Host(d)] = true
-}
-
-func (t *touched) touches(s *model.Service, p *model.ServicePort) bool {
-	if t.hosts[s.Hostname] || t.ports[p.Number] {
-		return true
-	}
-	return slices.ContainsFunc(s.Addresses, func(a netip.Prefix) bool { return t.address[fmt.Sprintf("%s_%d", a.Addr(), p.Number)] })
 }
 
 // domainsOf returns the domains of virtual hosts, without ports.

@@ -100,7 +100,10 @@ func Compute(ctx context.Context, in Input) (*Report, error) {
 		return nil, err
 	}
 	p.population()
-	p.callers = p.clients()
+	p.callers, p.services = p.clients(), map[model.Host]bool{}
+	for _, s := range slices.Concat(before.services, after.services) {
+		p.services[s.Hostname] = true
+	}
 	if err := p.checkGiven(in.Calls); err != nil {
 		return nil, err
 	}
@@ -110,6 +113,9 @@ func Compute(ctx context.Context, in Input) (*Report, error) {
 	}
 	if err := p.try(ctx, calls, whole); err != nil {
 		return nil, err
+	}
+	if len(in.Calls) == 0 && whole && len(out.Proxies) > 0 && len(calls) == 0 {
+		out.Notes = append(out.Notes, "no call was tried, although proxies would be sent something: give calls that the change is about with --calls")
 	}
 	for _, f := range slices.Concat(before.compiled.Failures(), after.compiled.Failures()) {
 		note := fmt.Sprintf("%s %s: cannot be translated: %s", f.Type, f.Name, f.Error)
@@ -126,6 +132,7 @@ type comparison struct {
 	report        *Report
 	diffs         map[*model.Proxy]*resourceDiff // of the proxies that differ, as they are after the change
 	callers       []*client
+	services      map[model.Host]bool                 // of both sides
 	callsHost     func(*model.Proxy, model.Host) bool // nil: all do
 	most          int                                 // calls to follow
 }

@@ -32,6 +32,7 @@ type tableKey [2]*table.Table
 type content struct {
 	simulate.World
 	entries [resource.NumTypes]map[string]*table.Entry
+	users   map[string]*users // by cluster; nil: not computed yet
 }
 
 // world is everything that proxies with the same tables get.
