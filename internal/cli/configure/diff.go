@@ -57,7 +57,8 @@ objects of CHANGE are removed.
 The calls are those of --calls and --access-logs. Otherwise the command tries, from each workload, a
 call for each route of each service that the change may concern, and for each operation and header
 condition of a changed AuthorizationPolicy. Of more than --max-calls calls, it tries some of each workload
-and to each service. In files, workloads are the Deployments and other owners of Pods.
+and to each service. Workloads without a sidecar make calls in plain text, to services whose sidecars would
+be sent something. In files, workloads are the Deployments and other owners of Pods.
 
 With --traffic, a workload's calls are tried only to services that it calls, as the proxies' metrics have
 it, and to those whose calls its routes send there before or after the change. A control plane reads the

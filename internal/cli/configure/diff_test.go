@@ -66,7 +66,7 @@ func TestDiffOfChosenCalls(t *testing.T) {
 
 	status, _, errOut := diff(`[{from: unknown.shop, url: "http://reviews.shop:8080/"}]`)
 	require.Equal(t, exitDiffFailed, status)
-	require.Contains(t, errOut, `no proxy has the name "unknown.shop"`)
+	require.Contains(t, errOut, `no workload has the name "unknown.shop"`)
 	for _, wrong := range []string{"[{from: frontend.shop}]", "from: frontend.shop", "[{form: frontend.shop}]"} {
 		status, _, errOut = diff(wrong)
 		require.Equal(t, exitDiffFailed, status)

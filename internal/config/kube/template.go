@@ -56,7 +56,7 @@ func Template(owner model.Key, object map[string]any, at []string) (*model.Workl
 	for k, v := range template.Labels {
 		w.Labels[k] = v
 	}
-	if template.Labels[LabelInject] != "false" && template.Annotations[LabelInject] != "false" && !w.HostNetwork {
+	if !DeclinesSidecar(template.Labels, template.Annotations) && !w.HostNetwork {
 		w.Labels[model.LabelTLSMode] = model.TLSModeLabelIstio
 	}
 	for i := range template.Spec.Containers {
@@ -67,6 +67,15 @@ func Template(owner model.Key, object map[string]any, at []string) (*model.Workl
 		}
 	}
 	return w, &template
+}
+
+// DeclinesSidecar reports whether a Pod's label, or else its annotation, switches injection off.
+func DeclinesSidecar(labels, annotations map[string]string) bool {
+	value, set := labels[LabelInject]
+	if !set {
+		value = annotations[LabelInject]
+	}
+	return value == "false"
 }
 
 // CheckTemplate reports what is wrong with the template of Pods at a field of an object, and annotations of sidecars that are not

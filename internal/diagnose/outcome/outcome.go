@@ -157,8 +157,8 @@ func (o Outcome) Upstreams(r *simulate.Result, host string, nameAt func(address 
 			add("outlier detection", outlier(u.Outlier))
 		}
 	}
-	o.Set("destination", shareText(shares))
-	o.Set("endpoints", shareText(endpoints))
+	o.Set("destination", Shares(shares))
+	o.Set("endpoints", Shares(endpoints))
 	for property, texts := range each {
 		slices.Sort(texts)
 		o.Set(property, strings.Join(texts, ", "))
@@ -192,8 +192,8 @@ func clusterText(name, host string) string {
 	return text
 }
 
-// shareText is "a 90%, b 10%", or "a" if that gets all.
-func shareText(shares map[string]float64) string {
+// Shares is "a 90%, b 10%", or "a" if that gets all.
+func Shares(shares map[string]float64) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(shares)) {
 		if share := fmt.Sprintf("%.4g%%", shares[name]); share != "100%" {

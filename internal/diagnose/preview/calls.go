@@ -119,7 +119,7 @@ func (c *comparison) ownCalls() []Call {
 		}
 		out = append(out, calls...)
 	}
-	return out
+	return append(out, c.plainCalls(servers, operations)...)
 }
 
 // changedServers returns the hosts that lead to proxies whose inbound listener differs.

@@ -36,6 +36,9 @@ func (c *comparison) try(ctx context.Context, calls []Call, whole bool) error {
 		for _, cl := range c.callers {
 			names[cl.proxy.String()] = cl.names
 		}
+		if len(c.plain) > 0 {
+			names[c.plain[0]] = c.plain
+		}
 	}
 	groups, undecided := map[string]*Difference{}, outcome.UndecidedCalls{}
 	if len(calls) > c.most {
@@ -102,15 +105,19 @@ func (c *comparison) changes(call *Call) (differ []Change, side string, err erro
 func (c *comparison) checkGiven(calls []Call) error {
 	for i := range calls {
 		call, side := &calls[i], c.after
-		p := side.caller(call.From)
+		p, plain := side.callerOf(call.From)
 		if p == nil {
 			side = c.before
-			p = side.caller(call.From)
+			p, plain = side.callerOf(call.From)
 		}
 		if p == nil {
-			return fmt.Errorf("no proxy has the name %q: use NAME.NAMESPACE of a workload with a sidecar", call.From)
+			return fmt.Errorf("no workload has the name %q: use NAME.NAMESPACE of a Pod or Deployment, or of a gateway", call.From)
 		}
-		sim, err := side.simulated(call, p, side.known(p))
+		w := &world{}
+		if !plain {
+			w = side.known(p)
+		}
+		sim, err := side.simulated(call, p, w)
 		if err == nil {
 			err = sim.Check()
 		}
@@ -160,9 +167,12 @@ func changes(before, after outcome.Outcome) (out []Change) {
 
 // outcome follows a call on one side, and describes it.
 func (o *opened) outcome(call *Call) (outcome.Outcome, error) {
-	p := o.caller(call.From)
-	if p == nil {
+	p, plain := o.callerOf(call.From)
+	switch {
+	case p == nil:
 		return outcome.Outcome{"answer": "the proxy does not exist"}, nil
+	case plain:
+		return o.plainOutcome(call, p)
 	}
 	_, sim, r, err := o.follow(call)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/config/kube"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -15,7 +16,7 @@ import (
 // label of a Pod with a sidecar, and endpoints in the Services that select it. So the calls of a mesh can be tried that
 // exists only as files. The same workload gets the same address on both sides.
 //
-// files is set if the objects come from files: then Pods are taken for injected, unless their label
+// files is set if the objects come from files: then Pods are taken for injected, unless their label or annotation
 // sidecar.istio.io/inject is "false". In a cluster the label of injected Pods decides.
 func Populate(before, after *Side, files bool) {
 	p := &population{files: files, given: map[string]netip.Addr{}, next: netip.MustParseAddr("240.0.0.1")}
@@ -70,7 +71,8 @@ func (p *population) templates(s *Side) []model.Object {
 		if w.Labels == nil {
 			w.Labels = map[string]string{}
 		}
-		if t.Labels[labelInject] != "false" && !t.HostNetwork {
+		delete(w.Labels, model.LabelTLSMode)
+		if !kube.DeclinesSidecar(t.Labels, t.Annotations) && !t.HostNetwork {
 			w.Labels[model.LabelTLSMode] = model.TLSModeLabelIstio
 		}
 		w.Addresses, w.Ready = []string{p.address("Pod/" + t.Namespace + "/" + t.Name).String()}, true
@@ -78,9 +80,6 @@ func (p *population) templates(s *Side) []model.Object {
 	}
 	return out
 }
-
-// labelInject is the label of Pods that decides about injection.
-const labelInject = "sidecar.istio.io/inject"
 
 // slices returns the endpoints of Pods that are made from templates.
 func (p *population) slices(s *Side, pods []model.Object) []model.Object {
@@ -116,7 +115,11 @@ func (p *population) proxies(s *Side) {
 	used := map[*model.Gateway]bool{}
 	for _, o := range slices.Concat(s.Objects, s.made) {
 		w, ok := o.(*model.Workload)
-		if !ok || len(w.Addresses) == 0 || w.HostNetwork || w.Terminating {
+		switch {
+		case !ok || len(w.Addresses) == 0 || w.Terminating:
+			continue
+		case w.HostNetwork:
+			s.plain = append(s.plain, w)
 			continue
 		}
 		typ := model.ProxySidecar
@@ -125,8 +128,11 @@ func (p *population) proxies(s *Side) {
 				typ, used[g] = model.ProxyRouter, true
 			}
 		}
-		if typ == model.ProxyRouter || w.SpeaksMTLS() || p.files && w.Kind == model.KindPod && w.Labels[labelInject] != "false" {
+		switch {
+		case typ == model.ProxyRouter, w.SpeaksMTLS(), p.files && w.Kind == model.KindPod && !kube.DeclinesSidecar(w.Labels, w.Annotations):
 			s.Proxies = append(s.Proxies, proxyOf(typ, w))
+		case w.Kind == model.KindPod:
+			s.plain = append(s.plain, w)
 		}
 	}
 	for _, g := range gateways {

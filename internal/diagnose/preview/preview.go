@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
 	"github.com/moonsail/moonsail/internal/diagnose/caller"
 	"github.com/moonsail/moonsail/internal/diagnose/outcome"
 	"github.com/moonsail/moonsail/internal/model"
@@ -40,7 +42,8 @@ type Side struct {
 	Templates []*model.Workload
 	Proxies   []*model.Proxy
 
-	made []model.Object // by Populate
+	made  []model.Object    // by Populate
+	plain []*model.Workload // without a proxy, by Populate
 }
 
 // Report is what the change does.
@@ -49,7 +52,7 @@ type Report struct {
 	// Proxies are those that both sides have and that would be sent something, in the order of their names.
 	Proxies []ProxyChange `json:"proxies"`
 	Of      int           `json:"of"` // all proxies that both sides have
-	// New and Gone are the proxies that only one side has. Their calls are not tried.
+	// New and Gone are the proxies that only one side has. Calls of workloads that the other side does not have are not tried.
 	New   []string `json:"new,omitempty"`
 	Gone  []string `json:"gone,omitempty"`
 	Bytes int      `json:"bytes"` // to all proxies
@@ -100,7 +103,7 @@ func Compute(ctx context.Context, in Input) (*Report, error) {
 		return nil, err
 	}
 	p.population()
-	p.callers, p.services = p.clients(), map[model.Host]bool{}
+	p.callers, p.plain, p.services = append(p.clients(), p.switched()...), p.plainCallers(), map[model.Host]bool{}
 	for _, s := range slices.Concat(before.services, after.services) {
 		p.services[s.Hostname] = true
 	}
@@ -133,6 +136,7 @@ type comparison struct {
 	diffs         map[*model.Proxy]*resourceDiff // of the proxies that differ, as they are after the change
 	callers       []*client
 	services      map[model.Host]bool                 // of both sides
+	plain         []string                            // workloads without a sidecar
 	callsHost     func(*model.Proxy, model.Host) bool // nil: all do
 	most          int                                 // calls to follow
 }
@@ -169,13 +173,16 @@ type opened struct {
 	names    *caller.Resolver
 	services []*model.Service
 	hostsAt  map[string][]model.Host // by an endpoint's address
+	plain    map[string]*model.Proxy // workloads without a proxy, by name
+
+	assignments map[string]*endpointv3.ClusterLoadAssignment // by cluster; nil: not read yet
 }
 
 func open(base *model.Mesh, s Side) (*opened, error) {
 	objects := slices.Concat(s.Objects, s.made)
 	o := &opened{
 		compiled: engine.CompileAll(base, objects), mesh: base, proxies: s.Proxies,
-		byName: map[string]*model.Proxy{}, byIP: map[string]*model.Proxy{}, worlds: map[tableKey]*world{}, byProxy: map[*model.Proxy]*world{}, contents: map[*table.Table]*content{},
+		byName: map[string]*model.Proxy{}, byIP: map[string]*model.Proxy{}, worlds: map[tableKey]*world{}, byProxy: map[*model.Proxy]*world{}, contents: map[*table.Table]*content{}, plain: plainProxies(s.plain),
 	}
 	for _, p := range s.Proxies {
 		if o.byName[p.String()] != nil {

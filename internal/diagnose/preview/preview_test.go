@@ -143,6 +143,7 @@ spec:
 			[]string{
 				"db.shop.svc.cluster.local:5432 server: accepts -> closes the connection: no filter chain matches",
 				"db.shop.svc.cluster.local:5432 encryption: mutual TLS -> plain text",
+				"db.shop.svc.cluster.local:5432 server: accepts -> closes the connection: no filter chain matches", // from the workload without a sidecar
 			}, 4, 4,
 		},
 		"TLS without a certificate of the client under strict mutual TLS": {
