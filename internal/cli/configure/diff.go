@@ -58,7 +58,8 @@ The calls are those of --calls and --access-logs. Otherwise the command tries, f
 call for each route of each service that the change may concern, and for each operation and header
 condition of a changed AuthorizationPolicy. Of more than --max-calls calls, it tries some of each workload
 and to each service. Workloads without a sidecar make calls in plain text, to services whose sidecars would
-be sent something. In files, workloads are the Deployments and other owners of Pods.
+be sent something. In files, workloads are the Deployments and other owners of Pods. If their Pods are
+there, as in a cluster, these are the workloads, and get what their owner in the change has.
 
 With --traffic, a workload's calls are tried only to services that it calls, as the proxies' metrics have
 it, and to those whose calls its routes send there before or after the change. A control plane reads the
@@ -306,6 +307,11 @@ func (f *diffFlags) apply(before, change preview.Side) preview.Side {
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(templates), model.Key.Compare) {
 		out.Templates = append(out.Templates, templates[k])
+	}
+	for _, t := range change.Templates {
+		if f.remove {
+			out.RemovePods(t)
+		}
 	}
 	return out
 }

@@ -14,7 +14,7 @@ import (
 
 // Populate adds to both sides the proxies of their workloads and routers. Templates become Pods: each gets an address, the
 // label of a Pod with a sidecar, and endpoints in the Services that select it. So the calls of a mesh can be tried that
-// exists only as files. The same workload gets the same address on both sides.
+// exists only as files. The same workload gets the same address on both sides. A template whose Pods are there changes these instead.
 //
 // files is set if the objects come from files: then Pods are taken for injected, unless their label or annotation
 // sidecar.istio.io/inject is "false". In a cluster the label of injected Pods decides.
@@ -41,10 +41,11 @@ func (p *population) address(of string) netip.Addr {
 }
 
 func (p *population) populate(s *Side) {
+	s.given, s.rolled = s.Objects, map[model.Key]bool{}
 	s.Objects = slices.Clone(s.Objects)
 	p.clusterIPs(s)
 	pods := p.templates(s)
-	s.made = append(pods, p.slices(s, pods)...)
+	s.made = slices.Concat(s.made, pods, p.slices(s, pods))
 	p.proxies(s)
 }
 
@@ -61,10 +62,13 @@ func (p *population) clusterIPs(s *Side) {
 	}
 }
 
-// templates returns a Pod for each template.
+// templates returns a Pod for each template that has made none.
 func (p *population) templates(s *Side) []model.Object {
 	var out []model.Object
 	for _, t := range s.Templates {
+		if s.rollOut(t) {
+			continue
+		}
 		w := *t
 		w.Key = model.Key{Kind: model.KindPod, Namespace: t.Namespace, Name: t.Name}
 		w.Labels = maps.Clone(t.Labels)
@@ -94,19 +98,24 @@ func (p *population) slices(s *Side, pods []model.Object) []model.Object {
 			if !ok || w.Namespace != svc.Namespace || !model.SelectorMatches(svc.Selector, w.Labels) {
 				continue
 			}
-			slice := &model.EndpointSlice{
-				Meta:    model.Meta{Key: model.Key{Kind: model.KindEndpointSlice, Namespace: svc.Namespace, Name: svc.Name + "-" + w.Name}},
-				Service: svc.Name,
-				Members: []model.SliceEndpoint{{Addresses: w.Addresses, Ready: true, Serving: true, Pod: w.Name}},
-			}
-			for i := range svc.Ports {
-				sp := &svc.Ports[i]
-				slice.Ports = append(slice.Ports, model.SlicePort{Name: sp.Name, Number: cmp.Or(sp.TargetPort, w.NamedPorts[sp.TargetName], sp.Number)})
-			}
-			out = append(out, slice)
+			out = append(out, sliceOf(svc, w))
 		}
 	}
 	return out
+}
+
+// sliceOf returns the endpoints that a Pod adds to a Service.
+func sliceOf(svc *model.Service, w *model.Workload) *model.EndpointSlice {
+	slice := &model.EndpointSlice{
+		Meta:    model.Meta{Key: model.Key{Kind: model.KindEndpointSlice, Namespace: svc.Namespace, Name: svc.Name + "-" + w.Name}},
+		Service: svc.Name,
+		Members: []model.SliceEndpoint{{Addresses: w.Addresses, Ready: true, Serving: true, Pod: w.Name}},
+	}
+	for i := range svc.Ports {
+		sp := &svc.Ports[i]
+		slice.Ports = append(slice.Ports, model.SlicePort{Name: sp.Name, Number: cmp.Or(sp.TargetPort, w.NamedPorts[sp.TargetName], sp.Number)})
+	}
+	return slice
 }
 
 // proxies adds the sidecars of Pods, and the routers that Gateways select.

@@ -42,8 +42,11 @@ type Side struct {
 	Templates []*model.Workload
 	Proxies   []*model.Proxy
 
-	made  []model.Object    // by Populate
-	plain []*model.Workload // without a proxy, by Populate
+	made  []model.Object // by Populate
+	given []model.Object // Objects before Populate
+	// rolled are the templates whose Pods are among Objects: true if they change Pods. By Populate.
+	rolled map[model.Key]bool
+	plain  []*model.Workload // without a proxy, by Populate
 }
 
 // Report is what the change does.
@@ -90,6 +93,11 @@ func Compute(ctx context.Context, in Input) (*Report, error) {
 		mesh = model.DefaultMesh()
 	}
 	out := &Report{Objects: changedObjects(in.Before.written(), in.After.written()), Proxies: []ProxyChange{}, Differences: []Difference{}}
+	for i, o := range out.Objects {
+		if o.Operation == "created" && in.After.rolled[o.Object] {
+			out.Objects[i].Operation = "changed" // its Pods were there
+		}
+	}
 	before, err := open(mesh, in.Before)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", sideBefore, err)
@@ -207,8 +215,13 @@ func open(base *model.Mesh, s Side) (*opened, error) {
 // written returns the objects and templates that a user writes.
 func (s *Side) written() []model.Object {
 	out := slices.Clone(s.Objects)
+	if s.given != nil {
+		out = slices.Clone(s.given)
+	}
 	for _, t := range s.Templates {
-		out = append(out, t)
+		if changes, rolled := s.rolled[t.Key]; changes || !rolled {
+			out = append(out, t)
+		}
 	}
 	return out
 }

@@ -48,7 +48,7 @@ spec: {hosts: [en.wiki.org], tls: [{match: [{port: 443, sniHosts: [en.wiki.org]}
 		"a subset that connections to another host use": {
 			tcp(rule("v1")), tcp(rule("v2")), "db.shop.svc.cluster.local:5432 answer: forwarded -> closes the connection: no healthy upstream",
 		},
-		"a host that is no service": {
+		"a host without a service": {
 			shop(http, virtual("api.internal", "reviews")), shop(http, virtual("api.internal", "frontend")), "api.internal:80 destination: reviews.shop.svc.cluster.local:9080 -> frontend.shop.svc.cluster.local:8080",
 		},
 		"a host that a wildcard of a ServiceEntry has": {
