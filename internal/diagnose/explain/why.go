@@ -162,6 +162,7 @@ func (x *Explainer) call(w *Why, snap *store.Snapshot, world *proxyWorld, u *url
 		To: net.JoinHostPort(address, port), Protocol: simulate.Protocol(u.Scheme), Host: u.Host, Path: u.RequestURI(),
 		Method: c.Method, Headers: c.Headers, From: net.JoinHostPort(caller.FirstIP(p), "40000"),
 	}
+	out = out.WithAuthority()
 	if u.Scheme == "tls" || u.Scheme == "https" {
 		out.SNI = u.Hostname()
 	}

@@ -322,6 +322,7 @@ func (o *opened) simulated(call *Call, p *model.Proxy, w *world) (simulate.Call,
 	if out.Protocol == simulate.TLS || out.Protocol == simulate.HTTPS {
 		out.SNI = u.Hostname()
 	}
+	out = out.WithAuthority()
 	switch {
 	case p.Type == model.ProxyRouter:
 		out.Principal = call.Principal

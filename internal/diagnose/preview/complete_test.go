@@ -196,3 +196,20 @@ func TestRoutersAtEndpoints(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"api.example.com server: egress-v1.shop forwards to api.example.com:80 -> egress-v1.shop answers 404"}, changesOf(r))
 }
+
+// TestHostHeader checks that a header Host of a given call is its authority.
+func TestHostHeader(t *testing.T) {
+	gateway := "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: gw, namespace: shop}\nspec: {selector: {istio: ingress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [a.example.com]}]}"
+	route := func(host string) string {
+		return "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: gw, namespace: shop}\nspec: {hosts: [a.example.com], gateways: [gw], http: [{route: [{destination: {host: " + host + "}}]}]}"
+	}
+	in := Input{
+		Before: side(t, shop(gateway, route("reviews"))...), After: side(t, shop(gateway, route("frontend"))...),
+		Calls: []Call{{From: "ingress.shop", URL: "http://203.0.113.5/", Headers: map[string]string{"Host": "a.example.com"}}},
+	}
+	Populate(&in.Before, &in.After, true)
+	r, err := Compute(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, 1, r.Differ)
+	require.Equal(t, []string{"http://203.0.113.5/ Host: a.example.com"}, r.Differences[0].Calls)
+}

@@ -51,7 +51,7 @@ type Call struct {
 
 	Method  string            `yaml:"method,omitempty"` // default: DefaultMethod
 	Path    string            `yaml:"path,omitempty"`   // with query; default "/"
-	Host    string            `yaml:"host,omitempty"`   // the authority; default To
+	Host    string            `yaml:"host,omitempty"`   // the authority; default: a header "host", or else To
 	Headers map[string]string `yaml:"headers,omitempty"`
 
 	// Principal is the name in the client's certificate, usually a URI ("spiffe://..."). It counts if a filter chain
@@ -113,7 +113,20 @@ func (c Call) Check() error {
 	return err
 }
 
+// WithAuthority returns a call without a header "host", which clients replace by the authority. Its value takes the place of Host.
+func (c Call) WithAuthority() Call {
+	for k, v := range c.Headers {
+		if strings.EqualFold(k, "host") {
+			c.Host, c.Headers = v, maps.Clone(c.Headers)
+			delete(c.Headers, k)
+			return c
+		}
+	}
+	return c
+}
+
 func (c Call) withDefaults() Call {
+	c = c.WithAuthority()
 	set := func(s *string, v string) {
 		if *s == "" {
 			*s = v
