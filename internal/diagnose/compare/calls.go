@@ -209,12 +209,12 @@ func hostPort(host, port string) string {
 func (m *maker) routes(vh *routev3.VirtualHost, base simulate.Call) {
 	for _, r := range vh.GetRoutes() {
 		request, ok := sample.RequestFor(r.GetMatch())
-		if !ok {
+		if !ok || request.Scheme != "" && request.Scheme != schemeOf(base) {
 			m.untried[fmt.Sprint(base, r.GetMatch())] = true
 			continue
 		}
 		c := base
-		c.Method, c.Path, c.Headers = request.Method, request.Path, request.Headers
+		c.Method, c.Path, c.Host, c.Headers = request.Method, request.Path, cmp.Or(request.Host, base.Host), request.Headers
 		if r.GetMatch().GetGrpc() != nil {
 			c = grpc(c)
 		}
@@ -224,6 +224,14 @@ func (m *maker) routes(vh *routev3.VirtualHost, base simulate.Call) {
 			m.add(c)
 		}
 	}
+}
+
+// schemeOf returns the scheme of a request, as the proxy that reads it sees it.
+func schemeOf(c simulate.Call) string {
+	if c.Protocol == simulate.HTTPS {
+		return "https"
+	}
+	return "http"
 }
 
 // grpc returns a call as gRPC. Inside of TLS the simulator has no protocol for it, but its method and headers decide.

@@ -29,6 +29,8 @@ type Call struct {
 	Principal string `json:"principal,omitempty"`
 	// Address is the IP address to which the host of URL resolves; empty: that of the service.
 	Address string `json:"address,omitempty"`
+
+	path string // of requests that are made up: the end of URL, as it is sent; empty: that of URL
 }
 
 // String returns the call without its caller.
@@ -146,7 +148,7 @@ func (c *comparison) leaving(cl *client, servers map[model.Host]bool, operations
 		return cl.renamed || servers[s.Hostname] || t.touches(s, p)
 	}), t.others()...) {
 		before, after := c.worldsOf(cl)
-		requests := append(routesTo(before, after, at), operations...)
+		requests := append(c.routesTo(before, after, at, "http"), operations...)
 		out = append(out, c.byCallers(cl, at.host, at.calls(requests))...)
 	}
 	if t.outside {
@@ -233,12 +235,36 @@ func (c *comparison) worldsOf(cl *client) (before, after *world) {
 	return w, w
 }
 
+// requestCall returns a call with a request at the beginning of a URL.
+func requestCall(at string, r sample.Request) Call {
+	out := Call{URL: at + r.Path, Method: r.Method, Headers: r.Headers, path: r.Path}
+	if r.Host != "" {
+		out.Headers = maps.Clone(r.Headers)
+		if out.Headers == nil {
+			out.Headers = map[string]string{}
+		}
+		out.Headers["host"] = r.Host
+	}
+	return out
+}
+
+// parse returns the URL of a call, and the path of its request.
+func (c *Call) parse() (*url.URL, string, error) {
+	u, err := url.Parse(strings.TrimSuffix(c.URL, c.path))
+	if err != nil || u.Hostname() == "" {
+		return nil, "", fmt.Errorf("call %q: not a URL: write http://HOST:PORT/PATH", c.URL)
+	}
+	return u, cmp.Or(c.path, u.RequestURI()), nil
+}
+
 // calls returns the calls of a target.
 func (t target) calls(requests []sample.Request) []Call {
 	var out []Call
 	host := net.JoinHostPort(exact(t.host), strconv.Itoa(int(t.port)))
 	add := func(scheme string, r sample.Request) {
-		out = append(out, Call{URL: scheme + "://" + host + r.Path, Method: r.Method, Headers: r.Headers, Address: t.address})
+		call := requestCall(scheme+"://"+host, r)
+		call.Address = t.address
+		out = append(out, call)
 	}
 	switch {
 	case t.protocol == model.ProtocolGRPC:
@@ -277,8 +303,9 @@ func domainsOf(worlds ...*world) []string {
 	return slices.Compact(out)
 }
 
-// routesTo returns a request for each route of a host on either side, and one for "/".
-func routesTo(before, after *world, t target) []sample.Request {
+// routesTo returns a request for each route of a host on either side, and one for "/". Routes for which no request with one of the
+// schemes can be made up are kept for Report.Untried.
+func (c *comparison) routesTo(before, after *world, t target, schemes ...string) []sample.Request {
 	out := []sample.Request{{Path: "/"}}
 	for _, w := range []*world{after, before} {
 		for _, vh := range w.VirtualHosts {
@@ -286,7 +313,11 @@ func routesTo(before, after *world, t target) []sample.Request {
 				continue
 			}
 			for _, r := range vh.GetRoutes() {
-				if made, ok := sample.RequestFor(r.GetMatch()); ok && !slices.ContainsFunc(out, made.Equal) {
+				made, ok := sample.RequestFor(r.GetMatch())
+				switch {
+				case !ok, made.Scheme != "" && !slices.Contains(schemes, made.Scheme):
+					c.unmade[vh.GetName()+" "+encoded(r.GetMatch())] = string(t.host)
+				case !slices.ContainsFunc(out, made.Equal):
 					out = append(out, made)
 				}
 			}
@@ -306,9 +337,9 @@ func (t target) named(domain string) bool {
 
 // simulated returns a call as the simulator takes it, from one side's proxy.
 func (o *opened) simulated(call *Call, p *model.Proxy, w *world) (simulate.Call, error) {
-	u, err := url.Parse(call.URL)
-	if err != nil || u.Hostname() == "" {
-		return simulate.Call{}, fmt.Errorf("call %q: not a URL: write http://HOST:PORT/PATH", call.URL)
+	u, path, err := call.parse()
+	if err != nil {
+		return simulate.Call{}, err
 	}
 	port := cmp.Or(u.Port(), map[string]string{"https": "443", "tls": "443"}[u.Scheme], "80")
 	address := call.Address
@@ -317,7 +348,7 @@ func (o *opened) simulated(call *Call, p *model.Proxy, w *world) (simulate.Call,
 	}
 	out := simulate.Call{
 		To: net.JoinHostPort(address, port), From: net.JoinHostPort(caller.FirstIP(p), "40000"),
-		Protocol: simulate.Protocol(u.Scheme), Host: u.Host, Path: u.RequestURI(), Method: call.Method, Headers: call.Headers,
+		Protocol: simulate.Protocol(u.Scheme), Host: u.Host, Path: path, Method: call.Method, Headers: call.Headers,
 	}
 	if out.Protocol == simulate.TLS || out.Protocol == simulate.HTTPS {
 		out.SNI = u.Hostname()

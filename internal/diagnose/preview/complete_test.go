@@ -213,3 +213,41 @@ func TestHostHeader(t *testing.T) {
 	require.Equal(t, 1, r.Differ)
 	require.Equal(t, []string{"http://203.0.113.5/ Host: a.example.com"}, r.Differences[0].Calls)
 }
+
+// TestRoutesWithSpecialMatches checks that each route gets a call, or is counted.
+func TestRoutesWithSpecialMatches(t *testing.T) {
+	const host = "reviews.shop.svc.cluster.local:9080"
+	matching := func(match, to string) string {
+		return "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: reviews, namespace: shop}\n" +
+			"spec: {hosts: [reviews], http: [{match: [" + match + "], route: [{destination: {host: " + to + "}}]}, {route: [{destination: {host: reviews}}]}]}"
+	}
+	for name, tc := range map[string]struct {
+		match, call string
+		untried     int
+	}{
+		"an authority":            {"{authority: {exact: reviews.shop}}", "http://" + host + "/ host: reviews.shop", 0},
+		"a scheme":                {"{scheme: {exact: http}, uri: {exact: /a}}", "http://" + host + "/a", 0},
+		"a scheme of other calls": {"{scheme: {exact: https}}", "", 1},
+		"a percent sign":          {"{uri: {exact: /100%}}", "http://" + host + "/100%", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := compare(t, shop(matching(tc.match, "reviews")), shop(matching(tc.match, "frontend")))
+			require.Empty(t, r.Undecided)
+			require.Equal(t, tc.untried, r.Untried)
+			if tc.call == "" {
+				require.False(t, r.Alike())
+				require.Contains(t, r.Notes, "no call could be made up for routes of reviews.shop.svc.cluster.local (1): give calls that they match with --calls")
+				return
+			}
+			require.Len(t, r.Differences, 1)
+			require.Equal(t, []string{tc.call}, r.Differences[0].Calls)
+		})
+	}
+	t.Run("a percent sign of a policy", func(t *testing.T) {
+		deny := "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: deny, namespace: shop}\n" +
+			"spec: {selector: {matchLabels: {app: reviews}}, action: DENY, rules: [{to: [{operation: {paths: [\"/100%/*\"]}}]}]}"
+		r := compare(t, shop(), shop(deny))
+		require.Empty(t, r.Undecided)
+		require.Len(t, r.Differences, 1)
+	})
+}

@@ -28,17 +28,22 @@ func (c *comparison) entering(cl *client, operations []sample.Request) []Call {
 	for _, port := range ports {
 		http, connections := entrancesAt(port, after, before)
 		for _, e := range connections {
-			out = append(out, Call{URL: e.url(port, ""), Principal: e.principal})
+			out = append(out, Call{URL: e.url(port), Principal: e.principal})
 		}
 		if len(http) == 0 {
 			continue
 		}
 		for _, domain := range domainsOf(before, after) {
-			requests := append(routesTo(before, after, target{host: model.Host(domain)}), operations...)
+			requests := append(c.routesTo(before, after, target{host: model.Host(domain)}, schemesOf(http)...), operations...)
 			for _, r := range requests {
 				for _, e := range http {
+					if r.Scheme != "" && r.Scheme != e.scheme {
+						continue
+					}
 					e.name = domain
-					out = append(out, Call{URL: e.url(port, r.Path), Method: r.Method, Headers: r.Headers, Principal: e.principal})
+					call := requestCall(e.url(port), r)
+					call.Principal = e.principal
+					out = append(out, call)
 				}
 			}
 		}
@@ -53,8 +58,16 @@ type entrance struct {
 	principal string // in the client's certificate
 }
 
-func (e entrance) url(port, path string) string {
-	return e.scheme + "://" + net.JoinHostPort(exact(model.Host(e.name)), port) + path
+func (e entrance) url(port string) string {
+	return e.scheme + "://" + net.JoinHostPort(exact(model.Host(e.name)), port)
+}
+
+func schemesOf(all []entrance) []string {
+	var out []string
+	for _, e := range all {
+		out = appendNew(out, e.scheme)
+	}
+	return out
 }
 
 // entrancesAt returns how calls get to the filter chains of a router's port: entrances without a name to those that read HTTP

@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -67,6 +68,12 @@ func (c *comparison) try(ctx context.Context, calls []Call, whole bool) error {
 			c.report.Differ += len(from)
 			note(groups, call, from, differ)
 		}
+	}
+	if len(c.unmade) > 0 {
+		c.report.Untried += len(c.unmade)
+		hosts := slices.Compact(slices.Sorted(maps.Values(c.unmade)))
+		c.report.Notes = append(c.report.Notes, fmt.Sprintf(
+			"no call could be made up for routes of %s (%d): give calls that they match with --calls", strings.Join(hosts, ", "), len(c.unmade)))
 	}
 	if c.report.Undecided = undecided.Sorted(); len(undecided) > 0 {
 		c.report.Notes = append(c.report.Notes, "undecided calls may be decided differently: apply the change where you can test them first")

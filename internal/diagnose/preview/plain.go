@@ -3,7 +3,6 @@ package preview
 import (
 	"fmt"
 	"net"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -68,7 +67,7 @@ func (c *comparison) plainCalls(servers map[model.Host]bool, operations []sample
 
 // plainOutcome follows a call of a workload without a sidecar. It goes straight to the endpoints of the service.
 func (o *opened) plainOutcome(call *Call, p *model.Proxy) (outcome.Outcome, error) {
-	u, err := url.Parse(call.URL)
+	u, _, err := call.parse()
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ type Report struct {
 	Bytes int      `json:"bytes"` // to all proxies
 
 	Tried int `json:"tried"` // calls that both sides decide
-	// Untried counts the calls that exceed MaxCalls.
+	// Untried counts the calls that exceed MaxCalls, and the routes that no call could be made up for.
 	Untried int `json:"untried,omitempty"`
 	// Undecided are calls that the simulator cannot decide on some side.
 	Undecided []outcome.Undecided `json:"undecided,omitempty"`
@@ -106,7 +106,7 @@ func Compute(ctx context.Context, in Input) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", sideAfter, err)
 	}
-	p := &comparison{before: before, after: after, report: out, callsHost: in.CallsHost, most: cmp.Or(in.MaxCalls, DefaultMaxCalls)}
+	p := &comparison{before: before, after: after, report: out, callsHost: in.CallsHost, most: cmp.Or(in.MaxCalls, DefaultMaxCalls), unmade: map[string]string{}}
 	if err := p.resources(ctx); err != nil {
 		return nil, err
 	}
@@ -145,6 +145,7 @@ type comparison struct {
 	callers       []*client
 	services      map[model.Host]bool                 // of both sides
 	plain         []string                            // workloads without a sidecar
+	unmade        map[string]string                   // hosts of routes that no request is made up for, by route
 	callsHost     func(*model.Proxy, model.Host) bool // nil: all do
 	most          int                                 // calls to follow
 }

@@ -14,12 +14,14 @@ import (
 // Request is the part of a call that routes and policies match.
 type Request struct {
 	Method, Path string
+	Host         string // the authority; empty: any
+	Scheme       string // http or https; empty: any
 	Headers      map[string]string
 }
 
 // Equal reports whether two requests are the same.
 func (r Request) Equal(o Request) bool {
-	return r.Method == o.Method && r.Path == o.Path && maps.Equal(r.Headers, o.Headers)
+	return r.Method == o.Method && r.Path == o.Path && r.Host == o.Host && r.Scheme == o.Scheme && maps.Equal(r.Headers, o.Headers)
 }
 
 // RequestFor returns a request that a route matches; false: it could not find one.
@@ -66,6 +68,10 @@ func (r *Request) set(name, value string) bool {
 	switch {
 	case name == ":method":
 		r.Method = value
+	case name == ":authority":
+		r.Host = value
+	case name == ":scheme":
+		r.Scheme = value
 	case strings.HasPrefix(name, ":"):
 		return false
 	default:
