@@ -2,6 +2,7 @@ package preview
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"net"
@@ -33,19 +34,33 @@ type Call struct {
 	path string // of requests that are made up: the end of URL, as it is sent; empty: that of URL
 }
 
-// String returns the call without its caller.
+// String returns the call without its caller. Headers with credentials are hidden: reports are published.
 func (c *Call) String() string {
 	out := c.URL
 	if c.Method != "" && c.Method != http.MethodGet {
 		out = c.Method + " " + out
 	}
 	for _, k := range slices.Sorted(maps.Keys(c.Headers)) {
-		out += " " + k + ": " + c.Headers[k]
+		out += " " + k + ": " + shown(k, c.Headers[k])
 	}
 	if c.Principal != "" {
 		out += " with the certificate of " + c.Principal
 	}
 	return out
+}
+
+// shown returns a header's value, or what tells a credential from others.
+func shown(header, value string) string {
+	switch strings.ToLower(header) {
+	case "authorization", "proxy-authorization", "cookie":
+		kind, secret, ok := strings.Cut(value, " ")
+		if !ok || strings.EqualFold(header, "cookie") {
+			kind, secret = "", value
+		}
+		sum := sha256.Sum256([]byte(secret))
+		return strings.TrimSpace(fmt.Sprintf("%s (hidden, SHA-256 %x)", kind, sum[:4]))
+	}
+	return value
 }
 
 // client is a group of proxies whose calls are decided alike on both sides: they have the same resources and identity.
@@ -349,6 +364,7 @@ func (o *opened) simulated(call *Call, p *model.Proxy, w *world) (simulate.Call,
 	out := simulate.Call{
 		To: net.JoinHostPort(address, port), From: net.JoinHostPort(caller.FirstIP(p), "40000"),
 		Protocol: simulate.Protocol(u.Scheme), Host: u.Host, Path: path, Method: call.Method, Headers: call.Headers,
+		AssumeSigned: true,
 	}
 	if out.Protocol == simulate.TLS || out.Protocol == simulate.HTTPS {
 		out.SNI = u.Hostname()

@@ -185,6 +185,7 @@ func (o *opened) outcome(call *Call) (outcome.Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.assume(r)
 	out := outcome.Outcome{}
 	out.Describe(&sim, r)
 	out.Upstreams(r, sim.Host, o.nameAt)
@@ -194,6 +195,13 @@ func (o *opened) outcome(call *Call) (outcome.Outcome, error) {
 	}
 	out.Set("server", strings.Join(servers, "; "))
 	return out, nil
+}
+
+// assume keeps the issuers of tokens that count as signed.
+func (o *opened) assume(r *simulate.Result) {
+	for _, issuer := range r.AssumedSigned {
+		o.assumed[issuer] = true
+	}
 }
 
 // follow follows a call through the caller's proxy, which has w. The result is nil if the proxy does not exist.
@@ -264,9 +272,11 @@ func (o *opened) servers(call *simulate.Call, r *simulate.Result, from *model.Pr
 // server returns what the proxy of an endpoint, which has w, does with a call that arrives there.
 func (o *opened) server(arrival simulate.Call, p *model.Proxy, w *world, routers int) (string, error) {
 	in, err := w.Call(arrival)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
+	}
+	o.assume(in)
+	switch {
 	case p.Type != model.ProxyRouter && arrival.Direct && in.Listener == "":
 		return "the application itself", nil
 	case p.Type != model.ProxyRouter:

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
@@ -125,6 +127,12 @@ func Compute(ctx context.Context, in Input) (*Report, error) {
 	if err := p.try(ctx, calls, whole); err != nil {
 		return nil, err
 	}
+	for _, issuer := range slices.Sorted(maps.Keys(before.assumed)) {
+		after.assumed[issuer] = true
+	}
+	if issuers := slices.Sorted(maps.Keys(after.assumed)); len(issuers) > 0 {
+		out.Notes = append(out.Notes, "tokens of "+strings.Join(issuers, ", ")+" count as signed, since keys of a jwksUri are not fetched: write keys into jwks to check signatures")
+	}
 	if len(in.Calls) == 0 && whole && len(out.Proxies) > 0 && len(calls) == 0 {
 		out.Notes = append(out.Notes, "no call was tried, although proxies would be sent something: give calls that the change is about with --calls")
 	}
@@ -184,6 +192,8 @@ type opened struct {
 	hostsAt  map[string][]model.Host // by an endpoint's address
 	plain    map[string]*model.Proxy // workloads without a proxy, by name
 
+	assumed map[string]bool // issuers of tokens that count as signed
+
 	assignments map[string]*endpointv3.ClusterLoadAssignment // by cluster; nil: not read yet
 }
 
@@ -191,7 +201,7 @@ func open(base *model.Mesh, s Side) (*opened, error) {
 	objects := slices.Concat(s.Objects, s.made)
 	o := &opened{
 		compiled: engine.CompileAll(base, objects), mesh: base, proxies: s.Proxies,
-		byName: map[string]*model.Proxy{}, byIP: map[string]*model.Proxy{}, worlds: map[tableKey]*world{}, byProxy: map[*model.Proxy]*world{}, contents: map[*table.Table]*content{}, plain: plainProxies(s.plain),
+		byName: map[string]*model.Proxy{}, byIP: map[string]*model.Proxy{}, worlds: map[tableKey]*world{}, byProxy: map[*model.Proxy]*world{}, contents: map[*table.Table]*content{}, plain: plainProxies(s.plain), assumed: map[string]bool{},
 	}
 	for _, p := range s.Proxies {
 		if o.byName[p.String()] != nil {

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/security/jwt"
 )
 
@@ -156,15 +158,27 @@ func (t *tokens) verify(p *jwtv3.JwtProvider) (verdict, error) {
 		if p.GetIssuer() != "" && token.Issuer != p.GetIssuer() {
 			return verdict{tokenInvalid, fmt.Sprintf("its issuer is %q", token.Issuer)}, nil
 		}
-		if err := token.Check(set, "", nil, t.now); err != nil {
+		if err := t.check(p, token, set, nil); err != nil {
 			return verdict{tokenInvalid, err.Error()}, nil
 		}
-		if err := token.Check(set, "", p.GetAudiences(), t.now); err != nil {
+		if err := t.check(p, token, set, p.GetAudiences()); err != nil {
 			return verdict{tokenForOthers, err.Error()}, nil
 		}
 		t.accept(p, token, f)
 	}
 	return verdict{}, nil
+}
+
+// check returns why a token of a provider's issuer is not valid.
+func (t *tokens) check(p *jwtv3.JwtProvider, token *jwt.Token, keys *jwt.Set, audiences []string) error {
+	err := token.Check(keys, "", audiences, t.now)
+	if !errors.Is(err, jwt.ErrNotSigned) || !t.AssumeSigned || p.GetLocalJwks().GetInlineString() != model.NoKeys {
+		return err
+	}
+	if !slices.Contains(t.res.AssumedSigned, token.Issuer) {
+		t.res.AssumedSigned = append(t.res.AssumedSigned, token.Issuer)
+	}
+	return nil
 }
 
 // find looks for tokens; see JwtProvider.

@@ -28,6 +28,8 @@ type Result struct {
 	Filters []*listenerv3.Filter `yaml:"-" json:"-"`
 	// EndsTLS is set if the client's TLS ends at the proxy, or would if the proxy accepted the client.
 	EndsTLS bool `yaml:"-" json:"-"`
+	// AssumedSigned are the issuers of tokens that count as signed by Call.AssumeSigned.
+	AssumedSigned []string `yaml:"-" json:"-"`
 	// ALPN is the protocol that a proxy that ends TLS selects of those that the client offers.
 	ALPN string `yaml:"alpn,omitempty" json:"alpn,omitempty"`
 	// Closed is why the connection was closed without an answer.

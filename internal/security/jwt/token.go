@@ -47,6 +47,9 @@ func ReadToken(text string) (*Token, error) {
 	return t, nil
 }
 
+// ErrNotSigned reports a token that is valid but for its signature.
+var ErrNotSigned = errors.New("no key of the set has signed it")
+
 // Check returns an error with the reason if the token is not valid at a time. An empty issuer
 // and empty audiences are not compared.
 func (t *Token) Check(s *Set, issuer string, audiences []string, now time.Time) error {
@@ -63,7 +66,7 @@ func (t *Token) Check(s *Set, issuer string, audiences []string, now time.Time) 
 		return errors.New("it is for other audiences")
 	}
 	if s == nil || !s.signed(t) {
-		return errors.New("no key of the set has signed it")
+		return ErrNotSigned
 	}
 	return nil
 }
