@@ -52,7 +52,8 @@ type Decoded struct {
 	// Template is the workload that a Deployment or another owner of Pods makes; nil for other kinds.
 	Template    *model.Workload
 	PodTemplate *corev1.PodTemplateSpec
-	// OtherRevision: it is for the control planes of another revision, and only its key is set.
+	// OtherRevision: it is for the control planes of another revision, and only its key is set. A Gateway of the Gateway API is
+	// decoded nevertheless, because every revision serves it.
 	OtherRevision bool
 }
 
@@ -99,7 +100,8 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *problem.Report) D
 		return Decoded{Problems: r.Problems}
 	}
 	r.Object = d.keyOf(kind, top)
-	if d.otherRevisionTree(kind.group, top) || d.otherMeshConfig(r.Object) {
+	other := d.otherRevisionTree(kind.group, top)
+	if other && !servedByAll(kind.model()) || d.otherMeshConfig(r.Object) {
 		return Decoded{Key: r.Object, OtherRevision: true}
 	}
 	if kind.kind == "Kustomization" && kind.use == useNothing {
@@ -120,6 +122,7 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *problem.Report) D
 		return Decoded{Problems: r.Problems}
 	}
 	out := d.checked(kind, n, top, r)
+	out.OtherRevision = other
 	out.Salvaged = d.salvageNode(kind, r, out.Content, out.Problems)
 	d.draft(kind, &out, !r.Problems.HasErrors())
 	return out

@@ -56,7 +56,7 @@ func (d Decoder) FromRaw(r Resource, raw []byte) Decoded {
 		return d.undecodable(r, raw, err)
 	}
 	out := Decoded{Key: model.Key{Kind: r.Model, Namespace: typed.GetNamespace(), Name: typed.GetName()}}
-	if out.OtherRevision = d.otherRevision(r.Group, typed.GetLabels()); out.OtherRevision {
+	if out.OtherRevision = d.otherRevision(r.Group, typed.GetLabels()); out.OtherRevision && !servedByAll(r.Model) {
 		return out
 	}
 	out.Object, out.Problems = d.FromTyped(typed)
@@ -76,7 +76,7 @@ func (d Decoder) fromDocument(raw []byte) Decoded {
 // undecodable reports the problems of an object that does not fit its type.
 func (d Decoder) undecodable(r Resource, raw []byte, err error) Decoded {
 	out := d.fromDocument(raw)
-	if out.OtherRevision {
+	if out.OtherRevision && !servedByAll(r.Model) {
 		return out
 	}
 	if out.Problems.HasErrors() && out.Key.Name != "" {
@@ -87,5 +87,5 @@ func (d Decoder) undecodable(r Resource, raw []byte, err error) Decoded {
 	_ = json.Unmarshal(raw, &meta) // the problems are reported without a name too
 	rep := &problem.Report{Object: model.Key{Kind: r.Model, Namespace: meta.Namespace, Name: meta.Name}}
 	rep.Errorf(code.Unreadable, "", "cannot be decoded: %v", err)
-	return Decoded{Key: rep.Object, Problems: append(out.Problems, rep.Problems...)}
+	return Decoded{Key: rep.Object, Problems: append(out.Problems, rep.Problems...), OtherRevision: out.OtherRevision}
 }

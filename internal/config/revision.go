@@ -7,6 +7,11 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
+// servedByAll reports whether the control planes of every revision serve objects of a kind to their proxies. A Gateway's label
+// selects the control plane that deploys it and writes its status. While it moves, its routers are still connected to the
+// control plane before, and must keep their listeners. Istio does the same.
+func servedByAll(k model.Kind) bool { return k == model.KindKubernetesGateway }
+
 // otherRevision reports whether an object is for the control planes of another revision, as Istio sees it.
 func (d Decoder) otherRevision(group string, labels map[string]string) bool {
 	rev := labels[model.LabelRevision]

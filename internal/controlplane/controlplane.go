@@ -24,7 +24,7 @@ type Options struct {
 	ConfigDir        string           // a directory of YAML; empty: Kubernetes is the source
 	Kubernetes       *kube.Cluster    // nil: ConfigDir is the source
 	MeshConfigMap    string           // name of the ConfigMap with the mesh's configuration; empty: "istio"
-	Revision         string           // objects with the label of another revision are ignored; empty: none are
+	Revision         string           // of the label istio.io/rev, as for config.Decoder
 	Heartbeat        time.Duration    // interval of measuring the API server's delay; 0: never
 	XDSPlaintextAddr string           // empty: not served
 	HTTPAddr         string           // empty: not served

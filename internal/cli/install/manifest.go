@@ -34,9 +34,10 @@ the CNI plugin of --image.
 
 With --revision the control plane runs beside another one, for example Istio's. Its objects have
 other names. It injects sidecars only where the label istio.io/rev of a Namespace or Pod names it,
-and ignores objects with the label of another revision. All control planes use the same certificate
-authority, so that their sidecars call each other with mutual TLS. docs/migrate-from-istio.md
-describes a migration.`,
+and ignores objects with the label of another revision. Gateways of the Gateway API are served
+nevertheless; their label selects the control plane that deploys them. All control planes use the same
+certificate authority, so that their sidecars call each other with mutual TLS.
+docs/migrate-from-istio.md describes a migration.`,
 		Example: `  # Install a control plane
   kubectl create namespace istio-system
   moonsail manifest --chart base | kubectl apply --server-side -f -

@@ -34,7 +34,7 @@ type Statuses interface {
 type Controller struct {
 	Client        *kube.Client
 	RootNamespace string         // of the ConfigMaps with defaults of classes
-	Revision      string         // Gateways with the label of another revision are ignored; empty: none are
+	Revision      string         // Gateways with the label of another revision are not deployed; empty: all are
 	Inject        *inject.Config // renders the routers
 	Snapshot      func() *store.Snapshot
 	// ProxyConfigs returns the mesh's settings for proxies.

@@ -64,7 +64,7 @@ func testSink(t *testing.T, kind model.Kind) (*sink, *store.Intake, *counts) {
 	s := &Source{Intake: in, Meter: c, Log: slog.New(slog.DiscardHandler)}
 	s.log.log, s.status.log = s.Log, s.Log
 	for _, r := range append(builtin("istio-system", model.MeshConfigName), customs()...) {
-		if r.Kind == string(kind) && r.Read {
+		if r.Model == kind && r.Read {
 			return s.sink(r), in, c
 		}
 	}
