@@ -219,6 +219,8 @@ type Mesh struct {
 	AbsoluteFQDN bool
 	// HTTP10: proxies accept requests of HTTP/1.0.
 	HTTP10 bool
+	// HandshakeTimeout bounds TLS handshakes of a gateway's clients, so that slow ones do not exhaust its memory; 0: no bound.
+	HandshakeTimeout time.Duration
 
 	// Locality applies to services without a setting in a DestinationRule or the service. nil: failover by locality if
 	// outlier detection is on.
@@ -246,6 +248,9 @@ func (m *Mesh) TrustDomains() []string {
 // x-envoy-retriable-status-codes.
 const DefaultRetryOn = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"
 
+// DefaultHandshakeTimeout is Istio's default.
+const DefaultHandshakeTimeout = 15 * time.Second
+
 // DefaultMesh returns Istio's defaults.
 func DefaultMesh() *Mesh {
 	return &Mesh{
@@ -268,6 +273,7 @@ func DefaultMesh() *Mesh {
 		AutoAddresses:        DefaultAutoAddresses(),
 		StrictGatewayMerging: true,
 		AbsoluteFQDN:         true,
+		HandshakeTimeout:     DefaultHandshakeTimeout,
 	}
 }
 

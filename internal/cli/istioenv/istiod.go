@@ -126,7 +126,6 @@ var Istiod = []Variable{
 	{"PILOT_DNS_CARES_UDP_MAX_QUERIES", Any, "Envoy's default applies; patch the resolver with an EnvoyFilter"},
 	{"PILOT_DNS_JITTER_DURATION", Any, "names are resolved without jitter"},
 	{"MAX_CONNECTIONS_PER_SOCKET_EVENT_LOOP", "0", "Envoy's default applies; patch the listener with an EnvoyFilter"},
-	{"PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT", "0s|0", "handshakes are bounded by connectionSettings; patch the listener with an EnvoyFilter"},
 	{"ENVOY_STATUS_PORT_ENABLE_PROXY_PROTOCOL", "false", "the agent serves readiness without the PROXY protocol"},
 	{"ISTIO_MULTIROOT_MESH", Any, "all roots in root-cert.pem of the authority are accepted"},
 	{"PILOT_ENABLE_SERVICEENTRY_SELECT_PODS", "true", "a workloadSelector of a ServiceEntry always selects Pods"},

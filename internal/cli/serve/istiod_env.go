@@ -116,6 +116,13 @@ var istiodVariables = []istiodVariable{
 	{name: "PILOT_HTTP10", apply: meshSwitch(func(m *model.Mesh) *bool { return &m.HTTP10 },
 		"sidecars and gateways accept HTTP/1.0",
 		"sidecars and gateways answer 426 to HTTP/1.0, except those with ISTIO_META_HTTP10=1; this is the default")},
+	{name: "PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT", apply: func(v string, o *controlplane.Options) (effect string, err error) {
+		o.Mesh.HandshakeTimeout, err = nonNegative(v)
+		if o.Mesh.HandshakeTimeout == 0 {
+			return "gateways wait without a limit for TLS handshakes, so that slow clients can exhaust their memory", err
+		}
+		return "gateways close connections whose TLS handshake takes longer than " + v, err
+	}},
 	{name: "PILOT_TRACE_SAMPLING", apply: func(v string, o *controlplane.Options) (string, error) {
 		percent, err := strconv.ParseFloat(v, 64)
 		if err == nil && !(percent >= 0 && percent <= 100) {

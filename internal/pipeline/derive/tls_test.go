@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -97,6 +98,44 @@ func TestTLSDefaults(t *testing.T) {
 			}
 		}
 		require.NotZero(t, ended, k.String())
+	}
+}
+
+// TestHandshakesEnd checks that routers bound the handshakes of their clients wherever they end TLS, as the mesh demands.
+func TestHandshakesEnd(t *testing.T) {
+	hosts := func(host model.Host) []model.HostSelector { return []model.HostSelector{{Namespace: "*", Host: host}} }
+	gateway := &model.Gateway{
+		Meta: model.Meta{Key: model.Key{Kind: model.KindGateway, Namespace: "shop", Name: "edge"}, ResourceVersion: "1"},
+		Servers: []model.GatewayServer{{
+			Port: model.GatewayPort{Number: 443, Name: "https", Protocol: model.ProtocolHTTPS}, Hosts: hosts("web.example.com"),
+			TLS: &model.ServerTLS{Mode: model.ServerSimple, CredentialNames: []string{"web"}},
+		}, {
+			Port: model.GatewayPort{Number: 443, Name: "mesh", Protocol: model.ProtocolHTTPS}, Hosts: hosts("mesh.example.com"),
+			TLS: &model.ServerTLS{Mode: model.ServerIstioMutual},
+		}},
+	}
+	for name, limit := range map[string]time.Duration{"the default": model.DefaultHandshakeTimeout, "no limit": 0} {
+		t.Run(name, func(t *testing.T) {
+			mesh := model.DefaultMesh()
+			if limit == 0 {
+				mesh.HandshakeTimeout = 0
+			}
+			st, d := store.New(), New(mesh, 1)
+			_, changes := st.Apply([]store.Event{{Key: gateway.Key, Object: gateway}})
+			d.Apply(changes)
+			router := webProxy("shop", "web", true)
+			router.Type, router.Identity = model.ProxyRouter, true
+			k, _ := d.Index().Keys(router)
+			ends := 0
+			for _, l := range d.Open(k).Listeners {
+				for i := range l.Chains {
+					require.NotNil(t, l.Chains[i].TLS)
+					require.Equal(t, limit, l.Chains[i].HandshakeTimeout)
+					ends++
+				}
+			}
+			require.Equal(t, 2, ends)
+		})
 	}
 }
 

@@ -60,6 +60,8 @@ type FilterChain struct {
 	HTTP      *HTTPChain
 	TCP       *TCPChain
 	Wasm      *WasmFilters // of connections; nil: none
+	// HandshakeTimeout bounds TLS handshakes; 0: no bound.
+	HandshakeTimeout time.Duration
 	// Closes: the chain closes connections to the own port of the sidecar, which are not calls.
 	Closes bool
 }

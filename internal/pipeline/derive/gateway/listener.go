@@ -87,11 +87,12 @@ func (m *maker) tlsServers(name string, p *PlannedListener) []ir.FilterChain {
 		}
 		if b.server.Takes(model.KindTLSRoute) { // TLSRoutes match SNI, also if TLS ends here
 			for _, chain := range m.passedServers(p, b) {
-				chain.TLS = m.endTLS(b.server.TLS)
+				m.endTLS(&chain, b.server.TLS)
 				out = append(out, chain)
 			}
 		}
-		chain := ir.FilterChain{Name: name, Match: ir.ChainMatch{ServerNames: outbound.ServerNames(hostsOf(b.server))}, TLS: m.endTLS(b.server.TLS)}
+		chain := ir.FilterChain{Name: name, Match: ir.ChainMatch{ServerNames: outbound.ServerNames(hostsOf(b.server))}}
+		m.endTLS(&chain, b.server.TLS)
 		if b.routes != "" {
 			chain.HTTP = m.httpChain(cmp.Or(b.server.Name, "outbound_"+name), b.routes, false)
 		} else if chain.TCP = m.tcpChain(b); chain.TCP == nil {
@@ -109,14 +110,15 @@ func hostsOf(server *model.GatewayServer) []model.Host {
 	return slices.Compact(out)
 }
 
-// endTLS is how a server decrypts.
-func (m *maker) endTLS(t *model.ServerTLS) *ir.ServerTLS {
+// endTLS makes a chain decrypt as a server does.
+func (m *maker) endTLS(chain *ir.FilterChain, t *model.ServerTLS) {
+	chain.HandshakeTimeout = m.Mesh().HandshakeTimeout
 	if t.Mode != model.ServerIstioMutual {
-		return &ir.ServerTLS{Server: m.Mesh().TLSDefaults.Under(t), AgentFiles: m.Key.Files}
+		chain.TLS = &ir.ServerTLS{Server: m.Mesh().TLSDefaults.Under(t), AgentFiles: m.Key.Files}
+		return
 	}
-	out := ir.MeshTLS(m.Mesh())
-	out.Server = t
-	return out
+	chain.TLS = ir.MeshTLS(m.Mesh())
+	chain.TLS.Server = t
 }
 
 // tcpChain sends a server's connections to the first route that matches them; nil: there is none.

@@ -33,6 +33,7 @@ func filterChain(v *ir.FilterChain) (*listenerv3.FilterChain, error) {
 		if out.TransportSocket, err = security.ServerTLS(v.TLS, v.HTTP != nil); err != nil {
 			return nil, fmt.Errorf("filter chain %s: %w", v.Name, err)
 		}
+		out.TransportSocketConnectTimeout = envoyproto.Duration(v.HandshakeTimeout)
 	}
 	return out, nil
 }
