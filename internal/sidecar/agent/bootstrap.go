@@ -43,7 +43,7 @@ func (s *settings) bootstrapOptions() *bootstrap.Options {
 			Socket: socketPath(s.XDS.Address), Host: s.xdsHost, Port: s.xdsPort,
 			TLS: !s.XDS.Plaintext, ServerNames: s.serverNames(s.xdsHost), RootCert: s.XDS.RootCert, Identity: s.identified,
 		},
-		Buckets: s.buckets,
+		Buckets: s.buckets, MaxConnections: s.maxConnections,
 		Patches: s.patches,
 	}
 	if s.identified || s.modules {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
+	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
@@ -55,6 +56,11 @@ func bootstrapCases(t *testing.T) map[string]Config {
 		"tls": {
 			Workload: workload.Workload{Name: "a", IPs: []string{"10.0.0.1"}},
 			XDS:      XDS{Address: "istiod.istio-system.svc:15012", RootCert: roots}, WorkDir: "/run/sidecar",
+		},
+		"limits": {
+			Workload:    workload.Workload{Name: "a", IPs: []string{"10.0.0.1"}},
+			XDS:         XDS{Plaintext: true},
+			ProxyConfig: &meshconfig.ProxyConfig{RuntimeValues: map[string]string{"overload.global_downstream_max_connections": "50000"}},
 		},
 		"socket-ipv6": {
 			Workload: workload.Workload{Name: "a", IPs: []string{"fd00::7"}},

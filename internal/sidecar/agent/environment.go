@@ -52,7 +52,7 @@ const (
 // Variables are Istio's environment variables that the agent reads itself. Flags read others.
 var Variables = []string{
 	mountedCertsVariable, workloadSocketVariable, cpuLimitVariable, scrape.AppVariable, appprobe.ProbersVariable, appprobe.LocalProbesVariable,
-	identity.ClusterVariable,
+	identity.ClusterVariable, MetadataPrefix + maxConnectionsMetadata,
 }
 
 // Complete chooses the source of the workload's certificate from the environment, as Istio's agent does, if no field

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,6 +92,31 @@ func (s *settings) resolveDrain() error {
 	// A listener must stay open while connections may still come.
 	s.listenerDrain = max(s.listenerDrain, s.drainTime)
 	return nil
+}
+
+// Settings of the number of connections of clients: Istio's metadata of the node, and Envoy's runtime value, which has no
+// effect in an Envoy with a resource monitor.
+const (
+	maxConnectionsMetadata = "GLOBAL_DOWNSTREAM_MAX_CONNECTIONS"
+	maxConnectionsRuntime  = "overload.global_downstream_max_connections"
+)
+
+// limitConnections sets the limit of connections: the first valid one, in Istio's order.
+func (s *settings) limitConnections() {
+	metadata, _ := s.node.Metadata[maxConnectionsMetadata].(string)
+	for _, limit := range []struct{ setting, value string }{
+		{MetadataPrefix + maxConnectionsMetadata, metadata},
+		{"runtimeValues[" + maxConnectionsRuntime + "]", s.proxyConfig.GetRuntimeValues()[maxConnectionsRuntime]},
+	} {
+		if limit.value == "" {
+			continue
+		}
+		if n, err := strconv.ParseInt(limit.value, 10, 64); err == nil && n > 0 {
+			s.maxConnections = n
+			return
+		}
+		s.log.Warn("limit of connections is ignored: use a number from 1", "setting", limit.setting, "value", limit.value)
+	}
 }
 
 // maxConcurrency is more than any machine needs. Envoy would accept a larger number, which can only be a mistake.

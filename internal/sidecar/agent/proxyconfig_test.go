@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"encoding/json"
 	"log/slog"
+	"math"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,6 +56,47 @@ func TestConcurrency(t *testing.T) {
 			if tc.want == 0 && runtime.NumCPU() > 2 {
 				require.Contains(t, log.String(), "throttled")
 			}
+		})
+	}
+}
+
+// TestMaxConnections checks which setting limits the connections of clients.
+func TestMaxConnections(t *testing.T) {
+	runtimeValue := func(v string) map[string]string {
+		return map[string]string{"overload.global_downstream_max_connections": v}
+	}
+	for name, tc := range map[string]struct {
+		runtime, proxyMetadata map[string]string
+		metadata               map[string]any
+		want                   int64
+		warns                  string
+	}{
+		"none":                          {want: math.MaxInt32},
+		"runtime value":                 {runtime: runtimeValue("50000"), want: 50000},
+		"proxyMetadata":                 {proxyMetadata: map[string]string{"ISTIO_META_GLOBAL_DOWNSTREAM_MAX_CONNECTIONS": "100"}, want: 100},
+		"environment":                   {metadata: map[string]any{"GLOBAL_DOWNSTREAM_MAX_CONNECTIONS": "100"}, want: 100},
+		"metadata precedes the runtime": {runtime: runtimeValue("50000"), metadata: map[string]any{"GLOBAL_DOWNSTREAM_MAX_CONNECTIONS": "100"}, want: 100},
+		"invalid metadata":              {runtime: runtimeValue("50000"), metadata: map[string]any{"GLOBAL_DOWNSTREAM_MAX_CONNECTIONS": "many"}, want: 50000, warns: "ISTIO_META_GLOBAL_DOWNSTREAM_MAX_CONNECTIONS value=many"},
+		"0":                             {runtime: runtimeValue("0"), want: math.MaxInt32, warns: "use a number from 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &logtext.Buffer{}
+			text, err := Bootstrap(Config{
+				Workload: workload.Workload{Name: "a", IPs: []string{"127.0.0.1"}}, XDS: XDS{Plaintext: true}, Log: slog.New(slog.NewTextHandler(log, nil)),
+				ProxyConfig: &meshconfig.ProxyConfig{RuntimeValues: tc.runtime, ProxyMetadata: tc.proxyMetadata}, Metadata: tc.metadata,
+			})
+			require.NoError(t, err)
+			var b struct {
+				Manager struct {
+					Monitors []struct {
+						Config map[string]any `json:"typed_config"`
+					} `json:"resource_monitors"`
+				} `json:"overload_manager"`
+			}
+			require.NoError(t, json.Unmarshal(text, &b))
+			require.Len(t, b.Manager.Monitors, 1)
+			require.Equal(t, strconv.FormatInt(tc.want, 10), b.Manager.Monitors[0].Config["max_active_downstream_connections"])
+			require.Contains(t, log.String(), tc.warns)
 		})
 	}
 }

@@ -35,6 +35,8 @@ type settings struct {
 	because     string // the source of concurrency
 	buckets     []*metricsv3.HistogramBucketSettings
 
+	maxConnections int64 // of clients; 0: no limit
+
 	drainTime     time.Duration // of the sidecar
 	listenerDrain time.Duration // of a listener (Envoy's --drain-time-s)
 	leaveTimeout  time.Duration
@@ -81,6 +83,7 @@ func (c Config) resolve() (*settings, error) {
 		s.leaveTimeout = *c.LeaveTimeout
 	}
 	s.node = s.makeNode()
+	s.limitConnections()
 	s.warnUnread()
 	return s, nil
 }

@@ -5,6 +5,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -109,7 +110,7 @@ func (o *Options) build() (*bootstrapv3.Bootstrap, error) {
 		Admin:               o.adminInterface(),
 		StatsConfig:         o.statsConfig(),
 		LayeredRuntime:      o.runtime(),
-		OverloadManager:     overloadManager(),
+		OverloadManager:     overloadManager(o.MaxConnections),
 		StatsEviction:       &bootstrapv3.Bootstrap_StatsEvictionInterval{StatsEvictionInterval: durationpb.New(statsEviction)},
 		DeferredStatOptions: &bootstrapv3.Bootstrap_DeferredStatOptions{EnableDeferredCreationStats: true},
 	}, nil
@@ -158,12 +159,12 @@ func (o *Options) adminInterface() *bootstrapv3.Admin {
 	}
 }
 
-// overloadManager sets the limit of connections to the maximum: without a limit Envoy logs a warning at each start.
-func overloadManager() *overloadv3.OverloadManager {
+// overloadManager limits the connections of clients. 0 is the maximum: without a limit Envoy logs a warning at each start.
+func overloadManager(limit int64) *overloadv3.OverloadManager {
 	return &overloadv3.OverloadManager{ResourceMonitors: []*overloadv3.ResourceMonitor{{
 		Name: "envoy.resource_monitors.global_downstream_max_connections",
 		ConfigType: &overloadv3.ResourceMonitor_TypedConfig{TypedConfig: pack(
-			&connectionsv3.DownstreamConnectionsConfig{MaxActiveDownstreamConnections: math.MaxInt32})},
+			&connectionsv3.DownstreamConnectionsConfig{MaxActiveDownstreamConnections: cmp.Or(limit, math.MaxInt32)})},
 	}}}
 }
 

@@ -23,6 +23,8 @@ type Options struct {
 	StatusPort     uint16
 	MetricsPath    string // of Envoy's metrics on the status port
 
+	MaxConnections int64 // of clients, to all listeners but Prometheus' and the admin interface; 0: no limit
+
 	XDS       ControlPlane
 	SDSSocket string // the agent's socket; empty: no SDS cluster
 	// Buckets of histograms, the longest prefix first: see HistogramBuckets.
