@@ -49,8 +49,8 @@ type Gateway struct {
 	Parent Key
 	// RuleHosts are the hosts of an Ingress's rules; empty for others.
 	RuleHosts []Host
-	// ClientValidations are how clients of HTTPS listeners are verified, by port, also those of ListenerSets; 0: all other
-	// ports. A port without CAs verifies none.
+	// ClientValidations are how clients of listeners that end TLS are verified, by port, also those of ListenerSets; 0: all
+	// other ports. A port without CAs verifies none.
 	ClientValidations map[uint32]ClientValidation
 	// ClientCertificate is the credential for servers that a BackendTLSPolicy names; empty: none.
 	ClientCertificate string
@@ -62,7 +62,8 @@ type Gateway struct {
 type ClientValidation struct {
 	// CAs are ConfigMaps. The first usable one applies; without a usable one the listener is not served.
 	CAs []Key
-	// Insecure accepts clients without a certificate, and with one that no CA signed.
+	// Insecure accepts clients without a certificate, and with one that no CA signed, unless the listener has a mode of its
+	// own.
 	Insecure bool
 	// Required is set if certificates are verified.
 	Required bool
@@ -70,7 +71,7 @@ type ClientValidation struct {
 
 // ValidationAt returns how clients of a listener of the Gateway or of its ListenerSets are verified; false: they are not.
 func (g *Gateway) ValidationAt(s *GatewayServer) (ClientValidation, bool) {
-	if s.Port.Protocol != ProtocolHTTPS || !s.TLS.EndsTLS() || s.TLS.Mode == ServerIstioMutual {
+	if !s.TLS.EndsTLS() || s.TLS.Mode == ServerIstioMutual {
 		return ClientValidation{}, false
 	}
 	v, ok := g.ClientValidations[s.Port.Number]
@@ -81,16 +82,20 @@ func (g *Gateway) ValidationAt(s *GatewayServer) (ClientValidation, bool) {
 }
 
 // Verifying returns the TLS of a listener that verifies clients; nil: no CA is usable. usable reports whether the Gateway
-// may refer to a ConfigMap, and whether it has CAs.
+// may refer to a ConfigMap, and whether it has CAs. The listener's own mode only makes the Gateway's rule stricter: in Istio,
+// OPTIONAL_MUTUAL also lets clients in without a certificate where the Gateway API requires one.
 func (v ClientValidation) Verifying(t *ServerTLS, usable func(Key) bool) *ServerTLS {
 	i := slices.IndexFunc(v.CAs, usable)
 	if i < 0 {
 		return nil
 	}
 	out := *t
-	out.Mode, out.AcceptUntrusted = ServerMutual, v.Insecure
-	if v.Insecure {
-		out.Mode = ServerOptionalMutual
+	switch {
+	case !v.Insecure || t.Mode == ServerMutual:
+		out.Mode = ServerMutual
+	case t.Mode == ServerOptionalMutual:
+	default:
+		out.Mode, out.AcceptUntrusted = ServerOptionalMutual, true
 	}
 	out.CACredentialName = schemeConfigMap + v.CAs[i].Namespace + "/" + v.CAs[i].Name
 	return &out

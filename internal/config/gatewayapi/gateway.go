@@ -116,6 +116,7 @@ func (c *conv) listeners(g *model.Gateway, refs *GatewayRef, list []gatewayv1.Li
 		case conflicts[i].Reason != "":
 			c.Warnf(code.NoEffect, at, "has no effect: %s; change its port or hostname", conflicts[i].Text)
 		case ok:
+			c.checkClients(at, refs, &refs.Listeners[i])
 			g.Servers = append(g.Servers, server)
 		case server.Port.Protocol != "":
 			g.Reserved = append(g.Reserved, *refs.Listeners[i].Server(c.Meta.Namespace))
@@ -148,6 +149,14 @@ func (c *conv) listener(at problem.Path, l *gatewayv1.Listener, ref *ListenerRef
 	}
 	c.checkSelection(at.Field("allowedRoutes").Field("namespaces").Field("selector"), ref.From == string(gatewayv1.NamespacesFromSelector), ref.Namespaces)
 	return out, encrypted == (out.TLS != nil)
+}
+
+// checkClients warns of a listener that would not require certificates of clients where the Gateway does.
+func (c *conv) checkClients(at problem.Path, g *GatewayRef, l *ListenerRef) {
+	if v, required := g.ValidationAt(l); required && !v.Insecure && l.Terminate == string(model.ServerOptionalMutual) {
+		c.Warnf(code.NoEffect, at.Field("tls").Field("options").Key(optionTerminate),
+			"%s has no effect, because spec.tls.frontend requires certificates of clients; add an entry without validation to perPort there", l.Terminate)
+	}
 }
 
 // checkKinds warns of kinds of routes that a listener cannot take.

@@ -45,7 +45,7 @@ type GatewayRef struct {
 	Listeners  []ListenerRef
 	// ListenerSets are the namespaces whose ListenerSets may add listeners; nil: none.
 	ListenerSets *model.NamespaceSelection
-	// Validations are how clients of HTTPS listeners are verified, by port; 0: all other ports.
+	// Validations are how clients of listeners that end TLS are verified, by port; 0: all other ports.
 	Validations map[uint32]ValidationRef
 	// ClientCertificate is the certificate for backends; nil: none.
 	ClientCertificate *ObjectRef
@@ -60,7 +60,7 @@ type ValidationRef struct {
 
 // ValidationAt returns how clients of a listener are verified; false: they are not.
 func (g *GatewayRef) ValidationAt(l *ListenerRef) (ValidationRef, bool) {
-	if l.Protocol != string(gatewayv1.HTTPSProtocolType) || l.Terminate == string(model.ServerIstioMutual) {
+	if !protocols[gatewayv1.ProtocolType(l.Protocol)].IsTLS() || l.Passes() || l.Terminate == string(model.ServerIstioMutual) {
 		return ValidationRef{}, false
 	}
 	v, ok := g.Validations[l.Port]
