@@ -109,7 +109,7 @@ var Istiod = []Variable{
 	{"ENABLE_100_CONTINUE_HEADERS", "true", "the server answers Expect: 100-continue"},
 	{"ENABLE_LOCALITY_WEIGHTED_LB_CONFIG", "false", "localities have weights if a localityLbSetting asks for it"},
 	{"ENABLE_ENHANCED_DESTINATIONRULE_MERGE", "true", "DestinationRules are merged only if exportTo is the same, or the newer includes the older's; otherwise the newest counts"},
-	{"PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE", "true", "Services precede ServiceEntries, then the oldest precedes"},
+	{"PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE", "true", "of other namespaces, Services precede ServiceEntries, then the oldest precedes"},
 	{"PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE", "false", "a Sidecar with ingress lists all inbound listeners"},
 	{"PILOT_SIDECAR_USE_REMOTE_ADDRESS", "false", "sidecars keep x-forwarded-for as applications send it"},
 	{"ENABLE_TLS_ON_SIDECAR_INGRESS", "true", "tls of a Sidecar's ingress always counts"},

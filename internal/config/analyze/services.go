@@ -64,7 +64,7 @@ func (c serviceChecks) sharedHost(e *model.ServiceEntry, i int) {
 			c.warnf(code.HostTaken, e, field, "%s is already the host of %s, to which this ServiceEntry only adds endpoints; choose another host", h, s.Key)
 			return
 		case s.IsKubernetes():
-			c.warnf(code.HostTaken, e, field, "%s is already the host of %s; choose another host", h, s.Key)
+			c.warnf(code.HostTaken, e, field, "%s is already the host of %s, which others than sidecars of namespace %s call; choose another host", h, s.Key, e.Namespace)
 			return
 		case s.Namespace == e.Namespace && (first == nil || model.Older(s, first)):
 			first = s

@@ -59,7 +59,7 @@ func entry(namespace, name string, host model.Host, v model.Visibility) *model.S
 	}
 }
 
-// TestServiceOfACall finds the service that a caller sees: a Kubernetes Service, then its own namespace's.
+// TestServiceOfACall finds the service that a caller sees: its own namespace's, then a Kubernetes Service.
 func TestServiceOfACall(t *testing.T) {
 	hidden := model.VisibilityOf([]string{"."}, "other")
 	all := servicesOf(shop(entry("other", "a", "bank.example.com", hidden), entry("billing", "b", "bank.example.com", model.Visibility{}), entry("other", "c", reviews, model.Visibility{}))())
@@ -68,7 +68,8 @@ func TestServiceOfACall(t *testing.T) {
 	require.Equal(t, "a", describe(all.of("bank.example.com", "other"), nil).Name)
 	require.Equal(t, Service{Kind: model.KindService, Namespace: "shop", Name: "reviews", Pods: labels("app", "reviews"),
 		Ports: []Port{{80, model.ProtocolHTTP, "8080"}}}, describe(all.of(reviews, "shop"), nil))
-	require.Equal(t, "reviews", describe(all.of(reviews, "other"), nil).Name, "a ServiceEntry of the callers' namespace does not precede it")
+	require.Equal(t, "c", describe(all.of(reviews, "other"), nil).Name, "a ServiceEntry of the callers' namespace precedes it")
+	require.Equal(t, "reviews", describe(all.of(reviews, "billing"), nil).Name, "one of another namespace does not")
 	require.Zero(t, describe(all.of("none", "shop"), nil))
 }
 

@@ -128,22 +128,25 @@ func (c *Client) Sees(svc *model.Service) bool {
 	return false
 }
 
-// precedes compares two services of one host; b is older.
+// precedes compares two services of one host; b is older. For gateways a Kubernetes Service comes first, as in Istio.
 func (c *Client) precedes(a, b *model.Service) bool {
 	if x, y := c.Sees(a), c.Sees(b); x != y {
 		return x
 	}
+	if c.Key.Type == model.ProxyRouter && a.IsKubernetes() != b.IsKubernetes() {
+		return a.IsKubernetes()
+	}
 	return Precedes(c.Key.Namespace, a, b)
 }
 
-// Precedes reports whether clients of a namespace use service a, and not the older b of the same host, if they see both: a
-// Kubernetes Service, then one of their namespace, then one that is exported to some namespaces only.
+// Precedes reports whether sidecars of a namespace use service a, and not the older b of the same host, if they see both: one
+// of their namespace, then a Kubernetes Service, then one that is exported to some namespaces only.
 func Precedes(namespace string, a, b *model.Service) bool {
-	if a.IsKubernetes() != b.IsKubernetes() {
-		return a.IsKubernetes()
-	}
 	if x, y := a.Namespace == namespace, b.Namespace == namespace; x != y {
 		return x
+	}
+	if a.IsKubernetes() != b.IsKubernetes() {
+		return a.IsKubernetes()
 	}
 	return a.Visibility.Private && !b.Visibility.Private
 }
