@@ -49,6 +49,9 @@ var Agent = []Variable{
 	{"WASM_MODULE_EXPIRY", Any, fixedWasm},
 	{"WASM_PURGE_INTERVAL", Any, fixedWasm},
 
+	{"ISTIO_OUTBOUND_OWNER_GROUPS", "*", "connections of all groups are intercepted, except Envoy's"},
+	{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE", "", "connections of all groups are intercepted, except Envoy's"},
+
 	{"ENABLE_PROBE_KEEPALIVE_CONNECTIONS", "false", "each probe has a connection, as those of the kubelet"},
 	{"ISTIO_ENABLE_HTTP2_PROBING", "true", "probes with TLS may use HTTP/2, as those of the kubelet"},
 	{"ENVOY_SECURE_METRICS_PORT", "0", "metrics are served in plain text; a PeerAuthentication cannot protect them"},
