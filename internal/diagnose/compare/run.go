@@ -14,6 +14,9 @@ import (
 // MaxCalls bounds how many calls Run follows. Report.Untried counts the others.
 const MaxCalls = 500_000
 
+// properties are what is compared, in the order in which users read it: those of package outcome, and those of filter chains.
+var properties = slices.Concat(outcome.Properties, []string{"tokens", "access log", "tracing"})
+
 // maxTexts bounds the texts of calls and proxies that a difference keeps. Its count has all.
 const maxTexts = 200
 
@@ -206,7 +209,6 @@ func (o *opened) follow(call *Call, p *Proxy) (*followed, error) {
 	f := &followed{Outcome: outcome.Outcome{}, objects: p.objectsOf(r), world: p.World}
 	f.Describe(&call.Call, r)
 	f.Upstreams(r, call.Host, o.nameAt)
-	f.secured(r)
 	f.chain(r.Filters)
 	if call.Inbound {
 		return f, nil

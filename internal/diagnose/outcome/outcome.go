@@ -22,6 +22,7 @@ type Outcome map[string]string
 var Properties = []string{
 	"answer", "server", "destination", "encryption", "endpoints", "timeout", "retries", "fault", "mirror", "path", "host", "request headers",
 	"response headers", "CORS", "protocol", "load balancing", "connection limits", "outlier detection", "connect timeout",
+	"server identity", "SNI", "certificate authority", "certificate", "hash", "tunnel",
 }
 
 // Answer is what a proxy does with a call: forwards it, answers itself, or closes the connection. Dry-run policies only count calls.
@@ -99,7 +100,7 @@ func (o Outcome) Describe(call *simulate.Call, r *simulate.Result) {
 		o.Set("timeout", r.Timeout)
 	}
 	if r.Retry != nil {
-		o.Set("retries", strings.TrimSpace(fmt.Sprintf("%d on %s %s", r.Retry.Attempts, r.Retry.On, prefixed("each at most ", r.Retry.PerTry))))
+		o.Set("retries", retries(r.Retry))
 	}
 	o.Set("fault", fault(r.Fault))
 	var mirrors []string
@@ -113,7 +114,10 @@ func (o Outcome) Describe(call *simulate.Call, r *simulate.Result) {
 	if r.Authority != call.Host {
 		o.Set("host", r.Authority)
 	}
-	o.Set("request headers", headers(added(r.RequestHeaders, call.Headers), nil))
+	if r.RequestHeaders != nil { // all upstreams get the same
+		more, removed := headerChanges(r.RequestHeaders, call.Headers)
+		o.Set("request headers", headers(more, removed))
+	}
 	o.Set("response headers", headers(r.ResponseHeaders, r.ResponseRemoved))
 	if r.CORS != nil {
 		o.Set("CORS", fmt.Sprintf("allowed: %t", r.CORS.Allowed))
@@ -157,12 +161,37 @@ func (o Outcome) Upstreams(r *simulate.Result, host string, nameAt func(address 
 			add("outlier detection", outlier(u.Outlier))
 		}
 	}
+	o.secured(r)
 	o.Set("destination", Shares(shares))
 	o.Set("endpoints", Shares(endpoints))
 	for property, texts := range each {
 		slices.Sort(texts)
 		o.Set(property, strings.Join(texts, ", "))
 	}
+}
+
+// secured adds whom the proxy accepts as the server of a call, and how endpoints are chosen by hash.
+func (o Outcome) secured(r *simulate.Result) {
+	each := map[string][]string{}
+	for i := range r.Upstreams {
+		t := r.Upstreams[i].TLS
+		if t == nil || !slices.ContainsFunc(r.Upstreams[i].Endpoints, func(e simulate.Endpoint) bool { return e.Percent > 0 && !e.Plain }) {
+			continue
+		}
+		for property, text := range map[string]string{
+			"server identity": strings.Join(t.SANs, ", "), "SNI": t.SNI, "certificate authority": t.CA, "certificate": t.Cert,
+		} {
+			if text != "" && !slices.Contains(each[property], text) {
+				each[property] = append(each[property], text)
+			}
+		}
+	}
+	for property, texts := range each {
+		slices.Sort(texts)
+		o.Set(property, strings.Join(texts, "; "))
+	}
+	o.Set("hash", strings.Join(r.Hash, ", "))
+	o.Set("tunnel", r.Tunnel)
 }
 
 func encryption(u *simulate.Upstream, e *simulate.Endpoint) string {
@@ -221,15 +250,35 @@ func fault(f *simulate.Fault) string {
 	return strings.Join(out, ", ")
 }
 
-// added returns the headers that a call does not have by itself.
-func added(all, own map[string]string) map[string]string {
-	out := map[string]string{}
-	for k, v := range all {
-		if own[k] != v {
-			out[k] = v
+func retries(r *simulate.Retry) string {
+	out := []string{fmt.Sprintf("%d on %s", r.Attempts, r.On)}
+	if len(r.Codes) > 0 {
+		out = append(out, strings.Trim(fmt.Sprint(r.Codes), "[]"))
+	}
+	out = append(out, prefixed("each at most ", r.PerTry), prefixed("back-off ", r.Backoff))
+	if r.PreviousHosts {
+		out = append(out, "at other endpoints")
+	}
+	if r.OtherLocalities {
+		out = append(out, "in any locality")
+	}
+	return strings.Join(slices.DeleteFunc(out, func(s string) bool { return s == "" }), " ")
+}
+
+// headerChanges returns the headers that a proxy adds to those of a call, or changes, and the names of those that it removes.
+func headerChanges(all, own map[string]string) (more map[string]string, removed []string) {
+	more = maps.Clone(all)
+	for k, v := range own {
+		k = strings.ToLower(k)
+		switch value, kept := all[k]; {
+		case !kept && k != "host":
+			removed = append(removed, k)
+		case value == v:
+			delete(more, k)
 		}
 	}
-	return out
+	slices.Sort(removed)
+	return more, removed
 }
 
 func headers(set map[string]string, removed []string) string {

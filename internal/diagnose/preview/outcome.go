@@ -166,9 +166,22 @@ func compareDifferences(a, b Difference) int {
 	return strings.Compare(a.Host+a.Calls[0]+a.From[0], b.Host+b.Calls[0]+b.From[0])
 }
 
-// changes compares outcomes.
+// changes compares outcomes. What follows from another destination, or from TLS instead of plain text, is left out.
 func changes(before, after outcome.Outcome) (out []Change) {
-	before.Compare(after, outcome.Properties, func(p, b, a string) { out = append(out, Change{p, b, a}) })
+	follows := map[string]bool{}
+	if before["destination"] != after["destination"] {
+		follows["SNI"], follows["server identity"] = true, true
+	}
+	if before["encryption"] != after["encryption"] {
+		for _, p := range []string{"SNI", "server identity", "certificate authority", "certificate"} {
+			follows[p] = true
+		}
+	}
+	before.Compare(after, outcome.Properties, func(p, b, a string) {
+		if !follows[p] {
+			out = append(out, Change{p, b, a})
+		}
+	})
 	return out
 }
 

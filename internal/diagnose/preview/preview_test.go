@@ -157,6 +157,10 @@ spec:
 			shop(strict), shop(strict, "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: db, namespace: shop}\nspec: {host: db, trafficPolicy: {tls: {mode: MUTUAL, clientCertificate: /etc/certs/client.pem, privateKey: /etc/certs/key.pem}}}"),
 			[]string{
 				"db.shop.svc.cluster.local:5432 server: accepts -> closes the connection: a client with the certificate of file-cert:/etc/certs/client.pem~/etc/certs/key.pem is refused",
+				"db.shop.svc.cluster.local:5432 server identity: spiffe://cluster.local/ns/shop/sa/db -> none",
+				"db.shop.svc.cluster.local:5432 SNI: outbound_.5432_._.db.shop.svc.cluster.local -> auto",
+				"db.shop.svc.cluster.local:5432 certificate authority: ROOTCA -> file-root:system",
+				"db.shop.svc.cluster.local:5432 certificate: default -> file-cert:/etc/certs/client.pem~/etc/certs/key.pem",
 			}, 4, 4,
 		},
 		"a service goes": {

@@ -164,6 +164,7 @@ func retry(route, host *routev3.RetryPolicy) *Retry {
 	for _, h := range p.GetRetryHostPredicate() {
 		r.PreviousHosts = r.PreviousHosts || h.GetName() == "envoy.retry_host_predicates.previous_hosts"
 	}
+	r.OtherLocalities = p.GetRetryPriority() != nil
 	return r
 }
 

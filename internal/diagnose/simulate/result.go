@@ -76,6 +76,8 @@ type Retry struct {
 	Codes         []uint32 `yaml:"codes,omitempty" json:"codes,omitempty"`
 	Backoff       string   `yaml:"backoff,omitempty" json:"backoff,omitempty"`
 	PreviousHosts bool     `yaml:"avoidsPreviousHosts,omitempty" json:"avoidsPreviousHosts,omitempty"`
+	// OtherLocalities is set if retries may leave the locality of the first attempt.
+	OtherLocalities bool `yaml:"otherLocalities,omitempty" json:"otherLocalities,omitempty"`
 }
 
 // Fault is the effect of the fault filter, and the percentage of requests.
