@@ -45,6 +45,9 @@ func (o *ListOutput) IsTable() bool { return o.Output.IsTable() || o.IsWide() }
 // IsWide reports whether the output is a table with more columns.
 func (o *ListOutput) IsWide() bool { return o.Is(formatWide) }
 
+// IsPart reports whether the output has only a part of the value: names, or what a template selects.
+func (o *ListOutput) IsPart() bool { return o.Is(formatName) || o.Is(formatJSONPath) }
+
 // Print writes a list in the format of the flag.
 func (o *ListOutput) Print(w io.Writer, l List) error {
 	switch {

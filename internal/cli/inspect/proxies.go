@@ -142,7 +142,7 @@ func (f *proxiesFlags) all(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return f.out.Print(cmd.OutOrStdout(), client.List{
+	return errors.Join(f.out.Print(cmd.OutOrStdout(), client.List{
 		Value: list,
 		Names: func() (names []string) {
 			for i := range list.Proxies {
@@ -151,7 +151,7 @@ func (f *proxiesFlags) all(cmd *cobra.Command) error {
 			return names
 		},
 		Table: func(w io.Writer) error { return f.print(w, &list) },
-	})
+	}), noteIncomplete(cmd, &f.out, list.Others))
 }
 
 func (f *proxiesFlags) one(cmd *cobra.Command, name string) error {

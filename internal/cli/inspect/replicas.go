@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/cli/client"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/terminal"
@@ -92,6 +95,14 @@ func printIncomplete(w io.Writer, s terminal.Style, list []explain.PeerQuery) er
 		}
 	}
 	return nil
+}
+
+// noteIncomplete writes to standard error what printIncomplete writes, if the output has no place for it.
+func noteIncomplete(cmd *cobra.Command, out *client.ListOutput, list []explain.PeerQuery) error {
+	if !out.IsPart() {
+		return nil
+	}
+	return printIncomplete(cmd.ErrOrStderr(), terminal.StyleFor(cmd.ErrOrStderr()), list)
 }
 
 // isSilent reports whether some control plane did not answer.

@@ -108,6 +108,8 @@ func TestProxiesOfAllControlPlanes(t *testing.T) {
 	require.Contains(t, out, "control plane 10.0.0.1:15012 has 7 more: list them with --address and --local\n")
 	require.Contains(t, out, "control plane 10.0.0.2:15012 does not answer: no answer for 6s: why\n")
 	require.NotContains(t, errOut, "note:")
+	_, _, errOut = moonsail(t, "proxies", "-o", "name", "--address", address)
+	require.Contains(t, errOut, "control plane 10.0.0.2:15012 does not answer: no answer for 6s: why\n")
 	_, out, errOut = moonsail(t, "proxies", "--local", "--address", address)
 	require.NotContains(t, out, "CONTROL PLANE")
 	require.NotContains(t, out, "this one")
@@ -121,6 +123,12 @@ func TestStaleOfAllControlPlanes(t *testing.T) {
 	_, out, _ := moonsail(t, "stale", "--address", address)
 	require.Regexp(t, `(?m)^web-1.shop \(10.0.0.1:15012\) +10.1.1.1:80 `, out)
 	require.Contains(t, out, "control plane 10.0.0.2:15012 does not answer: why\n")
+	for _, format := range []string{"name", "jsonpath={.holders[*].name}"} {
+		_, out, errOut := moonsail(t, "stale", "-o", format, "--address", address)
+		require.Contains(t, out, "web-1")
+		require.NotContains(t, out, "does not answer")
+		require.Contains(t, errOut, "control plane 10.0.0.2:15012 does not answer: why\n")
+	}
 	_, out, _ = moonsail(t, "stale", "--local", "--address", address)
 	require.Equal(t, "no connected proxy holds a removed endpoint\n", out)
 

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -45,7 +46,9 @@ The metric moonsail_stale_proxies counts the same for one control plane, from on
 			}
 			s.Holders = slices.DeleteFunc(s.Holders, func(h explain.StaleHolder) bool { return !namespaces.Has(h.Namespace) })
 			s.Away = slices.DeleteFunc(s.Away, func(a explain.AwayFromMesh) bool { return !namespaces.Has(a.Namespace) })
-			return out.Print(cmd.OutOrStdout(), client.List{Value: s, Names: func() []string { return staleNames(s) }, Table: func(w io.Writer) error { return printStale(w, s) }})
+			return errors.Join(
+				out.Print(cmd.OutOrStdout(), client.List{Value: s, Names: func() []string { return staleNames(s) }, Table: func(w io.Writer) error { return printStale(w, s) }}),
+				noteIncomplete(cmd, &out, s.Others))
 		},
 	}
 	plane.AddFlags(cmd)

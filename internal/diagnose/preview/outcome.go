@@ -78,14 +78,15 @@ func (c *comparison) try(ctx context.Context, calls []Call, whole bool) error {
 	if c.report.Undecided = undecided.Sorted(); len(undecided) > 0 {
 		c.report.Notes = append(c.report.Notes, "undecided calls may be decided differently: apply the change where you can test them first")
 	}
-	c.report.Differences = slices.SortedFunc(func(yield func(Difference) bool) {
+	c.report.Differences = slices.AppendSeq(c.report.Differences, func(yield func(Difference) bool) {
 		for _, d := range groups {
 			slices.Sort(d.From)
 			if !yield(*d) {
 				return
 			}
 		}
-	}, compareDifferences)
+	})
+	slices.SortFunc(c.report.Differences, compareDifferences)
 	return nil
 }
 

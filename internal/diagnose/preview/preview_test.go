@@ -88,6 +88,7 @@ func TestNothingChanges(t *testing.T) {
 	require.Empty(t, r.Objects)
 	require.Equal(t, 4, r.Of)
 	require.Zero(t, r.Tried)
+	require.NotNil(t, r.Differences, "an empty list in JSON")
 }
 
 // TestChanges checks what calls each kind of change decides differently.
