@@ -35,17 +35,24 @@ func (c *comparison) entering(cl *client, operations []sample.Request) []Call {
 		}
 		for _, domain := range domainsOf(before, after) {
 			requests := append(c.routesTo(before, after, target{host: model.Host(domain)}, schemesOf(http)...), operations...)
-			for _, r := range requests {
-				for _, e := range http {
-					if r.Scheme != "" && r.Scheme != e.scheme {
-						continue
-					}
-					e.name = domain
-					call := requestCall(e.url(port), r)
-					call.Principal = e.principal
-					out = append(out, call)
-				}
+			out = append(out, through(http, domain, port, requests)...)
+		}
+	}
+	return out
+}
+
+// through returns calls of a domain with the requests that an entrance's scheme allows.
+func through(http []entrance, domain, port string, requests []sample.Request) []Call {
+	var out []Call
+	for _, r := range requests {
+		for _, e := range http {
+			if r.Scheme != "" && r.Scheme != e.scheme {
+				continue
 			}
+			e.name = domain
+			call := requestCall(e.url(port), r)
+			call.Principal = e.principal
+			out = append(out, call)
 		}
 	}
 	return out
