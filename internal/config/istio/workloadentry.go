@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -53,8 +54,10 @@ func mergeLabels(under, over map[string]string) map[string]string {
 	return out
 }
 
+// entryReady reports the result of health checks. Like Istio it accepts the annotation in all forms of a Go boolean. An entry
+// without a result yet is not ready.
 func entryReady(o *networkingv1.WorkloadEntry) bool {
-	if o.Annotations[annotationHealthChecks] != "true" {
+	if on, err := strconv.ParseBool(o.Annotations[annotationHealthChecks]); err != nil || !on {
 		return true
 	}
 	for _, cond := range o.Status.Conditions {

@@ -77,8 +77,9 @@ func newEndpoints(snap *store.Snapshot) *endpoints {
 	}
 	for _, kind := range []model.Kind{model.KindPod, model.KindWorkloadEntry} {
 		for o := range snap.All(kind) {
-			w := o.(*model.Workload)
-			x.byNS[w.Namespace] = append(x.byNS[w.Namespace], w)
+			if w := o.(*model.Workload); kind == model.KindPod || w.Ready { // istiod leaves out unhealthy WorkloadEntries
+				x.byNS[w.Namespace] = append(x.byNS[w.Namespace], w)
+			}
 		}
 	}
 	return x

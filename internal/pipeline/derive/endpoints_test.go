@@ -304,7 +304,7 @@ func TestRoundRobinOfWorkloads(t *testing.T) {
 				Key:    model.Key{Kind: model.KindWorkloadEntry, Namespace: "shop", Name: name},
 				Labels: map[string]string{"app": "rr", "version": version},
 			},
-			Addresses: []string{name + ".example.net"},
+			Addresses: []string{name + ".example.net"}, Ready: true,
 		}
 	}
 	rule := &model.DestinationRule{

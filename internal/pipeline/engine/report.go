@@ -125,7 +125,7 @@ func readyMembers(s *model.EndpointSlice) map[string]bool {
 }
 
 func addressesOf(w *model.Workload) map[string]bool {
-	if w == nil || w.Address() == "" {
+	if w == nil || !w.Ready || w.Address() == "" {
 		return nil
 	}
 	return map[string]bool{w.Address(): true}

@@ -21,8 +21,10 @@ func TestRemovedEndpoints(t *testing.T) {
 	unready := slice("1", "2")
 	unready.Members[1].Ready = false
 	workload := func(kind model.Kind) *model.Workload {
-		return &model.Workload{Meta: model.Meta{Key: model.Key{Kind: kind, Namespace: "shop", Name: "w"}, Labels: map[string]string{"app": "w"}}, Addresses: []string{"9"}}
+		return &model.Workload{Meta: model.Meta{Key: model.Key{Kind: kind, Namespace: "shop", Name: "w"}, Labels: map[string]string{"app": "w"}}, Addresses: []string{"9"}, Ready: true}
 	}
+	unhealthy := workload(model.KindWorkloadEntry)
+	unhealthy.Ready = false
 	entry := func(addresses ...string) *model.ServiceEntry {
 		e := &model.ServiceEntry{Hosts: []model.Host{"x.example"}}
 		for _, a := range addresses {
@@ -40,6 +42,8 @@ func TestRemovedEndpoints(t *testing.T) {
 		"not ready":          {slice("1", "2"), unready, []string{"2"}},
 		"was not ready":      {unready, nil, []string{"1"}},
 		"workload entry":     {workload(model.KindWorkloadEntry), nil, []string{"9"}},
+		"unhealthy entry":    {workload(model.KindWorkloadEntry), unhealthy, []string{"9"}},
+		"was unhealthy":      {unhealthy, nil, nil},
 		"pod":                {workload(model.KindPod), nil, nil},
 		"of a service entry": {entry("1", "2"), entry("2"), []string{"1"}},
 	} {

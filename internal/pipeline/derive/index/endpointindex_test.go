@@ -19,10 +19,12 @@ func TestEntriesBesideSlices(t *testing.T) {
 	x.addService(s, newTouched())
 	x.replaceSlice(nil, slice, newTouched())
 	entry := func(ns, name, address string) *model.Workload {
-		w := &model.Workload{Addresses: []string{address}}
+		w := &model.Workload{Addresses: []string{address}, Ready: true}
 		w.Key, w.Labels = model.Key{Kind: model.KindWorkloadEntry, Namespace: ns, Name: name}, s.Selector
 		return w
 	}
+	unhealthy := entry("shop", "vm-1", "10.0.0.1")
+	unhealthy.Ready = false
 	first, second, elsewhere := entry("shop", "vm-1", "10.0.0.1"), entry("shop", "vm-2", "10.0.0.3"), entry("bank", "vm-1", "10.0.0.4")
 	for _, step := range []struct {
 		old, now *model.Workload
@@ -32,6 +34,8 @@ func TestEntriesBesideSlices(t *testing.T) {
 		{nil, first, []string{"10.0.0.1", "10.0.0.2"}},
 		{nil, second, []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}},
 		{first, first, []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}},
+		{first, unhealthy, []string{"10.0.0.2", "10.0.0.3"}},
+		{unhealthy, first, []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}},
 		{first, nil, []string{"10.0.0.2", "10.0.0.3"}},
 		{second, nil, []string{"10.0.0.2"}},
 	} {

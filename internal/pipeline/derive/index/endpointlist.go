@@ -182,10 +182,13 @@ func (x *endpointIndex) fromWorkloads(s *model.Service, pods bool) []model.Endpo
 	return out
 }
 
-// workloadHealth is the state of a workload, and whether it is an endpoint. A WorkloadEntry always is.
+// workloadHealth is the state of a workload, and whether it is an endpoint. As in Istio, publishNotReady does not count for a
+// WorkloadEntry.
 func workloadHealth(w *model.Workload, publishNotReady bool) (model.Health, bool) {
 	switch {
-	case w.Kind != model.KindPod || publishNotReady:
+	case w.Kind != model.KindPod:
+		return model.Healthy, w.Ready
+	case publishNotReady:
 		return model.Healthy, true
 	case w.Terminating && w.Ready:
 		return model.Draining, true
