@@ -364,6 +364,7 @@ func (w *World) workload(kind model.Kind) model.Object {
 		Addresses: w.podAddresses(1 + w.IntN(5)), Ready: w.Chance(0.8), Terminating: w.Chance(0.2),
 		ServiceAccount: Pick(w, append(names, "")),
 		Locality:       Pick(w, localities), NamedPorts: w.namedPorts(), Weight: uint32(w.IntN(3)), Node: Pick(w, nodes),
+		HostNetwork: kind == model.KindPod && w.Chance(0.1),
 	}
 }
 

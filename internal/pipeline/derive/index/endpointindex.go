@@ -18,6 +18,7 @@ type endpointIndex struct {
 	selecting map[pairKey]map[serviceKey]*model.Service // services by one label of their selector
 	kube      map[name]*model.Service                   // Kubernetes services by name
 	podSlices podServices
+	unnamed   addressServices
 	nodes     nodeIndex
 	sets      map[serviceKey]*EndpointSet
 	merged    map[hostIn][]*model.Service // of hosts that several services of a namespace have
@@ -56,6 +57,7 @@ func newEndpointIndex() *endpointIndex {
 		selecting: map[pairKey]map[serviceKey]*model.Service{},
 		kube:      map[name]*model.Service{},
 		podSlices: podServices{},
+		unnamed:   addressServices{},
 		nodes:     newNodeIndex(),
 		sets:      map[serviceKey]*EndpointSet{},
 		merged:    map[hostIn][]*model.Service{},
@@ -127,6 +129,7 @@ func (x *endpointIndex) replaceSlice(old, now *model.EndpointSlice, touched *Tou
 	if old != nil {
 		take(x.slices, name{old.Namespace, old.Service}, old.Key)
 		x.podSlices.add(old, -1)
+		x.unnamed.add(old, -1)
 		x.draining.unlist(old.Key, addressesOfSlice(old))
 		x.nodes.countSlice(old, -1)
 		x.touchListed(old, samePods(old, now), touched)
@@ -134,6 +137,7 @@ func (x *endpointIndex) replaceSlice(old, now *model.EndpointSlice, touched *Tou
 	if now != nil {
 		insert(x.slices, name{now.Namespace, now.Service}, now.Key, now)
 		x.podSlices.add(now, 1)
+		x.unnamed.add(now, 1)
 		x.draining.list(now.Key, addressesOfSlice(now), now)
 		x.nodes.countSlice(now, 1)
 		x.touchListed(now, samePods(old, now), touched)
@@ -162,6 +166,25 @@ func (c podServices) add(s *model.EndpointSlice, by int) {
 			countService(c, pod, service, by)
 		}
 	}
+}
+
+// addressServices counts, by address, how often the slices of a service list it without a Pod.
+type addressServices map[name]map[name]int
+
+func (c addressServices) add(s *model.EndpointSlice, by int) {
+	service := name{s.Namespace, s.Service}
+	for i := range s.Members {
+		if m := &s.Members[i]; m.Pod == "" && len(m.Addresses) > 0 {
+			countService(c, name{s.Namespace, m.Addresses[0]}, service, by)
+		}
+	}
+}
+
+// list reports whether slices of a service list an address of a Pod, without its name.
+func (c addressServices) list(service name, pod *model.Workload) bool {
+	return pod != nil && pod.Kind == model.KindPod && slices.ContainsFunc(pod.Addresses, func(a string) bool {
+		return c[name{pod.Namespace, a}][service] > 0
+	})
 }
 
 // countService counts uses of a service by k, and drops counts of 0.
@@ -221,7 +244,7 @@ func (x *endpointIndex) touchServices(old, now *model.Workload, touched *Touched
 			if x.matters(s, old, now) {
 				x.touch(s, touched)
 			}
-			if !sameMember(old, now) {
+			if !sameMember(old, now) || x.listsAnew(s, old, now) {
 				x.touchMembers(s, touched)
 			}
 		}
@@ -235,10 +258,21 @@ func (x *endpointIndex) matters(s *model.Service, old, now *model.Workload) bool
 	if w.Kind != model.KindPod || !s.IsKubernetes() || len(x.slices[nameOf(s)]) == 0 {
 		return true
 	}
-	if x.podSlices[nameOf(w)][nameOf(s)] == 0 {
+	if x.listsAnew(s, old, now) {
+		return true
+	}
+	if x.podSlices[nameOf(w)][nameOf(s)] == 0 && !x.unnamed.list(nameOf(s), now) {
 		return false
 	}
 	return old == nil || now == nil || !sameButPorts(x.endpointOf(old), x.endpointOf(now))
+}
+
+// listsAnew reports whether a service lists an address that finds other Pods after a change of one (see podAt).
+func (x *endpointIndex) listsAnew(s *model.Service, old, now *model.Workload) bool {
+	if !x.unnamed.list(nameOf(s), old) && !x.unnamed.list(nameOf(s), now) {
+		return false
+	}
+	return old == nil || now == nil || ownsAddress(old) != ownsAddress(now) || !slices.Equal(old.Addresses, now.Addresses)
 }
 
 // servicesWith lists the services that w belongs to, in no order.
@@ -248,6 +282,13 @@ func (x *endpointIndex) servicesWith(w *model.Workload) []*model.Service {
 		for n := range x.podSlices[nameOf(w)] {
 			if s := x.kube[n]; s != nil {
 				out = append(out, s)
+			}
+		}
+		for _, a := range w.Addresses {
+			for n := range x.unnamed[name{w.Namespace, a}] {
+				if s := x.kube[n]; s != nil {
+					out = append(out, s)
+				}
 			}
 		}
 	}

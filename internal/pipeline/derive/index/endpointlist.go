@@ -100,7 +100,7 @@ func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice,
 	default:
 		return model.Endpoint{}, false
 	}
-	e, known := x.behind(slice, m)
+	e, pod, known := x.behind(slice, m)
 	if !known {
 		return model.Endpoint{}, false
 	}
@@ -108,7 +108,7 @@ func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice,
 		e.Locality.Zone = m.Zone
 	}
 	e.Address = m.Addresses[0]
-	e.Health = x.draining.health(health, e.Address, slice.Namespace, m.Pod, accountBehind(&e, m.Pod))
+	e.Health = x.draining.health(health, e.Address, slice.Namespace, pod, accountBehind(&e, pod))
 	return e, true
 }
 
@@ -120,19 +120,50 @@ func accountBehind(e *model.Endpoint, pod string) string {
 	return cmp.Or(e.ServiceAccount, "default")
 }
 
-// behind returns the workload of a slice's member, as an endpoint. It returns false if the Pod has not arrived yet, or is gone:
-// callers would speak plain text to such an endpoint, and would not find it in any subset.
-func (x *endpointIndex) behind(slice *model.EndpointSlice, m *model.SliceEndpoint) (model.Endpoint, bool) {
-	e := model.Endpoint{Namespace: slice.Namespace}
+// behind returns the workload of a slice's member, as an endpoint, with the name of its Pod. It returns false if the Pod has
+// not arrived yet, or is gone: callers would speak plain text to such an endpoint, and would not find it in any subset.
+func (x *endpointIndex) behind(slice *model.EndpointSlice, m *model.SliceEndpoint) (e model.Endpoint, pod string, known bool) {
+	if w := x.podOfMember(slice, m); w != nil {
+		return x.endpointOf(w), w.Name, true
+	}
+	e.Namespace = slice.Namespace
 	if m.Pod == "" {
 		e.Locality, e.Node = x.nodes.locality(m.Node), m.Node
-		return e, true
+		return e, "", true
 	}
-	if w := x.workloads[model.Key{Kind: model.KindPod, Namespace: slice.Namespace, Name: m.Pod}]; w != nil {
-		return x.endpointOf(w), true
-	}
-	return e, !slice.PodsListed
+	return e, m.Pod, !slice.PodsListed
 }
+
+// podOfMember is the Pod that a slice's member names or, if it names none, the Pod at its address; nil: unknown or none.
+func (x *endpointIndex) podOfMember(slice *model.EndpointSlice, m *model.SliceEndpoint) *model.Workload {
+	if m.Pod != "" {
+		return x.workloads[model.Key{Kind: model.KindPod, Namespace: slice.Namespace, Name: m.Pod}]
+	}
+	if len(m.Addresses) == 0 {
+		return nil
+	}
+	return x.podAt(slice.Namespace, m.Addresses[0])
+}
+
+// podAt is the Pod of a namespace at an address; nil: none. As in Istio, Pods of other namespaces do not count: the author of
+// a slice has no right to their identities.
+func (x *endpointIndex) podAt(ns, address string) *model.Workload {
+	var first *model.Workload
+	for k, o := range x.draining.listed[address] {
+		w, ok := o.(*model.Workload)
+		if !ok || k.Kind != model.KindPod || k.Namespace != ns || !ownsAddress(w) {
+			continue
+		}
+		if first == nil || k.Compare(first.Key) < 0 {
+			first = w
+		}
+	}
+	return first
+}
+
+// ownsAddress reports whether a Pod is the only one at its addresses. Pods on the network of their node share them, and another
+// Pod may get those of a Pod that has ended.
+func ownsAddress(pod *model.Workload) bool { return !pod.HostNetwork && !hasEnded(pod) }
 
 // slicePorts are the ports of all endpoints of a slice. The endpoints share the map, which must not change.
 func slicePorts(slice *model.EndpointSlice) map[string]uint32 {

@@ -112,16 +112,16 @@ func (x *endpointIndex) addMember(m *members, w *model.Workload) {
 }
 
 // addSlices adds what the service's slices list beside selected workloads. Members without a Pod have no sidecar. A Pod
-// that has not arrived yet is not an endpoint.
+// that is named and has not arrived yet is not an endpoint.
 func (x *endpointIndex) addSlices(m *members, s *model.Service) {
 	for _, slice := range x.slices[name{s.Namespace, s.Name}] {
 		for i := range slice.Members {
-			pod := slice.Members[i].Pod
-			w := x.workloads[model.Key{Kind: model.KindPod, Namespace: slice.Namespace, Name: pod}]
+			w := x.podOfMember(slice, &slice.Members[i])
 			switch {
-			case w == nil && (pod == "" || !slice.PodsListed):
+			case w == nil && (slice.Members[i].Pod == "" || !slice.PodsListed):
 				m.plain++
 			case w != nil && (len(s.Selector) == 0 || !model.SelectorMatches(s.Selector, w.Labels)):
+				m.origins.Add(slice.Key)
 				x.addMember(m, w)
 			}
 		}
@@ -142,7 +142,9 @@ func sameMember(old, now *model.Workload) bool {
 // Most changes of a slice concern only the readiness of endpoints.
 func samePods(old, now *model.EndpointSlice) bool {
 	return old != nil && now != nil && old.Service == now.Service && old.PodsListed == now.PodsListed &&
-		slices.EqualFunc(old.Members, now.Members, func(a, b model.SliceEndpoint) bool { return a.Pod == b.Pod })
+		slices.EqualFunc(old.Members, now.Members, func(a, b model.SliceEndpoint) bool {
+			return a.Pod == b.Pod && (a.Pod != "" || slices.Equal(a.Addresses, b.Addresses))
+		})
 }
 
 // encrypt sets what an endpoint's sidecar accepts, and adds the policies that decide it.

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 
@@ -80,6 +81,66 @@ func TestIdentitiesFollowSlices(t *testing.T) {
 				}
 			}
 			require.Equal(t, all, x.identities[keyOf(s)])
+		})
+	}
+}
+
+// TestIdentitiesFollowAddresses checks the same for Pods at addresses that a slice lists without their names.
+func TestIdentitiesFollowAddresses(t *testing.T) {
+	x, s := newEndpointIndex(), &model.Service{Hostname: "db.shop.svc.cluster.local"}
+	x.accepts = func(string, map[string]string, *model.OriginList) *model.PeerTLS { return permissive }
+	s.Key = model.Key{Kind: model.KindService, Namespace: "shop", Name: "db"}
+	slice := &model.EndpointSlice{Service: "db", Members: []model.SliceEndpoint{{Addresses: []string{"10.0.0.1"}, Ready: true}}}
+	slice.Key = model.Key{Kind: model.KindEndpointSlice, Namespace: "shop", Name: "db"}
+	pod := func(name string, change func(*model.Workload)) *model.Workload {
+		w := &model.Workload{Addresses: []string{"10.0.0.1", "fd00::1"}, ServiceAccount: name, Ready: true}
+		w.Labels = map[string]string{model.LabelTLSMode: model.TLSModeLabelIstio}
+		w.Key = model.Key{Kind: model.KindPod, Namespace: "shop", Name: name}
+		if change != nil {
+			change(w)
+		}
+		return w
+	}
+	none, shop := &Identities{}, func(name string) *Identities {
+		return &Identities{Accounts: []Account{{"shop", name}}, Some: true, All: true, Origins: model.OriginsOf(slice.Key)}
+	}
+	a, pending := pod("a", nil), pod("a", func(w *model.Workload) { w.Addresses = nil })
+	ended := pod("a", func(w *model.Workload) { w.Terminating, w.Ready = true, false })
+	onHost, elsewhere := pod("a", func(w *model.Workload) { w.HostNetwork = true }), pod("a", func(w *model.Workload) { w.Addresses = []string{"10.0.0.2"} })
+	foreign, b := pod("a", func(w *model.Workload) { w.Namespace = "bank" }), pod("b", nil)
+	touched := newTouched()
+	x.addService(s, touched)
+	x.replaceSlice(nil, slice, touched)
+	x.settle(touched)
+	for _, step := range []struct {
+		name     string
+		old, now *model.Workload
+		want     *Identities
+	}{
+		{"a Pod of another namespace", nil, foreign, none},
+		{"no address yet", nil, pending, none},
+		{"its address", pending, a, shop("a")},
+		{"a second Pod, which does not count", nil, b, shop("a")},
+		{"the first has ended", a, ended, shop("b")},
+		{"it is gone", ended, nil, shop("b")},
+		{"no Pod", b, nil, none},
+		{"the address of a node", nil, onHost, none},
+		{"its own address", onHost, a, shop("a")},
+		{"another address", a, elsewhere, none},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			before := x.sets[keyOf(s)]
+			touched := newTouched()
+			x.replaceWorkload(step.old, step.now, touched)
+			x.settle(touched)
+			require.Equal(t, x.identify(s), cmp.Or(x.identities[keyOf(s)], noIdentities))
+			require.Equal(t, step.want, cmp.Or(x.identities[keyOf(s)], noIdentities))
+			e := x.sets[keyOf(s)].Get()[0]
+			require.Equal(t, step.want.Some, e.Sidecar)
+			if step.want.Some {
+				require.Equal(t, step.want.Accounts[0].Name, e.ServiceAccount)
+				require.NotSame(t, before, x.sets[keyOf(s)])
+			}
 		})
 	}
 }
