@@ -123,7 +123,7 @@ type Service struct {
 	Auto       []netip.Addr   // of a ServiceEntry without addresses: those that the mesh gives it, IPv4 first
 	Ports      []ServicePort
 	Resolution Resolution
-	Headless   bool              // clusterIP: None
+	Headless   bool              // clusterIP: None, or a ServiceEntry that selects workloads and forwards to the original destination
 	External   bool              // MESH_EXTERNAL: no sidecar at the other end
 	Selector   map[string]string // workloads of the same namespace; empty: endpoints are given otherwise
 	Visibility Visibility

@@ -41,11 +41,17 @@ func ServiceEntry(in convert.Cluster, o *networkingv1.ServiceEntry) (*model.Serv
 			c.Errorf(code.ExclusiveFields, at.Field("endpoints"), "cannot be combined with workloadSelector; remove one of the two")
 		}
 	}
+	e.Template.Headless = isHeadless(spec)
 	e.Template.Inline = c.entryEndpoints(at.Field("endpoints"), spec)
 	c.entryResolution(at, spec)
 	c.entryAddresses(at, spec, !in.NoAutoAddresses && len(e.AutoHosts()) > 0)
 	c.tcpHosts(at, spec)
 	return e, c.Problems
+}
+
+// isHeadless reports whether clients call selected workloads at their own addresses, as those of a headless Service.
+func isHeadless(spec *networking.ServiceEntry) bool {
+	return spec.Resolution == networking.ServiceEntry_NONE && len(spec.WorkloadSelector.GetLabels()) > 0 && len(spec.Addresses) == 0
 }
 
 // assignedAddresses returns the addresses in a status. Invalid ones, which Moonsail does not write, are ignored.
@@ -151,9 +157,6 @@ func (c entryConv) entryResolution(at problem.Path, spec *networking.ServiceEntr
 		if len(spec.Endpoints) > 0 {
 			c.Errorf(code.NotAllowedHere, at.Field("endpoints"), "resolution NONE sends to the address that the client called; remove the endpoints, or use STATIC or DNS")
 		}
-		if spec.WorkloadSelector != nil {
-			c.Warnf(code.NoEffect, at.Field("workloadSelector"), "has no effect with resolution NONE; use STATIC")
-		}
 	case networking.ServiceEntry_DNS, networking.ServiceEntry_DNS_ROUND_ROBIN:
 		c.entryDNS(at, spec)
 	case networking.ServiceEntry_DYNAMIC_DNS:
@@ -205,7 +208,7 @@ func (c entryConv) entryAddresses(at problem.Path, spec *networking.ServiceEntry
 			c.Errorf(code.NotAllowedHere, at.Field("addresses").Index(i), "CIDR blocks are for resolution NONE and STATIC; use single addresses")
 		}
 	}
-	if len(spec.Addresses) > 0 {
+	if len(spec.Addresses) > 0 || isHeadless(spec) {
 		return
 	}
 	for i, p := range spec.Ports {
