@@ -411,6 +411,11 @@ func (e *Endpoint) label(key string) (string, bool) {
 	return own, ok
 }
 
+// IsSocket reports whether an endpoint's address is a Unix socket: an absolute path, or "@" and an abstract name.
+func IsSocket(address string) bool {
+	return strings.HasPrefix(address, "/") || strings.HasPrefix(address, "@")
+}
+
 // IsIP reports whether an endpoint's address is an IP address.
 func IsIP(address string) bool {
 	_, err := netip.ParseAddr(address)

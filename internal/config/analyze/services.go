@@ -51,6 +51,18 @@ func (c serviceChecks) serviceEntry(e *model.ServiceEntry) {
 	if sel := e.Template.Selector; len(sel) > 0 && !ruleChecks(c).selectsAny(e.Namespace, sel) {
 		c.infof(code.SelectorMatchesNothing, e, "spec.workloadSelector", "no workload of namespace %s has %s, so the service has no endpoints", e.Namespace, labelText(sel))
 	}
+	c.socketsOf(e)
+}
+
+// socketsOf reports selected workloads that clients cannot call because Envoy resolves the names of endpoints.
+func (c serviceChecks) socketsOf(e *model.ServiceEntry) {
+	if t := &e.Template; len(t.Selector) > 0 && t.IsResolved() {
+		for _, w := range c.workloads[e.Namespace] {
+			if model.IsSocket(w.Address()) && model.SelectorMatches(t.Selector, w.Labels) {
+				c.warnf(code.NotAllowedHere, e, "spec.workloadSelector", "selects %s, whose address is a Unix socket, so it is not called: use resolution STATIC, or other labels", w.Key)
+			}
+		}
+	}
 }
 
 // sharedHost reports what a ServiceEntry loses because another object has its host. ServiceEntries of one namespace are

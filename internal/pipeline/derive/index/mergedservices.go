@@ -2,7 +2,6 @@ package index
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -113,7 +112,7 @@ func (x *endpointIndex) mergedEndpoints(s *model.Service, policies *model.Origin
 			list = []*model.Endpoint{{Address: string(p.Hostname), Workload: p.Name, Namespace: p.Namespace}}
 		}
 		for _, e := range list {
-			if !s.IsResolved() && !isEndpointAddress(e.Address) {
+			if !isCallable(s, e.Address) {
 				continue
 			}
 			of := *e
@@ -147,9 +146,13 @@ func partPort(s *model.Service, p *model.ServicePort) string {
 	return ""
 }
 
-// isEndpointAddress reports whether EDS can have the address. An endpoint of another network has none.
-func isEndpointAddress(a string) bool {
-	return a == "" || model.IsIP(a) || strings.HasPrefix(a, "unix://")
+// isCallable reports whether an endpoint of a service can have an address. If Envoy resolves the names of endpoints, sockets
+// are impossible, else names are. An endpoint of another network has no address.
+func isCallable(s *model.Service, a string) bool {
+	if s.IsResolved() {
+		return !model.IsSocket(a)
+	}
+	return a == "" || model.IsIP(a) || model.IsSocket(a)
 }
 
 // mergedPort is a port of an endpoint.

@@ -16,8 +16,7 @@ import (
 
 // UnixPath returns the path of a Unix socket; "": the address is none.
 func UnixPath(address string) string {
-	path := strings.TrimPrefix(address, "unix://")
-	if strings.HasPrefix(path, "/") || strings.HasPrefix(path, "@") {
+	if path := strings.TrimPrefix(address, "unix://"); model.IsSocket(path) {
 		return path
 	}
 	return ""
