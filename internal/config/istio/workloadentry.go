@@ -26,7 +26,7 @@ const (
 // WorkloadEntry decodes a WorkloadEntry. Labels of the object win over spec.labels.
 func WorkloadEntry(in convert.Cluster, o *networkingv1.WorkloadEntry) (*model.Workload, problem.List) {
 	c := entryConv{convert.Start(in, model.KindWorkloadEntry, &o.ObjectMeta)}
-	e := c.endpoint("spec", &o.Spec, endpointRules{fqdn: true})
+	e := c.endpoint("spec", &o.Spec, endpointRules{fqdn: true, labels: o.Labels})
 	w := &model.Workload{
 		Meta:           c.Meta,
 		Addresses:      []string{e.Address},
@@ -38,7 +38,7 @@ func WorkloadEntry(in convert.Cluster, o *networkingv1.WorkloadEntry) (*model.Wo
 		Ready:          entryReady(o),
 		Terminating:    o.DeletionTimestamp != nil,
 	}
-	w.Labels = mergeLabels(o.Spec.Labels, o.Labels)
+	w.Labels = e.Labels
 	if e.Address == "" {
 		w.Addresses = nil
 	}
@@ -46,8 +46,11 @@ func WorkloadEntry(in convert.Cluster, o *networkingv1.WorkloadEntry) (*model.Wo
 }
 
 func mergeLabels(under, over map[string]string) map[string]string {
-	if len(under) == 0 {
+	switch {
+	case len(under) == 0:
 		return over
+	case len(over) == 0:
+		return under
 	}
 	out := maps.Clone(under)
 	maps.Copy(out, over)
@@ -70,9 +73,10 @@ func entryReady(o *networkingv1.WorkloadEntry) bool {
 
 // endpointRules are the rules for an endpoint, by the kind of object that it is part of.
 type endpointRules struct {
-	fqdn    bool     // the address may be a DNS name
-	noUnix  bool     // it may not be a Unix socket
-	service []string // names of the service's ports; nil: not known
+	fqdn    bool              // the address may be a DNS name
+	noUnix  bool              // it may not be a Unix socket
+	service []string          // names of the service's ports; nil: not known
+	labels  map[string]string // of the object, which win over those of the endpoint
 }
 
 // endpoint converts a WorkloadEntry, alone or inside of a ServiceEntry.
@@ -82,14 +86,15 @@ func (c entryConv) endpoint(at problem.Path, we *networking.WorkloadEntry, rules
 	if we.Network != "" && we.Address != "" {
 		c.Warnf(code.NotSupported, at.Field("network"), "has no effect: the mesh has one network, so the endpoint is called at its address; remove it")
 	}
+	labels := mergeLabels(we.Labels, rules.labels)
 	return model.Endpoint{
 		Address:        c.endpointAddress(at, we, rules),
 		Ports:          we.Ports,
-		Labels:         we.Labels,
-		Locality:       c.endpointLocality(at, we),
+		Labels:         labels,
+		Locality:       c.endpointLocality(at, we, labels),
 		Weight:         we.Weight,
-		Sidecar:        model.EntrySpeaksMTLS(we.Labels, we.ServiceAccount),
-		Network:        cmp.Or(we.Network, we.Labels[model.LabelNetwork]),
+		Sidecar:        model.EntrySpeaksMTLS(labels, we.ServiceAccount),
+		Network:        cmp.Or(we.Network, labels[model.LabelNetwork]),
 		Workload:       c.Meta.Name,
 		Namespace:      c.Meta.Namespace,
 		ServiceAccount: we.ServiceAccount,
@@ -140,10 +145,14 @@ func (c entryConv) endpointPorts(at problem.Path, we *networking.WorkloadEntry, 
 }
 
 // endpointLocality goes by what is said, and then by labels.
-func (c entryConv) endpointLocality(at problem.Path, we *networking.WorkloadEntry) model.Locality {
+func (c entryConv) endpointLocality(at problem.Path, we *networking.WorkloadEntry, labels map[string]string) model.Locality {
 	s := we.Locality
 	if s == "" {
-		return c.LabelLocality(at.Field("labels"), we.Labels)
+		from := at.Field("labels")
+		if len(we.Labels) == 0 {
+			from = "metadata.labels"
+		}
+		return c.LabelLocality(from, labels)
 	}
 	if strings.HasPrefix(s, "/") || strings.Contains(s, "//") {
 		c.Errorf(code.InvalidFormat, at.Field("locality"), "%q has an empty part; write region/zone/subzone, or the first parts of it", s)
