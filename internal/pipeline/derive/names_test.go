@@ -64,6 +64,14 @@ func TestNames(t *testing.T) {
 	delta = apply(sliceOf("3")).Deltas[key]
 	require.Contains(t, delta.Names, "db.shop.svc.cluster.local")
 	require.Nil(t, delta.Names["db.shop.svc.cluster.local"], "without endpoints the question is forwarded")
+
+	named := func(ip, name string) model.SliceEndpoint {
+		return model.SliceEndpoint{Addresses: []string{ip}, Ready: true, Serving: true, Pod: name}
+	}
+	six := sliceOf("1", named("fd00:2::1", "db-0"), named("fd00:2::2", "db-1"))
+	six.Name = "db-6"
+	delta = apply(sliceOf("4", named("10.2.0.1", "db-0"), named("10.2.0.2", "db-1")), six).Deltas[key]
+	require.Equal(t, []string{"10.2.0.1", "10.2.0.2", "fd00:2::1", "fd00:2::2"}, delta.Names["db.shop.svc.cluster.local"].Addresses, "both families")
 	require.Nil(t, apply(serviceOf("plain", "2", func(s *model.Service) { s.Addresses, s.Ports = nil, nil })).Deltas[key])
 }
 

@@ -23,7 +23,7 @@ func Names(r *index.Reader, svc *model.Service) *ir.Names {
 		}
 	}
 	if svc.Headless && svc.ExternalName == "" {
-		out.Addresses = podAddresses(r.EndpointsOf(svc, nil), svc.PublishNotReady)
+		out.Addresses = podAddresses(r.InBothFamilies(svc), svc.PublishNotReady)
 	}
 	if len(out.Addresses) == 0 {
 		return nil

@@ -10,12 +10,11 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// fromSlices merges a service's slices. An address in two slices counts once, in the better state. A Pod with addresses of
-// both families also counts once.
-func (x *endpointIndex) fromSlices(s *model.Service, parts map[model.Key]*model.EndpointSlice) []model.Endpoint {
+// fromSlices merges a service's slices. An address in two slices counts once, in the better state. counted are Pods that count
+// with their address of the service's first family only.
+func (x *endpointIndex) fromSlices(s *model.Service, parts map[model.Key]*model.EndpointSlice, counted map[string]bool) []model.Endpoint {
 	size := membersOf(parts)
 	at := make(map[string]int, size)
-	counted := firstFamily(s, parts)
 	out := make([]model.Endpoint, 0, size)
 	for _, k := range sortedKeys(parts) {
 		slice := parts[k]

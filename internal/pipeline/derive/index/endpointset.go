@@ -117,13 +117,35 @@ func (x *endpointIndex) list(s *model.Service) []model.Endpoint {
 	case s.IsKubernetes():
 		parts := x.slices[name{s.Namespace, s.Name}]
 		if len(parts) > 0 {
-			out = x.fromSlices(s, parts)
+			out = x.fromSlices(s, parts, firstFamily(s, parts))
 		}
 		out = append(out, x.fromWorkloads(s, len(parts) == 0)...)
 	default:
 		out = x.fromWorkloads(s, true)
 	}
 	return out
+}
+
+// inBothFamilies lists a service's endpoints with the addresses of both families; false: its slices have one family, so that
+// these are its endpoints.
+func (x *endpointIndex) inBothFamilies(s *model.Service) ([]*model.Endpoint, bool) {
+	if s.Parts == nil {
+		parts := x.slices[nameOf(s)]
+		if !s.IsKubernetes() || firstFamily(s, parts) == nil {
+			return nil, false
+		}
+		return byAddress(append(x.fromSlices(s, parts, nil), x.fromWorkloads(s, false)...)), true
+	}
+	var out []*model.Endpoint
+	both := false
+	for _, p := range s.Parts {
+		list, has := x.inBothFamilies(p)
+		if !has {
+			list = x.compute(p, &model.OriginList{})
+		}
+		out, both = append(out, list...), both || has
+	}
+	return out, both
 }
 
 // byAddress sorts endpoints. Endpoints with one address keep their order.

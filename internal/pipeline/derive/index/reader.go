@@ -244,6 +244,16 @@ func (r *Reader) EndpointsOf(s *model.Service, port *model.ServicePort) []*model
 	return set.Get()
 }
 
+// InBothFamilies lists a service's endpoints like EndpointsOf, of all ports. A Pod with an address of each family is listed with
+// both: DNS answers with both, although the Pod is one endpoint.
+func (r *Reader) InBothFamilies(s *model.Service) []*model.Endpoint {
+	list := r.EndpointsOf(s, nil)
+	if both, ok := r.index.endpoints.inBothFamilies(r.Endpoints(s).service); ok {
+		return both
+	}
+	return list
+}
+
 // Identities are those of a service's workloads; never nil.
 func (r *Reader) Identities(s *model.Service) *Identities {
 	r.facts.add(identitiesFact(s.Hostname))
