@@ -192,11 +192,15 @@ func gatewaysOf(objects []model.Object) []*model.Gateway {
 // proxyOf returns a workload's proxy as it would connect.
 func proxyOf(typ model.ProxyType, w *model.Workload) *model.Proxy {
 	dns := w.Namespace + ".svc.cluster.local"
+	ports := w.NamedPorts
+	if w.Kind == model.KindWorkloadEntry {
+		ports = nil // its agent reports the ports of containers, of which it has none
+	}
 	return &model.Proxy{
 		ID:   fmt.Sprintf("%s~%s~%s.%s~%s", typ, w.Address(), w.Name, w.Namespace, dns),
 		Type: typ, Name: w.Name, Namespace: w.Namespace, IPs: w.Addresses, Labels: w.Labels,
 		ServiceAccount: cmp.Or(w.ServiceAccount, "default"), Cluster: w.Labels["app"] + "." + w.Namespace, ClusterID: "Kubernetes",
-		Network: w.Network, Locality: w.Locality, DNSDomain: dns, Interception: cmp.Or(w.Interception, model.InterceptRedirect), NamedPorts: w.NamedPorts,
+		Network: w.Network, Locality: w.Locality, DNSDomain: dns, Interception: cmp.Or(w.Interception, model.InterceptRedirect), NamedPorts: ports,
 		Identity: true, Files: true, Modules: true,
 	}
 }

@@ -168,23 +168,9 @@ type targetedPort struct {
 // targetPorts are the ports that gateways listen on, by those of their services. As in Istio the oldest service wins.
 func targetPorts(r *index.Reader) map[uint32]targetedPort {
 	out := map[uint32]targetedPort{}
-	add := func(from *model.Origins, port, target uint32) {
-		if out[port].number == 0 {
-			out[port] = targetedPort{target, from}
-		}
-	}
-	for _, svc := range r.Selecting() {
-		for i := range svc.Ports {
-			if number, ok := index.TargetPort(svc.Ports[i], r.NamedPorts()); ok && translatesPorts(svc) {
-				add(model.OriginsOf(svc.Key), svc.Ports[i].Number, number)
-			}
-		}
-	}
-	for _, svc := range r.ServicesAt() {
-		for i := range svc.Ports {
-			if number, ok := r.PortAt(svc, r.Key.IP, &svc.Ports[i]); ok && translatesPorts(svc) {
-				add(r.OriginsAt(svc, r.Key.IP), svc.Ports[i].Number, number)
-			}
+	for _, s := range r.Served() {
+		if port := s.Port.Number; out[port].number == 0 && translatesPorts(s.Service) {
+			out[port] = targetedPort{s.Number, model.OriginsOf(s.Service.Key).Union(s.Origins)}
 		}
 	}
 	return out

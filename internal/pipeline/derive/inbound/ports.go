@@ -62,43 +62,29 @@ func portsOf(r *index.Reader) []port {
 
 // servicePorts are those at which services reach the workload.
 func servicePorts(r *index.Reader) []port {
-	named := r.NamedPorts()
 	var out []port
-	for _, svc := range r.Selecting() {
-		for i := range svc.Ports {
-			if number, ok := index.TargetPort(svc.Ports[i], named); ok {
-				out = addPort(r.Client, out, svc, &svc.Ports[i], number, nil)
-			}
-		}
-	}
-	for _, svc := range r.ServicesAt() {
-		at := r.OriginsAt(svc, r.Key.IP)
-		for i := range svc.Ports {
-			if number, ok := r.PortAt(svc, r.Key.IP, &svc.Ports[i]); ok {
-				out = addPort(r.Client, out, svc, &svc.Ports[i], number, at)
-			}
-		}
+	for _, s := range r.Served() {
+		out = addPort(r.Client, out, s)
 	}
 	return out
 }
 
-// addPort adds a port. If an earlier service has its number, only the name of the later one counts. at are the objects that list the workload's address for the
-// service; nil: the service selects the workload.
-func addPort(c *index.Client, out []port, svc *model.Service, p *model.ServicePort, number uint32, at *model.Origins) []port {
-	if p.Protocol == model.ProtocolUDP {
+// addPort adds a port. If an earlier service has its number, only the name of the later one counts.
+func addPort(c *index.Client, out []port, s index.ServedPort) []port {
+	if s.Port.Protocol == model.ProtocolUDP {
 		return out
 	}
-	if i := slices.IndexFunc(out, func(o port) bool { return o.number == number }); i >= 0 {
-		if !slices.Contains(out[i].others, svc.Hostname) && svc.Hostname != out[i].service.Host {
-			out[i].others = append(out[i].others, svc.Hostname)
-			out[i].othersFrom = out[i].othersFrom.Union(model.OriginsOf(svc.Key).Union(at))
+	if i := slices.IndexFunc(out, func(o port) bool { return o.number == s.Number }); i >= 0 {
+		if h := s.Service.Hostname; !slices.Contains(out[i].others, h) && h != out[i].service.Host {
+			out[i].others = append(out[i].others, h)
+			out[i].othersFrom = out[i].othersFrom.Union(model.OriginsOf(s.Service.Key).Union(s.Origins))
 		}
 		return out
 	}
 	return append(out, port{
-		number: number, protocol: p.Protocol, port: p.Number, called: p.Number, pool: sidecarPool(c),
-		service: ir.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
-		from:    portOrigins(c, svc).Union(at),
+		number: s.Number, protocol: s.Port.Protocol, port: s.Port.Number, called: s.Port.Number, pool: sidecarPool(c),
+		service: ir.ServiceRef{Host: s.Service.Hostname, Name: s.Service.Name, Namespace: s.Service.Namespace},
+		from:    portOrigins(c, s.Service).Union(s.Origins),
 	})
 }
 

@@ -6,11 +6,12 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Services without a selector also have workloads: those at the addresses of hand-written EndpointSlices and of a
-// ServiceEntry's endpoints. As in Istio they count only in the service's namespace: otherwise an author could open ports
-// of workloads in other namespaces.
+// Services also have workloads by address: those of hand-written EndpointSlices, of a ServiceEntry's endpoints, and of
+// WorkloadEntries that a service selects. As in Istio they count only in the service's namespace: otherwise an author could open
+// ports of workloads in other namespaces.
 
-// addressIndex finds the services without a selector that have an endpoint at an address.
+// addressIndex finds the services that have an endpoint at an address. Slices of services with a selector, which list Pods, do
+// not count.
 type addressIndex struct {
 	services map[name]map[serviceKey]*model.Service // by namespace and address
 	indexed  map[serviceKey][]string                // the addresses under which a service is indexed; sorted
@@ -20,12 +21,15 @@ func newAddressIndex() addressIndex {
 	return addressIndex{services: map[name]map[serviceKey]*model.Service{}, indexed: map[serviceKey][]string{}}
 }
 
-// indexAddresses indexes a service without a selector by the addresses of its endpoints. now is nil for a service that is
-// gone.
+// indexAddresses indexes a service by the addresses of its endpoints. now is nil for a service that is gone.
 func (x *endpointIndex) indexAddresses(key serviceKey, now *model.Service, touched *Touched) {
 	var addresses []string
-	if now != nil && len(now.Selector) == 0 && now.ExternalName == "" {
+	switch {
+	case now == nil || now.ExternalName != "":
+	case len(now.Selector) == 0:
 		addresses = x.addresses(now)
+	default:
+		addresses = x.entryAddresses(now)
 	}
 	ns := key.key.Namespace
 	for _, a := range x.at.indexed[key] {
@@ -73,6 +77,39 @@ func (x *endpointIndex) addresses(s *model.Service) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// entryAddresses are those of the WorkloadEntries that a service selects.
+func (x *endpointIndex) entryAddresses(s *model.Service) []string {
+	if x.entries[s.Namespace] == 0 {
+		return nil
+	}
+	var out []string
+	for w := range x.selected(s.Namespace, s.Selector) {
+		if w.Kind == model.KindWorkloadEntry && model.IsIP(w.Address()) {
+			out = append(out, w.Address())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// entryAt is the WorkloadEntry at an address that a service selects; nil: none.
+func (x *endpointIndex) entryAt(s *model.Service, address string) *model.Workload {
+	if len(s.Selector) == 0 {
+		return nil
+	}
+	var first *model.Workload
+	for k, o := range x.draining.listed[address] {
+		w, ok := o.(*model.Workload)
+		if !ok || k.Kind != model.KindWorkloadEntry || k.Namespace != s.Namespace || !model.SelectorMatches(s.Selector, w.Labels) {
+			continue
+		}
+		if first == nil || k.Compare(first.Key) < 0 {
+			first = w
+		}
+	}
+	return first
 }
 
 // places computes Reader.Places.

@@ -200,7 +200,6 @@ func countService[K comparable](m map[K]map[name]int, k K, service name, by int)
 
 func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *Touched) {
 	x.moved(old, now, touched)
-	x.touchServices(old, now, touched)
 	if old != nil {
 		delete(x.workloads, old.Key)
 		x.entries.add(old, -1)
@@ -219,6 +218,7 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *Touch
 			insert(x.byPair, pairKey{now.Namespace, k + "=" + v}, now.Key, now)
 		}
 	}
+	x.touchServices(old, now, touched)
 }
 
 // entryCounts are the numbers of WorkloadEntries by namespace.

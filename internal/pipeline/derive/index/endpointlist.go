@@ -233,26 +233,22 @@ func workloadHealth(w *model.Workload, publishNotReady bool) (model.Health, bool
 func portsOf(s *model.Service, w *model.Workload) map[string]uint32 {
 	out := make(map[string]uint32, len(s.Ports))
 	for _, p := range s.Ports {
-		n, ok := w.NamedPorts[p.Name]
-		byName := p.TargetName == "" && (w.Kind == model.KindWorkloadEntry || !s.IsKubernetes())
-		if !ok || !byName {
-			n, ok = TargetPort(p, w.NamedPorts)
-		}
-		if ok {
+		if n, ok := portOn(p, w.NamedPorts, w.Kind == model.KindWorkloadEntry || !s.IsKubernetes()); ok {
 			out[p.Name] = n
 		}
 	}
 	return out
 }
 
-// TargetPort is the port that a workload listens on for a service port. The ports map of a WorkloadEntry names service
-// ports; a Pod's named ports are container ports.
-func TargetPort(p model.ServicePort, named map[string]uint32) (uint32, bool) {
+// portOn is the port that a workload listens on for a service port. The ports map of a WorkloadEntry names service ports; a
+// Pod's named ports are container ports. byName: a port of the workload with the service port's name precedes the number of the
+// target port.
+func portOn(p model.ServicePort, named map[string]uint32, byName bool) (uint32, bool) {
 	if p.TargetName != "" {
 		n, ok := named[p.TargetName]
 		return n, ok
 	}
-	if n, ok := named[p.Name]; ok && p.TargetPort == 0 {
+	if n, ok := named[p.Name]; ok && (byName || p.TargetPort == 0) {
 		return n, true
 	}
 	if p.TargetPort != 0 {

@@ -109,8 +109,8 @@ func (r *Reader) Distribution(svc *model.Service) model.Distribution {
 	return r.index.localityUsage.of(svc)
 }
 
-// Selecting lists the services of the clients' namespace that select them, oldest first.
-func (r *Reader) Selecting() []*model.Service {
+// selecting lists the services of the clients' namespace that select them, oldest first.
+func (r *Reader) selecting() []*model.Service {
 	ns := r.Key.Namespace
 	for k, v := range r.Labels {
 		r.facts.add(selectingFact(ns, k+"="+v))
@@ -271,9 +271,44 @@ func (r *Reader) Places(s *model.Service) []string {
 	return set.places
 }
 
-// ServicesAt lists the services without a selector in the clients' namespace that have an endpoint at their address,
-// oldest first.
-func (r *Reader) ServicesAt() []*model.Service {
+// ServedPort is a port at which a service reaches a workload.
+type ServedPort struct {
+	Service *model.Service
+	Port    *model.ServicePort
+	Number  uint32         // that the workload listens on
+	Origins *model.Origins // the service and what lists the workload's address for it; nil: the service selects its Pod
+}
+
+// Served lists the ports at which services reach the clients: those of services that select them, then those of services that
+// have an endpoint at their address, in each the oldest first.
+func (r *Reader) Served() []ServedPort {
+	named, at := r.NamedPorts(), r.servicesAt()
+	var out []ServedPort
+	for _, svc := range r.selecting() {
+		if slices.Contains(at, svc) {
+			continue // its WorkloadEntry decides
+		}
+		for i := range svc.Ports {
+			p := &svc.Ports[i]
+			if n, ok := portOn(*p, named, !svc.IsKubernetes()); ok {
+				out = append(out, ServedPort{Service: svc, Port: p, Number: n})
+			}
+		}
+	}
+	for _, svc := range at {
+		origins := r.originsAt(svc, r.Key.IP)
+		for i := range svc.Ports {
+			p := &svc.Ports[i]
+			if n, ok := r.portAt(svc, r.Key.IP, p); ok {
+				out = append(out, ServedPort{svc, p, n, origins})
+			}
+		}
+	}
+	return out
+}
+
+// servicesAt lists the services in the clients' namespace that have an endpoint at their address, oldest first.
+func (r *Reader) servicesAt() []*model.Service {
 	ns, address := r.Key.Namespace, r.Key.IP
 	if address == "" {
 		return nil
@@ -287,11 +322,15 @@ func (r *Reader) ServicesAt() []*model.Service {
 	return out
 }
 
-// OriginsAt are a service without a selector, and those of its slices that list an address.
-func (r *Reader) OriginsAt(svc *model.Service, address string) *model.Origins {
+// originsAt are a service, and what lists an address for it: slices, or a WorkloadEntry.
+func (r *Reader) originsAt(svc *model.Service, address string) *model.Origins {
 	r.facts.add(endpointsFact(svc.Hostname))
 	var out model.OriginList
 	out.Add(svc.Key)
+	if w := r.index.endpoints.entryAt(svc, address); w != nil {
+		out.Add(w.Key)
+		return out.Since(0)
+	}
 	if svc.IsKubernetes() {
 		for k, slice := range r.index.endpoints.slices[nameOf(svc)] {
 			if slices.Contains(addressesOfSlice(slice), address) {
@@ -302,13 +341,16 @@ func (r *Reader) OriginsAt(svc *model.Service, address string) *model.Origins {
 	return out.Since(0)
 }
 
-// PortAt is the number under which a workload at an address serves a port of svc.
-func (r *Reader) PortAt(svc *model.Service, address string, p *model.ServicePort) (uint32, bool) {
+// portAt is the number under which a workload at an address serves a port of svc.
+func (r *Reader) portAt(svc *model.Service, address string, p *model.ServicePort) (uint32, bool) {
 	r.facts.add(endpointsFact(svc.Hostname))
 	for i := range svc.Inline {
 		if svc.Inline[i].Address == address {
 			return EndpointPort(svc, &svc.Inline[i], p)
 		}
+	}
+	if w := r.index.endpoints.entryAt(svc, address); w != nil {
+		return portOn(*p, w.NamedPorts, true)
 	}
 	return r.index.endpoints.slicePort(svc, address, p)
 }
