@@ -380,17 +380,22 @@ func SelectorMatches(selector, labels map[string]string) bool {
 }
 
 // HasLabels reports whether an endpoint has all labels of a subset. Those of topology come from its locality, node and network, if these
-// are known.
-func (e *Endpoint) HasLabels(subset map[string]string) bool {
+// are known, and from the cluster of its callers: a mesh has one.
+func (e *Endpoint) HasLabels(subset map[string]string, cluster string) bool {
 	for k, v := range subset {
-		if got, ok := e.label(k); !ok || got != v {
+		got, ok := e.Label(k)
+		if k == LabelCluster && cluster != "" {
+			got, ok = cluster, true
+		}
+		if !ok || got != v {
 			return false
 		}
 	}
 	return true
 }
 
-func (e *Endpoint) label(key string) (string, bool) {
+// Label returns a label. Those of topology come from the endpoint's locality, node and network, if these are known.
+func (e *Endpoint) Label(key string) (string, bool) {
 	own, ok := e.Labels[key]
 	known := ""
 	switch key {

@@ -21,14 +21,24 @@ func (d Distribution) Labels() []string {
 	return nil
 }
 
-// Labels about the place of an endpoint.
+// Labels about the place of an endpoint or a client.
 const (
 	LabelRegion  = "topology.kubernetes.io/region"
 	LabelZone    = "topology.kubernetes.io/zone"
 	LabelSubzone = "topology.istio.io/subzone"
 	LabelNode    = "kubernetes.io/hostname"
 	LabelNetwork = "topology.istio.io/network"
+	LabelCluster = "topology.istio.io/cluster"
 )
+
+// IsTopologyLabel reports whether workloads get a label from the place where they run.
+func IsTopologyLabel(key string) bool {
+	switch key {
+	case LabelRegion, LabelZone, LabelSubzone, LabelNode, LabelNetwork, LabelCluster:
+		return true
+	}
+	return false
+}
 
 // DrainNotice means that a workload ends: its endpoints must not receive new calls, even if another object lists them.
 // It comes from no source: the control plane creates it when a sidecar deregisters. Its name is the proxy's, which is

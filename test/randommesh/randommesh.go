@@ -260,6 +260,9 @@ func (w *World) selector() map[string]string {
 	if w.Chance(0.2) {
 		out["version"] = Pick(w, versions)
 	}
+	if w.Chance(0.1) {
+		out[Pick(w, []string{model.LabelZone, model.LabelZone, model.LabelNode})] = Pick(w, []string{"z1", "z2", "x"})
+	}
 	return out
 }
 
@@ -361,7 +364,7 @@ func (w *World) workload(kind model.Kind) model.Object {
 			w.speakMTLS(m.Labels)
 			return m
 		}(),
-		Addresses: w.podAddresses(1 + w.IntN(5)), Ready: w.Chance(0.8), Terminating: w.Chance(0.2),
+		Addresses: w.podAddresses(Pick(w, []int{1, 2, 3, 4, 5, 9})), Ready: w.Chance(0.8), Terminating: w.Chance(0.2),
 		ServiceAccount: Pick(w, append(names, "")),
 		Locality:       Pick(w, localities), NamedPorts: w.namedPorts(), Weight: uint32(w.IntN(3)), Node: Pick(w, nodes),
 		HostNetwork: kind == model.KindPod && w.Chance(0.1),

@@ -45,12 +45,10 @@ func (c ruleChecks) subset(r *model.DestinationRule, field string, s model.Subse
 	}
 }
 
-// withoutTopology returns labels without those that endpoints get from their nodes and networks.
+// withoutTopology returns labels without those that workloads get from the place where they run.
 func withoutTopology(labels map[string]string) map[string]string {
 	labels = maps.Clone(labels)
-	for _, k := range []string{model.LabelRegion, model.LabelZone, model.LabelSubzone, model.LabelNode, model.LabelNetwork} {
-		delete(labels, k)
-	}
+	maps.DeleteFunc(labels, func(k, _ string) bool { return model.IsTopologyLabel(k) })
 	return labels
 }
 

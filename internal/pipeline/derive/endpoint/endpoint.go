@@ -135,8 +135,9 @@ func group(list []*model.Endpoint, priority []uint32) map[groupKey]*endpointGrou
 func choose(c *index.Client, svc *model.Service, all []*model.Endpoint, plan Plan) []*model.Endpoint {
 	healthy := make([]*model.Endpoint, 0, len(all))
 	var draining []*model.Endpoint
+	cluster := c.Labels[model.LabelCluster]
 	for _, e := range all {
-		if !e.HasLabels(plan.Labels) || svc.NodeLocal && e.Node != c.Key.Node {
+		if !e.HasLabels(plan.Labels, cluster) || svc.NodeLocal && e.Node != c.Key.Node {
 			continue
 		}
 		if port, ok := index.EndpointPort(svc, e, plan.Port); !ok || !c.MayCall(svc, e.Address, port) {

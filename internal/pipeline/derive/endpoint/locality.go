@@ -85,7 +85,7 @@ func labelDistance(c *index.Client, labels []string, e *model.Endpoint) uint32 {
 		if !fixed {
 			want = clientLabel(c, key)
 		}
-		if endpointLabel(e, key) != want {
+		if endpointLabel(c, e, key) != want {
 			return uint32(len(labels) - i)
 		}
 	}
@@ -99,11 +99,15 @@ func clientLabel(c *index.Client, key string) string {
 	return c.Labels[key]
 }
 
-func endpointLabel(e *model.Endpoint, key string) string {
+func endpointLabel(c *index.Client, e *model.Endpoint, key string) string {
 	if v, ok := topologyLabel(e.Locality, e.Node, key); ok {
 		return v
 	}
-	return e.Labels[key]
+	if key == model.LabelCluster {
+		return c.Labels[key] // a mesh has one cluster
+	}
+	v, _ := e.Label(key)
+	return v
 }
 
 // topologyLabel is the value of a label about the locality or the node; false for other labels.

@@ -24,6 +24,7 @@ type endpointIndex struct {
 	merged    map[hostIn][]*model.Service // of hosts that several services of a namespace have
 	at        addressIndex
 	draining  drainIndex
+	topology  labelUse // labels of topology that objects ask clients for
 
 	// accepts is what the sidecar of a workload accepts, by its namespace and labels. It adds the policies that decide it.
 	accepts    func(string, map[string]string, *model.OriginList) *model.PeerTLS
@@ -63,6 +64,7 @@ func newEndpointIndex() *endpointIndex {
 		merged:    map[hostIn][]*model.Service{},
 		at:        newAddressIndex(),
 		draining:  newDrainIndex(),
+		topology:  labelUse{},
 
 		identities: map[serviceKey]*Identities{},
 	}
@@ -244,7 +246,7 @@ func (x *endpointIndex) touchServices(old, now *model.Workload, touched *Touched
 			if x.matters(s, old, now) {
 				x.touch(s, touched)
 			}
-			if !sameMember(old, now) || x.listsAnew(s, old, now) {
+			if !sameMember(old, now) || !x.samePlace(old, now) || x.listsAnew(s, old, now) {
 				x.touchMembers(s, touched)
 			}
 		}

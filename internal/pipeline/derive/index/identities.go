@@ -103,7 +103,7 @@ func (x *endpointIndex) addMember(m *members, w *model.Workload) {
 	}
 	var tls *model.PeerTLS
 	if w.SpeaksMTLS() {
-		tls = x.accepts(w.Namespace, w.Labels, &m.origins)
+		tls = x.accepts(w.Namespace, x.labelsOfWorkload(w), &m.origins)
 	}
 	if w.IsOrigin() {
 		m.origins.Add(w.Key)
@@ -150,7 +150,7 @@ func samePods(old, now *model.EndpointSlice) bool {
 // encrypt sets what an endpoint's sidecar accepts, and adds the policies that decide it.
 func (x *endpointIndex) encrypt(e *model.Endpoint, policies *model.OriginList) {
 	if e.Sidecar {
-		e.TLS = x.accepts(e.Namespace, e.Labels, policies)
+		e.TLS = x.accepts(e.Namespace, x.labelsOf(e), policies)
 	}
 }
 

@@ -188,7 +188,7 @@ func (x *Index) Rekey(t *Touched) func(*model.Proxy) bool {
 	switch {
 	case t.labels || t.Sidecars[x.mesh.RootNamespace]:
 		return func(*model.Proxy) bool { return true }
-	case x.localityUsage.localities+x.localityUsage.nodes == 0 && len(t.Sidecars)+len(t.addresses) == 0:
+	case x.localityUsage.localities+x.localityUsage.nodes+len(x.endpoints.topology) == 0 && len(t.Sidecars)+len(t.addresses) == 0:
 		return nil // no object depends on where Pods are
 	case len(t.Sidecars)+len(t.addresses)+len(t.pods) > 0:
 		return func(p *model.Proxy) bool {
@@ -247,7 +247,7 @@ func (x *Index) Sizes() map[string]int {
 		"localityUsage.localities": x.localityUsage.localities, "localityUsage.nodes": x.localityUsage.nodes, "deliveries": len(x.deliveries), "automatic.counts": len(x.automatic.counts), "automatic.groups": len(x.automatic.groups),
 		"localityUsage.namespaces": len(x.localityUsage.namespaces),
 		"slices":                   len(e.slices), "workloads": len(e.workloads), "entries": len(e.entries), "byPair": len(e.byPair), "selecting": len(e.selecting), "kube": len(e.kube),
-		"podSlices": len(e.podSlices), "unnamed": len(e.unnamed), "sets": len(e.sets), "merged": len(e.merged), "identities": len(e.identities),
+		"podSlices": len(e.podSlices), "unnamed": len(e.unnamed), "topology": len(e.topology), "sets": len(e.sets), "merged": len(e.merged), "identities": len(e.identities),
 		"at.services": len(e.at.services), "at.indexed": len(e.at.indexed),
 		"draining.notices": len(e.draining.notices), "draining.listed": len(e.draining.listed), "draining.inline": len(e.draining.inline),
 	}

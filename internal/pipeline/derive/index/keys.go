@@ -10,6 +10,7 @@ import (
 
 // Keys returns the groups that a proxy belongs to.
 func (x *Index) Keys(p *model.Proxy) (outbound, inbound GroupKey) {
+	p = x.withTopology(p)
 	if p.Names {
 		return x.namesKeys(p)
 	}

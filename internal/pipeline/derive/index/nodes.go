@@ -59,6 +59,9 @@ func (x *endpointIndex) replaceNode(old, now *model.Node, touched *Touched) {
 	for _, w := range x.nodes.workloads[key] {
 		for _, s := range x.servicesWith(w) {
 			x.touch(s, touched)
+			if len(x.topology) > 0 {
+				x.touchMembers(s, touched)
+			}
 		}
 		touched.pods[nameOf(w)] = true
 	}

@@ -16,6 +16,8 @@ func (x *Index) replaceMesh(now *model.Mesh, touched *Touched) {
 	x.automatic.recount(func(seenBy) bool { return true })
 	touched.labels = x.labels.countPriority(now.Locality, 1) || touched.labels
 	touched.labels = x.labels.countPriority(old.Locality, -1) || touched.labels
+	touched.labels = x.countTopology(1, func(u labelUse) { u.countPriority(now.Locality, 1) }) || touched.labels
+	touched.labels = x.countTopology(-1, func(u labelUse) { u.countPriority(old.Locality, 1) }) || touched.labels
 	touched.labels = x.localityUsage.countMesh(now, 1) || touched.labels
 	touched.labels = x.localityUsage.countMesh(old, -1) || touched.labels
 	if old.Ingress != now.Ingress {
@@ -111,9 +113,11 @@ func (x *Index) replaceVirtualService(old, now *model.VirtualService, touched *T
 			x.delegate[now.Key] = now
 		}
 		touched.labels = x.labels.count(now, 1) || touched.labels
+		touched.labels = x.countTopology(1, func(u labelUse) { u.count(now, 1) }) || touched.labels
 	}
 	if old != nil {
 		touched.labels = x.labels.count(old, -1) || touched.labels
+		touched.labels = x.countTopology(-1, func(u labelUse) { u.count(old, 1) }) || touched.labels
 	}
 }
 
@@ -190,11 +194,13 @@ func (x *Index) replaceRule(old, now *model.DestinationRule, touched *Touched) {
 		enlist(x.rules, now.Host, now)
 		touched.Facts.add(destinationRuleFact(now.Host))
 		touched.labels = x.labels.countRule(now, 1) || touched.labels
+		touched.labels = x.countTopology(1, func(u labelUse) { u.countRule(now, 1) }) || touched.labels
 		touched.labels = x.localityUsage.countRule(now, 1) || touched.labels
 		touched.labels = x.countCredentials(now, 1) || touched.labels
 	}
 	if old != nil {
 		touched.labels = x.labels.countRule(old, -1) || touched.labels
+		touched.labels = x.countTopology(-1, func(u labelUse) { u.countRule(old, 1) }) || touched.labels
 		touched.labels = x.localityUsage.countRule(old, -1) || touched.labels
 		touched.labels = x.countCredentials(old, -1) || touched.labels
 	}
@@ -258,9 +264,11 @@ func (x *Index) replaceSidecar(old, now *model.Sidecar, touched *Touched) {
 		insert(x.sidecars, now.Namespace, now.Key, now)
 		x.automatic.recount(func(k seenBy) bool { return k.sidecar == now.Key })
 		touched.labels = x.countCredentials(now, 1) || touched.labels
+		touched.labels = x.countTopology(1, func(u labelUse) { u.add(now.Selector, 1) }) || touched.labels
 	}
 	if old != nil {
 		touched.labels = x.countCredentials(old, -1) || touched.labels
+		touched.labels = x.countTopology(-1, func(u labelUse) { u.add(old.Selector, 1) }) || touched.labels
 	}
 }
 

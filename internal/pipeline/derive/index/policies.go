@@ -63,11 +63,12 @@ func (x *Index) replacePolicy(old, now model.Object, touched *Touched) {
 	}
 }
 
-// countPolicy reports whether the set of labels that make outbound groups differ has changed.
+// countPolicy reports whether the set of labels that make groups differ has changed.
 func (x *Index) countPolicy(o model.Selecting, by int) bool {
 	changed := false
 	for _, labels := range model.Selectors(o) {
 		changed = o.ShapesOutbound() && x.labels.add(labels, by) || changed
+		changed = x.countTopology(by, func(u labelUse) { u.add(labels, 1) }) || changed
 	}
 	return changed
 }

@@ -42,8 +42,15 @@ func (u labelUse) addL4(matches []model.L4Match, by int) bool {
 	return changed
 }
 
+// countRule counts the labels of a rule's selector and of its locality settings, and the cluster, which clients share with the
+// endpoints of subsets.
 func (u labelUse) countRule(r *model.DestinationRule, by int) bool {
 	changed := u.add(r.WorkloadSelector, by)
+	for i := range r.Subsets {
+		if cluster, ok := r.Subsets[i].Labels[model.LabelCluster]; ok {
+			changed = u.add(map[string]string{model.LabelCluster: cluster}, by) || changed
+		}
+	}
 	for p := range policiesOf(r) {
 		if p.LoadBalancer != nil {
 			changed = u.countPriority(p.LoadBalancer.Locality, by) || changed
@@ -52,7 +59,8 @@ func (u labelUse) countRule(r *model.DestinationRule, by int) bool {
 	return changed
 }
 
-// countPriority counts the labels of failoverPriority, which compares clients with endpoints.
+// countPriority counts the labels of failoverPriority, which compares clients with endpoints. The locality and the node of clients
+// are not compared as labels (see localityUsage).
 func (u labelUse) countPriority(set *model.LocalityLB, by int) bool {
 	if set == nil {
 		return false
@@ -60,6 +68,9 @@ func (u labelUse) countPriority(set *model.LocalityLB, by int) bool {
 	changed := false
 	for _, p := range set.FailoverPriority {
 		key, _, _ := strings.Cut(p, "=")
+		if model.IsTopologyLabel(key) && key != model.LabelNetwork && key != model.LabelCluster {
+			continue
+		}
 		changed = u.add(map[string]string{key: ""}, by) || changed
 	}
 	return changed
