@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/kube"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -198,6 +199,17 @@ func TestAuthoritiesOfConfigMaps(t *testing.T) {
 	require.Empty(t, s.CA)
 	s, _ = kube.Authorities(Decoder{}.cluster(), configMap("roots", nil))
 	require.Contains(t, s.CAProblem, "neither ca.crt nor cacert")
+}
+
+// TestSecretsOfRemoteClusters checks that a Secret by which Istio would read endpoints of another cluster is reported.
+func TestSecretsOfRemoteClusters(t *testing.T) {
+	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "istio-remote-secret-west", Namespace: "istio-system"}}
+	_, problems := kube.Secret(convert.Cluster{}, o)
+	require.Empty(t, problems)
+	o.Labels = map[string]string{"istio/multiCluster": "true"}
+	_, problems = kube.Secret(convert.Cluster{}, o)
+	require.Len(t, problems, 1)
+	require.Contains(t, problems[0].String(), `metadata.labels["istio/multiCluster"]: has no effect: the mesh has one cluster`)
 }
 
 // TestSecretsThatAreNoCredentials checks that such Secrets are not kept.

@@ -9,6 +9,9 @@ import (
 // KindSecret is the kind of Kubernetes' Secrets. Only Secrets that objects name as credentials are read.
 const KindSecret Kind = "Secret"
 
+// LabelRemoteCluster is Istio's label of Secrets with access to a remote cluster.
+const LabelRemoteCluster = "istio/multiCluster"
+
 // Secret is a certificate with its key, or CA certificates, or both; or credentials for image registries.
 type Secret struct {
 	Meta

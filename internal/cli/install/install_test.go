@@ -116,6 +116,28 @@ func TestOwnLabelsAreNotIstio(t *testing.T) {
 	require.Empty(t, others)
 }
 
+// TestRemoteClusters checks that a mesh of Istio with several clusters is found.
+func TestRemoteClusters(t *testing.T) {
+	s := newSession(t)
+	s.cluster.add(istiod)
+	remote := func() (out []string) {
+		found, err := s.operation(nil).checkMeshes(t.Context())
+		require.NoError(t, err)
+		for _, f := range found {
+			if f.Severity == findingWarning {
+				out = append(out, f.Message)
+			}
+		}
+		return out
+	}
+	secret := "kind: Secret\napiVersion: v1\nmetadata: {name: istio-remote-secret-%s, namespace: %s, labels: {istio/multiCluster: \"true\"}}\n"
+	s.cluster.add(fmt.Sprintf(secret, "x", "shop"))
+	require.Empty(t, remote(), "Istio does not read Secrets of other namespaces")
+	s.cluster.add(fmt.Sprintf(secret, "west", "istio-system"))
+	require.Len(t, remote(), 1)
+	require.Contains(t, remote()[0], "Istio in namespace istio-system reads the endpoints of 1 other cluster ")
+}
+
 // TestPodSecurity checks that namespaces whose Pod Security refuses sidecars are found, unless the CNI plugin is installed.
 func TestPodSecurity(t *testing.T) {
 	s := newSession(t)

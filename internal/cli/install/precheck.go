@@ -201,6 +201,11 @@ func (o *operation) checkMeshes(ctx context.Context) ([]finding, error) {
 		}
 		out = append(out, f)
 	}
+	remote, err := o.checkRemoteClusters(ctx, istio)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, remote...)
 	linkerd, err := o.cluster.List(ctx, deployments.GroupVersionResource, "", "linkerd.io/control-plane-component=destination")
 	if err != nil {
 		return nil, err
@@ -217,6 +222,31 @@ func (o *operation) checkMeshes(ctx context.Context) ([]finding, error) {
 		out = append(out, finding{findingError, "meshes", "Helm installed the control plane of revision " + o.Revision + ": use 'helm upgrade', or another --revision"})
 	default:
 		out = append(out, finding{findingInfo, "meshes", "a control plane of revision " + o.Revision + " is installed"})
+	}
+	return out, nil
+}
+
+// checkRemoteClusters finds the Secrets by which control planes of Istio read the endpoints of other clusters.
+func (o *operation) checkRemoteClusters(ctx context.Context, istio []unstructured.Unstructured) ([]finding, error) {
+	var out []finding
+	seen := map[string]bool{}
+	for i := range istio {
+		ns := istio[i].GetNamespace()
+		if seen[ns] {
+			continue
+		}
+		seen[ns] = true
+		list, err := o.cluster.List(ctx, secrets.GroupVersionResource, ns, model.LabelRemoteCluster+"=true")
+		switch {
+		case apierrors.IsForbidden(err):
+			continue // the other checks need no Secrets
+		case err != nil:
+			return nil, err
+		}
+		if len(list) > 0 {
+			out = append(out, finding{findingWarning, "meshes", fmt.Sprintf("Istio in namespace %s reads the endpoints of %s (Secrets with label %s): a mesh of Moonsail has one cluster, "+
+				"so calls to services without endpoints in this cluster fail", ns, terminal.Count(len(list), "other cluster"), model.LabelRemoteCluster)})
+		}
 	}
 	return out, nil
 }

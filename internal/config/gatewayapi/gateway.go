@@ -21,6 +21,8 @@ var gatewayClasses = map[gatewayv1.ObjectName]string{"istio": ControllerIstio, "
 const (
 	optionTerminate    = "gateway.istio.io/tls-terminate-mode" // a mode of a server of Istio's Gateway, or terminateMesh
 	optionCipherSuites = "gateway.istio.io/tls-cipher-suites"  // separated by commas
+	optionProtocol     = "gateway.istio.io/listener-protocol"  // autoPassthrough, of gateways between clusters
+	autoPassthrough    = "auto-passthrough"
 )
 
 // Gateway decodes a Gateway of the Gateway API; nil for one of another controller.
@@ -140,8 +142,11 @@ func (c *conv) listener(at problem.Path, l *gatewayv1.Listener, ref *ListenerRef
 		return out, false
 	}
 	encrypted := out.TLS != nil
-	if encrypted && !ref.Passes() {
+	switch {
+	case encrypted && !ref.Passes():
 		out.TLS = c.listenerTLS(at.Field("tls"), l.TLS, ref, out.TLS)
+	case encrypted && l.TLS != nil:
+		c.passingOptions(at.Field("tls").Field("options"), l.TLS.Options)
 	}
 	c.checkKinds(ref)
 	if l.Hostname != nil && *l.Hostname != "" {
@@ -210,6 +215,17 @@ func (c *conv) listenerOptions(at problem.Path, options map[gatewayv1.Annotation
 		default:
 			c.Warnf(code.NoEffect, at.Key(string(name)), "has no effect; the options that have are %s and %s", optionTerminate, optionCipherSuites)
 		}
+	}
+}
+
+// passingOptions warns of the options of a listener that passes connections on, which are none of Moonsail's.
+func (c *conv) passingOptions(at problem.Path, options map[gatewayv1.AnnotationKey]gatewayv1.AnnotationValue) {
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		if name == optionProtocol && options[name] == autoPassthrough {
+			c.Warnf(code.NotSupported, at.Key(string(name)), "%s has no effect: the mesh has one cluster, so the listener serves only hosts of TLSRoutes; remove it", autoPassthrough)
+			continue
+		}
+		c.Warnf(code.NoEffect, at.Key(string(name)), "has no effect: the listener does not end TLS; remove it")
 	}
 }
 

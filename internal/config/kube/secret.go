@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/moonsail/moonsail/internal/config/certfile"
+	"github.com/moonsail/moonsail/internal/config/code"
 	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
@@ -31,6 +32,9 @@ var (
 // the Secret is used, not here. No message contains a part of the content.
 func Secret(in convert.Cluster, o *corev1.Secret) (*model.Secret, problem.List) {
 	c := start(in, model.KindSecret, &o.ObjectMeta)
+	if o.Labels[model.LabelRemoteCluster] == "true" {
+		c.Warnf(code.NotSupported, problem.Path("metadata.labels").Key(model.LabelRemoteCluster), "has no effect: the mesh has one cluster, so services have no endpoints of the remote one; remove it")
+	}
 	switch o.Type {
 	case corev1.SecretTypeOpaque, corev1.SecretTypeTLS, corev1.SecretTypeDockerConfigJson, "":
 	default:
