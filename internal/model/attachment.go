@@ -82,6 +82,17 @@ func (s *GatewayServer) AttachBound(route *VirtualService) Attachment {
 	return Attachment{Reason: Attached, Hosts: hosts}
 }
 
+// HostnameFor returns the most specific host of the route that matches a host; empty: none does.
+func (v *VirtualService) HostnameFor(h Host) Host {
+	var out Host
+	for _, o := range v.Hosts {
+		if o.Matches(h) && (out == "" || o.CompareSpecificity(out) < 0) {
+			out = o
+		}
+	}
+	return out
+}
+
 // AttachSet decides whether a ListenerSet belongs to the Gateway. admits reports whether a selector of namespaces selects
 // the set's namespace. It is the only judgement.
 func (g *Gateway) AttachSet(set *Gateway, admits func(*LabelSelector) bool) bool {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -269,6 +270,17 @@ func (h Host) Matches(o Host) bool {
 
 // Overlaps reports whether a name matches both h and o.
 func (h Host) Overlaps(o Host) bool { return h.Matches(o) || o.Matches(h) }
+
+// CompareSpecificity puts the more specific one first: names before wildcards, the longer of two first.
+func (h Host) CompareSpecificity(o Host) int {
+	wildcard := func(h Host) int {
+		if h.IsWildcard() {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(wildcard(h), wildcard(o)), cmp.Compare(len(o), len(h)))
+}
 
 // Covering iterates over the patterns that may match h, most specific first: h itself, then "*.suffix" for each suffix,
 // then "*".

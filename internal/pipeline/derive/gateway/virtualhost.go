@@ -47,6 +47,7 @@ func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Ho
 		r.Used.AddAll(originsOf(p.servers))
 	}
 	var seen []seenRoutes
+	var byHost []hostRoutes
 	for _, b := range p.servers {
 		if p.leaves(b, h) {
 			continue
@@ -66,14 +67,16 @@ func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Ho
 			seen = append(seen, seenRoutes{b.root, bound.Key})
 			r.Use(bound)
 			rt := &outbound.Routing{Reader: r, Host: h, Port: serverPort(b.server), Out: refs, Gateway: b.gateways[0]}
-			out.Routes = append(out.Routes, rt.Routes(bound)...)
+			routes := rt.Routes(bound)
+			byHost = append(byHost, hostRoutes{bound.HostnameFor(h), routes})
+			out.Routes = append(out.Routes, routes...)
 			out.RemovesPeerHeader = !r.SendsPeerHeader(r.Mesh()) || !rt.AllOfMesh(out.Routes)
 		}
 	}
 	if slices.ContainsFunc(seen, func(o seenRoutes) bool {
 		return o.service.Kind.IsKubernetesRoute() || o.service.Kind == model.KindIngress
 	}) {
-		out.Routes = outbound.BySpecificity(out.Routes)
+		out.Routes = byPrecedence(byHost)
 	}
 	out.Routes = outbound.CatchAllLast(out.Routes)
 	if holders := p.holders(h); !found && len(holders) > 0 {
@@ -81,6 +84,31 @@ func (p *PlannedRoutes) collect(r *index.Reader, out *ir.VirtualHost, h model.Ho
 		found = true
 	}
 	return found, refs.Dynamic
+}
+
+// hostRoutes are the routes of a virtual service, with its hostname that matches the virtual host.
+type hostRoutes struct {
+	hostname model.Host
+	routes   []ir.Route
+}
+
+// byPrecedence orders routes of several objects as the Gateway API does: by hostnames, those of one hostname by their matches.
+func byPrecedence(list []hostRoutes) []ir.Route {
+	slices.SortStableFunc(list, func(a, b hostRoutes) int { return a.hostname.CompareSpecificity(b.hostname) })
+	var out []ir.Route
+	for len(list) > 0 {
+		n := 0
+		var same []ir.Route
+		for n < len(list) && list[n].hostname == list[0].hostname {
+			same = append(same, list[n].routes...)
+			n++
+		}
+		out, list = append(out, outbound.BySpecificity(same)...), list[n:]
+		if n := len(out); n > 0 && outbound.IsCatchAll(out[n-1]) {
+			break
+		}
+	}
+	return out
 }
 
 // mixesPorts reports whether the servers are of several ports: names of virtual hosts have the port of the first server.

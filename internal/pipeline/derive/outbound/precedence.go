@@ -23,13 +23,15 @@ func specificity(m *ir.Match) model.Specificity {
 
 // CatchAllLast puts routes for everything behind those of other virtual services, and drops all after the first of them.
 func CatchAllLast(list []ir.Route) []ir.Route {
-	catchesAll := func(r ir.Route) bool { return isCatchAll(r.Match) }
-	out := slices.DeleteFunc(slices.Clone(list), catchesAll)
-	if i := slices.IndexFunc(list, catchesAll); i >= 0 {
+	out := slices.DeleteFunc(slices.Clone(list), IsCatchAll)
+	if i := slices.IndexFunc(list, IsCatchAll); i >= 0 {
 		out = append(out, list[i])
 	}
 	return out
 }
+
+// IsCatchAll reports whether a route is for everything.
+func IsCatchAll(r ir.Route) bool { return isCatchAll(r.Match) }
 
 // isCatchAll reports whether a route with the match is for everything. As in Istio it may have the regular expression ".*".
 // Such a match stays: it rewrites whole paths.
