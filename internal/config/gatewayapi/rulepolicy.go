@@ -13,9 +13,10 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Retries of the Gateway API where nothing else is said, as Istio's: what is retried always, and how often.
+// Retries of the Gateway API if the rule does not set them: what is retried always, and how often. It is what Istio retries,
+// and connections that are reset or give no answer in time, as the Gateway API requires.
 const (
-	defaultRetryOn       = "connect-failure,refused-stream,unavailable,cancelled"
+	defaultRetryOn       = "connect-failure,refused-stream,unavailable,cancelled,reset"
 	defaultRetryAttempts = 2
 )
 

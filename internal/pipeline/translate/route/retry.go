@@ -1,7 +1,6 @@
 package route
 
 import (
-	"net/http"
 	"reflect"
 	"strconv"
 	"strings"
@@ -96,7 +95,7 @@ func retryOn(list string) (string, []uint32) {
 	on, codes := []string{}, []uint32(nil)
 	for part := range strings.SplitSeq(list, ",") {
 		part = strings.TrimSpace(part)
-		if n, err := strconv.Atoi(part); err == nil && http.StatusText(n) != "" {
+		if n, err := strconv.Atoi(part); err == nil && n >= 100 && n <= 599 {
 			codes = append(codes, uint32(n))
 		} else if part != "" {
 			on = append(on, part)
