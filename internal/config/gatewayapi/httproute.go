@@ -51,6 +51,9 @@ func (c *conv) route(at problem.Path, common *gatewayv1.CommonRouteSpec, hostnam
 func (c *conv) parents(at problem.Path, refs []gatewayv1.ParentReference, v *model.VirtualService) {
 	for i := range refs {
 		ref := parentRef(at.Index(i), c.Meta.Namespace, &refs[i])
+		if ref.IsOfMesh() && ref.Section != "" {
+			c.Warnf(code.NoEffect, at.Index(i).Field("sectionName"), "has no effect for a %s, so that it restricts the route to no port; write port", ref.Kind)
+		}
 		switch {
 		case ref.IsListener():
 			v.Gateways = append(v.Gateways, ref.GatewayName())
