@@ -36,7 +36,7 @@ func (t *Tracker) gatewayObjects() (all map[model.Key]gatewayObject, count int) 
 	for k, o := range t.objects {
 		if o.seen.GatewayRefs != nil {
 			d, decided := t.deployments[k]
-			all[k] = gatewayObject{o.seen.GatewayRefs, o.seen.Generation, o.seen.Problems, o.seen.Salvaged, d, t.deciding && !decided && k.Kind == model.KindKubernetesGateway}
+			all[k] = gatewayObject{o.seen.GatewayRefs, o.seen.Generation, o.seen.Problems, o.seen.InForce, o.seen.Salvaged, d, t.deciding && !decided && k.Kind == model.KindKubernetesGateway}
 		}
 	}
 	return all, t.gatewayObject

@@ -18,6 +18,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -226,6 +227,27 @@ func TestPartlyValidRoute(t *testing.T) {
 	conditions = items(items(settle(t, b, routeKey, 2), "parents")[0], "conditions")
 	require.Equal(t, "True", find(conditions, "type", typeAccepted)["status"])
 	require.Nil(t, find(conditions, "type", typePartiallyInvalid))
+}
+
+// TestRouteWhoseLastValidVersionServes checks that an edited route with an error is accepted as long as its last valid version is
+// in force.
+func TestRouteWhoseLastValidVersionServes(t *testing.T) {
+	b := NewTracker()
+	snap := readWorld(t, b, smallWorld)
+	judgeAll(b, snap)
+	status := settle(t, b, routeKey, 1)
+	seen := b.objects[routeKey].seen
+	broken := problem.List{{Severity: problem.SeverityError, Object: routeKey, Field: "spec.rules[0]", Message: "is broken"}}
+	b.Seen(&kube.Seen{Key: routeKey, Version: "2", Generation: 2, Problems: broken, InForce: true, GatewayRefs: seen.GatewayRefs, Status: mustJSON(t, status)})
+	judgeAll(b, snap)
+	conditions := items(items(settle(t, b, routeKey, 2), "parents")[0], "conditions")
+	accepted, partly := find(conditions, "type", typeAccepted), find(conditions, "type", typePartiallyInvalid)
+	require.Equal(t, "True", accepted["status"])
+	require.InDelta(t, 1, accepted["observedGeneration"], 0)
+	require.Equal(t, "True", partly["status"])
+	require.Contains(t, partly["message"], "Fall Back: the last valid version serves: error: spec.rules[0]: is broken")
+	require.InDelta(t, 2, partly["observedGeneration"], 0)
+	require.InDelta(t, 1, items(settle(t, b, gatewayKey, 1), "listeners")[0]["attachedRoutes"], 0)
 }
 
 func mustJSON(t *testing.T, v any) json.RawMessage {

@@ -9,7 +9,10 @@ import (
 )
 
 // routeConditions is the status of a route for its parents, or of a policy for its ancestors.
-type routeConditions struct{ parents []parentConditions }
+type routeConditions struct {
+	parents   []parentConditions
+	fallsBack bool // the last valid version serves
+}
 
 type parentConditions struct {
 	ref        *gatewayapi.ParentRef
@@ -19,7 +22,7 @@ type parentConditions struct {
 
 // route judges a route for each parent of ours, and counts it for the listeners that take it.
 func (w *gatewayWorld) route(k model.Key, o gatewayObject) *routeConditions {
-	out := &routeConditions{}
+	out := &routeConditions{fallsBack: o.fallsBack()}
 	atGateway, inMesh := w.backends(k, o.Route, true), w.backends(k, o.Route, false)
 	attached := map[listenerKey]bool{} // several parents may name one listener, which counts the route once
 	for i := range o.Route.Parents {
@@ -39,12 +42,18 @@ func (w *gatewayWorld) route(k model.Key, o gatewayObject) *routeConditions {
 	return out
 }
 
-// partly adds the condition of a route that is accepted in part. The Gateway API defines the prefix.
+// partly adds the condition of a route that is accepted in part, or in an earlier version. The Gateway API defines the prefixes.
 func (o *gatewayObject) partly(list []condition) []condition {
-	if !o.partial || !list[0].ok {
+	prefix := "Dropped Rule: "
+	switch {
+	case !list[0].ok:
+		return list
+	case o.fallsBack():
+		prefix = "Fall Back: the last valid version serves: "
+	case !o.partial:
 		return list
 	}
-	return append(list, condition{typePartiallyInvalid, true, "UnsupportedValue", "Dropped Rule: " + problemText(o.problems)})
+	return append(list, condition{typePartiallyInvalid, true, "UnsupportedValue", prefix + problemText(o.problems)})
 }
 
 // parent judges a route for one of its parents, and adds its listeners. The controller is empty for a

@@ -273,5 +273,8 @@ func (d *statusBuilder) written(old map[string]any, c *condition) map[string]any
 	}
 	out["type"], out["status"], out["reason"], out["message"] = c.kind, truth(c.ok), c.reason, c.message
 	out["observedGeneration"] = float64(d.generation)
+	if good := old["observedGeneration"]; d.route != nil && d.route.fallsBack && c.kind == typeAccepted && c.ok && old["status"] == truth(true) && good != nil {
+		out["observedGeneration"] = good // of the version that serves
+	}
 	return out
 }

@@ -17,6 +17,7 @@ type gatewayObject struct {
 	*gatewayapi.Refs
 	generation int64
 	problems   problem.List
+	inForce    bool        // an earlier version is in force
 	partial    bool        // a route whose valid rules are used
 	deployment *Deployment // of a Gateway; nil: this control plane does not deploy it
 	undecided  bool        // it is not known yet whether it deploys the Gateway
@@ -182,10 +183,15 @@ type policyTarget struct {
 // accepted returns the condition of that type, with warnings. It is false if the object cannot be decoded.
 func accepted(o gatewayObject, invalid string) condition {
 	out := condition{typeAccepted, true, "Accepted", problemText(o.problems)}
-	if o.problems.HasErrors() && !o.partial {
+	if o.problems.HasErrors() && !o.partial && !o.fallsBack() {
 		out.ok, out.reason = false, invalid
 	}
 	return out
+}
+
+// fallsBack reports whether it is a route with errors whose last valid version serves.
+func (o *gatewayObject) fallsBack() bool {
+	return o.Route != nil && o.inForce && o.problems.HasErrors()
 }
 
 func problemText(ps problem.List) string {
