@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/diagnose/compare"
+	"github.com/moonsail/moonsail/internal/diagnose/outcome"
 )
 
 // result is the result of a run.
@@ -47,7 +48,7 @@ type caseResult struct {
 	Alike       int                  `json:"alike"`
 	Refused     []string             `json:"refused,omitempty"` // by the API server
 	Differences []compare.Difference `json:"differences,omitempty"`
-	Undecided   []compare.Undecided  `json:"undecided,omitempty"`
+	Undecided   []outcome.Undecided  `json:"undecided,omitempty"`
 	Unlisted    []compare.Difference `json:"unlisted,omitempty"`
 }
 
