@@ -144,10 +144,56 @@ func TestResourcesOfSidecars(t *testing.T) {
 			require.Equal(t, object(valuesOf(t, want)), object(valuesOf(t, text)).at("resources"), text)
 		})
 	}
+	list := rendered(t, Release{Chart: ControlPlaneChart, Values: valuesOf(t, "injection: {resources: {requests: {cpu: 1}}}")})
+	text, _ := pick(list, "ConfigMap", "moonsail-injection").at("data")["config"].(string)
+	require.Equal(t, object(valuesOf(t, "{requests: {cpu: 1}}")), object(valuesOf(t, text)).at("resources"), "injection.resources replaces the defaults")
 	_, err := Release{Chart: ControlPlaneChart, Namespace: DefaultNamespace, Values: valuesOf(t, "resources: {limits: null}")}.Render()
 	require.NoError(t, err)
 	_, err = Release{Chart: ControlPlaneChart, Namespace: DefaultNamespace, Values: valuesOf(t, "resources: {limits: {memory: null}}")}.Render()
 	require.ErrorContains(t, err, "at '/resources/limits/memory'", "the API server reads it as 0")
+}
+
+// TestValuesOfOlderCharts renders the charts with what 'helm upgrade --reuse-values' keeps: the defaults of an older chart, which lack
+// the newer ones.
+func TestValuesOfOlderCharts(t *testing.T) {
+	render := func(t *testing.T, name string, change func(values map[string]any)) map[string]string {
+		t.Helper()
+		c, err := loadChart(name)
+		require.NoError(t, err)
+		change(c.Values)
+		values, err := Release{Chart: name, Namespace: DefaultNamespace, Upgrade: true}.values(c)
+		require.NoError(t, err)
+		texts, err := engine.Render(c, values)
+		require.NoError(t, err)
+		return texts
+	}
+	without := func(values map[string]any, names ...string) {
+		for _, name := range names {
+			delete(values, name)
+		}
+	}
+	t.Run("gateway", func(t *testing.T) {
+		render(t, GatewayChart, func(values map[string]any) {
+			without(values, "envVarFrom", "readinessProbe", "lifecycle", "initContainers", "additionalContainers", "dnsPolicy", "dnsConfig")
+			without(values["global"].(map[string]any), "networkPolicy", "platform")
+		})
+	})
+	t.Run("CNI", func(t *testing.T) {
+		render(t, CNIChart, func(values map[string]any) {
+			without(values, "resourceQuotas", "env", "terminationGracePeriodSeconds")
+			without(values["global"].(map[string]any), "networkPolicy", "logging", "platform")
+		})
+	})
+	t.Run("control plane", func(t *testing.T) {
+		texts := render(t, ControlPlaneChart, func(values map[string]any) {
+			global := values["global"].(map[string]any)
+			without(global, "platform")
+			global["proxy"] = map[string]any{"image": "", "clusterDomain": "", "resources": map[string]any{}}
+		})
+		for name, text := range texts {
+			require.NotContains(t, text, "    resources: {}\n", "%s: sidecars have the defaults of injection", name)
+		}
+	})
 }
 
 // TestGKE checks what Google Kubernetes Engine needs: a quota for Pods with priority classes of the system, and its folder of plugins.

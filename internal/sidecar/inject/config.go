@@ -143,12 +143,29 @@ func (c *Config) Prepare() error {
 		}
 		c.parsed[name] = t
 	}
+	if err := c.checkResources(); err != nil {
+		return err
+	}
+	if _, err := intercept.Default().Annotated(c.interceptionValues()).Parse(); err != nil {
+		return fmt.Errorf("values.global.proxy, for %w", err)
+	}
 	var err error
 	if c.never, err = selectors("neverInjectSelector", c.NeverInjectSelector); err != nil {
 		return err
 	}
 	c.always, err = selectors("alwaysInjectSelector", c.AlwaysInjectSelector)
 	return err
+}
+
+// checkResources finds requests that exceed the limit. The API server would refuse each Pod with a sidecar.
+func (c *Config) checkResources() error {
+	for name, request := range c.Resources.Requests {
+		if limit, ok := c.Resources.Limits[name]; ok && request.Cmp(limit) > 0 {
+			return fmt.Errorf("resources.requests.%s: %s exceeds the limit of %s: raise resources.limits.%s, too (the chart merges global.proxy.resources with its defaults)",
+				name, request.String(), limit.String(), name)
+		}
+	}
+	return nil
 }
 
 func selectors(field string, from []metav1.LabelSelector) ([]labels.Selector, error) {

@@ -146,7 +146,35 @@ func reapply(merged, mine, injected *corev1.Pod) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
+	dropHandlers(merged.Spec.Containers, overrides.Spec.Containers)
+	dropHandlers(merged.Spec.InitContainers, overrides.Spec.InitContainers)
 	return merge(merged, patch)
+}
+
+// dropHandlers removes the handlers that overrides take the place of: a probe or hook with two handlers is invalid.
+func dropHandlers(containers, overrides []corev1.Container) {
+	for i := range overrides {
+		own, c := &overrides[i], find(containers, overrides[i].Name)
+		if c == nil {
+			continue
+		}
+		for _, p := range []struct{ own, of *corev1.Probe }{
+			{own.LivenessProbe, c.LivenessProbe}, {own.ReadinessProbe, c.ReadinessProbe}, {own.StartupProbe, c.StartupProbe},
+		} {
+			if p.own != nil && p.of != nil && p.own.ProbeHandler != (corev1.ProbeHandler{}) {
+				p.of.ProbeHandler = corev1.ProbeHandler{}
+			}
+		}
+		if own.Lifecycle == nil || c.Lifecycle == nil {
+			continue
+		}
+		if own.Lifecycle.PreStop != nil {
+			c.Lifecycle.PreStop = nil
+		}
+		if own.Lifecycle.PostStart != nil {
+			c.Lifecycle.PostStart = nil
+		}
+	}
 }
 
 func find(list []corev1.Container, name string) *corev1.Container {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -392,6 +393,40 @@ func TestSeveralAddressesOfMetrics(t *testing.T) {
 	}
 }
 
+// TestTooManyAddressesOfMetrics checks that one Pod cannot make its agent read any number of addresses.
+func TestTooManyAddressesOfMetrics(t *testing.T) {
+	p := &corev1.Pod{}
+	p.Annotations = map[string]string{metricsTargets: strings.Repeat("8080:/m,", maxTargets+1)}
+	_, err := Default().Inject(p, OwnerOf(p))
+	require.ErrorContains(t, err, "more than 16 addresses")
+}
+
+// TestHandlersOfTheUser checks that another kind of probe or hook in the Pod takes the place of the sidecar's: with two, the API
+// server refuses the Pod.
+func TestHandlersOfTheUser(t *testing.T) {
+	tcp := corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(15021)}}
+	hook := &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/quit", Port: intstr.FromInt32(80)}}
+	for _, native := range []bool{true, false} {
+		t.Run(fmt.Sprintf("native %t", native), func(t *testing.T) {
+			c := Default()
+			c.NativeSidecar = native
+			require.NoError(t, c.Prepare())
+			p := &corev1.Pod{}
+			p.Spec.Containers = []corev1.Container{{
+				Name: proxyContainer, Image: autoImage, Lifecycle: &corev1.Lifecycle{PreStop: hook},
+				ReadinessProbe: &corev1.Probe{ProbeHandler: tcp}, StartupProbe: &corev1.Probe{ProbeHandler: tcp, FailureThreshold: 7},
+			}}
+			injected, err := c.Inject(p, OwnerOf(p))
+			require.NoError(t, err)
+			got := sidecarOf(injected)
+			require.Equal(t, tcp, got.ReadinessProbe.ProbeHandler)
+			require.Equal(t, tcp, got.StartupProbe.ProbeHandler)
+			require.EqualValues(t, 1, got.StartupProbe.PeriodSeconds, "other fields stay")
+			require.Equal(t, hook, got.Lifecycle.PreStop)
+		})
+	}
+}
+
 // TestResourcesOfTheConfiguration checks that a configuration replaces the default resources, also by none.
 func TestResourcesOfTheConfiguration(t *testing.T) {
 	for text, want := range map[string]corev1.ResourceRequirements{
@@ -436,10 +471,12 @@ func TestInterceptionOfTheMesh(t *testing.T) {
 
 func TestConfigurationsAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
-		"polcy: enabled":          `unknown field "polcy"`,
-		"policy: sometimes":       "policy",
-		"image: ''":               "image",
-		"templates: {a: '{{ .X'}": "templates[a]",
+		"polcy: enabled":    `unknown field "polcy"`,
+		"policy: sometimes": "policy",
+		"image: ''":         "image",
+		"resources: {limits: {memory: 1Gi}, requests: {memory: 2Gi}}":                "resources.requests.memory: 2Gi exceeds the limit of 1Gi",
+		"values: {global: {proxy: {excludeInboundPorts: '80;81'}}}":                  "values.global.proxy, for --exclude-inbound-ports",
+		"templates: {a: '{{ .X'}":                                                    "templates[a]",
 		"neverInjectSelector: [{matchExpressions: [{key: a, operator: Sometimes}]}]": "neverInjectSelector[0]",
 	} {
 		_, err := Load([]byte(text))

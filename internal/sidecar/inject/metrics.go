@@ -28,6 +28,9 @@ type metrics struct {
 	Targets []metricsTarget `json:"targets,omitempty"`
 }
 
+// maxTargets bounds the addresses of one Pod. The agent reads all of them at the same time.
+const maxTargets = 16
+
 type metricsTarget struct {
 	Port string `json:"port"`
 	Path string `json:"path"`
@@ -44,6 +47,9 @@ func targetsOf(text string) ([]metricsTarget, error) {
 		port = strings.TrimSpace(port)
 		if err := checkPort(metricsTargets, port); err != nil {
 			return nil, err
+		}
+		if len(out) == maxTargets {
+			return nil, fmt.Errorf("annotation %s: more than %d addresses: list fewer", metricsTargets, maxTargets)
 		}
 		out = append(out, metricsTarget{port, cmp.Or(strings.TrimSpace(path), "/metrics")})
 	}

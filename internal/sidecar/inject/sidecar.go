@@ -202,8 +202,8 @@ func (r *request) proxy(resources corev1.ResourceRequirements) (*corev1.Containe
 		Resources: resources, VolumeMounts: mounts, ReadinessProbe: probe, SecurityContext: r.security(),
 	}
 	if r.native || probe != nil && !r.router {
-		// Later containers start when a native sidecar is ready. The kubelet asks for readiness of any sidecar as soon as this probe succeeds, not
-		// a period of the readiness probe later.
+		// Later containers start when a native sidecar is ready. The kubelet asks for readiness of any sidecar as soon as
+		// this probe succeeds, not a period of the readiness probe later.
 		c.StartupProbe = &corev1.Probe{
 			ProbeHandler: ready(), PeriodSeconds: 1, TimeoutSeconds: 3, FailureThreshold: 600,
 		}

@@ -12,7 +12,7 @@ moonsail-cni-node
 
 {{/* GKE has another folder of plugins. */}}
 {{- define "cni.binDir" -}}
-{{- .Values.cniBinDir | default (ternary "/home/kubernetes/bin" "/opt/cni/bin" (eq .Values.global.platform "gke")) }}
+{{- .Values.cniBinDir | default (ternary "/home/kubernetes/bin" "/opt/cni/bin" (eq (.Values.global.platform | default "") "gke")) }}
 {{- end }}
 
 {{- define "cni.labels" -}}
@@ -33,7 +33,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
 {{- define "cni.logging" -}}
-{{- with .Values.logging.level | default (trimPrefix "default:" .Values.global.logging.level) }}
+{{- with .Values.logging.level | default ((.Values.global.logging).level | default "" | trimPrefix "default:") }}
 - --log-level={{ . }}
 {{- end }}
 {{- if .Values.global.logAsJson }}

@@ -147,7 +147,10 @@ ipFamilies: {{ toJson . }}
 {{- with $v.global.proxy.clusterDomain }}{{ $_ := set $config "domain" . }}{{ end }}
 {{- with $v.global.caAddress }}{{ $_ := set $config "caAddress" . }}{{ end }}
 {{- with $v.externalCA.csiDriver }}{{ $_ := set $config "workloadAPI" (dict "driver" . "socket" $v.externalCA.socket) }}{{ end }}
-{{- $_ := set $config "resources" ($v.global.proxy.resources | default dict) }}
+{{- /* No resources (null): sidecars have none. Empty ones, as in values of older charts: the defaults of injection. */}}
+{{- if not (hasKey $v.global.proxy "resources") }}{{ $_ := set $config "resources" dict }}
+{{- else }}{{ with $v.global.proxy.resources }}{{ $_ := set $config "resources" . }}{{ end }}{{ end }}
+{{- if hasKey $v.injection "resources" }}{{ $_ := unset $config "resources" }}{{ end }}
 {{- $interception := dict }}
 {{- range $name, $default := dict "includeIPRanges" "*" "excludeIPRanges" "" "includeInboundPorts" "*" "excludeInboundPorts" "" "includeOutboundPorts" "" "excludeOutboundPorts" "" }}
 {{- $value := get $v.global.proxy $name | toString }}
