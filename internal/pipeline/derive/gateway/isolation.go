@@ -77,9 +77,15 @@ func (p *PlannedRoutes) holders(h model.Host) []boundServer {
 	return out
 }
 
-// misdirected reports whether requests for a host belong to another listener with TLS.
-func (p *PlannedRoutes) misdirected(h model.Host) bool {
-	return slices.ContainsFunc(p.others, func(o boundServer) bool { return o.server.TLS != nil && o.server.Hosts[0].Host == h })
+// misdirected lists the other listeners with TLS that requests for a host belong to.
+func (p *PlannedRoutes) misdirected(h model.Host) []boundServer {
+	var out []boundServer
+	for _, o := range p.others {
+		if o.server.TLS != nil && o.server.Hosts[0].Host == h {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // leaves reports whether connections for a host belong to a narrower listener than b.

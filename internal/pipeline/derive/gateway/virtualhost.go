@@ -25,9 +25,9 @@ func VirtualHost(r *index.Reader, p *Plan, routeConfig string, h model.Host) (v 
 		RemovesPeerHeader: true,
 	}
 	mark := r.Mark()
-	if plan.misdirected(h) {
+	if others := plan.misdirected(h); len(others) > 0 {
 		r.Used.AddAll(originsOf(plan.servers))
-		r.Used.AddAll(originsOf(plan.others))
+		r.Used.AddAll(originsOf(others))
 		out.Routes = []ir.Route{{DirectResponse: &model.DirectResponse{Status: misdirectedRequest}}}
 		out.Made = r.MadeSince(mark)
 		return out, false

@@ -125,9 +125,9 @@ func compareServices(a, b *model.Service) int {
 	return cmp.Or(model.CompareAge(a, b), strings.Compare(string(a.Hostname), string(b.Hostname)))
 }
 
-// VirtualServices finds those that govern requests to h through an egress listener: of the most specific host all that the listener
-// imports, by rank, then oldest first. A request obeys the first that has a rule for it. Routes of the Gateway API do not keep those of wider hosts from
-// being used: they may be for other ports.
+// VirtualServices finds those that govern requests to h through an egress listener: of the most specific host all that the
+// listener imports, by rank, then oldest first. A request obeys the first that has a rule for it. Routes of the Gateway API
+// do not keep those of wider hosts from being used: they may be for other ports.
 func (r *Reader) VirtualServices(e *Egress, h model.Host) []*model.VirtualService {
 	r.facts.add(virtualServiceFact(h))
 	var out []*model.VirtualService
@@ -140,8 +140,8 @@ func (r *Reader) VirtualServices(e *Egress, h model.Host) []*model.VirtualServic
 	return out
 }
 
-// virtualServicesOf finds those of exactly host h that count for host to, which h covers, at an egress listener. Routes of the Gateway API are for
-// the hosts of their parents alone. The caller has recorded the fact.
+// virtualServicesOf finds those of exactly host h that count for host to, which h covers, at an egress listener. Routes of
+// the Gateway API are for the hosts of their parents alone. The caller has recorded the fact.
 func (r *Reader) virtualServicesOf(e *Egress, h, to model.Host) []*model.VirtualService {
 	var out []*model.VirtualService
 	for _, v := range r.index.routes[h] {
@@ -153,8 +153,9 @@ func (r *Reader) virtualServicesOf(e *Egress, h, to model.Host) []*model.Virtual
 	return slices.Compact(out)
 }
 
-// ConnectionRules finds the virtual services with rules for connections to h through an egress listener, by rank, then oldest first. As in Istio all count: those
-// of h itself, of each wildcard that covers it, and if h is a wildcard of the hosts under it. A connection obeys one after the other.
+// ConnectionRules finds the virtual services with rules for connections to h through an egress listener, by rank, then
+// oldest first. As in Istio all count: those of h itself, of each wildcard that covers it, and if h is a wildcard of the
+// hosts under it. A connection obeys one after the other.
 func (r *Reader) ConnectionRules(e *Egress, h model.Host) []*model.VirtualService {
 	r.facts.add(virtualServiceFact(h))
 	var out []*model.VirtualService

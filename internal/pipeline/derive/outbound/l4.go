@@ -166,8 +166,8 @@ func (rt *Routing) tcpChains(v *model.VirtualService, at placement) []ir.FilterC
 	return out
 }
 
-// AppliesL4 decides the parts of a match that do not depend on the connection. As in Istio, gateways ignore who calls: those parts are
-// about sidecars.
+// AppliesL4 decides the parts of a match that do not depend on the connection. As in Istio, gateways ignore who calls:
+// those parts are about sidecars.
 func (rt *Routing) AppliesL4(m *model.L4Match) bool {
 	if rt.Gateway != "" {
 		return rt.applies(m.Port, nil, "", m.Gateways)
