@@ -139,7 +139,7 @@ func (s *sides) objects(ctx context.Context, source string, read bool) (*preview
 	case source == sourceCluster:
 		return s.readCluster(ctx)
 	}
-	tree, err := file.AnalyzeAll(config.Decoder{Domain: s.flags.domain, DefaultNamespace: "default"}, nil, source)
+	tree, err := file.AnalyzeAll(config.Decoder{Domain: s.flags.domain, DefaultNamespace: "default", Revision: s.flags.revision}, nil, source)
 	if err != nil {
 		return nil, unreadable([]string{source}, err)
 	}

@@ -249,7 +249,7 @@ func readLog(log *preview.AccessLog, name, writer string) error {
 
 // read reads files. With strict, an object with an error ends the command.
 func (f *diffFlags) read(stdin io.Reader, strict bool, paths ...string) (preview.Side, error) {
-	tree, err := file.AnalyzeAll(config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace}, stdin, paths...)
+	tree, err := file.AnalyzeAll(config.Decoder{Domain: f.domain, DefaultNamespace: f.namespace, Revision: f.plane.Revision()}, stdin, paths...)
 	if err != nil {
 		return preview.Side{}, unreadable(paths, err)
 	}

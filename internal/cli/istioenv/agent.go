@@ -49,7 +49,7 @@ var Agent = []Variable{
 	{"WASM_MODULE_EXPIRY", Any, fixedWasm},
 	{"WASM_PURGE_INTERVAL", Any, fixedWasm},
 
-	{"ISTIO_OUTBOUND_OWNER_GROUPS", "", "connections of all groups are intercepted, except Envoy's"},
+	{"ISTIO_OUTBOUND_OWNER_GROUPS", "*", "connections of all groups are intercepted, except Envoy's"},
 	{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE", "", "connections of all groups are intercepted, except Envoy's"},
 
 	{"ENABLE_PROBE_KEEPALIVE_CONNECTIONS", "false", "each probe has a connection, as those of the kubelet"},

@@ -21,7 +21,7 @@ type Variable struct {
 }
 
 // Any value is one that needs no warning, in Variable.Holds.
-const Any = "*"
+const Any = "any value"
 
 // HoldsFor reports whether a value asks for what Moonsail does anyway.
 func (v Variable) HoldsFor(value string) bool {

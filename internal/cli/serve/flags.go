@@ -148,7 +148,7 @@ func (f *flags) addMeshFlags(cmd *cobra.Command) {
 	fs.StringVar(&f.mesh.RootNamespace, "root-namespace", f.mesh.RootNamespace, "`NAMESPACE` of MeshConfig and of mesh-wide defaults, for example a Sidecar for all namespaces")
 	fs.StringVar(&f.options.MeshConfigMap, "mesh-config-map", model.MeshConfigName, "`NAME` of the ConfigMap with MeshConfig, in the root namespace")
 	fs.StringVar(&f.options.Revision, "revision", model.DefaultRevision,
-		"`REVISION` of the control plane; it ignores Istio and Gateway API objects whose label istio.io/rev names another, and serves but does not deploy such Gateways of the Gateway API; empty: the label does not count")
+		"`REVISION` of the control plane; it ignores Istio and Gateway API objects whose label istio.io/rev names another, except Gateways of the Gateway API, which it serves but does not deploy; empty: the label does not count")
 	fs.StringVar(&f.mesh.AccessLogFile, "access-log-file", "", "`FILE` of the sidecars' access logs, for example /dev/stdout (default: off)")
 	fs.BoolVar(&f.options.FetchAllowLoopback, "fetch-allow-loopback", false, "allow jwksUri to name servers on this machine, for local development")
 	fs.StringVar((*string)(&f.mesh.Delivery), "outbound", string(model.DeliverFull),

@@ -49,18 +49,21 @@ func (c *Call) String() string {
 	return out
 }
 
+// secretNames are parts of the names of headers with credentials.
+var secretNames = []string{"auth", "cookie", "jwt", "key", "password", "secret", "session", "token"}
+
 // shown returns a header's value, or what tells a credential from others.
 func shown(header, value string) string {
-	switch strings.ToLower(header) {
-	case "authorization", "proxy-authorization", "cookie":
-		kind, secret, ok := strings.Cut(value, " ")
-		if !ok || strings.EqualFold(header, "cookie") {
-			kind, secret = "", value
-		}
-		sum := sha256.Sum256([]byte(secret))
-		return strings.TrimSpace(fmt.Sprintf("%s (hidden, SHA-256 %x)", kind, sum[:4]))
+	header = strings.ToLower(header)
+	if !slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(header, part) }) || header == ":authority" {
+		return value
 	}
-	return value
+	kind, secret, ok := strings.Cut(value, " ")
+	if !ok || header == "cookie" {
+		kind, secret = "", value
+	}
+	sum := sha256.Sum256([]byte(secret))
+	return strings.TrimSpace(fmt.Sprintf("%s (hidden, SHA-256 %x)", kind, sum[:4]))
 }
 
 // client is a group of proxies whose calls are decided alike on both sides: they have the same resources and identity.
