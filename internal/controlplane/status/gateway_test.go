@@ -250,6 +250,92 @@ func TestRouteWhoseLastValidVersionServes(t *testing.T) {
 	require.InDelta(t, 1, items(settle(t, b, gatewayKey, 1), "listeners")[0]["attachedRoutes"], 0)
 }
 
+// TestParentsWhereLastValidVersionServes checks that an edited route with an error is accepted only where its last valid version is
+// attached.
+func TestParentsWhereLastValidVersionServes(t *testing.T) {
+	const world = `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: shop}
+spec:
+  gatewayClassName: moonsail
+  listeners:
+  - {name: a, port: 80, protocol: HTTP, hostname: a.example.com}
+  - {name: b, port: 80, protocol: HTTP, hostname: b.example.com}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: next, namespace: shop}
+spec: {gatewayClassName: moonsail, listeners: [{name: http, port: 80, protocol: HTTP}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: one, namespace: shop}
+spec: {ports: [{name: http, port: 80}, {name: more, port: 81}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: two, namespace: shop}
+spec: {ports: [{name: http, port: 80}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: entry, namespace: shop}
+spec: {hosts: [entry.example.com], ports: [{name: http, number: 80, protocol: HTTP}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web, namespace: shop}
+spec:
+  hostnames: [a.example.com]
+  parentRefs:
+  - {name: web}
+  - {group: "", kind: Service, name: one, port: 80}
+  - {group: networking.istio.io, kind: ServiceEntry, name: entry}`
+	for name, tt := range map[string]struct {
+		parent, hostnames string
+		accepted          bool
+		attached          map[string]float64 // routes by Gateway and listener
+	}{
+		"the same":                   {`{name: web}`, `[a.example.com]`, true, map[string]float64{"web/a": 1}},
+		"one listener":               {`{name: web, sectionName: a}`, `[a.example.com]`, true, map[string]float64{"web/a": 1}},
+		"another hostname beside":    {`{name: web}`, `[a.example.com, b.example.com]`, true, map[string]float64{"web/a": 1}},
+		"another hostname":           {`{name: web}`, `[b.example.com]`, false, nil},
+		"another Gateway":            {`{name: next}`, `[a.example.com]`, false, nil},
+		"the same Service":           {`{group: "", kind: Service, name: one, port: 80}`, `[]`, true, nil},
+		"all ports of the Service":   {`{group: "", kind: Service, name: one}`, `[]`, true, nil},
+		"another port of a Service":  {`{group: "", kind: Service, name: one, port: 81}`, `[]`, false, nil},
+		"another Service":            {`{group: "", kind: Service, name: two}`, `[]`, false, nil},
+		"the port of a ServiceEntry": {`{group: networking.istio.io, kind: ServiceEntry, name: entry, port: 80}`, `[]`, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewTracker()
+			snap := readWorld(t, b, world)
+			raw, err := yaml.YAMLToJSON(fmt.Appendf(nil, "metadata: {name: web, namespace: shop}\nspec: {parentRefs: [%s], hostnames: %s}", tt.parent, tt.hostnames))
+			require.NoError(t, err)
+			broken := problem.List{{Severity: problem.SeverityError, Object: routeKey, Field: "spec.rules[0]", Message: "is broken"}}
+			b.Seen(&kube.Seen{Key: routeKey, Version: "2", Generation: 2, Problems: broken, InForce: true, GatewayRefs: gatewayapi.RefsOf(routeKey.Kind, raw)})
+			judgeAll(b, snap)
+			parents := items(settle(t, b, routeKey, 1), "parents")
+			require.Len(t, parents, 1)
+			conditions := items(parents[0], "conditions")
+			accepted := find(conditions, "type", typeAccepted)
+			require.Equal(t, truth(tt.accepted), accepted["status"])
+			require.Equal(t, tt.accepted, find(conditions, "type", typePartiallyInvalid) != nil)
+			if !tt.accepted {
+				require.Equal(t, unsupportedValue, accepted["reason"])
+				require.Contains(t, accepted["message"], "spec.rules[0]: is broken")
+			}
+			for _, gateway := range []string{"web", "next"} {
+				k := model.Key{Kind: model.KindKubernetesGateway, Namespace: "shop", Name: gateway}
+				for _, l := range items(settle(t, b, k, 1), "listeners") {
+					at := fmt.Sprintf("%s/%s", gateway, l["name"])
+					require.InDelta(t, tt.attached[at], l["attachedRoutes"], 0, at)
+				}
+			}
+		})
+	}
+}
+
 func mustJSON(t *testing.T, v any) json.RawMessage {
 	t.Helper()
 	out, err := json.Marshal(v)

@@ -53,14 +53,21 @@ func (o *gatewayObject) partly(list []condition) []condition {
 	case !o.partial:
 		return list
 	}
-	return append(list, condition{typePartiallyInvalid, true, "UnsupportedValue", prefix + problemText(o.problems)})
+	return append(list, condition{typePartiallyInvalid, true, unsupportedValue, prefix + problemText(o.problems)})
 }
 
+// unsupportedValue is the reason of errors in an object.
+const unsupportedValue = "UnsupportedValue"
+
 // parent judges a route for one of its parents, and adds its listeners. The controller is empty for a
-// parent of another controller.
+// parent of another controller. If the last valid version of the route serves, only parents where that version is attached
+// accept it.
 func (w *gatewayWorld) parent(k model.Key, o gatewayObject, p *gatewayapi.ParentRef, attached map[listenerKey]bool) (string, condition) {
-	taken := accepted(o, "UnsupportedValue")
+	taken := accepted(o, unsupportedValue)
 	if p.IsOfMesh() {
+		if o.fallsBack() && !w.servesInMesh(k, p) {
+			taken.ok, taken.reason = false, unsupportedValue
+		}
 		return gatewayapi.ControllerMesh, w.meshParent(k, p, taken)
 	}
 	parent := p.Key()
@@ -83,6 +90,13 @@ func (w *gatewayWorld) parent(k model.Key, o gatewayObject, p *gatewayapi.Parent
 	if reason != model.Attached {
 		return controller, condition{typeAccepted, false, reason.String(), reason.Advice(p.Kind, k)}
 	}
+	if o.fallsBack() {
+		served, _ := w.attachVersion(w.serving(k), p, of.Gateway)
+		listeners = slices.DeleteFunc(listeners, func(l string) bool { return !slices.Contains(served, l) })
+		if len(listeners) == 0 {
+			taken.ok, taken.reason = false, unsupportedValue
+		}
+	}
 	if !taken.ok {
 		return controller, taken
 	}
@@ -104,7 +118,7 @@ func (w *gatewayWorld) meshParent(k model.Key, p *gatewayapi.ParentRef, taken co
 		reason, message = model.NoMatchingParent.String(), fmt.Sprintf("%s: no port %d", p.Kind, p.Port)
 	case taken.ok && k.Kind == model.KindTCPRoute:
 		if older := w.olderStream(k, hosts, p.Port); older != nil {
-			reason, message = "UnsupportedValue", fmt.Sprintf("no effect: the older %s is for the same %s", older.Key, p.Kind)
+			reason, message = unsupportedValue, fmt.Sprintf("no effect: the older %s is for the same %s", older.Key, p.Kind)
 		}
 	}
 	if reason != "" {
@@ -143,10 +157,30 @@ func (w *gatewayWorld) olderStream(k model.Key, hosts []model.Host, port uint32)
 	return nil
 }
 
+// serving is the version of a route that serves; empty: none does.
+func (w *gatewayWorld) serving(k model.Key) *model.VirtualService {
+	if v, ok := w.snap.Get(k).(*model.VirtualService); ok {
+		return v
+	}
+	return &model.VirtualService{}
+}
+
+// servesInMesh reports whether sidecars use the version of a route that serves for a Service or ServiceEntry.
+func (w *gatewayWorld) servesInMesh(k model.Key, p *gatewayapi.ParentRef) bool {
+	hosts, _ := w.parentHosts(p)
+	return slices.ContainsFunc(w.serving(k).InEntries(w.entryHosts).Parents, func(s model.MeshParent) bool {
+		return slices.Contains(hosts, s.Host) && (s.Port == 0 || p.Port == 0 || s.Port == p.Port)
+	})
+}
+
 // attach returns the listeners of a Gateway or ListenerSet that take a route; if none does, the reason of the one that came closest.
 func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi.ParentRef, g *gatewayapi.GatewayRef) (listeners []string, reason model.AttachReason) {
-	route := &model.VirtualService{Meta: model.Meta{Key: k}, Gateways: []string{p.GatewayName()}, Hosts: r.Hostnames}
-	takes, reason := g.AsGateway(p.Key()).AttachAny(route, func(s *model.LabelSelector) bool { return s.Matches(w.snap.NamespaceLabels(k.Namespace)) })
+	return w.attachVersion(&model.VirtualService{Meta: model.Meta{Key: k}, Gateways: []string{p.GatewayName()}, Hosts: r.Hostnames}, p, g)
+}
+
+// attachVersion is attach for a version of a route.
+func (w *gatewayWorld) attachVersion(route *model.VirtualService, p *gatewayapi.ParentRef, g *gatewayapi.GatewayRef) (listeners []string, reason model.AttachReason) {
+	takes, reason := g.AsGateway(p.Key()).AttachAny(route, func(s *model.LabelSelector) bool { return s.Matches(w.snap.NamespaceLabels(route.Namespace)) })
 	for _, server := range takes {
 		listeners = append(listeners, server.Port.Name)
 	}
