@@ -23,7 +23,9 @@ func Listener(r *index.Reader, plan *Plan, k ir.ListenerKey, dynamic map[string]
 	m := &maker{r, dynamic}
 	l := &ir.Listener{Name: k.Name(), Address: k.Address, Port: k.Port, BindToPort: true, ProxyProtocol: m.topology().ProxyProtocol}
 	if p.tls {
-		l.Chains, l.Default = outbound.JoinChains(m.tlsServers(l.Name, p), m.closing(p))
+		if chains := m.tlsServers(l.Name, p); len(chains) > 0 { // otherwise nothing takes connections from a narrower listener
+			l.Chains, l.Default = outbound.JoinChains(chains, m.closing(p))
+		}
 		l.InspectTLS = len(l.Chains) > 0
 	} else {
 		l.Default = m.plainServer(l.Name, p)
