@@ -9,7 +9,8 @@ import (
 
 // servedByAll reports whether the control planes of every revision serve objects of a kind to their proxies. A Gateway's label
 // selects the control plane that deploys it and writes its status. While it moves, its routers are still connected to the
-// control plane before, and must keep their listeners. Istio does the same.
+// control plane before, and must keep their listeners. Istio 1.31 does the same. As there, a ListenerSet with a label is
+// for its revision only.
 func servedByAll(k model.Kind) bool { return k == model.KindKubernetesGateway }
 
 // otherRevision reports whether an object is for the control planes of another revision, as Istio sees it.

@@ -17,6 +17,7 @@ func TestRevisions(t *testing.T) {
 	const wrong = `{"apiVersion":"networking.istio.io/v1","kind":"DestinationRule","metadata":{"name":"web","namespace":"shop"%s},"spec":{"host":7}}`
 	const route = `{"apiVersion":"gateway.networking.k8s.io/v1","kind":"HTTPRoute","metadata":{"name":"web","namespace":"shop"%s},"spec":{}}`
 	const gateway = `{"apiVersion":"gateway.networking.k8s.io/v1","kind":"Gateway","metadata":{"name":"web","namespace":"shop"%s},"spec":{"gatewayClassName":"istio","listeners":[{"name":"http","port":80,"protocol":"HTTP"}]}}`
+	const set = `{"apiVersion":"gateway.networking.k8s.io/v1","kind":"ListenerSet","metadata":{"name":"web","namespace":"shop"%s},"spec":{"parentRef":{"name":"web"},"listeners":[{"name":"http","port":80,"protocol":"HTTP"}]}}`
 	const ofIstio = `{"apiVersion":"networking.istio.io/v1","kind":"Gateway","metadata":{"name":"web","namespace":"shop"%s},"spec":{"servers":[{"hosts":["*"],"port":{"number":80,"name":"http","protocol":"HTTP"}}]}}`
 	const later = `{"apiVersion":"networking.istio.io/v1","kind":"WorkloadGroup","metadata":{"name":"web","namespace":"shop"%s},"spec":{}}`
 	for _, tt := range []struct {
@@ -37,6 +38,8 @@ func TestRevisions(t *testing.T) {
 		{service, "default", "canary", false, true},
 		{gateway, "default", "default", false, true},
 		{gateway, "default", "canary", true, true},
+		{set, "default", "default", false, true},
+		{set, "default", "canary", true, false},
 		{ofIstio, "default", "canary", true, false},
 	} {
 		t.Run(fmt.Sprintf("%.70s/%s/%s", tt.doc, tt.revision, tt.label), func(t *testing.T) {
