@@ -45,8 +45,8 @@ func (k ListenerKey) Name() string { return fmt.Sprintf("%s_%d", k.Address, k.Po
 type RouteConfigKey struct {
 	// Name is that of the whole route configuration, also where the key is that of one of its shards.
 	Name string
-	// Port is the port of its requests. It is 0 for listeners with an address of their own: EnvoyFilters cannot match them
-	// by port, as in Istio.
+	// Port is the port of its requests. EnvoyFilters match it, unless Plain is set: then they match Plain.Ports. It is 0 for
+	// listeners with an address of their own, which EnvoyFilters cannot match by port, as in Istio.
 	Port uint32
 	// Plain are a gateway's servers in plain text; nil: TLS, or a sidecar's.
 	Plain *PlainServers
