@@ -107,8 +107,8 @@ func (g *Gateway) AttachSet(set *Gateway, admits func(*LabelSelector) bool) bool
 }
 
 // Displaced returns the listeners without effect of a Gateway and its ListenerSets, served or reserved: an owner that comes
-// first has one that takes their place. owners are the Gateway, then its ListenerSets, the oldest first. Conflicts inside one owner are
-// decided already.
+// first has one that takes their place. owners are the Gateway, then its ListenerSets, the oldest first. Conflicts inside one
+// owner are decided already.
 //
 // It is the only judgement: for listeners of gateways, for statuses, and for findings of analysis.
 func Displaced(owners []*Gateway) map[*GatewayServer]ServerConflict {

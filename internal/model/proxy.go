@@ -379,8 +379,8 @@ func SelectorMatches(selector, labels map[string]string) bool {
 	return true
 }
 
-// HasLabels reports whether an endpoint has all labels of a subset. Those of topology come from its locality, node and network, if these
-// are known, and from the cluster of its callers: a mesh has one.
+// HasLabels reports whether an endpoint has all labels of a subset. Those of topology come from its locality, node and network,
+// if these are known, and from the cluster of its callers: a mesh has one.
 func (e *Endpoint) HasLabels(subset map[string]string, cluster string) bool {
 	for k, v := range subset {
 		got, ok := e.Label(k)

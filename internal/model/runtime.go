@@ -1,5 +1,7 @@
 package model
 
+import "maps"
+
 // Distribution is the preference of callers for endpoints of a service by locality.
 type Distribution string
 
@@ -36,6 +38,27 @@ func IsTopologyLabel(key string) bool {
 	switch key {
 	case LabelRegion, LabelZone, LabelSubzone, LabelNode, LabelNetwork, LabelCluster:
 		return true
+	}
+	return false
+}
+
+// WithoutTopology returns the labels of a selector that are not of topology. It is for code that knows the labels of Pods, but
+// not where they run.
+func WithoutTopology(selector map[string]string) map[string]string {
+	if !SelectsByTopology(selector) {
+		return selector
+	}
+	out := maps.Clone(selector)
+	maps.DeleteFunc(out, func(k, _ string) bool { return IsTopologyLabel(k) })
+	return out
+}
+
+// SelectsByTopology reports whether a selector has labels of topology.
+func SelectsByTopology(selector map[string]string) bool {
+	for k := range selector {
+		if IsTopologyLabel(k) {
+			return true
+		}
 	}
 	return false
 }

@@ -156,6 +156,58 @@ func TestSecretsOfSidecars(t *testing.T) {
 	require.True(t, concerns(model.KindSidecar))
 }
 
+// TestSecretsOfSelectorsByTopology checks that the accounts of workloads that a selector with labels of topology selects may read
+// a key. Where they run is not known here, so accounts of workloads at other places may read it, too.
+func TestSecretsOfSelectorsByTopology(t *testing.T) {
+	meta := func(kind model.Kind, ns, name string, labels map[string]string) model.Meta {
+		return model.Meta{Key: model.Key{Kind: kind, Namespace: ns, Name: name}, ResourceVersion: "1", Labels: labels}
+	}
+	web := map[string]string{"app": "web"}
+	pod := func(ns, name string, labels map[string]string) model.Object {
+		return &model.Workload{Meta: meta(model.KindPod, ns, name, labels), ServiceAccount: name}
+	}
+	zone := map[string]string{model.LabelZone: "z1"}
+	webInZone := map[string]string{"app": "web", model.LabelZone: "z1", model.LabelCluster: "Kubernetes"}
+	server := &model.ServerTLS{Mode: model.ServerSimple, CredentialNames: []string{"key"}}
+	rule := func(selector map[string]string) model.Object {
+		return &model.DestinationRule{Meta: meta(model.KindDestinationRule, "shop", "a", nil), WorkloadSelector: selector, Policy: model.TrafficPolicy{
+			TLS: &model.ClientTLS{Mode: model.TLSMutual, CredentialName: "key"},
+		}}
+	}
+	gateway := func(selector map[string]string) model.Object {
+		return &model.Gateway{Meta: meta(model.KindGateway, "shop", "a", nil), Selector: selector, Servers: []model.GatewayServer{{TLS: server}}}
+	}
+	for name, tc := range map[string]struct {
+		object           model.Object
+		readers, trusted []string // of the Secret in namespace shop
+		elsewhere        []string // readers of that in namespace bank
+	}{
+		"DestinationRule": {rule(webInZone), []string{"web"}, nil, nil},
+		"of a zone":       {rule(zone), []string{"other", "web"}, nil, nil},
+		"Sidecar": {&model.Sidecar{
+			Meta: meta(model.KindSidecar, "shop", "a", nil), Selector: webInZone, Ingress: []model.IngressListener{{TLS: server}},
+		}, []string{"web"}, nil, nil},
+		"WasmPlugin": {&model.WasmPlugin{
+			Meta: meta(model.KindWasmPlugin, "shop", "a", nil), Selector: webInZone, Module: model.WasmModule{URL: "oci://example.com/a", PullSecret: "key"},
+		}, []string{"web"}, nil, nil},
+		"Gateway":         {gateway(webInZone), []string{"web"}, []string{"web"}, []string{"bank"}},
+		"all of the zone": {gateway(zone), []string{"other", "web"}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wanted := wantedIn(snapshotOf([]model.Object{tc.object, pod("shop", "web", web), pod("shop", "other", nil), pod("bank", "bank", web)}))
+			of := func(ns string) *secretWatch {
+				if w := wanted[model.Key{Kind: model.KindSecret, Namespace: ns, Name: "key"}]; w != nil {
+					return w
+				}
+				return &secretWatch{}
+			}
+			require.Equal(t, tc.readers, slices.Sorted(maps.Keys(of("shop").readers)))
+			require.Equal(t, tc.trusted, slices.Sorted(maps.Keys(of("shop").trusted)))
+			require.Equal(t, tc.elsewhere, slices.Sorted(maps.Keys(of("bank").readers)))
+		})
+	}
+}
+
 // TestConfigMapsThatAreRead checks that only ConfigMaps are read that rules without a selector, or Gateways with routers,
 // name.
 func TestConfigMapsThatAreRead(t *testing.T) {

@@ -105,8 +105,11 @@ func wantSecret(into map[model.Key]*secretWatch, author string, need model.Neede
 	return w
 }
 
-// addAccounts adds the service accounts of the selected workloads of a namespace.
+// addAccounts adds the service accounts of the selected workloads of a namespace. Labels of topology do not count: the
+// accounts of workloads at other places may read the key, too. Their proxies do not get it, because the object does not
+// select them.
 func addAccounts(snap *store.Snapshot, namespace string, selector map[string]string, into map[string]bool) {
+	selector = model.WithoutTopology(selector)
 	for _, kind := range []model.Kind{model.KindPod, model.KindWorkloadEntry} {
 		for o := range snap.All(kind) {
 			w, ok := o.(*model.Workload)
@@ -195,16 +198,18 @@ func grantedTo(snap *store.Snapshot, g *model.Gateway, k model.Key) bool {
 }
 
 // servesGateway reports whether a Pod may be a router of a Gateway. A Gateway without a selector applies to all
-// routers; it counts only in its own namespace, because its routers are unknown.
+// routers; it counts only in its own namespace, because its routers are unknown. Labels of topology do not count: routers at
+// other places may read the key, but do not get it (see addAccounts).
 func servesGateway(pod *model.Workload, g *model.Gateway) bool {
 	ns := g.Namespace
 	if g.Kind == model.KindListenerSet {
 		ns = g.Parent.Namespace
 	}
-	if len(g.Selector) == 0 || g.OwnNamespace && pod.Namespace != ns {
-		return len(g.Selector) == 0 && pod.Namespace == ns
+	selector := model.WithoutTopology(g.Selector)
+	if len(selector) == 0 || g.OwnNamespace {
+		return pod.Namespace == ns && model.SelectorMatches(selector, pod.Labels)
 	}
-	return model.SelectorMatches(g.Selector, pod.Labels)
+	return model.SelectorMatches(selector, pod.Labels)
 }
 
 func addRouter(g *model.Gateway, pod *model.Workload, granted []model.Key, into map[model.Key]*secretWatch) {
@@ -222,7 +227,7 @@ func addRouter(g *model.Gateway, pod *model.Workload, granted []model.Key, into 
 			continue
 		}
 		w.readers[pod.Account()] = true
-		if len(g.Selector) > 0 && g.Namespace == pod.Namespace {
+		if len(model.WithoutTopology(g.Selector)) > 0 && g.Namespace == pod.Namespace {
 			w.trusted[pod.Account()] = true
 		}
 	}
